@@ -1,0 +1,71 @@
+/** Number types. One record each; the same records type kernel parameters, tensors and files. */
+
+export type DTypeName = 'f16' | 'bf16' | 'f32' | 'f64' | 'u8' | 'i32' | 'u32' | 'i64' | 'bool';
+export type DTypeKind = 'float' | 'int' | 'uint' | 'bool';
+
+export interface DType<Name extends DTypeName = DTypeName> {
+  readonly name: Name;
+  readonly kind: DTypeKind;
+  /** Size of one element in memory, in bytes. A bool takes one byte, 0 or 1. */
+  readonly bytes: 1 | 2 | 4 | 8;
+}
+
+const dtype = <Name extends DTypeName>(name: Name, kind: DTypeKind, bytes: 1 | 2 | 4 | 8): DType<Name> =>
+  Object.freeze({ name, kind, bytes });
+
+export const f16: DType<'f16'> = dtype('f16', 'float', 2);
+export const bf16: DType<'bf16'> = dtype('bf16', 'float', 2);
+export const f32: DType<'f32'> = dtype('f32', 'float', 4);
+export const f64: DType<'f64'> = dtype('f64', 'float', 8);
+export const u8: DType<'u8'> = dtype('u8', 'uint', 1);
+export const i32: DType<'i32'> = dtype('i32', 'int', 4);
+export const u32: DType<'u32'> = dtype('u32', 'uint', 4);
+export const i64: DType<'i64'> = dtype('i64', 'int', 8);
+export const bool: DType<'bool'> = dtype('bool', 'bool', 1);
+
+/** Every dtype by its name. */
+export const DTYPES = { f16, bf16, f32, f64, u8, i32, u32, i64, bool } as const satisfies {
+  [N in DTypeName]: DType<N>;
+};
+
+export const isFloat = (t: DType): boolean => t.kind === 'float';
+/** Signed and unsigned integers; bool is not one. */
+export const isInteger = (t: DType): boolean => t.kind === 'int' || t.kind === 'uint';
+
+export type TypedArray =
+  | Float32Array
+  | Float64Array
+  | Uint8Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array;
+
+/**
+ * A typed view of `bytes` for elements of `t`. f16 and bf16 are seen as their 16 bits (Uint16Array):
+ * `decode` and `encode` convert them.
+ */
+export function viewAs(t: DType, buffer: ArrayBufferLike, byteOffset: number, length: number): TypedArray {
+  switch (t.name) {
+    case 'f32':
+      return new Float32Array(buffer, byteOffset, length);
+    case 'f64':
+      return new Float64Array(buffer, byteOffset, length);
+    case 'i32':
+      return new Int32Array(buffer, byteOffset, length);
+    case 'u32':
+      return new Uint32Array(buffer, byteOffset, length);
+    case 'i64':
+      return new BigInt64Array(buffer, byteOffset, length);
+    case 'u8':
+    case 'bool':
+      return new Uint8Array(buffer, byteOffset, length);
+    case 'f16':
+    case 'bf16':
+      return new Uint16Array(buffer, byteOffset, length);
+  }
+}
+
+/** A fresh zeroed typed array for `length` elements of `t`. */
+export const arrayOf = (t: DType, length: number): TypedArray =>
+  viewAs(t, new ArrayBuffer(length * t.bytes), 0, length);

@@ -1,0 +1,51 @@
+/** The one list of environment variables Heddle reads. `heddle doctor` prints it. */
+import { ArgumentError } from './errors.js';
+
+interface Flag<T> {
+  readonly doc: string;
+  readonly fallback: T;
+  readonly parse: (text: string, name: string) => T;
+}
+
+const integer =
+  (low: number, high: number) =>
+  (text: string, name: string): number => {
+    const value = Number(text);
+    if (!Number.isInteger(value) || value < low || value > high) {
+      throw new ArgumentError(`${name}=${text}: must be a whole number from ${low} to ${high}.`);
+    }
+    return value;
+  };
+
+const flags = {
+  DEV: { doc: 'device to use: cpu, sim (default: the fastest found)', fallback: '', parse: (s) => s },
+  DEBUG: {
+    doc: '1 devices and caches, 2 a line per launch, 3 fusion and memory plan, 4 source, 5 IR per pass',
+    fallback: 0,
+    parse: integer(0, 5),
+  },
+  CHECK: { doc: '1 checks the IR after every pass', fallback: 0, parse: integer(0, 1) },
+  HEDDLE_THREADS: {
+    doc: 'threads of the CPU device (default: one per core)',
+    fallback: 0,
+    parse: integer(1, 256),
+  },
+  HEDDLE_FMA: { doc: '0 never uses fused multiply-add on the CPU device', fallback: 1, parse: integer(0, 1) },
+  HEDDLE_MEMORY_MB: {
+    doc: 'most memory the CPU device may hold, in MiB (at most 4096)',
+    fallback: 4096,
+    parse: integer(16, 4096),
+  },
+} satisfies Record<string, Flag<string> | Flag<number>>;
+
+export type FlagName = keyof typeof flags;
+export const FLAGS: Readonly<Record<FlagName, { readonly doc: string }>> = flags;
+
+/** The value of an environment variable, read each time. @throws ArgumentError if it is malformed. */
+export function env<N extends FlagName>(name: N): (typeof flags)[N]['fallback'] {
+  const text = process.env[name];
+  const flag: Flag<string | number> = flags[name];
+  return (
+    text === undefined || text === '' ? flag.fallback : flag.parse(text, name)
+  ) as (typeof flags)[N]['fallback'];
+}

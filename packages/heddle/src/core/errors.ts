@@ -1,0 +1,135 @@
+/**
+ * Every error Heddle throws on purpose: a class to catch, a stable `code` to test, and a text that gives both
+ * values, the rule and a hint.
+ */
+export class HeddleError extends Error {
+  readonly code: string;
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.name = new.target.name;
+  }
+}
+
+/** Shapes that do not fit together. */
+export class ShapeError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_SHAPE', message);
+  }
+}
+
+/** Number types that do not fit together. */
+export class DTypeError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_DTYPE', message);
+  }
+}
+
+/** An argument outside what a function takes. */
+export class ArgumentError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_ARGUMENT', message);
+  }
+}
+
+/** Where a piece of a kernel stands in the author's source. Lines and columns count from 1. */
+export interface Location {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  /** The text of that line. */
+  readonly text: string;
+}
+
+export const formatLocation = (at: Location): string => `${at.file}:${at.line}:${at.column}`;
+
+/** A kernel's source does not compile: unsupported syntax, types or shapes that do not fit, bad captures. */
+export class KernelError extends HeddleError {
+  readonly at: Location | undefined;
+  /** @param message what is wrong and what to write instead */
+  constructor(message: string, at?: Location) {
+    super('HEDDLE_KERNEL', at ? `${message}\n${excerpt(at)}` : message);
+    this.at = at;
+  }
+}
+
+const excerpt = (at: Location): string =>
+  `  at ${formatLocation(at)}\n  | ${at.text}\n  | ${' '.repeat(Math.max(0, at.column - 1))}^`;
+
+/** What the simulator found while a kernel ran. */
+export type FindingKind =
+  | 'out-of-bounds'
+  | 'misaligned'
+  | 'uninitialized-read'
+  | 'race'
+  | 'divergent-barrier'
+  | 'assert'
+  | 'step-budget';
+
+/** A kernel did something wrong in the simulator; the text names its line, the block and the thread. */
+export class SimulatorError extends HeddleError {
+  readonly kind: FindingKind;
+  readonly at: Location | undefined;
+  readonly block: readonly [number, number, number];
+  readonly thread: readonly [number, number, number];
+  constructor(
+    kind: FindingKind,
+    message: string,
+    at: Location | undefined,
+    block: readonly [number, number, number],
+    thread: readonly [number, number, number],
+  ) {
+    super(
+      `HEDDLE_SIM_${kind.toUpperCase().replaceAll('-', '_')}`,
+      `${message}\n  block (${block.join(',')}), thread (${thread.join(',')})${at ? `\n${excerpt(at)}` : ''}`,
+    );
+    this.kind = kind;
+    this.at = at;
+    this.block = block;
+    this.thread = thread;
+  }
+}
+
+/** A device is missing, unknown or failed. */
+export class DeviceError extends HeddleError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('HEDDLE_DEVICE', message, options);
+  }
+}
+
+/** Memory that could not be had; the text says how much was asked for and held, and by what. */
+export class OutOfMemoryError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_OUT_OF_MEMORY', message);
+  }
+}
+
+/** A file that is missing, truncated, damaged or of another format. */
+export class FileError extends HeddleError {
+  readonly path: string;
+  constructor(path: string, message: string, options?: ErrorOptions) {
+    super('HEDDLE_FILE', `${path}: ${message}`, options);
+    this.path = path;
+  }
+}
+
+/** Data that is readable but wrong, such as a label outside the classes. */
+export class DataError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_DATA', message);
+  }
+}
+
+/** NaN or infinity where a number was needed. */
+export class NumericError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_NUMERIC', message);
+  }
+}
+
+/** Something that must hold inside Heddle does not: a bug of ours. */
+export class InternalError extends HeddleError {
+  constructor(message: string) {
+    super('HEDDLE_INTERNAL', `${message} (a bug in Heddle: please report it)`);
+  }
+}

@@ -1,0 +1,51 @@
+/** Conversions between numbers and the bits of the 16-bit floats, rounding to nearest even as the GPU does. */
+
+const word = new DataView(new ArrayBuffer(4));
+
+function bitsOf(value: number): number {
+  word.setFloat32(0, value);
+  return word.getUint32(0);
+}
+
+/** The bits of `value` as bfloat16. */
+export function toBf16(value: number): number {
+  const bits = bitsOf(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
+  return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff;
+}
+
+/** The number that bfloat16 `bits` stand for. */
+export function fromBf16(bits: number): number {
+  word.setUint32(0, (bits & 0xffff) << 16);
+  return word.getFloat32(0);
+}
+
+/** The bits of `value` as IEEE binary16. The f64 → f16 rounding goes through f32, as on the GPU. */
+export function toF16(value: number): number {
+  const bits = bitsOf(value);
+  const sign = (bits >>> 16) & 0x8000;
+  const magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return sign | 0x7e00;
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;
+  if (magnitude < 0x33000001) return sign;
+  const exponent = magnitude >>> 23;
+  if (exponent < 113) {
+    const mantissa = (magnitude & 0x7fffff) | 0x800000;
+    const shift = 126 - exponent;
+    const half = 1 << (shift - 1);
+    const rest = mantissa & ((1 << shift) - 1);
+    const kept = mantissa >>> shift;
+    return sign | (rest > half || (rest === half && kept & 1) ? kept + 1 : kept);
+  }
+  return sign | ((magnitude - 0x38000000 + 0xfff + ((magnitude >>> 13) & 1)) >>> 13);
+}
+
+/** The number that IEEE binary16 `bits` stand for. */
+export function fromF16(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >>> 10) & 31;
+  const fraction = bits & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}

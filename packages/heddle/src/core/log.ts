@@ -1,0 +1,16 @@
+/** What DEBUG=1..5 prints, on stderr. */
+import { env } from './env.js';
+
+/** Print a line if DEBUG is at least `level`; the text is only made when it is needed. */
+export function debug(level: 1 | 2 | 3 | 4 | 5, text: () => string): void {
+  if (env('DEBUG') >= level) process.stderr.write(`[heddle] ${text()}\n`);
+}
+
+const told = new Set<string>();
+
+/** Print a line once per process. */
+export function once(text: string): void {
+  if (told.has(text)) return;
+  told.add(text);
+  process.stderr.write(`[heddle] ${text}\n`);
+}

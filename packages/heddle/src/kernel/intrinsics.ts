@@ -1,0 +1,191 @@
+/**
+ * Operations that involve more than one value: barriers, warp shuffles, votes and reductions, atomics. One record
+ * each; the tensor-core and copy instructions (mma, cp.async, wgmma, TMA) will be records of the same kind: a type
+ * rule, a simulated meaning here, and their text in render/cuda.ts.
+ */
+import { bool, type DType, i32, u32 } from '../core/dtype.js';
+import { evaluate, type Scalar } from './ops.js';
+import { value, type ValueType } from './types.js';
+
+/** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
+export type Scope = 'thread' | 'warp' | 'block';
+
+export interface IntrinsicRecord {
+  readonly scope: Scope;
+  /** Dtypes of the arguments: `T` is any number (all Ts equal); for atomics the memory comes before these. */
+  readonly params: readonly ('T' | 'i32' | 'u32' | 'bool')[];
+  readonly result: 'T' | 'u32' | 'bool' | 'none';
+  /** Its first argument is a place in memory, `x[i]`; the result is what stood there. */
+  readonly atomic?: true;
+  readonly doc: string;
+  /** warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part). */
+  readonly warp?: (t: DType, lanes: readonly (readonly Scalar[] | undefined)[]) => (Scalar | undefined)[];
+  /** atomic: the new value from the old one and the arguments. */
+  readonly update?: (t: DType, old: Scalar, args: readonly Scalar[]) => Scalar;
+}
+
+type Lanes = readonly (readonly Scalar[] | undefined)[];
+
+/** A lane that asks for one that is not there gets its own value back, as `__shfl_sync` does out of range. */
+const shuffle =
+  (source: (lane: number, by: number) => number) =>
+  (_t: DType, lanes: Lanes): (Scalar | undefined)[] =>
+    lanes.map((args, lane) => {
+      if (!args) return undefined;
+      const from = source(lane, args[1] as number);
+      const other = from >= 0 && from < 32 ? lanes[from] : undefined;
+      return (other ?? args)[0];
+    });
+
+/** Butterfly order, as the GPU's xor-shuffle reduction adds: 16, 8, 4, 2, 1. */
+const reduction =
+  (op: 'add' | 'min' | 'max') =>
+  (t: DType, lanes: Lanes): (Scalar | undefined)[] => {
+    let now = lanes.map((args) => args?.[0]);
+    for (let by = 16; by > 0; by >>= 1) {
+      now = now.map((mine, lane) => {
+        const other = now[lane ^ by];
+        return mine === undefined || other === undefined ? mine : evaluate(op, t, mine, other);
+      });
+    }
+    return now;
+  };
+
+const vote =
+  (decide: (yes: number, taking: number) => Scalar) =>
+  (_t: DType, lanes: Lanes): (Scalar | undefined)[] => {
+    let yes = 0;
+    let taking = 0;
+    lanes.forEach((args, lane) => {
+      if (!args) return;
+      taking |= 1 << lane;
+      if (args[0]) yes |= 1 << lane;
+    });
+    return lanes.map((args) => (args ? decide(yes >>> 0, taking >>> 0) : undefined));
+  };
+
+const atomic = (doc: string, update: IntrinsicRecord['update'], params: IntrinsicRecord['params'] = ['T']) =>
+  ({
+    scope: 'thread',
+    params,
+    result: 'T',
+    atomic: true,
+    doc,
+    update: update!,
+  }) as const satisfies IntrinsicRecord;
+
+const updateBy =
+  (op: 'add' | 'sub' | 'min' | 'max' | 'and' | 'or' | 'xor') =>
+  (t: DType, old: Scalar, args: readonly Scalar[]): Scalar =>
+    evaluate(op, t, old, args[0]!);
+
+export const INTRINSICS = {
+  barrier: {
+    scope: 'block',
+    params: [],
+    result: 'none',
+    doc: 'waits for all threads of the block; shared and global writes before it are seen after it',
+  },
+  shuffle: {
+    scope: 'warp',
+    params: ['T', 'i32'],
+    result: 'T',
+    doc: 'the value of lane b (modulo 32)',
+    warp: shuffle((_l, by) => by & 31),
+  },
+  shuffleUp: {
+    scope: 'warp',
+    params: ['T', 'i32'],
+    result: 'T',
+    doc: 'the value of the lane b below',
+    warp: shuffle((l, by) => l - by),
+  },
+  shuffleDown: {
+    scope: 'warp',
+    params: ['T', 'i32'],
+    result: 'T',
+    doc: 'the value of the lane b above',
+    warp: shuffle((l, by) => l + by),
+  },
+  shuffleXor: {
+    scope: 'warp',
+    params: ['T', 'i32'],
+    result: 'T',
+    doc: 'the value of lane (own xor b)',
+    warp: shuffle((l, by) => l ^ by),
+  },
+  warpSum: {
+    scope: 'warp',
+    params: ['T'],
+    result: 'T',
+    doc: 'the sum over the warp, in every lane',
+    warp: reduction('add'),
+  },
+  warpMax: {
+    scope: 'warp',
+    params: ['T'],
+    result: 'T',
+    doc: 'the largest value of the warp, in every lane',
+    warp: reduction('max'),
+  },
+  warpMin: {
+    scope: 'warp',
+    params: ['T'],
+    result: 'T',
+    doc: 'the smallest value of the warp, in every lane',
+    warp: reduction('min'),
+  },
+  any: {
+    scope: 'warp',
+    params: ['bool'],
+    result: 'bool',
+    doc: 'whether any lane says true',
+    warp: vote((yes) => yes !== 0),
+  },
+  all: {
+    scope: 'warp',
+    params: ['bool'],
+    result: 'bool',
+    doc: 'whether every lane says true',
+    warp: vote((yes, taking) => yes === taking),
+  },
+  ballot: {
+    scope: 'warp',
+    params: ['bool'],
+    result: 'u32',
+    doc: 'a bit per lane that says true',
+    warp: vote((yes) => yes),
+  },
+  atomicAdd: atomic('x[i] += v; returns the old value', updateBy('add')),
+  atomicSub: atomic('x[i] -= v; returns the old value', updateBy('sub')),
+  atomicMin: atomic('x[i] = min(x[i], v); returns the old value', updateBy('min')),
+  atomicMax: atomic('x[i] = max(x[i], v); returns the old value', updateBy('max')),
+  atomicAnd: atomic('x[i] &= v; returns the old value', updateBy('and')),
+  atomicOr: atomic('x[i] |= v; returns the old value', updateBy('or')),
+  atomicXor: atomic('x[i] ^= v; returns the old value', updateBy('xor')),
+  atomicExchange: atomic('x[i] = v; returns the old value', (_t, _old, args) => args[0]!),
+  atomicCompareExchange: atomic(
+    'if (x[i] === a) x[i] = b; returns the old value',
+    (_t, old, args) => (old === args[0] ? args[1]! : old),
+    ['T', 'T'],
+  ),
+} as const satisfies Record<string, IntrinsicRecord>;
+
+export type Intrinsic = keyof typeof INTRINSICS;
+
+/** The type of an intrinsic's result where its `T` is `t`; undefined for none. */
+export function resultOf(name: Intrinsic, t: DType): ValueType | undefined {
+  const result: IntrinsicRecord['result'] = INTRINSICS[name].result;
+  switch (result) {
+    case 'none':
+      return undefined;
+    case 'T':
+      return value(t);
+    case 'bool':
+      return value(bool);
+    case 'u32':
+      return value(u32);
+  }
+}
+
+export const PARAM_DTYPE = { i32, u32, bool } as const;

@@ -1,0 +1,239 @@
+/**
+ * The scalar operations of the kernel language, one record each. `eval` is the meaning: constant folding, the
+ * simulator and the test oracle all call it, and every renderer must agree with it.
+ *
+ * To add an op: a record here, a line in render/cuda.ts, render/wasm.ts (or kernel/decompose.ts) and a case row.
+ */
+import type { DType } from '../core/dtype.js';
+import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
+
+/** A scalar at run time: i64 is a bigint, bool a boolean, everything else a number. */
+export type Scalar = number | bigint | boolean;
+
+/** Which operands an op takes. */
+export type OperandRule = 'number' | 'float' | 'integer' | 'bits' | 'bool' | 'any';
+
+export interface OpRecord {
+  readonly arity: 1 | 2 | 3;
+  /** All operands share one dtype, of this kind; `bits` is an integer or bool. */
+  readonly operands: OperandRule;
+  /** The result's dtype: the operands', or bool. */
+  readonly result: 'same' | 'bool';
+  /** How it is written in a kernel, with its operands as a, b, c. */
+  readonly syntax: string;
+  /** The meaning on numbers, before `wrap` rounds it to the dtype. */
+  readonly eval: (a: number, b: number, c: number) => number | boolean;
+  /** The meaning on i64 values, where the operators of `eval` do not do. */
+  readonly big?: (a: bigint, b: bigint, c: bigint) => bigint | boolean;
+}
+
+const op = (
+  arity: 1 | 2 | 3,
+  operands: OperandRule,
+  result: 'same' | 'bool',
+  syntax: string,
+  evaluate: OpRecord['eval'],
+  big?: OpRecord['big'],
+): OpRecord => ({ arity, operands, result, syntax, eval: evaluate, ...(big ? { big } : {}) });
+
+const bigAbs = (a: bigint): bigint => (a < 0n ? -a : a);
+
+export const OPS = {
+  add: op(2, 'number', 'same', 'a + b', (a, b) => a + b),
+  sub: op(2, 'number', 'same', 'a - b', (a, b) => a - b),
+  mul: op(2, 'number', 'same', 'a * b', (a, b) => a * b),
+  div: op(2, 'float', 'same', 'a / b', (a, b) => a / b),
+  /** Integer quotient, rounded to zero. By zero: 0, so that all devices agree. */
+  idiv: op(
+    2,
+    'integer',
+    'same',
+    'idiv(a, b)',
+    (a, b) => (b === 0 ? 0 : Math.trunc(a / b)),
+    (a, b) => (b === 0n ? 0n : a / b),
+  ),
+  /** Remainder with the sign of the dividend. Of integers by zero: 0. */
+  mod: op(
+    2,
+    'number',
+    'same',
+    'a % b',
+    (a, b) => a % b,
+    (a, b) => (b === 0n ? 0n : a % b),
+  ),
+  neg: op(1, 'number', 'same', '-a', (a) => -a),
+  abs: op(1, 'number', 'same', 'Math.abs(a)', (a) => Math.abs(a), bigAbs),
+  /** NaN if either is. */
+  min: op(
+    2,
+    'number',
+    'same',
+    'Math.min(a, b)',
+    (a, b) => Math.min(a, b),
+    (a, b) => (a < b ? a : b),
+  ),
+  /** NaN if either is. */
+  max: op(
+    2,
+    'number',
+    'same',
+    'Math.max(a, b)',
+    (a, b) => Math.max(a, b),
+    (a, b) => (a > b ? a : b),
+  ),
+  /** One rounding on the GPU and where the CPU has a fused instruction; two elsewhere. */
+  fma: op(3, 'float', 'same', 'fma(a, b, c)', (a, b, c) => a * b + c),
+  sqrt: op(1, 'float', 'same', 'Math.sqrt(a)', (a) => Math.sqrt(a)),
+  exp: op(1, 'float', 'same', 'Math.exp(a)', (a) => Math.exp(a)),
+  log: op(1, 'float', 'same', 'Math.log(a)', (a) => Math.log(a)),
+  exp2: op(1, 'float', 'same', 'exp2(a)', (a) => 2 ** a),
+  log2: op(1, 'float', 'same', 'Math.log2(a)', (a) => Math.log2(a)),
+  sin: op(1, 'float', 'same', 'Math.sin(a)', (a) => Math.sin(a)),
+  cos: op(1, 'float', 'same', 'Math.cos(a)', (a) => Math.cos(a)),
+  tanh: op(1, 'float', 'same', 'Math.tanh(a)', (a) => Math.tanh(a)),
+  pow: op(2, 'float', 'same', 'Math.pow(a, b)', (a, b) => a ** b),
+  floor: op(1, 'float', 'same', 'Math.floor(a)', (a) => Math.floor(a)),
+  ceil: op(1, 'float', 'same', 'Math.ceil(a)', (a) => Math.ceil(a)),
+  trunc: op(1, 'float', 'same', 'Math.trunc(a)', (a) => Math.trunc(a)),
+  /** To the nearest integer, ties to even. */
+  rint: op(1, 'float', 'same', 'rint(a)', (a) => {
+    const low = Math.floor(a);
+    const rest = a - low;
+    return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
+  }),
+  lt: op(2, 'number', 'bool', 'a < b', (a, b) => a < b),
+  le: op(2, 'number', 'bool', 'a <= b', (a, b) => a <= b),
+  gt: op(2, 'number', 'bool', 'a > b', (a, b) => a > b),
+  ge: op(2, 'number', 'bool', 'a >= b', (a, b) => a >= b),
+  eq: op(2, 'any', 'bool', 'a === b', (a, b) => a === b),
+  ne: op(2, 'any', 'bool', 'a !== b', (a, b) => a !== b),
+  /** On bools these evaluate both sides; `&&` and `||` are `select`s. */
+  and: op(
+    2,
+    'bits',
+    'same',
+    'a & b',
+    (a, b) => a & b,
+    (a, b) => a & b,
+  ),
+  or: op(
+    2,
+    'bits',
+    'same',
+    'a | b',
+    (a, b) => a | b,
+    (a, b) => a | b,
+  ),
+  xor: op(
+    2,
+    'bits',
+    'same',
+    'a ^ b',
+    (a, b) => a ^ b,
+    (a, b) => a ^ b,
+  ),
+  not: op(
+    1,
+    'bits',
+    'same',
+    '~a',
+    (a) => ~a,
+    (a) => ~a,
+  ),
+  /** Shift counts are taken modulo the width. */
+  shl: op(
+    2,
+    'integer',
+    'same',
+    'a << b',
+    (a, b) => a << b,
+    (a, b) => a << (b & 63n),
+  ),
+  /** Arithmetic on signed, logical on unsigned operands. */
+  shr: op(
+    2,
+    'integer',
+    'same',
+    'a >> b',
+    (a, b) => (a < 0 ? a >> b : a >>> b),
+    (a, b) => a >> (b & 63n),
+  ),
+  /** The upper 32 bits of a u32 product. */
+  mulhi: op(
+    2,
+    'integer',
+    'same',
+    'mulhi(a, b)',
+    (a, b) => Number((BigInt(a) * BigInt(b)) >> 32n),
+    (a, b) => (a * b) >> 64n,
+  ),
+} as const satisfies Record<string, OpRecord>;
+
+export type ScalarOp = keyof typeof OPS;
+
+/** Round a raw result to what a value of `t` can hold, as the GPU does. */
+export function wrap(t: DType, raw: Scalar): Scalar {
+  switch (t.name) {
+    case 'f32':
+      return Math.fround(raw as number);
+    case 'f64':
+      return raw as number;
+    case 'f16':
+      return fromF16(toF16(raw as number));
+    case 'bf16':
+      return fromBf16(toBf16(raw as number));
+    case 'i32':
+      return (raw as number) | 0;
+    case 'u32':
+      return (raw as number) >>> 0;
+    case 'u8':
+      return (raw as number) & 255;
+    case 'i64':
+      return BigInt.asIntN(64, raw as bigint);
+    case 'bool':
+      return typeof raw === 'boolean' ? raw : (raw as number) !== 0 && (raw as number) !== -2;
+  }
+}
+
+/** Apply an op to operands of dtype `t`, rounded to the result's dtype. */
+export function evaluate(name: ScalarOp, t: DType, a: Scalar, b: Scalar = 0, c: Scalar = 0): Scalar {
+  const record: OpRecord = OPS[name];
+  if (t.name === 'bool' && name === 'not') return !a;
+  if (t.name === 'i64' && record.big) {
+    const result = record.big(a as bigint, b as bigint, c as bigint);
+    return typeof result === 'boolean' ? result : wrap(t, result);
+  }
+  if (name === 'mul' && (t.name === 'i32' || t.name === 'u32'))
+    return wrap(t, Math.imul(a as number, b as number));
+  if (name === 'mod' && t.kind !== 'float' && b === 0) return 0;
+  const raw = record.eval(a as number, b as number, c as number);
+  return record.result === 'bool' ? Boolean(raw) : wrap(t, raw);
+}
+
+/** Convert a value between dtypes: to integers towards zero and saturating (NaN → 0), to bool as `!== 0`. */
+export function convert(from: DType, to: DType, v: Scalar): Scalar {
+  if (from === to) return v;
+  if (to.name === 'bool') return from.name === 'i64' ? v !== 0n : Number(v) !== 0;
+  if (to.kind === 'float') return wrap(to, Number(v));
+  if (from.kind !== 'float') {
+    const whole = BigInt(v);
+    if (to.name === 'i64') return BigInt.asIntN(64, whole);
+    return wrap(to, Number(to.kind === 'int' ? BigInt.asIntN(32, whole) : BigInt.asUintN(32, whole)));
+  }
+  const x = v as number;
+  if (Number.isNaN(x)) return to.name === 'i64' ? 0n : 0;
+  const whole = Math.trunc(x);
+  switch (to.name) {
+    case 'i32':
+      return Math.max(-(2 ** 31), Math.min(2 ** 31 - 1, whole)) | 0;
+    case 'u32':
+      return Math.max(0, Math.min(2 ** 32 - 1, whole));
+    case 'u8':
+      return Math.max(0, Math.min(255, whole));
+    default: {
+      const limit = 2n ** 63n;
+      if (whole >= 2 ** 63) return limit - 1n;
+      return whole < -(2 ** 63) ? -limit : BigInt(whole);
+    }
+  }
+}
