@@ -5,7 +5,7 @@
  */
 import { bool, type DType, i32, u32 } from '../core/dtype.js';
 import { evaluate, type Scalar } from './ops.js';
-import { value, type ValueType } from './types.js';
+import { type ValueType, value } from './types.js';
 
 /** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
 export type Scope = 'thread' | 'warp' | 'block';

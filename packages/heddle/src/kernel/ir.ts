@@ -18,8 +18,8 @@ import {
   type MemoryType,
   NONE,
   type Space,
-  value,
   type ValueType,
+  value,
 } from './types.js';
 
 /** A `let` or `const` of a kernel, or a loop variable. Compared by identity; names need not be unique. */

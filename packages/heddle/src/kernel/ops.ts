@@ -191,7 +191,7 @@ export function wrap(t: DType, raw: Scalar): Scalar {
     case 'i64':
       return BigInt.asIntN(64, raw as bigint);
     case 'bool':
-      return typeof raw === 'boolean' ? raw : (raw as number) !== 0 && (raw as number) !== -2;
+      return typeof raw === 'boolean' ? raw : (raw as number) !== 0;
   }
 }
 
