@@ -1,0 +1,73 @@
+/**
+ * Fused ops: a named composition of primitives that carries, with itself, the kernels that may replace it. The
+ * composition is the fallback on every device, the oracle of the tests and the default gradient in one.
+ */
+import type { KernelIr } from '../kernel/ir.js';
+import type { IrFunction } from '../kernel/ir-function.js';
+import type { Scalar } from '../kernel/ops.js';
+import type { Target } from '../kernel/target.js';
+import type { GraphNode, TensorType } from './node.js';
+
+export interface FusedOp<Arg = unknown> {
+  readonly name: string;
+  /** Checks the sources and says what comes out. @throws ShapeError, DTypeError */
+  infer(src: readonly TensorType[], arg: Arg): TensorType;
+  /** The plain meaning, in primitives and other fused ops. */
+  compose(src: readonly GraphNode[], arg: Arg): GraphNode;
+  /** Gradients of the sources (undefined where there is none) from that of the node. Default: the composition's. */
+  grad?(node: GraphNode, g: GraphNode, arg: Arg): readonly (GraphNode | undefined)[];
+  /** Tried in order; the first whose `when` holds replaces the composition. */
+  readonly kernels: readonly KernelChoice<Arg>[];
+}
+
+export interface KernelChoice<Arg = unknown> {
+  readonly name: string;
+  /** Target and shapes this kernel is for. */
+  when(target: Target, node: GraphNode, arg: Arg): boolean;
+  /** Sources that may arrive as strided views instead of contiguous (default: none). */
+  readonly strided?: readonly boolean[];
+  /**
+   * Elementwise ops that follow may run inside this kernel: it passes every final value through `io.finish` exactly
+   * once. Such a kernel must not write its output otherwise.
+   */
+  readonly finishes: boolean;
+  /** The launches that compute the node. */
+  plan(io: KernelIo, arg: Arg): readonly Stage[];
+}
+
+/** A source or the output, as the kernel finds it: element (i, j, …) is at offset + i·strides[0] + j·strides[1] … */
+export interface View extends TensorType {
+  readonly strides: readonly number[];
+  /** In elements. */
+  readonly offset: number;
+}
+
+export interface KernelIo {
+  readonly target: Target;
+  readonly node: GraphNode;
+  readonly inputs: readonly View[];
+  /** Always contiguous, in the dtype the stores must have. */
+  readonly output: View;
+  /**
+   * What follows this op element by element: `finish(value, c0, c1, …)` gives the value to store from the op's own
+   * value (a scalar, or 2 or 4 neighbours along the last coordinate) and its coordinates (i32; `split` says what
+   * they count). Pass it to the kernel as a constant and call it there.
+   * @param split sizes whose product is the output's size, outermost first: the radix of the coordinates
+   */
+  readonly finish: (split: readonly number[]) => IrFunction;
+}
+
+export type StageArgument =
+  | { readonly input: number }
+  | { readonly output: true }
+  /** Memory that lives during this plan: equal names are the same memory. */
+  | { readonly scratch: string; readonly bytes: number }
+  | { readonly value: Scalar };
+
+/** One launch. Arguments in the order of the kernel's parameters (those that `finish` adds come by themselves). */
+export interface Stage {
+  readonly kernel: KernelIr;
+  readonly grid: readonly [number, number, number];
+  readonly block: readonly [number, number, number];
+  readonly args: readonly StageArgument[];
+}

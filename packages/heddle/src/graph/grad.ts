@@ -1,0 +1,218 @@
+/** Reverse-mode differentiation: a graph of gradients from a graph of values. One rule per primitive. */
+import { InternalError } from '../core/errors.js';
+import { topological } from '../ir/node.js';
+import type { ScalarOp } from '../kernel/ops.js';
+import * as b from './build.js';
+import type { GraphNode, GraphOp } from './node.js';
+import { argOf } from './node.js';
+
+type Rule = (node: GraphNode, g: GraphNode) => readonly (GraphNode | undefined)[];
+type ScalarRule = (g: GraphNode, y: GraphNode, ...src: GraphNode[]) => readonly (GraphNode | undefined)[];
+
+const none: ScalarRule = () => [];
+const zero = (x: GraphNode): GraphNode => b.like(x, 0);
+/** g where `condition`, 0 elsewhere. */
+const masked = (condition: GraphNode, g: GraphNode): GraphNode => b.where(condition, g, zero(g));
+
+/** Where two values tie, min and max give the gradient to the first. */
+const choose =
+  (op: 'ge' | 'le'): ScalarRule =>
+  (g, _y, x, z) => {
+    const first = b.map(op, x!, z!);
+    return [masked(first, g), b.where(first, zero(g), g)];
+  };
+
+const SCALAR_RULES = {
+  add: (g) => [g, g],
+  sub: (g) => [g, b.neg(g)],
+  mul: (g, _y, x, z) => [b.mul(g, z!), b.mul(g, x!)],
+  div: (g, y, _x, z) => [b.div(g, z!), b.neg(b.div(b.mul(g, y), z!))],
+  idiv: none,
+  mod: (g, _y, x, z) => [g, b.neg(b.mul(g, b.map('trunc', b.div(x!, z!))))],
+  neg: (g) => [b.neg(g)],
+  abs: (g, _y, x) => [
+    b.mul(
+      g,
+      b.where(
+        b.map('gt', x!, zero(x!)),
+        b.like(x!, 1),
+        b.where(b.map('lt', x!, zero(x!)), b.like(x!, -1), zero(x!)),
+      ),
+    ),
+  ],
+  min: choose('le'),
+  max: choose('ge'),
+  fma: (g, _y, x, z) => [b.mul(g, z!), b.mul(g, x!), g],
+  sqrt: (g, y) => [b.div(b.mul(g, b.like(g, 0.5)), y)],
+  exp: (g, y) => [b.mul(g, y)],
+  log: (g, _y, x) => [b.div(g, x!)],
+  exp2: (g, y) => [b.mul(g, b.mul(y, b.like(y, Math.LN2)))],
+  log2: (g, _y, x) => [b.div(g, b.mul(x!, b.like(x!, Math.LN2)))],
+  sin: (g, _y, x) => [b.mul(g, b.map('cos', x!))],
+  cos: (g, _y, x) => [b.neg(b.mul(g, b.map('sin', x!)))],
+  tanh: (g, y) => [b.mul(g, b.sub(b.like(y, 1), b.mul(y, y)))],
+  pow: (g, y, x, z) => {
+    const known = b.knownValue(z!);
+    const less = known === undefined ? b.sub(z!, b.like(z!, 1)) : b.like(z!, (known as number) - 1);
+    const toBase = known === 0 ? zero(x!) : b.mul(z!, b.map('pow', x!, less));
+    if (!z!.requiresGrad) return [b.mul(g, toBase)];
+    // d/dz x^z = x^z · ln x, taken as 0 where x is 0
+    return [
+      b.mul(g, toBase),
+      b.mul(g, b.where(b.map('eq', x!, zero(x!)), zero(x!), b.mul(y, b.map('log', x!)))),
+    ];
+  },
+  floor: none,
+  ceil: none,
+  trunc: none,
+  rint: none,
+  lt: none,
+  le: none,
+  gt: none,
+  ge: none,
+  eq: none,
+  ne: none,
+  and: none,
+  or: none,
+  xor: none,
+  not: none,
+  shl: none,
+  shr: none,
+  mulhi: none,
+} as const satisfies Record<ScalarOp, ScalarRule>;
+
+const RULES = {
+  leaf: () => [],
+  full: () => [],
+  iota: () => [],
+  random: () => [],
+  detach: () => [],
+  map: (node, g) => {
+    const { op } = argOf(node, 'map');
+    if (op === 'cast') return [b.cast(g, node.src[0]!.dtype)];
+    if (op === 'bitcast') return [];
+    if (op === 'select') return [undefined, masked(node.src[0]!, g), b.where(node.src[0]!, zero(g), g)];
+    const rule: ScalarRule = SCALAR_RULES[op];
+    return rule(g, node, ...node.src);
+  },
+  reduce: (node, g) => {
+    const x = node.src[0]!;
+    const { op, axes } = argOf(node, 'reduce');
+    if (op === 'sum') return [b.expand(g, x.shape)];
+    if (op === 'prod') return [b.div(b.mul(b.expand(g, x.shape), b.expand(node, x.shape)), x)];
+    // To the extreme values, evenly where several tie (as PyTorch's amax does).
+    const hit = b.cast(b.map('eq', x, b.expand(node, x.shape)), x.dtype);
+    return [b.mul(hit, b.expand(b.div(g, b.sum(hit, axes)), x.shape))];
+  },
+  reshape: (node, g) => [b.reshape(g, node.src[0]!.shape)],
+  permute: (node, g) => {
+    const { axes } = argOf(node, 'permute');
+    return [
+      b.permute(
+        g,
+        axes.map((_, i) => axes.indexOf(i)),
+      ),
+    ];
+  },
+  expand: (node, g) => [b.sumTo(g, node.src[0]!.shape)],
+  pad: (node, g) => [b.slice(g, argOf(node, 'pad').before, node.src[0]!.shape)],
+  slice: (node, g) => [sliceGradient(node, g)],
+  window: (node, g) => [b.fold(g, node.src[0]!.shape.slice(-2) as [number, number], argOf(node, 'window'))],
+  fold: (node, g) => [b.window(g, argOf(node, 'fold'))],
+  gather: (node, g) => {
+    const { axis } = argOf(node, 'gather');
+    return [b.scatterAdd(g, node.src[1]!, axis, node.src[0]!.shape[axis]!)];
+  },
+  scatterAdd: (node, g) => [b.gather(g, node.src[1]!, argOf(node, 'scatterAdd').axis)],
+  call: (node, g) => {
+    const { op, arg } = argOf(node, 'call');
+    if (op.grad) return op.grad(node, g, arg);
+    return vjp([b.withGradients(() => op.compose(node.src, arg))], [g], node.src);
+  },
+} as const satisfies Record<GraphOp, Rule>;
+
+/** A slice's gradient: flipped back where it walked backwards, spread out by its steps, padded with zeros. */
+function sliceGradient(node: GraphNode, g: GraphNode): GraphNode {
+  const x = node.src[0]!;
+  const { start, step, size } = argOf(node, 'slice');
+  let out = b.slice(
+    g,
+    size.map((n, i) => (step[i]! < 0 ? Math.max(0, n - 1) : 0)),
+    size,
+    step.map((s) => (s < 0 ? -1 : 1)),
+  );
+  const first = start.map((s, i) => (step[i]! < 0 ? s + step[i]! * (size[i]! - 1) : s));
+  step.forEach((by, axis) => {
+    const gap = Math.abs(by);
+    const n = size[axis]!;
+    if (gap === 1 || n < 2) return;
+    // (…, n, …) → (…, n, gap, …) with zeros after each, → (…, n·gap, …), and the surplus cut off
+    const shape = out.shape;
+    const wide = [...shape.slice(0, axis + 1), 1, ...shape.slice(axis + 1)];
+    const after = wide.map((_, i) => (i === axis + 1 ? gap - 1 : 0));
+    const spread = b.pad(
+      b.reshape(out, wide),
+      wide.map(() => 0),
+      after,
+    );
+    const merged = b.reshape(
+      spread,
+      shape.map((d, i) => (i === axis ? n * gap : d)),
+    );
+    out = b.slice(
+      merged,
+      shape.map(() => 0),
+      shape.map((d, i) => (i === axis ? (n - 1) * gap + 1 : d)),
+    );
+  });
+  return b.pad(
+    out,
+    first,
+    x.shape.map((d, i) => d - first[i]! - out.shape[i]!),
+  );
+}
+
+/**
+ * Vector-Jacobian products: given the gradients of `outputs`, those of `wrt` (undefined for nodes the outputs do not
+ * depend on). Differentiation stops at `wrt`.
+ */
+export function vjp(
+  outputs: readonly GraphNode[],
+  cotangents: readonly GraphNode[],
+  wrt: readonly GraphNode[],
+): (GraphNode | undefined)[] {
+  const targets = new Set(wrt);
+  const order = topological(outputs);
+  // Only nodes between the outputs and `wrt` matter.
+  const needed = new Set<GraphNode>(wrt);
+  for (const node of order) {
+    if (!targets.has(node) && node.requiresGrad && node.src.some((s) => needed.has(s))) needed.add(node);
+  }
+  const gradient = new Map<GraphNode, GraphNode>();
+  const accumulate = (node: GraphNode, g: GraphNode): void => {
+    const known = gradient.get(node);
+    gradient.set(node, known ? b.add(known, g) : g);
+  };
+  outputs.forEach((y, i) => {
+    accumulate(y, cotangents[i]!);
+  });
+  for (const node of order.reverse()) {
+    const g = gradient.get(node);
+    if (!g || targets.has(node) || !needed.has(node)) continue;
+    RULES[node.op](node, g).forEach((source, i) => {
+      const to = node.src[i]!;
+      if (!source || !needed.has(to)) return;
+      if (source.shape.length !== to.shape.length || source.shape.some((d, k) => d !== to.shape[k])) {
+        throw new InternalError(
+          `the gradient of ${node.op} has shape (${source.shape}) for a source of (${to.shape})`,
+        );
+      }
+      accumulate(to, source);
+    });
+  }
+  return wrt.map((node) => gradient.get(node));
+}
+
+/** The leaves with `requiresGrad` that `node` depends on. */
+export const parametersOf = (node: GraphNode): GraphNode[] =>
+  topological([node]).filter((n) => n.requiresGrad && n.src.length === 0);

@@ -1,0 +1,139 @@
+/**
+ * The lazy tensor graph. A node is an operation on whole tensors; making one computes nothing. A node that has been
+ * computed has `storage`, and from then on counts as a leaf.
+ */
+import type { DType } from '../core/dtype.js';
+import { type Shape, sizeOf } from '../core/shape.js';
+import type { IrNode } from '../ir/node.js';
+import type { ScalarOp } from '../kernel/ops.js';
+import type { FusedOp } from './fused-op.js';
+
+export interface TensorType {
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+/** Computed values. What is inside is the engine's business. */
+export interface Storage {
+  readonly bytes: number;
+}
+
+export type ReduceOp = 'sum' | 'max' | 'min' | 'prod';
+
+/** Per dimension: how many elements of `value` (0 unless said) stand before and after. */
+export interface PadArg {
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+  readonly value: number;
+}
+
+/** Per dimension: the first index, the step (negative walks backwards) and how many. */
+export interface SliceArg {
+  readonly start: readonly number[];
+  readonly step: readonly number[];
+  readonly size: readonly number[];
+}
+
+/** Sliding windows over the last two dimensions. */
+export interface WindowArg {
+  readonly kernel: readonly [number, number];
+  readonly stride: readonly [number, number];
+  readonly dilation: readonly [number, number];
+}
+
+/** The closed set of tensor primitives, and what each carries as its argument. */
+export interface GraphArgs {
+  /** A value given from outside: a computed tensor, or an input of a traced function. */
+  leaf: null;
+  /** The same number everywhere. */
+  full: { readonly value: number | bigint | boolean };
+  /** The coordinate along one dimension, as i32. */
+  iota: { readonly axis: number };
+  /** Element by element; sources have the node's shape. */
+  map: { readonly op: ScalarOp | 'select' | 'cast' | 'bitcast' };
+  /** Over `axes`, which stay as dimensions of size 1. */
+  reduce: { readonly op: ReduceOp; readonly axes: readonly number[] };
+  reshape: null;
+  permute: { readonly axes: readonly number[] };
+  /** Sizes of 1 repeated to the node's shape. */
+  expand: null;
+  pad: PadArg;
+  slice: SliceArg;
+  /** (…, H, W) → (…, outH, outW, kernelH, kernelW). */
+  window: WindowArg;
+  /** The adjoint of window: (…, outH, outW, kernelH, kernelW) → (…, H, W), overlapping windows summed. */
+  fold: WindowArg;
+  /** src: [x, index i32]; out[i][j] = x[index[i][j]][j] for axis 0. Indices out of range read 0. */
+  gather: { readonly axis: number };
+  /** The adjoint of gather. src: [values, index i32]; sums in the order of the indices. */
+  scatterAdd: { readonly axis: number };
+  /** Philox4x32-10 bits, u32. src: [counter u32 of shape (1)]; element i is word i%4 of block counter + i/4. */
+  random: { readonly seed: readonly [number, number] };
+  /** Stops gradients; the value passes. */
+  detach: null;
+  /** A fused op: a composition of the others that a hand-written kernel may replace. */
+  call: { readonly op: FusedOp; readonly arg: unknown };
+}
+
+export type GraphOp = keyof GraphArgs;
+
+export class GraphNode implements IrNode {
+  readonly op: GraphOp;
+  readonly type: TensorType;
+  readonly arg: GraphArgs[GraphOp];
+  /** Dropped when the node has been computed and no gradient can ask for them again. */
+  src: readonly GraphNode[];
+  readonly requiresGrad: boolean;
+  storage: Storage | undefined;
+  /** How many nodes were ever made from this one: 0 means nobody but its tensor can see its storage change. */
+  users = 0;
+  /** The longest chain of uncomputed nodes that ends here. */
+  readonly depth: number;
+
+  constructor(
+    op: GraphOp,
+    type: TensorType,
+    src: readonly GraphNode[],
+    arg: GraphArgs[GraphOp],
+    requiresGrad: boolean,
+  ) {
+    this.op = op;
+    this.type = type;
+    this.src = src;
+    this.arg = arg;
+    this.requiresGrad = requiresGrad;
+    let depth = 0;
+    for (const s of src) {
+      s.users++;
+      if (!s.storage && s.depth >= depth) depth = s.depth + 1;
+    }
+    this.depth = depth;
+  }
+
+  get shape(): Shape {
+    return this.type.shape;
+  }
+
+  get dtype(): DType {
+    return this.type.dtype;
+  }
+
+  get size(): number {
+    return sizeOf(this.type.shape);
+  }
+
+  /** Whether scheduling stops here: the values are there, or are given from outside. */
+  get isLeaf(): boolean {
+    return this.storage !== undefined || this.op === 'leaf';
+  }
+
+  /** Keep the values; let go of the sources unless a gradient may still need them. */
+  realized(storage: Storage): void {
+    this.storage = storage;
+    if (!this.requiresGrad) this.src = [];
+  }
+}
+
+/** The argument of a node whose op is known. */
+export const argOf = <Op extends GraphOp>(node: GraphNode, _op: Op): GraphArgs[Op] =>
+  node.arg as GraphArgs[Op];

@@ -1,0 +1,537 @@
+/**
+ * Tensors: what users touch. An operation makes a graph node and returns at once; values are computed when they are
+ * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
+ */
+import { bool, type DType, f32, i32, isFloat, type TypedArray, viewAs } from '../core/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { fromBf16, fromF16 } from '../core/float16.js';
+import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
+import * as engine from '../engine/realize.js';
+import { matmul } from '../fused/matmul.js';
+import { softmax } from '../fused/softmax.js';
+import * as b from '../graph/build.js';
+import { parametersOf, vjp } from '../graph/grad.js';
+import type { GraphNode } from '../graph/node.js';
+import type { ScalarOp } from '../kernel/ops.js';
+import { type Index, index } from './indexing.js';
+import { placeholderFor } from './trace.js';
+
+/** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
+export type Operand = Tensor | number | boolean;
+
+/** One axis, several, or all (undefined). Negative axes count from the back. */
+export type Axes = number | readonly number[] | undefined;
+
+export interface ReduceOptions {
+  /** Keep reduced dimensions as size 1 (default false). */
+  readonly keepdim?: boolean;
+}
+
+/** `depth` of a graph at which it is computed without being asked, so that loops cannot grow it without bound. */
+const MAX_DEPTH = 2000;
+
+export class Tensor<S extends Shape = Shape> {
+  /** @internal */
+  #node: GraphNode;
+  /** The gradient that `backward` has accumulated here; undefined before. */
+  grad: Tensor<S> | undefined;
+
+  /** @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations. */
+  constructor(node: GraphNode) {
+    if (node.depth > MAX_DEPTH && !node.storage) engine.realize([node]);
+    this.#node = node;
+  }
+
+  /** @internal The graph node: within a traced function, what stands for this tensor there. */
+  get node(): GraphNode {
+    return placeholderFor(this, this.#node);
+  }
+
+  /** @internal The node itself, traced or not. */
+  get ownNode(): GraphNode {
+    return this.#node;
+  }
+
+  /** @internal */
+  set ownNode(node: GraphNode) {
+    this.#node = node;
+  }
+
+  get shape(): S {
+    return this.#node.shape as S;
+  }
+
+  get dtype(): DType {
+    return this.#node.dtype;
+  }
+
+  /** How many elements. */
+  get size(): number {
+    return sizeOf(this.#node.shape);
+  }
+
+  /** How many dimensions. */
+  get ndim(): number {
+    return this.#node.shape.length;
+  }
+
+  /** Whether `backward` reaches this tensor. */
+  get requiresGrad(): boolean {
+    return this.#node.requiresGrad;
+  }
+
+  // ── arithmetic; operands broadcast ─────────────────────────────────────────────────────────────────────────────
+
+  #unary(op: ScalarOp): Tensor<S> {
+    return new Tensor(b.map(op, this.node));
+  }
+
+  #binary(op: ScalarOp, other: Operand): Tensor {
+    return new Tensor(b.map(op, this.node, operand(other, this)));
+  }
+
+  add(other: Operand): Tensor {
+    return this.#binary('add', other);
+  }
+  sub(other: Operand): Tensor {
+    return this.#binary('sub', other);
+  }
+  mul(other: Operand): Tensor {
+    return this.#binary('mul', other);
+  }
+  /** Of floats. Integers: `idiv`. */
+  div(other: Operand): Tensor {
+    return this.#binary('div', other);
+  }
+  /** Integer quotient, towards zero. */
+  idiv(other: Operand): Tensor {
+    return this.#binary('idiv', other);
+  }
+  /** Remainder with the sign of the dividend. */
+  mod(other: Operand): Tensor {
+    return this.#binary('mod', other);
+  }
+  pow(exponent: Operand): Tensor {
+    if (exponent === 2) return this.mul(this);
+    if (exponent === 0.5) return this.sqrt();
+    return this.#binary('pow', exponent);
+  }
+  minimum(other: Operand): Tensor {
+    return this.#binary('min', other);
+  }
+  maximum(other: Operand): Tensor {
+    return this.#binary('max', other);
+  }
+  lt(other: Operand): Tensor {
+    return this.#binary('lt', other);
+  }
+  le(other: Operand): Tensor {
+    return this.#binary('le', other);
+  }
+  gt(other: Operand): Tensor {
+    return this.#binary('gt', other);
+  }
+  ge(other: Operand): Tensor {
+    return this.#binary('ge', other);
+  }
+  eq(other: Operand): Tensor {
+    return this.#binary('eq', other);
+  }
+  ne(other: Operand): Tensor {
+    return this.#binary('ne', other);
+  }
+  /** Bitwise on integers, logical on bools. */
+  and(other: Operand): Tensor {
+    return this.#binary('and', other);
+  }
+  or(other: Operand): Tensor {
+    return this.#binary('or', other);
+  }
+  xor(other: Operand): Tensor {
+    return this.#binary('xor', other);
+  }
+  not(): Tensor<S> {
+    return this.#unary('not');
+  }
+  neg(): Tensor<S> {
+    return this.#unary('neg');
+  }
+  abs(): Tensor<S> {
+    return this.#unary('abs');
+  }
+  /** −1, 0 or 1. */
+  sign(): Tensor<S> {
+    return this.gt(0).cast(this.dtype).sub(this.lt(0).cast(this.dtype)) as Tensor<S>;
+  }
+  exp(): Tensor<S> {
+    return this.#unary('exp');
+  }
+  exp2(): Tensor<S> {
+    return this.#unary('exp2');
+  }
+  log(): Tensor<S> {
+    return this.#unary('log');
+  }
+  log2(): Tensor<S> {
+    return this.#unary('log2');
+  }
+  sqrt(): Tensor<S> {
+    return this.#unary('sqrt');
+  }
+  rsqrt(): Tensor<S> {
+    return new Tensor(b.div(b.like(this.node, 1), b.map('sqrt', this.node)));
+  }
+  reciprocal(): Tensor<S> {
+    return new Tensor(b.div(b.like(this.node, 1), this.node));
+  }
+  square(): Tensor<S> {
+    return new Tensor(b.mul(this.node, this.node));
+  }
+  sin(): Tensor<S> {
+    return this.#unary('sin');
+  }
+  cos(): Tensor<S> {
+    return this.#unary('cos');
+  }
+  tanh(): Tensor<S> {
+    return this.#unary('tanh');
+  }
+  floor(): Tensor<S> {
+    return this.#unary('floor');
+  }
+  ceil(): Tensor<S> {
+    return this.#unary('ceil');
+  }
+  trunc(): Tensor<S> {
+    return this.#unary('trunc');
+  }
+  /** To the nearest integer, ties to even. */
+  round(): Tensor<S> {
+    return this.#unary('rint');
+  }
+  isNaN(): Tensor<S> {
+    return new Tensor(b.map('ne', this.node, this.node));
+  }
+  /** Elements limited to [low, high]. */
+  clamp(low: number, high: number): Tensor {
+    return this.maximum(low).minimum(high);
+  }
+  relu(): Tensor {
+    return this.maximum(0);
+  }
+  /** 1 / (1 + e^−x), without overflow on either side. */
+  sigmoid(): Tensor {
+    return this.mul(0.5).tanh().mul(0.5).add(0.5);
+  }
+  /** This where it is true, else the other two's elements: `condition.where(a, b)`. */
+  where(then: Operand, otherwise: Operand): Tensor {
+    const like = then instanceof Tensor ? then : otherwise instanceof Tensor ? otherwise : undefined;
+    const [x, y] = [then, otherwise].map((v) =>
+      v instanceof Tensor ? v.node : b.full([], like?.dtype ?? f32, v),
+    );
+    return new Tensor(b.where(this.node, x!, y!));
+  }
+  /** Convert the elements: to integers towards zero and saturating. */
+  cast(dtype: DType): Tensor<S> {
+    return new Tensor(b.cast(this.node, dtype));
+  }
+
+  // ── reductions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+  #reduce(op: 'sum' | 'max' | 'min' | 'prod', axes: Axes, options: ReduceOptions | undefined): Tensor {
+    const over = axesOf(op, axes, this.ndim);
+    const kept = b.reduce(op, this.node, over);
+    return new Tensor(
+      options?.keepdim
+        ? kept
+        : b.reshape(
+            kept,
+            kept.shape.filter((_, i) => !over.includes(i)),
+          ),
+    );
+  }
+
+  /** @param axes one, several, or all of them (default) */
+  sum(axes?: Axes, options?: ReduceOptions): Tensor {
+    return this.#reduce('sum', axes, options);
+  }
+  max(axes?: Axes, options?: ReduceOptions): Tensor {
+    return this.#reduce('max', axes, options);
+  }
+  min(axes?: Axes, options?: ReduceOptions): Tensor {
+    return this.#reduce('min', axes, options);
+  }
+  prod(axes?: Axes, options?: ReduceOptions): Tensor {
+    return this.#reduce('prod', axes, options);
+  }
+  mean(axes?: Axes, options?: ReduceOptions): Tensor {
+    const count = axesOf('mean', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
+    return this.sum(axes, options).mul(1 / count);
+  }
+  /** @param correction subtracted from the count (default 1: the unbiased estimate, as PyTorch's) */
+  variance(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
+    const count = axesOf('variance', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
+    const deviation = this.sub(this.mean(axes, { keepdim: true }));
+    return deviation
+      .square()
+      .sum(axes, options)
+      .mul(1 / Math.max(0, count - (options?.correction ?? 1)));
+  }
+  std(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
+    return this.variance(axes, options).sqrt();
+  }
+  /** Index of the largest element along `axis` (the first of several), i32. */
+  argmax(axis: number, options?: ReduceOptions): Tensor {
+    return this.#argOf('max', axis, options);
+  }
+  /** Index of the smallest element along `axis` (the first of several), i32. */
+  argmin(axis: number, options?: ReduceOptions): Tensor {
+    return this.#argOf('min', axis, options);
+  }
+
+  #argOf(op: 'max' | 'min', axis: number, options: ReduceOptions | undefined): Tensor {
+    const at = normalizeAxis(`arg${op}`, axis, this.ndim);
+    const best = b.reduce(op, this.node, [at]);
+    const hit = b.map('eq', this.node, b.expand(best, this.shape));
+    const position = b.iota(this.shape, at);
+    return new Tensor(b.where(hit, position, b.like(position, this.shape[at]!))).min(at, options);
+  }
+
+  /** Along `axis`: e^x / Σ e^x. */
+  softmax(axis = -1): Tensor {
+    return new Tensor(softmax(this.node, normalizeAxis('softmax', axis, this.ndim), false));
+  }
+  /** Along `axis`: x − log Σ e^x. */
+  logSoftmax(axis = -1): Tensor {
+    return new Tensor(softmax(this.node, normalizeAxis('logSoftmax', axis, this.ndim), true));
+  }
+
+  // ── movement ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The same elements in another shape; one size may be −1. */
+  reshape<T extends Shape>(shape: T): Tensor<T> {
+    return new Tensor<T>(b.reshape(this.node, inferShape(shape, this)));
+  }
+  /** Dimensions `from`… and later as one. */
+  flatten(from = 0): Tensor {
+    const at = normalizeAxis('flatten', from, Math.max(1, this.ndim));
+    return this.reshape([...this.shape.slice(0, at), sizeOf(this.shape.slice(at))]);
+  }
+  permute(axes: readonly number[]): Tensor {
+    return new Tensor(
+      b.permute(
+        this.node,
+        axes.map((a) => normalizeAxis('permute', a, this.ndim)),
+      ),
+    );
+  }
+  /** Two dimensions exchanged (default: the last two). */
+  transpose(first = -2, second = -1): Tensor {
+    const [p, q] = [first, second].map((a) => normalizeAxis('transpose', a, this.ndim)) as [number, number];
+    return this.permute(this.shape.map((_, i) => (i === p ? q : i === q ? p : i)));
+  }
+  /** Sizes of 1 repeated to `shape`. */
+  expand<T extends Shape>(shape: T): Tensor<T> {
+    return new Tensor<T>(b.expand(this.node, shape));
+  }
+  /** Without dimension `axis`, which has size 1. */
+  squeeze(axis: number): Tensor {
+    const at = normalizeAxis('squeeze', axis, this.ndim);
+    if (this.shape[at] !== 1)
+      throw new ShapeError(
+        `[squeeze] dimension ${axis} of ${formatShape(this.shape)} has size ${this.shape[at]}, not 1.`,
+      );
+    return this.reshape(this.shape.filter((_, i) => i !== at));
+  }
+  /** With a new dimension of size 1 before `axis`. */
+  unsqueeze(axis: number): Tensor {
+    const at = normalizeAxis('unsqueeze', axis, this.ndim + 1);
+    return this.reshape([...this.shape.slice(0, at), 1, ...this.shape.slice(at)]);
+  }
+  /** @param amounts per dimension, [before, after] */
+  pad(amounts: readonly (readonly [number, number])[], value = 0): Tensor {
+    if (amounts.length !== this.ndim || amounts.some((a) => a.some((n) => n < 0 || !Number.isInteger(n)))) {
+      throw new ArgumentError(
+        `[pad] takes [before, after] ≥ 0 for each of ${this.ndim} dimensions, got ${JSON.stringify(amounts)}.`,
+      );
+    }
+    return new Tensor(
+      b.pad(
+        this.node,
+        amounts.map((a) => a[0]),
+        amounts.map((a) => a[1]),
+        value,
+      ),
+    );
+  }
+  flip(axis: number): Tensor {
+    const at = normalizeAxis('flip', axis, this.ndim);
+    const start = this.shape.map((d, i) => (i === at ? Math.max(0, d - 1) : 0));
+    return new Tensor(
+      b.slice(
+        this.node,
+        start,
+        this.shape,
+        this.shape.map((_, i) => (i === at ? -1 : 1)),
+      ),
+    );
+  }
+  /**
+   * NumPy-style indexing, one entry per dimension: a number, a slice `'start:stop:step'`, `null` for a new dimension,
+   * `'...'`, or an i32 tensor of positions: `x.at(0)`, `x.at('1:3', '::-1')`, `x.at('...', null)`, `x.at(rows)`.
+   */
+  at(...entries: readonly (Index | Tensor)[]): Tensor {
+    return new Tensor(
+      index(
+        this.node,
+        entries.map((e) => (e instanceof Tensor ? e.node : e)),
+      ),
+    );
+  }
+  /** out[…, i, …] = this[…, positions[…, i, …], …] along `axis`; `positions` is i32. */
+  gather(axis: number, positions: Tensor): Tensor {
+    return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
+  }
+
+  /** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. */
+  matmul(other: Tensor): Tensor {
+    return new Tensor(matmul(this.node, other.node));
+  }
+
+  // ── gradients ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The same values; gradients stop here. */
+  detach(): Tensor<S> {
+    return new Tensor(b.detach(this.node));
+  }
+
+  /**
+   * Add the gradients of this scalar to `.grad` of every tensor it depends on that requires one.
+   * @throws ShapeError if it is not one element · ArgumentError if nothing it depends on requires a gradient
+   */
+  backward(): void {
+    if (this.size !== 1)
+      throw new ShapeError(
+        `[backward] starts from one element, this tensor is ${formatShape(this.shape)}. Reduce it first: .mean() or .sum().`,
+      );
+    const root = this.node;
+    const leaves = parametersOf(root);
+    if (leaves.length === 0)
+      throw new ArgumentError(
+        '[backward] nothing here requires a gradient: make parameters with { requiresGrad: true }.',
+      );
+    const gradients = b.withoutGradients(() => vjp([root], [b.like(root, 1)], leaves));
+    leaves.forEach((leaf, i) => {
+      const g = gradients[i];
+      const tensor = engine.ownerOf(leaf);
+      if (!g || !(tensor instanceof Tensor)) return;
+      tensor.grad = new Tensor(tensor.grad ? b.withoutGradients(() => b.add(tensor.grad!.node, g)) : g);
+    });
+    engine.remember(root);
+  }
+
+  // ── values ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The elements in row-major order. f16 and bf16 arrive as Float32Array, bool as Uint8Array of 0 and 1. */
+  async data(): Promise<TypedArray> {
+    const bytes = await engine.readBytes(this.node);
+    const raw = viewAs(this.dtype, bytes.buffer, bytes.byteOffset, this.size);
+    if (this.dtype.name === 'f16') return Float32Array.from(raw as Uint16Array, fromF16);
+    return this.dtype.name === 'bf16' ? Float32Array.from(raw as Uint16Array, fromBf16) : raw;
+  }
+
+  /** The one element as a number (bool: 0 or 1). @throws ShapeError if there are more */
+  async item(): Promise<number> {
+    if (this.size !== 1)
+      throw new ShapeError(
+        `[item] is for one element, this tensor is ${formatShape(this.shape)}. Use .data().`,
+      );
+    return Number((await this.data())[0]);
+  }
+
+  /** The elements as nested arrays. */
+  async array(): Promise<NestedArray> {
+    const data = await this.data();
+    const nest = (depth: number, offset: number): NestedArray => {
+      if (depth === this.ndim) return this.dtype === bool ? data[offset] === 1 : Number(data[offset]);
+      const step = sizeOf(this.shape.slice(depth + 1));
+      return Array.from({ length: this.shape[depth]! }, (_, i) => nest(depth + 1, offset + i * step));
+    };
+    return nest(0, 0);
+  }
+
+  /** Compute the values now, and keep them. */
+  realize(): this {
+    engine.realize([this.node]);
+    return this;
+  }
+
+  /**
+   * Let this tensor stand for `value` from now on (same shape and dtype). Tensors made from it before keep the old
+   * values. Within `jit` its memory is updated in place.
+   */
+  assign(value: Tensor): this {
+    if (value.dtype !== this.dtype)
+      throw new DTypeError(
+        `[assign] dtypes differ: ${this.dtype.name} ← ${value.dtype.name}. Convert with .cast(${this.dtype.name}).`,
+      );
+    if (formatShape(value.shape) !== formatShape(this.shape))
+      throw new ShapeError(
+        `[assign] shapes differ: ${formatShape(this.shape)} ← ${formatShape(value.shape)}.`,
+      );
+    engine.assign(this, value.node);
+    return this;
+  }
+
+  /** Overwrite the values from host memory. @throws ShapeError if the length differs */
+  write(values: ArrayLike<number>): this {
+    engine.write(this, values);
+    return this;
+  }
+
+  /** Give the memory back now instead of when the tensor is garbage. It must not be used afterwards. */
+  dispose(): void {
+    engine.dispose(this);
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  toString(): string {
+    return `Tensor(${formatShape(this.shape)}, ${this.dtype.name}${this.requiresGrad ? ', requiresGrad' : ''})`;
+  }
+}
+
+export type NestedArray = number | boolean | NestedArray[];
+
+/** @internal A number becomes a constant of the tensor's dtype. */
+export function operand(v: Operand, like: Tensor): GraphNode {
+  if (v instanceof Tensor) return v.node;
+  if (typeof v === 'number' && !isFloat(like.dtype) && (like.dtype === bool || !Number.isInteger(v))) {
+    throw new DTypeError(`${v} does not fit ${like.dtype.name}. Convert the tensor first: .cast(f32).`);
+  }
+  return b.full([], like.dtype, like.dtype.name === 'i64' ? BigInt(v) : v);
+}
+
+/** @internal Axes counted from the front, without repeats. */
+export function axesOf(op: string, axes: Axes, rank: number): number[] {
+  if (axes === undefined) return Array.from({ length: rank }, (_, i) => i);
+  const list = (typeof axes === 'number' ? [axes] : axes).map((a) => normalizeAxis(op, a, rank));
+  if (new Set(list).size !== list.length) throw new ShapeError(`[${op}] axes (${list.join(',')}) repeat.`);
+  return list;
+}
+
+function inferShape(shape: Shape, like: Tensor): Shape {
+  const unknown = shape.filter((d) => d === -1).length;
+  if (unknown === 0) return shape;
+  const known = sizeOf(shape.filter((d) => d !== -1));
+  if (unknown > 1 || known === 0 || like.size % known !== 0) {
+    throw new ShapeError(
+      `[reshape] −1 has no answer: ${formatShape(like.shape)} (${like.size} elements) to ${formatShape(shape)}.`,
+    );
+  }
+  return shape.map((d) => (d === -1 ? like.size / known : d));
+}
+
+export { i32 };
