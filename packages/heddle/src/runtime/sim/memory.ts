@@ -1,0 +1,211 @@
+/**
+ * Memory as a kernel's JavaScript sees it: the elements (`data`), and the checks that every access asks first. Each
+ * check returns the element in `data` that is touched.
+ */
+import { arrayOf, type TypedArray } from '../../core/dtype.js';
+import { sizeOf } from '../../core/shape.js';
+import type { ArrayDecl } from '../../kernel/ir.js';
+import type { Run } from './run.js';
+import { type Access, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
+
+/** Elements of an array of `decl`'s sizes, the dynamic one by the bytes given at launch. */
+export const elementsOf = (decl: ArrayDecl, dynamicBytes = 0): number =>
+  decl.dims[0] === -1 ? Math.floor(dynamicBytes / (decl.dtype.bytes * decl.lanes)) : sizeOf(decl.dims);
+
+/** Bounds and alignment, the same for all memory. */
+abstract class Memory {
+  readonly data: TypedArray;
+  protected readonly run: Run;
+  protected readonly name: string;
+  protected readonly length: number;
+  private readonly dims: readonly number[];
+  /** Lanes of an element, where elements are vectors. */
+  protected readonly width: number;
+
+  constructor(run: Run, name: string, data: TypedArray, dims: readonly number[], width = 1) {
+    this.run = run;
+    this.name = name;
+    this.data = data;
+    this.length = data.length;
+    this.dims = dims;
+    this.width = width;
+  }
+
+  /** An index of one dimension of several. */
+  dim(index: number, dimension: number, site: number): number {
+    if (index < 0 || index >= this.dims[dimension]!) {
+      this.run.fail(
+        'out-of-bounds',
+        `${this.name}: index ${index} of dimension ${dimension} is outside ${this.range(this.dims[dimension]!)}, ` +
+          `sizes (${this.dims.join(',')}).`,
+        site,
+      );
+    }
+    return index;
+  }
+
+  /** Of a place in `data`, what the author calls it. */
+  protected describe(element: number): string {
+    let rest = Math.floor(element / this.width);
+    if (this.dims.length < 2) return `${this.name}[${rest}]`;
+    const index: number[] = [];
+    for (let d = this.dims.length - 1; d >= 0; d--) {
+      index.unshift(rest % this.dims[d]!);
+      rest = Math.floor(rest / this.dims[d]!);
+    }
+    return `${this.name}[${index.join('][')}]`;
+  }
+
+  protected checkBounds(element: number, lanes: number, site: number): void {
+    if (element < 0 || element + lanes > this.length) this.outside(element, lanes, site);
+  }
+
+  protected checkAlignment(element: number, lanes: number, address: number, site: number): void {
+    if (address % lanes === 0) return;
+    this.run.fail(
+      'misaligned',
+      `${this.describe(element)}: ${lanes} elements at once must start at a multiple of ${lanes}, ` +
+        `this is element ${address}.`,
+      site,
+    );
+  }
+
+  protected unwritten(element: number, site: number): never {
+    return this.run.fail(
+      'uninitialized-read',
+      `${this.describe(element)} is read before it is written. ` +
+        'Write it first; if another thread does, put a barrier() in between.',
+      site,
+    );
+  }
+
+  private outside(element: number, lanes: number, site: number): never {
+    const index = element / this.width;
+    const last = (element + lanes) / this.width - 1;
+    const what = last > index ? `[${index}] to [${last}]` : `[${index}]`;
+    return this.run.fail(
+      'out-of-bounds',
+      `${this.name}${what} is outside ${this.range(this.length / this.width)}. ` +
+        'Guard it with an if, or check the launch size.',
+      site,
+    );
+  }
+
+  private range(length: number): string {
+    return length > 0 ? `0 to ${length - 1}` : 'an empty array';
+  }
+}
+
+/** A buffer parameter or a shared array, watched for races; of a shared one, also what was never written. */
+export class WatchedMemory extends Memory {
+  private readonly shared: boolean;
+  private readonly shadow: Shadow;
+  private readonly offset: number;
+
+  /** @param offset of the first element, counted from where `shadow` begins */
+  private constructor(
+    run: Run,
+    name: string,
+    data: TypedArray,
+    dims: readonly number[],
+    width: number,
+    shared: boolean,
+    shadow: Shadow,
+    offset: number,
+  ) {
+    super(run, name, data, dims, width);
+    this.shared = shared;
+    this.shadow = shadow;
+    this.offset = offset;
+  }
+
+  /** A buffer parameter; `shadow` is that of the whole buffer, which others may also look at. */
+  static global(run: Run, name: string, data: TypedArray, shadow: Shadow, offset: number): WatchedMemory {
+    return new WatchedMemory(run, name, data, [], 1, false, shadow, offset);
+  }
+
+  static shared(run: Run, decl: ArrayDecl, sharedBytes: number): WatchedMemory {
+    const data = arrayOf(decl.dtype, elementsOf(decl, sharedBytes) * decl.lanes);
+    return new WatchedMemory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 0);
+  }
+
+  read(element: number, site: number): number {
+    this.checkBounds(element, 1, site);
+    this.touch(READ, element, site);
+    return element;
+  }
+
+  write(element: number, site: number): number {
+    this.checkBounds(element, 1, site);
+    this.touch(WRITE, element, site);
+    return element;
+  }
+
+  atomic(element: number, site: number): number {
+    this.checkBounds(element, 1, site);
+    this.touch(ATOMIC, element, site);
+    return element;
+  }
+
+  readLanes(element: number, lanes: number, site: number): number {
+    this.checkLanes(element, lanes, site);
+    for (let i = element; i < element + lanes; i++) this.touch(READ, i, site);
+    return element;
+  }
+
+  writeLanes(element: number, lanes: number, site: number): number {
+    this.checkLanes(element, lanes, site);
+    for (let i = element; i < element + lanes; i++) this.touch(WRITE, i, site);
+    return element;
+  }
+
+  private checkLanes(element: number, lanes: number, site: number): void {
+    this.checkBounds(element, lanes, site);
+    this.checkAlignment(element, lanes, this.offset + element, site);
+  }
+
+  private touch(way: Access, element: number, site: number): void {
+    const { run, shared } = this;
+    const since = shared ? run.blockStart : run.launchStart;
+    const place = this.offset + element;
+    if (shared && way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
+    const rival = this.shadow.access(run, way, place, since, site);
+    if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
+  }
+}
+
+/** An array of one thread, in registers where its indices are constant. */
+export class LocalMemory extends Memory {
+  private readonly written: Uint8Array;
+
+  constructor(run: Run, decl: ArrayDecl) {
+    super(run, decl.name, arrayOf(decl.dtype, sizeOf(decl.dims) * decl.lanes), decl.dims, decl.lanes);
+    this.written = new Uint8Array(this.length);
+  }
+
+  read(element: number, site: number): number {
+    return this.readLanes(element, 1, site);
+  }
+
+  write(element: number, site: number): number {
+    return this.writeLanes(element, 1, site);
+  }
+
+  atomic(element: number, site: number): number {
+    return this.readLanes(element, 1, site);
+  }
+
+  readLanes(element: number, lanes: number, site: number): number {
+    this.checkBounds(element, lanes, site);
+    for (let i = element; i < element + lanes; i++) {
+      if (this.written[i] === 0) this.unwritten(i, site);
+    }
+    return element;
+  }
+
+  writeLanes(element: number, lanes: number, site: number): number {
+    this.checkBounds(element, lanes, site);
+    for (let i = element; i < element + lanes; i++) this.written[i] = 1;
+    return element;
+  }
+}

@@ -1,0 +1,157 @@
+/** One launch in the simulator: where it stands, what it counts, and how it reports a finding. */
+import type { DType } from '../../core/dtype.js';
+import { type FindingKind, SimulatorError } from '../../core/errors.js';
+import type { ArrayDecl } from '../../kernel/ir.js';
+import type { Scalar } from '../../kernel/ops.js';
+import type { Site } from '../../render/js.js';
+import type { Dim3 } from '../device.js';
+import { LocalMemory } from './memory.js';
+
+export interface RunOptions {
+  /** Loop iterations that one thread may take before it counts as running away. */
+  readonly stepBudget?: number;
+}
+
+const DEFAULT_STEP_BUDGET = 50_000_000;
+
+/** Coordinates of the `index`-th cell of a grid, x fastest. */
+export const coordinates = (index: number, [x, y]: Dim3): Dim3 => [
+  index % x,
+  Math.floor(index / x) % y,
+  Math.floor(index / (x * y)),
+];
+
+/**
+ * Time is counted in epochs: each block, and each interval between two barriers of a block, begins a new one. What
+ * memory remembers of an access is its epoch, so nothing need be cleared between intervals, blocks or launches.
+ */
+export class Run {
+  /** The thread that runs now, counted within its block. */
+  thread = 0;
+  epoch: number;
+  /** The first epoch of this launch and of this block. */
+  readonly launchStart: number;
+  blockStart: number;
+  /** Loop iterations taken, by all threads. */
+  steps = 0;
+  readonly prints: string[] = [];
+  readonly blockDim: Dim3;
+  readonly gridDim: Dim3;
+  private readonly blockStarts: number[] = [];
+  private readonly sites: readonly Site[];
+  private readonly arrays: readonly ArrayDecl[];
+  private readonly budget: number;
+
+  constructor(
+    kernel: { readonly sites: readonly Site[]; readonly arrays: readonly ArrayDecl[] },
+    gridDim: Dim3,
+    blockDim: Dim3,
+    lastEpoch: number,
+    options: RunOptions = {},
+  ) {
+    this.sites = kernel.sites;
+    this.arrays = kernel.arrays;
+    this.gridDim = gridDim;
+    this.blockDim = blockDim;
+    this.epoch = lastEpoch;
+    this.launchStart = lastEpoch + 1;
+    this.blockStart = this.launchStart;
+    this.budget = options.stepBudget ?? DEFAULT_STEP_BUDGET;
+  }
+
+  /** The next block begins, in the order of the grid, x fastest. */
+  beginBlock(): void {
+    this.blockStart = ++this.epoch;
+    this.blockStarts.push(this.epoch);
+  }
+
+  /** All threads of the block have met at a barrier. */
+  passBarrier(): void {
+    this.epoch++;
+  }
+
+  site(number: number): Site {
+    return this.sites[number]!;
+  }
+
+  /** Coordinates of the block that ran at an epoch of this launch. */
+  blockAt(epoch: number): Dim3 {
+    let low = 0;
+    for (let high = this.blockStarts.length; high - low > 1; ) {
+      const middle = (low + high) >> 1;
+      if (this.blockStarts[middle]! <= epoch) low = middle;
+      else high = middle;
+    }
+    return coordinates(low, this.gridDim);
+  }
+
+  /** A thread of a block, for people. */
+  nameThread(thread: number): string {
+    return `thread (${coordinates(thread, this.blockDim).join(',')})`;
+  }
+
+  /** ` (line 12)`, where a site's line is known. */
+  nameLine(site: number): string {
+    const line = this.sites[site]?.at?.line;
+    return line === undefined ? '' : ` (line ${line})`;
+  }
+
+  /** Stop at a finding. @throws SimulatorError always */
+  fail(kind: FindingKind, message: string, site: number, thread = this.thread): never {
+    throw new SimulatorError(
+      kind,
+      message,
+      this.sites[site]?.at,
+      this.blockAt(this.epoch),
+      coordinates(thread, this.blockDim),
+    );
+  }
+
+  // ── What a kernel's JavaScript calls ───────────────────────────────────────────────────────────────────────────
+
+  /** The registers of array `index` of the kernel, for one thread. */
+  local(index: number): LocalMemory {
+    return new LocalMemory(this, this.arrays[index]!);
+  }
+
+  /** An iteration of the loop at `site`, the `taken`-th of this thread. */
+  step(taken: number, site: number): void {
+    this.steps++;
+    if (taken > this.budget) {
+      this.fail(
+        'step-budget',
+        `a runaway loop: this thread has taken more than ${this.budget} loop iterations. ` +
+          'Does the condition ever become false? A longer kernel needs a larger stepBudget.',
+        site,
+      );
+    }
+  }
+
+  assertion(message: string, site: number): never {
+    return this.fail('assert', message ? `assert failed: ${message}` : 'assert failed', site);
+  }
+
+  print(text: string, dtypes: readonly DType[], values: readonly (Scalar | readonly Scalar[])[]): void {
+    let next = 0;
+    const line = text.replace(/\{\}/g, (hole) => {
+      const at = next++;
+      const v = values[at];
+      if (v === undefined) return hole;
+      const t = dtypes[at]!;
+      return Array.isArray(v)
+        ? `(${v.map((e) => formatScalar(t, e)).join(', ')})`
+        : formatScalar(t, v as Scalar);
+    });
+    const block = this.blockAt(this.epoch).join(',');
+    this.prints.push(`[block (${block}) ${this.nameThread(this.thread)}] ${line}`);
+  }
+}
+
+/** The shortest text that is read back as the same value of `t`. */
+export function formatScalar(t: DType, v: Scalar): string {
+  if (typeof v !== 'number' || t.name === 'f64' || Number.isInteger(v) || !Number.isFinite(v))
+    return String(v);
+  let digits = 1;
+  while (Math.fround(Number(v.toPrecision(digits))) !== v) digits++;
+  return String(Number(v.toPrecision(digits)));
+}

@@ -1,0 +1,141 @@
+/** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
+import { INTRINSICS, type IntrinsicRecord } from '../../kernel/intrinsics.js';
+import type { Scalar } from '../../kernel/ops.js';
+import type { Dim3 } from '../device.js';
+import { coordinates, type Run } from './run.js';
+
+type Index = [number, number, number, number, number, number];
+/** What a waiting thread says: the site it waits at, and its arguments there. */
+type Request = readonly [site: number, ...args: Scalar[]];
+type Thread = Generator<Request, void, Scalar | undefined>;
+
+/** One thread's program: called with threadIdx x, y, z and blockIdx x, y, z. */
+export type ThreadFunction = (...index: Index) => void;
+export type WaitingThreadFunction = (...index: Index) => Thread;
+
+const WARP = 32;
+
+const volume = ([x, y, z]: Dim3): number => x * y * z;
+
+/** Run a kernel that never waits: one thread after another. */
+export function runThreads(run: Run, thread: ThreadFunction): void {
+  const threads = volume(run.blockDim);
+  for (let b = 0; b < volume(run.gridDim); b++) {
+    const [bx, by, bz] = coordinates(b, run.gridDim);
+    run.beginBlock();
+    for (let t = 0; t < threads; t++) {
+      run.thread = t;
+      const [x, y, z] = coordinates(t, run.blockDim);
+      thread(x, y, z, bx, by, bz);
+    }
+  }
+}
+
+/** Run a kernel with barriers or warp operations. */
+export function runWaitingThreads(run: Run, thread: WaitingThreadFunction): void {
+  const threads = volume(run.blockDim);
+  for (let b = 0; b < volume(run.gridDim); b++) {
+    const block = coordinates(b, run.gridDim);
+    run.beginBlock();
+    const warps: Warp[] = [];
+    for (let first = 0; first < threads; first += WARP) {
+      const lanes = Array.from({ length: Math.min(WARP, threads - first) }, (_, i) =>
+        thread(...coordinates(first + i, run.blockDim), ...block),
+      );
+      warps.push(new Warp(run, first, lanes));
+    }
+    let running = true;
+    while (running) {
+      for (const warp of warps) warp.advance();
+      running = meet(run, warps);
+    }
+  }
+}
+
+/** All threads stand at a barrier or have returned: check that they agree. Whether the block goes on. */
+function meet(run: Run, warps: readonly Warp[]): boolean {
+  const requests = warps.flatMap((w) => w.requests);
+  const waiting = requests.findIndex((r) => r !== undefined);
+  if (waiting < 0) return false;
+  const site = requests[waiting]![0];
+  const other = requests.findIndex((r) => r?.[0] !== site);
+  if (other >= 0) {
+    const arrived = requests.filter((r) => r?.[0] === site).length;
+    run.fail(
+      'divergent-barrier',
+      `barrier() is reached by ${arrived} of the block's ${requests.length} threads: ` +
+        `${whereabouts(run, other, requests[other])}. Every thread of a block must reach the same barrier(): ` +
+        'move it out of the if or loop, and do not return before it.',
+      site,
+      waiting,
+    );
+  }
+  run.passBarrier();
+  return true;
+}
+
+function whereabouts(run: Run, thread: number, request: Request | undefined): string {
+  const name = run.nameThread(thread);
+  if (!request) return `${name} has returned`;
+  return `${name} waits at ${run.site(request[0]).intrinsic}()${run.nameLine(request[0])}`;
+}
+
+/** Up to 32 threads that take warp operations together. */
+class Warp {
+  /** What each lane waits for; undefined once it has returned. */
+  readonly requests: (Request | undefined)[];
+  private readonly run: Run;
+  private readonly first: number;
+  private readonly lanes: readonly Thread[];
+  private readonly returned: boolean[];
+
+  constructor(run: Run, first: number, lanes: readonly Thread[]) {
+    this.run = run;
+    this.first = first;
+    this.lanes = lanes;
+    this.requests = lanes.map(() => undefined);
+    this.returned = lanes.map(() => false);
+  }
+
+  /** Run every lane to its next barrier or its end, through warp operations. */
+  advance(): void {
+    let results: readonly (Scalar | undefined)[] = [];
+    do {
+      this.lanes.forEach((lane, i) => {
+        if (this.returned[i]) return;
+        this.run.thread = this.first + i;
+        const { done, value } = lane.next(results[i]);
+        this.returned[i] = done === true;
+        this.requests[i] = done ? undefined : (value as Request);
+      });
+      results = this.exchange();
+    } while (results.length > 0);
+  }
+
+  /** The results of the warp operation that all lanes wait at; empty if they wait at a barrier or have returned. */
+  private exchange(): readonly (Scalar | undefined)[] {
+    const { run, requests } = this;
+    const asking = requests.findIndex((r) => r && this.record(r).scope === 'warp');
+    if (asking < 0) return [];
+    const [site] = requests[asking]!;
+    const other = requests.findIndex((r) => r && r[0] !== site);
+    if (other >= 0) {
+      const live = requests.filter((r) => r).length;
+      run.fail(
+        'divergent-barrier',
+        `${run.site(site).intrinsic}() is reached by ${requests.filter((r) => r?.[0] === site).length} of the ` +
+          `warp's ${live} running threads: ${whereabouts(run, this.first + other, requests[other])}. ` +
+          'All threads of a warp that have not returned must reach a warp operation together: ' +
+          'move it out of the if or loop.',
+        site,
+        this.first + asking,
+      );
+    }
+    const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as Scalar[] | undefined);
+    return this.record(requests[asking]!).warp!(run.site(site).dtype!, lanes);
+  }
+
+  private record(request: Request): IntrinsicRecord {
+    return INTRINSICS[this.run.site(request[0]).intrinsic!];
+  }
+}
