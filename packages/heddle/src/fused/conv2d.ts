@@ -1,0 +1,163 @@
+/** Convolution of images and its two gradients: three ops that are each other's derivatives. */
+import { isFloat } from '../core/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { formatShape, type Shape } from '../core/shape.js';
+import * as b from '../graph/build.js';
+import type { FusedOp } from '../graph/fused-op.js';
+import type { GraphNode, WindowArg } from '../graph/node.js';
+
+/** One number for both, or height and width. */
+export type Pair = number | readonly [number, number];
+
+export interface Conv2dOptions {
+  /** Default 1. */
+  readonly stride?: Pair;
+  /** Zeros around the image, on each side; default 0. */
+  readonly padding?: Pair;
+  /** Distance between the taps of the kernel; default 1. */
+  readonly dilation?: Pair;
+  /** Channels in as many separate groups; default 1. */
+  readonly groups?: number;
+}
+
+/** What a convolution is, on an image of `size` with a kernel of `kernel` (both height × width). */
+export interface Conv2dArg extends WindowArg {
+  readonly size: readonly [number, number];
+  readonly padding: readonly [number, number];
+  readonly groups: number;
+}
+
+/** Height × width of what comes out. */
+export const outputSize = (arg: Conv2dArg): readonly [number, number] => [
+  sizeAlong(arg, 0),
+  sizeAlong(arg, 1),
+];
+
+const sizeAlong = ({ size, kernel, stride, padding, dilation }: Conv2dArg, i: 0 | 1): number =>
+  Math.floor((size[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i]) + 1;
+
+const around = (rank: number, [h, w]: readonly [number, number]): number[] => [
+  ...new Array<number>(rank - 2).fill(0),
+  h,
+  w,
+];
+
+/** (N, C, H, W) → (N, G, 1, C/G, outH, outW, kH, kW) */
+function windows(x: GraphNode, arg: Conv2dArg): GraphNode {
+  const by = around(4, arg.padding);
+  const seen = b.window(b.pad(x, by, by), arg);
+  const [n, c, ...rest] = seen.shape as [number, number, ...number[]];
+  return b.reshape(seen, [n, arg.groups, 1, c / arg.groups, ...rest]);
+}
+
+/** (O, C/G, kH, kW) → (1, G, O/G, C/G, 1, 1, kH, kW) */
+const weights = (w: GraphNode, { groups }: Conv2dArg): GraphNode =>
+  b.reshape(w, [1, groups, w.shape[0]! / groups, w.shape[1]!, 1, 1, w.shape[2]!, w.shape[3]!]);
+
+/** (N, O, outH, outW) → (N, G, O/G, 1, outH, outW, 1, 1) */
+const outputs = (y: GraphNode, { groups }: Conv2dArg): GraphNode =>
+  b.reshape(y, [y.shape[0]!, groups, y.shape[1]! / groups, 1, y.shape[2]!, y.shape[3]!, 1, 1]);
+
+/** x (N, C, H, W), w (O, C/G, kH, kW) → (N, O, outH, outW) */
+export const conv2dOp: FusedOp<Conv2dArg> = {
+  name: 'conv2d',
+  infer: ([x, w], arg) => ({ shape: [x!.shape[0]!, w!.shape[0]!, ...outputSize(arg)], dtype: x!.dtype }),
+  compose: ([x, w], arg) => {
+    const product = b.mul(windows(x!, arg), weights(w!, arg));
+    return b.reshape(b.sum(product, [3, 6, 7]), [x!.shape[0]!, w!.shape[0]!, ...outputSize(arg)]);
+  },
+  grad: ({ src: [x, w] }, g, arg) => [
+    x!.requiresGrad ? b.call(conv2dInputOp, [g, w!], arg) : undefined,
+    w!.requiresGrad ? b.call(conv2dWeightOp, [x!, g], arg) : undefined,
+  ],
+  kernels: [],
+};
+
+/** The adjoint of conv2d in x: y (N, O, outH, outW), w (O, C/G, kH, kW) → (N, C, H, W) */
+export const conv2dInputOp: FusedOp<Conv2dArg> = {
+  name: 'conv2dInput',
+  infer: ([y, w], arg) => ({
+    shape: [y!.shape[0]!, w!.shape[1]! * arg.groups, ...arg.size],
+    dtype: y!.dtype,
+  }),
+  compose: ([y, w], arg) => {
+    const { size, padding, kernel, groups } = arg;
+    const product = b.sum(b.mul(outputs(y!, arg), weights(w!, arg)), [2]);
+    const seen = b.reshape(product, [y!.shape[0]!, w!.shape[1]! * groups, ...outputSize(arg), ...kernel]);
+    const padded = b.fold(seen, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
+    return b.slice(padded, around(4, padding), [...padded.shape.slice(0, 2), ...size]);
+  },
+  grad: ({ src: [y, w] }, g, arg) => [
+    y!.requiresGrad ? b.call(conv2dOp, [g, w!], arg) : undefined,
+    w!.requiresGrad ? b.call(conv2dWeightOp, [g, y!], arg) : undefined,
+  ],
+  kernels: [],
+};
+
+/** The adjoint of conv2d in w: x (N, C, H, W), y (N, O, outH, outW) → (O, C/G, kH, kW) */
+export const conv2dWeightOp: FusedOp<Conv2dArg> = {
+  name: 'conv2dWeight',
+  infer: ([x, y], arg) => ({ shape: weightShape(x!.shape, y!.shape, arg), dtype: x!.dtype }),
+  compose: ([x, y], arg) => {
+    const product = b.mul(windows(x!, arg), outputs(y!, arg));
+    return b.reshape(b.sum(product, [0, 4, 5]), weightShape(x!.shape, y!.shape, arg));
+  },
+  grad: ({ src: [x, y] }, g, arg) => [
+    x!.requiresGrad ? b.call(conv2dInputOp, [y!, g], arg) : undefined,
+    y!.requiresGrad ? b.call(conv2dOp, [x!, g], arg) : undefined,
+  ],
+  kernels: [],
+};
+
+const weightShape = (x: Shape, y: Shape, arg: Conv2dArg): Shape => [y[1]!, x[1]! / arg.groups, ...arg.kernel];
+
+/** A pair from an option. @throws ArgumentError unless whole numbers from `least` on */
+export function pair(op: string, name: string, given: Pair, least: number): readonly [number, number] {
+  const both = typeof given === 'number' ? ([given, given] as const) : given;
+  if (both.length !== 2 || both.some((n) => !Number.isInteger(n) || n < least)) {
+    throw new ArgumentError(
+      `[${op}] ${name} is ${String(given)}: must be a whole number ≥ ${least}, or two of them (height, width).`,
+    );
+  }
+  return both;
+}
+
+/**
+ * Cross-correlation of x (N, C, H, W) with w (O, C/groups, kH, kW) → (N, O, outH, outW).
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dOptions = {}): GraphNode {
+  const { groups = 1 } = options;
+  const both = `x ${formatShape(x.shape)}, w ${formatShape(w.shape)}`;
+  if (x.shape.length !== 4 || w.shape.length !== 4) {
+    throw new ShapeError(`[conv2d] takes x (N,C,H,W) and w (O,C/groups,kH,kW), got ${both}.`);
+  }
+  if (x.dtype !== w.dtype || !isFloat(x.dtype)) {
+    throw new DTypeError(
+      `[conv2d] takes two of the same float dtype, got ${x.dtype.name} and ${w.dtype.name}. Convert with .cast(f32).`,
+    );
+  }
+  const [, channels, height, width] = x.shape as [number, number, number, number];
+  const [out, perGroup, kernelHeight, kernelWidth] = w.shape as [number, number, number, number];
+  if (!Number.isInteger(groups) || groups < 1 || out % groups !== 0 || channels !== perGroup * groups) {
+    throw new ShapeError(
+      `[conv2d] channels do not fit: ${both}, ${groups} group${groups === 1 ? '' : 's'}. w must be ` +
+        `(O, ${channels}/groups, kH, kW) with O a multiple of groups.`,
+    );
+  }
+  const arg: Conv2dArg = {
+    size: [height, width],
+    kernel: [kernelHeight, kernelWidth],
+    stride: pair('conv2d', 'stride', options.stride ?? 1, 1),
+    padding: pair('conv2d', 'padding', options.padding ?? 0, 0),
+    dilation: pair('conv2d', 'dilation', options.dilation ?? 1, 1),
+    groups,
+  };
+  if (outputSize(arg).some((n) => n < 1)) {
+    throw new ShapeError(
+      `[conv2d] a ${arg.kernel.join('×')} kernel (dilation ${arg.dilation.join('×')}) does not fit into ` +
+        `${arg.size.join('×')} with padding ${arg.padding.join('×')}. Pad more, or use a smaller kernel.`,
+    );
+  }
+  return b.call(conv2dOp, [x, w], arg);
+}

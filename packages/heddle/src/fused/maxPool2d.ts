@@ -1,0 +1,99 @@
+/** Max pooling of images and its gradient. */
+import { i32, isFloat } from '../core/dtype.js';
+import { DTypeError, ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import * as b from '../graph/build.js';
+import type { FusedOp } from '../graph/fused-op.js';
+import type { GraphNode } from '../graph/node.js';
+import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
+
+export interface MaxPool2dOptions {
+  /** Default: the kernel's size, so that windows do not overlap. */
+  readonly stride?: Pair;
+  /** −∞ around the image, on each side, at most half the kernel; default 0. */
+  readonly padding?: Pair;
+  /** Distance between the elements of a window; default 1. */
+  readonly dilation?: Pair;
+}
+
+/** A pooling slides as a convolution does, each channel by itself. */
+export type PoolArg = Omit<Conv2dArg, 'groups'>;
+
+export const pooledSize = (arg: PoolArg): readonly [number, number] => outputSize({ ...arg, groups: 1 });
+
+const around = ({ padding }: PoolArg): number[] => [0, 0, ...padding];
+
+/** (N, C, H, W) → (N, C, outH, outW, kH·kW) */
+function windows(x: GraphNode, arg: PoolArg): GraphNode {
+  const seen = b.window(b.pad(x, around(arg), around(arg), Number.NEGATIVE_INFINITY), arg);
+  return b.reshape(seen, [...seen.shape.slice(0, 4), arg.kernel[0] * arg.kernel[1]]);
+}
+
+/** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
+export const maxPool2dOp: FusedOp<PoolArg> = {
+  name: 'maxPool2d',
+  infer: ([x], arg) => ({ shape: [...x!.shape.slice(0, 2), ...pooledSize(arg)], dtype: x!.dtype }),
+  compose: ([x], arg) => {
+    const largest = b.reduce('max', windows(x!, arg), [4]);
+    return b.reshape(largest, largest.shape.slice(0, 4));
+  },
+  grad: ({ src: [x] }, g, arg) => [b.call(maxPool2dGradientOp, [x!, g], arg)],
+  kernels: [],
+};
+
+/**
+ * x (N, C, H, W), g (N, C, outH, outW) → (N, C, H, W): each g goes to the first of the largest elements of its
+ * window, in row order, as in PyTorch; to none if the window holds NaN.
+ */
+export const maxPool2dGradientOp: FusedOp<PoolArg> = {
+  name: 'maxPool2dGradient',
+  infer: ([x]) => x!,
+  compose: ([x, g], arg) => {
+    const seen = windows(x!, arg);
+    const count = arg.kernel[0] * arg.kernel[1];
+    const at = b.iota(seen.shape, 4);
+    const largest = b.map(
+      'eq',
+      ...(b.broadcast('maxPool2d', seen, b.reduce('max', seen, [4])) as [GraphNode, GraphNode]),
+    );
+    const first = b.reduce('min', b.where(largest, at, b.full(seen.shape, i32, count)), [4]);
+    const wide = b.reshape(g!, [...g!.shape, 1]);
+    const spread = b.where(b.map('eq', at, first), wide, b.like(wide, 0));
+    const { size, padding, kernel } = arg;
+    const seenGradient = b.reshape(spread, [...spread.shape.slice(0, 4), ...kernel]);
+    const padded = b.fold(seenGradient, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
+    return b.slice(padded, around(arg), x!.shape);
+  },
+  kernels: [],
+};
+
+/**
+ * The largest element of each kernel-sized window of x (N, C, H, W) → (N, C, outH, outW).
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function maxPool2d(x: GraphNode, kernel: Pair, options: MaxPool2dOptions = {}): GraphNode {
+  if (x.shape.length !== 4) throw new ShapeError(`[maxPool2d] takes (N,C,H,W), got ${formatShape(x.shape)}.`);
+  if (!isFloat(x.dtype))
+    throw new DTypeError(`[maxPool2d] takes floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  const window = pair('maxPool2d', 'kernel', kernel, 1);
+  const arg: PoolArg = {
+    size: [x.shape[2]!, x.shape[3]!],
+    kernel: window,
+    stride: pair('maxPool2d', 'stride', options.stride ?? window, 1),
+    padding: pair('maxPool2d', 'padding', options.padding ?? 0, 0),
+    dilation: pair('maxPool2d', 'dilation', options.dilation ?? 1, 1),
+  };
+  if (arg.padding.some((p, i) => p > window[i]! / 2)) {
+    throw new ShapeError(
+      `[maxPool2d] padding ${arg.padding.join('×')} is more than half the kernel ${window.join('×')}: ` +
+        'windows of nothing but padding have no maximum. Pad less.',
+    );
+  }
+  if (pooledSize(arg).some((n) => n < 1)) {
+    throw new ShapeError(
+      `[maxPool2d] a ${window.join('×')} window (dilation ${arg.dilation.join('×')}) does not fit into ` +
+        `${arg.size.join('×')} with padding ${arg.padding.join('×')}.`,
+    );
+  }
+  return b.call(maxPool2dOp, [x], arg);
+}

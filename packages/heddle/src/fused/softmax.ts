@@ -1,0 +1,42 @@
+/** Softmax and its logarithm over one axis. */
+import { isFloat } from '../core/dtype.js';
+import { DTypeError } from '../core/errors.js';
+import { normalizeAxis } from '../core/shape.js';
+import * as b from '../graph/build.js';
+import type { FusedOp } from '../graph/fused-op.js';
+import type { GraphNode } from '../graph/node.js';
+
+export interface SoftmaxArg {
+  readonly axis: number;
+  /** The logarithm of the probabilities instead of the probabilities. */
+  readonly log: boolean;
+}
+
+/** (…, C, …) → the same shape; exp(x) / Σ exp(x) along `axis`, computed on x − max x. */
+export const softmaxOp: FusedOp<SoftmaxArg> = {
+  name: 'softmax',
+  infer: ([x]) => x!,
+  compose: ([x], { axis, log }) => {
+    const shifted = b.sub(x!, b.reduce('max', x!, [axis]));
+    const e = b.map('exp', shifted);
+    const total = b.sum(e, [axis]);
+    return log ? b.sub(shifted, b.map('log', total)) : b.div(e, total);
+  },
+  grad: (y, g, { axis, log }) => {
+    if (log) return [b.sub(g, b.mul(b.map('exp', y), b.sum(g, [axis])))];
+    return [b.mul(y, b.sub(g, b.sum(b.mul(g, y), [axis])))];
+  },
+  kernels: [],
+};
+
+/**
+ * Softmax along `axis` (negative counts from the back), or its logarithm.
+ * @throws ShapeError if there is no such axis, DTypeError unless x is of floats
+ */
+export function softmax(x: GraphNode, axis: number, log: boolean): GraphNode {
+  const name = log ? 'logSoftmax' : 'softmax';
+  if (!isFloat(x.dtype))
+    throw new DTypeError(`[${name}] takes floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  const at = normalizeAxis(name, axis, x.shape.length);
+  return x.size === 0 ? x : b.call(softmaxOp, [x], { axis: at, log });
+}
