@@ -1,0 +1,210 @@
+/** `x[i]`, `tile[r][c]`, `p.x`, `threadIdx.x`; declarations of shared and local arrays; wide loads and stores. */
+import type { CallExpression, Expression, MemberExpression, Super } from 'acorn';
+import { type ArrayDecl, arrayNode, type Expr, load, type MemoryNode, store } from './ir.js';
+import { expression } from './parse-expressions.js';
+import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
+import type { Lanes } from './types.js';
+import { assignable, describe, isDType, staticOf, toIndex } from './typing.js';
+
+/** A place in memory: `memory[indices[0]][indices[1]]…`. */
+export interface Element {
+  readonly memory: MemoryNode;
+  readonly name: string;
+  readonly indices: readonly Expr[];
+}
+
+export function member(p: Parsing, node: MemberExpression): Value {
+  if (node.computed) {
+    const { root, keys } = chain(p, node);
+    const base = expression(p, root);
+    if (base.kind === 'memory') {
+      const { memory, indices } = elementOf(p, node, base, keys);
+      return fromExpr(load(memory, indices, 1, p.at(node)));
+    }
+    return keys.reduce<Value>((v, key) => entry(p, node, v, key), base);
+  }
+  const object = expression(p, objectOf(p, node));
+  const name = node.property.type === 'Identifier' ? node.property.name : p.textOf(node.property);
+  if (object.kind === 'record') {
+    return (
+      object.get(name) ??
+      p.fail(
+        node.property,
+        `\`${name}\` is not part of ${object.name}. Constants come from the fourth argument of kernel().`,
+      )
+    );
+  }
+  if (
+    object.kind === 'static' &&
+    typeof object.value === 'object' &&
+    object.value !== null &&
+    !isDType(object.value)
+  ) {
+    const found = (object.value as Readonly<Record<string, unknown>>)[name];
+    if (found !== undefined) return fromStatic(found);
+  }
+  if (object.kind === 'memory' && name === 'length') {
+    return p.fail(node, `a kernel does not know the length of ${object.name}: pass it as an i32 parameter.`);
+  }
+  return p.fail(node.property, `${describe(object)} has no member \`${name}\`.`);
+}
+
+/** The place that `x[i][j]` names, to be assigned. */
+export function element(p: Parsing, node: MemberExpression): Element {
+  const { root, keys } = chain(p, node);
+  const base = expression(p, root);
+  if (base.kind === 'memory' && keys.length > 0) return elementOf(p, node, base, keys);
+  return p.fail(node, `only elements of memory can be assigned, not ${describe(base)}.`);
+}
+
+function objectOf(p: Parsing, node: MemberExpression): Expression {
+  return node.object.type === 'Super'
+    ? p.fail(node, '`super` is not part of the kernel language.')
+    : node.object;
+}
+
+/** The computed members around a root, outermost index first. */
+function chain(p: Parsing, node: MemberExpression): { root: Expression; keys: Expression[] } {
+  const keys: Expression[] = [];
+  let root: Expression | Super = node;
+  while (root.type === 'MemberExpression' && root.computed) {
+    if (root.property.type !== 'PrivateIdentifier') keys.unshift(root.property);
+    root = objectOf(p, root);
+  }
+  return { root, keys };
+}
+
+/** An entry of a constant array: its index must be known as well. */
+function entry(p: Parsing, node: Syntax, v: Value, key: Expression): Value {
+  if (v.kind !== 'static' || !Array.isArray(v.value)) {
+    return p.fail(node, `${describe(v)} cannot be indexed.`);
+  }
+  const index = constantOf(p, key, expression(p, key), 'the index of a constant array');
+  if (!(index in v.value))
+    p.fail(key, `index ${index} is outside the constant array of ${v.value.length} entries.`);
+  return fromStatic(v.value[index]);
+}
+
+export function elementOf(
+  p: Parsing,
+  node: Syntax,
+  base: Extract<Value, { kind: 'memory' }>,
+  keys: readonly Expression[],
+): Element {
+  const wanted = Math.max(1, base.memory.type.dims.length);
+  if (keys.length !== wanted) {
+    p.fail(
+      node,
+      `${base.name} takes ${wanted} ${wanted === 1 ? 'index' : 'indices'}, got ${keys.length}: ` +
+        `${base.name}${'[i]'.repeat(wanted)}.`,
+    );
+  }
+  const indices = p
+    .inOrder(keys.map((key) => () => fromExpr(toIndex(p, key, expression(p, key)))))
+    .map((v, i) => toIndex(p, keys[i]!, v));
+  return { memory: base.memory, name: base.name, indices };
+}
+
+/** A number that must be known when the kernel is compiled. */
+export function constantOf(p: Parsing, node: Syntax, v: Value, what: string): number {
+  const known = staticOf(v);
+  if (typeof known === 'number') return known;
+  if (v.kind === 'expr') p.unrollFor(v.expr);
+  return p.fail(
+    node,
+    `${what} must be known when the kernel is compiled, got ${describe(v)}. Pass it as a constant in the fourth argument of kernel().`,
+  );
+}
+
+/** `x` and its indices among a call's arguments. */
+export function place(p: Parsing, node: CallExpression, args: readonly Expression[]): Element {
+  const [first, ...keys] = args;
+  const base = first ? expression(p, first) : VOID;
+  if (base.kind === 'memory') return elementOf(p, node, base, keys);
+  return p.fail(
+    first ?? node,
+    `${p.textOf(node.callee)} takes memory first, got ${describe(base)}: ${p.textOf(node.callee)}(x, i, …).`,
+  );
+}
+
+/** `load4(x, i)`: neighbouring elements from x[i] on. */
+export function loadWide(p: Parsing, node: CallExpression, args: readonly Expression[], lanes: Lanes): Value {
+  const { memory, indices, name } = place(p, node, args);
+  scalarElements(p, node, memory, name);
+  return fromExpr(load(memory, indices, lanes, p.at(node)));
+}
+
+/** `store4(x, i, v)`. */
+export function storeWide(
+  p: Parsing,
+  node: CallExpression,
+  args: readonly Expression[],
+  lanes: Lanes,
+): Value {
+  const given = args.at(-1);
+  if (!given || args.length < 3)
+    return p.fail(node, `store${lanes} takes the memory, its index and a vector: store${lanes}(x, i, v).`);
+  const { memory, indices, name } = place(p, node, args.slice(0, -1));
+  scalarElements(p, node, memory, name);
+  const parts = p.inOrder([...indices.map((i) => () => fromExpr(i)), () => expression(p, given)]);
+  const v = assignable(p, given, `store${lanes}`, parts.at(-1)!, memory.type.dtype, lanes);
+  p.emit(
+    store(
+      memory,
+      v,
+      parts.slice(0, -1).map((i) => toIndex(p, node, i)),
+      p.at(node),
+    ),
+  );
+  return VOID;
+}
+
+function scalarElements(p: Parsing, node: Syntax, memory: MemoryNode, name: string): void {
+  if (memory.op === 'array' && memory.arg.lanes > 1) {
+    p.fail(node, `the elements of ${name} are vectors already: ${name}[i].`);
+  }
+}
+
+/** `shared(f32, 32, 33)`, `local(f32, 8)`, `local4(f32, 4, 2)`, `dynamicShared(f32)`. */
+export function declareArray(
+  p: Parsing,
+  node: CallExpression,
+  callee: string,
+  args: readonly Expression[],
+): Value {
+  const [first, ...sizes] = args;
+  const dtype = first ? expression(p, first) : VOID;
+  if (dtype.kind !== 'static' || !isDType(dtype.value)) {
+    return p.fail(
+      first ?? node,
+      `${callee} takes a dtype first, got ${describe(dtype)}: ${callee}(f32, 32).`,
+    );
+  }
+  const dims = sizes.map((size) => {
+    const n = constantOf(p, size, expression(p, size), 'the size of an array');
+    return Number.isInteger(n) && n > 0
+      ? n
+      : p.fail(size, `the size of an array must be a whole number above 0, got ${n}.`);
+  });
+  if ((callee === 'dynamicShared') !== (dims.length === 0)) {
+    p.fail(
+      node,
+      callee === 'dynamicShared'
+        ? 'dynamicShared takes only a dtype: its size is given at launch by sharedBytes.'
+        : `${callee} takes sizes after the dtype: ${callee}(f32, 32).`,
+    );
+  }
+  const key = p.key(node);
+  let decl = p.arrays.get(key);
+  if (!decl) {
+    decl = {
+      name: p.naming ?? 'array',
+      dtype: dtype.value,
+      space: callee.startsWith('local') ? 'local' : 'shared',
+      dims: dims.length > 0 ? dims : [-1],
+      lanes: callee === 'local4' ? 4 : callee === 'local2' ? 2 : 1,
+    } satisfies ArrayDecl;
+    p.arrays.set(key, decl);
+  }
+  return { kind: 'memory', memory: arrayNode(decl, p.at(node)), name: decl.name };
+}
