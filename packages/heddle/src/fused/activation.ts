@@ -8,7 +8,11 @@ import type { GraphNode } from '../graph/node.js';
 
 type Derivative = (x: GraphNode, y: GraphNode, g: GraphNode) => GraphNode;
 
-const elementwise = (name: string, compose: (x: GraphNode) => GraphNode, grad: Derivative): FusedOp<null> => ({
+const elementwise = (
+  name: string,
+  compose: (x: GraphNode) => GraphNode,
+  grad: Derivative,
+): FusedOp<null> => ({
   name,
   infer: ([x]) => x!,
   compose: ([x]) => compose(x!),

@@ -1,0 +1,211 @@
+/** What layers compute, as functions. Sources: PyTorch's torch.nn.functional. */
+import { f32 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import { type Conv2dOptions, conv2d as conv2dNode, outputSize, type Pair, pair } from '../fused/conv2d.js';
+import { type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../fused/maxPool2d.js';
+import * as b from '../graph/build.js';
+import type { WindowArg } from '../graph/node.js';
+import {
+  requireFloat,
+  requireIn,
+  requireLabels,
+  requireRank,
+  requireSameDtype,
+} from './functional-checks.js';
+import { noGrad } from './modes.js';
+import { rand } from './random.js';
+import { Tensor } from './tensor.js';
+
+export type { Conv2dOptions, MaxPool2dOptions, Pair };
+
+function requireBias(op: string, x: Tensor, bias: Tensor, size: number): void {
+  requireSameDtype(op, 'x', x, 'bias', bias);
+  if (bias.ndim !== 1 || bias.shape[0] !== size)
+    throw new ShapeError(`[${op}] bias is ${formatShape(bias.shape)}, must be (${size}): one per output.`);
+}
+
+/**
+ * x · weightᵀ + bias.
+ * @param x (…, in)
+ * @param weight (out, in)
+ * @param bias (out)
+ * @returns (…, out)
+ * @throws ShapeError, DTypeError
+ */
+export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
+  requireRank('linear', 'weight', weight, 2, '(out, in)');
+  requireSameDtype('linear', 'x', x, 'weight', weight);
+  const [outputs, inputs] = weight.shape as [number, number];
+  if (x.ndim === 0 || x.shape.at(-1) !== inputs)
+    throw new ShapeError(
+      `[linear] x is ${formatShape(x.shape)}, weight (${outputs},${inputs}): the last size of x must be ${inputs}. ` +
+        'Flatten images first: .flatten(1).',
+    );
+  const rows = x.ndim === 1 ? x.unsqueeze(0) : x;
+  const product = rows.matmul(weight.transpose());
+  if (bias) requireBias('linear', x, bias, outputs);
+  const y = bias ? product.add(bias) : product;
+  return x.ndim === 1 ? y.squeeze(0) : y;
+}
+
+/**
+ * Cross-correlation of images with `weight`, plus `bias`.
+ * @param x (N, C, H, W)
+ * @param weight (O, C/groups, kH, kW)
+ * @param bias (O)
+ * @returns (N, O, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, options: Conv2dOptions = {}): Tensor {
+  const y = new Tensor(conv2dNode(x.node, weight.node, options));
+  if (!bias) return y;
+  const outputs = weight.shape[0]!;
+  requireBias('conv2d', x, bias, outputs);
+  return y.add(bias.reshape([outputs, 1, 1]));
+}
+
+/**
+ * The largest element of each window.
+ * @param x (N, C, H, W)
+ * @param kernel the window's size
+ * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function maxPool2d(x: Tensor, kernel: Pair, options: MaxPool2dOptions = {}): Tensor {
+  return new Tensor(maxPool2dNode(x.node, kernel, options));
+}
+
+export interface AvgPool2dOptions {
+  /** Default: the kernel's size, so that windows do not overlap. */
+  readonly stride?: Pair;
+  /** Zeros around the image, on each side, at most half the kernel; default 0. */
+  readonly padding?: Pair;
+  /** Whether the zeros of the padding count in the mean (default true). */
+  readonly countIncludePad?: boolean;
+}
+
+/**
+ * The mean of each window.
+ * @param x (N, C, H, W)
+ * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − k) / stride⌋ + 1
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPool2dOptions = {}): Tensor {
+  requireRank('avgPool2d', 'x', x, 4, '(N,C,H,W)');
+  requireFloat('avgPool2d', 'x', x);
+  const size = pair('avgPool2d', 'kernel', kernel, 1);
+  const padding = pair('avgPool2d', 'padding', options.padding ?? 0, 0);
+  const arg: WindowArg = {
+    kernel: size,
+    stride: pair('avgPool2d', 'stride', options.stride ?? size, 1),
+    dilation: [1, 1],
+  };
+  if (padding.some((p, i) => p > size[i]! / 2))
+    throw new ArgumentError(
+      `[avgPool2d] padding ${padding.join('×')} is more than half the kernel ${size.join('×')}. Pad less.`,
+    );
+  const image = [x.shape[2]!, x.shape[3]!] as const;
+  if (outputSize({ ...arg, size: image, padding, groups: 1 }).some((n) => n < 1))
+    throw new ShapeError(
+      `[avgPool2d] a ${size.join('×')} window does not fit into ${image.join('×')} with padding ${padding.join('×')}.`,
+    );
+  const around = padding.map((p) => [p, p] as const);
+  const sums = (image: Tensor): Tensor => {
+    const padded = image.pad([[0, 0], [0, 0], ...around]);
+    return new Tensor(b.window(padded.node, arg)).sum([-2, -1]);
+  };
+  if (options.countIncludePad ?? true) return sums(x).mul(1 / (size[0] * size[1]));
+  return sums(x).div(sums(new Tensor(b.full([1, 1, ...image], x.dtype, 1))));
+}
+
+/**
+ * In training, each element becomes 0 with probability p, the others are divided by 1 − p; otherwise x unchanged.
+ * @throws ArgumentError if p is outside 0 … 1
+ */
+export function dropout(x: Tensor, p = 0.5, training = true): Tensor {
+  requireFloat('dropout', 'x', x);
+  requireIn('dropout', 'p', p, 0, 1);
+  if (!training || p === 0) return x;
+  if (p === 1) return x.mul(0);
+  const kept = rand(x.shape).ge(p);
+  return kept.where(x.mul(1 / (1 - p)), 0);
+}
+
+export interface BatchNormOptions {
+  /** (C) each: factor and offset of the normalised values. */
+  readonly weight?: Tensor | undefined;
+  readonly bias?: Tensor | undefined;
+  /** Use the batch's statistics and update the running ones (default false: use the running ones). */
+  readonly training?: boolean;
+  /** The batch's share in the running statistics (default 0.1). */
+  readonly momentum?: number;
+  /** Added to the variance (default 1e-5). */
+  readonly eps?: number;
+}
+
+/**
+ * (x − mean) / √(var + eps) · weight + bias, per channel (Ioffe and Szegedy, 2015). The batch is normalised by its
+ * biased variance; the running variance is the unbiased one, as in PyTorch.
+ * @param x (N, C, H, W)
+ * @param runningMean (C), updated in training
+ * @param runningVar (C), updated in training
+ * @throws ShapeError, DTypeError
+ */
+export function batchNorm2d(
+  x: Tensor,
+  runningMean: Tensor,
+  runningVar: Tensor,
+  options: BatchNormOptions = {},
+): Tensor {
+  requireRank('batchNorm2d', 'x', x, 4, '(N,C,H,W)');
+  requireFloat('batchNorm2d', 'x', x);
+  const { weight, bias, training = false, momentum = 0.1, eps = 1e-5 } = options;
+  const channels = x.shape[1]!;
+  const perChannel = (name: string, t: Tensor): Tensor => {
+    requireSameDtype('batchNorm2d', 'x', x, name, t);
+    if (t.ndim !== 1 || t.shape[0] !== channels)
+      throw new ShapeError(
+        `[batchNorm2d] ${name} is ${formatShape(t.shape)}, x ${formatShape(x.shape)}: must be (${channels}), one per channel.`,
+      );
+    return t.reshape([channels, 1, 1]);
+  };
+  let mean = perChannel('runningMean', runningMean);
+  let variance = perChannel('runningVar', runningVar);
+  if (training) {
+    const count = x.size / channels;
+    if (count < 2)
+      throw new ShapeError(
+        `[batchNorm2d] x ${formatShape(x.shape)} has one value per channel: its variance is 0. ` +
+          'Train with larger batches, or call .eval().',
+      );
+    mean = x.mean([0, 2, 3], { keepdim: true });
+    variance = x.sub(mean).square().mean([0, 2, 3], { keepdim: true });
+    const [batchMean, batchVariance] = [mean, variance];
+    noGrad(() => {
+      const blend = (running: Tensor, batch: Tensor): void => {
+        const now = batch.detach().reshape([channels]);
+        running.assign(running.mul(1 - momentum).add(now.mul(momentum)));
+      };
+      blend(runningMean, batchMean);
+      blend(runningVar, batchVariance.mul(count / (count - 1)));
+    });
+  }
+  const scale = variance.add(eps).rsqrt();
+  let y = x.sub(mean).mul(weight ? scale.mul(perChannel('weight', weight)) : scale);
+  if (bias) y = y.add(perChannel('bias', bias));
+  return y;
+}
+
+/**
+ * 1 where the class is the label, 0 elsewhere.
+ * @param labels i32, any shape (…), each 0 … classes−1; others give a row of zeros
+ * @returns f32 (…, classes)
+ */
+export function oneHot(labels: Tensor, classes: number): Tensor {
+  requireLabels('oneHot', labels);
+  if (!Number.isInteger(classes) || classes < 1)
+    throw new ArgumentError(`[oneHot] classes is ${classes}, must be a whole number ≥ 1.`);
+  const shape = [...labels.shape, classes];
+  return new Tensor(b.iota(shape, labels.ndim)).eq(labels.unsqueeze(-1)).cast(f32);
+}

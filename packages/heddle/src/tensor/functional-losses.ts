@@ -1,0 +1,217 @@
+/** Losses. Sources: PyTorch's torch.nn.functional, whose names, formulas and defaults these have. */
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape, sizeOf } from '../core/shape.js';
+import * as fused from '../fused/activation.js';
+import { crossEntropy as crossEntropyRows } from '../fused/crossEntropy.js';
+import {
+  requireFloat,
+  requireIn,
+  requireLabels,
+  requireSameDtype,
+  requireSameShape,
+} from './functional-checks.js';
+import { Tensor } from './tensor.js';
+
+/** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
+export type Reduction = 'mean' | 'sum' | 'none';
+
+export interface LossOptions {
+  readonly reduction?: Reduction;
+}
+
+export interface NllOptions extends LossOptions {
+  /** (C): a factor for each class; the mean divides by the sum of the factors used. */
+  readonly weight?: Tensor;
+  /** Labels with this value count for nothing. (PyTorch ignores −100 unasked; here none is ignored unless said.) */
+  readonly ignoreIndex?: number;
+}
+
+export interface CrossEntropyOptions extends NllOptions {
+  /** The share of the target spread evenly over all classes, 0 to 1 (default 0). */
+  readonly labelSmoothing?: number;
+}
+
+function reduced(op: string, losses: Tensor, reduction: Reduction = 'mean'): Tensor {
+  switch (reduction) {
+    case 'mean':
+      return losses.mean();
+    case 'sum':
+      return losses.sum();
+    case 'none':
+      return losses;
+    default:
+      throw new ArgumentError(
+        `[${op}] reduction is '${String(reduction)}', must be 'mean', 'sum' or 'none'.`,
+      );
+  }
+}
+
+/** (N, C, …) and (N, …), or (C) and (): as rows (R, C) and labels (R). */
+function asRows(op: string, scores: Tensor, labels: Tensor): { rows: Tensor; flat: Tensor } {
+  const axis = scores.ndim === 1 ? 0 : 1;
+  const rest = scores.shape.filter((_, i) => i !== axis);
+  if (scores.ndim === 0 || formatShape(rest) !== formatShape(labels.shape)) {
+    throw new ShapeError(
+      `[${op}] takes scores (N,C,…) and labels (N,…), got ${formatShape(scores.shape)} and ` +
+        `${formatShape(labels.shape)}. One class index per row, not one-hot.`,
+    );
+  }
+  requireFloat(op, 'scores', scores);
+  requireLabels(op, labels);
+  const order = scores.shape.map((_, i) => i).filter((i) => i !== axis);
+  const last = scores.ndim > 2 ? scores.permute([...order, axis]) : scores;
+  return { rows: last.reshape([sizeOf(rest), scores.shape[axis]!]), flat: labels.reshape([sizeOf(rest)]) };
+}
+
+/** Rows' losses to the result: ignored rows cleared, weighted mean. `losses` are weighted already. */
+function finish(
+  op: string,
+  losses: Tensor,
+  labels: Tensor,
+  shape: readonly number[],
+  options: NllOptions,
+): Tensor {
+  const { weight, ignoreIndex, reduction = 'mean' } = options;
+  if (weight === undefined && ignoreIndex === undefined) return reduced(op, losses.reshape(shape), reduction);
+  const kept = ignoreIndex === undefined ? losses : labels.ne(ignoreIndex).where(losses, 0);
+  if (reduction !== 'mean') return reduced(op, kept.reshape(shape), reduction);
+  const each = weight ? weight.gather(0, labels) : labels.eq(labels).cast(losses.dtype);
+  const counted = ignoreIndex === undefined ? each : labels.ne(ignoreIndex).where(each, 0);
+  return kept.sum().div(counted.sum());
+}
+
+function checkWeight(op: string, scores: Tensor, classes: number, weight: Tensor | undefined): void {
+  if (!weight) return;
+  requireSameDtype(op, 'scores', scores, 'weight', weight);
+  if (weight.ndim !== 1 || weight.shape[0] !== classes)
+    throw new ShapeError(
+      `[${op}] weight is ${formatShape(weight.shape)}, must be (${classes}): one factor per class.`,
+    );
+}
+
+/** −rows[i, labels[i]], times the label's weight; NaN for a label that is no class. */
+function negativePicked(rows: Tensor, labels: Tensor, weight: Tensor | undefined): Tensor {
+  const [count, classes] = rows.shape as [number, number];
+  const picked = rows
+    .gather(1, labels.reshape([count, 1]))
+    .reshape([count])
+    .neg();
+  const valid = labels.ge(0).and(labels.lt(classes));
+  const losses = valid.where(picked, Number.NaN);
+  return weight ? losses.mul(weight.gather(0, labels)) : losses;
+}
+
+/**
+ * Negative log likelihood: −weight[yᵢ] · logProbabilities[i, yᵢ].
+ * @param logProbabilities (N, C) or (N, C, …), such as `logSoftmax` gives
+ * @param labels i32 (N) or (N, …), each 0 … C−1
+ * @returns a scalar, or with reduction 'none' the labels' shape
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function nllLoss(logProbabilities: Tensor, labels: Tensor, options: NllOptions = {}): Tensor {
+  const { rows, flat } = asRows('nllLoss', logProbabilities, labels);
+  checkWeight('nllLoss', rows, rows.shape[1]!, options.weight);
+  return finish('nllLoss', negativePicked(rows, flat, options.weight), flat, labels.shape, options);
+}
+
+/**
+ * Cross-entropy of logits against class labels: −log softmax(logits)[label], computed without overflow. A label that
+ * is no class gives NaN (`fit` and the loaders report it by its position).
+ * @param logits (N, C) or (N, C, …), floats
+ * @param labels i32 (N) or (N, …), each 0 … C−1
+ * @returns a scalar, or with reduction 'none' the labels' shape
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function crossEntropy(logits: Tensor, labels: Tensor, options: CrossEntropyOptions = {}): Tensor {
+  const { weight, labelSmoothing = 0 } = options;
+  const { rows, flat } = asRows('crossEntropy', logits, labels);
+  const classes = rows.shape[1]!;
+  checkWeight('crossEntropy', rows, classes, weight);
+  requireIn('crossEntropy', 'labelSmoothing', labelSmoothing, 0, 1);
+  if (labelSmoothing === 0) {
+    const losses = new Tensor(crossEntropyRows(rows.node, flat.node));
+    const weighted = weight ? losses.mul(weight.gather(0, flat)) : losses;
+    return finish('crossEntropy', weighted, flat, labels.shape, options);
+  }
+  const logs = rows.logSoftmax(1);
+  const spread = (weight ? logs.mul(weight) : logs).sum(1).mul(-labelSmoothing / classes);
+  const losses = negativePicked(logs, flat, weight)
+    .mul(1 - labelSmoothing)
+    .add(spread);
+  return finish('crossEntropy', losses, flat, labels.shape, options);
+}
+
+function checkPair(op: string, x: Tensor, target: Tensor): void {
+  requireFloat(op, 'x', x);
+  requireSameDtype(op, 'x', x, 'target', target);
+  requireSameShape(op, 'x', x, 'target', target);
+}
+
+/**
+ * Binary cross-entropy: −(t log p + (1 − t) log(1 − p)), the logarithms not below −100 (as in PyTorch).
+ * `bceWithLogits` is better conditioned.
+ * @param probabilities in [0, 1], any shape
+ * @param target the same shape and dtype, in [0, 1]
+ */
+export function bce(probabilities: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkPair('bce', probabilities, target);
+  const log = (x: Tensor): Tensor => x.log().maximum(-100);
+  const yes = target.mul(log(probabilities));
+  const no = target
+    .neg()
+    .add(1)
+    .mul(log(probabilities.neg().add(1)));
+  return reduced('bce', yes.add(no).neg(), options.reduction);
+}
+
+/**
+ * Binary cross-entropy of sigmoid(x): log(1 + e^x) − t·x, computed without overflow.
+ * @param x logits, any shape
+ * @param target the same shape and dtype, in [0, 1]
+ */
+export function bceWithLogits(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkPair('bceWithLogits', x, target);
+  const losses = new Tensor(fused.softplus(x.node)).sub(x.mul(target));
+  return reduced('bceWithLogits', losses, options.reduction);
+}
+
+/** Mean squared error: (x − target)². Both of the same shape and dtype. */
+export function mse(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkPair('mse', x, target);
+  return reduced('mse', x.sub(target).square(), options.reduction);
+}
+
+/** Mean absolute error: |x − target|. Both of the same shape and dtype. */
+export function l1(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  checkPair('l1', x, target);
+  return reduced('l1', x.sub(target).abs(), options.reduction);
+}
+
+/** With d = |x − target|: ½d² where d ≤ delta, else delta · (d − ½delta). Both of the same shape and dtype. */
+export function huber(
+  x: Tensor,
+  target: Tensor,
+  options: LossOptions & { readonly delta?: number } = {},
+): Tensor {
+  checkPair('huber', x, target);
+  const { delta = 1 } = options;
+  if (!(delta > 0)) throw new ArgumentError(`[huber] delta is ${delta}, must be greater than 0.`);
+  const distance = x.sub(target).abs();
+  const square = distance.square().mul(0.5);
+  const linear = distance.sub(0.5 * delta).mul(delta);
+  return reduced('huber', distance.le(delta).where(square, linear), options.reduction);
+}
+
+/** Hinge loss of a linear margin: max(0, margin − target · x), target −1 or 1. Both of the same shape and dtype. */
+export function hinge(
+  x: Tensor,
+  target: Tensor,
+  options: LossOptions & { readonly margin?: number } = {},
+): Tensor {
+  checkPair('hinge', x, target);
+  const slack = x
+    .mul(target)
+    .neg()
+    .add(options.margin ?? 1);
+  return reduced('hinge', new Tensor(fused.relu(slack.node)), options.reduction);
+}

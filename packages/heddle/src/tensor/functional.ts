@@ -1,0 +1,42 @@
+/** Functions on tensors: activations, losses, and what layers compute. Names and defaults are PyTorch's. */
+export {
+  elu,
+  erf,
+  gelu,
+  leakyRelu,
+  logSoftmax,
+  relu,
+  sigmoid,
+  silu,
+  softmax,
+  softplus,
+  tanh,
+} from './functional-activations.js';
+export {
+  type AvgPool2dOptions,
+  avgPool2d,
+  type BatchNormOptions,
+  batchNorm2d,
+  type Conv2dOptions,
+  conv2d,
+  dropout,
+  linear,
+  type MaxPool2dOptions,
+  maxPool2d,
+  oneHot,
+  type Pair,
+} from './functional-layers.js';
+export {
+  bce,
+  bceWithLogits,
+  type CrossEntropyOptions,
+  crossEntropy,
+  hinge,
+  huber,
+  type LossOptions,
+  l1,
+  mse,
+  type NllOptions,
+  nllLoss,
+  type Reduction,
+} from './functional-losses.js';
