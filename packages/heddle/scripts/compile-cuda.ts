@@ -1,0 +1,55 @@
+/**
+ * Compile CUDA C++ without a GPU, with nvcc where the CUDA toolkit is installed: the proof that a kernel's text is
+ * legal, for each of `ARCHITECTURES`.
+ */
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { NVRTC_FLAGS } from '../src/render/cuda.js';
+
+/** The oldest and the newest generation that Heddle's CUDA text is written for. */
+export const ARCHITECTURES = ['sm_80', 'sm_90a'] as const;
+export type Architecture = (typeof ARCHITECTURES)[number];
+
+/** Where nvcc is, if it is anywhere: on the PATH or in /usr/local/cuda*. */
+export function findNvcc(): string | undefined {
+  const toolkits = existsSync('/usr/local')
+    ? readdirSync('/usr/local')
+        .filter((name) => name.startsWith('cuda'))
+        .map((name) => `/usr/local/${name}/bin`)
+    : [];
+  const folders = [...(process.env.PATH ?? '').split(delimiter), ...toolkits];
+  return folders.map((folder) => join(folder, 'nvcc')).find((path) => existsSync(path));
+}
+
+/** What nvcc says of some sources. */
+export type CompileResult =
+  /** The log holds errors, or warnings. */
+  | { readonly status: 'compiled' | 'failed'; readonly log: string }
+  /** There is no compiler here. */
+  | { readonly status: 'skipped'; readonly reason: string };
+
+/**
+ * Compile complete sources (each with its own prelude) for one architecture, as one translation unit: every source in
+ * a namespace of its own. The names of their kernels must differ.
+ */
+export async function compileCheck(sources: readonly string[], arch: Architecture): Promise<CompileResult> {
+  const nvcc = findNvcc();
+  if (!nvcc) return { status: 'skipped', reason: 'no nvcc on the PATH or in /usr/local/cuda*' };
+  const folder = mkdtempSync(join(tmpdir(), 'heddle-cuda-'));
+  try {
+    const file = join(folder, 'kernels.cu');
+    writeFileSync(file, sources.map((s, i) => `namespace source_${i} {\n${s}}\n`).join('\n'));
+    const flags = NVRTC_FLAGS.map((flag) => flag.replace(/^-/, ''));
+    const args = ['-cubin', `-arch=${arch}`, ...flags, '-o', join(folder, 'kernels.cubin'), file];
+    const { stdout, stderr } = await promisify(execFile)(nvcc, args);
+    return { status: 'compiled', log: `${stdout}${stderr}` };
+  } catch (error) {
+    const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string };
+    return { status: 'failed', log: `${stdout}${stderr}` || String(error) };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,125 @@
+/** What the renderer has to know of a kernel before it writes: which arithmetic makes indices, what is aligned. */
+
+import { topological } from '../ir/node.js';
+import { INTRINSICS, type IntrinsicRecord } from '../kernel/intrinsics.js';
+import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../kernel/ir.js';
+
+/** How a kernel touches memory at one place. */
+export interface Access {
+  readonly memory: MemoryNode;
+  readonly indices: readonly Expr[];
+  readonly writes: boolean;
+  readonly lanes: number;
+}
+
+/** The place a load, a store or an atomic touches; undefined for other nodes. */
+export function accessOf(node: Node): Access | undefined {
+  const [first] = node.src;
+  if (node.op === 'load') return access(first!, node.src.slice(1), false, node.type.lanes);
+  if (node.op === 'store') return access(first!, node.src.slice(2), true, (node.src[1] as Expr).type.lanes);
+  if (node.op !== 'intrinsic') return undefined;
+  const record: IntrinsicRecord = INTRINSICS[node.arg];
+  if (!record.atomic) return undefined;
+  return access(first!, node.src.slice(1, node.src.length - record.params.length), true, 1);
+}
+
+const access = (memory: Node, indices: readonly Node[], writes: boolean, lanes: number): Access => ({
+  memory: memory as MemoryNode,
+  indices: indices as readonly Expr[],
+  writes,
+  lanes,
+});
+
+export interface Analysis {
+  /** Integer arithmetic that makes an index and nothing but an index. */
+  readonly indexArithmetic: ReadonlySet<Node>;
+  /** Buffers that are stored to. */
+  readonly written: ReadonlySet<Param>;
+  /** Whether `e` is known to be a multiple of `n`. */
+  isMultiple(e: Expr, n: number): boolean;
+}
+
+const LINEAR: ReadonlySet<string> = new Set(['add', 'sub', 'mul', 'neg']);
+
+export function analyse(body: Statement): Analysis {
+  const nodes = topological<Node>([body]);
+  const definitions = new Map<Variable, Expr[]>();
+  const define = (variable: Variable, ...values: Expr[]): void => {
+    definitions.set(variable, [...(definitions.get(variable) ?? []), ...values]);
+  };
+  for (const node of nodes) {
+    if (node.op === 'let' || node.op === 'set') define(node.arg, node.src[0] as Expr);
+    // start, and the step that is added to it
+    if (node.op === 'for') define(node.arg.variable, node.src[0] as Expr, node.src[2] as Expr);
+  }
+
+  const accesses = nodes.flatMap((node) => accessOf(node) ?? []);
+  return {
+    indexArithmetic: indexArithmetic(accesses, definitions),
+    written: new Set(
+      accesses.flatMap(({ memory, writes }) => (writes && memory.op === 'buffer' ? [memory.arg] : [])),
+    ),
+    isMultiple: (e, n) => isMultiple(e, n, definitions, new Set()),
+  };
+}
+
+/**
+ * Sums and products under an index, through variables too. Where one of these overflows, the index is out of bounds:
+ * there C++'s undefined signed overflow costs nothing, and lets the compiler widen and strength-reduce addresses. All
+ * other signed arithmetic is made to wrap; a mask or remainder in an index ends the search, so hashing still wraps.
+ */
+function indexArithmetic(
+  accesses: readonly Access[],
+  definitions: ReadonlyMap<Variable, readonly Expr[]>,
+): Set<Node> {
+  const found = new Set<Node>();
+  const followed = new Set<Variable>();
+  const follow = (e: Expr): void => {
+    if (e.type.dtype.kind !== 'int' && e.type.dtype.kind !== 'uint') return;
+    if (e.op === 'variable' && !followed.has(e.arg)) {
+      followed.add(e.arg);
+      for (const d of definitions.get(e.arg) ?? []) follow(d);
+    }
+    if (e.op === 'cast') follow(e.src[0] as Expr);
+    if (e.op === 'alu' && LINEAR.has(e.arg) && !found.has(e)) {
+      found.add(e);
+      for (const s of e.src) follow(s as Expr);
+    }
+  };
+  for (const { indices } of accesses) for (const index of indices) follow(index);
+  return found;
+}
+
+/** A variable is a multiple if all that it is ever set to is one, itself assumed so. */
+function isMultiple(
+  e: Expr,
+  n: number,
+  definitions: ReadonlyMap<Variable, readonly Expr[]>,
+  assumed: Set<Variable>,
+): boolean {
+  if (n === 1) return true;
+  const each = (s: Node): boolean => isMultiple(s as Expr, n, definitions, assumed);
+  switch (e.op) {
+    case 'const':
+      return Number(e.arg) % n === 0;
+    case 'variable': {
+      if (assumed.has(e.arg)) return true;
+      assumed.add(e.arg);
+      return definitions.get(e.arg)?.every(each) ?? false;
+    }
+    case 'cast':
+      return e.src.every(each) && (e.src[0] as Expr).type.dtype.kind !== 'float';
+    case 'select':
+      return e.src.slice(1).every(each);
+    case 'alu': {
+      if (e.arg === 'mul') return e.src.some(each);
+      if (e.arg === 'shl') {
+        const by = e.src[1] as Expr;
+        return each(e.src[0]!) || (by.op === 'const' && 2 ** Number(by.arg) % n === 0);
+      }
+      return (e.arg === 'add' || e.arg === 'sub' || e.arg === 'neg') && e.src.every(each);
+    }
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,180 @@
+/** Barriers, warp operations and atomics in C++. */
+import type { DType } from '../core/dtype.js';
+import type { Intrinsic } from '../kernel/intrinsics.js';
+import type { ScalarOp } from '../kernel/ops.js';
+import { fromMemory, needsRounding, rounded, scalarOp, toMemory } from './cuda-ops.js';
+import type { Prelude } from './cuda-prelude.js';
+import {
+  call,
+  convertTo,
+  infix,
+  MEMORY_TYPE,
+  PRECEDENCE,
+  postfix,
+  REGISTER_TYPE,
+  type Text,
+  ternary,
+} from './cuda-text.js';
+
+/** One use of an intrinsic. */
+interface Use {
+  readonly prelude: Prelude;
+  /** The dtype of its `T`. */
+  readonly t: DType;
+  readonly args: readonly Text[];
+  /** Atomics: the address of the element. */
+  readonly place: Text;
+}
+
+type Rule = (use: Use) => Text;
+
+/** All 32 lanes take part; those that have returned or never were do not count. */
+const WARP = postfix('0xffffffffu');
+
+const warp =
+  (name: string): Rule =>
+  ({ args }) =>
+    call(name, WARP, ...args);
+
+/** Integers of 32 bits have an instruction for it; others add in butterfly order: 16, 8, 4, 2, 1. */
+const reduction =
+  (op: 'add' | 'min' | 'max'): Rule =>
+  ({ prelude, t, args }) => {
+    if (t.name === 'i32' || t.name === 'u32') return call(`__reduce_${op}_sync`, WARP, ...args);
+    const name = `warp_${op === 'add' ? 'sum' : op}_${t.name}`;
+    const other = call('__shfl_xor_sync', WARP, postfix('v'), postfix('by'));
+    const T = REGISTER_TYPE[t.name];
+    const { text } = apply(prelude, op, t, postfix('v'), other);
+    prelude.define(
+      name,
+      () =>
+        `__device__ inline ${T} ${name}(${T} v) { for (int by = 16; by > 0; by >>= 1) v = ${text}; return v; }`,
+    );
+    return call(name, ...args);
+  };
+
+const apply = (prelude: Prelude, op: ScalarOp, t: DType, ...args: readonly Text[]): Text => {
+  const text = scalarOp(prelude, op, t, args);
+  return needsRounding(op) ? rounded(prelude, t, text) : text;
+};
+
+type Update = (prelude: Prelude, t: DType, old: Text, v: Text, w: Text) => Text;
+
+/**
+ * An atomic by CUDA's function for the dtypes that have one, else by compare-and-swap of the word.
+ *
+ * @param update the new value from `old`, `v` (and `w`), for the dtypes without a function
+ */
+const atomic =
+  (name: string, cuda: string, dtypes: readonly DType['name'][], update: Update): Rule =>
+  ({ prelude, t, place, args }) => {
+    if (dtypes.includes(t.name)) {
+      if (t.name !== 'i64' || cuda === 'atomicMin' || cuda === 'atomicMax') return call(cuda, place, ...args);
+      const word = call('reinterpret_cast<unsigned long long*>', place);
+      return convertTo('long long', call(cuda, word, ...args));
+    }
+    const own = `${name}_${t.name}`;
+    const result = update(prelude, t, postfix('old'), postfix('v'), postfix('w'));
+    prelude.define(own, () => compareAndSwapLoop(prelude, own, t, args.length, result));
+    return call(own, place, ...args);
+  };
+
+function compareAndSwapLoop(prelude: Prelude, name: string, t: DType, count: number, result: Text): string {
+  const T = REGISTER_TYPE[t.name];
+  const uses = result.text.includes('old');
+  const parameters = `${MEMORY_TYPE[t.name]}* place, ${T} v${count > 1 ? `, ${T} w` : ''}`;
+  // Eight bits have no compare-and-swap: use the word around them.
+  if (t.bytes === 1)
+    return `__device__ inline ${T} ${name}(${parameters}) {
+  const unsigned long long address = reinterpret_cast<unsigned long long>(place);
+  unsigned* word = reinterpret_cast<unsigned*>(address & ~3ull);
+  const unsigned shift = unsigned(address & 3) * 8;
+  unsigned now = *word, before;
+  do {
+    before = now;${uses ? `\n    const ${T} old = (${T})(before >> shift);` : ''}
+    now = atomicCAS(word, before, (before & ~(255u << shift)) | unsigned((${T})(${result.text})) << shift);
+  } while (now != before);
+  return (${T})(before >> shift);
+}`;
+  const word = { 2: 'unsigned short', 4: 'unsigned', 8: 'unsigned long long' }[t.bytes];
+  const value = fromBits(prelude, t, postfix('before')).text;
+  return `__device__ inline ${T} ${name}(${parameters}) {
+  ${word}* word = reinterpret_cast<${word}*>(place);
+  ${word} now = *word, before;
+  do {
+    before = now;${uses ? `\n    const ${T} old = ${value};` : ''}
+    now = atomicCAS(word, before, ${toBits(prelude, t, result).text});
+  } while (now != before);
+  return ${value};
+}`;
+}
+
+function fromBits(prelude: Prelude, t: DType, bits: Text): Text {
+  if (t.name === 'f32') return call('__uint_as_float', bits);
+  if (t.name === 'f64') return call('__longlong_as_double', convertTo('long long', bits));
+  return fromMemory(prelude, t, bits);
+}
+
+function toBits(prelude: Prelude, t: DType, v: Text): Text {
+  if (t.name === 'f32') return call('__float_as_uint', v);
+  if (t.name === 'f64') return convertTo('unsigned long long', call('__double_as_longlong', v));
+  return toMemory(prelude, t, v);
+}
+
+const updateBy =
+  (op: ScalarOp): Update =>
+  (prelude, t, old, v) =>
+    scalarOp(prelude, op, t, [old, v]);
+
+const byOp = (name: string, cuda: string, op: ScalarOp): Rule =>
+  atomic(name, cuda, ['i32', 'u32', 'i64'], updateBy(op));
+
+const atomicAdd = atomic('atomic_add', 'atomicAdd', ['i32', 'u32', 'i64', 'f32', 'f64'], updateBy('add'));
+
+const boolean = (text: Text): Text => infix(text, '!=', postfix('0'), PRECEDENCE.equality);
+
+const TABLE = {
+  barrier: () => call('__syncthreads'),
+  shuffle: warp('__shfl_sync'),
+  shuffleUp: warp('__shfl_up_sync'),
+  shuffleDown: warp('__shfl_down_sync'),
+  shuffleXor: warp('__shfl_xor_sync'),
+  warpSum: reduction('add'),
+  warpMax: reduction('max'),
+  warpMin: reduction('min'),
+  any: ({ args }) => boolean(call('__any_sync', WARP, ...args)),
+  all: ({ args }) => boolean(call('__all_sync', WARP, ...args)),
+  ballot: warp('__ballot_sync'),
+  atomicAdd,
+  atomicSub: (use) => atomicAdd({ ...use, args: [scalarOp(use.prelude, 'neg', use.t, use.args)] }),
+  atomicMin: byOp('atomic_min', 'atomicMin', 'min'),
+  atomicMax: byOp('atomic_max', 'atomicMax', 'max'),
+  atomicAnd: byOp('atomic_and', 'atomicAnd', 'and'),
+  atomicOr: byOp('atomic_or', 'atomicOr', 'or'),
+  atomicXor: byOp('atomic_xor', 'atomicXor', 'xor'),
+  atomicExchange: atomic(
+    'atomic_exchange',
+    'atomicExch',
+    ['i32', 'u32', 'i64', 'f32'],
+    (_prelude, _t, _old, v) => v,
+  ),
+  // Floats compare as numbers here, and as bits in CUDA's function.
+  atomicCompareExchange: atomic(
+    'atomic_compare_exchange',
+    'atomicCAS',
+    ['i32', 'u32', 'i64'],
+    (_prelude, _t, old, v, w) => ternary(infix(old, '==', v, PRECEDENCE.equality), w, old),
+  ),
+} as const satisfies Record<Intrinsic, Rule>;
+
+/** The call of an intrinsic. @param place of an atomic: the address of the element */
+export function intrinsicCall(
+  prelude: Prelude,
+  name: Intrinsic,
+  t: DType,
+  args: readonly Text[],
+  place: Text = postfix(''),
+): Text {
+  const rule: Rule = TABLE[name];
+  return rule({ prelude, t, args, place });
+}

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { ARCHITECTURES, compileCheck } from '../scripts/compile-cuda.js';
+import { renderCuda } from '../src/render/cuda.js';
+import { coverageKernels } from './cuda-coverage.js';
+import { KERNELS } from './cuda-kernels.js';
+
+const kernels = [...KERNELS, ...coverageKernels()];
+const sources = kernels.map((ir) => renderCuda(ir));
+
+describe('CUDA text', { concurrency: true }, () => {
+  for (const arch of ARCHITECTURES) {
+    test(`of ${kernels.length} kernels compiles for ${arch}`, async (t) => {
+      const result = await compileCheck(sources, arch);
+      if (result.status === 'skipped') {
+        t.diagnostic(`${kernels.length} CUDA kernels not compiled for ${arch}: ${result.reason}`);
+        t.skip(result.reason);
+        return;
+      }
+      t.diagnostic(`${kernels.length} CUDA kernels compiled for ${arch}, not run: this test needs no GPU`);
+      assert.equal(result.log, '');
+      assert.equal(result.status, 'compiled');
+    });
+  }
+});

@@ -1,0 +1,58 @@
+__device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
+__device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
+
+extern "C" __global__ void collatz(const int* x, int* steps, int n, int limit) {
+  // const i = globalId.x;
+  const int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x);
+  // if (i >= n)
+  if (i >= n) {
+    // return;
+    return;
+  }
+  // let value = x[i];
+  int value = x[i];
+  // let count = 0;
+  int count = 0;
+  // while (true) {
+  while (true) {
+    // if (value <= 1)
+    if (value <= 1) {
+      // break;
+      break;
+    }
+    // if (count === limit) {
+    if (count == limit) {
+      // count = -1;
+      count = -1;
+      // break;
+      break;
+    } else if ((value & 1) == 0) {  // else if ((value & 1) === 0) {
+      // value = idiv(value, 2);
+      value = value / 2;
+      // count++;
+      count = wrap_add(count, 1);
+      // continue;
+      continue;
+    } else {
+      // value = 3 * value + 1;
+      value = wrap_add(wrap_mul(3, value), 1);
+    }
+    // for (let skip = 0; skip < 2; skip++) {
+    #pragma unroll
+    for (int skip = 0; skip < 2; skip++) {
+      // if (value % 2 !== 0)
+      if (value % 2 != 0) {
+        // break;
+        break;
+      }
+      // value = idiv(value, 2);
+      value = value / 2;
+      // count += 1;
+      count = wrap_add(count, 1);
+    }
+    // count++;
+    count = wrap_add(count, 1);
+  }
+  // steps[i] = count;
+  steps[i] = count;
+}

@@ -1,0 +1,76 @@
+struct alignas(16) f32x4 { float x, y, z, w; };
+__device__ inline f32x4 operator+(f32x4 a, f32x4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+__device__ inline f32x4 operator-(f32x4 a, f32x4 b) { return {a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w}; }
+__device__ inline f32x4 operator*(f32x4 a, f32x4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
+__device__ inline f32x4 operator/(f32x4 a, f32x4 b) { return {a.x / b.x, a.y / b.y, a.z / b.z, a.w / b.w}; }
+__device__ inline f32x4 mod_f32x4(f32x4 a, f32x4 b) { return {fmodf(a.x, b.x), fmodf(a.y, b.y), fmodf(a.z, b.z), fmodf(a.w, b.w)}; }
+__device__ inline f32x4 neg_f32x4(f32x4 a) { return {-a.x, -a.y, -a.z, -a.w}; }
+__device__ inline f32x4 abs_f32x4(f32x4 a) { return {fabsf(a.x), fabsf(a.y), fabsf(a.z), fabsf(a.w)}; }
+__device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+__device__ inline f32x4 min_f32x4(f32x4 a, f32x4 b) { return {nan_min(a.x, b.x), nan_min(a.y, b.y), nan_min(a.z, b.z), nan_min(a.w, b.w)}; }
+__device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+__device__ inline f32x4 max_f32x4(f32x4 a, f32x4 b) { return {nan_max(a.x, b.x), nan_max(a.y, b.y), nan_max(a.z, b.z), nan_max(a.w, b.w)}; }
+__device__ inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) { return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)}; }
+__device__ inline f32x4 sqrt_f32x4(f32x4 a) { return {sqrtf(a.x), sqrtf(a.y), sqrtf(a.z), sqrtf(a.w)}; }
+__device__ inline f32x4 exp_f32x4(f32x4 a) { return {expf(a.x), expf(a.y), expf(a.z), expf(a.w)}; }
+__device__ inline f32x4 log_f32x4(f32x4 a) { return {logf(a.x), logf(a.y), logf(a.z), logf(a.w)}; }
+__device__ inline f32x4 exp2_f32x4(f32x4 a) { return {exp2f(a.x), exp2f(a.y), exp2f(a.z), exp2f(a.w)}; }
+__device__ inline f32x4 log2_f32x4(f32x4 a) { return {log2f(a.x), log2f(a.y), log2f(a.z), log2f(a.w)}; }
+__device__ inline f32x4 sin_f32x4(f32x4 a) { return {sinf(a.x), sinf(a.y), sinf(a.z), sinf(a.w)}; }
+__device__ inline f32x4 cos_f32x4(f32x4 a) { return {cosf(a.x), cosf(a.y), cosf(a.z), cosf(a.w)}; }
+__device__ inline f32x4 tanh_f32x4(f32x4 a) { return {tanhf(a.x), tanhf(a.y), tanhf(a.z), tanhf(a.w)}; }
+__device__ inline float power(float a, float b) { return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b); }
+__device__ inline f32x4 pow_f32x4(f32x4 a, f32x4 b) { return {power(a.x, b.x), power(a.y, b.y), power(a.z, b.z), power(a.w, b.w)}; }
+__device__ inline f32x4 floor_f32x4(f32x4 a) { return {floorf(a.x), floorf(a.y), floorf(a.z), floorf(a.w)}; }
+__device__ inline f32x4 ceil_f32x4(f32x4 a) { return {ceilf(a.x), ceilf(a.y), ceilf(a.z), ceilf(a.w)}; }
+__device__ inline f32x4 trunc_f32x4(f32x4 a) { return {truncf(a.x), truncf(a.y), truncf(a.z), truncf(a.w)}; }
+__device__ inline f32x4 rint_f32x4(f32x4 a) { return {rintf(a.x), rintf(a.y), rintf(a.z), rintf(a.w)}; }
+struct alignas(4) boolx4 { bool x, y, z, w; };
+__device__ inline boolx4 lt_f32x4(f32x4 a, f32x4 b) { return {a.x < b.x, a.y < b.y, a.z < b.z, a.w < b.w}; }
+struct alignas(4) u8x4 { unsigned char x, y, z, w; };
+__device__ inline u8x4 store_u8x4(boolx4 a) { return {a.x, a.y, a.z, a.w}; }
+__device__ inline boolx4 le_f32x4(f32x4 a, f32x4 b) { return {a.x <= b.x, a.y <= b.y, a.z <= b.z, a.w <= b.w}; }
+__device__ inline boolx4 gt_f32x4(f32x4 a, f32x4 b) { return {a.x > b.x, a.y > b.y, a.z > b.z, a.w > b.w}; }
+__device__ inline boolx4 ge_f32x4(f32x4 a, f32x4 b) { return {a.x >= b.x, a.y >= b.y, a.z >= b.z, a.w >= b.w}; }
+__device__ inline boolx4 eq_f32x4(f32x4 a, f32x4 b) { return {a.x == b.x, a.y == b.y, a.z == b.z, a.w == b.w}; }
+__device__ inline boolx4 ne_f32x4(f32x4 a, f32x4 b) { return {a.x != b.x, a.y != b.y, a.z != b.z, a.w != b.w}; }
+__device__ inline f32x4 selectx4(boolx4 a, f32x4 b, f32x4 c) { return {a.x ? b.x : c.x, a.y ? b.y : c.y, a.z ? b.z : c.z, a.w ? b.w : c.w}; }
+__device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
+
+extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, const float* z, float* out, unsigned char* truth) {
+  const f32x4 a = *reinterpret_cast<const f32x4*>(x + (int(threadIdx.x) * 4 + 0));
+  const f32x4 b = *reinterpret_cast<const f32x4*>(y + (int(threadIdx.x) * 4 + 0));
+  const f32x4 c = *reinterpret_cast<const f32x4*>(z + (int(threadIdx.x) * 4 + 0));
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 0)) = a + b;
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 4096)) = a - b;
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 8192)) = a * b;
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 12288)) = a / b;
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 16384)) = mod_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 20480)) = neg_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 24576)) = abs_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 28672)) = min_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 32768)) = max_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 36864)) = fma_f32x4(a, b, c);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 40960)) = sqrt_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 45056)) = exp_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 49152)) = log_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 53248)) = exp2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 57344)) = log2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 61440)) = sin_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 65536)) = cos_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 69632)) = tanh_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 73728)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 77824)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 81920)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 86016)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 90112)) = rint_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 94208)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 98304)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 102400)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 106496)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 110592)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 114688)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 118784)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 122880)) = splat_f32x4(1.0f);
+  out[int(threadIdx.x) * 4 + 126976] = a.y;
+}

@@ -1,0 +1,20 @@
+typedef unsigned short bf16;  // the upper 16 bits of a float
+__device__ inline bf16 float_to_bf16(float f) { bf16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
+__device__ inline float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }
+__device__ inline float round_bf16(float f) { return bf16_to_float(float_to_bf16(f)); }
+
+extern "C" __global__ void to_bf16(const float* x, bf16 scale, bf16* y, bf16* z, int n) {
+  // const i = globalId.x;
+  const int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x);
+  // if (i >= n)
+  if (i >= n) {
+    // return;
+    return;
+  }
+  // y[i] = bf16(x[i]);
+  y[i] = float_to_bf16(x[i]);
+  // const product = y[i] * scale;
+  const float product = round_bf16(bf16_to_float(y[i]) * bf16_to_float(scale));
+  // z[i] = product + y[i];
+  z[i] = float_to_bf16(product + bf16_to_float(y[i]));
+}
