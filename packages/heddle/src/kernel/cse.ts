@@ -1,0 +1,234 @@
+/**
+ * Common subexpressions: what is computed more than once in straight-line code is computed once, into a variable.
+ * Also what keeps an expression that is a graph (a polynomial in a shared x) from growing into a tree.
+ */
+
+import { bool } from '../core/dtype.js';
+import {
+  alu,
+  block,
+  breakLoop,
+  constant,
+  declare,
+  type Expr,
+  type Node,
+  read,
+  type Statement,
+  type Variable,
+  when,
+} from './ir.js';
+import { Effects, isTrivial, Numbering, type Version } from './numbering.js';
+
+interface Entry {
+  uses: number;
+  /** The variable that holds it, from its declaration on. */
+  variable: Variable | undefined;
+}
+
+/** The memory that buffers share, since two of them may be the same; and memory of all kinds. */
+const GLOBAL = {};
+const ALL = {};
+
+export function eliminateCommon(body: Statement): Statement {
+  const entries: Entry[] = [];
+  new Walk(entries, false).list([body]);
+  return block(new Walk(entries, true).list([body]));
+}
+
+/**
+ * The same walk twice: first it counts the uses of every value, then it rewrites. Both meet the values in the same
+ * order, so the n-th entry of the one is that of the other.
+ */
+class Walk {
+  private readonly entries: Entry[];
+  private readonly rewriting: boolean;
+  private next = 0;
+  private readonly numbering = new Numbering();
+  private readonly effects = new Effects();
+  private readonly scopes: Map<number, Entry>[] = [new Map()];
+  private readonly versions = new Map<object, number>();
+  private clock = 0;
+  /** Declarations to stand before the statement at hand. */
+  private pending: Statement[] = [];
+  private readonly assigned = new Set<Variable>();
+
+  constructor(entries: Entry[], rewriting: boolean) {
+    this.entries = entries;
+    this.rewriting = rewriting;
+  }
+
+  list(statements: readonly Statement[]): Statement[] {
+    for (const s of statements) findAssigned(s, this.assigned);
+    return statements.flatMap((s) => this.statement(s));
+  }
+
+  private scoped<T>(body: () => T): T {
+    this.scopes.push(new Map());
+    const result = body();
+    this.scopes.pop();
+    return result;
+  }
+
+  private change(o: object): void {
+    this.versions.set(o, ++this.clock);
+    this.numbering.moved();
+  }
+
+  /** All that `statements` may change holds something new. */
+  private changeAll(...statements: readonly Node[]): void {
+    for (const s of statements) this.changeIn(s as Statement);
+  }
+
+  private changeIn(s: Statement): void {
+    if (s.op === 'set' || s.op === 'let') this.change(s.arg);
+    if (s.op === 'for') this.change(s.arg.variable);
+    if (s.op === 'store') this.change(memoryOf(s.src[0]!));
+    if (s.op === 'effect') this.change(ALL);
+    for (const c of s.src) {
+      if (c.type.kind === 'none') this.changeIn(c as Statement);
+      else if (this.effects.of(c) === 'acts') this.change(ALL);
+    }
+  }
+
+  private statement(s: Statement): Statement[] {
+    const outer = this.pending;
+    this.pending = [];
+    const result = this.rebuilt(s);
+    const all = [...this.pending, ...result];
+    this.pending = outer;
+    return all;
+  }
+
+  private body(s: Node): Statement {
+    return block(this.scoped(() => this.statement(s as Statement)));
+  }
+
+  private rebuilt(s: Statement): Statement[] {
+    switch (s.op) {
+      case 'block':
+        return s.src.flatMap((c) => this.statement(c as Statement));
+      case 'let': {
+        const initial = this.initial(s.src[0] as Expr, this.assigned.has(s.arg) ? undefined : s.arg);
+        this.changeAll(s);
+        return [{ ...s, src: [initial] }];
+      }
+      case 'if': {
+        const condition = this.expr(s.src[0] as Expr, false);
+        const branches = s.src.slice(1).map((b) => this.body(b));
+        this.changeAll(...s.src.slice(1));
+        return [{ ...s, src: [condition, ...branches] }];
+      }
+      case 'for': {
+        const [start, end, step, body] = s.src;
+        const bounds = [start!, end!, step!].map((e) => this.expr(e as Expr, false));
+        this.changeAll(body!);
+        this.change(s.arg.variable);
+        const inner = this.body(body!);
+        this.changeAll(body!);
+        return [{ ...s, src: [...bounds, inner] }];
+      }
+      case 'while':
+        return [this.whileLoop(s)];
+      default: {
+        const src = s.src.map((e) => (e.type.kind === 'value' ? this.expr(e as Expr, false) : e));
+        this.changeAll(s);
+        return [{ ...s, src } as Statement];
+      }
+    }
+  }
+
+  private whileLoop(s: Extract<Statement, { op: 'while' }>): Statement {
+    const [condition, body, update] = s.src;
+    this.changeAll(body!, update!);
+    const result = this.scoped(() => {
+      const outer = this.pending;
+      this.pending = [];
+      const test = this.expr(condition as Expr, false);
+      const before = this.pending;
+      this.pending = outer;
+      const inner = this.body(body!);
+      this.changeAll(body!);
+      const next = this.body(update!);
+      if (before.length === 0) return { ...s, src: [test, inner, next] };
+      // Variables of the condition are computed anew each time around.
+      const stop = when(alu('not', [test]), block([breakLoop()]));
+      return { ...s, src: [constant(bool, true), block([...before, stop, inner]), next] };
+    });
+    this.changeAll(body!, update!);
+    return result;
+  }
+
+  private find(number: number): Entry | undefined {
+    for (let i = this.scopes.length - 1; i >= 0; i--) {
+      const entry = this.scopes[i]!.get(number);
+      if (entry) return entry;
+    }
+    return undefined;
+  }
+
+  private enter(number: number): Entry {
+    const entry = this.rewriting ? this.entries[this.next++]! : { uses: 1, variable: undefined };
+    if (!this.rewriting) this.entries.push(entry);
+    this.scopes[this.scopes.length - 1]!.set(number, entry);
+    return entry;
+  }
+
+  private readonly version: Version = (node) => {
+    const all = this.versions.get(ALL) ?? 0;
+    switch (node.op) {
+      case 'variable':
+        return this.versions.get(node.arg) ?? 0;
+      case 'buffer':
+        return Math.max(all, this.versions.get(GLOBAL) ?? 0);
+      case 'array':
+        return Math.max(all, this.versions.get(node.arg) ?? 0);
+    }
+  };
+
+  private number(e: Expr): number {
+    return this.numbering.of(e, this.version);
+  }
+
+  /** A declaration's value: later uses of the same value read the declared variable. */
+  private initial(e: Expr, variable: Variable | undefined): Expr {
+    if (isTrivial(e) || !variable || this.effects.of(e) === 'acts') return this.expr(e, false);
+    const number = this.number(e);
+    if (this.find(number)) return this.expr(e, false);
+    const value = this.inside(e, false);
+    this.enter(number).variable = variable;
+    return value;
+  }
+
+  private expr(e: Expr, lazy: boolean): Expr {
+    if (isTrivial(e)) return e;
+    const number = this.number(e);
+    const known = this.find(number);
+    if (known) {
+      known.uses++;
+      return known.variable ? read(known.variable) : e;
+    }
+    const effect = this.effects.of(e);
+    if (effect === 'acts' || (effect === 'reads' && lazy)) return this.inside(e, lazy);
+    const entry = this.enter(number);
+    const value = this.inside(e, lazy);
+    if (!this.rewriting || entry.uses < 2) return value;
+    entry.variable = { name: 'shared', type: e.type, constant: true };
+    this.pending.push(declare(entry.variable, value));
+    return read(entry.variable);
+  }
+
+  private inside(e: Expr, lazy: boolean): Expr {
+    const oneSided = e.op === 'select' && e.src[0]!.type.kind === 'value' && e.src[0]!.type.lanes === 1;
+    const src = e.src.map((s, i) =>
+      s.type.kind === 'value' ? this.expr(s as Expr, lazy || (oneSided && i > 0)) : s,
+    );
+    return { ...e, src } as Expr;
+  }
+}
+
+function findAssigned(s: Statement, into: Set<Variable>): void {
+  if (s.op === 'set') into.add(s.arg);
+  for (const c of s.src) if (c.type.kind === 'none') findAssigned(c as Statement, into);
+}
+
+const memoryOf = (memory: Node): object => (memory.op === 'array' ? memory.arg : GLOBAL);
