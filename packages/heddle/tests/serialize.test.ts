@@ -6,6 +6,7 @@ import { buffer, defineKernel, f32, i32, u32 } from '../src/kernel/index.js';
 import type { KernelIr, Node } from '../src/kernel/ir.js';
 import type { Scalar } from '../src/kernel/ops.js';
 import { serialize } from '../src/kernel/serialize.js';
+import { verify } from '../src/kernel/verify.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 
 type Size = [number, number, number];
@@ -29,6 +30,7 @@ function same(ir: KernelIr, grid: Size, block: Size, args: Args): Args {
     'thread indices are left',
   );
   assert.ok(!some(serial.body, (n) => n.op === 'effect' && n.arg === 'barrier'), 'barriers are left');
+  verify(serial, 'serialize');
   simulate(ir, { grid, block }, threads);
   simulate(serial, { grid, block: 1 }, loops);
   assert.deepEqual(loops, threads);
@@ -350,9 +352,9 @@ test('what cannot be split says why', () => {
     /threads may not agree on the if around warpSum\(\)/,
   );
   refused(
-    defineKernel('k', schema, ({ x, n }, { threadIdx, warpSum, f32 }) => {
-      x[threadIdx.x] = n > 3 ? warpSum(x[threadIdx.x]) : f32(0);
+    defineKernel('k', schema, ({ x }, { threadIdx, any }) => {
+      while (any(x[threadIdx.x] > 0)) x[threadIdx.x] -= 1;
     }),
-    /a branch of a conditional expression/,
+    /threads may not agree on the if around a break/,
   );
 });

@@ -77,7 +77,7 @@ function sequence(
       const following = sequence(rest, inLoop, done);
       if (!body || !following) return undefined;
       out.push({ ...s, src: s.src.with(at, body) } as Statement);
-      if (inLoop) return done && [...out, when(read(done), breakLoop()), ...following];
+      if (inLoop) return done && [...out, when(read(done), block([breakLoop()])), ...following];
       return skipping(out, following, done);
     }
   }

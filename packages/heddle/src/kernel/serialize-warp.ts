@@ -193,7 +193,7 @@ function vote(operation: 'any' | 'all' | 'ballot', lanes: Lanes): Statement {
         int(1),
         block([
           set(taking, alu('or', [read(taking), bit])),
-          when(lanes.argument(0, read(lane)), set(yes, alu('or', [read(yes), bit]))),
+          when(lanes.argument(0, read(lane)), block([set(yes, alu('or', [read(yes), bit]))])),
         ]),
       ),
       forLoop(writer, read(first), read(end), int(1), block([lanes.setResult(read(writer), decided)])),
