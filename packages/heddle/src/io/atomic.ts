@@ -1,0 +1,86 @@
+/** Writing whole files so that a reader sees the old file or the new one, never a part of it. */
+import { randomUUID } from 'node:crypto';
+import { type FileHandle, open, rename, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { FileError } from '../core/errors.js';
+import { errorCode } from './read.js';
+
+/** The calls that can fail on a full or broken disk; tests replace them. */
+export interface FileSystem {
+  open(path: string, flags: string): Promise<Pick<FileHandle, 'write' | 'sync' | 'close'>>;
+  rename(from: string, to: string): Promise<void>;
+  unlink(path: string): Promise<void>;
+}
+
+const nodeFileSystem: FileSystem = { open, rename, unlink };
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full. Free some space, or write elsewhere.',
+  EDQUOT: 'the disk quota is used up. Free some space, or write elsewhere.',
+  EFBIG: 'the file would be over the size limit (`ulimit -f`). Raise it, or write elsewhere.',
+  ENOENT: 'its folder does not exist. Create it first.',
+  ENOTDIR: 'a part of its path is a file, not a folder.',
+  EISDIR: 'is a folder, expected a file name.',
+  EACCES: 'no permission to write there. Change the mode of the folder, or write elsewhere.',
+  EPERM: 'no permission to write there. Change the mode of the folder, or write elsewhere.',
+  EROFS: 'the file system is read-only. Write elsewhere.',
+};
+
+/**
+ * Write `content` (parts one after another) to `path`: into a temporary file in the same folder, to the disk, then
+ * renamed. If anything fails the temporary file is removed and what was at `path` is still there, whole.
+ * @throws FileError with the number of bytes, the reason and a hint
+ */
+export async function writeFileAtomic(
+  path: string,
+  content: string | Uint8Array | readonly Uint8Array[],
+  files: FileSystem = nodeFileSystem,
+): Promise<void> {
+  const parts =
+    typeof content === 'string'
+      ? [new TextEncoder().encode(content)]
+      : content instanceof Uint8Array
+        ? [content]
+        : content;
+  const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);
+  try {
+    await writeAndSync(temporary, parts, files);
+    await files.rename(temporary, path);
+  } catch (error) {
+    await files.unlink(temporary).catch(() => {}); // it may never have come to be
+    const bytes = parts.reduce((sum, part) => sum + part.byteLength, 0);
+    const reason = REASONS[errorCode(error)] ?? `${(error as Error).message}.`;
+    throw new FileError(path, `cannot write ${bytes} bytes: ${reason} Nothing was changed.`, {
+      cause: error,
+    });
+  }
+  await syncFolder(dirname(path), files);
+}
+
+async function writeAndSync(path: string, parts: readonly Uint8Array[], files: FileSystem): Promise<void> {
+  const file = await files.open(path, 'wx');
+  try {
+    for (const part of parts) {
+      for (let done = 0; done < part.byteLength; ) {
+        done += (await file.write(part, done, part.byteLength - done)).bytesWritten;
+      }
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Bring the new name itself to the disk. Windows cannot open folders: there the rename must do. */
+async function syncFolder(path: string, files: FileSystem): Promise<void> {
+  try {
+    const folder = await files.open(path, 'r');
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  } catch {
+    // The file is whole and in place; only its survival of a power cut in the next seconds is not certain.
+  }
+}

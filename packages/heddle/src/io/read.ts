@@ -1,0 +1,26 @@
+/** Reading whole files, with errors that say what to do. */
+import { readFile } from 'node:fs/promises';
+import { FileError } from '../core/errors.js';
+
+/** What the operating system's error codes mean for someone who wants to read a file. */
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'no such file. Check the path.',
+  EISDIR: 'is a folder, expected a file.',
+  EACCES: 'no permission to read it. Change its mode or owner.',
+  EPERM: 'no permission to read it. Change its mode or owner.',
+  EMFILE: 'too many open files. Close some, or raise `ulimit -n`.',
+  ERR_FS_FILE_TOO_LARGE: 'over 2 GiB, more than can be read at once. Split it.',
+};
+
+export const errorCode = (error: unknown): string =>
+  error instanceof Error && 'code' in error ? String(error.code) : '';
+
+/** All bytes of a file. @throws FileError if it is missing or cannot be read. */
+export async function readBytes(path: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path);
+  } catch (error) {
+    const reason = REASONS[errorCode(error)] ?? `cannot be read: ${(error as Error).message}`;
+    throw new FileError(path, reason, { cause: error });
+  }
+}

@@ -1,0 +1,221 @@
+/**
+ * safetensors: a u64 (little-endian) with the length of a JSON header, the header, then the tensors' bytes.
+ * The header maps each name to its dtype, shape and `data_offsets` [begin, end) counted from the end of the header;
+ * `__metadata__` maps strings to strings. Tensors fill the data without holes or overlaps.
+ */
+import { DTYPES, type DTypeName } from '../core/dtype.js';
+import { FileError } from '../core/errors.js';
+import { formatShape, type Shape, sizeOf } from '../core/shape.js';
+import { type FileSystem, writeFileAtomic } from './atomic.js';
+import { readBytes } from './read.js';
+
+export interface StoredTensor {
+  readonly dtype: DTypeName;
+  readonly shape: Shape;
+  /** Little-endian elements in row-major order; `sizeOf(shape)` × the bytes of the dtype. */
+  readonly data: Uint8Array;
+}
+
+export type StoredTensors = Readonly<Record<string, StoredTensor>>;
+export type StoredMetadata = Readonly<Record<string, string>>;
+
+export interface SafetensorsFile {
+  readonly tensors: StoredTensors;
+  readonly metadata: StoredMetadata;
+}
+
+const LENGTH_BYTES = 8;
+/** The same bound as the reference implementation. */
+const MAX_HEADER_BYTES = 100_000_000;
+const METADATA = '__metadata__';
+const DAMAGED = 'The file is damaged or was not fully written.';
+
+/** A dtype's name in the file is its name here in capitals. */
+const CODES: ReadonlyMap<string, DTypeName> = new Map(
+  (Object.keys(DTYPES) as DTypeName[]).map((name) => [name.toUpperCase(), name]),
+);
+
+const bytesOf = (t: { readonly dtype: DTypeName; readonly shape: Shape }): number =>
+  sizeOf(t.shape) * DTYPES[t.dtype].bytes;
+
+/**
+ * The bytes of a safetensors file, in parts to write one after another; the tensors are not copied. Wide dtypes come
+ * first, so that every tensor is aligned. Equal input gives equal bytes.
+ * @param path names the file in errors
+ * @throws FileError if a tensor's bytes do not match its shape and dtype, or its name is not allowed
+ */
+export function encodeSafetensors(
+  tensors: StoredTensors,
+  metadata: StoredMetadata = {},
+  path = 'safetensors data',
+): Uint8Array[] {
+  const entries = Object.entries(tensors).sort(
+    ([a, x], [b, y]) => DTYPES[y.dtype].bytes - DTYPES[x.dtype].bytes || (a < b ? -1 : 1),
+  );
+  const header: [string, unknown][] = Object.keys(metadata).length > 0 ? [[METADATA, metadata]] : [];
+  let end = 0;
+  for (const [name, tensor] of entries) {
+    if (name === METADATA) throw new FileError(path, `a tensor may not be named ${METADATA}. Rename it.`);
+    const expected = bytesOf(tensor);
+    if (tensor.data.byteLength !== expected) {
+      throw new FileError(
+        path,
+        `tensor ${quote(name)} has ${tensor.data.byteLength} bytes, expected ${expected} for ` +
+          `${tensor.dtype} ${formatShape(tensor.shape)}. Nothing was written.`,
+      );
+    }
+    const data_offsets = [end, end + expected];
+    header.push([name, { dtype: tensor.dtype.toUpperCase(), shape: tensor.shape, data_offsets }]);
+    end += expected;
+  }
+  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
+  const padded = new Uint8Array(LENGTH_BYTES + Math.ceil(json.length / 8) * 8).fill(0x20);
+  new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - LENGTH_BYTES), true);
+  padded.set(json, LENGTH_BYTES);
+  return [padded, ...entries.map(([, tensor]) => tensor.data)];
+}
+
+/**
+ * The tensors in the bytes of a safetensors file, checked in full. Their data are views of `bytes`.
+ * @param path names the bytes in errors
+ * @throws FileError saying what was found and what was expected
+ */
+export function parseSafetensors(bytes: Uint8Array, path = 'safetensors data'): SafetensorsFile {
+  const fail = (message: string): never => {
+    throw new FileError(path, message);
+  };
+  if (bytes.length < LENGTH_BYTES) {
+    fail(`truncated: ${bytes.length} bytes, a safetensors file has at least ${LENGTH_BYTES}. ${DAMAGED}`);
+  }
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const headerBytes = view.getBigUint64(0, true);
+  if (headerBytes > BigInt(MAX_HEADER_BYTES)) {
+    fail(
+      `not a safetensors file: a header of ${headerBytes} bytes, at most ${MAX_HEADER_BYTES} are allowed.`,
+    );
+  }
+  const dataBegin = LENGTH_BYTES + Number(headerBytes);
+  if (dataBegin > bytes.length) {
+    fail(`truncated: ${bytes.length} bytes, its header alone ends at ${dataBegin}. ${DAMAGED}`);
+  }
+  const header = parseHeader(bytes.subarray(LENGTH_BYTES, dataBegin), fail);
+  const data = bytes.subarray(dataBegin);
+  const spans: Span[] = [];
+  const tensors: [string, StoredTensor][] = [];
+  let metadata: StoredMetadata = {};
+  for (const [name, value] of Object.entries(header)) {
+    if (name === METADATA) {
+      metadata = checkMetadata(value, fail);
+      continue;
+    }
+    const { dtype, shape, begin, end } = checkEntry(name, value, data.length, fail);
+    spans.push({ name, begin, end });
+    tensors.push([name, { dtype, shape, data: data.subarray(begin, end) }]);
+  }
+  checkCoverage(spans, data.length, fail);
+  for (const [name, tensor] of tensors) {
+    if (tensor.dtype === 'bool' && tensor.data.some((byte) => byte > 1)) {
+      fail(`tensor ${quote(name)} is BOOL and holds bytes other than 0 and 1. ${DAMAGED}`);
+    }
+  }
+  return { tensors: Object.fromEntries(tensors), metadata };
+}
+
+/** Read and check a safetensors file. @throws FileError */
+export async function readSafetensors(path: string): Promise<SafetensorsFile> {
+  return parseSafetensors(await readBytes(path), path);
+}
+
+/** Write a safetensors file atomically: if it fails, what was there before is untouched. @throws FileError */
+export async function writeSafetensors(
+  path: string,
+  tensors: StoredTensors,
+  metadata: StoredMetadata = {},
+  files?: FileSystem,
+): Promise<void> {
+  await writeFileAtomic(path, encodeSafetensors(tensors, metadata, path), files);
+}
+
+type Fail = (message: string) => never;
+
+interface Span {
+  readonly name: string;
+  readonly begin: number;
+  readonly end: number;
+}
+
+const quote = (name: string): string => JSON.stringify(name);
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+function parseHeader(bytes: Uint8Array, fail: Fail): Record<string, unknown> {
+  if (bytes[0] !== 0x7b) fail('not a safetensors file: its header does not start with "{".');
+  let header: unknown;
+  try {
+    header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch (error) {
+    fail(`its header is not valid JSON (${(error as Error).message}). ${DAMAGED}`);
+  }
+  return isRecord(header) ? header : fail('its header is not a JSON object.');
+}
+
+function checkMetadata(value: unknown, fail: Fail): StoredMetadata {
+  if (!isRecord(value)) return fail(`${METADATA} is not a JSON object.`);
+  for (const [key, text] of Object.entries(value)) {
+    if (typeof text !== 'string')
+      fail(`${METADATA} ${quote(key)} is ${JSON.stringify(text)}, expected a string.`);
+  }
+  return value as StoredMetadata;
+}
+
+function checkEntry(
+  name: string,
+  value: unknown,
+  dataBytes: number,
+  fail: Fail,
+): { dtype: DTypeName; shape: Shape; begin: number; end: number } {
+  const where = `tensor ${quote(name)}`;
+  if (!isRecord(value)) return fail(`${where} is not described by a JSON object.`);
+  const dtype = CODES.get(String(value.dtype));
+  if (dtype === undefined) {
+    return fail(
+      `${where} has dtype ${JSON.stringify(value.dtype)}, expected one of ${[...CODES.keys()].join(' ')}.`,
+    );
+  }
+  const shape = value.shape;
+  if (!Array.isArray(shape) || !shape.every(isSize)) {
+    return fail(`${where} has shape ${JSON.stringify(shape)}, expected a list of sizes.`);
+  }
+  const offsets = value.data_offsets;
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
+    return fail(`${where} has data_offsets ${JSON.stringify(offsets)}, expected [begin, end].`);
+  }
+  const [begin, end] = offsets as [number, number];
+  if (begin > end || end > dataBytes) {
+    return fail(
+      `${where} has data_offsets [${begin}, ${end}], outside the file's ${dataBytes} bytes. ${DAMAGED}`,
+    );
+  }
+  const expected = bytesOf({ dtype, shape });
+  if (end - begin !== expected) {
+    return fail(
+      `${where} has ${end - begin} bytes, expected ${expected} for ${dtype} ${formatShape(shape)}. ${DAMAGED}`,
+    );
+  }
+  return { dtype, shape, begin, end };
+}
+
+function checkCoverage(spans: Span[], dataBytes: number, fail: Fail): void {
+  spans.sort((a, b) => a.begin - b.begin || a.end - b.end);
+  let covered = 0;
+  for (const { name, begin, end } of spans) {
+    if (begin < covered)
+      fail(`tensor ${quote(name)} begins at ${begin}, inside the one before it. ${DAMAGED}`);
+    if (begin > covered) fail(`bytes ${covered} to ${begin} belong to no tensor. ${DAMAGED}`);
+    covered = end;
+  }
+  if (covered !== dataBytes) fail(`bytes ${covered} to ${dataBytes} belong to no tensor. ${DAMAGED}`);
+}
