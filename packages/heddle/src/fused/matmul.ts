@@ -1,10 +1,71 @@
 /** Matrix product (B1). */
-import { isFloat } from '../core/dtype.js';
+import { f32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo, Stage, StageArgument, View } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
+import {
+  type MatmulProblem,
+  matmulDirect,
+  matmulDot,
+  matmulPacked,
+  type Operand,
+  packedSizes,
+  packPanels,
+  type Tiled,
+} from '../kernels/matmul-cpu.js';
+
+const operand = ({ shape, strides, offset }: View): Operand => {
+  const lead = shape.length - 2;
+  return {
+    offset,
+    batch: shape.slice(0, lead),
+    batchStrides: strides.slice(0, lead),
+    rowStride: strides[lead]!,
+    columnStride: strides[lead + 1]!,
+  };
+};
+
+function problemOf({ inputs: [x, y], output, finish }: KernelIo): MatmulProblem {
+  const [M, K, N] = [x!.shape.at(-2)!, x!.shape.at(-1)!, y!.shape.at(-1)!];
+  const batches = output.shape.slice(0, -2).reduce((n, d) => n * d, 1);
+  return { batches, M, N, K, a: operand(x!), b: operand(y!), finish: finish([batches, M, N]) };
+}
+
+const stage = ({ kernel, blocks }: Tiled, ...args: readonly StageArgument[]): Stage => ({
+  ...{ kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] },
+});
+
+/** Packing pays where every element is read many times and the matrices are larger than a core's cache. */
+const largePays = ({ M, N, K }: MatmulProblem): boolean => M >= 64 && N >= 64 && M * N * K >= 2 ** 22;
+
+function cpuStages(io: KernelIo): readonly Stage[] {
+  const problem = problemOf(io);
+  const { a, b } = problem;
+  const sources = [{ input: 0 }, { input: 1 }, { output: true }] as const;
+  if (!largePays(problem)) {
+    if (b.columnStride === 1 || problem.N === 1) return [stage(matmulDirect(problem), ...sources)];
+    if (a.columnStride === 1 && b.rowStride === 1) return [stage(matmulDot(problem), ...sources)];
+  }
+  const [left, right] = packedSizes(problem);
+  const packedA = { scratch: 'a', bytes: 4 * left };
+  const packedB = { scratch: 'b', bytes: 4 * right };
+  return [
+    stage(packPanels(problem, 'a'), { input: 0 }, packedA),
+    stage(packPanels(problem, 'b'), { input: 1 }, packedB),
+    stage(matmulPacked(problem), packedA, packedB, { output: true }),
+  ];
+}
+
+const cpuKernel: KernelChoice<null> = {
+  name: 'matmul-cpu',
+  when: ({ model }, node) =>
+    model === 'blocks' && node.dtype === f32 && node.size > 0 && node.src[0]!.shape.at(-1)! > 0,
+  strided: [true, true],
+  finishes: true,
+  plan: cpuStages,
+};
 
 /** (…, M, K) × (…, K, N) → (…, M, N). Both sources have the same leading dimensions (`matmul` broadcasts them). */
 export const matmulOp: FusedOp<null> = {
@@ -22,7 +83,7 @@ export const matmulOp: FusedOp<null> = {
     x!.requiresGrad ? matmul(g, b.transpose(y!)) : undefined,
     y!.requiresGrad ? matmul(b.transpose(x!), g) : undefined,
   ],
-  kernels: [],
+  kernels: [cpuKernel],
 };
 
 /** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. @throws ShapeError, DTypeError */

@@ -10,6 +10,8 @@ import { LocalMemory } from './memory.js';
 export interface RunOptions {
   /** Loop iterations that one thread may take before it counts as running away. */
   readonly stepBudget?: number;
+  /** Vectors may start at any element, as on the CPU device; kernels that run nowhere else rely on it. */
+  readonly anyAlignment?: boolean;
 }
 
 const DEFAULT_STEP_BUDGET = 50_000_000;
@@ -40,6 +42,7 @@ export class Run {
   private readonly blockStarts: number[] = [];
   private readonly sites: readonly Site[];
   private readonly arrays: readonly ArrayDecl[];
+  readonly anyAlignment: boolean;
   private readonly budget: number;
 
   constructor(
@@ -56,6 +59,7 @@ export class Run {
     this.epoch = lastEpoch;
     this.launchStart = lastEpoch + 1;
     this.blockStart = this.launchStart;
+    this.anyAlignment = options.anyAlignment ?? false;
     this.budget = options.stepBudget ?? DEFAULT_STEP_BUDGET;
   }
 

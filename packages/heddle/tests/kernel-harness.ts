@@ -1,0 +1,143 @@
+/** Runs the kernels of a fused op by themselves, in the simulator or on a device, and its composition beside them. */
+import assert from 'node:assert/strict';
+import { arrayOf, type DType, f32, type TypedArray } from '../src/core/dtype.js';
+import { sizeOf, stridesOf } from '../src/core/shape.js';
+import type { KernelChoice, KernelIo, Stage, View } from '../src/graph/fused-op.js';
+import { argOf, type GraphNode } from '../src/graph/node.js';
+import { alu, cast, type Expr, int, splat, vector } from '../src/kernel/ir.js';
+import { irFunction } from '../src/kernel/ir-function.js';
+import type { Target } from '../src/kernel/target.js';
+import { simulate } from '../src/runtime/sim/launch.js';
+import { interpret } from './reference.js';
+
+export const CPU_LIKE: Target = {
+  name: 'cpu',
+  model: 'blocks',
+  units: 2,
+  fma: false,
+  maxThreadsPerBlock: 1,
+  sharedBytesPerBlock: 1 << 20,
+};
+
+/** A source: its elements in row-major order, laid out in memory as the view says (default: contiguous). */
+export interface Source {
+  readonly data: TypedArray;
+  readonly view?: { readonly strides: readonly number[]; readonly offset: number; readonly length: number };
+}
+
+/** Multiplies by 2 and adds the element's place in the output: wrong coordinates give wrong values. */
+const marking = (split: readonly number[]) =>
+  irFunction(([v, ...at]) => {
+    const place = at.reduce((n, c, d) => alu('add', [alu('mul', [n, int(split[d]!)]), c]));
+    const { dtype, lanes } = v!.type;
+    const whole = cast(dtype, place);
+    const steps = Array.from({ length: lanes }, (_, i) => cast(dtype, int(i)) as Expr);
+    const spread = lanes === 1 ? whole : alu('add', [splat(whole, lanes), vector(steps)]);
+    return alu('add', [alu('add', [v!, v!]), spread]);
+  });
+
+export const identity = () => irFunction(([v]) => v!);
+
+/** What a plan is given for `node`. */
+export function ioFor(
+  node: GraphNode,
+  sources: readonly Source[],
+  target: Target,
+  finish: KernelIo['finish'],
+): KernelIo {
+  const inputs = node.src.map((s, i): View => {
+    const { strides, offset } = sources[i]!.view ?? { strides: stridesOf(s.shape), offset: 0 };
+    return { ...s.type, strides, offset };
+  });
+  const output: View = { ...node.type, strides: stridesOf(node.shape), offset: 0 };
+  return { target, node, inputs, output, finish };
+}
+
+function laidOut(shape: readonly number[], dtype: DType, { data, view }: Source): TypedArray {
+  if (!view) return data;
+  const out = arrayOf(dtype, view.length);
+  const strides = stridesOf(shape);
+  data.forEach((v: number | bigint, i: number) => {
+    let at = view.offset;
+    let rest = i;
+    strides.forEach((s, d) => {
+      at += Math.floor(rest / s) * view.strides[d]!;
+      rest %= s;
+    });
+    out[at] = v;
+  });
+  return out;
+}
+
+export const kernelOf = (node: GraphNode, target = CPU_LIKE): KernelChoice | undefined => {
+  const { op, arg } = argOf(node, 'call');
+  return op.kernels.find((k) => k.when(target, node, arg));
+};
+
+/** Run stages in the simulator, checking every access. */
+export function runInSimulator(
+  stages: readonly Stage[],
+  inputs: readonly TypedArray[],
+  output: TypedArray,
+): void {
+  const scratch = new Map<string, TypedArray>();
+  for (const { kernel, grid, block, args } of stages) {
+    const values = kernel.params.map(({ name }, i) => {
+      const arg = args[i]!;
+      if ('value' in arg) return [name, arg.value] as const;
+      if ('output' in arg) return [name, output] as const;
+      if ('input' in arg) return [name, inputs[arg.input]!] as const;
+      const known = scratch.get(arg.scratch) ?? arrayOf(f32, arg.bytes / 4).fill(Number.NaN as never);
+      scratch.set(arg.scratch, known);
+      return [name, known] as const;
+    });
+    simulate(kernel, { grid: [...grid], block: [...block] }, Object.fromEntries(values), {
+      anyAlignment: true,
+    });
+  }
+}
+
+/** The kernel's values, marked or not, must be the composition's. */
+export function checkInSimulator(node: GraphNode, sources: readonly Source[], tolerance = 1e-5): void {
+  const { op, arg } = argOf(node, 'call');
+  const choice = kernelOf(node);
+  assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
+  const leaves = new Map(node.src.map((s, i) => [s, Array.from(sources[i]!.data as Float32Array)]));
+  const expected = interpret(op.compose(node.src, arg), leaves) as number[];
+  const inputs = node.src.map((s, i) => laidOut(s.shape, s.dtype, sources[i]!));
+  for (const marked of choice.finishes ? [true, false] : [false]) {
+    const finish = marked ? marking : identity;
+    const output = arrayOf(node.dtype, sizeOf(node.shape)).fill(Number.NaN as never);
+    runInSimulator(choice.plan(ioFor(node, sources, CPU_LIKE, finish), arg), inputs, output);
+    const wanted = expected.map((v, i) => (marked ? 2 * v + i : v));
+    assertClose(
+      output as Float32Array,
+      wanted,
+      tolerance,
+      `${op.name} (${node.shape})${marked ? ' marked' : ''}`,
+    );
+  }
+}
+
+export function assertClose(
+  got: ArrayLike<number>,
+  wanted: readonly number[],
+  tolerance: number,
+  what: string,
+): void {
+  assert.equal(got.length, wanted.length, `${what}: length`);
+  wanted.forEach((w, i) => {
+    const g = got[i]!;
+    const fits = Object.is(g, w) || g === w || Math.abs(g - w) <= tolerance * Math.max(1, Math.abs(w));
+    if (!fits) assert.fail(`${what}: element ${i} is ${g}, not ${w}`);
+  });
+}
+
+/** `n` values of a fixed pseudo-random sequence in −1 … 1. */
+export function noise(n: number, seed = 1): Float32Array {
+  let state = seed >>> 0;
+  return Float32Array.from({ length: n }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 31 - 1;
+  });
+}
