@@ -1,9 +1,10 @@
 /** The simulator as a device (`DEV=sim`): plain memory, one thread after another, every access checked. */
+import { viewAs } from '../../core/dtype.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import { isBuffer } from '../../kernel/types.js';
 import type { Device, DeviceBuffer, Launch, MemoryReport, Program } from '../device.js';
-import { elementsIn, Sanitizer, SIM_TARGET } from './launch.js';
+import { Sanitizer, SIM_TARGET } from './launch.js';
 
 interface SimBuffer extends DeviceBuffer {
   memory: ArrayBuffer | undefined;
@@ -105,7 +106,9 @@ export class SimDevice implements Device {
           `[${kernel.name}] no buffer for ${p.name}: slot ${arg.slot} of ${slots.length}.`,
         );
       if (!isBuffer(p.schema)) throw new DeviceError(`[${kernel.name}] ${p.name} is a scalar, got a buffer.`);
-      return elementsIn(p.schema.dtype, memoryOf(slot), arg.offset);
+      const { dtype } = p.schema;
+      const length = Math.floor((slot.bytes - arg.offset) / dtype.bytes);
+      return viewAs(dtype, memoryOf(slot), arg.offset, length);
     });
     const run = this.sanitizer.launch(kernel, { grid, block, sharedBytes }, args);
     this.steps += run.steps;

@@ -1,5 +1,5 @@
 /** From a kernel and its arguments to a run: compiles the JavaScript, binds memory, checks the launch. */
-import { arrayOf, type TypedArray, viewAs } from '../../core/dtype.js';
+import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { ArgumentError, DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { KernelIr } from '../../kernel/ir.js';
@@ -224,10 +224,3 @@ function checkArgument(
   }
   return arg;
 }
-
-/** The elements of a byte range of `buffer` as a parameter sees them. */
-export const elementsIn = (
-  dtype: Parameters<typeof viewAs>[0],
-  buffer: ArrayBufferLike,
-  offset: number,
-): TypedArray => viewAs(dtype, buffer, offset, Math.floor((buffer.byteLength - offset) / dtype.bytes));

@@ -131,7 +131,7 @@ export class WatchedMemory extends Memory {
 
   read(element: number, site: number): number {
     this.checkBounds(element, 1, site);
-    this.touch(READ, element, site);
+    if (!this.shadow.readBefore(this.run, this.offset + element)) this.touch(READ, element, site);
     return element;
   }
 

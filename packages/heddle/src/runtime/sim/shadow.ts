@@ -46,6 +46,18 @@ export class Shadow {
   }
 
   /**
+   * Whether a read tells nothing new: the running thread, or two others, have read the element in this epoch. Then
+   * nobody has written it since without a clash.
+   */
+  readBefore(run: Run, element: number): boolean {
+    const page = this.page(element);
+    const at = (element & (PAGE - 1)) * STRIDE;
+    if (page[at]! !== run.epoch) return false;
+    const who = page[at + 1]! & WHO;
+    return who === run.thread || who >= SEVERAL;
+  }
+
+  /**
    * Remember an access of the running thread. `since` is the first epoch that matters: the launch's for global
    * memory, the block's for shared. Returns the access before it that it races with, if there is one.
    */
