@@ -1,0 +1,140 @@
+/** Modules: layers, and whatever is built from them. */
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { noGrad } from '../tensor/modes.js';
+import { Tensor } from '../tensor/tensor.js';
+
+/** Tensors by their dotted names, as PyTorch names them: `conv1.weight`, `layers.0.bias`. */
+export type StateDict = Readonly<Record<string, Tensor>>;
+
+/**
+ * The base of all layers. A module's state is what its own properties hold: a tensor made with `requiresGrad` is a
+ * parameter, any other tensor a buffer, a module a child; arrays of these are walked too. Private (#) properties are
+ * not seen.
+ */
+export abstract class Module {
+  /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */
+  training = true;
+
+  abstract forward(...inputs: Tensor[]): Tensor;
+
+  /** Named things that are state: own properties, unless a module says otherwise. */
+  protected state(): Iterable<readonly [string, unknown]> {
+    return Object.entries(this);
+  }
+
+  /** This module and all below it, each once, with their dotted names (this one's is ''). */
+  *namedModules(prefix = '', seen: Set<Module> = new Set()): Generator<[string, Module]> {
+    if (seen.has(this)) return;
+    seen.add(this);
+    yield [prefix, this];
+    for (const [name, value] of flattened(this.state())) {
+      if (value instanceof Module) yield* value.namedModules(join(prefix, name), seen);
+    }
+  }
+
+  *#namedTensors(): Generator<[string, Tensor]> {
+    const seen = new Set<Tensor>();
+    for (const [prefix, module] of this.namedModules()) {
+      for (const [name, value] of flattened(module.state())) {
+        if (!(value instanceof Tensor) || seen.has(value)) continue;
+        seen.add(value);
+        yield [join(prefix, name), value];
+      }
+    }
+  }
+
+  /** The parameters with their names, each tensor once. */
+  *namedParameters(): Generator<[string, Tensor]> {
+    for (const entry of this.#namedTensors()) if (entry[1].requiresGrad) yield entry;
+  }
+
+  /** The tensors to train. */
+  parameters(): Tensor[] {
+    return [...this.namedParameters()].map(([, tensor]) => tensor);
+  }
+
+  /** The tensors that are kept but not trained, such as running statistics, with their names. */
+  *namedBuffers(): Generator<[string, Tensor]> {
+    for (const entry of this.#namedTensors()) if (!entry[1].requiresGrad) yield entry;
+  }
+
+  buffers(): Tensor[] {
+    return [...this.namedBuffers()].map(([, tensor]) => tensor);
+  }
+
+  /** All parameters and buffers by name: the tensors themselves, not copies. */
+  stateDict(): StateDict {
+    return Object.fromEntries(this.#namedTensors());
+  }
+
+  /**
+   * Take over values by name. Nothing is changed if anything does not fit.
+   * @param options strict: demand exactly this module's names (default true)
+   * @throws ArgumentError for missing or unexpected names, ShapeError, DTypeError
+   */
+  loadStateDict(state: StateDict, options: { readonly strict?: boolean } = {}): void {
+    const own = this.stateDict();
+    if (options.strict ?? true) checkNames(this.constructor.name, Object.keys(own), Object.keys(state));
+    const fitting = Object.entries(own).flatMap(([name, to]) => {
+      const from = Object.hasOwn(state, name) ? state[name] : undefined;
+      if (!from) return [];
+      checkFits(name, to, from);
+      return [[to, from] as const];
+    });
+    noGrad(() => {
+      for (const [to, from] of fitting) to.assign(from.detach());
+    });
+  }
+
+  /** Set `training` here and below. */
+  train(mode = true): this {
+    for (const [, module] of this.namedModules()) module.training = mode;
+    return this;
+  }
+
+  /** The same as `train(false)`. */
+  eval(): this {
+    return this.train(false);
+  }
+
+  /** Forget the gradients gathered so far. */
+  zeroGrad(): void {
+    for (const parameter of this.parameters()) parameter.grad = undefined;
+  }
+}
+
+const join = (prefix: string, name: string): string => (prefix ? `${prefix}.${name}` : name);
+
+/** Entries with arrays opened up: `layers: [a, b]` becomes `layers.0: a`, `layers.1: b`. */
+function* flattened(entries: Iterable<readonly [string, unknown]>): Generator<[string, unknown]> {
+  for (const [name, value] of entries) {
+    if (Array.isArray(value)) yield* flattened(value.map((v, i) => [`${name}.${i}`, v] as const));
+    else yield [name, value];
+  }
+}
+
+function checkNames(module: string, own: readonly string[], given: readonly string[]): void {
+  const missing = own.filter((name) => !given.includes(name));
+  const unexpected = given.filter((name) => !own.includes(name));
+  if (missing.length === 0 && unexpected.length === 0) return;
+  const say = (what: string, names: readonly string[]): string =>
+    names.length > 0 ? ` ${what}: ${names.join(', ')}.` : '';
+  throw new ArgumentError(
+    `[loadStateDict] the names do not match those of ${module}.${say('Missing', missing)}` +
+      `${say('Unexpected', unexpected)} Load what fits with { strict: false }.`,
+  );
+}
+
+function checkFits(name: string, to: Tensor, from: Tensor): void {
+  if (!sameShape(to.shape, from.shape))
+    throw new ShapeError(
+      `[loadStateDict] shapes of ${name} differ: the model has ${formatShape(to.shape)}, the state ` +
+        `${formatShape(from.shape)}. Build the model with the sizes it was saved with.`,
+    );
+  if (to.dtype !== from.dtype)
+    throw new DTypeError(
+      `[loadStateDict] dtypes of ${name} differ: the model has ${to.dtype.name}, the state ${from.dtype.name}. ` +
+        `Convert with .cast(${to.dtype.name}).`,
+    );
+}

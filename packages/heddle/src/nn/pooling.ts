@@ -1,0 +1,42 @@
+/** Pooling layers. */
+import {
+  type AvgPool2dOptions,
+  avgPool2d,
+  type MaxPool2dOptions,
+  maxPool2d,
+  type Pair,
+} from '../tensor/functional.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { Module } from './module.js';
+
+/** The largest element of each window: (N, C, H, W) → (N, C, outH, outW). */
+export class MaxPool2d extends Module {
+  readonly kernel: Pair;
+  readonly options: MaxPool2dOptions;
+
+  constructor(kernel: Pair, options: MaxPool2dOptions = {}) {
+    super();
+    this.kernel = kernel;
+    this.options = options;
+  }
+
+  forward(x: Tensor): Tensor {
+    return maxPool2d(x, this.kernel, this.options);
+  }
+}
+
+/** The mean of each window: (N, C, H, W) → (N, C, outH, outW). */
+export class AvgPool2d extends Module {
+  readonly kernel: Pair;
+  readonly options: AvgPool2dOptions;
+
+  constructor(kernel: Pair, options: AvgPool2dOptions = {}) {
+    super();
+    this.kernel = kernel;
+    this.options = options;
+  }
+
+  forward(x: Tensor): Tensor {
+    return avgPool2d(x, this.kernel, this.options);
+  }
+}

@@ -1,0 +1,14 @@
+/** Optimizers: update rules for parameters. */
+export { Adam, type AdamSettings, AdamW } from './adam.js';
+export {
+  type BaseSettings,
+  type GroupOptions,
+  Optimizer,
+  ParameterGroup,
+  type Parameters,
+  type State,
+  type StepOptions,
+  type Update,
+} from './optimizer.js';
+export { RMSprop, type RMSpropSettings } from './rmsprop.js';
+export { SGD, type SGDSettings } from './sgd.js';

@@ -1,0 +1,243 @@
+/** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
+import { type DType, f32 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { tensor } from '../tensor/create.js';
+import { noGrad } from '../tensor/modes.js';
+import { realize } from '../tensor/realize.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+/** Parameters with settings of their own; what a group leaves out is the optimizer's. */
+export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iterable<Tensor> };
+
+/** What to train: tensors, or groups of them. */
+export type Parameters<Settings> = Iterable<Tensor> | readonly GroupOptions<Settings>[];
+
+export interface BaseSettings {
+  /** Learning rate. */
+  readonly lr: number;
+}
+
+/** A group as the optimizer works with it. */
+export class ParameterGroup<Settings extends BaseSettings> {
+  readonly params: readonly Tensor[];
+  readonly settings: Settings;
+  /** The learning rate on the device: changing it recompiles nothing. */
+  readonly rate: Tensor;
+  #lr: number;
+
+  constructor(params: readonly Tensor[], settings: Settings) {
+    this.params = params;
+    this.settings = settings;
+    this.#lr = settings.lr;
+    this.rate = tensor(settings.lr);
+  }
+
+  get lr(): number {
+    return this.#lr;
+  }
+
+  /** @throws ArgumentError unless a number ≥ 0 */
+  set lr(value: number) {
+    checkAtLeast('lr', value, 0);
+    this.#lr = value;
+    this.rate.write([value]);
+  }
+}
+
+/** Values that an update rule keeps from step to step for one parameter, or for its group. */
+export type State = Readonly<Record<string, Tensor>>;
+
+export interface StepOptions {
+  /** A bool scalar: where it is false, parameters and state stay as they are. */
+  readonly when?: Tensor;
+}
+
+export abstract class Optimizer<Settings extends BaseSettings> {
+  readonly groups: readonly ParameterGroup<Settings>[];
+  readonly #states = new Map<Tensor, State>();
+  readonly #shared = new Map<ParameterGroup<Settings>, State>();
+
+  /** @throws ArgumentError for settings out of range, no parameters, or a parameter in two places */
+  constructor(params: Parameters<Settings>, settings: Settings) {
+    const seen = new Set<Tensor>();
+    this.groups = groupsOf(params).map(({ params: list, ...own }) => {
+      const merged: Settings = { ...settings, ...definedOnly(own) };
+      checkAtLeast('lr', merged.lr, 0);
+      this.check(merged);
+      return new ParameterGroup(checkParameters([...list], seen), merged);
+    });
+    if (seen.size === 0)
+      throw new ArgumentError('[optim] there are no parameters to train. Pass model.parameters().');
+    for (const group of this.groups) {
+      this.#shared.set(group, this.initialShared(group.settings));
+      for (const parameter of group.params)
+        this.#states.set(parameter, this.initialState(parameter, group.settings));
+    }
+  }
+
+  /** @throws ArgumentError for settings out of range */
+  protected abstract check(settings: Settings): void;
+  /** State of one parameter before the first step. */
+  protected abstract initialState(parameter: Tensor, settings: Settings): State;
+  /** State that all parameters of a group have in common, before the first step. */
+  protected initialShared(_settings: Settings): State {
+    return {};
+  }
+  /** The group's state after a step. */
+  protected nextShared(shared: State, _settings: Settings): State {
+    return shared;
+  }
+  /** The new value of a parameter, and its new state. `shared` is the group's state after this step. */
+  protected abstract update(of: Update<Settings>): { readonly value: Tensor; readonly state: State };
+
+  /** The learning rate (of the first group); setting it sets that of all groups. */
+  get lr(): number {
+    return this.groups[0]!.lr;
+  }
+
+  set lr(value: number) {
+    for (const group of this.groups) group.lr = value;
+  }
+
+  /**
+   * Apply the gradients gathered since the last step, then forget them. Parameters without a gradient are left alone.
+   */
+  step(options: StepOptions = {}): void {
+    const changed = noGrad(() => this.groups.flatMap((group) => this.#stepGroup(group, options.when)));
+    realize(...changed);
+  }
+
+  #stepGroup(group: ParameterGroup<Settings>, when: Tensor | undefined): Tensor[] {
+    const moving = group.params.filter((p) => p.grad);
+    if (moving.length === 0) return [];
+    const changed: Tensor[] = [];
+    const assign = (to: Tensor, value: Tensor): void => {
+      if (to === value) return;
+      to.assign(when ? when.where(value, to) : value);
+      changed.push(to);
+    };
+    const assignAll = (to: State, values: State): void => {
+      for (const [name, value] of Object.entries(values)) assign(to[name]!, value);
+    };
+    const { settings } = group;
+    const held = this.#shared.get(group)!;
+    const shared = this.nextShared(held, settings);
+    for (const parameter of moving) {
+      const held = this.#states.get(parameter)!;
+      const gradient = parameter.grad!;
+      const lr = group.rate.cast(parameter.dtype);
+      const { value, state } = this.update({ parameter, gradient, lr, state: held, shared, settings });
+      assignAll(held, state);
+      assign(parameter, value);
+      parameter.grad = undefined;
+    }
+    assignAll(held, shared);
+    return changed;
+  }
+
+  /** Forget the gradients gathered so far. (`step` does so by itself.) */
+  zeroGrad(): void {
+    for (const group of this.groups) for (const parameter of group.params) parameter.grad = undefined;
+  }
+
+  /** Learning rates and state by name, such as `0.lr`, `0.3.momentum` (group 0, parameter 3). */
+  stateDict(): Record<string, Tensor> {
+    const named: Record<string, Tensor> = {};
+    this.groups.forEach((group, g) => {
+      named[`${g}.lr`] = group.rate;
+      for (const [name, value] of Object.entries(this.#shared.get(group)!)) named[`${g}.${name}`] = value;
+      group.params.forEach((parameter, i) => {
+        for (const [name, value] of Object.entries(this.#states.get(parameter)!))
+          named[`${g}.${i}.${name}`] = value;
+      });
+    });
+    return named;
+  }
+
+  /**
+   * Take over what `stateDict` gave. Nothing is changed if anything does not fit.
+   * @throws ArgumentError for missing or unexpected names, ShapeError
+   */
+  async loadStateDict(state: Readonly<Record<string, Tensor>>): Promise<void> {
+    const own = this.stateDict();
+    const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
+    const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
+    if (missing.length > 0 || unexpected.length > 0)
+      throw new ArgumentError(
+        `[optim] this is not the state of this optimizer. Missing: ${missing.join(', ') || 'none'}. ` +
+          `Unexpected: ${unexpected.join(', ') || 'none'}. Make it with the parameters and settings it was saved with.`,
+      );
+    for (const [name, to] of Object.entries(own)) {
+      if (!sameShape(to.shape, state[name]!.shape))
+        throw new ShapeError(
+          `[optim] shapes of ${name} differ: ${formatShape(to.shape)} here, ${formatShape(state[name]!.shape)} in the state.`,
+        );
+    }
+    const rates = await Promise.all(this.groups.map((_, g) => state[`${g}.lr`]!.item()));
+    noGrad(() => {
+      for (const [name, to] of Object.entries(own)) to.assign(state[name]!.detach().cast(to.dtype));
+    });
+    this.groups.forEach((group, g) => {
+      group.lr = rates[g]!;
+    });
+  }
+}
+
+export interface Update<Settings> {
+  readonly parameter: Tensor;
+  readonly gradient: Tensor;
+  /** A scalar of the parameter's dtype. */
+  readonly lr: Tensor;
+  readonly state: State;
+  readonly shared: State;
+  readonly settings: Settings;
+}
+
+function groupsOf<Settings>(params: Parameters<Settings>): readonly GroupOptions<Settings>[] {
+  const list = [...params] as (Tensor | GroupOptions<Settings>)[];
+  const isGroup = (x: Tensor | GroupOptions<Settings>): x is GroupOptions<Settings> => 'params' in x;
+  const groups = list.filter(isGroup);
+  if (groups.length === 0) return [{ params: list as Tensor[] } as unknown as GroupOptions<Settings>];
+  if (groups.length < list.length)
+    throw new ArgumentError('[optim] tensors and groups are mixed: put the tensors into a group as well.');
+  return groups;
+}
+
+function checkParameters(params: readonly Tensor[], seen: Set<Tensor>): readonly Tensor[] {
+  for (const parameter of params) {
+    if (!parameter.requiresGrad)
+      throw new ArgumentError(
+        `[optim] a parameter of shape ${formatShape(parameter.shape)} does not require a gradient: ` +
+          'make it with { requiresGrad: true }.',
+      );
+    if (seen.has(parameter))
+      throw new ArgumentError(
+        `[optim] a parameter of shape ${formatShape(parameter.shape)} is given twice: each belongs to one group.`,
+      );
+    seen.add(parameter);
+  }
+  return params;
+}
+
+/** Without properties that are undefined, so that they do not hide a default. */
+const definedOnly = <T extends object>(options: T): T =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
+
+/** @internal @throws ArgumentError */
+export function checkAtLeast(name: string, value: number, low: number): void {
+  if (!(value >= low && Number.isFinite(value)))
+    throw new ArgumentError(`[optim] ${name} is ${value}, must be a number ≥ ${low}.`);
+}
+
+/** @internal @throws ArgumentError */
+export function checkBelowOne(name: string, value: number): void {
+  if (!(value >= 0 && value < 1))
+    throw new ArgumentError(`[optim] ${name} is ${value}, must be at least 0 and less than 1.`);
+}
+
+/** @internal Zeros like the parameter. */
+export const zerosLike = (parameter: Tensor): Tensor => scalarsLike(parameter.shape, parameter.dtype);
+
+const scalarsLike = (shape: readonly number[], dtype: DType = f32): Tensor =>
+  tensor(new Float32Array(shape.reduce((n, d) => n * d, 1)), { shape, dtype });

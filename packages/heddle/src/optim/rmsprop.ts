@@ -1,0 +1,71 @@
+/** RMSprop (Tieleman and Hinton, 2012), with centering (Graves, 2013). */
+import type { Tensor } from '../tensor/tensor.js';
+import {
+  type BaseSettings,
+  checkAtLeast,
+  checkBelowOne,
+  Optimizer,
+  type Parameters,
+  type State,
+  type Update,
+  zerosLike,
+} from './optimizer.js';
+
+export interface RMSpropSettings extends BaseSettings {
+  /** Share of the old mean square that is kept (default 0.99). */
+  readonly alpha: number;
+  /** Added to the root, against division by 0 (default 1e-8). */
+  readonly eps: number;
+  /** L2 penalty: added to the gradient, times the parameter (default 0). */
+  readonly weightDecay: number;
+  /** Share of the last step's direction that is kept (default 0). */
+  readonly momentum: number;
+  /** Divide by the standard deviation instead of the root of the mean square (default false). */
+  readonly centered: boolean;
+}
+
+/**
+ * s ← alpha·s + (1 − alpha)·g²;  d ← g / (√s + eps);  b ← momentum·b + d;  p ← p − lr·b, with
+ * g ← ∇ + weightDecay·p and, centered, √(s − m²) where m ← alpha·m + (1 − alpha)·g. Default lr 1e-2.
+ */
+export class RMSprop extends Optimizer<RMSpropSettings> {
+  constructor(params: Parameters<RMSpropSettings>, options: Partial<RMSpropSettings> = {}) {
+    const defaults = { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
+    super(params, { ...defaults, ...options });
+  }
+
+  protected check(s: RMSpropSettings): void {
+    checkBelowOne('alpha', s.alpha);
+    checkAtLeast('eps', s.eps, 0);
+    checkAtLeast('weightDecay', s.weightDecay, 0);
+    checkAtLeast('momentum', s.momentum, 0);
+  }
+
+  protected initialState(parameter: Tensor, s: RMSpropSettings): State {
+    return {
+      square: zerosLike(parameter),
+      ...(s.centered ? { mean: zerosLike(parameter) } : {}),
+      ...(s.momentum === 0 ? {} : { momentum: zerosLike(parameter) }),
+    };
+  }
+
+  protected update(u: Update<RMSpropSettings>): { value: Tensor; state: State } {
+    const { parameter, lr, state: old, settings: s } = u;
+    const g = s.weightDecay === 0 ? u.gradient : u.gradient.add(parameter.mul(s.weightDecay));
+    const blend = (kept: Tensor, now: Tensor): Tensor => kept.mul(s.alpha).add(now.mul(1 - s.alpha));
+    const square = blend(old.square!, g.square());
+    const state: Record<string, Tensor> = { square };
+    let power = square;
+    if (s.centered) {
+      const mean = blend(old.mean!, g);
+      state.mean = mean;
+      power = square.sub(mean.square());
+    }
+    let direction = g.div(power.sqrt().add(s.eps));
+    if (s.momentum !== 0) {
+      direction = old.momentum!.mul(s.momentum).add(direction);
+      state.momentum = direction;
+    }
+    return { value: parameter.sub(direction.mul(lr)), state };
+  }
+}

@@ -1,0 +1,69 @@
+/** Stochastic gradient descent, with momentum (Polyak 1964) and Nesterov's variant (Sutskever et al. 2013). */
+import { ArgumentError } from '../core/errors.js';
+import { tensor } from '../tensor/create.js';
+import type { Tensor } from '../tensor/tensor.js';
+import {
+  type BaseSettings,
+  checkAtLeast,
+  Optimizer,
+  type Parameters,
+  type State,
+  type Update,
+  zerosLike,
+} from './optimizer.js';
+
+export interface SGDSettings extends BaseSettings {
+  /** Share of the last step's direction that is kept (default 0). */
+  readonly momentum: number;
+  /** Share of the gradient that momentum leaves out (default 0). */
+  readonly dampening: number;
+  /** Look ahead along the momentum (default false). */
+  readonly nesterov: boolean;
+  /** L2 penalty: added to the gradient, times the parameter (default 0). */
+  readonly weightDecay: number;
+}
+
+/**
+ * g ← ∇ + weightDecay·p;  b ← momentum·b + (1 − dampening)·g (b = g at first);  p ← p − lr·b
+ * (with nesterov: p ← p − lr·(g + momentum·b)). Defaults: lr 1e-3, all else 0.
+ */
+export class SGD extends Optimizer<SGDSettings> {
+  constructor(params: Parameters<SGDSettings>, options: Partial<SGDSettings> = {}) {
+    super(params, { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...options });
+  }
+
+  protected check(s: SGDSettings): void {
+    checkAtLeast('momentum', s.momentum, 0);
+    checkAtLeast('weightDecay', s.weightDecay, 0);
+    if (s.nesterov && (s.momentum === 0 || s.dampening !== 0))
+      throw new ArgumentError(
+        `[optim] nesterov needs a momentum and no dampening, got momentum ${s.momentum}, dampening ${s.dampening}.`,
+      );
+  }
+
+  protected initialState(parameter: Tensor, s: SGDSettings): State {
+    return s.momentum === 0 ? {} : { momentum: zerosLike(parameter) };
+  }
+
+  /** Dampening does not apply to the first step, so steps are counted. */
+  protected override initialShared(s: SGDSettings): State {
+    return s.momentum !== 0 && s.dampening !== 0 ? { steps: tensor(0) } : {};
+  }
+
+  protected override nextShared(shared: State): State {
+    return shared.steps ? { steps: shared.steps.add(1) } : shared;
+  }
+
+  protected update(u: Update<SGDSettings>): { value: Tensor; state: State } {
+    const { parameter, lr, settings: s } = u;
+    const g = s.weightDecay === 0 ? u.gradient : u.gradient.add(parameter.mul(s.weightDecay));
+    if (s.momentum === 0) return { value: parameter.sub(g.mul(lr)), state: {} };
+    const share = u.shared.steps
+      ?.eq(1)
+      .where(1, 1 - s.dampening)
+      .cast(g.dtype);
+    const momentum = u.state.momentum!.mul(s.momentum).add(share ? g.mul(share) : g);
+    const direction = s.nesterov ? g.add(momentum.mul(s.momentum)) : momentum;
+    return { value: parameter.sub(direction.mul(lr)), state: { momentum } };
+  }
+}
