@@ -1,0 +1,131 @@
+/** Reads the golden numbers that make.py took from PyTorch; its docstring says what they are. */
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** Row-major. i32 arrays are labels and positions, all others f32. */
+export interface GoldenArray {
+  readonly shape: readonly number[];
+  readonly data: Float32Array | Int32Array;
+}
+
+export type GoldenArgument = number | boolean | string | null | readonly number[];
+
+export interface GoldenCase {
+  readonly name: string;
+  /** Heddle's name: `conv2d`, `crossEntropy`, `Adam`. */
+  readonly op: string;
+  /** Options by Heddle's names; `axes: null` means all. */
+  readonly args: Readonly<Record<string, GoldenArgument>>;
+  /** By name; `gradOutput` is the gradient of the output, where the case has gradients. */
+  readonly inputs: Readonly<Record<string, GoldenArray>>;
+  /** `output`; `grad.x` is the gradient of input x; for optimizers `steps`. */
+  readonly outputs: Readonly<Record<string, GoldenArray>>;
+}
+
+/** What is kept of a large array. */
+export interface Digest {
+  readonly sum: number;
+  /** The root of the sum of the squares. */
+  readonly norm: number;
+  /** The elements at i · max(1, ⌊n / 16⌋), i < 16. */
+  readonly samples: readonly number[];
+}
+
+/** Ten training steps. Digests are by the parameter's name. */
+export interface GoldenTraining {
+  readonly name: 'lenet5' | 'cnn';
+  readonly seed: number;
+  readonly batchSize: number;
+  readonly optimizer: 'Adam' | 'SGD';
+  readonly options: Readonly<Record<string, number>>;
+  /** Shapes by name, in the order in which they are filled. */
+  readonly parameters: Readonly<Record<string, readonly number[]>>;
+  /** The parameters before the first step: what `goldenParameters` gives. */
+  readonly initial: Readonly<Record<string, Digest>>;
+  /** Mean cross-entropy before each step. */
+  readonly losses: readonly number[];
+  /** (64, 10), of the first batch. */
+  readonly logits: GoldenArray;
+  /** Of the first batch. */
+  readonly gradients: Readonly<Record<string, Digest>>;
+  /** The parameters after the last step. */
+  readonly weights: Readonly<Record<string, Digest>>;
+}
+
+interface StoredArray {
+  readonly shape: readonly number[];
+  readonly dtype: 'f32' | 'i32';
+  /** Little-endian, in base64. */
+  readonly data: string;
+}
+type Arrays = Readonly<Record<string, StoredArray>>;
+
+/** tests/golden of the source tree: the tests run from a build folder somewhere in the package. */
+function goldenFolder(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);
+  return join(folder, 'tests', 'golden');
+}
+
+const parse = (file: string): unknown => JSON.parse(readFileSync(join(goldenFolder(), file), 'utf8'));
+
+function decode({ shape, dtype, data }: StoredArray): GoldenArray {
+  const bytes = Uint8Array.from(Buffer.from(data, 'base64'));
+  return { shape, data: dtype === 'i32' ? new Int32Array(bytes.buffer) : new Float32Array(bytes.buffer) };
+}
+
+const decodeAll = (arrays: Arrays): Record<string, GoldenArray> =>
+  Object.fromEntries(Object.entries(arrays).map(([name, stored]) => [name, decode(stored)]));
+
+/** The cases of a file. */
+export function goldenCases(group: 'ops' | 'losses' | 'optimizers'): GoldenCase[] {
+  type Stored = Omit<GoldenCase, 'inputs' | 'outputs'> & {
+    readonly inputs: Arrays;
+    readonly outputs: Arrays;
+  };
+  const { cases } = parse(`${group}.json`) as { readonly cases: readonly Stored[] };
+  return cases.map((c) => ({ ...c, inputs: decodeAll(c.inputs), outputs: decodeAll(c.outputs) }));
+}
+
+/** The training runs, lenet5 and cnn. */
+export function goldenTraining(): GoldenTraining[] {
+  type Stored = Omit<GoldenTraining, 'logits'> & { readonly logits: StoredArray };
+  const { models } = parse('training.json') as { readonly models: readonly Stored[] };
+  return models.map((m) => ({ ...m, logits: decode(m.logits) }));
+}
+
+/** Numbers in [0, 1), multiples of 2⁻³². */
+export function mulberry32(seed: number): () => number {
+  let a = seed | 0;
+  return () => {
+    a = (a + 0x6d2b79f5) | 0;
+    let t = Math.imul(a ^ (a >>> 15), a | 1);
+    t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** The parameters a training run starts from, by name. */
+export function goldenParameters({ seed, parameters }: GoldenTraining): Record<string, GoldenArray> {
+  const next = mulberry32(seed);
+  const product = (sizes: readonly number[]): number => sizes.reduce((n, d) => n * d, 1);
+  let fanIn = 1;
+  return Object.fromEntries(
+    Object.entries(parameters).map(([name, shape]) => {
+      if (name.endsWith('weight')) fanIn = product(shape.slice(1));
+      const data = Float32Array.from({ length: product(shape) }, () => (2 * next() - 1) / Math.sqrt(fanIn));
+      return [name, { shape, data }];
+    }),
+  );
+}
+
+export function digest(values: ArrayLike<number>): Digest {
+  const all = Array.from(values);
+  const stride = Math.max(1, Math.floor(all.length / 16));
+  return {
+    sum: all.reduce((sum, v) => sum + v, 0),
+    norm: Math.sqrt(all.reduce((sum, v) => sum + v * v, 0)),
+    samples: all.filter((_, i) => i % stride === 0).slice(0, 16),
+  };
+}

