@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { i32 } from '../src/core/dtype.js';
+import { compile } from '../src/kernel/compile.js';
 import {
   type ArrayDecl,
   alu,
@@ -31,11 +32,22 @@ import {
   whileLoop,
 } from '../src/kernel/ir.js';
 import { serialize } from '../src/kernel/serialize.js';
+import type { Target } from '../src/kernel/target.js';
 import { buffer, value } from '../src/kernel/types.js';
 import { verify } from '../src/kernel/verify.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 
 const THREADS = 36;
+const CPU: Target = {
+  ...{
+    name: 'cpu',
+    model: 'blocks',
+    units: 1,
+    fma: false,
+    maxThreadsPerBlock: 1,
+    sharedBytesPerBlock: 1 << 16,
+  },
+};
 const tid = special('threadIdx.x');
 const place = alu('add', [alu('mul', [special('blockIdx.x'), int(THREADS)]), tid]);
 const y: Param = { name: 'y', schema: buffer(i32) };
@@ -194,6 +206,9 @@ test('serialized kernels compute what their threads do', () => {
       simulate(ir, { grid: 3, block: THREADS }, { y: threads });
       simulate(serial, { grid: 3, block: 1 }, { y: loops });
       assert.deepEqual(loops, threads);
+      const compiled = new Int32Array(3 * THREADS);
+      simulate(compile(serial, CPU), { grid: 3, block: 1 }, { y: compiled });
+      assert.deepEqual(compiled, threads, 'after the passes');
     }),
     { numRuns: 300, seed: 1 },
   );
