@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, compileCheck } from '../scripts/compile-cuda.js';
+import { compile } from '../src/kernel/compile.js';
+import type { Target } from '../src/kernel/target.js';
 import { renderCuda } from '../src/render/cuda.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { KERNELS } from './cuda-kernels.js';
 
-const kernels = [...KERNELS, ...coverageKernels()];
+const target: Target = {
+  name: 'cuda',
+  model: 'threads',
+  units: 108,
+  fma: true,
+  maxThreadsPerBlock: 1024,
+  sharedBytesPerBlock: 48 * 1024,
+};
+const kernels = [...KERNELS, ...coverageKernels()].map((ir) => compile(ir, target));
 const sources = kernels.map((ir) => renderCuda(ir));
 
 describe('CUDA text', { concurrency: true }, () => {
