@@ -28,11 +28,9 @@ function hoistIn(s: Statement): Statement[] {
     }
     case 'while': {
       const [condition, body, update] = s.src;
-      const changing = new Set<Variable>();
-      collectChanging([body as Statement, update as Statement], changing);
-      const motion = new Motion((v) => changing.has(v));
-      const inner = motion.statement(hoistLoops(body as Statement));
-      const next = motion.statement(hoistLoops(update as Statement));
+      const motion = new Motion([body as Statement, update as Statement], []);
+      const inner = block(motion.statement(hoistLoops(body as Statement)));
+      const next = block(motion.statement(hoistLoops(update as Statement)));
       const test = motion.expr(condition as Expr);
       return [...motion.before, { ...s, src: [test, inner, next] }];
     }
@@ -42,32 +40,20 @@ function hoistIn(s: Statement): Statement[] {
 }
 
 /**
- * Split the statements of a loop's body. Declarations at its top level that never change move as they are.
+ * Split the statements of a loop's body.
  * @param own variables the loop itself sets
  * @param specials whether blockIdx changes: the loop is the one over blocks
  */
 export function hoistOut(body: readonly Statement[], own: readonly Variable[], specials = false): Hoisted {
-  const changing = new Set<Variable>(own);
-  const assigned = new Set<Variable>();
-  collectChanging(body, changing, assigned);
-  const motion = new Motion((v) => changing.has(v), specials);
-  const rest: Statement[] = [];
-  for (const s of body) {
-    if (s.op === 'let' && !assigned.has(s.arg) && motion.invariant(s.src[0]!)) {
-      changing.delete(s.arg);
-      motion.forget();
-      motion.before.push(s);
-    } else {
-      rest.push(motion.statement(s));
-    }
-  }
+  const motion = new Motion(body, own, specials);
+  const rest = body.flatMap((s) => motion.statement(s));
   return { before: motion.before, body: rest };
 }
 
 function collectChanging(
   statements: readonly Statement[],
   changing: Set<Variable>,
-  assigned = new Set<Variable>(),
+  assigned: Set<Variable>,
 ): void {
   const visit = (s: Statement): void => {
     if (s.op === 'set') assigned.add(s.arg);
@@ -82,26 +68,22 @@ function collectChanging(
 
 class Motion {
   readonly before: Statement[] = [];
-  private readonly changes: (v: Variable) => boolean;
+  private readonly changing: Set<Variable>;
+  private readonly assigned = new Set<Variable>();
   private readonly specials: boolean;
   private readonly numbering = new Numbering();
   private readonly effects = new Effects();
   private readonly homes = new Map<number, Variable>();
-  private still = new Map<Node, boolean>();
-  private moved = new Map<Node, Expr>();
+  private readonly still = new Map<Node, boolean>();
+  private readonly moved = new Map<Node, Expr>();
 
-  constructor(changes: (v: Variable) => boolean, specials = false) {
-    this.changes = changes;
+  constructor(body: readonly Statement[], own: readonly Variable[], specials = false) {
+    this.changing = new Set(own);
     this.specials = specials;
+    collectChanging(body, this.changing, this.assigned);
   }
 
-  /** A variable has stopped changing. */
-  forget(): void {
-    this.still = new Map();
-    this.moved = new Map();
-  }
-
-  invariant(e: Node): boolean {
+  private invariant(e: Node): boolean {
     const known = this.still.get(e);
     if (known !== undefined) return known;
     const result = this.decide(e);
@@ -110,20 +92,27 @@ class Motion {
   }
 
   private decide(e: Node): boolean {
-    if (e.op === 'variable') return !this.changes(e.arg);
+    if (e.op === 'variable') return !this.changing.has(e.arg);
     if (e.op === 'special') return !this.specials || !e.arg.startsWith('blockIdx');
     return this.effects.of(e) === 'none' && e.src.every((s) => this.invariant(s));
   }
 
-  statement(s: Statement): Statement {
+  /** What is left of a statement. A declaration that never changes moves as it is, from wherever it stands. */
+  statement(s: Statement): Statement[] {
+    if (s.op === 'let' && !this.assigned.has(s.arg) && this.invariant(s.src[0]!)) {
+      this.changing.delete(s.arg);
+      this.before.push(s);
+      return [];
+    }
+    if (s.op === 'block') return s.src.flatMap((c) => this.statement(c as Statement));
     const src = s.src.map((c) =>
       c.type.kind === 'none'
-        ? this.statement(c as Statement)
+        ? block(this.statement(c as Statement))
         : c.type.kind === 'value'
           ? this.expr(c as Expr)
           : c,
     );
-    return { ...s, src } as Statement;
+    return [{ ...s, src } as Statement];
   }
 
   /** `e` with its largest invariant parts replaced by variables set before the loop. */

@@ -9,9 +9,18 @@ export function convert(f: FunctionBuilder, from: DType, to: DType): void {
   if (from === to) return;
   const a = laneType(from);
   const b = laneType(to);
-  if (to.name === 'bool') return toBool(f, a);
-  if (to.kind === 'float') return toFloat(f, from, to);
-  if (from.kind === 'float') return fromFloat(f, a === 'f64' ? 'f64' : 'f32', to);
+  if (to.name === 'bool') {
+    toBool(f, a);
+    return;
+  }
+  if (to.kind === 'float') {
+    toFloat(f, from, to);
+    return;
+  }
+  if (from.kind === 'float') {
+    fromFloat(f, a === 'f64' ? 'f64' : 'f32', to);
+    return;
+  }
   if (a === 'i32' && b === 'i64') f.op(from.name === 'i32' ? 'i64.extend_i32_s' : 'i64.extend_i32_u');
   if (a === 'i64' && b === 'i32') f.op('i32.wrap_i64');
   if (to.name === 'u8' && from.name !== 'bool') {
@@ -52,9 +61,11 @@ function toFloat(f: FunctionBuilder, from: DType, to: DType): void {
 function fromFloat(f: FunctionBuilder, a: 'f32' | 'f64', to: DType): void {
   switch (to.name) {
     case 'i64':
-      return f.op(`i64.trunc_sat_${a}_s`);
+      f.op(`i64.trunc_sat_${a}_s`);
+      return;
     case 'i32':
-      return f.op(`i32.trunc_sat_${a}_s`);
+      f.op(`i32.trunc_sat_${a}_s`);
+      return;
     default:
       f.op(`i32.trunc_sat_${a}_u`);
   }

@@ -203,13 +203,16 @@ function encode(instr: Instr, out: number[]): void {
       out.push(operand === undefined ? NO_TYPE : TYPE_CODE[operand as WasmType]);
       return;
     case 'local':
-      return unsigned((operand as Local).index, out);
+      unsigned((operand as Local).index, out);
+      return;
     case 'func':
-      return unsigned((operand as FunctionBuilder).index, out);
+      unsigned((operand as FunctionBuilder).index, out);
+      return;
     case 'label':
     case 'global':
     case 'lane':
-      return unsigned(operand as number, out);
+      unsigned(operand as number, out);
+      return;
     case 'memory':
     case 'memoryLane':
       unsigned(alignmentOf(instr.name), out);
@@ -218,11 +221,14 @@ function encode(instr: Instr, out: number[]): void {
       return;
     case 'i32':
     case 'i64':
-      return signed(BigInt(operand as number | bigint), out);
+      signed(BigInt(operand as number | bigint), out);
+      return;
     case 'f32':
-      return floatBytes(operand as number, 4, out);
+      floatBytes(operand as number, 4, out);
+      return;
     case 'f64':
-      return floatBytes(operand as number, 8, out);
+      floatBytes(operand as number, 8, out);
+      return;
     case 'v128':
     case 'lanes':
       out.push(...(operand as Uint8Array | readonly number[]));

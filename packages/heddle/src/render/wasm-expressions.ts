@@ -85,9 +85,11 @@ export class Expressions {
     const { dtype, lanes } = e.type;
     switch (e.op) {
       case 'const':
-        return this.constant(dtype, e.arg);
+        this.constant(dtype, e.arg);
+        return;
       case 'param':
-        return f.get(this.params.get(e.arg) ?? fail(`parameter ${e.arg.name} is not declared`));
+        f.get(this.params.get(e.arg) ?? fail(`parameter ${e.arg.name} is not declared`));
+        return;
       case 'special': {
         const local = this.specials.get(e.arg);
         if (local) f.get(local);
@@ -95,9 +97,11 @@ export class Expressions {
         return;
       }
       case 'variable':
-        return f.get(this.variables.get(e.arg)?.[0] ?? fail(`${e.arg.name} is read before it is declared`));
+        f.get(this.variables.get(e.arg)?.[0] ?? fail(`${e.arg.name} is read before it is declared`));
+        return;
       case 'alu':
-        return lanes > 1 ? this.alu4(e) : this.alu(e);
+        lanes > 1 ? this.alu4(e) : this.alu(e);
+        return;
       case 'cast': {
         const from = e.src[0] as Expr;
         if (isWide(from.type)) {
@@ -113,24 +117,33 @@ export class Expressions {
         return;
       }
       case 'bitcast':
-        return this.bitcast(e.src[0] as Expr, e.type);
+        this.bitcast(e.src[0] as Expr, e.type);
+        return;
       case 'select':
-        return this.select(e);
+        this.select(e);
+        return;
       case 'splat':
-        return this.splat(e.src[0] as Expr);
+        this.splat(e.src[0] as Expr);
+        return;
       case 'vector':
-        return this.vector(e);
+        this.vector(e);
+        return;
       case 'lane': {
         const from = e.src[0] as Expr;
-        if (isWide(from.type)) return f.get(this.wide(from)[e.arg]!);
+        if (isWide(from.type)) {
+          f.get(this.wide(from)[e.arg]!);
+          return;
+        }
         this.push(from);
         this.extract(dtype, e.arg);
         return;
       }
       case 'load':
-        return load(this, e);
+        load(this, e);
+        return;
       case 'intrinsic':
-        return atomic(this, e);
+        atomic(this, e);
+        return;
     }
   }
 
@@ -237,13 +250,17 @@ export class Expressions {
   private constant(dtype: DType, v: number | bigint | boolean): void {
     switch (laneType(dtype)) {
       case 'i32':
-        return this.f.i32(Number(v));
+        this.f.i32(Number(v));
+        return;
       case 'i64':
-        return this.f.op('i64.const', BigInt.asIntN(64, BigInt(v)));
+        this.f.op('i64.const', BigInt.asIntN(64, BigInt(v)));
+        return;
       case 'f32':
-        return this.f.op('f32.const', Number(v));
+        this.f.op('f32.const', Number(v));
+        return;
       case 'f64':
-        return this.f.op('f64.const', Number(v));
+        this.f.op('f64.const', Number(v));
+        return;
     }
   }
 

@@ -46,9 +46,11 @@ export class Statements {
         return;
       case 'let':
       case 'set':
-        return x.into(s.src[0] as Expr, x.variable(s.arg));
+        x.into(s.src[0] as Expr, x.variable(s.arg));
+        return;
       case 'store':
-        return store(x, s);
+        store(x, s);
+        return;
       case 'if': {
         const [condition, then, otherwise] = s.src;
         x.push(condition as Expr);
@@ -59,15 +61,20 @@ export class Statements {
         return;
       }
       case 'for':
-        return this.counted(s);
+        this.counted(s);
+        return;
       case 'while':
-        return this.conditional(s);
+        this.conditional(s);
+        return;
       case 'break':
-        return f.branch(this.loops[this.loops.length - 1]!.exit);
+        f.branch(this.loops[this.loops.length - 1]!.exit);
+        return;
       case 'continue':
-        return f.branch(this.loops[this.loops.length - 1]!.next);
+        f.branch(this.loops[this.loops.length - 1]!.next);
+        return;
       case 'return':
-        return f.branch(this.end);
+        f.branch(this.end);
+        return;
       case 'effect':
         if (s.arg === 'barrier') return; // a block is one thread
         if (s.arg) unsupported(s.arg, s.at);
@@ -75,9 +82,11 @@ export class Statements {
         f.op('drop');
         return;
       case 'assert':
-        return this.assertion(s);
+        this.assertion(s);
+        return;
       case 'print':
-        return this.print(s);
+        this.print(s);
+        return;
     }
   }
 
@@ -204,9 +213,11 @@ export class Statements {
     const { f } = this.x;
     switch (laneType(dtype)) {
       case 'f32':
-        return f.op('f64.promote_f32');
+        f.op('f64.promote_f32');
+        return;
       case 'i32':
-        return f.op(dtype.name === 'i32' ? 'f64.convert_i32_s' : 'f64.convert_i32_u');
+        f.op(dtype.name === 'i32' ? 'f64.convert_i32_s' : 'f64.convert_i32_u');
+        return;
       default:
         return;
     }

@@ -10,7 +10,7 @@
 import { eliminateCommon } from '../kernel/cse.js';
 import { decompose } from '../kernel/decompose.js';
 import { hoistLoops, hoistOut } from '../kernel/hoist.js';
-import type { KernelIr, Node, Special, Statement } from '../kernel/ir.js';
+import { block, type KernelIr, type Node, type Special, type Statement } from '../kernel/ir.js';
 import { isBuffer } from '../kernel/types.js';
 import { lowerAddresses, SCRATCH } from './wasm-address.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './wasm-encode.js';
@@ -53,8 +53,10 @@ export class KernelModule {
   /** @param name the function's name in the module, which must be new to it */
   add(ir: KernelIr, name: string = ir.name): KernelFunction {
     const lowered = lowerAddresses(decompose(ir));
-    const statements = hoistLoops(eliminateCommon(lowered.body));
-    const { before, body } = hoistOut(statements.src as readonly Statement[], [], true);
+    const loops = hoistLoops(lowered.body).src as readonly Statement[];
+    const hoisted = hoistOut(loops, [], true);
+    const before = eliminateCommon(block(hoisted.before));
+    const body = eliminateCommon(block(hoisted.body));
     const f = new FunctionBuilder(name);
     const x = new Expressions(f, this);
     for (const p of ir.params) {
@@ -80,11 +82,10 @@ export class KernelModule {
       f.set(scratch);
       blocks.begin();
       const prologue = new Statements(x, ir.name, this.messages, { name: '', depth: 0 });
-      for (const s of before) prologue.emit(s);
+      prologue.emit(before);
       f.loop('blocks', (again) => {
         f.block('return', (done) => {
-          const inside = new Statements(x, ir.name, this.messages, done);
-          for (const s of body) inside.emit(s);
+          new Statements(x, ir.name, this.messages, done).emit(body);
         });
         blocks.next();
         f.get(start);

@@ -1,0 +1,130 @@
+/** The CPU device: WebAssembly SIMD on memory shared with worker threads. */
+import { availableParallelism, cpus } from 'node:os';
+import { env } from '../../core/env.js';
+import { ArgumentError, DeviceError } from '../../core/errors.js';
+import { debug } from '../../core/log.js';
+import type { Target } from '../../kernel/target.js';
+import type { Device, DeviceBuffer, Launch, MemoryReport, Program } from '../device.js';
+import { prepareEngine } from './engine.js';
+import { CpuMemory } from './memory.js';
+import { CpuProgram, type ProgramHost, planLaunch } from './program.js';
+import { Workers } from './workers.js';
+
+interface CpuBuffer extends DeviceBuffer {
+  /** Where it is; 0 once freed. */
+  address: number;
+}
+
+const SCRATCH_LABEL = 'scratch memory of threads';
+
+/** Programs run to their end in `run`, on the calling thread and the workers. */
+export class CpuDevice implements Device, ProgramHost {
+  readonly name = 'cpu';
+  readonly description: string;
+  readonly target: Target;
+  readonly heap: CpuMemory;
+  readonly workers: Workers;
+  private closed = false;
+  private scratchAddress = 0;
+  private scratchBytes = 0;
+
+  constructor() {
+    const { fma } = prepareEngine();
+    const threads = env('HEDDLE_THREADS') || availableParallelism();
+    this.heap = new CpuMemory();
+    this.workers = new Workers(this.heap.memory, threads);
+    this.target = {
+      name: 'cpu',
+      model: 'blocks',
+      units: threads,
+      fma,
+      maxThreadsPerBlock: 1024,
+      sharedBytesPerBlock: 64 * 1024,
+    };
+    const model = cpus()[0]?.model.trim() ?? 'processor';
+    const plural = threads === 1 ? '' : 's';
+    this.description = `${model}, ${threads} thread${plural}, WebAssembly SIMD${fma ? ' with FMA' : ''}`;
+    debug(1, () => `cpu: ${this.description}`);
+  }
+
+  allocate(bytes: number, label: string): DeviceBuffer {
+    this.mustBeOpen();
+    const buffer: CpuBuffer = { device: this, bytes, label, address: this.heap.allocate(bytes, label) };
+    return buffer;
+  }
+
+  free(buffer: DeviceBuffer): void {
+    const mine = buffer as CpuBuffer;
+    if (mine.address === 0) return;
+    this.heap.release(mine.address, mine.bytes, mine.label);
+    mine.address = 0;
+  }
+
+  write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
+    this.heap.bytes.set(source, this.range(buffer, offset, source.byteLength));
+  }
+
+  async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
+    const start = this.range(buffer, offset, bytes);
+    const copy = new Uint8Array(bytes);
+    copy.set(this.heap.bytes.subarray(start, start + bytes));
+    return copy;
+  }
+
+  copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
+    const start = this.range(from, 0, bytes);
+    this.heap.bytes.copyWithin(this.range(to, 0, bytes), start, start + bytes);
+  }
+
+  compile(launches: readonly Launch[]): Program {
+    this.mustBeOpen();
+    return new CpuProgram(
+      this,
+      launches,
+      launches.map((l) => planLaunch(l, this.target)),
+    );
+  }
+
+  async synchronize(): Promise<void> {}
+
+  memory(): MemoryReport {
+    return this.heap.report();
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+    await this.workers.stop();
+  }
+
+  addressOf(buffer: DeviceBuffer): number {
+    const { address } = buffer as CpuBuffer;
+    if (buffer.device !== this) throw new DeviceError(`[${buffer.label}] is a buffer of another device.`);
+    if (address === 0) throw new DeviceError(`[${buffer.label}] has been freed.`);
+    return address;
+  }
+
+  scratch(bytesPerThread: number): number {
+    const bytes = bytesPerThread * this.target.units;
+    if (bytes > this.scratchBytes) {
+      if (this.scratchAddress > 0) this.heap.release(this.scratchAddress, this.scratchBytes, SCRATCH_LABEL);
+      this.scratchAddress = this.heap.allocate(bytes, SCRATCH_LABEL);
+      this.scratchBytes = bytes;
+    }
+    return this.scratchAddress;
+  }
+
+  private mustBeOpen(): void {
+    if (this.closed) throw new DeviceError('The CPU device has been closed.');
+  }
+
+  /** The address of a range of a buffer. */
+  private range(buffer: DeviceBuffer, offset: number, bytes: number): number {
+    const address = this.addressOf(buffer);
+    if (offset < 0 || bytes < 0 || offset + bytes > buffer.bytes) {
+      throw new ArgumentError(
+        `[${buffer.label}] bytes ${offset} to ${offset + bytes} are outside of its ${buffer.bytes}.`,
+      );
+    }
+    return address + offset;
+  }
+}
