@@ -1,0 +1,74 @@
+/** What `fit` tells about itself while it runs. */
+import type { Evaluation } from './evaluate.js';
+
+/** After a step. */
+export interface StepReport {
+  /** Counted from 0. */
+  readonly epoch: number;
+  /** Within the epoch, counted from 1. */
+  readonly step: number;
+  readonly steps: number;
+  /** Examples seen in this epoch. */
+  readonly examples: number;
+  /** Mean over the examples of this epoch so far; as of the last time it was read from the device. */
+  readonly loss: number | undefined;
+  /** Since the epoch began. */
+  readonly seconds: number;
+  readonly lr: number;
+}
+
+/** After an epoch. */
+export interface EpochReport {
+  readonly epoch: number;
+  readonly epochs: number;
+  /** Mean over the epoch's examples, each by the weights of its time. */
+  readonly loss: number;
+  readonly validation: Evaluation | undefined;
+  /** Of training, without the evaluation. */
+  readonly seconds: number;
+  readonly examplesPerSecond: number;
+  readonly lr: number;
+}
+
+export interface History {
+  readonly epochs: readonly EpochReport[];
+  readonly steps: number;
+  readonly seconds: number;
+  /** Why training ended: all epochs done, the signal, or a callback's wish. */
+  readonly ended: 'done' | 'aborted' | 'stopped';
+}
+
+type Answer = undefined | 'stop';
+
+/** Functions that `fit` calls; one that answers 'stop' ends the training after it. */
+export interface Callback {
+  readonly onStart?: (plan: { readonly epochs: number; readonly steps: number }) => void | Promise<void>;
+  readonly onStep?: (report: StepReport) => Answer | Promise<Answer>;
+  readonly onEpochEnd?: (report: EpochReport) => Answer | Promise<Answer>;
+  readonly onEnd?: (history: History) => void | Promise<void>;
+}
+
+/** Stop when a validation figure has not improved for `patience` epochs. */
+export function earlyStopping(options: {
+  readonly patience: number;
+  /** A metric (more is better), or 'loss' (less is better; default). */
+  readonly monitor?: string;
+}): Callback {
+  const { patience, monitor = 'loss' } = options;
+  let best = Number.NEGATIVE_INFINITY;
+  let since = 0;
+  return {
+    onEpochEnd: (report) => {
+      const value = monitored(report, monitor);
+      since = value > best ? 0 : since + 1;
+      best = Math.max(best, value);
+      return since >= patience ? 'stop' : undefined;
+    },
+  };
+}
+
+/** A figure of which more is better: a metric, or the negative loss. Without validation, of the training loss. */
+export function monitored({ loss, validation }: EpochReport, name: string): number {
+  if (name === 'loss') return -(validation?.loss ?? loss);
+  return validation?.metrics[name] ?? Number.NEGATIVE_INFINITY;
+}

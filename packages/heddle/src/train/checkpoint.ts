@@ -1,0 +1,24 @@
+/** Weights written after every epoch, or after the best so far. */
+import type { Module } from '../nn/index.js';
+import { type Callback, monitored } from './callbacks.js';
+import { saveWeights } from './weights.js';
+
+export interface CheckpointOptions {
+  /** Write only when this validation metric (or 'loss') is the best so far; default: always. */
+  readonly best?: string;
+}
+
+/** Writes the model to `path`, a safetensors file, after each epoch; atomically. */
+export function checkpoint(model: Module, path: string, options: CheckpointOptions = {}): Callback {
+  let best = Number.NEGATIVE_INFINITY;
+  return {
+    onEpochEnd: async (report) => {
+      if (options.best !== undefined) {
+        const value = monitored(report, options.best);
+        if (value <= best) return;
+        best = value;
+      }
+      await saveWeights(model, path, { epoch: String(report.epoch + 1), loss: String(report.loss) });
+    },
+  };
+}

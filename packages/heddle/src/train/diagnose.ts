@@ -1,0 +1,64 @@
+/** Where numbers stop being numbers. */
+import type { Module } from '../nn/index.js';
+import { noGrad } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Loss } from './evaluate.js';
+import { allFinite } from './snapshot.js';
+
+/** One module's output while `watch` is on. */
+interface Output {
+  readonly name: string;
+  readonly module: Module;
+  readonly value: Tensor;
+}
+
+/** Run `body` and report what each module returned, in the order they finished: inner ones first. */
+function watch(model: Module, body: () => void): Output[] {
+  const outputs: Output[] = [];
+  const modules = [...model.namedModules()];
+  for (const [name, module] of modules) {
+    const forward = module.forward.bind(module);
+    module.forward = (...inputs) => {
+      const value = forward(...inputs);
+      outputs.push({ name, module, value });
+      return value;
+    };
+  }
+  try {
+    body();
+  } finally {
+    // What was set above hides the method of the class; without it the method shows again.
+    for (const [, module] of modules) Reflect.deleteProperty(module, 'forward');
+  }
+  return outputs;
+}
+
+const describe = (name: string, module: Module): string =>
+  name ? `'${name}' (${module.constructor.name})` : module.constructor.name;
+
+/**
+ * The first thing that is not finite when `model` sees this batch: an input, a parameter, a layer's output or the
+ * loss; undefined if all is finite.
+ */
+export async function firstNonFinite(
+  model: Module,
+  inputs: Tensor,
+  labels: Tensor,
+  loss: Loss,
+): Promise<string | undefined> {
+  if (!(await allFinite(inputs))) return "the batch's inputs: check the data";
+  for (const [name, parameter] of model.namedParameters())
+    if (!(await allFinite(parameter))) return `parameter '${name}', changed by the step before`;
+  let value: Tensor | undefined;
+  const outputs = noGrad(() =>
+    watch(model, () => {
+      value = loss(model.forward(inputs), labels);
+    }),
+  );
+  for (const output of outputs)
+    if (!(await allFinite(output.value)))
+      return `the output of layer ${describe(output.name, output.module)}`;
+  return value && !(await allFinite(value))
+    ? 'the loss itself, of finite outputs: is a label outside the classes?'
+    : undefined;
+}

@@ -1,0 +1,200 @@
+/** The training loop. */
+import { ArgumentError, NumericError } from '../core/errors.js';
+import type { Loader } from '../data/index.js';
+import type { Module } from '../nn/index.js';
+import type { BaseSettings, Optimizer } from '../optim/index.js';
+import { stack, tensor } from '../tensor/create.js';
+import { jit } from '../tensor/jit.js';
+import { noGrad } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Callback, EpochReport, History } from './callbacks.js';
+import { firstNonFinite } from './diagnose.js';
+import { type EvaluateOptions, Evaluator, type Loss, type LossReduction } from './evaluate.js';
+import { Inputs } from './inputs.js';
+import { Snapshot } from './snapshot.js';
+import { Turns } from './turns.js';
+
+export interface FitOptions extends EvaluateOptions {
+  readonly train: Loader;
+  /** Evaluated after every epoch, if given. */
+  readonly validation?: Loader | undefined;
+  readonly optimizer: Optimizer<BaseSettings>;
+  readonly epochs: number;
+  /** The learning rate's factor, from the share of the training that is done (0 … 1); default: 1 throughout. */
+  readonly schedule?: (progress: number) => number;
+  readonly callbacks?: readonly Callback[];
+  /** Steps between two readings of the loss (default 16): reading waits for the device. */
+  readonly readEvery?: number;
+  /** Ends the training after the step under way, with everything whole. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The largest f32: what is more, or NaN, is no number to train on. */
+const MAX_FINITE = 3.4028234663852886e38;
+
+/**
+ * Train a model. Each step is one compiled program; the loss is read from the device every `readEvery` steps only.
+ * From the first loss that is not finite on, no weight changes any more, and training stops with an error.
+ * @returns what happened; also when `signal` ended it
+ * @throws NumericError naming the first layer that is not finite; the model then has its last good weights
+ */
+export async function fit(model: Module, options: FitOptions): Promise<History> {
+  const { epochs, readEvery = 16 } = options;
+  if (!Number.isInteger(epochs) || epochs < 1)
+    throw new ArgumentError(`[fit] epochs is ${epochs}, must be a whole number ≥ 1.`);
+  if (!Number.isInteger(readEvery) || readEvery < 1)
+    throw new ArgumentError(`[fit] readEvery is ${readEvery}, must be a whole number ≥ 1.`);
+  if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
+  return new Training(model, options).run();
+}
+
+class Training {
+  readonly #model: Module;
+  readonly #options: FitOptions;
+  readonly #inputs: Inputs;
+  readonly #turns = new Turns();
+  readonly #baseRates: readonly number[];
+  /** Of this epoch: good steps, and the sum of the losses of their examples. */
+  readonly #sums = tensor([0, 0]);
+  /** 1 until a loss is not finite. */
+  readonly #good = tensor(1);
+  readonly #step: (inputs: Tensor, labels: Tensor) => Tensor;
+  #steps = 0;
+  #stopping: History['ended'] | undefined;
+
+  constructor(model: Module, options: FitOptions) {
+    this.#model = model;
+    this.#options = options;
+    this.#inputs = new Inputs(options.train.dataset);
+    this.#baseRates = options.optimizer.groups.map((group) => group.lr);
+    const { loss, optimizer, lossReduction = 'mean' } = options;
+    this.#step = jit((inputs: Tensor, labels: Tensor): Tensor => {
+      const value = loss(model.forward(inputs), labels);
+      value.backward();
+      const good = this.#good.gt(0).and(value.detach().abs().le(MAX_FINITE));
+      optimizer.step({ when: good });
+      return noGrad(() => {
+        const one = good.where(1, 0);
+        const total = lossReduction === 'mean' ? value.detach().mul(inputs.shape[0]!) : value.detach();
+        this.#sums.assign(good.where(this.#sums.add(stack([one, total], 0)), this.#sums));
+        return this.#good.assign(one);
+      });
+    });
+  }
+
+  async run(): Promise<History> {
+    const { epochs, train, validation, callbacks = [] } = this.#options;
+    const start = performance.now();
+    const evaluator = validation && new Evaluator(this.#model, this.#options);
+    const reports: EpochReport[] = [];
+    try {
+      for (const callback of callbacks) await callback.onStart?.({ epochs, steps: train.length });
+      for (let epoch = 0; epoch < epochs && !this.#stopping; epoch++) {
+        const trained = await this.#epoch(epoch);
+        if (!trained) break;
+        const evaluation = evaluator && validation ? await evaluator.run(validation) : undefined;
+        if (this.#options.signal?.aborted) this.#stopping = 'aborted';
+        const report = { ...trained, epoch, epochs, validation: evaluation, lr: this.#options.optimizer.lr };
+        reports.push(report);
+        for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
+      }
+    } finally {
+      this.#inputs.dispose();
+      this.#options.optimizer.groups.forEach((group, i) => {
+        group.lr = this.#baseRates[i]!;
+      });
+    }
+    const history: History = {
+      epochs: reports,
+      steps: this.#steps,
+      seconds: (performance.now() - start) / 1000,
+      ended: this.#stopping ?? 'done',
+    };
+    for (const callback of callbacks) await callback.onEnd?.(history);
+    return history;
+  }
+
+  /** @returns undefined if it was cut short before its first step */
+  async #epoch(
+    epoch: number,
+  ): Promise<Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> | undefined> {
+    const { train, callbacks = [], readEvery = 16, signal, optimizer } = this.#options;
+    const before = await Snapshot.of(Object.values(this.#model.stateDict()));
+    const start = performance.now();
+    const seconds = (): number => (performance.now() - start) / 1000;
+    this.#model.train();
+    this.#sums.write([0, 0]);
+    let step = 0;
+    let examples = 0;
+    let loss: number | undefined;
+    train.epoch = epoch;
+    for await (const batch of train) {
+      if (signal?.aborted) this.#stopping = 'aborted';
+      if (this.#stopping) break;
+      this.#schedule();
+      const held = this.#inputs.write(batch);
+      this.#step(held.inputs, held.labels);
+      this.#steps++;
+      step++;
+      examples += batch.size;
+      if (step % readEvery === 0 || step === 1 || step === train.length)
+        loss = await this.#meanLoss(epoch, step, examples, before);
+      const report = {
+        epoch,
+        step,
+        steps: train.length,
+        examples,
+        loss,
+        seconds: seconds(),
+        lr: optimizer.lr,
+      };
+      for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
+      await this.#turns.next();
+    }
+    if (step === 0) return undefined;
+    loss = await this.#meanLoss(epoch, step, examples, before);
+    return { loss, seconds: seconds(), examplesPerSecond: examples / seconds() };
+  }
+
+  #schedule(): void {
+    const { schedule, optimizer, epochs, train } = this.#options;
+    if (!schedule) return;
+    const factor = schedule(this.#steps / (epochs * train.length));
+    optimizer.groups.forEach((group, i) => {
+      group.lr = this.#baseRates[i]! * factor;
+    });
+  }
+
+  async #heed(answer: undefined | undefined | 'stop' | Promise<undefined | 'stop'>): Promise<void> {
+    if ((await answer) === 'stop') this.#stopping ??= 'stopped';
+  }
+
+  /** The mean loss of this epoch's examples so far. @throws NumericError if a step went wrong */
+  async #meanLoss(epoch: number, step: number, examples: number, before: Snapshot): Promise<number> {
+    const [good, sum] = (await this.#sums.data()) as Float32Array;
+    if (good !== step) await this.#fail(epoch, good!, before);
+    return sum! / examples;
+  }
+
+  /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
+  async #fail(epoch: number, bad: number, before: Snapshot): Promise<never> {
+    const { train, loss, optimizer } = this.#options;
+    let where: string | undefined;
+    for (const batch of train.batches(epoch)) {
+      if (batch.index < bad) continue;
+      const { inputs, labels } = this.#inputs.write(batch);
+      where = await firstNonFinite(this.#model, inputs, labels, loss);
+      break;
+    }
+    const spoiled = where?.startsWith('parameter') ?? false;
+    if (spoiled) before.restore();
+    const kept = spoiled ? `those before epoch ${epoch + 1}` : 'those before that step';
+    throw new NumericError(
+      `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${optimizer.lr}). ` +
+        `First not finite: ${where ?? 'nothing when repeated; a random layer may be the cause'}. ` +
+        `The model keeps its last good weights, ${kept}. Try a smaller learning rate.`,
+    );
+  }
+}
+
+export type { EvaluateOptions, Loss, LossReduction };

@@ -1,0 +1,20 @@
+/** The training loop and what goes with it. */
+export {
+  type Callback,
+  type EpochReport,
+  earlyStopping,
+  type History,
+  type StepReport,
+} from './callbacks.js';
+export { type CheckpointOptions, checkpoint } from './checkpoint.js';
+export {
+  type EvaluateOptions,
+  type Evaluation,
+  evaluate,
+  type Loss,
+  type LossReduction,
+} from './evaluate.js';
+export { type FitOptions, fit } from './fit.js';
+export { accuracy, binaryAccuracy, type Metric } from './metrics.js';
+export { PROGRAMS, type Program, type ProgramName, programNamed } from './programs.js';
+export { loadWeights, saveWeights } from './weights.js';

@@ -1,0 +1,56 @@
+/** The tensors that batches are written into. */
+import { i32 } from '../core/dtype.js';
+import { DataError } from '../core/errors.js';
+import type { Batch, Dataset } from '../data/index.js';
+import { tensor } from '../tensor/create.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+/** A batch on the device: inputs (size, …inputShape), f32, and labels (size), i32. */
+export interface DeviceBatch {
+  readonly inputs: Tensor;
+  readonly labels: Tensor;
+}
+
+/**
+ * One pair of tensors per batch size, written in place: a jitted function sees the same memory step after step, and
+ * is traced once for the full batches and once for the last one.
+ */
+export class Inputs {
+  readonly #dataset: Dataset;
+  readonly #held = new Map<number, DeviceBatch>();
+
+  constructor(dataset: Dataset) {
+    this.#dataset = dataset;
+  }
+
+  /** @throws DataError for a label that is no class */
+  write({ inputs, labels, size, index }: Batch): DeviceBatch {
+    const { classes, inputShape } = this.#dataset;
+    const wrong = labels.findIndex((label) => label < 0 || label >= classes);
+    if (wrong >= 0)
+      throw new DataError(
+        `label ${labels[wrong]} (example ${wrong} of batch ${index}) is outside the classes: expected 0 to ` +
+          `${classes - 1}. Check the labels, or the number of classes.`,
+      );
+    const held = this.#held.get(size);
+    if (held) {
+      held.inputs.write(inputs);
+      held.labels.write(labels);
+      return held;
+    }
+    const made = {
+      inputs: tensor(inputs.slice(), { shape: [size, ...inputShape] }),
+      labels: tensor(labels.slice(), { shape: [size], dtype: i32 }),
+    };
+    this.#held.set(size, made);
+    return made;
+  }
+
+  dispose(): void {
+    for (const { inputs, labels } of this.#held.values()) {
+      inputs.dispose();
+      labels.dispose();
+    }
+    this.#held.clear();
+  }
+}

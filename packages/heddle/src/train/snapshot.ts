@@ -1,0 +1,27 @@
+/** Values of tensors copied to the host, to go back to. */
+import type { TypedArray } from '../core/dtype.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+export class Snapshot {
+  readonly #values: readonly (readonly [Tensor, TypedArray])[];
+
+  private constructor(values: readonly (readonly [Tensor, TypedArray])[]) {
+    this.#values = values;
+  }
+
+  static async of(tensors: Iterable<Tensor>): Promise<Snapshot> {
+    return new Snapshot(await Promise.all([...tensors].map(async (t) => [t, await t.data()] as const)));
+  }
+
+  /** Write the values back in place. */
+  restore(): void {
+    for (const [to, values] of this.#values) to.write(values as ArrayLike<number>);
+  }
+}
+
+/** Whether none of the values is NaN or infinite. */
+export async function allFinite(t: Tensor): Promise<boolean> {
+  const values: ArrayLike<number | bigint> = await t.data();
+  for (let i = 0; i < values.length; i++) if (!Number.isFinite(Number(values[i]))) return false;
+  return true;
+}
