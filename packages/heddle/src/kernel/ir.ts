@@ -218,6 +218,9 @@ export const vector = (src: readonly Expr[], at?: Location): Expr => ({
 });
 export const splat = (v: Expr, lanes: Lanes, at?: Location): Expr =>
   lanes === 1 ? v : { op: 'splat', type: value(v.type.dtype, lanes), src: [v], arg: null, ...spread(at) };
+/** Zero, or false, in every lane. */
+export const zeroOf = ({ dtype, lanes }: ValueType, at?: Location): Expr =>
+  splat(constant(dtype, dtype === bool ? false : dtype.name === 'i64' ? 0n : 0, at), lanes, at);
 export const lane = (v: Expr, index: number, at?: Location): Expr => ({
   op: 'lane',
   type: value(v.type.dtype),

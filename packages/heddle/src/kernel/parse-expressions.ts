@@ -1,17 +1,19 @@
 /** Expressions of the source. */
 import type { BinaryExpression, Expression, Identifier, LogicalExpression, UnaryExpression } from 'acorn';
-import { alu, block, declare, read, type Statement, set, type Variable, when } from './ir.js';
+import { alu, block, declare, read, type Statement, set, type Variable, when, zeroOf } from './ir.js';
 import type { ScalarOp } from './ops.js';
 import { assign, update } from './parse-assignments.js';
 import { call } from './parse-calls.js';
 import { withoutCounters } from './parse-instrumented.js';
 import { member } from './parse-memory.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID, zeroOf } from './parse-state.js';
+import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
 import { apply, assignable, choice, staticOf, toCondition, toExpr } from './typing.js';
 
 /** What a name that nobody declared says. */
-const unknownName = (name: string): string =>
-  `\`${name}\` is not a parameter, constant or intrinsic: pass it in the fourth argument of kernel().`;
+const unknownName = (p: Parsing, name: string): string =>
+  p.source !== p.kernel
+    ? `\`${name}\` is not known in this function: pass it on as an argument, f(x, { ${name} }).`
+    : `\`${name}\` is not a parameter, constant or intrinsic: pass it in the fourth argument of kernel().`;
 
 const GLOBALS: Readonly<Record<string, Value>> = {
   Infinity: fromStatic(Number.POSITIVE_INFINITY),
@@ -107,20 +109,24 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 function identifier(p: Parsing, node: Identifier): Value {
   const binding = p.scope.get(node.name);
   if (binding?.kind === 'variable') return fromExpr(read(binding.variable, p.at(node)));
-  if (binding?.kind === 'missing') return p.fail(node, unknownName(binding.name));
+  if (binding?.kind === 'missing') return p.fail(node, unknownName(p, binding.name));
   if (binding) return binding;
-  if (node.name === 'Math') {
-    return {
-      kind: 'record',
-      name: 'Math',
-      get: (name) => {
-        const own = (Math as unknown as Record<string, unknown>)[name];
-        if (typeof own === 'number') return fromStatic(own);
-        return typeof own === 'function' ? { kind: 'builtin', name: `Math.${name}` } : undefined;
-      },
-    };
-  }
-  return GLOBALS[node.name] ?? p.fail(node, unknownName(node.name));
+  if (node.name === 'Math') return host('Math', Math);
+  if (node.name === 'Number') return host('Number', Number);
+  return GLOBALS[node.name] ?? p.fail(node, unknownName(p, node.name));
+}
+
+/** The constants of `Math` and `Number`, and the functions of `Math`. */
+function host(name: string, object: object): Value {
+  return {
+    kind: 'record',
+    name,
+    get: (key) => {
+      const own = (object as Readonly<Record<string, unknown>>)[key];
+      if (typeof own === 'number') return fromStatic(own);
+      return typeof own === 'function' ? { kind: 'builtin', name: `${name}.${key}` } : undefined;
+    },
+  };
 }
 
 function unary(p: Parsing, node: UnaryExpression): Value {

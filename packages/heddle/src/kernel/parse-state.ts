@@ -5,7 +5,6 @@ import { KernelError, type Location } from '../core/errors.js';
 import { type Captured, type FunctionNode, Place } from './capture.js';
 import {
   type ArrayDecl,
-  constant,
   declare,
   type Expr,
   type MemoryNode,
@@ -112,11 +111,14 @@ export class Parsing {
   /** Inlined calls around this point: the key of each place inside includes it. */
   path = '';
   depth = 0;
+  /** The function being parsed: the kernel, or one that is inlined. */
   source: Captured;
+  readonly kernel: Captured;
   readonly stack: Error;
 
   constructor(source: Captured, stack: Error, lessons: Lessons) {
     this.source = source;
+    this.kernel = source;
     this.stack = stack;
     this.lessons = lessons;
   }
@@ -221,10 +223,3 @@ export class Parsing {
 /** Whether no statement can change the value of `expr`. */
 export const isStable = (expr: Expr): boolean =>
   expr.op !== 'load' && (expr.op !== 'variable' || expr.arg.constant) && (expr.src as Expr[]).every(isStable);
-
-/** Zero, or false, of a type. */
-export function zeroOf(type: ValueType, at?: Location): Expr {
-  const { dtype, lanes } = type;
-  const zero = constant(dtype, dtype.name === 'bool' ? false : dtype.name === 'i64' ? 0n : 0, at);
-  return lanes === 1 ? zero : { op: 'splat', type, src: [zero], arg: null, ...(at ? { at } : {}) };
-}

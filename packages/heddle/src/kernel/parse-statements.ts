@@ -17,13 +17,13 @@ import {
   leave,
   type Variable,
   when,
+  zeroOf,
 } from './ir.js';
 import { evaluateFor, expression } from './parse-expressions.js';
 import { bind } from './parse-functions.js';
 import { isInstrumentation, unnamed } from './parse-instrumented.js';
 import { doWhileLoop, forStatement, whileStatement } from './parse-loops.js';
 import type { Parsing, Value } from './parse-state.js';
-import { zeroOf } from './parse-state.js';
 import { value } from './types.js';
 import { assignable, describe, staticOf, toCondition, toExpr } from './typing.js';
 

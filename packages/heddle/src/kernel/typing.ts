@@ -3,7 +3,7 @@ import { bool, type DType, f32, i32, isFloat, isInteger, u32 } from '../core/dty
 import { alu, cast, constant, type Expr, select, splat } from './ir.js';
 import { evaluate, OPS, type OperandRule, type Scalar, type ScalarOp, wrap } from './ops.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value } from './parse-state.js';
-import { formatType, sameValueType } from './types.js';
+import { formatType, sameValueType, value } from './types.js';
 
 export const isDType = (v: unknown): v is DType =>
   typeof v === 'object' && v !== null && 'kind' in v && 'bytes' in v;
@@ -59,6 +59,7 @@ export function literal(p: Parsing, node: Syntax, v: number | boolean, dtype: DT
   if (isFloat(dtype)) return constant(dtype, wrap(dtype, v), p.at(node));
   const [low, high] = RANGES[dtype.name as keyof typeof RANGES];
   if (!Number.isInteger(v)) {
+    if (p.target) p.decide(p.target.open, value(f32));
     p.fail(
       node,
       `${v} is not an ${dtype.name}: whole numbers only. Convert the other side: f32(…), or write ${Math.trunc(v)}.`,
