@@ -322,8 +322,9 @@ export function random(shape: Shape, counter: GraphNode, seed: readonly [number,
   return make('random', shape, u32, [counter], { seed });
 }
 
-/** The same values; gradients stop here. */
-export const detach = (x: GraphNode): GraphNode => new GraphNode('detach', x.type, [x], null, false);
+/** The same values; gradients stop here, or with `requiresGrad` start here. */
+export const detach = (x: GraphNode, requiresGrad = false): GraphNode =>
+  new GraphNode('detach', x.type, [x], null, requiresGrad);
 
 /** A fused op. */
 export function call<Arg>(op: FusedOp<Arg>, src: readonly GraphNode[], arg: Arg): GraphNode {

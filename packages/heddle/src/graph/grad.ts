@@ -215,4 +215,4 @@ export function vjp(
 
 /** The leaves with `requiresGrad` that `node` depends on. */
 export const parametersOf = (node: GraphNode): GraphNode[] =>
-  topological([node]).filter((n) => n.requiresGrad && n.src.length === 0);
+  topological([node]).filter((n) => n.requiresGrad && (n.src.length === 0 || n.op === 'detach'));

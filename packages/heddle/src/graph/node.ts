@@ -69,13 +69,18 @@ export interface GraphArgs {
   scatterAdd: { readonly axis: number };
   /** Philox4x32-10 bits, u32. src: [counter u32 of shape (1)]; element i is word i%4 of block counter + i/4. */
   random: { readonly seed: readonly [number, number] };
-  /** Stops gradients; the value passes. */
+  /** Stops gradients; the value passes. One that requires a gradient is a parameter's new value. */
   detach: null;
   /** A fused op: a composition of the others that a hand-written kernel may replace. */
   call: { readonly op: FusedOp; readonly arg: unknown };
 }
 
 export type GraphOp = keyof GraphArgs;
+
+let made = 0;
+
+/** The serial number of the newest node. */
+export const newestSerial = (): number => made;
 
 export class GraphNode implements IrNode {
   readonly op: GraphOp;
@@ -89,6 +94,8 @@ export class GraphNode implements IrNode {
   users = 0;
   /** The longest chain of uncomputed nodes that ends here. */
   readonly depth: number;
+  /** Grows with every node made. */
+  readonly serial = ++made;
 
   constructor(
     op: GraphOp,
@@ -130,7 +137,7 @@ export class GraphNode implements IrNode {
   /** Keep the values; let go of the sources unless a gradient may still need them. */
   realized(storage: Storage): void {
     this.storage = storage;
-    if (!this.requiresGrad) this.src = [];
+    if (!this.requiresGrad || this.op === 'detach') this.src = [];
   }
 }
 

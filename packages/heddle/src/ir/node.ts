@@ -14,21 +14,24 @@ export interface IrNode {
 }
 
 /** Every node below `roots`, sources before users, each once. Iterative: graphs can be deep. */
-export function topological<N extends IrNode>(roots: readonly N[]): N[] {
+export function topological<N extends IrNode>(
+  roots: readonly N[],
+  sources: (node: N) => readonly IrNode[] = (node) => node.src,
+): N[] {
   const order: N[] = [];
   const done = new Set<N>();
-  const stack: { node: N; next: number }[] = [];
+  const stack: { node: N; src: readonly IrNode[]; next: number }[] = [];
   for (const root of roots) {
     if (done.has(root)) continue;
-    stack.push({ node: root, next: 0 });
+    stack.push({ node: root, src: sources(root), next: 0 });
     done.add(root);
     while (stack.length > 0) {
       const top = stack[stack.length - 1]!;
-      if (top.next < top.node.src.length) {
-        const source = top.node.src[top.next++] as N;
+      if (top.next < top.src.length) {
+        const source = top.src[top.next++] as N;
         if (!done.has(source)) {
           done.add(source);
-          stack.push({ node: source, next: 0 });
+          stack.push({ node: source, src: sources(source), next: 0 });
         }
       } else {
         order.push(top.node);

@@ -7,6 +7,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16 } from '../core/float16.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 import * as engine from '../engine/realize.js';
+import { placeholderFor } from '../engine/trace.js';
 import { matmul } from '../fused/matmul.js';
 import { softmax } from '../fused/softmax.js';
 import * as b from '../graph/build.js';
@@ -14,7 +15,6 @@ import { parametersOf, vjp } from '../graph/grad.js';
 import type { GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { type Index, index } from './indexing.js';
-import { placeholderFor } from './trace.js';
 
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
 export type Operand = Tensor | number | boolean;

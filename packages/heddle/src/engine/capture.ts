@@ -1,0 +1,111 @@
+/** Record and replay: a traced function as one program whose state is updated in place. */
+import { detach, leaf } from '../graph/build.js';
+import type { GraphNode, TensorType } from '../graph/node.js';
+import type { DeviceBuffer } from '../runtime/device.js';
+import { fingerprint } from '../schedule/canonical.js';
+import { Compiled } from './program.js';
+import { bufferOf, realize } from './realize.js';
+import { BufferStorage, currentDevice } from './storage.js';
+import { type Handle, setOwner, type Trace } from './trace.js';
+
+/** Where a leaf of the program comes from at each run. */
+type Source = { readonly input: number } | { readonly state: Handle };
+
+/** One trace of a function, compiled. */
+export class Recording {
+  readonly #compiled: Compiled;
+  readonly #sources: readonly Source[];
+  readonly #outputs: readonly TensorType[];
+  readonly #assigned: readonly Handle[];
+
+  /** @param inputs the stand-ins of the function's arguments · @param outputs the nodes it returned */
+  constructor(trace: Trace, inputs: readonly GraphNode[], outputs: readonly GraphNode[]) {
+    const assigned = [...trace.assigned];
+    // What is returned as it came is copied, before the program may overwrite it.
+    const returned = outputs.map((o) => (o.isLeaf ? detach(o) : o));
+    const roots = [...returned, ...assigned.map(([, node]) => node)];
+    const { leaves } = fingerprint(roots);
+    const handles = new Map([...trace.captured].map(([handle, stand]) => [stand, handle]));
+    this.#sources = leaves.map((node): Source => {
+      const input = inputs.indexOf(node);
+      if (input >= 0) return { input };
+      const state = handles.get(node);
+      // A tensor made in the trace from host data: it is the same at every run
+      return { state: state ?? { ownNode: node } };
+    });
+    this.#outputs = outputs.map((o) => o.type);
+    this.#assigned = assigned.map(([handle]) => handle);
+    const updates = new Map<number, number>();
+    assigned.forEach(([handle], i) => {
+      const at = leaves.indexOf(trace.captured.get(handle)!);
+      if (at >= 0) updates.set(outputs.length + i, at);
+    });
+    this.#compiled = new Compiled(roots, leaves.length, currentDevice(), { updates });
+  }
+
+  get launches(): number {
+    return this.#compiled.launches;
+  }
+
+  /** Run on these inputs; returns leaves with the outputs' values. */
+  run(inputs: readonly GraphNode[]): GraphNode[] {
+    realize(inputs);
+    const nodes = this.#sources.map((s) => {
+      if ('input' in s) return inputs[s.input]!;
+      if (!s.state.ownNode.storage) realize([s.state.ownNode]);
+      return s.state.ownNode;
+    });
+    const { roots } = this.#compiled.schedule;
+    const taken = new Map<Handle, BufferStorage>();
+    this.#assigned.forEach((handle, i) => {
+      const place = roots[this.#outputs.length + i]!;
+      if ('leaf' in place && place.updated && handle.ownNode.users > 0)
+        taken.set(handle, keepOld(handle.ownNode));
+    });
+    const buffers = nodes.map((node, i) => {
+      const source = this.#sources[i]!;
+      const kept = 'state' in source ? taken.get(source.state) : undefined;
+      return kept ? kept.buffer : bufferOf(node);
+    });
+    const results = this.#compiled.run(buffers, 'tensors', true);
+    const value = (i: number, type: TensorType, requiresGrad: boolean): GraphNode => {
+      const place = roots[i]!;
+      if ('result' in place) return leafOf(results[place.result]!, type, requiresGrad);
+      return leafOf(copyOf(buffers[place.leaf]!), type, requiresGrad);
+    };
+    this.#assigned.forEach((handle, i) => {
+      const place = roots[this.#outputs.length + i]!;
+      const own = handle.ownNode;
+      if ('leaf' in place && place.updated) {
+        const kept = taken.get(handle);
+        if (!kept) return;
+        handle.ownNode = leafOf(kept, own.type, own.requiresGrad);
+      } else handle.ownNode = value(this.#outputs.length + i, own.type, own.requiresGrad);
+      setOwner(handle.ownNode, handle);
+    });
+    return this.#outputs.map((type, i) => value(i, type, false));
+  }
+
+  dispose(): void {
+    this.#compiled.dispose();
+  }
+}
+
+/** Others still see this node: give it a copy of its memory, and return the memory, which will be overwritten. */
+function keepOld(node: GraphNode): BufferStorage {
+  const storage = node.storage as BufferStorage;
+  node.storage = copyOf(storage.buffer);
+  return storage;
+}
+
+function copyOf(buffer: DeviceBuffer): BufferStorage {
+  const copy = new BufferStorage(buffer.bytes, 'tensors', buffer.device);
+  buffer.device.copy(buffer, copy.buffer, buffer.bytes);
+  return copy;
+}
+
+function leafOf(storage: BufferStorage, type: TensorType, requiresGrad: boolean): GraphNode {
+  const node = leaf(type.shape, type.dtype, requiresGrad);
+  node.realized(storage);
+  return node;
+}

@@ -1,0 +1,84 @@
+/** Scheduled graphs as device programs. */
+import { debug } from '../core/log.js';
+import type { GraphNode } from '../graph/node.js';
+import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
+import { type Schedule, type ScheduleOptions, schedule } from '../schedule/schedule.js';
+import { BufferStorage } from './storage.js';
+
+/** Run counts and sizes, for people and tests. */
+export interface Stats {
+  /** Graphs compiled. */
+  compiled: number;
+  /** Programs run. */
+  runs: number;
+  /** Kernel launches, over all runs. */
+  launches: number;
+}
+
+const counts: Stats = { compiled: 0, runs: 0, launches: 0 };
+export const stats = (): Readonly<Stats> => ({ ...counts });
+
+/** A compiled graph. Slots are the leaves' buffers, the results', and the arena. */
+export class Compiled {
+  readonly schedule: Schedule;
+  readonly device: Device;
+  readonly #program: Program;
+  readonly #results: readonly number[];
+  #arena: BufferStorage | undefined;
+
+  constructor(roots: readonly GraphNode[], leaves: number, device: Device, options: ScheduleOptions = {}) {
+    const started = performance.now();
+    this.device = device;
+    this.schedule = schedule(roots, device.target, options);
+    const bytes: number[] = [];
+    for (const r of this.schedule.roots) if ('result' in r) bytes[r.result] = r.bytes;
+    this.#results = bytes;
+    let level = -1;
+    const launches = this.schedule.launches.map((l): Launch => {
+      const independent = l.level === level;
+      level = l.level;
+      return {
+        kernel: l.kernel,
+        grid: l.grid,
+        block: l.block,
+        independent,
+        args: l.args.map((place) => {
+          if ('value' in place) return place;
+          if ('leaf' in place) return { slot: place.leaf, offset: 0 };
+          if ('result' in place) return { slot: leaves + place.result, offset: 0 };
+          return { slot: leaves + bytes.length, offset: place.arena };
+        }),
+      };
+    });
+    this.#program = device.compile(launches);
+    counts.compiled++;
+    debug(1, () => `compiled ${launches.length} launches in ${(performance.now() - started).toFixed(1)} ms`);
+  }
+
+  get launches(): number {
+    return this.schedule.launches.length;
+  }
+
+  /** Results in their own memory, one storage each; the arena is kept for the next run if `keepArena`. */
+  run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean): BufferStorage[] {
+    const results = this.#results.map((bytes) => new BufferStorage(bytes, label, this.device));
+    const { arenaBytes } = this.schedule;
+    if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
+    const slots = [...leaves, ...results.map((r) => r.buffer)];
+    if (this.#arena) slots.push(this.#arena.buffer);
+    this.#program.run(slots);
+    counts.runs++;
+    counts.launches += this.launches;
+    if (!keepArena) {
+      this.#arena?.release();
+      this.#arena = undefined;
+    }
+    return results;
+  }
+
+  dispose(): void {
+    this.#arena?.release();
+    this.#arena = undefined;
+    this.#program.dispose();
+  }
+}

@@ -1,0 +1,170 @@
+/** Computing nodes when they are asked for. Programs are kept by the structure of their graphs. */
+import type { DType } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { toBf16, toF16 } from '../core/float16.js';
+import { formatShape, type Shape, sizeOf } from '../core/shape.js';
+import { detach, leaf } from '../graph/build.js';
+import type { GraphNode } from '../graph/node.js';
+import type { DeviceBuffer } from '../runtime/device.js';
+import { fingerprint } from '../schedule/canonical.js';
+import { Compiled } from './program.js';
+import { BufferStorage, currentDevice, reclaim } from './storage.js';
+import { currentTrace, type Handle, setOwner } from './trace.js';
+
+export { ownerOf } from './trace.js';
+
+/** Programs kept for graphs that come again; the oldest goes first. */
+const KEPT = 256;
+const programs = new Map<string, Compiled>();
+
+/** A loss whose backward pass has been built: computed together with what comes next, from the same activations. */
+let remembered: GraphNode | undefined;
+
+export function remember(root: GraphNode): void {
+  if (!currentTrace()) remembered = root;
+}
+
+let kernels = true;
+
+/** Run `body` with hand-written kernels switched off: everything by its plain composition. The oracle of tests. */
+export function withoutKernels<T>(body: () => T): T {
+  kernels = false;
+  try {
+    return body();
+  } finally {
+    kernels = true;
+  }
+}
+
+/** The device buffer of a computed node. */
+export function bufferOf(node: GraphNode): DeviceBuffer {
+  if (!(node.storage instanceof BufferStorage)) {
+    throw new ArgumentError(
+      'The value of this tensor is not known here: inside jit, values exist only when the step runs. Return it from the function, then await it.',
+    );
+  }
+  return node.storage.buffer;
+}
+
+/** Compute all of these, and keep their values. */
+export function realize(nodes: readonly GraphNode[]): void {
+  const roots = [...new Set(nodes)].filter((n) => !n.storage);
+  if (roots.length === 0) return;
+  if (remembered && !remembered.storage && !roots.includes(remembered)) roots.push(remembered);
+  remembered = undefined;
+  const device = currentDevice();
+  const { text, leaves } = fingerprint(roots);
+  const buffers = leaves.map(bufferOf);
+  const key = `${device.name} ${kernels}\n${text}`;
+  let compiled = programs.get(key);
+  if (!compiled) {
+    compiled = new Compiled(roots, leaves.length, device, { kernels });
+    if (programs.size >= KEPT) {
+      const [oldest] = programs.keys();
+      programs.get(oldest!)!.dispose();
+      programs.delete(oldest!);
+    }
+  }
+  programs.delete(key);
+  programs.set(key, compiled);
+  const results = compiled.run(buffers, 'tensors', false);
+  compiled.schedule.roots.forEach((place, i) => {
+    if ('result' in place) roots[i]!.realized(results[place.result]!);
+  });
+}
+
+/** The bytes of a node's values. */
+export async function readBytes(node: GraphNode): Promise<Uint8Array> {
+  if (node.op === 'leaf' && !node.storage) bufferOf(node);
+  realize([node]);
+  const buffer = bufferOf(node);
+  const bytes = await buffer.device.read(buffer, 0, node.size * node.dtype.bytes);
+  await reclaim();
+  return bytes;
+}
+
+/** Let a tensor stand for another value. */
+export function assign(handle: Handle, value: GraphNode): void {
+  const node = detach(value, handle.ownNode.requiresGrad);
+  const trace = currentTrace();
+  if (trace) trace.assign(handle, node);
+  else {
+    handle.ownNode = node;
+    setOwner(node, handle);
+  }
+}
+
+/** A computed leaf with these values. */
+export function upload(
+  values: ArrayLike<number | bigint>,
+  shape: Shape,
+  dtype: DType,
+  requiresGrad: boolean,
+  label = 'tensors',
+): GraphNode {
+  if (values.length !== sizeOf(shape))
+    throw new ShapeError(
+      `${values.length} values do not fill ${formatShape(shape)}, which has ${sizeOf(shape)} elements.`,
+    );
+  const node = leaf(shape, dtype, requiresGrad);
+  const storage = new BufferStorage(values.length * dtype.bytes, label);
+  storage.buffer.device.write(storage.buffer, encode(values, dtype));
+  node.realized(storage);
+  return node;
+}
+
+/** Overwrite a tensor's values from the host: in place if nobody else can see its memory. */
+export function write(handle: Handle, values: ArrayLike<number>): void {
+  const own = handle.ownNode;
+  if (currentTrace())
+    throw new ArgumentError(
+      '[write] is not for traced functions: pass the values as an argument of the jitted function.',
+    );
+  if (values.length !== own.size)
+    throw new ShapeError(
+      `[write] ${values.length} values do not fill ${formatShape(own.shape)}, which has ${own.size} elements.`,
+    );
+  if (own.storage && own.users === 0) {
+    const buffer = bufferOf(own);
+    buffer.device.write(buffer, encode(values, own.dtype));
+    return;
+  }
+  handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad);
+  setOwner(handle.ownNode, handle);
+}
+
+/** Values as the bytes of a dtype; no copy where they already are. */
+export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8Array {
+  const at = (Type: {
+    from(a: ArrayLike<number>): { buffer: ArrayBufferLike; byteOffset: number; byteLength: number };
+  }): Uint8Array => bytesOf(Type.from(values as ArrayLike<number>));
+  switch (dtype.name) {
+    case 'f32':
+      return values instanceof Float32Array ? bytesOf(values) : at(Float32Array);
+    case 'f64':
+      return values instanceof Float64Array ? bytesOf(values) : at(Float64Array);
+    case 'i32':
+      return values instanceof Int32Array ? bytesOf(values) : at(Int32Array);
+    case 'u32':
+      return values instanceof Uint32Array ? bytesOf(values) : at(Uint32Array);
+    case 'u8':
+      return values instanceof Uint8Array ? values : at(Uint8Array);
+    case 'bool':
+      return Uint8Array.from(values as ArrayLike<number>, (v) => (v ? 1 : 0));
+    case 'i64':
+      return bytesOf(BigInt64Array.from(Array.from(values, (v) => BigInt(v))));
+    case 'f16':
+      return bytesOf(Uint16Array.from(values as ArrayLike<number>, toF16));
+    case 'bf16':
+      return bytesOf(Uint16Array.from(values as ArrayLike<number>, toBf16));
+  }
+}
+
+const bytesOf = (view: { buffer: ArrayBufferLike; byteOffset: number; byteLength: number }): Uint8Array =>
+  new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+
+/** Give a tensor's memory back now. */
+export function dispose(handle: Handle): void {
+  const { storage } = handle.ownNode;
+  if (storage instanceof BufferStorage) storage.release();
+}

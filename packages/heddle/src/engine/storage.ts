@@ -1,0 +1,79 @@
+/** Device memory of tensors. It is freed when its storage is garbage, or at once by `release`. */
+import v8 from 'node:v8';
+import vm from 'node:vm';
+import { DeviceError } from '../core/errors.js';
+import type { Storage } from '../graph/node.js';
+import type { Device, DeviceBuffer } from '../runtime/device.js';
+import { openDevice } from '../runtime/registry.js';
+
+let chosen: Device | undefined;
+
+/** The device that tensors live on: the one set by `useDevice`, else DEV, else the fastest there is. */
+export function currentDevice(): Device {
+  chosen ??= openDevice();
+  return chosen;
+}
+
+/** Make `name` the device of all tensors made from now on. @throws DeviceError if there is none of that name */
+export function useDevice(name: string): Device {
+  chosen = openDevice(name);
+  return chosen;
+}
+
+/** Bytes in tensors' storages, and how many of them became garbage only by the collector's grace. */
+let live = 0;
+
+const registry = new FinalizationRegistry<DeviceBuffer>((buffer) => {
+  live -= buffer.bytes;
+  buffer.device.free(buffer);
+});
+
+export class BufferStorage implements Storage {
+  readonly bytes: number;
+  #buffer: DeviceBuffer | undefined;
+
+  constructor(bytes: number, label: string, device = currentDevice()) {
+    this.bytes = bytes;
+    this.#buffer = device.allocate(Math.max(bytes, 4), label);
+    live += this.#buffer.bytes;
+    registry.register(this, this.#buffer, this);
+  }
+
+  get buffer(): DeviceBuffer {
+    if (!this.#buffer) throw new DeviceError('This tensor has been disposed of: its memory was given back.');
+    return this.#buffer;
+  }
+
+  release(): void {
+    if (!this.#buffer) return;
+    registry.unregister(this);
+    live -= this.#buffer.bytes;
+    this.#buffer.device.free(this.#buffer);
+    this.#buffer = undefined;
+  }
+}
+
+/** Growth of live storage after which a wait for values also collects garbage: the collector does not see it. */
+const COLLECT_AFTER = 32 << 20;
+let liveAfterCollection = 0;
+let collect: (() => void) | undefined;
+
+/**
+ * Called where values are awaited. JavaScript's collector knows nothing of device memory, so tensors that are
+ * garbage are looked for when much has been allocated since the last time.
+ */
+export async function reclaim(): Promise<void> {
+  liveAfterCollection = Math.min(liveAfterCollection, live);
+  if (live - liveAfterCollection < COLLECT_AFTER) return;
+  if (!collect) {
+    v8.setFlagsFromString('--expose-gc');
+    collect = vm.runInNewContext('gc') as () => void;
+  }
+  collect();
+  // Finalizers run as tasks of their own.
+  await new Promise<void>((resolve) => setImmediate(resolve));
+  liveAfterCollection = live;
+}
+
+/** Bytes held by tensors. */
+export const liveBytes = (): number => live;

@@ -1,0 +1,78 @@
+/** Tracing: while `jit` runs a function to see what it does, tensors stand for values that are not there yet. */
+import { ArgumentError } from '../core/errors.js';
+import { leaf } from '../graph/build.js';
+import { type GraphNode, newestSerial } from '../graph/node.js';
+
+/** What the engine sees of a tensor: a name for a node, which `assign` changes. */
+export interface Handle {
+  ownNode: GraphNode;
+}
+
+let active: Trace | undefined;
+
+export class Trace {
+  /** Stand-ins for tensors from outside, each followed by its handle at later runs. */
+  readonly captured = new Map<Handle, GraphNode>();
+  /** Tensors from outside that were assigned, with their new value. */
+  readonly assigned = new Map<Handle, GraphNode>();
+  readonly #start = newestSerial();
+  readonly #realize: (node: GraphNode) => void;
+
+  constructor(realize: (node: GraphNode) => void) {
+    this.#realize = realize;
+  }
+
+  /** Run `body` as this trace. */
+  run<T>(body: () => T): T {
+    if (active)
+      throw new ArgumentError(
+        '[jit] a jitted function cannot be called inside another: call the plain function there.',
+      );
+    active = this;
+    try {
+      return body();
+    } finally {
+      active = undefined;
+    }
+  }
+
+  /** The node that stands for a tensor: itself if it was made in this trace. */
+  nodeOf(handle: Handle, own: GraphNode): GraphNode {
+    const known = this.assigned.get(handle) ?? this.captured.get(handle);
+    if (known) return known;
+    if (this.made(own) && !own.storage) return own;
+    if (!own.storage) this.#realize(own);
+    const stand = leaf(own.shape, own.dtype, own.requiresGrad);
+    this.captured.set(handle, stand);
+    owners.set(stand, new WeakRef(handle));
+    return stand;
+  }
+
+  /** Whether a node was made in this trace. */
+  made(node: GraphNode): boolean {
+    return node.serial > this.#start;
+  }
+
+  assign(handle: Handle, node: GraphNode): void {
+    // Capture it first: the memory it has is what the program updates.
+    const before = this.nodeOf(handle, handle.ownNode);
+    if (before === handle.ownNode && !this.captured.has(handle)) handle.ownNode = node;
+    else this.assigned.set(handle, node);
+  }
+}
+
+/** The running trace, if any. */
+export const currentTrace = (): Trace | undefined => active;
+
+/** `own`, or while tracing what stands for it. */
+export const placeholderFor = (handle: Handle, own: GraphNode): GraphNode =>
+  active?.nodeOf(handle, own) ?? own;
+
+const owners = new WeakMap<GraphNode, WeakRef<Handle>>();
+
+/** Say which tensor a node is the value of, so that gradients and traces find it. */
+export const setOwner = (node: GraphNode, handle: Handle): void => {
+  owners.set(node, new WeakRef(handle));
+};
+
+export const ownerOf = (node: GraphNode): Handle | undefined => owners.get(node)?.deref();

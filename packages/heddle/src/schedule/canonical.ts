@@ -1,0 +1,115 @@
+/**
+ * The scheduler's own copy of a graph: leaves numbered, equal nodes shared, fused ops without a kernel for the
+ * target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
+ */
+
+import type { KernelChoice } from '../graph/fused-op.js';
+import { argOf, GraphNode } from '../graph/node.js';
+import { topological } from '../ir/node.js';
+import type { Target } from '../kernel/target.js';
+
+const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
+
+const argText = (node: GraphNode): string =>
+  node.op === 'call'
+    ? `${argOf(node, 'call').op.name}${jsonOf(argOf(node, 'call').arg)}`
+    : node.arg === null
+      ? ''
+      : jsonOf(node.arg);
+
+/** JSON that keeps what it usually loses: bigints, infinities, NaN and −0. */
+const jsonOf = (value: unknown): string =>
+  JSON.stringify(value, (_key, v: unknown) =>
+    typeof v === 'bigint'
+      ? `${v}n`
+      : typeof v === 'number' && (!Number.isFinite(v) || Object.is(v, -0))
+        ? `#${Object.is(v, -0) ? '-0' : v}`
+        : v,
+  ) ?? '';
+
+const describe = (node: GraphNode, ids: readonly number[]): string =>
+  `${node.op} ${node.dtype.name}(${node.shape.join(',')})${argText(node)}[${ids.join(' ')}]`;
+
+/** A text that is equal for graphs of equal structure, and the leaves in the order it numbers them. */
+export function fingerprint(roots: readonly GraphNode[]): { text: string; leaves: GraphNode[] } {
+  const ids = new Map<GraphNode, number>();
+  const leaves: GraphNode[] = [];
+  const lines: string[] = [];
+  for (const node of topological(roots, sources)) {
+    if (node.isLeaf) {
+      lines.push(`${node.dtype.name}(${node.shape.join(',')})`);
+      leaves.push(node);
+    } else
+      lines.push(
+        describe(
+          node,
+          node.src.map((s) => ids.get(s)!),
+        ),
+      );
+    ids.set(node, ids.size);
+  }
+  lines.push(`→ ${roots.map((r) => ids.get(r)!).join(' ')}`);
+  return { text: lines.join('\n'), leaves };
+}
+
+export interface Canonical {
+  readonly roots: readonly GraphNode[];
+  /** The stand-ins of the leaves, in the order of `fingerprint`. */
+  readonly leaves: readonly GraphNode[];
+  readonly choices: ReadonlyMap<GraphNode, KernelChoice>;
+}
+
+/** @param kernels false lowers every fused op by its composition (the oracle of the tests) */
+export function canonicalize(roots: readonly GraphNode[], target: Target, kernels = true): Canonical {
+  const shared = new Map<string, GraphNode>();
+  const mine = new Map<GraphNode, GraphNode>();
+  const ids = new Map<GraphNode, number>();
+  const choices = new Map<GraphNode, KernelChoice>();
+  const leaves: GraphNode[] = [];
+
+  const adopt = (node: GraphNode): GraphNode => {
+    ids.set(node, ids.size);
+    mine.set(node, node);
+    return node;
+  };
+
+  const convert = (from: readonly GraphNode[]): void => {
+    for (const node of topological(from, (n) => (mine.has(n) ? [] : sources(n)))) {
+      if (mine.has(node)) continue;
+      if (node.isLeaf) {
+        const stand = adopt(new GraphNode('leaf', node.type, [], null, false));
+        leaves.push(stand);
+        mine.set(node, stand);
+        continue;
+      }
+      const src = node.src.map((s) => mine.get(s)!);
+      const key = describe(
+        node,
+        src.map((s) => ids.get(s)!),
+      );
+      let made = shared.get(key);
+      if (!made) {
+        made = replace(node, src);
+        shared.set(key, made);
+      }
+      mine.set(node, made);
+    }
+  };
+
+  const replace = (node: GraphNode, src: readonly GraphNode[]): GraphNode => {
+    if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
+    const { op, arg } = argOf(node, 'call');
+    const call = new GraphNode('call', node.type, src, node.arg, false);
+    const choice = kernels && call.size > 0 ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
+    if (choice) {
+      choices.set(call, choice);
+      return adopt(call);
+    }
+    const composed = op.compose(src, arg);
+    convert([composed]);
+    return mine.get(composed)!;
+  };
+
+  convert(roots);
+  return { roots: roots.map((r) => mine.get(r)!), leaves, choices };
+}

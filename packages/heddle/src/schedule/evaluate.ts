@@ -1,0 +1,518 @@
+/**
+ * Tensor graph → kernel IR: the value of a node at given coordinates, as an expression, with the statements it
+ * needs emitted before it. Elementwise ops nest, movement ops change the coordinates, reductions become loops.
+ */
+import { bool, f32, i32, u32 } from '../core/dtype.js';
+import { InternalError } from '../core/errors.js';
+import { sizeOf } from '../core/shape.js';
+import { argOf, type GraphNode } from '../graph/node.js';
+import type { Expr, MemoryNode, Statement, Variable } from '../kernel/ir.js';
+import * as k from '../kernel/ir.js';
+import type { Scalar } from '../kernel/ops.js';
+import { type Lanes, value as valueType } from '../kernel/types.js';
+import {
+  type Affine,
+  type Atom,
+  atom,
+  ofAtom,
+  offset,
+  plus,
+  shifted,
+  slope,
+  times,
+  toExpr,
+} from './affine.js';
+import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
+import { philoxWord } from './philox.js';
+
+/** What the loops around an expression are, and what it may read. */
+export interface Scope {
+  /** The memory that holds a node, if it has its own. */
+  memory(node: GraphNode): MemoryNode | undefined;
+  /** Loops of a reduction's run of axes, remembered between two lowerings of a kernel. */
+  axis(node: GraphNode, run: number, size: number): LoopAxis;
+  /** Reductions may run over vectors of 4 where their innermost loop is contiguous. */
+  readonly vectorReduce: boolean;
+  /** Told of every load, to judge which loop is contiguous. */
+  onLoad?(index: Affine): void;
+}
+
+/** The loop variable that counts lanes: lane k stands for its value + k. */
+export interface Vector {
+  readonly atom: Atom;
+  readonly lanes: Lanes;
+}
+
+const SCALAR: Vector | undefined = undefined;
+let serial = 0;
+
+export class Evaluator {
+  readonly #scope: Scope;
+  readonly #vector: Vector | undefined;
+  /** Statements go here; undefined where only an expression will do. */
+  readonly #out: Statement[] | undefined;
+  readonly #known = new Map<Coordinates, Map<GraphNode, Expr>>();
+
+  constructor(scope: Scope, vector: Vector | undefined, out: Statement[] | undefined) {
+    this.#scope = scope;
+    this.#vector = vector;
+    this.#out = out;
+  }
+
+  /** Take `value` for `node` at these coordinates. */
+  define(node: GraphNode, at: Coordinates, value: Expr): void {
+    let map = this.#known.get(at);
+    if (!map) {
+      map = new Map();
+      this.#known.set(at, map);
+    }
+    map.set(node, value);
+  }
+
+  /** The value of `node`: a vector where a vector loop is around, else a scalar. */
+  value(node: GraphNode, at: Coordinates): Expr {
+    const known = this.#known.get(at)?.get(node);
+    if (known) return known;
+    const memory = this.#scope.memory(node);
+    const made = memory ? this.#load(memory, flatten(at)) : this.#compute(node, at);
+    const value = node.users > 1 && this.#out ? this.#bind(made) : made;
+    this.define(node, at, value);
+    return value;
+  }
+
+  get #lanes(): Lanes {
+    return this.#vector?.lanes ?? 1;
+  }
+
+  #bind(value: Expr): Expr {
+    if (value.op === 'const' || value.op === 'variable' || !this.#out) return value;
+    const variable: Variable = { name: `t${serial++ % 1000}`, type: value.type, constant: true };
+    this.#out.push(k.declare(variable, value));
+    return k.read(variable);
+  }
+
+  #load(memory: MemoryNode, index: Affine): Expr {
+    this.#scope.onLoad?.(index);
+    if (!this.#vector) return k.load(memory, [toExpr(index)]);
+    const { atom: v, lanes } = this.#vector;
+    const step = slope(index, v);
+    if (step === 0) return k.splat(k.load(memory, [toExpr(index)]), lanes);
+    if (step === 1) return k.load(memory, [toExpr(index)], lanes);
+    return k.vector(Array.from({ length: lanes }, (_, i) => k.load(memory, [toExpr(shifted(index, v, i))])));
+  }
+
+  /** An index as a value, lane by lane where it varies. */
+  #index(index: Affine): Expr {
+    if (!this.#vector) return toExpr(index);
+    const { atom: v, lanes } = this.#vector;
+    if (slope(index, v) === 0) return k.splat(toExpr(index), lanes);
+    return k.vector(Array.from({ length: lanes }, (_, i) => toExpr(shifted(index, v, i))));
+  }
+
+  #compute(node: GraphNode, at: Coordinates): Expr {
+    switch (node.op) {
+      case 'full':
+        return k.splat(k.constant(node.dtype, argOf(node, 'full').value), this.#lanes);
+      case 'iota':
+        return this.#index(flatten(align(at, node.shape)[argOf(node, 'iota').axis]!));
+      case 'map':
+        return this.#map(node, at);
+      case 'reshape':
+      case 'detach':
+        return this.value(node.src[0]!, at);
+      case 'permute': {
+        const groups = align(at, node.shape);
+        const { axes } = argOf(node, 'permute');
+        return this.value(
+          node.src[0]!,
+          axes.flatMap((_, i) => groups[axes.indexOf(i)]!),
+        );
+      }
+      case 'expand':
+        return this.value(node.src[0]!, kept(node, at));
+      case 'slice':
+        return this.value(node.src[0]!, sliced(node, at));
+      case 'window':
+        return this.value(node.src[0]!, windowed(node, at));
+      case 'pad':
+      case 'gather':
+      case 'fold':
+      case 'scatterAdd':
+      case 'random':
+        return this.#perLane(node, at);
+      case 'reduce':
+        return this.#reduce(node, at);
+      case 'leaf':
+      case 'call':
+        throw new InternalError(`${node.op} of (${node.shape}) has no memory in this kernel`);
+    }
+  }
+
+  #map(node: GraphNode, at: Coordinates): Expr {
+    const { op } = argOf(node, 'map');
+    const src = node.src.map((s) => this.value(s, at));
+    if (op === 'cast') return k.cast(node.dtype, src[0]!);
+    if (op === 'bitcast') return k.bitcast(node.dtype, src[0]!);
+    if (op === 'select') return k.select(this.#bind(src[0]!), this.#bind(src[1]!), this.#bind(src[2]!));
+    return k.alu(op, op === 'pow' || op === 'tanh' || op === 'exp' ? src.map((s) => this.#bind(s)) : src);
+  }
+
+  /** Ops with conditions on coordinates are done one lane at a time where a vector loop is around. */
+  #perLane(node: GraphNode, at: Coordinates): Expr {
+    if (!this.#vector) return this.#scalar(node, at);
+    const { atom: v, lanes } = this.#vector;
+    const varies = at.some((d) => slope(d.value, v) !== 0);
+    const one = (by: number): Expr => {
+      const inner = new Evaluator(this.#scope, SCALAR, this.#out);
+      return inner.value(
+        node,
+        at.map((d) => ({ ...d, value: shifted(d.value, v, by) })),
+      );
+    };
+    return varies ? k.vector(Array.from({ length: lanes }, (_, i) => one(i))) : k.splat(one(0), lanes);
+  }
+
+  #scalar(node: GraphNode, at: Coordinates): Expr {
+    switch (node.op) {
+      case 'pad': {
+        const { coordinates, valid } = padded(node, at);
+        const other = k.constant(node.dtype, paddingOf(node));
+        return this.#guarded(node, valid, other, (inner) => inner.value(node.src[0]!, coordinates));
+      }
+      case 'gather': {
+        const { axis } = argOf(node, 'gather');
+        const [x, index] = node.src as [GraphNode, GraphNode];
+        const position = this.#bind(this.value(index, at));
+        const size = x.shape[axis]!;
+        const groups = align(at, node.shape);
+        groups[axis] = [{ size, value: ofAtom(atom(position, Math.max(2, size))) }];
+        const valid = [k.alu('ge', [position, k.int(0)]), k.alu('lt', [position, k.int(size)])];
+        return this.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), (inner) =>
+          inner.value(x, groups.flat()),
+        );
+      }
+      case 'random': {
+        const { seed } = argOf(node, 'random');
+        const counter = this.#bind(this.value(node.src[0]!, []));
+        return philoxWord(this.#bind(toExpr(flatten(at))), counter, seed, (e) => this.#bind(e));
+      }
+      case 'fold':
+        return this.#fold(node, at);
+      default:
+        return this.#scatterAdd(node, at);
+    }
+  }
+
+  /** `value` where all conditions hold, else `otherwise`; nothing is read where they do not. */
+  #guarded(
+    node: GraphNode,
+    valid: readonly Expr[],
+    otherwise: Expr,
+    value: (inner: Evaluator) => Expr,
+  ): Expr {
+    if (valid.length === 0) return value(this);
+    const result: Variable = { name: 'v', type: valueType(node.dtype), constant: false };
+    const inside: Statement[] = [];
+    const found = value(new Evaluator(this.#scope, SCALAR, inside));
+    this.#emit(k.declare(result, otherwise));
+    this.#emit(k.when(every(valid), k.block([...inside, k.set(result, found)])));
+    return k.read(result);
+  }
+
+  #emit(statement: Statement): void {
+    if (!this.#out) throw new InternalError('a statement where only an expression will do');
+    this.#out.push(statement);
+  }
+
+  #reduce(node: GraphNode, at: Coordinates): Expr {
+    const x = node.src[0]!;
+    const { op, axes } = argOf(node, 'reduce');
+    const runs = runsOf(x.shape, (i) => axes.includes(i));
+    const outer = align(
+      at,
+      runs.filter((r) => !r.marked).map((r) => r.size),
+    );
+    const loops: { digit: Digit; variable: Variable }[] = [];
+    const inner: Digit[] = [];
+    let o = 0;
+    runs.forEach((run, n) => {
+      if (!run.marked) {
+        inner.push(...outer[o++]!);
+        return;
+      }
+      const axis = this.#scope.axis(node, n, run.size);
+      let below = run.size;
+      for (const size of loopSizes(axis)) {
+        below /= size || 1;
+        const variable: Variable = { name: `r${loops.length}`, type: valueType(i32), constant: true };
+        const digit = {
+          size,
+          value: ofAtom(atom(k.read(variable), size)),
+          origin: { axis, below: below || 1 },
+        };
+        loops.push({ digit, variable });
+        inner.push(digit);
+      }
+    });
+    return this.#accumulate(
+      node,
+      op === 'prod' ? 'mul' : op === 'sum' ? 'add' : op,
+      loops,
+      (inside, vector) => new Evaluator(this.#scope, vector, inside).value(x, inner),
+    );
+  }
+
+  /** The loops of a reduction around `term`; the innermost over vectors where that is allowed. */
+  #accumulate(
+    node: GraphNode,
+    op: 'add' | 'mul' | 'min' | 'max',
+    loops: readonly { digit: Digit; variable: Variable }[],
+    term: (inside: Statement[], vector: Vector | undefined) => Expr,
+  ): Expr {
+    const start = IDENTITY[op](node);
+    const last = loops.at(-1);
+    const body = (into: Variable, vector: Vector | undefined): Statement => {
+      const inside: Statement[] = [];
+      const value = term(inside, vector);
+      return k.block([...inside, k.set(into, k.alu(op, [k.read(into), value]))]);
+    };
+    const nest = (inmost: readonly Statement[]): Statement =>
+      loops
+        .slice(0, -1)
+        .reduceRight(
+          (inner, { digit, variable }) =>
+            k.block([k.forLoop(variable, k.int(0), k.int(digit.size), k.int(1), inner)]),
+          k.block(inmost),
+        );
+    const accumulator = (lanes: Lanes): Variable => ({
+      name: 'acc',
+      type: valueType(node.dtype, lanes),
+      constant: false,
+    });
+    if (!last || this.#vector || !this.#scope.vectorReduce || last.digit.size < 8) {
+      const acc = accumulator(this.#lanes);
+      this.#emit(k.declare(acc, k.splat(k.constant(node.dtype, start), this.#lanes)));
+      const inmost = body(acc, this.#vector);
+      this.#emit(
+        last ? nest([k.forLoop(last.variable, k.int(0), k.int(last.digit.size), k.int(1), inmost)]) : inmost,
+      );
+      return k.read(acc);
+    }
+    // Four lanes, and 4 accumulators side by side where the loop is long, so that additions need not wait.
+    const { size, value } = last.digit;
+    const v = value.terms[0]!.atom;
+    const side = size >= 64 ? 4 : 1;
+    const wide = Array.from({ length: side }, () => accumulator(4));
+    for (const acc of wide) this.#emit(k.declare(acc, k.splat(k.constant(node.dtype, start), 4)));
+    const whole = size - (size % (4 * side));
+    const steps = wide.map((acc, i) => {
+      // The same body a few vectors further on: a loop variable of its own
+      const moved: Variable = { name: 'r', type: valueType(i32), constant: true };
+      const inside = body(acc, { atom: v, lanes: 4 });
+      return i === 0
+        ? inside
+        : k.block([
+            k.declare(moved, k.alu('add', [k.read(last.variable), k.int(4 * i)])),
+            renamed(inside, last.variable, moved),
+          ]);
+    });
+    const inmost: Statement[] = [
+      k.forLoop(last.variable, k.int(0), k.int(whole), k.int(4 * side), k.block(steps)),
+    ];
+    const tail = accumulator(1);
+    this.#emit(k.declare(tail, k.constant(node.dtype, start)));
+    if (whole < size) {
+      const rest: Variable = { name: 'r', type: valueType(i32), constant: true };
+      inmost.push(
+        k.forLoop(
+          rest,
+          k.int(whole),
+          k.int(size),
+          k.int(1),
+          renamed(body(tail, SCALAR), last.variable, rest),
+        ),
+      );
+    }
+    this.#emit(nest(inmost));
+    const joined = this.#bind(wide.map((w): Expr => k.read(w)).reduce((a, b) => k.alu(op, [a, b])));
+    const lanes = [0, 1, 2, 3].map((i) => k.lane(joined, i));
+    const [a, b, c, d] = lanes as [Expr, Expr, Expr, Expr];
+    return k.alu(op, [k.alu(op, [k.alu(op, [a, b]), k.alu(op, [c, d])]), k.read(tail)]);
+  }
+
+  /** out[h, w] = Σ over the windows' elements that lie there. */
+  #fold(node: GraphNode, at: Coordinates): Expr {
+    const x = node.src[0]!;
+    const { kernel, stride, dilation } = argOf(node, 'fold');
+    const lead = sizeOf(node.shape.slice(0, -2));
+    const [outer, h, w] = align(at, [lead, ...node.shape.slice(-2)]) as [Digit[], Digit[], Digit[]];
+    const loops = kernel.map((size, i) => {
+      const variable: Variable = { name: `k${i}`, type: valueType(i32), constant: true };
+      return { variable, digit: { size, value: ofAtom(atom(k.read(variable), size)) } };
+    });
+    return this.#accumulate(node, 'add', loops, (inside) => {
+      const valid: Expr[] = [];
+      const windows = [h, w].map((digits, i): Digit => {
+        const count = x.shape[x.shape.length - 4 + i]!;
+        const from: Variable = { name: i === 0 ? 'y' : 'x', type: valueType(i32), constant: true };
+        inside.push(
+          k.declare(from, toExpr(plus(flatten(digits), times(loops[i]!.digit.value, -dilation[i]!)))),
+        );
+        const position = k.read(from);
+        const quotient = stride[i]! === 1 ? position : k.alu('idiv', [position, k.int(stride[i]!)]);
+        valid.push(k.alu('ge', [position, k.int(0)]), k.alu('lt', [quotient, k.int(count)]));
+        if (stride[i]! > 1) valid.push(k.alu('eq', [k.alu('mod', [position, k.int(stride[i]!)]), k.int(0)]));
+        return { size: count, value: ofAtom(atom(quotient, Math.max(2, count))) };
+      });
+      const coordinates = [...outer, ...windows, ...loops.map((l) => l.digit)];
+      const inner = new Evaluator(this.#scope, SCALAR, inside);
+      return inner.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), (e) =>
+        e.value(x, coordinates),
+      );
+    });
+  }
+
+  /** out[r] = Σ of the values whose index is r, in their order. */
+  #scatterAdd(node: GraphNode, at: Coordinates): Expr {
+    const [values, index] = node.src as [GraphNode, GraphNode];
+    const { axis } = argOf(node, 'scatterAdd');
+    const groups = align(at, node.shape);
+    const target = this.#bind(toExpr(flatten(groups[axis]!)));
+    const size = values.shape[axis]!;
+    const variable: Variable = { name: 's', type: valueType(i32), constant: true };
+    const digit = { size, value: ofAtom(atom(k.read(variable), Math.max(2, size))) };
+    const coordinates = groups.flatMap((g, i) => (i === axis ? [digit] : g));
+    return this.#accumulate(node, 'add', [{ variable, digit }], (inside) => {
+      const inner = new Evaluator(this.#scope, SCALAR, inside);
+      const hit = k.alu('eq', [inner.value(index, coordinates), target]);
+      return inner.#guarded(node, [hit], k.constant(node.dtype, zeroOf(node)), (e) =>
+        e.value(values, coordinates),
+      );
+    });
+  }
+}
+
+const every = (conditions: readonly Expr[]): Expr => conditions.reduce((a, b) => k.alu('and', [a, b]));
+
+const zeroOf = (node: GraphNode): Scalar =>
+  node.dtype === bool ? false : node.dtype.name === 'i64' ? 0n : 0;
+
+const paddingOf = (node: GraphNode): Scalar => {
+  const { value } = argOf(node, 'pad');
+  return node.dtype === bool ? value !== 0 : node.dtype.name === 'i64' ? BigInt(value) : value;
+};
+
+/** What leaves a reduction as it is. */
+const IDENTITY = {
+  add: zeroOf,
+  mul: (node: GraphNode): Scalar => (node.dtype.name === 'i64' ? 1n : 1),
+  max: (node: GraphNode): Scalar => lowest(node, -1),
+  min: (node: GraphNode): Scalar => lowest(node, 1),
+} as const;
+
+function lowest({ dtype }: GraphNode, sign: -1 | 1): Scalar {
+  if (dtype.kind === 'float') return sign * Number.POSITIVE_INFINITY;
+  const limits: Record<string, readonly [Scalar, Scalar]> = {
+    i32: [-(2 ** 31), 2 ** 31 - 1],
+    u32: [0, 2 ** 32 - 1],
+    u8: [0, 255],
+    i64: [-(2n ** 63n), 2n ** 63n - 1n],
+  };
+  return limits[dtype.name]![sign < 0 ? 0 : 1];
+}
+
+/** Neighbouring dimensions with the same mark as one. */
+export function runsOf(
+  shape: readonly number[],
+  marked: (axis: number) => boolean,
+): { size: number; marked: boolean; axes: number[] }[] {
+  const runs: { size: number; marked: boolean; axes: number[] }[] = [];
+  shape.forEach((d, i) => {
+    const last = runs.at(-1);
+    if (last && last.marked === marked(i)) {
+      last.size *= d;
+      last.axes.push(i);
+    } else runs.push({ size: d, marked: marked(i), axes: [i] });
+  });
+  return runs;
+}
+
+/** The coordinates of an expanded node in its source: digits of repeated dimensions fall away. */
+function kept(node: GraphNode, at: Coordinates): Digit[] {
+  const from = node.src[0]!.shape;
+  const runs = runsOf(node.shape, (i) => from[i] !== node.shape[i]);
+  const groups = align(
+    at,
+    runs.map((r) => r.size),
+  );
+  return runs.flatMap((r, i) => (r.marked ? [] : groups[i]!));
+}
+
+function sliced(node: GraphNode, at: Coordinates): Digit[] {
+  const x = node.src[0]!.shape;
+  const { start, step, size } = argOf(node, 'slice');
+  const touched = (i: number): boolean => size[i] !== x[i] || step[i] !== 1;
+  // Each touched dimension by itself, the others in runs
+  const parts = x.flatMap((_, i) => (touched(i) || i === 0 || touched(i - 1) ? [i] : []));
+  const sizeUpTo = (n: number): number => sizeOf(size.slice(parts[n]!, parts[n + 1] ?? size.length));
+  const groups = align(
+    at,
+    parts.map((_, n) => sizeUpTo(n)),
+  );
+  return parts.flatMap((axis, n) =>
+    touched(axis)
+      ? [{ size: x[axis]!, value: offset(times(flatten(groups[n]!), step[axis]!), start[axis]!) }]
+      : groups[n]!,
+  );
+}
+
+function padded(node: GraphNode, at: Coordinates): { coordinates: Digit[]; valid: Expr[] } {
+  const x = node.src[0]!.shape;
+  const { before, after } = argOf(node, 'pad');
+  const touched = (i: number): boolean => before[i] !== 0 || after[i] !== 0;
+  const parts = x.flatMap((_, i) => (touched(i) || i === 0 || touched(i - 1) ? [i] : []));
+  const groups = align(
+    at,
+    parts.map((axis, n) => sizeOf(node.shape.slice(axis, parts[n + 1] ?? x.length))),
+  );
+  const valid: Expr[] = [];
+  const coordinates = parts.flatMap((axis, n) => {
+    if (!touched(axis)) return groups[n]!;
+    const position = flatten(groups[n]!);
+    if (before[axis]! > 0) valid.push(k.alu('ge', [toExpr(position), k.int(before[axis]!)]));
+    if (after[axis]! > 0) valid.push(k.alu('lt', [toExpr(position), k.int(before[axis]! + x[axis]!)]));
+    return [{ size: x[axis]!, value: offset(position, -before[axis]!) }];
+  });
+  return { coordinates, valid };
+}
+
+function windowed(node: GraphNode, at: Coordinates): Digit[] {
+  const x = node.src[0]!.shape;
+  const { kernel, stride, dilation } = argOf(node, 'window');
+  const lead = sizeOf(node.shape.slice(0, -4));
+  const [outer, oh, ow, kh, kw] = align(at, [lead, ...node.shape.slice(-4, -2), ...kernel]) as [
+    Digit[],
+    Digit[],
+    Digit[],
+    Digit[],
+    Digit[],
+  ];
+  const position = (i: 0 | 1, o: Digit[], w: Digit[]): Digit => ({
+    size: x[x.length - 2 + i]!,
+    value: plus(times(flatten(o), stride[i]), times(flatten(w), dilation[i])),
+  });
+  return [...outer, position(0, oh, kh), position(1, ow, kw)];
+}
+
+/** A statement with another loop variable. */
+function renamed(statement: Statement, from: Variable, to: Variable): Statement {
+  const visit = (node: k.Node): k.Node => {
+    if (node.op === 'variable' && node.arg === from) return k.read(to);
+    const src = node.src.map(visit);
+    return src.some((s, i) => s !== node.src[i]) ? ({ ...node, src } as k.Node) : node;
+  };
+  return visit(statement) as Statement;
+}
+
+/** Which ops and dtypes a vector loop can hold. */
+export const VECTOR_DTYPES: ReadonlySet<unknown> = new Set([f32, i32, u32]);

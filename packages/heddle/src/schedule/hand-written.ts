@@ -1,0 +1,90 @@
+/** A hand-written kernel in a schedule: its sources as views, and what follows it computed at its stores. */
+import { stridesOf } from '../core/shape.js';
+import type { Stage, View } from '../graph/fused-op.js';
+import { argOf, type GraphNode } from '../graph/node.js';
+import type { MemoryNode, Node, Param } from '../kernel/ir.js';
+import { type IrFunction, irFunction } from '../kernel/ir-function.js';
+import type { Target } from '../kernel/target.js';
+import { atom, ofAtom } from './affine.js';
+import type { Coordinates } from './coordinates.js';
+import { Evaluator, type Scope } from './evaluate.js';
+import { parameter } from './lower.js';
+import { type Group, memoryOf } from './partition.js';
+import { viewOf } from './views.js';
+
+export interface HandWritten {
+  readonly stages: readonly (Stage & {
+    /** Nodes whose memory comes after `args`. */ readonly extra: readonly GraphNode[];
+  })[];
+  readonly inputs: readonly GraphNode[];
+  readonly name: string;
+}
+
+export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: Target): HandWritten {
+  const { node, choice } = group.call!;
+  const root = group.roots[0]!;
+  const bases: GraphNode[] = [];
+  const inputs = node.src.map((s, i): View => {
+    const view = choice.strided?.[i] ? viewOf(s) : undefined;
+    if (view && stored.has(view.base)) {
+      bases.push(view.base);
+      return { shape: view.shape, dtype: view.dtype, strides: view.strides, offset: view.offset };
+    }
+    bases.push(memoryOf(s));
+    return { shape: s.shape, dtype: s.dtype, strides: stridesOf(s.shape), offset: 0 };
+  });
+
+  const reads = new Map<GraphNode, MemoryNode>();
+  const scope: Scope = {
+    memory: (n) => {
+      if (!stored.has(n) || n === root) return undefined;
+      let memory = reads.get(n);
+      if (!memory) {
+        memory = parameter(`finish${reads.size}`, n);
+        reads.set(n, memory);
+      }
+      return memory;
+    },
+    axis: () => ({ size: 1, splits: new Set() }),
+    vectorReduce: false,
+  };
+
+  const finish = (split: readonly number[]): IrFunction =>
+    irFunction(([own, ...coordinates]) => {
+      if (root === node) return own!;
+      const { lanes } = own!.type;
+      const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
+      const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
+      const evaluator = new Evaluator(
+        scope,
+        lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined,
+        undefined,
+      );
+      evaluator.define(node, at, own!);
+      return evaluator.value(root, at);
+    });
+
+  const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
+  const planned = choice.plan({ target, node, inputs, output, finish }, argOf(node, 'call').arg);
+  const extra = [...reads.keys()];
+  const stages = planned.map((stage) => {
+    const used = paramsUsed(stage.kernel.body);
+    const mine = extra.filter((n) => used.has(reads.get(n)!.arg as Param));
+    const params = [...stage.kernel.params, ...mine.map((n) => reads.get(n)!.arg as Param)];
+    return { ...stage, kernel: { ...stage.kernel, params }, extra: mine };
+  });
+  return { stages, inputs: bases, name: choice.name };
+}
+
+function paramsUsed(body: Node): Set<Param> {
+  const used = new Set<Param>();
+  const seen = new Set<Node>();
+  const visit = (node: Node): void => {
+    if (seen.has(node)) return;
+    seen.add(node);
+    if (node.op === 'buffer') used.add(node.arg);
+    node.src.forEach(visit);
+  };
+  visit(body);
+  return used;
+}

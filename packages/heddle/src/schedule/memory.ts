@@ -1,0 +1,40 @@
+/** One arena for everything that lives inside a program: places by lifetime, largest first. */
+
+export interface Lifetime {
+  readonly bytes: number;
+  /** The first and the last level of the schedule at which the memory is in use. */
+  readonly from: number;
+  readonly to: number;
+}
+
+const ALIGNMENT = 64;
+
+/** Offsets such that memories in use at the same time never overlap, and the size of the whole. */
+export function planArena(lifetimes: readonly Lifetime[]): { offsets: number[]; bytes: number } {
+  const offsets = new Array<number>(lifetimes.length).fill(0);
+  const placed: number[] = [];
+  const bySize = lifetimes
+    .map((_, i) => i)
+    .sort((a, b) => lifetimes[b]!.bytes - lifetimes[a]!.bytes || a - b);
+  let total = 0;
+  for (const i of bySize) {
+    const mine = lifetimes[i]!;
+    const bytes = Math.ceil(mine.bytes / ALIGNMENT) * ALIGNMENT;
+    const busy = placed
+      .filter((j) => lifetimes[j]!.from <= mine.to && mine.from <= lifetimes[j]!.to)
+      .map((j) => ({
+        start: offsets[j]!,
+        end: offsets[j]! + Math.ceil(lifetimes[j]!.bytes / ALIGNMENT) * ALIGNMENT,
+      }))
+      .sort((a, b) => a.start - b.start);
+    let at = 0;
+    for (const { start, end } of busy) {
+      if (at + bytes <= start) break;
+      at = Math.max(at, end);
+    }
+    offsets[i] = at;
+    placed.push(i);
+    total = Math.max(total, at + bytes);
+  }
+  return { offsets, bytes: total };
+}

@@ -1,0 +1,248 @@
+/**
+ * Which nodes get memory, and which are computed inside the kernels that use them. Reductions and hand-written
+ * kernels take the elementwise ops after them along; an elementwise node gets memory of its own only where
+ * computing it again would cost more than reading it.
+ */
+
+import type { KernelChoice } from '../graph/fused-op.js';
+import { argOf, type GraphNode } from '../graph/node.js';
+import { topological } from '../ir/node.js';
+import type { Canonical } from './canonical.js';
+import { VECTOR_DTYPES } from './evaluate.js';
+
+/** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
+export interface Group {
+  /** Nodes of one size that the kernel writes. */
+  readonly roots: GraphNode[];
+  /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
+  readonly call?: { readonly node: GraphNode; readonly choice: KernelChoice };
+}
+
+export interface Partition {
+  /** In an order in which they can run. */
+  readonly groups: readonly Group[];
+  readonly stored: ReadonlySet<GraphNode>;
+}
+
+/** Work from which recomputing in every kernel that uses a node costs more than a trip to memory. */
+const WORTH_STORING = 10;
+/** The same for a value that is repeated along a new dimension. */
+const WORTH_STORING_REPEATED = 3;
+
+const WEIGHT: Readonly<Record<string, number>> = {
+  exp: 10,
+  log: 10,
+  exp2: 10,
+  log2: 10,
+  sin: 12,
+  cos: 12,
+  tanh: 14,
+  pow: 24,
+  div: 4,
+  sqrt: 4,
+  idiv: 6,
+  mod: 6,
+};
+
+const isReduction = (node: GraphNode): boolean =>
+  node.op === 'reduce' || node.op === 'fold' || node.op === 'scatterAdd';
+const keepsOrder = (node: GraphNode): boolean =>
+  node.op === 'map' || node.op === 'reshape' || node.op === 'detach';
+
+/** The node whose memory serves for `node`: the same elements in the same order. */
+export function memoryOf(node: GraphNode): GraphNode {
+  let at = node;
+  while (at.op === 'reshape' || at.op === 'detach') at = at.src[0]!;
+  return at;
+}
+
+export function partition(
+  { roots, choices }: Canonical,
+  viewBase: (node: GraphNode) => GraphNode | undefined,
+): Partition {
+  const order = topological(roots);
+  const users = new Map<GraphNode, GraphNode[]>(order.map((n) => [n, []]));
+  for (const node of order) for (const s of new Set(node.src)) users.get(s)!.push(node);
+  const isRoot = new Set(roots);
+  const stored = new Set<GraphNode>(order.filter((n) => n.op === 'leaf'));
+  const claimed = new Set<GraphNode>();
+  const callOf = new Map<GraphNode, { node: GraphNode; choice: KernelChoice }>();
+
+  /** Follow the only user as long as it works element by element; what it ends at is what the kernel stores. */
+  const extend = (from: GraphNode, fits: (user: GraphNode) => boolean): GraphNode => {
+    let at = from;
+    while (!isRoot.has(at)) {
+      const [user, another] = users.get(at)!;
+      if (!user || another || !keepsOrder(user) || user.size !== at.size || claimed.has(user) || !fits(user))
+        break;
+      at = user;
+      claimed.add(at);
+    }
+    return at;
+  };
+
+  for (const node of order) {
+    const choice = choices.get(node);
+    if (!choice) continue;
+    claimed.add(node);
+    const simple = (user: GraphNode): boolean =>
+      choice.finishes &&
+      user.src.every((s) => claimed.has(s) || isSimple(s)) &&
+      VECTOR_DTYPES.has(user.dtype);
+    const final = VECTOR_DTYPES.has(node.dtype) ? extend(node, simple) : node;
+    stored.add(final);
+    callOf.set(final, { node, choice });
+    node.src.forEach((s, i) => {
+      stored.add((choice.strided?.[i] && viewBase(s)) || memoryOf(s));
+    });
+  }
+  for (const node of order) {
+    if (isReduction(node) && !stored.has(node))
+      stored.add(extend(node, (user) => !stored.has(user) || isRoot.has(user)));
+  }
+  for (const root of roots) stored.add(root);
+  storeShared(order, users, stored, claimed);
+
+  const groups: Group[] = [];
+  for (const node of order) {
+    if (!stored.has(node) || node.op === 'leaf') continue;
+    const call = callOf.get(node);
+    groups.push(call ? { roots: [node], call } : { roots: [node] });
+  }
+  return { groups, stored };
+}
+
+/** What a hand-written kernel can compute on the way to its store: no loops or conditions, vector dtypes. */
+function isSimple(node: GraphNode): boolean {
+  if (node.isLeaf || node.op === 'call' || isReduction(node)) return VECTOR_DTYPES.has(node.dtype);
+  switch (node.op) {
+    case 'full':
+    case 'map':
+    case 'reshape':
+    case 'permute':
+    case 'expand':
+    case 'detach':
+      return node.src.every(isSimple);
+    default:
+      return false;
+  }
+}
+
+/** Store what several kernels would compute again, or one would again and again. */
+function storeShared(
+  order: readonly GraphNode[],
+  users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
+  stored: Set<GraphNode>,
+  claimed: ReadonlySet<GraphNode>,
+): void {
+  const weight = new Map<GraphNode, number>();
+  for (const node of order) {
+    weight.set(
+      node,
+      stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
+    );
+  }
+  const owners = new Map<GraphNode, Set<GraphNode>>();
+  for (const node of [...order].reverse()) {
+    const mine = new Set<GraphNode>();
+    for (const user of users.get(node)!) {
+      if (stored.has(user)) mine.add(user);
+      else for (const o of owners.get(user)!) mine.add(o);
+    }
+    owners.set(node, mine);
+    if (stored.has(node) || claimed.has(node)) continue;
+    const w = weight.get(node)!;
+    const repeats = users
+      .get(node)!
+      .some((u) => (u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size);
+    if ((mine.size > 1 && w >= WORTH_STORING) || (repeats && w >= WORTH_STORING_REPEATED)) {
+      stored.add(node);
+      owners.set(node, new Set([node]));
+    }
+  }
+}
+
+function ownWeight(node: GraphNode): number {
+  if (node.op === 'map') return WEIGHT[argOf(node, 'map').op] ?? 1;
+  if (node.op === 'random') return 60;
+  return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
+}
+
+/** The stored nodes that computing `root` reads. */
+export function readsOf(root: GraphNode, stored: ReadonlySet<GraphNode>): Set<GraphNode> {
+  const reads = new Set<GraphNode>();
+  topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)).forEach((n) => {
+    if (n !== root && stored.has(n)) reads.add(n);
+  });
+  return reads;
+}
+
+/** Whether `root` uses `node` (if at all) only at its own position: a kernel may overwrite it as it goes. */
+export function onlyInPlace(root: GraphNode, node: GraphNode, stored: ReadonlySet<GraphNode>): boolean {
+  const uses = new Map<GraphNode, boolean>();
+  const visit = (at: GraphNode): boolean => {
+    if (at === node) return true;
+    const known = uses.get(at);
+    if (known !== undefined) return known;
+    const found = (at === root || !stored.has(at)) && at.src.some(visit);
+    uses.set(at, found);
+    return found;
+  };
+  const check = (at: GraphNode): boolean => {
+    if (at === node || (at !== root && stored.has(at))) return true;
+    return at.src.every((s) => !visit(s) || (keepsOrder(at) && s.size === at.size && check(s)));
+  };
+  return check(root);
+}
+
+/** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel. */
+export function mergeGroups({ groups, stored }: Partition): Group[] {
+  const merged: { group: Group; reads: Set<GraphNode>; loops: boolean }[] = [];
+  const makes = new Map<GraphNode, number>();
+  const dependsOn = (reads: ReadonlySet<GraphNode>, target: number, avoid: number): boolean => {
+    const stack = [...reads].flatMap((r) => makes.get(r) ?? []).filter((i) => i !== avoid);
+    const seen = new Set<number>();
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (at === target) return true;
+      if (seen.has(at)) continue;
+      seen.add(at);
+      for (const r of merged[at]!.reads) {
+        const next = makes.get(r);
+        if (next !== undefined) stack.push(next);
+      }
+    }
+    return false;
+  };
+  for (const group of groups) {
+    const root = group.roots[0]!;
+    const reads = group.call ? new Set([...readsOf(root, stored)]) : readsOf(root, stored);
+    const loops = group.call !== undefined || hasLoops(root, stored);
+    const host = loops
+      ? -1
+      : merged.findIndex((other, i) => {
+          if (other.loops || other.group.roots[0]!.size !== root.size) return false;
+          const related =
+            other.group.roots.some((r) => reads.has(r)) || [...reads].some((r) => other.reads.has(r));
+          const inPlace = other.group.roots.every((r) => !reads.has(r) || onlyInPlace(root, r, stored));
+          // Other groups that this one reads must not need the host first, nor come after it
+          const late = [...reads].some((r) => (makes.get(r) ?? -1) > i);
+          return related && inPlace && !late && !dependsOn(reads, i, i);
+        });
+    if (host >= 0) {
+      const into = merged[host]!;
+      into.group.roots.push(root);
+      for (const r of reads) if (!into.group.roots.includes(r)) into.reads.add(r);
+      makes.set(root, host);
+    } else {
+      makes.set(root, merged.length);
+      merged.push({ group: { ...group, roots: [root] }, reads, loops });
+    }
+  }
+  return merged.map((m) => m.group);
+}
+
+const hasLoops = (root: GraphNode, stored: ReadonlySet<GraphNode>): boolean =>
+  topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)).some(
+    (n) => (n === root || !stored.has(n)) && isReduction(n),
+  );

@@ -1,0 +1,260 @@
+/**
+ * Graph → launches. The passes, in order:
+ *   canonicalize  share equal nodes; fused ops get a hand-written kernel or become their composition
+ *   partition     decide which nodes get memory; everything else is computed inside the kernels that use it
+ *   merge         one kernel for elementwise groups that work on the same elements
+ *   lower         each group to kernel IR (generic), or to its plan's stages (hand-written)
+ *   order         levels: a launch needs only launches of lower levels; in-place updates after the last reader
+ *   memory        one arena for all that lives inside the program
+ */
+
+import { debug } from '../core/log.js';
+import { sizeOf } from '../core/shape.js';
+import type { GraphNode } from '../graph/node.js';
+import type { KernelIr } from '../kernel/ir.js';
+import type { Scalar } from '../kernel/ops.js';
+import type { Target } from '../kernel/target.js';
+import { canonicalize } from './canonical.js';
+import { planCall } from './hand-written.js';
+import { lowerGroup } from './lower.js';
+import { type Lifetime, planArena } from './memory.js';
+import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
+import { viewOf } from './views.js';
+
+/** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
+export type Place =
+  | { readonly leaf: number }
+  | { readonly result: number }
+  | { readonly arena: number }
+  | { readonly value: Scalar };
+
+export interface ScheduledLaunch {
+  readonly kernel: KernelIr;
+  readonly grid: readonly [number, number, number];
+  readonly block: readonly [number, number, number];
+  readonly args: readonly Place[];
+  /** Launches of one level do not need each other. */
+  readonly level: number;
+}
+
+export interface Schedule {
+  readonly launches: readonly ScheduledLaunch[];
+  readonly arenaBytes: number;
+  /** Per root: a leaf it simply is, a leaf whose memory it overwrites, or a result with memory of its own. */
+  readonly roots: readonly (
+    | { readonly leaf: number; readonly updated: boolean }
+    | { readonly result: number; readonly bytes: number }
+  )[];
+}
+
+export interface ScheduleOptions {
+  /** For a root, the leaf (by its number) whose memory it may take over when nothing needs the old values. */
+  readonly updates?: ReadonlyMap<number, number>;
+  /** false: compositions only, no hand-written kernels. */
+  readonly kernels?: boolean;
+}
+
+type Slot = { readonly node: GraphNode } | { readonly scratch: number } | { readonly value: Scalar };
+
+/** A group with its launches. */
+interface Work {
+  readonly group: Group;
+  readonly reads: ReadonlySet<GraphNode>;
+  readonly stages: readonly {
+    kernel: KernelIr;
+    grid: readonly [number, number, number];
+    block: readonly [number, number, number];
+    slots: Slot[];
+  }[];
+  readonly scratch: readonly { bytes: number; from: number; to: number }[];
+  level: number;
+}
+
+export function schedule(
+  roots: readonly GraphNode[],
+  target: Target,
+  options: ScheduleOptions = {},
+): Schedule {
+  const canonical = canonicalize(roots, target, options.kernels);
+  const parts = partition(canonical, (node) => viewOf(node)?.base);
+  const groups = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
+  const work = groups.map((group) => toWork(group, parts.stored, target));
+  const updated = claimUpdates(
+    work,
+    canonical.roots,
+    canonical.leaves,
+    parts.stored,
+    options.updates ?? new Map(),
+  );
+  const ordered = assignLevels(work, updated);
+  const result = place(ordered, canonical.roots, canonical.leaves, updated);
+  debug(
+    3,
+    () =>
+      `schedule: ${result.launches.length} launches on ${1 + Math.max(-1, ...ordered.map((w) => w.level + w.stages.length - 1))} levels, arena ${result.arenaBytes} bytes`,
+  );
+  return result;
+}
+
+const nameOf = (group: Group): string => {
+  const root = group.roots[0]!;
+  return `${root.op}_${root.shape.join('x') || 'scalar'}`;
+};
+
+function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): Work {
+  if (!group.call) {
+    const { ir, params, grid, block } = lowerGroup(nameOf(group), group.roots, (n) => stored.has(n), target);
+    const reads = new Set(params.filter((p) => !group.roots.includes(p)));
+    return {
+      group,
+      reads,
+      stages: [{ kernel: ir, grid, block, slots: params.map((node) => ({ node })) }],
+      scratch: [],
+      level: 0,
+    };
+  }
+  const plan = planCall(group, stored, target);
+  const names = new Map<string, number>();
+  const scratch: { bytes: number; from: number; to: number }[] = [];
+  const reads = new Set(plan.inputs);
+  const stages = plan.stages.map((stage, at) => {
+    const slots = stage.args.map((arg): Slot => {
+      if ('input' in arg) return { node: plan.inputs[arg.input]! };
+      if ('output' in arg) return { node: group.roots[0]! };
+      if ('value' in arg) return arg;
+      let id = names.get(arg.scratch);
+      if (id === undefined) {
+        id = scratch.length;
+        names.set(arg.scratch, id);
+        scratch.push({ bytes: arg.bytes, from: at, to: at });
+      }
+      scratch[id]!.to = at;
+      return { scratch: id };
+    });
+    for (const node of stage.extra) {
+      slots.push({ node });
+      reads.add(node);
+    }
+    return { kernel: stage.kernel, grid: stage.grid, block: stage.block, slots };
+  });
+  return { group, reads, stages, scratch, level: 0 };
+}
+
+/** Which roots may be written over a leaf: it is read in place only, and every other reader can run before. */
+function claimUpdates(
+  work: readonly Work[],
+  roots: readonly GraphNode[],
+  leaves: readonly GraphNode[],
+  stored: ReadonlySet<GraphNode>,
+  updates: ReadonlyMap<number, number>,
+): Map<GraphNode, GraphNode> {
+  const updated = new Map<GraphNode, GraphNode>();
+  const taken = new Set<GraphNode>();
+  for (const [root, leaf] of updates) {
+    const node = roots[root]!;
+    const old = leaves[leaf]!;
+    const writer = work.find((w) => w.group.roots.includes(node));
+    if (!writer || taken.has(old) || updated.has(node)) continue;
+    if (!writer.group.roots.every((r) => onlyInPlace(r, old, stored))) continue;
+    if (writer.group.call && writer.stages.length > 1 && writer.reads.has(old)) continue;
+    if (writer.group.call?.node.src.some((s) => s === old || readsOf(s, new Set([old])).has(old))) continue;
+    const needs = ancestors(work, writer, updated);
+    const readers = work.filter((w) => w !== writer && w.reads.has(old));
+    if (readers.some((r) => ancestors(work, r, updated).has(writer)) || needs.has(writer)) continue;
+    updated.set(node, old);
+    taken.add(old);
+  }
+  return updated;
+}
+
+/** What must run before `w`: the makers of what it reads, and the readers of what it overwrites. */
+function needsOf(work: readonly Work[], w: Work, updated: ReadonlyMap<GraphNode, GraphNode>): Work[] {
+  const overwritten = w.group.roots.flatMap((r) => updated.get(r) ?? []);
+  return work.filter(
+    (o) =>
+      o !== w && (o.group.roots.some((r) => w.reads.has(r)) || overwritten.some((old) => o.reads.has(old))),
+  );
+}
+
+function ancestors(work: readonly Work[], of: Work, updated: ReadonlyMap<GraphNode, GraphNode>): Set<Work> {
+  const found = new Set<Work>();
+  const stack = [of];
+  while (stack.length > 0) {
+    for (const need of needsOf(work, stack.pop()!, updated)) {
+      if (found.has(need)) continue;
+      found.add(need);
+      stack.push(need);
+    }
+  }
+  return found;
+}
+
+function assignLevels(work: readonly Work[], updated: ReadonlyMap<GraphNode, GraphNode>): Work[] {
+  const done = new Set<Work>();
+  const visit = (w: Work): void => {
+    if (done.has(w)) return;
+    done.add(w);
+    for (const need of needsOf(work, w, updated)) {
+      visit(need);
+      w.level = Math.max(w.level, need.level + need.stages.length);
+    }
+  };
+  work.forEach(visit);
+  return [...work].sort((a, b) => a.level - b.level);
+}
+
+function place(
+  work: readonly Work[],
+  roots: readonly GraphNode[],
+  leaves: readonly GraphNode[],
+  updated: ReadonlyMap<GraphNode, GraphNode>,
+): Schedule {
+  const results: GraphNode[] = [];
+  const rootPlaces = roots.map((root): Schedule['roots'][number] => {
+    const leaf = leaves.indexOf(updated.get(root) ?? root);
+    if (leaf >= 0) return { leaf, updated: updated.has(root) };
+    if (!results.includes(root)) results.push(root);
+    return { result: results.indexOf(root), bytes: sizeOf(root.shape) * root.dtype.bytes };
+  });
+
+  // Lifetimes in the arena: nodes from their writer to their last reader, scratch within its plan
+  const lifetimes: Lifetime[] = [];
+  const arenaOf = new Map<GraphNode, number>();
+  for (const w of work) {
+    const end = w.level + w.stages.length - 1;
+    for (const root of w.group.roots) {
+      if (results.includes(root) || updated.has(root)) continue;
+      const readers = work.filter((o) => o.reads.has(root));
+      arenaOf.set(root, lifetimes.length);
+      const to = Math.max(end, ...readers.map((r) => r.level + r.stages.length - 1));
+      lifetimes.push({ bytes: root.size * root.dtype.bytes, from: w.level, to });
+    }
+  }
+  const scratchAt = new Map<Work, number>();
+  for (const w of work) {
+    scratchAt.set(w, lifetimes.length);
+    for (const s of w.scratch) lifetimes.push({ bytes: s.bytes, from: w.level + s.from, to: w.level + s.to });
+  }
+  const { offsets, bytes } = planArena(lifetimes);
+
+  const toPlace = (slot: Slot, w: Work): Place => {
+    if ('value' in slot) return slot;
+    if ('scratch' in slot) return { arena: offsets[scratchAt.get(w)! + slot.scratch]! };
+    const leaf = leaves.indexOf(updated.get(slot.node) ?? slot.node);
+    if (leaf >= 0) return { leaf };
+    const result = results.indexOf(slot.node);
+    return result >= 0 ? { result } : { arena: offsets[arenaOf.get(slot.node)!]! };
+  };
+  const launches = work
+    .flatMap((w) =>
+      w.stages.map((s, i) => ({
+        kernel: s.kernel,
+        grid: s.grid,
+        block: s.block,
+        level: w.level + i,
+        args: s.slots.map((slot) => toPlace(slot, w)),
+      })),
+    )
+    .sort((a, b) => a.level - b.level);
+  return { launches, arenaBytes: bytes, roots: rootPlaces };
+}

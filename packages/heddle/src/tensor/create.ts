@@ -1,0 +1,175 @@
+/** Making tensors. */
+import { bool, type DType, f32, f64, i32, i64, type TypedArray, u8, u32 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape, normalizeAxis, type Shape } from '../core/shape.js';
+import { upload } from '../engine/realize.js';
+import { setOwner } from '../engine/trace.js';
+import * as b from '../graph/build.js';
+import type { GraphNode } from '../graph/node.js';
+import { Tensor } from './tensor.js';
+
+export interface TensorOptions {
+  /** Default f32 (of typed arrays: their own type; of booleans: bool). */
+  readonly dtype?: DType;
+  /** Whether `backward` computes a gradient for it (default false). */
+  readonly requiresGrad?: boolean;
+}
+
+/** Numbers or booleans, nested to any depth. */
+export type Nested = number | boolean | readonly Nested[];
+
+/**
+ * A tensor of the given values: a number, nested arrays, or a typed array (one dimension, or `shape`).
+ * @throws ShapeError if nested arrays differ in length, or the values do not fill `shape`
+ */
+export function tensor<const S extends Shape>(
+  data: Nested | TypedArray,
+  options: TensorOptions & { readonly shape: S },
+): Tensor<S>;
+export function tensor(
+  data: Nested | TypedArray,
+  options?: TensorOptions & { readonly shape?: Shape },
+): Tensor;
+export function tensor(
+  data: Nested | TypedArray,
+  options: TensorOptions & { readonly shape?: Shape } = {},
+): Tensor {
+  const { values, shape, dtype } = ArrayBuffer.isView(data)
+    ? { values: data, shape: [data.length], dtype: dtypeOf(data) }
+    : flattenNested(data);
+  return fromNode(upload(values, options.shape ?? shape, options.dtype ?? dtype, false), options);
+}
+
+/** @internal A tensor that owns a leaf. */
+export function fromNode<S extends Shape>(
+  node: GraphNode,
+  { requiresGrad = false }: TensorOptions,
+): Tensor<S> {
+  const own = requiresGrad && node.storage ? upgraded(node) : requiresGrad ? b.detach(node, true) : node;
+  const made = new Tensor<S>(own);
+  setOwner(own, made);
+  return made;
+}
+
+/** The same storage in a leaf that requires a gradient. */
+function upgraded(node: GraphNode): GraphNode {
+  const leaf = b.leaf(node.shape, node.dtype, true);
+  leaf.realized(node.storage!);
+  return leaf;
+}
+
+const dtypeOf = (data: TypedArray): DType =>
+  data instanceof Float32Array
+    ? f32
+    : data instanceof Float64Array
+      ? f64
+      : data instanceof Int32Array
+        ? i32
+        : data instanceof Uint32Array
+          ? u32
+          : data instanceof BigInt64Array
+            ? i64
+            : data instanceof Uint8Array
+              ? u8
+              : f32;
+
+function flattenNested(data: Nested): { values: number[]; shape: number[]; dtype: DType } {
+  const shape: number[] = [];
+  for (let at: Nested = data; Array.isArray(at); at = at[0] as Nested) shape.push(at.length);
+  const values: number[] = [];
+  let booleans = true;
+  const visit = (at: Nested, depth: number): void => {
+    if (!Array.isArray(at)) {
+      if (depth !== shape.length)
+        throw new ShapeError(
+          `[tensor] nesting differs: a number where ${shape.length - depth} more levels were expected.`,
+        );
+      if (typeof at !== 'boolean') booleans = false;
+      values.push(Number(at));
+      return;
+    }
+    if (at.length !== shape[depth])
+      throw new ShapeError(
+        `[tensor] rows differ in length: ${shape[depth]} and ${at.length} at depth ${depth}.`,
+      );
+    for (const item of at) visit(item as Nested, depth + 1);
+  };
+  visit(data, 0);
+  return { values, shape, dtype: booleans && values.length > 0 ? bool : f32 };
+}
+
+/** `value` in every element. */
+export function full<const S extends Shape>(
+  shape: S,
+  value: number | boolean,
+  options: TensorOptions = {},
+): Tensor<S> {
+  checkShape('full', shape);
+  const dtype = options.dtype ?? (typeof value === 'boolean' ? bool : f32);
+  return fromNode(b.full(shape, dtype, dtype === i64 ? BigInt(value) : value), options);
+}
+
+export const zeros = <const S extends Shape>(shape: S, options: TensorOptions = {}): Tensor<S> =>
+  full(shape, 0, { dtype: f32, ...options });
+export const ones = <const S extends Shape>(shape: S, options: TensorOptions = {}): Tensor<S> =>
+  full(shape, 1, { dtype: f32, ...options });
+
+/** @internal */
+export function checkShape(op: string, shape: Shape): void {
+  if (shape.some((d) => !Number.isInteger(d) || d < 0))
+    throw new ShapeError(`[${op}] ${formatShape(shape)} is not a shape: sizes are whole numbers ≥ 0.`);
+}
+
+/** start, start + step, … below `stop` (from 0 with one argument). Default dtype i32 for whole numbers, else f32. */
+export function arange(start: number, stop?: number, step = 1, options: TensorOptions = {}): Tensor {
+  const [first, last] = stop === undefined ? [0, start] : [start, stop];
+  if (step === 0) throw new ArgumentError('[arange] a step of 0 goes nowhere.');
+  const count = Math.max(0, Math.ceil((last - first) / step));
+  const dtype = options.dtype ?? ([first, step].every(Number.isInteger) ? i32 : f32);
+  const steps = b.cast(b.iota([count], 0), dtype);
+  const scaled = b.mul(steps, b.full([], dtype, step));
+  return fromNode(first === 0 ? scaled : b.add(scaled, b.full([], dtype, first)), options);
+}
+
+/** The identity matrix (n, n). */
+export function eye(n: number, options: TensorOptions = {}): Tensor {
+  checkShape('eye', [n]);
+  return fromNode(b.cast(b.map('eq', b.iota([n, n], 0), b.iota([n, n], 1)), options.dtype ?? f32), options);
+}
+
+/** Tensors one after the other along `axis`; the other sizes agree. */
+export function cat(tensors: readonly Tensor[], axis = 0): Tensor {
+  const first = tensors[0];
+  if (!first) throw new ArgumentError('[cat] takes at least one tensor.');
+  const at = normalizeAxis('cat', axis, first.ndim);
+  for (const t of tensors) {
+    if (t.ndim !== first.ndim || t.shape.some((d, i) => i !== at && d !== first.shape[i])) {
+      throw new ShapeError(
+        `[cat] shapes differ outside axis ${axis}: ${formatShape(first.shape)} and ${formatShape(t.shape)}.`,
+      );
+    }
+  }
+  const total = tensors.reduce((n, t) => n + t.shape[at]!, 0);
+  const shape = first.shape.map((d, i) => (i === at ? total : d));
+  const position = b.iota(shape, at);
+  let start = 0;
+  let result: GraphNode | undefined;
+  for (const t of tensors) {
+    const only = (n: number): number[] => shape.map((_, i) => (i === at ? n : 0));
+    const spread = b.pad(t.node, only(start), only(total - start - t.shape[at]!));
+    result = result ? b.where(b.map('lt', position, b.like(position, start)), result, spread) : spread;
+    start += t.shape[at]!;
+  }
+  return new Tensor(result!);
+}
+
+/** Tensors of one shape along a new dimension before `axis`. */
+export const stack = (tensors: readonly Tensor[], axis = 0): Tensor =>
+  cat(
+    tensors.map((t) => t.unsqueeze(axis)),
+    axis,
+  );
+
+/** Elements of `then` where `condition` is true, else of `otherwise`; all broadcast. */
+export const where = (condition: Tensor, then: Tensor | number, otherwise: Tensor | number): Tensor =>
+  condition.where(then, otherwise);

@@ -1,0 +1,135 @@
+/** Whole functions as one program: traced once per shape of their inputs, then replayed. */
+import { ArgumentError } from '../core/errors.js';
+import { Recording } from '../engine/capture.js';
+import { realize } from '../engine/realize.js';
+import { currentDevice } from '../engine/storage.js';
+import { Trace } from '../engine/trace.js';
+import * as b from '../graph/build.js';
+import type { GraphNode } from '../graph/node.js';
+import { Tensor } from './tensor.js';
+
+/** What a jitted function may take and return: tensors, in arrays and records, among plain values. */
+export type JitValue =
+  | Tensor
+  | number
+  | string
+  | boolean
+  | null
+  | undefined
+  | readonly JitValue[]
+  | { readonly [key: string]: JitValue };
+
+export interface Jitted<A extends readonly JitValue[], R extends JitValue> {
+  (...args: A): R;
+  /** Kernel launches of the program last run; 0 before the first. */
+  readonly launches: number;
+  /** Forget all programs and give their memory back. */
+  dispose(): void;
+}
+
+/** Programs kept per function; one more input shape drops the oldest. */
+const KEPT = 16;
+
+/**
+ * `fn` as one compiled program per shapes of its inputs. The first call traces it: tensors in its arguments become
+ * inputs; tensors it uses from outside (parameters, optimizer state) are looked up again at every run, and those it
+ * assigns are updated in place. Everything else in `fn` happens once, at the trace: plain arguments are constants of
+ * the program (other values make another one), and values cannot be awaited inside.
+ */
+export function jit<A extends readonly JitValue[], R extends JitValue>(fn: (...args: A) => R): Jitted<A, R> {
+  const programs = new Map<string, { recording: Recording; output: JitValue }>();
+  let launches = 0;
+
+  const call = (...args: A): R => {
+    const inputs: Tensor[] = [];
+    const key = `${currentDevice().name}${describe(args, inputs)}`;
+    let program = programs.get(key);
+    if (!program) {
+      program = record(fn, args);
+      if (programs.size >= KEPT) {
+        const [oldest] = programs.keys();
+        programs.get(oldest!)!.recording.dispose();
+        programs.delete(oldest!);
+      }
+      programs.set(key, program);
+    }
+    const results = program.recording.run(inputs.map((t) => t.ownNode)).map((node) => new Tensor(node));
+    launches = program.recording.launches;
+    let next = 0;
+    return substitute(program.output, () => results[next++]!) as R;
+  };
+  return Object.defineProperties(call, {
+    launches: { get: () => launches },
+    dispose: {
+      value: () => {
+        for (const { recording } of programs.values()) recording.dispose();
+        programs.clear();
+      },
+    },
+  }) as Jitted<A, R>;
+}
+
+function record<A extends readonly JitValue[], R extends JitValue>(
+  fn: (...args: A) => R,
+  args: A,
+): { recording: Recording; output: JitValue } {
+  const trace = new Trace((node) => realize([node]));
+  const stands: GraphNode[] = [];
+  const nodes: GraphNode[] = [];
+  let output: JitValue;
+  trace.run(() => {
+    const inside = substitute(args, (t) => {
+      const stand = b.leaf(t.shape, t.dtype, false);
+      stands.push(stand);
+      return new Tensor(stand);
+    });
+    output = fn(...(inside as unknown as A));
+    if (output instanceof Promise)
+      throw new ArgumentError(
+        '[jit] the function must not be async: values cannot be awaited while it is traced. Return the tensor and await it outside.',
+      );
+    output = substitute(output, (t) => {
+      nodes.push(t.node);
+      return t;
+    });
+  });
+  for (const [handle] of trace.captured) {
+    if (
+      handle instanceof Tensor &&
+      handle.grad &&
+      !handle.grad.ownNode.storage &&
+      trace.made(handle.grad.ownNode)
+    ) {
+      handle.grad = undefined;
+      throw new ArgumentError(
+        '[jit] backward() left gradients that nothing used. Call optimizer.step() in the same jitted function.',
+      );
+    }
+  }
+  return { recording: new Recording(trace, stands, nodes), output };
+}
+
+/** A text that tells programs apart, and the tensors found on the way. */
+function describe(value: JitValue, tensors: Tensor[]): string {
+  if (value instanceof Tensor) {
+    tensors.push(value);
+    return `T${value.dtype.name}(${value.shape.join(',')})`;
+  }
+  if (Array.isArray(value)) return `[${value.map((v: JitValue) => describe(v, tensors)).join(';')}]`;
+  if (value !== null && typeof value === 'object') {
+    return `{${Object.entries(value)
+      .map(([k, v]) => `${k}:${describe(v as JitValue, tensors)}`)
+      .join(';')}}`;
+  }
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+}
+
+/** The same structure with other tensors. */
+function substitute(value: JitValue, by: (t: Tensor) => Tensor): JitValue {
+  if (value instanceof Tensor) return by(value);
+  if (Array.isArray(value)) return value.map((v: JitValue) => substitute(v, by));
+  if (value !== null && typeof value === 'object') {
+    return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, substitute(v as JitValue, by)]));
+  }
+  return value;
+}

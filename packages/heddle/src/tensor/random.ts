@@ -1,0 +1,92 @@
+/**
+ * Random tensors by Philox4x32-10: a seed gives the same numbers on every device. A generator counts the blocks it
+ * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
+ */
+import { f32, u32 } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import { keyOfSeed } from '../core/philox.js';
+import { type Shape, sizeOf } from '../core/shape.js';
+import { upload } from '../engine/realize.js';
+import { setOwner } from '../engine/trace.js';
+import * as b from '../graph/build.js';
+import type { GraphNode } from '../graph/node.js';
+import { checkShape, fromNode, type TensorOptions } from './create.js';
+import { Tensor } from './tensor.js';
+
+export class Generator {
+  #seed: number;
+  #counter: Tensor | undefined;
+
+  /** @param seed a whole number from 0 to 2⁵³ − 1 */
+  constructor(seed: number) {
+    if (!Number.isSafeInteger(seed) || seed < 0)
+      throw new ArgumentError(`seed ${seed}: must be a whole number from 0 to 2^53 − 1.`);
+    this.#seed = seed;
+  }
+
+  get seed(): number {
+    return this.#seed;
+  }
+
+  /** Start over. */
+  reset(seed = this.#seed): void {
+    this.#seed = new Generator(seed).seed;
+    this.#counter?.write([0]);
+  }
+
+  /** Where the generator stands: blocks of four words given out, u32 of shape (1). Save it to resume. */
+  get counter(): Tensor {
+    if (!this.#counter) {
+      const node = upload([0], [1], u32, false, 'random state');
+      this.#counter = new Tensor(node);
+      setOwner(node, this.#counter);
+    }
+    return this.#counter;
+  }
+
+  /** @internal The next words, u32. */
+  bits(shape: Shape): GraphNode {
+    const counter = this.counter;
+    const bits = b.random(shape, counter.node, keyOfSeed(this.#seed));
+    const blocks = Math.ceil(sizeOf(shape) / 4);
+    counter.assign(counter.add(blocks));
+    return bits;
+  }
+}
+
+const standard = new Generator(0);
+
+/** Seed the generator that `rand`, `randn` and dropout draw from. */
+export function manualSeed(seed: number): void {
+  standard.reset(seed);
+}
+
+/** @internal */
+export const defaultGenerator = (): Generator => standard;
+
+export interface RandomOptions extends TensorOptions {
+  /** Default: the generator that `manualSeed` seeds. */
+  readonly generator?: Generator;
+}
+
+/** Uniform on [0, 1): 24 random bits each. */
+export function rand<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
+  checkShape('rand', shape);
+  return fromNode(b.cast(uniform(options.generator ?? standard, shape), options.dtype ?? f32), options);
+}
+
+const uniform = (generator: Generator, shape: Shape): GraphNode => {
+  const bits = b.map('shr', generator.bits(shape), b.full(shape, u32, 8));
+  return b.mul(b.cast(bits, f32), b.full(shape, f32, 2 ** -24));
+};
+
+/** Normal with mean 0 and variance 1. G. Box and M. Muller (1958): √(−2 ln u)·cos 2πv. */
+export function randn<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
+  checkShape('randn', shape);
+  const generator = options.generator ?? standard;
+  const f = (v: number): GraphNode => b.full(shape, f32, v);
+  // 1 − u is in (0, 1]: its logarithm is finite
+  const radius = b.map('sqrt', b.mul(f(-2), b.map('log', b.sub(f(1), uniform(generator, shape)))));
+  const angle = b.mul(f(2 * Math.PI), uniform(generator, shape));
+  return fromNode(b.cast(b.mul(radius, b.map('cos', angle)), options.dtype ?? f32), options);
+}
