@@ -1,9 +1,8 @@
 /** Random race-free kernels compute the same with threads and, serialized, with loops. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 import fc from 'fast-check';
 import { i32 } from '../src/core/dtype.js';
-import { compile } from '../src/kernel/compile.js';
 import {
   type ArrayDecl,
   alu,
@@ -32,22 +31,14 @@ import {
   whileLoop,
 } from '../src/kernel/ir.js';
 import { serialize } from '../src/kernel/serialize.js';
-import type { Target } from '../src/kernel/target.js';
 import { buffer, value } from '../src/kernel/types.js';
 import { verify } from '../src/kernel/verify.js';
+import { CpuDevice } from '../src/runtime/cpu/device.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 
 const THREADS = 36;
-const CPU: Target = {
-  ...{
-    name: 'cpu',
-    model: 'blocks',
-    units: 1,
-    fma: false,
-    maxThreadsPerBlock: 1,
-    sharedBytesPerBlock: 1 << 16,
-  },
-};
+const cpu = new CpuDevice();
+after(() => cpu.close());
 const tid = special('threadIdx.x');
 const place = alu('add', [alu('mul', [special('blockIdx.x'), int(THREADS)]), tid]);
 const y: Param = { name: 'y', schema: buffer(i32) };
@@ -180,9 +171,9 @@ function ending(list: readonly Plan[]): Statement[] {
   ];
 }
 
-test('serialized kernels compute what their threads do', () => {
-  fc.assert(
-    fc.property(plan, plan, fc.boolean(), (list, last, early) => {
+test('serialized kernels compute what their threads do', async () => {
+  await fc.assert(
+    fc.asyncProperty(plan, plan, fc.boolean(), async (list, last, early) => {
       const ir: KernelIr = {
         name: 'k',
         params: [y],
@@ -206,10 +197,16 @@ test('serialized kernels compute what their threads do', () => {
       simulate(ir, { grid: 3, block: THREADS }, { y: threads });
       simulate(serial, { grid: 3, block: 1 }, { y: loops });
       assert.deepEqual(loops, threads);
-      const compiled = new Int32Array(3 * THREADS);
-      simulate(compile(serial, CPU), { grid: 3, block: 1 }, { y: compiled });
-      assert.deepEqual(compiled, threads, 'after the passes');
+      const out = cpu.allocate(threads.byteLength, 'y');
+      const launch = { kernel: ir, grid: [3, 1, 1], block: [THREADS, 1, 1], independent: false } as const;
+      const program = cpu.compile([{ ...launch, args: [{ slot: 0, offset: 0 }] }]);
+      cpu.write(out, new Uint8Array(threads.byteLength));
+      program.run([out]);
+      const got = await cpu.read(out);
+      program.dispose();
+      cpu.free(out);
+      assert.deepEqual(new Int32Array(got.buffer), threads, 'on the CPU device');
     }),
-    { numRuns: 300, seed: 1 },
+    { numRuns: 100, seed: 1 },
   );
 });

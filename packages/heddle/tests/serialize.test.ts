@@ -1,12 +1,15 @@
 /** Kernels for blocks of many threads, split at their barriers into loops, compute the same. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { TypedArray } from '../src/core/dtype.js';
+import { after, test } from 'node:test';
+import { type TypedArray, viewAs } from '../src/core/dtype.js';
 import { buffer, defineKernel, f32, i32, u32 } from '../src/kernel/index.js';
 import type { KernelIr, Node } from '../src/kernel/ir.js';
 import type { Scalar } from '../src/kernel/ops.js';
 import { serialize } from '../src/kernel/serialize.js';
+import type { BufferSchema } from '../src/kernel/types.js';
 import { verify } from '../src/kernel/verify.js';
+import { CpuDevice } from '../src/runtime/cpu/device.js';
+import type { DeviceBuffer } from '../src/runtime/device.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 
 type Size = [number, number, number];
@@ -19,8 +22,11 @@ function some(n: Node, what: (n: Node) => boolean): boolean {
   return what(n) || n.src.some((s) => some(s, what));
 }
 
-/** Serializes, checks that no thread is left, runs both, and gives the arguments after the run. */
-function same(ir: KernelIr, grid: Size, block: Size, args: Args): Args {
+/**
+ * Serializes, checks that no thread is left, runs both in the simulator and the CPU device too, and gives the
+ * arguments after the run.
+ */
+async function same(ir: KernelIr, grid: Size, block: Size, args: Args): Promise<Args> {
   const threads = clone(args);
   const loops = clone(args);
   const serial = serialize(ir, block);
@@ -34,7 +40,32 @@ function same(ir: KernelIr, grid: Size, block: Size, args: Args): Args {
   simulate(ir, { grid, block }, threads);
   simulate(serial, { grid, block: 1 }, loops);
   assert.deepEqual(loops, threads);
+  assert.deepEqual(await onCpu(ir, grid, block, args), threads, 'on the CPU device');
   return loops;
+}
+
+const cpu = new CpuDevice();
+after(() => cpu.close());
+
+/** The arguments after a launch on the CPU device. */
+async function onCpu(ir: KernelIr, grid: Size, block: Size, given: Args): Promise<Args> {
+  const slots: DeviceBuffer[] = [];
+  const args = ir.params.map(({ name }) => {
+    const arg = given[name]!;
+    if (typeof arg !== 'object') return { value: arg };
+    const buffer = cpu.allocate(arg.byteLength, name);
+    cpu.write(buffer, new Uint8Array(arg.buffer, arg.byteOffset, arg.byteLength));
+    return { slot: slots.push(buffer) - 1, offset: 0 };
+  });
+  cpu.compile([{ kernel: ir, grid, block, args, independent: false }]).run(slots);
+  const results: Args = { ...given };
+  for (const buffer of slots) {
+    const { dtype } = ir.params.find((p) => p.name === buffer.label)!.schema as BufferSchema;
+    const bytes = await cpu.read(buffer);
+    results[buffer.label] = viewAs(dtype, bytes.buffer, 0, bytes.byteLength / dtype.bytes);
+    cpu.free(buffer);
+  }
+  return results;
 }
 
 function refused(ir: KernelIr, why: RegExp): void {
@@ -46,7 +77,7 @@ function refused(ir: KernelIr, why: RegExp): void {
 const waves = (n: number, by: number): Float32Array =>
   Float32Array.from({ length: n }, (_, i) => Math.sin(i * by + 1));
 
-test('a kernel without barriers is one loop', () => {
+test('a kernel without barriers is one loop', async () => {
   const saxpy = defineKernel(
     'saxpy',
     { a: f32, x: buffer(f32), y: buffer(f32), n: i32 },
@@ -55,11 +86,11 @@ test('a kernel without barriers is one loop', () => {
       if (i < n) y[i] = a * x[i] + y[i];
     },
   );
-  const { y } = same(saxpy, [3, 1, 1], [32, 1, 1], { a: 2, x: waves(80, 1), y: waves(80, 2), n: 80 });
+  const { y } = await same(saxpy, [3, 1, 1], [32, 1, 1], { a: 2, x: waves(80, 1), y: waves(80, 2), n: 80 });
   assert.equal((y as Float32Array)[79], Math.fround(Math.fround(2 * waves(80, 1)[79]!) + waves(80, 2)[79]!));
 });
 
-test('a tiled matmul: barriers in a loop, an accumulator across them', () => {
+test('a tiled matmul: barriers in a loop, an accumulator across them', async () => {
   const matmul = defineKernel(
     'matmul',
     { a: buffer(f32), b: buffer(f32), c: buffer(f32), n: i32 },
@@ -81,11 +112,11 @@ test('a tiled matmul: barriers in a loop, an accumulator across them', () => {
     { TILE: 4 },
   );
   const args = { a: waves(144, 1), b: waves(144, 2), c: new Float32Array(144), n: 12 };
-  const { c } = same(matmul, [3, 3, 1], [4, 4, 1], args);
+  const { c } = await same(matmul, [3, 3, 1], [4, 4, 1], args);
   assert.ok((c as Float32Array).every((v) => v !== 0));
 });
 
-test('a block reduction: a loop that all threads count alike', () => {
+test('a block reduction: a loop that all threads count alike', async () => {
   const sum = defineKernel(
     'sum',
     { x: buffer(f32), y: buffer(f32) },
@@ -102,11 +133,11 @@ test('a block reduction: a loop that all threads count alike', () => {
     },
   );
   const x = Float32Array.from({ length: 128 }, (_, i) => i);
-  const { y } = same(sum, [2, 1, 1], [64, 1, 1], { x, y: new Float32Array(2) });
+  const { y } = await same(sum, [2, 1, 1], [64, 1, 1], { x, y: new Float32Array(2) });
   assert.deepEqual([...(y as Float32Array)], [2016, 6112]);
 });
 
-test('a stencil with early returns, some in a loop', () => {
+test('a stencil with early returns, some in a loop', async () => {
   const stencil = defineKernel(
     'stencil',
     { x: buffer(f32), y: buffer(f32), n: i32 },
@@ -128,10 +159,10 @@ test('a stencil with early returns, some in a loop', () => {
       y[i] = -y[i];
     },
   );
-  same(stencil, [2, 1, 1], [16, 1, 1], { x: waves(20, 1), y: new Float32Array(20), n: 20 });
+  await same(stencil, [2, 1, 1], [16, 1, 1], { x: waves(20, 1), y: new Float32Array(20), n: 20 });
 });
 
-test('returns before the last barrier-free part, and by all threads of a block', () => {
+test('returns before the last barrier-free part, and by all threads of a block', async () => {
   const kernel = defineKernel(
     'k',
     { x: buffer(f32), y: buffer(f32), n: i32 },
@@ -145,12 +176,12 @@ test('returns before the last barrier-free part, and by all threads of a block',
     },
   );
   const args = { x: waves(48, 1), y: new Float32Array(48), n: 9 };
-  const { y } = same(kernel, [3, 1, 1], [16, 1, 1], args);
+  const { y } = await same(kernel, [3, 1, 1], [16, 1, 1], args);
   assert.equal((y as Float32Array)[16], 0);
   assert.notEqual((y as Float32Array)[32], 0);
 });
 
-test('local arrays and vectors that live across barriers get an element per thread', () => {
+test('local arrays and vectors that live across barriers get an element per thread', async () => {
   const kernel = defineKernel(
     'k',
     { x: buffer(f32), y: buffer(f32) },
@@ -173,10 +204,10 @@ test('local arrays and vectors that live across barriers get an element per thre
       y[t * 4] += mine[1][0] + mine[1][2];
     },
   );
-  same(kernel, [1, 1, 1], [8, 1, 1], { x: waves(32, 1), y: new Float32Array(32) });
+  await same(kernel, [1, 1, 1], [8, 1, 1], { x: waves(32, 1), y: new Float32Array(32) });
 });
 
-test('a variable that all threads set alike stays one variable', () => {
+test('a variable that all threads set alike stays one variable', async () => {
   const kernel = defineKernel(
     'k',
     { y: buffer(i32), n: i32 },
@@ -211,10 +242,10 @@ test('a variable that all threads set alike stays one variable', () => {
     serial.arrays.map((a) => a.name),
     ['s', 'other'],
   );
-  for (const n of [0, 2, 4, 9]) same(kernel, [1, 1, 1], [8, 1, 1], { y: new Int32Array(8), n });
+  for (const n of [0, 2, 4, 9]) await same(kernel, [1, 1, 1], [8, 1, 1], { y: new Int32Array(8), n });
 });
 
-test('all axes of a block, lane and warp numbers', () => {
+test('all axes of a block, lane and warp numbers', async () => {
   const kernel = defineKernel(
     'k',
     { y: buffer(i32) },
@@ -227,10 +258,10 @@ test('all axes of a block, lane and warp numbers', () => {
       y[t] = s[95 - t] * 1000 + kept;
     },
   );
-  same(kernel, [1, 1, 1], [4, 6, 4], { y: new Int32Array(96) });
+  await same(kernel, [1, 1, 1], [4, 6, 4], { y: new Int32Array(96) });
 });
 
-test('warp sums, shuffles and votes, on whole and partial warps', () => {
+test('warp sums, shuffles and votes, on whole and partial warps', async () => {
   const kernel = defineKernel(
     'k',
     { x: buffer(f32), y: buffer(f32), z: buffer(i32), u: buffer(u32) },
@@ -263,13 +294,13 @@ test('warp sums, shuffles and votes, on whole and partial warps', () => {
     },
   );
   for (const n of [32, 64, 50, 7]) {
-    same(kernel, [1, 1, 1], [n, 1, 1], {
+    await same(kernel, [1, 1, 1], [n, 1, 1], {
       ...{ x: waves(n, 1), y: new Float32Array(n), z: new Int32Array(n), u: new Uint32Array(n) },
     });
   }
 });
 
-test('a two-stage block sum with warp sums, the second by one warp of all threads', () => {
+test('a two-stage block sum with warp sums, the second by one warp of all threads', async () => {
   const kernel = defineKernel(
     'k',
     { x: buffer(f32), y: buffer(f32) },
@@ -284,10 +315,10 @@ test('a two-stage block sum with warp sums, the second by one warp of all thread
       if (threadIdx.x === 0) y[blockIdx.x] = all;
     },
   );
-  same(kernel, [2, 1, 1], [128, 1, 1], { x: waves(256, 1), y: new Float32Array(2) });
+  await same(kernel, [2, 1, 1], [128, 1, 1], { x: waves(256, 1), y: new Float32Array(2) });
 });
 
-test('atomics into shared memory: a histogram', () => {
+test('atomics into shared memory: a histogram', async () => {
   const kernel = defineKernel(
     'histogram',
     { x: buffer(i32), counts: buffer(i32), n: i32 },
@@ -301,7 +332,7 @@ test('atomics into shared memory: a histogram', () => {
     },
   );
   const x = Int32Array.from({ length: 100 }, (_, i) => (i * i) % 23);
-  const { counts } = same(kernel, [4, 1, 1], [32, 1, 1], { x, counts: new Int32Array(8), n: 100 });
+  const { counts } = await same(kernel, [4, 1, 1], [32, 1, 1], { x, counts: new Int32Array(8), n: 100 });
   assert.equal(
     (counts as Int32Array).reduce((a, b) => a + b),
     100,
