@@ -115,8 +115,8 @@ export class FileError extends HeddleError {
 
 /** Data that is readable but wrong, such as a label outside the classes. */
 export class DataError extends HeddleError {
-  constructor(message: string) {
-    super('HEDDLE_DATA', message);
+  constructor(message: string, options?: ErrorOptions) {
+    super('HEDDLE_DATA', message, options);
   }
 }
 

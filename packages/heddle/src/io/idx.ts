@@ -52,6 +52,8 @@ const ELEMENT_TYPES: ReadonlyMap<number, ElementType> = new Map([
 
 const MAX_RANK = 8;
 const MAX_UNZIPPED_BYTES = 2 ** 31 - 1;
+/** Deflate cannot do better: 258 bytes for 2 bits. */
+const MAX_GZIP_RATIO = 1032;
 const REPLACE = 'The file is damaged or was not fully downloaded: get it again.';
 
 /**
@@ -111,7 +113,10 @@ const gunzipAsync = promisify(gunzip);
 async function unzip(bytes: Uint8Array, path: string): Promise<Uint8Array> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   try {
-    return await gunzipAsync(bytes, { maxOutputLength: MAX_UNZIPPED_BYTES });
+    return await gunzipAsync(bytes, {
+      maxOutputLength: MAX_UNZIPPED_BYTES,
+      chunkSize: unzippedBytes(bytes) + 64,
+    });
   } catch (error) {
     const reason =
       errorCode(error) === 'ERR_BUFFER_TOO_LARGE'
@@ -119,6 +124,15 @@ async function unzip(bytes: Uint8Array, path: string): Promise<Uint8Array> {
         : `damaged gzip data (${(error as Error).message}). ${REPLACE}`;
     throw new FileError(path, reason, { cause: error });
   }
+}
+
+/**
+ * The size that gzip data gives for what is in it, within what is possible. With one output chunk of that size, zlib
+ * needs no second copy to join its chunks.
+ */
+function unzippedBytes(bytes: Uint8Array): number {
+  const stated = bytes.length < 18 ? 0 : viewOf(bytes).getUint32(bytes.length - 4, true);
+  return Math.min(stated, bytes.length * MAX_GZIP_RATIO);
 }
 
 const hex = (bytes: Uint8Array): string =>

@@ -1,0 +1,167 @@
+/** Labelled examples, and the usual kind: arrays in memory. */
+import { ArgumentError, DataError } from '../core/errors.js';
+import { formatShape, type Shape, sizeOf } from '../core/shape.js';
+
+export interface Dataset {
+  /** Number of examples. */
+  readonly length: number;
+  /** Shape of one input, such as (1, 28, 28). */
+  readonly inputShape: Shape;
+  /** Labels are 0 to `classes` − 1. */
+  readonly classes: number;
+  /**
+   * Write the examples `indices`, one after another, into `inputs` (f32, `indices.length` × `sizeOf(inputShape)`) and
+   * `labels` (`indices.length`). Nothing is allocated.
+   */
+  batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void;
+  /** How to open the dataset on another thread. Without it, a loader cannot use workers. */
+  remote?(): RemoteDataset;
+}
+
+/** A function exported by a module that makes a dataset from `data`, which is sent to the thread by structured clone. */
+export interface RemoteDataset {
+  readonly module: string;
+  readonly open: string;
+  readonly data: unknown;
+}
+
+/** Inputs are used as (x − mean) / std. Bytes are first divided by 255. */
+export interface Normalization {
+  readonly mean: number;
+  readonly std: number;
+}
+
+export interface ArrayDatasetOptions {
+  /** One input after another, row-major. Bytes stay bytes; they become f32 batch by batch. */
+  readonly inputs: Float32Array | Uint8Array;
+  readonly inputShape: Shape;
+  readonly labels: Int32Array | Uint8Array;
+  readonly classes: number;
+  /** Default: mean 0, std 1. */
+  readonly normalize?: Normalization;
+}
+
+export class ArrayDataset implements Dataset {
+  readonly length: number;
+  readonly inputShape: Shape;
+  readonly classes: number;
+  readonly inputs: Float32Array | Uint8Array;
+  readonly labels: Int32Array | Uint8Array;
+  readonly normalize: Normalization;
+  readonly #features: number;
+  /** What each byte becomes. */
+  readonly #table: Float32Array;
+
+  /** @throws DataError if the counts of inputs and labels differ, or a label is outside the classes */
+  constructor({ inputs, inputShape, labels, classes, normalize = { mean: 0, std: 1 } }: ArrayDatasetOptions) {
+    const features = sizeOf(inputShape);
+    if (inputs.length !== features * labels.length) {
+      throw new DataError(
+        `${inputs.length} input values do not match ${labels.length} labels: expected ${labels.length} × ` +
+          `${features} values for inputs of shape ${formatShape(inputShape)}.`,
+      );
+    }
+    if (!Number.isFinite(normalize.mean) || !(normalize.std > 0)) {
+      throw new ArgumentError(
+        `cannot normalize by mean ${normalize.mean} and std ${normalize.std}: the mean must be finite and the std ` +
+          'positive.',
+      );
+    }
+    const wrong = labels.findIndex((label) => label < 0 || label >= classes);
+    if (wrong >= 0) {
+      throw new DataError(
+        `label ${labels[wrong]} of example ${wrong} is outside the classes: expected 0 to ${classes - 1}. ` +
+          'Check the labels, or the number of classes.',
+      );
+    }
+    this.length = labels.length;
+    this.inputShape = inputShape;
+    this.classes = classes;
+    this.inputs = inputs;
+    this.labels = labels;
+    this.normalize = normalize;
+    this.#features = features;
+    this.#table = Float32Array.from(
+      { length: 256 },
+      (_, byte) => (byte / 255 - normalize.mean) / normalize.std,
+    );
+  }
+
+  batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
+    const features = this.#features;
+    for (let row = 0; row < indices.length; row++) {
+      const index = indices[row]!;
+      if (!(index >= 0 && index < this.length)) {
+        throw new ArgumentError(`example ${index} is out of range: the dataset has ${this.length}.`);
+      }
+      labels[row] = this.labels[index]!;
+      if (this.inputs instanceof Uint8Array) {
+        normalizeBytes(this.inputs, index * features, inputs, row * features, features, this.#table);
+      } else {
+        normalizeFloats(this.inputs, index * features, inputs, row * features, features, this.normalize);
+      }
+    }
+  }
+
+  /** The examples `begin` up to but without `end`, sharing this dataset's memory. */
+  slice(begin: number, end: number = this.length): ArrayDataset {
+    return new ArrayDataset({
+      ...this.#options(),
+      inputs: this.inputs.subarray(begin * this.#features, end * this.#features),
+      labels: this.labels.subarray(begin, end),
+    });
+  }
+
+  /** Its arrays are copied into shared memory, once, unless they are there already. */
+  remote(): RemoteDataset {
+    const data = { ...this.#options(), inputs: shared(this.inputs), labels: shared(this.labels) };
+    return { module: import.meta.url, open: openArrayDataset.name, data };
+  }
+
+  #options(): ArrayDatasetOptions {
+    const { inputs, inputShape, labels, classes, normalize } = this;
+    return { inputs, inputShape, labels, classes, normalize };
+  }
+}
+
+/** The other end of `ArrayDataset.remote`. */
+export const openArrayDataset = (options: ArrayDatasetOptions): ArrayDataset => new ArrayDataset(options);
+
+// Two small functions, each with one kind of array, stay fast however many kinds of dataset a program uses.
+
+function normalizeBytes(
+  from: Uint8Array,
+  at: number,
+  to: Float32Array,
+  toAt: number,
+  count: number,
+  table: Float32Array,
+): void {
+  for (let i = 0; i < count; i++) to[toAt + i] = table[from[at + i]!]!;
+}
+
+function normalizeFloats(
+  from: Float32Array,
+  at: number,
+  to: Float32Array,
+  toAt: number,
+  count: number,
+  { mean, std }: Normalization,
+): void {
+  for (let i = 0; i < count; i++) to[toAt + i] = (from[at + i]! - mean) / std;
+}
+
+const copies = new WeakMap<ArrayBufferView, ArrayBufferView>();
+
+/** `array`, or a copy of it in shared memory; the same copy each time. */
+function shared<A extends Float32Array | Int32Array | Uint8Array>(array: A): A {
+  if (array.buffer instanceof SharedArrayBuffer) return array;
+  const known = copies.get(array) as A | undefined;
+  if (known) return known;
+  const copy = new (array.constructor as new (buffer: SharedArrayBuffer) => A)(
+    new SharedArrayBuffer(array.byteLength),
+  );
+  copy.set(array);
+  copies.set(array, copy);
+  return copy;
+}

@@ -1,0 +1,120 @@
+/** Mini-batches of a dataset, in an order fixed by a seed and the number of the epoch. */
+import { ArgumentError } from '../core/errors.js';
+import { PhiloxStream } from '../core/philox.js';
+import { sizeOf } from '../core/shape.js';
+import { type Batch, makeBatch } from './batch.js';
+import type { Dataset } from './dataset.js';
+import { prefetch } from './prefetch.js';
+
+export interface LoaderOptions {
+  readonly batchSize: number;
+  /** A new order every epoch. Default: false, the order of the dataset. */
+  readonly shuffle?: boolean;
+  /** Whole number from 0 to 2^53 − 1. Default: 0. */
+  readonly seed?: number;
+  /** Leave out the last batch if it is not full. Default: false. */
+  readonly dropLast?: boolean;
+  /**
+   * Threads that prepare batches ahead. Default: 0, batches are made when they are asked for, which is the faster way
+   * where making one is cheap: 64 MNIST images take about 0.2 ms.
+   */
+  readonly workers?: number;
+  /** Batches prepared ahead of the one in use, with workers. Default: 2 per worker. */
+  readonly prefetch?: number;
+}
+
+export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch> {
+  readonly dataset: D;
+  readonly batchSize: number;
+  readonly shuffle: boolean;
+  readonly seed: number;
+  /** The epoch that the next iteration runs. Set it to resume. */
+  epoch = 0;
+  readonly #dropLast: boolean;
+  readonly #workers: number;
+  readonly #prefetch: number;
+
+  /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
+  constructor(dataset: D, options: LoaderOptions) {
+    const { batchSize, shuffle = false, seed = 0, dropLast = false, workers = 0 } = options;
+    const ahead = options.prefetch ?? 2 * workers;
+    requireWhole('batchSize', batchSize, 1);
+    requireWhole('seed', seed, 0);
+    requireWhole('workers', workers, 0);
+    requireWhole('prefetch', ahead, workers > 0 ? 1 : 0);
+    if (workers > 0 && !dataset.remote) {
+      throw new ArgumentError(
+        `[Loader] workers is ${workers}, but this dataset cannot be opened on another thread. Give it a remote() ` +
+          'method, or use workers: 0.',
+      );
+    }
+    this.dataset = dataset;
+    this.batchSize = batchSize;
+    this.shuffle = shuffle;
+    this.seed = seed;
+    this.#dropLast = dropLast;
+    this.#workers = workers;
+    this.#prefetch = ahead;
+  }
+
+  /** Batches per epoch. */
+  get length(): number {
+    const full = this.dataset.length / this.batchSize;
+    return this.#dropLast ? Math.floor(full) : Math.ceil(full);
+  }
+
+  /** The examples of an epoch, in order: each index of the dataset once. */
+  order(epoch: number): Uint32Array {
+    const order = Uint32Array.from({ length: this.dataset.length }, (_, i) => i);
+    if (!this.shuffle) return order;
+    const random = new PhiloxStream(this.seed, epoch);
+    for (let last = order.length - 1; last > 0; last--) {
+      const other = random.below(last + 1);
+      const swapped = order[last]!;
+      order[last] = order[other]!;
+      order[other] = swapped;
+    }
+    return order;
+  }
+
+  /** The batches of an epoch, made on this thread. */
+  *batches(epoch: number = this.epoch++): Generator<Batch, void, undefined> {
+    const inputs = new Float32Array(this.batchSize * sizeOf(this.dataset.inputShape));
+    const labels = new Int32Array(this.batchSize);
+    for (const [index, indices] of this.#chunks(epoch).entries()) {
+      this.dataset.batchInto(indices, inputs, labels);
+      yield makeBatch(index, indices.length, inputs, labels);
+    }
+  }
+
+  /** The batches of the next epoch, made ahead by workers if there are any. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Batch, void, undefined> {
+    const epoch = this.epoch++;
+    const remote = this.#workers > 0 ? this.dataset.remote?.() : undefined;
+    if (!remote) {
+      yield* this.batches(epoch);
+      return;
+    }
+    yield* prefetch({
+      remote,
+      workers: this.#workers,
+      ahead: this.#prefetch,
+      chunks: this.#chunks(epoch),
+      batchSize: this.batchSize,
+      features: sizeOf(this.dataset.inputShape),
+    });
+  }
+
+  #chunks(epoch: number): Uint32Array[] {
+    const order = this.order(epoch);
+    return Array.from({ length: this.length }, (_, i) =>
+      order.subarray(i * this.batchSize, (i + 1) * this.batchSize),
+    );
+  }
+}
+
+function requireWhole(name: string, value: number, low: number): void {
+  if (!Number.isSafeInteger(value) || value < low) {
+    throw new ArgumentError(`[Loader] ${name} is ${value}: must be a whole number, at least ${low}.`);
+  }
+}

