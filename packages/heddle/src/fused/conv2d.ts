@@ -1,10 +1,17 @@
 /** Convolution of images and its two gradients: three ops that are each other's derivatives. */
-import { isFloat } from '../core/dtype.js';
+import { f32, isFloat } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
 import type { GraphNode, WindowArg } from '../graph/node.js';
+import { type ConvolveProblem, convolve } from '../kernels/conv2d-cpu.js';
+import {
+  type ConvWeightProblem,
+  convolveWeight,
+  paddedSize,
+  padImages,
+} from '../kernels/conv2d-weight-cpu.js';
 
 /** One number for both, or height and width. */
 export type Pair = number | readonly [number, number];
@@ -58,6 +65,40 @@ const weights = (w: GraphNode, { groups }: Conv2dArg): GraphNode =>
 const outputs = (y: GraphNode, { groups }: Conv2dArg): GraphNode =>
   b.reshape(y, [y.shape[0]!, groups, y.shape[1]! / groups, 1, y.shape[2]!, y.shape[3]!, 1, 1]);
 
+/** Blocks per worker: enough for an even spread. */
+const SPREAD = 4;
+
+/** The CPU's kernels take rows of at least one vector. */
+const fitsCpu =
+  (width: (arg: Conv2dArg) => number): KernelChoice<Conv2dArg>['when'] =>
+  ({ model }, node, arg) =>
+    model === 'blocks' && node.dtype === f32 && node.src.every((s) => s.size > 0) && width(arg) >= 4;
+
+const blocks = (n: number): Pick<Stage, 'grid' | 'block'> => ({ grid: [n, 1, 1], block: [1, 1, 1] });
+
+/** The stage of a convolution of `x` with `w`, or with `adjoint` of the outputs' gradient with it. */
+function convolveStages(
+  { inputs: [x, w], output, finish, target }: KernelIo,
+  arg: Conv2dArg,
+  adjoint: boolean,
+): Stage[] {
+  const { groups, kernel, stride, dilation, padding } = arg;
+  const [images, channels] = x!.shape as [number, number];
+  const problem: ConvolveProblem = {
+    ...{ images, groups, kernel, stride, dilation, padding, adjoint },
+    inputs: channels / groups,
+    outputs: output.shape[1]! / groups,
+    size: adjoint ? outputSize(arg) : arg.size,
+    outSize: adjoint ? arg.size : outputSize(arg),
+    imageOffset: x!.offset,
+    weightOffset: w!.offset,
+    leastBlocks: SPREAD * target.units,
+    finish: finish(output.shape),
+  };
+  const { kernel: ir, blocks: n } = convolve(problem);
+  return [{ kernel: ir, ...blocks(n), args: [{ input: 0 }, { input: 1 }, { output: true }] }];
+}
+
 /** x (N, C, H, W), w (O, C/G, kH, kW) → (N, O, outH, outW) */
 export const conv2dOp: FusedOp<Conv2dArg> = {
   name: 'conv2d',
@@ -70,7 +111,14 @@ export const conv2dOp: FusedOp<Conv2dArg> = {
     x!.requiresGrad ? b.call(conv2dInputOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [x!, g], arg) : undefined,
   ],
-  kernels: [],
+  kernels: [
+    {
+      name: 'conv2d-cpu',
+      when: fitsCpu((arg) => outputSize(arg)[1]),
+      finishes: true,
+      plan: (io, arg) => convolveStages(io, arg, false),
+    },
+  ],
 };
 
 /** The adjoint of conv2d in x: y (N, O, outH, outW), w (O, C/G, kH, kW) → (N, C, H, W) */
@@ -91,8 +139,40 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
     y!.requiresGrad ? b.call(conv2dOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [g, y!], arg) : undefined,
   ],
-  kernels: [],
+  kernels: [
+    {
+      name: 'conv2dInput-cpu',
+      when: fitsCpu((arg) => arg.size[1]),
+      finishes: true,
+      plan: (io, arg) => convolveStages(io, arg, true),
+    },
+  ],
 };
+
+function weightStages({ inputs: [x, y], output, finish, target }: KernelIo, arg: Conv2dArg): Stage[] {
+  const { groups, size, kernel, stride, dilation, padding } = arg;
+  const [images, channels] = x!.shape as [number, number];
+  const problem: ConvWeightProblem = {
+    ...{ images, groups, size, kernel, stride, dilation, padding, outSize: outputSize(arg) },
+    inputs: channels / groups,
+    outputs: y!.shape[1]! / groups,
+    imageOffset: x!.offset,
+    gradientOffset: y!.offset,
+    leastBlocks: SPREAD * target.units,
+    finish: finish(output.shape),
+  };
+  const sums = convolveWeight(problem);
+  const floats = paddedSize(problem);
+  const padded = { scratch: 'padded', bytes: 4 * floats };
+  const main: Stage = {
+    kernel: sums.kernel,
+    ...blocks(sums.blocks),
+    args: [floats > 0 ? padded : { input: 0 }, { input: 1 }, { output: true }],
+  };
+  if (floats === 0) return [main];
+  const pad = padImages(problem);
+  return [{ kernel: pad.kernel, ...blocks(pad.blocks), args: [{ input: 0 }, padded] }, main];
+}
 
 /** The adjoint of conv2d in w: x (N, C, H, W), y (N, O, outH, outW) → (O, C/G, kH, kW) */
 export const conv2dWeightOp: FusedOp<Conv2dArg> = {
@@ -106,7 +186,14 @@ export const conv2dWeightOp: FusedOp<Conv2dArg> = {
     x!.requiresGrad ? b.call(conv2dInputOp, [y!, g], arg) : undefined,
     y!.requiresGrad ? b.call(conv2dOp, [x!, g], arg) : undefined,
   ],
-  kernels: [],
+  kernels: [
+    {
+      name: 'conv2dWeight-cpu',
+      when: fitsCpu((arg) => outputSize(arg)[1]),
+      finishes: true,
+      plan: weightStages,
+    },
+  ],
 };
 
 const weightShape = (x: Shape, y: Shape, arg: Conv2dArg): Shape => [y[1]!, x[1]! / arg.groups, ...arg.kernel];

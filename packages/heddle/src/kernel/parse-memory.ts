@@ -194,7 +194,8 @@ export function declareArray(
         : `${callee} takes sizes after the dtype: ${callee}(f32, 32).`,
     );
   }
-  const key = p.key(node);
+  // Where a loop is unrolled, one place may declare arrays of several sizes.
+  const key = `${p.key(node)}[${dims}]`;
   let decl = p.arrays.get(key);
   if (!decl) {
     decl = {
