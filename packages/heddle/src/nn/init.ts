@@ -4,7 +4,7 @@
  */
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
-import { hostStream } from '../tensor/random.js';
+import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leakyRelu';
@@ -50,13 +50,13 @@ const fill = (size: number, draw: () => number): Float64Array => Float64Array.fr
 
 /** Evenly from [low, high). */
 export function uniform<S extends Shape>(t: Tensor<S>, low = 0, high = 1): Tensor<S> {
-  const stream = hostStream();
+  const stream = defaultGenerator().host;
   return t.write(fill(t.size, () => low + (high - low) * stream.uniform()));
 }
 
 /** From the normal distribution with `mean` and standard deviation `std`. */
 export function normal<S extends Shape>(t: Tensor<S>, mean = 0, std = 1): Tensor<S> {
-  const stream = hostStream();
+  const stream = defaultGenerator().host;
   return t.write(fill(t.size, () => mean + std * stream.normal()));
 }
 

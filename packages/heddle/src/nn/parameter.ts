@@ -2,12 +2,12 @@
 import { ArgumentError } from '../core/errors.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
-import { hostStream } from '../tensor/random.js';
+import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** f32, drawn as PyTorch's Linear and Conv2d draw theirs: from U(−1/√fanIn, 1/√fanIn). */
 export function uniformParameter<S extends Shape>(shape: S, fanIn: number): Tensor<S> {
-  const stream = hostStream();
+  const stream = defaultGenerator().host;
   const bound = 1 / Math.sqrt(fanIn);
   const values = Float32Array.from({ length: sizeOf(shape) }, () => bound * (2 * stream.uniform() - 1));
   return tensor(values, { shape, requiresGrad: true }) as Tensor<S>;

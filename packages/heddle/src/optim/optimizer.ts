@@ -3,8 +3,7 @@ import { type DType, f32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
-import { noGrad } from '../tensor/modes.js';
-import { realize } from '../tensor/realize.js';
+import { noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */

@@ -3,6 +3,7 @@ import { DTypeError } from '../core/errors.js';
 import { stats } from '../engine/program.js';
 import { realize as realizeNodes } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
+import { currentTrace } from '../engine/trace.js';
 import { withoutGradients } from '../graph/build.js';
 import type { MemoryReport } from '../runtime/device.js';
 import type { Tensor } from './tensor.js';
@@ -19,8 +20,10 @@ export function noGrad<T>(body: () => T): T {
   return result;
 }
 
-/** Compute these tensors now, together, and keep their values. */
-export const realize = (...tensors: readonly Tensor[]): void => realizeNodes(tensors.map((t) => t.node));
+/** Compute these tensors now, together, and keep their values. Within `jit` nothing is computed, so this does nothing. */
+export const realize = (...tensors: readonly Tensor[]): void => {
+  if (!currentTrace()) realizeNodes(tensors.map((t) => t.node));
+};
 
 /** What the current device holds, in bytes, and by what. */
 export const memory = (): MemoryReport => currentDevice().memory();

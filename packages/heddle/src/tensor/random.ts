@@ -4,7 +4,7 @@
  */
 import { f32, u32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { keyOfSeed } from '../core/philox.js';
+import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { setOwner } from '../engine/trace.js';
@@ -13,9 +13,13 @@ import type { GraphNode } from '../graph/node.js';
 import { checkShape, fromNode, type TensorOptions } from './create.js';
 import { Tensor } from './tensor.js';
 
+/** Tensors draw from stream 0. */
+const HOST_STREAM = 0xffffffff;
+
 export class Generator {
   #seed: number;
   #counter: Tensor | undefined;
+  #host: PhiloxStream | undefined;
 
   /** @param seed a whole number from 0 to 2⁵³ − 1 */
   constructor(seed: number) {
@@ -31,6 +35,7 @@ export class Generator {
   /** Start over. */
   reset(seed = this.#seed): void {
     this.#seed = new Generator(seed).seed;
+    this.#host = undefined;
     this.#counter?.write([0]);
   }
 
@@ -42,6 +47,12 @@ export class Generator {
       setOwner(node, this.#counter);
     }
     return this.#counter;
+  }
+
+  /** Numbers for the host, such as initial weights: a sequence of the seed's own that no tensor draws from. */
+  get host(): PhiloxStream {
+    this.#host ??= new PhiloxStream(this.#seed, HOST_STREAM);
+    return this.#host;
   }
 
   /** @internal The next words, u32. */

@@ -3,7 +3,7 @@ import { f32 } from '../core/dtype.js';
 import type { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { stack, tensor } from '../tensor/create.js';
-import { jit } from '../tensor/jit.js';
+import { type Jitted, jit } from '../tensor/jit.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Inputs } from './inputs.js';
@@ -39,7 +39,7 @@ export class Evaluator {
   readonly #names: readonly string[];
   /** Sums over the examples seen: of the loss, then of each metric. */
   readonly #sums: Tensor;
-  readonly #add: (inputs: Tensor, labels: Tensor) => Tensor;
+  readonly #add: Jitted<[Tensor, Tensor], null>;
 
   constructor(model: Module, options: EvaluateOptions) {
     const { loss, lossReduction = 'mean', metrics = {} } = options;
@@ -47,16 +47,16 @@ export class Evaluator {
     this.#options = options;
     this.#names = Object.keys(metrics);
     this.#sums = tensor(new Float32Array(1 + this.#names.length));
-    this.#add = jit(
-      (inputs: Tensor, labels: Tensor): Tensor =>
-        noGrad(() => {
-          const outputs = model.forward(inputs);
-          const value = loss(outputs, labels);
-          const total = lossReduction === 'mean' ? value.mul(inputs.shape[0]!) : value;
-          const counts = Object.values(metrics).map((metric) => metric(outputs, labels).cast(f32));
-          return this.#sums.assign(this.#sums.add(stack([total.cast(f32), ...counts], 0)));
-        }),
-    );
+    this.#add = jit((inputs: Tensor, labels: Tensor) => {
+      noGrad(() => {
+        const outputs = model.forward(inputs);
+        const value = loss(outputs, labels);
+        const total = lossReduction === 'mean' ? value.mul(inputs.shape[0]!) : value;
+        const counts = Object.values(metrics).map((metric) => metric(outputs, labels));
+        this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f32)))));
+      });
+      return null;
+    });
   }
 
   /** In evaluation mode; the model's mode is put back afterwards. */
@@ -85,8 +85,18 @@ export class Evaluator {
       inputs.dispose();
     }
   }
+
+  dispose(): void {
+    this.#add.dispose();
+  }
 }
 
 /** Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. */
-export const evaluate = (model: Module, loader: Loader, options: EvaluateOptions): Promise<Evaluation> =>
-  new Evaluator(model, options).run(loader);
+export async function evaluate(model: Module, loader: Loader, options: EvaluateOptions): Promise<Evaluation> {
+  const evaluator = new Evaluator(model, options);
+  try {
+    return await evaluator.run(loader);
+  } finally {
+    evaluator.dispose();
+  }
+}

@@ -4,7 +4,7 @@ import type { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
-import { jit } from '../tensor/jit.js';
+import { type Jitted, jit } from '../tensor/jit.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Callback, EpochReport, History } from './callbacks.js';
@@ -58,7 +58,7 @@ class Training {
   readonly #sums = tensor([0, 0]);
   /** 1 until a loss is not finite. */
   readonly #good = tensor(1);
-  readonly #step: (inputs: Tensor, labels: Tensor) => Tensor;
+  readonly #step: Jitted<[Tensor, Tensor], null>;
   #steps = 0;
   #stopping: History['ended'] | undefined;
 
@@ -68,17 +68,18 @@ class Training {
     this.#inputs = new Inputs(options.train.dataset);
     this.#baseRates = options.optimizer.groups.map((group) => group.lr);
     const { loss, optimizer, lossReduction = 'mean' } = options;
-    this.#step = jit((inputs: Tensor, labels: Tensor): Tensor => {
+    this.#step = jit((inputs: Tensor, labels: Tensor) => {
       const value = loss(model.forward(inputs), labels);
       value.backward();
       const good = this.#good.gt(0).and(value.detach().abs().le(MAX_FINITE));
       optimizer.step({ when: good });
-      return noGrad(() => {
+      noGrad(() => {
         const one = good.where(1, 0);
         const total = lossReduction === 'mean' ? value.detach().mul(inputs.shape[0]!) : value.detach();
         this.#sums.assign(good.where(this.#sums.add(stack([one, total], 0)), this.#sums));
-        return this.#good.assign(one);
+        this.#good.assign(one);
       });
+      return null;
     });
   }
 
@@ -100,6 +101,7 @@ class Training {
       }
     } finally {
       this.#inputs.dispose();
+      this.#step.dispose();
       this.#options.optimizer.groups.forEach((group, i) => {
         group.lr = this.#baseRates[i]!;
       });
