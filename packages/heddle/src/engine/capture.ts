@@ -91,6 +91,14 @@ export class Recording {
   }
 }
 
+/** Make sure that only this tensor sees its memory, so that it can be written to. */
+export function detached(handle: Handle): void {
+  const own = handle.ownNode;
+  if (own.users === 0) return;
+  handle.ownNode = leafOf(keepOld(own), own.type, own.requiresGrad);
+  setOwner(handle.ownNode, handle);
+}
+
 /** Others still see this node: give it a copy of its memory, and return the memory, which will be overwritten. */
 function keepOld(node: GraphNode): BufferStorage {
   const storage = node.storage as BufferStorage;

@@ -1,0 +1,147 @@
+/** Launching a user's kernel on the current device, on tensors' own memory. */
+import { bool, type TypedArray, viewAs } from '../core/dtype.js';
+import { ArgumentError, DTypeError } from '../core/errors.js';
+import { once } from '../core/log.js';
+import type { KernelIr, Node, Param } from '../kernel/ir.js';
+import type { Scalar } from '../kernel/ops.js';
+import { serialize } from '../kernel/serialize.js';
+import { isBuffer } from '../kernel/types.js';
+import type { DeviceBuffer, Dim3, Launch, LaunchArgument, Program } from '../runtime/device.js';
+import { type LaunchConfig, simulate } from '../runtime/sim/launch.js';
+import { detached } from './capture.js';
+import { bufferOf, realize } from './realize.js';
+import { currentDevice } from './storage.js';
+import type { Handle } from './trace.js';
+
+export type { LaunchConfig } from '../runtime/sim/launch.js';
+
+/** What a parameter is given: a number or boolean, or the tensor whose memory a buffer parameter is. */
+export type KernelArgument = Scalar | Handle;
+
+/** Compiled launches kept per kernel: one per grid, block and scalars. */
+const KEPT = 64;
+const programs = new WeakMap<KernelIr, Map<string, Program | { readonly reason: string }>>();
+
+export async function launch(
+  ir: KernelIr,
+  config: LaunchConfig,
+  args: Readonly<Record<string, KernelArgument>>,
+): Promise<void> {
+  const [grid, block] = [extent(ir, 'grid', config.grid), extent(ir, 'block', config.block)];
+  const written = writtenBy(ir);
+  const buffers: DeviceBuffer[] = [];
+  const scalars: Record<string, Scalar> = {};
+  const ordered = ir.params.map((param): LaunchArgument => {
+    const given = args[param.name];
+    if (given === undefined) throw new ArgumentError(`[${ir.name}] the argument ${param.name} is missing.`);
+    if (!isBuffer(param.schema)) {
+      if (typeof given === 'object')
+        throw new DTypeError(
+          `[${ir.name}] ${param.name} is a ${param.schema.name}: pass a ${param.schema === bool ? 'boolean' : 'number'}.`,
+        );
+      scalars[param.name] = given;
+      return { value: given };
+    }
+    if (typeof given !== 'object')
+      throw new DTypeError(
+        `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}: pass a tensor, got ${given}.`,
+      );
+    realize([given.ownNode]);
+    if (given.ownNode.dtype !== param.schema.dtype) {
+      throw new DTypeError(
+        `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}, got a tensor of ${given.ownNode.dtype.name}. Convert with .cast(${param.schema.dtype.name}).`,
+      );
+    }
+    if (written.has(param)) detached(given);
+    buffers.push(bufferOf(given.ownNode));
+    return { slot: buffers.length - 1, offset: 0 };
+  });
+  for (const name of Object.keys(args)) {
+    if (!ir.params.some((p) => p.name === name))
+      throw new ArgumentError(
+        `[${ir.name}] has no parameter ${name}: its parameters are ${ir.params.map((p) => p.name).join(', ')}.`,
+      );
+  }
+
+  const device = currentDevice();
+  const key = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0} ${Object.values(scalars).map(String).join(' ')}`;
+  const known = programs.get(ir) ?? new Map<string, Program | { readonly reason: string }>();
+  programs.set(ir, known);
+  let program = known.get(key);
+  if (!program) {
+    const base: Launch = {
+      kernel: ir,
+      grid,
+      block,
+      args: ordered,
+      independent: false,
+      ...(config.sharedBytes === undefined ? {} : { sharedBytes: config.sharedBytes }),
+    };
+    const serial = device.target.model === 'blocks' ? serialize(ir, block) : ir;
+    program =
+      'reason' in serial
+        ? serial
+        : device.compile([serial === ir ? base : { ...base, kernel: serial, block: [1, 1, 1] }]);
+    if (known.size >= KEPT) forgetOldest(known);
+    known.set(key, program);
+  }
+  if ('run' in program) program.run(buffers);
+  else {
+    once(`kernel ${ir.name} runs in the simulator, slowly: ${program.reason}`);
+    await inSimulator(ir, config, args, buffers, written);
+  }
+}
+
+function forgetOldest(known: Map<string, Program | { readonly reason: string }>): void {
+  const [oldest] = known;
+  if (!oldest) return;
+  if ('run' in oldest[1]) oldest[1].dispose();
+  known.delete(oldest[0]);
+}
+
+/** Copy out, simulate, copy what was written back. */
+async function inSimulator(
+  ir: KernelIr,
+  config: LaunchConfig,
+  args: Readonly<Record<string, KernelArgument>>,
+  buffers: readonly DeviceBuffer[],
+  written: ReadonlySet<Param>,
+): Promise<void> {
+  const values: Record<string, TypedArray | Scalar> = {};
+  const back: { buffer: DeviceBuffer; bytes: Uint8Array }[] = [];
+  let slot = 0;
+  for (const param of ir.params) {
+    const given = args[param.name]!;
+    if (!isBuffer(param.schema)) values[param.name] = given as Scalar;
+    else {
+      const buffer = buffers[slot++]!;
+      const { size, dtype } = (given as Handle).ownNode;
+      const bytes = await buffer.device.read(buffer, 0, size * dtype.bytes);
+      values[param.name] = viewAs(dtype, bytes.buffer, bytes.byteOffset, size);
+      if (written.has(param)) back.push({ buffer, bytes });
+    }
+  }
+  for (const line of simulate(ir, config, values).prints) process.stdout.write(`${line}\n`);
+  for (const { buffer, bytes } of back) buffer.device.write(buffer, bytes);
+}
+
+/** Buffer parameters that a kernel stores to. */
+function writtenBy(ir: KernelIr): Set<Param> {
+  const written = new Set<Param>();
+  const visit = (node: Node): void => {
+    if (node.op === 'store' || node.op === 'intrinsic') {
+      const memory = node.src[0];
+      if (memory?.op === 'buffer') written.add(memory.arg);
+    }
+    node.src.forEach(visit);
+  };
+  visit(ir.body);
+  return written;
+}
+
+function extent(ir: KernelIr, name: string, given: LaunchConfig['grid']): Dim3 {
+  const [x, y = 1, z = 1] = typeof given === 'number' ? [given] : given;
+  if ([x, y, z].some((n) => !Number.isInteger(n) || n < 1))
+    throw new ArgumentError(`[${ir.name}] ${name} (${[x, y, z].join(', ')}): sizes are whole numbers ≥ 1.`);
+  return [x, y, z];
+}

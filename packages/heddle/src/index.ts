@@ -1,0 +1,64 @@
+/**
+ * Heddle: neural networks from TypeScript, down to kernels written in TypeScript.
+ *
+ * Three levels: kernels (`kernel`), tensors and layers (`Tensor`, `nn`, `optim`, `jit`), and the training loop (`fit`).
+ */
+export {
+  bf16,
+  bool,
+  type DType,
+  type DTypeName,
+  f16,
+  f32,
+  f64,
+  i32,
+  i64,
+  type TypedArray,
+  u8,
+  u32,
+} from './core/dtype.js';
+export {
+  ArgumentError,
+  DataError,
+  DeviceError,
+  DTypeError,
+  FileError,
+  HeddleError,
+  InternalError,
+  KernelError,
+  type Location,
+  NumericError,
+  OutOfMemoryError,
+  ShapeError,
+  SimulatorError,
+} from './core/errors.js';
+export type { Shape } from './core/shape.js';
+export * as data from './data/index.js';
+export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
+export * as io from './io/index.js';
+export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
+export * as nn from './nn/index.js';
+export * as optim from './optim/index.js';
+export type { Device, MemoryReport } from './runtime/device.js';
+export { type DeviceInfo, listDevices } from './runtime/registry.js';
+export {
+  arange,
+  cat,
+  eye,
+  full,
+  type Nested,
+  ones,
+  stack,
+  type TensorOptions,
+  tensor,
+  where,
+  zeros,
+} from './tensor/create.js';
+export * from './tensor/functional.js';
+export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
+export { type Jitted, type JitValue, jit } from './tensor/jit.js';
+export { ceilDiv, Kernel, kernel, type LaunchArguments } from './tensor/kernel.js';
+export { device, engineStats, memory, noGrad, realize, useDevice } from './tensor/modes.js';
+export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
+export { type NestedArray, type ReduceOptions, Tensor } from './tensor/tensor.js';
+export * from './train/index.js';

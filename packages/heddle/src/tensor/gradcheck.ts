@@ -1,0 +1,57 @@
+/** Gradients against differences. */
+
+import { f64 } from '../core/dtype.js';
+import { NumericError } from '../core/errors.js';
+import { tensor } from './create.js';
+import type { Tensor } from './tensor.js';
+
+export interface GradcheckOptions {
+  /** Step of the central difference (default 1e-5; inputs are taken in f64). */
+  readonly step?: number;
+  /** Largest |analytic − numeric| allowed, absolute and relative to the numeric gradient (default 1e-6). */
+  readonly tolerance?: number;
+}
+
+/**
+ * Compare the gradient of `fn` (a scalar of its inputs) with central differences, element by element, in f64.
+ * @throws NumericError naming the first element that differs
+ */
+export async function gradcheck(
+  fn: (...inputs: Tensor[]) => Tensor,
+  inputs: readonly Tensor[],
+  options: GradcheckOptions = {},
+): Promise<void> {
+  const { step = 1e-5, tolerance = 1e-6 } = options;
+  const values = await Promise.all(
+    inputs.map(async (t) => Float64Array.from((await t.data()) as Float32Array)),
+  );
+  const at = (): Tensor[] => values.map((v, i) => tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64 }));
+  const leaves = values.map((v, i) =>
+    tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64, requiresGrad: true }),
+  );
+  fn(...leaves)
+    .sum()
+    .backward();
+  for (const [i, v] of values.entries()) {
+    const analytic = leaves[i]!.grad ? await leaves[i]!.grad!.data() : new Float64Array(v.length);
+    for (let k = 0; k < v.length; k++) {
+      const x = v[k]!;
+      v[k] = x + step;
+      const above = await fn(...at())
+        .sum()
+        .item();
+      v[k] = x - step;
+      const below = await fn(...at())
+        .sum()
+        .item();
+      v[k] = x;
+      const numeric = (above - below) / (2 * step);
+      const got = Number(analytic[k]);
+      if (!(Math.abs(got - numeric) <= tolerance * (1 + Math.abs(numeric)))) {
+        throw new NumericError(
+          `[gradcheck] input ${i}, element ${k}: the gradient is ${got}, differences give ${numeric}.`,
+        );
+      }
+    }
+  }
+}
