@@ -156,12 +156,14 @@ const copies = new WeakMap<ArrayBufferView, ArrayBufferView>();
 /** `array`, or a copy of it in shared memory; the same copy each time. */
 function shared<A extends Float32Array | Int32Array | Uint8Array>(array: A): A {
   if (array.buffer instanceof SharedArrayBuffer) return array;
-  const known = copies.get(array) as A | undefined;
-  if (known) return known;
-  const copy = new (array.constructor as new (buffer: SharedArrayBuffer) => A)(
-    new SharedArrayBuffer(array.byteLength),
-  );
-  copy.set(array);
+  const copy = copies.get(array) ?? copyShared(array);
   copies.set(array, copy);
-  return copy;
+  return copy as A;
+}
+
+function copyShared(array: Float32Array | Int32Array | Uint8Array): ArrayBufferView {
+  const memory = new SharedArrayBuffer(array.byteLength);
+  new Uint8Array(memory).set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+  if (array instanceof Float32Array) return new Float32Array(memory);
+  return array instanceof Int32Array ? new Int32Array(memory) : new Uint8Array(memory);
 }

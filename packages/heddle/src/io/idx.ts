@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { FileError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
-import { errorCode, readBytes } from './read.js';
+import { errorCode, plainBytes, readBytes } from './read.js';
 
 export type IdxElements = Uint8Array | Int8Array | Int16Array | Int32Array | Float32Array | Float64Array;
 
@@ -113,10 +113,12 @@ const gunzipAsync = promisify(gunzip);
 async function unzip(bytes: Uint8Array, path: string): Promise<Uint8Array> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   try {
-    return await gunzipAsync(bytes, {
-      maxOutputLength: MAX_UNZIPPED_BYTES,
-      chunkSize: unzippedBytes(bytes) + 64,
-    });
+    return plainBytes(
+      await gunzipAsync(bytes, {
+        maxOutputLength: MAX_UNZIPPED_BYTES,
+        chunkSize: unzippedBytes(bytes) + 64,
+      }),
+    );
   } catch (error) {
     const reason =
       errorCode(error) === 'ERR_BUFFER_TOO_LARGE'

@@ -18,9 +18,13 @@ export const errorCode = (error: unknown): string =>
 /** All bytes of a file. @throws FileError if it is missing or cannot be read. */
 export async function readBytes(path: string): Promise<Uint8Array> {
   try {
-    return await readFile(path);
+    return plainBytes(await readFile(path));
   } catch (error) {
     const reason = REASONS[errorCode(error)] ?? `cannot be read: ${(error as Error).message}`;
     throw new FileError(path, reason, { cause: error });
   }
 }
+
+/** A Buffer as the Uint8Array it is, without Node's own meaning of `slice` and `constructor`. */
+export const plainBytes = (buffer: Uint8Array): Uint8Array =>
+  new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
