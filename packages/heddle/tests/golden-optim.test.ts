@@ -1,0 +1,48 @@
+/** Optimizers against PyTorch: twenty steps on a noisy bowl, step by step and as one jitted program. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Adam, AdamW, type BaseSettings, type Optimizer, RMSprop, SGD } from '../src/optim/index.js';
+import { tensor } from '../src/tensor/create.js';
+import { jit } from '../src/tensor/jit.js';
+import type { Tensor } from '../src/tensor/tensor.js';
+import { assertClose } from './close.js';
+import { type GoldenArray, type GoldenCase, goldenCases } from './golden/golden.js';
+
+const OPTIMIZERS: Readonly<Record<string, (p: Tensor[], options: object) => Optimizer<BaseSettings>>> = {
+  SGD: (p, options) => new SGD(p, options),
+  Adam: (p, options) => new Adam(p, options),
+  AdamW: (p, options) => new AdamW(p, options),
+  RMSprop: (p, options) => new RMSprop(p, options),
+};
+
+const toTensor = ({ shape, data }: GoldenArray, requiresGrad = false): Tensor =>
+  tensor(data.slice(), { shape, requiresGrad });
+
+async function check(c: GoldenCase, jitted: boolean): Promise<void> {
+  const [start, curvature, target, noise, steps] = [
+    toTensor(c.inputs.start!, true),
+    toTensor(c.inputs.curvature!),
+    toTensor(c.inputs.target!),
+    toTensor(c.inputs.noise!),
+    c.outputs.steps!,
+  ];
+  const optimizer = OPTIMIZERS[c.op]!([start], c.args);
+  const step = (shift: Tensor): null => {
+    const bowl = start.sub(target).square().mul(curvature).mul(0.5);
+    bowl.add(start.mul(shift)).sum().backward();
+    optimizer.step();
+    return null;
+  };
+  const run = jitted ? jit(step) : step;
+  for (let t = 0; t < 20; t++) {
+    run(noise.at(t));
+    assert.equal(start.grad, undefined);
+    const expected = steps.data.subarray(t * start.size, (t + 1) * start.size);
+    assertClose(await start.data(), expected, `${c.name}, step ${t + 1}`);
+  }
+}
+
+for (const c of goldenCases('optimizers')) {
+  test(`PyTorch's ${c.name}`, () => check(c, false));
+  test(`PyTorch's ${c.name}, jitted`, () => check(c, true));
+}
