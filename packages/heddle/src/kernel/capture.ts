@@ -21,12 +21,11 @@ const parsed = new Map<string, Parsed>();
 
 /**
  * The source of `fn`, which `subject` names in errors.
- * @param stack made where the author called us, so that the file can be found when a location is asked for
  * @throws KernelError if it has no source (native, bound), or is not a plain function
  */
-export function capture(fn: (...args: never[]) => unknown, subject: string, stack: Error): Captured {
+export function capture(fn: (...args: never[]) => unknown, subject: string): Captured {
   const text = Function.prototype.toString.call(fn);
-  const origin = originOf(fn, text, subject, stack);
+  const origin = originOf(fn, text, subject);
   if (/\{\s*\[native code\]\s*\}\s*$/.test(text)) {
     throw new KernelError(
       `${subject} has no source: it is a native or bound function. Pass the function itself, not fn.bind(…).`,

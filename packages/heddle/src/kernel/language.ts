@@ -195,6 +195,5 @@ export function defineKernel<const S extends Schema, C extends Constants = Recor
   fn: KernelFunction<S, C>,
   constants?: C,
 ): KernelIr {
-  const stack = new Error('kernel defined here');
-  return parseKernel(name, schema, fn as AnyFunction, constants ?? {}, stack);
+  return parseKernel(name, schema, fn as AnyFunction, constants ?? {});
 }

@@ -13,7 +13,7 @@ import {
   type Value,
   VOID,
 } from './parse-state.js';
-import { formatType, sameValueType } from './types.js';
+import { sameValueType } from './types.js';
 import { assignable, toExpr } from './typing.js';
 
 /** @param used whether its value is needed */
@@ -93,14 +93,7 @@ function changeVariable(
   if (variable.constant)
     return p.fail(target, `${target.name} is a loop variable of a counted loop and stays as it is.`);
   const { dtype, lanes } = variable.type;
-  const expr = assignable(
-    p,
-    rightNode,
-    `\`${target.name}\` (${formatType(variable.type)})`,
-    value,
-    dtype,
-    lanes,
-  );
+  const expr = assignable(p, rightNode, `\`${target.name}\``, value, dtype, lanes);
   p.emit(set(variable, expr, p.at(node)));
   return fromExpr(read(variable, p.at(node)));
 }

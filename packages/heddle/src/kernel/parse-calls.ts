@@ -51,6 +51,9 @@ export function call(p: Parsing, node: CallExpression): Value {
   }
   if (callee.kind === 'static' && isDType(callee.value)) return castTo(p, node, callee.value, args);
   if (callee.kind === 'builtin') return builtin(p, node, callee.name, args);
+  if (callee.kind === 'record' && callee.name === 'Number') {
+    p.fail(node, 'Number(x) names no dtype: write f32(x), i32(x)…');
+  }
   return p.fail(node.callee, `${describe(callee)} is not a function.`);
 }
 

@@ -114,12 +114,10 @@ export class Parsing {
   /** The function being parsed: the kernel, or one that is inlined. */
   source: Captured;
   readonly kernel: Captured;
-  readonly stack: Error;
 
-  constructor(source: Captured, stack: Error, lessons: Lessons) {
+  constructor(source: Captured, lessons: Lessons) {
     this.source = source;
     this.kernel = source;
-    this.stack = stack;
     this.lessons = lessons;
   }
 

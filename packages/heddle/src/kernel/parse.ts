@@ -19,7 +19,6 @@ export type AnyFunction = (...args: never[]) => unknown;
 
 /**
  * Parse `fn` as a kernel.
- * @param stack made in the function that the author called
  * @throws KernelError with the place in the author's source
  */
 export function parseKernel(
@@ -27,9 +26,8 @@ export function parseKernel(
   schema: Schema,
   fn: AnyFunction,
   constants: Readonly<Record<string, unknown>>,
-  stack: Error,
 ): KernelIr {
-  const source = capture(fn, `kernel ${name}`, stack);
+  const source = capture(fn, `kernel ${name}`);
   const params = Object.entries(schema).map(([key, type]): Param => ({ name: key, schema: type }));
   for (const key of Object.keys(constants)) {
     if (CONTEXT.has(key)) {
@@ -41,7 +39,7 @@ export function parseKernel(
   }
   const lessons: Lessons = { types: new Map(), unrolled: new Set() };
   for (;;) {
-    const p = new Parsing(source, stack, lessons);
+    const p = new Parsing(source, lessons);
     try {
       return { name, params, body: parseBody(p, params, constants), arrays: [...p.arrays.values()] };
     } catch (error) {
@@ -61,7 +59,7 @@ function parseBody(p: Parsing, params: readonly Param[], constants: Readonly<Rec
       'a kernel takes two parameters: its arguments, and the context with intrinsics and constants.',
     );
   if (values) bind(p, values, parametersOf(params));
-  if (context) bind(p, context, contextOf(p, constants));
+  if (context) bind(p, context, contextOf(constants));
   if (node.body.type === 'BlockStatement') statements(p, node.body.body);
   else evaluateFor(p, node.body);
   if (p.out.at(-1)?.op === 'return') p.out.pop();
@@ -80,7 +78,7 @@ function parametersOf(params: readonly Param[]): Value {
   return { kind: 'record', name: 'the parameters', get: (name) => values.get(name) };
 }
 
-function contextOf(p: Parsing, constants: Readonly<Record<string, unknown>>): Value {
+function contextOf(constants: Readonly<Record<string, unknown>>): Value {
   return {
     kind: 'record',
     name: 'the context',
@@ -91,13 +89,13 @@ function contextOf(p: Parsing, constants: Readonly<Record<string, unknown>>): Va
       const constant = constants[name];
       if (isIrFunction(constant)) return { kind: 'ir-function', name, build: constant.build };
       return typeof constant === 'function'
-        ? authorFunction(p, name, constant as AnyFunction)
+        ? authorFunction(name, constant as AnyFunction)
         : fromStatic(constant);
     },
   };
 }
 
-function authorFunction(p: Parsing, name: string, fn: AnyFunction): Value {
-  const source = capture(fn, `function ${name}`, p.stack);
+function authorFunction(name: string, fn: AnyFunction): Value {
+  const source = capture(fn, `function ${name}`);
   return { kind: 'function', name, node: source.node, source, scope: new Scope() };
 }
