@@ -1,4 +1,5 @@
 /** Scheduled graphs as device programs. */
+import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
@@ -23,6 +24,8 @@ export class Compiled {
   readonly schedule: Schedule;
   readonly device: Device;
   readonly #program: Program;
+  /** With DEBUG=2, each launch by itself, to be timed. */
+  readonly #single: readonly Program[];
   readonly #results: readonly number[];
   #arena: BufferStorage | undefined;
 
@@ -51,6 +54,7 @@ export class Compiled {
       };
     });
     this.#program = device.compile(launches);
+    this.#single = env('DEBUG') >= 2 ? launches.map((l) => device.compile([l])) : [];
     counts.compiled++;
     debug(1, () => `compiled ${launches.length} launches in ${(performance.now() - started).toFixed(1)} ms`);
   }
@@ -66,7 +70,8 @@ export class Compiled {
     if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
     const slots = [...leaves, ...results.map((r) => r.buffer)];
     if (this.#arena) slots.push(this.#arena.buffer);
-    this.#program.run(slots);
+    if (this.#single.length > 0) this.#timed(slots);
+    else this.#program.run(slots);
     counts.runs++;
     counts.launches += this.launches;
     if (!keepArena) {
@@ -76,7 +81,19 @@ export class Compiled {
     return results;
   }
 
+  /** Launch by launch, with a line for each. */
+  #timed(slots: readonly DeviceBuffer[]): void {
+    this.#single.forEach((program, i) => {
+      const started = performance.now();
+      program.run(slots);
+      const us = (performance.now() - started) * 1000;
+      const { kernel, grid, level } = this.schedule.launches[i]!;
+      debug(2, () => `${us.toFixed(0).padStart(8)} µs  level ${level}  ${kernel.name}  grid ${grid.join('×')}`);
+    });
+  }
+
   dispose(): void {
+    for (const program of this.#single) program.dispose();
     this.#arena?.release();
     this.#arena = undefined;
     this.#program.dispose();

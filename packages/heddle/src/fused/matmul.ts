@@ -4,7 +4,7 @@ import { DTypeError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage, StageArgument, View } from '../graph/fused-op.js';
-import type { GraphNode } from '../graph/node.js';
+import { argOf, type GraphNode } from '../graph/node.js';
 import {
   type MatmulProblem,
   matmulDirect,
@@ -79,12 +79,21 @@ export const matmulOp: FusedOp<null> = {
     const product = b.sum(b.map('mul', left, right), [rank - 1]);
     return b.reshape(product, [...x!.shape.slice(0, -1), y!.shape.at(-1)!]);
   },
+  // The gradient of a transposed source is made transposed: as wᵀ is in x·wᵀ, so that w's comes out as it is stored.
   grad: ({ src: [x, y] }, g) => [
-    x!.requiresGrad ? matmul(g, b.transpose(y!)) : undefined,
-    y!.requiresGrad ? matmul(b.transpose(x!), g) : undefined,
+    x!.requiresGrad ? gradientOf(x!, y!, g) : undefined,
+    y!.requiresGrad ? b.transpose(gradientOf(b.transpose(y!), b.transpose(x!), b.transpose(g))) : undefined,
   ],
   kernels: [cpuKernel],
 };
+
+/** The gradient of x in x·y = …, from that of the product. */
+const gradientOf = (x: GraphNode, y: GraphNode, g: GraphNode): GraphNode =>
+  isTransposed(x) ? b.transpose(matmul(y, b.transpose(g))) : matmul(g, b.transpose(y));
+
+const isTransposed = (x: GraphNode): boolean =>
+  x.op === 'permute' &&
+  argOf(x, 'permute').axes.every((a, i, axes) => a === (i < axes.length - 2 ? i : axes.length * 2 - 3 - i));
 
 /** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. @throws ShapeError, DTypeError */
 export function matmul(x: GraphNode, y: GraphNode): GraphNode {
