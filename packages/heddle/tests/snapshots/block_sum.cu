@@ -6,17 +6,15 @@ extern "C" __global__ void block_sum(const float* x, float* sums, int n) {
   __shared__ alignas(16) float partial[32];
   // let sum = f32(0);
   float sum = 0.0f;
-  // for (let i = globalId.x; i < n; i += blockDim.x * gridDim.x)
+  // for (let i = globalId.x; i < n; i += blockDim.x * gridDim.x) sum += x[i];
   for (int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x), i_step = int(blockDim.x) * int(gridDim.x); i < n; i += i_step) {
-    // sum += x[i];
     sum = sum + x[i];
   }
   // sum = warpSum(sum);
   const float warpSum = warp_sum_f32(sum);
   sum = warpSum;
-  // if (laneId === 0)
+  // if (laneId === 0) partial[warpId] = sum;
   if (lane_id() == 0) {
-    // partial[warpId] = sum;
     partial[warp_id()] = sum;
   }
   // barrier();
@@ -25,17 +23,15 @@ extern "C" __global__ void block_sum(const float* x, float* sums, int n) {
   if (warp_id() == 0) {
     // sum = laneId < idiv(blockDim.x, 32) ? partial[laneId] : 0;
     sum = lane_id() < int(blockDim.x) / 32 ? partial[lane_id()] : 0.0f;
-    // for (let by = 16; by > 0; by >>= 1)
+    // for (let by = 16; by > 0; by >>= 1) sum += shuffleDown(sum, by);
     int by = 16;
     for (; by > 0; by = by >> 1) {
-      // sum += shuffleDown(sum, by);
       const float t = sum;
       const float shuffleDown = __shfl_down_sync(0xffffffffu, sum, by);
       sum = t + shuffleDown;
     }
-    // if (laneId === 0)
+    // if (laneId === 0) sums[blockIdx.x] = sum;
     if (lane_id() == 0) {
-      // sums[blockIdx.x] = sum;
       sums[int(blockIdx.x)] = sum;
     }
   }

@@ -4,9 +4,8 @@ __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (u
 extern "C" __global__ void collatz(const int* x, int* steps, int n, int limit) {
   // const i = globalId.x;
   const int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x);
-  // if (i >= n)
+  // if (i >= n) return;
   if (i >= n) {
-    // return;
     return;
   }
   // let value = x[i];
@@ -15,9 +14,8 @@ extern "C" __global__ void collatz(const int* x, int* steps, int n, int limit) {
   int count = 0;
   // while (true) {
   while (true) {
-    // if (value <= 1)
+    // if (value <= 1) break;
     if (value <= 1) {
-      // break;
       break;
     }
     // if (count === limit) {
@@ -26,7 +24,7 @@ extern "C" __global__ void collatz(const int* x, int* steps, int n, int limit) {
       count = -1;
       // break;
       break;
-    } else if ((value & 1) == 0) {  // else if ((value & 1) === 0) {
+    } else if ((value & 1) == 0) {  // } else if ((value & 1) === 0) {
       // value = idiv(value, 2);
       value = value / 2;
       // count++;
@@ -40,9 +38,8 @@ extern "C" __global__ void collatz(const int* x, int* steps, int n, int limit) {
     // for (let skip = 0; skip < 2; skip++) {
     #pragma unroll
     for (int skip = 0; skip < 2; skip++) {
-      // if (value % 2 !== 0)
+      // if (value % 2 !== 0) break;
       if (value % 2 != 0) {
-        // break;
         break;
       }
       // value = idiv(value, 2);

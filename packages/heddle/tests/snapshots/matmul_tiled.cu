@@ -28,9 +28,8 @@ extern "C" __global__ void matmul_tiled(const float* a, const float* b, float* c
     // barrier();
     __syncthreads();
   }
-  // if (row < m && column < n)
+  // if (row < m && column < n) c[row * n + column] = sum;
   if (row < m && column < n) {
-    // c[row * n + column] = sum;
     c[row * n + column] = sum;
   }
 }

@@ -9,27 +9,24 @@ extern "C" __global__ void register_tile(const float* a, const float* b, float* 
   const int column = (int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x)) * 4;
   // const row = globalId.y * ROWS;
   const int row = (int(blockIdx.y) * int(blockDim.y) + int(threadIdx.y)) * 4;
-  // for (let r = 0; r < ROWS; r++)
+  // for (let r = 0; r < ROWS; r++) acc[r] = splat4(0);
   #pragma unroll
   for (int r = 0; r < 4; r++) {
-    // acc[r] = splat4(0);
     acc[r] = splat_f32x4(0.0f);
   }
   // for (let i = 0; i < k; i++) {
   for (int i = 0; i < k; i++) {
     // const right = load4(b, i * n + column);
     const f32x4 right = *reinterpret_cast<const f32x4*>(b + (i * n + column));
-    // for (let r = 0; r < ROWS; r++)
+    // for (let r = 0; r < ROWS; r++) acc[r] = acc[r] + splat4(a[(row + r) * k + i]) * right;
     #pragma unroll
     for (int r = 0; r < 4; r++) {
-      // acc[r] = acc[r] + splat4(a[(row + r) * k + i]) * right;
       acc[r] = acc[r] + splat_f32x4(a[(row + r) * k + i]) * right;
     }
   }
-  // for (let r = 0; r < ROWS; r++)
+  // for (let r = 0; r < ROWS; r++) store4(c, (row + r) * n + column, acc[r]);
   #pragma unroll
   for (int r = 0; r < 4; r++) {
-    // store4(c, (row + r) * n + column, acc[r]);
     *reinterpret_cast<f32x4*>(c + ((row + r) * n + column)) = acc[r];
   }
 }

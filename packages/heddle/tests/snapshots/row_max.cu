@@ -28,9 +28,8 @@ extern "C" __global__ void row_max(const float* x, float* y, int columns) {
     // width = width >> 1;
     width = width >> 1;
   }
-  // if (threadIdx.x === 0)
+  // if (threadIdx.x === 0) y[blockIdx.x] = scratch[0];
   if (int(threadIdx.x) == 0) {
-    // y[blockIdx.x] = scratch[0];
     y[int(blockIdx.x)] = scratch[0];
   }
 }

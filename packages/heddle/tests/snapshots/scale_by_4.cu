@@ -26,9 +26,8 @@ extern "C" __global__ void scale_by_4(const float* x, f16* h, float* y, int n) {
     // store4(h, i, load4(h, i) + splat4(0.5));
     *reinterpret_cast<f16x4*>(h + i) = store_f16x4(add_f16x4(load_f16x4(*reinterpret_cast<f16x4*>(h + i)), splat_f32x4(0.5f)));
   } else {
-    // for (let j = i; j < n; j++)
+    // for (let j = i; j < n; j++) y[j] = lane(splat4(0.5), 0) * x[j];
     for (int j = i; j < n; j++) {
-      // y[j] = lane(splat4(0.5), 0) * x[j];
       y[j] = splat_f32x4(0.5f).x * x[j];
     }
   }

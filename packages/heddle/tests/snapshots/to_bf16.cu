@@ -6,9 +6,8 @@ __device__ inline float round_bf16(float f) { return bf16_to_float(float_to_bf16
 extern "C" __global__ void to_bf16(const float* x, bf16 scale, bf16* y, bf16* z, int n) {
   // const i = globalId.x;
   const int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x);
-  // if (i >= n)
+  // if (i >= n) return;
   if (i >= n) {
-    // return;
     return;
   }
   // y[i] = bf16(x[i]);

@@ -6,9 +6,8 @@ extern "C" __global__ void transpose(const float* x, float* y, int rows, int col
   for (int j = int(threadIdx.y); j < 32; j += 8) {
     // const row = blockIdx.y * 32 + j;
     const int row = int(blockIdx.y) * 32 + j;
-    // if (row < rows && column < columns)
+    // if (row < rows && column < columns) tile[j][threadIdx.x] = x[row * columns + column];
     if (row < rows && column < columns) {
-      // tile[j][threadIdx.x] = x[row * columns + column];
       tile[j][int(threadIdx.x)] = x[row * columns + column];
     }
   }
@@ -20,9 +19,8 @@ extern "C" __global__ void transpose(const float* x, float* y, int rows, int col
   for (int j = int(threadIdx.y); j < 32; j += 8) {
     // const down = blockIdx.x * 32 + j;
     const int down = int(blockIdx.x) * 32 + j;
-    // if (down < columns && across < rows)
+    // if (down < columns && across < rows) y[down * rows + across] = tile[threadIdx.x][j];
     if (down < columns && across < rows) {
-      // y[down * rows + across] = tile[threadIdx.x][j];
       y[down * rows + across] = tile[int(threadIdx.x)][j];
     }
   }
