@@ -171,7 +171,9 @@ export function bce(probabilities: Tensor, target: Tensor, options: LossOptions 
  */
 export function bceWithLogits(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   checkPair('bceWithLogits', x, target);
-  const losses = new Tensor(fused.softplus(x.node)).sub(x.mul(target));
+  // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), apart: the large terms cancel before the small one is added.
+  const large = new Tensor(fused.relu(x.node)).sub(x.mul(target));
+  const losses = large.add(new Tensor(fused.softplus(x.minimum(x.neg()).node)));
   return reduced('bceWithLogits', losses, options.reduction);
 }
 
