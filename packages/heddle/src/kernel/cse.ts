@@ -3,20 +3,8 @@
  * Also what keeps an expression that is a graph (a polynomial in a shared x) from growing into a tree.
  */
 
-import { bool } from '../core/dtype.js';
-import {
-  alu,
-  block,
-  breakLoop,
-  constant,
-  declare,
-  type Expr,
-  type Node,
-  read,
-  type Statement,
-  type Variable,
-  when,
-} from './ir.js';
+import { whileWith } from './branch.js';
+import { block, declare, type Expr, type Node, read, type Statement, type Variable } from './ir.js';
 import { Effects, isTrivial, Numbering, type Version } from './numbering.js';
 
 interface Entry {
@@ -113,14 +101,14 @@ class Walk {
         return [{ ...s, src: [initial] }];
       }
       case 'if': {
-        const condition = this.expr(s.src[0] as Expr, false);
+        const condition = this.expr(s.src[0] as Expr);
         const branches = s.src.slice(1).map((b) => this.body(b));
         this.changeAll(...s.src.slice(1));
         return [{ ...s, src: [condition, ...branches] }];
       }
       case 'for': {
         const [start, end, step, body] = s.src;
-        const bounds = [start!, end!, step!].map((e) => this.expr(e as Expr, false));
+        const bounds = [start!, end!, step!].map((e) => this.expr(e as Expr));
         this.changeAll(body!);
         this.change(s.arg.variable);
         const inner = this.body(body!);
@@ -130,7 +118,7 @@ class Walk {
       case 'while':
         return [this.whileLoop(s)];
       default: {
-        const src = s.src.map((e) => (e.type.kind === 'value' ? this.expr(e as Expr, false) : e));
+        const src = s.src.map((e) => (e.type.kind === 'value' ? this.expr(e as Expr) : e));
         this.changeAll(s);
         return [{ ...s, src } as Statement];
       }
@@ -143,16 +131,14 @@ class Walk {
     const result = this.scoped(() => {
       const outer = this.pending;
       this.pending = [];
-      const test = this.expr(condition as Expr, false);
+      const test = this.expr(condition as Expr);
       const before = this.pending;
       this.pending = outer;
       const inner = this.body(body!);
       this.changeAll(body!);
       const next = this.body(update!);
-      if (before.length === 0) return { ...s, src: [test, inner, next] };
-      // Variables of the condition are computed anew each time around.
-      const stop = when(alu('not', [test]), block([breakLoop()]));
-      return { ...s, src: [constant(bool, true), block([...before, stop, inner]), next] };
+      const loop: Statement = { ...s, src: [test, inner, next] };
+      return before.length === 0 ? loop : whileWith(before, loop);
     });
     this.changeAll(body!, update!);
     return result;
@@ -191,15 +177,15 @@ class Walk {
 
   /** A declaration's value: later uses of the same value read the declared variable. */
   private initial(e: Expr, variable: Variable | undefined): Expr {
-    if (isTrivial(e) || !variable || this.effects.of(e) === 'acts') return this.expr(e, false);
+    if (isTrivial(e) || !variable || this.effects.of(e) === 'acts') return this.expr(e);
     const number = this.number(e);
-    if (this.find(number)) return this.expr(e, false);
-    const value = this.inside(e, false);
+    if (this.find(number)) return this.expr(e);
+    const value = this.inside(e);
     this.enter(number).variable = variable;
     return value;
   }
 
-  private expr(e: Expr, lazy: boolean): Expr {
+  private expr(e: Expr): Expr {
     if (isTrivial(e)) return e;
     const number = this.number(e);
     const known = this.find(number);
@@ -207,21 +193,17 @@ class Walk {
       known.uses++;
       return known.variable ? read(known.variable) : e;
     }
-    const effect = this.effects.of(e);
-    if (effect === 'acts' || (effect === 'reads' && lazy)) return this.inside(e, lazy);
+    if (this.effects.of(e) === 'acts') return this.inside(e);
     const entry = this.enter(number);
-    const value = this.inside(e, lazy);
+    const value = this.inside(e);
     if (!this.rewriting || entry.uses < 2) return value;
     entry.variable = { name: 'shared', type: e.type, constant: true };
     this.pending.push(declare(entry.variable, value));
     return read(entry.variable);
   }
 
-  private inside(e: Expr, lazy: boolean): Expr {
-    const oneSided = e.op === 'select' && e.src[0]!.type.kind === 'value' && e.src[0]!.type.lanes === 1;
-    const src = e.src.map((s, i) =>
-      s.type.kind === 'value' ? this.expr(s as Expr, lazy || (oneSided && i > 0)) : s,
-    );
+  private inside(e: Expr): Expr {
+    const src = e.src.map((s) => (s.type.kind === 'value' ? this.expr(s as Expr) : s));
     return { ...e, src } as Expr;
   }
 }

@@ -47,7 +47,7 @@ function tanhSeries(terms: number): number[] {
   return odd.slice(1);
 }
 
-/** Interpolated at Chebyshev nodes in double precision; each is within 2 % of the best of its degree. */
+/** Interpolated at Chebyshev nodes in double precision; nearly the best of their degree. */
 export const F32: FloatFormat = {
   float: f32,
   bits: i32,
@@ -60,7 +60,7 @@ export const F32: FloatFormat = {
   halfPi: [1.5703125, 0.0004837512969970703, 7.549533620476723e-8, 2.5632829192545614e-12],
   expRange: [-105, 89],
   exp2Range: [-160, 129],
-  exp: [0.4999974899002743, 0.16666630825186515, 0.04183380407840953, 0.008357200148476756],
+  exp: [0.5, 0.16666577025597906, 0.041666554662057834, 0.008363173074523068, 0.0013926176119268645],
   log: [0.6666668503956659, 0.3998878056713672, 0.2957994936333779],
   sin: [-0.16666664662314262, 0.00833274827062428, -0.00019587890879842475],
   cos: [0.04166666465946898, -0.0013888303034212133, 0.00002454794189257713],

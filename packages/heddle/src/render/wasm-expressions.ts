@@ -205,15 +205,6 @@ export class Expressions {
       }
       case 'select': {
         const [condition, then, otherwise] = e.src as [Expr, Expr, Expr];
-        if (condition.type.lanes === 1) {
-          const result = this.locals('select', e.type);
-          this.push(condition);
-          f.when(
-            () => this.into(then, result),
-            () => this.into(otherwise, result),
-          );
-          return result;
-        }
         const mask = this.keep(condition);
         const a = this.wide(then);
         const b = this.wide(otherwise);
@@ -221,7 +212,7 @@ export class Expressions {
           f.get(a[lane]!);
           f.get(b[lane]!);
           f.get(mask);
-          f.op('i32x4.extract_lane', lane);
+          if (condition.type.lanes > 1) f.op('i32x4.extract_lane', lane);
           f.op('select');
         });
       }
@@ -451,15 +442,6 @@ export class Expressions {
   private select(e: Expr): void {
     const { f } = this;
     const [condition, then, otherwise] = e.src as [Expr, Expr, Expr];
-    if (condition.type.lanes === 1 && (touchesMemory(then) || touchesMemory(otherwise))) {
-      this.push(condition);
-      f.when(
-        () => this.push(then),
-        () => this.push(otherwise),
-        holderOf(e.type),
-      );
-      return;
-    }
     if (condition.type.lanes > 1 && this.selectMinMax(condition, then, otherwise)) return;
     this.push(then);
     this.push(otherwise);
@@ -502,14 +484,6 @@ function isNumber(e: Expr): boolean {
 
 const isSafeDivisor = (e: Expr | undefined): boolean =>
   e?.op === 'const' && Number(e.arg) !== 0 && Number(e.arg) !== -1 && Number(e.arg) !== 0xffffffff;
-
-/** Whether evaluation reads memory or has effects, so that it must not happen on the side not chosen. */
-function touchesMemory(e: Node, seen = new Set<Node>()): boolean {
-  if (e.op === 'load' || e.op === 'intrinsic') return true;
-  if (seen.has(e)) return false;
-  seen.add(e);
-  return e.src.some((s) => touchesMemory(s, seen));
-}
 
 function vectorBytes(t: DType, values: readonly (number | bigint | boolean)[]): Uint8Array {
   const bytes = new Uint8Array(16);

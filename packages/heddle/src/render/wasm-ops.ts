@@ -293,6 +293,13 @@ function fmod(): FunctionBuilder {
     number(Number.NaN);
     f.op('return');
   });
+  f.get(divisor);
+  number(Number.POSITIVE_INFINITY);
+  f.op('f64.eq');
+  f.when(() => {
+    f.get(a);
+    f.op('return');
+  });
   f.loop('grow', (again) => {
     f.get(step);
     f.get(rest);

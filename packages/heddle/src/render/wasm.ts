@@ -7,6 +7,7 @@
  * Shared arrays, and local arrays that are not promoted to variables, lie in the thread's scratch memory, whose address
  * the mutable global 0 holds.
  */
+import { branchSelects } from '../kernel/branch.js';
 import { eliminateCommon } from '../kernel/cse.js';
 import { decompose } from '../kernel/decompose.js';
 import { hoistLoops, hoistOut } from '../kernel/hoist.js';
@@ -52,7 +53,7 @@ export class KernelModule {
 
   /** @param name the function's name in the module, which must be new to it */
   add(ir: KernelIr, name: string = ir.name): KernelFunction {
-    const lowered = lowerAddresses(decompose(ir));
+    const lowered = lowerAddresses({ ...ir, body: branchSelects(decompose(ir).body) });
     const loops = hoistLoops(lowered.body).src as readonly Statement[];
     const hoisted = hoistOut(loops, [], true);
     const before = eliminateCommon(block(hoisted.before));
