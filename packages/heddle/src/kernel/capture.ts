@@ -53,7 +53,7 @@ function parseText(text: string, subject: string, origin: Origin): Parsed {
     }
     const property = tree.type === 'ObjectExpression' ? tree.properties[0] : undefined;
     const node = property?.type === 'Property' ? property.value : tree;
-    if (node.type !== 'ArrowFunctionExpression' && node.type !== 'FunctionExpression') break;
+    if (node.type !== 'ArrowFunctionExpression' && node.type !== 'FunctionExpression') continue;
     if (node.async || node.generator) {
       throw new KernelError(
         `${subject} is ${node.async ? 'an async' : 'a generator'} function: a kernel must be a plain function.`,

@@ -37,7 +37,7 @@ import {
 } from './typing.js';
 
 export function call(p: Parsing, node: CallExpression): Value {
-  const bare = unnamed(node);
+  const bare = unnamed(node, p.isKnown);
   if (bare !== node) return expression(p, bare);
   const args = node.arguments.map((a) =>
     a.type === 'SpreadElement' ? p.fail(a, '`...` has no meaning in a kernel.') : a,

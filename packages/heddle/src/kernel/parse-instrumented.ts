@@ -10,20 +10,28 @@ function isCounter(node: Expression): boolean {
   return target.type === 'Identifier' && target.name.startsWith('cov_');
 }
 
-/** `__name(f, 'f')` as a statement, which esbuild adds to keep the names of functions. */
-const isNaming = (node: Expression): boolean =>
-  node.type === 'CallExpression' && node.callee.type === 'Identifier' && /^__name\d*$/.test(node.callee.name);
+/** Whether a name is the author's. */
+type IsKnown = (name: string) => boolean;
+
+/** `__name(f, 'f')`, which esbuild adds to keep the names of functions; a minifier may have renamed it. */
+function named(node: Expression, isKnown: IsKnown): Expression | undefined {
+  if (node.type !== 'CallExpression' || node.callee.type !== 'Identifier' || isKnown(node.callee.name))
+    return undefined;
+  const [fn, name] = node.arguments;
+  if (node.arguments.length !== 2 || name?.type !== 'Literal' || typeof name.value !== 'string')
+    return undefined;
+  const isFunction = fn?.type === 'ArrowFunctionExpression' || fn?.type === 'FunctionExpression';
+  return isFunction || fn?.type === 'Identifier' ? fn : undefined;
+}
 
 /** The parts of a sequence that the author wrote. */
 export const withoutCounters = (parts: readonly Expression[]): Expression[] =>
   parts.filter((e) => !isCounter(e));
 
 /** Whether a statement only counts or names. */
-export const isInstrumentation = (node: Statement): boolean =>
-  node.type === 'ExpressionStatement' && (isCounter(node.expression) || isNaming(node.expression));
+export const isInstrumentation = (node: Statement, isKnown: IsKnown): boolean =>
+  node.type === 'ExpressionStatement' &&
+  (isCounter(node.expression) || named(node.expression, isKnown) !== undefined);
 
-/** The function inside `__name(function, 'name')`, or the call itself. */
-export function unnamed(node: Expression): Expression {
-  const inner = isNaming(node) && node.type === 'CallExpression' ? node.arguments[0] : undefined;
-  return inner && inner.type !== 'SpreadElement' ? inner : node;
-}
+/** The function inside `__name(function, 'name')`, or the expression itself. */
+export const unnamed = (node: Expression, isKnown: IsKnown): Expression => named(node, isKnown) ?? node;

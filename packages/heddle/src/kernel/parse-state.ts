@@ -142,6 +142,8 @@ export class Parsing {
     return `${this.path}@${node.start}`;
   }
 
+  readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
+
   /** Run `parse` in a block of its own; its statements and its result. */
   nested<T>(parse: () => T): { readonly statements: Statement[]; readonly result: T } {
     const { out, scope } = this;

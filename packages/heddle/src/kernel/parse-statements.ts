@@ -45,7 +45,7 @@ export function statement(p: Parsing, node: AstStatement): void {
     case 'EmptyStatement':
       return;
     case 'ExpressionStatement':
-      if (isInstrumentation(node)) return;
+      if (isInstrumentation(node, p.isKnown)) return;
       effectOnly(p, () => evaluateFor(p, node.expression));
       return;
     case 'VariableDeclaration':
@@ -154,7 +154,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
   const { name } = id;
   const fixed = isConst || !p.assigned.has(name);
   p.naming = name;
-  const given: Value | undefined = init ? expression(p, unnamed(init)) : undefined;
+  const given: Value | undefined = init ? expression(p, unnamed(init, p.isKnown)) : undefined;
   p.naming = undefined;
   if (fixed && given && given.kind !== 'expr') {
     if (given.kind === 'void') p.fail(init ?? node, `\`${name}\` is given nothing: the call has no value.`);

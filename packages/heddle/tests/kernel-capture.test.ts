@@ -1,0 +1,219 @@
+/** Kernels captured from what compilers, minifiers and coverage tools make of the author's source. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type TransformOptions, transformSync } from 'esbuild';
+import { KernelError } from '../src/core/errors.js';
+import { buffer, defineKernel, f32, i32, type KernelIr } from '../src/kernel/index.js';
+import { interpret } from './kernel-interpreter.js';
+
+const schema = { x: buffer(f32), y: buffer(f32), n: i32, a: f32 } as const;
+
+/** A kernel with the statements that minifiers like to merge. */
+const SOURCE = `
+interface Params { x: number[]; y: number[]; n: number; a: number }
+const twice = (v: number): number => v * 2;
+export const kernel = ({ x, y: target, n, a }: Params, { globalId, atomicAdd, f32, twice: double, STEP }: any): void => {
+  const i: number = globalId.x;
+  if (i >= n) return;
+  const local = (v: number) => { if (v > 3) return v - 3; return v; };
+  let sum = 0;
+  let last = 0.0;
+  for (let k = 0; k < n; k += STEP) {
+    const v = x[k]!;
+    if (v > 100) continue;
+    if (v < 0) { sum -= v; last = v; } else { sum += v; }
+  }
+  function halve(v: number): number { return v * 0.5; }
+  let steps = 0;
+  while (steps < 3 && sum < 1000) { sum += a; steps++; }
+  if (a > 0) atomicAdd(target, 2, 1);
+  if (a > 1) { target[0] = local(sum); target[1] = double(last); }
+  else target[0] = halve(sum);
+  target[3] = a > 5 ? 1 : f32(steps);
+};
+export { twice };
+`;
+
+type Module = { readonly kernel: never; readonly twice: never };
+
+/** Evaluate a module's CommonJS text in this process. */
+function evaluated(text: string, prelude = ''): Module {
+  const module = { exports: {} as Module };
+  new Function('module', 'exports', prelude + text)(module, module.exports);
+  return module.exports;
+}
+
+const transformed = (options: TransformOptions): Module =>
+  evaluated(transformSync(SOURCE, { loader: 'ts', format: 'cjs', target: 'es2022', ...options }).code);
+
+function compiled({ kernel, twice }: Module): KernelIr {
+  return defineKernel('captured', schema, kernel, { twice, STEP: 1 });
+}
+
+/** The same results as the kernel has in JavaScript. */
+function check(ir: KernelIr): void {
+  for (const a of [2, 0.5, -1]) {
+    const args = { x: [1, 200, -2, 5], y: [0, 0, 0, 0], n: 4, a };
+    interpret(ir, args);
+    const sum = 8 + 3 * a;
+    const expected = a > 1 ? [sum - 3, -4, 1, 3] : [sum / 2, 0, a > 0 ? 1 : 0, 3];
+    assert.deepEqual(args.y, expected);
+  }
+}
+
+const settings: Record<string, TransformOptions> = {
+  'esbuild, types removed': {},
+  'tsx: names kept, whitespace minified': { keepNames: true, minifyWhitespace: true },
+  'esbuild, names kept': { keepNames: true },
+  'esbuild, syntax minified': { minifySyntax: true },
+  'esbuild, identifiers minified': { minifyIdentifiers: true },
+  'esbuild, all minified': { minify: true },
+  'esbuild, all minified, names kept': { minify: true, keepNames: true },
+};
+
+for (const [name, options] of Object.entries(settings)) {
+  test(`captured from ${name}`, () => check(compiled(transformed(options))));
+}
+
+test('captured from istanbul', () => {
+  const prelude = 'const cov_1a2b = () => ({ s: [], b: [[0, 0]], f: [] });';
+  const text = `cov_1a2b().s[0]++;
+  const twice = v => { cov_1a2b().f[1]++; cov_1a2b().s[9]++; return v * 2; };
+  const kernel = ({ x, y: target, n, a }, { globalId, atomicAdd, f32, twice: double, STEP }) => {
+    cov_1a2b().f[0]++;
+    const i = (cov_1a2b().s[1]++, globalId.x);
+    cov_1a2b().s[2]++;
+    if (i >= n) { cov_1a2b().b[0][0]++; cov_1a2b().s[3]++; return; } else { cov_1a2b().b[0][1]++; }
+    let sum = (cov_1a2b().s[4]++, 0);
+    let last = (cov_1a2b().s[4]++, 0);
+    cov_1a2b().s[5]++;
+    for (let k = (cov_1a2b().s[6]++, 0); k < n; k += STEP) {
+      const v = (cov_1a2b().s[7]++, x[k]);
+      cov_1a2b().s[8]++;
+      if (v > 100) { cov_1a2b().b[1][0]++; cov_1a2b().s[3]++; continue; } else { cov_1a2b().b[1][1]++; }
+      if (v < 0) { cov_1a2b().b[2][0]++; sum -= v; last = v; } else { cov_1a2b().b[2][1]++; sum += v; }
+    }
+    let steps = (cov_1a2b().s[4]++, 0);
+    while ((cov_1a2b().b[3][0]++, steps < 3) && (cov_1a2b().b[3][1]++, sum < 1000)) { sum += a; steps++; }
+    if (a > 0) { cov_1a2b().s[3]++; atomicAdd(target, 2, 1); }
+    if (a > 1) { target[0] = sum > 3 ? (cov_1a2b().b[4][0]++, sum - 3) : (cov_1a2b().b[4][1]++, sum); target[1] = double(last); }
+    else { target[0] = sum * 0.5; }
+    target[3] = a > 5 ? (cov_1a2b().b[5][0]++, 1) : (cov_1a2b().b[5][1]++, f32(steps));
+  };
+  module.exports = { kernel, twice };`;
+  check(compiled(evaluated(text, prelude)));
+});
+
+test('a function whose text has no file is located in its own text', () => {
+  const kernel = new Function('return ({ x, n }) => {\n  x[0] = n;\n}')() as never;
+  assert.throws(
+    () => defineKernel('loose', schema, kernel),
+    (error) => {
+      assert.ok(error instanceof KernelError && error.at);
+      const { file, line, text } = error.at;
+      assert.deepEqual({ file, line, text }, { file: 'kernel loose', line: 2, text: '  x[0] = n;' });
+      return true;
+    },
+  );
+});
+
+test('methods and function expressions are kernels as well', () => {
+  const object = {
+    run({ y, n }: { y: { [i: number]: number }; n: number }): void {
+      if (n > 0) y[0] = 7;
+    },
+  };
+  for (const fn of [
+    object.run,
+    function named({ y }: { y: { [i: number]: number } }): void {
+      y[0] = 7;
+    },
+  ]) {
+    const args = { x: [], y: [0], n: 1, a: 0 };
+    interpret(defineKernel('m', schema, fn), args);
+    assert.deepEqual(args.y, [7]);
+  }
+});
+
+/** Run a file with a kernel error in another process; what it says about the place. */
+function errorFrom(
+  file: string,
+  text: string,
+  flags: readonly string[],
+  extra: Record<string, string> = {},
+): string {
+  const folder = mkdtempSync(join(tmpdir(), 'heddle-capture-'));
+  try {
+    const path = join(folder, file);
+    for (const [name, content] of Object.entries({ ...extra, [file]: text }))
+      writeFileSync(join(folder, name), content);
+    return execFileSync(process.execPath, [...flags, path], { encoding: 'utf8' }).replaceAll(
+      folder,
+      'FOLDER',
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const language = new URL('../src/kernel/index.js', import.meta.url).href;
+const FAULTY = `import { defineKernel, buffer, f32, i32 } from '${language}';
+interface Unused { readonly gone: number }
+const define = (n: number): string => {
+  try {
+    defineKernel('faulty', { x: buffer(f32), n: i32 }, ({ x, n }, { globalId }) => {
+      const i: number = globalId.x;
+      if (i < n) {
+        x[i] = n / 2;
+      }
+    });
+  } catch (error) {
+    return (error as Error).message;
+  }
+  return String(n);
+};
+console.log(define(1));
+`;
+const PLACE = `  at FOLDER/faulty.ts:8:16
+  |         x[i] = n / 2;
+  |                ^`;
+
+test('an error under tsx is placed in the TypeScript file', () => {
+  const text = errorFrom('faulty.ts', FAULTY, ['--import', import.meta.resolve('tsx')]);
+  assert.ok(text.includes(PLACE), text);
+});
+
+test('an error in a bundle is placed by its source map, minified or not', () => {
+  for (const minify of [false, true]) {
+    for (const sourcemap of ['inline', 'external'] as const) {
+      const { code, map } = transformSync(FAULTY, {
+        loader: 'ts',
+        format: 'esm',
+        sourcefile: 'faulty.ts',
+        sourcemap,
+        minify,
+        keepNames: true,
+      });
+      const reference = sourcemap === 'external' ? '\n//# sourceMappingURL=bundle.mjs.map' : '';
+      const text = errorFrom(
+        'bundle.mjs',
+        code + reference,
+        [],
+        sourcemap === 'external' ? { 'bundle.mjs.map': map } : {},
+      );
+      assert.ok(text.includes('faulty.ts:8:1'), text);
+      assert.ok(text.includes('  |         x[i] = n / 2;'), text);
+    }
+  }
+});
+
+test('the place of an error is found in a file without a source map', () => {
+  const { code } = transformSync(FAULTY, { loader: 'ts', format: 'esm' });
+  const line = code.split('\n').findIndex((l) => /x\[i\] = n\d* \/ 2/.test(l)) + 1;
+  assert.ok(line > 0);
+  assert.match(errorFrom('plain.mjs', code, []), new RegExp(`at FOLDER/plain\\.mjs:${line}:`));
+});
