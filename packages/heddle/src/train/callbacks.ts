@@ -38,7 +38,8 @@ export interface History {
   readonly ended: 'done' | 'aborted' | 'stopped';
 }
 
-type Answer = undefined | 'stop';
+// biome-ignore lint/suspicious/noConfusingVoidType: a callback may return nothing at all
+type Answer = void | 'stop';
 
 /** Functions that `fit` calls; one that answers 'stop' ends the training after it. */
 export interface Callback {

@@ -167,7 +167,7 @@ class Training {
     });
   }
 
-  async #heed(answer: undefined | undefined | 'stop' | Promise<undefined | 'stop'>): Promise<void> {
+  async #heed(answer: unknown): Promise<void> {
     if ((await answer) === 'stop') this.#stopping ??= 'stopped';
   }
 
