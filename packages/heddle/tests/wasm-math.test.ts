@@ -104,7 +104,7 @@ for (const lanes of [1, 4] as const) {
   for (const name of Object.keys(exact) as Name[]) {
     test(`${name} on f64x${lanes} is within 1e-12`, async () => {
       const [low, high] = name.startsWith('log')
-        ? [1e-300, 1e300]
+        ? [1e-150, 1e150]
         : name.startsWith('exp')
           ? [-700, 700]
           : [-20, 20];

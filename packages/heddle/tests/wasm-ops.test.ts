@@ -279,9 +279,9 @@ test('16-bit floats survive all their bit patterns', async () => {
     for (const lanes of [1, 4] as const) {
       const up = opKernel('up', t, f32, 1, lanes, ([a]) => cast(f32, a!));
       const [, got] = await runKernel(device, up, [65536 / lanes, 1, 1], [all, all.map(() => 0)]);
-      all.forEach((v, i) =>
-        assert.ok(agrees(f32, got![i]!, v, 0), `${t.name} bits ${i}: ${got![i]}, not ${v}`),
-      );
+      all.forEach((v, i) => {
+        assert.ok(agrees(f32, got![i]!, v, 0), `${t.name} bits ${i}: ${got![i]}, not ${v}`);
+      });
       const between = all.map((v, i) => wrap(f32, (v + decode(i ^ 1)) / 2));
       const down = opKernel('down', f32, t, 1, lanes, ([a]) => cast(t, a!));
       const [, back] = await runKernel(device, down, [65536 / lanes, 1, 1], [between, all.map(() => 0)]);
