@@ -3,9 +3,11 @@
  * target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
  */
 
+import { f64 } from '../core/dtype.js';
 import type { KernelChoice } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
+import { convert, type Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
@@ -50,6 +52,19 @@ export function fingerprint(roots: readonly GraphNode[]): { text: string; leaves
   }
   lines.push(`→ ${roots.map((r) => ids.get(r)!).join(' ')}`);
   return { text: lines.join('\n'), leaves };
+}
+
+/**
+ * The value everywhere of a node without elements, or of one whose source has none: a sum or product over nothing,
+ * padding around nothing. Kernels never meet an empty node. Undefined for all other nodes.
+ */
+function ofNothing(node: GraphNode): Scalar | undefined {
+  const { dtype } = node;
+  const constant = (v: number): Scalar => convert(f64, dtype, v);
+  if (node.size === 0) return constant(0);
+  if (node.op === 'call' || node.src.every((s) => s.size > 0)) return undefined;
+  if (node.op === 'pad') return constant(argOf(node, 'pad').value);
+  return constant(node.op === 'reduce' && argOf(node, 'reduce').op === 'prod' ? 1 : 0);
 }
 
 export interface Canonical {
@@ -97,6 +112,8 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
   };
 
   const replace = (node: GraphNode, src: readonly GraphNode[]): GraphNode => {
+    const nothing = ofNothing(node);
+    if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
     if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
     const { op, arg } = argOf(node, 'call');
     const call = new GraphNode('call', node.type, src, node.arg, false);
