@@ -150,7 +150,8 @@ class Printer {
   }
 
   #alu(op: ScalarOp, src: readonly Expr[], inside: boolean): string {
-    const { syntax } = OPS[op];
+    const bool = src[0]!.type.dtype.name === 'bool';
+    const syntax = op === 'not' && bool ? '!a' : OPS[op].syntax;
     const call = syntax.includes('(');
     const text = syntax.replace(/\b[abc]\b/g, (name) => this.expr(src['abc'.indexOf(name)]!, !call));
     return inside && !call ? `(${text})` : text;
