@@ -37,17 +37,19 @@ const stage = ({ kernel, blocks }: Tiled, ...args: readonly StageArgument[]): St
   ...{ kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] },
 });
 
-/** Packing pays where every element is read many times and the matrices are larger than a core's cache. */
-const largePays = ({ M, N, K }: MatmulProblem): boolean => M >= 64 && N >= 64 && M * N * K >= 2 ** 22;
+/** Blocks per worker to aim for: enough for an even spread. */
+const SPREAD = 4;
 
 function cpuStages(io: KernelIo): readonly Stage[] {
   const problem = problemOf(io);
-  const { a, b } = problem;
+  const { a, b, M, N, K } = problem;
   const sources = [{ input: 0 }, { input: 1 }, { output: true }] as const;
-  if (!largePays(problem)) {
-    if (b.columnStride === 1 || problem.N === 1) return [stage(matmulDirect(problem), ...sources)];
-    if (a.columnStride === 1 && b.rowStride === 1) return [stage(matmulDot(problem), ...sources)];
-  }
+  const work = M * N * K;
+  // Packing pays where every element is read many times; least where both are read along K as they are.
+  if (a.columnStride === 1 && b.rowStride === 1 && (work < 2 ** 26 || M < 16 || N < 16))
+    return [stage(matmulDot(problem), ...sources)];
+  if (b.columnStride === 1 && (work < 2 ** 21 || M < 16 || N < 16))
+    return [stage(matmulDirect(problem, SPREAD * io.target.units), ...sources)];
   const [left, right] = packedSizes(problem);
   const packedA = { scratch: 'a', bytes: 4 * left };
   const packedB = { scratch: 'b', bytes: 4 * right };

@@ -13,6 +13,8 @@
  *   input gradient                   the same kernel on the outputs' gradient: weights flipped, channels exchanged,
  *                                    and for strides zeros put between the columns of the copy
  *
+ * Loops take one tap per turn, never unrolled, as matmul-cpu.ts explains.
+ *
  * A block is a band of rows of one image and group; it loops over channels outside, rows inside, so that the image
  * rows and the weights of a tile stay in the first-level cache.
  */
@@ -162,20 +164,37 @@ export function convolve(problem: ConvolveProblem): Tiled {
         for (let i = 0; i < rows; i++) {
           for (let j = 0; j < vectors; j++) acc[i][j] = splat4(0);
         }
+        const step = (at: number, tap: number) => {
+          const row = local4(f32, vectors);
+          for (let j = 0; j < vectors; j++) row[j] = pixels(at + 4 * j);
+          for (let i = 0; i < rows; i++) {
+            const factor = splat4(w[tap + i * W_OUT]);
+            for (let j = 0; j < vectors; j++) acc[i][j] = fma(factor, row[j], acc[i][j]);
+          }
+        };
         for (let ky = 0; ky < KH; ky++) {
           const t = ADJOINT ? r + PY - DY * ky : r * SY - PY + DY * ky;
           const source = ADJOINT ? idiv(t, SY) : t;
           if (t >= 0 && source < H && (!ADJOINT || SY === 1 || t % SY === 0)) {
             const from = (source - (COPIED ? firstRow : 0)) * PITCH + c;
             const by = W_AT + g * INPUTS * OUTPUTS * TAP + o * W_OUT + ky * KW;
-            for (let k = 0; k < INPUTS; k++) {
+            // The longer of the two loops inside.
+            if (INPUTS >= KW) {
               for (let kx = 0; kx < KW; kx++) {
-                const place = idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
-                const row = local4(f32, vectors);
-                for (let j = 0; j < vectors; j++) row[j] = pixels(from + k * plane + place + 4 * j);
-                for (let i = 0; i < rows; i++) {
-                  const factor = w[by + k * W_IN + i * W_OUT + (ADJOINT ? KW - 1 - kx : kx)];
-                  for (let j = 0; j < vectors; j++) acc[i][j] = fma(splat4(factor), row[j], acc[i][j]);
+                const at = from + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
+                let k = 0;
+                while (k < INPUTS) {
+                  step(at + k * plane, by + k * W_IN + (ADJOINT ? KW - 1 - kx : kx));
+                  k += 1;
+                }
+              }
+            } else {
+              for (let k = 0; k < INPUTS; k++) {
+                let kx = 0;
+                while (kx < KW) {
+                  const at = from + k * plane + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
+                  step(at, by + k * W_IN + (ADJOINT ? KW - 1 - kx : kx));
+                  kx += 1;
                 }
               }
             }

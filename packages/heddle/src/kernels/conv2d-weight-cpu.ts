@@ -145,7 +145,11 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
         for (let r = 0; r < OH; r++) {
           const row = r * SY * PITCH;
           const by = gradient + r * OW;
-          for (let c = 0; c < whole; c += 4) step(row + c, by + c, false);
+          let c = 0;
+          while (c < whole) {
+            step(row + c, by + c, false);
+            c += 4;
+          }
           if (OW % 4 > 0) step(row + OW - 4, by + OW - 4, true);
         }
         for (let i = 0; i < rows; i++) {

@@ -407,9 +407,28 @@ export class Expressions {
     const values = sources.map((s) => (s.op === 'const' ? s.arg : undefined));
     if (values.every((v) => v !== undefined)) {
       this.f.op('v128.const', vectorBytes(e.type.dtype, values as (number | boolean)[]));
-    } else {
+    } else if (!this.shuffle(sources)) {
       this.gather(e.type, sources, (s) => this.push(s));
     }
+  }
+
+  /** Four lanes of one or two vectors in variables: one instruction. */
+  private shuffle(sources: readonly Expr[]): boolean {
+    const from: Expr[] = [];
+    const bytes: number[] = [];
+    for (const s of sources) {
+      const v = s.src[0] as Expr | undefined;
+      if (s.op !== 'lane' || v?.op !== 'variable' || v.type.lanes !== 4 || isWide(v.type)) return false;
+      let side = from.findIndex((known) => sameLeaf(known, v));
+      if (side < 0) side = from.push(v) - 1;
+      if (side > 1) return false;
+      for (let b = 0; b < 4; b++) bytes.push(16 * side + 4 * s.arg + b);
+    }
+    if (sources.length !== 4) return false;
+    this.push(from[0]!);
+    this.push(from[1] ?? from[0]!);
+    this.f.op('i8x16.shuffle', bytes);
+    return true;
   }
 
   private bitcast(from: Expr, to: ValueType): void {
