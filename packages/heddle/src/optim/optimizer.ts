@@ -1,5 +1,4 @@
 /** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
-import { type DType, f32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
@@ -120,18 +119,18 @@ export abstract class Optimizer<Settings extends BaseSettings> {
       for (const [name, value] of Object.entries(values)) assign(to[name]!, value);
     };
     const { settings } = group;
-    const held = this.#shared.get(group)!;
-    const shared = this.nextShared(held, settings);
+    const sharedBefore = this.#shared.get(group)!;
+    const shared = this.nextShared(sharedBefore, settings);
     for (const parameter of moving) {
-      const held = this.#states.get(parameter)!;
+      const before = this.#states.get(parameter)!;
       const gradient = parameter.grad!;
       const lr = group.rate.cast(parameter.dtype);
-      const { value, state } = this.update({ parameter, gradient, lr, state: held, shared, settings });
-      assignAll(held, state);
+      const { value, state } = this.update({ parameter, gradient, lr, state: before, shared, settings });
+      assignAll(before, state);
       assign(parameter, value);
       parameter.grad = undefined;
     }
-    assignAll(held, shared);
+    assignAll(sharedBefore, shared);
     return changed;
   }
 
@@ -235,8 +234,6 @@ export function checkBelowOne(name: string, value: number): void {
     throw new ArgumentError(`[optim] ${name} is ${value}, must be at least 0 and less than 1.`);
 }
 
-/** @internal Zeros like the parameter. */
-export const zerosLike = (parameter: Tensor): Tensor => scalarsLike(parameter.shape, parameter.dtype);
-
-const scalarsLike = (shape: readonly number[], dtype: DType = f32): Tensor =>
-  tensor(new Float32Array(shape.reduce((n, d) => n * d, 1)), { shape, dtype });
+/** @internal Zeros of the parameter's shape and dtype. */
+export const zerosLike = ({ size, shape, dtype }: Tensor): Tensor =>
+  tensor(new Float32Array(size), { shape, dtype });

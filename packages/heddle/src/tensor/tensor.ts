@@ -8,6 +8,7 @@ import { fromBf16, fromF16 } from '../core/float16.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 import * as engine from '../engine/realize.js';
 import { placeholderFor } from '../engine/trace.js';
+import * as activation from '../fused/activation.js';
 import { matmul } from '../fused/matmul.js';
 import { softmax } from '../fused/softmax.js';
 import * as b from '../graph/build.js';
@@ -216,12 +217,13 @@ export class Tensor<S extends Shape = Shape> {
   clamp(low: number, high: number): Tensor {
     return this.maximum(low).minimum(high);
   }
-  relu(): Tensor {
-    return this.maximum(0);
+  /** max(0, x); the gradient at 0 is 0. */
+  relu(): Tensor<S> {
+    return new Tensor(activation.relu(this.node));
   }
   /** 1 / (1 + e^−x), without overflow on either side. */
-  sigmoid(): Tensor {
-    return this.mul(0.5).tanh().mul(0.5).add(0.5);
+  sigmoid(): Tensor<S> {
+    return new Tensor(activation.sigmoid(this.node));
   }
   /** This where it is true, else the other two's elements: `condition.where(a, b)`. */
   where(then: Operand, otherwise: Operand): Tensor {
