@@ -1,7 +1,7 @@
 /** Functions of the author's, inlined at their call: parameters, bodies that return a value. */
 import type { Statement as AstStatement, CallExpression, Expression, IfStatement, Pattern } from 'acorn';
 import { choose, expression } from './parse-expressions.js';
-import { assignedNames } from './parse-names.js';
+import { type Assignment, assignmentsIn, isAssigned } from './parse-names.js';
 import { type Binding, fromExpr, type Parsing, Scope, type Syntax, type Value, VOID } from './parse-state.js';
 import { statement } from './parse-statements.js';
 import { describe } from './typing.js';
@@ -30,7 +30,7 @@ export function inline(
   };
   const path = p.key(node);
   const scope = new Scope(callee.scope);
-  const assigned = assignedNames(callee.node);
+  const assigned = assignmentsIn(callee.node);
   const { params } = callee.node;
   if (params.length !== given.length) {
     p.fail(
@@ -60,9 +60,9 @@ export function inline(
 }
 
 /** An argument as its parameter sees it: computed once, and its own variable where the function sets it. */
-function passed(p: Parsing, param: Pattern, v: Value, assigned: ReadonlySet<string>): Binding {
+function passed(p: Parsing, param: Pattern, v: Value, assigned: readonly Assignment[]): Binding {
   if (param.type !== 'Identifier') return v;
-  if (assigned.has(param.name)) {
+  if (isAssigned(assigned, param.name)) {
     if (v.kind !== 'expr')
       return p.fail(
         param,

@@ -27,7 +27,7 @@ import {
 } from './ir.js';
 import type { Scalar } from './ops.js';
 import { evaluateFor, expression } from './parse-expressions.js';
-import { assignedNames, mentions } from './parse-names.js';
+import { isAssigned, mentions } from './parse-names.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax } from './parse-state.js';
 import { statement } from './parse-statements.js';
 import { sameValueType, value } from './types.js';
@@ -45,7 +45,7 @@ interface Counting {
 
 export function forStatement(p: Parsing, node: ForStatement): void {
   const counting = countingOf(node);
-  if (counting && !assignedNames(node.body).has(counting.name) && countedLoop(p, node, counting)) return;
+  if (counting && !isAssigned(p.assigned, counting.name, node.body) && countedLoop(p, node, counting)) return;
   const whole = p.nested(() => {
     const { init, update } = node;
     if (init) {

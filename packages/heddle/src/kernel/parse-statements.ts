@@ -23,6 +23,7 @@ import { evaluateFor, expression } from './parse-expressions.js';
 import { bind } from './parse-functions.js';
 import { isInstrumentation, unnamed } from './parse-instrumented.js';
 import { doWhileLoop, forStatement, whileStatement } from './parse-loops.js';
+import { isAssigned } from './parse-names.js';
 import type { Parsing, Value } from './parse-state.js';
 import { value } from './types.js';
 import { assignable, describe, staticOf, toCondition, toExpr } from './typing.js';
@@ -152,7 +153,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
     return;
   }
   const { name } = id;
-  const fixed = isConst || !p.assigned.has(name);
+  const fixed = isConst || !isAssigned(p.assigned, name);
   p.naming = name;
   const given: Value | undefined = init ? expression(p, unnamed(init, p.isKnown)) : undefined;
   p.naming = undefined;
