@@ -1,0 +1,27 @@
+/** Numbers and tables for people. */
+
+/** 12345.6 → 12,346 */
+export const whole = (n: number): string => Math.round(n).toLocaleString('en-US');
+
+/** 0.98765 → 98.77 % */
+export const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
+
+/** 75.4 → 1:15 */
+export function clock(seconds: number): string {
+  const all = Math.max(0, Math.round(seconds));
+  const minutes = Math.floor(all / 60);
+  return `${minutes}:${String(all % 60).padStart(2, '0')}`;
+}
+
+export const mebibytes = (bytes: number): string => `${whole(bytes / 2 ** 20)} MiB`;
+
+/** Rows under a header, columns aligned to the right but the first. */
+export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = header.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]!.length)));
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+      .join('  ')
+      .trimEnd();
+  return [line(header), widths.map((width) => '─'.repeat(width)).join('  '), ...rows.map(line)].join('\n');
+}

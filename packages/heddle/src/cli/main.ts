@@ -1,0 +1,25 @@
+#!/usr/bin/env node
+/** The `heddle` command. Exit codes: 0 done · 1 failed · 2 not understood · 130 ended by Ctrl-C. */
+import { CommanderError } from 'commander';
+import { ArgumentError, HeddleError } from '../core/errors.js';
+import { createProgram } from './program.js';
+
+try {
+  const program = createProgram((exitCode) => {
+    process.exitCode = exitCode;
+  });
+  await program.parseAsync();
+} catch (error) {
+  process.exitCode = exitCodeOf(error);
+}
+
+/** Prints what commander has not printed yet. */
+function exitCodeOf(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  if (error instanceof HeddleError) {
+    process.stderr.write(`heddle: ${error.message}\n`);
+    return error instanceof ArgumentError ? 2 : 1;
+  }
+  process.stderr.write(`heddle: ${error instanceof Error ? error.stack : String(error)}\n`);
+  return 1;
+}

@@ -1,0 +1,92 @@
+/** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
+import { Argument, Command, Option } from 'commander';
+import { OPTIMIZERS, PROGRAMS } from '../train/programs.js';
+import { addBench } from './bench.js';
+import type { TrainOptions } from './train.js';
+import { positiveNumber, wholeNumber } from './values.js';
+import { packageVersion } from './version.js';
+
+const ROOT_EXAMPLES = `
+Examples:
+  $ heddle train cnn                            a convolutional network on MNIST
+  $ heddle train lenet5 --data fashion-mnist    LeNet-5 on pictures of clothes
+  $ heddle doctor                               what this machine offers and lacks
+  $ heddle bench cpu                            how fast it is`;
+
+/** @param ended is told the exit code of a command that ran */
+export function createProgram(ended: (exitCode: number) => void): Command {
+  const root = new Command('heddle')
+    .description('Train neural networks from TypeScript, down to GPU kernels written in TypeScript.')
+    .version(packageVersion(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print this help')
+    .helpCommand('help [command]', 'print the help of a command')
+    .showHelpAfterError('Add --help to see what is possible.')
+    .exitOverride()
+    .addHelpText('after', ROOT_EXAMPLES);
+  addTrain(root, ended);
+  addDoctor(root, ended);
+  addBench(root, ended);
+  return root;
+}
+
+function trainExamples(): string {
+  const width = Math.max(...Object.keys(PROGRAMS).map((name) => name.length));
+  const programs = Object.values(PROGRAMS).map(({ name, doc }) => `  ${name.padEnd(width)}  ${doc}`);
+  return `
+Programs:
+${programs.join('\n')}
+
+What is not given is taken from the program's recipe. The run is written to a folder of its own: config.json,
+metrics.jsonl (a line per epoch) and weights.safetensors. Ctrl-C ends the training and saves it.
+
+Examples:
+  $ heddle train cnn
+  $ heddle train mlp --epochs 10 --lr 0.1 --optimizer sgd
+  $ heddle train lenet5 --data ./my-digits --out runs/mine
+  $ heddle train cnn --recipe reference --seed 7`;
+}
+
+function addTrain(root: Command, ended: (exitCode: number) => void): void {
+  const recipes = Object.values(PROGRAMS).flatMap((program) =>
+    'variants' in program ? Object.keys(program.variants) : [],
+  );
+  root
+    .command('train')
+    .summary('train a network and write the run to a folder')
+    .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
+    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(PROGRAMS)))
+    .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
+    .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipes))
+    .option('-e, --epochs <n>', 'times through the training data', wholeNumber(1))
+    .option('-b, --batch-size <n>', 'examples per step', wholeNumber(1))
+    .option('--lr <rate>', 'learning rate', positiveNumber)
+    .addOption(new Option('--optimizer <name>', 'update rule').choices(Object.keys(OPTIMIZERS)))
+    .addOption(new Option('--schedule <name>', 'of the learning rate').choices(['constant', 'cosine']))
+    .option('-s, --seed <n>', 'for weights, order and generated data', wholeNumber(0), 0)
+    .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
+    .option('--workers <n>', 'threads that prepare batches', wholeNumber(0, 64), 0)
+    .option('--device <name>', 'cpu or sim (default: the fastest found)')
+    .option('-o, --out <folder>', 'a new or empty folder for the run (default: runs/<date>-<program>)')
+    .option('--no-progress', 'print one line per epoch and nothing in between')
+    .addHelpText('after', trainExamples)
+    .action(async (program: string, options: TrainOptions) => {
+      const { train } = await import('./train.js');
+      ended(await train(program, options));
+    });
+}
+
+function addDoctor(root: Command, ended: (exitCode: number) => void): void {
+  root
+    .command('doctor')
+    .summary('say what this machine offers, what is missing and how to get it')
+    .description(
+      'Look at Node, processor, memory, WebAssembly features, devices, data sets and environment variables. For what ' +
+        'is missing, print the one command that brings it.',
+    )
+    .addHelpText('after', '\nExample:\n  $ heddle doctor')
+    .action(async () => {
+      const { doctor } = await import('./doctor.js');
+      doctor();
+      ended(0);
+    });
+}

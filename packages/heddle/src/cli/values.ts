@@ -1,0 +1,27 @@
+/** Parsers of option values: what they return is valid, or commander says why not. */
+import { InvalidArgumentError } from 'commander';
+
+export const wholeNumber =
+  (low: number, high = Number.MAX_SAFE_INTEGER) =>
+  (text: string): number => {
+    const value = Number(text);
+    if (text.trim() === '' || !Number.isSafeInteger(value) || value < low || value > high) {
+      const range = high === Number.MAX_SAFE_INTEGER ? `at least ${low}` : `from ${low} to ${high}`;
+      throw new InvalidArgumentError(`Must be a whole number, ${range}.`);
+    }
+    return value;
+  };
+
+export function positiveNumber(text: string): number {
+  const value = Number(text);
+  if (!Number.isFinite(value) || value <= 0) throw new InvalidArgumentError('Must be a positive number.');
+  return value;
+}
+
+/** Separated by commas. */
+export const words = (text: string): string[] => text.split(',').map((word) => word.trim());
+
+export const wholeNumbers = (low: number, high?: number): ((text: string) => number[]) => {
+  const parse = wholeNumber(low, high);
+  return (text) => words(text).map(parse);
+};
