@@ -51,8 +51,11 @@ export class KernelModule {
     return f;
   }
 
-  /** @param name the function's name in the module, which must be new to it */
-  add(ir: KernelIr, name: string = ir.name): KernelFunction {
+  /**
+   * @param name the function's name in the module, which must be new to it
+   * @param linear only for grids of one dimension: blockIdx.x is the block's number
+   */
+  add(ir: KernelIr, name: string = ir.name, linear = false): KernelFunction {
     const lowered = lowerAddresses({ ...ir, body: branchSelects(decompose(ir).body) });
     const loops = hoistLoops(lowered.body).src as readonly Statement[];
     const hoisted = hoistOut(loops, [], true);
@@ -72,7 +75,8 @@ export class KernelModule {
     const scratch = f.local('scratch', 'i32');
     x.params.set(SCRATCH, scratch);
     const uses = specialsIn(ir.body);
-    const blocks = new BlockCounter(f, grid, start, uses);
+    const blocks = new BlockCounter(f, grid, start, linear ? new Set() : uses);
+    if (linear) x.specials.set('blockIdx.x', start);
     for (const [special, local] of blocks.specials) x.specials.set(special, local);
 
     f.get(start);

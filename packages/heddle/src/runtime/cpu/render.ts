@@ -37,12 +37,20 @@ const NAP = 50_000_000n;
 
 export function renderProgram(launches: readonly PlannedLaunch[], fma: boolean): ProgramModule {
   const module = new KernelModule({ fma });
-  const functions = new Map<KernelIr, KernelFunction>();
+  const functions = new Map<string, KernelFunction>();
+  const kernels = new Map<KernelIr, number>();
+  const functionOf = ({ ir, launch }: PlannedLaunch): KernelFunction => {
+    const linear = launch.grid[1] * launch.grid[2] === 1;
+    const number = kernels.get(ir) ?? kernels.size;
+    kernels.set(ir, number);
+    const name = `${ir.name}_${number}${linear ? '' : '_grid'}`;
+    const known = functions.get(name) ?? module.add(ir, name, linear);
+    functions.set(name, known);
+    return known;
+  };
   let scratchBytes = 0;
-  for (const { ir, launch } of launches) {
-    const known = functions.get(ir) ?? module.add(ir, `${ir.name}_${functions.size}`);
-    functions.set(ir, known);
-    scratchBytes = Math.max(scratchBytes, known.scratchBytes + (launch.sharedBytes ?? 0));
+  for (const l of launches) {
+    scratchBytes = Math.max(scratchBytes, functionOf(l).scratchBytes + (l.launch.sharedBytes ?? 0));
   }
   scratchBytes = Math.ceil(scratchBytes / 64) * 64;
   const parallel = launches.some((l) => l.parallel);
@@ -62,13 +70,14 @@ export function renderProgram(launches: readonly PlannedLaunch[], fma: boolean):
   f.op('i32.add');
   f.op('global.set', SCRATCH_GLOBAL);
 
-  const call = ({ ir, launch }: PlannedLaunch, range: () => void): void => {
+  const call = (l: PlannedLaunch, range: () => void): void => {
+    const { ir, launch } = l;
     ir.params.forEach((p, i) => {
       pushArgument(f, table, launch, i, isBuffer(p.schema) ? 'i32' : laneType(p.schema));
     });
     for (const size of launch.grid) f.i32(size);
     range();
-    f.op('call', functions.get(ir)!.f);
+    f.op('call', functionOf(l).f);
   };
   const wait = (): void => {
     if (!barrier) return;

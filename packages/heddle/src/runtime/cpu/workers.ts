@@ -43,7 +43,11 @@ export class Workers {
     this.started = true;
     for (let thread = 1; thread < this.threads; thread++) {
       const workerData: WorkerData = { memory: this.memory, thread, threads: this.threads };
-      const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData });
+      const worker = new Worker(new URL('./worker.js', import.meta.url), {
+        workerData,
+        // None of the process's own, which may be loaders or not be allowed for a worker.
+        execArgv: [],
+      });
       worker.unref();
       worker.on('error', (error) => this.lost(`failed: ${error.message}`));
       worker.on('exit', () => this.lost('ended'));
