@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 export interface Tolerance {
   /** Of the expected number (default 1e-5). */
   readonly relative?: number;
-  /** For numbers that are differences of others around 1 (default 1e-6). */
+  /** For small sums of larger numbers, times the largest expected number where that is more than 1 (default 1e-6). */
   readonly absolute?: number;
 }
 
@@ -15,9 +15,11 @@ export function assertClose(
   { relative = 1e-5, absolute = 1e-6 }: Tolerance = {},
 ): void {
   assert.equal(actual.length, expected.length, `${message}: length`);
+  let largest = 1;
+  for (let i = 0; i < expected.length; i++) largest = Math.max(largest, Math.abs(expected[i]!));
   for (let i = 0; i < expected.length; i++) {
     const [a, e] = [Number(actual[i]), expected[i]!];
-    const allowed = relative * Math.abs(e) + absolute;
+    const allowed = relative * Math.abs(e) + absolute * largest;
     assert.ok(
       a === e || Math.abs(a - e) <= allowed,
       `${message}: element ${i} is ${a}, expected ${e} (± ${allowed})`,
