@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 /** The `heddle` command. Exit codes: 0 done · 1 failed · 2 not understood · 130 ended by Ctrl-C. */
 import { CommanderError } from 'commander';
 import { ArgumentError, HeddleError } from '../core/errors.js';
