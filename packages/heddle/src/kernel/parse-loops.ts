@@ -9,6 +9,7 @@ import type {
   WhileStatement,
 } from 'acorn';
 import { bool, i32, isInteger } from '../core/dtype.js';
+import { topological } from '../ir/node.js';
 import {
   alu,
   block,
@@ -216,28 +217,23 @@ function unroll(
   p.loops.pop();
 }
 
+/** Two buffers may be the same memory, so that they count as one; each array is its own. */
+const memoryOf = (node: Node | undefined): unknown =>
+  node?.op === 'buffer' ? 'global' : node?.op === 'array' ? node.arg : undefined;
+
 /** Whether `body` leaves the values of `exprs` as they are: it sets none of their variables, no memory they load. */
 function staysPut(exprs: readonly Expr[], body: Statement): boolean {
   const variables = new Set<unknown>();
   const memories = new Set<unknown>();
-  walk(exprs, (n) => {
+  for (const n of topological<Node>(exprs)) {
     if (n.op === 'variable' && !n.arg.constant) variables.add(n.arg);
-    if (n.op === 'load') memories.add((n.src[0] as Node).arg);
-  });
-  if (variables.size === 0 && memories.size === 0) return true;
-  let stays = true;
-  walk([body], (n) => {
-    if (n.op === 'set' && variables.has(n.arg)) stays = false;
-    if ((n.op === 'store' || n.op === 'intrinsic') && memories.has((n.src[0] as Node | undefined)?.arg))
-      stays = false;
-    if (n.op === 'effect' && n.arg === 'barrier' && memories.size > 0) stays = false;
-  });
-  return stays;
-}
-
-function walk(nodes: readonly Node[], visit: (node: Node) => void): void {
-  for (const node of nodes) {
-    visit(node);
-    walk(node.src as readonly Node[], visit);
+    if (n.op === 'load') memories.add(memoryOf(n.src[0] as Node));
   }
+  if (variables.size === 0 && memories.size === 0) return true;
+  return topological<Node>([body]).every((n) => {
+    if (n.op === 'set') return !variables.has(n.arg);
+    if (n.op === 'store' || n.op === 'intrinsic')
+      return !memories.has(memoryOf(n.src[0] as Node | undefined));
+    return !(n.op === 'effect' && n.arg === 'barrier' && memories.size > 0);
+  });
 }

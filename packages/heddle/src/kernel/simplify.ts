@@ -1,4 +1,5 @@
 /** Simplify a kernel: exact algebra, constants carried forward, branches that are decided, values nobody reads. */
+import { topological } from '../ir/node.js';
 import { block, type Expr, type KernelIr, type Node, type Statement, type Variable } from './ir.js';
 import { isPure, simplifyExpr } from './simplify-expressions.js';
 
@@ -6,13 +7,8 @@ export function simplify(ir: KernelIr): KernelIr {
   const body = block(new Simplifier().list([ir.body]), ir.body.at);
   const alive = block(withoutDead(body.src as readonly Statement[]), ir.body.at);
   const used = new Set<unknown>();
-  visit(alive, (n) => n.op === 'array' && used.add(n.arg));
+  for (const node of topological<Node>([alive])) if (node.op === 'array') used.add(node.arg);
   return { ...ir, body: alive, arrays: ir.arrays.filter((a) => used.has(a)) };
-}
-
-function visit(node: Node, see: (node: Node) => void): void {
-  see(node);
-  for (const s of node.src) visit(s as Node, see);
 }
 
 /** Values that cost nothing to repeat and never change. */
@@ -130,9 +126,15 @@ export const jumps = (node: Node): boolean =>
 /** Drop variables nobody reads, from the last statement to the first, so that what only they read goes too. */
 function withoutDead(statements: readonly Statement[]): Statement[] {
   const reads = new Map<Variable, number>();
-  const count = (node: Node, by: number): void => {
-    if (node.op === 'variable') reads.set(node.arg, (reads.get(node.arg) ?? 0) + by);
-    for (const s of node.src) count(s as Node, by);
+  /** Each expression of a statement is a graph of its own: what it reads, it reads once. */
+  const count = (root: Node, by: number): void => {
+    if (root.op === 'block' || root.op === 'if' || root.op === 'for' || root.op === 'while') {
+      for (const s of root.src) count(s as Node, by);
+      return;
+    }
+    for (const node of topological([root])) {
+      if (node.op === 'variable') reads.set(node.arg, (reads.get(node.arg) ?? 0) + by);
+    }
   };
   for (const s of statements) count(s, 1);
   const list = (nodes: readonly Statement[]): Statement[] => {

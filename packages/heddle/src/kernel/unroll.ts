@@ -48,9 +48,15 @@ function iterations(loop: Extract<Statement, { op: 'for' }>): Statement[] | unde
   }).flatMap((s) => s.src as readonly Statement[]);
 }
 
+const sizes = new WeakMap<Node, number>();
+
+/** Nodes of the text that a renderer writes: one that is shared counts each time. */
 function sizeOf(node: Node): number {
-  let size = 1;
-  for (const s of node.src) size += sizeOf(s as Node);
+  let size = sizes.get(node);
+  if (size === undefined) {
+    size = (node.src as readonly Node[]).reduce((sum, s) => sum + sizeOf(s), 1);
+    sizes.set(node, size);
+  }
   return size;
 }
 
