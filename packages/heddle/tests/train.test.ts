@@ -213,6 +213,29 @@ test('NaN in the loss: stops with the layer’s name, keeps the weights of befor
   assert.deepEqual(await values(net), good[5]);
 });
 
+test('running statistics keep their last good values too', async () => {
+  const norm = new nn.BatchNorm2d(1);
+  const net = new nn.Sequential(norm, new nn.Flatten(), new nn.Linear(4, 2));
+  const inputs = Float32Array.from({ length: 80 }, (_, i) => Math.cos(i));
+  inputs[66] = Number.NaN;
+  const data = new ArrayDataset({ inputs, inputShape: [1, 2, 2], labels: new Int32Array(20), classes: 2 });
+  const seen: number[] = [];
+  await assert.rejects(
+    fit(
+      net,
+      options(net, {
+        train: new Loader(data, { batchSize: 4 }),
+        validation: undefined,
+        optimizer: new SGD(net.parameters()),
+        callbacks: [{ onStep: async () => void seen.push(await norm.runningVar.item()) }],
+      }),
+    ),
+    (e) => e instanceof NumericError && /step 5 of epoch 1.*batch's inputs/.test(e.message),
+  );
+  assert.notEqual(seen[3], seen[2]);
+  assert.equal(await norm.runningVar.item(), seen[3]);
+});
+
 test('a rate that is far too large: the model goes back to the weights of before the epoch', async () => {
   const net = model();
   const before = await values(net);

@@ -3,7 +3,7 @@ import type { Module } from '../nn/index.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Loss } from './evaluate.js';
-import { allFinite } from './snapshot.js';
+import { allFinite, Snapshot } from './snapshot.js';
 
 /** One module's output while `watch` is on. */
 interface Output {
@@ -49,16 +49,19 @@ export async function firstNonFinite(
   if (!(await allFinite(inputs))) return "the batch's inputs: check the data";
   for (const [name, parameter] of model.namedParameters())
     if (!(await allFinite(parameter))) return `parameter '${name}', changed by the step before`;
+  // Running statistics must not see the bad batch.
+  const buffers = await Snapshot.of(model.buffers());
   let value: Tensor | undefined;
   const outputs = noGrad(() =>
     watch(model, () => {
       value = loss(model.forward(inputs), labels);
     }),
   );
-  for (const output of outputs)
+  buffers.restore();
+  for (const output of outputs) {
     if (!(await allFinite(output.value)))
       return `the output of layer ${describe(output.name, output.module)}`;
-  return value && !(await allFinite(value))
-    ? 'the loss itself, of finite outputs: is a label outside the classes?'
-    : undefined;
+  }
+  const lossIsFinite = value === undefined || (await allFinite(value));
+  return lossIsFinite ? undefined : 'the loss itself, of finite outputs: is a label outside the classes?';
 }

@@ -88,6 +88,7 @@ export class Evaluator {
 
   dispose(): void {
     this.#add.dispose();
+    this.#sums.dispose();
   }
 }
 

@@ -9,7 +9,13 @@ import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Callback, EpochReport, History } from './callbacks.js';
 import { firstNonFinite } from './diagnose.js';
-import { type EvaluateOptions, Evaluator, type Loss, type LossReduction } from './evaluate.js';
+import {
+  type EvaluateOptions,
+  type Evaluation,
+  Evaluator,
+  type Loss,
+  type LossReduction,
+} from './evaluate.js';
 import { Inputs } from './inputs.js';
 import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';
@@ -69,11 +75,13 @@ class Training {
     this.#baseRates = options.optimizer.groups.map((group) => group.lr);
     const { loss, optimizer, lossReduction = 'mean' } = options;
     this.#step = jit((inputs: Tensor, labels: Tensor) => {
+      const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
       const value = loss(model.forward(inputs), labels);
       value.backward();
       const good = this.#good.gt(0).and(value.detach().abs().le(MAX_FINITE));
       optimizer.step({ when: good });
       noGrad(() => {
+        for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
         const total = lossReduction === 'mean' ? value.detach().mul(inputs.shape[0]!) : value.detach();
         this.#sums.assign(good.where(this.#sums.add(stack([one, total], 0)), this.#sums));
@@ -87,22 +95,22 @@ class Training {
     const { epochs, train, validation, callbacks = [] } = this.#options;
     const start = performance.now();
     const evaluator = validation && new Evaluator(this.#model, this.#options);
+    const { optimizer } = this.#options;
     const reports: EpochReport[] = [];
     try {
       for (const callback of callbacks) await callback.onStart?.({ epochs, steps: train.length });
       for (let epoch = 0; epoch < epochs && !this.#stopping; epoch++) {
         const trained = await this.#epoch(epoch);
         if (!trained) break;
-        const evaluation = evaluator && validation ? await evaluator.run(validation) : undefined;
-        if (this.#options.signal?.aborted) this.#stopping = 'aborted';
-        const report = { ...trained, epoch, epochs, validation: evaluation, lr: this.#options.optimizer.lr };
+        const evaluation = await this.#evaluate(evaluator);
+        const report = { ...trained, epoch, epochs, validation: evaluation, lr: optimizer.lr };
         reports.push(report);
         for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
       }
     } finally {
-      this.#inputs.dispose();
-      this.#step.dispose();
-      this.#options.optimizer.groups.forEach((group, i) => {
+      evaluator?.dispose();
+      this.#dispose();
+      optimizer.groups.forEach((group, i) => {
         group.lr = this.#baseRates[i]!;
       });
     }
@@ -114,6 +122,23 @@ class Training {
     };
     for (const callback of callbacks) await callback.onEnd?.(history);
     return history;
+  }
+
+  #dispose(): void {
+    this.#inputs.dispose();
+    this.#step.dispose();
+    this.#sums.dispose();
+    this.#good.dispose();
+  }
+
+  /** @returns undefined without validation data, or if the signal cut it short */
+  async #evaluate(evaluator: Evaluator | undefined): Promise<Evaluation | undefined> {
+    const { validation, signal } = this.#options;
+    const evaluation =
+      evaluator && validation && !signal?.aborted ? await evaluator.run(validation) : undefined;
+    if (!signal?.aborted) return evaluation;
+    this.#stopping = 'aborted';
+    return undefined;
   }
 
   /** @returns undefined if it was cut short before its first step */
