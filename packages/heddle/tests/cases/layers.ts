@@ -1,0 +1,248 @@
+/** Activations, losses and layers as functions. */
+import { i32 } from '../../src/core/dtype.js';
+import type { Tensor } from '../../src/index.js';
+import * as H from '../../src/index.js';
+import {
+  alongAxis,
+  logSoftmax,
+  make,
+  map,
+  mean,
+  type NdArray,
+  permute,
+  reduce,
+  reshape,
+  total,
+  variance,
+} from '../ndarray.js';
+import { type Case, SHAPES } from './case.js';
+
+const each = (
+  op: string,
+  run: (x: Tensor) => Tensor,
+  f: (v: number) => number,
+  rest: Partial<Case> = {},
+): Case[] =>
+  SHAPES.map((shape) => ({
+    op,
+    inputs: [{ shape, low: -5, high: 5 }],
+    run,
+    reference: (x) => map(f, x!),
+    ...rest,
+  }));
+
+const logistic = (v: number): number => 1 / (1 + Math.exp(-v));
+const tanhGelu = (v: number): number =>
+  0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3)));
+
+/** The error function by its series: exact where it is used here. */
+function erf(x: number): number {
+  let term = x;
+  let sum = x;
+  for (let n = 1; n < 120; n++) {
+    term *= (-x * x) / n;
+    sum += term / (2 * n + 1);
+  }
+  return (2 / Math.sqrt(Math.PI)) * sum;
+}
+
+/** erf is an approximation to 1.5e-7, its gradient is exact: their difference shows at 1e-6. */
+const approximated = { gradient: { tolerance: 2e-5 } } as const;
+
+const activations: Case[] = [
+  ...each('relu', H.relu, (v) => Math.max(0, v)),
+  ...each(
+    'leakyRelu',
+    (x) => H.leakyRelu(x, 0.1),
+    (v) => (v > 0 ? v : 0.1 * v),
+  ),
+  ...each('sigmoid as a function', H.sigmoid, logistic),
+  ...each('tanh as a function', H.tanh, Math.tanh),
+  ...each('silu', H.silu, (v) => v * logistic(v)),
+  ...each(
+    'elu',
+    (x) => H.elu(x, 0.7),
+    (v) => (v > 0 ? v : 0.7 * Math.expm1(v)),
+    { absolute: 2e-6 },
+  ),
+  ...each('softplus', H.softplus, (v) => Math.log1p(Math.exp(v))),
+  ...each(
+    'softplus',
+    (x) => H.softplus(x, { beta: 3, threshold: 9 }),
+    (v) => (3 * v > 9 ? v : Math.log1p(Math.exp(3 * v)) / 3),
+  ),
+  ...each('erf', H.erf, erf, approximated),
+  ...each('gelu', H.gelu, (v) => 0.5 * v * (1 + erf(v * Math.SQRT1_2)), { ...approximated, absolute: 2e-6 }),
+  ...each('gelu by tanh', (x) => H.gelu(x, { approximate: 'tanh' }), tanhGelu, { absolute: 2e-6 }),
+  {
+    op: 'sigmoid far out',
+    inputs: [{ shape: [4], values: [-200, -90, 90, 200] }],
+    run: (x) => H.sigmoid(x),
+    reference: (x) => map((v) => (v > 0 ? 1 : 0), x),
+    gradient: { skip: 'saturated: differences are all zero' },
+  },
+  {
+    op: 'softplus far out',
+    inputs: [{ shape: [4], values: [-200, -60, 60, 200] }],
+    run: (x) => H.softplus(x),
+    reference: (x) => map((v) => Math.max(0, v), x),
+    gradient: { skip: 'saturated: differences are all zero' },
+  },
+];
+
+/** −log softmax(logits)[label] of every row of (N, C). */
+const rowLosses = (logits: NdArray, labels: NdArray): NdArray => {
+  const logs = alongAxis(logSoftmax, logits, 1);
+  return make(labels.shape, ([i]) => -logs.data[i! * logits.shape[1]! + labels.data[i!]!]!);
+};
+const LABELS = [2, 0, 1, 2, 1];
+
+const crossEntropies: Case[] = (['mean', 'sum', 'none'] as const).flatMap((reduction): Case[] => {
+  const finish = (losses: NdArray): NdArray =>
+    reduction === 'none' ? losses : reduce(reduction === 'sum' ? total : mean, losses);
+  const inputs = [{ shape: [5, 3] }, { shape: [5], dtype: i32, values: LABELS }];
+  return [
+    {
+      op: 'crossEntropy',
+      inputs,
+      run: (x, y) => H.crossEntropy(x, y, { reduction }),
+      reference: (x, y) => finish(rowLosses(x, y)),
+    },
+    {
+      op: 'crossEntropy with smoothed labels',
+      inputs,
+      run: (x, y) => H.crossEntropy(x, y, { reduction, labelSmoothing: 0.1 }),
+      reference: (x, y) => {
+        const logs = alongAxis(logSoftmax, x, 1);
+        return finish(map((a, b) => 0.9 * a! - 0.1 * b!, rowLosses(x, y), reduce(mean, logs, [1])));
+      },
+    },
+    {
+      op: 'crossEntropy of logits that are computed',
+      inputs: [{ shape: [5, 4] }, { shape: [3, 4] }, { shape: [5], dtype: i32, values: LABELS }],
+      run: (x, w, y) => H.crossEntropy(H.linear(x.tanh(), w), y, { reduction }),
+      reference: (x, w, y) =>
+        finish(
+          rowLosses(
+            make([5, 3], ([i, j]) =>
+              total([0, 1, 2, 3].map((k) => Math.tanh(x.data[i! * 4 + k]!) * w.data[j! * 4 + k]!)),
+            ),
+            y,
+          ),
+        ),
+    },
+    {
+      op: 'nllLoss',
+      inputs,
+      run: (x, y) => H.nllLoss(x.logSoftmax(1), y, { reduction }),
+      reference: (x, y) => finish(rowLosses(x, y)),
+    },
+    ...(
+      [
+        ['mse', H.mse, (a: number, b: number) => (a - b) ** 2],
+        ['l1', H.l1, (a: number, b: number) => Math.abs(a - b)],
+        ['hinge', H.hinge, (a: number, b: number) => Math.max(0, 1 - a * b)],
+        [
+          'huber',
+          H.huber,
+          (a: number, b: number) => (Math.abs(a - b) <= 1 ? (a - b) ** 2 / 2 : Math.abs(a - b) - 0.5),
+        ],
+        ['bceWithLogits', H.bceWithLogits, (a: number, b: number) => Math.log1p(Math.exp(a)) - a * b],
+      ] as const
+    ).map(
+      ([op, loss, f]): Case => ({
+        op,
+        inputs: [{ shape: [3, 4] }, { shape: [3, 4], low: -1, high: 1 }],
+        run: (x, y) => loss(x, y, { reduction }),
+        reference: (x, y) => finish(map(f as (...v: number[]) => number, x, y)),
+      }),
+    ),
+    {
+      op: 'bce',
+      inputs: [
+        { shape: [3, 4], low: 0.05, high: 0.95 },
+        { shape: [3, 4], low: 0, high: 1 },
+      ],
+      run: (x, y) => H.bce(x, y, { reduction }),
+      reference: (x, y) => finish(map((p, t) => -(t! * Math.log(p!) + (1 - t!) * Math.log(1 - p!)), x, y)),
+    },
+  ];
+});
+
+const others: Case[] = [
+  {
+    op: 'crossEntropy with weights and an ignored label',
+    inputs: [
+      { shape: [5, 3] },
+      { shape: [5], dtype: i32, values: LABELS },
+      { shape: [3], low: 0.5, high: 2 },
+    ],
+    run: (x, y, w) => H.crossEntropy(x, y, { weight: w, ignoreIndex: 0 }),
+    reference: (x, y, w) => {
+      const each = rowLosses(x, y).data.map((l, i) => (y.data[i] === 0 ? 0 : l * w.data[y.data[i]!]!));
+      const share = y.data.map((k) => (k === 0 ? 0 : w.data[k]!));
+      return { shape: [], data: [total(each) / total(share)] };
+    },
+  },
+  {
+    op: 'crossEntropy of a label outside the classes',
+    inputs: [{ shape: [3, 4] }, { shape: [3], dtype: i32, values: [1, 4, -1] }],
+    run: (x, y) => H.crossEntropy(x, y, { reduction: 'none' }).isNaN(),
+    reference: () => ({ shape: [3], data: [0, 1, 1] }),
+  },
+  {
+    op: 'crossEntropy of images',
+    inputs: [{ shape: [2, 3, 2, 2] }, { shape: [2, 2, 2], dtype: i32, values: [0, 1, 2, 2, 1, 0, 0, 1] }],
+    run: (x, y) => H.crossEntropy(x, y),
+    reference: (x, y) => reduce(mean, rowLosses(reshape(permute(x, [0, 2, 3, 1]), [8, 3]), reshape(y, [8]))),
+  },
+  {
+    op: 'oneHot',
+    inputs: [{ shape: [2, 3], dtype: i32, values: [0, 3, 1, 2, 4, -1] }],
+    run: (x) => H.oneHot(x, 4),
+    reference: (x) => make([2, 3, 4], ([i, j, c]) => Number(x.data[i! * 3 + j!] === c)),
+  },
+  {
+    op: 'batchNorm2d of a trained layer',
+    inputs: [
+      { shape: [2, 3, 2, 2] },
+      { shape: [3] },
+      { shape: [3], low: 0.5, high: 2 },
+      { shape: [3] },
+      { shape: [3] },
+    ],
+    run: (x, m, v, w, c) => H.batchNorm2d(x, m, v, { weight: w, bias: c }),
+    reference: (x, m, v, w, c) =>
+      map(
+        (e, a, b, s, t) => ((e! - a!) / Math.sqrt(b! + 1e-5)) * s! + t!,
+        x,
+        ...[m, v, w, c].map((p) => reshape(p, [3, 1, 1])),
+      ),
+  },
+  {
+    op: 'batchNorm2d in training',
+    inputs: [{ shape: [3, 2, 2, 2] }, { shape: [2] }, { shape: [2] }],
+    run: (x, w, c) => {
+      const running = [H.zeros([2], { dtype: x.dtype }), H.ones([2], { dtype: x.dtype })] as const;
+      return H.batchNorm2d(x, ...running, { weight: w, bias: c, training: true });
+    },
+    reference: (x, w, c) =>
+      map(
+        (e, m, v, s, t) => ((e! - m!) / Math.sqrt(v! + 1e-5)) * s! + t!,
+        x,
+        reduce(mean, x, [0, 2, 3], true),
+        reduce(variance(0), x, [0, 2, 3], true),
+        reshape(w, [2, 1, 1]),
+        reshape(c, [2, 1, 1]),
+      ),
+    absolute: 5e-6,
+  },
+  {
+    op: 'dropout outside training',
+    inputs: [{ shape: [3, 4] }],
+    run: (x) => H.dropout(x, 0.5, false).mul(2),
+    reference: (x) => map((v) => 2 * v, x),
+  },
+];
+
+export const LAYERS: readonly Case[] = [...activations, ...crossEntropies, ...others];

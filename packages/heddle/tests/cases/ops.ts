@@ -1,0 +1,9 @@
+/** The case list: every op, on every device. A new op is a row here. */
+import type { Case } from './case.js';
+import { ELEMENTWISE } from './elementwise.js';
+import { IMAGES } from './images.js';
+import { MATMUL } from './matmul.js';
+import { MOVEMENT } from './movement.js';
+import { REDUCE } from './reduce.js';
+
+export const OPS: readonly Case[] = [...ELEMENTWISE, ...REDUCE, ...MOVEMENT, ...MATMUL, ...IMAGES];
