@@ -6,8 +6,8 @@ import {
   checkAtLeast,
   checkBelowOne,
   Optimizer,
-  type Parameters,
   type State,
+  type Trainable,
   type Update,
   zerosLike,
 } from './optimizer.js';
@@ -26,7 +26,7 @@ export interface AdamSettings extends BaseSettings {
  * with g ← ∇ + weightDecay·p. Defaults: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weightDecay 0.
  */
 export class Adam extends Optimizer<AdamSettings> {
-  constructor(params: Parameters<AdamSettings>, options: Partial<AdamSettings> = {}) {
+  constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {
     super(params, { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0, ...options });
   }
 
@@ -74,7 +74,7 @@ export class Adam extends Optimizer<AdamSettings> {
 
 /** Adam with decoupled weight decay: p ← p − lr·weightDecay·p first, the gradient untouched. Default 0.01. */
 export class AdamW extends Adam {
-  constructor(params: Parameters<AdamSettings>, options: Partial<AdamSettings> = {}) {
+  constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {
     super(params, { weightDecay: 0.01, ...options });
   }
 

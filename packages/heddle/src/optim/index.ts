@@ -5,9 +5,9 @@ export {
   type GroupOptions,
   Optimizer,
   ParameterGroup,
-  type Parameters,
   type State,
   type StepOptions,
+  type Trainable,
   type Update,
 } from './optimizer.js';
 export { RMSprop, type RMSpropSettings } from './rmsprop.js';

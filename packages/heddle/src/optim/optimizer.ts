@@ -9,7 +9,7 @@ import type { Tensor } from '../tensor/tensor.js';
 export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iterable<Tensor> };
 
 /** What to train: tensors, or groups of them. */
-export type Parameters<Settings> = Iterable<Tensor> | readonly GroupOptions<Settings>[];
+export type Trainable<Settings> = Iterable<Tensor> | readonly GroupOptions<Settings>[];
 
 export interface BaseSettings {
   /** Learning rate. */
@@ -57,7 +57,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   readonly #shared = new Map<ParameterGroup<Settings>, State>();
 
   /** @throws ArgumentError for settings out of range, no parameters, or a parameter in two places */
-  constructor(params: Parameters<Settings>, settings: Settings) {
+  constructor(params: Trainable<Settings>, settings: Settings) {
     const seen = new Set<Tensor>();
     this.groups = groupsOf(params).map(({ params: list, ...own }) => {
       const merged: Settings = { ...settings, ...definedOnly(own) };
@@ -192,7 +192,7 @@ export interface Update<Settings> {
   readonly settings: Settings;
 }
 
-function groupsOf<Settings>(params: Parameters<Settings>): readonly GroupOptions<Settings>[] {
+function groupsOf<Settings>(params: Trainable<Settings>): readonly GroupOptions<Settings>[] {
   const list = [...params] as (Tensor | GroupOptions<Settings>)[];
   const isGroup = (x: Tensor | GroupOptions<Settings>): x is GroupOptions<Settings> => 'params' in x;
   const groups = list.filter(isGroup);

@@ -5,8 +5,8 @@ import {
   checkAtLeast,
   checkBelowOne,
   Optimizer,
-  type Parameters,
   type State,
+  type Trainable,
   type Update,
   zerosLike,
 } from './optimizer.js';
@@ -29,7 +29,7 @@ export interface RMSpropSettings extends BaseSettings {
  * g ← ∇ + weightDecay·p and, centered, √(s − m²) where m ← alpha·m + (1 − alpha)·g. Default lr 1e-2.
  */
 export class RMSprop extends Optimizer<RMSpropSettings> {
-  constructor(params: Parameters<RMSpropSettings>, options: Partial<RMSpropSettings> = {}) {
+  constructor(params: Trainable<RMSpropSettings>, options: Partial<RMSpropSettings> = {}) {
     const defaults = { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
     super(params, { ...defaults, ...options });
   }

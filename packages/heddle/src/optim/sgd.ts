@@ -6,8 +6,8 @@ import {
   type BaseSettings,
   checkAtLeast,
   Optimizer,
-  type Parameters,
   type State,
+  type Trainable,
   type Update,
   zerosLike,
 } from './optimizer.js';
@@ -28,7 +28,7 @@ export interface SGDSettings extends BaseSettings {
  * (with nesterov: p ← p − lr·(g + momentum·b)). Defaults: lr 1e-3, all else 0.
  */
 export class SGD extends Optimizer<SGDSettings> {
-  constructor(params: Parameters<SGDSettings>, options: Partial<SGDSettings> = {}) {
+  constructor(params: Trainable<SGDSettings>, options: Partial<SGDSettings> = {}) {
     super(params, { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...options });
   }
 
