@@ -27,8 +27,8 @@ export interface FitOptions extends EvaluateOptions {
   readonly optimizer: Optimizer<BaseSettings>;
   readonly epochs: number;
   /** The learning rate's factor, from the share of the training that is done (0 … 1); default: 1 throughout. */
-  readonly schedule?: (progress: number) => number;
-  readonly callbacks?: readonly Callback[];
+  readonly schedule?: ((progress: number) => number) | undefined;
+  readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two readings of the loss (default 16): reading waits for the device. */
   readonly readEvery?: number;
   /** Ends the training after the step under way, with everything whole. */
