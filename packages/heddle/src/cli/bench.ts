@@ -1,54 +1,68 @@
 /** The command `heddle bench`. */
 import type { Command } from 'commander';
-import type { benchAccuracy, benchCpu } from './bench-run.js';
+import type { BenchAccuracyOptions, BenchCpuOptions } from './bench-run.js';
 import { positiveNumber, wholeNumber, wholeNumbers, words } from './values.js';
 
-const EXAMPLES = `
+const CPU_EXAMPLES = `
+Cases:
+  mlp, lenet5, cnn              a training step, batch 64, on random images
+  matmul                        A·B, A·Bᵀ, Aᵀ·B of 512, 1024, 2048; one of them: matmul-1024-abt
+  softmax, elementwise          of 16 M numbers
+  startup                       from the start of the process to the end of the first step of mlp
+  memory                        the most that training cnn on MNIST takes
+
 Examples:
-  $ heddle bench cpu                                     everything, with 1 thread and one per core
-  $ heddle bench cpu --only cnn,matmul --threads 2       two workloads, two threads
-  $ heddle bench cpu --peers torch.jsonl --out cpu.json  beside figures of PyTorch
-  $ heddle bench accuracy --only mlp                     what the mlp reaches on MNIST`;
+  $ heddle bench cpu
+  $ heddle bench cpu --only cnn,matmul-1024 --threads 2
+  $ python3 bench/torch_cpu.py > torch.jsonl && heddle bench cpu --peer torch.jsonl`;
+
+const ACCURACY_EXAMPLES = `
+Examples:
+  $ heddle bench accuracy
+  $ heddle bench accuracy --only cnn,cnn:reference --seeds 0,1,2`;
 
 /** @param ended is told the exit code when the command has run */
 export function addBench(root: Command, ended: (exitCode: number) => void): void {
   const bench = root
     .command('bench')
-    .summary('measure speed and accuracy')
-    .description(
-      'Measure speed: medians of repeated runs after a warm-up, on random data; or accuracy on real data.',
-    )
-    .addHelpText('after', EXAMPLES);
+    .summary('measure speed, or the accuracy that training reaches')
+    .description('Measure, print a table, and write the figures and how they came about as JSON.')
+    .addHelpText('after', '\nExamples:\n  $ heddle bench cpu\n  $ heddle bench accuracy --only mlp');
   bench
     .command('cpu')
-    .description('Training steps, matmul, memory-bound kernels, start-up and memory of the CPU device.')
-    .option('--only <ids>', 'cases or their first words, separated by commas', words)
+    .summary('training steps, matmul, softmax, start-up and memory of the CPU: about two minutes')
+    .description(
+      'Measure the CPU device with each number of threads, matmul without fused multiply-add, too: medians of repeated ' +
+        'runs after a warm-up, on random data, in processes that take turns.',
+    )
+    .option('--only <list>', 'cases or their first words, separated by commas (default: all)', words)
     .option('--threads <list>', 'numbers of threads (default: 1 and one per core)', wholeNumbers(1, 256))
-    .option('--rounds <n>', 'processes for each setting (default: 3)', wholeNumber(1))
     .option('--seconds <n>', 'time for each case in each round (default: 0.6)', positiveNumber)
-    .option('--peers <file>', 'figures of another library to compare with, as bench/torch_cpu.py prints them')
-    .option('-o, --out <file>', 'write the results as JSON, too')
-    .option('--json', 'print JSON instead of a table')
-    .addHelpText('after', EXAMPLES)
-    .action(async (options: Parameters<typeof benchCpu>[0]) => {
+    .option('--rounds <n>', 'processes for each setting (default: 3)', wholeNumber(1))
+    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_cpu.py prints them')
+    .option('--json <file>', 'where to write (default: bench/results/cpu-<date>.json)')
+    .addHelpText('after', CPU_EXAMPLES)
+    .action(async (options: BenchCpuOptions) => {
       const { benchCpu } = await import('./bench-run.js');
-      await benchCpu(options);
-      ended(0);
+      ended(await benchCpu(options));
     });
   bench
     .command('accuracy')
-    .description('What the programs on images reach on the test images, and how long it takes.')
-    .option('--only <names>', 'programs, or a recipe as cnn:reference, separated by commas', words)
+    .summary('what the networks reach on the test images: some minutes')
+    .description('Train the networks on images by their recipes, and test them after every epoch.')
+    .option(
+      '--only <list>',
+      'networks, or a recipe as cnn:reference, separated by commas (default: all)',
+      words,
+    )
     .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
     .option('-e, --epochs <n>', 'times through the training data (default: as in the recipe)', wholeNumber(1))
     .option('--seeds <list>', 'one run each, separated by commas (default: 0)', wholeNumbers(0))
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
-    .option('-o, --out <file>', 'write the results as JSON, too')
-    .option('--json', 'print JSON instead of a table')
-    .addHelpText('after', EXAMPLES)
-    .action(async (options: Parameters<typeof benchAccuracy>[0]) => {
+    .option('--json <file>', 'where to write (default: bench/results/accuracy-<date>.json)')
+    .addHelpText('after', ACCURACY_EXAMPLES)
+    .action(async (options: BenchAccuracyOptions) => {
       const { benchAccuracy } = await import('./bench-run.js');
-      await benchAccuracy(options);
-      ended(0);
+      ended(await benchAccuracy(options));
     });
 }

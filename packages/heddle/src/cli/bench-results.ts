@@ -1,0 +1,155 @@
+/** What a benchmark run leaves behind: figures with their spread, and all it takes to judge and repeat them. */
+import { execFileSync } from 'node:child_process';
+import { mkdir, readFile } from 'node:fs/promises';
+import { availableParallelism, cpus, release, totalmem } from 'node:os';
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { FileError } from '../core/errors.js';
+import { writeFileAtomic } from '../io/index.js';
+import { packageVersion } from './version.js';
+
+/** The middle and the spread of some samples. */
+export interface Spread {
+  readonly median: number;
+  readonly min: number;
+  readonly p90: number;
+  readonly samples: number;
+}
+
+/** A figure of another library for the same workload and number of threads. */
+export interface PeerFigure extends Spread {
+  readonly peer: string;
+  readonly version: string;
+}
+
+export interface Measurement extends Spread {
+  readonly case: string;
+  readonly title: string;
+  readonly threads: number;
+  readonly fma: boolean;
+  readonly unit: 'ms' | 'MiB';
+  /** The median of each round, in a process of its own. */
+  readonly rounds: readonly number[];
+  /** What the median comes to. */
+  readonly rate?: { readonly value: number; readonly unit: string };
+  /** Kernel launches of one run. */
+  readonly launches?: number;
+  readonly peer?: PeerFigure & {
+    /** Heddle's median / the peer's: below 1 Heddle takes less. */
+    readonly ratio: number;
+  };
+}
+
+/** Where and when a run took place. */
+export interface Circumstances {
+  readonly date: string;
+  readonly version: string;
+  /** Of the checkout that was built; null for an installed package. */
+  readonly commit: string | null;
+  readonly command: string;
+  readonly machine: {
+    readonly cpu: string;
+    readonly cores: number;
+    readonly memoryGiB: number;
+    readonly system: string;
+    readonly node: string;
+    readonly v8: string;
+  };
+}
+
+export interface CpuResults extends Circumstances {
+  readonly benchmark: 'cpu';
+  readonly method: string;
+  readonly measurements: readonly Measurement[];
+  readonly skipped: readonly { readonly case: string; readonly reason: string }[];
+}
+
+/** @param samples at least one */
+export function spreadOf(samples: readonly number[]): Spread {
+  const sorted = [...samples].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  const median = sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+  const p90 = sorted[Math.ceil(0.9 * sorted.length) - 1]!;
+  return { median: rounded(median), min: rounded(sorted[0]!), p90: rounded(p90), samples: sorted.length };
+}
+
+/** To four digits: more is noise. */
+export const rounded = (value: number): number => Number(value.toPrecision(4));
+
+export function circumstances(command: string): Circumstances {
+  return {
+    date: new Date().toISOString(),
+    version: packageVersion(),
+    commit: commit(),
+    command,
+    machine: {
+      cpu: cpus()[0]?.model.trim() ?? process.arch,
+      cores: availableParallelism(),
+      memoryGiB: rounded(totalmem() / 2 ** 30),
+      system: `${process.platform} ${release()} ${process.arch}`,
+      node: process.version,
+      v8: process.versions.v8,
+    },
+  };
+}
+
+/** The commit of the checkout that this file was built in, with `-dirty` if files have been changed since. */
+function commit(): string | null {
+  const cwd = dirname(fileURLToPath(import.meta.url));
+  const git = (...args: string[]): string =>
+    execFileSync('git', args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  try {
+    // Installed into another project, this file is in that project's repository, but not of it.
+    const top = git('rev-parse', '--show-toplevel');
+    if (git('-C', top, 'ls-files', '--', ':(glob)**/src/cli/bench.ts') === '') return null;
+    return git('describe', '--always', '--dirty', '--exclude=*');
+  } catch {
+    return null; // no git, or a copy that is not under version control
+  }
+}
+
+/** Write a run's results as JSON, whole or not at all; the folder is made if need be. */
+export async function writeResults(path: string, results: object): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  await writeFileAtomic(path, `${JSON.stringify(results, undefined, 2)}\n`);
+}
+
+/** Figures of another library, by case and threads. One JSON object a line; of equal ones the last counts. */
+export type Peers = ReadonlyMap<string, PeerFigure>;
+
+export const peerKey = (of: { readonly case: string; readonly threads: number }): string =>
+  `${of.case} ${of.threads}`;
+
+/** @throws FileError if there is no such file, or naming the first line that is no figure */
+export async function readPeers(path: string): Promise<Peers> {
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+    throw new FileError(path, 'cannot be read. Make it with: python3 bench/torch_cpu.py > FILE.', { cause });
+  });
+  const peers = new Map<string, PeerFigure>();
+  text.split('\n').forEach((line, i) => {
+    if (line.trim() === '') return;
+    const figure = parseFigure(line);
+    if (!figure)
+      throw new FileError(
+        path,
+        `line ${i + 1} is no figure: expected a JSON object with peer, version, case, threads, median, min, p90, samples.`,
+      );
+    peers.set(peerKey(figure), figure);
+  });
+  return peers;
+}
+
+type KeyedFigure = PeerFigure & { readonly case: string; readonly threads: number };
+
+function parseFigure(line: string): KeyedFigure | undefined {
+  let value: Record<string, unknown> | null;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+  const fits =
+    ['peer', 'version', 'case'].every((key) => typeof value?.[key] === 'string') &&
+    ['threads', 'median', 'min', 'p90', 'samples'].every((key) => Number.isFinite(value?.[key]));
+  return fits ? (value as unknown as KeyedFigure) : undefined;
+}
