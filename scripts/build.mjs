@@ -10,7 +10,11 @@ const library = join(root, 'packages', 'heddle');
 const compiler = createRequire(import.meta.url).resolve('typescript/package.json');
 
 rmSync(join(library, 'dist'), { recursive: true, force: true });
-const { status } = spawnSync(process.execPath, [join(dirname(compiler), 'bin', 'tsc'), '-p', library], {
-  stdio: 'inherit',
-});
+const { status } = spawnSync(
+  process.execPath,
+  [join(dirname(compiler), 'bin', 'tsc'), '-p', library, '--noEmitOnError'],
+  {
+    stdio: 'inherit',
+  },
+);
 process.exitCode = status ?? 1;

@@ -142,7 +142,7 @@ export const PROGRAMS = {
   cnn: {
     ...images,
     name: 'cnn',
-    doc: 'two 3×3 convolutions (16, 32 channels), one pooling, one linear layer; 50,890 parameters',
+    doc: 'two 3×3 convolutions (16, 32 channels), one pooling, one linear layer',
     build: () =>
       new nn.Sequential(
         new nn.Conv2d(1, 16, 3),
