@@ -164,11 +164,11 @@ export function convolve(problem: ConvolveProblem): Tiled {
         for (let i = 0; i < rows; i++) {
           for (let j = 0; j < vectors; j++) acc[i][j] = splat4(0);
         }
-        const step = (at: number, tap: number) => {
+        const step = (pixel: number, weight: number) => {
           const row = local4(f32, vectors);
-          for (let j = 0; j < vectors; j++) row[j] = pixels(at + 4 * j);
+          for (let j = 0; j < vectors; j++) row[j] = pixels(pixel + 4 * j);
           for (let i = 0; i < rows; i++) {
-            const factor = splat4(w[tap + i * W_OUT]);
+            const factor = splat4(w[weight + i * W_OUT]);
             for (let j = 0; j < vectors; j++) acc[i][j] = fma(factor, row[j], acc[i][j]);
           }
         };
@@ -181,10 +181,13 @@ export function convolve(problem: ConvolveProblem): Tiled {
             // The longer of the two loops inside.
             if (INPUTS >= KW) {
               for (let kx = 0; kx < KW; kx++) {
-                const at = from + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
+                let pixel = from + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
+                let weight = by + (ADJOINT ? KW - 1 - kx : kx);
                 let k = 0;
                 while (k < INPUTS) {
-                  step(at + k * plane, by + k * W_IN + (ADJOINT ? KW - 1 - kx : kx));
+                  step(pixel, weight);
+                  pixel += plane;
+                  weight += W_IN;
                   k += 1;
                 }
               }
@@ -192,8 +195,8 @@ export function convolve(problem: ConvolveProblem): Tiled {
               for (let k = 0; k < INPUTS; k++) {
                 let kx = 0;
                 while (kx < KW) {
-                  const at = from + k * plane + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
-                  step(at, by + k * W_IN + (ADJOINT ? KW - 1 - kx : kx));
+                  const pixel = from + k * plane + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
+                  step(pixel, by + k * W_IN + (ADJOINT ? KW - 1 - kx : kx));
                   kx += 1;
                 }
               }

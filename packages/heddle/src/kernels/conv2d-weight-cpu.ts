@@ -101,7 +101,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
     ({ x, dy, dw }, context) => {
       const { blockIdx, f32, i32, idiv, lane, local, local4, load4, splat4, vec4, select, fma, finish } =
         context;
-      const { GROUPS, IMAGES, INPUTS, OUTPUTS, TAPS, RUN, R, T, DOWN, ACROSS } = context;
+      const { GROUPS, IMAGES, INPUTS, OUTPUTS, TAPS, RUN, R, T, DOWN, ACROSS, INSIDE } = context;
       const { OH, OW, KH, KW, SY, BY, DY, DX, HEIGHT, PITCH, PHASE, X_AT, DY_AT } = context;
       const first = (blockIdx.x % ACROSS) * RUN;
       const o = (idiv(blockIdx.x, ACROSS) % DOWN) * R;
@@ -112,12 +112,15 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
       const whole = OW - (OW % 4);
       const fresh = vec4(0, 1, 2, 3) >= splat4(4 - (OW % 4));
 
-      /** Where tap `t` of the group's taps lies, from an image's first element. */
+      // Tap t is kernel position `spot(t)` of input channel `plane(t)`; neighbours are neighbouring channels if
+      // those come in T, so that one address serves them all.
+      const spot = (t: number) => (INSIDE ? idiv(t, INPUTS) : t % (KH * KW));
+      const plane = (t: number) => (INSIDE ? t % INPUTS : idiv(t, KH * KW));
+      /** Where tap `t` begins, from an image's first element. */
       const place = (t: number) => {
-        const kx = t % KW;
-        const ky = idiv(t, KW) % KH;
+        const kx = spot(t) % KW;
         return (
-          idiv(t, KH * KW) * HEIGHT * PITCH + ky * DY * PITCH + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE
+          (plane(t) * HEIGHT + idiv(spot(t), KW) * DY) * PITCH + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE
         );
       };
 
@@ -129,28 +132,33 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
         for (let i = 0; i < rows; i++) {
           for (let j = 0; j < taps; j++) acc[i][j] = sums[(t - first + j) * R + i];
         }
-        const starts = local(i32, taps);
-        for (let j = 0; j < taps; j++) starts[j] = image + place(t + j);
-        const step = (row: number, by: number, partial: boolean) => {
+        // Loop-carried, or the engine computes `place` anew in the innermost loop.
+        const bases = INSIDE ? 1 : taps;
+        const at = local(i32, bases);
+        for (let j = 0; j < bases; j++) at[j] = image + place(t + j);
+        let slopes = gradient;
+        /** 4 pixels; `back` of them were there before. */
+        const step = (back: number) => {
           const slope = local4(f32, rows);
           for (let i = 0; i < rows; i++) {
-            const v = load4(dy, by + i * OH * OW);
-            slope[i] = partial ? select(fresh, v, splat4(0)) : v;
+            const v = load4(dy, slopes - back + i * OH * OW);
+            slope[i] = back > 0 ? select(fresh, v, splat4(0)) : v;
           }
           for (let j = 0; j < taps; j++) {
-            const pixels = load4(x, starts[j] + row);
+            const pixels = load4(x, INSIDE ? at[0] - back + j * HEIGHT * PITCH : at[j] - back);
             for (let i = 0; i < rows; i++) acc[i][j] = fma(slope[i], pixels, acc[i][j]);
           }
         };
         for (let r = 0; r < OH; r++) {
-          const row = r * SY * PITCH;
-          const by = gradient + r * OW;
-          let c = 0;
-          while (c < whole) {
-            step(row + c, by + c, false);
-            c += 4;
+          const end = slopes + whole;
+          while (slopes < end) {
+            step(0);
+            slopes += 4;
+            for (let j = 0; j < bases; j++) at[j] += 4;
           }
-          if (OW % 4 > 0) step(row + OW - 4, by + OW - 4, true);
+          if (OW % 4 > 0) step(4 - (OW % 4));
+          slopes += OW - whole;
+          for (let j = 0; j < bases; j++) at[j] += SY * PITCH - whole;
         }
         for (let i = 0; i < rows; i++) {
           for (let j = 0; j < taps; j++) sums[(t - first + j) * R + i] = acc[i][j];
@@ -161,7 +169,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
         for (let n = 0; n < IMAGES; n++) {
           const even = run - (run % T);
           for (let t = 0; t < even; t += T) tile(n, first + t, rows, T);
-          if (TAPS % T > 0) for (let t = even; t < run; t++) tile(n, first + t, rows, 1);
+          if (TAPS % T > 0 && even < run) tile(n, first + even, rows, TAPS % T);
         }
         for (let i = 0; i < rows; i++) {
           for (let t = 0; t < run; t++) {
@@ -169,7 +177,14 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
             const sum = lane(v, 0) + lane(v, 2) + (lane(v, 1) + lane(v, 3));
             const tap = first + t;
             const channel = g * OUTPUTS + o + i;
-            dw[channel * TAPS + tap] = finish(sum, channel, idiv(tap, KH * KW), idiv(tap, KW) % KH, tap % KW);
+            const k = spot(tap);
+            dw[channel * TAPS + plane(tap) * KH * KW + k] = finish(
+              sum,
+              channel,
+              plane(tap),
+              idiv(k, KW),
+              k % KW,
+            );
           }
         }
       };
@@ -178,7 +193,15 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
     },
     {
       ...{ GROUPS: groups, IMAGES: images, INPUTS: inputs, OUTPUTS: outputs, TAPS: taps, RUN: run, R, T },
-      ...{ DOWN: down, ACROSS: across, OH: outSize[0], OW: outSize[1], KH: kernel[0], KW: kernel[1] },
+      ...{
+        DOWN: down,
+        ACROSS: across,
+        INSIDE: inputs % T === 0,
+        OH: outSize[0],
+        OW: outSize[1],
+        KH: kernel[0],
+        KW: kernel[1],
+      },
       ...{ SY: stride[0], BY: stride[1], DY: dilation[0], DX: dilation[1], finish: problem.finish },
       ...{ HEIGHT: height, PITCH: pitch, PHASE: phase, X_AT: copied ? 0 : problem.imageOffset },
       DY_AT: problem.gradientOffset,
