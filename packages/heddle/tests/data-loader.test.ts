@@ -80,10 +80,7 @@ test('the shuffle is even: every place is as likely for every example', () => {
 });
 
 test('workers give the same batches as this thread', async () => {
-  for (const options of [
-    { workers: 2 },
-    { workers: 1, prefetch: 50 },
-  ] satisfies Partial<LoaderOptions>[]) {
+  for (const options of [{ workers: 2 }, { workers: 1, prefetch: 50 }] satisfies Partial<LoaderOptions>[]) {
     const base = { batchSize: 7, shuffle: true, seed: 5 };
     const here = new Loader(numbered(64), base);
     const there = new Loader(numbered(64), { ...base, ...options });
