@@ -88,7 +88,10 @@ export class Compiled {
       program.run(slots);
       const us = (performance.now() - started) * 1000;
       const { kernel, grid, level } = this.schedule.launches[i]!;
-      debug(2, () => `${us.toFixed(0).padStart(8)} µs  level ${level}  ${kernel.name}  grid ${grid.join('×')}`);
+      debug(
+        2,
+        () => `${us.toFixed(0).padStart(8)} µs  level ${level}  ${kernel.name}  grid ${grid.join('×')}`,
+      );
     });
   }
 

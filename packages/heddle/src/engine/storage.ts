@@ -58,21 +58,28 @@ const COLLECT_AFTER = 32 << 20;
 let liveAfterCollection = 0;
 let collect: (() => void) | undefined;
 
+/** A promise that is already kept lets no timer, signal or finalizer run: real turns are taken this often, in ms. */
+const TURN_AFTER = 20;
+let lastTurn = performance.now();
+
 /**
  * Called where values are awaited. JavaScript's collector knows nothing of device memory, so tensors that are
- * garbage are looked for when much has been allocated since the last time.
+ * garbage are looked for when much has been allocated since the last time. Finalizers run as tasks of their own.
  */
 export async function reclaim(): Promise<void> {
   liveAfterCollection = Math.min(liveAfterCollection, live);
-  if (live - liveAfterCollection < COLLECT_AFTER) return;
-  if (!collect) {
-    v8.setFlagsFromString('--expose-gc');
-    collect = vm.runInNewContext('gc') as () => void;
+  const grown = live - liveAfterCollection >= COLLECT_AFTER;
+  if (grown) {
+    if (!collect) {
+      v8.setFlagsFromString('--expose-gc');
+      collect = vm.runInNewContext('gc') as () => void;
+    }
+    collect();
   }
-  collect();
-  // Finalizers run as tasks of their own.
+  if (!grown && performance.now() - lastTurn < TURN_AFTER) return;
   await new Promise<void>((resolve) => setImmediate(resolve));
-  liveAfterCollection = live;
+  lastTurn = performance.now();
+  if (grown) liveAfterCollection = live;
 }
 
 /** Bytes held by tensors. */
