@@ -1,8 +1,8 @@
 /** Conversions between dtypes, as `convert` in kernel/ops.ts defines them. The value is on the stack. */
 import type { DType } from '../core/dtype.js';
 import type { FunctionBuilder } from './wasm-encode.js';
-import { laneType } from './wasm-expressions.js';
 import { roundToHalf, wordsOf } from './wasm-half.js';
+import { laneType } from './wasm-values.js';
 
 /** One lane. */
 export function convert(f: FunctionBuilder, from: DType, to: DType): void {

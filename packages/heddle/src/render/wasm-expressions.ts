@@ -3,37 +3,17 @@
  * (bools are masks of all ones). Vectors of 64-bit elements are "wide": a local per lane.
  */
 import type { DType } from '../core/dtype.js';
-import { InternalError, KernelError } from '../core/errors.js';
-import type { Expr, Node, Param, Special, Variable } from '../kernel/ir.js';
+import { InternalError } from '../core/errors.js';
+import type { Expr, Param, Special, Variable } from '../kernel/ir.js';
 import { OPS, type ScalarOp } from '../kernel/ops.js';
 import type { ValueType } from '../kernel/types.js';
 import { convert, convert4 } from './wasm-convert.js';
-import type { FunctionBuilder, Local, WasmType } from './wasm-encode.js';
+import type { FunctionBuilder, Local } from './wasm-encode.js';
 import { fromHalf, roundToHalf, toHalf, wordsOf } from './wasm-half.js';
 import { atomic, load, loadSplat } from './wasm-memory.js';
 import { type HelperName, type OpContext, RULES, type Rule } from './wasm-ops.js';
-
-export const isWide = (t: ValueType): boolean => t.lanes > 1 && t.dtype.bytes === 8;
-
-/** The type that holds one lane. */
-export function laneType(t: DType): Exclude<WasmType, 'v128'> {
-  switch (t.name) {
-    case 'f64':
-      return 'f64';
-    case 'i64':
-      return 'i64';
-    case 'f32':
-    case 'f16':
-    case 'bf16':
-      return 'f32';
-    default:
-      return 'i32';
-  }
-}
-
-export const holderOf = (t: ValueType): WasmType => (t.lanes > 1 && !isWide(t) ? 'v128' : laneType(t.dtype));
-
-export const isUnsigned = (t: DType): boolean => t.kind === 'uint' || t.kind === 'bool';
+import { fail, holderOf, isUnsigned, isWide, laneType, vectorBytes } from './wasm-values.js';
+import { wide } from './wasm-wide.js';
 
 /** What the functions of a module share. */
 export interface ModuleContext {
@@ -149,85 +129,7 @@ export class Expressions {
 
   /** Compute a wide value into locals, one per lane. */
   wide(e: Expr): readonly Local[] {
-    const { f } = this;
-    const lanes = Array.from({ length: e.type.lanes }, (_, i) => i);
-    const each = (push: (lane: number) => void): Local[] =>
-      lanes.map((lane) => {
-        const local = f.local('lane', laneType(e.type.dtype));
-        push(lane);
-        f.set(local);
-        return local;
-      });
-    switch (e.op) {
-      case 'variable':
-        return this.variables.get(e.arg) ?? fail(`${e.arg.name} is read before it is declared`);
-      case 'splat': {
-        const local = f.local('splat', laneType(e.type.dtype));
-        this.push(e.src[0] as Expr);
-        f.set(local);
-        return lanes.map(() => local);
-      }
-      case 'vector':
-        return each((lane) => this.push(e.src[lane] as Expr));
-      case 'alu': {
-        const operands = e.src.map((s) => this.wide(s as Expr));
-        return each((lane) =>
-          this.apply(
-            e.arg,
-            e.type.dtype,
-            operands.map((o) => () => f.get(o[lane]!)),
-            false,
-          ),
-        );
-      }
-      case 'cast': {
-        const from = e.src[0] as Expr;
-        if (isWide(from.type)) {
-          const parts = this.wide(from);
-          return each((lane) => {
-            f.get(parts[lane]!);
-            convert(f, from.type.dtype, e.type.dtype);
-          });
-        }
-        const whole = this.keep(from);
-        return each((lane) => {
-          f.get(whole);
-          this.extract(from.type.dtype, lane);
-          convert(f, from.type.dtype, e.type.dtype);
-        });
-      }
-      case 'bitcast': {
-        const from = this.wide(e.src[0] as Expr);
-        return each((lane) => {
-          f.get(from[lane]!);
-          this.reinterpret((e.src[0] as Expr).type.dtype, e.type.dtype);
-        });
-      }
-      case 'select': {
-        const [condition, then, otherwise] = e.src as [Expr, Expr, Expr];
-        const mask = this.keep(condition);
-        const a = this.wide(then);
-        const b = this.wide(otherwise);
-        return each((lane) => {
-          f.get(a[lane]!);
-          f.get(b[lane]!);
-          f.get(mask);
-          if (condition.type.lanes > 1) f.op('i32x4.extract_lane', lane);
-          f.op('select');
-        });
-      }
-      case 'load': {
-        const base = this.keep(e.src[1] as Expr);
-        const offset = Number(e.src[2]!.arg);
-        const type = e.type.dtype.name === 'f64' ? 'f64' : 'i64';
-        return each((lane) => {
-          f.get(base);
-          f.op(`${type}.load`, undefined, offset + 8 * lane);
-        });
-      }
-      default:
-        return fail(`${e.op} has no wide form`);
-    }
+    return wide(this, e);
   }
 
   /** Compute a value that is not wide into a fresh local. */
@@ -267,7 +169,7 @@ export class Expressions {
   }
 
   /** One lane of an op. */
-  private apply(name: ScalarOp, t: DType, operands: readonly (() => void)[], safeDivisor: boolean): void {
+  apply(name: ScalarOp, t: DType, operands: readonly (() => void)[], safeDivisor: boolean): void {
     const { f } = this;
     const type = laneType(t);
     const rule: Rule = RULES[name];
@@ -449,7 +351,7 @@ export class Expressions {
     }
   }
 
-  private reinterpret(from: DType, to: DType): void {
+  reinterpret(from: DType, to: DType): void {
     const a = laneType(from);
     const b = laneType(to);
     if (a === 'f32' && b === 'i32') this.f.op('i32.reinterpret_f32');
@@ -504,24 +406,6 @@ function isNumber(e: Expr): boolean {
 const isSafeDivisor = (e: Expr | undefined): boolean =>
   e?.op === 'const' && Number(e.arg) !== 0 && Number(e.arg) !== -1 && Number(e.arg) !== 0xffffffff;
 
-function vectorBytes(t: DType, values: readonly (number | bigint | boolean)[]): Uint8Array {
-  const bytes = new Uint8Array(16);
-  const view = new DataView(bytes.buffer);
-  values.forEach((v, i) => {
-    if (laneType(t) === 'f32') view.setFloat32(4 * i, Number(v), true);
-    else view.setInt32(4 * i, t.name === 'bool' ? -Number(v) : Number(v), true);
-  });
-  return bytes;
-}
-
 function missing(name: ScalarOp, t: DType): never {
   throw new InternalError(`${name} on ${t.name} has no WebAssembly form: kernel/decompose.ts comes first`);
-}
-
-function fail(message: string): never {
-  throw new InternalError(message);
-}
-
-export function unsupported(what: string, at: Node['at']): never {
-  throw new KernelError(`${what} does not run on the CPU device. Use kernel.simulate or DEV=sim.`, at);
 }

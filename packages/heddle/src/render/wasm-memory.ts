@@ -5,12 +5,13 @@ import { alu, type Node, read, select, type Variable } from '../kernel/ir.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { value } from '../kernel/types.js';
 import type { Local } from './wasm-encode.js';
-import { type Expressions, isWide, laneType, unsupported } from './wasm-expressions.js';
+import type { Expressions } from './wasm-expressions.js';
 import { fromHalf, toHalf, wordsOf } from './wasm-half.js';
 import type { InstructionName } from './wasm-instructions.js';
+import { fail, isWide, laneType, unsupported } from './wasm-values.js';
 
 const dtypeOf = (memory: Node): DType => {
-  if (memory.type.kind !== 'memory') throw new TypeError('not memory');
+  if (memory.type.kind !== 'memory') fail(`${memory.op} is no memory`);
   return memory.type.dtype;
 };
 

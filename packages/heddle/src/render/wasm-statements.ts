@@ -4,8 +4,9 @@ import type { Expr, Statement } from '../kernel/ir.js';
 import type { ValueType } from '../kernel/types.js';
 import { FAILURE, PRINT_BYTES, PRINT_HEAD, PRINT_RING } from './wasm-abi.js';
 import type { Label } from './wasm-encode.js';
-import { type Expressions, laneType, unsupported } from './wasm-expressions.js';
+import type { Expressions } from './wasm-expressions.js';
 import { store } from './wasm-memory.js';
+import { laneType, unsupported } from './wasm-values.js';
 
 /** What a failed assertion or a print says, by the number that the kernel leaves in memory. */
 export interface Message {

@@ -15,9 +15,10 @@ import { block, type KernelIr, type Node, type Special, type Statement } from '.
 import { isBuffer } from '../kernel/types.js';
 import { lowerAddresses, SCRATCH } from './wasm-address.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './wasm-encode.js';
-import { Expressions, laneType } from './wasm-expressions.js';
+import { Expressions } from './wasm-expressions.js';
 import { HELPERS, type HelperName } from './wasm-ops.js';
 import { type Message, Statements } from './wasm-statements.js';
+import { laneType } from './wasm-values.js';
 
 export interface KernelFunction {
   readonly f: FunctionBuilder;

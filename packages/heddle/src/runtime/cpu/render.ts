@@ -8,8 +8,8 @@ import type { KernelIr } from '../../kernel/ir.js';
 import { isBuffer } from '../../kernel/types.js';
 import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm.js';
 import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
-import { laneType } from '../../render/wasm-expressions.js';
 import type { Message } from '../../render/wasm-statements.js';
+import { laneType } from '../../render/wasm-values.js';
 import type { Launch } from '../device.js';
 import { ABORT, ARRIVED, GENERATION, WAITING } from './control.js';
 
