@@ -107,6 +107,8 @@ async function work(job: Job): Promise<void> {
 }
 
 process.once('disconnect', () => process.exit());
+// On a terminal, Ctrl-C reaches this process, too; the parent ends it.
+process.on('SIGINT', () => {});
 try {
   await work(JSON.parse(process.argv[2]!) as Job);
 } catch (error) {

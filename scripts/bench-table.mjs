@@ -1,0 +1,148 @@
+#!/usr/bin/env node
+/**
+ * Put the newest figures of bench/results into the README, between <!-- bench:cpu --> and <!-- /bench:cpu --> (and
+ * bench:accuracy alike).
+ *
+ *   node scripts/bench-table.mjs            write
+ *   node scripts/bench-table.mjs --check    fail if the README says something else than the figures
+ *
+ * Others than the newest: name the files. The README's folder: --root (default: this repository).
+ */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    check: { type: 'boolean', default: false },
+    root: { type: 'string', default: fileURLToPath(new URL('..', import.meta.url)) },
+  },
+});
+const results = join(values.root, 'bench/results');
+const readme = join(values.root, 'README.md');
+
+/** The rows of the README; the results have more. Those without FMA are other measurements of the same case. */
+const CPU_ROWS = [
+  { case: 'mlp' },
+  { case: 'lenet5' },
+  { case: 'cnn' },
+  { case: 'matmul-512-ab' },
+  { case: 'matmul-1024-ab' },
+  { case: 'matmul-1024-ab', fma: false },
+  { case: 'matmul-1024-abt' },
+  { case: 'matmul-1024-atb' },
+  { case: 'matmul-2048-ab' },
+  { case: 'softmax' },
+  { case: 'elementwise' },
+  { case: 'startup' },
+  { case: 'memory' },
+];
+
+const TABLES = { cpu: cpuTable, accuracy: accuracyTable };
+
+function cpuTable({ measurements, machine, ...run }, file) {
+  const threads = [...new Set(measurements.map((m) => m.threads))].sort((a, b) => a - b);
+  const peer = measurements.find((m) => m.peer)?.peer;
+  const plural = (n) => `${n} thread${n === 1 ? '' : 's'}`;
+  const header = ['', ...threads.map((n) => `Heddle, ${plural(n)}`)];
+  if (peer) header.push(...threads.map((n) => `${peer.peer}, ${plural(n)}`), 'ratio');
+  const rows = CPU_ROWS.flatMap(({ case: id, fma = true }) => {
+    const found = threads.map((n) =>
+      measurements.find((m) => m.case === id && m.threads === n && (m.fma === fma || m.rate === undefined)),
+    );
+    const first = found.find(Boolean);
+    if (!first) return [];
+    const launches = first.launches === undefined ? '' : `, ${first.launches} launches`;
+    const cells = [
+      `${first.title}${fma ? '' : ', without FMA'}${first.rate ? '' : launches}`,
+      ...found.map((m) => (m ? figure(m, m.median) : '')),
+    ];
+    if (peer) {
+      const least = (figures) => Math.min(...figures.filter((x) => x !== undefined));
+      const ratio = least(found.map((m) => m?.median)) / least(found.map((m) => m?.peer?.median));
+      cells.push(...found.map((m) => (m?.peer ? figure(m, m.peer.median) : '')));
+      cells.push(Number.isFinite(ratio) && ratio > 0 ? ratio.toFixed(2) : '');
+    }
+    return [cells];
+  });
+  const versions = peer ? ` ${peer.peer} ${peer.version}.` : '';
+  const ratio = peer
+    ? ` Ratio: the better of Heddle's / the better of ${peer.peer}'s; below 1 Heddle takes less.`
+    : '';
+  return [
+    markdown(header, rows),
+    '',
+    `Medians. ${machine.cpu}, ${machine.cores} cores, Node ${machine.node}, ${run.date.slice(0, 10)}` +
+      `${run.commit ? `, commit ${run.commit}` : ''}.${versions}${ratio} Spread and method: ` +
+      `[${basename(file)}](bench/results/${basename(file)}). Again, on your machine: \`${run.command}\`.`,
+  ].join('\n');
+}
+
+/** A measurement's rate at a median, or the median itself. */
+function figure({ unit, rate, median }, value) {
+  if (rate) return `${round((rate.value * median) / value)} ${rate.unit}`;
+  return `${round(value)} ${unit}`;
+}
+
+const round = (value) =>
+  value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+
+function accuracyTable({ runs, data, machine, ...run }, file) {
+  const rows = [...new Set(runs.map((r) => `${r.program} ${r.recipe}`))].map((key) => {
+    const same = runs.filter((r) => `${r.program} ${r.recipe}` === key);
+    const { program, recipe, settings } = same[0];
+    const accuracies = same.map((r) => r.accuracy).sort((a, b) => a - b);
+    const percent = (share) => `${(100 * share).toFixed(2)} %`;
+    const [least, most] = [percent(accuracies[0]), percent(accuracies.at(-1))];
+    const seconds = same.reduce((sum, r) => sum + r.seconds, 0) / same.length;
+    return [
+      recipe === 'default' ? program : `${program}, ${recipe} recipe`,
+      `${settings.optimizer}, lr ${settings.lr}`,
+      String(settings.epochs),
+      least === most ? most : `${least} to ${most}`,
+      `${seconds.toFixed(0)} s`,
+    ];
+  });
+  return [
+    markdown(['', 'optimizer', 'epochs', 'test accuracy', 'training'], rows),
+    '',
+    `On ${data}, ${new Set(runs.map((r) => r.seed)).size} seed(s). ${machine.cpu}, ${machine.cores} cores, Node ` +
+      `${machine.node}, ${run.date.slice(0, 10)}: [${basename(file)}](bench/results/${basename(file)}). Again: ` +
+      `\`${run.command}\`.`,
+  ].join('\n');
+}
+
+function markdown(header, rows) {
+  const line = (cells) => `| ${cells.join(' | ')} |`;
+  return [line(header), `|---|${'--:|'.repeat(header.length - 1)}`, ...rows.map(line)].join('\n');
+}
+
+function newest(name) {
+  const files = readdirSync(results).filter((file) => file.startsWith(`${name}-`) && file.endsWith('.json'));
+  if (files.length === 0)
+    throw new Error(`no ${name}-*.json in ${results}: run npx heddle bench ${name} first`);
+  return join(results, files.sort().at(-1));
+}
+
+function withTables(text) {
+  return text.replace(/(<!-- bench:(\w+) -->\n)[\s\S]*?(<!-- \/bench:\2 -->)/g, (_, open, name, close) => {
+    const table = TABLES[name];
+    if (!table) throw new Error(`README.md: no table is called bench:${name}`);
+    const file = positionals.find((path) => basename(path).startsWith(`${name}-`)) ?? newest(name);
+    return `${open}${table(JSON.parse(readFileSync(file, 'utf8')), file)}\n${close}`;
+  });
+}
+
+try {
+  const before = readFileSync(readme, 'utf8');
+  if (!before.includes('<!-- bench:cpu -->')) throw new Error(`README.md has no <!-- bench:cpu -->`);
+  const after = withTables(before);
+  if (!values.check) writeFileSync(readme, after);
+  else if (after !== before)
+    throw new Error('README.md and bench/results differ: run node scripts/bench-table.mjs');
+} catch (error) {
+  process.stderr.write(`bench-table: ${error.message}\n`);
+  process.exitCode = 1;
+}
