@@ -26,7 +26,7 @@ const PAIRS: readonly (readonly [readonly number[], readonly number[]])[] = [
     [0, 3],
     [1, 3],
   ],
-  [[2, 1, 67], [67]],
+  [[2, 1, 19], [19]],
 ];
 
 type UnaryName =
