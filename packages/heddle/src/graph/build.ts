@@ -277,12 +277,44 @@ export function window(x: GraphNode, arg: WindowArg): GraphNode {
     throw new ShapeError(
       `[window] a ${arg.kernel.join('×')} window (dilation ${arg.dilation.join('×')}) does not fit into ${x.shape.slice(-2).join('×')}.`,
     );
-  return make('window', [...x.shape.slice(0, -2), ...out, ...arg.kernel], x.dtype, [x], arg);
+  const [height, width] = out as [number, number];
+  if (!apart(arg)) return make('window', [...x.shape.slice(0, -2), ...out, ...arg.kernel], x.dtype, [x], arg);
+  const [kernelHeight, kernelWidth] = arg.kernel;
+  const lead = x.shape.slice(0, -2);
+  const used = slice(
+    x,
+    x.shape.map(() => 0),
+    [...lead, height * kernelHeight, width * kernelWidth],
+  );
+  return swapInner(reshape(used, [...lead, height, kernelHeight, width, kernelWidth]));
 }
+
+/** Whether the windows do not overlap, and leave no gaps: then they are a matter of reshaping. */
+const apart = ({ kernel, stride, dilation }: WindowArg): boolean =>
+  [0, 1].every((i) => kernel[i] === stride[i] && (dilation[i] === 1 || kernel[i] === 1));
+
+/** (…, a, b, c, d) → (…, a, c, b, d) */
+const swapInner = (x: GraphNode): GraphNode => {
+  const rank = x.shape.length;
+  return permute(
+    x,
+    x.shape.map((_, i) => (i === rank - 3 ? rank - 2 : i === rank - 2 ? rank - 3 : i)),
+  );
+};
 
 /** The adjoint of `window` on an input of height × width `size`. */
 export function fold(x: GraphNode, size: readonly [number, number], arg: WindowArg): GraphNode {
-  return make('fold', [...x.shape.slice(0, -4), ...size], x.dtype, [x], arg);
+  const lead = x.shape.slice(0, -4);
+  if (!apart(arg)) return make('fold', [...lead, ...size], x.dtype, [x], arg);
+  const [height, width, kernelHeight, kernelWidth] = x.shape.slice(-4) as [number, number, number, number];
+  const covered = [height * kernelHeight, width * kernelWidth] as const;
+  const image = reshape(swapInner(x), [...lead, ...covered]);
+  const rest = [...lead.map(() => 0), size[0] - covered[0], size[1] - covered[1]];
+  return pad(
+    image,
+    rest.map(() => 0),
+    rest,
+  );
 }
 
 // ── indexing, random, rest ───────────────────────────────────────────────────────────────────────────────────────
