@@ -230,6 +230,15 @@ fails(
   'n;',
 );
 
+fails(
+  'a literal let next to a float',
+  ({ x, a }) => {
+    for (let t = 0; t < a; t += 0.5) x[0] = t;
+  },
+  /i32 and f32 do not mix; nothing converts silently\. Declare it with its dtype: let t = f32\(…\)\./,
+  't < a',
+);
+
 // Shapes
 
 fails(

@@ -343,6 +343,35 @@ test('constants prune branches before they are typed, size arrays and fold', () 
   assert.deepEqual(result.y, [1, 10.5]);
 });
 
+test('a choice between literals keeps its value, and takes the dtype of what it meets', () => {
+  const result = run(
+    { x: buffer(f32), y: buffer(f32), n: i32 },
+    ({ x, y, n }, { set }) => {
+      let v = n;
+      const sign = v > 0 ? 1 : -1;
+      const large = x[0] > 0.5 ? 2 : 0;
+      v = -5;
+      x[0] = 0;
+      y[0] = x[1] * sign;
+      y[v + 6] = large;
+      y[2] = (x[1] > 1 ? 1 : 0) + set(x, 1, 0);
+      y[3] = set(x, x[2] > 0 ? 1 : 0, x[2] > 0 ? 3 : 4);
+      const pair = { first: x[2] };
+      x[2] = 7;
+      y[4] = pair.first;
+    },
+    { x: [1, 1.5, 1], y: [0, 0, 0, 0, 0], n: 3 },
+    {
+      set: (x: Record<number, number>, i: number, v: number): number => {
+        x[2] = x[2]! - 1;
+        x[i] = v;
+        return v;
+      },
+    },
+  );
+  assert.deepEqual(result, { x: [4, 0, 7], y: [1.5, 2, 1, 4, -1], n: 3 });
+});
+
 const clamp = (x: number, low: number, high: number): number => {
   if (x < low) return low;
   if (x > high) return high;

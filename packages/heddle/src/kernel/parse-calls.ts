@@ -206,7 +206,7 @@ function vectorOf(p: Parsing, node: CallExpression, args: readonly Expression[],
     return vector(exprs, p.at(node));
   };
   if (parts.some((v) => v.kind !== 'static')) return fromExpr(build());
-  return { kind: 'flexible', natural: build().type.dtype, lanes, make: build };
+  return { kind: 'flexible', natural: build().type.dtype, lanes, make: build, key: p.key(node) };
 }
 
 /** `splat4(v)`. */
@@ -218,7 +218,7 @@ function splatOf(p: Parsing, node: CallExpression, args: readonly Expression[], 
     return splat(from, lanes, p.at(node));
   };
   if (v!.kind === 'expr') return fromExpr(build());
-  return { kind: 'flexible', natural: build().type.dtype, lanes, make: build };
+  return { kind: 'flexible', natural: build().type.dtype, lanes, make: build, key: p.key(node) };
 }
 
 function math(p: Parsing, node: CallExpression, name: string, args: readonly Expression[]): Value {

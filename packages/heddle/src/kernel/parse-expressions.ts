@@ -72,7 +72,8 @@ export function expression(p: Parsing, node: Expression): Value {
         if (property.type !== 'Property' || property.computed || property.key.type !== 'Identifier') {
           return p.fail(property, 'only names may be passed on like this: { exp2, barrier }.');
         }
-        members.set(property.key.name, expression(p, property.value));
+        const v = expression(p, property.value);
+        members.set(property.key.name, p.settle(v, property.key.name));
       }
       return { kind: 'record', name: 'the object', get: (name) => members.get(name) };
     }

@@ -70,7 +70,7 @@ function passed(p: Parsing, param: Pattern, v: Value, assigned: readonly Assignm
       );
     return { kind: 'variable', variable: p.keep(v.expr, param.name, false) };
   }
-  if (v.kind !== 'expr') return v;
+  if (v.kind !== 'expr') return p.settle(v, param.name);
   return fromExpr(p.repeatable(v.expr, param.name));
 }
 

@@ -31,6 +31,8 @@ export type Value =
       readonly natural: DType;
       readonly lanes: Lanes;
       readonly make: (dtype: DType) => Expr;
+      /** Its place, for `Parsing.settle`. */
+      readonly key: string;
     }
   | { readonly kind: 'memory'; readonly memory: MemoryNode; readonly name: string }
   /** Names with meanings: the parameters, the context, `globalId`. */
@@ -107,6 +109,8 @@ export class Parsing {
   readonly counters = new Map<Variable, string>();
   /** The variable that is being assigned, if its type is still open. */
   target: { readonly variable: Variable; readonly open: string } | undefined;
+  /** Variables whose initial value is made of literals: they take the type of the first typed value they meet. */
+  readonly openConstants = new Map<Variable, string>();
   /** The name that the value being parsed will get. */
   naming: string | undefined;
   /** Inlined calls around this point: the key of each place inside includes it. */
@@ -141,6 +145,26 @@ export class Parsing {
   /** A place of the source within the calls that lead to it. */
   key(node: Syntax): string {
     return `${this.path}@${node.start}`;
+  }
+
+  /** A value that statements to come do not change: itself, or kept in a variable. */
+  settle(v: Value, name = 't'): Value {
+    const variable = this.#settled(v, name);
+    if (!variable) return v;
+    this.emit(declare(...variable));
+    this.kept.add(variable[0]);
+    return fromExpr(read(variable[0], variable[1].at));
+  }
+
+  /** The variable that keeps a value which could change, and its initial value. */
+  #settled(v: Value, name = 't'): readonly [Variable, Expr] | undefined {
+    if (v.kind !== 'expr' && v.kind !== 'flexible') return undefined;
+    const type = v.kind === 'flexible' ? this.lessons.types.get(v.key) : undefined;
+    const expr = v.kind === 'expr' ? v.expr : v.make(type?.dtype ?? v.natural);
+    if (isStable(expr)) return undefined;
+    const variable: Variable = { name, type: expr.type, constant: true };
+    if (v.kind === 'flexible' && !type) this.openConstants.set(variable, v.key);
+    return [variable, expr];
   }
 
   readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
@@ -192,11 +216,10 @@ export class Parsing {
       const next = operand();
       if (this.out.length > mark) {
         values.forEach((earlier, i) => {
-          if (earlier.kind !== 'expr' || isStable(earlier.expr)) return;
-          const { expr } = earlier;
-          const variable: Variable = { name: 't', type: expr.type, constant: true };
-          this.out.splice(mark++, 0, declare(variable, expr, expr.at));
-          values[i] = fromExpr(read(variable, expr.at));
+          const variable = this.#settled(earlier);
+          if (!variable) return;
+          this.out.splice(mark++, 0, declare(...variable));
+          values[i] = fromExpr(read(variable[0], variable[1].at));
         });
       }
       values.push(next);
@@ -214,13 +237,32 @@ export class Parsing {
     for (const source of expr.src) this.unrollFor(source as Expr);
   }
 
-  /** Decide the type of the open variable that is being assigned, and begin again. */
+  /** If the type of `expr` comes from a variable made of literals, that gets the dtype of `type`: begin again. */
+  adapt(expr: Expr, type: ValueType): void {
+    const key = expr.op === 'variable' ? this.openConstants.get(expr.arg) : undefined;
+    if (key !== undefined) this.decide(key, type);
+    if (expr.op !== 'alu' && expr.op !== 'select' && expr.op !== 'splat') return;
+    for (const source of expr.src as readonly Expr[]) {
+      if (source.type.dtype === expr.type.dtype) this.adapt(source, type);
+    }
+  }
+
+  /** Decide the type of a variable that was open, and begin again. */
   decide(open: string, type: ValueType): never {
     this.lessons.types.set(open, type);
     throw new Restart();
   }
 }
 
+const stable = new WeakMap<Expr, boolean>();
+
 /** Whether no statement can change the value of `expr`. */
-export const isStable = (expr: Expr): boolean =>
-  expr.op !== 'load' && (expr.op !== 'variable' || expr.arg.constant) && (expr.src as Expr[]).every(isStable);
+export function isStable(expr: Expr): boolean {
+  let known = stable.get(expr);
+  if (known === undefined) {
+    const settled = expr.op !== 'load' && (expr.op !== 'variable' || expr.arg.constant);
+    known = settled && (expr.src as readonly Expr[]).every(isStable);
+    stable.set(expr, known);
+  }
+  return known;
+}

@@ -159,7 +159,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
   p.naming = undefined;
   if (fixed && given && given.kind !== 'expr') {
     if (given.kind === 'void') p.fail(init ?? node, `\`${name}\` is given nothing: the call has no value.`);
-    p.scope.set(name, given);
+    p.scope.set(name, p.settle(given, name));
     return;
   }
   if (given?.kind === 'expr') {

@@ -124,6 +124,8 @@ export function unify(
 
 /** Two dtypes that meet: an open variable takes the other's, everything else is an error. */
 function mixed(p: Parsing, node: Syntax, what: string, a: Expr, b: Expr): never {
+  p.adapt(a, b.type);
+  p.adapt(b, a.type);
   const { target } = p;
   if (target) {
     for (const [mine, other] of [
@@ -137,11 +139,21 @@ function mixed(p: Parsing, node: Syntax, what: string, a: Expr, b: Expr): never 
   const name = to.type.dtype.name;
   const text = from.op === 'variable' ? from.arg.name : from.op === 'param' ? from.arg.name : 'x';
   const hint =
-    to.type.dtype === bool ? 'Compare the number: x !== 0.' : `Convert one side: ${name}(${text}).`;
+    to.type.dtype === bool
+      ? 'Compare the number: x !== 0.'
+      : isOpen(p, from)
+        ? `Declare it with its dtype: let ${text} = ${name}(…).`
+        : `Convert one side: ${name}(${text}).`;
   return p.fail(
     node,
     `${what}: ${formatType(a.type)} and ${formatType(b.type)} do not mix; nothing converts silently. ${hint}`,
   );
+}
+
+/** Whether an expression is a `let` that started as a bare literal. */
+function isOpen(p: Parsing, e: Expr): boolean {
+  const binding = e.op === 'variable' ? p.scope.get(e.arg.name) : undefined;
+  return binding?.kind === 'variable' && binding.variable === e.arg && binding.open !== undefined;
 }
 
 const reads = (e: Expr, variable: unknown): boolean =>
@@ -201,6 +213,15 @@ export function apply(
     const result = evaluate(op, dtype, a!, b, c);
     return fromExpr(constant(record.result === 'bool' ? bool : dtype, result, p.at(node)));
   }
+  if (record.result === 'same' && values.every(isLiteral)) {
+    const make = (t: DType): Expr =>
+      alu(
+        op,
+        values.map((v, i) => assignable(p, nodes[i]!, what, v, t, lanes)),
+        p.at(node),
+      );
+    return { kind: 'flexible', natural: dtype, lanes, make, key: p.key(node) };
+  }
   return fromExpr(alu(op, exprs, p.at(node)));
 }
 
@@ -234,6 +255,7 @@ export function assignable(
 ): Expr {
   const expr = toExpr(p, node, v, dtype);
   if (expr.type.dtype !== dtype) {
+    p.adapt(expr, value(dtype, lanes));
     const hint = dtype === bool ? 'Compare it: x !== 0.' : `Convert it: ${dtype.name}(${p.textOf(node)}).`;
     p.fail(node, `${what} is ${dtype.name}, the value is ${formatType(expr.type)}. ${hint}`);
   }
@@ -267,7 +289,7 @@ export function choice(
         assignable(p, nodes[1], 'the choice', b, dtype, lanes),
         p.at(node),
       );
-    return { kind: 'flexible', natural, lanes, make };
+    return { kind: 'flexible', natural, lanes, make, key: p.key(node) };
   }
   const [left, right] = unify(p, node, 'the two sides of a choice', nodes, values);
   return sameValueType(left!.type, right!.type)
