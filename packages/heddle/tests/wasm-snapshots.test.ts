@@ -86,7 +86,7 @@ for (const ir of [tile, softmax]) {
   });
 }
 
-test('a program: launches in order, shares of blocks, barriers where one needs another', () => {
+test('a program: launches in order, chunks that threads claim, waits where one needs another', () => {
   const scale = compile(
     defineKernel('scale', { x: buffer(f32), by: f32 }, ({ x, by }, { blockIdx }) => {
       x[blockIdx.x] = x[blockIdx.x] * by;
@@ -95,7 +95,7 @@ test('a program: launches in order, shares of blocks, barriers where one needs a
   );
   const planned = (kernel: KernelIr, blocks: number, slot: number, independent: boolean): PlannedLaunch => ({
     ir: kernel,
-    parallel: blocks > 100,
+    work: blocks * 100,
     launch: {
       kernel,
       grid: [blocks, 1, 1],
@@ -112,7 +112,7 @@ test('a program: launches in order, shares of blocks, barriers where one needs a
       planned(scale, 5000, 1, true),
       planned(scale, 7, 1, false),
     ],
-    true,
+    { fma: true, slots: 2, threads: 2 },
   );
   agreesWithSnapshot('program', program.text());
 });

@@ -35,58 +35,27 @@
         br_if $blocks
       end
     end)
-  (func $barrier (param $threads i32) (result i32)
-    (local $generation i32)
+  (func $await (param $address i32) (param $limit i32) (result i32)
+    (local $seen i32)
     (local $left i32)
-    local.get $threads
-    i32.const 1
-    i32.eq
-    if $if
-      i32.const 0
-      return
-    end
-    i32.const 0
-    i32.atomic.load offset=448
-    local.set $generation
-    i32.const 0
-    i32.const 1
-    i32.atomic.rmw.add offset=384
-    i32.const 1
-    i32.add
-    local.get $threads
-    i32.eq
-    if $if.1
-      i32.const 0
-      i32.const 0
-      i32.atomic.store offset=384
-      i32.const 0
-      i32.const 1
-      i32.atomic.rmw.add offset=448
-      drop
-      i32.const 0
-      i32.atomic.load offset=512
-      if $if.2
-        i32.const 0
-        i32.const -1
-        memory.atomic.notify offset=448
-        drop
-      end
-      i32.const 0
-      i32.atomic.load offset=576
-      return
-    end
     i32.const 20000
     local.set $left
-    block $open
+    block $reached
       loop $look
+        local.get $address
+        i32.atomic.load
+        local.tee $seen
+        local.get $limit
+        i32.sub
         i32.const 0
-        i32.atomic.load offset=448
-        local.get $generation
-        i32.ne
-        br_if $open
+        i32.ge_s
+        br_if $reached
         i32.const 0
-        i32.atomic.load offset=576
-        br_if $open
+        i32.atomic.load offset=512
+        if $if
+          i32.const 1
+          return
+        end
         local.get $left
         i32.const 1
         i32.sub
@@ -94,33 +63,42 @@
         br_if $look
         i32.const 0
         i32.const 1
-        i32.atomic.rmw.add offset=512
+        i32.atomic.rmw.add offset=448
         drop
-        i32.const 0
-        local.get $generation
+        local.get $address
+        local.get $seen
         i64.const 50000000
-        memory.atomic.wait32 offset=448
+        memory.atomic.wait32
         drop
         i32.const 0
         i32.const -1
-        i32.atomic.rmw.add offset=512
+        i32.atomic.rmw.add offset=448
         drop
         i32.const 1
         local.set $left
         br $look
       end
     end
-    i32.const 0
-    i32.atomic.load offset=576)
-  (func $run (param $table i32) (param $scratch i32) (param $thread i32) (param $threads i32) (result i32)
+    i32.const 0)
+  (func $run (param $table i32) (param $scratch i32) (param $thread i32) (param $epoch i32) (result i32)
+    (local $limit i32)
+    (local $claimed i32)
+    (local $mine i32)
     (local $start i32)
-    (local $end i32)
     local.get $scratch
     local.get $thread
     i32.const 0
     i32.mul
     i32.add
     global.set 0
+    local.get $epoch
+    i32.const 1
+    i32.add
+    i32.const 1
+    i32.mul
+    local.set $limit
+    i32.const 0
+    local.set $mine
     local.get $thread
     i32.eqz
     if $if
@@ -133,117 +111,191 @@
       i32.const 0
       i32.const 10
       call $scale_0
+      local.get $table
+      i32.load offset=4
+      i32.const 64
+      i32.add
+      f32.const 0.5
+      i32.const 20
+      i32.const 1
+      i32.const 1
+      i32.const 0
+      i32.const 20
+      call $scale_0
+      i32.const 1
+      local.set $mine
     end
-    local.get $thread
-    i32.eqz
+    local.get $mine
     if $if.1
       local.get $table
-      i32.load offset=4
-      i32.const 64
+      local.get $mine
+      i32.atomic.rmw.add offset=128
+      local.get $mine
       i32.add
-      f32.const 0.5
-      i32.const 20
-      i32.const 1
-      i32.const 1
-      i32.const 0
-      i32.const 20
-      call $scale_0
+      local.get $limit
+      i32.eq
+      if $if.2
+        i32.const 0
+        i32.atomic.load offset=448
+        if $if.3
+          local.get $table
+          i32.const -1
+          memory.atomic.notify offset=128
+          drop
+        end
+      end
     end
-    local.get $threads
-    call $barrier
-    if $if.2
+    local.get $table
+    i32.const 128
+    i32.add
+    local.get $limit
+    call $await
+    if $if.4
       i32.const 1
       return
     end
-    i32.const 4999
-    local.get $threads
-    i32.div_u
+    local.get $epoch
     i32.const 1
     i32.add
-    local.get $thread
+    i32.const 16
     i32.mul
-    local.set $start
-    local.get $start
-    i32.const 5000
-    local.get $start
-    i32.const 5000
-    i32.lt_u
-    select
-    local.set $start
-    local.get $start
-    i32.const 4999
-    local.get $threads
-    i32.div_u
-    i32.const 1
-    i32.add
-    i32.add
-    local.set $end
-    local.get $end
-    i32.const 5000
-    local.get $end
-    i32.const 5000
-    i32.lt_u
-    select
-    local.set $end
+    local.set $limit
+    i32.const 0
+    local.set $mine
+    block $claimed.1
+      loop $claim
+        local.get $table
+        i32.atomic.load offset=192
+        local.tee $claimed
+        local.get $limit
+        i32.sub
+        i32.const 0
+        i32.ge_s
+        br_if $claimed.1
+        local.get $table
+        local.get $claimed
+        local.get $claimed
+        i32.const 1
+        i32.add
+        i32.atomic.rmw.cmpxchg offset=192
+        local.get $claimed
+        i32.ne
+        br_if $claim
+        local.get $mine
+        i32.const 1
+        i32.add
+        local.set $mine
+        local.get $claimed
+        local.get $limit
+        i32.sub
+        i32.const 16
+        i32.add
+        local.set $claimed
+        local.get $claimed
+        i32.const 8
+        i32.lt_u
+        if $if.5
+          local.get $claimed
+          i32.const 625
+          i32.mul
+          local.set $start
+          local.get $table
+          i32.load
+          f32.const 0.5
+          i32.const 5000
+          i32.const 1
+          i32.const 1
+          local.get $start
+          local.get $start
+          i32.const 625
+          i32.add
+          i32.const 5000
+          local.get $start
+          i32.const 4375
+          i32.lt_u
+          select
+          call $scale_0
+          br $claim
+        end
+        local.get $claimed
+        i32.const 8
+        i32.sub
+        local.set $claimed
+        local.get $claimed
+        i32.const 8
+        i32.lt_u
+        if $if.6
+          local.get $claimed
+          i32.const 625
+          i32.mul
+          local.set $start
+          local.get $table
+          i32.load offset=4
+          i32.const 64
+          i32.add
+          f32.const 0.5
+          i32.const 5000
+          i32.const 1
+          i32.const 1
+          local.get $start
+          local.get $start
+          i32.const 625
+          i32.add
+          i32.const 5000
+          local.get $start
+          i32.const 4375
+          i32.lt_u
+          select
+          call $scale_0
+          br $claim
+        end
+        local.get $claimed
+        i32.const 8
+        i32.sub
+        local.set $claimed
+        br $claim
+      end
+    end
+    local.get $mine
+    if $if.7
+      local.get $table
+      local.get $mine
+      i32.atomic.rmw.add offset=256
+      local.get $mine
+      i32.add
+      local.get $limit
+      i32.eq
+      if $if.8
+        i32.const 0
+        i32.atomic.load offset=448
+        if $if.9
+          local.get $table
+          i32.const -1
+          memory.atomic.notify offset=256
+          drop
+        end
+      end
+    end
     local.get $table
-    i32.load
-    f32.const 0.5
-    i32.const 5000
-    i32.const 1
-    i32.const 1
-    local.get $start
-    local.get $end
-    call $scale_0
-    i32.const 4999
-    local.get $threads
-    i32.div_u
-    i32.const 1
+    i32.const 256
     i32.add
-    local.get $thread
-    i32.mul
-    local.set $start
-    local.get $start
-    i32.const 5000
-    local.get $start
-    i32.const 5000
-    i32.lt_u
-    select
-    local.set $start
-    local.get $start
-    i32.const 4999
-    local.get $threads
-    i32.div_u
-    i32.const 1
-    i32.add
-    i32.add
-    local.set $end
-    local.get $end
-    i32.const 5000
-    local.get $end
-    i32.const 5000
-    i32.lt_u
-    select
-    local.set $end
-    local.get $table
-    i32.load offset=4
-    i32.const 64
-    i32.add
-    f32.const 0.5
-    i32.const 5000
-    i32.const 1
-    i32.const 1
-    local.get $start
-    local.get $end
-    call $scale_0
-    local.get $threads
-    call $barrier
-    if $if.3
+    local.get $limit
+    call $await
+    if $if.10
       i32.const 1
       return
     end
+    local.get $epoch
+    i32.const 1
+    i32.add
+    i32.const 1
+    i32.mul
+    local.set $limit
+    i32.const 0
+    local.set $mine
     local.get $thread
     i32.eqz
-    if $if.4
+    if $if.11
       local.get $table
       i32.load offset=4
       i32.const 64
@@ -255,12 +307,41 @@
       i32.const 0
       i32.const 7
       call $scale_0
-    end
-    local.get $threads
-    call $barrier
-    if $if.5
       i32.const 1
-      return
+      local.set $mine
+    end
+    local.get $mine
+    if $if.12
+      local.get $table
+      local.get $mine
+      i32.atomic.rmw.add offset=384
+      local.get $mine
+      i32.add
+      local.get $limit
+      i32.eq
+      if $if.13
+        i32.const 0
+        i32.atomic.load offset=448
+        if $if.14
+          local.get $table
+          i32.const -1
+          memory.atomic.notify offset=384
+          drop
+        end
+      end
+    end
+    local.get $thread
+    i32.eqz
+    if $if.15
+      local.get $table
+      i32.const 384
+      i32.add
+      local.get $limit
+      call $await
+      if $if.16
+        i32.const 1
+        return
+      end
     end
     i32.const 0)
   (export "run" (func $run)))

@@ -4,33 +4,33 @@
  */
 import type { WasmMemory, WasmModule } from './webassembly.js';
 
-/** Counts commands; a worker sleeps on it. */
+/** Counts commands, by two: odd while one is being written. A worker sleeps on it. */
 export const COMMAND = 128;
 /** Workers asleep on it. */
 export const SLEEPERS = 192;
 
-/** The command: the program, messages to fetch first, where its slot table and scratch memory are. */
+/** The command: program, messages to fetch first, its run, its table, scratch memory. */
 export const PROGRAM = 256;
 export const MAIL = 260;
-export const TABLE = 264;
-export const SCRATCH = 268;
-/** The program number that ends a worker. */
+export const EPOCH = 264;
+export const TABLE = 268;
+export const SCRATCH = 272;
+/** Program numbers that mean: nothing to do, and end. */
+export const IDLE = 0;
 export const STOP = -1;
 
-/** Workers that are up, and workers done with the command. */
+/** Workers that are up, and workers that are looking at a command or running one. */
 export const READY = 320;
-export const DONE = 324;
+export const BUSY = 384;
 
-/** The barrier: threads arrived, its generation, threads asleep on that. */
-export const ARRIVED = 384;
-export const GENERATION = 448;
-export const WAITING = 512;
+/** Threads asleep until a section is done. */
+export const WAITING = 448;
 
 /** Not 0: a thread has failed, all others leave. */
-export const ABORT = 576;
+export const ABORT = 512;
 /** What the worker that failed first has to say: length in bytes, then UTF-8. */
-export const ERROR_LENGTH = 640;
-export const ERROR_TEXT = 644;
+export const ERROR_LENGTH = 576;
+export const ERROR_TEXT = 580;
 export const ERROR_BYTES = 1024;
 
 /** What a worker is given to start. */
@@ -38,7 +38,6 @@ export interface WorkerData {
   readonly memory: WasmMemory;
   /** Its number; the main thread is 0. */
   readonly thread: number;
-  readonly threads: number;
 }
 
 /** Messages to a worker: a program to keep or to forget. */
@@ -47,4 +46,4 @@ export type Mail =
   | { readonly kind: 'forget'; readonly program: number };
 
 /** The function that a program's module exports; 0 if all went well. */
-export type RunFunction = (table: number, scratch: number, thread: number, threads: number) => number;
+export type RunFunction = (table: number, scratch: number, thread: number, epoch: number) => number;

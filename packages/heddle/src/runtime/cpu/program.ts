@@ -11,13 +11,10 @@ import type { DeviceBuffer, Launch, Program } from '../device.js';
 import type { RunFunction } from './control.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
-import { type PlannedLaunch, renderProgram } from './render.js';
+import { countersAt, type PlannedLaunch, renderProgram, SECTION_BYTES } from './render.js';
 import { Instance, Module, type WasmModule } from './webassembly.js';
 import { estimateWork } from './work.js';
 import type { Workers } from './workers.js';
-
-/** A launch with less to do, in instructions, is done by one thread: about 10 µs. */
-const PARALLEL_WORK = 40_000;
 
 /** What a program needs of its device. */
 export interface ProgramHost {
@@ -31,6 +28,8 @@ export interface ProgramHost {
 
 let programs = 0;
 
+const TABLES = 'program tables';
+
 export class CpuProgram implements Program {
   readonly launches: readonly Launch[];
   /** The module's text. */
@@ -40,28 +39,34 @@ export class CpuProgram implements Program {
   private readonly messages: readonly Message[];
   private readonly scratchBytes: number;
   private readonly slots: number;
+  /** Addresses of the buffers, then the counters of the sections. */
   private readonly table: number;
-  private readonly parallel: boolean;
+  private readonly tableBytes: number;
+  private readonly sections: readonly number[];
   private readonly module: WasmModule;
   private execute: RunFunction | undefined;
+  private epoch = 0;
   private sent = false;
 
   constructor(host: ProgramHost, launches: readonly Launch[], planned: readonly PlannedLaunch[]) {
     this.host = host;
     this.launches = launches;
-    const { bytes, text, messages, scratchBytes } = renderProgram(planned, host.target.fma);
-    this.text = text;
-    debug(4, () => `[cpu] program ${this.number}\n${text()}`);
-    this.messages = messages;
-    this.scratchBytes = scratchBytes;
-    this.parallel = planned.some((p) => p.parallel);
     const used = launches.flatMap((l) => l.args.map((a) => ('slot' in a ? a.slot + 1 : 0)));
-    this.slots = Math.max(0, ...used);
-    this.module = new Module(bytes);
+    this.slots = used.reduce((n, u) => Math.max(n, u), 0);
+    const { fma, units: threads } = host.target;
+    const program = renderProgram(planned, { fma, slots: this.slots, threads });
+    this.text = program.text;
+    debug(4, () => `[cpu] program ${this.number}\n${program.text()}`);
+    this.messages = program.messages;
+    this.scratchBytes = program.scratchBytes;
+    this.sections = program.sections;
+    this.module = new Module(program.bytes);
     const { exports } = new Instance(this.module, { heddle: { memory: host.heap.memory } });
     this.execute = exports.run as RunFunction;
-    this.table = host.heap.allocate(4 * this.slots, 'program tables');
-    if (this.parallel) host.workers.start();
+    this.tableBytes = countersAt(this.slots) + SECTION_BYTES * this.sections.length;
+    this.table = host.heap.allocate(this.tableBytes, TABLES);
+    host.heap.bytes.fill(0, this.table, this.table + this.tableBytes);
+    if (this.sections.length > 0) host.workers.start();
   }
 
   run(slots: readonly DeviceBuffer[]): void {
@@ -74,30 +79,43 @@ export class CpuProgram implements Program {
     for (let i = 0; i < this.slots; i++) words[i] = host.addressOf(slots[i]!);
     const scratch = this.scratchBytes > 0 ? host.scratch(this.scratchBytes) : 0;
     const { workers } = host;
-    const together = this.parallel && workers.ready;
+    const epoch = this.epoch;
+    this.epoch = (epoch + 1) | 0;
+    const together = this.sections.length > 0 && workers.ready;
+    if (together) {
+      if (!this.sent) workers.send({ kind: 'program', program: this.number, module: this.module });
+      this.sent = true;
+      workers.command(this.number, epoch, table, scratch);
+    }
     let failure: unknown;
     let status = 0;
     try {
-      if (together) {
-        if (!this.sent) workers.send({ kind: 'program', program: this.number, module: this.module });
-        this.sent = true;
-        workers.command(this.number, table, scratch);
-      }
-      status = execute(table, scratch, 0, together ? workers.threads : 1);
+      status = execute(table, scratch, 0, epoch);
     } catch (error) {
       failure = error;
-      if (together) workers.abort();
     }
-    const said = together && (failure || status !== 0) ? workers.recover() : '';
+    const failed = failure !== undefined || status !== 0;
+    const said = failed ? workers.abandon() : '';
+    if (failed) this.restart();
     if (this.messages.length > 0) flushPrints(host.heap.bytes, this.messages);
-    if (failure || status !== 0) throw this.failed(failure, said);
+    if (failed) throw this.failed(failure, said);
   }
 
   dispose(): void {
     if (!this.execute) return;
     this.execute = undefined;
-    this.host.heap.release(this.table, 4 * this.slots, 'program tables');
-    if (this.sent) this.host.workers.send({ kind: 'forget', program: this.number });
+    const { heap, workers } = this.host;
+    if (this.sent) {
+      workers.rest();
+      workers.send({ kind: 'forget', program: this.number });
+    }
+    heap.release(this.table, this.tableBytes, TABLES);
+  }
+
+  /** Counters as if no run had been: a failure has left them in between. */
+  private restart(): void {
+    this.epoch = 0;
+    this.host.heap.bytes.fill(0, this.table + countersAt(this.slots), this.table + this.tableBytes);
   }
 
   /** The error that a trap stands for. */
@@ -137,10 +155,5 @@ export function planLaunch(launch: Launch, target: Target): PlannedLaunch {
     ir = compile(single, target);
     known.set(key, ir);
   }
-  return { launch, ir, parallel: target.units > 1 && isWorthIt(ir, launch) };
-}
-
-function isWorthIt(ir: KernelIr, launch: Launch): boolean {
-  const [x, y, z] = launch.grid;
-  return x * y * z > 1 && estimateWork(ir, launch) >= PARALLEL_WORK;
+  return { launch, ir, work: estimateWork(ir, launch) };
 }

@@ -1,9 +1,13 @@
 /**
- * A program as one WebAssembly module: its kernels, and a function `run(table, scratch, thread, threads)` that every
- * thread calls once. It goes through the launches in order, takes its share of the blocks of each, and waits for
- * the others where a launch needs what they did.
+ * A program as one WebAssembly module: its kernels, and a function `run(table, scratch, thread, epoch)` that every
+ * thread calls once a run. It goes through the sections of the program in order. A section's launches need nothing
+ * from each other; what it has to do is cut into chunks, which the threads claim one by one. A section is done when
+ * its chunks are, whoever did them: a thread that comes late finds nothing left and goes on, so none waits for one
+ * that sleeps.
+ *
+ * Counters of claims and of finished chunks only ever rise, by the section's chunks in each run (epoch): a thread
+ * that is still in an earlier run finds all of it claimed and done.
  */
-
 import type { KernelIr } from '../../kernel/ir.js';
 import { isBuffer } from '../../kernel/types.js';
 import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm.js';
@@ -11,15 +15,15 @@ import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
 import type { Message } from '../../render/wasm-statements.js';
 import { laneType } from '../../render/wasm-values.js';
 import type { Launch } from '../device.js';
-import { ABORT, ARRIVED, GENERATION, WAITING } from './control.js';
+import { ABORT, WAITING } from './control.js';
 
 /** A launch, with its kernel as the module holds it. */
 export interface PlannedLaunch {
   readonly launch: Launch;
   /** The kernel for blocks of one thread, after the passes. */
   readonly ir: KernelIr;
-  /** Worth more than one thread. */
-  readonly parallel: boolean;
+  /** Estimated instructions, of all blocks together. */
+  readonly work: number;
 }
 
 export interface ProgramModule {
@@ -28,15 +32,31 @@ export interface ProgramModule {
   readonly messages: readonly Message[];
   /** Scratch memory per thread, in bytes. */
   readonly scratchBytes: number;
+  /** Chunks of each section, if there is more than one thread's work; counters follow the slots in the table. */
+  readonly sections: readonly number[];
 }
 
-/** Looks at the barrier before sleeping: some 20 µs. */
+/** Looks at a counter before sleeping: some 20 µs. */
 const SPINS = 20_000;
 /** How long a sleeper waits before it looks again whether the others have failed, in ns. */
 const NAP = 50_000_000n;
+/** A section with less to do, in instructions, is done by the main thread alone: about 10 µs. */
+const SHARED_WORK = 40_000;
+/** A chunk has at least so much to do, and a launch at most so many chunks per thread. */
+const CHUNK_WORK = 10_000;
+const CHUNKS_PER_THREAD = 4;
 
-export function renderProgram(launches: readonly PlannedLaunch[], fma: boolean): ProgramModule {
-  const module = new KernelModule({ fma });
+/** Where the counters of a section are, after the slots: claimed chunks, and finished ones on a cache line of their own. */
+export const SECTION_BYTES = 128;
+const FINISHED = 64;
+export const countersAt = (slots: number): number => Math.ceil((4 * slots) / 64) * 64;
+
+/** @param slots buffers given to a run @param threads that may take part */
+export function renderProgram(
+  launches: readonly PlannedLaunch[],
+  options: { readonly fma: boolean; readonly slots: number; readonly threads: number },
+): ProgramModule {
+  const module = new KernelModule(options);
   const functions = new Map<string, KernelFunction>();
   const kernels = new Map<KernelIr, number>();
   const functionOf = ({ ir, launch }: PlannedLaunch): KernelFunction => {
@@ -53,92 +73,250 @@ export function renderProgram(launches: readonly PlannedLaunch[], fma: boolean):
     scratchBytes = Math.max(scratchBytes, functionOf(l).scratchBytes + (l.launch.sharedBytes ?? 0));
   }
   scratchBytes = Math.ceil(scratchBytes / 64) * 64;
-  const parallel = launches.some((l) => l.parallel);
-  const barrier = parallel ? module.module.add(barrierFunction()) : undefined;
+  const sections = cut(launches, options.threads);
+  const alone = sections.every((s) => !s.shared);
 
   const f = new FunctionBuilder('run', 'i32');
-  const table = f.param('table', 'i32');
-  const scratch = f.param('scratch', 'i32');
-  const thread = f.param('thread', 'i32');
-  const threads = f.param('threads', 'i32');
-  const start = f.local('start', 'i32');
-  const end = f.local('end', 'i32');
-  f.get(scratch);
-  f.get(thread);
+  const x: RunContext = {
+    f,
+    table: f.param('table', 'i32'),
+    scratch: f.param('scratch', 'i32'),
+    thread: f.param('thread', 'i32'),
+    epoch: f.param('epoch', 'i32'),
+    limit: f.local('limit', 'i32'),
+    claimed: f.local('claimed', 'i32'),
+    mine: f.local('mine', 'i32'),
+    start: f.local('start', 'i32'),
+    functionOf,
+  };
+  f.get(x.scratch);
+  f.get(x.thread);
   f.i32(scratchBytes);
   f.op('i32.mul');
   f.op('i32.add');
   f.op('global.set', SCRATCH_GLOBAL);
-
-  const call = (l: PlannedLaunch, range: () => void): void => {
-    const { ir, launch } = l;
-    ir.params.forEach((p, i) => {
-      pushArgument(f, table, launch, i, isBuffer(p.schema) ? 'i32' : laneType(p.schema));
+  if (alone) {
+    for (const s of sections) for (const l of s.launches) callAll(x, l);
+  } else {
+    const awaitCount = module.module.add(awaitFunction());
+    sections.forEach((section, i) => {
+      const at = countersAt(options.slots) + SECTION_BYTES * i;
+      emitSection(x, section, at);
+      const wait = (): void => {
+        f.get(x.table);
+        f.i32(at + FINISHED);
+        f.op('i32.add');
+        f.get(x.limit);
+        f.op('call', awaitCount);
+        f.when(() => {
+          f.i32(1);
+          f.op('return');
+        });
+      };
+      if (i + 1 < sections.length) {
+        wait();
+      } else {
+        f.get(x.thread);
+        f.op('i32.eqz');
+        f.when(wait);
+      }
     });
-    for (const size of launch.grid) f.i32(size);
-    range();
-    f.op('call', functionOf(l).f);
-  };
-  const wait = (): void => {
-    if (!barrier) return;
-    f.get(threads);
-    f.op('call', barrier);
-    f.when(() => {
-      f.i32(1);
-      f.op('return');
-    });
-  };
-
-  let before: Section | undefined;
-  for (const section of sections(launches)) {
-    if (before && (before.parallel || section.parallel)) wait();
-    const alone = section.launches.filter((l) => !l.parallel);
-    if (alone.length > 0) {
-      f.get(thread);
-      f.op('i32.eqz');
-      f.when(() => {
-        for (const l of alone) {
-          call(l, () => {
-            f.i32(0);
-            f.i32(blocksOf(l.launch));
-          });
-        }
-      });
-    }
-    for (const l of section.launches) {
-      if (!l.parallel) continue;
-      share(f, blocksOf(l.launch), thread, threads, start, end);
-      call(l, () => {
-        f.get(start);
-        f.get(end);
-      });
-    }
-    before = section;
   }
-  if (before && parallel) wait();
   f.i32(0);
   module.module.add(f, { exported: true });
-  return { bytes: module.bytes(), text: () => module.text(), messages: module.messages, scratchBytes };
+  return {
+    bytes: module.bytes(),
+    text: () => module.text(),
+    messages: module.messages,
+    scratchBytes,
+    sections: alone ? [] : sections.map((s) => s.chunks),
+  };
 }
 
-/** Launches that need nothing from each other. */
+/** Launches that run beside each other, or, if not shared, one after another on the main thread. */
 interface Section {
-  readonly launches: PlannedLaunch[];
-  parallel: boolean;
+  readonly launches: readonly PlannedLaunch[];
+  readonly shared: boolean;
+  /** In all; 1 if not shared. */
+  readonly chunks: number;
+  readonly chunksOf: (l: PlannedLaunch) => number;
 }
 
-function sections(launches: readonly PlannedLaunch[]): Section[] {
-  const list: Section[] = [];
+function cut(launches: readonly PlannedLaunch[], threads: number): Section[] {
+  const groups: PlannedLaunch[][] = [];
   for (const l of launches) {
-    const last = list[list.length - 1];
-    if (last && l.launch.independent) {
-      last.launches.push(l);
-      last.parallel ||= l.parallel;
+    const last = groups[groups.length - 1];
+    if (last && l.launch.independent) last.push(l);
+    else groups.push([l]);
+  }
+  const chunksOf = (l: PlannedLaunch): number => {
+    const most = Math.min(blocksOf(l.launch), CHUNKS_PER_THREAD * threads, Math.floor(l.work / CHUNK_WORK));
+    const per = Math.ceil(blocksOf(l.launch) / Math.max(1, most));
+    return Math.ceil(blocksOf(l.launch) / per);
+  };
+  const sections: Section[] = [];
+  for (const group of groups) {
+    const chunks = group.reduce((n, l) => n + chunksOf(l), 0);
+    const work = group.reduce((n, l) => n + l.work, 0);
+    const shared = threads > 1 && chunks > 1 && work >= SHARED_WORK;
+    const last = sections[sections.length - 1];
+    if (!shared && last && !last.shared) {
+      sections[sections.length - 1] = { ...last, launches: [...last.launches, ...group] };
     } else {
-      list.push({ launches: [l], parallel: l.parallel });
+      sections.push({ launches: group, shared, chunks: shared ? chunks : 1, chunksOf });
     }
   }
-  return list;
+  return sections;
+}
+
+/** The function `run` under construction. */
+interface RunContext {
+  readonly f: FunctionBuilder;
+  readonly table: Local;
+  readonly scratch: Local;
+  readonly thread: Local;
+  readonly epoch: Local;
+  /** What a section's counters reach in this run. */
+  readonly limit: Local;
+  readonly claimed: Local;
+  /** Chunks of the section that this thread has done. */
+  readonly mine: Local;
+  readonly start: Local;
+  readonly functionOf: (l: PlannedLaunch) => KernelFunction;
+}
+
+function call(x: RunContext, l: PlannedLaunch, range: () => void): void {
+  const { f } = x;
+  l.ir.params.forEach((p, i) => {
+    pushArgument(f, x.table, l.launch, i, isBuffer(p.schema) ? 'i32' : laneType(p.schema));
+  });
+  for (const size of l.launch.grid) f.i32(size);
+  range();
+  f.op('call', x.functionOf(l).f);
+}
+
+function callAll(x: RunContext, l: PlannedLaunch): void {
+  call(x, l, () => {
+    x.f.i32(0);
+    x.f.i32(blocksOf(l.launch));
+  });
+}
+
+/** @param at where the section's counters are in the table */
+function emitSection(x: RunContext, section: Section, at: number): void {
+  const { f, mine } = x;
+  f.get(x.epoch);
+  f.i32(1);
+  f.op('i32.add');
+  f.i32(section.chunks);
+  f.op('i32.mul');
+  f.set(x.limit);
+  f.i32(0);
+  f.set(mine);
+  if (section.shared) {
+    claimChunks(x, section, at);
+  } else {
+    f.get(x.thread);
+    f.op('i32.eqz');
+    f.when(() => {
+      for (const l of section.launches) callAll(x, l);
+      f.i32(1);
+      f.set(mine);
+    });
+  }
+  f.get(mine);
+  f.when(() => {
+    f.get(x.table);
+    f.get(mine);
+    f.op('i32.atomic.rmw.add', undefined, at + FINISHED);
+    f.get(mine);
+    f.op('i32.add');
+    f.get(x.limit);
+    f.op('i32.eq');
+    f.when(() => {
+      f.i32(0);
+      f.op('i32.atomic.load', undefined, WAITING);
+      f.when(() => {
+        f.get(x.table);
+        f.i32(-1);
+        f.op('memory.atomic.notify', undefined, at + FINISHED);
+        f.op('drop');
+      });
+    });
+  });
+}
+
+/** Claim chunks and run them until none is left. */
+function claimChunks(x: RunContext, section: Section, at: number): void {
+  const { f, claimed } = x;
+  f.block('claimed', (done) =>
+    f.loop('claim', (again) => {
+      f.get(x.table);
+      f.op('i32.atomic.load', undefined, at);
+      f.tee(claimed);
+      f.get(x.limit);
+      f.op('i32.sub');
+      f.i32(0);
+      f.op('i32.ge_s');
+      f.branch(done, 'br_if');
+      f.get(x.table);
+      f.get(claimed);
+      f.get(claimed);
+      f.i32(1);
+      f.op('i32.add');
+      f.op('i32.atomic.rmw.cmpxchg', undefined, at);
+      f.get(claimed);
+      f.op('i32.ne');
+      f.branch(again, 'br_if');
+      f.get(x.mine);
+      f.i32(1);
+      f.op('i32.add');
+      f.set(x.mine);
+      // The number of the chunk within its launch.
+      f.get(claimed);
+      f.get(x.limit);
+      f.op('i32.sub');
+      f.i32(section.chunks);
+      f.op('i32.add');
+      f.set(claimed);
+      for (const l of section.launches) {
+        const chunks = section.chunksOf(l);
+        f.get(claimed);
+        f.i32(chunks);
+        f.op('i32.lt_u');
+        f.when(() => {
+          runChunk(x, l, Math.ceil(blocksOf(l.launch) / chunks));
+          f.branch(again);
+        });
+        f.get(claimed);
+        f.i32(chunks);
+        f.op('i32.sub');
+        f.set(claimed);
+      }
+      f.branch(again);
+    }),
+  );
+}
+
+/** Blocks claimed·per to the next multiple, or the last. */
+function runChunk(x: RunContext, l: PlannedLaunch, per: number): void {
+  const { f, start } = x;
+  const blocks = blocksOf(l.launch);
+  f.get(x.claimed);
+  f.i32(per);
+  f.op('i32.mul');
+  f.set(start);
+  call(x, l, () => {
+    f.get(start);
+    f.get(start);
+    f.i32(per);
+    f.op('i32.add');
+    f.i32(blocks);
+    f.get(start);
+    f.i32(blocks - per);
+    f.op('i32.lt_u');
+    f.op('select');
+  });
 }
 
 const blocksOf = ({ grid: [x, y, z] }: Launch): number => x * y * z;
@@ -166,122 +344,57 @@ function pushArgument(
   else f.op(`${type}.const`, Number(v));
 }
 
-/** start and end of this thread's share of `blocks`: the same number for all, but for the last. */
-function share(
-  f: FunctionBuilder,
-  blocks: number,
-  thread: Local,
-  threads: Local,
-  start: Local,
-  end: Local,
-): void {
-  const least = (push: () => void, to: Local): void => {
-    push();
-    f.set(to);
-    f.get(to);
-    f.i32(blocks);
-    f.get(to);
-    f.i32(blocks);
-    f.op('i32.lt_u');
-    f.op('select');
-    f.set(to);
-  };
-  const per = (): void => {
-    f.i32(blocks - 1);
-    f.get(threads);
-    f.op('i32.div_u');
-    f.i32(1);
-    f.op('i32.add');
-  };
-  least(() => {
-    per();
-    f.get(thread);
-    f.op('i32.mul');
-  }, start);
-  least(() => {
-    f.get(start);
-    per();
-    f.op('i32.add');
-  }, end);
-}
-
 /**
- * Waits until all threads are here; 1 if one has failed. The last to arrive opens it by raising the generation;
- * the others look at that for a while, then sleep on it.
+ * Waits until the counter at an address has reached a limit; 1 if a thread has failed. Looks at it for a while, then
+ * sleeps on it.
  */
-function barrierFunction(): FunctionBuilder {
-  const f = new FunctionBuilder('barrier', 'i32');
-  const threads = f.param('threads', 'i32');
-  const generation = f.local('generation', 'i32');
+function awaitFunction(): FunctionBuilder {
+  const f = new FunctionBuilder('await', 'i32');
+  const address = f.param('address', 'i32');
+  const limit = f.param('limit', 'i32');
+  const seen = f.local('seen', 'i32');
   const left = f.local('left', 'i32');
-  const word = (address: number): void => {
-    f.i32(0);
-    f.op('i32.atomic.load', undefined, address);
-  };
-  const add = (address: number, by: number): void => {
+  const waiting = (by: number): void => {
     f.i32(0);
     f.i32(by);
-    f.op('i32.atomic.rmw.add', undefined, address);
-  };
-  f.get(threads);
-  f.i32(1);
-  f.op('i32.eq');
-  f.when(() => {
-    f.i32(0);
-    f.op('return');
-  });
-  word(GENERATION);
-  f.set(generation);
-  add(ARRIVED, 1);
-  f.i32(1);
-  f.op('i32.add');
-  f.get(threads);
-  f.op('i32.eq');
-  f.when(() => {
-    f.i32(0);
-    f.i32(0);
-    f.op('i32.atomic.store', undefined, ARRIVED);
-    add(GENERATION, 1);
+    f.op('i32.atomic.rmw.add', undefined, WAITING);
     f.op('drop');
-    word(WAITING);
-    f.when(() => {
-      f.i32(0);
-      f.i32(-1);
-      f.op('memory.atomic.notify', undefined, GENERATION);
-      f.op('drop');
-    });
-    word(ABORT);
-    f.op('return');
-  });
+  };
   f.i32(SPINS);
   f.set(left);
-  f.block('open', (open) =>
+  f.block('reached', (reached) =>
     f.loop('look', (again) => {
-      word(GENERATION);
-      f.get(generation);
-      f.op('i32.ne');
-      f.branch(open, 'br_if');
-      word(ABORT);
-      f.branch(open, 'br_if');
+      f.get(address);
+      f.op('i32.atomic.load');
+      f.tee(seen);
+      f.get(limit);
+      f.op('i32.sub');
+      f.i32(0);
+      f.op('i32.ge_s');
+      f.branch(reached, 'br_if');
+      f.i32(0);
+      f.op('i32.atomic.load', undefined, ABORT);
+      f.when(() => {
+        f.i32(1);
+        f.op('return');
+      });
       f.get(left);
       f.i32(1);
       f.op('i32.sub');
       f.tee(left);
       f.branch(again, 'br_if');
-      add(WAITING, 1);
-      f.op('drop');
-      f.i32(0);
-      f.get(generation);
+      waiting(1);
+      f.get(address);
+      f.get(seen);
       f.op('i64.const', NAP);
-      f.op('memory.atomic.wait32', undefined, GENERATION);
+      f.op('memory.atomic.wait32');
       f.op('drop');
-      add(WAITING, -1);
-      f.op('drop');
+      waiting(-1);
       f.i32(1);
       f.set(left);
       f.branch(again);
     }),
   );
-  word(ABORT);
+  f.i32(0);
   return f;
 }

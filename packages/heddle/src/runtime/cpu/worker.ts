@@ -1,13 +1,14 @@
-/** A worker of the CPU device: runs its share of every command, on the memory it shares with the main thread. */
+/** A worker of the CPU device: takes part in every command, on the memory it shares with the main thread. */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import {
   ABORT,
+  BUSY,
   COMMAND,
-  DONE,
+  EPOCH,
   ERROR_BYTES,
   ERROR_LENGTH,
   ERROR_TEXT,
-  GENERATION,
+  IDLE,
   MAIL,
   type Mail,
   PROGRAM,
@@ -24,8 +25,9 @@ import { Instance } from './webassembly.js';
 /** Looks at the command counter before sleeping: about 50 µs. */
 const SPINS = 5000;
 
-const { memory, thread, threads } = workerData as WorkerData;
+const { memory, thread } = workerData as WorkerData;
 const words = new Int32Array(memory.buffer, 0, 1024);
+const load = (address: number): number => Atomics.load(words, address >> 2);
 const programs = new Map<number, RunFunction>();
 let fetched = 0;
 
@@ -45,36 +47,61 @@ function fetchMail(sent: number): void {
   }
 }
 
-/** Wait for a command after number `last`; returns its number. */
-function nextCommand(last: number): number {
-  for (let i = 0; i < SPINS; i++) {
-    const now = Atomics.load(words, COMMAND >> 2);
-    if (now !== last) return now;
-  }
+/** Wait until the command counter is not `last`. */
+function awaitCommand(last: number): void {
+  for (let i = 0; i < SPINS; i++) if (load(COMMAND) !== last) return;
   Atomics.add(words, SLEEPERS >> 2, 1);
   Atomics.wait(words, COMMAND >> 2, last);
   Atomics.sub(words, SLEEPERS >> 2, 1);
-  return Atomics.load(words, COMMAND >> 2);
 }
 
-let last = Atomics.load(words, COMMAND >> 2);
+interface Command {
+  readonly number: number;
+  readonly program: number;
+  readonly mail: number;
+  readonly epoch: number;
+  readonly table: number;
+  readonly scratch: number;
+}
+
+/** The command as it stands, whole: read again if it was being written meanwhile. */
+function readCommand(): Command {
+  for (;;) {
+    const number = load(COMMAND);
+    const command: Command = {
+      number,
+      program: load(PROGRAM),
+      mail: load(MAIL),
+      epoch: load(EPOCH),
+      table: load(TABLE),
+      scratch: load(SCRATCH),
+    };
+    if (number % 2 === 0 && load(COMMAND) === number) return command;
+  }
+}
+
+function fail(error: unknown): void {
+  if (Atomics.compareExchange(words, ABORT >> 2, 0, thread + 1) !== 0) return;
+  const text = new TextEncoder().encode(String(error)).subarray(0, ERROR_BYTES);
+  new Uint8Array(memory.buffer).set(text, ERROR_TEXT);
+  Atomics.store(words, ERROR_LENGTH >> 2, text.length);
+}
+
+let last = load(COMMAND);
 Atomics.add(words, READY >> 2, 1);
 for (;;) {
-  const command = nextCommand(last);
-  if (command === last) continue;
-  last = command;
-  const program = Atomics.load(words, PROGRAM >> 2);
-  if (program === STOP) break;
-  try {
-    fetchMail(Atomics.load(words, MAIL >> 2));
-    programs.get(program)!(words[TABLE >> 2]!, words[SCRATCH >> 2]!, thread, threads);
-  } catch (error) {
-    if (Atomics.compareExchange(words, ABORT >> 2, 0, thread + 1) === 0) {
-      const text = new TextEncoder().encode(String(error)).subarray(0, ERROR_BYTES);
-      new Uint8Array(memory.buffer).set(text, ERROR_TEXT);
-      words[ERROR_LENGTH >> 2] = text.length;
+  awaitCommand(last);
+  Atomics.add(words, BUSY >> 2, 1);
+  const { number, program, mail, epoch, table, scratch } = readCommand();
+  if (number !== last && program !== IDLE && program !== STOP) {
+    try {
+      fetchMail(mail);
+      programs.get(program)!(table, scratch, thread, epoch);
+    } catch (error) {
+      fail(error);
     }
-    Atomics.notify(words, GENERATION >> 2);
   }
-  Atomics.add(words, DONE >> 2, 1);
+  last = number;
+  Atomics.sub(words, BUSY >> 2, 1);
+  if (program === STOP) break;
 }

@@ -3,12 +3,12 @@ import { Worker } from 'node:worker_threads';
 import { debug, once } from '../../core/log.js';
 import {
   ABORT,
-  ARRIVED,
+  BUSY,
   COMMAND,
-  DONE,
+  EPOCH,
   ERROR_LENGTH,
   ERROR_TEXT,
-  GENERATION,
+  IDLE,
   MAIL,
   type Mail,
   PROGRAM,
@@ -42,7 +42,7 @@ export class Workers {
     if (this.started || this.threads === 1) return;
     this.started = true;
     for (let thread = 1; thread < this.threads; thread++) {
-      const workerData: WorkerData = { memory: this.memory, thread, threads: this.threads };
+      const workerData: WorkerData = { memory: this.memory, thread };
       const worker = new Worker(new URL('./worker.js', import.meta.url), {
         workerData,
         // None of the process's own, which may be loaders or not be allowed for a worker.
@@ -73,33 +73,39 @@ export class Workers {
     this.mail++;
   }
 
-  /** Set all workers going on a program they have been sent. The main thread must run its share. */
-  command(program: number, table: number, scratch: number): void {
+  /** Set all workers going on a run of a program they have been sent. The main thread must take part. */
+  command(program: number, epoch = 0, table = 0, scratch = 0): void {
     const { words } = this;
-    Atomics.store(words, DONE >> 2, 0);
-    words[PROGRAM >> 2] = program;
-    words[MAIL >> 2] = this.mail;
-    words[TABLE >> 2] = table;
-    words[SCRATCH >> 2] = scratch;
+    const store = (address: number, v: number): void => {
+      Atomics.store(words, address >> 2, v);
+    };
+    Atomics.add(words, COMMAND >> 2, 1);
+    store(PROGRAM, program);
+    store(MAIL, this.mail);
+    store(EPOCH, epoch);
+    store(TABLE, table);
+    store(SCRATCH, scratch);
     Atomics.add(words, COMMAND >> 2, 1);
     if (Atomics.load(words, SLEEPERS >> 2) > 0) Atomics.notify(words, COMMAND >> 2);
   }
 
-  /** Make the others leave the command: the main thread has failed. */
-  abort(): void {
-    Atomics.compareExchange(this.words, ABORT >> 2, 0, 1);
-    Atomics.notify(this.words, GENERATION >> 2);
-  }
-
-  /** After a failure: wait until all have left, make ready for the next command. Returns what a worker said. */
-  recover(): string {
+  /** Wait until no worker is in a program any more: after this, a table may be given back. */
+  rest(): void {
+    if (!this.ready) return;
+    this.command(IDLE);
     const { words } = this;
     for (;;) {
-      const done = Atomics.load(words, DONE >> 2);
-      if (done === this.threads - 1) break;
-      Atomics.wait(words, DONE >> 2, done, 1);
+      const busy = Atomics.load(words, BUSY >> 2);
+      if (busy === 0) return;
+      Atomics.wait(words, BUSY >> 2, busy, 1);
     }
-    Atomics.store(words, ARRIVED >> 2, 0);
+  }
+
+  /** Make all leave the program: a thread has failed. Returns what a worker said, if it was one. */
+  abandon(): string {
+    const { words } = this;
+    Atomics.compareExchange(words, ABORT >> 2, 0, 1);
+    this.rest();
     Atomics.store(words, ABORT >> 2, 0);
     const length = Atomics.exchange(words, ERROR_LENGTH >> 2, 0);
     return new TextDecoder().decode(
@@ -112,9 +118,7 @@ export class Workers {
     const workers = this.workers;
     this.workers = [];
     if (workers.length === 0) return;
-    Atomics.store(this.words, PROGRAM >> 2, STOP);
-    Atomics.add(this.words, COMMAND >> 2, 1);
-    Atomics.notify(this.words, COMMAND >> 2);
+    this.command(STOP);
     await Promise.all(workers.map((w) => w.terminate()));
   }
 }
