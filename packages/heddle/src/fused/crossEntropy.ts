@@ -1,15 +1,35 @@
 /** Cross-entropy of logits against class labels: −log softmax(logits)[label], row by row. */
-import { i32, isFloat } from '../core/dtype.js';
+import { f32, i32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
+import type { IrFunction } from '../kernel/ir-function.js';
+import type { Tiled } from '../kernels/matmul-cpu.js';
+import { crossEntropyGradientRows, crossEntropyRows, type RowsProblem } from '../kernels/softmax-cpu.js';
 import { softmax } from './softmax.js';
 
 /** (N, C), i32 (N) → (N, C): whether a class is the row's label. */
 const isLabel = (logits: GraphNode, labels: GraphNode): GraphNode =>
   b.map('eq', b.iota(logits.shape, 1), b.reshape(labels, [logits.shape[0]!, 1]));
+
+/** A kernel that takes one row of logits, and its label, per block. */
+const rowsOnCpu = (
+  name: string,
+  build: (problem: RowsProblem, labelsAt: number, finish: IrFunction) => Tiled,
+): KernelChoice<null> => ({
+  name,
+  when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
+  finishes: true,
+  plan: ({ inputs: [logits, labels], output, finish }: KernelIo) => {
+    const [rows, columns] = logits!.shape as [number, number];
+    const problem = { rows, columns, offset: logits!.offset };
+    const { kernel, blocks } = build(problem, labels!.offset, finish(output.shape));
+    const args = [{ input: 0 }, { input: 1 }, { output: true }] as const;
+    return [{ kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] }];
+  },
+});
 
 /** (N, C), i32 (N) → (N): the loss of each row; NaN where the label is outside 0 … C−1. */
 export const crossEntropyOp: FusedOp<null> = {
@@ -28,7 +48,7 @@ export const crossEntropyOp: FusedOp<null> = {
     b.mul(b.call(crossEntropyGradientOp, [logits!, labels!], null), b.reshape(g, [g.shape[0]!, 1])),
     undefined,
   ],
-  kernels: [],
+  kernels: [rowsOnCpu('crossEntropy-cpu', crossEntropyRows)],
 };
 
 /**
@@ -42,7 +62,7 @@ export const crossEntropyGradientOp: FusedOp<null> = {
     const p = softmax(logits!, 1, false);
     return b.where(isLabel(logits!, labels!), b.sub(p, b.like(p, 1)), p);
   },
-  kernels: [],
+  kernels: [rowsOnCpu('crossEntropyGradient-cpu', crossEntropyGradientRows)],
 };
 
 /**

@@ -1,10 +1,12 @@
 /** Max pooling of images and its gradient. */
-import { i32, isFloat } from '../core/dtype.js';
+import { f32, i32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp } from '../graph/fused-op.js';
+import type { FusedOp, KernelIo, Stage, StageArgument } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
+import type { Tiled } from '../kernels/matmul-cpu.js';
+import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
 
 export interface MaxPool2dOptions {
@@ -29,6 +31,23 @@ function windows(x: GraphNode, arg: PoolArg): GraphNode {
   return b.reshape(seen, [...seen.shape.slice(0, 4), arg.kernel[0] * arg.kernel[1]]);
 }
 
+function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): PoolProblem {
+  const [images, channels] = x!.shape as [number, number];
+  return {
+    ...arg,
+    ...{ planes: images * channels, channels, outSize: pooledSize(arg), finish: finish(output.shape) },
+    ...{ imageOffset: x!.offset, gradientOffset: g?.offset ?? 0 },
+  };
+}
+
+const stage = ({ kernel, blocks }: Tiled, args: readonly StageArgument[]): readonly Stage[] => [
+  { kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] },
+];
+
+/** Whether windows touch every pixel at most once, and all between their corners. */
+const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
+  kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));
+
 /** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
 export const maxPool2dOp: FusedOp<PoolArg> = {
   name: 'maxPool2d',
@@ -38,7 +57,14 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
     return b.reshape(largest, largest.shape.slice(0, 4));
   },
   grad: ({ src: [x] }, g, arg) => [b.call(maxPool2dGradientOp, [x!, g], arg)],
-  kernels: [],
+  kernels: [
+    {
+      name: 'maxPool2d-cpu',
+      when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
+      finishes: true,
+      plan: (io, arg) => stage(maxPool(problemOf(io, arg)), [{ input: 0 }, { output: true }]),
+    },
+  ],
 };
 
 /**
@@ -64,7 +90,16 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
     const padded = b.fold(seenGradient, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
     return b.slice(padded, around(arg), x!.shape);
   },
-  kernels: [],
+  kernels: [
+    {
+      name: 'maxPool2dGradient-cpu',
+      when: ({ model }, { dtype, size }, arg) =>
+        model === 'blocks' && dtype === f32 && size > 0 && isApart(arg),
+      finishes: true,
+      plan: (io, arg) =>
+        stage(maxPoolGradient(problemOf(io, arg)), [{ input: 0 }, { input: 1 }, { output: true }]),
+    },
+  ],
 };
 
 /**

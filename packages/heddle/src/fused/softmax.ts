@@ -1,10 +1,11 @@
 /** Softmax and its logarithm over one axis. */
-import { isFloat } from '../core/dtype.js';
+import { f32, isFloat } from '../core/dtype.js';
 import { DTypeError } from '../core/errors.js';
-import { normalizeAxis } from '../core/shape.js';
+import { normalizeAxis, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
+import { softmaxRows } from '../kernels/softmax-cpu.js';
 
 export interface SoftmaxArg {
   readonly axis: number;
@@ -26,7 +27,21 @@ export const softmaxOp: FusedOp<SoftmaxArg> = {
     if (log) return [b.sub(g, b.mul(b.map('exp', y), b.sum(g, [axis])))];
     return [b.mul(y, b.sub(g, b.sum(b.mul(g, y), [axis])))];
   },
-  kernels: [],
+  kernels: [
+    {
+      name: 'softmax-cpu',
+      when: ({ model }, { dtype, shape }, { axis }) =>
+        model === 'blocks' && dtype === f32 && axis === shape.length - 1,
+      finishes: true,
+      plan: ({ inputs: [x], output, finish }, { log }) => {
+        const columns = output.shape.at(-1)!;
+        const rows = sizeOf(output.shape) / columns;
+        const problem = { rows, columns, offset: x!.offset };
+        const { kernel, blocks } = softmaxRows(problem, log, finish([rows, columns]));
+        return [{ kernel, grid: [blocks, 1, 1], block: [1, 1, 1], args: [{ input: 0 }, { output: true }] }];
+      },
+    },
+  ],
 };
 
 /**
