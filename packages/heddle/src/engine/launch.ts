@@ -10,7 +10,7 @@ import type { DeviceBuffer, Dim3, Launch, LaunchArgument, Program } from '../run
 import { type LaunchConfig, simulate } from '../runtime/sim/launch.js';
 import { detached } from './capture.js';
 import { bufferOf, realize } from './realize.js';
-import { currentDevice } from './storage.js';
+import { currentDevice, requireOn } from './storage.js';
 import type { Handle } from './trace.js';
 
 export type { LaunchConfig } from '../runtime/sim/launch.js';
@@ -63,7 +63,8 @@ export async function launch(
       );
   }
 
-  const device = currentDevice();
+  const device = buffers[0]?.device ?? currentDevice();
+  requireOn(device, buffers);
   const key = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0} ${Object.values(scalars).map(String).join(' ')}`;
   const known = programs.get(ir) ?? new Map<string, Program | { readonly reason: string }>();
   programs.set(ir, known);

@@ -4,7 +4,7 @@ import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { type Schedule, type ScheduleOptions, schedule } from '../schedule/schedule.js';
-import { BufferStorage } from './storage.js';
+import { BufferStorage, requireOn } from './storage.js';
 
 /** Run counts and sizes, for people and tests. */
 export interface Stats {
@@ -65,6 +65,7 @@ export class Compiled {
 
   /** Results in their own memory, one storage each; the arena is kept for the next run if `keepArena`. */
   run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean): BufferStorage[] {
+    requireOn(this.device, leaves);
     const results = this.#results.map((bytes) => new BufferStorage(bytes, label, this.device));
     const { arenaBytes } = this.schedule;
     if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);

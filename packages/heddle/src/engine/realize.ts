@@ -5,7 +5,7 @@ import { toBf16, toF16 } from '../core/float16.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
-import type { DeviceBuffer } from '../runtime/device.js';
+import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { fingerprint } from '../schedule/canonical.js';
 import { Compiled } from './program.js';
 import { BufferStorage, currentDevice, reclaim } from './storage.js';
@@ -46,15 +46,21 @@ export function bufferOf(node: GraphNode): DeviceBuffer {
   return node.storage.buffer;
 }
 
-/** Compute all of these, and keep their values. */
+/** The device that a node is on: that of the values it is made from, else the current one. */
+function homeOf(node: GraphNode): Device {
+  const [leaf] = fingerprint([node]).leaves;
+  return leaf?.storage ? bufferOf(leaf).device : currentDevice();
+}
+
+/** Compute all of these, on the device that what they are made from is on, and keep their values. */
 export function realize(nodes: readonly GraphNode[]): void {
   const roots = [...new Set(nodes)].filter((n) => !n.storage);
   if (roots.length === 0) return;
   if (remembered && !remembered.storage && !roots.includes(remembered)) roots.push(remembered);
   remembered = undefined;
-  const device = currentDevice();
   const { text, leaves } = fingerprint(roots);
   const buffers = leaves.map(bufferOf);
+  const device = buffers[0]?.device ?? currentDevice();
   const key = `${device.name} ${kernels}\n${text}`;
   let compiled = programs.get(key);
   if (!compiled) {
@@ -101,14 +107,15 @@ export function upload(
   dtype: DType,
   requiresGrad: boolean,
   label = 'tensors',
+  device = currentDevice(),
 ): GraphNode {
   if (values.length !== sizeOf(shape))
     throw new ShapeError(
       `${values.length} values do not fill ${formatShape(shape)}, which has ${sizeOf(shape)} elements.`,
     );
   const node = leaf(shape, dtype, requiresGrad);
-  const storage = new BufferStorage(values.length * dtype.bytes, label);
-  storage.buffer.device.write(storage.buffer, encode(values, dtype));
+  const storage = new BufferStorage(values.length * dtype.bytes, label, device);
+  device.write(storage.buffer, encode(values, dtype));
   node.realized(storage);
   return node;
 }
@@ -129,7 +136,7 @@ export function write(handle: Handle, values: ArrayLike<number>): void {
     buffer.device.write(buffer, encode(values, own.dtype));
     return;
   }
-  handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad);
+  handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad, 'tensors', homeOf(own));
   setOwner(handle.ownNode, handle);
 }
 

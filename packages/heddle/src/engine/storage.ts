@@ -20,6 +20,15 @@ export function useDevice(name: string): Device {
   return chosen;
 }
 
+/** @throws DeviceError unless all of these are memory of `device` */
+export function requireOn(device: Device, buffers: readonly DeviceBuffer[]): void {
+  const stray = buffers.find((b) => b.device !== device);
+  if (stray)
+    throw new DeviceError(
+      `A tensor on ${stray.device.name} cannot be used on ${device.name}. Make all tensors of a computation after one useDevice('${device.name}').`,
+    );
+}
+
 /** Bytes in tensors' storages, and how many of them became garbage only by the collector's grace. */
 let live = 0;
 

@@ -19,7 +19,11 @@ export type JitValue =
   | readonly JitValue[]
   | { readonly [key: string]: JitValue };
 
-export interface Jitted<A extends readonly JitValue[], R extends JitValue> {
+/** A function that only updates its state returns nothing. */
+// biome-ignore lint/suspicious/noConfusingVoidType: what such a function returns has type void
+export type JitResult = JitValue | void;
+
+export interface Jitted<A extends readonly JitValue[], R> {
   (...args: A): R;
   /** Kernel launches of the program last run; 0 before the first. */
   readonly launches: number;
@@ -36,7 +40,7 @@ const KEPT = 16;
  * assigns are updated in place. Everything else in `fn` happens once, at the trace: plain arguments are constants of
  * the program (other values make another one), and values cannot be awaited inside.
  */
-export function jit<A extends readonly JitValue[], R extends JitValue>(fn: (...args: A) => R): Jitted<A, R> {
+export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...args: A) => R): Jitted<A, R> {
   const programs = new Map<string, { recording: Recording; output: JitValue }>();
   let launches = 0;
 
@@ -69,7 +73,7 @@ export function jit<A extends readonly JitValue[], R extends JitValue>(fn: (...a
   }) as Jitted<A, R>;
 }
 
-function record<A extends readonly JitValue[], R extends JitValue>(
+function record<A extends readonly JitValue[], R extends JitResult>(
   fn: (...args: A) => R,
   args: A,
 ): { recording: Recording; output: JitValue } {
@@ -83,11 +87,14 @@ function record<A extends readonly JitValue[], R extends JitValue>(
       stands.push(stand);
       return new Tensor(stand);
     });
-    output = fn(...(inside as unknown as A));
-    if (output instanceof Promise)
+    output = fn(...(inside as unknown as A)) as JitValue;
+    if (output instanceof Promise) {
+      // What it awaits is refused too; this error says why, so that one is not to end the process.
+      output.catch(() => {});
       throw new ArgumentError(
         '[jit] the function must not be async: values cannot be awaited while it is traced. Return the tensor and await it outside.',
       );
+    }
     output = substitute(output, (t) => {
       nodes.push(t.node);
       return t;

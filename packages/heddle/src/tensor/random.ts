@@ -7,6 +7,7 @@ import { ArgumentError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
+import { currentDevice } from '../engine/storage.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
@@ -18,7 +19,7 @@ const HOST_STREAM = 0xffffffff;
 
 export class Generator {
   #seed: number;
-  #counter: Tensor | undefined;
+  readonly #counters = new Map<string, Tensor>();
   #host: PhiloxStream | undefined;
 
   /** @param seed a whole number from 0 to 2⁵³ − 1 */
@@ -36,17 +37,23 @@ export class Generator {
   reset(seed = this.#seed): void {
     this.#seed = new Generator(seed).seed;
     this.#host = undefined;
-    this.#counter?.write([0]);
+    for (const counter of this.#counters.values()) counter.write([0]);
   }
 
-  /** Where the generator stands: blocks of four words given out, u32 of shape (1). Save it to resume. */
+  /**
+   * Where the generator stands on the current device: blocks of four words given out, u32 of shape (1). Every device
+   * counts by itself. Save it to resume.
+   */
   get counter(): Tensor {
-    if (!this.#counter) {
+    const device = currentDevice().name;
+    let counter = this.#counters.get(device);
+    if (!counter) {
       const node = upload([0], [1], u32, false, 'random state');
-      this.#counter = new Tensor(node);
-      setOwner(node, this.#counter);
+      counter = new Tensor(node);
+      setOwner(node, counter);
+      this.#counters.set(device, counter);
     }
-    return this.#counter;
+    return counter;
   }
 
   /** Numbers for the host, such as initial weights: a sequence of the seed's own that no tensor draws from. */
