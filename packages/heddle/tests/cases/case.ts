@@ -31,6 +31,15 @@ export interface Case {
   readonly skip?: Readonly<Record<string, string>>;
 }
 
+/** A case with one input. */
+export const one = (
+  op: string,
+  shape: readonly number[],
+  run: (x: Tensor) => Tensor,
+  reference: (x: NdArray) => NdArray,
+  input: Omit<Input, 'shape'> = {},
+): Case => ({ op, inputs: [{ shape, ...input }], run, reference });
+
 /** Values for an input: the same for the same place in the list. Floats are distinct and exact in f32. */
 export function valuesFor(input: Input, seed: number): NdArray {
   const { shape, dtype = f32, low = -2, high = 2, values } = input;

@@ -2,8 +2,16 @@
 import type { Case } from './case.js';
 import { ELEMENTWISE } from './elementwise.js';
 import { IMAGES } from './images.js';
+import { INDEXING } from './indexing.js';
 import { MATMUL } from './matmul.js';
 import { MOVEMENT } from './movement.js';
 import { REDUCE } from './reduce.js';
 
-export const OPS: readonly Case[] = [...ELEMENTWISE, ...REDUCE, ...MOVEMENT, ...MATMUL, ...IMAGES];
+export const OPS: readonly Case[] = [
+  ...ELEMENTWISE,
+  ...REDUCE,
+  ...MOVEMENT,
+  ...INDEXING,
+  ...MATMUL,
+  ...IMAGES,
+];
