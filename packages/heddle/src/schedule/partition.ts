@@ -78,6 +78,11 @@ export function partition(
       at = user;
       claimed.add(at);
     }
+    // Other groups look for the memory of a reshape below it.
+    while (at !== from && !isRoot.has(at) && (at.op === 'reshape' || at.op === 'detach')) {
+      claimed.delete(at);
+      at = at.src[0]!;
+    }
     return at;
   };
 
