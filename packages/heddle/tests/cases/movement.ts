@@ -1,7 +1,20 @@
 /** Movement: nothing is computed, elements change places. */
 import { bool, f64, i32, i64 } from '../../src/core/dtype.js';
 import * as H from '../../src/index.js';
-import { broadcastTo, cat, flip, make, map, pad, permute, pick, reduce, reshape, total } from '../ndarray.js';
+import {
+  broadcastTo,
+  cat,
+  flip,
+  make,
+  map,
+  pad,
+  permute,
+  pick,
+  range,
+  reduce,
+  reshape,
+  total,
+} from '../ndarray.js';
 import { type Case, one } from './case.js';
 
 const reshapes: Case[] = [
