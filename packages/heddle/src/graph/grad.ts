@@ -213,6 +213,8 @@ export function vjp(
   return wrt.map((node) => gradient.get(node));
 }
 
-/** The leaves with `requiresGrad` that `node` depends on. */
+/** The leaves with `requiresGrad` that gradients of `node` reach. */
 export const parametersOf = (node: GraphNode): GraphNode[] =>
-  topological([node]).filter((n) => n.requiresGrad && (n.src.length === 0 || n.op === 'detach'));
+  topological([node], (n) => (n.op === 'detach' ? [] : n.src.filter((s) => s.requiresGrad))).filter(
+    (n) => n.requiresGrad && (n.src.length === 0 || n.op === 'detach'),
+  );
