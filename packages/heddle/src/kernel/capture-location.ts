@@ -19,32 +19,66 @@ export function originOf(fn: object, text: string, subject: string): Origin {
   return {
     locate(offset) {
       const home = homeOf(fn, text);
-      if (!home) return positionIn(text, offset, subject);
+      if (!home) return new Lines(text).at(offset, subject);
       const { script, start } = home;
-      const generated = positionIn(script.text, start + offset, script.file);
-      return mapped(script, generated) ?? generated;
+      let place = script.places.get(start + offset);
+      if (!place) {
+        const generated = script.lines.at(start + offset, script.file);
+        place = mapped(script, generated) ?? generated;
+        script.places.set(start + offset, place);
+      }
+      return place;
     },
   };
 }
 
-function positionIn(text: string, offset: number, file: string): Location {
-  const start = text.lastIndexOf('\n', offset - 1) + 1;
-  const end = text.indexOf('\n', offset);
-  const line = text.slice(0, start).split('\n').length;
-  return {
-    file,
-    line,
-    column: offset - start + 1,
-    text: text.slice(start, end < 0 ? text.length : end).trimEnd(),
-  };
+/** A text by its lines. */
+class Lines {
+  readonly text: string;
+  readonly #lines: readonly string[];
+  /** The offset at which each line begins. */
+  readonly #starts: readonly number[];
+
+  constructor(text: string) {
+    this.text = text;
+    this.#lines = text.split('\n');
+    let start = 0;
+    this.#starts = this.#lines.map((line) => {
+      const begin = start;
+      start += line.length + 1;
+      return begin;
+    });
+  }
+
+  /** Line `index`, from 0. */
+  line(index: number): string | undefined {
+    return this.#lines[index]?.trimEnd();
+  }
+
+  startOf(index: number): number {
+    return this.#starts[index] ?? this.text.length;
+  }
+
+  at(offset: number, file: string): Location {
+    let low = 0;
+    let high = this.#starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.#starts[middle]! <= offset) low = middle;
+      else high = middle - 1;
+    }
+    return { file, line: low + 1, column: offset - this.#starts[low]! + 1, text: this.line(low)! };
+  }
 }
 
 /** A script as it was loaded. */
 interface Script {
   readonly file: string;
   readonly url: string;
-  readonly text: string;
+  readonly lines: Lines;
   readonly map: SourceMap | undefined;
+  /** Locations found before, by the offset in the script. */
+  readonly places: Map<number, Location>;
 }
 
 /** Where in its script a function's text begins. */
@@ -77,7 +111,7 @@ function findHome(fn: object, text: string): Home | undefined {
     const script = scripts.get(place.scriptId) ?? readScript(session, place.scriptId);
     if (!script) return undefined;
     scripts.set(place.scriptId, script);
-    const start = startOf(script.text, text, place);
+    const start = startOf(script.lines, text, place);
     return start === undefined ? undefined : { script, start };
   } catch {
     // No inspector in this process (it was built without, or forbidden): errors then point into the function's text.
@@ -99,7 +133,14 @@ function readScript(session: Session, id: string): Script | undefined {
     text = source.scriptSource;
   });
   if (!about?.url || about.url.startsWith('evalmachine')) return undefined;
-  return { file: pathOf(about.url), url: about.url, text, map: sourceMapOf(about.sourceMapURL, about.url) };
+  const { url, sourceMapURL } = about;
+  return {
+    file: pathOf(url),
+    url,
+    lines: new Lines(text),
+    map: sourceMapOf(sourceMapURL, url),
+    places: new Map(),
+  };
 }
 
 const ASKED = Symbol.for('heddle.located');
@@ -122,11 +163,9 @@ function functionLocation(session: Session, fn: object): Debugger.Location | und
 }
 
 /** V8 points at the parameters, before or after which the text of a function may begin. */
-function startOf(script: string, text: string, place: Debugger.Location): number | undefined {
-  let at = 0;
-  for (let line = 0; line < place.lineNumber; line++) at = script.indexOf('\n', at) + 1;
-  at += place.columnNumber ?? 0;
-  const start = script.startsWith(text, at) ? at : script.lastIndexOf(text, at);
+function startOf(script: Lines, text: string, place: Debugger.Location): number | undefined {
+  const at = script.startOf(place.lineNumber) + (place.columnNumber ?? 0);
+  const start = script.text.startsWith(text, at) ? at : script.text.lastIndexOf(text, at);
   return start >= 0 && start + text.length > at ? start : undefined;
 }
 
@@ -153,15 +192,22 @@ function mapped({ map, url }: Script, { line, column, text }: Location): Locatio
   if (!map || !entry || !('originalSource' in entry)) return undefined;
   const { originalSource, originalLine, originalColumn } = entry;
   const source = new URL(originalSource, url).href;
-  const content =
-    map.payload.sourcesContent?.[map.payload.sources.indexOf(originalSource)] ?? contentOf(source);
-  const original = content?.split('\n')[originalLine]?.trimEnd();
+  const content = map.payload.sourcesContent?.[map.payload.sources.indexOf(originalSource)];
+  const original = linesOf(source, content)?.line(originalLine);
   return { file: pathOf(source), line: originalLine + 1, column: originalColumn + 1, text: original ?? text };
 }
 
-function contentOf(url: string): string | undefined {
+const written = new Map<string, Lines | undefined>();
+
+/** The lines of a file that was written, from the source map or from disk. */
+function linesOf(url: string, content: string | undefined): Lines | undefined {
+  if (!written.has(url)) written.set(url, readLines(url, content));
+  return written.get(url);
+}
+
+function readLines(url: string, content: string | undefined): Lines | undefined {
   try {
-    return readFileSync(new URL(url), 'utf8');
+    return new Lines(content ?? readFileSync(new URL(url), 'utf8'));
   } catch {
     return undefined;
   }
