@@ -14,6 +14,9 @@ import { progress } from './progress.js';
 import { RunFolder } from './run-folder.js';
 import { packageVersion } from './version.js';
 
+/** Larger ones take more memory for what lies between the layers. */
+const EVALUATION_BATCH = 200;
+
 export interface TrainOptions {
   readonly data?: string;
   readonly recipe?: string;
@@ -75,7 +78,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
         seed: options.seed,
         workers: options.workers,
       }),
-      validation: new Loader(data.test, { batchSize: Math.min(500, data.test.length) }),
+      validation: new Loader(data.test, { batchSize: Math.min(EVALUATION_BATCH, data.test.length) }),
       loss: program.loss(recipe.lossReduction),
       lossReduction: recipe.lossReduction,
       metrics: { accuracy: program.metric },
