@@ -12,6 +12,7 @@ import { eliminateCommon } from '../kernel/cse.js';
 import { decompose } from '../kernel/decompose.js';
 import { hoistLoops, hoistOut } from '../kernel/hoist.js';
 import { block, type KernelIr, type Node, type Special, type Statement } from '../kernel/ir.js';
+import { reduceStrength } from '../kernel/strength.js';
 import { isBuffer } from '../kernel/types.js';
 import { lowerAddresses, SCRATCH } from './wasm-address.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './wasm-encode.js';
@@ -61,7 +62,7 @@ export class KernelModule {
     const loops = hoistLoops(lowered.body).src as readonly Statement[];
     const hoisted = hoistOut(loops, [], true);
     const before = eliminateCommon(block(hoisted.before));
-    const body = eliminateCommon(block(hoisted.body));
+    const body = eliminateCommon(reduceStrength(block(hoisted.body)));
     const f = new FunctionBuilder(name);
     const x = new Expressions(f, this);
     for (const p of ir.params) {

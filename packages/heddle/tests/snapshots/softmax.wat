@@ -8,6 +8,7 @@
     (local $top v128)
     (local $shared i32)
     (local $fixed i32)
+    (local $pointer i32)
     (local $j i32)
     (local $v v128)
     (local $largest f32)
@@ -15,8 +16,10 @@
     (local $fixed.1 i32)
     (local $fixed.2 v128)
     (local $fixed.3 i32)
+    (local $pointer.1 i32)
+    (local $pointer.2 i32)
     (local $j.1 i32)
-    (local $shared.1 i32)
+    (local $shared.1 v128)
     (local $shared.2 v128)
     (local $shared.3 v128)
     (local $shared.4 v128)
@@ -24,13 +27,12 @@
     (local $shared.6 v128)
     (local $shared.7 v128)
     (local $shared.8 v128)
-    (local $shared.9 v128)
     (local $e v128)
     (local $scale f32)
     (local $fixed.4 i32)
     (local $fixed.5 v128)
+    (local $pointer.3 i32)
     (local $j.2 i32)
-    (local $shared.10 i32)
     local.get $start
     local.get $end
     i32.lt_u
@@ -57,6 +59,10 @@
           local.get $shared
           i32.add
           local.set $fixed
+          local.get $fixed
+          i32.const 0
+          i32.add
+          local.set $pointer
           i32.const 0
           local.set $j
           local.get $j
@@ -66,17 +72,17 @@
             block $exit
               loop $loop
                 block $next
-                  local.get $fixed
-                  local.get $j
-                  i32.const 2
-                  i32.shl
-                  i32.add
+                  local.get $pointer
                   v128.load
                   local.set $v
                   local.get $top
                   local.get $v
                   f32x4.pmax
                   local.set $top
+                  local.get $pointer
+                  i32.const 16
+                  i32.add
+                  local.set $pointer
                 end
                 local.get $j
                 i32.const 4
@@ -112,6 +118,14 @@
           local.get $shared
           i32.add
           local.set $fixed.3
+          local.get $fixed.1
+          i32.const 0
+          i32.add
+          local.set $pointer.1
+          local.get $fixed.3
+          i32.const 0
+          i32.add
+          local.set $pointer.2
           i32.const 0
           local.set $j.1
           local.get $j.1
@@ -121,79 +135,73 @@
             block $exit.1
               loop $loop.1
                 block $next.1
-                  local.get $j.1
-                  i32.const 2
-                  i32.shl
-                  local.set $shared.1
-                  local.get $fixed.1
-                  local.get $shared.1
-                  i32.add
+                  local.get $pointer.1
                   v128.load
                   local.get $fixed.2
                   f32x4.sub
-                  local.set $shared.2
-                  local.get $shared.2
+                  local.set $shared.1
+                  local.get $shared.1
                   v128.const i32x4 0x42b20000 0x42b20000 0x42b20000 0x42b20000
                   f32x4.pmin
-                  local.set $shared.3
-                  local.get $shared.3
+                  local.set $shared.2
+                  local.get $shared.2
                   v128.const i32x4 0xc2d20000 0xc2d20000 0xc2d20000 0xc2d20000
                   f32x4.pmax
-                  local.set $shared.4
-                  local.get $shared.4
+                  local.set $shared.3
+                  local.get $shared.3
                   v128.const i32x4 0x3fb8aa3b 0x3fb8aa3b 0x3fb8aa3b 0x3fb8aa3b
                   f32x4.mul
                   v128.const i32x4 0x4b400000 0x4b400000 0x4b400000 0x4b400000
                   f32x4.add
-                  local.set $shared.5
-                  local.get $shared.5
+                  local.set $shared.4
+                  local.get $shared.4
                   v128.const i32x4 0x4b400000 0x4b400000 0x4b400000 0x4b400000
                   f32x4.sub
-                  local.set $shared.6
-                  local.get $shared.6
-                  v128.const i32x4 0x395e8083 0x395e8083 0x395e8083 0x395e8083
-                  local.get $shared.6
-                  v128.const i32x4 0xbf318000 0xbf318000 0xbf318000 0xbf318000
-                  local.get $shared.4
-                  f32x4.relaxed_madd
-                  f32x4.relaxed_madd
-                  local.set $shared.7
+                  local.set $shared.5
                   local.get $shared.5
+                  v128.const i32x4 0x395e8083 0x395e8083 0x395e8083 0x395e8083
+                  local.get $shared.5
+                  v128.const i32x4 0xbf318000 0xbf318000 0xbf318000 0xbf318000
+                  local.get $shared.3
+                  f32x4.relaxed_madd
+                  f32x4.relaxed_madd
+                  local.set $shared.6
+                  local.get $shared.4
                   v128.const i32x4 0x4b400000 0x4b400000 0x4b400000 0x4b400000
                   i32x4.sub
-                  local.set $shared.8
-                  local.get $shared.8
+                  local.set $shared.7
+                  local.get $shared.7
                   i32.const 1
                   i32x4.shr_s
-                  local.set $shared.9
+                  local.set $shared.8
                   v128.const i32x4 0x3ab6887e 0x3ab6887e 0x3ab6887e 0x3ab6887e
-                  local.get $shared.7
+                  local.get $shared.6
                   v128.const i32x4 0x3c0905b1 0x3c0905b1 0x3c0905b1 0x3c0905b1
                   f32x4.relaxed_madd
-                  local.get $shared.7
+                  local.get $shared.6
                   v128.const i32x4 0x3d2aaa8d 0x3d2aaa8d 0x3d2aaa8d 0x3d2aaa8d
                   f32x4.relaxed_madd
-                  local.get $shared.7
+                  local.get $shared.6
                   v128.const i32x4 0x3e2aaa6f 0x3e2aaa6f 0x3e2aaa6f 0x3e2aaa6f
                   f32x4.relaxed_madd
-                  local.get $shared.7
+                  local.get $shared.6
                   v128.const i32x4 0x3f000000 0x3f000000 0x3f000000 0x3f000000
                   f32x4.relaxed_madd
-                  local.get $shared.7
-                  local.get $shared.7
+                  local.get $shared.6
+                  local.get $shared.6
                   f32x4.mul
-                  local.get $shared.7
+                  local.get $shared.6
                   f32x4.relaxed_madd
                   v128.const i32x4 0x3f800000 0x3f800000 0x3f800000 0x3f800000
                   f32x4.add
-                  local.get $shared.9
+                  local.get $shared.8
                   v128.const i32x4 0x0000007f 0x0000007f 0x0000007f 0x0000007f
                   i32x4.add
                   i32.const 23
                   i32x4.shl
                   f32x4.mul
+                  local.get $shared.7
                   local.get $shared.8
-                  local.get $shared.9
                   i32x4.sub
                   v128.const i32x4 0x0000007f 0x0000007f 0x0000007f 0x0000007f
                   i32x4.add
@@ -201,15 +209,21 @@
                   i32x4.shl
                   f32x4.mul
                   local.set $e
-                  local.get $fixed.3
-                  local.get $shared.1
-                  i32.add
+                  local.get $pointer.2
                   local.get $e
                   v128.store
                   local.get $sum
                   local.get $e
                   f32x4.add
                   local.set $sum
+                  local.get $pointer.1
+                  i32.const 16
+                  i32.add
+                  local.set $pointer.1
+                  local.get $pointer.2
+                  i32.const 16
+                  i32.add
+                  local.set $pointer.2
                 end
                 local.get $j.1
                 i32.const 4
@@ -241,6 +255,10 @@
           local.get $scale
           f32x4.splat
           local.set $fixed.5
+          local.get $fixed.4
+          i32.const 0
+          i32.add
+          local.set $pointer.3
           i32.const 0
           local.set $j.2
           local.get $j.2
@@ -250,18 +268,16 @@
             block $exit.2
               loop $loop.2
                 block $next.2
-                  local.get $fixed.4
-                  local.get $j.2
-                  i32.const 2
-                  i32.shl
-                  i32.add
-                  local.set $shared.10
-                  local.get $shared.10
-                  local.get $shared.10
+                  local.get $pointer.3
+                  local.get $pointer.3
                   v128.load
                   local.get $fixed.5
                   f32x4.mul
                   v128.store
+                  local.get $pointer.3
+                  i32.const 16
+                  i32.add
+                  local.set $pointer.3
                 end
                 local.get $j.2
                 i32.const 4

@@ -12,16 +12,16 @@
     (local $sums_5 v128)
     (local $sums_6 v128)
     (local $sums_7 v128)
+    (local $pointer i32)
+    (local $pointer.1 i32)
     (local $k i32)
-    (local $shared i32)
     (local $left v128)
     (local $right v128)
-    (local $shared.1 i32)
     (local $x v128)
     (local $x.1 v128)
     (local $x.2 v128)
     (local $x.3 v128)
-    (local $shared.2 i32)
+    (local $shared i32)
     local.get $start
     local.get $end
     i32.lt_u
@@ -66,6 +66,14 @@
           local.set $sums_6
           v128.const i32x4 0x00000000 0x00000000 0x00000000 0x00000000
           local.set $sums_7
+          local.get $b
+          i32.const 0
+          i32.add
+          local.set $pointer
+          local.get $a
+          i32.const 0
+          i32.add
+          local.set $pointer.1
           i32.const 0
           local.set $k
           local.get $k
@@ -75,25 +83,13 @@
             block $exit
               loop $loop
                 block $next
-                  local.get $b
-                  local.get $k
-                  i32.const 5
-                  i32.shl
-                  i32.add
-                  local.set $shared
-                  local.get $shared
+                  local.get $pointer
                   v128.load
                   local.set $left
-                  local.get $shared
+                  local.get $pointer
                   v128.load offset=16
                   local.set $right
-                  local.get $a
-                  local.get $k
-                  i32.const 4
-                  i32.shl
-                  i32.add
-                  local.set $shared.1
-                  local.get $shared.1
+                  local.get $pointer.1
                   v128.load32_splat
                   local.set $x
                   local.get $x
@@ -106,7 +102,7 @@
                   local.get $sums_1
                   f32x4.relaxed_madd
                   local.set $sums_1
-                  local.get $shared.1
+                  local.get $pointer.1
                   v128.load32_splat offset=4
                   local.set $x.1
                   local.get $x.1
@@ -119,7 +115,7 @@
                   local.get $sums_3
                   f32x4.relaxed_madd
                   local.set $sums_3
-                  local.get $shared.1
+                  local.get $pointer.1
                   v128.load32_splat offset=8
                   local.set $x.2
                   local.get $x.2
@@ -132,7 +128,7 @@
                   local.get $sums_5
                   f32x4.relaxed_madd
                   local.set $sums_5
-                  local.get $shared.1
+                  local.get $pointer.1
                   v128.load32_splat offset=12
                   local.set $x.3
                   local.get $x.3
@@ -145,6 +141,14 @@
                   local.get $sums_7
                   f32x4.relaxed_madd
                   local.set $sums_7
+                  local.get $pointer
+                  i32.const 32
+                  i32.add
+                  local.set $pointer
+                  local.get $pointer.1
+                  i32.const 16
+                  i32.add
+                  local.set $pointer.1
                 end
                 local.get $k
                 i32.const 1
@@ -162,29 +166,29 @@
           i32.const 7
           i32.shl
           i32.add
-          local.set $shared.2
-          local.get $shared.2
+          local.set $shared
+          local.get $shared
           local.get $sums_0
           v128.store
-          local.get $shared.2
+          local.get $shared
           local.get $sums_1
           v128.store offset=16
-          local.get $shared.2
+          local.get $shared
           local.get $sums_2
           v128.store offset=32
-          local.get $shared.2
+          local.get $shared
           local.get $sums_3
           v128.store offset=48
-          local.get $shared.2
+          local.get $shared
           local.get $sums_4
           v128.store offset=64
-          local.get $shared.2
+          local.get $shared
           local.get $sums_5
           v128.store offset=80
-          local.get $shared.2
+          local.get $shared
           local.get $sums_6
           v128.store offset=96
-          local.get $shared.2
+          local.get $shared
           local.get $sums_7
           v128.store offset=112
         end
