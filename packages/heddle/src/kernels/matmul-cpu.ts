@@ -327,30 +327,31 @@ export function packPanels(problem: MatmulProblem, side: 'a' | 'b'): Tiled {
   return { kernel, blocks: problem.batches * panels };
 }
 
-/** Rows and columns of a block of the packed kernel. */
-const BLOCK = 64;
 /** Steps along K at a time: a panel of B stays in the first-level cache while a block's rows pass by. */
 const DEPTH = 256;
 
 /** C from the panels of A and B. */
 export function matmulPacked({ batches, M, N, K, finish }: MatmulProblem): Tiled {
-  const [DOWN, ACROSS] = [Math.ceil(M / BLOCK), Math.ceil(N / BLOCK)];
+  // Few steps: what counts is that C, and what `finish` reads, are passed row by row.
+  const FLAT = K <= DEPTH / 2;
+  const [ROWS, COLUMNS] = K <= 64 ? [16, 256] : FLAT ? [32, 128] : [64, 64];
+  const [DOWN, ACROSS] = [Math.ceil(M / ROWS), Math.ceil(N / COLUMNS)];
   const kernel = defineKernel(
     'matmulPacked',
     buffers,
     ({ a, b, c }, context) => {
       const { blockIdx, f32, idiv, local, local4, load4, store4, splat4, fma } = context;
-      const { BATCHES, M, N, K, BLOCK, DEPTH, DOWN, ACROSS, finish } = context;
+      const { BATCHES, M, N, K, ROWS, COLUMNS, DEPTH, FLAT, DOWN, ACROSS, finish } = context;
       const z = BATCHES === 1 ? 0 : idiv(blockIdx.x, DOWN * ACROSS);
       const index = BATCHES === 1 ? blockIdx.x : blockIdx.x % (DOWN * ACROSS);
-      const top = idiv(index, ACROSS) * BLOCK;
-      const start = (index % ACROSS) * BLOCK;
-      const bottom = Math.min(top + BLOCK, M);
-      const end = Math.min(start + BLOCK, N);
+      const top = idiv(index, ACROSS) * ROWS;
+      const start = (index % ACROSS) * COLUMNS;
+      const bottom = Math.min(top + ROWS, M);
+      const end = Math.min(start + COLUMNS, N);
       const rowsPacked = M + 3 - ((M + 3) % 4);
       const columnsPacked = N + 7 - ((N + 7) % 8);
       /** Sums over the steps so far, where there are more than DEPTH. */
-      const sums = local(f32, K > DEPTH ? BLOCK * BLOCK : 1);
+      const sums = local(f32, K > DEPTH ? ROWS * COLUMNS : 1);
       const edge = local(f32, 32);
 
       /** Steps k to `to` for 4 × 8 elements from row m and column n on. */
@@ -395,14 +396,20 @@ export function matmulPacked({ batches, M, N, K, finish }: MatmulProblem): Tiled
         }
       };
 
-      for (let k = 0; k < K; k += DEPTH) {
-        for (let n = start; n < end; n += 8) {
-          for (let m = top; m < bottom; m += 4)
-            tile(m, n, k, Math.min(k + DEPTH, K), (n - start) * BLOCK + 8 * (m - top));
+      if (FLAT) {
+        for (let m = top; m < bottom; m += 4) {
+          for (let n = start; n < end; n += 8) tile(m, n, 0, K, 0);
+        }
+      } else {
+        for (let k = 0; k < K; k += DEPTH) {
+          for (let n = start; n < end; n += 8) {
+            for (let m = top; m < bottom; m += 4)
+              tile(m, n, k, Math.min(k + DEPTH, K), (n - start) * ROWS + 8 * (m - top));
+          }
         }
       }
     },
-    { BATCHES: batches, M, N, K, BLOCK, DEPTH, DOWN, ACROSS, finish },
+    { BATCHES: batches, M, N, K, ROWS, COLUMNS, DEPTH, FLAT, DOWN, ACROSS, finish },
   );
   return { kernel, blocks: batches * DOWN * ACROSS };
 }
