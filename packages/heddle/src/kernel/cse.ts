@@ -19,8 +19,10 @@ const ALL = {};
 
 export function eliminateCommon(body: Statement): Statement {
   const entries: Entry[] = [];
-  new Walk(entries, false).list([body]);
-  return block(new Walk(entries, true).list([body]));
+  const effects = new Effects();
+  const changes = new Changes(effects);
+  new Walk(entries, false, effects, changes).list([body]);
+  return block(new Walk(entries, true, effects, changes).list([body]));
 }
 
 /**
@@ -32,7 +34,10 @@ class Walk {
   private readonly rewriting: boolean;
   private next = 0;
   private readonly numbering = new Numbering();
-  private readonly effects = new Effects();
+  private readonly effects: Effects;
+  private readonly changes: Changes;
+  /** Variables that have been declared. */
+  private readonly seen = new Set<object>();
   private readonly scopes: Map<number, Entry>[] = [new Map()];
   private readonly versions = new Map<object, number>();
   private clock = 0;
@@ -40,9 +45,11 @@ class Walk {
   private pending: Statement[] = [];
   private readonly assigned = new Set<Variable>();
 
-  constructor(entries: Entry[], rewriting: boolean) {
+  constructor(entries: Entry[], rewriting: boolean, effects: Effects, changes: Changes) {
     this.entries = entries;
     this.rewriting = rewriting;
+    this.effects = effects;
+    this.changes = changes;
   }
 
   list(statements: readonly Statement[]): Statement[] {
@@ -62,19 +69,18 @@ class Walk {
     this.numbering.moved();
   }
 
-  /** All that `statements` may change holds something new. */
-  private changeAll(...statements: readonly Node[]): void {
-    for (const s of statements) this.changeIn(s as Statement);
+  /** A variable declared here for the first time held nothing before that anyone could have read. */
+  private declared(v: Variable): void {
+    if (this.seen.has(v)) this.change(v);
+    this.seen.add(v);
   }
 
-  private changeIn(s: Statement): void {
-    if (s.op === 'set' || s.op === 'let') this.change(s.arg);
-    if (s.op === 'for') this.change(s.arg.variable);
-    if (s.op === 'store') this.change(memoryOf(s.src[0]!));
-    if (s.op === 'effect') this.change(ALL);
-    for (const c of s.src) {
-      if (c.type.kind === 'none') this.changeIn(c as Statement);
-      else if (this.effects.of(c) === 'acts') this.change(ALL);
+  /** All that `statements` may change holds something new. */
+  private changeAll(...statements: readonly Node[]): void {
+    for (const s of statements) {
+      for (const o of this.changes.of(s as Statement)) {
+        if (o === ALL || o === GLOBAL || this.seen.has(o) || !this.changes.declares(o)) this.change(o);
+      }
     }
   }
 
@@ -97,7 +103,8 @@ class Walk {
         return s.src.flatMap((c) => this.statement(c as Statement));
       case 'let': {
         const initial = this.initial(s.src[0] as Expr, this.assigned.has(s.arg) ? undefined : s.arg);
-        this.changeAll(s);
+        if (this.effects.of(s.src[0]!) === 'acts') this.change(ALL);
+        this.declared(s.arg);
         return [{ ...s, src: [initial] }];
       }
       case 'if': {
@@ -205,6 +212,45 @@ class Walk {
   private inside(e: Expr): Expr {
     const src = e.src.map((s) => (s.type.kind === 'value' ? this.expr(s as Expr) : s));
     return { ...e, src } as Expr;
+  }
+}
+
+/** What statements change: variables and memories, found once per statement. */
+class Changes {
+  private readonly effects: Effects;
+  private readonly known = new Map<Statement, ReadonlySet<object>>();
+  private readonly locals = new Set<object>();
+
+  constructor(effects: Effects) {
+    this.effects = effects;
+  }
+
+  /** Whether `o` is a variable that a `let` declares. */
+  declares(o: object): boolean {
+    return this.locals.has(o);
+  }
+
+  of(s: Statement): ReadonlySet<object> {
+    let found = this.known.get(s);
+    if (!found) {
+      found = this.find(s);
+      this.known.set(s, found);
+    }
+    return found;
+  }
+
+  private find(s: Statement): Set<object> {
+    const found = new Set<object>();
+    if (s.op === 'let') this.locals.add(s.arg);
+    if (s.op === 'set' || s.op === 'let') found.add(s.arg);
+    if (s.op === 'for') found.add(s.arg.variable);
+    if (s.op === 'store') found.add(memoryOf(s.src[0]!));
+    if (s.op === 'effect') found.add(ALL);
+    for (const c of s.src) {
+      if (c.type.kind === 'none') for (const o of this.of(c as Statement)) found.add(o);
+      else if (this.effects.of(c) === 'acts') found.add(ALL);
+    }
+    return found;
   }
 }
 

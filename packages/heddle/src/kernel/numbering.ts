@@ -58,7 +58,7 @@ export class Numbering {
 
   /** Forget node identities: a variable or memory may hold something else from here on. */
   moved(): void {
-    this.memo = new Map();
+    if (this.memo.size > 0) this.memo = new Map();
   }
 
   of(e: Node, version: Version): number {
