@@ -68,6 +68,9 @@ const batchOffset = ({ offset, batch, batchStrides }: Operand): IrFunction =>
 
 const buffers = { a: buffer(f32), b: buffer(f32), c: buffer(f32) };
 
+/** Floats of a strip of B: half a first-level cache. */
+const STRIP = 4096;
+
 /**
  * C strip by strip of columns, from A at any strides and B with contiguous rows.
  * @param leastBlocks to aim for: strips are cut into parts by rows until there are as many
@@ -77,29 +80,33 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
   // 8 accumulators, however few the rows.
   const R = M >= 4 ? 4 : M >= 2 ? 2 : 1;
   const C = 32 / R;
-  const [DOWN, ACROSS] = [Math.ceil(M / R), Math.ceil(N / C)];
+  const down = Math.ceil(M / R);
+  // A copy pays where it is read for several tiles; wide, so that whole cache lines are read and written.
+  const COPY = down >= 3 && K <= 1024;
+  const WIDTH = COPY ? C * Math.max(1, Math.min(8, Math.floor(STRIP / (K * C)))) : C;
+  const ACROSS = Math.ceil(N / WIDTH);
   // More than 64 rows at once would touch more pages of C than the first-level TLB holds.
-  const TILES = Math.min(16, Math.ceil(DOWN / Math.ceil(leastBlocks / (batches * ACROSS))));
-  const PARTS = Math.ceil(DOWN / TILES);
-  // A copy pays where it is read for several tiles.
-  const COPY = TILES >= 3 && K <= 1024;
+  const TILES = Math.min(16, Math.ceil(down / Math.ceil(leastBlocks / (batches * ACROSS))));
+  const PARTS = Math.ceil(down / TILES);
   const kernel = defineKernel(
     'matmulDirect',
     buffers,
     ({ a, b, c }, context) => {
       const { blockIdx, f32, idiv, local, local4, load4, store4, splat4, fma } = context;
-      const { BATCHES, M, N, K, R, C, TILES, PARTS, ACROSS, COPY, AM, AK, BK } = context;
+      const { BATCHES, M, N, K, R, C, WIDTH, TILES, PARTS, ACROSS, COPY, AM, AK, BK } = context;
       const { aBatch, bBatch, finish } = context;
       const z = BATCHES === 1 ? 0 : idiv(blockIdx.x, PARTS * ACROSS);
       const index = BATCHES === 1 ? blockIdx.x : blockIdx.x % (PARTS * ACROSS);
-      const n = (index % ACROSS) * C;
+      const start = (index % ACROSS) * WIDTH;
+      const end = N % WIDTH === 0 ? start + WIDTH : Math.min(start + WIDTH, N);
       const top = idiv(index, ACROSS) * TILES * R;
       const bottom = Math.min(top + TILES * R, M);
       const left = aBatch(z);
-      const right = bBatch(z) + n;
-      const strip = local(f32, COPY ? K * C : 1);
+      const right = bBatch(z);
+      /** Panels of C columns, row after row. */
+      const strip = local(f32, COPY ? K * WIDTH : 1);
 
-      const tile = (m: number, rows: number, vectors: number, singles: number) => {
+      const tile = (m: number, n: number, rows: number, vectors: number, singles: number) => {
         const wide = local4(f32, rows, Math.max(vectors, 1));
         const narrow = local(f32, rows, Math.max(singles, 1));
         for (let i = 0; i < rows; i++) {
@@ -107,8 +114,8 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
           for (let j = 0; j < singles; j++) narrow[i][j] = 0;
         }
         let ia = left + m * AM;
-        let ib = COPY ? 0 : right;
-        let ir = right;
+        let ib = COPY ? (n - start) * K : right + n;
+        let ir = right + n;
         let k = 0;
         while (k < K) {
           const row = local4(f32, Math.max(vectors, 1));
@@ -136,21 +143,34 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
         }
       };
 
-      const down = (vectors: number, singles: number) => {
-        if (COPY) {
-          for (let k = 0; k < K; k++) {
-            for (let j = 0; j < vectors; j++) store4(strip, k * C + 4 * j, load4(b, right + k * BK + 4 * j));
+      const whole = N % C === 0 ? end : end - (end % C);
+      const across = (m: number, rows: number) => {
+        for (let n = start; n < whole; n += C) tile(m, n, rows, C / 4, 0);
+        if (N % C !== 0 && whole < end) tile(m, whole, rows, Math.trunc((N % C) / 4), N % 4);
+      };
+      if (COPY) {
+        for (let n = start; n < whole; n += C) {
+          let to = (n - start) * K;
+          let from = right + n;
+          let k = 0;
+          while (k < K) {
+            for (let j = 0; j < C; j += 4) store4(strip, to + j, load4(b, from + j));
+            to += C;
+            from += BK;
+            k += 1;
           }
         }
-        const whole = bottom - (bottom % R);
-        for (let m = top; m < whole; m += R) tile(m, R, vectors, singles);
-        if (M % R !== 0 && whole < bottom) tile(whole, M % R, vectors, singles);
-      };
-      if (N % C === 0 || n + C <= N) down(C / 4, 0);
-      else down(Math.trunc((N % C) / 4), N % 4);
+        for (let n = whole; n < end - (end % 4); n += 4) {
+          for (let k = 0; k < K; k++)
+            store4(strip, (whole - start) * K + k * C + n - whole, load4(b, right + k * BK + n));
+        }
+      }
+      const last = bottom - (bottom % R);
+      for (let m = top; m < last; m += R) across(m, R);
+      if (M % R !== 0 && last < bottom) across(last, M % R);
     },
     {
-      ...{ BATCHES: batches, M, N, K, R, C, TILES, PARTS, ACROSS, COPY, finish },
+      ...{ BATCHES: batches, M, N, K, R, C, WIDTH, TILES, PARTS, ACROSS, COPY, finish },
       ...{ AM: left.rowStride, AK: left.columnStride, BK: right.rowStride },
       ...{ aBatch: batchOffset(left), bBatch: batchOffset(right) },
     },
