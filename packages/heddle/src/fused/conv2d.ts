@@ -5,7 +5,7 @@ import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
 import type { GraphNode, WindowArg } from '../graph/node.js';
-import { type ConvolveProblem, convolve } from '../kernels/conv2d-cpu.js';
+import { type ConvolveProblem, convolve, packedWeights, packWeights } from '../kernels/conv2d-cpu.js';
 import {
   type ConvWeightProblem,
   convolveWeight,
@@ -95,8 +95,13 @@ function convolveStages(
     leastBlocks: SPREAD * target.units,
     finish: finish(output.shape),
   };
-  const { kernel: ir, blocks: n } = convolve(problem);
-  return [{ kernel: ir, ...blocks(n), args: [{ input: 0 }, { input: 1 }, { output: true }] }];
+  const pack = packWeights(problem);
+  const main = convolve(problem);
+  const packed = { scratch: 'weights', bytes: 4 * packedWeights(problem) };
+  return [
+    { kernel: pack.kernel, ...blocks(pack.blocks), args: [{ input: 1 }, packed] },
+    { kernel: main.kernel, ...blocks(main.blocks), args: [{ input: 0 }, packed, { output: true }] },
+  ];
 }
 
 /** x (N, C, H, W), w (O, C/G, kH, kW) → (N, O, outH, outW) */
