@@ -14,6 +14,8 @@
  *   horizontal stride    the columns of each phase together, so that taps stay wide loads
  * and rows above and below the image are left out of the run, so vertical padding costs nothing.
  *
+ * `while` stands where a loop of few turns must stay one: unrolled, the code grows and the engine spills.
+ *
  * The input gradient is the same kernel on the outputs' gradient: weights flipped and channels exchanged as they
  * are packed, and for strides zeros put between the columns of the copy.
  */
@@ -110,15 +112,15 @@ export function packWeights(problem: ConvolveProblem): Tiled {
       const { blockIdx, idiv, INPUTS, OUTPUTS, KH, KW, QUADS, ADJOINT, W_IN, W_OUT, W_AT } = context;
       const o = (blockIdx.x % QUADS) * 4;
       const group = W_AT + idiv(blockIdx.x, QUADS) * INPUTS * OUTPUTS * KH * KW;
-      for (let kx = 0; kx < KW; kx++) {
-        for (let ky = 0; ky < KH; ky++) {
-          const tap = ADJOINT ? (KH - ky) * KW - 1 - kx : ky * KW + kx;
-          for (let k = 0; k < INPUTS; k++) {
-            const to = (((blockIdx.x * KW + kx) * KH + ky) * INPUTS + k) * 4;
-            for (let i = 0; i < 4; i++)
-              packed[to + i] = o + i < OUTPUTS ? w[group + (o + i) * W_OUT + k * W_IN + tap] : 0;
-          }
-        }
+      let t = 0;
+      while (t < KW * KH * INPUTS) {
+        const k = t % INPUTS;
+        const ky = idiv(t, INPUTS) % KH;
+        const kx = idiv(t, KH * INPUTS);
+        const from = group + o * W_OUT + k * W_IN + (ADJOINT ? (KH - ky) * KW - 1 - kx : ky * KW + kx);
+        const to = (blockIdx.x * KW * KH * INPUTS + t) * 4;
+        for (let i = 0; i < 4; i++) packed[to + i] = o + i < OUTPUTS ? w[from + i * W_OUT] : 0;
+        t += 1;
       }
     },
     {
@@ -161,7 +163,8 @@ export function convolve(problem: ConvolveProblem): Tiled {
       const image = X_AT + (n * GROUPS + g) * INPUTS * H * W;
       const rowsHeld = Math.min(HELD, H - firstRow);
       for (let r = 0; r < rowsHeld; r++) {
-        for (let k = 0; k < INPUTS; k++) {
+        let k = 0;
+        while (k < INPUTS) {
           const to = (r * INPUTS + k) * PITCH;
           const from = image + (k * H + firstRow + r) * W;
           if (BY === 1 && SPREAD === 1) {
@@ -184,6 +187,7 @@ export function convolve(problem: ConvolveProblem): Tiled {
               copy[to + i] = inside ? x[from + at] : 0;
             }
           }
+          k += 1;
         }
       }
 
@@ -196,7 +200,8 @@ export function convolve(problem: ConvolveProblem): Tiled {
         const weights = (g * idiv(OUTPUTS + 3, 4) + idiv(o, 4)) * quad;
         /** Rows ky to ky + count of the kernel on as many rows of the image from `source` on. */
         const run = (source: number, ky: number, count: number) => {
-          for (let kx = 0; kx < KW; kx++) {
+          let kx = 0;
+          while (kx < KW) {
             const place = idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE;
             let pixel = (source - firstRow) * INPUTS * PITCH + c + place;
             let weight = weights + (kx * KH + ky) * INPUTS * 4;
@@ -211,6 +216,7 @@ export function convolve(problem: ConvolveProblem): Tiled {
               pixel += PITCH;
               weight += 4;
             }
+            kx += 1;
           }
         };
         const t = meets(r);
@@ -218,10 +224,12 @@ export function convolve(problem: ConvolveProblem): Tiled {
           const ky = Math.max(0, 0 - t);
           run(t + ky, ky, Math.min(KH, H - t) - ky);
         } else {
-          for (let ky = 0; ky < KH; ky++) {
+          let ky = 0;
+          while (ky < KH) {
             const at = t + DY * ky;
             const source = ADJOINT ? idiv(at, SY) : at;
             if (at >= 0 && source < H && (!ADJOINT || at % SY === 0)) run(source, ky, 1);
+            ky += 1;
           }
         }
         for (let i = 0; i < rows; i++) {
@@ -242,12 +250,19 @@ export function convolve(problem: ConvolveProblem): Tiled {
         const R = strip.vectors === 2 ? 4 : 8;
         const channels = (o: number, rows: number) => {
           for (let r = top; r < bottom; r++) {
-            for (let c = strip.start; c < strip.end; c += 4 * strip.vectors)
+            let c = strip.start;
+            while (c < strip.end) {
               tile(o, r, c, rows, strip.vectors, strip.skip);
+              c += 4 * strip.vectors;
+            }
           }
         };
         const whole = OUTPUTS - (OUTPUTS % R);
-        for (let o = 0; o < whole; o += R) channels(o, R);
+        let o = 0;
+        while (o < whole) {
+          channels(o, R);
+          o += R;
+        }
         if (OUTPUTS % R > 0) channels(whole, OUTPUTS % R);
       }
     },

@@ -149,7 +149,8 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
             for (let i = 0; i < rows; i++) acc[i][j] = fma(slope[i], pixels, acc[i][j]);
           }
         };
-        for (let r = 0; r < OH; r++) {
+        let r = 0;
+        while (r < OH) {
           const end = slopes + whole;
           while (slopes < end) {
             step(0);
@@ -159,6 +160,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
           if (OW % 4 > 0) step(4 - (OW % 4));
           slopes += OW - whole;
           for (let j = 0; j < bases; j++) at[j] += SY * PITCH - whole;
+          r += 1;
         }
         for (let i = 0; i < rows; i++) {
           for (let j = 0; j < taps; j++) sums[(t - first + j) * R + i] = acc[i][j];
@@ -166,10 +168,12 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
       };
 
       const channels = (rows: number) => {
-        for (let n = 0; n < IMAGES; n++) {
+        let n = 0;
+        while (n < IMAGES) {
           const even = run - (run % T);
           for (let t = 0; t < even; t += T) tile(n, first + t, rows, T);
           if (TAPS % T > 0 && even < run) tile(n, first + even, rows, TAPS % T);
+          n += 1;
         }
         for (let i = 0; i < rows; i++) {
           for (let t = 0; t < run; t++) {

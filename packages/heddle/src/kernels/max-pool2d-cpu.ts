@@ -63,15 +63,18 @@ export function maxPool(problem: PoolProblem): Tiled {
       const channel = blockIdx.x % CHANNELS;
       const image = X_AT + blockIdx.x * H * W;
       const wide = PAIRS ? OW - (OW % 4) : 0;
-      for (let r = 0; r < OH; r++) {
+      let r = 0;
+      while (r < OH) {
         const to = (blockIdx.x * OH + r) * OW;
-        for (let c = 0; c < wide; c += 4) {
+        let c = 0;
+        while (c < wide) {
           const from = image + 2 * r * W + 2 * c;
           const p = Math.max(load4(x, from), load4(x, from + W));
           const q = Math.max(load4(x, from + 4), load4(x, from + W + 4));
           const even = vec4(lane(p, 0), lane(p, 2), lane(q, 0), lane(q, 2));
           const odd = vec4(lane(p, 1), lane(p, 3), lane(q, 1), lane(q, 3));
           store4(y, to + c, finish(Math.max(even, odd), n, channel, r, c));
+          c += 4;
         }
         for (let c = wide; c < OW; c++) {
           let m = f32(Number.NEGATIVE_INFINITY);
@@ -86,6 +89,7 @@ export function maxPool(problem: PoolProblem): Tiled {
           }
           y[to + c] = finish(m, n, channel, r, c);
         }
+        r += 1;
       }
     },
     constantsOf(problem),
@@ -135,8 +139,10 @@ export function maxPoolGradient(problem: PoolProblem): Tiled {
 
       const wide = PAIRS ? OW - (OW % 4) : 0;
       const paired = PAIRS ? 2 * OH : 0;
-      for (let iy = 0; iy < paired; iy += 2) {
-        for (let c = 0; c < wide; c += 4) {
+      let iy = 0;
+      while (iy < paired) {
+        let c = 0;
+        while (c < wide) {
           const from = image + iy * W + 2 * c;
           const p = load4(x, from);
           const q = load4(x, from + 4);
@@ -165,10 +171,14 @@ export function maxPoolGradient(problem: PoolProblem): Tiled {
           store4(dx, at + 4, finish(upperEnd, n, channel, iy, 2 * c + 4));
           store4(dx, at + W, finish(lower, n, channel, iy + 1, 2 * c));
           store4(dx, at + W + 4, finish(lowerEnd, n, channel, iy + 1, 2 * c + 4));
+          c += 4;
         }
+        iy += 2;
       }
-      for (let iy = 0; iy < H; iy++) {
-        for (let ix = iy < paired ? 2 * wide : 0; ix < W; ix++) pixel(iy, ix);
+      let r = 0;
+      while (r < H) {
+        for (let ix = r < paired ? 2 * wide : 0; ix < W; ix++) pixel(r, ix);
+        r += 1;
       }
     },
     constantsOf(problem),
