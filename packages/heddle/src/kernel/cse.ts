@@ -17,20 +17,26 @@ interface Entry {
 const GLOBAL = {};
 const ALL = {};
 
+/** What the first walk found where an expression stands: its entry, and whether the value was there before. */
+interface Visit {
+  readonly entry: Entry | undefined;
+  readonly known: boolean;
+}
+
 export function eliminateCommon(body: Statement): Statement {
-  const entries: Entry[] = [];
+  const visits: Visit[] = [];
   const effects = new Effects();
   const changes = new Changes(effects);
-  new Walk(entries, false, effects, changes).list([body]);
-  return block(new Walk(entries, true, effects, changes).list([body]));
+  new Walk(visits, false, effects, changes).list([body]);
+  return block(new Walk(visits, true, effects, changes).list([body]));
 }
 
 /**
- * The same walk twice: first it counts the uses of every value, then it rewrites. Both meet the values in the same
- * order, so the n-th entry of the one is that of the other.
+ * The same walk twice: first it finds equal values and counts their uses, then it rewrites. Both meet the expressions
+ * in the same order, so the second need not compare again: the n-th visit of the one is that of the other.
  */
 class Walk {
-  private readonly entries: Entry[];
+  private readonly visits: Visit[];
   private readonly rewriting: boolean;
   private next = 0;
   private readonly numbering = new Numbering();
@@ -45,8 +51,8 @@ class Walk {
   private pending: Statement[] = [];
   private readonly assigned = new Set<Variable>();
 
-  constructor(entries: Entry[], rewriting: boolean, effects: Effects, changes: Changes) {
-    this.entries = entries;
+  constructor(visits: Visit[], rewriting: boolean, effects: Effects, changes: Changes) {
+    this.visits = visits;
     this.rewriting = rewriting;
     this.effects = effects;
     this.changes = changes;
@@ -65,6 +71,7 @@ class Walk {
   }
 
   private change(o: object): void {
+    if (this.rewriting) return;
     this.versions.set(o, ++this.clock);
     this.numbering.moved();
   }
@@ -77,6 +84,7 @@ class Walk {
 
   /** All that `statements` may change holds something new. */
   private changeAll(...statements: readonly Node[]): void {
+    if (this.rewriting) return;
     for (const s of statements) {
       for (const o of this.changes.of(s as Statement)) {
         if (o === ALL || o === GLOBAL || this.seen.has(o) || !this.changes.declares(o)) this.change(o);
@@ -159,11 +167,16 @@ class Walk {
     return undefined;
   }
 
-  private enter(number: number): Entry {
-    const entry = this.rewriting ? this.entries[this.next++]! : { uses: 1, variable: undefined };
-    if (!this.rewriting) this.entries.push(entry);
-    this.scopes[this.scopes.length - 1]!.set(number, entry);
-    return entry;
+  /** The next visit: looked up by value in the first walk, replayed in the second. */
+  private visit(e: Expr): Visit {
+    if (this.rewriting) return this.visits[this.next++]!;
+    const number = this.numbering.of(e, this.version);
+    const found = this.find(number);
+    const entry = found ?? (this.effects.of(e) === 'acts' ? undefined : { uses: 1, variable: undefined });
+    if (entry && !found) this.scopes[this.scopes.length - 1]!.set(number, entry);
+    const visit = { entry, known: found !== undefined };
+    this.visits.push(visit);
+    return visit;
   }
 
   private readonly version: Version = (node) => {
@@ -178,35 +191,30 @@ class Walk {
     }
   };
 
-  private number(e: Expr): number {
-    return this.numbering.of(e, this.version);
-  }
-
   /** A declaration's value: later uses of the same value read the declared variable. */
   private initial(e: Expr, variable: Variable | undefined): Expr {
     if (isTrivial(e) || !variable || this.effects.of(e) === 'acts') return this.expr(e);
-    const number = this.number(e);
-    if (this.find(number)) return this.expr(e);
+    const { entry, known } = this.visit(e);
+    if (known) return this.used(e, entry!);
     const value = this.inside(e);
-    this.enter(number).variable = variable;
+    entry!.variable = variable;
     return value;
   }
 
   private expr(e: Expr): Expr {
     if (isTrivial(e)) return e;
-    const number = this.number(e);
-    const known = this.find(number);
-    if (known) {
-      known.uses++;
-      return known.variable ? read(known.variable) : e;
-    }
-    if (this.effects.of(e) === 'acts') return this.inside(e);
-    const entry = this.enter(number);
+    const { entry, known } = this.visit(e);
+    if (known) return this.used(e, entry!);
     const value = this.inside(e);
-    if (!this.rewriting || entry.uses < 2) return value;
+    if (!entry || !this.rewriting || entry.uses < 2) return value;
     entry.variable = { name: 'shared', type: e.type, constant: true };
     this.pending.push(declare(entry.variable, value));
     return read(entry.variable);
+  }
+
+  private used(e: Expr, entry: Entry): Expr {
+    if (!this.rewriting) entry.uses++;
+    return entry.variable ? read(entry.variable) : e;
   }
 
   private inside(e: Expr): Expr {
