@@ -3,8 +3,9 @@
  *
  * A tile is 4 output channels × 8 pixels of a row: 8 accumulators of 4 lanes. For every tap it takes 2 wide loads
  * of the image (at any alignment, so a tap to the right is the same load one element on), 4 splat loads of weights
- * and 8 multiply-adds: the arithmetic of a packed matmul. The last columns of a row, fewer than 5, are done by
- * 8 channels × 4 pixels instead. Tiles overlap at the right edge; only new pixels are stored.
+ * and 8 multiply-adds: the arithmetic of a packed matmul. What 8 does not divide at the end of a row is done by
+ * 8 channels × 4 pixels, or, one or two columns of many channels, by vectors along the channels. Tiles may overlap at
+ * the right edge; only new pixels are stored.
  *
  * A block is a band of rows of one image and group. It first copies the rows it reads into memory of the worker,
  * row by row with the channels of a row together. All rows and channels of a kernel's column are then one run at
@@ -52,23 +53,35 @@ export interface ConvolveProblem {
   readonly finish: IrFunction;
 }
 
-/** Columns of a row that one kind of tile covers: `vectors` wide from `start` to `end`, the first `skip` known. */
+/**
+ * Columns of a row, from `start` to `end`, that one kind of tile covers: `vectors` of 4 pixels, the first `skip` of
+ * which others have stored; or, if `vectors` is 0, all its columns for `quads` times 4 channels.
+ */
 interface Strip {
   readonly start: number;
   readonly end: number;
   readonly vectors: number;
   readonly skip: number;
+  readonly quads: number;
 }
 
 /** A row of `width` ≥ 4 as strips. */
-export function stripsOf(width: number): Strip[] {
+export function stripsOf(width: number, channels: number): Strip[] {
   const whole = width - (width % 8);
   const rest = width % 8;
-  const strips: Strip[] = whole > 0 ? [{ start: 0, end: whole, vectors: 2, skip: 0 }] : [];
-  if (rest > 4 && whole > 0) strips.push({ start: width - 8, end: width, vectors: 2, skip: 8 - rest });
-  else {
-    if (rest >= 4) strips.push({ start: whole, end: whole + 4, vectors: 1, skip: 0 });
-    if (rest % 4 > 0) strips.push({ start: width - 4, end: width, vectors: 1, skip: 4 - (rest % 4) });
+  const few = rest % 4;
+  const wide = (start: number, end: number, vectors: number, skip = 0): Strip => ({
+    ...{ start, end, vectors, skip, quads: 0 },
+  });
+  const strips = whole > 0 ? [wide(0, whole, 2)] : [];
+  if ((few === 1 || few === 2) && few * channels >= 32) {
+    if (rest > 4) strips.push(wide(whole, whole + 4, 1));
+    strips.push({ ...wide(width - few, width, 0), quads: 8 / few });
+  } else if (rest > 4 && whole > 0) {
+    strips.push(wide(width - 8, width, 2, 8 - rest));
+  } else {
+    if (rest >= 4) strips.push(wide(whole, whole + 4, 1));
+    if (few > 0) strips.push(wide(width - 4, width, 1, 4 - few));
   }
   return strips;
 }
@@ -191,11 +204,13 @@ export function convolve(problem: ConvolveProblem): Tiled {
         }
       }
 
-      const tile = (o: number, r: number, c: number, rows: number, vectors: number, skip: number) => {
-        const acc = local4(f32, rows, vectors);
-        for (let i = 0; i < rows; i++) {
-          for (let j = 0; j < vectors; j++) acc[i][j] = splat4(0);
-        }
+      /** `step` for every tap of row r, with the place in the copy of column c, of the weights, and of the next 4. */
+      const taps = (
+        o: number,
+        r: number,
+        c: number,
+        step: (pixel: number, weight: number, quad: number) => void,
+      ) => {
         const quad = KW * KH * INPUTS * 4;
         const weights = (g * idiv(OUTPUTS + 3, 4) + idiv(o, 4)) * quad;
         /** Rows ky to ky + count of the kernel on as many rows of the image from `source` on. */
@@ -207,12 +222,7 @@ export function convolve(problem: ConvolveProblem): Tiled {
             let weight = weights + (kx * KH + ky) * INPUTS * 4;
             const last = weight + count * INPUTS * 4;
             while (weight < last) {
-              const row = local4(f32, vectors);
-              for (let j = 0; j < vectors; j++) row[j] = load4(copy, pixel + 4 * j);
-              for (let i = 0; i < rows; i++) {
-                const factor = splat4(w[weight + (i < 4 ? i : quad + i - 4)]);
-                for (let j = 0; j < vectors; j++) acc[i][j] = fma(factor, row[j], acc[i][j]);
-              }
+              step(pixel, weight, quad);
               pixel += PITCH;
               weight += 4;
             }
@@ -232,6 +242,21 @@ export function convolve(problem: ConvolveProblem): Tiled {
             ky += 1;
           }
         }
+      };
+
+      const tile = (o: number, r: number, c: number, rows: number, vectors: number, skip: number) => {
+        const acc = local4(f32, rows, vectors);
+        for (let i = 0; i < rows; i++) {
+          for (let j = 0; j < vectors; j++) acc[i][j] = splat4(0);
+        }
+        taps(o, r, c, (pixel, weight, quad) => {
+          const row = local4(f32, vectors);
+          for (let j = 0; j < vectors; j++) row[j] = load4(copy, pixel + 4 * j);
+          for (let i = 0; i < rows; i++) {
+            const factor = splat4(w[weight + (i < 4 ? i : quad + i - 4)]);
+            for (let j = 0; j < vectors; j++) acc[i][j] = fma(factor, row[j], acc[i][j]);
+          }
+        });
         for (let i = 0; i < rows; i++) {
           const channel = g * OUTPUTS + o + i;
           const to = ((n * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
@@ -245,15 +270,44 @@ export function convolve(problem: ConvolveProblem): Tiled {
         }
       };
 
+      /** Lanes are channels here. */
+      const columnTile = (o: number, r: number, c: number, quads: number, columns: number) => {
+        const acc = local4(f32, quads, columns);
+        for (let q = 0; q < quads; q++) {
+          for (let j = 0; j < columns; j++) acc[q][j] = splat4(0);
+        }
+        taps(o, r, c, (pixel, weight, quad) => {
+          const column = local4(f32, columns);
+          for (let j = 0; j < columns; j++) column[j] = splat4(copy[pixel + j]);
+          for (let q = 0; q < quads; q++) {
+            const factors = load4(w, weight + q * quad);
+            for (let j = 0; j < columns; j++) acc[q][j] = fma(factors, column[j], acc[q][j]);
+          }
+        });
+        for (let q = 0; q < quads; q++) {
+          for (let l = 0; l < 4; l++) {
+            const channel = g * OUTPUTS + o + 4 * q + l;
+            const to = ((n * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
+            if (OUTPUTS % 4 === 0 || o + 4 * q + l < OUTPUTS) {
+              for (let j = 0; j < columns; j++) y[to + j] = finish(lane(acc[q][j], l), n, channel, r, c + j);
+            }
+          }
+        }
+      };
+
       for (let s = 0; s < STRIPS.length; s++) {
         const strip = STRIPS[s]!;
-        const R = strip.vectors === 2 ? 4 : 8;
+        const R = strip.quads > 0 ? 4 * strip.quads : strip.vectors === 2 ? 4 : 8;
         const channels = (o: number, rows: number) => {
           for (let r = top; r < bottom; r++) {
-            let c = strip.start;
-            while (c < strip.end) {
-              tile(o, r, c, rows, strip.vectors, strip.skip);
-              c += 4 * strip.vectors;
+            if (strip.quads > 0) {
+              columnTile(o, r, strip.start, idiv(rows + 3, 4), strip.end - strip.start);
+            } else {
+              let c = strip.start;
+              while (c < strip.end) {
+                tile(o, r, c, rows, strip.vectors, strip.skip);
+                c += 4 * strip.vectors;
+              }
             }
           }
         };
@@ -284,7 +338,7 @@ export function convolve(problem: ConvolveProblem): Tiled {
         BY: row.by,
         SPREAD: row.spread,
       },
-      ...{ LEFT: row.left, STRIPS: stripsOf(outSize[1]), X_AT: problem.imageOffset },
+      ...{ LEFT: row.left, STRIPS: stripsOf(outSize[1], outputs), X_AT: problem.imageOffset },
     },
   );
   return { kernel: ir, blocks: images * groups * bands };
