@@ -7,6 +7,7 @@ import { argOf, type GraphNode } from '../src/graph/node.js';
 import { alu, cast, type Expr, int, splat, vector } from '../src/kernel/ir.js';
 import { irFunction } from '../src/kernel/ir-function.js';
 import type { Target } from '../src/kernel/target.js';
+import type { Device, DeviceBuffer, Launch } from '../src/runtime/device.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 import { interpret } from './reference.js';
 
@@ -94,6 +95,61 @@ export function runInSimulator(
     simulate(kernel, { grid: [...grid], block: [...block] }, Object.fromEntries(values), {
       anyAlignment: true,
     });
+  }
+}
+
+/** Run stages on a device, each after the one before. */
+export async function runOnDevice(
+  device: Device,
+  stages: readonly Stage[],
+  inputs: readonly TypedArray[],
+  output: TypedArray,
+): Promise<void> {
+  const slots: DeviceBuffer[] = [];
+  const add = (bytes: number): number => slots.push(device.allocate(Math.max(4, bytes), 'test')) - 1;
+  const bytesOf = (data: TypedArray): Uint8Array =>
+    new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  const sources = inputs.map((data) => add(data.byteLength));
+  inputs.forEach((data, i) => {
+    device.write(slots[sources[i]!]!, bytesOf(data));
+  });
+  const result = add(output.byteLength);
+  const scratch = new Map<string, number>();
+  const launches = stages.map(({ kernel, grid, block, args }): Launch => {
+    const places = args.map((arg) => {
+      if ('value' in arg) return arg;
+      if ('output' in arg) return { slot: result, offset: 0 };
+      if ('input' in arg) return { slot: sources[arg.input]!, offset: 0 };
+      if (!scratch.has(arg.scratch)) scratch.set(arg.scratch, add(arg.bytes));
+      return { slot: scratch.get(arg.scratch)!, offset: 0 };
+    });
+    return { kernel, grid, block, args: places, independent: false };
+  });
+  const program = device.compile(launches);
+  program.run(slots);
+  bytesOf(output).set(await device.read(slots[result]!, 0, output.byteLength));
+  program.dispose();
+  for (const slot of slots) device.free(slot);
+}
+
+/** The kernel's values on a device, marked or not, must be `expected`. */
+export async function checkOnDevice(
+  device: Device,
+  node: GraphNode,
+  sources: readonly Source[],
+  expected: readonly number[],
+  tolerance = 1e-5,
+): Promise<void> {
+  const { op, arg } = argOf(node, 'call');
+  const choice = kernelOf(node, device.target);
+  assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
+  const inputs = node.src.map((s, i) => laidOut(s.shape, s.dtype, sources[i]!));
+  for (const marked of choice.finishes ? [true, false] : [false]) {
+    const stages = choice.plan(ioFor(node, sources, device.target, marked ? marking : identity), arg);
+    const output = arrayOf(node.dtype, sizeOf(node.shape));
+    await runOnDevice(device, stages, inputs, output);
+    const wanted = expected.map((v, i) => (marked ? 2 * v + i : v));
+    assertClose(output as Float32Array, wanted, tolerance, `${op.name} (${node.shape}) on ${device.name}`);
   }
 }
 

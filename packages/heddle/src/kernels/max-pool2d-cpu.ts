@@ -3,7 +3,7 @@
  *
  * A block is one plane (image and channel). Any window is a loop over its elements. 2 × 2 windows side by side, the
  * usual case, go four at a time: two rows of 8 pixels are four vectors, whose larger lanes are put together from even
- * and odd places by shuffles.
+ * and odd places by shuffles; what 4 does not divide goes window by window.
  *
  * The gradient of windows that do not overlap needs no sums: each pixel looks whether it is the first of the largest
  * of its window and takes its gradient or 0, so nothing of the forward pass is kept.
@@ -78,15 +78,19 @@ export function maxPool(problem: PoolProblem): Tiled {
         }
         for (let c = wide; c < OW; c++) {
           let m = f32(Number.NEGATIVE_INFINITY);
-          for (let ky = 0; ky < KH; ky++) {
-            const iy = r * SY - PY + ky * DY;
-            if (iy >= 0 && iy < H) {
-              for (let kx = 0; kx < KW; kx++) {
-                const ix = c * SX - PX + kx * DX;
-                if (ix >= 0 && ix < W) m = Math.max(m, x[image + iy * W + ix]);
+          if (PAIRS) {
+            const from = image + 2 * r * W + 2 * c;
+            m = Math.max(Math.max(x[from], x[from + 1]), Math.max(x[from + W], x[from + W + 1]));
+          } else
+            for (let ky = 0; ky < KH; ky++) {
+              const iy = r * SY - PY + ky * DY;
+              if (iy >= 0 && iy < H) {
+                for (let kx = 0; kx < KW; kx++) {
+                  const ix = c * SX - PX + kx * DX;
+                  if (ix >= 0 && ix < W) m = Math.max(m, x[image + iy * W + ix]);
+                }
               }
             }
-          }
           y[to + c] = finish(m, n, channel, r, c);
         }
         r += 1;
@@ -141,6 +145,7 @@ export function maxPoolGradient(problem: PoolProblem): Tiled {
       const paired = PAIRS ? 2 * OH : 0;
       let iy = 0;
       while (iy < paired) {
+        const row = slopes + idiv(iy, 2) * OW;
         let c = 0;
         while (c < wide) {
           const from = image + iy * W + 2 * c;
@@ -153,9 +158,9 @@ export function maxPoolGradient(problem: PoolProblem): Tiled {
           const lowLeft = vec4(lane(r, 0), lane(r, 2), lane(s, 0), lane(s, 2));
           const lowRight = vec4(lane(r, 1), lane(r, 3), lane(s, 1), lane(s, 3));
           const m = Math.max(Math.max(topLeft, topRight), Math.max(lowLeft, lowRight));
-          const slope = load4(g, slopes + idiv(iy, 2) * OW + c);
           const none = splat4(f32(0));
           // What is left of the gradient after each element had its chance.
+          const slope = load4(g, row + c);
           const a = select(topLeft === m, slope, none);
           const afterA = select(topLeft === m, none, slope);
           const b = select(topRight === m, afterA, none);
@@ -173,11 +178,25 @@ export function maxPoolGradient(problem: PoolProblem): Tiled {
           store4(dx, at + W + 4, finish(lowerEnd, n, channel, iy + 1, 2 * c + 4));
           c += 4;
         }
+        while (c < OW) {
+          const from = image + iy * W + 2 * c;
+          const m = Math.max(Math.max(x[from], x[from + 1]), Math.max(x[from + W], x[from + W + 1]));
+          const first =
+            x[from] === m ? 0 : x[from + 1] === m ? 1 : x[from + W] === m ? 2 : x[from + W + 1] === m ? 3 : 4;
+          const slope = g[row + c];
+          for (let i = 0; i < 4; i++) {
+            const down = idiv(i, 2);
+            const aside = 2 * c + (i % 2);
+            const v = first === i ? slope : f32(0);
+            dx[to + (iy + down) * W + aside] = finish(v, n, channel, iy + down, aside);
+          }
+          c += 1;
+        }
         iy += 2;
       }
       let r = 0;
       while (r < H) {
-        for (let ix = r < paired ? 2 * wide : 0; ix < W; ix++) pixel(r, ix);
+        for (let ix = r < paired ? 2 * OW : 0; ix < W; ix++) pixel(r, ix);
         r += 1;
       }
     },
