@@ -12,6 +12,7 @@ import {
   paddedSize,
   padImages,
 } from '../kernels/conv2d-weight-cpu.js';
+import { SPREAD, stage } from './stage.js';
 
 /** One number for both, or height and width. */
 export type Pair = number | readonly [number, number];
@@ -65,16 +66,11 @@ const weights = (w: GraphNode, { groups }: Conv2dArg): GraphNode =>
 const outputs = (y: GraphNode, { groups }: Conv2dArg): GraphNode =>
   b.reshape(y, [y.shape[0]!, groups, y.shape[1]! / groups, 1, y.shape[2]!, y.shape[3]!, 1, 1]);
 
-/** Blocks per worker: enough for an even spread. */
-const SPREAD = 4;
-
 /** The CPU's kernels take rows of at least one vector. */
 const fitsCpu =
   (width: (arg: Conv2dArg) => number): KernelChoice<Conv2dArg>['when'] =>
   ({ model }, node, arg) =>
     model === 'blocks' && node.dtype === f32 && node.src.every((s) => s.size > 0) && width(arg) >= 4;
-
-const blocks = (n: number): Pick<Stage, 'grid' | 'block'> => ({ grid: [n, 1, 1], block: [1, 1, 1] });
 
 /** The stage of a convolution of `x` with `w`, or with `adjoint` of the outputs' gradient with it. */
 function convolveStages(
@@ -95,12 +91,10 @@ function convolveStages(
     leastBlocks: SPREAD * target.units,
     finish: finish(output.shape),
   };
-  const pack = packWeights(problem);
-  const main = convolve(problem);
   const packed = { scratch: 'weights', bytes: 4 * packedWeights(problem) };
   return [
-    { kernel: pack.kernel, ...blocks(pack.blocks), args: [{ input: 1 }, packed] },
-    { kernel: main.kernel, ...blocks(main.blocks), args: [{ input: 0 }, packed, { output: true }] },
+    stage(packWeights(problem), { input: 1 }, packed),
+    stage(convolve(problem), { input: 0 }, packed, { output: true }),
   ];
 }
 
@@ -168,15 +162,12 @@ function weightStages({ inputs: [x, y], output, finish, target }: KernelIo, arg:
   };
   const sums = convolveWeight(problem);
   const floats = paddedSize(problem);
+  if (floats === 0) return [stage(sums, { input: 0 }, { input: 1 }, { output: true })];
   const padded = { scratch: 'padded', bytes: 4 * floats };
-  const main: Stage = {
-    kernel: sums.kernel,
-    ...blocks(sums.blocks),
-    args: [floats > 0 ? padded : { input: 0 }, { input: 1 }, { output: true }],
-  };
-  if (floats === 0) return [main];
-  const pad = padImages(problem);
-  return [{ kernel: pad.kernel, ...blocks(pad.blocks), args: [{ input: 0 }, padded] }, main];
+  return [
+    stage(padImages(problem), { input: 0 }, padded),
+    stage(sums, padded, { input: 1 }, { output: true }),
+  ];
 }
 
 /** The adjoint of conv2d in w: x (N, C, H, W), y (N, O, outH, outW) → (O, C/G, kH, kW) */

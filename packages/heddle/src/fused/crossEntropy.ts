@@ -6,9 +6,10 @@ import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import type { IrFunction } from '../kernel/ir-function.js';
-import type { Tiled } from '../kernels/matmul-cpu.js';
 import { crossEntropyGradientRows, crossEntropyRows, type RowsProblem } from '../kernels/softmax-cpu.js';
+import type { Tiled } from '../kernels/tiled.js';
 import { softmax } from './softmax.js';
+import { stage } from './stage.js';
 
 /** (N, C), i32 (N) → (N, C): whether a class is the row's label. */
 const isLabel = (logits: GraphNode, labels: GraphNode): GraphNode =>
@@ -25,9 +26,8 @@ const rowsOnCpu = (
   plan: ({ inputs: [logits, labels], output, finish }: KernelIo) => {
     const [rows, columns] = logits!.shape as [number, number];
     const problem = { rows, columns, offset: logits!.offset };
-    const { kernel, blocks } = build(problem, labels!.offset, finish(output.shape));
-    const args = [{ input: 0 }, { input: 1 }, { output: true }] as const;
-    return [{ kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] }];
+    const rowsOf = build(problem, labels!.offset, finish(output.shape));
+    return [stage(rowsOf, { input: 0 }, { input: 1 }, { output: true })];
   },
 });
 

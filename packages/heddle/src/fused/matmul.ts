@@ -3,18 +3,11 @@ import { f32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp, KernelChoice, KernelIo, Stage, StageArgument, View } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo, Stage, View } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
-import {
-  type MatmulProblem,
-  matmulDirect,
-  matmulDot,
-  matmulPacked,
-  type Operand,
-  packedSizes,
-  packPanels,
-  type Tiled,
-} from '../kernels/matmul-cpu.js';
+import { type MatmulProblem, matmulDirect, matmulDot, type Operand } from '../kernels/matmul-cpu.js';
+import { matmulPacked, packedSizes, packPanels } from '../kernels/matmul-packed-cpu.js';
+import { SPREAD, stage } from './stage.js';
 
 const operand = ({ shape, strides, offset }: View): Operand => {
   const lead = shape.length - 2;
@@ -32,13 +25,6 @@ function problemOf({ inputs: [x, y], output, finish }: KernelIo): MatmulProblem 
   const batches = output.shape.slice(0, -2).reduce((n, d) => n * d, 1);
   return { batches, M, N, K, a: operand(x!), b: operand(y!), finish: finish([batches, M, N]) };
 }
-
-const stage = ({ kernel, blocks }: Tiled, ...args: readonly StageArgument[]): Stage => ({
-  ...{ kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] },
-});
-
-/** Blocks per worker to aim for: enough for an even spread. */
-const SPREAD = 4;
 
 function cpuStages(io: KernelIo): readonly Stage[] {
   const problem = problemOf(io);

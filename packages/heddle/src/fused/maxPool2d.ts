@@ -3,11 +3,11 @@ import { f32, i32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp, KernelIo, Stage, StageArgument } from '../graph/fused-op.js';
+import type { FusedOp, KernelIo } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
-import type { Tiled } from '../kernels/matmul-cpu.js';
 import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
+import { stage } from './stage.js';
 
 export interface MaxPool2dOptions {
   /** Default: the kernel's size, so that windows do not overlap. */
@@ -40,10 +40,6 @@ function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): 
   };
 }
 
-const stage = ({ kernel, blocks }: Tiled, args: readonly StageArgument[]): readonly Stage[] => [
-  { kernel, args, grid: [blocks, 1, 1], block: [1, 1, 1] },
-];
-
 /** Whether windows touch every pixel at most once, and all between their corners. */
 const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
   kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));
@@ -62,7 +58,7 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
       name: 'maxPool2d-cpu',
       when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
       finishes: true,
-      plan: (io, arg) => stage(maxPool(problemOf(io, arg)), [{ input: 0 }, { output: true }]),
+      plan: (io, arg) => [stage(maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
     },
   ],
 };
@@ -96,8 +92,9 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
       when: ({ model }, { dtype, size }, arg) =>
         model === 'blocks' && dtype === f32 && size > 0 && isApart(arg),
       finishes: true,
-      plan: (io, arg) =>
-        stage(maxPoolGradient(problemOf(io, arg)), [{ input: 0 }, { input: 1 }, { output: true }]),
+      plan: (io, arg) => [
+        stage(maxPoolGradient(problemOf(io, arg)), { input: 0 }, { input: 1 }, { output: true }),
+      ],
     },
   ],
 };

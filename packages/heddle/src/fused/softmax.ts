@@ -6,6 +6,7 @@ import * as b from '../graph/build.js';
 import type { FusedOp } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import { softmaxRows } from '../kernels/softmax-cpu.js';
+import { stage } from './stage.js';
 
 export interface SoftmaxArg {
   readonly axis: number;
@@ -37,8 +38,7 @@ export const softmaxOp: FusedOp<SoftmaxArg> = {
         const columns = output.shape.at(-1)!;
         const rows = sizeOf(output.shape) / columns;
         const problem = { rows, columns, offset: x!.offset };
-        const { kernel, blocks } = softmaxRows(problem, log, finish([rows, columns]));
-        return [{ kernel, grid: [blocks, 1, 1], block: [1, 1, 1], args: [{ input: 0 }, { output: true }] }];
+        return [stage(softmaxRows(problem, log, finish([rows, columns])), { input: 0 }, { output: true })];
       },
     },
   ],

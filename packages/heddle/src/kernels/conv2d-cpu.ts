@@ -24,7 +24,7 @@ import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import type { Tiled } from './matmul-cpu.js';
+import type { Tiled } from './tiled.js';
 
 export interface ConvolveProblem {
   readonly images: number;

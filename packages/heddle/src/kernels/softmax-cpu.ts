@@ -11,7 +11,7 @@ import { f32, i32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
 import { defineKernel, type Intrinsics, type Memory } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import type { Tiled } from './matmul-cpu.js';
+import type { Tiled } from './tiled.js';
 
 export interface RowsProblem {
   readonly rows: number;
