@@ -48,16 +48,38 @@ export function bufferOf(node: GraphNode): DeviceBuffer {
 
 /** The device that a node is on: that of the values it is made from, else the current one. */
 function homeOf(node: GraphNode): Device {
-  const [leaf] = fingerprint([node]).leaves;
-  return leaf?.storage ? bufferOf(leaf).device : currentDevice();
+  const seen = new Set([node]);
+  for (const at of seen) {
+    if (at.storage) return bufferOf(at).device;
+    for (const s of at.src) seen.add(s);
+  }
+  return currentDevice();
+}
+
+/**
+ * Tensors that have been assigned a value that is not computed yet. The next computation on their device computes
+ * them too: a loop that updates a state and asks for something else must not grow the state's graph.
+ */
+const pending = new Set<Handle>();
+
+function takePending(device: Device): GraphNode[] {
+  const nodes: GraphNode[] = [];
+  for (const handle of pending) {
+    const node = handle.ownNode;
+    if (!node.storage && homeOf(node) !== device) continue;
+    pending.delete(handle);
+    if (!node.storage) nodes.push(node);
+  }
+  return nodes;
 }
 
 /** Compute all of these, on the device that what they are made from is on, and keep their values. */
 export function realize(nodes: readonly GraphNode[]): void {
-  const roots = [...new Set(nodes)].filter((n) => !n.storage);
-  if (roots.length === 0) return;
-  if (remembered && !remembered.storage && !roots.includes(remembered)) roots.push(remembered);
+  const asked = nodes.filter((n) => !n.storage);
+  if (asked.length === 0) return;
+  if (remembered && !remembered.storage) asked.push(remembered);
   remembered = undefined;
+  const roots = [...new Set([...asked, ...takePending(homeOf(asked[0]!))])];
   const { text, leaves } = fingerprint(roots);
   const buffers = leaves.map(bufferOf);
   const device = buffers[0]?.device ?? currentDevice();
@@ -97,6 +119,7 @@ export function assign(handle: Handle, value: GraphNode): void {
   else {
     handle.ownNode = node;
     setOwner(node, handle);
+    pending.add(handle);
   }
 }
 

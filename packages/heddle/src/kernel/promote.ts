@@ -18,7 +18,10 @@ import { value } from './types.js';
 export function promote(ir: KernelIr): KernelIr {
   const candidates = new Set(ir.arrays.filter((a) => a.space === 'local'));
   if (candidates.size === 0) return ir;
+  const seen = new Set<Node>();
   const drop = (node: Node): void => {
+    if (seen.has(node)) return;
+    seen.add(node);
     if (node.op === 'array' && candidates.has(node.arg)) {
       candidates.delete(node.arg);
     }

@@ -28,6 +28,8 @@ export interface Partition {
 const WORTH_STORING = 10;
 /** The same for a value that is repeated along a new dimension. */
 const WORTH_STORING_REPEATED = 3;
+/** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
+const MOST_IN_CHAIN = 128;
 
 const WEIGHT: Readonly<Record<string, number>> = {
   exp: 10,
@@ -67,11 +69,12 @@ export function partition(
   const stored = new Set<GraphNode>(order.filter((n) => n.op === 'leaf'));
   const claimed = new Set<GraphNode>();
   const callOf = new Map<GraphNode, { node: GraphNode; choice: KernelChoice }>();
+  const isSimple = simpleNodes(order);
 
   /** Follow the only user as long as it works element by element; what it ends at is what the kernel stores. */
   const extend = (from: GraphNode, fits: (user: GraphNode) => boolean): GraphNode => {
     let at = from;
-    while (!isRoot.has(at)) {
+    for (let length = 0; length < MOST_IN_CHAIN && !isRoot.has(at); length++) {
       const [user, another] = users.get(at)!;
       if (!user || another || !keepsOrder(user) || user.size !== at.size || claimed.has(user) || !fits(user))
         break;
@@ -92,7 +95,7 @@ export function partition(
     claimed.add(node);
     const simple = (user: GraphNode): boolean =>
       choice.finishes &&
-      user.src.every((s) => claimed.has(s) || isSimple(s)) &&
+      user.src.every((s) => claimed.has(s) || isSimple.has(s)) &&
       VECTOR_DTYPES.has(user.dtype);
     const final = VECTOR_DTYPES.has(node.dtype) ? extend(node, simple) : node;
     stored.add(final);
@@ -118,19 +121,24 @@ export function partition(
 }
 
 /** What a hand-written kernel can compute on the way to its store: no loops or conditions, vector dtypes. */
-function isSimple(node: GraphNode): boolean {
-  if (node.isLeaf || node.op === 'call' || isReduction(node)) return VECTOR_DTYPES.has(node.dtype);
-  switch (node.op) {
-    case 'full':
-    case 'map':
-    case 'reshape':
-    case 'permute':
-    case 'expand':
-    case 'detach':
-      return node.src.every(isSimple);
-    default:
-      return false;
-  }
+function simpleNodes(order: readonly GraphNode[]): ReadonlySet<GraphNode> {
+  const simple = new Set<GraphNode>();
+  const passes = (node: GraphNode): boolean => {
+    if (node.isLeaf || node.op === 'call' || isReduction(node)) return VECTOR_DTYPES.has(node.dtype);
+    switch (node.op) {
+      case 'full':
+      case 'map':
+      case 'reshape':
+      case 'permute':
+      case 'expand':
+      case 'detach':
+        return node.src.every((s) => simple.has(s));
+      default:
+        return false;
+    }
+  };
+  for (const node of order) if (passes(node)) simple.add(node);
+  return simple;
 }
 
 /** Store what several kernels would compute again, or one would again and again. */
@@ -141,7 +149,11 @@ function storeShared(
   claimed: ReadonlySet<GraphNode>,
 ): void {
   const weight = new Map<GraphNode, number>();
+  const chain = new Map<GraphNode, number>();
   for (const node of order) {
+    const length = 1 + node.src.reduce((n, s) => Math.max(n, chain.get(s)!), 0);
+    if (length >= MOST_IN_CHAIN && !claimed.has(node) && memoryOf(node) === node) stored.add(node);
+    chain.set(node, stored.has(node) ? 0 : length);
     weight.set(
       node,
       stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
@@ -193,9 +205,14 @@ export function onlyInPlace(root: GraphNode, node: GraphNode, stored: ReadonlySe
     uses.set(at, found);
     return found;
   };
+  const inPlace = new Map<GraphNode, boolean>();
   const check = (at: GraphNode): boolean => {
     if (at === node || (at !== root && stored.has(at))) return true;
-    return at.src.every((s) => !visit(s) || (keepsOrder(at) && s.size === at.size && check(s)));
+    const known = inPlace.get(at);
+    if (known !== undefined) return known;
+    const found = at.src.every((s) => !visit(s) || (keepsOrder(at) && s.size === at.size && check(s)));
+    inPlace.set(at, found);
+    return found;
   };
   return check(root);
 }
