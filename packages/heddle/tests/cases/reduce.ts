@@ -122,7 +122,7 @@ const sums: Case[] = [
     inputs: [{ shape: [2, 3], values: [1, 3, 3, 2, 2, 2] }],
     run: (x) => x.max(1),
     reference: (x) => reduce(greatest, x, [1]),
-    gradient: { skip: 'differences see one side only; gradient.test.ts has the even split' },
+    gradient: { skip: 'differences see one side only; gradients.test.ts has the even split' },
   },
 ];
 
