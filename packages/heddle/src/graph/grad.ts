@@ -99,7 +99,7 @@ const RULES = {
     const x = node.src[0]!;
     const { op, axes } = argOf(node, 'reduce');
     if (op === 'sum') return [b.expand(g, x.shape)];
-    if (op === 'prod') return [b.div(b.mul(b.expand(g, x.shape), b.expand(node, x.shape)), x)];
+    if (op === 'prod') return [b.mul(b.expand(g, x.shape), productOfOthers(x, axes))];
     // To the extreme values, evenly where several tie (as PyTorch's amax does).
     const hit = b.cast(b.map('eq', x, b.expand(node, x.shape)), x.dtype);
     return [b.mul(hit, b.expand(b.div(g, b.sum(hit, axes)), x.shape))];
@@ -130,6 +130,16 @@ const RULES = {
     return vjp([b.withGradients(() => op.compose(node.src, arg))], [g], node.src);
   },
 } as const satisfies Record<GraphOp, Rule>;
+
+/** At every element, the product of the others along `axes`: without dividing by an element that is 0. */
+function productOfOthers(x: GraphNode, axes: readonly number[]): GraphNode {
+  const isZero = b.map('eq', x, zero(x));
+  const factors = b.where(isZero, b.like(x, 1), x);
+  const product = b.expand(b.reduce('prod', factors, axes), x.shape);
+  const zeros = b.expand(b.sum(b.cast(isZero, x.dtype), axes), x.shape);
+  const others = b.sub(zeros, b.cast(isZero, x.dtype));
+  return b.where(b.map('eq', others, zero(x)), b.div(product, factors), zero(x));
+}
 
 /** A slice's gradient: flipped back where it walked backwards, spread out by its steps, padded with zeros. */
 function sliceGradient(node: GraphNode, g: GraphNode): GraphNode {

@@ -110,6 +110,17 @@ const sums: Case[] = [
   ...over('sum', total, several, { dtype: f16 }, { relative: 2e-3, absolute: 2e-2 }),
   ...over('mean', mean, several, { dtype: bf16 }, { relative: 2e-2, absolute: 2e-2 }),
   ...over('max', greatest, several, { dtype: f16 }, { relative: 1e-3 }),
+  ...[
+    [2, 3, 4, 0, 5, 6, 0, 7, 0, 1, -1, 0],
+    [0, 0, 0, 1, 2, 3, 4, 5, -0, 1, 1, 1],
+  ].map(
+    (values): Case => ({
+      op: 'prod with zeros',
+      inputs: [{ shape: [4, 3], values }],
+      run: (x) => x.prod(1),
+      reference: (x) => reduce(product, x, [1]),
+    }),
+  ),
   {
     op: 'max and min of NaN',
     inputs: [{ shape: [2, 9], values: [1, 2, 3, NaN, 5, 6, 7, 8, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1] }],
