@@ -4,15 +4,13 @@
  * All three kernels keep 8 accumulators of 4 lanes, the most that leave room for their operands in 16 vector
  * registers (12 or more spill). Per step they need 6 loads for 8 multiply-adds.
  *
- *   direct   no packing of A: 4 rows × 8 columns; A by splat loads at any strides, B by wide loads along its rows.
- *            A strip of B that several tiles read is copied once by its block: its rows, far apart, may fall into
- *            the same few sets of the cache (128³: 23 GFLOP/s without the copy, 33 with).
+ *   direct   4 rows × 8 columns; A by splat loads at any strides, B by wide loads along its rows. What several
+ *            tiles of a block read, a strip of B and (if it lies along M) of A, the block copies first: rows far
+ *            apart fall into the same few sets of the cache (128 × 64 × 784: 25 GFLOP/s without copies, 35 with).
  *   dot      no packing. 2 rows × 4 columns, vectors along K, which is contiguous in both (A·Bᵀ, as in a linear
  *            layer); the lanes are added up at the end by a 4×4 transpose.
- *   packed   (matmul-packed-cpu.ts) for matrices that do not fit a cache: A and B are first copied into panels of 4 rows and 8 columns
- *            that a tile reads from front to back, whatever their strides were; then `direct`'s micro-kernel in
- *            blocks of 64 × 64 × 256, so that a panel of B stays in the first-level and the block in the
- *            second-level cache.
+ *   packed   (matmul-packed-cpu.ts) for matrices that do not fit a cache, or lie otherwise: A and B are copied
+ *            into panels in launches of their own, which cost two barriers more.
  *
  * Loops over K take one step per turn: the JavaScript engine moves all loads of an unrolled body to its top and
  * then has to spill (unrolled by 4: 20 GFLOP/s instead of 34 on a 3 GHz Xeon, whose peak is 49).
@@ -83,12 +81,13 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
   // More than 64 rows at once would touch more pages of C than the first-level TLB holds.
   const TILES = Math.min(16, Math.ceil(down / Math.ceil(leastBlocks / (batches * ACROSS))));
   const PARTS = Math.ceil(down / TILES);
+  const COPY_A = COPY && R === 4 && left.rowStride === 1 && TILES * R * K <= 2 * STRIP;
   const kernel = defineKernel(
     'matmulDirect',
     buffers,
     ({ a, b, c }, context) => {
-      const { blockIdx, f32, idiv, local, local4, load4, store4, splat4, fma } = context;
-      const { BATCHES, M, N, K, R, C, WIDTH, TILES, PARTS, ACROSS, COPY, AM, AK, BK } = context;
+      const { blockIdx, f32, idiv, lane, local, local4, load4, store4, splat4, fma } = context;
+      const { BATCHES, M, N, K, R, C, WIDTH, TILES, PARTS, ACROSS, COPY, COPY_A, AM, AK, BK } = context;
       const { aBatch, bBatch, finish } = context;
       const z = BATCHES === 1 ? 0 : idiv(blockIdx.x, PARTS * ACROSS);
       const index = BATCHES === 1 ? blockIdx.x : blockIdx.x % (PARTS * ACROSS);
@@ -100,6 +99,8 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
       const right = bBatch(z);
       /** Panels of C columns, row after row. */
       const strip = local(f32, COPY ? K * WIDTH : 1);
+      /** Panels of R rows, column after column. */
+      const rowsOfA = local(f32, COPY_A ? TILES * R * K : 1);
 
       const tile = (m: number, n: number, rows: number, vectors: number, singles: number) => {
         const wide = local4(f32, rows, Math.max(vectors, 1));
@@ -108,7 +109,9 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
           for (let j = 0; j < vectors; j++) wide[i][j] = splat4(0);
           for (let j = 0; j < singles; j++) narrow[i][j] = 0;
         }
-        let ia = left + m * AM;
+        // Rows at the edge are too few for a panel.
+        const panel = COPY_A && rows === R;
+        let ia = panel ? (m - top) * K : left + m * AM;
         let ib = COPY ? (n - start) * K : right + n;
         let ir = right + n;
         let k = 0;
@@ -118,11 +121,11 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
           for (let j = 0; j < vectors; j++) row[j] = COPY ? load4(strip, ib + 4 * j) : load4(b, ib + 4 * j);
           for (let j = 0; j < singles; j++) rest[j] = b[ir + 4 * vectors + j];
           for (let i = 0; i < rows; i++) {
-            const factor = splat4(a[ia + i * AM]);
+            const factor = splat4(panel ? rowsOfA[ia + i] : a[ia + i * AM]);
             for (let j = 0; j < vectors; j++) wide[i][j] = fma(factor, row[j], wide[i][j]);
-            for (let j = 0; j < singles; j++) narrow[i][j] = fma(a[ia + i * AM], rest[j], narrow[i][j]);
+            for (let j = 0; j < singles; j++) narrow[i][j] = fma(lane(factor, 0), rest[j], narrow[i][j]);
           }
-          ia += AK;
+          ia += panel ? R : AK;
           ib += COPY ? C : BK;
           if (singles > 0) ir += BK;
           k += 1;
@@ -161,11 +164,23 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
         }
       }
       const last = bottom - (bottom % R);
+      if (COPY_A) {
+        for (let m = top; m < last; m += R) {
+          let from = left + m;
+          let to = (m - top) * K;
+          const end = to + R * K;
+          while (to < end) {
+            store4(rowsOfA, to, load4(a, from));
+            from += AK;
+            to += R;
+          }
+        }
+      }
       for (let m = top; m < last; m += R) across(m, R);
       if (M % R !== 0 && last < bottom) across(last, M % R);
     },
     {
-      ...{ BATCHES: batches, M, N, K, R, C, WIDTH, TILES, PARTS, ACROSS, COPY, finish },
+      ...{ BATCHES: batches, M, N, K, R, C, WIDTH, TILES, PARTS, ACROSS, COPY, COPY_A, finish },
       ...{ AM: left.rowStride, AK: left.columnStride, BK: right.rowStride },
       ...{ aBatch: batchOffset(left), bBatch: batchOffset(right) },
     },
