@@ -10,6 +10,10 @@
  *   padding, stride   the images are first copied, padded with zeros, each phase of the columns together
  *   the row's tail    a vector that ends at the last pixel, with the lanes that were there already set to zero
  *
+ * On a 3 GHz Xeon (bare micro-kernel 34 GFLOP/s) 16 × 26 × 26 → 32 ran at 11 with addresses computed from loop
+ * variables, which the engine does anew in the innermost loop; at 23 with addresses carried through the loops; at 27
+ * with taps of neighbouring channels, which share an address.
+ *
  * A block is R output channels × a run of taps, long enough to read each image row for several of them and short
  * enough that all workers have something to do.
  */

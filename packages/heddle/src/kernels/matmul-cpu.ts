@@ -15,8 +15,12 @@
  * Loops over K take one step per turn: the JavaScript engine moves all loads of an unrolled body to its top and
  * then has to spill (unrolled by 4: 20 GFLOP/s instead of 34 on a 3 GHz Xeon, whose peak is 49).
  *
- * One block of the grid is one tile (packed: 64 × 64 elements), so any number of threads is evenly busy. No value
- * is stored but by `finish`, and each exactly once: tiles never overlap, edges have code of their own.
+ * Blocks are small (dot: one tile), so any number of threads is evenly busy, and every element is summed in the
+ * same order however many there are. No value is stored but by `finish`, and each exactly once: tiles never overlap,
+ * edges have code of their own.
+ *
+ * Measured in GFLOP/s with 2 threads of a 4th-generation Xeon, whose bare micro-kernel does 2 × 55: packed 1024³ 103,
+ * A·Bᵀ, Aᵀ·B and AᵀBᵀ 102 to 104, without fused multiply-add 82; dot 64 × 784 × 128 106; direct 128 × 64 × 784 103.
  */
 import { f32 } from '../core/dtype.js';
 import { alu, type Expr, int } from '../kernel/ir.js';
