@@ -5,6 +5,7 @@ import { compile } from '../src/kernel/compile.js';
 import type { Target } from '../src/kernel/target.js';
 import { renderCuda } from '../src/render/cuda.js';
 import { coverageKernels } from './cuda-coverage.js';
+import { generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
 
 const target: Target = {
@@ -15,7 +16,9 @@ const target: Target = {
   maxThreadsPerBlock: 1024,
   sharedBytesPerBlock: 48 * 1024,
 };
-const kernels = [...KERNELS, ...coverageKernels()].map((ir) => compile(ir, target));
+const kernels = [...KERNELS, ...coverageKernels(), ...generatedKernels(target)].map((ir) =>
+  compile(ir, target),
+);
 const sources = kernels.map((ir) => renderCuda(ir));
 
 describe('CUDA text', { concurrency: true }, () => {
