@@ -160,9 +160,10 @@ export class Tensor<S extends Shape = Shape> {
   abs(): Tensor<S> {
     return this.#unary('abs');
   }
-  /** −1, 0 or 1. */
+  /** −1, 0 or 1; NaN stays NaN. Its gradient is 0. */
   sign(): Tensor<S> {
-    return this.gt(0).cast(this.dtype).sub(this.lt(0).cast(this.dtype)) as Tensor<S>;
+    const negative = this.dtype.kind === 'uint' ? this.mul(0) : this.lt(0).where(-1, this.mul(0));
+    return this.gt(0).where(1, negative) as Tensor<S>;
   }
   exp(): Tensor<S> {
     return this.#unary('exp');
