@@ -4,6 +4,7 @@ import { beforeEach, test } from 'node:test';
 import * as H from '../src/index.js';
 import { jit, manualSeed, noGrad, rand, randn, type Tensor, tensor, useDevice, zeros } from '../src/index.js';
 import { DEVICES } from './case-runner.js';
+import { assertClose } from './close.js';
 
 const list = async (t: Tensor): Promise<number[]> => Array.from(await t.data(), Number);
 
@@ -220,6 +221,32 @@ for (const device of DEVICES) {
       assert.deepEqual(await Promise.all([before, after, square].map((t) => t.item())), [32, 133, 178]);
     },
   );
+
+  on('a state that ends one hand-written kernel and starts the next', async () => {
+    const [s, m] = [
+      tensor([1, 2, 3]),
+      tensor([
+        [1, 0],
+        [1, 1],
+      ]),
+    ];
+    const step = jit((x: Tensor) => {
+      s.assign(x.softmax(0).mul(0).add(s));
+      m.assign(m.matmul(m).add(1));
+      return [s.softmax(0), m.transpose().matmul(m), s] as const;
+    });
+    const [p, q, r] = step(tensor([3, 1, 2]));
+    assertClose(await list(p), [0.0900306, 0.2447285, 0.6652409], 'softmax', { relative: 1e-6 });
+    assert.deepEqual(await q.array(), [
+      [13, 8],
+      [8, 5],
+    ]);
+    assert.deepEqual(await r.array(), [1, 2, 3]);
+    assert.deepEqual(await m.array(), [
+      [2, 1],
+      [3, 2],
+    ]);
+  });
 
   on('tensors made from host data inside are the same at every run', async () => {
     const step = jit((x: Tensor) => x.add(tensor([10, 20])).mul(H.arange(2).cast(H.f32)));

@@ -25,12 +25,12 @@ export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const root = group.roots[0]!;
   const bases: GraphNode[] = [];
   const inputs = node.src.map((s, i): View => {
-    const view = choice.strided?.[i] ? viewOf(s) : undefined;
+    const view = choice.strided?.[i] ? viewOf(s, stored) : undefined;
     if (view && stored.has(view.base)) {
       bases.push(view.base);
       return { shape: view.shape, dtype: view.dtype, strides: view.strides, offset: view.offset };
     }
-    bases.push(memoryOf(s));
+    bases.push(memoryOf(s, stored));
     return { shape: s.shape, dtype: s.dtype, strides: stridesOf(s.shape), offset: 0 };
   });
 

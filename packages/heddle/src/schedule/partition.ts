@@ -51,22 +51,22 @@ const isReduction = (node: GraphNode): boolean =>
 const keepsOrder = (node: GraphNode): boolean =>
   node.op === 'map' || node.op === 'reshape' || node.op === 'detach';
 
-/** The node whose memory serves for `node`: the same elements in the same order. */
-export function memoryOf(node: GraphNode): GraphNode {
+/** The node whose memory serves for `node`: the same elements in the same order. A stored node has its own. */
+export function memoryOf(node: GraphNode, stored: ReadonlySet<GraphNode>): GraphNode {
   let at = node;
-  while (at.op === 'reshape' || at.op === 'detach') at = at.src[0]!;
+  while ((at.op === 'reshape' || at.op === 'detach') && !stored.has(at)) at = at.src[0]!;
   return at;
 }
 
 export function partition(
   { roots, choices }: Canonical,
-  viewBase: (node: GraphNode) => GraphNode | undefined,
+  viewBase: (node: GraphNode, stored: ReadonlySet<GraphNode>) => GraphNode | undefined,
 ): Partition {
   const order = topological(roots);
   const users = new Map<GraphNode, GraphNode[]>(order.map((n) => [n, []]));
   for (const node of order) for (const s of new Set(node.src)) users.get(s)!.push(node);
   const isRoot = new Set(roots);
-  const stored = new Set<GraphNode>(order.filter((n) => n.op === 'leaf'));
+  const stored = new Set<GraphNode>([...order.filter((n) => n.op === 'leaf'), ...roots]);
   const claimed = new Set<GraphNode>();
   const callOf = new Map<GraphNode, { node: GraphNode; choice: KernelChoice }>();
   const isSimple = simpleNodes(order);
@@ -101,14 +101,13 @@ export function partition(
     stored.add(final);
     callOf.set(final, { node, choice });
     node.src.forEach((s, i) => {
-      stored.add((choice.strided?.[i] && viewBase(s)) || memoryOf(s));
+      stored.add((choice.strided?.[i] && viewBase(s, stored)) || memoryOf(s, stored));
     });
   }
   for (const node of order) {
     if (isReduction(node) && !stored.has(node))
       stored.add(extend(node, (user) => !stored.has(user) || isRoot.has(user)));
   }
-  for (const root of roots) stored.add(root);
   storeShared(order, users, stored, claimed);
 
   const groups: Group[] = [];
@@ -152,7 +151,7 @@ function storeShared(
   const chain = new Map<GraphNode, number>();
   for (const node of order) {
     const length = 1 + node.src.reduce((n, s) => Math.max(n, chain.get(s)!), 0);
-    if (length >= MOST_IN_CHAIN && !claimed.has(node) && memoryOf(node) === node) stored.add(node);
+    if (length >= MOST_IN_CHAIN && !claimed.has(node) && memoryOf(node, stored) === node) stored.add(node);
     chain.set(node, stored.has(node) ? 0 : length);
     weight.set(
       node,

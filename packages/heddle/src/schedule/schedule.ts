@@ -76,7 +76,7 @@ export function schedule(
   options: ScheduleOptions = {},
 ): Schedule {
   const canonical = canonicalize(roots, target, options.kernels);
-  const parts = partition(canonical, (node) => viewOf(node)?.base);
+  const parts = partition(canonical, (node, stored) => viewOf(node, stored)?.base);
   const groups = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
   const work = groups.map((group) => toWork(group, parts.stored, target));
   const updated = claimUpdates(

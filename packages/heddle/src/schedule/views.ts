@@ -16,19 +16,19 @@ const contiguous = (node: GraphNode): NodeView => ({
   offset: 0,
 });
 
-/** `node` as a view of the nearest node that is not a movement op; undefined if strides cannot say it. */
-export function viewOf(node: GraphNode): NodeView | undefined {
-  if (node.isLeaf) return contiguous(node);
+/** `node` as a view of the nearest node that is stored or no movement op; undefined if strides cannot say it. */
+export function viewOf(node: GraphNode, stored: ReadonlySet<GraphNode>): NodeView | undefined {
+  if (node.isLeaf || stored.has(node)) return contiguous(node);
   switch (node.op) {
     case 'detach':
-      return viewOf(node.src[0]!);
+      return viewOf(node.src[0]!, stored);
     case 'permute': {
-      const x = viewOf(node.src[0]!);
+      const x = viewOf(node.src[0]!, stored);
       const { axes } = argOf(node, 'permute');
       return x && { ...x, shape: node.shape, strides: axes.map((a) => x.strides[a]!) };
     }
     case 'expand': {
-      const x = viewOf(node.src[0]!);
+      const x = viewOf(node.src[0]!, stored);
       return (
         x && {
           ...x,
@@ -38,7 +38,7 @@ export function viewOf(node: GraphNode): NodeView | undefined {
       );
     }
     case 'slice': {
-      const x = viewOf(node.src[0]!);
+      const x = viewOf(node.src[0]!, stored);
       const { start, step } = argOf(node, 'slice');
       return (
         x && {
@@ -50,7 +50,7 @@ export function viewOf(node: GraphNode): NodeView | undefined {
       );
     }
     case 'reshape': {
-      const x = viewOf(node.src[0]!);
+      const x = viewOf(node.src[0]!, stored);
       const strides = x && reshaped(x, node.shape);
       return x && strides && { ...x, shape: node.shape, strides };
     }
