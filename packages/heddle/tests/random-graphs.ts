@@ -1,7 +1,7 @@
 /** Random computations on tensors, with what plain arrays make of them: for property tests. */
 import fc from 'fast-check';
 import type { DType } from '../src/core/dtype.js';
-import { type Tensor, tensor } from '../src/index.js';
+import { conv2d, maxPool2d, type Tensor, tensor } from '../src/index.js';
 import type { NdArray } from './ndarray.js';
 import * as nd from './ndarray.js';
 
@@ -142,6 +142,32 @@ export function grown(pool: readonly Pair[], choose: Choose, moves: number): Pai
     order.push(order.splice(-2, 1)[0]!);
     const product = nd.matmul(p.a, nd.permute(p.a, order));
     return { t: p.t.matmul(p.t.transpose()).tanh(), a: nd.map(Math.tanh, product) };
+  }
+  const [height = 0, width = 0] = p.a.shape.slice(-2);
+  if (
+    kind === 3 &&
+    p.a.shape.length >= 2 &&
+    height > 1 &&
+    width > 1 &&
+    nd.count(p.a.shape) > 0 &&
+    choose(2) === 0
+  ) {
+    // As an image whose leading dimensions are channels: pooled, or convolved with a corner of its own
+    const image = [1, nd.count(p.a.shape.slice(0, -2)), height, width];
+    const [t, a] = [p.t.reshape(image), nd.reshape(p.a, image)];
+    const padding = [choose(2), choose(2)] as const;
+    const stride = [1, 1 + choose(2)] as const;
+    if (choose(2) === 0) {
+      const most = (v: readonly (number | undefined)[]): number =>
+        Math.max(...v.filter((e) => e !== undefined));
+      return { t: maxPool2d(t, 2, { padding, stride }), a: nd.pool(most, a, [2, 2], { padding, stride }) };
+    }
+    const groups = image[1]!;
+    const corner = nd.pick(a, [[0], nd.range(0, groups), [0, 1], [0, 1]]);
+    return {
+      t: conv2d(t, t.at(0, ':', '0:2', '0:2').unsqueeze(1), undefined, { groups, padding, stride }).tanh(),
+      a: nd.map(Math.tanh, nd.conv2d(a, nd.reshape(corner, [groups, 1, 2, 2]), { groups, padding, stride })),
+    };
   }
   if (kind === 3 && p.a.shape.length >= 1 && choose(2) === 0) {
     const axis = choose(p.a.shape.length);
