@@ -82,7 +82,7 @@ for (const device of DEVICES) {
           jitted.dispose();
         },
       ),
-      { numRuns: device === 'cpu' ? 80 : 25 },
+      { numRuns: device === 'cpu' ? 50 : 20 },
     );
   });
 }

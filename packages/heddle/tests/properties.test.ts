@@ -83,7 +83,7 @@ async function same({ t, a }: Pair, tolerance: number, what: string): Promise<vo
 }
 
 for (const device of DEVICES) {
-  const numRuns = device === 'cpu' ? 200 : 60;
+  const numRuns = device === 'cpu' ? 120 : 40;
 
   test(`${device}: chains of views hold what plain arrays hold`, async () => {
     useDevice(device);
@@ -188,7 +188,7 @@ test('gradients of random expressions agree with differences along a direction, 
         );
       },
     ),
-    { numRuns: 100 },
+    { numRuns: 50 },
   );
 });
 

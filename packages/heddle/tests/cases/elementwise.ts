@@ -127,7 +127,7 @@ const UNARY: Case[] = [
   ...unary('round', roundHalfToEven, { low: -4, high: 4 }),
   ...unary('rsqrt', (v) => 1 / Math.sqrt(v), { low: 0.2, high: 9 }),
   ...unary('sigmoid', (v) => 1 / (1 + Math.exp(-v)), { low: -6, high: 6 }),
-  ...unary('sign', Math.sign, {}, { gradient: { skip: 'made of comparisons, which stop gradients' } }),
+  ...unary('sign', Math.sign),
   ...unary('sin', Math.sin, { low: -7, high: 7 }),
   ...unary('sqrt', Math.sqrt, { low: 0.05, high: 9 }),
   ...unary('square', (v) => v * v),
