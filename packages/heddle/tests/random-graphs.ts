@@ -110,7 +110,8 @@ const binary: readonly (readonly [(s: Tensor, t: Tensor) => Tensor, (v: number, 
   [(s, t) => s.sub(t), (v, w) => v - w],
   [(s, t) => s.mul(t).tanh(), (v, w) => Math.tanh(v * w)],
   [(s, t) => s.maximum(t), Math.max],
-  [(s, t) => s.lt(t).where(s, t.mul(2)), (v, w) => (v < w ? v : 2 * w)],
+  // No jump where the two meet: rounding may choose the other side there.
+  [(s, t) => s.lt(t).where(s, t.mul(2).sub(s)), (v, w) => (v < w ? v : 2 * w - v)],
 ];
 const folds: readonly (readonly ['mean' | 'sum' | 'max' | 'min', (v: number[]) => number])[] = [
   ['mean', nd.mean],
