@@ -29,29 +29,33 @@ import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import type { Tiled } from './tiled.js';
 
-export interface ConvolveProblem {
+/** Sizes that all convolution kernels share. */
+export interface ConvolutionSizes {
   readonly images: number;
   readonly groups: number;
   /** Channels per group. */
   readonly inputs: number;
   readonly outputs: number;
-  /** Height × width of the image read and the image written. */
+  /** Height × width of the image read, and of the image written (of x and of dY, for the weight gradient). */
   readonly size: readonly [number, number];
   readonly outSize: readonly [number, number];
   readonly kernel: readonly [number, number];
   readonly stride: readonly [number, number];
   readonly dilation: readonly [number, number];
   readonly padding: readonly [number, number];
-  /** Where each source begins, in elements. */
+  /** Where the images begin, in elements. */
   readonly imageOffset: number;
+  /** Blocks to aim for at least, if the rows suffice. */
+  readonly leastBlocks: number;
+}
+
+export interface ConvolveProblem extends ConvolutionSizes {
   readonly weightOffset: number;
   /**
    * false: image → output, stride skips. true: the adjoint; `size` is that of the gradient given, `outSize` that of
    * the one wanted, and the weights are those of the forward direction.
    */
   readonly adjoint: boolean;
-  /** Blocks to aim for at least, if the rows suffice. */
-  readonly leastBlocks: number;
   /** (value, image, channel, row, column) → the value to store. */
   readonly finish: IrFunction;
 }

@@ -21,24 +21,11 @@ import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
+import type { ConvolutionSizes } from './conv2d-cpu.js';
 import type { Tiled } from './tiled.js';
 
-export interface ConvWeightProblem {
-  readonly images: number;
-  readonly groups: number;
-  /** Channels per group. */
-  readonly inputs: number;
-  readonly outputs: number;
-  /** Height × width of x and of dY. */
-  readonly size: readonly [number, number];
-  readonly outSize: readonly [number, number];
-  readonly kernel: readonly [number, number];
-  readonly stride: readonly [number, number];
-  readonly dilation: readonly [number, number];
-  readonly padding: readonly [number, number];
-  readonly imageOffset: number;
+export interface ConvWeightProblem extends ConvolutionSizes {
   readonly gradientOffset: number;
-  readonly leastBlocks: number;
   /** (value, output channel, input channel of the group, row, column) → the value to store. */
   readonly finish: IrFunction;
 }
