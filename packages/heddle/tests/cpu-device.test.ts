@@ -8,7 +8,7 @@ import { ArgumentError, DeviceError, KernelError, OutOfMemoryError } from '../sr
 import { defineKernel } from '../src/kernel/language.js';
 import { buffer } from '../src/kernel/types.js';
 import { CpuDevice } from '../src/runtime/cpu/device.js';
-import type { DeviceBuffer, Dim3, Launch, LaunchArgument } from '../src/runtime/device.js';
+import type { DeviceBuffer, Dim3, KernelLaunch, LaunchArgument } from '../src/runtime/device.js';
 import { listDevices, openDevice } from '../src/runtime/registry.js';
 
 /** A device with as many threads as asked for, whatever the machine has. */
@@ -29,11 +29,11 @@ async function ready(device: CpuDevice): Promise<void> {
 }
 
 const launch = (
-  kernel: Launch['kernel'],
+  kernel: KernelLaunch['kernel'],
   grid: Dim3,
   args: readonly (number | { value: number })[],
   independent = false,
-): Launch => ({
+): KernelLaunch => ({
   kernel,
   grid,
   block: [1, 1, 1],
@@ -223,7 +223,7 @@ test('a failure on a worker is an error here, and the device goes on', async () 
     x[blockIdx.x] = 2;
   });
   const x = floats(device, new Float32Array(n));
-  const run = (kernel: Launch['kernel'], at: number): void => {
+  const run = (kernel: KernelLaunch['kernel'], at: number): void => {
     const last = launch(checked, [n, 1, 1], [0, { value: -1 }]);
     const program = device.compile([launch(kernel, [n, 1, 1], [0, { value: at }]), last]);
     program.run([x]);

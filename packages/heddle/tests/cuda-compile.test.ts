@@ -15,6 +15,8 @@ const target: Target = {
   fma: true,
   maxThreadsPerBlock: 1024,
   sharedBytesPerBlock: 48 * 1024,
+  capability: 80,
+  libraries: new Set(),
 };
 const kernels = [...KERNELS, ...coverageKernels(), ...generatedKernels(target)].map((ir) =>
   compile(ir, target),

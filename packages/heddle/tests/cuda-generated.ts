@@ -16,8 +16,8 @@ export function generatedKernels(target: Target): KernelIr[] {
     const loss = crossEntropy(model.forward(images), new Tensor(leaf([64], i32)));
     loss.backward();
     const gradients = model.parameters().map((p) => p.grad!.node);
-    return schedule([loss.node, ...gradients], target).launches.map(
-      ({ kernel }, i): KernelIr => ({ ...kernel, name: `${name}_${i}_${kernel.name}` }),
+    return schedule([loss.node, ...gradients], target).launches.flatMap(({ work }, i): KernelIr[] =>
+      'kernel' in work ? [{ ...work.kernel, name: `${name}_${i}_${work.kernel.name}` }] : [],
     );
   });
 }

@@ -18,6 +18,8 @@ const CPU: Target = {
   fma: false,
   maxThreadsPerBlock: 1024,
   sharedBytesPerBlock: 49152,
+  capability: 0,
+  libraries: new Set(),
 };
 
 const fromText = (text: string): never => new Function(`return ${text}`)() as never;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { arrayOf, type DType, f32, type TypedArray } from '../src/core/dtype.js';
 import { sizeOf, stridesOf } from '../src/core/shape.js';
-import type { KernelChoice, KernelIo, Stage, View } from '../src/graph/fused-op.js';
+import type { KernelChoice, KernelIo, KernelStage, Stage, View } from '../src/graph/fused-op.js';
 import { argOf, type GraphNode } from '../src/graph/node.js';
 import { alu, cast, type Expr, int, splat, vector } from '../src/kernel/ir.js';
 import { irFunction } from '../src/kernel/ir-function.js';
@@ -18,6 +18,8 @@ export const CPU_LIKE: Target = {
   fma: false,
   maxThreadsPerBlock: 1,
   sharedBytesPerBlock: 1 << 20,
+  capability: 0,
+  libraries: new Set(),
 };
 
 /** A source: its elements in row-major order, laid out in memory as the view says (default: contiguous). */
@@ -51,7 +53,7 @@ export function ioFor(
     return { ...s.type, strides, offset };
   });
   const output: View = { ...node.type, strides: stridesOf(node.shape), offset: 0 };
-  return { target, node, inputs, output, finish };
+  return { target, node, inputs, output, finish, plain: false };
 }
 
 function laidOut(shape: readonly number[], dtype: DType, { data, view }: Source): TypedArray {
@@ -75,6 +77,11 @@ export const kernelOf = (node: GraphNode, target = CPU_LIKE): KernelChoice | und
   return op.kernels.find((k) => k.when(target, node, arg));
 };
 
+function kernelStage(stage: Stage): KernelStage {
+  if ('library' in stage) throw new Error(`${stage.library.name} is not a kernel`);
+  return stage;
+}
+
 /** Run stages in the simulator, checking every access. */
 export function runInSimulator(
   stages: readonly Stage[],
@@ -82,7 +89,7 @@ export function runInSimulator(
   output: TypedArray,
 ): void {
   const scratch = new Map<string, TypedArray>();
-  for (const { kernel, grid, block, args } of stages) {
+  for (const { kernel, grid, block, args, sharedBytes = 0 } of stages.map(kernelStage)) {
     const values = kernel.params.map(({ name }, i) => {
       const arg = args[i]!;
       if ('value' in arg) return [name, arg.value] as const;
@@ -92,7 +99,7 @@ export function runInSimulator(
       scratch.set(arg.scratch, known);
       return [name, known] as const;
     });
-    simulate(kernel, { grid: [...grid], block: [...block] }, Object.fromEntries(values), {
+    simulate(kernel, { grid, block, sharedBytes }, Object.fromEntries(values), {
       anyAlignment: true,
     });
   }
@@ -115,7 +122,7 @@ export async function runOnDevice(
   });
   const result = add(output.byteLength);
   const scratch = new Map<string, number>();
-  const launches = stages.map(({ kernel, grid, block, args }): Launch => {
+  const launches = stages.map(({ args, ...work }): Launch => {
     const places = args.map((arg) => {
       if ('value' in arg) return arg;
       if ('output' in arg) return { slot: result, offset: 0 };
@@ -123,7 +130,7 @@ export async function runOnDevice(
       if (!scratch.has(arg.scratch)) scratch.set(arg.scratch, add(arg.bytes));
       return { slot: scratch.get(arg.scratch)!, offset: 0 };
     });
-    return { kernel, grid, block, args: places, independent: false };
+    return { ...work, args: places, independent: false };
   });
   const program = device.compile(launches);
   program.run(slots);

@@ -30,6 +30,8 @@ const CPU: Target = {
   fma: false,
   maxThreadsPerBlock: 1024,
   sharedBytesPerBlock: 49152,
+  capability: 0,
+  libraries: new Set(),
 };
 
 type Arguments = Record<string, Scalar | Scalar[]>;

@@ -40,6 +40,8 @@ const cpu: Target = {
   fma: false,
   maxThreadsPerBlock: 1024,
   sharedBytesPerBlock: 49152,
+  capability: 0,
+  libraries: new Set(),
 };
 
 /** The lines of a kernel's body. */

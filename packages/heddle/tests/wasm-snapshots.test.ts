@@ -20,6 +20,8 @@ const TARGET: Target = {
   fma: true,
   maxThreadsPerBlock: 1024,
   sharedBytesPerBlock: 65536,
+  capability: 0,
+  libraries: new Set(),
 };
 
 function snapshotFolder(): string {

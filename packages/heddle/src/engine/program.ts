@@ -40,18 +40,13 @@ export class Compiled {
     const launches = this.schedule.launches.map((l): Launch => {
       const independent = l.level === level;
       level = l.level;
-      return {
-        kernel: l.kernel,
-        grid: l.grid,
-        block: l.block,
-        independent,
-        args: l.args.map((place) => {
-          if ('value' in place) return place;
-          if ('leaf' in place) return { slot: place.leaf, offset: 0 };
-          if ('result' in place) return { slot: leaves + place.result, offset: 0 };
-          return { slot: leaves + bytes.length, offset: place.arena };
-        }),
-      };
+      const args = l.args.map((place) => {
+        if ('value' in place) return place;
+        if ('leaf' in place) return { slot: place.leaf, offset: 0 };
+        if ('result' in place) return { slot: leaves + place.result, offset: 0 };
+        return { slot: leaves + bytes.length, offset: place.arena };
+      });
+      return { ...l.work, args, independent };
     });
     this.#program = device.compile(launches);
     this.#single = env('DEBUG') >= 2 ? launches.map((l) => device.compile([l])) : [];
@@ -88,11 +83,9 @@ export class Compiled {
       const started = performance.now();
       program.run(slots);
       const us = (performance.now() - started) * 1000;
-      const { kernel, grid, level } = this.schedule.launches[i]!;
-      debug(
-        2,
-        () => `${us.toFixed(0).padStart(8)} µs  level ${level}  ${kernel.name}  grid ${grid.join('×')}`,
-      );
+      const { work, level } = this.schedule.launches[i]!;
+      const what = 'kernel' in work ? `${work.kernel.name}  grid ${work.grid.join('×')}` : work.library.name;
+      debug(2, () => `${us.toFixed(0).padStart(8)} µs  level ${level}  ${what}`);
     });
   }
 

@@ -4,6 +4,7 @@
  */
 import type { KernelIr } from '../kernel/ir.js';
 import type { IrFunction } from '../kernel/ir-function.js';
+import type { LibraryCall } from '../kernel/library-call.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import type { GraphNode, TensorType } from './node.js';
@@ -31,8 +32,19 @@ export interface KernelChoice<Arg = unknown> {
    * once. Such a kernel must not write its output otherwise.
    */
   readonly finishes: boolean;
-  /** The launches that compute the node. */
+  /** The launches that compute the node: the best guess for its shapes. */
   plan(io: KernelIo, arg: Arg): readonly Stage[];
+  /**
+   * All ways this kernel can do it (tile sizes, splits, a vendor's library), `plan`'s among them, for the autotuner to
+   * time. They differ in speed, and in rounding only as far as the order of sums. Default: `plan` alone.
+   */
+  variants?(io: KernelIo, arg: Arg): readonly Variant[];
+}
+
+export interface Variant {
+  /** Tells the ways of one kernel apart, in tables and in the tuner's memory: `128x64x8`, `cublaslt`. */
+  readonly name: string;
+  readonly plan: () => readonly Stage[];
 }
 
 /** A source or the output, as the kernel finds it: element (i, j, …) is at offset + i·strides[0] + j·strides[1] … */
@@ -55,6 +67,8 @@ export interface KernelIo {
    * @param split sizes whose product is the output's size, outermost first: the radix of the coordinates
    */
   readonly finish: (split: readonly number[]) => IrFunction;
+  /** Nothing follows: `finish` gives back the value as it is. A library's routine may then write the output itself. */
+  readonly plain: boolean;
 }
 
 export type StageArgument =
@@ -64,10 +78,21 @@ export type StageArgument =
   | { readonly scratch: string; readonly bytes: number }
   | { readonly value: Scalar };
 
-/** One launch. Arguments in the order of the kernel's parameters (those that `finish` adds come by themselves). */
-export interface Stage {
+/** One launch. */
+export type Stage = KernelStage | LibraryStage;
+
+/** Arguments in the order of the kernel's parameters (those that `finish` adds come by themselves). */
+export interface KernelStage {
   readonly kernel: KernelIr;
   readonly grid: readonly [number, number, number];
   readonly block: readonly [number, number, number];
+  /** Bytes of the dynamic shared array, if the kernel has one. */
+  readonly sharedBytes?: number;
+  readonly args: readonly StageArgument[];
+}
+
+/** Arguments in the order that the routine takes them. */
+export interface LibraryStage {
+  readonly library: LibraryCall;
   readonly args: readonly StageArgument[];
 }

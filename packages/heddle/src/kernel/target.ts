@@ -11,5 +11,10 @@ export interface Target {
   /** fma is one instruction. */
   readonly fma: boolean;
   readonly maxThreadsPerBlock: number;
+  /** Dynamic shared memory included. */
   readonly sharedBytesPerBlock: number;
+  /** Compute capability × 10 of the GPU (90: Hopper) that instructions may be used of; 0 on the CPU. */
+  readonly capability: number;
+  /** Routines of vendor libraries that may be called, by `LibraryCall.name`. */
+  readonly libraries: ReadonlySet<string>;
 }

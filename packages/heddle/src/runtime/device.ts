@@ -1,5 +1,7 @@
 /** The contract between the engine and a device. A device runs programs; it knows no tensors. */
+import { DeviceError } from '../core/errors.js';
 import type { KernelIr } from '../kernel/ir.js';
+import type { LibraryCall } from '../kernel/library-call.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 
@@ -19,22 +21,45 @@ export type LaunchArgument =
   /** A scalar, fixed when the program is compiled. */
   | { readonly value: Scalar };
 
-export interface Launch {
-  readonly kernel: KernelIr;
-  readonly grid: Dim3;
-  readonly block: Dim3;
+export type Launch = KernelLaunch | LibraryLaunch;
+
+interface LaunchBase {
   readonly args: readonly LaunchArgument[];
-  /** Bytes of the dynamic shared array, if the kernel has one. */
-  readonly sharedBytes?: number;
   /** Needs nothing from the launches since the last one that is not independent: may run beside them. */
   readonly independent: boolean;
 }
 
+export interface KernelLaunch extends LaunchBase {
+  readonly kernel: KernelIr;
+  readonly grid: Dim3;
+  readonly block: Dim3;
+  /** Bytes of the dynamic shared array, if the kernel has one. */
+  readonly sharedBytes?: number;
+}
+
+/** Only for routines that the device's target lists. */
+export interface LibraryLaunch extends LaunchBase {
+  readonly library: LibraryCall;
+}
+
+/** For devices without libraries. @throws DeviceError if there is a routine among the launches */
+export function requireKernels(device: string, launches: readonly Launch[]): readonly KernelLaunch[] {
+  return launches.map((l) => {
+    if ('kernel' in l) return l;
+    throw new DeviceError(`[${l.library.name}] the ${device} device has no vendor libraries.`);
+  });
+}
+
+export const nameOfLaunch = (l: Launch): string => ('kernel' in l ? l.kernel.name : l.library.name);
+
 /** Launches compiled together; run as often as wanted, with other buffers each time. */
 export interface Program {
   readonly launches: readonly Launch[];
-  /** Run all launches in order. Returns when they are done or queued; later reads see their results. */
-  run(slots: readonly DeviceBuffer[]): void;
+  /**
+   * Run all launches in order, `times` times (default 1) one after the other. Returns when they are done or queued;
+   * later reads see their results.
+   */
+  run(slots: readonly DeviceBuffer[], times?: number): void;
   dispose(): void;
 }
 
@@ -67,6 +92,8 @@ export interface Device {
   compile(launches: readonly Launch[]): Program;
   /** Resolves once everything started before has finished. */
   synchronize(): Promise<void>;
+  /** How long the device takes for what `work` starts, in µs: by events on a GPU, by the clock elsewhere. */
+  time(work: () => void): Promise<number>;
   memory(): MemoryReport;
   /** Stop workers and give everything back. */
   close(): Promise<void>;

@@ -65,9 +65,13 @@ export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     });
 
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
-  const planned = choice.plan({ target, node, inputs, output, finish }, argOf(node, 'call').arg);
+  const planned = choice.plan(
+    { target, node, inputs, output, finish, plain: root === node },
+    argOf(node, 'call').arg,
+  );
   const extra = [...reads.keys()];
   const stages = planned.map((stage) => {
+    if ('library' in stage) return { ...stage, extra: [] };
     const used = paramsUsed(stage.kernel.body);
     const mine = extra.filter((n) => used.has(reads.get(n)!.arg as Param));
     const params = [...stage.kernel.params, ...mine.map((n) => reads.get(n)!.arg as Param)];

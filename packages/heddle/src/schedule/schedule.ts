@@ -10,8 +10,8 @@
 
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
+import type { KernelStage, LibraryStage } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
-import type { KernelIr } from '../kernel/ir.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
@@ -28,10 +28,11 @@ export type Place =
   | { readonly arena: number }
   | { readonly value: Scalar };
 
+/** A stage without its arguments. */
+export type StageWork = Omit<KernelStage, 'args'> | Omit<LibraryStage, 'args'>;
+
 export interface ScheduledLaunch {
-  readonly kernel: KernelIr;
-  readonly grid: readonly [number, number, number];
-  readonly block: readonly [number, number, number];
+  readonly work: StageWork;
   readonly args: readonly Place[];
   /** Launches of one level do not need each other. */
   readonly level: number;
@@ -60,12 +61,7 @@ type Slot = { readonly node: GraphNode } | { readonly scratch: number } | { read
 interface Work {
   readonly group: Group;
   readonly reads: ReadonlySet<GraphNode>;
-  readonly stages: readonly {
-    kernel: KernelIr;
-    grid: readonly [number, number, number];
-    block: readonly [number, number, number];
-    slots: Slot[];
-  }[];
+  readonly stages: readonly { readonly work: StageWork; readonly slots: readonly Slot[] }[];
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
   level: number;
 }
@@ -108,7 +104,7 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
     return {
       group,
       reads,
-      stages: [{ kernel: ir, grid, block, slots: params.map((node) => ({ node })) }],
+      stages: [{ work: { kernel: ir, grid, block }, slots: params.map((node) => ({ node })) }],
       scratch: [],
       level: 0,
     };
@@ -135,7 +131,8 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
       slots.push({ node });
       reads.add(node);
     }
-    return { kernel: stage.kernel, grid: stage.grid, block: stage.block, slots };
+    const { args: _, extra: __, ...work } = stage;
+    return { work, slots };
   });
   return { group, reads, stages, scratch, level: 0 };
 }
@@ -248,9 +245,7 @@ function place(
   const launches = work
     .flatMap((w) =>
       w.stages.map((s, i) => ({
-        kernel: s.kernel,
-        grid: s.grid,
-        block: s.block,
+        work: s.work,
         level: w.level + i,
         args: s.slots.map((slot) => toPlace(slot, w)),
       })),

@@ -4,7 +4,14 @@ import { env } from '../../core/env.js';
 import { ArgumentError, DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { Target } from '../../kernel/target.js';
-import type { Device, DeviceBuffer, Launch, MemoryReport, Program } from '../device.js';
+import {
+  type Device,
+  type DeviceBuffer,
+  type Launch,
+  type MemoryReport,
+  type Program,
+  requireKernels,
+} from '../device.js';
 import { prepareEngine } from './engine.js';
 import { CpuMemory } from './memory.js';
 import { CpuProgram, type ProgramHost, planLaunch } from './program.js';
@@ -40,6 +47,8 @@ export class CpuDevice implements Device, ProgramHost {
       fma,
       maxThreadsPerBlock: 1024,
       sharedBytesPerBlock: 64 * 1024,
+      capability: 0,
+      libraries: new Set(),
     };
     const model = cpus()[0]?.model.trim() ?? 'processor';
     const plural = threads === 1 ? '' : 's';
@@ -78,14 +87,21 @@ export class CpuDevice implements Device, ProgramHost {
 
   compile(launches: readonly Launch[]): Program {
     this.mustBeOpen();
+    const kernels = requireKernels(this.name, launches);
     return new CpuProgram(
       this,
-      launches,
-      launches.map((l) => planLaunch(l, this.target)),
+      kernels,
+      kernels.map((l) => planLaunch(l, this.target)),
     );
   }
 
   async synchronize(): Promise<void> {}
+
+  async time(work: () => void): Promise<number> {
+    const started = performance.now();
+    work();
+    return (performance.now() - started) * 1000;
+  }
 
   memory(): MemoryReport {
     return this.heap.report();

@@ -7,7 +7,7 @@ import { serialize } from '../../kernel/serialize.js';
 import type { Target } from '../../kernel/target.js';
 import { FAILURE } from '../../render/wasm-abi.js';
 import type { Message } from '../../render/wasm-statements.js';
-import type { DeviceBuffer, Launch, Program } from '../device.js';
+import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
 import type { RunFunction } from './control.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
@@ -31,7 +31,7 @@ let programs = 0;
 const TABLES = 'program tables';
 
 export class CpuProgram implements Program {
-  readonly launches: readonly Launch[];
+  readonly launches: readonly KernelLaunch[];
   /** The module's text. */
   readonly text: () => string;
   private readonly host: ProgramHost;
@@ -48,7 +48,7 @@ export class CpuProgram implements Program {
   private epoch = 0;
   private sent = false;
 
-  constructor(host: ProgramHost, launches: readonly Launch[], planned: readonly PlannedLaunch[]) {
+  constructor(host: ProgramHost, launches: readonly KernelLaunch[], planned: readonly PlannedLaunch[]) {
     this.host = host;
     this.launches = launches;
     const used = launches.flatMap((l) => l.args.map((a) => ('slot' in a ? a.slot + 1 : 0)));
@@ -69,7 +69,11 @@ export class CpuProgram implements Program {
     if (this.sections.length > 0) host.workers.start();
   }
 
-  run(slots: readonly DeviceBuffer[]): void {
+  run(slots: readonly DeviceBuffer[], times = 1): void {
+    for (let i = 0; i < times; i++) this.runOnce(slots);
+  }
+
+  private runOnce(slots: readonly DeviceBuffer[]): void {
     const { host, table, execute } = this;
     if (!execute) throw new DeviceError('This program has been disposed of.');
     if (slots.length < this.slots) {
@@ -139,7 +143,7 @@ export class CpuProgram implements Program {
 const compiled = new WeakMap<KernelIr, Map<string, KernelIr>>();
 
 /** What a launch comes to on this device. @throws KernelError if its threads cannot be put one after another */
-export function planLaunch(launch: Launch, target: Target): PlannedLaunch {
+export function planLaunch(launch: KernelLaunch, target: Target): PlannedLaunch {
   const { kernel, block } = launch;
   const known = compiled.get(kernel) ?? new Map<string, KernelIr>();
   compiled.set(kernel, known);

@@ -14,12 +14,12 @@ import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/
 import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
 import type { Message } from '../../render/wasm-statements.js';
 import { laneType } from '../../render/wasm-values.js';
-import type { Launch } from '../device.js';
+import type { KernelLaunch } from '../device.js';
 import { ABORT, WAITING } from './control.js';
 
 /** A launch, with its kernel as the module holds it. */
 export interface PlannedLaunch {
-  readonly launch: Launch;
+  readonly launch: KernelLaunch;
   /** The kernel for blocks of one thread, after the passes. */
   readonly ir: KernelIr;
   /** Estimated instructions, of all blocks together. */
@@ -319,12 +319,12 @@ function runChunk(x: RunContext, l: PlannedLaunch, per: number): void {
   });
 }
 
-const blocksOf = ({ grid: [x, y, z] }: Launch): number => x * y * z;
+const blocksOf = ({ grid: [x, y, z] }: KernelLaunch): number => x * y * z;
 
 function pushArgument(
   f: FunctionBuilder,
   table: Local,
-  launch: Launch,
+  launch: KernelLaunch,
   index: number,
   type: 'i32' | 'i64' | 'f32' | 'f64',
 ): void {

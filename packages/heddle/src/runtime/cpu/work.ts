@@ -1,7 +1,7 @@
 /** How much a launch has to do, roughly: what decides whether more than one thread is worth it. */
 import type { Expr, KernelIr, Node, Statement, Variable } from '../../kernel/ir.js';
 import { convert, evaluate, type Scalar, type ScalarOp } from '../../kernel/ops.js';
-import type { Launch } from '../device.js';
+import type { KernelLaunch } from '../device.js';
 
 /** What an op costs, in additions; 1 if it is not here. */
 const COST: Partial<Record<ScalarOp, number>> = {
@@ -22,17 +22,17 @@ const COST: Partial<Record<ScalarOp, number>> = {
 const ROUNDS = 16;
 
 /** Instructions that all blocks of a launch take together. `ir` is the launch's kernel after compilation. */
-export function estimateWork(ir: KernelIr, launch: Launch): number {
+export function estimateWork(ir: KernelIr, launch: KernelLaunch): number {
   const [x, y, z] = launch.grid;
   return x * y * z * new Estimate(ir, launch).statement(ir.body);
 }
 
 class Estimate {
   private readonly values = new Map<object, Scalar>();
-  private readonly launch: Launch;
+  private readonly launch: KernelLaunch;
   private readonly costs = new Map<Node, number>();
 
-  constructor(ir: KernelIr, launch: Launch) {
+  constructor(ir: KernelIr, launch: KernelLaunch) {
     this.launch = launch;
     ir.params.forEach((p, i) => {
       const arg = launch.args[i]!;

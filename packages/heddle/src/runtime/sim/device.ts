@@ -3,7 +3,15 @@ import { viewAs } from '../../core/dtype.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import { isBuffer } from '../../kernel/types.js';
-import type { Device, DeviceBuffer, Launch, MemoryReport, Program } from '../device.js';
+import {
+  type Device,
+  type DeviceBuffer,
+  type KernelLaunch,
+  type Launch,
+  type MemoryReport,
+  type Program,
+  requireKernels,
+} from '../device.js';
 import { Sanitizer, SIM_TARGET } from './launch.js';
 
 interface SimBuffer extends DeviceBuffer {
@@ -50,16 +58,23 @@ export class SimDevice implements Device {
   }
 
   compile(launches: readonly Launch[]): Program {
+    const kernels = requireKernels(this.name, launches);
     return {
       launches,
-      run: (slots) => {
-        for (const launch of launches) this.launch(launch, slots);
+      run: (slots, times = 1) => {
+        for (let i = 0; i < times; i++) for (const launch of kernels) this.launch(launch, slots);
       },
       dispose() {},
     };
   }
 
   async synchronize(): Promise<void> {}
+
+  async time(work: () => void): Promise<number> {
+    const started = performance.now();
+    work();
+    return (performance.now() - started) * 1000;
+  }
 
   memory(): MemoryReport {
     const holders = new Map<string, { label: string; bytes: number; buffers: number }>();
@@ -94,7 +109,7 @@ export class SimDevice implements Device {
     }
   }
 
-  private launch(launch: Launch, slots: readonly DeviceBuffer[]): void {
+  private launch(launch: KernelLaunch, slots: readonly DeviceBuffer[]): void {
     const { kernel, grid, block, sharedBytes = 0 } = launch;
     const args = kernel.params.map((p, i) => {
       const arg = launch.args[i];

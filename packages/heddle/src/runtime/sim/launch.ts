@@ -25,7 +25,9 @@ export const SIM_TARGET: Target = {
   units: 4,
   fma: true,
   maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 48 * 1024,
+  sharedBytesPerBlock: 227 * 1024,
+  capability: 90,
+  libraries: new Set(),
 };
 
 /** A grid or block: x alone, or x, y and z where given. */

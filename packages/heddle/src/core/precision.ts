@@ -1,0 +1,10 @@
+/** How exactly matrix products and convolutions of f32 are computed. */
+
+/**
+ * f32: every product and sum in f32 · tf32: operands rounded to 10 bits of mantissa, sums in f32, on tensor cores ·
+ * bf16: operands rounded to bf16 (7 bits of mantissa), sums in f32, on tensor cores. Devices without tensor cores
+ * compute in f32 whatever is asked for.
+ */
+export type Precision = 'f32' | 'tf32' | 'bf16';
+
+export const PRECISIONS: readonly Precision[] = ['f32', 'tf32', 'bf16'];

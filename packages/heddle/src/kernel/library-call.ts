@@ -1,0 +1,10 @@
+/** Routines of a vendor's library (cuBLASLt, cuDNN, cuRAND) that may take a kernel's place in a program. */
+
+export type LibraryOption = number | string | boolean | readonly number[];
+
+/** Which routine, and what it has to know besides its buffers. A device says by `Target.libraries` what it has. */
+export interface LibraryCall {
+  /** `library.routine`, such as `cublaslt.matmul`. */
+  readonly name: string;
+  readonly options: Readonly<Record<string, LibraryOption>>;
+}
