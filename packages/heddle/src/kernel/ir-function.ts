@@ -2,12 +2,15 @@
  * A device function that builds IR instead of being parsed: how the scheduler hands fused work to a hand-written
  * kernel. Passed as a constant, called in the kernel like any helper: `y[i] = finish(acc, row, column)`.
  */
-import type { Expr } from './ir.js';
+import type { Expr, Statement } from './ir.js';
 
 export interface IrFunction {
   readonly kind: 'ir-function';
-  /** The value of a call. Arguments arrive as expressions without side effects, cheap to repeat. */
-  readonly build: (args: readonly Expr[]) => Expr;
+  /**
+   * The value of a call. Arguments arrive as expressions without side effects, cheap to repeat; `emit` puts a
+   * statement before the one that holds the call.
+   */
+  readonly build: (args: readonly Expr[], emit: (statement: Statement) => void) => Expr;
   /** For the type checker of kernels: calling it gives a number. */
   (...args: readonly number[]): number;
 }

@@ -47,7 +47,8 @@ export function call(p: Parsing, node: CallExpression): Value {
   if (callee.kind === 'function') return inline(p, node, callee, args);
   if (callee.kind === 'ir-function') {
     const given = p.inOrder(args.map((a) => () => expression(p, a)));
-    return fromExpr(callee.build(given.map((v, i) => p.repeatable(toExpr(p, args[i]!, v)))));
+    const values = given.map((v, i) => p.repeatable(toExpr(p, args[i]!, v)));
+    return fromExpr(callee.build(values, (statement) => p.emit(statement)));
   }
   if (callee.kind === 'static' && isDType(callee.value)) return castTo(p, node, callee.value, args);
   if (callee.kind === 'builtin') return builtin(p, node, callee.name, args);

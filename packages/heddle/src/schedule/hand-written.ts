@@ -2,11 +2,12 @@
 import { stridesOf } from '../core/shape.js';
 import type { Stage, View } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
-import type { MemoryNode, Node, Param } from '../kernel/ir.js';
+import type { Expr, MemoryNode, Node, Param, Variable } from '../kernel/ir.js';
+import * as k from '../kernel/ir.js';
 import { type IrFunction, irFunction } from '../kernel/ir-function.js';
 import type { Target } from '../kernel/target.js';
-import { atom, ofAtom } from './affine.js';
-import type { Coordinates } from './coordinates.js';
+import { atom, ofAtom, toExpr } from './affine.js';
+import { type Coordinates, flatten } from './coordinates.js';
 import { Evaluator, type Scope } from './evaluate.js';
 import { parameter } from './lower.js';
 import { type Group, memoryOf } from './partition.js';
@@ -37,7 +38,7 @@ export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const reads = new Map<GraphNode, MemoryNode>();
   const scope: Scope = {
     memory: (n) => {
-      if (!stored.has(n) || n === root) return undefined;
+      if (!stored.has(n) || group.roots.includes(n)) return undefined;
       let memory = reads.get(n);
       if (!memory) {
         memory = parameter(`finish${reads.size}`, n);
@@ -49,9 +50,11 @@ export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     vectorReduce: false,
   };
 
+  const others = group.roots.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
+  const plain = root === node && others.length === 0;
   const finish = (split: readonly number[]): IrFunction =>
-    irFunction(([own, ...coordinates]) => {
-      if (root === node) return own!;
+    irFunction(([own, ...coordinates], emit) => {
+      if (plain) return own!;
       const { lanes } = own!.type;
       const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
       const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
@@ -61,21 +64,30 @@ export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
         undefined,
       );
       evaluator.define(node, at, own!);
-      return evaluator.value(root, at);
+      if (others.length === 0) return evaluator.value(root, at);
+      // All values before the first store: a result may take the place of what another is made from.
+      const values = group.roots.map((n): Expr => {
+        const value: Variable = { name: 'v', type: { ...own!.type, dtype: n.dtype }, constant: true };
+        emit(k.declare(value, evaluator.value(n, at)));
+        evaluator.define(n, at, k.read(value));
+        return k.read(value);
+      });
+      const index = toExpr(flatten(at));
+      others.forEach(({ memory }, i) => {
+        emit(k.store(memory, values[i + 1]!, [index]));
+      });
+      return values[0]!;
     });
 
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
-  const planned = choice.plan(
-    { target, node, inputs, output, finish, plain: root === node },
-    argOf(node, 'call').arg,
-  );
-  const extra = [...reads.keys()];
+  const planned = choice.plan({ target, node, inputs, output, finish, plain }, argOf(node, 'call').arg);
+  const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
   const stages = planned.map((stage) => {
     if ('library' in stage) return { ...stage, extra: [] };
     const used = paramsUsed(stage.kernel.body);
-    const mine = extra.filter((n) => used.has(reads.get(n)!.arg as Param));
-    const params = [...stage.kernel.params, ...mine.map((n) => reads.get(n)!.arg as Param)];
-    return { ...stage, kernel: { ...stage.kernel, params }, extra: mine };
+    const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
+    const params = [...stage.kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];
+    return { ...stage, kernel: { ...stage.kernel, params }, extra: mine.map(([n]) => n) };
   });
   return { stages, inputs: bases, name: choice.name };
 }

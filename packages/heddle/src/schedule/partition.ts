@@ -46,7 +46,7 @@ const WEIGHT: Readonly<Record<string, number>> = {
   mod: 6,
 };
 
-const isReduction = (node: GraphNode): boolean =>
+export const isReduction = (node: GraphNode): boolean =>
   node.op === 'reduce' || node.op === 'fold' || node.op === 'scatterAdd';
 const keepsOrder = (node: GraphNode): boolean =>
   node.op === 'map' || node.op === 'reshape' || node.op === 'detach';
@@ -120,18 +120,21 @@ export function partition(
 }
 
 /** What a hand-written kernel can compute on the way to its store: no loops or conditions, vector dtypes. */
-function simpleNodes(order: readonly GraphNode[]): ReadonlySet<GraphNode> {
+export function simpleNodes(order: readonly GraphNode[]): ReadonlySet<GraphNode> {
   const simple = new Set<GraphNode>();
   const passes = (node: GraphNode): boolean => {
     if (node.isLeaf || node.op === 'call' || isReduction(node)) return VECTOR_DTYPES.has(node.dtype);
     switch (node.op) {
       case 'full':
+      case 'iota':
       case 'map':
       case 'reshape':
       case 'permute':
       case 'expand':
       case 'detach':
         return node.src.every((s) => simple.has(s));
+      case 'slice':
+        return node.size === 1 && simple.has(node.src[0]!);
       default:
         return false;
     }

@@ -3,6 +3,7 @@
  *   canonicalize  share equal nodes; fused ops get a hand-written kernel or become their composition
  *   partition     decide which nodes get memory; everything else is computed inside the kernels that use it
  *   merge         one kernel for elementwise groups that work on the same elements
+ *   join          what follows a hand-written kernel element by element becomes a further result of it
  *   lower         each group to kernel IR (generic), or to its plan's stages (hand-written)
  *   order         levels: a launch needs only launches of lower levels; in-place updates after the last reader
  *   memory        one arena for all that lives inside the program
@@ -15,6 +16,7 @@ import type { GraphNode } from '../graph/node.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
+import { joinFollowers } from './followers.js';
 import { planCall } from './hand-written.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
@@ -36,6 +38,8 @@ export interface ScheduledLaunch {
   readonly args: readonly Place[];
   /** Launches of one level do not need each other. */
   readonly level: number;
+  /** Of the nodes and the scratch memory it is given, each once: what it must move at least, if it uses all of it. */
+  readonly bytes: number;
 }
 
 export interface Schedule {
@@ -73,15 +77,10 @@ export function schedule(
 ): Schedule {
   const canonical = canonicalize(roots, target, options.kernels);
   const parts = partition(canonical, (node, stored) => viewOf(node, stored)?.base);
-  const groups = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
-  const work = groups.map((group) => toWork(group, parts.stored, target));
-  const updated = claimUpdates(
-    work,
-    canonical.roots,
-    canonical.leaves,
-    parts.stored,
-    options.updates ?? new Map(),
-  );
+  const merged = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
+  const { groups, stored } = joinFollowers(merged, parts.stored, new Set(canonical.roots));
+  const work = groups.map((group) => toWork(group, stored, target));
+  const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
   const ordered = assignLevels(work, updated);
   const result = place(ordered, canonical.roots, canonical.leaves, updated);
   debug(
@@ -129,7 +128,7 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
     });
     for (const node of stage.extra) {
       slots.push({ node });
-      reads.add(node);
+      if (!group.roots.includes(node)) reads.add(node);
     }
     const { args: _, extra: __, ...work } = stage;
     return { work, slots };
@@ -153,7 +152,9 @@ function claimUpdates(
     const writer = work.find((w) => w.group.roots.includes(node));
     if (!writer || taken.has(old) || updated.has(node)) continue;
     if (!writer.group.roots.every((r) => onlyInPlace(r, old, stored))) continue;
-    if (writer.group.call && writer.stages.length > 1 && writer.reads.has(old)) continue;
+    const uses = (of: GraphNode) => (s: Work['stages'][number]) =>
+      s.slots.some((slot) => 'node' in slot && slot.node === of);
+    if (writer.stages.some((s) => uses(old)(s) && !uses(node)(s))) continue;
     if (writer.group.call?.node.src.some((s) => s === old || readsOf(s, new Set([old])).has(old))) continue;
     const needs = ancestors(work, writer, updated);
     const readers = work.filter((w) => w !== writer && w.reads.has(old));
@@ -242,11 +243,16 @@ function place(
     const result = results.indexOf(slot.node);
     return result >= 0 ? { result } : { arena: offsets[arenaOf.get(slot.node)!]! };
   };
+  const bytesOf = (slot: Slot, w: Work): number => {
+    if ('value' in slot) return 0;
+    return 'node' in slot ? slot.node.size * slot.node.dtype.bytes : w.scratch[slot.scratch]!.bytes;
+  };
   const launches = work
     .flatMap((w) =>
       w.stages.map((s, i) => ({
         work: s.work,
         level: w.level + i,
+        bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
         args: s.slots.map((slot) => toPlace(slot, w)),
       })),
     )
