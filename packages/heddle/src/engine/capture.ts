@@ -3,6 +3,7 @@ import { detach, leaf } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
 import type { DeviceBuffer } from '../runtime/device.js';
 import { fingerprint } from '../schedule/canonical.js';
+import type { Profile, ProfileOptions } from './profile.js';
 import { Compiled } from './program.js';
 import { bufferOf, realize } from './realize.js';
 import { BufferStorage, currentDevice } from './storage.js';
@@ -49,12 +50,7 @@ export class Recording {
 
   /** Run on these inputs; returns leaves with the outputs' values. */
   run(inputs: readonly GraphNode[]): GraphNode[] {
-    realize(inputs);
-    const nodes = this.#sources.map((s) => {
-      if ('input' in s) return inputs[s.input]!;
-      if (!s.state.ownNode.storage) realize([s.state.ownNode]);
-      return s.state.ownNode;
-    });
+    const nodes = this.#leaves(inputs);
     const { roots } = this.#compiled.schedule;
     const taken = new Map<Handle, BufferStorage>();
     this.#assigned.forEach((handle, i) => {
@@ -84,6 +80,23 @@ export class Recording {
       setOwner(handle.ownNode, handle);
     });
     return this.#outputs.map((type, i) => value(i, type, false));
+  }
+
+  /** Run once, then time it, launch by launch if asked. State moves on with every run that is timed. */
+  async profile(inputs: readonly GraphNode[], options: ProfileOptions): Promise<Profile> {
+    // After a run, nobody else sees the state that is updated in place.
+    this.run(inputs);
+    return this.#compiled.profile(this.#leaves(inputs).map(bufferOf), options);
+  }
+
+  /** The inputs and the state as they are now, in the order of the program's leaves. */
+  #leaves(inputs: readonly GraphNode[]): GraphNode[] {
+    realize(inputs);
+    return this.#sources.map((s) => {
+      if ('input' in s) return inputs[s.input]!;
+      if (!s.state.ownNode.storage) realize([s.state.ownNode]);
+      return s.state.ownNode;
+    });
   }
 
   dispose(): void {

@@ -4,6 +4,7 @@ import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { type Schedule, type ScheduleOptions, schedule } from '../schedule/schedule.js';
+import { median, type Profile, type ProfileOptions, timeProgram } from './profile.js';
 import { BufferStorage, requireOn } from './storage.js';
 
 /** Run counts and sizes, for people and tests. */
@@ -60,12 +61,7 @@ export class Compiled {
 
   /** Results in their own memory, one storage each; the arena is kept for the next run if `keepArena`. */
   run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean): BufferStorage[] {
-    requireOn(this.device, leaves);
-    const results = this.#results.map((bytes) => new BufferStorage(bytes, label, this.device));
-    const { arenaBytes } = this.schedule;
-    if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
-    const slots = [...leaves, ...results.map((r) => r.buffer)];
-    if (this.#arena) slots.push(this.#arena.buffer);
+    const { slots, results } = this.#memory(leaves, label);
     if (this.#single.length > 0) this.#timed(slots);
     else this.#program.run(slots);
     counts.runs++;
@@ -75,6 +71,37 @@ export class Compiled {
       this.#arena = undefined;
     }
     return results;
+  }
+
+  /** Device time on these leaves. It runs many times: what it updates in place moves on with every run. */
+  async profile(leaves: readonly DeviceBuffer[], options: ProfileOptions = {}): Promise<Profile> {
+    const { slots, results } = this.#memory(leaves, 'profile');
+    const { device } = this;
+    const us = await timeProgram(device, this.#program, slots, options);
+    const launches = [];
+    for (const [i, { level, bytes }] of this.schedule.launches.entries()) {
+      if (options.each === false) break;
+      const launch = this.#program.launches[i]!;
+      const single = device.compile([{ ...launch, independent: false }]);
+      const samples = await timeProgram(device, single, slots, options);
+      launches.push({ launch, level, bytes, us: median(samples) });
+      single.dispose();
+    }
+    for (const result of results) result.release();
+    return { us, launches };
+  }
+
+  /** What a run works on: the leaves, new memory for the results, the arena. */
+  #memory(
+    leaves: readonly DeviceBuffer[],
+    label: string,
+  ): { slots: readonly DeviceBuffer[]; results: BufferStorage[] } {
+    requireOn(this.device, leaves);
+    const results = this.#results.map((bytes) => new BufferStorage(bytes, label, this.device));
+    const { arenaBytes } = this.schedule;
+    if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
+    const arena = this.#arena ? [this.#arena.buffer] : [];
+    return { slots: [...leaves, ...results.map((r) => r.buffer), ...arena], results };
   }
 
   /** Launch by launch, with a line for each. */

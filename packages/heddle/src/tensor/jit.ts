@@ -1,6 +1,7 @@
 /** Whole functions as one program: traced once per shape of their inputs, then replayed. */
 import { ArgumentError } from '../core/errors.js';
 import { Recording } from '../engine/capture.js';
+import type { Profile, ProfileOptions } from '../engine/profile.js';
 import { realize } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
 import { Trace } from '../engine/trace.js';
@@ -27,6 +28,11 @@ export interface Jitted<A extends readonly JitValue[], R> {
   (...args: A): R;
   /** Kernel launches of the program last run; 0 before the first. */
   readonly launches: number;
+  /**
+   * How long the program for these arguments takes on the device, as a whole and launch by launch. It runs many
+   * times for that: state that it assigns moves on as by as many calls.
+   */
+  profile(args: A, options?: ProfileOptions): Promise<Profile>;
   /** Forget all programs and give their memory back. */
   dispose(): void;
 }
@@ -44,7 +50,7 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
   const programs = new Map<string, { recording: Recording; output: JitValue }>();
   let launches = 0;
 
-  const call = (...args: A): R => {
+  const prepare = (args: A) => {
     const inputs: Tensor[] = [];
     const key = `${currentDevice().name}${describe(args, inputs)}`;
     let program = programs.get(key);
@@ -57,13 +63,23 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
       }
       programs.set(key, program);
     }
-    const results = program.recording.run(inputs.map((t) => t.ownNode)).map((node) => new Tensor(node));
+    return { program, inputs: inputs.map((t) => t.ownNode) };
+  };
+  const call = (...args: A): R => {
+    const { program, inputs } = prepare(args);
+    const results = program.recording.run(inputs).map((node) => new Tensor(node));
     launches = program.recording.launches;
     let next = 0;
     return substitute(program.output, () => results[next++]!) as R;
   };
   return Object.defineProperties(call, {
     launches: { get: () => launches },
+    profile: {
+      value: (args: A, options: ProfileOptions = {}): Promise<Profile> => {
+        const { program, inputs } = prepare(args);
+        return program.recording.profile(inputs, options);
+      },
+    },
     dispose: {
       value: () => {
         for (const { recording } of programs.values()) recording.dispose();

@@ -1,0 +1,61 @@
+/** How long compiled programs take on their device. */
+import { setImmediate } from 'node:timers/promises';
+import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
+
+/** One launch of a program, timed by itself on the memory that the others left. */
+export interface LaunchProfile {
+  readonly launch: Launch;
+  /** Launches of one level do not need each other. */
+  readonly level: number;
+  /** Of the memory it is given: each source read and each result written once. */
+  readonly bytes: number;
+  /** Median of several rounds, µs. */
+  readonly us: number;
+}
+
+export interface Profile {
+  /** Device time of one run of the whole program in µs: one sample a round. */
+  readonly us: readonly number[];
+  readonly launches: readonly LaunchProfile[];
+}
+
+export interface ProfileOptions {
+  /** Time every launch by itself, too. Default: true. */
+  readonly each?: boolean;
+  readonly rounds?: number;
+  /** What a round should take, in µs: short programs run as often as fills it. */
+  readonly roundUs?: number;
+}
+
+const ROUNDS = 7;
+const ROUND_US = 10_000;
+/** Runs of a round, at most. */
+const MOST_RUNS = 500;
+
+/**
+ * Device time of one run in µs, a sample for each round; rounds are runs one after the other without a wait between
+ * them. The first runs, which load and warm up, do not count.
+ */
+export async function timeProgram(
+  device: Device,
+  program: Program,
+  slots: readonly DeviceBuffer[],
+  { rounds = ROUNDS, roundUs = ROUND_US }: ProfileOptions = {},
+): Promise<number[]> {
+  const round = async (times: number): Promise<number> => {
+    // A device with workers needs turns of the event loop to start them.
+    await setImmediate();
+    return (await device.time(() => program.run(slots, times))) / times;
+  };
+  await round(1);
+  const one = await round(1);
+  const times = Math.min(MOST_RUNS, Math.max(1, Math.ceil(roundUs / Math.max(one, 0.1))));
+  await round(times);
+  const samples: number[] = [];
+  for (let i = 0; i < rounds; i++) samples.push(await round(times));
+  return samples;
+}
+
+/** The middle one; of an even number the lower of both. */
+export const median = (samples: readonly number[]): number =>
+  [...samples].sort((a, b) => a - b)[(samples.length - 1) >> 1]!;
