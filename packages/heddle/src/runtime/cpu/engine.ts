@@ -4,8 +4,8 @@ import { env } from '../../core/env.js';
 import { FunctionBuilder, ModuleBuilder } from '../../render/wasm-encode.js';
 import { validate } from './webassembly.js';
 
-/** The V8 of Node 22, the first to know the flag. */
-const INLINES_WASM = 12;
+/** The V8 of Node 24, the first to know the flag. */
+const INLINES_WASM = 13;
 
 let fused: boolean | undefined;
 
