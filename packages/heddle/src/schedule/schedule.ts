@@ -7,6 +7,7 @@
  *   lower         each group to kernel IR (generic), or to its plan's stages (hand-written)
  *   order         levels: a launch needs only launches of lower levels; in-place updates after the last reader
  *   memory        one arena for all that lives inside the program
+ *   side by side  small launches of one level become one (GPU)
  */
 
 import { debug } from '../core/log.js';
@@ -18,6 +19,7 @@ import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
 import { joinFollowers } from './followers.js';
 import { planCall } from './hand-written.js';
+import { mergeLaunches } from './horizontal.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
 import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
@@ -82,7 +84,8 @@ export function schedule(
   const work = groups.map((group) => toWork(group, stored, target));
   const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
   const ordered = assignLevels(work, updated);
-  const result = place(ordered, canonical.roots, canonical.leaves, updated);
+  const placed = place(ordered, canonical.roots, canonical.leaves, updated);
+  const result = { ...placed, launches: mergeLaunches(placed.launches, target) };
   debug(
     3,
     () =>

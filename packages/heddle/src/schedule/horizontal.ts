@@ -1,0 +1,199 @@
+/**
+ * Launches side by side in one: on a GPU, small kernels that do not need each other become one kernel whose blocks
+ * are shared out among them. A launch of a training step on a small network costs more than its work.
+ */
+import { rewrite } from '../ir/rewrite.js';
+import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../kernel/ir.js';
+import * as k from '../kernel/ir.js';
+import type { Target } from '../kernel/target.js';
+import { isBuffer } from '../kernel/types.js';
+import type { Place, ScheduledLaunch } from './schedule.js';
+
+/** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU by themselves. */
+const SMALL = 4;
+/** Bytes of static shared memory that a kernel may have. */
+const MOST_SHARED = 48 * 1024;
+
+interface Part {
+  readonly kernel: KernelIr;
+  readonly grid: readonly [number, number, number];
+  readonly block: readonly [number, number, number];
+  readonly args: readonly Place[];
+  readonly bytes: number;
+  readonly waits: boolean;
+}
+
+/** The same launches, with the small ones of a level merged. */
+export function mergeLaunches(launches: readonly ScheduledLaunch[], target: Target): ScheduledLaunch[] {
+  if (target.model !== 'threads') return [...launches];
+  const merged: ScheduledLaunch[] = [];
+  for (const level of new Set(launches.map((l) => l.level))) {
+    const parts: Part[] = [];
+    for (const launch of launches.filter((l) => l.level === level)) {
+      const part = partOf(launch, target);
+      if (part) parts.push(part);
+      else merged.push(launch);
+    }
+    for (const together of sortedByThreads(parts)) merged.push({ ...mergeParts(together), level });
+  }
+  return merged;
+}
+
+function partOf({ work, args, bytes }: ScheduledLaunch, target: Target): Part | undefined {
+  if ('library' in work || work.sharedBytes) return undefined;
+  const { kernel, grid, block } = work;
+  if (volume(grid) > SMALL * target.units || sharedBytes(kernel.arrays) > MOST_SHARED) return undefined;
+  return { kernel, grid, block, args, bytes, waits: waits(kernel.body) };
+}
+
+/**
+ * Parts that fit into one kernel: blocks of one size. Where no thread waits for the others of its block, some of them
+ * may have nothing to do, and a larger block serves as well.
+ */
+function sortedByThreads(parts: readonly Part[]): Part[][] {
+  const bins: { readonly threads: number; readonly parts: Part[] }[] = [];
+  const ordered = [...parts].sort((a, b) => Number(b.waits) - Number(a.waits) || threadsOf(b) - threadsOf(a));
+  for (const part of ordered) {
+    const threads = threadsOf(part);
+    const bin = bins.find(
+      (b) =>
+        (part.waits ? b.threads === threads : b.threads >= threads) &&
+        sharedBytes(arraysOf([...b.parts, part]).arrays) <= MOST_SHARED,
+    );
+    if (bin) bin.parts.push(part);
+    else bins.push({ threads, parts: [part] });
+  }
+  return bins.map((b) => b.parts);
+}
+
+function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
+  const [first] = parts as [Part];
+  const { kernel, grid, block, args, bytes } = first;
+  if (parts.length === 1) return { work: { kernel, grid, block }, args, bytes };
+  const threads = Math.max(...parts.map(threadsOf));
+  const places = new Map<string, { readonly param: Param; readonly place: Place }>();
+  const paramAt = (place: Place, schema: Param['schema']): Param => {
+    const key = `${JSON.stringify(place)} ${isBuffer(schema) ? schema.dtype.name : schema.name}`;
+    const known = places.get(key);
+    if (known) return known.param;
+    const param: Param = { name: `p${places.size}`, schema };
+    places.set(key, { param, place });
+    return param;
+  };
+  const { arrays, standIn } = arraysOf(parts);
+  let from = 0;
+  const bodies = parts.map((part): { readonly end: number; readonly body: Statement } => {
+    const params = new Map(part.kernel.params.map((p, i) => [p, paramAt(part.args[i]!, p.schema)]));
+    const inside = rewrite<Node>(part.kernel.body, (node) => {
+      switch (node.op) {
+        case 'buffer':
+          return k.bufferParam(params.get(node.arg)!, node.at);
+        case 'param':
+          return k.scalarParam(params.get(node.arg)!, node.at);
+        case 'array':
+          return k.arrayNode(standIn.get(node.arg)!, node.at);
+        case 'special':
+          return specialIn(part, from, node);
+        default:
+          return undefined;
+      }
+    }) as Statement;
+    from += volume(part.grid);
+    const idle = threadsOf(part) < threads;
+    const active = k.alu('lt', [k.special('threadIdx.x'), k.int(threadsOf(part))]);
+    return { end: from, body: idle ? k.block([k.when(active, inside)]) : inside };
+  });
+  const body = bodies
+    .slice(0, -1)
+    .reduceRight(
+      (rest, part) =>
+        k.block([k.when(k.alu('lt', [k.special('blockIdx.x'), k.int(part.end)]), part.body, rest)]),
+      bodies.at(-1)!.body,
+    );
+  const merged = [...places.values()];
+  return {
+    work: {
+      kernel: {
+        name: parts.map((p) => p.kernel.name).join('_and_'),
+        params: merged.map((m) => m.param),
+        arrays,
+        body,
+      },
+      grid: [from, 1, 1],
+      block: [threads, 1, 1],
+    },
+    args: merged.map((m) => m.place),
+    bytes: parts.reduce((n, p) => n + p.bytes, 0),
+  };
+}
+
+/** A block runs one part only: arrays of the same kind serve several. */
+function arraysOf(parts: readonly Part[]): {
+  readonly arrays: readonly ArrayDecl[];
+  readonly standIn: ReadonlyMap<ArrayDecl, ArrayDecl>;
+} {
+  const arrays: ArrayDecl[] = [];
+  const standIn = new Map<ArrayDecl, ArrayDecl>();
+  for (const { kernel } of parts) {
+    const free = [...arrays];
+    for (const array of kernel.arrays) {
+      const at = free.findIndex(
+        (a) =>
+          a.dtype === array.dtype &&
+          a.space === array.space &&
+          a.lanes === array.lanes &&
+          a.dims.join() === array.dims.join(),
+      );
+      if (at < 0) arrays.push(array);
+      standIn.set(array, at < 0 ? array : free.splice(at, 1)[0]!);
+    }
+  }
+  return { arrays, standIn };
+}
+
+/** What a part finds for its coordinates, in a grid and blocks of one dimension. */
+function specialIn({ grid, block }: Part, from: number, node: Extract<Node, { op: 'special' }>): Expr {
+  const [what, axis] = node.arg.split('.') as [string, 'x' | 'y' | 'z'];
+  const at = { x: 0, y: 1, z: 2 }[axis];
+  switch (what) {
+    case 'blockIdx': {
+      const index = k.special('blockIdx.x', node.at);
+      return digit(from === 0 ? index : k.alu('sub', [index, k.int(from)], node.at), grid, at);
+    }
+    case 'threadIdx':
+      return digit(k.special('threadIdx.x', node.at), block, at);
+    case 'gridDim':
+      return k.int(grid[at]!);
+    case 'blockDim':
+      return k.int(block[at]!);
+    default:
+      return node;
+  }
+}
+
+/** Digit `at` of a number whose radices are `sizes`, the first the lowest. */
+function digit(number: Expr, sizes: readonly [number, number, number], at: number): Expr {
+  if (sizes[at] === 1) return k.int(0);
+  const below = sizes.slice(0, at).reduce((n, d) => n * d, 1);
+  const above = sizes.slice(at + 1).reduce((n, d) => n * d, 1);
+  const shifted = below === 1 ? number : k.alu('idiv', [number, k.int(below)]);
+  return above === 1 ? shifted : k.alu('mod', [shifted, k.int(sizes[at]!)]);
+}
+
+const volume = ([x, y, z]: readonly [number, number, number]): number => x * y * z;
+const threadsOf = (part: Part): number => volume(part.block);
+const sharedBytes = (arrays: readonly ArrayDecl[]): number =>
+  arrays
+    .filter((a) => a.space === 'shared')
+    .reduce((n, a) => n + a.dims.reduce((m, d) => m * d, 1) * a.lanes * a.dtype.bytes, 0);
+
+/** Whether threads of a block wait for each other. */
+function waits(body: Statement): boolean {
+  const seen = new Set<Node>();
+  const visit = (node: Node): boolean => {
+    if (seen.has(node)) return false;
+    seen.add(node);
+    return (node.op === 'effect' && node.arg === 'barrier') || node.src.some(visit);
+  };
+  return visit(body);
+}
