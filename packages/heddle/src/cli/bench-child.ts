@@ -3,7 +3,8 @@ import { setTimeout } from 'node:timers/promises';
 import { currentDevice } from '../engine/storage.js';
 import { crossEntropy, fit, Loader, loadImages, optim, PROGRAMS } from '../index.js';
 import { Turns } from '../train/turns.js';
-import { CASES, type Prepared, TrainingSteps } from './bench-cases.js';
+import { CASES, trainingSteps } from './bench-cases.js';
+import type { Workload } from './bench-workload.js';
 
 export type Job =
   | { readonly kind: 'cases'; readonly ids: readonly string[]; readonly seconds: number }
@@ -44,7 +45,7 @@ const LEAST_RUNS = 3;
 const MOST_RUNS = 5000;
 
 /** Milliseconds of each run after the warm-up, which takes a third as long. */
-async function measure(prepared: Prepared, seconds: number): Promise<number[]> {
+async function measure(prepared: Workload, seconds: number): Promise<number[]> {
   const turns = new Turns();
   prepared.run();
   await setTimeout(WORKERS_UP_MS);
@@ -98,7 +99,7 @@ async function work(job: Job): Promise<void> {
     case 'cases':
       return measureCases(job.ids, job.seconds);
     case 'startup':
-      await new TrainingSteps('mlp', 1).next().item();
+      await trainingSteps('mlp', 1).next().item();
       // The parent's clock counts.
       return send({ kind: 'samples', id: 'startup', samples: [], setting: setting() });
     case 'memory':

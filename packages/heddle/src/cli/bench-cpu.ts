@@ -2,7 +2,7 @@
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { ArgumentError, DeviceError } from '../core/errors.js';
+import { DeviceError } from '../core/errors.js';
 import { findImages } from '../data/index.js';
 import { CASES, PROCESS_CASES } from './bench-cases.js';
 import type { Job, Report, Setting } from './bench-child.js';
@@ -15,6 +15,7 @@ import {
   rounded,
   spreadOf,
 } from './bench-results.js';
+import { selectCases } from './bench-workload.js';
 
 export interface CpuBenchOptions {
   /** Numbers of threads to measure with. Default: 1 and one per core. */
@@ -75,7 +76,8 @@ class CpuBench {
     this.#rounds = options.rounds ?? DEFAULTS.rounds;
     this.#seconds = options.seconds ?? DEFAULTS.seconds;
     this.#steps = options.memorySteps ?? DEFAULTS.memorySteps;
-    this.#ids = selected(options.only);
+    const all = [...CASES, ...PROCESS_CASES].map(({ id }) => ({ id }));
+    this.#ids = new Set(selectCases(all, options.only).map(({ id }) => id));
   }
 
   async run(): Promise<void> {
@@ -216,20 +218,4 @@ class CpuBench {
     const chosen = only ? ` --only ${only.join(',')}` : '';
     return `npx heddle bench cpu --threads ${this.#threads.join(',')} --rounds ${this.#rounds} --seconds ${this.#seconds}${chosen}`;
   }
-}
-
-/** @throws ArgumentError naming the cases there are */
-function selected(only: readonly string[] | undefined): ReadonlySet<string> {
-  const all = [...CASES, ...PROCESS_CASES].map((c) => c.id);
-  if (!only) return new Set(all);
-  return new Set(
-    only.flatMap((name) => {
-      const ids = all.filter((id) => id === name || id.startsWith(`${name}-`));
-      if (ids.length === 0)
-        throw new ArgumentError(
-          `no case is called '${name}'. There are: ${all.join(', ')}; matmul means all of its kind.`,
-        );
-      return ids;
-    }),
-  );
 }

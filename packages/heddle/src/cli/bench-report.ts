@@ -1,5 +1,6 @@
 /** Benchmark results as tables for a terminal. */
 import type { AccuracyResults } from './bench-accuracy.js';
+import type { DeviceMeasurement, DeviceResults, TrainMeasurement } from './bench-device.js';
 import type { Circumstances, CpuResults, Measurement } from './bench-results.js';
 import { percent, table } from './format.js';
 
@@ -46,6 +47,65 @@ export const accuracyReport = (results: AccuracyResults): string =>
       ]),
     ),
   ].join('\n');
+
+export function kernelsReport({ ceilings, ...results }: DeviceResults): string {
+  const { copy, products } = ceilings!;
+  const best = Object.entries(products).map(([precision, rate]) => `${precision} ${si(rate)}FLOP/s`);
+  return [
+    place(results),
+    results.device.description,
+    `ceilings: copy ${si(copy)}B/s, matrix products ${best.join(', ')}`,
+    '',
+    deviceTable(results.measurements, {
+      'FLOP/s': ({ gflops }) => (gflops === undefined ? '' : si(gflops)),
+      'B/s': ({ gigabytes }) => (gigabytes === undefined ? '' : si(gigabytes)),
+      'of ceiling': ({ ofCeiling }) => (ofCeiling ? percent(ofCeiling) : ''),
+    }),
+  ].join('\n');
+}
+
+export const trainReport = (results: DeviceResults<TrainMeasurement>): string =>
+  [
+    place(results),
+    results.device.description,
+    '',
+    deviceTable(results.measurements, {
+      loop: ({ loop }) => microseconds(loop.median),
+      host: ({ host }) => microseconds(host.median),
+      launches: ({ launches }) => String(launches),
+    }),
+    '',
+    'µs: device time of a step · loop: in a loop of calls, by the clock · host: of a call until it returns.',
+  ].join('\n');
+
+/** Cases with their time, columns of their own, and the peer's if there are any. */
+function deviceTable<M extends DeviceMeasurement>(
+  measurements: readonly M[],
+  columns: Readonly<Record<string, (m: M) => string>>,
+): string {
+  const peer = measurements.find((m) => m.peer)?.peer;
+  const header = ['workload', 'µs', 'min', ...Object.keys(columns)];
+  const rows = measurements.map((m) => [
+    m.title,
+    microseconds(m.median),
+    microseconds(m.min),
+    ...Object.values(columns).map((cell) => cell(m)),
+    ...(peer
+      ? m.peer
+        ? [microseconds(m.peer.us), m.peer.mode, m.peer.ratio.toFixed(2)]
+        : ['', '', '']
+      : []),
+  ]);
+  if (peer) header.push(`${peer.peer}, µs`, 'its best mode', 'ratio');
+  const text = table(header, rows);
+  return peer ? `${text}\n\nratio: Heddle / ${peer.peer}; below 1 Heddle takes less.` : text;
+}
+
+const microseconds = (us: number): string => us.toFixed(us < 100 ? 2 : us < 1000 ? 1 : 0);
+
+/** Thousands of millions with the prefix that keeps the number short: 51234 → 51.2 T */
+const si = (giga: number): string =>
+  giga >= 1000 ? `${(giga / 1000).toFixed(1)} T` : `${giga.toFixed(1)} G`;
 
 const place = ({ machine, version, commit }: Circumstances): string =>
   `${machine.cpu}, ${machine.cores} cores, Node ${machine.node}; heddle ${version}${commit ? ` (${commit})` : ''}`;

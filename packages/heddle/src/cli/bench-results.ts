@@ -1,11 +1,11 @@
 /** What a benchmark run leaves behind: figures with their spread, and all it takes to judge and repeat them. */
 import { execFileSync } from 'node:child_process';
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { FileError } from '../core/errors.js';
 import { writeFileAtomic } from '../io/index.js';
+import { readFigures } from './bench-peers.js';
 import { packageVersion } from './version.js';
 
 /** The middle and the spread of some samples. */
@@ -109,12 +109,16 @@ function commit(): string | null {
 }
 
 /** Write a run's results as JSON, whole or not at all; the folder is made if need be. */
-export async function writeResults(path: string, results: object): Promise<void> {
+export const writeResults = (path: string, results: object): Promise<void> =>
+  writeText(path, `${JSON.stringify(results, undefined, 2)}\n`);
+
+/** Write a file whole or not at all; the folder is made if need be. */
+export async function writeText(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
-  await writeFileAtomic(path, `${JSON.stringify(results, undefined, 2)}\n`);
+  await writeFileAtomic(path, text);
 }
 
-/** Figures of another library, by case and threads. One JSON object a line; of equal ones the last counts. */
+/** Figures of another library, by case and threads; of equal ones the last counts. */
 export type Peers = ReadonlyMap<string, PeerFigure>;
 
 export const peerKey = (of: { readonly case: string; readonly threads: number }): string =>
@@ -122,34 +126,20 @@ export const peerKey = (of: { readonly case: string; readonly threads: number })
 
 /** @throws FileError if there is no such file, or naming the first line that is no figure */
 export async function readPeers(path: string): Promise<Peers> {
-  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new FileError(path, 'cannot be read. Make it with: python3 bench/torch_cpu.py > FILE.', { cause });
+  const figures = await readFigures({
+    path,
+    madeBy: 'python3 bench/torch_cpu.py',
+    expected: 'peer, version, case, threads, median, min, p90, samples',
+    parse: figureOf,
   });
-  const peers = new Map<string, PeerFigure>();
-  text.split('\n').forEach((line, i) => {
-    if (line.trim() === '') return;
-    const figure = parseFigure(line);
-    if (!figure)
-      throw new FileError(
-        path,
-        `line ${i + 1} is no figure: expected a JSON object with peer, version, case, threads, median, min, p90, samples.`,
-      );
-    peers.set(peerKey(figure), figure);
-  });
-  return peers;
+  return new Map(figures.map((figure) => [peerKey(figure), figure]));
 }
 
 type KeyedFigure = PeerFigure & { readonly case: string; readonly threads: number };
 
-function parseFigure(line: string): KeyedFigure | undefined {
-  let value: Record<string, unknown> | null;
-  try {
-    value = JSON.parse(line);
-  } catch {
-    return undefined;
-  }
+function figureOf(value: Record<string, unknown>): KeyedFigure | undefined {
   const fits =
-    ['peer', 'version', 'case'].every((key) => typeof value?.[key] === 'string') &&
-    ['threads', 'median', 'min', 'p90', 'samples'].every((key) => Number.isFinite(value?.[key]));
+    ['peer', 'version', 'case'].every((key) => typeof value[key] === 'string') &&
+    ['threads', 'median', 'min', 'p90', 'samples'].every((key) => Number.isFinite(value[key]));
   return fits ? (value as unknown as KeyedFigure) : undefined;
 }

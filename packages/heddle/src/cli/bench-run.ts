@@ -1,8 +1,21 @@
 /** `heddle bench`, when it runs: measure, write the results, show them. */
+import { join } from 'node:path';
+import { closeDevices } from '../runtime/registry.js';
+import { useDevice } from '../tensor/modes.js';
 import { type AccuracyOptions, runAccuracyBench } from './bench-accuracy.js';
+import { chartOf } from './bench-chart.js';
 import { type CpuBenchOptions, runCpuBench } from './bench-cpu.js';
-import { accuracyReport, cpuReport } from './bench-report.js';
-import { readPeers, writeResults } from './bench-results.js';
+import {
+  DEVICE_BENCHES,
+  type DeviceBench,
+  type DeviceBenchOptions,
+  type DeviceResults,
+  runKernelsBench,
+  runTrainBench,
+} from './bench-device.js';
+import { readDevicePeers } from './bench-peers.js';
+import { accuracyReport, cpuReport, kernelsReport, trainReport } from './bench-report.js';
+import { readPeers, writeResults, writeText } from './bench-results.js';
 
 export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
   /** A file of another library's figures. */
@@ -31,6 +44,70 @@ export async function benchAccuracy({ json, ...options }: BenchAccuracyOptions):
   if (!results) return 130;
   await publish(results, accuracyReport(results), json);
   return 0;
+}
+
+export interface BenchDeviceOptions {
+  readonly only?: readonly string[];
+  /** A file of another library's figures. */
+  readonly peer?: string;
+  readonly device?: string;
+  /** Where the results go. Default: `bench/results/kernels-<date>.json`, and train alike. */
+  readonly json?: string;
+  /** Where a chart goes. Default: none. */
+  readonly svg?: string;
+}
+
+export interface BenchAllOptions extends Pick<BenchDeviceOptions, 'peer' | 'device'> {
+  /** The folder that figures and charts go to. */
+  readonly out: string;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it; what was measured before is written */
+export async function benchAll({ out, ...options }: BenchAllOptions): Promise<number> {
+  const today = new Date().toISOString().slice(0, 10);
+  for (const which of DEVICE_BENCHES) {
+    const path = join(out, `${which}-${today}`);
+    const code = await benchDevice(which, { ...options, json: `${path}.json`, svg: `${path}.svg` });
+    if (code !== 0) return code;
+    process.stdout.write('\n');
+  }
+  return 0;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchDevice(
+  which: DeviceBench,
+  { peer, device, json, svg, only }: BenchDeviceOptions,
+): Promise<number> {
+  const peers = peer === undefined ? undefined : await readDevicePeers(peer);
+  if (device !== undefined) useDevice(device);
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    only ? ` --only ${only.join(',')}` : '',
+    peer === undefined ? '' : ` --peer ${peer}`,
+  ].join('');
+  const options = { given, ...(only && { only }), ...(peers && { peers }) };
+  try {
+    const measured = await watched((watch) => measureDevice(which, { ...options, ...watch }));
+    if (!measured) return 130;
+    await publish(measured.results, measured.report, json);
+    if (svg !== undefined) await writeText(svg, chartOf(measured.results));
+    return 0;
+  } finally {
+    await closeDevices();
+  }
+}
+
+async function measureDevice(
+  which: DeviceBench,
+  options: DeviceBenchOptions,
+): Promise<{ readonly results: DeviceResults; readonly report: string }> {
+  if (which === 'kernels') {
+    const results = await runKernelsBench(options);
+    return { results, report: kernelsReport(results) };
+  }
+  const results = await runTrainBench(options);
+  return { results, report: trainReport(results) };
 }
 
 async function publish(

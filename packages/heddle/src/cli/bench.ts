@@ -1,7 +1,16 @@
 /** The command `heddle bench`. */
 import type { Command } from 'commander';
-import type { BenchAccuracyOptions, BenchCpuOptions } from './bench-run.js';
+import type { DeviceBench } from './bench-device.js';
+import type {
+  BenchAccuracyOptions,
+  BenchAllOptions,
+  BenchCpuOptions,
+  BenchDeviceOptions,
+} from './bench-run.js';
 import { positiveNumber, wholeNumber, wholeNumbers, words } from './values.js';
+
+/** The devices that --device takes. */
+export const DEVICE_HELP = 'cpu, cuda, cuda:1… or sim (default: the fastest found)';
 
 const CPU_EXAMPLES = `
 Cases:
@@ -21,13 +30,51 @@ Examples:
   $ heddle bench accuracy
   $ heddle bench accuracy --only cnn,cnn:reference --seeds 0,1,2`;
 
+const PEER_EXAMPLE = (which: string): string =>
+  `  $ python3 bench/torch_gpu.py > torch.jsonl && heddle bench ${which} --peer torch.jsonl`;
+
+const DEVICE_BENCHES: Readonly<Record<DeviceBench, { summary: string; description: string; after: string }>> =
+  {
+    kernels: {
+      summary: 'single kernels against the ceilings of the device: about a minute',
+      description:
+        'Device time of matrix products, convolutions, reductions and the like, their rates, and what share that is of ' +
+        'the least time that copying and the fastest matrix product of the same run allow.',
+      after: `
+Cases (smaller on the CPU):
+  matmul                        f32, tf32, bf16 of 512 to 8192; one of them: matmul-bf16-4096
+  copy, softmax, layernorm,     of 8192² numbers
+  relu, transpose, sum, columnsum
+  conv, pool                    convolutions forward and backward, pooling
+  normal                        random numbers
+
+Examples:
+  $ heddle bench kernels
+  $ heddle bench kernels --only matmul-f32,softmax --svg kernels.svg
+${PEER_EXAMPLE('kernels')}`,
+    },
+    train: {
+      summary: 'training steps of mlp, cnn and lenet5 at batch 64, 256 and 1024: about ten seconds',
+      description:
+        'Steady state of a training step: device time, wall-clock time in a loop, time of the host, launches.',
+      after: `
+Examples:
+  $ heddle bench train
+  $ heddle bench train --only cnn,mlp-64 --device cpu
+${PEER_EXAMPLE('train')}`,
+    },
+  };
+
 /** @param ended is told the exit code when the command has run */
 export function addBench(root: Command, ended: (exitCode: number) => void): void {
   const bench = root
     .command('bench')
     .summary('measure speed, or the accuracy that training reaches')
     .description('Measure, print a table, and write the figures and how they came about as JSON.')
-    .addHelpText('after', '\nExamples:\n  $ heddle bench cpu\n  $ heddle bench accuracy --only mlp');
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle bench cpu\n  $ heddle bench kernels\n  $ heddle bench accuracy --only mlp',
+    );
   bench
     .command('cpu')
     .summary('training steps, matmul, softmax, start-up and memory of the CPU: about two minutes')
@@ -64,5 +111,36 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .action(async (options: BenchAccuracyOptions) => {
       const { benchAccuracy } = await import('./bench-run.js');
       ended(await benchAccuracy(options));
+    });
+  for (const [which, { summary, description, after }] of Object.entries(DEVICE_BENCHES)) {
+    bench
+      .command(which)
+      .summary(summary)
+      .description(description)
+      .option('--only <list>', 'cases or their first words, separated by commas (default: all)', words)
+      .option(
+        '--peer <file>',
+        'figures of another library to compare with, as bench/torch_gpu.py prints them',
+      )
+      .option('--device <name>', DEVICE_HELP)
+      .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
+      .option('--svg <file>', 'where to draw a chart (default: none)')
+      .addHelpText('after', after)
+      .action(async (options: BenchDeviceOptions) => {
+        const { benchDevice } = await import('./bench-run.js');
+        ended(await benchDevice(which as DeviceBench, options));
+      });
+  }
+  bench
+    .command('all')
+    .summary('kernels and train, one after the other')
+    .description('Everything that is measured on one device; figures and charts go into a folder.')
+    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
+    .option('--device <name>', DEVICE_HELP)
+    .option('--out <folder>', 'where to write', 'bench/results')
+    .addHelpText('after', `\nExamples:\n  $ heddle bench all\n${PEER_EXAMPLE('all')}`)
+    .action(async (options: BenchAllOptions) => {
+      const { benchAll } = await import('./bench-run.js');
+      ended(await benchAll(options));
     });
 }

@@ -1,7 +1,7 @@
 /** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
 import { Argument, Command, Option } from 'commander';
 import { OPTIMIZERS, PROGRAMS } from '../train/programs.js';
-import { addBench } from './bench.js';
+import { addBench, DEVICE_HELP } from './bench.js';
 import type { TrainOptions } from './train.js';
 import { positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
@@ -65,7 +65,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .option('-s, --seed <n>', 'for weights, order and generated data', wholeNumber(0), 0)
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
     .option('--workers <n>', 'threads that prepare batches', wholeNumber(0, 64), 0)
-    .option('--device <name>', 'cpu or sim (default: the fastest found)')
+    .option('--device <name>', DEVICE_HELP)
     .option('-o, --out <folder>', 'a new or empty folder for the run (default: runs/<date>-<program>)')
     .option('--no-progress', 'print one line per epoch and nothing in between')
     .addHelpText('after', trainExamples)

@@ -77,6 +77,7 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
     profile: {
       value: (args: A, options: ProfileOptions = {}): Promise<Profile> => {
         const { program, inputs } = prepare(args);
+        launches = program.recording.launches;
         return program.recording.profile(inputs, options);
       },
     },

@@ -1,0 +1,72 @@
+/** Benchmark results as one picture: how many times faster than the peer each case is, or else how near its ceiling. */
+import type { DeviceMeasurement, DeviceResults } from './bench-device.js';
+
+const ROW = 22;
+const LABEL = 330;
+const BARS = 360;
+const RIGHT = 150;
+const TOP = 64;
+
+/** What is drawn: a bar's length is `value`, and `mark` is where a line stands for what it is compared with. */
+interface Scale {
+  readonly title: string;
+  readonly mark: number;
+  readonly value: (m: DeviceMeasurement) => number | undefined;
+  readonly text: (m: DeviceMeasurement, value: number) => string;
+}
+
+/** An SVG that stands for itself: no scripts, no fonts to load, readable on light and dark ground. */
+export function chartOf({ benchmark, device, measurements, date }: DeviceResults): string {
+  const scale = scaleOf(measurements);
+  const bars = measurements.flatMap((m) => {
+    const value = scale.value(m);
+    return value === undefined ? [] : [{ m, value }];
+  });
+  const longest = Math.max(scale.mark, ...bars.map(({ value }) => value));
+  const x = (value: number): number => Math.round(LABEL + (BARS * value) / longest);
+  const [width, height] = [LABEL + BARS + RIGHT, TOP + ROW * bars.length + 16];
+  const rows = bars.map(({ m, value }, i) => {
+    const y = TOP + ROW * i;
+    const color = value >= scale.mark ? '#2f9e44' : '#e8590c';
+    return [
+      `<text x="${LABEL - 8}" y="${y + 14}" text-anchor="end">${escaped(m.title)}</text>`,
+      `<rect x="${LABEL}" y="${y + 2}" width="${Math.max(1, x(value) - LABEL)}" height="${ROW - 6}" rx="2" fill="${color}"/>`,
+      `<text x="${x(value) + 6}" y="${y + 14}">${escaped(scale.text(m, value))}</text>`,
+    ].join('');
+  });
+  const mark = x(scale.mark);
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="12" fill="#868e96" role="img" aria-label="${escaped(scale.title)}">`,
+    `<text x="8" y="22" font-size="15" font-weight="600">heddle bench ${benchmark}: ${escaped(scale.title)}</text>`,
+    `<text x="8" y="42">${escaped(device.description)}, ${date.slice(0, 10)}</text>`,
+    ...rows,
+    `<line x1="${mark}" x2="${mark}" y1="${TOP - 6}" y2="${height - 10}" stroke="#868e96" stroke-dasharray="3 3"/>`,
+    '</svg>\n',
+  ].join('\n');
+}
+
+const escaped = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
+
+function scaleOf(measurements: readonly DeviceMeasurement[]): Scale {
+  const peer = measurements.find((m) => m.peer)?.peer;
+  if (peer) {
+    return {
+      title: `times as fast as ${peer.peer} in its best mode (dashed: 1×)`,
+      mark: 1,
+      value: (m) => m.peer && m.peer.us / m.median,
+      text: (m, value) => `${value.toFixed(2)}× (${short(m.median)} µs)`,
+    };
+  }
+  if (measurements.some((m) => m.ofCeiling !== undefined)) {
+    return {
+      title: 'share of what the ceilings of the same run allow (dashed: 100 %)',
+      mark: 1,
+      value: (m) => m.ofCeiling,
+      text: (m, value) => `${(100 * value).toFixed(0)} % (${short(m.median)} µs)`,
+    };
+  }
+  return { title: 'µs', mark: 0, value: (m) => m.median, text: (m) => `${short(m.median)} µs` };
+}
+
+const short = (us: number): string => us.toFixed(us < 100 ? 1 : 0);

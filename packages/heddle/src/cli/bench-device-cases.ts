@@ -1,0 +1,216 @@
+/** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of bench/torch_gpu.py. */
+import { bf16 } from '../core/dtype.js';
+import type { Precision } from '../core/precision.js';
+import { conv2d, maxPool2d, optim, PROGRAMS, randn, type Tensor } from '../index.js';
+import { compiled, gradients, type Workload } from './bench-workload.js';
+import { TrainingSteps } from './training-steps.js';
+
+export interface DeviceCase {
+  /** In words separated by hyphens; the first is its group. */
+  readonly id: string;
+  readonly title: string;
+  /** The same workload in bench/torch_gpu.py. */
+  readonly peer: string;
+  /** Floating-point operations of a run, a multiply-add being two, and in what they may be computed. */
+  readonly flops?: number;
+  readonly precision?: Precision;
+  /** What a run must read and write at least. */
+  readonly bytes?: number;
+}
+
+export interface KernelCase extends DeviceCase {
+  readonly prepare: () => Workload;
+}
+
+export interface TrainCase extends DeviceCase {
+  readonly prepare: () => TrainingSteps;
+}
+
+type Sizes = readonly number[];
+
+const normal = (...shapes: readonly Sizes[]): Tensor[] => shapes.map((shape) => randn(shape).realize());
+
+// ── matrix products ──────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A (m, k) · B (k, n). */
+function product(precision: Precision, [m, k, n]: readonly [number, number, number]): KernelCase {
+  const size = m === k && k === n ? `${n}` : `${m}x${k}x${n}`;
+  const name = precision === 'f32' ? 'fp32' : precision;
+  return {
+    id: `matmul-${precision}-${size}`,
+    title: `matmul ${size.replaceAll('x', ' × ')}${m === n ? '³' : ''}, ${precision}`,
+    peer: `gemm ${name} ${size}`,
+    flops: 2 * m * n * k,
+    bytes: (precision === 'bf16' ? 2 : 4) * (m * k + k * n + m * n),
+    precision,
+    prepare: () => {
+      const operands = normal([m, k], [k, n]);
+      if (precision === 'bf16') {
+        return compiled(
+          (a, b) => a!.matmul(b!),
+          operands.map((x) => x.cast(bf16).realize()),
+        );
+      }
+      return compiled((a, b) => a!.matmul(b!), operands);
+    },
+  };
+}
+
+// ── what memory bounds ───────────────────────────────────────────────────────────────────────────────────────────
+
+function rows(side: number): KernelCase[] {
+  const matrix = 4 * side * side;
+  const of = (
+    id: string,
+    title: string,
+    bytes: number,
+    fn: (x: Tensor, row: Tensor) => Tensor,
+    peer = title,
+  ): KernelCase => ({
+    id: `${id}-${side}`,
+    title: `${title}, ${side}²`,
+    peer: `${peer} ${side}x${side} fp32`,
+    bytes,
+    prepare: () => compiled((x, row) => fn(x!, row!), normal([side, side], [side])),
+  });
+  return [
+    of('copy', 'copy', 2 * matrix, (x) => x),
+    of('softmax', 'softmax of the rows', 2 * matrix, (x) => x.softmax(1), 'softmax'),
+    of('layernorm', 'layer norm of the rows', 2 * matrix, layerNorm, 'layernorm'),
+    of('relu', 'relu(x·2 + r)', 2 * matrix, (x, row) => x.mul(2).add(row).relu(), 'relu(x*2+r)'),
+    of('transpose', 'transpose', 2 * matrix, (x) => x.transpose()),
+    of('sum', 'sum', matrix, (x) => x.sum()),
+    of('columnsum', 'column sum', matrix, (x) => x.sum(0), 'column sum'),
+  ];
+}
+
+/** J. L. Ba et al. (2016), without weights: (x − mean) / √(variance + ε) of each row. */
+function layerNorm(x: Tensor): Tensor {
+  const centred = x.sub(x.mean(1, { keepdim: true }));
+  return centred.mul(centred.square().mean(1, { keepdim: true }).add(1e-5).rsqrt());
+}
+
+const random = (count: number, name: string): KernelCase => ({
+  id: `normal-${name}`,
+  title: `normal numbers, ${name}`,
+  peer: `normal ${name}`,
+  bytes: 4 * count,
+  prepare: () => compiled(() => randn([count]), []),
+});
+
+// ── convolutions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+interface Convolution {
+  readonly batch: number;
+  readonly channels: number;
+  readonly size: number;
+  readonly out: number;
+  readonly padding: number;
+}
+
+/** Forward with bias, and the gradients of input, weights and bias; 3×3, NCHW. */
+function convolution({ batch, channels, size, out, padding }: Convolution): KernelCase[] {
+  const outSize = size + 2 * padding - 2;
+  const shapes = {
+    x: [batch, channels, size, size],
+    weight: [out, channels, 3, 3],
+    bias: [out],
+    y: [batch, out, outSize, outSize],
+  };
+  const count = (shape: Sizes): number => shape.reduce((n, d) => n * d, 1);
+  const work = 2 * count(shapes.y) * channels * 9;
+  const elements = count(shapes.x) + count(shapes.weight) + count(shapes.y);
+  const peer = `conv ${shapes.x.join('x')} k3 ->${out} float32 nchw`;
+  const title = `convolution 3×3, ${shapes.x.join('×')} → ${out}`;
+  const apply = (x: Tensor, weight: Tensor, bias: Tensor): Tensor => conv2d(x, weight, bias, { padding });
+  const id = `conv-${shapes.x.join('x')}-${out}`;
+  return [
+    {
+      id: `${id}-forward`,
+      title: `${title}, forward`,
+      peer: `${peer} fwd`,
+      flops: work,
+      bytes: 4 * elements,
+      precision: 'f32',
+      prepare: () =>
+        compiled(
+          (x, weight, bias) => apply(x!, weight!, bias!),
+          normal(shapes.x, shapes.weight, shapes.bias),
+        ),
+    },
+    {
+      id: `${id}-backward`,
+      title: `${title}, backward`,
+      peer: `${peer} bwd`,
+      flops: 2 * work,
+      // The upstream gradient and the input are read, gradients of all three written.
+      bytes: 4 * (elements + count(shapes.x) + 2 * count(shapes.weight)),
+      precision: 'f32',
+      prepare: () =>
+        gradients(
+          (x, weight, bias) => apply(x!, weight!, bias!),
+          [shapes.x, shapes.weight, shapes.bias].map((shape) =>
+            randn(shape, { requiresGrad: true }).realize(),
+          ),
+          normal(shapes.y)[0]!,
+        ),
+    },
+  ];
+}
+
+const pooling = (batch: number, channels: number, size: number): KernelCase => ({
+  id: `pool-${batch}x${channels}x${size}x${size}`,
+  title: `ReLU and 2×2 max pooling, ${batch}×${channels}×${size}×${size}`,
+  peer: `pool ${batch}x${channels}x${size}x${size} float32`,
+  bytes: 4 * batch * channels * size * size * 1.25,
+  prepare: () => compiled((x) => maxPool2d(x!.relu(), 2), normal([batch, channels, size, size])),
+});
+
+/** What the networks of the programs are made of, at their batch of 64. */
+const NET_SHAPES: readonly KernelCase[] = [
+  product('f32', [64, 784, 128]),
+  product('f32', [64, 4608, 10]),
+  ...convolution({ batch: 64, channels: 1, size: 28, out: 16, padding: 0 }),
+  ...convolution({ batch: 64, channels: 16, size: 26, out: 32, padding: 0 }),
+  pooling(64, 32, 24),
+];
+
+const PRECISIONS: readonly Precision[] = ['f32', 'bf16'];
+
+const cube = (n: number): readonly [number, number, number] => [n, n, n];
+
+/** @param large sizes for a GPU, which would take minutes on a processor */
+export const kernelCases = (large: boolean): KernelCase[] => [
+  ...PRECISIONS.flatMap((p) =>
+    (large ? [512, 1024, 2048, 4096, 8192] : [512, 1024]).map((n) => product(p, cube(n))),
+  ),
+  ...rows(large ? 8192 : 2048),
+  ...convolution({ batch: large ? 16 : 1, channels: 3, size: 224, out: 64, padding: 1 }),
+  ...convolution({ batch: large ? 256 : 4, channels: 64, size: 32, out: 64, padding: 1 }),
+  random(large ? 1e8 : 1e6, large ? '1e8' : '1e6'),
+  ...NET_SHAPES,
+];
+
+/** The products whose rate is the ceiling of arithmetic, beside any others that are faster. */
+export const ceilingCases = (large: boolean): KernelCase[] =>
+  PRECISIONS.map((p) => product(p, cube(large ? 4096 : 512)));
+
+// ── training steps ───────────────────────────────────────────────────────────────────────────────────────────────
+
+const momentum = (p: Tensor[]) => new optim.SGD(p, { lr: 0.01, momentum: 0.9 });
+const adam = (p: Tensor[]) => new optim.Adam(p, { lr: 1e-3 });
+
+const TRAINING = [
+  { name: 'mlp', peer: 'mlp', by: 'sgd', rule: 'SGD with momentum', optimizer: momentum },
+  { name: 'cnn', peer: 'cnn', by: 'sgd', rule: 'SGD with momentum', optimizer: momentum },
+  { name: 'lenet5', peer: 'lenet', by: 'adam', rule: 'Adam', optimizer: adam },
+] as const;
+
+export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer, by, rule, optimizer }) =>
+  [64, 256, 1024].map((batchSize) => ({
+    id: `${name}-${batchSize}`,
+    title: `${name}, batch ${batchSize}, ${rule}`,
+    peer: `${peer} bs${batchSize} ${by}`,
+    prepare: () => new TrainingSteps(PROGRAMS[name], { optimizer, batchSize, batches: 1 }),
+  })),
+);

@@ -1,0 +1,259 @@
+/** `heddle bench kernels` and `heddle bench train`: device time against the ceilings of the same run. */
+import { setImmediate } from 'node:timers/promises';
+import { ArgumentError } from '../core/errors.js';
+import type { Precision } from '../core/precision.js';
+import { currentDevice } from '../engine/storage.js';
+import type { Device } from '../runtime/device.js';
+import {
+  ceilingCases,
+  type DeviceCase,
+  type KernelCase,
+  kernelCases,
+  TRAIN_CASES,
+} from './bench-device-cases.js';
+import type { DevicePeers } from './bench-peers.js';
+import { type Circumstances, circumstances, rounded, type Spread, spreadOf } from './bench-results.js';
+import { selectCases } from './bench-workload.js';
+import type { TrainingSteps } from './training-steps.js';
+
+export const DEVICE_BENCHES = ['kernels', 'train'] as const;
+export type DeviceBench = (typeof DEVICE_BENCHES)[number];
+
+export interface DeviceBenchOptions {
+  /** Ids of cases, or their first words. Default: all. */
+  readonly only?: readonly string[];
+  readonly peers?: DevicePeers;
+  /** The options as they were given, for the record. */
+  readonly given?: string;
+  readonly onProgress?: (what: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+/** What the device reaches in the same run. */
+export interface Ceilings {
+  /** Read and written, GB/s: the faster of a device copy and a copying kernel. */
+  readonly copy: number;
+  /** The fastest matrix product of each precision, GFLOP/s: this library's or the peer's. */
+  readonly products: Readonly<Partial<Record<Precision, number>>>;
+}
+
+/** Times in µs. */
+export interface DeviceMeasurement extends Spread {
+  readonly case: string;
+  readonly title: string;
+  readonly launches: number;
+  readonly gflops?: number;
+  readonly gigabytes?: number;
+  /** The least time that the ceilings allow / the median. */
+  readonly ofCeiling?: number;
+  readonly peer?: {
+    readonly peer: string;
+    readonly version?: string;
+    /** The fastest of its modes. */
+    readonly mode: string;
+    readonly us: number;
+    /** Heddle's median / the peer's: below 1 Heddle takes less. */
+    readonly ratio: number;
+  };
+}
+
+export interface TrainMeasurement extends DeviceMeasurement {
+  /** Wall-clock time of a step in a loop of calls, and what a call takes until it returns. */
+  readonly loop: Spread;
+  readonly host: Spread;
+}
+
+export interface DeviceResults<M extends DeviceMeasurement = DeviceMeasurement> extends Circumstances {
+  readonly benchmark: DeviceBench;
+  readonly device: { readonly name: string; readonly description: string };
+  readonly method: string;
+  readonly ceilings?: Ceilings;
+  readonly measurements: readonly M[];
+}
+
+const METHOD = {
+  kernels:
+    'Device time by events: a round repeats the compiled program without a wait for about 10 ms; the figures are of ' +
+    'seven rounds after a warm-up. Random data; matrices of 8192² do not fit in any cache, smaller operands stay there, ' +
+    "as between a network's layers. Ceilings are of the same run.",
+  train:
+    'A step on a batch that is on the device: forward, backward and the optimizer. The figures are device time of the ' +
+    'replayed program, a round about 10 ms long, seven rounds. loop: 200 calls (fewer above 2.5 ms) between two ' +
+    'synchronisations, by the wall clock, five rounds. host: the time of a call until it returns, with an empty queue.',
+} as const;
+
+/**
+ * Device time of kernels.
+ * @throws ArgumentError for a case that does not exist, or on the simulator · the signal's reason
+ */
+export async function runKernelsBench(options: DeviceBenchOptions = {}): Promise<DeviceResults> {
+  const device = realDevice();
+  const large = device.target.model === 'threads';
+  const cases = selectCases(kernelCases(large), options.only);
+  const before = await measureCeilings(device, large, options);
+  const timed: { readonly of: KernelCase; readonly spread: Spread; readonly launches: number }[] = [];
+  for (const of of cases) {
+    begin(of, options);
+    const workload = of.prepare();
+    const { us } = await workload.profile({ each: false });
+    timed.push({ of, spread: spreadOf(us), launches: workload.launches });
+    workload.dispose();
+  }
+  const ceilings = timed.reduce((top, { of, spread }) => raised(top, of, spread.median), before);
+  return {
+    ...header('kernels', device, options),
+    ceilings,
+    measurements: timed.map(({ of, spread, launches }) =>
+      measurement(of, spread, launches, options, ceilings),
+    ),
+  };
+}
+
+/**
+ * Time of training steps, on the device, in a loop and on the host.
+ * @throws ArgumentError for a case that does not exist, or on the simulator · the signal's reason
+ */
+export async function runTrainBench(
+  options: DeviceBenchOptions = {},
+): Promise<DeviceResults<TrainMeasurement>> {
+  const device = realDevice();
+  const measurements: TrainMeasurement[] = [];
+  for (const of of selectCases(TRAIN_CASES, options.only)) {
+    begin(of, options);
+    const steps = of.prepare();
+    const { us } = await steps.profile({ each: false });
+    const { launches } = steps;
+    const loop = spreadOf(await loopTimes(device, steps));
+    const host = spreadOf(await hostTimes(device, steps));
+    measurements.push({ ...measurement(of, spreadOf(us), launches, options), loop, host });
+    steps.dispose();
+  }
+  return { ...header('train', device, options), measurements };
+}
+
+const header = (
+  benchmark: DeviceBench,
+  { name, description }: Device,
+  { given = '' }: DeviceBenchOptions,
+): Omit<DeviceResults, 'measurements' | 'ceilings'> => ({
+  benchmark,
+  ...circumstances(`npx heddle bench ${benchmark}${given}`),
+  device: { name, description },
+  method: METHOD[benchmark],
+});
+
+/** @throws ArgumentError on the simulator */
+function realDevice(): Device {
+  const device = currentDevice();
+  if (device.target.name !== 'sim') return device;
+  throw new ArgumentError('the simulator finds faults and says nothing of speed. Leave --device sim out.');
+}
+
+function begin({ title }: DeviceCase, { onProgress, signal }: DeviceBenchOptions): void {
+  signal?.throwIfAborted();
+  onProgress?.(title);
+}
+
+function measurement(
+  of: DeviceCase,
+  spread: Spread,
+  launches: number,
+  { peers }: DeviceBenchOptions,
+  ceilings?: Ceilings,
+): DeviceMeasurement {
+  const { flops, bytes } = of;
+  const known = peers?.get(of.peer);
+  const least = ceilings && leastUs(of, ceilings);
+  return {
+    case: of.id,
+    title: of.title,
+    ...spread,
+    launches,
+    ...(flops !== undefined && { gflops: rounded(flops / spread.median / 1e3) }),
+    ...(bytes !== undefined && { gigabytes: rounded(bytes / spread.median / 1e3) }),
+    ...(least && { ofCeiling: rounded(least / spread.median) }),
+    ...(known && { peer: { ...known, ratio: rounded(spread.median / known.us) } }),
+  };
+}
+
+// ── ceilings ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const COPY_BYTES = { large: 1 << 28, small: 1 << 26 } as const;
+
+async function measureCeilings(
+  device: Device,
+  large: boolean,
+  options: DeviceBenchOptions,
+): Promise<Ceilings> {
+  options.onProgress?.('ceilings: copy, matrix products');
+  const bytes = large ? COPY_BYTES.large : COPY_BYTES.small;
+  const [from, to] = [device.allocate(bytes, 'copy'), device.allocate(bytes, 'copy')];
+  const times: number[] = [];
+  for (let i = 0; i < 12; i++) times.push(await device.time(() => device.copy(from, to, bytes)));
+  device.free(from);
+  device.free(to);
+  let ceilings: Ceilings = {
+    copy: rounded((2 * bytes) / spreadOf(times.slice(2)).median / 1e3),
+    products: {},
+  };
+  for (const of of ceilingCases(large)) {
+    const workload = of.prepare();
+    const { us } = await workload.profile({ each: false, rounds: 3 });
+    workload.dispose();
+    ceilings = raised(ceilings, of, spreadOf(us).median);
+  }
+  for (const of of kernelCases(large)) {
+    const known = options.peers?.get(of.peer);
+    if (known) ceilings = raised(ceilings, of, known.us);
+  }
+  return ceilings;
+}
+
+/** With what this time of a case shows to be possible. */
+function raised(ceilings: Ceilings, { id, flops, bytes, precision }: DeviceCase, us: number): Ceilings {
+  if (id.startsWith('copy-'))
+    return { ...ceilings, copy: Math.max(ceilings.copy, rounded(bytes! / us / 1e3)) };
+  if (!id.startsWith('matmul-') || !precision) return ceilings;
+  const rate = Math.max(ceilings.products[precision] ?? 0, rounded(flops! / us / 1e3));
+  return { ...ceilings, products: { ...ceilings.products, [precision]: rate } };
+}
+
+/** The roofline: as long as memory takes, or arithmetic. S. Williams et al. (2009) */
+function leastUs({ flops = 0, bytes = 0, precision = 'f32' }: DeviceCase, ceilings: Ceilings): number {
+  const arithmetic = ceilings.products[precision];
+  return Math.max(bytes / ceilings.copy, arithmetic ? flops / arithmetic : 0) / 1e3;
+}
+
+// ── training steps ───────────────────────────────────────────────────────────────────────────────────────────────
+
+const LOOP = { steps: 200, rounds: 5, warmup: 10, mostUs: 500_000 } as const;
+/** Few enough to fit into any queue. */
+const HOST_STEPS = 20;
+
+async function loopTimes(device: Device, steps: TrainingSteps): Promise<number[]> {
+  const loop = async (count: number): Promise<number> => {
+    await device.synchronize();
+    const start = performance.now();
+    for (let i = 0; i < count; i++) steps.again();
+    await device.synchronize();
+    return ((performance.now() - start) * 1e3) / count;
+  };
+  const count = Math.ceil(Math.min(LOOP.steps, LOOP.mostUs / (await loop(LOOP.warmup))));
+  const times: number[] = [];
+  for (let i = 0; i < LOOP.rounds; i++) {
+    times.push(await loop(count));
+    await setImmediate();
+  }
+  return times;
+}
+
+async function hostTimes(device: Device, steps: TrainingSteps): Promise<number[]> {
+  const times: number[] = [];
+  for (let i = 0; i < LOOP.rounds; i++) {
+    await device.synchronize();
+    const start = performance.now();
+    for (let k = 0; k < HOST_STEPS; k++) steps.again();
+    times.push(((performance.now() - start) * 1e3) / HOST_STEPS);
+  }
+  return times;
+}

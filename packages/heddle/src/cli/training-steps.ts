@@ -1,0 +1,88 @@
+/** Training steps on random data: what `heddle bench` and `heddle profile` time. */
+import { i32 } from '../core/dtype.js';
+import { PhiloxStream } from '../core/philox.js';
+import { sizeOf } from '../core/shape.js';
+import type { Profile, ProfileOptions } from '../engine/profile.js';
+import type { BaseSettings, Optimizer } from '../optim/index.js';
+import { tensor } from '../tensor/create.js';
+import { type Jitted, jit } from '../tensor/jit.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { Program } from '../train/programs.js';
+import type { Workload } from './bench-workload.js';
+
+/** What training data of one kind looks like: the shape of an example and the number of classes. */
+const EXAMPLES = {
+  images: { shape: [1, 28, 28], classes: 10 },
+  separable: { shape: [2], classes: 2 },
+  quadrants: { shape: [2], classes: 2 },
+} as const;
+
+export interface TrainingStepsOptions {
+  readonly optimizer: (parameters: Tensor[]) => Optimizer<BaseSettings>;
+  readonly batchSize: number;
+  /** Batches that `run` takes turns with. Default: 16, more than the caches of a processor remember. */
+  readonly batches?: number;
+}
+
+/** A network that trains on random examples with random labels, one step at each call. */
+export class TrainingSteps implements Workload {
+  readonly #batches: readonly { readonly inputs: Float32Array; readonly labels: Int32Array }[];
+  readonly #inputs: Tensor;
+  readonly #labels: Tensor;
+  readonly #step: Jitted<[Tensor, Tensor], Tensor>;
+  #steps = 0;
+
+  constructor(program: Program, { optimizer: make, batchSize, batches = 16 }: TrainingStepsOptions) {
+    const { shape, classes } = EXAMPLES[program.data];
+    const features = sizeOf(shape);
+    const random = new PhiloxStream(1);
+    this.#batches = Array.from({ length: batches }, () => ({
+      inputs: Float32Array.from({ length: batchSize * features }, () => random.uniform()),
+      labels: Int32Array.from({ length: batchSize }, () => random.below(classes)),
+    }));
+    const { inputs, labels } = this.#batches[0]!;
+    this.#inputs = tensor(inputs, { shape: [batchSize, ...shape] });
+    this.#labels = tensor(labels, { dtype: i32 });
+    const model = program.build();
+    const optimizer = make(model.parameters());
+    const loss = program.loss('mean');
+    this.#step = jit((x: Tensor, y: Tensor) => {
+      const value = loss(model.forward(x), y);
+      value.backward();
+      optimizer.step();
+      return value;
+    });
+  }
+
+  /** Write the next batch and train on it; returns the loss. */
+  next(): Tensor {
+    const { inputs, labels } = this.#batches[this.#steps++ % this.#batches.length]!;
+    return this.#step(this.#inputs.write(inputs), this.#labels.write(labels));
+  }
+
+  /** Write the next batch and train on it. */
+  run(): void {
+    this.next().dispose();
+  }
+
+  /** Train on the batch that is on the device. */
+  again(): void {
+    this.#step(this.#inputs, this.#labels).dispose();
+  }
+
+  /** Device time of a step on the batch that is on the device. */
+  profile(options?: ProfileOptions): Promise<Profile> {
+    return this.#step.profile([this.#inputs, this.#labels], options);
+  }
+
+  /** Kernel launches of a step; 0 before the first. */
+  get launches(): number {
+    return this.#step.launches;
+  }
+
+  dispose(): void {
+    this.#step.dispose();
+    this.#inputs.dispose();
+    this.#labels.dispose();
+  }
+}
