@@ -1,0 +1,121 @@
+/** How much a launch has to do, roughly: counted along the kernel's statements, loops by their bounds. */
+import type { Expr, KernelIr, Node, Statement, Variable } from '../kernel/ir.js';
+import { convert, evaluate, type Scalar } from '../kernel/ops.js';
+import type { KernelLaunch } from './device.js';
+
+/** What is counted. */
+export interface Cost {
+  /** Of a statement, and of a round of a loop, without what is in it. */
+  readonly statement: number;
+  /** Of an expression without its sources. */
+  readonly expression: (e: Expr) => number;
+}
+
+/** Rounds of a loop whose bounds are not known. */
+const ROUNDS = 16;
+
+/** The cost of the first thread of the first block; where it branches, of the dearer side. */
+export const costOfThread = (ir: KernelIr, launch: KernelLaunch, cost: Cost): number =>
+  new Estimate(ir, launch, cost).statement(ir.body);
+
+class Estimate {
+  private readonly values = new Map<object, Scalar>();
+  private readonly launch: KernelLaunch;
+  private readonly cost: Cost;
+  private readonly costs = new Map<Node, number>();
+
+  constructor(ir: KernelIr, launch: KernelLaunch, cost: Cost) {
+    this.launch = launch;
+    this.cost = cost;
+    ir.params.forEach((p, i) => {
+      const arg = launch.args[i]!;
+      if ('value' in arg) this.values.set(p, arg.value);
+    });
+  }
+
+  statement(s: Statement): number {
+    const own = this.cost.statement;
+    switch (s.op) {
+      case 'let': {
+        const known = this.value(s.src[0] as Expr);
+        if (known !== undefined && s.arg.constant) this.values.set(s.arg, known);
+        return this.expr(s.src[0]!);
+      }
+      case 'for': {
+        const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
+        const from = this.value(start);
+        const rounds = this.rounds(from, this.value(end), this.value(step));
+        this.during(s.arg.variable, from);
+        return own + rounds * (own + this.statement(body));
+      }
+      case 'while':
+        return ROUNDS * (this.expr(s.src[0]!) + this.inside(s.src.slice(1)));
+      case 'if': {
+        const [condition, ...branches] = s.src as [Expr, ...Statement[]];
+        return this.expr(condition) + Math.max(...branches.map((b) => this.statement(b)));
+      }
+      case 'block':
+        return this.inside(s.src);
+      default:
+        return own + s.src.reduce((n, e) => n + this.expr(e), 0);
+    }
+  }
+
+  private inside(statements: readonly Node[]): number {
+    return statements.reduce((n, s) => n + this.statement(s as Statement), 0);
+  }
+
+  /** Inner loops may depend on an outer loop's variable: half of the way is not known, the start will do. */
+  private during(variable: Variable, from: Scalar | undefined): void {
+    if (from !== undefined) this.values.set(variable, from);
+  }
+
+  private rounds(start: Scalar | undefined, end: Scalar | undefined, step: Scalar | undefined): number {
+    if (start === undefined || end === undefined || step === undefined) return ROUNDS;
+    return Math.max(0, Math.ceil((Number(end) - Number(start)) / Number(step)));
+  }
+
+  private expr(e: Node): number {
+    if (e.type.kind !== 'value') return 0;
+    const known = this.costs.get(e);
+    if (known !== undefined) return 0; // shared: counted once
+    const cost = e.src.reduce((n, s) => n + this.expr(s), this.cost.expression(e as Expr));
+    this.costs.set(e, cost);
+    return cost;
+  }
+
+  /** The value of an expression, where the launch's arguments decide it. */
+  private value(e: Expr): Scalar | undefined {
+    switch (e.op) {
+      case 'const':
+        return e.arg;
+      case 'param':
+      case 'variable':
+        return this.values.get(e.arg);
+      case 'special': {
+        const axis = { x: 0, y: 1, z: 2 }[e.arg.slice(-1)];
+        if (axis === undefined) return 0;
+        if (e.arg.startsWith('gridDim')) return this.launch.grid[axis]!;
+        return e.arg.startsWith('blockDim') ? this.launch.block[axis]! : 0;
+      }
+      case 'cast': {
+        const from = e.src[0] as Expr;
+        const v = this.value(from);
+        return v === undefined ? undefined : convert(from.type.dtype, e.type.dtype, v);
+      }
+      case 'alu': {
+        if (e.type.lanes > 1) return undefined;
+        const operands = e.src.map((s) => this.value(s as Expr));
+        if (operands.some((v) => v === undefined)) return undefined;
+        const [a, b, c] = operands as [Scalar, Scalar?, Scalar?];
+        return evaluate(e.arg, (e.src[0] as Expr).type.dtype, a, b, c);
+      }
+      case 'select': {
+        const condition = this.value(e.src[0] as Expr);
+        return condition === undefined ? undefined : this.value(e.src[condition ? 1 : 2] as Expr);
+      }
+      default:
+        return undefined;
+    }
+  }
+}
