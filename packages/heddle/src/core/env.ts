@@ -17,8 +17,21 @@ const integer =
     return value;
   };
 
+const oneOf =
+  (...values: readonly string[]) =>
+  (text: string, name: string): string => {
+    if (values.includes(text)) return text;
+    throw new ArgumentError(
+      `${name}=${text}: must be ${values.slice(0, -1).join(', ')} or ${values.at(-1)}.`,
+    );
+  };
+
 const flags = {
-  DEV: { doc: 'device to use: cpu, sim (default: the fastest found)', fallback: '', parse: (s) => s },
+  DEV: {
+    doc: 'device to use: cuda, cuda:1, cpu, sim (default: the fastest found)',
+    fallback: '',
+    parse: (s) => s,
+  },
   DEBUG: {
     doc: '1 devices and caches, 2 a line per launch, 3 fusion and memory plan, 4 source, 5 IR per pass',
     fallback: 0,
@@ -35,6 +48,36 @@ const flags = {
     doc: 'most memory the CPU device may hold, in MiB (at most 4096)',
     fallback: 4096,
     parse: integer(16, 4096),
+  },
+  HEDDLE_NVRTC: {
+    doc: 'the NVRTC library, or the folder it is in (default: CUDA toolkit, system libraries, Python wheels)',
+    fallback: '',
+    parse: (s) => s,
+  },
+  HEDDLE_CACHE: {
+    doc: 'folder of compiled kernels and tuning results (default: ~/.cache/heddle)',
+    fallback: '',
+    parse: (s) => s,
+  },
+  HEDDLE_CUDA_MEMORY_MB: {
+    doc: 'most memory a CUDA device may hold, in MiB (default: all there is)',
+    fallback: 0,
+    parse: integer(16, 2 ** 24),
+  },
+  HEDDLE_CUDA_SYNC: {
+    doc: '1 waits for every kernel launch of a CUDA device, so that a fault names its kernel; slow',
+    fallback: 0,
+    parse: integer(0, 1),
+  },
+  HEDDLE_TUNE: {
+    doc: 'on times the ways to do a product or a convolution (inside jit, on a GPU) and remembers the fastest; frozen uses only what is remembered; off takes the first guess',
+    fallback: 'on',
+    parse: oneOf('on', 'off', 'frozen'),
+  },
+  HEDDLE_VENDOR: {
+    doc: "off leaves out the vendor's libraries (cuBLASLt, cuDNN, cuRAND)",
+    fallback: 'on',
+    parse: oneOf('on', 'off'),
   },
 } satisfies Record<string, Flag<string> | Flag<number>>;
 

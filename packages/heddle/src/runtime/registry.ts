@@ -2,6 +2,8 @@
 import { env } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
 import { CpuDevice } from './cpu/device.js';
+import { CudaDevice } from './cuda/device.js';
+import { countGpus, probeCuda } from './cuda/examine.js';
 import type { Device } from './device.js';
 import { SimDevice } from './sim/device.js';
 
@@ -15,12 +17,23 @@ export interface DeviceInfo {
 }
 
 interface Entry {
-  readonly open: () => Device;
+  /** @param ordinal which of several, 1 for `cuda:1` */
+  readonly open: (ordinal: number) => Device;
   readonly probe: () => Omit<DeviceInfo, 'name'>;
+  /** How many there are, where there may be several. */
+  readonly count?: () => number;
 }
 
 /** Fastest first; the simulator, which is for finding faults, is only taken by name. */
 const DEVICES: Readonly<Record<string, Entry>> = {
+  cuda: {
+    open: (ordinal) => new CudaDevice(ordinal),
+    probe: () => {
+      const { available, reason, hint } = probeCuda();
+      return { available, reason, hint };
+    },
+    count: countGpus,
+  },
   cpu: {
     open: () => new CpuDevice(),
     probe: () => ({ available: true, reason: 'WebAssembly SIMD and worker threads', hint: '' }),
@@ -43,21 +56,25 @@ export function listDevices(): DeviceInfo[] {
  * @throws DeviceError if there is none of that name, or it is not available here
  */
 export function openDevice(name: string = env('DEV')): Device {
-  const devices = listDevices();
-  const chosen = name || devices.find((d) => d.available)!.name;
+  const chosen = name || Object.keys(DEVICES).find((n) => DEVICES[n]!.probe().available)!;
   const known = opened.get(chosen);
   if (known) return known;
-  const info = devices.find((d) => d.name === chosen);
-  if (!info) {
+  const [, kind = '', number = '0'] = /^([a-z]+)(?::(\d+))?$/.exec(chosen) ?? [];
+  const entry = DEVICES[kind];
+  const ordinal = Number(number);
+  if (!entry || (ordinal > 0 && !entry.count)) {
     throw new DeviceError(
-      `There is no device "${chosen}". There are: ${devices.map((d) => d.name).join(', ')}. ` +
+      `There is no device "${chosen}". There are: ${Object.keys(DEVICES).join(', ')}. ` +
         'Set DEV, or leave it out for the fastest.',
     );
   }
-  if (!info.available)
-    throw new DeviceError(`Device "${chosen}" is not available: ${info.reason}. ${info.hint}`);
-  const device = DEVICES[chosen]!.open();
-  opened.set(chosen, device);
+  const { available, reason, hint } = entry.probe();
+  if (!available) throw new DeviceError(`Device "${chosen}" is not available: ${reason}. ${hint}`);
+  const count = entry.count?.() ?? 1;
+  if (ordinal >= count)
+    throw new DeviceError(`Device "${chosen}" is not available: there are ${count}, numbered from 0.`);
+  const device = opened.get(ordinal === 0 ? kind : chosen) ?? entry.open(ordinal);
+  opened.set(device.name, device);
   return device;
 }
 

@@ -1,0 +1,71 @@
+/** Compiled kernels on disk: kept by what they were made from, shared by all processes. */
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { env } from '../../core/env.js';
+import { debug } from '../../core/log.js';
+
+/** The folder of everything Heddle keeps between runs. */
+export function cacheFolder(): string {
+  return env('HEDDLE_CACHE') || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'heddle');
+}
+
+const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {
+  const hash = createHash('sha256');
+  // With their lengths, so that no two lists of parts read the same.
+  for (const part of parts) hash.update(`${part.length}:`).update(part);
+  return hash.digest();
+};
+
+const CHECKSUM_BYTES = 32;
+
+/**
+ * Files in one folder, each a checksum and its contents. A file appears by renaming, so that a reader sees all of it
+ * or nothing; one that is damaged is removed. Where the folder cannot be written, nothing is kept.
+ */
+export class DiskCache {
+  readonly folder: string;
+
+  constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  /** The name that stands for these parts. */
+  key(...parts: readonly string[]): string {
+    return sha256(...parts).toString('hex');
+  }
+
+  get(key: string): Uint8Array | undefined {
+    const path = join(this.folder, key);
+    let file: Uint8Array;
+    try {
+      file = readFileSync(path);
+    } catch {
+      return undefined;
+    }
+    // A buffer of its own: what native code reads must not be part of Node's pool.
+    const contents = new Uint8Array(file.subarray(CHECKSUM_BYTES));
+    if (file.length > CHECKSUM_BYTES && sha256(contents).equals(file.subarray(0, CHECKSUM_BYTES)))
+      return contents;
+    debug(1, () => `cache: ${path} is damaged and is made again`);
+    rmSync(path, { force: true });
+    return undefined;
+  }
+
+  put(key: string, contents: Uint8Array): void {
+    const part = join(this.folder, `${key}.${process.pid}.${randomBytes(4).toString('hex')}.part`);
+    try {
+      mkdirSync(this.folder, { recursive: true });
+      writeFileSync(part, Buffer.concat([sha256(contents), contents]));
+      renameSync(part, join(this.folder, key));
+    } catch (error) {
+      debug(1, () => `cache: ${this.folder} cannot be written: ${(error as Error).message}`);
+      try {
+        rmSync(part, { force: true });
+      } catch {
+        // Nothing was written there.
+      }
+    }
+  }
+}

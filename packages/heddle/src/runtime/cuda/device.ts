@@ -1,0 +1,257 @@
+/** The CUDA device: an NVIDIA GPU by its driver. */
+import { env } from '../../core/env.js';
+import { ArgumentError, DeviceError } from '../../core/errors.js';
+import { debug } from '../../core/log.js';
+import type { Target } from '../../kernel/target.js';
+import type { Device, DeviceBuffer, Launch, MemoryReport, Program } from '../device.js';
+import { formatBytes } from '../pool.js';
+import { CudaAllocator } from './allocator.js';
+import { Compiler } from './compiler.js';
+import { ATTRIBUTE, type Driver, DriverError, openDriver } from './driver.js';
+import { Kernels } from './kernels.js';
+import { type LibraryContext, ROUTINES } from './libraries.js';
+import { NativeMemory } from './native.js';
+import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
+import { type PlannedLaunch, planLaunches } from './plan.js';
+import { CudaProgram, type ProgramHost } from './program.js';
+import { Transfers } from './transfers.js';
+
+interface CudaBuffer extends DeviceBuffer {
+  /** 0 once freed. */
+  address: number;
+}
+
+/** CU_STREAM_NON_BLOCKING */
+const NON_BLOCKING = 1;
+/** Programs that an asynchronous fault may come from. */
+const REMEMBERED = 4;
+
+/** The device whose context is current on this thread. */
+let current: CudaDevice | undefined;
+
+export class CudaDevice implements Device, ProgramHost {
+  readonly name: string;
+  readonly description: string;
+  readonly target: Target;
+  readonly driver: Driver;
+  readonly stream: number;
+  readonly step = env('HEDDLE_CUDA_SYNC') === 1 || env('DEBUG') >= 2;
+  readonly kernels: Kernels;
+  private readonly ordinal: number;
+  private readonly context: number;
+  private readonly allocator: CudaAllocator;
+  private readonly transfers: Transfers;
+  private readonly compiler: Compiler;
+  private readonly libraries: LibraryContext;
+  private readonly timers: readonly [number, number];
+  private readonly recent: CudaProgram[] = [];
+  /** Why nothing works any more, once a kernel has failed. */
+  private lost: DeviceError | undefined;
+  private closed = false;
+
+  /** @throws DeviceError if there is no such GPU, or no NVRTC to compile with */
+  constructor(ordinal = 0) {
+    const driver = openDriver();
+    const { api } = driver;
+    this.driver = driver;
+    this.ordinal = ordinal;
+    this.name = ordinal === 0 ? 'cuda' : `cuda:${ordinal}`;
+    const found = findNvrtc(Math.floor(driver.version / 1000));
+    if (!found) throw new DeviceError(`No NVRTC was found, which compiles kernels. ${NVRTC_HINT}`);
+    const gpu = driver.number((at) => api.cuDeviceGet(at, ordinal));
+    const attribute = (which: number): number => driver.attribute(gpu, which);
+    const capability = 10 * attribute(ATTRIBUTE.capabilityMajor) + attribute(ATTRIBUTE.capabilityMinor);
+    this.context = driver.handle((at) => api.cuDevicePrimaryCtxRetain(at, gpu));
+    this.activate();
+    this.stream = driver.handle((at) => api.cuStreamCreate(at, NON_BLOCKING));
+    this.timers = [
+      driver.handle((at) => api.cuEventCreate(at, 0)),
+      driver.handle((at) => api.cuEventCreate(at, 0)),
+    ];
+    this.allocator = new CudaAllocator(driver, this.name);
+    this.transfers = new Transfers(driver, this.stream);
+    this.libraries = {
+      ordinal,
+      capability,
+      allocate: (bytes, label) => {
+        const address = this.allocator.allocate(bytes, label);
+        return { address, free: () => this.allocator.release(address, bytes, label) };
+      },
+    };
+    this.target = {
+      name: 'cuda',
+      model: 'threads',
+      units: attribute(ATTRIBUTE.multiprocessors),
+      fma: true,
+      maxThreadsPerBlock: 1024,
+      sharedBytesPerBlock: attribute(ATTRIBUTE.maxSharedPerBlockOptIn),
+      capability,
+      libraries: new Set(Object.keys(ROUTINES).filter((name) => ROUTINES[name]!.available())),
+    };
+    const nvrtc = new Nvrtc(found.path);
+    this.compiler = new Compiler(nvrtc, capability);
+    this.kernels = new Kernels(driver, this.compiler, this.target);
+    const name = new NativeMemory(256);
+    api.cuDeviceGetName(name.address, 256, gpu);
+    const memory = driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu));
+    this.description = `${name.text()}, ${this.target.units} multiprocessors, ${formatBytes(memory)}, compute capability ${capability / 10}, NVRTC ${nvrtc.version}`;
+    debug(1, () => `${this.name}: ${this.description}`);
+  }
+
+  allocate(bytes: number, label: string): DeviceBuffer {
+    this.activate();
+    const buffer: CudaBuffer = { device: this, bytes, label, address: this.allocator.allocate(bytes, label) };
+    return buffer;
+  }
+
+  free(buffer: DeviceBuffer): void {
+    const mine = buffer as CudaBuffer;
+    if (mine.address === 0 || this.closed) return;
+    this.allocator.release(mine.address, mine.bytes, mine.label);
+    mine.address = 0;
+  }
+
+  write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
+    const address = this.range(buffer, offset, source.byteLength);
+    this.activate();
+    this.queue(() => this.transfers.write(address, source));
+  }
+
+  async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
+    const address = this.range(buffer, offset, bytes);
+    this.activate();
+    return this.transfers.read(address, bytes, (error) => this.failure(error));
+  }
+
+  copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
+    const [source, target] = [this.range(from, 0, bytes), this.range(to, 0, bytes)];
+    this.activate();
+    this.queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
+  }
+
+  compile(launches: readonly Launch[]): Program {
+    this.activate();
+    const plan = planLaunches(launches, this.kernels, this.target, this.libraries);
+    return new CudaProgram(this, launches, plan);
+  }
+
+  async synchronize(): Promise<void> {
+    this.activate();
+    const event = this.timers[1];
+    try {
+      this.driver.api.cuEventRecord(event, this.stream);
+      await this.transfers.reached(event);
+    } catch (error) {
+      throw this.failure(error);
+    }
+  }
+
+  async time(work: () => void): Promise<number> {
+    this.activate();
+    const { api } = this.driver;
+    const [start, end] = [0, 1].map(() => this.driver.handle((at) => api.cuEventCreate(at, 0))) as [
+      number,
+      number,
+    ];
+    try {
+      api.cuEventRecord(start, this.stream);
+      work();
+      api.cuEventRecord(end, this.stream);
+      await this.transfers.reached(end);
+      return 1000 * this.driver.float((at) => api.cuEventElapsedTime(at, start, end));
+    } catch (error) {
+      throw this.failure(error);
+    } finally {
+      api.cuEventDestroy_v2(start);
+      api.cuEventDestroy_v2(end);
+    }
+  }
+
+  memory(): MemoryReport {
+    return this.allocator.report();
+  }
+
+  async close(): Promise<void> {
+    if (this.closed) return;
+    this.closed = true;
+    await this.compiler.close();
+    if (this.lost) return;
+    current = undefined;
+    const { api } = this.driver;
+    api.cuCtxSetCurrent(this.context);
+    api.cuCtxSynchronize();
+    this.transfers.close();
+    this.allocator.trim();
+    api.cuStreamDestroy_v2(this.stream);
+    api.cuDevicePrimaryCtxRelease_v2(this.ordinal);
+  }
+
+  begin(program: CudaProgram): void {
+    this.activate();
+    if (this.recent[0] === program) return;
+    this.recent.unshift(program);
+    this.recent.length = Math.min(this.recent.length, REMEMBERED);
+  }
+
+  addressOf(buffer: DeviceBuffer): number {
+    const { address } = buffer as CudaBuffer;
+    if (buffer.device !== this) throw new DeviceError(`[${buffer.label}] is a buffer of another device.`);
+    if (address === 0) throw new DeviceError(`[${buffer.label}] has been freed.`);
+    return address;
+  }
+
+  failure(error: unknown, launch?: PlannedLaunch): unknown {
+    if (this.lost && error instanceof DeviceError) return this.lost;
+    if (!(error instanceof DriverError) || !FATAL.has(error.resultName)) return error;
+    const names = [...new Set(this.recent.flatMap((p) => p.plan.map((l) => l.name)))];
+    const culprit = launch
+      ? `The kernel ${launch.name} failed`
+      : `One of the kernels ${names.join(', ')} failed (HEDDLE_CUDA_SYNC=1 finds which)`;
+    this.lost = new DeviceError(
+      `${culprit}: ${error.message} What was on ${this.name} is lost, and the process must be started again. ` +
+        'kernel.simulate or DEV=sim finds the line.',
+      { cause: error },
+    );
+    return this.lost;
+  }
+
+  private queue(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      throw this.failure(error);
+    }
+  }
+
+  private activate(): void {
+    if (current === this) return;
+    if (this.closed) throw new DeviceError(`The device ${this.name} has been closed.`);
+    this.driver.api.cuCtxSetCurrent(this.context);
+    current = this;
+  }
+
+  /** The address of a range of a buffer. */
+  private range(buffer: DeviceBuffer, offset: number, bytes: number): number {
+    const address = this.addressOf(buffer);
+    if (offset < 0 || bytes < 0 || offset + bytes > buffer.bytes) {
+      throw new ArgumentError(
+        `[${buffer.label}] bytes ${offset} to ${offset + bytes} are outside of its ${buffer.bytes}.`,
+      );
+    }
+    return address + offset;
+  }
+}
+
+/** Errors that kernels cause, after which the context answers nothing else. */
+const FATAL: ReadonlySet<string> = new Set([
+  'CUDA_ERROR_ILLEGAL_ADDRESS',
+  'CUDA_ERROR_LAUNCH_TIMEOUT',
+  'CUDA_ERROR_ASSERT',
+  'CUDA_ERROR_HARDWARE_STACK_ERROR',
+  'CUDA_ERROR_ILLEGAL_INSTRUCTION',
+  'CUDA_ERROR_MISALIGNED_ADDRESS',
+  'CUDA_ERROR_INVALID_ADDRESS_SPACE',
+  'CUDA_ERROR_INVALID_PC',
+  'CUDA_ERROR_LAUNCH_FAILED',
+  'CUDA_ERROR_ECC_UNCORRECTABLE',
+]);

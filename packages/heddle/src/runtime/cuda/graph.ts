@@ -1,0 +1,152 @@
+/** A program as a CUDA graph: one call launches all of it. */
+import type { ArgumentBlock } from './arguments.js';
+import type { Driver } from './driver.js';
+import { NativeMemory } from './native.js';
+import type { PlannedCall, PlannedKernel, PlannedLaunch } from './plan.js';
+
+/** sizeof(CUDA_KERNEL_NODE_PARAMS) */
+const PARAMS_BYTES = 72;
+
+/** CU_STREAM_CAPTURE_MODE_RELAXED: other threads may call the driver meanwhile. */
+const RELAXED = 2;
+
+interface Node {
+  readonly launch: number;
+  /** CUgraphNode */
+  readonly handle: number;
+}
+
+export class CudaGraph {
+  readonly copies: number;
+  /** Addresses that the nodes have now. */
+  readonly addresses: Float64Array;
+  private readonly driver: Driver;
+  private readonly plan: readonly PlannedLaunch[];
+  private readonly args: ArgumentBlock;
+  private readonly stream: number;
+  /** CUDA_KERNEL_NODE_PARAMS of each launch; of a library call, nothing. */
+  private readonly params: NativeMemory;
+  /** The nodes of each launch, one per copy. */
+  private readonly nodes: readonly Node[][];
+  private readonly graph: number;
+  private readonly children: number[] = [];
+  private executable: number;
+
+  /**
+   * @param copies how many times the program runs in one launch, one after the other
+   * @param addresses of the slots, as `args` has them
+   */
+  constructor(
+    driver: Driver,
+    plan: readonly PlannedLaunch[],
+    args: ArgumentBlock,
+    stream: number,
+    copies: number,
+    addresses: Float64Array,
+  ) {
+    this.driver = driver;
+    this.plan = plan;
+    this.args = args;
+    this.stream = stream;
+    this.copies = copies;
+    this.addresses = addresses.slice();
+    this.params = new NativeMemory(PARAMS_BYTES * plan.length);
+    plan.forEach((launch, i) => {
+      if ('fn' in launch) this.writeParams(i, launch.fn.handle, launch);
+    });
+    const { api } = driver;
+    this.graph = driver.handle((at) => api.cuGraphCreate(at, 0));
+    this.nodes = plan.map(() => []);
+    this.addNodes();
+    this.executable = driver.handle((at) => api.cuGraphInstantiateWithFlags(at, this.graph, 0));
+    api.cuGraphUpload(this.executable, stream);
+  }
+
+  launch(): void {
+    this.driver.api.cuGraphLaunch(this.executable, this.stream);
+  }
+
+  /** Take over the addresses that `args` has by now for these launches. */
+  update(launches: Iterable<number>): void {
+    const { api } = this.driver;
+    for (const index of launches) {
+      const launch = this.plan[index]!;
+      const child = 'fn' in launch ? 0 : this.capture(launch, index);
+      for (const { handle } of this.nodes[index]!) {
+        if ('fn' in launch)
+          api.cuGraphExecKernelNodeSetParams_v2(this.executable, handle, this.paramsAt(index));
+        else api.cuGraphExecChildGraphNodeSetParams(this.executable, handle, child);
+      }
+    }
+  }
+
+  dispose(): void {
+    const { api } = this.driver;
+    if (this.executable === 0) return;
+    api.cuGraphExecDestroy(this.executable);
+    api.cuGraphDestroy(this.graph);
+    for (const child of this.children) api.cuGraphDestroy(child);
+    this.executable = 0;
+  }
+
+  /** Level by level: those of a level depend on all of the level before. */
+  private addNodes(): void {
+    let before: number[] = [];
+    let level: number[] = [];
+    for (let copy = 0; copy < this.copies; copy++) {
+      this.plan.forEach((launch, index) => {
+        if (!launch.independent || index === 0) {
+          before = level;
+          level = [];
+        }
+        const handle = this.addNode(launch, index, before);
+        this.nodes[index]!.push({ launch: index, handle });
+        level.push(handle);
+      });
+    }
+  }
+
+  private addNode(launch: PlannedLaunch, index: number, before: readonly number[]): number {
+    const { api } = this.driver;
+    const dependencies = new NativeMemory(8 * before.length);
+    before.forEach((node, i) => {
+      dependencies.setU64(8 * i, node);
+    });
+    const from = before.length > 0 ? dependencies.address : 0;
+    return this.driver.handle((at) => {
+      if ('fn' in launch)
+        api.cuGraphAddKernelNode_v2(at, this.graph, from, before.length, this.paramsAt(index));
+      else api.cuGraphAddChildGraphNode(at, this.graph, from, before.length, this.capture(launch, index));
+    });
+  }
+
+  /** What a library puts on a stream, as a graph of its own. */
+  private capture({ routine }: PlannedCall, index: number): number {
+    const { api } = this.driver;
+    api.cuStreamBeginCapture_v2(this.stream, RELAXED);
+    let child = 0;
+    try {
+      routine.enqueue(this.stream, this.args.values(index));
+    } finally {
+      const ended = new NativeMemory(8);
+      api.cuStreamEndCapture(this.stream, ended.address);
+      child = ended.u64();
+    }
+    this.children.push(child);
+    return child;
+  }
+
+  private paramsAt(index: number): number {
+    return this.params.address + PARAMS_BYTES * index;
+  }
+
+  private writeParams(index: number, fn: number, launch: PlannedKernel): void {
+    const { params } = this;
+    const at = PARAMS_BYTES * index;
+    params.setU64(at, fn);
+    [...launch.grid, ...launch.block, launch.sharedBytes].forEach((v, i) => {
+      params.setU32(at + 8 + 4 * i, v);
+    });
+    params.setU64(at + 40, this.args.pointers[index]!);
+  }
+}

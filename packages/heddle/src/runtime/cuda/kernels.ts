@@ -1,0 +1,107 @@
+/** Kernels as functions of loaded modules. Equal texts share one. */
+import { formatLocation, KernelError, type Location } from '../../core/errors.js';
+import { debug } from '../../core/log.js';
+import { compile } from '../../kernel/compile.js';
+import type { KernelIr, Node } from '../../kernel/ir.js';
+import type { Target } from '../../kernel/target.js';
+import { cudaEntry, renderCuda } from '../../render/cuda.js';
+import type { Dim3 } from '../device.js';
+import type { Compiler, Source } from './compiler.js';
+import { type Driver, FUNCTION_ATTRIBUTE } from './driver.js';
+
+/** A kernel on the device. */
+export interface CudaFunction {
+  readonly name: string;
+  /** CUfunction */
+  readonly handle: number;
+  readonly module: number;
+  /** Dynamic shared bytes that it may have so far. */
+  dynamicShared: number;
+}
+
+/** Dynamic shared memory that needs no permission, in bytes. */
+const FREE_SHARED = 48 * 1024;
+
+export class Kernels {
+  private readonly driver: Driver;
+  private readonly compiler: Compiler;
+  private readonly target: Target;
+  private readonly byText = new Map<string, CudaFunction>();
+  private readonly sources = new WeakMap<KernelIr, Map<number, Source>>();
+
+  constructor(driver: Driver, compiler: Compiler, target: Target) {
+    this.driver = driver;
+    this.compiler = compiler;
+    this.target = target;
+  }
+
+  /** The text of a kernel for blocks of that many threads. */
+  source(kernel: KernelIr, threads: number): Source {
+    const known = this.sources.get(kernel) ?? new Map<number, Source>();
+    this.sources.set(kernel, known);
+    let source = known.get(threads);
+    if (!source) {
+      const ir = compile(kernel, this.target);
+      source = { name: cudaEntry(ir), text: renderCuda(ir, { maxThreads: threads, comments: false }) };
+      known.set(threads, source);
+    }
+    return source;
+  }
+
+  /** The functions of launches, compiled together. @throws KernelError with what the compiler says */
+  load(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): CudaFunction[] {
+    const sources = launches.map(({ kernel, block }) => this.source(kernel, block[0] * block[1] * block[2]));
+    const missing = new Map<string, { source: Source; kernel: KernelIr }>();
+    sources.forEach((source, i) => {
+      if (!this.byText.has(source.text)) missing.set(source.text, { source, kernel: launches[i]!.kernel });
+    });
+    if (missing.size > 0) {
+      const wanted = [...missing.values()];
+      const images = this.compiler.compile(wanted.map((w) => w.source));
+      images.forEach((image, i) => {
+        const { source, kernel } = wanted[i]!;
+        if (!(image instanceof Uint8Array)) throw refused(kernel, image.log);
+        debug(4, () => `[cuda] ${source.name}\n${source.text}`);
+        this.byText.set(source.text, this.loadImage(source.name, image));
+      });
+    }
+    return sources.map((source) => this.byText.get(source.text)!);
+  }
+
+  /** Allow a function that much dynamic shared memory. @throws DriverError if the GPU has less */
+  allowShared(fn: CudaFunction, bytes: number): void {
+    if (bytes <= fn.dynamicShared) return;
+    this.driver.api.cuFuncSetAttribute(fn.handle, FUNCTION_ATTRIBUTE.maxDynamicSharedBytes, bytes);
+    fn.dynamicShared = bytes;
+  }
+
+  private loadImage(name: string, image: Uint8Array): CudaFunction {
+    const { api } = this.driver;
+    const module = this.driver.handle((at) => api.cuModuleLoadData(at, image));
+    const handle = this.driver.handle((at) => api.cuModuleGetFunction(at, module, name));
+    return { name, handle, module, dynamicShared: FREE_SHARED };
+  }
+}
+
+function refused(kernel: KernelIr, log: string): KernelError {
+  return new KernelError(`[${kernel.name}] NVRTC refuses the kernel:\n${log}`, locationOf(kernel));
+}
+
+/** The first place in the author's source that a kernel's IR knows. */
+export function locationOf(kernel: KernelIr): Location | undefined {
+  const find = (node: Node): Location | undefined => {
+    if (node.at) return node.at;
+    for (const inner of node.src) {
+      const at = find(inner);
+      if (at) return at;
+    }
+    return undefined;
+  };
+  return find(kernel.body);
+}
+
+/** A kernel's name with where it was written, for messages. */
+export function describeKernel(kernel: KernelIr): string {
+  const at = locationOf(kernel);
+  return at ? `${kernel.name} (${formatLocation(at)})` : kernel.name;
+}

@@ -1,0 +1,68 @@
+/** The launches of a program as the driver takes them. */
+import { DeviceError } from '../../core/errors.js';
+import type { Target } from '../../kernel/target.js';
+import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../device.js';
+import type { CudaFunction, Kernels } from './kernels.js';
+import { type LibraryContext, type PreparedRoutine, ROUTINES } from './libraries.js';
+
+export type PlannedLaunch = PlannedKernel | PlannedCall;
+
+export interface PlannedKernel {
+  readonly name: string;
+  readonly independent: boolean;
+  readonly fn: CudaFunction;
+  readonly grid: Dim3;
+  readonly block: Dim3;
+  readonly sharedBytes: number;
+}
+
+export interface PlannedCall {
+  readonly name: string;
+  readonly independent: boolean;
+  readonly routine: PreparedRoutine;
+}
+
+/** @throws KernelError if a kernel does not compile, DeviceError if a launch is more than the GPU can do */
+export function planLaunches(
+  launches: readonly Launch[],
+  kernels: Kernels,
+  target: Target,
+  context: LibraryContext,
+): PlannedLaunch[] {
+  const own = launches.filter((l): l is KernelLaunch => 'kernel' in l);
+  for (const launch of own) checkSizes(launch, target);
+  const functions = kernels.load(own);
+  let next = 0;
+  return launches.map((launch): PlannedLaunch => {
+    const name = nameOfLaunch(launch);
+    const { independent } = launch;
+    if ('library' in launch) {
+      const routine = ROUTINES[name];
+      if (!routine || !target.libraries.has(name))
+        throw new DeviceError(`[${name}] is in none of the vendor libraries found here.`);
+      return { name, independent, routine: routine.prepare(launch.library, context) };
+    }
+    const { grid, block, sharedBytes = 0 } = launch;
+    const fn = functions[next++]!;
+    kernels.allowShared(fn, sharedBytes);
+    return { name, independent, fn, grid, block, sharedBytes };
+  });
+}
+
+const MOST_GRID: Dim3 = [2 ** 31 - 1, 65535, 65535];
+
+function checkSizes({ kernel, grid, block, sharedBytes = 0 }: KernelLaunch, target: Target): void {
+  const threads = block[0] * block[1] * block[2];
+  if (threads > target.maxThreadsPerBlock || block[2] > 64)
+    throw new DeviceError(
+      `[${kernel.name}] block (${block.join(', ')}) has ${threads} threads: a GPU's has at most ${target.maxThreadsPerBlock}, and 64 along z.`,
+    );
+  if (grid.some((n, i) => n > MOST_GRID[i]!))
+    throw new DeviceError(
+      `[${kernel.name}] grid (${grid.join(', ')}): a GPU's is at most ${MOST_GRID.join(' × ')}. Put the largest extent first.`,
+    );
+  if (sharedBytes > target.sharedBytesPerBlock)
+    throw new DeviceError(
+      `[${kernel.name}] ${sharedBytes} bytes of dynamic shared memory: this GPU's blocks have at most ${target.sharedBytesPerBlock}.`,
+    );
+}

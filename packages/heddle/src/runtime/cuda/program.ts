@@ -1,0 +1,132 @@
+/** Launches compiled together, and their runs: kernel by kernel the first time, as a CUDA graph from then on. */
+import { DeviceError } from '../../core/errors.js';
+import type { DeviceBuffer, Launch, Program } from '../device.js';
+import { ArgumentBlock } from './arguments.js';
+import type { Driver } from './driver.js';
+import { CudaGraph } from './graph.js';
+import type { PlannedLaunch } from './plan.js';
+
+/** What a program needs of its device. */
+export interface ProgramHost {
+  readonly driver: Driver;
+  /** CUstream that programs run on. */
+  readonly stream: number;
+  /** Wait after every launch, so that a fault is found where it happens. */
+  readonly step: boolean;
+  /** Called before a program's work is queued: the context is made current. */
+  begin(program: CudaProgram): void;
+  addressOf(buffer: DeviceBuffer): number;
+  /** What to throw instead of an error of the driver. @param launch what was running, where it is known */
+  failure(error: unknown, launch?: PlannedLaunch): unknown;
+}
+
+/** Most nodes of a graph that holds several runs. */
+const MOST_NODES = 2048;
+
+export class CudaProgram implements Program {
+  readonly launches: readonly Launch[];
+  readonly plan: readonly PlannedLaunch[];
+  private readonly host: ProgramHost;
+  private readonly args: ArgumentBlock;
+  /** Of the slots, as `args` has them. */
+  private readonly addresses: Float64Array;
+  /** By the number of runs they hold. */
+  private readonly graphs = new Map<number, CudaGraph>();
+  private started = false;
+  private disposed = false;
+
+  constructor(host: ProgramHost, launches: readonly Launch[], plan: readonly PlannedLaunch[]) {
+    this.host = host;
+    this.launches = launches;
+    this.plan = plan;
+    this.args = new ArgumentBlock(launches);
+    this.addresses = new Float64Array(this.args.slots);
+  }
+
+  run(slots: readonly DeviceBuffer[], times = 1): void {
+    const { host } = this;
+    if (this.disposed) throw new DeviceError('This program has been disposed of.');
+    if (slots.length < this.args.slots)
+      throw new DeviceError(`The program uses ${this.args.slots} buffers, ${slots.length} were given.`);
+    if (times < 1 || this.plan.length === 0) return;
+    this.setAddresses(slots);
+    host.begin(this);
+    try {
+      if (host.step) for (let i = 0; i < times; i++) this.launchEach(true);
+      else if (!this.started && times === 1) this.launchEach(false);
+      else this.launchGraphs(times);
+    } catch (error) {
+      throw host.failure(error);
+    }
+    this.started = true;
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    for (const launch of this.plan) if ('routine' in launch) launch.routine.dispose();
+    for (const graph of this.graphs.values()) graph.dispose();
+    this.graphs.clear();
+  }
+
+  private setAddresses(slots: readonly DeviceBuffer[]): void {
+    const { addresses, host } = this;
+    for (let i = 0; i < addresses.length; i++) {
+      const address = host.addressOf(slots[i]!);
+      if (address === addresses[i]) continue;
+      addresses[i] = address;
+      this.args.set(i, address);
+    }
+  }
+
+  private launchEach(wait: boolean): void {
+    const { driver, stream } = this.host;
+    this.plan.forEach((launch, i) => {
+      try {
+        if ('fn' in launch) {
+          const { fn, grid, block, sharedBytes } = launch;
+          driver.api.cuLaunchKernel(
+            fn.handle,
+            ...grid,
+            ...block,
+            sharedBytes,
+            stream,
+            this.args.pointers[i]!,
+            0,
+          );
+        } else launch.routine.enqueue(stream, this.args.values(i));
+        if (wait) driver.api.cuStreamSynchronize(stream);
+      } catch (error) {
+        throw this.host.failure(error, launch);
+      }
+    });
+  }
+
+  private launchGraphs(times: number): void {
+    const most = Math.max(1, Math.floor(MOST_NODES / this.plan.length));
+    const copies = Math.min(times, most);
+    const graph = this.graphOf(copies);
+    for (let left = times; left >= copies; left -= copies) graph.launch();
+    const rest = times % copies;
+    if (rest > 0) this.graphOf(rest).launch();
+  }
+
+  private graphOf(copies: number): CudaGraph {
+    const { addresses, host } = this;
+    const known = this.graphs.get(copies);
+    if (!known) {
+      const made = new CudaGraph(host.driver, this.plan, this.args, host.stream, copies, addresses);
+      this.graphs.set(copies, made);
+      return made;
+    }
+    let changed: Set<number> | undefined;
+    for (let i = 0; i < addresses.length; i++) {
+      if (known.addresses[i] === addresses[i]) continue;
+      known.addresses[i] = addresses[i]!;
+      changed ??= new Set();
+      for (const launch of this.args.usersOf(i)) changed.add(launch);
+    }
+    if (changed) known.update(changed);
+    return known;
+  }
+}
