@@ -88,9 +88,9 @@ const METHOD = {
  */
 export async function runKernelsBench(options: DeviceBenchOptions = {}): Promise<DeviceResults> {
   const device = realDevice();
-  const large = device.target.model === 'threads';
+  const large = isLarge(device);
   const cases = selectCases(kernelCases(large), options.only);
-  const before = await measureCeilings(device, large, options);
+  const before = await measureCeilings(device, options);
   const timed: { readonly of: KernelCase; readonly spread: Spread; readonly launches: number }[] = [];
   for (const of of cases) {
     begin(of, options);
@@ -142,8 +142,11 @@ const header = (
   method: METHOD[benchmark],
 });
 
+/** Whether sizes for a GPU make sense. */
+const isLarge = (device: Device): boolean => device.target.model === 'threads';
+
 /** @throws ArgumentError on the simulator */
-function realDevice(): Device {
+export function realDevice(): Device {
   const device = currentDevice();
   if (device.target.name !== 'sim') return device;
   throw new ArgumentError('the simulator finds faults and says nothing of speed. Leave --device sim out.');
@@ -180,11 +183,9 @@ function measurement(
 
 const COPY_BYTES = { large: 1 << 28, small: 1 << 26 } as const;
 
-async function measureCeilings(
-  device: Device,
-  large: boolean,
-  options: DeviceBenchOptions,
-): Promise<Ceilings> {
+/** What this device reaches now; a peer's figures count, too. */
+export async function measureCeilings(device: Device, options: DeviceBenchOptions = {}): Promise<Ceilings> {
+  const large = isLarge(device);
   options.onProgress?.('ceilings: copy, matrix products');
   const bytes = large ? COPY_BYTES.large : COPY_BYTES.small;
   const [from, to] = [device.allocate(bytes, 'copy'), device.allocate(bytes, 'copy')];

@@ -2,6 +2,7 @@
 import { Argument, Command, Option } from 'commander';
 import { OPTIMIZERS, PROGRAMS } from '../train/programs.js';
 import { addBench, DEVICE_HELP } from './bench.js';
+import type { ProfileCommandOptions } from './profile.js';
 import type { TrainOptions } from './train.js';
 import { positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
@@ -11,7 +12,8 @@ Examples:
   $ heddle train cnn                            a convolutional network on MNIST
   $ heddle train lenet5 --data fashion-mnist    LeNet-5 on pictures of clothes
   $ heddle doctor                               what this machine offers and lacks
-  $ heddle bench cpu                            how fast it is`;
+  $ heddle bench cpu                            how fast it is
+  $ heddle profile cnn                          where the time of a training step goes`;
 
 /** @param ended is told the exit code of a command that ran */
 export function createProgram(ended: (exitCode: number) => void): Command {
@@ -26,6 +28,7 @@ export function createProgram(ended: (exitCode: number) => void): Command {
   addTrain(root, ended);
   addDoctor(root, ended);
   addBench(root, ended);
+  addProfile(root, ended);
   return root;
 }
 
@@ -88,5 +91,27 @@ function addDoctor(root: Command, ended: (exitCode: number) => void): void {
       const { doctor } = await import('./doctor.js');
       doctor();
       ended(0);
+    });
+}
+
+function addProfile(root: Command, ended: (exitCode: number) => void): void {
+  root
+    .command('profile')
+    .summary('list a training step launch by launch, with times')
+    .description(
+      'Time one training step on random data: every kernel launch by itself, what it moves and computes, how near that ' +
+        'is to what the device reaches, and where the kernel was written.',
+    )
+    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(PROGRAMS)))
+    .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
+    .option('--device <name>', DEVICE_HELP)
+    .option('--json <file>', 'where to write the figures (default: nowhere)')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle profile cnn\n  $ heddle profile lenet5 --batch-size 256 --json lenet5.json',
+    )
+    .action(async (program: string, options: ProfileCommandOptions) => {
+      const { profile } = await import('./profile.js');
+      ended(await profile(program, options));
     });
 }

@@ -1,6 +1,7 @@
 /** How long compiled programs take on their device. */
 import { setImmediate } from 'node:timers/promises';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
+import type { FusedCall } from '../schedule/schedule.js';
 
 /** One launch of a program, timed by itself on the memory that the others left. */
 export interface LaunchProfile {
@@ -9,6 +10,8 @@ export interface LaunchProfile {
   readonly level: number;
   /** Of the memory it is given: each source read and each result written once. */
   readonly bytes: number;
+  /** The fused op that it is a stage of, the same object in all its stages. */
+  readonly call: FusedCall | undefined;
   /** Median of several rounds, µs. */
   readonly us: number;
 }

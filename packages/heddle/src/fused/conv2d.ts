@@ -66,6 +66,9 @@ const weights = (w: GraphNode, { groups }: Conv2dArg): GraphNode =>
 const outputs = (y: GraphNode, { groups }: Conv2dArg): GraphNode =>
   b.reshape(y, [y.shape[0]!, groups, y.shape[1]! / groups, 1, y.shape[2]!, y.shape[3]!, 1, 1]);
 
+/** Each element of y (N, O, outH, outW) is a sum over one output's weights, of w (O, C/G, kH, kW). */
+const flops = (y: GraphNode, w: GraphNode): number => 2 * y.size * (w.size / Math.max(1, w.shape[0]!));
+
 /** The CPU's kernels take rows of at least one vector. */
 const fitsCpu =
   (width: (arg: Conv2dArg) => number): KernelChoice<Conv2dArg>['when'] =>
@@ -110,6 +113,7 @@ export const conv2dOp: FusedOp<Conv2dArg> = {
     x!.requiresGrad ? b.call(conv2dInputOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [x!, g], arg) : undefined,
   ],
+  flops: (node) => flops(node, node.src[1]!),
   kernels: [
     {
       name: 'conv2d-cpu',
@@ -138,6 +142,7 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
     y!.requiresGrad ? b.call(conv2dOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [g, y!], arg) : undefined,
   ],
+  flops: (node) => flops(node.src[0]!, node.src[1]!),
   kernels: [
     {
       name: 'conv2dInput-cpu',
@@ -182,6 +187,7 @@ export const conv2dWeightOp: FusedOp<Conv2dArg> = {
     x!.requiresGrad ? b.call(conv2dInputOp, [y!, g], arg) : undefined,
     y!.requiresGrad ? b.call(conv2dOp, [x!, g], arg) : undefined,
   ],
+  flops: (node) => flops(node.src[1]!, node),
   kernels: [
     {
       name: 'conv2dWeight-cpu',

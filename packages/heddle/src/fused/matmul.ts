@@ -72,6 +72,7 @@ export const matmulOp: FusedOp<null> = {
     x!.requiresGrad ? gradientOf(x!, y!, g) : undefined,
     y!.requiresGrad ? b.transpose(gradientOf(b.transpose(y!), b.transpose(x!), b.transpose(g))) : undefined,
   ],
+  flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   kernels: [cpuKernel],
 };
 

@@ -17,6 +17,8 @@ export interface FusedOp<Arg = unknown> {
   compose(src: readonly GraphNode[], arg: Arg): GraphNode;
   /** Gradients of the sources (undefined where there is none) from that of the node. Default: the composition's. */
   grad?(node: GraphNode, g: GraphNode, arg: Arg): readonly (GraphNode | undefined)[];
+  /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
+  flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */
   readonly kernels: readonly KernelChoice<Arg>[];
 }

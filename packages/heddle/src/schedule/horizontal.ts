@@ -7,7 +7,7 @@ import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../kerne
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { isBuffer } from '../kernel/types.js';
-import type { Place, ScheduledLaunch } from './schedule.js';
+import type { FusedCall, Place, ScheduledLaunch } from './schedule.js';
 
 /** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU by themselves. */
 const SMALL = 4;
@@ -20,6 +20,7 @@ interface Part {
   readonly block: readonly [number, number, number];
   readonly args: readonly Place[];
   readonly bytes: number;
+  readonly call: FusedCall | undefined;
   readonly waits: boolean;
 }
 
@@ -39,11 +40,11 @@ export function mergeLaunches(launches: readonly ScheduledLaunch[], target: Targ
   return merged;
 }
 
-function partOf({ work, args, bytes }: ScheduledLaunch, target: Target): Part | undefined {
+function partOf({ work, args, bytes, call }: ScheduledLaunch, target: Target): Part | undefined {
   if ('library' in work || work.sharedBytes) return undefined;
   const { kernel, grid, block } = work;
   if (volume(grid) > SMALL * target.units || sharedBytes(kernel.arrays) > MOST_SHARED) return undefined;
-  return { kernel, grid, block, args, bytes, waits: waits(kernel.body) };
+  return { kernel, grid, block, args, bytes, call, waits: waits(kernel.body) };
 }
 
 /**
@@ -68,8 +69,8 @@ function sortedByThreads(parts: readonly Part[]): Part[][] {
 
 function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
   const [first] = parts as [Part];
-  const { kernel, grid, block, args, bytes } = first;
-  if (parts.length === 1) return { work: { kernel, grid, block }, args, bytes };
+  const { kernel, grid, block, args, bytes, call } = first;
+  if (parts.length === 1) return { work: { kernel, grid, block }, args, bytes, call };
   const threads = Math.max(...parts.map(threadsOf));
   const places = new Map<string, { readonly param: Param; readonly place: Place }>();
   const paramAt = (place: Place, schema: Param['schema']): Param => {

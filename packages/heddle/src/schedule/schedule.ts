@@ -13,7 +13,7 @@
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
 import type { KernelStage, LibraryStage } from '../graph/fused-op.js';
-import type { GraphNode } from '../graph/node.js';
+import { argOf, type GraphNode } from '../graph/node.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
@@ -42,6 +42,14 @@ export interface ScheduledLaunch {
   readonly level: number;
   /** Of the nodes and the scratch memory it is given, each once: what it must move at least, if it uses all of it. */
   readonly bytes: number;
+  /** The fused op that it is a stage of: the same object in all its stages. */
+  readonly call?: FusedCall | undefined;
+}
+
+export interface FusedCall {
+  readonly op: string;
+  /** Floating-point operations of all stages together, where the op says. */
+  readonly flops: number | undefined;
 }
 
 export interface Schedule {
@@ -69,6 +77,7 @@ interface Work {
   readonly reads: ReadonlySet<GraphNode>;
   readonly stages: readonly { readonly work: StageWork; readonly slots: readonly Slot[] }[];
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
+  readonly call?: FusedCall;
   level: number;
 }
 
@@ -136,7 +145,10 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
     const { args: _, extra: __, ...work } = stage;
     return { work, slots };
   });
-  return { group, reads, stages, scratch, level: 0 };
+  const { node } = group.call!;
+  const { op, arg } = argOf(node, 'call');
+  const call = { op: op.name, flops: op.flops?.(node, arg) };
+  return { group, reads, stages, scratch, call, level: 0 };
 }
 
 /** Which roots may be written over a leaf: it is read in place only, and every other reader can run before. */
@@ -256,6 +268,7 @@ function place(
         work: s.work,
         level: w.level + i,
         bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
+        call: w.call,
         args: s.slots.map((slot) => toPlace(slot, w)),
       })),
     )

@@ -1,0 +1,142 @@
+/** `heddle profile`: one training step, launch by launch. */
+import { closeDevices } from '../runtime/registry.js';
+import { useDevice } from '../tensor/modes.js';
+import { OPTIMIZERS, programNamed } from '../train/programs.js';
+import { measureCeilings, realDevice } from './bench-device.js';
+import { type Circumstances, circumstances, rounded, spreadOf, writeResults } from './bench-results.js';
+import { percent, table } from './format.js';
+import { figuresOf, type LaunchFigures, type Roofline } from './launch-figures.js';
+import { TrainingSteps } from './training-steps.js';
+
+export interface ProfileCommandOptions {
+  readonly batchSize?: number;
+  readonly device?: string;
+  /** Where the figures go. Default: nowhere. */
+  readonly json?: string;
+}
+
+export interface StepProfile extends Circumstances {
+  readonly profile: string;
+  readonly batchSize: number;
+  readonly device: { readonly name: string; readonly description: string };
+  /** Of the whole step, and of its launches by themselves; µs. */
+  readonly us: number;
+  readonly sumUs: number;
+  readonly roofline: Roofline;
+  readonly launches: readonly LaunchFigures[];
+}
+
+/** Profile a step of a program and print it. @returns the exit code */
+export async function profile(name: string, options: ProfileCommandOptions): Promise<number> {
+  if (options.device !== undefined) useDevice(options.device);
+  try {
+    const figures = await profileStep(name, options);
+    process.stdout.write(`${profileReport(figures)}\n`);
+    if (options.json !== undefined) {
+      await writeResults(options.json, figures);
+      process.stdout.write(`\nWritten to ${options.json}\n`);
+    }
+    return 0;
+  } finally {
+    await closeDevices();
+  }
+}
+
+/** @throws ArgumentError for a program that does not exist */
+export async function profileStep(
+  name: string,
+  { batchSize: asked, device: chosen }: Omit<ProfileCommandOptions, 'json'> = {},
+): Promise<StepProfile> {
+  const program = programNamed(name);
+  const { recipe } = program;
+  const batchSize = asked ?? recipe.batchSize;
+  const device = realDevice();
+  const ceilings = await measureCeilings(device);
+  const roofline = { bytesPerUs: ceilings.copy * 1e3, flopsPerUs: (ceilings.products.f32 ?? 0) * 1e3 };
+  const steps = new TrainingSteps(program, {
+    optimizer: (parameters) => OPTIMIZERS[recipe.optimizer](parameters, recipe.lr),
+    batchSize,
+    batches: 1,
+  });
+  const { us, launches } = await steps.profile();
+  steps.dispose();
+  const sumUs = launches.reduce((sum, launch) => sum + launch.us, 0);
+  const command = [
+    `npx heddle profile ${name}`,
+    ...(asked === undefined ? [] : [`--batch-size ${asked}`]),
+    ...(chosen === undefined ? [] : [`--device ${chosen}`]),
+  ].join(' ');
+  return {
+    profile: name,
+    ...circumstances(command),
+    batchSize,
+    device: { name: device.name, description: device.description },
+    us: spreadOf(us).median,
+    sumUs: rounded(sumUs),
+    roofline,
+    launches: figuresOf(launches, roofline, device.target),
+  };
+}
+
+export function profileReport({
+  profile: name,
+  batchSize,
+  device,
+  us,
+  sumUs,
+  roofline,
+  launches,
+}: StepProfile): string {
+  const rows = launches.map((l, i) => [
+    l.name,
+    String(i + 1),
+    String(l.level),
+    l.us.toFixed(2),
+    percent(l.share),
+    quantity(l.bytes),
+    l.flops === undefined ? '' : quantity(l.flops),
+    percent(l.ofRoofline),
+    l.grid && l.block ? `${l.grid.join('×')} · ${l.block.join('×')}` : '',
+    l.origin ?? '',
+  ]);
+  const sum = (of: (l: LaunchFigures) => number): string =>
+    quantity(launches.reduce((total, l) => total + of(l), 0));
+  const totals = [
+    'sum',
+    '',
+    '',
+    sumUs.toFixed(2),
+    '',
+    sum((l) => l.bytes),
+    sum((l) => l.flops ?? 0),
+    '',
+    '',
+    '',
+  ];
+  return [
+    `${name}, a training step of ${batchSize} on ${device.name}: ${device.description}`,
+    `${us.toFixed(1)} µs as one program; each launch by itself (median, µs):`,
+    '',
+    table(
+      ['kernel', '#', 'level', 'µs', 'share', 'bytes', 'flops', 'of roofline', 'grid · block', 'origin'],
+      [...rows, totals],
+    ),
+    '',
+    `roofline: ${quantity(roofline.bytesPerUs * 1e6)}B/s copied, ${quantity(roofline.flopsPerUs * 1e6)}FLOP/s in f32 products, of the ` +
+      'same run. bytes: sources and results, each once. flops: by the definition of ' +
+      'the op, else as the loops of the kernel say.',
+  ].join('\n');
+}
+
+const PREFIXES = ['', 'k', 'M', 'G', 'T'] as const;
+
+/** 12345678 → 12.3 M */
+function quantity(n: number): string {
+  let at = 0;
+  let value = n;
+  while (value >= 1000 && at < PREFIXES.length - 1) {
+    value /= 1000;
+    at++;
+  }
+  return at === 0 ? String(Math.round(value)) : `${value.toPrecision(3)} ${PREFIXES[at]}`;
+}

@@ -1,0 +1,38 @@
+/** A kernel as text, for keys: what the compiler makes of a kernel depends on this text alone. */
+import type { KernelIr, Node } from './ir.js';
+import type { Scalar } from './ops.js';
+import { formatType } from './types.js';
+
+/**
+ * Text that two kernels share only if they are the same but for the places in the source they came from. Nodes and
+ * variables are numbered in the order they are met, so it is the same in every process.
+ */
+export function kernelFingerprint({ name, params, arrays, body }: KernelIr): string {
+  const numbers = new Map<object, number>();
+
+  const plain = (v: unknown): string => {
+    if (typeof v === 'string') return JSON.stringify(v);
+    return typeof v === 'object' && v !== null ? object(v) : scalarText(v as Scalar);
+  };
+  /** Objects are compared by identity: a variable is another one even if it has the same name. */
+  const object = (o: object): string => {
+    const known = numbers.get(o);
+    if (known !== undefined) return `#${known}`;
+    numbers.set(o, numbers.size);
+    if (Array.isArray(o)) return `[${o.map(plain).join()}]`;
+    return `{${Object.entries(o).map(([key, v]) => `${key}:${plain(v)}`)}}`;
+  };
+  const node = (n: Node): string => {
+    const known = numbers.get(n);
+    if (known !== undefined) return `#${known}`;
+    numbers.set(n, numbers.size);
+    let text = `(${n.op} ${formatType(n.type)} ${plain(n.arg)}`;
+    for (const s of n.src) text += ` ${node(s)}`;
+    return `${text})`;
+  };
+  return `${plain([name, params, arrays])}\n${node(body)}`;
+}
+
+/** A text for each value: 0 and -0 differ, as do 1 and 1n. */
+export const scalarText = (v: Scalar): string =>
+  typeof v === 'bigint' ? `${v}n` : Object.is(v, -0) ? '-0' : String(v);

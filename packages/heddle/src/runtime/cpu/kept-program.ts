@@ -1,0 +1,95 @@
+/**
+ * Programs on disk. From the start of a process to its first training step, half of the time goes into the passes and
+ * the renderer, which run before V8 has optimized them. A program that any process has rendered before is read instead.
+ */
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { debug } from '../../core/log.js';
+import { kernelFingerprint, scalarText } from '../../kernel/fingerprint.js';
+import type { KernelIr } from '../../kernel/ir.js';
+import type { KernelLaunch } from '../device.js';
+import { cacheFolder, DiskCache } from '../disk-cache.js';
+import type { ProgramModule, RenderOptions } from './render.js';
+
+/** What is rendered faster is not worth a file. */
+const WORTH_KEEPING_MS = 20;
+const MOST_FILES = 256;
+
+/**
+ * The program for these launches: read from disk, else rendered, and written if that took long.
+ * One with messages is always rendered: they name places in the source.
+ */
+export function keptProgram(
+  launches: readonly KernelLaunch[],
+  options: RenderOptions,
+  render: (options: RenderOptions) => ProgramModule,
+): ProgramModule {
+  const compiler = compilerHash();
+  if (compiler === undefined) return render(options);
+  const cache = new DiskCache(join(cacheFolder(), 'cpu'), { mostFiles: MOST_FILES });
+  const key = cache.key(compiler, JSON.stringify(options), ...fingerprints(launches));
+  const found = cache.get(key);
+  if (found) {
+    debug(1, () => `cpu: program read from ${cache.folder}`);
+    return { ...unpack(found), messages: [], text: () => render(options).text() };
+  }
+  const started = performance.now();
+  const program = render(options);
+  if (program.messages.length === 0 && performance.now() - started >= WORTH_KEEPING_MS)
+    cache.put(key, pack(program));
+  return program;
+}
+
+/** Everything that rendering looks at, a text for each kernel and one for the launches. */
+function fingerprints(launches: readonly KernelLaunch[]): string[] {
+  const kernels = new Map<KernelIr, number>();
+  for (const { kernel } of launches) if (!kernels.has(kernel)) kernels.set(kernel, kernels.size);
+  const calls = launches.map(({ kernel, grid, block, sharedBytes, args, independent }) => [
+    kernels.get(kernel),
+    grid,
+    block,
+    sharedBytes,
+    independent,
+    args.map((a) => ('slot' in a ? [a.slot, a.offset] : [scalarText(a.value)])),
+  ]);
+  return [...[...kernels.keys()].map(kernelFingerprint), JSON.stringify(calls)];
+}
+
+/** Folders whose code decides what is rendered. */
+const COMPILER = ['core', 'ir', 'kernel', 'render', 'runtime', 'runtime/cpu'] as const;
+let hash: string | undefined;
+
+/** Of the compiler's own code, so that another version finds nothing of this one. Unknown in an app's bundle. */
+function compilerHash(): string | undefined {
+  if (!/\/runtime\/cpu\/kept-program\.[jt]s$/.test(import.meta.url)) return undefined;
+  if (hash === undefined) {
+    const all = createHash('sha256');
+    for (const name of COMPILER) {
+      const folder = fileURLToPath(new URL(`../../${name}`, import.meta.url));
+      for (const file of readdirSync(folder).sort()) {
+        if (/(?<!\.d)\.[jt]s$/.test(file)) all.update(readFileSync(join(folder, file)));
+      }
+    }
+    hash = all.digest('hex');
+  }
+  return hash;
+}
+
+type Kept = Pick<ProgramModule, 'bytes' | 'scratchBytes' | 'sections'>;
+
+/** As i32: scratch bytes, how many sections, the chunks of each; then the module. */
+function pack({ bytes, scratchBytes, sections }: Kept): Uint8Array {
+  const head = Int32Array.of(scratchBytes, sections.length, ...sections);
+  const packed = new Uint8Array(head.byteLength + bytes.length);
+  packed.set(new Uint8Array(head.buffer));
+  packed.set(bytes, head.byteLength);
+  return packed;
+}
+
+function unpack(packed: Uint8Array<ArrayBuffer>): Kept {
+  const [scratchBytes, count] = new Int32Array(packed.buffer, 0, 2);
+  const sections = [...new Int32Array(packed.buffer, 8, count!)];
+  return { bytes: packed.subarray(8 + 4 * count!), scratchBytes: scratchBytes!, sections };
+}
