@@ -8,6 +8,7 @@ import { Compiled } from './program.js';
 import { bufferOf, realize } from './realize.js';
 import { BufferStorage, currentDevice } from './storage.js';
 import { type Handle, setOwner, type Trace } from './trace.js';
+import { tuning } from './tuner.js';
 
 /** Where a leaf of the program comes from at each run. */
 type Source = { readonly input: number } | { readonly state: Handle };
@@ -41,7 +42,8 @@ export class Recording {
       const at = leaves.indexOf(trace.captured.get(handle)!);
       if (at >= 0) updates.set(outputs.length + i, at);
     });
-    this.#compiled = new Compiled(roots, leaves.length, currentDevice(), { updates });
+    const device = currentDevice();
+    this.#compiled = new Compiled(roots, leaves.length, device, { updates, ...tuning(device, true) });
   }
 
   get launches(): number {

@@ -10,6 +10,7 @@ import { fingerprint } from '../schedule/canonical.js';
 import { Compiled } from './program.js';
 import { BufferStorage, currentDevice, reclaim } from './storage.js';
 import { currentTrace, type Handle, setOwner } from './trace.js';
+import { tuning } from './tuner.js';
 
 export { ownerOf } from './trace.js';
 
@@ -86,7 +87,7 @@ export function realize(nodes: readonly GraphNode[]): void {
   const key = `${device.name} ${kernels}\n${text}`;
   let compiled = programs.get(key);
   if (!compiled) {
-    compiled = new Compiled(roots, leaves.length, device, { kernels });
+    compiled = new Compiled(roots, leaves.length, device, { kernels, ...tuning(device, false) });
     if (programs.size >= KEPT) {
       const [oldest] = programs.keys();
       programs.get(oldest!)!.dispose();

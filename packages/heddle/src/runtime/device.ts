@@ -94,6 +94,8 @@ export interface Device {
   synchronize(): Promise<void>;
   /** How long the device takes for what `work` starts, in µs: by events on a GPU, by the clock elsewhere. */
   time(work: () => void): Promise<number>;
+  /** As `time`, waiting on the spot: to choose between kernels while a program is compiled. Absent: none are timed. */
+  timeSync?(work: () => void): number;
   memory(): MemoryReport;
   /** Stop workers and give everything back. */
   close(): Promise<void>;

@@ -12,7 +12,8 @@ import type { Target } from '../kernel/target.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
 
-const argText = (node: GraphNode): string =>
+/** The argument of a node, and of a call its op. */
+export const argText = (node: GraphNode): string =>
   node.op === 'call'
     ? `${argOf(node, 'call').op.name}${jsonOf(argOf(node, 'call').arg)}`
     : node.arg === null
@@ -29,7 +30,8 @@ const jsonOf = (value: unknown): string =>
         : v,
   ) ?? '';
 
-const describe = (node: GraphNode, ids: readonly number[]): string =>
+/** A node in a word, its sources by number. */
+export const describe = (node: GraphNode, ids: readonly number[]): string =>
   `${node.op} ${node.dtype.name}(${node.shape.join(',')})${argText(node)}[${ids.join(' ')}]`;
 
 /** A text that is equal for graphs of equal structure, and the leaves in the order it numbers them. */

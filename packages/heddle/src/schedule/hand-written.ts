@@ -1,6 +1,6 @@
 /** A hand-written kernel in a schedule: its sources as views, and what follows it computed at its stores. */
 import { stridesOf } from '../core/shape.js';
-import type { Stage, View } from '../graph/fused-op.js';
+import type { KernelIo, Stage, Variant, View } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
 import type { Expr, MemoryNode, Node, Param, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
@@ -21,7 +21,15 @@ export interface HandWritten {
   readonly name: string;
 }
 
-export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: Target): HandWritten {
+/** Takes one of several ways to do a call; undefined leaves it to the kernel's own guess. */
+export type PickVariant = (inputs: readonly View[], variants: readonly Variant[]) => Variant | undefined;
+
+export function planCall(
+  group: Group,
+  stored: ReadonlySet<GraphNode>,
+  target: Target,
+  pick?: PickVariant,
+): HandWritten {
   const { node, choice } = group.call!;
   const root = group.roots[0]!;
   const bases: GraphNode[] = [];
@@ -80,7 +88,11 @@ export function planCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     });
 
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
-  const planned = choice.plan({ target, node, inputs, output, finish, plain }, argOf(node, 'call').arg);
+  const io: KernelIo = { target, node, inputs, output, finish, plain };
+  const { arg } = argOf(node, 'call');
+  const variants = pick && choice.variants ? choice.variants(io, arg) : [];
+  const picked = variants.length > 1 ? pick?.(inputs, variants) : undefined;
+  const planned = picked ? picked.plan() : choice.plan(io, arg);
   const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
   const stages = planned.map((stage) => {
     if ('library' in stage) return { ...stage, extra: [] };

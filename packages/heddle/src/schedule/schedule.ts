@@ -18,11 +18,12 @@ import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
 import { joinFollowers } from './followers.js';
-import { planCall } from './hand-written.js';
+import { type PickVariant, planCall } from './hand-written.js';
 import { mergeLaunches } from './horizontal.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
 import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
+import { type Trial, type Tune, tuningKey } from './tuning.js';
 import { viewOf } from './views.js';
 
 /** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
@@ -67,6 +68,8 @@ export interface ScheduleOptions {
   readonly updates?: ReadonlyMap<number, number>;
   /** false: compositions only, no hand-written kernels. */
   readonly kernels?: boolean;
+  /** Chooses among the ways of a hand-written kernel; without it, each takes its best guess. */
+  readonly tune?: Tune;
 }
 
 type Slot = { readonly node: GraphNode } | { readonly scratch: number } | { readonly value: Scalar };
@@ -90,7 +93,7 @@ export function schedule(
   const parts = partition(canonical, (node, stored) => viewOf(node, stored)?.base);
   const merged = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
   const { groups, stored } = joinFollowers(merged, parts.stored, new Set(canonical.roots));
-  const work = groups.map((group) => toWork(group, stored, target));
+  const work = groups.map((group) => toWork(group, stored, target, options.tune));
   const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
   const ordered = assignLevels(work, updated);
   const placed = place(ordered, canonical.roots, canonical.leaves, updated);
@@ -108,7 +111,7 @@ const nameOf = (group: Group): string => {
   return `${root.op}_${root.shape.join('x') || 'scalar'}`;
 };
 
-function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): Work {
+function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, tune?: Tune): Work {
   if (!group.call) {
     const { ir, params, grid, block } = lowerGroup(nameOf(group), group.roots, (n) => stored.has(n), target);
     const reads = new Set(params.filter((p) => !group.roots.includes(p)));
@@ -120,7 +123,22 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
       level: 0,
     };
   }
-  const plan = planCall(group, stored, target);
+  const pick: PickVariant = (inputs, variants) => {
+    const name = tune?.({
+      key: tuningKey(group, stored, inputs, variants),
+      variants: variants.map((v) => ({
+        name: v.name,
+        make: () =>
+          trialOf(callToWork(group, stored, target, (_, all) => all.find((w) => w.name === v.name))),
+      })),
+    });
+    return variants.find((v) => v.name === name);
+  };
+  return callToWork(group, stored, target, tune && pick);
+}
+
+function callToWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, pick?: PickVariant): Work {
+  const plan = planCall(group, stored, target, pick);
   const names = new Map<string, number>();
   const scratch: { bytes: number; from: number; to: number }[] = [];
   const reads = new Set(plan.inputs);
@@ -149,6 +167,23 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
   const { op, arg } = argOf(node, 'call');
   const call = { op: op.name, flops: op.flops?.(node, arg) };
   return { group, reads, stages, scratch, call, level: 0 };
+}
+
+/** Work by itself, all its memory numbered. */
+function trialOf({ stages, scratch }: Work): Trial {
+  const nodes: GraphNode[] = [];
+  const numberOf = (node: GraphNode): number => {
+    const known = nodes.indexOf(node);
+    return known >= 0 ? known : nodes.push(node) - 1;
+  };
+  const numbered = stages.map(({ work, slots }) => ({
+    work,
+    slots: slots.map((slot) => {
+      if ('value' in slot) return slot;
+      return { memory: 'node' in slot ? scratch.length + numberOf(slot.node) : slot.scratch };
+    }),
+  }));
+  return { stages: numbered, memory: [...scratch.map((s) => s.bytes), ...nodes] };
 }
 
 /** Which roots may be written over a leaf: it is read in place only, and every other reader can run before. */

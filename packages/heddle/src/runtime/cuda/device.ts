@@ -167,6 +167,21 @@ export class CudaDevice implements Device, ProgramHost {
     }
   }
 
+  timeSync(work: () => void): number {
+    this.activate();
+    const { api } = this.driver;
+    const [start, end] = this.timers;
+    try {
+      api.cuEventRecord(start, this.stream);
+      work();
+      api.cuEventRecord(end, this.stream);
+      api.cuEventSynchronize(end);
+      return 1000 * this.driver.float((at) => api.cuEventElapsedTime(at, start, end));
+    } catch (error) {
+      throw this.failure(error);
+    }
+  }
+
   memory(): MemoryReport {
     return this.allocator.report();
   }

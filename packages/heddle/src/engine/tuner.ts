@@ -1,0 +1,226 @@
+/**
+ * The autotuner: times the ways in which a hand-written kernel can do its work (tile sizes, splits, a vendor's
+ * library), on the sizes at hand, with what follows it, and takes the fastest. Choices are remembered on disk and
+ * made again in every later run: a program tuned once gives the same bits from then on. HEDDLE_TUNE=off takes each
+ * kernel's own guess, HEDDLE_TUNE=frozen only what is remembered: both time nothing.
+ */
+import { join } from 'node:path';
+import { env } from '../core/env.js';
+import { toBf16, toF16 } from '../core/float16.js';
+import { debug } from '../core/log.js';
+import type { GraphNode } from '../graph/node.js';
+import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
+import { cacheFolder } from '../runtime/disk-cache.js';
+import type { Trial, Tune, TuneRequest } from '../schedule/tuning.js';
+import { median } from './profile.js';
+import { TuningMemory } from './tuner-memory.js';
+
+/** Time that one sample should take at least, in µs: launches and the clock must not show. */
+const SAMPLE = 400;
+const MOST_RUNS = 100;
+const SAMPLES = 7;
+/** A variant that takes this much longer than the best in its first sample is out. */
+const HOPELESS = 2;
+/** How much faster than the kernel's own guess, the first variant, another must be: less is noise. */
+const GAIN = 1.03;
+
+const memories = new Map<string, TuningMemory>();
+
+/** What is remembered, in the cache folder. */
+export function tuningMemory(folder = cacheFolder()): TuningMemory {
+  const path = join(folder, 'tuning.jsonl');
+  const known = memories.get(path) ?? new TuningMemory(path);
+  memories.set(path, known);
+  return known;
+}
+
+/**
+ * The tuner for programs of a device, as an option of their schedule; none where each kernel takes its own guess.
+ * @param measure whether work that is not remembered may be timed
+ */
+export function tuning(device: Device, measure: boolean, memory?: TuningMemory): { readonly tune?: Tune } {
+  const mode = env('HEDDLE_TUNE');
+  if (mode === 'off' || !device.timeSync) return {};
+  return { tune: tunerOf(device, mode === 'on' && measure, memory ?? tuningMemory()) };
+}
+
+function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tune {
+  return (request) => {
+    const known = memory.get(device.description, request.key);
+    if (known && request.variants.some((v) => v.name === known.chosen)) return known.chosen;
+    if (!measure) return undefined;
+    const us = timeVariants(device, request);
+    const chosen = fastest(us);
+    if (!chosen) return undefined;
+    const times = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
+    debug(1, () => `tuner: ${request.key}\n${table(times, chosen)}`);
+    memory.put({ device: device.description, key: request.key, chosen, us: times });
+    return chosen;
+  };
+}
+
+const table = (us: Readonly<Record<string, number>>, chosen: string): string =>
+  Object.entries(us)
+    .map(([name, t]) => `${t.toFixed(2).padStart(12)} µs ${name === chosen ? '→' : ' '} ${name}`)
+    .join('\n');
+
+function fastest(us: ReadonlyMap<string, number>): string | undefined {
+  const sorted = [...us].sort(([, a], [, b]) => a - b);
+  const [guess] = us;
+  if (!guess || !sorted[0]) return undefined;
+  return guess[1] <= GAIN * sorted[0][1] ? guess[0] : sorted[0][0];
+}
+
+interface Candidate {
+  readonly name: string;
+  readonly program: Program;
+  readonly slots: readonly DeviceBuffer[];
+  readonly samples: number[];
+  runs: number;
+}
+
+/** Median µs of each variant that runs, in their order. */
+function timeVariants(device: Device, { key, variants }: TuneRequest): Map<string, number> {
+  const memory = new TrialMemory(device);
+  const candidates: Candidate[] = [];
+  const skip = (name: string, error: unknown): void =>
+    debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
+  try {
+    const trials = variants.flatMap(({ name, make }) => {
+      try {
+        const trial = make();
+        return [{ name, trial, launches: launchesOf(trial) }];
+      } catch (error) {
+        skip(name, error);
+        return [];
+      }
+    });
+    compileTogether(
+      device,
+      trials.flatMap((t) => t.launches),
+    );
+    for (const { name, trial, launches } of trials) {
+      try {
+        const program = device.compile(launches);
+        const candidate: Candidate = { name, program, slots: memory.of(trial), samples: [], runs: 1 };
+        candidates.push(candidate);
+        sample(device, candidate);
+      } catch (error) {
+        skip(name, error);
+        if (candidates.at(-1)?.name === name) candidates.pop()!.program.dispose();
+      }
+    }
+    return race(device, candidates);
+  } finally {
+    for (const { program } of candidates) program.dispose();
+    memory.free();
+  }
+}
+
+/** Samples in turns, so that a change of clock meets all alike; those far behind drop out after the first. */
+function race(device: Device, candidates: readonly Candidate[]): Map<string, number> {
+  for (const c of candidates) {
+    // The second run knows the way; from it, how many make a sample.
+    const once = sample(device, c);
+    c.runs = Math.min(MOST_RUNS, Math.max(1, Math.ceil(SAMPLE / Math.max(once, 1))));
+    sample(device, c);
+    c.samples.push(sample(device, c));
+  }
+  const best = Math.min(...candidates.map((c) => c.samples[0]!));
+  const left = candidates.filter((c) => c.samples[0]! <= HOPELESS * best);
+  for (let i = 1; i < SAMPLES; i++) for (const c of left) c.samples.push(sample(device, c));
+  return new Map(candidates.map((c) => [c.name, median(c.samples)]));
+}
+
+/** µs of one run. */
+const sample = (device: Device, { program, slots, runs }: Candidate): number =>
+  device.timeSync!(() => program.run(slots, runs)) / runs;
+
+const launchesOf = ({ stages }: Trial): Launch[] =>
+  stages.map(({ work, slots }) => ({
+    ...work,
+    independent: false,
+    args: slots.map((s) => ('value' in s ? s : { slot: s.memory, offset: 0 })),
+  }));
+
+/** A device may compile many kernels at once. What fails here fails again by itself, with its reason. */
+function compileTogether(device: Device, launches: readonly Launch[]): void {
+  try {
+    device.compile(launches.filter((l) => 'kernel' in l)).dispose();
+  } catch {
+    // Found out one by one.
+  }
+}
+
+/** Memory for trials: nodes' with values like those of a network, shared by all variants; scratch by its place. */
+class TrialMemory {
+  readonly #device: Device;
+  readonly #nodes = new Map<GraphNode, DeviceBuffer>();
+  readonly #scratch: DeviceBuffer[] = [];
+
+  constructor(device: Device) {
+    this.#device = device;
+  }
+
+  of({ memory }: Trial): DeviceBuffer[] {
+    return memory.map((place, i) =>
+      typeof place === 'number' ? this.#scratchOf(i, place) : this.#node(place),
+    );
+  }
+
+  free(): void {
+    for (const buffer of [...this.#nodes.values(), ...this.#scratch.filter(Boolean)])
+      this.#device.free(buffer);
+  }
+
+  #node(node: GraphNode): DeviceBuffer {
+    const known = this.#nodes.get(node);
+    if (known) return known;
+    const made = this.#device.allocate(Math.max(4, node.size * node.dtype.bytes), 'tuner');
+    this.#nodes.set(node, made);
+    const block = valuesOf(node.dtype.name, made.bytes);
+    for (let at = 0; at < made.bytes; at += block.length)
+      this.#device.write(made, block.subarray(0, Math.min(block.length, made.bytes - at)), at);
+    return made;
+  }
+
+  #scratchOf(index: number, bytes: number): DeviceBuffer {
+    const known = this.#scratch[index];
+    if (known && known.bytes >= bytes) return known;
+    if (known) this.#device.free(known);
+    const made = this.#device.allocate(Math.max(4, bytes), 'tuner');
+    this.#scratch[index] = made;
+    return made;
+  }
+}
+
+const BLOCK = 1 << 20;
+
+/** Bytes to repeat: numbers in [-1, 1) that are never all alike (zeros take less power); zeros where they may be indices. */
+function valuesOf(dtype: string, most: number): Uint8Array {
+  const bytes = Math.min(BLOCK, most);
+  let state = 12345;
+  const next = (): number => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 31 - 1;
+  };
+  const fill = <T extends Float32Array | Float64Array | Uint16Array>(
+    values: T,
+    of: (v: number) => number,
+  ): Uint8Array => {
+    for (let i = 0; i < values.length; i++) values[i] = of(next());
+    return new Uint8Array(values.buffer);
+  };
+  switch (dtype) {
+    case 'f32':
+      return fill(new Float32Array(Math.ceil(bytes / 4)), (v) => v);
+    case 'f64':
+      return fill(new Float64Array(Math.ceil(bytes / 8)), (v) => v);
+    case 'f16':
+      return fill(new Uint16Array(Math.ceil(bytes / 2)), toF16);
+    case 'bf16':
+      return fill(new Uint16Array(Math.ceil(bytes / 2)), toBf16);
+    default:
+      return new Uint8Array(bytes);
+  }
+}
