@@ -17,6 +17,7 @@ import {
   int,
   type KernelIr,
   load,
+  print,
   read,
   type Statement,
   scalarParam,
@@ -28,7 +29,7 @@ import {
   whileLoop,
 } from '../src/kernel/ir.js';
 import { buffer, value } from '../src/kernel/types.js';
-import { cudaEntry, renderCuda } from '../src/render/cuda.js';
+import { cudaEntry, renderCuda, renderCudaKernel } from '../src/render/cuda.js';
 
 const x = { name: 'x', schema: buffer(f32) };
 const y = { name: 'y', schema: buffer(f32) };
@@ -199,8 +200,24 @@ test("the author's lines stand above what they became, once each", () => {
   assert.ok(!renderCuda(kernel([branch, tricky]), { comments: false }).includes('saxpy.ts'));
 });
 
-test('a failed assert names file, line and kernel', () => {
+test('asserts and prints leave records, and the messages are beside the text', () => {
   const at: Location = { file: 'dir/rows.ts', line: 7, column: 1, text: '' };
-  const source = text(assertion(alu('lt', [int(0), scalarParam(n)]), 'n is "positive"', at));
-  assert.ok(source.includes('if (!(0 < n)) __assertfail("n is \\"positive\\"", "rows.ts", 7, "k", 1);'));
+  const positive = alu('lt', [int(0), scalarParam(n)]);
+  const { text: source, messages } = renderCudaKernel(
+    kernel([assertion(positive, 'n is "positive"', at), print('n is {}', [scalarParam(n)], at)]),
+  );
+  assert.ok(source.includes('if (!(0 < n)) {\n    record_message(1, 0);\n    asm volatile("exit;");\n  }\n'));
+  assert.ok(
+    source.includes(
+      'if (long long* const message = record_message(2, 1)) {\n    message[0] = (long long)n;\n  }\n',
+    ),
+  );
+  assert.ok(source.includes('extern "C" { __device__ MessageLog k_log; }'));
+  assert.deepEqual(
+    messages.map(({ kind, kernel, text, at }) => [kind, kernel, text, at?.line]),
+    [
+      ['assert', 'k', 'n is "positive"', 7],
+      ['print', 'k', 'n is {}', 7],
+    ],
+  );
 });

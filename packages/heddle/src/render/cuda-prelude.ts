@@ -153,12 +153,6 @@ const PARTS = {
         'return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u;',
       ),
   },
-  assertfail: {
-    needs: [],
-    text: () => `#ifndef __CUDACC_RTC__  // NVRTC declares it itself
-extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, unsigned long long);
-#endif`,
-  },
 } as const satisfies Record<
   string,
   { readonly needs: readonly string[]; readonly text: (T: string) => string }

@@ -11,6 +11,7 @@ import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../k
 import { isBuffer } from '../kernel/types.js';
 import { Expressions, isVectorArray } from './cuda-expression.js';
 import { type Analysis, accessOf, analyse } from './cuda-index.js';
+import { Messages, recorded } from './cuda-messages.js';
 import { identifier, Names } from './cuda-names.js';
 import { Prelude } from './cuda-prelude.js';
 import {
@@ -21,11 +22,11 @@ import {
   memoryVectorName,
   PRECEDENCE,
   postfix,
-  quote,
   registerType,
   type Text,
   within,
 } from './cuda-text.js';
+import type { Message } from './message.js';
 
 /** How the text must be compiled (nvcc takes the same with one dash). */
 export const NVRTC_FLAGS = [
@@ -46,13 +47,21 @@ export interface CudaOptions {
 /** The name of a kernel's entry point. */
 export const cudaEntry = (ir: KernelIr): string => identifier(ir.name);
 
+/** The CUDA C++ of a kernel, and what its asserts and prints say. */
+export interface CudaKernel {
+  readonly text: string;
+  readonly messages: readonly Message[];
+}
+
 /**
  * The CUDA C++ of a kernel: the definitions it uses and `extern "C" __global__ void name(…)`, with the parameters in
  * the kernel's order, buffers as pointers and scalars in the size of their dtype.
  */
-export function renderCuda(ir: KernelIr, options: CudaOptions = {}): string {
-  return new Writer(ir, options).write();
-}
+export const renderCuda = (ir: KernelIr, options: CudaOptions = {}): string =>
+  renderCudaKernel(ir, options).text;
+
+export const renderCudaKernel = (ir: KernelIr, options: CudaOptions = {}): CudaKernel =>
+  new Writer(ir, options).write();
 
 class Writer {
   readonly #ir: KernelIr;
@@ -61,6 +70,7 @@ class Writer {
   readonly #names = new Names();
   readonly #analysis: Analysis;
   readonly #expressions: Expressions;
+  readonly #messages: Messages;
   readonly #lines: string[] = [];
   #depth = 1;
   /** The author's line that the last comment showed. */
@@ -70,10 +80,11 @@ class Writer {
     this.#ir = ir;
     this.#options = options;
     this.#analysis = analyse(ir.body);
+    this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
     this.#expressions = new Expressions(this.#prelude, this.#names, this.#analysis);
   }
 
-  write(): string {
+  write(): CudaKernel {
     const { params, arrays, body } = this.#ir;
     const { maxThreads } = this.#options;
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
@@ -81,7 +92,8 @@ class Writer {
     for (const array of arrays) this.#array(array);
     this.#statements(body);
     const prelude = this.#prelude.toString();
-    return `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
+    const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
+    return { text, messages: this.#messages.list };
   }
 
   /** Not `__restrict__`: a caller may pass one buffer twice. */
@@ -290,51 +302,29 @@ class Writer {
     });
   }
 
-  /** The driver prints the message with the file, the line, the block and the thread. */
+  /** A failed assertion leaves a record and ends its thread; the others go on, and the device stays usable. */
   #assert(s: Statement & { op: 'assert' }): void {
-    this.#prelude.need('assertfail');
     const condition = within(this.#value(s.src[0] as Expr), PRECEDENCE.unary);
-    const file = quote(s.at ? basename(s.at.file) : this.#ir.name);
-    const where = `${file}, ${s.at?.line ?? 0}, ${quote(this.#ir.name)}, 1`;
-    this.#line(`if (!${condition}) __assertfail(${quote(s.arg)}, ${where});`);
+    const record = this.#messages.record('assert', s.arg, s.at, []);
+    this.#line(`if (!${condition}) {`);
+    this.#line(`  ${record};`);
+    this.#line('  asm volatile("exit;");');
+    this.#line('}');
   }
 
   #print(s: Statement & { op: 'print' }): void {
-    const values = s.src as readonly Expr[];
-    const args: string[] = [];
+    const values = (s.src as readonly Expr[]).map((e) => ({ type: e.type, text: this.#value(e) }));
+    const types = values.map((v) => v.type);
+    this.#line(`if (long long* const message = ${this.#messages.record('print', s.arg, s.at, types)}) {`);
     let next = 0;
-    const format = s.arg.split('{}').reduce((text, part, i) => {
-      const e = i === 0 ? undefined : values[next++];
-      return `${text}${i === 0 ? '' : e ? this.#format(e, args) : '{}'}${part.replaceAll('%', '%%')}`;
-    }, '');
-    this.#line(`printf(${[quote(`${format}\n`), ...args].join(', ')});`);
-  }
-
-  /** The conversion of a value in a format, its arguments added to `args`. */
-  #format(e: Expr, args: string[]): string {
-    const value = this.#value(e);
-    const { dtype, lanes } = e.type;
-    const one = (v: Text): string => {
-      switch (dtype.name) {
-        case 'bool':
-          args.push(`${within(v, PRECEDENCE.logicalOr)} ? "true" : "false"`);
-          return '%s';
-        case 'i64':
-          args.push(v.text);
-          return '%lld';
-        case 'u32':
-          args.push(v.text);
-          return '%u';
-        default:
-          args.push(v.text);
-          return dtype.kind === 'float' ? '%g' : '%d';
-      }
-    };
-    if (lanes === 1) return one(value);
-    const each = LANES.slice(0, lanes).map((lane) =>
-      one(postfix(`${within(value, PRECEDENCE.postfix)}.${lane}`)),
-    );
-    return `(${each.join(', ')})`;
+    for (const { type, text } of values) {
+      const lanes =
+        type.lanes === 1
+          ? [text]
+          : LANES.slice(0, type.lanes).map((lane) => postfix(`${within(text, PRECEDENCE.postfix)}.${lane}`));
+      for (const lane of lanes) this.#line(`  message[${next++}] = ${recorded(type.dtype, lane).text};`);
+    }
+    this.#line('}');
   }
 }
 

@@ -1,22 +1,12 @@
 /** Statements in WebAssembly. */
-import type { Location } from '../core/errors.js';
 import type { Expr, Statement } from '../kernel/ir.js';
 import type { ValueType } from '../kernel/types.js';
+import type { Message } from './message.js';
 import { FAILURE, PRINT_BYTES, PRINT_HEAD, PRINT_RING } from './wasm-abi.js';
 import type { Label } from './wasm-encode.js';
 import type { Expressions } from './wasm-expressions.js';
 import { store } from './wasm-memory.js';
 import { laneType, unsupported } from './wasm-values.js';
-
-/** What a failed assertion or a print says, by the number that the kernel leaves in memory. */
-export interface Message {
-  readonly kind: 'assert' | 'print';
-  readonly kernel: string;
-  readonly text: string;
-  readonly at: Location | undefined;
-  /** Types of the values printed, one per lane. */
-  readonly values: readonly ValueType[];
-}
 
 interface Loop {
   readonly exit: Label;

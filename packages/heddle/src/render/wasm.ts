@@ -18,7 +18,8 @@ import { lowerAddresses, SCRATCH } from './wasm-address.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './wasm-encode.js';
 import { Expressions } from './wasm-expressions.js';
 import { HELPERS, type HelperName } from './wasm-ops.js';
-import { type Message, Statements } from './wasm-statements.js';
+import type { Message } from './message.js';
+import { Statements } from './wasm-statements.js';
 import { laneType } from './wasm-values.js';
 
 export interface KernelFunction {

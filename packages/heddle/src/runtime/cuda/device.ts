@@ -10,6 +10,7 @@ import { Compiler } from './compiler.js';
 import { ATTRIBUTE, type Driver, DriverError, openDriver } from './driver.js';
 import { Kernels } from './kernels.js';
 import { type LibraryContext, ROUTINES } from './libraries.js';
+import { MessageBoard } from './messages.js';
 import { NativeMemory } from './native.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
 import { type PlannedLaunch, planLaunches } from './plan.js';
@@ -43,6 +44,7 @@ export class CudaDevice implements Device, ProgramHost {
   private readonly transfers: Transfers;
   private readonly compiler: Compiler;
   private readonly libraries: LibraryContext;
+  private readonly board: MessageBoard;
   private readonly timers: readonly [number, number];
   private readonly recent: CudaProgram[] = [];
   /** Why nothing works any more, once a kernel has failed. */
@@ -90,7 +92,8 @@ export class CudaDevice implements Device, ProgramHost {
     };
     const nvrtc = new Nvrtc(found.path);
     this.compiler = new Compiler(nvrtc, capability);
-    this.kernels = new Kernels(driver, this.compiler, this.target);
+    this.board = new MessageBoard(driver, this.stream);
+    this.kernels = new Kernels(driver, this.compiler, this.target, this.board);
     const name = new NativeMemory(256);
     api.cuDeviceGetName(name.address, 256, gpu);
     const memory = driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu));
@@ -120,7 +123,13 @@ export class CudaDevice implements Device, ProgramHost {
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
     const address = this.range(buffer, offset, bytes);
     this.activate();
-    return this.transfers.read(address, bytes, (error) => this.failure(error));
+    try {
+      const result = await this.transfers.read(address, bytes);
+      this.board.flush();
+      return result;
+    } catch (error) {
+      throw this.failure(error);
+    }
   }
 
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
@@ -141,6 +150,7 @@ export class CudaDevice implements Device, ProgramHost {
     try {
       this.driver.api.cuEventRecord(event, this.stream);
       await this.transfers.reached(event);
+      this.board.flush();
     } catch (error) {
       throw this.failure(error);
     }
@@ -158,6 +168,7 @@ export class CudaDevice implements Device, ProgramHost {
       work();
       api.cuEventRecord(end, this.stream);
       await this.transfers.reached(end);
+      this.board.flush();
       return 1000 * this.driver.float((at) => api.cuEventElapsedTime(at, start, end));
     } catch (error) {
       throw this.failure(error);
@@ -196,9 +207,15 @@ export class CudaDevice implements Device, ProgramHost {
     api.cuCtxSetCurrent(this.context);
     api.cuCtxSynchronize();
     this.transfers.close();
+    this.board.close();
     this.allocator.trim();
     api.cuStreamDestroy_v2(this.stream);
     api.cuDevicePrimaryCtxRelease_v2(this.ordinal);
+  }
+
+  stepped(): void {
+    this.driver.api.cuStreamSynchronize(this.stream);
+    this.board.flush();
   }
 
   begin(program: CudaProgram): void {
@@ -222,6 +239,7 @@ export class CudaDevice implements Device, ProgramHost {
     const culprit = launch
       ? `The kernel ${launch.name} failed`
       : `One of the kernels ${names.join(', ')} failed (HEDDLE_CUDA_SYNC=1 finds which)`;
+    this.board.salvage();
     this.lost = new DeviceError(
       `${culprit}: ${error.message} What was on ${this.name} is lost, and the process must be started again. ` +
         'kernel.simulate or DEV=sim finds the line.',

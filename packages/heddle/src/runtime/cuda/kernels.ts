@@ -4,10 +4,12 @@ import { debug } from '../../core/log.js';
 import { compile } from '../../kernel/compile.js';
 import type { KernelIr, Node } from '../../kernel/ir.js';
 import type { Target } from '../../kernel/target.js';
-import { cudaEntry, renderCuda } from '../../render/cuda.js';
+import { cudaEntry, renderCudaKernel } from '../../render/cuda.js';
+import type { Message } from '../../render/message.js';
 import type { Dim3 } from '../device.js';
 import type { Compiler, Source } from './compiler.js';
 import { type Driver, FUNCTION_ATTRIBUTE } from './driver.js';
+import type { MessageBoard } from './messages.js';
 
 /** A kernel on the device. */
 export interface CudaFunction {
@@ -19,6 +21,13 @@ export interface CudaFunction {
   dynamicShared: number;
 }
 
+/** A kernel as text. */
+export interface KernelSource extends Source {
+  readonly messages: readonly Message[];
+  /** Equal for kernels that may share a function: of equal text, and none of them says anything. */
+  readonly key: string;
+}
+
 /** Dynamic shared memory that needs no permission, in bytes. */
 const FREE_SHARED = 48 * 1024;
 
@@ -26,23 +35,28 @@ export class Kernels {
   private readonly driver: Driver;
   private readonly compiler: Compiler;
   private readonly target: Target;
-  private readonly byText = new Map<string, CudaFunction>();
-  private readonly sources = new WeakMap<KernelIr, Map<number, Source>>();
+  private readonly board: MessageBoard;
+  private readonly loaded = new Map<string, CudaFunction>();
+  private readonly sources = new WeakMap<KernelIr, Map<number, KernelSource>>();
+  private talking = 0;
 
-  constructor(driver: Driver, compiler: Compiler, target: Target) {
+  constructor(driver: Driver, compiler: Compiler, target: Target, board: MessageBoard) {
     this.driver = driver;
+    this.board = board;
     this.compiler = compiler;
     this.target = target;
   }
 
   /** The text of a kernel for blocks of that many threads. */
-  source(kernel: KernelIr, threads: number): Source {
-    const known = this.sources.get(kernel) ?? new Map<number, Source>();
+  source(kernel: KernelIr, threads: number): KernelSource {
+    const known = this.sources.get(kernel) ?? new Map<number, KernelSource>();
     this.sources.set(kernel, known);
     let source = known.get(threads);
     if (!source) {
       const ir = compile(kernel, this.target);
-      source = { name: cudaEntry(ir), text: renderCuda(ir, { maxThreads: threads, comments: false }) };
+      const { text, messages } = renderCudaKernel(ir, { maxThreads: threads, comments: false });
+      const key = messages.length === 0 ? text : `${++this.talking} ${text}`;
+      source = { name: cudaEntry(ir), text, messages, key };
       known.set(threads, source);
     }
     return source;
@@ -51,9 +65,9 @@ export class Kernels {
   /** The functions of launches, compiled together. @throws KernelError with what the compiler says */
   load(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): CudaFunction[] {
     const sources = launches.map(({ kernel, block }) => this.source(kernel, block[0] * block[1] * block[2]));
-    const missing = new Map<string, { source: Source; kernel: KernelIr }>();
+    const missing = new Map<string, { source: KernelSource; kernel: KernelIr }>();
     sources.forEach((source, i) => {
-      if (!this.byText.has(source.text)) missing.set(source.text, { source, kernel: launches[i]!.kernel });
+      if (!this.loaded.has(source.key)) missing.set(source.key, { source, kernel: launches[i]!.kernel });
     });
     if (missing.size > 0) {
       const wanted = [...missing.values()];
@@ -62,10 +76,10 @@ export class Kernels {
         const { source, kernel } = wanted[i]!;
         if (!(image instanceof Uint8Array)) throw refused(kernel, image.log);
         debug(4, () => `[cuda] ${source.name}\n${source.text}`);
-        this.byText.set(source.text, this.loadImage(source.name, image));
+        this.loaded.set(source.key, this.loadImage(source, image));
       });
     }
-    return sources.map((source) => this.byText.get(source.text)!);
+    return sources.map((source) => this.loaded.get(source.key)!);
   }
 
   /** Allow a function that much dynamic shared memory. @throws DriverError if the GPU has less */
@@ -75,10 +89,11 @@ export class Kernels {
     fn.dynamicShared = bytes;
   }
 
-  private loadImage(name: string, image: Uint8Array): CudaFunction {
+  private loadImage({ name, messages }: KernelSource, image: Uint8Array): CudaFunction {
     const { api } = this.driver;
     const module = this.driver.handle((at) => api.cuModuleLoadData(at, image));
     const handle = this.driver.handle((at) => api.cuModuleGetFunction(at, module, name));
+    if (messages.length > 0) this.board.register(module, name, messages);
     return { name, handle, module, dynamicShared: FREE_SHARED };
   }
 }

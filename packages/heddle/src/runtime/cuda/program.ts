@@ -13,6 +13,8 @@ export interface ProgramHost {
   readonly stream: number;
   /** Wait after every launch, so that a fault is found where it happens. */
   readonly step: boolean;
+  /** Called after each launch where `step`: waits for it. */
+  stepped(): void;
   /** Called before a program's work is queued: the context is made current. */
   begin(program: CudaProgram): void;
   addressOf(buffer: DeviceBuffer): number;
@@ -95,7 +97,7 @@ export class CudaProgram implements Program {
             0,
           );
         } else launch.routine.enqueue(stream, this.args.values(i));
-        if (wait) driver.api.cuStreamSynchronize(stream);
+        if (wait) this.host.stepped();
       } catch (error) {
         throw this.host.failure(error, launch);
       }

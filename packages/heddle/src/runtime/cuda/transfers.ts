@@ -47,19 +47,15 @@ export class Transfers {
     }
   }
 
-  /** A copy of device memory once everything queued before is done. @param failure makes the error to throw */
-  async read(address: number, bytes: number, failure: (error: unknown) => unknown): Promise<Uint8Array> {
+  /** A copy of device memory once everything queued before is done. */
+  async read(address: number, bytes: number): Promise<Uint8Array> {
     const result = new Uint8Array(bytes);
     for (let done = 0; done < bytes; ) {
       const part = Math.min(bytes - done, MOST);
       const staging = this.borrow(part);
-      try {
-        this.driver.api.cuMemcpyDtoHAsync_v2(staging.address, address + done, part, this.stream);
-        this.driver.api.cuEventRecord(staging.event, this.stream);
-        await this.reached(staging.event);
-      } catch (error) {
-        throw failure(error);
-      }
+      this.driver.api.cuMemcpyDtoHAsync_v2(staging.address, address + done, part, this.stream);
+      this.driver.api.cuEventRecord(staging.event, this.stream);
+      await this.reached(staging.event);
       result.set(staging.bytes.subarray(0, part), done);
       this.idle.push(staging);
       done += part;
