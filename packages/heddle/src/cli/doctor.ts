@@ -1,12 +1,12 @@
 /** `heddle doctor`: what this machine offers, what is missing and how to get it. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
-import { join } from 'node:path';
 import { FLAGS, type FlagName } from '../core/env.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
 import { FunctionBuilder, ModuleBuilder } from '../render/wasm-encode.js';
 import { prepareEngine } from '../runtime/cpu/engine.js';
 import { Memory, validate } from '../runtime/cpu/webassembly.js';
+import { type CudaExamination, examineCuda } from '../runtime/cuda/examine.js';
+import { NVRTC_HINT } from '../runtime/cuda/nvrtc.js';
 import { listDevices } from '../runtime/registry.js';
 import { mebibytes } from './format.js';
 import { packageVersion } from './version.js';
@@ -25,13 +25,17 @@ export interface Section {
   readonly findings: readonly Finding[];
 }
 
-export const examine = (): Section[] => [
-  { title: 'System', findings: system() },
-  { title: 'WebAssembly', findings: webAssembly() },
-  { title: 'Devices', findings: [...devices(), nvidia()] },
-  { title: 'Data', findings: (Object.keys(IMAGE_SETS) as ImageSetName[]).map(imageSet) },
-  { title: 'Environment variables', findings: flags() },
-];
+export function examine(): Section[] {
+  const cuda = examineCuda();
+  return [
+    { title: 'System', findings: system() },
+    { title: 'WebAssembly', findings: webAssembly() },
+    { title: 'Devices', findings: devices(cuda) },
+    { title: 'NVIDIA', findings: nvidia(cuda) },
+    { title: 'Data', findings: (Object.keys(IMAGE_SETS) as ImageSetName[]).map(imageSet) },
+    { title: 'Environment variables', findings: flags() },
+  ];
+}
 
 export function doctor(): void {
   for (const { title, findings } of examine()) {
@@ -99,49 +103,37 @@ function hasThreads(): boolean {
   }
 }
 
-const devices = (): Finding[] =>
+/** That there is no GPU is no fault, either. */
+const devices = ({ gpus }: CudaExamination): Finding[] =>
   listDevices().map(({ name, available, reason, hint }) => ({
     name,
-    ok: available,
+    ...((available || gpus.length > 0) && { ok: available }),
     text: reason,
     ...(available || hint === '' ? {} : { remedy: hint }),
   }));
 
-const DRIVER_FOLDERS = [
-  '/usr/lib/x86_64-linux-gnu',
-  '/usr/lib/aarch64-linux-gnu',
-  '/usr/lib64',
-  '/usr/lib',
-  '/usr/lib/wsl/lib',
-  '/usr/local/cuda/compat',
-  '/usr/local/nvidia/lib64',
-];
-
-/** The driver is looked for; using it comes with the CUDA device. */
-function nvidia(): Finding {
-  const name = 'NVIDIA';
-  const later = 'the CUDA device comes with a later version';
-  const folders = [...(process.env.LD_LIBRARY_PATH ?? '').split(':').filter(Boolean), ...DRIVER_FOLDERS];
-  const library = folders.map((folder) => join(folder, 'libcuda.so.1')).find((path) => existsSync(path));
-  const gpus = gpuModels();
-  if (library) return { name, text: `${gpus.join(', ') || 'driver'} (${library}); ${later}` };
-  if (gpus.length > 0) {
-    return {
-      name,
-      text: `${gpus.join(', ')}, but no libcuda.so.1; ${later}`,
-      remedy: 'install the driver library that fits the kernel module, such as libcuda1',
-    };
-  }
-  return { name, text: `no driver found; none is needed: ${later}` };
-}
-
-function gpuModels(): string[] {
-  const folder = '/proc/driver/nvidia/gpus';
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder).flatMap((gpu) => {
-    const model = /^Model:\s*(.+)$/m.exec(readFileSync(join(folder, gpu, 'information'), 'utf8'));
-    return model ? [model[1]!] : [];
-  });
+/** Without a GPU nothing of this is needed, so that what is missing is no fault. */
+function nvidia({ driver, gpus, nvrtc, libraries }: CudaExamination): Finding[] {
+  const wanted = gpus.length > 0;
+  const missing = (name: string, text: string, remedy: string): Finding =>
+    wanted ? { name, ok: false, text, remedy } : { name, text };
+  return [
+    driver === undefined
+      ? { name: 'driver', text: 'not found' }
+      : { name: 'driver', ok: true, text: `for CUDA ${driver}` },
+    ...gpus.map(({ name, bytes, capability, multiprocessors }, i) => ({
+      name: i === 0 ? 'cuda' : `cuda:${i}`,
+      text: `${name}, ${mebibytes(bytes)}, compute capability ${capability.toFixed(1)}, ${multiprocessors} multiprocessors`,
+    })),
+    nvrtc
+      ? { name: 'NVRTC', ok: true, text: `${nvrtc.version}, ${nvrtc.origin}: ${nvrtc.path}` }
+      : missing('NVRTC', 'not found; it compiles kernels for the GPU', NVRTC_HINT),
+    ...libraries.map(({ name, path, command }) =>
+      path === undefined
+        ? missing(name, 'not found; optional', command)
+        : { name, ...(wanted && { ok: true }), text: path },
+    ),
+  ];
 }
 
 function imageSet(name: ImageSetName): Finding {
