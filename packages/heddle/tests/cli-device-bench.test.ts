@@ -1,0 +1,139 @@
+/** `heddle bench kernels`, `bench train` and `profile` on tiny budgets. No figure is judged. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { chartOf } from '../src/cli/bench-chart.js';
+import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/cli/bench-device.js';
+import { kernelCases, TRAIN_CASES } from '../src/cli/bench-device-cases.js';
+import { type DevicePeers, readDevicePeers } from '../src/cli/bench-peers.js';
+import { kernelsReport, trainReport } from '../src/cli/bench-report.js';
+import { profileReport, profileStep } from '../src/cli/profile.js';
+import { ArgumentError, FileError } from '../src/core/errors.js';
+import { jit, tensor, useDevice } from '../src/index.js';
+import { closeDevices } from '../src/runtime/registry.js';
+
+useDevice('cpu');
+
+const folder = await mkdtemp(join(tmpdir(), 'heddle-device-bench-'));
+after(async () => {
+  await closeDevices();
+  await rm(folder, { recursive: true });
+});
+
+const line = (of: object): string => `${JSON.stringify({ peer: 'torch', ...of })}\n`;
+
+test("a peer's best mode counts, and lines that say why a mode failed are passed over", async () => {
+  const path = join(folder, 'peer.jsonl');
+  await writeFile(
+    path,
+    line({ case: 'a', mode: 'eager', us: 9 }) +
+      line({ case: 'a', mode: 'graph', us: 3, version: '2' }) +
+      line({ case: 'a', mode: 'compile', us: 5 }) +
+      line({ case: 'b', mode: 'compile', error: 'out of luck' }),
+  );
+  const peers = await readDevicePeers(path);
+  assert.deepEqual([...peers], [['a', { peer: 'torch', version: '2', mode: 'graph', us: 3 }]]);
+  await writeFile(
+    path,
+    line({ case: 'a', mode: 'eager', us: 9 }) + line({ case: 'a', mode: 'eager', us: -1 }),
+  );
+  await assert.rejects(readDevicePeers(path), /line 2 is no figure: expected .* peer, case, mode, us/);
+  await assert.rejects(readDevicePeers(join(folder, 'none')), FileError);
+});
+
+test('every case has a name of its own, and so has what it is compared with', () => {
+  for (const cases of [kernelCases(false), kernelCases(true), TRAIN_CASES]) {
+    for (const key of ['id', 'title', 'peer'] as const)
+      assert.equal(new Set(cases.map((c) => c[key])).size, cases.length, key);
+  }
+});
+
+test('kernels: rates follow from the time, and nothing is above its ceiling', async () => {
+  const peers: DevicePeers = new Map([
+    ['gemm fp32 64x784x128', { peer: 'torch', mode: 'eager', us: 10 }],
+    ['copy 2048x2048 fp32', { peer: 'torch', mode: 'eager', us: 500 }],
+  ]);
+  const results = await runKernelsBench({ only: ['matmul-f32-64x784x128', 'copy', 'sum'], peers });
+  assert.deepEqual(
+    results.measurements.map((m) => m.case),
+    ['copy-2048', 'sum-2048', 'matmul-f32-64x784x128'],
+  );
+  for (const m of results.measurements) {
+    assert.ok(m.min > 0 && m.min <= m.median && m.median <= m.p90 && m.launches >= 1, m.case);
+    assert.ok(m.ofCeiling! > 0 && m.ofCeiling! <= 1.001, `${m.case}: ${m.ofCeiling}`);
+  }
+  const [copy, sum, product] = results.measurements as [
+    DeviceResults['measurements'][number],
+    DeviceResults['measurements'][number],
+    DeviceResults['measurements'][number],
+  ];
+  const near = (a: number, b: number): void => assert.ok(Math.abs(a - b) <= 2e-3 * b, `${a} ≈ ${b}`);
+  near(copy.gigabytes!, (2 * 4 * 2048 ** 2) / copy.median / 1e3);
+  near(product.gflops!, (2 * 64 * 784 * 128) / product.median / 1e3);
+  near(product.peer!.ratio, product.median / 10);
+  assert.ok(results.ceilings!.copy >= (2 * 4 * 2048 ** 2) / 500 / 1e3 || copy.median <= 500);
+  assert.equal(sum.peer, undefined);
+  const report = kernelsReport(results);
+  assert.match(report, /^workload +µs +min +FLOP\/s +B\/s +of ceiling +torch, µs +its best mode +ratio$/m);
+  assert.match(report, /^sum, 2048²( +[\d.]+( G)?){3,4} +[\d.]+ %$/m);
+  assert.match(chartOf(results), /^<svg .*times as fast as torch.*64 × 784 × 128.*<\/svg>\n$/s);
+  assert.equal(chartOf(results).match(/<rect /g)!.length, 2);
+  const alone = { ...results, measurements: [sum] };
+  assert.match(chartOf(alone), /share of what the ceilings/);
+});
+
+test('train: device, loop and host time of a step', async () => {
+  const results = await runTrainBench({ only: ['mlp-64'] });
+  const [mlp] = results.measurements;
+  assert.equal(results.measurements.length, 1);
+  assert.ok(mlp!.launches > 0 && mlp!.loop.median > 0 && mlp!.host.median > 0);
+  assert.match(trainReport(results), /^workload +µs +min +loop +host +launches$/m);
+});
+
+test('profile: shares add up, products count their operations, hand-written kernels say where they stand', async () => {
+  const profile = await profileStep('mlp', { batchSize: 8 });
+  const { launches } = profile;
+  assert.ok(Math.abs(launches.reduce((sum, l) => sum + l.share, 0) - 1) < 1e-6);
+  const products = launches.filter((l) => l.name.startsWith('matmul'));
+  // Forward, and the gradients of both layers' weights and of the hidden units
+  const expected = 2 * 8 * (2 * 784 * 128 + 3 * 128 * 10);
+  assert.equal(
+    products.reduce((sum, l) => sum + l.flops!, 0),
+    expected,
+  );
+  for (const l of launches) assert.ok(l.us > 0 && l.bytes > 0 && l.ofRoofline >= 0, l.name);
+  for (const l of products) assert.match(l.origin!, /kernels[\\/]matmul-\w*-?cpu\.[jt]s:\d+$/);
+  const report = profileReport(profile);
+  assert.match(report, /^mlp, a training step of 8 on cpu: /);
+  assert.match(report, /^matmul\w+ +\d+ +\d+ +[\d.]+ +[\d.]+ % +[\d.]+ [kM] /m);
+  assert.match(report, /^sum +[\d.]+ +[\d.]+ [kM] +[\d.]+ [kM]$/m);
+});
+
+test('a profile leaves state as so many calls would, and counts the launches', async () => {
+  const x = tensor([1, 2, 3]);
+  const count = tensor(0);
+  const step = jit((v: typeof x) => {
+    count.assign(count.add(1));
+    return v.mul(2).sum();
+  });
+  const { us, launches } = await step.profile([x], { rounds: 2, roundUs: 10 });
+  assert.equal(us.length, 2);
+  assert.equal(launches.length, step.launches);
+  assert.ok((await count.item()) > 2);
+  assert.equal(await step(x).item(), 12);
+  const whole = await step.profile([x], { rounds: 1, roundUs: 10, each: false });
+  assert.deepEqual([whole.us.length, whole.launches.length], [1, 0]);
+});
+
+test('what cannot be measured is refused by name', async () => {
+  await assert.rejects(
+    runKernelsBench({ only: ['warp'] }),
+    /no case is called 'warp'\. There are: matmul-f32-512/,
+  );
+  await assert.rejects(profileStep('gpt'), ArgumentError);
+  useDevice('sim');
+  await assert.rejects(runTrainBench(), /the simulator finds faults and says nothing of speed/);
+  useDevice('cpu');
+});
