@@ -18,7 +18,7 @@ export type { LaunchConfig } from '../runtime/sim/launch.js';
 /** What a parameter is given: a number or boolean, or the tensor whose memory a buffer parameter is. */
 export type KernelArgument = Scalar | Handle;
 
-/** Compiled launches kept per kernel: one per grid, block and scalars. */
+/** Compiled launches kept per kernel: one per grid and block, and scalars where these are compiled in. */
 const KEPT = 64;
 const programs = new WeakMap<KernelIr, Map<string, Program | { readonly reason: string }>>();
 
@@ -65,10 +65,11 @@ export async function launch(
 
   const device = buffers[0]?.device ?? currentDevice();
   requireOn(device, buffers);
-  const key = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0} ${Object.values(scalars).map(String).join(' ')}`;
   const known = programs.get(ir) ?? new Map<string, Program | { readonly reason: string }>();
   programs.set(ir, known);
-  let program = known.get(key);
+  const shape = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0}`;
+  const exact = `${shape} ${Object.values(scalars).map(String).join(' ')}`;
+  let program = known.get(shape) ?? known.get(exact);
   if (!program) {
     const base: Launch = {
       kernel: ir,
@@ -84,7 +85,9 @@ export async function launch(
         ? serial
         : device.compile([serial === ir ? base : { ...base, kernel: serial, block: [1, 1, 1] }]);
     if (known.size >= KEPT) forgetOldest(known);
-    known.set(key, program);
+    known.set('setScalar' in program ? shape : exact, program);
+  } else if ('run' in program && program.setScalar) {
+    for (const [i, arg] of ordered.entries()) if ('value' in arg) program.setScalar(0, i, arg.value);
   }
   if ('run' in program) program.run(buffers);
   else {

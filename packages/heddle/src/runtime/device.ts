@@ -60,7 +60,23 @@ export interface Program {
    * later reads see their results.
    */
   run(slots: readonly DeviceBuffer[], times?: number): void;
+  /** Give a scalar argument of a launch another value from the next run on. Absent: scalars are compiled in. */
+  setScalar?(launch: number, argument: number, value: Scalar): void;
   dispose(): void;
+}
+
+/** What the GPU's compiler made of a kernel. */
+export interface KernelInfo {
+  /** Per thread. */
+  readonly registers: number;
+  /** Per block, fixed and dynamic. */
+  readonly sharedBytes: number;
+  /** Per thread, in memory: registers that were spilled, and arrays whose indices are not constant. */
+  readonly localBytes: number;
+  /** Blocks that a multiprocessor runs side by side. */
+  readonly blocksPerMultiprocessor: number;
+  /** Warps that a multiprocessor runs side by side, of the most it can: 0 to 1. */
+  readonly occupancy: number;
 }
 
 /** What a device holds, in bytes. */
@@ -96,6 +112,8 @@ export interface Device {
   time(work: () => void): Promise<number>;
   /** As `time`, waiting on the spot: to choose between kernels while a program is compiled. Absent: none are timed. */
   timeSync?(work: () => void): number;
+  /** What became of a kernel. Absent: the device has no such figures. */
+  inspect?(kernel: KernelIr, block: Dim3, sharedBytes?: number): KernelInfo;
   memory(): MemoryReport;
   /** Stop workers and give everything back. */
   close(): Promise<void>;

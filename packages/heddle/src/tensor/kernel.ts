@@ -1,10 +1,15 @@
 /** User kernels: the first of Heddle's three levels. */
 import type { DType } from '../core/dtype.js';
+import { DeviceError } from '../core/errors.js';
 import { type LaunchConfig, launch } from '../engine/launch.js';
+import { currentDevice } from '../engine/storage.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { type Constants, defineKernel, type KernelFunction } from '../kernel/language.js';
+import type { Target } from '../kernel/target.js';
 import type { BufferSchema, Schema } from '../kernel/types.js';
-import { type SimArguments, type Simulation, simulate } from '../runtime/sim/launch.js';
+import { ptxOf } from '../runtime/cuda/inspect.js';
+import type { Dim3, KernelInfo } from '../runtime/device.js';
+import { SIM_TARGET, type SimArguments, type Simulation, simulate } from '../runtime/sim/launch.js';
 import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
 import type { Tensor } from './tensor.js';
@@ -48,10 +53,42 @@ export class Kernel<S extends Schema = Schema> {
     return simulate(this.ir, config, args, options);
   }
 
+  /**
+   * What the GPU's compiler makes of the kernel for such blocks: registers, shared and local memory, occupancy.
+   * @throws DeviceError if the current device has no such figures, which only `cuda` has
+   */
+  info(config: Pick<LaunchConfig, 'block' | 'sharedBytes'>): KernelInfo {
+    const device = currentDevice();
+    if (!device.inspect)
+      throw new DeviceError(
+        `[${this.name}] registers and occupancy are known on a GPU only: the current device is ${device.name}. See useDevice('cuda').`,
+      );
+    return device.inspect(this.ir, blockOf(config.block), config.sharedBytes);
+  }
+
+  /**
+   * The kernel as PTX, for blocks of at most `block` threads. Needs NVRTC; of the GPU, if one is the current device,
+   * else of Hopper. @throws DeviceError if there is no NVRTC
+   */
+  ptx(config: Pick<LaunchConfig, 'block'>): string {
+    const { target } = currentDevice();
+    const gpu: Target = target.name === 'cuda' ? target : { ...SIM_TARGET, name: 'cuda', capability: 90 };
+    return ptxOf(
+      this.ir,
+      blockOf(config.block).reduce((n, d) => n * d),
+      gpu,
+    );
+  }
+
   /** The kernel as CUDA C++, WebAssembly text, the simulator's JavaScript, or Heddle's IR. */
   source(language: Language): string {
     return sourceOf(this.ir, language);
   }
+}
+
+function blockOf(block: LaunchConfig['block']): Dim3 {
+  const [x, y = 1, z = 1] = typeof block === 'number' ? [block] : block;
+  return [x, y, z];
 }
 
 /**

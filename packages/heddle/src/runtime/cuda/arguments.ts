@@ -42,8 +42,7 @@ export class ArgumentBlock {
           while (uses.length <= arg.slot) uses.push([]);
           uses[arg.slot]!.push({ launch: index, place, offset: arg.offset });
         } else {
-          const param = 'kernel' in launch ? launch.kernel.params[i] : undefined;
-          this.memory.bytes.set(scalarBytes(arg.value, param, nameOfLaunch(launch)), place);
+          this.memory.bytes.set(this.scalar(index, i, arg.value), place);
         }
       });
       if ('kernel' in launch) checkArguments(launch);
@@ -59,16 +58,27 @@ export class ArgumentBlock {
     for (const { place, offset } of this.uses[slot]!) this.memory.setU64(place, address + offset);
   }
 
+  /** @throws DeviceError if the argument is no scalar */
+  setScalar(launch: number, argument: number, value: Scalar): void {
+    this.memory.bytes.set(this.scalar(launch, argument, value), 8 * (this.starts[launch]! + argument));
+  }
+
   /** Launches that use a slot. */
   usersOf(slot: number): readonly number[] {
     return this.uses[slot]!.map((u) => u.launch);
   }
 
-  /** The arguments of a launch as they are now. */
+  /** The arguments of a launch of a library as they are now. */
   values(launch: number): number[] {
     return this.launches[launch]!.args.map((arg, i) =>
       'slot' in arg ? this.memory.u64(8 * (this.starts[launch]! + i)) : Number(arg.value),
     );
+  }
+
+  private scalar(index: number, argument: number, value: Scalar): Uint8Array {
+    const launch = this.launches[index]!;
+    const param = 'kernel' in launch ? launch.kernel.params[argument] : undefined;
+    return scalarBytes(value, param, nameOfLaunch(launch));
   }
 }
 

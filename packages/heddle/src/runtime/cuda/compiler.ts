@@ -1,7 +1,7 @@
 /** From sources to images that the driver loads: by the disk cache, else by NVRTC, in parallel. */
 import { join } from 'node:path';
 import { debug } from '../../core/log.js';
-import { cacheFolder, DiskCache } from './cache.js';
+import { cacheFolder, DiskCache } from '../disk-cache.js';
 import { type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
 import { CompileThreads } from './threads.js';
 
@@ -52,15 +52,6 @@ export class Compiler {
         `cuda: ${sources.length} kernel(s), ${missing.length} compiled for ${arch.name}, in ${(performance.now() - started).toFixed(0)} ms`,
     );
     return images.map((image) => image!);
-  }
-
-  /** The PTX of a source. */
-  ptx(source: Source): string | CompileFailure {
-    const result = this.nvrtc.compile(source.text, source.name, {
-      kind: 'ptx',
-      name: this.nvrtc.architecture(this.capability).name.replace('sm_', 'compute_'),
-    });
-    return result instanceof Uint8Array ? new TextDecoder().decode(result).replace(/\0+$/, '') : result;
   }
 
   async close(): Promise<void> {

@@ -2,12 +2,14 @@
 import { env } from '../../core/env.js';
 import { ArgumentError, DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
+import type { KernelIr } from '../../kernel/ir.js';
 import type { Target } from '../../kernel/target.js';
-import type { Device, DeviceBuffer, Launch, MemoryReport, Program } from '../device.js';
+import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Program } from '../device.js';
 import { formatBytes } from '../pool.js';
 import { CudaAllocator } from './allocator.js';
 import { Compiler } from './compiler.js';
 import { ATTRIBUTE, type Driver, DriverError, openDriver } from './driver.js';
+import { inspectKernel } from './inspect.js';
 import { Kernels } from './kernels.js';
 import { type LibraryContext, ROUTINES } from './libraries.js';
 import { MessageBoard } from './messages.js';
@@ -191,6 +193,11 @@ export class CudaDevice implements Device, ProgramHost {
     } catch (error) {
       throw this.failure(error);
     }
+  }
+
+  inspect(kernel: KernelIr, block: Dim3, sharedBytes = 0): KernelInfo {
+    this.activate();
+    return inspectKernel(this.driver, this.ordinal, this.kernels, kernel, block, sharedBytes);
   }
 
   memory(): MemoryReport {

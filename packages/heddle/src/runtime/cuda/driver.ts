@@ -162,6 +162,7 @@ export const ATTRIBUTE = {
   clockRate: 13,
   multiprocessors: 16,
   l2Bytes: 38,
+  maxThreadsPerMultiprocessor: 39,
   capabilityMajor: 75,
   capabilityMinor: 76,
   maxSharedPerBlockOptIn: 97,

@@ -1,5 +1,6 @@
 /** Launches compiled together, and their runs: kernel by kernel the first time, as a CUDA graph from then on. */
 import { DeviceError } from '../../core/errors.js';
+import type { Scalar } from '../../kernel/ops.js';
 import type { DeviceBuffer, Launch, Program } from '../device.js';
 import { ArgumentBlock } from './arguments.js';
 import type { Driver } from './driver.js';
@@ -55,12 +56,17 @@ export class CudaProgram implements Program {
     host.begin(this);
     try {
       if (host.step) for (let i = 0; i < times; i++) this.launchEach(true);
-      else if (!this.started && times === 1) this.launchEach(false);
+      else if (times === 1 && (!this.started || this.plan.length === 1)) this.launchEach(false);
       else this.launchGraphs(times);
     } catch (error) {
       throw host.failure(error);
     }
     this.started = true;
+  }
+
+  setScalar(launch: number, argument: number, value: Scalar): void {
+    this.args.setScalar(launch, argument, value);
+    for (const graph of this.graphs.values()) graph.update([launch]);
   }
 
   dispose(): void {
