@@ -91,6 +91,29 @@ for (const device of DEVICES) {
     assert.deepEqual(await list(state), [15, 23, 31]);
   });
 
+  on('repeated, it does what as many calls do', async () => {
+    const [count, left, right] = [tensor(0), tensor([1, 2]), tensor([5, 7])];
+    const step = jit((x: Tensor) => {
+      count.assign(count.add(1));
+      const before = left.detach();
+      left.assign(right.mul(x));
+      right.assign(before.add(count));
+      return left.add(right);
+    });
+    assert.deepEqual(await list(step(tensor([2, 3]))), [12, 24]);
+    const last = step.repeat(3, tensor([1, 2]));
+    assert.deepEqual(await list(count), [4]);
+    assert.deepEqual(await list(left), [5, 18]);
+    assert.deepEqual(await list(right), [16, 50]);
+    assert.deepEqual(await list(last), [21, 68]);
+    assert.throws(() => step.repeat(0, tensor([1, 2])), /repeat 0 times: must be a whole number ≥ 1/);
+    const counting = jit(() => {
+      count.assign(count.add(1));
+    });
+    counting.repeat(1000);
+    assert.equal(await count.item(), 1004);
+  });
+
   on('assigning outside, between calls, is seen by the next call', async () => {
     const state = tensor([1, 1]);
     const step = jit((x: Tensor) => {

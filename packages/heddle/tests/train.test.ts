@@ -168,6 +168,37 @@ test('the schedule moves the learning rate, and it is put back at the end', asyn
   assert.equal(optimizer.lr, 0.5);
 });
 
+test('a resident data set trains to the same weights, bit by bit', async () => {
+  const train = async (resident: boolean): Promise<unknown> => {
+    const net = model();
+    const { epochs } = await fit(net, options(net, { resident, schedule: schedules.linear() }));
+    const results = epochs.map(({ loss, lr, validation }) => [
+      loss,
+      lr,
+      validation!.loss,
+      validation!.metrics,
+    ]);
+    return [results, await values(net)];
+  };
+  assert.deepEqual(await train(true), await train(false));
+});
+
+test('a resident data set: NaN is found in the middle of a launch of many steps', async () => {
+  manualSeed(0);
+  const net = new nn.Sequential(new nn.Linear(2, 4), new Fragile(), new nn.Linear(4, 2));
+  const inputs = Float32Array.from({ length: 200 }, (_, i) => Math.sin(i));
+  inputs.fill(1e3, 130, 140);
+  const data = new ArrayDataset({ inputs, inputShape: [2], labels: new Int32Array(100), classes: 2 });
+  const train = new Loader(data, { batchSize: 10 });
+  const optimizer = new Adam(net.parameters());
+  await assert.rejects(
+    fit(net, options(net, { train, validation: undefined, optimizer, resident: true })),
+    (e) =>
+      e instanceof NumericError && /step 7 of epoch 1.*output of layer '1'.*before that step/.test(e.message),
+  );
+  assert.ok((await values(net)).flat(2).every((v) => Number.isFinite(v)));
+});
+
 test('the event loop gets its turns', async () => {
   const net = model();
   let turns = 0;

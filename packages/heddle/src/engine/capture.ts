@@ -50,8 +50,15 @@ export class Recording {
     return this.#compiled.launches;
   }
 
-  /** Run on these inputs; returns leaves with the outputs' values. */
-  run(inputs: readonly GraphNode[]): GraphNode[] {
+  /** Run on these inputs, `times` times; returns leaves with the outputs' values of the last run. */
+  run(inputs: readonly GraphNode[], times = 1): GraphNode[] {
+    // State that is not updated where it is moves between runs.
+    const { roots: places } = this.#compiled.schedule;
+    const inPlace = places.slice(this.#outputs.length).every((place) => 'leaf' in place && place.updated);
+    if (times > 1 && !inPlace) {
+      for (let i = 1; i < times; i++) this.run(inputs);
+      return this.run(inputs);
+    }
     const nodes = this.#leaves(inputs);
     const { roots } = this.#compiled.schedule;
     const taken = new Map<Handle, BufferStorage>();
@@ -65,7 +72,7 @@ export class Recording {
       const kept = 'state' in source ? taken.get(source.state) : undefined;
       return kept ? kept.buffer : bufferOf(node);
     });
-    const results = this.#compiled.run(buffers, 'tensors', true);
+    const results = this.#compiled.run(buffers, 'tensors', true, times);
     const value = (i: number, type: TensorType, requiresGrad: boolean): GraphNode => {
       const place = roots[i]!;
       if ('result' in place) return leafOf(results[place.result]!, type, requiresGrad);

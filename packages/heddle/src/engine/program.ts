@@ -59,13 +59,16 @@ export class Compiled {
     return this.schedule.launches.length;
   }
 
-  /** Results in their own memory, one storage each; the arena is kept for the next run if `keepArena`. */
-  run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean): BufferStorage[] {
+  /**
+   * Results in their own memory, one storage each; the arena is kept for the next run if `keepArena`. With `times`,
+   * that many runs on the same memory, and the results of the last.
+   */
+  run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean, times = 1): BufferStorage[] {
     const { slots, results } = this.#memory(leaves, label);
-    if (this.#single.length > 0) this.#timed(slots);
-    else this.#program.run(slots);
-    counts.runs++;
-    counts.launches += this.launches;
+    if (this.#single.length > 0) for (let i = 0; i < times; i++) this.#timed(slots);
+    else this.#program.run(slots, times);
+    counts.runs += times;
+    counts.launches += times * this.launches;
     if (!keepArena) {
       this.#arena?.release();
       this.#arena = undefined;

@@ -33,6 +33,11 @@ export interface Jitted<A extends readonly JitValue[], R> {
    * times for that: state that it assigns moves on as by as many calls.
    */
   profile(args: A, options?: ProfileOptions): Promise<Profile>;
+  /**
+   * Call it `times` times with these arguments, each call on the state that the one before left; returns what the
+   * last one does. On a GPU many calls are one launch, with no work on the host between them.
+   */
+  repeat(times: number, ...args: A): R;
   /** Forget all programs and give their memory back. */
   dispose(): void;
 }
@@ -65,15 +70,19 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
     }
     return { program, inputs: inputs.map((t) => t.ownNode) };
   };
-  const call = (...args: A): R => {
+  const repeat = (times: number, ...args: A): R => {
+    if (!Number.isInteger(times) || times < 1)
+      throw new ArgumentError(`[jit] repeat ${times} times: must be a whole number ≥ 1.`);
     const { program, inputs } = prepare(args);
-    const results = program.recording.run(inputs).map((node) => new Tensor(node));
+    const results = program.recording.run(inputs, times).map((node) => new Tensor(node));
     launches = program.recording.launches;
     let next = 0;
     return substitute(program.output, () => results[next++]!) as R;
   };
+  const call = (...args: A): R => repeat(1, ...args);
   return Object.defineProperties(call, {
     launches: { get: () => launches },
+    repeat: { value: repeat },
     profile: {
       value: (args: A, options: ProfileOptions = {}): Promise<Profile> => {
         const { program, inputs } = prepare(args);

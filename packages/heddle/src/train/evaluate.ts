@@ -3,10 +3,9 @@ import { f32 } from '../core/dtype.js';
 import type { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { stack, tensor } from '../tensor/create.js';
-import { type Jitted, jit } from '../tensor/jit.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { Inputs } from './inputs.js';
+import { type Feed, feedOf } from './feed.js';
 import type { Metric } from './metrics.js';
 import { Turns } from './turns.js';
 
@@ -20,6 +19,11 @@ export interface EvaluateOptions {
   readonly loss: Loss;
   readonly lossReduction?: LossReduction;
   readonly metrics?: Readonly<Record<string, Metric>>;
+  /**
+   * Keep the data set in the memory of the device and gather batches there. Default: on a GPU, up to 1 GiB. Batches
+   * then come from the data set itself, without the loader's workers.
+   */
+  readonly resident?: boolean | undefined;
   /** Stops between two batches. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -32,22 +36,22 @@ export interface Evaluation {
   readonly seconds: number;
 }
 
-/** Evaluates one model again and again with the same compiled program. */
+/** Evaluates one model on one data set, again and again with the same compiled program. */
 export class Evaluator {
   readonly #model: Module;
   readonly #options: EvaluateOptions;
   readonly #names: readonly string[];
   /** Sums over the examples seen: of the loss, then of each metric. */
   readonly #sums: Tensor;
-  readonly #add: Jitted<[Tensor, Tensor], null>;
+  readonly #feed: Feed;
 
-  constructor(model: Module, options: EvaluateOptions) {
-    const { loss, lossReduction = 'mean', metrics = {} } = options;
+  constructor(model: Module, loader: Loader, options: EvaluateOptions) {
+    const { loss, lossReduction = 'mean', metrics = {}, resident } = options;
     this.#model = model;
     this.#options = options;
     this.#names = Object.keys(metrics);
     this.#sums = tensor(new Float32Array(1 + this.#names.length));
-    this.#add = jit((inputs: Tensor, labels: Tensor) => {
+    const work = (inputs: Tensor, labels: Tensor): void =>
       noGrad(() => {
         const outputs = model.forward(inputs);
         const value = loss(outputs, labels);
@@ -55,26 +59,22 @@ export class Evaluator {
         const counts = Object.values(metrics).map((metric) => metric(outputs, labels));
         this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f32)))));
       });
-      return null;
-    });
+    this.#feed = feedOf(loader, work, resident);
   }
 
   /** In evaluation mode; the model's mode is put back afterwards. */
-  async run(loader: Loader): Promise<Evaluation> {
+  async run(): Promise<Evaluation> {
     const start = performance.now();
-    const inputs = new Inputs(loader.dataset);
     const turns = new Turns();
     const { training } = this.#model;
     this.#model.eval();
     let examples = 0;
     try {
       this.#sums.write(new Float32Array(this.#sums.size));
-      loader.epoch = 0;
-      for await (const batch of loader) {
+      for await (const chunk of this.#feed.chunks(0)) {
         if (this.#options.signal?.aborted) break;
-        const held = inputs.write(batch);
-        this.#add(held.inputs, held.labels);
-        examples += batch.size;
+        chunk.run();
+        examples += chunk.examples;
         await turns.next();
       }
       const [loss, ...sums] = Array.from((await this.#sums.data()) as Float32Array, (sum) => sum / examples);
@@ -82,21 +82,20 @@ export class Evaluator {
       return { loss: loss!, metrics, examples, seconds: (performance.now() - start) / 1000 };
     } finally {
       this.#model.train(training);
-      inputs.dispose();
     }
   }
 
   dispose(): void {
-    this.#add.dispose();
+    this.#feed.dispose();
     this.#sums.dispose();
   }
 }
 
 /** Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. */
 export async function evaluate(model: Module, loader: Loader, options: EvaluateOptions): Promise<Evaluation> {
-  const evaluator = new Evaluator(model, options);
+  const evaluator = new Evaluator(model, loader, options);
   try {
-    return await evaluator.run(loader);
+    return await evaluator.run();
   } finally {
     evaluator.dispose();
   }

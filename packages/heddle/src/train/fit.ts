@@ -1,10 +1,10 @@
 /** The training loop. */
+import { i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import type { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
-import { type Jitted, jit } from '../tensor/jit.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Callback, EpochReport, History } from './callbacks.js';
@@ -16,6 +16,7 @@ import {
   type Loss,
   type LossReduction,
 } from './evaluate.js';
+import { type Feed, feedOf } from './feed.js';
 import { Inputs } from './inputs.js';
 import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';
@@ -29,9 +30,9 @@ export interface FitOptions extends EvaluateOptions {
   /** The learning rate's factor, from the share of the training that is done (0 … 1); default: 1 throughout. */
   readonly schedule?: ((progress: number) => number) | undefined;
   readonly callbacks?: readonly Callback[] | undefined;
-  /** Steps between two readings of the loss (default 16): reading waits for the device. */
+  /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
   readonly readEvery?: number;
-  /** Ends the training after the step under way, with everything whole. */
+  /** Ends the training after the steps under way, with everything whole. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -39,7 +40,8 @@ export interface FitOptions extends EvaluateOptions {
 const MAX_FINITE = 3.4028234663852886e38;
 
 /**
- * Train a model. Each step is one compiled program; the loss is read from the device every `readEvery` steps only.
+ * Train a model. Each step is one compiled program, many steps one launch where the data set is resident; the loss
+ * is read from the device every `readEvery` steps only.
  * From the first loss that is not finite on, no weight changes any more, and training stops with an error.
  * @returns what happened; also when `signal` ended it
  * @throws NumericError naming the first layer that is not finite; the model then has its last good weights
@@ -57,24 +59,25 @@ export async function fit(model: Module, options: FitOptions): Promise<History> 
 class Training {
   readonly #model: Module;
   readonly #options: FitOptions;
-  readonly #inputs: Inputs;
+  readonly #feed: Feed;
+  readonly #evaluator: Evaluator | undefined;
   readonly #turns = new Turns();
   readonly #baseRates: readonly number[];
   /** Of this epoch: good steps, and the sum of the losses of their examples. */
   readonly #sums = tensor([0, 0]);
   /** 1 until a loss is not finite. */
   readonly #good = tensor(1);
-  readonly #step: Jitted<[Tensor, Tensor], null>;
   #steps = 0;
   #stopping: History['ended'] | undefined;
 
   constructor(model: Module, options: FitOptions) {
     this.#model = model;
     this.#options = options;
-    this.#inputs = new Inputs(options.train.dataset);
-    this.#baseRates = options.optimizer.groups.map((group) => group.lr);
-    const { loss, optimizer, lossReduction = 'mean' } = options;
-    this.#step = jit((inputs: Tensor, labels: Tensor) => {
+    const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
+    this.#baseRates = optimizer.groups.map((group) => group.lr);
+    const setRates = this.#schedule();
+    const work = (inputs: Tensor, labels: Tensor): void => {
+      setRates();
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
       const value = loss(model.forward(inputs), labels);
       value.backward();
@@ -87,28 +90,26 @@ class Training {
         this.#sums.assign(good.where(this.#sums.add(stack([one, total], 0)), this.#sums));
         this.#good.assign(one);
       });
-      return null;
-    });
+    };
+    this.#feed = feedOf(train, work, resident);
+    this.#evaluator = validation && new Evaluator(model, validation, options);
   }
 
   async run(): Promise<History> {
-    const { epochs, train, validation, callbacks = [] } = this.#options;
+    const { epochs, train, optimizer, callbacks = [] } = this.#options;
     const start = performance.now();
-    const evaluator = validation && new Evaluator(this.#model, this.#options);
-    const { optimizer } = this.#options;
     const reports: EpochReport[] = [];
     try {
       for (const callback of callbacks) await callback.onStart?.({ epochs, steps: train.length });
       for (let epoch = 0; epoch < epochs && !this.#stopping; epoch++) {
         const trained = await this.#epoch(epoch);
         if (!trained) break;
-        const evaluation = await this.#evaluate(evaluator);
-        const report = { ...trained, epoch, epochs, validation: evaluation, lr: optimizer.lr };
+        const evaluation = await this.#evaluate();
+        const report = { ...trained, epoch, epochs, validation: evaluation, lr: this.#lr };
         reports.push(report);
         for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
       }
     } finally {
-      evaluator?.dispose();
       this.#dispose();
       optimizer.groups.forEach((group, i) => {
         group.lr = this.#baseRates[i]!;
@@ -125,17 +126,16 @@ class Training {
   }
 
   #dispose(): void {
-    this.#inputs.dispose();
-    this.#step.dispose();
+    this.#evaluator?.dispose();
+    this.#feed.dispose();
     this.#sums.dispose();
     this.#good.dispose();
   }
 
   /** @returns undefined without validation data, or if the signal cut it short */
-  async #evaluate(evaluator: Evaluator | undefined): Promise<Evaluation | undefined> {
-    const { validation, signal } = this.#options;
-    const evaluation =
-      evaluator && validation && !signal?.aborted ? await evaluator.run(validation) : undefined;
+  async #evaluate(): Promise<Evaluation | undefined> {
+    const { signal } = this.#options;
+    const evaluation = signal?.aborted ? undefined : await this.#evaluator?.run();
     if (!signal?.aborted) return evaluation;
     this.#stopping = 'aborted';
     return undefined;
@@ -145,7 +145,7 @@ class Training {
   async #epoch(
     epoch: number,
   ): Promise<Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> | undefined> {
-    const { train, callbacks = [], readEvery = 16, signal, optimizer } = this.#options;
+    const { train, callbacks = [], readEvery = 16, signal } = this.#options;
     const before = await Snapshot.of(Object.values(this.#model.stateDict()));
     const start = performance.now();
     const seconds = (): number => (performance.now() - start) / 1000;
@@ -154,27 +154,19 @@ class Training {
     let step = 0;
     let examples = 0;
     let loss: number | undefined;
-    train.epoch = epoch;
-    for await (const batch of train) {
+    let readAt = 0;
+    for await (const chunk of this.#feed.chunks(epoch)) {
       if (signal?.aborted) this.#stopping = 'aborted';
       if (this.#stopping) break;
-      this.#schedule();
-      const held = this.#inputs.write(batch);
-      this.#step(held.inputs, held.labels);
-      this.#steps++;
-      step++;
-      examples += batch.size;
-      if (step % readEvery === 0 || step === 1 || step === train.length)
+      chunk.run();
+      this.#steps += chunk.batches;
+      step += chunk.batches;
+      examples += chunk.examples;
+      if (loss === undefined || step - readAt >= readEvery || step === train.length) {
         loss = await this.#meanLoss(epoch, step, examples, before);
-      const report = {
-        epoch,
-        step,
-        steps: train.length,
-        examples,
-        loss,
-        seconds: seconds(),
-        lr: optimizer.lr,
-      };
+        readAt = step;
+      }
+      const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
       for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
       await this.#turns.next();
     }
@@ -183,13 +175,28 @@ class Training {
     return { loss, seconds: seconds(), examplesPerSecond: examples / seconds() };
   }
 
-  #schedule(): void {
+  /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
+  #schedule(): () => void {
     const { schedule, optimizer, epochs, train } = this.#options;
-    if (!schedule) return;
-    const factor = schedule(this.#steps / (epochs * train.length));
-    optimizer.groups.forEach((group, i) => {
-      group.lr = this.#baseRates[i]! * factor;
-    });
+    if (!schedule) return () => {};
+    const total = epochs * train.length;
+    const factors = Array.from({ length: total }, (_, step) => schedule(step / total));
+    const rates = this.#baseRates.map((base) => tensor(factors.map((factor) => base * factor)));
+    const at = tensor([0], { dtype: i32 });
+    return () =>
+      noGrad(() => {
+        optimizer.groups.forEach(({ rate }, i) => {
+          rate.assign(rates[i]!.gather(0, at).reshape([]));
+        });
+        at.assign(at.add(1));
+      });
+  }
+
+  /** The learning rate (of the first group) of the last step. */
+  get #lr(): number {
+    const { schedule, epochs, train } = this.#options;
+    const progress = Math.max(0, this.#steps - 1) / (epochs * train.length);
+    return this.#baseRates[0]! * (schedule?.(progress) ?? 1);
   }
 
   async #heed(answer: unknown): Promise<void> {
@@ -205,11 +212,11 @@ class Training {
 
   /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
   async #fail(epoch: number, bad: number, before: Snapshot): Promise<never> {
-    const { train, loss, optimizer } = this.#options;
+    const { train, loss } = this.#options;
     let where: string | undefined;
     for (const batch of train.batches(epoch)) {
       if (batch.index < bad) continue;
-      const { inputs, labels } = this.#inputs.write(batch);
+      const { inputs, labels } = new Inputs(train.dataset).write(batch);
       where = await firstNonFinite(this.#model, inputs, labels, loss);
       break;
     }
@@ -217,7 +224,7 @@ class Training {
     if (spoiled) before.restore();
     const kept = spoiled ? `those before epoch ${epoch + 1}` : 'those before that step';
     throw new NumericError(
-      `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${optimizer.lr}). ` +
+      `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
         `First not finite: ${where ?? 'nothing when repeated; a random layer may be the cause'}. ` +
         `The model keeps its last good weights, ${kept}. Try a smaller learning rate.`,
     );

@@ -1,0 +1,69 @@
+/** How batches reach a model: from the host one by one, or from a data set that lives on the device. */
+import { sizeOf } from '../core/shape.js';
+import type { Dataset, Loader } from '../data/index.js';
+import { jit } from '../tensor/jit.js';
+import { device } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { Inputs } from './inputs.js';
+import { ResidentFeed } from './resident.js';
+
+/** What is done with a batch: inputs (n, …inputShape), f32, and labels (n), i32. Traced, not run, for each n. */
+export type BatchWork = (inputs: Tensor, labels: Tensor) => void;
+
+/** Batches that are worked on together. */
+export interface Chunk {
+  readonly batches: number;
+  readonly examples: number;
+  /** Start the work on them. */
+  run(): void;
+}
+
+export interface Feed {
+  /** Batches that come together, at most. */
+  readonly chunk: number;
+  /** The batches of an epoch, in the loader's order. */
+  chunks(epoch: number): AsyncIterable<Chunk>;
+  dispose(): void;
+}
+
+/** A data set up to this size is kept in the memory of a GPU, in bytes. */
+const RESIDENT_BYTES = 2 ** 30;
+
+/** Whether the batches of this data set are gathered on the device, unless it is said otherwise. */
+export function staysOnDevice({ length, inputShape }: Dataset): boolean {
+  const bytes = 4 * length * (sizeOf(inputShape) + 2);
+  return device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
+}
+
+export const feedOf = (loader: Loader, work: BatchWork, resident = staysOnDevice(loader.dataset)): Feed =>
+  resident ? new ResidentFeed(loader, work) : new HostFeed(loader, work);
+
+/** Each batch is written to the same memory on the device, then worked on. */
+class HostFeed implements Feed {
+  readonly chunk = 1;
+  readonly #loader: Loader;
+  readonly #inputs: Inputs;
+  readonly #work;
+
+  constructor(loader: Loader, work: BatchWork) {
+    this.#loader = loader;
+    this.#inputs = new Inputs(loader.dataset);
+    this.#work = jit(work);
+  }
+
+  async *chunks(epoch: number): AsyncGenerator<Chunk> {
+    this.#loader.epoch = epoch;
+    for await (const batch of this.#loader) {
+      const run = (): void => {
+        const { inputs, labels } = this.#inputs.write(batch);
+        this.#work(inputs, labels);
+      };
+      yield { batches: 1, examples: batch.size, run };
+    }
+  }
+
+  dispose(): void {
+    this.#work.dispose();
+    this.#inputs.dispose();
+  }
+}

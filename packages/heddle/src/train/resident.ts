@@ -1,0 +1,84 @@
+/**
+ * A data set in the memory of the device. Batches are gathered there by the program that works on them, so that many
+ * steps are one launch: the order of the examples is uploaded once an epoch, and the position in it is state.
+ */
+import { i32 } from '../core/dtype.js';
+import { DataError } from '../core/errors.js';
+import { sizeOf } from '../core/shape.js';
+import type { Dataset, Loader } from '../data/index.js';
+import { arange, tensor } from '../tensor/create.js';
+import { type Jitted, jit } from '../tensor/jit.js';
+import { noGrad } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { BatchWork, Chunk, Feed } from './feed.js';
+
+/** Batches of one launch, at most: some milliseconds of the smallest networks. */
+const CHUNK = 128;
+
+export class ResidentFeed implements Feed {
+  readonly chunk = CHUNK;
+  readonly #loader: Loader;
+  /** (N, …inputShape), f32 */
+  readonly #inputs: Tensor;
+  /** (N), i32 */
+  readonly #labels: Tensor;
+  /** The examples of the epoch, in order: (N), i32. */
+  readonly #order: Tensor;
+  /** How many of them are done. */
+  readonly #done = tensor(0, { dtype: i32 });
+  readonly #work: Jitted<[number], void>;
+
+  constructor(loader: Loader, work: BatchWork) {
+    this.#loader = loader;
+    const { inputs, labels } = upload(loader.dataset);
+    this.#inputs = inputs;
+    this.#labels = labels;
+    this.#order = tensor(new Int32Array(loader.dataset.length), { dtype: i32 });
+    this.#work = jit((size: number) => {
+      const [batch, classes] = noGrad(() => {
+        const examples = this.#order.at(arange(0, size, 1, { dtype: i32 }).add(this.#done));
+        this.#done.assign(this.#done.add(size));
+        return [this.#inputs.at(examples), this.#labels.at(examples)];
+      });
+      work(batch!, classes!);
+    });
+  }
+
+  async *chunks(epoch: number): AsyncGenerator<Chunk> {
+    const { dataset, batchSize, length } = this.#loader;
+    this.#order.write(this.#loader.order(epoch));
+    this.#done.write([0]);
+    const full = Math.min(length, Math.floor(dataset.length / batchSize));
+    for (let from = 0; from < full; from += CHUNK) {
+      const batches = Math.min(CHUNK, full - from);
+      const run = (): void => this.#work.repeat(batches, batchSize);
+      yield { batches, examples: batches * batchSize, run };
+    }
+    const rest = dataset.length - full * batchSize;
+    if (full < length) yield { batches: 1, examples: rest, run: () => this.#work(rest) };
+  }
+
+  dispose(): void {
+    this.#work.dispose();
+    for (const held of [this.#inputs, this.#labels, this.#order, this.#done]) held.dispose();
+  }
+}
+
+/** All examples of a data set. @throws DataError for a label that is no class */
+function upload(dataset: Dataset): { readonly inputs: Tensor; readonly labels: Tensor } {
+  const { length, inputShape, classes } = dataset;
+  const inputs = new Float32Array(length * sizeOf(inputShape));
+  const labels = new Int32Array(length);
+  const all = Uint32Array.from({ length }, (_, i) => i);
+  dataset.batchInto(all, inputs, labels);
+  const wrong = labels.findIndex((label) => label < 0 || label >= classes);
+  if (wrong >= 0)
+    throw new DataError(
+      `label ${labels[wrong]} of example ${wrong} is outside the classes: expected 0 to ${classes - 1}. ` +
+        'Check the labels, or the number of classes.',
+    );
+  return {
+    inputs: tensor(inputs, { shape: [length, ...inputShape] }),
+    labels: tensor(labels, { dtype: i32 }),
+  };
+}
