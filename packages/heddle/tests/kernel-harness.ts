@@ -7,6 +7,7 @@ import { argOf, type GraphNode } from '../src/graph/node.js';
 import { alu, cast, type Expr, int, splat, vector } from '../src/kernel/ir.js';
 import { irFunction } from '../src/kernel/ir-function.js';
 import type { Target } from '../src/kernel/target.js';
+import { isBuffer } from '../src/kernel/types.js';
 import type { Device, DeviceBuffer, Launch } from '../src/runtime/device.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 import { interpret } from './reference.js';
@@ -82,26 +83,27 @@ function kernelStage(stage: Stage): KernelStage {
   return stage;
 }
 
-/** Run stages in the simulator, checking every access. */
+/** Run stages in the simulator, checking every access; wide ones may lie anywhere on a CPU. */
 export function runInSimulator(
   stages: readonly Stage[],
   inputs: readonly TypedArray[],
   output: TypedArray,
+  anyAlignment = true,
 ): void {
   const scratch = new Map<string, TypedArray>();
   for (const { kernel, grid, block, args, sharedBytes = 0 } of stages.map(kernelStage)) {
-    const values = kernel.params.map(({ name }, i) => {
+    const values = kernel.params.map(({ name, schema }, i) => {
       const arg = args[i]!;
       if ('value' in arg) return [name, arg.value] as const;
       if ('output' in arg) return [name, output] as const;
       if ('input' in arg) return [name, inputs[arg.input]!] as const;
-      const known = scratch.get(arg.scratch) ?? arrayOf(f32, arg.bytes / 4).fill(Number.NaN as never);
+      const dtype = isBuffer(schema) ? schema.dtype : schema;
+      const known =
+        scratch.get(arg.scratch) ?? arrayOf(dtype, arg.bytes / dtype.bytes).fill(Number.NaN as never);
       scratch.set(arg.scratch, known);
       return [name, known] as const;
     });
-    simulate(kernel, { grid, block, sharedBytes }, Object.fromEntries(values), {
-      anyAlignment: true,
-    });
+    simulate(kernel, { grid, block, sharedBytes }, Object.fromEntries(values), { anyAlignment });
   }
 }
 
@@ -160,25 +162,29 @@ export async function checkOnDevice(
   }
 }
 
-/** The kernel's values, marked or not, must be the composition's. */
-export function checkInSimulator(node: GraphNode, sources: readonly Source[], tolerance = 1e-5): void {
+/** The kernel's values in all its ways, marked or not, must be the composition's. */
+export function checkInSimulator(
+  node: GraphNode,
+  sources: readonly Source[],
+  tolerance = 1e-5,
+  target = CPU_LIKE,
+): void {
   const { op, arg } = argOf(node, 'call');
-  const choice = kernelOf(node);
+  const choice = kernelOf(node, target);
   assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
   const leaves = new Map(node.src.map((s, i) => [s, Array.from(sources[i]!.data as Float32Array)]));
   const expected = interpret(op.compose(node.src, arg), leaves) as number[];
   const inputs = node.src.map((s, i) => laidOut(s.shape, s.dtype, sources[i]!));
   for (const marked of choice.finishes ? [true, false] : [false]) {
-    const finish = marked ? marking : identity;
-    const output = arrayOf(node.dtype, sizeOf(node.shape)).fill(Number.NaN as never);
-    runInSimulator(choice.plan(ioFor(node, sources, CPU_LIKE, finish), arg), inputs, output);
-    const wanted = expected.map((v, i) => (marked ? 2 * v + i : v));
-    assertClose(
-      output as Float32Array,
-      wanted,
-      tolerance,
-      `${op.name} (${node.shape})${marked ? ' marked' : ''}`,
-    );
+    const io = ioFor(node, sources, target, marked ? marking : identity);
+    const ways = choice.variants?.(io, arg) ?? [{ name: choice.name, plan: () => choice.plan(io, arg) }];
+    for (const { name, plan } of ways) {
+      const output = arrayOf(node.dtype, sizeOf(node.shape)).fill(Number.NaN as never);
+      runInSimulator(plan(), inputs, output, target.model === 'blocks');
+      const wanted = expected.map((v, i) => (marked ? 2 * v + i : v));
+      const what = `${op.name} (${node.shape}) ${name}${marked ? ' marked' : ''}`;
+      assertClose(output as Float32Array, wanted, tolerance, what);
+    }
   }
 }
 

@@ -12,6 +12,7 @@ import {
   paddedSize,
   padImages,
 } from '../kernels/conv2d-weight-cpu.js';
+import { convolveChoice, weightChoice } from './conv2d-cuda.js';
 import { SPREAD, stage } from './stage.js';
 
 /** One number for both, or height and width. */
@@ -121,6 +122,7 @@ export const conv2dOp: FusedOp<Conv2dArg> = {
       finishes: true,
       plan: (io, arg) => convolveStages(io, arg, false),
     },
+    convolveChoice('conv2d-cuda', false),
   ],
 };
 
@@ -150,6 +152,7 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
       finishes: true,
       plan: (io, arg) => convolveStages(io, arg, true),
     },
+    convolveChoice('conv2dInput-cuda', true),
   ],
 };
 
@@ -195,6 +198,7 @@ export const conv2dWeightOp: FusedOp<Conv2dArg> = {
       finishes: true,
       plan: weightStages,
     },
+    weightChoice('conv2dWeight-cuda'),
   ],
 };
 

@@ -3,11 +3,12 @@ import { f32, i32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp, KernelIo } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
+import * as cuda from '../kernels/max-pool2d-cuda.js';
 import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
-import { stage } from './stage.js';
+import { gridStage, stage } from './stage.js';
 
 export interface MaxPool2dOptions {
   /** Default: the kernel's size, so that windows do not overlap. */
@@ -44,6 +45,9 @@ function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): 
 const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
   kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));
 
+const isThreads: KernelChoice<PoolArg>['when'] = ({ model }, { dtype, size }) =>
+  model === 'threads' && dtype === f32 && size > 0;
+
 /** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
 export const maxPool2dOp: FusedOp<PoolArg> = {
   name: 'maxPool2d',
@@ -59,6 +63,12 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
       when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
       finishes: true,
       plan: (io, arg) => [stage(maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
+    },
+    {
+      name: 'maxPool2d-cuda',
+      when: isThreads,
+      finishes: true,
+      plan: (io, arg) => [gridStage(cuda.maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
     },
   ],
 };
@@ -95,6 +105,22 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
       plan: (io, arg) => [
         stage(maxPoolGradient(problemOf(io, arg)), { input: 0 }, { input: 1 }, { output: true }),
       ],
+    },
+    {
+      name: 'maxPool2dGradient-cuda',
+      when: isThreads,
+      finishes: true,
+      plan: (io, arg) => {
+        const problem = problemOf(io, arg);
+        if (isApart(arg))
+          return [gridStage(cuda.maxPoolGradient(problem), { input: 0 }, { input: 1 }, { output: true })];
+        const bytes = io.inputs[1]!.shape.reduce((a, n) => a * n, cuda.positionDtype(problem).bytes);
+        const positions = { scratch: 'positions', bytes };
+        return [
+          gridStage(cuda.maxPoolPositions(problem), { input: 0 }, positions),
+          gridStage(cuda.maxPoolGradientSaved(problem), positions, { input: 1 }, { output: true }),
+        ];
+      },
     },
   ],
 };

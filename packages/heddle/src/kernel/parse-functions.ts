@@ -2,9 +2,18 @@
 import type { Statement as AstStatement, CallExpression, Expression, IfStatement, Pattern } from 'acorn';
 import { choose, expression } from './parse-expressions.js';
 import { type Assignment, assignmentsIn, isAssigned } from './parse-names.js';
-import { type Binding, fromExpr, type Parsing, Scope, type Syntax, type Value, VOID } from './parse-state.js';
+import {
+  type Binding,
+  fromExpr,
+  fromStatic,
+  type Parsing,
+  Scope,
+  type Syntax,
+  type Value,
+  VOID,
+} from './parse-state.js';
 import { statement } from './parse-statements.js';
-import { describe } from './typing.js';
+import { describe, isDType } from './typing.js';
 
 const DEEPEST = 64;
 
@@ -74,6 +83,15 @@ function passed(p: Parsing, param: Pattern, v: Value, assigned: readonly Assignm
   return fromExpr(p.repeatable(v.expr, param.name));
 }
 
+/** What a value that has members gives for a name. */
+function membersOf(v: Binding): ((name: string) => Binding | undefined) | undefined {
+  if (v.kind === 'record') return v.get;
+  if (v.kind !== 'static' || typeof v.value !== 'object' || v.value === null || isDType(v.value))
+    return undefined;
+  const object = v.value as Readonly<Record<string, unknown>>;
+  return (name) => (name in object ? fromStatic(object[name]) : undefined);
+}
+
 /** Give the names of a parameter or a destructuring their meaning. */
 export function bind(p: Parsing, pattern: Pattern, v: Binding): void {
   if (pattern.type === 'Identifier') {
@@ -81,15 +99,19 @@ export function bind(p: Parsing, pattern: Pattern, v: Binding): void {
     return;
   }
   if (pattern.type === 'AssignmentPattern') p.fail(pattern, 'default values have no meaning in a kernel.');
-  if (pattern.type !== 'ObjectPattern' || v.kind !== 'record') {
-    p.fail(pattern, 'only a name, or { names } of the parameters or the context, can be declared here.');
+  const members = membersOf(v);
+  if (pattern.type !== 'ObjectPattern' || !members) {
+    p.fail(
+      pattern,
+      'only a name, or { names } of the parameters, the context or a constant object, can be declared here.',
+    );
   }
   for (const property of pattern.properties) {
     if (property.type !== 'Property' || property.computed || property.key.type !== 'Identifier') {
       p.fail(property, 'take what you need by name: { x, y }.');
     }
     const { name } = property.key;
-    const found = v.get(name);
+    const found = members(name);
     if (found) bind(p, property.value, found);
     else if (property.value.type === 'Identifier')
       p.scope.set(property.value.name, { kind: 'missing', name });

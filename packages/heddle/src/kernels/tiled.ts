@@ -1,8 +1,17 @@
-/** What the kernels of this folder come as, on a target whose blocks are one thread of work each. */
+/** What the kernels of this folder come as. */
 import type { KernelIr } from '../kernel/ir.js';
 
-/** A kernel with the number of blocks to launch. */
+/** A kernel whose blocks are one thread of work each, with their number. */
 export interface Tiled {
   readonly kernel: KernelIr;
   readonly blocks: number;
+}
+
+/** A kernel for a GPU, with its launch. */
+export interface GridKernel {
+  readonly kernel: KernelIr;
+  readonly grid: readonly [number, number, number];
+  readonly threads: number;
+  /** Of its dynamic shared array; 0 if it has none. */
+  readonly sharedBytes: number;
 }

@@ -39,6 +39,7 @@ export interface Analysis {
   isMultiple(e: Expr, n: number): boolean;
 }
 
+const KEEPS_MULTIPLES: ReadonlySet<string> = new Set(['add', 'sub', 'neg', 'mod']);
 const LINEAR: ReadonlySet<string> = new Set(['add', 'sub', 'mul', 'neg']);
 
 export function analyse(body: Statement): Analysis {
@@ -117,7 +118,7 @@ function isMultiple(
         const by = e.src[1] as Expr;
         return each(e.src[0]!) || (by.op === 'const' && 2 ** Number(by.arg) % n === 0);
       }
-      return (e.arg === 'add' || e.arg === 'sub' || e.arg === 'neg') && e.src.every(each);
+      return KEEPS_MULTIPLES.has(e.arg) && e.src.every(each);
     }
     default:
       return false;

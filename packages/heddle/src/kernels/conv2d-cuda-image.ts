@@ -1,0 +1,152 @@
+/**
+ * What the convolution kernels for GPUs share: how a block sees the images. A block has a tile of the output, some
+ * rows × columns of some images, and keeps the pixels that the tile reads in shared memory, a few channels at a time:
+ * each pixel comes from memory once and serves all taps and all output channels of the block.
+ *
+ * Padding is zeros in that copy, and so are the gaps of an adjoint's stride: the loops that compute know neither.
+ * Rows are copied by teams of 8, 16 or 32 threads, one row each; a thread asks for several elements before it waits
+ * for the first.
+ */
+import type { Intrinsics, Memory } from '../kernel/language.js';
+
+/** What is convolved: sizes, and where the arrays begin. */
+export interface CudaConvolution {
+  readonly images: number;
+  readonly groups: number;
+  /** Channels per group. */
+  readonly inputs: number;
+  readonly outputs: number;
+  /** Height × width of the image read, and of the image written (of x and of dY, for the weight gradient). */
+  readonly size: readonly [number, number];
+  readonly outSize: readonly [number, number];
+  readonly kernel: readonly [number, number];
+  readonly stride: readonly [number, number];
+  readonly dilation: readonly [number, number];
+  readonly padding: readonly [number, number];
+  /** Where the images begin, in elements. */
+  readonly imageOffset: number;
+  /**
+   * false: image → output, stride skips. true: the adjoint; `size` is that of the gradient given, `outSize` that of
+   * the one wanted.
+   */
+  readonly adjoint: boolean;
+  /** Products of operands rounded to tf32, on tensor cores; else in f32. */
+  readonly tensorCores: boolean;
+}
+
+/** Pixels of the output that a block computes, and channels of the image that it holds at a time. */
+export interface ImageTile {
+  readonly images: number;
+  readonly rows: number;
+  readonly columns: number;
+  readonly channels: number;
+}
+
+/** The smallest number ≥ n that is `phase` modulo 32. */
+const inPhase = (n: number, phase: number): number => n + ((((phase - n) % 32) + 32) % 32);
+
+/** Elements that a thread asks for at once while it copies. */
+const IN_FLIGHT = 16;
+
+/**
+ * What kernels know of a tile. `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a
+ * warp, which differ in channel and pixel, meet different banks.
+ */
+export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number, phase?: number) {
+  const step = p.adjoint ? ([1, 1] as const) : p.stride;
+  const spread = p.adjoint ? p.stride : ([1, 1] as const);
+  const reach = [p.dilation[0] * (p.kernel[0] - 1), p.dilation[1] * (p.kernel[1] - 1)] as const;
+  const height = (tile.rows - 1) * step[0] + reach[0] + 1;
+  const width = (tile.columns - 1) * step[1] + reach[1] + 1;
+  const plane = phase === undefined ? height * width : inPhase(height * width, phase);
+  const lanes = Math.min(32, threads, 2 ** Math.ceil(Math.log2(width)));
+  const teams = Math.floor(threads / lanes);
+  const perRow = Math.ceil(width / lanes);
+  const rows = tile.images * tile.channels * height;
+  const batch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / perRow), Math.ceil(rows / teams)));
+  return {
+    ...{ images: p.images, groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
+    ...{ tile, step, spread, dilation: p.dilation, kernel: p.kernel },
+    before: p.adjoint
+      ? ([reach[0] - p.padding[0], reach[1] - p.padding[1]] as const)
+      : ([p.padding[0], p.padding[1]] as const),
+    ...{ height, width, plane, rows, lanes, teams, perRow, batch },
+    floats: tile.images * tile.channels * plane,
+    /** Tiles along the rows and columns of the output. */
+    down: Math.ceil(p.outSize[0] / tile.rows),
+    across: Math.ceil(p.outSize[1] / tile.columns),
+  };
+}
+
+export type ImageLayout = ReturnType<typeof imageLayout>;
+
+/** Tiles that cover the output's pixels. */
+export const tilesOf = ({ images, tile, down, across }: ImageLayout): number =>
+  Math.ceil(images / tile.images) * down * across;
+
+/**
+ * Copies channels `first` … of group `g` to `to[at…]`, for the tile whose first pixel is (row, column) of image n.
+ * The block's barrier comes after. For use in kernels.
+ */
+export function copyImage(
+  x: Memory,
+  to: Memory,
+  at: number,
+  g: number,
+  first: number,
+  n: number,
+  row: number,
+  column: number,
+  layout: ImageLayout,
+  context: Intrinsics,
+): void {
+  const { threadIdx, idiv, local, f32 } = context;
+  const { images, groups, channels, size, tile, step, spread, before } = layout;
+  const { height, width, plane, rows, lanes, teams, perRow, batch } = layout;
+  const team = idiv(threadIdx.x, lanes);
+  const member = threadIdx.x % lanes;
+  const top = row * step[0] - before[0];
+  const left = column * step[1] - before[1] + member;
+  let done = 0;
+  while (done < rows) {
+    const held = local(f32, batch, perRow);
+    for (let b = 0; b < batch; b++) {
+      const r = done + team + b * teams;
+      const image = n + idiv(r, tile.channels * height);
+      const channel = first + (idiv(r, height) % tile.channels);
+      const v = top + (r % height);
+      const y = idiv(v, spread[0]);
+      const inside = team < teams && r < rows && image < images && channel < channels;
+      const there = inside && v >= 0 && y < size[0] && v % spread[0] === 0;
+      const from = layout.at + (((image * groups + g) * channels + channel) * size[0] + y) * size[1];
+      for (let q = 0; q < perRow; q++) {
+        const u = left + q * lanes;
+        const c = idiv(u, spread[1]);
+        held[b][q] = there && u >= 0 && c < size[1] && u % spread[1] === 0 ? x[from + c] : 0;
+      }
+    }
+    for (let b = 0; b < batch; b++) {
+      const r = done + team + b * teams;
+      const place = at + idiv(r, height) * plane + (r % height) * width;
+      for (let q = 0; q < perRow; q++) {
+        const c = member + q * lanes;
+        if (team < teams && r < rows && c < width) to[place + c] = held[b][q];
+      }
+    }
+    done += batch * teams;
+  }
+}
+
+/** From a pixel in the copy to what tap `t` of channel `c` meets. For use in kernels. */
+export function tapOffset(t: number, c: number, layout: ImageLayout, { idiv }: Intrinsics): number {
+  const { kernel, dilation, width, plane } = layout;
+  return c * plane + idiv(t, kernel[1]) * dilation[0] * width + (t % kernel[1]) * dilation[1];
+}
+
+/** Where pixel `p` of the tile, counted through its images, rows and columns, lies in the copy. For use in kernels. */
+export function pixelOffset(p: number, layout: ImageLayout, { idiv }: Intrinsics): number {
+  const { tile, step, width, plane } = layout;
+  const image = idiv(p, tile.rows * tile.columns) * tile.channels * plane;
+  const row = idiv(p, tile.columns) % tile.rows;
+  return image + row * step[0] * width + (p % tile.columns) * step[1];
+}

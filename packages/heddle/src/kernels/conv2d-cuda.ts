@@ -1,0 +1,162 @@
+/**
+ * Convolution on a GPU, and its adjoint in the image: implicit GEMM with the image's tile in shared memory. f32.
+ *
+ * A block computes CHANNELS output channels × the pixels of its tile; the sum runs over taps and input channels, a
+ * few channels at a time (all at once where they fit). For each tap the copy of the image is read at another offset:
+ * nothing like im2col is ever written, not even to shared memory.
+ *
+ * A thread sums 4·r channels × c pixels in registers. The lanes of a warp have neighbouring pixels, so that image
+ * reads and stores are contiguous, and the same channels, so that weights are broadcasts of 4.
+ *
+ * The adjoint is the same kernel on the outputs' gradient: kernel turned by half a turn, channels exchanged, zeros
+ * between the pixels for strides.
+ */
+import { f32, i32 } from '../core/dtype.js';
+import type { IrFunction } from '../kernel/ir-function.js';
+import { defineKernel } from '../kernel/language.js';
+import { buffer } from '../kernel/types.js';
+import {
+  type CudaConvolution,
+  copyImage,
+  type ImageTile,
+  imageLayout,
+  pixelOffset,
+  tapOffset,
+  tilesOf,
+} from './conv2d-cuda-image.js';
+import type { GridKernel } from './tiled.js';
+
+export interface CudaConvolve extends CudaConvolution {
+  /** Where the weights begin, (outputs, inputs, …) of the forward direction in both. */
+  readonly weightOffset: number;
+  /** (value, image, channel, row, column) → the value to store. */
+  readonly finish: IrFunction;
+}
+
+/** How the work is cut. */
+export interface ConvolveTile extends ImageTile {
+  /** Warps along the output's channels and along its pixels. */
+  readonly warps: readonly [number, number];
+  /** A thread's channels and pixels (f32), or a warp's tiles of 16 channels and of 8 pixels (tensor cores). */
+  readonly each: readonly [number, number];
+}
+
+/** Output channels and pixels of a block, as its warps cover them. */
+export const coverOf = ({ warps, each }: ConvolveTile, tensorCores: boolean): readonly [number, number] =>
+  tensorCores
+    ? [warps[0] * each[0] * 16, warps[1] * each[1] * 8]
+    : [warps[0] * each[0], warps[1] * each[1] * 32];
+
+function layoutOf(p: CudaConvolve, tile: ConvolveTile) {
+  const threads = 32 * tile.warps[0] * tile.warps[1];
+  const image = imageLayout(p, tile, threads);
+  const [channels] = coverOf(tile, false);
+  const depth = tile.channels * p.kernel[0] * p.kernel[1];
+  const pitch = channels + 4;
+  return { threads, image, channels, depth, pitch, weights: depth * pitch };
+}
+
+/** Bytes of shared memory that a block takes. */
+export function sharedBytesOf(p: CudaConvolve, tile: ConvolveTile): number {
+  const { image, weights } = layoutOf(p, tile);
+  return 4 * (weights + image.floats);
+}
+
+/** Images convolved with weights. */
+export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
+  const { threads, image, channels, depth, pitch, weights } = layoutOf(p, tile);
+  const blocks = Math.ceil(p.outputs / channels);
+  const kernel = defineKernel(
+    p.adjoint ? 'conv2dInput' : 'conv2d',
+    { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
+    ({ x, w, y }, context) => {
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
+      const { local, local4, load4, splat4, lane, fma, shared, dynamicShared, barrier, finish } = context;
+      const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
+      const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, W_AT } = context;
+      const { ADJOINT, copyImage, tapOffset, pixelOffset } = context;
+      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
+      const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
+      const column = (blockIdx.x % LAYOUT.across) * TW;
+      const row = (idiv(blockIdx.x, LAYOUT.across) % LAYOUT.down) * TH;
+      const n = idiv(blockIdx.x, LAYOUT.across * LAYOUT.down) * TN;
+      const held = dynamicShared(f32);
+      const offsets = shared(i32, DEPTH);
+      for (let k = threadIdx.x; k < DEPTH; k += THREADS)
+        offsets[k] = tapOffset(k % TAPS, idiv(k, TAPS), LAYOUT, context);
+
+      const mine = (warpId % WARPS) * QUADS * 4;
+      const firstPixel = idiv(warpId, WARPS) * PIXELS * 32 + laneId;
+      const pixel = local(i32, PIXELS);
+      for (let j = 0; j < PIXELS; j++) {
+        const p = firstPixel + j * 32;
+        pixel[j] = IMAGE_AT + (p < TN * TH * TW ? pixelOffset(p, LAYOUT, context) : 0);
+      }
+      const sums = local4(f32, QUADS, PIXELS);
+      for (let i = 0; i < QUADS; i++) for (let j = 0; j < PIXELS; j++) sums[i][j] = splat4(0);
+
+      let first = 0;
+      while (first < INPUTS) {
+        if (first > 0) barrier();
+        for (let i = threadIdx.x; i < DEPTH * CHANNELS; i += THREADS) {
+          // In the order of memory: (output, input, tap), or for the adjoint (input, output, tap).
+          const tap = i % TAPS;
+          const c = ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK;
+          const o = ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, DEPTH);
+          const input = first + c;
+          const output = firstChannel + o;
+          const from = ADJOINT
+            ? ((g * INPUTS + input) * OUTPUTS + output) * TAPS + TAPS - 1 - tap
+            : ((g * OUTPUTS + output) * INPUTS + input) * TAPS + tap;
+          held[(c * TAPS + tap) * PITCH + o] = input < INPUTS && output < OUTPUTS ? w[W_AT + from] : 0;
+        }
+        copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
+        barrier();
+        let k = 0;
+        while (k < DEPTH) {
+          const factors = local4(f32, QUADS);
+          for (let i = 0; i < QUADS; i++) factors[i] = load4(held, k * PITCH + mine + 4 * i);
+          const offset = offsets[k];
+          for (let j = 0; j < PIXELS; j++) {
+            const v = splat4(held[pixel[j] + offset]);
+            for (let i = 0; i < QUADS; i++) sums[i][j] = fma(factors[i], v, sums[i][j]);
+          }
+          k += 1;
+        }
+        first += CHUNK;
+      }
+
+      for (let j = 0; j < PIXELS; j++) {
+        const p = firstPixel + j * 32;
+        const image = n + idiv(p, TH * TW);
+        const r = row + (idiv(p, TW) % TH);
+        const c = column + (p % TW);
+        if (p < TN * TH * TW && image < IMAGES && r < OH && c < OW) {
+          for (let i = 0; i < QUADS; i++) {
+            for (let l = 0; l < 4; l++) {
+              const o = firstChannel + mine + 4 * i + l;
+              const channel = g * OUTPUTS + o;
+              const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
+              if (o < OUTPUTS) y[to] = finish(lane(sums[i][j], l), image, channel, r, c);
+            }
+          }
+        }
+      }
+    },
+    {
+      ...{ LAYOUT: image, GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, IMAGES: p.images },
+      ...{ OH: p.outSize[0], OW: p.outSize[1], TAPS: p.kernel[0] * p.kernel[1] },
+      ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, CHUNK: tile.channels },
+      ...{ copyImage, tapOffset, pixelOffset },
+      ...{ WARPS: tile.warps[0], QUADS: tile.each[0] / 4, PIXELS: tile.each[1], CHANNELS: channels },
+      ...{ THREADS: threads, DEPTH: depth, PITCH: pitch, IMAGE_AT: weights, BLOCKS: blocks },
+      ...{ W_AT: p.weightOffset, ADJOINT: p.adjoint, finish: p.finish },
+    },
+  );
+  return {
+    kernel,
+    grid: [tilesOf(image), p.groups * blocks, 1],
+    threads,
+    sharedBytes: sharedBytesOf(p, tile),
+  };
+}

@@ -1,0 +1,181 @@
+/**
+ * The weight gradient of a convolution on a GPU: dW[o][c][tap] = Σ over images and pixels of dY · X, with X shifted
+ * by the tap. f32, deterministic.
+ *
+ * A block keeps a tile of dY and the image under it in shared memory and sums output channels × (input channel, tap)
+ * in registers, so that a pixel comes from memory once for all taps. The sum over tiles is long and its result small:
+ * it is split over blocks, each of which takes every S-th tile and writes its part; a second kernel adds the parts in
+ * order.
+ */
+import { f32, i32 } from '../core/dtype.js';
+import type { IrFunction } from '../kernel/ir-function.js';
+import { defineKernel } from '../kernel/language.js';
+import { buffer } from '../kernel/types.js';
+import {
+  type CudaConvolution,
+  copyImage,
+  type ImageTile,
+  imageLayout,
+  pixelOffset,
+  tapOffset,
+  tilesOf,
+} from './conv2d-cuda-image.js';
+import type { GridKernel } from './tiled.js';
+
+/** `size` is that of x, `outSize` that of dY. */
+export interface CudaConvolveWeight extends CudaConvolution {
+  /** Where dY begins. */
+  readonly gradientOffset: number;
+  /** (value, output channel, input channel of the group, row, column) → the value to store. */
+  readonly finish: IrFunction;
+}
+
+/** How the work is cut. The tile's columns are a multiple of 4; `channels` are those of x. */
+export interface WeightTile extends ImageTile {
+  /** Threads along the output channels and along (input channel, tap). */
+  readonly threads: readonly [number, number];
+  /** What a thread sums: output channels × (input channel, tap). */
+  readonly each: readonly [number, number];
+  /** Blocks that share the sum over tiles. */
+  readonly splits: number;
+}
+
+function layoutOf(p: CudaConvolveWeight, tile: WeightTile) {
+  const threads = tile.threads[0] * tile.threads[1];
+  const outputs = tile.threads[0] * tile.each[0];
+  const image = imageLayout(p, tile, threads);
+  const slopes: CudaConvolution = {
+    ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
+    ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
+  };
+  const gradient = imageLayout(slopes, { ...tile, channels: outputs }, threads);
+  return { threads, outputs, image, gradient, tiles: tilesOf(image) };
+}
+
+/** Bytes of shared memory that a block takes. */
+export function weightSharedBytes(p: CudaConvolveWeight, tile: WeightTile): number {
+  const { image, gradient } = layoutOf(p, tile);
+  return 4 * (image.floats + gradient.floats);
+}
+
+/** Floats of the parts that the blocks write. */
+export const partsOf = ({ groups, outputs, inputs, kernel }: CudaConvolution, splits: number): number =>
+  splits * groups * outputs * inputs * kernel[0] * kernel[1];
+
+/** The parts of dW: (split, output channel, input channel, tap). */
+export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKernel {
+  const { threads, outputs, image, gradient, tiles } = layoutOf(p, tile);
+  const blocks = [Math.ceil(p.outputs / outputs), Math.ceil(p.inputs / tile.channels)] as const;
+  const kernel = defineKernel(
+    'conv2dWeight',
+    { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
+    ({ x, dy, parts }, context) => {
+      const { threadIdx, blockIdx, idiv, lane, local, load4, fma, f32, i32 } = context;
+      const { dynamicShared, barrier, copyImage, tapOffset, pixelOffset, IMAGE, GRADIENT } = context;
+      const { GROUPS, INPUTS, OUTPUTS, TAPS, DOWN, ACROSS, O_BLOCKS, C_BLOCKS, SPLITS, TILES } = context;
+      const { ROWS, COLUMNS, O_EACH, T_EACH, CHANNELS, CHUNK, TN, TH, TW, SX } = context;
+      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, O_BLOCKS * C_BLOCKS);
+      const firstOutput = (idiv(blockIdx.y, C_BLOCKS) % O_BLOCKS) * CHANNELS;
+      const firstInput = (blockIdx.y % C_BLOCKS) * CHUNK;
+      const held = dynamicShared(f32);
+      const myOutput = idiv(threadIdx.x, COLUMNS);
+      const myTap = threadIdx.x % COLUMNS;
+      const place = local(i32, T_EACH);
+      for (let j = 0; j < T_EACH; j++) {
+        const t = myTap + j * COLUMNS;
+        place[j] = t < CHUNK * TAPS ? tapOffset(t % TAPS, idiv(t, TAPS), IMAGE, context) : 0;
+      }
+      const sums = local(f32, O_EACH, T_EACH);
+      for (let i = 0; i < O_EACH; i++) for (let j = 0; j < T_EACH; j++) sums[i][j] = 0;
+
+      let tile = blockIdx.x;
+      while (tile < TILES) {
+        const column = (tile % ACROSS) * TW;
+        const row = (idiv(tile, ACROSS) % DOWN) * TH;
+        const n = idiv(tile, ACROSS * DOWN) * TN;
+        if (tile > blockIdx.x) barrier();
+        copyImage(dy, held, 0, g, firstOutput, n, row, column, GRADIENT, context);
+        copyImage(x, held, GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
+        barrier();
+        // 4 pixels of a row at a time
+        let p = 0;
+        while (p < TN * TH * TW) {
+          const pixel = GRADIENT.floats + pixelOffset(p, IMAGE, context);
+          const slope = pixelOffset(p, GRADIENT, context) + myOutput * GRADIENT.plane;
+          const slopes = local(f32, O_EACH, 4);
+          for (let i = 0; i < O_EACH; i++) {
+            const v = load4(held, slope + i * ROWS * GRADIENT.plane);
+            for (let l = 0; l < 4; l++) slopes[i][l] = lane(v, l);
+          }
+          for (let l = 0; l < 4; l++) {
+            for (let j = 0; j < T_EACH; j++) {
+              const v = held[pixel + l * SX + place[j]];
+              for (let i = 0; i < O_EACH; i++) sums[i][j] = fma(slopes[i][l], v, sums[i][j]);
+            }
+          }
+          p += 4;
+        }
+        tile += SPLITS;
+      }
+
+      for (let i = 0; i < O_EACH; i++) {
+        const o = firstOutput + myOutput + i * ROWS;
+        for (let j = 0; j < T_EACH; j++) {
+          const t = myTap + j * COLUMNS;
+          const tap = firstInput * TAPS + t;
+          const to = ((blockIdx.x * GROUPS + g) * OUTPUTS + o) * INPUTS * TAPS + tap;
+          if (o < OUTPUTS && t < CHUNK * TAPS && tap < INPUTS * TAPS) parts[to] = sums[i][j];
+        }
+      }
+    },
+    {
+      ...{ IMAGE: image, GRADIENT: gradient, copyImage, tapOffset, pixelOffset },
+      ...{ GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, TAPS: p.kernel[0] * p.kernel[1] },
+      ...{ DOWN: image.down, ACROSS: image.across, O_BLOCKS: blocks[0], C_BLOCKS: blocks[1] },
+      ...{ SPLITS: tile.splits, TILES: tiles, ROWS: tile.threads[0], COLUMNS: tile.threads[1] },
+      ...{ O_EACH: tile.each[0], T_EACH: tile.each[1], CHANNELS: outputs, CHUNK: tile.channels },
+      ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, SX: p.stride[1] },
+    },
+  );
+  return {
+    kernel,
+    grid: [tile.splits, p.groups * blocks[0] * blocks[1], 1],
+    threads,
+    sharedBytes: weightSharedBytes(p, tile),
+  };
+}
+
+/** Threads that add up one weight's parts. */
+const ADDERS = 8;
+
+/** dW from its parts: each of 8 threads adds every 8th, then one adds the 8. */
+export function addParts(p: CudaConvolveWeight, splits: number): GridKernel {
+  const size = partsOf(p, 1);
+  const kernel = defineKernel(
+    'conv2dWeightSum',
+    { parts: buffer(f32), dw: buffer(f32) },
+    ({ parts, dw }, context) => {
+      const { threadIdx, blockIdx, idiv, f32, shared, barrier, finish } = context;
+      const { SIZE, SPLITS, INPUTS, KH, KW, ADDERS } = context;
+      const at = blockIdx.x * 32 + (threadIdx.x % 32);
+      const adder = idiv(threadIdx.x, 32);
+      const held = shared(f32, ADDERS, 32);
+      let sum = f32(0);
+      if (at < SIZE) for (let s = adder; s < SPLITS; s += ADDERS) sum += parts[s * SIZE + at];
+      held[adder][threadIdx.x % 32] = sum;
+      barrier();
+      if (adder === 0 && at < SIZE) {
+        for (let i = 1; i < ADDERS; i++) sum += held[i][threadIdx.x];
+        const tap = at % (KH * KW);
+        const input = idiv(at, KH * KW) % INPUTS;
+        const output = idiv(at, KH * KW * INPUTS);
+        dw[at] = finish(sum, output, input, idiv(tap, KW), tap % KW);
+      }
+    },
+    {
+      ...{ SIZE: size, SPLITS: splits, INPUTS: p.inputs, KH: p.kernel[0], KW: p.kernel[1], ADDERS },
+      finish: p.finish,
+    },
+  );
+  return { kernel, grid: [Math.ceil(size / 32), 1, 1], threads: 32 * ADDERS, sharedBytes: 0 };
+}
