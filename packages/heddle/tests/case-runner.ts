@@ -6,14 +6,23 @@ import { fromBf16, fromF16, toBf16, toF16 } from '../src/core/float16.js';
 import { withoutKernels } from '../src/engine/realize.js';
 import { gradcheck, jit, realize, type Tensor, tensor, useDevice } from '../src/index.js';
 import { topological } from '../src/ir/node.js';
+import { listDevices } from '../src/runtime/registry.js';
 import { type Case, type Input, valuesFor } from './cases/case.js';
 import { LAYERS } from './cases/layers.js';
 import { OPS } from './cases/ops.js';
 import { assertClose } from './close.js';
 import { count, type NdArray, ravel, unravel } from './ndarray.js';
 
-/** Devices to run on: the one that DEV names, else all that every machine has. */
-export const DEVICES: readonly string[] = process.env.DEV ? [process.env.DEV] : ['cpu', 'sim'];
+/** Devices to run on: the one that DEV names, else all that this machine has. */
+export const DEVICES: readonly string[] = process.env.DEV
+  ? [process.env.DEV]
+  : ['cpu', 'sim', ...(cudaReason() === undefined ? ['cuda'] : [])];
+
+/** Why there is no CUDA here; undefined if there is. */
+export function cudaReason(): string | undefined {
+  const info = listDevices().find((d) => d.name === 'cuda')!;
+  return info.available ? undefined : info.reason;
+}
 
 const CASES: readonly Case[] = [...OPS, ...LAYERS];
 
@@ -132,6 +141,13 @@ class Skips {
       assert.ok(this.ran > 0);
     });
   }
+}
+
+/** Says aloud what the lack of a GPU leaves out. */
+export function reportMissing(what: string): void {
+  const reason = cudaReason();
+  if (reason === undefined) return;
+  test(`cuda, ${what}`, { skip: `${CASES.length} cases not run: ${reason}` }, () => {});
 }
 
 /** Every case by every way against its reference. */

@@ -460,6 +460,7 @@ test('a state that was disposed of is an error that says so', () => {
 });
 
 test('tensors of two devices do not meet', async () => {
+  useDevice('cpu');
   const x = tensor([1, 2]);
   useDevice('sim');
   const y = tensor([3, 4]);
