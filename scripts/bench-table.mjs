@@ -1,14 +1,14 @@
 #!/usr/bin/env node
 /**
  * Put the newest figures of bench/results into the README, between <!-- bench:cpu --> and <!-- /bench:cpu --> (and
- * bench:accuracy alike).
+ * bench:accuracy and bench:gpu alike). The section of the GPU is left out until there are figures of one.
  *
  *   node scripts/bench-table.mjs            write
  *   node scripts/bench-table.mjs --check    fail if the README says something else than the figures
  *
  * Others than the newest: name the files. The README's folder: --root (default: this repository).
  */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -40,7 +40,36 @@ const CPU_ROWS = [
   { case: 'memory' },
 ];
 
-const TABLES = { cpu: cpuTable, accuracy: accuracyTable };
+/** The kernels in the README, by the start of their ids. */
+const KERNEL_ROWS = [
+  'matmul-f32-4096',
+  'matmul-tf32-4096',
+  'matmul-bf16-4096',
+  'softmax-8192',
+  'layernorm-8192',
+  'relu-8192',
+  'transpose-8192',
+  'sum-8192',
+  'columnsum-8192',
+  'conv-16x3x224x224-64-forward',
+  'conv-16x3x224x224-64-backward',
+  'conv-256x64x32x32-64-forward',
+  'conv-256x64x32x32-64-backward',
+  'normal-1e8',
+];
+
+const TABLES = {
+  cpu: () => table('cpu', cpuTable),
+  accuracy: () => table('accuracy', accuracyTable),
+  gpu: gpuSection,
+};
+
+/** The newest figures of a benchmark in their table. @param of which of them count */
+function table(name, write, of = () => true) {
+  const file = positionals.find((path) => basename(path).startsWith(`${name}-`)) ?? newest(name, of);
+  if (!file) throw new Error(`no ${name}-*.json in ${results}: run npx heddle bench ${name} first`);
+  return write(JSON.parse(readFileSync(file, 'utf8')), file);
+}
 
 function cpuTable({ measurements, machine, ...run }, file) {
   const threads = [...new Set(measurements.map((m) => m.threads))].sort((a, b) => a - b);
@@ -119,19 +148,99 @@ function markdown(header, rows) {
   return [line(header), `|---|${'--:|'.repeat(header.length - 1)}`, ...rows.map(line)].join('\n');
 }
 
-function newest(name) {
-  const files = readdirSync(results).filter((file) => file.startsWith(`${name}-`) && file.endsWith('.json'));
-  if (files.length === 0)
-    throw new Error(`no ${name}-*.json in ${results}: run npx heddle bench ${name} first`);
-  return join(results, files.sort().at(-1));
+/** The newest file of a benchmark's figures, if there is one. */
+function newest(name, of = () => true) {
+  return readdirSync(results)
+    .filter((file) => file.startsWith(`${name}-`) && file.endsWith('.json'))
+    .sort()
+    .reverse()
+    .map((file) => join(results, file))
+    .find((file) => of(JSON.parse(readFileSync(file, 'utf8'))));
+}
+
+const onGpu = ({ device }) => device.name.startsWith('cuda');
+
+/** Training steps, kernels and whole runs on a GPU: what there is of them. */
+function gpuSection() {
+  const parts = Object.entries({ train: stepTable, kernels: kernelTable, mnist: mnistTable }).flatMap(
+    ([name, write]) => (newest(name, onGpu) ? [table(name, write, onGpu)] : []),
+  );
+  return parts.length === 0 ? '' : ['### On a GPU', ...parts].join('\n\n');
+}
+
+const us = (value) => `${round(value)} µs`;
+
+/** Two more cells for the peer: its time in its best mode, and how many times as fast Heddle is. */
+const peerCells = ({ peer, median }) =>
+  peer ? [`${us(peer.us)} (${peer.mode})`, `${round(peer.us / median)}×`] : ['', ''];
+
+const nameOfPeer = (measurements) => {
+  const peer = measurements.find((m) => m.peer)?.peer;
+  return peer ? `${peer.peer}${peer.version ? ` ${peer.version}` : ''}` : undefined;
+};
+
+function stepTable({ measurements, ...run }, file) {
+  const peer = nameOfPeer(measurements);
+  const header = ['a training step', 'Heddle', 'a call each', 'launches', ...(peer ? [peer, ''] : [])];
+  const rows = measurements.map((m) => [
+    m.title,
+    us(m.median),
+    us(m.calls.median),
+    String(m.launches),
+    ...(peer ? peerCells(m) : []),
+  ]);
+  return `${markdown(header, rows)}${picture(file)}\n\n${source(run, file)}`;
+}
+
+function kernelTable({ measurements, ceilings, ...run }, file) {
+  const peer = nameOfPeer(measurements);
+  const header = ['a kernel', 'Heddle', 'rate', 'of the ceiling', ...(peer ? [peer, ''] : [])];
+  const rows = KERNEL_ROWS.flatMap((id) => measurements.filter((m) => m.case === id)).map((m) => [
+    m.title,
+    us(m.median),
+    m.gflops ? `${round(m.gflops / 1000)} TFLOP/s` : `${round(m.gigabytes)} GB/s`,
+    m.ofCeiling ? `${round(100 * m.ofCeiling)} %` : '',
+    ...(peer ? peerCells(m) : []),
+  ]);
+  const products = Object.entries(ceilings.products).map(([p, rate]) => `${p} ${round(rate / 1000)} TFLOP/s`);
+  const limits = `Ceilings of the same run: copy ${round(ceilings.copy)} GB/s, products ${products.join(', ')}.`;
+  return `${markdown(header, rows)}${picture(file)}\n\n${limits} ${source(run, file)}`;
+}
+
+function mnistTable({ runs, ...run }, file) {
+  const percent = (share) => `${(100 * share).toFixed(2)} %`;
+  const rows = runs.map(({ title, cache, accuracy, training, process }) => [
+    `${title}, ${cache} cache`,
+    [...new Set([percent(Math.min(...accuracy)), percent(Math.max(...accuracy))])].join(' to '),
+    `${round(training.median)} s`,
+    `${round(process.median)} s`,
+  ]);
+  const header = [
+    '`npx heddle train` on MNIST',
+    'test accuracy',
+    'first step to last test',
+    'the whole process',
+  ];
+  return `${markdown(header, rows)}\n\n${source(run, file)}`;
+}
+
+/** Where figures of a GPU come from. */
+const source = ({ device, machine, date, commit, command }, file) =>
+  `Medians. ${device.description}, Node ${machine.node}, ${date.slice(0, 10)}${commit ? `, commit ${commit}` : ''}: ` +
+  `[${basename(file)}](bench/results/${basename(file)}). Again: \`${command}\`.`;
+
+/** The chart that was drawn beside the figures. */
+function picture(file) {
+  const chart = file.replace(/\.json$/, '.svg');
+  return existsSync(chart) ? `\n\n![chart](bench/results/${basename(chart)})` : '';
 }
 
 function withTables(text) {
   return text.replace(/(<!-- bench:(\w+) -->\n)[\s\S]*?(<!-- \/bench:\2 -->)/g, (_, open, name, close) => {
-    const table = TABLES[name];
-    if (!table) throw new Error(`README.md: no table is called bench:${name}`);
-    const file = positionals.find((path) => basename(path).startsWith(`${name}-`)) ?? newest(name);
-    return `${open}${table(JSON.parse(readFileSync(file, 'utf8')), file)}\n${close}`;
+    const make = TABLES[name];
+    if (!make) throw new Error(`README.md: no table is called bench:${name}`);
+    const text = make();
+    return `${open}${text === '' ? '' : `${text}\n`}${close}`;
   });
 }
 

@@ -1,14 +1,15 @@
 /** `heddle bench kernels`, `bench train` and `profile` on tiny budgets. No figure is judged. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { chartOf } from '../src/cli/bench-chart.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/cli/bench-device.js';
 import { kernelCases, TRAIN_CASES } from '../src/cli/bench-device-cases.js';
+import { runMnistBench } from '../src/cli/bench-mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/cli/bench-peers.js';
-import { kernelsReport, trainReport } from '../src/cli/bench-report.js';
+import { kernelsReport, mnistReport, trainReport } from '../src/cli/bench-report.js';
 import { profileReport, profileStep } from '../src/cli/profile.js';
 import { ArgumentError, FileError } from '../src/core/errors.js';
 import { jit, tensor, useDevice } from '../src/index.js';
@@ -84,12 +85,31 @@ test('kernels: rates follow from the time, and nothing is above its ceiling', as
   assert.match(chartOf(alone), /share of what the ceilings/);
 });
 
-test('train: device, loop and host time of a step', async () => {
+test('train: wall-clock, device and host time of a step', async () => {
   const results = await runTrainBench({ only: ['mlp-64'] });
   const [mlp] = results.measurements;
   assert.equal(results.measurements.length, 1);
-  assert.ok(mlp!.launches > 0 && mlp!.loop.median > 0 && mlp!.host.median > 0);
-  assert.match(trainReport(results), /^workload +µs +min +loop +host +launches$/m);
+  assert.ok(mlp!.launches > 0 && mlp!.calls.median > 0 && mlp!.device.median > 0 && mlp!.host.median > 0);
+  assert.match(trainReport(results), /^workload +µs +min +device +calls +host +launches$/m);
+});
+
+test('mnist: processes with a cold and a warm cache', async () => {
+  const options = { only: ['lenet5'], device: 'cpu', epochs: 1, limit: 64, warmRuns: 1 };
+  const results = await runMnistBench(options);
+  assert.deepEqual(
+    results.runs.map(({ cache, accuracy }) => [cache, accuracy.length]),
+    [
+      ['cold', 1],
+      ['warm', 1],
+    ],
+  );
+  for (const { training, process, epochs } of results.runs) {
+    assert.ok(training.median > 0 && training.median < process.median);
+    assert.equal(epochs.at(-1)!.elapsed, training.median);
+  }
+  assert.equal(results.device.name, 'cpu');
+  assert.match(mnistReport(results), /^run +cache +test accuracy +training +process$/m);
+  await assert.rejects(runMnistBench({ ...options, device: 'abacus' }), /There is no device "abacus"/);
 });
 
 test('profile: shares add up, products count their operations, hand-written kernels say where they stand', async () => {

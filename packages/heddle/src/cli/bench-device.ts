@@ -58,8 +58,11 @@ export interface DeviceMeasurement extends Spread {
 }
 
 export interface TrainMeasurement extends DeviceMeasurement {
-  /** Wall-clock time of a step in a loop of calls, and what a call takes until it returns. */
-  readonly loop: Spread;
+  /** By the device's events. */
+  readonly device: Spread;
+  /** Wall-clock time of a step in a loop of calls. */
+  readonly calls: Spread;
+  /** Of a call until it returns. */
   readonly host: Spread;
 }
 
@@ -77,9 +80,9 @@ const METHOD = {
     'seven rounds after a warm-up. Random data; matrices of 8192² do not fit in any cache, smaller operands stay there, ' +
     "as between a network's layers. Ceilings are of the same run.",
   train:
-    'A step on a batch that is on the device: forward, backward and the optimizer. The figures are device time of the ' +
-    'replayed program, a round about 10 ms long, seven rounds. loop: 200 calls (fewer above 2.5 ms) between two ' +
-    'synchronisations, by the wall clock, five rounds. host: the time of a call until it returns, with an empty queue.',
+    'A step on a batch that is on the device: forward, backward and the optimizer. The figures are wall-clock time of ' +
+    '200 steps (fewer above 2.5 ms) between two synchronisations, started at once as fit does, five rounds. device: by ' +
+    'the events of the device. calls: started by a call each. host: a call until it returns, with an empty queue.',
 } as const;
 
 /**
@@ -122,10 +125,17 @@ export async function runTrainBench(
     begin(of, options);
     const steps = of.prepare();
     const { us } = await steps.profile({ each: false });
-    const { launches } = steps;
-    const loop = spreadOf(await loopTimes(device, steps));
-    const host = spreadOf(await hostTimes(device, steps));
-    measurements.push({ ...measurement(of, spreadOf(us), launches, options), loop, host });
+    const together = await loopTimes(device, (count) => steps.repeat(count));
+    const calls = await loopTimes(device, (count) => {
+      for (let i = 0; i < count; i++) steps.again();
+    });
+    const host = await hostTimes(device, steps);
+    measurements.push({
+      ...measurement(of, spreadOf(together), steps.launches, options),
+      device: spreadOf(us),
+      calls: spreadOf(calls),
+      host: spreadOf(host),
+    });
     steps.dispose();
   }
   return { ...header('train', device, options), measurements };
@@ -231,11 +241,12 @@ const LOOP = { steps: 200, rounds: 5, warmup: 10, mostUs: 500_000 } as const;
 /** Few enough to fit into any queue. */
 const HOST_STEPS = 20;
 
-async function loopTimes(device: Device, steps: TrainingSteps): Promise<number[]> {
+/** Wall-clock time of each of the steps that `run` starts, in µs: a sample for each round. */
+async function loopTimes(device: Device, run: (count: number) => void): Promise<number[]> {
   const loop = async (count: number): Promise<number> => {
     await device.synchronize();
     const start = performance.now();
-    for (let i = 0; i < count; i++) steps.again();
+    run(count);
     await device.synchronize();
     return ((performance.now() - start) * 1e3) / count;
   };
@@ -248,6 +259,7 @@ async function loopTimes(device: Device, steps: TrainingSteps): Promise<number[]
   return times;
 }
 
+/** Time of a call until it returns, in µs: a sample for each round. */
 async function hostTimes(device: Device, steps: TrainingSteps): Promise<number[]> {
   const times: number[] = [];
   for (let i = 0; i < LOOP.rounds; i++) {

@@ -1,8 +1,9 @@
 /** Benchmark results as tables for a terminal. */
 import type { AccuracyResults } from './bench-accuracy.js';
 import type { DeviceMeasurement, DeviceResults, TrainMeasurement } from './bench-device.js';
+import type { MnistResults } from './bench-mnist.js';
 import type { Circumstances, CpuResults, Measurement } from './bench-results.js';
-import { percent, table } from './format.js';
+import { duration, percent, table } from './format.js';
 
 export function cpuReport(results: CpuResults): string {
   const { measurements, skipped } = results;
@@ -70,12 +71,33 @@ export const trainReport = (results: DeviceResults<TrainMeasurement>): string =>
     results.device.description,
     '',
     deviceTable(results.measurements, {
-      loop: ({ loop }) => microseconds(loop.median),
+      device: ({ device }) => microseconds(device.median),
+      calls: ({ calls }) => microseconds(calls.median),
       host: ({ host }) => microseconds(host.median),
       launches: ({ launches }) => String(launches),
     }),
     '',
-    'µs: device time of a step · loop: in a loop of calls, by the clock · host: of a call until it returns.',
+    'µs: of a step when many are started at once, by the clock · device: by its events · calls: with a call each · ' +
+      'host: of a call until it returns.',
+  ].join('\n');
+
+export const mnistReport = (results: MnistResults): string =>
+  [
+    place(results),
+    results.device.description,
+    '',
+    table(
+      ['run', 'cache', 'test accuracy', 'training', 'process'],
+      results.runs.map(({ title, cache, accuracy, training, process }) => [
+        title,
+        cache,
+        [...new Set([Math.min(...accuracy), Math.max(...accuracy)])].map(percent).join(' to '),
+        `${duration(training.median)} s`,
+        `${duration(process.median)} s`,
+      ]),
+    ),
+    '',
+    'training: from the first step to the end of the last test, compiling included · process: all of `heddle train`.',
   ].join('\n');
 
 /** Cases with their time, columns of their own, and the peer's if there are any. */

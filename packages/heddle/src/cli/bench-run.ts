@@ -10,12 +10,15 @@ import {
   type DeviceBench,
   type DeviceBenchOptions,
   type DeviceResults,
+  realDevice,
   runKernelsBench,
   runTrainBench,
 } from './bench-device.js';
+import { type MnistBenchOptions, runMnistBench } from './bench-mnist.js';
 import { readDevicePeers } from './bench-peers.js';
-import { accuracyReport, cpuReport, kernelsReport, trainReport } from './bench-report.js';
+import { accuracyReport, cpuReport, kernelsReport, mnistReport, trainReport } from './bench-report.js';
 import { readPeers, writeResults, writeText } from './bench-results.js';
+import { measureVendor } from './bench-vendor.js';
 
 export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
   /** A file of another library's figures. */
@@ -71,7 +74,8 @@ export async function benchAll({ out, ...options }: BenchAllOptions): Promise<nu
     if (code !== 0) return code;
     process.stdout.write('\n');
   }
-  return 0;
+  const { device } = options;
+  return benchMnist({ ...(device !== undefined && { device }), json: join(out, `mnist-${today}.json`) });
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
@@ -98,6 +102,22 @@ export async function benchDevice(
   }
 }
 
+export interface BenchVendorOptions {
+  readonly device?: string;
+}
+
+/** @returns the exit code */
+export async function benchVendor({ device }: BenchVendorOptions): Promise<number> {
+  if (device !== undefined) useDevice(device);
+  try {
+    for await (const figure of measureVendor(realDevice()))
+      process.stdout.write(`${JSON.stringify(figure)}\n`);
+    return 0;
+  } finally {
+    await closeDevices();
+  }
+}
+
 async function measureDevice(
   which: DeviceBench,
   options: DeviceBenchOptions,
@@ -108,6 +128,19 @@ async function measureDevice(
   }
   const results = await runTrainBench(options);
   return { results, report: trainReport(results) };
+}
+
+export interface BenchMnistOptions extends Omit<MnistBenchOptions, 'onProgress' | 'signal'> {
+  /** Where the results go. Default: `bench/results/mnist-<date>.json`. */
+  readonly json?: string;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchMnist({ json, ...options }: BenchMnistOptions): Promise<number> {
+  const results = await watched((watch) => runMnistBench({ ...options, ...watch }));
+  if (!results) return 130;
+  await publish(results, mnistReport(results), json);
+  return 0;
 }
 
 async function publish(

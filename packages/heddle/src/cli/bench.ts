@@ -6,6 +6,8 @@ import type {
   BenchAllOptions,
   BenchCpuOptions,
   BenchDeviceOptions,
+  BenchMnistOptions,
+  BenchVendorOptions,
 } from './bench-run.js';
 import { positiveNumber, wholeNumber, wholeNumbers, words } from './values.js';
 
@@ -132,8 +134,44 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       });
   }
   bench
+    .command('mnist')
+    .summary('whole runs on MNIST: training and process, with a cold and a warm cache of kernels')
+    .description(
+      'Start heddle train on MNIST several times as a user does, first with an empty cache of compiled kernels, and ' +
+        'take the time of the training and of the whole process.',
+    )
+    .option('--only <list>', 'cnn-reference or lenet5 (default: both)', words)
+    .option('--device <name>', DEVICE_HELP)
+    .option('-e, --epochs <n>', 'times through the training data (default: as in the recipe)', wholeNumber(1))
+    .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
+    .option('--warm-runs <n>', 'processes that find all kernels in the cache (default: 3)', wholeNumber(0))
+    .option('--json <file>', 'where to write (default: bench/results/mnist-<date>.json)')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle bench mnist\n  $ heddle bench mnist --only lenet5 --warm-runs 10',
+    )
+    .action(async (options: BenchMnistOptions) => {
+      const { benchMnist } = await import('./bench-run.js');
+      ended(await benchMnist(options));
+    });
+  bench
+    .command('vendor')
+    .summary("the vendor's libraries on the workloads of kernels: half a minute")
+    .description(
+      'Device time of cuBLASLt, cuDNN and cuRAND, called directly: one JSON object a line on stdout, as --peer reads it.',
+    )
+    .option('--device <name>', DEVICE_HELP)
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle bench vendor > vendor.jsonl && heddle bench kernels --peer vendor.jsonl',
+    )
+    .action(async (options: BenchVendorOptions) => {
+      const { benchVendor } = await import('./bench-run.js');
+      ended(await benchVendor(options));
+    });
+  bench
     .command('all')
-    .summary('kernels and train, one after the other')
+    .summary('kernels, train and mnist, one after the other')
     .description('Everything that is measured on one device; figures and charts go into a folder.')
     .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)

@@ -6,6 +6,9 @@ export const whole = (n: number): string => Math.round(n).toLocaleString('en-US'
 /** 0.98765 → 98.77 % */
 export const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
 
+/** Seconds: three digits of short times, tenths of long ones. */
+export const duration = (seconds: number): string => seconds.toFixed(seconds < 10 ? 2 : 1);
+
 /** 75.4 → 1:15 */
 export function clock(seconds: number): string {
   const all = Math.max(0, Math.round(seconds));

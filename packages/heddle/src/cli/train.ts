@@ -9,7 +9,7 @@ import { device, engineStats, useDevice } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
 import { type Callback, fit, type History, programNamed, saveWeights } from '../train/index.js';
 import { OPTIMIZERS, type OptimizerName, type Program, type Recipe, scheduleOf } from '../train/programs.js';
-import { mebibytes, percent, table, whole } from './format.js';
+import { duration, mebibytes, percent, table, whole } from './format.js';
 import { progress } from './progress.js';
 import { RunFolder } from './run-folder.js';
 import { packageVersion } from './version.js';
@@ -188,24 +188,33 @@ function points(program: Program, data: string | undefined, seed: number): Data 
   return { source: `points made from seed ${seed}`, ...make({ seed }) };
 }
 
-/** Saves figures and weights after every epoch. */
-const recorder = (folder: RunFolder, model: Module, program: string): Callback => ({
-  onEpochEnd: async ({ epoch, epochs: _, validation, ...figures }) => {
-    const test = validation && { loss: validation.loss, ...validation.metrics };
-    await folder.addMetrics({ epoch: epoch + 1, ...figures, test });
-    await saveWeights(model, folder.weights, { program, epoch: String(epoch + 1) });
-    return undefined;
-  },
-});
+/** Saves figures and weights after every epoch. `elapsed` counts seconds from the start of the training. */
+function recorder(folder: RunFolder, model: Module, program: string): Callback {
+  let start = 0;
+  return {
+    onStart: () => {
+      start = performance.now();
+    },
+    onEpochEnd: async ({ epoch, epochs: _, validation, ...figures }) => {
+      const elapsed = (performance.now() - start) / 1000;
+      const test = validation && { loss: validation.loss, ...validation.metrics };
+      await folder.addMetrics({ epoch: epoch + 1, ...figures, elapsed, test });
+      await saveWeights(model, folder.weights, { program, epoch: String(epoch + 1) });
+      return undefined;
+    },
+  };
+}
 
-/** Kernel launches of one step: from the end of the second to the end of the third. */
+/** Kernel launches of one step, from the steps between the first two reports after the first. */
 class LaunchCount implements Callback {
-  #before = 0;
+  #reports: { readonly step: number; readonly launches: number }[] = [];
   perStep: number | undefined;
 
   readonly onStep: NonNullable<Callback['onStep']> = ({ epoch, step }) => {
-    if (epoch === 0 && step === 2) this.#before = engineStats().launches;
-    if (epoch === 0 && step === 3) this.perStep = engineStats().launches - this.#before;
+    if (epoch > 0 || this.#reports.length > 2) return undefined;
+    this.#reports.push({ step, launches: engineStats().launches });
+    const [, before, now] = this.#reports;
+    if (before && now) this.perStep = (now.launches - before.launches) / (now.step - before.step);
     return undefined;
   };
 }
@@ -243,7 +252,7 @@ function summarize(
     e.validation?.loss.toFixed(4) ?? '–',
     percent(accuracy(i)),
     whole(e.examplesPerSecond),
-    e.seconds.toFixed(1),
+    duration(e.seconds),
   ]);
   if (epochs.length > 10) rows.splice(4, rows.length - 8, ['…', '', '', '', '', '']);
   say(`\n${table(['epoch', 'loss', 'test loss', 'test accuracy', `${noun}/s`, 'seconds'], rows)}\n`);
@@ -253,8 +262,8 @@ function summarize(
       `accuracy ${percent(accuracy(epochs.length - 1))} (best ${percent(accuracy(best))} after epoch ${best + 1})`,
     );
   }
-  say(`time     ${seconds.toFixed(1)} s for ${whole(steps)} steps`);
-  if (perStep !== undefined) say(`kernels  ${perStep} launches per step`);
+  say(`time     ${duration(seconds)} s for ${whole(steps)} steps`);
+  if (perStep !== undefined) say(`kernels  ${whole(perStep)} launches per step`);
   say(`memory   ${mebibytes(process.resourceUsage().maxRSS * 1024)} at its peak`);
   say(`saved    ${resolve(folder.path)}`);
 }

@@ -70,6 +70,11 @@ export class TrainingSteps implements Workload {
     this.#step(this.#inputs, this.#labels).dispose();
   }
 
+  /** That many steps on the batch that is on the device, without the host between them. */
+  repeat(times: number): void {
+    this.#step.repeat(times, this.#inputs, this.#labels).dispose();
+  }
+
   /** Device time of a step on the batch that is on the device. */
   profile(options?: ProfileOptions): Promise<Profile> {
     return this.#step.profile([this.#inputs, this.#labels], options);

@@ -1,0 +1,177 @@
+/** `heddle bench mnist`: whole runs of `heddle train` on MNIST, in processes of their own, as a user starts them. */
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { DeviceError } from '../core/errors.js';
+import { type Circumstances, circumstances, rounded, type Spread, spreadOf } from './bench-results.js';
+import { selectCases } from './bench-workload.js';
+
+export interface MnistCase {
+  readonly id: string;
+  readonly title: string;
+  /** What is given to `heddle train`. */
+  readonly command: readonly string[];
+}
+
+export const MNIST_CASES: readonly MnistCase[] = [
+  {
+    id: 'cnn-reference',
+    title: 'cnn, plain SGD, 5 epochs, a test after each',
+    command: ['cnn', '--recipe', 'reference'],
+  },
+  { id: 'lenet5', title: 'lenet5, Adam, 5 epochs, a test after each', command: ['lenet5'] },
+];
+
+/** How many processes find compiled kernels on disk; one more, before them, does not. */
+const WARM_RUNS = 3;
+
+export interface MnistRun {
+  readonly case: string;
+  readonly title: string;
+  /** With an empty cache of compiled kernels, or with all of them there. */
+  readonly cache: 'cold' | 'warm';
+  /** From the start of the process to its end, s. */
+  readonly process: Spread;
+  /** From the first step to the end of the last test, s. */
+  readonly training: Spread;
+  /** On the test images after the last epoch: of every run. */
+  readonly accuracy: readonly number[];
+  /** After each epoch of the last run. */
+  readonly epochs: readonly {
+    readonly accuracy: number;
+    readonly seconds: number;
+    readonly elapsed: number;
+  }[];
+}
+
+export interface MnistResults extends Circumstances {
+  readonly benchmark: 'mnist';
+  readonly device: { readonly name: string; readonly description: string };
+  readonly runs: readonly MnistRun[];
+}
+
+export interface MnistBenchOptions {
+  readonly only?: readonly string[];
+  readonly device?: string;
+  /** Fewer than the recipe's, for a trial. */
+  readonly epochs?: number;
+  readonly limit?: number;
+  /** With all kernels in the cache. Default: 3. */
+  readonly warmRuns?: number;
+  readonly onProgress?: (what: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Train on MNIST in processes of their own.
+ * @throws ArgumentError for a case that does not exist · DeviceError if a process fails · the signal's reason
+ */
+export async function runMnistBench(options: MnistBenchOptions = {}): Promise<MnistResults> {
+  const { only, device, epochs, limit, warmRuns = WARM_RUNS, onProgress } = options;
+  const runs: MnistRun[] = [];
+  let used: MnistResults['device'] | undefined;
+  for (const { id, title, command } of selectCases(MNIST_CASES, only)) {
+    const folder = await mkdtemp(join(tmpdir(), 'heddle-mnist-'));
+    const args = [
+      ...command,
+      ...(device === undefined ? [] : ['--device', device]),
+      ...(epochs === undefined ? [] : ['--epochs', String(epochs)]),
+      ...(limit === undefined ? [] : ['--limit', String(limit)]),
+    ];
+    try {
+      const seeds = Array.from({ length: 1 + warmRuns }, (_, seed) => seed);
+      const done: TrainedRun[] = [];
+      for (const seed of seeds) {
+        onProgress?.(`${title}, ${seed === 0 ? 'cold cache' : `run ${seed} of ${warmRuns}`}`);
+        const out = join(folder, `seed-${seed}`);
+        const run = await trainOnce(
+          [...args, '--seed', String(seed)],
+          out,
+          join(folder, 'cache'),
+          options.signal,
+        );
+        used = run.device;
+        done.push(run);
+      }
+      runs.push(summary({ id, title, command }, 'cold', done.slice(0, 1)));
+      if (warmRuns > 0) runs.push(summary({ id, title, command }, 'warm', done.slice(1)));
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  }
+  const given = [
+    ...(only ? ['--only', only.join(',')] : []),
+    ...(device === undefined ? [] : ['--device', device]),
+  ];
+  return {
+    benchmark: 'mnist',
+    ...circumstances(['npx heddle bench mnist', ...given].join(' ')),
+    device: used!,
+    runs,
+  };
+}
+
+interface TrainedRun {
+  readonly seconds: number;
+  readonly device: MnistResults['device'];
+  readonly epochs: MnistRun['epochs'];
+}
+
+function summary({ id, title }: MnistCase, cache: MnistRun['cache'], runs: readonly TrainedRun[]): MnistRun {
+  const last = (run: TrainedRun) => run.epochs.at(-1)!;
+  return {
+    case: id,
+    title,
+    cache,
+    process: spreadOf(runs.map((run) => run.seconds)),
+    training: spreadOf(runs.map((run) => last(run).elapsed)),
+    accuracy: runs.map((run) => last(run).accuracy),
+    epochs: runs.at(-1)!.epochs,
+  };
+}
+
+/** One `heddle train` with this cache, timed from outside; its figures are those it writes. */
+async function trainOnce(
+  args: readonly string[],
+  out: string,
+  cache: string,
+  signal: AbortSignal | undefined,
+): Promise<TrainedRun> {
+  signal?.throwIfAborted();
+  const main = fileURLToPath(new URL('./main.js', import.meta.url));
+  const start = performance.now();
+  const child = spawn(process.execPath, [main, 'train', ...args, '--no-progress', '--out', out], {
+    env: { ...process.env, HEDDLE_CACHE: cache },
+    stdio: ['ignore', 'ignore', 'pipe'],
+    ...(signal && { signal }),
+  });
+  let said = '';
+  child.stderr.on('data', (text) => {
+    said += text;
+  });
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', resolve);
+  });
+  const seconds = (performance.now() - start) / 1000;
+  if (code !== 0)
+    throw new DeviceError(`heddle train ${args.join(' ')} failed: ${said.trim() || `exit code ${code}`}`);
+  const { device } = JSON.parse(await readFile(join(out, 'config.json'), 'utf8')) as Pick<
+    TrainedRun,
+    'device'
+  >;
+  const lines = (await readFile(join(out, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n');
+  const epochs = lines.map((line) => {
+    const { test, seconds, elapsed } = JSON.parse(line) as EpochLine;
+    return { accuracy: test.accuracy, seconds: rounded(seconds), elapsed: rounded(elapsed) };
+  });
+  return { seconds, device, epochs };
+}
+
+interface EpochLine {
+  readonly test: { readonly accuracy: number };
+  readonly seconds: number;
+  readonly elapsed: number;
+}
