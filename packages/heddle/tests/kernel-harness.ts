@@ -1,6 +1,6 @@
 /** Runs the kernels of a fused op by themselves, in the simulator or on a device, and its composition beside them. */
 import assert from 'node:assert/strict';
-import { arrayOf, type DType, f32, type TypedArray } from '../src/core/dtype.js';
+import { arrayOf, type DType, type TypedArray } from '../src/core/dtype.js';
 import { sizeOf, stridesOf } from '../src/core/shape.js';
 import type { KernelChoice, KernelIo, KernelStage, Stage, View } from '../src/graph/fused-op.js';
 import { argOf, type GraphNode } from '../src/graph/node.js';

@@ -11,7 +11,7 @@
  * The adjoint is the same kernel on the outputs' gradient: kernel turned by half a turn, channels exchanged, zeros
  * between the pixels for strides.
  */
-import { f32, i32 } from '../core/dtype.js';
+import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';

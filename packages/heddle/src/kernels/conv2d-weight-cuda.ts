@@ -7,7 +7,7 @@
  * it is split over blocks, each of which takes every S-th tile and writes its part; a second kernel adds the parts in
  * order.
  */
-import { f32, i32 } from '../core/dtype.js';
+import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';

@@ -7,7 +7,6 @@
  * the windows that point to it, in their order.
  */
 import { type DType, f32, i32, u8 } from '../core/dtype.js';
-import type { IrFunction } from '../kernel/ir-function.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import type { PoolProblem } from './max-pool2d-cpu.js';
@@ -183,7 +182,7 @@ export function maxPoolPositions(p: PoolProblem): GridKernel {
             largest = v;
             position = ky * KW + kx;
           }
-          if (v !== v) {
+          if (!(v <= Number.POSITIVE_INFINITY)) {
             largest = f32(Number.POSITIVE_INFINITY);
             position = KH * KW;
           }
