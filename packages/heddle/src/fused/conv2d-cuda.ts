@@ -6,6 +6,7 @@ import { convolveTiles, weightTiles } from '../kernels/conv2d-cuda-tiles.js';
 import { addParts, type CudaConvolveWeight, convolveWeight, partsOf } from '../kernels/conv2d-weight-cuda.js';
 import { type Conv2dArg, outputSize } from './conv2d.js';
 import { gridStage } from './stage.js';
+import { cudnnVariants } from './vendor.js';
 
 const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
   model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
@@ -35,8 +36,10 @@ export function convolveChoice(name: string, adjoint: boolean): KernelChoice<Con
       plan: (): Stage[] => [gridStage(convolve(problem, tile), { input: 0 }, { input: 1 }, { output: true })],
     }));
   };
+  const direction = adjoint ? 'input' : 'forward';
   return {
-    ...{ name, when: isThreads, finishes: true, variants },
+    ...{ name, when: isThreads, finishes: true },
+    variants: (io, arg) => [...variants(io, arg), ...cudnnVariants(io, arg, direction, 'f32')],
     plan: (io, arg) => variants(io, arg)[0]!.plan(),
   };
 }
@@ -62,7 +65,8 @@ export function weightChoice(name: string): KernelChoice<Conv2dArg> {
     }));
   };
   return {
-    ...{ name, when: isThreads, finishes: true, variants },
+    ...{ name, when: isThreads, finishes: true },
+    variants: (io, arg) => [...variants(io, arg), ...cudnnVariants(io, arg, 'weight', 'f32')],
     plan: (io, arg) => variants(io, arg)[0]!.plan(),
   };
 }
