@@ -40,6 +40,11 @@ export const NVRTC_FLAGS = [
 export interface CudaOptions {
   /** Threads a block will have at most, for `__launch_bounds__`. */
   readonly maxThreads?: number;
+  /**
+   * The kernel may start while the one before still runs (programmatic dependent launch, Hopper and later): it waits
+   * for that one's end before its first access, and lets the next one start as well.
+   */
+  readonly overlapped?: boolean;
   /** Leave out the comments with the author's lines, so that equal kernels have equal text. */
   readonly comments?: boolean;
 }
@@ -90,6 +95,10 @@ class Writer {
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
     const list = params.map((p) => this.#parameter(p)).join(', ');
     for (const array of arrays) this.#array(array);
+    if (this.#options.overlapped) {
+      this.#line('asm volatile("griddepcontrol.wait;" ::: "memory");');
+      this.#line('asm volatile("griddepcontrol.launch_dependents;");');
+    }
     this.#statements(body);
     const prelude = this.#prelude.toString();
     const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;

@@ -61,7 +61,7 @@ const MOST_ALGORITHMS = 10;
 /**
  * `cudnn.convolution`. Options: direction (forward, input, weight) · x, w, y: shapes (NCHW, OCHW, NCHW) · stride,
  * padding, dilation (height, width) · groups · dtype · precision (of f32: f32 or tf32) · rank: which of the proposed
- * algorithms that give the same bits at every run to take, 0 being the first.
+ * algorithms to take, 0 being the first · anyOrder: those that give other bits at every run count, too.
  */
 export function prepareConvolution(call: LibraryCall, context: LibraryContext): PreparedRoutine {
   const { lib, handle } = openCudnn(context);
@@ -99,6 +99,7 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
     const found = new Int32Array(1);
     const results = new DataView(new ArrayBuffer(PERF.bytes * MOST_ALGORITHMS));
     lib[algorithms](handle, first, second, convolution, result, MOST_ALGORITHMS, found, results);
+    const anyOrder = o.flag('anyOrder');
     const proposals = Array.from({ length: found[0]! }, (_, i) => ({
       algorithm: results.getInt32(i * PERF.bytes + PERF.algorithm, true),
       status: results.getInt32(i * PERF.bytes + PERF.status, true),
@@ -114,7 +115,7 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
     const chosen = proposals[rank];
     if (!chosen) {
       throw new DeviceError(
-        `[cudnn.convolution] ${o.text('direction')} of ${extents('x').join('×')} with ${extents('w').join('×')}: the library proposes ${proposals.length} deterministic algorithms, asked for number ${rank}.`,
+        `[cudnn.convolution] ${o.text('direction')} of ${extents('x').join('×')} with ${extents('w').join('×')}: the library proposes ${proposals.length} algorithms that will do, asked for number ${rank}.`,
       );
     }
     if (!exact) lib.cudnnSetConvolutionMathType(convolution, chosen.math);

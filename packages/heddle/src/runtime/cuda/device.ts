@@ -26,8 +26,12 @@ interface CudaBuffer extends DeviceBuffer {
 
 /** CU_STREAM_NON_BLOCKING */
 const NON_BLOCKING = 1;
+/** The driver whose graphs have edges that let kernels overlap: CUDA 12.3. */
+const EDGE_DATA = 12030;
 /** Programs that an asynchronous fault may come from. */
 const REMEMBERED = 4;
+/** Names of kernels in a message. */
+const NAMED = 12;
 
 /** The device whose context is current on this thread. */
 let current: CudaDevice | undefined;
@@ -38,6 +42,7 @@ export class CudaDevice implements Device, ProgramHost {
   readonly target: Target;
   readonly driver: Driver;
   readonly stream: number;
+  readonly overlapped: boolean;
   readonly step = env('HEDDLE_CUDA_SYNC') === 1 || env('DEBUG') >= 2;
   readonly kernels: Kernels;
   private readonly ordinal: number;
@@ -92,10 +97,11 @@ export class CudaDevice implements Device, ProgramHost {
       capability,
       libraries: new Set(Object.keys(ROUTINES).filter((name) => ROUTINES[name]!.available())),
     };
+    this.overlapped = capability >= 90 && driver.version >= EDGE_DATA;
     const nvrtc = new Nvrtc(found.path);
     this.compiler = new Compiler(nvrtc, capability);
     this.board = new MessageBoard(driver, this.stream);
-    this.kernels = new Kernels(driver, this.compiler, this.target, this.board);
+    this.kernels = new Kernels(driver, this.compiler, this.target, this.board, this.overlapped);
     const name = new NativeMemory(256);
     api.cuDeviceGetName(name.address, 256, gpu);
     const memory = driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu));
@@ -105,8 +111,17 @@ export class CudaDevice implements Device, ProgramHost {
 
   allocate(bytes: number, label: string): DeviceBuffer {
     this.activate();
-    const buffer: CudaBuffer = { device: this, bytes, label, address: this.allocator.allocate(bytes, label) };
-    return buffer;
+    try {
+      const buffer: CudaBuffer = {
+        device: this,
+        bytes,
+        label,
+        address: this.allocator.allocate(bytes, label),
+      };
+      return buffer;
+    } catch (error) {
+      throw this.failure(error);
+    }
   }
 
   free(buffer: DeviceBuffer): void {
@@ -142,8 +157,15 @@ export class CudaDevice implements Device, ProgramHost {
 
   compile(launches: readonly Launch[]): Program {
     this.activate();
-    const plan = planLaunches(launches, this.kernels, this.target, this.libraries);
-    return new CudaProgram(this, launches, plan);
+    try {
+      return new CudaProgram(
+        this,
+        launches,
+        planLaunches(launches, this.kernels, this.target, this.libraries),
+      );
+    } catch (error) {
+      throw this.failure(error);
+    }
   }
 
   async synchronize(): Promise<void> {
@@ -240,12 +262,13 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   failure(error: unknown, launch?: PlannedLaunch): unknown {
-    if (this.lost && error instanceof DeviceError) return this.lost;
+    if (this.lost && error instanceof DriverError) return this.lost;
     if (!(error instanceof DriverError) || !FATAL.has(error.resultName)) return error;
     const names = [...new Set(this.recent.flatMap((p) => p.plan.map((l) => l.name)))];
+    const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : '';
     const culprit = launch
       ? `The kernel ${launch.name} failed`
-      : `One of the kernels ${names.join(', ')} failed (HEDDLE_CUDA_SYNC=1 finds which)`;
+      : `One of the kernels run last failed (HEDDLE_CUDA_SYNC=1 finds which: ${names.slice(0, NAMED).join(', ')}${more})`;
     this.board.salvage();
     this.lost = new DeviceError(
       `${culprit}: ${error.message} What was on ${this.name} is lost, and the process must be started again. ` +

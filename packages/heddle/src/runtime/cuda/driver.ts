@@ -59,6 +59,7 @@ const SIGNATURES = {
   cuGraphDestroy: ['address'],
   cuGraphAddKernelNode_v2: ['address', 'address', 'address', 'u64', 'address'],
   cuGraphAddChildGraphNode: ['address', 'address', 'address', 'u64', 'address'],
+  cuGraphAddDependencies: ['address', 'address', 'address', 'u64'],
   // graph, from, to, edge data, count
   cuGraphAddDependencies_v2: ['address', 'address', 'address', 'address', 'u64'],
   cuGraphInstantiateWithFlags: ['address', 'address', 'u64'],

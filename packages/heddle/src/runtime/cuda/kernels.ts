@@ -39,12 +39,15 @@ export class Kernels {
   private readonly loaded = new Map<string, CudaFunction>();
   private readonly sources = new WeakMap<KernelIr, Map<number, KernelSource>>();
   private talking = 0;
+  private readonly overlapped: boolean;
 
-  constructor(driver: Driver, compiler: Compiler, target: Target, board: MessageBoard) {
+  /** @param overlapped kernels may start before the one before has ended */
+  constructor(driver: Driver, compiler: Compiler, target: Target, board: MessageBoard, overlapped: boolean) {
     this.driver = driver;
     this.board = board;
     this.compiler = compiler;
     this.target = target;
+    this.overlapped = overlapped;
   }
 
   /** The text of a kernel for blocks of that many threads. */
@@ -54,7 +57,11 @@ export class Kernels {
     let source = known.get(threads);
     if (!source) {
       const ir = compile(kernel, this.target);
-      const { text, messages } = renderCudaKernel(ir, { maxThreads: threads, comments: false });
+      const { text, messages } = renderCudaKernel(ir, {
+        maxThreads: threads,
+        overlapped: this.overlapped,
+        comments: false,
+      });
       const key = messages.length === 0 ? text : `${++this.talking} ${text}`;
       source = { name: cudaEntry(ir), text, messages, key };
       known.set(threads, source);

@@ -3,15 +3,11 @@ import { DeviceError } from '../../core/errors.js';
 import type { Scalar } from '../../kernel/ops.js';
 import type { DeviceBuffer, Launch, Program } from '../device.js';
 import { ArgumentBlock } from './arguments.js';
-import type { Driver } from './driver.js';
-import { CudaGraph } from './graph.js';
+import { CudaGraph, type GraphHost } from './graph.js';
 import type { PlannedLaunch } from './plan.js';
 
 /** What a program needs of its device. */
-export interface ProgramHost {
-  readonly driver: Driver;
-  /** CUstream that programs run on. */
-  readonly stream: number;
+export interface ProgramHost extends GraphHost {
   /** Wait after every launch, so that a fault is found where it happens. */
   readonly step: boolean;
   /** Called after each launch where `step`: waits for it. */
@@ -123,7 +119,7 @@ export class CudaProgram implements Program {
     const { addresses, host } = this;
     const known = this.graphs.get(copies);
     if (!known) {
-      const made = new CudaGraph(host.driver, this.plan, this.args, host.stream, copies, addresses);
+      const made = new CudaGraph(host, this.plan, this.args, copies, addresses);
       this.graphs.set(copies, made);
       return made;
     }
