@@ -1,0 +1,141 @@
+/** Every variant of the products and convolutions, the vendor's among them, against the composition. Needs a GPU. */
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { f32 } from '../src/core/dtype.js';
+import { Compiled } from '../src/engine/program.js';
+import { conv2d, conv2dInputOp, conv2dWeightOp } from '../src/fused/conv2d.js';
+import { matmul } from '../src/fused/matmul.js';
+import * as b from '../src/graph/build.js';
+import type { GraphNode } from '../src/graph/node.js';
+import { argOf } from '../src/graph/node.js';
+import type { Device, DeviceBuffer } from '../src/runtime/device.js';
+import { closeDevices, listDevices, openDevice } from '../src/runtime/registry.js';
+import type { Tune } from '../src/schedule/tuning.js';
+
+const available = listDevices().some((d) => d.name === 'cuda' && d.available);
+after(closeDevices);
+
+let state = 7;
+const random = (n: number): Float32Array =>
+  Float32Array.from({ length: n }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 31 - 1;
+  });
+
+const leaf = (...shape: number[]): GraphNode => b.leaf(shape, f32, false);
+
+/** + bias along the channels (or the columns), ReLU. */
+function followed(y: GraphNode, bias: GraphNode, axis: number): GraphNode {
+  const shape = y.shape.map((n, i) => (i === axis ? n : 1));
+  return b.map('max', b.add(y, b.expand(b.reshape(bias, shape), y.shape)), b.full(y.shape, f32, 0));
+}
+
+interface Case {
+  readonly name: string;
+  readonly leaves: readonly GraphNode[];
+  readonly root: GraphNode;
+}
+
+function products(): Case[] {
+  return (
+    [
+      [64, 784, 128],
+      [64, 4608, 10],
+      [128, 64, 784],
+      [257, 129, 100],
+      [1, 300, 17],
+    ] as const
+  ).flatMap(([M, K, N]): Case[] => {
+    const bias = leaf(N);
+    const [x, xt, y, yt] = [leaf(M, K), leaf(K, M), leaf(K, N), leaf(N, K)];
+    const size = `${M}×${K}×${N}`;
+    return [
+      { name: `${size} a b`, leaves: [x, y], root: matmul(x, y) },
+      { name: `${size} aᵀ b`, leaves: [xt, y], root: matmul(b.transpose(xt), y) },
+      {
+        name: `${size} a bᵀ, bias, ReLU`,
+        leaves: [x, yt, bias],
+        root: followed(matmul(x, b.transpose(yt)), bias, 1),
+      },
+    ];
+  });
+}
+
+function convolutions(): Case[] {
+  return (
+    [
+      { x: [4, 1, 28, 28], out: 16, k: 3, options: {} },
+      { x: [4, 16, 26, 26], out: 32, k: 3, options: { padding: 1 } },
+      { x: [3, 6, 15, 14], out: 8, k: 5, options: { stride: 2, padding: 2, groups: 2 } },
+    ] as const
+  ).flatMap(({ x: shape, out, k, options }): Case[] => {
+    const [x, w] = [leaf(...shape), leaf(out, shape[1] / ('groups' in options ? options.groups : 1), k, k)];
+    const bias = leaf(out);
+    const y = conv2d(x, w, options);
+    const { arg } = argOf(y, 'call');
+    const g = leaf(...y.shape);
+    const name = `${shape.join('×')} → ${out}`;
+    return [
+      { name: `${name} forward`, leaves: [x, w], root: y },
+      { name: `${name} forward, bias, ReLU`, leaves: [x, w, bias], root: followed(y, bias, 1) },
+      { name: `${name} input`, leaves: [g, w], root: b.call(conv2dInputOp, [g, w], arg as never) },
+      { name: `${name} weight`, leaves: [x, g], root: b.call(conv2dWeightOp, [x, g], arg as never) },
+    ];
+  });
+}
+
+async function compute(
+  device: Device,
+  { leaves, root }: Case,
+  values: readonly Float32Array[],
+  options: { readonly kernels?: boolean; readonly tune?: Tune },
+): Promise<Float32Array> {
+  const buffers = values.map((v): DeviceBuffer => {
+    const buffer = device.allocate(v.byteLength, 'test');
+    device.write(buffer, new Uint8Array(v.buffer));
+    return buffer;
+  });
+  const compiled = new Compiled([root], leaves.length, device, options);
+  try {
+    const [result] = compiled.run(buffers, 'test', false);
+    const bytes = await device.read(result!.buffer, 0, 4 * root.size);
+    result!.release();
+    return new Float32Array(bytes.buffer, bytes.byteOffset, root.size);
+  } finally {
+    compiled.dispose();
+    for (const buffer of buffers) device.free(buffer);
+  }
+}
+
+describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
+  for (const of of [...products(), ...convolutions()]) {
+    test(of.name, async (t) => {
+      const device = openDevice('cuda');
+      const values = of.leaves.map((l) => random(l.size));
+      const expected = await compute(openDevice('cpu'), of, values, { kernels: false });
+      const scale = Math.max(...expected.map(Math.abs));
+      const names = new Set<string>();
+      await compute(device, of, values, {
+        tune: ({ variants }) => {
+          for (const v of variants) names.add(v.name);
+          return undefined;
+        },
+      });
+      let none = 0;
+      for (const name of [undefined, ...names]) {
+        let actual: Float32Array;
+        try {
+          actual = await compute(device, of, values, { tune: () => name });
+        } catch (error) {
+          // A library may have fewer proposals than are asked for.
+          assert.match(String(error), /proposes \d+ .*, asked for/, name);
+          none++;
+          continue;
+        }
+        const worst = actual.reduce((m, v, i) => Math.max(m, Math.abs(v - expected[i]!)), 0);
+        assert.ok(worst <= 3e-6 * Math.max(1, scale), `${name ?? 'the guess'}: ${worst} away, of ${scale}`);
+      }
+      t.diagnostic(`${names.size - none} variants: ${[...names].join(', ')}`);
+    });
+  }
+});
