@@ -172,35 +172,38 @@ const us = (value) => `${round(value)} µs`;
 
 /** Two more cells for the peer: its time in its best mode, and how many times as fast Heddle is. */
 const peerCells = ({ peer, median }) =>
-  peer ? [`${us(peer.us)} (${peer.mode})`, `${round(peer.us / median)}×`] : ['', ''];
+  peer ? [`${us(peer.us)} (${peer.peer} ${peer.mode})`, `${round(peer.us / median)}×`] : ['', ''];
 
-const nameOfPeer = (measurements) => {
-  const peer = measurements.find((m) => m.peer)?.peer;
-  return peer ? `${peer.peer}${peer.version ? ` ${peer.version}` : ''}` : undefined;
-};
+/** Whose figures are compared with. */
+const namesOfPeers = (measurements) =>
+  [
+    ...new Set(
+      measurements.flatMap(({ peer }) => (peer ? [`${peer.peer} ${peer.version ?? ''}`.trim()] : [])),
+    ),
+  ].join(', ');
 
 function stepTable({ measurements, ...run }, file) {
-  const peer = nameOfPeer(measurements);
-  const header = ['a training step', 'Heddle', 'a call each', 'launches', ...(peer ? [peer, ''] : [])];
+  const peers = namesOfPeers(measurements);
+  const header = ['a training step', 'Heddle', 'a call each', 'launches', ...(peers ? [peers, ''] : [])];
   const rows = measurements.map((m) => [
     m.title,
     us(m.median),
     us(m.calls.median),
     String(m.launches),
-    ...(peer ? peerCells(m) : []),
+    ...(peers ? peerCells(m) : []),
   ]);
   return `${markdown(header, rows)}${picture(file)}\n\n${source(run, file)}`;
 }
 
 function kernelTable({ measurements, ceilings, ...run }, file) {
-  const peer = nameOfPeer(measurements);
-  const header = ['a kernel', 'Heddle', 'rate', 'of the ceiling', ...(peer ? [peer, ''] : [])];
+  const peers = namesOfPeers(measurements);
+  const header = ['a kernel', 'Heddle', 'rate', 'of the ceiling', ...(peers ? [peers, ''] : [])];
   const rows = KERNEL_ROWS.flatMap((id) => measurements.filter((m) => m.case === id)).map((m) => [
     m.title,
     us(m.median),
     m.gflops ? `${round(m.gflops / 1000)} TFLOP/s` : `${round(m.gigabytes)} GB/s`,
     m.ofCeiling ? `${round(100 * m.ofCeiling)} %` : '',
-    ...(peer ? peerCells(m) : []),
+    ...(peers ? peerCells(m) : []),
   ]);
   const products = Object.entries(ceilings.products).map(([p, rate]) => `${p} ${round(rate / 1000)} TFLOP/s`);
   const limits = `Ceilings of the same run: copy ${round(ceilings.copy)} GB/s, products ${products.join(', ')}.`;
@@ -226,7 +229,7 @@ function mnistTable({ runs, ...run }, file) {
 
 /** Where figures of a GPU come from. */
 const source = ({ device, machine, date, commit, command }, file) =>
-  `Medians. ${device.description}, Node ${machine.node}, ${date.slice(0, 10)}${commit ? `, commit ${commit}` : ''}: ` +
+  `Medians. ${device.description}${device.driver ? `, driver ${device.driver}` : ''}, Node ${machine.node}, ${date.slice(0, 10)}${commit ? `, commit ${commit}` : ''}: ` +
   `[${basename(file)}](bench/results/${basename(file)}). Again: \`${command}\`.`;
 
 /** The chart that was drawn beside the figures. */

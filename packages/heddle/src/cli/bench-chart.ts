@@ -1,5 +1,7 @@
 /** Benchmark results as one picture: how many times faster than the peer each case is, or else how near its ceiling. */
+
 import type { DeviceMeasurement, DeviceResults } from './bench-device.js';
+import { namesOf } from './bench-peers.js';
 
 const ROW = 22;
 const LABEL = 330;
@@ -49,10 +51,10 @@ const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 
 function scaleOf(measurements: readonly DeviceMeasurement[]): Scale {
-  const peer = measurements.find((m) => m.peer)?.peer;
-  if (peer) {
+  const peers = namesOf(measurements.map((m) => m.peer));
+  if (peers !== '') {
     return {
-      title: `times as fast as ${peer.peer} in its best mode (dashed: 1×)`,
+      title: `times as fast as the best of ${peers} (dashed: 1×)`,
       mark: 1,
       value: (m) => m.peer && m.peer.us / m.median,
       text: (m, value) => `${value.toFixed(2)}× (${short(m.median)} µs)`,

@@ -12,7 +12,15 @@ import {
   TRAIN_CASES,
 } from './bench-device-cases.js';
 import type { DevicePeers } from './bench-peers.js';
-import { type Circumstances, circumstances, rounded, type Spread, spreadOf } from './bench-results.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+  type Spread,
+  spreadOf,
+} from './bench-results.js';
 import { selectCases } from './bench-workload.js';
 import type { TrainingSteps } from './training-steps.js';
 
@@ -68,7 +76,7 @@ export interface TrainMeasurement extends DeviceMeasurement {
 
 export interface DeviceResults<M extends DeviceMeasurement = DeviceMeasurement> extends Circumstances {
   readonly benchmark: DeviceBench;
-  readonly device: { readonly name: string; readonly description: string };
+  readonly device: MeasuredDevice;
   readonly method: string;
   readonly ceilings?: Ceilings;
   readonly measurements: readonly M[];
@@ -143,12 +151,12 @@ export async function runTrainBench(
 
 const header = (
   benchmark: DeviceBench,
-  { name, description }: Device,
+  device: Device,
   { given = '' }: DeviceBenchOptions,
 ): Omit<DeviceResults, 'measurements' | 'ceilings'> => ({
   benchmark,
   ...circumstances(`npx heddle bench ${benchmark}${given}`),
-  device: { name, description },
+  device: measuredDevice(device),
   method: METHOD[benchmark],
 });
 

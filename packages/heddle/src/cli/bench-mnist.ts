@@ -5,7 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DeviceError } from '../core/errors.js';
-import { type Circumstances, circumstances, rounded, type Spread, spreadOf } from './bench-results.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+  type Spread,
+  spreadOf,
+} from './bench-results.js';
 import { selectCases } from './bench-workload.js';
 
 export interface MnistCase {
@@ -48,7 +56,7 @@ export interface MnistRun {
 
 export interface MnistResults extends Circumstances {
   readonly benchmark: 'mnist';
-  readonly device: { readonly name: string; readonly description: string };
+  readonly device: MeasuredDevice;
   readonly runs: readonly MnistRun[];
 }
 
@@ -108,7 +116,7 @@ export async function runMnistBench(options: MnistBenchOptions = {}): Promise<Mn
   return {
     benchmark: 'mnist',
     ...circumstances(['npx heddle bench mnist', ...given].join(' ')),
-    device: used!,
+    device: measuredDevice(used!),
     runs,
   };
 }

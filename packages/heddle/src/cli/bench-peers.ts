@@ -45,12 +45,17 @@ export interface DevicePeerFigure {
   readonly us: number;
 }
 
+export interface NamedFigure extends DevicePeerFigure {
+  /** Of the case. */
+  readonly name: string;
+}
+
 /** The fastest mode of each case. */
 export type DevicePeers = ReadonlyMap<string, DevicePeerFigure>;
 
 /** @throws FileError if there is no such file, or naming the first line that is no figure */
 export async function readDevicePeers(path: string): Promise<DevicePeers> {
-  const figures = await readFigures({
+  const figures = await readFigures<NamedFigure>({
     path,
     madeBy: 'python3 bench/torch_gpu.py',
     expected: 'peer, case, mode, us',
@@ -61,10 +66,20 @@ export async function readDevicePeers(path: string): Promise<DevicePeers> {
       return { name, peer, mode, us, ...(typeof version === 'string' && { version }) };
     },
   });
+  return bestModes(figures);
+}
+
+/** The fastest figure of each case. */
+export function bestModes(figures: readonly NamedFigure[]): DevicePeers {
   const best = new Map<string, DevicePeerFigure>();
-  for (const { name, ...figure } of figures) {
+  for (const { name, peer, version, mode, us } of figures) {
     const known = best.get(name);
-    if (!known || figure.us < known.us) best.set(name, figure);
+    if (!known || us < known.us)
+      best.set(name, { peer, ...(version !== undefined && { version }), mode, us });
   }
   return best;
 }
+
+/** Whose figures these are, for a heading: `torch 2.11.0, cudnn`. */
+export const namesOf = (figures: readonly (DevicePeerFigure | undefined)[]): string =>
+  [...new Set(figures.flatMap((f) => (f ? [f.version ? `${f.peer} ${f.version}` : f.peer] : [])))].join(', ');

@@ -2,6 +2,7 @@
 import type { AccuracyResults } from './bench-accuracy.js';
 import type { DeviceMeasurement, DeviceResults, TrainMeasurement } from './bench-device.js';
 import type { MnistResults } from './bench-mnist.js';
+import { namesOf } from './bench-peers.js';
 import type { Circumstances, CpuResults, Measurement } from './bench-results.js';
 import { duration, percent, table } from './format.js';
 
@@ -105,23 +106,22 @@ function deviceTable<M extends DeviceMeasurement>(
   measurements: readonly M[],
   columns: Readonly<Record<string, (m: M) => string>>,
 ): string {
-  const peer = measurements.find((m) => m.peer)?.peer;
+  const peers = namesOf(measurements.map((m) => m.peer));
   const header = ['workload', 'µs', 'min', ...Object.keys(columns)];
   const rows = measurements.map((m) => [
     m.title,
     microseconds(m.median),
     microseconds(m.min),
     ...Object.values(columns).map((cell) => cell(m)),
-    ...(peer
-      ? m.peer
-        ? [microseconds(m.peer.us), m.peer.mode, m.peer.ratio.toFixed(2)]
-        : ['', '', '']
-      : []),
+    ...(peers === '' ? [] : peerCells(m)),
   ]);
-  if (peer) header.push(`${peer.peer}, µs`, 'its best mode', 'ratio');
-  const text = table(header, rows);
-  return peer ? `${text}\n\nratio: Heddle / ${peer.peer}; below 1 Heddle takes less.` : text;
+  if (peers === '') return table(header, rows);
+  header.push('peer, µs', 'its best', 'ratio');
+  return `${table(header, rows)}\n\npeer: ${peers} · ratio: Heddle / peer; below 1 Heddle takes less.`;
 }
+
+const peerCells = ({ peer }: DeviceMeasurement): string[] =>
+  peer ? [microseconds(peer.us), `${peer.peer} ${peer.mode}`, peer.ratio.toFixed(2)] : ['', '', ''];
 
 const microseconds = (us: number): string => us.toFixed(us < 100 ? 2 : us < 1000 ? 1 : 0);
 

@@ -1,5 +1,6 @@
 /** What a benchmark run leaves behind: figures with their spread, and all it takes to judge and repeat them. */
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { dirname } from 'node:path';
@@ -91,6 +92,28 @@ export function circumstances(command: string): Circumstances {
       v8: process.versions.v8,
     },
   };
+}
+
+/** The device that figures are of. */
+export interface MeasuredDevice {
+  readonly name: string;
+  readonly description: string;
+  /** Of an NVIDIA GPU. */
+  readonly driver?: string;
+}
+
+export function measuredDevice({ name, description }: Omit<MeasuredDevice, 'driver'>): MeasuredDevice {
+  const driver = name.startsWith('cuda') ? nvidiaDriver() : undefined;
+  return { name, description, ...(driver !== undefined && { driver }) };
+}
+
+/** `580.65.06`, as the kernel module says it. */
+function nvidiaDriver(): string | undefined {
+  try {
+    return /\b\d{3,}\.\d+(\.\d+)?\b/.exec(readFileSync('/proc/driver/nvidia/version', 'utf8'))?.[0];
+  } catch {
+    return undefined; // not on Linux, or hidden in a container
+  }
 }
 
 /** The commit of the checkout that this file was built in, with `-dirty` if files have been changed since. */

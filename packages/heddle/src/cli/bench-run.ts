@@ -1,6 +1,6 @@
 /** `heddle bench`, when it runs: measure, write the results, show them. */
 import { join } from 'node:path';
-import { closeDevices } from '../runtime/registry.js';
+import { closeDevices, openDevice } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { type AccuracyOptions, runAccuracyBench } from './bench-accuracy.js';
 import { chartOf } from './bench-chart.js';
@@ -15,7 +15,7 @@ import {
   runTrainBench,
 } from './bench-device.js';
 import { type MnistBenchOptions, runMnistBench } from './bench-mnist.js';
-import { readDevicePeers } from './bench-peers.js';
+import { bestModes, type DevicePeers, readDevicePeers } from './bench-peers.js';
 import { accuracyReport, cpuReport, kernelsReport, mnistReport, trainReport } from './bench-report.js';
 import { readPeers, writeResults, writeText } from './bench-results.js';
 import { measureVendor } from './bench-vendor.js';
@@ -53,6 +53,8 @@ export interface BenchDeviceOptions {
   readonly only?: readonly string[];
   /** A file of another library's figures. */
   readonly peer?: string;
+  /** Measure the vendor's libraries, too. Default: false. */
+  readonly vendor?: boolean;
   readonly device?: string;
   /** Where the results go. Default: `bench/results/kernels-<date>.json`, and train alike. */
   readonly json?: string;
@@ -70,7 +72,8 @@ export async function benchAll({ out, ...options }: BenchAllOptions): Promise<nu
   const today = new Date().toISOString().slice(0, 10);
   for (const which of DEVICE_BENCHES) {
     const path = join(out, `${which}-${today}`);
-    const code = await benchDevice(which, { ...options, json: `${path}.json`, svg: `${path}.svg` });
+    const vendor = which === 'kernels';
+    const code = await benchDevice(which, { ...options, vendor, json: `${path}.json`, svg: `${path}.svg` });
     if (code !== 0) return code;
     process.stdout.write('\n');
   }
@@ -79,27 +82,39 @@ export async function benchAll({ out, ...options }: BenchAllOptions): Promise<nu
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export async function benchDevice(
+export const benchDevice = (
   which: DeviceBench,
-  { peer, device, json, svg, only }: BenchDeviceOptions,
-): Promise<number> {
-  const peers = peer === undefined ? undefined : await readDevicePeers(peer);
-  if (device !== undefined) useDevice(device);
-  const given = [
-    device === undefined ? '' : ` --device ${device}`,
-    only ? ` --only ${only.join(',')}` : '',
-    peer === undefined ? '' : ` --peer ${peer}`,
-  ].join('');
-  const options = { given, ...(only && { only }), ...(peers && { peers }) };
-  try {
-    const measured = await watched((watch) => measureDevice(which, { ...options, ...watch }));
+  { peer, vendor = false, device, json, svg, only }: BenchDeviceOptions,
+): Promise<number> =>
+  onDevice(device, async () => {
+    const read = peer === undefined ? new Map() : await readDevicePeers(peer);
+    const given = [
+      device === undefined ? '' : ` --device ${device}`,
+      only ? ` --only ${only.join(',')}` : '',
+      vendor ? ' --vendor' : '',
+      peer === undefined ? '' : ` --peer ${peer}`,
+    ].join('');
+    const measured = await watched(async (watch) => {
+      const peers = vendor ? await withVendor(read, watch) : read;
+      return measureDevice(which, { given, peers, ...(only && { only }), ...watch });
+    });
     if (!measured) return 130;
     await publish(measured.results, measured.report, json);
     if (svg !== undefined) await writeText(svg, chartOf(measured.results));
     return 0;
-  } finally {
-    await closeDevices();
+  });
+
+/** These figures and those of the vendor's libraries, where the device has any. */
+async function withVendor(peers: DevicePeers, { onProgress, signal }: Watch): Promise<DevicePeers> {
+  const device = realDevice();
+  if (device.target.libraries.size === 0) return peers;
+  const all = [...peers].map(([name, figure]) => ({ name, ...figure }));
+  for await (const figure of measureVendor(device)) {
+    signal.throwIfAborted();
+    onProgress(`${figure.peer}: ${figure.case}`);
+    if ('us' in figure) all.push({ ...figure, name: figure.case });
   }
+  return bestModes(all);
 }
 
 export interface BenchVendorOptions {
@@ -107,12 +122,18 @@ export interface BenchVendorOptions {
 }
 
 /** @returns the exit code */
-export async function benchVendor({ device }: BenchVendorOptions): Promise<number> {
-  if (device !== undefined) useDevice(device);
-  try {
+export const benchVendor = ({ device }: BenchVendorOptions): Promise<number> =>
+  onDevice(device, async () => {
     for await (const figure of measureVendor(realDevice()))
       process.stdout.write(`${JSON.stringify(figure)}\n`);
     return 0;
+  });
+
+/** Run `body` on this device, by default the fastest, and close it. */
+async function onDevice(name: string | undefined, body: () => Promise<number>): Promise<number> {
+  useDevice(name ?? openDevice().name);
+  try {
+    return await body();
   } finally {
     await closeDevices();
   }

@@ -115,7 +115,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       ended(await benchAccuracy(options));
     });
   for (const [which, { summary, description, after }] of Object.entries(DEVICE_BENCHES)) {
-    bench
+    const command = bench
       .command(which)
       .summary(summary)
       .description(description)
@@ -132,6 +132,8 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
         const { benchDevice } = await import('./bench-run.js');
         ended(await benchDevice(which as DeviceBench, options));
       });
+    if (which === 'kernels')
+      command.option('--vendor', "measure the vendor's libraries, too, where there are any");
   }
   bench
     .command('mnist')
@@ -171,7 +173,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     });
   bench
     .command('all')
-    .summary('kernels, train and mnist, one after the other')
+    .summary("kernels beside the vendor's libraries, train and mnist, one after the other")
     .description('Everything that is measured on one device; figures and charts go into a folder.')
     .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)

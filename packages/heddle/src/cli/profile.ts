@@ -3,7 +3,15 @@ import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { OPTIMIZERS, programNamed } from '../train/programs.js';
 import { measureCeilings, realDevice } from './bench-device.js';
-import { type Circumstances, circumstances, rounded, spreadOf, writeResults } from './bench-results.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+  spreadOf,
+  writeResults,
+} from './bench-results.js';
 import { percent, table } from './format.js';
 import { figuresOf, type LaunchFigures, type Roofline } from './launch-figures.js';
 import { TrainingSteps } from './training-steps.js';
@@ -18,7 +26,7 @@ export interface ProfileCommandOptions {
 export interface StepProfile extends Circumstances {
   readonly profile: string;
   readonly batchSize: number;
-  readonly device: { readonly name: string; readonly description: string };
+  readonly device: MeasuredDevice;
   /** Of the whole step, and of its launches by themselves; µs. */
   readonly us: number;
   readonly sumUs: number;
@@ -70,7 +78,7 @@ export async function profileStep(
     profile: name,
     ...circumstances(command),
     batchSize,
-    device: { name: device.name, description: device.description },
+    device: measuredDevice(device),
     us: spreadOf(us).median,
     sumUs: rounded(sumUs),
     roofline,
