@@ -79,7 +79,33 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
     const extents = (name: string): Extents => o.numbers(name, 4) as unknown as Extents;
     const made = {
       x: descriptors.tensor(extents('x'), type),
-      w: descriptors.filter(
+      w: descriptors.filter(extents('w'), type),
+      y: descriptors.tensor(extents('y'), type),
+    };
+    const [first, second, result] = operands.map((name) => made[name]) as [number, number, number];
+    const convolution = descriptors.make(
+      lib.cudnnCreateConvolutionDescriptor,
+      lib.cudnnDestroyConvolutionDescriptor,
+    );
+    const pair = (name: string): [number, number] => o.numbers(name, 2) as unknown as [number, number];
+    lib.cudnnSetConvolution2dDescriptor(
+      ...([convolution, ...pair('padding'), ...pair('stride'), ...pair('dilation')] as const),
+      ...([CROSS_CORRELATION, computeType(o)] as const),
+    );
+    lib.cudnnSetConvolutionGroupCount(convolution, o.number('groups'));
+    const exact = o.text('dtype') === 'f32' && o.text('precision') === 'f32';
+    lib.cudnnSetConvolutionMathType(convolution, exact ? MATH.fma : MATH.tensorOps);
+
+    const found = new Int32Array(1);
+    const results = new DataView(new ArrayBuffer(PERF.bytes * MOST_ALGORITHMS));
+    lib[algorithms](handle, first, second, convolution, result, MOST_ALGORITHMS, found, results);
+    const anyOrder = o.flag('anyOrder');
+    const proposals = Array.from({ length: found[0]! }, (_, i) => ({
+      algorithm: results.getInt32(i * PERF.bytes + PERF.algorithm, true),
+      status: results.getInt32(i * PERF.bytes + PERF.status, true),
+      determinism: results.getInt32(i * PERF.bytes + PERF.determinism, true),
+      math: results.getInt32(i * PERF.bytes + PERF.math, true),
+    })).filter(
       ({ status, determinism, math }) =>
         status === 0 &&
         (anyOrder || determinism === DETERMINISTIC) &&
