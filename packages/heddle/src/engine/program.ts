@@ -110,13 +110,18 @@ export class Compiled {
   /** Launch by launch, with a line for each. */
   #timed(slots: readonly DeviceBuffer[]): void {
     this.#single.forEach((program, i) => {
-      const started = performance.now();
-      program.run(slots);
-      const us = (performance.now() - started) * 1000;
+      const us = this.#time(() => program.run(slots));
       const { work, level } = this.schedule.launches[i]!;
       const what = 'kernel' in work ? `${work.kernel.name}  grid ${work.grid.join('×')}` : work.library.name;
-      debug(2, () => `${us.toFixed(0).padStart(8)} µs  level ${level}  ${what}`);
+      debug(2, () => `${us.toFixed(us < 100 ? 1 : 0).padStart(8)} µs  level ${level}  ${what}`);
     });
+  }
+
+  #time(work: () => void): number {
+    if (this.device.timeSync) return this.device.timeSync(work);
+    const started = performance.now();
+    work();
+    return (performance.now() - started) * 1000;
   }
 
   dispose(): void {

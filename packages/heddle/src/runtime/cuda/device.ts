@@ -43,7 +43,7 @@ export class CudaDevice implements Device, ProgramHost {
   readonly driver: Driver;
   readonly stream: number;
   readonly overlapped: boolean;
-  readonly step = env('HEDDLE_CUDA_SYNC') === 1 || env('DEBUG') >= 2;
+  readonly step = env('HEDDLE_CUDA_SYNC') === 1;
   readonly kernels: Kernels;
   private readonly ordinal: number;
   private readonly context: number;
