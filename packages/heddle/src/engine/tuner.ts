@@ -156,7 +156,7 @@ function compileTogether(device: Device, launches: readonly Launch[]): void {
 class TrialMemory {
   readonly #device: Device;
   readonly #nodes = new Map<GraphNode, DeviceBuffer>();
-  readonly #scratch: DeviceBuffer[] = [];
+  readonly #scratch: DeviceBuffer[][] = [];
 
   constructor(device: Device) {
     this.#device = device;
@@ -169,7 +169,7 @@ class TrialMemory {
   }
 
   free(): void {
-    for (const buffer of [...this.#nodes.values(), ...this.#scratch.filter(Boolean)])
+    for (const buffer of [...this.#nodes.values(), ...this.#scratch.filter(Boolean).flat()])
       this.#device.free(buffer);
   }
 
@@ -185,11 +185,13 @@ class TrialMemory {
   }
 
   #scratchOf(index: number, bytes: number): DeviceBuffer {
-    const known = this.#scratch[index];
-    if (known && known.bytes >= bytes) return known;
-    if (known) this.#device.free(known);
+    const mine = this.#scratch[index] ?? [];
+    this.#scratch[index] = mine;
+    // A smaller one stays: the trial that took it runs again.
+    const known = mine.find((b) => b.bytes >= bytes);
+    if (known) return known;
     const made = this.#device.allocate(Math.max(4, bytes), 'tuner');
-    this.#scratch[index] = made;
+    mine.push(made);
     return made;
   }
 }
