@@ -206,7 +206,7 @@ describe('what the tuner remembers', () => {
     memory.put({ ...tuned('b'), key: 'more' });
     const later = new TuningMemory(path);
     assert.equal(later.get('GPU', 'more')?.chosen, 'b');
-    assert.equal(later.all().length, 2);
+    assert.equal(later.size, 2);
   });
 
   test('a folder that cannot be written costs the memory, not the run', () => {

@@ -2,6 +2,7 @@
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
 import { FLAGS, type FlagName } from '../core/env.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
+import { tuningMemory } from '../engine/tuner.js';
 import { FunctionBuilder, ModuleBuilder } from '../render/wasm-encode.js';
 import { prepareEngine } from '../runtime/cpu/engine.js';
 import { Memory, validate } from '../runtime/cpu/webassembly.js';
@@ -133,7 +134,16 @@ function nvidia({ driver, gpus, nvrtc, libraries }: CudaExamination): Finding[] 
         ? missing(name, 'not found; optional', command)
         : { name, ...(wanted && { ok: true }), text: path },
     ),
+    ...(wanted ? [tuning()] : []),
   ];
+}
+
+function tuning(): Finding {
+  const { path, size } = tuningMemory();
+  return {
+    name: 'autotuner',
+    text: size === 0 ? 'remembers nothing yet' : `remembers ${size} choices: ${path}`,
+  };
 }
 
 function imageSet(name: ImageSetName): Finding {

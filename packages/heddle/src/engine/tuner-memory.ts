@@ -48,10 +48,10 @@ export class TuningMemory {
     return this.#known.get(nameOf(device, key));
   }
 
-  /** Of all devices, in the order in which they were chosen. */
-  all(): Tuned[] {
+  /** How many choices, of all devices. */
+  get size(): number {
     this.#refresh();
-    return [...this.#known.values()];
+    return this.#known.size;
   }
 
   put(tuned: Tuned): void {
