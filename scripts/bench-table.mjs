@@ -118,7 +118,7 @@ function figure({ unit, rate, median }, value) {
 const round = (value) =>
   value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
 
-function accuracyTable({ runs, data, machine, ...run }, file) {
+function accuracyTable({ runs, data, machine, device, ...run }, file) {
   const rows = [...new Set(runs.map((r) => `${r.program} ${r.recipe}`))].map((key) => {
     const same = runs.filter((r) => `${r.program} ${r.recipe}` === key);
     const { program, recipe, settings } = same[0];
@@ -137,7 +137,7 @@ function accuracyTable({ runs, data, machine, ...run }, file) {
   return [
     markdown(['', 'optimizer', 'epochs', 'test accuracy', 'training'], rows),
     '',
-    `On ${data}, ${new Set(runs.map((r) => r.seed)).size} seed(s). ${machine.cpu}, ${machine.cores} cores, Node ` +
+    `On ${data}, ${new Set(runs.map((r) => r.seed)).size} seed(s). ${device?.description ?? `${machine.cpu}, ${machine.cores} cores`}, Node ` +
       `${machine.node}, ${run.date.slice(0, 10)}: [${basename(file)}](bench/results/${basename(file)}). Again: ` +
       `\`${run.command}\`.`,
   ].join('\n');

@@ -1,9 +1,15 @@
 /** `heddle bench accuracy`: what the programs reach on the test images, and how long it takes. */
 import { ArgumentError } from '../core/errors.js';
-import { fit, Loader, loadImages, manualSeed, PROGRAMS, type Program } from '../index.js';
+import { device, fit, Loader, loadImages, manualSeed, PROGRAMS, type Program } from '../index.js';
 import type { Callback } from '../train/index.js';
 import { OPTIMIZERS, type Recipe, scheduleOf } from '../train/programs.js';
-import { type Circumstances, circumstances, rounded } from './bench-results.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+} from './bench-results.js';
 
 export interface AccuracyOptions {
   /** `mlp`, `lenet5`, `cnn`, or a variant as `cnn:reference`. Default: all. */
@@ -41,6 +47,7 @@ export interface AccuracyRun {
 
 export interface AccuracyResults extends Circumstances {
   readonly benchmark: 'accuracy';
+  readonly device: MeasuredDevice;
   readonly data: string;
   readonly runs: readonly AccuracyRun[];
 }
@@ -123,7 +130,7 @@ export async function runAccuracyBench(options: AccuracyOptions = {}): Promise<A
     ...(data === 'mnist' ? [] : ['--data', data]),
     ...(limit === undefined ? [] : ['--limit', limit]),
   ].join(' ');
-  return { benchmark: 'accuracy', ...circumstances(command), data, runs };
+  return { benchmark: 'accuracy', ...circumstances(command), device: measuredDevice(device()), data, runs };
 }
 
 /** @throws ArgumentError naming the programs there are */

@@ -34,6 +34,7 @@ export function cpuReport(results: CpuResults): string {
 export const accuracyReport = (results: AccuracyResults): string =>
   [
     place(results),
+    results.device.description,
     '',
     table(
       ['program', 'recipe', 'seed', 'epochs', 'test accuracy', 'best', 'training', 'images/s'],

@@ -28,6 +28,7 @@ export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
 }
 
 export interface BenchAccuracyOptions extends AccuracyOptions {
+  readonly device?: string;
   /** Where the results go. Default: `bench/results/accuracy-<date>.json`. */
   readonly json?: string;
 }
@@ -42,12 +43,13 @@ export async function benchCpu({ peer, json, ...options }: BenchCpuOptions): Pro
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export async function benchAccuracy({ json, ...options }: BenchAccuracyOptions): Promise<number> {
-  const results = await watched((watch) => runAccuracyBench({ ...options, ...watch }));
-  if (!results) return 130;
-  await publish(results, accuracyReport(results), json);
-  return 0;
-}
+export const benchAccuracy = ({ json, device, ...options }: BenchAccuracyOptions): Promise<number> =>
+  onDevice(device, async () => {
+    const results = await watched((watch) => runAccuracyBench({ ...options, ...watch }));
+    if (!results) return 130;
+    await publish(results, accuracyReport(results), json);
+    return 0;
+  });
 
 export interface BenchDeviceOptions {
   readonly only?: readonly string[];

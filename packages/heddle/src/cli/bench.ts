@@ -75,7 +75,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .description('Measure, print a table, and write the figures and how they came about as JSON.')
     .addHelpText(
       'after',
-      '\nExamples:\n  $ heddle bench cpu\n  $ heddle bench kernels\n  $ heddle bench accuracy --only mlp',
+      '\nExamples:\n  $ heddle bench cpu\n  $ heddle bench kernels --vendor\n  $ heddle bench accuracy --only mlp',
     );
   bench
     .command('cpu')
@@ -108,6 +108,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .option('-e, --epochs <n>', 'times through the training data (default: as in the recipe)', wholeNumber(1))
     .option('--seeds <list>', 'one run each, separated by commas (default: 0)', wholeNumbers(0))
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
+    .option('--device <name>', DEVICE_HELP)
     .option('--json <file>', 'where to write (default: bench/results/accuracy-<date>.json)')
     .addHelpText('after', ACCURACY_EXAMPLES)
     .action(async (options: BenchAccuracyOptions) => {

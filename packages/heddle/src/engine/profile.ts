@@ -34,6 +34,9 @@ const ROUNDS = 7;
 const ROUND_US = 10_000;
 /** Runs of a round, at most. */
 const MOST_RUNS = 500;
+/** Programs that take longer, in µs, have fewer rounds. */
+const SLOW_US = 200_000;
+const SLOW_ROUNDS = 3;
 
 /**
  * Device time of one run in µs, a sample for each round; rounds are runs one after the other without a wait between
@@ -53,9 +56,10 @@ export async function timeProgram(
   await round(1);
   const one = await round(1);
   const times = Math.min(MOST_RUNS, Math.max(1, Math.ceil(roundUs / Math.max(one, 0.1))));
-  await round(times);
+  const slow = one > SLOW_US;
+  if (!slow) await round(times);
   const samples: number[] = [];
-  for (let i = 0; i < rounds; i++) samples.push(await round(times));
+  for (let i = 0; i < (slow ? Math.min(rounds, SLOW_ROUNDS) : rounds); i++) samples.push(await round(times));
   return samples;
 }
 
