@@ -249,7 +249,7 @@ function withTables(text) {
 
 try {
   const before = readFileSync(readme, 'utf8');
-  if (!before.includes('<!-- bench:cpu -->')) throw new Error(`README.md has no <!-- bench:cpu -->`);
+  if (!before.includes('<!-- bench:')) throw new Error('README.md has no place for figures: <!-- bench:cpu -->');
   const after = withTables(before);
   if (!values.check) writeFileSync(readme, after);
   else if (after !== before)

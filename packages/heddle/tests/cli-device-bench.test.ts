@@ -1,15 +1,19 @@
 /** `heddle bench kernels`, `bench train` and `profile` on tiny budgets. No figure is judged. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { chartOf } from '../src/cli/bench-chart.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/cli/bench-device.js';
 import { kernelCases, TRAIN_CASES } from '../src/cli/bench-device-cases.js';
 import { runMnistBench } from '../src/cli/bench-mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/cli/bench-peers.js';
 import { kernelsReport, mnistReport, trainReport } from '../src/cli/bench-report.js';
+import { circumstances, spreadOf, writeResults } from '../src/cli/bench-results.js';
 import { profileReport, profileStep } from '../src/cli/profile.js';
 import { ArgumentError, FileError } from '../src/core/errors.js';
 import { jit, tensor, useDevice } from '../src/index.js';
@@ -92,6 +96,54 @@ test('train: wall-clock, device and host time of a step', async () => {
   assert.ok(mlp!.launches > 0 && mlp!.calls.median > 0 && mlp!.device.median > 0 && mlp!.host.median > 0);
   assert.match(trainReport(results), /^workload +µs +min +device +calls +host +launches$/m);
 });
+
+test('the README has a section of the GPU once there are figures of one', async () => {
+  const script = join(repository(), 'scripts/bench-table.mjs');
+  const readme = join(folder, 'README.md');
+  const write = (): void =>
+    void execFileSync(process.execPath, [script, '--root', folder], { stdio: 'pipe' });
+  const results = (name: string, of: object): Promise<void> =>
+    writeResults(join(folder, `bench/results/${name}-2026-01-01.json`), { ...run, ...of });
+  const run = {
+    ...circumstances('npx heddle bench'),
+    device: { name: 'cpu', description: 'a processor' },
+    ceilings: { copy: 4000, products: { f32: 51000 } },
+  };
+  const spread = spreadOf([2, 3, 4]);
+  const peer = { peer: 'torch', version: '2', mode: 'graph', us: 6, ratio: 0.5 };
+  await writeFile(readme, 'a\n<!-- bench:gpu -->\nold\n<!-- /bench:gpu -->\nb\n');
+  const softmax = {
+    case: 'softmax-8192',
+    title: 'softmax',
+    ...spread,
+    gigabytes: 178.5,
+    ofCeiling: 0.5,
+    peer,
+  };
+  await results('kernels', { measurements: [softmax] });
+  write();
+  assert.equal(await readFile(readme, 'utf8'), 'a\n<!-- bench:gpu -->\n<!-- /bench:gpu -->\nb\n');
+
+  const device = { name: 'cuda', description: 'a GPU', driver: '580.1' };
+  await results('kernels', { device, measurements: [softmax] });
+  const step = { title: 'a net', ...spread, calls: spread, launches: 7, peer };
+  await results('train', { device, measurements: [step] });
+  const trained = { title: 'net', cache: 'warm', accuracy: [0.99, 0.98], training: spread, process: spread };
+  await results('mnist', { device, runs: [trained] });
+  write();
+  const text = await readFile(readme, 'utf8');
+  assert.match(text, /^a\n<!-- bench:gpu -->\n### On a GPU\n\n\| a training step \| Heddle /);
+  assert.match(text, /^\| a net \| 3\.00 µs \| 3\.00 µs \| 7 \| 6\.00 µs \(torch graph\) \| 2\.00× \|$/m);
+  assert.match(text, /^\| softmax \| 3\.00 µs \| 179 GB\/s \| 50\.0 % \| 6\.00 µs/m);
+  assert.match(text, /^\| net, warm cache \| 98\.00 % to 99\.00 % \| 3\.00 s \| 3\.00 s \|$/m);
+  assert.match(text, /a GPU, driver 580\.1, Node v/);
+});
+
+function repository(): string {
+  let at = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(at, 'scripts/bench-table.mjs'))) at = dirname(at);
+  return at;
+}
 
 test('mnist: processes with a cold and a warm cache', async () => {
   const options = { only: ['lenet5'], device: 'cpu', epochs: 1, limit: 64, warmRuns: 1 };
