@@ -58,7 +58,18 @@ export * from './tensor/functional.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export { type Jitted, type JitValue, jit } from './tensor/jit.js';
 export { ceilDiv, Kernel, kernel, type LaunchArguments } from './tensor/kernel.js';
-export { device, engineStats, memory, noGrad, realize, useDevice } from './tensor/modes.js';
+export {
+  device,
+  engineStats,
+  getPrecision,
+  memory,
+  noGrad,
+  type Precision,
+  type Precisions,
+  realize,
+  setPrecision,
+  useDevice,
+} from './tensor/modes.js';
 export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
 export { type NestedArray, type ReduceOptions, Tensor } from './tensor/tensor.js';
 export * from './train/index.js';

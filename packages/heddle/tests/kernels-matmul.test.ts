@@ -20,7 +20,7 @@ function source(batch: number, r: number, c: number, layout: Layout, seed: numbe
 }
 
 const check = (b: number, m: number, n: number, k: number, left: Layout, right: Layout): void => {
-  const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], null);
+  const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], { precision: 'f32' });
   checkInSimulator(node, [source(b, m, k, left, m + k), source(b, k, n, right, n + 7)]);
 };
 
@@ -60,7 +60,7 @@ const LARGE: readonly (readonly [number, number, number, number])[] = [
 for (const [left, right] of LAYOUTS) {
   test(`matmul ${left} · ${right}, large, on the CPU`, async () => {
     for (const [b, m, n, k] of LARGE) {
-      const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], null);
+      const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], { precision: 'f32' });
       const x = source(b, m, k, left, 3);
       const y = source(b, k, n, right, 4);
       await checkOnDevice(device, node, [x, y], product(b, m, n, k, x.data, y.data), 1e-4);

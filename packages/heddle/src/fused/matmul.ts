@@ -1,6 +1,7 @@
 /** Matrix product (B1). */
 import { f32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
+import { type Precision, requirePrecision } from '../core/precision.js';
 import { broadcastShapes, formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage, View } from '../graph/fused-op.js';
@@ -8,6 +9,10 @@ import { argOf, type GraphNode } from '../graph/node.js';
 import { type MatmulProblem, matmulDirect, matmulDot, type Operand } from '../kernels/matmul-cpu.js';
 import { matmulPacked, packedSizes, packPanels } from '../kernels/matmul-packed-cpu.js';
 import { SPREAD, stage } from './stage.js';
+
+export interface MatmulArg {
+  readonly precision: Precision;
+}
 
 const operand = ({ shape, strides, offset }: View): Operand => {
   const lead = shape.length - 2;
@@ -46,7 +51,7 @@ function cpuStages(io: KernelIo): readonly Stage[] {
   ];
 }
 
-const cpuKernel: KernelChoice<null> = {
+const cpuKernel: KernelChoice<MatmulArg> = {
   name: 'matmul-cpu',
   when: ({ model }, node) =>
     model === 'blocks' && node.dtype === f32 && node.size > 0 && node.src[0]!.shape.at(-1)! > 0,
@@ -56,7 +61,7 @@ const cpuKernel: KernelChoice<null> = {
 };
 
 /** (…, M, K) × (…, K, N) → (…, M, N). Both sources have the same leading dimensions (`matmul` broadcasts them). */
-export const matmulOp: FusedOp<null> = {
+export const matmulOp: FusedOp<MatmulArg> = {
   name: 'matmul',
   infer: ([x, y]) => ({ shape: [...x!.shape.slice(0, -1), y!.shape.at(-1)!], dtype: x!.dtype }),
   compose: ([x, y]) => {
@@ -68,24 +73,27 @@ export const matmulOp: FusedOp<null> = {
     return b.reshape(product, [...x!.shape.slice(0, -1), y!.shape.at(-1)!]);
   },
   // The gradient of a transposed source is made transposed: as wᵀ is in x·wᵀ, so that w's comes out as it is stored.
-  grad: ({ src: [x, y] }, g) => [
-    x!.requiresGrad ? gradientOf(x!, y!, g) : undefined,
-    y!.requiresGrad ? b.transpose(gradientOf(b.transpose(y!), b.transpose(x!), b.transpose(g))) : undefined,
+  grad: ({ src: [x, y] }, g, { precision }) => [
+    x!.requiresGrad ? gradientOf(x!, y!, g, precision) : undefined,
+    y!.requiresGrad
+      ? b.transpose(gradientOf(b.transpose(y!), b.transpose(x!), b.transpose(g), precision))
+      : undefined,
   ],
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   kernels: [cpuKernel],
 };
 
 /** The gradient of x in x·y = …, from that of the product. */
-const gradientOf = (x: GraphNode, y: GraphNode, g: GraphNode): GraphNode =>
-  isTransposed(x) ? b.transpose(matmul(y, b.transpose(g))) : matmul(g, b.transpose(y));
+const gradientOf = (x: GraphNode, y: GraphNode, g: GraphNode, precision: Precision): GraphNode =>
+  isTransposed(x) ? b.transpose(matmul(y, b.transpose(g), precision)) : matmul(g, b.transpose(y), precision);
 
 const isTransposed = (x: GraphNode): boolean =>
   x.op === 'permute' &&
   argOf(x, 'permute').axes.every((a, i, axes) => a === (i < axes.length - 2 ? i : axes.length * 2 - 3 - i));
 
-/** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. @throws ShapeError, DTypeError */
-export function matmul(x: GraphNode, y: GraphNode): GraphNode {
+/** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. @throws ShapeError, DTypeError, ArgumentError */
+export function matmul(x: GraphNode, y: GraphNode, precision: Precision = 'f32'): GraphNode {
+  requirePrecision('matmul', precision);
   if (x.shape.length < 2 || y.shape.length < 2) {
     throw new ShapeError(
       `[matmul] takes matrices, got ${formatShape(x.shape)} × ${formatShape(y.shape)}. Add a dimension with .unsqueeze().`,
@@ -107,7 +115,7 @@ export function matmul(x: GraphNode, y: GraphNode): GraphNode {
   // One left matrix per batch and a single right one is one tall product.
   if (y.shape.length === 2 && x.shape.length > 2) {
     const rows = x.shape.slice(0, -1).reduce((n, d) => n * d, 1);
-    return b.reshape(b.call(matmulOp, [b.reshape(x, [rows, inner]), y], null), [
+    return b.reshape(b.call(matmulOp, [b.reshape(x, [rows, inner]), y], { precision }), [
       ...x.shape.slice(0, -1),
       y.shape[1]!,
     ]);
@@ -115,6 +123,6 @@ export function matmul(x: GraphNode, y: GraphNode): GraphNode {
   return b.call(
     matmulOp,
     [b.expand(x, [...lead, ...x.shape.slice(-2)]), b.expand(y, [...lead, ...y.shape.slice(-2)])],
-    null,
+    { precision },
   );
 }

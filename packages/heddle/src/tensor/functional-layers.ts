@@ -15,7 +15,7 @@ import {
 } from './functional-checks.js';
 import { noGrad } from './modes.js';
 import { rand } from './random.js';
-import { Tensor } from './tensor.js';
+import { type MatmulOptions, Tensor } from './tensor.js';
 
 export type { Conv2dOptions, MaxPool2dOptions, Pair };
 
@@ -30,10 +30,11 @@ function requireBias(op: string, x: Tensor, bias: Tensor, size: number): void {
  * @param x (…, in)
  * @param weight (out, in)
  * @param bias (out)
+ * @param options.precision of the product and of those for its gradients; default: `getPrecision().matmul`
  * @returns (…, out)
  * @throws ShapeError, DTypeError
  */
-export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
+export function linear(x: Tensor, weight: Tensor, bias?: Tensor, options: MatmulOptions = {}): Tensor {
   requireRank('linear', 'weight', weight, 2, '(out, in)');
   requireSameDtype('linear', 'x', x, 'weight', weight);
   const [outputs, inputs] = weight.shape as [number, number];
@@ -43,7 +44,7 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
         'Flatten images first: .flatten(1).',
     );
   const rows = x.ndim === 1 ? x.unsqueeze(0) : x;
-  const product = rows.matmul(weight.transpose());
+  const product = rows.matmul(weight.transpose(), options);
   if (bias) requireBias('linear', x, bias, outputs);
   const y = bias ? product.add(bias) : product;
   return x.ndim === 1 ? y.squeeze(0) : y;

@@ -1,5 +1,6 @@
 /** Switches around a piece of code, and what there is to see of the engine. */
 import { DTypeError } from '../core/errors.js';
+import { type Precision, requirePrecision } from '../core/precision.js';
 import { stats } from '../engine/program.js';
 import { realize as realizeNodes } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
@@ -8,6 +9,7 @@ import { withoutGradients } from '../graph/build.js';
 import type { MemoryReport } from '../runtime/device.js';
 import type { Tensor } from './tensor.js';
 
+export type { Precision } from '../core/precision.js';
 export { useDevice } from '../engine/storage.js';
 
 /** Run `body` without recording gradients: nothing made in it requires one. */
@@ -36,3 +38,27 @@ export const device = (): { readonly name: string; readonly description: string 
   const { name, description } = currentDevice();
   return { name, description };
 };
+
+/** How exactly products of f32 are computed where nothing else is said. */
+export interface Precisions {
+  /** Of matrix products and fully connected layers; 'f32' at first. */
+  readonly matmul: Precision;
+  /** Of convolutions; 'tf32' at first, as PyTorch's. */
+  readonly conv: Precision;
+}
+
+let precisions: Precisions = { matmul: 'f32', conv: 'tf32' };
+
+/** The precisions in use. */
+export const getPrecision = (): Precisions => precisions;
+
+/**
+ * Change the precision of what is recorded from now on; a `jit` program keeps that of its trace.
+ * @example setPrecision({ matmul: 'tf32' })
+ * @throws ArgumentError for another name
+ */
+export function setPrecision(changes: Partial<Precisions>): void {
+  for (const [what, precision] of Object.entries(changes))
+    requirePrecision(`setPrecision, ${what}`, precision);
+  precisions = { ...precisions, ...changes };
+}

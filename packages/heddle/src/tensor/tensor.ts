@@ -5,6 +5,7 @@
 import { bool, type DType, f32, i32, isFloat, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16 } from '../core/float16.js';
+import type { Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 import * as engine from '../engine/realize.js';
 import { placeholderFor } from '../engine/trace.js';
@@ -16,6 +17,7 @@ import { parametersOf, vjp } from '../graph/grad.js';
 import type { GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { type Index, index } from './indexing.js';
+import { getPrecision } from './modes.js';
 
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
 export type Operand = Tensor | number | boolean;
@@ -26,6 +28,10 @@ export type Axes = number | readonly number[] | undefined;
 export interface ReduceOptions {
   /** Keep reduced dimensions as size 1 (default false). */
   readonly keepdim?: boolean;
+}
+
+export interface MatmulOptions {
+  readonly precision?: Precision;
 }
 
 /** `depth` of a graph at which it is computed without being asked, so that loops cannot grow it without bound. */
@@ -396,9 +402,13 @@ export class Tensor<S extends Shape = Shape> {
     return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
   }
 
-  /** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. */
-  matmul(other: Tensor): Tensor {
-    return new Tensor(matmul(this.node, other.node));
+  /**
+   * (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast.
+   * @param options.precision of this product and of those for its gradients; default: `getPrecision().matmul`
+   * @throws ShapeError, DTypeError
+   */
+  matmul(other: Tensor, options: MatmulOptions = {}): Tensor {
+    return new Tensor(matmul(this.node, other.node, options.precision ?? getPrecision().matmul));
   }
 
   // ── gradients ──────────────────────────────────────────────────────────────────────────────────────────────────
