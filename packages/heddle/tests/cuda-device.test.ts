@@ -293,3 +293,46 @@ on('device time, and errors of use', async (device) => {
   );
   assert.throws(() => openDevice('cuda:99'), /"cuda:99" is not available: there are \d+, numbered from 0/);
 });
+
+on(
+  'large writes beside the programs come before those queued later, and not before those queued earlier',
+  async (device) => {
+    const n = 1 << 20;
+    const slow = defineKernel(
+      'slow',
+      { x: buffer(f32), y: buffer(f32), n: i32 },
+      ({ x, y, n }, { globalId }) => {
+        let sum = y[globalId.x]!;
+        for (let i = 0; i < 200; i++) sum = sum + x[(globalId.x + i * 4096) % n]!;
+        y[globalId.x] = sum;
+      },
+    );
+    const inputs = [1, 2, 3].map((v) => upload(device, new Array<number>(n).fill(v)));
+    const y = upload(device, new Array<number>(n).fill(0));
+    const program = device.compile([
+      {
+        kernel: slow,
+        grid: [n / 256, 1, 1],
+        block: [256, 1, 1],
+        args: [slot(0), slot(1), { value: n }],
+        independent: false,
+      },
+    ]);
+    let expected = 0;
+    for (let step = 0; step < 30; step++) {
+      const x = inputs[step % (step < 15 ? 3 : 1)]!;
+      device.write(x, new Uint8Array(new Float32Array(n).fill(step).buffer));
+      program.run([x, y]);
+      expected += 200 * step;
+      if (step % 7 !== 0) continue;
+      // Memory that is given back while it is in use, and taken for another input.
+      device.free(inputs[step % 3]!);
+      inputs[step % 3] = upload(device, new Array<number>(n).fill(-1));
+    }
+    const result = new Float32Array((await device.read(y)).buffer);
+    assert.ok(
+      result.every((v) => v === expected),
+      `${result[0]}, expected ${expected}`,
+    );
+  },
+);

@@ -5,6 +5,12 @@ import type { MemoryReport } from '../device.js';
 import { formatBytes, Ledger, sizeClass } from '../pool.js';
 import { CUDA_ERROR, type Driver } from './driver.js';
 
+export interface Block {
+  readonly address: number;
+  /** The tick of the work that used it last (timeline.ts); 0 if none did. */
+  readonly lastUse: number;
+}
+
 /**
  * Freed blocks by their size class, the last freed first. All work on a device is in the order of one stream, so a
  * block may be given away again while kernels that were started before still use it.
@@ -12,7 +18,7 @@ import { CUDA_ERROR, type Driver } from './driver.js';
 export class CudaAllocator {
   private readonly driver: Driver;
   private readonly ledger = new Ledger();
-  private readonly free = new Map<number, number[]>();
+  private readonly free = new Map<number, Block[]>();
   private readonly cap = env('HEDDLE_CUDA_MEMORY_MB') * 2 ** 20;
   private reserved = 0;
   private readonly where: string;
@@ -23,27 +29,27 @@ export class CudaAllocator {
     this.where = where;
   }
 
-  /** An address that is a multiple of 256. @throws OutOfMemoryError */
-  allocate(bytes: number, label: string): number {
+  /** Its address is a multiple of 256. @throws OutOfMemoryError */
+  allocate(bytes: number, label: string): Block {
     const size = sizeClass(bytes);
-    const address = this.free.get(size)?.pop() ?? this.take(size);
-    if (address === undefined) throw this.exhausted(bytes, label);
+    const block = this.free.get(size)?.pop() ?? this.take(size);
+    if (!block) throw this.exhausted(bytes, label);
     this.ledger.hold(label, size);
-    return address;
+    return block;
   }
 
-  release(address: number, bytes: number, label: string): void {
+  release(block: Block, bytes: number, label: string): void {
     const size = sizeClass(bytes);
     const blocks = this.free.get(size);
-    if (blocks) blocks.push(address);
-    else this.free.set(size, [address]);
+    if (blocks) blocks.push(block);
+    else this.free.set(size, [block]);
     this.ledger.release(label, size);
   }
 
   /** Give blocks that nobody holds back to the driver, which waits for the device first. */
   trim(): void {
     for (const [size, blocks] of this.free) {
-      for (const address of blocks.splice(0)) {
+      for (const { address } of blocks.splice(0)) {
         this.driver.api.cuMemFree_v2(address);
         this.reserved -= size;
       }
@@ -54,14 +60,14 @@ export class CudaAllocator {
     return this.ledger.report(this.reserved);
   }
 
-  private take(size: number): number | undefined {
-    const address = this.tryTake(size);
-    if (address !== undefined) return address;
+  private take(size: number): Block | undefined {
+    const block = this.tryTake(size);
+    if (block) return block;
     this.trim();
     return this.tryTake(size);
   }
 
-  private tryTake(size: number): number | undefined {
+  private tryTake(size: number): Block | undefined {
     if (this.cap > 0 && this.reserved + size > this.cap) return undefined;
     let status = 0;
     const address = this.driver.handle((at) => {
@@ -70,7 +76,7 @@ export class CudaAllocator {
     if (status === CUDA_ERROR.outOfMemory) return undefined;
     if (status !== 0) throw this.driver.error('cuMemAlloc_v2', status);
     this.reserved += size;
-    return address;
+    return { address, lastUse: 0 };
   }
 
   private exhausted(bytes: number, label: string): OutOfMemoryError {

@@ -17,11 +17,14 @@ import { NativeMemory } from './native.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
 import { type PlannedLaunch, planLaunches } from './plan.js';
 import { CudaProgram, type ProgramHost } from './program.js';
+import { Timeline } from './timeline.js';
 import { Transfers } from './transfers.js';
 
 interface CudaBuffer extends DeviceBuffer {
   /** 0 once freed. */
   address: number;
+  /** The tick of the work that used it last. */
+  lastUse: number;
 }
 
 /** CU_STREAM_NON_BLOCKING */
@@ -48,6 +51,8 @@ export class CudaDevice implements Device, ProgramHost {
   private readonly ordinal: number;
   private readonly context: number;
   private readonly allocator: CudaAllocator;
+  private readonly timeline: Timeline;
+  private readonly copies: number;
   private readonly transfers: Transfers;
   private readonly compiler: Compiler;
   private readonly libraries: LibraryContext;
@@ -78,13 +83,15 @@ export class CudaDevice implements Device, ProgramHost {
       driver.handle((at) => api.cuEventCreate(at, 0)),
     ];
     this.allocator = new CudaAllocator(driver, this.name);
-    this.transfers = new Transfers(driver, this.stream);
+    this.timeline = new Timeline(driver, this.stream);
+    this.copies = driver.handle((at) => api.cuStreamCreate(at, NON_BLOCKING));
+    this.transfers = new Transfers(driver, this.stream, this.timeline, this.copies);
     this.libraries = {
       ordinal,
       capability,
       allocate: (bytes, label) => {
-        const address = this.allocator.allocate(bytes, label);
-        return { address, free: () => this.allocator.release(address, bytes, label) };
+        const block = this.allocator.allocate(bytes, label);
+        return { address: block.address, free: () => this.allocator.release(block, bytes, label) };
       },
     };
     this.target = {
@@ -112,12 +119,8 @@ export class CudaDevice implements Device, ProgramHost {
   allocate(bytes: number, label: string): DeviceBuffer {
     this.activate();
     try {
-      const buffer: CudaBuffer = {
-        device: this,
-        bytes,
-        label,
-        address: this.allocator.allocate(bytes, label),
-      };
+      const { address, lastUse } = this.allocator.allocate(bytes, label);
+      const buffer: CudaBuffer = { device: this, bytes, label, address, lastUse };
       return buffer;
     } catch (error) {
       throw this.failure(error);
@@ -127,19 +130,23 @@ export class CudaDevice implements Device, ProgramHost {
   free(buffer: DeviceBuffer): void {
     const mine = buffer as CudaBuffer;
     if (mine.address === 0 || this.closed) return;
-    this.allocator.release(mine.address, mine.bytes, mine.label);
+    const { address, lastUse } = mine;
+    this.allocator.release({ address, lastUse }, mine.bytes, mine.label);
     mine.address = 0;
   }
 
   write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
     const address = this.range(buffer, offset, source.byteLength);
     this.activate();
-    this.queue(() => this.transfers.write(address, source));
+    const mine = buffer as CudaBuffer;
+    this.queue(() => this.transfers.write(address, source, mine.lastUse));
+    mine.lastUse = ++this.timeline.now;
   }
 
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
     const address = this.range(buffer, offset, bytes);
     this.activate();
+    (buffer as CudaBuffer).lastUse = ++this.timeline.now;
     try {
       const result = await this.transfers.read(address, bytes);
       this.board.flush();
@@ -152,6 +159,9 @@ export class CudaDevice implements Device, ProgramHost {
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
     const [source, target] = [this.range(from, 0, bytes), this.range(to, 0, bytes)];
     this.activate();
+    this.timeline.now++;
+    this.use(from);
+    this.use(to);
     this.queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
   }
 
@@ -238,6 +248,8 @@ export class CudaDevice implements Device, ProgramHost {
     this.transfers.close();
     this.board.close();
     this.allocator.trim();
+    this.timeline.close();
+    api.cuStreamDestroy_v2(this.copies);
     api.cuStreamDestroy_v2(this.stream);
     api.cuDevicePrimaryCtxRelease_v2(this.ordinal);
   }
@@ -249,9 +261,16 @@ export class CudaDevice implements Device, ProgramHost {
 
   begin(program: CudaProgram): void {
     this.activate();
+    this.timeline.now++;
     if (this.recent[0] === program) return;
     this.recent.unshift(program);
     this.recent.length = Math.min(this.recent.length, REMEMBERED);
+  }
+
+  use(buffer: DeviceBuffer): number {
+    const address = this.addressOf(buffer);
+    (buffer as CudaBuffer).lastUse = this.timeline.now;
+    return address;
   }
 
   addressOf(buffer: DeviceBuffer): number {

@@ -14,7 +14,8 @@ export interface ProgramHost extends GraphHost {
   stepped(): void;
   /** Called before a program's work is queued: the context is made current. */
   begin(program: CudaProgram): void;
-  addressOf(buffer: DeviceBuffer): number;
+  /** The address of a buffer that the program is about to use. */
+  use(buffer: DeviceBuffer): number;
   /** What to throw instead of an error of the driver. @param launch what was running, where it is known */
   failure(error: unknown, launch?: PlannedLaunch): unknown;
 }
@@ -48,8 +49,8 @@ export class CudaProgram implements Program {
     if (slots.length < this.args.slots)
       throw new DeviceError(`The program uses ${this.args.slots} buffers, ${slots.length} were given.`);
     if (times < 1 || this.plan.length === 0) return;
-    this.setAddresses(slots);
     host.begin(this);
+    this.setAddresses(slots);
     try {
       if (host.step) for (let i = 0; i < times; i++) this.launchEach(true);
       else if (times === 1 && (!this.started || this.plan.length === 1)) this.launchEach(false);
@@ -76,7 +77,7 @@ export class CudaProgram implements Program {
   private setAddresses(slots: readonly DeviceBuffer[]): void {
     const { addresses, host } = this;
     for (let i = 0; i < addresses.length; i++) {
-      const address = host.addressOf(slots[i]!);
+      const address = host.use(slots[i]!);
       if (address === addresses[i]) continue;
       addresses[i] = address;
       this.args.set(i, address);

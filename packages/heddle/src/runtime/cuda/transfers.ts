@@ -1,64 +1,93 @@
 /** Copies between this process's memory and the device's, through pinned memory, without waiting where possible. */
-import type { Driver } from './driver.js';
-import { CUDA_ERROR } from './driver.js';
+import { CUDA_ERROR, type Driver } from './driver.js';
 import { viewNative } from './native.js';
-
-/** CU_EVENT_DISABLE_TIMING */
-export const UNTIMED = 2;
+import { type Timeline, UNTIMED } from './timeline.js';
 
 /** Pinned memory and the event after which it is free again. */
 interface Staging {
-  address: number;
-  bytes: Uint8Array;
+  readonly address: number;
+  readonly bytes: Uint8Array;
   readonly event: number;
-  busy: boolean;
 }
 
-/** Pinned bytes per staging buffer at least. */
+/** The pinned buffers that writes fill in turn. */
+interface Slot {
+  staging: Staging;
+  /** Bytes that are taken. */
+  filled: number;
+}
+
+/** Sizes of pinned buffers. */
 const LEAST = 1 << 20;
 const MOST = 64 << 20;
 const RING = 3;
+/** Pinned buffers kept for reads. */
+const IDLE = 4;
+/** From here on a write goes beside the programs instead of between them, which takes two events. */
+const BESIDE = 32 << 10;
 
 export class Transfers {
   private readonly driver: Driver;
   private readonly stream: number;
-  private readonly ring: Staging[] = [];
-  private next = 0;
-  /** Bytes of the current staging buffer that are taken. */
-  private filled = 0;
+  private readonly timeline: Timeline;
+  /** CUstream of large writes. */
+  private readonly copies: number;
+  private readonly ring: Slot[] = [];
+  private current = 0;
   private readonly idle: Staging[] = [];
 
-  /** @param stream what copies are in order with */
-  constructor(driver: Driver, stream: number) {
+  /** @param stream what programs run on · @param timeline of that stream */
+  constructor(driver: Driver, stream: number, timeline: Timeline, copies: number) {
     this.driver = driver;
     this.stream = stream;
+    this.timeline = timeline;
+    this.copies = copies;
   }
 
-  /** The source may be reused on return. */
-  write(address: number, source: Uint8Array): void {
+  /**
+   * The source may be reused on return. Programs that are queued later see what is written.
+   * @param lastUse the tick of the work that used this memory last
+   */
+  write(address: number, source: Uint8Array, lastUse: number): void {
+    const { api } = this.driver;
+    const beside = source.byteLength >= BESIDE;
+    const stream = beside ? this.copies : this.stream;
+    if (beside) this.timeline.wait(stream, lastUse);
+    let last = 0;
     for (let done = 0; done < source.byteLength; ) {
       const bytes = Math.min(source.byteLength - done, MOST);
       const { staging, offset } = this.take(bytes);
       staging.bytes.set(source.subarray(done, done + bytes), offset);
-      this.driver.api.cuMemcpyHtoDAsync_v2(address + done, staging.address + offset, bytes, this.stream);
-      this.driver.api.cuEventRecord(staging.event, this.stream);
-      staging.busy = true;
+      api.cuMemcpyHtoDAsync_v2(address + done, staging.address + offset, bytes, stream);
+      api.cuEventRecord(staging.event, stream);
+      last = staging.event;
       done += bytes;
     }
+    if (!beside) return;
+    api.cuStreamWaitEvent(this.stream, last, 0);
+    this.timeline.mark();
   }
 
-  /** A copy of device memory once everything queued before is done. */
+  /** A copy of device memory as it is after everything queued before. */
   async read(address: number, bytes: number): Promise<Uint8Array> {
+    const { api } = this.driver;
+    const parts: { staging: Staging; start: number; bytes: number }[] = [];
+    for (let start = 0; start < bytes; start += MOST) {
+      const part = {
+        staging: this.borrow(Math.min(bytes - start, MOST)),
+        start,
+        bytes: Math.min(bytes - start, MOST),
+      };
+      api.cuMemcpyDtoHAsync_v2(part.staging.address, address + start, part.bytes, this.stream);
+      api.cuEventRecord(part.staging.event, this.stream);
+      parts.push(part);
+    }
     const result = new Uint8Array(bytes);
-    for (let done = 0; done < bytes; ) {
-      const part = Math.min(bytes - done, MOST);
-      const staging = this.borrow(part);
-      this.driver.api.cuMemcpyDtoHAsync_v2(staging.address, address + done, part, this.stream);
-      this.driver.api.cuEventRecord(staging.event, this.stream);
+    for (const { staging, start, bytes: length } of parts) {
       await this.reached(staging.event);
-      result.set(staging.bytes.subarray(0, part), done);
-      this.idle.push(staging);
-      done += part;
+      result.set(staging.bytes.subarray(0, length), start);
+      if (this.idle.length < IDLE) this.idle.push(staging);
+      else this.release(staging);
     }
     return result;
   }
@@ -78,35 +107,28 @@ export class Transfers {
   }
 
   close(): void {
-    const { api } = this.driver;
-    for (const { address, event } of [...this.ring, ...this.idle]) {
-      api.cuMemFreeHost(address);
-      api.cuEventDestroy_v2(event);
-    }
+    for (const staging of [...this.ring.map((slot) => slot.staging), ...this.idle]) this.release(staging);
     this.ring.length = 0;
     this.idle.length = 0;
   }
 
   /** Room in the ring. Waits only if all of it is on its way to the device. */
   private take(bytes: number): { staging: Staging; offset: number } {
-    const current = this.ring[this.next];
-    if (current && this.filled + bytes <= current.bytes.byteLength) {
-      const offset = this.filled;
-      this.filled += align(bytes);
-      return { staging: current, offset };
+    const slot = this.ring[this.current];
+    if (slot && slot.filled + bytes <= slot.staging.bytes.byteLength) {
+      const offset = slot.filled;
+      slot.filled += align(bytes);
+      return { staging: slot.staging, offset };
     }
-    if (current) this.next = (this.next + 1) % RING;
-    let staging = this.ring[this.next];
-    if (staging?.busy) {
-      this.driver.api.cuEventSynchronize(staging.event);
-      staging.busy = false;
-    }
+    if (slot) this.current = (this.current + 1) % RING;
+    const next = this.ring[this.current];
+    if (next) this.driver.api.cuEventSynchronize(next.staging.event);
+    let staging = next?.staging;
     if (!staging || staging.bytes.byteLength < bytes) {
-      if (staging) this.driver.api.cuMemFreeHost(staging.address);
-      staging = this.allocate(bytes, staging?.event);
-      this.ring[this.next] = staging;
+      if (staging) this.release(staging);
+      staging = this.allocate(bytes);
     }
-    this.filled = align(bytes);
+    this.ring[this.current] = { staging, filled: align(bytes) };
     return { staging, offset: 0 };
   }
 
@@ -115,16 +137,17 @@ export class Transfers {
     return found >= 0 ? this.idle.splice(found, 1)[0]! : this.allocate(bytes);
   }
 
-  private allocate(bytes: number, event?: number): Staging {
+  private allocate(bytes: number): Staging {
     const { api } = this.driver;
     const size = Math.max(LEAST, 2 ** Math.ceil(Math.log2(bytes)));
     const address = this.driver.handle((at) => api.cuMemHostAlloc(at, size, 0));
-    return {
-      address,
-      bytes: viewNative(address, size),
-      event: event ?? this.driver.handle((at) => api.cuEventCreate(at, UNTIMED)),
-      busy: false,
-    };
+    const event = this.driver.handle((at) => api.cuEventCreate(at, UNTIMED));
+    return { address, bytes: viewNative(address, size), event };
+  }
+
+  private release({ address, event }: Staging): void {
+    this.driver.api.cuMemFreeHost(address);
+    this.driver.api.cuEventDestroy_v2(event);
   }
 }
 
