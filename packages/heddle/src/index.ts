@@ -39,7 +39,7 @@ export * as io from './io/index.js';
 export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
-export type { Device, MemoryReport } from './runtime/device.js';
+export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
 export {
   arange,
@@ -68,6 +68,8 @@ export {
   type Precisions,
   realize,
   setPrecision,
+  synchronize,
+  time,
   useDevice,
 } from './tensor/modes.js';
 export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';

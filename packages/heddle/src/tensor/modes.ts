@@ -39,6 +39,18 @@ export const device = (): { readonly name: string; readonly description: string 
   return { name, description };
 };
 
+/**
+ * How long the device takes for what `work` starts (kernels, jitted functions, `realize`), in µs: by events on a GPU,
+ * by the clock elsewhere.
+ */
+export const time = (work: () => void): Promise<number> => currentDevice().time(work);
+
+/**
+ * Resolves once the current device has done everything that was started. Values that are awaited need no such wait.
+ * @throws KernelError for an assertion that failed in a kernel, DeviceError if a kernel has faulted
+ */
+export const synchronize = (): Promise<void> => currentDevice().synchronize();
+
 /** How exactly products of f32 are computed where nothing else is said. */
 export interface Precisions {
   /** Of matrix products and fully connected layers; 'f32' at first. */
