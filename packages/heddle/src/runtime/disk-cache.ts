@@ -1,10 +1,10 @@
-/** Compiled kernels on disk: kept by what they were made from, shared by all processes. */
+/** Compiled programs and kernels on disk: kept by what they were made from, shared by all processes. */
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { env } from '../../core/env.js';
-import { debug } from '../../core/log.js';
+import { env } from '../core/env.js';
+import { debug } from '../core/log.js';
 
 /** The folder of everything Heddle keeps between runs. */
 export function cacheFolder(): string {
@@ -26,9 +26,15 @@ const CHECKSUM_BYTES = 32;
  */
 export class DiskCache {
   readonly folder: string;
+  readonly #mostFiles: number;
 
-  constructor(folder: string) {
+  /** @param options.mostFiles when there are more, the oldest half is removed */
+  constructor(
+    folder: string,
+    { mostFiles = Number.POSITIVE_INFINITY }: { readonly mostFiles?: number } = {},
+  ) {
     this.folder = folder;
+    this.#mostFiles = mostFiles;
   }
 
   /** The name that stands for these parts. */
@@ -36,7 +42,7 @@ export class DiskCache {
     return sha256(...parts).toString('hex');
   }
 
-  get(key: string): Uint8Array | undefined {
+  get(key: string): Uint8Array<ArrayBuffer> | undefined {
     const path = join(this.folder, key);
     let file: Uint8Array;
     try {
@@ -59,6 +65,7 @@ export class DiskCache {
       mkdirSync(this.folder, { recursive: true });
       writeFileSync(part, Buffer.concat([sha256(contents), contents]));
       renameSync(part, join(this.folder, key));
+      this.#removeOld();
     } catch (error) {
       debug(1, () => `cache: ${this.folder} cannot be written: ${(error as Error).message}`);
       try {
@@ -67,5 +74,16 @@ export class DiskCache {
         // Nothing was written there.
       }
     }
+  }
+
+  #removeOld(): void {
+    const names = this.#mostFiles === Number.POSITIVE_INFINITY ? [] : readdirSync(this.folder);
+    if (names.length <= this.#mostFiles) return;
+    const ages = names.map((name) => {
+      const path = join(this.folder, name);
+      return { path, written: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 };
+    });
+    ages.sort((a, b) => a.written - b.written);
+    for (const { path } of ages.slice(0, names.length >> 1)) rmSync(path, { force: true });
   }
 }

@@ -14,7 +14,7 @@ import {
 } from '../device.js';
 import { prepareEngine } from './engine.js';
 import { CpuMemory } from './memory.js';
-import { CpuProgram, type ProgramHost, planLaunch } from './program.js';
+import { CpuProgram, type ProgramHost } from './program.js';
 import { Workers } from './workers.js';
 
 interface CpuBuffer extends DeviceBuffer {
@@ -87,12 +87,7 @@ export class CpuDevice implements Device, ProgramHost {
 
   compile(launches: readonly Launch[]): Program {
     this.mustBeOpen();
-    const kernels = requireKernels(this.name, launches);
-    return new CpuProgram(
-      this,
-      kernels,
-      kernels.map((l) => planLaunch(l, this.target)),
-    );
+    return new CpuProgram(this, requireKernels(this.name, launches));
   }
 
   async synchronize(): Promise<void> {}

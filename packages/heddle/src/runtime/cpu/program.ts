@@ -6,9 +6,10 @@ import type { KernelIr } from '../../kernel/ir.js';
 import { serialize } from '../../kernel/serialize.js';
 import type { Target } from '../../kernel/target.js';
 import { FAILURE } from '../../render/wasm-abi.js';
-import type { Message } from '../../render/wasm-statements.js';
+import type { Message } from '../../render/message.js';
 import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
 import type { RunFunction } from './control.js';
+import { keptProgram } from './kept-program.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
 import { countersAt, type PlannedLaunch, renderProgram, SECTION_BYTES } from './render.js';
@@ -48,13 +49,18 @@ export class CpuProgram implements Program {
   private epoch = 0;
   private sent = false;
 
-  constructor(host: ProgramHost, launches: readonly KernelLaunch[], planned: readonly PlannedLaunch[]) {
+  constructor(host: ProgramHost, launches: readonly KernelLaunch[]) {
     this.host = host;
     this.launches = launches;
     const used = launches.flatMap((l) => l.args.map((a) => ('slot' in a ? a.slot + 1 : 0)));
     this.slots = used.reduce((n, u) => Math.max(n, u), 0);
     const { fma, units: threads } = host.target;
-    const program = renderProgram(planned, { fma, slots: this.slots, threads });
+    const program = keptProgram(launches, { fma, slots: this.slots, threads }, (options) =>
+      renderProgram(
+        launches.map((l) => planLaunch(l, host.target)),
+        options,
+      ),
+    );
     this.text = program.text;
     debug(4, () => `[cpu] program ${this.number}\n${program.text()}`);
     this.messages = program.messages;

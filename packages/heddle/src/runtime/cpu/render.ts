@@ -12,7 +12,7 @@ import type { KernelIr } from '../../kernel/ir.js';
 import { isBuffer } from '../../kernel/types.js';
 import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm.js';
 import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
-import type { Message } from '../../render/wasm-statements.js';
+import type { Message } from '../../render/message.js';
 import { laneType } from '../../render/wasm-values.js';
 import type { KernelLaunch } from '../device.js';
 import { ABORT, WAITING } from './control.js';
@@ -51,11 +51,15 @@ export const SECTION_BYTES = 128;
 const FINISHED = 64;
 export const countersAt = (slots: number): number => Math.ceil((4 * slots) / 64) * 64;
 
-/** @param slots buffers given to a run @param threads that may take part */
-export function renderProgram(
-  launches: readonly PlannedLaunch[],
-  options: { readonly fma: boolean; readonly slots: number; readonly threads: number },
-): ProgramModule {
+export interface RenderOptions {
+  readonly fma: boolean;
+  /** Buffers given to a run. */
+  readonly slots: number;
+  /** That may take part. */
+  readonly threads: number;
+}
+
+export function renderProgram(launches: readonly PlannedLaunch[], options: RenderOptions): ProgramModule {
   const module = new KernelModule(options);
   const functions = new Map<string, KernelFunction>();
   const kernels = new Map<KernelIr, number>();
