@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { type DType, f32, f64, i64, isFloat } from '../src/core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../src/core/float16.js';
 import { withoutKernels } from '../src/engine/realize.js';
-import { gradcheck, jit, realize, type Tensor, tensor, useDevice } from '../src/index.js';
+import { gradcheck, jit, realize, setPrecision, type Tensor, tensor, useDevice } from '../src/index.js';
 import { topological } from '../src/ir/node.js';
 import { listDevices } from '../src/runtime/registry.js';
 import { type Case, type Input, valuesFor } from './cases/case.js';
@@ -23,6 +23,9 @@ export function cudaReason(): string | undefined {
   const info = listDevices().find((d) => d.name === 'cuda')!;
   return info.available ? undefined : info.reason;
 }
+
+// The cases' tolerances are those of f32; tests of the kernels cover what is computed less exactly.
+setPrecision({ matmul: 'f32', conv: 'f32' });
 
 const CASES: readonly Case[] = [...OPS, ...LAYERS];
 

@@ -1,6 +1,7 @@
 /** Convolution of images and its two gradients: three ops that are each other's derivatives. */
 import { f32, isFloat } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { type Precision, requirePrecision } from '../core/precision.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
@@ -27,6 +28,8 @@ export interface Conv2dOptions {
   readonly dilation?: Pair;
   /** Channels in as many separate groups; default 1. */
   readonly groups?: number;
+  /** How exactly products are computed, default tf32; bf16 is computed as tf32. */
+  readonly precision?: Precision;
 }
 
 /** What a convolution is, on an image of `size` with a kernel of `kernel` (both height × width). */
@@ -34,6 +37,8 @@ export interface Conv2dArg extends WindowArg {
   readonly size: readonly [number, number];
   readonly padding: readonly [number, number];
   readonly groups: number;
+  /** Default tf32. */
+  readonly precision?: Precision;
 }
 
 /** Height × width of what comes out. */
@@ -221,6 +226,7 @@ export function pair(op: string, name: string, given: Pair, least: number): read
  */
 export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dOptions = {}): GraphNode {
   const { groups = 1 } = options;
+  if (options.precision) requirePrecision('conv2d', options.precision);
   const both = `x ${formatShape(x.shape)}, w ${formatShape(w.shape)}`;
   if (x.shape.length !== 4 || w.shape.length !== 4) {
     throw new ShapeError(`[conv2d] takes x (N,C,H,W) and w (O,C/groups,kH,kW), got ${both}.`);
@@ -245,6 +251,7 @@ export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dOptions = {}):
     padding: pair('conv2d', 'padding', options.padding ?? 0, 0),
     dilation: pair('conv2d', 'dilation', options.dilation ?? 1, 1),
     groups,
+    precision: options.precision ?? 'tf32',
   };
   if (outputSize(arg).some((n) => n < 1)) {
     throw new ShapeError(

@@ -145,37 +145,45 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
   };
 }
 
-/** Threads that add up one weight's parts. */
-const ADDERS = 8;
-
-/** dW from its parts: each of 8 threads adds every 8th, then one adds the 8. */
-export function addParts(p: CudaConvolveWeight, splits: number): GridKernel {
+/**
+ * dW from its parts, (part, output channel, input channel, tap). The threads of a block have some weights side by side, few if there are
+ * few weights, and share their parts: each adds every so many-th, then the sums are added in pairs.
+ */
+export function addParts(p: CudaConvolveWeight, count: number): GridKernel {
   const size = partsOf(p, 1);
+  const lanes = size >= 4096 ? 32 : 8;
+  const adders = Math.min(512 / lanes, 2 ** Math.ceil(Math.log2(count)));
   const kernel = defineKernel(
     'conv2dWeightSum',
     { parts: buffer(f32), dw: buffer(f32) },
     ({ parts, dw }, context) => {
       const { threadIdx, blockIdx, idiv, f32, shared, barrier, finish } = context;
-      const { SIZE, SPLITS, INPUTS, KH, KW, ADDERS } = context;
-      const at = blockIdx.x * 32 + (threadIdx.x % 32);
-      const adder = idiv(threadIdx.x, 32);
-      const held = shared(f32, ADDERS, 32);
+      const { SIZE, COUNT, INPUTS, KH, KW, ADDERS, LANES } = context;
+      const member = threadIdx.x % LANES;
+      const at = blockIdx.x * LANES + member;
+      const adder = idiv(threadIdx.x, LANES);
+      const held = shared(f32, ADDERS, LANES);
       let sum = f32(0);
-      if (at < SIZE) for (let s = adder; s < SPLITS; s += ADDERS) sum += parts[s * SIZE + at];
-      held[adder][threadIdx.x % 32] = sum;
+      if (at < SIZE) for (let s = adder; s < COUNT; s += ADDERS) sum += parts[s * SIZE + at];
+      held[adder][member] = sum;
       barrier();
+      let half = ADDERS >> 1;
+      while (half > 0) {
+        if (adder < half) held[adder][member] += held[adder + half][member];
+        barrier();
+        half = half >> 1;
+      }
       if (adder === 0 && at < SIZE) {
-        for (let i = 1; i < ADDERS; i++) sum += held[i][threadIdx.x];
         const tap = at % (KH * KW);
         const input = idiv(at, KH * KW) % INPUTS;
         const output = idiv(at, KH * KW * INPUTS);
-        dw[at] = finish(sum, output, input, idiv(tap, KW), tap % KW);
+        dw[at] = finish(held[0][member], output, input, idiv(tap, KW), tap % KW);
       }
     },
     {
-      ...{ SIZE: size, SPLITS: splits, INPUTS: p.inputs, KH: p.kernel[0], KW: p.kernel[1], ADDERS },
-      finish: p.finish,
+      ...{ SIZE: size, COUNT: count, INPUTS: p.inputs, KH: p.kernel[0], KW: p.kernel[1] },
+      ...{ ADDERS: adders, LANES: lanes, finish: p.finish },
     },
   );
-  return { kernel, grid: [Math.ceil(size / 32), 1, 1], threads: 32 * ADDERS, sharedBytes: 0 };
+  return { kernel, grid: [Math.ceil(size / lanes), 1, 1], threads: lanes * adders, sharedBytes: 0 };
 }

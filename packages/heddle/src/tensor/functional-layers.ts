@@ -13,7 +13,7 @@ import {
   requireRank,
   requireSameDtype,
 } from './functional-checks.js';
-import { noGrad } from './modes.js';
+import { getPrecision, noGrad } from './modes.js';
 import { rand } from './random.js';
 import { type MatmulOptions, Tensor } from './tensor.js';
 
@@ -59,7 +59,7 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor, options: Matmul
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, options: Conv2dOptions = {}): Tensor {
-  const y = new Tensor(conv2dNode(x.node, weight.node, options));
+  const y = new Tensor(conv2dNode(x.node, weight.node, { precision: getPrecision().conv, ...options }));
   if (!bias) return y;
   const outputs = weight.shape[0]!;
   requireBias('conv2d', x, bias, outputs);
