@@ -136,8 +136,10 @@ describe('autotuner', () => {
     assert.deepEqual([...launched], ['x,y,finish0']);
   });
 
-  test('keeps the guess where another gains next to nothing', () => {
+  test('keeps the guess where another gains next to nothing, and ours where a library does', () => {
     assert.equal(chosen(new ClockedDevice({ guess: 10, other: 9.9 }), ['guess', 'other']), 'guess');
+    const costs = { guess: 10, ours: 5, library: 4.9 };
+    assert.equal(chosen(new ClockedDevice(costs), ['guess', 'ours', 'library']), 'ours');
   });
 
   test('other sizes and other candidates are other work', () => {

@@ -15,7 +15,8 @@ import { optionsOf } from './library-options.js';
 
 /**
  * In all three the operands come in one pattern: two that are read and one that is written. `order` takes them from
- * the routine's arguments, which are those of the op: (x, w, y), (dy, w, dx), (x, dy, dw).
+ * the routine's arguments, which are those of the op: (x, w, y), (dy, w, dx), (x, dy, dw). `sums` are the algorithms
+ * that add up products and transform nothing.
  */
 const DIRECTIONS = {
   forward: {
@@ -24,6 +25,7 @@ const DIRECTIONS = {
     algorithms: 'cudnnGetConvolutionForwardAlgorithm_v7',
     workspace: 'cudnnGetConvolutionForwardWorkspaceSize',
     run: 'cudnnConvolutionForward',
+    sums: [0, 1, 2, 3],
   },
   input: {
     order: [1, 0],
@@ -31,6 +33,7 @@ const DIRECTIONS = {
     algorithms: 'cudnnGetConvolutionBackwardDataAlgorithm_v7',
     workspace: 'cudnnGetConvolutionBackwardDataWorkspaceSize',
     run: 'cudnnConvolutionBackwardData',
+    sums: [0, 1],
   },
   weight: {
     order: [0, 1],
@@ -38,6 +41,7 @@ const DIRECTIONS = {
     algorithms: 'cudnnGetConvolutionBackwardFilterAlgorithm_v7',
     workspace: 'cudnnGetConvolutionBackwardFilterWorkspaceSize',
     run: 'cudnnConvolutionBackwardFilter',
+    sums: [0, 1, 3],
   },
 } as const satisfies Record<
   string,
@@ -47,6 +51,7 @@ const DIRECTIONS = {
     algorithms: keyof Cudnn;
     workspace: keyof Cudnn;
     run: keyof Cudnn;
+    sums: readonly number[];
   }
 >;
 
@@ -61,7 +66,8 @@ const MOST_ALGORITHMS = 10;
 /**
  * `cudnn.convolution`. Options: direction (forward, input, weight) · x, w, y: shapes (NCHW, OCHW, NCHW) · stride,
  * padding, dilation (height, width) · groups · dtype · precision (of f32: f32 or tf32) · rank: which of the proposed
- * algorithms to take, 0 being the first · anyOrder: those that give other bits at every run count, too.
+ * algorithms to take, 0 being the first · any: count those that give other bits at every run, too, and those that
+ * transform their operands (FFT, Winograd), whose results are further off than another order of sums can make them.
  */
 export function prepareConvolution(call: LibraryCall, context: LibraryContext): PreparedRoutine {
   const { lib, handle } = openCudnn(context);
@@ -72,6 +78,7 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
     algorithms,
     workspace: sizeOf,
     run,
+    sums,
   } = o.lookup<(typeof DIRECTIONS)[keyof typeof DIRECTIONS]>('direction', DIRECTIONS);
   const descriptors = new Descriptors(lib);
   try {
@@ -99,16 +106,17 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
     const found = new Int32Array(1);
     const results = new DataView(new ArrayBuffer(PERF.bytes * MOST_ALGORITHMS));
     lib[algorithms](handle, first, second, convolution, result, MOST_ALGORITHMS, found, results);
-    const anyOrder = o.flag('anyOrder');
+    const any = o.flag('any');
+    const addsUp = new Set<number>(sums);
     const proposals = Array.from({ length: found[0]! }, (_, i) => ({
       algorithm: results.getInt32(i * PERF.bytes + PERF.algorithm, true),
       status: results.getInt32(i * PERF.bytes + PERF.status, true),
       determinism: results.getInt32(i * PERF.bytes + PERF.determinism, true),
       math: results.getInt32(i * PERF.bytes + PERF.math, true),
     })).filter(
-      ({ status, determinism, math }) =>
+      ({ algorithm, status, determinism, math }) =>
         status === 0 &&
-        (anyOrder || determinism === DETERMINISTIC) &&
+        (any || (determinism === DETERMINISTIC && addsUp.has(algorithm))) &&
         (!exact || math === MATH.fma || math === MATH.default),
     );
     const rank = o.number('rank');
