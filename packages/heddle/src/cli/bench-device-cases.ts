@@ -1,6 +1,6 @@
 /** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of bench/torch_gpu.py. */
 import { bf16 } from '../core/dtype.js';
-import type { Precision } from '../core/precision.js';
+import { PRECISIONS, type Precision } from '../core/precision.js';
 import { conv2d, maxPool2d, optim, PROGRAMS, randn, type Tensor } from '../index.js';
 import { compiled, gradients, type Workload } from './bench-workload.js';
 import { TrainingSteps } from './training-steps.js';
@@ -51,7 +51,7 @@ function product(precision: Precision, [m, k, n]: readonly [number, number, numb
           operands.map((x) => x.cast(bf16).realize()),
         );
       }
-      return compiled((a, b) => a!.matmul(b!), operands);
+      return compiled((a, b) => a!.matmul(b!, { precision }), operands);
     },
   };
 }
@@ -108,7 +108,7 @@ interface Convolution {
   readonly padding: number;
 }
 
-/** Forward with bias, and the gradients of input, weights and bias; 3×3, NCHW. */
+/** Forward with bias, and the gradients of input, weights and bias; 3×3, NCHW, in tf32 as is the default. */
 function convolution({ batch, channels, size, out, padding }: Convolution): KernelCase[] {
   const outSize = size + 2 * padding - 2;
   const shapes = {
@@ -131,7 +131,7 @@ function convolution({ batch, channels, size, out, padding }: Convolution): Kern
       peer: `${peer} fwd`,
       flops: work,
       bytes: 4 * elements,
-      precision: 'f32',
+      precision: 'tf32',
       prepare: () =>
         compiled(
           (x, weight, bias) => apply(x!, weight!, bias!),
@@ -145,7 +145,7 @@ function convolution({ batch, channels, size, out, padding }: Convolution): Kern
       flops: 2 * work,
       // The upstream gradient and the input are read, gradients of all three written.
       bytes: 4 * (elements + count(shapes.x) + 2 * count(shapes.weight)),
-      precision: 'f32',
+      precision: 'tf32',
       prepare: () =>
         gradients(
           (x, weight, bias) => apply(x!, weight!, bias!),
@@ -175,13 +175,14 @@ const NET_SHAPES: readonly KernelCase[] = [
   pooling(64, 32, 24),
 ];
 
-const PRECISIONS: readonly Precision[] = ['f32', 'bf16'];
+/** Without tensor cores tf32 is f32. */
+const precisions = (large: boolean): readonly Precision[] => (large ? PRECISIONS : ['f32', 'bf16']);
 
 const cube = (n: number): readonly [number, number, number] => [n, n, n];
 
 /** @param large sizes for a GPU, which would take minutes on a processor */
 export const kernelCases = (large: boolean): KernelCase[] => [
-  ...PRECISIONS.flatMap((p) =>
+  ...precisions(large).flatMap((p) =>
     (large ? [512, 1024, 2048, 4096, 8192] : [512, 1024]).map((n) => product(p, cube(n))),
   ),
   ...rows(large ? 8192 : 2048),
@@ -193,7 +194,7 @@ export const kernelCases = (large: boolean): KernelCase[] => [
 
 /** The products whose rate is the ceiling of arithmetic, beside any others that are faster. */
 export const ceilingCases = (large: boolean): KernelCase[] =>
-  PRECISIONS.map((p) => product(p, cube(large ? 4096 : 512)));
+  precisions(large).map((p) => product(p, cube(large ? 4096 : 512)));
 
 // ── training steps ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -24,8 +24,7 @@ import {
 import { selectCases } from './bench-workload.js';
 import type { TrainingSteps } from './training-steps.js';
 
-export const DEVICE_BENCHES = ['kernels', 'train'] as const;
-export type DeviceBench = (typeof DEVICE_BENCHES)[number];
+export type DeviceBench = 'kernels' | 'train';
 
 export interface DeviceBenchOptions {
   /** Ids of cases, or their first words. Default: all. */
@@ -84,7 +83,7 @@ export interface DeviceResults<M extends DeviceMeasurement = DeviceMeasurement> 
 
 const METHOD = {
   kernels:
-    'Device time by events: a round repeats the compiled program without a wait for about 10 ms; the figures are of ' +
+    "Own kernels, without the vendor's libraries. Device time by events: a round repeats the compiled program without a wait for about 10 ms; the figures are of " +
     'seven rounds after a warm-up. Random data; matrices of 8192² do not fit in any cache, smaller operands stay there, ' +
     "as between a network's layers. Ceilings are of the same run.",
   train:

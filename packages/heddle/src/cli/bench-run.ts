@@ -1,12 +1,14 @@
 /** `heddle bench`, when it runs: measure, write the results, show them. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { closeDevices, openDevice } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { type AccuracyOptions, runAccuracyBench } from './bench-accuracy.js';
 import { chartOf } from './bench-chart.js';
 import { type CpuBenchOptions, runCpuBench } from './bench-cpu.js';
 import {
-  DEVICE_BENCHES,
   type DeviceBench,
   type DeviceBenchOptions,
   type DeviceResults,
@@ -69,42 +71,48 @@ export interface BenchAllOptions extends Pick<BenchDeviceOptions, 'peer' | 'devi
   readonly out: string;
 }
 
-/** @returns the exit code: 130 if Ctrl-C ended it; what was measured before is written */
-export async function benchAll({ out, ...options }: BenchAllOptions): Promise<number> {
+/** Each in a process of its own. @returns the exit code: 130 if Ctrl-C ended it; what was measured before is written */
+export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<number> {
   const today = new Date().toISOString().slice(0, 10);
-  for (const which of DEVICE_BENCHES) {
-    const path = join(out, `${which}-${today}`);
-    const vendor = which === 'kernels';
-    const code = await benchDevice(which, { ...options, vendor, json: `${path}.json`, svg: `${path}.svg` });
-    if (code !== 0) return code;
+  const on = device === undefined ? [] : ['--device', device];
+  const beside = peer === undefined ? [] : ['--peer', peer];
+  const path = (name: string): string => join(out, `${name}-${today}`);
+  const written = (name: string): string[] => ['--json', `${path(name)}.json`, '--svg', `${path(name)}.svg`];
+  for (const args of [
+    ['kernels', '--vendor', ...beside, ...on, ...written('kernels')],
+    ['train', ...beside, ...on, ...written('train')],
+    ['mnist', ...on, '--json', `${path('mnist')}.json`],
+  ]) {
+    const main = fileURLToPath(new URL('./main.js', import.meta.url));
+    const child = spawn(process.execPath, [main, 'bench', ...args], { stdio: 'inherit' });
+    const [code] = (await once(child, 'close')) as [number | null];
+    if (code !== 0) return code ?? 130;
     process.stdout.write('\n');
   }
-  const { device } = options;
-  return benchMnist({ ...(device !== undefined && { device }), json: join(out, `mnist-${today}.json`) });
+  return 0;
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export const benchDevice = (
-  which: DeviceBench,
-  { peer, vendor = false, device, json, svg, only }: BenchDeviceOptions,
-): Promise<number> =>
-  onDevice(device, async () => {
-    const read = peer === undefined ? new Map() : await readDevicePeers(peer);
-    const given = [
-      device === undefined ? '' : ` --device ${device}`,
-      only ? ` --only ${only.join(',')}` : '',
-      vendor ? ' --vendor' : '',
-      peer === undefined ? '' : ` --peer ${peer}`,
-    ].join('');
-    const measured = await watched(async (watch) => {
-      const peers = vendor ? await withVendor(read, watch) : read;
-      return measureDevice(which, { given, peers, ...(only && { only }), ...watch });
-    });
-    if (!measured) return 130;
-    await publish(measured.results, measured.report, json);
-    if (svg !== undefined) await writeText(svg, chartOf(measured.results));
-    return 0;
+export async function benchDevice(which: DeviceBench, options: BenchDeviceOptions): Promise<number> {
+  const { peer, vendor = false, device, json, svg, only } = options;
+  const read = peer === undefined ? new Map() : await readDevicePeers(peer);
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    only ? ` --only ${only.join(',')}` : '',
+    vendor ? ' --vendor' : '',
+    peer === undefined ? '' : ` --peer ${peer}`,
+  ].join('');
+  const measured = await watched(async (watch) => {
+    const peers = vendor ? await onDevice(device, () => withVendor(read, watch)) : read;
+    // Kernels are our own; a network takes what the tuner finds fastest.
+    if (which === 'kernels') process.env.HEDDLE_VENDOR = 'off';
+    return onDevice(device, () => measureDevice(which, { given, peers, ...(only && { only }), ...watch }));
   });
+  if (!measured) return 130;
+  await publish(measured.results, measured.report, json);
+  if (svg !== undefined) await writeText(svg, chartOf(measured.results));
+  return 0;
+}
 
 /** These figures and those of the vendor's libraries, where the device has any. */
 async function withVendor(peers: DevicePeers, { onProgress, signal }: Watch): Promise<DevicePeers> {
@@ -132,7 +140,7 @@ export const benchVendor = ({ device }: BenchVendorOptions): Promise<number> =>
   });
 
 /** Run `body` on this device, by default the fastest, and close it. */
-async function onDevice(name: string | undefined, body: () => Promise<number>): Promise<number> {
+async function onDevice<R>(name: string | undefined, body: () => Promise<R>): Promise<R> {
   useDevice(name ?? openDevice().name);
   try {
     return await body();

@@ -3,6 +3,12 @@ import { CommanderError } from 'commander';
 import { ArgumentError, HeddleError } from '../core/errors.js';
 import { createProgram } from './program.js';
 
+// Who reads no further, as `heddle doctor | head` does, has seen enough.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit();
+});
+
 try {
   const program = createProgram((exitCode) => {
     process.exitCode = exitCode;

@@ -86,7 +86,8 @@ export function realize(nodes: readonly GraphNode[]): void {
   const device = buffers[0]?.device ?? currentDevice();
   const key = `${device.name} ${kernels}\n${text}`;
   let compiled = programs.get(key);
-  if (!compiled) {
+  // A device that was closed and opened again is another one.
+  if (compiled?.device !== device) {
     compiled = new Compiled(roots, leaves.length, device, { kernels, ...tuning(device, false) });
     if (programs.size >= KEPT) {
       const [oldest] = programs.keys();
