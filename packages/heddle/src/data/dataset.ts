@@ -49,8 +49,8 @@ export class ArrayDataset implements Dataset {
   readonly labels: Int32Array | Uint8Array;
   readonly normalize: Normalization;
   readonly #features: number;
-  /** What each byte becomes. */
-  readonly #table: Float32Array;
+  /** What each byte becomes as an input, f32. */
+  readonly table: Float32Array;
 
   /** @throws DataError if the counts of inputs and labels differ, or a label is outside the classes */
   constructor({ inputs, inputShape, labels, classes, normalize = { mean: 0, std: 1 } }: ArrayDatasetOptions) {
@@ -81,7 +81,7 @@ export class ArrayDataset implements Dataset {
     this.labels = labels;
     this.normalize = normalize;
     this.#features = features;
-    this.#table = Float32Array.from(
+    this.table = Float32Array.from(
       { length: 256 },
       (_, byte) => (byte / 255 - normalize.mean) / normalize.std,
     );
@@ -96,7 +96,7 @@ export class ArrayDataset implements Dataset {
       }
       labels[row] = this.labels[index]!;
       if (this.inputs instanceof Uint8Array) {
-        normalizeBytes(this.inputs, index * features, inputs, row * features, features, this.#table);
+        normalizeBytes(this.inputs, index * features, inputs, row * features, features, this.table);
       } else {
         normalizeFloats(this.inputs, index * features, inputs, row * features, features, this.normalize);
       }

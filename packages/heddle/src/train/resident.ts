@@ -2,13 +2,13 @@
  * A data set in the memory of the device. Batches are gathered there by the program that works on them, so that many
  * steps are one launch: the order of the examples is uploaded once an epoch, and the position in it is state.
  */
-import { i32 } from '../core/dtype.js';
+import { i32, u8 } from '../core/dtype.js';
 import { DataError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
-import type { Dataset, Loader } from '../data/index.js';
+import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
 import { arange, tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
-import { noGrad } from '../tensor/modes.js';
+import { noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { BatchWork, Chunk, Feed } from './feed.js';
 
@@ -66,19 +66,36 @@ export class ResidentFeed implements Feed {
 
 /** All examples of a data set. @throws DataError for a label that is no class */
 function upload(dataset: Dataset): { readonly inputs: Tensor; readonly labels: Tensor } {
-  const { length, inputShape, classes } = dataset;
-  const inputs = new Float32Array(length * sizeOf(inputShape));
-  const labels = new Int32Array(length);
-  const all = Uint32Array.from({ length }, (_, i) => i);
-  dataset.batchInto(all, inputs, labels);
+  const { length, classes } = dataset;
+  const [inputs, labels] = dataset instanceof ArrayDataset ? arraysOf(dataset) : examplesOf(dataset);
   const wrong = labels.findIndex((label) => label < 0 || label >= classes);
   if (wrong >= 0)
     throw new DataError(
       `label ${labels[wrong]} of example ${wrong} is outside the classes: expected 0 to ${classes - 1}. ` +
         'Check the labels, or the number of classes.',
     );
-  return {
-    inputs: tensor(inputs, { shape: [length, ...inputShape] }),
-    labels: tensor(labels, { dtype: i32 }),
-  };
+  return { inputs, labels: tensor(labels, { shape: [length], dtype: i32 }) };
+}
+
+/** Bytes are uploaded as such and become numbers there, by the same table as on the host. */
+function arraysOf(dataset: ArrayDataset): [Tensor, Int32Array | Uint8Array] {
+  const { inputs, labels, length, inputShape, table } = dataset;
+  if (!(inputs instanceof Uint8Array)) return examplesOf(dataset);
+  const bytes = tensor(inputs, { shape: [length, ...inputShape], dtype: u8 });
+  const values = tensor(table).at(bytes.cast(i32));
+  realize(values);
+  bytes.dispose();
+  return [values, labels];
+}
+
+function examplesOf(dataset: Dataset): [Tensor, Int32Array] {
+  const { length, inputShape } = dataset;
+  const inputs = new Float32Array(length * sizeOf(inputShape));
+  const labels = new Int32Array(length);
+  dataset.batchInto(
+    Uint32Array.from({ length }, (_, i) => i),
+    inputs,
+    labels,
+  );
+  return [tensor(inputs, { shape: [length, ...inputShape] }), labels];
 }
