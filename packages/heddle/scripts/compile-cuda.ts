@@ -1,6 +1,6 @@
 /**
- * Compile CUDA C++ without a GPU, with nvcc where the CUDA toolkit is installed: the proof that a kernel's text is
- * legal, for each of `ARCHITECTURES`.
+ * Compile CUDA C++ without a GPU, with nvcc where the CUDA toolkit is installed, else with NVRTC where its wheel is:
+ * the proof that a kernel's text is legal, for each of `ARCHITECTURES`.
  */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,9 +8,10 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { NVRTC_FLAGS } from '../src/render/cuda.js';
+import { findNvrtc, NVRTC_HINT, Nvrtc } from '../src/runtime/cuda/nvrtc.js';
 
-/** The oldest and the newest generation that Heddle's CUDA text is written for. */
-export const ARCHITECTURES = ['sm_80', 'sm_90a'] as const;
+/** The generations that Heddle's CUDA text is written for: Ampere, Hopper, Blackwell. */
+export const ARCHITECTURES = ['sm_80', 'sm_90a', 'sm_100a'] as const;
 export type Architecture = (typeof ARCHITECTURES)[number];
 
 /** Where nvcc is, if it is anywhere: on the PATH or in /usr/local/cuda*. */
@@ -36,12 +37,23 @@ export type CompileResult =
  * a namespace of its own. The names of their kernels must differ.
  */
 export async function compileCheck(sources: readonly string[], arch: Architecture): Promise<CompileResult> {
+  const unit = sources.map((s, i) => `namespace source_${i} {\n${s}}\n`).join('\n');
   const nvcc = findNvcc();
-  if (!nvcc) return { status: 'skipped', reason: 'no nvcc on the PATH or in /usr/local/cuda*' };
+  if (nvcc) return byNvcc(nvcc, unit, arch);
+  const nvrtc = findNvrtc();
+  if (!nvrtc)
+    return { status: 'skipped', reason: `no nvcc on the PATH or in /usr/local/cuda*. ${NVRTC_HINT}` };
+  const result = new Nvrtc(nvrtc.path).compile(unit, 'kernels', { kind: 'cubin', name: arch });
+  return result instanceof Uint8Array
+    ? { status: 'compiled', log: '' }
+    : { status: 'failed', log: result.log };
+}
+
+async function byNvcc(nvcc: string, unit: string, arch: Architecture): Promise<CompileResult> {
   const folder = mkdtempSync(join(tmpdir(), 'heddle-cuda-'));
   try {
     const file = join(folder, 'kernels.cu');
-    writeFileSync(file, sources.map((s, i) => `namespace source_${i} {\n${s}}\n`).join('\n'));
+    writeFileSync(file, unit);
     const flags = NVRTC_FLAGS.map((flag) => flag.replace(/^-/, ''));
     const args = ['-cubin', `-arch=${arch}`, ...flags, '-o', join(folder, 'kernels.cubin'), file];
     const { stdout, stderr } = await promisify(execFile)(nvcc, args);

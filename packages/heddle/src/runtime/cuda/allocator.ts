@@ -5,11 +5,18 @@ import type { MemoryReport } from '../device.js';
 import { formatBytes, Ledger, sizeClass } from '../pool.js';
 import { CUDA_ERROR, type Driver } from './driver.js';
 
+/** What addresses are multiples of: a line of the cache, twice. */
+const ALIGNMENT = 256;
+
 export interface Block {
   readonly address: number;
   /** The tick of the work that used it last (timeline.ts); 0 if none did. */
   readonly lastUse: number;
 }
+
+/** Blocks up to this size are cut from slabs: the driver takes 10 µs for one, however small. */
+const SMALL = 64 << 10;
+const SLAB = 1 << 20;
 
 /**
  * Freed blocks by their size class, the last freed first. All work on a device is in the order of one stream, so a
@@ -20,6 +27,7 @@ export class CudaAllocator {
   private readonly ledger = new Ledger();
   private readonly free = new Map<number, Block[]>();
   private readonly cap = env('HEDDLE_CUDA_MEMORY_MB') * 2 ** 20;
+  private readonly slabs: number[] = [];
   private reserved = 0;
   private readonly where: string;
 
@@ -46,9 +54,10 @@ export class CudaAllocator {
     this.ledger.release(label, size);
   }
 
-  /** Give blocks that nobody holds back to the driver, which waits for the device first. */
+  /** Give large blocks that nobody holds back to the driver, which waits for the device first. */
   trim(): void {
     for (const [size, blocks] of this.free) {
+      if (size <= SMALL) continue;
       for (const { address } of blocks.splice(0)) {
         this.driver.api.cuMemFree_v2(address);
         this.reserved -= size;
@@ -56,18 +65,39 @@ export class CudaAllocator {
     }
   }
 
+  /** Give everything back that is in no buffer. */
+  close(): void {
+    this.trim();
+    for (const address of this.slabs.splice(0)) this.driver.api.cuMemFree_v2(address);
+    this.free.clear();
+  }
+
   report(): MemoryReport {
     return this.ledger.report(this.reserved);
   }
 
   private take(size: number): Block | undefined {
-    const block = this.tryTake(size);
-    if (block) return block;
-    this.trim();
-    return this.tryTake(size);
+    if (size > SMALL) return this.reserve(size);
+    const slab = this.reserve(SLAB);
+    if (!slab) return undefined;
+    this.slabs.push(slab.address);
+    const step = Math.ceil(size / ALIGNMENT) * ALIGNMENT;
+    const blocks: Block[] = [];
+    for (let at = SLAB - step; at >= 0; at -= step) blocks.push({ address: slab.address + at, lastUse: 0 });
+    const first = blocks.pop();
+    this.free.set(size, blocks);
+    return first;
   }
 
-  private tryTake(size: number): Block | undefined {
+  /** From the driver, if need be after giving back what nobody holds. */
+  private reserve(size: number): Block | undefined {
+    const block = this.tryReserve(size);
+    if (block) return block;
+    this.trim();
+    return this.tryReserve(size);
+  }
+
+  private tryReserve(size: number): Block | undefined {
     if (this.cap > 0 && this.reserved + size > this.cap) return undefined;
     let status = 0;
     const address = this.driver.handle((at) => {

@@ -119,8 +119,8 @@ export class CudaDevice implements Device, ProgramHost {
   allocate(bytes: number, label: string): DeviceBuffer {
     this.activate();
     try {
-      const { address, lastUse } = this.allocator.allocate(bytes, label);
-      const buffer: CudaBuffer = { device: this, bytes, label, address, lastUse };
+      const block = this.allocator.allocate(bytes, label);
+      const buffer: CudaBuffer = { device: this, bytes, label, ...block };
       return buffer;
     } catch (error) {
       throw this.failure(error);
@@ -130,8 +130,8 @@ export class CudaDevice implements Device, ProgramHost {
   free(buffer: DeviceBuffer): void {
     const mine = buffer as CudaBuffer;
     if (mine.address === 0 || this.closed) return;
-    const { address, lastUse } = mine;
-    this.allocator.release({ address, lastUse }, mine.bytes, mine.label);
+    const { address, lastUse, bytes, label } = mine;
+    this.allocator.release({ address, lastUse }, bytes, label);
     mine.address = 0;
   }
 
@@ -247,7 +247,7 @@ export class CudaDevice implements Device, ProgramHost {
     api.cuCtxSynchronize();
     this.transfers.close();
     this.board.close();
-    this.allocator.trim();
+    this.allocator.close();
     this.timeline.close();
     api.cuStreamDestroy_v2(this.copies);
     api.cuStreamDestroy_v2(this.stream);

@@ -53,7 +53,7 @@ export class CudaProgram implements Program {
     this.setAddresses(slots);
     try {
       if (host.step) for (let i = 0; i < times; i++) this.launchEach(true);
-      else if (times === 1 && (!this.started || this.plan.length === 1)) this.launchEach(false);
+      else if (!this.started && times === 1) this.launchEach(false);
       else this.launchGraphs(times);
     } catch (error) {
       throw host.failure(error);
