@@ -2,19 +2,15 @@
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Location } from '../core/errors.js';
+import { PRECISIONS, type Precision } from '../core/precision.js';
 import type { LaunchProfile } from '../engine/profile.js';
 import { compile } from '../kernel/compile.js';
 import type { KernelIr, Node } from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
-import { type KernelLaunch, nameOfLaunch } from '../runtime/device.js';
+import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
 import { type Cost, costOfThread } from '../runtime/launch-cost.js';
 import type { FusedCall } from '../schedule/schedule.js';
-
-/** What the device reaches: bytes and floating-point operations in a µs. */
-export interface Roofline {
-  readonly bytesPerUs: number;
-  readonly flopsPerUs: number;
-}
+import type { Ceilings } from './bench-device.js';
 
 export interface LaunchFigures {
   readonly name: string;
@@ -26,6 +22,8 @@ export interface LaunchFigures {
   readonly bytes: number;
   /** Floating-point operations, a multiply-add being two: by the op's definition, else as the kernel's loops say. */
   readonly flops?: number;
+  /** What its products are computed in: tf32 and bf16 on tensor cores. */
+  readonly precision: Precision;
   /** The least time that the roofline allows / its time. */
   readonly ofRoofline: number;
   readonly grid?: readonly number[];
@@ -38,7 +36,7 @@ export interface LaunchFigures {
 /** The figures of all launches of a program. */
 export function figuresOf(
   launches: readonly LaunchProfile[],
-  roofline: Roofline,
+  ceilings: Ceilings,
   target: Target,
 ): LaunchFigures[] {
   const total = launches.reduce((sum, { us }) => sum + us, 0);
@@ -53,7 +51,7 @@ export function figuresOf(
     const known = call?.flops;
     const sum = call ? sums.get(call)! : 0;
     const flops = known === undefined || sum === 0 ? counted[i] : (known * (counted[i] ?? 1)) / sum;
-    return figuresOfLaunch(profile, total, flops, roofline);
+    return figuresOfLaunch(profile, total, flops, ceilings);
   });
 }
 
@@ -61,10 +59,12 @@ function figuresOfLaunch(
   { launch, level, bytes, us }: LaunchProfile,
   total: number,
   flops: number | undefined,
-  { bytesPerUs, flopsPerUs }: Roofline,
+  { copy, products }: Ceilings,
 ): LaunchFigures {
   const kernel = 'kernel' in launch ? launch : undefined;
-  const least = Math.max(bytes / bytesPerUs, (flops ?? 0) / flopsPerUs);
+  const precision = precisionOf(launch);
+  const arithmetic = products[precision] ?? products.f32;
+  const least = Math.max(bytes / copy, arithmetic ? (flops ?? 0) / arithmetic : 0) / 1e3;
   const origin = kernel && originOf(kernel.kernel);
   return {
     name: nameOfLaunch(launch),
@@ -73,6 +73,7 @@ function figuresOfLaunch(
     level,
     bytes,
     ...(flops !== undefined && { flops }),
+    precision,
     ofRoofline: least / us,
     ...(kernel && { grid: kernel.grid, block: kernel.block }),
     ...(kernel?.sharedBytes !== undefined && { sharedBytes: kernel.sharedBytes }),
@@ -80,13 +81,33 @@ function figuresOfLaunch(
   };
 }
 
+/** Instructions of tensor cores: their precision, and the operations of one, which 32 threads share. */
+const TENSOR_CORES: Readonly<Record<string, { readonly precision: Precision; readonly flops: number }>> = {
+  mma: { precision: 'tf32', flops: 2 * 16 * 8 * 8 },
+  mmaBf16: { precision: 'bf16', flops: 2 * 16 * 8 * 16 },
+};
+const WARP = 32;
+
 const FLOPS: Cost = {
   statement: 0,
   expression: (e) => {
+    if (e.op === 'intrinsic') return (TENSOR_CORES[e.arg]?.flops ?? 0) / WARP;
     if (e.op !== 'alu' || e.type.dtype.kind !== 'float') return 0;
     return (e.arg === 'fma' ? 2 : 1) * e.type.lanes;
   },
 };
+
+function precisionOf(launch: Launch): Precision {
+  if ('library' in launch) {
+    const { precision } = launch.library.options;
+    return PRECISIONS.find((p) => p === precision) ?? 'f32';
+  }
+  for (const node of nodesOf(launch.kernel)) {
+    const tensor = node.op === 'intrinsic' ? TENSOR_CORES[node.arg] : undefined;
+    if (tensor) return tensor.precision;
+  }
+  return 'f32';
+}
 
 /** Arithmetic on floats, of all threads as of the first; a multiply-add is two. */
 function countFlops(launch: KernelLaunch, target: Target): number {
@@ -96,18 +117,20 @@ function countFlops(launch: KernelLaunch, target: Target): number {
 
 /** The first place of an author's source that the kernel comes from. */
 function originOf(kernel: KernelIr): Location | undefined {
+  for (const { at } of nodesOf(kernel)) if (at) return at;
+  return undefined;
+}
+
+/** Each node once, from the front. */
+function* nodesOf({ body }: KernelIr): Generator<Node> {
   const seen = new Set<Node>();
-  const find = (node: Node): Location | undefined => {
-    if (seen.has(node)) return undefined;
+  const stack: Node[] = [body];
+  for (let node = stack.pop(); node; node = stack.pop()) {
+    if (seen.has(node)) continue;
     seen.add(node);
-    if (node.at) return node.at;
-    for (const source of node.src) {
-      const at = find(source);
-      if (at) return at;
-    }
-    return undefined;
-  };
-  return find(kernel.body);
+    yield node;
+    stack.push(...node.src.toReversed());
+  }
 }
 
 /** Relative to the working folder where that is shorter. */

@@ -2,7 +2,7 @@
 import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { OPTIMIZERS, programNamed } from '../train/programs.js';
-import { measureCeilings, realDevice } from './bench-device.js';
+import { type Ceilings, measureCeilings, realDevice } from './bench-device.js';
 import {
   type Circumstances,
   circumstances,
@@ -13,7 +13,7 @@ import {
   writeResults,
 } from './bench-results.js';
 import { percent, table } from './format.js';
-import { figuresOf, type LaunchFigures, type Roofline } from './launch-figures.js';
+import { figuresOf, type LaunchFigures } from './launch-figures.js';
 import { TrainingSteps } from './training-steps.js';
 
 export interface ProfileCommandOptions {
@@ -30,7 +30,7 @@ export interface StepProfile extends Circumstances {
   /** Of the whole step, and of its launches by themselves; µs. */
   readonly us: number;
   readonly sumUs: number;
-  readonly roofline: Roofline;
+  readonly ceilings: Ceilings;
   readonly launches: readonly LaunchFigures[];
 }
 
@@ -60,7 +60,6 @@ export async function profileStep(
   const batchSize = asked ?? recipe.batchSize;
   const device = realDevice();
   const ceilings = await measureCeilings(device);
-  const roofline = { bytesPerUs: ceilings.copy * 1e3, flopsPerUs: (ceilings.products.f32 ?? 0) * 1e3 };
   const steps = new TrainingSteps(program, {
     optimizer: (parameters) => OPTIMIZERS[recipe.optimizer](parameters, recipe.lr),
     batchSize,
@@ -81,8 +80,8 @@ export async function profileStep(
     device: measuredDevice(device),
     us: spreadOf(us).median,
     sumUs: rounded(sumUs),
-    roofline,
-    launches: figuresOf(launches, roofline, device.target),
+    ceilings,
+    launches: figuresOf(launches, ceilings, device.target),
   };
 }
 
@@ -92,7 +91,7 @@ export function profileReport({
   device,
   us,
   sumUs,
-  roofline,
+  ceilings,
   launches,
 }: StepProfile): string {
   const rows = launches.map((l, i) => [
@@ -130,9 +129,12 @@ export function profileReport({
       [...rows, totals],
     ),
     '',
-    `roofline: ${quantity(roofline.bytesPerUs * 1e6)}B/s copied, ${quantity(roofline.flopsPerUs * 1e6)}FLOP/s in f32 products, of the ` +
-      'same run. bytes: sources and results, each once. flops: by the definition of ' +
-      'the op, else as the loops of the kernel say.',
+    `roofline: ${quantity(ceilings.copy * 1e9)}B/s copied, ` +
+      `${Object.entries(ceilings.products)
+        .map(([p, rate]) => `${quantity(rate * 1e9)}FLOP/s in ${p}`)
+        .join(', ')} ` +
+      'products, of the same run. bytes: sources and results, each once. flops: by the definition of the op, else as ' +
+      'the loops of the kernel say.',
   ].join('\n');
 }
 
