@@ -23,6 +23,7 @@ class Estimate {
   private readonly launch: KernelLaunch;
   private readonly cost: Cost;
   private readonly costs = new Map<Node, number>();
+  private readonly found = new Map<Expr, Scalar | undefined>();
 
   constructor(ir: KernelIr, launch: KernelLaunch, cost: Cost) {
     this.launch = launch;
@@ -84,8 +85,13 @@ class Estimate {
     return cost;
   }
 
-  /** The value of an expression, where the launch's arguments decide it. */
+  /** The value of an expression, where the launch's arguments decide it. Expressions are graphs: each found once. */
   private value(e: Expr): Scalar | undefined {
+    if (!this.found.has(e)) this.found.set(e, this.find(e));
+    return this.found.get(e);
+  }
+
+  private find(e: Expr): Scalar | undefined {
     switch (e.op) {
       case 'const':
         return e.arg;
