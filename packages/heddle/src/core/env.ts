@@ -65,7 +65,7 @@ const flags = {
     parse: integer(16, 2 ** 24),
   },
   HEDDLE_CUDA_SYNC: {
-    doc: '1 waits for every kernel launch of a CUDA device, so that a fault names its kernel; slow',
+    doc: '1 waits for every kernel launch of a CUDA device, so that a fault names its kernel, and gives every buffer its own memory, for compute-sanitizer; slow',
     fallback: 0,
     parse: integer(0, 1),
   },

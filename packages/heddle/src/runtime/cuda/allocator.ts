@@ -28,6 +28,8 @@ export class CudaAllocator {
   private readonly free = new Map<number, Block[]>();
   private readonly cap = env('HEDDLE_CUDA_MEMORY_MB') * 2 ** 20;
   private readonly slabs: number[] = [];
+  /** Every buffer has memory of its own, of just its size: so compute-sanitizer sees who leaves it. */
+  private readonly exact = env('HEDDLE_CUDA_SYNC') === 1;
   private reserved = 0;
   private readonly where: string;
 
@@ -39,19 +41,26 @@ export class CudaAllocator {
 
   /** Its address is a multiple of 256. @throws OutOfMemoryError */
   allocate(bytes: number, label: string): Block {
-    const size = sizeClass(bytes);
-    const block = this.free.get(size)?.pop() ?? this.take(size);
+    const size = this.sizeOf(bytes);
+    const block = this.exact ? this.reserve(size) : (this.free.get(size)?.pop() ?? this.take(size));
     if (!block) throw this.exhausted(bytes, label);
     this.ledger.hold(label, size);
     return block;
   }
 
   release(block: Block, bytes: number, label: string): void {
-    const size = sizeClass(bytes);
+    const size = this.sizeOf(bytes);
     const blocks = this.free.get(size);
-    if (blocks) blocks.push(block);
+    if (this.exact) {
+      this.driver.api.cuMemFree_v2(block.address);
+      this.reserved -= size;
+    } else if (blocks) blocks.push(block);
     else this.free.set(size, [block]);
     this.ledger.release(label, size);
+  }
+
+  private sizeOf(bytes: number): number {
+    return this.exact ? Math.max(bytes, 4) : sizeClass(bytes);
   }
 
   /** Give large blocks that nobody holds back to the driver, which waits for the device first. */

@@ -15,12 +15,6 @@ const EDGE = { fromPort: 0, type: 2 } as const;
 /** CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC and CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC */
 const PROGRAMMATIC = 1;
 
-interface Node {
-  readonly launch: number;
-  /** CUgraphNode */
-  readonly handle: number;
-}
-
 /** What a graph is launched on. */
 export interface GraphHost {
   readonly driver: Driver;
@@ -43,11 +37,10 @@ export class CudaGraph {
   private readonly args: ArgumentBlock;
   /** CUDA_KERNEL_NODE_PARAMS of each launch; of a library call, nothing. */
   private readonly params: NativeMemory;
-  /** The nodes of each launch, one per copy. */
-  private readonly nodes: readonly Node[][];
+  /** The CUgraphNodes of each launch, one per copy. */
+  private readonly nodes: readonly number[][];
   private readonly graph: number;
   private readonly kernelNodes = new Set<number>();
-  private readonly children: number[] = [];
   private executable: number;
 
   /**
@@ -89,11 +82,14 @@ export class CudaGraph {
     const { api } = this.driver;
     for (const index of launches) {
       const launch = this.plan[index]!;
-      const child = 'fn' in launch ? 0 : this.capture(launch, index);
-      for (const { handle } of this.nodes[index]!) {
-        if ('fn' in launch)
-          api.cuGraphExecKernelNodeSetParams_v2(this.executable, handle, this.paramsAt(index));
-        else api.cuGraphExecChildGraphNodeSetParams(this.executable, handle, child);
+      const nodes = this.nodes[index]!;
+      if ('fn' in launch) {
+        const params = this.paramsAt(index);
+        for (const node of nodes) api.cuGraphExecKernelNodeSetParams_v2(this.executable, node, params);
+      } else {
+        this.withCapture(launch, index, (child) => {
+          for (const node of nodes) api.cuGraphExecChildGraphNodeSetParams(this.executable, node, child);
+        });
       }
     }
   }
@@ -103,7 +99,6 @@ export class CudaGraph {
     if (this.executable === 0) return;
     api.cuGraphExecDestroy(this.executable);
     api.cuGraphDestroy(this.graph);
-    for (const child of this.children) api.cuGraphDestroy(child);
     this.executable = 0;
   }
 
@@ -119,7 +114,7 @@ export class CudaGraph {
         }
         const handle = this.addNode(launch, index, before);
         if ('fn' in launch) this.kernelNodes.add(handle);
-        this.nodes[index]!.push({ launch: index, handle });
+        this.nodes[index]!.push(handle);
         level.push(handle);
       });
     }
@@ -127,10 +122,14 @@ export class CudaGraph {
 
   private addNode(launch: PlannedLaunch, index: number, before: readonly number[]): number {
     const { api } = this.driver;
-    const node = this.driver.handle((at) => {
-      if ('fn' in launch) api.cuGraphAddKernelNode_v2(at, this.graph, 0, 0, this.paramsAt(index));
-      else api.cuGraphAddChildGraphNode(at, this.graph, 0, 0, this.capture(launch, index));
-    });
+    const add = (call: (at: number) => void): number => this.driver.handle(call);
+    let node = 0;
+    if ('fn' in launch)
+      node = add((at) => api.cuGraphAddKernelNode_v2(at, this.graph, 0, 0, this.paramsAt(index)));
+    else
+      this.withCapture(launch, index, (child) => {
+        node = add((at) => api.cuGraphAddChildGraphNode(at, this.graph, 0, 0, child));
+      });
     this.depend(node, before, 'fn' in launch && this.host.overlapped);
     return node;
   }
@@ -155,20 +154,22 @@ export class CudaGraph {
     else api.cuGraphAddDependencies(this.graph, address, address + 8 * count, count);
   }
 
-  /** What a library puts on a stream, as a graph of its own. */
-  private capture({ routine }: PlannedCall, index: number): number {
+  /** What a library puts on a stream, as a graph of its own, which `use` copies. */
+  private withCapture({ routine }: PlannedCall, index: number, use: (child: number) => void): void {
     const { api } = this.driver;
-    api.cuStreamBeginCapture_v2(this.host.stream, RELAXED);
-    let child = 0;
+    const { stream } = this.host;
+    const ended = new NativeMemory(8);
+    api.cuStreamBeginCapture_v2(stream, RELAXED);
     try {
-      routine.enqueue(this.host.stream, this.args.values(index));
+      routine.enqueue(stream, this.args.values(index));
     } finally {
-      const ended = new NativeMemory(8);
-      api.cuStreamEndCapture(this.host.stream, ended.address);
-      child = ended.u64();
+      api.cuStreamEndCapture(stream, ended.address);
     }
-    this.children.push(child);
-    return child;
+    try {
+      use(ended.u64());
+    } finally {
+      api.cuGraphDestroy(ended.u64());
+    }
   }
 
   private paramsAt(index: number): number {

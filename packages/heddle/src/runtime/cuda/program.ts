@@ -117,13 +117,9 @@ export class CudaProgram implements Program {
   }
 
   private graphOf(copies: number): CudaGraph {
-    const { addresses, host } = this;
+    const { addresses } = this;
     const known = this.graphs.get(copies);
-    if (!known) {
-      const made = new CudaGraph(host, this.plan, this.args, copies, addresses);
-      this.graphs.set(copies, made);
-      return made;
-    }
+    if (!known) return this.build(copies);
     let changed: Set<number> | undefined;
     for (let i = 0; i < addresses.length; i++) {
       if (known.addresses[i] === addresses[i]) continue;
@@ -131,7 +127,21 @@ export class CudaProgram implements Program {
       changed ??= new Set();
       for (const launch of this.args.usersOf(i)) changed.add(launch);
     }
-    if (changed) known.update(changed);
-    return known;
+    if (!changed) return known;
+    try {
+      known.update(changed);
+      return known;
+    } catch (error) {
+      // A library may do other things for other addresses, which a graph that is made cannot.
+      if (![...changed].some((i) => 'routine' in this.plan[i]!)) throw error;
+      known.dispose();
+      return this.build(copies);
+    }
+  }
+
+  private build(copies: number): CudaGraph {
+    const graph = new CudaGraph(this.host, this.plan, this.args, copies, this.addresses);
+    this.graphs.set(copies, graph);
+    return graph;
   }
 }
