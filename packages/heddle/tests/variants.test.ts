@@ -116,16 +116,16 @@ describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
       const scale = Math.max(...expected.map(Math.abs));
       const names = new Set<string>();
       await compute(device, of, values, {
-        tune: ({ variants }) => {
-          for (const v of variants) names.add(v.name);
-          return undefined;
+        tune: (requests) => {
+          for (const v of requests.flatMap((r) => r.variants)) names.add(v.name);
+          return [];
         },
       });
       let none = 0;
       for (const name of [undefined, ...names]) {
         let actual: Float32Array;
         try {
-          actual = await compute(device, of, values, { tune: () => name });
+          actual = await compute(device, of, values, { tune: () => [name] });
         } catch (error) {
           // A library may have fewer proposals than are asked for.
           assert.match(String(error), /proposes \d+ .*, asked for/, name);

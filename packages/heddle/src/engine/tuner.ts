@@ -45,22 +45,32 @@ export function tuning(device: Device, measure: boolean, memory?: TuningMemory):
 }
 
 function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tune {
-  return (request) => {
-    const known = memory.get(device.description, request.key);
-    if (known && request.variants.some((v) => v.name === known.chosen)) return known.chosen;
-    if (!measure) return undefined;
-    const us = timeVariants(device, request);
-    const chosen = fastest(us);
-    if (!chosen) return undefined;
-    const times = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
-    debug(1, () => `tuner: ${request.key}\n${table(times, chosen)}`);
-    memory.put({ device: device.description, key: request.key, chosen, us: times });
-    return chosen;
+  const remembered = ({ key, variants }: TuneRequest): string | undefined => {
+    const known = memory.get(device.description, key)?.chosen;
+    return variants.some((v) => v.name === known) ? known : undefined;
+  };
+  return (requests) => {
+    const unknown = new Map(requests.filter((r) => !remembered(r)).map((r) => [r.key, r]));
+    if (!measure || unknown.size === 0) return requests.map(remembered);
+    const candidates = plan([...unknown.values()]);
+    compileTogether(device, candidates);
+    for (const key of unknown.keys()) {
+      const us = timeCandidates(
+        device,
+        candidates.filter((c) => c.key === key),
+      );
+      const chosen = fastest(us);
+      if (!chosen) continue;
+      debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
+      const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
+      memory.put({ device: device.description, key, chosen, us: rounded });
+    }
+    return requests.map(remembered);
   };
 }
 
-const table = (us: Readonly<Record<string, number>>, chosen: string): string =>
-  Object.entries(us)
+const table = (us: ReadonlyMap<string, number>, chosen: string): string =>
+  [...us]
     .map(([name, t]) => `${t.toFixed(2).padStart(12)} µs ${name === chosen ? '→' : ' '} ${name}`)
     .join('\n');
 
@@ -70,7 +80,41 @@ function fastest(us: ReadonlyMap<string, number>): string | undefined {
   return [...us].find(([, t]) => t <= GAIN * least)?.[0];
 }
 
+/** A variant that could be planned. */
 interface Candidate {
+  readonly key: string;
+  readonly name: string;
+  readonly trial: Trial;
+  readonly launches: readonly Launch[];
+}
+
+const plan = (requests: readonly TuneRequest[]): Candidate[] =>
+  requests.flatMap(({ key, variants }) =>
+    variants.flatMap(({ name, make }) => {
+      try {
+        const trial = make();
+        return [{ key, name, trial, launches: launchesOf(trial) }];
+      } catch (error) {
+        leaveOut(key, name, error);
+        return [];
+      }
+    }),
+  );
+
+const leaveOut = (key: string, name: string, error: unknown): void =>
+  debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
+
+/** A device may compile many kernels at once. What fails here fails again by itself, with its reason. */
+function compileTogether(device: Device, candidates: readonly Candidate[]): void {
+  try {
+    device.compile(candidates.flatMap((c) => c.launches.filter((l) => 'kernel' in l))).dispose();
+  } catch {
+    // Found out one by one.
+  }
+}
+
+/** In a race: a candidate with its memory. */
+interface Runner {
   readonly name: string;
   readonly program: Program;
   readonly slots: readonly DeviceBuffer[];
@@ -78,61 +122,46 @@ interface Candidate {
   runs: number;
 }
 
-/** Median µs of each variant that runs, in their order. */
-function timeVariants(device: Device, { key, variants }: TuneRequest): Map<string, number> {
+/** Median µs of each candidate that runs, in their order. All do the same work. */
+function timeCandidates(device: Device, candidates: readonly Candidate[]): Map<string, number> {
   const memory = new TrialMemory(device);
-  const candidates: Candidate[] = [];
-  const skip = (name: string, error: unknown): void =>
-    debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
+  const runners: Runner[] = [];
   try {
-    const trials = variants.flatMap(({ name, make }) => {
-      try {
-        const trial = make();
-        return [{ name, trial, launches: launchesOf(trial) }];
-      } catch (error) {
-        skip(name, error);
-        return [];
-      }
-    });
-    compileTogether(
-      device,
-      trials.flatMap((t) => t.launches),
-    );
-    for (const { name, trial, launches } of trials) {
+    for (const { key, name, trial, launches } of candidates) {
       try {
         const program = device.compile(launches);
-        const candidate: Candidate = { name, program, slots: memory.of(trial), samples: [], runs: 1 };
-        candidates.push(candidate);
-        sample(device, candidate);
+        const runner: Runner = { name, program, slots: memory.of(trial), samples: [], runs: 1 };
+        runners.push(runner);
+        sample(device, runner);
       } catch (error) {
-        skip(name, error);
-        if (candidates.at(-1)?.name === name) candidates.pop()!.program.dispose();
+        leaveOut(key, name, error);
+        if (runners.at(-1)?.name === name) runners.pop()!.program.dispose();
       }
     }
-    return race(device, candidates);
+    return race(device, runners);
   } finally {
-    for (const { program } of candidates) program.dispose();
+    for (const { program } of runners) program.dispose();
     memory.free();
   }
 }
 
 /** Samples in turns, so that a change of clock meets all alike; those far behind drop out after the first. */
-function race(device: Device, candidates: readonly Candidate[]): Map<string, number> {
-  for (const c of candidates) {
+function race(device: Device, runners: readonly Runner[]): Map<string, number> {
+  for (const r of runners) {
     // The second run knows the way; from it, how many make a sample.
-    const once = sample(device, c);
-    c.runs = Math.min(MOST_RUNS, Math.max(1, Math.ceil(SAMPLE / Math.max(once, 1))));
-    sample(device, c);
-    c.samples.push(sample(device, c));
+    const once = sample(device, r);
+    r.runs = Math.min(MOST_RUNS, Math.max(1, Math.ceil(SAMPLE / Math.max(once, 1))));
+    sample(device, r);
+    r.samples.push(sample(device, r));
   }
-  const best = Math.min(...candidates.map((c) => c.samples[0]!));
-  const left = candidates.filter((c) => c.samples[0]! <= HOPELESS * best);
-  for (let i = 1; i < SAMPLES; i++) for (const c of left) c.samples.push(sample(device, c));
-  return new Map(candidates.map((c) => [c.name, median(c.samples)]));
+  const best = Math.min(...runners.map((r) => r.samples[0]!));
+  const left = runners.filter((r) => r.samples[0]! <= HOPELESS * best);
+  for (let i = 1; i < SAMPLES; i++) for (const r of left) r.samples.push(sample(device, r));
+  return new Map(runners.map((r) => [r.name, median(r.samples)]));
 }
 
 /** µs of one run. */
-const sample = (device: Device, { program, slots, runs }: Candidate): number =>
+const sample = (device: Device, { program, slots, runs }: Runner): number =>
   device.timeSync!(() => program.run(slots, runs)) / runs;
 
 const launchesOf = ({ stages }: Trial): Launch[] =>
@@ -141,15 +170,6 @@ const launchesOf = ({ stages }: Trial): Launch[] =>
     independent: false,
     args: slots.map((s) => ('value' in s ? s : { slot: s.memory, offset: 0 })),
   }));
-
-/** A device may compile many kernels at once. What fails here fails again by itself, with its reason. */
-function compileTogether(device: Device, launches: readonly Launch[]): void {
-  try {
-    device.compile(launches.filter((l) => 'kernel' in l)).dispose();
-  } catch {
-    // Found out one by one.
-  }
-}
 
 /** Memory for trials: nodes' with values like those of a network, shared by all variants; scratch by its place. */
 class TrialMemory {

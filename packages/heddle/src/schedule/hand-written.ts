@@ -21,15 +21,16 @@ export interface HandWritten {
   readonly name: string;
 }
 
-/** Takes one of several ways to do a call; undefined leaves it to the kernel's own guess. */
-export type PickVariant = (inputs: readonly View[], variants: readonly Variant[]) => Variant | undefined;
+/** A call whose sources are found, before it is planned. */
+export interface OpenCall {
+  readonly inputs: readonly View[];
+  /** The ways to do it; none if there is one only. */
+  variants(): readonly Variant[];
+  /** Once: by one of the variants, or by the kernel's own guess. */
+  plan(variant?: Variant): HandWritten;
+}
 
-export function planCall(
-  group: Group,
-  stored: ReadonlySet<GraphNode>,
-  target: Target,
-  pick?: PickVariant,
-): HandWritten {
+export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: Target): OpenCall {
   const { node, choice } = group.call!;
   const root = group.roots[0]!;
   const bases: GraphNode[] = [];
@@ -90,18 +91,19 @@ export function planCall(
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
   const io: KernelIo = { target, node, inputs, output, finish, plain };
   const { arg } = argOf(node, 'call');
-  const variants = pick && choice.variants ? choice.variants(io, arg) : [];
-  const picked = variants.length > 1 ? pick?.(inputs, variants) : undefined;
-  const planned = picked ? picked.plan() : choice.plan(io, arg);
-  const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
-  const stages = planned.map((stage) => {
-    if ('library' in stage) return { ...stage, extra: [] };
-    const used = paramsUsed(stage.kernel.body);
-    const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
-    const params = [...stage.kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];
-    return { ...stage, kernel: { ...stage.kernel, params }, extra: mine.map(([n]) => n) };
-  });
-  return { stages, inputs: bases, name: choice.name };
+  const plan = (variant?: Variant): HandWritten => {
+    const planned = variant ? variant.plan() : choice.plan(io, arg);
+    const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
+    const stages = planned.map((stage) => {
+      if ('library' in stage) return { ...stage, extra: [] };
+      const used = paramsUsed(stage.kernel.body);
+      const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
+      const params = [...stage.kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];
+      return { ...stage, kernel: { ...stage.kernel, params }, extra: mine.map(([n]) => n) };
+    });
+    return { stages, inputs: bases, name: choice.name };
+  };
+  return { inputs, variants: () => choice.variants?.(io, arg) ?? [], plan };
 }
 
 function paramsUsed(body: Node): Set<Param> {

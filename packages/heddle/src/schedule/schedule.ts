@@ -18,12 +18,12 @@ import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
 import { joinFollowers } from './followers.js';
-import { type PickVariant, planCall } from './hand-written.js';
+import { openCall } from './hand-written.js';
 import { mergeLaunches } from './horizontal.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
 import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
-import { type Trial, type Tune, tuningKey } from './tuning.js';
+import { type Trial, type Tune, type TuneRequest, tuningKey } from './tuning.js';
 import { viewOf } from './views.js';
 
 /** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
@@ -93,7 +93,8 @@ export function schedule(
   const parts = partition(canonical, (node, stored) => viewOf(node, stored)?.base);
   const merged = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
   const { groups, stored } = joinFollowers(merged, parts.stored, new Set(canonical.roots));
-  const work = groups.map((group) => toWork(group, stored, target, options.tune));
+  const variants = options.tune && tuneCalls(groups, stored, target, options.tune);
+  const work = groups.map((group) => toWork(group, stored, target, variants?.get(group)));
   const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
   const ordered = assignLevels(work, updated);
   const placed = place(ordered, canonical.roots, canonical.leaves, updated);
@@ -111,7 +112,7 @@ const nameOf = (group: Group): string => {
   return `${root.op}_${root.shape.join('x') || 'scalar'}`;
 };
 
-function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, tune?: Tune): Work {
+function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, variant?: string): Work {
   if (!group.call) {
     const { ir, params, grid, block } = lowerGroup(nameOf(group), group.roots, (n) => stored.has(n), target);
     const reads = new Set(params.filter((p) => !group.roots.includes(p)));
@@ -123,22 +124,8 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, tu
       level: 0,
     };
   }
-  const pick: PickVariant = (inputs, variants) => {
-    const name = tune?.({
-      key: tuningKey(group, stored, inputs, variants),
-      variants: variants.map((v) => ({
-        name: v.name,
-        make: () =>
-          trialOf(callToWork(group, stored, target, (_, all) => all.find((w) => w.name === v.name))),
-      })),
-    });
-    return variants.find((v) => v.name === name);
-  };
-  return callToWork(group, stored, target, tune && pick);
-}
-
-function callToWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, pick?: PickVariant): Work {
-  const plan = planCall(group, stored, target, pick);
+  const open = openCall(group, stored, target);
+  const plan = open.plan(variant === undefined ? undefined : open.variants().find((v) => v.name === variant));
   const names = new Map<string, number>();
   const scratch: { bytes: number; from: number; to: number }[] = [];
   const reads = new Set(plan.inputs);
@@ -163,10 +150,37 @@ function callToWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target
     const { args: _, extra: __, ...work } = stage;
     return { work, slots };
   });
-  const { node } = group.call!;
+  const { node } = group.call;
   const { op, arg } = argOf(node, 'call');
   const call = { op: op.name, flops: op.flops?.(node, arg) };
   return { group, reads, stages, scratch, call, level: 0 };
+}
+
+/** The variants that `tune` takes for the calls that can be done in several ways. */
+function tuneCalls(
+  groups: readonly Group[],
+  stored: ReadonlySet<GraphNode>,
+  target: Target,
+  tune: Tune,
+): Map<Group, string | undefined> {
+  const several: Group[] = [];
+  const requests: TuneRequest[] = [];
+  for (const group of groups) {
+    if (!group.call?.choice.variants) continue;
+    const open = openCall(group, stored, target);
+    const variants = open.variants();
+    if (variants.length < 2) continue;
+    several.push(group);
+    requests.push({
+      key: tuningKey(group, stored, open.inputs, variants),
+      variants: variants.map(({ name }) => ({
+        name,
+        make: () => trialOf(toWork(group, stored, target, name)),
+      })),
+    });
+  }
+  const chosen = requests.length > 0 ? tune(requests) : [];
+  return new Map(several.map((group, i) => [group, chosen[i]]));
 }
 
 /** Work by itself, all its memory numbered. */

@@ -29,8 +29,8 @@ export interface Trial {
 
 export type TrialSlot = { readonly memory: number } | { readonly value: Scalar };
 
-/** Says which variant to take, by its name; undefined takes the kernel's own guess. */
-export type Tune = (request: TuneRequest) => string | undefined;
+/** Says for each request which variant to take, by its name; undefined takes the kernel's own guess. */
+export type Tune = (requests: readonly TuneRequest[]) => readonly (string | undefined)[];
 
 const viewText = ({ dtype, shape, strides, offset }: View): string =>
   `${dtype.name}(${shape.join(',')})[${strides.join(',')}]${offset > 0 ? `+${offset}` : ''}`;
