@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { DeviceError } from '../core/errors.js';
+import { PROGRAMS, type Program, type ProgramName } from '../train/programs.js';
 import {
   type Circumstances,
   circumstances,
@@ -23,14 +24,18 @@ export interface MnistCase {
   readonly command: readonly string[];
 }
 
-export const MNIST_CASES: readonly MnistCase[] = [
-  {
-    id: 'cnn-reference',
-    title: 'cnn, plain SGD, 5 epochs, a test after each',
-    command: ['cnn', '--recipe', 'reference'],
-  },
-  { id: 'lenet5', title: 'lenet5, Adam, 5 epochs, a test after each', command: ['lenet5'] },
-];
+/** A program with one of its recipes. */
+function caseOf(name: ProgramName, variant?: string): MnistCase {
+  const program: Program = PROGRAMS[name];
+  const { optimizer, epochs, batchSize } = (variant && program.variants?.[variant]) || program.recipe;
+  return {
+    id: variant ? `${name}-${variant}` : name,
+    title: `${name}, ${optimizer}, ${epochs} epochs in batches of ${batchSize}, a test after each`,
+    command: [name, ...(variant ? ['--recipe', variant] : [])],
+  };
+}
+
+export const MNIST_CASES: readonly MnistCase[] = [caseOf('cnn', 'reference'), caseOf('lenet5')];
 
 /** How many processes find compiled kernels on disk; one more, before them, does not. */
 const WARM_RUNS = 3;
