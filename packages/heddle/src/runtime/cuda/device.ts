@@ -8,7 +8,7 @@ import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Prog
 import { formatBytes } from '../pool.js';
 import { CudaAllocator } from './allocator.js';
 import { Compiler } from './compiler.js';
-import { ATTRIBUTE, type Driver, DriverError, openDriver } from './driver.js';
+import { ATTRIBUTE, type Driver, DriverError, formatVersion, openDriver } from './driver.js';
 import { inspectKernel } from './inspect.js';
 import { Kernels } from './kernels.js';
 import { type LibraryContext, ROUTINES } from './libraries.js';
@@ -112,7 +112,7 @@ export class CudaDevice implements Device, ProgramHost {
     const name = new NativeMemory(256);
     api.cuDeviceGetName(name.address, 256, gpu);
     const memory = driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu));
-    this.description = `${name.text()}, ${this.target.units} multiprocessors, ${formatBytes(memory)}, compute capability ${capability / 10}, NVRTC ${nvrtc.version}`;
+    this.description = `${name.text()}, ${this.target.units} multiprocessors, ${formatBytes(memory)}, compute capability ${capability / 10}, driver for CUDA ${formatVersion(driver.version)}, NVRTC ${nvrtc.version}`;
     debug(1, () => `${this.name}: ${this.description}`);
   }
 

@@ -159,6 +159,9 @@ export function openDriver(): Driver {
   return driver;
 }
 
+/** 13000 is CUDA 13.0. */
+export const formatVersion = (v: number): string => `${Math.floor(v / 1000)}.${Math.floor((v % 1000) / 10)}`;
+
 /** Numbers of CUdevice_attribute. */
 export const ATTRIBUTE = {
   maxSharedPerBlock: 8,

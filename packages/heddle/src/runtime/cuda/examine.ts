@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { ATTRIBUTE, type Driver, openDriver } from './driver.js';
+import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
 import { findLibraries, systemFolders } from './find.js';
 import { NativeMemory } from './native.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
@@ -34,8 +34,6 @@ export interface CudaExamination {
 
 /** The least driver: CUDA 12.0, whose graphs are used. */
 const LEAST_DRIVER = 12000;
-
-const formatVersion = (v: number): string => `${Math.floor(v / 1000)}.${Math.floor((v % 1000) / 10)}`;
 
 type Availability = Pick<CudaExamination, 'available' | 'reason' | 'hint'>;
 const missing = (reason: string, hint: string): Availability => ({ available: false, reason, hint });

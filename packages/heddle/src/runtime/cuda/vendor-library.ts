@@ -2,6 +2,7 @@
 import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
+import { openDriver } from './driver.js';
 import { type Found, findLibraries } from './find.js';
 import type { LibraryContext } from './libraries.js';
 import { type Functions, koffi, openLibrary, type Signatures } from './native.js';
@@ -19,9 +20,15 @@ const found = new Map<VendorName, Found | undefined>();
 
 /** Where `lib<name>.so` is, without opening it; looked for once. */
 export function findVendorLibrary(name: VendorName): Found | undefined {
-  if (!found.has(name)) found.set(name, findLibraries(name, VENDOR_LIBRARIES[name].wheels)[0]);
+  if (!found.has(name)) {
+    const all = findLibraries(name, VENDOR_LIBRARIES[name].wheels);
+    found.set(name, name === 'cublasLt' ? all.find(fitsDriver) : all[0]);
+  }
   return found.get(name);
 }
+
+/** Of the libraries only this one is numbered as CUDA is; the driver runs those of its own number and before. */
+const fitsDriver = ({ major }: Found): boolean => major <= Math.floor(openDriver().version / 1000);
 
 /** Whether it is there and may be used. */
 export const hasVendorLibrary = (name: VendorName): boolean =>
