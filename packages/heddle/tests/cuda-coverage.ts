@@ -1,9 +1,9 @@
 /** Kernels that use everything the renderer can write: every op, conversion and intrinsic on every dtype. */
 import { bool, DTYPES, type DType, i32, isInteger, u32 } from '../src/core/dtype.js';
-import { INTRINSICS, type Intrinsic, type IntrinsicRecord, PARAM_DTYPE } from '../src/kernel/intrinsics.js';
+import { INTRINSICS, type Intrinsic, type IntrinsicRecord, PARAM_TYPE } from '../src/kernel/intrinsics.js';
 import {
+  act,
   alu,
-  barrier,
   bitcast,
   block,
   bufferParam,
@@ -37,6 +37,8 @@ const accepts = (record: OpRecord, t: DType): boolean => {
       return t !== bool;
     case 'float':
       return t.kind === 'float';
+    case 'f32':
+      return t.name === 'f32';
     case 'integer':
       return isInteger(t);
     case 'bits':
@@ -129,13 +131,22 @@ export function everyIntrinsic(t: DType): KernelIr {
   ];
   for (const name of Object.keys(INTRINSICS) as Intrinsic[]) {
     const record: IntrinsicRecord = INTRINSICS[name];
-    if (name === 'barrier') {
-      statements.push(barrier());
+    if (record.result === 'none') {
+      statements.push(
+        act(
+          name,
+          record.params.map(() => constant(i32, 3)),
+        ),
+      );
       continue;
     }
     if (isBitwise(name) && !isInteger(t)) continue;
     const args = record.params.map((p) =>
-      p === 'T' ? read(a) : p === 'bool' ? alu('eq', [read(a), read(a)]) : constant(PARAM_DTYPE[p], 3),
+      p === 'T'
+        ? read(a)
+        : p === 'bool'
+          ? alu('eq', [read(a), read(a)])
+          : splat(constant(PARAM_TYPE[p].dtype, 3), PARAM_TYPE[p].lanes),
     );
     if (record.atomic) {
       for (const memory of memories)

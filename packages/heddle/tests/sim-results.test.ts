@@ -98,6 +98,7 @@ const ALL = Object.values(DTYPES);
 const accepts: Record<OpRecord['operands'], (t: DType) => boolean> = {
   number: (t) => t.kind !== 'bool',
   float: (t) => t.kind === 'float',
+  f32: (t) => t.name === 'f32',
   integer: (t) => t.kind === 'int' || t.kind === 'uint',
   bits: (t) => t.kind !== 'float',
   bool: (t) => t.kind === 'bool',

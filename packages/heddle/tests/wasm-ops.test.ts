@@ -138,6 +138,8 @@ const takes = (record: OpRecord, t: DType): boolean => {
       return t !== bool;
     case 'float':
       return isFloat(t);
+    case 'f32':
+      return t.name === 'f32';
     case 'integer':
       return isInteger(t);
     case 'bits':

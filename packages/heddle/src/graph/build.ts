@@ -88,6 +88,7 @@ export function map(op: ScalarOp, ...sources: GraphNode[]): GraphNode {
     any: true,
     number: dtype !== bool,
     float: isFloat(dtype),
+    f32: dtype === f32,
     integer: isInteger(dtype),
     bits: isInteger(dtype) || dtype === bool,
     bool: dtype === bool,

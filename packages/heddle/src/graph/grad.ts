@@ -66,6 +66,7 @@ const SCALAR_RULES = {
   ceil: none,
   trunc: none,
   rint: none,
+  tf32: (g) => [g],
   lt: none,
   le: none,
   gt: none,

@@ -3,7 +3,7 @@ import { rewrite } from '../ir/rewrite.js';
 import type { Expr, KernelIr, Node, Statement } from './ir.js';
 import { elementary } from './math-functions.js';
 
-/** The kernel without exp, exp2, log, log2, sin, cos, tanh and pow. Expressions come to share parts. */
+/** The kernel without exp, exp2, log, log2, sin, cos, tanh, tf32 and pow. Expressions come to share parts. */
 export function decompose(ir: KernelIr): KernelIr {
   const rule = (node: Node): Node | undefined =>
     node.op === 'alu' ? elementary(node.arg, node.src as readonly Expr[]) : undefined;

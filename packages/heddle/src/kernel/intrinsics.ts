@@ -1,35 +1,48 @@
 /**
- * Operations that involve more than one value: barriers, warp shuffles, votes and reductions, atomics. One record
- * each; the tensor-core and copy instructions (mma, cp.async, wgmma, TMA) will be records of the same kind: a type
- * rule, a simulated meaning here, and their text in render/cuda.ts.
+ * Operations that involve more than one value: barriers, warp shuffles, votes and reductions, tensor cores, atomics,
+ * and the waiting for asynchronous copies. One record each: a type rule, a simulated meaning here, and their text in
+ * render/cuda-intrinsics.ts. wgmma and TMA will be records of the same kind.
  */
-import { bool, type DType, i32, u32 } from '../core/dtype.js';
+import { bool, type DType, f32, i32, u32 } from '../core/dtype.js';
 import { evaluate, type Scalar } from './ops.js';
+import { multiplyBf16, multiplyTf32 } from './tensor-core.js';
 import { type ValueType, value } from './types.js';
 
 /** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
 export type Scope = 'thread' | 'warp' | 'block';
 
+/** A scalar, or a vector. */
+export type Operand = Scalar | readonly Scalar[];
+
+/** Vectors, by dtype and lanes. */
+const VECTORS = {
+  f32x2: value(f32, 2),
+  f32x4: value(f32, 4),
+  u32x2: value(u32, 2),
+  u32x4: value(u32, 4),
+} as const;
+type VectorName = keyof typeof VECTORS;
+
 export interface IntrinsicRecord {
   readonly scope: Scope;
   /** Dtypes of the arguments: `T` is any number (all Ts equal); for atomics the memory comes before these. */
-  readonly params: readonly ('T' | 'i32' | 'u32' | 'bool')[];
-  readonly result: 'T' | 'u32' | 'bool' | 'none';
+  readonly params: readonly ('T' | 'i32' | 'u32' | 'bool' | VectorName)[];
+  readonly result: 'T' | 'u32' | 'bool' | VectorName | 'none';
   /** Its first argument is a place in memory, `x[i]`; the result is what stood there. */
   readonly atomic?: true;
   readonly doc: string;
   /** warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part). */
-  readonly warp?: (t: DType, lanes: readonly (readonly Scalar[] | undefined)[]) => (Scalar | undefined)[];
+  readonly warp?: (t: DType, lanes: Lanes) => (Operand | undefined)[];
   /** atomic: the new value from the old one and the arguments. */
   readonly update?: (t: DType, old: Scalar, args: readonly Scalar[]) => Scalar;
 }
 
-type Lanes = readonly (readonly Scalar[] | undefined)[];
+type Lanes = readonly (readonly Operand[] | undefined)[];
 
 /** A lane that asks for one that is not there gets its own value back, as `__shfl_sync` does out of range. */
 const shuffle =
   (source: (lane: number, by: number) => number) =>
-  (_t: DType, lanes: Lanes): (Scalar | undefined)[] =>
+  (_t: DType, lanes: Lanes): (Operand | undefined)[] =>
     lanes.map((args, lane) => {
       if (!args) return undefined;
       const from = source(lane, args[1] as number);
@@ -41,7 +54,7 @@ const shuffle =
 const reduction =
   (op: 'add' | 'min' | 'max') =>
   (t: DType, lanes: Lanes): (Scalar | undefined)[] => {
-    let now = lanes.map((args) => args?.[0]);
+    let now = lanes.map((args) => args?.[0] as Scalar | undefined);
     for (let by = 16; by > 0; by >>= 1) {
       now = now.map((mine, lane) => {
         const other = now[lane ^ by];
@@ -156,6 +169,32 @@ export const INTRINSICS = {
     doc: 'a bit per lane that says true',
     warp: vote((yes) => yes),
   },
+  mma: {
+    scope: 'warp',
+    params: ['f32x4', 'f32x2', 'f32x4'],
+    result: 'f32x4',
+    doc: 'a · b + c of 16 × 8 × 8 in tf32 on a tensor core',
+    warp: multiplyTf32,
+  },
+  mmaBf16: {
+    scope: 'warp',
+    params: ['u32x4', 'u32x2', 'f32x4'],
+    result: 'f32x4',
+    doc: 'a · b + c of 16 × 8 × 16 in bf16 on a tensor core',
+    warp: multiplyBf16,
+  },
+  commitCopies: {
+    scope: 'thread',
+    params: [],
+    result: 'none',
+    doc: 'makes a group of the copies started since the last',
+  },
+  waitCopies: {
+    scope: 'thread',
+    params: ['i32'],
+    result: 'none',
+    doc: 'waits until at most the n groups committed last are on their way',
+  },
   atomicAdd: atomic('x[i] += v; returns the old value', updateBy('add')),
   atomicSub: atomic('x[i] -= v; returns the old value', updateBy('sub')),
   atomicMin: atomic('x[i] = min(x[i], v); returns the old value', updateBy('min')),
@@ -185,7 +224,10 @@ export function resultOf(name: Intrinsic, t: DType): ValueType | undefined {
       return value(bool);
     case 'u32':
       return value(u32);
+    default:
+      return VECTORS[result];
   }
 }
 
-export const PARAM_DTYPE = { i32, u32, bool } as const;
+/** The types of arguments other than `T`. */
+export const PARAM_TYPE = { i32: value(i32), u32: value(u32), bool: value(bool), ...VECTORS } as const;

@@ -91,8 +91,11 @@ export type Statement =
   | Shaped<'let', Variable, typeof NONE>
   /** src: [value] */
   | Shaped<'set', Variable, typeof NONE>
-  /** src: [memory, value, ...indices] */
-  | Shaped<'store', null, typeof NONE>
+  /**
+   * src: [memory, value, ...indices]. async: the value is loaded (or, by a select, zero) and may arrive as late as
+   * when `waitCopies` waits for its group.
+   */
+  | Shaped<'store', 'async' | null, typeof NONE>
   /** src: [condition, then block, else block?] */
   | Shaped<'if', null, typeof NONE>
   /**
@@ -105,7 +108,7 @@ export type Statement =
   | Shaped<'break', null, typeof NONE>
   | Shaped<'continue', null, typeof NONE>
   | Shaped<'return', null, typeof NONE>
-  /** An intrinsic for its effect (barrier, atomics). src: [intrinsic expression], or for `barrier` none. */
+  /** An intrinsic for its effect. src: [intrinsic expression], or of one without a result (`arg`) its arguments. */
   | Shaped<'effect', Intrinsic | null, typeof NONE>
   /** src: [condition]; arg: the message. */
   | Shaped<'assert', string, typeof NONE>
@@ -260,8 +263,13 @@ export const declare = (variable: Variable, initial: Expr, at?: Location): State
   statement('let', [initial], variable, at);
 export const set = (variable: Variable, v: Expr, at?: Location): Statement =>
   statement('set', [v], variable, at);
-export const store = (memory: MemoryNode, v: Expr, indices: readonly Expr[], at?: Location): Statement =>
-  statement('store', [memory, v, ...indices], null, at);
+export const store = (
+  memory: MemoryNode,
+  v: Expr,
+  indices: readonly Expr[],
+  at?: Location,
+  way: 'async' | null = null,
+): Statement => statement('store', [memory, v, ...indices], way, at);
 export const when = (condition: Expr, then: Statement, otherwise?: Statement, at?: Location): Statement =>
   statement('if', otherwise ? [condition, then, otherwise] : [condition, then], null, at);
 export const forLoop = (
@@ -279,6 +287,9 @@ export const breakLoop = (at?: Location): Statement => statement('break', [], nu
 export const continueLoop = (at?: Location): Statement => statement('continue', [], null, at);
 export const leave = (at?: Location): Statement => statement('return', [], null, at);
 export const barrier = (at?: Location): Statement => statement('effect', [], 'barrier', at);
+/** An intrinsic without a result. */
+export const act = (name: Intrinsic, args: readonly Expr[], at?: Location): Statement =>
+  statement('effect', args, name, at);
 export const effect = (expr: Expr, at?: Location): Statement => statement('effect', [expr], null, at);
 export const assertion = (condition: Expr, message: string, at?: Location): Statement =>
   statement('assert', [condition], message, at);

@@ -45,6 +45,7 @@ export interface Vector3 {
   readonly z: number;
 }
 
+type CopyArgument = number | boolean | Memory;
 type Sizes = readonly [number, ...number[]];
 
 /** What the second parameter of a kernel offers. Vectors are `number` to TypeScript. */
@@ -118,6 +119,8 @@ export interface Intrinsics {
   exp2(x: number): number;
   /** The nearest whole number; halves go to the even one. */
   rint(x: number): number;
+  /** Rounded to 10 bits of fraction (ties away from zero), as tensor cores take it. */
+  tf32(x: number): number;
   /** `1 / Math.sqrt(x)`. */
   rsqrt(x: number): number;
   /** `c ? a : b`; on vectors, lane by lane. */
@@ -143,6 +146,35 @@ export interface Intrinsics {
   all(vote: boolean): boolean;
   /** A bit per lane that says true, u32. */
   ballot(vote: boolean): number;
+
+  /**
+   * a · b + c on a tensor core, 16 × 8 × 8 in tf32 by all 32 lanes of a warp: f32 vectors of 4, 2 and 4. With
+   * g = laneId / 4 and t = laneId % 4, a lane holds a at (g, t) (g + 8, t) (g, t + 4) (g + 8, t + 4), b at (t, g)
+   * (t + 4, g), c and the result at (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1), as (row, column). Operands that
+   * are not rounded by `tf32` are cut.
+   */
+  mma(a: number, b: number, c: number): number;
+  /**
+   * As `mma`, 16 × 8 × 16 in bf16: u32 vectors of 4 and 2, each number a pair, the lower half first: a at (g, 2t)
+   * (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8), each with the next column; b at (2t, g) (2t + 8, g), each with the next
+   * row. c and the result are as there.
+   */
+  mmaBf16(a: number, b: number, c: number): number;
+
+  /**
+   * Starts to copy `x[j]` to a shared array, without passing through registers: `copyAsync(tile, i, x, j)`. The
+   * element is there after `waitCopies`, for other threads after a `barrier` too. With a condition at the end,
+   * zero is written where it is false, and x is not read.
+   */
+  copyAsync(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** As `copyAsync`, 2 elements (of 4 bytes); both indices multiples of 2. */
+  copyAsync2(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** As `copyAsync`, 4 elements; both indices multiples of 4. */
+  copyAsync4(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** Makes a group of the copies that this thread has started since the last. */
+  commitCopies(): void;
+  /** Waits until at most the `n` groups committed last may still be on their way; n is a constant. */
+  waitCopies(n: number): void;
 
   /** `x[i] += v`; returns the old value. Arrays take one index per dimension. */
   atomicAdd(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;

@@ -207,7 +207,13 @@ function pow(m: Arithmetic, a: Expr, b: Expr): Expr {
   return m.select(m.test('eq', b, 0), 1, m.select(undefinedHere, Number.NaN, signed));
 }
 
-const UNARY = { exp, exp2, log, log2, sin: sine(0), cos: sine(1), tanh } satisfies Partial<
+/** Half a unit of the tenth bit added, the rest cut off; NaN and infinities as they are. */
+const tf32: Unary = (m, x) => {
+  const rounded = m.int('and', m.int('add', m.bitsOf(x), 0x1000), ~0x1fff);
+  return m.select(m.test('lt', m.unary('abs', x), Number.POSITIVE_INFINITY), m.fromBits(rounded), x);
+};
+
+const UNARY = { exp, exp2, log, log2, sin: sine(0), cos: sine(1), tanh, tf32 } satisfies Partial<
   Record<ScalarOp, Unary>
 >;
 

@@ -11,7 +11,7 @@ import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
 export type Scalar = number | bigint | boolean;
 
 /** Which operands an op takes. */
-export type OperandRule = 'number' | 'float' | 'integer' | 'bits' | 'bool' | 'any';
+export type OperandRule = 'number' | 'float' | 'f32' | 'integer' | 'bits' | 'bool' | 'any';
 
 export interface OpRecord {
   readonly arity: 1 | 2 | 3;
@@ -37,6 +37,13 @@ const op = (
 ): OpRecord => ({ arity, operands, result, syntax, eval: evaluate, ...(big ? { big } : {}) });
 
 const bigAbs = (a: bigint): bigint => (a < 0n ? -a : a);
+
+const toTf32 = (a: number): number => {
+  if (!Number.isFinite(a) || a === 0) return a;
+  // Fractions below 2^-136 have no tenth bit in f32's smallest numbers.
+  const unit = 2 ** Math.max(Math.floor(Math.log2(Math.abs(a))) - 10, -136);
+  return Math.sign(a) * Math.floor(Math.abs(a) / unit + 0.5) * unit;
+};
 
 export const OPS = {
   add: op(2, 'number', 'same', 'a + b', (a, b) => a + b),
@@ -101,6 +108,8 @@ export const OPS = {
     const rest = a - low;
     return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
   }),
+  /** To 10 bits of fraction, ties away from zero: what tensor cores take as tf32. */
+  tf32: op(1, 'f32', 'same', 'tf32(a)', toTf32),
   lt: op(2, 'number', 'bool', 'a < b', (a, b) => a < b),
   le: op(2, 'number', 'bool', 'a <= b', (a, b) => a <= b),
   gt: op(2, 'number', 'bool', 'a > b', (a, b) => a > b),

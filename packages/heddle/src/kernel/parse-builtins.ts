@@ -10,7 +10,7 @@ import { apply, choice, toExpr } from './typing.js';
 export const NAMED_OPS: Readonly<
   Record<string, { readonly op: ScalarOp; readonly arity: number; readonly usage: string }>
 > = Object.fromEntries(
-  (['idiv', 'mulhi', 'fma', 'exp2', 'rint'] as const).map((op) => [
+  (['idiv', 'mulhi', 'fma', 'exp2', 'rint', 'tf32'] as const).map((op) => [
     op,
     { op, arity: OPS[op].arity, usage: OPS[op].syntax },
   ]),
@@ -72,6 +72,7 @@ const named = (name: string) => (): Value => ({ kind: 'builtin', name });
 const FUNCTIONS = [
   'shared local local2 local4 dynamicShared',
   'load2 load4 store2 store4 vec2 vec4 splat2 splat4 lane',
+  'copyAsync copyAsync2 copyAsync4',
   'bitcast rsqrt select assert print',
 ]
   .join(' ')

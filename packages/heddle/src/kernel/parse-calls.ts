@@ -1,14 +1,15 @@
 /** Calls: casts, operations, vectors, intrinsics, and the author's own functions. */
 import type { CallExpression, Expression } from 'acorn';
 import { bool, type DType, f32, i32 } from '../core/dtype.js';
-import { INTRINSICS, type Intrinsic, type IntrinsicRecord, PARAM_DTYPE, resultOf } from './intrinsics.js';
+import { INTRINSICS, type Intrinsic, type IntrinsicRecord, PARAM_TYPE, resultOf } from './intrinsics.js';
 import {
+  act,
   assertion,
-  barrier,
   bitcast,
   cast,
   type Expr,
   effect,
+  int,
   intrinsic,
   lane,
   print,
@@ -20,7 +21,7 @@ import { MATH, NAMED_OPS } from './parse-builtins.js';
 import { expression } from './parse-expressions.js';
 import { inline } from './parse-functions.js';
 import { unnamed } from './parse-instrumented.js';
-import { constantOf, declareArray, loadWide, place, storeWide } from './parse-memory.js';
+import { constantOf, copyAsync, declareArray, loadWide, place, storeWide } from './parse-memory.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
 import type { Lanes } from './types.js';
 import {
@@ -102,6 +103,12 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       return loadWide(p, node, args, 2);
     case 'load4':
       return loadWide(p, node, args, 4);
+    case 'copyAsync':
+      return copyAsync(p, node, args, 1);
+    case 'copyAsync2':
+      return copyAsync(p, node, args, 2);
+    case 'copyAsync4':
+      return copyAsync(p, node, args, 4);
     case 'store2':
       return storeWide(p, node, args, 2);
     case 'store4':
@@ -262,9 +269,16 @@ function callIntrinsic(
   args: readonly Expression[],
 ): Value {
   const record: IntrinsicRecord = INTRINSICS[name];
-  if (name === 'barrier') {
-    values(p, node, args, 'barrier()', 0);
-    p.emit(barrier(p.at(node)));
+  if (record.result === 'none') {
+    const usage = `${name}(${record.params.length > 0 ? 'n' : ''})`;
+    const given = values(p, node, args, usage, record.params.length);
+    p.emit(
+      act(
+        name,
+        given.map((v, i) => int(constantOf(p, args[i]!, v, `the argument of ${name}`))),
+        p.at(node),
+      ),
+    );
     return VOID;
   }
   const given = record.params.length;
@@ -283,8 +297,10 @@ function callIntrinsic(
   const t = at ? at.memory.type.dtype : typed?.kind === 'expr' ? typed.expr.type.dtype : undefined;
   const exprs = parts.map((v, i) => {
     const wanted = record.params[i]!;
-    const dtype = wanted === 'T' ? (t ?? toExpr(p, rest[i]!, v).type.dtype) : PARAM_DTYPE[wanted];
-    return assignable(p, rest[i]!, `argument ${i + 1} of ${name}`, v, dtype, 1);
+    const what = `argument ${i + 1} of ${name}`;
+    if (wanted === 'T') return assignable(p, rest[i]!, what, v, t ?? toExpr(p, rest[i]!, v).type.dtype, 1);
+    const { dtype, lanes } = PARAM_TYPE[wanted];
+    return assignable(p, rest[i]!, what, v, dtype, lanes);
   });
   const src = at ? [at.memory, ...at.indices, ...exprs] : exprs;
   const expr = intrinsic(name, src, t ?? exprs[0]?.type.dtype ?? i32, p.at(node));

@@ -1,10 +1,10 @@
 /** `x[i]`, `tile[r][c]`, `p.x`, `threadIdx.x`; declarations of shared and local arrays; wide loads and stores. */
 import type { CallExpression, Expression, MemberExpression, Super } from 'acorn';
-import { type ArrayDecl, arrayNode, type Expr, load, type MemoryNode, store } from './ir.js';
+import { type ArrayDecl, arrayNode, type Expr, load, type MemoryNode, select, store, zeroOf } from './ir.js';
 import { expression } from './parse-expressions.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
 import type { Lanes } from './types.js';
-import { assignable, describe, isDType, staticOf, toIndex } from './typing.js';
+import { assignable, describe, isDType, staticOf, toCondition, toIndex } from './typing.js';
 
 /** A place in memory: `memory[indices[0]][indices[1]]…`. */
 export interface Element {
@@ -156,6 +156,38 @@ export function storeWide(
       p.at(node),
     ),
   );
+  return VOID;
+}
+
+/** `copyAsync4(tile, i, x, j, there)`: a store of what is loaded that may come as late as `waitCopies`. */
+export function copyAsync(
+  p: Parsing,
+  node: CallExpression,
+  args: readonly Expression[],
+  lanes: Lanes,
+): Value {
+  const usage = `${p.textOf(node.callee)}(tile, i, x, j)`;
+  const [first] = args;
+  const target = first ? expression(p, first) : VOID;
+  const taken = target.kind === 'memory' ? 1 + Math.max(1, target.memory.type.dims.length) : 1;
+  const to = place(p, node, args.slice(0, taken));
+  const from = place(p, node, args.slice(taken, taken + 2));
+  const { dtype } = from.memory.type;
+  if (args.length > taken + 3) p.fail(node, `${usage} takes one condition more at most.`);
+  if (to.memory.type.space !== 'shared' || from.memory.type.space !== 'global')
+    p.fail(node, `${usage} copies from a buffer to a shared array.`);
+  if (to.memory.type.dtype !== dtype)
+    p.fail(
+      node,
+      `${usage} keeps the dtype: ${to.name} is ${to.memory.type.dtype.name}, ${from.name} ${dtype.name}.`,
+    );
+  if (dtype.bytes * lanes !== 4 && dtype.bytes * lanes !== 8 && dtype.bytes * lanes !== 16)
+    p.fail(node, `${usage} copies 4, 8 or 16 bytes, ${lanes} of ${dtype.name} are ${dtype.bytes * lanes}.`);
+  const loaded = load(from.memory, from.indices, lanes, p.at(node));
+  const last = args[taken + 2];
+  const condition = last && toCondition(p, last, expression(p, last));
+  const v = condition ? select(condition, loaded, zeroOf(loaded.type), p.at(node)) : loaded;
+  p.emit(store(to.memory, v, to.indices, p.at(node), 'async'));
   return VOID;
 }
 

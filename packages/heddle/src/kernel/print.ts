@@ -91,7 +91,7 @@ class Printer {
       case 'return':
         return [`${pad}${node.op}`];
       case 'effect':
-        return [`${pad}${a ? this.expr(a) : `${node.arg}()`}`];
+        return [`${pad}${node.arg ? `${node.arg}(${a ? this.expr(a) : ''})` : this.expr(a!)}`];
       case 'assert':
         return [`${pad}assert ${this.expr(a!)}, ${JSON.stringify(node.arg)}`];
       case 'print':

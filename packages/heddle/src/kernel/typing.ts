@@ -164,6 +164,7 @@ const reads = (e: Expr, variable: unknown): boolean =>
 const RULES: Readonly<Record<OperandRule, (t: DType) => boolean>> = {
   number: (t) => t !== bool,
   float: isFloat,
+  f32: (t) => t === f32,
   integer: isInteger,
   bits: (t) => !isFloat(t),
   bool: (t) => t === bool,
@@ -172,6 +173,7 @@ const RULES: Readonly<Record<OperandRule, (t: DType) => boolean>> = {
 const RULE_TEXT: Readonly<Record<OperandRule, string>> = {
   number: 'numbers',
   float: 'floats',
+  f32: 'f32',
   integer: 'integers',
   bits: 'integers or bools',
   bool: 'bools',
@@ -201,7 +203,7 @@ export function apply(
     const hint =
       op === 'div'
         ? 'Write idiv(a, b) for the whole quotient, or convert both sides: f32(a) / f32(b).'
-        : record.operands === 'float'
+        : record.operands === 'float' || record.operands === 'f32'
           ? `Convert first: f32(x).`
           : record.operands === 'integer' || record.operands === 'bits'
             ? 'Convert first: i32(x).'

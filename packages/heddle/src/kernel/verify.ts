@@ -1,5 +1,5 @@
 /** The grammar of the kernel IR, checked after every pass under CHECK=1. */
-import { bool, i32, isFloat, isInteger } from '../core/dtype.js';
+import { bool, f32, i32, isFloat, isInteger } from '../core/dtype.js';
 import { InternalError } from '../core/errors.js';
 import { INTRINSICS, type IntrinsicRecord, resultOf } from './intrinsics.js';
 import type { ArrayDecl, Expr, KernelIr, MemoryNode, Node, Param, Statement, Variable } from './ir.js';
@@ -132,7 +132,12 @@ class Verifier {
       case 'return':
         return;
       case 'effect':
-        if (node.arg === 'barrier') this.#need(node, src.length === 0, 'a barrier has no sources');
+        if (node.arg)
+          this.#need(
+            node,
+            src.length === INTRINSICS[node.arg].params.length,
+            `${node.arg} has other arguments`,
+          );
         else if (src[0]?.op !== 'intrinsic') this.#fail(node, 'an effect needs an intrinsic');
         else this.#expr(node, src[0]);
         return;
@@ -224,6 +229,7 @@ class Verifier {
         const fits = {
           number: t !== bool,
           float: isFloat(t),
+          f32: t === f32,
           integer: isInteger(t),
           bits: !isFloat(t),
           bool: t === bool,

@@ -1,5 +1,5 @@
 /** Barriers, warp operations and atomics in C++. */
-import type { DType } from '../core/dtype.js';
+import { type DType, f32, u32 } from '../core/dtype.js';
 import type { Intrinsic } from '../kernel/intrinsics.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { fromMemory, needsRounding, rounded, scalarOp, toMemory } from './cuda-ops.js';
@@ -131,6 +131,26 @@ const byOp = (name: string, cuda: string, op: ScalarOp): Rule =>
 
 const atomicAdd = atomic('atomic_add', 'atomicAdd', ['i32', 'u32', 'i64', 'f32', 'f64'], updateBy('add'));
 
+/** A product of fragments by a warp's tensor cores. @param bits of an operand's register, as C++ */
+const multiply =
+  (name: string, shape: string, operands: string, register: 'f32' | 'u32'): Rule =>
+  ({ prelude, args }) => {
+    const a = prelude.vector(register === 'f32' ? f32 : u32, 4);
+    const b = prelude.vector(register === 'f32' ? f32 : u32, 2);
+    const c = prelude.vector(f32, 4);
+    const input = (v: string): string => `"r"(${register === 'f32' ? `__float_as_uint(${v})` : v})`;
+    prelude.define(
+      name,
+      () => `__device__ inline ${c} ${name}(${a} a, ${b} b, ${c} c) {
+  asm volatile("mma.sync.aligned.${shape}.row.col.f32.${operands}.${operands}.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
+    : ${['a.x', 'a.y', 'a.z', 'a.w', 'b.x', 'b.y'].map(input).join(', ')});
+  return c;
+}`,
+    );
+    return call(name, ...args);
+  };
+
 const boolean = (text: Text): Text => infix(text, '!=', postfix('0'), PRECEDENCE.equality);
 
 const TABLE = {
@@ -145,6 +165,24 @@ const TABLE = {
   any: ({ args }) => boolean(call('__any_sync', WARP, ...args)),
   all: ({ args }) => boolean(call('__all_sync', WARP, ...args)),
   ballot: warp('__ballot_sync'),
+  mma: multiply('mma_tf32', 'm16n8k8', 'tf32', 'f32'),
+  mmaBf16: multiply('mma_bf16', 'm16n8k16', 'bf16', 'u32'),
+  commitCopies: ({ prelude }) => {
+    prelude.define(
+      'commit_copies',
+      () => '__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }',
+    );
+    return call('commit_copies');
+  },
+  waitCopies: ({ prelude, args: [left] }) => {
+    const name = `wait_copies_${left!.text}`;
+    prelude.define(
+      name,
+      () =>
+        `__device__ inline void ${name}() { asm volatile("cp.async.wait_group ${left!.text};" ::: "memory"); }`,
+    );
+    return call(name);
+  },
   atomicAdd,
   atomicSub: (use) => atomicAdd({ ...use, args: [scalarOp(use.prelude, 'neg', use.t, use.args)] }),
   atomicMin: byOp('atomic_min', 'atomicMin', 'min'),

@@ -128,6 +128,10 @@ const SCALAR = {
   ceil: math('ceil'),
   trunc: math('trunc'),
   rint: math('rint'),
+  tf32: ({ a, prelude }) => {
+    prelude.need('round_tf32');
+    return call('round_tf32', a);
+  },
   lt: compare('<', PRECEDENCE.relation),
   le: compare('<=', PRECEDENCE.relation),
   gt: compare('>', PRECEDENCE.relation),

@@ -54,6 +54,14 @@ const PARTS = {
     needs: ['bf16_to_float', 'float_to_bf16'],
     text: () => inline('float round_bf16(float f)', 'return bf16_to_float(float_to_bf16(f));'),
   },
+  round_tf32: {
+    needs: [],
+    text: () =>
+      inline(
+        'float round_tf32(float f)',
+        'unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f)); return __uint_as_float(bits);',
+      ),
+  },
   // Signed overflow wraps; in C++ it would be undefined.
   wrap_add: { needs: [], text: (T) => inline(`${T} wrap_add(${T} a, ${T} b)`, unsigned(T, '+')) },
   wrap_sub: { needs: [], text: (T) => inline(`${T} wrap_sub(${T} a, ${T} b)`, unsigned(T, '-')) },

@@ -6,11 +6,14 @@
  * and square root must round correctly.
  */
 import { basename } from 'node:path';
+import { i32 } from '../core/dtype.js';
 import type { Location } from '../core/errors.js';
 import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../kernel/ir.js';
 import { isBuffer } from '../kernel/types.js';
+import { asyncCopy } from './cuda-copies.js';
 import { Expressions, isVectorArray } from './cuda-expression.js';
 import { type Analysis, accessOf, analyse } from './cuda-index.js';
+import { intrinsicCall } from './cuda-intrinsics.js';
 import { Messages, recorded } from './cuda-messages.js';
 import { identifier, Names } from './cuda-names.js';
 import { Prelude } from './cuda-prelude.js';
@@ -197,7 +200,7 @@ class Writer {
         this.#line(`${s.op};`);
         return;
       case 'effect':
-        this.#line(s.arg === 'barrier' ? '__syncthreads();' : `${this.#value(s.src[0] as Expr).text};`);
+        this.#line(`${(s.arg ? this.#act(s) : this.#value(s.src[0] as Expr)).text};`);
         return;
       case 'assert':
         this.#assert(s);
@@ -220,9 +223,22 @@ class Writer {
     return `${this.#names.of(s.arg, s.arg.name)} = ${this.#value(s.src[0] as Expr).text}`;
   }
 
-  #store(s: Statement): void {
+  /** An intrinsic without a result. */
+  #act(s: Statement & { op: 'effect' }): Text {
+    const args = (s.src as readonly Expr[]).map((e) => this.#value(e));
+    return intrinsicCall(this.#prelude, s.arg!, i32, args);
+  }
+
+  #store(s: Statement & { op: 'store' }): void {
     const { memory, indices } = accessOf(s)!;
     const value = s.src[1] as Expr;
+    if (s.arg === 'async') {
+      const copy = asyncCopy(this.#prelude, this.#expressions, memory, indices, value);
+      if (copy) {
+        this.#line(`${copy.text};`);
+        return;
+      }
+    }
     const { dtype, lanes } = value.type;
     const expressions = this.#expressions;
     const text = (isVectorArray(memory) ? expressions.value(value) : expressions.stored(value)).text;

@@ -143,6 +143,26 @@ function atomic(
   return old;
 }
 
+/** Asynchronous copies of one thread: those of a group are made together, when it is waited for. */
+class Copies {
+  private started: (() => void)[] = [];
+  private readonly groups: (() => void)[][] = [];
+
+  start(copy: () => void): void {
+    this.started.push(copy);
+  }
+
+  commit(): void {
+    this.groups.push(this.started);
+    this.started = [];
+  }
+
+  /** Make all copies but those of the `left` groups committed last. */
+  wait(left: number): void {
+    while (this.groups.length > left) for (const copy of this.groups.shift()!) copy();
+  }
+}
+
 const toI32 = (v: number): number => convert(DTYPES.f64, DTYPES.i32, v) as number;
 
 /** Every name that a kernel's JavaScript may use besides its own. */
@@ -165,4 +185,5 @@ export const KIT = {
   gather,
   scatter,
   atomic,
+  Copies,
 } as const;

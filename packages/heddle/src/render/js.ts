@@ -69,6 +69,8 @@ export function renderJs(ir: KernelIr): JsKernel {
     `return function${waits ? '*' : ''} (${indices.join(', ')})`,
     () => {
       to.line('let steps = 0;');
+      if (some(ir.body, (n) => n.op === 'store' && n.arg === 'async'))
+        to.line('const copies = new Copies();');
       if (used.has('laneId')) to.line('const laneId = run.thread & 31;');
       if (used.has('warpId')) to.line('const warpId = run.thread >> 5;');
       for (const a of inSpace('local')) {
@@ -107,7 +109,7 @@ function statement(to: Scribe, s: Statement, loop: Loop): void {
       to.line(`${to.name(s.arg)} = ${x(s.src[0])};`);
       break;
     case 'store':
-      store(to, s.src[0] as MemoryNode, s.src[1] as Expr, s.src.slice(2) as Expr[], to.site(s.at));
+      store(to, s.src[0] as MemoryNode, s.src[1] as Expr, s.src.slice(2) as Expr[], to.site(s.at), s.arg);
       break;
     case 'if':
       to.braces(`if (${x(s.src[0])})`, () => inside(s.src[1], loop), s.src[2] ? '} else {' : '}');
@@ -132,8 +134,10 @@ function statement(to: Scribe, s: Statement, loop: Loop): void {
       to.line('return;');
       break;
     case 'effect':
-      if (s.src[0]) to.line(`${x(s.src[0])};`);
+      if (s.arg === 'commitCopies') to.line('copies.commit();');
+      else if (s.arg === 'waitCopies') to.line(`copies.wait(${x(s.src[0])});`);
       else if (s.arg) to.line(`yield [${to.site(s.at, { intrinsic: s.arg })}];`);
+      else if (s.src[0]) to.line(`${x(s.src[0])};`);
       else throw new InternalError('kernel JavaScript: an effect of nothing');
       break;
     case 'assert':
@@ -150,10 +154,17 @@ function statement(to: Scribe, s: Statement, loop: Loop): void {
 }
 
 /** The value comes before the check of its place, so that `s[t] = s[t] + 1` is seen to read first. */
-function store(to: Scribe, memory: MemoryNode, v: Expr, indices: readonly Expr[], site: number): void {
+function store(
+  to: Scribe,
+  memory: MemoryNode,
+  v: Expr,
+  indices: readonly Expr[],
+  site: number,
+  way: 'async' | null,
+): void {
   const data = to.name(memory.arg);
   let text: string;
-  if (observes(v)) {
+  if (observes(v) || way === 'async') {
     text = to.fresh('value');
     to.line(`const ${text} = ${bare(to, v)};`);
   } else {
@@ -161,11 +172,18 @@ function store(to: Scribe, memory: MemoryNode, v: Expr, indices: readonly Expr[]
   }
   const place = access(to, 'write', memory, indices, v.type, site);
   const t = v.type.dtype;
-  to.line(
+  const written = (at: string): string =>
     v.type.lanes === 1
-      ? `${data}[${place}] = ${encoded(t, text)};`
-      : `scatter(${t.name}, ${data}, ${place}, ${text});`,
-  );
+      ? `${data}[${at}] = ${encoded(t, text)};`
+      : `scatter(${t.name}, ${data}, ${at}, ${text});`;
+  if (way !== 'async') {
+    to.line(written(place));
+    return;
+  }
+  // Checked now, written when it is waited for.
+  const at = to.fresh('place');
+  to.line(`const ${at} = ${place};`);
+  to.line(`copies.start(() => { ${written(at)} });`);
 }
 
 function counted(to: Scribe, s: Extract<Statement, { op: 'for' }>): void {

@@ -215,6 +215,7 @@ export const RULES = {
   cos: unsupported,
   tanh: unsupported,
   pow: unsupported,
+  tf32: unsupported,
   floor: float('floor'),
   ceil: float('ceil'),
   trunc: float('trunc'),

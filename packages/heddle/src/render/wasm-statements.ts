@@ -67,7 +67,8 @@ export class Statements {
         f.branch(this.end);
         return;
       case 'effect':
-        if (s.arg === 'barrier') return; // a block is one thread
+        // A block is one thread, and its copies are made at once.
+        if (s.arg === 'barrier' || s.arg === 'commitCopies' || s.arg === 'waitCopies') return;
         if (s.arg) unsupported(s.arg, s.at);
         x.push(s.src[0] as Expr);
         f.op('drop');

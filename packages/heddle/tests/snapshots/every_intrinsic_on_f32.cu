@@ -5,6 +5,28 @@ __device__ inline float warp_max_f32(float v) { for (int by = 16; by > 0; by >>=
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float warp_min_f32(float v) { for (int by = 16; by > 0; by >>= 1) v = nan_min(v, __shfl_xor_sync(0xffffffffu, v, by)); return v; }
 __device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
+struct alignas(16) f32x4 { float x, y, z, w; };
+__device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
+struct alignas(8) f32x2 { float x, y; };
+__device__ inline f32x2 splat_f32x2(float a) { return {a, a}; }
+__device__ inline f32x4 mma_tf32(f32x4 a, f32x2 b, f32x4 c) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
+    : "r"(__float_as_uint(a.x)), "r"(__float_as_uint(a.y)), "r"(__float_as_uint(a.z)), "r"(__float_as_uint(a.w)), "r"(__float_as_uint(b.x)), "r"(__float_as_uint(b.y)));
+  return c;
+}
+struct alignas(16) u32x4 { unsigned x, y, z, w; };
+__device__ inline u32x4 splat_u32x4(unsigned a) { return {a, a, a, a}; }
+struct alignas(8) u32x2 { unsigned x, y; };
+__device__ inline u32x2 splat_u32x2(unsigned a) { return {a, a}; }
+__device__ inline f32x4 mma_bf16(u32x4 a, u32x2 b, f32x4 c) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
+    : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  return c;
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ inline void wait_copies_3() { asm volatile("cp.async.wait_group 3;" ::: "memory"); }
 __device__ inline float atomic_min_f32(float* place, float v) {
   unsigned* word = reinterpret_cast<unsigned*>(place);
   unsigned now = *word, before;
@@ -60,6 +82,12 @@ extern "C" __global__ void every_intrinsic_on_f32(const float* x, float* out, un
   votes[lane_id()] = unsigned(all_result);
   const unsigned ballot_result = __ballot_sync(0xffffffffu, a == a);
   votes[lane_id()] = ballot_result;
+  const f32x4 mma_result = mma_tf32(splat_f32x4(3.0f), splat_f32x2(3.0f), splat_f32x4(3.0f));
+  *reinterpret_cast<f32x4*>(out + warp_id()) = mma_result;
+  const f32x4 mmaBf16_result = mma_bf16(splat_u32x4(3u), splat_u32x2(3u), splat_f32x4(3.0f));
+  *reinterpret_cast<f32x4*>(out + warp_id()) = mmaBf16_result;
+  commit_copies();
+  wait_copies_3();
   atomicAdd(&out[lane_id()], a);
   atomicAdd(&tile[lane_id()], a);
   atomicAdd(&out[lane_id()], -a);

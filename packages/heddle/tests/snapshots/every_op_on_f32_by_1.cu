@@ -1,6 +1,7 @@
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float power(float a, float b) { return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b); }
+__device__ inline float round_tf32(float f) { unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f)); return __uint_as_float(bits); }
 
 extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, const float* z, float* out, unsigned char* truth) {
   const float a = x[int(threadIdx.x) * 1 + 0];
@@ -29,13 +30,14 @@ extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, 
   out[int(threadIdx.x) * 1 + 20480] = ceilf(a);
   out[int(threadIdx.x) * 1 + 21504] = truncf(a);
   out[int(threadIdx.x) * 1 + 22528] = rintf(a);
-  truth[int(threadIdx.x) * 1 + 23552] = a < b;
-  truth[int(threadIdx.x) * 1 + 24576] = a <= b;
-  truth[int(threadIdx.x) * 1 + 25600] = a > b;
-  truth[int(threadIdx.x) * 1 + 26624] = a >= b;
-  truth[int(threadIdx.x) * 1 + 27648] = a == b;
-  truth[int(threadIdx.x) * 1 + 28672] = a != b;
-  out[int(threadIdx.x) * 1 + 29696] = a == b ? b : c;
-  out[int(threadIdx.x) * 1 + 30720] = 1.0f;
-  out[int(threadIdx.x) * 1 + 31744] = a;
+  out[int(threadIdx.x) * 1 + 23552] = round_tf32(a);
+  truth[int(threadIdx.x) * 1 + 24576] = a < b;
+  truth[int(threadIdx.x) * 1 + 25600] = a <= b;
+  truth[int(threadIdx.x) * 1 + 26624] = a > b;
+  truth[int(threadIdx.x) * 1 + 27648] = a >= b;
+  truth[int(threadIdx.x) * 1 + 28672] = a == b;
+  truth[int(threadIdx.x) * 1 + 29696] = a != b;
+  out[int(threadIdx.x) * 1 + 30720] = a == b ? b : c;
+  out[int(threadIdx.x) * 1 + 31744] = 1.0f;
+  out[int(threadIdx.x) * 1 + 32768] = a;
 }

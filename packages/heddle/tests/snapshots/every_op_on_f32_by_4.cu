@@ -25,6 +25,8 @@ __device__ inline f32x4 floor_f32x4(f32x4 a) { return {floorf(a.x), floorf(a.y),
 __device__ inline f32x4 ceil_f32x4(f32x4 a) { return {ceilf(a.x), ceilf(a.y), ceilf(a.z), ceilf(a.w)}; }
 __device__ inline f32x4 trunc_f32x4(f32x4 a) { return {truncf(a.x), truncf(a.y), truncf(a.z), truncf(a.w)}; }
 __device__ inline f32x4 rint_f32x4(f32x4 a) { return {rintf(a.x), rintf(a.y), rintf(a.z), rintf(a.w)}; }
+__device__ inline float round_tf32(float f) { unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f)); return __uint_as_float(bits); }
+__device__ inline f32x4 tf32_f32x4(f32x4 a) { return {round_tf32(a.x), round_tf32(a.y), round_tf32(a.z), round_tf32(a.w)}; }
 struct alignas(4) boolx4 { bool x, y, z, w; };
 __device__ inline boolx4 lt_f32x4(f32x4 a, f32x4 b) { return {a.x < b.x, a.y < b.y, a.z < b.z, a.w < b.w}; }
 struct alignas(4) u8x4 { unsigned char x, y, z, w; };
@@ -64,13 +66,14 @@ extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, 
   *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 81920)) = ceil_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 86016)) = trunc_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 90112)) = rint_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 94208)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 98304)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 102400)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 106496)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 110592)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 114688)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 118784)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 122880)) = splat_f32x4(1.0f);
-  out[int(threadIdx.x) * 4 + 126976] = a.y;
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 94208)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 98304)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 102400)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 106496)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 110592)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 114688)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 118784)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 122880)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 126976)) = splat_f32x4(1.0f);
+  out[int(threadIdx.x) * 4 + 131072] = a.y;
 }

@@ -1,13 +1,12 @@
 /** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
-import { INTRINSICS, type IntrinsicRecord } from '../../kernel/intrinsics.js';
-import type { Scalar } from '../../kernel/ops.js';
+import { INTRINSICS, type IntrinsicRecord, type Operand } from '../../kernel/intrinsics.js';
 import type { Dim3 } from '../device.js';
 import { coordinates, type Run } from './run.js';
 
 type Index = [number, number, number, number, number, number];
 /** What a waiting thread says: the site it waits at, and its arguments there. */
-type Request = readonly [site: number, ...args: Scalar[]];
-type Thread = Generator<Request, void, Scalar | undefined>;
+type Request = readonly [site: number, ...args: Operand[]];
+type Thread = Generator<Request, void, Operand | undefined>;
 
 /** One thread's program: called with threadIdx x, y, z and blockIdx x, y, z. */
 export type ThreadFunction = (...index: Index) => void;
@@ -99,7 +98,7 @@ class Warp {
 
   /** Run every lane to its next barrier or its end, through warp operations. */
   advance(): void {
-    let results: readonly (Scalar | undefined)[] = [];
+    let results: readonly (Operand | undefined)[] = [];
     do {
       this.lanes.forEach((lane, i) => {
         if (this.returned[i]) return;
@@ -113,7 +112,7 @@ class Warp {
   }
 
   /** The results of the warp operation that all lanes wait at; empty if they wait at a barrier or have returned. */
-  private exchange(): readonly (Scalar | undefined)[] {
+  private exchange(): readonly (Operand | undefined)[] {
     const { run, requests } = this;
     const asking = requests.findIndex((r) => r && this.record(r).scope === 'warp');
     if (asking < 0) return [];
@@ -131,7 +130,7 @@ class Warp {
         this.first + asking,
       );
     }
-    const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as Scalar[] | undefined);
+    const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as Operand[] | undefined);
     return this.record(requests[asking]!).warp!(run.site(site).dtype!, lanes);
   }
 

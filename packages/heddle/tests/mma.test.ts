@@ -1,0 +1,187 @@
+/** Tensor cores and asynchronous copies in the kernel language: their meaning in the simulator, and their text. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, f32 } from '../src/core/dtype.js';
+import { KernelError } from '../src/core/errors.js';
+import { toBf16 } from '../src/core/float16.js';
+import { compile } from '../src/kernel/compile.js';
+import { defineKernel } from '../src/kernel/language.js';
+import { evaluate } from '../src/kernel/ops.js';
+import { buffer } from '../src/kernel/types.js';
+import { renderCuda } from '../src/render/cuda.js';
+import { SIM_TARGET, simulate } from '../src/runtime/sim/launch.js';
+import { noise } from './kernel-harness.js';
+
+/** C (16×8) += A (16×8) · B (8×8), one warp. */
+const product = (rounding: boolean) =>
+  defineKernel(
+    'product',
+    { a: buffer(f32), b: buffer(f32), c: buffer(f32) },
+    ({ a, b, c }, { laneId, idiv, vec2, vec4, lane, tf32, mma, ROUNDING }) => {
+      const g = idiv(laneId, 4);
+      const t = laneId % 4;
+      const at = (i: number) => (ROUNDING ? tf32(a[i]) : a[i]);
+      const left = vec4(at(g * 8 + t), at((g + 8) * 8 + t), at(g * 8 + t + 4), at((g + 8) * 8 + t + 4));
+      const right = vec2(b[t * 8 + g], b[(t + 4) * 8 + g]);
+      const own = vec4(
+        c[g * 8 + 2 * t],
+        c[g * 8 + 2 * t + 1],
+        c[(g + 8) * 8 + 2 * t],
+        c[(g + 8) * 8 + 2 * t + 1],
+      );
+      const sum = mma(left, right, own);
+      c[g * 8 + 2 * t] = lane(sum, 0);
+      c[g * 8 + 2 * t + 1] = lane(sum, 1);
+      c[(g + 8) * 8 + 2 * t] = lane(sum, 2);
+      c[(g + 8) * 8 + 2 * t + 1] = lane(sum, 3);
+    },
+    { ROUNDING: rounding },
+  );
+
+const bits = (v: number): number => new Uint32Array(Float32Array.of(v).buffer)[0]!;
+const fromBits = (v: number): number => new Float32Array(Uint32Array.of(v).buffer)[0]!;
+
+for (const rounding of [true, false]) {
+  test(`mma multiplies in tf32, operands ${rounding ? 'rounded' : 'cut'}`, () => {
+    const [a, b, c] = [noise(128, 1), noise(64, 2), noise(128, 3)];
+    const out = c.slice();
+    simulate(product(rounding), { grid: 1, block: 32 }, { a, b, c: out });
+    const left = Array.from(a, (v) =>
+      rounding ? fromBits((bits(v) + 0x1000) & 0xffffe000) : fromBits(bits(v) & 0xffffe000),
+    );
+    const right = Array.from(b, (v) => fromBits(bits(v) & 0xffffe000));
+    for (let i = 0; i < 16; i++) {
+      for (let j = 0; j < 8; j++) {
+        let sum = c[i * 8 + j]!;
+        for (let k = 0; k < 8; k++) sum += left[i * 8 + k]! * right[k * 8 + j]!;
+        assert.equal(out[i * 8 + j], Math.fround(sum), `element ${i}, ${j}`);
+      }
+    }
+  });
+}
+
+test('mmaBf16 multiplies pairs of bf16', () => {
+  const kernel = defineKernel(
+    'product16',
+    { a: buffer(bf16), b: buffer(bf16), c: buffer(f32) },
+    ({ a, b, c }, { laneId, idiv, vec2, vec4, splat4, lane, bitcast, f32, u32, mmaBf16 }) => {
+      const g = idiv(laneId, 4);
+      const t = laneId % 4;
+      const word = (low: number, high: number) =>
+        (bitcast(u32, f32(low)) >> 16) | (bitcast(u32, f32(high)) & 0xffff0000);
+      const left = (row: number, k: number) => word(a[row * 16 + k], a[row * 16 + k + 1]);
+      const right = (k: number) => word(b[k * 8 + g], b[(k + 1) * 8 + g]);
+      const sum = mmaBf16(
+        vec4(left(g, 2 * t), left(g + 8, 2 * t), left(g, 2 * t + 8), left(g + 8, 2 * t + 8)),
+        vec2(right(2 * t), right(2 * t + 8)),
+        splat4(1),
+      );
+      c[g * 8 + 2 * t] = lane(sum, 0);
+      c[g * 8 + 2 * t + 1] = lane(sum, 1);
+      c[(g + 8) * 8 + 2 * t] = lane(sum, 2);
+      c[(g + 8) * 8 + 2 * t + 1] = lane(sum, 3);
+    },
+  );
+  const whole = (n: number, seed: number) => Array.from(noise(n, seed), (v) => Math.round(v * 64));
+  const [a, b] = [whole(256, 4), whole(128, 5)];
+  const c = new Float32Array(128);
+  const asBits = (values: number[]) => Uint16Array.from(values, toBf16);
+  simulate(kernel, { grid: 1, block: 32 }, { a: asBits(a), b: asBits(b), c });
+  for (let i = 0; i < 16; i++) {
+    for (let j = 0; j < 8; j++) {
+      let sum = 1;
+      for (let k = 0; k < 16; k++) sum += a[i * 16 + k]! * b[k * 8 + j]!;
+      assert.equal(c[i * 8 + j], sum);
+    }
+  }
+});
+
+test('tf32 rounds to 10 bits of fraction, ties away from zero', () => {
+  const cases = [
+    0,
+    -0,
+    1,
+    1 + 2 ** -11,
+    1 + 2 ** -12,
+    -1 - 2 ** -11,
+    3.4e38,
+    2 ** -140,
+    Infinity,
+    -Infinity,
+    NaN,
+    ...noise(50, 7),
+  ];
+  for (const v of cases) {
+    const x = Math.fround(v);
+    const wanted = Number.isFinite(x) ? fromBits((bits(x) + 0x1000) & 0xffffe000) : x;
+    assert.ok(
+      Object.is(evaluate('tf32', f32, x), wanted),
+      `${x}: ${evaluate('tf32', f32, x)}, not ${wanted}`,
+    );
+  }
+});
+
+const copier = (wait: boolean) =>
+  defineKernel(
+    'copier',
+    { x: buffer(f32), y: buffer(f32) },
+    (
+      { x, y },
+      { threadIdx, shared, barrier, copyAsync4, commitCopies, waitCopies, load4, store4, f32, WAIT },
+    ) => {
+      const tile = shared(f32, 2, 32);
+      const at = threadIdx.x * 4;
+      for (let s = 0; s < 2; s++) {
+        copyAsync4(tile, s, at, x, s * 32 + at, s === 0 || threadIdx.x < 4);
+        commitCopies();
+      }
+      if (WAIT) waitCopies(1);
+      barrier();
+      const other = 28 - at;
+      store4(y, at, load4(tile, 0, other));
+      if (WAIT) waitCopies(0);
+      barrier();
+      store4(y, 32 + at, load4(tile, 1, other));
+    },
+    { WAIT: wait },
+  );
+
+test('copyAsync4 arrives when it is waited for, zeros where its condition is false', () => {
+  const x = Float32Array.from({ length: 64 }, (_, i) => i + 1);
+  const y = new Float32Array(64);
+  simulate(copier(true), { grid: 1, block: 8 }, { x, y });
+  const wanted = Array.from({ length: 64 }, (_, i) => {
+    const from = 28 - 4 * Math.floor((i % 32) / 4) + (i % 4);
+    return i < 32 ? from + 1 : from < 16 ? 33 + from : 0;
+  });
+  assert.deepEqual([...y], wanted);
+});
+
+test('without waitCopies nothing arrives', () => {
+  const y = new Float32Array(64);
+  simulate(copier(false), { grid: 1, block: 8 }, { x: new Float32Array(64).fill(1), y });
+  assert.deepEqual([...y], new Array(64).fill(0));
+});
+
+test('CUDA: copies and products are single instructions', () => {
+  const cuda = { ...SIM_TARGET, name: 'cuda' } as const;
+  const copies = renderCuda(compile(copier(true), cuda));
+  assert.match(copies, /cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16, %2;/);
+  assert.match(copies, /cp\.async\.wait_group 1;/);
+  assert.match(
+    renderCuda(compile(product(true), cuda)),
+    /mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.tf32\.tf32\.f32/,
+  );
+});
+
+test('copyAsync copies from a buffer to a shared array of its dtype', () => {
+  const define = () =>
+    defineKernel('wrong', { x: buffer(f32) }, ({ x }, { copyAsync, shared, i32 }) => {
+      const tile = shared(i32, 4);
+      copyAsync(tile, 0, x, 0);
+    });
+  assert.throws(
+    define,
+    (e) => e instanceof KernelError && /keeps the dtype: tile is i32, x f32/.test(e.message),
+  );
+});
