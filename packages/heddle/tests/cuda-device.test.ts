@@ -1,8 +1,11 @@
 /** The CUDA device by itself, on a GPU. The case list and the tests of jit and kernels run on it as well. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import { bool, f32, f64, i32, i64, u8 } from '../src/core/dtype.js';
 import { ArgumentError, DeviceError, KernelError, OutOfMemoryError } from '../src/core/errors.js';
+import { kernel, synchronize, tensor, time, useDevice } from '../src/index.js';
 import { defineKernel } from '../src/kernel/language.js';
 import { buffer } from '../src/kernel/types.js';
 import type { Device, DeviceBuffer, Launch, LaunchArgument } from '../src/runtime/device.js';
@@ -334,5 +337,69 @@ on(
       result.every((v) => v === expected),
       `${result[0]}, expected ${expected}`,
     );
+  },
+);
+
+on(
+  "a user's kernel on the GPU: new scalars need no new program, figures of the compiler, device time",
+  async () => {
+    useDevice('cuda');
+    const scale = kernel('scale', { x: buffer(f32), by: f32 }, ({ x, by }, { globalId }) => {
+      x[globalId.x] = by * x[globalId.x]!;
+    });
+    const x = tensor([1, 2, 3, 4]);
+    const config = { grid: 1, block: 4 };
+    let product = 1;
+    for (const by of [2, 0.5, -3, 1.5]) {
+      await scale.launch(config, { x, by });
+      product *= by;
+    }
+    assert.deepEqual(
+      [...(await x.data())],
+      [1, 2, 3, 4].map((v) => v * product),
+    );
+    const { registers, localBytes, occupancy } = scale.info({ block: 256 });
+    assert.ok(registers > 0 && registers < 40 && localBytes === 0 && occupancy === 1);
+    assert.match(scale.ptx({ block: 256 }), /\.entry scale\(/);
+    const us = await time(() => {
+      for (let i = 0; i < 10; i++) void scale.launch(config, { x, by: 1 });
+    });
+    assert.ok(us > 1 && us < 1e5, `${us} µs`);
+    await synchronize();
+  },
+);
+
+on(
+  'a kernel that leaves its memory ends the process with its name, and with what it printed before',
+  async () => {
+    const library = new URL('../src/index.js', import.meta.url).href;
+    const script = `
+    import { buffer, f32, i32, kernel, tensor, useDevice } from '${library}';
+    useDevice('cuda');
+    const wild = kernel('wild', { x: buffer(f32), n: i32 }, ({ x, n }, { globalId, print }) => {
+      if (globalId.x === 0) print('before {}', n);
+      x[n + globalId.x] = 1;
+    });
+    const x = tensor([1, 2, 3, 4]);
+    await wild.launch({ grid: 1, block: 32 }, { x, n: 2000000000 });
+    await x.data();`;
+    for (const [sync, expected] of [
+      ['0', /One of the kernels run last failed \(HEDDLE_CUDA_SYNC=1 finds which: wild\): /],
+      ['1', /The kernel wild failed: /],
+    ] as const) {
+      const failed = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
+        env: { ...process.env, HEDDLE_CUDA_SYNC: sync },
+      }).then(
+        () => assert.fail('the process ended well'),
+        (error: { code: number; stdout: string; stderr: string }) => error,
+      );
+      assert.equal(failed.code, 1);
+      assert.match(failed.stderr, expected);
+      assert.match(
+        failed.stderr,
+        /CUDA_ERROR_ILLEGAL_ADDRESS .* is lost, and the process must be started again\./,
+      );
+      assert.match(failed.stdout, /^\[block \(0,0,0\) thread \(0,0,0\)\] before 2000000000$/m);
+    }
   },
 );
