@@ -1,9 +1,19 @@
 /** The convolution kernels for GPUs, as choices of the fused ops. */
 import { f32 } from '../core/dtype.js';
-import type { KernelChoice, KernelIo, Stage, Variant } from '../graph/fused-op.js';
-import { type CudaConvolve, convolve } from '../kernels/conv2d-cuda.js';
-import { convolveTiles, weightTiles } from '../kernels/conv2d-cuda-tiles.js';
+import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../graph/fused-op.js';
+import { type ConvolveTile, type CudaConvolve, convolve } from '../kernels/conv2d-cuda.js';
+import type { ImageTile } from '../kernels/conv2d-cuda-image.js';
+import {
+  convolveTensorTiles,
+  convolveTiles,
+  weightTensorTiles,
+  weightTiles,
+} from '../kernels/conv2d-cuda-tiles.js';
+import { convolveTensor } from '../kernels/conv2d-tensor-cuda.js';
 import { addParts, type CudaConvolveWeight, convolveWeight, partsOf } from '../kernels/conv2d-weight-cuda.js';
+import { convolveWeightTensor } from '../kernels/conv2d-weight-tensor-cuda.js';
+import type { GridKernel } from '../kernels/tiled.js';
+import { suitsWinograd, winograd, winogradFloats, winogradWeights } from '../kernels/winograd-cuda.js';
 import { type Conv2dArg, outputSize } from './conv2d.js';
 import { gridStage } from './stage.js';
 import { cudnnVariants } from './vendor.js';
@@ -24,49 +34,98 @@ function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint:
   };
 }
 
+/** Tensor cores are used where the precision allows rounded operands and the GPU has tf32. */
+const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
+  precision !== 'f32' && target.capability >= 80;
+
+const inner = (tile: ImageTile): string => `${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}`;
+
+/** A choice from its ways, the best guess first; those of cuDNN come last. */
+function choiceOf(
+  name: string,
+  direction: Parameters<typeof cudnnVariants>[2],
+  ways: (io: KernelIo, arg: Conv2dArg) => Variant[],
+): KernelChoice<Conv2dArg> {
+  return {
+    ...{ name, when: isThreads, finishes: true },
+    variants: (io, arg) => [
+      ...ways(io, arg),
+      ...cudnnVariants(io, arg, direction, useTensorCores(io, arg) ? 'tf32' : 'f32'),
+    ],
+    plan: (io, arg) => ways(io, arg)[0]!.plan(),
+  };
+}
+
 /** Convolution of x with w, or with `adjoint` of the outputs' gradient with it. */
-export function convolveChoice(name: string, adjoint: boolean): KernelChoice<Conv2dArg> {
-  const variants = (io: KernelIo, arg: Conv2dArg): Variant[] => {
+export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Conv2dArg> =>
+  choiceOf(name, adjoint ? 'input' : 'forward', (io, arg) => {
     const problem: CudaConvolve = {
       ...convolution(io, arg, adjoint),
       ...{ weightOffset: io.inputs[1]!.offset, finish: io.finish(io.output.shape) },
     };
-    return convolveTiles(problem, io.target).map((tile) => ({
-      name: `f32-${tile.each.join('x')}-${tile.warps.join('x')}-${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}`,
-      plan: (): Stage[] => [gridStage(convolve(problem, tile), { input: 0 }, { input: 1 }, { output: true })],
-    }));
-  };
-  const direction = adjoint ? 'input' : 'forward';
-  return {
-    ...{ name, when: isThreads, finishes: true },
-    variants: (io, arg) => [...variants(io, arg), ...cudnnVariants(io, arg, direction, 'f32')],
-    plan: (io, arg) => variants(io, arg)[0]!.plan(),
-  };
-}
+    const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
+    const ways = (
+      precision: string,
+      tiles: readonly ConvolveTile[],
+      kernel: (tile: ConvolveTile) => GridKernel,
+    ) =>
+      tiles.map((tile) => ({
+        name: `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`,
+        plan: (): Stage[] => [gridStage(kernel(tile), ...args)],
+      }));
+    const exact: Variant[] = ways('f32', convolveTiles(problem, io.target), (tile) =>
+      convolve(problem, tile),
+    );
+    if (suitsWinograd(problem)) {
+      const weights = { scratch: 'weights', bytes: 4 * winogradFloats(problem) };
+      exact.push({
+        name: 'winograd-2x2',
+        plan: () => [
+          gridStage(winogradWeights(problem), { input: 1 }, weights),
+          gridStage(winograd(problem), { input: 0 }, weights, { output: true }),
+        ],
+      });
+    }
+    if (!useTensorCores(io, arg)) return exact;
+    const rounded = { ...problem, tensorCores: true };
+    const fast = ways('tf32', convolveTensorTiles(rounded, io.target), (tile) =>
+      convolveTensor(rounded, tile),
+    );
+    return [...fast, ...exact.slice(0, 2)];
+  });
 
 /** The weight gradient, of x and the outputs' gradient. */
-export function weightChoice(name: string): KernelChoice<Conv2dArg> {
-  const variants = (io: KernelIo, arg: Conv2dArg): Variant[] => {
+export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
+  choiceOf(name, 'weight', (io, arg) => {
     const [x, y] = io.inputs;
     const problem: CudaConvolveWeight = {
       ...convolution(io, arg, false),
       ...{ outputs: y!.shape[1]! / arg.groups, outSize: outputSize(arg), imageOffset: x!.offset },
       ...{ gradientOffset: y!.offset, finish: io.finish(io.output.shape) },
     };
-    return weightTiles(problem, io.target).map((tile) => ({
-      name: `f32-${tile.each.join('x')}-${tile.threads.join('x')}-${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}-${tile.splits}`,
+    const way = (name: string, parts: number, kernel: () => GridKernel): Variant => ({
+      name,
       plan: (): Stage[] => {
-        const parts = { scratch: 'parts', bytes: 4 * partsOf(problem, tile.splits) };
+        const scratch = { scratch: 'parts', bytes: 4 * partsOf(problem, parts) };
         return [
-          gridStage(convolveWeight(problem, tile), { input: 0 }, { input: 1 }, parts),
-          gridStage(addParts(problem, tile.splits), parts, { output: true }),
+          gridStage(kernel(), { input: 0 }, { input: 1 }, scratch),
+          gridStage(addParts(problem, parts), scratch, { output: true }),
         ];
       },
-    }));
-  };
-  return {
-    ...{ name, when: isThreads, finishes: true },
-    variants: (io, arg) => [...variants(io, arg), ...cudnnVariants(io, arg, 'weight', 'f32')],
-    plan: (io, arg) => variants(io, arg)[0]!.plan(),
-  };
-}
+    });
+    const exact = weightTiles(problem, io.target).map((t) =>
+      way(`f32-${t.each.join('x')}-${t.threads.join('x')}-${inner(t)}-${t.splits}`, t.splits, () =>
+        convolveWeight(problem, t),
+      ),
+    );
+    if (!useTensorCores(io, arg)) return exact;
+    const rounded = { ...problem, tensorCores: true };
+    const fast = weightTensorTiles(rounded, io.target).map((t) =>
+      way(
+        `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
+        t.splits * t.warps[2],
+        () => convolveWeightTensor(rounded, t),
+      ),
+    );
+    return [...fast, ...exact.slice(0, 2)];
+  });

@@ -46,7 +46,7 @@ export interface ImageTile {
 const inPhase = (n: number, phase: number): number => n + ((((phase - n) % 32) + 32) % 32);
 
 /** Elements that a thread asks for at once while it copies. */
-const IN_FLIGHT = 16;
+export const IN_FLIGHT = 16;
 
 /**
  * What kernels know of a tile. `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a
@@ -66,6 +66,7 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
   const batch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / perRow), Math.ceil(rows / teams)));
   return {
     ...{ images: p.images, groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
+    rounded: p.tensorCores,
     ...{ tile, step, spread, dilation: p.dilation, kernel: p.kernel },
     before: p.adjoint
       ? ([reach[0] - p.padding[0], reach[1] - p.padding[1]] as const)
@@ -100,9 +101,9 @@ export function copyImage(
   layout: ImageLayout,
   context: Intrinsics,
 ): void {
-  const { threadIdx, idiv, local, f32 } = context;
+  const { threadIdx, idiv, local, f32, tf32 } = context;
   const { images, groups, channels, size, tile, step, spread, before } = layout;
-  const { height, width, plane, rows, lanes, teams, perRow, batch } = layout;
+  const { height, width, plane, rows, lanes, teams, perRow, batch, rounded } = layout;
   const team = idiv(threadIdx.x, lanes);
   const member = threadIdx.x % lanes;
   const top = row * step[0] - before[0];
@@ -130,7 +131,7 @@ export function copyImage(
       const place = at + idiv(r, height) * plane + (r % height) * width;
       for (let q = 0; q < perRow; q++) {
         const c = member + q * lanes;
-        if (team < teams && r < rows && c < width) to[place + c] = held[b][q];
+        if (team < teams && r < rows && c < width) to[place + c] = rounded ? tf32(held[b][q]) : held[b][q];
       }
     }
     done += batch * teams;

@@ -5,8 +5,16 @@
  */
 import type { Target } from '../kernel/target.js';
 import { type ConvolveTile, type CudaConvolve, coverOf, sharedBytesOf } from './conv2d-cuda.js';
-import { type CudaConvolution, type ImageTile, imageLayout, tilesOf } from './conv2d-cuda-image.js';
+import {
+  type CudaConvolution,
+  type ImageTile,
+  IN_FLIGHT,
+  imageLayout,
+  tilesOf,
+} from './conv2d-cuda-image.js';
+import { tensorSharedBytes } from './conv2d-tensor-cuda.js';
 import { type CudaConvolveWeight, type WeightTile, weightSharedBytes } from './conv2d-weight-cuda.js';
+import { type WeightTensorTile, weightTensorSharedBytes } from './conv2d-weight-tensor-cuda.js';
 
 interface Ranked<Tile> {
   readonly tile: Tile;
@@ -37,6 +45,8 @@ export function pixelTile(p: CudaConvolution, pixels: number, columnsBy = 1): Om
 /** Cycles to wait for a copy from memory, and to copy one element, shared by the warps of a multiprocessor. */
 const LATENCY = 1200;
 const COPY = 0.12;
+/** Cycles to store one element. */
+const STORE = 0.1;
 
 interface Cost {
   readonly blocks: number;
@@ -61,15 +71,15 @@ function cyclesOf(c: Cost, { units }: Target): number {
   );
   const perUnit = Math.ceil(c.blocks / units);
   const waves = Math.ceil(perUnit / resident);
-  return perUnit * (c.compute + c.copies * c.elements * COPY) + waves * c.copies * LATENCY;
+  const waits = Math.ceil(c.elements / (c.threads * IN_FLIGHT));
+  return perUnit * (c.compute + c.copies * c.elements * COPY) + waves * c.copies * waits * LATENCY;
 }
 
-/** Input channels at a time: as many as fit, as evenly as the whole number of times allows. */
-function chunkOf(inputs: number, fits: (channels: number) => boolean): number | undefined {
+/** Input channels at a time: as many as fit, in multiples of `by` unless all at once. */
+function chunkOf(inputs: number, fits: (channels: number) => boolean, by = 1): number | undefined {
   for (let parts = 1; parts <= inputs; parts++) {
-    const channels = Math.ceil(inputs / parts);
-    if (fits(channels)) return channels;
-    parts = Math.max(parts, Math.floor(inputs / channels));
+    const channels = parts === 1 ? inputs : Math.ceil(inputs / (parts * by)) * by;
+    if (channels <= inputs && fits(channels)) return channels;
   }
   return undefined;
 }
@@ -176,6 +186,139 @@ export function weightTiles(p: CudaConvolveWeight, target: Target, count = 4): W
             target,
           ),
         });
+      }
+    }
+  }
+  return best(ranked, count);
+}
+
+/** Cycles of a multiprocessor for `steps` mma steps of a block whose warps have `down` × `across` tiles each. */
+function tensorCycles(steps: number, warps: number, down: number, across: number): number {
+  const read = 4 * down + 2 * across + 3;
+  const multiply = 1.6 * down * across;
+  const issue = (5 * down + 3 * across + down * across + 10) / 4;
+  return (
+    steps * Math.max(STEP_LATENCY, warps * (Math.max(read, multiply, issue) + 0.2 * Math.min(read, multiply)))
+  );
+}
+
+/** Cycles that a warp needs for a step at least: its reads wait for memory, its mma for the reads. */
+const STEP_LATENCY = 40;
+const TILES_ACROSS = [1, 2, 3, 4, 5, 6, 8, 9] as const;
+
+/** Ways to convolve on tensor cores, the most promising first. */
+export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6): ConvolveTile[] {
+  const ranked: Ranked<ConvolveTile>[] = [];
+  const limit = target.sharedBytesPerBlock - 4096;
+  for (const warps of [
+    [1, 4],
+    [1, 8],
+    [2, 2],
+    [2, 4],
+    [4, 2],
+  ] as const) {
+    for (const down of [1, 2, 4]) {
+      if (warps[0] * down > 1 && warps[0] * down * 16 >= 2 * p.outputs) continue;
+      for (const across of TILES_ACROSS) {
+        if (down * across > 18) continue;
+        const tileOf = (chunk: number): ConvolveTile => ({
+          ...pixelTile(p, warps[1] * across * 8),
+          ...{ channels: chunk, warps, each: [down, across] },
+        });
+        const chunk = chunkOf(
+          p.inputs,
+          (n) => tensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 72 * 1024),
+          8,
+        );
+        if (chunk === undefined) continue;
+        const tile = tileOf(chunk);
+        if (across > 1 && tile.images * tile.rows * tile.columns <= warps[1] * (across - 1) * 8) continue;
+        const threads = 32 * warps[0] * warps[1];
+        const image = imageLayout(p, tile, threads);
+        const copies = Math.ceil(p.inputs / chunk);
+        const steps = Math.ceil((chunk * p.kernel[0] * p.kernel[1]) / 8);
+        const [cover, pixels] = coverOf(tile, true);
+        ranked.push({
+          tile,
+          cycles: cyclesOf(
+            {
+              ...{ threads, copies, bytes: tensorSharedBytes(p, tile) },
+              registers: 48 + 4 * down * across + 4 * down + 2 * across,
+              blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
+              elements: image.floats + steps * 8 * cover,
+              compute:
+                copies * tensorCycles(steps, warps[0] * warps[1], down, across) +
+                STORE * Math.min(cover, p.outputs) * pixels,
+            },
+            target,
+          ),
+        });
+      }
+    }
+  }
+  return best(ranked, count);
+}
+
+/** Ways to sum the weight gradient on tensor cores, the most promising first. */
+export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count = 6): WeightTensorTile[] {
+  const ranked: Ranked<WeightTensorTile>[] = [];
+  const taps = p.kernel[0] * p.kernel[1];
+  const limit = target.sharedBytesPerBlock - 4096;
+  for (const warps of [
+    [1, 1, 4],
+    [1, 1, 8],
+    [1, 2, 4],
+    [1, 4, 2],
+    [1, 8, 1],
+    [2, 2, 2],
+    [2, 4, 1],
+  ] as const) {
+    for (const down of [1, 2, 4]) {
+      if (warps[0] * down > 1 && warps[0] * down * 16 >= 2 * p.outputs) continue;
+      for (const across of TILES_ACROSS) {
+        if (down * across > 18) continue;
+        const cover = warps[1] * across * 8;
+        if (cover >= 2 * p.inputs * taps && across > 1) continue;
+        for (const pixels of [64, 128, 256, 512]) {
+          const shape = pixelTile(p, pixels, 4);
+          const tileOf = (chunk: number, splits = 1): WeightTensorTile => ({
+            ...shape,
+            rows: shape.columns % 8 === 0 ? shape.rows : 2 * Math.ceil(shape.rows / 2),
+            ...{ channels: chunk, warps, each: [down, across], splits },
+          });
+          const fits = (n: number): boolean =>
+            weightTensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 100 * 1024);
+          const chunk = chunkOf(p.inputs, (n) => fits(n) && (n * taps <= Math.max(cover, taps) || n <= 8), 8);
+          if (chunk === undefined) continue;
+          const threads = 32 * warps[0] * warps[1] * warps[2];
+          const image = imageLayout(p, tileOf(chunk), threads);
+          const tiles = tilesOf(image);
+          const outputs = warps[0] * down * 16;
+          const rounds = Math.ceil((chunk * taps) / cover);
+          const others = p.groups * Math.ceil(p.outputs / outputs) * Math.ceil(p.inputs / chunk) * rounds;
+          const wanted = Math.max(1, Math.floor((2 * target.units) / others));
+          const each = Math.ceil(tiles / Math.min(tiles, wanted));
+          const tile = tileOf(chunk, Math.ceil(tiles / each));
+          const held = tile.images * tile.rows * tile.columns;
+          const parts = tile.splits * warps[2] * p.groups * p.outputs * p.inputs * taps;
+          const steps = (each * held) / (8 * warps[2]);
+          ranked.push({
+            tile,
+            cycles:
+              cyclesOf(
+                {
+                  ...{ threads, copies: each, bytes: weightTensorSharedBytes(p, tile) },
+                  registers: 48 + 4 * down * across + 4 * down + 2 * across,
+                  blocks: tile.splits * others,
+                  elements: image.floats + outputs * held,
+                  compute:
+                    tensorCycles(steps, threads / 32, down, across) + STORE * outputs * cover * warps[2],
+                },
+                target,
+              ) +
+              (parts * STORE) / target.units,
+          });
+        }
       }
     }
   }

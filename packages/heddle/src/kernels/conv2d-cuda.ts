@@ -19,6 +19,7 @@ import {
   type CudaConvolution,
   copyImage,
   type ImageTile,
+  IN_FLIGHT,
   imageLayout,
   pixelOffset,
   tapOffset,
@@ -74,7 +75,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       const { local, local4, load4, splat4, lane, fma, shared, dynamicShared, barrier, finish } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, W_AT } = context;
-      const { ADJOINT, copyImage, tapOffset, pixelOffset } = context;
+      const { ADJOINT, BATCH, copyImage, tapOffset, pixelOffset } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
@@ -98,17 +99,28 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       let first = 0;
       while (first < INPUTS) {
         if (first > 0) barrier();
-        for (let i = threadIdx.x; i < DEPTH * CHANNELS; i += THREADS) {
+        let done = threadIdx.x;
+        while (done < DEPTH * CHANNELS) {
           // In the order of memory: (output, input, tap), or for the adjoint (input, output, tap).
-          const tap = i % TAPS;
-          const c = ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK;
-          const o = ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, DEPTH);
-          const input = first + c;
-          const output = firstChannel + o;
-          const from = ADJOINT
-            ? ((g * INPUTS + input) * OUTPUTS + output) * TAPS + TAPS - 1 - tap
-            : ((g * OUTPUTS + output) * INPUTS + input) * TAPS + tap;
-          held[(c * TAPS + tap) * PITCH + o] = input < INPUTS && output < OUTPUTS ? w[W_AT + from] : 0;
+          const copied = local(f32, BATCH);
+          for (let b = 0; b < BATCH; b++) {
+            const i = done + b * THREADS;
+            const tap = i % TAPS;
+            const input = first + (ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK);
+            const output = firstChannel + (ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, DEPTH));
+            const from = ADJOINT
+              ? ((g * INPUTS + input) * OUTPUTS + output) * TAPS + TAPS - 1 - tap
+              : ((g * OUTPUTS + output) * INPUTS + input) * TAPS + tap;
+            const there = i < DEPTH * CHANNELS && input < INPUTS && output < OUTPUTS;
+            copied[b] = there ? w[W_AT + from] : 0;
+          }
+          for (let b = 0; b < BATCH; b++) {
+            const i = done + b * THREADS;
+            const c = ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK;
+            const o = ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, DEPTH);
+            if (i < DEPTH * CHANNELS) held[(c * TAPS + (i % TAPS)) * PITCH + o] = copied[b];
+          }
+          done += BATCH * THREADS;
         }
         copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
         barrier();
@@ -150,7 +162,12 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       ...{ copyImage, tapOffset, pixelOffset },
       ...{ WARPS: tile.warps[0], QUADS: tile.each[0] / 4, PIXELS: tile.each[1], CHANNELS: channels },
       ...{ THREADS: threads, DEPTH: depth, PITCH: pitch, IMAGE_AT: weights, BLOCKS: blocks },
-      ...{ W_AT: p.weightOffset, ADJOINT: p.adjoint, finish: p.finish },
+      ...{
+        W_AT: p.weightOffset,
+        ADJOINT: p.adjoint,
+        BATCH: Math.min(IN_FLIGHT, Math.ceil((depth * channels) / threads)),
+        finish: p.finish,
+      },
     },
   );
   return {

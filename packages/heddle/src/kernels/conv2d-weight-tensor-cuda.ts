@@ -1,0 +1,166 @@
+/**
+ * The weight gradient of a convolution on tensor cores: as in conv2d-weight-cuda.ts a tile of dY and the image under it
+ * wait in shared memory, and the sum over pixels is taken 8 at a time by mma of 16 output channels × 8 (input channel,
+ * tap). Operands are rounded to tf32 as they are copied, sums are f32.
+ *
+ * Where there are few weights, the warps of a block share the pixels, and each writes a part of its own.
+ *
+ * The lanes of a quad read 4 neighbouring pixels, the quads 8 planes (output channels of dY, input channels of the
+ * image) that lie 4 banks apart: no two lanes meet in a bank.
+ */
+import { f32 } from '../core/dtype.js';
+import { defineKernel } from '../kernel/language.js';
+import { buffer } from '../kernel/types.js';
+import {
+  type CudaConvolution,
+  copyImage,
+  type ImageTile,
+  imageLayout,
+  pixelOffset,
+  tapOffset,
+  tilesOf,
+} from './conv2d-cuda-image.js';
+import type { CudaConvolveWeight } from './conv2d-weight-cuda.js';
+import type { GridKernel } from './tiled.js';
+
+/** How the work is cut. The pixels of a tile are a multiple of 8, its columns one of 4; `channels` are those of x. */
+export interface WeightTensorTile extends ImageTile {
+  /** Warps along the output channels, along (input channel, tap), and along the pixels. */
+  readonly warps: readonly [number, number, number];
+  /** A warp's tiles of 16 output channels and of 8 (input channel, tap). */
+  readonly each: readonly [number, number];
+  /** Blocks that share the sum over tiles. */
+  readonly splits: number;
+}
+
+const PHASE = 4;
+
+function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
+  const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
+  const outputs = tile.warps[0] * tile.each[0] * 16;
+  const image = imageLayout(p, tile, threads, PHASE);
+  const slopes: CudaConvolution = {
+    ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
+    ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
+  };
+  const gradient = imageLayout(slopes, { ...tile, channels: outputs }, threads, PHASE);
+  const columns = tile.warps[1] * tile.each[1] * 8;
+  return { threads, outputs, columns, image, gradient, tiles: tilesOf(image) };
+}
+
+/** Bytes of shared memory that a block takes. */
+export function weightTensorSharedBytes(p: CudaConvolveWeight, tile: WeightTensorTile): number {
+  const { image, gradient } = layoutOf(p, tile);
+  return 4 * (image.floats + gradient.floats);
+}
+
+/** The parts of dW: (split and warp along the pixels, output channel, input channel, tap). */
+export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTile): GridKernel {
+  const { threads, outputs, columns, image, gradient, tiles } = layoutOf(p, tile);
+  const taps = p.kernel[0] * p.kernel[1];
+  // Blocks of whole channels, each with all its taps; more columns than a block has are a round of their own.
+  const blocks = [
+    Math.ceil(p.outputs / outputs),
+    Math.ceil(p.inputs / tile.channels),
+    Math.ceil((tile.channels * taps) / columns),
+  ] as const;
+  const kernel = defineKernel(
+    'conv2dWeightTensor',
+    { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
+    ({ x, dy, parts }, context) => {
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
+      const { lane, local, local4, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } = context;
+      const { copyImage, tapOffset, pixelOffset, IMAGE, GRADIENT, GROUPS, INPUTS, OUTPUTS, TAPS } = context;
+      const { O_BLOCKS, C_BLOCKS, T_BLOCKS, SPLITS, TILES, WARPS_DOWN, WARPS_ACROSS, WARPS_ALONG } = context;
+      const { DOWN, ACROSS, CHANNELS, COLUMNS, CHUNK, TN, TH, TW, SX, THREADS, INSIDE } = context;
+      const round = blockIdx.y % T_BLOCKS;
+      const firstInput = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * CHUNK;
+      const firstOutput = (idiv(blockIdx.y, T_BLOCKS * C_BLOCKS) % O_BLOCKS) * CHANNELS;
+      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, T_BLOCKS * C_BLOCKS * O_BLOCKS);
+      const held = dynamicShared(f32);
+      // Where each 4 pixels begin, in the copy of the image and in that of dY.
+      const quads = shared(i32, (TN * TH * TW) / 4, 2);
+      for (let q = threadIdx.x; q < (TN * TH * TW) / 4; q += THREADS) {
+        quads[q][0] = GRADIENT.floats + pixelOffset(q * 4, IMAGE, context);
+        quads[q][1] = pixelOffset(q * 4, GRADIENT, context);
+      }
+      const quad = idiv(laneId, 4);
+      const member = laneId % 4;
+      const myRow = (warpId % WARPS_DOWN) * DOWN * 16 + quad;
+      const myColumn = round * COLUMNS + (idiv(warpId, WARPS_DOWN) % WARPS_ACROSS) * ACROSS * 8;
+      const mySlice = idiv(warpId, WARPS_DOWN * WARPS_ACROSS);
+      const tapOf = (t: number) => (INSIDE ? idiv(t, CHUNK) : t % TAPS);
+      const channelOf = (t: number) => (INSIDE ? t % CHUNK : idiv(t, TAPS));
+      const place = local(i32, ACROSS);
+      for (let j = 0; j < ACROSS; j++) {
+        const t = myColumn + j * 8 + quad;
+        place[j] = member * SX + (t < CHUNK * TAPS ? tapOffset(tapOf(t), channelOf(t), IMAGE, context) : 0);
+      }
+      const sums = local4(f32, DOWN, ACROSS);
+      for (let i = 0; i < DOWN; i++) for (let j = 0; j < ACROSS; j++) sums[i][j] = splat4(0);
+
+      let tile = blockIdx.x;
+      while (tile < TILES) {
+        const column = (tile % IMAGE.across) * TW;
+        const row = (idiv(tile, IMAGE.across) % IMAGE.down) * TH;
+        const n = idiv(tile, IMAGE.across * IMAGE.down) * TN;
+        if (tile > blockIdx.x) barrier();
+        copyImage(dy, held, 0, g, firstOutput, n, row, column, GRADIENT, context);
+        copyImage(x, held, GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
+        barrier();
+        let q = mySlice * 2;
+        while (q < (TN * TH * TW) / 4) {
+          const near = quads[q][0];
+          const far = quads[q + 1][0];
+          const nearSlope = quads[q][1] + member;
+          const farSlope = quads[q + 1][1] + member;
+          const slopes = local4(f32, DOWN);
+          for (let i = 0; i < DOWN; i++) {
+            const upper = (myRow + i * 16) * GRADIENT.plane;
+            const lower = upper + 8 * GRADIENT.plane;
+            slopes[i] = vec4(
+              held[nearSlope + upper],
+              held[nearSlope + lower],
+              held[farSlope + upper],
+              held[farSlope + lower],
+            );
+          }
+          for (let j = 0; j < ACROSS; j++) {
+            const v = vec2(held[near + place[j]], held[far + place[j]]);
+            for (let i = 0; i < DOWN; i++) sums[i][j] = mma(slopes[i], v, sums[i][j]);
+          }
+          q += WARPS_ALONG * 2;
+        }
+        tile += SPLITS;
+      }
+
+      const part = ((blockIdx.x * WARPS_ALONG + mySlice) * GROUPS + g) * OUTPUTS;
+      for (let i = 0; i < DOWN; i++) {
+        for (let j = 0; j < ACROSS; j++) {
+          for (let l = 0; l < 4; l++) {
+            const o = firstOutput + myRow + i * 16 + idiv(l, 2) * 8;
+            const t = myColumn + j * 8 + member * 2 + (l % 2);
+            const input = firstInput + channelOf(t);
+            if (o < OUTPUTS && t < CHUNK * TAPS && input < INPUTS)
+              parts[((part + o) * INPUTS + input) * TAPS + tapOf(t)] = lane(sums[i][j], l);
+          }
+        }
+      }
+    },
+    {
+      ...{ IMAGE: image, GRADIENT: gradient, copyImage, tapOffset, pixelOffset },
+      ...{ GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, TAPS: taps, SX: p.stride[1] },
+      ...{ O_BLOCKS: blocks[0], C_BLOCKS: blocks[1], T_BLOCKS: blocks[2], SPLITS: tile.splits, TILES: tiles },
+      ...{ WARPS_DOWN: tile.warps[0], WARPS_ACROSS: tile.warps[1], WARPS_ALONG: tile.warps[2] },
+      ...{ DOWN: tile.each[0], ACROSS: tile.each[1], CHANNELS: outputs, COLUMNS: columns, THREADS: threads },
+      ...{ CHUNK: tile.channels, TN: tile.images, TH: tile.rows, TW: tile.columns },
+      INSIDE: tile.channels % 8 === 0,
+    },
+  );
+  return {
+    kernel,
+    grid: [tile.splits, p.groups * blocks[0] * blocks[1] * blocks[2], 1],
+    threads,
+    sharedBytes: weightTensorSharedBytes(p, tile),
+  };
+}
