@@ -1,0 +1,217 @@
+/** What goes wrong with CUDA: each a line that says what and what to do, an exit code that is not 0, files whole. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { readSafetensors } from '../src/io/index.js';
+import { cudaReason } from './case-runner.js';
+
+const MAIN = fileURLToPath(new URL('../src/cli/main.js', import.meta.url));
+const LIBRARY = new URL('../src/', import.meta.url).href;
+const folder = mkdtempSync(join(tmpdir(), 'heddle-cuda-faults-'));
+after(() => rmSync(folder, { recursive: true }));
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function node(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Ended> {
+  const { DEV: _, DEBUG: __, ...inherited } = process.env;
+  const child = spawn(process.execPath, args, { cwd: folder, env: { ...inherited, ...env } });
+  const text = { out: '', err: '' };
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    text.out += chunk;
+  });
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
+    text.err += chunk;
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, ...text };
+}
+
+const heddle = (args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> =>
+  node([MAIN, ...args], env);
+
+/** A script that has everything of the library as `h`. */
+const script = (body: string, env: Readonly<Record<string, string>> = {}): Promise<Ended> =>
+  node(['--input-type=module', '-e', `import * as h from '${LIBRARY}index.js';\n${body}`], env);
+
+// ── A driver that is there and no use: made for the test, with a C compiler ──────────────────────────────────────
+
+/** A libcuda.so.1 that answers as told. */
+function driverThat(name: string, answers: { init: number; version: number; gpus: number }): string {
+  const home = join(folder, name);
+  const source = `
+    int cuInit(unsigned flags) { return ${answers.init}; }
+    int cuDriverGetVersion(int *version) { *version = ${answers.version}; return 0; }
+    int cuDeviceGetCount(int *count) { *count = ${answers.gpus}; return 0; }
+    int cuDeviceGet(int *gpu, int number) { *gpu = number; return 0; }
+    int cuDeviceGetName(char *name, int length, int gpu) { name[0] = 'G'; name[1] = 0; return 0; }
+    int cuDeviceTotalMem_v2(unsigned long long *bytes, int gpu) { *bytes = 1 << 30; return 0; }
+    int cuDeviceGetAttribute(int *value, int attribute, int gpu) { *value = 8; return 0; }
+    int cuGetErrorName(int error, const char **name) {
+      *name = error == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"; return 0; }
+    int cuGetErrorString(int error, const char **text) { *text = "as the test wants it"; return 0; }`;
+  execFileSync('mkdir', ['-p', home]);
+  writeFileSync(join(home, 'cuda.c'), source);
+  execFileSync('cc', ['-shared', '-fPIC', '-o', join(home, 'libcuda.so.1'), join(home, 'cuda.c')]);
+  return home;
+}
+
+function noCompiler(): string | false {
+  try {
+    execFileSync('cc', ['--version'], { stdio: 'ignore' });
+    return false;
+  } catch {
+    return 'no C compiler to make a driver with';
+  }
+}
+
+const DRIVERS = [
+  {
+    what: 'too old',
+    answers: { init: 0, version: 11080, gpus: 1 },
+    reason: /the NVIDIA driver is for CUDA 11\.8, CUDA 12\.0 is the oldest supported/,
+    hint: /Update the NVIDIA driver/,
+  },
+  {
+    what: 'without a GPU',
+    answers: { init: 100, version: 13000, gpus: 0 },
+    reason: /the driver finds no NVIDIA GPU/,
+    hint: /Check nvidia-smi and CUDA_VISIBLE_DEVICES/,
+  },
+  {
+    what: 'whose GPUs are hidden',
+    answers: { init: 0, version: 13000, gpus: 0 },
+    reason: /the driver finds no NVIDIA GPU/,
+    hint: /Check nvidia-smi and CUDA_VISIBLE_DEVICES/,
+  },
+  {
+    what: 'that does not fit its kernel module',
+    answers: { init: 803, version: 13000, gpus: 1 },
+    reason:
+      /the NVIDIA driver does not start: cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH \(803\), as the test wants it/,
+    hint: /Check nvidia-smi/,
+  },
+] as const;
+
+for (const { what, answers, reason, hint } of DRIVERS) {
+  test(`a driver ${what}: asked for, an error; else the CPU is taken`, { skip: noCompiler() }, async () => {
+    const env = { LD_LIBRARY_PATH: driverThat(what.replaceAll(' ', '-'), answers) };
+    const asked = await heddle(['train', 'perceptron', '--device', 'cuda', '--out', `asked ${what}`], env);
+    assert.deepEqual([asked.code, asked.out], [1, '']);
+    assert.match(asked.err, /^heddle: Device "cuda" is not available: /);
+    for (const part of [reason, hint]) assert.match(asked.err, part);
+    assert.ok(!existsSync(join(folder, `asked ${what}`)), 'a run that never began leaves no folder');
+    const chosen = await script('console.log(await h.ones([3]).sum().item(), h.device().name);', env);
+    assert.deepEqual([chosen.code, chosen.out.slice(0, 2)], [0, '3 '], chosen.err);
+    const doctor = await heddle(['doctor'], env);
+    assert.equal(doctor.code, 0, doctor.err);
+    for (const part of [reason, hint]) assert.match(doctor.out.replace(/\s+/g, ' '), part);
+  });
+}
+
+// ── On a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const reason = cudaReason();
+const skip = reason ? `not run: ${reason}` : false;
+
+test('a GPU that is not there', { skip }, async () => {
+  const { code, out, err } = await heddle(['train', 'perceptron', '--device', 'cuda:7000']);
+  assert.deepEqual([code, out], [1, '']);
+  assert.match(err, /^heddle: Device "cuda:7000" is not available: there (is|are) \d+, numbered from 0\.\n$/);
+});
+
+test('no NVRTC where HEDDLE_NVRTC points', { skip }, async () => {
+  const { code, out, err } = await heddle(['train', 'perceptron', '--device', 'cuda'], {
+    HEDDLE_NVRTC: join(folder, 'nowhere'),
+  });
+  assert.deepEqual([code, out], [1, '']);
+  assert.match(err, /^heddle: .*HEDDLE_NVRTC=.*nowhere.*pip install nvidia-cuda-nvrtc/);
+});
+
+test('memory that runs out in a training run: said, and the run folder is whole', { skip }, async () => {
+  const { code, err } = await heddle(
+    ['train', 'cnn', '--device', 'cuda', '--batch-size', '20000', '--epochs', '1', '--out', 'full'],
+    { HEDDLE_CUDA_MEMORY_MB: '400' },
+  );
+  assert.equal(code, 1, err);
+  assert.match(err, /^heddle: .*HEDDLE_CUDA_MEMORY_MB/m);
+  assert.match(err, /are held/);
+  assert.equal(JSON.parse(readFileSync(join(folder, 'full', 'config.json'), 'utf8')).program, 'cnn');
+});
+
+test('a kernel that leaves its memory: the error names it and says that the context is lost', {
+  skip,
+}, async () => {
+  const { code, out } = await script(
+    `
+    const wild = h.kernel('wild', { x: h.buffer(h.f32), far: h.i32 }, ({ x, far }, { globalId }) => {
+      x[globalId.x * far] = 1;
+    });
+    h.useDevice('cuda');
+    const x = h.zeros([64]).realize();
+    let first, second;
+    try {
+      await wild.launch({ grid: 64, block: 64 }, { x, far: 2 ** 19 });
+      await x.data();
+    } catch (error) {
+      first = error;
+    }
+    try {
+      await h.ones([3]).add(1).data();
+    } catch (error) {
+      second = error;
+    }
+    console.log(JSON.stringify([first, second].map((e) => e && { name: e.name, message: e.message })));
+    process.exit(first && second ? 7 : 0);`,
+  );
+  assert.equal(code, 7, out);
+  const [first, second] = JSON.parse(out) as { name: string; message: string }[];
+  assert.equal(first!.name, 'DeviceError');
+  assert.match(first!.message, /wild/);
+  assert.match(first!.message, /CUDA_ERROR_ILLEGAL_ADDRESS/);
+  assert.match(first!.message, /context is lost/);
+  assert.match(second!.message, /lost/);
+});
+
+test('an error that nobody catches ends the process with exit code 1', { skip }, async () => {
+  const { code, err } = await script(`
+    h.useDevice('cuda');
+    const broken = h.kernel('broken', { x: h.buffer(h.f32) }, ({ x }, { globalId }) => {
+      x[globalId.x + 2 ** 28] = 1;
+    });
+    const x = h.zeros([64]).realize();
+    await broken.launch({ grid: 1, block: 64 }, { x });
+    await x.data();`);
+  assert.equal(code, 1, err);
+  assert.match(err, /broken/);
+});
+
+test('a training that is interrupted leaves weights that can be read', { skip }, async () => {
+  const child = spawn(
+    process.execPath,
+    [MAIN, 'train', 'lenet5', '--device', 'cuda', '--epochs', '500', '--out', 'stopped', '--no-progress'],
+    { cwd: folder },
+  );
+  let out = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    out += text;
+    if (/^epoch 2\/500/m.test(out)) child.kill('SIGINT');
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  assert.equal(code, 130, out);
+  const { tensors } = await readSafetensors(join(folder, 'stopped', 'weights.safetensors'));
+  assert.ok(Object.keys(tensors).length >= 10);
+  const lines = readFileSync(join(folder, 'stopped', 'metrics.jsonl'), 'utf8')
+    .trimEnd()
+    .split('\n');
+  assert.ok(lines.length >= 2);
+  for (const line of lines) JSON.parse(line);
+});

@@ -1,0 +1,104 @@
+/**
+ * Kernels under NVIDIA's compute-sanitizer: tests on the GPU, watched for accesses out of bounds and misaligned
+ * (memcheck) and for races in shared memory (racecheck). Needs a GPU, the CUDA toolkit and a build.
+ *
+ *   node scripts/sanitize.mjs [--tool memcheck,racecheck] [--jobs 4] [--minutes 10] [test files]
+ *
+ * Without files: the case list and the tests of kernels. Ends with exit code 1 if there are findings, or if a tool or
+ * a test fails. Buffers have memory of just their size meanwhile (HEDDLE_CUDA_SYNC=1), so that no access beyond one
+ * hits another.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const TESTS = [
+  'cases-forward',
+  'kernels-conv2d-cuda',
+  'kernels-matmul-cuda',
+  'kernels-max-pool2d-cuda',
+  'lower-gpu',
+  'mma',
+  'variants',
+];
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    tool: { type: 'string', default: 'memcheck,racecheck' },
+    jobs: { type: 'string', default: String(Math.min(4, availableParallelism())) },
+    minutes: { type: 'string', default: '10' },
+  },
+});
+
+const tool = ['compute-sanitizer', '/usr/local/cuda/bin/compute-sanitizer'].find(
+  (path) => spawnSync(path, ['--version']).status === 0,
+);
+if (!tool) {
+  console.error('compute-sanitizer is not on the PATH: it comes with the CUDA toolkit.');
+  process.exit(2);
+}
+const built = join(root, 'packages', 'heddle', 'dist', 'tests');
+const files =
+  positionals.length > 0
+    ? positionals.map((file) => resolve(file))
+    : TESTS.map((name) => join(built, `${name}.test.js`)).filter((file) => existsSync(file));
+if (files.length === 0) {
+  console.error('There are no tests to run. Build first: npm run build');
+  process.exit(2);
+}
+const logs = mkdtempSync(join(tmpdir(), 'heddle-sanitize-'));
+
+/**
+ * One test under one tool; returns whether nothing was found.
+ * @param {string} name @param {string} file @returns {Promise<boolean>}
+ */
+async function run(name, file) {
+  const log = join(logs, `${name}-${basename(file)}.log`);
+  const started = performance.now();
+  const args = ['--tool', name, '--log-file', log, '--print-limit', '20', process.execPath, file];
+  const child = spawn(tool, args, {
+    env: { ...process.env, DEV: 'cuda', HEDDLE_CUDA_SYNC: '1', HEDDLE_TUNE: 'off' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: Number(values.minutes) * 60_000,
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text) => {
+      output += text;
+    });
+  }
+  const code = await new Promise((done) => {
+    child.on('close', done);
+  });
+  const report = existsSync(log) ? readFileSync(log, 'utf8') : '';
+  const summary = report.match(/(ERROR|RACECHECK) SUMMARY: .*/)?.[0] ?? 'no summary';
+  const clean = /ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards/.test(summary);
+  const failed = output.match(/^ *not ok .*/gm) ?? [];
+  const seconds = ((performance.now() - started) / 1000).toFixed(0);
+  const tests = output.match(/^ok /gm)?.length ?? 0;
+  const good = clean && code === 0;
+  console.log(
+    `${good ? '✓' : '✗'} ${name}  ${basename(file)}: ${summary}; ${tests} tests passed, ${failed.length} failed` +
+      `${code === 0 ? '' : `, exit code ${code}`} (${seconds} s)`,
+  );
+  if (!clean) console.log(report.slice(0, 8000));
+  if (code !== 0) console.log(failed.join('\n') || output.slice(-2000));
+  return good;
+}
+
+const work = values.tool.split(',').flatMap((name) => files.map((file) => ({ name, file })));
+let good = true;
+await Promise.all(
+  Array.from({ length: Number(values.jobs) }, async () => {
+    for (let next = work.shift(); next; next = work.shift()) {
+      if (!(await run(next.name, next.file))) good = false;
+    }
+  }),
+);
+rmSync(logs, { recursive: true });
+process.exitCode = good ? 0 : 1;
