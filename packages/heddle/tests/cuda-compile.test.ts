@@ -5,6 +5,7 @@ import { ARCHITECTURES, compileCheck } from '../scripts/compile-cuda.js';
 import { compile } from '../src/kernel/compile.js';
 import type { Target } from '../src/kernel/target.js';
 import { renderCuda } from '../src/render/cuda.js';
+import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
@@ -19,9 +20,12 @@ const target: Target = {
   capability: 80,
   libraries: new Set(),
 };
-const kernels = [...KERNELS, ...coverageKernels(), ...generatedKernels(target)].map((ir) =>
-  compile(ir, target),
-);
+const kernels = [
+  ...KERNELS,
+  ...coverageKernels(),
+  ...generatedKernels(target),
+  ...convolutionKernels(target),
+].map((ir) => compile(ir, target));
 
 describe('CUDA text', { concurrency: true }, () => {
   for (const arch of ARCHITECTURES) {
