@@ -54,6 +54,8 @@ function options(of: nn.Module, more: Partial<FitOptions> = {}): FitOptions {
     loss: crossEntropy,
     metrics: { accuracy },
     epochs: 3,
+    // Steps are watched one by one here; see below for many in one launch.
+    resident: false,
     ...more,
   };
 }
