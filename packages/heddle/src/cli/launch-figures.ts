@@ -41,16 +41,17 @@ export function figuresOf(
 ): LaunchFigures[] {
   const total = launches.reduce((sum, { us }) => sum + us, 0);
   const counted = launches.map(({ launch }) => ('kernel' in launch ? countFlops(launch, target) : undefined));
-  // What an op says of all its stages is shared out as their loops say.
+  // What an op says of all its stages is shared out as their loops say; a library's routine does nearly all of it.
+  const weights = launches.map(({ launch }, i) => ('library' in launch ? 1e30 : counted[i]!));
   const sums = new Map<FusedCall, number>();
   launches.forEach(({ call }, i) => {
-    if (call) sums.set(call, (sums.get(call) ?? 0) + (counted[i] ?? 1));
+    if (call) sums.set(call, (sums.get(call) ?? 0) + weights[i]!);
   });
   return launches.map((profile, i) => {
     const { call } = profile;
     const known = call?.flops;
     const sum = call ? sums.get(call)! : 0;
-    const flops = known === undefined || sum === 0 ? counted[i] : (known * (counted[i] ?? 1)) / sum;
+    const flops = known === undefined || sum === 0 ? counted[i] : (known * weights[i]!) / sum;
     return figuresOfLaunch(profile, total, flops, ceilings);
   });
 }
