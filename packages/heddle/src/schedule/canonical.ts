@@ -9,6 +9,7 @@ import { argOf, GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import { convert, type Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
+import { inTwo } from './reductions.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
 
@@ -116,6 +117,11 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
   const replace = (node: GraphNode, src: readonly GraphNode[]): GraphNode => {
     const nothing = ofNothing(node);
     if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
+    const two = node.op === 'reduce' ? inTwo(node, src[0]!, target) : undefined;
+    if (two) {
+      convert([two]);
+      return mine.get(two)!;
+    }
     if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
     const { op, arg } = argOf(node, 'call');
     const call = new GraphNode('call', node.type, src, node.arg, false);

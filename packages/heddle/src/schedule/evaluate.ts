@@ -13,7 +13,7 @@ import { type Lanes, value as valueType } from '../kernel/types.js';
 import { type Affine, type Atom, atom, ofAtom, plus, shifted, slope, times, toExpr } from './affine.js';
 import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
 import { kept, padded, runsOf, sliced, windowed } from './movement.js';
-import { philoxWord } from './philox.js';
+import { philoxBlock, philoxWord } from './philox.js';
 
 /** What the loops around an expression are, and what it may read. */
 export interface Scope {
@@ -23,8 +23,14 @@ export interface Scope {
   axis(node: GraphNode, run: number, size: number): LoopAxis;
   /** Reductions may run over vectors of 4 where their innermost loop is contiguous. */
   readonly vectorReduce: boolean;
+  /** Several lanes are one access only from a multiple of that many elements on, as on a GPU. */
+  readonly aligned?: boolean;
   /** Told of every load, to judge which loop is contiguous. */
   onLoad?(index: Affine): void;
+  /** A value that is the same wherever the kernel asks for it: a reduction of the row it works on. */
+  held?(node: GraphNode): Expr | undefined;
+  /** What to take for a load of several lanes that lie apart. */
+  gathered?(memory: MemoryNode, index: Affine): Expr | undefined;
 }
 
 /** The loop variable that counts lanes: lane k stands for its value + k. */
@@ -63,6 +69,8 @@ export class Evaluator {
   value(node: GraphNode, at: Coordinates): Expr {
     const known = this.#known.get(at)?.get(node);
     if (known) return known;
+    const held = this.#scope.held?.(node);
+    if (held) return held.type.lanes === this.#lanes ? held : k.splat(held, this.#lanes);
     const memory = this.#scope.memory(node);
     const made = memory ? this.#load(memory, flatten(at)) : this.#compute(node, at);
     const value = node.users > 1 && this.#out ? this.#bind(made) : made;
@@ -70,11 +78,20 @@ export class Evaluator {
     return value;
   }
 
+  /** The same evaluator, with what it knows, for statements of an inner block. */
+  within(out: Statement[]): Evaluator {
+    const inner = new Evaluator(this.#scope, this.#vector, out);
+    for (const [at, values] of this.#known) inner.#known.set(at, new Map(values));
+    return inner;
+  }
+
   get #lanes(): Lanes {
     return this.#vector?.lanes ?? 1;
   }
 
   #bind(value: Expr): Expr {
+    if (value.op === 'splat' && this.#scope.aligned)
+      return k.splat(this.#bind(value.src[0] as Expr), value.type.lanes);
     if (value.op === 'const' || value.op === 'variable' || !this.#out) return value;
     const variable: Variable = { name: `t${serial++ % 1000}`, type: value.type, constant: true };
     this.#out.push(k.declare(variable, value));
@@ -87,7 +104,10 @@ export class Evaluator {
     const { atom: v, lanes } = this.#vector;
     const step = slope(index, v);
     if (step === 0) return k.splat(k.load(memory, [toExpr(index)]), lanes);
-    if (step === 1) return k.load(memory, [toExpr(index)], lanes);
+    if (step === 1 && (!this.#scope.aligned || isMultiple(index, v, lanes)))
+      return k.load(memory, [toExpr(index)], lanes);
+    const gathered = this.#scope.gathered?.(memory, index);
+    if (gathered) return gathered;
     return k.vector(Array.from({ length: lanes }, (_, i) => k.load(memory, [toExpr(shifted(index, v, i))])));
   }
 
@@ -151,6 +171,11 @@ export class Evaluator {
   #perLane(node: GraphNode, at: Coordinates): Expr {
     if (!this.#vector) return this.#scalar(node, at);
     const { atom: v, lanes } = this.#vector;
+    if (node.op === 'random' && this.#isRun(flatten(at))) return this.#randomBlock(node, at);
+    if (node.op === 'gather' && this.#scope.aligned) {
+      const position = this.value(node.src[1]!, at);
+      if (position.op === 'splat') return this.#gather(node, at, position.src[0] as Expr);
+    }
     const varies = at.some((d) => slope(d.value, v) !== 0);
     const one = (by: number): Expr => {
       const inner = new Evaluator(this.#scope, SCALAR, this.#out);
@@ -169,18 +194,8 @@ export class Evaluator {
         const other = k.constant(node.dtype, paddingOf(node));
         return this.#guarded(node, valid, other, (inner) => inner.value(node.src[0]!, coordinates));
       }
-      case 'gather': {
-        const { axis } = argOf(node, 'gather');
-        const [x, index] = node.src as [GraphNode, GraphNode];
-        const position = this.#bind(this.value(index, at));
-        const size = x.shape[axis]!;
-        const groups = align(at, node.shape);
-        groups[axis] = [{ size, value: ofAtom(atom(position, Math.max(2, size))) }];
-        const valid = [k.alu('ge', [position, k.int(0)]), k.alu('lt', [position, k.int(size)])];
-        return this.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), (inner) =>
-          inner.value(x, groups.flat()),
-        );
-      }
+      case 'gather':
+        return this.#gather(node, at, this.value(node.src[1]!, at));
       case 'random': {
         const { seed } = argOf(node, 'random');
         const counter = this.#bind(this.value(node.src[0]!, []));
@@ -193,18 +208,53 @@ export class Evaluator {
     }
   }
 
+  /** Element `position` along the gathered axis: in a vector loop, of all lanes. */
+  #gather(node: GraphNode, at: Coordinates, index: Expr): Expr {
+    const { axis } = argOf(node, 'gather');
+    const x = node.src[0]!;
+    const position = this.#bind(index);
+    const size = x.shape[axis]!;
+    const groups = align(at, node.shape);
+    groups[axis] = [{ size, value: ofAtom(atom(position, Math.max(2, size))) }];
+    const valid = [k.alu('ge', [position, k.int(0)]), k.alu('lt', [position, k.int(size)])];
+    return this.#guarded(
+      node,
+      valid,
+      k.constant(node.dtype, zeroOf(node)),
+      (inner) => inner.value(x, groups.flat()),
+      this.#vector,
+    );
+  }
+
+  /** Whether the lanes are four neighbours from a multiple of four on. */
+  #isRun(index: Affine): boolean {
+    const { atom: v, lanes } = this.#vector!;
+    return lanes === 4 && slope(index, v) === 1 && isMultiple(index, v, 4);
+  }
+
+  /** Four neighbouring words are one block of Philox. */
+  #randomBlock(node: GraphNode, at: Coordinates): Expr {
+    const scalar = new Evaluator(this.#scope, SCALAR, this.#out);
+    const counter = this.#bind(scalar.value(node.src[0]!, []));
+    const { seed } = argOf(node, 'random');
+    const words = philoxBlock(this.#bind(toExpr(flatten(at))), counter, seed, (e) => this.#bind(e));
+    return k.vector(words);
+  }
+
   /** `value` where all conditions hold, else `otherwise`; nothing is read where they do not. */
   #guarded(
     node: GraphNode,
     valid: readonly Expr[],
     otherwise: Expr,
     value: (inner: Evaluator) => Expr,
+    vector: Vector | undefined = SCALAR,
   ): Expr {
     if (valid.length === 0) return value(this);
-    const result: Variable = { name: 'v', type: valueType(node.dtype), constant: false };
+    const lanes = vector?.lanes ?? 1;
+    const result: Variable = { name: 'v', type: valueType(node.dtype, lanes), constant: false };
     const inside: Statement[] = [];
-    const found = value(new Evaluator(this.#scope, SCALAR, inside));
-    this.#emit(k.declare(result, otherwise));
+    const found = value(new Evaluator(this.#scope, vector, inside));
+    this.#emit(k.declare(result, k.splat(otherwise, lanes)));
     this.#emit(k.when(every(valid), k.block([...inside, k.set(result, found)])));
     return k.read(result);
   }
@@ -392,8 +442,12 @@ const paddingOf = (node: GraphNode): Scalar => {
   return node.dtype === bool ? value !== 0 : node.dtype.name === 'i64' ? BigInt(value) : value;
 };
 
+/** Whether `index` is a multiple of `lanes` where the counter of lanes is. */
+const isMultiple = (index: Affine, v: Atom, lanes: number): boolean =>
+  index.constant % lanes === 0 && index.terms.every((t) => t.atom === v || t.factor % lanes === 0);
+
 /** What leaves a reduction as it is. */
-const IDENTITY = {
+export const IDENTITY = {
   add: zeroOf,
   mul: (node: GraphNode): Scalar => (node.dtype.name === 'i64' ? 1n : 1),
   max: (node: GraphNode): Scalar => lowest(node, -1),

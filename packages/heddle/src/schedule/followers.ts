@@ -25,7 +25,7 @@ export function joinFollowers(
   for (let at = 0; at < kept.length; at++) {
     const host = kept[at]!;
     const [made] = host.roots as [GraphNode];
-    if (host.call ? !host.call.choice.finishes : !reduces(made, left)) continue;
+    if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, left))) continue;
     if (!VECTOR_DTYPES.has(made.dtype)) continue;
     const readers = kept.filter((g) => g !== host && readsOfGroup(g, left).has(made));
     const followers = readers.filter((g) => follows(g, host, kept, left, simple));
@@ -58,7 +58,7 @@ function follows(
   simple: ReadonlySet<GraphNode>,
 ): boolean {
   const [made] = host.roots as [GraphNode];
-  if (group.call) return false;
+  if (group.call || group.reduction) return false;
   const fits = group.roots.every(
     (root) =>
       root.size === made.size &&

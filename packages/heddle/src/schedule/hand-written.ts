@@ -9,7 +9,7 @@ import type { Target } from '../kernel/target.js';
 import { atom, ofAtom, toExpr } from './affine.js';
 import { type Coordinates, flatten } from './coordinates.js';
 import { Evaluator, type Scope } from './evaluate.js';
-import { parameter } from './lower.js';
+import { parameter } from './lowering.js';
 import { type Group, memoryOf } from './partition.js';
 import { viewOf } from './views.js';
 

@@ -1,248 +1,62 @@
 /**
- * Generic lowering: a group of nodes of one size → one kernel. Right on every device; the CPU ('blocks') gets loops
- * over vectors of 4, a GPU ('threads') one thread per element.
+ * Generic lowering: a group of nodes → one kernel. Right on every device: the CPU ('blocks') gets loops over vectors
+ * of 4; how a GPU ('threads') shares out the elements, rows or columns of a group is lower-elements.ts,
+ * lower-rows.ts and lower-columns.ts.
  */
-import { bool, i32 } from '../core/dtype.js';
 import type { GraphNode } from '../graph/node.js';
-import { argOf } from '../graph/node.js';
-import type { Expr, KernelIr, MemoryNode, Param, Statement, Variable } from '../kernel/ir.js';
+import type { Expr, MemoryNode, Param, Statement } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
-import { buffer, value as valueType } from '../kernel/types.js';
-import { type Affine, type Atom, atom, ofAtom, slope, toExpr } from './affine.js';
-import { type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, type Scope, VECTOR_DTYPES, type Vector } from './evaluate.js';
+import type { Atom } from './affine.js';
+import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
+import type { Scope, Vector } from './evaluate.js';
+import { columnsBody } from './lower-columns.js';
+import { elementsBody } from './lower-elements.js';
+import { rowsBody } from './lower-rows.js';
+import {
+  type Body,
+  below,
+  type Lowered,
+  loopDigit,
+  Memories,
+  parameter,
+  scopeOf,
+  storeAll,
+  variable,
+} from './lowering.js';
+import type { Group } from './partition.js';
+import { type Survey, survey } from './survey.js';
 
-export interface Lowered {
-  readonly ir: KernelIr;
-  /** The nodes whose memory the parameters are: those read, then the roots. */
-  readonly params: readonly GraphNode[];
-  readonly grid: readonly [number, number, number];
-  readonly block: readonly [number, number, number];
-}
-
-/** Threads of a block of generated GPU kernels. */
-const THREADS = 256;
 /** Elementary operations that are worth a block of their own on the CPU. */
 const BLOCK_WORK = 16384;
 
-/** Parameters of a kernel being made, and the loops of its reductions. */
-class Memories {
-  readonly reads = new Map<GraphNode, MemoryNode>();
-  readonly #axes = new Map<string, LoopAxis>();
-  readonly #ids = new Map<GraphNode, number>();
-  readonly #hasMemory: (node: GraphNode) => boolean;
-
-  constructor(hasMemory: (node: GraphNode) => boolean) {
-    this.#hasMemory = hasMemory;
-  }
-
-  memory(node: GraphNode): MemoryNode | undefined {
-    if (!this.#hasMemory(node)) return undefined;
-    let memory = this.reads.get(node);
-    if (!memory) {
-      memory = parameter(`x${this.reads.size}`, node);
-      this.reads.set(node, memory);
-    }
-    return memory;
-  }
-
-  axis(node: GraphNode, run: number, size: number): LoopAxis {
-    const id = this.#ids.get(node) ?? this.#ids.size;
-    this.#ids.set(node, id);
-    const key = `${id}:${run}`;
-    let axis = this.#axes.get(key);
-    if (!axis) {
-      axis = { size, splits: new Set() };
-      this.#axes.set(key, axis);
-    }
-    return axis;
-  }
-
-  get splits(): number {
-    return [...this.#axes.values()].reduce((n, a) => n + a.splits.size, 0);
-  }
-}
-
-export function parameter(name: string, node: GraphNode): MemoryNode {
-  const param: Param = { name, schema: buffer(node.dtype) };
-  return k.bufferParam(param);
-}
-
-/** Lower `roots`, nodes of one size; nodes for which `hasMemory` holds are read, all others computed here. */
+/** Lower a group; nodes for which `hasMemory` holds are read, all others computed here. */
 export function lowerGroup(
   name: string,
-  roots: readonly GraphNode[],
+  { roots, reduction }: Group,
   hasMemory: (node: GraphNode) => boolean,
   target: Target,
 ): Lowered {
   const own = new Set(roots);
   const memories = new Memories((node) => hasMemory(node) && !own.has(node));
   const outputs = roots.map((root, i) => parameter(`y${i}`, root));
-  const axis: LoopAxis = { size: roots[0]!.size, splits: new Set() };
-  const shape = survey(roots, axis, memories);
-  const body =
-    target.model === 'threads'
-      ? threadsBody(roots, outputs, axis, memories)
-      : blocksBody(roots, outputs, axis, memories, shape, target);
+  const body = (): Body => {
+    if (reduction) {
+      const lower = reduction.structure.contiguous ? rowsBody : columnsBody;
+      return lower(roots, outputs, reduction, memories, target);
+    }
+    const axis: LoopAxis = { size: roots[0]!.size, splits: new Set() };
+    const shape = survey(roots, axis, memories);
+    const lower = target.model === 'threads' ? elementsBody : blocksBody;
+    return lower(roots, outputs, axis, memories, shape, target);
+  };
+  const { statement, grid, block, arrays = [] } = body();
   const params = [...memories.reads.values(), ...outputs].map((m) => m.arg as Param);
   return {
-    ir: { name, params, arrays: [], body: body.statement },
+    ir: { name, params, arrays, body: statement },
     params: [...memories.reads.keys(), ...roots],
-    grid: body.grid,
-    block: body.block,
-  };
-}
-
-/** What a dry run tells: how the kernel reads, and how much it does per element. */
-interface Survey {
-  /** The innermost output loop may run over vectors of 4. */
-  readonly outer: boolean;
-  /** Reductions may. */
-  readonly inner: boolean;
-  readonly work: number;
-}
-
-const scopeOf = (memories: Memories, vectorReduce: boolean, onLoad?: (index: Affine) => void): Scope => ({
-  memory: (node) => memories.memory(node),
-  axis: (node, run, size) => memories.axis(node, run, size),
-  vectorReduce,
-  ...(onLoad ? { onLoad } : {}),
-});
-
-/** Evaluate without keeping the result until no more loops have to be cut finer; then judge the loads. */
-function survey(roots: readonly GraphNode[], axis: LoopAxis, memories: Memories): Survey {
-  const loads: Affine[] = [];
-  let digits: Digit[] = [];
-  for (let round = 0; round < 4; round++) {
-    const before = axis.splits.size + memories.splits;
-    loads.length = 0;
-    digits = loopSizes(axis).map((size, i, all) => loopDigit(axis, variable(`i${i}`), size, below(all, i)));
-    const evaluator = new Evaluator(
-      scopeOf(memories, false, (index) => loads.push(index)),
-      undefined,
-      [],
-    );
-    for (const root of roots) evaluator.value(root, digits);
-    if (axis.splits.size + memories.splits === before) break;
-  }
-  const work = workOf(roots, memories);
-  const last = digits.at(-1)?.value.terms[0]?.atom;
-  const { vectors } = work;
-  const slopes = last ? loads.map((index) => slope(index, last)) : [];
-  const outer =
-    vectors &&
-    last !== undefined &&
-    last.size >= 4 &&
-    slopes.every((s) => s === 0 || s === 1) &&
-    (slopes.includes(1) || !work.reduces);
-  return { outer, inner: vectors && !outer && work.contiguousReduce, work: work.perElement };
-}
-
-/** Operations per element of the kernel, and whether its ops and dtypes fit into vectors. */
-function workOf(
-  roots: readonly GraphNode[],
-  memories: Memories,
-): { perElement: number; vectors: boolean; reduces: boolean; contiguousReduce: boolean } {
-  let perElement = 0;
-  let vectors = true;
-  let reduces = false;
-  let contiguousReduce = true;
-  const seen = new Set<GraphNode>();
-  const visit = (node: GraphNode, times: number): void => {
-    if (seen.has(node)) return;
-    seen.add(node);
-    perElement += times;
-    if (
-      !VECTOR_DTYPES.has(node.dtype) &&
-      !(node.dtype === bool && node.op === 'map' && !memories.reads.has(node))
-    )
-      vectors = false;
-    if (memories.reads.has(node)) return;
-    if (
-      node.op === 'pad' ||
-      node.op === 'gather' ||
-      node.op === 'fold' ||
-      node.op === 'scatterAdd' ||
-      node.op === 'random'
-    )
-      vectors = false;
-    if (node.op === 'map' && argOf(node, 'map').op === 'bitcast') vectors = false;
-    let inner = times;
-    if (node.op === 'reduce') {
-      const { axes } = argOf(node, 'reduce');
-      reduces = true;
-      if (!axes.includes(node.src[0]!.shape.findLastIndex((d) => d > 1))) contiguousReduce = false;
-      inner *= axes.reduce((n, a) => n * node.src[0]!.shape[a]!, 1);
-    }
-    if (node.op === 'scatterAdd') inner *= node.src[1]!.shape[argOf(node, 'scatterAdd').axis]!;
-    for (const s of node.src) visit(s, inner);
-  };
-  for (const root of roots) {
-    if (!VECTOR_DTYPES.has(root.dtype)) vectors = false;
-    visit(root, 1);
-  }
-  return { perElement, vectors, reduces, contiguousReduce: reduces && contiguousReduce };
-}
-
-const variable = (name: string): Variable => ({ name, type: valueType(i32), constant: true });
-const below = (sizes: readonly number[], i: number): number => sizes.slice(i + 1).reduce((n, d) => n * d, 1);
-
-const loopDigit = (axis: LoopAxis, v: Variable, size: number, under: number): Digit => ({
-  size,
-  value: ofAtom(atom(k.read(v), size)),
-  origin: { axis, below: under },
-});
-
-interface Body {
-  readonly statement: Statement;
-  readonly grid: readonly [number, number, number];
-  readonly block: readonly [number, number, number];
-}
-
-/** Compute all roots at these coordinates, then store them: an output may be an input's own memory. */
-function storeAll(
-  roots: readonly GraphNode[],
-  outputs: readonly MemoryNode[],
-  at: Coordinates,
-  scope: Scope,
-  vector: Vector | undefined,
-): Statement {
-  const out: Statement[] = [];
-  const evaluator = new Evaluator(scope, vector, out);
-  const values = roots.map((root): Expr => {
-    const v: Variable = { name: 'v', type: valueType(root.dtype, vector?.lanes ?? 1), constant: true };
-    out.push(k.declare(v, evaluator.value(root, at)));
-    evaluator.define(root, at, k.read(v));
-    return k.read(v);
-  });
-  const index = toIndex(at);
-  values.forEach((v, i) => {
-    out.push(k.store(outputs[i]!, v, [index]));
-  });
-  return k.block(out);
-}
-
-const toIndex = (at: Coordinates): Expr => toExpr(flatten(at));
-
-function threadsBody(
-  roots: readonly GraphNode[],
-  outputs: readonly MemoryNode[],
-  axis: LoopAxis,
-  memories: Memories,
-): Body {
-  const i = variable('i');
-  const id = k.alu('add', [
-    k.alu('mul', [k.special('blockIdx.x'), k.special('blockDim.x')]),
-    k.special('threadIdx.x'),
-  ]);
-  const at = [loopDigit(axis, i, axis.size, 1)];
-  const inside = storeAll(roots, outputs, at, scopeOf(memories, false), undefined);
-  const threads = Math.min(THREADS, Math.max(32, 2 ** Math.ceil(Math.log2(axis.size))));
-  return {
-    statement: k.block([k.declare(i, id), k.when(k.alu('lt', [k.read(i), k.int(axis.size)]), inside)]),
-    grid: [Math.ceil(axis.size / threads), 1, 1],
-    block: [threads, 1, 1],
+    grid,
+    block,
   };
 }
 

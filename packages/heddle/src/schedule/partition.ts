@@ -7,8 +7,10 @@
 import type { KernelChoice } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
+import type { Target } from '../kernel/target.js';
 import type { Canonical } from './canonical.js';
 import { VECTOR_DTYPES } from './evaluate.js';
+import { type Reduction, reductionsOf } from './reductions.js';
 
 /** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
 export interface Group {
@@ -16,6 +18,8 @@ export interface Group {
   readonly roots: GraphNode[];
   /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
   readonly call?: { readonly node: GraphNode; readonly choice: KernelChoice };
+  /** On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. */
+  readonly reduction?: Reduction;
 }
 
 export interface Partition {
@@ -60,6 +64,7 @@ export function memoryOf(node: GraphNode, stored: ReadonlySet<GraphNode>): Graph
 
 export function partition(
   { roots, choices }: Canonical,
+  target: Target,
   viewBase: (node: GraphNode, stored: ReadonlySet<GraphNode>) => GraphNode | undefined,
 ): Partition {
   const order = topological(roots);
@@ -104,19 +109,85 @@ export function partition(
       stored.add((choice.strided?.[i] && viewBase(s, stored)) || memoryOf(s, stored));
     });
   }
+  const reductions =
+    target.model === 'threads' ? reductionsOf(order, (n) => n.op === 'leaf' || claimed.has(n)) : [];
+  const inReduction = new Map(reductions.flatMap((r) => r.members.map(({ node }) => [node, r] as const)));
+  for (const reduction of reductions) storeResults(reduction, users, stored, inReduction);
+  for (const node of inReduction.keys()) claimed.add(node);
   for (const node of order) {
-    if (isReduction(node) && !stored.has(node))
+    if (isReduction(node) && !stored.has(node) && !inReduction.has(node))
       stored.add(extend(node, (user) => !stored.has(user) || isRoot.has(user)));
   }
-  storeShared(order, users, stored, claimed);
+  storeShared(order, users, stored, claimed, inReduction);
 
   const groups: Group[] = [];
+  const made = new Set<Reduction>();
   for (const node of order) {
     if (!stored.has(node) || node.op === 'leaf') continue;
     const call = callOf.get(node);
-    groups.push(call ? { roots: [node], call } : { roots: [node] });
+    const reduction = inReduction.get(node);
+    if (!reduction) groups.push(call ? { roots: [node], call } : { roots: [node] });
+    else if (!made.has(reduction)) {
+      made.add(reduction);
+      groups.push({
+        roots: reduction.members.flatMap((m) => (stored.has(m.node) ? [m.node] : [])),
+        reduction,
+      });
+    }
   }
-  return { groups, stored };
+  return { groups: reductions.length > 0 ? inOrder(groups, stored) : groups, stored };
+}
+
+/** Groups after those whose results they read. */
+function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Group[] {
+  const makerOf = new Map(groups.flatMap((g) => g.roots.map((r) => [r, g] as const)));
+  const ordered = new Set<Group>();
+  const seen = new Set<Group>();
+  const visit = (group: Group): void => {
+    if (seen.has(group)) return;
+    seen.add(group);
+    for (const root of group.roots)
+      for (const read of readsOf(root, stored)) {
+        const maker = makerOf.get(read);
+        if (maker) visit(maker);
+      }
+    ordered.add(group);
+  };
+  groups.forEach(visit);
+  return [...ordered];
+}
+
+/**
+ * Which nodes of a reduction's kernel get memory: what others use, but for what is quicker computed again from the
+ * results of the rows.
+ */
+function storeResults(
+  { members }: Reduction,
+  users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
+  stored: Set<GraphNode>,
+  inReduction: ReadonlyMap<GraphNode, Reduction>,
+): void {
+  const own = inReduction.get(members[0]!.node);
+  const perElement = new Set(members.flatMap(({ node, per }) => (per === 'element' ? [node] : [])));
+  const weight = new Map<GraphNode, number>();
+  const weightOf = (node: GraphNode): number => {
+    if (node.isLeaf || stored.has(node) || (inReduction.has(node) && !perElement.has(node))) return 0;
+    let known = weight.get(node);
+    if (known === undefined) {
+      known = node.src.reduce((n, s) => Math.min(1000, n + weightOf(s)), ownWeight(node));
+      weight.set(node, known);
+    }
+    return known;
+  };
+  const again = new Set<GraphNode>();
+  for (const { node, per } of [...members].reverse()) {
+    if (stored.has(node)) continue;
+    const outside = users.get(node)!.some((u) => inReduction.get(u) !== own || again.has(u));
+    if (!outside) continue;
+    const light = per === 'element' && weightOf(node) < WORTH_STORING;
+    if (light || node.op === 'reshape' || node.op === 'detach') again.add(node);
+    else stored.add(node);
+  }
 }
 
 /** What a hand-written kernel can compute on the way to its store: no loops or conditions, vector dtypes. */
@@ -149,6 +220,7 @@ function storeShared(
   users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
   stored: Set<GraphNode>,
   claimed: ReadonlySet<GraphNode>,
+  inReduction: ReadonlyMap<GraphNode, Reduction>,
 ): void {
   const weight = new Map<GraphNode, number>();
   const chain = new Map<GraphNode, number>();
@@ -161,11 +233,14 @@ function storeShared(
       stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
     );
   }
-  const owners = new Map<GraphNode, Set<GraphNode>>();
+  /** The kernels that compute a node: a stored node, or a reduction, stands for its kernel. */
+  const owners = new Map<GraphNode, Set<GraphNode | Reduction>>();
   for (const node of [...order].reverse()) {
-    const mine = new Set<GraphNode>();
+    const mine = new Set<GraphNode | Reduction>();
     for (const user of users.get(node)!) {
-      if (stored.has(user)) mine.add(user);
+      const reduction = inReduction.get(user);
+      if (reduction) mine.add(reduction);
+      if (stored.has(user)) mine.add(reduction ?? user);
       else for (const o of owners.get(user)!) mine.add(o);
     }
     owners.set(node, mine);
@@ -240,8 +315,10 @@ export function mergeGroups({ groups, stored }: Partition): Group[] {
   };
   for (const group of groups) {
     const root = group.roots[0]!;
-    const reads = group.call ? new Set([...readsOf(root, stored)]) : readsOf(root, stored);
-    const loops = group.call !== undefined || hasLoops(root, stored);
+    const reads = new Set(
+      group.roots.flatMap((r) => [...readsOf(r, stored)].filter((read) => !group.roots.includes(read))),
+    );
+    const loops = group.call !== undefined || group.reduction !== undefined || hasLoops(root, stored);
     const host = loops
       ? -1
       : merged.findIndex((other, i) => {
@@ -259,8 +336,8 @@ export function mergeGroups({ groups, stored }: Partition): Group[] {
       for (const r of reads) if (!into.group.roots.includes(r)) into.reads.add(r);
       makes.set(root, host);
     } else {
-      makes.set(root, merged.length);
-      merged.push({ group: { ...group, roots: [root] }, reads, loops });
+      for (const r of group.roots) makes.set(r, merged.length);
+      merged.push({ group: { ...group, roots: [...group.roots] }, reads, loops });
     }
   }
   return merged.map((m) => m.group);

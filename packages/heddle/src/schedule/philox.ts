@@ -8,14 +8,31 @@ import * as k from '../kernel/ir.js';
 
 const word = (v: number): Expr => k.constant(u32, v >>> 0);
 
+type Bind = (e: Expr) => Expr;
+
 /** Word `index` (i32) of the stream from block `counter` (u32) on, keyed by `seed`. */
-export function philoxWord(
+export function philoxWord(index: Expr, counter: Expr, seed: readonly [number, number], bind: Bind): Expr {
+  const at = bind(k.cast(u32, index));
+  const c = block(at, counter, seed, bind);
+  const lane = bind(k.alu('and', [at, word(3)]));
+  const is = (n: number): Expr => k.alu('eq', [lane, word(n)]);
+  return k.select(is(0), c[0], k.select(is(1), c[1], k.select(is(2), c[2], c[3])));
+}
+
+/** The four words from `index` (i32, a multiple of 4) on. */
+export const philoxBlock = (
   index: Expr,
   counter: Expr,
   seed: readonly [number, number],
-  bind: (e: Expr) => Expr,
-): Expr {
-  const at = bind(k.cast(u32, index));
+  bind: Bind,
+): readonly Expr[] => block(bind(k.cast(u32, index)), counter, seed, bind);
+
+function block(
+  at: Expr,
+  counter: Expr,
+  seed: readonly [number, number],
+  bind: Bind,
+): readonly [Expr, Expr, Expr, Expr] {
   let c: [Expr, Expr, Expr, Expr] = [
     bind(k.alu('add', [counter, k.alu('shr', [at, word(2)])])),
     word(0),
@@ -35,7 +52,5 @@ export function philoxWord(
     k0 = (k0 + 0x9e3779b9) >>> 0;
     k1 = (k1 + 0xbb67ae85) >>> 0;
   }
-  const lane = bind(k.alu('and', [at, word(3)]));
-  const is = (n: number): Expr => k.alu('eq', [lane, word(n)]);
-  return k.select(is(0), c[0], k.select(is(1), c[1], k.select(is(2), c[2], c[3])));
+  return c;
 }

@@ -90,7 +90,7 @@ export function schedule(
   options: ScheduleOptions = {},
 ): Schedule {
   const canonical = canonicalize(roots, target, options.kernels);
-  const parts = partition(canonical, (node, stored) => viewOf(node, stored)?.base);
+  const parts = partition(canonical, target, (node, stored) => viewOf(node, stored)?.base);
   const merged = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
   const { groups, stored } = joinFollowers(merged, parts.stored, new Set(canonical.roots));
   const variants = options.tune && tuneCalls(groups, stored, target, options.tune);
@@ -114,7 +114,7 @@ const nameOf = (group: Group): string => {
 
 function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, variant?: string): Work {
   if (!group.call) {
-    const { ir, params, grid, block } = lowerGroup(nameOf(group), group.roots, (n) => stored.has(n), target);
+    const { ir, params, grid, block } = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
     const reads = new Set(params.filter((p) => !group.roots.includes(p)));
     return {
       group,
@@ -215,7 +215,10 @@ function claimUpdates(
     const old = leaves[leaf]!;
     const writer = work.find((w) => w.group.roots.includes(node));
     if (!writer || taken.has(old) || updated.has(node)) continue;
-    if (!writer.group.roots.every((r) => onlyInPlace(r, old, stored))) continue;
+    // Threads of a reduction's kernel read of what the others write, also by way of its own results.
+    const own = writer.group.reduction ? new Set(writer.group.roots) : undefined;
+    const before = own ? new Set([...stored].filter((n) => !own.has(n))) : stored;
+    if (!writer.group.roots.every((r) => onlyInPlace(r, old, before))) continue;
     const uses = (of: GraphNode) => (s: Work['stages'][number]) =>
       s.slots.some((slot) => 'node' in slot && slot.node === of);
     if (writer.stages.some((s) => uses(old)(s) && !uses(node)(s))) continue;

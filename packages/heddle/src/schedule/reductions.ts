@@ -1,0 +1,210 @@
+/**
+ * Reductions on a GPU: which of them, and which ops around them, one kernel computes. A matrix is reduced along its
+ * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
+ * kept against those reduced, wherever they stand.
+ */
+import { argOf, GraphNode } from '../graph/node.js';
+import type { Target } from '../kernel/target.js';
+import { runsOf } from './movement.js';
+
+export interface Structure {
+  /** Neighbouring dimensions of one kind together, outermost first; sizes of 1 left out. Marked ones are reduced. */
+  readonly runs: readonly { readonly size: number; readonly marked: boolean }[];
+  readonly rows: number;
+  readonly columns: number;
+  /** The innermost dimension is reduced. */
+  readonly contiguous: boolean;
+}
+
+/** What one kernel does around its reductions. */
+export interface Reduction {
+  readonly structure: Structure;
+  /** Nodes computed for every row (a reduction, or element by element of such) or for every element, in order. */
+  readonly members: readonly { readonly node: GraphNode; readonly per: 'row' | 'element' }[];
+}
+
+/** Reduced elements up to which a window's reduction is left to one thread. */
+const SERIAL = 64;
+
+const structure = (shape: readonly number[], marked: (axis: number) => boolean): Structure => {
+  const axes = shape.flatMap((d, i) => (d === 1 ? [] : [i]));
+  const runs = runsOf(
+    axes.map((i) => shape[i]!),
+    (i) => marked(axes[i]!),
+  );
+  const size = (of: boolean): number => runs.reduce((n, r) => (r.marked === of ? n * r.size : n), 1);
+  return { runs, rows: size(false), columns: size(true), contiguous: runs.at(-1)?.marked ?? true };
+};
+
+const structureOf = (node: GraphNode): Structure => {
+  const { axes } = argOf(node, 'reduce');
+  return structure(node.src[0]!.shape, (i) => axes.includes(i));
+};
+
+const isEqual = (a: Structure, b: Structure): boolean =>
+  a.runs.length === b.runs.length &&
+  a.runs.every((r, i) => r.size === b.runs[i]!.size && r.marked === b.runs[i]!.marked);
+
+/** A kernel in the making. */
+interface Draft {
+  readonly structure: Structure;
+  readonly members: Map<GraphNode, 'row' | 'element'>;
+  /** Kernels that must run before. */
+  readonly after: Set<Draft>;
+}
+
+const mustFollow = (draft: Draft, other: Draft): boolean => {
+  const seen = new Set<Draft>();
+  const visit = (at: Draft): boolean => {
+    if (at === other) return true;
+    if (seen.has(at)) return false;
+    seen.add(at);
+    return [...at.after].some(visit);
+  };
+  return [...draft.after].some(visit);
+};
+
+/**
+ * The kernels that compute reductions, each with all that can be computed where its rows are at hand.
+ * @param order all nodes, sources first
+ * @param taken nodes that are computed elsewhere
+ */
+export function reductionsOf(order: readonly GraphNode[], taken: (node: GraphNode) => boolean): Reduction[] {
+  const drafts: Draft[] = [];
+  const draftOf = new Map<GraphNode, Draft>();
+  const needs = new Map<GraphNode, Set<Draft>>();
+
+  /** A kernel can take a node whose other sources do not need that kernel. */
+  const fits = (node: GraphNode, draft: Draft): boolean =>
+    node.src.every((s) => draftOf.get(s) === draft || !needs.get(s)!.has(draft)) &&
+    [...needs.get(node)!].every((other) => other === draft || !mustFollow(other, draft));
+
+  const join = (node: GraphNode, per: 'row' | 'element', draft: Draft): void => {
+    draft.members.set(node, per);
+    draftOf.set(node, draft);
+    for (const other of needs.get(node)!) if (other !== draft) draft.after.add(other);
+    needs.get(node)!.add(draft);
+  };
+
+  for (const node of order) {
+    needs.set(node, new Set(node.src.flatMap((s) => [...needs.get(s)!])));
+    if (taken(node)) continue;
+    const sources = new Set(node.src.flatMap((s) => draftOf.get(s) ?? []));
+    if (node.op === 'reduce') {
+      const own = structureOf(node);
+      if (own.columns === 1 || (own.columns <= SERIAL && isWindowed(node))) continue;
+      const x = node.src[0]!;
+      const found =
+        [...sources].find((d) => isEqual(d.structure, own) && d.members.get(x) === 'element') ??
+        drafts.find((d) => isEqual(d.structure, own) && !needs.get(node)!.has(d) && readSame(node, d));
+      const draft =
+        found && fits(node, found) ? found : { structure: own, members: new Map(), after: new Set<Draft>() };
+      if (draft !== found) drafts.push(draft);
+      join(node, 'row', draft);
+    } else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') {
+      const draft = [...sources].find((d) => fits(node, d));
+      if (draft) join(node, draft.members.get(node.src.find((s) => draftOf.get(s) === draft)!)!, draft);
+    } else if (node.op === 'expand') {
+      const [x] = node.src as [GraphNode];
+      const draft = [...sources].find(
+        (d) =>
+          d.structure.contiguous &&
+          d.members.get(x) === 'row' &&
+          isEqual(
+            d.structure,
+            structure(node.shape, (i) => x.shape[i] !== node.shape[i]),
+          ),
+      );
+      if (draft && fits(node, draft)) join(node, 'element', draft);
+    }
+  }
+  return drafts.map(({ structure: own, members }) => ({
+    structure: own,
+    members: [...members].map(([node, per]) => ({ node, per })),
+  }));
+}
+
+/** Whether what is reduced are windows that slide over an image. */
+function isWindowed(node: GraphNode): boolean {
+  const seen = new Set<GraphNode>();
+  const visit = (at: GraphNode): boolean => {
+    if (seen.has(at) || at.isLeaf || at.op === 'reduce') return false;
+    seen.add(at);
+    return at.op === 'window' || at.src.some(visit);
+  };
+  return node.src.some(visit);
+}
+
+/** Whether a reduction reads what a kernel's reductions read: they had better read it once. */
+function readSame(node: GraphNode, { members }: Draft): boolean {
+  const reads = (of: GraphNode, into: Set<GraphNode>): Set<GraphNode> => {
+    for (const s of of.src) {
+      const same = s.size === of.size && (s.op === 'map' || s.op === 'reshape' || s.op === 'detach');
+      if (s.size === node.src[0]!.size && !into.has(s)) {
+        into.add(s);
+        if (same) reads(s, into);
+      }
+    }
+    return into;
+  };
+  const mine = reads(node, new Set());
+  return [...members.keys()].some(
+    (m) => m.op === 'reduce' && [...reads(m, new Set())].some((r) => mine.has(r)),
+  );
+}
+
+/** Elements that one block reduces well. */
+const MOST_COLUMNS = 32768;
+/** Rows of a column's part. */
+const LEAST_PART = 64;
+
+/**
+ * A long reduction of few results as two: of parts, then of the parts' results, so that all multiprocessors have
+ * work. undefined if it is as well in one, or has no fitting divisor.
+ */
+export function inTwo(node: GraphNode, src: GraphNode, target: Target): GraphNode | undefined {
+  if (target.model !== 'threads') return undefined;
+  const { runs, rows, columns, contiguous } = structureOf(node);
+  const first = runs.findIndex((r) => r.marked);
+  if (first < 0) return undefined;
+  const wanted = contiguous ? wantedOfRow(rows, columns, target) : wantedOfColumn(rows, columns, target);
+  const parts = divisorNear(runs[first]!.size, wanted);
+  if (parts < 2) return undefined;
+  const { op } = argOf(node, 'reduce');
+  const shape = runs.flatMap((r, i) => (i === first ? [parts, r.size / parts] : [r.size]));
+  const marked = runs.flatMap((r, i) => (i === first ? [false, true] : [r.marked]));
+  const make = (
+    kind: 'reduce' | 'reshape',
+    to: readonly number[],
+    from: GraphNode,
+    arg: { op: typeof op; axes: readonly number[] } | null,
+  ): GraphNode => new GraphNode(kind, { shape: to, dtype: node.dtype }, [from], arg, false);
+  const cut = make('reshape', shape, src, null);
+  const kept = shape.map((d, i) => (marked[i] ? 1 : d));
+  const partial = make('reduce', kept, cut, { op, axes: shape.flatMap((_, i) => (marked[i] ? [i] : [])) });
+  const all = make(
+    'reduce',
+    kept.map((d, i) => (i === first ? 1 : d)),
+    partial,
+    { op, axes: [first] },
+  );
+  return make('reshape', node.shape, all, null);
+}
+
+/** As many parts as keep the GPU busy, of at least 4096 elements. */
+function wantedOfRow(rows: number, columns: number, { units }: Target): number {
+  if (columns <= MOST_COLUMNS || rows >= 2 * units) return 1;
+  return Math.min(Math.ceil((8 * units) / rows), Math.floor(columns / 4096));
+}
+
+function wantedOfColumn(rows: number, columns: number, { units }: Target): number {
+  const blocks = Math.ceil(rows / 128);
+  if (rows * columns < 2 ** 18 || blocks >= 4 * units) return 1;
+  return Math.min(Math.ceil((8 * units) / blocks), Math.floor(columns / LEAST_PART));
+}
+
+/** The largest divisor of `size` up to `wanted`, if it is at least an eighth of it. */
+function divisorNear(size: number, wanted: number): number {
+  for (let d = Math.min(size, wanted); d >= Math.max(2, wanted / 8); d--) if (size % d === 0) return d;
+  return 1;
+}
