@@ -4,34 +4,13 @@ import { f32 } from '../src/core/dtype.js';
 import { matmulOp } from '../src/fused/matmul.js';
 import { call, leaf } from '../src/graph/build.js';
 import { CpuDevice } from '../src/runtime/cpu/device.js';
-import { checkInSimulator, checkOnDevice, noise, type Source } from './kernel-harness.js';
-
-type Layout = 'rows' | 'columns' | 'offset' | 'gaps';
-
-/** A (batch, r, c) source in memory as `layout` says. */
-function source(batch: number, r: number, c: number, layout: Layout, seed: number): Source {
-  const data = noise(batch * r * c, seed);
-  if (layout === 'rows') return { data };
-  if (layout === 'columns') return { data, view: { strides: [r * c, 1, r], offset: 0, length: data.length } };
-  if (layout === 'offset')
-    return { data, view: { strides: [r * c, c, 1], offset: 5, length: data.length + 5 } };
-  const strides = [2 * r * (2 * c + 1), 2 * c + 1, 2];
-  return { data, view: { strides, offset: 3, length: batch * strides[0]! + 3 } };
-}
+import { checkInSimulator, checkOnDevice } from './kernel-harness.js';
+import { LAYOUTS, type Layout, laidOutMatrix } from './matmul-layouts.js';
 
 const check = (b: number, m: number, n: number, k: number, left: Layout, right: Layout): void => {
   const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], { precision: 'f32' });
-  checkInSimulator(node, [source(b, m, k, left, m + k), source(b, k, n, right, n + 7)]);
+  checkInSimulator(node, [laidOutMatrix(b, m, k, left, m + k), laidOutMatrix(b, k, n, right, n + 7)]);
 };
-
-const LAYOUTS: readonly (readonly [Layout, Layout])[] = [
-  ['rows', 'rows'],
-  ['rows', 'columns'],
-  ['columns', 'rows'],
-  ['columns', 'columns'],
-  ['offset', 'gaps'],
-  ['gaps', 'offset'],
-];
 
 for (const [left, right] of LAYOUTS) {
   test(`matmul ${left} · ${right} at odd sizes`, () => {
@@ -61,8 +40,8 @@ for (const [left, right] of LAYOUTS) {
   test(`matmul ${left} · ${right}, large, on the CPU`, async () => {
     for (const [b, m, n, k] of LARGE) {
       const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], { precision: 'f32' });
-      const x = source(b, m, k, left, 3);
-      const y = source(b, k, n, right, 4);
+      const x = laidOutMatrix(b, m, k, left, 3);
+      const y = laidOutMatrix(b, k, n, right, 4);
       await checkOnDevice(device, node, [x, y], product(b, m, n, k, x.data, y.data), 1e-4);
     }
   });

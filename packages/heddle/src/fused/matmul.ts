@@ -4,32 +4,13 @@ import { DTypeError, ShapeError } from '../core/errors.js';
 import { type Precision, requirePrecision } from '../core/precision.js';
 import { broadcastShapes, formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp, KernelChoice, KernelIo, Stage, View } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
-import { type MatmulProblem, matmulDirect, matmulDot, type Operand } from '../kernels/matmul-cpu.js';
+import { matmulDirect, matmulDot } from '../kernels/matmul-cpu.js';
 import { matmulPacked, packedSizes, packPanels } from '../kernels/matmul-packed-cpu.js';
+import { matmulChoice } from './matmul-cuda.js';
+import { type MatmulArg, problemOf } from './matmul-problem.js';
 import { SPREAD, stage } from './stage.js';
-
-export interface MatmulArg {
-  readonly precision: Precision;
-}
-
-const operand = ({ shape, strides, offset }: View): Operand => {
-  const lead = shape.length - 2;
-  return {
-    offset,
-    batch: shape.slice(0, lead),
-    batchStrides: strides.slice(0, lead),
-    rowStride: strides[lead]!,
-    columnStride: strides[lead + 1]!,
-  };
-};
-
-function problemOf({ inputs: [x, y], output, finish }: KernelIo): MatmulProblem {
-  const [M, K, N] = [x!.shape.at(-2)!, x!.shape.at(-1)!, y!.shape.at(-1)!];
-  const batches = output.shape.slice(0, -2).reduce((n, d) => n * d, 1);
-  return { batches, M, N, K, a: operand(x!), b: operand(y!), finish: finish([batches, M, N]) };
-}
 
 function cpuStages(io: KernelIo): readonly Stage[] {
   const problem = problemOf(io);
@@ -80,7 +61,7 @@ export const matmulOp: FusedOp<MatmulArg> = {
       : undefined,
   ],
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
-  kernels: [cpuKernel],
+  kernels: [matmulChoice, cpuKernel],
 };
 
 /** The gradient of x in x·y = …, from that of the product. */

@@ -1,0 +1,143 @@
+/**
+ * A tile of an operand in shared memory, for the matrix products of GPUs: where its elements lie, and the copy.
+ *
+ * An operand is copied as it lies in memory, by asynchronous copies of 16 bytes where its strides allow them: along K
+ * (a row of A or column of B after the other: "K-major") or across it. What is read of it together must lie in
+ * different banks: K-major rows are an odd number of 16 bytes apart, and those that the lanes of a warp read at once
+ * are neighbours, wherever they stand in the matrix.
+ */
+import type { Expr } from '../kernel/ir.js';
+import { int } from '../kernel/ir.js';
+import { type IrFunction, irFunction } from '../kernel/ir-function.js';
+import type { Intrinsics, Memory } from '../kernel/language.js';
+import { batchOffset, type Operand } from './matmul-cpu.js';
+
+/** Which rows of A (or columns of B) the lanes of a warp have: `lanes` times `each`, in groups of neighbours. */
+export interface Share {
+  /** Warps beside each other. */
+  readonly warps: number;
+  readonly lanes: number;
+  readonly each: number;
+}
+
+export interface Panel {
+  readonly kMajor: boolean;
+  /** Elements of one copy. */
+  readonly vector: 1 | 2 | 4;
+  /** Rows of A, or columns of B, of the tile and of the matrix. */
+  readonly rows: number;
+  readonly size: number;
+  /** Steps along K of the tile. */
+  readonly depth: number;
+  readonly inner: number;
+  /** Strides in memory. */
+  readonly rowStep: number;
+  readonly innerStep: number;
+  /** Elements from one row (K-major), or step, to the next. */
+  readonly pitch: number;
+  /** Elements that a tile takes. */
+  readonly floats: number;
+  readonly share: Share;
+  /** Neighbouring rows that a lane has, 1, 2 or 4. */
+  readonly group: number;
+  /** Tiles end where the matrix does. */
+  readonly whole: boolean;
+}
+
+export const rowsOf = ({ warps, lanes, each }: Share): number => warps * lanes * each;
+
+/**
+ * @param operand with its rows first: A as it is, B with rows and columns exchanged
+ * @param padding of rows that lie across K, in elements: 0 where lanes read neighbours only
+ */
+export function panelOf(
+  operand: Operand,
+  size: number,
+  inner: number,
+  depth: number,
+  share: Share,
+  padding = 0,
+): Panel {
+  const { rowStride, columnStride, offset, batchStrides } = operand;
+  const rows = rowsOf(share);
+  const across = rowStride === 1 && (columnStride !== 1 || inner === 1) && size > 1;
+  const fits = (v: number): boolean =>
+    (across ? columnStride : rowStride) % v === 0 &&
+    [offset, across ? size : inner, ...batchStrides].every((n) => n % v === 0) &&
+    (across ? rows : depth) % v === 0;
+  const isUnit = across || columnStride === 1;
+  const vector = isUnit && fits(4) ? 4 : isUnit && fits(2) ? 2 : 1;
+  const pitch = across ? Math.ceil(rows / 4) * 4 + padding : Math.ceil(depth / 8) * 8 + 4;
+  return {
+    ...{ kMajor: !across, vector, rows, size, depth, inner, rowStep: rowStride, innerStep: columnStride },
+    ...{ pitch, floats: pitch * (across ? depth : rows), share },
+    group: share.each % 4 === 0 ? 4 : share.each % 2 === 0 ? 2 : 1,
+    whole: size % rows === 0 && inner % depth === 0,
+  };
+}
+
+/** B as the rows of its transpose. */
+export const transposed = (operand: Operand): Operand => ({
+  ...operand,
+  rowStride: operand.columnStride,
+  columnStride: operand.rowStride,
+});
+
+/** Where a batch of an operand begins; a constant if there is one batch. */
+export const startOf = (operand: Operand, batches: number): IrFunction =>
+  batches === 1 ? irFunction(() => int(operand.offset) as Expr) : batchOffset(operand);
+
+/** The row of the tile that lies in a slot of a K-major panel: slots that are read together are neighbours. */
+export function rowOfSlot(slot: number, P: Panel, { idiv }: Intrinsics): number {
+  const warp = idiv(slot, P.share.lanes * P.share.each);
+  const rest = slot % (P.share.lanes * P.share.each);
+  const i = idiv(rest, P.share.lanes);
+  const lane = rest % P.share.lanes;
+  return (
+    warp * (P.share.lanes * P.share.each) +
+    idiv(i, P.group) * (P.share.lanes * P.group) +
+    lane * P.group +
+    (i % P.group)
+  );
+}
+
+interface CopyContext extends Intrinsics {
+  readonly THREADS: number;
+  readonly rowOfSlot: typeof rowOfSlot;
+}
+
+/**
+ * Starts the copy of a tile, in the kernel: of rows from `firstRow` and steps from `firstStep` on, to `held` from `at`
+ * on. Beyond the matrix there are zeros.
+ */
+export function copyPanel(
+  x: Memory,
+  start: number,
+  held: Memory,
+  at: number,
+  firstRow: number,
+  firstStep: number,
+  P: Panel,
+  context: CopyContext,
+): void {
+  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4, THREADS, rowOfSlot } = context;
+  const count = P.kMajor ? P.depth / P.vector : P.rows / P.vector;
+  for (let i = threadIdx.x; i < count * (P.kMajor ? P.rows : P.depth); i += THREADS) {
+    const outer = idiv(i, count);
+    const along = (i % count) * P.vector;
+    const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+    const step = firstStep + (P.kMajor ? along : outer);
+    const to = at + outer * P.pitch + along;
+    const from = start + row * P.rowStep + step * P.innerStep;
+    if (P.whole) {
+      if (P.vector === 4) copyAsync4(held, to, x, from);
+      else if (P.vector === 2) copyAsync2(held, to, x, from);
+      else copyAsync(held, to, x, from);
+    } else {
+      const there = row < P.size && step < P.inner;
+      if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      else if (P.vector === 2) copyAsync2(held, to, x, from, there);
+      else copyAsync(held, to, x, from, there);
+    }
+  }
+}

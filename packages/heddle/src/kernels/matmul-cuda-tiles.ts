@@ -1,0 +1,139 @@
+/**
+ * The launch rule of the matrix product for GPUs: the ways to cut the work, ordered by a model of a multiprocessor:
+ * cycles to multiply, to read shared memory and to copy into it, and a wait for memory that nothing hides. The model
+ * ranks; the autotuner times the first few.
+ */
+import type { Target } from '../kernel/target.js';
+import type { MatmulProblem } from './matmul-cpu.js';
+import type { MatmulTile } from './matmul-cuda.js';
+
+type Pair = readonly [number, number];
+
+const LANES: readonly Pair[] = [
+  [8, 4],
+  [4, 8],
+  [2, 16],
+  [1, 32],
+  [32, 1],
+];
+const EACH: readonly Pair[] = [
+  [1, 1],
+  [1, 2],
+  [2, 2],
+  [1, 4],
+  [2, 4],
+  [4, 2],
+  [4, 4],
+  [8, 4],
+  [4, 8],
+  [8, 8],
+];
+/** Along M and N. */
+const WARPS: readonly Pair[] = [
+  [1, 1],
+  [1, 2],
+  [2, 1],
+  [2, 2],
+  [2, 4],
+  [4, 2],
+  [4, 4],
+];
+
+/** Cycles from the start of a kernel to the first elements of memory, and of another kernel after it. */
+const LATENCY = 1100;
+const ANOTHER_KERNEL = 1900;
+/** Bytes that a multiprocessor receives per cycle. */
+const RECEIVED = 40;
+/** Cycles of a warp from a read of shared memory to its use. */
+const READ_LATENCY = 30;
+/** Bytes of shared memory of a multiprocessor, and those that two blocks can both have. */
+const SHARED = 227 * 1024;
+const HALF = 112 * 1024;
+
+interface Cut {
+  readonly depth: number;
+  readonly stages: number;
+}
+
+/** All of K at once where it fits, in pieces so that the first can be used before the last is there; else a pipeline. */
+function cutsOf(K: number, width: number, along: number, limit: number): readonly Cut[] {
+  const whole = Math.ceil(K / 4) * 4;
+  if (4 * width * (whole + 8) <= limit) {
+    const stages = whole >= 512 ? 4 : whole >= 128 ? 2 : 1;
+    return [{ depth: Math.ceil(whole / stages / 4) * 4, stages }];
+  }
+  return [16, 32]
+    .map((depth) => ({ depth: depth * along, stages: depth * along >= 64 ? 3 : 4 }))
+    .filter(({ depth, stages }) => 4 * width * (depth + 8) * stages <= limit);
+}
+
+function cyclesOf({ M, N, K, batches }: MatmulProblem, tile: MatmulTile, { units }: Target): number {
+  const { warps, lanes, each, depth, stages, splits } = tile;
+  const [rows, columns] = [warps[0] * lanes[0] * each[0], warps[1] * lanes[1] * each[1]];
+  const count = warps[0] * warps[1] * warps[2];
+  const threads = 32 * count;
+  const blocks = Math.ceil(M / rows) * Math.ceil(N / columns) * batches * splits;
+  const chunks = Math.ceil(Math.ceil(K / depth) / splits);
+  const bytes = 4 * (rows + columns) * (depth + 4) * stages;
+  const registers = 40 + each[0] * each[1] + 4 * (each[0] + each[1]);
+  const resident = Math.max(
+    1,
+    Math.min(
+      Math.floor(SHARED / bytes),
+      Math.floor(2048 / threads),
+      Math.floor(65536 / (threads * registers)),
+      16,
+    ),
+  );
+  const perUnit = Math.ceil(blocks / units);
+  const waves = Math.ceil(perUnit / resident);
+  /** Reads of four steps along K that a warp makes. */
+  const quads = chunks * Math.ceil(depth / (4 * warps[2]));
+  const multiply = 4 * each[0] * each[1];
+  const read = each[0] + each[1];
+  const throughput = count * quads * Math.max((multiply + 2 * read) / 4, read);
+  const copied = (4 * (rows + columns) * chunks * depth) / RECEIVED;
+  const alone = quads * (multiply + 2 * read + READ_LATENCY);
+  const shares = warps[2] > 1 ? 100 + (rows * columns * warps[2]) / 32 : 0;
+  const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
+  const busy = Math.max(perUnit * throughput, waves * alone) + 0.3 * perUnit * copied;
+  return Math.max(busy, perUnit * copied) + waves * (LATENCY + shares) + perUnit * 50 + passes;
+}
+
+/** Ways to multiply, the most promising first. */
+export function matmulTiles(p: MatmulProblem, target: Target, count = 6): MatmulTile[] {
+  const { M, N, K, batches } = p;
+  const ranked: { readonly tile: MatmulTile; readonly cycles: number }[] = [];
+  const limit = Math.min(HALF, target.sharedBytesPerBlock - 1024);
+  for (const lanes of LANES) {
+    for (const each of EACH) {
+      for (const [down, across] of WARPS) {
+        const [rows, columns] = [down * lanes[0] * each[0], across * lanes[1] * each[1]];
+        // Half a tile at least is in the matrix, unless no smaller one is to be had.
+        if ((rows >= 2 * M && rows > lanes[0]) || (columns >= 2 * N && columns > lanes[1])) continue;
+        if (rows > 8 * columns && columns < N) continue;
+        if (columns > 8 * rows && rows < M) continue;
+        const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
+        for (const along of [1, 2, 4, 8, 16]) {
+          if (down * across * along > 16 || (along > 1 && K < 8 * along)) continue;
+          const threads = 32 * down * across * along;
+          if (along > 1 && 4 * along * rows * columns > limit) continue;
+          if (each[0] * each[1] > 32 && threads > 256 && threads * (40 + 4 * (each[0] + each[1])) > 65536)
+            continue;
+          for (const splits of [1, 2, 4, 8, 16, 32]) {
+            if (splits > 1 && (tiles * splits > 2 * target.units || K < 64 * splits)) continue;
+            const part = Math.ceil(K / splits / 4) * 4;
+            for (const cut of cutsOf(part, rows + columns, along, limit)) {
+              const tile: MatmulTile = { warps: [down, across, along], lanes, each, ...cut, splits };
+              ranked.push({ tile, cycles: cyclesOf(p, tile, target) });
+            }
+          }
+        }
+      }
+    }
+  }
+  return ranked
+    .sort((x, y) => x.cycles - y.cycles)
+    .slice(0, count)
+    .map((r) => r.tile);
+}

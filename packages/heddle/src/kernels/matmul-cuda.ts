@@ -1,0 +1,276 @@
+/**
+ * Matrix product on a GPU: C (M×N) = A (M×K) · B (K×N), strict f32, for small, skinny and large matrices alike.
+ *
+ * A block computes a tile of C. Its warps lie along M, along N and, where C is small, along K: then each sums its
+ * share of the products, and the shares are added in shared memory in a fixed order. Tiles of A and B come by
+ * asynchronous copies in several stages (all of K at once where it fits: one wait for memory in the whole kernel). A
+ * thread reads four steps along K at a time and sums 1 to 64 elements of C in registers.
+ *
+ * Operands are never transposed: what is contiguous along K is read in vectors along K, anything else across it
+ * (matmul-cuda-panel.ts), so that A·B, A·Bᵀ and Aᵀ·B cost the same. Where even so there are too few blocks, K is split over
+ * blocks as well, and a second kernel adds the parts.
+ */
+import { f32 } from '../core/dtype.js';
+import { defineKernel } from '../kernel/language.js';
+import { buffers, type MatmulProblem } from './matmul-cpu.js';
+import { copyPanel, type Panel, panelOf, rowOfSlot, startOf, transposed } from './matmul-cuda-panel.js';
+import type { GridKernel } from './tiled.js';
+
+/** How the work is cut. */
+export interface MatmulTile {
+  /** Along M, N and K. */
+  readonly warps: readonly [number, number, number];
+  /** Of a warp, along M and N; 32 together. */
+  readonly lanes: readonly [number, number];
+  /** Elements of C that a thread sums, along M and N. */
+  readonly each: readonly [number, number];
+  /** Steps along K of one copy; a multiple of 4. */
+  readonly depth: number;
+  /** Copies that are on their way or in use at a time. */
+  readonly stages: number;
+  /** Blocks that share the sum over K. */
+  readonly splits: number;
+}
+
+export interface TileLayout {
+  readonly a: Panel;
+  readonly b: Panel;
+  readonly rows: number;
+  readonly columns: number;
+  readonly threads: number;
+  /** Copies that one block makes. */
+  readonly chunks: number;
+  readonly sharedBytes: number;
+}
+
+export function layoutOf(
+  p: MatmulProblem,
+  { warps, lanes, each, depth, stages, splits }: MatmulTile,
+): TileLayout {
+  const a = panelOf(p.a, p.M, p.K, depth, { warps: warps[0], lanes: lanes[0], each: each[0] });
+  const b = panelOf(transposed(p.b), p.N, p.K, depth, { warps: warps[1], lanes: lanes[1], each: each[1] });
+  const shares = warps[2] > 1 ? warps[2] * a.rows * b.rows : 0;
+  return {
+    ...{ a, b, rows: a.rows, columns: b.rows, threads: 32 * warps[0] * warps[1] * warps[2] },
+    chunks: Math.ceil(Math.ceil(p.K / depth) / splits),
+    sharedBytes: 4 * Math.max(stages * (a.floats + b.floats), shares),
+  };
+}
+
+/** Floats of the parts that blocks write where K is split over them. */
+export const partsOf = ({ batches, M, N }: MatmulProblem, { splits }: MatmulTile): number =>
+  splits * batches * M * N;
+
+/** The product, or with splits its parts: (split, batch, row, column). */
+export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
+  const { a: left, b: right, rows, columns, threads, chunks, sharedBytes } = layoutOf(p, tile);
+  const { warps, lanes, each, stages, splits } = tile;
+  const down = Math.ceil(p.M / rows);
+  const across = Math.ceil(p.N / columns);
+  const lanesOut = p.N % right.group === 0 ? right.group : 1;
+  const kernel = defineKernel(
+    splits > 1 ? 'matmulParts' : 'matmul',
+    buffers,
+    ({ a, b, c }, context) => {
+      const { blockIdx, threadIdx, laneId, warpId, idiv, f32, fma, lane, local } = context;
+      const { dynamicShared, barrier, load2, load4, store2, store4, vec2, vec4 } = context;
+      const { commitCopies, waitCopies, copyPanel, aStart, bStart, finish } = context;
+      const { A, B, M, N, DOWN, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, THREADS, OUT } = context;
+      const { WM, WN, WK, LM, LN, TM, TN, DEPTH, ROWS, COLUMNS } = context;
+      const row = (blockIdx.x % DOWN) * ROWS;
+      const column = idiv(blockIdx.x, DOWN) * COLUMNS;
+      const split = blockIdx.y;
+      const batch = blockIdx.z;
+      const left = aStart(batch);
+      const right = bStart(batch);
+      const held = dynamicShared(f32);
+      const share = WK === 1 ? 0 : idiv(warpId, WM * WN);
+      const warpRow = idiv(WK === 1 ? warpId : warpId % (WM * WN), WN) * (LM * TM);
+      const warpColumn = (warpId % WN) * (LN * TN);
+      const laneRow = idiv(laneId, LN);
+      const laneColumn = laneId % LN;
+      const aAt = A.kMajor ? (warpRow + laneRow) * A.pitch : warpRow + laneRow * A.group;
+      const bAt =
+        A.floats + (B.kMajor ? (warpColumn + laneColumn) * B.pitch : warpColumn + laneColumn * B.group);
+      const sums = local(f32, TM, TN);
+      for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = 0;
+
+      const copy = (chunk: number, stage: number) => {
+        const step = (split * CHUNKS + chunk) * DEPTH;
+        copyPanel(a, left, held, stage * STAGE, row, step, A, context);
+        copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
+        commitCopies();
+      };
+
+      const add = (stage: number) => {
+        let k = share * 4;
+        while (k < DEPTH) {
+          const as = local(f32, TM, 4);
+          const bs = local(f32, TN, 4);
+          for (let i = 0; i < TM; i++) {
+            if (A.kMajor) {
+              const v = load4(held, stage * STAGE + aAt + i * (LM * A.pitch) + k);
+              for (let l = 0; l < 4; l++) as[i][l] = lane(v, l);
+            } else if (i % A.group === 0) {
+              for (let l = 0; l < 4; l++) {
+                const at = stage * STAGE + aAt + i * LM + (k + l) * A.pitch;
+                if (A.group === 4) {
+                  const v = load4(held, at);
+                  for (let g = 0; g < 4; g++) as[i + g][l] = lane(v, g);
+                } else if (A.group === 2) {
+                  const v = load2(held, at);
+                  for (let g = 0; g < 2; g++) as[i + g][l] = lane(v, g);
+                } else as[i][l] = held[at];
+              }
+            }
+          }
+          for (let j = 0; j < TN; j++) {
+            if (B.kMajor) {
+              const v = load4(held, stage * STAGE + bAt + j * (LN * B.pitch) + k);
+              for (let l = 0; l < 4; l++) bs[j][l] = lane(v, l);
+            } else if (j % B.group === 0) {
+              for (let l = 0; l < 4; l++) {
+                const at = stage * STAGE + bAt + j * LN + (k + l) * B.pitch;
+                if (B.group === 4) {
+                  const v = load4(held, at);
+                  for (let g = 0; g < 4; g++) bs[j + g][l] = lane(v, g);
+                } else if (B.group === 2) {
+                  const v = load2(held, at);
+                  for (let g = 0; g < 2; g++) bs[j + g][l] = lane(v, g);
+                } else bs[j][l] = held[at];
+              }
+            }
+          }
+          for (let l = 0; l < 4; l++) {
+            for (let i = 0; i < TM; i++) {
+              for (let j = 0; j < TN; j++) sums[i][j] = fma(as[i][l], bs[j][l], sums[i][j]);
+            }
+          }
+          k += 4 * WK;
+        }
+      };
+
+      if (CHUNKS <= STAGES) {
+        for (let chunk = 0; chunk < CHUNKS; chunk++) copy(chunk, chunk);
+        for (let chunk = 0; chunk < CHUNKS; chunk++) {
+          waitCopies(CHUNKS - 1 - chunk);
+          barrier();
+          add(chunk);
+        }
+      } else {
+        for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
+        let used = 0;
+        let filled = STAGES - 1;
+        let chunk = 0;
+        while (chunk < CHUNKS) {
+          waitCopies(STAGES - 2);
+          barrier();
+          // What all have used before the barrier is filled again.
+          if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
+          else commitCopies();
+          add(used);
+          used = used === STAGES - 1 ? 0 : used + 1;
+          filled = filled === STAGES - 1 ? 0 : filled + 1;
+          chunk += 1;
+        }
+      }
+
+      const put = (at: number, v: number, lanes: number) => {
+        if (lanes === 4) store4(c, at, v);
+        else if (lanes === 2) store2(c, at, v);
+        else c[at] = v;
+      };
+      const done = (v: number, r: number, n: number, lanes: number) => {
+        if (SPLITS > 1) put(((split * BATCHES + batch) * M + r) * N + n, v, lanes);
+        else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
+      };
+      if (WK === 1) {
+        for (let i = 0; i < TM; i++) {
+          const r = row + warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
+          for (let j = 0; j < TN; j += OUT) {
+            const n =
+              column + warpColumn + idiv(j, B.group) * (LN * B.group) + laneColumn * B.group + (j % B.group);
+            if (r < M && n < N) {
+              if (OUT === 4) done(vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]), r, n, 4);
+              else if (OUT === 2) done(vec2(sums[i][j], sums[i][j + 1]), r, n, 2);
+              else done(sums[i][j], r, n, 1);
+            }
+          }
+        }
+      } else {
+        barrier();
+        for (let i = 0; i < TM; i++) {
+          const r = warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
+          for (let j = 0; j < TN; j++) {
+            const n = warpColumn + idiv(j, B.group) * (LN * B.group) + laneColumn * B.group + (j % B.group);
+            held[(share * ROWS + r) * COLUMNS + n] = sums[i][j];
+          }
+        }
+        barrier();
+        for (let i = threadIdx.x * OUT; i < ROWS * COLUMNS; i += THREADS * OUT) {
+          const r = row + idiv(i, COLUMNS);
+          const n = column + (i % COLUMNS);
+          if (r < M && n < N) {
+            const total = local(f32, OUT);
+            for (let g = 0; g < OUT; g++) {
+              total[g] = held[i + g];
+              for (let w = 1; w < WK; w++) total[g] += held[w * (ROWS * COLUMNS) + i + g];
+            }
+            if (OUT === 4) done(vec4(total[0], total[1], total[2], total[3]), r, n, 4);
+            else if (OUT === 2) done(vec2(total[0], total[1]), r, n, 2);
+            else done(total[0], r, n, 1);
+          }
+        }
+      }
+    },
+    {
+      ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, BATCHES: p.batches, SPLITS: splits },
+      ...{
+        CHUNKS: chunks,
+        STAGES: stages,
+        STAGE: left.floats + right.floats,
+        THREADS: threads,
+        OUT: lanesOut,
+      },
+      ...{ WM: warps[0], WN: warps[1], WK: warps[2], LM: lanes[0], LN: lanes[1], TM: each[0], TN: each[1] },
+      ...{ DEPTH: tile.depth, ROWS: rows, COLUMNS: columns, copyPanel, rowOfSlot, finish: p.finish },
+      ...{ aStart: startOf(p.a, p.batches), bStart: startOf(p.b, p.batches) },
+    },
+  );
+  return { kernel, grid: [down * across, splits, p.batches], threads, sharedBytes };
+}
+
+const SUM_THREADS = 128;
+
+/** The product from its parts, added in the order of K. */
+export function matmulSum({ batches, M, N, finish }: MatmulProblem, splits: number): GridKernel {
+  const lanes = N % 4 === 0 ? 4 : N % 2 === 0 ? 2 : 1;
+  const size = batches * M * N;
+  const kernel = defineKernel(
+    'matmulSum',
+    { parts: buffers.a, c: buffers.c },
+    ({ parts, c }, context) => {
+      const { globalId, idiv, load2, load4, store2, store4, SIZE, SPLITS, M, N, LANES, finish } = context;
+      const i = globalId.x * LANES;
+      if (i < SIZE) {
+        let sum = LANES === 4 ? load4(parts, i) : LANES === 2 ? load2(parts, i) : parts[i];
+        for (let s = 1; s < SPLITS; s++) {
+          const at = s * SIZE + i;
+          sum = sum + (LANES === 4 ? load4(parts, at) : LANES === 2 ? load2(parts, at) : parts[at]);
+        }
+        const row = idiv(i, N);
+        const v = finish(sum, idiv(row, M), row % M, i % N);
+        if (LANES === 4) store4(c, i, v);
+        else if (LANES === 2) store2(c, i, v);
+        else c[i] = v;
+      }
+    },
+    { SIZE: size, SPLITS: splits, M, N, LANES: lanes, finish },
+  );
+  return {
+    kernel,
+    grid: [Math.ceil(size / (lanes * SUM_THREADS)), 1, 1],
+    threads: SUM_THREADS,
+    sharedBytes: 0,
+  };
+}
