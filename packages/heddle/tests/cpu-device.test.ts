@@ -267,7 +267,7 @@ test('a process with workers ends by itself, and a closed device says so', async
 test('the registry lists devices and opens each once', () => {
   assert.deepEqual(
     listDevices().map((d) => d.name),
-    ['cpu', 'sim'],
+    ['cuda', 'cpu', 'sim'],
   );
   const cpu = openDevice('cpu');
   assert.equal(openDevice('cpu'), cpu);

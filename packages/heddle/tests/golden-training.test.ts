@@ -7,7 +7,7 @@ import { Adam, SGD } from '../src/optim/index.js';
 import { tensor } from '../src/tensor/create.js';
 import { crossEntropy } from '../src/tensor/functional.js';
 import { jit } from '../src/tensor/jit.js';
-import { noGrad } from '../src/tensor/modes.js';
+import { noGrad, setPrecision } from '../src/tensor/modes.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { PROGRAMS } from '../src/train/programs.js';
 import { assertClose } from './close.js';
@@ -18,6 +18,9 @@ import {
   goldenParameters,
   goldenTraining,
 } from './golden/golden.js';
+
+// The golden numbers are of f32 throughout.
+setPrecision({ matmul: 'f32', conv: 'f32' });
 
 function startFrom(model: Module, run: GoldenTraining): Record<string, Tensor> {
   const values = Object.entries(goldenParameters(run));

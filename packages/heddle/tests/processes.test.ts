@@ -99,7 +99,7 @@ test('an environment that is malformed is an error when it is read', async () =>
     );
   assert.equal(
     await message({ DEV: 'tpu' }),
-    'DeviceError: There is no device "tpu". There are: cpu, sim. Set DEV, or leave it out for the fastest.',
+    'DeviceError: There is no device "tpu". There are: cuda, cpu, sim. Set DEV, or leave it out for the fastest.',
   );
   assert.equal(
     await message({ HEDDLE_THREADS: 'many', DEV: 'cpu' }),
