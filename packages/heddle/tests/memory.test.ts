@@ -253,3 +253,20 @@ test('a program of jit gives its arena back on dispose', async () => {
   await collect();
   assert.equal(held(), before);
 });
+
+test('a step that trains convolutions and linear layers updates all its weights where they are', () => {
+  const { nn, optim } = H;
+  const [first, second, last] = [new nn.Conv2d(1, 3, 3), new nn.Conv2d(3, 4, 3), new nn.Linear(64, 5)];
+  const parameters = [first, second, last].flatMap((layer) => layer.parameters());
+  const optimizer = new optim.Adam(parameters, { lr: 0.01 });
+  const step = jit((x: Tensor) => {
+    const h = second.forward(first.forward(x).relu()).relu();
+    last.forward(h.reshape([2, 64])).square().mean().backward();
+    optimizer.step();
+  });
+  const x = randn([2, 1, 8, 8]);
+  step(x);
+  const { buffers } = memory();
+  step(x);
+  assert.equal(memory().buffers, buffers);
+});

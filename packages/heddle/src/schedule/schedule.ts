@@ -222,7 +222,10 @@ function claimUpdates(
     const uses = (of: GraphNode) => (s: Work['stages'][number]) =>
       s.slots.some((slot) => 'node' in slot && slot.node === of);
     if (writer.stages.some((s) => uses(old)(s) && !uses(node)(s))) continue;
-    if (writer.group.call?.node.src.some((s) => s === old || readsOf(s, new Set([old])).has(old))) continue;
+    // A hand-written kernel reads its operands wherever it likes: what it computes of the old values is not safe.
+    const read = new Set([...stored, old]);
+    const operands = writer.group.call?.node.src ?? [];
+    if (operands.some((s) => s === old || (!read.has(s) && readsOf(s, read).has(old)))) continue;
     const needs = ancestors(work, writer, updated);
     const readers = work.filter((w) => w !== writer && w.reads.has(old));
     if (readers.some((r) => ancestors(work, r, updated).has(writer)) || needs.has(writer)) continue;
