@@ -55,6 +55,7 @@ test('every command has a help with examples', async () => {
     ['bench', 'accuracy'],
     ['bench', 'kernels'],
     ['bench', 'train'],
+    ['bench', 'matmul'],
     ['bench', 'mnist'],
     ['bench', 'all'],
   ]) {

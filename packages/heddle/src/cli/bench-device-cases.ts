@@ -33,7 +33,7 @@ const normal = (...shapes: readonly Sizes[]): Tensor[] => shapes.map((shape) => 
 // ── matrix products ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A (m, k) · B (k, n). */
-function product(precision: Precision, [m, k, n]: readonly [number, number, number]): KernelCase {
+export function productCase(precision: Precision, [m, k, n]: readonly [number, number, number]): KernelCase {
   const size = m === k && k === n ? `${n}` : `${m}x${k}x${n}`;
   const name = precision === 'f32' ? 'fp32' : precision;
   return {
@@ -168,8 +168,8 @@ const pooling = (batch: number, channels: number, size: number): KernelCase => (
 
 /** What the networks of the programs are made of, at their batch of 64. */
 const NET_SHAPES: readonly KernelCase[] = [
-  product('f32', [64, 784, 128]),
-  product('f32', [64, 4608, 10]),
+  productCase('f32', [64, 784, 128]),
+  productCase('f32', [64, 4608, 10]),
   ...convolution({ batch: 64, channels: 1, size: 28, out: 16, padding: 0 }),
   ...convolution({ batch: 64, channels: 16, size: 26, out: 32, padding: 0 }),
   pooling(64, 32, 24),
@@ -183,7 +183,7 @@ const cube = (n: number): readonly [number, number, number] => [n, n, n];
 /** @param large sizes for a GPU, which would take minutes on a processor */
 export const kernelCases = (large: boolean): KernelCase[] => [
   ...precisions(large).flatMap((p) =>
-    (large ? [512, 1024, 2048, 4096, 8192] : [512, 1024]).map((n) => product(p, cube(n))),
+    (large ? [512, 1024, 2048, 4096, 8192] : [512, 1024]).map((n) => productCase(p, cube(n))),
   ),
   ...rows(large ? 8192 : 2048),
   ...convolution({ batch: large ? 16 : 1, channels: 3, size: 224, out: 64, padding: 1 }),
@@ -194,7 +194,7 @@ export const kernelCases = (large: boolean): KernelCase[] => [
 
 /** The products whose rate is the ceiling of arithmetic, beside any others that are faster. */
 export const ceilingCases = (large: boolean): KernelCase[] =>
-  precisions(large).map((p) => product(p, cube(large ? 4096 : 512)));
+  precisions(large).map((p) => productCase(p, cube(large ? 4096 : 512)));
 
 // ── training steps ───────────────────────────────────────────────────────────────────────────────────────────────
 

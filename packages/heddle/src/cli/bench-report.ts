@@ -1,6 +1,7 @@
 /** Benchmark results as tables for a terminal. */
 import type { AccuracyResults } from './bench-accuracy.js';
 import type { DeviceMeasurement, DeviceResults, TrainMeasurement } from './bench-device.js';
+import type { LadderResults } from './bench-matmul.js';
 import type { MnistResults } from './bench-mnist.js';
 import { namesOf } from './bench-peers.js';
 import type { Circumstances, CpuResults, Measurement } from './bench-results.js';
@@ -100,6 +101,24 @@ export const mnistReport = (results: MnistResults): string =>
     ),
     '',
     'training: from the first step to the end of the last test, compiling included · process: all of `heddle train`.',
+  ].join('\n');
+
+export const matmulReport = (results: LadderResults): string =>
+  [
+    place(results),
+    results.device.description,
+    '',
+    table(
+      ['rung', 'size', 'µs', 'FLOP/s', 'of the best f32 peer', ''],
+      results.steps.map(({ rung, size, median, gflops, ofPeer, idea }) => [
+        rung,
+        `${size}³`,
+        microseconds(median),
+        si(gflops),
+        ofPeer === undefined ? '' : percent(ofPeer),
+        idea,
+      ]),
+    ),
   ].join('\n');
 
 /** Cases with their time, columns of their own, and the peer's if there are any. */

@@ -16,11 +16,19 @@ import {
   runKernelsBench,
   runTrainBench,
 } from './bench-device.js';
+import { LADDER_SIZES, runMatmulBench } from './bench-matmul.js';
 import { type MnistBenchOptions, runMnistBench } from './bench-mnist.js';
 import { bestModes, type DevicePeers, readDevicePeers } from './bench-peers.js';
-import { accuracyReport, cpuReport, kernelsReport, mnistReport, trainReport } from './bench-report.js';
+import {
+  accuracyReport,
+  cpuReport,
+  kernelsReport,
+  matmulReport,
+  mnistReport,
+  trainReport,
+} from './bench-report.js';
 import { readPeers, writeResults, writeText } from './bench-results.js';
-import { measureVendor } from './bench-vendor.js';
+import { measureVendor, yardsticks } from './bench-vendor.js';
 
 export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
   /** A file of another library's figures. */
@@ -114,12 +122,20 @@ export async function benchDevice(which: DeviceBench, options: BenchDeviceOption
   return 0;
 }
 
-/** These figures and those of the vendor's libraries, where the device has any. */
-async function withVendor(peers: DevicePeers, { onProgress, signal }: Watch): Promise<DevicePeers> {
+/**
+ * These figures and those of the vendor's libraries, where the device has any.
+ * @param of which cases, by their names
+ */
+async function withVendor(
+  peers: DevicePeers,
+  { onProgress, signal }: Watch,
+  of: (name: string) => boolean = () => true,
+): Promise<DevicePeers> {
   const device = realDevice();
   if (device.target.libraries.size === 0) return peers;
   const all = [...peers].map(([name, figure]) => ({ name, ...figure }));
-  for await (const figure of measureVendor(device)) {
+  const sticks = yardsticks().filter((stick) => of(stick.case));
+  for await (const figure of measureVendor(device, sticks)) {
     signal.throwIfAborted();
     onProgress(`${figure.peer}: ${figure.case}`);
     if ('us' in figure) all.push({ ...figure, name: figure.case });
@@ -159,6 +175,35 @@ async function measureDevice(
   }
   const results = await runTrainBench(options);
   return { results, report: trainReport(results) };
+}
+
+export interface BenchMatmulOptions extends Pick<BenchDeviceOptions, 'peer' | 'device' | 'json'> {
+  readonly sizes?: readonly number[];
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchMatmul({
+  peer,
+  device,
+  json,
+  sizes = LADDER_SIZES,
+}: BenchMatmulOptions): Promise<number> {
+  const read = peer === undefined ? new Map() : await readDevicePeers(peer);
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    ` --sizes ${sizes.join(',')}`,
+    peer === undefined ? '' : ` --peer ${peer}`,
+  ].join('');
+  const results = await watched(async (watch) => {
+    const peers = await onDevice(device, () =>
+      withVendor(read, watch, (name) => sizes.some((n) => /^gemm \w+ (\d+)$/.exec(name)?.[1] === String(n))),
+    );
+    process.env.HEDDLE_VENDOR = 'off';
+    return onDevice(device, () => runMatmulBench({ given, peers, sizes, ...watch }));
+  });
+  if (!results) return 130;
+  await publish(results, matmulReport(results), json);
+  return 0;
 }
 
 export interface BenchMnistOptions extends Omit<MnistBenchOptions, 'onProgress' | 'signal'> {

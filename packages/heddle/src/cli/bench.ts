@@ -6,6 +6,7 @@ import type {
   BenchAllOptions,
   BenchCpuOptions,
   BenchDeviceOptions,
+  BenchMatmulOptions,
   BenchMnistOptions,
   BenchVendorOptions,
 } from './bench-run.js';
@@ -136,6 +137,22 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     if (which === 'kernels')
       command.option('--vendor', "measure the vendor's libraries, too, where there are any");
   }
+  bench
+    .command('matmul')
+    .summary("the ladder of matrix products on a GPU, rung by rung, beside the vendor's library")
+    .description(
+      'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
+        'idea gains, and what share that is of the fastest peer.',
+    )
+    .option('--sizes <list>', 'square matrices, multiples of 128 (default: 1024,4096)', wholeNumbers(128))
+    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
+    .option('--device <name>', DEVICE_HELP)
+    .option('--json <file>', 'where to write (default: bench/results/matmul-<date>.json)')
+    .addHelpText('after', '\nExamples:\n  $ heddle bench matmul\n  $ heddle bench matmul --sizes 8192')
+    .action(async (options: BenchMatmulOptions) => {
+      const { benchMatmul } = await import('./bench-run.js');
+      ended(await benchMatmul(options));
+    });
   bench
     .command('mnist')
     .summary('whole runs on MNIST: training and process, with a cold and a warm cache of kernels')

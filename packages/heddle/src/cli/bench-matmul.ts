@@ -1,0 +1,126 @@
+/** `heddle bench matmul`: the ladder of matrix products, rung by rung, up to tensor cores and the vendor's library. */
+import { ArgumentError } from '../core/errors.js';
+import { PhiloxStream } from '../core/philox.js';
+import { timeProgram } from '../engine/profile.js';
+import { currentDevice } from '../engine/storage.js';
+import { MATMUL_LADDER, type Rung } from '../kernels/matmul-ladder.js';
+import type { Device, DeviceBuffer } from '../runtime/device.js';
+import { productCase } from './bench-device-cases.js';
+import type { DevicePeers } from './bench-peers.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+  type Spread,
+  spreadOf,
+} from './bench-results.js';
+
+export interface LadderStep extends Spread {
+  readonly rung: string;
+  readonly idea: string;
+  readonly size: number;
+  readonly gflops: number;
+  /** The time of the fastest strict f32 product of a peer / this one's. */
+  readonly ofPeer?: number;
+}
+
+export interface LadderResults extends Circumstances {
+  readonly benchmark: 'matmul';
+  readonly device: MeasuredDevice;
+  readonly steps: readonly LadderStep[];
+}
+
+export interface LadderOptions {
+  /** Of square matrices, multiples of 128. Default: 1024 and 4096. */
+  readonly sizes?: readonly number[];
+  readonly peers?: DevicePeers;
+  readonly given?: string;
+  readonly onProgress?: (what: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+export const LADDER_SIZES: readonly number[] = [1024, 4096];
+
+/** @throws ArgumentError for a size that is no multiple of 128, or on a device that is no GPU · the signal's reason */
+export async function runMatmulBench(options: LadderOptions = {}): Promise<LadderResults> {
+  const { sizes = LADDER_SIZES, peers, given = '' } = options;
+  const device = currentDevice();
+  if (device.target.model !== 'threads')
+    throw new ArgumentError(
+      `the ladder is for GPUs, ${device.name} is none. heddle bench cpu measures products here.`,
+    );
+  const odd = sizes.find((n) => n % 128 !== 0);
+  if (odd !== undefined) throw new ArgumentError(`size ${odd}: must be a multiple of 128.`);
+  const steps: LadderStep[] = [];
+  for (const size of sizes) {
+    const best = peers?.get(`gemm fp32 ${size}`);
+    const add = async (rung: string, idea: string, time: () => Promise<readonly number[]>): Promise<void> => {
+      options.signal?.throwIfAborted();
+      options.onProgress?.(`${size}³, ${rung}`);
+      const spread = spreadOf(await time());
+      const rate = { gflops: rounded((2 * size ** 3) / spread.median / 1e3) };
+      steps.push({
+        rung,
+        idea,
+        size,
+        ...spread,
+        ...rate,
+        ...(best && { ofPeer: rounded(best.us / spread.median) }),
+      });
+    };
+    for (const rung of MATMUL_LADDER) await add(rung.name, rung.idea, () => timeRung(device, rung, size));
+    for (const [precision, idea] of LAST_RUNGS) {
+      const { prepare } = productCase(precision, [size, size, size]);
+      await add(`Heddle, ${precision}`, idea, async () => {
+        const workload = prepare();
+        const { us } = await workload.profile({ each: false });
+        workload.dispose();
+        return us;
+      });
+    }
+    for (const precision of ['fp32', 'tf32', 'bf16']) {
+      const peer = peers?.get(`gemm ${precision} ${size}`);
+      if (peer) await add(`${peer.peer} ${peer.mode}, ${precision}`, 'yardstick', async () => [peer.us]);
+    }
+  }
+  return {
+    benchmark: 'matmul',
+    ...circumstances(`npx heddle bench matmul${given}`),
+    device: measuredDevice(device),
+    steps,
+  };
+}
+
+/** What `a.matmul(b)` takes, without the vendor's libraries. */
+const LAST_RUNGS = [
+  ['f32', 'warp tiles, asynchronous copies in stages, sizes tuned'],
+  ['tf32', 'tensor cores, operands rounded to tf32'],
+  ['bf16', 'tensor cores, bf16 operands and result'],
+] as const;
+
+async function timeRung(device: Device, { kernel }: Rung, size: number): Promise<number[]> {
+  const { kernel: ir, grid, threads } = kernel({ M: size, N: size, K: size });
+  const buffers = ['a', 'b', 'c'].map((name) => randomMatrix(device, size, name));
+  const args = buffers.map((_, slot) => ({ slot, offset: 0 }));
+  const program = device.compile([{ kernel: ir, grid, block: [threads, 1, 1], args, independent: false }]);
+  try {
+    return await timeProgram(device, program, buffers);
+  } finally {
+    program.dispose();
+    for (const buffer of buffers) device.free(buffer);
+  }
+}
+
+function randomMatrix(device: Device, size: number, label: string): DeviceBuffer {
+  const random = new PhiloxStream(1);
+  const row = Float32Array.from({ length: size }, () => 2 * random.uniform() - 1);
+  const buffer = device.allocate(4 * size * size, label);
+  // Each row as the last, by one element on: different everywhere near.
+  for (let i = 0; i < size; i++) {
+    const shifted = Float32Array.from(row, (_, k) => row[(k + i) % size]!);
+    device.write(buffer, new Uint8Array(shifted.buffer), 4 * size * i);
+  }
+  return buffer;
+}
