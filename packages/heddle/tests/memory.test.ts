@@ -261,7 +261,11 @@ test('a step that trains convolutions and linear layers updates all its weights 
   const optimizer = new optim.Adam(parameters, { lr: 0.01 });
   const step = jit((x: Tensor) => {
     const h = second.forward(first.forward(x).relu()).relu();
-    last.forward(h.reshape([2, 64])).square().mean().backward();
+    last
+      .forward(h.reshape([2, 64]))
+      .square()
+      .mean()
+      .backward();
     optimizer.step();
   });
   const x = randn([2, 1, 8, 8]);
