@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { f32 } from '../src/core/dtype.js';
+import { PRECISIONS, type Precision } from '../src/core/precision.js';
 import { Compiled } from '../src/engine/program.js';
 import { conv2d, conv2dInputOp, conv2dWeightOp } from '../src/fused/conv2d.js';
 import { matmul } from '../src/fused/matmul.js';
@@ -30,13 +31,17 @@ function followed(y: GraphNode, bias: GraphNode, axis: number): GraphNode {
   return b.map('max', b.add(y, b.expand(b.reshape(bias, shape), y.shape)), b.full(y.shape, f32, 0));
 }
 
+/** Of the largest result: sums in another order, and operands of 11 and of 8 bits. */
+const TOLERANCE: Readonly<Record<Precision, number>> = { f32: 3e-6, tf32: 1e-3, bf16: 8e-3 };
+
 interface Case {
   readonly name: string;
+  readonly precision: Precision;
   readonly leaves: readonly GraphNode[];
   readonly root: GraphNode;
 }
 
-function products(): Case[] {
+function products(precision: Precision): Case[] {
   return (
     [
       [64, 784, 128],
@@ -48,20 +53,22 @@ function products(): Case[] {
   ).flatMap(([M, K, N]): Case[] => {
     const bias = leaf(N);
     const [x, xt, y, yt] = [leaf(M, K), leaf(K, M), leaf(K, N), leaf(N, K)];
-    const size = `${M}×${K}×${N}`;
+    const size = `${M}×${K}×${N} ${precision}`;
+    const common = { precision };
     return [
-      { name: `${size} a b`, leaves: [x, y], root: matmul(x, y) },
-      { name: `${size} aᵀ b`, leaves: [xt, y], root: matmul(b.transpose(xt), y) },
+      { ...common, name: `${size} a b`, leaves: [x, y], root: matmul(x, y, precision) },
+      { ...common, name: `${size} aᵀ b`, leaves: [xt, y], root: matmul(b.transpose(xt), y, precision) },
       {
+        ...common,
         name: `${size} a bᵀ, bias, ReLU`,
         leaves: [x, yt, bias],
-        root: followed(matmul(x, b.transpose(yt)), bias, 1),
+        root: followed(matmul(x, b.transpose(yt), precision), bias, 1),
       },
     ];
   });
 }
 
-function convolutions(): Case[] {
+function convolutions(precision: Precision): Case[] {
   return (
     [
       { x: [4, 1, 28, 28], out: 16, k: 3, options: {} },
@@ -71,15 +78,21 @@ function convolutions(): Case[] {
   ).flatMap(({ x: shape, out, k, options }): Case[] => {
     const [x, w] = [leaf(...shape), leaf(out, shape[1] / ('groups' in options ? options.groups : 1), k, k)];
     const bias = leaf(out);
-    const y = conv2d(x, w, options);
+    const y = conv2d(x, w, { ...options, precision });
     const { arg } = argOf(y, 'call');
     const g = leaf(...y.shape);
-    const name = `${shape.join('×')} → ${out}`;
+    const common = { precision };
+    const name = `${shape.join('×')} → ${out}, ${precision},`;
     return [
-      { name: `${name} forward`, leaves: [x, w], root: y },
-      { name: `${name} forward, bias, ReLU`, leaves: [x, w, bias], root: followed(y, bias, 1) },
-      { name: `${name} input`, leaves: [g, w], root: b.call(conv2dInputOp, [g, w], arg as never) },
-      { name: `${name} weight`, leaves: [x, g], root: b.call(conv2dWeightOp, [x, g], arg as never) },
+      { ...common, name: `${name} forward`, leaves: [x, w], root: y },
+      { ...common, name: `${name} forward, bias, ReLU`, leaves: [x, w, bias], root: followed(y, bias, 1) },
+      { ...common, name: `${name} input`, leaves: [g, w], root: b.call(conv2dInputOp, [g, w], arg as never) },
+      {
+        ...common,
+        name: `${name} weight`,
+        leaves: [x, g],
+        root: b.call(conv2dWeightOp, [x, g], arg as never),
+      },
     ];
   });
 }
@@ -108,7 +121,7 @@ async function compute(
 }
 
 describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
-  for (const of of [...products(), ...convolutions()]) {
+  for (const of of PRECISIONS.flatMap((p) => [...products(p), ...convolutions(p)])) {
     test(of.name, async (t) => {
       const device = openDevice('cuda');
       const values = of.leaves.map((l) => random(l.size));
@@ -133,7 +146,8 @@ describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
           continue;
         }
         const worst = actual.reduce((m, v, i) => Math.max(m, Math.abs(v - expected[i]!)), 0);
-        assert.ok(worst <= 3e-6 * Math.max(1, scale), `${name ?? 'the guess'}: ${worst} away, of ${scale}`);
+        const most = TOLERANCE[of.precision] * Math.max(1, scale);
+        assert.ok(worst <= most, `${name ?? 'the guess'}: ${worst} away, of ${scale}`);
       }
       t.diagnostic(`${names.size - none} variants: ${[...names].join(', ')}`);
     });

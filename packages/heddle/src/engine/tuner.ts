@@ -199,7 +199,7 @@ class TrialMemory {
     if (known) return known;
     const made = this.#device.allocate(Math.max(4, node.size * node.dtype.bytes), 'tuner');
     this.#nodes.set(node, made);
-    const block = valuesOf(node.dtype.name, made.bytes);
+    const block = blockOf(node.dtype.name);
     for (let at = 0; at < made.bytes; at += block.length)
       this.#device.write(made, block.subarray(0, Math.min(block.length, made.bytes - at)), at);
     return made;
@@ -219,9 +219,16 @@ class TrialMemory {
 
 const BLOCK = 1 << 20;
 
-/** Bytes to repeat: numbers in [-1, 1) that are never all alike (zeros take less power); zeros where they may be indices. */
-function valuesOf(dtype: string, most: number): Uint8Array {
-  const bytes = Math.min(BLOCK, most);
+const blocks = new Map<string, Uint8Array>();
+
+/** Bytes to repeat: numbers in [-1, 1), since zeros would take less power; zeros where they may be indices. */
+function blockOf(dtype: string): Uint8Array {
+  const known = blocks.get(dtype) ?? valuesOf(dtype, BLOCK);
+  blocks.set(dtype, known);
+  return known;
+}
+
+function valuesOf(dtype: string, bytes: number): Uint8Array {
   let state = 12345;
   const next = (): number => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -236,13 +243,13 @@ function valuesOf(dtype: string, most: number): Uint8Array {
   };
   switch (dtype) {
     case 'f32':
-      return fill(new Float32Array(Math.ceil(bytes / 4)), (v) => v);
+      return fill(new Float32Array(bytes / 4), (v) => v);
     case 'f64':
-      return fill(new Float64Array(Math.ceil(bytes / 8)), (v) => v);
+      return fill(new Float64Array(bytes / 8), (v) => v);
     case 'f16':
-      return fill(new Uint16Array(Math.ceil(bytes / 2)), toF16);
+      return fill(new Uint16Array(bytes / 2), toF16);
     case 'bf16':
-      return fill(new Uint16Array(Math.ceil(bytes / 2)), toBf16);
+      return fill(new Uint16Array(bytes / 2), toBf16);
     default:
       return new Uint8Array(bytes);
   }
