@@ -162,9 +162,12 @@ const onGpu = ({ device }) => device.name.startsWith('cuda');
 
 /** Training steps, kernels and whole runs on a GPU: what there is of them. */
 function gpuSection() {
-  const parts = Object.entries({ train: stepTable, kernels: kernelTable, mnist: mnistTable }).flatMap(
-    ([name, write]) => (newest(name, onGpu) ? [table(name, write, onGpu)] : []),
-  );
+  const parts = Object.entries({
+    train: stepTable,
+    kernels: kernelTable,
+    matmul: ladderTable,
+    mnist: mnistTable,
+  }).flatMap(([name, write]) => (newest(name, onGpu) ? [table(name, write, onGpu)] : []));
   return parts.length === 0 ? '' : ['### On a GPU', ...parts].join('\n\n');
 }
 
@@ -210,6 +213,21 @@ function kernelTable({ measurements, ceilings, ...run }, file) {
   return `${markdown(header, rows)}${picture(file)}\n\n${limits} ${source(run, file)}`;
 }
 
+/** The ladder at its largest size. */
+function ladderTable({ steps, ...run }, file) {
+  const size = Math.max(...steps.map((s) => s.size));
+  const rows = steps
+    .filter((s) => s.size === size)
+    .map(({ rung, idea, median, gflops, ofPeer }) => [
+      `${rung}: ${idea}`,
+      us(median),
+      `${round(gflops / 1000)} TFLOP/s`,
+      ofPeer === undefined ? '' : `${round(100 * ofPeer)} %`,
+    ]);
+  const header = [`the ladder of the product, ${size}³`, 'time', 'rate', 'of the fastest f32 peer'];
+  return `${markdown(header, rows)}\n\n${source(run, file)}`;
+}
+
 function mnistTable({ runs, ...run }, file) {
   const percent = (share) => `${(100 * share).toFixed(2)} %`;
   const rows = runs.map(({ title, cache, accuracy, training, process }) => [
@@ -249,7 +267,8 @@ function withTables(text) {
 
 try {
   const before = readFileSync(readme, 'utf8');
-  if (!before.includes('<!-- bench:')) throw new Error('README.md has no place for figures: <!-- bench:cpu -->');
+  if (!before.includes('<!-- bench:'))
+    throw new Error('README.md has no place for figures: <!-- bench:cpu -->');
   const after = withTables(before);
   if (!values.check) writeFileSync(readme, after);
   else if (after !== before)

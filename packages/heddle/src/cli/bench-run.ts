@@ -89,6 +89,7 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
   for (const args of [
     ['kernels', '--vendor', ...beside, ...on, ...written('kernels')],
     ['train', ...beside, ...on, ...written('train')],
+    ['matmul', ...beside, ...on, '--json', `${path('matmul')}.json`],
     ['mnist', ...on, '--json', `${path('mnist')}.json`],
   ]) {
     const main = fileURLToPath(new URL('./main.js', import.meta.url));

@@ -191,7 +191,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     });
   bench
     .command('all')
-    .summary("kernels beside the vendor's libraries, train and mnist, one after the other")
+    .summary('kernels, train, matmul and mnist, one after the other')
     .description('Everything that is measured on one device; figures and charts go into a folder.')
     .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)

@@ -205,16 +205,21 @@ function recorder(folder: RunFolder, model: Module, program: string): Callback {
   };
 }
 
-/** Kernel launches of one step, from the steps between the first two reports after the first. */
+/** Kernel launches of one step: between the first two reports after the start, or up to the first if it is alone. */
 class LaunchCount implements Callback {
   #reports: { readonly step: number; readonly launches: number }[] = [];
   perStep: number | undefined;
 
+  readonly onStart = (): undefined => {
+    this.#reports = [{ step: 0, launches: engineStats().launches }];
+  };
+
   readonly onStep: NonNullable<Callback['onStep']> = ({ epoch, step }) => {
     if (epoch > 0 || this.#reports.length > 2) return undefined;
     this.#reports.push({ step, launches: engineStats().launches });
-    const [, before, now] = this.#reports;
-    if (before && now) this.perStep = (now.launches - before.launches) / (now.step - before.step);
+    const before = this.#reports.at(-2)!;
+    const now = this.#reports.at(-1)!;
+    this.perStep = (now.launches - before.launches) / (now.step - before.step);
     return undefined;
   };
 }
