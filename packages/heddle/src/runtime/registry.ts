@@ -1,6 +1,7 @@
 /** The devices there are, and the one to use. Importing this does no work; a device starts when it is opened. */
 import { env } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
+import { once } from '../core/log.js';
 import { CpuDevice } from './cpu/device.js';
 import { CudaDevice } from './cuda/device.js';
 import { countGpus, probeCuda } from './cuda/examine.js';
@@ -52,29 +53,46 @@ export function listDevices(): DeviceInfo[] {
 }
 
 /**
- * The device of that name, or of the environment variable DEV, or the fastest found. Opened once per process.
+ * The device of that name, or of the environment variable DEV, or the fastest that starts. Opened once per process.
  * @throws DeviceError if there is none of that name, or it is not available here
  */
 export function openDevice(name: string = env('DEV')): Device {
-  const chosen = name || Object.keys(DEVICES).find((n) => DEVICES[n]!.probe().available)!;
-  const known = opened.get(chosen);
-  if (known) return known;
-  const [, kind = '', number = '0'] = /^([a-z]+)(?::(\d+))?$/.exec(chosen) ?? [];
+  return name ? openNamed(name) : openFastest();
+}
+
+function openFastest(): Device {
+  const names = Object.keys(DEVICES).filter((n) => opened.has(n) || DEVICES[n]!.probe().available);
+  for (const name of names.slice(0, -1)) {
+    try {
+      return openNamed(name);
+    } catch (error) {
+      if (!(error instanceof DeviceError)) throw error;
+      once(`device ${name} does not start, the next one is used: ${error.message}`);
+    }
+  }
+  return openNamed(names.at(-1)!);
+}
+
+function openNamed(name: string): Device {
+  const [, kind = '', number = '0'] = /^([a-z]+)(?::(\d+))?$/.exec(name) ?? [];
   const entry = DEVICES[kind];
   const ordinal = Number(number);
   if (!entry || (ordinal > 0 && !entry.count)) {
     throw new DeviceError(
-      `There is no device "${chosen}". There are: ${Object.keys(DEVICES).join(', ')}. ` +
+      `There is no device "${name}". There are: ${Object.keys(DEVICES).join(', ')}. ` +
         'Set DEV, or leave it out for the fastest.',
     );
   }
+  const full = ordinal === 0 ? kind : `${kind}:${ordinal}`;
+  const known = opened.get(full);
+  if (known) return known;
   const { available, reason, hint } = entry.probe();
-  if (!available) throw new DeviceError(`Device "${chosen}" is not available: ${reason}. ${hint}`);
+  if (!available) throw new DeviceError(`Device "${name}" is not available: ${reason}. ${hint}`);
   const count = entry.count?.() ?? 1;
   if (ordinal >= count)
-    throw new DeviceError(`Device "${chosen}" is not available: there are ${count}, numbered from 0.`);
-  const device = opened.get(ordinal === 0 ? kind : chosen) ?? entry.open(ordinal);
-  opened.set(device.name, device);
+    throw new DeviceError(`Device "${name}" is not available: there are ${count}, numbered from 0.`);
+  const device = entry.open(ordinal);
+  opened.set(full, device);
   return device;
 }
 

@@ -1,9 +1,9 @@
 /** The body of a compile thread (threads.ts). */
 import { parentPort, workerData } from 'node:worker_threads';
 import { Nvrtc } from './nvrtc.js';
-import type { CompileAnswer, CompileTask, CompileThreadData } from './threads.js';
+import { COUNT, type CompileAnswer, type CompileTask, type CompileThreadData } from './threads.js';
 
-const { nvrtc: path, port, done } = workerData as CompileThreadData;
+const { nvrtc: path, port, counts } = workerData as CompileThreadData;
 let nvrtc: Nvrtc | undefined;
 
 function answer({ index, source, arch }: CompileTask): CompileAnswer {
@@ -17,8 +17,9 @@ function answer({ index, source, arch }: CompileTask): CompileAnswer {
 
 port.on('message', (task: CompileTask) => {
   port.postMessage(answer(task));
-  Atomics.add(done, 0, 1);
-  Atomics.notify(done, 0);
+  Atomics.add(counts, COUNT.messages, 1);
+  Atomics.notify(counts, COUNT.messages);
 });
+Atomics.add(counts, COUNT.started, 1);
 // Keeps the thread there for the next program; the process may end all the same.
 parentPort?.ref();

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { debug } from '../../core/log.js';
 import { cacheFolder, DiskCache } from '../disk-cache.js';
-import { type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
+import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
 import { CompileThreads } from './threads.js';
 
 export interface Source {
@@ -34,13 +34,10 @@ export class Compiler {
     const keys = sources.map(({ text }) => this.cache.key(text, arch.kind, this.nvrtc.version, flags));
     const images: (Compiled | undefined)[] = keys.map((key) => this.cache.get(key));
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
-    const made =
-      missing.length === 1
-        ? [this.nvrtc.compile(sources[missing[0]!]!.text, sources[missing[0]!]!.name, arch)]
-        : this.threads.compile(
-            missing.map((i) => sources[i]!),
-            arch,
-          );
+    const made = this.make(
+      missing.map((i) => sources[i]!),
+      arch,
+    );
     missing.forEach((index, i) => {
       const image = made[i]!;
       images[index] = image;
@@ -52,6 +49,11 @@ export class Compiler {
         `cuda: ${sources.length} kernel(s), ${missing.length} compiled for ${arch.name}, in ${(performance.now() - started).toFixed(0)} ms`,
     );
     return images.map((image) => image!);
+  }
+
+  private make(sources: readonly Source[], arch: Architecture): Compiled[] {
+    const together = sources.length > 1 ? this.threads.compile(sources, arch) : undefined;
+    return together ?? sources.map(({ text, name }) => this.nvrtc.compile(text, name, arch));
   }
 
   async close(): Promise<void> {

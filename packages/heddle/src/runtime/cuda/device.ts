@@ -8,7 +8,8 @@ import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Prog
 import { formatBytes } from '../pool.js';
 import { CudaAllocator } from './allocator.js';
 import { Compiler } from './compiler.js';
-import { ATTRIBUTE, type Driver, DriverError, formatVersion, openDriver } from './driver.js';
+import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
+import { Faults } from './faults.js';
 import { inspectKernel } from './inspect.js';
 import { Kernels } from './kernels.js';
 import { type LibraryContext, ROUTINES } from './libraries.js';
@@ -31,10 +32,6 @@ interface CudaBuffer extends DeviceBuffer {
 const NON_BLOCKING = 1;
 /** The driver whose graphs have edges that let kernels overlap: CUDA 12.3. */
 const EDGE_DATA = 12030;
-/** Programs that an asynchronous fault may come from. */
-const REMEMBERED = 4;
-/** Names of kernels in a message. */
-const NAMED = 12;
 
 /** The device whose context is current on this thread. */
 let current: CudaDevice | undefined;
@@ -58,9 +55,7 @@ export class CudaDevice implements Device, ProgramHost {
   private readonly libraries: LibraryContext;
   private readonly board: MessageBoard;
   private readonly timers: readonly [number, number];
-  private readonly recent: CudaProgram[] = [];
-  /** Why nothing works any more, once a kernel has failed. */
-  private lost: DeviceError | undefined;
+  private readonly faults: Faults;
   private closed = false;
 
   /** @throws DeviceError if there is no such GPU, or no NVRTC to compile with */
@@ -76,6 +71,7 @@ export class CudaDevice implements Device, ProgramHost {
     const attribute = (which: number): number => driver.attribute(gpu, which);
     const capability = 10 * attribute(ATTRIBUTE.capabilityMajor) + attribute(ATTRIBUTE.capabilityMinor);
     this.context = driver.handle((at) => api.cuDevicePrimaryCtxRetain(at, gpu));
+    this.faults = new Faults(this.name);
     this.activate();
     this.stream = driver.handle((at) => api.cuStreamCreate(at, NON_BLOCKING));
     this.timers = [
@@ -240,7 +236,7 @@ export class CudaDevice implements Device, ProgramHost {
     if (this.closed) return;
     this.closed = true;
     await this.compiler.close();
-    if (this.lost) return;
+    if (this.faults.lost) return;
     current = undefined;
     const { api } = this.driver;
     api.cuCtxSetCurrent(this.context);
@@ -262,9 +258,7 @@ export class CudaDevice implements Device, ProgramHost {
   begin(program: CudaProgram): void {
     this.activate();
     this.timeline.now++;
-    if (this.recent[0] === program) return;
-    this.recent.unshift(program);
-    this.recent.length = Math.min(this.recent.length, REMEMBERED);
+    this.faults.remember(program);
   }
 
   use(buffer: DeviceBuffer): number {
@@ -281,20 +275,13 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   failure(error: unknown, launch?: PlannedLaunch): unknown {
-    if (this.lost && error instanceof DriverError) return this.lost;
-    if (!(error instanceof DriverError) || !FATAL.has(error.resultName)) return error;
-    const names = [...new Set(this.recent.flatMap((p) => p.plan.map((l) => l.name)))];
-    const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : '';
-    const culprit = launch
-      ? `The kernel ${launch.name} failed`
-      : `One of the kernels run last failed (HEDDLE_CUDA_SYNC=1 finds which: ${names.slice(0, NAMED).join(', ')}${more})`;
-    this.board.salvage();
-    this.lost = new DeviceError(
-      `${culprit}: ${error.message} What was on ${this.name} is lost, and the process must be started again. ` +
-        'kernel.simulate or DEV=sim finds the line.',
-      { cause: error },
-    );
-    return this.lost;
+    return this.faults.explain(error, launch, () => this.board.salvage());
+  }
+
+  release(work: () => void): void {
+    if (this.closed || this.faults.lost) return;
+    this.activate();
+    work();
   }
 
   private queue(work: () => void): void {
@@ -323,17 +310,3 @@ export class CudaDevice implements Device, ProgramHost {
     return address + offset;
   }
 }
-
-/** Errors that kernels cause, after which the context answers nothing else. */
-const FATAL: ReadonlySet<string> = new Set([
-  'CUDA_ERROR_ILLEGAL_ADDRESS',
-  'CUDA_ERROR_LAUNCH_TIMEOUT',
-  'CUDA_ERROR_ASSERT',
-  'CUDA_ERROR_HARDWARE_STACK_ERROR',
-  'CUDA_ERROR_ILLEGAL_INSTRUCTION',
-  'CUDA_ERROR_MISALIGNED_ADDRESS',
-  'CUDA_ERROR_INVALID_ADDRESS_SPACE',
-  'CUDA_ERROR_INVALID_PC',
-  'CUDA_ERROR_LAUNCH_FAILED',
-  'CUDA_ERROR_ECC_UNCORRECTABLE',
-]);

@@ -16,6 +16,8 @@ export interface ProgramHost extends GraphHost {
   begin(program: CudaProgram): void;
   /** The address of a buffer that the program is about to use. */
   use(buffer: DeviceBuffer): number;
+  /** Give resources back, unless the device has closed and they are gone with it. */
+  release(work: () => void): void;
   /** What to throw instead of an error of the driver. @param launch what was running, where it is known */
   failure(error: unknown, launch?: PlannedLaunch): unknown;
 }
@@ -69,8 +71,10 @@ export class CudaProgram implements Program {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    for (const launch of this.plan) if ('routine' in launch) launch.routine.dispose();
-    for (const graph of this.graphs.values()) graph.dispose();
+    this.host.release(() => {
+      for (const launch of this.plan) if ('routine' in launch) launch.routine.dispose();
+      for (const graph of this.graphs.values()) graph.dispose();
+    });
     this.graphs.clear();
   }
 

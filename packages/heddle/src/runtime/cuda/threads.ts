@@ -9,9 +9,12 @@ import type { Architecture } from './nvrtc.js';
 export interface CompileThreadData {
   readonly nvrtc: string;
   readonly port: MessagePort;
-  /** One counter: messages sent by all threads. */
-  readonly done: Int32Array;
+  /** Counters of all threads, by `COUNT`. */
+  readonly counts: Int32Array;
 }
+
+/** Messages sent, and threads that have come up. */
+export const COUNT = { messages: 0, started: 1 } as const;
 
 export interface CompileTask {
   readonly index: number;
@@ -24,7 +27,8 @@ export type CompileAnswer =
   | { readonly index: number; readonly error: string };
 
 const MOST_THREADS = 16;
-/** Longest wait for one compile, in ms. */
+/** Longest wait for a thread to come up, and for a compile, in ms. */
+const START_PATIENCE = 10_000;
 const PATIENCE = 300_000;
 
 interface Thread {
@@ -35,14 +39,17 @@ interface Thread {
 export class CompileThreads {
   private readonly nvrtc: string;
   private readonly threads: Thread[] = [];
-  private readonly done = new Int32Array(new SharedArrayBuffer(4));
+  private readonly counts = new Int32Array(new SharedArrayBuffer(8));
 
   constructor(nvrtc: string) {
     this.nvrtc = nvrtc;
   }
 
-  /** Compile all; waits without returning to the event loop. */
-  compile(sources: readonly Source[], arch: Architecture): Compiled[] {
+  /**
+   * Compile all; waits without returning to the event loop. Undefined if threads do not start here, which may be so
+   * where the library has been bundled.
+   */
+  compile(sources: readonly Source[], arch: Architecture): Compiled[] | undefined {
     const results = new Array<Compiled>(sources.length);
     this.start(Math.min(sources.length, availableParallelism(), MOST_THREADS));
     let next = 0;
@@ -51,12 +58,18 @@ export class CompileThreads {
       const source = sources[index];
       if (source) port.postMessage({ index, source, arch } satisfies CompileTask);
     };
-    let seen = Atomics.load(this.done, 0);
+    let seen = Atomics.load(this.counts, COUNT.messages);
     this.threads.forEach(give);
     for (let received = 0; received < sources.length; ) {
-      if (Atomics.wait(this.done, 0, seen, PATIENCE) === 'timed-out')
-        throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
-      seen = Atomics.load(this.done, 0);
+      const up = Atomics.load(this.counts, COUNT.started) > 0;
+      const patience = up ? PATIENCE : START_PATIENCE;
+      if (Atomics.wait(this.counts, COUNT.messages, seen, patience) === 'timed-out') {
+        if (up) throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
+        if (Atomics.load(this.counts, COUNT.started) > 0) continue;
+        void this.close();
+        return undefined;
+      }
+      seen = Atomics.load(this.counts, COUNT.messages);
       for (const thread of this.threads) {
         const message = receiveMessageOnPort(thread.port);
         if (!message) continue;
@@ -77,7 +90,7 @@ export class CompileThreads {
   private start(count: number): void {
     while (this.threads.length < count) {
       const { port1, port2 } = new MessageChannel();
-      const workerData: CompileThreadData = { nvrtc: this.nvrtc, port: port2, done: this.done };
+      const workerData: CompileThreadData = { nvrtc: this.nvrtc, port: port2, counts: this.counts };
       const worker = new Worker(new URL('./compile-thread.js', import.meta.url), {
         workerData,
         transferList: [port2],
