@@ -22,7 +22,7 @@ const TESTS = [
   'kernels-matmul-cuda',
   'kernels-max-pool2d-cuda',
   'lower-gpu',
-  'mma',
+  'user-kernels',
   'variants',
 ];
 
@@ -76,7 +76,9 @@ async function run(name, file) {
     child.on('close', done);
   });
   const report = existsSync(log) ? readFileSync(log, 'utf8') : '';
-  const summary = report.match(/(ERROR|RACECHECK) SUMMARY: .*/)?.[0] ?? 'no summary';
+  const idle = /terminated before first instrumented API call/.test(report);
+  const summary =
+    report.match(/(ERROR|RACECHECK) SUMMARY: .*/)?.[0] ?? (idle ? 'nothing ran on the GPU' : 'no summary');
   const clean = /ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards/.test(summary);
   const failed = output.match(/^ *not ok .*/gm) ?? [];
   const seconds = ((performance.now() - started) / 1000).toFixed(0);
@@ -86,8 +88,8 @@ async function run(name, file) {
     `${good ? '✓' : '✗'} ${name}  ${basename(file)}: ${summary}; ${tests} tests passed, ${failed.length} failed` +
       `${code === 0 ? '' : `, exit code ${code}`} (${seconds} s)`,
   );
-  if (!clean) console.log(report.slice(0, 8000));
-  if (code !== 0) console.log(failed.join('\n') || output.slice(-2000));
+  if (!clean && !idle) console.log(report.slice(0, 4000));
+  if (failed.length > 0) console.log(failed.slice(0, 20).join('\n'));
   return good;
 }
 
