@@ -1,16 +1,28 @@
 /** The GPU's matmul kernels against the composition, in the simulator: layouts, edges, batches, all ways to cut. */
 import { test } from 'node:test';
 import { f32 } from '../src/core/dtype.js';
+import type { Precision } from '../src/core/precision.js';
 import { matmulOp } from '../src/fused/matmul.js';
 import { call, leaf } from '../src/graph/build.js';
 import { SIM_TARGET } from '../src/runtime/sim/launch.js';
 import { checkInSimulator } from './kernel-harness.js';
 import { LAYOUTS, type Layout, laidOutMatrix } from './matmul-layouts.js';
 
-const check = (b: number, m: number, n: number, k: number, left: Layout, right: Layout): void => {
-  const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], { precision: 'f32' });
+/** A share of the largest value that a sum's terms can have; operands have 10 and 7 bits of fraction. */
+const TOLERANCE: Readonly<Record<Precision, number>> = { f32: 1e-5, tf32: 4e-3, bf16: 3e-2 };
+
+const check = (
+  b: number,
+  m: number,
+  n: number,
+  k: number,
+  left: Layout,
+  right: Layout,
+  precision: Precision = 'f32',
+): void => {
+  const node = call(matmulOp, [leaf([b, m, k], f32), leaf([b, k, n], f32)], { precision });
   const sources = [laidOutMatrix(b, m, k, left, m + k), laidOutMatrix(b, k, n, right, n + 7)];
-  checkInSimulator(node, sources, 1e-5, SIM_TARGET);
+  checkInSimulator(node, sources, TOLERANCE[precision], SIM_TARGET);
 };
 
 const SIZES: readonly (readonly [number, number, number, number])[] = [
@@ -26,4 +38,12 @@ const SIZES: readonly (readonly [number, number, number, number])[] = [
 for (const [left, right] of LAYOUTS) {
   for (const [b, m, n, k] of SIZES)
     test(`matmul ${b}×${m}×${k} · ${k}×${n}, ${left} · ${right}`, () => check(b, m, n, k, left, right));
+}
+
+for (const precision of ['tf32', 'bf16'] as const) {
+  for (const [left, right] of LAYOUTS) {
+    test(`matmul 2×33×36 · 36×24 in ${precision}, ${left} · ${right}`, () =>
+      check(2, 33, 24, 36, left, right, precision));
+  }
+  test(`matmul 17×300 · 300×9 in ${precision}`, () => check(1, 17, 9, 300, 'rows', 'columns', precision));
 }

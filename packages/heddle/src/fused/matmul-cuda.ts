@@ -1,34 +1,60 @@
 /** The matrix products for GPUs, as a choice of the fused op. */
 import { f32 } from '../core/dtype.js';
+import type { Precision } from '../core/precision.js';
 import type { KernelChoice, KernelIo, Stage, Variant } from '../graph/fused-op.js';
 import type { MatmulProblem } from '../kernels/matmul-cpu.js';
-import { type MatmulTile, matmulSum, matmulTile, partsOf } from '../kernels/matmul-cuda.js';
-import { matmulTiles } from '../kernels/matmul-cuda-tiles.js';
+import { type MatmulTile, matmulSum, matmulTile } from '../kernels/matmul-cuda.js';
+import { matmulTiles, tensorTiles } from '../kernels/matmul-cuda-tiles.js';
+import { matmulTensor, type TensorTile } from '../kernels/matmul-tensor-cuda.js';
+import type { GridKernel } from '../kernels/tiled.js';
 import { type MatmulArg, problemOf } from './matmul-problem.js';
 import { gridStage } from './stage.js';
 import { cublasLtVariants } from './vendor.js';
 
-/** `128x128x16`: rows, columns and depth of a tile; its warps along K, and the parts of K, if there are several. */
-function nameOf({ warps, lanes, each, depth, splits }: MatmulTile): string {
+type Split = Pick<MatmulTile, 'splits'>;
+
+const splitName = ({ splits }: Split): string => (splits > 1 ? `-split-k-${splits}` : '');
+
+/** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
+function nameOf(tile: MatmulTile): string {
+  const { warps, lanes, each, depth } = tile;
   const size = [warps[0] * lanes[0] * each[0], warps[1] * lanes[1] * each[1], depth].join('x');
-  const cut = `${lanes.join('x')}-${each.join('x')}`;
-  return `f32-${size}-${cut}${warps[2] > 1 ? `-warps-${warps[2]}` : ''}${splits > 1 ? `-split-k-${splits}` : ''}`;
+  const along = warps[2] > 1 ? `-warps-${warps[2]}` : '';
+  return `f32-${size}-${lanes.join('x')}-${each.join('x')}${along}${splitName(tile)}`;
 }
 
-function stages(p: MatmulProblem, tile: MatmulTile): readonly Stage[] {
-  const product = matmulTile(p, tile);
+/** `tf32-128x256x32`: rows, columns and depth of a tile; pieces that a warp sums. */
+function tensorNameOf(precision: Precision, tile: TensorTile): string {
+  const { warps, each, depth } = tile;
+  const size = [warps[0] * each[0] * 16, warps[1] * each[1] * 8, depth].join('x');
+  return `${precision}-${size}-${each.join('x')}${splitName(tile)}`;
+}
+
+/** The launches: the product, and where K is split over blocks the sum of the parts. */
+function stages(p: MatmulProblem, product: GridKernel, { splits }: Split): readonly Stage[] {
   const sources = [{ input: 0 }, { input: 1 }] as const;
-  if (tile.splits === 1) return [gridStage(product, ...sources, { output: true })];
-  const parts = { scratch: 'parts', bytes: 4 * partsOf(p, tile) };
-  return [
-    gridStage(product, ...sources, parts),
-    gridStage(matmulSum(p, tile.splits), parts, { output: true }),
-  ];
+  if (splits === 1) return [gridStage(product, ...sources, { output: true })];
+  const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
+  return [gridStage(product, ...sources, parts), gridStage(matmulSum(p, splits), parts, { output: true })];
 }
 
-function variants(io: KernelIo): Variant[] {
+/** Below these operations tensor cores save nothing: there are not enough tiles to keep them busy. */
+const FEW = 2 ** 27;
+
+/** The most promising first. Tensor cores only where less than f32 is asked for; small products are f32 anyway. */
+function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
-  return matmulTiles(p, io.target).map((tile) => ({ name: nameOf(tile), plan: () => stages(p, tile) }));
+  const plain = matmulTiles(p, io.target).map((tile) => ({
+    name: nameOf(tile),
+    plan: () => stages(p, matmulTile(p, tile), tile),
+  }));
+  if (precision === 'f32' || io.target.capability < 80) return plain;
+  const tensor = tensorTiles(p, io.target).map((tile) => ({
+    name: tensorNameOf(precision, tile),
+    plan: () => stages(p, matmulTensor(p, tile, precision), tile),
+  }));
+  const few = 2 * p.batches * p.M * p.N * p.K < FEW;
+  return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
 }
 
 export const matmulChoice: KernelChoice<MatmulArg> = {
@@ -37,6 +63,6 @@ export const matmulChoice: KernelChoice<MatmulArg> = {
     model === 'threads' && node.dtype === f32 && node.size > 0 && node.src[0]!.shape.at(-1)! > 0,
   strided: [true, true],
   finishes: true,
-  variants: (io, { precision }) => [...variants(io), ...cublasLtVariants(io, precision)],
-  plan: (io) => variants(io)[0]!.plan(),
+  variants: (io, arg) => [...variants(io, arg), ...cublasLtVariants(io, arg.precision)],
+  plan: (io, arg) => variants(io, arg)[0]!.plan(),
 };

@@ -46,17 +46,20 @@ export interface Panel {
 
 export const rowsOf = ({ warps, lanes, each }: Share): number => warps * lanes * each;
 
-/**
- * @param operand with its rows first: A as it is, B with rows and columns exchanged
- * @param padding of rows that lie across K, in elements: 0 where lanes read neighbours only
- */
+/** Elements from one row of a K-major panel, or step of another, to the next: `least` are in use. */
+export type Pitch = (kMajor: boolean, least: number) => number;
+
+/** For reads of 4 along K by lanes with rows beside each other, and of up to 4 across K by lanes side by side. */
+const PITCH: Pitch = (kMajor, least) => (kMajor ? Math.ceil(least / 8) * 8 + 4 : Math.ceil(least / 4) * 4);
+
+/** @param operand with its rows first: A as it is, B with rows and columns exchanged */
 export function panelOf(
   operand: Operand,
   size: number,
   inner: number,
   depth: number,
   share: Share,
-  padding = 0,
+  pitchOf: Pitch = PITCH,
 ): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
@@ -67,7 +70,7 @@ export function panelOf(
     (across ? rows : depth) % v === 0;
   const isUnit = across || columnStride === 1;
   const vector = isUnit && fits(4) ? 4 : isUnit && fits(2) ? 2 : 1;
-  const pitch = across ? Math.ceil(rows / 4) * 4 + padding : Math.ceil(depth / 8) * 8 + 4;
+  const pitch = pitchOf(!across, across ? rows : depth);
   return {
     ...{ kMajor: !across, vector, rows, size, depth, inner, rowStep: rowStride, innerStep: columnStride },
     ...{ pitch, floats: pitch * (across ? depth : rows), share },

@@ -6,6 +6,7 @@
 import type { Target } from '../kernel/target.js';
 import type { MatmulProblem } from './matmul-cpu.js';
 import type { MatmulTile } from './matmul-cuda.js';
+import type { TensorTile } from './matmul-tensor-cuda.js';
 
 type Pair = readonly [number, number];
 
@@ -129,6 +130,55 @@ export function matmulTiles(p: MatmulProblem, target: Target, count = 6): Matmul
             }
           }
         }
+      }
+    }
+  }
+  return ranked
+    .sort((x, y) => x.cycles - y.cycles)
+    .slice(0, count)
+    .map((r) => r.tile);
+}
+
+/** Warps and pieces per warp on tensor cores, and what share of their speed such a tile reaches. */
+const TENSOR_TILES: readonly (readonly [warps: Pair, each: Pair, speed: number])[] = [
+  [[2, 4], [4, 8], 1],
+  [[4, 2], [4, 8], 1],
+  [[2, 2], [4, 8], 0.95],
+  [[2, 4], [4, 4], 0.85],
+  [[2, 2], [2, 8], 0.75],
+  [[2, 2], [2, 4], 0.6],
+  [[1, 2], [2, 4], 0.4],
+  [[1, 1], [2, 4], 0.25],
+];
+
+/** Multiply-adds of a multiprocessor per cycle on tensor cores. */
+const TENSOR_RATE = 1024;
+
+/** Ways to multiply on tensor cores, the most promising first. */
+export function tensorTiles(
+  p: MatmulProblem,
+  { units, sharedBytesPerBlock }: Target,
+  count = 6,
+): TensorTile[] {
+  const { M, N, K, batches } = p;
+  const ranked: { readonly tile: TensorTile; readonly cycles: number }[] = [];
+  for (const [warps, each, speed] of TENSOR_TILES) {
+    const [rows, columns] = [warps[0] * each[0] * 16, warps[1] * each[1] * 8];
+    const last = speed === 0.25;
+    if (!last && (rows >= 2 * M || columns >= 2 * N)) continue;
+    const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
+    for (const depth of K <= 16 ? [16] : [16, 32]) {
+      const stage = 4 * (depth + 8) * (rows + columns);
+      const stages = Math.min(4, Math.floor((sharedBytesPerBlock - 1024) / stage));
+      if (stages < 2) continue;
+      for (const splits of [1, 2, 4, 8, 16]) {
+        if (splits > 1 && (tiles * splits > 2 * units || K < 128 * splits)) continue;
+        const chunks = Math.ceil(Math.ceil(K / depth) / splits);
+        const busy = (rows * columns * chunks * depth) / (TENSOR_RATE * speed);
+        const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
+        const cycles =
+          Math.ceil((tiles * splits) / units) * (busy + chunks * (depth === 16 ? 60 : 40)) + LATENCY + passes;
+        ranked.push({ tile: { warps, each, depth, stages, splits }, cycles });
       }
     }
   }

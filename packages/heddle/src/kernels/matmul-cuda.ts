@@ -10,7 +10,6 @@
  * (matmul-cuda-panel.ts), so that A·B, A·Bᵀ and Aᵀ·B cost the same. Where even so there are too few blocks, K is split over
  * blocks as well, and a second kernel adds the parts.
  */
-import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffers, type MatmulProblem } from './matmul-cpu.js';
 import { copyPanel, type Panel, panelOf, rowOfSlot, startOf, transposed } from './matmul-cuda-panel.js';
@@ -56,10 +55,6 @@ export function layoutOf(
     sharedBytes: 4 * Math.max(stages * (a.floats + b.floats), shares),
   };
 }
-
-/** Floats of the parts that blocks write where K is split over them. */
-export const partsOf = ({ batches, M, N }: MatmulProblem, { splits }: MatmulTile): number =>
-  splits * batches * M * N;
 
 /** The product, or with splits its parts: (split, batch, row, column). */
 export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
