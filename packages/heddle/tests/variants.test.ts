@@ -6,6 +6,7 @@ import { PRECISIONS, type Precision } from '../src/core/precision.js';
 import { Compiled } from '../src/engine/program.js';
 import { conv2d, conv2dInputOp, conv2dWeightOp } from '../src/fused/conv2d.js';
 import { matmul } from '../src/fused/matmul.js';
+import { maxPool2d } from '../src/fused/maxPool2d.js';
 import * as b from '../src/graph/build.js';
 import type { GraphNode } from '../src/graph/node.js';
 import { argOf } from '../src/graph/node.js';
@@ -97,6 +98,16 @@ function convolutions(precision: Precision): Case[] {
   });
 }
 
+function poolings(): Case[] {
+  const x = leaf(4, 6, 13, 12);
+  const bias = leaf(6);
+  const y = maxPool2d(x, [3, 2], { stride: 2, padding: [1, 0] });
+  return [
+    { precision: 'f32', name: 'max pooling', leaves: [x], root: y },
+    { precision: 'f32', name: 'max pooling, bias, ReLU', leaves: [x, bias], root: followed(y, bias, 1) },
+  ];
+}
+
 async function compute(
   device: Device,
   { leaves, root }: Case,
@@ -121,7 +132,7 @@ async function compute(
 }
 
 describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
-  for (const of of PRECISIONS.flatMap((p) => [...products(p), ...convolutions(p)])) {
+  for (const of of PRECISIONS.flatMap((p) => [...products(p), ...convolutions(p)]).concat(poolings())) {
     test(of.name, async (t) => {
       const device = openDevice('cuda');
       const values = of.leaves.map((l) => random(l.size));

@@ -3,12 +3,13 @@ import { f32, i32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
-import type { FusedOp, KernelChoice, KernelIo } from '../graph/fused-op.js';
+import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import * as cuda from '../kernels/max-pool2d-cuda.js';
 import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
 import { gridStage, stage } from './stage.js';
+import { cudnnPoolingVariants } from './vendor.js';
 
 export interface MaxPool2dOptions {
   /** Default: the kernel's size, so that windows do not overlap. */
@@ -48,6 +49,10 @@ const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
 const isThreads: KernelChoice<PoolArg>['when'] = ({ model }, { dtype, size }) =>
   model === 'threads' && dtype === f32 && size > 0;
 
+const cudaStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
+  gridStage(cuda.maxPool(problemOf(io, arg)), { input: 0 }, { output: true }),
+];
+
 /** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
 export const maxPool2dOp: FusedOp<PoolArg> = {
   name: 'maxPool2d',
@@ -68,7 +73,11 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
       name: 'maxPool2d-cuda',
       when: isThreads,
       finishes: true,
-      plan: (io, arg) => [gridStage(cuda.maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
+      plan: cudaStages,
+      variants: (io, arg) => [
+        { name: 'own', plan: () => cudaStages(io, arg) },
+        ...cudnnPoolingVariants(io, arg),
+      ],
     },
   ],
 };

@@ -19,6 +19,7 @@ function proposals(
   name: string,
   split: readonly [number, number, number],
   callOf: (rank: number) => LibraryCall,
+  count = PROPOSALS,
 ): Variant[] {
   const { node, output, finish, plain } = io;
   const sources: readonly StageArgument[] = io.inputs.map((_, input) => ({ input }));
@@ -37,7 +38,7 @@ function proposals(
       { kernel, grid: [blocks, 1, 1], block: [FINISH_THREADS, 1, 1], args: [results, { output: true }] },
     ];
   };
-  return Array.from({ length: PROPOSALS }, (_, rank) => ({
+  return Array.from({ length: count }, (_, rank) => ({
     name: rank === 0 ? name : `${name} ${rank + 1}`,
     plan: () => plan(rank),
   }));
@@ -124,6 +125,20 @@ export function cudnnVariants(
     name: 'cudnn.convolution',
     options: { ...options, rank },
   }));
+}
+
+/** Max pooling of x (N, C, H, W) by cuDNN. */
+export function cudnnPoolingVariants(
+  io: KernelIo,
+  { kernel, stride, padding, dilation }: Omit<CudnnConvolution, 'groups'>,
+): Variant[] {
+  const { node, inputs, target } = io;
+  const [x] = inputs;
+  if (!target.libraries.has('cudnn.pooling') || node.dtype !== f32 || !isContiguous(x!)) return [];
+  if (dilation.some((d) => d !== 1)) return [];
+  const options = { x: x!.shape, y: node.shape, kernel, stride, padding, mode: 'max', dtype: 'f32' };
+  const [n, c, h, w] = node.shape as [number, number, number, number];
+  return proposals(io, 'cudnn', [n, c, h * w], () => ({ name: 'cudnn.pooling', options }), 1);
 }
 
 const isContiguous = ({ shape, strides, offset }: View): boolean =>
