@@ -28,7 +28,7 @@ export interface KernelSource extends Source {
   readonly key: string;
 }
 
-/** Dynamic shared memory that needs no permission, in bytes. */
+/** Shared memory, fixed and dynamic, that needs no permission, in bytes. */
 const FREE_SHARED = 48 * 1024;
 
 export class Kernels {
@@ -101,7 +101,10 @@ export class Kernels {
     const module = this.driver.handle((at) => api.cuModuleLoadData(at, image));
     const handle = this.driver.handle((at) => api.cuModuleGetFunction(at, module, name));
     if (messages.length > 0) this.board.register(module, name, messages);
-    return { name, handle, module, dynamicShared: FREE_SHARED };
+    const fixed = this.driver.number((at) =>
+      api.cuFuncGetAttribute(at, FUNCTION_ATTRIBUTE.sharedBytes, handle),
+    );
+    return { name, handle, module, dynamicShared: FREE_SHARED - fixed };
   }
 }
 
