@@ -172,7 +172,7 @@ on('shared memory above 48 KB', async (device) => {
   assert.deepEqual((await floats(device, x)).slice(0, 3), [n - 1, n - 2, n - 3]);
   assert.throws(
     () => device.compile([launch(300_000)]),
-    /300000 bytes of dynamic shared memory: .* at most \d+/,
+    /300000 bytes of dynamic shared memory and 0 of shared arrays: .* at most \d+/,
   );
   const info = device.inspect!(reverse, [256, 1, 1], 4 * n);
   assert.ok(info.registers >= 8 && info.registers <= 64, `${info.registers} registers`);

@@ -1,5 +1,5 @@
 /** Kernels as functions of loaded modules. Equal texts share one. */
-import { formatLocation, KernelError, type Location } from '../../core/errors.js';
+import { DeviceError, formatLocation, KernelError, type Location } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import { compile } from '../../kernel/compile.js';
 import type { KernelIr, Node } from '../../kernel/ir.js';
@@ -17,8 +17,10 @@ export interface CudaFunction {
   /** CUfunction */
   readonly handle: number;
   readonly module: number;
-  /** Dynamic shared bytes that it may have so far. */
-  dynamicShared: number;
+  /** Shared bytes that its arrays take. */
+  readonly fixedShared: number;
+  /** Shared bytes, fixed and dynamic, that it may have so far. */
+  allowedShared: number;
 }
 
 /** A kernel as text. */
@@ -89,11 +91,17 @@ export class Kernels {
     return sources.map((source) => this.loaded.get(source.key)!);
   }
 
-  /** Allow a function that much dynamic shared memory. @throws DriverError if the GPU has less */
-  allowShared(fn: CudaFunction, bytes: number): void {
-    if (bytes <= fn.dynamicShared) return;
-    this.driver.api.cuFuncSetAttribute(fn.handle, FUNCTION_ATTRIBUTE.maxDynamicSharedBytes, bytes);
-    fn.dynamicShared = bytes;
+  /** Allow a function that much dynamic shared memory. @throws DeviceError if the GPU has less */
+  allowShared(fn: CudaFunction, dynamic: number): void {
+    const bytes = fn.fixedShared + dynamic;
+    const most = this.target.sharedBytesPerBlock;
+    if (bytes > most)
+      throw new DeviceError(
+        `[${fn.name}] ${dynamic} bytes of dynamic shared memory and ${fn.fixedShared} of shared arrays: blocks of this GPU have at most ${most}.`,
+      );
+    if (bytes <= fn.allowedShared) return;
+    this.driver.api.cuFuncSetAttribute(fn.handle, FUNCTION_ATTRIBUTE.maxDynamicSharedBytes, dynamic);
+    fn.allowedShared = bytes;
   }
 
   private loadImage({ name, messages }: KernelSource, image: Uint8Array): CudaFunction {
@@ -101,10 +109,10 @@ export class Kernels {
     const module = this.driver.handle((at) => api.cuModuleLoadData(at, image));
     const handle = this.driver.handle((at) => api.cuModuleGetFunction(at, module, name));
     if (messages.length > 0) this.board.register(module, name, messages);
-    const fixed = this.driver.number((at) =>
+    const fixedShared = this.driver.number((at) =>
       api.cuFuncGetAttribute(at, FUNCTION_ATTRIBUTE.sharedBytes, handle),
     );
-    return { name, handle, module, dynamicShared: FREE_SHARED - fixed };
+    return { name, handle, module, fixedShared, allowedShared: FREE_SHARED };
   }
 }
 

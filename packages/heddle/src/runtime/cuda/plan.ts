@@ -51,7 +51,7 @@ export function planLaunches(
 
 const MOST_GRID: Dim3 = [2 ** 31 - 1, 65535, 65535];
 
-function checkSizes({ kernel, grid, block, sharedBytes = 0 }: KernelLaunch, target: Target): void {
+function checkSizes({ kernel, grid, block }: KernelLaunch, target: Target): void {
   const threads = block[0] * block[1] * block[2];
   if (threads > target.maxThreadsPerBlock || block[2] > 64)
     throw new DeviceError(
@@ -60,9 +60,5 @@ function checkSizes({ kernel, grid, block, sharedBytes = 0 }: KernelLaunch, targ
   if (grid.some((n, i) => n > MOST_GRID[i]!))
     throw new DeviceError(
       `[${kernel.name}] grid (${grid.join(', ')}): a GPU's is at most ${MOST_GRID.join(' × ')}. Put the largest extent first.`,
-    );
-  if (sharedBytes > target.sharedBytesPerBlock)
-    throw new DeviceError(
-      `[${kernel.name}] ${sharedBytes} bytes of dynamic shared memory: this GPU's blocks have at most ${target.sharedBytesPerBlock}.`,
     );
 }
