@@ -4,8 +4,9 @@
  * each pixel comes from memory once and serves all taps and all output channels of the block.
  *
  * Padding is zeros in that copy, and so are the gaps of an adjoint's stride: the loops that compute know neither.
- * Rows are copied by teams of 8, 16 or 32 threads, one row each; a thread asks for several elements before it waits
- * for the first.
+ * Rows are copied by teams of 8, 16 or 32 threads; a thread asks for several elements before it waits for the first. A
+ * team goes down the rows of a plane, so that indices are sums: with a division for each element, copying took longer
+ * than the multiplications.
  */
 import type { Intrinsics, Memory } from '../kernel/language.js';
 
@@ -45,6 +46,9 @@ export interface ImageTile {
 /** The smallest number ≥ n that is `phase` modulo 32. */
 const inPhase = (n: number, phase: number): number => n + ((((phase - n) % 32) + 32) % 32);
 
+/** Lanes that have nothing to do when `lanes` copy rows of `width`. */
+const wasted = (width: number, lanes: number): number => Math.ceil(width / lanes) * lanes - width;
+
 /** Elements that a thread asks for at once while it copies. */
 export const IN_FLIGHT = 16;
 
@@ -59,11 +63,15 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
   const height = (tile.rows - 1) * step[0] + reach[0] + 1;
   const width = (tile.columns - 1) * step[1] + reach[1] + 1;
   const plane = phase === undefined ? height * width : inPhase(height * width, phase);
-  const lanes = Math.min(32, threads, 2 ** Math.ceil(Math.log2(width)));
-  const teams = Math.floor(threads / lanes);
+  const lanes = [32, 16, 8, 1]
+    .filter((n) => n <= threads && (n > 1 || threads < 8))
+    .reduce((best, n) => (wasted(width, n) < wasted(width, best) ? n : best));
+  const planes = tile.images * tile.channels;
+  const teams = Math.max(1, Math.floor(threads / lanes));
+  const planeTeams = Math.min(planes, teams);
+  const rowTeams = Math.floor(teams / planeTeams);
   const perRow = Math.ceil(width / lanes);
-  const rows = tile.images * tile.channels * height;
-  const batch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / perRow), Math.ceil(rows / teams)));
+  const batch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / perRow), Math.ceil(height / rowTeams)));
   return {
     ...{ images: p.images, groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
     rounded: p.tensorCores,
@@ -71,7 +79,7 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
     before: p.adjoint
       ? ([reach[0] - p.padding[0], reach[1] - p.padding[1]] as const)
       : ([p.padding[0], p.padding[1]] as const),
-    ...{ height, width, plane, rows, lanes, teams, perRow, batch },
+    ...{ height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch },
     floats: tile.images * tile.channels * plane,
     /** Tiles along the rows and columns of the output. */
     down: Math.ceil(p.outSize[0] / tile.rows),
@@ -103,38 +111,44 @@ export function copyImage(
 ): void {
   const { threadIdx, idiv, local, f32, tf32 } = context;
   const { images, groups, channels, size, tile, step, spread, before } = layout;
-  const { height, width, plane, rows, lanes, teams, perRow, batch, rounded } = layout;
+  const { height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch, rounded } = layout;
   const team = idiv(threadIdx.x, lanes);
   const member = threadIdx.x % lanes;
+  const firstRow = idiv(team, planeTeams);
   const top = row * step[0] - before[0];
   const left = column * step[1] - before[1] + member;
-  let done = 0;
-  while (done < rows) {
-    const held = local(f32, batch, perRow);
-    for (let b = 0; b < batch; b++) {
-      const r = done + team + b * teams;
-      const image = n + idiv(r, tile.channels * height);
-      const channel = first + (idiv(r, height) % tile.channels);
-      const v = top + (r % height);
-      const y = idiv(v, spread[0]);
-      const inside = team < teams && r < rows && image < images && channel < channels;
-      const there = inside && v >= 0 && y < size[0] && v % spread[0] === 0;
-      const from = layout.at + (((image * groups + g) * channels + channel) * size[0] + y) * size[1];
-      for (let q = 0; q < perRow; q++) {
-        const u = left + q * lanes;
-        const c = idiv(u, spread[1]);
-        held[b][q] = there && u >= 0 && c < size[1] && u % spread[1] === 0 ? x[from + c] : 0;
+  let p = team % planeTeams;
+  while (p < planes && firstRow < rowTeams) {
+    const image = n + idiv(p, tile.channels);
+    const channel = first + (p % tile.channels);
+    const inside = image < images && channel < channels;
+    const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
+    const place = at + p * plane + member;
+    let done = 0;
+    while (done < height) {
+      const held = local(f32, batch, perRow);
+      for (let b = 0; b < batch; b++) {
+        const r = done + firstRow + b * rowTeams;
+        const v = top + r;
+        const y = idiv(v, spread[0]);
+        const there = inside && r < height && v >= 0 && y < size[0] && v % spread[0] === 0;
+        for (let q = 0; q < perRow; q++) {
+          const u = left + q * lanes;
+          const c = idiv(u, spread[1]);
+          const hit = there && u >= 0 && c < size[1] && u % spread[1] === 0;
+          held[b][q] = hit ? x[from + y * size[1] + c] : 0;
+        }
       }
-    }
-    for (let b = 0; b < batch; b++) {
-      const r = done + team + b * teams;
-      const place = at + idiv(r, height) * plane + (r % height) * width;
-      for (let q = 0; q < perRow; q++) {
-        const c = member + q * lanes;
-        if (team < teams && r < rows && c < width) to[place + c] = rounded ? tf32(held[b][q]) : held[b][q];
+      for (let b = 0; b < batch; b++) {
+        const r = done + firstRow + b * rowTeams;
+        for (let q = 0; q < perRow; q++) {
+          const spot = place + r * width + q * lanes;
+          if (r < height && member + q * lanes < width) to[spot] = rounded ? tf32(held[b][q]) : held[b][q];
+        }
       }
+      done += batch * rowTeams;
     }
-    done += batch * teams;
+    p += planeTeams;
   }
 }
 

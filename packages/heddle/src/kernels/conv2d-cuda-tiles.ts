@@ -75,11 +75,13 @@ function cyclesOf(c: Cost, { units }: Target): number {
   return perUnit * (c.compute + c.copies * c.elements * COPY) + waves * c.copies * waits * LATENCY;
 }
 
-/** Input channels at a time: as many as fit, in multiples of `by` unless all at once. */
+/** Input channels at a time: as many as fit, in multiples of `by`. */
 function chunkOf(inputs: number, fits: (channels: number) => boolean, by = 1): number | undefined {
   for (let parts = 1; parts <= inputs; parts++) {
-    const channels = parts === 1 ? inputs : Math.ceil(inputs / (parts * by)) * by;
-    if (channels <= inputs && fits(channels)) return channels;
+    const channels = Math.ceil(inputs / (parts * by)) * by;
+    // Few channels: all as they are, unless they are nearly as many as a multiple.
+    if (parts === 1 && channels > 1.6 * inputs && fits(inputs)) return inputs;
+    if (fits(channels)) return channels;
   }
   return undefined;
 }

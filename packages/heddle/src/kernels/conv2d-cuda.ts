@@ -19,12 +19,12 @@ import {
   type CudaConvolution,
   copyImage,
   type ImageTile,
-  IN_FLIGHT,
   imageLayout,
   pixelOffset,
   tapOffset,
   tilesOf,
 } from './conv2d-cuda-image.js';
+import { copyWeights, weightCopy } from './conv2d-cuda-weights.js';
 import type { GridKernel } from './tiled.js';
 
 export interface CudaConvolve extends CudaConvolution {
@@ -74,8 +74,8 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
       const { local, local4, load4, splat4, lane, fma, shared, dynamicShared, barrier, finish } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
-      const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, W_AT } = context;
-      const { ADJOINT, BATCH, copyImage, tapOffset, pixelOffset } = context;
+      const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } = context;
+      const { copyWeights, copyImage, tapOffset, pixelOffset } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
@@ -85,6 +85,8 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       const offsets = shared(i32, DEPTH);
       for (let k = threadIdx.x; k < DEPTH; k += THREADS)
         offsets[k] = tapOffset(k % TAPS, idiv(k, TAPS), LAYOUT, context);
+
+      const weightPlace = (o: number, c: number, tap: number) => (c * TAPS + tap) * PITCH + o;
 
       const mine = (warpId % WARPS) * QUADS * 4;
       const firstPixel = idiv(warpId, WARPS) * PIXELS * 32 + laneId;
@@ -99,29 +101,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       let first = 0;
       while (first < INPUTS) {
         if (first > 0) barrier();
-        let done = threadIdx.x;
-        while (done < DEPTH * CHANNELS) {
-          // In the order of memory: (output, input, tap), or for the adjoint (input, output, tap).
-          const copied = local(f32, BATCH);
-          for (let b = 0; b < BATCH; b++) {
-            const i = done + b * THREADS;
-            const tap = i % TAPS;
-            const input = first + (ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK);
-            const output = firstChannel + (ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, DEPTH));
-            const from = ADJOINT
-              ? ((g * INPUTS + input) * OUTPUTS + output) * TAPS + TAPS - 1 - tap
-              : ((g * OUTPUTS + output) * INPUTS + input) * TAPS + tap;
-            const there = i < DEPTH * CHANNELS && input < INPUTS && output < OUTPUTS;
-            copied[b] = there ? w[W_AT + from] : 0;
-          }
-          for (let b = 0; b < BATCH; b++) {
-            const i = done + b * THREADS;
-            const c = ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK;
-            const o = ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, DEPTH);
-            if (i < DEPTH * CHANNELS) held[(c * TAPS + (i % TAPS)) * PITCH + o] = copied[b];
-          }
-          done += BATCH * THREADS;
-        }
+        copyWeights(w, held, g, firstChannel, first, weightPlace, WEIGHTS, context);
         copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
         barrier();
         let k = 0;
@@ -162,12 +142,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       ...{ copyImage, tapOffset, pixelOffset },
       ...{ WARPS: tile.warps[0], QUADS: tile.each[0] / 4, PIXELS: tile.each[1], CHANNELS: channels },
       ...{ THREADS: threads, DEPTH: depth, PITCH: pitch, IMAGE_AT: weights, BLOCKS: blocks },
-      ...{
-        W_AT: p.weightOffset,
-        ADJOINT: p.adjoint,
-        BATCH: Math.min(IN_FLIGHT, Math.ceil((depth * channels) / threads)),
-        finish: p.finish,
-      },
+      ...{ WEIGHTS: weightCopy(p, tile.channels, channels, threads / 32), copyWeights, finish: p.finish },
     },
   );
   return {

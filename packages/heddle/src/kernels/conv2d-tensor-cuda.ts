@@ -12,7 +12,8 @@ import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import { type ConvolveTile, type CudaConvolve, coverOf } from './conv2d-cuda.js';
-import { copyImage, IN_FLIGHT, imageLayout, pixelOffset, tapOffset, tilesOf } from './conv2d-cuda-image.js';
+import { copyImage, imageLayout, pixelOffset, tapOffset, tilesOf } from './conv2d-cuda-image.js';
+import { copyWeights, weightCopy } from './conv2d-cuda-weights.js';
 import type { GridKernel } from './tiled.js';
 
 /** Banks between the planes of channels for operands that differ by channel and neighbouring pixel. */
@@ -44,12 +45,25 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
     p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32 } = context;
-      const { local, local4, load4, vec2, splat4, lane, mma, shared, dynamicShared, barrier, finish } =
-        context;
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
+      const {
+        local,
+        local4,
+        load4,
+        store2,
+        vec2,
+        splat4,
+        lane,
+        mma,
+        shared,
+        dynamicShared,
+        barrier,
+        finish,
+      } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
-      const { WARPS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, PITCH, IMAGE_AT, BLOCKS, W_AT } = context;
-      const { ADJOINT, INSIDE, BATCH, copyImage, tapOffset, pixelOffset } = context;
+      const { WARPS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } =
+        context;
+      const { INSIDE, PAIRED, copyWeights, copyImage, tapOffset, pixelOffset } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
@@ -57,12 +71,13 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
       const n = idiv(blockIdx.x, LAYOUT.across * LAYOUT.down) * TN;
       const held = dynamicShared(f32);
       const offsets = shared(i32, STEPS * 8);
-      /** The place among the weights of term k of channel o. */
-      const weightPlace = (o: number, k: number) =>
-        idiv(k, 8) * PITCH +
-        (idiv(o, 16) * 32 + (o % 8) * 4 + (k % 4)) * 4 +
-        (idiv(o, 8) % 2) +
-        2 * (idiv(k, 4) % 2);
+      /** The place of term `at` of 8 for channel o, within a step. */
+      const factorPlace = (o: number, at: number) =>
+        (idiv(o, 16) * 32 + (o % 8) * 4 + (at % 4)) * 4 + (idiv(o, 8) % 2) + 2 * (idiv(at, 4) % 2);
+      const weightPlace = (o: number, c: number, tap: number) => {
+        if (INSIDE) return (tap * idiv(CHUNK, 8) + idiv(c, 8)) * PITCH + factorPlace(o, c);
+        return idiv(c * TAPS + tap, 8) * PITCH + factorPlace(o, c * TAPS + tap);
+      };
       for (let k = threadIdx.x; k < STEPS * 8; k += THREADS) {
         const tap = INSIDE ? idiv(k, CHUNK) : k % TAPS;
         const c = INSIDE ? k % CHUNK : idiv(k, TAPS);
@@ -71,7 +86,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
       if (TERMS < STEPS * 8) {
         const missing = STEPS * 8 - TERMS;
         for (let i = threadIdx.x; i < CHANNELS * missing; i += THREADS)
-          held[weightPlace(idiv(i, missing), TERMS + (i % missing))] = 0;
+          held[(STEPS - 1) * PITCH + factorPlace(idiv(i, missing), TERMS + (i % missing))] = 0;
       }
 
       const quad = idiv(laneId, 4);
@@ -89,31 +104,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
       let first = 0;
       while (first < INPUTS) {
         if (first > 0) barrier();
-        let done = threadIdx.x;
-        while (done < TERMS * CHANNELS) {
-          // In the order of memory: (output, input, tap), or for the adjoint (input, output, tap).
-          const copied = local(f32, BATCH);
-          for (let b = 0; b < BATCH; b++) {
-            const i = done + b * THREADS;
-            const tap = i % TAPS;
-            const input = first + (ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK);
-            const output = firstChannel + (ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, TERMS));
-            const from = ADJOINT
-              ? ((g * INPUTS + input) * OUTPUTS + output) * TAPS + TAPS - 1 - tap
-              : ((g * OUTPUTS + output) * INPUTS + input) * TAPS + tap;
-            const there = i < TERMS * CHANNELS && input < INPUTS && output < OUTPUTS;
-            copied[b] = there ? w[W_AT + from] : 0;
-          }
-          for (let b = 0; b < BATCH; b++) {
-            const i = done + b * THREADS;
-            const tap = i % TAPS;
-            const c = ADJOINT ? idiv(i, TAPS * CHANNELS) : idiv(i, TAPS) % CHUNK;
-            const o = ADJOINT ? idiv(i, TAPS) % CHANNELS : idiv(i, TERMS);
-            const place = weightPlace(o, INSIDE ? tap * CHUNK + c : c * TAPS + tap);
-            if (i < TERMS * CHANNELS) held[place] = tf32(copied[b]);
-          }
-          done += BATCH * THREADS;
-        }
+        copyWeights(w, held, g, firstChannel, first, weightPlace, WEIGHTS, context);
         copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
         barrier();
         let step = 0;
@@ -134,8 +125,10 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
         first += CHUNK;
       }
 
+      // A lane has two pixels side by side: one store where they are of one row.
+      const EACH = PAIRED ? 1 : 2;
       for (let j = 0; j < ACROSS; j++) {
-        for (let l = 0; l < 2; l++) {
+        for (let l = 0; l < EACH; l++) {
           const p = firstPixel + j * 8 + member * 2 + l;
           const image = n + idiv(p, TH * TW);
           const r = row + (idiv(p, TW) % TH);
@@ -146,7 +139,12 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
                 const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
                 const channel = g * OUTPUTS + o;
                 const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
-                if (o < OUTPUTS) y[to] = finish(lane(sums[i][j], 2 * half + l), image, channel, r, c);
+                if (o < OUTPUTS) {
+                  if (PAIRED) {
+                    const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
+                    store2(y, to, finish(both, image, channel, r, c));
+                  } else y[to] = finish(lane(sums[i][j], 2 * half + l), image, channel, r, c);
+                }
               }
             }
           }
@@ -166,8 +164,10 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
         ACROSS: tile.each[1],
       },
       ...{ CHANNELS: channels, THREADS: threads, TERMS: terms, STEPS: steps, PITCH: pitch },
-      ...{ IMAGE_AT: weights, BLOCKS: blocks, W_AT: p.weightOffset, ADJOINT: p.adjoint, INSIDE: inside },
-      ...{ BATCH: Math.min(IN_FLIGHT, Math.ceil((terms * channels) / threads)), finish: p.finish },
+      ...{ IMAGE_AT: weights, BLOCKS: blocks, INSIDE: inside, copyWeights },
+      WEIGHTS: weightCopy(p, tile.channels, channels, threads / 32),
+      PAIRED: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
+      finish: p.finish,
     },
   );
   return {
