@@ -14,7 +14,7 @@ import { addParts, type CudaConvolveWeight, convolveWeight, partsOf } from '../k
 import { convolveWeightTensor } from '../kernels/conv2d-weight-tensor-cuda.js';
 import type { GridKernel } from '../kernels/tiled.js';
 import { suitsWinograd, winograd, winogradFloats, winogradWeights } from '../kernels/winograd-cuda.js';
-import { type Conv2dArg, outputSize } from './conv2d.js';
+import { type Conv2dArg, outputSize } from './conv2d-arg.js';
 import { gridStage } from './stage.js';
 import { cudnnVariants } from './vendor.js';
 

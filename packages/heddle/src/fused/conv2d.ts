@@ -5,7 +5,7 @@ import { type Precision, requirePrecision } from '../core/precision.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
-import type { GraphNode, WindowArg } from '../graph/node.js';
+import type { GraphNode } from '../graph/node.js';
 import { type ConvolveProblem, convolve, packedWeights, packWeights } from '../kernels/conv2d-cpu.js';
 import {
   type ConvWeightProblem,
@@ -13,8 +13,11 @@ import {
   paddedSize,
   padImages,
 } from '../kernels/conv2d-weight-cpu.js';
+import { type Conv2dArg, outputSize } from './conv2d-arg.js';
 import { convolveChoice, weightChoice } from './conv2d-cuda.js';
 import { SPREAD, stage } from './stage.js';
+
+export { type Conv2dArg, outputSize } from './conv2d-arg.js';
 
 /** One number for both, or height and width. */
 export type Pair = number | readonly [number, number];
@@ -31,24 +34,6 @@ export interface Conv2dOptions {
   /** How exactly products are computed, default tf32; bf16 is computed as tf32. */
   readonly precision?: Precision;
 }
-
-/** What a convolution is, on an image of `size` with a kernel of `kernel` (both height × width). */
-export interface Conv2dArg extends WindowArg {
-  readonly size: readonly [number, number];
-  readonly padding: readonly [number, number];
-  readonly groups: number;
-  /** Default tf32. */
-  readonly precision?: Precision;
-}
-
-/** Height × width of what comes out. */
-export const outputSize = (arg: Conv2dArg): readonly [number, number] => [
-  sizeAlong(arg, 0),
-  sizeAlong(arg, 1),
-];
-
-const sizeAlong = ({ size, kernel, stride, padding, dilation }: Conv2dArg, i: 0 | 1): number =>
-  Math.floor((size[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i]) + 1;
 
 const around = (rank: number, [h, w]: readonly [number, number]): number[] => [
   ...new Array<number>(rank - 2).fill(0),
