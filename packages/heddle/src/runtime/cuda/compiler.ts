@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { debug } from '../../core/log.js';
 import { cacheFolder, DiskCache } from '../disk-cache.js';
-import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
+import { type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
 import { CompileThreads } from './threads.js';
 
 export interface Source {
@@ -34,9 +34,10 @@ export class Compiler {
     const keys = sources.map(({ text }) => this.cache.key(text, arch.kind, this.nvrtc.version, flags));
     const images: (Compiled | undefined)[] = keys.map((key) => this.cache.get(key));
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
-    const made = this.make(
+    const made = this.threads.compile(
       missing.map((i) => sources[i]!),
       arch,
+      ({ text, name }) => this.nvrtc.compile(text, name, arch),
     );
     missing.forEach((index, i) => {
       const image = made[i]!;
@@ -49,11 +50,6 @@ export class Compiler {
         `cuda: ${sources.length} kernel(s), ${missing.length} compiled for ${arch.name}, in ${(performance.now() - started).toFixed(0)} ms`,
     );
     return images.map((image) => image!);
-  }
-
-  private make(sources: readonly Source[], arch: Architecture): Compiled[] {
-    const together = sources.length > 1 ? this.threads.compile(sources, arch) : undefined;
-    return together ?? sources.map(({ text, name }) => this.nvrtc.compile(text, name, arch));
   }
 
   async close(): Promise<void> {
