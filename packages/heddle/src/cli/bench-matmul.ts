@@ -70,7 +70,10 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
         ...(best && { ofPeer: rounded(best.us / spread.median) }),
       });
     };
-    for (const rung of MATMUL_LADDER) await add(rung.name, rung.idea, () => timeRung(device, rung, size));
+    const buffers = matrices(device, size);
+    for (const rung of MATMUL_LADDER)
+      await add(rung.name, rung.idea, () => timeRung(device, rung, size, buffers));
+    for (const buffer of buffers) device.free(buffer);
     for (const [precision, idea] of LAST_RUNGS) {
       const { prepare } = productCase(precision, [size, size, size]);
       await add(`Heddle, ${precision}`, idea, async () => {
@@ -100,27 +103,35 @@ const LAST_RUNGS = [
   ['bf16', 'tensor cores, bf16 operands and result'],
 ] as const;
 
-async function timeRung(device: Device, { kernel }: Rung, size: number): Promise<number[]> {
-  const { kernel: ir, grid, threads } = kernel({ M: size, N: size, K: size });
-  const buffers = ['a', 'b', 'c'].map((name) => randomMatrix(device, size, name));
+async function timeRung(
+  device: Device,
+  rung: Rung,
+  size: number,
+  buffers: readonly DeviceBuffer[],
+): Promise<number[]> {
+  const { kernel, grid, threads } = rung.kernel({ M: size, N: size, K: size });
   const args = buffers.map((_, slot) => ({ slot, offset: 0 }));
-  const program = device.compile([{ kernel: ir, grid, block: [threads, 1, 1], args, independent: false }]);
+  const program = device.compile([{ kernel, grid, block: [threads, 1, 1], args, independent: false }]);
   try {
     return await timeProgram(device, program, buffers);
   } finally {
     program.dispose();
-    for (const buffer of buffers) device.free(buffer);
   }
 }
 
-function randomMatrix(device: Device, size: number, label: string): DeviceBuffer {
+/** A, B and C. */
+function matrices(device: Device, size: number): DeviceBuffer[] {
   const random = new PhiloxStream(1);
   const row = Float32Array.from({ length: size }, () => 2 * random.uniform() - 1);
-  const buffer = device.allocate(4 * size * size, label);
-  // Each row as the last, by one element on: different everywhere near.
+  // Each row is the last, moved by one element: other numbers than those around it.
+  const values = new Float32Array(size * size);
   for (let i = 0; i < size; i++) {
-    const shifted = Float32Array.from(row, (_, k) => row[(k + i) % size]!);
-    device.write(buffer, new Uint8Array(shifted.buffer), 4 * size * i);
+    values.set(row.subarray(i), i * size);
+    values.set(row.subarray(0, i), (i + 1) * size - i);
   }
-  return buffer;
+  return ['a', 'b', 'c'].map((name) => {
+    const buffer = device.allocate(values.byteLength, name);
+    device.write(buffer, new Uint8Array(values.buffer));
+    return buffer;
+  });
 }
