@@ -9,6 +9,7 @@ import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
+import { productKernels } from './cuda-products.js';
 
 const target: Target = {
   name: 'cuda',
@@ -25,6 +26,7 @@ const kernels = [
   ...coverageKernels(),
   ...generatedKernels(target),
   ...convolutionKernels(target),
+  ...productKernels(target),
 ].map((ir) => compile(ir, target));
 
 describe('CUDA text', { concurrency: true }, () => {
