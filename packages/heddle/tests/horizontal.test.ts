@@ -91,20 +91,47 @@ test('launches of any grid and block find their coordinates in the merged kernel
   assert.deepEqual(await run(merged, sizes), await run(parts, sizes));
 });
 
-test('launches of other levels, of large grids, and waiting ones of other sizes stay apart', () => {
-  const small = launch(where, [1, 1, 1], [32, 1, 1], [0]);
-  const later = launch(where, [1, 1, 1], [32, 1, 1], [1], 1);
-  assert.equal(mergeLaunches([small, later], SIM_TARGET).length, 2);
-  const large = launch(where, [1000, 1, 1], [32, 1, 1], [1]);
-  assert.equal(mergeLaunches([small, large], SIM_TARGET).length, 2);
-  const waiting = launch(reverse, [1, 1, 1], [64, 1, 1], [1, 2]);
-  const wide = launch(where, [1, 1, 1], [128, 1, 1], [0]);
-  assert.equal(mergeLaunches([waiting, wide], SIM_TARGET).length, 2);
-  assert.equal(mergeLaunches([small, waiting], { ...SIM_TARGET, model: 'blocks' }).length, 2);
+/** The same through a dynamic shared array. */
+const reverseDynamic = defineKernel(
+  'reverseDynamic',
+  { x: buffer(f32), y: buffer(f32) },
+  ({ x, y }, { blockIdx, blockDim, threadIdx, dynamicShared, barrier, f32 }) => {
+    const tile = dynamicShared(f32);
+    const at = blockIdx.x * blockDim.x;
+    tile[threadIdx.x] = x[at + threadIdx.x];
+    barrier();
+    y[at + threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+  },
+);
+
+const dynamic = (threads: number, results: number[], sharedBytes = 4 * threads): ScheduledLaunch => {
+  const made = launch(reverseDynamic, [2, 1, 1], [threads, 1, 1], results);
+  return { ...made, work: { ...made.work, sharedBytes } };
+};
+
+test('threads wait for those of their own part, and share one dynamic array', async () => {
+  const parts = [
+    launch(where, [3, 1, 1], [128, 1, 1], [0]),
+    launch(reverse, [3, 1, 1], [64, 1, 1], [1, 2]),
+    dynamic(96, [3, 4]),
+    dynamic(32, [5, 6], 1000),
+  ];
+  const sizes = [384, 192, 192, 192, 192, 64, 64];
+  const merged = mergeLaunches(parts, SIM_TARGET);
+  assert.equal(merged.length, 1);
+  assert.equal((merged[0]!.work as { sharedBytes?: number }).sharedBytes, 1000);
+  assert.deepEqual(await run(merged, sizes), await run(parts, sizes));
 });
 
-test('a dynamic shared array keeps a launch to itself', () => {
+test('launches stay apart: of other levels, of large grids, of part warps that wait, with too much memory', () => {
+  const apart = (...launches: ScheduledLaunch[]): void =>
+    assert.equal(mergeLaunches(launches, SIM_TARGET).length, launches.length);
   const small = launch(where, [1, 1, 1], [32, 1, 1], [0]);
-  const dynamic: ScheduledLaunch = { ...small, work: { ...small.work, sharedBytes: 1024 } };
-  assert.equal(mergeLaunches([small, dynamic], SIM_TARGET).length, 2);
+  apart(small, launch(where, [1, 1, 1], [32, 1, 1], [1], 1));
+  apart(small, launch(where, [1000, 1, 1], [32, 1, 1], [1]));
+  apart(small, launch(where, [1, 1, 1], [1024, 1, 1], [1]));
+  apart(launch(where, [1, 1, 1], [128, 1, 1], [0]), dynamic(48, [1, 2]));
+  apart(dynamic(64, [0, 1], 200_000), launch(where, [5, 1, 1], [64, 1, 1], [2]));
+  const blocks = { ...SIM_TARGET, model: 'blocks' } as const;
+  assert.equal(mergeLaunches([small, small], blocks).length, 2);
 });

@@ -286,7 +286,9 @@ export const whileLoop = (condition: Expr, body: Statement, update: Statement, a
 export const breakLoop = (at?: Location): Statement => statement('break', [], null, at);
 export const continueLoop = (at?: Location): Statement => statement('continue', [], null, at);
 export const leave = (at?: Location): Statement => statement('return', [], null, at);
-export const barrier = (at?: Location): Statement => statement('effect', [], 'barrier', at);
+/** With `threads`, a multiple of 32: of the first threads of the block, where the others never come. */
+export const barrier = (at?: Location, threads?: number): Statement =>
+  statement('effect', threads === undefined ? [] : [int(threads)], 'barrier', at);
 /** An intrinsic without a result. */
 export const act = (name: Intrinsic, args: readonly Expr[], at?: Location): Statement =>
   statement('effect', args, name, at);

@@ -135,7 +135,7 @@ class Verifier {
         if (node.arg)
           this.#need(
             node,
-            src.length === INTRINSICS[node.arg].params.length,
+            src.length === INTRINSICS[node.arg].params.length || (node.arg === 'barrier' && src.length === 1),
             `${node.arg} has other arguments`,
           );
         else if (src[0]?.op !== 'intrinsic') this.#fail(node, 'an effect needs an intrinsic');
@@ -286,8 +286,9 @@ class Verifier {
       }
       case 'intrinsic': {
         const record: IntrinsicRecord = INTRINSICS[e.arg];
-        if (record.atomic) this.#place(e, e.src[0], e.src.slice(1, e.src.length - record.params.length));
-        const t = record.atomic ? (e.src[0] as MemoryNode).type.dtype : (a?.dtype ?? i32);
+        if (record.atomic || record.rows)
+          this.#place(e, e.src[0], e.src.slice(1, e.src.length - record.params.length));
+        const t = record.atomic || record.rows ? (e.src[0] as MemoryNode).type.dtype : (a?.dtype ?? i32);
         const result = resultOf(e.arg, t);
         this.#need(e, result !== undefined && sameValueType(result, e.type), `${e.arg} gives another type`);
         return;

@@ -22,7 +22,7 @@ interface Use {
   /** The dtype of its `T`. */
   readonly t: DType;
   readonly args: readonly Text[];
-  /** Atomics: the address of the element. */
+  /** Of atomics and `rows`: the address of the element. */
   readonly place: Text;
 }
 
@@ -151,10 +151,35 @@ const multiply =
     return call(name, ...args);
   };
 
+/** Fragments of matrices in shared memory. */
+const matrices =
+  (name: string, shape: string): Rule =>
+  ({ prelude, place }) => {
+    const type = prelude.vector(u32, 4);
+    prelude.define(
+      name,
+      () => `__device__ inline ${type} ${name}(const void* row) {
+  ${type} r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.${shape}.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+  return r;
+}`,
+    );
+    return call(name, place);
+  };
+
 const boolean = (text: Text): Text => infix(text, '!=', postfix('0'), PRECEDENCE.equality);
 
 const TABLE = {
-  barrier: () => call('__syncthreads'),
+  barrier: ({ prelude, args: [threads] }) => {
+    if (!threads) return call('__syncthreads');
+    const name = `barrier_of_${threads.text}`;
+    prelude.define(
+      name,
+      () => `__device__ inline void ${name}() { asm volatile("bar.sync 1, ${threads.text};" ::: "memory"); }`,
+    );
+    return call(name);
+  },
   shuffle: warp('__shfl_sync'),
   shuffleUp: warp('__shfl_up_sync'),
   shuffleDown: warp('__shfl_down_sync'),
@@ -167,6 +192,8 @@ const TABLE = {
   ballot: warp('__ballot_sync'),
   mma: multiply('mma_tf32', 'm16n8k8', 'tf32', 'f32'),
   mmaBf16: multiply('mma_bf16', 'm16n8k16', 'bf16', 'u32'),
+  loadMatrix4: matrices('load_matrix_4', 'x4'),
+  loadMatrix4Transposed: matrices('load_matrix_4_transposed', 'x4.trans'),
   commitCopies: ({ prelude }) => {
     prelude.define(
       'commit_copies',

@@ -136,7 +136,8 @@ function statement(to: Scribe, s: Statement, loop: Loop): void {
     case 'effect':
       if (s.arg === 'commitCopies') to.line('copies.commit();');
       else if (s.arg === 'waitCopies') to.line(`copies.wait(${x(s.src[0])});`);
-      else if (s.arg) to.line(`yield [${to.site(s.at, { intrinsic: s.arg })}];`);
+      else if (s.arg)
+        to.line(`yield [${[to.site(s.at, { intrinsic: s.arg }), ...s.src.map(x)].join(', ')}];`);
       else if (s.src[0]) to.line(`${x(s.src[0])};`);
       else throw new InternalError('kernel JavaScript: an effect of nothing');
       break;

@@ -13,6 +13,10 @@ import type { FusedCall, Place, ScheduledLaunch } from './schedule.js';
 const SMALL = 4;
 /** Bytes of static shared memory that a kernel may have. */
 const MOST_SHARED = 48 * 1024;
+/** Threads of a multiprocessor. */
+const MOST_THREADS = 2048;
+/** Threads of a block above which the compiler may give each few registers: a smaller part must not share its fate. */
+const ROOMY = 512;
 
 interface Part {
   readonly kernel: KernelIr;
@@ -21,6 +25,8 @@ interface Part {
   readonly args: readonly Place[];
   readonly bytes: number;
   readonly call: FusedCall | undefined;
+  /** Of the dynamic shared array. */
+  readonly dynamicBytes: number;
   readonly waits: boolean;
 }
 
@@ -35,42 +41,49 @@ export function mergeLaunches(launches: readonly ScheduledLaunch[], target: Targ
       if (part) parts.push(part);
       else merged.push(launch);
     }
-    for (const together of sortedByThreads(parts)) merged.push({ ...mergeParts(together), level });
+    for (const together of binned(parts, target)) merged.push({ ...mergeParts(together), level });
   }
   return merged;
 }
 
 function partOf({ work, args, bytes, call }: ScheduledLaunch, target: Target): Part | undefined {
-  if ('library' in work || work.sharedBytes) return undefined;
-  const { kernel, grid, block } = work;
-  if (volume(grid) > SMALL * target.units || sharedBytes(kernel.arrays) > MOST_SHARED) return undefined;
-  return { kernel, grid, block, args, bytes, call, waits: waits(kernel.body) };
+  if ('library' in work) return undefined;
+  const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
+  if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > MOST_SHARED) return undefined;
+  return { kernel, grid, block, args, bytes, call, dynamicBytes, waits: waits(kernel.body) };
 }
 
-/**
- * Parts that fit into one kernel: blocks of one size. Where no thread waits for the others of its block, some of them
- * may have nothing to do, and a larger block serves as well.
- */
-function sortedByThreads(parts: readonly Part[]): Part[][] {
-  const bins: { readonly threads: number; readonly parts: Part[] }[] = [];
-  const ordered = [...parts].sort((a, b) => Number(b.waits) - Number(a.waits) || threadsOf(b) - threadsOf(a));
-  for (const part of ordered) {
-    const threads = threadsOf(part);
-    const bin = bins.find(
-      (b) =>
-        (part.waits ? b.threads === threads : b.threads >= threads) &&
-        sharedBytes(arraysOf([...b.parts, part]).arrays) <= MOST_SHARED,
-    );
-    if (bin) bin.parts.push(part);
-    else bins.push({ threads, parts: [part] });
+/** Bins of parts that fit into one kernel; in the smaller ones some threads have nothing to do. */
+function binned(parts: readonly Part[], target: Target): Part[][] {
+  const bins: Part[][] = [];
+  for (const part of [...parts].sort((a, b) => threadsOf(b) - threadsOf(a))) {
+    const bin = bins.find((b) => fits(part, b, target));
+    if (bin) bin.push(part);
+    else bins.push([part]);
   }
-  return bins.map((b) => b.parts);
+  return bins;
+}
+
+function fits(part: Part, bin: readonly Part[], target: Target): boolean {
+  const threads = threadsOf(bin[0]!);
+  const fewer = threadsOf(part) < threads;
+  // Warps meet at a barrier, or nobody does.
+  if (fewer && (threads > ROOMY || (part.waits && threadsOf(part) % 32 !== 0))) return false;
+  const all = [...bin, part];
+  const { arrays } = arraysOf(all);
+  if (arrays.filter(isDynamic).length > 1 || staticBytes(arrays) > MOST_SHARED) return false;
+  // All blocks run at once: none waits for one that has nothing to do with it.
+  const blocks = Math.ceil(all.reduce((n, p) => n + volume(p.grid), 0) / target.units);
+  const shared = staticBytes(arrays) + Math.max(...all.map((p) => p.dynamicBytes));
+  return blocks * threads <= MOST_THREADS && blocks * shared <= target.sharedBytesPerBlock;
 }
 
 function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
   const [first] = parts as [Part];
   const { kernel, grid, block, args, bytes, call } = first;
-  if (parts.length === 1) return { work: { kernel, grid, block }, args, bytes, call };
+  const dynamicBytes = Math.max(...parts.map((p) => p.dynamicBytes));
+  const shared = dynamicBytes > 0 ? { sharedBytes: dynamicBytes } : {};
+  if (parts.length === 1) return { work: { kernel, grid, block, ...shared }, args, bytes, call };
   const threads = Math.max(...parts.map(threadsOf));
   const places = new Map<string, { readonly param: Param; readonly place: Place }>();
   const paramAt = (place: Place, schema: Param['schema']): Param => {
@@ -85,6 +98,7 @@ function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
   let from = 0;
   const bodies = parts.map((part): { readonly end: number; readonly body: Statement } => {
     const params = new Map(part.kernel.params.map((p, i) => [p, paramAt(part.args[i]!, p.schema)]));
+    const idle = threadsOf(part) < threads;
     const inside = rewrite<Node>(part.kernel.body, (node) => {
       switch (node.op) {
         case 'buffer':
@@ -95,12 +109,13 @@ function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
           return k.arrayNode(standIn.get(node.arg)!, node.at);
         case 'special':
           return specialIn(part, from, node);
+        case 'effect':
+          return idle && node.arg === 'barrier' ? k.barrier(node.at, threadsOf(part)) : undefined;
         default:
           return undefined;
       }
     }) as Statement;
     from += volume(part.grid);
-    const idle = threadsOf(part) < threads;
     const active = k.alu('lt', [k.special('threadIdx.x'), k.int(threadsOf(part))]);
     return { end: from, body: idle ? k.block([k.when(active, inside)]) : inside };
   });
@@ -122,6 +137,7 @@ function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
       },
       grid: [from, 1, 1],
       block: [threads, 1, 1],
+      ...shared,
     },
     args: merged.map((m) => m.place),
     bytes: parts.reduce((n, p) => n + p.bytes, 0),
@@ -183,9 +199,10 @@ function digit(number: Expr, sizes: readonly [number, number, number], at: numbe
 
 const volume = ([x, y, z]: readonly [number, number, number]): number => x * y * z;
 const threadsOf = (part: Part): number => volume(part.block);
-const sharedBytes = (arrays: readonly ArrayDecl[]): number =>
+const isDynamic = (a: ArrayDecl): boolean => a.space === 'shared' && a.dims[0] === -1;
+const staticBytes = (arrays: readonly ArrayDecl[]): number =>
   arrays
-    .filter((a) => a.space === 'shared')
+    .filter((a) => a.space === 'shared' && !isDynamic(a))
     .reduce((n, a) => n + a.dims.reduce((m, d) => m * d, 1) * a.lanes * a.dtype.bytes, 0);
 
 /** Whether threads of a block wait for each other. */

@@ -56,13 +56,13 @@ function meet(run: Run, warps: readonly Warp[]): boolean {
   const requests = warps.flatMap((w) => w.requests);
   const waiting = requests.findIndex((r) => r !== undefined);
   if (waiting < 0) return false;
-  const site = requests[waiting]![0];
-  const other = requests.findIndex((r) => r?.[0] !== site);
+  const [site, expected = requests.length] = requests[waiting]! as [number, number?];
+  const other = requests.findIndex((r, i) => r?.[0] !== (i < expected ? site : undefined));
   if (other >= 0) {
     const arrived = requests.filter((r) => r?.[0] === site).length;
     run.fail(
       'divergent-barrier',
-      `barrier() is reached by ${arrived} of the block's ${requests.length} threads: ` +
+      `barrier() is reached by ${arrived} of the block's ${expected} threads: ` +
         `${whereabouts(run, other, requests[other])}. Every thread of a block must reach the same barrier(): ` +
         'move it out of the if or loop, and do not return before it.',
       site,
