@@ -26,7 +26,7 @@ export interface OpenCall {
   readonly inputs: readonly View[];
   /** The ways to do it; none if there is one only. */
   variants(): readonly Variant[];
-  /** Once: by one of the variants, or by the kernel's own guess. */
+  /** By one of the variants, or by the kernel's own guess. */
   plan(variant?: Variant): HandWritten;
 }
 
@@ -92,6 +92,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const io: KernelIo = { target, node, inputs, output, finish, plain };
   const { arg } = argOf(node, 'call');
   const plan = (variant?: Variant): HandWritten => {
+    reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);
     const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
     const stages = planned.map((stage) => {

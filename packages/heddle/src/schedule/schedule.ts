@@ -12,13 +12,13 @@
 
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
-import type { KernelStage, LibraryStage } from '../graph/fused-op.js';
+import type { KernelStage, LibraryStage, Variant } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
 import { joinFollowers } from './followers.js';
-import { openCall } from './hand-written.js';
+import { type OpenCall, openCall } from './hand-written.js';
 import { mergeLaunches } from './horizontal.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
@@ -93,8 +93,12 @@ export function schedule(
   const parts = partition(canonical, target, (node, stored) => viewOf(node, stored)?.base);
   const merged = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
   const { groups, stored } = joinFollowers(merged, parts.stored, new Set(canonical.roots));
-  const variants = options.tune && tuneCalls(groups, stored, target, options.tune);
-  const work = groups.map((group) => toWork(group, stored, target, variants?.get(group)));
+  const calls = new Map(groups.filter((g) => g.call).map((g) => [g, openCall(g, stored, target)]));
+  const chosen = options.tune ? tuneCalls(calls, stored, options.tune) : new Map<Group, Variant>();
+  const work = groups.map((group) => {
+    const call = calls.get(group);
+    return call ? callToWork(group, call, chosen.get(group)) : toWork(group, stored, target);
+  });
   const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
   const ordered = assignLevels(work, updated);
   const placed = place(ordered, canonical.roots, canonical.leaves, updated);
@@ -112,20 +116,20 @@ const nameOf = (group: Group): string => {
   return `${root.op}_${root.shape.join('x') || 'scalar'}`;
 };
 
-function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, variant?: string): Work {
-  if (!group.call) {
-    const { ir, params, grid, block } = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
-    const reads = new Set(params.filter((p) => !group.roots.includes(p)));
-    return {
-      group,
-      reads,
-      stages: [{ work: { kernel: ir, grid, block }, slots: params.map((node) => ({ node })) }],
-      scratch: [],
-      level: 0,
-    };
-  }
-  const open = openCall(group, stored, target);
-  const plan = open.plan(variant === undefined ? undefined : open.variants().find((v) => v.name === variant));
+function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): Work {
+  const { ir, params, grid, block } = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
+  const reads = new Set(params.filter((p) => !group.roots.includes(p)));
+  return {
+    group,
+    reads,
+    stages: [{ work: { kernel: ir, grid, block }, slots: params.map((node) => ({ node })) }],
+    scratch: [],
+    level: 0,
+  };
+}
+
+function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
+  const plan = open.plan(variant);
   const names = new Map<string, number>();
   const scratch: { bytes: number; from: number; to: number }[] = [];
   const reads = new Set(plan.inputs);
@@ -150,7 +154,7 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, va
     const { args: _, extra: __, ...work } = stage;
     return { work, slots };
   });
-  const { node } = group.call;
+  const { node } = group.call!;
   const { op, arg } = argOf(node, 'call');
   const call = { op: op.name, flops: op.flops?.(node, arg) };
   return { group, reads, stages, scratch, call, level: 0 };
@@ -158,29 +162,31 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target, va
 
 /** The variants that `tune` takes for the calls that can be done in several ways. */
 function tuneCalls(
-  groups: readonly Group[],
+  calls: ReadonlyMap<Group, OpenCall>,
   stored: ReadonlySet<GraphNode>,
-  target: Target,
   tune: Tune,
-): Map<Group, string | undefined> {
-  const several: Group[] = [];
+): Map<Group, Variant> {
+  const several: { readonly group: Group; readonly variants: readonly Variant[] }[] = [];
   const requests: TuneRequest[] = [];
-  for (const group of groups) {
-    if (!group.call?.choice.variants) continue;
-    const open = openCall(group, stored, target);
+  for (const [group, open] of calls) {
     const variants = open.variants();
     if (variants.length < 2) continue;
-    several.push(group);
+    several.push({ group, variants });
     requests.push({
       key: tuningKey(group, stored, open.inputs, variants),
-      variants: variants.map(({ name }) => ({
-        name,
-        make: () => trialOf(toWork(group, stored, target, name)),
+      variants: variants.map((variant) => ({
+        name: variant.name,
+        make: () => trialOf(callToWork(group, open, variant)),
       })),
     });
   }
-  const chosen = requests.length > 0 ? tune(requests) : [];
-  return new Map(several.map((group, i) => [group, chosen[i]]));
+  const names = requests.length > 0 ? tune(requests) : [];
+  return new Map(
+    several.flatMap(({ group, variants }, i): [Group, Variant][] => {
+      const variant = variants.find((v) => v.name === names[i]);
+      return variant ? [[group, variant]] : [];
+    }),
+  );
 }
 
 /** Work by itself, all its memory numbered. */
