@@ -140,6 +140,10 @@ export function everyIntrinsic(t: DType): KernelIr {
       );
       continue;
     }
+    if (record.rows) {
+      if (t.bytes === 2) statements.push(effect(intrinsic(name, [memories[1]!, constant(i32, 0)], t)));
+      continue;
+    }
     if (isBitwise(name) && !isInteger(t)) continue;
     const args = record.params.map((p) =>
       p === 'T'

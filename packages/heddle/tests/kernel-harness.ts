@@ -1,6 +1,7 @@
 /** Runs the kernels of a fused op by themselves, in the simulator or on a device, and its composition beside them. */
 import assert from 'node:assert/strict';
-import { arrayOf, type DType, type TypedArray } from '../src/core/dtype.js';
+import { arrayOf, bf16, type DType, type TypedArray } from '../src/core/dtype.js';
+import { fromBf16 } from '../src/core/float16.js';
 import { sizeOf, stridesOf } from '../src/core/shape.js';
 import type { KernelChoice, KernelIo, KernelStage, Stage, View } from '../src/graph/fused-op.js';
 import { argOf, type GraphNode } from '../src/graph/node.js';
@@ -172,7 +173,7 @@ export function checkInSimulator(
   const { op, arg } = argOf(node, 'call');
   const choice = kernelOf(node, target);
   assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
-  const leaves = new Map(node.src.map((s, i) => [s, Array.from(sources[i]!.data as Float32Array)]));
+  const leaves = new Map(node.src.map((s, i) => [s, numbersOf(s.dtype, sources[i]!.data)]));
   const expected = interpret(op.compose(node.src, arg), leaves) as number[];
   const inputs = node.src.map((s, i) => laidOut(s.shape, s.dtype, sources[i]!));
   // Threads are slow to simulate: there a kernel runs once for each of its ways.
@@ -185,10 +186,14 @@ export function checkInSimulator(
       runInSimulator(plan(), inputs, output, target.model === 'blocks');
       const wanted = expected.map((v, i) => (marked ? 2 * v + i : v));
       const what = `${op.name} (${node.shape}) ${name}${marked ? ' marked' : ''}`;
-      assertClose(output as Float32Array, wanted, tolerance, what);
+      assertClose(numbersOf(node.dtype, output), wanted, tolerance, what);
     }
   }
 }
+
+/** The numbers that elements of memory stand for. */
+const numbersOf = (dtype: DType, data: TypedArray): number[] =>
+  Array.from(data as Float32Array, (v) => (dtype === bf16 ? fromBf16(v) : v));
 
 export function assertClose(
   got: ArrayLike<number>,

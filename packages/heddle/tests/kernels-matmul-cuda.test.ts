@@ -1,6 +1,6 @@
 /** The GPU's matmul kernels against the composition, in the simulator: layouts, edges, batches, all ways to cut. */
 import { test } from 'node:test';
-import { f32 } from '../src/core/dtype.js';
+import { bf16, f32 } from '../src/core/dtype.js';
 import type { Precision } from '../src/core/precision.js';
 import { matmulOp } from '../src/fused/matmul.js';
 import { call, leaf } from '../src/graph/build.js';
@@ -46,4 +46,12 @@ for (const precision of ['tf32', 'bf16'] as const) {
       check(2, 33, 24, 36, left, right, precision));
   }
   test(`matmul 17×300 · 300×9 in ${precision}`, () => check(1, 17, 9, 300, 'rows', 'columns', precision));
+}
+
+for (const [left, right] of LAYOUTS) {
+  test(`matmul 2×33×40 · 40×24 of bf16, ${left} · ${right}`, () => {
+    const node = call(matmulOp, [leaf([2, 33, 40], bf16), leaf([2, 40, 24], bf16)], { precision: 'f32' });
+    const sources = [laidOutMatrix(2, 33, 40, left, 1, bf16), laidOutMatrix(2, 40, 24, right, 2, bf16)];
+    checkInSimulator(node, sources, 2e-2, SIM_TARGET);
+  });
 }

@@ -1,7 +1,7 @@
 /** Tensor cores and asynchronous copies in the kernel language: their meaning in the simulator, and their text. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, f32 } from '../src/core/dtype.js';
+import { bf16, f32, u32 } from '../src/core/dtype.js';
 import { KernelError } from '../src/core/errors.js';
 import { toBf16 } from '../src/core/float16.js';
 import { compile } from '../src/kernel/compile.js';
@@ -185,3 +185,44 @@ test('copyAsync copies from a buffer to a shared array of its dtype', () => {
     (e) => e instanceof KernelError && /keeps the dtype: tile is i32, x f32/.test(e.message),
   );
 });
+
+for (const transposed of [false, true]) {
+  test(`loadMatrix4 gives each lane its pairs${transposed ? ', transposed' : ''}`, () => {
+    const kernel = defineKernel(
+      'matrices',
+      { x: buffer(bf16), y: buffer(u32) },
+      ({ x, y }, context) => {
+        const {
+          laneId,
+          idiv,
+          shared,
+          barrier,
+          bf16,
+          loadMatrix4,
+          loadMatrix4Transposed,
+          store4,
+          TRANSPOSED,
+        } = context;
+        const tile = shared(bf16, 16, 24);
+        for (let i = laneId; i < 256; i += 32) tile[idiv(i, 16)][i % 16] = x[i];
+        barrier();
+        const row = (laneId % 8) + (idiv(laneId, 8) % 2) * 8;
+        const column = idiv(laneId, 16) * 8;
+        if (TRANSPOSED) store4(y, laneId * 4, loadMatrix4Transposed(tile, row, column));
+        else store4(y, laneId * 4, loadMatrix4(tile, row, column));
+      },
+      { TRANSPOSED: transposed },
+    );
+    const y = new Uint32Array(128);
+    const x = Uint16Array.from({ length: 256 }, (_, i) => toBf16(i % 16 < 8 ? i : -i));
+    simulate(kernel, { grid: 1, block: 32 }, { x, y });
+    for (let lane = 0; lane < 32; lane++) {
+      for (let matrix = 0; matrix < 4; matrix++) {
+        const [g, t] = [lane >> 2, lane % 4];
+        const at = (a: number, b: number) =>
+          x[((transposed ? b : a) + (matrix % 2) * 8) * 16 + (transposed ? a : b) + (matrix >> 1) * 8]!;
+        assert.equal(y[lane * 4 + matrix], (at(g, 2 * t) | (at(g, 2 * t + 1) << 16)) >>> 0);
+      }
+    }
+  });
+}

@@ -1,5 +1,5 @@
 /** The matrix products for GPUs, as a choice of the fused op. */
-import { f32 } from '../core/dtype.js';
+import { bf16, type DType, f32 } from '../core/dtype.js';
 import type { Precision } from '../core/precision.js';
 import type { KernelChoice, KernelIo, Stage, Variant } from '../graph/fused-op.js';
 import type { MatmulProblem } from '../kernels/matmul-cpu.js';
@@ -31,11 +31,19 @@ function tensorNameOf(precision: Precision, tile: TensorTile): string {
 }
 
 /** The launches: the product, and where K is split over blocks the sum of the parts. */
-function stages(p: MatmulProblem, product: GridKernel, { splits }: Split): readonly Stage[] {
+function stages(
+  p: MatmulProblem,
+  product: GridKernel,
+  { splits }: Split,
+  dtype = f32 as DType,
+): readonly Stage[] {
   const sources = [{ input: 0 }, { input: 1 }] as const;
   if (splits === 1) return [gridStage(product, ...sources, { output: true })];
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
-  return [gridStage(product, ...sources, parts), gridStage(matmulSum(p, splits), parts, { output: true })];
+  return [
+    gridStage(product, ...sources, parts),
+    gridStage(matmulSum(p, splits, dtype), parts, { output: true }),
+  ];
 }
 
 /** Below these operations tensor cores save nothing: there are not enough tiles to keep them busy. */
@@ -44,23 +52,30 @@ const FEW = 2 ** 27;
 /** The most promising first. Tensor cores only where less than f32 is asked for; small products are f32 anyway. */
 function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
+  const { dtype } = io.node;
+  const tensorVariants = (kind: 'tf32' | 'bf16'): Variant[] =>
+    tensorTiles(p, io.target, dtype).map((tile) => ({
+      name: tensorNameOf(kind, tile),
+      plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, dtype),
+    }));
+  if (dtype === bf16) return tensorVariants('bf16');
   const plain = matmulTiles(p, io.target).map((tile) => ({
     name: nameOf(tile),
     plan: () => stages(p, matmulTile(p, tile), tile),
   }));
   if (precision === 'f32' || io.target.capability < 80) return plain;
-  const tensor = tensorTiles(p, io.target).map((tile) => ({
-    name: tensorNameOf(precision, tile),
-    plan: () => stages(p, matmulTensor(p, tile, precision), tile),
-  }));
+  const tensor = tensorVariants(precision);
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
 }
 
 export const matmulChoice: KernelChoice<MatmulArg> = {
   name: 'matmul-cuda',
-  when: ({ model }, node) =>
-    model === 'threads' && node.dtype === f32 && node.size > 0 && node.src[0]!.shape.at(-1)! > 0,
+  when: ({ model, capability }, node) =>
+    model === 'threads' &&
+    (node.dtype === f32 || (node.dtype === bf16 && capability >= 80)) &&
+    node.size > 0 &&
+    node.src[0]!.shape.at(-1)! > 0,
   strided: [true, true],
   finishes: true,
   variants: (io, arg) => [...variants(io, arg), ...cublasLtVariants(io, arg.precision)],

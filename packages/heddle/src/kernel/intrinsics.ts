@@ -5,7 +5,7 @@
  */
 import { bool, type DType, f32, i32, u32 } from '../core/dtype.js';
 import { evaluate, type Scalar } from './ops.js';
-import { multiplyBf16, multiplyTf32 } from './tensor-core.js';
+import { fragments, multiplyBf16, multiplyTf32 } from './tensor-core.js';
 import { type ValueType, value } from './types.js';
 
 /** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
@@ -30,6 +30,8 @@ export interface IntrinsicRecord {
   readonly result: 'T' | 'u32' | 'bool' | VectorName | 'none';
   /** Its first argument is a place in memory, `x[i]`; the result is what stood there. */
   readonly atomic?: true;
+  /** Its argument is a place in shared memory: of each lane a row of 8 elements of 2 bytes, given to `warp` as bits. */
+  readonly rows?: true;
   readonly doc: string;
   /** warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part). */
   readonly warp?: (t: DType, lanes: Lanes) => (Operand | undefined)[];
@@ -182,6 +184,22 @@ export const INTRINSICS = {
     result: 'f32x4',
     doc: 'a · b + c of 16 × 8 × 16 in bf16 on a tensor core',
     warp: multiplyBf16,
+  },
+  loadMatrix4: {
+    scope: 'warp',
+    params: [],
+    result: 'u32x4',
+    rows: true,
+    doc: 'fragments of four matrices of 8 × 8, whose rows begin at the places of lanes 0 to 7, 8 to 15…',
+    warp: fragments(false),
+  },
+  loadMatrix4Transposed: {
+    scope: 'warp',
+    params: [],
+    result: 'u32x4',
+    rows: true,
+    doc: 'fragments of four matrices of 8 × 8, whose columns begin at the places of lanes 0 to 7, 8 to 15…',
+    warp: fragments(true),
   },
   commitCopies: {
     scope: 'thread',

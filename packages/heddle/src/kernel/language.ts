@@ -162,6 +162,15 @@ export interface Intrinsics {
   mmaBf16(a: number, b: number, c: number): number;
 
   /**
+   * Fragments for `mmaBf16` of four matrices of 8 × 8 in a shared array of f16 or bf16, a u32 vector of 4. Lane 8i + r
+   * says where row r of matrix i begins, 8 neighbours from an index that is a multiple of 8; lane (g, t) gets (g, 2t)
+   * and (g, 2t + 1) of each.
+   */
+  loadMatrix4(x: Memory, ...index: Sizes): number;
+  /** As `loadMatrix4`; lane (g, t) gets (2t, g) and (2t + 1, g) of each. */
+  loadMatrix4Transposed(x: Memory, ...index: Sizes): number;
+
+  /**
    * Starts to copy `x[j]` to a shared array, without passing through registers: `copyAsync(tile, i, x, j)`. The
    * element is there after `waitCopies`, for other threads after a `barrier` too. With a condition at the end,
    * zero is written where it is false, and x is not read.

@@ -281,6 +281,14 @@ function callIntrinsic(
     );
     return VOID;
   }
+  if (record.rows) {
+    const { memory, indices } = place(p, node, args);
+    const { dtype, space } = memory.type;
+    if (space !== 'shared' || dtype.bytes !== 2)
+      p.fail(node, `${name} reads a shared array of f16 or bf16, got ${space} ${dtype.name}.`);
+    const matrices = intrinsic(name, [memory, ...indices], dtype, p.at(node));
+    return fromExpr(read(p.keep(matrices, name), p.at(node)));
+  }
   const given = record.params.length;
   const usage = `${name}(${[...(record.atomic ? ['x', 'i'] : []), ...['v', 'w'].slice(0, given)].join(', ')})`;
   if (record.atomic ? args.length < given + 2 : args.length !== given) {

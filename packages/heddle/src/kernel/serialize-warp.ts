@@ -49,8 +49,7 @@ export function separateWarpOperations(s: Statement, obstacles: Obstacle[]): Sta
     }
     const src = n.src.map(out);
     if (!isWarpOperation(n)) return { ...n, src } as Node;
-    if (n.arg === 'mma' || n.arg === 'mmaBf16')
-      obstacles.push({ node: n, why: `${n.arg}() needs tensor cores` });
+    if (/^(mma|loadMatrix)/.test(n.arg)) obstacles.push({ node: n, why: `${n.arg}() needs tensor cores` });
     const args = src.map((arg, i) => {
       const { type } = arg as Expr;
       const v: Variable = { name: `${n.arg}_${i}`, type, constant: true };

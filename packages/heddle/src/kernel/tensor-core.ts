@@ -76,5 +76,25 @@ const multiply =
     });
   };
 
+/**
+ * ldmatrix: lane 8i + r has row r of matrix i, 8 elements of 16 bits; lane (g, t) gets of each matrix those at (g, 2t)
+ * and (g, 2t + 1), or transposed at (2t, g) and (2t + 1, g), the first in the lower half.
+ */
+export const fragments =
+  (transposed: boolean) =>
+  (_t: DType, lanes: Lanes): (number[] | undefined)[] =>
+    lanes.map((args, lane) => {
+      if (!args) return undefined;
+      const [g, t] = [lane >> 2, lane & 3];
+      const element = (matrix: number, row: number, column: number): number =>
+        ((lanes[8 * matrix + row]?.[0] as number[] | undefined) ?? [])[column] ?? 0;
+      return [0, 1, 2, 3].map((matrix) => {
+        const [low, high] = [2 * t, 2 * t + 1].map((k) =>
+          transposed ? element(matrix, k, g) : element(matrix, g, k),
+        );
+        return (low! | (high! << 16)) >>> 0;
+      });
+    });
+
 export const multiplyTf32 = multiply(TF32);
 export const multiplyBf16 = multiply(BF16);

@@ -22,6 +22,8 @@ export interface Share {
 
 export interface Panel {
   readonly kMajor: boolean;
+  /** Of an element. */
+  readonly bytes: number;
   /** Elements of one copy. */
   readonly vector: 1 | 2 | 4;
   /** Rows of A, or columns of B, of the tile and of the matrix. */
@@ -60,6 +62,7 @@ export function panelOf(
   depth: number,
   share: Share,
   pitchOf: Pitch = PITCH,
+  bytes = 4,
 ): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
@@ -72,7 +75,17 @@ export function panelOf(
   const vector = isUnit && fits(4) ? 4 : isUnit && fits(2) ? 2 : 1;
   const pitch = pitchOf(!across, across ? rows : depth);
   return {
-    ...{ kMajor: !across, vector, rows, size, depth, inner, rowStep: rowStride, innerStep: columnStride },
+    ...{
+      kMajor: !across,
+      bytes,
+      vector,
+      rows,
+      size,
+      depth,
+      inner,
+      rowStep: rowStride,
+      innerStep: columnStride,
+    },
     ...{ pitch, floats: pitch * (across ? depth : rows), share },
     group: share.each % 4 === 0 ? 4 : share.each % 2 === 0 ? 2 : 1,
     whole: size % rows === 0 && inner % depth === 0,
@@ -107,11 +120,35 @@ export function rowOfSlot(slot: number, P: Panel, { idiv }: Intrinsics): number 
 interface CopyContext extends Intrinsics {
   readonly THREADS: number;
   readonly rowOfSlot: typeof rowOfSlot;
+  readonly copyPiece: typeof copyPiece;
+}
+
+/** One copy; where there is no element, zeros. Two bytes are too few to be copied asynchronously. */
+export function copyPiece(
+  held: Memory,
+  to: number,
+  x: Memory,
+  from: number,
+  row: number,
+  step: number,
+  P: Panel,
+  { copyAsync, copyAsync2, copyAsync4 }: Intrinsics,
+): void {
+  const there = P.whole ? true : row < P.size && step < P.inner;
+  if (P.bytes * P.vector < 4) held[to] = there ? x[from] : 0;
+  else if (P.whole) {
+    if (P.vector === 4) copyAsync4(held, to, x, from);
+    else if (P.vector === 2) copyAsync2(held, to, x, from);
+    else copyAsync(held, to, x, from);
+  } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+  else if (P.vector === 2) copyAsync2(held, to, x, from, there);
+  else copyAsync(held, to, x, from, there);
 }
 
 /**
  * Starts the copy of a tile, in the kernel: of rows from `firstRow` and steps from `firstStep` on, to `held` from `at`
- * on. Beyond the matrix there are zeros.
+ * on. Beyond the matrix there are zeros. Where a round of all threads is a whole number of rows (or steps), the rounds
+ * differ by constants.
  */
 export function copyPanel(
   x: Memory,
@@ -123,24 +160,33 @@ export function copyPanel(
   P: Panel,
   context: CopyContext,
 ): void {
-  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4, THREADS, rowOfSlot } = context;
+  const { threadIdx, idiv, THREADS, rowOfSlot, copyPiece } = context;
   const count = P.kMajor ? P.depth / P.vector : P.rows / P.vector;
-  for (let i = threadIdx.x; i < count * (P.kMajor ? P.rows : P.depth); i += THREADS) {
-    const outer = idiv(i, count);
-    const along = (i % count) * P.vector;
+  const total = count * (P.kMajor ? P.rows : P.depth);
+  const round = THREADS / count;
+  const even =
+    total % THREADS === 0 && THREADS % count === 0 && (!P.kMajor || round % (P.share.lanes * P.group) === 0);
+  if (even) {
+    const outer = idiv(threadIdx.x, count);
+    const along = (threadIdx.x % count) * P.vector;
     const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
     const step = firstStep + (P.kMajor ? along : outer);
     const to = at + outer * P.pitch + along;
     const from = start + row * P.rowStep + step * P.innerStep;
-    if (P.whole) {
-      if (P.vector === 4) copyAsync4(held, to, x, from);
-      else if (P.vector === 2) copyAsync2(held, to, x, from);
-      else copyAsync(held, to, x, from);
-    } else {
-      const there = row < P.size && step < P.inner;
-      if (P.vector === 4) copyAsync4(held, to, x, from, there);
-      else if (P.vector === 2) copyAsync2(held, to, x, from, there);
-      else copyAsync(held, to, x, from, there);
+    for (let i = 0; i < total / THREADS; i++) {
+      const down = i * round;
+      if (P.kMajor)
+        copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+      else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
+    }
+  } else {
+    for (let i = threadIdx.x; i < total; i += THREADS) {
+      const outer = idiv(i, count);
+      const along = (i % count) * P.vector;
+      const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+      const step = firstStep + (P.kMajor ? along : outer);
+      const from = start + row * P.rowStep + step * P.innerStep;
+      copyPiece(held, at + outer * P.pitch + along, x, from, row, step, P, context);
     }
   }
 }

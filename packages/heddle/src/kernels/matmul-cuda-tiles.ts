@@ -3,10 +3,11 @@
  * cycles to multiply, to read shared memory and to copy into it, and a wait for memory that nothing hides. The model
  * ranks; the autotuner times the first few.
  */
+import { bf16, type DType } from '../core/dtype.js';
 import type { Target } from '../kernel/target.js';
 import type { MatmulProblem } from './matmul-cpu.js';
 import type { MatmulTile } from './matmul-cuda.js';
-import type { TensorTile } from './matmul-tensor-cuda.js';
+import { type TensorTile, tensorLayoutOf } from './matmul-tensor-cuda.js';
 
 type Pair = readonly [number, number];
 
@@ -154,12 +155,12 @@ const TENSOR_TILES: readonly (readonly [warps: Pair, each: Pair, speed: number])
 /** Multiply-adds of a multiprocessor per cycle on tensor cores. */
 const TENSOR_RATE = 1024;
 
-/** Ways to multiply on tensor cores, the most promising first. */
-export function tensorTiles(
-  p: MatmulProblem,
-  { units, sharedBytesPerBlock }: Target,
-  count = 6,
-): TensorTile[] {
+/**
+ * Ways to multiply on tensor cores, the most promising first.
+ * @param dtype of the matrices
+ */
+export function tensorTiles(p: MatmulProblem, target: Target, dtype: DType, count = 6): TensorTile[] {
+  const { units, sharedBytesPerBlock } = target;
   const { M, N, K, batches } = p;
   const ranked: { readonly tile: TensorTile; readonly cycles: number }[] = [];
   for (const [warps, each, speed] of TENSOR_TILES) {
@@ -167,8 +168,9 @@ export function tensorTiles(
     const last = speed === 0.25;
     if (!last && (rows >= 2 * M || columns >= 2 * N)) continue;
     const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
-    for (const depth of K <= 16 ? [16] : [16, 32]) {
-      const stage = 4 * (depth + 8) * (rows + columns);
+    for (const depth of K <= 16 ? [16] : dtype === bf16 ? [32, 64] : [16, 32]) {
+      const one: TensorTile = { warps, each, depth, stages: 1, splits: 1 };
+      const stage = tensorLayoutOf(p, one, dtype).sharedBytes;
       const stages = Math.min(4, Math.floor((sharedBytesPerBlock - 1024) / stage));
       if (stages < 2) continue;
       for (const splits of [1, 2, 4, 8, 16]) {

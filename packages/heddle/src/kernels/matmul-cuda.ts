@@ -10,9 +10,19 @@
  * (matmul-cuda-panel.ts), so that A·B, A·Bᵀ and Aᵀ·B cost the same. Where even so there are too few blocks, K is split over
  * blocks as well, and a second kernel adds the parts.
  */
-import { defineKernel } from '../kernel/language.js';
+import { bf16, type DType, f32 } from '../core/dtype.js';
+import { defineKernel, type Memory } from '../kernel/language.js';
+import { buffer } from '../kernel/types.js';
 import { buffers, type MatmulProblem } from './matmul-cpu.js';
-import { copyPanel, type Panel, panelOf, rowOfSlot, startOf, transposed } from './matmul-cuda-panel.js';
+import {
+  copyPanel,
+  copyPiece,
+  type Panel,
+  panelOf,
+  rowOfSlot,
+  startOf,
+  transposed,
+} from './matmul-cuda-panel.js';
 import type { GridKernel } from './tiled.js';
 
 /** How the work is cut. */
@@ -97,51 +107,50 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         commitCopies();
       };
 
+      const from = local(f32, TM, 4);
+      const by = local(f32, TN, 4);
+      /** Steps k to k + 3 of the lane's rows; of what lies across K only step k + l. */
+      const read = (into: Memory, at: number, P: Panel, k: number, l: number) => {
+        for (let i = 0; i < P.share.each; i++) {
+          if (P.kMajor) {
+            const v = load4(held, at + i * (P.share.lanes * P.pitch) + k);
+            for (let s = 0; s < 4; s++) into[i][s] = lane(v, s);
+          } else if (i % P.group === 0) {
+            const place = at + i * P.share.lanes + (k + l) * P.pitch;
+            if (P.group === 4) {
+              const v = load4(held, place);
+              for (let g = 0; g < 4; g++) into[i + g][l] = lane(v, g);
+            } else if (P.group === 2) {
+              const v = load2(held, place);
+              for (let g = 0; g < 2; g++) into[i + g][l] = lane(v, g);
+            } else into[i][l] = held[place];
+          }
+        }
+      };
+      /** Four steps along K. What lies along K is read for all four at once, else for one after the other. */
+      const quad = (stage: number, k: number) => {
+        const atA = stage * STAGE + aAt;
+        const atB = stage * STAGE + bAt;
+        if (A.kMajor) read(from, atA, A, k, 0);
+        if (B.kMajor) read(by, atB, B, k, 0);
+        for (let l = 0; l < 4; l++) {
+          if (!A.kMajor) read(from, atA, A, k, l);
+          if (!B.kMajor) read(by, atB, B, k, l);
+          for (let i = 0; i < TM; i++)
+            for (let j = 0; j < TN; j++) sums[i][j] = fma(from[i][l], by[j][l], sums[i][j]);
+        }
+      };
       const add = (stage: number) => {
-        let k = share * 4;
-        while (k < DEPTH) {
-          const as = local(f32, TM, 4);
-          const bs = local(f32, TN, 4);
-          for (let i = 0; i < TM; i++) {
-            if (A.kMajor) {
-              const v = load4(held, stage * STAGE + aAt + i * (LM * A.pitch) + k);
-              for (let l = 0; l < 4; l++) as[i][l] = lane(v, l);
-            } else if (i % A.group === 0) {
-              for (let l = 0; l < 4; l++) {
-                const at = stage * STAGE + aAt + i * LM + (k + l) * A.pitch;
-                if (A.group === 4) {
-                  const v = load4(held, at);
-                  for (let g = 0; g < 4; g++) as[i + g][l] = lane(v, g);
-                } else if (A.group === 2) {
-                  const v = load2(held, at);
-                  for (let g = 0; g < 2; g++) as[i + g][l] = lane(v, g);
-                } else as[i][l] = held[at];
-              }
-            }
+        // Unrolled, the compiler would hold more of what lies along K than there are registers.
+        const few = DEPTH % (4 * WK) === 0 && DEPTH <= 32 * WK;
+        if (few && (TM * TN < 64 || !A.kMajor || !B.kMajor)) {
+          for (let k = 0; k < DEPTH; k += 4 * WK) quad(stage, share * 4 + k);
+        } else {
+          let k = share * 4;
+          while (k < DEPTH) {
+            quad(stage, k);
+            k += 4 * WK;
           }
-          for (let j = 0; j < TN; j++) {
-            if (B.kMajor) {
-              const v = load4(held, stage * STAGE + bAt + j * (LN * B.pitch) + k);
-              for (let l = 0; l < 4; l++) bs[j][l] = lane(v, l);
-            } else if (j % B.group === 0) {
-              for (let l = 0; l < 4; l++) {
-                const at = stage * STAGE + bAt + j * LN + (k + l) * B.pitch;
-                if (B.group === 4) {
-                  const v = load4(held, at);
-                  for (let g = 0; g < 4; g++) bs[j + g][l] = lane(v, g);
-                } else if (B.group === 2) {
-                  const v = load2(held, at);
-                  for (let g = 0; g < 2; g++) bs[j + g][l] = lane(v, g);
-                } else bs[j][l] = held[at];
-              }
-            }
-          }
-          for (let l = 0; l < 4; l++) {
-            for (let i = 0; i < TM; i++) {
-              for (let j = 0; j < TN; j++) sums[i][j] = fma(as[i][l], bs[j][l], sums[i][j]);
-            }
-          }
-          k += 4 * WK;
         }
       };
 
@@ -228,7 +237,15 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         OUT: lanesOut,
       },
       ...{ WM: warps[0], WN: warps[1], WK: warps[2], LM: lanes[0], LN: lanes[1], TM: each[0], TN: each[1] },
-      ...{ DEPTH: tile.depth, ROWS: rows, COLUMNS: columns, copyPanel, rowOfSlot, finish: p.finish },
+      ...{
+        DEPTH: tile.depth,
+        ROWS: rows,
+        COLUMNS: columns,
+        copyPanel,
+        copyPiece,
+        rowOfSlot,
+        finish: p.finish,
+      },
       ...{ aStart: startOf(p.a, p.batches), bStart: startOf(p.b, p.batches) },
     },
   );
@@ -238,14 +255,19 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
 const SUM_THREADS = 128;
 
 /** The product from its parts, added in the order of K. */
-export function matmulSum({ batches, M, N, finish }: MatmulProblem, splits: number): GridKernel {
+export function matmulSum(
+  { batches, M, N, finish }: MatmulProblem,
+  splits: number,
+  dtype: DType = f32,
+): GridKernel {
   const lanes = N % 4 === 0 ? 4 : N % 2 === 0 ? 2 : 1;
   const size = batches * M * N;
   const kernel = defineKernel(
     'matmulSum',
-    { parts: buffers.a, c: buffers.c },
+    { parts: buffer(f32), c: buffer(dtype) },
     ({ parts, c }, context) => {
-      const { globalId, idiv, load2, load4, store2, store4, SIZE, SPLITS, M, N, LANES, finish } = context;
+      const { globalId, idiv, load2, load4, store2, store4, bf16, finish } = context;
+      const { SIZE, SPLITS, M, N, LANES, HALF } = context;
       const i = globalId.x * LANES;
       if (i < SIZE) {
         let sum = LANES === 4 ? load4(parts, i) : LANES === 2 ? load2(parts, i) : parts[i];
@@ -254,13 +276,13 @@ export function matmulSum({ batches, M, N, finish }: MatmulProblem, splits: numb
           sum = sum + (LANES === 4 ? load4(parts, at) : LANES === 2 ? load2(parts, at) : parts[at]);
         }
         const row = idiv(i, N);
-        const v = finish(sum, idiv(row, M), row % M, i % N);
+        const v = finish(HALF ? bf16(sum) : sum, idiv(row, M), row % M, i % N);
         if (LANES === 4) store4(c, i, v);
         else if (LANES === 2) store2(c, i, v);
         else c[i] = v;
       }
     },
-    { SIZE: size, SPLITS: splits, M, N, LANES: lanes, finish },
+    { SIZE: size, SPLITS: splits, M, N, LANES: lanes, HALF: dtype === bf16, finish },
   );
   return {
     kernel,

@@ -1,5 +1,5 @@
 /**
- * Matrix product of f32 matrices on tensor cores: operands rounded to tf32 or bf16, sums in f32.
+ * Matrix product on tensor cores: of f32 matrices, rounded to tf32 or bf16, or of bf16 matrices. Sums are f32.
  *
  * The tiles of A and B come as in matmul-cuda.ts, by asynchronous copies in a pipeline of several stages, f32 as they
  * lie in memory. A warp reads its fragments, rounds them and multiplies 16 × 8 pieces of C by mma. Which steps along K
@@ -7,10 +7,13 @@
  * would have two four apart, so that K-major operands are read in pairs. Rows are 8 banks apart then (4, across K), and no
  * two lanes meet in a bank.
  */
+import { bf16, type DType, f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
-import { buffers, type MatmulProblem } from './matmul-cpu.js';
+import { buffer } from '../kernel/types.js';
+import type { MatmulProblem } from './matmul-cpu.js';
 import {
   copyPanel,
+  copyPiece,
   type Panel,
   type Pitch,
   panelOf,
@@ -36,6 +39,9 @@ export interface TensorTile {
 const PITCH: Pitch = (kMajor, least) =>
   kMajor ? Math.ceil(least / 16) * 16 + 8 : Math.ceil(least / 32) * 32 + 4;
 
+/** For bf16: rows of 8 elements that lie 16 bytes further, modulo all banks, than the one before. */
+const HALF_PITCH: Pitch = (_kMajor, least) => Math.ceil(least / 64) * 64 + 8;
+
 interface TensorLayout {
   readonly a: Panel;
   readonly b: Panel;
@@ -43,20 +49,23 @@ interface TensorLayout {
   readonly sharedBytes: number;
 }
 
-export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile): TensorLayout {
+export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType): TensorLayout {
   const { warps, each, depth, stages, splits } = tile;
-  const a = panelOf(p.a, p.M, p.K, depth, { warps: warps[0], lanes: 16 * each[0], each: 1 }, PITCH);
+  const { bytes } = dtype;
+  const pitch = dtype === bf16 ? HALF_PITCH : PITCH;
+  const a = panelOf(p.a, p.M, p.K, depth, { warps: warps[0], lanes: 16 * each[0], each: 1 }, pitch, bytes);
   const b = panelOf(
     transposed(p.b),
     p.N,
     p.K,
     depth,
     { warps: warps[1], lanes: 8 * each[1], each: 1 },
-    PITCH,
+    pitch,
+    bytes,
   );
   return {
     ...{ a, b, chunks: Math.ceil(Math.ceil(p.K / depth) / splits) },
-    sharedBytes: 4 * stages * (a.floats + b.floats),
+    sharedBytes: bytes * stages * (a.floats + b.floats),
   };
 }
 
@@ -64,18 +73,24 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile): TensorLayout
 const BAND = 8;
 
 /** The product, or with splits its parts: (split, batch, row, column). */
-export function matmulTensor(p: MatmulProblem, tile: TensorTile, precision: 'tf32' | 'bf16'): GridKernel {
-  const { a: left, b: right, chunks, sharedBytes } = tensorLayoutOf(p, tile);
+export function matmulTensor(
+  p: MatmulProblem,
+  tile: TensorTile,
+  precision: 'tf32' | 'bf16',
+  dtype: DType = f32,
+): GridKernel {
+  const { a: left, b: right, chunks, sharedBytes } = tensorLayoutOf(p, tile, dtype);
   const { warps, each, stages, splits, depth } = tile;
   const down = Math.ceil(p.M / left.rows);
   const across = Math.ceil(p.N / right.rows);
   const threads = 32 * warps[0] * warps[1];
   const kernel = defineKernel(
     `matmul${precision === 'tf32' ? 'Tf32' : 'Bf16'}${splits > 1 ? 'Parts' : ''}`,
-    buffers,
+    { a: buffer(dtype), b: buffer(dtype), c: buffer(splits > 1 ? f32 : dtype) },
     ({ a, b, c }, context) => {
       const { blockIdx, laneId, warpId, idiv, f32, u32, bf16, tf32, bitcast, local2, local4 } = context;
       const { dynamicShared, barrier, load2, store2, lane, vec2, vec4, splat4, mma, mmaBf16 } = context;
+      const { loadMatrix4, loadMatrix4Transposed, HALF } = context;
       const { commitCopies, waitCopies, copyPanel, aStart, bStart, finish } = context;
       const { A, B, M, N, DOWN, BAND, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, TF32 } = context;
       const { WN, TM, TN, DEPTH, ACROSS } = context;
@@ -89,7 +104,7 @@ export function matmulTensor(p: MatmulProblem, tile: TensorTile, precision: 'tf3
       const batch = blockIdx.z;
       const left = aStart(batch);
       const right = bStart(batch);
-      const held = dynamicShared(f32);
+      const held = dynamicShared(HALF ? bf16 : f32);
       const warpRow = idiv(warpId, WN) * (16 * TM);
       const warpColumn = (warpId % WN) * (8 * TN);
       const g = idiv(laneId, 4);
@@ -118,6 +133,40 @@ export function matmulTensor(p: MatmulProblem, tile: TensorTile, precision: 'tf3
           : vec2(held[at + columns + k * B.pitch], held[at + columns + (k + 1) * B.pitch]);
       const packed = (v: number) =>
         (bitcast(u32, f32(bf16(lane(v, 0)))) >> 16) | bitcast(u32, f32(bf16(lane(v, 1))));
+
+      // Of bf16, where this lane's row of a matrix of 8 × 8 is, in the first piece of A and first two of B.
+      const eighth = idiv(laneId, 8);
+      const rowA = (laneId % 8) + (eighth % 2) * 8;
+      const stepA = idiv(eighth, 2) * 8;
+      const halfA = A.kMajor
+        ? (warpRow + rowA) * A.pitch + stepA
+        : ((laneId % 8) + stepA) * A.pitch + warpRow + (eighth % 2) * 8;
+      const columnB = (laneId % 8) + idiv(eighth, 2) * 8;
+      const stepB = (eighth % 2) * 8;
+      const halfB =
+        A.floats +
+        (B.kMajor
+          ? (warpColumn + columnB) * B.pitch + stepB
+          : ((laneId % 8) + stepB) * B.pitch + warpColumn + idiv(eighth, 2) * 8);
+      const addHalf = (stage: number) => {
+        for (let k = 0; k < DEPTH; k += 16) {
+          const as = local4(u32, TM);
+          const bs = local2(u32, TN);
+          for (let i = 0; i < TM; i++) {
+            if (A.kMajor) as[i] = loadMatrix4(held, stage * STAGE + halfA + i * (16 * A.pitch) + k);
+            else as[i] = loadMatrix4Transposed(held, stage * STAGE + halfA + i * 16 + k * A.pitch);
+          }
+          for (let j = 0; j < TN; j += 2) {
+            const v = B.kMajor
+              ? loadMatrix4(held, stage * STAGE + halfB + j * (8 * B.pitch) + k)
+              : loadMatrix4Transposed(held, stage * STAGE + halfB + j * 8 + k * B.pitch);
+            bs[j] = vec2(lane(v, 0), lane(v, 1));
+            bs[j + 1] = vec2(lane(v, 2), lane(v, 3));
+          }
+          for (let i = 0; i < TM; i++)
+            for (let j = 0; j < TN; j++) sums[i][j] = mmaBf16(as[i], bs[j], sums[i][j]);
+        }
+      };
 
       const add = (stage: number) => {
         const atA = stage * STAGE + aAt;
@@ -171,22 +220,24 @@ export function matmulTensor(p: MatmulProblem, tile: TensorTile, precision: 'tf3
         // What all have used before the barrier is filled again.
         if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
         else commitCopies();
-        add(used);
+        if (HALF) addHalf(used);
+        else add(used);
         used = used === STAGES - 1 ? 0 : used + 1;
         filled = filled === STAGES - 1 ? 0 : filled + 1;
         chunk += 1;
       }
 
       const part = SPLITS > 1 ? split * BATCHES + batch : batch;
+      const rounded = (v: number) => (HALF ? bf16(v) : v);
       const put = (r: number, n: number, low: number, high: number) => {
         const at = (part * M + r) * N + n;
         if (r < M && n < N) {
           if (N % 2 === 0) {
             const both = vec2(low, high);
-            store2(c, at, SPLITS > 1 ? both : finish(both, batch, r, n));
+            store2(c, at, SPLITS > 1 ? both : finish(rounded(both), batch, r, n));
           } else {
-            c[at] = SPLITS > 1 ? low : finish(low, batch, r, n);
-            if (n + 1 < N) c[at + 1] = SPLITS > 1 ? high : finish(high, batch, r, n + 1);
+            c[at] = SPLITS > 1 ? low : finish(rounded(low), batch, r, n);
+            if (n + 1 < N) c[at + 1] = SPLITS > 1 ? high : finish(rounded(high), batch, r, n + 1);
           }
         }
       };
@@ -208,8 +259,15 @@ export function matmulTensor(p: MatmulProblem, tile: TensorTile, precision: 'tf3
         STAGE: left.floats + right.floats,
         THREADS: threads,
       },
-      ...{ WN: warps[1], TM: each[0], TN: each[1], DEPTH: depth, TF32: precision === 'tf32' },
-      ...{ copyPanel, rowOfSlot, finish: p.finish },
+      ...{
+        WN: warps[1],
+        TM: each[0],
+        TN: each[1],
+        DEPTH: depth,
+        TF32: precision === 'tf32',
+        HALF: dtype === bf16,
+      },
+      ...{ copyPanel, copyPiece, rowOfSlot, finish: p.finish },
       ...{ aStart: startOf(p.a, p.batches), bStart: startOf(p.b, p.batches) },
     },
   );

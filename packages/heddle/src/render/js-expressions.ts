@@ -4,7 +4,6 @@ import { InternalError } from '../core/errors.js';
 import { INTRINSICS, type IntrinsicRecord } from '../kernel/intrinsics.js';
 import type { Expr, MemoryNode, Node } from '../kernel/ir.js';
 import { OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ops.js';
-import type { ValueType } from '../kernel/types.js';
 import type { Scribe } from './js-names.js';
 
 const INFIX: Partial<Record<ScalarOp, string>> = {
@@ -180,6 +179,12 @@ export function expression(to: Scribe, e: Expr): string {
     }
     case 'intrinsic': {
       const record: IntrinsicRecord = INTRINSICS[e.arg];
+      if (record.rows) {
+        const memory = operand as MemoryNode;
+        const site = to.site(e.at, { intrinsic: e.arg, dtype: memory.type.dtype });
+        const row = access(to, 'read', memory, e.src.slice(1) as Expr[], { lanes: 8 }, site);
+        return `(yield [${site}, rowBits(${to.name(memory.arg)}, ${row})])`;
+      }
       if (!record.atomic) {
         const dtype = (operand as Expr | undefined)?.type.dtype;
         const site = to.site(e.at, { intrinsic: e.arg, ...(dtype ? { dtype } : {}) });
@@ -212,7 +217,7 @@ export function access(
   way: 'read' | 'write' | 'atomic',
   memory: MemoryNode,
   indices: readonly Expr[],
-  type: ValueType,
+  type: { readonly lanes: number },
   site: number,
 ): string {
   const check = `${to.name(memory.arg)}$`;

@@ -65,6 +65,10 @@ function gather(t: DType, memory: TypedArray, index: number, lanes: number): Sca
   return out;
 }
 
+/** A row of 8 elements of 16 bits, as they are in memory. */
+const rowBits = (memory: TypedArray, index: number): number[] =>
+  Array.from(memory.subarray(index, index + 8) as Uint16Array);
+
 /** A vector into neighbouring elements. */
 function scatter(t: DType, memory: TypedArray, index: number, v: Vector): void {
   for (let i = 0; i < v.length; i++) encode(t, memory, index + i, v[i]!);
@@ -184,6 +188,7 @@ export const KIT = {
   lanes3,
   gather,
   scatter,
+  rowBits,
   atomic,
   Copies,
 } as const;

@@ -34,6 +34,10 @@ const some = (n: Node, what: (n: Node) => boolean): boolean => what(n) || n.src.
 const waitsHere = (n: Node): boolean =>
   (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg);
 
+const copiesHere = (n: Node): boolean =>
+  (n.op === 'store' && n.arg === 'async') ||
+  (n.op === 'effect' && (n.arg === 'commitCopies' || n.arg === 'waitCopies'));
+
 /** The JavaScript of a kernel; the same text for the same kernel. */
 export function renderJs(ir: KernelIr): JsKernel {
   const to = new Scribe();
@@ -69,8 +73,7 @@ export function renderJs(ir: KernelIr): JsKernel {
     `return function${waits ? '*' : ''} (${indices.join(', ')})`,
     () => {
       to.line('let steps = 0;');
-      if (some(ir.body, (n) => n.op === 'store' && n.arg === 'async'))
-        to.line('const copies = new Copies();');
+      if (some(ir.body, copiesHere)) to.line('const copies = new Copies();');
       if (used.has('laneId')) to.line('const laneId = run.thread & 31;');
       if (used.has('warpId')) to.line('const warpId = run.thread >> 5;');
       for (const a of inSpace('local')) {
