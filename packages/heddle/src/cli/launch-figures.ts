@@ -5,10 +5,10 @@ import type { Location } from '../core/errors.js';
 import { PRECISIONS, type Precision } from '../core/precision.js';
 import type { LaunchProfile } from '../engine/profile.js';
 import { compile } from '../kernel/compile.js';
+import { type Cost, costOfThread } from '../kernel/cost.js';
 import type { KernelIr, Node } from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
-import { type Cost, costOfThread } from '../runtime/launch-cost.js';
 import type { FusedCall } from '../schedule/schedule.js';
 import type { Ceilings } from './bench-device.js';
 

@@ -3,6 +3,7 @@
  * are shared out among them. A launch of a training step on a small network costs more than its work.
  */
 import { rewrite } from '../ir/rewrite.js';
+import { costOfThread, INSTRUCTIONS } from '../kernel/cost.js';
 import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
@@ -15,8 +16,6 @@ const SMALL = 4;
 const MOST_SHARED = 48 * 1024;
 /** Threads of a multiprocessor. */
 const MOST_THREADS = 2048;
-/** Threads of a block above which the compiler may give each few registers: a smaller part must not share its fate. */
-const ROOMY = 512;
 
 interface Part {
   readonly kernel: KernelIr;
@@ -28,6 +27,8 @@ interface Part {
   /** Of the dynamic shared array. */
   readonly dynamicBytes: number;
   readonly waits: boolean;
+  /** Instructions of a thread, roughly: how long a block takes. */
+  readonly cost: number;
 }
 
 /** The same launches, with the small ones of a level merged. */
@@ -50,13 +51,19 @@ function partOf({ work, args, bytes, call }: ScheduledLaunch, target: Target): P
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
   if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > MOST_SHARED) return undefined;
-  return { kernel, grid, block, args, bytes, call, dynamicBytes, waits: waits(kernel.body) };
+  const cost = costOfThread(kernel, { grid, block, args }, INSTRUCTIONS);
+  return { kernel, grid, block, args, bytes, call, dynamicBytes, waits: waits(kernel.body), cost };
 }
 
-/** Bins of parts that fit into one kernel; in the smaller ones some threads have nothing to do. */
+/**
+ * Bins of parts that fit into one kernel. The dearest part (to the nearest power of 8) comes first, so that its blocks
+ * start first, and says how large blocks are; in others' blocks some threads may have nothing to do.
+ */
 function binned(parts: readonly Part[], target: Target): Part[][] {
   const bins: Part[][] = [];
-  for (const part of [...parts].sort((a, b) => threadsOf(b) - threadsOf(a))) {
+  const magnitude = (part: Part): number => Math.floor(Math.log2(part.cost) / 3);
+  const ordered = [...parts].sort((a, b) => magnitude(b) - magnitude(a) || threadsOf(b) - threadsOf(a));
+  for (const part of ordered) {
     const bin = bins.find((b) => fits(part, b, target));
     if (bin) bin.push(part);
     else bins.push([part]);
@@ -66,9 +73,9 @@ function binned(parts: readonly Part[], target: Target): Part[][] {
 
 function fits(part: Part, bin: readonly Part[], target: Target): boolean {
   const threads = threadsOf(bin[0]!);
-  const fewer = threadsOf(part) < threads;
+  if (threadsOf(part) > threads) return false;
   // Warps meet at a barrier, or nobody does.
-  if (fewer && (threads > ROOMY || (part.waits && threadsOf(part) % 32 !== 0))) return false;
+  if (threadsOf(part) < threads && part.waits && threadsOf(part) % 32 !== 0) return false;
   const all = [...bin, part];
   const { arrays } = arraysOf(all);
   if (arrays.filter(isDynamic).length > 1 || staticBytes(arrays) > MOST_SHARED) return false;
@@ -84,7 +91,7 @@ function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
   const dynamicBytes = Math.max(...parts.map((p) => p.dynamicBytes));
   const shared = dynamicBytes > 0 ? { sharedBytes: dynamicBytes } : {};
   if (parts.length === 1) return { work: { kernel, grid, block, ...shared }, args, bytes, call };
-  const threads = Math.max(...parts.map(threadsOf));
+  const threads = threadsOf(first);
   const places = new Map<string, { readonly param: Param; readonly place: Place }>();
   const paramAt = (place: Place, schema: Param['schema']): Param => {
     const key = `${JSON.stringify(place)} ${isBuffer(schema) ? schema.dtype.name : schema.name}`;

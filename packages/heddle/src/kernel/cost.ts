@@ -1,7 +1,6 @@
 /** How much a launch has to do, roughly: counted along the kernel's statements, loops by their bounds. */
-import type { Expr, KernelIr, Node, Statement, Variable } from '../kernel/ir.js';
-import { convert, evaluate, type Scalar } from '../kernel/ops.js';
-import type { KernelLaunch } from './device.js';
+import type { Expr, KernelIr, Node, Statement, Variable } from './ir.js';
+import { convert, evaluate, type Scalar, type ScalarOp } from './ops.js';
 
 /** What is counted. */
 export interface Cost {
@@ -11,26 +10,58 @@ export interface Cost {
   readonly expression: (e: Expr) => number;
 }
 
+/** A launch as far as it says how often loops run: sizes, and arguments that are known. */
+export interface CountedLaunch {
+  readonly grid: readonly [number, number, number];
+  readonly block: readonly [number, number, number];
+  readonly args: readonly (object | { readonly value: Scalar })[];
+}
+
+/** What an op costs, in additions; 1 if it is not here. */
+const DEAR: Partial<Record<ScalarOp, number>> = {
+  div: 4,
+  idiv: 10,
+  mod: 10,
+  sqrt: 5,
+  exp: 18,
+  exp2: 16,
+  log: 25,
+  log2: 25,
+  sin: 20,
+  cos: 20,
+  tanh: 30,
+  pow: 80,
+};
+
+/** Instructions, roughly. */
+export const INSTRUCTIONS: Cost = {
+  statement: 1,
+  expression: (e) => {
+    if (e.src.length === 0) return 0;
+    return e.op === 'alu' ? (DEAR[e.arg] ?? 1) : e.op === 'intrinsic' ? 20 : 1;
+  },
+};
+
 /** Rounds of a loop whose bounds are not known. */
 const ROUNDS = 16;
 
 /** The cost of the first thread of the first block; where it branches, of the dearer side. */
-export const costOfThread = (ir: KernelIr, launch: KernelLaunch, cost: Cost): number =>
+export const costOfThread = (ir: KernelIr, launch: CountedLaunch, cost: Cost): number =>
   new Estimate(ir, launch, cost).statement(ir.body);
 
 class Estimate {
   private readonly values = new Map<object, Scalar>();
-  private readonly launch: KernelLaunch;
+  private readonly launch: CountedLaunch;
   private readonly cost: Cost;
   private readonly costs = new Map<Node, number>();
   private readonly found = new Map<Expr, Scalar | undefined>();
 
-  constructor(ir: KernelIr, launch: KernelLaunch, cost: Cost) {
+  constructor(ir: KernelIr, launch: CountedLaunch, cost: Cost) {
     this.launch = launch;
     this.cost = cost;
     ir.params.forEach((p, i) => {
       const arg = launch.args[i]!;
-      if ('value' in arg) this.values.set(p, arg.value);
+      if ('value' in arg) this.values.set(p, arg.value as Scalar);
     });
   }
 
