@@ -6,9 +6,18 @@ import { join } from 'node:path';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 
+/** The user's own folder; one that is not there for a user without any, as in some containers. */
+export function homeFolder(): string {
+  try {
+    return homedir();
+  } catch {
+    return '/nonexistent';
+  }
+}
+
 /** The folder of everything Heddle keeps between runs. */
 export function cacheFolder(): string {
-  return env('HEDDLE_CACHE') || join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'heddle');
+  return env('HEDDLE_CACHE') || join(process.env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'heddle');
 }
 
 const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {

@@ -1,7 +1,7 @@
 /** Where CUDA's libraries are: the toolkit, the system's folders, Python's wheels. Only looks at file names. */
 import { existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
+import { homeFolder } from '../disk-cache.js';
 
 /** What a search depends on; tests give folders of their own. */
 export interface Surroundings {
@@ -11,7 +11,7 @@ export interface Surroundings {
   readonly root: string;
 }
 
-export const surroundings = (): Surroundings => ({ env: process.env, home: homedir(), root: '/' });
+export const surroundings = (): Surroundings => ({ env: process.env, home: homeFolder(), root: '/' });
 
 /** A folder that may hold libraries, and what it belongs to. */
 export interface Place {
