@@ -4,11 +4,11 @@
  * across the output (a transpose), threads take 4 × 4 elements, so that reads and writes are both of neighbours.
  */
 import type { GraphNode } from '../graph/node.js';
-import type { Expr, MemoryNode, Statement } from '../kernel/ir.js';
+import type { Expr, MemoryNode, Statement, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { type Lanes, value as valueType } from '../kernel/types.js';
-import { type Affine, type Atom, offset, plus, times as scaled, slope, toExpr } from './affine.js';
+import { type Affine, type Atom, affine, offset, plus, times as scaled, slope, toExpr } from './affine.js';
 import type { Coordinates, Digit, LoopAxis } from './coordinates.js';
 import { Evaluator, type Scope } from './evaluate.js';
 import {
@@ -35,9 +35,9 @@ const RESIDENT = 2048;
 const IN_FLIGHT = 8;
 /** Operations on an element from which a thread has enough to do with one vector. */
 const HEAVY = 100;
-/** Side of the square of a transposing block, and threads of a warp along the output's rows. */
+/** Side of the square of a transposing block, and threads of a warp along the output's rows (see kernels/transpose.ts). */
 const SIDE = 64;
-const ALONG = 8;
+const ALONG = 4;
 
 export function elementsBody(
   roots: readonly GraphNode[],
@@ -50,9 +50,12 @@ export function elementsBody(
   const scope: Scope = { ...scopeOf(memories, false), aligned: true };
   const across = transposed(axis, shape, target);
   if (across !== undefined) return squaresBody(roots, outputs, scope, shape, across);
+  // Two halves that draw: what is drawn for both (the radius and angle of a pair of normal numbers) is drawn once.
+  const halves = shape.draws && shape.digits.length > 1 && shape.digits[0]!.size === 2;
+  const own: LoopAxis = halves ? { size: axis.size / 2, splits: axis.splits } : axis;
   const full = target.units * RESIDENT;
-  const lanes = lanesOf(axis, shape, full);
-  const vectors = axis.size / lanes;
+  const lanes = lanesOf(own, shape, full);
+  const vectors = own.size / lanes;
   const side =
     shape.draws || shape.work >= HEAVY ? 1 : Math.floor(IN_FLIGHT / Math.max(1, shape.loads.length));
   const each = Math.max(
@@ -64,28 +67,30 @@ export function elementsBody(
 
   const out: Statement[] = [];
   const first = declared('first', add(times(BLOCK, span * each), times(THREAD, lanes)), out);
+  const at = (position: Variable, inside: Statement[]): Statement[] => {
+    const digits = cut(position, [own], 'i', inside)[0]!;
+    const places = halves ? [0, 1].map((half) => [{ size: 2, value: affine(half) }, ...digits]) : [digits];
+    return places.flatMap((place) => computed(roots, outputs, place, scope, lanes, inside));
+  };
   const inner = (count: number): Statement => {
     const inside: Statement[] = [];
-    const stores = Array.from({ length: count }, (_, i) => {
-      const position = i === 0 ? first : declared('i', add(k.read(first), k.int(i * span)), inside);
-      const at = cut(position, [axis], 'i', inside)[0]!;
-      return computed(roots, outputs, at, scope, lanes, inside);
-    });
+    const stores = Array.from({ length: count }, (_, i) =>
+      at(i === 0 ? first : declared('i', add(k.read(first), k.int(i * span)), inside), inside),
+    );
     return k.block([...inside, ...stores.flat()]);
   };
   const grid = Math.ceil(vectors / (threads * each));
   if (vectors % (threads * each) === 0) out.push(inner(each));
   else {
-    const room = axis.size - (each - 1) * span;
+    const room = own.size - (each - 1) * span;
     // The last blocks may have less to do than they could.
     const rest: Statement[] = [];
     if (each > 1) {
       for (let i = 0; i < each; i++) {
         const inside: Statement[] = [];
         const moved = i === 0 ? first : declared('i', add(k.read(first), k.int(i * span)), rest);
-        const at = cut(moved, [axis], 'i', inside)[0]!;
-        const stores = computed(roots, outputs, at, scope, lanes, inside);
-        rest.push(k.when(lessThan(k.read(moved), axis.size), k.block([...inside, ...stores])));
+        const stores = at(moved, inside);
+        rest.push(k.when(lessThan(k.read(moved), own.size), k.block([...inside, ...stores])));
       }
     }
     out.push(k.when(lessThan(k.read(first), room), inner(each), each > 1 ? k.block(rest) : undefined));

@@ -26,7 +26,7 @@ import {
 } from './lowering.js';
 import type { Reduction } from './reductions.js';
 
-/** Elements of a row that a thread keeps in registers, at most. */
+/** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
 const KEPT = 16;
 const MOST_THREADS = 1024;
 
@@ -92,15 +92,18 @@ interface Shares {
 }
 
 function sharesOf({ rows, columns }: Reduction['structure'], inner: number, target: Target): Shares {
-  const lanes = ([4, 2] as const).find((n) => inner % n === 0 && columns >= 32 * n) ?? 1;
-  const vectors = columns / lanes;
-  const most = KEPT / lanes;
   const busy = rows >= 16 * target.units;
-  // A warp needs no shared memory; where there are few rows, more threads finish sooner.
-  const alone = vectors <= 32 * (busy ? most : 1);
-  const team = alone
-    ? Math.min(32, powerOfTwo(vectors))
-    : Math.min(MOST_THREADS, Math.max(64, powerOfTwo(vectors / Math.min(4, most))));
+  const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
+  const vectors = columns / lanes;
+  const most = (columns > MOST_THREADS * KEPT ? 2 * KEPT : KEPT) / lanes;
+  const few = Math.min(4, most);
+  const perThread = (n: number): number => powerOfTwo(vectors / n);
+  // A warp needs no shared memory. Where rows are many, a thread has several vectors, for more bytes on their way and
+  // fewer shuffles; where they are few, more threads finish sooner.
+  const team =
+    vectors <= 32 * (busy ? few : 1)
+      ? Math.min(32, busy ? Math.max(Math.min(8, perThread(1)), perThread(few)) : perThread(1))
+      : Math.min(MOST_THREADS, Math.max(64, perThread(few)));
   const each = Math.min(most, Math.ceil(vectors / team));
   const threads = rows * team >= 128 * target.units ? 128 : 32;
   return { lanes, team, each, rowsPerBlock: team > 32 ? 1 : threads / team };

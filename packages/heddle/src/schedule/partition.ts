@@ -10,7 +10,7 @@ import { topological } from '../ir/node.js';
 import type { Target } from '../kernel/target.js';
 import type { Canonical } from './canonical.js';
 import { VECTOR_DTYPES } from './evaluate.js';
-import { type Reduction, reductionsOf } from './reductions.js';
+import { MOST_IN_CHAIN, type Reduction, reductionsOf } from './reductions.js';
 
 /** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
 export interface Group {
@@ -30,10 +30,8 @@ export interface Partition {
 
 /** Work from which recomputing in every kernel that uses a node costs more than a trip to memory. */
 const WORTH_STORING = 10;
-/** The same for a value that is repeated along a new dimension. */
-const WORTH_STORING_REPEATED = 3;
-/** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
-const MOST_IN_CHAIN = 128;
+/** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
+const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
 
 const WEIGHT: Readonly<Record<string, number>> = {
   exp: 10,
@@ -118,7 +116,7 @@ export function partition(
     if (isReduction(node) && !stored.has(node) && !inReduction.has(node))
       stored.add(extend(node, (user) => !stored.has(user) || isRoot.has(user)));
   }
-  storeShared(order, users, stored, claimed, inReduction);
+  storeShared(order, users, stored, claimed, inReduction, WORTH_STORING_REPEATED[target.model]);
 
   const groups: Group[] = [];
   const made = new Set<Reduction>();
@@ -221,6 +219,7 @@ function storeShared(
   stored: Set<GraphNode>,
   claimed: ReadonlySet<GraphNode>,
   inReduction: ReadonlyMap<GraphNode, Reduction>,
+  repeated: number,
 ): void {
   const weight = new Map<GraphNode, number>();
   const chain = new Map<GraphNode, number>();
@@ -249,7 +248,7 @@ function storeShared(
     const repeats = users
       .get(node)!
       .some((u) => (u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size);
-    if ((mine.size > 1 && w >= WORTH_STORING) || (repeats && w >= WORTH_STORING_REPEATED)) {
+    if ((mine.size > 1 && w >= WORTH_STORING) || (repeats && w >= repeated)) {
       stored.add(node);
       owners.set(node, new Set([node]));
     }

@@ -23,6 +23,8 @@ export interface Reduction {
   readonly members: readonly { readonly node: GraphNode; readonly per: 'row' | 'element' }[];
 }
 
+/** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
+export const MOST_IN_CHAIN = 128;
 /** Reduced elements up to which a window's reduction is left to one thread. */
 const SERIAL = 64;
 
@@ -73,15 +75,20 @@ export function reductionsOf(order: readonly GraphNode[], taken: (node: GraphNod
   const drafts: Draft[] = [];
   const draftOf = new Map<GraphNode, Draft>();
   const needs = new Map<GraphNode, Set<Draft>>();
+  const chain = new Map<GraphNode, number>();
+  const lengthOf = (node: GraphNode): number =>
+    1 + node.src.reduce((n, s) => Math.max(n, chain.get(s) ?? 0), 0);
 
   /** A kernel can take a node whose other sources do not need that kernel. */
   const fits = (node: GraphNode, draft: Draft): boolean =>
+    lengthOf(node) < MOST_IN_CHAIN &&
     node.src.every((s) => draftOf.get(s) === draft || !needs.get(s)!.has(draft)) &&
     [...needs.get(node)!].every((other) => other === draft || !mustFollow(other, draft));
 
   const join = (node: GraphNode, per: 'row' | 'element', draft: Draft): void => {
     draft.members.set(node, per);
     draftOf.set(node, draft);
+    chain.set(node, lengthOf(node));
     for (const other of needs.get(node)!) if (other !== draft) draft.after.add(other);
     needs.get(node)!.add(draft);
   };
@@ -137,19 +144,18 @@ function isWindowed(node: GraphNode): boolean {
 
 /** Whether a reduction reads what a kernel's reductions read: they had better read it once. */
 function readSame(node: GraphNode, { members }: Draft): boolean {
-  const reads = (of: GraphNode, into: Set<GraphNode>): Set<GraphNode> => {
+  const { size } = node.src[0]!;
+  const collect = (of: GraphNode, into: Set<GraphNode>): Set<GraphNode> => {
     for (const s of of.src) {
-      const same = s.size === of.size && (s.op === 'map' || s.op === 'reshape' || s.op === 'detach');
-      if (s.size === node.src[0]!.size && !into.has(s)) {
-        into.add(s);
-        if (same) reads(s, into);
-      }
+      if (s.size !== size || into.has(s)) continue;
+      into.add(s);
+      if (s.op === 'map' || s.op === 'reshape' || s.op === 'detach') collect(s, into);
     }
     return into;
   };
-  const mine = reads(node, new Set());
+  const mine = collect(node, new Set());
   return [...members.keys()].some(
-    (m) => m.op === 'reduce' && [...reads(m, new Set())].some((r) => mine.has(r)),
+    (m) => m.op === 'reduce' && [...collect(m, new Set())].some((r) => mine.has(r)),
   );
 }
 
