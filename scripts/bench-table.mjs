@@ -230,15 +230,17 @@ function ladderTable({ steps, ...run }, file) {
 
 function mnistTable({ runs, ...run }, file) {
   const percent = (share) => `${(100 * share).toFixed(2)} %`;
-  const rows = runs.map(({ title, cache, accuracy, training, process }) => [
+  const rows = runs.map(({ title, cache, accuracy, epoch, training, process }) => [
     `${title}, ${cache} cache`,
     [...new Set([percent(Math.min(...accuracy)), percent(Math.max(...accuracy))])].join(' to '),
+    epoch ? `${epoch.median.toFixed(3)} s` : '',
     `${round(training.median)} s`,
     `${round(process.median)} s`,
   ]);
   const header = [
     '`npx heddle train` on MNIST',
     'test accuracy',
+    'an epoch and its test',
     'first step to last test',
     'the whole process',
   ];

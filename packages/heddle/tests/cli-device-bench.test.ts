@@ -130,14 +130,21 @@ test('the README has a section of the GPU once there are figures of one', async 
   await results('train', { device, measurements: [step] });
   const rung = { rung: 'naive', idea: 'loops', size: 4096, median: 2, gflops: 68720, ofPeer: 0.5 };
   await results('matmul', { device, steps: [{ ...rung, size: 1024 }, rung] });
-  const trained = { title: 'net', cache: 'warm', accuracy: [0.99, 0.98], training: spread, process: spread };
+  const trained = {
+    title: 'net',
+    cache: 'warm',
+    accuracy: [0.99, 0.98],
+    epoch: spread,
+    training: spread,
+    process: spread,
+  };
   await results('mnist', { device, runs: [trained] });
   write();
   const text = await readFile(readme, 'utf8');
   assert.match(text, /^a\n<!-- bench:gpu -->\n### On a GPU\n\n\| a training step \| Heddle /);
   assert.match(text, /^\| a net \| 3\.00 µs \| 3\.00 µs \| 7 \| 6\.00 µs \(torch graph\) \| 2\.00× \|$/m);
   assert.match(text, /^\| softmax \| 3\.00 µs \| 179 GB\/s \| 50\.0 % \| 6\.00 µs/m);
-  assert.match(text, /^\| net, warm cache \| 98\.00 % to 99\.00 % \| 3\.00 s \| 3\.00 s \|$/m);
+  assert.match(text, /^\| net, warm cache \| 98\.00 % to 99\.00 % \| 3\.000 s \| 3\.00 s \| 3\.00 s \|$/m);
   assert.match(text, /^\| naive: loops \| 2\.00 µs \| 68\.7 TFLOP\/s \| 50\.0 % \|$/m);
   assert.doesNotMatch(text, /1024³/);
   assert.match(text, /a GPU, driver 580\.1, Node v/);
@@ -164,7 +171,7 @@ test('mnist: processes with a cold and a warm cache', async () => {
     assert.equal(epochs.at(-1)!.elapsed, training.median);
   }
   assert.equal(results.device.name, 'cpu');
-  assert.match(mnistReport(results), /^run +cache +test accuracy +training +process$/m);
+  assert.match(mnistReport(results), /^run +cache +test accuracy +an epoch +training +process$/m);
   await assert.rejects(runMnistBench({ ...options, device: 'abacus' }), /There is no device "abacus"/);
 });
 

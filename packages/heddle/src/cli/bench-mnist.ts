@@ -49,6 +49,8 @@ export interface MnistRun {
   readonly process: Spread;
   /** From the first step to the end of the last test, s. */
   readonly training: Spread;
+  /** An epoch and its test, s: all but the first of each run, which compiles. */
+  readonly epoch?: Spread;
   /** On the test images after the last epoch: of every run. */
   readonly accuracy: readonly number[];
   /** After each epoch of the last run. */
@@ -134,12 +136,16 @@ interface TrainedRun {
 
 function summary({ id, title }: MnistCase, cache: MnistRun['cache'], runs: readonly TrainedRun[]): MnistRun {
   const last = (run: TrainedRun) => run.epochs.at(-1)!;
+  const later = runs.flatMap(({ epochs }) =>
+    epochs.slice(1).map(({ elapsed }, i) => elapsed - epochs[i]!.elapsed),
+  );
   return {
     case: id,
     title,
     cache,
     process: spreadOf(runs.map((run) => run.seconds)),
     training: spreadOf(runs.map((run) => last(run).elapsed)),
+    ...(later.length > 0 && { epoch: spreadOf(later) }),
     accuracy: runs.map((run) => last(run).accuracy),
     epochs: runs.at(-1)!.epochs,
   };

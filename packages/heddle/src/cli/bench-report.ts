@@ -90,17 +90,19 @@ export const mnistReport = (results: MnistResults): string =>
     results.device.description,
     '',
     table(
-      ['run', 'cache', 'test accuracy', 'training', 'process'],
-      results.runs.map(({ title, cache, accuracy, training, process }) => [
+      ['run', 'cache', 'test accuracy', 'an epoch', 'training', 'process'],
+      results.runs.map(({ title, cache, accuracy, epoch, training, process }) => [
         title,
         cache,
         [...new Set([Math.min(...accuracy), Math.max(...accuracy)])].map(percent).join(' to '),
+        epoch ? `${epoch.median.toFixed(3)} s` : '',
         `${duration(training.median)} s`,
         `${duration(process.median)} s`,
       ]),
     ),
     '',
-    'training: from the first step to the end of the last test, compiling included · process: all of `heddle train`.',
+    'an epoch: with its test, the first left out · training: from the first step to the end of the last test, ' +
+      'compiling included · process: all of `heddle train`.',
   ].join('\n');
 
 export const matmulReport = (results: LadderResults): string =>

@@ -2,8 +2,9 @@
  * The ladder of matrix products for GPUs (B1): one idea a rung, from three nested loops to what the production kernel
  * (matmul-cuda.ts) starts from. C (M×N) = A (M×K) · B (K×N) in strict f32, all contiguous. `heddle bench matmul`
  * climbs it, up to tensor cores and cuBLAS. After S. Boehm, "How to optimize a CUDA matmul kernel" (2022).
+ *
+ * Loops along K are written with `while`: a `for` between constants is unrolled.
  */
-
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
@@ -36,7 +37,11 @@ function elementwise({ M, N, K }: LadderProblem, along: 'rows' | 'columns'): Gri
       const row = blockIdx.y * 32 + (COALESCED ? far : near);
       const column = blockIdx.x * 32 + (COALESCED ? near : far);
       let sum = 0.0;
-      for (let k = 0; k < K; k++) sum = fma(a[row * K + k], b[k * N + column], sum);
+      let k = 0;
+      while (k < K) {
+        sum = fma(a[row * K + k], b[k * N + column], sum);
+        k += 1;
+      }
       c[row * N + column] = sum;
     },
     { N, K, COALESCED: along === 'columns' },
@@ -57,12 +62,14 @@ function sharedTiles({ M, N, K }: LadderProblem): GridKernel {
       const row = blockIdx.y * 32 + y;
       const column = blockIdx.x * 32 + x;
       let sum = 0.0;
-      for (let from = 0; from < K; from += 32) {
+      let from = 0;
+      while (from < K) {
         as[y][x] = a[row * K + from + x];
         bs[y][x] = b[(from + y) * N + column];
         barrier();
         for (let k = 0; k < 32; k++) sum = fma(as[y][k], bs[k][x], sum);
         barrier();
+        from += 32;
       }
       c[row * N + column] = sum;
     },
@@ -86,7 +93,8 @@ function columnsOfEight({ M, N, K }: LadderProblem): GridKernel {
       const y = idiv(t, 64) * 8;
       const sums = local(f32, 8);
       for (let i = 0; i < 8; i++) sums[i] = 0;
-      for (let from = 0; from < K; from += 8) {
+      let from = 0;
+      while (from < K) {
         as[idiv(t, 8)][t % 8] = a[(top + idiv(t, 8)) * K + from + (t % 8)];
         bs[idiv(t, 64)][x] = b[(from + idiv(t, 64)) * N + start + x];
         barrier();
@@ -95,6 +103,7 @@ function columnsOfEight({ M, N, K }: LadderProblem): GridKernel {
           for (let i = 0; i < 8; i++) sums[i] = fma(as[y + i][k], right, sums[i]);
         }
         barrier();
+        from += 8;
       }
       for (let i = 0; i < 8; i++) c[(top + y + i) * N + start + x] = sums[i];
     },
@@ -118,7 +127,8 @@ function squaresOfEight({ M, N, K }: LadderProblem): GridKernel {
       const x = (t % 16) * 8;
       const sums = local(f32, 8, 8);
       for (let i = 0; i < 8; i++) for (let j = 0; j < 8; j++) sums[i][j] = 0;
-      for (let from = 0; from < K; from += 8) {
+      let from = 0;
+      while (from < K) {
         for (let i = t; i < 1024; i += 256) {
           as[idiv(i, 8)][i % 8] = a[(top + idiv(i, 8)) * K + from + (i % 8)];
           bs[idiv(i, 128)][i % 128] = b[(from + idiv(i, 128)) * N + start + (i % 128)];
@@ -133,6 +143,7 @@ function squaresOfEight({ M, N, K }: LadderProblem): GridKernel {
             for (let j = 0; j < 8; j++) sums[i][j] = fma(left[i], right[j], sums[i][j]);
         }
         barrier();
+        from += 8;
       }
       for (let i = 0; i < 8; i++)
         for (let j = 0; j < 8; j++) c[(top + y + i) * N + start + x + j] = sums[i][j];
@@ -166,7 +177,8 @@ function vectors({ M, N, K }: LadderProblem, apart: boolean): GridKernel {
       for (let i = 0; i < 8; i++) for (let j = 0; j < 8; j++) sums[i][j] = 0;
       const left = local(f32, 8);
       const right = local(f32, 8);
-      for (let from = 0; from < K; from += 8) {
+      let from = 0;
+      while (from < K) {
         const row = idiv(t, 2);
         const k4 = (t % 2) * 4;
         const v = load4(a, (top + row) * K + from + k4);
@@ -188,6 +200,7 @@ function vectors({ M, N, K }: LadderProblem, apart: boolean): GridKernel {
             for (let j = 0; j < 8; j++) sums[i][j] = fma(left[i], right[j], sums[i][j]);
         }
         barrier();
+        from += 8;
       }
       for (let i = 0; i < 8; i++) {
         const line = (top + y + (i % 4) + idiv(i, 4) * STEP) * N + start + x;
