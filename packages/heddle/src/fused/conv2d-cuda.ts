@@ -10,8 +10,14 @@ import {
   weightTiles,
 } from '../kernels/conv2d-cuda-tiles.js';
 import { convolveTensor } from '../kernels/conv2d-tensor-cuda.js';
-import { addParts, type CudaConvolveWeight, convolveWeight, partsOf } from '../kernels/conv2d-weight-cuda.js';
-import { convolveWeightTensor } from '../kernels/conv2d-weight-tensor-cuda.js';
+import {
+  addParts,
+  type CudaConvolveWeight,
+  convolveWeight,
+  type PartLayout,
+  partsOf,
+} from '../kernels/conv2d-weight-cuda.js';
+import { convolveWeightTensor, tensorParts } from '../kernels/conv2d-weight-tensor-cuda.js';
 import type { GridKernel } from '../kernels/tiled.js';
 import { suitsWinograd, winograd, winogradFloats, winogradWeights } from '../kernels/winograd-cuda.js';
 import { type Conv2dArg, outputSize } from './conv2d-arg.js';
@@ -103,13 +109,13 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
       ...{ outputs: y!.shape[1]! / arg.groups, outSize: outputSize(arg), imageOffset: x!.offset },
       ...{ gradientOffset: y!.offset, finish: io.finish(io.output.shape) },
     };
-    const way = (name: string, parts: number, kernel: () => GridKernel): Variant => ({
+    const way = (name: string, parts: number, kernel: () => GridKernel, layout?: PartLayout): Variant => ({
       name,
       plan: (): Stage[] => {
-        const scratch = { scratch: 'parts', bytes: 4 * partsOf(problem, parts) };
+        const scratch = { scratch: 'parts', bytes: 4 * partsOf(problem, parts, layout) };
         return [
           gridStage(kernel(), { input: 0 }, { input: 1 }, scratch),
-          gridStage(addParts(problem, parts), scratch, { output: true }),
+          gridStage(addParts(problem, parts, layout), scratch, { output: true }),
         ];
       },
     });
@@ -125,6 +131,7 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
         `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
         t.splits * t.warps[2],
         () => convolveWeightTensor(rounded, t),
+        tensorParts(rounded, t),
       ),
     );
     return [...fast, ...exact.slice(0, 2)];

@@ -218,6 +218,8 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6):
     [2, 2],
     [2, 4],
     [4, 2],
+    [1, 16],
+    [2, 8],
   ] as const) {
     for (const down of [1, 2, 4]) {
       if (warps[0] * down > 1 && warps[0] * down * 16 >= 2 * p.outputs) continue;
@@ -274,12 +276,18 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
     [1, 8, 1],
     [2, 2, 2],
     [2, 4, 1],
+    [1, 2, 8],
+    [1, 4, 4],
+    [1, 8, 2],
+    [2, 4, 2],
+    [2, 8, 1],
   ] as const) {
     for (const down of [1, 2, 4]) {
       if (warps[0] * down > 1 && warps[0] * down * 16 >= 2 * p.outputs) continue;
       for (const across of TILES_ACROSS) {
         if (down * across > 18) continue;
         const cover = warps[1] * across * 8;
+        if (32 * warps[0] * warps[1] * warps[2] * (48 + 4 * down * across) > 65536) continue;
         if (cover >= 2 * p.inputs * taps && across > 1) continue;
         for (const pixels of [64, 128, 256, 512]) {
           const shape = pixelTile(p, pixels, 4);
@@ -292,6 +300,7 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
             weightTensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 100 * 1024);
           const chunk = chunkOf(p.inputs, (n) => fits(n) && (n * taps <= Math.max(cover, taps) || n <= 8), 8);
           if (chunk === undefined) continue;
+          if (across > 1 && chunk * taps <= warps[1] * (across - 1) * 8) continue;
           const threads = 32 * warps[0] * warps[1] * warps[2];
           const image = imageLayout(p, tileOf(chunk), threads);
           const tiles = tilesOf(image);
@@ -318,7 +327,7 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
                 },
                 target,
               ) +
-              (parts * STORE) / target.units,
+              (4 * parts * STORE) / target.units,
           });
         }
       }

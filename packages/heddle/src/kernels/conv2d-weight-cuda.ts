@@ -58,9 +58,25 @@ export function weightSharedBytes(p: CudaConvolveWeight, tile: WeightTile): numb
   return 4 * (image.floats + gradient.floats);
 }
 
-/** Floats of the parts that the blocks write. */
-export const partsOf = ({ groups, outputs, inputs, kernel }: CudaConvolution, splits: number): number =>
-  splits * groups * outputs * inputs * kernel[0] * kernel[1];
+/** How a part of dW lies in memory: a row for each output channel, of `columns`; those of `chunk` inputs together. */
+export interface PartLayout {
+  readonly chunk: number;
+  /** Columns of a chunk, and of all. */
+  readonly width: number;
+  readonly columns: number;
+  /** Whether the order within a chunk is (tap, input) instead of (input, tap). */
+  readonly inside: boolean;
+}
+
+/** As dW itself. */
+const plainParts = ({ inputs, kernel }: CudaConvolution): PartLayout => {
+  const width = inputs * kernel[0] * kernel[1];
+  return { chunk: inputs, width, columns: width, inside: false };
+};
+
+/** Floats of `count` parts. */
+export const partsOf = (p: CudaConvolution, count: number, { columns } = plainParts(p)): number =>
+  count * p.groups * p.outputs * columns;
 
 /** The parts of dW: (split, output channel, input channel, tap). */
 export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKernel {
@@ -149,8 +165,8 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
  * dW from its parts, (part, output channel, input channel, tap). The threads of a block have some weights side by side, few if there are
  * few weights, and share their parts: each adds every so many-th, then the sums are added in pairs.
  */
-export function addParts(p: CudaConvolveWeight, count: number): GridKernel {
-  const size = partsOf(p, 1);
+export function addParts(p: CudaConvolveWeight, count: number, layout = plainParts(p)): GridKernel {
+  const size = partsOf(p, 1, layout);
   const lanes = size >= 4096 ? 32 : 8;
   const adders = Math.min(512 / lanes, 2 ** Math.ceil(Math.log2(count)));
   const kernel = defineKernel(
@@ -158,7 +174,7 @@ export function addParts(p: CudaConvolveWeight, count: number): GridKernel {
     { parts: buffer(f32), dw: buffer(f32) },
     ({ parts, dw }, context) => {
       const { threadIdx, blockIdx, idiv, f32, shared, barrier, finish } = context;
-      const { SIZE, COUNT, INPUTS, KH, KW, ADDERS, LANES } = context;
+      const { SIZE, COUNT, INPUTS, KH, KW, ADDERS, LANES, CHUNK, WIDTH, COLUMNS, INSIDE } = context;
       const member = threadIdx.x % LANES;
       const at = blockIdx.x * LANES + member;
       const adder = idiv(threadIdx.x, LANES);
@@ -174,14 +190,19 @@ export function addParts(p: CudaConvolveWeight, count: number): GridKernel {
         half = half >> 1;
       }
       if (adder === 0 && at < SIZE) {
-        const tap = at % (KH * KW);
-        const input = idiv(at, KH * KW) % INPUTS;
-        const output = idiv(at, KH * KW * INPUTS);
-        dw[at] = finish(held[0][member], output, input, idiv(tap, KW), tap % KW);
+        const output = idiv(at, COLUMNS);
+        const column = (at % COLUMNS) % WIDTH;
+        const tap = INSIDE ? idiv(column, CHUNK) : column % (KH * KW);
+        const own = INSIDE ? column % CHUNK : idiv(column, KH * KW);
+        const input = idiv(at % COLUMNS, WIDTH) * CHUNK + own;
+        const to = (output * INPUTS + input) * KH * KW + tap;
+        if (column < CHUNK * KH * KW && input < INPUTS)
+          dw[to] = finish(held[0][member], output, input, idiv(tap, KW), tap % KW);
       }
     },
     {
       ...{ SIZE: size, COUNT: count, INPUTS: p.inputs, KH: p.kernel[0], KW: p.kernel[1] },
+      ...{ CHUNK: layout.chunk, WIDTH: layout.width, COLUMNS: layout.columns, INSIDE: layout.inside },
       ...{ ADDERS: adders, LANES: lanes, finish: p.finish },
     },
   );

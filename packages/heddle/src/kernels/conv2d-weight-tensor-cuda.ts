@@ -20,7 +20,7 @@ import {
   tapOffset,
   tilesOf,
 } from './conv2d-cuda-image.js';
-import type { CudaConvolveWeight } from './conv2d-weight-cuda.js';
+import type { CudaConvolveWeight, PartLayout } from './conv2d-weight-cuda.js';
 import type { GridKernel } from './tiled.js';
 
 /** How the work is cut. The pixels of a tile are a multiple of 8, its columns one of 4; `channels` are those of x. */
@@ -54,10 +54,18 @@ export function weightTensorSharedBytes(p: CudaConvolveWeight, tile: WeightTenso
   return 4 * (image.floats + gradient.floats);
 }
 
-/** The parts of dW: (split and warp along the pixels, output channel, input channel, tap). */
+/** How the parts lie in memory: in the order of the sums, an even number of columns, so that stores are of neighbours. */
+export function tensorParts(p: CudaConvolveWeight, { channels }: WeightTensorTile): PartLayout {
+  const width = 2 * Math.ceil((channels * p.kernel[0] * p.kernel[1]) / 2);
+  const columns = width * Math.ceil(p.inputs / channels);
+  return { chunk: channels, width, columns, inside: channels % 8 === 0 };
+}
+
+/** The parts of dW, as many as blocks share the sum times warps along the pixels. */
 export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTile): GridKernel {
   const { threads, outputs, columns, image, gradient, tiles } = layoutOf(p, tile);
   const taps = p.kernel[0] * p.kernel[1];
+  const parts = tensorParts(p, tile);
   // Blocks of whole channels, each with all its taps; more columns than a block has are a round of their own.
   const blocks = [
     Math.ceil(p.outputs / outputs),
@@ -69,10 +77,11 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
       const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
-      const { lane, local, local4, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } = context;
-      const { copyImage, tapOffset, pixelOffset, IMAGE, GRADIENT, GROUPS, INPUTS, OUTPUTS, TAPS } = context;
+      const { lane, local, local4, store2, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } =
+        context;
+      const { copyImage, tapOffset, pixelOffset, IMAGE, GRADIENT, GROUPS, OUTPUTS, TAPS } = context;
       const { O_BLOCKS, C_BLOCKS, T_BLOCKS, SPLITS, TILES, WARPS_DOWN, WARPS_ACROSS, WARPS_ALONG } = context;
-      const { DOWN, ACROSS, CHANNELS, COLUMNS, CHUNK, TN, TH, TW, SX, THREADS, INSIDE } = context;
+      const { DOWN, ACROSS, CHANNELS, COLUMNS, CHUNK, TN, TH, TW, SX, THREADS, INSIDE, WIDTH } = context;
       const round = blockIdx.y % T_BLOCKS;
       const firstInput = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * CHUNK;
       const firstOutput = (idiv(blockIdx.y, T_BLOCKS * C_BLOCKS) % O_BLOCKS) * CHANNELS;
@@ -135,26 +144,26 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
       }
 
       const part = ((blockIdx.x * WARPS_ALONG + mySlice) * GROUPS + g) * OUTPUTS;
+      const chunk = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * WIDTH;
       for (let i = 0; i < DOWN; i++) {
         for (let j = 0; j < ACROSS; j++) {
-          for (let l = 0; l < 4; l++) {
-            const o = firstOutput + myRow + i * 16 + idiv(l, 2) * 8;
-            const t = myColumn + j * 8 + member * 2 + (l % 2);
-            const input = firstInput + channelOf(t);
-            if (o < OUTPUTS && t < CHUNK * TAPS && input < INPUTS)
-              parts[((part + o) * INPUTS + input) * TAPS + tapOf(t)] = lane(sums[i][j], l);
+          for (let half = 0; half < 2; half++) {
+            const o = firstOutput + myRow + i * 16 + half * 8;
+            const t = myColumn + j * 8 + member * 2;
+            const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
+            if (o < OUTPUTS && t < WIDTH) store2(parts, (part + o) * C_BLOCKS * WIDTH + chunk + t, both);
           }
         }
       }
     },
     {
       ...{ IMAGE: image, GRADIENT: gradient, copyImage, tapOffset, pixelOffset },
-      ...{ GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, TAPS: taps, SX: p.stride[1] },
+      ...{ GROUPS: p.groups, OUTPUTS: p.outputs, TAPS: taps, SX: p.stride[1] },
       ...{ O_BLOCKS: blocks[0], C_BLOCKS: blocks[1], T_BLOCKS: blocks[2], SPLITS: tile.splits, TILES: tiles },
       ...{ WARPS_DOWN: tile.warps[0], WARPS_ACROSS: tile.warps[1], WARPS_ALONG: tile.warps[2] },
       ...{ DOWN: tile.each[0], ACROSS: tile.each[1], CHANNELS: outputs, COLUMNS: columns, THREADS: threads },
       ...{ CHUNK: tile.channels, TN: tile.images, TH: tile.rows, TW: tile.columns },
-      INSIDE: tile.channels % 8 === 0,
+      ...{ INSIDE: parts.inside, WIDTH: parts.width },
     },
   );
   return {
