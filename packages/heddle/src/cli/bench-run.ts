@@ -3,7 +3,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { closeDevices, openDevice } from '../runtime/registry.js';
+import { env } from '../core/env.js';
+import { closeDevices, listDevices, openDevice } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { type AccuracyOptions, runAccuracyBench } from './bench-accuracy.js';
 import { chartOf } from './bench-chart.js';
@@ -89,7 +90,7 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
   for (const args of [
     ['kernels', '--vendor', ...beside, ...on, ...written('kernels')],
     ['train', ...beside, ...on, ...written('train')],
-    ['matmul', ...beside, ...on, '--json', `${path('matmul')}.json`],
+    ...(onGpu(device) ? [['matmul', ...beside, ...on, '--json', `${path('matmul')}.json`]] : []),
     ['mnist', ...on, '--json', `${path('mnist')}.json`],
   ]) {
     const main = fileURLToPath(new URL('./main.js', import.meta.url));
@@ -100,6 +101,10 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
   }
   return 0;
 }
+
+/** Whether this device, or the one that would be taken, is a GPU. */
+const onGpu = (name = env('DEV') || listDevices().find((d) => d.available)?.name): boolean =>
+  name?.startsWith('cuda') ?? false;
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
 export async function benchDevice(which: DeviceBench, options: BenchDeviceOptions): Promise<number> {
