@@ -129,7 +129,7 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
     const fast = weightTensorTiles(rounded, io.target).map((t) =>
       way(
         `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
-        t.splits * t.warps[2],
+        t.splits,
         () => convolveWeightTensor(rounded, t),
         tensorParts(rounded, t),
       ),

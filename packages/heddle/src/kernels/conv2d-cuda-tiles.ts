@@ -311,7 +311,7 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
           const each = Math.ceil(tiles / Math.min(tiles, wanted));
           const tile = tileOf(chunk, Math.ceil(tiles / each));
           const held = tile.images * tile.rows * tile.columns;
-          const parts = tile.splits * warps[2] * p.groups * p.outputs * p.inputs * taps;
+          const parts = tile.splits * p.groups * p.outputs * p.inputs * taps;
           const steps = (each * held) / (8 * warps[2]);
           ranked.push({
             tile,

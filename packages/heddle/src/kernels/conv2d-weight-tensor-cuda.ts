@@ -3,7 +3,7 @@
  * wait in shared memory, and the sum over pixels is taken 8 at a time by mma of 16 output channels × 8 (input channel,
  * tap). Operands are rounded to tf32 as they are copied, sums are f32.
  *
- * Where there are few weights, the warps of a block share the pixels, and each writes a part of its own.
+ * Where there are few weights, the warps of a block share the pixels and add their sums in shared memory.
  *
  * The lanes of a quad read 4 neighbouring pixels, the quads 8 planes (output channels of dY, input channels of the
  * image) that lie 4 banks apart: no two lanes meet in a bank.
@@ -50,8 +50,8 @@ function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
 
 /** Bytes of shared memory that a block takes. */
 export function weightTensorSharedBytes(p: CudaConvolveWeight, tile: WeightTensorTile): number {
-  const { image, gradient } = layoutOf(p, tile);
-  return 4 * (image.floats + gradient.floats);
+  const { image, gradient, outputs, columns } = layoutOf(p, tile);
+  return 4 * Math.max(image.floats + gradient.floats, tile.warps[2] * outputs * columns);
 }
 
 /** How the parts lie in memory: in the order of the sums, an even number of columns, so that stores are of neighbours. */
@@ -61,7 +61,7 @@ export function tensorParts(p: CudaConvolveWeight, { channels }: WeightTensorTil
   return { chunk: channels, width, columns, inside: channels % 8 === 0 };
 }
 
-/** The parts of dW, as many as blocks share the sum times warps along the pixels. */
+/** The parts of dW, one for each of the blocks that share the sum. */
 export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTile): GridKernel {
   const { threads, outputs, columns, image, gradient, tiles } = layoutOf(p, tile);
   const taps = p.kernel[0] * p.kernel[1];
@@ -143,16 +143,30 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
         tile += SPLITS;
       }
 
-      const part = ((blockIdx.x * WARPS_ALONG + mySlice) * GROUPS + g) * OUTPUTS;
+      const part = (blockIdx.x * GROUPS + g) * OUTPUTS + firstOutput;
       const chunk = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * WIDTH;
+      const slice = WARPS_ALONG > 1 ? mySlice * CHANNELS * COLUMNS : 0;
+      if (WARPS_ALONG > 1) barrier();
       for (let i = 0; i < DOWN; i++) {
         for (let j = 0; j < ACROSS; j++) {
           for (let half = 0; half < 2; half++) {
-            const o = firstOutput + myRow + i * 16 + half * 8;
+            const o = myRow + i * 16 + half * 8;
             const t = myColumn + j * 8 + member * 2;
             const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
-            if (o < OUTPUTS && t < WIDTH) store2(parts, (part + o) * C_BLOCKS * WIDTH + chunk + t, both);
+            if (WARPS_ALONG > 1) store2(held, slice + o * COLUMNS + t - round * COLUMNS, both);
+            else if (firstOutput + o < OUTPUTS && t < WIDTH)
+              store2(parts, (part + o) * C_BLOCKS * WIDTH + chunk + t, both);
           }
+        }
+      }
+      if (WARPS_ALONG > 1) {
+        barrier();
+        for (let i = threadIdx.x; i < CHANNELS * COLUMNS; i += THREADS) {
+          const o = idiv(i, COLUMNS);
+          const t = round * COLUMNS + (i % COLUMNS);
+          let sum = held[i];
+          for (let s = 1; s < WARPS_ALONG; s++) sum += held[s * CHANNELS * COLUMNS + i];
+          if (firstOutput + o < OUTPUTS && t < WIDTH) parts[(part + o) * C_BLOCKS * WIDTH + chunk + t] = sum;
         }
       }
     },
