@@ -1,6 +1,6 @@
 /** Runs the kernels of a fused op by themselves, in the simulator or on a device, and its composition beside them. */
 import assert from 'node:assert/strict';
-import { arrayOf, bf16, type DType, type TypedArray } from '../src/core/dtype.js';
+import { arrayOf, bf16, type DType, f32, type TypedArray } from '../src/core/dtype.js';
 import { fromBf16 } from '../src/core/float16.js';
 import { sizeOf, stridesOf } from '../src/core/shape.js';
 import type { KernelChoice, KernelIo, KernelStage, Stage, View } from '../src/graph/fused-op.js';
@@ -58,7 +58,8 @@ export function ioFor(
   return { target, node, inputs, output, finish, plain: false };
 }
 
-function laidOut(shape: readonly number[], dtype: DType, { data, view }: Source): TypedArray {
+/** A source's memory. */
+export function laidOut(shape: readonly number[], { data, view }: Source, dtype: DType = f32): TypedArray {
   if (!view) return data;
   const out = arrayOf(dtype, view.length);
   const strides = stridesOf(shape);
@@ -153,7 +154,7 @@ export async function checkOnDevice(
   const { op, arg } = argOf(node, 'call');
   const choice = kernelOf(node, device.target);
   assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
-  const inputs = node.src.map((s, i) => laidOut(s.shape, s.dtype, sources[i]!));
+  const inputs = node.src.map((s, i) => laidOut(s.shape, sources[i]!, s.dtype));
   for (const marked of choice.finishes ? [true, false] : [false]) {
     const stages = choice.plan(ioFor(node, sources, device.target, marked ? marking : identity), arg);
     const output = arrayOf(node.dtype, sizeOf(node.shape));
@@ -175,7 +176,7 @@ export function checkInSimulator(
   assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
   const leaves = new Map(node.src.map((s, i) => [s, numbersOf(s.dtype, sources[i]!.data)]));
   const expected = interpret(op.compose(node.src, arg), leaves) as number[];
-  const inputs = node.src.map((s, i) => laidOut(s.shape, s.dtype, sources[i]!));
+  const inputs = node.src.map((s, i) => laidOut(s.shape, sources[i]!, s.dtype));
   // Threads are slow to simulate: there a kernel runs once for each of its ways.
   const both = target.model === 'blocks' ? [true, false] : [true];
   for (const marked of choice.finishes ? both : [false]) {

@@ -22,6 +22,8 @@ export interface Share {
 
 export interface Panel {
   readonly kMajor: boolean;
+  /** Contiguous along K in memory, but not here: copied element by element, 8 lanes along K. */
+  readonly turned: boolean;
   /** Of an element. */
   readonly bytes: number;
   /** Elements of one copy. */
@@ -54,7 +56,10 @@ export type Pitch = (kMajor: boolean, least: number) => number;
 /** For reads of 4 along K by lanes with rows beside each other, and of up to 4 across K by lanes side by side. */
 const PITCH: Pitch = (kMajor, least) => (kMajor ? Math.ceil(least / 8) * 8 + 4 : Math.ceil(least / 4) * 4);
 
-/** @param operand with its rows first: A as it is, B with rows and columns exchanged */
+/**
+ * @param operand with its rows first: A as it is, B with rows and columns exchanged
+ * @param turn lay it across K whatever it is in memory; depth and rows are multiples of 8 then
+ */
 export function panelOf(
   operand: Operand,
   size: number,
@@ -63,20 +68,25 @@ export function panelOf(
   share: Share,
   pitchOf: Pitch = PITCH,
   bytes = 4,
+  turn = false,
 ): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
-  const across = rowStride === 1 && (columnStride !== 1 || inner === 1) && size > 1;
+  const lies = rowStride === 1 && (columnStride !== 1 || inner === 1) && size > 1;
+  const turned = turn && !lies;
+  const across = lies || turned;
   const fits = (v: number): boolean =>
     (across ? columnStride : rowStride) % v === 0 &&
     [offset, across ? size : inner, ...batchStrides].every((n) => n % v === 0) &&
     (across ? rows : depth) % v === 0;
-  const isUnit = across || columnStride === 1;
+  const isUnit = !turned && (across || columnStride === 1);
   const vector = isUnit && fits(4) ? 4 : isUnit && fits(2) ? 2 : 1;
-  const pitch = pitchOf(!across, across ? rows : depth);
+  // 4 more, so that 8 steps of 4 rows are written to different banks.
+  const pitch = pitchOf(!across, across ? rows : depth) + (turned ? 4 : 0);
   return {
     ...{
       kMajor: !across,
+      turned,
       bytes,
       vector,
       rows,
@@ -161,11 +171,28 @@ export function copyPanel(
   context: CopyContext,
 ): void {
   const { threadIdx, idiv, THREADS, rowOfSlot, copyPiece } = context;
+  if (P.turned) {
+    const lane = threadIdx.x % 8;
+    const row = firstRow + idiv(threadIdx.x, 8);
+    const to = at + lane * P.pitch + idiv(threadIdx.x, 8);
+    const from = start + row * P.rowStep + (firstStep + lane) * P.innerStep;
+    for (let k = 0; k < P.depth; k += 8) {
+      for (let down = 0; down < P.rows; down += THREADS / 8) {
+        const place = to + k * P.pitch + down;
+        const source = from + k * P.innerStep + down * P.rowStep;
+        if (P.rows % (THREADS / 8) === 0 || down + idiv(threadIdx.x, 8) < P.rows)
+          copyPiece(held, place, x, source, row + down, firstStep + lane + k, P, context);
+      }
+    }
+    return;
+  }
   const count = P.kMajor ? P.depth / P.vector : P.rows / P.vector;
   const total = count * (P.kMajor ? P.rows : P.depth);
   const round = THREADS / count;
   const even =
-    total % THREADS === 0 && THREADS % count === 0 && (!P.kMajor || round % (P.share.lanes * P.group) === 0);
+    total % THREADS === 0 &&
+    THREADS % count === 0 &&
+    (!P.kMajor || P.share.each === 1 || round % (P.share.lanes * P.group) === 0);
   if (even) {
     const outer = idiv(threadIdx.x, count);
     const along = (threadIdx.x % count) * P.vector;

@@ -88,7 +88,7 @@ export function matmulTensor(
     `matmul${precision === 'tf32' ? 'Tf32' : 'Bf16'}${splits > 1 ? 'Parts' : ''}`,
     { a: buffer(dtype), b: buffer(dtype), c: buffer(splits > 1 ? f32 : dtype) },
     ({ a, b, c }, context) => {
-      const { blockIdx, laneId, warpId, idiv, f32, u32, bf16, tf32, bitcast, local2, local4 } = context;
+      const { blockIdx, laneId, warpId, idiv, f32, u32, bf16, bitcast, select, local2, local4 } = context;
       const { dynamicShared, barrier, load2, store2, lane, vec2, vec4, splat4, mma, mmaBf16 } = context;
       const { loadMatrix4, loadMatrix4Transposed, HALF } = context;
       const { commitCopies, waitCopies, copyPanel, aStart, bStart, finish } = context;
@@ -131,6 +131,8 @@ export function matmulTensor(
         B.kMajor
           ? load2(held, at + columns * B.pitch + k)
           : vec2(held[at + columns + k * B.pitch], held[at + columns + (k + 1) * B.pitch]);
+      // mma cuts what is beyond tf32: half a unit more rounds it, as `tf32` does, whose instruction is slower.
+      const near = (v: number) => select(Math.abs(v) < Infinity, bitcast(f32, bitcast(u32, v) + 0x1000), v);
       const packed = (v: number) =>
         (bitcast(u32, f32(bf16(lane(v, 0)))) >> 16) | bitcast(u32, f32(bf16(lane(v, 1))));
 
@@ -179,15 +181,15 @@ export function matmulTensor(
               const upper = pairOfA(atA, i * 16, k);
               const lower = pairOfA(atA, i * 16 + 8, k);
               as[i] = vec4(
-                tf32(lane(upper, 0)),
-                tf32(lane(lower, 0)),
-                tf32(lane(upper, 1)),
-                tf32(lane(lower, 1)),
+                near(lane(upper, 0)),
+                near(lane(lower, 0)),
+                near(lane(upper, 1)),
+                near(lane(lower, 1)),
               );
             }
             for (let j = 0; j < TN; j++) {
               const v = pairOfB(atB, j * 8, k);
-              bs[j] = vec2(tf32(lane(v, 0)), tf32(lane(v, 1)));
+              bs[j] = vec2(near(lane(v, 0)), near(lane(v, 1)));
             }
             for (let i = 0; i < TM; i++)
               for (let j = 0; j < TN; j++) sums[i][j] = mma(as[i], bs[j], sums[i][j]);
