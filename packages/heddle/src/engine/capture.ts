@@ -18,7 +18,10 @@ export class Recording {
   readonly #compiled: Compiled;
   readonly #sources: readonly Source[];
   readonly #outputs: readonly TensorType[];
-  readonly #assigned: readonly Handle[];
+  /** Tensors that a run updates where they are, and the leaves that are their memory. */
+  readonly #updated: readonly { readonly handle: Handle; readonly leaf: number }[];
+  /** Tensors that a run gives new memory, and the roots that are their values. */
+  readonly #moved: readonly { readonly handle: Handle; readonly root: number }[];
 
   /** @param inputs the stand-ins of the function's arguments · @param outputs the nodes it returned */
   constructor(trace: Trace, inputs: readonly GraphNode[], outputs: readonly GraphNode[]) {
@@ -36,7 +39,6 @@ export class Recording {
       return { state: state ?? { ownNode: node } };
     });
     this.#outputs = outputs.map((o) => o.type);
-    this.#assigned = assigned.map(([handle]) => handle);
     const updates = new Map<number, number>();
     assigned.forEach(([handle], i) => {
       const at = leaves.indexOf(trace.captured.get(handle)!);
@@ -44,6 +46,16 @@ export class Recording {
     });
     const device = currentDevice();
     this.#compiled = new Compiled(roots, leaves.length, device, { updates, ...tuning(device, true) });
+    const updated: { handle: Handle; leaf: number }[] = [];
+    const moved: { handle: Handle; root: number }[] = [];
+    assigned.forEach(([handle], i) => {
+      const root = outputs.length + i;
+      const place = this.#compiled.schedule.roots[root]!;
+      if ('leaf' in place && place.updated) updated.push({ handle, leaf: place.leaf });
+      else moved.push({ handle, root });
+    });
+    this.#updated = updated;
+    this.#moved = moved;
   }
 
   get launches(): number {
@@ -53,41 +65,36 @@ export class Recording {
   /** Run on these inputs, `times` times; returns leaves with the outputs' values of the last run. */
   run(inputs: readonly GraphNode[], times = 1): GraphNode[] {
     // State that is not updated where it is moves between runs.
-    const { roots: places } = this.#compiled.schedule;
-    const inPlace = places.slice(this.#outputs.length).every((place) => 'leaf' in place && place.updated);
-    if (times > 1 && !inPlace) {
+    if (times > 1 && this.#moved.length > 0) {
       for (let i = 1; i < times; i++) this.run(inputs);
       return this.run(inputs);
     }
     const nodes = this.#leaves(inputs);
-    const { roots } = this.#compiled.schedule;
-    const taken = new Map<Handle, BufferStorage>();
-    this.#assigned.forEach((handle, i) => {
-      const place = roots[this.#outputs.length + i]!;
-      if ('leaf' in place && place.updated && handle.ownNode.users > 0)
-        taken.set(handle, keepOld(handle.ownNode));
-    });
-    const buffers = nodes.map((node, i) => {
-      const source = this.#sources[i]!;
-      const kept = 'state' in source ? taken.get(source.state) : undefined;
-      return kept ? kept.buffer : bufferOf(node);
+    const seen = this.#updated.filter(({ handle }) => handle.ownNode.users > 0);
+    const taken = seen.map(({ handle }) => keepOld(handle.ownNode));
+    const buffers = nodes.map(bufferOf);
+    seen.forEach(({ leaf }, i) => {
+      buffers[leaf] = taken[i]!.buffer;
     });
     const results = this.#compiled.run(buffers, 'tensors', true, times);
-    const value = (i: number, type: TensorType, requiresGrad: boolean): GraphNode => {
-      const place = roots[i]!;
+    const { roots } = this.#compiled.schedule;
+    const value = (root: number, type: TensorType, requiresGrad: boolean): GraphNode => {
+      const place = roots[root]!;
       if ('result' in place) return leafOf(results[place.result]!, type, requiresGrad);
       return leafOf(copyOf(buffers[place.leaf]!), type, requiresGrad);
     };
-    this.#assigned.forEach((handle, i) => {
-      const place = roots[this.#outputs.length + i]!;
-      const own = handle.ownNode;
-      if ('leaf' in place && place.updated) {
-        const kept = taken.get(handle);
-        if (!kept) return;
-        handle.ownNode = leafOf(kept, own.type, own.requiresGrad);
-      } else handle.ownNode = value(this.#outputs.length + i, own.type, own.requiresGrad);
-      setOwner(handle.ownNode, handle);
+    const become = (handle: Handle, node: GraphNode): void => {
+      handle.ownNode = node;
+      setOwner(node, handle);
+    };
+    seen.forEach(({ handle }, i) => {
+      const { type, requiresGrad } = handle.ownNode;
+      become(handle, leafOf(taken[i]!, type, requiresGrad));
     });
+    for (const { handle, root } of this.#moved) {
+      const { type, requiresGrad } = handle.ownNode;
+      become(handle, value(root, type, requiresGrad));
+    }
     return this.#outputs.map((type, i) => value(i, type, false));
   }
 

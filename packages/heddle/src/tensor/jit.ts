@@ -1,12 +1,14 @@
 /** Whole functions as one program: traced once per shape of their inputs, then replayed. */
 import { ArgumentError } from '../core/errors.js';
+import { sameShape } from '../core/shape.js';
 import { Recording } from '../engine/capture.js';
 import type { Profile, ProfileOptions } from '../engine/profile.js';
 import { realize } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
 import { Trace } from '../engine/trace.js';
 import * as b from '../graph/build.js';
-import type { GraphNode } from '../graph/node.js';
+import type { GraphNode, TensorType } from '../graph/node.js';
+import type { Device } from '../runtime/device.js';
 import { Tensor } from './tensor.js';
 
 /** What a jitted function may take and return: tensors, in arrays and records, among plain values. */
@@ -52,12 +54,20 @@ const KEPT = 16;
  * the program (other values make another one), and values cannot be awaited inside.
  */
 export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...args: A) => R): Jitted<A, R> {
-  const programs = new Map<string, { recording: Recording; output: JitValue }>();
+  const programs = new Map<string, Traced>();
   let launches = 0;
+  /** What the last call was given, if only tensors: a training loop is spared the text that tells programs apart. */
+  let last:
+    | { readonly device: Device; readonly types: readonly TensorType[]; readonly program: Traced }
+    | undefined;
 
   const prepare = (args: A) => {
+    const device = currentDevice();
+    const given: readonly JitValue[] = args;
+    if (last?.device === device && ofTypes(given, last.types))
+      return { program: last.program, inputs: given.map((t) => t.ownNode) };
     const inputs: Tensor[] = [];
-    const key = `${currentDevice().name}${describe(args, inputs)}`;
+    const key = `${device.name}${describe(args, inputs)}`;
     let program = programs.get(key);
     if (!program) {
       program = record(fn, args);
@@ -68,7 +78,11 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
       }
       programs.set(key, program);
     }
-    return { program, inputs: inputs.map((t) => t.ownNode) };
+    const nodes = inputs.map((t) => t.ownNode);
+    last = args.every((a) => a instanceof Tensor)
+      ? { device, types: nodes.map((n) => n.type), program }
+      : undefined;
+    return { program, inputs: nodes };
   };
   const repeat = (times: number, ...args: A): R => {
     if (!Number.isInteger(times) || times < 1)
@@ -94,15 +108,29 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
       value: () => {
         for (const { recording } of programs.values()) recording.dispose();
         programs.clear();
+        last = undefined;
       },
     },
   }) as Jitted<A, R>;
 }
 
-function record<A extends readonly JitValue[], R extends JitResult>(
-  fn: (...args: A) => R,
-  args: A,
-): { recording: Recording; output: JitValue } {
+/** A function as it was traced for some arguments. */
+interface Traced {
+  readonly recording: Recording;
+  readonly output: JitValue;
+}
+
+function ofTypes(args: readonly JitValue[], types: readonly TensorType[]): args is readonly Tensor[] {
+  return (
+    args.length === types.length &&
+    types.every(({ dtype, shape }, i) => {
+      const a = args[i];
+      return a instanceof Tensor && a.dtype === dtype && sameShape(a.shape, shape);
+    })
+  );
+}
+
+function record<A extends readonly JitValue[], R extends JitResult>(fn: (...args: A) => R, args: A): Traced {
   const trace = new Trace((node) => realize([node]));
   const stands: GraphNode[] = [];
   const nodes: GraphNode[] = [];
