@@ -63,6 +63,7 @@ function twice(names: readonly string[]): FusedOp<null> {
   };
   const variant = (io: KernelIo, name: string): Variant => ({
     name,
+    ...(name === 'library' && { leastUs: 4 }),
     plan: () => {
       if (name === 'unplanned') throw new DeviceError('no such way');
       return stages(io, name);
@@ -140,6 +141,15 @@ describe('autotuner', () => {
     assert.equal(chosen(new ClockedDevice({ guess: 10, other: 9.9 }), ['guess', 'other']), 'guess');
     const costs = { guess: 10, ours: 5, library: 4.9 };
     assert.equal(chosen(new ClockedDevice(costs), ['guess', 'ours', 'library']), 'ours');
+  });
+
+  test('passes over what has never been faster than the best so far', () => {
+    const device = new ClockedDevice({ guess: 4, library: 1 });
+    assert.equal(chosen(device, ['guess', 'library']), 'guess');
+    assert.equal(
+      chosen(new ClockedDevice({ guess: 6, library: 5 }), ['guess', 'library'], true, 16),
+      'library',
+    );
   });
 
   test('other sizes and other candidates are other work', () => {

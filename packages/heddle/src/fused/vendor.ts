@@ -13,11 +13,18 @@ import { FINISH_THREADS, finishPlain } from '../kernels/finish-cuda.js';
 /** How many of a library's proposals to time: its first is not always its fastest. */
 const PROPOSALS = 3;
 
+/**
+ * The least µs seen of each (H200): opening a library takes a second where nothing is cached, which a small network's
+ * kernels never win back.
+ */
+const LEAST = { cublaslt: 3, forward: 7, input: 20, weight: 18, pooling: 3 } as const;
+
 /** One variant for each of the library's proposals, with a kernel for what follows if anything does. */
 function proposals(
   io: KernelIo,
   name: string,
   split: readonly [number, number, number],
+  leastUs: number,
   callOf: (rank: number) => LibraryCall,
   count = PROPOSALS,
 ): Variant[] {
@@ -41,6 +48,7 @@ function proposals(
   return Array.from({ length: count }, (_, rank) => ({
     name: rank === 0 ? name : `${name} ${rank + 1}`,
     plan: () => plan(rank),
+    leastUs,
   }));
 }
 
@@ -88,7 +96,7 @@ export function cublasLtVariants(io: KernelIo, precision: Precision): Variant[] 
   const K = inputs[0]!.shape.at(-1)!;
   const batches = node.size / (M * N);
   const sizes = { M, N, K, batches, dtype: node.dtype.name, precision, a, b };
-  return proposals(io, 'cublaslt', [batches, M, N], (rank) => ({
+  return proposals(io, 'cublaslt', [batches, M, N], LEAST.cublaslt, (rank) => ({
     name: 'cublaslt.matmul',
     options: { ...sizes, rank },
   }));
@@ -121,7 +129,7 @@ export function cudnnVariants(
   const shapes = { [first]: inputs[0]!.shape, [second]: inputs[1]!.shape, [result]: node.shape };
   const options = { ...shapes, stride, padding, dilation, groups, dtype: 'f32', precision, direction };
   const [n, c, h, w] = node.shape as [number, number, number, number];
-  return proposals(io, 'cudnn', [n, c, h * w], (rank) => ({
+  return proposals(io, 'cudnn', [n, c, h * w], LEAST[direction], (rank) => ({
     name: 'cudnn.convolution',
     options: { ...options, rank },
   }));
@@ -138,7 +146,7 @@ export function cudnnPoolingVariants(
   if (dilation.some((d) => d !== 1)) return [];
   const options = { x: x!.shape, y: node.shape, kernel, stride, padding, mode: 'max', dtype: 'f32' };
   const [n, c, h, w] = node.shape as [number, number, number, number];
-  return proposals(io, 'cudnn', [n, c, h * w], () => ({ name: 'cudnn.pooling', options }), 1);
+  return proposals(io, 'cudnn', [n, c, h * w], LEAST.pooling, () => ({ name: 'cudnn.pooling', options }), 1);
 }
 
 const isContiguous = ({ shape, strides, offset }: View): boolean =>

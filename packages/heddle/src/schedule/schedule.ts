@@ -176,6 +176,7 @@ function tuneCalls(
       key: tuningKey(group, stored, open.inputs, variants),
       variants: variants.map((variant) => ({
         name: variant.name,
+        leastUs: variant.leastUs ?? 0,
         make: () => trialOf(callToWork(group, open, variant)),
       })),
     });

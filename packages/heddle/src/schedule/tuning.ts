@@ -16,6 +16,7 @@ export interface TuneRequest {
 
 export interface TuneVariant {
   readonly name: string;
+  readonly leastUs: number;
   /** Its launches. @throws whatever keeps it from being planned */
   make(): Trial;
 }
