@@ -7,6 +7,12 @@
  * quad read are in four planes, 8 banks apart, and the pixels of the eight quads are neighbours: no two lanes meet in a
  * bank. With few channels they are (channel, tap), and what is missing to 8 is zeros. Weights lie in the order in which the
  * lanes of a warp hold them: a read is 4 of them at once.
+ *
+ * H200, µs, 64 images of 16 × 26 × 26 with 32 kernels of 3 × 3 (340 MFLOP), forward and adjoint:
+ *   f32, conv2d-cuda.ts                                        21   25
+ *   tensor cores                                               13   18
+ *   indices of what is copied as sums, without divisions       8.4  11.5
+ * 16 × 3 × 224² with 64 kernels: 93 forward (f32 108; its 205 MB take 52); 256 × 64 × 32² with 64: 185.
  */
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';

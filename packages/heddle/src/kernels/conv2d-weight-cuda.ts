@@ -162,8 +162,8 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
 }
 
 /**
- * dW from its parts, (part, output channel, input channel, tap). The threads of a block have some weights side by side, few if there are
- * few weights, and share their parts: each adds every so many-th, then the sums are added in pairs.
+ * dW from its parts. The threads of a block have some weights side by side, few if there are few weights, and share
+ * their parts: each adds every so many-th, then the sums are added in pairs.
  */
 export function addParts(p: CudaConvolveWeight, count: number, layout = plainParts(p)): GridKernel {
   const size = partsOf(p, 1, layout);

@@ -7,10 +7,13 @@
  *
  * A first kernel transforms the weights. Then a block has 32 output channels × 32 patches, and sums over input
  * channels, 8 at a time: each thread transforms one patch of one channel on its way to shared memory; each warp does
- * two of the 16 products, which are matrix products over channels. The sums are exchanged through shared memory, transformed back
- * and finished.
+ * two of the 16 products, which are matrix products over channels. The sums are exchanged through shared memory,
+ * transformed back and finished.
  *
  * The adjoint in the image is the same with the kernel turned by half a turn and the channels exchanged.
+ *
+ * H200, µs: 256 × 64 × 32² with 64 kernels 336 (conv2d-cuda.ts 607), 256 × 256 × 8² with 256 kernels 323 (583); adjoint
+ * 334 and 314.
  */
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
