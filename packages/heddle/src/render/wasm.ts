@@ -14,11 +14,11 @@ import { hoistLoops, hoistOut } from '../kernel/hoist.js';
 import { block, type KernelIr, type Node, type Special, type Statement } from '../kernel/ir.js';
 import { reduceStrength } from '../kernel/strength.js';
 import { isBuffer } from '../kernel/types.js';
+import type { Message } from './message.js';
 import { lowerAddresses, SCRATCH } from './wasm-address.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './wasm-encode.js';
 import { Expressions } from './wasm-expressions.js';
 import { HELPERS, type HelperName } from './wasm-ops.js';
-import type { Message } from './message.js';
 import { Statements } from './wasm-statements.js';
 import { laneType } from './wasm-values.js';
 

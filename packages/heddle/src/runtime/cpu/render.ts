@@ -10,9 +10,9 @@
  */
 import type { KernelIr } from '../../kernel/ir.js';
 import { isBuffer } from '../../kernel/types.js';
+import type { Message } from '../../render/message.js';
 import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm.js';
 import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
-import type { Message } from '../../render/message.js';
 import { laneType } from '../../render/wasm-values.js';
 import type { KernelLaunch } from '../device.js';
 import { ABORT, WAITING } from './control.js';
