@@ -52,6 +52,12 @@ const wasted = (width: number, lanes: number): number => Math.ceil(width / lanes
 /** Elements that a thread asks for at once while it copies. */
 export const IN_FLIGHT = 16;
 
+/** Fours that a thread asks for at once, of a plane and of how many planes. */
+function quadBatch(perPlane: number, planes: number) {
+  const quadsAtOnce = Math.min(perPlane, 8);
+  return { quadsAtOnce, planesAtOnce: Math.min(planes, Math.max(1, Math.floor(8 / quadsAtOnce))) };
+}
+
 /**
  * What kernels know of a tile. `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a
  * warp, which differ in channel and pixel, meet different banks.
@@ -63,10 +69,18 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
   const height = (tile.rows - 1) * step[0] + reach[0] + 1;
   const width = (tile.columns - 1) * step[1] + reach[1] + 1;
   const plane = phase === undefined ? height * width : inPhase(height * width, phase);
-  const lanes = [32, 16, 8, 1]
+  const planes = tile.images * tile.channels;
+  const flat =
+    threads % 32 === 0 &&
+    width === p.size[1] &&
+    [...spread, ...step].every((n) => n === 1) &&
+    p.padding.every((n) => n === 0) &&
+    !p.adjoint &&
+    [plane, p.size[0] * p.size[1], tile.rows * p.size[1], p.imageOffset].every((n) => n % 4 === 0);
+  const quads = Math.ceil((height * width) / 4);
+  const lanes = (flat ? [32] : [32, 16, 8, 1])
     .filter((n) => n <= threads && (n > 1 || threads < 8))
     .reduce((best, n) => (wasted(width, n) < wasted(width, best) ? n : best));
-  const planes = tile.images * tile.channels;
   const teams = Math.max(1, Math.floor(threads / lanes));
   const planeTeams = Math.min(planes, teams);
   const rowTeams = Math.floor(teams / planeTeams);
@@ -79,7 +93,8 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
     before: p.adjoint
       ? ([reach[0] - p.padding[0], reach[1] - p.padding[1]] as const)
       : ([p.padding[0], p.padding[1]] as const),
-    ...{ height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch },
+    ...{ height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch, flat, quads },
+    ...quadBatch(Math.ceil(quads / (32 * rowTeams)), Math.ceil(planes / planeTeams)),
     floats: tile.images * tile.channels * plane,
     /** Tiles along the rows and columns of the output. */
     down: Math.ceil(p.outSize[0] / tile.rows),
@@ -109,46 +124,83 @@ export function copyImage(
   layout: ImageLayout,
   context: Intrinsics,
 ): void {
-  const { threadIdx, idiv, local, f32, tf32 } = context;
+  const { threadIdx, idiv, local, local4, load4, store4, splat4, vec4, lane, f32, tf32 } = context;
   const { images, groups, channels, size, tile, step, spread, before } = layout;
   const { height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch, rounded } = layout;
+  const { flat, quads, quadsAtOnce, planesAtOnce } = layout;
   const team = idiv(threadIdx.x, lanes);
   const member = threadIdx.x % lanes;
   const firstRow = idiv(team, planeTeams);
   const top = row * step[0] - before[0];
   const left = column * step[1] - before[1] + member;
   let p = team % planeTeams;
-  while (p < planes && firstRow < rowTeams) {
-    const image = n + idiv(p, tile.channels);
-    const channel = first + (p % tile.channels);
-    const inside = image < images && channel < channels;
-    const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
-    const place = at + p * plane + member;
-    let done = 0;
-    while (done < height) {
-      const held = local(f32, batch, perRow);
-      for (let b = 0; b < batch; b++) {
-        const r = done + firstRow + b * rowTeams;
-        const v = top + r;
-        const y = idiv(v, spread[0]);
-        const there = inside && r < height && v >= 0 && y < size[0] && v % spread[0] === 0;
-        for (let q = 0; q < perRow; q++) {
-          const u = left + q * lanes;
-          const c = idiv(u, spread[1]);
-          const hit = there && u >= 0 && c < size[1] && u % spread[1] === 0;
-          held[b][q] = hit ? x[from + y * size[1] + c] : 0;
+  if (flat) {
+    // The tile's rows are whole, and one run of memory: 4 elements at a time.
+    const end = (size[0] - top) * size[1];
+    while (p < planes && firstRow < rowTeams) {
+      let q = firstRow * 32 + member;
+      while (q < quads) {
+        const held = local4(f32, planesAtOnce, quadsAtOnce);
+        for (let a = 0; a < planesAtOnce; a++) {
+          const own = p + a * planeTeams;
+          const image = n + idiv(own, tile.channels);
+          const channel = first + (own % tile.channels);
+          const inside = own < planes && image < images && channel < channels;
+          const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
+          for (let b = 0; b < quadsAtOnce; b++) {
+            const e = (q + b * rowTeams * 32) * 4;
+            const there = inside && e < quads * 4 && e < end;
+            held[a][b] = there ? load4(x, from + top * size[1] + e) : splat4(f32(0));
+          }
         }
-      }
-      for (let b = 0; b < batch; b++) {
-        const r = done + firstRow + b * rowTeams;
-        for (let q = 0; q < perRow; q++) {
-          const spot = place + r * width + q * lanes;
-          if (r < height && member + q * lanes < width) to[spot] = rounded ? tf32(held[b][q]) : held[b][q];
+        for (let a = 0; a < planesAtOnce; a++) {
+          const own = p + a * planeTeams;
+          for (let b = 0; b < quadsAtOnce; b++) {
+            const e = (q + b * rowTeams * 32) * 4;
+            const v = held[a][b];
+            const exact = rounded
+              ? vec4(tf32(lane(v, 0)), tf32(lane(v, 1)), tf32(lane(v, 2)), tf32(lane(v, 3)))
+              : v;
+            if (own < planes && e < quads * 4) store4(to, at + own * plane + e, exact);
+          }
         }
+        q += quadsAtOnce * rowTeams * 32;
       }
-      done += batch * rowTeams;
+      p += planesAtOnce * planeTeams;
     }
-    p += planeTeams;
+  } else {
+    while (p < planes && firstRow < rowTeams) {
+      const image = n + idiv(p, tile.channels);
+      const channel = first + (p % tile.channels);
+      const inside = image < images && channel < channels;
+      const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
+      const place = at + p * plane + member;
+      let done = 0;
+      while (done < height) {
+        const held = local(f32, batch, perRow);
+        for (let b = 0; b < batch; b++) {
+          const r = done + firstRow + b * rowTeams;
+          const v = top + r;
+          const y = idiv(v, spread[0]);
+          const there = inside && r < height && v >= 0 && y < size[0] && v % spread[0] === 0;
+          for (let q = 0; q < perRow; q++) {
+            const u = left + q * lanes;
+            const c = idiv(u, spread[1]);
+            const hit = there && u >= 0 && c < size[1] && u % spread[1] === 0;
+            held[b][q] = hit ? x[from + y * size[1] + c] : 0;
+          }
+        }
+        for (let b = 0; b < batch; b++) {
+          const r = done + firstRow + b * rowTeams;
+          for (let q = 0; q < perRow; q++) {
+            const spot = place + r * width + q * lanes;
+            if (r < height && member + q * lanes < width) to[spot] = rounded ? tf32(held[b][q]) : held[b][q];
+          }
+        }
+        done += batch * rowTeams;
+      }
+      p += planeTeams;
+    }
   }
 }
 
