@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { View } from '../src/graph/fused-op.js';
 import type { MatmulProblem, Operand } from '../src/kernels/matmul-cpu.js';
 import { type MatmulTile, matmulSum, matmulTile } from '../src/kernels/matmul-cuda.js';
+import { MATMUL_LADDER } from '../src/kernels/matmul-cuda-ladder.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 import { assertClose, identity, laidOut, type Source } from './kernel-harness.js';
 import { LAYOUTS, laidOutMatrix } from './matmul-layouts.js';
@@ -35,6 +36,15 @@ const operandOf = (s: Source, columns: number): Operand => {
 
 const [M, N, K] = [37, 44, 40] as const;
 
+const productOf = (x: Source, y: Source): number[] => {
+  const [u, v] = [x.data as Float32Array, y.data as Float32Array];
+  return Array.from({ length: M * N }, (_, at) => {
+    let sum = 0;
+    for (let k = 0; k < K; k++) sum += u[Math.floor(at / N) * K + k]! * v[k * N + (at % N)]!;
+    return sum;
+  });
+};
+
 for (const [name, tile] of Object.entries(TILES)) {
   for (const [left, right] of LAYOUTS) {
     test(`matmul, ${name}: ${left} · ${right}`, () => {
@@ -53,13 +63,23 @@ for (const [name, tile] of Object.entries(TILES)) {
         const sum = matmulSum(p, tile.splits);
         simulate(sum.kernel, { grid: sum.grid, block: sum.threads }, { parts, c });
       }
-      const [u, v] = [x.data as Float32Array, y.data as Float32Array];
-      const wanted = Array.from({ length: M * N }, (_, at) => {
-        let sum = 0;
-        for (let k = 0; k < K; k++) sum += u[Math.floor(at / N) * K + k]! * v[k * N + (at % N)]!;
-        return sum;
-      });
-      assertClose(c, wanted, 1e-5, name);
+      assertClose(c, productOf(x, y), 1e-5, name);
     });
   }
+}
+
+for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
+  test(`the rung '${name}' of the ladder`, () => {
+    const x = laidOutMatrix(1, M, K, 'rows', 3);
+    const y = laidOutMatrix(1, K, N, 'columns', 4);
+    const p: MatmulProblem = {
+      ...{ batches: 1, M, N, K, finish: identity() },
+      ...{ a: operandOf(x, K), b: operandOf(y, N) },
+    };
+    const { kernel, grid, threads, sharedBytes } = rung(p);
+    const c = new Float32Array(M * N).fill(Number.NaN);
+    const sources = { a: laidOut([1, M, K], x), b: laidOut([1, K, N], y) };
+    simulate(kernel, { grid, block: threads, sharedBytes }, { ...sources, c });
+    assertClose(c, productOf(x, y), 1e-5, name);
+  });
 }

@@ -64,9 +64,10 @@ function cutsOf(K: number, width: number, along: number, limit: number): readonl
     const stages = whole >= 512 ? 4 : whole >= 128 ? 2 : 1;
     return [{ depth: Math.ceil(whole / stages / 4) * 4, stages }];
   }
-  return [16, 32]
-    .map((depth) => ({ depth: depth * along, stages: depth * along >= 64 ? 3 : 4 }))
-    .filter(({ depth, stages }) => 4 * width * (depth + 8) * stages <= limit);
+  return [16 * along, 32 * along].flatMap((depth) => {
+    const stages = [4, 3, 2].find((n) => 4 * width * (depth + 8) * n <= limit);
+    return stages ? [{ depth, stages }] : [];
+  });
 }
 
 function cyclesOf({ M, N, K, batches }: MatmulProblem, tile: MatmulTile, { units }: Target): number {
@@ -77,7 +78,7 @@ function cyclesOf({ M, N, K, batches }: MatmulProblem, tile: MatmulTile, { units
   const blocks = Math.ceil(M / rows) * Math.ceil(N / columns) * batches * splits;
   const chunks = Math.ceil(Math.ceil(K / depth) / splits);
   const bytes = 4 * (rows + columns) * (depth + 4) * stages;
-  const registers = 40 + each[0] * each[1] + 4 * (each[0] + each[1]);
+  const registers = 30 + each[0] * each[1] + 2 * (each[0] + each[1]);
   const resident = Math.max(
     1,
     Math.min(
@@ -93,17 +94,24 @@ function cyclesOf({ M, N, K, batches }: MatmulProblem, tile: MatmulTile, { units
   const quads = chunks * Math.ceil(depth / (4 * warps[2]));
   const multiply = 4 * each[0] * each[1];
   const read = each[0] + each[1];
-  const throughput = count * quads * Math.max((multiply + 2 * read) / 4, read);
+  // Small tiles read along K, with fewer reads on their way at a time.
+  const along = each[0] * each[1] < 64 ? 1.25 : 1;
+  const throughput = along * count * quads * Math.max((multiply + 2 * read) / 4, read);
   const copied = (4 * (rows + columns) * chunks * depth) / RECEIVED;
   const alone = quads * (multiply + 2 * read + READ_LATENCY);
   const shares = warps[2] > 1 ? 100 + (rows * columns * warps[2]) / 32 : 0;
   const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
-  const busy = Math.max(perUnit * throughput, waves * alone) + 0.3 * perUnit * copied;
-  return Math.max(busy, perUnit * copied) + waves * (LATENCY + shares) + perUnit * 50 + passes;
+  const written = (4 * rows * columns) / RECEIVED;
+  // Waiting is hidden by other warps of the same scheduler.
+  const others = Math.max(1, (Math.min(resident, perUnit) * count) / 8);
+  const busy = perUnit * (throughput + 0.5 * copied + written) + (0.5 * waves * alone) / others;
+  return (
+    Math.max(busy, perUnit * copied) + waves * (LATENCY + shares) + perUnit * (100 + 12 * count) + passes
+  );
 }
 
 /** Ways to multiply, the most promising first. */
-export function matmulTiles(p: MatmulProblem, target: Target, count = 6): MatmulTile[] {
+export function matmulTiles(p: MatmulProblem, target: Target, count = 8): MatmulTile[] {
   const { M, N, K, batches } = p;
   const ranked: { readonly tile: MatmulTile; readonly cycles: number }[] = [];
   const limit = Math.min(HALF, target.sharedBytesPerBlock - 1024);
@@ -134,10 +142,17 @@ export function matmulTiles(p: MatmulProblem, target: Target, count = 6): Matmul
       }
     }
   }
-  return ranked
-    .sort((x, y) => x.cycles - y.cycles)
-    .slice(0, count)
-    .map((r) => r.tile);
+  // One of each size: they differ more than lanes and warps laid out otherwise.
+  const seen = new Set<string>();
+  const tiles: MatmulTile[] = [];
+  for (const { tile } of ranked.sort((x, y) => x.cycles - y.cycles)) {
+    const { warps, lanes, each, splits } = tile;
+    const size = [warps[0] * lanes[0] * each[0], warps[1] * lanes[1] * each[1], warps[2], splits].join();
+    if (seen.has(size)) continue;
+    seen.add(size);
+    if (tiles.push(tile) === count) break;
+  }
+  return tiles;
 }
 
 /** Warps and pieces per warp on tensor cores, and what share of their speed such a tile reaches. */
@@ -171,7 +186,8 @@ export function tensorTiles(p: MatmulProblem, target: Target, dtype: DType, coun
     for (const depth of K <= 16 ? [16] : dtype === bf16 ? [32, 64] : [16, 32]) {
       const one: TensorTile = { warps, each, depth, stages: 1, splits: 1 };
       const stage = tensorLayoutOf(p, one, dtype).sharedBytes;
-      const stages = Math.min(4, Math.floor((sharedBytesPerBlock - 1024) / stage));
+      // More than three were slower on an H200.
+      const stages = Math.min(3, Math.floor((sharedBytesPerBlock - 1024) / stage));
       if (stages < 2) continue;
       for (const splits of [1, 2, 4, 8, 16]) {
         if (splits > 1 && (tiles * splits > 2 * units || K < 128 * splits)) continue;
