@@ -1,7 +1,10 @@
-/** Every variant of the products and convolutions, the vendor's among them, against the composition. Needs a GPU. */
+/**
+ * Every variant of products, convolutions and pooling, the vendor's among them, against the composition in f64. Without
+ * a GPU there is one way for each, that of the CPU.
+ */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { f32 } from '../src/core/dtype.js';
+import { type DType, f32, f64 } from '../src/core/dtype.js';
 import { PRECISIONS, type Precision } from '../src/core/precision.js';
 import { Compiled } from '../src/engine/program.js';
 import { conv2d, conv2dInputOp, conv2dWeightOp } from '../src/fused/conv2d.js';
@@ -24,12 +27,12 @@ const random = (n: number): Float32Array =>
     return state / 2 ** 31 - 1;
   });
 
-const leaf = (...shape: number[]): GraphNode => b.leaf(shape, f32, false);
+type Leaf = (...shape: number[]) => GraphNode;
 
 /** + bias along the channels (or the columns), ReLU. */
 function followed(y: GraphNode, bias: GraphNode, axis: number): GraphNode {
   const shape = y.shape.map((n, i) => (i === axis ? n : 1));
-  return b.map('max', b.add(y, b.expand(b.reshape(bias, shape), y.shape)), b.full(y.shape, f32, 0));
+  return b.map('max', b.add(y, b.expand(b.reshape(bias, shape), y.shape)), b.full(y.shape, y.dtype, 0));
 }
 
 /** Of the largest result: sums in another order, and operands of 11 and of 8 bits. */
@@ -42,7 +45,7 @@ interface Case {
   readonly root: GraphNode;
 }
 
-function products(precision: Precision): Case[] {
+function products(leaf: Leaf, precision: Precision): Case[] {
   return (
     [
       [64, 784, 128],
@@ -69,7 +72,7 @@ function products(precision: Precision): Case[] {
   });
 }
 
-function convolutions(precision: Precision): Case[] {
+function convolutions(leaf: Leaf, precision: Precision): Case[] {
   return (
     [
       { x: [4, 1, 28, 28], out: 16, k: 3, options: {} },
@@ -98,7 +101,7 @@ function convolutions(precision: Precision): Case[] {
   });
 }
 
-function poolings(): Case[] {
+function poolings(leaf: Leaf): Case[] {
   const x = leaf(4, 6, 13, 12);
   const bias = leaf(6);
   const y = maxPool2d(x, [3, 2], { stride: 2, padding: [1, 0] });
@@ -108,12 +111,17 @@ function poolings(): Case[] {
   ];
 }
 
+const casesOf = (dtype: DType): Case[] => {
+  const leaf: Leaf = (...shape) => b.leaf(shape, dtype, false);
+  return [...PRECISIONS.flatMap((p) => [...products(leaf, p), ...convolutions(leaf, p)]), ...poolings(leaf)];
+};
+
 async function compute(
   device: Device,
   { leaves, root }: Case,
-  values: readonly Float32Array[],
+  values: readonly (Float32Array | Float64Array)[],
   options: { readonly kernels?: boolean; readonly tune?: Tune },
-): Promise<Float32Array> {
+): Promise<Float32Array | Float64Array> {
   const buffers = values.map((v): DeviceBuffer => {
     const buffer = device.allocate(v.byteLength, 'test');
     device.write(buffer, new Uint8Array(v.buffer));
@@ -122,22 +130,27 @@ async function compute(
   const compiled = new Compiled([root], leaves.length, device, options);
   try {
     const [result] = compiled.run(buffers, 'test', false);
-    const bytes = await device.read(result!.buffer, 0, 4 * root.size);
+    const { buffer } = await device.read(result!.buffer, 0, root.dtype.bytes * root.size);
     result!.release();
-    return new Float32Array(bytes.buffer, bytes.byteOffset, root.size);
+    return root.dtype === f64
+      ? new Float64Array(buffer, 0, root.size)
+      : new Float32Array(buffer, 0, root.size);
   } finally {
     compiled.dispose();
     for (const buffer of buffers) device.free(buffer);
   }
 }
 
-describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
-  for (const of of PRECISIONS.flatMap((p) => [...products(p), ...convolutions(p)]).concat(poolings())) {
+describe('variants', () => {
+  const exact = casesOf(f64);
+  casesOf(f32).forEach((of, i) => {
     test(of.name, async (t) => {
-      const device = openDevice('cuda');
+      const device = openDevice(available ? 'cuda' : 'cpu');
       const values = of.leaves.map((l) => random(l.size));
-      const expected = await compute(openDevice('cpu'), of, values, { kernels: false });
-      const scale = Math.max(...expected.map(Math.abs));
+      const wide = values.map((v) => Float64Array.from(v));
+      const expected = await compute(openDevice('cpu'), exact[i]!, wide, { kernels: false });
+      let scale = 0;
+      for (const v of expected) scale = Math.max(scale, Math.abs(v));
       const names = new Set<string>();
       await compute(device, of, values, {
         tune: (requests) => {
@@ -147,7 +160,7 @@ describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
       });
       let none = 0;
       for (const name of [undefined, ...names]) {
-        let actual: Float32Array;
+        let actual: Float32Array | Float64Array;
         try {
           actual = await compute(device, of, values, { tune: () => [name] });
         } catch (error) {
@@ -156,11 +169,14 @@ describe('variants', { skip: available ? false : 'no CUDA device' }, () => {
           none++;
           continue;
         }
-        const worst = actual.reduce((m, v, i) => Math.max(m, Math.abs(v - expected[i]!)), 0);
-        const most = TOLERANCE[of.precision] * Math.max(1, scale);
-        assert.ok(worst <= most, `${name ?? 'the guess'}: ${worst} away, of ${scale}`);
+        for (let k = 0; k < expected.length; k++) {
+          if (Math.abs(actual[k]! - expected[k]!) <= TOLERANCE[of.precision] * Math.max(1, scale)) continue;
+          assert.fail(
+            `${name ?? 'the guess'}: element ${k} is ${actual[k]} instead of ${expected[k]}, of ${scale}`,
+          );
+        }
       }
       t.diagnostic(`${names.size - none} variants: ${[...names].join(', ')}`);
     });
-  }
+  });
 });

@@ -14,8 +14,8 @@ import { FINISH_THREADS, finishPlain } from '../kernels/finish-cuda.js';
 const PROPOSALS = 3;
 
 /**
- * The least µs seen of each (H200): opening a library takes a second where nothing is cached, which a small network's
- * kernels never win back.
+ * The least µs seen of each on an H200. Where ours take less a library is not even opened: that costs a first run more
+ * than small kernels win back.
  */
 const LEAST = { cublaslt: 3, forward: 7, input: 20, weight: 18, pooling: 3 } as const;
 
