@@ -218,8 +218,8 @@ function ladderTable({ steps, ...run }, file) {
   const size = Math.max(...steps.map((s) => s.size));
   const rows = steps
     .filter((s) => s.size === size)
-    .map(({ rung, idea, median, gflops, ofPeer }) => [
-      `${rung}: ${idea}`,
+    .map(({ rung, median, gflops, ofPeer }) => [
+      rung,
       us(median),
       `${round(gflops / 1000)} TFLOP/s`,
       ofPeer === undefined ? '' : `${round(100 * ofPeer)} %`,
@@ -248,9 +248,9 @@ function mnistTable({ runs, ...run }, file) {
 }
 
 /** Where figures of a GPU come from. */
-const source = ({ device, machine, date, commit, command }, file) =>
+const source = ({ device, machine, date, commit, command, note }, file) =>
   `Medians. ${device.description}${device.driver ? `, driver ${device.driver}` : ''}, Node ${machine.node}, ${date.slice(0, 10)}${commit ? `, commit ${commit}` : ''}: ` +
-  `[${basename(file)}](bench/results/${basename(file)}). Again: \`${command}\`.`;
+  `[${basename(file)}](bench/results/${basename(file)}). Again: \`${command}\`.${note ? ` ${note}` : ''}`;
 
 /** The chart that was drawn beside the figures. */
 function picture(file) {

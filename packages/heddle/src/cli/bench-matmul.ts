@@ -1,9 +1,13 @@
 /** `heddle bench matmul`: the ladder of matrix products, rung by rung, up to tensor cores and the vendor's library. */
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
+import { PRECISIONS } from '../core/precision.js';
 import { timeProgram } from '../engine/profile.js';
 import { currentDevice } from '../engine/storage.js';
-import { MATMUL_LADDER, type Rung } from '../kernels/matmul-ladder.js';
+import { irFunction } from '../kernel/ir-function.js';
+import type { MatmulProblem } from '../kernels/matmul-cpu.js';
+import { MATMUL_LADDER } from '../kernels/matmul-cuda-ladder.js';
+import type { GridKernel } from '../kernels/tiled.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { productCase } from './bench-device-cases.js';
 import type { DevicePeers } from './bench-peers.js';
@@ -19,7 +23,6 @@ import {
 
 export interface LadderStep extends Spread {
   readonly rung: string;
-  readonly idea: string;
   readonly size: number;
   readonly gflops: number;
   /** The time of the fastest strict f32 product of a peer / this one's. */
@@ -33,7 +36,7 @@ export interface LadderResults extends Circumstances {
 }
 
 export interface LadderOptions {
-  /** Of square matrices, multiples of 128. Default: 1024 and 4096. */
+  /** Of square matrices. Default: 1024 and 4096. */
   readonly sizes?: readonly number[];
   readonly peers?: DevicePeers;
   readonly given?: string;
@@ -43,7 +46,7 @@ export interface LadderOptions {
 
 export const LADDER_SIZES: readonly number[] = [1024, 4096];
 
-/** @throws ArgumentError for a size that is no multiple of 128, or on a device that is no GPU · the signal's reason */
+/** @throws ArgumentError on a device that is no GPU · the signal's reason */
 export async function runMatmulBench(options: LadderOptions = {}): Promise<LadderResults> {
   const { sizes = LADDER_SIZES, peers, given = '' } = options;
   const device = currentDevice();
@@ -51,19 +54,16 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
     throw new ArgumentError(
       `the ladder is for GPUs, ${device.name} is none. heddle bench cpu measures products here.`,
     );
-  const odd = sizes.find((n) => n % 128 !== 0);
-  if (odd !== undefined) throw new ArgumentError(`size ${odd}: must be a multiple of 128.`);
   const steps: LadderStep[] = [];
   for (const size of sizes) {
     const best = peers?.get(`gemm fp32 ${size}`);
-    const add = async (rung: string, idea: string, time: () => Promise<readonly number[]>): Promise<void> => {
+    const add = async (rung: string, time: () => Promise<readonly number[]>): Promise<void> => {
       options.signal?.throwIfAborted();
       options.onProgress?.(`${size}³, ${rung}`);
       const spread = spreadOf(await time());
       const rate = { gflops: rounded((2 * size ** 3) / spread.median / 1e3) };
       steps.push({
         rung,
-        idea,
         size,
         ...spread,
         ...rate,
@@ -71,12 +71,13 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
       });
     };
     const buffers = matrices(device, size);
-    for (const rung of MATMUL_LADDER)
-      await add(rung.name, rung.idea, () => timeRung(device, rung, size, buffers));
+    for (const [name, rung] of Object.entries(MATMUL_LADDER))
+      await add(name, () => timeRung(device, rung(problem(size)), buffers));
     for (const buffer of buffers) device.free(buffer);
-    for (const [precision, idea] of LAST_RUNGS) {
+    // What `a.matmul(b)` takes, by its own kernels.
+    for (const precision of PRECISIONS) {
       const { prepare } = productCase(precision, [size, size, size]);
-      await add(`Heddle, ${precision}`, idea, async () => {
+      await add(`matmul, ${precision}`, async () => {
         const workload = prepare();
         const { us } = await workload.profile({ each: false });
         workload.dispose();
@@ -85,7 +86,7 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
     }
     for (const precision of ['fp32', 'tf32', 'bf16']) {
       const peer = peers?.get(`gemm ${precision} ${size}`);
-      if (peer) await add(`${peer.peer} ${peer.mode}, ${precision}`, 'yardstick', async () => [peer.us]);
+      if (peer) await add(`${peer.peer} ${peer.mode}, ${precision}`, async () => [peer.us]);
     }
   }
   return {
@@ -96,22 +97,21 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
   };
 }
 
-/** What `a.matmul(b)` takes, without the vendor's libraries. */
-const LAST_RUNGS = [
-  ['f32', 'warp tiles, asynchronous copies in stages, sizes tuned'],
-  ['tf32', 'tensor cores, operands rounded to tf32'],
-  ['bf16', 'tensor cores, bf16 operands and result'],
-] as const;
+/** A · B of square matrices, nothing after it. */
+function problem(size: number): MatmulProblem {
+  const matrix = { offset: 0, batch: [], batchStrides: [], rowStride: size, columnStride: 1 };
+  const finish = irFunction(([value]) => value!);
+  return { batches: 1, M: size, N: size, K: size, a: matrix, b: matrix, finish };
+}
 
 async function timeRung(
   device: Device,
-  rung: Rung,
-  size: number,
+  { kernel, grid, threads, sharedBytes }: GridKernel,
   buffers: readonly DeviceBuffer[],
 ): Promise<number[]> {
-  const { kernel, grid, threads } = rung.kernel({ M: size, N: size, K: size });
   const args = buffers.map((_, slot) => ({ slot, offset: 0 }));
-  const program = device.compile([{ kernel, grid, block: [threads, 1, 1], args, independent: false }]);
+  const block = [threads, 1, 1] as const;
+  const program = device.compile([{ kernel, grid, block, sharedBytes, args, independent: false }]);
   try {
     return await timeProgram(device, program, buffers);
   } finally {

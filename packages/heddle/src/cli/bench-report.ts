@@ -111,14 +111,13 @@ export const matmulReport = (results: LadderResults): string =>
     results.device.description,
     '',
     table(
-      ['rung', 'size', 'µs', 'FLOP/s', 'of the best f32 peer', ''],
-      results.steps.map(({ rung, size, median, gflops, ofPeer, idea }) => [
+      ['rung', 'size', 'µs', 'FLOP/s', 'of the best f32 peer'],
+      results.steps.map(({ rung, size, median, gflops, ofPeer }) => [
         rung,
         `${size}³`,
         microseconds(median),
         si(gflops),
         ofPeer === undefined ? '' : percent(ofPeer),
-        idea,
       ]),
     ),
   ].join('\n');

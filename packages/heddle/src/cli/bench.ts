@@ -144,7 +144,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
         'idea gains, and what share that is of the fastest peer.',
     )
-    .option('--sizes <list>', 'square matrices, multiples of 128 (default: 1024,4096)', wholeNumbers(128))
+    .option('--sizes <list>', 'square matrices (default: 1024,4096)', wholeNumbers(128))
     .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)
     .option('--json <file>', 'where to write (default: bench/results/matmul-<date>.json)')
