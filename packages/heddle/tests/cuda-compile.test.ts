@@ -9,6 +9,7 @@ import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
+import { matmulKernels } from './cuda-matmul.js';
 import { productKernels } from './cuda-products.js';
 
 const target: Target = {
@@ -27,6 +28,7 @@ const kernels = [
   ...generatedKernels(target),
   ...convolutionKernels(target),
   ...productKernels(target),
+  ...matmulKernels(),
 ].map((ir) => compile(ir, target));
 
 describe('CUDA text', { concurrency: true }, () => {

@@ -8,6 +8,7 @@ import { f32 } from '../src/core/dtype.js';
 import { renderCuda } from '../src/render/cuda.js';
 import { everyConversion, everyIntrinsic, everyOp } from './cuda-coverage.js';
 import { KERNELS } from './cuda-kernels.js';
+import { matmulKernels } from './cuda-matmul.js';
 
 /** tests/snapshots of the source tree: these tests run from a build folder somewhere in the package. */
 function snapshotFolder(): string {
@@ -27,6 +28,7 @@ for (const ir of [
   everyOp(f32, 4),
   everyConversion(f32, 1),
   everyIntrinsic(f32),
+  ...matmulKernels().filter(({ name }) => ['matmul_small', 'matmul_tf32', 'matmul_of_bf16'].includes(name)),
 ]) {
   test(`the CUDA text of ${ir.name} is that of its snapshot`, () => {
     const text = unplaced(renderCuda(ir));
