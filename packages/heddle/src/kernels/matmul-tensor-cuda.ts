@@ -6,6 +6,9 @@
  * a piece of an mma sums does not matter as long as A and B agree: a lane takes two neighbours where the instruction
  * would have two four apart, so that K-major operands are read in pairs. Rows are 8 banks apart then (4, across K), and no
  * two lanes meet in a bank.
+ *
+ * bf16 matrices are read by ldmatrix, transposed where they lie across K. Measured on an H200 at 4096³, bf16 matrices:
+ * 343 TFLOP/s for A·B, 352 for A·Bᵀ (cuBLAS, which uses wgmma, 798).
  */
 import { bf16, type DType, f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
