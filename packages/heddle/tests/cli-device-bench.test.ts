@@ -10,9 +10,10 @@ import { fileURLToPath } from 'node:url';
 import { chartOf } from '../src/cli/bench-chart.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/cli/bench-device.js';
 import { kernelCases, TRAIN_CASES } from '../src/cli/bench-device-cases.js';
+import { runMatmulBench } from '../src/cli/bench-matmul.js';
 import { runMnistBench } from '../src/cli/bench-mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/cli/bench-peers.js';
-import { kernelsReport, mnistReport, trainReport } from '../src/cli/bench-report.js';
+import { kernelsReport, matmulReport, mnistReport, trainReport } from '../src/cli/bench-report.js';
 import { circumstances, spreadOf, writeResults } from '../src/cli/bench-results.js';
 import { profileReport, profileStep } from '../src/cli/profile.js';
 import { ArgumentError, FileError } from '../src/core/errors.js';
@@ -87,6 +88,19 @@ test('kernels: rates follow from the time, and nothing is above its ceiling', as
   assert.equal(chartOf(results).match(/<rect /g)!.length, 2);
   const alone = { ...results, measurements: [sum] };
   assert.match(chartOf(alone), /share of what the ceilings/);
+});
+
+test('matmul: every rung of the ladder, the product in each precision, then the peer', async () => {
+  useDevice('sim');
+  const peers: DevicePeers = new Map([['gemm fp32 16', { peer: 'torch', mode: 'eager', us: 5 }]]);
+  const results = await runMatmulBench({ sizes: [16], peers });
+  useDevice('cpu');
+  const rungs = results.steps.map((s) => s.rung);
+  assert.deepEqual(rungs.slice(0, 2), ['naive', 'coalesced']);
+  assert.deepEqual(rungs.slice(-4), ['matmul, f32', 'matmul, tf32', 'matmul, bf16', 'torch eager, fp32']);
+  assert.ok(results.steps.every((s) => s.median > 0 && Math.abs(s.ofPeer! * s.median - 5) < 0.01));
+  assert.match(matmulReport(results), /^torch eager, fp32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
+  await assert.rejects(runMatmulBench(), /the ladder is for GPUs, cpu is none/);
 });
 
 test('train: wall-clock, device and host time of a step', async () => {
