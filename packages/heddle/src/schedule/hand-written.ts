@@ -2,7 +2,7 @@
 import { stridesOf } from '../core/shape.js';
 import type { KernelIo, Stage, Variant, View } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
-import type { Expr, MemoryNode, Node, Param, Variable } from '../kernel/ir.js';
+import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import { type IrFunction, irFunction } from '../kernel/ir-function.js';
 import type { Target } from '../kernel/target.js';
@@ -67,17 +67,20 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       const { lanes } = own!.type;
       const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
       const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
-      const evaluator = new Evaluator(
-        scope,
-        lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined,
-        undefined,
-      );
+      // What is computed again instead of read may need loops: a small sum among what follows.
+      const before: Statement[] = [];
+      const evaluator = new Evaluator(scope, lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined, before);
+      const computed = (n: GraphNode): Expr => {
+        const value = evaluator.value(n, at);
+        for (const statement of before.splice(0)) emit(statement);
+        return value;
+      };
       evaluator.define(node, at, own!);
-      if (others.length === 0) return evaluator.value(root, at);
+      if (others.length === 0) return computed(root);
       // All values before the first store: a result may take the place of what another is made from.
       const values = group.roots.map((n): Expr => {
         const value: Variable = { name: 'v', type: { ...own!.type, dtype: n.dtype }, constant: true };
-        emit(k.declare(value, evaluator.value(n, at)));
+        emit(k.declare(value, computed(n)));
         evaluator.define(n, at, k.read(value));
         return k.read(value);
       });
