@@ -16,15 +16,8 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const TESTS = [
-  'cases-forward',
-  'kernels-conv2d-cuda',
-  'kernels-matmul-cuda',
-  'kernels-max-pool2d-cuda',
-  'lower-gpu',
-  'user-kernels',
-  'variants',
-];
+/** Those that run kernels on the GPU one by one, on buffers of their own. */
+const TESTS = ['cases-forward', 'cuda-device', 'lower-gpu', 'user-kernels', 'variants'];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
