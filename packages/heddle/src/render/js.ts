@@ -4,6 +4,7 @@
  * Every access to memory asks its checker first: `x[x$.read(i, 3)]`, where 3 is the access's place in the source.
  */
 import { InternalError } from '../core/errors.js';
+import { topological } from '../ir/node.js';
 import {
   type Expr,
   type KernelIr,
@@ -29,7 +30,7 @@ export interface JsKernel {
   readonly sites: readonly Site[];
 }
 
-const some = (n: Node, what: (n: Node) => boolean): boolean => what(n) || n.src.some((s) => some(s, what));
+const some = (n: Node, what: (n: Node) => boolean): boolean => topological<Node>([n]).some(what);
 
 const waitsHere = (n: Node): boolean =>
   (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg);
