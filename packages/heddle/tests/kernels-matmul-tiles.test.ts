@@ -4,6 +4,8 @@ import type { View } from '../src/graph/fused-op.js';
 import type { MatmulProblem, Operand } from '../src/kernels/matmul-cpu.js';
 import { type MatmulTile, matmulSum, matmulTile } from '../src/kernels/matmul-cuda.js';
 import { MATMUL_LADDER } from '../src/kernels/matmul-cuda-ladder.js';
+import { matmulTensor, type TensorTile } from '../src/kernels/matmul-tensor-cuda.js';
+import type { GridKernel } from '../src/kernels/tiled.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 import { assertClose, identity, laidOut, type Source } from './kernel-harness.js';
 import { LAYOUTS, laidOutMatrix } from './matmul-layouts.js';
@@ -34,9 +36,15 @@ const operandOf = (s: Source, columns: number): Operand => {
   return { offset, batch: [1], batchStrides: [0], rowStride: strides[1]!, columnStride: strides[2]! };
 };
 
-const [M, N, K] = [37, 44, 40] as const;
+/** Odd sizes, and multiples of every tile, whose K does not divide by the blocks that share it. */
+const SIZES = [
+  [37, 44, 40],
+  [32, 32, 40],
+] as const;
 
-const productOf = (x: Source, y: Source): number[] => {
+type Sizes = readonly [M: number, N: number, K: number];
+
+const productOf = (x: Source, y: Source, [M, N, K]: Sizes): number[] => {
   const [u, v] = [x.data as Float32Array, y.data as Float32Array];
   return Array.from({ length: M * N }, (_, at) => {
     let sum = 0;
@@ -45,41 +53,54 @@ const productOf = (x: Source, y: Source): number[] => {
   });
 };
 
+/** Run a product, and the sum of its parts if it has several; compare. */
+function check(
+  make: (p: MatmulProblem) => GridKernel,
+  splits: number,
+  sizes: Sizes,
+  [left, right]: (typeof LAYOUTS)[number],
+  tolerance = 1e-5,
+): void {
+  const [M, N, K] = sizes;
+  const x = laidOutMatrix(1, M, K, left, 1);
+  const y = laidOutMatrix(1, K, N, right, 2);
+  const p: MatmulProblem = {
+    ...{ batches: 1, M, N, K, finish: identity() },
+    ...{ a: operandOf(x, K), b: operandOf(y, N) },
+  };
+  const c = new Float32Array(M * N).fill(Number.NaN);
+  const parts = new Float32Array(M * N * splits).fill(Number.NaN);
+  const { kernel, grid, threads, sharedBytes } = make(p);
+  const sources = { a: laidOut([1, M, K], x), b: laidOut([1, K, N], y) };
+  simulate(kernel, { grid, block: threads, sharedBytes }, { ...sources, c: splits > 1 ? parts : c });
+  if (splits > 1) {
+    const sum = matmulSum(p, splits);
+    simulate(sum.kernel, { grid: sum.grid, block: sum.threads }, { parts, c });
+  }
+  assertClose(c, productOf(x, y, sizes), tolerance, kernel.name);
+}
+
 for (const [name, tile] of Object.entries(TILES)) {
-  for (const [left, right] of LAYOUTS) {
-    test(`matmul, ${name}: ${left} · ${right}`, () => {
-      const x = laidOutMatrix(1, M, K, left, 1);
-      const y = laidOutMatrix(1, K, N, right, 2);
-      const a = operandOf(x, K);
-      const b = operandOf(y, N);
-      const p: MatmulProblem = { batches: 1, M, N, K, a, b, finish: identity() };
-      const c = new Float32Array(M * N).fill(Number.NaN);
-      const parts = new Float32Array(M * N * tile.splits).fill(Number.NaN);
-      const product = matmulTile(p, tile);
-      const sources = { a: laidOut([1, M, K], x), b: laidOut([1, K, N], y) };
-      const launch = { grid: product.grid, block: product.threads, sharedBytes: product.sharedBytes };
-      simulate(product.kernel, launch, { ...sources, c: tile.splits > 1 ? parts : c });
-      if (tile.splits > 1) {
-        const sum = matmulSum(p, tile.splits);
-        simulate(sum.kernel, { grid: sum.grid, block: sum.threads }, { parts, c });
-      }
-      assertClose(c, productOf(x, y), 1e-5, name);
+  for (const layouts of LAYOUTS) {
+    test(`matmul, ${name}: ${layouts.join(' · ')}`, () => {
+      for (const sizes of SIZES) check((p) => matmulTile(p, tile), tile.splits, sizes, layouts);
     });
   }
 }
 
+for (const precision of ['tf32', 'bf16'] as const) {
+  test(`matmul in ${precision}, K split over blocks`, () => {
+    const tile: TensorTile = { warps: [1, 1], each: [2, 4], depth: 16, stages: 2, splits: 2 };
+    for (const sizes of [
+      [32, 32, 48],
+      [33, 35, 48],
+    ] as const)
+      check((p) => matmulTensor(p, tile, precision), 2, sizes, ['rows', 'columns'], 3e-2);
+  });
+}
+
 for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
   test(`the rung '${name}' of the ladder`, () => {
-    const x = laidOutMatrix(1, M, K, 'rows', 3);
-    const y = laidOutMatrix(1, K, N, 'columns', 4);
-    const p: MatmulProblem = {
-      ...{ batches: 1, M, N, K, finish: identity() },
-      ...{ a: operandOf(x, K), b: operandOf(y, N) },
-    };
-    const { kernel, grid, threads, sharedBytes } = rung(p);
-    const c = new Float32Array(M * N).fill(Number.NaN);
-    const sources = { a: laidOut([1, M, K], x), b: laidOut([1, K, N], y) };
-    simulate(kernel, { grid, block: threads, sharedBytes }, { ...sources, c });
-    assertClose(c, productOf(x, y), 1e-5, name);
+    for (const sizes of SIZES) check(rung, 1, sizes, ['rows', 'columns']);
   });
 }

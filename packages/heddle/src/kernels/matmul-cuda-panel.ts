@@ -44,7 +44,7 @@ export interface Panel {
   readonly share: Share;
   /** Neighbouring rows that a lane has, 1, 2 or 4. */
   readonly group: number;
-  /** Tiles end where the matrix does. */
+  /** Tiles end where the matrix does, and so do the blocks' shares of K. */
   readonly whole: boolean;
 }
 
@@ -56,20 +56,34 @@ export type Pitch = (kMajor: boolean, least: number) => number;
 /** For reads of 4 along K by lanes with rows beside each other, and of up to 4 across K by lanes side by side. */
 const PITCH: Pitch = (kMajor, least) => (kMajor ? Math.ceil(least / 8) * 8 + 4 : Math.ceil(least / 4) * 4);
 
-/**
- * @param operand with its rows first: A as it is, B with rows and columns exchanged
- * @param turn lay it across K whatever it is in memory; depth and rows are multiples of 8 then
- */
-export function panelOf(
-  operand: Operand,
-  size: number,
-  inner: number,
-  depth: number,
-  share: Share,
-  pitchOf: Pitch = PITCH,
+interface PanelRequest {
+  /** With its rows first: A as it is, B with rows and columns exchanged. */
+  readonly operand: Operand;
+  /** Rows, and steps along K, of the matrix. */
+  readonly size: number;
+  readonly inner: number;
+  readonly depth: number;
+  /** Blocks that share the steps along K. */
+  readonly splits: number;
+  readonly share: Share;
+  readonly pitchOf?: Pitch;
+  /** Of an element. */
+  readonly bytes?: number;
+  /** Lay it across K whatever it is in memory; depth and rows are multiples of 8 then. */
+  readonly turn?: boolean;
+}
+
+export function panelOf({
+  operand,
+  size,
+  inner,
+  depth,
+  splits,
+  share,
+  pitchOf = PITCH,
   bytes = 4,
   turn = false,
-): Panel {
+}: PanelRequest): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
   const lies = rowStride === 1 && (columnStride !== 1 || inner === 1) && size > 1;
@@ -98,7 +112,7 @@ export function panelOf(
     },
     ...{ pitch, floats: pitch * (across ? depth : rows), share },
     group: share.each % 4 === 0 ? 4 : share.each % 2 === 0 ? 2 : 1,
-    whole: size % rows === 0 && inner % depth === 0,
+    whole: size % rows === 0 && inner % (depth * splits) === 0,
   };
 }
 

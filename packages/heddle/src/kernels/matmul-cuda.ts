@@ -69,26 +69,14 @@ export function layoutOf(
 ): TileLayout {
   // What a large tile reads goes further across K: two vectors of 4 for every 64 products, one step at a time.
   const turn = each[0] * each[1] >= 64 && depth % 8 === 0;
-  const a = panelOf(
-    p.a,
-    p.M,
-    p.K,
-    depth,
-    { warps: warps[0], lanes: lanes[0], each: each[0] },
-    undefined,
-    4,
-    turn,
-  );
-  const b = panelOf(
-    transposed(p.b),
-    p.N,
-    p.K,
-    depth,
-    { warps: warps[1], lanes: lanes[1], each: each[1] },
-    undefined,
-    4,
-    turn,
-  );
+  const cut = { inner: p.K, depth, splits, turn };
+  const a = panelOf({
+    ...{ ...cut, operand: p.a, size: p.M, share: { warps: warps[0], lanes: lanes[0], each: each[0] } },
+  });
+  const b = panelOf({
+    ...{ ...cut, operand: transposed(p.b), size: p.N },
+    share: { warps: warps[1], lanes: lanes[1], each: each[1] },
+  });
   const shares = warps[2] > 1 ? warps[2] * a.rows * b.rows : 0;
   return {
     ...{ a, b, rows: a.rows, columns: b.rows, threads: 32 * warps[0] * warps[1] * warps[2] },

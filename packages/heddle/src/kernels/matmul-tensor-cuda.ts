@@ -55,17 +55,15 @@ interface TensorLayout {
 export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType): TensorLayout {
   const { warps, each, depth, stages, splits } = tile;
   const { bytes } = dtype;
-  const pitch = dtype === bf16 ? HALF_PITCH : PITCH;
-  const a = panelOf(p.a, p.M, p.K, depth, { warps: warps[0], lanes: 16 * each[0], each: 1 }, pitch, bytes);
-  const b = panelOf(
-    transposed(p.b),
-    p.N,
-    p.K,
-    depth,
-    { warps: warps[1], lanes: 8 * each[1], each: 1 },
-    pitch,
-    bytes,
-  );
+  const pitchOf = dtype === bf16 ? HALF_PITCH : PITCH;
+  const cut = { inner: p.K, depth, splits, pitchOf, bytes };
+  const a = panelOf({
+    ...{ ...cut, operand: p.a, size: p.M, share: { warps: warps[0], lanes: 16 * each[0], each: 1 } },
+  });
+  const b = panelOf({
+    ...{ ...cut, operand: transposed(p.b), size: p.N },
+    share: { warps: warps[1], lanes: 8 * each[1], each: 1 },
+  });
   return {
     ...{ a, b, chunks: Math.ceil(Math.ceil(p.K / depth) / splits) },
     sharedBytes: bytes * stages * (a.floats + b.floats),
