@@ -150,6 +150,15 @@ test('a loop evaluates its end once', () => {
   assert.match(source, /#pragma unroll\n {2}for \(int i = 0, i_end = end; i < i_end; i \+= 2\) \{/);
 });
 
+test('a loop of many rounds is not unrolled', () => {
+  const loop = (rounds: number): string => {
+    const i = variable('i');
+    return text(forLoop(i, int(0), int(rounds), int(1), block([writeY(constant(f32, 1), read(i))]), true));
+  };
+  assert.match(loop(128), /#pragma unroll/);
+  assert.doesNotMatch(loop(129), /#pragma unroll/);
+});
+
 test('a while loop whose update is a statement still runs it on continue', () => {
   const i = variable('i', i32, false);
   const source = text(

@@ -71,6 +71,14 @@ export const renderCuda = (ir: KernelIr, options: CudaOptions = {}): string =>
 export const renderCudaKernel = (ir: KernelIr, options: CudaOptions = {}): CudaKernel =>
   new Writer(ir, options).write();
 
+/** More rounds are not unrolled: the compiler would take long, and gain little. */
+const MOST_UNROLLED = 128;
+
+const roundsOf = (...bounds: readonly Expr[]): number => {
+  const [start, end, step] = bounds.map((e) => (e.op === 'const' ? Number(e.arg) : Number.NaN));
+  return Math.ceil((end! - start!) / step!);
+};
+
 class Writer {
   readonly #ir: KernelIr;
   readonly #options: CudaOptions;
@@ -292,7 +300,7 @@ class Writer {
     };
     const last = bound(end, texts[1]!, 'end');
     const by = bound(step, texts[2]!, 'step');
-    if (unroll) this.#line('#pragma unroll');
+    if (unroll && !(roundsOf(start, end, step) > MOST_UNROLLED)) this.#line('#pragma unroll');
     const update = Number(by.literal) === 1 ? `${name}++` : `${name} += ${by.text}`;
     const condition = infix(postfix(name), '<', last, PRECEDENCE.relation).text;
     this.#line(`for (${registerType(variable.type)} ${held.join(', ')}; ${condition}; ${update}) {`);
