@@ -20,7 +20,7 @@ function cpuStages(io: KernelIo): readonly Stage[] {
   // Packing pays where every element is read many times; least where both are read along K as they are.
   if (a.columnStride === 1 && b.rowStride === 1 && (work < 2 ** 26 || M < 16 || N < 16))
     return [stage(matmulDot(problem), ...sources)];
-  if (b.columnStride === 1 && (work < 2 ** 23 || M < 16 || N < 16))
+  if (b.columnStride === 1 && (work < 2 ** 22 || M < 16 || N < 16))
     return [stage(matmulDirect(problem, SPREAD * io.target.units), ...sources)];
   const [left, right] = packedSizes(problem);
   const packedA = { scratch: 'a', bytes: 4 * left };
