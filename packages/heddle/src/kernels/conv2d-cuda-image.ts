@@ -43,8 +43,9 @@ export interface ImageTile {
   readonly channels: number;
 }
 
-/** The smallest number ≥ n that is `phase` modulo 32. */
-const inPhase = (n: number, phase: number): number => n + ((((phase - n) % 32) + 32) % 32);
+/** The smallest number ≥ n that is `phase` modulo 32, if there is one asked for. */
+export const inPhase = (n: number, phase?: number): number =>
+  phase === undefined ? n : n + ((((phase - n) % 32) + 32) % 32);
 
 /** Lanes that have nothing to do when `lanes` copy rows of `width`. */
 const wasted = (width: number, lanes: number): number => Math.ceil(width / lanes) * lanes - width;
@@ -58,17 +59,38 @@ function quadBatch(perPlane: number, planes: number) {
   return { quadsAtOnce, planesAtOnce: Math.min(planes, Math.max(1, Math.floor(8 / quadsAtOnce))) };
 }
 
+const APART: readonly [number, number] = [1, 1];
+
 /**
- * What kernels know of a tile. `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a
- * warp, which differ in channel and pixel, meet different banks.
+ * The pixels that a tile reads, and how many such tiles there are: all that the search for a good tile asks for.
+ * `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a warp, which differ in
+ * channel and pixel, meet different banks.
  */
+export function imageSpan(p: CudaConvolution, tile: ImageTile, phase?: number) {
+  const step = p.adjoint ? APART : p.stride;
+  const height = (tile.rows - 1) * step[0] + p.dilation[0] * (p.kernel[0] - 1) + 1;
+  const width = (tile.columns - 1) * step[1] + p.dilation[1] * (p.kernel[1] - 1) + 1;
+  const plane = inPhase(height * width, phase);
+  return {
+    tile,
+    images: p.images,
+    height,
+    width,
+    plane,
+    floats: tile.images * tile.channels * plane,
+    /** Tiles along the rows and columns of the output. */
+    down: Math.ceil(p.outSize[0] / tile.rows),
+    across: Math.ceil(p.outSize[1] / tile.columns),
+  };
+}
+
+/** What kernels know of a tile: its span, and how `threads` copy it. */
 export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number, phase?: number) {
-  const step = p.adjoint ? ([1, 1] as const) : p.stride;
-  const spread = p.adjoint ? p.stride : ([1, 1] as const);
+  const span = imageSpan(p, tile, phase);
+  const { height, width, plane } = span;
+  const step = p.adjoint ? APART : p.stride;
+  const spread = p.adjoint ? p.stride : APART;
   const reach = [p.dilation[0] * (p.kernel[0] - 1), p.dilation[1] * (p.kernel[1] - 1)] as const;
-  const height = (tile.rows - 1) * step[0] + reach[0] + 1;
-  const width = (tile.columns - 1) * step[1] + reach[1] + 1;
-  const plane = phase === undefined ? height * width : inPhase(height * width, phase);
   const planes = tile.images * tile.channels;
   const flat =
     threads % 32 === 0 &&
@@ -87,25 +109,22 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
   const perRow = Math.ceil(width / lanes);
   const batch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / perRow), Math.ceil(height / rowTeams)));
   return {
-    ...{ images: p.images, groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
+    ...span,
+    ...{ groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
     rounded: p.tensorCores,
-    ...{ tile, step, spread, dilation: p.dilation, kernel: p.kernel },
+    ...{ step, spread, dilation: p.dilation, kernel: p.kernel },
     before: p.adjoint
       ? ([reach[0] - p.padding[0], reach[1] - p.padding[1]] as const)
       : ([p.padding[0], p.padding[1]] as const),
-    ...{ height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch, flat, quads },
+    ...{ planes, lanes, planeTeams, rowTeams, perRow, batch, flat, quads },
     ...quadBatch(Math.ceil(quads / (32 * rowTeams)), Math.ceil(planes / planeTeams)),
-    floats: tile.images * tile.channels * plane,
-    /** Tiles along the rows and columns of the output. */
-    down: Math.ceil(p.outSize[0] / tile.rows),
-    across: Math.ceil(p.outSize[1] / tile.columns),
   };
 }
 
 export type ImageLayout = ReturnType<typeof imageLayout>;
 
 /** Tiles that cover the output's pixels. */
-export const tilesOf = ({ images, tile, down, across }: ImageLayout): number =>
+export const tilesOf = ({ images, tile, down, across }: ReturnType<typeof imageSpan>): number =>
   Math.ceil(images / tile.images) * down * across;
 
 /**

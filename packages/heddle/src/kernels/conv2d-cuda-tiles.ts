@@ -5,13 +5,7 @@
  */
 import type { Target } from '../kernel/target.js';
 import { type ConvolveTile, type CudaConvolve, coverOf, sharedBytesOf } from './conv2d-cuda.js';
-import {
-  type CudaConvolution,
-  type ImageTile,
-  IN_FLIGHT,
-  imageLayout,
-  tilesOf,
-} from './conv2d-cuda-image.js';
+import { type CudaConvolution, type ImageTile, IN_FLIGHT, imageSpan, tilesOf } from './conv2d-cuda-image.js';
 import { tensorSharedBytes } from './conv2d-tensor-cuda.js';
 import { type CudaConvolveWeight, type WeightTile, weightSharedBytes } from './conv2d-weight-cuda.js';
 import { type WeightTensorTile, weightTensorSharedBytes } from './conv2d-weight-tensor-cuda.js';
@@ -108,7 +102,7 @@ export function convolveTiles(p: CudaConvolve, target: Target, count = 4): Convo
             (sharedBytesOf(p, tileOf(1)) <= limit ? 1 : undefined);
           if (chunk === undefined) continue;
           const tile = tileOf(chunk);
-          const image = imageLayout(p, tile, threads);
+          const image = imageSpan(p, tile);
           const copies = Math.ceil(p.inputs / chunk);
           const depth = copies * chunk * p.kernel[0] * p.kernel[1];
           const multiply = (down * across * channels * pixels) / 4;
@@ -164,7 +158,7 @@ export function weightTiles(p: CudaConvolveWeight, target: Target, count = 4): W
         };
         const chunk = chunkOf(p.inputs, fits);
         if (chunk === undefined) continue;
-        const image = imageLayout(p, tileOf(chunk), 256);
+        const image = imageSpan(p, tileOf(chunk));
         const tiles = tilesOf(image);
         const others = p.groups * Math.ceil(p.outputs / (down * each[0])) * Math.ceil(p.inputs / chunk);
         const wanted = Math.max(1, Math.floor((2 * target.units) / others));
@@ -238,7 +232,7 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6):
         const tile = tileOf(chunk);
         if (across > 1 && tile.images * tile.rows * tile.columns <= warps[1] * (across - 1) * 8) continue;
         const threads = 32 * warps[0] * warps[1];
-        const image = imageLayout(p, tile, threads);
+        const image = imageSpan(p, tile);
         const copies = Math.ceil(p.inputs / chunk);
         const steps = Math.ceil((chunk * p.kernel[0] * p.kernel[1]) / 8);
         const [cover, pixels] = coverOf(tile, true);
@@ -302,7 +296,7 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
           if (chunk === undefined) continue;
           if (across > 1 && chunk * taps <= warps[1] * (across - 1) * 8) continue;
           const threads = 32 * warps[0] * warps[1] * warps[2];
-          const image = imageLayout(p, tileOf(chunk), threads);
+          const image = imageSpan(p, tileOf(chunk));
           const tiles = tilesOf(image);
           const outputs = warps[0] * down * 16;
           const rounds = Math.ceil((chunk * taps) / cover);

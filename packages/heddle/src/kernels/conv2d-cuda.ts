@@ -23,6 +23,7 @@ import {
   copyImage,
   type ImageTile,
   imageLayout,
+  imageSpan,
   pixelOffset,
   tapOffset,
   tilesOf,
@@ -51,24 +52,22 @@ export const coverOf = ({ warps, each }: ConvolveTile, tensorCores: boolean): re
     ? [warps[0] * each[0] * 16, warps[1] * each[1] * 8]
     : [warps[0] * each[0], warps[1] * each[1] * 32];
 
-function layoutOf(p: CudaConvolve, tile: ConvolveTile) {
-  const threads = 32 * tile.warps[0] * tile.warps[1];
-  const image = imageLayout(p, tile, threads);
+function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
   const [channels] = coverOf(tile, false);
   const depth = tile.channels * p.kernel[0] * p.kernel[1];
   const pitch = channels + 4;
-  return { threads, image, channels, depth, pitch, weights: depth * pitch };
+  return { channels, depth, pitch, weights: depth * pitch };
 }
 
 /** Bytes of shared memory that a block takes. */
-export function sharedBytesOf(p: CudaConvolve, tile: ConvolveTile): number {
-  const { image, weights } = layoutOf(p, tile);
-  return 4 * (weights + image.floats);
-}
+export const sharedBytesOf = (p: CudaConvolve, tile: ConvolveTile): number =>
+  4 * (weightsOf(p, tile).weights + imageSpan(p, tile).floats);
 
 /** Images convolved with weights. */
 export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
-  const { threads, image, channels, depth, pitch, weights } = layoutOf(p, tile);
+  const threads = 32 * tile.warps[0] * tile.warps[1];
+  const image = imageLayout(p, tile, threads);
+  const { channels, depth, pitch, weights } = weightsOf(p, tile);
   const blocks = Math.ceil(p.outputs / channels);
   const kernel = defineKernel(
     p.adjoint ? 'conv2dInput' : 'conv2d',

@@ -18,34 +18,36 @@ import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import { type ConvolveTile, type CudaConvolve, coverOf } from './conv2d-cuda.js';
-import { copyImage, imageLayout, pixelOffset, tapOffset, tilesOf } from './conv2d-cuda-image.js';
+import { copyImage, imageLayout, imageSpan, pixelOffset, tapOffset, tilesOf } from './conv2d-cuda-image.js';
 import { copyWeights, weightCopy } from './conv2d-cuda-weights.js';
 import type { GridKernel } from './tiled.js';
 
 /** Banks between the planes of channels for operands that differ by channel and neighbouring pixel. */
 const PHASE = 8;
 
-function layoutOf(p: CudaConvolve, tile: ConvolveTile) {
-  const threads = 32 * tile.warps[0] * tile.warps[1];
-  const inside = tile.channels % 8 === 0;
-  const image = imageLayout(p, tile, threads, inside ? PHASE : undefined);
+/** Whether the order of the terms within a chunk is (tap, channel). */
+const isInside = (tile: ConvolveTile): boolean => tile.channels % 8 === 0;
+const phaseOf = (tile: ConvolveTile): number | undefined => (isInside(tile) ? PHASE : undefined);
+
+function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
   const [channels] = coverOf(tile, true);
   const terms = tile.channels * p.kernel[0] * p.kernel[1];
   const steps = Math.ceil(terms / 8);
   // 4 more, so that taps beside each other are written to different banks.
   const pitch = channels * 8 + 4;
-  return { threads, inside, image, channels, terms, steps, pitch, weights: steps * pitch };
+  return { channels, terms, steps, pitch, weights: steps * pitch };
 }
 
 /** Bytes of shared memory that a block takes. */
-export function tensorSharedBytes(p: CudaConvolve, tile: ConvolveTile): number {
-  const { image, weights } = layoutOf(p, tile);
-  return 4 * (weights + image.floats);
-}
+export const tensorSharedBytes = (p: CudaConvolve, tile: ConvolveTile): number =>
+  4 * (weightsOf(p, tile).weights + imageSpan(p, tile, phaseOf(tile)).floats);
 
 /** Images convolved with weights. */
 export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel {
-  const { threads, inside, image, channels, terms, steps, pitch, weights } = layoutOf(p, tile);
+  const threads = 32 * tile.warps[0] * tile.warps[1];
+  const inside = isInside(tile);
+  const image = imageLayout(p, tile, threads, phaseOf(tile));
+  const { channels, terms, steps, pitch, weights } = weightsOf(p, tile);
   const blocks = Math.ceil(p.outputs / channels);
   const kernel = defineKernel(
     p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',

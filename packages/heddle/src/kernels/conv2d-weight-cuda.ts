@@ -16,6 +16,8 @@ import {
   copyImage,
   type ImageTile,
   imageLayout,
+  imageSpan,
+  inPhase,
   pixelOffset,
   tapOffset,
   tilesOf,
@@ -44,19 +46,26 @@ function layoutOf(p: CudaConvolveWeight, tile: WeightTile) {
   const threads = tile.threads[0] * tile.threads[1];
   const outputs = tile.threads[0] * tile.each[0];
   const image = imageLayout(p, tile, threads);
-  const slopes: CudaConvolution = {
-    ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
-    ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
-  };
-  const gradient = imageLayout(slopes, { ...tile, channels: outputs }, threads);
+  const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads);
   return { threads, outputs, image, gradient, tiles: tilesOf(image) };
 }
 
+/** The gradient as an image that is read where it is written. */
+export const gradientOf = (p: CudaConvolveWeight): CudaConvolution => ({
+  ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
+  ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
+});
+
+/** Floats of the gradient that a tile reads, of `outputs` channels. */
+export const gradientFloats = (
+  { images, rows, columns }: ImageTile,
+  outputs: number,
+  phase?: number,
+): number => images * outputs * inPhase(rows * columns, phase);
+
 /** Bytes of shared memory that a block takes. */
-export function weightSharedBytes(p: CudaConvolveWeight, tile: WeightTile): number {
-  const { image, gradient } = layoutOf(p, tile);
-  return 4 * (image.floats + gradient.floats);
-}
+export const weightSharedBytes = (p: CudaConvolveWeight, tile: WeightTile): number =>
+  4 * (imageSpan(p, tile).floats + gradientFloats(tile, tile.threads[0] * tile.each[0]));
 
 /** How a part of dW lies in memory: a row for each output channel, of `columns`; those of `chunk` inputs together. */
 export interface PartLayout {

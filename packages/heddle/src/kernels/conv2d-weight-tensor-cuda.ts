@@ -12,15 +12,20 @@ import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import {
-  type CudaConvolution,
   copyImage,
   type ImageTile,
   imageLayout,
+  imageSpan,
   pixelOffset,
   tapOffset,
   tilesOf,
 } from './conv2d-cuda-image.js';
-import type { CudaConvolveWeight, PartLayout } from './conv2d-weight-cuda.js';
+import {
+  type CudaConvolveWeight,
+  gradientFloats,
+  gradientOf,
+  type PartLayout,
+} from './conv2d-weight-cuda.js';
 import type { GridKernel } from './tiled.js';
 
 /** How the work is cut. The pixels of a tile are a multiple of 8, its columns one of 4; `channels` are those of x. */
@@ -37,21 +42,23 @@ const PHASE = 4;
 
 function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
   const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
-  const outputs = tile.warps[0] * tile.each[0] * 16;
+  const { outputs, columns } = coverOf(tile);
   const image = imageLayout(p, tile, threads, PHASE);
-  const slopes: CudaConvolution = {
-    ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
-    ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
-  };
-  const gradient = imageLayout(slopes, { ...tile, channels: outputs }, threads, PHASE);
-  const columns = tile.warps[1] * tile.each[1] * 8;
+  const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads, PHASE);
   return { threads, outputs, columns, image, gradient, tiles: tilesOf(image) };
 }
 
+/** Output channels and (input channel, tap)s of a block. */
+const coverOf = ({ warps, each }: WeightTensorTile) => ({
+  outputs: warps[0] * each[0] * 16,
+  columns: warps[1] * each[1] * 8,
+});
+
 /** Bytes of shared memory that a block takes. */
 export function weightTensorSharedBytes(p: CudaConvolveWeight, tile: WeightTensorTile): number {
-  const { image, gradient, outputs, columns } = layoutOf(p, tile);
-  return 4 * Math.max(image.floats + gradient.floats, tile.warps[2] * outputs * columns);
+  const { outputs, columns } = coverOf(tile);
+  const pixels = imageSpan(p, tile, PHASE).floats + gradientFloats(tile, outputs, PHASE);
+  return 4 * Math.max(pixels, tile.warps[2] * outputs * columns);
 }
 
 /** How the parts lie in memory: in the order of the sums, an even number of columns, so that stores are of neighbours. */
