@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { debug } from '../core/log.js';
 
 export interface Tuned {
-  /** The device it was timed on. */
+  /** The device it was timed on, and the version of the code. */
   readonly device: string;
   /** `TuneRequest.key` */
   readonly key: string;

@@ -9,6 +9,7 @@ import { env } from '../core/env.js';
 import { toBf16, toF16 } from '../core/float16.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
+import { codeHash } from '../runtime/code-hash.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { cacheFolder } from '../runtime/disk-cache.js';
 import type { Trial, Tune, TuneRequest } from '../schedule/tuning.js';
@@ -44,9 +45,13 @@ export function tuning(device: Device, measure: boolean, memory?: TuningMemory):
   return { tune: tunerOf(device, mode === 'on' && measure, memory ?? tuningMemory()) };
 }
 
+/** Folders whose code decides how fast a variant is: other code is timed anew. */
+const KERNELS = ['kernel', 'render', 'kernels', 'fused', 'schedule'] as const;
+
 function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tune {
+  const where = `${device.description}, code ${codeHash(KERNELS)?.slice(0, 8) ?? 'bundled'}`;
   const remembered = ({ key, variants }: TuneRequest): string | undefined => {
-    const known = memory.get(device.description, key)?.chosen;
+    const known = memory.get(where, key)?.chosen;
     return variants.some((v) => v.name === known) ? known : undefined;
   };
   return (requests) => {
@@ -63,7 +68,7 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tune {
       if (!chosen) continue;
       debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
       const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
-      memory.put({ device: device.description, key, chosen, us: rounded });
+      memory.put({ device: where, key, chosen, us: rounded });
     }
     return requests.map(remembered);
   };

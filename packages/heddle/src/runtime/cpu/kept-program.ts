@@ -2,13 +2,11 @@
  * Programs on disk. From the start of a process to its first training step, half of the time goes into the passes and
  * the renderer, which run before V8 has optimized them. A program that any process has rendered before is read instead.
  */
-import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { debug } from '../../core/log.js';
 import { kernelFingerprint, scalarText } from '../../kernel/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir.js';
+import { codeHash } from '../code-hash.js';
 import type { KernelLaunch } from '../device.js';
 import { cacheFolder, DiskCache } from '../disk-cache.js';
 import type { ProgramModule, RenderOptions } from './render.js';
@@ -26,7 +24,7 @@ export function keptProgram(
   options: RenderOptions,
   render: (options: RenderOptions) => ProgramModule,
 ): ProgramModule {
-  const compiler = compilerHash();
+  const compiler = codeHash(COMPILER);
   if (compiler === undefined) return render(options);
   const cache = new DiskCache(join(cacheFolder(), 'cpu'), { mostFiles: MOST_FILES });
   const key = cache.key(compiler, JSON.stringify(options), ...fingerprints(launches));
@@ -59,24 +57,6 @@ function fingerprints(launches: readonly KernelLaunch[]): string[] {
 
 /** Folders whose code decides what is rendered. */
 const COMPILER = ['core', 'ir', 'kernel', 'render', 'runtime', 'runtime/cpu'] as const;
-let hash: string | undefined;
-
-/** Of the compiler's own code, so that another version finds nothing of this one. Unknown in an app's bundle. */
-function compilerHash(): string | undefined {
-  if (!/\/runtime\/cpu\/kept-program\.[jt]s$/.test(import.meta.url)) return undefined;
-  if (hash === undefined) {
-    const all = createHash('sha256');
-    for (const name of COMPILER) {
-      const folder = fileURLToPath(new URL(`../../${name}`, import.meta.url));
-      for (const file of readdirSync(folder).sort()) {
-        if (/(?<!\.d)\.[jt]s$/.test(file)) all.update(readFileSync(join(folder, file)));
-      }
-    }
-    hash = all.digest('hex');
-  }
-  return hash;
-}
-
 type Kept = Pick<ProgramModule, 'bytes' | 'scratchBytes' | 'sections'>;
 
 /** As i32: scratch bytes, how many sections, the chunks of each; then the module. */
