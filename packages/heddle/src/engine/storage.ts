@@ -90,6 +90,3 @@ export async function reclaim(): Promise<void> {
   lastTurn = performance.now();
   if (grown) liveAfterCollection = live;
 }
-
-/** Bytes held by tensors. */
-export const liveBytes = (): number => live;

@@ -116,7 +116,6 @@ export type Statement =
   | Shaped<'print', string, typeof NONE>;
 
 export type Node = Expr | MemoryNode | Statement;
-export type KernelOp = Node['op'];
 
 /** A kernel, ready for the passes and renderers. */
 export interface KernelIr {

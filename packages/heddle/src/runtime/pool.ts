@@ -1,5 +1,6 @@
 /** What devices share in looking after memory: size classes for reuse, and who holds how much. */
-import type { MemoryReport } from './device.js';
+import { ArgumentError } from '../core/errors.js';
+import type { DeviceBuffer, MemoryReport } from './device.js';
 
 /** The least a buffer takes, and what addresses are multiples of, in bytes. */
 export const ALIGNMENT = 64;
@@ -9,6 +10,12 @@ export function sizeClass(bytes: number): number {
   if (bytes <= ALIGNMENT) return ALIGNMENT;
   const step = Math.max(ALIGNMENT, 2 ** (Math.ceil(Math.log2(bytes)) - 3));
   return Math.ceil(bytes / step) * step;
+}
+
+/** @throws ArgumentError unless these bytes are within the buffer */
+export function requireRange({ label, bytes: all }: DeviceBuffer, offset: number, bytes: number): void {
+  if (offset >= 0 && bytes >= 0 && offset + bytes <= all) return;
+  throw new ArgumentError(`[${label}] bytes ${offset} to ${offset + bytes} are outside of its ${all}.`);
 }
 
 /** Bytes for people. */

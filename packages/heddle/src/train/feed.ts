@@ -19,8 +19,6 @@ export interface Chunk {
 }
 
 export interface Feed {
-  /** Batches that come together, at most. */
-  readonly chunk: number;
   /** The batches of an epoch, in the loader's order. */
   chunks(epoch: number): AsyncIterable<Chunk>;
   dispose(): void;
@@ -30,7 +28,7 @@ export interface Feed {
 const RESIDENT_BYTES = 2 ** 30;
 
 /** Whether the batches of this data set are gathered on the device, unless it is said otherwise. */
-export function staysOnDevice({ length, inputShape }: Dataset): boolean {
+function staysOnDevice({ length, inputShape }: Dataset): boolean {
   const bytes = 4 * length * (sizeOf(inputShape) + 2);
   return device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
 }
@@ -40,7 +38,6 @@ export const feedOf = (loader: Loader, work: BatchWork, resident = staysOnDevice
 
 /** Each batch is written to the same memory on the device, then worked on. */
 class HostFeed implements Feed {
-  readonly chunk = 1;
   readonly #loader: Loader;
   readonly #inputs: Inputs;
   readonly #work;

@@ -16,7 +16,6 @@ import type { BatchWork, Chunk, Feed } from './feed.js';
 const CHUNK = 128;
 
 export class ResidentFeed implements Feed {
-  readonly chunk = CHUNK;
   readonly #loader: Loader;
   /** (N, …inputShape), f32 */
   readonly #inputs: Tensor;

@@ -1,7 +1,7 @@
 /** The CPU device: WebAssembly SIMD on memory shared with worker threads. */
 import { availableParallelism, cpus } from 'node:os';
 import { env } from '../../core/env.js';
-import { ArgumentError, DeviceError } from '../../core/errors.js';
+import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { Target } from '../../kernel/target.js';
 import {
@@ -12,6 +12,7 @@ import {
   type Program,
   requireKernels,
 } from '../device.js';
+import { requireRange } from '../pool.js';
 import { prepareEngine } from './engine.js';
 import { CpuMemory } from './memory.js';
 import { CpuProgram, type ProgramHost } from './program.js';
@@ -131,11 +132,7 @@ export class CpuDevice implements Device, ProgramHost {
   /** The address of a range of a buffer. */
   private range(buffer: DeviceBuffer, offset: number, bytes: number): number {
     const address = this.addressOf(buffer);
-    if (offset < 0 || bytes < 0 || offset + bytes > buffer.bytes) {
-      throw new ArgumentError(
-        `[${buffer.label}] bytes ${offset} to ${offset + bytes} are outside of its ${buffer.bytes}.`,
-      );
-    }
+    requireRange(buffer, offset, bytes);
     return address + offset;
   }
 }

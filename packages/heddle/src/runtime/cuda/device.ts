@@ -1,11 +1,11 @@
 /** The CUDA device: an NVIDIA GPU by its driver. */
 import { env } from '../../core/env.js';
-import { ArgumentError, DeviceError } from '../../core/errors.js';
+import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { KernelIr } from '../../kernel/ir.js';
 import type { Target } from '../../kernel/target.js';
 import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Program } from '../device.js';
-import { formatBytes } from '../pool.js';
+import { formatBytes, requireRange } from '../pool.js';
 import { CudaAllocator } from './allocator.js';
 import { Compiler } from './compiler.js';
 import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
@@ -302,11 +302,7 @@ export class CudaDevice implements Device, ProgramHost {
   /** The address of a range of a buffer. */
   private range(buffer: DeviceBuffer, offset: number, bytes: number): number {
     const address = this.addressOf(buffer);
-    if (offset < 0 || bytes < 0 || offset + bytes > buffer.bytes) {
-      throw new ArgumentError(
-        `[${buffer.label}] bytes ${offset} to ${offset + bytes} are outside of its ${buffer.bytes}.`,
-      );
-    }
+    requireRange(buffer, offset, bytes);
     return address + offset;
   }
 }
