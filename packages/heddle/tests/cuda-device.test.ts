@@ -1,8 +1,6 @@
 /** The CUDA device by itself, on a GPU. The case list and the tests of jit and kernels run on it as well. */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { promisify } from 'node:util';
 import { bool, f32, f64, i32, i64, u8 } from '../src/core/dtype.js';
 import { ArgumentError, DeviceError, KernelError, OutOfMemoryError } from '../src/core/errors.js';
 import { kernel, synchronize, tensor, time, useDevice } from '../src/index.js';
@@ -206,7 +204,11 @@ on(
     ]);
     const lines: string[] = [];
     const write = process.stdout.write;
-    process.stdout.write = ((text: string) => lines.push(text) > 0) as typeof write;
+    // The test runner writes there, too.
+    process.stdout.write = ((text: string) => {
+      if (text.startsWith('[block')) lines.push(text);
+      return true;
+    }) as typeof write;
     try {
       program.run([x]);
       await device.synchronize();
@@ -366,40 +368,5 @@ on(
     });
     assert.ok(us > 1 && us < 1e5, `${us} µs`);
     await synchronize();
-  },
-);
-
-on(
-  'a kernel that leaves its memory ends the process with its name, and with what it printed before',
-  async () => {
-    const library = new URL('../src/index.js', import.meta.url).href;
-    const script = `
-    import { buffer, f32, i32, kernel, tensor, useDevice } from '${library}';
-    useDevice('cuda');
-    const wild = kernel('wild', { x: buffer(f32), n: i32 }, ({ x, n }, { globalId, print }) => {
-      if (globalId.x === 0) print('before {}', n);
-      x[n + globalId.x] = 1;
-    });
-    const x = tensor([1, 2, 3, 4]);
-    await wild.launch({ grid: 1, block: 32 }, { x, n: 2000000000 });
-    await x.data();`;
-    for (const [sync, expected] of [
-      ['0', /One of the kernels run last failed \(HEDDLE_CUDA_SYNC=1 finds which: wild\): /],
-      ['1', /The kernel wild failed: /],
-    ] as const) {
-      const failed = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
-        env: { ...process.env, HEDDLE_CUDA_SYNC: sync },
-      }).then(
-        () => assert.fail('the process ended well'),
-        (error: { code: number; stdout: string; stderr: string }) => error,
-      );
-      assert.equal(failed.code, 1);
-      assert.match(failed.stderr, expected);
-      assert.match(
-        failed.stderr,
-        /CUDA_ERROR_ILLEGAL_ADDRESS .* is lost, and the process must be started again\./,
-      );
-      assert.match(failed.stdout, /^\[block \(0,0,0\) thread \(0,0,0\)\] before 2000000000$/m);
-    }
   },
 );

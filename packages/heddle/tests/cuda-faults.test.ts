@@ -182,18 +182,32 @@ test('a kernel that leaves its memory: the error names it and says that the cont
   assert.match(second!.message, /lost/);
 });
 
-test('an error that nobody catches ends the process with exit code 1', { skip }, async () => {
-  const { code, err } = await script(`
+for (const [sync, expected] of [
+  ['0', /One of the kernels run last failed \(HEDDLE_CUDA_SYNC=1 finds which: wild\): /],
+  ['1', /The kernel wild failed: /],
+] as const) {
+  test(`an error that nobody catches ends the process with exit code 1, after what was printed before, HEDDLE_CUDA_SYNC=${sync}`, {
+    skip,
+  }, async () => {
+    const { code, out, err } = await script(
+      `
     h.useDevice('cuda');
-    const broken = h.kernel('broken', { x: h.buffer(h.f32) }, ({ x }, { globalId }) => {
-      x[globalId.x + 2 ** 28] = 1;
+    const wild = h.kernel('wild', { x: h.buffer(h.f32), n: h.i32 }, ({ x, n }, { globalId, print, barrier }) => {
+      if (globalId.x === 0) print('before {}', n);
+      barrier();
+      x[n + globalId.x] = 1;
     });
-    const x = h.zeros([64]).realize();
-    await broken.launch({ grid: 1, block: 64 }, { x });
-    await x.data();`);
-  assert.equal(code, 1, err);
-  assert.match(err, /broken/);
-});
+    const x = h.tensor([1, 2, 3, 4]);
+    await wild.launch({ grid: 1, block: 32 }, { x, n: 2000000000 });
+    await x.data();`,
+      { HEDDLE_CUDA_SYNC: sync },
+    );
+    assert.equal(code, 1, err);
+    assert.match(err, expected);
+    assert.match(err, /is lost, and the process must be started again\./);
+    assert.match(out, /^\[block \(0,0,0\) thread \(0,0,0\)\] before 2000000000$/m);
+  });
+}
 
 test('a training that is interrupted leaves weights that can be read', { skip }, async () => {
   const child = spawn(

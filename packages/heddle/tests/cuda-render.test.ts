@@ -218,7 +218,7 @@ test('asserts and prints leave records, and the messages are beside the text', (
   assert.ok(source.includes('if (!(0 < n)) {\n    record_message(1, 0);\n    asm volatile("exit;");\n  }\n'));
   assert.ok(
     source.includes(
-      'if (long long* const message = record_message(2, 1)) {\n    message[0] = (long long)n;\n  }\n',
+      'if (long long* const message = record_message(2, 1)) {\n    message[0] = (long long)n;\n    __threadfence_system();\n  }\n',
     ),
   );
   assert.ok(source.includes('extern "C" { __device__ MessageLog k_log; }'));

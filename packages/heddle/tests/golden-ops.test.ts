@@ -3,9 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { tensor } from '../src/tensor/create.js';
 import * as F from '../src/tensor/functional.js';
+import { setPrecision } from '../src/tensor/modes.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { assertClose } from './close.js';
 import { type GoldenArray, type GoldenCase, goldenCases } from './golden/golden.js';
+
+// The golden numbers are of f32 throughout.
+setPrecision({ matmul: 'f32', conv: 'f32' });
 
 type Inputs = Readonly<Record<string, Tensor>>;
 /** A case's options. What they hold is checked by the function that takes them. */

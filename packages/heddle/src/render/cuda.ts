@@ -357,6 +357,8 @@ class Writer {
           : LANES.slice(0, type.lanes).map((lane) => postfix(`${within(text, PRECEDENCE.postfix)}.${lane}`));
       for (const lane of lanes) this.#line(`  message[${next++}] = ${recorded(type.dtype, lane).text};`);
     }
+    // The host has it even if the kernel fails right after.
+    this.#line('  __threadfence_system();');
     this.#line('}');
   }
 }

@@ -32,6 +32,7 @@ extern "C" __global__ void checked(const int* labels, const float* losses, int c
         message[1] = (long long)label;
         message[2] = __double_as_longlong(double(loss));
         message[3] = (long long)(loss > 0.0f);
+        __threadfence_system();
       }
     }
   }
