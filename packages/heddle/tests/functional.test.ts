@@ -6,9 +6,23 @@ import { ArgumentError, DTypeError, ShapeError } from '../src/core/errors.js';
 import { tensor, zeros } from '../src/tensor/create.js';
 import * as F from '../src/tensor/functional.js';
 import { gradcheck } from '../src/tensor/gradcheck.js';
+import { noGrad } from '../src/tensor/modes.js';
 import { manualSeed, randn } from '../src/tensor/random.js';
 import type { Tensor } from '../src/tensor/tensor.js';
 import { assertClose } from './close.js';
+
+test('pooling does not carry gradients past where they were cut off', () => {
+  const x = zeros([1, 1, 2, 2], { requiresGrad: true });
+  assert.equal(
+    F.maxPool2d(
+      noGrad(() => F.relu(x)),
+      2,
+    ).requiresGrad,
+    false,
+  );
+  assert.equal(F.maxPool2d(F.relu(x.detach()), 2).requiresGrad, false);
+  assert.equal(F.maxPool2d(F.relu(x), 2).requiresGrad, true);
+});
 
 const labels = (...classes: number[]): Tensor => tensor(Int32Array.from(classes));
 
@@ -71,6 +85,7 @@ test('gradcheck: layers', async () => {
   );
   await gradcheck((a) => F.avgPool2d(a, 3, { stride: 2, padding: 1, countIncludePad: false }).square(), [x]);
   await gradcheck((a) => F.maxPool2d(a, [2, 3], { stride: 1 }).square(), [x]);
+  await gradcheck((a, b) => F.maxPool2d(F.relu(a.add(b)).minimum(1), 2).square(), [x, randn([4, 1, 1])]);
   await gradcheck((a, w, b) => F.linear(a, w, b).square(), [randn([3, 2, 5]), randn([4, 5]), randn([4])]);
   const statistics = (): [Tensor, Tensor] => [zeros([4], { dtype: f64 }), zeros([4], { dtype: f64 }).add(1)];
   await gradcheck(

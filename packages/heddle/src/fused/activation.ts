@@ -24,11 +24,14 @@ const apply = (op: FusedOp<null>, x: GraphNode): GraphNode => b.call(op, [x], nu
 const one = (x: GraphNode): GraphNode => b.like(x, 1);
 
 /** max(0, x). The derivative reads the result, so x need not be kept; it is 0 at 0, as in PyTorch. */
-const reluOp = elementwise(
-  'relu',
-  (x) => b.map('max', x, b.like(x, 0)),
-  (_x, y, g) => b.where(b.map('gt', y, b.like(y, 0)), g, b.like(g, 0)),
-);
+const reluOp: FusedOp<null> = {
+  ...elementwise(
+    'relu',
+    (x) => b.map('max', x, b.like(x, 0)),
+    (_x, y, g) => b.where(b.map('gt', y, b.like(y, 0)), g, b.like(g, 0)),
+  ),
+  monotone: true,
+};
 export const relu = (x: GraphNode): GraphNode => apply(reluOp, x);
 
 /** 1 / (1 + e^−x): e^−x may overflow to infinity, the quotient is then 0. */

@@ -4,7 +4,8 @@ import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
-import type { GraphNode } from '../graph/node.js';
+import { argOf, type GraphNode } from '../graph/node.js';
+import type { ScalarOp } from '../kernel/ops.js';
 import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import * as cuda from '../kernels/max-pool2d-cuda.js';
 import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
@@ -134,6 +135,53 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   ],
 };
 
+/** The ops that never decrease in some of their sources, however they round, and which: all, or the first. */
+const MONOTONE: Partial<Record<ScalarOp, 'all' | 'first'>> = {
+  ...{ add: 'all', max: 'all', min: 'all', sub: 'first' },
+};
+
+/** Whether all pixels of an image are the same: numbers, or a bias for each channel. */
+const isUniform = (node: GraphNode): boolean =>
+  node.op === 'full' || (node.op === 'expand' && node.src[0]!.shape.slice(-2).every((n) => n === 1));
+
+/**
+ * The place of the one source that x = f(source) never decreases in, its others being the same all over an image.
+ * Undefined where there is none, where x is known already, or where it was cut off from the gradients of its sources.
+ */
+function monotoneIn(x: GraphNode): number | undefined {
+  if (x.isLeaf || x.src.some((s) => s.requiresGrad && !x.requiresGrad)) return undefined;
+  if (x.op === 'call') return argOf(x, 'call').op.monotone ? 0 : undefined;
+  if (x.op !== 'map') return undefined;
+  const { op } = argOf(x, 'map');
+  const within = op === 'select' || op === 'cast' || op === 'bitcast' ? undefined : MONOTONE[op];
+  const [at, another] = x.src.flatMap((s, i) => (isUniform(s) ? [] : [i]));
+  return another === undefined && (within === 'all' || (within === 'first' && at === 0)) ? at : undefined;
+}
+
+/**
+ * Pooling, moved before what x was made by: max f(x) = f(max x) for an f that never decreases, also as it rounds, and
+ * NaN stays NaN. The bias and the ReLU after a convolution, the ReLU's mask and the sum for the bias's gradient then
+ * work on windows instead of pixels. Where f makes different pixels equal, the gradient goes to the one that was the
+ * largest, not to the first. (One result differs: a bias of ∞ on a window of −∞ and no NaN gives ∞ instead of NaN.)
+ */
+function pooled(x: GraphNode, arg: PoolArg): GraphNode {
+  // A window with holes may lie in the padding altogether: it is −∞, not f(−∞).
+  const isSeen = arg.padding.every((p, i) => p === 0 || arg.dilation[i] === 1);
+  const at = isSeen ? monotoneIn(x) : undefined;
+  if (at === undefined) return b.call(maxPool2dOp, [x], arg);
+  const inner = pooled(x.src[at]!, arg);
+  if (x.op === 'call') return b.call(argOf(x, 'call').op, [inner], argOf(x, 'call').arg);
+  const { op } = argOf(x, 'map');
+  const src = x.src.map((s, i) =>
+    i === at
+      ? inner
+      : s.op === 'full'
+        ? b.full(inner.shape, s.dtype, argOf(s, 'full').value)
+        : b.expand(s.src[0]!, inner.shape),
+  );
+  return b.map(op as ScalarOp, ...src);
+}
+
 /**
  * The largest element of each kernel-sized window of x (N, C, H, W) → (N, C, outH, outW).
  * @throws ShapeError, DTypeError, ArgumentError
@@ -162,5 +210,5 @@ export function maxPool2d(x: GraphNode, kernel: Pair, options: MaxPool2dOptions 
         `${arg.size.join('×')} with padding ${arg.padding.join('×')}.`,
     );
   }
-  return b.call(maxPool2dOp, [x], arg);
+  return pooled(x, arg);
 }

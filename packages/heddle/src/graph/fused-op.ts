@@ -17,6 +17,11 @@ export interface FusedOp<Arg = unknown> {
   compose(src: readonly GraphNode[], arg: Arg): GraphNode;
   /** Gradients of the sources (undefined where there is none) from that of the node. Default: the composition's. */
   grad?(node: GraphNode, g: GraphNode, arg: Arg): readonly (GraphNode | undefined)[];
+  /**
+   * It has one source, works on it element by element and, as rounded, never decreases in it: it may be computed after
+   * taking a maximum instead of before. Default: not known.
+   */
+  readonly monotone?: boolean;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
   flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */

@@ -67,6 +67,26 @@ const convs: Case[] = [
       ),
   },
   {
+    op: 'overlapping pooling of a rectified image that is used elsewhere too',
+    inputs: [{ shape: [2, 2, 5, 6] }, { shape: [2] }],
+    run: (x, c) => {
+      const y = H.relu(c.reshape([2, 1, 1]).add(x)).sub(0.25);
+      return H.maxPool2d(y, 3, { stride: 2, padding: 1 }).mul(y.mean());
+    },
+    reference: (x, c) => {
+      const y = map((p, b) => Math.max(0, p! + b!) - 0.25, x, reshape(c, [2, 1, 1]));
+      const most = pool((v) => Math.max(...seen(v)), y, [3, 3], { stride: [2, 2], padding: [1, 1] });
+      return map((m) => m! * mean(y.data as number[]), most);
+    },
+  },
+  {
+    op: 'pooling of a rectified image, with windows of nothing but padding',
+    inputs: [{ shape: [1, 2, 1, 1] }],
+    run: (x) => H.maxPool2d(H.relu(x), 2, { dilation: 2, padding: 1 }).eq(Number.NEGATIVE_INFINITY),
+    reference: (x) => map(() => 1, x),
+    gradient: { skip: 'no pixel is seen' },
+  },
+  {
     op: 'conv2d of views',
     inputs: [{ shape: [5, 7, 2, 1] }, { shape: [3, 3, 2, 4] }],
     run: (x, w) => H.conv2d(x.permute([3, 2, 0, 1]).flip(3), w.permute([3, 2, 0, 1]).at('::2')),
