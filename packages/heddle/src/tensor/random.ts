@@ -2,7 +2,7 @@
  * Random tensors by Philox4x32-10: a seed gives the same numbers on every device. A generator counts the blocks it
  * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
  */
-import { f32, u32 } from '../core/dtype.js';
+import { f32, i32, u32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
@@ -98,7 +98,10 @@ const uniform = (generator: Generator, shape: Shape): GraphNode => {
   return b.mul(b.cast(bits, f32), b.full(shape, f32, 2 ** -24));
 };
 
-/** Normal with mean 0 and variance 1, in pairs √(−2 ln u)·(cos 2πv, sin 2πv): G. Box and M. Muller (1958). */
+/**
+ * Normal with mean 0 and variance 1, in pairs √(−2 ln u)·(cos 2πt, sin 2πt): G. Box and M. Muller (1958). A word of 32
+ * random bits makes u, the next one t, so that the largest number is √(66 ln 2) = 6.76.
+ */
 export function randn<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
   checkShape('randn', shape);
   const size = sizeOf(shape);
@@ -106,15 +109,17 @@ export function randn<const S extends Shape>(shape: S, options: RandomOptions = 
   const half = Math.ceil(size / 2);
   const pairs = [2, half];
   const f = (v: number): GraphNode => b.full(pairs, f32, v);
-  const draws = uniform(options.generator ?? standard, pairs);
-  const [u, v] = [0, 1].map((row) => b.expand(b.slice(draws, [row, 0], [1, half]), pairs)) as [
+  const bits = (options.generator ?? standard).bits(pairs);
+  const [first, second] = [0, 1].map((row) => b.expand(b.slice(bits, [row, 0], [1, half]), pairs)) as [
     GraphNode,
     GraphNode,
   ];
-  // 1 − u is in (0, 1]: its logarithm is finite
-  const radius = b.map('sqrt', b.mul(f(-2), b.map('log', b.sub(f(1), u))));
-  const quarter = b.mul(b.cast(b.iota(pairs, 0), f32), f(0.25));
-  const z = b.reshape(b.mul(radius, cosineOfTurns(b.sub(v, quarter))), [2 * half]);
+  // In (0, 1]: its logarithm is finite
+  const u = b.map('fma', b.cast(first, f32), f(2 ** -32), f(2 ** -33));
+  const radius = b.map('sqrt', b.mul(f(-2), b.map('log', u)));
+  // The sine is the cosine a quarter of a turn before.
+  const quarters = b.mul(b.cast(b.iota(pairs, 0), u32), b.full(pairs, u32, 2 ** 30));
+  const z = b.reshape(b.mul(radius, cosineOfBits(b.sub(second, quarters))), [2 * half]);
   const all = size < 2 * half ? b.slice(z, [0], [size]) : z;
   return fromNode(b.cast(b.reshape(all, shape), options.dtype ?? f32), options);
 }
@@ -127,12 +132,13 @@ const SINE = [11, 9, 7, 5, 3, 1].map((n) => {
 });
 
 /**
- * cos 2πt for −1 < t < 1. It is sin 2πy for y = ¼ − |t − rint t|, which lies within ±¼: six terms of the series are
- * 6·10⁻⁸ off at most.
+ * cos 2πt of t·2³², u32. Read as a signed integer that is −½ ≤ t < ½, and the cosine is sin 2πy for y = ¼ − |t|, which
+ * lies within ±¼: six terms of the series are 6·10⁻⁸ off at most.
  */
-function cosineOfTurns(t: GraphNode): GraphNode {
+function cosineOfBits(t: GraphNode): GraphNode {
   const f = (v: number): GraphNode => b.full(t.shape, f32, v);
-  const y = b.sub(f(0.25), b.map('abs', b.sub(t, b.map('rint', t))));
+  const turns = b.cast(b.bitcast(t, i32), f32);
+  const y = b.map('fma', b.map('abs', turns), f(-(2 ** -32)), f(0.25));
   const square = b.mul(y, y);
   const [first, ...rest] = SINE.map(f) as [GraphNode, ...GraphNode[]];
   return b.mul(
