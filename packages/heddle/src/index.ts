@@ -35,12 +35,15 @@ export {
 export type { Shape } from './core/shape.js';
 export * as data from './data/index.js';
 export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
+export { allocate, type DeviceArray, stream } from './engine/device-array.js';
+export type { LaunchOptions } from './engine/launch.js';
 export * as io from './io/index.js';
 export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
 export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
+export type { Stream, StreamEvent } from './runtime/stream.js';
 export {
   arange,
   cat,

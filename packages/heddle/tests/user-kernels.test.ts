@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  allocate,
   bool,
   buffer,
   ceilDiv,
@@ -12,6 +13,7 @@ import {
   kernel,
   rand,
   SimulatorError,
+  stream,
   type Tensor,
   tensor,
   u32,
@@ -132,6 +134,70 @@ for (const device of DEVICES) {
     const [x, y] = [tensor([1, 2, 3]).add(1), zeros([3])];
     await saxpy.launch({ grid: 1, block: 32 }, { a: 1, x, y, n: 3 });
     assert.deepEqual(await list(y), [2, 3, 4]);
+  });
+
+  on('memory of its own, beside tensors', async () => {
+    const x = allocate(f32, [1, 2, 3]);
+    const y = allocate(f32, 4).write([10, 20]).write([30, 40], 2);
+    await saxpy.launch({ grid: 1, block: 32 }, { a: 2, x, y, n: 3 });
+    assert.deepEqual(Array.from(await y.read(), Number), [12, 24, 36, 40]);
+    const t = zeros([3]);
+    await saxpy.launch({ grid: 1, block: 32 }, { a: 1, x: y, y: t, n: 3 });
+    assert.deepEqual(await list(t), [12, 24, 36]);
+    assert.throws(() => y.write([1, 2], 3), {
+      name: 'ArgumentError',
+      message: '[write] 2 values from element 3 on do not fit: there are 4 elements.',
+    });
+    y.dispose();
+    await assert.rejects(y.read(), { name: 'DeviceError', message: /disposed of/ });
+    const whole = allocate(i32, [1]);
+    await assert.rejects(
+      saxpy.launch({ grid: 1, block: 32 }, { a: 1, x: whole, y: t, n: 1 }),
+      /x is a buffer of f32, got memory of i32\. Use allocate\(f32, …\)/,
+    );
+    assert.throws(() => allocate(f32, 1.5), /1\.5 elements: must be a whole number/);
+  });
+
+  on('streams: what follows a launch on one sees its result', async () => {
+    const [first, second] = [stream(), stream()];
+    const [x, y, z] = [tensor([1, 2, 3]).add(1), zeros([3]), allocate(f32, [0, 0, 0])];
+    const one = { grid: 1, block: 32 };
+    const before = first.record();
+    await saxpy.launch({ ...one, stream: first }, { a: 10, x, y, n: 3 });
+    const done = first.record();
+    second.wait(done);
+    await saxpy.launch({ ...one, stream: second }, { a: 1, x: y, y: z, n: 3 });
+    assert.deepEqual(Array.from(await z.read(), Number), [20, 30, 40]);
+    assert.deepEqual(await list(y.add(1)), [21, 31, 41]);
+    await done.synchronize();
+    assert.ok(done.happened);
+    assert.ok((await done.since(before)) >= 0);
+    // The tensor's own work, then the stream again
+    const sum = y.sum();
+    await saxpy.launch({ ...one, stream: first }, { a: -10, x, y, n: 3 });
+    assert.equal(await sum.item(), 90);
+    await first.synchronize();
+    assert.deepEqual(await list(y), [0, 0, 0]);
+    first.dispose();
+    assert.throws(() => first.record(), { name: 'ArgumentError', message: /has been disposed of/ });
+    second.dispose();
+  });
+
+  on('thread-block clusters: of whole blocks, whatever they are', async () => {
+    const y = zeros([256]);
+    const x = rand([256]);
+    const grid = { grid: 4, block: 64, cluster: 2 };
+    // The second launch is a graph on a GPU
+    for (let i = 0; i < 2; i++) await saxpy.launch(grid, { a: 1, x, y, n: 256 });
+    assertClose(await list(y), await list(x.mul(2)), 'y');
+    await assert.rejects(saxpy.launch({ ...grid, cluster: 3 }, { a: 1, x, y, n: 256 }), {
+      name: 'ArgumentError',
+      message: '[saxpy] cluster (3, 1, 1) does not divide grid (4, 1, 1): round the grid up.',
+    });
+    await assert.rejects(
+      saxpy.launch({ grid: 16, block: 64, cluster: 16 }, { a: 1, x, y, n: 256 }),
+      /cluster \(16, 1, 1\) has 16 blocks: at most 8\./,
+    );
   });
 
   on('barriers and shared memory', async () => {
@@ -276,6 +342,25 @@ test('simulate runs on typed arrays and finds faults', () => {
       return true;
     },
   );
+});
+
+test('streams and events belong to their device', async () => {
+  useDevice('sim');
+  const other = stream();
+  useDevice('cpu');
+  const mine = stream();
+  const [x, y] = [zeros([3]), zeros([3])];
+  await assert.rejects(saxpy.launch({ grid: 1, block: 32, stream: other }, { a: 1, x, y, n: 3 }), {
+    name: 'DeviceError',
+    message: 'This stream is of the device sim, and the work is on cpu.',
+  });
+  assert.throws(() => mine.wait(other.record()), /This event is of the device sim/);
+});
+
+test('clusters in the simulator', () => {
+  const args = { a: 1, x: new Float32Array(4), y: new Float32Array(4), n: 4 };
+  saxpy.simulate({ grid: 4, block: 1, cluster: 2 }, args);
+  assert.throws(() => saxpy.simulate({ grid: 5, block: 1, cluster: 2 }, args), /does not divide/);
 });
 
 test('source shows what each renderer writes', () => {

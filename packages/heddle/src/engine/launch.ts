@@ -1,22 +1,36 @@
 /** Launching a user's kernel on the current device, on tensors' own memory. */
-import { bool, type TypedArray, viewAs } from '../core/dtype.js';
+import { bool, type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError } from '../core/errors.js';
 import { once } from '../core/log.js';
 import type { KernelIr, Node, Param } from '../kernel/ir.js';
 import type { Scalar } from '../kernel/ops.js';
 import { serialize } from '../kernel/serialize.js';
 import { isBuffer } from '../kernel/types.js';
-import type { DeviceBuffer, Dim3, Launch, LaunchArgument, Program } from '../runtime/device.js';
+import {
+  type DeviceBuffer,
+  type Dim3,
+  type Launch,
+  type LaunchArgument,
+  type Program,
+  requireClusters,
+} from '../runtime/device.js';
 import { type LaunchConfig, simulate } from '../runtime/sim/launch.js';
+import { requireSame, type Stream } from '../runtime/stream.js';
 import { detached } from './capture.js';
+import { DeviceArray } from './device-array.js';
 import { bufferOf, realize } from './realize.js';
 import { currentDevice, requireOn } from './storage.js';
 import type { Handle } from './trace.js';
 
 export type { LaunchConfig } from '../runtime/sim/launch.js';
 
-/** What a parameter is given: a number or boolean, or the tensor whose memory a buffer parameter is. */
-export type KernelArgument = Scalar | Handle;
+export interface LaunchOptions extends LaunchConfig {
+  /** Default: in order with tensors' work. */
+  readonly stream?: Stream;
+}
+
+/** What a parameter is given: a number or boolean, or the memory that a buffer parameter is. */
+export type KernelArgument = Scalar | Handle | DeviceArray;
 
 /** Compiled launches kept per kernel: one per grid and block, and scalars where these are compiled in. */
 const KEPT = 64;
@@ -24,10 +38,12 @@ const programs = new WeakMap<KernelIr, Map<string, Program | { readonly reason: 
 
 export async function launch(
   ir: KernelIr,
-  config: LaunchConfig,
+  config: LaunchOptions,
   args: Readonly<Record<string, KernelArgument>>,
 ): Promise<void> {
   const [grid, block] = [extent(ir, 'grid', config.grid), extent(ir, 'block', config.block)];
+  const cluster = config.cluster === undefined ? undefined : extent(ir, 'cluster', config.cluster);
+  if (cluster) requireClusters(ir.name, cluster, grid);
   const written = writtenBy(ir);
   const buffers: DeviceBuffer[] = [];
   const scalars: Record<string, Scalar> = {};
@@ -46,14 +62,17 @@ export async function launch(
       throw new DTypeError(
         `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}: pass a tensor, got ${given}.`,
       );
-    realize([given.ownNode]);
-    if (given.ownNode.dtype !== param.schema.dtype) {
+    const { dtype } = given instanceof DeviceArray ? given : given.ownNode;
+    if (dtype !== param.schema.dtype) {
+      const got =
+        given instanceof DeviceArray
+          ? `memory of ${dtype.name}. Use allocate(${param.schema.dtype.name}, …).`
+          : `a tensor of ${dtype.name}. Convert with .cast(${param.schema.dtype.name}).`;
       throw new DTypeError(
-        `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}, got a tensor of ${given.ownNode.dtype.name}. Convert with .cast(${param.schema.dtype.name}).`,
+        `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}, got ${got}`,
       );
     }
-    if (written.has(param)) detached(given);
-    buffers.push(bufferOf(given.ownNode));
+    buffers.push(given instanceof DeviceArray ? given.buffer : memoryOf(given, written.has(param)));
     return { slot: buffers.length - 1, offset: 0 };
   });
   for (const name of Object.keys(args)) {
@@ -65,9 +84,10 @@ export async function launch(
 
   const device = buffers[0]?.device ?? currentDevice();
   requireOn(device, buffers);
+  if (config.stream) requireSame(device, 'stream', config.stream);
   const known = programs.get(ir) ?? new Map<string, Program | { readonly reason: string }>();
   programs.set(ir, known);
-  const shape = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0}`;
+  const shape = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0} ${cluster ?? ''}`;
   const exact = `${shape} ${Object.values(scalars).map(String).join(' ')}`;
   let program = known.get(shape) ?? known.get(exact);
   if (!program) {
@@ -78,6 +98,7 @@ export async function launch(
       args: ordered,
       independent: false,
       ...(config.sharedBytes === undefined ? {} : { sharedBytes: config.sharedBytes }),
+      ...(cluster && { cluster }),
     };
     const serial = device.target.model === 'blocks' ? serialize(ir, block) : ir;
     program =
@@ -89,11 +110,18 @@ export async function launch(
   } else if ('run' in program && program.setScalar) {
     for (const [i, arg] of ordered.entries()) if ('value' in arg) program.setScalar(0, i, arg.value);
   }
-  if ('run' in program) program.run(buffers);
+  if ('run' in program) program.run(buffers, 1, config.stream);
   else {
     once(`kernel ${ir.name} runs in the simulator, slowly: ${program.reason}`);
     await inSimulator(ir, config, args, buffers, written);
   }
+}
+
+/** A tensor's own memory, computed. @param written nobody else may see it change */
+function memoryOf(tensor: Handle, written: boolean): DeviceBuffer {
+  realize([tensor.ownNode]);
+  if (written) detached(tensor);
+  return bufferOf(tensor.ownNode);
 }
 
 function forgetOldest(known: Map<string, Program | { readonly reason: string }>): void {
@@ -106,7 +134,7 @@ function forgetOldest(known: Map<string, Program | { readonly reason: string }>)
 /** Copy out, simulate, copy what was written back. */
 async function inSimulator(
   ir: KernelIr,
-  config: LaunchConfig,
+  config: LaunchOptions,
   args: Readonly<Record<string, KernelArgument>>,
   buffers: readonly DeviceBuffer[],
   written: ReadonlySet<Param>,
@@ -119,7 +147,7 @@ async function inSimulator(
     if (!isBuffer(param.schema)) values[param.name] = given as Scalar;
     else {
       const buffer = buffers[slot++]!;
-      const { size, dtype } = (given as Handle).ownNode;
+      const { size, dtype } = sizeOf(given as Handle | DeviceArray);
       const bytes = await buffer.device.read(buffer, 0, size * dtype.bytes);
       values[param.name] = viewAs(dtype, bytes.buffer, bytes.byteOffset, size);
       if (written.has(param)) back.push({ buffer, bytes });
@@ -128,6 +156,9 @@ async function inSimulator(
   for (const line of simulate(ir, config, values).prints) process.stdout.write(`${line}\n`);
   for (const { buffer, bytes } of back) buffer.device.write(buffer, bytes);
 }
+
+const sizeOf = (given: Handle | DeviceArray): { readonly size: number; readonly dtype: DType } =>
+  given instanceof DeviceArray ? { size: given.length, dtype: given.dtype } : given.ownNode;
 
 /** Buffer parameters that a kernel stores to. */
 function writtenBy(ir: KernelIr): Set<Param> {

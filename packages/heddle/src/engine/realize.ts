@@ -1,7 +1,7 @@
 /** Computing nodes when they are asked for. Programs are kept by the structure of their graphs. */
-import type { DType } from '../core/dtype.js';
+import { type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { toBf16, toF16 } from '../core/float16.js';
+import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
@@ -190,6 +190,13 @@ export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8A
     case 'bf16':
       return bytesOf(Uint16Array.from(values as ArrayLike<number>, toBf16));
   }
+}
+
+/** The values of bytes as a device has them; f16 and bf16 become f32. */
+export function decode(bytes: Uint8Array, dtype: DType): TypedArray {
+  const raw = viewAs(dtype, bytes.buffer, bytes.byteOffset, bytes.byteLength / dtype.bytes);
+  if (dtype.name === 'f16') return Float32Array.from(raw as Uint16Array, fromF16);
+  return dtype.name === 'bf16' ? Float32Array.from(raw as Uint16Array, fromBf16) : raw;
 }
 
 const bytesOf = (view: { buffer: ArrayBufferLike; byteOffset: number; byteLength: number }): Uint8Array =>

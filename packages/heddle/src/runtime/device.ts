@@ -1,9 +1,10 @@
 /** The contract between the engine and a device. A device runs programs; it knows no tensors. */
-import { DeviceError } from '../core/errors.js';
+import { ArgumentError, DeviceError } from '../core/errors.js';
 import type { KernelIr } from '../kernel/ir.js';
 import type { LibraryCall } from '../kernel/library-call.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
+import type { Stream } from './stream.js';
 
 export type Dim3 = readonly [number, number, number];
 
@@ -35,6 +36,8 @@ export interface KernelLaunch extends LaunchBase {
   readonly block: Dim3;
   /** Bytes of the dynamic shared array, if the kernel has one. */
   readonly sharedBytes?: number;
+  /** Blocks of a cluster, which divide the grid's: they run side by side. Compute capability 9.0 and up. */
+  readonly cluster?: Dim3;
 }
 
 /** Only for routines that the device's target lists. */
@@ -50,6 +53,22 @@ export function requireKernels(device: string, launches: readonly Launch[]): rea
   });
 }
 
+/** Blocks of a cluster that every GPU with clusters takes. */
+const MOST_CLUSTERED = 8;
+
+/** @throws ArgumentError unless a cluster has at most 8 blocks, and the grid is made of whole clusters */
+export function requireClusters(kernel: string, cluster: Dim3, grid: Dim3): void {
+  const blocks = cluster[0] * cluster[1] * cluster[2];
+  if (blocks > MOST_CLUSTERED)
+    throw new ArgumentError(
+      `[${kernel}] cluster (${cluster.join(', ')}) has ${blocks} blocks: at most ${MOST_CLUSTERED}.`,
+    );
+  if (grid.some((n, i) => n % cluster[i]! !== 0))
+    throw new ArgumentError(
+      `[${kernel}] cluster (${cluster.join(', ')}) does not divide grid (${grid.join(', ')}): round the grid up.`,
+    );
+}
+
 export const nameOfLaunch = (l: Launch): string => ('kernel' in l ? l.kernel.name : l.library.name);
 
 /** Launches compiled together; run as often as wanted, with other buffers each time. */
@@ -58,8 +77,10 @@ export interface Program {
   /**
    * Run all launches in order, `times` times (default 1) one after the other. Returns when they are done or queued;
    * later reads see their results.
+   * @param stream of the device, to queue them on: after what was started before on their buffers, except on other
+   * streams, and before what uses the buffers later
    */
-  run(slots: readonly DeviceBuffer[], times?: number): void;
+  run(slots: readonly DeviceBuffer[], times?: number, stream?: Stream): void;
   /** Give a scalar argument of a launch another value from the next run on. Absent: scalars are compiled in. */
   setScalar?(launch: number, argument: number, value: Scalar): void;
   dispose(): void;
@@ -106,7 +127,9 @@ export interface Device {
   read(buffer: DeviceBuffer, offset?: number, bytes?: number): Promise<Uint8Array>;
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void;
   compile(launches: readonly Launch[]): Program;
-  /** Resolves once everything started before has finished. */
+  /** A queue of its own, beside the device's. On devices that work at once all are one. */
+  openStream(): Stream;
+  /** Resolves once everything started before has finished, on all streams. */
   synchronize(): Promise<void>;
   /** How long the device takes for what `work` starts, in µs: by events on a GPU, by the clock elsewhere. */
   time(work: () => void): Promise<number>;

@@ -1,7 +1,8 @@
 /** User kernels: the first of Heddle's three levels. */
 import type { DType } from '../core/dtype.js';
 import { DeviceError } from '../core/errors.js';
-import { type LaunchConfig, launch } from '../engine/launch.js';
+import type { DeviceArray } from '../engine/device-array.js';
+import { type LaunchConfig, type LaunchOptions, launch } from '../engine/launch.js';
 import { currentDevice } from '../engine/storage.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { type Constants, defineKernel, type KernelFunction } from '../kernel/language.js';
@@ -14,10 +15,10 @@ import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
 import type { Tensor } from './tensor.js';
 
-/** What a launch takes: tensors for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
+/** What a launch takes: tensors or `allocate`d memory for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
 export type LaunchArguments<S extends Schema> = {
   readonly [K in keyof S]: S[K] extends BufferSchema
-    ? Tensor
+    ? Tensor | DeviceArray
     : S[K] extends DType<'bool'>
       ? boolean
       : S[K] extends DType<'i64'>
@@ -37,12 +38,15 @@ export class Kernel<S extends Schema = Schema> {
   }
 
   /**
-   * Run on the current device, on the tensors' own memory: tensors that the kernel writes are changed in place.
+   * Run on the current device, on the arguments' own memory: what the kernel writes is changed in place. Resolves when
+   * the work is queued; what reads the memory later comes after it, also if the launch is on a stream of its own.
    * Where the CPU cannot split the kernel at its barriers, it runs in the simulator and says so once.
+   * @example saxpy.launch({ grid: 4, block: 256, stream: s }, { a: 2, x, y, n: 1000 })
    * @throws ArgumentError, DTypeError if the arguments are not what the parameters say
+   * @throws DeviceError for a cluster on a GPU before Hopper
    */
-  launch(config: LaunchConfig, args: LaunchArguments<S>): Promise<void> {
-    return launch(this.ir, config, args as Readonly<Record<string, Tensor | number>>);
+  launch(config: LaunchOptions, args: LaunchArguments<S>): Promise<void> {
+    return launch(this.ir, config, args as Readonly<Record<string, Tensor | DeviceArray | number>>);
   }
 
   /**

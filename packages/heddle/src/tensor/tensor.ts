@@ -2,9 +2,8 @@
  * Tensors: what users touch. An operation makes a graph node and returns at once; values are computed when they are
  * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
  */
-import { bool, type DType, f32, i32, isFloat, type TypedArray, viewAs } from '../core/dtype.js';
+import { bool, type DType, f32, i32, isFloat, type TypedArray } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
-import { fromBf16, fromF16 } from '../core/float16.js';
 import type { Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 import * as engine from '../engine/realize.js';
@@ -447,10 +446,7 @@ export class Tensor<S extends Shape = Shape> {
 
   /** The elements in row-major order. f16 and bf16 arrive as Float32Array, bool as Uint8Array of 0 and 1. */
   async data(): Promise<TypedArray> {
-    const bytes = await engine.readBytes(this.node);
-    const raw = viewAs(this.dtype, bytes.buffer, bytes.byteOffset, this.size);
-    if (this.dtype.name === 'f16') return Float32Array.from(raw as Uint16Array, fromF16);
-    return this.dtype.name === 'bf16' ? Float32Array.from(raw as Uint16Array, fromBf16) : raw;
+    return engine.decode(await engine.readBytes(this.node), this.dtype);
   }
 
   /** The one element as a number (bool: 0 or 1). @throws ShapeError if there are more */

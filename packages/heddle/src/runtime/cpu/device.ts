@@ -13,6 +13,7 @@ import {
   requireKernels,
 } from '../device.js';
 import { requireRange } from '../pool.js';
+import { ImmediateStream, type Stream } from '../stream.js';
 import { prepareEngine } from './engine.js';
 import { CpuMemory } from './memory.js';
 import { CpuProgram, type ProgramHost } from './program.js';
@@ -89,6 +90,10 @@ export class CpuDevice implements Device, ProgramHost {
   compile(launches: readonly Launch[]): Program {
     this.mustBeOpen();
     return new CpuProgram(this, requireKernels(this.name, launches));
+  }
+
+  openStream(): Stream {
+    return new ImmediateStream(this);
   }
 
   async synchronize(): Promise<void> {}

@@ -6,6 +6,7 @@ import type { KernelIr } from '../../kernel/ir.js';
 import type { Target } from '../../kernel/target.js';
 import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Program } from '../device.js';
 import { formatBytes, requireRange } from '../pool.js';
+import { requireSame, type Stream } from '../stream.js';
 import { CudaAllocator } from './allocator.js';
 import { Compiler } from './compiler.js';
 import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
@@ -18,6 +19,7 @@ import { NativeMemory } from './native.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
 import { type PlannedLaunch, planLaunches } from './plan.js';
 import { CudaProgram, type ProgramHost } from './program.js';
+import { CudaStream, NON_BLOCKING, type Uses } from './stream.js';
 import { Timeline } from './timeline.js';
 import { Transfers } from './transfers.js';
 
@@ -26,10 +28,10 @@ interface CudaBuffer extends DeviceBuffer {
   address: number;
   /** The tick of the work that used it last. */
   lastUse: number;
+  /** Users' streams that have used it since the device's own waited for them. */
+  elsewhere?: Uses | undefined;
 }
 
-/** CU_STREAM_NON_BLOCKING */
-const NON_BLOCKING = 1;
 /** The driver whose graphs have edges that let kernels overlap: CUDA 12.3. */
 const EDGE_DATA = 12030;
 
@@ -49,6 +51,7 @@ export class CudaDevice implements Device, ProgramHost {
   private readonly context: number;
   private readonly allocator: CudaAllocator;
   private readonly timeline: Timeline;
+  private readonly streams = new Set<CudaStream>();
   private readonly copies: number;
   private readonly transfers: Transfers;
   private readonly compiler: Compiler;
@@ -126,6 +129,7 @@ export class CudaDevice implements Device, ProgramHost {
   free(buffer: DeviceBuffer): void {
     const mine = buffer as CudaBuffer;
     if (mine.address === 0 || this.closed) return;
+    this.release(() => this.join(mine));
     const { address, lastUse, bytes, label } = mine;
     this.allocator.release({ address, lastUse }, bytes, label);
     mine.address = 0;
@@ -135,6 +139,7 @@ export class CudaDevice implements Device, ProgramHost {
     const address = this.range(buffer, offset, source.byteLength);
     this.activate();
     const mine = buffer as CudaBuffer;
+    this.join(mine);
     this.queue(() => this.transfers.write(address, source, mine.lastUse));
     mine.lastUse = ++this.timeline.now;
   }
@@ -142,10 +147,11 @@ export class CudaDevice implements Device, ProgramHost {
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
     const address = this.range(buffer, offset, bytes);
     this.activate();
+    this.join(buffer as CudaBuffer);
     (buffer as CudaBuffer).lastUse = ++this.timeline.now;
     try {
       const result = await this.transfers.read(address, bytes);
-      this.board.flush();
+      this.flush();
       return result;
     } catch (error) {
       throw this.failure(error);
@@ -156,8 +162,8 @@ export class CudaDevice implements Device, ProgramHost {
     const [source, target] = [this.range(from, 0, bytes), this.range(to, 0, bytes)];
     this.activate();
     this.timeline.now++;
-    this.use(from);
-    this.use(to);
+    this.use(from, undefined);
+    this.use(to, undefined);
     this.queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
   }
 
@@ -174,16 +180,27 @@ export class CudaDevice implements Device, ProgramHost {
     }
   }
 
+  openStream(): Stream {
+    this.activate();
+    const stream = new CudaStream({
+      device: this,
+      driver: this.driver,
+      timeline: this.timeline,
+      activate: () => this.activate(),
+      reached: (event) => this.reached(event),
+      release: (work) => this.release(work),
+      forget: (gone) => this.streams.delete(gone),
+    });
+    this.streams.add(stream);
+    return stream;
+  }
+
   async synchronize(): Promise<void> {
     this.activate();
     const event = this.timers[1];
-    try {
-      this.driver.api.cuEventRecord(event, this.stream);
-      await this.transfers.reached(event);
-      this.board.flush();
-    } catch (error) {
-      throw this.failure(error);
-    }
+    this.joinAll();
+    this.driver.api.cuEventRecord(event, this.stream);
+    await this.reached(event);
   }
 
   async time(work: () => void): Promise<number> {
@@ -195,10 +212,11 @@ export class CudaDevice implements Device, ProgramHost {
     ];
     try {
       api.cuEventRecord(start, this.stream);
+      for (const { handle } of this.streams) api.cuStreamWaitEvent(handle, start, 0);
       work();
+      this.joinAll();
       api.cuEventRecord(end, this.stream);
-      await this.transfers.reached(end);
-      this.board.flush();
+      await this.reached(end);
       return 1000 * this.driver.float((at) => api.cuEventElapsedTime(at, start, end));
     } catch (error) {
       throw this.failure(error);
@@ -245,25 +263,45 @@ export class CudaDevice implements Device, ProgramHost {
     this.board.close();
     this.allocator.close();
     this.timeline.close();
+    for (const { handle, timeline } of this.streams) {
+      timeline.close();
+      api.cuStreamDestroy_v2(handle);
+    }
     api.cuStreamDestroy_v2(this.copies);
     api.cuStreamDestroy_v2(this.stream);
     api.cuDevicePrimaryCtxRelease_v2(this.ordinal);
   }
 
-  stepped(): void {
-    this.driver.api.cuStreamSynchronize(this.stream);
-    this.board.flush();
+  stepped(stream: number): void {
+    this.driver.api.cuStreamSynchronize(stream);
+    this.flush();
   }
 
-  begin(program: CudaProgram): void {
+  begin(program: CudaProgram, stream?: Stream): CudaStream | undefined {
     this.activate();
-    this.timeline.now++;
     this.faults.remember(program);
+    if (!stream) {
+      this.timeline.now++;
+      return undefined;
+    }
+    requireSame(this, 'stream', stream);
+    const theirs = stream as CudaStream;
+    theirs.mustLive();
+    theirs.timeline.now++;
+    return theirs;
   }
 
-  use(buffer: DeviceBuffer): number {
+  use(buffer: DeviceBuffer, stream: CudaStream | undefined): number {
     const address = this.addressOf(buffer);
-    (buffer as CudaBuffer).lastUse = this.timeline.now;
+    const mine = buffer as CudaBuffer;
+    if (stream) {
+      stream.follow(mine.lastUse);
+      mine.elsewhere ??= new Map();
+      mine.elsewhere.set(stream, stream.timeline.now);
+    } else {
+      this.join(mine);
+      mine.lastUse = this.timeline.now;
+    }
     return address;
   }
 
@@ -282,6 +320,34 @@ export class CudaDevice implements Device, ProgramHost {
     if (this.closed || this.faults.lost) return;
     this.activate();
     work();
+  }
+
+  /** Let the device's own stream wait for what users' streams do with a buffer. */
+  private join(buffer: CudaBuffer): void {
+    if (!buffer.elsewhere) return;
+    const { elsewhere } = buffer;
+    buffer.elsewhere = undefined;
+    buffer.lastUse = ++this.timeline.now;
+    for (const [stream, tick] of elsewhere) stream.join(tick);
+  }
+
+  private joinAll(): void {
+    for (const stream of this.streams) stream.join();
+  }
+
+  /** Resolves when an event has happened, and what kernels said until then is written. */
+  private async reached(event: number): Promise<void> {
+    this.activate();
+    try {
+      await this.transfers.reached(event);
+      this.flush();
+    } catch (error) {
+      throw this.failure(error);
+    }
+  }
+
+  private flush(): void {
+    this.board.flush(() => this.joinAll());
   }
 
   private queue(work: () => void): void {

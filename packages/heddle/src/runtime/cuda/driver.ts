@@ -55,9 +55,12 @@ const SIGNATURES = {
     'address',
     'address',
   ],
+  // configuration, function, parameters, extra
+  cuLaunchKernelEx: ['address', 'address', 'address', 'address'],
   cuGraphCreate: ['address', 'u32'],
   cuGraphDestroy: ['address'],
   cuGraphAddKernelNode_v2: ['address', 'address', 'address', 'u64', 'address'],
+  cuGraphKernelNodeSetAttribute: ['address', 'i32', 'address'],
   cuGraphAddChildGraphNode: ['address', 'address', 'address', 'u64', 'address'],
   cuGraphAddDependencies: ['address', 'address', 'address', 'u64'],
   // graph, from, to, edge data, count
@@ -135,6 +138,13 @@ export class Driver {
   float(call: (at: number) => void): number {
     call(this.out.address);
     return this.out.f32();
+  }
+
+  /** @param event a CUevent @throws DriverError if what was queued before it failed */
+  happened(event: number): boolean {
+    const status = this.raw.cuEventQuery(event);
+    if (status !== 0 && status !== CUDA_ERROR.notReady) throw this.error('cuEventQuery', status);
+    return status === 0;
   }
 
   attribute(device: number, attribute: number): number {

@@ -1,5 +1,6 @@
 /** A program as a CUDA graph: one call launches all of it. */
 import type { ArgumentBlock } from './arguments.js';
+import { CLUSTER_DIMENSION } from './cluster.js';
 import type { Driver } from './driver.js';
 import { NativeMemory } from './native.js';
 import type { PlannedCall, PlannedKernel, PlannedLaunch } from './plan.js';
@@ -124,9 +125,11 @@ export class CudaGraph {
     const { api } = this.driver;
     const add = (call: (at: number) => void): number => this.driver.handle(call);
     let node = 0;
-    if ('fn' in launch)
+    if ('fn' in launch) {
       node = add((at) => api.cuGraphAddKernelNode_v2(at, this.graph, 0, 0, this.paramsAt(index)));
-    else
+      const { clusters } = launch;
+      if (clusters) api.cuGraphKernelNodeSetAttribute(node, CLUSTER_DIMENSION, clusters.value);
+    } else
       this.withCapture(launch, index, (child) => {
         node = add((at) => api.cuGraphAddChildGraphNode(at, this.graph, 0, 0, child));
       });

@@ -40,13 +40,15 @@ export class MessageBoard {
 
   /**
    * Write out what was printed. Costs nothing where nothing was said.
+   * @param join lets the stream wait for all others
    * @throws KernelError for the first assertion that failed, with its line, the block and the thread
    */
-  flush(): void {
+  flush(join: () => void): void {
     const { log } = this;
     if (!log || log.view.getUint32(0, true) === 0) return;
     const { api } = this.driver;
     // Kernels queued meanwhile may be at it still.
+    join();
     api.cuStreamSynchronize(this.stream);
     const taken = new NativeMemory(8);
     api.cuMemcpyDtoHAsync_v2(taken.address, log.taken, 4, this.stream);

@@ -1,7 +1,8 @@
 /** The launches of a program as the driver takes them. */
 import { DeviceError } from '../../core/errors.js';
 import type { Target } from '../../kernel/target.js';
-import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../device.js';
+import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch, requireClusters } from '../device.js';
+import { ClusterConfig } from './cluster.js';
 import type { CudaFunction, Kernels } from './kernels.js';
 import { type LibraryContext, type PreparedRoutine, ROUTINES } from './libraries.js';
 
@@ -14,6 +15,7 @@ export interface PlannedKernel {
   readonly grid: Dim3;
   readonly block: Dim3;
   readonly sharedBytes: number;
+  readonly clusters: ClusterConfig | undefined;
 }
 
 export interface PlannedCall {
@@ -42,16 +44,20 @@ export function planLaunches(
         throw new DeviceError(`[${name}] is in none of the vendor libraries found here.`);
       return { name, independent, routine: routine.prepare(launch.library, context) };
     }
-    const { grid, block, sharedBytes = 0 } = launch;
+    const { grid, block, sharedBytes = 0, cluster } = launch;
     const fn = functions[next++]!;
     kernels.allowShared(fn, sharedBytes);
-    return { name, independent, fn, grid, block, sharedBytes };
+    const clusters = cluster && new ClusterConfig(grid, block, sharedBytes, cluster);
+    return { name, independent, fn, grid, block, sharedBytes, clusters };
   });
 }
 
 const MOST_GRID: Dim3 = [2 ** 31 - 1, 65535, 65535];
 
-function checkSizes({ kernel, grid, block }: KernelLaunch, target: Target): void {
+/** Compute capability × 10 that has thread-block clusters. */
+const CLUSTERS = 90;
+
+function checkSizes({ kernel, grid, block, cluster }: KernelLaunch, target: Target): void {
   const threads = block[0] * block[1] * block[2];
   if (threads > target.maxThreadsPerBlock || block[2] > 64)
     throw new DeviceError(
@@ -61,4 +67,10 @@ function checkSizes({ kernel, grid, block }: KernelLaunch, target: Target): void
     throw new DeviceError(
       `[${kernel.name}] grid (${grid.join(', ')}): a GPU's is at most ${MOST_GRID.join(' × ')}. Put the largest extent first.`,
     );
+  if (!cluster) return;
+  if (target.capability < CLUSTERS)
+    throw new DeviceError(
+      `[${kernel.name}] cluster (${cluster.join(', ')}): this GPU has compute capability ${target.capability / 10}, clusters come with ${CLUSTERS / 10} (Hopper). Launch without.`,
+    );
+  requireClusters(kernel.name, cluster, grid);
 }

@@ -2,20 +2,26 @@
 import { DeviceError } from '../../core/errors.js';
 import type { Scalar } from '../../kernel/ops.js';
 import type { DeviceBuffer, Launch, Program } from '../device.js';
+import type { Stream } from '../stream.js';
 import { ArgumentBlock } from './arguments.js';
 import { CudaGraph, type GraphHost } from './graph.js';
 import type { PlannedLaunch } from './plan.js';
+import type { CudaStream } from './stream.js';
 
 /** What a program needs of its device. */
 export interface ProgramHost extends GraphHost {
   /** Wait after every launch, so that a fault is found where it happens. */
   readonly step: boolean;
-  /** Called after each launch where `step`: waits for it. */
-  stepped(): void;
-  /** Called before a program's work is queued: the context is made current. */
-  begin(program: CudaProgram): void;
-  /** The address of a buffer that the program is about to use. */
-  use(buffer: DeviceBuffer): number;
+  /** Called after each launch where `step`: waits for what is on that CUstream. */
+  stepped(stream: number): void;
+  /**
+   * Called before a program's work is queued: the context is made current.
+   * @param stream a user's, instead of the device's own
+   * @returns it, as it is here
+   */
+  begin(program: CudaProgram, stream?: Stream): CudaStream | undefined;
+  /** The address of a buffer that the program is about to use, on the user's stream if there is one. */
+  use(buffer: DeviceBuffer, stream: CudaStream | undefined): number;
   /** Give resources back, unless the device has closed and they are gone with it. */
   release(work: () => void): void;
   /** What to throw instead of an error of the driver. @param launch what was running, where it is known */
@@ -45,22 +51,22 @@ export class CudaProgram implements Program {
     this.addresses = new Float64Array(this.args.slots);
   }
 
-  run(slots: readonly DeviceBuffer[], times = 1): void {
+  run(slots: readonly DeviceBuffer[], times = 1, stream?: Stream): void {
     const { host } = this;
     if (this.disposed) throw new DeviceError('This program has been disposed of.');
     if (slots.length < this.args.slots)
       throw new DeviceError(`The program uses ${this.args.slots} buffers, ${slots.length} were given.`);
     if (times < 1 || this.plan.length === 0) return;
-    host.begin(this);
-    this.setAddresses(slots);
+    const own = host.begin(this, stream);
+    this.setAddresses(slots, own);
     try {
-      if (host.step) for (let i = 0; i < times; i++) this.launchEach(true);
-      else if (!this.started && times === 1) this.launchEach(false);
+      if (own || host.step) for (let i = 0; i < times; i++) this.launchEach(own?.handle);
+      else if (!this.started && times === 1) this.launchEach();
       else this.launchGraphs(times);
     } catch (error) {
       throw host.failure(error);
     }
-    this.started = true;
+    this.started ||= !own;
   }
 
   setScalar(launch: number, argument: number, value: Scalar): void {
@@ -78,33 +84,27 @@ export class CudaProgram implements Program {
     this.graphs.clear();
   }
 
-  private setAddresses(slots: readonly DeviceBuffer[]): void {
+  private setAddresses(slots: readonly DeviceBuffer[], stream: CudaStream | undefined): void {
     const { addresses, host } = this;
     for (let i = 0; i < addresses.length; i++) {
-      const address = host.use(slots[i]!);
+      const address = host.use(slots[i]!, stream);
       if (address === addresses[i]) continue;
       addresses[i] = address;
       this.args.set(i, address);
     }
   }
 
-  private launchEach(wait: boolean): void {
-    const { driver, stream } = this.host;
+  private launchEach(stream = this.host.stream): void {
+    const { api } = this.host.driver;
     this.plan.forEach((launch, i) => {
       try {
         if ('fn' in launch) {
-          const { fn, grid, block, sharedBytes } = launch;
-          driver.api.cuLaunchKernel(
-            fn.handle,
-            ...grid,
-            ...block,
-            sharedBytes,
-            stream,
-            this.args.pointers[i]!,
-            0,
-          );
+          const { fn, grid, block, sharedBytes, clusters } = launch;
+          const args = this.args.pointers[i]!;
+          if (clusters) api.cuLaunchKernelEx(clusters.on(stream), fn.handle, args, 0);
+          else api.cuLaunchKernel(fn.handle, ...grid, ...block, sharedBytes, stream, args, 0);
         } else launch.routine.enqueue(stream, this.args.values(i));
-        if (wait) this.host.stepped();
+        if (this.host.step) this.host.stepped(stream);
       } catch (error) {
         throw this.host.failure(error, launch);
       }

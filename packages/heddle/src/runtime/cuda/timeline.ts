@@ -18,7 +18,8 @@ export class Timeline {
   /** The number of the work queued last. */
   now = 0;
   private readonly driver: Driver;
-  private readonly stream: number;
+  /** CUstream */
+  readonly stream: number;
   /** The oldest first. */
   private readonly marks: Mark[] = [];
 
@@ -27,11 +28,12 @@ export class Timeline {
     this.stream = stream;
   }
 
-  /** Let another stream wait until the work of that number is done. */
-  wait(other: number, tick: number): void {
-    if (tick === 0) return;
+  /** Let another stream wait until the work of that number is done. @returns up to where it waits */
+  wait(other: number, tick: number): number {
+    if (tick === 0) return 0;
     const mark = this.marks.find((m) => m.tick >= tick) ?? this.mark();
     this.driver.api.cuStreamWaitEvent(other, mark.event, 0);
+    return mark.tick;
   }
 
   /** Record that the stream has come to here. */

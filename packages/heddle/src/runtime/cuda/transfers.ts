@@ -1,5 +1,5 @@
 /** Copies between this process's memory and the device's, through pinned memory, without waiting where possible. */
-import { CUDA_ERROR, type Driver } from './driver.js';
+import type { Driver } from './driver.js';
 import { viewNative } from './native.js';
 import { type Timeline, UNTIMED } from './timeline.js';
 
@@ -94,12 +94,8 @@ export class Transfers {
 
   /** Resolves when the event has happened; other work of the process goes on meanwhile. */
   async reached(event: number): Promise<void> {
-    const { raw } = this.driver;
     const started = performance.now();
-    for (;;) {
-      const status = raw.cuEventQuery(event);
-      if (status === 0) return;
-      if (status !== CUDA_ERROR.notReady) throw this.driver.error('cuEventQuery', status);
+    while (!this.driver.happened(event)) {
       // Short waits are what a training loop has between its steps; long ones need not take a core.
       if (performance.now() - started < 5) await new Promise((resolve) => setImmediate(resolve));
       else await new Promise((resolve) => setTimeout(resolve, 1));

@@ -12,6 +12,7 @@ import {
   type Program,
   requireKernels,
 } from '../device.js';
+import { ImmediateStream, type Stream } from '../stream.js';
 import { Sanitizer, SIM_TARGET } from './launch.js';
 
 interface SimBuffer extends DeviceBuffer {
@@ -68,6 +69,10 @@ export class SimDevice implements Device {
     };
   }
 
+  openStream(): Stream {
+    return new ImmediateStream(this);
+  }
+
   async synchronize(): Promise<void> {}
 
   async time(work: () => void): Promise<number> {
@@ -110,7 +115,7 @@ export class SimDevice implements Device {
   }
 
   private launch(launch: KernelLaunch, slots: readonly DeviceBuffer[]): void {
-    const { kernel, grid, block, sharedBytes = 0 } = launch;
+    const { kernel, grid, block, sharedBytes = 0, cluster = [1, 1, 1] } = launch;
     const args = kernel.params.map((p, i) => {
       const arg = launch.args[i];
       if (!arg) throw new DeviceError(`[${kernel.name}] the argument ${p.name} is missing.`);
@@ -125,7 +130,7 @@ export class SimDevice implements Device {
       const length = Math.floor((slot.bytes - arg.offset) / dtype.bytes);
       return viewAs(dtype, memoryOf(slot), arg.offset, length);
     });
-    const run = this.sanitizer.launch(kernel, { grid, block, sharedBytes }, args);
+    const run = this.sanitizer.launch(kernel, { grid, block, sharedBytes, cluster }, args);
     this.steps += run.steps;
     debug(2, () => `[sim] ${kernel.name} grid (${grid}) block (${block}) ${run.steps} steps`);
     for (const line of run.prints) process.stdout.write(`${line}\n`);

@@ -7,7 +7,7 @@ import { type Scalar, wrap } from '../../kernel/ops.js';
 import type { Target } from '../../kernel/target.js';
 import { isBuffer } from '../../kernel/types.js';
 import { type JsKernel, KIT, renderJs } from '../../render/js.js';
-import type { Dim3 } from '../device.js';
+import { type Dim3, requireClusters } from '../device.js';
 import { elementsOf, WatchedMemory } from './memory.js';
 import { Run, type RunOptions } from './run.js';
 import {
@@ -38,6 +38,8 @@ export interface LaunchConfig {
   readonly block: Extent;
   /** Bytes of the dynamic shared array, if the kernel has one. */
   readonly sharedBytes?: number;
+  /** Blocks of a thread-block cluster, at most 8, whose extents divide the grid's. Default: 1. */
+  readonly cluster?: Extent;
 }
 
 type Bind = (
@@ -104,6 +106,8 @@ export class Sanitizer {
     const blockDim = checkExtent(ir, 'block', config.block, 1);
     const sharedBytes = config.sharedBytes ?? 0;
     checkLimits(ir, blockDim, sharedBytes);
+    if (config.cluster !== undefined)
+      requireClusters(ir.name, checkExtent(ir, 'cluster', config.cluster, 1), gridDim);
     const run = new Run({ sites: js.sites, arrays: ir.arrays }, gridDim, blockDim, this.epoch, options);
     const bound = ir.params.map((p, i) => {
       const arg = args[i]!;
@@ -133,7 +137,7 @@ export class Sanitizer {
 }
 
 /** The three sizes of a grid or block. @throws ArgumentError unless they are whole numbers from `least` on. */
-function checkExtent(ir: KernelIr, what: 'grid' | 'block', extent: Extent, least: number): Dim3 {
+function checkExtent(ir: KernelIr, what: 'grid' | 'block' | 'cluster', extent: Extent, least: number): Dim3 {
   const [x, y = 1, z = 1] = typeof extent === 'number' ? [extent] : extent;
   for (const size of [x, y, z]) {
     if (!Number.isInteger(size) || size < least) {
