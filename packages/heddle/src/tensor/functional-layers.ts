@@ -4,6 +4,7 @@ import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { type Conv2dOptions, conv2d as conv2dNode, outputSize, type Pair, pair } from '../fused/conv2d.js';
 import { type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../fused/maxPool2d.js';
+import { moments, standardize } from '../fused/standardize.js';
 import * as b from '../graph/build.js';
 import type { WindowArg } from '../graph/node.js';
 import {
@@ -171,8 +172,11 @@ export function batchNorm2d(
       );
     return t.reshape([channels, 1, 1]);
   };
-  let mean = perChannel('runningMean', runningMean);
-  let variance = perChannel('runningVar', runningVar);
+  const mean = perChannel('runningMean', runningMean);
+  const variance = perChannel('runningVar', runningVar);
+  const factor = weight && perChannel('weight', weight);
+  const offset = bias && perChannel('bias', bias);
+  let y: Tensor;
   if (training) {
     const count = x.size / channels;
     if (count < 2)
@@ -180,22 +184,23 @@ export function batchNorm2d(
         `[batchNorm2d] x ${formatShape(x.shape)} has one value per channel: its variance is 0. ` +
           'Train with larger batches, or call .eval().',
       );
-    mean = x.mean([0, 2, 3], { keepdim: true });
-    variance = x.sub(mean).square().mean([0, 2, 3], { keepdim: true });
-    const [batchMean, batchVariance] = [mean, variance];
+    const axes = [0, 2, 3];
     noGrad(() => {
-      const blend = (running: Tensor, batch: Tensor): void => {
-        const now = batch.detach().reshape([channels]);
-        running.assign(running.mul(1 - momentum).add(now.mul(momentum)));
+      const batch = moments(x.node, axes);
+      const blend = (running: Tensor, now: Tensor): void => {
+        const seen = now.cast(running.dtype).reshape([channels]);
+        running.assign(running.mul(1 - momentum).add(seen.mul(momentum)));
       };
-      blend(runningMean, batchMean);
-      blend(runningVar, batchVariance.mul(count / (count - 1)));
+      blend(runningMean, new Tensor(batch.mean));
+      blend(runningVar, new Tensor(batch.variance).mul(count / (count - 1)));
     });
+    const standard = new Tensor(standardize(x.node, axes, eps));
+    y = factor ? standard.mul(factor) : standard;
+  } else {
+    const scale = variance.add(eps).rsqrt();
+    y = x.sub(mean).mul(factor ? scale.mul(factor) : scale);
   }
-  const scale = variance.add(eps).rsqrt();
-  let y = x.sub(mean).mul(weight ? scale.mul(perChannel('weight', weight)) : scale);
-  if (bias) y = y.add(perChannel('bias', bias));
-  return y;
+  return offset ? y.add(offset) : y;
 }
 
 /**
