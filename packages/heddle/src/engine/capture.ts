@@ -29,7 +29,7 @@ export class Recording {
     // What is returned as it came is copied, before the program may overwrite it.
     const returned = outputs.map((o) => (o.isLeaf ? detach(o) : o));
     const roots = [...returned, ...assigned.map(([, node]) => node)];
-    const { leaves } = fingerprint(roots);
+    const { text, leaves } = fingerprint(roots);
     const handles = new Map([...trace.captured].map(([handle, stand]) => [stand, handle]));
     this.#sources = leaves.map((node): Source => {
       const input = inputs.indexOf(node);
@@ -45,7 +45,11 @@ export class Recording {
       if (at >= 0) updates.set(outputs.length + i, at);
     });
     const device = currentDevice();
-    this.#compiled = new Compiled(roots, leaves.length, device, { updates, ...tuning(device, true) });
+    this.#compiled = new Compiled(roots, leaves.length, device, {
+      updates,
+      fingerprint: text,
+      ...tuning(device, true),
+    });
     const updated: { handle: Handle; leaf: number }[] = [];
     const moved: { handle: Handle; root: number }[] = [];
     assigned.forEach(([handle], i) => {

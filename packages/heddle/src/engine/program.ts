@@ -4,8 +4,10 @@ import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { type Schedule, type ScheduleOptions, schedule } from '../schedule/schedule.js';
+import { keptSchedule } from './kept-schedule.js';
 import { median, type Profile, type ProfileOptions, timeProgram } from './profile.js';
 import { BufferStorage, requireOn } from './storage.js';
+import type { Tuner } from './tuner.js';
 
 /** Run counts and sizes, for people and tests. */
 export interface Stats {
@@ -20,6 +22,13 @@ export interface Stats {
 const counts: Stats = { compiled: 0, runs: 0, launches: 0 };
 export const stats = (): Readonly<Stats> => ({ ...counts });
 
+export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
+  /** Chooses among the ways of a hand-written kernel; without it, each takes its best guess. */
+  readonly tuner?: Tuner;
+  /** Of the graph, by schedule/canonical.ts: its schedule may be read from disk. */
+  readonly fingerprint?: string;
+}
+
 /** A compiled graph. Slots are the leaves' buffers, the results', and the arena. */
 export class Compiled {
   readonly schedule: Schedule;
@@ -30,10 +39,14 @@ export class Compiled {
   readonly #results: readonly number[];
   #arena: BufferStorage | undefined;
 
-  constructor(roots: readonly GraphNode[], leaves: number, device: Device, options: ScheduleOptions = {}) {
+  constructor(roots: readonly GraphNode[], leaves: number, device: Device, options: CompileOptions = {}) {
     const started = performance.now();
     this.device = device;
-    this.schedule = schedule(roots, device.target, options);
+    const { tuner, fingerprint, ...rest } = options;
+    const { target } = device;
+    this.schedule = fingerprint
+      ? keptSchedule({ fingerprint, target, options: rest, tuner }, (all) => schedule(roots, target, all))
+      : schedule(roots, target, { ...rest, ...(tuner && { tune: tuner.tune }) });
     const bytes: number[] = [];
     for (const r of this.schedule.roots) if ('result' in r) bytes[r.result] = r.bytes;
     this.#results = bytes;

@@ -88,7 +88,11 @@ export function realize(nodes: readonly GraphNode[]): void {
   let compiled = programs.get(key);
   // A device that was closed and opened again is another one.
   if (compiled?.device !== device) {
-    compiled = new Compiled(roots, leaves.length, device, { kernels, ...tuning(device, false) });
+    compiled = new Compiled(roots, leaves.length, device, {
+      kernels,
+      fingerprint: text,
+      ...tuning(device, false),
+    });
     if (programs.size >= KEPT) {
       const [oldest] = programs.keys();
       programs.get(oldest!)!.dispose();

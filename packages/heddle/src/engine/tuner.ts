@@ -35,26 +35,33 @@ export function tuningMemory(folder = cacheFolder()): TuningMemory {
   return known;
 }
 
+/** Chooses for the programs of a device. */
+export interface Tuner {
+  readonly tune: Tune;
+  /** What is remembered for a `TuneRequest.key`. */
+  chosen(key: string): string | undefined;
+}
+
 /**
- * The tuner for programs of a device, as an option of their schedule; none where each kernel takes its own guess.
+ * The tuner for programs of a device; none where each kernel takes its own guess.
  * @param measure whether work that is not remembered may be timed
  */
-export function tuning(device: Device, measure: boolean, memory?: TuningMemory): { readonly tune?: Tune } {
+export function tuning(device: Device, measure: boolean, memory?: TuningMemory): { readonly tuner?: Tuner } {
   const mode = env('HEDDLE_TUNE');
   if (mode === 'off' || !device.timeSync) return {};
-  return { tune: tunerOf(device, mode === 'on' && measure, memory ?? tuningMemory()) };
+  return { tuner: tunerOf(device, mode === 'on' && measure, memory ?? tuningMemory()) };
 }
 
 /** Folders whose code decides how fast a variant is: other code is timed anew. */
 const KERNELS = ['kernel', 'render', 'kernels', 'fused', 'schedule'] as const;
 
-function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tune {
+function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner {
   const where = `${device.description}, code ${codeHash(KERNELS)?.slice(0, 8) ?? 'bundled'}`;
   const remembered = ({ key, variants }: TuneRequest): string | undefined => {
     const known = memory.get(where, key)?.chosen;
     return variants.some((v) => v.name === known) ? known : undefined;
   };
-  return (requests) => {
+  const tune: Tune = (requests) => {
     const unknown = new Map(requests.filter((r) => !remembered(r)).map((r) => [r.key, r]));
     if (!measure || unknown.size === 0) return requests.map(remembered);
     const candidates = plan([...unknown.values()]);
@@ -72,6 +79,7 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tune {
     }
     return requests.map(remembered);
   };
+  return { tune, chosen: (key) => memory.get(where, key)?.chosen };
 }
 
 const table = (us: ReadonlyMap<string, number>, chosen: string): string =>

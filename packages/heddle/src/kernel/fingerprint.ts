@@ -1,4 +1,5 @@
 /** A kernel as text, for keys: what the compiler makes of a kernel depends on this text alone. */
+import { createHash } from 'node:crypto';
 import type { KernelIr, Node } from './ir.js';
 import type { Scalar } from './ops.js';
 import { formatType } from './types.js';
@@ -32,6 +33,25 @@ export function kernelFingerprint({ name, params, arrays, body }: KernelIr): str
   };
   return `${plain([name, params, arrays])}\n${node(body)}`;
 }
+
+const hashes = new WeakMap<KernelIr, string>();
+
+/** A short text in place of the fingerprint. Made once for each kernel. */
+export function kernelHash(kernel: KernelIr): string {
+  const known = hashes.get(kernel);
+  if (known !== undefined) return known;
+  const hash = createHash('sha256').update(kernelFingerprint(kernel)).digest('hex');
+  hashes.set(kernel, hash);
+  return hash;
+}
+
+/** `kernelHash` if it has been asked for before, as of every kernel that is kept on disk. */
+export const knownKernelHash = (kernel: KernelIr): string | undefined => hashes.get(kernel);
+
+/** Say what `kernelHash` of a kernel is that was read back: it need not be looked at. */
+export const setKernelHash = (kernel: KernelIr, hash: string): void => {
+  hashes.set(kernel, hash);
+};
 
 /** A text for each value: 0 and -0 differ, as do 1 and 1n. */
 export const scalarText = (v: Scalar): string =>

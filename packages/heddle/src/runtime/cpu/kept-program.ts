@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { debug } from '../../core/log.js';
-import { kernelFingerprint, scalarText } from '../../kernel/fingerprint.js';
+import { kernelHash, scalarText } from '../../kernel/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir.js';
 import { codeHash } from '../code-hash.js';
 import type { KernelLaunch } from '../device.js';
@@ -27,7 +27,7 @@ export function keptProgram(
   const compiler = codeHash(COMPILER);
   if (compiler === undefined) return render(options);
   const cache = new DiskCache(join(cacheFolder(), 'cpu'), { mostFiles: MOST_FILES });
-  const key = cache.key(compiler, JSON.stringify(options), ...fingerprints(launches));
+  const key = cache.key(compiler, JSON.stringify(options), ...hashes(launches));
   const found = cache.get(key);
   if (found) {
     debug(1, () => `cpu: program read from ${cache.folder}`);
@@ -40,8 +40,8 @@ export function keptProgram(
   return program;
 }
 
-/** Everything that rendering looks at, a text for each kernel and one for the launches. */
-function fingerprints(launches: readonly KernelLaunch[]): string[] {
+/** Everything that rendering looks at: a hash of each kernel, and a text for the launches. */
+function hashes(launches: readonly KernelLaunch[]): string[] {
   const kernels = new Map<KernelIr, number>();
   for (const { kernel } of launches) if (!kernels.has(kernel)) kernels.set(kernel, kernels.size);
   const calls = launches.map(({ kernel, grid, block, sharedBytes, args, independent }) => [
@@ -52,7 +52,7 @@ function fingerprints(launches: readonly KernelLaunch[]): string[] {
     independent,
     args.map((a) => ('slot' in a ? [a.slot, a.offset] : [scalarText(a.value)])),
   ]);
-  return [...[...kernels.keys()].map(kernelFingerprint), JSON.stringify(calls)];
+  return [...[...kernels.keys()].map(kernelHash), JSON.stringify(calls)];
 }
 
 /** Folders whose code decides what is rendered. */

@@ -9,6 +9,7 @@ import type { Message } from '../../render/message.js';
 import type { Dim3 } from '../device.js';
 import type { Compiler, Source } from './compiler.js';
 import { type Driver, FUNCTION_ATTRIBUTE } from './driver.js';
+import { keptText } from './kept-text.js';
 import type { MessageBoard } from './messages.js';
 
 /** A kernel on the device. */
@@ -58,14 +59,12 @@ export class Kernels {
     this.sources.set(kernel, known);
     let source = known.get(threads);
     if (!source) {
-      const ir = compile(kernel, this.target);
-      const { text, messages } = renderCudaKernel(ir, {
-        maxThreads: threads,
-        overlapped: this.overlapped,
-        comments: false,
-      });
+      const options = { maxThreads: threads, overlapped: this.overlapped, comments: false };
+      const { text, messages } = keptText(kernel, this.target, options, () =>
+        renderCudaKernel(compile(kernel, this.target), options),
+      );
       const key = messages.length === 0 ? text : `${++this.talking} ${text}`;
-      source = { name: cudaEntry(ir), text, messages, key };
+      source = { name: cudaEntry(kernel), text, messages, key };
       known.set(threads, source);
     }
     return source;

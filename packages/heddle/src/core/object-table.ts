@@ -1,0 +1,84 @@
+/** Plain objects as text that is read back: what was shared is shared again, and dtypes are the records they were. */
+import { DTYPES, type DType } from './dtype.js';
+
+/**
+ * Each object is written once, in a line of a table, after those it is made of: the number of its keys (−1: an array),
+ * then its values. A text among them stands for: `#7` line 7 · `:f32` a dtype · `=text` a text · `~-0` a number or
+ * bigint that JSON has not.
+ */
+type Line = readonly [keys: number, ...values: unknown[]];
+
+interface Table {
+  readonly keys: readonly (readonly string[])[];
+  readonly lines: readonly Line[];
+}
+
+const DTYPE_RECORDS: ReadonlySet<unknown> = new Set(Object.values(DTYPES));
+
+/**
+ * Writes objects one after the other, each as a text in one line; later ones may share parts with earlier ones.
+ * Properties that are undefined are left out.
+ */
+export class ObjectWriter {
+  readonly #numbers = new Map<object, number>();
+
+  write(whole: object): string {
+    const keys: string[][] = [];
+    const numberOfKeys = new Map<string, number>();
+    const lines: Line[] = [];
+    const value = (v: unknown): unknown => {
+      if (typeof v === 'string') return `=${v}`;
+      if (typeof v === 'bigint') return `~${v}n`;
+      if (typeof v === 'number' && (!Number.isFinite(v) || Object.is(v, -0)))
+        return `~${Object.is(v, -0) ? '-0' : v}`;
+      return typeof v === 'object' && v !== null ? object(v) : v;
+    };
+    const object = (o: object): string => {
+      if (DTYPE_RECORDS.has(o)) return `:${(o as DType).name}`;
+      const known = this.#numbers.get(o);
+      if (known !== undefined) return `#${known}`;
+      lines.push(Array.isArray(o) ? [-1, ...o.map(value)] : record(o));
+      this.#numbers.set(o, this.#numbers.size);
+      return `#${this.#numbers.size - 1}`;
+    };
+    const record = (o: object): Line => {
+      const defined = Object.entries(o).filter(([, v]) => v !== undefined);
+      const names = defined.map(([name]) => name);
+      const text = names.join();
+      const number = numberOfKeys.get(text) ?? keys.push(names) - 1;
+      numberOfKeys.set(text, number);
+      return [number, ...defined.map(([, v]) => value(v))];
+    };
+    object(whole);
+    return JSON.stringify({ keys, lines } satisfies Table);
+  }
+}
+
+/** Reads what an `ObjectWriter` wrote, in the same order. */
+export class ObjectReader {
+  readonly #objects: unknown[] = [];
+
+  read(text: string): unknown {
+    const { keys, lines } = JSON.parse(text) as Table;
+    for (const [own, ...values] of lines) {
+      const real = values.map((v) => this.#value(v));
+      this.#objects.push(own < 0 ? real : Object.fromEntries(keys[own]!.map((name, i) => [name, real[i]])));
+    }
+    return this.#objects.at(-1);
+  }
+
+  #value(v: unknown): unknown {
+    if (typeof v !== 'string') return v;
+    const rest = v.slice(1);
+    switch (v[0]) {
+      case '#':
+        return this.#objects[Number(rest)];
+      case ':':
+        return DTYPES[rest as DType['name']];
+      case '~':
+        return rest.endsWith('n') ? BigInt(rest.slice(0, -1)) : Number(rest);
+      default:
+        return rest;
+    }
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * Schedules on disk. From the start of a process to its first training step most of the time went into scheduling,
+ * by code that V8 had not optimized yet. A graph that any process has scheduled before is read instead.
+ */
+import { join } from 'node:path';
+import { env } from '../core/env.js';
+import { debug } from '../core/log.js';
+import { ObjectReader, ObjectWriter } from '../core/object-table.js';
+import { kernelHash, setKernelHash } from '../kernel/fingerprint.js';
+import type { KernelIr } from '../kernel/ir.js';
+import { packKernel, unpackKernel } from '../kernel/pack.js';
+import type { Target } from '../kernel/target.js';
+import { codeHash } from '../runtime/code-hash.js';
+import { cacheFolder, DiskCache } from '../runtime/disk-cache.js';
+import type { Schedule, ScheduledLaunch, ScheduleOptions, StageWork } from '../schedule/schedule.js';
+import type { Tuner } from './tuner.js';
+
+/** What is scheduled faster is not worth a file. */
+const WORTH_KEEPING_MS = 10;
+const MOST_FILES = 512;
+
+/** Folders whose code decides what becomes of a graph. */
+const SCHEDULER = ['core', 'ir', 'kernel', 'graph', 'kernels', 'fused', 'schedule', 'engine'] as const;
+
+/** What is scheduled, and for what. */
+export interface Scheduled {
+  /** Of the graph: schedule/canonical.ts. */
+  readonly fingerprint: string;
+  readonly target: Target;
+  readonly options: Omit<ScheduleOptions, 'tune'>;
+  readonly tuner: Tuner | undefined;
+}
+
+/** The schedule: read from disk, else made, and written if that took long. */
+export function keptSchedule(
+  { fingerprint, target, options, tuner }: Scheduled,
+  make: (options: ScheduleOptions) => Schedule,
+): Schedule {
+  const code = codeHash(SCHEDULER);
+  // What is shown of the passes is shown by running them.
+  if (code === undefined || env('DEBUG') >= 3)
+    return make({ ...options, ...(tuner && { tune: tuner.tune }) });
+  const cache = new DiskCache(join(cacheFolder(), 'schedule'), { mostFiles: MOST_FILES });
+  const { libraries, ...rest } = target;
+  const { updates, kernels = true } = options;
+  const key = cache.key(
+    code,
+    fingerprint,
+    JSON.stringify([rest, [...libraries].sort(), [...(updates ?? [])], kernels, tuner !== undefined]),
+  );
+  const found = cache.get(key);
+  const kept = found && unpack(new TextDecoder().decode(found));
+  if (kept && Object.entries(kept.choices).every(([call, name]) => tuner?.chosen(call) === name)) {
+    debug(1, () => `schedule of ${kept.schedule.launches.length} launches read from ${cache.folder}`);
+    return kept.schedule;
+  }
+  const started = performance.now();
+  const choices: Record<string, string> = {};
+  let complete = true;
+  const schedule = make({
+    ...options,
+    ...(tuner && {
+      tune: (requests) => {
+        const names = tuner.tune(requests);
+        for (const [i, { key: call }] of requests.entries()) {
+          const name = names[i];
+          if (name === undefined) complete = false;
+          else choices[call] = name;
+        }
+        return names;
+      },
+    }),
+  });
+  // A call that has its guess so far may be timed next time.
+  if (complete && performance.now() - started >= WORTH_KEEPING_MS)
+    cache.put(key, new TextEncoder().encode(pack(schedule, choices)));
+  return schedule;
+}
+
+type Choices = Readonly<Record<string, string>>;
+
+/** What is written first: a schedule with its kernels by their numbers. */
+interface Kept extends Omit<Schedule, 'launches'> {
+  readonly choices: Choices;
+  /** `kernelHash` of each kernel. */
+  readonly hashes: readonly string[];
+  readonly launches: readonly KeptLaunch[];
+}
+
+interface KeptLaunch extends Omit<ScheduledLaunch, 'work'> {
+  readonly work: Extract<StageWork, { library: unknown }> | NumberedWork;
+}
+
+interface NumberedWork extends Omit<Extract<StageWork, { kernel: unknown }>, 'kernel'> {
+  readonly kernel: number;
+}
+
+/** The schedule in a line, and two lines for each kernel. */
+function pack({ launches, ...rest }: Schedule, choices: Choices): string {
+  const kernels: KernelIr[] = [];
+  const numbered = launches.map((launch): KeptLaunch => {
+    if ('library' in launch.work) return { ...launch, work: launch.work };
+    const { kernel, ...work } = launch.work;
+    if (!kernels.includes(kernel)) kernels.push(kernel);
+    return { ...launch, work: { ...work, kernel: kernels.indexOf(kernel) } };
+  });
+  const kept: Kept = { ...rest, launches: numbered, choices, hashes: kernels.map(kernelHash) };
+  return [new ObjectWriter().write(kept), ...kernels.flatMap(packKernel)].join('\n');
+}
+
+function unpack(text: string): { readonly schedule: Schedule; readonly choices: Choices } {
+  const [first, ...lines] = text.split('\n');
+  const { launches, choices, hashes, ...rest } = new ObjectReader().read(first!) as Kept;
+  const kernels = hashes.map((hash, i) => {
+    const kernel = unpackKernel(lines[2 * i]!, lines[2 * i + 1]!);
+    setKernelHash(kernel, hash);
+    return kernel;
+  });
+  const read = launches.map(({ work, ...launch }): ScheduledLaunch => {
+    return { ...launch, work: 'library' in work ? work : { ...work, kernel: kernels[work.kernel]! } };
+  });
+  return { schedule: { ...rest, launches: read }, choices };
+}
