@@ -166,6 +166,7 @@ function gpuSection() {
     train: stepTable,
     kernels: kernelTable,
     matmul: ladderTable,
+    transpose: transposeTable,
     mnist: mnistTable,
   }).flatMap(([name, write]) => (newest(name, onGpu) ? [table(name, write, onGpu)] : []));
   return parts.length === 0 ? '' : ['### On a GPU', ...parts].join('\n\n');
@@ -225,6 +226,21 @@ function ladderTable({ steps, ...run }, file) {
       ofPeer === undefined ? '' : `${round(100 * ofPeer)} %`,
     ]);
   const header = [`the ladder of the product, ${size}³`, 'time', 'rate', 'of the fastest f32 peer'];
+  return `${markdown(header, rows)}\n\n${source(run, file)}`;
+}
+
+/** The ladder at its largest size. */
+function transposeTable({ steps, ...run }, file) {
+  const size = Math.max(...steps.map((s) => s.size));
+  const rows = steps
+    .filter((s) => s.size === size)
+    .map(({ rung, median, gigabytes, ofCopy }) => [
+      rung,
+      us(median),
+      `${round(gigabytes)} GB/s`,
+      `${round(100 * ofCopy)} %`,
+    ]);
+  const header = [`the ladder of the transpose, ${size}²`, 'time', 'rate', 'of the copy'];
   return `${markdown(header, rows)}\n\n${source(run, file)}`;
 }
 

@@ -13,8 +13,15 @@ import { kernelCases, TRAIN_CASES } from '../src/cli/bench-device-cases.js';
 import { runMatmulBench } from '../src/cli/bench-matmul.js';
 import { runMnistBench } from '../src/cli/bench-mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/cli/bench-peers.js';
-import { kernelsReport, matmulReport, mnistReport, trainReport } from '../src/cli/bench-report.js';
+import {
+  kernelsReport,
+  matmulReport,
+  mnistReport,
+  trainReport,
+  transposeReport,
+} from '../src/cli/bench-report.js';
 import { circumstances, spreadOf, writeResults } from '../src/cli/bench-results.js';
+import { runTransposeBench } from '../src/cli/bench-transpose.js';
 import { profileReport, profileStep } from '../src/cli/profile.js';
 import { ArgumentError, FileError } from '../src/core/errors.js';
 import { jit, tensor, useDevice } from '../src/index.js';
@@ -103,6 +110,22 @@ test('matmul: every rung of the ladder, the product in each precision, then the 
   await assert.rejects(runMatmulBench(), /the ladder is for GPUs, cpu is none/);
 });
 
+test('transpose: a copy, every rung of the ladder, what the scheduler writes, then the peer', async () => {
+  useDevice('sim');
+  const peers: DevicePeers = new Map([['transpose 64x64 fp32', { peer: 'torch', mode: 'eager', us: 5 }]]);
+  const results = await runTransposeBench({ sizes: [64], peers });
+  useDevice('cpu');
+  const rungs = results.steps.map((s) => s.rung);
+  assert.deepEqual(
+    [...rungs.slice(0, 4), ...rungs.slice(-2)],
+    ['copy', 'naive', 'tiled', 'padded', 'x.transpose()', 'torch eager'],
+  );
+  assert.equal(results.steps[0]!.ofCopy, 1);
+  assert.ok(results.steps.every((s) => s.median > 0 && s.ofCopy > 0 && s.gigabytes > 0));
+  assert.match(transposeReport(results), /^torch eager +64² +5\.00 +6\.6 G +[\d.]+ %$/m);
+  await assert.rejects(runTransposeBench(), /the ladder is for GPUs, cpu is none/);
+});
+
 test('train: wall-clock, device and host time of a step', async () => {
   const results = await runTrainBench({ only: ['mlp-64'] });
   const [mlp] = results.measurements;
@@ -144,6 +167,8 @@ test('the README has a section of the GPU once there are figures of one', async 
   await results('train', { device, measurements: [step] });
   const rung = { rung: 'naive', size: 4096, median: 2, gflops: 68720, ofPeer: 0.5 };
   await results('matmul', { device, steps: [{ ...rung, size: 1024 }, rung] });
+  const turn = { rung: 'padded', size: 8192, median: 130, gigabytes: 4130, ofCopy: 0.98 };
+  await results('transpose', { device, steps: [turn] });
   const trained = {
     title: 'net',
     cache: 'warm',
@@ -160,6 +185,7 @@ test('the README has a section of the GPU once there are figures of one', async 
   assert.match(text, /^\| softmax \| 3\.00 µs \| 179 GB\/s \| 50\.0 % \| 6\.00 µs/m);
   assert.match(text, /^\| net, warm cache \| 98\.00 % to 99\.00 % \| 3\.000 s \| 3\.00 s \| 3\.00 s \|$/m);
   assert.match(text, /^\| naive \| 2\.00 µs \| 68\.7 TFLOP\/s \| 50\.0 % \|$/m);
+  assert.match(text, /^\| padded \| 130 µs \| 4130 GB\/s \| 98\.0 % \|$/m);
   assert.doesNotMatch(text, /1024³/);
   assert.match(text, /a GPU, driver 580\.1, Node v/);
 });

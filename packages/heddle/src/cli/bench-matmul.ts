@@ -1,16 +1,10 @@
 /** `heddle bench matmul`: the ladder of matrix products, rung by rung, up to tensor cores and the vendor's library. */
-import { ArgumentError } from '../core/errors.js';
-import { PhiloxStream } from '../core/philox.js';
 import { PRECISIONS } from '../core/precision.js';
-import { timeProgram } from '../engine/profile.js';
-import { currentDevice } from '../engine/storage.js';
 import { irFunction } from '../kernel/ir-function.js';
 import type { MatmulProblem } from '../kernels/matmul-cpu.js';
 import { MATMUL_LADDER } from '../kernels/matmul-cuda-ladder.js';
-import type { GridKernel } from '../kernels/tiled.js';
-import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { productCase } from './bench-device-cases.js';
-import type { DevicePeers } from './bench-peers.js';
+import { gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
 import {
   type Circumstances,
   circumstances,
@@ -35,25 +29,12 @@ export interface LadderResults extends Circumstances {
   readonly steps: readonly LadderStep[];
 }
 
-export interface LadderOptions {
-  /** Of square matrices. Default: 1024 and 4096. */
-  readonly sizes?: readonly number[];
-  readonly peers?: DevicePeers;
-  readonly given?: string;
-  readonly onProgress?: (what: string) => void;
-  readonly signal?: AbortSignal;
-}
-
 export const LADDER_SIZES: readonly number[] = [1024, 4096];
 
 /** @throws ArgumentError on a device that is no GPU · the signal's reason */
 export async function runMatmulBench(options: LadderOptions = {}): Promise<LadderResults> {
   const { sizes = LADDER_SIZES, peers, given = '' } = options;
-  const device = currentDevice();
-  if (device.target.model !== 'threads')
-    throw new ArgumentError(
-      `the ladder is for GPUs, ${device.name} is none. heddle bench cpu measures products here.`,
-    );
+  const device = gpuOfLadder('heddle bench cpu measures products here.');
   const steps: LadderStep[] = [];
   for (const size of sizes) {
     const best = peers?.get(`gemm fp32 ${size}`);
@@ -70,9 +51,11 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
         ...(best && { ofPeer: rounded(best.us / spread.median) }),
       });
     };
-    const buffers = matrices(device, size);
-    for (const [name, rung] of Object.entries(MATMUL_LADDER))
-      await add(name, () => timeRung(device, rung(problem(size)), buffers));
+    const buffers = matrices(device, size, ['a', 'b', 'c']);
+    for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
+      const { threads, ...launch } = rung(problem(size));
+      await add(name, () => timeLaunch(device, { ...launch, block: [threads, 1, 1] }, buffers));
+    }
     for (const buffer of buffers) device.free(buffer);
     // What `a.matmul(b)` takes, by its own kernels.
     for (const precision of PRECISIONS) {
@@ -102,36 +85,4 @@ function problem(size: number): MatmulProblem {
   const matrix = { offset: 0, batch: [], batchStrides: [], rowStride: size, columnStride: 1 };
   const finish = irFunction(([value]) => value!);
   return { batches: 1, M: size, N: size, K: size, a: matrix, b: matrix, finish };
-}
-
-async function timeRung(
-  device: Device,
-  { kernel, grid, threads, sharedBytes }: GridKernel,
-  buffers: readonly DeviceBuffer[],
-): Promise<number[]> {
-  const args = buffers.map((_, slot) => ({ slot, offset: 0 }));
-  const block = [threads, 1, 1] as const;
-  const program = device.compile([{ kernel, grid, block, sharedBytes, args, independent: false }]);
-  try {
-    return await timeProgram(device, program, buffers);
-  } finally {
-    program.dispose();
-  }
-}
-
-/** A, B and C. */
-function matrices(device: Device, size: number): DeviceBuffer[] {
-  const random = new PhiloxStream(1);
-  const row = Float32Array.from({ length: size }, () => 2 * random.uniform() - 1);
-  // Each row is the last, moved by one element: other numbers than those around it.
-  const values = new Float32Array(size * size);
-  for (let i = 0; i < size; i++) {
-    values.set(row.subarray(i), i * size);
-    values.set(row.subarray(0, i), (i + 1) * size - i);
-  }
-  return ['a', 'b', 'c'].map((name) => {
-    const buffer = device.allocate(values.byteLength, name);
-    device.write(buffer, new Uint8Array(values.buffer));
-    return buffer;
-  });
 }

@@ -5,6 +5,7 @@ import type { LadderResults } from './bench-matmul.js';
 import type { MnistResults } from './bench-mnist.js';
 import { namesOf } from './bench-peers.js';
 import type { Circumstances, CpuResults, Measurement } from './bench-results.js';
+import type { TransposeResults } from './bench-transpose.js';
 import { duration, percent, table } from './format.js';
 
 export function cpuReport(results: CpuResults): string {
@@ -118,6 +119,23 @@ export const matmulReport = (results: LadderResults): string =>
         microseconds(median),
         si(gflops),
         ofPeer === undefined ? '' : percent(ofPeer),
+      ]),
+    ),
+  ].join('\n');
+
+export const transposeReport = (results: TransposeResults): string =>
+  [
+    place(results),
+    results.device.description,
+    '',
+    table(
+      ['rung', 'size', 'µs', 'B/s', 'of the copy'],
+      results.steps.map(({ rung, size, median, gigabytes, ofCopy }) => [
+        rung,
+        `${size}²`,
+        microseconds(median),
+        si(gigabytes),
+        percent(ofCopy),
       ]),
     ),
   ].join('\n');

@@ -27,8 +27,10 @@ import {
   matmulReport,
   mnistReport,
   trainReport,
+  transposeReport,
 } from './bench-report.js';
 import { readPeers, writeResults, writeText } from './bench-results.js';
+import { runTransposeBench, TRANSPOSE_SIZES } from './bench-transpose.js';
 import { measureVendor, yardsticks } from './bench-vendor.js';
 
 export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
@@ -90,7 +92,9 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
   for (const args of [
     ['kernels', '--vendor', ...beside, ...on, ...written('kernels')],
     ['train', ...beside, ...on, ...written('train')],
-    ...(onGpu(device) ? [['matmul', ...beside, ...on, '--json', `${path('matmul')}.json`]] : []),
+    ...(onGpu(device)
+      ? ['matmul', 'transpose'].map((name) => [name, ...beside, ...on, '--json', `${path(name)}.json`])
+      : []),
     ['mnist', ...on, '--json', `${path('mnist')}.json`],
   ]) {
     const main = fileURLToPath(new URL('./main.js', import.meta.url));
@@ -183,7 +187,8 @@ async function measureDevice(
   return { results, report: trainReport(results) };
 }
 
-export interface BenchMatmulOptions extends Pick<BenchDeviceOptions, 'peer' | 'device' | 'json'> {
+/** Of `heddle bench matmul` and `heddle bench transpose`. */
+export interface BenchLadderOptions extends Pick<BenchDeviceOptions, 'peer' | 'device' | 'json'> {
   readonly sizes?: readonly number[];
 }
 
@@ -193,13 +198,9 @@ export async function benchMatmul({
   device,
   json,
   sizes = LADDER_SIZES,
-}: BenchMatmulOptions): Promise<number> {
+}: BenchLadderOptions): Promise<number> {
   const read = peer === undefined ? new Map() : await readDevicePeers(peer);
-  const given = [
-    device === undefined ? '' : ` --device ${device}`,
-    ` --sizes ${sizes.join(',')}`,
-    peer === undefined ? '' : ` --peer ${peer}`,
-  ].join('');
+  const given = ladderGiven({ device, sizes, peer });
   const results = await watched(async (watch) => {
     const peers = await onDevice(device, () =>
       withVendor(read, watch, (name) => sizes.some((n) => /^gemm \w+ (\d+)$/.exec(name)?.[1] === String(n))),
@@ -211,6 +212,33 @@ export async function benchMatmul({
   await publish(results, matmulReport(results), json);
   return 0;
 }
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export const benchTranspose = ({
+  peer,
+  device,
+  json,
+  sizes = TRANSPOSE_SIZES,
+}: BenchLadderOptions): Promise<number> =>
+  onDevice(device, async () => {
+    const peers = peer === undefined ? new Map() : await readDevicePeers(peer);
+    const given = ladderGiven({ device, sizes, peer });
+    const results = await watched((watch) => runTransposeBench({ given, peers, sizes, ...watch }));
+    if (!results) return 130;
+    await publish(results, transposeReport(results), json);
+    return 0;
+  });
+
+const ladderGiven = (given: {
+  readonly device: string | undefined;
+  readonly sizes: readonly number[];
+  readonly peer: string | undefined;
+}): string =>
+  [
+    given.device === undefined ? '' : ` --device ${given.device}`,
+    ` --sizes ${given.sizes.join(',')}`,
+    given.peer === undefined ? '' : ` --peer ${given.peer}`,
+  ].join('');
 
 export interface BenchMnistOptions extends Omit<MnistBenchOptions, 'onProgress' | 'signal'> {
   /** Where the results go. Default: `bench/results/mnist-<date>.json`. */

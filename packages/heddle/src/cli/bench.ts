@@ -6,7 +6,7 @@ import type {
   BenchAllOptions,
   BenchCpuOptions,
   BenchDeviceOptions,
-  BenchMatmulOptions,
+  BenchLadderOptions,
   BenchMnistOptions,
   BenchVendorOptions,
 } from './bench-run.js';
@@ -67,6 +67,25 @@ Examples:
 ${PEER_EXAMPLE('train')}`,
     },
   };
+
+const LADDERS = {
+  matmul: {
+    summary: "the ladder of matrix products on a GPU, rung by rung, beside the vendor's library",
+    description:
+      'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
+      'idea gains, and what share that is of the fastest peer.',
+    sizes: '1024,4096',
+    larger: '8192',
+  },
+  transpose: {
+    summary: 'the ladder of transposes on a GPU, rung by rung, beside a copy',
+    description:
+      'From an element a thread to tiles in shared memory and squares in registers: what each idea gains, and what ' +
+      'share that is of copying as many bytes.',
+    sizes: '8192',
+    larger: '4096,16384',
+  },
+} as const;
 
 /** @param ended is told the exit code when the command has run */
 export function addBench(root: Command, ended: (exitCode: number) => void): void {
@@ -137,22 +156,29 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     if (which === 'kernels')
       command.option('--vendor', "measure the vendor's libraries, too, where there are any");
   }
-  bench
-    .command('matmul')
-    .summary("the ladder of matrix products on a GPU, rung by rung, beside the vendor's library")
-    .description(
-      'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
-        'idea gains, and what share that is of the fastest peer.',
-    )
-    .option('--sizes <list>', 'square matrices (default: 1024,4096)', wholeNumbers(128))
-    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
-    .option('--device <name>', DEVICE_HELP)
-    .option('--json <file>', 'where to write (default: bench/results/matmul-<date>.json)')
-    .addHelpText('after', '\nExamples:\n  $ heddle bench matmul\n  $ heddle bench matmul --sizes 8192')
-    .action(async (options: BenchMatmulOptions) => {
-      const { benchMatmul } = await import('./bench-run.js');
-      ended(await benchMatmul(options));
-    });
+  for (const [which, { summary, description, sizes, larger }] of Object.entries(LADDERS)) {
+    bench
+      .command(which)
+      .summary(summary)
+      .description(description)
+      .option('--sizes <list>', `square matrices (default: ${sizes})`, wholeNumbers(128))
+      .option(
+        '--peer <file>',
+        'figures of another library to compare with, as bench/torch_gpu.py prints them',
+      )
+      .option('--device <name>', DEVICE_HELP)
+      .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
+      .addHelpText(
+        'after',
+        `\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} --sizes ${larger}`,
+      )
+      .action(async (options: BenchLadderOptions) => {
+        const { benchMatmul, benchTranspose } = await import('./bench-run.js');
+        ended(
+          await { matmul: benchMatmul, transpose: benchTranspose }[which as keyof typeof LADDERS](options),
+        );
+      });
+  }
   bench
     .command('mnist')
     .summary('whole runs on MNIST: training and process, with a cold and a warm cache of kernels')
@@ -191,7 +217,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     });
   bench
     .command('all')
-    .summary('kernels, train, matmul and mnist, one after the other')
+    .summary('kernels, train, matmul, transpose and mnist, one after the other')
     .description('Everything that is measured on one device; figures and charts go into a folder.')
     .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)

@@ -1,19 +1,24 @@
 /**
  * The ladder of the f32 matrix product on a GPU: the same product, each rung with one idea more than the one before.
- * The last is what matmul-cuda.ts gives large matrices; docs and `heddle bench` climb it by name.
+ * `heddle bench matmul` climbs it by name, then goes on to what the launch rule and the autotuner make of the last rung,
+ * to tensor cores and to the vendor's library. After S. Boehm, How to Optimize a CUDA Matmul Kernel (2022).
  *
  *   naive              a thread per element; the lanes of a warp walk down a column: 32 lines of memory per read
  *   coalesced          the lanes lie along a row: one line per read
  *   shared             tiles of A and B in shared memory, which a block's threads share
  *   1-d registers      a thread sums 8 elements of a column: one value of B for 8 products
- *   2-d registers      4 × 4 elements: 8 values for 16 products
- *   warp tiles         8 × 8 elements, warps of 64 × 32: 16 values for 64 products, read as vectors of 4
- *   pipeline           three tiles on their way or in use, by asynchronous copies
+ *   2-d registers      8 × 8 elements: 16 values for 64 products
+ *   vectors            memory, and the tiles, are read 4 numbers at a time; for that A's tile is turned
+ *   no bank conflicts  a thread's 8 columns are two fours, so that neighbours read neighbouring fours; A's tile has a
+ *                      pitch that spreads what is turned over the banks
+ *   warp tiles         a warp's lanes form 8 × 4 instead of 2 × 16: 96 values of shared memory for what took 144
+ *   double buffer      asynchronous copies fill one pair of tiles while the other is multiplied
+ *   pipeline           three pairs of tiles, twice as deep
  *
- * All rungs from `shared` on are the kernel of matmul-cuda.ts with other constants.
+ * The last two are the kernel of matmul-cuda.ts, whose tile sizes the autotuner chooses.
  */
 import { defineKernel } from '../kernel/language.js';
-import { buffers, type MatmulProblem } from './matmul-cpu.js';
+import { buffers, type MatmulProblem, type Operand } from './matmul-cpu.js';
 import { type MatmulTile, matmulTile } from './matmul-cuda.js';
 import { startOf } from './matmul-cuda-panel.js';
 import type { GridKernel } from './tiled.js';
@@ -47,17 +52,189 @@ function matmulSimple(p: MatmulProblem, along: 'rows' | 'columns'): GridKernel {
   return { kernel, grid: [Math.ceil((M * N) / 256), batches, 1], threads: 256, sharedBytes: 0 };
 }
 
-const rung =
+/** How a tile of C is computed in the middle of the ladder. */
+interface Rung {
+  /** Threads along M and N: of the block, or with `warps` of a warp. */
+  readonly threads: readonly [number, number];
+  /** Elements of C that a thread sums, along M and N. */
+  readonly each: readonly [number, number];
+  /** Steps along K of one tile. */
+  readonly depth: number;
+  /** Reads and writes of 4. */
+  readonly vectors?: boolean;
+  /** A thread's elements lie in fours apart, and A's tile has a pitch. */
+  readonly spread?: boolean;
+  /** Warps along M and N. */
+  readonly warps?: readonly [number, number];
+}
+
+/** Whether four neighbours of a row can be read at once, wherever a row begins. */
+const inFours = ({ offset, batchStrides, rowStride, columnStride }: Operand, columns: number): boolean =>
+  columnStride === 1 && [offset, rowStride, columns, ...batchStrides].every((n) => n % 4 === 0);
+
+/** A tile of A and one of B in shared memory, copied when all threads are done with the ones before. */
+function matmulShared(name: string, p: MatmulProblem, rung: Rung): GridKernel {
+  const { batches, M, N, K, a: left, b: right, finish } = p;
+  const { threads: group, each, depth, vectors = false, spread = false, warps = [1, 1] } = rung;
+  const rows = warps[0] * group[0] * each[0];
+  const columns = warps[1] * group[1] * each[1];
+  const threads = warps[0] * warps[1] * group[0] * group[1];
+  const kernel = defineKernel(
+    name,
+    buffers,
+    ({ a, b, c }, context) => {
+      const { blockIdx, threadIdx, laneId, warpId, idiv, f32, fma, lane, local, shared, barrier } = context;
+      const { load4, store4, vec4, M, N, K, AM, AK, BK, BN, aStart, bStart, finish } = context;
+      const { ROWS, COLUMNS, DEPTH, PITCH, THREADS, LM, LN, TM, TN, WARPS, WN } = context;
+      const { VECTORS, SPREAD, A4, B4, C4 } = context;
+      const row = blockIdx.y * ROWS;
+      const column = blockIdx.x * COLUMNS;
+      const batch = blockIdx.z;
+      const aAt = aStart(batch);
+      const bAt = bStart(batch);
+      const own = WARPS ? laneId : threadIdx.x;
+      const firstRow = WARPS ? idiv(warpId, WN) * (LM * TM) : 0;
+      const firstColumn = WARPS ? (warpId % WN) * (LN * TN) : 0;
+      /** The tile's row, or column, that is the thread's i-th. */
+      const rowOf = (i: number) =>
+        firstRow + (SPREAD ? idiv(i, 4) * (LM * 4) + idiv(own, LN) * 4 + (i % 4) : idiv(own, LN) * TM + i);
+      const columnOf = (j: number) =>
+        firstColumn + (SPREAD ? idiv(j, 4) * (LN * 4) + (own % LN) * 4 + (j % 4) : (own % LN) * TN + j);
+
+      // By rows; where vectors are read, turned: by steps along K.
+      const left = shared(f32, VECTORS ? DEPTH * PITCH : ROWS * DEPTH);
+      const right = shared(f32, DEPTH * COLUMNS);
+      const sums = local(f32, TM, TN);
+      for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = 0;
+
+      const put = (r: number, k: number, v: number) => {
+        left[VECTORS ? k * PITCH + r : r * DEPTH + k] = v;
+      };
+      const copy = (step: number) => {
+        if (A4) {
+          for (let i = threadIdx.x * 4; i < ROWS * DEPTH; i += THREADS * 4) {
+            const r = idiv(i, DEPTH);
+            const k = i % DEPTH;
+            let v = vec4(f32(0), f32(0), f32(0), f32(0));
+            if (row + r < M && step + k < K) v = load4(a, aAt + (row + r) * AM + step + k);
+            for (let l = 0; l < 4; l++) put(r, k + l, lane(v, l));
+          }
+        } else {
+          for (let i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
+            const r = idiv(i, DEPTH);
+            const k = i % DEPTH;
+            let v = f32(0);
+            if (row + r < M && step + k < K) v = a[aAt + (row + r) * AM + (step + k) * AK];
+            put(r, k, v);
+          }
+        }
+        if (B4) {
+          for (let i = threadIdx.x * 4; i < DEPTH * COLUMNS; i += THREADS * 4) {
+            const k = idiv(i, COLUMNS);
+            const n = i % COLUMNS;
+            let v = vec4(f32(0), f32(0), f32(0), f32(0));
+            if (step + k < K && column + n < N) v = load4(b, bAt + (step + k) * BK + column + n);
+            store4(right, i, v);
+          }
+        } else {
+          for (let i = threadIdx.x; i < DEPTH * COLUMNS; i += THREADS) {
+            const k = idiv(i, COLUMNS);
+            const n = i % COLUMNS;
+            let v = f32(0);
+            if (step + k < K && column + n < N) v = b[bAt + (step + k) * BK + (column + n) * BN];
+            right[i] = v;
+          }
+        }
+      };
+
+      const from = local(f32, TM);
+      const by = local(f32, TN);
+      let step = 0;
+      while (step < K) {
+        copy(step);
+        barrier();
+        for (let k = 0; k < DEPTH; k++) {
+          if (VECTORS) {
+            for (let i = 0; i < TM; i += 4) {
+              const v = load4(left, k * PITCH + rowOf(i));
+              for (let l = 0; l < 4; l++) from[i + l] = lane(v, l);
+            }
+            for (let j = 0; j < TN; j += 4) {
+              const v = load4(right, k * COLUMNS + columnOf(j));
+              for (let l = 0; l < 4; l++) by[j + l] = lane(v, l);
+            }
+          } else {
+            for (let i = 0; i < TM; i++) from[i] = left[rowOf(i) * DEPTH + k];
+            for (let j = 0; j < TN; j++) by[j] = right[k * COLUMNS + columnOf(j)];
+          }
+          for (let i = 0; i < TM; i++)
+            for (let j = 0; j < TN; j++) sums[i][j] = fma(from[i], by[j], sums[i][j]);
+        }
+        barrier();
+        step += DEPTH;
+      }
+
+      for (let i = 0; i < TM; i++) {
+        const r = row + rowOf(i);
+        for (let j = 0; j < TN; j += C4 ? 4 : 1) {
+          const n = column + columnOf(j);
+          if (r < M && n < N) {
+            const at = (batch * M + r) * N + n;
+            if (C4) {
+              const four = vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+              store4(c, at, finish(four, batch, r, n));
+            } else c[at] = finish(sums[i][j], batch, r, n);
+          }
+        }
+      }
+    },
+    {
+      ...{ M, N, K, ROWS: rows, COLUMNS: columns, DEPTH: depth, PITCH: rows + (spread ? 4 : 0) },
+      ...{ AM: left.rowStride, AK: left.columnStride, BK: right.rowStride, BN: right.columnStride },
+      ...{ aStart: startOf(left, batches), bStart: startOf(right, batches), finish, THREADS: threads },
+      ...{
+        LM: group[0],
+        LN: group[1],
+        TM: each[0],
+        TN: each[1],
+        WARPS: rung.warps !== undefined,
+        WN: warps[1],
+      },
+      ...{ VECTORS: vectors, SPREAD: spread, A4: vectors && inFours(left, K) },
+      ...{ B4: vectors && inFours(right, N), C4: vectors && N % 4 === 0 },
+    },
+  );
+  return {
+    ...{ kernel, threads, sharedBytes: 0 },
+    grid: [Math.ceil(N / columns), Math.ceil(M / rows), batches],
+  };
+}
+
+const shared =
+  (name: string, rung: Rung) =>
+  (p: MatmulProblem): GridKernel =>
+    matmulShared(name, p, rung);
+
+const pipelined =
   (tile: Omit<MatmulTile, 'splits'>) =>
   (p: MatmulProblem): GridKernel =>
     matmulTile(p, { ...tile, splits: 1 });
 
+/** 128 × 128 elements of C a block. */
+const square = { threads: [16, 16], each: [8, 8], depth: 8 } as const;
+const warpTile = { warps: [2, 4, 1], lanes: [8, 4], each: [8, 8] } as const;
+
 export const MATMUL_LADDER: Readonly<Record<string, (p: MatmulProblem) => GridKernel>> = {
   naive: (p) => matmulSimple(p, 'rows'),
   coalesced: (p) => matmulSimple(p, 'columns'),
-  shared: rung({ warps: [16, 1, 1], lanes: [1, 32], each: [1, 1], depth: 32, stages: 2 }),
-  '1-d registers': rung({ warps: [8, 1, 1], lanes: [1, 32], each: [8, 1], depth: 32, stages: 2 }),
-  '2-d registers': rung({ warps: [2, 4, 1], lanes: [8, 4], each: [4, 4], depth: 32, stages: 2 }),
-  'warp tiles': rung({ warps: [2, 4, 1], lanes: [8, 4], each: [8, 8], depth: 8, stages: 2 }),
-  pipeline: rung({ warps: [2, 4, 1], lanes: [8, 4], each: [8, 8], depth: 16, stages: 3 }),
+  shared: shared('matmulShared', { threads: [32, 32], each: [1, 1], depth: 32 }),
+  '1-d registers': shared('matmulColumns', { threads: [8, 64], each: [8, 1], depth: 8 }),
+  '2-d registers': shared('matmulSquares', square),
+  vectors: shared('matmulVectors', { ...square, vectors: true }),
+  'no bank conflicts': shared('matmulSpread', { ...square, vectors: true, spread: true }),
+  'warp tiles': shared('matmulWarps', {
+    ...{ threads: [8, 4], warps: [2, 4], each: [8, 8], depth: 8, vectors: true, spread: true },
+  }),
+  'double buffer': pipelined({ ...warpTile, depth: 8, stages: 2 }),
+  pipeline: pipelined({ ...warpTile, depth: 16, stages: 3 }),
 };

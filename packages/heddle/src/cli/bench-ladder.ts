@@ -1,0 +1,56 @@
+/** What the benches of ladders have in common: one workload, rung by rung, on random data. */
+import { ArgumentError } from '../core/errors.js';
+import { PhiloxStream } from '../core/philox.js';
+import { timeProgram } from '../engine/profile.js';
+import { currentDevice } from '../engine/storage.js';
+import type { Device, DeviceBuffer, KernelLaunch } from '../runtime/device.js';
+import type { DevicePeers } from './bench-peers.js';
+
+export interface LadderOptions {
+  /** Of square matrices. */
+  readonly sizes?: readonly number[];
+  readonly peers?: DevicePeers;
+  /** The options as they were given, for the record. */
+  readonly given?: string;
+  readonly onProgress?: (what: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+/** The current device. @throws ArgumentError unless it is a GPU, or the simulator of one */
+export function gpuOfLadder(elsewhere: string): Device {
+  const device = currentDevice();
+  if (device.target.model === 'threads') return device;
+  throw new ArgumentError(`the ladder is for GPUs, ${device.name} is none. ${elsewhere}`);
+}
+
+/** Device time of a launch on these buffers, its arguments, in µs: a sample a round. */
+export async function timeLaunch(
+  device: Device,
+  launch: Omit<KernelLaunch, 'args' | 'independent'>,
+  buffers: readonly DeviceBuffer[],
+): Promise<number[]> {
+  const args = buffers.map((_, slot) => ({ slot, offset: 0 }));
+  const program = device.compile([{ ...launch, args, independent: false }]);
+  try {
+    return await timeProgram(device, program, buffers);
+  } finally {
+    program.dispose();
+  }
+}
+
+/** Square matrices of f32 with random values. */
+export function matrices(device: Device, size: number, names: readonly string[]): DeviceBuffer[] {
+  const random = new PhiloxStream(1);
+  const row = Float32Array.from({ length: size }, () => 2 * random.uniform() - 1);
+  // Each row is the last, moved by one element: other numbers than those around it.
+  const values = new Float32Array(size * size);
+  for (let i = 0; i < size; i++) {
+    values.set(row.subarray(i), i * size);
+    values.set(row.subarray(0, i), (i + 1) * size - i);
+  }
+  return names.map((name) => {
+    const buffer = device.allocate(values.byteLength, name);
+    device.write(buffer, new Uint8Array(values.buffer));
+    return buffer;
+  });
+}

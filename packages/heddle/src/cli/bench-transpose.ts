@@ -1,0 +1,73 @@
+/** `heddle bench transpose`: the ladder of transposes against a copy of as many bytes. */
+import { randn, type Tensor } from '../index.js';
+import { TRANSPOSES } from '../kernels/transpose.js';
+import { gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+  type Spread,
+  spreadOf,
+} from './bench-results.js';
+import { compiled } from './bench-workload.js';
+
+export interface TransposeStep extends Spread {
+  readonly rung: string;
+  readonly size: number;
+  /** Read and written, GB/s. */
+  readonly gigabytes: number;
+  /** The time of a copy of the same run / this one's. */
+  readonly ofCopy: number;
+}
+
+export interface TransposeResults extends Circumstances {
+  readonly benchmark: 'transpose';
+  readonly device: MeasuredDevice;
+  readonly steps: readonly TransposeStep[];
+}
+
+export const TRANSPOSE_SIZES: readonly number[] = [8192];
+
+/** @throws ArgumentError on a device that is no GPU · the signal's reason */
+export async function runTransposeBench(options: LadderOptions = {}): Promise<TransposeResults> {
+  const { sizes = TRANSPOSE_SIZES, peers, given = '' } = options;
+  const device = gpuOfLadder('heddle bench kernels --only transpose measures one here.');
+  const steps: TransposeStep[] = [];
+  for (const size of sizes) {
+    let copyUs: number | undefined;
+    const add = async (rung: string, time: () => Promise<readonly number[]>): Promise<void> => {
+      options.signal?.throwIfAborted();
+      options.onProgress?.(`${size}², ${rung}`);
+      const spread = spreadOf(await time());
+      copyUs ??= spread.median;
+      const gigabytes = rounded((2 * 4 * size ** 2) / spread.median / 1e3);
+      steps.push({ rung, size, ...spread, gigabytes, ofCopy: rounded(copyUs / spread.median) });
+    };
+    await add('copy', () => timeTensor((x) => x, size));
+    const buffers = matrices(device, size, ['x', 'y']);
+    for (const { name, make } of TRANSPOSES)
+      await add(name, () => timeLaunch(device, make(size, size), buffers));
+    for (const buffer of buffers) device.free(buffer);
+    // What the scheduler writes.
+    await add('x.transpose()', () => timeTensor((x) => x.transpose(), size));
+    const peer = peers?.get(`transpose ${size}x${size} fp32`);
+    if (peer) await add(`${peer.peer} ${peer.mode}`, async () => [peer.us]);
+  }
+  return {
+    benchmark: 'transpose',
+    ...circumstances(`npx heddle bench transpose${given}`),
+    device: measuredDevice(device),
+    steps,
+  };
+}
+
+async function timeTensor(fn: (x: Tensor) => Tensor, size: number): Promise<readonly number[]> {
+  const workload = compiled((x) => fn(x!), [randn([size, size]).realize()]);
+  try {
+    return (await workload.profile({ each: false })).us;
+  } finally {
+    workload.dispose();
+  }
+}
