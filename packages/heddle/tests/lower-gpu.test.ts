@@ -146,6 +146,15 @@ agree('all elements', {
   largest: () => values([300, 300]).max(),
 });
 
+agree('variance', {
+  'in parts': () => values([40, 3, 30, 30]).variance([0, 2, 3]),
+  'in parts that differ, far from zero': () => {
+    const drift = values([40, 1, 1, 1]).mul(5).add(1000);
+    return values([40, 3, 30, 30]).add(drift).variance([0, 2, 3], { correction: 0 });
+  },
+  'of a long row, and what is made of it': () => layerNorm(values([2, 35000]), [1]),
+});
+
 agree('gradients around rows', {
   'of cross-entropy': () => {
     const x = values([32, 10], f32, 1, true);
@@ -215,4 +224,6 @@ test('one launch where the rows are at hand', () => {
   const labels = tensor(new Array<number>(64).fill(3), { dtype: i32 });
   assert.equal(launches(crossEntropy(x, labels)), 2);
   assert.equal(launches(x.sum([1]), x.square().sum([1]), x.max(1)), 1);
+  // The parts' means and deviations, what they are together, and the elementwise rest.
+  assert.equal(launches(layerNorm(values([64, 8, 32, 32]), [0, 2, 3])), 3);
 });

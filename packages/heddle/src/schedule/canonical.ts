@@ -9,7 +9,7 @@ import { argOf, GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import { convert, type Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
-import { inTwo } from './reductions.js';
+import { inTwo } from './parts.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
 

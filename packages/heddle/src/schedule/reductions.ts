@@ -3,8 +3,7 @@
  * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
  * kept against those reduced, wherever they stand.
  */
-import { argOf, GraphNode } from '../graph/node.js';
-import type { Target } from '../kernel/target.js';
+import { argOf, type GraphNode } from '../graph/node.js';
 import { runsOf } from './movement.js';
 
 export interface Structure {
@@ -38,7 +37,7 @@ const structure = (shape: readonly number[], marked: (axis: number) => boolean):
   return { runs, rows: size(false), columns: size(true), contiguous: runs.at(-1)?.marked ?? true };
 };
 
-const structureOf = (node: GraphNode): Structure => {
+export const structureOf = (node: GraphNode): Structure => {
   const { axes } = argOf(node, 'reduce');
   return structure(node.src[0]!.shape, (i) => axes.includes(i));
 };
@@ -157,60 +156,4 @@ function readSame(node: GraphNode, { members }: Draft): boolean {
   return [...members.keys()].some(
     (m) => m.op === 'reduce' && [...collect(m, new Set())].some((r) => mine.has(r)),
   );
-}
-
-/** Elements that one block reduces well. */
-const MOST_COLUMNS = 32768;
-/** Rows of a column's part. */
-const LEAST_PART = 64;
-
-/**
- * A long reduction of few results as two: of parts, then of the parts' results, so that all multiprocessors have
- * work. undefined if it is as well in one, or has no fitting divisor.
- */
-export function inTwo(node: GraphNode, src: GraphNode, target: Target): GraphNode | undefined {
-  if (target.model !== 'threads') return undefined;
-  const { runs, rows, columns, contiguous } = structureOf(node);
-  const first = runs.findIndex((r) => r.marked);
-  if (first < 0) return undefined;
-  const wanted = contiguous ? wantedOfRow(rows, columns, target) : wantedOfColumn(rows, columns, target);
-  const parts = divisorNear(runs[first]!.size, wanted);
-  if (parts < 2) return undefined;
-  const { op } = argOf(node, 'reduce');
-  const shape = runs.flatMap((r, i) => (i === first ? [parts, r.size / parts] : [r.size]));
-  const marked = runs.flatMap((r, i) => (i === first ? [false, true] : [r.marked]));
-  const make = (
-    kind: 'reduce' | 'reshape',
-    to: readonly number[],
-    from: GraphNode,
-    arg: { op: typeof op; axes: readonly number[] } | null,
-  ): GraphNode => new GraphNode(kind, { shape: to, dtype: node.dtype }, [from], arg, false);
-  const cut = make('reshape', shape, src, null);
-  const kept = shape.map((d, i) => (marked[i] ? 1 : d));
-  const partial = make('reduce', kept, cut, { op, axes: shape.flatMap((_, i) => (marked[i] ? [i] : [])) });
-  const all = make(
-    'reduce',
-    kept.map((d, i) => (i === first ? 1 : d)),
-    partial,
-    { op, axes: [first] },
-  );
-  return make('reshape', node.shape, all, null);
-}
-
-/** As many parts as keep the GPU busy, of at least 4096 elements. */
-function wantedOfRow(rows: number, columns: number, { units }: Target): number {
-  if (columns <= MOST_COLUMNS || rows >= 2 * units) return 1;
-  return Math.min(Math.ceil((8 * units) / rows), Math.floor(columns / 4096));
-}
-
-function wantedOfColumn(rows: number, columns: number, { units }: Target): number {
-  const blocks = Math.ceil(rows / 128);
-  if (rows * columns < 2 ** 18 || blocks >= 4 * units) return 1;
-  return Math.min(Math.ceil((8 * units) / blocks), Math.floor(columns / LEAST_PART));
-}
-
-/** The largest divisor of `size` up to `wanted`, if it is at least an eighth of it. */
-function divisorNear(size: number, wanted: number): number {
-  for (let d = Math.min(size, wanted); d >= Math.max(2, wanted / 8); d--) if (size % d === 0) return d;
-  return 1;
 }
