@@ -3,7 +3,8 @@ import { bf16, f32 } from '../src/core/dtype.js';
 import type { KernelIr } from '../src/kernel/ir.js';
 import type { MatmulProblem, Operand } from '../src/kernels/matmul-cpu.js';
 import { type MatmulTile, matmulSum, matmulTile } from '../src/kernels/matmul-cuda.js';
-import { matmulTensor, type TensorTile } from '../src/kernels/matmul-tensor-cuda.js';
+import { matmulTensor } from '../src/kernels/matmul-tensor-cuda.js';
+import type { TensorTile } from '../src/kernels/matmul-tensor-panel.js';
 import { identity } from './kernel-harness.js';
 
 const by = (rowStride: number, columnStride: number): Operand => ({

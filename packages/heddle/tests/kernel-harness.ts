@@ -85,6 +85,11 @@ function kernelStage(stage: Stage): KernelStage {
   return stage;
 }
 
+/** A kernel may take its elements several at a time, as larger ones. */
+function seenAs({ name, bytes }: DType, x: TypedArray): TypedArray {
+  return name === 'u32' ? new Uint32Array(x.buffer, x.byteOffset, Math.floor(x.byteLength / bytes)) : x;
+}
+
 /** Run stages in the simulator, checking every access; wide ones may lie anywhere on a CPU. */
 export function runInSimulator(
   stages: readonly Stage[],
@@ -98,8 +103,8 @@ export function runInSimulator(
       const arg = args[i]!;
       if ('value' in arg) return [name, arg.value] as const;
       if ('output' in arg) return [name, output] as const;
-      if ('input' in arg) return [name, inputs[arg.input]!] as const;
       const dtype = isBuffer(schema) ? schema.dtype : schema;
+      if ('input' in arg) return [name, seenAs(dtype, inputs[arg.input]!)] as const;
       const known =
         scratch.get(arg.scratch) ?? arrayOf(dtype, arg.bytes / dtype.bytes).fill(Number.NaN as never);
       scratch.set(arg.scratch, known);

@@ -4,7 +4,8 @@ import type { View } from '../src/graph/fused-op.js';
 import type { MatmulProblem, Operand } from '../src/kernels/matmul-cpu.js';
 import { type MatmulTile, matmulSum, matmulTile } from '../src/kernels/matmul-cuda.js';
 import { MATMUL_LADDER } from '../src/kernels/matmul-cuda-ladder.js';
-import { matmulTensor, type TensorTile } from '../src/kernels/matmul-tensor-cuda.js';
+import { matmulTensor } from '../src/kernels/matmul-tensor-cuda.js';
+import type { TensorTile } from '../src/kernels/matmul-tensor-panel.js';
 import type { GridKernel } from '../src/kernels/tiled.js';
 import { simulate } from '../src/runtime/sim/launch.js';
 import { assertClose, identity, laidOut, type Source } from './kernel-harness.js';
@@ -90,9 +91,9 @@ for (const [name, tile] of Object.entries(TILES)) {
 
 for (const precision of ['tf32', 'bf16'] as const) {
   test(`matmul in ${precision}, K split over blocks`, () => {
-    const tile: TensorTile = { warps: [1, 1], each: [2, 4], depth: 16, stages: 2, splits: 2 };
+    const tile: TensorTile = { warps: [1, 1], each: [2, 4], depth: 32, stages: 2, splits: 2 };
     for (const sizes of [
-      [32, 32, 48],
+      [32, 32, 128],
       [33, 35, 48],
     ] as const)
       check((p) => matmulTensor(p, tile, precision), 2, sizes, ['rows', 'columns'], 3e-2);
@@ -101,6 +102,7 @@ for (const precision of ['tf32', 'bf16'] as const) {
 
 for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
   test(`the rung '${name}' of the ladder`, () => {
-    for (const sizes of SIZES) check(rung, 1, sizes, ['rows', 'columns']);
+    for (const sizes of SIZES)
+      for (const right of ['rows', 'columns'] as const) check(rung, 1, sizes, ['rows', right]);
   });
 }

@@ -40,15 +40,15 @@ const product = (rounding: boolean) =>
 
 const bits = (v: number): number => new Uint32Array(Float32Array.of(v).buffer)[0]!;
 const fromBits = (v: number): number => new Float32Array(Uint32Array.of(v).buffer)[0]!;
+/** Half a unit of the tenth bit less the smallest, and that if the bit is 1. */
+const nearestTf32 = (v: number): number => fromBits((bits(v) + 0xfff + ((bits(v) >>> 13) & 1)) & 0xffffe000);
 
 for (const rounding of [true, false]) {
   test(`mma multiplies in tf32, operands ${rounding ? 'rounded' : 'cut'}`, () => {
     const [a, b, c] = [noise(128, 1), noise(64, 2), noise(128, 3)];
     const out = c.slice();
     simulate(product(rounding), { grid: 1, block: 32 }, { a, b, c: out });
-    const left = Array.from(a, (v) =>
-      rounding ? fromBits((bits(v) + 0x1000) & 0xffffe000) : fromBits(bits(v) & 0xffffe000),
-    );
+    const left = Array.from(a, (v) => (rounding ? nearestTf32(v) : fromBits(bits(v) & 0xffffe000)));
     const right = Array.from(b, (v) => fromBits(bits(v) & 0xffffe000));
     for (let i = 0; i < 16; i++) {
       for (let j = 0; j < 8; j++) {
@@ -96,12 +96,13 @@ test('mmaBf16 multiplies pairs of bf16', () => {
   }
 });
 
-test('tf32 rounds to 10 bits of fraction, ties away from zero', () => {
+test('tf32 rounds to 10 bits of fraction, ties to even', () => {
   const cases = [
     0,
     -0,
     1,
     1 + 2 ** -11,
+    1 + 3 * 2 ** -11,
     1 + 2 ** -12,
     -1 - 2 ** -11,
     3.4e38,
@@ -113,7 +114,7 @@ test('tf32 rounds to 10 bits of fraction, ties away from zero', () => {
   ];
   for (const v of cases) {
     const x = Math.fround(v);
-    const wanted = Number.isFinite(x) ? fromBits((bits(x) + 0x1000) & 0xffffe000) : x;
+    const wanted = Number.isFinite(x) ? nearestTf32(x) : x;
     assert.ok(
       Object.is(evaluate('tf32', f32, x), wanted),
       `${x}: ${evaluate('tf32', f32, x)}, not ${wanted}`,
@@ -226,3 +227,38 @@ for (const transposed of [false, true]) {
     }
   });
 }
+
+test('loadMatrix4 of f32 gives each lane an element of four matrices of 8 × 4', () => {
+  const kernel = defineKernel('matrices32', { x: buffer(f32), y: buffer(u32) }, ({ x, y }, context) => {
+    const { laneId, idiv, shared, barrier, f32, loadMatrix4, store4 } = context;
+    const tile = shared(f32, 16, 12);
+    for (let i = laneId; i < 128; i += 32) tile[idiv(i, 8)][i % 8] = x[i];
+    barrier();
+    store4(y, laneId * 4, loadMatrix4(tile, laneId % 16, idiv(laneId, 16) * 4));
+  });
+  const y = new Uint32Array(128);
+  const x = noise(128, 9);
+  simulate(kernel, { grid: 1, block: 32 }, { x, y });
+  for (let lane = 0; lane < 32; lane++) {
+    for (let matrix = 0; matrix < 4; matrix++) {
+      const at = ((lane >> 2) + (matrix % 2) * 8) * 8 + (lane % 4) + (matrix >> 1) * 4;
+      assert.equal(y[lane * 4 + matrix], bits(x[at]!));
+    }
+  }
+});
+
+test('loadMatrix4Transposed takes no f32', () => {
+  const define = () =>
+    defineKernel(
+      'wrong',
+      { y: buffer(u32) },
+      ({ y }, { laneId, shared, f32, loadMatrix4Transposed, store4 }) => {
+        const tile = shared(f32, 128);
+        store4(y, laneId * 4, loadMatrix4Transposed(tile, laneId * 4));
+      },
+    );
+  assert.throws(
+    define,
+    (e) => e instanceof KernelError && /shared array of f16 or bf16 or u32, got shared f32/.test(e.message),
+  );
+});

@@ -5,7 +5,8 @@ import type { KernelChoice, KernelIo, Stage, Variant } from '../graph/fused-op.j
 import type { MatmulProblem } from '../kernels/matmul-cpu.js';
 import { type MatmulTile, matmulSum, matmulTile } from '../kernels/matmul-cuda.js';
 import { matmulTiles, tensorTiles } from '../kernels/matmul-cuda-tiles.js';
-import { matmulTensor, type TensorTile } from '../kernels/matmul-tensor-cuda.js';
+import { matmulTensor } from '../kernels/matmul-tensor-cuda.js';
+import type { TensorTile } from '../kernels/matmul-tensor-panel.js';
 import type { GridKernel } from '../kernels/tiled.js';
 import { type MatmulArg, problemOf } from './matmul-problem.js';
 import { gridStage } from './stage.js';

@@ -3,7 +3,7 @@
  * and the waiting for asynchronous copies. One record each: a type rule, a simulated meaning here, and their text in
  * render/cuda-intrinsics.ts. wgmma and TMA will be records of the same kind.
  */
-import { bool, type DType, f32, i32, u32 } from '../core/dtype.js';
+import { bool, type DType, type DTypeName, f32, i32, u32 } from '../core/dtype.js';
 import { evaluate, type Scalar } from './ops.js';
 import { fragments, multiplyBf16, multiplyTf32 } from './tensor-core.js';
 import { type ValueType, value } from './types.js';
@@ -30,8 +30,11 @@ export interface IntrinsicRecord {
   readonly result: 'T' | 'u32' | 'bool' | VectorName | 'none';
   /** Its first argument is a place in memory, `x[i]`; the result is what stood there. */
   readonly atomic?: true;
-  /** Its argument is a place in shared memory: of each lane a row of 8 elements of 2 bytes, given to `warp` as bits. */
-  readonly rows?: true;
+  /**
+   * Its argument is a place in a shared array of one of these dtypes: of each lane a row of 16 bytes, given to `warp`
+   * as 8 numbers of 16 bits.
+   */
+  readonly rows?: readonly DTypeName[];
   readonly doc: string;
   /** warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part). */
   readonly warp?: (t: DType, lanes: Lanes) => (Operand | undefined)[];
@@ -189,15 +192,15 @@ export const INTRINSICS = {
     scope: 'warp',
     params: [],
     result: 'u32x4',
-    rows: true,
-    doc: 'fragments of four matrices of 8 × 8, whose rows begin at the places of lanes 0 to 7, 8 to 15…',
+    rows: ['f16', 'bf16', 'f32', 'u32'],
+    doc: 'fragments of four matrices of 8 × 8 (8 × 4 of f32), whose rows begin at the places of lanes 0 to 7, 8 to 15…',
     warp: fragments(false),
   },
   loadMatrix4Transposed: {
     scope: 'warp',
     params: [],
     result: 'u32x4',
-    rows: true,
+    rows: ['f16', 'bf16', 'u32'],
     doc: 'fragments of four matrices of 8 × 8, whose columns begin at the places of lanes 0 to 7, 8 to 15…',
     warp: fragments(true),
   },

@@ -119,7 +119,7 @@ export interface Intrinsics {
   exp2(x: number): number;
   /** The nearest whole number; halves go to the even one. */
   rint(x: number): number;
-  /** Rounded to 10 bits of fraction (ties away from zero), as tensor cores take it. */
+  /** Rounded to 10 bits of fraction (ties to even), as tensor cores take it. */
   tf32(x: number): number;
   /** `1 / Math.sqrt(x)`. */
   rsqrt(x: number): number;
@@ -164,10 +164,11 @@ export interface Intrinsics {
   /**
    * Fragments for `mmaBf16` of four matrices of 8 × 8 in a shared array of f16 or bf16, a u32 vector of 4. Lane 8i + r
    * says where row r of matrix i begins, 8 neighbours from an index that is a multiple of 8; lane (g, t) gets (g, 2t)
-   * and (g, 2t + 1) of each.
+   * and (g, 2t + 1) of each. Of f32 the matrices are 8 × 4, for `mma`: indices are multiples of 4, lane (g, t) gets
+   * the bits of (g, t).
    */
   loadMatrix4(x: Memory, ...index: Sizes): number;
-  /** As `loadMatrix4`; lane (g, t) gets (2t, g) and (2t + 1, g) of each. */
+  /** As `loadMatrix4` of f16 or bf16; lane (g, t) gets (2t, g) and (2t + 1, g) of each. */
   loadMatrix4Transposed(x: Memory, ...index: Sizes): number;
 
   /**

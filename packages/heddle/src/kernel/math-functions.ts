@@ -207,9 +207,11 @@ function pow(m: Arithmetic, a: Expr, b: Expr): Expr {
   return m.select(m.test('eq', b, 0), 1, m.select(undefinedHere, Number.NaN, signed));
 }
 
-/** Half a unit of the tenth bit added, the rest cut off; NaN and infinities as they are. */
+/** Half a unit of the tenth bit added, less if that bit is 0, the rest cut off; NaN and infinities as they are. */
 const tf32: Unary = (m, x) => {
-  const rounded = m.int('and', m.int('add', m.bitsOf(x), 0x1000), ~0x1fff);
+  const bits = m.bitsOf(x);
+  const half = m.int('add', m.int('and', m.int('shr', bits, 13), 1), 0xfff);
+  const rounded = m.int('and', m.int('add', bits, half), ~0x1fff);
   return m.select(m.test('lt', m.unary('abs', x), Number.POSITIVE_INFINITY), m.fromBits(rounded), x);
 };
 

@@ -38,11 +38,18 @@ const op = (
 
 const bigAbs = (a: bigint): bigint => (a < 0n ? -a : a);
 
+/** To the nearest integer, ties to even. */
+const nearest = (a: number): number => {
+  const low = Math.floor(a);
+  const rest = a - low;
+  return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
+};
+
 const toTf32 = (a: number): number => {
   if (!Number.isFinite(a) || a === 0) return a;
   // Fractions below 2^-136 have no tenth bit in f32's smallest numbers.
   const unit = 2 ** Math.max(Math.floor(Math.log2(Math.abs(a))) - 10, -136);
-  return Math.sign(a) * Math.floor(Math.abs(a) / unit + 0.5) * unit;
+  return nearest(a / unit) * unit;
 };
 
 export const OPS = {
@@ -103,12 +110,8 @@ export const OPS = {
   ceil: op(1, 'float', 'same', 'Math.ceil(a)', (a) => Math.ceil(a)),
   trunc: op(1, 'float', 'same', 'Math.trunc(a)', (a) => Math.trunc(a)),
   /** To the nearest integer, ties to even. */
-  rint: op(1, 'float', 'same', 'rint(a)', (a) => {
-    const low = Math.floor(a);
-    const rest = a - low;
-    return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
-  }),
-  /** To 10 bits of fraction, ties away from zero: what tensor cores take as tf32. */
+  rint: op(1, 'float', 'same', 'rint(a)', nearest),
+  /** To 10 bits of fraction, ties to even: what tensor cores take as tf32. */
   tf32: op(1, 'f32', 'same', 'tf32(a)', toTf32),
   lt: op(2, 'number', 'bool', 'a < b', (a, b) => a < b),
   le: op(2, 'number', 'bool', 'a <= b', (a, b) => a <= b),

@@ -284,8 +284,11 @@ function callIntrinsic(
   if (record.rows) {
     const { memory, indices } = place(p, node, args);
     const { dtype, space } = memory.type;
-    if (space !== 'shared' || dtype.bytes !== 2)
-      p.fail(node, `${name} reads a shared array of f16 or bf16, got ${space} ${dtype.name}.`);
+    if (space !== 'shared' || !record.rows.includes(dtype.name))
+      p.fail(
+        node,
+        `${name} reads a shared array of ${record.rows.join(' or ')}, got ${space} ${dtype.name}.`,
+      );
     const matrices = intrinsic(name, [memory, ...indices], dtype, p.at(node));
     return fromExpr(read(p.keep(matrices, name), p.at(node)));
   }

@@ -7,7 +7,7 @@ import { bf16, type DType } from '../core/dtype.js';
 import type { Target } from '../kernel/target.js';
 import type { MatmulProblem } from './matmul-cpu.js';
 import type { MatmulTile } from './matmul-cuda.js';
-import { type TensorTile, tensorLayoutOf } from './matmul-tensor-cuda.js';
+import { type TensorTile, tensorLayoutOf } from './matmul-tensor-panel.js';
 
 type Pair = readonly [number, number];
 
@@ -183,7 +183,7 @@ export function tensorTiles(p: MatmulProblem, target: Target, dtype: DType, coun
     const last = speed === 0.25;
     if (!last && (rows >= 2 * M || columns >= 2 * N)) continue;
     const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
-    for (const depth of K <= 16 ? [16] : dtype === bf16 ? [32, 64] : [16, 32]) {
+    for (const depth of dtype === bf16 ? [32, 64] : [32]) {
       const one: TensorTile = { warps, each, depth, stages: 1, splits: 1 };
       const stage = tensorLayoutOf(p, one, dtype).sharedBytes;
       // More than three were slower on an H200.

@@ -19,7 +19,8 @@ export function accessOf(node: Node): Access | undefined {
   if (node.op === 'store') return access(first!, node.src.slice(2), true, (node.src[1] as Expr).type.lanes);
   if (node.op !== 'intrinsic') return undefined;
   const record: IntrinsicRecord = INTRINSICS[node.arg];
-  if (record.rows) return access(first!, node.src.slice(1), false, 8);
+  if (record.rows)
+    return access(first!, node.src.slice(1), false, 16 / (first as MemoryNode).type.dtype.bytes);
   if (!record.atomic) return undefined;
   return access(first!, node.src.slice(1, node.src.length - record.params.length), true, 1);
 }

@@ -59,7 +59,16 @@ const PARTS = {
     text: () =>
       inline(
         'float round_tf32(float f)',
-        'unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f)); return __uint_as_float(bits);',
+        `
+#if __CUDA_ARCH__ >= 900
+  unsigned bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f));
+  return __uint_as_float(bits);
+#else
+  const unsigned bits = __float_as_uint(f);
+  return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
+#endif
+`,
       ),
   },
   // Signed overflow wraps; in C++ it would be undefined.

@@ -182,7 +182,14 @@ export function expression(to: Scribe, e: Expr): string {
       if (record.rows) {
         const memory = operand as MemoryNode;
         const site = to.site(e.at, { intrinsic: e.arg, dtype: memory.type.dtype });
-        const row = access(to, 'read', memory, e.src.slice(1) as Expr[], { lanes: 8 }, site);
+        const row = access(
+          to,
+          'read',
+          memory,
+          e.src.slice(1) as Expr[],
+          { lanes: 16 / memory.type.dtype.bytes },
+          site,
+        );
         return `(yield [${site}, rowBits(${to.name(memory.arg)}, ${row})])`;
       }
       if (!record.atomic) {

@@ -65,9 +65,9 @@ function gather(t: DType, memory: TypedArray, index: number, lanes: number): Sca
   return out;
 }
 
-/** A row of 8 elements of 16 bits, as they are in memory. */
-const rowBits = (memory: TypedArray, index: number): number[] =>
-  Array.from(memory.subarray(index, index + 8) as Uint16Array);
+/** A row of 16 bytes as 8 numbers of 16 bits, as they are in memory. */
+const rowBits = ({ buffer, byteOffset, BYTES_PER_ELEMENT }: TypedArray, index: number): number[] =>
+  Array.from(new Uint16Array(buffer, byteOffset + index * BYTES_PER_ELEMENT, 8));
 
 /** A vector into neighbouring elements. */
 function scatter(t: DType, memory: TypedArray, index: number, v: Vector): void {

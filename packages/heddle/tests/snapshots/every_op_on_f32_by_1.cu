@@ -1,7 +1,16 @@
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float power(float a, float b) { return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b); }
-__device__ inline float round_tf32(float f) { unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f)); return __uint_as_float(bits); }
+__device__ inline float round_tf32(float f) { 
+#if __CUDA_ARCH__ >= 900
+  unsigned bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f));
+  return __uint_as_float(bits);
+#else
+  const unsigned bits = __float_as_uint(f);
+  return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
+#endif
+ }
 
 extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, const float* z, float* out, unsigned char* truth) {
   const float a = x[int(threadIdx.x) * 1 + 0];

@@ -25,7 +25,16 @@ __device__ inline f32x4 floor_f32x4(f32x4 a) { return {floorf(a.x), floorf(a.y),
 __device__ inline f32x4 ceil_f32x4(f32x4 a) { return {ceilf(a.x), ceilf(a.y), ceilf(a.z), ceilf(a.w)}; }
 __device__ inline f32x4 trunc_f32x4(f32x4 a) { return {truncf(a.x), truncf(a.y), truncf(a.z), truncf(a.w)}; }
 __device__ inline f32x4 rint_f32x4(f32x4 a) { return {rintf(a.x), rintf(a.y), rintf(a.z), rintf(a.w)}; }
-__device__ inline float round_tf32(float f) { unsigned bits; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f)); return __uint_as_float(bits); }
+__device__ inline float round_tf32(float f) { 
+#if __CUDA_ARCH__ >= 900
+  unsigned bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f));
+  return __uint_as_float(bits);
+#else
+  const unsigned bits = __float_as_uint(f);
+  return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
+#endif
+ }
 __device__ inline f32x4 tf32_f32x4(f32x4 a) { return {round_tf32(a.x), round_tf32(a.y), round_tf32(a.z), round_tf32(a.w)}; }
 struct alignas(4) boolx4 { bool x, y, z, w; };
 __device__ inline boolx4 lt_f32x4(f32x4 a, f32x4 b) { return {a.x < b.x, a.y < b.y, a.z < b.z, a.w < b.w}; }

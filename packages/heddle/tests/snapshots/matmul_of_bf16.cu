@@ -2,18 +2,21 @@ typedef unsigned short bf16;  // the upper 16 bits of a float
 struct alignas(16) f32x4 { float x, y, z, w; };
 struct alignas(16) u32x4 { unsigned x, y, z, w; };
 struct alignas(8) u32x2 { unsigned x, y; };
+__device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
+__device__ inline int mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
+__device__ inline int wrap_neg(int a) { return (int)(0 - (unsigned int)a); }
+__device__ inline int idiv(int a, int b) { return b == 0 ? 0 : b == -1 ? wrap_neg(a) : a / b; }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
 __device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
-__device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
-__device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
-__device__ inline void copy_async_8(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
+__device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
+__device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
+__device__ inline void copy_async_16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ inline void wait_copies_1() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-__device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
 __device__ inline u32x4 load_matrix_4(const void* row) {
   u32x4 r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -40,20 +43,22 @@ __device__ inline f32x2 cast_bf16x2(f32x2 a) { return {round_bf16(a.x), round_bf
 struct alignas(4) bf16x2 { bf16 x, y; };
 __device__ inline bf16x2 store_bf16x2(f32x2 a) { return {float_to_bf16(a.x), float_to_bf16(a.y)}; }
 
-extern "C" __global__ void matmul_of_bf16(const bf16* a, const bf16* b, bf16* c) {
+extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, bf16* c) {
   alignas(16) extern __shared__ unsigned char dynamic_shared[];
-  bf16* const held = reinterpret_cast<bf16*>(dynamic_shared);
+  unsigned* const held = reinterpret_cast<unsigned*>(dynamic_shared);
   alignas(16) f32x4 sums[2][4];
-  alignas(16) u32x4 as[2];
-  alignas(16) u32x2 bs[4];
+  alignas(16) u32x4 as[4][2];
+  alignas(16) u32x2 bs[4][4];
   // const band = idiv(blockIdx.x, BAND * ACROSS) * BAND;
-  const int band = int(blockIdx.x) / 64 * 8;
+  const int band = int(blockIdx.x) / 128 * 16;
+  // const high = DOWN % BAND === 0 ? BAND : Math.min(BAND, DOWN - band);
+  const int high = min(16, wrap_sub(8, band));
   // const place = blockIdx.x % (BAND * ACROSS);
-  const int place = int(blockIdx.x) % 64;
-  // const row = (band + (place % high)) * A.rows;
-  const int row = (band + place % 8) * 64;
-  // const column = idiv(place, high) * B.rows;
-  const int column = place / 8 * 64;
+  const int place = int(blockIdx.x) % 128;
+  // const row = (band + (place % high)) * ROWS;
+  const int row = (band + mod(place, high)) * 64;
+  // const column = idiv(place, high) * COLUMNS;
+  const int column = idiv(place, high) * 64;
   // const split = blockIdx.y;
   const int split = int(blockIdx.y);
   // const batch = blockIdx.z;
@@ -66,10 +71,6 @@ extern "C" __global__ void matmul_of_bf16(const bf16* a, const bf16* b, bf16* c)
   const int g = lane_id() / 4;
   // const t = laneId % 4;
   const int t = lane_id() % 4;
-  // const aAt = A.kMajor ? (warpRow + g) * A.pitch + 2 * t : warpRow + g + 2 * t * A.pitch;
-  const int aAt = wrap_add(wrap_mul(wrap_add(warpRow, g), 72), wrap_mul(2, t));
-  // const bAt =
-  const int bAt = wrap_add(4608, wrap_add(wrap_add(warpColumn, g), wrap_mul(wrap_mul(2, t), 72)));
   // for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = splat4(0);
   #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -78,31 +79,30 @@ extern "C" __global__ void matmul_of_bf16(const bf16* a, const bf16* b, bf16* c)
       sums[i][j] = splat_f32x4(0.0f);
     }
   }
-  // const eighth = idiv(laneId, 8);
-  const int eighth = lane_id() / 8;
-  // const rowA = (laneId % 8) + (eighth % 2) * 8;
-  const int rowA = lane_id() % 8 + eighth % 2 * 8;
-  // const stepA = idiv(eighth, 2) * 8;
-  const int stepA = eighth / 2 * 8;
-  // const halfA = A.kMajor
-  const int halfA = (warpRow + rowA) * 72 + stepA;
-  // const columnB = (laneId % 8) + idiv(eighth, 2) * 8;
-  const int columnB = wrap_add(lane_id() % 8, wrap_mul(eighth / 2, 8));
-  // const stepB = (eighth % 2) * 8;
-  const int stepB = eighth % 2 * 8;
-  // const halfB =
-  const int halfB = 4608 + ((lane_id() % 8 + stepB) * 72 + warpColumn + eighth / 2 * 8);
+  // const line = laneId % 8;
+  const int line = lane_id() % 8;
+  // const second = idiv(laneId, 8) % 2;
+  const int second = lane_id() / 8 % 2;
+  // const third = idiv(laneId, 16);
+  const int third = lane_id() / 16;
+  // const aAt = A.kMajor
+  const int aAt = (warpRow + line + 8 * second) * 20 + 4 * third;
+  // const bAt =
+  const int bAt = 1280 + ((line + 8 * second) * 36 + wrap_add(warpColumn, wrap_mul(8, third)) / 2);
   // for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
   #pragma unroll
   for (int chunk = 0; chunk < 2; chunk++) {
     // const step = (split * CHUNKS + chunk) * DEPTH;
-    const int step = (split * 16 + chunk) * 32;
-    // copyPanel(a, left, held, stage * STAGE, row, step, A, context);
-    const int at = chunk * 6912;
+    const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
+    // const to = stage * STAGE;
+    const int to = chunk * 2432;
+    // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
+    const int firstRow = row / 1;
+    const int firstStep = step / 2;
     // const outer = idiv(threadIdx.x, count);
-    const int outer = int(threadIdx.x) / 8;
+    const int outer = int(threadIdx.x) / 4;
     // const along = (threadIdx.x % count) * P.vector;
-    const int along = int(threadIdx.x) % 8 * 4;
+    const int along = int(threadIdx.x) % 4 * 4;
     // const warp = idiv(slot, P.share.lanes * P.share.each);
     const int warp = outer / 32;
     // const rest = slot % (P.share.lanes * P.share.each);
@@ -112,53 +112,79 @@ extern "C" __global__ void matmul_of_bf16(const bf16* a, const bf16* b, bf16* c)
     // const lane = rest % P.share.lanes;
     const int lane = rest % 32;
     // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-    const int row_1 = row + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
+    const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
     // const step = firstStep + (P.kMajor ? along : outer);
-    const int step_1 = step + along;
+    const int step_1 = firstStep + along;
     // const to = at + outer * P.pitch + along;
-    const int to = at + outer * 72 + along;
+    const int to_1 = to + outer * 20 + along;
     // const from = start + row * P.rowStep + step * P.innerStep;
-    const int from = 0 + row_1 * 512 + step_1 * 1;
+    const int from = 0 + row_1 * 256 + step_1 * 1;
     // for (let i = 0; i < total / THREADS; i++) {
     #pragma unroll
-    for (int i_1 = 0; i_1 < 4; i_1++) {
+    for (int i_1 = 0; i_1 < 2; i_1++) {
       // const down = i * round;
-      const int down = i_1 * 16;
+      const int down = i_1 * 32;
       // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-      const int to_1 = to + down * 72;
-      const int from_1 = from + down * 512;
+      const int to_2 = to_1 + down * 20;
+      const int from_1 = from + down * 256;
       const int row_2 = wrap_add(row_1, down);
       // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_8(&held[to_1], a + from_1);
+      copy_async_16(&held[to_2], a + from_1);
     }
-    // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
-    const int at_1 = chunk * 6912 + 4608;
+    // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+    const int at = to + 1280;
+    const int firstRow_1 = column / 2;
+    const int firstStep_1 = step / 1;
     // const outer = idiv(threadIdx.x, count);
-    const int outer_1 = int(threadIdx.x) / 16;
+    const int outer_1 = int(threadIdx.x) / 8;
     // const along = (threadIdx.x % count) * P.vector;
-    const int along_1 = int(threadIdx.x) % 16 * 4;
+    const int along_1 = int(threadIdx.x) % 8 * 4;
     // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-    const int row_2 = column + along_1;
+    const int row_2 = firstRow_1 + along_1;
     // const step = firstStep + (P.kMajor ? along : outer);
-    const int step_2 = step + outer_1;
+    const int step_2 = firstStep_1 + outer_1;
     // const to = at + outer * P.pitch + along;
-    const int to_1 = at_1 + outer_1 * 72 + along_1;
+    const int to_2 = at + outer_1 * 36 + along_1;
     // const from = start + row * P.rowStep + step * P.innerStep;
-    const int from_1 = 0 + row_2 * 1 + step_2 * 512;
+    const int from_1 = 0 + row_2 * 1 + step_2 * 256;
     // for (let i = 0; i < total / THREADS; i++) {
     #pragma unroll
-    for (int i_1 = 0; i_1 < 4; i_1++) {
+    for (int i_1 = 0; i_1 < 2; i_1++) {
       // const down = i * round;
-      const int down = i_1 * 8;
+      const int down = i_1 * 16;
       // else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
-      const int to_2 = to_1 + down * 72;
-      const int from_2 = from_1 + down * 512;
+      const int to_3 = to_2 + down * 36;
+      const int from_2 = from_1 + down * 256;
       const int step_3 = wrap_add(step_2, down);
       // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_8(&held[to_2], b + from_2);
+      copy_async_16(&held[to_3], b + from_2);
     }
     // commitCopies();
     commit_copies();
+  }
+  // waitCopies(STAGES - 2);
+  wait_copies_1();
+  // barrier();
+  __syncthreads();
+  // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+  const int at = 0 + aAt + 0;
+  // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
+  #pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32x4 loadMatrix4 = load_matrix_4(&held[at + i * 320]);
+    as[0][i] = loadMatrix4;
+  }
+  // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+  const int at_1 = 0 + bAt + 0;
+  // for (let j = 0; j < TN; j += 2) {
+  #pragma unroll
+  for (int j = 0; j < 4; j += 2) {
+    // const v = B.kMajor
+    const u32x4 v = load_matrix_4_transposed(&held[at_1 + wrap_mul(j, 8) / 2]);
+    // bs[to][j] = vec2(lane(v, 0), lane(v, 1));
+    bs[0][j] = u32x2{v.x, v.y};
+    // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
+    bs[0][j + 1] = u32x2{v.z, v.w};
   }
   // let used = 0;
   int used = 0;
@@ -168,162 +194,214 @@ extern "C" __global__ void matmul_of_bf16(const bf16* a, const bf16* b, bf16* c)
   int chunk = 0;
   // while (chunk < CHUNKS) {
   while (chunk < 16) {
-    // waitCopies(STAGES - 2);
-    wait_copies_1();
-    // barrier();
-    __syncthreads();
-    // if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
-    if (wrap_sub(wrap_add(chunk, 3), 1) < 16) {
-      const int chunk_1 = chunk + 3 - 1;
-      const int stage = filled;
-      // const step = (split * CHUNKS + chunk) * DEPTH;
-      const int step = (split * 16 + chunk_1) * 32;
-      // copyPanel(a, left, held, stage * STAGE, row, step, A, context);
-      const int at = stage * 6912;
-      // const outer = idiv(threadIdx.x, count);
-      const int outer = int(threadIdx.x) / 8;
-      // const along = (threadIdx.x % count) * P.vector;
-      const int along = int(threadIdx.x) % 8 * 4;
-      // const warp = idiv(slot, P.share.lanes * P.share.each);
-      const int warp = outer / 32;
-      // const rest = slot % (P.share.lanes * P.share.each);
-      const int rest = outer % 32;
-      // const i = idiv(rest, P.share.lanes);
-      const int i = rest / 32;
-      // const lane = rest % P.share.lanes;
-      const int lane = rest % 32;
-      // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-      const int row_1 = row + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
-      // const step = firstStep + (P.kMajor ? along : outer);
-      const int step_1 = step + along;
-      // const to = at + outer * P.pitch + along;
-      const int to = at + outer * 72 + along;
-      // const from = start + row * P.rowStep + step * P.innerStep;
-      const int from = 0 + row_1 * 512 + step_1 * 1;
-      // for (let i = 0; i < total / THREADS; i++) {
-      #pragma unroll
-      for (int i_1 = 0; i_1 < 4; i_1++) {
-        // const down = i * round;
-        const int down = i_1 * 16;
-        // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-        const int to_1 = to + down * 72;
-        const int from_1 = from + down * 512;
-        const int row_2 = wrap_add(row_1, down);
-        // if (P.vector === 4) copyAsync4(held, to, x, from);
-        copy_async_8(&held[to_1], a + from_1);
-      }
-      // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
-      const int at_1 = stage * 6912 + 4608;
-      // const outer = idiv(threadIdx.x, count);
-      const int outer_1 = int(threadIdx.x) / 16;
-      // const along = (threadIdx.x % count) * P.vector;
-      const int along_1 = int(threadIdx.x) % 16 * 4;
-      // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-      const int row_2 = column + along_1;
-      // const step = firstStep + (P.kMajor ? along : outer);
-      const int step_2 = step + outer_1;
-      // const to = at + outer * P.pitch + along;
-      const int to_1 = at_1 + outer_1 * 72 + along_1;
-      // const from = start + row * P.rowStep + step * P.innerStep;
-      const int from_1 = 0 + row_2 * 1 + step_2 * 512;
-      // for (let i = 0; i < total / THREADS; i++) {
-      #pragma unroll
-      for (int i_1 = 0; i_1 < 4; i_1++) {
-        // const down = i * round;
-        const int down = i_1 * 8;
-        // else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
-        const int to_2 = to_1 + down * 72;
-        const int from_2 = from_1 + down * 512;
-        const int step_3 = wrap_add(step_2, down);
-        // if (P.vector === 4) copyAsync4(held, to, x, from);
-        copy_async_8(&held[to_2], b + from_2);
-      }
-      // commitCopies();
-      commit_copies();
-    } else {
-      // else commitCopies();
-      commit_copies();
-    }
-    // if (HALF) addHalf(used);
-    const int stage = used;
-    // for (let k = 0; k < DEPTH; k += 16) {
+    // for (let k = 0; k < DEPTH; k += STEP) {
     #pragma unroll
     for (int k = 0; k < 32; k += 16) {
-      // for (let i = 0; i < TM; i++) {
-      #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        // if (A.kMajor) as[i] = loadMatrix4(held, stage * STAGE + halfA + i * (16 * A.pitch) + k);
-        const u32x4 loadMatrix4 = load_matrix_4(&held[stage * 6912 + halfA + i * 1152 + k]);
-        as[i] = loadMatrix4;
+      // if (k + STEP < DEPTH) read(next, used, k + STEP);
+      if (wrap_add(k, 16) < 32) {
+        const int stage = used;
+        const int k_1 = k + 16;
+        // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const int at_2 = stage * 2432 + aAt + k_1 / 2;
+        // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const u32x4 loadMatrix4 = load_matrix_4(&held[at_2 + i * 320]);
+          as[k / 16 % 2 == 0 ? 1 : 0][i] = loadMatrix4;
+        }
+        // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const int at_3 = stage * 2432 + bAt + k_1 * 36;
+        // for (let j = 0; j < TN; j += 2) {
+        #pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+          // const v = B.kMajor
+          const u32x4 v = load_matrix_4_transposed(&held[at_3 + wrap_mul(j, 8) / 2]);
+          // bs[to][j] = vec2(lane(v, 0), lane(v, 1));
+          bs[k / 16 % 2 == 0 ? 1 : 0][j] = u32x2{v.x, v.y};
+          // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
+          bs[k / 16 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
+        }
+      } else {
+        // waitCopies(STAGES - 2);
+        wait_copies_1();
+        // barrier();
+        __syncthreads();
+        // if (chunk + 1 < CHUNKS) used = used === STAGES - 1 ? 0 : used + 1;
+        if (wrap_add(chunk, 1) < 16) {
+          used = used == 2 ? 0 : wrap_add(used, 1);
+        }
+        // read(next, used, 0);
+        const int stage = used;
+        // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const int at_2 = stage * 2432 + aAt + 0;
+        // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const u32x4 loadMatrix4 = load_matrix_4(&held[at_2 + i * 320]);
+          as[k / 16 % 2 == 0 ? 1 : 0][i] = loadMatrix4;
+        }
+        // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const int at_3 = stage * 2432 + bAt + 0;
+        // for (let j = 0; j < TN; j += 2) {
+        #pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+          // const v = B.kMajor
+          const u32x4 v = load_matrix_4_transposed(&held[at_3 + wrap_mul(j, 8) / 2]);
+          // bs[to][j] = vec2(lane(v, 0), lane(v, 1));
+          bs[k / 16 % 2 == 0 ? 1 : 0][j] = u32x2{v.x, v.y};
+          // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
+          bs[k / 16 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
+        }
       }
-      // for (let j = 0; j < TN; j += 2) {
-      #pragma unroll
-      for (int j = 0; j < 4; j += 2) {
-        // const v = B.kMajor
-        const u32x4 v = load_matrix_4_transposed(&held[stage * 6912 + halfB + j * 8 + k * 72]);
-        // bs[j] = vec2(lane(v, 0), lane(v, 1));
-        bs[j] = u32x2{v.x, v.y};
-        // bs[j + 1] = vec2(lane(v, 2), lane(v, 3));
-        bs[j + 1] = u32x2{v.z, v.w};
+      // if (k === 0) {
+      if (k == 0) {
+        // if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
+        if (wrap_sub(wrap_add(chunk, 3), 1) < 16) {
+          const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
+          const int stage = filled;
+          // const step = (split * CHUNKS + chunk) * DEPTH;
+          const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
+          // const to = stage * STAGE;
+          const int to = stage * 2432;
+          // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
+          const int firstRow = row / 1;
+          const int firstStep = step / 2;
+          // const outer = idiv(threadIdx.x, count);
+          const int outer = int(threadIdx.x) / 4;
+          // const along = (threadIdx.x % count) * P.vector;
+          const int along = int(threadIdx.x) % 4 * 4;
+          // const warp = idiv(slot, P.share.lanes * P.share.each);
+          const int warp = outer / 32;
+          // const rest = slot % (P.share.lanes * P.share.each);
+          const int rest = outer % 32;
+          // const i = idiv(rest, P.share.lanes);
+          const int i = rest / 32;
+          // const lane = rest % P.share.lanes;
+          const int lane = rest % 32;
+          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+          const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
+          // const step = firstStep + (P.kMajor ? along : outer);
+          const int step_1 = firstStep + along;
+          // const to = at + outer * P.pitch + along;
+          const int to_1 = to + outer * 20 + along;
+          // const from = start + row * P.rowStep + step * P.innerStep;
+          const int from = 0 + row_1 * 256 + step_1 * 1;
+          // for (let i = 0; i < total / THREADS; i++) {
+          #pragma unroll
+          for (int i_1 = 0; i_1 < 2; i_1++) {
+            // const down = i * round;
+            const int down = i_1 * 32;
+            // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+            const int to_2 = to_1 + down * 20;
+            const int from_1 = from + down * 256;
+            const int row_2 = wrap_add(row_1, down);
+            // if (P.vector === 4) copyAsync4(held, to, x, from);
+            copy_async_16(&held[to_2], a + from_1);
+          }
+          // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+          const int at_2 = to + 1280;
+          const int firstRow_1 = column / 2;
+          const int firstStep_1 = step / 1;
+          // const outer = idiv(threadIdx.x, count);
+          const int outer_1 = int(threadIdx.x) / 8;
+          // const along = (threadIdx.x % count) * P.vector;
+          const int along_1 = int(threadIdx.x) % 8 * 4;
+          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+          const int row_2 = firstRow_1 + along_1;
+          // const step = firstStep + (P.kMajor ? along : outer);
+          const int step_2 = firstStep_1 + outer_1;
+          // const to = at + outer * P.pitch + along;
+          const int to_2 = at_2 + outer_1 * 36 + along_1;
+          // const from = start + row * P.rowStep + step * P.innerStep;
+          const int from_1 = 0 + row_2 * 1 + step_2 * 256;
+          // for (let i = 0; i < total / THREADS; i++) {
+          #pragma unroll
+          for (int i_1 = 0; i_1 < 2; i_1++) {
+            // const down = i * round;
+            const int down = i_1 * 16;
+            // else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
+            const int to_3 = to_2 + down * 36;
+            const int from_2 = from_1 + down * 256;
+            const int step_3 = wrap_add(step_2, down);
+            // if (P.vector === 4) copyAsync4(held, to, x, from);
+            copy_async_16(&held[to_3], b + from_2);
+          }
+          // commitCopies();
+          commit_copies();
+        } else {
+          // else commitCopies();
+          commit_copies();
+        }
+        // filled = filled === STAGES - 1 ? 0 : filled + 1;
+        filled = filled == 2 ? 0 : wrap_add(filled, 1);
       }
       // for (let i = 0; i < TM; i++)
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        // for (let j = 0; j < TN; j++) sums[i][j] = mmaBf16(as[i], bs[j], sums[i][j]);
+        // for (let j = 0; j < TN; j++) sums[i][j] = mmaBf16(as[from][i], bs[from][j], sums[i][j]);
         #pragma unroll
         for (int j = 0; j < 4; j++) {
-          const f32x4 mmaBf16 = mma_bf16(as[i], bs[j], sums[i][j]);
+          const f32x4 mmaBf16 = mma_bf16(as[1 - (k / 16 % 2 == 0 ? 1 : 0)][i], bs[1 - (k / 16 % 2 == 0 ? 1 : 0)][j], sums[i][j]);
           sums[i][j] = mmaBf16;
         }
       }
     }
-    // used = used === STAGES - 1 ? 0 : used + 1;
-    used = used == 2 ? 0 : wrap_add(used, 1);
-    // filled = filled === STAGES - 1 ? 0 : filled + 1;
-    filled = filled == 2 ? 0 : wrap_add(filled, 1);
     // chunk += 1;
-    chunk = chunk + 1;
+    chunk = wrap_add(chunk, 1);
   }
   // const part = SPLITS > 1 ? split * BATCHES + batch : batch;
   const int part = batch;
   // for (let i = 0; i < TM; i++) {
   #pragma unroll
   for (int i = 0; i < 2; i++) {
+    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
+    const int below = i * 16 + 0 + g;
+    // const r = row + warpRow + below;
+    const int r = row + warpRow + below;
     // for (let j = 0; j < TN; j++) {
     #pragma unroll
     for (int j = 0; j < 4; j++) {
-      // const r = row + warpRow + i * 16 + g;
-      const int r = row + warpRow + i * 16 + g;
-      // const n = column + warpColumn + j * 8 + 2 * t;
+      // const v = sums[i][j];
+      const f32x4 v = sums[i][j];
+      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
       const int n = column + warpColumn + j * 8 + 2 * t;
-      // put(r, n, lane(sums[i][j], 0), lane(sums[i][j], 1));
-      const float low = sums[i][j].x;
-      const float high = sums[i][j].y;
-      // const at = (part * M + r) * N + n;
-      const int at = (part * 512 + r) * 512 + n;
+      const float low = v.x;
+      const float high_1 = v.y;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
-        // const both = vec2(low, high);
-        const f32x2 both = f32x2{low, high};
-        // const rounded = (v: number) => (HALF ? bf16(v) : v);
-        const f32x2 t_1 = cast_bf16x2(both);
-        // store2(c, at, SPLITS > 1 ? both : finish(rounded(both), batch, r, n));
-        *reinterpret_cast<bf16x2*>(c + at) = store_bf16x2(t_1);
+        // if (N % 2 === 0) put(r, n, vec2(low, high), 2);
+        const f32x2 v_1 = f32x2{low, high_1};
+        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        const f32x2 value = cast_bf16x2(v_1);
+        // const at = (part * M + r) * N + n;
+        const int at_2 = (part * 512 + r) * 512 + n;
+        // else if (lanes === 2) store2(c, at, value);
+        *reinterpret_cast<bf16x2*>(c + at_2) = store_bf16x2(value);
       }
-      // put(r + 8, n, lane(sums[i][j], 2), lane(sums[i][j], 3));
-      const int r_1 = r + 8;
-      const float low_1 = sums[i][j].z;
-      const float high_1 = sums[i][j].w;
-      // const at = (part * M + r) * N + n;
-      const int at_1 = (part * 512 + r_1) * 512 + n;
+    }
+    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
+    const int below_1 = i * 16 + 8 + g;
+    // const r = row + warpRow + below;
+    const int r_1 = row + warpRow + below_1;
+    // for (let j = 0; j < TN; j++) {
+    #pragma unroll
+    for (int j = 0; j < 4; j++) {
+      // const v = sums[i][j];
+      const f32x4 v = sums[i][j];
+      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
+      const int n = column + warpColumn + j * 8 + 2 * t;
+      const float low = v.z;
+      const float high_1 = v.w;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
-        // const both = vec2(low, high);
-        const f32x2 both = f32x2{low_1, high_1};
-        // const rounded = (v: number) => (HALF ? bf16(v) : v);
-        const f32x2 t_1 = cast_bf16x2(both);
-        // store2(c, at, SPLITS > 1 ? both : finish(rounded(both), batch, r, n));
-        *reinterpret_cast<bf16x2*>(c + at_1) = store_bf16x2(t_1);
+        // if (N % 2 === 0) put(r, n, vec2(low, high), 2);
+        const f32x2 v_1 = f32x2{low, high_1};
+        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        const f32x2 value = cast_bf16x2(v_1);
+        // const at = (part * M + r) * N + n;
+        const int at_2 = (part * 512 + r_1) * 512 + n;
+        // else if (lanes === 2) store2(c, at, value);
+        *reinterpret_cast<bf16x2*>(c + at_2) = store_bf16x2(value);
       }
     }
   }

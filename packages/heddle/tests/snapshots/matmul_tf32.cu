@@ -1,5 +1,11 @@
 struct alignas(16) f32x4 { float x, y, z, w; };
+struct alignas(16) u32x4 { unsigned x, y, z, w; };
+struct alignas(8) u32x2 { unsigned x, y; };
 struct alignas(8) f32x2 { float x, y; };
+__device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
+__device__ inline int mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
+__device__ inline int wrap_neg(int a) { return (int)(0 - (unsigned int)a); }
+__device__ inline int idiv(int a, int b) { return b == 0 ? 0 : b == -1 ? wrap_neg(a) : a / b; }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
 __device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
@@ -11,7 +17,22 @@ __device__ inline void copy_async_16(void* to, const void* from) {
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ inline void wait_copies_1() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-__device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
+__device__ inline u32x4 load_matrix_4(const void* row) {
+  u32x4 r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+    : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+  return r;
+}
+__device__ inline float round_tf32(float f) { 
+#if __CUDA_ARCH__ >= 900
+  unsigned bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f));
+  return __uint_as_float(bits);
+#else
+  const unsigned bits = __float_as_uint(f);
+  return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
+#endif
+ }
 __device__ inline f32x4 mma_tf32(f32x4 a, f32x2 b, f32x4 c) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
     : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
@@ -23,16 +44,19 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   alignas(16) extern __shared__ unsigned char dynamic_shared[];
   float* const held = reinterpret_cast<float*>(dynamic_shared);
   alignas(16) f32x4 sums[2][4];
-  alignas(16) f32x4 as[2];
-  alignas(16) f32x2 bs[4];
+  alignas(16) u32x4 as[4][2];
+  alignas(16) u32x2 bs[4][4];
+  alignas(16) f32x2 right[4];
   // const band = idiv(blockIdx.x, BAND * ACROSS) * BAND;
-  const int band = int(blockIdx.x) / 64 * 8;
+  const int band = int(blockIdx.x) / 128 * 16;
+  // const high = DOWN % BAND === 0 ? BAND : Math.min(BAND, DOWN - band);
+  const int high = min(16, wrap_sub(8, band));
   // const place = blockIdx.x % (BAND * ACROSS);
-  const int place = int(blockIdx.x) % 64;
-  // const row = (band + (place % high)) * A.rows;
-  const int row = (band + place % 8) * 64;
-  // const column = idiv(place, high) * B.rows;
-  const int column = place / 8 * 64;
+  const int place = int(blockIdx.x) % 128;
+  // const row = (band + (place % high)) * ROWS;
+  const int row = (band + mod(place, high)) * 64;
+  // const column = idiv(place, high) * COLUMNS;
+  const int column = idiv(place, high) * 64;
   // const split = blockIdx.y;
   const int split = int(blockIdx.y);
   // const batch = blockIdx.z;
@@ -45,10 +69,6 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   const int g = lane_id() / 4;
   // const t = laneId % 4;
   const int t = lane_id() % 4;
-  // const aAt = A.kMajor ? (warpRow + g) * A.pitch + 2 * t : warpRow + g + 2 * t * A.pitch;
-  const int aAt = (warpRow + g) * 40 + 2 * t;
-  // const bAt =
-  const int bAt = 2560 + ((warpColumn + g) * 40 + 2 * t);
   // for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = splat4(0);
   #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -57,27 +77,26 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       sums[i][j] = splat_f32x4(0.0f);
     }
   }
-  // const eighth = idiv(laneId, 8);
-  const int eighth = lane_id() / 8;
-  // const rowA = (laneId % 8) + (eighth % 2) * 8;
-  const int rowA = wrap_add(lane_id() % 8, wrap_mul(eighth % 2, 8));
-  // const stepA = idiv(eighth, 2) * 8;
-  const int stepA = wrap_mul(eighth / 2, 8);
-  // const halfA = A.kMajor
-  const int halfA = wrap_add(wrap_mul(wrap_add(warpRow, rowA), 40), stepA);
-  // const columnB = (laneId % 8) + idiv(eighth, 2) * 8;
-  const int columnB = wrap_add(lane_id() % 8, wrap_mul(eighth / 2, 8));
-  // const stepB = (eighth % 2) * 8;
-  const int stepB = wrap_mul(eighth % 2, 8);
-  // const halfB =
-  const int halfB = wrap_add(2560, wrap_add(wrap_mul(wrap_add(warpColumn, columnB), 40), stepB));
+  // const line = laneId % 8;
+  const int line = lane_id() % 8;
+  // const second = idiv(laneId, 8) % 2;
+  const int second = lane_id() / 8 % 2;
+  // const third = idiv(laneId, 16);
+  const int third = lane_id() / 16;
+  // const aAt = A.kMajor
+  const int aAt = (warpRow + line + 8 * second) * 36 + 4 * third;
+  // const bAt =
+  const int bAt = 2304 + ((warpColumn + line + 8 * third) * 36 + 4 * second);
   // for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
   #pragma unroll
   for (int chunk = 0; chunk < 2; chunk++) {
     // const step = (split * CHUNKS + chunk) * DEPTH;
-    const int step = (split * 16 + chunk) * 32;
-    // copyPanel(a, left, held, stage * STAGE, row, step, A, context);
-    const int at = chunk * 5120;
+    const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
+    // const to = stage * STAGE;
+    const int to = chunk * 4608;
+    // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
+    const int firstRow = row / 1;
+    const int firstStep = step / 1;
     // const outer = idiv(threadIdx.x, count);
     const int outer = int(threadIdx.x) / 8;
     // const along = (threadIdx.x % count) * P.vector;
@@ -91,11 +110,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     // const lane = rest % P.share.lanes;
     const int lane = rest % 32;
     // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-    const int row_1 = row + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
+    const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
     // const step = firstStep + (P.kMajor ? along : outer);
-    const int step_1 = step + along;
+    const int step_1 = firstStep + along;
     // const to = at + outer * P.pitch + along;
-    const int to = at + outer * 40 + along;
+    const int to_1 = to + outer * 36 + along;
     // const from = start + row * P.rowStep + step * P.innerStep;
     const int from = 0 + row_1 * 512 + step_1 * 1;
     // for (let i = 0; i < total / THREADS; i++) {
@@ -104,14 +123,16 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       // const down = i * round;
       const int down = i_1 * 16;
       // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-      const int to_1 = to + down * 40;
+      const int to_2 = to_1 + down * 36;
       const int from_1 = from + down * 512;
       const int row_2 = wrap_add(row_1, down);
       // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_16(&held[to_1], a + from_1);
+      copy_async_16(&held[to_2], a + from_1);
     }
-    // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
-    const int at_1 = chunk * 5120 + 2560;
+    // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+    const int at = to + 2304;
+    const int firstRow_1 = column / 1;
+    const int firstStep_1 = step / 1;
     // const outer = idiv(threadIdx.x, count);
     const int outer_1 = int(threadIdx.x) / 8;
     // const along = (threadIdx.x % count) * P.vector;
@@ -125,11 +146,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     // const lane = rest % P.share.lanes;
     const int lane_1 = rest_1 % 32;
     // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-    const int row_2 = column + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
+    const int row_2 = firstRow_1 + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
     // const step = firstStep + (P.kMajor ? along : outer);
-    const int step_2 = step + along_1;
+    const int step_2 = firstStep_1 + along_1;
     // const to = at + outer * P.pitch + along;
-    const int to_1 = at_1 + outer_1 * 40 + along_1;
+    const int to_2 = at + outer_1 * 36 + along_1;
     // const from = start + row * P.rowStep + step * P.innerStep;
     const int from_1 = 0 + row_2 * 512 + step_2 * 1;
     // for (let i = 0; i < total / THREADS; i++) {
@@ -138,14 +159,38 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       // const down = i * round;
       const int down = i_2 * 16;
       // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-      const int to_2 = to_1 + down * 40;
+      const int to_3 = to_2 + down * 36;
       const int from_2 = from_1 + down * 512;
       const int row_3 = wrap_add(row_2, down);
       // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_16(&held[to_2], b + from_2);
+      copy_async_16(&held[to_3], b + from_2);
     }
     // commitCopies();
     commit_copies();
+  }
+  // waitCopies(STAGES - 2);
+  wait_copies_1();
+  // barrier();
+  __syncthreads();
+  // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+  const int at = 0 + aAt + 0;
+  // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
+  #pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const u32x4 loadMatrix4 = load_matrix_4(&held[at + i * 576]);
+    as[0][i] = loadMatrix4;
+  }
+  // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+  const int at_1 = 0 + bAt + 0;
+  // for (let j = 0; j < TN; j += 2) {
+  #pragma unroll
+  for (int j = 0; j < 4; j += 2) {
+    // const v = B.kMajor
+    const u32x4 v = load_matrix_4(&held[at_1 + j * 288]);
+    // bs[to][j] = vec2(lane(v, 0), lane(v, 1));
+    bs[0][j] = u32x2{v.x, v.y};
+    // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
+    bs[0][j + 1] = u32x2{v.z, v.w};
   }
   // let used = 0;
   int used = 0;
@@ -155,184 +200,234 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   int chunk = 0;
   // while (chunk < CHUNKS) {
   while (chunk < 16) {
-    // waitCopies(STAGES - 2);
-    wait_copies_1();
-    // barrier();
-    __syncthreads();
-    // if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
-    if (wrap_sub(wrap_add(chunk, 3), 1) < 16) {
-      const int chunk_1 = chunk + 3 - 1;
-      const int stage = filled;
-      // const step = (split * CHUNKS + chunk) * DEPTH;
-      const int step = (split * 16 + chunk_1) * 32;
-      // copyPanel(a, left, held, stage * STAGE, row, step, A, context);
-      const int at = stage * 5120;
-      // const outer = idiv(threadIdx.x, count);
-      const int outer = int(threadIdx.x) / 8;
-      // const along = (threadIdx.x % count) * P.vector;
-      const int along = int(threadIdx.x) % 8 * 4;
-      // const warp = idiv(slot, P.share.lanes * P.share.each);
-      const int warp = outer / 32;
-      // const rest = slot % (P.share.lanes * P.share.each);
-      const int rest = outer % 32;
-      // const i = idiv(rest, P.share.lanes);
-      const int i = rest / 32;
-      // const lane = rest % P.share.lanes;
-      const int lane = rest % 32;
-      // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-      const int row_1 = row + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
-      // const step = firstStep + (P.kMajor ? along : outer);
-      const int step_1 = step + along;
-      // const to = at + outer * P.pitch + along;
-      const int to = at + outer * 40 + along;
-      // const from = start + row * P.rowStep + step * P.innerStep;
-      const int from = 0 + row_1 * 512 + step_1 * 1;
-      // for (let i = 0; i < total / THREADS; i++) {
-      #pragma unroll
-      for (int i_1 = 0; i_1 < 4; i_1++) {
-        // const down = i * round;
-        const int down = i_1 * 16;
-        // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-        const int to_1 = to + down * 40;
-        const int from_1 = from + down * 512;
-        const int row_2 = wrap_add(row_1, down);
-        // if (P.vector === 4) copyAsync4(held, to, x, from);
-        copy_async_16(&held[to_1], a + from_1);
-      }
-      // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
-      const int at_1 = stage * 5120 + 2560;
-      // const outer = idiv(threadIdx.x, count);
-      const int outer_1 = int(threadIdx.x) / 8;
-      // const along = (threadIdx.x % count) * P.vector;
-      const int along_1 = int(threadIdx.x) % 8 * 4;
-      // const warp = idiv(slot, P.share.lanes * P.share.each);
-      const int warp_1 = outer_1 / 32;
-      // const rest = slot % (P.share.lanes * P.share.each);
-      const int rest_1 = outer_1 % 32;
-      // const i = idiv(rest, P.share.lanes);
-      const int i_1 = rest_1 / 32;
-      // const lane = rest % P.share.lanes;
-      const int lane_1 = rest_1 % 32;
-      // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-      const int row_2 = column + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
-      // const step = firstStep + (P.kMajor ? along : outer);
-      const int step_2 = step + along_1;
-      // const to = at + outer * P.pitch + along;
-      const int to_1 = at_1 + outer_1 * 40 + along_1;
-      // const from = start + row * P.rowStep + step * P.innerStep;
-      const int from_1 = 0 + row_2 * 512 + step_2 * 1;
-      // for (let i = 0; i < total / THREADS; i++) {
-      #pragma unroll
-      for (int i_2 = 0; i_2 < 4; i_2++) {
-        // const down = i * round;
-        const int down = i_2 * 16;
-        // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-        const int to_2 = to_1 + down * 40;
-        const int from_2 = from_1 + down * 512;
-        const int row_3 = wrap_add(row_2, down);
-        // if (P.vector === 4) copyAsync4(held, to, x, from);
-        copy_async_16(&held[to_2], b + from_2);
-      }
-      // commitCopies();
-      commit_copies();
-    } else {
-      // else commitCopies();
-      commit_copies();
-    }
-    // else add(used);
-    const int stage = used;
-    // const atA = stage * STAGE + aAt;
-    const int atA = stage * 5120 + aAt;
-    // const atB = stage * STAGE + bAt;
-    const int atB = stage * 5120 + bAt;
-    // for (let k = 0; k < DEPTH; k += TF32 ? 8 : 16) {
+    // for (let k = 0; k < DEPTH; k += STEP) {
     #pragma unroll
     for (int k = 0; k < 32; k += 8) {
+      // if (k + STEP < DEPTH) read(next, used, k + STEP);
+      if (wrap_add(k, 8) < 32) {
+        const int stage = used;
+        const int k_1 = wrap_add(k, 8);
+        // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const int at_2 = stage * 4608 + aAt + k_1 / 1;
+        // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const u32x4 loadMatrix4 = load_matrix_4(&held[at_2 + i * 576]);
+          as[k / 8 % 2 == 0 ? 1 : 0][i] = loadMatrix4;
+        }
+        // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const int at_3 = stage * 4608 + bAt + k_1 / 1;
+        // for (let j = 0; j < TN; j += 2) {
+        #pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+          // const v = B.kMajor
+          const u32x4 v = load_matrix_4(&held[at_3 + j * 288]);
+          // bs[to][j] = vec2(lane(v, 0), lane(v, 1));
+          bs[k / 8 % 2 == 0 ? 1 : 0][j] = u32x2{v.x, v.y};
+          // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
+          bs[k / 8 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
+        }
+      } else {
+        // waitCopies(STAGES - 2);
+        wait_copies_1();
+        // barrier();
+        __syncthreads();
+        // if (chunk + 1 < CHUNKS) used = used === STAGES - 1 ? 0 : used + 1;
+        if (wrap_add(chunk, 1) < 16) {
+          used = used == 2 ? 0 : wrap_add(used, 1);
+        }
+        // read(next, used, 0);
+        const int stage = used;
+        // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const int at_2 = stage * 4608 + aAt + 0;
+        // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const u32x4 loadMatrix4 = load_matrix_4(&held[at_2 + i * 576]);
+          as[k / 8 % 2 == 0 ? 1 : 0][i] = loadMatrix4;
+        }
+        // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const int at_3 = stage * 4608 + bAt + 0;
+        // for (let j = 0; j < TN; j += 2) {
+        #pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+          // const v = B.kMajor
+          const u32x4 v = load_matrix_4(&held[at_3 + j * 288]);
+          // bs[to][j] = vec2(lane(v, 0), lane(v, 1));
+          bs[k / 8 % 2 == 0 ? 1 : 0][j] = u32x2{v.x, v.y};
+          // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
+          bs[k / 8 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
+        }
+      }
+      // if (k === 0) {
+      if (k == 0) {
+        // if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
+        if (wrap_sub(wrap_add(chunk, 3), 1) < 16) {
+          const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
+          const int stage = filled;
+          // const step = (split * CHUNKS + chunk) * DEPTH;
+          const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
+          // const to = stage * STAGE;
+          const int to = stage * 4608;
+          // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
+          const int firstRow = row / 1;
+          const int firstStep = step / 1;
+          // const outer = idiv(threadIdx.x, count);
+          const int outer = int(threadIdx.x) / 8;
+          // const along = (threadIdx.x % count) * P.vector;
+          const int along = int(threadIdx.x) % 8 * 4;
+          // const warp = idiv(slot, P.share.lanes * P.share.each);
+          const int warp = outer / 32;
+          // const rest = slot % (P.share.lanes * P.share.each);
+          const int rest = outer % 32;
+          // const i = idiv(rest, P.share.lanes);
+          const int i = rest / 32;
+          // const lane = rest % P.share.lanes;
+          const int lane = rest % 32;
+          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+          const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
+          // const step = firstStep + (P.kMajor ? along : outer);
+          const int step_1 = firstStep + along;
+          // const to = at + outer * P.pitch + along;
+          const int to_1 = to + outer * 36 + along;
+          // const from = start + row * P.rowStep + step * P.innerStep;
+          const int from = 0 + row_1 * 512 + step_1 * 1;
+          // for (let i = 0; i < total / THREADS; i++) {
+          #pragma unroll
+          for (int i_1 = 0; i_1 < 4; i_1++) {
+            // const down = i * round;
+            const int down = i_1 * 16;
+            // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+            const int to_2 = to_1 + down * 36;
+            const int from_1 = from + down * 512;
+            const int row_2 = wrap_add(row_1, down);
+            // if (P.vector === 4) copyAsync4(held, to, x, from);
+            copy_async_16(&held[to_2], a + from_1);
+          }
+          // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+          const int at_2 = to + 2304;
+          const int firstRow_1 = column / 1;
+          const int firstStep_1 = step / 1;
+          // const outer = idiv(threadIdx.x, count);
+          const int outer_1 = int(threadIdx.x) / 8;
+          // const along = (threadIdx.x % count) * P.vector;
+          const int along_1 = int(threadIdx.x) % 8 * 4;
+          // const warp = idiv(slot, P.share.lanes * P.share.each);
+          const int warp_1 = outer_1 / 32;
+          // const rest = slot % (P.share.lanes * P.share.each);
+          const int rest_1 = outer_1 % 32;
+          // const i = idiv(rest, P.share.lanes);
+          const int i_1 = rest_1 / 32;
+          // const lane = rest % P.share.lanes;
+          const int lane_1 = rest_1 % 32;
+          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+          const int row_2 = firstRow_1 + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
+          // const step = firstStep + (P.kMajor ? along : outer);
+          const int step_2 = firstStep_1 + along_1;
+          // const to = at + outer * P.pitch + along;
+          const int to_2 = at_2 + outer_1 * 36 + along_1;
+          // const from = start + row * P.rowStep + step * P.innerStep;
+          const int from_1 = 0 + row_2 * 512 + step_2 * 1;
+          // for (let i = 0; i < total / THREADS; i++) {
+          #pragma unroll
+          for (int i_2 = 0; i_2 < 4; i_2++) {
+            // const down = i * round;
+            const int down = i_2 * 16;
+            // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+            const int to_3 = to_2 + down * 36;
+            const int from_2 = from_1 + down * 512;
+            const int row_3 = wrap_add(row_2, down);
+            // if (P.vector === 4) copyAsync4(held, to, x, from);
+            copy_async_16(&held[to_3], b + from_2);
+          }
+          // commitCopies();
+          commit_copies();
+        } else {
+          // else commitCopies();
+          commit_copies();
+        }
+        // filled = filled === STAGES - 1 ? 0 : filled + 1;
+        filled = filled == 2 ? 0 : wrap_add(filled, 1);
+      }
+      // for (let j = 0; j < TN; j++)
+      #pragma unroll
+      for (int j = 0; j < 4; j++) {
+        // right[j] = vec2(near(lane(bs[from][j], 0)), near(lane(bs[from][j], 1)));
+        const unsigned v = bs[1 - (k / 8 % 2 == 0 ? 1 : 0)][j].x;
+        const unsigned v_1 = bs[1 - (k / 8 % 2 == 0 ? 1 : 0)][j].y;
+        right[j] = f32x2{round_tf32(__uint_as_float(v)), round_tf32(__uint_as_float(v_1))};
+      }
       // for (let i = 0; i < TM; i++) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        // const upper = pairOfA(atA, i * 16, k);
-        const int rows = i * 16;
-        const f32x2 upper = *reinterpret_cast<f32x2*>(&held[atA + rows * 40 + k]);
-        // const lower = pairOfA(atA, i * 16 + 8, k);
-        const int rows_1 = i * 16 + 8;
-        const f32x2 lower = *reinterpret_cast<f32x2*>(&held[atA + rows_1 * 40 + k]);
-        // near(lane(upper, 0)),
-        const float v = upper.x;
-        // near(lane(lower, 0)),
-        const float v_1 = lower.x;
-        // near(lane(upper, 1)),
-        const float v_2 = upper.y;
-        // near(lane(lower, 1)),
-        const float v_3 = lower.y;
-        // as[i] = vec4(
-        as[i] = f32x4{fabsf(v) < __uint_as_float(0x7f800000u) ? __uint_as_float(__float_as_uint(v) + 4096u) : v, fabsf(v_1) < __uint_as_float(0x7f800000u) ? __uint_as_float(__float_as_uint(v_1) + 4096u) : v_1, fabsf(v_2) < __uint_as_float(0x7f800000u) ? __uint_as_float(__float_as_uint(v_2) + 4096u) : v_2, fabsf(v_3) < __uint_as_float(0x7f800000u) ? __uint_as_float(__float_as_uint(v_3) + 4096u) : v_3};
-      }
-      // for (let j = 0; j < TN; j++) {
-      #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        // const v = pairOfB(atB, j * 8, k);
-        const int columns = j * 8;
-        const f32x2 v = *reinterpret_cast<f32x2*>(&held[atB + columns * 40 + k]);
-        // bs[j] = vec2(near(lane(v, 0)), near(lane(v, 1)));
-        const float v_1 = v.x;
-        const float v_2 = v.y;
-        bs[j] = f32x2{fabsf(v_1) < __uint_as_float(0x7f800000u) ? __uint_as_float(__float_as_uint(v_1) + 4096u) : v_1, fabsf(v_2) < __uint_as_float(0x7f800000u) ? __uint_as_float(__float_as_uint(v_2) + 4096u) : v_2};
-      }
-      // for (let i = 0; i < TM; i++)
-      #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        // for (let j = 0; j < TN; j++) sums[i][j] = mma(as[i], bs[j], sums[i][j]);
+        // const v = as[from][i];
+        const u32x4 v = as[1 - (k / 8 % 2 == 0 ? 1 : 0)][i];
+        // const left = vec4(near(lane(v, 0)), near(lane(v, 1)), near(lane(v, 2)), near(lane(v, 3)));
+        const unsigned v_1 = v.x;
+        const unsigned v_2 = v.y;
+        const unsigned v_3 = v.z;
+        const unsigned v_4 = v.w;
+        const f32x4 left = f32x4{round_tf32(__uint_as_float(v_1)), round_tf32(__uint_as_float(v_2)), round_tf32(__uint_as_float(v_3)), round_tf32(__uint_as_float(v_4))};
+        // for (let j = 0; j < TN; j++) sums[i][j] = mma(left, right[j], sums[i][j]);
         #pragma unroll
         for (int j = 0; j < 4; j++) {
-          const f32x4 mma = mma_tf32(as[i], bs[j], sums[i][j]);
+          const f32x4 mma = mma_tf32(left, right[j], sums[i][j]);
           sums[i][j] = mma;
         }
       }
     }
-    // used = used === STAGES - 1 ? 0 : used + 1;
-    used = used == 2 ? 0 : wrap_add(used, 1);
-    // filled = filled === STAGES - 1 ? 0 : filled + 1;
-    filled = filled == 2 ? 0 : wrap_add(filled, 1);
     // chunk += 1;
-    chunk = chunk + 1;
+    chunk = wrap_add(chunk, 1);
   }
   // const part = SPLITS > 1 ? split * BATCHES + batch : batch;
   const int part = batch;
   // for (let i = 0; i < TM; i++) {
   #pragma unroll
   for (int i = 0; i < 2; i++) {
+    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
+    const int below = i * 16 + 0 + g;
+    // const r = row + warpRow + below;
+    const int r = row + warpRow + below;
     // for (let j = 0; j < TN; j++) {
     #pragma unroll
     for (int j = 0; j < 4; j++) {
-      // const r = row + warpRow + i * 16 + g;
-      const int r = row + warpRow + i * 16 + g;
-      // const n = column + warpColumn + j * 8 + 2 * t;
+      // const v = sums[i][j];
+      const f32x4 v = sums[i][j];
+      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
       const int n = column + warpColumn + j * 8 + 2 * t;
-      // put(r, n, lane(sums[i][j], 0), lane(sums[i][j], 1));
-      const float low = sums[i][j].x;
-      const float high = sums[i][j].y;
-      // const at = (part * M + r) * N + n;
-      const int at = (part * 512 + r) * 512 + n;
+      const float low = v.x;
+      const float high_1 = v.y;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
-        // const both = vec2(low, high);
-        const f32x2 both = f32x2{low, high};
-        // store2(c, at, SPLITS > 1 ? both : finish(rounded(both), batch, r, n));
-        *reinterpret_cast<f32x2*>(c + at) = both;
+        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        const f32x2 value = f32x2{low, high_1};
+        // const at = (part * M + r) * N + n;
+        const int at_2 = (part * 512 + r) * 512 + n;
+        // else if (lanes === 2) store2(c, at, value);
+        *reinterpret_cast<f32x2*>(c + at_2) = value;
       }
-      // put(r + 8, n, lane(sums[i][j], 2), lane(sums[i][j], 3));
-      const int r_1 = r + 8;
-      const float low_1 = sums[i][j].z;
-      const float high_1 = sums[i][j].w;
-      // const at = (part * M + r) * N + n;
-      const int at_1 = (part * 512 + r_1) * 512 + n;
+    }
+    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
+    const int below_1 = i * 16 + 8 + g;
+    // const r = row + warpRow + below;
+    const int r_1 = row + warpRow + below_1;
+    // for (let j = 0; j < TN; j++) {
+    #pragma unroll
+    for (int j = 0; j < 4; j++) {
+      // const v = sums[i][j];
+      const f32x4 v = sums[i][j];
+      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
+      const int n = column + warpColumn + j * 8 + 2 * t;
+      const float low = v.z;
+      const float high_1 = v.w;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
-        // const both = vec2(low, high);
-        const f32x2 both = f32x2{low_1, high_1};
-        // store2(c, at, SPLITS > 1 ? both : finish(rounded(both), batch, r, n));
-        *reinterpret_cast<f32x2*>(c + at_1) = both;
+        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        const f32x2 value = f32x2{low, high_1};
+        // const at = (part * M + r) * N + n;
+        const int at_2 = (part * 512 + r_1) * 512 + n;
+        // else if (lanes === 2) store2(c, at, value);
+        *reinterpret_cast<f32x2*>(c + at_2) = value;
       }
     }
   }
