@@ -4,9 +4,9 @@
  * each pixel comes from memory once and serves all taps and all output channels of the block.
  *
  * Padding is zeros in that copy, and so are the gaps of an adjoint's stride: the loops that compute know neither.
- * Rows are copied by teams of 8, 16 or 32 threads; a thread asks for several elements before it waits for the first. A
- * team goes down the rows of a plane, so that indices are sums: with a division for each element, copying took longer
- * than the multiplications.
+ * Copies are asynchronous, of 4, 2 or 1 pixels: where the image's rows allow it, those of the copy begin a few pixels
+ * further left, so that both are aligned. Teams of 8, 16 or 32 threads go down the rows of a plane, so that indices are
+ * sums: with a division for each element, copying took longer than the multiplications.
  */
 import type { Intrinsics, Memory } from '../kernel/language.js';
 
@@ -43,41 +43,60 @@ export interface ImageTile {
   readonly channels: number;
 }
 
-/** The smallest number ≥ n that is `phase` modulo 32, if there is one asked for. */
-export const inPhase = (n: number, phase?: number): number =>
-  phase === undefined ? n : n + ((((phase - n) % 32) + 32) % 32);
+/** The smallest number ≥ n that is `phase` modulo `by`, if there is one asked for. */
+export const inPhase = (n: number, phase?: number, by = 32): number =>
+  phase === undefined ? n : n + ((((phase - n) % by) + by) % by);
 
-/** Lanes that have nothing to do when `lanes` copy rows of `width`. */
-const wasted = (width: number, lanes: number): number => Math.ceil(width / lanes) * lanes - width;
-
-/** Elements that a thread asks for at once while it copies. */
-export const IN_FLIGHT = 16;
-
-/** Fours that a thread asks for at once, of a plane and of how many planes. */
-function quadBatch(perPlane: number, planes: number) {
-  const quadsAtOnce = Math.min(perPlane, 8);
-  return { quadsAtOnce, planesAtOnce: Math.min(planes, Math.max(1, Math.floor(8 / quadsAtOnce))) };
-}
+/** Copies of a row by `lanes` threads, those that have nothing to do included. */
+const taken = (copies: number, lanes: number): number => Math.ceil(copies / lanes) * lanes;
 
 const APART: readonly [number, number] = [1, 1];
+
+const stepOf = (p: CudaConvolution) => (p.adjoint ? APART : p.stride);
+const spreadOf = (p: CudaConvolution) => (p.adjoint ? p.stride : APART);
+const reachOf = ({ dilation, kernel }: CudaConvolution, i: 0 | 1): number => dilation[i] * (kernel[i] - 1);
+/** Rows or columns of padding above and left of the image. */
+const beforeOf = (p: CudaConvolution, i: 0 | 1): number =>
+  p.adjoint ? reachOf(p, i) - p.padding[i] : p.padding[i];
+
+/** Pixels of one copy, and how many the rows of the copy begin further left for it. */
+function vectorOf(p: CudaConvolution, tile: ImageTile) {
+  const pitch = tile.columns * stepOf(p)[1];
+  const vector =
+    [4, 2].find(
+      (n) =>
+        spreadOf(p)[1] === 1 &&
+        (tile.columns >= p.outSize[1] || pitch % n === 0) &&
+        p.size[1] % n === 0 &&
+        p.imageOffset % n === 0,
+    ) ?? 1;
+  return { vector, lead: (vector - (beforeOf(p, 1) % vector)) % vector };
+}
 
 /**
  * The pixels that a tile reads, and how many such tiles there are: all that the search for a good tile asks for.
  * `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a warp, which differ in
- * channel and pixel, meet different banks.
+ * channel and pixel, meet different banks; a multiple of 4.
  */
 export function imageSpan(p: CudaConvolution, tile: ImageTile, phase?: number) {
-  const step = p.adjoint ? APART : p.stride;
-  const height = (tile.rows - 1) * step[0] + p.dilation[0] * (p.kernel[0] - 1) + 1;
-  const width = (tile.columns - 1) * step[1] + p.dilation[1] * (p.kernel[1] - 1) + 1;
-  const plane = inPhase(height * width, phase);
+  const step = stepOf(p);
+  const reach = (tile.columns - 1) * step[1] + reachOf(p, 1) + 1;
+  const height = (tile.rows - 1) * step[0] + reachOf(p, 0) + 1;
+  // Rows that are whole in image and tile are one run of memory.
+  const flat =
+    reach === p.size[1] &&
+    [...spreadOf(p), ...step].every((n) => n === 1) &&
+    beforeOf(p, 0) === 0 &&
+    beforeOf(p, 1) === 0 &&
+    [p.size[0] * p.size[1], tile.rows * p.size[1], p.imageOffset].every((n) => n % 4 === 0);
+  const { vector, lead } = flat ? { vector: 4, lead: 0 } : vectorOf(p, tile);
+  const width = flat ? reach : Math.ceil((lead + reach) / vector) * vector;
+  const plane = inPhase(Math.ceil((height * width) / vector) * vector, phase);
   return {
     tile,
     images: p.images,
-    height,
-    width,
-    plane,
-    floats: tile.images * tile.channels * plane,
+    ...{ height, width, plane, flat, vector, lead },
+    floats: Math.ceil((tile.images * tile.channels * plane) / 4) * 4,
     /** Tiles along the rows and columns of the output. */
     down: Math.ceil(p.outSize[0] / tile.rows),
     across: Math.ceil(p.outSize[1] / tile.columns),
@@ -87,37 +106,24 @@ export function imageSpan(p: CudaConvolution, tile: ImageTile, phase?: number) {
 /** What kernels know of a tile: its span, and how `threads` copy it. */
 export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number, phase?: number) {
   const span = imageSpan(p, tile, phase);
-  const { height, width, plane } = span;
-  const step = p.adjoint ? APART : p.stride;
-  const spread = p.adjoint ? p.stride : APART;
-  const reach = [p.dilation[0] * (p.kernel[0] - 1), p.dilation[1] * (p.kernel[1] - 1)] as const;
+  const { height, width, flat, vector } = span;
   const planes = tile.images * tile.channels;
-  const flat =
-    threads % 32 === 0 &&
-    width === p.size[1] &&
-    [...spread, ...step].every((n) => n === 1) &&
-    p.padding.every((n) => n === 0) &&
-    !p.adjoint &&
-    [plane, p.size[0] * p.size[1], tile.rows * p.size[1], p.imageOffset].every((n) => n % 4 === 0);
-  const quads = Math.ceil((height * width) / 4);
-  const lanes = (flat ? [32] : [32, 16, 8, 1])
-    .filter((n) => n <= threads && (n > 1 || threads < 8))
-    .reduce((best, n) => (wasted(width, n) < wasted(width, best) ? n : best));
+  // Lines of a plane, and copies of each.
+  const lines = flat ? 1 : height;
+  const copies = Math.ceil((flat ? height * width : width) / vector);
+  const warps = Math.floor(threads / 32);
+  const lanes = (flat && warps > planes ? [32 * Math.floor(warps / planes)] : [32, 16, 8, 4, 1])
+    .filter((n) => n <= threads)
+    .reduce((best, n) => (taken(copies, n) < taken(copies, best) ? n : best));
   const teams = Math.max(1, Math.floor(threads / lanes));
   const planeTeams = Math.min(planes, teams);
-  const rowTeams = Math.floor(teams / planeTeams);
-  const perRow = Math.ceil(width / lanes);
-  const batch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / perRow), Math.ceil(height / rowTeams)));
+  const lineTeams = Math.min(Math.floor(teams / planeTeams), lines);
   return {
     ...span,
     ...{ groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
-    rounded: p.tensorCores,
-    ...{ step, spread, dilation: p.dilation, kernel: p.kernel },
-    before: p.adjoint
-      ? ([reach[0] - p.padding[0], reach[1] - p.padding[1]] as const)
-      : ([p.padding[0], p.padding[1]] as const),
-    ...{ planes, lanes, planeTeams, rowTeams, perRow, batch, flat, quads },
-    ...quadBatch(Math.ceil(quads / (32 * rowTeams)), Math.ceil(planes / planeTeams)),
+    ...{ step: stepOf(p), spread: spreadOf(p), dilation: p.dilation, kernel: p.kernel },
+    before: [beforeOf(p, 0), beforeOf(p, 1)] as const,
+    ...{ planes, lines, copies, lanes, planeTeams, lineTeams, perLine: Math.ceil(copies / lanes) },
   };
 }
 
@@ -128,8 +134,8 @@ export const tilesOf = ({ images, tile, down, across }: ReturnType<typeof imageS
   Math.ceil(images / tile.images) * down * across;
 
 /**
- * Copies channels `first` … of group `g` to `to[at…]`, for the tile whose first pixel is (row, column) of image n.
- * The block's barrier comes after. For use in kernels.
+ * Starts to copy channels `first` … of group `g` to `to[at…]`, for the tile whose first pixel is (row, column) of image
+ * n. For use in kernels.
  */
 export function copyImage(
   x: Memory,
@@ -143,83 +149,43 @@ export function copyImage(
   layout: ImageLayout,
   context: Intrinsics,
 ): void {
-  const { threadIdx, idiv, local, local4, load4, store4, splat4, vec4, lane, f32, tf32 } = context;
-  const { images, groups, channels, size, tile, step, spread, before } = layout;
-  const { height, width, plane, planes, lanes, planeTeams, rowTeams, perRow, batch, rounded } = layout;
-  const { flat, quads, quadsAtOnce, planesAtOnce } = layout;
+  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4 } = context;
+  const { images, groups, channels, size, tile, step, spread, before, flat, vector, lead } = layout;
+  const { width, plane, planes, lines, copies, lanes, planeTeams, lineTeams, perLine } = layout;
   const team = idiv(threadIdx.x, lanes);
   const member = threadIdx.x % lanes;
-  const firstRow = idiv(team, planeTeams);
+  const firstLine = idiv(team, planeTeams);
   const top = row * step[0] - before[0];
-  const left = column * step[1] - before[1] + member;
+  const left = column * step[1] - before[1] - lead + member * vector;
+  // Of a run, what the image has below the tile's top.
+  const end = (size[0] - top) * size[1];
   let p = team % planeTeams;
-  if (flat) {
-    // The tile's rows are whole, and one run of memory: 4 elements at a time.
-    const end = (size[0] - top) * size[1];
-    while (p < planes && firstRow < rowTeams) {
-      let q = firstRow * 32 + member;
-      while (q < quads) {
-        const held = local4(f32, planesAtOnce, quadsAtOnce);
-        for (let a = 0; a < planesAtOnce; a++) {
-          const own = p + a * planeTeams;
-          const image = n + idiv(own, tile.channels);
-          const channel = first + (own % tile.channels);
-          const inside = own < planes && image < images && channel < channels;
-          const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
-          for (let b = 0; b < quadsAtOnce; b++) {
-            const e = (q + b * rowTeams * 32) * 4;
-            const there = inside && e < quads * 4 && e < end;
-            held[a][b] = there ? load4(x, from + top * size[1] + e) : splat4(f32(0));
-          }
+  while (p < planes && firstLine < lineTeams) {
+    const image = n + idiv(p, tile.channels);
+    const channel = first + (p % tile.channels);
+    const inside = image < images && channel < channels;
+    const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
+    const place = at + p * plane + member * vector;
+    let line = firstLine;
+    while (line < lines) {
+      const v = top + line;
+      const y = idiv(v, spread[0]);
+      const there = inside && (flat || (v >= 0 && y < size[0] && v % spread[0] === 0));
+      for (let q = 0; q < perLine; q++) {
+        const u = left + q * lanes * vector;
+        const c = idiv(u, spread[1]);
+        const hit = there && u >= 0 && (flat ? u < end : c < size[1] && u % spread[1] === 0);
+        const spot = place + line * width + q * lanes * vector;
+        const source = from + y * size[1] + c;
+        if (copies % lanes === 0 || member + q * lanes < copies) {
+          if (vector === 4) copyAsync4(to, spot, x, source, hit);
+          else if (vector === 2) copyAsync2(to, spot, x, source, hit);
+          else copyAsync(to, spot, x, source, hit);
         }
-        for (let a = 0; a < planesAtOnce; a++) {
-          const own = p + a * planeTeams;
-          for (let b = 0; b < quadsAtOnce; b++) {
-            const e = (q + b * rowTeams * 32) * 4;
-            const v = held[a][b];
-            const exact = rounded
-              ? vec4(tf32(lane(v, 0)), tf32(lane(v, 1)), tf32(lane(v, 2)), tf32(lane(v, 3)))
-              : v;
-            if (own < planes && e < quads * 4) store4(to, at + own * plane + e, exact);
-          }
-        }
-        q += quadsAtOnce * rowTeams * 32;
       }
-      p += planesAtOnce * planeTeams;
+      line += lineTeams;
     }
-  } else {
-    while (p < planes && firstRow < rowTeams) {
-      const image = n + idiv(p, tile.channels);
-      const channel = first + (p % tile.channels);
-      const inside = image < images && channel < channels;
-      const from = layout.at + ((image * groups + g) * channels + channel) * size[0] * size[1];
-      const place = at + p * plane + member;
-      let done = 0;
-      while (done < height) {
-        const held = local(f32, batch, perRow);
-        for (let b = 0; b < batch; b++) {
-          const r = done + firstRow + b * rowTeams;
-          const v = top + r;
-          const y = idiv(v, spread[0]);
-          const there = inside && r < height && v >= 0 && y < size[0] && v % spread[0] === 0;
-          for (let q = 0; q < perRow; q++) {
-            const u = left + q * lanes;
-            const c = idiv(u, spread[1]);
-            const hit = there && u >= 0 && c < size[1] && u % spread[1] === 0;
-            held[b][q] = hit ? x[from + y * size[1] + c] : 0;
-          }
-        }
-        for (let b = 0; b < batch; b++) {
-          const r = done + firstRow + b * rowTeams;
-          for (let q = 0; q < perRow; q++) {
-            const spot = place + r * width + q * lanes;
-            if (r < height && member + q * lanes < width) to[spot] = rounded ? tf32(held[b][q]) : held[b][q];
-          }
-        }
-        done += batch * rowTeams;
-      }
-      p += planeTeams;
-    }
+    p += planeTeams;
   }
 }
 
@@ -231,8 +197,8 @@ export function tapOffset(t: number, c: number, layout: ImageLayout, { idiv }: I
 
 /** Where pixel `p` of the tile, counted through its images, rows and columns, lies in the copy. For use in kernels. */
 export function pixelOffset(p: number, layout: ImageLayout, { idiv }: Intrinsics): number {
-  const { tile, step, width, plane } = layout;
+  const { tile, step, width, plane, lead } = layout;
   const image = idiv(p, tile.rows * tile.columns) * tile.channels * plane;
   const row = idiv(p, tile.columns) % tile.rows;
-  return image + row * step[0] * width + (p % tile.columns) * step[1];
+  return image + row * step[0] * width + (p % tile.columns) * step[1] + lead;
 }

@@ -5,8 +5,8 @@
  */
 import type { Target } from '../kernel/target.js';
 import { type ConvolveTile, type CudaConvolve, coverOf, sharedBytesOf } from './conv2d-cuda.js';
-import { type CudaConvolution, type ImageTile, IN_FLIGHT, imageSpan, tilesOf } from './conv2d-cuda-image.js';
-import { tensorSharedBytes } from './conv2d-tensor-cuda.js';
+import { type CudaConvolution, type ImageTile, imageSpan, tilesOf } from './conv2d-cuda-image.js';
+import { type ConvolveTensorTile, tensorSharedBytes } from './conv2d-tensor-cuda.js';
 import { type CudaConvolveWeight, type WeightTile, weightSharedBytes } from './conv2d-weight-cuda.js';
 import { type WeightTensorTile, weightTensorSharedBytes } from './conv2d-weight-tensor-cuda.js';
 
@@ -50,6 +50,8 @@ interface Cost {
   /** Copies that a block waits for, and elements of each. */
   readonly copies: number;
   readonly elements: number;
+  /** Copies but the first come while the block computes. */
+  readonly hidden?: boolean;
   /** Cycles of a multiprocessor for the sums of one block. */
   readonly compute: number;
 }
@@ -65,8 +67,7 @@ function cyclesOf(c: Cost, { units }: Target): number {
   );
   const perUnit = Math.ceil(c.blocks / units);
   const waves = Math.ceil(perUnit / resident);
-  const waits = Math.ceil(c.elements / (c.threads * IN_FLIGHT));
-  return perUnit * (c.compute + c.copies * c.elements * COPY) + waves * c.copies * waits * LATENCY;
+  return perUnit * (c.compute + c.copies * c.elements * COPY) + waves * (c.hidden ? 1 : c.copies) * LATENCY;
 }
 
 /** Input channels at a time: as many as fit, in multiples of `by`. */
@@ -202,55 +203,87 @@ function tensorCycles(steps: number, warps: number, down: number, across: number
 const STEP_LATENCY = 40;
 const TILES_ACROSS = [1, 2, 3, 4, 5, 6, 8, 9] as const;
 
+/** How the columns of the output are cut: whole rows of some images, or pieces. */
+function linesOf({ outSize, images }: CudaConvolution): Pick<ImageTile, 'images' | 'columns'>[] {
+  if (outSize[1] > 64) {
+    return [32, 64].map((most) => ({ images: 1, columns: Math.ceil(even(outSize[1], most) / 8) * 8 }));
+  }
+  return [1, 2, 4, 8, 16]
+    .filter((n) => n === 1 || (n <= images && n * outSize[1] <= 128))
+    .map((n) => ({ images: n, columns: outSize[1] }));
+}
+
+/** Cycles of a multiprocessor for `warps` that read `words` of 32 lanes and multiply `products` pieces in a step. */
+function stepCycles(warps: number, words: number, products: number): number {
+  const [read, multiply] = [warps * words, 1.6 * warps * products];
+  const alone = 90 + 6.4 * products * Math.ceil(warps / 4);
+  return Math.max(alone, Math.max(read, multiply) + 0.2 * Math.min(read, multiply));
+}
+
 /** Ways to convolve on tensor cores, the most promising first. */
-export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6): ConvolveTile[] {
-  const ranked: Ranked<ConvolveTile>[] = [];
+export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6): ConvolveTensorTile[] {
+  const ranked: Ranked<ConvolveTensorTile>[] = [];
   const limit = target.sharedBytesPerBlock - 4096;
-  for (const warps of [
-    [1, 4],
-    [1, 8],
-    [2, 2],
-    [2, 4],
-    [4, 2],
-    [1, 16],
-    [2, 8],
-  ] as const) {
-    for (const down of [1, 2, 4]) {
-      if (warps[0] * down > 1 && warps[0] * down * 16 >= 2 * p.outputs) continue;
-      for (const across of TILES_ACROSS) {
-        if (down * across > 18) continue;
-        const tileOf = (chunk: number): ConvolveTile => ({
-          ...pixelTile(p, warps[1] * across * 8),
-          ...{ channels: chunk, warps, each: [down, across] },
-        });
-        const chunk = chunkOf(
-          p.inputs,
-          (n) => tensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 72 * 1024),
-          8,
-        );
-        if (chunk === undefined) continue;
-        const tile = tileOf(chunk);
-        if (across > 1 && tile.images * tile.rows * tile.columns <= warps[1] * (across - 1) * 8) continue;
-        const threads = 32 * warps[0] * warps[1];
-        const image = imageSpan(p, tile);
-        const copies = Math.ceil(p.inputs / chunk);
-        const steps = Math.ceil((chunk * p.kernel[0] * p.kernel[1]) / 8);
-        const [cover, pixels] = coverOf(tile, true);
-        ranked.push({
-          tile,
-          cycles: cyclesOf(
-            {
-              ...{ threads, copies, bytes: tensorSharedBytes(p, tile) },
-              registers: 48 + 4 * down * across + 4 * down + 2 * across,
-              blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
-              elements: image.floats + steps * 8 * cover,
-              compute:
-                copies * tensorCycles(steps, warps[0] * warps[1], down, across) +
-                STORE * Math.min(cover, p.outputs) * pixels,
-            },
-            target,
-          ),
-        });
+  const [kernelRows, kernelColumns] = p.kernel;
+  const step = p.adjoint ? 1 : p.stride[0];
+  for (const line of linesOf(p)) {
+    const units = Math.ceil((line.images * line.columns) / 8);
+    for (const [warps, down] of [
+      [1, 1],
+      [1, 2],
+      [2, 1],
+      [2, 2],
+      [4, 1],
+      [1, 4],
+    ] as const) {
+      if (warps * down > 1 && warps * down * 16 >= 2 * p.outputs) continue;
+      for (const groups of [1, 2, 4, 8, 16]) {
+        const all = warps * units * groups;
+        if (all > 16 || all < 2) continue;
+        for (const across of [1, 2, 3, 4, 5, 6, 7, 8]) {
+          if (down * across > 16 || (groups - 1) * across >= p.outSize[0]) continue;
+          if (across > 1 && groups * (across - 1) >= p.outSize[0]) continue;
+          const tileOf = (chunk: number): ConvolveTensorTile => ({
+            ...{ ...line, rows: groups * across, channels: chunk },
+            ...{ warps: [warps, units, groups], each: [down, across] },
+          });
+          const chunk = chunkOf(
+            p.inputs,
+            (n) => tensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 110 * 1024),
+            8,
+          );
+          if (chunk === undefined) continue;
+          const tile = tileOf(chunk);
+          const threads = 32 * all;
+          const image = imageSpan(p, tile);
+          const copies = Math.ceil(p.inputs / chunk);
+          const rows = (across - 1) * step + (kernelRows - 1) * p.dilation[0] + 1;
+          const compute =
+            chunk % 8 === 0
+              ? (chunk / 8) *
+                kernelColumns *
+                stepCycles(
+                  all,
+                  2 * Math.min(rows, kernelRows * across) + 4 * kernelRows * down,
+                  kernelRows * down * across,
+                )
+              : Math.ceil((chunk * kernelRows * kernelColumns) / 8) *
+                stepCycles(all, 2 * across + 4 * down + 2, down * across);
+          const cover = warps * down * 16;
+          ranked.push({
+            tile,
+            cycles: cyclesOf(
+              {
+                ...{ threads, copies, bytes: tensorSharedBytes(p, tile), hidden: copies > 1 },
+                registers: 48 + 4 * down * across + 4 * down + 2 * rows,
+                blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
+                elements: image.floats + chunk * kernelRows * kernelColumns * cover,
+                compute: copies * compute + STORE * Math.min(cover, p.outputs) * units * 8 * groups * across,
+              },
+              target,
+            ),
+          });
+        }
       }
     }
   }

@@ -1,57 +1,106 @@
 /**
  * How a block of the convolution kernels for GPUs copies its weights to shared memory: those of some output channels and
- * some input channels, all taps. In memory they are (output, input, tap) of the forward direction. A warp reads runs as
- * they lie there, of (input, tap) for one output or, for the adjoint, of (output, tap) for one input, and keeps where
- * its columns go: indices are sums.
+ * some input channels, all taps. In memory they are (output, input, tap) of the forward direction: runs of (input, tap)
+ * for one output or, for the adjoint, of (output, tap) for one input.
+ *
+ * For tensor cores they stay rows as they lie, copied in pieces of up to 4; for f32 the copy is (input, tap, output), so
+ * that a thread reads 4 outputs at once. There a warp reads runs and keeps where its columns go: indices are sums.
  */
 import type { Intrinsics, Memory } from '../kernel/language.js';
-import type { CudaConvolution } from './conv2d-cuda-image.js';
-import { IN_FLIGHT } from './conv2d-cuda-image.js';
+import { type CudaConvolution, inPhase } from './conv2d-cuda-image.js';
 
-export interface WeightCopy {
+type Weighted = CudaConvolution & { readonly weightOffset: number };
+
+/** Rows as they lie: where those of a chunk are, and in what pieces they are copied. */
+export interface WeightRows {
   readonly adjoint: boolean;
-  readonly rounded: boolean;
-  /** Where the weights begin, and how many channels there are (per group) and in the copy. */
+  /** Where the weights begin, and how many channels there are (per group). */
   readonly at: number;
   readonly inputs: number;
   readonly outputs: number;
   readonly taps: number;
-  readonly chunk: number;
-  readonly channels: number;
-  /** Rows and columns of the copy, warps, and what a thread has of both at a time. */
+  /** Rows of the copy, elements of each, and from one to the next. */
+  readonly rows: number;
+  readonly length: number;
+  readonly pitch: number;
+  /** Elements of one copy. */
+  readonly vector: number;
+  readonly threads: number;
+}
+
+/**
+ * The lanes of a warp read 8 outputs × 4 neighbouring terms: rows are 4 banks apart, modulo 8, so that no two meet, and
+ * those of the adjoint 8, modulo 16, where the taps are an odd number.
+ */
+export function weightRows(p: Weighted, chunk: number, channels: number, threads: number): WeightRows {
+  const taps = p.kernel[0] * p.kernel[1];
+  const [rows, length, stride] = p.adjoint
+    ? [chunk, channels * taps, p.outputs * taps]
+    : [channels, chunk * taps, p.inputs * taps];
+  const [phase, by] = p.adjoint ? [8, 16] : [4, 8];
+  return {
+    ...{ adjoint: p.adjoint, at: p.weightOffset, inputs: p.inputs, outputs: p.outputs, taps, rows, length },
+    pitch: inPhase(length, phase, by),
+    vector: [4, 2].find((n) => [p.weightOffset, length, stride].every((v) => v % n === 0)) ?? 1,
+    threads,
+  };
+}
+
+/** Starts to copy the rows of output channels `output` … and input channels `input` … of group g. For use in kernels. */
+export function copyWeightRows(
+  w: Memory,
+  to: Memory,
+  at: number,
+  g: number,
+  output: number,
+  input: number,
+  copy: WeightRows,
+  context: Intrinsics,
+): void {
+  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4 } = context;
+  const { adjoint, inputs, outputs, taps, rows, length, pitch, vector, threads } = copy;
+  const first = adjoint ? input : output;
+  const all = adjoint ? inputs : outputs;
+  const stride = (adjoint ? outputs : inputs) * taps;
+  const begin = (adjoint ? output : input) * taps;
+  const from = copy.at + (g * all + first) * stride + begin;
+  for (let i = threadIdx.x; i < rows * (length / vector); i += threads) {
+    const row = idiv(i, length / vector);
+    const k = (i % (length / vector)) * vector;
+    const there = first + row < all && begin + k < stride;
+    const spot = at + row * pitch + k;
+    const source = from + row * stride + k;
+    if (vector === 4) copyAsync4(to, spot, w, source, there);
+    else if (vector === 2) copyAsync2(to, spot, w, source, there);
+    else copyAsync(to, spot, w, source, there);
+  }
+}
+
+export interface WeightCopy {
+  readonly adjoint: boolean;
+  /** Where the weights begin, and how many channels there are (per group). */
+  readonly at: number;
+  readonly inputs: number;
+  readonly outputs: number;
+  readonly taps: number;
+  /** Rows and columns of the copy, and warps. */
   readonly rows: number;
   readonly columns: number;
   readonly warps: number;
-  readonly rowBatch: number;
-  readonly columnBatch: number;
 }
 
-export function weightCopy(
-  p: CudaConvolution & { readonly weightOffset: number },
-  chunk: number,
-  channels: number,
-  warps: number,
-): WeightCopy {
+export function weightCopy(p: Weighted, chunk: number, channels: number, warps: number): WeightCopy {
   const taps = p.kernel[0] * p.kernel[1];
-  const rows = p.adjoint ? chunk : channels;
-  const columns = (p.adjoint ? channels : chunk) * taps;
-  const rowBatch = Math.min(8, Math.ceil(rows / warps));
-  const columnBatch = Math.max(1, Math.min(Math.floor(IN_FLIGHT / rowBatch), Math.ceil(columns / 32)));
   return {
-    ...{
-      adjoint: p.adjoint,
-      rounded: p.tensorCores,
-      at: p.weightOffset,
-      inputs: p.inputs,
-      outputs: p.outputs,
-    },
-    ...{ taps, chunk, channels, rows, columns, warps, rowBatch, columnBatch },
+    ...{ adjoint: p.adjoint, at: p.weightOffset, inputs: p.inputs, outputs: p.outputs, taps, warps },
+    rows: p.adjoint ? chunk : channels,
+    columns: (p.adjoint ? channels : chunk) * taps,
   };
 }
 
 /**
- * Copies the weights of output channels `output` … and input channels `input` … of group g to `to`, zeros where there
- * are none. `place(o, c, tap)` says where.
+ * Starts to copy the weights of output channels `output` … and input channels `input` … of group g to `to`, zeros where
+ * there are none. `place(o, c, tap)` says where. For use in kernels.
  */
 export function copyWeights(
   w: Memory,
@@ -63,40 +112,21 @@ export function copyWeights(
   copy: WeightCopy,
   context: Intrinsics,
 ): void {
-  const { warpId, laneId, idiv, local, f32, tf32 } = context;
-  const { adjoint, rounded, inputs, outputs, taps, rows, columns, warps, rowBatch, columnBatch } = copy;
+  const { warpId, laneId, idiv, copyAsync } = context;
+  const { adjoint, inputs, outputs, taps, rows, columns, warps } = copy;
   let column = laneId;
   while (column < columns) {
-    let row = warpId;
-    while (row < rows) {
-      const held = local(f32, columnBatch, rowBatch);
-      for (let i = 0; i < columnBatch; i++) {
-        const at = column + i * 32;
-        const other = idiv(at, taps);
-        const tap = at % taps;
-        for (let b = 0; b < rowBatch; b++) {
-          const r = row + b * warps;
-          const o = output + (adjoint ? other : r);
-          const c = input + (adjoint ? r : other);
-          const from = adjoint
-            ? ((g * inputs + c) * outputs + o) * taps + taps - 1 - tap
-            : ((g * outputs + o) * inputs + c) * taps + tap;
-          const there = at < columns && r < rows && o < outputs && c < inputs;
-          held[i][b] = there ? w[copy.at + from] : 0;
-        }
-      }
-      for (let i = 0; i < columnBatch; i++) {
-        const at = column + i * 32;
-        const other = idiv(at, taps);
-        const tap = at % taps;
-        for (let b = 0; b < rowBatch; b++) {
-          const r = row + b * warps;
-          const spot = place(adjoint ? other : r, adjoint ? r : other, tap);
-          if (at < columns && r < rows) to[spot] = rounded ? tf32(held[i][b]) : held[i][b];
-        }
-      }
-      row += rowBatch * warps;
+    const other = idiv(column, taps);
+    const tap = column % taps;
+    for (let row = warpId; row < rows; row += warps) {
+      const o = output + (adjoint ? other : row);
+      const c = input + (adjoint ? row : other);
+      const from = adjoint
+        ? ((g * inputs + c) * outputs + o) * taps + taps - 1 - tap
+        : ((g * outputs + o) * inputs + c) * taps + tap;
+      const spot = place(adjoint ? other : row, adjoint ? row : other, tap);
+      copyAsync(to, spot, w, copy.at + from, o < outputs && c < inputs);
     }
-    column += columnBatch * 32;
+    column += 32;
   }
 }

@@ -74,10 +74,10 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
       const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
-      const { local, local4, load4, splat4, lane, fma, shared, dynamicShared, barrier, finish } = context;
+      const { local, local4, load4, splat4, lane, fma, shared, dynamicShared, finish } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } = context;
-      const { copyWeights, copyImage, tapOffset, pixelOffset } = context;
+      const { copyWeights, copyImage, tapOffset, pixelOffset, barrier, commitCopies, waitCopies } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
@@ -105,6 +105,8 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
         if (first > 0) barrier();
         copyWeights(w, held, g, firstChannel, first, weightPlace, WEIGHTS, context);
         copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
+        commitCopies();
+        waitCopies(0);
         barrier();
         let k = 0;
         while (k < DEPTH) {

@@ -1,135 +1,183 @@
 /**
  * Convolution on tensor cores, and its adjoint in the image: the same cut as conv2d-cuda.ts (a tile of the image in
  * shared memory, read at another offset for each tap), summed by mma of 16 channels × 8 pixels × 8 terms. Operands
- * are rounded to tf32 as they are copied, sums are f32.
+ * are rounded to tf32 as they are read, sums are f32. Many channels come a few at a time, the next while these are
+ * multiplied.
  *
- * The terms of a sum are (tap, channel) where the channels come in eights, so that the four terms that the lanes of a
- * quad read are in four planes, 8 banks apart, and the pixels of the eight quads are neighbours: no two lanes meet in a
- * bank. With few channels they are (channel, tap), and what is missing to 8 is zeros. Weights lie in the order in which the
- * lanes of a warp hold them: a read is 4 of them at once.
- *
- * H200, µs, 64 images of 16 × 26 × 26 with 32 kernels of 3 × 3 (340 MFLOP), forward and adjoint:
- *   f32, conv2d-cuda.ts                                        21   25
- *   tensor cores                                               13   18
- *   indices of what is copied as sums, without divisions       8.4  11.5
- * 16 × 3 × 224² with 64 kernels: 93 forward (f32 108; its 205 MB take 52); 256 × 64 × 32² with 64: 185.
+ * A warp sums several rows of 8 pixels. The terms of an mma are 8 channels at one tap; a row of the image that has been
+ * read serves all taps of a column of the kernel, each with another row of the output: shared memory, whose
+ * bandwidth is the limit, is read (rows + 2) / (3 rows) as often for 3 × 3. The four terms that the lanes of a quad read
+ * are in four planes, 8 banks apart, and the pixels of the eight quads are neighbours: no two lanes meet in a bank.
+ * With few channels the terms are (channel, tap), and what is missing to 8 is zeros.
  */
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import { type ConvolveTile, type CudaConvolve, coverOf } from './conv2d-cuda.js';
-import { copyImage, imageLayout, imageSpan, pixelOffset, tapOffset, tilesOf } from './conv2d-cuda-image.js';
-import { copyWeights, weightCopy } from './conv2d-cuda-weights.js';
+import type { CudaConvolve } from './conv2d-cuda.js';
+import {
+  copyImage,
+  type ImageTile,
+  imageLayout,
+  imageSpan,
+  pixelOffset,
+  tapOffset,
+  tilesOf,
+} from './conv2d-cuda-image.js';
+import { copyWeightRows, weightRows } from './conv2d-cuda-weights.js';
 import type { GridKernel } from './tiled.js';
+
+/** How the work is cut. A tile's rows are those of its warps. */
+export interface ConvolveTensorTile extends ImageTile {
+  /** Warps along the output's channels, along its columns (8 each, through the images of the tile), along its rows. */
+  readonly warps: readonly [number, number, number];
+  /** What a warp sums: tiles of 16 channels, and rows of 8 pixels. */
+  readonly each: readonly [number, number];
+}
 
 /** Banks between the planes of channels for operands that differ by channel and neighbouring pixel. */
 const PHASE = 8;
 
-/** Whether the order of the terms within a chunk is (tap, channel). */
-const isInside = (tile: ConvolveTile): boolean => tile.channels % 8 === 0;
-const phaseOf = (tile: ConvolveTile): number | undefined => (isInside(tile) ? PHASE : undefined);
+/** Whether the terms are (channel, tap) in the order of channels by eights, columns and rows of the kernel. */
+const isInside = (tile: ConvolveTensorTile): boolean => tile.channels % 8 === 0;
 
-function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
-  const [channels] = coverOf(tile, true);
-  const terms = tile.channels * p.kernel[0] * p.kernel[1];
-  const steps = Math.ceil(terms / 8);
-  // 4 more, so that taps beside each other are written to different banks.
-  const pitch = channels * 8 + 4;
-  return { channels, terms, steps, pitch, weights: steps * pitch };
+function layoutOf(p: CudaConvolve, tile: ConvolveTensorTile) {
+  const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
+  const channels = tile.warps[0] * tile.each[0] * 16;
+  const phase = isInside(tile) ? PHASE : undefined;
+  const weights = weightRows(p, tile.channels, channels, threads);
+  const imageAt = weights.rows * weights.pitch;
+  return {
+    ...{ threads, channels, weights, imageAt, phase },
+    stages: tile.channels < p.inputs ? 2 : 1,
+    stage: imageAt + imageSpan(p, tile, phase).floats,
+  };
 }
 
 /** Bytes of shared memory that a block takes. */
-export const tensorSharedBytes = (p: CudaConvolve, tile: ConvolveTile): number =>
-  4 * (weightsOf(p, tile).weights + imageSpan(p, tile, phaseOf(tile)).floats);
+export function tensorSharedBytes(p: CudaConvolve, tile: ConvolveTensorTile): number {
+  const { stage, stages } = layoutOf(p, tile);
+  return 4 * stage * stages;
+}
 
 /** Images convolved with weights. */
-export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel {
-  const threads = 32 * tile.warps[0] * tile.warps[1];
-  const inside = isInside(tile);
-  const image = imageLayout(p, tile, threads, phaseOf(tile));
-  const { channels, terms, steps, pitch, weights } = weightsOf(p, tile);
+export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridKernel {
+  const { threads, channels, weights, imageAt, phase, stage, stages } = layoutOf(p, tile);
+  const image = imageLayout(p, tile, threads, phase);
+  const taps = p.kernel[0] * p.kernel[1];
+  const terms = tile.channels * taps;
   const blocks = Math.ceil(p.outputs / channels);
   const kernel = defineKernel(
     p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
-      const {
-        local,
-        local4,
-        load4,
-        store2,
-        vec2,
-        splat4,
-        lane,
-        mma,
-        shared,
-        dynamicShared,
-        barrier,
-        finish,
-      } = context;
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32, local2, local4 } = context;
+      const { store2, vec2, vec4, splat4, lane, mma, shared, dynamicShared, barrier, finish } = context;
+      const { commitCopies, waitCopies, copyWeightRows, copyImage, tapOffset, pixelOffset } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
-      const { WARPS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } =
-        context;
-      const { INSIDE, PAIRED, copyWeights, copyImage, tapOffset, pixelOffset } = context;
+      const { WARPS, UNITS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, IMAGE_AT, BLOCKS } = context;
+      const { INSIDE, PAIRED, WEIGHTS, STAGE, STAGES, KH, KW, SY, DY, DX, ROWS, ADJOINT, FAR } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
       const row = (idiv(blockIdx.x, LAYOUT.across) % LAYOUT.down) * TH;
       const n = idiv(blockIdx.x, LAYOUT.across * LAYOUT.down) * TN;
       const held = dynamicShared(f32);
-      const offsets = shared(i32, STEPS * 8);
-      /** The place of term `at` of 8 for channel o, within a step. */
-      const factorPlace = (o: number, at: number) =>
-        (idiv(o, 16) * 32 + (o % 8) * 4 + (at % 4)) * 4 + (idiv(o, 8) % 2) + 2 * (idiv(at, 4) % 2);
-      const weightPlace = (o: number, c: number, tap: number) => {
-        if (INSIDE) return (tap * idiv(CHUNK, 8) + idiv(c, 8)) * PITCH + factorPlace(o, c);
-        return idiv(c * TAPS + tap, 8) * PITCH + factorPlace(o, c * TAPS + tap);
-      };
-      for (let k = threadIdx.x; k < STEPS * 8; k += THREADS) {
-        const tap = INSIDE ? idiv(k, CHUNK) : k % TAPS;
-        const c = INSIDE ? k % CHUNK : idiv(k, TAPS);
-        offsets[k] = k < TERMS ? tapOffset(tap, c, LAYOUT, context) : 0;
-      }
-      if (TERMS < STEPS * 8) {
-        const missing = STEPS * 8 - TERMS;
-        for (let i = threadIdx.x; i < CHANNELS * missing; i += THREADS)
-          held[(STEPS - 1) * PITCH + factorPlace(idiv(i, missing), TERMS + (i % missing))] = 0;
-      }
 
       const quad = idiv(laneId, 4);
       const member = laneId % 4;
       const firstRow = (warpId % WARPS) * DOWN;
-      const firstPixel = idiv(warpId, WARPS) * ACROSS * 8;
-      const pixel = local(i32, ACROSS);
-      for (let j = 0; j < ACROSS; j++) {
-        const p = firstPixel + j * 8 + quad;
-        pixel[j] = IMAGE_AT + (p < TN * TH * TW ? pixelOffset(p, LAYOUT, context) : 0);
-      }
+      // 8 columns of the tile's images beside each other, and some rows.
+      const firstColumn = (idiv(warpId, WARPS) % UNITS) * 8;
+      const firstLine = idiv(warpId, WARPS * UNITS) * ACROSS;
+      const own = firstColumn + quad;
+      const place = idiv(own, TW) * (TH * TW) + firstLine * TW + (own % TW);
+      const pixel = IMAGE_AT + (own < TN * TW ? pixelOffset(place, LAYOUT, context) : 0);
       const sums = local4(f32, DOWN, ACROSS);
       for (let i = 0; i < DOWN; i++) for (let j = 0; j < ACROSS; j++) sums[i][j] = splat4(0);
 
-      let first = 0;
-      while (first < INPUTS) {
-        if (first > 0) barrier();
-        copyWeights(w, held, g, firstChannel, first, weightPlace, WEIGHTS, context);
-        copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
-        barrier();
-        let step = 0;
-        while (step < STEPS) {
+      const NEXT = ADJOINT ? TAPS : WEIGHTS.pitch;
+      /** Where the weight of term (c, tap) is, of the lane's first output; the next is NEXT further. */
+      const weightOf = (c: number, tap: number) =>
+        firstRow * 16 * NEXT + quad * NEXT + (ADJOINT ? c * WEIGHTS.pitch + TAPS - 1 - tap : c * TAPS + tap);
+      const factorsAt = (near: number, far: number) =>
+        vec4(tf32(held[near]), tf32(held[near + 8 * NEXT]), tf32(held[far]), tf32(held[far + 8 * NEXT]));
+
+      const fetch = (first: number, at: number) => {
+        copyWeightRows(w, held, at, g, firstChannel, first, WEIGHTS, context);
+        copyImage(x, held, at + IMAGE_AT, g, first, n, row, column, LAYOUT, context);
+        commitCopies();
+      };
+      fetch(0, 0);
+
+      // Of few channels: 8 terms (channel, tap) at a time, and where their pixels are.
+      const offsets = shared(i32, STEPS * 8);
+      if (!INSIDE) {
+        for (let k = threadIdx.x; k < STEPS * 8; k += THREADS)
+          offsets[k] = k < TERMS ? tapOffset(k % TAPS, idiv(k, TAPS), LAYOUT, context) : 0;
+      }
+      const addTerms = (at: number) => {
+        let k = member;
+        while (k < STEPS * 8) {
+          const near = at + pixel + offsets[k];
+          const far = at + pixel + offsets[k + 4];
+          const isNear = TERMS === STEPS * 8 || k < TERMS;
+          const isFar = TERMS === STEPS * 8 || k + 4 < TERMS;
+          const nearWeight = at + (isNear ? weightOf(idiv(k, TAPS), k % TAPS) : 0);
+          const farWeight = at + (isFar ? weightOf(idiv(k + 4, TAPS), (k + 4) % TAPS) : 0);
           const factors = local4(f32, DOWN);
-          for (let i = 0; i < DOWN; i++)
-            factors[i] = load4(held, step * PITCH + ((firstRow + i) * 32 + laneId) * 4);
-          const near = offsets[step * 8 + member];
-          const far = offsets[step * 8 + 4 + member];
+          for (let i = 0; i < DOWN; i++) {
+            const v = factorsAt(nearWeight + i * 16 * NEXT, farWeight + i * 16 * NEXT);
+            factors[i] = vec4(
+              isNear ? lane(v, 0) : 0,
+              isNear ? lane(v, 1) : 0,
+              isFar ? lane(v, 2) : 0,
+              isFar ? lane(v, 3) : 0,
+            );
+          }
           for (let j = 0; j < ACROSS; j++) {
-            const isTerm = TERMS === STEPS * 8 || step * 8 + 4 + member < TERMS;
-            const isNear = TERMS === STEPS * 8 || step * 8 + member < TERMS;
-            const v = vec2(isNear ? held[pixel[j] + near] : 0, isTerm ? held[pixel[j] + far] : 0);
+            const down = j * SY * LAYOUT.width;
+            const v = vec2(isNear ? tf32(held[near + down]) : 0, isFar ? tf32(held[far + down]) : 0);
             for (let i = 0; i < DOWN; i++) sums[i][j] = mma(factors[i], v, sums[i][j]);
           }
-          step += 1;
+          k += 8;
         }
+      };
+
+      // Of many: 8 channels at one column of the kernel. What a row of the image is for one row of the kernel it is for the
+      // next row of the output at another: it is read once.
+      const addColumns = (at: number) => {
+        let c = 0;
+        while (c < CHUNK) {
+          for (let kx = 0; kx < KW; kx++) {
+            const near = at + pixel + (c + member) * LAYOUT.plane + kx * DX;
+            const values = local2(f32, ROWS);
+            for (let r = 0; r < ROWS; r++) {
+              const from = near + r * LAYOUT.width;
+              values[r] = vec2(tf32(held[from]), tf32(held[from + 4 * LAYOUT.plane]));
+            }
+            for (let ky = 0; ky < KH; ky++) {
+              const weight = at + weightOf(c + member, ky * KW + kx);
+              for (let i = 0; i < DOWN; i++) {
+                const factors = factorsAt(weight + i * 16 * NEXT, weight + i * 16 * NEXT + FAR);
+                for (let j = 0; j < ACROSS; j++)
+                  sums[i][j] = mma(factors, values[j * SY + ky * DY], sums[i][j]);
+              }
+            }
+          }
+          c += 8;
+        }
+      };
+
+      let first = 0;
+      let at = 0;
+      while (first < INPUTS) {
+        waitCopies(0);
+        barrier();
+        // What all have used before the barrier is filled again.
+        if (STAGES > 1 && first + CHUNK < INPUTS) fetch(first + CHUNK, STAGE - at);
+        if (INSIDE) addColumns(at);
+        else addTerms(at);
+        at = STAGE - at;
         first += CHUNK;
       }
 
@@ -137,11 +185,11 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
       const EACH = PAIRED ? 1 : 2;
       for (let j = 0; j < ACROSS; j++) {
         for (let l = 0; l < EACH; l++) {
-          const p = firstPixel + j * 8 + member * 2 + l;
-          const image = n + idiv(p, TH * TW);
-          const r = row + (idiv(p, TW) % TH);
-          const c = column + (p % TW);
-          if (p < TN * TH * TW && image < IMAGES && r < OH && c < OW) {
+          const own = firstColumn + member * 2 + l;
+          const image = n + idiv(own, TW);
+          const r = row + firstLine + j;
+          const c = column + (own % TW);
+          if (own < TN * TW && image < IMAGES && r < OH && c < OW) {
             for (let i = 0; i < DOWN; i++) {
               for (let half = 0; half < 2; half++) {
                 const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
@@ -161,19 +209,21 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTile): GridKernel 
     },
     {
       ...{ LAYOUT: image, GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, IMAGES: p.images },
-      ...{ OH: p.outSize[0], OW: p.outSize[1], TAPS: p.kernel[0] * p.kernel[1] },
+      ...{ OH: p.outSize[0], OW: p.outSize[1], TAPS: taps, KH: p.kernel[0], KW: p.kernel[1] },
       ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, CHUNK: tile.channels },
+      ...{ WARPS: tile.warps[0], UNITS: tile.warps[1], DOWN: tile.each[0], ACROSS: tile.each[1] },
+      ...{ CHANNELS: channels, THREADS: threads, TERMS: terms, STEPS: Math.ceil(terms / 8) },
+      ...{ IMAGE_AT: imageAt, BLOCKS: blocks, INSIDE: isInside(tile), WEIGHTS: weights },
+      ...{ STAGE: stage, STAGES: stages, SY: image.step[0], DY: p.dilation[0], DX: p.dilation[1] },
+      ROWS: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
       ...{
+        ADJOINT: p.adjoint,
+        FAR: 4 * (p.adjoint ? weights.pitch : taps),
+        copyWeightRows,
         copyImage,
         tapOffset,
         pixelOffset,
-        WARPS: tile.warps[0],
-        DOWN: tile.each[0],
-        ACROSS: tile.each[1],
       },
-      ...{ CHANNELS: channels, THREADS: threads, TERMS: terms, STEPS: steps, PITCH: pitch },
-      ...{ IMAGE_AT: weights, BLOCKS: blocks, INSIDE: inside, copyWeights },
-      WEIGHTS: weightCopy(p, tile.channels, channels, threads / 32),
       PAIRED: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
       finish: p.finish,
     },

@@ -17,7 +17,6 @@ import {
   type ImageTile,
   imageLayout,
   imageSpan,
-  inPhase,
   pixelOffset,
   tapOffset,
   tilesOf,
@@ -58,14 +57,15 @@ export const gradientOf = (p: CudaConvolveWeight): CudaConvolution => ({
 
 /** Floats of the gradient that a tile reads, of `outputs` channels. */
 export const gradientFloats = (
-  { images, rows, columns }: ImageTile,
+  p: CudaConvolveWeight,
+  tile: ImageTile,
   outputs: number,
   phase?: number,
-): number => images * outputs * inPhase(rows * columns, phase);
+): number => imageSpan(gradientOf(p), { ...tile, channels: outputs }, phase).floats;
 
 /** Bytes of shared memory that a block takes. */
 export const weightSharedBytes = (p: CudaConvolveWeight, tile: WeightTile): number =>
-  4 * (imageSpan(p, tile).floats + gradientFloats(tile, tile.threads[0] * tile.each[0]));
+  4 * (imageSpan(p, tile).floats + gradientFloats(p, tile, tile.threads[0] * tile.each[0]));
 
 /** How a part of dW lies in memory: a row for each output channel, of `columns`; those of `chunk` inputs together. */
 export interface PartLayout {
@@ -96,8 +96,9 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
       const { threadIdx, blockIdx, idiv, lane, local, load4, fma, f32, i32 } = context;
-      const { dynamicShared, barrier, copyImage, tapOffset, pixelOffset, IMAGE, GRADIENT } = context;
-      const { GROUPS, INPUTS, OUTPUTS, TAPS, DOWN, ACROSS, O_BLOCKS, C_BLOCKS, SPLITS, TILES } = context;
+      const { dynamicShared, barrier, commitCopies, waitCopies, copyImage, tapOffset, pixelOffset } = context;
+      const { IMAGE, GRADIENT, GROUPS, INPUTS, OUTPUTS, TAPS, DOWN, ACROSS } = context;
+      const { O_BLOCKS, C_BLOCKS, SPLITS, TILES } = context;
       const { ROWS, COLUMNS, O_EACH, T_EACH, CHANNELS, CHUNK, TN, TH, TW, SX } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, O_BLOCKS * C_BLOCKS);
       const firstOutput = (idiv(blockIdx.y, C_BLOCKS) % O_BLOCKS) * CHANNELS;
@@ -121,6 +122,8 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
         if (tile > blockIdx.x) barrier();
         copyImage(dy, held, 0, g, firstOutput, n, row, column, GRADIENT, context);
         copyImage(x, held, GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
+        commitCopies();
+        waitCopies(0);
         barrier();
         // 4 pixels of a row at a time
         let p = 0;

@@ -57,7 +57,7 @@ const coverOf = ({ warps, each }: WeightTensorTile) => ({
 /** Bytes of shared memory that a block takes. */
 export function weightTensorSharedBytes(p: CudaConvolveWeight, tile: WeightTensorTile): number {
   const { outputs, columns } = coverOf(tile);
-  const pixels = imageSpan(p, tile, PHASE).floats + gradientFloats(tile, outputs, PHASE);
+  const pixels = imageSpan(p, tile, PHASE).floats + gradientFloats(p, tile, outputs, PHASE);
   return 4 * Math.max(pixels, tile.warps[2] * outputs * columns);
 }
 
@@ -83,10 +83,21 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
     'conv2dWeightTensor',
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32 } = context;
       const { lane, local, local4, store2, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } =
         context;
-      const { copyImage, tapOffset, pixelOffset, IMAGE, GRADIENT, GROUPS, OUTPUTS, TAPS } = context;
+      const {
+        commitCopies,
+        waitCopies,
+        copyImage,
+        tapOffset,
+        pixelOffset,
+        IMAGE,
+        GRADIENT,
+        GROUPS,
+        OUTPUTS,
+        TAPS,
+      } = context;
       const { O_BLOCKS, C_BLOCKS, T_BLOCKS, SPLITS, TILES, WARPS_DOWN, WARPS_ACROSS, WARPS_ALONG } = context;
       const { DOWN, ACROSS, CHANNELS, COLUMNS, CHUNK, TN, TH, TW, SX, THREADS, INSIDE, WIDTH } = context;
       const round = blockIdx.y % T_BLOCKS;
@@ -123,6 +134,8 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
         if (tile > blockIdx.x) barrier();
         copyImage(dy, held, 0, g, firstOutput, n, row, column, GRADIENT, context);
         copyImage(x, held, GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
+        commitCopies();
+        waitCopies(0);
         barrier();
         let q = mySlice * 2;
         while (q < (TN * TH * TW) / 4) {
@@ -135,14 +148,14 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
             const upper = (myRow + i * 16) * GRADIENT.plane;
             const lower = upper + 8 * GRADIENT.plane;
             slopes[i] = vec4(
-              held[nearSlope + upper],
-              held[nearSlope + lower],
-              held[farSlope + upper],
-              held[farSlope + lower],
+              tf32(held[nearSlope + upper]),
+              tf32(held[nearSlope + lower]),
+              tf32(held[farSlope + upper]),
+              tf32(held[farSlope + lower]),
             );
           }
           for (let j = 0; j < ACROSS; j++) {
-            const v = vec2(held[near + place[j]], held[far + place[j]]);
+            const v = vec2(tf32(held[near + place[j]]), tf32(held[far + place[j]]));
             for (let i = 0; i < DOWN; i++) sums[i][j] = mma(slopes[i], v, sums[i][j]);
           }
           q += WARPS_ALONG * 2;
