@@ -227,7 +227,12 @@ test('profile: shares add up, products count their operations, hand-written kern
     expected,
   );
   for (const l of launches) assert.ok(l.us > 0 && l.bytes > 0 && l.ofRoofline >= 0, l.name);
-  for (const l of products) assert.match(l.origin!, /kernels[\\/]matmul-\w*-?cpu\.[jt]s:\d+$/);
+  for (const l of products) assert.match(l.kernel!, /kernels[\\/]matmul-\w*-?cpu\.[jt]s:\d+$/);
+  for (const l of launches) assert.match(l.origins.join(), /^(∂ )?\w+\/[\w/-]+\.ts:\d+/, l.name);
+  const layer = /^nn\/linear\.ts:\d+$/;
+  assert.ok(launches.some((l) => l.origins.some((o) => layer.test(o))));
+  assert.ok(launches.some((l) => l.origins.some((o) => o.startsWith('∂ ') && layer.test(o.slice(2)))));
+  assert.ok(launches.some((l) => l.origins.some((o) => /^optim\//.test(o))));
   const report = profileReport(profile);
   assert.match(report, /^mlp, a training step of 8 on cpu: /);
   assert.match(report, /^matmul\w+ +\d+ +\d+ +[\d.]+ +[\d.]+ % +[\d.]+ [kM] /m);

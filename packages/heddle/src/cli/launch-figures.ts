@@ -29,8 +29,10 @@ export interface LaunchFigures {
   readonly grid?: readonly number[];
   readonly block?: readonly number[];
   readonly sharedBytes?: number;
-  /** file:line of the kernel function; absent where the scheduler wrote the kernel. */
-  readonly origin?: string;
+  /** file:line of the kernel function; absent where the scheduler wrote the kernel, or a library brought it. */
+  readonly kernel?: string;
+  /** file:line of the calls that asked for its results; ∂ where they are gradients of what was asked for there. */
+  readonly origins: readonly string[];
 }
 
 /** The figures of all launches of a program. */
@@ -57,7 +59,7 @@ export function figuresOf(
 }
 
 function figuresOfLaunch(
-  { launch, level, bytes, us }: LaunchProfile,
+  { launch, level, bytes, us, origins }: LaunchProfile,
   total: number,
   flops: number | undefined,
   { copy, products }: Ceilings,
@@ -66,7 +68,7 @@ function figuresOfLaunch(
   const precision = precisionOf(launch);
   const arithmetic = products[precision] ?? products.f32;
   const least = Math.max(bytes / copy, arithmetic ? (flops ?? 0) / arithmetic : 0) / 1e3;
-  const origin = kernel && originOf(kernel.kernel);
+  const source = kernel && sourceOf(kernel.kernel);
   return {
     name: nameOfLaunch(launch),
     us,
@@ -78,7 +80,8 @@ function figuresOfLaunch(
     ofRoofline: least / us,
     ...(kernel && { grid: kernel.grid, block: kernel.block }),
     ...(kernel?.sharedBytes !== undefined && { sharedBytes: kernel.sharedBytes }),
-    ...(origin && { origin: `${readable(origin.file)}:${origin.line}` }),
+    ...(source && { kernel: `${readable(source.file)}:${source.line}` }),
+    origins,
   };
 }
 
@@ -117,7 +120,7 @@ function countFlops(launch: KernelLaunch, target: Target): number {
 }
 
 /** The first place of an author's source that the kernel comes from. */
-function originOf(kernel: KernelIr): Location | undefined {
+function sourceOf(kernel: KernelIr): Location | undefined {
   for (const { at } of nodesOf(kernel)) if (at) return at;
   return undefined;
 }

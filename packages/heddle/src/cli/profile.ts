@@ -1,4 +1,5 @@
 /** `heddle profile`: one training step, launch by launch. */
+import { recordOrigins } from '../graph/origin.js';
 import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { OPTIMIZERS, programNamed } from '../train/programs.js';
@@ -60,12 +61,13 @@ export async function profileStep(
   const batchSize = asked ?? recipe.batchSize;
   const device = realDevice();
   const ceilings = await measureCeilings(device);
+  recordOrigins(true);
   const steps = new TrainingSteps(program, {
     optimizer: (parameters) => OPTIMIZERS[recipe.optimizer](parameters, recipe.lr),
     batchSize,
     batches: 1,
   });
-  const { us, launches } = await steps.profile();
+  const { us, launches } = await steps.profile().finally(() => recordOrigins(false));
   steps.dispose();
   const sumUs = launches.reduce((sum, launch) => sum + launch.us, 0);
   const command = [
@@ -104,7 +106,8 @@ export function profileReport({
     l.flops === undefined ? '' : quantity(l.flops),
     percent(l.ofRoofline),
     l.grid && l.block ? `${l.grid.join('×')} · ${l.block.join('×')}` : '',
-    l.origin ?? '',
+    l.kernel ?? '',
+    shortened(l.origins),
   ]);
   const sum = (of: (l: LaunchFigures) => number): string =>
     quantity(launches.reduce((total, l) => total + of(l), 0));
@@ -119,13 +122,26 @@ export function profileReport({
     '',
     '',
     '',
+    '',
   ];
   return [
     `${name}, a training step of ${batchSize} on ${device.name}: ${device.description}`,
     `${us.toFixed(1)} µs as one program; each launch by itself (median, µs):`,
     '',
     table(
-      ['kernel', '#', 'level', 'µs', 'share', 'bytes', 'flops', 'of roofline', 'grid · block', 'origin'],
+      [
+        'kernel',
+        '#',
+        'level',
+        'µs',
+        'share',
+        'bytes',
+        'flops',
+        'of roofline',
+        'grid · block',
+        'kernel at',
+        'asked for at',
+      ],
       [...rows, totals],
     ),
     '',
@@ -134,8 +150,16 @@ export function profileReport({
         .map(([p, rate]) => `${quantity(rate * 1e9)}FLOP/s in ${p}`)
         .join(', ')} ` +
       'products, of the same run. bytes: sources and results, each once. flops: by the definition of the op, else as ' +
-      'the loops of the kernel say.',
+      'the loops of the kernel say. asked for at: ∂ marks gradients of what was asked for there; ← who called the layer.',
   ].join('\n');
+}
+
+/** Call sites that a row shows. */
+const SHOWN = 2;
+
+function shortened(origins: readonly string[]): string {
+  const more = origins.length > SHOWN ? ` and ${origins.length - SHOWN} more` : '';
+  return origins.slice(0, SHOWN).join(', ') + more;
 }
 
 const PREFIXES = ['', 'k', 'M', 'G', 'T'] as const;

@@ -7,6 +7,7 @@ import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
 import { kernelHash, setKernelHash } from '../kernel/fingerprint.js';
+import { recordsOrigins } from '../graph/origin.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { packKernel, unpackKernel } from '../kernel/pack.js';
 import type { Target } from '../kernel/target.js';
@@ -37,8 +38,8 @@ export function keptSchedule(
   make: (options: ScheduleOptions) => Schedule,
 ): Schedule {
   const code = codeHash(SCHEDULER);
-  // What is shown of the passes is shown by running them.
-  if (code === undefined || env('DEBUG') >= 3)
+  // What is shown of the passes is shown by running them; origins are not of the structure.
+  if (code === undefined || env('DEBUG') >= 3 || recordsOrigins())
     return make({ ...options, ...(tuner && { tune: tuner.tune }) });
   const cache = new DiskCache(join(cacheFolder(), 'schedule'), { mostFiles: MOST_FILES });
   const { libraries, ...rest } = target;

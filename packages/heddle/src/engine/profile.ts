@@ -12,6 +12,8 @@ export interface LaunchProfile {
   readonly bytes: number;
   /** The fused op that it is a stage of, the same object in all its stages. */
   readonly call: FusedCall | undefined;
+  /** Who asked for its results, where that was recorded (graph/origin.ts). */
+  readonly origins: readonly string[];
   /** Median of several rounds, µs. */
   readonly us: number;
 }

@@ -95,12 +95,12 @@ export class Compiled {
     const { device } = this;
     const us = await timeProgram(device, this.#program, slots, options);
     const launches = [];
-    for (const [i, { level, bytes, call }] of this.schedule.launches.entries()) {
+    for (const [i, { level, bytes, call, origins = [] }] of this.schedule.launches.entries()) {
       if (options.each === false) break;
       const launch = this.#program.launches[i]!;
       const single = device.compile([{ ...launch, independent: false }]);
       const samples = await timeProgram(device, single, slots, options);
-      launches.push({ launch, level, bytes, call, us: median(samples) });
+      launches.push({ launch, level, bytes, call, origins, us: median(samples) });
       single.dispose();
     }
     for (const result of results) result.release();

@@ -5,6 +5,7 @@ import type { ScalarOp } from '../kernel/ops.js';
 import * as b from './build.js';
 import type { GraphNode, GraphOp } from './node.js';
 import { argOf } from './node.js';
+import { asPartOf } from './origin.js';
 
 type Rule = (node: GraphNode, g: GraphNode) => readonly (GraphNode | undefined)[];
 type ScalarRule = (g: GraphNode, y: GraphNode, ...src: GraphNode[]) => readonly (GraphNode | undefined)[];
@@ -210,7 +211,8 @@ export function vjp(
   for (const node of order.reverse()) {
     const g = gradient.get(node);
     if (!g || targets.has(node) || !needed.has(node)) continue;
-    RULES[node.op](node, g).forEach((source, i) => {
+    const origin = node.origin && `∂ ${node.origin}`;
+    asPartOf(origin, () => RULES[node.op](node, g)).forEach((source, i) => {
       const to = node.src[i]!;
       if (!source || !needed.has(to)) return;
       if (source.shape.length !== to.shape.length || source.shape.some((d, k) => d !== to.shape[k])) {

@@ -7,6 +7,7 @@ import { type Shape, sizeOf } from '../core/shape.js';
 import type { IrNode } from '../ir/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import type { FusedOp } from './fused-op.js';
+import { originOfCall } from './origin.js';
 
 export interface TensorType {
   readonly shape: Shape;
@@ -96,6 +97,8 @@ export class GraphNode implements IrNode {
   readonly depth: number;
   /** Grows with every node made. */
   readonly serial = ++made;
+  /** Who asked for it, if origins are recorded. */
+  readonly origin: string | undefined = originOfCall();
 
   constructor(
     op: GraphOp,

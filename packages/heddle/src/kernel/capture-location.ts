@@ -5,9 +5,9 @@
  */
 import { readFileSync } from 'node:fs';
 import type { Debugger, Runtime, Session } from 'node:inspector';
-import { SourceMap, type SourceMapPayload } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import type { SourceMap } from 'node:module';
 import type { Location } from '../core/errors.js';
+import { pathOf, sourceMapOf } from './source-map.js';
 
 export interface Origin {
   /** The location of the character `offset` of the function's text. */
@@ -167,23 +167,6 @@ function startOf(script: Lines, text: string, place: Debugger.Location): number 
   const at = script.startOf(place.lineNumber) + (place.columnNumber ?? 0);
   const start = script.text.startsWith(text, at) ? at : script.text.lastIndexOf(text, at);
   return start >= 0 && start + text.length > at ? start : undefined;
-}
-
-const pathOf = (url: string): string => (url.startsWith('file:') ? fileURLToPath(url) : url);
-
-function sourceMapOf(reference: string | undefined, base: string): SourceMap | undefined {
-  if (!reference) return undefined;
-  try {
-    const inline = /^data:application\/json[^,]*?(;base64)?,(.*)$/s.exec(reference);
-    const json = inline
-      ? inline[1]
-        ? Buffer.from(inline[2]!, 'base64').toString()
-        : decodeURIComponent(inline[2]!)
-      : readFileSync(new URL(reference, base), 'utf8');
-    return new SourceMap(JSON.parse(json) as SourceMapPayload);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The place in the file that was written, for a place in the script that was loaded. */

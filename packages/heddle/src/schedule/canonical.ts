@@ -6,6 +6,7 @@
 import { f64 } from '../core/dtype.js';
 import type { KernelChoice } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
+import { asPartOf } from '../graph/origin.js';
 import { topological } from '../ir/node.js';
 import { convert, type Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
@@ -107,7 +108,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
       );
       let made = shared.get(key);
       if (!made) {
-        made = replace(node, src);
+        made = asPartOf(node.origin, () => replace(node, src));
         shared.set(key, made);
       }
       mine.set(node, made);

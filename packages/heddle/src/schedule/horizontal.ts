@@ -24,6 +24,7 @@ interface Part {
   readonly args: readonly Place[];
   readonly bytes: number;
   readonly call: FusedCall | undefined;
+  readonly origins: readonly string[] | undefined;
   /** Of the dynamic shared array. */
   readonly dynamicBytes: number;
   readonly waits: boolean;
@@ -47,12 +48,12 @@ export function mergeLaunches(launches: readonly ScheduledLaunch[], target: Targ
   return merged;
 }
 
-function partOf({ work, args, bytes, call }: ScheduledLaunch, target: Target): Part | undefined {
+function partOf({ work, args, bytes, call, origins }: ScheduledLaunch, target: Target): Part | undefined {
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
   if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > MOST_SHARED) return undefined;
   const cost = costOfThread(kernel, { grid, block, args }, INSTRUCTIONS);
-  return { kernel, grid, block, args, bytes, call, dynamicBytes, waits: waits(kernel.body), cost };
+  return { kernel, grid, block, args, bytes, call, origins, dynamicBytes, waits: waits(kernel.body), cost };
 }
 
 /**
@@ -87,10 +88,10 @@ function fits(part: Part, bin: readonly Part[], target: Target): boolean {
 
 function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
   const [first] = parts as [Part];
-  const { kernel, grid, block, args, bytes, call } = first;
+  const { kernel, grid, block, args, bytes, call, origins } = first;
   const dynamicBytes = Math.max(...parts.map((p) => p.dynamicBytes));
   const shared = dynamicBytes > 0 ? { sharedBytes: dynamicBytes } : {};
-  if (parts.length === 1) return { work: { kernel, grid, block, ...shared }, args, bytes, call };
+  if (parts.length === 1) return { work: { kernel, grid, block, ...shared }, args, bytes, call, origins };
   const threads = threadsOf(first);
   const places = new Map<string, { readonly param: Param; readonly place: Place }>();
   const paramAt = (place: Place, schema: Param['schema']): Param => {
@@ -147,6 +148,7 @@ function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
       ...shared,
     },
     args: merged.map((m) => m.place),
+    origins: first.origins && [...new Set(parts.flatMap((p) => p.origins ?? []))],
     bytes: parts.reduce((n, p) => n + p.bytes, 0),
   };
 }

@@ -45,6 +45,8 @@ export interface ScheduledLaunch {
   readonly bytes: number;
   /** The fused op that it is a stage of: the same object in all its stages. */
   readonly call?: FusedCall | undefined;
+  /** Who asked for its results, where that was recorded (graph/origin.ts). */
+  readonly origins?: readonly string[] | undefined;
 }
 
 export interface FusedCall {
@@ -126,6 +128,12 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
     scratch: [],
     level: 0,
   };
+}
+
+/** Undefined unless origins are recorded. */
+function originsOf({ call, roots }: Group): readonly string[] | undefined {
+  const origins = [...(call ? [call.node] : []), ...roots].flatMap(({ origin }) => origin || []);
+  return origins.length > 0 ? [...new Set(origins)] : undefined;
 }
 
 function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
@@ -331,6 +339,7 @@ function place(
         level: w.level + i,
         bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
         call: w.call,
+        origins: originsOf(w.group),
         args: s.slots.map((slot) => toPlace(slot, w)),
       })),
     )
