@@ -57,6 +57,13 @@ test('custom-kernel.ts', async () => {
   assert.match(printed, /partial\[64\] is read before it is written.*custom-kernel\.ts:\d+:\d+/s);
 });
 
+test('streams.ts', async () => {
+  const printed = await example('streams');
+  // The fixed points of the map are 1 − 1/r.
+  assert.match(printed, /^x, y: 0\.5 0\.6/m);
+  assert.ok(Number(/−0\.1: (\S+)/.exec(printed)?.[1]) < 1e-3, printed);
+});
+
 test('mnist.ts, 20 steps', async () => {
   const printed = await example('mnist', { STEPS: '20' });
   const accuracy = Number(/test accuracy ([\d.]+) %/.exec(printed)?.[1]);
