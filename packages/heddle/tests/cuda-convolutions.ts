@@ -1,7 +1,8 @@
 /** The convolution and pooling kernels for GPUs for a few kinds of shapes. */
 import { f32 } from '../src/core/dtype.js';
 import { PRECISIONS } from '../src/core/precision.js';
-import { conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../src/fused/conv2d.js';
+import { type Conv2dArg, conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../src/fused/conv2d.js';
+import { conv2dMaxPoolOp, conv2dMaxPositionsOp } from '../src/fused/conv2d-max-pool.js';
 import { maxPool2dGradientOp, maxPool2dOp, type PoolArg, pooledSize } from '../src/fused/maxPool2d.js';
 import { call, leaf } from '../src/graph/build.js';
 import { argOf, type GraphNode } from '../src/graph/node.js';
@@ -24,6 +25,11 @@ const WINDOWS: readonly PoolArg[] = [
   { size: [12, 12], kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1] },
   { size: [13, 11], kernel: [3, 3], stride: [2, 2], padding: [1, 1], dilation: [1, 1] },
 ];
+
+const joined = (conv: Conv2dArg): { conv: Conv2dArg; pool: PoolArg } => ({
+  conv,
+  pool: { size: outputSize(conv), kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1] },
+});
 
 /** The kernels of the first and of the last way to compute `node`. */
 function kernelsOf(node: GraphNode, target: Target, label: string): KernelIr[] {
@@ -55,6 +61,8 @@ export function convolutionKernels(target: Target): KernelIr[] {
         ...kernelsOf(call(conv2dOp, [x, w], arg), target, label),
         ...kernelsOf(call(conv2dInputOp, [y, w], arg), target, label),
         ...kernelsOf(call(conv2dWeightOp, [x, y], arg), target, label),
+        ...kernelsOf(call(conv2dMaxPoolOp, [x, w], joined(arg)), target, label),
+        ...kernelsOf(call(conv2dMaxPositionsOp, [x, w], joined(arg)), target, label),
       ];
     }),
   );

@@ -9,7 +9,7 @@ import {
   weightTensorTiles,
   weightTiles,
 } from '../kernels/conv2d-cuda-tiles.js';
-import { convolveTensor } from '../kernels/conv2d-tensor-cuda.js';
+import { type ConvolveTensorTile, convolveTensor } from '../kernels/conv2d-tensor-cuda.js';
 import {
   addParts,
   type CudaConvolveWeight,
@@ -27,7 +27,7 @@ import { cudnnVariants } from './vendor.js';
 const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
   model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
 
-function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
+export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
   const { groups, kernel, stride, dilation, padding } = arg;
   const [images, channels] = x!.shape as [number, number];
   return {
@@ -41,10 +41,14 @@ function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint:
 }
 
 /** Tensor cores are used where the precision allows rounded operands and the GPU has tf32. */
-const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
+export const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
   precision !== 'f32' && target.capability >= 80;
 
 const inner = (tile: ImageTile): string => `${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}`;
+
+/** A way to convolve: the precision and the tile. */
+export const wayName = (precision: string, tile: ConvolveTile | ConvolveTensorTile): string =>
+  `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`;
 
 /** A choice from its ways, the best guess first; those of cuDNN come last. */
 function choiceOf(
@@ -70,13 +74,13 @@ export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Con
       ...{ weightOffset: io.inputs[1]!.offset, finish: io.finish(io.output.shape) },
     };
     const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
-    const ways = (
+    const ways = <Tile extends ConvolveTile | ConvolveTensorTile>(
       precision: string,
-      tiles: readonly ConvolveTile[],
-      kernel: (tile: ConvolveTile) => GridKernel,
+      tiles: readonly Tile[],
+      kernel: (tile: Tile) => GridKernel,
     ) =>
       tiles.map((tile) => ({
-        name: `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`,
+        name: wayName(precision, tile),
         plan: (): Stage[] => [gridStage(kernel(tile), ...args)],
       }));
     const exact: Variant[] = ways('f32', convolveTiles(problem, io.target), (tile) =>

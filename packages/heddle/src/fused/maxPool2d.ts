@@ -8,9 +8,18 @@ import { argOf, type GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import * as cuda from '../kernels/max-pool2d-cuda.js';
-import { type Conv2dArg, outputSize, type Pair, pair } from './conv2d.js';
+import { type Pair, pair } from './conv2d.js';
+import {
+  afterConvolution,
+  conv2dMaxPoolOp,
+  conv2dMaxPositionsOp,
+  suitsConvolution,
+} from './conv2d-max-pool.js';
+import { firstLargest, largest, type PoolArg, pooledSize, toPositions } from './pool-windows.js';
 import { gridStage, stage } from './stage.js';
 import { cudnnPoolingVariants } from './vendor.js';
+
+export { type PoolArg, pooledSize } from './pool-windows.js';
 
 export interface MaxPool2dOptions {
   /** Default: the kernel's size, so that windows do not overlap. */
@@ -19,19 +28,6 @@ export interface MaxPool2dOptions {
   readonly padding?: Pair;
   /** Distance between the elements of a window; default 1. */
   readonly dilation?: Pair;
-}
-
-/** A pooling slides as a convolution does, each channel by itself. */
-export type PoolArg = Omit<Conv2dArg, 'groups'>;
-
-export const pooledSize = (arg: PoolArg): readonly [number, number] => outputSize({ ...arg, groups: 1 });
-
-const around = ({ padding }: PoolArg): number[] => [0, 0, ...padding];
-
-/** (N, C, H, W) → (N, C, outH, outW, kH·kW) */
-function windows(x: GraphNode, arg: PoolArg): GraphNode {
-  const seen = b.window(b.pad(x, around(arg), around(arg), Number.NEGATIVE_INFINITY), arg);
-  return b.reshape(seen, [...seen.shape.slice(0, 4), arg.kernel[0] * arg.kernel[1]]);
 }
 
 function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): PoolProblem {
@@ -58,9 +54,10 @@ const cudaStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
 export const maxPool2dOp: FusedOp<PoolArg> = {
   name: 'maxPool2d',
   infer: ([x], arg) => ({ shape: [...x!.shape.slice(0, 2), ...pooledSize(arg)], dtype: x!.dtype }),
-  compose: ([x], arg) => {
-    const largest = b.reduce('max', windows(x!, arg), [4]);
-    return b.reshape(largest, largest.shape.slice(0, 4));
+  compose: ([x], arg) => largest(x!, arg),
+  joined: {
+    when: (target, maker, arg) => suitsConvolution(target, maker, arg),
+    compose: ([y], pool) => afterConvolution(conv2dMaxPoolOp, y!, pool),
   },
   grad: ({ src: [x] }, g, arg) => [b.call(maxPool2dGradientOp, [x!, g], arg)],
   kernels: [
@@ -84,27 +81,38 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
 };
 
 /**
+ * positions u8, g (N, C, outH, outW) → (N, C, H, W): each g at its position of its window. The gradient of pooling that
+ * saved the positions, of windows that do not overlap.
+ */
+const maxPool2dGradientSavedOp: FusedOp<PoolArg> = {
+  name: 'maxPool2dGradientSaved',
+  infer: ([, g], arg) => ({ shape: [...g!.shape.slice(0, 2), ...arg.size], dtype: g!.dtype }),
+  compose: ([positions, g], arg) => toPositions(b.cast(positions!, i32), g!, arg),
+  kernels: [
+    {
+      name: 'maxPool2dGradientSaved-cuda',
+      when: (target, node, arg) => isThreads(target, node, arg) && isApart(arg),
+      finishes: true,
+      plan: (io, arg) => {
+        const problem = { ...problemOf(io, arg), imageOffset: 0 };
+        return [gridStage(cuda.maxPoolGradient(problem, true), { input: 0 }, { input: 1 }, { output: true })];
+      },
+    },
+  ],
+};
+
+/**
  * x (N, C, H, W), g (N, C, outH, outW) → (N, C, H, W): each g goes to the first of the largest elements of its
  * window, in row order, as in PyTorch; to none if the window holds NaN.
  */
 export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   name: 'maxPool2dGradient',
   infer: ([x]) => x!,
-  compose: ([x, g], arg) => {
-    const seen = windows(x!, arg);
-    const count = arg.kernel[0] * arg.kernel[1];
-    const at = b.iota(seen.shape, 4);
-    const largest = b.map(
-      'eq',
-      ...(b.broadcast('maxPool2d', seen, b.reduce('max', seen, [4])) as [GraphNode, GraphNode]),
-    );
-    const first = b.reduce('min', b.where(largest, at, b.full(seen.shape, i32, count)), [4]);
-    const wide = b.reshape(g!, [...g!.shape, 1]);
-    const spread = b.where(b.map('eq', at, first), wide, b.like(wide, 0));
-    const { size, padding, kernel } = arg;
-    const seenGradient = b.reshape(spread, [...spread.shape.slice(0, 4), ...kernel]);
-    const padded = b.fold(seenGradient, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
-    return b.slice(padded, around(arg), x!.shape);
+  compose: ([x, g], arg) => toPositions(firstLargest(x!, arg), g!, arg),
+  joined: {
+    when: (target, maker, arg) => suitsConvolution(target, maker, arg),
+    compose: ([y, g], pool) =>
+      b.call(maxPool2dGradientSavedOp, [afterConvolution(conv2dMaxPositionsOp, y!, pool), g!], pool),
   },
   kernels: [
     {

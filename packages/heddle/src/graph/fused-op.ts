@@ -22,10 +22,23 @@ export interface FusedOp<Arg = unknown> {
    * taking a maximum instead of before. Default: not known.
    */
   readonly monotone?: boolean;
+  /** How it is computed together with the call that makes its first source. Default: it is not. */
+  readonly joined?: Joined<Arg>;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
   flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */
   readonly kernels: readonly KernelChoice<Arg>[];
+}
+
+/**
+ * A call and its user as one kernel. It is taken where all users of a call have one: the call's own values are then
+ * neither computed nor kept.
+ */
+export interface Joined<Arg = unknown> {
+  /** Whether there is such a kernel, `maker` being the call that makes the first source. */
+  when(target: Target, maker: GraphNode, arg: Arg): boolean;
+  /** The same values, from the sources of the first source. */
+  compose(src: readonly GraphNode[], arg: Arg): GraphNode;
 }
 
 export interface KernelChoice<Arg = unknown> {
@@ -39,6 +52,11 @@ export interface KernelChoice<Arg = unknown> {
    * once. Such a kernel must not write its output otherwise.
    */
   readonly finishes: boolean;
+  /**
+   * An op of the same sources and argument, with results of the same size: where both are wanted, this kernel makes
+   * both, see `io.second`.
+   */
+  readonly second?: FusedOp<Arg>;
   /** The launches that compute the node: the best guess for its shapes. */
   plan(io: KernelIo, arg: Arg): readonly Stage[];
   /**
@@ -76,6 +94,8 @@ export interface KernelIo {
    * @param split sizes whose product is the output's size, outermost first: the radix of the coordinates
    */
   readonly finish: (split: readonly number[]) => IrFunction;
+  /** Where the choice's `second` is wanted, too: `second(split)(value, c0, c1, …)` stores an element of it. */
+  readonly second?: ((split: readonly number[]) => IrFunction) | undefined;
   /** Nothing follows: `finish` gives back the value as it is. A library's routine may then write the output itself. */
   readonly plain: boolean;
 }

@@ -4,7 +4,13 @@
  * resident blocks do not hide. The model ranks; the autotuner times the first few.
  */
 import type { Target } from '../kernel/target.js';
-import { type ConvolveTile, type CudaConvolve, coverOf, sharedBytesOf } from './conv2d-cuda.js';
+import {
+  type ConvolveTile,
+  type CudaConvolve,
+  type CudaConvolvePool,
+  coverOf,
+  sharedBytesOf,
+} from './conv2d-cuda.js';
 import { type CudaConvolution, type ImageTile, imageSpan, tilesOf } from './conv2d-cuda-image.js';
 import { type ConvolveTensorTile, tensorSharedBytes } from './conv2d-tensor-cuda.js';
 import { type CudaConvolveWeight, type WeightTile, weightSharedBytes } from './conv2d-weight-cuda.js';
@@ -221,7 +227,11 @@ function stepCycles(warps: number, words: number, products: number): number {
 }
 
 /** Ways to convolve on tensor cores, the most promising first. */
-export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6): ConvolveTensorTile[] {
+export function convolveTensorTiles(
+  p: CudaConvolve | CudaConvolvePool,
+  target: Target,
+  count = 6,
+): ConvolveTensorTile[] {
   const ranked: Ranked<ConvolveTensorTile>[] = [];
   const limit = target.sharedBytesPerBlock - 4096;
   const [kernelRows, kernelColumns] = p.kernel;
@@ -241,6 +251,8 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6):
         const all = warps * units * groups;
         if (all > 16 || all < 2) continue;
         for (const across of [1, 2, 3, 4, 5, 6, 7, 8]) {
+          // A window's rows are of one warp.
+          if ('pooled' in p && across % 2 === 1) continue;
           if (down * across > 16 || (groups - 1) * across >= p.outSize[0]) continue;
           if (across > 1 && groups * (across - 1) >= p.outSize[0]) continue;
           const tileOf = (chunk: number): ConvolveTensorTile => ({

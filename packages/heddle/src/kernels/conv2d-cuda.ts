@@ -38,6 +38,13 @@ export interface CudaConvolve extends CudaConvolution {
   readonly finish: IrFunction;
 }
 
+/** A convolution that stores the largest of each 2 × 2 values: `outSize` is even, rows and columns are of the windows. */
+export interface CudaConvolvePool extends CudaConvolve {
+  readonly pooled: true;
+  /** (position, image, channel, row, column): keeps where in its window the first of the largest was; 4 beside NaN. */
+  readonly save?: IrFunction | undefined;
+}
+
 /** How the work is cut. */
 export interface ConvolveTile extends ImageTile {
   /** Warps along the output's channels and along its pixels. */

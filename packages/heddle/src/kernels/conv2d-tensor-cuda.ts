@@ -13,7 +13,7 @@
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import type { CudaConvolve } from './conv2d-cuda.js';
+import type { CudaConvolve, CudaConvolvePool } from './conv2d-cuda.js';
 import {
   copyImage,
   type ImageTile,
@@ -59,15 +59,17 @@ export function tensorSharedBytes(p: CudaConvolve, tile: ConvolveTensorTile): nu
   return 4 * stage * stages;
 }
 
-/** Images convolved with weights. */
-export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridKernel {
+/** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
+export function convolveTensor(p: CudaConvolve | CudaConvolvePool, tile: ConvolveTensorTile): GridKernel {
   const { threads, channels, weights, imageAt, phase, stage, stages } = layoutOf(p, tile);
   const image = imageLayout(p, tile, threads, phase);
   const taps = p.kernel[0] * p.kernel[1];
   const terms = tile.channels * taps;
   const blocks = Math.ceil(p.outputs / channels);
+  const pooled = 'pooled' in p;
+  const save = pooled ? p.save : undefined;
   const kernel = defineKernel(
-    p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
+    pooled ? 'conv2dMaxPoolTensor' : p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
       const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32, local2, local4 } = context;
@@ -75,6 +77,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       const { commitCopies, waitCopies, copyWeightRows, copyImage, tapOffset, pixelOffset } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, UNITS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, IMAGE_AT, BLOCKS } = context;
+      const { POOLED, SAVES, save } = context;
       const { INSIDE, PAIRED, WEIGHTS, STAGE, STAGES, KH, KW, SY, DY, DX, ROWS, ADJOINT, FAR } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
@@ -181,6 +184,41 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
         first += CHUNK;
       }
 
+      if (POOLED) {
+        // A lane has two pixels side by side and those below them: a window.
+        const own = firstColumn + member * 2;
+        const image = n + idiv(own, TW);
+        const c = column + (own % TW);
+        for (let j = 0; j < ACROSS; j += 2) {
+          const r = row + firstLine + j;
+          if (own < TN * TW && image < IMAGES && r < OH && c < OW) {
+            for (let i = 0; i < DOWN; i++) {
+              for (let half = 0; half < 2; half++) {
+                const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
+                if (o < OUTPUTS) {
+                  const channel = g * OUTPUTS + o;
+                  const upperLeft = lane(sums[i][j], 2 * half);
+                  const upperRight = lane(sums[i][j], 2 * half + 1);
+                  const lowerLeft = lane(sums[i][j + 1], 2 * half);
+                  const lowerRight = lane(sums[i][j + 1], 2 * half + 1);
+                  const largest = Math.max(Math.max(upperLeft, upperRight), Math.max(lowerLeft, lowerRight));
+                  if (SAVES) {
+                    let position = i32(lowerRight === largest ? 3 : 4);
+                    if (lowerLeft === largest) position = 2;
+                    if (upperRight === largest) position = 1;
+                    if (upperLeft === largest) position = 0;
+                    save(position, image, channel, idiv(r, 2), idiv(c, 2));
+                  }
+                  const plane = image * (GROUPS * OUTPUTS) + channel;
+                  const to = (plane * idiv(OH, 2) + idiv(r, 2)) * idiv(OW, 2) + idiv(c, 2);
+                  y[to] = finish(largest, image, channel, idiv(r, 2), idiv(c, 2));
+                }
+              }
+            }
+          }
+        }
+        return;
+      }
       // A lane has two pixels side by side: one store where they are of one row.
       const EACH = PAIRED ? 1 : 2;
       for (let j = 0; j < ACROSS; j++) {
@@ -225,7 +263,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
         pixelOffset,
       },
       PAIRED: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
-      finish: p.finish,
+      ...{ finish: p.finish, POOLED: pooled, SAVES: save !== undefined, save: save ?? p.finish },
     },
   );
   return {

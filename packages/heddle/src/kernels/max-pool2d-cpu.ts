@@ -29,6 +29,8 @@ export interface PoolProblem {
   readonly gradientOffset: number;
   /** (value, image, channel, row, column) → the value to store. */
   readonly finish: IrFunction;
+  /** On a GPU: (position, image, channel, row, column), keeps where in its window each value was found. */
+  readonly save?: IrFunction | undefined;
 }
 
 /** 2 × 2 windows side by side, without padding. */

@@ -44,13 +44,13 @@ const isPaired = ({ kernel, stride, padding, dilation, size, imageOffset }: Pool
   size[1] % 2 === 0 &&
   imageOffset % 2 === 0;
 
-/** The largest element of every window; NaN if it holds one. */
+/** The largest element of every window; NaN if it holds one. With `save`, also where it was: the first of them. */
 export function maxPool(p: PoolProblem): GridKernel {
   const kernel = defineKernel(
     'maxPool2d',
     { x: buffer(f32), y: buffer(f32) },
     ({ x, y }, context) => {
-      const { globalId, idiv, f32, lane, load2, finish } = context;
+      const { globalId, idiv, f32, i32, lane, load2, local, finish, save, SAVES } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, PAIRED } = context;
       const i = globalId.x;
       if (i >= PLANES * OH * OW) return;
@@ -59,38 +59,46 @@ export function maxPool(p: PoolProblem): GridKernel {
       const plane = idiv(i, OW * OH);
       const image = X_AT + plane * H * W;
       let largest = f32(Number.NEGATIVE_INFINITY);
+      let position = i32(0);
+      const held = local(f32, KW);
       for (let ky = 0; ky < KH; ky++) {
         const iy = r * SY - PY + ky * DY;
         if (iy >= 0 && iy < H) {
           if (PAIRED) {
             const pair = load2(x, image + iy * W + c * 2);
-            largest = Math.max(largest, Math.max(lane(pair, 0), lane(pair, 1)));
-          } else {
-            for (let kx = 0; kx < KW; kx++) {
-              const ix = c * SX - PX + kx * DX;
-              if (ix >= 0 && ix < W) largest = Math.max(largest, x[image + iy * W + ix]);
+            held[0] = lane(pair, 0);
+            held[1] = lane(pair, 1);
+          }
+          for (let kx = 0; kx < KW; kx++) {
+            const ix = c * SX - PX + kx * DX;
+            if (PAIRED || (ix >= 0 && ix < W)) {
+              const v = PAIRED ? held[kx] : x[image + iy * W + ix];
+              if (SAVES && v > largest) position = ky * KW + kx;
+              largest = Math.max(largest, v);
             }
           }
         }
       }
-      y[i] = finish(largest, idiv(plane, CHANNELS), plane % CHANNELS, r, c);
+      const n = idiv(plane, CHANNELS);
+      if (SAVES) save(largest <= Number.POSITIVE_INFINITY ? position : KH * KW, n, plane % CHANNELS, r, c);
+      y[i] = finish(largest, n, plane % CHANNELS, r, c);
     },
-    { ...constantsOf(p), PAIRED: isPaired(p) },
+    { ...constantsOf(p), PAIRED: isPaired(p), SAVES: p.save !== undefined, save: p.save ?? p.finish },
   );
   return spread(kernel, p.planes * p.outSize[0] * p.outSize[1]);
 }
 
-/** The gradient, for windows that do not overlap and have no holes. */
-export function maxPoolGradient(p: PoolProblem): GridKernel {
+/** The gradient, for windows that do not overlap and have no holes, from the image or from saved positions. */
+export function maxPoolGradient(p: PoolProblem, saved = false): GridKernel {
   // A cell is a window and what lies between it and the next; behind the last window there may be more of them.
   const cells = [0, 1].map((d) => Math.ceil((p.size[d]! + p.padding[d]!) / p.stride[d]!)) as [number, number];
   const kernel = defineKernel(
-    'maxPool2dGradient',
-    { x: buffer(f32), g: buffer(f32), dx: buffer(f32) },
+    saved ? 'maxPool2dGradientSaved' : 'maxPool2dGradient',
+    { x: buffer(saved ? (positionDtype(p) as DType) : f32), g: buffer(f32), dx: buffer(f32) },
     ({ x, g, dx }, context) => {
-      const { globalId, idiv, f32, lane, local, load2, store2, vec2, finish } = context;
+      const { globalId, idiv, f32, lane, i32, local, load2, store2, vec2, finish } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, X_AT, G_AT } = context;
-      const { PAIRED, DOWN, ACROSS } = context;
+      const { PAIRED, DOWN, ACROSS, SAVED } = context;
       const i = globalId.x;
       if (i >= PLANES * DOWN * ACROSS) return;
       const c = i % ACROSS;
@@ -107,7 +115,7 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
       let largest = f32(Number.NEGATIVE_INFINITY);
       for (let ky = 0; ky < KH; ky++) {
         const iy = top + ky;
-        if (PAIRED) {
+        if (PAIRED && !SAVED) {
           const pair =
             isWindow && iy >= 0 && iy < H ? load2(x, image + iy * W + c * 2) : vec2(largest, largest);
           held[ky][0] = lane(pair, 0);
@@ -116,12 +124,15 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
         for (let kx = 0; kx < KW; kx++) {
           const ix = left + kx;
           const there = isWindow && iy >= 0 && iy < H && ix >= 0 && ix < W;
-          if (!PAIRED) held[ky][kx] = there ? x[image + iy * W + ix] : f32(Number.NEGATIVE_INFINITY);
-          if (there) largest = Math.max(largest, held[ky][kx]);
+          if (!PAIRED && !SAVED)
+            held[ky][kx] = there ? x[image + iy * W + ix] : f32(Number.NEGATIVE_INFINITY);
+          if (there && !SAVED) largest = Math.max(largest, held[ky][kx]);
         }
       }
       // What is left of the gradient after each element had its chance; NaN is equal to nothing.
-      let rest = isWindow ? g[G_AT + (plane * OH + r) * OW + c] : f32(0);
+      const window = (plane * OH + r) * OW + c;
+      let rest = isWindow ? g[G_AT + window] : f32(0);
+      const position = SAVED && isWindow ? i32(x[X_AT + window]) : i32(-1);
       for (let ky = 0; ky < SY; ky++) {
         const iy = top + ky;
         const row = local(f32, SX);
@@ -130,7 +141,7 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
           if (ky < KH && kx < KW) {
             const ix = left + kx;
             const there = iy >= 0 && iy < H && ix >= 0 && ix < W;
-            if (there && held[ky][kx] === largest) {
+            if (SAVED ? position === ky * KW + kx : there && held[ky][kx] === largest) {
               row[kx] = rest;
               rest = 0;
             }
@@ -149,7 +160,7 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
         }
       }
     },
-    { ...constantsOf(p), PAIRED: isPaired(p), DOWN: cells[0], ACROSS: cells[1] },
+    { ...constantsOf(p), PAIRED: isPaired(p), DOWN: cells[0], ACROSS: cells[1], SAVED: saved },
   );
   return spread(kernel, p.planes * cells[0] * cells[1]);
 }

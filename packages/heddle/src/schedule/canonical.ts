@@ -23,7 +23,7 @@ export const argText = (node: GraphNode): string =>
       : jsonOf(node.arg);
 
 /** JSON that keeps what it usually loses: bigints, infinities, NaN and −0. */
-const jsonOf = (value: unknown): string =>
+export const jsonOf = (value: unknown): string =>
   JSON.stringify(value, (_key, v: unknown) =>
     typeof v === 'bigint'
       ? `${v}n`
@@ -71,6 +71,20 @@ function ofNothing(node: GraphNode): Scalar | undefined {
   return constant(node.op === 'reduce' && argOf(node, 'reduce').op === 'prod' ? 1 : 0);
 }
 
+/** The calls whose users are all computed together with them: nobody needs their own values. */
+function joinedCalls(roots: readonly GraphNode[], target: Target): Set<GraphNode> {
+  const joined = new Set<GraphNode>();
+  const needed = new Set(roots);
+  for (const node of topological(roots, sources)) {
+    const { op, arg } = node.op === 'call' ? argOf(node, 'call') : {};
+    sources(node).forEach((s, i) => {
+      const joins = i === 0 && s.op === 'call' && !s.isLeaf && op?.joined?.when(target, s, arg);
+      (joins ? joined : needed).add(s);
+    });
+  }
+  return new Set([...joined].filter((s) => !needed.has(s)));
+}
+
 export interface Canonical {
   readonly roots: readonly GraphNode[];
   /** The stand-ins of the leaves, in the order of `fingerprint`. */
@@ -85,6 +99,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
   const ids = new Map<GraphNode, number>();
   const choices = new Map<GraphNode, KernelChoice>();
   const leaves: GraphNode[] = [];
+  const joined = kernels ? joinedCalls(roots, target) : new Set<GraphNode>();
 
   const adopt = (node: GraphNode): GraphNode => {
     ids.set(node, ids.size);
@@ -126,12 +141,14 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
     if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
     const { op, arg } = argOf(node, 'call');
     const call = new GraphNode('call', node.type, src, node.arg, false);
-    const choice = kernels && call.size > 0 ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
+    const isJoined = op.joined !== undefined && joined.has(node.src[0]!);
+    const choice =
+      kernels && call.size > 0 && !isJoined ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
     if (choice) {
       choices.set(call, choice);
       return adopt(call);
     }
-    const composed = op.compose(src, arg);
+    const composed = (isJoined ? op.joined : op).compose(src, arg);
     convert([composed]);
     return mine.get(composed)!;
   };

@@ -24,7 +24,7 @@ export function joinFollowers(
   const simple = simpleNodes(topological([...isRoot]));
   for (let at = 0; at < kept.length; at++) {
     const host = kept[at]!;
-    const [made] = host.roots as [GraphNode];
+    const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
     if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, left))) continue;
     if (!VECTOR_DTYPES.has(made.dtype)) continue;
     const readers = kept.filter((g) => g !== host && readsOfGroup(g, left).has(made));
@@ -33,9 +33,9 @@ export function joinFollowers(
     const needed = isRoot.has(made) || followers.length < readers.length;
     const joined = followers.flatMap((g) => g.roots);
     if (!needed) left.delete(made);
-    kept[at] = { ...host, roots: needed ? [made, ...joined] : joined };
+    kept[at] = { ...host, roots: [...(needed ? [made] : []), ...joined, ...besides] };
     for (const follower of followers) kept.splice(kept.indexOf(follower), 1);
-    at = kept.findIndex((g) => g.roots.at(-1) === joined.at(-1));
+    at = kept.findIndex((g) => g.roots.includes(joined[0]!));
   }
   return { groups: kept, stored: left };
 }

@@ -31,8 +31,9 @@ export interface OpenCall {
 }
 
 export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: Target): OpenCall {
-  const { node, choice } = group.call!;
+  const { node, choice, second } = group.call!;
   const root = group.roots[0]!;
+  const results = group.roots.filter((r) => r !== second);
   const bases: GraphNode[] = [];
   const inputs = node.src.map((s, i): View => {
     const view = choice.strided?.[i] ? viewOf(s, stored) : undefined;
@@ -59,7 +60,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     vectorReduce: false,
   };
 
-  const others = group.roots.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
+  const others = results.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
   const plain = root === node && others.length === 0;
   const finish = (split: readonly number[]): IrFunction =>
     irFunction(([own, ...coordinates], emit) => {
@@ -78,7 +79,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       evaluator.define(node, at, own!);
       if (others.length === 0) return computed(root);
       // All values before the first store: a result may take the place of what another is made from.
-      const values = group.roots.map((n): Expr => {
+      const values = results.map((n): Expr => {
         const value: Variable = { name: 'v', type: { ...own!.type, dtype: n.dtype }, constant: true };
         emit(k.declare(value, computed(n)));
         evaluator.define(n, at, k.read(value));
@@ -91,13 +92,27 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       return values[0]!;
     });
 
+  const saved = second && parameter('second', second);
+  const save =
+    saved &&
+    ((split: readonly number[]): IrFunction =>
+      irFunction(([value, ...coordinates], emit) => {
+        const at = coordinates.map((c, i) => ({
+          size: split[i]!,
+          value: ofAtom(atom(c, Math.max(2, split[i]!))),
+        }));
+        emit(k.store(saved, k.cast(second.dtype, value!), [toExpr(flatten(at))]));
+        return value!;
+      }));
+
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
-  const io: KernelIo = { target, node, inputs, output, finish, plain };
+  const io: KernelIo = { target, node, inputs, output, finish, second: save, plain };
   const { arg } = argOf(node, 'call');
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);
     const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
+    if (second && saved) extra.push([second, saved]);
     const stages = planned.map((stage) => {
       if ('library' in stage) return { ...stage, extra: [] };
       const used = paramsUsed(stage.kernel.body);

@@ -8,7 +8,7 @@ import type { KernelChoice } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import type { Target } from '../kernel/target.js';
-import type { Canonical } from './canonical.js';
+import { type Canonical, jsonOf } from './canonical.js';
 import { VECTOR_DTYPES } from './evaluate.js';
 import { MOST_IN_CHAIN, type Reduction, reductionsOf } from './reductions.js';
 
@@ -17,9 +17,16 @@ export interface Group {
   /** Nodes of one size that the kernel writes. */
   readonly roots: GraphNode[];
   /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
-  readonly call?: { readonly node: GraphNode; readonly choice: KernelChoice };
+  readonly call?: GroupCall;
   /** On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. */
   readonly reduction?: Reduction;
+}
+
+export interface GroupCall {
+  readonly node: GraphNode;
+  readonly choice: KernelChoice;
+  /** A call that the same kernel makes; the last of the group's roots. */
+  readonly second?: GraphNode | undefined;
 }
 
 export interface Partition {
@@ -71,7 +78,9 @@ export function partition(
   const isRoot = new Set(roots);
   const stored = new Set<GraphNode>([...order.filter((n) => n.op === 'leaf'), ...roots]);
   const claimed = new Set<GraphNode>();
-  const callOf = new Map<GraphNode, { node: GraphNode; choice: KernelChoice }>();
+  const callOf = new Map<GraphNode, GroupCall>();
+  const secondOf = secondResults(order, choices, users);
+  const isSecond = new Set(secondOf.values());
   const isSimple = simpleNodes(order);
 
   /** Follow the only user as long as it works element by element; what it ends at is what the kernel stores. */
@@ -96,13 +105,15 @@ export function partition(
     const choice = choices.get(node);
     if (!choice) continue;
     claimed.add(node);
+    const second = secondOf.get(node);
+    const late = second ? usersOf(second, order) : undefined;
     const simple = (user: GraphNode): boolean =>
       choice.finishes &&
-      user.src.every((s) => claimed.has(s) || isSimple.has(s)) &&
+      user.src.every((s) => claimed.has(s) || (isSimple.has(s) && !late?.has(s))) &&
       VECTOR_DTYPES.has(user.dtype);
     const final = VECTOR_DTYPES.has(node.dtype) ? extend(node, simple) : node;
     stored.add(final);
-    callOf.set(final, { node, choice });
+    if (!isSecond.has(node)) callOf.set(final, { node, choice, second });
     node.src.forEach((s, i) => {
       stored.add((choice.strided?.[i] && viewBase(s, stored)) || memoryOf(s, stored));
     });
@@ -121,10 +132,11 @@ export function partition(
   const groups: Group[] = [];
   const made = new Set<Reduction>();
   for (const node of order) {
-    if (!stored.has(node) || node.op === 'leaf') continue;
+    if (!stored.has(node) || node.op === 'leaf' || isSecond.has(node)) continue;
     const call = callOf.get(node);
     const reduction = inReduction.get(node);
-    if (!reduction) groups.push(call ? { roots: [node], call } : { roots: [node] });
+    if (!reduction)
+      groups.push(call ? { roots: call.second ? [node, call.second] : [node], call } : { roots: [node] });
     else if (!made.has(reduction)) {
       made.add(reduction);
       groups.push({
@@ -134,6 +146,32 @@ export function partition(
     }
   }
   return { groups: reductions.length > 0 ? inOrder(groups, stored) : groups, stored };
+}
+
+/** Of calls whose kernels have a second result: the call that wants it. */
+function secondResults(
+  order: readonly GraphNode[],
+  choices: Canonical['choices'],
+  users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
+): Map<GraphNode, GraphNode> {
+  const found = new Map<GraphNode, GraphNode>();
+  for (const node of order) {
+    const op = choices.get(node)?.second;
+    const second = users.get(node.src[0] ?? node)?.find((other) => {
+      if (other.op !== 'call' || argOf(other, 'call').op !== op) return false;
+      const same = jsonOf(argOf(other, 'call').arg) === jsonOf(argOf(node, 'call').arg);
+      return same && other.src.every((s, i) => s === node.src[i]);
+    });
+    if (second) found.set(node, second);
+  }
+  return found;
+}
+
+/** All nodes that are computed from `node`. */
+function usersOf(node: GraphNode, order: readonly GraphNode[]): Set<GraphNode> {
+  const found = new Set([node]);
+  for (const n of order) if (n.src.some((s) => found.has(s))) found.add(n);
+  return found;
 }
 
 /** Groups after those whose results they read. */
