@@ -73,12 +73,15 @@ function kept({ target = gpu, tuner, options = {}, ms = 20 }: Asked = {}): { of:
   return { of, made };
 }
 
+const defined = (record: object): object =>
+  Object.fromEntries(Object.entries(record).filter(([, v]) => v !== undefined));
+
 /** All of a schedule, kernels as text. */
 const described = ({ launches, ...rest }: Schedule): unknown => ({
   ...rest,
   launches: launches.map(({ work, call, ...launch }) => ({
-    ...launch,
-    call: call && { op: call.op, flops: call.flops },
+    ...defined(launch),
+    call: call && defined(call),
     work: 'kernel' in work ? { ...work, kernel: kernelFingerprint(work.kernel) } : work,
   })),
 });
@@ -157,6 +160,7 @@ test('a tuned schedule is read only while the same variants are chosen', () => {
         memory.set(key, name);
         return name;
       }),
+    measures: true,
     chosen: (key) => memory.get(key),
   };
   assert.ok(kept({ tuner }).made);
@@ -167,8 +171,18 @@ test('a tuned schedule is read only while the same variants are chosen', () => {
   assert.ok(kept().made, 'without a tuner each kernel takes its own guess');
 });
 
-test('a schedule with a guess that may be timed later is not kept', () => {
-  const tuner: Tuner = { tune: (requests) => requests.map(() => undefined), chosen: () => undefined };
-  assert.ok(kept({ tuner }).made);
-  assert.ok(kept({ tuner }).made);
+test('a guess is kept as long as nothing is remembered or may be timed', () => {
+  const memory = new Map<string, string>();
+  const tuner = (measures: boolean): Tuner => ({
+    tune: (requests) => {
+      for (const { key, variants } of requests) if (measures) memory.set(key, variants[0]!.name);
+      return requests.map(({ key }) => memory.get(key));
+    },
+    measures,
+    chosen: (key) => memory.get(key),
+  });
+  assert.ok(kept({ tuner: tuner(false) }).made);
+  assert.ok(!kept({ tuner: tuner(false) }).made);
+  assert.ok(kept({ tuner: tuner(true) }).made);
+  assert.ok(!kept({ tuner: tuner(false) }).made, 'what has been timed is taken without timing');
 });

@@ -7,7 +7,14 @@ import type { Module } from '../nn/index.js';
 import { closeDevices, listDevices } from '../runtime/registry.js';
 import { device, engineStats, useDevice } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
-import { type Callback, fit, type History, programNamed, saveWeights } from '../train/index.js';
+import {
+  type Callback,
+  type EpochReport,
+  fit,
+  type History,
+  programNamed,
+  saveWeights,
+} from '../train/index.js';
 import { OPTIMIZERS, type OptimizerName, type Program, type Recipe, scheduleOf } from '../train/programs.js';
 import { duration, mebibytes, percent, table, whole } from './format.js';
 import { progress } from './progress.js';
@@ -69,6 +76,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
 
   const interrupt = new Interrupt();
   const launches = new LaunchCount();
+  const recorder = new Recorder(folder, model, name);
   const noun = program.data === 'images' ? 'images' : 'points';
   try {
     const history = await fit(model, {
@@ -94,7 +102,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
           terminal: options.progress && process.stderr.isTTY ? process.stderr : undefined,
           interval: options.progress ? 10 : Number.POSITIVE_INFINITY,
         }),
-        recorder(folder, model, name),
+        recorder,
       ],
     });
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: name });
@@ -104,6 +112,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
     return history.ended === 'aborted' ? 130 : 0;
   } catch (error) {
     if (error instanceof NumericError) {
+      await recorder.onEnd();
       await saveWeights(model, folder.weights, { program: name });
       say(`The last good weights are in ${folder.weights}`);
     }
@@ -188,21 +197,44 @@ function points(program: Program, data: string | undefined, seed: number): Data 
   return { source: `points made from seed ${seed}`, ...make({ seed }) };
 }
 
-/** Saves figures and weights after every epoch. `elapsed` counts seconds from the start of the training. */
-function recorder(folder: RunFolder, model: Module, program: string): Callback {
-  let start = 0;
-  return {
-    onStart: () => {
-      start = performance.now();
-    },
-    onEpochEnd: async ({ epoch, epochs: _, validation, ...figures }) => {
-      const elapsed = (performance.now() - start) / 1000;
-      const test = validation && { loss: validation.loss, ...validation.metrics };
-      await folder.addMetrics({ epoch: epoch + 1, ...figures, elapsed, test });
-      await saveWeights(model, folder.weights, { program, epoch: String(epoch + 1) });
-      return undefined;
-    },
+/**
+ * Writes figures and weights after every epoch, while the next one runs. `elapsed` counts seconds from the start of the
+ * training.
+ */
+class Recorder implements Callback {
+  readonly #folder: RunFolder;
+  readonly #model: Module;
+  readonly #program: string;
+  #start = 0;
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(folder: RunFolder, model: Module, program: string) {
+    this.#folder = folder;
+    this.#model = model;
+    this.#program = program;
+  }
+
+  readonly onStart = (): void => {
+    this.#start = performance.now();
   };
+
+  readonly onEpochEnd = async ({ epoch, epochs: _, validation, ...figures }: EpochReport): Promise<void> => {
+    const elapsed = (performance.now() - this.#start) / 1000;
+    const test = validation && { loss: validation.loss, ...validation.metrics };
+    await this.#writing;
+    this.#writing = this.#write({ epoch: epoch + 1, ...figures, elapsed, test });
+    this.#writing.catch(() => {});
+  };
+
+  /** All is on disk. @throws what kept it from being written */
+  readonly onEnd = (): Promise<void> => this.#writing;
+
+  async #write(figures: { readonly epoch: number; readonly [name: string]: unknown }): Promise<void> {
+    const { weights } = this.#folder;
+    // The weights are read here and now: the next epoch changes them.
+    const saved = saveWeights(this.#model, weights, { program: this.#program, epoch: String(figures.epoch) });
+    await Promise.all([saved, this.#folder.addMetrics(figures)]);
+  }
 }
 
 /** Kernel launches of one step: between the first two reports after the start, or up to the first if it is alone. */

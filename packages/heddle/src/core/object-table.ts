@@ -42,12 +42,17 @@ export class ObjectWriter {
       return `#${this.#numbers.size - 1}`;
     };
     const record = (o: object): Line => {
-      const defined = Object.entries(o).filter(([, v]) => v !== undefined);
-      const names = defined.map(([name]) => name);
+      const line: [number, ...unknown[]] = [0];
+      const names: string[] = [];
+      for (const [name, v] of Object.entries(o)) {
+        if (v === undefined) continue;
+        names.push(name);
+        line.push(value(v));
+      }
       const text = names.join();
-      const number = numberOfKeys.get(text) ?? keys.push(names) - 1;
-      numberOfKeys.set(text, number);
-      return [number, ...defined.map(([, v]) => value(v))];
+      line[0] = numberOfKeys.get(text) ?? keys.push(names) - 1;
+      numberOfKeys.set(text, line[0]);
+      return line;
     };
     object(whole);
     return JSON.stringify({ keys, lines } satisfies Table);

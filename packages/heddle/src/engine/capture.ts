@@ -23,8 +23,12 @@ export class Recording {
   /** Tensors that a run gives new memory, and the roots that are their values. */
   readonly #moved: readonly { readonly handle: Handle; readonly root: number }[];
 
-  /** @param inputs the stand-ins of the function's arguments · @param outputs the nodes it returned */
-  constructor(trace: Trace, inputs: readonly GraphNode[], outputs: readonly GraphNode[]) {
+  /**
+   * @param inputs the stand-ins of the function's arguments
+   * @param outputs the nodes it returned
+   * @param measure whether kernels may be timed to choose among them
+   */
+  constructor(trace: Trace, inputs: readonly GraphNode[], outputs: readonly GraphNode[], measure: boolean) {
     const assigned = [...trace.assigned];
     // What is returned as it came is copied, before the program may overwrite it.
     const returned = outputs.map((o) => (o.isLeaf ? detach(o) : o));
@@ -48,7 +52,7 @@ export class Recording {
     this.#compiled = new Compiled(roots, leaves.length, device, {
       updates,
       fingerprint: text,
-      ...tuning(device, true),
+      ...tuning(device, measure),
     });
     const updated: { handle: Handle; leaf: number }[] = [];
     const moved: { handle: Handle; root: number }[] = [];

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
-import { kernelHash, setKernelHash } from '../kernel/fingerprint.js';
 import { recordsOrigins } from '../graph/origin.js';
+import { kernelHash, setKernelHash } from '../kernel/fingerprint.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { packKernel, unpackKernel } from '../kernel/pack.js';
 import type { Target } from '../kernel/target.js';
@@ -51,34 +51,37 @@ export function keptSchedule(
   );
   const found = cache.get(key);
   const kept = found && unpack(new TextDecoder().decode(found));
-  if (kept && Object.entries(kept.choices).every(([call, name]) => tuner?.chosen(call) === name)) {
+  if (kept && stillChosen(kept.choices, tuner)) {
     debug(1, () => `schedule of ${kept.schedule.launches.length} launches read from ${cache.folder}`);
     return kept.schedule;
   }
   const started = performance.now();
-  const choices: Record<string, string> = {};
-  let complete = true;
+  const choices: Record<string, string | null> = {};
   const schedule = make({
     ...options,
     ...(tuner && {
       tune: (requests) => {
         const names = tuner.tune(requests);
-        for (const [i, { key: call }] of requests.entries()) {
-          const name = names[i];
-          if (name === undefined) complete = false;
-          else choices[call] = name;
-        }
+        requests.forEach(({ key: call }, i) => {
+          choices[call] = names[i] ?? null;
+        });
         return names;
       },
     }),
   });
-  // A call that has its guess so far may be timed next time.
-  if (complete && performance.now() - started >= WORTH_KEEPING_MS)
+  if (performance.now() - started >= WORTH_KEEPING_MS)
     cache.put(key, new TextEncoder().encode(pack(schedule, choices)));
   return schedule;
 }
 
-type Choices = Readonly<Record<string, string>>;
+/** The variant of each tuned call, by `TuneRequest.key`; null: its guess. */
+type Choices = Readonly<Record<string, string | null>>;
+
+const stillChosen = (choices: Choices, tuner: Tuner | undefined): boolean =>
+  Object.entries(choices).every(([call, name]) => {
+    const known = tuner?.chosen(call) ?? null;
+    return known === name && !(known === null && tuner?.measures);
+  });
 
 /** What is written first: a schedule with its kernels by their numbers. */
 interface Kept extends Omit<Schedule, 'launches'> {

@@ -38,6 +38,8 @@ export function tuningMemory(folder = cacheFolder()): TuningMemory {
 /** Chooses for the programs of a device. */
 export interface Tuner {
   readonly tune: Tune;
+  /** Times what is not remembered. */
+  readonly measures: boolean;
   /** What is remembered for a `TuneRequest.key`. */
   chosen(key: string): string | undefined;
 }
@@ -79,7 +81,7 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
     }
     return requests.map(remembered);
   };
-  return { tune, chosen: (key) => memory.get(where, key)?.chosen };
+  return { tune, measures: measure, chosen: (key) => memory.get(where, key)?.chosen };
 }
 
 const table = (us: ReadonlyMap<string, number>, chosen: string): string =>

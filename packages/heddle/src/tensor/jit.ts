@@ -44,6 +44,14 @@ export interface Jitted<A extends readonly JitValue[], R> {
   dispose(): void;
 }
 
+export interface JitOptions {
+  /**
+   * How kernels are chosen on a GPU where there are several ways: 'on' times those that are not remembered;
+   * 'frozen' takes the first guess for them, as is enough for what seldom runs. HEDDLE_TUNE goes before. Default: 'on'.
+   */
+  readonly tune?: 'on' | 'frozen';
+}
+
 /** Programs kept per function; one more input shape drops the oldest. */
 const KEPT = 16;
 
@@ -53,7 +61,10 @@ const KEPT = 16;
  * assigns are updated in place. Everything else in `fn` happens once, at the trace: plain arguments are constants of
  * the program (other values make another one), and values cannot be awaited inside.
  */
-export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...args: A) => R): Jitted<A, R> {
+export function jit<A extends readonly JitValue[], R extends JitResult>(
+  fn: (...args: A) => R,
+  { tune = 'on' }: JitOptions = {},
+): Jitted<A, R> {
   const programs = new Map<string, Traced>();
   let launches = 0;
   /** What the last call was given, if only tensors: a training loop is spared the text that tells programs apart. */
@@ -70,7 +81,7 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(fn: (...
     const key = `${device.name}${describe(args, inputs)}`;
     let program = programs.get(key);
     if (!program) {
-      program = record(fn, args);
+      program = record(fn, args, tune === 'on');
       if (programs.size >= KEPT) {
         const [oldest] = programs.keys();
         programs.get(oldest!)!.recording.dispose();
@@ -130,7 +141,11 @@ function ofTypes(args: readonly JitValue[], types: readonly TensorType[]): args 
   );
 }
 
-function record<A extends readonly JitValue[], R extends JitResult>(fn: (...args: A) => R, args: A): Traced {
+function record<A extends readonly JitValue[], R extends JitResult>(
+  fn: (...args: A) => R,
+  args: A,
+  measure: boolean,
+): Traced {
   const trace = new Trace((node) => realize([node]));
   const stands: GraphNode[] = [];
   const nodes: GraphNode[] = [];
@@ -167,7 +182,7 @@ function record<A extends readonly JitValue[], R extends JitResult>(fn: (...args
       );
     }
   }
-  return { recording: new Recording(trace, stands, nodes), output };
+  return { recording: new Recording(trace, stands, nodes, measure), output };
 }
 
 /** A text that tells programs apart, and the tensors found on the way. */

@@ -45,7 +45,8 @@ export class Evaluator {
   readonly #sums: Tensor;
   readonly #feed: Feed;
 
-  constructor(model: Module, loader: Loader, options: EvaluateOptions) {
+  /** @param tune how kernels are chosen: see `JitOptions` */
+  constructor(model: Module, loader: Loader, options: EvaluateOptions, tune: 'on' | 'frozen' = 'on') {
     const { loss, lossReduction = 'mean', metrics = {}, resident } = options;
     this.#model = model;
     this.#options = options;
@@ -59,7 +60,7 @@ export class Evaluator {
         const counts = Object.values(metrics).map((metric) => metric(outputs, labels));
         this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f32)))));
       });
-    this.#feed = feedOf(loader, work, resident);
+    this.#feed = feedOf(loader, work, { resident, tune });
   }
 
   /** In evaluation mode; the model's mode is put back afterwards. */

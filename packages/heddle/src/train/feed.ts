@@ -1,7 +1,7 @@
 /** How batches reach a model: from the host one by one, or from a data set that lives on the device. */
 import { sizeOf } from '../core/shape.js';
 import type { Dataset, Loader } from '../data/index.js';
-import { jit } from '../tensor/jit.js';
+import { type JitOptions, jit } from '../tensor/jit.js';
 import { device } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Inputs } from './inputs.js';
@@ -9,6 +9,14 @@ import { ResidentFeed } from './resident.js';
 
 /** What is done with a batch: inputs (n, …inputShape), f32, and labels (n), i32. Traced, not run, for each n. */
 export type BatchWork = (inputs: Tensor, labels: Tensor) => void;
+
+/** How to work on batches. */
+export interface FeedOptions {
+  /** See `EvaluateOptions.resident`. */
+  readonly resident?: boolean | undefined;
+  /** How kernels are chosen for full batches; for the last one, which is smaller, nothing is timed. */
+  readonly tune?: JitOptions['tune'];
+}
 
 /** Batches that are worked on together. */
 export interface Chunk {
@@ -33,19 +41,23 @@ function staysOnDevice({ length, inputShape }: Dataset): boolean {
   return device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
 }
 
-export const feedOf = (loader: Loader, work: BatchWork, resident = staysOnDevice(loader.dataset)): Feed =>
-  resident ? new ResidentFeed(loader, work) : new HostFeed(loader, work);
+export function feedOf(loader: Loader, work: BatchWork, options: FeedOptions = {}): Feed {
+  const { resident = staysOnDevice(loader.dataset), tune = 'on' } = options;
+  return resident ? new ResidentFeed(loader, work, tune) : new HostFeed(loader, work, tune);
+}
 
 /** Each batch is written to the same memory on the device, then worked on. */
 class HostFeed implements Feed {
   readonly #loader: Loader;
   readonly #inputs: Inputs;
-  readonly #work;
+  readonly #full;
+  readonly #rest;
 
-  constructor(loader: Loader, work: BatchWork) {
+  constructor(loader: Loader, work: BatchWork, tune: 'on' | 'frozen') {
     this.#loader = loader;
     this.#inputs = new Inputs(loader.dataset);
-    this.#work = jit(work);
+    this.#full = jit(work, { tune });
+    this.#rest = jit(work, { tune: 'frozen' });
   }
 
   async *chunks(epoch: number): AsyncGenerator<Chunk> {
@@ -53,14 +65,16 @@ class HostFeed implements Feed {
     for await (const batch of this.#loader) {
       const run = (): void => {
         const { inputs, labels } = this.#inputs.write(batch);
-        this.#work(inputs, labels);
+        const work = batch.size === this.#loader.batchSize ? this.#full : this.#rest;
+        work(inputs, labels);
       };
       yield { batches: 1, examples: batch.size, run };
     }
   }
 
   dispose(): void {
-    this.#work.dispose();
+    this.#full.dispose();
+    this.#rest.dispose();
     this.#inputs.dispose();
   }
 }

@@ -39,9 +39,22 @@ export interface FitOptions extends EvaluateOptions {
 /** The largest f32: what is more, or NaN, is no number to train on. */
 const MAX_FINITE = 3.4028234663852886e38;
 
+/** A value on its way. If it fails, that is met where it is awaited, which may be later. */
+function underway<T>(value: Promise<T>): Promise<T> {
+  value.catch(() => {});
+  return value;
+}
+
+/** The sums after a step, on their way from the device. */
+interface Reading {
+  readonly step: number;
+  readonly examples: number;
+  readonly sums: Promise<ArrayLike<number>>;
+}
+
 /**
  * Train a model. Each step is one compiled program, many steps one launch where the data set is resident; the loss
- * is read from the device every `readEvery` steps only.
+ * is read from the device every `readEvery` steps only, and awaited when the next steps are queued.
  * From the first loss that is not finite on, no weight changes any more, and training stops with an error.
  * @returns what happened; also when `signal` ended it
  * @throws NumericError naming the first layer that is not finite; the model then has its last good weights
@@ -91,8 +104,8 @@ class Training {
         this.#good.assign(one);
       });
     };
-    this.#feed = feedOf(train, work, resident);
-    this.#evaluator = validation && new Evaluator(model, validation, options);
+    this.#feed = feedOf(train, work, { resident });
+    this.#evaluator = validation && new Evaluator(model, validation, options, 'frozen');
   }
 
   async run(): Promise<History> {
@@ -146,7 +159,7 @@ class Training {
     epoch: number,
   ): Promise<Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> | undefined> {
     const { train, callbacks = [], readEvery = 16, signal } = this.#options;
-    const before = await Snapshot.of(Object.values(this.#model.stateDict()));
+    const before = underway(Snapshot.of(Object.values(this.#model.stateDict())));
     const start = performance.now();
     const seconds = (): number => (performance.now() - start) / 1000;
     this.#model.train();
@@ -154,7 +167,7 @@ class Training {
     let step = 0;
     let examples = 0;
     let loss: number | undefined;
-    let readAt = 0;
+    let reading: Reading | undefined;
     for await (const chunk of this.#feed.chunks(epoch)) {
       if (signal?.aborted) this.#stopping = 'aborted';
       if (this.#stopping) break;
@@ -162,17 +175,20 @@ class Training {
       this.#steps += chunk.batches;
       step += chunk.batches;
       examples += chunk.examples;
-      if (loss === undefined || step - readAt >= readEvery || step === train.length) {
-        loss = await this.#meanLoss(epoch, step, examples, before);
-        readAt = step;
+      if (!reading || step - reading.step >= readEvery || step === train.length) {
+        const next = this.#read(step, examples);
+        if (reading) loss = await this.#meanLoss(epoch, reading, before);
+        reading = next;
       }
       const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
       for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
       await this.#turns.next();
     }
-    if (step === 0) return undefined;
-    loss = await this.#meanLoss(epoch, step, examples, before);
-    return { loss, seconds: seconds(), examplesPerSecond: examples / seconds() };
+    if (!reading) return undefined;
+    const last = reading.step === step ? reading : this.#read(step, examples);
+    loss = await this.#meanLoss(epoch, last, before);
+    const took = seconds();
+    return { loss, seconds: took, examplesPerSecond: examples / took };
   }
 
   /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
@@ -203,10 +219,18 @@ class Training {
     if ((await answer) === 'stop') this.#stopping ??= 'stopped';
   }
 
-  /** The mean loss of this epoch's examples so far. @throws NumericError if a step went wrong */
-  async #meanLoss(epoch: number, step: number, examples: number, before: Snapshot): Promise<number> {
-    const [good, sum] = (await this.#sums.data()) as Float32Array;
-    if (good !== step) await this.#fail(epoch, good!, before);
+  #read(step: number, examples: number): Reading {
+    return { step, examples, sums: underway(this.#sums.data() as Promise<Float32Array>) };
+  }
+
+  /** The mean loss of the epoch's examples up to there. @throws NumericError if a step went wrong */
+  async #meanLoss(
+    epoch: number,
+    { step, examples, sums }: Reading,
+    before: Promise<Snapshot>,
+  ): Promise<number> {
+    const { 0: good, 1: sum } = await sums;
+    if (good !== step) await this.#fail(epoch, good!, await before);
     return sum! / examples;
   }
 

@@ -25,22 +25,26 @@ export class ResidentFeed implements Feed {
   readonly #order: Tensor;
   /** How many of them are done. */
   readonly #done = tensor(0, { dtype: i32 });
-  readonly #work: Jitted<[number], void>;
+  readonly #full: Jitted<[number], void>;
+  /** Of the last batch, if it is smaller. */
+  readonly #rest: Jitted<[number], void>;
 
-  constructor(loader: Loader, work: BatchWork) {
+  constructor(loader: Loader, work: BatchWork, tune: 'on' | 'frozen') {
     this.#loader = loader;
     const { inputs, labels } = upload(loader.dataset);
     this.#inputs = inputs;
     this.#labels = labels;
     this.#order = tensor(new Int32Array(loader.dataset.length), { dtype: i32 });
-    this.#work = jit((size: number) => {
+    const gathered = (size: number): void => {
       const [batch, classes] = noGrad(() => {
         const examples = this.#order.at(arange(0, size, 1, { dtype: i32 }).add(this.#done));
         this.#done.assign(this.#done.add(size));
         return [this.#inputs.at(examples), this.#labels.at(examples)];
       });
       work(batch!, classes!);
-    });
+    };
+    this.#full = jit(gathered, { tune });
+    this.#rest = jit(gathered, { tune: 'frozen' });
   }
 
   async *chunks(epoch: number): AsyncGenerator<Chunk> {
@@ -50,15 +54,16 @@ export class ResidentFeed implements Feed {
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
     for (let from = 0; from < full; from += CHUNK) {
       const batches = Math.min(CHUNK, full - from);
-      const run = (): void => this.#work.repeat(batches, batchSize);
+      const run = (): void => this.#full.repeat(batches, batchSize);
       yield { batches, examples: batches * batchSize, run };
     }
     const rest = dataset.length - full * batchSize;
-    if (full < length) yield { batches: 1, examples: rest, run: () => this.#work(rest) };
+    if (full < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
   }
 
   dispose(): void {
-    this.#work.dispose();
+    this.#full.dispose();
+    this.#rest.dispose();
     for (const held of [this.#inputs, this.#labels, this.#order, this.#done]) held.dispose();
   }
 }
