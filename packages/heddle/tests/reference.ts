@@ -121,6 +121,17 @@ function valuesOf(node: GraphNode, src: readonly Values[], leaves: ReadonlyMap<G
       });
       return out;
     }
+    case 'scatterAdd': {
+      const { axis } = argOf(node, 'scatterAdd');
+      const out = each(() => zeroOf(dtype));
+      x.forEach((v, i) => {
+        const at = unravel(i, from).map((k, d) => (d === axis ? Number(src[1]![i]) : k));
+        if (at[axis]! < 0 || at[axis]! >= shape[axis]!) return;
+        const to = ravel(at, shape);
+        out[to] = evaluate('add', dtype, out[to]!, v);
+      });
+      return out;
+    }
     case 'call': {
       const { op, arg } = argOf(node, 'call');
       return interpret(

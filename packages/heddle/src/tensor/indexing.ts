@@ -2,6 +2,7 @@
 import { i32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
+import { indexSelect } from '../fused/indexAdd.js';
 import * as b from '../graph/build.js';
 import { GraphNode } from '../graph/node.js';
 
@@ -66,12 +67,7 @@ function take(x: GraphNode, positions: GraphNode, axis: number): GraphNode {
     b.add(positions, b.like(positions, length)),
     positions,
   );
-  const flat = x.shape.map((d, i) => (i === axis ? positions.size : d));
-  const column = b.reshape(
-    wrapped,
-    flat.map((d, i) => (i === axis ? d : 1)),
-  );
-  const picked = b.gather(x, b.expand(column, flat), axis);
+  const picked = indexSelect(x, b.reshape(wrapped, [positions.size]), axis);
   return b.reshape(picked, [...x.shape.slice(0, axis), ...positions.shape, ...x.shape.slice(axis + 1)]);
 }
 

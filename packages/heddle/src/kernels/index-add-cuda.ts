@@ -1,0 +1,155 @@
+/**
+ * Rows added up where an index points, on a GPU: the gradient of an embedding. f32; the same bits every time.
+ *
+ * Adding by atomics would be one kernel, but in any order. So the positions are sorted by their index first, equal ones
+ * as they stood: blocks sort pieces of 1024 in shared memory, then pairs of sorted runs become one, where each element
+ * finds its place by searching the other run. A thread then finds the positions of its row by two searches and adds
+ * them in order. n log² n for the n positions, n + size rows read and written for the sums. Threads that share a row
+ * wait for its longest list: n additions one after the other where all indices are equal.
+ */
+import { f32, i32 } from '../core/dtype.js';
+import type { IrFunction } from '../kernel/ir-function.js';
+import { defineKernel, type Intrinsics, type Memory } from '../kernel/language.js';
+import { buffer } from '../kernel/types.js';
+import type { GridKernel } from './tiled.js';
+
+export interface IndexAddProblem {
+  /** values (outer, n, inner), index (n), result (outer, size, inner). */
+  readonly outer: number;
+  readonly n: number;
+  readonly size: number;
+  readonly inner: number;
+  readonly valuesOffset: number;
+  readonly indexOffset: number;
+  readonly finish: IrFunction;
+}
+
+/** Positions that a block sorts. */
+const CHUNK = 1024;
+const THREADS = 256;
+
+/** Positions with those that fill up the last chunk. */
+export const paddedLength = (n: number): number => Math.ceil(n / CHUNK) * CHUNK;
+
+/** Lengths of the sorted runs before each of the launches of `mergeRuns`. */
+export function runLengths(n: number): number[] {
+  const runs: number[] = [];
+  for (let run = CHUNK; run < n; run *= 2) runs.push(run);
+  return runs;
+}
+
+/** How many of the `count` sorted keys from keys[from] on are below `bound`; `orEqual`: at most `bound`. */
+const rank = (keys: Memory, from: number, count: number, bound: number, orEqual: boolean) => {
+  let low = 0;
+  let high = count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const key = keys[from + middle];
+    if (key < bound || (orEqual && key === bound)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+};
+
+type WithRank = Intrinsics & { readonly rank: typeof rank };
+
+/**
+ * Where element i of `length` goes when its sorted run and the one beside it become one; runs are `run` long, a power
+ * of two. Of equal keys those of the left run come first.
+ */
+const place = (keys: Memory, from: number, length: number, i: number, run: number, c: WithRank) => {
+  const isRight = (i & run) !== 0;
+  const start = i & ~(run - 1);
+  const other = c.select(isRight, start - run, start + run);
+  const count = Math.max(0, Math.min(run, length - other));
+  const passed = c.rank(keys, from + other, count, keys[from + i], isRight);
+  return passed + c.select(isRight, i - run, i);
+};
+
+const HELPERS = { rank, place };
+const LAST = 2 ** 31 - 1;
+
+/** index (n) → its values sorted in chunks, and where each was. What fills up the last chunk sorts to its end. */
+export function sortChunks({ n, indexOffset }: IndexAddProblem): GridKernel {
+  const kernel = defineKernel(
+    'sortChunks',
+    { index: buffer(i32), keys: buffer(i32), positions: buffer(i32) },
+    ({ index, keys, positions }, context) => {
+      const { blockIdx, threadIdx, shared, barrier, select, i32, place, N, AT, CHUNK, RUNS, LAST } = context;
+      const key = shared(i32, 2 * CHUNK);
+      const position = shared(i32, 2 * CHUNK);
+      const t = threadIdx.x;
+      const i = blockIdx.x * CHUNK + t;
+      key[t] = select(i < N, index[AT + Math.min(i, N - 1)], LAST);
+      position[t] = i;
+      barrier();
+      for (let s = 0; s < RUNS; s++) {
+        const from = (s % 2) * CHUNK;
+        const to = CHUNK - from + place(key, from, CHUNK, t, 1 << s, context);
+        key[to] = key[from + t];
+        position[to] = position[from + t];
+        barrier();
+      }
+      keys[i] = key[(RUNS % 2) * CHUNK + t];
+      positions[i] = position[(RUNS % 2) * CHUNK + t];
+    },
+    { ...HELPERS, N: n, AT: indexOffset, CHUNK, RUNS: Math.log2(CHUNK), LAST },
+  );
+  return { kernel, grid: [paddedLength(n) / CHUNK, 1, 1], threads: CHUNK, sharedBytes: 0 };
+}
+
+/** Pairs of sorted runs as one each. */
+export function mergeRuns({ n }: IndexAddProblem, run: number): GridKernel {
+  const length = paddedLength(n);
+  const memory = buffer(i32);
+  const kernel = defineKernel(
+    'mergeRuns',
+    { keys: memory, positions: memory, mergedKeys: memory, mergedPositions: memory },
+    ({ keys, positions, mergedKeys, mergedPositions }, context) => {
+      const { globalId, place, LENGTH, RUN } = context;
+      const i = globalId.x;
+      const to = place(keys, 0, LENGTH, i, RUN, context);
+      mergedKeys[to] = keys[i];
+      mergedPositions[to] = positions[i];
+    },
+    { ...HELPERS, LENGTH: length, RUN: run },
+  );
+  return { kernel, grid: [length / THREADS, 1, 1], threads: THREADS, sharedBytes: 0 };
+}
+
+/** A row of the result: the values at the positions of its key, in their order. */
+export function addSorted(p: IndexAddProblem): GridKernel {
+  const lanes = p.inner % 4 === 0 && p.valuesOffset % 4 === 0 ? 4 : 1;
+  const elements = (p.outer * p.size * p.inner) / lanes;
+  const kernel = defineKernel(
+    'indexAdd',
+    { values: buffer(f32), keys: buffer(i32), positions: buffer(i32), y: buffer(f32) },
+    ({ values, keys, positions, y }, context) => {
+      const { globalId, idiv, f32, load4, store4, splat4, rank, finish } = context;
+      const { N, SIZE, INNER, LANES, ELEMENTS, AT } = context;
+      const i = globalId.x;
+      if (i >= ELEMENTS) return;
+      const c = (i % (INNER / LANES)) * LANES;
+      const row = idiv(i, INNER / LANES);
+      const r = row % SIZE;
+      const outer = idiv(row, SIZE);
+      const begin = rank(keys, 0, N, r, false);
+      const end = begin + rank(keys, begin, N - begin, r, true);
+      const from = AT + outer * N * INNER + c;
+      if (LANES === 4) {
+        let sum = splat4(f32(0));
+        for (let j = begin; j < end; j++) sum += load4(values, from + positions[j] * INNER);
+        store4(y, row * INNER + c, finish(sum, outer, r, c));
+      } else {
+        let sum = f32(0);
+        for (let j = begin; j < end; j++) sum += values[from + positions[j] * INNER];
+        y[row * INNER + c] = finish(sum, outer, r, c);
+      }
+    },
+    {
+      ...{ rank, finish: p.finish, N: p.n, SIZE: p.size, INNER: p.inner, LANES: lanes },
+      ...{ ELEMENTS: elements, AT: p.valuesOffset },
+    },
+  );
+  return { kernel, grid: [Math.ceil(elements / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
+}

@@ -1,0 +1,32 @@
+/** The GPU's kernels for rows added up by an index against their composition, in the simulator. */
+import { test } from 'node:test';
+import { f32, i32 } from '../src/core/dtype.js';
+import { type IndexArg, indexAddOp } from '../src/fused/indexAdd.js';
+import { call, leaf } from '../src/graph/build.js';
+import { SIM_TARGET } from '../src/runtime/sim/launch.js';
+import { checkInSimulator, noise } from './kernel-harness.js';
+
+interface Case {
+  readonly shape: readonly number[];
+  readonly arg: IndexArg;
+  readonly index: (i: number) => number;
+}
+
+const CASES: Readonly<Record<string, Case>> = {
+  'one chunk, vectors': { shape: [300, 8], arg: { axis: 0, size: 40 }, index: (i) => (i * 7919) % 40 },
+  'out of range are left out': { shape: [300, 4], arg: { axis: 0, size: 9 }, index: (i) => (i % 13) - 2 },
+  'one for all': { shape: [400, 4], arg: { axis: 0, size: 5 }, index: () => 3 },
+  'whole chunks': { shape: [2048, 1], arg: { axis: 0, size: 33 }, index: (i) => (i * 31) % 33 },
+  'three chunks, an odd width': { shape: [2100, 3], arg: { axis: 0, size: 50 }, index: (i) => (i * i) % 50 },
+  'five chunks, falling': { shape: [4500], arg: { axis: 0, size: 4500 }, index: (i) => 4499 - i },
+  'an axis in the middle': { shape: [2, 270, 5], arg: { axis: 1, size: 20 }, index: (i) => (i * 11) % 20 },
+};
+
+for (const [name, { shape, arg, index }] of Object.entries(CASES))
+  test(`indexAdd: ${name}`, () => {
+    const values = leaf(shape, f32);
+    const positions = leaf([shape[arg.axis]!], i32);
+    const data = Int32Array.from({ length: positions.size }, (_, i) => index(i));
+    const node = call(indexAddOp, [values, positions], arg);
+    checkInSimulator(node, [{ data: noise(values.size, 3) }, { data }], 1e-6, SIM_TARGET);
+  });
