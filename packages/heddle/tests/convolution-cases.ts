@@ -35,6 +35,13 @@ export const CASES: readonly ConvolutionCase[] = [
   conv('one column over, 34 channels', [1, 2, 34], [4, 11], 3),
   conv('two columns over, 18 channels', [1, 3, 18], [3, 12], [2, 3], { padding: 1 }),
   conv('six columns over, 16 channels', [2, 16, 16], [3, 8], 3),
+  conv('seven channels to nine, padded', [3, 7, 9], [5, 6], 3, { padding: 1 }),
+  conv('strided, dilated, twelve channels', [2, 12, 20], [9, 11], [3, 2], {
+    ...{ stride: [2, 1], dilation: [1, 2], padding: 1 },
+  }),
+  conv('dilated rows, stride 2, eight channels in groups', [2, 16, 16], [9, 8], 3, {
+    ...{ stride: 2, dilation: [2, 1], padding: [2, 1], groups: 2 },
+  }),
   conv('1×1', [2, 5, 3], [3, 7], 1),
   conv('5×5 padded', [2, 1, 6], [7, 9], 5, { padding: 2 }),
   conv('padded above only', [1, 2, 2], [5, 8], 3, { padding: [1, 0] }),

@@ -255,6 +255,7 @@ export function convolveTensorTiles(
           if ('pooled' in p && across % 2 === 1) continue;
           if (down * across > 16 || (groups - 1) * across >= p.outSize[0]) continue;
           if (across > 1 && groups * (across - 1) >= p.outSize[0]) continue;
+          if ('pooled' in p && across % 2 === 1) continue;
           const tileOf = (chunk: number): ConvolveTensorTile => ({
             ...{ ...line, rows: groups * across, channels: chunk },
             ...{ warps: [warps, units, groups], each: [down, across] },
@@ -302,8 +303,8 @@ export function convolveTensorTiles(
   return best(ranked, count);
 }
 
-/** Ways to sum the weight gradient on tensor cores, the most promising first. */
-export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count = 6): WeightTensorTile[] {
+/** Ways for few channels: the terms are (channel, tap). */
+function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTile>[] {
   const ranked: Ranked<WeightTensorTile>[] = [];
   const taps = p.kernel[0] * p.kernel[1];
   const limit = target.sharedBytesPerBlock - 4096;
@@ -337,7 +338,7 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
           });
           const fits = (n: number): boolean =>
             weightTensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 100 * 1024);
-          const chunk = chunkOf(p.inputs, (n) => fits(n) && (n * taps <= Math.max(cover, taps) || n <= 8), 8);
+          const chunk = chunkOf(p.inputs, (n) => fits(n) && (n * taps <= Math.max(cover, taps) || n <= 8));
           if (chunk === undefined) continue;
           if (across > 1 && chunk * taps <= warps[1] * (across - 1) * 8) continue;
           const threads = 32 * warps[0] * warps[1] * warps[2];
@@ -372,5 +373,81 @@ export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count =
       }
     }
   }
-  return best(ranked, count);
+  return ranked;
+}
+
+/** Ways for many channels: a warp has all taps of 8. */
+function manyTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTile>[] {
+  const ranked: Ranked<WeightTensorTile>[] = [];
+  const taps = p.kernel[0] * p.kernel[1];
+  const limit = target.sharedBytesPerBlock - 4096;
+  for (const line of linesOf(p)) {
+    const quads = Math.ceil((line.images * line.columns) / 4);
+    for (const [warps, down] of [
+      [1, 1],
+      [1, 2],
+      [2, 1],
+      [2, 2],
+      [4, 1],
+    ] as const) {
+      if (warps * down > 1 && warps * down * 16 >= 2 * p.outputs) continue;
+      const outputs = warps * down * 16;
+      for (const eights of [1, 2, 4, 8]) {
+        if (eights > 1 && eights * 8 >= 2 * p.inputs) continue;
+        const chunk = eights * 8;
+        for (const slices of [1, 2, 4, 8]) {
+          const all = warps * eights * slices;
+          if (all < 4 || all > 16) continue;
+          for (const rows of [2, 3, 4, 5, 6, 7]) {
+            const registers = 40 + 4 * down * (taps + rows);
+            if (registers > 250 || registers * 32 * all > 65536) continue;
+            for (const groups of [1, 2, 3, 4]) {
+              if (groups > 1 && 2 * rows * (groups - 1) >= p.outSize[0]) continue;
+              const tileOf = (splits: number): WeightTensorTile => ({
+                ...{ ...line, rows: 2 * rows * groups, channels: chunk },
+                ...{ warps: [warps, eights, slices], each: [down, rows], splits },
+              });
+              const image = imageSpan(p, tileOf(1));
+              const tiles = tilesOf(image);
+              const others = p.groups * Math.ceil(p.outputs / outputs) * Math.ceil(p.inputs / chunk);
+              const wanted = Math.max(1, Math.floor(target.units / others));
+              const each = Math.ceil(tiles / Math.min(tiles, wanted));
+              const tile = tileOf(Math.ceil(tiles / each));
+              const bytes = weightTensorSharedBytes(p, tile);
+              if (bytes > limit) continue;
+              const held = tile.images * tile.rows * tile.columns;
+              const span = (rows - 1) * p.stride[0] + (p.kernel[0] - 1) * p.dilation[0] + 1;
+              const words = 4 * down * rows + 2 * span * p.kernel[1];
+              const parts = tile.splits * p.groups * p.outputs * p.inputs * taps;
+              ranked.push({
+                tile,
+                cycles:
+                  cyclesOf(
+                    {
+                      ...{ threads: 32 * all, copies: each, hidden: true, bytes, registers },
+                      blocks: tile.splits * others,
+                      elements: image.floats + outputs * held,
+                      compute:
+                        each *
+                          Math.ceil((quads * groups) / slices) *
+                          stepCycles(all, words, rows * taps * down) +
+                        STORE * outputs * chunk * taps * slices,
+                    },
+                    target,
+                  ) +
+                  (4 * parts * STORE) / target.units,
+              });
+            }
+          }
+        }
+      }
+    }
+  }
+  return ranked;
+}
+
+/** Ways to sum the weight gradient on tensor cores, the most promising first. */
+export function weightTensorTiles(p: CudaConvolveWeight, target: Target, count = 6): WeightTensorTile[] {
+  const many = p.inputs > 4 && p.kernel[0] * p.kernel[1] <= 25 ? manyTiles(p, target) : [];
+  return best(many.length > 0 ? many : fewTiles(p, target), count);
 }

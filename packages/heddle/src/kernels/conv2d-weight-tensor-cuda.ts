@@ -1,7 +1,11 @@
 /**
  * The weight gradient of a convolution on tensor cores: as in conv2d-weight-cuda.ts a tile of dY and the image under it
- * wait in shared memory, and the sum over pixels is taken 8 at a time by mma of 16 output channels × 8 (input channel,
- * tap). Operands are rounded to tf32 as they are copied, sums are f32.
+ * wait in shared memory, the next tile on its way, and the sum over pixels is taken 8 at a time by mma of 16 output
+ * channels × 8 (input channel, tap). Operands are rounded to tf32 as they are read, sums are f32.
+ *
+ * With many input channels a warp holds some rows of dY in registers, and the sums of all taps of 8 channels: a row of the
+ * image that has been read serves all rows of the kernel, each with another row of dY. Of shared memory, whose bandwidth
+ * is the limit, it reads a third or a half of what separate products would.
  *
  * Where there are few weights, the warps of a block share the pixels and add their sums in shared memory.
  *
@@ -12,10 +16,12 @@ import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import {
+  type CudaConvolution,
   copyImage,
   type ImageTile,
   imageLayout,
   imageSpan,
+  inPhase,
   pixelOffset,
   tapOffset,
   tilesOf,
@@ -28,11 +34,17 @@ import {
 } from './conv2d-weight-cuda.js';
 import type { GridKernel } from './tiled.js';
 
-/** How the work is cut. The pixels of a tile are a multiple of 8, its columns one of 4; `channels` are those of x. */
+/**
+ * How the work is cut. Of many channels (by eights), the tile has an even number of rows; of few, its pixels are a
+ * multiple of 8, its columns one of 4. `channels` are those of x.
+ */
 export interface WeightTensorTile extends ImageTile {
   /** Warps along the output channels, along (input channel, tap), and along the pixels. */
   readonly warps: readonly [number, number, number];
-  /** A warp's tiles of 16 output channels and of 8 (input channel, tap). */
+  /**
+   * A warp's tiles of 16 output channels, and of 8 (input channel, tap). Of many channels a warp has 8 with all their
+   * taps; the second number is how many rows of dY it holds.
+   */
   readonly each: readonly [number, number];
   /** Blocks that share the sum over tiles. */
   readonly splits: number;
@@ -40,37 +52,47 @@ export interface WeightTensorTile extends ImageTile {
 
 const PHASE = 4;
 
-function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
-  const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
-  const { outputs, columns } = coverOf(tile);
-  const image = imageLayout(p, tile, threads, PHASE);
-  const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads, PHASE);
-  return { threads, outputs, columns, image, gradient, tiles: tilesOf(image) };
+/** Taps whose sums a warp can hold in registers. */
+const MOST_TAPS = 25;
+
+/** Whether a warp has all taps of 8 channels. */
+const isInside = (p: CudaConvolution, { channels }: ImageTile): boolean =>
+  channels % 8 === 0 && p.kernel[0] * p.kernel[1] <= MOST_TAPS;
+
+/** Output channels and (input channel, tap)s of a block, and how long their rows are where its warps add their sums. */
+function coverOf(p: CudaConvolution, tile: WeightTensorTile) {
+  const { warps, each } = tile;
+  const columns = isInside(p, tile) ? tile.channels * p.kernel[0] * p.kernel[1] : warps[1] * each[1] * 8;
+  return { outputs: warps[0] * each[0] * 16, columns, pitch: inPhase(columns, 8, 16) };
 }
 
-/** Output channels and (input channel, tap)s of a block. */
-const coverOf = ({ warps, each }: WeightTensorTile) => ({
-  outputs: warps[0] * each[0] * 16,
-  columns: warps[1] * each[1] * 8,
-});
+function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
+  const cover = coverOf(p, tile);
+  const image = imageSpan(p, tile, PHASE);
+  const stage = image.floats + gradientFloats(p, tile, cover.outputs, PHASE);
+  const tiles = tilesOf(image);
+  const stages = tiles > tile.splits ? 2 : 1;
+  const sums = tile.warps[2] > 1 ? tile.warps[2] * cover.outputs * cover.pitch : 0;
+  return { ...cover, tiles, stage, stages, sharedBytes: 4 * Math.max(stage * stages, sums) };
+}
 
 /** Bytes of shared memory that a block takes. */
-export function weightTensorSharedBytes(p: CudaConvolveWeight, tile: WeightTensorTile): number {
-  const { outputs, columns } = coverOf(tile);
-  const pixels = imageSpan(p, tile, PHASE).floats + gradientFloats(p, tile, outputs, PHASE);
-  return 4 * Math.max(pixels, tile.warps[2] * outputs * columns);
-}
+export const weightTensorSharedBytes = (p: CudaConvolveWeight, tile: WeightTensorTile): number =>
+  layoutOf(p, tile).sharedBytes;
 
 /** How the parts lie in memory: in the order of the sums, an even number of columns, so that stores are of neighbours. */
-export function tensorParts(p: CudaConvolveWeight, { channels }: WeightTensorTile): PartLayout {
-  const width = 2 * Math.ceil((channels * p.kernel[0] * p.kernel[1]) / 2);
-  const columns = width * Math.ceil(p.inputs / channels);
-  return { chunk: channels, width, columns, inside: channels % 8 === 0 };
+export function tensorParts(p: CudaConvolveWeight, tile: WeightTensorTile): PartLayout {
+  const width = 2 * Math.ceil((tile.channels * p.kernel[0] * p.kernel[1]) / 2);
+  const columns = width * Math.ceil(p.inputs / tile.channels);
+  return { chunk: tile.channels, width, columns, inside: isInside(p, tile) };
 }
 
 /** The parts of dW, one for each of the blocks that share the sum. */
 export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTile): GridKernel {
-  const { threads, outputs, columns, image, gradient, tiles } = layoutOf(p, tile);
+  const { outputs, columns, pitch, tiles, stage, stages, sharedBytes } = layoutOf(p, tile);
+  const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
+  const image = imageLayout(p, tile, threads, PHASE);
+  const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads, PHASE);
   const taps = p.kernel[0] * p.kernel[1];
   const parts = tensorParts(p, tile);
   // Blocks of whole channels, each with all its taps; more columns than a block has are a round of their own.
@@ -79,70 +101,63 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
     Math.ceil(p.inputs / tile.channels),
     Math.ceil((tile.channels * taps) / columns),
   ] as const;
+  const pixels = tile.images * tile.columns;
   const kernel = defineKernel(
     'conv2dWeightTensor',
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32 } = context;
-      const { lane, local, local4, store2, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } =
-        context;
-      const {
-        commitCopies,
-        waitCopies,
-        copyImage,
-        tapOffset,
-        pixelOffset,
-        IMAGE,
-        GRADIENT,
-        GROUPS,
-        OUTPUTS,
-        TAPS,
-      } = context;
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32, lane, local, local4 } = context;
+      const { load4, store2, store4, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } = context;
+      const { commitCopies, waitCopies, copyImage, tapOffset, pixelOffset } = context;
+      const { IMAGE, GRADIENT, STAGE, STAGES, GROUPS, OUTPUTS, TAPS, KH, KW, SY, SX, DY, DX } = context;
       const { O_BLOCKS, C_BLOCKS, T_BLOCKS, SPLITS, TILES, WARPS_DOWN, WARPS_ACROSS, WARPS_ALONG } = context;
-      const { DOWN, ACROSS, CHANNELS, COLUMNS, CHUNK, TN, TH, TW, SX, THREADS, INSIDE, WIDTH } = context;
+      const { DOWN, ACROSS, PIECES, CHANNELS, COLUMNS, PITCH, CHUNK, PIXELS, TH, TW, THREADS } = context;
+      const { INSIDE, WIDTH, QUADS, STRIPS, SPAN, HALF, QUAD_TABLE } = context;
       const round = blockIdx.y % T_BLOCKS;
       const firstInput = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * CHUNK;
       const firstOutput = (idiv(blockIdx.y, T_BLOCKS * C_BLOCKS) % O_BLOCKS) * CHANNELS;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, T_BLOCKS * C_BLOCKS * O_BLOCKS);
       const held = dynamicShared(f32);
-      // Where each 4 pixels begin, in the copy of the image and in that of dY.
-      const quads = shared(i32, (TN * TH * TW) / 4, 2);
-      for (let q = threadIdx.x; q < (TN * TH * TW) / 4; q += THREADS) {
-        quads[q][0] = GRADIENT.floats + pixelOffset(q * 4, IMAGE, context);
-        quads[q][1] = pixelOffset(q * 4, GRADIENT, context);
-      }
       const quad = idiv(laneId, 4);
       const member = laneId % 4;
       const myRow = (warpId % WARPS_DOWN) * DOWN * 16 + quad;
-      const myColumn = round * COLUMNS + (idiv(warpId, WARPS_DOWN) % WARPS_ACROSS) * ACROSS * 8;
+      const myPiece = idiv(warpId, WARPS_DOWN) % WARPS_ACROSS;
       const mySlice = idiv(warpId, WARPS_DOWN * WARPS_ACROSS);
-      const tapOf = (t: number) => (INSIDE ? idiv(t, CHUNK) : t % TAPS);
-      const channelOf = (t: number) => (INSIDE ? t % CHUNK : idiv(t, TAPS));
-      const place = local(i32, ACROSS);
-      for (let j = 0; j < ACROSS; j++) {
-        const t = myColumn + j * 8 + quad;
-        place[j] = member * SX + (t < CHUNK * TAPS ? tapOffset(tapOf(t), channelOf(t), IMAGE, context) : 0);
-      }
-      const sums = local4(f32, DOWN, ACROSS);
-      for (let i = 0; i < DOWN; i++) for (let j = 0; j < ACROSS; j++) sums[i][j] = splat4(0);
+      const sums = local4(f32, DOWN, PIECES);
+      for (let i = 0; i < DOWN; i++) for (let j = 0; j < PIECES; j++) sums[i][j] = splat4(0);
 
-      let tile = blockIdx.x;
-      while (tile < TILES) {
+      const fetch = (tile: number, at: number) => {
         const column = (tile % IMAGE.across) * TW;
         const row = (idiv(tile, IMAGE.across) % IMAGE.down) * TH;
-        const n = idiv(tile, IMAGE.across * IMAGE.down) * TN;
-        if (tile > blockIdx.x) barrier();
-        copyImage(dy, held, 0, g, firstOutput, n, row, column, GRADIENT, context);
-        copyImage(x, held, GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
+        const n = idiv(tile, IMAGE.across * IMAGE.down) * IMAGE.tile.images;
+        copyImage(dy, held, at, g, firstOutput, n, row, column, GRADIENT, context);
+        copyImage(x, held, at + GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
         commitCopies();
-        waitCopies(0);
-        barrier();
+      };
+      fetch(blockIdx.x, 0);
+
+      // Of few channels: 8 (channel, tap)s, two runs of 4 pixels at a time.
+      const place = local(i32, ACROSS);
+      // Where the runs begin, in the copy of the image and in that of dY.
+      const runs = shared(i32, QUAD_TABLE, 2);
+      if (!INSIDE) {
+        for (let q = threadIdx.x; q < QUAD_TABLE; q += THREADS) {
+          runs[q][0] = GRADIENT.floats + pixelOffset(q * 4, IMAGE, context);
+          runs[q][1] = pixelOffset(q * 4, GRADIENT, context);
+        }
+        for (let j = 0; j < ACROSS; j++) {
+          const t = round * COLUMNS + (myPiece * ACROSS + j) * 8 + quad;
+          place[j] =
+            member * SX + (t < CHUNK * TAPS ? tapOffset(t % TAPS, idiv(t, TAPS), IMAGE, context) : 0);
+        }
+      }
+      const addRuns = (at: number) => {
         let q = mySlice * 2;
-        while (q < (TN * TH * TW) / 4) {
-          const near = quads[q][0];
-          const far = quads[q + 1][0];
-          const nearSlope = quads[q][1] + member;
-          const farSlope = quads[q + 1][1] + member;
+        while (q < QUAD_TABLE) {
+          const near = at + runs[q][0];
+          const far = at + runs[q + 1][0];
+          const nearSlope = at + runs[q][1] + member;
+          const farSlope = at + runs[q + 1][1] + member;
           const slopes = local4(f32, DOWN);
           for (let i = 0; i < DOWN; i++) {
             const upper = (myRow + i * 16) * GRADIENT.plane;
@@ -160,50 +175,119 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
           }
           q += WARPS_ALONG * 2;
         }
+      };
+
+      // Of many: 4 columns of some rows of the tile's upper half and of its lower half, held while the rows of the image
+      // come by, each for all rows of the kernel.
+      const addStrips = (at: number) => {
+        let strip = mySlice;
+        while (strip < STRIPS) {
+          const own = (strip % QUADS) * 4 + member;
+          const there = PIXELS % 4 === 0 || own < PIXELS;
+          const p = there ? idiv(own, TW) * (TH * TW) + idiv(strip, QUADS) * ACROSS * TW + (own % TW) : 0;
+          const slope = at + pixelOffset(p, GRADIENT, context) + myRow * GRADIENT.plane;
+          const pixel =
+            at + GRADIENT.floats + pixelOffset(p, IMAGE, context) + (myPiece * 8 + quad) * IMAGE.plane;
+          const slopes = local4(f32, DOWN, ACROSS);
+          for (let i = 0; i < DOWN; i++) {
+            for (let r = 0; r < ACROSS; r++) {
+              const upper = slope + i * 16 * GRADIENT.plane + r * GRADIENT.width;
+              const lower = upper + 8 * GRADIENT.plane;
+              slopes[i][r] = vec4(
+                there ? tf32(held[upper]) : 0,
+                there ? tf32(held[lower]) : 0,
+                there ? tf32(held[upper + HALF * GRADIENT.width]) : 0,
+                there ? tf32(held[lower + HALF * GRADIENT.width]) : 0,
+              );
+            }
+          }
+          for (let down = 0; down < SPAN; down++) {
+            for (let kx = 0; kx < KW; kx++) {
+              const near = pixel + down * IMAGE.width + kx * DX;
+              const far = near + HALF * SY * IMAGE.width;
+              const v = vec2(there ? tf32(held[near]) : 0, there ? tf32(held[far]) : 0);
+              for (let ky = 0; ky < KH; ky++) {
+                const r = idiv(down - ky * DY, SY);
+                if (down >= ky * DY && (down - ky * DY) % SY === 0 && r < ACROSS) {
+                  const tap = ky * KW + kx;
+                  for (let i = 0; i < DOWN; i++) sums[i][tap] = mma(slopes[i][r], v, sums[i][tap]);
+                }
+              }
+            }
+          }
+          strip += WARPS_ALONG;
+        }
+      };
+
+      let tile = blockIdx.x;
+      let at = 0;
+      while (tile < TILES) {
+        waitCopies(0);
+        barrier();
+        // What all have used before the barrier is filled again.
+        if (STAGES > 1 && tile + SPLITS < TILES) fetch(tile + SPLITS, STAGE - at);
+        if (INSIDE) addStrips(at);
+        else addRuns(at);
+        at = STAGE - at;
         tile += SPLITS;
       }
 
       const part = (blockIdx.x * GROUPS + g) * OUTPUTS + firstOutput;
-      const chunk = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * WIDTH;
-      const slice = WARPS_ALONG > 1 ? mySlice * CHANNELS * COLUMNS : 0;
+      const chunk = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * WIDTH + round * COLUMNS;
       if (WARPS_ALONG > 1) barrier();
       for (let i = 0; i < DOWN; i++) {
-        for (let j = 0; j < ACROSS; j++) {
+        for (let j = 0; j < PIECES; j++) {
+          const t = (INSIDE ? j * CHUNK + myPiece * 8 : (myPiece * ACROSS + j) * 8) + member * 2;
           for (let half = 0; half < 2; half++) {
             const o = myRow + i * 16 + half * 8;
-            const t = myColumn + j * 8 + member * 2;
             const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
-            if (WARPS_ALONG > 1) store2(held, slice + o * COLUMNS + t - round * COLUMNS, both);
-            else if (firstOutput + o < OUTPUTS && t < WIDTH)
+            if (WARPS_ALONG > 1) store2(held, (mySlice * CHANNELS + o) * PITCH + t, both);
+            else if (firstOutput + o < OUTPUTS && round * COLUMNS + t < WIDTH)
               store2(parts, (part + o) * C_BLOCKS * WIDTH + chunk + t, both);
           }
         }
       }
       if (WARPS_ALONG > 1) {
         barrier();
-        for (let i = threadIdx.x; i < CHANNELS * COLUMNS; i += THREADS) {
+        const EACH = WIDTH % 4 === 0 ? 4 : 1;
+        for (let i = threadIdx.x * EACH; i < CHANNELS * COLUMNS; i += THREADS * EACH) {
           const o = idiv(i, COLUMNS);
-          const t = round * COLUMNS + (i % COLUMNS);
-          let sum = held[i];
-          for (let s = 1; s < WARPS_ALONG; s++) sum += held[s * CHANNELS * COLUMNS + i];
-          if (firstOutput + o < OUTPUTS && t < WIDTH) parts[(part + o) * C_BLOCKS * WIDTH + chunk + t] = sum;
+          const t = i % COLUMNS;
+          const to = (part + o) * C_BLOCKS * WIDTH + chunk + t;
+          const from = o * PITCH + t;
+          const there = firstOutput + o < OUTPUTS && round * COLUMNS + t < WIDTH;
+          if (EACH === 4) {
+            let sum = load4(held, from);
+            for (let s = 1; s < WARPS_ALONG; s++) sum += load4(held, s * CHANNELS * PITCH + from);
+            if (there) store4(parts, to, sum);
+          } else {
+            let sum = held[from];
+            for (let s = 1; s < WARPS_ALONG; s++) sum += held[s * CHANNELS * PITCH + from];
+            if (there) parts[to] = sum;
+          }
         }
       }
     },
     {
-      ...{ IMAGE: image, GRADIENT: gradient, copyImage, tapOffset, pixelOffset },
-      ...{ GROUPS: p.groups, OUTPUTS: p.outputs, TAPS: taps, SX: p.stride[1] },
+      ...{ IMAGE: image, GRADIENT: gradient, STAGE: stage, STAGES: stages },
+      ...{ copyImage, tapOffset, pixelOffset, GROUPS: p.groups, OUTPUTS: p.outputs, TAPS: taps },
+      ...{ KH: p.kernel[0], KW: p.kernel[1], SY: p.stride[0], SX: p.stride[1] },
+      ...{ DY: p.dilation[0], DX: p.dilation[1] },
       ...{ O_BLOCKS: blocks[0], C_BLOCKS: blocks[1], T_BLOCKS: blocks[2], SPLITS: tile.splits, TILES: tiles },
       ...{ WARPS_DOWN: tile.warps[0], WARPS_ACROSS: tile.warps[1], WARPS_ALONG: tile.warps[2] },
-      ...{ DOWN: tile.each[0], ACROSS: tile.each[1], CHANNELS: outputs, COLUMNS: columns, THREADS: threads },
-      ...{ CHUNK: tile.channels, TN: tile.images, TH: tile.rows, TW: tile.columns },
-      ...{ INSIDE: parts.inside, WIDTH: parts.width },
+      ...{ DOWN: tile.each[0], ACROSS: tile.each[1], PIECES: parts.inside ? taps : tile.each[1] },
+      ...{ CHANNELS: outputs, COLUMNS: columns, PITCH: pitch, CHUNK: tile.channels, THREADS: threads },
+      ...{ PIXELS: pixels, TH: tile.rows, TW: tile.columns, HALF: tile.rows / 2 },
+      ...{ INSIDE: parts.inside, WIDTH: parts.width, QUADS: Math.ceil(pixels / 4) },
+      QUAD_TABLE: parts.inside ? 1 : (pixels * tile.rows) / 4,
+      STRIPS: (Math.ceil(pixels / 4) * tile.rows) / (2 * tile.each[1]),
+      SPAN: (tile.each[1] - 1) * p.stride[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
     },
   );
   return {
     kernel,
     grid: [tile.splits, p.groups * blocks[0] * blocks[1] * blocks[2], 1],
     threads,
-    sharedBytes: weightTensorSharedBytes(p, tile),
+    sharedBytes,
   };
 }
