@@ -19,7 +19,7 @@ import { NativeMemory } from './native.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
 import { type PlannedLaunch, planLaunches } from './plan.js';
 import { CudaProgram, type ProgramHost } from './program.js';
-import { CudaStream, NON_BLOCKING, type Uses } from './stream.js';
+import { CudaStream, NON_BLOCKING, type StreamHost, type Uses } from './stream.js';
 import { Timeline } from './timeline.js';
 import { Transfers } from './transfers.js';
 
@@ -129,7 +129,11 @@ export class CudaDevice implements Device, ProgramHost {
   free(buffer: DeviceBuffer): void {
     const mine = buffer as CudaBuffer;
     if (mine.address === 0 || this.closed) return;
-    this.release(() => this.join(mine));
+    try {
+      this.release(() => this.join(mine));
+    } catch {
+      // A kernel has failed: the next call that can be answered says so.
+    }
     const { address, lastUse, bytes, label } = mine;
     this.allocator.release({ address, lastUse }, bytes, label);
     mine.address = 0;
@@ -182,15 +186,19 @@ export class CudaDevice implements Device, ProgramHost {
 
   openStream(): Stream {
     this.activate();
-    const stream = new CudaStream({
+    const host: StreamHost = {
       device: this,
       driver: this.driver,
       timeline: this.timeline,
-      activate: () => this.activate(),
+      call: (work) => {
+        this.activate();
+        return this.queue(work);
+      },
       reached: (event) => this.reached(event),
       release: (work) => this.release(work),
       forget: (gone) => this.streams.delete(gone),
-    });
+    };
+    const stream = this.queue(() => new CudaStream(host));
     this.streams.add(stream);
     return stream;
   }
@@ -198,8 +206,10 @@ export class CudaDevice implements Device, ProgramHost {
   async synchronize(): Promise<void> {
     this.activate();
     const event = this.timers[1];
-    this.joinAll();
-    this.driver.api.cuEventRecord(event, this.stream);
+    this.queue(() => {
+      this.joinAll();
+      this.driver.api.cuEventRecord(event, this.stream);
+    });
     await this.reached(event);
   }
 
@@ -328,7 +338,9 @@ export class CudaDevice implements Device, ProgramHost {
     const { elsewhere } = buffer;
     buffer.elsewhere = undefined;
     buffer.lastUse = ++this.timeline.now;
-    for (const [stream, tick] of elsewhere) stream.join(tick);
+    this.queue(() => {
+      for (const [stream, tick] of elsewhere) stream.join(tick);
+    });
   }
 
   private joinAll(): void {
@@ -350,9 +362,9 @@ export class CudaDevice implements Device, ProgramHost {
     this.board.flush(() => this.joinAll());
   }
 
-  private queue(work: () => void): void {
+  private queue<T>(work: () => T): T {
     try {
-      work();
+      return work();
     } catch (error) {
       throw this.failure(error);
     }

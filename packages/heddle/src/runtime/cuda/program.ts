@@ -58,8 +58,8 @@ export class CudaProgram implements Program {
       throw new DeviceError(`The program uses ${this.args.slots} buffers, ${slots.length} were given.`);
     if (times < 1 || this.plan.length === 0) return;
     const own = host.begin(this, stream);
-    this.setAddresses(slots, own);
     try {
+      this.setAddresses(slots, own);
       if (own || host.step) for (let i = 0; i < times; i++) this.launchEach(own?.handle);
       else if (!this.started && times === 1) this.launchEach();
       else this.launchGraphs(times);

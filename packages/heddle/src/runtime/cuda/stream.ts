@@ -13,8 +13,8 @@ export interface StreamHost {
   readonly driver: Driver;
   /** Of the device's own stream. */
   readonly timeline: Timeline;
-  /** Make the device's context current. */
-  activate(): void;
+  /** Run what calls the driver, in the device's context. @throws what a failure means */
+  call<T>(work: () => T): T;
   /** Resolves when a CUevent has happened, and what kernels said until then is written. */
   reached(event: number): Promise<void>;
   /** Give resources back, unless the device has closed and they are gone with it. */
@@ -54,13 +54,14 @@ export class CudaStream implements Stream {
 
   record(): StreamEvent {
     this.mustLive();
-    return new CudaEvent(this.host, this.handle);
+    return this.host.call(() => new CudaEvent(this.host, this.handle));
   }
 
   wait(event: StreamEvent): void {
     this.mustLive();
     requireSame(this.device, 'event', event);
-    this.host.driver.api.cuStreamWaitEvent(this.handle, (event as CudaEvent).handle, 0);
+    const { call, driver } = this.host;
+    call(() => driver.api.cuStreamWaitEvent(this.handle, (event as CudaEvent).handle, 0));
   }
 
   synchronize(): Promise<void> {
@@ -82,10 +83,9 @@ export class CudaStream implements Stream {
     this.dispose();
   }
 
-  /** Makes the context current. @throws ArgumentError if it has been disposed of */
+  /** @throws ArgumentError if it has been disposed of */
   mustLive(): void {
     if (this.disposed) throw disposedStream();
-    this.host.activate();
   }
 }
 
@@ -112,8 +112,7 @@ class CudaEvent implements StreamEvent {
   }
 
   get happened(): boolean {
-    this.host.activate();
-    return this.host.driver.happened(this.handle);
+    return this.host.call(() => this.host.driver.happened(this.handle));
   }
 
   synchronize(): Promise<void> {
@@ -125,7 +124,7 @@ class CudaEvent implements StreamEvent {
     const from = (earlier as CudaEvent).handle;
     await this.host.reached(from);
     await this.host.reached(this.handle);
-    const { driver } = this.host;
-    return 1000 * driver.float((at) => driver.api.cuEventElapsedTime(at, from, this.handle));
+    const { call, driver } = this.host;
+    return 1000 * call(() => driver.float((at) => driver.api.cuEventElapsedTime(at, from, this.handle)));
   }
 }
