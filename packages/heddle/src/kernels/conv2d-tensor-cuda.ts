@@ -9,6 +9,9 @@
  * bandwidth is the limit, is read (rows + 2) / (3 rows) as often for 3 × 3. The four terms that the lanes of a quad read
  * are in four planes, 8 banks apart, and the pixels of the eight quads are neighbours: no two lanes meet in a bank.
  * With few channels the terms are (channel, tap), and what is missing to 8 is zeros.
+ *
+ * Followed by max pooling of 2 × 2: a lane's two pixels beside each other and those a row below are a window, so the
+ * largest is found in registers, and only it is stored.
  */
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
@@ -217,27 +220,27 @@ export function convolveTensor(p: CudaConvolve | CudaConvolvePool, tile: Convolv
             }
           }
         }
-        return;
-      }
-      // A lane has two pixels side by side: one store where they are of one row.
-      const EACH = PAIRED ? 1 : 2;
-      for (let j = 0; j < ACROSS; j++) {
-        for (let l = 0; l < EACH; l++) {
-          const own = firstColumn + member * 2 + l;
-          const image = n + idiv(own, TW);
-          const r = row + firstLine + j;
-          const c = column + (own % TW);
-          if (own < TN * TW && image < IMAGES && r < OH && c < OW) {
-            for (let i = 0; i < DOWN; i++) {
-              for (let half = 0; half < 2; half++) {
-                const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
-                const channel = g * OUTPUTS + o;
-                const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
-                if (o < OUTPUTS) {
-                  if (PAIRED) {
-                    const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
-                    store2(y, to, finish(both, image, channel, r, c));
-                  } else y[to] = finish(lane(sums[i][j], 2 * half + l), image, channel, r, c);
+      } else {
+        // A lane has two pixels side by side: one store where they are of one row.
+        const EACH = PAIRED ? 1 : 2;
+        for (let j = 0; j < ACROSS; j++) {
+          for (let l = 0; l < EACH; l++) {
+            const own = firstColumn + member * 2 + l;
+            const image = n + idiv(own, TW);
+            const r = row + firstLine + j;
+            const c = column + (own % TW);
+            if (own < TN * TW && image < IMAGES && r < OH && c < OW) {
+              for (let i = 0; i < DOWN; i++) {
+                for (let half = 0; half < 2; half++) {
+                  const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
+                  const channel = g * OUTPUTS + o;
+                  const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
+                  if (o < OUTPUTS) {
+                    if (PAIRED) {
+                      const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
+                      store2(y, to, finish(both, image, channel, r, c));
+                    } else y[to] = finish(lane(sums[i][j], 2 * half + l), image, channel, r, c);
+                  }
                 }
               }
             }

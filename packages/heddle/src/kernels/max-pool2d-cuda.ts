@@ -4,7 +4,8 @@
  * The gradient of windows that do not overlap needs nothing of the forward pass: a thread has a window, finds the first
  * of its largest elements and writes the gradient there and 0 to the others, up to where the next windows begin. For
  * windows that overlap, a first kernel saves the position of each window's first maximum (a byte, or i32 for windows of
- * 255 elements and more); each pixel then adds up the gradients of the windows that point to it, in their order.
+ * 255 elements and more); each pixel then adds up the gradients of the windows that point to it, in their order. Where
+ * pooling is part of a convolution's kernel, that saves the positions and the gradient reads them.
  *
  * H200, µs, 2 × 2 windows of 64 × 32 × 24²: 1.7; its gradient 2.7 (9.4 MB, in the cache); of 256 images 3.9 and 9.2.
  */
