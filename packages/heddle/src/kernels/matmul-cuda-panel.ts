@@ -220,6 +220,18 @@ export function copyPanel(
         copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
       else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
     }
+  } else if (P.kMajor && THREADS % P.rows === 0) {
+    // Threads beside each other for each row.
+    const beside = THREADS / P.rows;
+    const slot = idiv(threadIdx.x, beside);
+    const row = firstRow + rowOfSlot(slot, P, context);
+    const to = at + slot * P.pitch;
+    const from = start + row * P.rowStep + firstStep * P.innerStep;
+    for (let i = 0; i < count; i += beside) {
+      const along = ((threadIdx.x % beside) + i) * P.vector;
+      if (i + beside <= count || along < P.depth)
+        copyPiece(held, to + along, x, from + along * P.innerStep, row, firstStep + along, P, context);
+    }
   } else {
     for (let i = threadIdx.x; i < total; i += THREADS) {
       const outer = idiv(i, count);

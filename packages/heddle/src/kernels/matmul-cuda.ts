@@ -91,7 +91,9 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   const { warps, lanes, each, stages, splits } = tile;
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
-  const lanesOut = p.N % right.group === 0 ? right.group : 1;
+  // Of shares that are added, as few elements a thread as keep all threads at work on what follows.
+  const most = warps[2] === 1 ? right.group : Math.max(1, (rows * columns) / threads);
+  const lanesOut = most >= 4 && p.N % 4 === 0 ? 4 : most >= 2 && p.N % 2 === 0 ? 2 : 1;
   const kernel = defineKernel(
     splits > 1 ? 'matmulParts' : 'matmul',
     buffers,
@@ -161,9 +163,9 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
       };
       const add = (stage: number) => {
         // Unrolled, the compiler would hold more of what lies along K than there are registers.
-        const few = DEPTH % (4 * WK) === 0 && DEPTH <= 32 * WK;
-        if (few && (TM * TN < 64 || !A.kMajor || !B.kMajor)) {
-          for (let k = 0; k < DEPTH; k += 4 * WK) quad(stage, share * 4 + k);
+        if (DEPTH <= 32 * WK && (TM * TN < 64 || !A.kMajor || !B.kMajor)) {
+          for (let k = 0; k < DEPTH; k += 4 * WK)
+            if (k + 4 * WK <= DEPTH || share * 4 + k < DEPTH) quad(stage, share * 4 + k);
         } else {
           let k = share * 4;
           while (k < DEPTH) {
@@ -224,24 +226,28 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         barrier();
         for (let i = 0; i < TM; i++) {
           const r = warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
-          for (let j = 0; j < TN; j++) {
-            const n = warpColumn + idiv(j, B.group) * (LN * B.group) + laneColumn * B.group + (j % B.group);
-            held[(share * ROWS + r) * COLUMNS + n] = sums[i][j];
+          for (let j = 0; j < TN; j += B.group) {
+            const n = warpColumn + j * LN + laneColumn * B.group;
+            const at = (share * ROWS + r) * COLUMNS + n;
+            if (B.group === 4)
+              store4(held, at, vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]));
+            else if (B.group === 2) store2(held, at, vec2(sums[i][j], sums[i][j + 1]));
+            else held[at] = sums[i][j];
           }
         }
         barrier();
-        for (let i = threadIdx.x * OUT; i < ROWS * COLUMNS; i += THREADS * OUT) {
+        for (let first = 0; first < ROWS * COLUMNS; first += THREADS * OUT) {
+          const i = first + threadIdx.x * OUT;
           const r = row + idiv(i, COLUMNS);
           const n = column + (i % COLUMNS);
-          if (r < M && n < N) {
-            const total = local(f32, OUT);
-            for (let g = 0; g < OUT; g++) {
-              total[g] = held[i + g];
-              for (let w = 1; w < WK; w++) total[g] += held[w * (ROWS * COLUMNS) + i + g];
-            }
-            if (OUT === 4) done(vec4(total[0], total[1], total[2], total[3]), r, n, 4);
-            else if (OUT === 2) done(vec2(total[0], total[1]), r, n, 2);
-            else done(total[0], r, n, 1);
+          if ((first + THREADS * OUT <= ROWS * COLUMNS || i < ROWS * COLUMNS) && r < M && n < N) {
+            const part = (w: number) => {
+              const at = w * (ROWS * COLUMNS) + i;
+              return OUT === 4 ? load4(held, at) : OUT === 2 ? load2(held, at) : held[at];
+            };
+            let total = part(0);
+            for (let w = 1; w < WK; w++) total += part(w);
+            done(total, r, n, OUT);
           }
         }
       }
