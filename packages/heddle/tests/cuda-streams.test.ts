@@ -32,6 +32,7 @@ on('kernels on two streams run side by side, unless an event holds one back', as
     void slowly.launch({ ...small, stream: s }, { y: to, rounds: ROUNDS, n: 32 });
   run(a, x);
   run(b, y);
+  // What was started before does not count
   const one = await time(() => run(a, x));
   const both = await time(() => {
     run(a, x);

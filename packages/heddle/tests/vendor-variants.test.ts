@@ -94,6 +94,41 @@ describe('matrix products for cuBLASLt', () => {
     assert.equal(options?.batches, 24);
   });
 
+  test('a bias along the rows and a ReLU are left to the library, and only these', () => {
+    const [M, N] = [5, 3];
+    const bias = b.expand(b.reshape(leaf(N), [1, N]), [M, N]);
+    const column = b.expand(leaf(M, 1), [M, N]);
+    const zero = b.full([M, N], f32, 0);
+    const after = (follow: (y: GraphNode) => GraphNode): readonly [unknown, unknown, number, number] => {
+      const { op } = vendorOp([M, N], (io) => cublasLtVariants(io, 'f32'));
+      const { launches } = schedule([follow(b.call(op, [leaf(M, 7), leaf(7, N)], null))], WITH_LIBRARIES);
+      const { work, args } = launches[0]!;
+      assert.ok('library' in work);
+      return [work.library.options.bias, work.library.options.relu, args.length, launches.length];
+    };
+    const relu = (y: GraphNode): GraphNode => b.map('max', y, zero);
+    assert.deepEqual(
+      after((y) => y),
+      [undefined, undefined, 3, 1],
+    );
+    assert.deepEqual(
+      after((y) => b.add(y, bias)),
+      [true, undefined, 4, 1],
+    );
+    assert.deepEqual(after(relu), [undefined, true, 3, 1]);
+    assert.deepEqual(
+      after((y) => relu(b.add(bias, y))),
+      [true, true, 4, 1],
+    );
+    for (const other of [
+      (y: GraphNode) => b.add(relu(y), bias),
+      (y: GraphNode) => b.add(y, column),
+      (y: GraphNode) => b.map('max', y, b.full([M, N], f32, 1)),
+      (y: GraphNode) => b.neg(relu(y)),
+    ])
+      assert.deepEqual(after(other), [undefined, undefined, 3, 2]);
+  });
+
   test('a part of a larger matrix', () => {
     const part = b.slice(leaf(10, 9), [2, 1], [5, 7]);
     assert.deepEqual(productOptions(part, leaf(7, 3))?.a, [0, 9, 0, 19]);
@@ -152,7 +187,10 @@ describe('what follows a routine', () => {
       // A kernel in the routine's place writes 0, 1, 2…; bias and ReLU follow.
       const { op } = vendorOp([M, N], (io) => {
         const { node, target } = io;
-        const [variant] = cublasLtVariants({ ...io, target: { ...target, ...WITH_LIBRARIES } }, 'f32');
+        const [variant] = cublasLtVariants(
+          { ...io, target: { ...target, ...WITH_LIBRARIES }, epilogue: undefined },
+          'f32',
+        );
         const [call, finish] = variant!.plan() as readonly [Stage, Stage];
         const kernel = defineKernel(
           'count',

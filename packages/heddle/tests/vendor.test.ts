@@ -94,6 +94,30 @@ describe('cublaslt.matmul', { skip: skipWithout('cublaslt.matmul') }, () => {
     });
   }
 
+  for (const { bias, relu } of [
+    { bias: true, relu: false },
+    { bias: false, relu: true },
+    { bias: true, relu: true },
+  ]) {
+    test(`${[bias && 'a bias', relu && 'a ReLU'].filter(Boolean).join(' and ')} after it`, async () => {
+      const [M, N, K] = [33, 20, 16];
+      const [a, b, added] = [random(M * K), random(K * N), random(N)];
+      const options = { M, N, K, batches: 1, precision: 'f32', dtype: 'f32', rank: 0, bias, relu };
+      const [, , y] = await call(
+        'cublaslt.matmul',
+        { ...options, a: [0, K, M * K, 0], b: [0, N, K * N, 0] },
+        ...[a, b, new Float32Array(M * N), ...(bias ? [added] : [])],
+      );
+      const expected = Float64Array.from({ length: M * N }, (_, i) => {
+        const [m, n] = [Math.floor(i / N), i % N];
+        let sum = bias ? added[n]! : 0;
+        for (let k = 0; k < K; k++) sum += a[m * K + k]! * b[k * N + n]!;
+        return relu ? Math.max(0, sum) : sum;
+      });
+      assertClose(y!, expected, 1e-5);
+    });
+  }
+
   test('bf16 memory, results rounded once', async () => {
     const [M, N, K] = [16, 16, 32];
     const values = [random(M * K), random(K * N)].map((v) => Uint16Array.from(v, toBf16));

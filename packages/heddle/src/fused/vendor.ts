@@ -5,7 +5,7 @@
 import { bf16, f32 } from '../core/dtype.js';
 import type { Precision } from '../core/precision.js';
 import { stridesOf } from '../core/shape.js';
-import type { KernelIo, Stage, StageArgument, Variant, View } from '../graph/fused-op.js';
+import type { Epilogue, KernelIo, Stage, StageArgument, Variant, View } from '../graph/fused-op.js';
 import type { WindowArg } from '../graph/node.js';
 import type { LibraryCall } from '../kernel/library-call.js';
 import { FINISH_THREADS, finishPlain } from '../kernels/finish-cuda.js';
@@ -19,20 +19,23 @@ const PROPOSALS = 3;
  */
 const LEAST = { cublaslt: 3, forward: 7, input: 20, weight: 18, pooling: 3 } as const;
 
-/** One variant for each of the library's proposals, with a kernel for what follows if anything does. */
+/**
+ * One variant for each of the library's proposals, with a kernel for what follows if anything does.
+ * @param epilogue what follows, if the call does it
+ */
 function proposals(
   io: KernelIo,
   name: string,
   split: readonly [number, number, number],
   leastUs: number,
   callOf: (rank: number) => LibraryCall,
-  count = PROPOSALS,
+  { count = PROPOSALS, epilogue }: { readonly count?: number; readonly epilogue?: Epilogue | undefined } = {},
 ): Variant[] {
   const { node, output, finish, plain } = io;
   const sources: readonly StageArgument[] = io.inputs.map((_, input) => ({ input }));
   const plan = (rank: number): readonly Stage[] => {
     const library = callOf(rank);
-    if (plain) return [{ library, args: [...sources, { output: true }] }];
+    if (plain || epilogue) return [{ library, args: [...sources, { output: true }] }];
     const results = { scratch: 'plain', bytes: node.size * node.dtype.bytes };
     const { kernel, blocks } = finishPlain({
       split,
@@ -96,11 +99,19 @@ export function cublasLtVariants(io: KernelIo, precision: Precision): Variant[] 
   const K = inputs[0]!.shape.at(-1)!;
   const batches = node.size / (M * N);
   const sizes = { M, N, K, batches, dtype: node.dtype.name, precision, a, b };
-  return proposals(io, 'cublaslt', [batches, M, N], LEAST.cublaslt, (rank) => ({
+  // In bf16 the library would round once where the bias is added, not twice.
+  const epilogue = batches === 1 && node.dtype === f32 ? io.epilogue : undefined;
+  const callOf = (rank: number): LibraryCall => ({
     name: 'cublaslt.matmul',
-    options: { ...sizes, rank },
-  }));
+    options: { ...sizes, ...epilogueOptions(epilogue), rank },
+  });
+  return proposals(io, 'cublaslt', [batches, M, N], LEAST.cublaslt, callOf, { epilogue });
 }
+
+const epilogueOptions = (of: Epilogue | undefined): Partial<Epilogue> => ({
+  ...(of?.bias && { bias: true }),
+  ...(of?.relu && { relu: true }),
+});
 
 /** What cuDNN has to know of a convolution besides the shapes. */
 export interface CudnnConvolution extends WindowArg {
@@ -146,7 +157,9 @@ export function cudnnPoolingVariants(
   if (dilation.some((d) => d !== 1)) return [];
   const options = { x: x!.shape, y: node.shape, kernel, stride, padding, mode: 'max', dtype: 'f32' };
   const [n, c, h, w] = node.shape as [number, number, number, number];
-  return proposals(io, 'cudnn', [n, c, h * w], LEAST.pooling, () => ({ name: 'cudnn.pooling', options }), 1);
+  return proposals(io, 'cudnn', [n, c, h * w], LEAST.pooling, () => ({ name: 'cudnn.pooling', options }), {
+    count: 1,
+  });
 }
 
 const isContiguous = ({ shape, strides, offset }: View): boolean =>

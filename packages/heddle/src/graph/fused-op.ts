@@ -98,6 +98,17 @@ export interface KernelIo {
   readonly second?: ((split: readonly number[]) => IrFunction) | undefined;
   /** Nothing follows: `finish` gives back the value as it is. A library's routine may then write the output itself. */
   readonly plain: boolean;
+  /**
+   * Nothing follows but this, in the op's dtype. A library's routine with the options `bias` and `relu` of the same
+   * values may write the output itself: it gets the bias, if there is one, after its other arguments.
+   */
+  readonly epilogue?: Epilogue | undefined;
+}
+
+/** A bias along the last dimension is added, then negative values become 0. */
+export interface Epilogue {
+  readonly bias: boolean;
+  readonly relu: boolean;
 }
 
 export type StageArgument =

@@ -153,7 +153,8 @@ function matmulShared(name: string, p: MatmulProblem, rung: Rung): GridKernel {
       while (step < K) {
         copy(step);
         barrier();
-        for (let k = 0; k < DEPTH; k++) {
+        let k = 0;
+        while (k < DEPTH) {
           if (VECTORS) {
             for (let i = 0; i < TM; i += 4) {
               const v = load4(left, k * PITCH + rowOf(i));
@@ -169,6 +170,7 @@ function matmulShared(name: string, p: MatmulProblem, rung: Rung): GridKernel {
           }
           for (let i = 0; i < TM; i++)
             for (let j = 0; j < TN; j++) sums[i][j] = fma(from[i], by[j], sums[i][j]);
+          k += 1;
         }
         barrier();
         step += DEPTH;

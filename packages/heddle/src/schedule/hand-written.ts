@@ -8,6 +8,7 @@ import { type IrFunction, irFunction } from '../kernel/ir-function.js';
 import type { Target } from '../kernel/target.js';
 import { atom, ofAtom, toExpr } from './affine.js';
 import { type Coordinates, flatten } from './coordinates.js';
+import { epilogueOf } from './epilogue.js';
 import { Evaluator, type Scope } from './evaluate.js';
 import { parameter } from './lowering.js';
 import { type Group, memoryOf } from './partition.js';
@@ -106,7 +107,8 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       }));
 
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
-  const io: KernelIo = { target, node, inputs, output, finish, second: save, plain };
+  const epilogue = others.length === 0 && !second ? epilogueOf(node, root, stored) : undefined;
+  const io: KernelIo = { target, node, inputs, output, finish, second: save, plain, epilogue };
   const { arg } = argOf(node, 'call');
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
@@ -114,7 +116,8 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
     if (second && saved) extra.push([second, saved]);
     const stages = planned.map((stage) => {
-      if ('library' in stage) return { ...stage, extra: [] };
+      if ('library' in stage)
+        return { ...stage, extra: stage.library.options.bias === true ? [epilogue!.base!] : [] };
       const used = paramsUsed(stage.kernel.body);
       const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
       const params = [...stage.kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];

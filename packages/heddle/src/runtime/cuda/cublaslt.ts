@@ -31,6 +31,8 @@ const SIGNATURES = {
 
 const TRANSPOSE_A = 3;
 const TRANSPOSE_B = 4;
+const EPILOGUE = 7;
+const BIAS_POINTER = 8;
 const BATCH_COUNT = 5;
 const BATCH_STRIDE = 6;
 const MAX_WORKSPACE = 1;
@@ -42,6 +44,8 @@ const DATA_TYPES: Readonly<Record<string, number>> = { f32: 0, f64: 1, f16: 2, b
 /** cublasComputeType_t: how f32 operands are multiplied. */
 const COMPUTE: Readonly<Record<string, number>> = { f32: 68, bf16: 75, tf32: 77 };
 const COMPUTE_F64 = 70;
+/** cublasLtEpilogue_t: bits. */
+const EPILOGUES = { none: 1, relu: 2, bias: 4 } as const;
 
 /** What NVIDIA recommends for Hopper; smaller GPUs take what they need of it. */
 const WORKSPACE = 32 << 20;
@@ -64,7 +68,8 @@ const alignment = (offset: number): number => {
 /**
  * `cublaslt.matmul`: a (batches, M, K) × b (batches, K, N) → y (batches, M, N), y contiguous. Arguments: a, b, y.
  * Options: batches, M, N, K · dtype · precision (of f32) · for a and b [transposed, leading dimension, batch stride,
- * offset], in elements · rank: which of the library's proposals to take, 0 being its first.
+ * offset], in elements · bias: yes adds a vector (N), the last argument, to every row, relu: yes then makes negative
+ * values 0 · rank: which of the library's proposals to take, 0 being its first.
  *
  * The library counts by columns: a row-major matrix is its transpose there, so it is asked for yᵀ = bᵀ·aᵀ.
  */
@@ -106,6 +111,9 @@ export function prepareMatmul(call: LibraryCall, context: LibraryContext): Prepa
     const y = layout(N, M, N, M * N);
     lib.cublasLtMatmulDescSetAttribute(description, TRANSPOSE_A, Int32Array.of(b.transposed), 4);
     lib.cublasLtMatmulDescSetAttribute(description, TRANSPOSE_B, Int32Array.of(a.transposed), 4);
+    const [bias, relu] = [o.flag('bias'), o.flag('relu')];
+    const epilogue = (relu ? EPILOGUES.relu : 0) | (bias ? EPILOGUES.bias : 0) || EPILOGUES.none;
+    lib.cublasLtMatmulDescSetAttribute(description, EPILOGUE, Int32Array.of(epilogue), 4);
     const prefer = (attribute: number, value: Uint32Array | BigUint64Array): void =>
       lib.cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, value.byteLength);
     prefer(MAX_WORKSPACE, BigUint64Array.of(BigInt(WORKSPACE)));
@@ -132,7 +140,9 @@ export function prepareMatmul(call: LibraryCall, context: LibraryContext): Prepa
     const zero = double ? Float64Array.of(0) : Float32Array.of(0);
     return {
       enqueue(stream, args) {
-        const [x, w, out] = args as readonly [number, number, number];
+        const [x, w, out, added] = args as readonly [number, number, number, number];
+        if (bias)
+          lib.cublasLtMatmulDescSetAttribute(description, BIAS_POINTER, BigUint64Array.of(BigInt(added)), 8);
         lib.cublasLtMatmul(
           ...([handle, description, one, w + b.bytes, b.layout, x + a.bytes, a.layout] as const),
           ...([zero, out, y, out, y, algorithm] as const),

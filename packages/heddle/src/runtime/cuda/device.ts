@@ -221,6 +221,8 @@ export class CudaDevice implements Device, ProgramHost {
       number,
     ];
     try {
+      // After what was started before, on whatever stream
+      this.joinAll();
       api.cuEventRecord(start, this.stream);
       for (const { handle } of this.streams) api.cuStreamWaitEvent(handle, start, 0);
       work();
