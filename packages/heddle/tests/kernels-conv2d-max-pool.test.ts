@@ -98,9 +98,10 @@ const KEPT: Readonly<Record<string, Keep>> = {
   ],
 };
 
-async function check(of: ConvolutionCase, precision: Precision, keep: Keep): Promise<void> {
+async function check(of: ConvolutionCase, precision: Precision, keep: Keep, first?: number): Promise<void> {
   const small = graph(of, f32, precision, keep);
   const given = values(small);
+  if (first !== undefined) given[0]![0] = first;
   const exact = graph(of, f64, precision, keep);
   const wide = given.map((v) => Float64Array.from(v));
   const expected = await compute(openDevice('cpu'), exact, wide, { kernels: false });
@@ -136,6 +137,11 @@ for (const of of [...CASES, ...MORE]) {
 for (const [name, keep] of Object.entries(KEPT)) {
   test(`f32, ${name}`, () => check(MORE[0]!, 'f32', keep));
   test(`tf32, ${name}`, () => check(MORE[0]!, 'tf32', keep));
+}
+
+for (const precision of ['f32', 'tf32'] as const) {
+  test(`${precision}, with NaN among the pixels`, () =>
+    check(MORE[0]!, precision, KEPT['both results']!, Number.NaN));
 }
 
 test('the convolution has no launch of its own where only its pooling is needed', () => {

@@ -1,6 +1,7 @@
 /**
  * The scheduler's own copy of a graph: leaves numbered, equal nodes shared, calls joined with their users where none
- * needs the values between them, fused ops without a kernel for the target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
+ * needs the values between them, fused ops without a kernel for the target replaced by their composition. Structure
+ * only: two graphs with the same fingerprint run the same program.
  */
 
 import { f64 } from '../core/dtype.js';
