@@ -43,23 +43,34 @@ function parts(x: GraphNode, { axes, eps }: StandardizeArg): { centred: GraphNod
   return { centred: b.sub(widen(x), centre), scale: b.div(b.like(deviation, 1), deviation) };
 }
 
-/** (x − mean) / √(variance + eps) along `axes`. */
+/**
+ * (x − mean) / √(variance + eps) along `axes`, times a factor, if there is one, that does not vary along them: its size
+ * there is 1.
+ */
 export const standardizeOp: FusedOp<StandardizeArg> = {
   name: 'standardize',
   infer: ([x]) => x!,
-  compose: ([x], arg) => {
+  compose: ([x, factor], arg) => {
     const { centred, scale } = parts(x!, arg);
-    return b.cast(b.mul(centred, scale), x!.dtype);
+    return b.cast(b.mul(centred, factor ? b.mul(scale, b.cast(factor, scale.dtype)) : scale), x!.dtype);
   },
-  grad: ({ src: [x] }, g, arg) => {
+  grad: ({ src: [x, factor] }, g, arg) => {
     const { centred, scale } = parts(x!, arg);
     const upstream = b.cast(g, centred.dtype);
-    const along = b.mul(mean(b.mul(upstream, centred), arg.axes), b.mul(scale, scale));
-    const rest = b.sub(b.sub(upstream, mean(upstream, arg.axes)), b.mul(centred, along));
-    return [b.cast(b.mul(rest, scale), x!.dtype)];
+    const along = b.sum(b.mul(upstream, centred), arg.axes);
+    const slope = b.mul(b.mul(scale, scale), mean(b.mul(upstream, centred), arg.axes));
+    const rest = b.sub(b.sub(upstream, mean(upstream, arg.axes)), b.mul(centred, slope));
+    if (!factor) return [b.cast(b.mul(rest, scale), x!.dtype)];
+    const both = b.mul(scale, b.cast(factor, scale.dtype));
+    return [b.cast(b.mul(rest, both), x!.dtype), b.cast(b.mul(along, scale), factor.dtype)];
   },
   kernels: [],
 };
 
-export const standardize = (x: GraphNode, axes: readonly number[], eps: number): GraphNode =>
-  b.call(standardizeOp, [x], { axes, eps });
+/** @param factor of the size of x, but 1 along `axes` */
+export const standardize = (
+  x: GraphNode,
+  axes: readonly number[],
+  eps: number,
+  factor?: GraphNode,
+): GraphNode => b.call(standardizeOp, factor ? [x, factor] : [x], { axes, eps });

@@ -170,7 +170,7 @@ export function batchNorm2d(
       throw new ShapeError(
         `[batchNorm2d] ${name} is ${formatShape(t.shape)}, x ${formatShape(x.shape)}: must be (${channels}), one per channel.`,
       );
-    return t.reshape([channels, 1, 1]);
+    return t.reshape([1, channels, 1, 1]);
   };
   const mean = perChannel('runningMean', runningMean);
   const variance = perChannel('runningVar', runningVar);
@@ -194,8 +194,7 @@ export function batchNorm2d(
       blend(runningMean, new Tensor(batch.mean));
       blend(runningVar, new Tensor(batch.variance).mul(count / (count - 1)));
     });
-    const standard = new Tensor(standardize(x.node, axes, eps));
-    y = factor ? standard.mul(factor) : standard;
+    y = new Tensor(standardize(x.node, axes, eps, factor?.node));
   } else {
     const scale = variance.add(eps).rsqrt();
     y = x.sub(mean).mul(factor ? scale.mul(factor) : scale);

@@ -116,12 +116,38 @@ export function randn<const S extends Shape>(shape: S, options: RandomOptions = 
   ];
   // In (0, 1]: its logarithm is finite
   const u = b.map('fma', b.cast(first, f32), f(2 ** -32), f(2 ** -33));
-  const radius = b.map('sqrt', b.mul(f(-2), b.map('log', u)));
+  const radius = b.map('sqrt', minusTwoLog(u));
   // The sine is the cosine a quarter of a turn before.
   const quarters = b.mul(b.cast(b.iota(pairs, 0), u32), b.full(pairs, u32, 2 ** 30));
   const z = b.reshape(b.mul(radius, cosineOfBits(b.sub(second, quarters))), [2 * half]);
   const all = size < 2 * half ? b.slice(z, [0], [size]) : z;
   return fromNode(b.cast(b.reshape(all, shape), options.dtype ?? f32), options);
+}
+
+/** The coefficient of the highest power first. */
+const polynomial = (x: GraphNode, coefficients: readonly number[]): GraphNode =>
+  coefficients.map((c) => b.full(x.shape, f32, c)).reduce((sum, c) => b.map('fma', sum, x, c));
+
+/** −2·ln(1 + f)/f for −⅓ ≤ f ≤ ⅓, by Remez' algorithm: off by 2.6·10⁻⁸ of it at most. */
+const LOGARITHM = [
+  -0.2811223268508911, 0.30806395411491394, -0.2797529995441437, 0.328255832195282, -0.40023890137672424,
+  0.5001605749130249, -0.6666633486747742, 0.9999986290931702, -2,
+];
+/** The bits of ⅔, and those of an exponent. */
+const TWO_THIRDS = 0x3f2aaaab;
+const EXPONENT = -(2 ** 23);
+
+/**
+ * −2 ln u for 2⁻³³ ≤ u ≤ 1, to 1.5·10⁻⁷ of it: u is 2ᵏ(1 + f) with f within ±⅓. The general logarithm has conditions for
+ * what u cannot be; without them 10⁸ normal numbers take 149 µs on an H200 instead of 190.
+ */
+function minusTwoLog(u: GraphNode): GraphNode {
+  const i = (v: number): GraphNode => b.full(u.shape, i32, v);
+  const bits = b.bitcast(u, i32);
+  const exponent = b.map('and', b.sub(bits, i(TWO_THIRDS)), i(EXPONENT));
+  const f = b.sub(b.bitcast(b.sub(bits, exponent), f32), b.full(u.shape, f32, 1));
+  const perExponent = b.full(u.shape, f32, (-2 * Math.LN2) / 2 ** 23);
+  return b.map('fma', b.cast(exponent, f32), perExponent, b.mul(f, polynomial(f, LOGARITHM)));
 }
 
 /** (2π)ⁿ/n! with alternating signs, n = 11, 9, … 1: the series of sin 2πy. */
@@ -139,10 +165,5 @@ function cosineOfBits(t: GraphNode): GraphNode {
   const f = (v: number): GraphNode => b.full(t.shape, f32, v);
   const turns = b.cast(b.bitcast(t, i32), f32);
   const y = b.map('fma', b.map('abs', turns), f(-(2 ** -32)), f(0.25));
-  const square = b.mul(y, y);
-  const [first, ...rest] = SINE.map(f) as [GraphNode, ...GraphNode[]];
-  return b.mul(
-    y,
-    rest.reduce((sum, c) => b.map('fma', sum, square, c), first),
-  );
+  return b.mul(y, polynomial(b.mul(y, y), SINE));
 }

@@ -220,6 +220,22 @@ const others: Case[] = [
       ),
   },
   {
+    op: 'batchNorm2d in training, without weights',
+    inputs: [{ shape: [3, 2, 2, 2] }],
+    run: (x) => {
+      const running = [H.zeros([2], { dtype: x.dtype }), H.ones([2], { dtype: x.dtype })] as const;
+      return H.batchNorm2d(x, ...running, { training: true });
+    },
+    reference: (x) =>
+      map(
+        (e, m, v) => (e! - m!) / Math.sqrt(v! + 1e-5),
+        x,
+        reduce(mean, x, [0, 2, 3], true),
+        reduce(variance(0), x, [0, 2, 3], true),
+      ),
+    absolute: 5e-6,
+  },
+  {
     op: 'batchNorm2d in training',
     inputs: [{ shape: [3, 2, 2, 2] }, { shape: [2] }, { shape: [2] }],
     run: (x, w, c) => {
