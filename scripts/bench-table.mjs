@@ -226,7 +226,7 @@ function ladderTable({ steps, ...run }, file) {
       ofPeer === undefined ? '' : `${round(100 * ofPeer)} %`,
     ]);
   const header = [`the ladder of the product, ${size}³`, 'time', 'rate', 'of the fastest f32 peer'];
-  return `${markdown(header, rows)}\n\n${source(run, file)}`;
+  return `${markdown(header, rows)}${picture(file)}\n\n${source(run, file)}`;
 }
 
 /** The ladder at its largest size. */
@@ -241,7 +241,7 @@ function transposeTable({ steps, ...run }, file) {
       `${round(100 * ofCopy)} %`,
     ]);
   const header = [`the ladder of the transpose, ${size}²`, 'time', 'rate', 'of the copy'];
-  return `${markdown(header, rows)}\n\n${source(run, file)}`;
+  return `${markdown(header, rows)}${picture(file)}\n\n${source(run, file)}`;
 }
 
 function mnistTable({ runs, ...run }, file) {

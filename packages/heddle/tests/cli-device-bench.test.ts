@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { chartOf } from '../src/cli/bench-chart.js';
+import { chartOf, ladderChart } from '../src/cli/bench-chart.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/cli/bench-device.js';
 import { kernelCases, TRAIN_CASES } from '../src/cli/bench-device-cases.js';
 import { runMatmulBench } from '../src/cli/bench-matmul.js';
@@ -107,6 +107,9 @@ test('matmul: every rung of the ladder, the product in each precision, then the 
   assert.deepEqual(rungs.slice(-4), ['matmul, f32', 'matmul, tf32', 'matmul, bf16', 'torch eager, fp32']);
   assert.ok(results.steps.every((s) => s.median > 0 && Math.abs(s.ofPeer! * s.median - 5) < 0.01));
   assert.match(matmulReport(results), /^torch eager, fp32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
+  const chart = ladderChart(results);
+  assert.equal(chart.match(/<rect /g)!.length, rungs.filter((r) => !/tf32|bf16/.test(r)).length);
+  assert.match(chart, /TFLOP\/s at 16³, f32 \(dashed: the fastest peer\)/);
   await assert.rejects(runMatmulBench(), /the ladder is for GPUs, cpu is none/);
 });
 
@@ -114,7 +117,17 @@ test('transpose: a copy, every rung of the ladder, what the scheduler writes, th
   useDevice('sim');
   const peers: DevicePeers = new Map([['transpose 64x64 fp32', { peer: 'torch', mode: 'eager', us: 5 }]]);
   const results = await runTransposeBench({ sizes: [64], peers });
+  const some = await runTransposeBench({ sizes: [64], only: ['tiled'] });
+  assert.deepEqual(
+    some.steps.map((s) => s.rung),
+    ['copy', 'tiled'],
+  );
+  await assert.rejects(
+    runTransposeBench({ only: ['tile'] }),
+    /no rung is called 'tile'\. There are: naive · tiled · padded/,
+  );
   useDevice('cpu');
+  assert.match(ladderChart(results), /GB\/s at 64² \(dashed: a copy\).*x\.transpose\(\)/s);
   const rungs = results.steps.map((s) => s.rung);
   assert.deepEqual(
     [...rungs.slice(0, 4), ...rungs.slice(-2)],

@@ -9,11 +9,29 @@ import type { DevicePeers } from './bench-peers.js';
 export interface LadderOptions {
   /** Of square matrices. */
   readonly sizes?: readonly number[];
+  /** Rungs, or their first words. Default: all. */
+  readonly only?: readonly string[];
   readonly peers?: DevicePeers;
   /** The options as they were given, for the record. */
   readonly given?: string;
   readonly onProgress?: (what: string) => void;
   readonly signal?: AbortSignal;
+}
+
+/**
+ * Whether a rung is among those asked for.
+ * @throws ArgumentError, when it is made, for a name that is no rung's
+ */
+export function chosenRungs(
+  rungs: readonly string[],
+  only: readonly string[] | undefined,
+): (rung: string) => boolean {
+  const means = (name: string, rung: string): boolean =>
+    rung === name || (/^[ ,]/.test(rung.slice(name.length)) && rung.startsWith(name));
+  const stray = only?.find((name) => !rungs.some((rung) => means(name, rung)));
+  if (stray !== undefined)
+    throw new ArgumentError(`no rung is called '${stray}'. There are: ${rungs.join(' · ')}.`);
+  return (rung) => !only || only.some((name) => means(name, rung));
 }
 
 /** The current device. @throws ArgumentError unless it is a GPU, or the simulator of one */

@@ -4,7 +4,7 @@ import { irFunction } from '../kernel/ir-function.js';
 import type { MatmulProblem } from '../kernels/matmul-cpu.js';
 import { MATMUL_LADDER } from '../kernels/matmul-cuda-ladder.js';
 import { productCase } from './bench-device-cases.js';
-import { gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
+import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
 import {
   type Circumstances,
   circumstances,
@@ -31,10 +31,12 @@ export interface LadderResults extends Circumstances {
 
 export const LADDER_SIZES: readonly number[] = [1024, 4096];
 
-/** @throws ArgumentError on a device that is no GPU · the signal's reason */
+/** @throws ArgumentError on a device that is no GPU, or for a rung that does not exist · the signal's reason */
 export async function runMatmulBench(options: LadderOptions = {}): Promise<LadderResults> {
   const { sizes = LADDER_SIZES, peers, given = '' } = options;
   const device = gpuOfLadder('heddle bench cpu measures products here.');
+  const products = PRECISIONS.map((precision) => ({ rung: `matmul, ${precision}`, precision }));
+  const chosen = chosenRungs([...Object.keys(MATMUL_LADDER), ...products.map((p) => p.rung)], options.only);
   const steps: LadderStep[] = [];
   for (const size of sizes) {
     const best = peers?.get(`gemm fp32 ${size}`);
@@ -53,14 +55,15 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
     };
     const buffers = matrices(device, size, ['a', 'b', 'c']);
     for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
+      if (!chosen(name)) continue;
       const { threads, ...launch } = rung(problem(size));
       await add(name, () => timeLaunch(device, { ...launch, block: [threads, 1, 1] }, buffers));
     }
     for (const buffer of buffers) device.free(buffer);
     // What `a.matmul(b)` takes, by its own kernels.
-    for (const precision of PRECISIONS) {
+    for (const { rung, precision } of products.filter((p) => chosen(p.rung))) {
       const { prepare } = productCase(precision, [size, size, size]);
-      await add(`matmul, ${precision}`, async () => {
+      await add(rung, async () => {
         const workload = prepare();
         const { us } = await workload.profile({ each: false });
         workload.dispose();

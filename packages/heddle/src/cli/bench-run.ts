@@ -7,7 +7,7 @@ import { env } from '../core/env.js';
 import { closeDevices, listDevices, openDevice } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { type AccuracyOptions, runAccuracyBench } from './bench-accuracy.js';
-import { chartOf } from './bench-chart.js';
+import { chartOf, ladderChart } from './bench-chart.js';
 import { type CpuBenchOptions, runCpuBench } from './bench-cpu.js';
 import {
   type DeviceBench,
@@ -17,6 +17,7 @@ import {
   runKernelsBench,
   runTrainBench,
 } from './bench-device.js';
+import type { LadderOptions } from './bench-ladder.js';
 import { LADDER_SIZES, runMatmulBench } from './bench-matmul.js';
 import { type MnistBenchOptions, runMnistBench } from './bench-mnist.js';
 import { bestModes, type DevicePeers, readDevicePeers } from './bench-peers.js';
@@ -93,7 +94,7 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
     ['kernels', '--vendor', ...beside, ...on, ...written('kernels')],
     ['train', ...beside, ...on, ...written('train')],
     ...(onGpu(device)
-      ? ['matmul', 'transpose'].map((name) => [name, ...beside, ...on, '--json', `${path(name)}.json`])
+      ? ['matmul', 'transpose'].map((name) => [name, ...beside, ...on, ...written(name)])
       : []),
     ['mnist', ...on, '--json', `${path('mnist')}.json`],
   ]) {
@@ -188,57 +189,53 @@ async function measureDevice(
 }
 
 /** Of `heddle bench matmul` and `heddle bench transpose`. */
-export interface BenchLadderOptions extends Pick<BenchDeviceOptions, 'peer' | 'device' | 'json'> {
+export interface BenchLadderOptions extends Omit<BenchDeviceOptions, 'vendor'> {
   readonly sizes?: readonly number[];
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export async function benchMatmul({
-  peer,
-  device,
-  json,
-  sizes = LADDER_SIZES,
-}: BenchLadderOptions): Promise<number> {
+export async function benchMatmul(options: BenchLadderOptions): Promise<number> {
+  const { peer, device, sizes = LADDER_SIZES } = options;
   const read = peer === undefined ? new Map() : await readDevicePeers(peer);
-  const given = ladderGiven({ device, sizes, peer });
   const results = await watched(async (watch) => {
     const peers = await onDevice(device, () =>
       withVendor(read, watch, (name) => sizes.some((n) => /^gemm \w+ (\d+)$/.exec(name)?.[1] === String(n))),
     );
     process.env.HEDDLE_VENDOR = 'off';
-    return onDevice(device, () => runMatmulBench({ given, peers, sizes, ...watch }));
+    return onDevice(device, () => runMatmulBench({ ...ladderOptions(options, sizes), peers, ...watch }));
   });
   if (!results) return 130;
-  await publish(results, matmulReport(results), json);
+  await publish(results, matmulReport(results), options.json);
+  if (options.svg !== undefined) await writeText(options.svg, ladderChart(results));
   return 0;
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export const benchTranspose = ({
-  peer,
-  device,
-  json,
-  sizes = TRANSPOSE_SIZES,
-}: BenchLadderOptions): Promise<number> =>
-  onDevice(device, async () => {
+export const benchTranspose = (options: BenchLadderOptions): Promise<number> =>
+  onDevice(options.device, async () => {
+    const { peer, sizes = TRANSPOSE_SIZES } = options;
     const peers = peer === undefined ? new Map() : await readDevicePeers(peer);
-    const given = ladderGiven({ device, sizes, peer });
-    const results = await watched((watch) => runTransposeBench({ given, peers, sizes, ...watch }));
+    const results = await watched((watch) =>
+      runTransposeBench({ ...ladderOptions(options, sizes), peers, ...watch }),
+    );
     if (!results) return 130;
-    await publish(results, transposeReport(results), json);
+    await publish(results, transposeReport(results), options.json);
+    if (options.svg !== undefined) await writeText(options.svg, ladderChart(results));
     return 0;
   });
 
-const ladderGiven = (given: {
-  readonly device: string | undefined;
-  readonly sizes: readonly number[];
-  readonly peer: string | undefined;
-}): string =>
-  [
-    given.device === undefined ? '' : ` --device ${given.device}`,
-    ` --sizes ${given.sizes.join(',')}`,
-    given.peer === undefined ? '' : ` --peer ${given.peer}`,
+function ladderOptions(
+  { device, only, peer }: BenchLadderOptions,
+  sizes: readonly number[],
+): Pick<LadderOptions, 'sizes' | 'only' | 'given'> {
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    ` --sizes ${sizes.join(',')}`,
+    only ? ` --only '${only.join(',')}'` : '',
+    peer === undefined ? '' : ` --peer ${peer}`,
   ].join('');
+  return { sizes, given, ...(only && { only }) };
+}
 
 export interface BenchMnistOptions extends Omit<MnistBenchOptions, 'onProgress' | 'signal'> {
   /** Where the results go. Default: `bench/results/mnist-<date>.json`. */

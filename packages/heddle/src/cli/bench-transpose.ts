@@ -1,7 +1,7 @@
 /** `heddle bench transpose`: the ladder of transposes against a copy of as many bytes. */
 import { randn, type Tensor } from '../index.js';
 import { TRANSPOSES } from '../kernels/transpose.js';
-import { gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
+import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
 import {
   type Circumstances,
   circumstances,
@@ -30,10 +30,14 @@ export interface TransposeResults extends Circumstances {
 
 export const TRANSPOSE_SIZES: readonly number[] = [8192];
 
-/** @throws ArgumentError on a device that is no GPU · the signal's reason */
+/** By the scheduler. */
+const GENERATED = 'x.transpose()';
+
+/** @throws ArgumentError on a device that is no GPU, or for a rung that does not exist · the signal's reason */
 export async function runTransposeBench(options: LadderOptions = {}): Promise<TransposeResults> {
   const { sizes = TRANSPOSE_SIZES, peers, given = '' } = options;
   const device = gpuOfLadder('heddle bench kernels --only transpose measures one here.');
+  const chosen = chosenRungs([...TRANSPOSES.map((t) => t.name), GENERATED], options.only);
   const steps: TransposeStep[] = [];
   for (const size of sizes) {
     let copyUs: number | undefined;
@@ -47,11 +51,11 @@ export async function runTransposeBench(options: LadderOptions = {}): Promise<Tr
     };
     await add('copy', () => timeTensor((x) => x, size));
     const buffers = matrices(device, size, ['x', 'y']);
-    for (const { name, make } of TRANSPOSES)
+    for (const { name, make } of TRANSPOSES.filter((t) => chosen(t.name)))
       await add(name, () => timeLaunch(device, make(size, size), buffers));
     for (const buffer of buffers) device.free(buffer);
     // What the scheduler writes.
-    await add('x.transpose()', () => timeTensor((x) => x.transpose(), size));
+    if (chosen(GENERATED)) await add(GENERATED, () => timeTensor((x) => x.transpose(), size));
     const peer = peers?.get(`transpose ${size}x${size} fp32`);
     if (peer) await add(`${peer.peer} ${peer.mode}`, async () => [peer.us]);
   }

@@ -75,7 +75,10 @@ const LADDERS = {
       'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
       'idea gains, and what share that is of the fastest peer.',
     sizes: '1024,4096',
-    larger: '8192',
+    example: "--sizes 8192 --only 'warp tiles,double buffer,pipeline,matmul'",
+    rungs:
+      'naive · coalesced · shared · 1-d registers · 2-d registers · vectors · no bank conflicts · warp tiles ·\n' +
+      '  double buffer · pipeline · matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
   },
   transpose: {
     summary: 'the ladder of transposes on a GPU, rung by rung, beside a copy',
@@ -83,7 +86,8 @@ const LADDERS = {
       'From an element a thread to tiles in shared memory and squares in registers: what each idea gains, and what ' +
       'share that is of copying as many bytes.',
     sizes: '8192',
-    larger: '4096,16384',
+    example: '--only tiled,padded --svg transpose.svg',
+    rungs: 'naive · tiled · padded · squares16 · squares8 · squares4 · x.transpose()',
   },
 } as const;
 
@@ -156,11 +160,12 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     if (which === 'kernels')
       command.option('--vendor', "measure the vendor's libraries, too, where there are any");
   }
-  for (const [which, { summary, description, sizes, larger }] of Object.entries(LADDERS)) {
+  for (const [which, { summary, description, sizes, rungs, example }] of Object.entries(LADDERS)) {
     bench
       .command(which)
       .summary(summary)
       .description(description)
+      .option('--only <list>', 'rungs or their first words, separated by commas (default: all)', words)
       .option('--sizes <list>', `square matrices (default: ${sizes})`, wholeNumbers(128))
       .option(
         '--peer <file>',
@@ -168,9 +173,10 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       )
       .option('--device <name>', DEVICE_HELP)
       .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
+      .option('--svg <file>', 'where to draw a chart (default: none)')
       .addHelpText(
         'after',
-        `\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} --sizes ${larger}`,
+        `\nRungs:\n  ${rungs}\n\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} ${example}`,
       )
       .action(async (options: BenchLadderOptions) => {
         const { benchMatmul, benchTranspose } = await import('./bench-run.js');

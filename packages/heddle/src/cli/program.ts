@@ -100,7 +100,7 @@ function addProfile(root: Command, ended: (exitCode: number) => void): void {
     .summary('list a training step launch by launch, with times')
     .description(
       'Time one training step on random data: every kernel launch by itself, what it moves and computes, how near that ' +
-        'is to what the device reaches, and where the kernel was written.',
+        'is to what the device reaches, where the kernel was written, and which call asked for its results.',
     )
     .addArgument(new Argument('<program>', 'which network').choices(Object.keys(PROGRAMS)))
     .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
