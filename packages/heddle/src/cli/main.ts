@@ -1,7 +1,7 @@
 /** The `heddle` command. Exit codes: 0 done · 1 failed · 2 not understood · 130 ended by Ctrl-C. */
 import { CommanderError } from 'commander';
 import { ArgumentError, HeddleError } from '../core/errors.js';
-import { createProgram } from './program.js';
+import { wakeGpu } from '../runtime/cuda/wake.js';
 
 // Who reads no further, as `heddle doctor | head` does, has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -9,13 +9,24 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit();
 });
 
+if (trainsOnGpu(process.argv.slice(2))) wakeGpu();
+
 try {
+  // Two hundred modules, and the GPU gets ready meanwhile.
+  const { createProgram } = await import('./program.js');
   const program = createProgram((exitCode) => {
     process.exitCode = exitCode;
   });
   await program.parseAsync();
 } catch (error) {
   process.exitCode = exitCodeOf(error);
+}
+
+/** Whether this is a training that will use the first GPU if there is one. */
+function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
+  const at = rest.indexOf('--device');
+  const device = at >= 0 ? rest[at + 1] : process.env.DEV;
+  return command === 'train' && (!device || /^cuda(:0)?$/.test(device));
 }
 
 /** Prints what commander has not printed yet. */

@@ -65,7 +65,8 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
 
   /** The examples of an epoch, in order: each index of the dataset once. */
   order(epoch: number): Uint32Array {
-    const order = Uint32Array.from({ length: this.dataset.length }, (_, i) => i);
+    const order = new Uint32Array(this.dataset.length);
+    for (let i = 0; i < order.length; i++) order[i] = i;
     if (!this.shuffle) return order;
     const random = new PhiloxStream(this.seed, epoch);
     for (let last = order.length - 1; last > 0; last--) {

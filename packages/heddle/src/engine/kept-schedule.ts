@@ -17,7 +17,7 @@ import type { Schedule, ScheduledLaunch, ScheduleOptions, StageWork } from '../s
 import type { Tuner } from './tuner.js';
 
 /** What is scheduled faster is not worth a file. */
-const WORTH_KEEPING_MS = 10;
+const WORTH_KEEPING_MS = 2;
 const MOST_FILES = 512;
 
 /** Folders whose code decides what becomes of a graph. */

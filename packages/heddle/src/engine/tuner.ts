@@ -66,7 +66,7 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
   const tune: Tune = (requests) => {
     const unknown = new Map(requests.filter((r) => !remembered(r)).map((r) => [r.key, r]));
     if (!measure || unknown.size === 0) return requests.map(remembered);
-    const candidates = plan([...unknown.values()]);
+    const candidates = plan(device, [...unknown.values()]);
     compileTogether(device, candidates);
     for (const key of unknown.keys()) {
       const us = timeCandidates(
@@ -104,12 +104,15 @@ interface Candidate {
   readonly launches: readonly Launch[];
 }
 
-const plan = (requests: readonly TuneRequest[]): Candidate[] =>
+/** While one is planned, those before are compiled, if the device does that beside. */
+const plan = (device: Device, requests: readonly TuneRequest[]): Candidate[] =>
   requests.flatMap(({ key, variants }) =>
     variants.flatMap(({ name, leastUs, make }) => {
       try {
         const trial = make();
-        return [{ key, name, leastUs, trial, launches: launchesOf(trial) }];
+        const launches = launchesOf(trial);
+        device.prepare?.(launches);
+        return [{ key, name, leastUs, trial, launches }];
       } catch (error) {
         leaveOut(key, name, error);
         return [];

@@ -1,6 +1,15 @@
 /** Compiled programs and kernels on disk: kept by what they were made from, shared by all processes. */
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { env } from '../core/env.js';
@@ -49,6 +58,11 @@ export class DiskCache {
   /** The name that stands for these parts. */
   key(...parts: readonly string[]): string {
     return sha256(...parts).toString('hex');
+  }
+
+  /** Whether there is a file; it may be damaged. */
+  has(key: string): boolean {
+    return existsSync(join(this.folder, key));
   }
 
   get(key: string): Uint8Array<ArrayBuffer> | undefined {

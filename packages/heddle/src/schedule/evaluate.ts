@@ -40,7 +40,8 @@ export interface Vector {
 }
 
 const SCALAR: Vector | undefined = undefined;
-let serial = 0;
+/** How many values each scope has named: a kernel's names are the same wherever and whenever it is made. */
+const named = new WeakMap<Scope, number>();
 
 export class Evaluator {
   readonly #scope: Scope;
@@ -93,7 +94,9 @@ export class Evaluator {
     if (value.op === 'splat' && this.#scope.aligned)
       return k.splat(this.#bind(value.src[0] as Expr), value.type.lanes);
     if (value.op === 'const' || value.op === 'variable' || !this.#out) return value;
-    const variable: Variable = { name: `t${serial++ % 1000}`, type: value.type, constant: true };
+    const serial = named.get(this.#scope) ?? 0;
+    named.set(this.#scope, serial + 1);
+    const variable: Variable = { name: `t${serial}`, type: value.type, constant: true };
     this.#out.push(k.declare(variable, value));
     return k.read(variable);
   }

@@ -71,7 +71,11 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
       // What is computed again instead of read may need loops: a small sum among what follows.
       const before: Statement[] = [];
-      const evaluator = new Evaluator(scope, lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined, before);
+      const evaluator = new Evaluator(
+        { ...scope },
+        lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined,
+        before,
+      );
       const computed = (n: GraphNode): Expr => {
         const value = evaluator.value(n, at);
         for (const statement of before.splice(0)) emit(statement);

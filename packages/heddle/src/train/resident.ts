@@ -25,6 +25,8 @@ export class ResidentFeed implements Feed {
   readonly #order: Tensor;
   /** How many of them are done. */
   readonly #done = tensor(0, { dtype: i32 });
+  /** The order of the epoch to come, made ahead. */
+  #next: { readonly epoch: number; readonly order: Uint32Array } | undefined;
   readonly #full: Jitted<[number], void>;
   /** Of the last batch, if it is smaller. */
   readonly #rest: Jitted<[number], void>;
@@ -49,7 +51,7 @@ export class ResidentFeed implements Feed {
 
   async *chunks(epoch: number): AsyncGenerator<Chunk> {
     const { dataset, batchSize, length } = this.#loader;
-    this.#order.write(this.#loader.order(epoch));
+    this.#order.write(this.#orderOf(epoch));
     this.#done.write([0]);
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
     for (let from = 0; from < full; from += CHUNK) {
@@ -59,6 +61,13 @@ export class ResidentFeed implements Feed {
     }
     const rest = dataset.length - full * batchSize;
     if (full < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
+    // While the device is busy.
+    this.#next = { epoch: epoch + 1, order: this.#loader.order(epoch + 1) };
+  }
+
+  #orderOf(epoch: number): Uint32Array {
+    const { order } = this.#next?.epoch === epoch ? this.#next : { order: this.#loader.order(epoch) };
+    return order;
   }
 
   dispose(): void {

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { debug } from '../../core/log.js';
 import { cacheFolder, DiskCache } from '../disk-cache.js';
-import { type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
-import { CompileThreads } from './threads.js';
+import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
+import { type CompileJob, CompileThreads } from './threads.js';
 
 export interface Source {
   /** The entry point. */
@@ -13,11 +13,16 @@ export interface Source {
 
 export type Compiled = Uint8Array | CompileFailure;
 
+/** Fewer sources are compiled sooner than a thread is up, in 100 ms. */
+const LEAST_SOURCES = 4;
+
 export class Compiler {
   readonly nvrtc: Nvrtc;
   private readonly capability: number;
   private readonly cache = new DiskCache(join(cacheFolder(), 'cubin'));
   private readonly threads: CompileThreads;
+  /** Sources that threads work on, by their keys. */
+  private readonly begun = new Map<string, CompileJob>();
 
   /** @param capability compute capability × 10 of the GPU */
   constructor(nvrtc: Nvrtc, capability: number) {
@@ -26,22 +31,34 @@ export class Compiler {
     this.threads = new CompileThreads(nvrtc.path);
   }
 
+  /** Begin to compile a source in another thread: `compile` takes what becomes of it. */
+  begin(source: Source): void {
+    const arch = this.nvrtc.architecture(this.capability);
+    const key = this.keyOf(source, arch);
+    if (!this.begun.has(key) && !this.cache.has(key)) this.begun.set(key, this.threads.begin(source, arch));
+  }
+
   /** The images of all sources, in order; of one that does not compile, what the compiler says. */
   compile(sources: readonly Source[]): Compiled[] {
     const started = performance.now();
     const arch = this.nvrtc.architecture(this.capability);
-    const flags = compileFlags(arch.name).join(' ');
-    const keys = sources.map(({ text }) => this.cache.key(text, arch.kind, this.nvrtc.version, flags));
-    const images: (Compiled | undefined)[] = keys.map((key) => this.cache.get(key));
-    const missing = images.flatMap((image, i) => (image ? [] : [i]));
-    const made = this.threads.compile(
-      missing.map((i) => sources[i]!),
-      arch,
-      ({ text, name }) => this.nvrtc.compile(text, name, arch),
+    const keys = sources.map((source) => this.keyOf(source, arch));
+    const images: (Compiled | undefined)[] = keys.map((key) =>
+      this.begun.has(key) ? undefined : this.cache.get(key),
     );
+    const missing = images.flatMap((image, i) => (image ? [] : [i]));
+    const own = ({ text, name }: Source): Compiled => this.nvrtc.compile(text, name, arch);
+    const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.begun.has(keys[i]!));
+    const made = few
+      ? missing.map((i) => own(sources[i]!))
+      : this.threads.finish(
+          missing.map((i) => this.begun.get(keys[i]!) ?? this.threads.begin(sources[i]!, arch)),
+          own,
+        );
     missing.forEach((index, i) => {
       const image = made[i]!;
       images[index] = image;
+      this.begun.delete(keys[index]!);
       if (image instanceof Uint8Array) this.cache.put(keys[index]!, image);
     });
     debug(
@@ -54,5 +71,9 @@ export class Compiler {
 
   async close(): Promise<void> {
     await this.threads.close();
+  }
+
+  private keyOf({ text }: Source, arch: Architecture): string {
+    return this.cache.key(text, arch.kind, this.nvrtc.version, compileFlags(arch.name).join(' '));
   }
 }

@@ -171,6 +171,10 @@ export class CudaDevice implements Device, ProgramHost {
     this.queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
   }
 
+  prepare(launches: readonly Launch[]): void {
+    this.kernels.begin(launches.filter((l) => 'kernel' in l));
+  }
+
   compile(launches: readonly Launch[]): Program {
     this.activate();
     try {

@@ -70,6 +70,14 @@ export class Kernels {
     return source;
   }
 
+  /** Begin to compile kernels in other threads. Whatever is wrong with one is said by `load`. */
+  begin(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): void {
+    for (const { kernel, block } of launches) {
+      const source = this.source(kernel, block[0] * block[1] * block[2]);
+      if (!this.loaded.has(source.key)) this.compiler.begin(source);
+    }
+  }
+
   /** The functions of launches, compiled together. @throws KernelError with what the compiler says */
   load(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): CudaFunction[] {
     const sources = launches.map(({ kernel, block }) => this.source(kernel, block[0] * block[1] * block[2]));

@@ -19,10 +19,10 @@ interface Slot {
 
 /** Sizes of pinned buffers. */
 const LEAST = 1 << 20;
-const MOST = 64 << 20;
+const MOST = 8 << 20;
 const RING = 3;
 /** Pinned buffers kept for reads. */
-const IDLE = 4;
+const IDLE = 16;
 /** From here on a write goes beside the programs instead of between them, which takes two events. */
 const BESIDE = 32 << 10;
 
