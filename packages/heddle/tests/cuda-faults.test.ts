@@ -182,6 +182,30 @@ test('a kernel that leaves its memory: the error names it and says that the cont
   assert.match(second!.message, /lost/);
 });
 
+test('a kernel that fails on a stream: waiting for it says so, giving things back does not fail', {
+  skip,
+}, async () => {
+  const { code, out, err } = await script(`
+    const wild = h.kernel('wild', { x: h.buffer(h.f32), far: h.i32 }, ({ x, far }, { globalId }) => {
+      x[globalId.x * far] = 1;
+    });
+    h.useDevice('cuda');
+    const [s, x, y] = [h.stream(), h.allocate(h.f32, 64), h.allocate(h.f32, 64)];
+    await wild.launch({ grid: 64, block: 64, stream: s }, { x, far: 2 ** 19 });
+    const messages = [];
+    for (const wait of [() => s.synchronize(), () => x.read(), () => h.synchronize(), async () => s.record()])
+      await wait().catch((error) => messages.push(error.message));
+    x.dispose();
+    y.dispose();
+    s.dispose();
+    console.log(JSON.stringify(messages));
+    process.exit(messages.length);`);
+  assert.equal(code, 4, err);
+  const messages = JSON.parse(out) as string[];
+  assert.match(messages[0]!, /wild.*CUDA_ERROR_/);
+  for (const message of messages) assert.match(message, /What was on cuda is lost/);
+});
+
 for (const [sync, expected] of [
   ['0', /One of the kernels run last failed \(HEDDLE_CUDA_SYNC=1 finds which: wild\): /],
   ['1', /The kernel wild failed: /],

@@ -40,8 +40,8 @@ export const device = (): { readonly name: string; readonly description: string 
 };
 
 /**
- * How long the device takes for what `work` starts (kernels, jitted functions, `realize`), in µs: by events on a GPU,
- * by the clock elsewhere.
+ * How long the device takes for what `work` starts (kernels on whatever stream, jitted functions, `realize`), in µs: by
+ * events on a GPU, by the clock elsewhere.
  */
 export const time = (work: () => void): Promise<number> => currentDevice().time(work);
 
