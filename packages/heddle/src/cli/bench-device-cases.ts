@@ -1,7 +1,18 @@
 /** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of bench/torch_gpu.py. */
 import { bf16 } from '../core/dtype.js';
 import { PRECISIONS, type Precision } from '../core/precision.js';
-import { conv2d, maxPool2d, optim, PROGRAMS, randn, type Tensor } from '../index.js';
+import {
+  batchNorm2d,
+  conv2d,
+  maxPool2d,
+  ones,
+  optim,
+  PROGRAMS,
+  rand,
+  randn,
+  type Tensor,
+  zeros,
+} from '../index.js';
 import { compiled, gradients, type Workload } from './bench-workload.js';
 import { TrainingSteps } from './training-steps.js';
 
@@ -90,13 +101,58 @@ function layerNorm(x: Tensor): Tensor {
   return centred.mul(centred.square().mean(1, { keepdim: true }).add(1e-5).rsqrt());
 }
 
-const random = (count: number, name: string): KernelCase => ({
-  id: `normal-${name}`,
-  title: `normal numbers, ${name}`,
-  peer: `normal ${name}`,
-  bytes: 4 * count,
-  prepare: () => compiled(() => randn([count]), []),
-});
+const random = (count: number, name: string): KernelCase[] => [
+  {
+    id: `normal-${name}`,
+    title: `normal numbers, ${name}`,
+    peer: `normal ${name}`,
+    bytes: 4 * count,
+    prepare: () => compiled(() => randn([count]), []),
+  },
+  {
+    id: `uniform-${name}`,
+    title: `uniform numbers, ${name}`,
+    peer: `uniform ${name}`,
+    bytes: 4 * count,
+    prepare: () => compiled(() => rand([count]), []),
+  },
+];
+
+/** Batch norm in training with its running statistics, NCHW, and its gradients. */
+function normalisation(batch: number, channels: number, size: number): KernelCase[] {
+  const shape = [batch, channels, size, size];
+  const name = shape.join('x');
+  const title = `batch norm, ${shape.join('×')}`;
+  const matrix = 4 * batch * channels * size * size;
+  const running = (): Tensor[] => [zeros([channels]).realize(), ones([channels]).realize()];
+  const apply =
+    ([mean, variance]: readonly Tensor[]) =>
+    (x?: Tensor, weight?: Tensor, bias?: Tensor): Tensor =>
+      batchNorm2d(x!, mean!, variance!, { weight, bias, training: true });
+  return [
+    {
+      id: `batchnorm-${name}-forward`,
+      title: `${title}, forward`,
+      peer: `batch norm ${name} float32`,
+      // The input is read for its statistics, and again.
+      bytes: 3 * matrix,
+      prepare: () => compiled(apply(running()), normal(shape, [channels], [channels])),
+    },
+    {
+      id: `batchnorm-${name}-backward`,
+      title: `${title}, statistics and backward`,
+      peer: `batch norm backward ${name} float32`,
+      // The input for its statistics; input and upstream gradient for their sums, and again.
+      bytes: 6 * matrix,
+      prepare: () =>
+        gradients(
+          apply(running()),
+          [shape, [channels], [channels]].map((s) => randn(s, { requiresGrad: true }).realize()),
+          normal(shape)[0]!,
+        ),
+    },
+  ];
+}
 
 // ── convolutions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -188,7 +244,8 @@ export const kernelCases = (large: boolean): KernelCase[] => [
   ...rows(large ? 8192 : 2048),
   ...convolution({ batch: large ? 16 : 1, channels: 3, size: 224, out: 64, padding: 1 }),
   ...convolution({ batch: large ? 256 : 4, channels: 64, size: 32, out: 64, padding: 1 }),
-  random(large ? 1e8 : 1e6, large ? '1e8' : '1e6'),
+  ...normalisation(large ? 256 : 16, 64, 32),
+  ...random(large ? 1e8 : 1e6, large ? '1e8' : '1e6'),
   ...NET_SHAPES,
 ];
 
