@@ -1,6 +1,6 @@
 """PyTorch on the GPU, doing what `npx heddle bench kernels` and `train` do: one JSON object a line, for their --peer.
 
-    python3 bench/torch_gpu.py [--only matmul,memory,conv,random,mlp,cnn,lenet] [--quick] > torch.jsonl
+    python3 bench/torch_gpu.py [--only matmul,memory,conv,norm,random,mlp,cnn,lenet] [--quick] > torch.jsonl
 
 Needs torch. Every case runs in each mode that may be its fastest: eager, compile (torch.compile), graph (one CUDA graph,
 ten calls of a kernel in it, a whole training step), compile+graph; --quick leaves compile out, which takes most of the
@@ -127,9 +127,23 @@ def conv(options):
         kernel(f'{case} bwd', lambda: torch.autograd.grad(y, wanted, g, retain_graph=True), ['eager'], 'cudnn')
 
 
+def normalisation(options):
+    shape = (256, 64, 32, 32)
+    x, weight, bias = rand(*shape, requires_grad=True), rand(64, requires_grad=True), rand(64, requires_grad=True)
+    mean, variance, g = torch.zeros(64, device='cuda'), torch.ones(64, device='cuda'), rand(*shape)
+    norm = lambda: F.batch_norm(x, mean, variance, weight, bias, True)
+    plain = [m for m in options.modes if 'graph' not in m]
+    with torch.no_grad():
+        kernel('batch norm 256x64x32x32 float32', norm, plain)
+    y = norm()
+    kernel('batch norm backward 256x64x32x32 float32',
+           lambda: torch.autograd.grad(y, (x, weight, bias), g, retain_graph=True), ['eager'])
+
+
 def random(options):
     out = torch.empty(100_000_000, device='cuda')
     kernel('normal 1e8', lambda: out.normal_(), ['eager'])
+    kernel('uniform 1e8', lambda: out.uniform_(), ['eager'])
 
     def curand():
         library = curand_library()
@@ -198,7 +212,7 @@ def training_step(name, rule, mode, x, y):
     return recorded(step) if graph else step
 
 
-GROUPS = {'matmul': matmul, 'memory': memory, 'conv': conv, 'random': random,
+GROUPS = {'matmul': matmul, 'memory': memory, 'conv': conv, 'norm': normalisation, 'random': random,
           'mlp': train('mlp'), 'cnn': train('cnn'), 'lenet': train('lenet')}
 
 
