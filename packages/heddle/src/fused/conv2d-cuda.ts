@@ -27,7 +27,7 @@ import { cudnnVariants } from './vendor.js';
 const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
   model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
 
-export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
+function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
   const { groups, kernel, stride, dilation, padding } = arg;
   const [images, channels] = x!.shape as [number, number];
   return {
@@ -41,14 +41,10 @@ export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, a
 }
 
 /** Tensor cores are used where the precision allows rounded operands and the GPU has tf32. */
-export const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
+const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
   precision !== 'f32' && target.capability >= 80;
 
 const inner = (tile: ImageTile): string => `${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}`;
-
-/** A way to convolve: the precision and the tile. */
-export const wayName = (precision: string, tile: ConvolveTile | ConvolveTensorTile): string =>
-  `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`;
 
 /** A choice from its ways, the best guess first; those of cuDNN come last. */
 function choiceOf(
@@ -66,42 +62,53 @@ function choiceOf(
   };
 }
 
+/** Ways by tiles, on tensor cores where they may be used. */
+export function tileWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Variant[] {
+  const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
+  const ways = <Tile extends ConvolveTile | ConvolveTensorTile>(
+    precision: string,
+    tiles: readonly Tile[],
+    kernel: (tile: Tile) => GridKernel,
+  ): Variant[] =>
+    tiles.map((tile) => ({
+      name: `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`,
+      plan: () => [gridStage(kernel(tile), ...args)],
+    }));
+  const exact = ways('f32', convolveTiles(problem, io.target), (tile) => convolve(problem, tile));
+  if (!useTensorCores(io, arg)) return exact;
+  const rounded = { ...problem, tensorCores: true };
+  const fast = ways('tf32', convolveTensorTiles(rounded, io.target), (tile) => convolveTensor(rounded, tile));
+  return [...fast, ...exact.slice(0, 2)];
+}
+
+/** Winograd's algorithm, where it suits; in f32. */
+function winogradWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Variant[] {
+  if (useTensorCores(io, arg) || !suitsWinograd(problem)) return [];
+  const weights = { scratch: 'weights', bytes: 4 * winogradFloats(problem) };
+  const plan = (): Stage[] => [
+    gridStage(winogradWeights(problem), { input: 1 }, weights),
+    gridStage(winograd(problem), { input: 0 }, weights, { output: true }),
+  ];
+  return [{ name: 'winograd-2x2', plan }];
+}
+
+/** What the kernels know of a convolution of the first source with the second, or of its adjoint. */
+export const convolveProblem = (io: KernelIo, arg: Conv2dArg, adjoint = false): CudaConvolve => ({
+  ...convolution(io, arg, adjoint),
+  ...{ weightOffset: io.inputs[1]!.offset, finish: io.finish(io.output.shape) },
+});
+
+/** Ways other than by tiles. */
+export const otherWays = (io: KernelIo, arg: Conv2dArg): Variant[] => [
+  ...winogradWays(io, arg, convolveProblem(io, arg)),
+  ...cudnnVariants(io, arg, 'forward', useTensorCores(io, arg) ? 'tf32' : 'f32'),
+];
+
 /** Convolution of x with w, or with `adjoint` of the outputs' gradient with it. */
 export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Conv2dArg> =>
   choiceOf(name, adjoint ? 'input' : 'forward', (io, arg) => {
-    const problem: CudaConvolve = {
-      ...convolution(io, arg, adjoint),
-      ...{ weightOffset: io.inputs[1]!.offset, finish: io.finish(io.output.shape) },
-    };
-    const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
-    const ways = <Tile extends ConvolveTile | ConvolveTensorTile>(
-      precision: string,
-      tiles: readonly Tile[],
-      kernel: (tile: Tile) => GridKernel,
-    ) =>
-      tiles.map((tile) => ({
-        name: wayName(precision, tile),
-        plan: (): Stage[] => [gridStage(kernel(tile), ...args)],
-      }));
-    const exact: Variant[] = ways('f32', convolveTiles(problem, io.target), (tile) =>
-      convolve(problem, tile),
-    );
-    if (suitsWinograd(problem)) {
-      const weights = { scratch: 'weights', bytes: 4 * winogradFloats(problem) };
-      exact.push({
-        name: 'winograd-2x2',
-        plan: () => [
-          gridStage(winogradWeights(problem), { input: 1 }, weights),
-          gridStage(winograd(problem), { input: 0 }, weights, { output: true }),
-        ],
-      });
-    }
-    if (!useTensorCores(io, arg)) return exact;
-    const rounded = { ...problem, tensorCores: true };
-    const fast = ways('tf32', convolveTensorTiles(rounded, io.target), (tile) =>
-      convolveTensor(rounded, tile),
-    );
-    return [...fast, ...exact.slice(0, 2)];
+    const problem = convolveProblem(io, arg, adjoint);
+    return [...tileWays(io, arg, problem), ...winogradWays(io, arg, problem)];
   });
 
 /** The weight gradient, of x and the outputs' gradient. */

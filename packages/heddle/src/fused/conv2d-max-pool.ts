@@ -10,13 +10,11 @@ import type { FusedOp, KernelChoice, KernelIo, Stage, StageArgument, Variant } f
 import { argOf, type GraphNode } from '../graph/node.js';
 import { irFunction } from '../kernel/ir-function.js';
 import type { Target } from '../kernel/target.js';
-import { convolveTensorTiles } from '../kernels/conv2d-cuda-tiles.js';
-import { convolveTensor } from '../kernels/conv2d-tensor-cuda.js';
 import type { PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import { maxPool, maxPoolPositions } from '../kernels/max-pool2d-cuda.js';
 import { conv2dOp } from './conv2d.js';
 import { type Conv2dArg, outputSize } from './conv2d-arg.js';
-import { convolution, useTensorCores, wayName } from './conv2d-cuda.js';
+import { convolveProblem, otherWays, tileWays } from './conv2d-cuda.js';
 import { firstLargest, largest, type PoolArg, pooledSize } from './pool-windows.js';
 import { gridStage } from './stage.js';
 
@@ -48,8 +46,13 @@ const imageShape = ({ src: [x, w] }: GraphNode, { conv }: ConvPoolArg): number[]
   ...outputSize(conv),
 ];
 
-/** Ways to convolve into scratch memory, and the pooling of that. */
-function apart(io: KernelIo, arg: ConvPoolArg, pooling: (image: StageArgument) => Stage): Variant[] {
+/** A convolution into scratch memory in one of the ways that `ways` knows, and the pooling of that. */
+function apart(
+  io: KernelIo,
+  arg: ConvPoolArg,
+  ways: (io: KernelIo, arg: Conv2dArg) => readonly Variant[],
+  pooling: (image: StageArgument) => Stage,
+): Variant[] {
   const { target, node, inputs } = io;
   const shape = imageShape(node, arg);
   const image = { scratch: 'image', bytes: 4 * shape.reduce((n, d) => n * d, 1) };
@@ -62,9 +65,7 @@ function apart(io: KernelIo, arg: ConvPoolArg, pooling: (image: StageArgument) =
     ...stage,
     args: stage.args.map((a) => ('output' in a ? image : a)),
   });
-  const choice = conv2dOp.kernels.find((c) => c.when(target, inner.node, arg.conv))!;
-  const ways = choice.variants?.(inner, arg.conv) ?? [];
-  return ways.map((way) => ({
+  return ways(inner, arg.conv).map((way) => ({
     ...way,
     name: `${way.name}, pooling`,
     plan: () => [...way.plan().map(into), pooling(image)],
@@ -81,22 +82,14 @@ const poolProblem = (io: KernelIo, { pool }: ConvPoolArg): PoolProblem => {
 };
 
 function ways(io: KernelIo, arg: ConvPoolArg): Variant[] {
-  const { finish, save } = poolProblem(io, arg);
-  const separate = apart(io, arg, (image) =>
-    gridStage(maxPool(poolProblem(io, arg)), image, { output: true }),
-  );
-  if (!useTensorCores(io, arg.conv)) return separate;
-  const [height, width] = pooledSize(arg.pool);
-  const problem = {
-    ...convolution(io, arg.conv, false),
-    ...{ outputs: io.output.shape[1]! / arg.conv.groups, outSize: [2 * height, 2 * width] as const },
-    ...{ weightOffset: io.inputs[1]!.offset, finish, tensorCores: true, pooled: true as const, save },
-  };
-  const together = convolveTensorTiles(problem, io.target).map((tile) => ({
-    name: wayName('tf32', tile),
-    plan: () => [gridStage(convolveTensor(problem, tile), { input: 0 }, { input: 1 }, { output: true })],
-  }));
-  return [...together, ...separate];
+  const { conv, pool } = arg;
+  const [height, width] = pooledSize(pool);
+  const { save } = poolProblem(io, arg);
+  const outSize = [2 * height, 2 * width] as const;
+  const together = tileWays(io, conv, { ...convolveProblem(io, conv), outSize, pooled: true, save });
+  const pooling = (image: StageArgument): Stage =>
+    gridStage(maxPool(poolProblem(io, arg)), image, { output: true });
+  return [...together, ...apart(io, arg, otherWays, pooling)];
 }
 
 const typeOf = (src: Parameters<typeof conv2dOp.infer>[0], { conv, pool }: ConvPoolArg) => {
@@ -117,7 +110,9 @@ export const conv2dMaxPositionsOp: FusedOp<ConvPoolArg> = {
       plan: (io, arg) => {
         const pooling = (image: StageArgument): Stage =>
           gridStage(maxPoolPositions(poolProblem(io, arg)), image, { output: true });
-        return apart(io, arg, pooling)[0]!.plan();
+        const convolve = (inner: KernelIo): Variant[] =>
+          tileWays(inner, arg.conv, convolveProblem(inner, arg.conv));
+        return apart(io, arg, convolve, pooling)[0]!.plan();
       },
     },
   ],

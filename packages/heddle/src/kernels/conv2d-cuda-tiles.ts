@@ -4,13 +4,7 @@
  * resident blocks do not hide. The model ranks; the autotuner times the first few.
  */
 import type { Target } from '../kernel/target.js';
-import {
-  type ConvolveTile,
-  type CudaConvolve,
-  type CudaConvolvePool,
-  coverOf,
-  sharedBytesOf,
-} from './conv2d-cuda.js';
+import { type ConvolveTile, type CudaConvolve, coverOf, sharedBytesOf } from './conv2d-cuda.js';
 import { type CudaConvolution, type ImageTile, imageSpan, tilesOf } from './conv2d-cuda-image.js';
 import { type ConvolveTensorTile, tensorSharedBytes } from './conv2d-tensor-cuda.js';
 import { type CudaConvolveWeight, type WeightTile, weightSharedBytes } from './conv2d-weight-cuda.js';
@@ -40,6 +34,13 @@ export function pixelTile(p: CudaConvolution, pixels: number, columnsBy = 1): Om
   const whole = rows === p.outSize[0] && columns >= p.outSize[1];
   const images = whole ? Math.min(p.images, Math.max(1, Math.floor(pixels / (rows * columns)))) : 1;
   return { images, rows, columns };
+}
+
+/** The same of windows of 2 × 2 pixels. */
+function windowTile(p: CudaConvolution, pixels: number): Omit<ImageTile, 'channels'> {
+  const outSize = [p.outSize[0] / 2, p.outSize[1] / 2] as const;
+  const { images, rows, columns } = pixelTile({ ...p, outSize }, pixels / 4);
+  return { images, rows: 2 * rows, columns: 2 * columns };
 }
 
 /** Cycles to wait for a copy from memory, and to copy one element, shared by the warps of a multiprocessor. */
@@ -100,8 +101,9 @@ export function convolveTiles(p: CudaConvolve, target: Target, count = 4): Convo
         for (const pixels of [1, 2, 4, 8]) {
           if (channels * pixels > 64) continue;
           const warps = [down, across] as const;
+          if (p.pooled && pixels % 4 !== 0) continue;
           const tileOf = (chunk: number): ConvolveTile => ({
-            ...pixelTile(p, across * pixels * 32),
+            ...(p.pooled ? windowTile : pixelTile)(p, across * pixels * 32),
             ...{ channels: chunk, warps, each: [channels, pixels] },
           });
           const chunk =
@@ -227,11 +229,7 @@ function stepCycles(warps: number, words: number, products: number): number {
 }
 
 /** Ways to convolve on tensor cores, the most promising first. */
-export function convolveTensorTiles(
-  p: CudaConvolve | CudaConvolvePool,
-  target: Target,
-  count = 6,
-): ConvolveTensorTile[] {
+export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6): ConvolveTensorTile[] {
   const ranked: Ranked<ConvolveTensorTile>[] = [];
   const limit = target.sharedBytesPerBlock - 4096;
   const [kernelRows, kernelColumns] = p.kernel;
@@ -252,10 +250,9 @@ export function convolveTensorTiles(
         if (all > 16 || all < 2) continue;
         for (const across of [1, 2, 3, 4, 5, 6, 7, 8]) {
           // A window's rows are of one warp.
-          if ('pooled' in p && across % 2 === 1) continue;
+          if (p.pooled && across % 2 === 1) continue;
           if (down * across > 16 || (groups - 1) * across >= p.outSize[0]) continue;
           if (across > 1 && groups * (across - 1) >= p.outSize[0]) continue;
-          if ('pooled' in p && across % 2 === 1) continue;
           const tileOf = (chunk: number): ConvolveTensorTile => ({
             ...{ ...line, rows: groups * across, channels: chunk },
             ...{ warps: [warps, units, groups], each: [down, across] },

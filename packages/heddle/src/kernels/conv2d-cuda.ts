@@ -6,7 +6,8 @@
  * nothing like im2col is ever written, not even to shared memory.
  *
  * A thread sums 4·r channels × c pixels in registers. The lanes of a warp have neighbouring pixels, so that image
- * reads and stores are contiguous, and the same channels, so that weights are broadcasts of 4.
+ * reads and stores are contiguous, and the same channels, so that weights are broadcasts of 4. Followed by max pooling of
+ * 2 × 2 they have neighbouring windows, so that the largest is found in registers, and only it is stored.
  *
  * The adjoint is the same kernel on the outputs' gradient: kernel turned by half a turn, channels exchanged, zeros
  * between the pixels for strides.
@@ -16,7 +17,7 @@
  */
 import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
-import { defineKernel } from '../kernel/language.js';
+import { defineKernel, type Intrinsics } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import {
   type CudaConvolution,
@@ -36,11 +37,8 @@ export interface CudaConvolve extends CudaConvolution {
   readonly weightOffset: number;
   /** (value, image, channel, row, column) → the value to store. */
   readonly finish: IrFunction;
-}
-
-/** A convolution that stores the largest of each 2 × 2 values: `outSize` is even, rows and columns are of the windows. */
-export interface CudaConvolvePool extends CudaConvolve {
-  readonly pooled: true;
+  /** Store only the largest of each 2 × 2 values. `outSize` is even; `finish` is told rows and columns of windows. */
+  readonly pooled?: boolean;
   /** (position, image, channel, row, column): keeps where in its window the first of the largest was; 4 beside NaN. */
   readonly save?: IrFunction | undefined;
 }
@@ -70,14 +68,31 @@ function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
 export const sharedBytesOf = (p: CudaConvolve, tile: ConvolveTile): number =>
   4 * (weightsOf(p, tile).weights + imageSpan(p, tile).floats);
 
-/** Images convolved with weights. */
+/** Where in a window its largest value first is, in row order; 4 where that is NaN. For use in kernels. */
+export function windowPosition(
+  largest: number,
+  upperLeft: number,
+  upperRight: number,
+  lowerLeft: number,
+  lowerRight: number,
+  { i32 }: Intrinsics,
+): number {
+  let position = i32(lowerRight === largest ? 3 : 4);
+  if (lowerLeft === largest) position = 2;
+  if (upperRight === largest) position = 1;
+  if (upperLeft === largest) position = 0;
+  return position;
+}
+
+/** Images convolved with weights; of a pooled one, threads have multiples of 4 pixels, and tiles even sides. */
 export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
   const threads = 32 * tile.warps[0] * tile.warps[1];
   const image = imageLayout(p, tile, threads);
   const { channels, depth, pitch, weights } = weightsOf(p, tile);
   const blocks = Math.ceil(p.outputs / channels);
+  const { pooled = false, save } = p;
   const kernel = defineKernel(
-    p.adjoint ? 'conv2dInput' : 'conv2d',
+    pooled ? 'conv2dMaxPool' : p.adjoint ? 'conv2dInput' : 'conv2d',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
       const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
@@ -85,6 +100,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } = context;
       const { copyWeights, copyImage, tapOffset, pixelOffset, barrier, commitCopies, waitCopies } = context;
+      const { POOLED, SAVES, save, windowPosition } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
@@ -98,10 +114,17 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       const weightPlace = (o: number, c: number, tap: number) => (c * TAPS + tap) * PITCH + o;
 
       const mine = (warpId % WARPS) * QUADS * 4;
-      const firstPixel = idiv(warpId, WARPS) * PIXELS * 32 + laneId;
+      /** The thread's pixels: one after 32, or four of a window after 32 windows. */
+      const pixelAt = (j: number) => {
+        const firstPixel = idiv(warpId, WARPS) * PIXELS * 32;
+        if (!POOLED) return firstPixel + laneId + j * 32;
+        const window = idiv(firstPixel, 4) + laneId + idiv(j, 4) * 32;
+        const across = idiv(TW, 2);
+        return (idiv(window, across) * 2 + idiv(j % 4, 2)) * TW + (window % across) * 2 + (j % 2);
+      };
       const pixel = local(i32, PIXELS);
       for (let j = 0; j < PIXELS; j++) {
-        const p = firstPixel + j * 32;
+        const p = pixelAt(j);
         pixel[j] = IMAGE_AT + (p < TN * TH * TW ? pixelOffset(p, LAYOUT, context) : 0);
       }
       const sums = local4(f32, QUADS, PIXELS);
@@ -129,8 +152,8 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
         first += CHUNK;
       }
 
-      for (let j = 0; j < PIXELS; j++) {
-        const p = firstPixel + j * 32;
+      for (let j = 0; j < PIXELS; j += POOLED ? 4 : 1) {
+        const p = pixelAt(j);
         const image = n + idiv(p, TH * TW);
         const r = row + (idiv(p, TW) % TH);
         const c = column + (p % TW);
@@ -139,8 +162,28 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
             for (let l = 0; l < 4; l++) {
               const o = firstChannel + mine + 4 * i + l;
               const channel = g * OUTPUTS + o;
-              const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
-              if (o < OUTPUTS) y[to] = finish(lane(sums[i][j], l), image, channel, r, c);
+              const plane = image * (GROUPS * OUTPUTS) + channel;
+              if (o < OUTPUTS) {
+                if (POOLED) {
+                  const a = lane(sums[i][j], l);
+                  const b = lane(sums[i][j + 1], l);
+                  const d = lane(sums[i][j + 2], l);
+                  const e = lane(sums[i][j + 3], l);
+                  const largest = Math.max(Math.max(a, b), Math.max(d, e));
+                  const windowRow = idiv(r, 2);
+                  const windowColumn = idiv(c, 2);
+                  if (SAVES)
+                    save(
+                      windowPosition(largest, a, b, d, e, context),
+                      image,
+                      channel,
+                      windowRow,
+                      windowColumn,
+                    );
+                  const to = (plane * idiv(OH, 2) + windowRow) * idiv(OW, 2) + windowColumn;
+                  y[to] = finish(largest, image, channel, windowRow, windowColumn);
+                } else y[(plane * OH + r) * OW + c] = finish(lane(sums[i][j], l), image, channel, r, c);
+              }
             }
           }
         }
@@ -154,6 +197,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       ...{ WARPS: tile.warps[0], QUADS: tile.each[0] / 4, PIXELS: tile.each[1], CHANNELS: channels },
       ...{ THREADS: threads, DEPTH: depth, PITCH: pitch, IMAGE_AT: weights, BLOCKS: blocks },
       ...{ WEIGHTS: weightCopy(p, tile.channels, channels, threads / 32), copyWeights, finish: p.finish },
+      ...{ POOLED: pooled, SAVES: save !== undefined, save: save ?? p.finish, windowPosition },
     },
   );
   return {

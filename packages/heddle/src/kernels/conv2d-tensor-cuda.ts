@@ -16,7 +16,7 @@
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import type { CudaConvolve, CudaConvolvePool } from './conv2d-cuda.js';
+import { type CudaConvolve, windowPosition } from './conv2d-cuda.js';
 import {
   copyImage,
   type ImageTile,
@@ -63,14 +63,13 @@ export function tensorSharedBytes(p: CudaConvolve, tile: ConvolveTensorTile): nu
 }
 
 /** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
-export function convolveTensor(p: CudaConvolve | CudaConvolvePool, tile: ConvolveTensorTile): GridKernel {
+export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridKernel {
   const { threads, channels, weights, imageAt, phase, stage, stages } = layoutOf(p, tile);
   const image = imageLayout(p, tile, threads, phase);
   const taps = p.kernel[0] * p.kernel[1];
   const terms = tile.channels * taps;
   const blocks = Math.ceil(p.outputs / channels);
-  const pooled = 'pooled' in p;
-  const save = pooled ? p.save : undefined;
+  const { pooled = false, save } = p;
   const kernel = defineKernel(
     pooled ? 'conv2dMaxPoolTensor' : p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
@@ -80,7 +79,7 @@ export function convolveTensor(p: CudaConvolve | CudaConvolvePool, tile: Convolv
       const { commitCopies, waitCopies, copyWeightRows, copyImage, tapOffset, pixelOffset } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, UNITS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, IMAGE_AT, BLOCKS } = context;
-      const { POOLED, SAVES, save } = context;
+      const { POOLED, SAVES, save, windowPosition } = context;
       const { INSIDE, PAIRED, WEIGHTS, STAGE, STAGES, KH, KW, SY, DY, DX, ROWS, ADJOINT, FAR } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
@@ -200,21 +199,22 @@ export function convolveTensor(p: CudaConvolve | CudaConvolvePool, tile: Convolv
                 const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
                 if (o < OUTPUTS) {
                   const channel = g * OUTPUTS + o;
-                  const upperLeft = lane(sums[i][j], 2 * half);
-                  const upperRight = lane(sums[i][j], 2 * half + 1);
-                  const lowerLeft = lane(sums[i][j + 1], 2 * half);
-                  const lowerRight = lane(sums[i][j + 1], 2 * half + 1);
-                  const largest = Math.max(Math.max(upperLeft, upperRight), Math.max(lowerLeft, lowerRight));
-                  if (SAVES) {
-                    let position = i32(lowerRight === largest ? 3 : 4);
-                    if (lowerLeft === largest) position = 2;
-                    if (upperRight === largest) position = 1;
-                    if (upperLeft === largest) position = 0;
-                    save(position, image, channel, idiv(r, 2), idiv(c, 2));
-                  }
+                  const upper = sums[i][j];
+                  const lower = sums[i][j + 1];
+                  const a = lane(upper, 2 * half);
+                  const b = lane(upper, 2 * half + 1);
+                  const d = lane(lower, 2 * half);
+                  const e = lane(lower, 2 * half + 1);
+                  const largest = Math.max(Math.max(a, b), Math.max(d, e));
+                  const windowRow = idiv(r, 2);
+                  const windowColumn = idiv(c, 2);
                   const plane = image * (GROUPS * OUTPUTS) + channel;
-                  const to = (plane * idiv(OH, 2) + idiv(r, 2)) * idiv(OW, 2) + idiv(c, 2);
-                  y[to] = finish(largest, image, channel, idiv(r, 2), idiv(c, 2));
+                  const to = (plane * idiv(OH, 2) + windowRow) * idiv(OW, 2) + windowColumn;
+                  if (SAVES) {
+                    const position = windowPosition(largest, a, b, d, e, context);
+                    save(position, image, channel, windowRow, windowColumn);
+                  }
+                  y[to] = finish(largest, image, channel, windowRow, windowColumn);
                 }
               }
             }
@@ -266,7 +266,13 @@ export function convolveTensor(p: CudaConvolve | CudaConvolvePool, tile: Convolv
         pixelOffset,
       },
       PAIRED: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
-      ...{ finish: p.finish, POOLED: pooled, SAVES: save !== undefined, save: save ?? p.finish },
+      ...{
+        finish: p.finish,
+        POOLED: pooled,
+        SAVES: save !== undefined,
+        save: save ?? p.finish,
+        windowPosition,
+      },
     },
   );
   return {
