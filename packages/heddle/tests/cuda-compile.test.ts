@@ -9,6 +9,7 @@ import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
+import { ladderKernels } from './cuda-ladders.js';
 import { matmulKernels } from './cuda-matmul.js';
 import { productKernels } from './cuda-products.js';
 
@@ -29,6 +30,7 @@ const kernels = [
   ...convolutionKernels(target),
   ...productKernels(target),
   ...matmulKernels(),
+  ...ladderKernels(),
 ].map((ir) => compile(ir, target));
 
 describe('CUDA text', { concurrency: true }, () => {
