@@ -46,6 +46,8 @@ export interface Panel {
   readonly group: number;
   /** Tiles end where the matrix does, and so do the blocks' shares of K. */
   readonly whole: boolean;
+  /** Copies may be asked for that are not `inside`. */
+  readonly beyond: boolean;
 }
 
 export const rowsOf = ({ warps, lanes, each }: Share): number => warps * lanes * each;
@@ -71,6 +73,7 @@ interface PanelRequest {
   readonly bytes?: number;
   /** Lay it across K whatever it is in memory; depth and rows are multiples of 8 then. */
   readonly turn?: boolean;
+  readonly beyond?: boolean;
 }
 
 export function panelOf({
@@ -83,6 +86,7 @@ export function panelOf({
   pitchOf = PITCH,
   bytes = 4,
   turn = false,
+  beyond = false,
 }: PanelRequest): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
@@ -113,6 +117,7 @@ export function panelOf({
     ...{ pitch, floats: pitch * (across ? depth : rows), share },
     group: share.each % 4 === 0 ? 4 : share.each % 2 === 0 ? 2 : 1,
     whole: size % rows === 0 && inner % (depth * splits) === 0,
+    beyond,
   };
 }
 
@@ -155,12 +160,13 @@ export function copyPiece(
   from: number,
   row: number,
   step: number,
+  inside: boolean,
   P: Panel,
   { copyAsync, copyAsync2, copyAsync4 }: Intrinsics,
 ): void {
-  const there = P.whole ? true : row < P.size && step < P.inner;
+  const there = P.whole ? inside : inside && row < P.size && step < P.inner;
   if (P.bytes * P.vector < 4) held[to] = there ? x[from] : 0;
-  else if (P.whole) {
+  else if (P.whole && !P.beyond) {
     if (P.vector === 4) copyAsync4(held, to, x, from);
     else if (P.vector === 2) copyAsync2(held, to, x, from);
     else copyAsync(held, to, x, from);
@@ -171,7 +177,7 @@ export function copyPiece(
 
 /**
  * Starts the copy of a tile, in the kernel: of rows from `firstRow` and steps from `firstStep` on, to `held` from `at`
- * on. Beyond the matrix there are zeros. Where a round of all threads is a whole number of rows (or steps), the rounds
+ * on. Beyond the matrix there are zeros, and where the tile is not `inside` the block's share of K. Where a round of all threads is a whole number of rows (or steps), the rounds
  * differ by constants.
  */
 export function copyPanel(
@@ -181,6 +187,7 @@ export function copyPanel(
   at: number,
   firstRow: number,
   firstStep: number,
+  inside: boolean,
   P: Panel,
   context: CopyContext,
 ): void {
@@ -195,7 +202,7 @@ export function copyPanel(
         const place = to + k * P.pitch + down;
         const source = from + k * P.innerStep + down * P.rowStep;
         if (P.rows % (THREADS / 8) === 0 || down + idiv(threadIdx.x, 8) < P.rows)
-          copyPiece(held, place, x, source, row + down, firstStep + lane + k, P, context);
+          copyPiece(held, place, x, source, row + down, firstStep + lane + k, inside, P, context);
       }
     }
     return;
@@ -217,8 +224,29 @@ export function copyPanel(
     for (let i = 0; i < total / THREADS; i++) {
       const down = i * round;
       if (P.kMajor)
-        copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-      else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
+        copyPiece(
+          held,
+          to + down * P.pitch,
+          x,
+          from + down * P.rowStep,
+          row + down,
+          step,
+          inside,
+          P,
+          context,
+        );
+      else
+        copyPiece(
+          held,
+          to + down * P.pitch,
+          x,
+          from + down * P.innerStep,
+          row,
+          step + down,
+          inside,
+          P,
+          context,
+        );
     }
   } else if (P.kMajor && THREADS % P.rows === 0) {
     // Threads beside each other for each row.
@@ -230,7 +258,17 @@ export function copyPanel(
     for (let i = 0; i < count; i += beside) {
       const along = ((threadIdx.x % beside) + i) * P.vector;
       if (i + beside <= count || along < P.depth)
-        copyPiece(held, to + along, x, from + along * P.innerStep, row, firstStep + along, P, context);
+        copyPiece(
+          held,
+          to + along,
+          x,
+          from + along * P.innerStep,
+          row,
+          firstStep + along,
+          inside,
+          P,
+          context,
+        );
     }
   } else {
     for (let i = threadIdx.x; i < total; i += THREADS) {
@@ -239,7 +277,7 @@ export function copyPanel(
       const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
       const step = firstStep + (P.kMajor ? along : outer);
       const from = start + row * P.rowStep + step * P.innerStep;
-      copyPiece(held, at + outer * P.pitch + along, x, from, row, step, P, context);
+      copyPiece(held, at + outer * P.pitch + along, x, from, row, step, inside, P, context);
     }
   }
 }

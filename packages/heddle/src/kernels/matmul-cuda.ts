@@ -123,8 +123,8 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
 
       const copy = (chunk: number, stage: number) => {
         const step = (split * CHUNKS + chunk) * DEPTH;
-        copyPanel(a, left, held, stage * STAGE, row, step, A, context);
-        copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
+        copyPanel(a, left, held, stage * STAGE, row, step, true, A, context);
+        copyPanel(b, right, held, stage * STAGE + A.floats, column, step, true, B, context);
         commitCopies();
       };
 

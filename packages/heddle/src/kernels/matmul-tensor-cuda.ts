@@ -6,9 +6,8 @@
  * the wait for the next tile comes before the last step of this one.
  *
  * What lies along K is read by ldmatrix (f32 as matrices of 8 × 4), and so is bf16 across K, transposed. f32 across K
- * is read in vectors of 4, for four pieces at once: then a piece of 8 columns has every fourth of 32 neighbours
- * (columns; rows in the same way), and the sums of four pieces are vectors of C. Which steps along K an mma sums does
- * not matter as long as A and B agree.
+ * is read one by one: vectors of 4, for four pieces at once, would have to be moved into the pairs of registers that
+ * mma takes. Which steps along K an mma sums does not matter as long as A and B agree.
  */
 import { bf16, type DType, f32, u32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
@@ -45,7 +44,7 @@ export function matmulTensor(
     { a: buffer(element), b: buffer(element), c: buffer(splits > 1 ? f32 : dtype) },
     ({ a, b, c }, context) => {
       const { blockIdx, laneId, warpId, idiv, f32, u32, bf16, bitcast, tf32, local2, local4, lane } = context;
-      const { dynamicShared, barrier, load4, store2, store4, vec2, vec4, splat4, mma, mmaBf16 } = context;
+      const { dynamicShared, barrier, store2, vec2, vec4, splat4, mma, mmaBf16 } = context;
       const { loadMatrix4, loadMatrix4Transposed, commitCopies, waitCopies, copyPanel } = context;
       const { aStart, bStart, finish, A, B, M, N, DOWN, ACROSS, BAND, BATCHES, SPLITS, CHUNKS } = context;
       const { STAGES, STAGE, DEPTH, STEP, ROWS, COLUMNS, WN, TM, TN } = context;
@@ -71,8 +70,10 @@ export function matmulTensor(
       const copy = (chunk: number, stage: number) => {
         const step = (split * CHUNKS + chunk) * DEPTH;
         const to = stage * STAGE;
-        copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
-        copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+        const inside = chunk < CHUNKS;
+        copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
+        const first = idiv(column, B.perRow);
+        copyPanel(b, right, held, to + A.floats, first, idiv(step, B.perStep), inside, B, context);
         commitCopies();
       };
 
@@ -84,14 +85,14 @@ export function matmulTensor(
         ? (warpRow + line + 8 * second) * A.pitch + SIXTEEN * third
         : HALF
           ? (line + 8 * third) * A.pitch + idiv(warpRow + 8 * second, A.perRow)
-          : t * A.pitch + warpRow + 4 * g;
+          : t * A.pitch + warpRow + g;
       const bAt =
         A.floats +
         (B.kMajor
           ? (warpColumn + line + 8 * third) * B.pitch + SIXTEEN * second
           : HALF
             ? (line + 8 * second) * B.pitch + idiv(warpColumn + 8 * third, B.perRow)
-            : t * B.pitch + warpColumn + 4 * g);
+            : t * B.pitch + warpColumn + g);
 
       // Fragments, as bits: of the step in use and of the next; f32 that becomes bf16 passes through two more.
       const as = local4(u32, 4, TM);
@@ -102,12 +103,10 @@ export function matmulTensor(
         else if (HALF)
           for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4Transposed(held, at + idiv(i * 16, A.perRow));
         else {
-          for (let i = 0; i < TM; i += 2) {
-            const v = load4(held, at + i * 16);
-            const w = load4(held, at + i * 16 + 4 * A.pitch);
-            const bits = (m: number, n: number) => bitcast(u32, lane(m, n));
-            as[to][i] = vec4(bits(v, 0), bits(v, 1), bits(w, 0), bits(w, 1));
-            as[to][i + 1] = vec4(bits(v, 2), bits(v, 3), bits(w, 2), bits(w, 3));
+          const bits = (i: number, k: number) => bitcast(u32, held[at + i + k * A.pitch]);
+          for (let i = 0; i < TM; i++) {
+            const r = i * 16;
+            as[to][i] = vec4(bits(r, 0), bits(r + 8, 0), bits(r, 4), bits(r + 8, 4));
           }
         }
       };
@@ -122,12 +121,8 @@ export function matmulTensor(
             bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
           }
         } else {
-          for (let j = 0; j < TN; j += 4) {
-            const v = load4(held, at + j * 8);
-            const w = load4(held, at + j * 8 + 4 * B.pitch);
-            for (let e = 0; e < 4; e++)
-              bs[to][j + e] = vec2(bitcast(u32, lane(v, e)), bitcast(u32, lane(w, e)));
-          }
+          const bits = (j: number, k: number) => bitcast(u32, held[at + j + k * B.pitch]);
+          for (let j = 0; j < TN; j++) bs[to][j] = vec2(bits(j * 8, 0), bits(j * 8, 4));
         }
       };
       const pair = (low: number, high: number) =>
@@ -136,6 +131,14 @@ export function matmulTensor(
         if (HALF || TF32) {
           readA(to, stage, k);
           readB(to, stage, k);
+          if (TF32) {
+            const near = (v: number, n: number) => bitcast(u32, tf32(bitcast(f32, lane(v, n))));
+            for (let i = 0; i < TM; i++) {
+              const v = as[to][i];
+              as[to][i] = vec4(near(v, 0), near(v, 1), near(v, 2), near(v, 3));
+            }
+            for (let j = 0; j < TN; j++) bs[to][j] = vec2(near(bs[to][j], 0), near(bs[to][j], 1));
+          }
         } else {
           for (let s = 0; s < 2; s++) {
             readA(2 + s, stage, k + 8 * s);
@@ -158,20 +161,17 @@ export function matmulTensor(
             );
         }
       };
-      const near = (v: number) => tf32(bitcast(f32, v));
       const multiply = (from: number) => {
-        if (TF32) {
-          const right = local2(f32, TN);
-          for (let j = 0; j < TN; j++)
-            right[j] = vec2(near(lane(bs[from][j], 0)), near(lane(bs[from][j], 1)));
-          for (let i = 0; i < TM; i++) {
-            const v = as[from][i];
-            const left = vec4(near(lane(v, 0)), near(lane(v, 1)), near(lane(v, 2)), near(lane(v, 3)));
-            for (let j = 0; j < TN; j++) sums[i][j] = mma(left, right[j], sums[i][j]);
+        for (let i = 0; i < TM; i++) {
+          const v = as[from][i];
+          for (let j = 0; j < TN; j++) {
+            const w = bs[from][j];
+            if (TF32) {
+              const x = (k: number) => bitcast(f32, lane(v, k));
+              const y = (k: number) => bitcast(f32, lane(w, k));
+              sums[i][j] = mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sums[i][j]);
+            } else sums[i][j] = mmaBf16(v, w, sums[i][j]);
           }
-        } else {
-          for (let i = 0; i < TM; i++)
-            for (let j = 0; j < TN; j++) sums[i][j] = mmaBf16(as[from][i], bs[from][j], sums[i][j]);
         }
       };
 
@@ -193,10 +193,9 @@ export function matmulTensor(
             if (chunk + 1 < CHUNKS) used = used === STAGES - 1 ? 0 : used + 1;
             read(next, used, 0);
           }
-          // All have read before the last barrier what is filled again.
+          // All have read before the last barrier what is filled again. Without a branch, copies and products mix.
           if (k === 0) {
-            if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
-            else commitCopies();
+            copy(chunk + STAGES - 1, filled);
             filled = filled === STAGES - 1 ? 0 : filled + 1;
           }
           multiply(1 - next);
@@ -205,46 +204,26 @@ export function matmulTensor(
       }
 
       const part = SPLITS > 1 ? split * BATCHES + batch : batch;
-      const put = (r: number, n: number, v: number, lanes: number) => {
-        const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
-        const at = (part * M + r) * N + n;
-        if (lanes === 4) store4(c, at, value);
-        else if (lanes === 2) store2(c, at, value);
-        else c[at] = value;
-      };
+      const done = (v: number, r: number, n: number) =>
+        SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
       /** Two neighbours, of which the second may be beyond the matrix. */
-      const put2 = (r: number, n: number, low: number, high: number) => {
+      const put = (r: number, n: number, low: number, high: number) => {
+        const at = (part * M + r) * N + n;
         if (r < M && n < N) {
-          if (N % 2 === 0) put(r, n, vec2(low, high), 2);
+          if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
           else {
-            put(r, n, low, 1);
-            if (n + 1 < N) put(r, n + 1, high, 1);
+            c[at] = done(low, r, n);
+            if (n + 1 < N) c[at + 1] = done(high, r, n + 1);
           }
         }
       };
       for (let i = 0; i < TM; i++) {
-        for (let h = 0; h < 2; h++) {
-          const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
-          const r = row + warpRow + below;
-          if (B.kMajor || HALF) {
-            for (let j = 0; j < TN; j++) {
-              const v = sums[i][j];
-              put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
-            }
-          } else {
-            for (let j = 0; j < TN; j += 4) {
-              for (let q = 0; q < 2; q++) {
-                const n = column + warpColumn + j * 8 + 8 * t + 4 * q;
-                const of = (e: number) => lane(sums[i][j + e], 2 * h + q);
-                if (N % 4 === 0) {
-                  if (r < M && n < N) put(r, n, vec4(of(0), of(1), of(2), of(3)), 4);
-                } else {
-                  put2(r, n, of(0), of(1));
-                  put2(r, n + 2, of(2), of(3));
-                }
-              }
-            }
-          }
+        for (let j = 0; j < TN; j++) {
+          const v = sums[i][j];
+          const r = row + warpRow + i * 16 + g;
+          const n = column + warpColumn + j * 8 + 2 * t;
+          put(r, n, lane(v, 0), lane(v, 1));
+          put(r + 8, n, lane(v, 2), lane(v, 3));
         }
       }
     },

@@ -1,7 +1,7 @@
 /**
  * How the matrix products of tensor cores keep A and B in shared memory, so that no two lanes that read together meet
- * in a bank: rows that ldmatrix reads are an odd number of 16 bytes apart; of f32 across K, four lanes read four
- * steps, 32 bytes each. Matrices of bf16 are kept, and copied, as words of two where a word never has elements of two
+ * in a bank: rows that ldmatrix reads are an odd number of 16 bytes apart; of f32 across K, the lanes of a warp read 8
+ * neighbours of four steps. Matrices of bf16 are kept, and copied, as words of two where a word never has elements of two
  * rows: 16 bytes at a time then.
  */
 import { bf16, type DType } from '../core/dtype.js';
@@ -77,7 +77,7 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
   const panel = (operand: Operand, size: number, beside: number, lanes: number): TensorPanel => {
     const kept = words ? pairs(operand, size, p.K)! : { operand, perRow: 1, perStep: 1 };
     const { perRow, perStep } = kept;
-    const cut = { splits, pitchOf, bytes: words ? 4 : dtype.bytes, operand: kept.operand };
+    const cut = { splits, pitchOf, bytes: words ? 4 : dtype.bytes, operand: kept.operand, beyond: true };
     const of = { size: size / perRow, inner: p.K / perStep, depth: depth / perStep };
     const share = { warps: beside, lanes: lanes / perRow, each: 1 };
     return { ...panelOf({ ...cut, ...of, share }), ...kept };

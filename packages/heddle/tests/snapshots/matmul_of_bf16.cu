@@ -11,9 +11,9 @@ __device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
-__device__ inline void copy_async_16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-    :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory");
+__device__ inline void copy_async_16_if(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ inline void wait_copies_1() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
@@ -96,7 +96,9 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
     const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
     // const to = stage * STAGE;
     const int to = chunk * 2432;
-    // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
+    // const inside = chunk < CHUNKS;
+    const bool inside = chunk < 16;
+    // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
     const int firstRow = row / 1;
     const int firstStep = step / 2;
     // const outer = idiv(threadIdx.x, count);
@@ -124,23 +126,26 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
     for (int i_1 = 0; i_1 < 2; i_1++) {
       // const down = i * round;
       const int down = i_1 * 32;
-      // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+      // copyPiece(
       const int to_2 = to_1 + down * 20;
       const int from_1 = from + down * 256;
       const int row_2 = wrap_add(row_1, down);
-      // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_16(&held[to_2], a + from_1);
+      // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+      const bool there = inside;
+      // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      copy_async_16_if(&held[to_2], a + from_1, there);
     }
-    // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+    // const first = idiv(column, B.perRow);
+    const int first = column / 2;
+    // copyPanel(b, right, held, to + A.floats, first, idiv(step, B.perStep), inside, B, context);
     const int at = to + 1280;
-    const int firstRow_1 = column / 2;
     const int firstStep_1 = step / 1;
     // const outer = idiv(threadIdx.x, count);
     const int outer_1 = int(threadIdx.x) / 8;
     // const along = (threadIdx.x % count) * P.vector;
     const int along_1 = int(threadIdx.x) % 8 * 4;
     // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-    const int row_2 = firstRow_1 + along_1;
+    const int row_2 = first + along_1;
     // const step = firstStep + (P.kMajor ? along : outer);
     const int step_2 = firstStep_1 + outer_1;
     // const to = at + outer * P.pitch + along;
@@ -152,12 +157,14 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
     for (int i_1 = 0; i_1 < 2; i_1++) {
       // const down = i * round;
       const int down = i_1 * 16;
-      // else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
+      // held,
       const int to_3 = to_2 + down * 36;
       const int from_2 = from_1 + down * 256;
       const int step_3 = wrap_add(step_2, down);
-      // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_16(&held[to_3], b + from_2);
+      // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+      const bool there = inside;
+      // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      copy_async_16_if(&held[to_3], b + from_2, there);
     }
     // commitCopies();
     commit_copies();
@@ -255,93 +262,100 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
       }
       // if (k === 0) {
       if (k == 0) {
-        // if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
-        if (wrap_sub(wrap_add(chunk, 3), 1) < 16) {
-          const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
-          const int stage = filled;
-          // const step = (split * CHUNKS + chunk) * DEPTH;
-          const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
-          // const to = stage * STAGE;
-          const int to = stage * 2432;
-          // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
-          const int firstRow = row / 1;
-          const int firstStep = step / 2;
-          // const outer = idiv(threadIdx.x, count);
-          const int outer = int(threadIdx.x) / 4;
-          // const along = (threadIdx.x % count) * P.vector;
-          const int along = int(threadIdx.x) % 4 * 4;
-          // const warp = idiv(slot, P.share.lanes * P.share.each);
-          const int warp = outer / 32;
-          // const rest = slot % (P.share.lanes * P.share.each);
-          const int rest = outer % 32;
-          // const i = idiv(rest, P.share.lanes);
-          const int i = rest / 32;
-          // const lane = rest % P.share.lanes;
-          const int lane = rest % 32;
-          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-          const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
-          // const step = firstStep + (P.kMajor ? along : outer);
-          const int step_1 = firstStep + along;
-          // const to = at + outer * P.pitch + along;
-          const int to_1 = to + outer * 20 + along;
-          // const from = start + row * P.rowStep + step * P.innerStep;
-          const int from = 0 + row_1 * 256 + step_1 * 1;
-          // for (let i = 0; i < total / THREADS; i++) {
-          #pragma unroll
-          for (int i_1 = 0; i_1 < 2; i_1++) {
-            // const down = i * round;
-            const int down = i_1 * 32;
-            // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-            const int to_2 = to_1 + down * 20;
-            const int from_1 = from + down * 256;
-            const int row_2 = wrap_add(row_1, down);
-            // if (P.vector === 4) copyAsync4(held, to, x, from);
-            copy_async_16(&held[to_2], a + from_1);
-          }
-          // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
-          const int at_2 = to + 1280;
-          const int firstRow_1 = column / 2;
-          const int firstStep_1 = step / 1;
-          // const outer = idiv(threadIdx.x, count);
-          const int outer_1 = int(threadIdx.x) / 8;
-          // const along = (threadIdx.x % count) * P.vector;
-          const int along_1 = int(threadIdx.x) % 8 * 4;
-          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-          const int row_2 = firstRow_1 + along_1;
-          // const step = firstStep + (P.kMajor ? along : outer);
-          const int step_2 = firstStep_1 + outer_1;
-          // const to = at + outer * P.pitch + along;
-          const int to_2 = at_2 + outer_1 * 36 + along_1;
-          // const from = start + row * P.rowStep + step * P.innerStep;
-          const int from_1 = 0 + row_2 * 1 + step_2 * 256;
-          // for (let i = 0; i < total / THREADS; i++) {
-          #pragma unroll
-          for (int i_1 = 0; i_1 < 2; i_1++) {
-            // const down = i * round;
-            const int down = i_1 * 16;
-            // else copyPiece(held, to + down * P.pitch, x, from + down * P.innerStep, row, step + down, P, context);
-            const int to_3 = to_2 + down * 36;
-            const int from_2 = from_1 + down * 256;
-            const int step_3 = wrap_add(step_2, down);
-            // if (P.vector === 4) copyAsync4(held, to, x, from);
-            copy_async_16(&held[to_3], b + from_2);
-          }
-          // commitCopies();
-          commit_copies();
-        } else {
-          // else commitCopies();
-          commit_copies();
+        // copy(chunk + STAGES - 1, filled);
+        const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
+        const int stage = filled;
+        // const step = (split * CHUNKS + chunk) * DEPTH;
+        const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
+        // const to = stage * STAGE;
+        const int to = stage * 2432;
+        // const inside = chunk < CHUNKS;
+        const bool inside = chunk_1 < 16;
+        // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
+        const int firstRow = row / 1;
+        const int firstStep = step / 2;
+        // const outer = idiv(threadIdx.x, count);
+        const int outer = int(threadIdx.x) / 4;
+        // const along = (threadIdx.x % count) * P.vector;
+        const int along = int(threadIdx.x) % 4 * 4;
+        // const warp = idiv(slot, P.share.lanes * P.share.each);
+        const int warp = outer / 32;
+        // const rest = slot % (P.share.lanes * P.share.each);
+        const int rest = outer % 32;
+        // const i = idiv(rest, P.share.lanes);
+        const int i = rest / 32;
+        // const lane = rest % P.share.lanes;
+        const int lane = rest % 32;
+        // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+        const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
+        // const step = firstStep + (P.kMajor ? along : outer);
+        const int step_1 = firstStep + along;
+        // const to = at + outer * P.pitch + along;
+        const int to_1 = to + outer * 20 + along;
+        // const from = start + row * P.rowStep + step * P.innerStep;
+        const int from = 0 + row_1 * 256 + step_1 * 1;
+        // for (let i = 0; i < total / THREADS; i++) {
+        #pragma unroll
+        for (int i_1 = 0; i_1 < 2; i_1++) {
+          // const down = i * round;
+          const int down = i_1 * 32;
+          // copyPiece(
+          const int to_2 = to_1 + down * 20;
+          const int from_1 = from + down * 256;
+          const int row_2 = wrap_add(row_1, down);
+          // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+          const bool there = inside;
+          // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+          copy_async_16_if(&held[to_2], a + from_1, there);
         }
+        // const first = idiv(column, B.perRow);
+        const int first = column / 2;
+        // copyPanel(b, right, held, to + A.floats, first, idiv(step, B.perStep), inside, B, context);
+        const int at_2 = to + 1280;
+        const int firstStep_1 = step / 1;
+        // const outer = idiv(threadIdx.x, count);
+        const int outer_1 = int(threadIdx.x) / 8;
+        // const along = (threadIdx.x % count) * P.vector;
+        const int along_1 = int(threadIdx.x) % 8 * 4;
+        // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+        const int row_2 = first + along_1;
+        // const step = firstStep + (P.kMajor ? along : outer);
+        const int step_2 = firstStep_1 + outer_1;
+        // const to = at + outer * P.pitch + along;
+        const int to_2 = at_2 + outer_1 * 36 + along_1;
+        // const from = start + row * P.rowStep + step * P.innerStep;
+        const int from_1 = 0 + row_2 * 1 + step_2 * 256;
+        // for (let i = 0; i < total / THREADS; i++) {
+        #pragma unroll
+        for (int i_1 = 0; i_1 < 2; i_1++) {
+          // const down = i * round;
+          const int down = i_1 * 16;
+          // held,
+          const int to_3 = to_2 + down * 36;
+          const int from_2 = from_1 + down * 256;
+          const int step_3 = wrap_add(step_2, down);
+          // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+          const bool there = inside;
+          // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+          copy_async_16_if(&held[to_3], b + from_2, there);
+        }
+        // commitCopies();
+        commit_copies();
         // filled = filled === STAGES - 1 ? 0 : filled + 1;
         filled = filled == 2 ? 0 : wrap_add(filled, 1);
       }
-      // for (let i = 0; i < TM; i++)
+      // for (let i = 0; i < TM; i++) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        // for (let j = 0; j < TN; j++) sums[i][j] = mmaBf16(as[from][i], bs[from][j], sums[i][j]);
+        // const v = as[from][i];
+        const u32x4 v = as[1 - (k / 16 % 2 == 0 ? 1 : 0)][i];
+        // for (let j = 0; j < TN; j++) {
         #pragma unroll
         for (int j = 0; j < 4; j++) {
-          const f32x4 mmaBf16 = mma_bf16(as[1 - (k / 16 % 2 == 0 ? 1 : 0)][i], bs[1 - (k / 16 % 2 == 0 ? 1 : 0)][j], sums[i][j]);
+          // const w = bs[from][j];
+          const u32x2 w = bs[1 - (k / 16 % 2 == 0 ? 1 : 0)][j];
+          // } else sums[i][j] = mmaBf16(v, w, sums[i][j]);
+          const f32x4 mmaBf16 = mma_bf16(v, w, sums[i][j]);
           sums[i][j] = mmaBf16;
         }
       }
@@ -354,54 +368,43 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
   // for (let i = 0; i < TM; i++) {
   #pragma unroll
   for (int i = 0; i < 2; i++) {
-    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
-    const int below = i * 16 + 0 + g;
-    // const r = row + warpRow + below;
-    const int r = row + warpRow + below;
     // for (let j = 0; j < TN; j++) {
     #pragma unroll
     for (int j = 0; j < 4; j++) {
       // const v = sums[i][j];
       const f32x4 v = sums[i][j];
-      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
+      // const r = row + warpRow + i * 16 + g;
+      const int r = row + warpRow + i * 16 + g;
+      // const n = column + warpColumn + j * 8 + 2 * t;
       const int n = column + warpColumn + j * 8 + 2 * t;
+      // put(r, n, lane(v, 0), lane(v, 1));
       const float low = v.x;
       const float high_1 = v.y;
+      // const at = (part * M + r) * N + n;
+      const int at_2 = (part * 512 + r) * 512 + n;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
-        // if (N % 2 === 0) put(r, n, vec2(low, high), 2);
+        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         const f32x2 v_1 = f32x2{low, high_1};
-        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
-        const f32x2 value = cast_bf16x2(v_1);
-        // const at = (part * M + r) * N + n;
-        const int at_2 = (part * 512 + r) * 512 + n;
-        // else if (lanes === 2) store2(c, at, value);
-        *reinterpret_cast<bf16x2*>(c + at_2) = store_bf16x2(value);
+        // SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        const f32x2 t_1 = cast_bf16x2(v_1);
+        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        *reinterpret_cast<bf16x2*>(c + at_2) = store_bf16x2(t_1);
       }
-    }
-    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
-    const int below_1 = i * 16 + 8 + g;
-    // const r = row + warpRow + below;
-    const int r_1 = row + warpRow + below_1;
-    // for (let j = 0; j < TN; j++) {
-    #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      // const v = sums[i][j];
-      const f32x4 v = sums[i][j];
-      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
-      const int n = column + warpColumn + j * 8 + 2 * t;
-      const float low = v.z;
-      const float high_1 = v.w;
+      // put(r + 8, n, lane(v, 2), lane(v, 3));
+      const int r_1 = r + 8;
+      const float low_1 = v.z;
+      const float high_2 = v.w;
+      // const at = (part * M + r) * N + n;
+      const int at_3 = (part * 512 + r_1) * 512 + n;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
-        // if (N % 2 === 0) put(r, n, vec2(low, high), 2);
-        const f32x2 v_1 = f32x2{low, high_1};
-        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
-        const f32x2 value = cast_bf16x2(v_1);
-        // const at = (part * M + r) * N + n;
-        const int at_2 = (part * 512 + r_1) * 512 + n;
-        // else if (lanes === 2) store2(c, at, value);
-        *reinterpret_cast<bf16x2*>(c + at_2) = store_bf16x2(value);
+        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        const f32x2 v_1 = f32x2{low_1, high_2};
+        // SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        const f32x2 t_1 = cast_bf16x2(v_1);
+        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        *reinterpret_cast<bf16x2*>(c + at_3) = store_bf16x2(t_1);
       }
     }
   }

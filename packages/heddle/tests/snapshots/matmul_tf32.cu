@@ -1,7 +1,6 @@
 struct alignas(16) f32x4 { float x, y, z, w; };
 struct alignas(16) u32x4 { unsigned x, y, z, w; };
 struct alignas(8) u32x2 { unsigned x, y; };
-struct alignas(8) f32x2 { float x, y; };
 __device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
 __device__ inline int mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
 __device__ inline int wrap_neg(int a) { return (int)(0 - (unsigned int)a); }
@@ -11,9 +10,9 @@ __device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
-__device__ inline void copy_async_16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-    :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory");
+__device__ inline void copy_async_16_if(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ inline void wait_copies_1() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
@@ -33,6 +32,7 @@ __device__ inline float round_tf32(float f) {
   return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
 #endif
  }
+struct alignas(8) f32x2 { float x, y; };
 __device__ inline f32x4 mma_tf32(f32x4 a, f32x2 b, f32x4 c) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
     : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
@@ -46,7 +46,6 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   alignas(16) f32x4 sums[2][4];
   alignas(16) u32x4 as[4][2];
   alignas(16) u32x2 bs[4][4];
-  alignas(16) f32x2 right[4];
   // const band = idiv(blockIdx.x, BAND * ACROSS) * BAND;
   const int band = int(blockIdx.x) / 128 * 16;
   // const high = DOWN % BAND === 0 ? BAND : Math.min(BAND, DOWN - band);
@@ -94,7 +93,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
     // const to = stage * STAGE;
     const int to = chunk * 4608;
-    // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
+    // const inside = chunk < CHUNKS;
+    const bool inside = chunk < 16;
+    // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
     const int firstRow = row / 1;
     const int firstStep = step / 1;
     // const outer = idiv(threadIdx.x, count);
@@ -122,16 +123,19 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     for (int i_1 = 0; i_1 < 4; i_1++) {
       // const down = i * round;
       const int down = i_1 * 16;
-      // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+      // copyPiece(
       const int to_2 = to_1 + down * 36;
       const int from_1 = from + down * 512;
       const int row_2 = wrap_add(row_1, down);
-      // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_16(&held[to_2], a + from_1);
+      // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+      const bool there = inside;
+      // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      copy_async_16_if(&held[to_2], a + from_1, there);
     }
-    // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
+    // const first = idiv(column, B.perRow);
+    const int first = column / 1;
+    // copyPanel(b, right, held, to + A.floats, first, idiv(step, B.perStep), inside, B, context);
     const int at = to + 2304;
-    const int firstRow_1 = column / 1;
     const int firstStep_1 = step / 1;
     // const outer = idiv(threadIdx.x, count);
     const int outer_1 = int(threadIdx.x) / 8;
@@ -146,7 +150,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     // const lane = rest % P.share.lanes;
     const int lane_1 = rest_1 % 32;
     // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-    const int row_2 = firstRow_1 + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
+    const int row_2 = first + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
     // const step = firstStep + (P.kMajor ? along : outer);
     const int step_2 = firstStep_1 + along_1;
     // const to = at + outer * P.pitch + along;
@@ -158,12 +162,14 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     for (int i_2 = 0; i_2 < 4; i_2++) {
       // const down = i * round;
       const int down = i_2 * 16;
-      // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
+      // copyPiece(
       const int to_3 = to_2 + down * 36;
       const int from_2 = from_1 + down * 512;
       const int row_3 = wrap_add(row_2, down);
-      // if (P.vector === 4) copyAsync4(held, to, x, from);
-      copy_async_16(&held[to_3], b + from_2);
+      // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+      const bool there = inside;
+      // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      copy_async_16_if(&held[to_3], b + from_2, there);
     }
     // commitCopies();
     commit_copies();
@@ -191,6 +197,21 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     bs[0][j] = u32x2{v.x, v.y};
     // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
     bs[0][j + 1] = u32x2{v.z, v.w};
+  }
+  // for (let i = 0; i < TM; i++) {
+  #pragma unroll
+  for (int i = 0; i < 2; i++) {
+    // const v = as[to][i];
+    const u32x4 v = as[0][i];
+    // as[to][i] = vec4(near(v, 0), near(v, 1), near(v, 2), near(v, 3));
+    as[0][i] = u32x4{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v.y))), __float_as_uint(round_tf32(__uint_as_float(v.z))), __float_as_uint(round_tf32(__uint_as_float(v.w)))};
+  }
+  // for (let j = 0; j < TN; j++) bs[to][j] = vec2(near(bs[to][j], 0), near(bs[to][j], 1));
+  #pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const u32x2 v = bs[0][j];
+    const u32x2 v_1 = bs[0][j];
+    bs[0][j] = u32x2{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v_1.y)))};
   }
   // let used = 0;
   int used = 0;
@@ -227,6 +248,21 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
           // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
           bs[k / 8 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
         }
+        // for (let i = 0; i < TM; i++) {
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+          // const v = as[to][i];
+          const u32x4 v = as[k / 8 % 2 == 0 ? 1 : 0][i];
+          // as[to][i] = vec4(near(v, 0), near(v, 1), near(v, 2), near(v, 3));
+          as[k / 8 % 2 == 0 ? 1 : 0][i] = u32x4{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v.y))), __float_as_uint(round_tf32(__uint_as_float(v.z))), __float_as_uint(round_tf32(__uint_as_float(v.w)))};
+        }
+        // for (let j = 0; j < TN; j++) bs[to][j] = vec2(near(bs[to][j], 0), near(bs[to][j], 1));
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const u32x2 v = bs[k / 8 % 2 == 0 ? 1 : 0][j];
+          const u32x2 v_1 = bs[k / 8 % 2 == 0 ? 1 : 0][j];
+          bs[k / 8 % 2 == 0 ? 1 : 0][j] = u32x2{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v_1.y)))};
+        }
       } else {
         // waitCopies(STAGES - 2);
         wait_copies_1();
@@ -258,120 +294,126 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
           // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
           bs[k / 8 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
         }
+        // for (let i = 0; i < TM; i++) {
+        #pragma unroll
+        for (int i = 0; i < 2; i++) {
+          // const v = as[to][i];
+          const u32x4 v = as[k / 8 % 2 == 0 ? 1 : 0][i];
+          // as[to][i] = vec4(near(v, 0), near(v, 1), near(v, 2), near(v, 3));
+          as[k / 8 % 2 == 0 ? 1 : 0][i] = u32x4{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v.y))), __float_as_uint(round_tf32(__uint_as_float(v.z))), __float_as_uint(round_tf32(__uint_as_float(v.w)))};
+        }
+        // for (let j = 0; j < TN; j++) bs[to][j] = vec2(near(bs[to][j], 0), near(bs[to][j], 1));
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const u32x2 v = bs[k / 8 % 2 == 0 ? 1 : 0][j];
+          const u32x2 v_1 = bs[k / 8 % 2 == 0 ? 1 : 0][j];
+          bs[k / 8 % 2 == 0 ? 1 : 0][j] = u32x2{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v_1.y)))};
+        }
       }
       // if (k === 0) {
       if (k == 0) {
-        // if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
-        if (wrap_sub(wrap_add(chunk, 3), 1) < 16) {
-          const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
-          const int stage = filled;
-          // const step = (split * CHUNKS + chunk) * DEPTH;
-          const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
-          // const to = stage * STAGE;
-          const int to = stage * 4608;
-          // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), A, context);
-          const int firstRow = row / 1;
-          const int firstStep = step / 1;
-          // const outer = idiv(threadIdx.x, count);
-          const int outer = int(threadIdx.x) / 8;
-          // const along = (threadIdx.x % count) * P.vector;
-          const int along = int(threadIdx.x) % 8 * 4;
-          // const warp = idiv(slot, P.share.lanes * P.share.each);
-          const int warp = outer / 32;
-          // const rest = slot % (P.share.lanes * P.share.each);
-          const int rest = outer % 32;
-          // const i = idiv(rest, P.share.lanes);
-          const int i = rest / 32;
-          // const lane = rest % P.share.lanes;
-          const int lane = rest % 32;
-          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-          const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
-          // const step = firstStep + (P.kMajor ? along : outer);
-          const int step_1 = firstStep + along;
-          // const to = at + outer * P.pitch + along;
-          const int to_1 = to + outer * 36 + along;
-          // const from = start + row * P.rowStep + step * P.innerStep;
-          const int from = 0 + row_1 * 512 + step_1 * 1;
-          // for (let i = 0; i < total / THREADS; i++) {
-          #pragma unroll
-          for (int i_1 = 0; i_1 < 4; i_1++) {
-            // const down = i * round;
-            const int down = i_1 * 16;
-            // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-            const int to_2 = to_1 + down * 36;
-            const int from_1 = from + down * 512;
-            const int row_2 = wrap_add(row_1, down);
-            // if (P.vector === 4) copyAsync4(held, to, x, from);
-            copy_async_16(&held[to_2], a + from_1);
-          }
-          // copyPanel(b, right, held, to + A.floats, idiv(column, B.perRow), idiv(step, B.perStep), B, context);
-          const int at_2 = to + 2304;
-          const int firstRow_1 = column / 1;
-          const int firstStep_1 = step / 1;
-          // const outer = idiv(threadIdx.x, count);
-          const int outer_1 = int(threadIdx.x) / 8;
-          // const along = (threadIdx.x % count) * P.vector;
-          const int along_1 = int(threadIdx.x) % 8 * 4;
-          // const warp = idiv(slot, P.share.lanes * P.share.each);
-          const int warp_1 = outer_1 / 32;
-          // const rest = slot % (P.share.lanes * P.share.each);
-          const int rest_1 = outer_1 % 32;
-          // const i = idiv(rest, P.share.lanes);
-          const int i_1 = rest_1 / 32;
-          // const lane = rest % P.share.lanes;
-          const int lane_1 = rest_1 % 32;
-          // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
-          const int row_2 = firstRow_1 + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
-          // const step = firstStep + (P.kMajor ? along : outer);
-          const int step_2 = firstStep_1 + along_1;
-          // const to = at + outer * P.pitch + along;
-          const int to_2 = at_2 + outer_1 * 36 + along_1;
-          // const from = start + row * P.rowStep + step * P.innerStep;
-          const int from_1 = 0 + row_2 * 512 + step_2 * 1;
-          // for (let i = 0; i < total / THREADS; i++) {
-          #pragma unroll
-          for (int i_2 = 0; i_2 < 4; i_2++) {
-            // const down = i * round;
-            const int down = i_2 * 16;
-            // copyPiece(held, to + down * P.pitch, x, from + down * P.rowStep, row + down, step, P, context);
-            const int to_3 = to_2 + down * 36;
-            const int from_2 = from_1 + down * 512;
-            const int row_3 = wrap_add(row_2, down);
-            // if (P.vector === 4) copyAsync4(held, to, x, from);
-            copy_async_16(&held[to_3], b + from_2);
-          }
-          // commitCopies();
-          commit_copies();
-        } else {
-          // else commitCopies();
-          commit_copies();
+        // copy(chunk + STAGES - 1, filled);
+        const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
+        const int stage = filled;
+        // const step = (split * CHUNKS + chunk) * DEPTH;
+        const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
+        // const to = stage * STAGE;
+        const int to = stage * 4608;
+        // const inside = chunk < CHUNKS;
+        const bool inside = chunk_1 < 16;
+        // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
+        const int firstRow = row / 1;
+        const int firstStep = step / 1;
+        // const outer = idiv(threadIdx.x, count);
+        const int outer = int(threadIdx.x) / 8;
+        // const along = (threadIdx.x % count) * P.vector;
+        const int along = int(threadIdx.x) % 8 * 4;
+        // const warp = idiv(slot, P.share.lanes * P.share.each);
+        const int warp = outer / 32;
+        // const rest = slot % (P.share.lanes * P.share.each);
+        const int rest = outer % 32;
+        // const i = idiv(rest, P.share.lanes);
+        const int i = rest / 32;
+        // const lane = rest % P.share.lanes;
+        const int lane = rest % 32;
+        // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+        const int row_1 = firstRow + (warp * 32 + i / 1 * 32 + lane * 1 + i % 1);
+        // const step = firstStep + (P.kMajor ? along : outer);
+        const int step_1 = firstStep + along;
+        // const to = at + outer * P.pitch + along;
+        const int to_1 = to + outer * 36 + along;
+        // const from = start + row * P.rowStep + step * P.innerStep;
+        const int from = 0 + row_1 * 512 + step_1 * 1;
+        // for (let i = 0; i < total / THREADS; i++) {
+        #pragma unroll
+        for (int i_1 = 0; i_1 < 4; i_1++) {
+          // const down = i * round;
+          const int down = i_1 * 16;
+          // copyPiece(
+          const int to_2 = to_1 + down * 36;
+          const int from_1 = from + down * 512;
+          const int row_2 = wrap_add(row_1, down);
+          // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+          const bool there = inside;
+          // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+          copy_async_16_if(&held[to_2], a + from_1, there);
         }
+        // const first = idiv(column, B.perRow);
+        const int first = column / 1;
+        // copyPanel(b, right, held, to + A.floats, first, idiv(step, B.perStep), inside, B, context);
+        const int at_2 = to + 2304;
+        const int firstStep_1 = step / 1;
+        // const outer = idiv(threadIdx.x, count);
+        const int outer_1 = int(threadIdx.x) / 8;
+        // const along = (threadIdx.x % count) * P.vector;
+        const int along_1 = int(threadIdx.x) % 8 * 4;
+        // const warp = idiv(slot, P.share.lanes * P.share.each);
+        const int warp_1 = outer_1 / 32;
+        // const rest = slot % (P.share.lanes * P.share.each);
+        const int rest_1 = outer_1 % 32;
+        // const i = idiv(rest, P.share.lanes);
+        const int i_1 = rest_1 / 32;
+        // const lane = rest % P.share.lanes;
+        const int lane_1 = rest_1 % 32;
+        // const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
+        const int row_2 = first + (warp_1 * 32 + i_1 / 1 * 32 + lane_1 * 1 + i_1 % 1);
+        // const step = firstStep + (P.kMajor ? along : outer);
+        const int step_2 = firstStep_1 + along_1;
+        // const to = at + outer * P.pitch + along;
+        const int to_2 = at_2 + outer_1 * 36 + along_1;
+        // const from = start + row * P.rowStep + step * P.innerStep;
+        const int from_1 = 0 + row_2 * 512 + step_2 * 1;
+        // for (let i = 0; i < total / THREADS; i++) {
+        #pragma unroll
+        for (int i_2 = 0; i_2 < 4; i_2++) {
+          // const down = i * round;
+          const int down = i_2 * 16;
+          // copyPiece(
+          const int to_3 = to_2 + down * 36;
+          const int from_2 = from_1 + down * 512;
+          const int row_3 = wrap_add(row_2, down);
+          // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
+          const bool there = inside;
+          // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+          copy_async_16_if(&held[to_3], b + from_2, there);
+        }
+        // commitCopies();
+        commit_copies();
         // filled = filled === STAGES - 1 ? 0 : filled + 1;
         filled = filled == 2 ? 0 : wrap_add(filled, 1);
-      }
-      // for (let j = 0; j < TN; j++)
-      #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        // right[j] = vec2(near(lane(bs[from][j], 0)), near(lane(bs[from][j], 1)));
-        const unsigned v = bs[1 - (k / 8 % 2 == 0 ? 1 : 0)][j].x;
-        const unsigned v_1 = bs[1 - (k / 8 % 2 == 0 ? 1 : 0)][j].y;
-        right[j] = f32x2{round_tf32(__uint_as_float(v)), round_tf32(__uint_as_float(v_1))};
       }
       // for (let i = 0; i < TM; i++) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
         // const v = as[from][i];
         const u32x4 v = as[1 - (k / 8 % 2 == 0 ? 1 : 0)][i];
-        // const left = vec4(near(lane(v, 0)), near(lane(v, 1)), near(lane(v, 2)), near(lane(v, 3)));
-        const unsigned v_1 = v.x;
-        const unsigned v_2 = v.y;
-        const unsigned v_3 = v.z;
-        const unsigned v_4 = v.w;
-        const f32x4 left = f32x4{round_tf32(__uint_as_float(v_1)), round_tf32(__uint_as_float(v_2)), round_tf32(__uint_as_float(v_3)), round_tf32(__uint_as_float(v_4))};
-        // for (let j = 0; j < TN; j++) sums[i][j] = mma(left, right[j], sums[i][j]);
+        // for (let j = 0; j < TN; j++) {
         #pragma unroll
         for (int j = 0; j < 4; j++) {
-          const f32x4 mma = mma_tf32(left, right[j], sums[i][j]);
+          // const w = bs[from][j];
+          const u32x2 w = bs[1 - (k / 8 % 2 == 0 ? 1 : 0)][j];
+          // sums[i][j] = mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sums[i][j]);
+          const f32x4 mma = mma_tf32(f32x4{__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)}, f32x2{__uint_as_float(w.x), __uint_as_float(w.y)}, sums[i][j]);
           sums[i][j] = mma;
         }
       }
@@ -384,50 +426,37 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   // for (let i = 0; i < TM; i++) {
   #pragma unroll
   for (int i = 0; i < 2; i++) {
-    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
-    const int below = i * 16 + 0 + g;
-    // const r = row + warpRow + below;
-    const int r = row + warpRow + below;
     // for (let j = 0; j < TN; j++) {
     #pragma unroll
     for (int j = 0; j < 4; j++) {
       // const v = sums[i][j];
       const f32x4 v = sums[i][j];
-      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
+      // const r = row + warpRow + i * 16 + g;
+      const int r = row + warpRow + i * 16 + g;
+      // const n = column + warpColumn + j * 8 + 2 * t;
       const int n = column + warpColumn + j * 8 + 2 * t;
+      // put(r, n, lane(v, 0), lane(v, 1));
       const float low = v.x;
       const float high_1 = v.y;
+      // const at = (part * M + r) * N + n;
+      const int at_2 = (part * 512 + r) * 512 + n;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
-        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
-        const f32x2 value = f32x2{low, high_1};
-        // const at = (part * M + r) * N + n;
-        const int at_2 = (part * 512 + r) * 512 + n;
-        // else if (lanes === 2) store2(c, at, value);
-        *reinterpret_cast<f32x2*>(c + at_2) = value;
+        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        const f32x2 v_1 = f32x2{low, high_1};
+        *reinterpret_cast<f32x2*>(c + at_2) = v_1;
       }
-    }
-    // const below = A.kMajor || HALF ? i * 16 + h * 8 + g : idiv(i, 2) * 32 + 4 * g + 2 * (i % 2) + h;
-    const int below_1 = i * 16 + 8 + g;
-    // const r = row + warpRow + below;
-    const int r_1 = row + warpRow + below_1;
-    // for (let j = 0; j < TN; j++) {
-    #pragma unroll
-    for (int j = 0; j < 4; j++) {
-      // const v = sums[i][j];
-      const f32x4 v = sums[i][j];
-      // put2(r, column + warpColumn + j * 8 + 2 * t, lane(v, 2 * h), lane(v, 2 * h + 1));
-      const int n = column + warpColumn + j * 8 + 2 * t;
-      const float low = v.z;
-      const float high_1 = v.w;
+      // put(r + 8, n, lane(v, 2), lane(v, 3));
+      const int r_1 = r + 8;
+      const float low_1 = v.z;
+      const float high_2 = v.w;
+      // const at = (part * M + r) * N + n;
+      const int at_3 = (part * 512 + r_1) * 512 + n;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
-        // const value = SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
-        const f32x2 value = f32x2{low, high_1};
-        // const at = (part * M + r) * N + n;
-        const int at_2 = (part * 512 + r_1) * 512 + n;
-        // else if (lanes === 2) store2(c, at, value);
-        *reinterpret_cast<f32x2*>(c + at_2) = value;
+        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        const f32x2 v_1 = f32x2{low_1, high_2};
+        *reinterpret_cast<f32x2*>(c + at_3) = v_1;
       }
     }
   }
