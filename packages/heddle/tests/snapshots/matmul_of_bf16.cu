@@ -126,9 +126,11 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
     for (int i_1 = 0; i_1 < 2; i_1++) {
       // const down = i * round;
       const int down = i_1 * 32;
-      // copyPiece(
+      // to + down * P.pitch,
       const int to_2 = to_1 + down * 20;
+      // from + down * P.rowStep,
       const int from_1 = from + down * 256;
+      // row + down,
       const int row_2 = wrap_add(row_1, down);
       // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
       const bool there = inside;
@@ -157,9 +159,11 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
     for (int i_1 = 0; i_1 < 2; i_1++) {
       // const down = i * round;
       const int down = i_1 * 16;
-      // held,
+      // to + down * P.pitch,
       const int to_3 = to_2 + down * 36;
+      // from + down * P.innerStep,
       const int from_2 = from_1 + down * 256;
+      // step + down,
       const int step_3 = wrap_add(step_2, down);
       // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
       const bool there = inside;
@@ -299,9 +303,11 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
         for (int i_1 = 0; i_1 < 2; i_1++) {
           // const down = i * round;
           const int down = i_1 * 32;
-          // copyPiece(
+          // to + down * P.pitch,
           const int to_2 = to_1 + down * 20;
+          // from + down * P.rowStep,
           const int from_1 = from + down * 256;
+          // row + down,
           const int row_2 = wrap_add(row_1, down);
           // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
           const bool there = inside;
@@ -330,9 +336,11 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
         for (int i_1 = 0; i_1 < 2; i_1++) {
           // const down = i * round;
           const int down = i_1 * 16;
-          // held,
+          // to + down * P.pitch,
           const int to_3 = to_2 + down * 36;
+          // from + down * P.innerStep,
           const int from_2 = from_1 + down * 256;
+          // step + down,
           const int step_3 = wrap_add(step_2, down);
           // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
           const bool there = inside;

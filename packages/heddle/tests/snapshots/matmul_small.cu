@@ -55,7 +55,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
   for (int chunk = 0; chunk < 4; chunk++) {
     // const step = (split * CHUNKS + chunk) * DEPTH;
     const int step = (split * 4 + chunk) * 196;
-    // copyPanel(a, left, held, stage * STAGE, row, step, A, context);
+    // copyPanel(a, left, held, stage * STAGE, row, step, true, A, context);
     const int at = chunk * 3264;
     // const slot = idiv(threadIdx.x, beside);
     const int slot = int(threadIdx.x) / 32;
@@ -80,15 +80,17 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
       const int along = (int(threadIdx.x) % 32 + i_1) * 4;
       // if (i + beside <= count || along < P.depth)
       if (wrap_add(i_1, 32) <= 49 || along < 196) {
-        // copyPiece(held, to + along, x, from + along * P.innerStep, row, firstStep + along, P, context);
+        // to + along,
         const int to_1 = to + along;
+        // from + along * P.innerStep,
         const int from_2 = from_1 + along * 1;
+        // firstStep + along,
         const int step_1 = wrap_add(step, along);
         // if (P.vector === 4) copyAsync4(held, to, x, from);
         copy_async_16(&held[to_1], a + from_2);
       }
     }
-    // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, B, context);
+    // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, true, B, context);
     const int at_1 = chunk * 3264 + 1632;
     // const slot = idiv(threadIdx.x, beside);
     const int slot_1 = int(threadIdx.x) / 32;
@@ -113,9 +115,11 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
       const int along = (int(threadIdx.x) % 32 + i_2) * 4;
       // if (i + beside <= count || along < P.depth)
       if (wrap_add(i_2, 32) <= 49 || along < 196) {
-        // copyPiece(held, to + along, x, from + along * P.innerStep, row, firstStep + along, P, context);
+        // to + along,
         const int to_2 = to_1 + along;
+        // from + along * P.innerStep,
         const int from_3 = from_2 + along * 1;
+        // firstStep + along,
         const int step_1 = wrap_add(step, along);
         // if (P.vector === 4) copyAsync4(held, to, x, from);
         copy_async_16(&held[to_2], b + from_3);

@@ -123,9 +123,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     for (int i_1 = 0; i_1 < 4; i_1++) {
       // const down = i * round;
       const int down = i_1 * 16;
-      // copyPiece(
+      // to + down * P.pitch,
       const int to_2 = to_1 + down * 36;
+      // from + down * P.rowStep,
       const int from_1 = from + down * 512;
+      // row + down,
       const int row_2 = wrap_add(row_1, down);
       // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
       const bool there = inside;
@@ -162,9 +164,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     for (int i_2 = 0; i_2 < 4; i_2++) {
       // const down = i * round;
       const int down = i_2 * 16;
-      // copyPiece(
+      // to + down * P.pitch,
       const int to_3 = to_2 + down * 36;
+      // from + down * P.rowStep,
       const int from_2 = from_1 + down * 512;
+      // row + down,
       const int row_3 = wrap_add(row_2, down);
       // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
       const bool there = inside;
@@ -349,9 +353,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         for (int i_1 = 0; i_1 < 4; i_1++) {
           // const down = i * round;
           const int down = i_1 * 16;
-          // copyPiece(
+          // to + down * P.pitch,
           const int to_2 = to_1 + down * 36;
+          // from + down * P.rowStep,
           const int from_1 = from + down * 512;
+          // row + down,
           const int row_2 = wrap_add(row_1, down);
           // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
           const bool there = inside;
@@ -388,9 +394,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         for (int i_2 = 0; i_2 < 4; i_2++) {
           // const down = i * round;
           const int down = i_2 * 16;
-          // copyPiece(
+          // to + down * P.pitch,
           const int to_3 = to_2 + down * 36;
+          // from + down * P.rowStep,
           const int from_2 = from_1 + down * 512;
+          // row + down,
           const int row_3 = wrap_add(row_2, down);
           // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
           const bool there = inside;
