@@ -139,6 +139,8 @@ for (const [name, keep] of Object.entries(KEPT)) {
   test(`tf32, ${name}`, () => check(MORE[0]!, 'tf32', keep));
 }
 
+test("f32, Winograd's convolution and a pooling after it", () =>
+  check(conv('many channels', [1, 32, 32], [5, 6], 3, { padding: 1 }), 'f32', KEPT['both results']!));
 for (const precision of ['f32', 'tf32'] as const) {
   test(`${precision}, with NaN among the pixels`, () =>
     check(MORE[0]!, precision, KEPT['both results']!, Number.NaN));

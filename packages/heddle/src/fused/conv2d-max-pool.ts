@@ -72,6 +72,8 @@ function apart(
   }));
 }
 
+const plainWays = (io: KernelIo, arg: Conv2dArg): Variant[] => tileWays(io, arg, convolveProblem(io, arg));
+
 const poolProblem = (io: KernelIo, { pool }: ConvPoolArg): PoolProblem => {
   const [images, channels] = io.output.shape as [number, number];
   return {
@@ -89,7 +91,7 @@ function ways(io: KernelIo, arg: ConvPoolArg): Variant[] {
   const together = tileWays(io, conv, { ...convolveProblem(io, conv), outSize, pooled: true, save });
   const pooling = (image: StageArgument): Stage =>
     gridStage(maxPool(poolProblem(io, arg)), image, { output: true });
-  return [...together, ...apart(io, arg, otherWays, pooling)];
+  return [...together, ...apart(io, arg, together.length > 0 ? otherWays : plainWays, pooling)];
 }
 
 const typeOf = (src: Parameters<typeof conv2dOp.infer>[0], { conv, pool }: ConvPoolArg) => {
@@ -110,9 +112,7 @@ export const conv2dMaxPositionsOp: FusedOp<ConvPoolArg> = {
       plan: (io, arg) => {
         const pooling = (image: StageArgument): Stage =>
           gridStage(maxPoolPositions(poolProblem(io, arg)), image, { output: true });
-        const convolve = (inner: KernelIo): Variant[] =>
-          tileWays(inner, arg.conv, convolveProblem(inner, arg.conv));
-        return apart(io, arg, convolve, pooling)[0]!.plan();
+        return apart(io, arg, plainWays, pooling)[0]!.plan();
       },
     },
   ],
