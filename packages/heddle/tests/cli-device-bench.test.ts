@@ -23,6 +23,7 @@ import {
 import { circumstances, spreadOf, writeResults } from '../src/cli/bench-results.js';
 import { runTransposeBench } from '../src/cli/bench-transpose.js';
 import { profileReport, profileStep } from '../src/cli/profile.js';
+import { rooflineChart } from '../src/cli/roofline-chart.js';
 import { ArgumentError, FileError } from '../src/core/errors.js';
 import { jit, tensor, useDevice } from '../src/index.js';
 import { closeDevices } from '../src/runtime/registry.js';
@@ -246,6 +247,11 @@ test('profile: shares add up, products count their operations, hand-written kern
   assert.ok(launches.some((l) => l.origins.some((o) => layer.test(o))));
   assert.ok(launches.some((l) => l.origins.some((o) => o.startsWith('∂ ') && layer.test(o.slice(2)))));
   assert.ok(launches.some((l) => l.origins.some((o) => /^optim\//.test(o))));
+  const roofline = rooflineChart(profile);
+  const computing = launches.filter((l) => (l.flops ?? 0) > 0);
+  assert.equal(roofline.match(/<circle /g)!.length, computing.length);
+  assert.equal(roofline.match(/<path /g)!.length, Object.keys(profile.ceilings.products).length);
+  assert.doesNotMatch(roofline, /NaN|Infinity|undefined/);
   const report = profileReport(profile);
   assert.match(report, /^mlp, a training step of 8 on cpu: /);
   assert.match(report, /^matmul\w+ +\d+ +\d+ +[\d.]+ +[\d.]+ % +[\d.]+ [kM] /m);

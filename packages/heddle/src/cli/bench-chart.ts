@@ -99,7 +99,8 @@ function draw(
   ].join('\n');
 }
 
-const escaped = (text: string): string =>
+/** Text within an SVG. */
+export const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 
 function scaleOf(measurements: readonly DeviceMeasurement[]): Scale {

@@ -12,9 +12,11 @@ import {
   rounded,
   spreadOf,
   writeResults,
+  writeText,
 } from './bench-results.js';
 import { percent, table } from './format.js';
 import { figuresOf, type LaunchFigures } from './launch-figures.js';
+import { rooflineChart } from './roofline-chart.js';
 import { TrainingSteps } from './training-steps.js';
 
 export interface ProfileCommandOptions {
@@ -22,6 +24,8 @@ export interface ProfileCommandOptions {
   readonly device?: string;
   /** Where the figures go. Default: nowhere. */
   readonly json?: string;
+  /** Where the roofline goes. Default: nowhere. */
+  readonly svg?: string;
 }
 
 export interface StepProfile extends Circumstances {
@@ -45,6 +49,7 @@ export async function profile(name: string, options: ProfileCommandOptions): Pro
       await writeResults(options.json, figures);
       process.stdout.write(`\nWritten to ${options.json}\n`);
     }
+    if (options.svg !== undefined) await writeText(options.svg, rooflineChart(figures));
     return 0;
   } finally {
     await closeDevices();
@@ -54,7 +59,7 @@ export async function profile(name: string, options: ProfileCommandOptions): Pro
 /** @throws ArgumentError for a program that does not exist */
 export async function profileStep(
   name: string,
-  { batchSize: asked, device: chosen }: Omit<ProfileCommandOptions, 'json'> = {},
+  { batchSize: asked, device: chosen }: Omit<ProfileCommandOptions, 'json' | 'svg'> = {},
 ): Promise<StepProfile> {
   const program = programNamed(name);
   const { recipe } = program;

@@ -106,9 +106,10 @@ function addProfile(root: Command, ended: (exitCode: number) => void): void {
     .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
     .option('--device <name>', DEVICE_HELP)
     .option('--json <file>', 'where to write the figures (default: nowhere)')
+    .option('--svg <file>', 'where to draw the launches under the roofline (default: nowhere)')
     .addHelpText(
       'after',
-      '\nExamples:\n  $ heddle profile cnn\n  $ heddle profile lenet5 --batch-size 256 --json lenet5.json',
+      '\nExamples:\n  $ heddle profile cnn\n  $ heddle profile lenet5 --batch-size 256 --svg lenet5.svg',
     )
     .action(async (program: string, options: ProfileCommandOptions) => {
       const { profile } = await import('./profile.js');
