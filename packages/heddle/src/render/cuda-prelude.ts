@@ -38,12 +38,13 @@ const PARTS = {
     needs: ['bf16'],
     text: () => inline('float bf16_to_float(bf16 bits)', 'return __uint_as_float((unsigned)bits << 16);'),
   },
+  // Of two at once: the conversion of one by itself (F2F) is a slower instruction. The first is the upper half.
   float_to_bf16: {
     needs: ['bf16'],
     text: () =>
       inline(
         'bf16 float_to_bf16(float f)',
-        'bf16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits;',
+        'unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both;',
       ),
   },
   round_f16: {
@@ -51,8 +52,12 @@ const PARTS = {
     text: () => inline('float round_f16(float f)', 'return f16_to_float(float_to_f16(f));'),
   },
   round_bf16: {
-    needs: ['bf16_to_float', 'float_to_bf16'],
-    text: () => inline('float round_bf16(float f)', 'return bf16_to_float(float_to_bf16(f));'),
+    needs: [],
+    text: () =>
+      inline(
+        'float round_bf16(float f)',
+        'unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both);',
+      ),
   },
   round_tf32: {
     needs: [],

@@ -1,7 +1,7 @@
 typedef unsigned short f16;  // the bits of an IEEE binary16
 typedef unsigned short bf16;  // the upper 16 bits of a float
 __device__ inline f16 float_to_f16(float f) { f16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
-__device__ inline bf16 float_to_bf16(float f) { bf16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
+__device__ inline bf16 float_to_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both; }
 __device__ inline unsigned char saturate_u8(float a) { return a > 0 ? min(__float2uint_rz(a), 255u) : 0u; }
 __device__ inline int saturate_i32(float a) { return a != a ? 0 : __float2int_rz(a); }
 __device__ inline unsigned saturate_u32(float a) { return a > 0 ? __float2uint_rz(a) : 0u; }

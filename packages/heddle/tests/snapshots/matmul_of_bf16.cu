@@ -36,11 +36,10 @@ __device__ inline f32x4 mma_bf16(u32x4 a, u32x2 b, f32x4 c) {
   return c;
 }
 struct alignas(8) f32x2 { float x, y; };
-__device__ inline float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }
-__device__ inline bf16 float_to_bf16(float f) { bf16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
-__device__ inline float round_bf16(float f) { return bf16_to_float(float_to_bf16(f)); }
+__device__ inline float round_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both); }
 __device__ inline f32x2 cast_bf16x2(f32x2 a) { return {round_bf16(a.x), round_bf16(a.y)}; }
 struct alignas(4) bf16x2 { bf16 x, y; };
+__device__ inline bf16 float_to_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both; }
 __device__ inline bf16x2 store_bf16x2(f32x2 a) { return {float_to_bf16(a.x), float_to_bf16(a.y)}; }
 
 extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, bf16* c) {

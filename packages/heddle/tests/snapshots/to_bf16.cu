@@ -1,7 +1,7 @@
 typedef unsigned short bf16;  // the upper 16 bits of a float
-__device__ inline bf16 float_to_bf16(float f) { bf16 bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits; }
+__device__ inline bf16 float_to_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both; }
 __device__ inline float bf16_to_float(bf16 bits) { return __uint_as_float((unsigned)bits << 16); }
-__device__ inline float round_bf16(float f) { return bf16_to_float(float_to_bf16(f)); }
+__device__ inline float round_bf16(float f) { unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both); }
 
 extern "C" __global__ void to_bf16(const float* x, bf16 scale, bf16* y, bf16* z, int n) {
   // const i = globalId.x;
