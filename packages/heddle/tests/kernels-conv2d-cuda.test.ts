@@ -3,9 +3,18 @@ import { test } from 'node:test';
 import { f32 } from '../src/core/dtype.js';
 import type { Precision } from '../src/core/precision.js';
 import { type Conv2dArg, conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../src/fused/conv2d.js';
+import { convolution } from '../src/fused/conv2d-cuda.js';
+import { gridStage } from '../src/fused/stage.js';
 import { call, leaf } from '../src/graph/build.js';
-import type { FusedOp } from '../src/graph/fused-op.js';
+import type { FusedOp, KernelIo, Stage } from '../src/graph/fused-op.js';
 import type { GraphNode } from '../src/graph/node.js';
+import { type ConvolveTensorTile, convolveTensor } from '../src/kernels/conv2d-tensor-cuda.js';
+import { addParts, partsOf } from '../src/kernels/conv2d-weight-cuda.js';
+import {
+  convolveWeightTensor,
+  tensorParts,
+  type WeightTensorTile,
+} from '../src/kernels/conv2d-weight-tensor-cuda.js';
 import { SIM_TARGET } from '../src/runtime/sim/launch.js';
 import { CASES, type ConvolutionCase, conv } from './convolution-cases.js';
 import { checkInSimulator, noise } from './kernel-harness.js';
@@ -35,6 +44,71 @@ function check({ name, n, c, o, arg: exact }: ConvolutionCase, precision: Precis
       checkInSimulator(call(op, [a, b], arg), sources, 1e-5, SIM_TARGET));
   }
 }
+
+/** The op with one kernel. */
+const planned = (
+  op: FusedOp<Conv2dArg>,
+  plan: (io: KernelIo, arg: Conv2dArg) => Stage[],
+): FusedOp<Conv2dArg> => ({
+  ...op,
+  kernels: [{ name: op.name, when: () => true, finishes: true, plan }],
+});
+
+/** Tiles whose channels come in several pieces, and blocks that sum several tiles: the next is copied meanwhile. */
+function checkPieces(
+  { name, n, c, o, arg }: ConvolutionCase,
+  tile: ConvolveTensorTile,
+  weight: WeightTensorTile,
+): void {
+  const x = leaf([n, c, ...arg.size], f32);
+  const w = leaf([o, c / arg.groups, ...arg.kernel], f32);
+  const y = leaf([n, o, ...outputSize(arg)], f32);
+  const sources = (a: GraphNode, b: GraphNode) => [{ data: coarse(a.size, 3) }, { data: coarse(b.size, 4) }];
+  const args = [{ input: 0 }, { input: 1 }] as const;
+  for (const adjoint of [false, true]) {
+    const op = planned(adjoint ? conv2dInputOp : conv2dOp, (io, of) => {
+      const problem = {
+        ...convolution(io, of, adjoint),
+        weightOffset: 0,
+        finish: io.finish(io.output.shape),
+      };
+      return [gridStage(convolveTensor({ ...problem, tensorCores: true }, tile), ...args, { output: true })];
+    });
+    const from = adjoint ? y : x;
+    test(`${op.name} ${name}, in pieces`, () =>
+      checkInSimulator(call(op, [from, w], arg), sources(from, w), 1e-5, SIM_TARGET));
+  }
+  const op = planned(conv2dWeightOp, (io, of) => {
+    const problem = {
+      ...{
+        ...convolution(io, of, false),
+        outputs: o / arg.groups,
+        outSize: outputSize(arg),
+        tensorCores: true,
+      },
+      ...{ gradientOffset: 0, finish: io.finish(io.output.shape) },
+    };
+    const layout = tensorParts(problem, weight);
+    const parts = { scratch: 'parts', bytes: 4 * partsOf(problem, weight.splits, layout) };
+    return [
+      gridStage(convolveWeightTensor(problem, weight), ...args, parts),
+      gridStage(addParts(problem, weight.splits, layout), parts, { output: true }),
+    ];
+  });
+  test(`${op.name} ${name}, in pieces`, () =>
+    checkInSimulator(call(op, [x, y], arg), sources(x, y), 1e-5, SIM_TARGET));
+}
+
+checkPieces(
+  conv('many channels', [3, 20, 24], [6, 5], 3, { padding: 1 }),
+  { images: 2, rows: 4, columns: 5, channels: 8, warps: [1, 2, 2], each: [1, 2] },
+  { images: 1, rows: 4, columns: 5, channels: 8, warps: [2, 1, 2], each: [1, 2], splits: 2 },
+);
+checkPieces(
+  conv('few channels', [3, 5, 7], [6, 5], [3, 2], { stride: [1, 2], padding: 1 }),
+  { images: 1, rows: 3, columns: 5, channels: 2, warps: [1, 1, 3], each: [1, 1] },
+  { images: 1, rows: 4, columns: 4, channels: 3, warps: [1, 1, 2], each: [1, 2], splits: 3 },
+);
 
 for (const each of CASES) check(each, 'tf32');
 for (const each of [...CASES.slice(-2), ...WINOGRAD]) check(each, 'f32');

@@ -27,7 +27,8 @@ import { cudnnVariants } from './vendor.js';
 const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
   model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
 
-function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
+/** The sizes of a convolution, or of its adjoint. */
+export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
   const { groups, kernel, stride, dilation, padding } = arg;
   const [images, channels] = x!.shape as [number, number];
   return {

@@ -175,7 +175,7 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
 
 /**
  * dW from its parts. The threads of a block have some weights side by side, few if there are few weights, and share
- * their parts: each adds every so many-th, then the sums are added in pairs.
+ * their parts: each adds every so many-th, all of which it asks for at once, then one adds their sums.
  */
 export function addParts(p: CudaConvolveWeight, count: number, layout = plainParts(p)): GridKernel {
   const size = partsOf(p, 1, layout);
@@ -186,22 +186,21 @@ export function addParts(p: CudaConvolveWeight, count: number, layout = plainPar
     { parts: buffer(f32), dw: buffer(f32) },
     ({ parts, dw }, context) => {
       const { threadIdx, blockIdx, idiv, f32, shared, barrier, finish } = context;
-      const { SIZE, COUNT, INPUTS, KH, KW, ADDERS, LANES, CHUNK, WIDTH, COLUMNS, INSIDE } = context;
+      const { SIZE, COUNT, ROUNDS, INPUTS, KH, KW, ADDERS, LANES } = context;
+      const { CHUNK, WIDTH, COLUMNS, INSIDE } = context;
       const member = threadIdx.x % LANES;
       const at = blockIdx.x * LANES + member;
       const adder = idiv(threadIdx.x, LANES);
       const held = shared(f32, ADDERS, LANES);
       let sum = f32(0);
-      if (at < SIZE) for (let s = adder; s < COUNT; s += ADDERS) sum += parts[s * SIZE + at];
+      for (let k = 0; k < ROUNDS; k++) {
+        const s = adder + k * ADDERS;
+        if (at < SIZE && s < COUNT) sum += parts[s * SIZE + at];
+      }
       held[adder][member] = sum;
       barrier();
-      let half = ADDERS >> 1;
-      while (half > 0) {
-        if (adder < half) held[adder][member] += held[adder + half][member];
-        barrier();
-        half = half >> 1;
-      }
       if (adder === 0 && at < SIZE) {
+        for (let s = 1; s < ADDERS; s++) sum += held[s][member];
         const output = idiv(at, COLUMNS);
         const column = (at % COLUMNS) % WIDTH;
         const tap = INSIDE ? idiv(column, CHUNK) : column % (KH * KW);
@@ -209,13 +208,13 @@ export function addParts(p: CudaConvolveWeight, count: number, layout = plainPar
         const input = idiv(at % COLUMNS, WIDTH) * CHUNK + own;
         const to = (output * INPUTS + input) * KH * KW + tap;
         if (column < CHUNK * KH * KW && input < INPUTS)
-          dw[to] = finish(held[0][member], output, input, idiv(tap, KW), tap % KW);
+          dw[to] = finish(sum, output, input, idiv(tap, KW), tap % KW);
       }
     },
     {
       ...{ SIZE: size, COUNT: count, INPUTS: p.inputs, KH: p.kernel[0], KW: p.kernel[1] },
       ...{ CHUNK: layout.chunk, WIDTH: layout.width, COLUMNS: layout.columns, INSIDE: layout.inside },
-      ...{ ADDERS: adders, LANES: lanes, finish: p.finish },
+      ...{ ADDERS: adders, LANES: lanes, ROUNDS: Math.ceil(count / adders), finish: p.finish },
     },
   );
   return { kernel, grid: [Math.ceil(size / lanes), 1, 1], threads: lanes * adders, sharedBytes: 0 };
