@@ -86,6 +86,17 @@ export class Evaluator {
     }
   }
 
+  /** Compile what a run needs, ahead of it. */
+  prepare(): void {
+    const { training } = this.#model;
+    this.#model.eval();
+    try {
+      this.#feed.prepare?.();
+    } finally {
+      this.#model.train(training);
+    }
+  }
+
   dispose(): void {
     this.#feed.dispose();
     this.#sums.dispose();

@@ -29,6 +29,8 @@ export interface Chunk {
 export interface Feed {
   /** The batches of an epoch, in the loader's order. */
   chunks(epoch: number): AsyncIterable<Chunk>;
+  /** Compile what the batches need, ahead of them. Absent: only the batches themselves show what that is. */
+  prepare?(): void;
   dispose(): void;
 }
 

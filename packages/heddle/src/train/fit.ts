@@ -45,6 +45,9 @@ function underway<T>(value: Promise<T>): Promise<T> {
   return value;
 }
 
+/** Readings under way: the device has so many launches, or rounds of `readEvery` steps, to go on with. */
+const AHEAD = 2;
+
 /** The sums after a step, on their way from the device. */
 interface Reading {
   readonly step: number;
@@ -80,6 +83,8 @@ class Training {
   readonly #sums = tensor([0, 0]);
   /** 1 until a loss is not finite. */
   readonly #good = tensor(1);
+  /** Done after the first chunks, while the device works on them. */
+  readonly #preparations: (() => void)[];
   #steps = 0;
   #stopping: History['ended'] | undefined;
 
@@ -106,6 +111,7 @@ class Training {
     };
     this.#feed = feedOf(train, work, { resident });
     this.#evaluator = validation && new Evaluator(model, validation, options, 'frozen');
+    this.#preparations = [() => this.#feed.prepare?.(), () => this.#evaluator?.prepare()];
   }
 
   async run(): Promise<History> {
@@ -167,7 +173,8 @@ class Training {
     let step = 0;
     let examples = 0;
     let loss: number | undefined;
-    let reading: Reading | undefined;
+    const readings: Reading[] = [];
+    let readAt = 0;
     for await (const chunk of this.#feed.chunks(epoch)) {
       if (signal?.aborted) this.#stopping = 'aborted';
       if (this.#stopping) break;
@@ -175,18 +182,18 @@ class Training {
       this.#steps += chunk.batches;
       step += chunk.batches;
       examples += chunk.examples;
-      if (!reading || step - reading.step >= readEvery || step === train.length) {
-        const next = this.#read(step, examples);
-        if (reading) loss = await this.#meanLoss(epoch, reading, before);
-        reading = next;
+      this.#preparations.shift()?.();
+      if (readAt === 0 || step - readAt >= readEvery) {
+        readings.push(this.#read(step, examples));
+        readAt = step;
+        if (readings.length > AHEAD) loss = await this.#meanLoss(epoch, readings.shift()!, before);
       }
       const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
       for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
       await this.#turns.next();
     }
-    if (!reading) return undefined;
-    const last = reading.step === step ? reading : this.#read(step, examples);
-    loss = await this.#meanLoss(epoch, last, before);
+    if (step === 0) return undefined;
+    loss = await this.#meanLoss(epoch, this.#read(step, examples), before);
     const took = seconds();
     return { loss, seconds: took, examplesPerSecond: examples / took };
   }

@@ -70,6 +70,13 @@ export class ResidentFeed implements Feed {
     return order;
   }
 
+  prepare(): void {
+    const { dataset, batchSize, length } = this.#loader;
+    const full = Math.min(length, Math.floor(dataset.length / batchSize));
+    if (full > 0) this.#full.prepare(batchSize);
+    if (full < length) this.#rest.prepare(dataset.length - full * batchSize);
+  }
+
   dispose(): void {
     this.#full.dispose();
     this.#rest.dispose();
