@@ -164,13 +164,14 @@ class Rows {
   }
 
   body(): Body {
-    const { members, structure } = this.#reduction;
+    const { structure } = this.#reduction;
     const early = this.#neededInside();
     const rows = new Evaluator(this.#scope, undefined, this.#out);
-    for (const { node, per } of members) {
-      if (node.op === 'reduce') this.#held.set(node, this.#reduce(node));
-      else if (per === 'row' && early.has(node))
-        this.#held.set(node, k.read(declared('each', rows.value(node, this.#row), this.#out)));
+    for (const level of this.#levels()) {
+      this.#reduce(level.filter((node) => node.op === 'reduce'));
+      for (const node of level)
+        if (node.op !== 'reduce' && early.has(node))
+          this.#held.set(node, k.read(declared('each', rows.value(node, this.#row), this.#out)));
     }
     this.#store(rows);
     const { team, rowsPerBlock } = this.#shares;
@@ -180,6 +181,19 @@ class Rows {
       grid: [Math.ceil(structure.rows / rowsPerBlock), 1, 1],
       block: [Math.max(32, team * rowsPerBlock), 1, 1],
     };
+  }
+
+  /** What there is one of for a row: reductions that do not need each other, what follows from them, and so on. */
+  #levels(): GraphNode[][] {
+    const levels: GraphNode[][] = [];
+    const levelOf = new Map<GraphNode, number>();
+    for (const { node, per } of this.#reduction.members) {
+      const below = node.src.reduce((n, s) => Math.max(n, levelOf.get(s) ?? -1), -1);
+      const level = node.op === 'reduce' ? below + 1 : below;
+      levelOf.set(node, level);
+      if (per === 'row') levels[level] = [...(levels[level] ?? []), node];
+    }
+    return levels;
   }
 
   /** What is computed once for a row, because every element of it needs it. */
@@ -235,52 +249,73 @@ class Rows {
     out.push(k.forLoop(base, k.int(0), k.int(columns), k.int(team * lanes * each), k.block(inside)));
   }
 
-  #reduce(node: GraphNode): Expr {
+  /** Reductions side by side: the row is read once for all of them, and their threads meet once. */
+  #reduce(nodes: readonly GraphNode[]): void {
     const { lanes } = this.#shares;
-    const op = opOf(node);
     const out = this.#out;
-    const nothing = identityOf(node, lanes);
-    const combined = (pieces: readonly Piece[], into: Statement[]): Expr =>
+    const combined = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr =>
       pieces
         .map(({ at, evaluator, inside }): Expr => {
           const value = evaluator.value(node.src[0]!, at);
           const v = k.read(declared('v', value, into));
-          return inside ? k.select(k.splat(inside, lanes), v, nothing) : v;
+          return inside ? k.select(k.splat(inside, lanes), v, identityOf(node, lanes)) : v;
         })
-        .reduce((a, b) => k.alu(op, [a, b]));
-    if (this.#kept) {
-      const own = declared('own', combined(this.#kept, out), out);
-      return this.#together(node, joined(op, k.read(own)));
+        .reduce((a, b) => k.alu(opOf(node), [a, b]));
+    let own: Expr[];
+    if (this.#kept) own = nodes.map((node) => k.read(declared('own', combined(node, this.#kept!, out), out)));
+    else {
+      const sums = nodes.map((node) => accumulator(node, lanes));
+      sums.forEach((acc, i) => {
+        out.push(k.declare(acc, identityOf(nodes[i]!, lanes)));
+      });
+      if (nodes.length > 0)
+        this.#sweep(out, (pieces, into) => {
+          sums.forEach((acc, i) => {
+            const value = combined(nodes[i]!, pieces, into);
+            into.push(k.set(acc, k.alu(opOf(nodes[i]!), [k.read(acc), value])));
+          });
+        });
+      own = sums.map((acc) => k.read(acc));
     }
-    const acc = accumulator(node, lanes);
-    out.push(k.declare(acc, nothing));
-    this.#sweep(out, (pieces, into) => {
-      into.push(k.set(acc, k.alu(op, [k.read(acc), combined(pieces, into)])));
-    });
-    return this.#together(node, joined(op, k.read(acc)));
+    this.#together(
+      nodes,
+      own.map((v, i) => joined(opOf(nodes[i]!), v)),
+    );
   }
 
-  /** The values of all threads of a row, in each of them. */
-  #together(node: GraphNode, own: Expr): Expr {
-    const op = opOf(node);
+  /** The values of all threads of a row, held in each of them. */
+  #together(nodes: readonly GraphNode[], own: readonly Expr[]): void {
     const { team } = this.#shares;
     const out = this.#out;
-    const butterfly = (from: Expr, width: number): Expr => {
+    const butterfly = (node: GraphNode, from: Expr, width: number): Expr => {
       let v = k.read(declared('s', from, out));
-      for (let by = width / 2; by >= 1; by /= 2)
-        v = k.read(declared('s', k.alu(op, [v, k.intrinsic('shuffleXor', [v, k.int(by)], node.dtype)]), out));
+      for (let by = width / 2; by >= 1; by /= 2) {
+        const other = k.intrinsic('shuffleXor', [v, k.int(by)], node.dtype);
+        v = k.read(declared('s', k.alu(opOf(node), [v, other]), out));
+      }
       return v;
     };
-    const ofWarp = butterfly(own, Math.min(32, team));
-    if (team <= 32) return ofWarp;
+    const ofWarp = nodes.map((node, i) => butterfly(node, own[i]!, Math.min(32, team)));
+    if (team <= 32 || nodes.length === 0) {
+      nodes.forEach((node, i) => {
+        this.#held.set(node, ofWarp[i]!);
+      });
+      return;
+    }
     const warps = team / 32;
-    const array: ArrayDecl = { name: 'part', dtype: node.dtype, space: 'shared', dims: [warps], lanes: 1 };
-    this.#arrays.push(array);
-    const parts = k.arrayNode(array);
+    const parts = nodes.map(({ dtype }): MemoryNode => {
+      const array: ArrayDecl = { name: 'part', dtype, space: 'shared', dims: [warps], lanes: 1 };
+      this.#arrays.push(array);
+      return k.arrayNode(array);
+    });
     const lane = k.special('laneId');
-    out.push(k.when(k.alu('eq', [lane, k.int(0)]), k.block([k.store(parts, ofWarp, [k.special('warpId')])])));
+    const stores = parts.map((part, i) => k.store(part, ofWarp[i]!, [k.special('warpId')]));
+    out.push(k.when(k.alu('eq', [lane, k.int(0)]), k.block(stores)));
     out.push(k.barrier());
-    return butterfly(k.load(parts, [k.alu('mod', [lane, k.int(warps)])]), warps);
+    nodes.forEach((node, i) => {
+      const part = k.load(parts[i]!, [k.alu('mod', [lane, k.int(warps)])]);
+      this.#held.set(node, butterfly(node, part, warps));
+    });
   }
 
   /** Results for every row, then for every element: all that is read, before the first store of a thread. */
