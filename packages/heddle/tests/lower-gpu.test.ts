@@ -127,6 +127,11 @@ agree('rows', {
       .sub(values([4, 6, 32]).mean([0, 2], { keepdim: true }))
       .square()
       .mean([0, 2]),
+  'several of one row, longer than a block holds': () => {
+    const x = values([2, 33001]);
+    const norm = x.square().sum([1], { keepdim: true }).sqrt();
+    return [x.sum(1), x.max(1), norm, x.div(norm).abs().sum(1)];
+  },
   'largest and smallest': () => [values([5, 77]).max(1), values([5, 77]).min(1), values([3, 4], i32).max(1)],
 });
 
