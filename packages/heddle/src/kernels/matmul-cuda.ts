@@ -24,6 +24,7 @@
 import { bf16, type DType, f32 } from '../core/dtype.js';
 import { defineKernel, type Memory } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
+import { finishEarly } from './finish-early.js';
 import { buffers, type MatmulProblem } from './matmul-cpu.js';
 import {
   copyPanel,
@@ -94,14 +95,21 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   // Of shares that are added, as few elements a thread as keep all threads at work on what follows.
   const most = warps[2] === 1 ? right.group : Math.max(1, (rows * columns) / threads);
   const lanesOut = most >= 4 && p.N % 4 === 0 ? 4 : most >= 2 && p.N % 2 === 0 ? 2 : 1;
+  // One element of the tile for each thread, or a few beside each other: known from the start.
+  const own =
+    warps[2] > 1 &&
+    splits === 1 &&
+    rows * columns <= threads * lanesOut &&
+    (lanesOut === 1 || p.N % columns === 0);
+  const { early, finish } = finishEarly(p.finish);
   const kernel = defineKernel(
     splits > 1 ? 'matmulParts' : 'matmul',
     buffers,
     ({ a, b, c }, context) => {
       const { blockIdx, threadIdx, laneId, warpId, idiv, f32, fma, lane, local } = context;
       const { dynamicShared, barrier, load2, load4, store2, store4, vec2, vec4 } = context;
-      const { commitCopies, waitCopies, copyPanel, aStart, bStart, finish } = context;
-      const { A, B, M, N, DOWN, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, THREADS, OUT } = context;
+      const { commitCopies, waitCopies, copyPanel, aStart, bStart, early, finish, splat2, splat4 } = context;
+      const { OWN, A, B, M, N, DOWN, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, THREADS, OUT } = context;
       const { WM, WN, WK, LM, LN, TM, TN, DEPTH, ROWS, COLUMNS } = context;
       const row = (blockIdx.x % DOWN) * ROWS;
       const column = idiv(blockIdx.x, DOWN) * COLUMNS;
@@ -175,8 +183,20 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         }
       };
 
+      // A thread's elements of the tile, the first of them; where it ends, the last that there are.
+      const mine = threadIdx.x * OUT;
+      const ownRow = Math.min(row + idiv(mine, COLUMNS), M - 1);
+      const ownColumn =
+        N % COLUMNS === 0 ? column + (mine % COLUMNS) : Math.min(column + (mine % COLUMNS), N - 1);
+      const loadEarly = () => {
+        if (OUT === 4) early(splat4(f32(0)), batch, ownRow, ownColumn);
+        else if (OUT === 2) early(splat2(f32(0)), batch, ownRow, ownColumn);
+        else early(f32(0), batch, ownRow, ownColumn);
+      };
+
       if (CHUNKS <= STAGES) {
         for (let chunk = 0; chunk < CHUNKS; chunk++) copy(chunk, chunk);
+        if (OWN) loadEarly();
         for (let chunk = 0; chunk < CHUNKS; chunk++) {
           waitCopies(CHUNKS - 1 - chunk);
           barrier();
@@ -184,6 +204,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         }
       } else {
         for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
+        if (OWN) loadEarly();
         let used = 0;
         let filled = STAGES - 1;
         let chunk = 0;
@@ -237,7 +258,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         }
         barrier();
         for (let first = 0; first < ROWS * COLUMNS; first += THREADS * OUT) {
-          const i = first + threadIdx.x * OUT;
+          const i = first + mine;
           const r = row + idiv(i, COLUMNS);
           const n = column + (i % COLUMNS);
           if ((first + THREADS * OUT <= ROWS * COLUMNS || i < ROWS * COLUMNS) && r < M && n < N) {
@@ -247,7 +268,8 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
             };
             let total = part(0);
             for (let w = 1; w < WK; w++) total += part(w);
-            done(total, r, n, OUT);
+            if (OWN) done(total, ownRow, ownColumn, OUT);
+            else done(total, r, n, OUT);
           }
         }
       }
@@ -269,7 +291,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         copyPanel,
         copyPiece,
         rowOfSlot,
-        finish: p.finish,
+        ...{ OWN: own, early, finish },
       },
       ...{ aStart: startOf(p.a, p.batches), bStart: startOf(p.b, p.batches) },
     },

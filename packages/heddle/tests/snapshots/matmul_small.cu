@@ -50,6 +50,12 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
       sums[i][j] = 0.0f;
     }
   }
+  // const mine = threadIdx.x * OUT;
+  const int mine = int(threadIdx.x) * 1;
+  // const ownRow = Math.min(row + idiv(mine, COLUMNS), M - 1);
+  const int ownRow = min(wrap_add(row, mine / 8), 63);
+  // const ownColumn =
+  const int ownColumn = column + mine % 8;
   // for (let chunk = 0; chunk < CHUNKS; chunk++) copy(chunk, chunk);
   #pragma unroll
   for (int chunk = 0; chunk < 4; chunk++) {
@@ -355,12 +361,12 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
   // for (let first = 0; first < ROWS * COLUMNS; first += THREADS * OUT) {
   #pragma unroll
   for (int first = 0; first < 64; first += 256) {
-    // const i = first + threadIdx.x * OUT;
-    const int i = first + int(threadIdx.x) * 1;
+    // const i = first + mine;
+    const int i = first + mine;
     // const r = row + idiv(i, COLUMNS);
-    const int r = row + i / 8;
+    const int r = wrap_add(row, i / 8);
     // const n = column + (i % COLUMNS);
-    const int n = column + i % 8;
+    const int n = wrap_add(column, i % 8);
     // if ((first + THREADS * OUT <= ROWS * COLUMNS || i < ROWS * COLUMNS) && r < M && n < N) {
     if ((wrap_add(first, 256) <= 64 || i < 64) && r < 64 && n < 128) {
       // const at = w * (ROWS * COLUMNS) + i;
@@ -376,10 +382,10 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
         // for (let w = 1; w < WK; w++) total += part(w);
         total = t + held[at_1];
       }
-      // done(total, r, n, OUT);
+      // if (OWN) done(total, ownRow, ownColumn, OUT);
       const float v = total;
       // else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
-      const int at_1 = (batch * 64 + r) * 128 + n;
+      const int at_1 = (batch * 64 + ownRow) * 128 + ownColumn;
       // else c[at] = v;
       c[at_1] = v;
     }
