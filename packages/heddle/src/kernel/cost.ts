@@ -8,6 +8,8 @@ export interface Cost {
   readonly statement: number;
   /** Of an expression without its sources. */
   readonly expression: (e: Expr) => number;
+  /** `while (i < end) { …; i += step; }` is counted as the loop it is; else every `while` has 16 rounds. */
+  readonly countsWhile?: true;
 }
 
 /** A launch as far as it says how often loops run: sizes, and arguments that are known. */
@@ -42,6 +44,9 @@ export const INSTRUCTIONS: Cost = {
   },
 };
 
+/** As long as a thread takes, roughly. What decides on the CPU's threads was measured with `INSTRUCTIONS`. */
+export const DURATION: Cost = { ...INSTRUCTIONS, countsWhile: true };
+
 /** Rounds of a loop whose bounds are not known. */
 const ROUNDS = 16;
 
@@ -51,6 +56,8 @@ export const costOfThread = (ir: KernelIr, launch: CountedLaunch, cost: Cost): n
 
 class Estimate {
   private readonly values = new Map<object, Scalar>();
+  /** Of variables that change: their first values. */
+  private readonly starts = new Map<Variable, Scalar>();
   private readonly launch: CountedLaunch;
   private readonly cost: Cost;
   private readonly costs = new Map<Node, number>();
@@ -70,7 +77,7 @@ class Estimate {
     switch (s.op) {
       case 'let': {
         const known = this.value(s.src[0] as Expr);
-        if (known !== undefined && s.arg.constant) this.values.set(s.arg, known);
+        if (known !== undefined) (s.arg.constant ? this.values : this.starts).set(s.arg, known);
         return this.expr(s.src[0]!);
       }
       case 'for': {
@@ -81,7 +88,7 @@ class Estimate {
         return own + rounds * (own + this.statement(body));
       }
       case 'while':
-        return ROUNDS * (this.expr(s.src[0]!) + this.inside(s.src.slice(1)));
+        return this.roundsOfWhile(s) * (this.expr(s.src[0]!) + this.inside(s.src.slice(1)));
       case 'if': {
         const [condition, ...branches] = s.src as [Expr, ...Statement[]];
         return this.expr(condition) + Math.max(...branches.map((b) => this.statement(b)));
@@ -100,6 +107,15 @@ class Estimate {
   /** Inner loops may depend on an outer loop's variable: half of the way is not known, the start will do. */
   private during(variable: Variable, from: Scalar | undefined): void {
     if (from !== undefined) this.values.set(variable, from);
+  }
+
+  private roundsOfWhile(s: Statement & { op: 'while' }): number {
+    if (!this.cost.countsWhile) return ROUNDS;
+    const [test, ...body] = s.src as readonly [Expr, ...Statement[]];
+    const [counter, end] = test.src as readonly [Expr?, Expr?];
+    if (test.op !== 'alu' || test.arg !== 'lt' || counter?.op !== 'variable' || !end) return ROUNDS;
+    const step = body.map((part) => stepOf(part, counter.arg)).find((e) => e !== undefined);
+    return this.rounds(this.starts.get(counter.arg), this.value(end), step && this.value(step));
   }
 
   private rounds(start: Scalar | undefined, end: Scalar | undefined, step: Scalar | undefined): number {
@@ -155,4 +171,20 @@ class Estimate {
         return undefined;
     }
   }
+}
+
+/** What a statement adds to a variable, in every case. */
+function stepOf(s: Statement, variable: Variable): Expr | undefined {
+  if (s.op === 'block') {
+    for (const inner of s.src) {
+      const step = stepOf(inner as Statement, variable);
+      if (step) return step;
+    }
+  }
+  if (s.op !== 'set' || s.arg !== variable) return undefined;
+  const [sum] = s.src as readonly [Expr];
+  const own = sum.src[0] as Expr | undefined;
+  if (sum.op !== 'alu' || sum.arg !== 'add' || own?.op !== 'variable' || own.arg !== variable)
+    return undefined;
+  return sum.src[1] as Expr;
 }

@@ -3,7 +3,7 @@
  * are shared out among them. A launch of a training step on a small network costs more than its work.
  */
 import { rewrite } from '../ir/rewrite.js';
-import { costOfThread, INSTRUCTIONS } from '../kernel/cost.js';
+import { costOfThread, DURATION } from '../kernel/cost.js';
 import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
@@ -14,8 +14,11 @@ import type { FusedCall, Place, ScheduledLaunch } from './schedule.js';
 const SMALL = 4;
 /** Bytes of static shared memory that a kernel may have. */
 const MOST_SHARED = 48 * 1024;
-/** Threads of a multiprocessor. */
+/** Of a multiprocessor. */
 const MOST_THREADS = 2048;
+const REGISTERS = 65536;
+/** Registers of a thread beside its local arrays: addresses, fragments, what is on its way. */
+const OWN_REGISTERS = 40;
 
 interface Part {
   readonly kernel: KernelIr;
@@ -52,7 +55,7 @@ function partOf({ work, args, bytes, call, origins }: ScheduledLaunch, target: T
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
   if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > MOST_SHARED) return undefined;
-  const cost = costOfThread(kernel, { grid, block, args }, INSTRUCTIONS);
+  const cost = costOfThread(kernel, { grid, block, args }, DURATION);
   return { kernel, grid, block, args, bytes, call, origins, dynamicBytes, waits: waits(kernel.body), cost };
 }
 
@@ -83,7 +86,12 @@ function fits(part: Part, bin: readonly Part[], target: Target): boolean {
   // All blocks run at once: none waits for one that has nothing to do with it.
   const blocks = Math.ceil(all.reduce((n, p) => n + volume(p.grid), 0) / target.units);
   const shared = staticBytes(arrays) + Math.max(...all.map((p) => p.dynamicBytes));
-  return blocks * threads <= MOST_THREADS && blocks * shared <= target.sharedBytesPerBlock;
+  const registers = Math.max(...all.map(({ kernel }) => OWN_REGISTERS + localWords(kernel.arrays)));
+  return (
+    blocks * threads <= MOST_THREADS &&
+    blocks * threads * registers <= REGISTERS &&
+    blocks * shared <= target.sharedBytesPerBlock
+  );
 }
 
 function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
@@ -209,10 +217,13 @@ function digit(number: Expr, sizes: readonly [number, number, number], at: numbe
 const volume = ([x, y, z]: readonly [number, number, number]): number => x * y * z;
 const threadsOf = (part: Part): number => volume(part.block);
 const isDynamic = (a: ArrayDecl): boolean => a.space === 'shared' && a.dims[0] === -1;
+const elements = (a: ArrayDecl): number => a.dims.reduce((n, d) => n * d, 1) * a.lanes;
 const staticBytes = (arrays: readonly ArrayDecl[]): number =>
   arrays
     .filter((a) => a.space === 'shared' && !isDynamic(a))
-    .reduce((n, a) => n + a.dims.reduce((m, d) => m * d, 1) * a.lanes * a.dtype.bytes, 0);
+    .reduce((n, a) => n + elements(a) * a.dtype.bytes, 0);
+const localWords = (arrays: readonly ArrayDecl[]): number =>
+  arrays.filter((a) => a.space === 'local').reduce((n, a) => n + elements(a), 0);
 
 /** Whether threads of a block wait for each other. */
 function waits(body: Statement): boolean {

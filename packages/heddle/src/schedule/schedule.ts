@@ -5,7 +5,8 @@
  *   merge         one kernel for elementwise groups that work on the same elements
  *   join          what follows a hand-written kernel element by element becomes a further result of it
  *   lower         each group to kernel IR (generic), or to its plan's stages (hand-written)
- *   order         levels: a launch needs only launches of lower levels; in-place updates after the last reader
+ *   levels        a launch needs only launches of lower levels, in-place updates the last reader; what nobody waits
+ *                 for runs where it costs least (GPU)
  *   memory        one arena for all that lives inside the program
  *   side by side  small launches of one level become one (GPU)
  */
@@ -20,6 +21,7 @@ import { canonicalize } from './canonical.js';
 import { joinFollowers } from './followers.js';
 import { type OpenCall, openCall } from './hand-written.js';
 import { mergeLaunches } from './horizontal.js';
+import { levelsOf, stepsOf } from './levels.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
 import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
@@ -77,13 +79,12 @@ export interface ScheduleOptions {
 type Slot = { readonly node: GraphNode } | { readonly scratch: number } | { readonly value: Scalar };
 
 /** A group with its launches. */
-interface Work {
+export interface Work {
   readonly group: Group;
   readonly reads: ReadonlySet<GraphNode>;
   readonly stages: readonly { readonly work: StageWork; readonly slots: readonly Slot[] }[];
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
   readonly call?: FusedCall;
-  level: number;
 }
 
 export function schedule(
@@ -102,13 +103,15 @@ export function schedule(
     return call ? callToWork(group, call, chosen.get(group)) : toWork(group, stored, target);
   });
   const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
-  const ordered = assignLevels(work, updated);
-  const placed = place(ordered, canonical.roots, canonical.leaves, updated);
+  const steps = stepsOf(work, updated);
+  const levels = levelsOf([...steps.values()].flat(), target);
+  const levelOf = (w: Work, stage: number): number => levels.get(steps.get(w)!.at(stage)!)!;
+  const placed = place(work, levelOf, canonical.roots, canonical.leaves, updated);
   const result = { ...placed, launches: mergeLaunches(placed.launches, target) };
   debug(
     3,
     () =>
-      `schedule: ${result.launches.length} launches on ${1 + Math.max(-1, ...ordered.map((w) => w.level + w.stages.length - 1))} levels, arena ${result.arenaBytes} bytes`,
+      `schedule: ${result.launches.length} launches on ${1 + Math.max(-1, ...levels.values())} levels, arena ${result.arenaBytes} bytes`,
   );
   return result;
 }
@@ -126,7 +129,6 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
     reads,
     stages: [{ work: { kernel: ir, grid, block }, slots: params.map((node) => ({ node })) }],
     scratch: [],
-    level: 0,
   };
 }
 
@@ -165,7 +167,7 @@ function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
   const { node } = group.call!;
   const { op, arg } = argOf(node, 'call');
   const call = { op: op.name, flops: op.flops?.(node, arg) };
-  return { group, reads, stages, scratch, call, level: 0 };
+  return { group, reads, stages, scratch, call };
 }
 
 /** The variants that `tune` takes for the calls that can be done in several ways. */
@@ -272,22 +274,9 @@ function ancestors(work: readonly Work[], of: Work, updated: ReadonlyMap<GraphNo
   return found;
 }
 
-function assignLevels(work: readonly Work[], updated: ReadonlyMap<GraphNode, GraphNode>): Work[] {
-  const done = new Set<Work>();
-  const visit = (w: Work): void => {
-    if (done.has(w)) return;
-    done.add(w);
-    for (const need of needsOf(work, w, updated)) {
-      visit(need);
-      w.level = Math.max(w.level, need.level + need.stages.length);
-    }
-  };
-  work.forEach(visit);
-  return [...work].sort((a, b) => a.level - b.level);
-}
-
 function place(
   work: readonly Work[],
+  levelOf: (w: Work, stage: number) => number,
   roots: readonly GraphNode[],
   leaves: readonly GraphNode[],
   updated: ReadonlyMap<GraphNode, GraphNode>,
@@ -304,19 +293,19 @@ function place(
   const lifetimes: Lifetime[] = [];
   const arenaOf = new Map<GraphNode, number>();
   for (const w of work) {
-    const end = w.level + w.stages.length - 1;
     for (const root of w.group.roots) {
       if (results.includes(root) || updated.has(root)) continue;
       const readers = work.filter((o) => o.reads.has(root));
       arenaOf.set(root, lifetimes.length);
-      const to = Math.max(end, ...readers.map((r) => r.level + r.stages.length - 1));
-      lifetimes.push({ bytes: root.size * root.dtype.bytes, from: w.level, to });
+      const to = Math.max(...[w, ...readers].map((r) => levelOf(r, -1)));
+      lifetimes.push({ bytes: root.size * root.dtype.bytes, from: levelOf(w, 0), to });
     }
   }
   const scratchAt = new Map<Work, number>();
   for (const w of work) {
     scratchAt.set(w, lifetimes.length);
-    for (const s of w.scratch) lifetimes.push({ bytes: s.bytes, from: w.level + s.from, to: w.level + s.to });
+    for (const s of w.scratch)
+      lifetimes.push({ bytes: s.bytes, from: levelOf(w, s.from), to: levelOf(w, s.to) });
   }
   const { offsets, bytes } = planArena(lifetimes);
 
@@ -336,7 +325,7 @@ function place(
     .flatMap((w) =>
       w.stages.map((s, i) => ({
         work: s.work,
-        level: w.level + i,
+        level: levelOf(w, i),
         bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
         call: w.call,
         origins: originsOf(w.group),
