@@ -20,6 +20,7 @@ import {
   useDevice,
   zeros,
 } from '../src/index.js';
+import { closeDevices } from '../src/runtime/registry.js';
 import { DEVICES } from './case-runner.js';
 import { assertClose } from './close.js';
 
@@ -316,7 +317,9 @@ test('a kernel that cannot be split at its barriers runs in the simulator, and s
   });
   try {
     await unsplittable.launch({ grid: 1, block: 32 }, { y });
-    await unsplittable.launch({ grid: 1, block: 32 }, { y: zeros([32], { dtype: i32 }) });
+    const alone = allocate(i32, new Int32Array(32));
+    await unsplittable.launch({ grid: 1, block: 32 }, { y: alone });
+    assert.equal((await alone.read())[31], 62);
   } finally {
     process.stderr.write = write;
   }
@@ -417,4 +420,14 @@ test('the CPU computes what the simulator computes, bit for bit', async () => {
     return [await list(sums)];
   };
   assert.deepEqual(await run('cpu'), await run('sim'));
+});
+
+test('a kernel goes on where a device was closed and opened again', async () => {
+  for (let i = 0; i < 2; i++) {
+    useDevice('cpu');
+    const y = allocate(f32, [1, 2, 3]);
+    await saxpy.launch({ grid: 1, block: 32 }, { a: 2, x: y, y, n: 3 });
+    assert.deepEqual(Array.from(await y.read(), Number), [3, 6, 9]);
+    await closeDevices();
+  }
 });

@@ -1,4 +1,4 @@
-/** Launching a user's kernel on the current device, on tensors' own memory. */
+/** Launching a user's kernel on the current device, on the memory of tensors or memory by itself. */
 import { bool, type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError } from '../core/errors.js';
 import { once } from '../core/log.js';
@@ -7,6 +7,7 @@ import type { Scalar } from '../kernel/ops.js';
 import { serialize } from '../kernel/serialize.js';
 import { isBuffer } from '../kernel/types.js';
 import {
+  type Device,
   type DeviceBuffer,
   type Dim3,
   type Launch,
@@ -32,9 +33,20 @@ export interface LaunchOptions extends LaunchConfig {
 /** What a parameter is given: a number or boolean, or the memory that a buffer parameter is. */
 export type KernelArgument = Scalar | Handle | DeviceArray;
 
-/** Compiled launches kept per kernel: one per grid and block, and scalars where these are compiled in. */
+/** A launch, compiled; or why the CPU cannot run it but in the simulator. */
+type Prepared = Program | { readonly reason: string };
+
+/** Launches kept per kernel: one per grid and block, and scalars where these are compiled in. */
 const KEPT = 64;
-const programs = new WeakMap<KernelIr, Map<string, Program | { readonly reason: string }>>();
+const prepared = new WeakMap<Device, WeakMap<KernelIr, Map<string, Prepared>>>();
+
+function preparedFor(device: Device, ir: KernelIr): Map<string, Prepared> {
+  const ofDevice = prepared.get(device) ?? new WeakMap<KernelIr, Map<string, Prepared>>();
+  prepared.set(device, ofDevice);
+  const known = ofDevice.get(ir) ?? new Map<string, Prepared>();
+  ofDevice.set(ir, known);
+  return known;
+}
 
 export async function launch(
   ir: KernelIr,
@@ -85,9 +97,8 @@ export async function launch(
   const device = buffers[0]?.device ?? currentDevice();
   requireOn(device, buffers);
   if (config.stream) requireSame(device, 'stream', config.stream);
-  const known = programs.get(ir) ?? new Map<string, Program | { readonly reason: string }>();
-  programs.set(ir, known);
-  const shape = `${device.name} ${grid} ${block} ${config.sharedBytes ?? 0} ${cluster ?? ''}`;
+  const known = preparedFor(device, ir);
+  const shape = `${grid} ${block} ${config.sharedBytes ?? 0} ${cluster ?? ''}`;
   const exact = `${shape} ${Object.values(scalars).map(String).join(' ')}`;
   let program = known.get(shape) ?? known.get(exact);
   if (!program) {
@@ -124,7 +135,7 @@ function memoryOf(tensor: Handle, written: boolean): DeviceBuffer {
   return bufferOf(tensor.ownNode);
 }
 
-function forgetOldest(known: Map<string, Program | { readonly reason: string }>): void {
+function forgetOldest(known: Map<string, Prepared>): void {
   const [oldest] = known;
   if (!oldest) return;
   if ('run' in oldest[1]) oldest[1].dispose();

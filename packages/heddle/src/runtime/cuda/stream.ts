@@ -71,12 +71,15 @@ export class CudaStream implements Stream {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    this.host.release(() => {
-      this.join();
-      this.timeline.close();
-      this.host.driver.api.cuStreamDestroy_v2(this.handle);
-    });
-    this.host.forget(this);
+    const { call, driver, forget, release } = this.host;
+    forget(this);
+    release(() =>
+      call(() => {
+        this.join();
+        this.timeline.close();
+        driver.api.cuStreamDestroy_v2(this.handle);
+      }),
+    );
   }
 
   [Symbol.dispose](): void {
