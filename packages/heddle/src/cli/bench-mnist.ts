@@ -47,7 +47,10 @@ export interface MnistRun {
   readonly cache: 'cold' | 'warm';
   /** From the start of the process to its end, s. */
   readonly process: Spread;
-  /** From the first step to the end of the last test, s. */
+  /**
+   * From the first step to the end of the last test, s. The first step is also planned, loaded and, without a cache,
+   * compiled in its variants and timed; the data set is on the device before.
+   */
   readonly training: Spread;
   /** An epoch and its test, s: all but the first of each run, which compiles. */
   readonly epoch?: Spread;

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { debug } from '../../core/log.js';
 import { cacheFolder, DiskCache } from '../disk-cache.js';
+import { type CompileJob, CompilePool } from './compile-pool.js';
 import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
-import { type CompileJob, CompileThreads } from './threads.js';
 
 export interface Source {
   /** The entry point. */
@@ -13,29 +13,29 @@ export interface Source {
 
 export type Compiled = Uint8Array | CompileFailure;
 
-/** Fewer sources are compiled sooner than a thread is up, in 100 ms. */
+/** Fewer sources are compiled sooner than a process is up, in 100 ms. */
 const LEAST_SOURCES = 4;
 
 export class Compiler {
   readonly nvrtc: Nvrtc;
   private readonly capability: number;
   private readonly cache = new DiskCache(join(cacheFolder(), 'cubin'));
-  private readonly threads: CompileThreads;
-  /** Sources that threads work on, by their keys. */
+  private readonly pool: CompilePool;
+  /** Sources that are being compiled, by their keys. */
   private readonly begun = new Map<string, CompileJob>();
 
   /** @param capability compute capability × 10 of the GPU */
   constructor(nvrtc: Nvrtc, capability: number) {
     this.nvrtc = nvrtc;
     this.capability = capability;
-    this.threads = new CompileThreads(nvrtc.path);
+    this.pool = new CompilePool(nvrtc.path);
   }
 
-  /** Begin to compile a source in another thread: `compile` takes what becomes of it. */
+  /** Begin to compile a source in another process: `compile` takes what becomes of it. */
   begin(source: Source): void {
     const arch = this.nvrtc.architecture(this.capability);
     const key = this.keyOf(source, arch);
-    if (!this.begun.has(key) && !this.cache.has(key)) this.begun.set(key, this.threads.begin(source, arch));
+    if (!this.begun.has(key) && !this.cache.has(key)) this.begun.set(key, this.pool.begin(source, arch));
   }
 
   /** The images of all sources, in order; of one that does not compile, what the compiler says. */
@@ -51,8 +51,8 @@ export class Compiler {
     const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.begun.has(keys[i]!));
     const made = few
       ? missing.map((i) => own(sources[i]!))
-      : this.threads.finish(
-          missing.map((i) => this.begun.get(keys[i]!) ?? this.threads.begin(sources[i]!, arch)),
+      : this.pool.finish(
+          missing.map((i) => this.begun.get(keys[i]!) ?? this.pool.begin(sources[i]!, arch)),
           own,
         );
     missing.forEach((index, i) => {
@@ -70,7 +70,7 @@ export class Compiler {
   }
 
   async close(): Promise<void> {
-    await this.threads.close();
+    await this.pool.close();
   }
 
   private keyOf({ text }: Source, arch: Architecture): string {

@@ -70,7 +70,7 @@ export class Kernels {
     return source;
   }
 
-  /** Begin to compile kernels in other threads. Whatever is wrong with one is said by `load`. */
+  /** Begin to compile kernels in other processes. Whatever is wrong with one is said by `load`. */
   begin(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): void {
     for (const { kernel, block } of launches) {
       const source = this.source(kernel, block[0] * block[1] * block[2]);

@@ -1,0 +1,17 @@
+/** The body of a compile process (compile-pool.ts). It ends with the process that started it. */
+import type { CompileAnswer, CompileOrder } from './compile-pool.js';
+import { Nvrtc } from './nvrtc.js';
+
+const nvrtc = new Nvrtc(process.argv[2]!);
+
+process.on('message', ({ number, source, arch }: CompileOrder) => {
+  let result: CompileAnswer['result'];
+  try {
+    result = nvrtc.compile(source.text, source.name, arch);
+  } catch (error) {
+    result = { error: (error as Error).message };
+  }
+  process.send!({ number, result } satisfies CompileAnswer);
+});
+process.on('disconnect', () => process.exit());
+process.send!('ready');
