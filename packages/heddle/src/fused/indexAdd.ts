@@ -39,7 +39,7 @@ export const indexSelectOp: FusedOp<IndexArg> = {
 /** Positions up to which every element of the result looks at all of them. */
 const FEW = 256;
 
-/** values (…, n, …), index (n) i32 → (…, size, …), added in the order of the index. */
+/** values (…, n, …), index (n) i32 → (…, size, …), added always in the same order. */
 export const indexAddOp: FusedOp<IndexArg> = {
   name: 'indexAdd',
   infer: ([values], arg) => ({ dtype: values!.dtype, shape: withSize(values!.shape, arg, arg.size) }),
@@ -67,10 +67,15 @@ export const indexAddOp: FusedOp<IndexArg> = {
             bytes: cuda.paddedLength(n) * i32.bytes,
           }));
         const runs = cuda.runLengths(n);
+        const [keys, positions] = memory(runs.length) as [StageArgument, StageArgument];
+        const starts = { scratch: 'starts', bytes: (size + 1) * i32.bytes };
+        const sums = [{ input: 0 }, positions, starts, { output: true }] as const;
         return [
           gridStage(cuda.sortChunks(problem), { input: 1 }, ...memory(0)),
           ...runs.map((run, i) => gridStage(cuda.mergeRuns(problem, run), ...memory(i), ...memory(i + 1))),
-          gridStage(cuda.addSorted(problem), { input: 0 }, ...memory(runs.length), { output: true }),
+          gridStage(cuda.rowStarts(problem), keys, starts),
+          gridStage(cuda.addRows(problem), ...sums),
+          ...(n > cuda.LONG ? [gridStage(cuda.addLongRows(problem), keys, ...sums)] : []),
         ];
       },
     },

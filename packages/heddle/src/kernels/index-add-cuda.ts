@@ -3,9 +3,8 @@
  *
  * Adding by atomics would be one kernel, but in any order. So the positions are sorted by their index first, equal ones
  * as they stood: blocks sort pieces of 1024 in shared memory, then pairs of sorted runs become one, where each element
- * finds its place by searching the other run. A thread then finds the positions of its row by two searches and adds
- * them in order. n log² n for the n positions, n + size rows read and written for the sums. Threads that share a row
- * wait for its longest list: n additions one after the other where all indices are equal.
+ * finds its place by searching the other run. Then each row knows where its positions begin and adds up what stands
+ * there; a row of many positions has a block of its own. n log² n for the n positions, n + size rows read and written.
  */
 import { f32, i32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
@@ -27,6 +26,9 @@ export interface IndexAddProblem {
 /** Positions that a block sorts. */
 const CHUNK = 1024;
 const THREADS = 256;
+/** Threads of a block that adds up a long row, and positions that make a row long. */
+const BLOCK = 1024;
+export const LONG = 256;
 
 /** Positions with those that fill up the last chunk. */
 export const paddedLength = (n: number): number => Math.ceil(n / CHUNK) * CHUNK;
@@ -117,25 +119,46 @@ export function mergeRuns({ n }: IndexAddProblem, run: number): GridKernel {
   return { kernel, grid: [length / THREADS, 1, 1], threads: THREADS, sharedBytes: 0 };
 }
 
-/** A row of the result: the values at the positions of its key, in their order. */
-export function addSorted(p: IndexAddProblem): GridKernel {
-  const lanes = p.inner % 4 === 0 && p.valuesOffset % 4 === 0 ? 4 : 1;
+/** Where the positions of each row begin, and after the last of them where they end: `size` + 1. */
+export function rowStarts({ n, size }: IndexAddProblem): GridKernel {
+  const kernel = defineKernel(
+    'rowStarts',
+    { keys: buffer(i32), starts: buffer(i32) },
+    ({ keys, starts }, { globalId, rank, N, SIZE }) => {
+      const r = globalId.x;
+      if (r <= SIZE) starts[r] = rank(keys, 0, N, r, false);
+    },
+    { rank, N: n, SIZE: size },
+  );
+  return { kernel, grid: [Math.ceil((size + 1) / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
+}
+
+const SUMS = { values: buffer(f32), positions: buffer(i32), starts: buffer(i32), y: buffer(f32) };
+
+/** Neighbours of a row that a thread adds up at once. */
+const lanesOf = ({ inner, valuesOffset }: IndexAddProblem): 1 | 4 =>
+  inner % 4 === 0 && valuesOffset % 4 === 0 ? 4 : 1;
+
+/** Rows of the result: the values at their positions, in their order. Leaves out those of more than `LONG` positions. */
+export function addRows(p: IndexAddProblem): GridKernel {
+  const lanes = lanesOf(p);
   const elements = (p.outer * p.size * p.inner) / lanes;
   const kernel = defineKernel(
-    'indexAdd',
-    { values: buffer(f32), keys: buffer(i32), positions: buffer(i32), y: buffer(f32) },
-    ({ values, keys, positions, y }, context) => {
-      const { globalId, idiv, f32, load4, store4, splat4, rank, finish } = context;
-      const { N, SIZE, INNER, LANES, ELEMENTS, AT } = context;
+    'addRows',
+    SUMS,
+    ({ values, positions, starts, y }, context) => {
+      const { globalId, idiv, f32, load4, store4, splat4, finish } = context;
+      const { N, SIZE, INNER, LANES, ELEMENTS, AT, LONG } = context;
       const i = globalId.x;
       if (i >= ELEMENTS) return;
       const c = (i % (INNER / LANES)) * LANES;
       const row = idiv(i, INNER / LANES);
       const r = row % SIZE;
       const outer = idiv(row, SIZE);
-      const begin = rank(keys, 0, N, r, false);
-      const end = begin + rank(keys, begin, N - begin, r, true);
+      const begin = starts[r];
+      const end = starts[r + 1];
       const from = AT + outer * N * INNER + c;
+      if (end - begin > LONG) return;
       if (LANES === 4) {
         let sum = splat4(f32(0));
         for (let j = begin; j < end; j++) sum += load4(values, from + positions[j] * INNER);
@@ -147,9 +170,67 @@ export function addSorted(p: IndexAddProblem): GridKernel {
       }
     },
     {
-      ...{ rank, finish: p.finish, N: p.n, SIZE: p.size, INNER: p.inner, LANES: lanes },
-      ...{ ELEMENTS: elements, AT: p.valuesOffset },
+      ...{ finish: p.finish, N: p.n, SIZE: p.size, INNER: p.inner, LANES: lanes },
+      ...{ ELEMENTS: elements, AT: p.valuesOffset, LONG },
     },
   );
   return { kernel, grid: [Math.ceil(elements / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
+}
+
+/**
+ * The rows of more than `LONG` positions, by a block each: teams of threads add every so many positions, then the teams'
+ * sums are added in order. There is a block for every `LONG` positions, and a row is that block's in which it begins.
+ */
+export function addLongRows(p: IndexAddProblem): GridKernel {
+  const lanes = lanesOf(p);
+  const columns = p.inner / lanes;
+  const across = Math.min(BLOCK, 2 ** Math.ceil(Math.log2(columns)));
+  const kernel = defineKernel(
+    'addLongRows',
+    { keys: buffer(i32), ...SUMS },
+    ({ keys, values, positions, starts, y }, context) => {
+      const { blockIdx, threadIdx, shared, barrier, idiv, f32, load4, store4, splat4, finish } = context;
+      const { N, SIZE, OUTER, INNER, LANES, COLUMNS, ACROSS, TEAMS, AT, LONG } = context;
+      const parts = shared(f32, TEAMS, ACROSS * LANES);
+      const at = blockIdx.x * LONG;
+      const r = keys[at];
+      if (r < 0 || r >= SIZE) return;
+      const begin = starts[r];
+      const end = starts[r + 1];
+      if (end - begin <= LONG || begin > at || begin <= at - LONG) return;
+      const x = threadIdx.x % ACROSS;
+      const team = idiv(threadIdx.x, ACROSS);
+      for (let outer = 0; outer < OUTER; outer++) {
+        for (let first = 0; first < COLUMNS; first += ACROSS) {
+          const c = Math.min(first + x, COLUMNS - 1) * LANES;
+          const from = AT + outer * N * INNER + c;
+          if (LANES === 4) {
+            let sum = splat4(f32(0));
+            for (let j = begin + team; j < end; j += TEAMS) sum += load4(values, from + positions[j] * INNER);
+            store4(parts, team, x * LANES, sum);
+            barrier();
+            sum = splat4(f32(0));
+            for (let t = 0; t < TEAMS; t++) sum += load4(parts, t, x * LANES);
+            if (team === 0 && first + x < COLUMNS)
+              store4(y, (outer * SIZE + r) * INNER + c, finish(sum, outer, r, c));
+          } else {
+            let sum = f32(0);
+            for (let j = begin + team; j < end; j += TEAMS) sum += values[from + positions[j] * INNER];
+            parts[team][x] = sum;
+            barrier();
+            sum = f32(0);
+            for (let t = 0; t < TEAMS; t++) sum += parts[t][x];
+            if (team === 0 && first + x < COLUMNS)
+              y[(outer * SIZE + r) * INNER + c] = finish(sum, outer, r, c);
+          }
+          barrier();
+        }
+      }
+    },
+    {
+      ...{ finish: p.finish, N: p.n, SIZE: p.size, OUTER: p.outer, INNER: p.inner, LANES: lanes },
+      ...{ COLUMNS: columns, ACROSS: across, TEAMS: BLOCK / across, AT: p.valuesOffset, LONG },
+    },
+  );
+  return { kernel, grid: [Math.ceil(p.n / LONG), 1, 1], threads: BLOCK, sharedBytes: 0 };
 }
