@@ -45,7 +45,7 @@ function windowTile(p: CudaConvolution, pixels: number): Omit<ImageTile, 'channe
 
 /** Cycles to wait for a copy from memory, and to copy one element, shared by the warps of a multiprocessor. */
 const LATENCY = 1200;
-const COPY = 0.12;
+const COPY = 0.16;
 /** Cycles to store one element. */
 const STORE = 0.1;
 
@@ -59,8 +59,9 @@ interface Cost {
   readonly elements: number;
   /** Copies but the first come while the block computes. */
   readonly hidden?: boolean;
-  /** Cycles of a multiprocessor for the sums of one block. */
+  /** Cycles of a multiprocessor for the sums of one block, and to store them. */
   readonly compute: number;
+  readonly after: number;
 }
 
 function cyclesOf(c: Cost, { units }: Target): number {
@@ -74,7 +75,11 @@ function cyclesOf(c: Cost, { units }: Target): number {
   );
   const perUnit = Math.ceil(c.blocks / units);
   const waves = Math.ceil(perUnit / resident);
-  return perUnit * (c.compute + c.copies * c.elements * COPY) + waves * (c.hidden ? 1 : c.copies) * LATENCY;
+  const copy = c.elements * COPY;
+  const each = c.compute / c.copies;
+  // What comes while the block computes costs only what it takes longer.
+  const block = copy + (c.copies - 1) * (c.hidden ? Math.max(copy, each) : copy + each) + each + c.after;
+  return perUnit * block + waves * (c.hidden ? 1 : c.copies) * LATENCY;
 }
 
 /** Input channels at a time: as many as fit, in multiples of `by`. */
@@ -130,6 +135,7 @@ export function convolveTiles(p: CudaConvolve, target: Target, count = 4): Convo
                 blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
                 elements: image.floats + (depth / copies) * cover,
                 compute: depth * (Math.max(multiply, read) + 0.3 * Math.min(multiply, read) + 4),
+                after: 0,
               },
               target,
             ),
@@ -187,6 +193,7 @@ export function weightTiles(p: CudaConvolveWeight, target: Target, count = 4): W
               blocks: tile.splits * others,
               elements: image.floats + down * each[0] * held,
               compute: rounds * held * (Math.max(multiply, read) + 0.3 * Math.min(multiply, read) + 8),
+              after: 0,
             },
             target,
           ),
@@ -207,6 +214,8 @@ function tensorCycles(steps: number, warps: number, down: number, across: number
   );
 }
 
+/** Copies of some channels that a block holds at most. */
+const MOST_STAGES = 4;
 /** Cycles that a warp needs for a step at least: its reads wait for memory, its mma for the reads. */
 const STEP_LATENCY = 40;
 const TILES_ACROSS = [1, 2, 3, 4, 5, 6, 8, 9] as const;
@@ -226,6 +235,26 @@ function stepCycles(warps: number, words: number, products: number): number {
   const [read, multiply] = [warps * words, 1.6 * warps * products];
   const alone = 90 + 6.4 * products * Math.ceil(warps / 4);
   return Math.max(alone, Math.max(read, multiply) + 0.2 * Math.min(read, multiply));
+}
+
+/** How the channels may come: by eights, several on their way; few as they are. */
+function stagedTiles(
+  p: CudaConvolve,
+  shape: Omit<ConvolveTensorTile, 'channels' | 'stages'>,
+  bytes: number,
+): ConvolveTensorTile[] {
+  const sizeOf = (channels: number): number => tensorSharedBytes(p, { ...shape, channels, stages: 1 });
+  if (Math.ceil(p.inputs / 8) * 8 > 1.6 * p.inputs) {
+    const channels = chunkOf(p.inputs, (n) => sizeOf(n) * (n < p.inputs ? 2 : 1) <= bytes);
+    return channels === undefined ? [] : [{ ...shape, channels, stages: channels < p.inputs ? 2 : 1 }];
+  }
+  return [8, 16, 32].flatMap((channels) => {
+    const copies = Math.ceil(p.inputs / channels);
+    const stages = Math.min(copies, MOST_STAGES, Math.floor(bytes / sizeOf(channels)));
+    return (channels > 8 && copies === Math.ceil(p.inputs / (channels / 2))) || stages < Math.min(copies, 2)
+      ? []
+      : [{ ...shape, channels, stages }];
+  });
 }
 
 /** Ways to convolve on tensor cores, the most promising first. */
@@ -253,46 +282,42 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6):
           if (p.pooled && across % 2 === 1) continue;
           if (down * across > 16 || (groups - 1) * across >= p.outSize[0]) continue;
           if (across > 1 && groups * (across - 1) >= p.outSize[0]) continue;
-          const tileOf = (chunk: number): ConvolveTensorTile => ({
-            ...{ ...line, rows: groups * across, channels: chunk },
-            ...{ warps: [warps, units, groups], each: [down, across] },
-          });
-          const chunk = chunkOf(
-            p.inputs,
-            (n) => tensorSharedBytes(p, tileOf(n)) <= Math.min(limit, 110 * 1024),
-            8,
-          );
-          if (chunk === undefined) continue;
-          const tile = tileOf(chunk);
-          const threads = 32 * all;
-          const image = imageSpan(p, tile);
-          const copies = Math.ceil(p.inputs / chunk);
-          const rows = (across - 1) * step + (kernelRows - 1) * p.dilation[0] + 1;
-          const compute =
-            chunk % 8 === 0
-              ? (chunk / 8) *
-                kernelColumns *
-                stepCycles(
-                  all,
-                  2 * Math.min(rows, kernelRows * across) + 4 * kernelRows * down,
-                  kernelRows * down * across,
-                )
-              : Math.ceil((chunk * kernelRows * kernelColumns) / 8) *
-                stepCycles(all, 2 * across + 4 * down + 2, down * across);
-          const cover = warps * down * 16;
-          ranked.push({
-            tile,
-            cycles: cyclesOf(
-              {
-                ...{ threads, copies, bytes: tensorSharedBytes(p, tile), hidden: copies > 1 },
-                registers: 48 + 4 * down * across + 4 * down + 2 * rows,
-                blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
-                elements: image.floats + chunk * kernelRows * kernelColumns * cover,
-                compute: copies * compute + STORE * Math.min(cover, p.outputs) * units * 8 * groups * across,
-              },
-              target,
-            ),
-          });
+          const shape = {
+            ...{ ...line, rows: groups * across },
+            ...{ warps: [warps, units, groups] as const, each: [down, across] as const },
+          };
+          for (const tile of stagedTiles(p, shape, Math.min(limit, 110 * 1024))) {
+            const { channels, stages } = tile;
+            const image = imageSpan(p, tile);
+            const copies = Math.ceil(p.inputs / channels);
+            const rows = (across - 1) * step + (kernelRows - 1) * p.dilation[0] + 1;
+            const compute =
+              channels % 8 === 0
+                ? (channels / 8) *
+                  kernelColumns *
+                  stepCycles(
+                    all,
+                    2 * Math.min(rows, kernelRows * across) + 4 * kernelRows * down,
+                    kernelRows * down * across,
+                  )
+                : Math.ceil((channels * kernelRows * kernelColumns) / 8) *
+                  stepCycles(all, 2 * across + 4 * down + 2, down * across);
+            const cover = warps * down * 16;
+            ranked.push({
+              tile,
+              cycles: cyclesOf(
+                {
+                  ...{ threads: 32 * all, copies, bytes: tensorSharedBytes(p, tile), hidden: stages > 1 },
+                  registers: 48 + 4 * down * across + 4 * down + 2 * rows,
+                  blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
+                  elements: image.floats + channels * kernelRows * kernelColumns * cover,
+                  compute: copies * compute,
+                  after: STORE * Math.min(cover, p.outputs) * units * 8 * groups * across,
+                },
+                target,
+              ),
+            });
+          }
         }
       }
     }
@@ -359,8 +384,8 @@ function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTil
                   registers: 48 + 4 * down * across + 4 * down + 2 * across,
                   blocks: tile.splits * others,
                   elements: image.floats + outputs * held,
-                  compute:
-                    tensorCycles(steps, threads / 32, down, across) + STORE * outputs * cover * warps[2],
+                  compute: tensorCycles(steps, threads / 32, down, across),
+                  after: STORE * outputs * cover * warps[2],
                 },
                 target,
               ) +
@@ -426,9 +451,9 @@ function manyTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTi
                       elements: image.floats + outputs * held,
                       compute:
                         each *
-                          Math.ceil((quads * groups) / slices) *
-                          stepCycles(all, words, rows * taps * down) +
-                        STORE * outputs * chunk * taps * slices,
+                        Math.ceil((quads * groups) / slices) *
+                        stepCycles(all, words, rows * taps * down),
+                      after: STORE * outputs * chunk * taps * slices,
                     },
                     target,
                   ) +

@@ -1,7 +1,7 @@
 /**
  * Convolution on tensor cores, and its adjoint in the image: the same cut as conv2d-cuda.ts (a tile of the image in
  * shared memory, read at another offset for each tap), summed by mma of 16 channels × 8 pixels × 8 terms. Operands
- * are rounded to tf32 as they are read, sums are f32. Many channels come a few at a time, the next while these are
+ * are rounded as they are read, sums are f32. Many channels come a few at a time, the next while these are
  * multiplied.
  *
  * A warp sums several rows of 8 pixels. The terms of an mma are 8 channels at one tap; a row of the image that has been
@@ -23,6 +23,7 @@ import {
   imageLayout,
   imageSpan,
   pixelOffset,
+  ROUNDING,
   tapOffset,
   tilesOf,
 } from './conv2d-cuda-image.js';
@@ -35,6 +36,8 @@ export interface ConvolveTensorTile extends ImageTile {
   readonly warps: readonly [number, number, number];
   /** What a warp sums: tiles of 16 channels, and rows of 8 pixels. */
   readonly each: readonly [number, number];
+  /** Copies of some channels that are held: those being read, and those on their way. */
+  readonly stages: number;
 }
 
 /** Banks between the planes of channels for operands that differ by channel and neighbouring pixel. */
@@ -51,20 +54,18 @@ function layoutOf(p: CudaConvolve, tile: ConvolveTensorTile) {
   const imageAt = weights.rows * weights.pitch;
   return {
     ...{ threads, channels, weights, imageAt, phase },
-    stages: tile.channels < p.inputs ? 2 : 1,
     stage: imageAt + imageSpan(p, tile, phase).floats,
   };
 }
 
 /** Bytes of shared memory that a block takes. */
 export function tensorSharedBytes(p: CudaConvolve, tile: ConvolveTensorTile): number {
-  const { stage, stages } = layoutOf(p, tile);
-  return 4 * stage * stages;
+  return 4 * layoutOf(p, tile).stage * tile.stages;
 }
 
 /** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
 export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridKernel {
-  const { threads, channels, weights, imageAt, phase, stage, stages } = layoutOf(p, tile);
+  const { threads, channels, weights, imageAt, phase, stage } = layoutOf(p, tile);
   const image = imageLayout(p, tile, threads, phase);
   const taps = p.kernel[0] * p.kernel[1];
   const terms = tile.channels * taps;
@@ -74,12 +75,12 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
     pooled ? 'conv2dMaxPoolTensor' : p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32, local2, local4 } = context;
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, local2, local4 } = context;
       const { store2, vec2, vec4, splat4, lane, mma, shared, dynamicShared, barrier, finish } = context;
       const { commitCopies, waitCopies, copyWeightRows, copyImage, tapOffset, pixelOffset } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, UNITS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, IMAGE_AT, BLOCKS } = context;
-      const { POOLED, SAVES, save, windowPosition } = context;
+      const { ROUNDING, AHEAD, POOLED, SAVES, save, windowPosition } = context;
       const { INSIDE, PAIRED, WEIGHTS, STAGE, STAGES, KH, KW, SY, DY, DX, ROWS, ADJOINT, FAR } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
@@ -87,6 +88,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       const row = (idiv(blockIdx.x, LAYOUT.across) % LAYOUT.down) * TH;
       const n = idiv(blockIdx.x, LAYOUT.across * LAYOUT.down) * TN;
       const held = dynamicShared(f32);
+      const rounded = (place: number) => held[place] * ROUNDING;
 
       const quad = idiv(laneId, 4);
       const member = laneId % 4;
@@ -105,14 +107,18 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       const weightOf = (c: number, tap: number) =>
         firstRow * 16 * NEXT + quad * NEXT + (ADJOINT ? c * WEIGHTS.pitch + TAPS - 1 - tap : c * TAPS + tap);
       const factorsAt = (near: number, far: number) =>
-        vec4(tf32(held[near]), tf32(held[near + 8 * NEXT]), tf32(held[far]), tf32(held[far + 8 * NEXT]));
+        vec4(rounded(near), rounded(near + 8 * NEXT), rounded(far), rounded(far + 8 * NEXT));
 
       const fetch = (first: number, at: number) => {
         copyWeightRows(w, held, at, g, firstChannel, first, WEIGHTS, context);
         copyImage(x, held, at + IMAGE_AT, g, first, n, row, column, LAYOUT, context);
         commitCopies();
       };
-      fetch(0, 0);
+      let ahead = 0;
+      while (ahead < AHEAD) {
+        fetch(ahead * CHUNK, ahead * STAGE);
+        ahead += 1;
+      }
 
       // Of few channels: 8 terms (channel, tap) at a time, and where their pixels are.
       const offsets = shared(i32, STEPS * 8);
@@ -141,7 +147,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
           }
           for (let j = 0; j < ACROSS; j++) {
             const down = j * SY * LAYOUT.width;
-            const v = vec2(isNear ? tf32(held[near + down]) : 0, isFar ? tf32(held[far + down]) : 0);
+            const v = vec2(isNear ? rounded(near + down) : 0, isFar ? rounded(far + down) : 0);
             for (let i = 0; i < DOWN; i++) sums[i][j] = mma(factors[i], v, sums[i][j]);
           }
           k += 8;
@@ -158,7 +164,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
             const values = local2(f32, ROWS);
             for (let r = 0; r < ROWS; r++) {
               const from = near + r * LAYOUT.width;
-              values[r] = vec2(tf32(held[from]), tf32(held[from + 4 * LAYOUT.plane]));
+              values[r] = vec2(rounded(from), rounded(from + 4 * LAYOUT.plane));
             }
             for (let ky = 0; ky < KH; ky++) {
               const weight = at + weightOf(c + member, ky * KW + kx);
@@ -174,15 +180,20 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       };
 
       let first = 0;
-      let at = 0;
+      let used = 0;
+      let filled = (STAGES - 1) * STAGE;
       while (first < INPUTS) {
-        waitCopies(0);
+        waitCopies(AHEAD - 1);
         barrier();
-        // What all have used before the barrier is filled again.
-        if (STAGES > 1 && first + CHUNK < INPUTS) fetch(first + CHUNK, STAGE - at);
-        if (INSIDE) addColumns(at);
-        else addTerms(at);
-        at = STAGE - at;
+        if (STAGES > 1) {
+          // What all have used before the barrier is filled again.
+          if (first + AHEAD * CHUNK < INPUTS) fetch(first + AHEAD * CHUNK, filled);
+          else commitCopies();
+        }
+        if (INSIDE) addColumns(used);
+        else addTerms(used);
+        used = used === (STAGES - 1) * STAGE ? 0 : used + STAGE;
+        filled = filled === (STAGES - 1) * STAGE ? 0 : filled + STAGE;
         first += CHUNK;
       }
 
@@ -255,7 +266,8 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       ...{ WARPS: tile.warps[0], UNITS: tile.warps[1], DOWN: tile.each[0], ACROSS: tile.each[1] },
       ...{ CHANNELS: channels, THREADS: threads, TERMS: terms, STEPS: Math.ceil(terms / 8) },
       ...{ IMAGE_AT: imageAt, BLOCKS: blocks, INSIDE: isInside(tile), WEIGHTS: weights },
-      ...{ STAGE: stage, STAGES: stages, SY: image.step[0], DY: p.dilation[0], DX: p.dilation[1] },
+      ...{ STAGE: stage, STAGES: tile.stages, AHEAD: Math.max(1, tile.stages - 1), ROUNDING },
+      ...{ SY: image.step[0], DY: p.dilation[0], DX: p.dilation[1] },
       ROWS: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
       ...{
         ADJOINT: p.adjoint,

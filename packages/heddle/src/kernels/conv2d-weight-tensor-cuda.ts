@@ -1,7 +1,7 @@
 /**
  * The weight gradient of a convolution on tensor cores: as in conv2d-weight-cuda.ts a tile of dY and the image under it
  * wait in shared memory, the next tile on its way, and the sum over pixels is taken 8 at a time by mma of 16 output
- * channels × 8 (input channel, tap). Operands are rounded to tf32 as they are read, sums are f32.
+ * channels × 8 (input channel, tap). Operands are rounded as they are read, sums are f32.
  *
  * With many input channels a warp holds some rows of dY in registers, and the sums of all taps of 8 channels: a row of the
  * image that has been read serves all rows of the kernel, each with another row of dY. Of shared memory, whose bandwidth
@@ -23,6 +23,7 @@ import {
   imageSpan,
   inPhase,
   pixelOffset,
+  ROUNDING,
   tapOffset,
   tilesOf,
 } from './conv2d-cuda-image.js';
@@ -106,18 +107,19 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
     'conv2dWeightTensor',
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, tf32, lane, local, local4 } = context;
+      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, lane, local, local4 } = context;
       const { load4, store2, store4, vec2, vec4, splat4, mma, shared, dynamicShared, barrier } = context;
       const { commitCopies, waitCopies, copyImage, tapOffset, pixelOffset } = context;
       const { IMAGE, GRADIENT, STAGE, STAGES, GROUPS, OUTPUTS, TAPS, KH, KW, SY, SX, DY, DX } = context;
       const { O_BLOCKS, C_BLOCKS, T_BLOCKS, SPLITS, TILES, WARPS_DOWN, WARPS_ACROSS, WARPS_ALONG } = context;
       const { DOWN, ACROSS, PIECES, CHANNELS, COLUMNS, PITCH, CHUNK, PIXELS, TH, TW, THREADS } = context;
-      const { INSIDE, WIDTH, QUADS, STRIPS, SPAN, HALF, QUAD_TABLE } = context;
+      const { ROUNDING, INSIDE, WIDTH, QUADS, STRIPS, SPAN, HALF, QUAD_TABLE } = context;
       const round = blockIdx.y % T_BLOCKS;
       const firstInput = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * CHUNK;
       const firstOutput = (idiv(blockIdx.y, T_BLOCKS * C_BLOCKS) % O_BLOCKS) * CHANNELS;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, T_BLOCKS * C_BLOCKS * O_BLOCKS);
       const held = dynamicShared(f32);
+      const rounded = (place: number) => held[place] * ROUNDING;
       const quad = idiv(laneId, 4);
       const member = laneId % 4;
       const myRow = (warpId % WARPS_DOWN) * DOWN * 16 + quad;
@@ -163,14 +165,14 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
             const upper = (myRow + i * 16) * GRADIENT.plane;
             const lower = upper + 8 * GRADIENT.plane;
             slopes[i] = vec4(
-              tf32(held[nearSlope + upper]),
-              tf32(held[nearSlope + lower]),
-              tf32(held[farSlope + upper]),
-              tf32(held[farSlope + lower]),
+              rounded(nearSlope + upper),
+              rounded(nearSlope + lower),
+              rounded(farSlope + upper),
+              rounded(farSlope + lower),
             );
           }
           for (let j = 0; j < ACROSS; j++) {
-            const v = vec2(tf32(held[near + place[j]]), tf32(held[far + place[j]]));
+            const v = vec2(rounded(near + place[j]), rounded(far + place[j]));
             for (let i = 0; i < DOWN; i++) sums[i][j] = mma(slopes[i], v, sums[i][j]);
           }
           q += WARPS_ALONG * 2;
@@ -194,10 +196,10 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
               const upper = slope + i * 16 * GRADIENT.plane + r * GRADIENT.width;
               const lower = upper + 8 * GRADIENT.plane;
               slopes[i][r] = vec4(
-                there ? tf32(held[upper]) : 0,
-                there ? tf32(held[lower]) : 0,
-                there ? tf32(held[upper + HALF * GRADIENT.width]) : 0,
-                there ? tf32(held[lower + HALF * GRADIENT.width]) : 0,
+                there ? rounded(upper) : 0,
+                there ? rounded(lower) : 0,
+                there ? rounded(upper + HALF * GRADIENT.width) : 0,
+                there ? rounded(lower + HALF * GRADIENT.width) : 0,
               );
             }
           }
@@ -205,7 +207,7 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
             for (let kx = 0; kx < KW; kx++) {
               const near = pixel + down * IMAGE.width + kx * DX;
               const far = near + HALF * SY * IMAGE.width;
-              const v = vec2(there ? tf32(held[near]) : 0, there ? tf32(held[far]) : 0);
+              const v = vec2(there ? rounded(near) : 0, there ? rounded(far) : 0);
               for (let ky = 0; ky < KH; ky++) {
                 const r = idiv(down - ky * DY, SY);
                 if (down >= ky * DY && (down - ky * DY) % SY === 0 && r < ACROSS) {
@@ -278,7 +280,7 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
       ...{ DOWN: tile.each[0], ACROSS: tile.each[1], PIECES: parts.inside ? taps : tile.each[1] },
       ...{ CHANNELS: outputs, COLUMNS: columns, PITCH: pitch, CHUNK: tile.channels, THREADS: threads },
       ...{ PIXELS: pixels, TH: tile.rows, TW: tile.columns, HALF: tile.rows / 2 },
-      ...{ INSIDE: parts.inside, WIDTH: parts.width, QUADS: Math.ceil(pixels / 4) },
+      ...{ ROUNDING, INSIDE: parts.inside, WIDTH: parts.width, QUADS: Math.ceil(pixels / 4) },
       QUAD_TABLE: parts.inside ? 1 : (pixels * tile.rows) / 4,
       STRIPS: (Math.ceil(pixels / 4) * tile.rows) / (2 * tile.each[1]),
       SPAN: (tile.each[1] - 1) * p.stride[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
