@@ -8,7 +8,17 @@
 import { basename } from 'node:path';
 import { i32 } from '../core/dtype.js';
 import type { Location } from '../core/errors.js';
-import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../kernel/ir.js';
+import { topological } from '../ir/node.js';
+import {
+  type ArrayDecl,
+  block,
+  type Expr,
+  type KernelIr,
+  type Node,
+  type Param,
+  type Statement,
+  type Variable,
+} from '../kernel/ir.js';
 import { isBuffer } from '../kernel/types.js';
 import { asyncCopy } from './cuda-copies.js';
 import { Expressions, isVectorArray } from './cuda-expression.js';
@@ -45,7 +55,8 @@ export interface CudaOptions {
   readonly maxThreads?: number;
   /**
    * The kernel may start while the one before still runs (programmatic dependent launch, Hopper and later): it waits
-   * for that one's end before its first access, and lets the next one start as well.
+   * for that one's end before its first access, and then lets the next one start as well. On an H200 waiting there,
+   * and not at the start, took lenet5's step from 39.6 to 39.2 µs, cnn's from 47.0 to 46.3.
    */
   readonly overlapped?: boolean;
   /** Leave out the comments with the author's lines, so that equal kernels have equal text. */
@@ -106,11 +117,8 @@ class Writer {
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
     const list = params.map((p) => this.#parameter(p)).join(', ');
     for (const array of arrays) this.#array(array);
-    if (this.#options.overlapped) {
-      this.#line('asm volatile("griddepcontrol.wait;" ::: "memory");');
-      this.#line('asm volatile("griddepcontrol.launch_dependents;");');
-    }
-    this.#statements(body);
+    if (this.#options.overlapped) this.#waiting(body);
+    else this.#statements(body);
     const prelude = this.#prelude.toString();
     const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
     return { text, messages: this.#messages.list };
@@ -168,9 +176,42 @@ class Writer {
 
   /** As the body of what ends in ` {`; the caller closes it. */
   #body(s: Statement): void {
+    this.#inner(() => this.#statements(s));
+  }
+
+  #inner(write: () => void): void {
     this.#depth++;
-    this.#names.scoped(() => this.#statements(s));
+    this.#names.scoped(write);
     this.#depth--;
+  }
+
+  /**
+   * Statements with the wait for the kernels before. What touches no memory comes first (indices, sums set to zero):
+   * it is done while those still run. Every thread that goes on waits, so that a kernel's end is the end of those
+   * before it, too.
+   */
+  #waiting(s: Statement): void {
+    const statements = (s.op === 'block' ? s.src : [s]) as readonly Statement[];
+    const first = statements.findIndex(mustWait);
+    const at = first < 0 ? statements.length : first;
+    for (const early of statements.slice(0, at)) this.#statement(early);
+    const branch = statements[at];
+    if (branch?.op === 'if' && !mustWait(branch.src[0]!)) this.#waitingBranches(branch);
+    else {
+      this.#line('asm volatile("griddepcontrol.wait;" ::: "memory");');
+      this.#line('asm volatile("griddepcontrol.launch_dependents;");');
+      if (branch) this.#statement(branch);
+    }
+    for (const late of statements.slice(at + 1)) this.#statement(late);
+  }
+
+  #waitingBranches({ src }: Statement & { op: 'if' }): void {
+    const [condition, then, otherwise] = src as readonly [Expr, Statement, Statement?];
+    this.#line(`if (${this.#value(condition).text}) {`);
+    this.#inner(() => this.#waiting(then));
+    this.#line('} else {');
+    this.#inner(() => this.#waiting(otherwise ?? block([])));
+    this.#line('}');
   }
 
   #statement(s: Statement): void {
@@ -368,3 +409,8 @@ function isFixed(e: Expr): boolean {
   if (e.op === 'const' || e.op === 'param' || e.op === 'special') return true;
   return e.op === 'variable' && e.arg.constant;
 }
+
+const WAITS: ReadonlySet<string> = new Set<Node['op']>(['buffer', 'print', 'assert', 'return']);
+
+/** Whether something in it touches what other kernels may write, or ends its thread. */
+const mustWait = (node: Node): boolean => topological([node]).some(({ op }) => WAITS.has(op));
