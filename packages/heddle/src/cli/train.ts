@@ -21,8 +21,8 @@ import { progress } from './progress.js';
 import { RunFolder } from './run-folder.js';
 import { packageVersion } from './version.js';
 
-/** Larger ones take more memory for what lies between the layers. */
-const EVALUATION_BATCH = 200;
+/** Batches of the test: a GPU has work for all its multiprocessors only in large ones, which take more memory. */
+const evaluationBatch = (): number => (device().name.startsWith('cuda') ? 1000 : 200);
 
 export interface TrainOptions {
   readonly data?: string;
@@ -86,7 +86,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
         seed: options.seed,
         workers: options.workers,
       }),
-      validation: new Loader(data.test, { batchSize: Math.min(EVALUATION_BATCH, data.test.length) }),
+      validation: new Loader(data.test, { batchSize: Math.min(evaluationBatch(), data.test.length) }),
       loss: program.loss(recipe.lossReduction),
       lossReduction: recipe.lossReduction,
       metrics: { accuracy: program.metric },

@@ -83,7 +83,7 @@ class Training {
   readonly #sums = tensor([0, 0]);
   /** 1 until a loss is not finite. */
   readonly #good = tensor(1);
-  /** Done after the first chunks, while the device works on them. */
+  /** Done when the device has the first chunks to work on. */
   readonly #preparations: (() => void)[];
   #steps = 0;
   #stopping: History['ended'] | undefined;
@@ -182,11 +182,13 @@ class Training {
       this.#steps += chunk.batches;
       step += chunk.batches;
       examples += chunk.examples;
-      this.#preparations.shift()?.();
       if (readAt === 0 || step - readAt >= readEvery) {
         readings.push(this.#read(step, examples));
         readAt = step;
-        if (readings.length > AHEAD) loss = await this.#meanLoss(epoch, readings.shift()!, before);
+      }
+      if (readings.length > AHEAD) {
+        this.#preparations.shift()?.();
+        loss = await this.#meanLoss(epoch, readings.shift()!, before);
       }
       const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
       for (const callback of callbacks) await this.#heed(callback.onStep?.(report));

@@ -116,8 +116,10 @@ export class CudaProgram implements Program {
     const copies = Math.min(times, most);
     const graph = this.graphOf(copies);
     for (let left = times; left >= copies; left -= copies) graph.launch();
+    // One by one: a graph of the rest would take longer to build than it saves.
     const rest = times % copies;
-    if (rest > 0) this.graphOf(rest).launch();
+    const single = rest > 0 ? this.graphOf(1) : undefined;
+    for (let i = 0; i < rest; i++) single!.launch();
   }
 
   private graphOf(copies: number): CudaGraph {
