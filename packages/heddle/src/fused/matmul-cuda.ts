@@ -47,7 +47,10 @@ function stages(
   ];
 }
 
-/** Below these operations tensor cores save nothing: there are not enough tiles to keep them busy. */
+/**
+ * Below these operations tensor cores save nothing: there are not enough tiles to keep them busy. And the first of the
+ * ways is the best or nearly: to compile more than a few is not worth the time of a start.
+ */
 const FEW = 2 ** 27;
 
 /** The most promising first. Tensor cores only where less than f32 is asked for; small products are f32 anyway. */
@@ -60,13 +63,13 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
       plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, dtype),
     }));
   if (dtype === bf16) return tensorVariants('bf16');
-  const plain = matmulTiles(p, io.target).map((tile) => ({
+  const few = 2 * p.batches * p.M * p.N * p.K < FEW;
+  const plain = matmulTiles(p, io.target, few ? 4 : 8).map((tile) => ({
     name: nameOf(tile),
     plan: () => stages(p, matmulTile(p, tile), tile),
   }));
   if (precision === 'f32' || io.target.capability < 80) return plain;
   const tensor = tensorVariants(precision);
-  const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
 }
 

@@ -48,6 +48,8 @@ export interface MatmulProblem {
   readonly b: Operand;
   /** (value, batch, row, column) → the value to store. */
   readonly finish: IrFunction;
+  /** `finish` does more than give the value back. Default: false. */
+  readonly followed?: boolean;
 }
 
 /** The offset of a batch, as a device function. */

@@ -48,6 +48,8 @@ const ANOTHER_KERNEL = 1900;
 const RECEIVED = 40;
 /** Cycles of a warp from a read of shared memory to its use. */
 const READ_LATENCY = 30;
+/** Cycles that what follows takes for an element, if something does: one after the other in a thread. */
+const FOLLOWING = 100;
 /** Bytes of shared memory of a multiprocessor, and those that two blocks can both have. */
 const SHARED = 227 * 1024;
 const HALF = 112 * 1024;
@@ -61,7 +63,7 @@ interface Cut {
 function cutsOf(K: number, width: number, along: number, limit: number): readonly Cut[] {
   const whole = Math.ceil(K / 4) * 4;
   if (4 * width * (whole + 8) <= limit) {
-    const stages = whole >= 512 ? 4 : whole >= 128 ? 2 : 1;
+    const stages = whole >= 512 ? 2 : 1;
     return [{ depth: Math.ceil(whole / stages / 4) * 4, stages }];
   }
   return [16 * along, 32 * along].flatMap((depth) => {
@@ -70,7 +72,8 @@ function cutsOf(K: number, width: number, along: number, limit: number): readonl
   });
 }
 
-function cyclesOf({ M, N, K, batches }: MatmulProblem, tile: MatmulTile, { units }: Target): number {
+function cyclesOf(p: MatmulProblem, tile: MatmulTile, { units }: Target): number {
+  const { M, N, K, batches } = p;
   const { warps, lanes, each, depth, stages, splits } = tile;
   const [rows, columns] = [warps[0] * lanes[0] * each[0], warps[1] * lanes[1] * each[1]];
   const count = warps[0] * warps[1] * warps[2];
@@ -102,16 +105,21 @@ function cyclesOf({ M, N, K, batches }: MatmulProblem, tile: MatmulTile, { units
   const shares = warps[2] > 1 ? 100 + (rows * columns * warps[2]) / 32 : 0;
   const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
   const written = (4 * rows * columns) / RECEIVED;
+  const own = warps[2] > 1 ? Math.ceil((rows * columns) / threads) : each[0] * each[1];
+  const followed = p.followed ? FOLLOWING * own : 0;
   // Waiting is hidden by other warps of the same scheduler.
   const others = Math.max(1, (Math.min(resident, perUnit) * count) / 8);
   const busy = perUnit * (throughput + 0.5 * copied + written) + (0.5 * waves * alone) / others;
   return (
-    Math.max(busy, perUnit * copied) + waves * (LATENCY + shares) + perUnit * (100 + 12 * count) + passes
+    Math.max(busy, perUnit * copied) +
+    waves * (LATENCY + shares + followed) +
+    perUnit * (100 + 12 * count) +
+    passes
   );
 }
 
 /** Ways to multiply, the most promising first. */
-export function matmulTiles(p: MatmulProblem, target: Target, count = 8): MatmulTile[] {
+export function matmulTiles(p: MatmulProblem, target: Target, count: number): MatmulTile[] {
   const { M, N, K, batches } = p;
   const ranked: { readonly tile: MatmulTile; readonly cycles: number }[] = [];
   const limit = Math.min(HALF, target.sharedBytesPerBlock - 1024);
