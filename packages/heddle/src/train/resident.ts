@@ -39,9 +39,12 @@ export class ResidentFeed implements Feed {
     this.#order = tensor(new Int32Array(loader.dataset.length), { dtype: i32 });
     const gathered = (size: number): void => {
       const [batch, classes] = noGrad(() => {
-        const examples = this.#order.at(arange(0, size, 1, { dtype: i32 }).add(this.#done));
+        // By `gather`: `at` would also take positions from the back, and they would become a launch of their own.
+        const examples = this.#order.gather(0, arange(0, size, 1, { dtype: i32 }).add(this.#done));
         this.#done.assign(this.#done.add(size));
-        return [this.#inputs.at(examples), this.#labels.at(examples)];
+        const [, ...shape] = this.#inputs.shape;
+        const rows = examples.reshape([size, ...shape.map(() => 1)]).expand([size, ...shape]);
+        return [this.#inputs.gather(0, rows), this.#labels.gather(0, examples)];
       });
       work(batch!, classes!);
     };
