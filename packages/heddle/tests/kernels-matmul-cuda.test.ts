@@ -1,11 +1,13 @@
 /** The GPU's matmul kernels against the composition, in the simulator: layouts, edges, batches, all ways to cut. */
+import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, f32 } from '../src/core/dtype.js';
 import type { Precision } from '../src/core/precision.js';
 import { matmulOp } from '../src/fused/matmul.js';
 import { call, leaf } from '../src/graph/build.js';
+import { argOf } from '../src/graph/node.js';
 import { SIM_TARGET } from '../src/runtime/sim/launch.js';
-import { checkInSimulator } from './kernel-harness.js';
+import { checkInSimulator, identity, ioFor, kernelOf } from './kernel-harness.js';
 import { LAYOUTS, type Layout, laidOutMatrix } from './matmul-layouts.js';
 
 /** A share of the largest value that a sum's terms can have; operands have 10 and 7 bits of fraction. */
@@ -55,3 +57,15 @@ for (const [left, right] of LAYOUTS) {
     checkInSimulator(node, sources, 2e-2, SIM_TARGET);
   });
 }
+
+test('batches are blocks of the first dimension, which has room for all', () => {
+  const node = call(matmulOp, [leaf([70000, 3, 4], f32), leaf([70000, 4, 2], f32)], { precision: 'f32' });
+  const nothing = { data: new Float32Array() };
+  const io = ioFor(node, [nothing, nothing], SIM_TARGET, identity);
+  for (const stage of kernelOf(node, SIM_TARGET)!.plan(io, argOf(node, 'call').arg)) {
+    assert.ok('kernel' in stage);
+    assert.ok(stage.grid[0] >= 70000);
+    assert.ok(stage.grid[1] <= 65535);
+    assert.equal(stage.grid[2], 1);
+  }
+});

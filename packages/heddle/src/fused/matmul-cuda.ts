@@ -73,17 +73,13 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
 }
 
-/** Batches are the third dimension of a grid. */
-const MOST_BATCHES = 65535;
-
 export const matmulChoice: KernelChoice<MatmulArg> = {
   name: 'matmul-cuda',
   when: ({ model, capability }, node) =>
     model === 'threads' &&
     (node.dtype === f32 || (node.dtype === bf16 && capability >= 80)) &&
     node.size > 0 &&
-    node.src[0]!.shape.at(-1)! > 0 &&
-    node.size / (node.shape.at(-2)! * node.shape.at(-1)!) <= MOST_BATCHES,
+    node.src[0]!.shape.at(-1)! > 0,
   strided: [true, true],
   finishes: true,
   variants: (io, arg) => [...variants(io, arg), ...cublasLtVariants(io, arg.precision)],

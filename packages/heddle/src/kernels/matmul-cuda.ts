@@ -106,15 +106,16 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
     splits > 1 ? 'matmulParts' : 'matmul',
     buffers,
     ({ a, b, c }, context) => {
-      const { blockIdx, threadIdx, laneId, warpId, idiv, f32, fma, lane, local } = context;
+      const { blockIdx, threadIdx, laneId, warpId, idiv, i32, f32, fma, lane, local } = context;
       const { dynamicShared, barrier, load2, load4, store2, store4, vec2, vec4 } = context;
       const { commitCopies, waitCopies, copyPanel, aStart, bStart, early, finish, splat2, splat4 } = context;
-      const { OWN, A, B, M, N, DOWN, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, THREADS, OUT } = context;
+      const { OWN, A, B, M, N, DOWN, TILES, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, THREADS, OUT } = context;
       const { WM, WN, WK, LM, LN, TM, TN, DEPTH, ROWS, COLUMNS } = context;
-      const row = (blockIdx.x % DOWN) * ROWS;
-      const column = idiv(blockIdx.x, DOWN) * COLUMNS;
+      const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % TILES;
+      const row = (tile % DOWN) * ROWS;
+      const column = idiv(tile, DOWN) * COLUMNS;
       const split = blockIdx.y;
-      const batch = blockIdx.z;
+      const batch = BATCHES === 1 ? i32(0) : idiv(blockIdx.x, TILES);
       const left = aStart(batch);
       const right = bStart(batch);
       const held = dynamicShared(f32);
@@ -275,7 +276,8 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
       }
     },
     {
-      ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, BATCHES: p.batches, SPLITS: splits },
+      ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, TILES: down * across },
+      ...{ BATCHES: p.batches, SPLITS: splits },
       ...{
         CHUNKS: chunks,
         STAGES: stages,
@@ -296,7 +298,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
       ...{ aStart: startOf(p.a, p.batches), bStart: startOf(p.b, p.batches) },
     },
   );
-  return { kernel, grid: [down * across, splits, p.batches], threads, sharedBytes };
+  return { kernel, grid: [down * across * p.batches, splits, 1], threads, sharedBytes };
 }
 
 const SUM_THREADS = 128;

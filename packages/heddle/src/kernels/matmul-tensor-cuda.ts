@@ -43,20 +43,22 @@ export function matmulTensor(
     `matmul${precision === 'tf32' ? 'Tf32' : 'Bf16'}${splits > 1 ? 'Parts' : ''}`,
     { a: buffer(element), b: buffer(element), c: buffer(splits > 1 ? f32 : dtype) },
     ({ a, b, c }, context) => {
-      const { blockIdx, laneId, warpId, idiv, f32, u32, bf16, bitcast, tf32, local2, local4, lane } = context;
+      const { blockIdx, laneId, warpId, idiv, i32, f32, u32, bf16, bitcast, tf32, local2, local4, lane } =
+        context;
       const { dynamicShared, barrier, store2, vec2, vec4, splat4, mma, mmaBf16 } = context;
       const { loadMatrix4, loadMatrix4Transposed, commitCopies, waitCopies, copyPanel } = context;
       const { aStart, bStart, finish, A, B, M, N, DOWN, ACROSS, BAND, BATCHES, SPLITS, CHUNKS } = context;
       const { STAGES, STAGE, DEPTH, STEP, ROWS, COLUMNS, WN, TM, TN } = context;
       const { ELEMENT, SIXTEEN, HALF, TF32 } = context;
       // Bands of tiles, each column by column.
-      const band = idiv(blockIdx.x, BAND * ACROSS) * BAND;
+      const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % (DOWN * ACROSS);
+      const band = idiv(tile, BAND * ACROSS) * BAND;
       const high = DOWN % BAND === 0 ? BAND : Math.min(BAND, DOWN - band);
-      const place = blockIdx.x % (BAND * ACROSS);
+      const place = tile % (BAND * ACROSS);
       const row = (band + (place % high)) * ROWS;
       const column = idiv(place, high) * COLUMNS;
       const split = blockIdx.y;
-      const batch = blockIdx.z;
+      const batch = BATCHES === 1 ? i32(0) : idiv(blockIdx.x, DOWN * ACROSS);
       const left = aStart(batch);
       const right = bStart(batch);
       const held = dynamicShared(ELEMENT);
@@ -236,5 +238,5 @@ export function matmulTensor(
       ...{ aStart: startOf(left.operand, p.batches), bStart: startOf(right.operand, p.batches) },
     },
   );
-  return { kernel, grid: [down * across, splits, p.batches], threads, sharedBytes };
+  return { kernel, grid: [down * across * p.batches, splits, 1], threads, sharedBytes };
 }

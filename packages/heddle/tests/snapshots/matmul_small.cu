@@ -20,14 +20,14 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
   alignas(16) float sums[1][2];
   alignas(16) float from[1][4];
   alignas(16) float by[2][4];
-  // const row = (blockIdx.x % DOWN) * ROWS;
-  const int row = int(blockIdx.x) % 8 * 8;
-  // const column = idiv(blockIdx.x, DOWN) * COLUMNS;
-  const int column = int(blockIdx.x) / 8 * 8;
+  // const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % TILES;
+  const int tile = int(blockIdx.x);
+  // const row = (tile % DOWN) * ROWS;
+  const int row = tile % 8 * 8;
+  // const column = idiv(tile, DOWN) * COLUMNS;
+  const int column = tile / 8 * 8;
   // const split = blockIdx.y;
   const int split = int(blockIdx.y);
-  // const batch = blockIdx.z;
-  const int batch = int(blockIdx.z);
   // const share = WK === 1 ? 0 : idiv(warpId, WM * WN);
   const int share = warp_id() / 1;
   // const warpRow = idiv(WK === 1 ? warpId : warpId % (WM * WN), WN) * (LM * TM);
@@ -385,7 +385,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
       // if (OWN) done(total, ownRow, ownColumn, OUT);
       const float v = total;
       // else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
-      const int at_1 = (batch * 64 + ownRow) * 128 + ownColumn;
+      const int at_1 = (0 + ownRow) * 128 + ownColumn;
       // else c[at] = v;
       c[at_1] = v;
     }

@@ -46,20 +46,20 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   alignas(16) f32x4 sums[2][4];
   alignas(16) u32x4 as[4][2];
   alignas(16) u32x2 bs[4][4];
-  // const band = idiv(blockIdx.x, BAND * ACROSS) * BAND;
-  const int band = int(blockIdx.x) / 128 * 16;
+  // const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % (DOWN * ACROSS);
+  const int tile = int(blockIdx.x);
+  // const band = idiv(tile, BAND * ACROSS) * BAND;
+  const int band = tile / 128 * 16;
   // const high = DOWN % BAND === 0 ? BAND : Math.min(BAND, DOWN - band);
   const int high = min(16, wrap_sub(8, band));
-  // const place = blockIdx.x % (BAND * ACROSS);
-  const int place = int(blockIdx.x) % 128;
+  // const place = tile % (BAND * ACROSS);
+  const int place = tile % 128;
   // const row = (band + (place % high)) * ROWS;
   const int row = (band + mod(place, high)) * 64;
   // const column = idiv(place, high) * COLUMNS;
   const int column = idiv(place, high) * 64;
   // const split = blockIdx.y;
   const int split = int(blockIdx.y);
-  // const batch = blockIdx.z;
-  const int batch = int(blockIdx.z);
   // const warpRow = idiv(warpId, WN) * (16 * TM);
   const int warpRow = warp_id() / 2 * 32;
   // const warpColumn = (warpId % WN) * (8 * TN);
@@ -429,8 +429,6 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     // chunk += 1;
     chunk = wrap_add(chunk, 1);
   }
-  // const part = SPLITS > 1 ? split * BATCHES + batch : batch;
-  const int part = batch;
   // for (let i = 0; i < TM; i++) {
   #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -447,7 +445,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const float low = v.x;
       const float high_1 = v.y;
       // const at = (part * M + r) * N + n;
-      const int at_2 = (part * 512 + r) * 512 + n;
+      const int at_2 = (0 + r) * 512 + n;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
         // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
@@ -459,7 +457,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const float low_1 = v.z;
       const float high_2 = v.w;
       // const at = (part * M + r) * N + n;
-      const int at_3 = (part * 512 + r_1) * 512 + n;
+      const int at_3 = (0 + r_1) * 512 + n;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
         // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
