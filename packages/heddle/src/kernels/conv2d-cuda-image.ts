@@ -56,6 +56,13 @@ const taken = (copies: number, lanes: number): number => Math.ceil(copies / lane
  */
 export const ROUNDING = 1 + 2 ** -11.5;
 
+/**
+ * How many copies a block starts at once if it holds `stages` and makes `copies` in all: where it must fill a place again,
+ * the one that it reads is not on its way.
+ */
+export const copiesAhead = (stages: number, copies: number): number =>
+  stages >= copies ? stages : Math.max(1, stages - 1);
+
 const APART: readonly [number, number] = [1, 1];
 
 const stepOf = (p: CudaConvolution) => (p.adjoint ? APART : p.stride);

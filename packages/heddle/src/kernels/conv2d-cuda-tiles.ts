@@ -325,6 +325,20 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 6):
   return best(ranked, count);
 }
 
+/** The tile with as many stages as a block has tiles, or as fit; none if it has several and two do not fit. */
+function stagedWeights(
+  p: CudaConvolveWeight,
+  tiles: number,
+  bytes: number,
+  tileOf: (stages: number) => WeightTensorTile,
+): WeightTensorTile | undefined {
+  for (let stages = Math.min(tiles, MOST_STAGES); stages >= Math.min(tiles, 2); stages--) {
+    const tile = tileOf(stages);
+    if (weightTensorSharedBytes(p, tile) <= bytes) return tile;
+  }
+  return undefined;
+}
+
 /** Ways for few channels: the terms are (channel, tap). */
 function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTile>[] {
   const ranked: Ranked<WeightTensorTile>[] = [];
@@ -353,8 +367,8 @@ function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTil
         if (cover >= 2 * p.inputs * taps && across > 1) continue;
         for (const pixels of [64, 128, 256, 512]) {
           const shape = pixelTile(p, pixels, 4);
-          const tileOf = (chunk: number, splits = 1): WeightTensorTile => ({
-            ...shape,
+          const tileOf = (chunk: number, splits = 1, stages = 1): WeightTensorTile => ({
+            ...{ ...shape, stages },
             rows: shape.columns % 8 === 0 ? shape.rows : 2 * Math.ceil(shape.rows / 2),
             ...{ channels: chunk, warps, each: [down, across], splits },
           });
@@ -371,7 +385,10 @@ function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTil
           const others = p.groups * Math.ceil(p.outputs / outputs) * Math.ceil(p.inputs / chunk) * rounds;
           const wanted = Math.max(1, Math.floor((2 * target.units) / others));
           const each = Math.ceil(tiles / Math.min(tiles, wanted));
-          const tile = tileOf(chunk, Math.ceil(tiles / each));
+          const tile = stagedWeights(p, each, Math.min(limit, 110 * 1024), (stages) =>
+            tileOf(chunk, Math.ceil(tiles / each), stages),
+          );
+          if (!tile) continue;
           const held = tile.images * tile.rows * tile.columns;
           const parts = tile.splits * p.groups * p.outputs * p.inputs * taps;
           const steps = (each * held) / (8 * warps[2]);
@@ -380,7 +397,7 @@ function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTil
             cycles:
               cyclesOf(
                 {
-                  ...{ threads, copies: each, bytes: weightTensorSharedBytes(p, tile) },
+                  ...{ threads, copies: each, hidden: true, bytes: weightTensorSharedBytes(p, tile) },
                   registers: 48 + 4 * down * across + 4 * down + 2 * across,
                   blocks: tile.splits * others,
                   elements: image.floats + outputs * held,
@@ -425,18 +442,18 @@ function manyTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTi
             if (registers > 250 || registers * 32 * all > 65536) continue;
             for (const groups of [1, 2, 3, 4]) {
               if (groups > 1 && 2 * rows * (groups - 1) >= p.outSize[0]) continue;
-              const tileOf = (splits: number): WeightTensorTile => ({
+              const tileOf = (splits: number, stages: number): WeightTensorTile => ({
                 ...{ ...line, rows: 2 * rows * groups, channels: chunk },
-                ...{ warps: [warps, eights, slices], each: [down, rows], splits },
+                ...{ warps: [warps, eights, slices], each: [down, rows], splits, stages },
               });
-              const image = imageSpan(p, tileOf(1));
+              const image = imageSpan(p, tileOf(1, 1));
               const tiles = tilesOf(image);
               const others = p.groups * Math.ceil(p.outputs / outputs) * Math.ceil(p.inputs / chunk);
               const wanted = Math.max(1, Math.floor(target.units / others));
               const each = Math.ceil(tiles / Math.min(tiles, wanted));
-              const tile = tileOf(Math.ceil(tiles / each));
+              const tile = stagedWeights(p, each, limit, (stages) => tileOf(Math.ceil(tiles / each), stages));
+              if (!tile) continue;
               const bytes = weightTensorSharedBytes(p, tile);
-              if (bytes > limit) continue;
               const held = tile.images * tile.rows * tile.columns;
               const span = (rows - 1) * p.stride[0] + (p.kernel[0] - 1) * p.dilation[0] + 1;
               const words = 4 * down * rows + 2 * span * p.kernel[1];

@@ -18,6 +18,7 @@ import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import { type CudaConvolve, windowPosition } from './conv2d-cuda.js';
 import {
+  copiesAhead,
   copyImage,
   type ImageTile,
   imageLayout,
@@ -36,7 +37,7 @@ export interface ConvolveTensorTile extends ImageTile {
   readonly warps: readonly [number, number, number];
   /** What a warp sums: tiles of 16 channels, and rows of 8 pixels. */
   readonly each: readonly [number, number];
-  /** Copies of some channels that are held: those being read, and those on their way. */
+  /** Copies of some channels that a block holds: that being read, and those on their way; 2 at least if there are several. */
   readonly stages: number;
 }
 
@@ -112,11 +113,11 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       const fetch = (first: number, at: number) => {
         copyWeightRows(w, held, at, g, firstChannel, first, WEIGHTS, context);
         copyImage(x, held, at + IMAGE_AT, g, first, n, row, column, LAYOUT, context);
-        commitCopies();
       };
       let ahead = 0;
       while (ahead < AHEAD) {
         fetch(ahead * CHUNK, ahead * STAGE);
+        commitCopies();
         ahead += 1;
       }
 
@@ -181,15 +182,13 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
 
       let first = 0;
       let used = 0;
-      let filled = (STAGES - 1) * STAGE;
+      let filled = AHEAD === STAGES ? 0 : AHEAD * STAGE;
       while (first < INPUTS) {
         waitCopies(AHEAD - 1);
         barrier();
-        if (STAGES > 1) {
-          // What all have used before the barrier is filled again.
-          if (first + AHEAD * CHUNK < INPUTS) fetch(first + AHEAD * CHUNK, filled);
-          else commitCopies();
-        }
+        // What all have used before the barrier is filled again.
+        if (AHEAD < STAGES && first + AHEAD * CHUNK < INPUTS) fetch(first + AHEAD * CHUNK, filled);
+        commitCopies();
         if (INSIDE) addColumns(used);
         else addTerms(used);
         used = used === (STAGES - 1) * STAGE ? 0 : used + STAGE;
@@ -266,7 +265,12 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       ...{ WARPS: tile.warps[0], UNITS: tile.warps[1], DOWN: tile.each[0], ACROSS: tile.each[1] },
       ...{ CHANNELS: channels, THREADS: threads, TERMS: terms, STEPS: Math.ceil(terms / 8) },
       ...{ IMAGE_AT: imageAt, BLOCKS: blocks, INSIDE: isInside(tile), WEIGHTS: weights },
-      ...{ STAGE: stage, STAGES: tile.stages, AHEAD: Math.max(1, tile.stages - 1), ROUNDING },
+      ...{
+        STAGE: stage,
+        STAGES: tile.stages,
+        AHEAD: copiesAhead(tile.stages, p.inputs / tile.channels),
+        ROUNDING,
+      },
       ...{ SY: image.step[0], DY: p.dilation[0], DX: p.dilation[1] },
       ROWS: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
       ...{

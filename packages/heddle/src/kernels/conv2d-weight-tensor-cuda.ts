@@ -17,6 +17,7 @@ import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import {
   type CudaConvolution,
+  copiesAhead,
   copyImage,
   type ImageTile,
   imageLayout,
@@ -49,6 +50,8 @@ export interface WeightTensorTile extends ImageTile {
   readonly each: readonly [number, number];
   /** Blocks that share the sum over tiles. */
   readonly splits: number;
+  /** Tiles that a block holds: that being read, and those on their way; 2 at least if it has several. */
+  readonly stages: number;
 }
 
 const PHASE = 4;
@@ -72,9 +75,8 @@ function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
   const image = imageSpan(p, tile, PHASE);
   const stage = image.floats + gradientFloats(p, tile, cover.outputs, PHASE);
   const tiles = tilesOf(image);
-  const stages = tiles > tile.splits ? 2 : 1;
   const sums = tile.warps[2] > 1 ? tile.warps[2] * cover.outputs * cover.pitch : 0;
-  return { ...cover, tiles, stage, stages, sharedBytes: 4 * Math.max(stage * stages, sums) };
+  return { ...cover, tiles, stage, sharedBytes: 4 * Math.max(stage * tile.stages, sums) };
 }
 
 /** Bytes of shared memory that a block takes. */
@@ -90,7 +92,7 @@ export function tensorParts(p: CudaConvolveWeight, tile: WeightTensorTile): Part
 
 /** The parts of dW, one for each of the blocks that share the sum. */
 export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTile): GridKernel {
-  const { outputs, columns, pitch, tiles, stage, stages, sharedBytes } = layoutOf(p, tile);
+  const { outputs, columns, pitch, tiles, stage, sharedBytes } = layoutOf(p, tile);
   const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
   const image = imageLayout(p, tile, threads, PHASE);
   const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads, PHASE);
@@ -113,7 +115,7 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
       const { IMAGE, GRADIENT, STAGE, STAGES, GROUPS, OUTPUTS, TAPS, KH, KW, SY, SX, DY, DX } = context;
       const { O_BLOCKS, C_BLOCKS, T_BLOCKS, SPLITS, TILES, WARPS_DOWN, WARPS_ACROSS, WARPS_ALONG } = context;
       const { DOWN, ACROSS, PIECES, CHANNELS, COLUMNS, PITCH, CHUNK, PIXELS, TH, TW, THREADS } = context;
-      const { ROUNDING, INSIDE, WIDTH, QUADS, STRIPS, SPAN, HALF, QUAD_TABLE } = context;
+      const { AHEAD, ROUNDING, INSIDE, WIDTH, QUADS, STRIPS, SPAN, HALF, QUAD_TABLE } = context;
       const round = blockIdx.y % T_BLOCKS;
       const firstInput = (idiv(blockIdx.y, T_BLOCKS) % C_BLOCKS) * CHUNK;
       const firstOutput = (idiv(blockIdx.y, T_BLOCKS * C_BLOCKS) % O_BLOCKS) * CHANNELS;
@@ -134,9 +136,14 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
         const n = idiv(tile, IMAGE.across * IMAGE.down) * IMAGE.tile.images;
         copyImage(dy, held, at, g, firstOutput, n, row, column, GRADIENT, context);
         copyImage(x, held, at + GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
-        commitCopies();
       };
-      fetch(blockIdx.x, 0);
+      let ahead = 0;
+      while (ahead < AHEAD) {
+        const tile = blockIdx.x + ahead * SPLITS;
+        if (tile < TILES) fetch(tile, ahead * STAGE);
+        commitCopies();
+        ahead += 1;
+      }
 
       // Of few channels: 8 (channel, tap)s, two runs of 4 pixels at a time.
       const place = local(i32, ACROSS);
@@ -222,15 +229,18 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
       };
 
       let tile = blockIdx.x;
-      let at = 0;
+      let used = 0;
+      let filled = AHEAD === STAGES ? 0 : AHEAD * STAGE;
       while (tile < TILES) {
-        waitCopies(0);
+        waitCopies(AHEAD - 1);
         barrier();
         // What all have used before the barrier is filled again.
-        if (STAGES > 1 && tile + SPLITS < TILES) fetch(tile + SPLITS, STAGE - at);
-        if (INSIDE) addStrips(at);
-        else addRuns(at);
-        at = STAGE - at;
+        if (AHEAD < STAGES && tile + AHEAD * SPLITS < TILES) fetch(tile + AHEAD * SPLITS, filled);
+        commitCopies();
+        if (INSIDE) addStrips(used);
+        else addRuns(used);
+        used = used === (STAGES - 1) * STAGE ? 0 : used + STAGE;
+        filled = filled === (STAGES - 1) * STAGE ? 0 : filled + STAGE;
         tile += SPLITS;
       }
 
@@ -271,11 +281,12 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
       }
     },
     {
-      ...{ IMAGE: image, GRADIENT: gradient, STAGE: stage, STAGES: stages },
+      ...{ IMAGE: image, GRADIENT: gradient, STAGE: stage, STAGES: tile.stages },
+      ...{ AHEAD: copiesAhead(tile.stages, tiles / tile.splits), SPLITS: tile.splits, TILES: tiles },
       ...{ copyImage, tapOffset, pixelOffset, GROUPS: p.groups, OUTPUTS: p.outputs, TAPS: taps },
       ...{ KH: p.kernel[0], KW: p.kernel[1], SY: p.stride[0], SX: p.stride[1] },
       ...{ DY: p.dilation[0], DX: p.dilation[1] },
-      ...{ O_BLOCKS: blocks[0], C_BLOCKS: blocks[1], T_BLOCKS: blocks[2], SPLITS: tile.splits, TILES: tiles },
+      ...{ O_BLOCKS: blocks[0], C_BLOCKS: blocks[1], T_BLOCKS: blocks[2] },
       ...{ WARPS_DOWN: tile.warps[0], WARPS_ACROSS: tile.warps[1], WARPS_ALONG: tile.warps[2] },
       ...{ DOWN: tile.each[0], ACROSS: tile.each[1], PIECES: parts.inside ? taps : tile.each[1] },
       ...{ CHANNELS: outputs, COLUMNS: columns, PITCH: pitch, CHUNK: tile.channels, THREADS: threads },
