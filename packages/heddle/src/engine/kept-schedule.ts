@@ -2,12 +2,13 @@
  * Schedules on disk. From the start of a process to its first training step most of the time went into scheduling,
  * by code that V8 had not optimized yet. A graph that any process has scheduled before is read instead.
  */
+import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
 import { recordsOrigins } from '../graph/origin.js';
-import { kernelHash, setKernelHash } from '../kernel/fingerprint.js';
+import { knownKernelHash, setKernelHash } from '../kernel/fingerprint.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { packKernel, unpackKernel } from '../kernel/pack.js';
 import type { Target } from '../kernel/target.js';
@@ -86,7 +87,7 @@ const stillChosen = (choices: Choices, tuner: Tuner | undefined): boolean =>
 /** What is written first: a schedule with its kernels by their numbers. */
 interface Kept extends Omit<Schedule, 'launches'> {
   readonly choices: Choices;
-  /** `kernelHash` of each kernel. */
+  /** Of each kernel: what `kernelHash` is from then on. */
   readonly hashes: readonly string[];
   readonly launches: readonly KeptLaunch[];
 }
@@ -108,8 +109,14 @@ function pack({ launches, ...rest }: Schedule, choices: Choices): string {
     if (!kernels.includes(kernel)) kernels.push(kernel);
     return { ...launch, work: { ...work, kernel: kernels.indexOf(kernel) } };
   });
-  const kept: Kept = { ...rest, launches: numbered, choices, hashes: kernels.map(kernelHash) };
-  return [new ObjectWriter().write(kept), ...kernels.flatMap(packKernel)].join('\n');
+  const packed = kernels.map(packKernel);
+  const hashes = kernels.map((kernel, i) => {
+    const hash = knownKernelHash(kernel) ?? createHash('sha256').update(packed[i]!.join('\n')).digest('hex');
+    setKernelHash(kernel, hash);
+    return hash;
+  });
+  const kept: Kept = { ...rest, launches: numbered, choices, hashes };
+  return [new ObjectWriter().write(kept), ...packed.flat()].join('\n');
 }
 
 function unpack(text: string): { readonly schedule: Schedule; readonly choices: Choices } {

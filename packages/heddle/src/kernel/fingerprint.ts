@@ -48,7 +48,7 @@ export function kernelHash(kernel: KernelIr): string {
 /** `kernelHash` if it has been asked for before, as of every kernel that is kept on disk. */
 export const knownKernelHash = (kernel: KernelIr): string | undefined => hashes.get(kernel);
 
-/** Say what `kernelHash` of a kernel is that was read back: it need not be looked at. */
+/** Say what `kernelHash` of a kernel is: a text that no other kernel has. It need not be looked at then. */
 export const setKernelHash = (kernel: KernelIr, hash: string): void => {
   hashes.set(kernel, hash);
 };
