@@ -22,7 +22,7 @@ const small: MatmulTile = {
 const large: MatmulTile = {
   ...{ warps: [2, 4, 1], lanes: [8, 4], each: [8, 8], depth: 16, stages: 3, splits: 1 },
 };
-const tensor: TensorTile = { warps: [2, 2], each: [2, 4], depth: 32, stages: 3, splits: 1 };
+const tensor: TensorTile = { warps: [2, 2, 1], each: [2, 4], depth: 32, stages: 3, splits: 1 };
 
 const named = (name: string, { kernel }: { readonly kernel: KernelIr }): KernelIr => ({ ...kernel, name });
 

@@ -91,12 +91,23 @@ for (const [name, tile] of Object.entries(TILES)) {
 
 for (const precision of ['tf32', 'bf16'] as const) {
   test(`matmul in ${precision}, K split over blocks`, () => {
-    const tile: TensorTile = { warps: [1, 1], each: [2, 4], depth: 32, stages: 2, splits: 2 };
+    const tile: TensorTile = { warps: [1, 1, 1], each: [2, 4], depth: 32, stages: 2, splits: 2 };
     for (const sizes of [
       [32, 32, 128],
       [33, 35, 48],
     ] as const)
       check((p) => matmulTensor(p, tile, precision), 2, sizes, ['rows', 'columns'], 3e-2);
+  });
+}
+
+for (const precision of ['tf32', 'bf16'] as const) {
+  test(`matmul in ${precision}, steps shared by warps along K`, () => {
+    const tile: TensorTile = { warps: [1, 1, 2], each: [2, 4], depth: 64, stages: 2, splits: 1 };
+    for (const layouts of [
+      ['rows', 'rows'],
+      ['columns', 'columns'],
+    ] as const)
+      check((p) => matmulTensor(p, tile, precision), 1, [33, 36, 136], layouts, 3e-2);
   });
 }
 

@@ -28,7 +28,8 @@ function nameOf(tile: MatmulTile): string {
 function tensorNameOf(precision: Precision, tile: TensorTile): string {
   const { warps, each, depth } = tile;
   const size = [warps[0] * each[0] * 16, warps[1] * each[1] * 8, depth].join('x');
-  return `${precision}-${size}-${each.join('x')}${splitName(tile)}`;
+  const along = warps[2] > 1 ? `-warps-${warps[2]}` : '';
+  return `${precision}-${size}-${each.join('x')}${along}${splitName(tile)}`;
 }
 
 /** The launches: the product, and where K is split over blocks the sum of the parts. */
@@ -58,7 +59,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
   const { dtype } = io.node;
   const tensorVariants = (kind: 'tf32' | 'bf16'): Variant[] =>
-    tensorTiles(p, io.target, dtype).map((tile) => ({
+    tensorTiles(p, io.target, kind, dtype).map((tile) => ({
       name: tensorNameOf(kind, tile),
       plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, dtype),
     }));

@@ -163,16 +163,18 @@ export function matmulTiles(p: MatmulProblem, target: Target, count: number): Ma
   return tiles;
 }
 
-/** Warps and pieces per warp on tensor cores, and what share of their speed such a tile reaches. */
-const TENSOR_TILES: readonly (readonly [warps: Pair, each: Pair, speed: number])[] = [
-  [[2, 4], [4, 8], 1],
-  [[4, 2], [4, 8], 1],
-  [[2, 2], [4, 8], 0.95],
-  [[2, 4], [4, 4], 0.85],
-  [[2, 2], [2, 8], 0.75],
-  [[2, 2], [2, 4], 0.6],
-  [[1, 2], [2, 4], 0.4],
-  [[1, 1], [2, 4], 0.25],
+/** Warps (the last along K) and pieces per warp on tensor cores, and what share of their speed such a tile reaches. */
+const TENSOR_TILES: readonly (readonly [warps: TensorTile['warps'], each: Pair, speed: number])[] = [
+  [[2, 4, 1], [4, 8], 1],
+  [[4, 2, 1], [4, 8], 1],
+  [[2, 2, 1], [4, 8], 0.95],
+  [[1, 2, 4], [4, 8], 0.9],
+  [[2, 4, 1], [4, 4], 0.85],
+  [[2, 2, 1], [2, 8], 0.75],
+  [[1, 1, 4], [4, 8], 0.8],
+  [[2, 2, 1], [2, 4], 0.6],
+  [[1, 2, 1], [2, 4], 0.4],
+  [[1, 1, 1], [2, 4], 0.25],
 ];
 
 /** Multiply-adds of a multiprocessor per cycle on tensor cores. */
@@ -182,7 +184,13 @@ const TENSOR_RATE = 1024;
  * Ways to multiply on tensor cores, the most promising first.
  * @param dtype of the matrices
  */
-export function tensorTiles(p: MatmulProblem, target: Target, dtype: DType, count = 6): TensorTile[] {
+export function tensorTiles(
+  p: MatmulProblem,
+  target: Target,
+  precision: 'tf32' | 'bf16',
+  dtype: DType,
+  count = 6,
+): TensorTile[] {
   const { units, sharedBytesPerBlock } = target;
   const { M, N, K, batches } = p;
   const ranked: { readonly tile: TensorTile; readonly cycles: number }[] = [];
@@ -191,9 +199,11 @@ export function tensorTiles(p: MatmulProblem, target: Target, dtype: DType, coun
     const last = speed === 0.25;
     if (!last && (rows >= 2 * M || columns >= 2 * N)) continue;
     const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
-    for (const depth of dtype === bf16 ? [32, 64] : [32]) {
-      const one: TensorTile = { warps, each, depth, stages: 1, splits: 1 };
-      const stage = tensorLayoutOf(p, one, dtype).sharedBytes;
+    for (const steps of [2, 4]) {
+      const depth = steps * (precision === 'tf32' ? 8 : 16) * warps[2];
+      const one: TensorTile = { warps: [warps[0], warps[1], 1], each, depth, stages: 1, splits: 1 };
+      const { words, sharedBytes: stage } = tensorLayoutOf(p, one, dtype);
+      if (warps[2] > 1 && (depth > K || (dtype === bf16 && !words))) continue;
       // More than three were slower on an H200.
       const stages = Math.min(3, Math.floor((sharedBytesPerBlock - 1024) / stage));
       if (stages < 2) continue;

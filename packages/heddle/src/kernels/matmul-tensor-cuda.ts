@@ -31,11 +31,12 @@ export function matmulTensor(
   precision: 'tf32' | 'bf16',
   dtype: DType = f32,
 ): GridKernel {
-  const { a: left, b: right, words, rows, columns, chunks, sharedBytes } = tensorLayoutOf(p, tile, dtype);
+  const layout = tensorLayoutOf(p, tile, dtype);
+  const { a: left, b: right, words, rows, columns, chunks, sumPitch, sharedBytes } = layout;
   const { warps, each, stages, splits, depth } = tile;
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
-  const threads = 32 * warps[0] * warps[1];
+  const threads = 32 * warps[0] * warps[1] * warps[2];
   const half = dtype === bf16;
   const element = words ? u32 : dtype;
   const step = precision === 'tf32' ? 8 : 16;
@@ -45,10 +46,11 @@ export function matmulTensor(
     ({ a, b, c }, context) => {
       const { blockIdx, laneId, warpId, idiv, i32, f32, u32, bf16, bitcast, tf32, local2, local4, lane } =
         context;
-      const { dynamicShared, barrier, store2, vec2, vec4, splat4, mma, mmaBf16 } = context;
+      const { threadIdx, local, load2, dynamicShared, barrier, store2, vec2, vec4, splat4, mma, mmaBf16 } =
+        context;
       const { loadMatrix4, loadMatrix4Transposed, commitCopies, waitCopies, copyPanel } = context;
       const { aStart, bStart, finish, A, B, M, N, DOWN, ACROSS, BAND, BATCHES, SPLITS, CHUNKS } = context;
-      const { STAGES, STAGE, DEPTH, STEP, ROWS, COLUMNS, WN, TM, TN } = context;
+      const { STAGES, STAGE, DEPTH, STEP, ROWS, COLUMNS, PITCH, THREADS, WM, WN, WK, TM, TN } = context;
       const { ELEMENT, SIXTEEN, HALF, TF32 } = context;
       // Bands of tiles, each column by column.
       const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % (DOWN * ACROSS);
@@ -62,7 +64,8 @@ export function matmulTensor(
       const left = aStart(batch);
       const right = bStart(batch);
       const held = dynamicShared(ELEMENT);
-      const warpRow = idiv(warpId, WN) * (16 * TM);
+      const share = WK === 1 ? 0 : idiv(warpId, WM * WN);
+      const warpRow = idiv(WK === 1 ? warpId : warpId % (WM * WN), WN) * (16 * TM);
       const warpColumn = (warpId % WN) * (8 * TN);
       const g = idiv(laneId, 4);
       const t = laneId % 4;
@@ -96,11 +99,16 @@ export function matmulTensor(
             ? (line + 8 * second) * B.pitch + idiv(warpColumn + 8 * third, B.perRow)
             : t * B.pitch + warpColumn + g);
 
+      // A warp's share of the steps of a copy.
+      const own = idiv(DEPTH, WK);
+      const aShare = share * (A.kMajor ? idiv(own, A.perStep) : own * A.pitch);
+      const bShare = share * (B.kMajor ? idiv(own, B.perStep) : own * B.pitch);
+
       // Fragments, as bits: of the step in use and of the next; f32 that becomes bf16 passes through two more.
       const as = local4(u32, 4, TM);
       const bs = local2(u32, 4, TN);
       const readA = (to: number, stage: number, k: number) => {
-        const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const at = stage * STAGE + aAt + aShare + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
         if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
         else if (HALF)
           for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4Transposed(held, at + idiv(i * 16, A.perRow));
@@ -113,7 +121,7 @@ export function matmulTensor(
         }
       };
       const readB = (to: number, stage: number, k: number) => {
-        const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const at = stage * STAGE + bAt + bShare + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
         if (B.kMajor || HALF) {
           for (let j = 0; j < TN; j += 2) {
             const v = B.kMajor
@@ -185,9 +193,9 @@ export function matmulTensor(
       let filled = STAGES - 1;
       let chunk = 0;
       while (chunk < CHUNKS) {
-        for (let k = 0; k < DEPTH; k += STEP) {
+        for (let k = 0; k < own; k += STEP) {
           const next = idiv(k, STEP) % 2 === 0 ? 1 : 0;
-          if (k + STEP < DEPTH) read(next, used, k + STEP);
+          if (k + STEP < own) read(next, used, k + STEP);
           else {
             waitCopies(STAGES - 2);
             barrier();
@@ -209,7 +217,7 @@ export function matmulTensor(
       const done = (v: number, r: number, n: number) =>
         SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
       /** Two neighbours, of which the second may be beyond the matrix. */
-      const put = (r: number, n: number, low: number, high: number) => {
+      const put2 = (r: number, n: number, low: number, high: number) => {
         const at = (part * M + r) * N + n;
         if (r < M && n < N) {
           if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
@@ -219,13 +227,42 @@ export function matmulTensor(
           }
         }
       };
-      for (let i = 0; i < TM; i++) {
-        for (let j = 0; j < TN; j++) {
-          const v = sums[i][j];
-          const r = row + warpRow + i * 16 + g;
-          const n = column + warpColumn + j * 8 + 2 * t;
-          put(r, n, lane(v, 0), lane(v, 1));
-          put(r + 8, n, lane(v, 2), lane(v, 3));
+      if (WK === 1) {
+        for (let i = 0; i < TM; i++) {
+          for (let j = 0; j < TN; j++) {
+            const v = sums[i][j];
+            const r = row + warpRow + i * 16 + g;
+            const n = column + warpColumn + j * 8 + 2 * t;
+            put2(r, n, lane(v, 0), lane(v, 1));
+            put2(r + 8, n, lane(v, 2), lane(v, 3));
+          }
+        }
+      } else {
+        waitCopies(0);
+        barrier();
+        const kept = (v: number) => (HALF ? bitcast(u32, v) : v);
+        for (let i = 0; i < TM; i++) {
+          for (let j = 0; j < TN; j++) {
+            const v = sums[i][j];
+            const at = (share * ROWS + warpRow + i * 16 + g) * PITCH + warpColumn + j * 8 + 2 * t;
+            store2(held, at, vec2(kept(lane(v, 0)), kept(lane(v, 1))));
+            store2(held, at + 8 * PITCH, vec2(kept(lane(v, 2)), kept(lane(v, 3))));
+          }
+        }
+        barrier();
+        for (let first = 0; first < ROWS * COLUMNS; first += THREADS * 2) {
+          const i = first + threadIdx.x * 2;
+          const r = idiv(i, COLUMNS);
+          const n = i % COLUMNS;
+          const total = local(f32, 2);
+          for (let w = 0; w < WK; w++) {
+            const v = load2(held, (w * ROWS + r) * PITCH + n);
+            for (let e = 0; e < 2; e++) {
+              const x = bitcast(f32, lane(v, e));
+              total[e] = w === 0 ? x : total[e] + x;
+            }
+          }
+          put2(row + r, column + n, total[0], total[1]);
         }
       }
     },
@@ -233,7 +270,16 @@ export function matmulTensor(
       ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, ACROSS: across, BAND: bandOf(rows, columns) },
       ...{ BATCHES: p.batches, SPLITS: splits, CHUNKS: chunks, STAGES: stages, THREADS: threads },
       ...{ STAGE: left.floats + right.floats, DEPTH: depth, STEP: step, ROWS: rows, COLUMNS: columns },
-      ...{ WN: warps[1], TM: each[0], TN: each[1], ELEMENT: element, SIXTEEN: 16 / element.bytes },
+      ...{
+        WM: warps[0],
+        WN: warps[1],
+        WK: warps[2],
+        PITCH: sumPitch,
+        TM: each[0],
+        TN: each[1],
+        ELEMENT: element,
+        SIXTEEN: 16 / element.bytes,
+      },
       ...{ HALF: half, TF32: precision === 'tf32', copyPanel, copyPiece, rowOfSlot, finish: p.finish },
       ...{ aStart: startOf(left.operand, p.batches), bStart: startOf(right.operand, p.batches) },
     },

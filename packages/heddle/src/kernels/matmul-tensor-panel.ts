@@ -10,11 +10,11 @@ import { type Panel, type Pitch, panelOf, transposed } from './matmul-cuda-panel
 
 /** How the work is cut. */
 export interface TensorTile {
-  /** Along M and N. */
-  readonly warps: readonly [number, number];
+  /** Along M, N and K: those along K share the steps of a copy. */
+  readonly warps: readonly [number, number, number];
   /** What a warp sums, in pieces of 16 rows and of 8 columns: a multiple of 2, and of 4. */
   readonly each: readonly [number, number];
-  /** Steps along K of one copy; a multiple of 16, and of 32 for products in bf16. */
+  /** Steps along K of one copy; for each warp along K a multiple of 16, and of 32 for products in bf16. */
   readonly depth: number;
   readonly stages: number;
   /** Blocks that share the sum over K. */
@@ -40,6 +40,8 @@ export interface TensorLayout {
   readonly columns: number;
   /** Copies that one block makes. */
   readonly chunks: number;
+  /** Elements of 4 bytes from one row of a share of the sums to the next, where warps along K have shares. */
+  readonly sumPitch: number;
   readonly sharedBytes: number;
 }
 
@@ -84,9 +86,12 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
   };
   const a = panel(left, p.M, warps[0], rows);
   const b = panel(right, p.N, warps[1], columns);
+  // Pairs of neighbours of 8 rows, in different banks.
+  const sumPitch = warps[1] * columns + 8;
+  const shares = warps[2] > 1 ? 4 * warps[2] * warps[0] * rows * sumPitch : 0;
   return {
-    ...{ a, b, words, rows: warps[0] * rows, columns: warps[1] * columns },
+    ...{ a, b, words, rows: warps[0] * rows, columns: warps[1] * columns, sumPitch },
     chunks: Math.ceil(Math.ceil(p.K / depth) / splits),
-    sharedBytes: a.bytes * stages * (a.floats + b.floats),
+    sharedBytes: Math.max(a.bytes * stages * (a.floats + b.floats), shares),
   };
 }
