@@ -25,8 +25,8 @@ export class ResidentFeed implements Feed {
   readonly #order: Tensor;
   /** How many of them are done. */
   readonly #done = tensor(0, { dtype: i32 });
-  /** The order of the epoch to come, made ahead. */
-  #next: { readonly epoch: number; readonly order: Uint32Array } | undefined;
+  /** The epoch to come, made ahead. */
+  #next: Order;
   readonly #full: Jitted<[number], void>;
   /** Of the last batch, if it is smaller. */
   readonly #rest: Jitted<[number], void>;
@@ -36,7 +36,8 @@ export class ResidentFeed implements Feed {
     const { inputs, labels } = upload(loader.dataset);
     this.#inputs = inputs;
     this.#labels = labels;
-    this.#order = tensor(new Int32Array(loader.dataset.length), { dtype: i32 });
+    this.#next = orderOf(loader, 0);
+    this.#order = tensor(this.#next.examples);
     const gathered = (size: number): void => {
       const [batch, classes] = noGrad(() => {
         // By `gather`: `at` would also take positions from the back, and they would become a launch of their own.
@@ -54,7 +55,8 @@ export class ResidentFeed implements Feed {
 
   async *chunks(epoch: number): AsyncGenerator<Chunk> {
     const { dataset, batchSize, length } = this.#loader;
-    this.#order.write(this.#orderOf(epoch));
+    const { examples } = this.#next.epoch === epoch ? this.#next : orderOf(this.#loader, epoch);
+    this.#order.write(examples);
     this.#done.write([0]);
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
     for (let from = 0; from < full; from += CHUNK) {
@@ -65,12 +67,7 @@ export class ResidentFeed implements Feed {
     const rest = dataset.length - full * batchSize;
     if (full < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
     // While the device is busy.
-    this.#next = { epoch: epoch + 1, order: this.#loader.order(epoch + 1) };
-  }
-
-  #orderOf(epoch: number): Uint32Array {
-    const { order } = this.#next?.epoch === epoch ? this.#next : { order: this.#loader.order(epoch) };
-    return order;
+    this.#next = orderOf(this.#loader, epoch + 1);
   }
 
   prepare(): void {
@@ -86,6 +83,17 @@ export class ResidentFeed implements Feed {
     for (const held of [this.#inputs, this.#labels, this.#order, this.#done]) held.dispose();
   }
 }
+
+/** The examples of an epoch, one after the other. */
+interface Order {
+  readonly epoch: number;
+  readonly examples: Int32Array;
+}
+
+const orderOf = (loader: Loader, epoch: number): Order => ({
+  epoch,
+  examples: new Int32Array(loader.order(epoch).buffer),
+});
 
 /** All examples of a data set. @throws DataError for a label that is no class */
 function upload(dataset: Dataset): { readonly inputs: Tensor; readonly labels: Tensor } {
