@@ -3,13 +3,9 @@ import { f32 } from '../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../graph/fused-op.js';
 import { type ConvolveTile, type CudaConvolve, convolve } from '../kernels/conv2d-cuda.js';
 import type { ImageTile } from '../kernels/conv2d-cuda-image.js';
-import {
-  convolveTensorTiles,
-  convolveTiles,
-  weightTensorTiles,
-  weightTiles,
-} from '../kernels/conv2d-cuda-tiles.js';
+import { convolveTiles, weightTiles } from '../kernels/conv2d-cuda-tiles.js';
 import { type ConvolveTensorTile, convolveTensor } from '../kernels/conv2d-tensor-cuda.js';
+import { convolveTensorTiles, weightTensorTiles } from '../kernels/conv2d-tensor-tiles-cuda.js';
 import {
   addParts,
   type CudaConvolveWeight,
