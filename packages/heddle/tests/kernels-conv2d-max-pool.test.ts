@@ -8,6 +8,7 @@ import { type DType, f32, f64 } from '../src/core/dtype.js';
 import type { Precision } from '../src/core/precision.js';
 import { Compiled } from '../src/engine/program.js';
 import { conv2dOp, outputSize } from '../src/fused/conv2d.js';
+import { matmul } from '../src/fused/matmul.js';
 import { maxPool2d, maxPool2dGradientOp, type PoolArg } from '../src/fused/maxPool2d.js';
 import * as b from '../src/graph/build.js';
 import type { GraphNode } from '../src/graph/node.js';
@@ -98,11 +99,11 @@ const KEPT: Readonly<Record<string, Keep>> = {
   ],
 };
 
-async function check(of: ConvolutionCase, precision: Precision, keep: Keep, first?: number): Promise<void> {
-  const small = graph(of, f32, precision, keep);
+async function check(graphOf: (dtype: DType) => Graph, what: string, first?: number): Promise<void> {
+  const small = graphOf(f32);
   const given = values(small);
   if (first !== undefined) given[0]![0] = first;
-  const exact = graph(of, f64, precision, keep);
+  const exact = graphOf(f64);
   const wide = given.map((v) => Float64Array.from(v));
   const expected = await compute(openDevice('cpu'), exact, wide, { kernels: false });
   const names = new Set<string>();
@@ -113,7 +114,7 @@ async function check(of: ConvolutionCase, precision: Precision, keep: Keep, firs
   const compare = async (name: string, tune: Tune): Promise<void> => {
     const actual = await compute(openDevice(threads), small, given, { tune });
     actual.forEach((values, i) => {
-      assertClose(values, expected[i]!, 1e-5, `${of.name}, ${name}, result ${i}`);
+      assertClose(values, expected[i]!, 1e-5, `${what}, ${name}, result ${i}`);
     });
   };
   await compare('the guess', all);
@@ -124,6 +125,9 @@ async function check(of: ConvolutionCase, precision: Precision, keep: Keep, firs
   }
 }
 
+const checkCase = (of: ConvolutionCase, precision: Precision, keep: Keep, first?: number): Promise<void> =>
+  check((dtype) => graph(of, dtype, precision, keep), of.name, first);
+
 const MORE = [
   conv('odd sizes', [2, 3, 5], [7, 9], 2),
   conv('images of one window', [5, 2, 3], [4, 4], 3),
@@ -132,18 +136,41 @@ const MORE = [
 
 for (const of of [...CASES, ...MORE]) {
   if (outputSize(of.arg).some((n) => n < 2)) continue;
-  test(`${of.name}, both results`, () => check(of, 'tf32', KEPT['both results']!));
+  test(`${of.name}, both results`, () => checkCase(of, 'tf32', KEPT['both results']!));
 }
 for (const [name, keep] of Object.entries(KEPT)) {
-  test(`f32, ${name}`, () => check(MORE[0]!, 'f32', keep));
-  test(`tf32, ${name}`, () => check(MORE[0]!, 'tf32', keep));
+  test(`f32, ${name}`, () => checkCase(MORE[0]!, 'f32', keep));
+  test(`tf32, ${name}`, () => checkCase(MORE[0]!, 'tf32', keep));
 }
 
 test("f32, Winograd's convolution and a pooling after it", () =>
-  check(conv('many channels', [1, 32, 16], [4, 4], 3, { padding: 1 }), 'f32', KEPT['both results']!));
+  checkCase(conv('many channels', [1, 32, 16], [4, 4], 3, { padding: 1 }), 'f32', KEPT['both results']!));
 for (const precision of ['f32', 'tf32'] as const) {
   test(`${precision}, with NaN among the pixels`, () =>
-    check(MORE[0]!, precision, KEPT['both results']!, Number.NaN));
+    checkCase(MORE[0]!, precision, KEPT['both results']!, Number.NaN));
+}
+
+/** A step: the gradient of the pooled values is a product, masked by the ReLU; the bias wants its sum. */
+function step(of: ConvolutionCase, dtype: DType, precision: Precision): Graph {
+  const { n, c, o, arg } = of;
+  const x = b.leaf([n, c, ...arg.size], dtype);
+  const w = b.leaf([o, c / arg.groups, ...arg.kernel], dtype);
+  const bias = b.leaf([o], dtype);
+  const y = b.call(conv2dOp, [x, w], { ...arg, precision });
+  const pooled = followed(maxPool2d(y, 2), bias);
+  const slopes = matmul(b.leaf([n, 5], dtype), b.leaf([5, pooled.size / n], dtype), precision);
+  const g = b.where(
+    b.map('gt', pooled, b.like(pooled, 0)),
+    b.reshape(slopes, pooled.shape),
+    b.like(pooled, 0),
+  );
+  const dy = b.call(maxPool2dGradientOp, [y, g], halves(of));
+  const roots = [pooled, dy, b.sum(g, [0, 2, 3])];
+  return { leaves: fingerprint(roots).leaves, roots };
+}
+
+for (const of of [CASES[0]!, CASES[1]!, MORE[0]!]) {
+  test(`a step of ${of.name}`, () => check((dtype) => step(of, dtype, 'tf32'), of.name));
 }
 
 test('the convolution has no launch of its own where only its pooling is needed', () => {
