@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { buffer, f32, i32, kernel } from '../src/index.js';
+import { CompilePool } from '../src/runtime/cuda/compile-pool.js';
 import { Compiler } from '../src/runtime/cuda/compiler.js';
 import { findNvrtc, Nvrtc } from '../src/runtime/cuda/nvrtc.js';
 
@@ -70,6 +71,37 @@ test('kernels are compiled together and kept; what is refused says why and is no
     await compiler.close();
   }
 });
+
+test('what has begun is compiled beside the caller, who takes it without a turn of the event loop', {
+  skip,
+}, async () => {
+  const pool = new CompilePool(found!.path);
+  const nvrtc = new Nvrtc(found!.path);
+  const arch = nvrtc.architecture(90);
+  const sources = [10, 11, 12].map(source);
+  const own: string[] = [];
+  try {
+    const bad = { name: 'bad', text: 'extern "C" __global__ void bad() { missing(); }' };
+    const jobs = [...sources, bad].map((s) => pool.begin(s, arch));
+    // Only a process may claim them now.
+    const taken = (): boolean => jobs.every(({ order }) => Atomics.load(order.claim, 0) === 1);
+    for (const end = Date.now() + 60_000; !taken() && Date.now() < end; ) Atomics.wait(pause, 0, 0, 20);
+    const [a, b, c, refused] = pool.finish(jobs, ({ text, name }) => {
+      own.push(name);
+      return nvrtc.compile(text, name, arch);
+    });
+    assert.deepEqual(own, []);
+    assert.deepEqual(
+      [a, b, c],
+      sources.map(({ text, name }) => nvrtc.compile(text, name, arch)),
+    );
+    assert.match((refused as { log: string }).log, /identifier "missing" is undefined/);
+  } finally {
+    await pool.close();
+  }
+});
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
 
 test('processes that compile the same at once share the cache', { skip }, async () => {
   const library = new URL('../src/', import.meta.url).href;

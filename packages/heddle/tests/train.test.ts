@@ -30,6 +30,7 @@ import {
   PROGRAMS,
   type Program,
   programNamed,
+  type StepReport,
   saveWeights,
 } from '../src/train/index.js';
 
@@ -91,6 +92,23 @@ test('learns, and reports every step and epoch', async () => {
   assert.ok(last.validation!.metrics.accuracy! >= 0.95);
   assert.equal(last.validation!.examples, 50);
   assert.ok(net.training);
+});
+
+test('the loss of a report is that of some steps before: nobody waits for it', async () => {
+  const train = new Loader(clouds(110), { batchSize: 20 });
+  const means = async (steps: number): Promise<number> => {
+    const net = model();
+    const data = clouds(110).slice(0, 20 * steps);
+    const optimizer = new SGD(net.parameters(), { lr: 0.5 });
+    return (
+      await fit(net, options(net, { train: new Loader(data, { batchSize: 20 }), optimizer, epochs: 1 }))
+    ).epochs[0]!.loss;
+  };
+  const seen: (number | undefined)[] = [];
+  const net = model();
+  const onStep = ({ loss }: StepReport): void => void seen.push(loss);
+  await fit(net, options(net, { train, epochs: 1, readEvery: 1, callbacks: [{ onStep }] }));
+  assert.deepEqual(seen, [undefined, undefined, ...(await Promise.all([1, 2, 3, 4].map(means)))]);
 });
 
 test('the same seed gives the same weights, bit by bit', async () => {

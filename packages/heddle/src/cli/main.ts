@@ -26,7 +26,11 @@ try {
 function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
   const at = rest.indexOf('--device');
   const device = at >= 0 ? rest[at + 1] : process.env.DEV;
-  return command === 'train' && (!device || /^cuda(:0)?$/.test(device));
+  return (
+    command === 'train' &&
+    !rest.some((arg) => /^(-h|--help)$/.test(arg)) &&
+    (!device || /^cuda(:0)?$/.test(device))
+  );
 }
 
 /** Prints what commander has not printed yet. */

@@ -68,7 +68,7 @@ export class BufferStorage implements Storage {
  * is not kept short has more to spare, and need not stop for 60 ms because a data set has come.
  */
 const collectAfter = (): number =>
-  chosen?.target.name === 'cuda' && env('HEDDLE_CUDA_MEMORY_MB') === 0 ? 256 << 20 : 32 << 20;
+  chosen?.target.name === 'cuda' && env('HEDDLE_CUDA_MEMORY_MB') === 0 ? 512 << 20 : 32 << 20;
 let liveAfterCollection = 0;
 let collect: (() => void) | undefined;
 

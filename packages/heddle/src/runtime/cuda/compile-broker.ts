@@ -10,6 +10,8 @@ const { nvrtc, port, answers } = workerData as BrokerData;
 const MOST_PROCESSES = Math.min(Math.max(1, availableParallelism() - 1), 15);
 /** Orders that a process has at once: one to work on, one to go on with. */
 const MOST_ORDERS = 2;
+/** Processes take 50 MiB each: without work for so long, in ms, they end. */
+const IDLE = 5000;
 
 interface Compiling {
   readonly child: ChildProcess;
@@ -22,9 +24,12 @@ interface Compiling {
 const processes = new Set<Compiling>();
 let started = 0;
 const waiting: OpenOrder[] = [];
+let idle: NodeJS.Timeout | undefined;
 
 port.on('message', (order: OpenOrder) => {
   waiting.push(order);
+  clearTimeout(idle);
+  idle = setTimeout(dismiss, IDLE);
   // As many as there is work for.
   if (started < MOST_PROCESSES && started < waiting.length) start();
   handOut();
@@ -46,6 +51,15 @@ function start(): void {
   });
   child.on('error', () => lost(process));
   child.on('exit', () => lost(process));
+}
+
+function dismiss(): void {
+  if ([...processes].some(({ orders }) => orders.size > 0)) idle = setTimeout(dismiss, IDLE);
+  else {
+    for (const { child } of processes) child.disconnect();
+    processes.clear();
+    started = 0;
+  }
 }
 
 /** What it was given nobody else will compile. */

@@ -14,4 +14,6 @@ process.on('message', ({ number, source, arch }: CompileOrder) => {
   process.send!({ number, result } satisfies CompileAnswer);
 });
 process.on('disconnect', () => process.exit());
+// Ctrl-C is for the process that trains, which decides when to end.
+process.on('SIGINT', () => {});
 process.send!('ready');
