@@ -75,10 +75,10 @@ const LADDERS = {
       'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
       'idea gains, and what share that is of the fastest peer.',
     sizes: '1024,4096',
-    example: "--sizes 8192 --only 'warp tiles,double buffer,pipeline,matmul'",
+    example: "--sizes 8192 --only 'double buffer,warp tiles,pipeline,matmul'",
     rungs:
-      'naive · coalesced · shared · 1-d registers · 2-d registers · vectors · no bank conflicts · warp tiles ·\n' +
-      '  double buffer · pipeline · matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
+      'naive · coalesced · shared · 1-d registers · 2-d registers · vectors · no bank conflicts · double buffer ·\n' +
+      '  warp tiles · pipeline · matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
   },
   transpose: {
     summary: 'the ladder of transposes on a GPU, rung by rung, beside a copy',

@@ -3,19 +3,20 @@
  * `heddle bench matmul` climbs it by name, then goes on to what the launch rule and the autotuner make of the last rung,
  * to tensor cores and to the vendor's library. After S. Boehm, How to Optimize a CUDA Matmul Kernel (2022).
  *
- *   naive              a thread per element; the lanes of a warp walk down a column: 32 lines of memory per read
- *   coalesced          the lanes lie along a row: one line per read
- *   shared             tiles of A and B in shared memory, which a block's threads share
- *   1-d registers      a thread sums 8 elements of a column: one value of B for 8 products
- *   2-d registers      8 × 8 elements: 16 values for 64 products
- *   vectors            memory, and the tiles, are read 4 numbers at a time; for that A's tile is turned
- *   no bank conflicts  a thread's 8 columns are two fours, so that neighbours read neighbouring fours; A's tile has a
- *                      pitch that spreads what is turned over the banks
- *   warp tiles         a warp's lanes form 8 × 4 instead of 2 × 16: 96 values of shared memory for what took 144
- *   double buffer      asynchronous copies fill one pair of tiles while the other is multiplied
- *   pipeline           three pairs of tiles, twice as deep
+ *                   TFLOP/s of 4096³ on an H200 (cuBLAS 51)
+ *   naive              0.5  a thread per element; the lanes of a warp walk down a column: 32 lines of memory per read
+ *   coalesced          2.4  the lanes lie along a row: one line per read
+ *   shared             7.0  tiles of A and B in shared memory, which a block's threads share
+ *   1-d registers     15.8  a thread sums 8 elements of a column: one value of B for 8 products
+ *   2-d registers     22.3  8 × 8 elements: 16 values for 64 products
+ *   vectors           30.6  memory, and the tiles, are read 4 numbers at a time; for that A's tile is turned
+ *   no bank conflicts 33.9  a thread's 8 columns are two fours, so that neighbours read neighbouring fours; A's tile has
+ *                           a pitch that spreads what is turned over the banks
+ *   double buffer           asynchronous copies fill one pair of tiles while the other is multiplied
+ *   warp tiles        43.0  a warp's lanes form 8 × 4 instead of 2 × 16: 96 values of shared memory for what took 144
+ *   pipeline          47.7  three pairs of tiles, twice as deep
  *
- * The last two are the kernel of matmul-cuda.ts, whose tile sizes the autotuner chooses.
+ * The last three are the kernel of matmul-cuda.ts, whose tile sizes the autotuner chooses.
  */
 import { defineKernel } from '../kernel/language.js';
 import { buffers, type MatmulProblem, type Operand } from './matmul-cpu.js';
@@ -54,7 +55,7 @@ function matmulSimple(p: MatmulProblem, along: 'rows' | 'columns'): GridKernel {
 
 /** How a tile of C is computed in the middle of the ladder. */
 interface Rung {
-  /** Threads along M and N: of the block, or with `warps` of a warp. */
+  /** Threads of the block, along M and N. */
   readonly threads: readonly [number, number];
   /** Elements of C that a thread sums, along M and N. */
   readonly each: readonly [number, number];
@@ -64,8 +65,6 @@ interface Rung {
   readonly vectors?: boolean;
   /** A thread's elements lie in fours apart, and A's tile has a pitch. */
   readonly spread?: boolean;
-  /** Warps along M and N. */
-  readonly warps?: readonly [number, number];
 }
 
 /** Whether four neighbours of a row can be read at once, wherever a row begins. */
@@ -75,31 +74,29 @@ const inFours = ({ offset, batchStrides, rowStride, columnStride }: Operand, col
 /** A tile of A and one of B in shared memory, copied when all threads are done with the ones before. */
 function matmulShared(name: string, p: MatmulProblem, rung: Rung): GridKernel {
   const { batches, M, N, K, a: left, b: right, finish } = p;
-  const { threads: group, each, depth, vectors = false, spread = false, warps = [1, 1] } = rung;
-  const rows = warps[0] * group[0] * each[0];
-  const columns = warps[1] * group[1] * each[1];
-  const threads = warps[0] * warps[1] * group[0] * group[1];
+  const { threads: group, each, depth, vectors = false, spread = false } = rung;
+  const rows = group[0] * each[0];
+  const columns = group[1] * each[1];
+  const threads = group[0] * group[1];
   const kernel = defineKernel(
     name,
     buffers,
     ({ a, b, c }, context) => {
-      const { blockIdx, threadIdx, laneId, warpId, idiv, f32, fma, lane, local, shared, barrier } = context;
+      const { blockIdx, threadIdx, idiv, f32, fma, lane, local, shared, barrier } = context;
       const { load4, store4, vec4, M, N, K, AM, AK, BK, BN, aStart, bStart, finish } = context;
-      const { ROWS, COLUMNS, DEPTH, PITCH, THREADS, LM, LN, TM, TN, WARPS, WN } = context;
+      const { ROWS, COLUMNS, DEPTH, PITCH, THREADS, LM, LN, TM, TN } = context;
       const { VECTORS, SPREAD, A4, B4, C4 } = context;
       const row = blockIdx.y * ROWS;
       const column = blockIdx.x * COLUMNS;
       const batch = blockIdx.z;
       const aAt = aStart(batch);
       const bAt = bStart(batch);
-      const own = WARPS ? laneId : threadIdx.x;
-      const firstRow = WARPS ? idiv(warpId, WN) * (LM * TM) : 0;
-      const firstColumn = WARPS ? (warpId % WN) * (LN * TN) : 0;
+      const down = idiv(threadIdx.x, LN);
+      const across = threadIdx.x % LN;
       /** The tile's row, or column, that is the thread's i-th. */
-      const rowOf = (i: number) =>
-        firstRow + (SPREAD ? idiv(i, 4) * (LM * 4) + idiv(own, LN) * 4 + (i % 4) : idiv(own, LN) * TM + i);
+      const rowOf = (i: number) => (SPREAD ? idiv(i, 4) * (LM * 4) + down * 4 + (i % 4) : down * TM + i);
       const columnOf = (j: number) =>
-        firstColumn + (SPREAD ? idiv(j, 4) * (LN * 4) + (own % LN) * 4 + (j % 4) : (own % LN) * TN + j);
+        SPREAD ? idiv(j, 4) * (LN * 4) + across * 4 + (j % 4) : across * TN + j;
 
       // By rows; where vectors are read, turned: by steps along K.
       const left = shared(f32, VECTORS ? DEPTH * PITCH : ROWS * DEPTH);
@@ -149,28 +146,35 @@ function matmulShared(name: string, p: MatmulProblem, rung: Rung): GridKernel {
 
       const from = local(f32, TM);
       const by = local(f32, TN);
+      const multiply = (k: number) => {
+        if (VECTORS) {
+          for (let i = 0; i < TM; i += 4) {
+            const v = load4(left, k * PITCH + rowOf(i));
+            for (let l = 0; l < 4; l++) from[i + l] = lane(v, l);
+          }
+          for (let j = 0; j < TN; j += 4) {
+            const v = load4(right, k * COLUMNS + columnOf(j));
+            for (let l = 0; l < 4; l++) by[j + l] = lane(v, l);
+          }
+        } else {
+          for (let i = 0; i < TM; i++) from[i] = left[rowOf(i) * DEPTH + k];
+          for (let j = 0; j < TN; j++) by[j] = right[k * COLUMNS + columnOf(j)];
+        }
+        for (let i = 0; i < TM; i++)
+          for (let j = 0; j < TN; j++) sums[i][j] = fma(from[i], by[j], sums[i][j]);
+      };
       let step = 0;
       while (step < K) {
         copy(step);
         barrier();
-        let k = 0;
-        while (k < DEPTH) {
-          if (VECTORS) {
-            for (let i = 0; i < TM; i += 4) {
-              const v = load4(left, k * PITCH + rowOf(i));
-              for (let l = 0; l < 4; l++) from[i + l] = lane(v, l);
-            }
-            for (let j = 0; j < TN; j += 4) {
-              const v = load4(right, k * COLUMNS + columnOf(j));
-              for (let l = 0; l < 4; l++) by[j + l] = lane(v, l);
-            }
-          } else {
-            for (let i = 0; i < TM; i++) from[i] = left[rowOf(i) * DEPTH + k];
-            for (let j = 0; j < TN; j++) by[j] = right[k * COLUMNS + columnOf(j)];
+        if (VECTORS) for (let k = 0; k < DEPTH; k++) multiply(k);
+        else {
+          // Unrolled, what is read number by number would take more registers than two blocks have.
+          let k = 0;
+          while (k < DEPTH) {
+            multiply(k);
+            k += 1;
           }
-          for (let i = 0; i < TM; i++)
-            for (let j = 0; j < TN; j++) sums[i][j] = fma(from[i], by[j], sums[i][j]);
-          k += 1;
         }
         barrier();
         step += DEPTH;
@@ -199,8 +203,6 @@ function matmulShared(name: string, p: MatmulProblem, rung: Rung): GridKernel {
         LN: group[1],
         TM: each[0],
         TN: each[1],
-        WARPS: rung.warps !== undefined,
-        WN: warps[1],
       },
       ...{ VECTORS: vectors, SPREAD: spread, A4: vectors && inFours(left, K) },
       ...{ B4: vectors && inFours(right, N), C4: vectors && N % 4 === 0 },
@@ -234,9 +236,7 @@ export const MATMUL_LADDER: Readonly<Record<string, (p: MatmulProblem) => GridKe
   '2-d registers': shared('matmulSquares', square),
   vectors: shared('matmulVectors', { ...square, vectors: true }),
   'no bank conflicts': shared('matmulSpread', { ...square, vectors: true, spread: true }),
-  'warp tiles': shared('matmulWarps', {
-    ...{ threads: [8, 4], warps: [2, 4], each: [8, 8], depth: 8, vectors: true, spread: true },
-  }),
-  'double buffer': pipelined({ ...warpTile, depth: 8, stages: 2 }),
+  'double buffer': pipelined({ warps: [8, 1, 1], lanes: [2, 16], each: [8, 8], depth: 8, stages: 2 }),
+  'warp tiles': pipelined({ ...warpTile, depth: 8, stages: 2 }),
   pipeline: pipelined({ ...warpTile, depth: 16, stages: 3 }),
 };
