@@ -178,8 +178,9 @@ export function addRows(p: IndexAddProblem): GridKernel {
 }
 
 /**
- * The rows of more than `LONG` positions, by a block each: teams of threads add every so many positions, then the teams'
- * sums are added in order. There is a block for every `LONG` positions, and a row is that block's in which it begins.
+ * The rows of more than `LONG` positions, by a block each: teams of threads add every so many positions, then half of the
+ * teams' sums are added to the other half, until one is left. There is a block for every multiple of `LONG`; a row
+ * belongs to that of the first one among its positions.
  */
 export function addLongRows(p: IndexAddProblem): GridKernel {
   const lanes = lanesOf(p);
@@ -192,12 +193,12 @@ export function addLongRows(p: IndexAddProblem): GridKernel {
       const { blockIdx, threadIdx, shared, barrier, idiv, f32, load4, store4, splat4, finish } = context;
       const { N, SIZE, OUTER, INNER, LANES, COLUMNS, ACROSS, TEAMS, AT, LONG } = context;
       const parts = shared(f32, TEAMS, ACROSS * LANES);
-      const at = blockIdx.x * LONG;
-      const r = keys[at];
+      const probe = blockIdx.x * LONG;
+      const r = keys[probe];
       if (r < 0 || r >= SIZE) return;
       const begin = starts[r];
       const end = starts[r + 1];
-      if (end - begin <= LONG || begin > at || begin <= at - LONG) return;
+      if (end - begin <= LONG || begin > probe || begin <= probe - LONG) return;
       const x = threadIdx.x % ACROSS;
       const team = idiv(threadIdx.x, ACROSS);
       for (let outer = 0; outer < OUTER; outer++) {
@@ -208,20 +209,21 @@ export function addLongRows(p: IndexAddProblem): GridKernel {
             let sum = splat4(f32(0));
             for (let j = begin + team; j < end; j += TEAMS) sum += load4(values, from + positions[j] * INNER);
             store4(parts, team, x * LANES, sum);
-            barrier();
-            sum = splat4(f32(0));
-            for (let t = 0; t < TEAMS; t++) sum += load4(parts, t, x * LANES);
-            if (team === 0 && first + x < COLUMNS)
-              store4(y, (outer * SIZE + r) * INNER + c, finish(sum, outer, r, c));
           } else {
             let sum = f32(0);
             for (let j = begin + team; j < end; j += TEAMS) sum += values[from + positions[j] * INNER];
             parts[team][x] = sum;
+          }
+          barrier();
+          for (let half = TEAMS >> 1; half > 0; half >>= 1) {
+            if (team < half)
+              for (let l = 0; l < LANES; l++) parts[team][x * LANES + l] += parts[team + half][x * LANES + l];
             barrier();
-            sum = f32(0);
-            for (let t = 0; t < TEAMS; t++) sum += parts[t][x];
-            if (team === 0 && first + x < COLUMNS)
-              y[(outer * SIZE + r) * INNER + c] = finish(sum, outer, r, c);
+          }
+          if (team === 0 && first + x < COLUMNS) {
+            const at = (outer * SIZE + r) * INNER + c;
+            if (LANES === 4) store4(y, at, finish(load4(parts, 0, x * LANES), outer, r, c));
+            else y[at] = finish(parts[0][x], outer, r, c);
           }
           barrier();
         }
