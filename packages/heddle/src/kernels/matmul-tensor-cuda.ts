@@ -185,12 +185,11 @@ export function matmulTensor(
         }
       };
 
-      for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
-      waitCopies(STAGES - 2);
+      for (let chunk = 0; chunk < STAGES; chunk++) copy(chunk, chunk);
+      waitCopies(STAGES - 1);
       barrier();
       read(0, 0, 0);
       let used = 0;
-      let filled = STAGES - 1;
       let chunk = 0;
       while (chunk < CHUNKS) {
         for (let k = 0; k < own; k += STEP) {
@@ -199,14 +198,12 @@ export function matmulTensor(
           else {
             waitCopies(STAGES - 2);
             barrier();
-            // After the last tile this one is read again, for nothing: a branch here would cost more.
-            if (chunk + 1 < CHUNKS) used = used === STAGES - 1 ? 0 : used + 1;
+            // All have read this tile: another takes its place. After the last come zeros, and are read: without a
+            // branch, copies and products mix.
+            const free = used;
+            used = used === STAGES - 1 ? 0 : used + 1;
             read(next, used, 0);
-          }
-          // All have read before the last barrier what is filled again. Without a branch, copies and products mix.
-          if (k === 0) {
-            copy(chunk + STAGES - 1, filled);
-            filled = filled === STAGES - 1 ? 0 : filled + 1;
+            copy(chunk + STAGES, free);
           }
           multiply(1 - next);
         }

@@ -15,7 +15,7 @@ __device__ inline void copy_async_16_if(void* to, const void* from, bool there) 
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-__device__ inline void wait_copies_1() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+__device__ inline void wait_copies_2() { asm volatile("cp.async.wait_group 2;" ::: "memory"); }
 __device__ inline u32x4 load_matrix_4(const void* row) {
   u32x4 r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -32,6 +32,7 @@ __device__ inline float round_tf32(float f) {
   return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
 #endif
  }
+__device__ inline void wait_copies_1() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 struct alignas(8) f32x2 { float x, y; };
 __device__ inline f32x4 mma_tf32(f32x4 a, f32x2 b, f32x4 c) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -60,7 +61,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   const int column = idiv(place, high) * 64;
   // const split = blockIdx.y;
   const int split = int(blockIdx.y);
-  // const warpRow = idiv(warpId, WN) * (16 * TM);
+  // const warpRow = idiv(WK === 1 ? warpId : warpId % (WM * WN), WN) * (16 * TM);
   const int warpRow = warp_id() / 2 * 32;
   // const warpColumn = (warpId % WN) * (8 * TN);
   const int warpColumn = warp_id() % 2 * 32;
@@ -86,9 +87,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   const int aAt = (warpRow + line + 8 * second) * 36 + 4 * third;
   // const bAt =
   const int bAt = 2304 + ((warpColumn + line + 8 * third) * 36 + 4 * second);
-  // for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
+  // for (let chunk = 0; chunk < STAGES; chunk++) copy(chunk, chunk);
   #pragma unroll
-  for (int chunk = 0; chunk < 2; chunk++) {
+  for (int chunk = 0; chunk < 3; chunk++) {
     // const step = (split * CHUNKS + chunk) * DEPTH;
     const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
     // const to = stage * STAGE;
@@ -178,20 +179,20 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     // commitCopies();
     commit_copies();
   }
-  // waitCopies(STAGES - 2);
-  wait_copies_1();
+  // waitCopies(STAGES - 1);
+  wait_copies_2();
   // barrier();
   __syncthreads();
-  // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
-  const int at = 0 + aAt + 0;
+  // const at = stage * STAGE + aAt + aShare + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+  const int at = 0 + aAt + 0 + 0;
   // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
   #pragma unroll
   for (int i = 0; i < 2; i++) {
     const u32x4 loadMatrix4 = load_matrix_4(&held[at + i * 576]);
     as[0][i] = loadMatrix4;
   }
-  // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
-  const int at_1 = 0 + bAt + 0;
+  // const at = stage * STAGE + bAt + bShare + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+  const int at_1 = 0 + bAt + 0 + 0;
   // for (let j = 0; j < TN; j += 2) {
   #pragma unroll
   for (int j = 0; j < 4; j += 2) {
@@ -219,29 +220,27 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   }
   // let used = 0;
   int used = 0;
-  // let filled = STAGES - 1;
-  int filled = 2;
   // let chunk = 0;
   int chunk = 0;
   // while (chunk < CHUNKS) {
   while (chunk < 16) {
-    // for (let k = 0; k < DEPTH; k += STEP) {
+    // for (let k = 0; k < own; k += STEP) {
     #pragma unroll
     for (int k = 0; k < 32; k += 8) {
-      // if (k + STEP < DEPTH) read(next, used, k + STEP);
+      // if (k + STEP < own) read(next, used, k + STEP);
       if (wrap_add(k, 8) < 32) {
         const int stage = used;
         const int k_1 = wrap_add(k, 8);
-        // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
-        const int at_2 = stage * 4608 + aAt + k_1 / 1;
+        // const at = stage * STAGE + aAt + aShare + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const int at_2 = stage * 4608 + aAt + 0 + k_1 / 1;
         // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
         #pragma unroll
         for (int i = 0; i < 2; i++) {
           const u32x4 loadMatrix4 = load_matrix_4(&held[at_2 + i * 576]);
           as[k / 8 % 2 == 0 ? 1 : 0][i] = loadMatrix4;
         }
-        // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
-        const int at_3 = stage * 4608 + bAt + k_1 / 1;
+        // const at = stage * STAGE + bAt + bShare + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const int at_3 = stage * 4608 + bAt + 0 + k_1 / 1;
         // for (let j = 0; j < TN; j += 2) {
         #pragma unroll
         for (int j = 0; j < 4; j += 2) {
@@ -272,22 +271,22 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         wait_copies_1();
         // barrier();
         __syncthreads();
-        // if (chunk + 1 < CHUNKS) used = used === STAGES - 1 ? 0 : used + 1;
-        if (wrap_add(chunk, 1) < 16) {
-          used = used == 2 ? 0 : wrap_add(used, 1);
-        }
+        // const free = used;
+        const int free_ = used;
+        // used = used === STAGES - 1 ? 0 : used + 1;
+        used = used == 2 ? 0 : wrap_add(used, 1);
         // read(next, used, 0);
         const int stage = used;
-        // const at = stage * STAGE + aAt + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
-        const int at_2 = stage * 4608 + aAt + 0;
+        // const at = stage * STAGE + aAt + aShare + (A.kMajor ? idiv(k, A.perStep) : k * A.pitch);
+        const int at_2 = stage * 4608 + aAt + 0 + 0;
         // if (A.kMajor) for (let i = 0; i < TM; i++) as[to][i] = loadMatrix4(held, at + i * (16 * A.pitch));
         #pragma unroll
         for (int i = 0; i < 2; i++) {
           const u32x4 loadMatrix4 = load_matrix_4(&held[at_2 + i * 576]);
           as[k / 8 % 2 == 0 ? 1 : 0][i] = loadMatrix4;
         }
-        // const at = stage * STAGE + bAt + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
-        const int at_3 = stage * 4608 + bAt + 0;
+        // const at = stage * STAGE + bAt + bShare + (B.kMajor ? idiv(k, B.perStep) : k * B.pitch);
+        const int at_3 = stage * 4608 + bAt + 0 + 0;
         // for (let j = 0; j < TN; j += 2) {
         #pragma unroll
         for (int j = 0; j < 4; j += 2) {
@@ -313,16 +312,12 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
           const u32x2 v_1 = bs[k / 8 % 2 == 0 ? 1 : 0][j];
           bs[k / 8 % 2 == 0 ? 1 : 0][j] = u32x2{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v_1.y)))};
         }
-      }
-      // if (k === 0) {
-      if (k == 0) {
-        // copy(chunk + STAGES - 1, filled);
-        const int chunk_1 = wrap_sub(wrap_add(chunk, 3), 1);
-        const int stage = filled;
+        // copy(chunk + STAGES, free);
+        const int chunk_1 = wrap_add(chunk, 3);
         // const step = (split * CHUNKS + chunk) * DEPTH;
         const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
         // const to = stage * STAGE;
-        const int to = stage * 4608;
+        const int to = free_ * 4608;
         // const inside = chunk < CHUNKS;
         const bool inside = chunk_1 < 16;
         // copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
@@ -367,7 +362,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         // const first = idiv(column, B.perRow);
         const int first = column / 1;
         // copyPanel(b, right, held, to + A.floats, first, idiv(step, B.perStep), inside, B, context);
-        const int at_2 = to + 2304;
+        const int at_4 = to + 2304;
         const int firstStep_1 = step / 1;
         // const outer = idiv(threadIdx.x, count);
         const int outer_1 = int(threadIdx.x) / 8;
@@ -386,7 +381,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         // const step = firstStep + (P.kMajor ? along : outer);
         const int step_2 = firstStep_1 + along_1;
         // const to = at + outer * P.pitch + along;
-        const int to_2 = at_2 + outer_1 * 36 + along_1;
+        const int to_2 = at_4 + outer_1 * 36 + along_1;
         // const from = start + row * P.rowStep + step * P.innerStep;
         const int from_1 = 0 + row_2 * 512 + step_2 * 1;
         // for (let i = 0; i < total / THREADS; i++) {
@@ -407,8 +402,6 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         }
         // commitCopies();
         commit_copies();
-        // filled = filled === STAGES - 1 ? 0 : filled + 1;
-        filled = filled == 2 ? 0 : wrap_add(filled, 1);
       }
       // for (let i = 0; i < TM; i++) {
       #pragma unroll
@@ -441,7 +434,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const int r = row + warpRow + i * 16 + g;
       // const n = column + warpColumn + j * 8 + 2 * t;
       const int n = column + warpColumn + j * 8 + 2 * t;
-      // put(r, n, lane(v, 0), lane(v, 1));
+      // put2(r, n, lane(v, 0), lane(v, 1));
       const float low = v.x;
       const float high_1 = v.y;
       // const at = (part * M + r) * N + n;
@@ -452,7 +445,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         const f32x2 v_1 = f32x2{low, high_1};
         *reinterpret_cast<f32x2*>(c + at_2) = v_1;
       }
-      // put(r + 8, n, lane(v, 2), lane(v, 3));
+      // put2(r + 8, n, lane(v, 2), lane(v, 3));
       const int r_1 = r + 8;
       const float low_1 = v.z;
       const float high_2 = v.w;
