@@ -52,6 +52,7 @@ export class Recording {
     this.#compiled = new Compiled(roots, leaves.length, device, {
       updates,
       fingerprint: text,
+      beside: true,
       ...tuning(device, measure),
     });
     const updated: { handle: Handle; leaf: number }[] = [];
@@ -64,6 +65,11 @@ export class Recording {
     });
     this.#updated = updated;
     this.#moved = moved;
+  }
+
+  /** Whether nothing is left to compile. */
+  get ready(): boolean {
+    return this.#compiled.ready;
   }
 
   get launches(): number {

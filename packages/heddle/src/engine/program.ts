@@ -27,22 +27,30 @@ export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
   readonly tuner?: Tuner;
   /** Of the graph, by schedule/canonical.ts: its schedule may be read from disk. */
   readonly fingerprint?: string;
+  /** Until the first run the device may compile its kernels beside. */
+  readonly beside?: boolean;
+}
+
+/** What a device makes of the launches. */
+interface Made {
+  readonly program: Program;
+  /** With DEBUG=2, each launch by itself, to be timed. */
+  readonly single: readonly Program[];
 }
 
 /** A compiled graph. Slots are the leaves' buffers, the results', and the arena. */
 export class Compiled {
   readonly schedule: Schedule;
   readonly device: Device;
-  readonly #program: Program;
-  /** With DEBUG=2, each launch by itself, to be timed. */
-  readonly #single: readonly Program[];
+  readonly #launches: readonly Launch[];
+  #made: Made | undefined;
   readonly #results: readonly number[];
   #arena: BufferStorage | undefined;
 
   constructor(roots: readonly GraphNode[], leaves: number, device: Device, options: CompileOptions = {}) {
     const started = performance.now();
     this.device = device;
-    const { tuner, fingerprint, ...rest } = options;
+    const { tuner, fingerprint, beside, ...rest } = options;
     const { target } = device;
     this.schedule = fingerprint
       ? keptSchedule({ fingerprint, target, options: rest, tuner }, (all) => schedule(roots, target, all))
@@ -51,7 +59,7 @@ export class Compiled {
     for (const r of this.schedule.roots) if ('result' in r) bytes[r.result] = r.bytes;
     this.#results = bytes;
     let level = -1;
-    const launches = this.schedule.launches.map((l): Launch => {
+    this.#launches = this.schedule.launches.map((l): Launch => {
       const independent = l.level === level;
       level = l.level;
       const args = l.args.map((place) => {
@@ -62,10 +70,23 @@ export class Compiled {
       });
       return { ...l.work, args, independent };
     });
-    this.#program = device.compile(launches);
-    this.#single = env('DEBUG') >= 2 ? launches.map((l) => device.compile([l])) : [];
     counts.compiled++;
-    debug(1, () => `compiled ${launches.length} launches in ${(performance.now() - started).toFixed(1)} ms`);
+    if (!beside || (device.prepare?.(this.#launches) ?? true)) this.#make();
+    debug(1, () => `compiled ${this.launches} launches in ${(performance.now() - started).toFixed(1)} ms`);
+  }
+
+  /** Whether nothing is left to compile. */
+  get ready(): boolean {
+    return this.#made !== undefined;
+  }
+
+  #make(): Made {
+    const { device } = this;
+    this.#made ??= {
+      program: device.compile(this.#launches),
+      single: env('DEBUG') >= 2 ? this.#launches.map((l) => device.compile([l])) : [],
+    };
+    return this.#made;
   }
 
   get launches(): number {
@@ -78,8 +99,9 @@ export class Compiled {
    */
   run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean, times = 1): BufferStorage[] {
     const { slots, results } = this.#memory(leaves, label);
-    if (this.#single.length > 0) for (let i = 0; i < times; i++) this.#timed(slots);
-    else this.#program.run(slots, times);
+    const { program, single } = this.#make();
+    if (single.length > 0) for (let i = 0; i < times; i++) this.#timed(single, slots);
+    else program.run(slots, times);
     counts.runs += times;
     counts.launches += times * this.launches;
     if (!keepArena) {
@@ -93,11 +115,12 @@ export class Compiled {
   async profile(leaves: readonly DeviceBuffer[], options: ProfileOptions = {}): Promise<Profile> {
     const { slots, results } = this.#memory(leaves, 'profile');
     const { device } = this;
-    const us = await timeProgram(device, this.#program, slots, options);
+    const { program } = this.#make();
+    const us = await timeProgram(device, program, slots, options);
     const launches = [];
     for (const [i, { level, bytes, call, origins = [] }] of this.schedule.launches.entries()) {
       if (options.each === false) break;
-      const launch = this.#program.launches[i]!;
+      const launch = program.launches[i]!;
       const single = device.compile([{ ...launch, independent: false }]);
       const samples = await timeProgram(device, single, slots, options);
       launches.push({ launch, level, bytes, call, origins, us: median(samples) });
@@ -121,8 +144,8 @@ export class Compiled {
   }
 
   /** Launch by launch, with a line for each. */
-  #timed(slots: readonly DeviceBuffer[]): void {
-    this.#single.forEach((program, i) => {
+  #timed(single: readonly Program[], slots: readonly DeviceBuffer[]): void {
+    single.forEach((program, i) => {
       const us = this.#time(() => program.run(slots));
       const { work, level } = this.schedule.launches[i]!;
       const what = 'kernel' in work ? `${work.kernel.name}  grid ${work.grid.join('×')}` : work.library.name;
@@ -138,9 +161,9 @@ export class Compiled {
   }
 
   dispose(): void {
-    for (const program of this.#single) program.dispose();
+    for (const program of this.#made?.single ?? []) program.dispose();
     this.#arena?.release();
     this.#arena = undefined;
-    this.#program.dispose();
+    this.#made?.program.dispose();
   }
 }

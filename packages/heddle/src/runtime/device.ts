@@ -127,8 +127,11 @@ export interface Device {
   read(buffer: DeviceBuffer, offset?: number, bytes?: number): Promise<Uint8Array>;
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void;
   compile(launches: readonly Launch[]): Program;
-  /** Begin to compile what these launches need, and return at once: a later `compile` is done sooner. */
-  prepare?(launches: readonly Launch[]): void;
+  /**
+   * Begin to compile what these launches need, and return at once: a later `compile` is done sooner.
+   * @returns whether all of it is there already
+   */
+  prepare?(launches: readonly Launch[]): boolean;
   /** A queue of its own, beside the device's. On devices that work at once all are one. */
   openStream(): Stream;
   /** Resolves once everything started before has finished, on all streams. */

@@ -40,8 +40,11 @@ export interface Jitted<A extends readonly JitValue[], R> {
    * last one does. On a GPU many calls are one launch, with no work on the host between them.
    */
   repeat(times: number, ...args: A): R;
-  /** Trace and compile for these arguments, without a run: the first call is then as fast as the others. */
-  prepare(...args: A): void;
+  /**
+   * Trace and compile for these arguments, without a run: the first call is then as fast as the others.
+   * @returns whether that is so; else kernels are still being compiled beside, and the first call waits for them
+   */
+  prepare(...args: A): boolean;
   /** Forget all programs and give their memory back. */
   dispose(): void;
 }
@@ -110,7 +113,7 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(
   return Object.defineProperties(call, {
     launches: { get: () => launches },
     repeat: { value: repeat },
-    prepare: { value: (...args: A): void => void prepare(args) },
+    prepare: { value: (...args: A): boolean => prepare(args).program.recording.ready },
     profile: {
       value: (args: A, options: ProfileOptions = {}): Promise<Profile> => {
         const { program, inputs } = prepare(args);

@@ -91,7 +91,7 @@ export class Evaluator {
     const { training } = this.#model;
     this.#model.eval();
     try {
-      this.#feed.prepare?.();
+      this.#feed.prepare?.('all');
     } finally {
       this.#model.train(training);
     }

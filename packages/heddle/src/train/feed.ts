@@ -29,8 +29,11 @@ export interface Chunk {
 export interface Feed {
   /** The batches of an epoch, in the loader's order. */
   chunks(epoch: number): AsyncIterable<Chunk>;
-  /** Compile what the batches need, ahead of them. Absent: only the batches themselves show what that is. */
-  prepare?(): void;
+  /**
+   * Compile what full batches need, or all, ahead of them. Absent: only the batches themselves show what that is.
+   * @returns whether it is there; else it is being compiled beside
+   */
+  prepare?(what: 'full' | 'all'): boolean;
   dispose(): void;
 }
 

@@ -84,7 +84,7 @@ class Training {
   /** 1 until a loss is not finite. */
   readonly #good = tensor(1);
   /** Done when the device has the first chunks to work on. */
-  readonly #preparations: (() => void)[];
+  readonly #preparations: (() => unknown)[];
   #steps = 0;
   #stopping: History['ended'] | undefined;
 
@@ -111,7 +111,7 @@ class Training {
     };
     this.#feed = feedOf(train, work, { resident });
     this.#evaluator = validation && new Evaluator(model, validation, options, 'frozen');
-    this.#preparations = [() => this.#feed.prepare?.(), () => this.#evaluator?.prepare()];
+    this.#preparations = [() => this.#feed.prepare?.('all'), () => this.#evaluator?.prepare()];
   }
 
   async run(): Promise<History> {
@@ -170,6 +170,9 @@ class Training {
     const seconds = (): number => (performance.now() - start) / 1000;
     this.#model.train();
     this.#sums.write([0, 0]);
+    // Kernels that are not in the cache yet are compiled together, those of all programs.
+    if (epoch === 0 && this.#feed.prepare?.('full') === false)
+      for (const prepare of this.#preparations.splice(0)) prepare();
     let step = 0;
     let examples = 0;
     let loss: number | undefined;

@@ -70,11 +70,12 @@ export class ResidentFeed implements Feed {
     this.#next = orderOf(this.#loader, epoch + 1);
   }
 
-  prepare(): void {
+  prepare(what: 'full' | 'all'): boolean {
     const { dataset, batchSize, length } = this.#loader;
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
-    if (full > 0) this.#full.prepare(batchSize);
-    if (full < length) this.#rest.prepare(dataset.length - full * batchSize);
+    const ready = full === 0 || this.#full.prepare(batchSize);
+    if (what === 'full' || full === length) return ready;
+    return this.#rest.prepare(dataset.length - full * batchSize) && ready;
   }
 
   dispose(): void {

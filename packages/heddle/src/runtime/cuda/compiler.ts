@@ -31,11 +31,17 @@ export class Compiler {
     this.pool = new CompilePool(nvrtc.path);
   }
 
-  /** Begin to compile a source in another process: `compile` takes what becomes of it. */
-  begin(source: Source): void {
+  /**
+   * Begin to compile a source in another process: `compile` takes what becomes of it.
+   * @returns whether it is in the cache
+   */
+  begin(source: Source): boolean {
     const arch = this.nvrtc.architecture(this.capability);
     const key = this.keyOf(source, arch);
-    if (!this.begun.has(key) && !this.cache.has(key)) this.begun.set(key, this.pool.begin(source, arch));
+    if (this.begun.has(key)) return false;
+    if (this.cache.has(key)) return true;
+    this.begun.set(key, this.pool.begin(source, arch));
+    return false;
   }
 
   /** The images of all sources, in order; of one that does not compile, what the compiler says. */

@@ -171,8 +171,8 @@ export class CudaDevice implements Device, ProgramHost {
     this.queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
   }
 
-  prepare(launches: readonly Launch[]): void {
-    this.kernels.begin(launches.filter((l) => 'kernel' in l));
+  prepare(launches: readonly Launch[]): boolean {
+    return this.kernels.begin(launches.filter((l) => 'kernel' in l));
   }
 
   compile(launches: readonly Launch[]): Program {

@@ -70,12 +70,17 @@ export class Kernels {
     return source;
   }
 
-  /** Begin to compile kernels in other processes. Whatever is wrong with one is said by `load`. */
-  begin(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): void {
+  /**
+   * Begin to compile kernels in other processes. Whatever is wrong with one is said by `load`.
+   * @returns whether there is nothing to compile
+   */
+  begin(launches: readonly { readonly kernel: KernelIr; readonly block: Dim3 }[]): boolean {
+    let ready = true;
     for (const { kernel, block } of launches) {
       const source = this.source(kernel, block[0] * block[1] * block[2]);
-      if (!this.loaded.has(source.key)) this.compiler.begin(source);
+      if (!this.loaded.has(source.key) && !this.compiler.begin(source)) ready = false;
     }
+    return ready;
   }
 
   /** The functions of launches, compiled together. @throws KernelError with what the compiler says */
