@@ -42,6 +42,8 @@ export function windowTile(p: CudaConvolution, pixels: number): Omit<ImageTile, 
 /** Cycles to wait for a copy from memory, and to copy one element, shared by the warps of a multiprocessor. */
 const LATENCY = 1200;
 const COPY = 0.16;
+/** Cycles that a copy costs besides: to start it, and to meet. */
+const BARRIER = 250;
 /** Cycles to store one element. */
 export const STORE = 0.1;
 
@@ -58,6 +60,8 @@ interface Cost {
   /** Cycles of a multiprocessor for the sums of one block, and to store them. */
   readonly compute: number;
   readonly after: number;
+  /** Cycles that a block needs for its sums even if it is alone. Default: those of a multiprocessor. */
+  readonly alone?: number;
 }
 
 export function cyclesOf(c: Cost, { units }: Target): number {
@@ -72,10 +76,15 @@ export function cyclesOf(c: Cost, { units }: Target): number {
   const perUnit = Math.ceil(c.blocks / units);
   const waves = Math.ceil(perUnit / resident);
   const copy = c.elements * COPY;
-  const each = c.compute / c.copies;
+  const each = Math.max(c.compute, c.alone ?? 0) / c.copies + BARRIER;
   // What comes while the block computes costs only what it takes longer.
   const block = copy + (c.copies - 1) * (c.hidden ? Math.max(copy, each) : copy + each) + each + c.after;
-  return perUnit * block + waves * (c.hidden ? 1 : c.copies) * LATENCY;
+  const waits = waves * (c.hidden ? 1 : c.copies) * LATENCY;
+  if (perUnit === 1) return block + waits;
+  // Blocks beside each other hide each other's waits, but share what moves and what multiplies.
+  const moved = c.copies * copy + c.after;
+  const shared = Math.max(c.compute, moved) + 0.3 * Math.min(c.compute, moved);
+  return Math.max(waves * block, perUnit * shared) + waits;
 }
 
 /** Input channels at a time: as many as fit, in multiples of `by`. */

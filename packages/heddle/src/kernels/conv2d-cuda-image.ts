@@ -125,7 +125,9 @@ export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number
   const lines = flat ? 1 : height;
   const copies = Math.ceil((flat ? height * width : width) / vector);
   const warps = Math.floor(threads / 32);
-  const lanes = (flat && warps > planes ? [32 * Math.floor(warps / planes)] : [32, 16, 8, 4, 1])
+  const lanes = (
+    flat && warps > planes ? [32 * Math.floor(warps / planes)] : threads < 32 ? [1] : [32, 16, 8, 4]
+  )
     .filter((n) => n <= threads)
     .reduce((best, n) => (taken(copies, n) < taken(copies, best) ? n : best));
   const teams = Math.max(1, Math.floor(threads / lanes));

@@ -53,15 +53,14 @@ function layoutOf(p: CudaConvolve, tile: ConvolveTensorTile) {
   const phase = isInside(tile) ? PHASE : undefined;
   const weights = weightRows(p, tile.channels, channels, threads);
   const imageAt = weights.rows * weights.pitch;
-  return {
-    ...{ threads, channels, weights, imageAt, phase },
-    stage: imageAt + imageSpan(p, tile, phase).floats,
-  };
+  const image = imageSpan(p, tile, phase);
+  return { threads, channels, weights, imageAt, phase, image, stage: imageAt + image.floats };
 }
 
-/** Bytes of shared memory that a block takes. */
-export function tensorSharedBytes(p: CudaConvolve, tile: ConvolveTensorTile): number {
-  return 4 * layoutOf(p, tile).stage * tile.stages;
+/** What a launch rule asks for: floats of one stage, and tiles. */
+export function tensorNeeds(p: CudaConvolve, tile: ConvolveTensorTile) {
+  const { image, stage } = layoutOf(p, tile);
+  return { stage, tiles: tilesOf(image) };
 }
 
 /** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
@@ -295,6 +294,6 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
     kernel,
     grid: [tilesOf(image), p.groups * blocks, 1],
     threads,
-    sharedBytes: tensorSharedBytes(p, tile),
+    sharedBytes: 4 * stage * tile.stages,
   };
 }

@@ -76,12 +76,14 @@ function layoutOf(p: CudaConvolveWeight, tile: WeightTensorTile) {
   const stage = image.floats + gradientFloats(p, tile, cover.outputs, PHASE);
   const tiles = tilesOf(image);
   const sums = tile.warps[2] > 1 ? tile.warps[2] * cover.outputs * cover.pitch : 0;
-  return { ...cover, tiles, stage, sharedBytes: 4 * Math.max(stage * tile.stages, sums) };
+  return { ...cover, tiles, stage, sums };
 }
 
-/** Bytes of shared memory that a block takes. */
-export const weightTensorSharedBytes = (p: CudaConvolveWeight, tile: WeightTensorTile): number =>
-  layoutOf(p, tile).sharedBytes;
+/** What a launch rule asks for: floats of one stage and of the sums of a block's warps, and tiles. */
+export function weightTensorNeeds(p: CudaConvolveWeight, tile: WeightTensorTile) {
+  const { stage, sums, tiles } = layoutOf(p, tile);
+  return { stage, sums, tiles };
+}
 
 /** How the parts lie in memory: in the order of the sums, an even number of columns, so that stores are of neighbours. */
 export function tensorParts(p: CudaConvolveWeight, tile: WeightTensorTile): PartLayout {
@@ -92,7 +94,7 @@ export function tensorParts(p: CudaConvolveWeight, tile: WeightTensorTile): Part
 
 /** The parts of dW, one for each of the blocks that share the sum. */
 export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTile): GridKernel {
-  const { outputs, columns, pitch, tiles, stage, sharedBytes } = layoutOf(p, tile);
+  const { outputs, columns, pitch, tiles, stage, sums } = layoutOf(p, tile);
   const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
   const image = imageLayout(p, tile, threads, PHASE);
   const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads, PHASE);
@@ -301,6 +303,6 @@ export function convolveWeightTensor(p: CudaConvolveWeight, tile: WeightTensorTi
     kernel,
     grid: [tile.splits, p.groups * blocks[0] * blocks[1] * blocks[2], 1],
     threads,
-    sharedBytes,
+    sharedBytes: 4 * Math.max(stage * tile.stages, sums),
   };
 }
