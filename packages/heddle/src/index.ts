@@ -59,7 +59,7 @@ export {
 } from './tensor/create.js';
 export * from './tensor/functional.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
-export { type Jitted, type JitValue, jit } from './tensor/jit.js';
+export { type JitOptions, type Jitted, type JitValue, jit } from './tensor/jit.js';
 export { ceilDiv, Kernel, kernel, type LaunchArguments } from './tensor/kernel.js';
 export {
   device,
