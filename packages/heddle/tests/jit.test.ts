@@ -114,6 +114,21 @@ for (const device of DEVICES) {
     assert.equal(await count.item(), 1004);
   });
 
+  on('prepared, it is traced and compiled, but not run', async () => {
+    const count = tensor(0);
+    let traces = 0;
+    const step = jit((x: Tensor) => {
+      traces++;
+      count.assign(count.add(x.sum()));
+    });
+    step.prepare(tensor([1, 2]));
+    assert.equal(await count.item(), 0);
+    step(tensor([3, 4]));
+    assert.equal(await count.item(), 7);
+    assert.equal(traces, 1);
+    assert.ok(step.prepare(tensor([5, 6])), 'nothing is left to compile');
+  });
+
   on('assigning outside, between calls, is seen by the next call', async () => {
     const state = tensor([1, 1]);
     const step = jit((x: Tensor) => {

@@ -228,3 +228,24 @@ describe('what the tuner remembers', () => {
     assert.equal(memory.get('GPU', 'work')?.chosen, 'a');
   });
 });
+
+test('what a device compiles beside is waited for at the first run', () => {
+  let [begun, compiled] = [0, 0];
+  const device = new (class extends SimDevice {
+    prepare(launches: readonly Launch[]): boolean {
+      begun += launches.length;
+      return false;
+    }
+
+    override compile(launches: readonly Launch[]): Program {
+      compiled += launches.length;
+      return super.compile(launches);
+    }
+  })();
+  const x = b.leaf([8], f32, false);
+  const program = new Compiled([b.add(x, x)], 1, device, { beside: true });
+  assert.deepEqual([program.ready, begun, compiled], [false, 1, 0]);
+  program.run([device.allocate(32, 'x')], 'test', false);
+  assert.deepEqual([program.ready, begun, compiled], [true, 1, 1]);
+  assert.ok(new Compiled([b.add(x, x)], 1, device).ready, 'unless asked for, it is compiled at once');
+});
