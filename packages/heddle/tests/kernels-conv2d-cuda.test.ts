@@ -72,7 +72,7 @@ function checkPieces(
         weightOffset: 0,
         finish: io.finish(io.output.shape),
       };
-      return [gridStage(convolveTensor({ ...problem, tensorCores: true }, tile), ...args, { output: true })];
+      return [gridStage(convolveTensor(problem, tile), ...args, { output: true })];
     });
     const from = adjoint ? y : x;
     test(`${op.name} ${name}, in pieces`, () =>
@@ -84,7 +84,6 @@ function checkPieces(
         ...convolution(io, of, false),
         outputs: o / arg.groups,
         outSize: outputSize(arg),
-        tensorCores: true,
       },
       ...{ gradientOffset: 0, finish: io.finish(io.output.shape) },
     };

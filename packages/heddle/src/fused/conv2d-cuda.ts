@@ -28,7 +28,7 @@ export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, a
   const { groups, kernel, stride, dilation, padding } = arg;
   const [images, channels] = x!.shape as [number, number];
   return {
-    ...{ images, groups, kernel, stride, dilation, padding, adjoint, tensorCores: false },
+    ...{ images, groups, kernel, stride, dilation, padding, adjoint },
     inputs: channels / groups,
     outputs: output.shape[1]! / groups,
     size: adjoint ? outputSize(arg) : arg.size,
@@ -71,11 +71,11 @@ export function tileWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): V
       name: `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`,
       plan: () => [gridStage(kernel(tile), ...args)],
     }));
-  const exact = ways('f32', convolveTiles(problem, io.target), (tile) => convolve(problem, tile));
-  if (!useTensorCores(io, arg)) return exact;
-  const rounded = { ...problem, tensorCores: true };
-  const fast = ways('tf32', convolveTensorTiles(rounded, io.target), (tile) => convolveTensor(rounded, tile));
-  return [...fast, ...exact.slice(0, 2)];
+  if (useTensorCores(io, arg)) {
+    const tiles = convolveTensorTiles(problem, io.target);
+    if (tiles.length > 0) return ways('tf32', tiles, (tile) => convolveTensor(problem, tile));
+  }
+  return ways('f32', convolveTiles(problem, io.target), (tile) => convolve(problem, tile));
 }
 
 /** Winograd's algorithm, where it suits; in f32. */
@@ -127,20 +127,20 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
         ];
       },
     });
-    const exact = weightTiles(problem, io.target).map((t) =>
+    const tensorTiles = useTensorCores(io, arg) ? weightTensorTiles(problem, io.target) : [];
+    if (tensorTiles.length > 0) {
+      return tensorTiles.map((t) =>
+        way(
+          `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
+          t.splits,
+          () => convolveWeightTensor(problem, t),
+          tensorParts(problem, t),
+        ),
+      );
+    }
+    return weightTiles(problem, io.target).map((t) =>
       way(`f32-${t.each.join('x')}-${t.threads.join('x')}-${inner(t)}-${t.splits}`, t.splits, () =>
         convolveWeight(problem, t),
       ),
     );
-    if (!useTensorCores(io, arg)) return exact;
-    const rounded = { ...problem, tensorCores: true };
-    const fast = weightTensorTiles(rounded, io.target).map((t) =>
-      way(
-        `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
-        t.splits,
-        () => convolveWeightTensor(rounded, t),
-        tensorParts(rounded, t),
-      ),
-    );
-    return [...fast, ...exact.slice(0, 2)];
   });

@@ -31,8 +31,6 @@ export interface CudaConvolution {
    * the one wanted.
    */
   readonly adjoint: boolean;
-  /** Products of operands rounded to tf32, on tensor cores; else in f32. */
-  readonly tensorCores: boolean;
 }
 
 /** Pixels of the output that a block computes, and channels of the image that it holds at a time. */

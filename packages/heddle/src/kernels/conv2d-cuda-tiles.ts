@@ -33,7 +33,7 @@ export function convolveTiles(p: CudaConvolve, target: Target, count = 4): Convo
           const depth = copies * chunk * p.kernel[0] * p.kernel[1];
           const multiply = (down * across * channels * pixels) / 4;
           const read = down * across * (channels / 4 + pixels);
-          const [cover] = coverOf(tile, false);
+          const [cover] = coverOf(tile);
           ranked.push({
             tile,
             cycles: cyclesOf(

@@ -47,18 +47,18 @@ export interface CudaConvolve extends CudaConvolution {
 export interface ConvolveTile extends ImageTile {
   /** Warps along the output's channels and along its pixels. */
   readonly warps: readonly [number, number];
-  /** A thread's channels and pixels (f32), or a warp's tiles of 16 channels and of 8 pixels (tensor cores). */
+  /** A thread's channels and pixels. */
   readonly each: readonly [number, number];
 }
 
 /** Output channels and pixels of a block, as its warps cover them. */
-export const coverOf = ({ warps, each }: ConvolveTile, tensorCores: boolean): readonly [number, number] =>
-  tensorCores
-    ? [warps[0] * each[0] * 16, warps[1] * each[1] * 8]
-    : [warps[0] * each[0], warps[1] * each[1] * 32];
+export const coverOf = ({ warps, each }: ConvolveTile): readonly [number, number] => [
+  warps[0] * each[0],
+  warps[1] * each[1] * 32,
+];
 
 function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
-  const [channels] = coverOf(tile, false);
+  const [channels] = coverOf(tile);
   const depth = tile.channels * p.kernel[0] * p.kernel[1];
   const pitch = channels + 4;
   return { channels, depth, pitch, weights: depth * pitch };
