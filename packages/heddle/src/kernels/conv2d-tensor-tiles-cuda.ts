@@ -58,7 +58,7 @@ function stagedTiles(p: CudaConvolve, shape: Omit<ConvolveTensorTile, 'channels'
 /** Ways to convolve on tensor cores, the most promising first. */
 export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 4): ConvolveTensorTile[] {
   const ranked: Ranked<ConvolveTensorTile>[] = [];
-  const bytes = Math.min(limitOf(target), ROOM);
+  const limit = limitOf(target);
   const [kernelRows, kernelColumns] = p.kernel;
   const step = p.adjoint ? 1 : p.stride[0];
   // A window's rows are of one warp.
@@ -85,10 +85,12 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 4):
             ...{ ...line, rows: lines },
             ...{ warps: [warps, units, groups] as const, each: [down, across] as const },
           };
-          for (const { tile, stage, tiles } of stagedTiles(p, shape, bytes)) {
+          const rows = (across - 1) * step + (kernelRows - 1) * p.dilation[0] + 1;
+          const registers = 48 + 4 * down * across + 4 * down + 2 * rows;
+          const alone = 2 * 32 * all * registers > 65536;
+          for (const { tile, stage, tiles } of stagedTiles(p, shape, alone ? limit : Math.min(limit, ROOM))) {
             const { channels, stages } = tile;
             const copies = Math.ceil(p.inputs / channels);
-            const rows = (across - 1) * step + (kernelRows - 1) * p.dilation[0] + 1;
             const steps =
               channels % 8 === 0
                 ? stepCycles(
@@ -105,8 +107,7 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 4):
                   );
             const cost = {
               ...{ threads: 32 * all, copies, bytes: 4 * stage * stages, hidden: stages > 1 },
-              registers: 48 + 4 * down * across + 4 * down + 2 * rows,
-              blocks: tiles * p.groups * Math.ceil(p.outputs / cover),
+              ...{ registers, blocks: tiles * p.groups * Math.ceil(p.outputs / cover) },
               ...{ ...steps, elements: stage },
               after: STORE * Math.min(cover, p.outputs) * units * 8 * lines,
             };
