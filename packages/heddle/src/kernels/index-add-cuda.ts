@@ -5,6 +5,9 @@
  * as they stood: blocks sort pieces of 1024 in shared memory, then pairs of sorted runs become one, where each element
  * finds its place by searching the other run. Then each row knows where its positions begin and adds up what stands
  * there; a row of many positions has a block of its own. n log² n for the n positions, n + size rows read and written.
+ *
+ * H200, µs, positions × width to rows (PyTorch's embedding backward): 4096 × 512 to 50,000: 50 (215), 32 of them for the
+ * rows themselves; 65,536 × 64 to 50,000: 40 (257), all to one row 167; 1024 × 64 to 1000: 11.
  */
 import { f32, i32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
