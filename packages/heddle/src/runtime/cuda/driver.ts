@@ -192,4 +192,5 @@ export const FUNCTION_ATTRIBUTE = {
   localBytes: 3,
   registers: 4,
   maxDynamicSharedBytes: 8,
+  preferredSharedCarveout: 9,
 } as const;
