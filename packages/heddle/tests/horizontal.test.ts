@@ -7,7 +7,7 @@ import { buffer } from '../src/kernel/types.js';
 import { SimDevice } from '../src/runtime/sim/device.js';
 import { SIM_TARGET } from '../src/runtime/sim/launch.js';
 import { mergeLaunches } from '../src/schedule/horizontal.js';
-import type { ScheduledLaunch } from '../src/schedule/schedule.js';
+import type { PlacedLaunch } from '../src/schedule/schedule.js';
 
 /** y[grid position, thread position] says where the thread believes it is. */
 const where = defineKernel(
@@ -45,14 +45,15 @@ const launch = (
   block: [number, number, number],
   results: number[],
   level = 0,
-): ScheduledLaunch => ({
+): PlacedLaunch => ({
   work: { kernel, grid, block },
   args: results.map((result) => ({ result })),
   level,
   bytes: 8,
+  touches: [],
 });
 
-async function run(launches: readonly ScheduledLaunch[], sizes: readonly number[]): Promise<Float32Array[]> {
+async function run(launches: readonly PlacedLaunch[], sizes: readonly number[]): Promise<Float32Array[]> {
   const device = new SimDevice();
   const slots = sizes.map((n) => {
     const slot = device.allocate(4 * n, 'test');
@@ -70,13 +71,13 @@ async function run(launches: readonly ScheduledLaunch[], sizes: readonly number[
 
 test('launches of any grid and block find their coordinates in the merged kernel', async () => {
   const parts = [
-    launch(where, [2, 3, 2], [4, 2, 1], [0]),
+    launch(where, [2, 2, 2], [4, 2, 1], [0]),
     launch(reverse, [3, 1, 1], [64, 1, 1], [1, 2]),
     launch(where, [1, 1, 1], [7, 1, 1], [3]),
     launch(reverse, [2, 1, 1], [64, 1, 1], [4, 5]),
     launch(where, [5, 1, 1], [32, 2, 1], [6]),
   ];
-  const sizes = [96, 192, 192, 7, 128, 128, 320];
+  const sizes = [64, 192, 192, 7, 128, 128, 320];
   const merged = mergeLaunches(parts, SIM_TARGET);
   assert.equal(merged.length, 1);
   assert.equal(merged[0]!.bytes, 40);
@@ -84,7 +85,7 @@ test('launches of any grid and block find their coordinates in the merged kernel
   assert.deepEqual(
     [work.grid, work.block],
     [
-      [23, 1, 1],
+      [19, 1, 1],
       [64, 1, 1],
     ],
   );
@@ -104,7 +105,7 @@ const reverseDynamic = defineKernel(
   },
 );
 
-const dynamic = (threads: number, results: number[], sharedBytes = 4 * threads): ScheduledLaunch => {
+const dynamic = (threads: number, results: number[], sharedBytes = 4 * threads): PlacedLaunch => {
   const made = launch(reverseDynamic, [2, 1, 1], [threads, 1, 1], results);
   return { ...made, work: { ...made.work, sharedBytes } };
 };
@@ -124,11 +125,12 @@ test('threads wait for those of their own part, and share one dynamic array', as
 });
 
 test('launches stay apart: of other levels, of large grids, of part warps that wait, with too much memory', () => {
-  const apart = (...launches: ScheduledLaunch[]): void =>
+  const apart = (...launches: PlacedLaunch[]): void =>
     assert.equal(mergeLaunches(launches, SIM_TARGET).length, launches.length);
   const small = launch(where, [1, 1, 1], [32, 1, 1], [0]);
   apart(small, launch(where, [1, 1, 1], [32, 1, 1], [1], 1));
   apart(small, launch(where, [1000, 1, 1], [32, 1, 1], [1]));
+  apart(launch(where, [9, 1, 1], [64, 1, 1], [0]), launch(where, [9, 1, 1], [32, 1, 1], [1]));
   apart(launch(where, [1, 1, 1], [128, 1, 1], [0]), dynamic(48, [1, 2]));
   apart(dynamic(64, [0, 1], 200_000), launch(where, [5, 1, 1], [64, 1, 1], [2]));
   const blocks = { ...SIM_TARGET, model: 'blocks' } as const;

@@ -68,7 +68,7 @@ export class Compiled {
         if ('result' in place) return { slot: leaves + place.result, offset: 0 };
         return { slot: leaves + bytes.length, offset: place.arena };
       });
-      return { ...l.work, args, independent };
+      return { ...l.work, args, independent, needs: l.needs };
     });
     counts.compiled++;
     if (!beside || (device.prepare?.(this.#launches) ?? true)) this.#make();
@@ -121,7 +121,7 @@ export class Compiled {
     for (const [i, { level, bytes, call, origins = [] }] of this.schedule.launches.entries()) {
       if (options.each === false) break;
       const launch = program.launches[i]!;
-      const single = device.compile([{ ...launch, independent: false }]);
+      const single = device.compile([{ ...launch, independent: false, needs: undefined }]);
       const samples = await timeProgram(device, single, slots, options);
       launches.push({ launch, level, bytes, call, origins, us: median(samples) });
       single.dispose();

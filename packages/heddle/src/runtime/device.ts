@@ -28,6 +28,8 @@ interface LaunchBase {
   readonly args: readonly LaunchArgument[];
   /** Needs nothing from the launches since the last one that is not independent: may run beside them. */
   readonly independent: boolean;
+  /** The launches of the program that it needs, by their numbers, where more is known than `independent` says. */
+  readonly needs?: readonly number[] | undefined;
 }
 
 export interface KernelLaunch extends LaunchBase {

@@ -1,6 +1,7 @@
 /**
- * Launches side by side in one: on a GPU, small kernels that do not need each other become one kernel whose blocks
- * are shared out among them. A launch of a training step on a small network costs more than its work.
+ * Launches side by side in one: on a GPU, what has next to nothing to do (a bias's gradient, a step's counter) takes some
+ * more blocks in the grid of another launch that needs it as little. Larger ones stay apart: each thread would get the
+ * registers and each block the shared memory of the one that asks for most.
  */
 import { rewrite } from '../ir/rewrite.js';
 import { costOfThread, DURATION } from '../kernel/cost.js';
@@ -8,17 +9,17 @@ import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../kerne
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { isBuffer } from '../kernel/types.js';
-import type { FusedCall, Place, ScheduledLaunch } from './schedule.js';
+import type { Touch } from './needs.js';
+import type { FusedCall, Place, PlacedLaunch } from './schedule.js';
 
 /** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU by themselves. */
 const SMALL = 4;
 /** Bytes of static shared memory that a kernel may have. */
 const MOST_SHARED = 48 * 1024;
-/** Of a multiprocessor. */
+/** Threads of a multiprocessor. */
 const MOST_THREADS = 2048;
-const REGISTERS = 65536;
-/** Registers of a thread beside its local arrays: addresses, fragments, what is on its way. */
-const OWN_REGISTERS = 40;
+/** Blocks, and instructions of a thread, up to which a launch joins another. */
+const GUEST = { blocks: 8, cost: 500 } as const;
 
 interface Part {
   readonly kernel: KernelIr;
@@ -26,19 +27,20 @@ interface Part {
   readonly block: readonly [number, number, number];
   readonly args: readonly Place[];
   readonly bytes: number;
-  readonly call: FusedCall | undefined;
-  readonly origins: readonly string[] | undefined;
+  readonly call?: FusedCall | undefined;
+  readonly origins?: readonly string[] | undefined;
   /** Of the dynamic shared array. */
   readonly dynamicBytes: number;
   readonly waits: boolean;
   /** Instructions of a thread, roughly: how long a block takes. */
   readonly cost: number;
+  readonly touches: readonly Touch[];
 }
 
 /** The same launches, with the small ones of a level merged. */
-export function mergeLaunches(launches: readonly ScheduledLaunch[], target: Target): ScheduledLaunch[] {
+export function mergeLaunches(launches: readonly PlacedLaunch[], target: Target): PlacedLaunch[] {
   if (target.model !== 'threads') return [...launches];
-  const merged: ScheduledLaunch[] = [];
+  const merged: PlacedLaunch[] = [];
   for (const level of new Set(launches.map((l) => l.level))) {
     const parts: Part[] = [];
     for (const launch of launches.filter((l) => l.level === level)) {
@@ -51,12 +53,12 @@ export function mergeLaunches(launches: readonly ScheduledLaunch[], target: Targ
   return merged;
 }
 
-function partOf({ work, args, bytes, call, origins }: ScheduledLaunch, target: Target): Part | undefined {
+function partOf({ work, ...rest }: PlacedLaunch, target: Target): Part | undefined {
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
   if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > MOST_SHARED) return undefined;
-  const cost = costOfThread(kernel, { grid, block, args }, DURATION);
-  return { kernel, grid, block, args, bytes, call, origins, dynamicBytes, waits: waits(kernel.body), cost };
+  const cost = costOfThread(kernel, { grid, block, args: rest.args }, DURATION);
+  return { ...rest, kernel, grid, block, dynamicBytes, waits: waits(kernel.body), cost };
 }
 
 /**
@@ -76,6 +78,7 @@ function binned(parts: readonly Part[], target: Target): Part[][] {
 }
 
 function fits(part: Part, bin: readonly Part[], target: Target): boolean {
+  if (volume(part.grid) > GUEST.blocks || part.cost > GUEST.cost) return false;
   const threads = threadsOf(bin[0]!);
   if (threadsOf(part) > threads) return false;
   // Warps meet at a barrier, or nobody does.
@@ -86,20 +89,16 @@ function fits(part: Part, bin: readonly Part[], target: Target): boolean {
   // All blocks run at once: none waits for one that has nothing to do with it.
   const blocks = Math.ceil(all.reduce((n, p) => n + volume(p.grid), 0) / target.units);
   const shared = staticBytes(arrays) + Math.max(...all.map((p) => p.dynamicBytes));
-  const registers = Math.max(...all.map(({ kernel }) => OWN_REGISTERS + localWords(kernel.arrays)));
-  return (
-    blocks * threads <= MOST_THREADS &&
-    blocks * threads * registers <= REGISTERS &&
-    blocks * shared <= target.sharedBytesPerBlock
-  );
+  return blocks * threads <= MOST_THREADS && blocks * shared <= target.sharedBytesPerBlock;
 }
 
-function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
+function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {
   const [first] = parts as [Part];
-  const { kernel, grid, block, args, bytes, call, origins } = first;
+  const { kernel, grid, block, args, bytes, call, origins, touches } = first;
   const dynamicBytes = Math.max(...parts.map((p) => p.dynamicBytes));
   const shared = dynamicBytes > 0 ? { sharedBytes: dynamicBytes } : {};
-  if (parts.length === 1) return { work: { kernel, grid, block, ...shared }, args, bytes, call, origins };
+  if (parts.length === 1)
+    return { work: { kernel, grid, block, ...shared }, args, bytes, call, origins, touches };
   const threads = threadsOf(first);
   const places = new Map<string, { readonly param: Param; readonly place: Place }>();
   const paramAt = (place: Place, schema: Param['schema']): Param => {
@@ -158,6 +157,7 @@ function mergeParts(parts: readonly Part[]): Omit<ScheduledLaunch, 'level'> {
     args: merged.map((m) => m.place),
     origins: first.origins && [...new Set(parts.flatMap((p) => p.origins ?? []))],
     bytes: parts.reduce((n, p) => n + p.bytes, 0),
+    touches: parts.flatMap((p) => p.touches),
   };
 }
 
@@ -217,13 +217,10 @@ function digit(number: Expr, sizes: readonly [number, number, number], at: numbe
 const volume = ([x, y, z]: readonly [number, number, number]): number => x * y * z;
 const threadsOf = (part: Part): number => volume(part.block);
 const isDynamic = (a: ArrayDecl): boolean => a.space === 'shared' && a.dims[0] === -1;
-const elements = (a: ArrayDecl): number => a.dims.reduce((n, d) => n * d, 1) * a.lanes;
 const staticBytes = (arrays: readonly ArrayDecl[]): number =>
   arrays
     .filter((a) => a.space === 'shared' && !isDynamic(a))
-    .reduce((n, a) => n + elements(a) * a.dtype.bytes, 0);
-const localWords = (arrays: readonly ArrayDecl[]): number =>
-  arrays.filter((a) => a.space === 'local').reduce((n, a) => n + elements(a), 0);
+    .reduce((n, a) => n + a.dims.reduce((m, d) => m * d, 1) * a.lanes * a.dtype.bytes, 0);
 
 /** Whether threads of a block wait for each other. */
 function waits(body: Statement): boolean {

@@ -8,7 +8,8 @@
  *   levels        a launch needs only launches of lower levels, in-place updates the last reader; what nobody waits
  *                 for runs where it costs least (GPU)
  *   memory        one arena for all that lives inside the program
- *   side by side  small launches of one level become one (GPU)
+ *   side by side  the smallest launches of a level join others (GPU)
+ *   needs         the launches that each needs, by the memory they touch (GPU)
  */
 
 import { debug } from '../core/log.js';
@@ -24,6 +25,7 @@ import { mergeLaunches } from './horizontal.js';
 import { levelsOf, stepsOf } from './levels.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
+import { launchNeeds, type Touch } from './needs.js';
 import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
 import { type Trial, type Tune, type TuneRequest, tuningKey } from './tuning.js';
 import { viewOf } from './views.js';
@@ -43,12 +45,19 @@ export interface ScheduledLaunch {
   readonly args: readonly Place[];
   /** Launches of one level do not need each other. */
   readonly level: number;
+  /** The launches that must run before, by their numbers, without those that these need; on GPUs only. */
+  readonly needs?: readonly number[] | undefined;
   /** Of the nodes and the scratch memory it is given, each once: what it must move at least, if it uses all of it. */
   readonly bytes: number;
   /** The fused op that it is a stage of: the same object in all its stages. */
   readonly call?: FusedCall | undefined;
   /** Who asked for its results, where that was recorded (graph/origin.ts). */
   readonly origins?: readonly string[] | undefined;
+}
+
+/** A launch before it is known which others it needs. */
+export interface PlacedLaunch extends Omit<ScheduledLaunch, 'needs'> {
+  readonly touches: readonly Touch[];
 }
 
 export interface FusedCall {
@@ -107,7 +116,10 @@ export function schedule(
   const levels = levelsOf([...steps.values()].flat(), target);
   const levelOf = (w: Work, stage: number): number => levels.get(steps.get(w)!.at(stage)!)!;
   const placed = place(work, levelOf, canonical.roots, canonical.leaves, updated);
-  const result = { ...placed, launches: mergeLaunches(placed.launches, target) };
+  const together = mergeLaunches(placed.launches, target);
+  const needs = target.model === 'threads' ? launchNeeds(together) : [];
+  const launches = together.map(({ touches: _, ...launch }, i) => ({ ...launch, needs: needs[i] }));
+  const result: Schedule = { ...placed, launches };
   debug(
     3,
     () =>
@@ -280,7 +292,7 @@ function place(
   roots: readonly GraphNode[],
   leaves: readonly GraphNode[],
   updated: ReadonlyMap<GraphNode, GraphNode>,
-): Schedule {
+): Omit<Schedule, 'launches'> & { readonly launches: readonly PlacedLaunch[] } {
   const results: GraphNode[] = [];
   const rootPlaces = roots.map((root): Schedule['roots'][number] => {
     const leaf = leaves.indexOf(updated.get(root) ?? root);
@@ -321,6 +333,14 @@ function place(
     if ('value' in slot) return 0;
     return 'node' in slot ? slot.node.size * slot.node.dtype.bytes : w.scratch[slot.scratch]!.bytes;
   };
+  const touchOf = (slot: Slot, w: Work): Touch[] => {
+    const place = toPlace(slot, w);
+    if ('value' in place) return [];
+    const writes = 'scratch' in slot || ('node' in slot && w.group.roots.includes(slot.node));
+    const from = 'arena' in place ? place.arena : 0;
+    const memory = 'arena' in place ? 'arena' : JSON.stringify(place);
+    return [{ memory, from, to: from + bytesOf(slot, w), writes }];
+  };
   const launches = work
     .flatMap((w) =>
       w.stages.map((s, i) => ({
@@ -330,6 +350,7 @@ function place(
         call: w.call,
         origins: originsOf(w.group),
         args: s.slots.map((slot) => toPlace(slot, w)),
+        touches: s.slots.flatMap((slot) => touchOf(slot, w)),
       })),
     )
     .sort((a, b) => a.level - b.level);

@@ -41,7 +41,6 @@ export class CudaGraph {
   /** The CUgraphNodes of each launch, one per copy. */
   private readonly nodes: readonly number[][];
   private readonly graph: number;
-  private readonly kernelNodes = new Set<number>();
   private executable: number;
 
   /**
@@ -103,25 +102,30 @@ export class CudaGraph {
     this.executable = 0;
   }
 
-  /** Level by level: those of a level depend on all of the level before. */
+  /** A copy begins when all of the one before has ended. */
   private addNodes(): void {
-    let before: number[] = [];
-    let level: number[] = [];
+    const { plan } = this;
+    const heirs = heirsOf(plan);
+    const needed = new Set(plan.flatMap(({ needs }) => needs));
+    const last = [...plan.keys()].filter((i) => !needed.has(i));
+    const first = plan.filter(({ needs }) => needs.length === 0);
+    const chained = last.length === 1 && first.length === 1 && 'fn' in first[0]! && 'fn' in plan[last[0]!]!;
     for (let copy = 0; copy < this.copies; copy++) {
-      this.plan.forEach((launch, index) => {
-        if (!launch.independent || index === 0) {
-          before = level;
-          level = [];
-        }
-        const handle = this.addNode(launch, index, before);
-        if ('fn' in launch) this.kernelNodes.add(handle);
-        this.nodes[index]!.push(handle);
-        level.push(handle);
+      plan.forEach((launch, index) => {
+        const node = this.addNode(launch, index);
+        this.nodes[index]!.push(node);
+        const { needs } = launch;
+        const handle =
+          (of: number) =>
+          (i: number): number =>
+            this.nodes[i]![of]!;
+        if (needs.length > 0) this.depend(node, needs.map(handle(copy)), heirs.has(index));
+        else if (copy > 0) this.depend(node, last.map(handle(copy - 1)), chained);
       });
     }
   }
 
-  private addNode(launch: PlannedLaunch, index: number, before: readonly number[]): number {
+  private addNode(launch: PlannedLaunch, index: number): number {
     const { api } = this.driver;
     const add = (call: (at: number) => void): number => this.driver.handle(call);
     let node = 0;
@@ -133,11 +137,10 @@ export class CudaGraph {
       this.withCapture(launch, index, (child) => {
         node = add((at) => api.cuGraphAddChildGraphNode(at, this.graph, 0, 0, child));
       });
-    this.depend(node, before, 'fn' in launch && this.host.overlapped);
     return node;
   }
 
-  /** @param overlapped the node is a kernel that waits by itself for kernels before it */
+  /** @param overlapped the node may start before those before it have ended */
   private depend(node: number, before: readonly number[], overlapped: boolean): void {
     const count = before.length;
     if (count === 0) return;
@@ -145,7 +148,7 @@ export class CudaGraph {
     before.forEach((from, i) => {
       edges.setU64(8 * i, from);
       edges.setU64(8 * (count + i), node);
-      if (!overlapped || !this.kernelNodes.has(from)) return;
+      if (!overlapped || !this.host.overlapped) return;
       const data = 8 * (2 * count + i);
       edges.bytes[data + EDGE.fromPort] = PROGRAMMATIC;
       edges.bytes[data + EDGE.type] = PROGRAMMATIC;
@@ -188,4 +191,25 @@ export class CudaGraph {
     });
     params.setU64(at + 40, this.args.pointers[index]!);
   }
+}
+
+/**
+ * Kernels that may start before the one they need has ended, as they wait for it by themselves: those that need one
+ * kernel only, and of several that need the same the one on which the longest chain hangs. To overlap more than one
+ * costs more than it gains.
+ */
+function heirsOf(plan: readonly PlannedLaunch[]): Set<number> {
+  const heights = plan.map(() => 0);
+  const heirs = new Map<number, number>();
+  for (let i = plan.length - 1; i >= 0; i--) {
+    const { needs } = plan[i]!;
+    for (const need of needs) {
+      heights[need] = Math.max(heights[need]!, heights[i]! + 1);
+      const known = heirs.get(need);
+      if (known === undefined || heights[i]! >= heights[known]!) heirs.set(need, i);
+    }
+  }
+  const overlaps = (i: number, need: number): boolean =>
+    'fn' in plan[i]! && 'fn' in plan[need]! && plan[i]!.needs.length === 1;
+  return new Set([...heirs].flatMap(([need, i]) => (overlaps(i, need) ? [i] : [])));
 }

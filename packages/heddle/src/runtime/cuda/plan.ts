@@ -8,9 +8,13 @@ import { type LibraryContext, type PreparedRoutine, ROUTINES } from './libraries
 
 export type PlannedLaunch = PlannedKernel | PlannedCall;
 
-export interface PlannedKernel {
+interface Planned {
   readonly name: string;
-  readonly independent: boolean;
+  /** The launches that must run before, by their numbers. */
+  readonly needs: readonly number[];
+}
+
+export interface PlannedKernel extends Planned {
   readonly fn: CudaFunction;
   readonly grid: Dim3;
   readonly block: Dim3;
@@ -18,9 +22,7 @@ export interface PlannedKernel {
   readonly clusters: ClusterConfig | undefined;
 }
 
-export interface PlannedCall {
-  readonly name: string;
-  readonly independent: boolean;
+export interface PlannedCall extends Planned {
   readonly routine: PreparedRoutine;
 }
 
@@ -34,21 +36,36 @@ export function planLaunches(
   const own = launches.filter((l): l is KernelLaunch => 'kernel' in l);
   for (const launch of own) checkSizes(launch, target);
   const functions = kernels.load(own);
+  const levels = levelsOf(launches);
   let next = 0;
-  return launches.map((launch): PlannedLaunch => {
+  return launches.map((launch, i): PlannedLaunch => {
     const name = nameOfLaunch(launch);
-    const { independent } = launch;
+    const needs = launch.needs ?? levels[i]!;
     if ('library' in launch) {
       const routine = ROUTINES[name];
       if (!routine || !target.libraries.has(name))
         throw new DeviceError(`[${name}] is in none of the vendor libraries found here.`);
-      return { name, independent, routine: routine.prepare(launch.library, context) };
+      return { name, needs, routine: routine.prepare(launch.library, context) };
     }
     const { grid, block, sharedBytes = 0, cluster } = launch;
     const fn = functions[next++]!;
     kernels.allowShared(fn, sharedBytes);
     const clusters = cluster && new ClusterConfig(grid, block, sharedBytes, cluster);
-    return { name, independent, fn, grid, block, sharedBytes, clusters };
+    return { name, needs, fn, grid, block, sharedBytes, clusters };
+  });
+}
+
+/** For each launch those of the level before, where no more is known than which are independent. */
+function levelsOf(launches: readonly Launch[]): number[][] {
+  let before: number[] = [];
+  let level: number[] = [];
+  return launches.map(({ independent }, i) => {
+    if (!independent) {
+      before = level;
+      level = [];
+    }
+    level.push(i);
+    return before;
   });
 }
 
