@@ -153,6 +153,7 @@ agree('all elements', {
 
 agree('variance', {
   'in parts': () => values([40, 3, 30, 30]).variance([0, 2, 3]),
+  'in parts of the second dimension that is reduced': () => values([37, 2, 30, 60]).variance([0, 2, 3]),
   'in parts that differ, far from zero': () => {
     const drift = values([40, 1, 1, 1]).mul(5).add(1000);
     return values([40, 3, 30, 30]).add(drift).variance([0, 2, 3], { correction: 0 });
@@ -233,4 +234,6 @@ test('one launch where the rows are at hand', () => {
   assert.equal(launches(x.sum([1]), x.square().sum([1]), x.max(1)), 1);
   // The parts' means and deviations, what they are together, and the elementwise rest.
   assert.equal(launches(layerNorm(values([64, 8, 32, 32]), [0, 2, 3])), 3);
+  // Two images make too few parts.
+  assert.equal(launches(values([2, 3, 256, 256]).variance([0, 2, 3])), 2);
 });

@@ -26,17 +26,18 @@ interface Parts {
 /** undefined if it is as well in one, or has no fitting divisor. */
 function partsOf(node: GraphNode, target: Target): Parts | undefined {
   const { runs, rows, columns, contiguous } = structureOf(node);
-  const at = runs.findIndex((r) => r.marked);
-  if (at < 0) return undefined;
   const wanted = contiguous ? wantedOfRow(rows, columns, target) : wantedOfColumn(rows, columns, target);
-  const count = divisorNear(runs[at]!.size, wanted);
-  if (count < 2) return undefined;
-  return {
-    count,
-    at,
-    shape: runs.flatMap((r, i) => (i === at ? [count, r.size / count] : [r.size])),
-    axes: runs.flatMap((r, i) => (r.marked ? [i < at ? i : i + 1] : [])),
-  };
+  for (const [at, { size, marked }] of runs.entries()) {
+    const count = marked ? divisorNear(size, wanted) : 1;
+    if (count < 2) continue;
+    return {
+      count,
+      at,
+      shape: runs.flatMap((r, i) => (i === at ? [count, r.size / count] : [r.size])),
+      axes: runs.flatMap((r, i) => (r.marked ? [i < at ? i : i + 1] : [])),
+    };
+  }
+  return undefined;
 }
 
 /** The reduction as two, or undefined where one does as well. `src` stands for its source. */
