@@ -160,7 +160,7 @@ test('signed arithmetic wraps, except where it only makes an index', () => {
     declare(total, alu('mul', [scalarParam(n), int(64)])),
     when(alu('lt', [read(total), int(9)]), block([writeY(readX(alu('add', [read(i), int(1)])), read(i))])),
   );
-  assert.match(source, /const int i = int\(blockIdx\.x\) \* 64;/);
+  assert.match(source, /const int i = index_below\(blockIdx\.x, 0x7fffffff\) \* 64;/);
   assert.match(source, /const int total = wrap_mul\(n, 64\);/);
   assert.match(source, /y\[i\] = x\[i \+ 1\];/);
 });
@@ -213,7 +213,11 @@ test('shared memory is read wide where that is aligned for sure, and lane by lan
   };
   const by4 = alu('mul', [special('threadIdx.x'), int(4)]);
   assert.match(wide(32, by4), /__shared__ alignas\(16\) float tile\[8\]\[32\];/);
-  assert.match(wide(32, by4), /v = \*reinterpret_cast<f32x4\*>\(&tile\[.*\]\[int\(threadIdx\.x\) \* 4\]\);/);
+  const lane = String.raw`index_below\(threadIdx\.x, 1024\) \* 4`;
+  assert.match(
+    wide(32, by4),
+    new RegExp(`v = \\*reinterpret_cast<f32x4\\*>\\(&tile\\[.*\\]\\[${lane}\\]\\);`),
+  );
   assert.match(wide(33, by4), /v = load_f32x4\(&tile/);
   assert.match(wide(32, special('threadIdx.x')), /v = load_f32x4\(&tile/);
 });

@@ -167,7 +167,7 @@ test('without waitCopies nothing arrives', () => {
 test('CUDA: copies and products are single instructions', () => {
   const cuda = { ...SIM_TARGET, name: 'cuda' } as const;
   const copies = renderCuda(compile(copier(true), cuda));
-  assert.match(copies, /cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16, %2;/);
+  assert.match(copies, /cp\.async\.ca\.shared\.global \[%0\], \[%1\], 16, %2;/);
   assert.match(copies, /cp\.async\.wait_group 1;/);
   assert.match(
     renderCuda(compile(product(true), cuda)),
@@ -261,4 +261,20 @@ test('loadMatrix4Transposed takes no f32', () => {
     define,
     (e) => e instanceof KernelError && /shared array of f16 or bf16 or u32, got shared f32/.test(e.message),
   );
+});
+
+test('copyAsync4Once copies past the cache of a multiprocessor', () => {
+  const kernel = defineKernel('once', { x: buffer(f32), y: buffer(f32) }, ({ x, y }, context) => {
+    const { threadIdx, shared, f32, copyAsync4Once, commitCopies, waitCopies, load4, store4 } = context;
+    const tile = shared(f32, 32);
+    copyAsync4Once(tile, threadIdx.x * 4, x, threadIdx.x * 4);
+    commitCopies();
+    waitCopies(0);
+    store4(y, threadIdx.x * 4, load4(tile, threadIdx.x * 4));
+  });
+  const x = noise(32, 5);
+  const y = new Float32Array(32);
+  simulate(kernel, { grid: 1, block: 8 }, { x, y });
+  assert.deepEqual(y, x);
+  assert.match(renderCuda(compile(kernel, { ...SIM_TARGET, name: 'cuda' })), /cp\.async\.cg\.shared\.global/);
 });

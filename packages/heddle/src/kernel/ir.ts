@@ -82,6 +82,9 @@ export type Expr =
   /** src: the arguments; of an atomic [memory, index…, arguments…]. */
   | Shaped<'intrinsic', Intrinsic, ValueType>;
 
+/** How a store happens that is not made on the spot. */
+export type StoreWay = 'async' | 'async-once';
+
 /** Memory to load from and store to. */
 export type MemoryNode = Shaped<'buffer', Param, MemoryType> | Shaped<'array', ArrayDecl, MemoryType>;
 
@@ -93,9 +96,9 @@ export type Statement =
   | Shaped<'set', Variable, typeof NONE>
   /**
    * src: [memory, value, ...indices]. async: the value is loaded (or, by a select, zero) and may arrive as late as
-   * when `waitCopies` waits for its group.
+   * when `waitCopies` waits for its group. async-once: nobody else on the multiprocessor will load it.
    */
-  | Shaped<'store', 'async' | null, typeof NONE>
+  | Shaped<'store', StoreWay | null, typeof NONE>
   /** src: [condition, then block, else block?] */
   | Shaped<'if', null, typeof NONE>
   /**
@@ -267,7 +270,7 @@ export const store = (
   v: Expr,
   indices: readonly Expr[],
   at?: Location,
-  way: 'async' | null = null,
+  way: StoreWay | null = null,
 ): Statement => statement('store', [memory, v, ...indices], way, at);
 export const when = (condition: Expr, then: Statement, otherwise?: Statement, at?: Location): Statement =>
   statement('if', otherwise ? [condition, then, otherwise] : [condition, then], null, at);

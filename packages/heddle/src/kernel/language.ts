@@ -181,6 +181,8 @@ export interface Intrinsics {
   copyAsync2(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
   /** As `copyAsync`, 4 elements; both indices multiples of 4. */
   copyAsync4(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** As `copyAsync4`, past the cache that the threads of a multiprocessor share: for what is copied only once there. */
+  copyAsync4Once(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
   /** Makes a group of the copies that this thread has started since the last. */
   commitCopies(): void;
   /** Waits until at most the `n` groups committed last may still be on their way; n is a constant. */

@@ -72,7 +72,7 @@ const named = (name: string) => (): Value => ({ kind: 'builtin', name });
 const FUNCTIONS = [
   'shared local local2 local4 dynamicShared',
   'load2 load4 store2 store4 vec2 vec4 splat2 splat4 lane',
-  'copyAsync copyAsync2 copyAsync4',
+  'copyAsync copyAsync2 copyAsync4 copyAsync4Once',
   'bitcast rsqrt select assert print',
 ]
   .join(' ')

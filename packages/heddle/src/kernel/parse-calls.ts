@@ -109,6 +109,8 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       return copyAsync(p, node, args, 2);
     case 'copyAsync4':
       return copyAsync(p, node, args, 4);
+    case 'copyAsync4Once':
+      return copyAsync(p, node, args, 4, 'async-once');
     case 'store2':
       return storeWide(p, node, args, 2);
     case 'store4':

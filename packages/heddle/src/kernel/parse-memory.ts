@@ -1,6 +1,16 @@
 /** `x[i]`, `tile[r][c]`, `p.x`, `threadIdx.x`; declarations of shared and local arrays; wide loads and stores. */
 import type { CallExpression, Expression, MemberExpression, Super } from 'acorn';
-import { type ArrayDecl, arrayNode, type Expr, load, type MemoryNode, select, store, zeroOf } from './ir.js';
+import {
+  type ArrayDecl,
+  arrayNode,
+  type Expr,
+  load,
+  type MemoryNode,
+  type StoreWay,
+  select,
+  store,
+  zeroOf,
+} from './ir.js';
 import { expression } from './parse-expressions.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
 import type { Lanes } from './types.js';
@@ -165,6 +175,7 @@ export function copyAsync(
   node: CallExpression,
   args: readonly Expression[],
   lanes: Lanes,
+  way: StoreWay = 'async',
 ): Value {
   const usage = `${p.textOf(node.callee)}(tile, i, x, j)`;
   const [first] = args;
@@ -187,7 +198,7 @@ export function copyAsync(
   const last = args[taken + 2];
   const condition = last && toCondition(p, last, expression(p, last));
   const v = condition ? select(condition, loaded, zeroOf(loaded.type), p.at(node)) : loaded;
-  p.emit(store(to.memory, v, to.indices, p.at(node), 'async'));
+  p.emit(store(to.memory, v, to.indices, p.at(node), way));
   return VOID;
 }
 

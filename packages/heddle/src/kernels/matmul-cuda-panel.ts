@@ -48,6 +48,8 @@ export interface Panel {
   readonly whole: boolean;
   /** Copies may be asked for that are not `inside`. */
   readonly beyond: boolean;
+  /** What is copied is not kept near the multiprocessor: a large tile's pipeline has it for itself. */
+  readonly once: boolean;
 }
 
 export const rowsOf = ({ warps, lanes, each }: Share): number => warps * lanes * each;
@@ -74,6 +76,7 @@ interface PanelRequest {
   /** Lay it across K whatever it is in memory; depth and rows are multiples of 8 then. */
   readonly turn?: boolean;
   readonly beyond?: boolean;
+  readonly once?: boolean;
 }
 
 export function panelOf({
@@ -87,6 +90,7 @@ export function panelOf({
   bytes = 4,
   turn = false,
   beyond = false,
+  once = false,
 }: PanelRequest): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
@@ -117,7 +121,7 @@ export function panelOf({
     ...{ pitch, floats: pitch * (across ? depth : rows), share },
     group: share.each % 4 === 0 ? 4 : share.each % 2 === 0 ? 2 : 1,
     whole: size % rows === 0 && inner % (depth * splits) === 0,
-    beyond,
+    ...{ beyond, once },
   };
 }
 
@@ -162,15 +166,17 @@ export function copyPiece(
   step: number,
   inside: boolean,
   P: Panel,
-  { copyAsync, copyAsync2, copyAsync4 }: Intrinsics,
+  { copyAsync, copyAsync2, copyAsync4, copyAsync4Once }: Intrinsics,
 ): void {
   const there = P.whole ? inside : inside && row < P.size && step < P.inner;
   if (P.bytes * P.vector < 4) held[to] = there ? x[from] : 0;
   else if (P.whole && !P.beyond) {
-    if (P.vector === 4) copyAsync4(held, to, x, from);
+    if (P.vector === 4 && P.once) copyAsync4Once(held, to, x, from);
+    else if (P.vector === 4) copyAsync4(held, to, x, from);
     else if (P.vector === 2) copyAsync2(held, to, x, from);
     else copyAsync(held, to, x, from);
-  } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+  } else if (P.vector === 4 && P.once) copyAsync4Once(held, to, x, from, there);
+  else if (P.vector === 4) copyAsync4(held, to, x, from, there);
   else if (P.vector === 2) copyAsync2(held, to, x, from, there);
   else copyAsync(held, to, x, from, there);
 }

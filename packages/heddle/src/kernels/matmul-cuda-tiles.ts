@@ -166,19 +166,20 @@ export function matmulTiles(p: MatmulProblem, target: Target, count: number): Ma
 /** Warps (the last along K) and pieces per warp on tensor cores, and what share of their speed such a tile reaches. */
 const TENSOR_TILES: readonly (readonly [warps: TensorTile['warps'], each: Pair, speed: number])[] = [
   [[2, 4, 1], [4, 8], 1],
-  [[4, 2, 1], [4, 8], 1],
-  [[2, 2, 1], [4, 8], 0.95],
-  [[1, 2, 4], [4, 8], 0.9],
-  [[2, 4, 1], [4, 4], 0.85],
+  [[4, 2, 1], [4, 8], 0.97],
+  [[2, 2, 1], [4, 8], 0.85],
+  [[1, 2, 2], [4, 8], 0.75],
+  [[1, 2, 4], [4, 8], 0.8],
+  [[2, 2, 1], [4, 4], 0.78],
   [[2, 2, 1], [2, 8], 0.75],
-  [[1, 1, 4], [4, 8], 0.8],
-  [[2, 2, 1], [2, 4], 0.6],
-  [[1, 2, 1], [2, 4], 0.4],
+  [[2, 2, 1], [2, 4], 0.5],
+  [[1, 2, 2], [2, 4], 0.5],
+  [[1, 2, 1], [2, 4], 0.45],
   [[1, 1, 1], [2, 4], 0.25],
 ];
 
-/** Multiply-adds of a multiprocessor per cycle on tensor cores. */
-const TENSOR_RATE = 1024;
+/** Multiply-adds of a multiprocessor per cycle on tensor cores, for each of the steps along K of an instruction. */
+const TENSOR_RATE = 60;
 
 /**
  * Ways to multiply on tensor cores, the most promising first.
@@ -193,29 +194,30 @@ export function tensorTiles(
 ): TensorTile[] {
   const { units, sharedBytesPerBlock } = target;
   const { M, N, K, batches } = p;
+  const step = precision === 'tf32' ? 8 : 16;
   const ranked: { readonly tile: TensorTile; readonly cycles: number }[] = [];
   for (const [warps, each, speed] of TENSOR_TILES) {
     const [rows, columns] = [warps[0] * each[0] * 16, warps[1] * each[1] * 8];
     const last = speed === 0.25;
     if (!last && (rows >= 2 * M || columns >= 2 * N)) continue;
     const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
-    for (const steps of [2, 4]) {
-      const depth = steps * (precision === 'tf32' ? 8 : 16) * warps[2];
+    for (const steps of warps[2] > 1 ? [2, 4] : [4, 2]) {
+      const depth = steps * step * warps[2];
       const one: TensorTile = { warps: [warps[0], warps[1], 1], each, depth, stages: 1, splits: 1 };
       const { words, sharedBytes: stage } = tensorLayoutOf(p, one, dtype);
       if (warps[2] > 1 && (depth > K || (dtype === bf16 && !words))) continue;
-      // More than three were slower on an H200.
-      const stages = Math.min(3, Math.floor((sharedBytesPerBlock - 1024) / stage));
-      if (stages < 2) continue;
+      const stages = Math.min(steps === 2 ? 4 : 3, Math.floor((sharedBytesPerBlock - 1024) / stage));
+      if (stages < (steps === 2 ? 2 : 3)) continue;
       for (const splits of [1, 2, 4, 8, 16]) {
         if (splits > 1 && (tiles * splits > 2 * units || K < 128 * splits)) continue;
         const chunks = Math.ceil(Math.ceil(K / depth) / splits);
-        const busy = (rows * columns * chunks * depth) / (TENSOR_RATE * speed);
+        const busy = (rows * columns * chunks * depth) / (TENSOR_RATE * step * speed);
         const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
-        const cycles =
-          Math.ceil((tiles * splits) / units) * (busy + chunks * (depth === 16 ? 60 : 40)) + LATENCY + passes;
+        const cycles = Math.ceil((tiles * splits) / units) * (busy + chunks * 40) + LATENCY + passes;
         ranked.push({ tile: { warps, each, depth, stages, splits }, cycles });
       }
+      // Shorter copies only where longer ones do not fit.
+      if (warps[2] === 1) break;
     }
   }
   return ranked

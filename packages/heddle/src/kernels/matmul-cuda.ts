@@ -70,7 +70,7 @@ export function layoutOf(
 ): TileLayout {
   // What a large tile reads goes further across K: two vectors of 4 for every 64 products, one step at a time.
   const turn = each[0] * each[1] >= 64 && depth % 8 === 0;
-  const cut = { inner: p.K, depth, splits, turn };
+  const cut = { inner: p.K, depth, splits, turn, once: each[0] * each[1] >= 64 };
   const a = panelOf({
     ...{ ...cut, operand: p.a, size: p.M, share: { warps: warps[0], lanes: lanes[0], each: each[0] } },
   });

@@ -1,5 +1,5 @@
 /** Asynchronous copies from global to shared memory (cp.async) in C++. */
-import type { Expr, MemoryNode } from '../kernel/ir.js';
+import type { Expr, MemoryNode, StoreWay } from '../kernel/ir.js';
 import type { Expressions } from './cuda-expression.js';
 import { accessOf } from './cuda-index.js';
 import type { Prelude } from './cuda-prelude.js';
@@ -15,6 +15,7 @@ export function asyncCopy(
   memory: MemoryNode,
   indices: readonly Expr[],
   value: Expr,
+  way: StoreWay,
 ): Text | undefined {
   const condition = value.op === 'select' ? (value.src[0] as Expr) : undefined;
   const loaded = condition ? (value.src[1] as Expr) : value;
@@ -23,8 +24,10 @@ export function asyncCopy(
   if (from?.memory.op !== 'buffer' || condition?.type.lanes === 4 || !zeros) return undefined;
   const { dtype, lanes } = value.type;
   const bytes = dtype.bytes * lanes;
-  const name = `copy_async_${bytes}${condition ? '_if' : ''}`;
-  const cache = bytes === 16 ? 'cg' : 'ca';
+  const once = way === 'async-once' && bytes === 16;
+  const name = `copy_async_${bytes}${once ? '_once' : ''}${condition ? '_if' : ''}`;
+  // Measured on an H200: by way of L1 the products of small networks take 1.8 instead of 2.2 µs, 2.7 instead of 3.4.
+  const cache = once ? 'cg' : 'ca';
   // A copy of 0 bytes writes zeros, and reads nothing.
   const [parameter, size, operand] = condition
     ? [', bool there', ', %2', `, "r"(there ? ${bytes} : 0)`]

@@ -36,6 +36,22 @@ import {
 } from './cuda-text.js';
 
 /** Float operators that vectors have as well. */
+/** What a launch's numbers stay below on every GPU. */
+const SPECIAL_ENDS: Readonly<Record<Exclude<Special, 'laneId' | 'warpId'>, string>> = {
+  'threadIdx.x': '1024',
+  'threadIdx.y': '1024',
+  'threadIdx.z': '64',
+  'blockIdx.x': '0x7fffffff',
+  'blockIdx.y': '65535',
+  'blockIdx.z': '65535',
+  'blockDim.x': '1025',
+  'blockDim.y': '1025',
+  'blockDim.z': '65',
+  'gridDim.x': '0x80000000',
+  'gridDim.y': '65536',
+  'gridDim.z': '65536',
+};
+
 const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
 
 export class Expressions {
@@ -160,7 +176,8 @@ export class Expressions {
       this.#prelude.need(part);
       return call(part);
     }
-    return call('int', postfix(name));
+    this.#prelude.need('index_below');
+    return call('index_below', postfix(name), postfix(SPECIAL_ENDS[name]));
   }
 
   #alu(e: Expr & { op: 'alu' }): Text {

@@ -22,7 +22,7 @@ const RESERVED: ReadonlySet<string> = new Set(
   isnan isinf isfinite signbit dim3 uint3 int2 int3 int4 uint2 uint4 float1 float2 float3 float4 double2
   double3 double4 uchar2 uchar4 char2 char4 short2 short4 ushort2 ushort4 long2 ulong2 longlong2 ulonglong2 size_t
   ptrdiff_t clock_t
-  f16 bf16 dynamic_shared power idiv mod shl shr lane_id warp_id nan_min nan_max wrap_add wrap_sub wrap_mul wrap_neg wrap_abs
+  f16 bf16 dynamic_shared power idiv mod shl shr lane_id warp_id index_below nan_min nan_max wrap_add wrap_sub wrap_mul wrap_neg wrap_abs
   MessageLog message_log record_message message
   round_f16 round_bf16 f16_to_float float_to_f16 bf16_to_float float_to_bf16`),
 );

@@ -165,7 +165,16 @@ const PARTS = {
   },
   lane_id: {
     needs: [],
-    text: () => inline('int lane_id()', 'int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id;'),
+    text: () =>
+      inline(
+        'int lane_id()',
+        'unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id;',
+      ),
+  },
+  // What cannot be negative divides by shifts and multiplications alone.
+  index_below: {
+    needs: [],
+    text: () => inline('int index_below(unsigned i, unsigned end)', '__builtin_assume(i < end); return i;'),
   },
   warp_id: {
     needs: [],

@@ -13,6 +13,7 @@ import {
   needsOthers,
   type Special,
   type Statement,
+  type StoreWay,
 } from '../kernel/ir.js';
 import { isBuffer } from '../kernel/types.js';
 import { access, bare, encoded, expression, observes } from './js-expressions.js';
@@ -36,7 +37,7 @@ const waitsHere = (n: Node): boolean =>
   (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg);
 
 const copiesHere = (n: Node): boolean =>
-  (n.op === 'store' && n.arg === 'async') ||
+  (n.op === 'store' && n.arg !== null) ||
   (n.op === 'effect' && (n.arg === 'commitCopies' || n.arg === 'waitCopies'));
 
 /** The JavaScript of a kernel; the same text for the same kernel. */
@@ -165,11 +166,11 @@ function store(
   v: Expr,
   indices: readonly Expr[],
   site: number,
-  way: 'async' | null,
+  way: StoreWay | null,
 ): void {
   const data = to.name(memory.arg);
   let text: string;
-  if (observes(v) || way === 'async') {
+  if (observes(v) || way) {
     text = to.fresh('value');
     to.line(`const ${text} = ${bare(to, v)};`);
   } else {
@@ -181,7 +182,7 @@ function store(
     v.type.lanes === 1
       ? `${data}[${at}] = ${encoded(t, text)};`
       : `scatter(${t.name}, ${data}, ${at}, ${text});`;
-  if (way !== 'async') {
+  if (!way) {
     to.line(written(place));
     return;
   }

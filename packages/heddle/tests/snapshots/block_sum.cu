@@ -1,5 +1,6 @@
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline float warp_sum_f32(float v) { for (int by = 16; by > 0; by >>= 1) v = v + __shfl_xor_sync(0xffffffffu, v, by); return v; }
-__device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
+__device__ inline int lane_id() { unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id; }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
 
 extern "C" __global__ void block_sum(const float* x, float* sums, int n) {
@@ -7,7 +8,7 @@ extern "C" __global__ void block_sum(const float* x, float* sums, int n) {
   // let sum = f32(0);
   float sum = 0.0f;
   // for (let i = globalId.x; i < n; i += blockDim.x * gridDim.x) sum += x[i];
-  for (int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x), i_step = int(blockDim.x) * int(gridDim.x); i < n; i += i_step) {
+  for (int i = index_below(blockIdx.x, 0x7fffffff) * index_below(blockDim.x, 1025) + index_below(threadIdx.x, 1024), i_step = index_below(blockDim.x, 1025) * index_below(gridDim.x, 0x80000000); i < n; i += i_step) {
     sum = sum + x[i];
   }
   // sum = warpSum(sum);
@@ -22,7 +23,7 @@ extern "C" __global__ void block_sum(const float* x, float* sums, int n) {
   // if (warpId === 0) {
   if (warp_id() == 0) {
     // sum = laneId < idiv(blockDim.x, 32) ? partial[laneId] : 0;
-    sum = lane_id() < int(blockDim.x) / 32 ? partial[lane_id()] : 0.0f;
+    sum = lane_id() < index_below(blockDim.x, 1025) / 32 ? partial[lane_id()] : 0.0f;
     // for (let by = 16; by > 0; by >>= 1) sum += shuffleDown(sum, by);
     int by = 16;
     for (; by > 0; by = by >> 1) {
@@ -32,7 +33,7 @@ extern "C" __global__ void block_sum(const float* x, float* sums, int n) {
     }
     // if (laneId === 0) sums[blockIdx.x] = sum;
     if (lane_id() == 0) {
-      sums[int(blockIdx.x)] = sum;
+      sums[index_below(blockIdx.x, 0x7fffffff)] = sum;
     }
   }
 }

@@ -1,3 +1,4 @@
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 struct MessageLog { unsigned* taken; long long* records; unsigned capacity, kernel; };
 extern "C" { __device__ MessageLog checked_log; }
 __device__ __noinline__ long long* record_message(unsigned message, unsigned values) {
@@ -13,7 +14,7 @@ __device__ __noinline__ long long* record_message(unsigned message, unsigned val
 
 extern "C" __global__ void checked(const int* labels, const float* losses, int classes, int n) {
   // const i = globalId.x;
-  const int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x);
+  const int i = index_below(blockIdx.x, 0x7fffffff) * index_below(blockDim.x, 1025) + index_below(threadIdx.x, 1024);
   // if (i < n) {
   if (i < n) {
     // const label = labels[i];

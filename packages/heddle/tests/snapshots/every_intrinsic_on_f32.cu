@@ -1,10 +1,11 @@
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
 __device__ inline float warp_sum_f32(float v) { for (int by = 16; by > 0; by >>= 1) v = v + __shfl_xor_sync(0xffffffffu, v, by); return v; }
 __device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float warp_max_f32(float v) { for (int by = 16; by > 0; by >>= 1) v = nan_max(v, __shfl_xor_sync(0xffffffffu, v, by)); return v; }
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float warp_min_f32(float v) { for (int by = 16; by > 0; by >>= 1) v = nan_min(v, __shfl_xor_sync(0xffffffffu, v, by)); return v; }
-__device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
+__device__ inline int lane_id() { unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id; }
 struct alignas(16) f32x4 { float x, y, z, w; };
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
 struct alignas(8) f32x2 { float x, y; };
@@ -60,7 +61,7 @@ __device__ inline float atomic_compare_exchange_f32(float* place, float v, float
 
 extern "C" __global__ void every_intrinsic_on_f32(const float* x, float* out, unsigned* votes) {
   __shared__ alignas(16) float tile[32];
-  const float a = x[int(threadIdx.x)];
+  const float a = x[index_below(threadIdx.x, 1024)];
   __syncthreads();
   const float shuffle_result = __shfl_sync(0xffffffffu, a, 3);
   out[warp_id()] = shuffle_result;

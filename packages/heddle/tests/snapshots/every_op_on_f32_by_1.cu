@@ -1,3 +1,4 @@
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float power(float a, float b) { return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b); }
@@ -13,40 +14,40 @@ __device__ inline float round_tf32(float f) {
  }
 
 extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, const float* z, float* out, unsigned char* truth) {
-  const float a = x[int(threadIdx.x) * 1 + 0];
-  const float b = y[int(threadIdx.x) * 1 + 0];
-  const float c = z[int(threadIdx.x) * 1 + 0];
-  out[int(threadIdx.x) * 1 + 0] = a + b;
-  out[int(threadIdx.x) * 1 + 1024] = a - b;
-  out[int(threadIdx.x) * 1 + 2048] = a * b;
-  out[int(threadIdx.x) * 1 + 3072] = a / b;
-  out[int(threadIdx.x) * 1 + 4096] = fmodf(a, b);
-  out[int(threadIdx.x) * 1 + 5120] = -a;
-  out[int(threadIdx.x) * 1 + 6144] = fabsf(a);
-  out[int(threadIdx.x) * 1 + 7168] = nan_min(a, b);
-  out[int(threadIdx.x) * 1 + 8192] = nan_max(a, b);
-  out[int(threadIdx.x) * 1 + 9216] = fmaf(a, b, c);
-  out[int(threadIdx.x) * 1 + 10240] = sqrtf(a);
-  out[int(threadIdx.x) * 1 + 11264] = expf(a);
-  out[int(threadIdx.x) * 1 + 12288] = logf(a);
-  out[int(threadIdx.x) * 1 + 13312] = exp2f(a);
-  out[int(threadIdx.x) * 1 + 14336] = log2f(a);
-  out[int(threadIdx.x) * 1 + 15360] = sinf(a);
-  out[int(threadIdx.x) * 1 + 16384] = cosf(a);
-  out[int(threadIdx.x) * 1 + 17408] = tanhf(a);
-  out[int(threadIdx.x) * 1 + 18432] = power(a, b);
-  out[int(threadIdx.x) * 1 + 19456] = floorf(a);
-  out[int(threadIdx.x) * 1 + 20480] = ceilf(a);
-  out[int(threadIdx.x) * 1 + 21504] = truncf(a);
-  out[int(threadIdx.x) * 1 + 22528] = rintf(a);
-  out[int(threadIdx.x) * 1 + 23552] = round_tf32(a);
-  truth[int(threadIdx.x) * 1 + 24576] = a < b;
-  truth[int(threadIdx.x) * 1 + 25600] = a <= b;
-  truth[int(threadIdx.x) * 1 + 26624] = a > b;
-  truth[int(threadIdx.x) * 1 + 27648] = a >= b;
-  truth[int(threadIdx.x) * 1 + 28672] = a == b;
-  truth[int(threadIdx.x) * 1 + 29696] = a != b;
-  out[int(threadIdx.x) * 1 + 30720] = a == b ? b : c;
-  out[int(threadIdx.x) * 1 + 31744] = 1.0f;
-  out[int(threadIdx.x) * 1 + 32768] = a;
+  const float a = x[index_below(threadIdx.x, 1024) * 1 + 0];
+  const float b = y[index_below(threadIdx.x, 1024) * 1 + 0];
+  const float c = z[index_below(threadIdx.x, 1024) * 1 + 0];
+  out[index_below(threadIdx.x, 1024) * 1 + 0] = a + b;
+  out[index_below(threadIdx.x, 1024) * 1 + 1024] = a - b;
+  out[index_below(threadIdx.x, 1024) * 1 + 2048] = a * b;
+  out[index_below(threadIdx.x, 1024) * 1 + 3072] = a / b;
+  out[index_below(threadIdx.x, 1024) * 1 + 4096] = fmodf(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 5120] = -a;
+  out[index_below(threadIdx.x, 1024) * 1 + 6144] = fabsf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 7168] = nan_min(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 8192] = nan_max(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 9216] = fmaf(a, b, c);
+  out[index_below(threadIdx.x, 1024) * 1 + 10240] = sqrtf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 11264] = expf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 12288] = logf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 13312] = exp2f(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 14336] = log2f(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 15360] = sinf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 16384] = cosf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 17408] = tanhf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 18432] = power(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 19456] = floorf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 20480] = ceilf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 21504] = truncf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 22528] = rintf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 23552] = round_tf32(a);
+  truth[index_below(threadIdx.x, 1024) * 1 + 24576] = a < b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 25600] = a <= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 26624] = a > b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 27648] = a >= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 28672] = a == b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 29696] = a != b;
+  out[index_below(threadIdx.x, 1024) * 1 + 30720] = a == b ? b : c;
+  out[index_below(threadIdx.x, 1024) * 1 + 31744] = 1.0f;
+  out[index_below(threadIdx.x, 1024) * 1 + 32768] = a;
 }

@@ -1,4 +1,5 @@
 struct alignas(16) f32x4 { float x, y, z, w; };
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline f32x4 operator+(f32x4 a, f32x4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 __device__ inline f32x4 operator-(f32x4 a, f32x4 b) { return {a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w}; }
 __device__ inline f32x4 operator*(f32x4 a, f32x4 b) { return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w}; }
@@ -49,40 +50,40 @@ __device__ inline f32x4 selectx4(boolx4 a, f32x4 b, f32x4 c) { return {a.x ? b.x
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
 
 extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, const float* z, float* out, unsigned char* truth) {
-  const f32x4 a = *reinterpret_cast<const f32x4*>(x + (int(threadIdx.x) * 4 + 0));
-  const f32x4 b = *reinterpret_cast<const f32x4*>(y + (int(threadIdx.x) * 4 + 0));
-  const f32x4 c = *reinterpret_cast<const f32x4*>(z + (int(threadIdx.x) * 4 + 0));
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 0)) = a + b;
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 4096)) = a - b;
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 8192)) = a * b;
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 12288)) = a / b;
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 16384)) = mod_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 20480)) = neg_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 24576)) = abs_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 28672)) = min_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 32768)) = max_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 36864)) = fma_f32x4(a, b, c);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 40960)) = sqrt_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 45056)) = exp_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 49152)) = log_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 53248)) = exp2_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 57344)) = log2_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 61440)) = sin_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 65536)) = cos_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 69632)) = tanh_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 73728)) = pow_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 77824)) = floor_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 81920)) = ceil_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 86016)) = trunc_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 90112)) = rint_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 94208)) = tf32_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 98304)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 102400)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 106496)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 110592)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 114688)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (int(threadIdx.x) * 4 + 118784)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 122880)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (int(threadIdx.x) * 4 + 126976)) = splat_f32x4(1.0f);
-  out[int(threadIdx.x) * 4 + 131072] = a.y;
+  const f32x4 a = *reinterpret_cast<const f32x4*>(x + (index_below(threadIdx.x, 1024) * 4 + 0));
+  const f32x4 b = *reinterpret_cast<const f32x4*>(y + (index_below(threadIdx.x, 1024) * 4 + 0));
+  const f32x4 c = *reinterpret_cast<const f32x4*>(z + (index_below(threadIdx.x, 1024) * 4 + 0));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 0)) = a + b;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 4096)) = a - b;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 8192)) = a * b;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 12288)) = a / b;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 16384)) = mod_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 20480)) = neg_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 24576)) = abs_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 28672)) = min_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 32768)) = max_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 36864)) = fma_f32x4(a, b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 40960)) = sqrt_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 45056)) = exp_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 49152)) = log_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 53248)) = exp2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 57344)) = log2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 61440)) = sin_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 65536)) = cos_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 69632)) = tanh_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 73728)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 77824)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = rint_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 98304)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 102400)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 106496)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 110592)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 114688)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 118784)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 122880)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 126976)) = splat_f32x4(1.0f);
+  out[index_below(threadIdx.x, 1024) * 4 + 131072] = a.y;
 }

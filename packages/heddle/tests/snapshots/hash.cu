@@ -1,3 +1,4 @@
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 __device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
@@ -7,7 +8,7 @@ __device__ inline int mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; 
 
 extern "C" __global__ void hash(int* table, int* keys, long long* big, int n, int size) {
   // const i = globalId.x;
-  const int i = int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x);
+  const int i = index_below(blockIdx.x, 0x7fffffff) * index_below(blockDim.x, 1025) + index_below(threadIdx.x, 1024);
   // if (i < n) {
   if (i < n) {
     // const mixed = keys[i] * 747796405 + 12345;

@@ -1,8 +1,9 @@
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
-__device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
+__device__ inline int lane_id() { unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id; }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 __device__ inline void copy_async_16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16;"
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -21,13 +22,13 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
   alignas(16) float from[1][4];
   alignas(16) float by[2][4];
   // const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % TILES;
-  const int tile = int(blockIdx.x);
+  const int tile = index_below(blockIdx.x, 0x7fffffff);
   // const row = (tile % DOWN) * ROWS;
   const int row = tile % 8 * 8;
   // const column = idiv(tile, DOWN) * COLUMNS;
   const int column = tile / 8 * 8;
   // const split = blockIdx.y;
-  const int split = int(blockIdx.y);
+  const int split = index_below(blockIdx.y, 65535);
   // const share = WK === 1 ? 0 : idiv(warpId, WM * WN);
   const int share = warp_id() / 1;
   // const warpRow = idiv(WK === 1 ? warpId : warpId % (WM * WN), WN) * (LM * TM);
@@ -51,7 +52,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
     }
   }
   // const mine = threadIdx.x * OUT;
-  const int mine = int(threadIdx.x) * 1;
+  const int mine = index_below(threadIdx.x, 1024) * 1;
   // const ownRow = Math.min(row + idiv(mine, COLUMNS), M - 1);
   const int ownRow = min(wrap_add(row, mine / 8), 63);
   // const ownColumn =
@@ -64,7 +65,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
     // copyPanel(a, left, held, stage * STAGE, row, step, true, A, context);
     const int at = chunk * 3264;
     // const slot = idiv(threadIdx.x, beside);
-    const int slot = int(threadIdx.x) / 32;
+    const int slot = index_below(threadIdx.x, 1024) / 32;
     // const warp = idiv(slot, P.share.lanes * P.share.each);
     const int warp = slot / 8;
     // const rest = slot % (P.share.lanes * P.share.each);
@@ -83,7 +84,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
     #pragma unroll
     for (int i_1 = 0; i_1 < 49; i_1 += 32) {
       // const along = ((threadIdx.x % beside) + i) * P.vector;
-      const int along = (int(threadIdx.x) % 32 + i_1) * 4;
+      const int along = (index_below(threadIdx.x, 1024) % 32 + i_1) * 4;
       // if (i + beside <= count || along < P.depth)
       if (wrap_add(i_1, 32) <= 49 || along < 196) {
         // to + along,
@@ -92,14 +93,14 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
         const int from_2 = from_1 + along * 1;
         // firstStep + along,
         const int step_1 = wrap_add(step, along);
-        // if (P.vector === 4) copyAsync4(held, to, x, from);
+        // else if (P.vector === 4) copyAsync4(held, to, x, from);
         copy_async_16(&held[to_1], a + from_2);
       }
     }
     // copyPanel(b, right, held, stage * STAGE + A.floats, column, step, true, B, context);
     const int at_1 = chunk * 3264 + 1632;
     // const slot = idiv(threadIdx.x, beside);
-    const int slot_1 = int(threadIdx.x) / 32;
+    const int slot_1 = index_below(threadIdx.x, 1024) / 32;
     // const warp = idiv(slot, P.share.lanes * P.share.each);
     const int warp_1 = slot_1 / 8;
     // const rest = slot % (P.share.lanes * P.share.each);
@@ -118,7 +119,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
     #pragma unroll
     for (int i_2 = 0; i_2 < 49; i_2 += 32) {
       // const along = ((threadIdx.x % beside) + i) * P.vector;
-      const int along = (int(threadIdx.x) % 32 + i_2) * 4;
+      const int along = (index_below(threadIdx.x, 1024) % 32 + i_2) * 4;
       // if (i + beside <= count || along < P.depth)
       if (wrap_add(i_2, 32) <= 49 || along < 196) {
         // to + along,
@@ -127,7 +128,7 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
         const int from_3 = from_2 + along * 1;
         // firstStep + along,
         const int step_1 = wrap_add(step, along);
-        // if (P.vector === 4) copyAsync4(held, to, x, from);
+        // else if (P.vector === 4) copyAsync4(held, to, x, from);
         copy_async_16(&held[to_2], b + from_3);
       }
     }

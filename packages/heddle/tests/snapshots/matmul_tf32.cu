@@ -1,17 +1,18 @@
 struct alignas(16) f32x4 { float x, y, z, w; };
 struct alignas(16) u32x4 { unsigned x, y, z, w; };
 struct alignas(8) u32x2 { unsigned x, y; };
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int wrap_sub(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }
 __device__ inline int mod(int a, int b) { return b == 0 || b == -1 ? 0 : a % b; }
 __device__ inline int wrap_neg(int a) { return (int)(0 - (unsigned int)a); }
 __device__ inline int idiv(int a, int b) { return b == 0 ? 0 : b == -1 ? wrap_neg(a) : a / b; }
 __device__ inline int warp_id() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u; }
-__device__ inline int lane_id() { int id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); return id; }
+__device__ inline int lane_id() { unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id; }
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 __device__ inline void copy_async_16_if(void* to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;"
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0) : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -48,7 +49,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   alignas(16) u32x4 as[4][2];
   alignas(16) u32x2 bs[4][4];
   // const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % (DOWN * ACROSS);
-  const int tile = int(blockIdx.x);
+  const int tile = index_below(blockIdx.x, 0x7fffffff);
   // const band = idiv(tile, BAND * ACROSS) * BAND;
   const int band = tile / 128 * 16;
   // const high = DOWN % BAND === 0 ? BAND : Math.min(BAND, DOWN - band);
@@ -60,7 +61,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   // const column = idiv(place, high) * COLUMNS;
   const int column = idiv(place, high) * 64;
   // const split = blockIdx.y;
-  const int split = int(blockIdx.y);
+  const int split = index_below(blockIdx.y, 65535);
   // const warpRow = idiv(WK === 1 ? warpId : warpId % (WM * WN), WN) * (16 * TM);
   const int warpRow = warp_id() / 2 * 32;
   // const warpColumn = (warpId % WN) * (8 * TN);
@@ -100,9 +101,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     const int firstRow = row / 1;
     const int firstStep = step / 1;
     // const outer = idiv(threadIdx.x, count);
-    const int outer = int(threadIdx.x) / 8;
+    const int outer = index_below(threadIdx.x, 1024) / 8;
     // const along = (threadIdx.x % count) * P.vector;
-    const int along = int(threadIdx.x) % 8 * 4;
+    const int along = index_below(threadIdx.x, 1024) % 8 * 4;
     // const warp = idiv(slot, P.share.lanes * P.share.each);
     const int warp = outer / 32;
     // const rest = slot % (P.share.lanes * P.share.each);
@@ -132,7 +133,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const int row_2 = wrap_add(row_1, down);
       // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
       const bool there = inside;
-      // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      // else if (P.vector === 4) copyAsync4(held, to, x, from, there);
       copy_async_16_if(&held[to_2], a + from_1, there);
     }
     // const first = idiv(column, B.perRow);
@@ -141,9 +142,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
     const int at = to + 2304;
     const int firstStep_1 = step / 1;
     // const outer = idiv(threadIdx.x, count);
-    const int outer_1 = int(threadIdx.x) / 8;
+    const int outer_1 = index_below(threadIdx.x, 1024) / 8;
     // const along = (threadIdx.x % count) * P.vector;
-    const int along_1 = int(threadIdx.x) % 8 * 4;
+    const int along_1 = index_below(threadIdx.x, 1024) % 8 * 4;
     // const warp = idiv(slot, P.share.lanes * P.share.each);
     const int warp_1 = outer_1 / 32;
     // const rest = slot % (P.share.lanes * P.share.each);
@@ -173,7 +174,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const int row_3 = wrap_add(row_2, down);
       // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
       const bool there = inside;
-      // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+      // else if (P.vector === 4) copyAsync4(held, to, x, from, there);
       copy_async_16_if(&held[to_3], b + from_2, there);
     }
     // commitCopies();
@@ -324,9 +325,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         const int firstRow = row / 1;
         const int firstStep = step / 1;
         // const outer = idiv(threadIdx.x, count);
-        const int outer = int(threadIdx.x) / 8;
+        const int outer = index_below(threadIdx.x, 1024) / 8;
         // const along = (threadIdx.x % count) * P.vector;
-        const int along = int(threadIdx.x) % 8 * 4;
+        const int along = index_below(threadIdx.x, 1024) % 8 * 4;
         // const warp = idiv(slot, P.share.lanes * P.share.each);
         const int warp = outer / 32;
         // const rest = slot % (P.share.lanes * P.share.each);
@@ -356,7 +357,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
           const int row_2 = wrap_add(row_1, down);
           // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
           const bool there = inside;
-          // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+          // else if (P.vector === 4) copyAsync4(held, to, x, from, there);
           copy_async_16_if(&held[to_2], a + from_1, there);
         }
         // const first = idiv(column, B.perRow);
@@ -365,9 +366,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         const int at_4 = to + 2304;
         const int firstStep_1 = step / 1;
         // const outer = idiv(threadIdx.x, count);
-        const int outer_1 = int(threadIdx.x) / 8;
+        const int outer_1 = index_below(threadIdx.x, 1024) / 8;
         // const along = (threadIdx.x % count) * P.vector;
-        const int along_1 = int(threadIdx.x) % 8 * 4;
+        const int along_1 = index_below(threadIdx.x, 1024) % 8 * 4;
         // const warp = idiv(slot, P.share.lanes * P.share.each);
         const int warp_1 = outer_1 / 32;
         // const rest = slot % (P.share.lanes * P.share.each);
@@ -397,7 +398,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
           const int row_3 = wrap_add(row_2, down);
           // const there = P.whole ? inside : inside && row < P.size && step < P.inner;
           const bool there = inside;
-          // } else if (P.vector === 4) copyAsync4(held, to, x, from, there);
+          // else if (P.vector === 4) copyAsync4(held, to, x, from, there);
           copy_async_16_if(&held[to_3], b + from_2, there);
         }
         // commitCopies();

@@ -1,4 +1,5 @@
 typedef unsigned short f16;  // the bits of an IEEE binary16
+__device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 struct alignas(16) f32x4 { float x, y, z, w; };
 __device__ inline f32x4 splat_f32x4(float a) { return {a, a, a, a}; }
@@ -14,7 +15,7 @@ __device__ inline f16x4 store_f16x4(f32x4 a) { return {float_to_f16(a.x), float_
 
 extern "C" __global__ void scale_by_4(const float* x, f16* h, float* y, int n) {
   // const i = globalId.x * 4;
-  const int i = (int(blockIdx.x) * int(blockDim.x) + int(threadIdx.x)) * 4;
+  const int i = (index_below(blockIdx.x, 0x7fffffff) * index_below(blockDim.x, 1025) + index_below(threadIdx.x, 1024)) * 4;
   // if (i + 3 < n) {
   if (wrap_add(i, 3) < n) {
     // const v = load4(x, i);
