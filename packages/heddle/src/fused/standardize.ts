@@ -57,12 +57,12 @@ export const standardizeOp: FusedOp<StandardizeArg> = {
   grad: ({ src: [x, factor] }, g, arg) => {
     const { centred, scale } = parts(x!, arg);
     const upstream = b.cast(g, centred.dtype);
-    const along = b.sum(b.mul(upstream, centred), arg.axes);
-    const slope = b.mul(b.mul(scale, scale), mean(b.mul(upstream, centred), arg.axes));
+    const along = b.mul(scale, b.sum(b.mul(upstream, centred), arg.axes));
+    const slope = b.mul(scale, b.mul(along, b.like(along, along.size / x!.size)));
     const rest = b.sub(b.sub(upstream, mean(upstream, arg.axes)), b.mul(centred, slope));
     if (!factor) return [b.cast(b.mul(rest, scale), x!.dtype)];
     const both = b.mul(scale, b.cast(factor, scale.dtype));
-    return [b.cast(b.mul(rest, both), x!.dtype), b.cast(b.mul(along, scale), factor.dtype)];
+    return [b.cast(b.mul(rest, both), x!.dtype), b.cast(along, factor.dtype)];
   },
   kernels: [],
 };
