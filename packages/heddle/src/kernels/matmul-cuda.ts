@@ -22,9 +22,9 @@
  * 10×64·64×4608 2.1 (3.5), 64×10·10×4608 1.7 (3.0).
  */
 import { bf16, type DType, f32 } from '../core/dtype.js';
+import { finishEarly } from '../kernel/finish-early.js';
 import { defineKernel, type Memory } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import { finishEarly } from './finish-early.js';
 import { buffers, type MatmulProblem } from './matmul-cpu.js';
 import {
   copyPanel,

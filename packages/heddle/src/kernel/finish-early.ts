@@ -5,8 +5,8 @@
  */
 import { topological } from '../ir/node.js';
 import { rewrite } from '../ir/rewrite.js';
-import { declare, type Expr, type Node, read, type Statement, type Variable } from '../kernel/ir.js';
-import { type IrFunction, irFunction } from '../kernel/ir-function.js';
+import { declare, type Expr, type Node, read, type Statement, type Variable } from './ir.js';
+import { type IrFunction, irFunction } from './ir-function.js';
 
 export interface EarlyFinish {
   /** Loads for a value and coordinates like those that `finish` will be given; of the value only its type counts. */
