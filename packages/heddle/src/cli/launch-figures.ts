@@ -94,6 +94,7 @@ const WARP = 32;
 
 const FLOPS: Cost = {
   statement: 0,
+  countsWhile: true,
   expression: (e) => {
     if (e.op === 'intrinsic') return (TENSOR_CORES[e.arg]?.flops ?? 0) / WARP;
     if (e.op !== 'alu' || e.type.dtype.kind !== 'float') return 0;
