@@ -40,12 +40,12 @@ export function windowTile(p: CudaConvolution, pixels: number): Omit<ImageTile, 
 }
 
 /** Cycles to wait for a copy from memory, and to copy one element, shared by the warps of a multiprocessor. */
-const LATENCY = 1200;
-const COPY = 0.16;
+const LATENCY = 1500;
+const COPY = 0.21;
 /** Cycles that a copy costs besides: to start it, and to meet. */
-const BARRIER = 250;
+const BARRIER = 280;
 /** Cycles to store one element. */
-export const STORE = 0.1;
+export const STORE = 0.04;
 
 interface Cost {
   readonly blocks: number;
@@ -82,8 +82,7 @@ export function cyclesOf(c: Cost, { units }: Target): number {
   const waits = waves * (c.hidden ? 1 : c.copies) * LATENCY;
   if (perUnit === 1) return block + waits;
   // Blocks beside each other hide each other's waits, but share what moves and what multiplies.
-  const moved = c.copies * copy + c.after;
-  const shared = Math.max(c.compute, moved) + 0.3 * Math.min(c.compute, moved);
+  const shared = c.compute + c.copies * copy + c.after;
   return Math.max(waves * block, perUnit * shared) + waits;
 }
 

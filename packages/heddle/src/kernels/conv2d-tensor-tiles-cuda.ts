@@ -31,9 +31,9 @@ const suits = (rows: number, all: number, least: number): boolean =>
 function stepCycles(steps: number, warps: number, words: number, products: number) {
   const [read, multiply] = [warps * words, 1.5 * warps * products];
   return {
-    compute: steps * (Math.max(read, multiply) + 0.2 * Math.min(read, multiply)),
+    compute: steps * (Math.max(read, multiply) + 0.1 * Math.min(read, multiply)),
     // A warp's reads wait for memory, its products for the reads; a tensor core serves every fourth warp.
-    alone: steps * (90 + 6 * products * Math.ceil(warps / 4)),
+    alone: steps * (55 + 6 * products * Math.ceil(warps / 4)),
   };
 }
 
