@@ -5,7 +5,7 @@
  *
  * Padding is zeros in that copy, and so are the gaps of an adjoint's stride: the loops that compute know neither.
  * Copies are asynchronous, of 4, 2 or 1 pixels: where the image's rows allow it, those of the copy begin a few pixels
- * further left, so that both are aligned. Teams of 8, 16 or 32 threads go down the rows of a plane, so that indices are
+ * further left, so that both are aligned. Teams of 4 to 32 threads go down the rows of a plane, so that indices are
  * sums: with a division for each element, copying took longer than the multiplications.
  */
 import type { Intrinsics, Memory } from '../kernel/language.js';

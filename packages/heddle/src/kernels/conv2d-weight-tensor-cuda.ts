@@ -11,6 +11,10 @@
  *
  * The lanes of a quad read 4 neighbouring pixels, the quads 8 planes (output channels of dY, input channels of the
  * image) that lie 4 banks apart: no two lanes meet in a bank.
+ *
+ * H200, µs, 64 images of 16 × 26 × 26 with 32 kernels of 3 × 3, the parts and all: 7.6 and 9.4 with a product for each tap,
+ * 5.6 and 7.0 with rows of dY in registers. 16 × 3 × 224² with 64 kernels, the parts: 118, 60 with the next tiles on
+ * their way.
  */
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
