@@ -8,6 +8,15 @@
  * What lies along K is read by ldmatrix (f32 as matrices of 8 × 4), and so is bf16 across K, transposed. f32 across K
  * is read one by one: vectors of 4, for four pieces at once, would have to be moved into the pairs of registers that
  * mma takes. Which steps along K an mma sums does not matter as long as A and B agree.
+ *
+ * Measured on an H200, TFLOP/s at 4096³, A·B, tf32 and bf16 (mma.sync on registers alone 305 and 612; cuBLAS, which
+ * uses wgmma, 376 and 738):
+ *   140 349   fragments read where they are used; bf16 copied 8 bytes at a time
+ *   189 425   fragments a step ahead, bf16 as words of two; tf32 rounded by one instruction instead of three
+ *   219 428   copies without a branch, right after the barrier that frees their place; no moves between registers
+ * Without the copies the last reaches 240 and 520: copies and fragments share the way to shared memory, which at the
+ * full speed of mma would be busy four fifths of the time, and registers hold no larger tile than 64 × 64. Warps
+ * that share K give small products more of them: 512³ in tf32 6.6 → 5.3 µs (cuBLAS 7.0).
  */
 import { bf16, type DType, f32, u32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
