@@ -13,8 +13,8 @@
  *   no bank conflicts 33.9  a thread's 8 columns are two fours, so that neighbours read neighbouring fours; A's tile has
  *                           a pitch that spreads what is turned over the banks
  *   double buffer     44.1  asynchronous copies fill one pair of tiles while the other is multiplied
- *   warp tiles        43.0  a warp's lanes form 8 × 4 instead of 2 × 16: 96 values of shared memory for what took 144; what
- *                           that gains at 1024³ (19.5 after 18.5), where fewer warps hide the reads, is lost here
+ *   warp tiles        43.0  a warp's lanes form 8 × 4 instead of 2 × 16: 96 values of shared memory for what took 144; it
+ *                           gains at 1024³ (19.5 after 18.5), and not at this size
  *   pipeline          47.7  three pairs of tiles, twice as deep
  *
  * The last three are the kernel of matmul-cuda.ts, whose tile sizes the autotuner chooses.
