@@ -2,7 +2,7 @@
  * The model of a multiprocessor that the launch rules of the convolution kernels for GPUs rank their ways by: cycles to
  * issue multiply-adds and shared reads, cycles to copy tiles, a wait for each copy that neither other resident blocks nor
  * what a block computes meanwhile hide. The model ranks; the autotuner times the first few. Its numbers are fitted to
- * 300 timings of 16 small convolutions on an H200: its first guess takes 6 % longer than the best of them, on average, the
+ * 200 timings of 16 small convolutions on an H200: its first guess takes 6 % longer than the best of them, on average, the
  * best of its first four 1.4 %.
  */
 import type { Target } from '../kernel/target.js';
@@ -46,6 +46,8 @@ const LATENCY = 1500;
 const COPY = 0.21;
 /** Cycles that a copy costs besides: to start it, and to meet. */
 const BARRIER = 280;
+/** What of the shorter of moving and multiplying does not hide behind the longer, where many blocks follow each other. */
+const SHARED = 0.4;
 /** Cycles to store one element. */
 export const STORE = 0.04;
 
@@ -81,11 +83,14 @@ export function cyclesOf(c: Cost, { units }: Target): number {
   const each = Math.max(c.compute, c.alone ?? 0) / c.copies + BARRIER;
   // What comes while the block computes costs only what it takes longer.
   const block = copy + (c.copies - 1) * (c.hidden ? Math.max(copy, each) : copy + each) + each + c.after;
-  const waits = waves * (c.hidden ? 1 : c.copies) * LATENCY;
+  const waits = (c.hidden ? 1 : c.copies) * LATENCY;
   if (perUnit === 1) return block + waits;
-  // Blocks beside each other hide each other's waits, but share what moves and what multiplies.
-  const shared = c.compute + c.copies * copy + c.after;
-  return Math.max(waves * block, perUnit * shared) + waits;
+  // Blocks beside each other share what moves and what multiplies. Where many follow each other, some move while others
+  // multiply, and nobody waits.
+  const moved = c.copies * copy + c.after;
+  const mixed = resident > 1 && waves > 4;
+  const shared = Math.max(c.compute, moved) + (mixed ? SHARED : 1) * Math.min(c.compute, moved);
+  return Math.max(waves * block, perUnit * shared) + (mixed ? 1 : waves) * waits;
 }
 
 /** Input channels at a time: as many as fit, in multiples of `by`. */

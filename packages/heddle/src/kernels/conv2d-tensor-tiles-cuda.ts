@@ -15,9 +15,7 @@ const limitOf = (target: Target): number => target.sharedBytesPerBlock - 4096;
 
 /** How the columns of the output are cut: whole rows of some images, or pieces. */
 function linesOf({ outSize, images }: CudaConvolution): Pick<ImageTile, 'images' | 'columns'>[] {
-  if (outSize[1] > 64) {
-    return [32, 64].map((most) => ({ images: 1, columns: Math.ceil(even(outSize[1], most) / 8) * 8 }));
-  }
+  if (outSize[1] > 64) return [{ images: 1, columns: Math.ceil(even(outSize[1], 32) / 8) * 8 }];
   return [1, 2, 4, 8, 16]
     .filter((n) => n === 1 || (n <= images && n * outSize[1] <= 64))
     .map((n) => ({ images: n, columns: outSize[1] }));
