@@ -76,7 +76,7 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
   const [leftPairs, rightPairs] = [pairs(left, p.M, p.K), pairs(right, p.N, p.K)];
   const words = dtype === bf16 && leftPairs !== undefined && rightPairs !== undefined;
   const pitchOf = dtype !== bf16 ? PITCH : byMatrix(words ? 4 : 8);
-  // Measured: tf32 217 TFLOP/s at 4096³ so, 197 by way of L1; of bf16 428 and 435.
+  // On an H200 at 4096³ tf32 reaches 215 TFLOP/s so, 197 by way of L1 (copies of 16 steps); bf16 428 and 435.
   const once = dtype !== bf16 && warps[0] * warps[1] === 8 && each[0] * each[1] === 32;
   const panel = (operand: Operand, size: number, beside: number, lanes: number): TensorPanel => {
     const kept = words ? pairs(operand, size, p.K)! : { operand, perRow: 1, perStep: 1 };
