@@ -18,11 +18,11 @@
  *   47.5 43.2 50.9 47.8   what lies along K turned as it is copied
  *   47.2 45.2 51.9 47.1   128 × 128 × 32, two stages instead of three
  * Small, µs of a launch by itself, where an empty one takes 0.6 (cuBLAS as PyTorch calls it):
- *                          64×784·784×128   64×400·400×120   64×120·120×84   64×4608·4608×10
- *                          (8.5)            (9.0)                            (9.5)
- *   two to four stages     3.5              2.3              1.4             2.2 + 1.2 for the sum
- *   K in a piece or two    3.3              2.3              1.3             1.9 + 1.2
- *   copied by way of L1    2.7              1.9              1.1             1.7 + 1.1
+ *                          64×784·784×128   64×400·400×120   64×120·120×84   64×4608·4608×10, parts
+ *                          (8.5)            (9.0)                            (9.5 with their sum)
+ *   two to four stages     3.5              2.3              1.4             2.2
+ *   K in a piece or two    3.3              2.3              1.3             1.9
+ *   copied by way of L1    2.7              1.9              1.1             1.7
  */
 import { bf16, type DType, f32 } from '../core/dtype.js';
 import { finishEarly } from '../kernel/finish-early.js';
