@@ -195,7 +195,10 @@ export function addParts(p: CudaConvolveWeight, count: number, layout = plainPar
       let sum = f32(0);
       for (let k = 0; k < ROUNDS; k++) {
         const s = adder + k * ADDERS;
-        if (at < SIZE && s < COUNT) sum += parts[s * SIZE + at];
+        // Without a branch, so that no addition comes between the loads.
+        const there = at < SIZE && s < COUNT;
+        const v = parts[there ? s * SIZE + at : 0];
+        sum += there ? v : 0;
       }
       held[adder][member] = sum;
       barrier();
