@@ -222,8 +222,12 @@ on(
     program.setScalar!(0, 1, 4);
     process.stdout.write = (() => true) as typeof write;
     try {
-      program.run([x]);
-      await assert.rejects(device.read(x), (error: unknown) => {
+      // At the launch itself under HEDDLE_CUDA_SYNC=1.
+      const failing = async (): Promise<unknown> => {
+        program.run([x]);
+        return device.read(x);
+      };
+      await assert.rejects(failing, (error: unknown) => {
         assert.ok(error instanceof KernelError);
         assert.match(
           error.message,

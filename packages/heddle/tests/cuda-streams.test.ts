@@ -1,7 +1,7 @@
 /** Streams on a GPU: they overlap, events hold them back, and memory that is freed is not given away too early. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { allocate, buffer, f32, i32, jit, kernel, stream, time, useDevice, zeros } from '../src/index.js';
+import { allocate, buffer, f32, i32, jit, kernel, stream, useDevice, zeros } from '../src/index.js';
 import { cudaReason } from './case-runner.js';
 
 const reason = cudaReason();
@@ -25,33 +25,42 @@ const slowly = kernel(
 const ROUNDS = 60_000;
 const small = { grid: 1, block: 32 };
 
+/** Says that it is here, and waits for the other to say so, up to `rounds` looks: met[2 + mine] is whether it did. */
+const meet = kernel(
+  'meet',
+  { met: buffer(i32), mine: i32, rounds: i32 },
+  ({ met, mine, rounds }, { threadIdx, atomicAdd, i32 }) => {
+    if (threadIdx.x === 0) {
+      atomicAdd(met, mine, 1);
+      let seen = i32(0);
+      for (let i = 0; i < rounds; i++) if (seen === 0) seen = atomicAdd(met, 1 - mine, 0);
+      met[2 + mine] = seen;
+    }
+  },
+);
+
 on('kernels on two streams run side by side, unless an event holds one back', async () => {
   const [a, b] = [stream(), stream()];
-  const [x, y] = [allocate(f32, new Float32Array(32)), allocate(f32, new Float32Array(32))];
-  const run = (s: typeof a, to: typeof x): void =>
-    void slowly.launch({ ...small, stream: s }, { y: to, rounds: ROUNDS, n: 32 });
-  run(a, x);
-  run(b, y);
-  // What was started before does not count
-  const one = await time(() => run(a, x));
-  const both = await time(() => {
-    run(a, x);
-    run(b, y);
-  });
-  const ordered = await time(() => {
-    run(a, x);
-    b.wait(a.record());
-    run(b, y);
-  });
-  assert.ok(one > 500 && both < 1.5 * one, `${both} µs for two, ${one} for one`);
-  assert.ok(ordered > 1.8 * one, `${ordered} µs for one after the other, ${one} for one`);
-  assert.deepEqual([(await x.read())[0], (await y.read())[0]], [4, 3]);
+  const met = allocate(i32, 4);
+  const run = (s: typeof a, mine: number): void =>
+    void meet.launch({ ...small, stream: s }, { met, mine, rounds: 400_000 });
+  met.write(new Int32Array(4));
+  run(a, 0);
+  run(b, 1);
+  assert.deepEqual([...(await met.read())], [1, 1, 1, 1], 'each found the other running');
+  met.write(new Int32Array(4));
+  run(a, 0);
+  b.wait(a.record());
+  run(b, 1);
+  assert.deepEqual([...(await met.read())], [1, 1, 0, 1], 'the first waited in vain');
+  const y = allocate(f32, new Float32Array(32));
   const start = a.record();
-  run(a, x);
+  await slowly.launch({ ...small, stream: a }, { y, rounds: ROUNDS, n: 32 });
   const end = a.record();
   assert.equal(end.happened, false);
   const took = await end.since(start);
-  assert.ok(took > 0.9 * one && end.happened, `${took} µs between events, ${one} by time`);
+  assert.ok(took > 500 && end.happened, `${took} µs between events`);
+  assert.equal((await y.read())[0], 1);
   a.dispose();
   b.dispose();
 });

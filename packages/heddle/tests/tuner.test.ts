@@ -207,6 +207,12 @@ describe('what the tuner remembers', () => {
     assert.equal(second.get('GPU', 'work')?.chosen, 'a', 'a later line is seen');
     second.put(tuned('b'));
     assert.equal(new TuningMemory(path).get('GPU', 'work')?.chosen, 'a');
+    const [third, fourth] = [new TuningMemory(path), new TuningMemory(path)];
+    const other = (chosen: string) => ({ ...tuned(chosen), key: 'timed at once by two' });
+    third.put(other('c'));
+    fourth.put(other('d'));
+    assert.equal(third.get('GPU', other('').key)?.chosen, 'c');
+    assert.equal(fourth.get('GPU', other('').key)?.chosen, 'c', 'both go on with the one that is kept');
     assert.equal(new TuningMemory(path).get('another GPU', 'work'), undefined);
   });
 

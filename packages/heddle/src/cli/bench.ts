@@ -48,8 +48,8 @@ Cases (smaller on the CPU):
   matmul                        f32, tf32, bf16 of 512 to 8192; one of them: matmul-bf16-4096
   copy, softmax, layernorm,     of 8192² numbers
   relu, transpose, sum, columnsum
-  conv, pool                    convolutions forward and backward, pooling
-  normal                        random numbers
+  conv, pool, batchnorm         convolutions and batch norm forward and backward, pooling
+  normal, uniform               random numbers
 
 Examples:
   $ heddle bench kernels

@@ -54,14 +54,16 @@ export class TuningMemory {
     return this.#known.size;
   }
 
+  /** What is remembered from then on: another choice, where another process has made one meanwhile. */
   put(tuned: Tuned): void {
-    this.#remember(tuned);
     try {
       mkdirSync(dirname(this.path), { recursive: true });
       appendFileSync(this.path, `${this.#torn ? '\n' : ''}${JSON.stringify(tuned)}\n`);
+      this.#refresh();
     } catch (error) {
       debug(1, () => `tuner: ${this.path} cannot be written: ${(error as Error).message}`);
     }
+    this.#remember(tuned);
   }
 
   #remember(tuned: Tuned): void {

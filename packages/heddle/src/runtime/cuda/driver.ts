@@ -192,5 +192,4 @@ export const FUNCTION_ATTRIBUTE = {
   localBytes: 3,
   registers: 4,
   maxDynamicSharedBytes: 8,
-  preferredSharedCarveout: 9,
 } as const;

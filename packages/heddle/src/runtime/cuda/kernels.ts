@@ -121,9 +121,6 @@ export class Kernels {
     const module = this.driver.handle((at) => api.cuModuleLoadData(at, image));
     const handle = this.driver.handle((at) => api.cuModuleGetFunction(at, module, name));
     if (messages.length > 0) this.board.register(module, name, messages);
-    // All kernels want the same division of a multiprocessor's memory: to change it, it must run dry. On an H200 that takes
-    // cnn's step of 64 from 41.2 to 37.7 µs, lenet5's from 42.0 to 32.7.
-    api.cuFuncSetAttribute(handle, FUNCTION_ATTRIBUTE.preferredSharedCarveout, 100);
     const fixedShared = this.driver.number((at) =>
       api.cuFuncGetAttribute(at, FUNCTION_ATTRIBUTE.sharedBytes, handle),
     );
