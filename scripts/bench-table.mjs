@@ -55,7 +55,10 @@ const KERNEL_ROWS = [
   'conv-16x3x224x224-64-backward',
   'conv-256x64x32x32-64-forward',
   'conv-256x64x32x32-64-backward',
+  'batchnorm-256x64x32x32-forward',
+  'batchnorm-256x64x32x32-backward',
   'normal-1e8',
+  'uniform-1e8',
 ];
 
 const TABLES = {
