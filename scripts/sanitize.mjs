@@ -17,7 +17,16 @@ import { parseArgs } from 'node:util';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Those that run kernels on the GPU one by one, on buffers of their own. */
-const TESTS = ['cases-forward', 'cuda-device', 'lower-gpu', 'user-kernels', 'variants'];
+const TESTS = [
+  'cases-forward',
+  'cases-gradient',
+  'cuda-device',
+  'kernels-conv2d-max-pool',
+  'lower-gpu',
+  'precision-bounds',
+  'user-kernels',
+  'variants',
+];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
