@@ -92,6 +92,14 @@ const LADDERS = {
 } as const;
 
 /** @param ended is told the exit code when the command has run */
+/** What the benches of one device take, each with a file of figures and a chart of its own. */
+const onDevice = (command: Command, which: string): Command =>
+  command
+    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
+    .option('--device <name>', DEVICE_HELP)
+    .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
+    .option('--svg <file>', 'where to draw a chart (default: none)');
+
 export function addBench(root: Command, ended: (exitCode: number) => void): void {
   const bench = root
     .command('bench')
@@ -144,14 +152,8 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       .command(which)
       .summary(summary)
       .description(description)
-      .option('--only <list>', 'cases or their first words, separated by commas (default: all)', words)
-      .option(
-        '--peer <file>',
-        'figures of another library to compare with, as bench/torch_gpu.py prints them',
-      )
-      .option('--device <name>', DEVICE_HELP)
-      .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
-      .option('--svg <file>', 'where to draw a chart (default: none)')
+      .option('--only <list>', 'cases or their first words, separated by commas (default: all)', words);
+    onDevice(command, which)
       .addHelpText('after', after)
       .action(async (options: BenchDeviceOptions) => {
         const { benchDevice } = await import('./bench-run.js');
@@ -161,19 +163,13 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       command.option('--vendor', "measure the vendor's libraries, too, where there are any");
   }
   for (const [which, { summary, description, sizes, rungs, example }] of Object.entries(LADDERS)) {
-    bench
+    const command = bench
       .command(which)
       .summary(summary)
       .description(description)
       .option('--only <list>', 'rungs or their first words, separated by commas (default: all)', words)
-      .option('--sizes <list>', `square matrices (default: ${sizes})`, wholeNumbers(128))
-      .option(
-        '--peer <file>',
-        'figures of another library to compare with, as bench/torch_gpu.py prints them',
-      )
-      .option('--device <name>', DEVICE_HELP)
-      .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
-      .option('--svg <file>', 'where to draw a chart (default: none)')
+      .option('--sizes <list>', `square matrices (default: ${sizes})`, wholeNumbers(128));
+    onDevice(command, which)
       .addHelpText(
         'after',
         `\nRungs:\n  ${rungs}\n\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} ${example}`,

@@ -11,14 +11,18 @@ import { type CudaConvolution, inPhase } from './conv2d-cuda-image.js';
 
 type Weighted = CudaConvolution & { readonly weightOffset: number };
 
-/** Rows as they lie: where those of a chunk are, and in what pieces they are copied. */
-export interface WeightRows {
+/** The weights in memory. */
+interface Weights {
   readonly adjoint: boolean;
   /** Where the weights begin, and how many channels there are (per group). */
   readonly at: number;
   readonly inputs: number;
   readonly outputs: number;
   readonly taps: number;
+}
+
+/** Rows as they lie: where those of a chunk are, and in what pieces they are copied. */
+export interface WeightRows extends Weights {
   /** Rows of the copy, elements of each, and from one to the next. */
   readonly rows: number;
   readonly length: number;
@@ -76,13 +80,7 @@ export function copyWeightRows(
   }
 }
 
-export interface WeightCopy {
-  readonly adjoint: boolean;
-  /** Where the weights begin, and how many channels there are (per group). */
-  readonly at: number;
-  readonly inputs: number;
-  readonly outputs: number;
-  readonly taps: number;
+export interface WeightCopy extends Weights {
   /** Rows and columns of the copy, and warps. */
   readonly rows: number;
   readonly columns: number;

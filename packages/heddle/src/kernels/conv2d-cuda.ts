@@ -17,7 +17,7 @@
  */
 import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
-import { defineKernel, type Intrinsics } from '../kernel/language.js';
+import { defineKernel, type Intrinsics, type Memory } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import {
   type CudaConvolution,
@@ -68,20 +68,45 @@ function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
 export const sharedBytesOf = (p: CudaConvolve, tile: ConvolveTile): number =>
   4 * (weightsOf(p, tile).weights + imageSpan(p, tile).floats);
 
-/** Where in a window its largest value first is, in row order; 4 where that is NaN. For use in kernels. */
-export function windowPosition(
-  largest: number,
+/** What `storeWindow` finds in a kernel's constants. */
+type Windows = Intrinsics & {
+  readonly GROUPS: number;
+  readonly OUTPUTS: number;
+  readonly OH: number;
+  readonly OW: number;
+  readonly SAVES: boolean;
+  readonly save: IrFunction;
+  readonly finish: IrFunction;
+};
+
+/**
+ * Store the largest value of the window at row r and column c of the convolution, and where it first is, in row order;
+ * 4 where it is NaN. For use in kernels.
+ */
+export function storeWindow(
+  y: Memory,
   upperLeft: number,
   upperRight: number,
   lowerLeft: number,
   lowerRight: number,
-  { i32 }: Intrinsics,
-): number {
-  let position = i32(lowerRight === largest ? 3 : 4);
-  if (lowerLeft === largest) position = 2;
-  if (upperRight === largest) position = 1;
-  if (upperLeft === largest) position = 0;
-  return position;
+  image: number,
+  channel: number,
+  r: number,
+  c: number,
+  { GROUPS, OUTPUTS, OH, OW, SAVES, save, finish, idiv, i32 }: Windows,
+): void {
+  const largest = Math.max(Math.max(upperLeft, upperRight), Math.max(lowerLeft, lowerRight));
+  const row = idiv(r, 2);
+  const column = idiv(c, 2);
+  if (SAVES) {
+    let position = i32(lowerRight === largest ? 3 : 4);
+    if (lowerLeft === largest) position = 2;
+    if (upperRight === largest) position = 1;
+    if (upperLeft === largest) position = 0;
+    save(position, image, channel, row, column);
+  }
+  const plane = image * (GROUPS * OUTPUTS) + channel;
+  y[(plane * idiv(OH, 2) + row) * idiv(OW, 2) + column] = finish(largest, image, channel, row, column);
 }
 
 /** Images convolved with weights; of a pooled one, threads have multiples of 4 pixels, and tiles even sides. */
@@ -100,7 +125,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } = context;
       const { copyWeights, copyImage, tapOffset, pixelOffset, barrier, commitCopies, waitCopies } = context;
-      const { POOLED, SAVES, save, windowPosition } = context;
+      const { POOLED, storeWindow } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
       const column = (blockIdx.x % LAYOUT.across) * TW;
@@ -162,27 +187,17 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
             for (let l = 0; l < 4; l++) {
               const o = firstChannel + mine + 4 * i + l;
               const channel = g * OUTPUTS + o;
-              const plane = image * (GROUPS * OUTPUTS) + channel;
               if (o < OUTPUTS) {
                 if (POOLED) {
-                  const a = lane(sums[i][j], l);
-                  const b = lane(sums[i][j + 1], l);
-                  const d = lane(sums[i][j + 2], l);
-                  const e = lane(sums[i][j + 3], l);
-                  const largest = Math.max(Math.max(a, b), Math.max(d, e));
-                  const windowRow = idiv(r, 2);
-                  const windowColumn = idiv(c, 2);
-                  if (SAVES)
-                    save(
-                      windowPosition(largest, a, b, d, e, context),
-                      image,
-                      channel,
-                      windowRow,
-                      windowColumn,
-                    );
-                  const to = (plane * idiv(OH, 2) + windowRow) * idiv(OW, 2) + windowColumn;
-                  y[to] = finish(largest, image, channel, windowRow, windowColumn);
-                } else y[(plane * OH + r) * OW + c] = finish(lane(sums[i][j], l), image, channel, r, c);
+                  const upperLeft = lane(sums[i][j], l);
+                  const upperRight = lane(sums[i][j + 1], l);
+                  const lowerLeft = lane(sums[i][j + 2], l);
+                  const lowerRight = lane(sums[i][j + 3], l);
+                  storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
+                } else {
+                  const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
+                  y[to] = finish(lane(sums[i][j], l), image, channel, r, c);
+                }
               }
             }
           }
@@ -197,7 +212,7 @@ export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
       ...{ WARPS: tile.warps[0], QUADS: tile.each[0] / 4, PIXELS: tile.each[1], CHANNELS: channels },
       ...{ THREADS: threads, DEPTH: depth, PITCH: pitch, IMAGE_AT: weights, BLOCKS: blocks },
       ...{ WEIGHTS: weightCopy(p, tile.channels, channels, threads / 32), copyWeights, finish: p.finish },
-      ...{ POOLED: pooled, SAVES: save !== undefined, save: save ?? p.finish, windowPosition },
+      ...{ POOLED: pooled, SAVES: save !== undefined, save: save ?? p.finish, storeWindow },
     },
   );
   return {

@@ -22,7 +22,7 @@
 import { f32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
-import { type CudaConvolve, windowPosition } from './conv2d-cuda.js';
+import { type CudaConvolve, storeWindow } from './conv2d-cuda.js';
 import {
   copiesAhead,
   copyImage,
@@ -86,7 +86,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       const { commitCopies, waitCopies, copyWeightRows, copyImage, tapOffset, pixelOffset } = context;
       const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
       const { WARPS, UNITS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, IMAGE_AT, BLOCKS } = context;
-      const { ROUNDING, AHEAD, POOLED, SAVES, save, windowPosition } = context;
+      const { ROUNDING, AHEAD, POOLED, storeWindow } = context;
       const { INSIDE, PAIRED, WEIGHTS, STAGE, STAGES, KH, KW, SY, DY, DX, ROWS, ADJOINT, FAR } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
       const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
@@ -213,23 +213,12 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
               for (let half = 0; half < 2; half++) {
                 const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
                 if (o < OUTPUTS) {
+                  const upperLeft = lane(sums[i][j], 2 * half);
+                  const upperRight = lane(sums[i][j], 2 * half + 1);
+                  const lowerLeft = lane(sums[i][j + 1], 2 * half);
+                  const lowerRight = lane(sums[i][j + 1], 2 * half + 1);
                   const channel = g * OUTPUTS + o;
-                  const upper = sums[i][j];
-                  const lower = sums[i][j + 1];
-                  const a = lane(upper, 2 * half);
-                  const b = lane(upper, 2 * half + 1);
-                  const d = lane(lower, 2 * half);
-                  const e = lane(lower, 2 * half + 1);
-                  const largest = Math.max(Math.max(a, b), Math.max(d, e));
-                  const windowRow = idiv(r, 2);
-                  const windowColumn = idiv(c, 2);
-                  const plane = image * (GROUPS * OUTPUTS) + channel;
-                  const to = (plane * idiv(OH, 2) + windowRow) * idiv(OW, 2) + windowColumn;
-                  if (SAVES) {
-                    const position = windowPosition(largest, a, b, d, e, context);
-                    save(position, image, channel, windowRow, windowColumn);
-                  }
-                  y[to] = finish(largest, image, channel, windowRow, windowColumn);
+                  storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
                 }
               }
             }
@@ -292,7 +281,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
         POOLED: pooled,
         SAVES: save !== undefined,
         save: save ?? p.finish,
-        windowPosition,
+        storeWindow,
       },
     },
   );

@@ -71,6 +71,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
       // What is computed again instead of read may need loops: a small sum among what follows.
       const before: Statement[] = [];
+      // A scope of its own: names count from 0, however often this is made.
       const evaluator = new Evaluator(
         { ...scope },
         lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined,

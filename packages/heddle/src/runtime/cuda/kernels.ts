@@ -1,5 +1,5 @@
 /** Kernels as functions of loaded modules. Equal texts share one. */
-import { DeviceError, formatLocation, KernelError, type Location } from '../../core/errors.js';
+import { DeviceError, KernelError, type Location } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import { compile } from '../../kernel/compile.js';
 import type { KernelIr, Node } from '../../kernel/ir.js';
@@ -143,10 +143,4 @@ export function locationOf(kernel: KernelIr): Location | undefined {
     return undefined;
   };
   return find(kernel.body);
-}
-
-/** A kernel's name with where it was written, for messages. */
-export function describeKernel(kernel: KernelIr): string {
-  const at = locationOf(kernel);
-  return at ? `${kernel.name} (${formatLocation(at)})` : kernel.name;
 }
