@@ -9,6 +9,7 @@ import { buffer } from '../src/kernel/types.js';
 import type { Device, DeviceBuffer, Launch, LaunchArgument } from '../src/runtime/device.js';
 import { openDevice } from '../src/runtime/registry.js';
 import { cudaReason } from './case-runner.js';
+import { printed } from './printed.js';
 
 const reason = cudaReason();
 const on = (name: string, body: (device: Device) => Promise<void>): void => {
@@ -202,26 +203,16 @@ on(
         independent: false,
       },
     ]);
-    const lines: string[] = [];
-    const write = process.stdout.write;
-    // The test runner writes there, too.
-    process.stdout.write = ((text: string) => {
-      if (text.startsWith('[block')) lines.push(text);
-      return true;
-    }) as typeof write;
-    try {
+    const lines = await printed('[block', async () => {
       program.run([x]);
       await device.synchronize();
-    } finally {
-      process.stdout.write = write;
-    }
+    });
     assert.deepEqual(lines.sort(), [
       '[block (0,0,0) thread (1,0,0)] x is 1.5 of 10\n',
       '[block (1,0,0) thread (1,0,0)] x is 3.5 of 10\n',
     ]);
     program.setScalar!(0, 1, 4);
-    process.stdout.write = (() => true) as typeof write;
-    try {
+    await printed('[block', async () => {
       // At the launch itself under HEDDLE_CUDA_SYNC=1.
       const failing = async (): Promise<unknown> => {
         program.run([x]);
@@ -235,9 +226,7 @@ on(
         );
         return true;
       });
-    } finally {
-      process.stdout.write = write;
-    }
+    });
     assert.deepEqual(
       await floats(device, x),
       [2.5, 3.5, 4.5, 4.5],

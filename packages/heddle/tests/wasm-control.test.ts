@@ -8,6 +8,7 @@ import type { Scalar } from '../src/kernel/ops.js';
 import { buffer } from '../src/kernel/types.js';
 import { CpuDevice } from '../src/runtime/cpu/device.js';
 import { runKernel } from './cpu-harness.js';
+import { printed } from './printed.js';
 
 const device = new CpuDevice();
 after(() => device.close());
@@ -360,16 +361,11 @@ test('print writes lines, in the order of blocks on one thread', async () => {
       print('block {}: x = {}, {} {}', blockIdx.x, load4(x, 0), x[1] > 1, n[0]);
     },
   );
-  const lines: string[] = [];
-  const { write } = process.stdout;
-  process.stdout.write = ((text: string) => lines.push(text) > 0) as typeof write;
-  try {
-    await runKernel(device, ir, [2, 1, 1], [[1, 2, 3, 4.5], [9007199254740993n]]);
-  } finally {
-    process.stdout.write = write;
-  }
+  const lines = await printed('block', () =>
+    runKernel(device, ir, [2, 1, 1], [[1, 2, 3, 4.5], [9007199254740993n]]),
+  );
   assert.deepEqual(
-    lines.filter((l) => l.startsWith('block')),
+    lines,
     [0, 1].map((b) => `block ${b}: x = (1, 2, 3, 4.5), true 9007199254740993\n`),
   );
 });
