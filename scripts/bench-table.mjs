@@ -256,8 +256,10 @@ function mnistTable({ runs, ...run }, file) {
     `${round(training.median)} s`,
     `${round(process.median)} s`,
   ]);
+  const warm = runs.find(({ cache }) => cache === 'warm');
+  const seeds = warm ? `, each run with a seed of its own: 0 cold, 1 to ${warm.accuracy.length} warm` : '';
   const header = [
-    '`npx heddle train` on MNIST',
+    `\`npx heddle train\` on MNIST${seeds}`,
     'test accuracy',
     'an epoch and its test',
     'first step to last test',

@@ -79,6 +79,34 @@ on('runs repeat, buffers change between them, levels keep their order', async (d
   for (const buffer of [a, b, c, d, other]) device.free(buffer);
 });
 
+on('a small write that waits for its turn is not overtaken by the large ones after it', async (device) => {
+  const spin = defineKernel('spin', { x: buffer(f32), n: i32 }, ({ x, n }, { globalId }) => {
+    let v = x[globalId.x]!;
+    for (let i = 0; i < n; i++) v = v * 0.5 + 1;
+    x[globalId.x] = v;
+  });
+  const x = upload(device, [1]);
+  const program = device.compile([
+    {
+      kernel: spin,
+      grid: [1, 1, 1],
+      block: [1, 1, 1],
+      args: [slot(0), { value: 20_000_000 }],
+      independent: false,
+    },
+  ]);
+  const small = device.allocate(256, 'small');
+  const large = device.allocate(8 << 20, 'large');
+  const fill = new Uint8Array(8 << 20).fill(99);
+  // Some 100 ms, for which the small write waits, as programs may still use its memory.
+  program.run([x]);
+  device.write(small, new Uint8Array(256).fill(7));
+  for (let i = 0; i < 8; i++) device.write(large, fill);
+  assert.deepEqual(await device.read(small), new Uint8Array(256).fill(7));
+  program.dispose();
+  for (const b of [x, small, large]) device.free(b);
+});
+
 on('scalars of every type arrive, and change without compiling', async (device) => {
   const scalars = defineKernel(
     'scalars',

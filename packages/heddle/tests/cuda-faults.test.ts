@@ -182,6 +182,35 @@ test('a kernel that leaves its memory: the error names it and says that the cont
   assert.match(second!.message, /lost/);
 });
 
+test('DEBUG=2 writes a line for each launch, run after run', { skip }, async () => {
+  const { code, out, err } = await script(
+    `
+    h.useDevice('cuda');
+    const [a, b] = [h.randn([64, 64]), h.randn([64, 64])];
+    const step = h.jit((x) => { a.assign(x.matmul(a)); b.assign(a.matmul(b).softmax(1)); return b.sum(); });
+    for (let i = 0; i < 4; i++) await step(h.ones([64, 64])).item();
+    console.log(step.launches);`,
+    { DEBUG: '2' },
+  );
+  assert.equal(code, 0, err);
+  const lines = err.match(/µs {2}level \d+ {2}/g) ?? [];
+  assert.ok(lines.length >= 4 * Number(out) && Number(out) >= 3, err);
+});
+
+test('an assertion that nobody waits for fails the closing of the device', { skip }, async () => {
+  const { code, out, err } = await script(`
+    const device = h.useDevice('cuda');
+    const checked = h.kernel('checked', { x: h.buffer(h.f32) }, ({ x }, { globalId, assert, print }) => {
+      if (globalId.x === 1) print('x is {}', x[1]);
+      assert(x[globalId.x] < 2, 'x is small');
+    });
+    await checked.launch({ grid: 1, block: 2 }, { x: h.tensor([1, 2]) });
+    await h.closeDevices().catch((error) => { console.log(error.message); process.exit(9); });`);
+  assert.equal(code, 9, err);
+  assert.match(out, /^\[block \(0,0,0\) thread \(1,0,0\)\] x is 2$/m);
+  assert.match(out, /\[checked\] assertion failed: x is small/);
+});
+
 test('a kernel that fails on a stream: waiting for it says so, giving things back does not fail', {
   skip,
 }, async () => {

@@ -1,7 +1,7 @@
 /** Compiling with NVRTC, which needs no GPU: errors, threads, the cache on disk. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -96,6 +96,52 @@ test('what has begun is compiled beside the caller, who takes it without a turn 
       sources.map(({ text, name }) => nvrtc.compile(text, name, arch)),
     );
     assert.match((refused as { log: string }).log, /identifier "missing" is undefined/);
+  } finally {
+    await pool.close();
+  }
+});
+
+const CHILDREN = `/proc/self/task/${process.pid}/children`;
+/** Processes that any thread of this one has started. */
+const children = (): number[] =>
+  readdirSync('/proc/self/task').flatMap((thread) =>
+    readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+  );
+
+test('what a killed process was compiling another one compiles, once, and others go on', {
+  skip:
+    skip || (existsSync(CHILDREN) ? false : 'not run: the system does not list the children of a process'),
+}, async () => {
+  const pool = new CompilePool(found!.path);
+  const nvrtc = new Nvrtc(found!.path);
+  const arch = nvrtc.architecture(90);
+  const own = ({ text, name }: { text: string; name: string }) => nvrtc.compile(text, name, arch);
+  try {
+    // Takes a second or more.
+    const lines = Array.from({ length: 1500 }, (_, i) => `v = sinf(v) + tanf(v * ${i}.5f);`);
+    const text = `extern "C" __global__ void slow(float* x) { float v = x[0];\n${lines.join('\n')}\nx[0] = v; }`;
+    const slow = { name: 'slow', text };
+    const begun = pool.begin(slow, arch);
+    const kill = (): number => {
+      const pids = children();
+      for (const pid of pids) process.kill(pid, 'SIGKILL');
+      return pids.length;
+    };
+    const end = Date.now() + 60_000;
+    while (Atomics.load(begun.order.claim, 0) === 0 && Date.now() < end) Atomics.wait(pause, 0, 0, 20);
+    assert.ok(kill() > 0);
+    const jobs = [20, 21].map((i) => pool.begin(source(i), arch));
+    assert.deepEqual(
+      pool.finish(jobs, own),
+      [20, 21].map((i) => own(source(i))),
+      'others go on',
+    );
+    // Another process compiles what was lost with the first, and none the second time.
+    while (!pool.isDone(begun) && Date.now() < end) {
+      kill();
+      Atomics.wait(pause, 0, 0, 400);
+    }
+    assert.throws(() => pool.finish([begun], own), /\[slow\] A process that compiled it failed: it ended/);
   } finally {
     await pool.close();
   }

@@ -236,11 +236,11 @@ describe('what the tuner remembers', () => {
 });
 
 test('what a device compiles beside is waited for at the first run', () => {
-  let [begun, compiled] = [0, 0];
+  let [done, asked, compiled] = [false, 0, 0];
   const device = new (class extends SimDevice {
     prepare(launches: readonly Launch[]): boolean {
-      begun += launches.length;
-      return false;
+      asked += launches.length;
+      return done;
     }
 
     override compile(launches: readonly Launch[]): Program {
@@ -250,8 +250,11 @@ test('what a device compiles beside is waited for at the first run', () => {
   })();
   const x = b.leaf([8], f32, false);
   const program = new Compiled([b.add(x, x)], 1, device, { beside: true });
-  assert.deepEqual([program.ready, begun, compiled], [false, 1, 0]);
+  assert.deepEqual([program.ready, asked, compiled], [false, 2, 0]);
+  done = true;
+  assert.deepEqual([program.ready, asked, compiled], [true, 3, 0], 'asked again');
+  done = false;
   program.run([device.allocate(32, 'x')], 'test', false);
-  assert.deepEqual([program.ready, begun, compiled], [true, 1, 1]);
+  assert.deepEqual([program.ready, asked, compiled], [true, 3, 1]);
   assert.ok(new Compiled([b.add(x, x)], 1, device).ready, 'unless asked for, it is compiled at once');
 });

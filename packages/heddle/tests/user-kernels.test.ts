@@ -374,6 +374,21 @@ test('source shows what each renderer writes', () => {
   assert.equal(saxpy.name, 'saxpy');
 });
 
+test('scalars of 0 and −0 are not the same', async () => {
+  const inverse = kernel('inverse', { a: f32, y: buffer(f32) }, ({ a, y }, { globalId }) => {
+    y[globalId.x] = 1 / a;
+  });
+  for (const [a, expected] of [
+    [0, Infinity],
+    [-0, -Infinity],
+    [0, Infinity],
+  ] as const) {
+    const y = zeros([1]);
+    await inverse.launch({ grid: 1, block: 1 }, { a, y });
+    assert.equal(await y.item(), expected);
+  }
+});
+
 test('arguments that are not what the parameters say', async () => {
   useDevice('cpu');
   const [x, y] = [zeros([3]), zeros([3])];

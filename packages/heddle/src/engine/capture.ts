@@ -84,7 +84,10 @@ export class Recording {
       return this.run(inputs);
     }
     const nodes = this.#leaves(inputs);
-    const seen = this.#updated.filter(({ handle }) => handle.ownNode.users > 0);
+    // What somebody else sees, if only by an argument of this call, keeps its values: it gets a copy of the memory.
+    const seen = this.#updated.filter(
+      ({ handle: { ownNode } }) => !ownNode.isPrivate || inputs.includes(ownNode),
+    );
     const taken = seen.map(({ handle }) => keepOld(handle.ownNode));
     const buffers = nodes.map(bufferOf);
     seen.forEach(({ leaf }, i) => {
@@ -137,7 +140,7 @@ export class Recording {
 /** Make sure that only this tensor sees its memory, so that it can be written to. */
 export function detached(handle: Handle): void {
   const own = handle.ownNode;
-  if (own.users === 0) return;
+  if (own.isPrivate) return;
   handle.ownNode = leafOf(keepOld(own), own.type, own.requiresGrad);
   setOwner(handle.ownNode, handle);
 }

@@ -2,6 +2,7 @@
 import { bool, type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError } from '../core/errors.js';
 import { once } from '../core/log.js';
+import { scalarText } from '../kernel/fingerprint.js';
 import type { KernelIr, Node, Param } from '../kernel/ir.js';
 import type { Scalar } from '../kernel/ops.js';
 import { serialize } from '../kernel/serialize.js';
@@ -99,7 +100,7 @@ export async function launch(
   if (config.stream) requireSame(device, 'stream', config.stream);
   const known = preparedFor(device, ir);
   const shape = `${grid} ${block} ${config.sharedBytes ?? 0} ${cluster ?? ''}`;
-  const exact = `${shape} ${Object.values(scalars).map(String).join(' ')}`;
+  const exact = `${shape} ${Object.values(scalars).map(scalarText).join(' ')}`;
   let program = known.get(shape) ?? known.get(exact);
   if (!program) {
     const base: Launch = {

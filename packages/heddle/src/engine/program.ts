@@ -71,22 +71,27 @@ export class Compiled {
       return { ...l.work, args, independent, needs: l.needs };
     });
     counts.compiled++;
-    if (!beside || (device.prepare?.(this.#launches) ?? true)) this.#make();
+    if (!beside || this.ready) this.#make();
     debug(1, () => `compiled ${this.launches} launches in ${(performance.now() - started).toFixed(1)} ms`);
   }
 
-  /** Whether nothing is left to compile. */
+  /** Whether nothing is left to compile: the first run then starts at once. */
   get ready(): boolean {
-    return this.#made !== undefined;
+    return this.#made !== undefined || (this.device.prepare?.(this.#launches) ?? true);
   }
 
   #make(): Made {
     const { device } = this;
     this.#made ??= {
       program: device.compile(this.#launches),
-      single: env('DEBUG') >= 2 ? this.#launches.map((l) => device.compile([l])) : [],
+      single: env('DEBUG') >= 2 ? this.#launches.map((l) => this.#alone(l)) : [],
     };
     return this.#made;
+  }
+
+  /** A program of one launch of this one. */
+  #alone(launch: Launch): Program {
+    return this.device.compile([{ ...launch, independent: false, needs: undefined }]);
   }
 
   get launches(): number {
@@ -121,7 +126,7 @@ export class Compiled {
     for (const [i, { level, bytes, call, origins = [] }] of this.schedule.launches.entries()) {
       if (options.each === false) break;
       const launch = program.launches[i]!;
-      const single = device.compile([{ ...launch, independent: false, needs: undefined }]);
+      const single = this.#alone(launch);
       const samples = await timeProgram(device, single, slots, options);
       launches.push({ launch, level, bytes, call, origins, us: median(samples) });
       single.dispose();

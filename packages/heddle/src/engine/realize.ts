@@ -160,7 +160,7 @@ export function write(handle: Handle, values: ArrayLike<number>): void {
     throw new ShapeError(
       `[write] ${values.length} values do not fill ${formatShape(own.shape)}, which has ${own.size} elements.`,
     );
-  if (own.storage && own.users === 0) {
+  if (own.storage && own.isPrivate) {
     const buffer = bufferOf(own);
     buffer.device.write(buffer, encode(values, own.dtype));
     return;
@@ -206,8 +206,8 @@ export function decode(bytes: Uint8Array, dtype: DType): TypedArray {
 const bytesOf = (view: { buffer: ArrayBufferLike; byteOffset: number; byteLength: number }): Uint8Array =>
   new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
-/** Give a tensor's memory back now. */
+/** Give a tensor's memory back now; what other tensors stand for, too, stays until they are garbage. */
 export function dispose(handle: Handle): void {
-  const { storage } = handle.ownNode;
-  if (storage instanceof BufferStorage) storage.release();
+  const { storage, tensors } = handle.ownNode;
+  if (storage instanceof BufferStorage && tensors <= 1) storage.release();
 }

@@ -30,7 +30,7 @@ export function requireOn(device: Device, buffers: readonly DeviceBuffer[]): voi
     );
 }
 
-/** Bytes in tensors' storages, and how many of them became garbage only by the collector's grace. */
+/** Bytes in tensors' storages. */
 let live = 0;
 
 const registry = new FinalizationRegistry<DeviceBuffer>((buffer) => {

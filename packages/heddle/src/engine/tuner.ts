@@ -167,8 +167,8 @@ function timeHeat(
   try {
     for (const { key, name, trial, launches } of candidates) {
       try {
-        const program = device.compile(launches);
-        const runner: Runner = { name, program, slots: memory.of(trial), samples: [], runs: 1 };
+        const slots = memory.of(trial);
+        const runner: Runner = { name, program: device.compile(launches), slots, samples: [], runs: 1 };
         runners.push(runner);
         sample(device, runner);
       } catch (error) {

@@ -23,12 +23,12 @@ const elementwise = (
 const apply = (op: FusedOp<null>, x: GraphNode): GraphNode => b.call(op, [x], null);
 const one = (x: GraphNode): GraphNode => b.like(x, 1);
 
-/** max(0, x). The derivative reads the result, so x need not be kept; it is 0 at 0, as in PyTorch. */
+/** max(0, x). The derivative reads the result, so x need not be kept; it is 0 at 0 and 1 at NaN, as in PyTorch. */
 const reluOp: FusedOp<null> = {
   ...elementwise(
     'relu',
     (x) => b.map('max', x, b.like(x, 0)),
-    (_x, y, g) => b.where(b.map('gt', y, b.like(y, 0)), g, b.like(g, 0)),
+    (_x, y, g) => b.where(b.map('le', y, b.like(y, 0)), b.like(g, 0), g),
   ),
   monotone: true,
 };

@@ -96,10 +96,15 @@ function convolveStages(
 export const conv2dOp: FusedOp<Conv2dArg> = {
   name: 'conv2d',
   infer: ([x, w], arg) => ({ shape: [x!.shape[0]!, w!.shape[0]!, ...outputSize(arg)], dtype: x!.dtype }),
-  compose: ([x, w], arg) => {
-    const product = b.mul(windows(x!, arg), weights(w!, arg));
-    return b.reshape(b.sum(product, [3, 6, 7]), [x!.shape[0]!, w!.shape[0]!, ...outputSize(arg)]);
-  },
+  compose: ([x, w], arg) =>
+    b.widened(
+      (x, w) => {
+        const product = b.mul(windows(x, arg), weights(w, arg));
+        return b.reshape(b.sum(product, [3, 6, 7]), [x.shape[0]!, w.shape[0]!, ...outputSize(arg)]);
+      },
+      x!,
+      w!,
+    ),
   grad: ({ src: [x, w] }, g, arg) => [
     x!.requiresGrad ? b.call(conv2dInputOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [x!, g], arg) : undefined,
@@ -123,13 +128,18 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
     shape: [y!.shape[0]!, w!.shape[1]! * arg.groups, ...arg.size],
     dtype: y!.dtype,
   }),
-  compose: ([y, w], arg) => {
-    const { size, padding, kernel, groups } = arg;
-    const product = b.sum(b.mul(outputs(y!, arg), weights(w!, arg)), [2]);
-    const seen = b.reshape(product, [y!.shape[0]!, w!.shape[1]! * groups, ...outputSize(arg), ...kernel]);
-    const padded = b.fold(seen, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
-    return b.slice(padded, around(4, padding), [...padded.shape.slice(0, 2), ...size]);
-  },
+  compose: ([y, w], arg) =>
+    b.widened(
+      (y, w) => {
+        const { size, padding, kernel, groups } = arg;
+        const product = b.sum(b.mul(outputs(y, arg), weights(w, arg)), [2]);
+        const seen = b.reshape(product, [y.shape[0]!, w.shape[1]! * groups, ...outputSize(arg), ...kernel]);
+        const padded = b.fold(seen, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
+        return b.slice(padded, around(4, padding), [...padded.shape.slice(0, 2), ...size]);
+      },
+      y!,
+      w!,
+    ),
   grad: ({ src: [y, w] }, g, arg) => [
     y!.requiresGrad ? b.call(conv2dOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [g, y!], arg) : undefined,
@@ -172,10 +182,15 @@ function weightStages({ inputs: [x, y], output, finish, target }: KernelIo, arg:
 export const conv2dWeightOp: FusedOp<Conv2dArg> = {
   name: 'conv2dWeight',
   infer: ([x, y], arg) => ({ shape: weightShape(x!.shape, y!.shape, arg), dtype: x!.dtype }),
-  compose: ([x, y], arg) => {
-    const product = b.mul(windows(x!, arg), outputs(y!, arg));
-    return b.reshape(b.sum(product, [0, 4, 5]), weightShape(x!.shape, y!.shape, arg));
-  },
+  compose: ([x, y], arg) =>
+    b.widened(
+      (x, y) => {
+        const product = b.mul(windows(x, arg), outputs(y, arg));
+        return b.reshape(b.sum(product, [0, 4, 5]), weightShape(x.shape, y.shape, arg));
+      },
+      x!,
+      y!,
+    ),
   grad: ({ src: [x, y] }, g, arg) => [
     x!.requiresGrad ? b.call(conv2dInputOp, [y!, g], arg) : undefined,
     y!.requiresGrad ? b.call(conv2dOp, [x!, g], arg) : undefined,

@@ -41,18 +41,19 @@ const cpuKernel: KernelChoice<MatmulArg> = {
   plan: cpuStages,
 };
 
+/** (…, M, K, 1) · (…, 1, K, N), summed over K. */
+function product(x: GraphNode, y: GraphNode): GraphNode {
+  const left = b.reshape(x, [...x.shape, 1]);
+  const right = b.reshape(y, [...y.shape.slice(0, -2), 1, ...y.shape.slice(-2)]);
+  const sums = b.sum(b.map('mul', left, right), [x.shape.length - 1]);
+  return b.reshape(sums, [...x.shape.slice(0, -1), y.shape.at(-1)!]);
+}
+
 /** (…, M, K) × (…, K, N) → (…, M, N). Both sources have the same leading dimensions (`matmul` broadcasts them). */
 export const matmulOp: FusedOp<MatmulArg> = {
   name: 'matmul',
   infer: ([x, y]) => ({ shape: [...x!.shape.slice(0, -1), y!.shape.at(-1)!], dtype: x!.dtype }),
-  compose: ([x, y]) => {
-    // (…, M, K, 1) · (…, 1, K, N), summed over K
-    const rank = x!.shape.length;
-    const left = b.reshape(x!, [...x!.shape, 1]);
-    const right = b.reshape(y!, [...y!.shape.slice(0, -2), 1, ...y!.shape.slice(-2)]);
-    const product = b.sum(b.map('mul', left, right), [rank - 1]);
-    return b.reshape(product, [...x!.shape.slice(0, -1), y!.shape.at(-1)!]);
-  },
+  compose: ([x, y]) => b.widened(product, x!, y!),
   // The gradient of a transposed source is made transposed: as wᵀ is in x·wᵀ, so that w's comes out as it is stored.
   grad: ({ src: [x, y] }, g, { precision }) => [
     x!.requiresGrad ? gradientOf(x!, y!, g, precision) : undefined,

@@ -2,7 +2,7 @@
  * Makers of graph nodes, one per primitive: each checks its sources, says what comes out, and drops what does
  * nothing. Gradient rules and fused ops are written with these.
  */
-import { bool, type DType, f32, i32, isFloat, isInteger, u32 } from '../core/dtype.js';
+import { bool, type DType, f32, i32, i64, isFloat, isInteger, u32 } from '../core/dtype.js';
 import { DTypeError, InternalError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
 import { convert, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ops.js';
@@ -97,7 +97,7 @@ export function map(op: ScalarOp, ...sources: GraphNode[]): GraphNode {
     throw new DTypeError(
       `[${op}] takes ${record.operands} operands, got ${dtype.name}. Convert with .cast(f32), .cast(i32)…`,
     );
-  if (dtype.bytes === 2) {
+  if (isHalf(dtype)) {
     const wide = map(op, ...sources.map((s) => cast(s, f32)));
     return record.result === 'bool' ? wide : cast(wide, dtype);
   }
@@ -159,6 +159,18 @@ export const mul = (a: GraphNode, b: GraphNode): GraphNode => map('mul', a, b);
 export const div = (a: GraphNode, b: GraphNode): GraphNode => map('div', a, b);
 export const neg = (a: GraphNode): GraphNode => map('neg', a);
 
+/** f16 or bf16 */
+const isHalf = ({ bytes, kind }: DType): boolean => kind === 'float' && bytes === 2;
+
+/** `compute` of values that are f32 if they are 16-bit floats, rounded once, at the end. */
+export function widened(
+  compute: (...src: GraphNode[]) => GraphNode,
+  ...src: readonly [GraphNode, ...GraphNode[]]
+): GraphNode {
+  const { dtype } = src[0];
+  return isHalf(dtype) ? cast(compute(...src.map((s) => cast(s, f32))), dtype) : compute(...src);
+}
+
 // ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Over `axes`, kept as size 1. 16-bit floats accumulate in f32; bool cannot be summed. */
@@ -166,7 +178,7 @@ export function reduce(op: ReduceOp, x: GraphNode, axes: readonly number[]): Gra
   if (x.dtype === bool) throw new DTypeError(`[${op}] takes numbers, got bool. Convert with .cast(i32).`);
   const used = [...axes].sort((a, b) => a - b).filter((a) => x.shape[a] !== 1);
   if (used.length === 0) return x;
-  if (x.dtype.bytes === 2) return cast(reduce(op, cast(x, f32), axes), x.dtype);
+  if (isHalf(x.dtype)) return widened((wide) => reduce(op, wide, axes), x);
   const shape = x.shape.map((d, i) => (used.includes(i) ? 1 : d));
   if ((op === 'max' || op === 'min') && used.some((a) => x.shape[a] === 0) && sizeOf(shape) > 0) {
     throw new ShapeError(
@@ -306,6 +318,7 @@ const swapInner = (x: GraphNode): GraphNode => {
 /** The adjoint of `window` on an input of height × width `size`. */
 export function fold(x: GraphNode, size: readonly [number, number], arg: WindowArg): GraphNode {
   const lead = x.shape.slice(0, -4);
+  if (isHalf(x.dtype)) return widened((wide) => fold(wide, size, arg), x);
   if (!apart(arg)) return make('fold', [...lead, ...size], x.dtype, [x], arg);
   const [height, width, kernelHeight, kernelWidth] = x.shape.slice(-4) as [number, number, number, number];
   const covered = [height * kernelHeight, width * kernelWidth] as const;
@@ -339,6 +352,7 @@ export function gather(x: GraphNode, index: GraphNode, axis: number): GraphNode 
 /** The adjoint of `gather`: values added up where `index` points, in a tensor with `size` along `axis`. */
 export function scatterAdd(values: GraphNode, index: GraphNode, axis: number, size: number): GraphNode {
   checkIndex('scatterAdd', values, index, axis);
+  if (isHalf(values.dtype)) return widened((wide) => scatterAdd(wide, index, axis, size), values);
   return make(
     'scatterAdd',
     values.shape.map((d, i) => (i === axis ? size : d)),
@@ -350,8 +364,8 @@ export function scatterAdd(values: GraphNode, index: GraphNode, axis: number, si
 
 /** `size` u32 words of the Philox stream `seed`, from block `counter` on. */
 export function random(shape: Shape, counter: GraphNode, seed: readonly [number, number]): GraphNode {
-  if (counter.dtype !== u32 || counter.size !== 1)
-    throw new InternalError('the counter of random is one u32');
+  if (counter.dtype !== i64 || counter.size !== 1)
+    throw new InternalError('the counter of random is one i64');
   return make('random', shape, u32, [counter], { seed });
 }
 

@@ -37,7 +37,8 @@ const SCALAR_RULES = {
       b.where(
         b.map('gt', x!, zero(x!)),
         b.like(x!, 1),
-        b.where(b.map('lt', x!, zero(x!)), b.like(x!, -1), zero(x!)),
+        // Left are 0 and NaN.
+        b.where(b.map('lt', x!, zero(x!)), b.like(x!, -1), x!),
       ),
     ),
   ],
@@ -53,15 +54,17 @@ const SCALAR_RULES = {
   cos: (g, _y, x) => [b.neg(b.mul(g, b.map('sin', x!)))],
   tanh: (g, y) => [b.mul(g, b.sub(b.like(y, 1), b.mul(y, y)))],
   pow: (g, y, x, z) => {
+    // d/dx x^z = z · x^(z−1), 0 where z is 0, also of x = 0
     const known = b.knownValue(z!);
     const less = known === undefined ? b.sub(z!, b.like(z!, 1)) : b.like(z!, (known as number) - 1);
-    const toBase = known === 0 ? zero(x!) : b.mul(z!, b.map('pow', x!, less));
+    const slope = b.mul(z!, b.map('pow', x!, less));
+    const isZero = (of: GraphNode): GraphNode => b.map('eq', of, zero(of));
+    const toBase =
+      known === undefined ? b.where(isZero(z!), zero(x!), slope) : known === 0 ? zero(x!) : slope;
     if (!z!.requiresGrad) return [b.mul(g, toBase)];
-    // d/dz x^z = x^z · ln x, taken as 0 where x is 0
-    return [
-      b.mul(g, toBase),
-      b.mul(g, b.where(b.map('eq', x!, zero(x!)), zero(x!), b.mul(y, b.map('log', x!)))),
-    ];
+    // d/dz x^z = x^z · ln x, 0 where x is 0 and z is not negative
+    const flat = b.map('and', isZero(x!), b.map('ge', z!, zero(z!)));
+    return [b.mul(g, toBase), b.mul(g, b.where(flat, zero(x!), b.mul(y, b.map('log', x!))))];
   },
   floor: none,
   ceil: none,

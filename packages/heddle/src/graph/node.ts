@@ -3,7 +3,8 @@
  * computed has `storage`, and from then on counts as a leaf.
  */
 import type { DType } from '../core/dtype.js';
-import { type Shape, sizeOf } from '../core/shape.js';
+import { ShapeError } from '../core/errors.js';
+import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import type { IrNode } from '../ir/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import type { FusedOp } from './fused-op.js';
@@ -68,7 +69,7 @@ export interface GraphArgs {
   gather: { readonly axis: number };
   /** The adjoint of gather. src: [values, index i32]; sums in the order of the indices. */
   scatterAdd: { readonly axis: number };
-  /** Philox4x32-10 bits, u32. src: [counter u32 of shape (1)]; element i is word i%4 of block counter + i/4. */
+  /** Philox4x32-10 bits, u32. src: [counter i64 of shape (1)]; element i is word i%4 of block counter + i/4. */
   random: { readonly seed: readonly [number, number] };
   /** Stops gradients; the value passes. One that requires a gradient is a parameter's new value. */
   detach: null;
@@ -78,21 +79,26 @@ export interface GraphArgs {
 
 export type GraphOp = keyof GraphArgs;
 
+/** Kernels count elements in i32, and up to a grid's last block of them beyond the end. */
+const MOST_ELEMENTS = 2 ** 31 - 2 ** 20;
+
 let made = 0;
 
 /** The serial number of the newest node. */
 export const newestSerial = (): number => made;
 
 export class GraphNode implements IrNode {
-  readonly op: GraphOp;
+  /** A leaf's from when the node has been computed, unless a gradient may still ask how: so are `arg` and `src`. */
+  op: GraphOp;
   readonly type: TensorType;
-  readonly arg: GraphArgs[GraphOp];
-  /** Dropped when the node has been computed and no gradient can ask for them again. */
+  arg: GraphArgs[GraphOp];
   src: readonly GraphNode[];
   readonly requiresGrad: boolean;
   storage: Storage | undefined;
-  /** How many nodes were ever made from this one: 0 means nobody but its tensor can see its storage change. */
+  /** How many nodes were ever made from this one. */
   users = 0;
+  /** How many tensors ever stood for it: x.mul(1) is another tensor of the same node. */
+  tensors = 0;
   /** The longest chain of uncomputed nodes that ends here. */
   readonly depth: number;
   /** Grows with every node made. */
@@ -107,6 +113,10 @@ export class GraphNode implements IrNode {
     arg: GraphArgs[GraphOp],
     requiresGrad: boolean,
   ) {
+    if (sizeOf(type.shape) > MOST_ELEMENTS)
+      throw new ShapeError(
+        `[${op}] ${formatShape(type.shape)} has ${sizeOf(type.shape)} elements, a tensor at most ${MOST_ELEMENTS}: cut it.`,
+      );
     this.op = op;
     this.type = type;
     this.src = src;
@@ -132,15 +142,23 @@ export class GraphNode implements IrNode {
     return sizeOf(this.type.shape);
   }
 
+  /** Whether nobody but one tensor can see its storage change. */
+  get isPrivate(): boolean {
+    return this.users === 0 && this.tensors <= 1;
+  }
+
   /** Whether scheduling stops here: the values are there, or are given from outside. */
   get isLeaf(): boolean {
     return this.storage !== undefined || this.op === 'leaf';
   }
 
-  /** Keep the values; let go of the sources unless a gradient may still need them. */
+  /** Keep the values. What is in `storage` may be overwritten: unless a gradient may need it, how it was made goes. */
   realized(storage: Storage): void {
     this.storage = storage;
-    if (!this.requiresGrad || this.op === 'detach') this.src = [];
+    if (this.requiresGrad && this.op !== 'detach') return;
+    this.op = 'leaf';
+    this.arg = null;
+    this.src = [];
   }
 }
 

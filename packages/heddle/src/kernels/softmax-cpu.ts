@@ -27,7 +27,7 @@ export interface RowsProblem {
 const KEPT = 2 ** 16;
 
 /**
- * e^x for x ≤ 0, of a number or a vector, without the steps that reach 2^127 and denormal numbers. x = n·ln 2 + r, a polynomial for e^r, and n added to its exponent; 0 below 2^−126.
+ * e^x for x ≤ 0, of a number or a vector, without the steps that reach 2^127 and denormal numbers. x = n·ln 2 + r, a polynomial for e^r, and n added to its exponent; 0 below 2^−126, NaN of NaN.
  */
 const expOf = (x: number, { fma, bitcast, select, f32, i32 }: Intrinsics) => {
   // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits.
@@ -37,7 +37,7 @@ const expOf = (x: number, { fma, bitcast, select, f32, i32 }: Intrinsics) => {
   const a = fma(fma(0.0013926176119268645, r, 0.008363173074523068), r, 0.041666554662057834);
   const p = fma(fma(fma(fma(a, r, 0.16666577025597906), r, 0.5), r, 1), r, 1);
   const e = bitcast(f32, bitcast(i32, p) + (bitcast(i32, shifted) << 23));
-  return select(x < -87.33, 0, e);
+  return select(x < -87.33, 0, select(x <= 0, e, x));
 };
 
 /** The largest of the `n` elements from x[from] on. */

@@ -8,6 +8,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { homedir } from 'node:os';
@@ -45,8 +46,10 @@ const CHECKSUM_BYTES = 32;
 export class DiskCache {
   readonly folder: string;
   readonly #mostFiles: number;
+  /** Files there, by the last count and what has been put since. */
+  #files: number | undefined;
 
-  /** @param options.mostFiles when there are more, the oldest half is removed */
+  /** @param options.mostFiles when there are more, the half is removed that was not used for longest */
   constructor(
     folder: string,
     { mostFiles = Number.POSITIVE_INFINITY }: { readonly mostFiles?: number } = {},
@@ -75,11 +78,16 @@ export class DiskCache {
     }
     // A buffer of its own: what native code reads must not be part of Node's pool.
     const contents = new Uint8Array(file.subarray(CHECKSUM_BYTES));
-    if (file.length > CHECKSUM_BYTES && sha256(contents).equals(file.subarray(0, CHECKSUM_BYTES)))
-      return contents;
-    debug(1, () => `cache: ${path} is damaged and is made again`);
-    rmSync(path, { force: true });
-    return undefined;
+    const whole = file.length > CHECKSUM_BYTES && sha256(contents).equals(file.subarray(0, CHECKSUM_BYTES));
+    if (!whole) debug(1, () => `cache: ${path} is damaged and is made again`);
+    try {
+      const now = new Date();
+      if (whole) utimesSync(path, now, now);
+      else rmSync(path, { force: true });
+    } catch {
+      // The folder is not ours to write to.
+    }
+    return whole ? contents : undefined;
   }
 
   put(key: string, contents: Uint8Array): void {
@@ -100,13 +108,15 @@ export class DiskCache {
   }
 
   #removeOld(): void {
-    const names = this.#mostFiles === Number.POSITIVE_INFINITY ? [] : readdirSync(this.folder);
-    if (names.length <= this.#mostFiles) return;
-    const ages = names.map((name) => {
+    if (this.#mostFiles === Number.POSITIVE_INFINITY) return;
+    this.#files = this.#files === undefined ? readdirSync(this.folder).length : this.#files + 1;
+    if (this.#files <= this.#mostFiles) return;
+    const ages = readdirSync(this.folder).map((name) => {
       const path = join(this.folder, name);
-      return { path, written: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 };
+      return { path, used: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 };
     });
-    ages.sort((a, b) => a.written - b.written);
-    for (const { path } of ages.slice(0, names.length >> 1)) rmSync(path, { force: true });
+    ages.sort((a, b) => a.used - b.used);
+    for (const { path } of ages.slice(0, ages.length >> 1)) rmSync(path, { force: true });
+    this.#files = undefined;
   }
 }

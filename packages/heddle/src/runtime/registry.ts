@@ -23,9 +23,11 @@ interface Entry {
   readonly probe: () => Omit<DeviceInfo, 'name'>;
   /** How many there are, where there may be several. */
   readonly count?: () => number;
+  /** Not taken for being the fastest there is. */
+  readonly onlyByName?: true;
 }
 
-/** Fastest first; the simulator, which is for finding faults, is only taken by name. */
+/** Fastest first. */
 const DEVICES: Readonly<Record<string, Entry>> = {
   cuda: {
     open: (ordinal) => new CudaDevice(ordinal),
@@ -42,6 +44,7 @@ const DEVICES: Readonly<Record<string, Entry>> = {
   sim: {
     open: () => new SimDevice(),
     probe: () => ({ available: true, reason: 'checks every access; slow', hint: '' }),
+    onlyByName: true,
   },
 };
 
@@ -61,7 +64,9 @@ export function openDevice(name: string = env('DEV')): Device {
 }
 
 function openFastest(): Device {
-  const names = Object.keys(DEVICES).filter((n) => opened.has(n) || DEVICES[n]!.probe().available);
+  const names = Object.entries(DEVICES).flatMap(([name, { probe, onlyByName }]) =>
+    !onlyByName && (opened.has(name) || probe().available) ? [name] : [],
+  );
   for (const name of names.slice(0, -1)) {
     try {
       return openNamed(name);

@@ -58,15 +58,16 @@ function sumsSquaredDeviations(node: GraphNode): boolean {
   const [centred, again] = operands('mul', node.src[0]!);
   if (op !== 'sum' || !centred || centred !== again) return false;
   const [x, mean] = operands('sub', centred);
-  const [total, share] = mean?.op === 'expand' ? operands('mul', mean.src[0]!) : [];
-  if (total?.op !== 'reduce' || total.src[0] !== x) return false;
+  const [total, share] = mean?.op === 'expand' && !mean.isLeaf ? operands('mul', mean.src[0]!) : [];
+  if (total?.op !== 'reduce' || total.isLeaf || total.src[0] !== x) return false;
   const { op: inner, axes: along } = argOf(total, 'reduce');
   const expected = b.knownValue(b.like(share!, total.size / x!.size));
   return inner === 'sum' && `${along}` === `${axes}` && b.knownValue(share!) === expected;
 }
 
+/** None of what has been computed: its sources are no part of the program. */
 const operands = (op: ScalarOp, node: GraphNode): readonly GraphNode[] =>
-  node.op === 'map' && argOf(node, 'map').op === op ? node.src : [];
+  !node.isLeaf && node.op === 'map' && argOf(node, 'map').op === op ? node.src : [];
 
 /**
  * Σ(x − x̄)² of parts that are each read once: around a part's own mean xₚ, and from there to the mean of all. With q the

@@ -2,7 +2,7 @@
  * Philox4x32-10 as kernel IR: counter-based random bits, the same on every device.
  * J. Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (SC 2011). core/philox.ts is the same on the host.
  */
-import { u32 } from '../core/dtype.js';
+import { i64, u32 } from '../core/dtype.js';
 import type { Expr } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 
@@ -10,7 +10,7 @@ const word = (v: number): Expr => k.constant(u32, v >>> 0);
 
 type Bind = (e: Expr) => Expr;
 
-/** Word `index` (i32) of the stream from block `counter` (u32) on, keyed by `seed`. */
+/** Word `index` (i32) of the stream from block `counter` (i64) on, keyed by `seed`. */
 export function philoxWord(index: Expr, counter: Expr, seed: readonly [number, number], bind: Bind): Expr {
   const at = bind(k.cast(u32, index));
   const c = block(at, counter, seed, bind);
@@ -33,12 +33,12 @@ function block(
   seed: readonly [number, number],
   bind: Bind,
 ): readonly [Expr, Expr, Expr, Expr] {
-  let c: [Expr, Expr, Expr, Expr] = [
-    bind(k.alu('add', [counter, k.alu('shr', [at, word(2)])])),
-    word(0),
-    word(0),
-    word(0),
-  ];
+  const [low, high] = [counter, k.alu('shr', [counter, k.constant(i64, 32n)])].map((e) =>
+    bind(k.cast(u32, e)),
+  );
+  const first = bind(k.alu('add', [low!, k.alu('shr', [at, word(2)])]));
+  const carry = k.cast(u32, k.alu('lt', [first, low!]));
+  let c: [Expr, Expr, Expr, Expr] = [first, bind(k.alu('add', [high!, carry])), word(0), word(0)];
   let [k0, k1] = seed;
   for (let round = 0; round < 10; round++) {
     const high0 = k.alu('mulhi', [word(0xd2511f53), c[0]]);

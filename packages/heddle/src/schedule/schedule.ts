@@ -111,11 +111,12 @@ export function schedule(
     const call = calls.get(group);
     return call ? callToWork(group, call, chosen.get(group)) : toWork(group, stored, target);
   });
-  const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, options.updates ?? new Map());
+  const { updates = new Map<number, number>() } = options;
+  const updated = claimUpdates(work, canonical.roots, canonical.leaves, stored, updates);
   const steps = stepsOf(work, updated);
   const levels = levelsOf([...steps.values()].flat(), target);
   const levelOf = (w: Work, stage: number): number => levels.get(steps.get(w)!.at(stage)!)!;
-  const placed = place(work, levelOf, canonical.roots, canonical.leaves, updated);
+  const placed = place(work, levelOf, canonical.roots, canonical.leaves, updated, updates);
   const together = mergeLaunches(placed.launches, target);
   const needs = target.model === 'threads' ? launchNeeds(together) : [];
   const launches = together.map(({ touches: _, ...launch }, i) => ({ ...launch, needs: needs[i] }));
@@ -292,11 +293,13 @@ function place(
   roots: readonly GraphNode[],
   leaves: readonly GraphNode[],
   updated: ReadonlyMap<GraphNode, GraphNode>,
+  updates: ReadonlyMap<number, number>,
 ): Omit<Schedule, 'launches'> & { readonly launches: readonly PlacedLaunch[] } {
   const results: GraphNode[] = [];
-  const rootPlaces = roots.map((root): Schedule['roots'][number] => {
+  const rootPlaces = roots.map((root, i): Schedule['roots'][number] => {
     const leaf = leaves.indexOf(updated.get(root) ?? root);
-    if (leaf >= 0) return { leaf, updated: updated.has(root) };
+    // The same value may be the update of several leaves: it is written over one of them.
+    if (leaf >= 0) return { leaf, updated: updated.has(root) && updates.get(i) === leaf };
     if (!results.includes(root)) results.push(root);
     return { result: results.indexOf(root), bytes: sizeOf(root.shape) * root.dtype.bytes };
   });

@@ -2,7 +2,7 @@
  * Random tensors by Philox4x32-10: a seed gives the same numbers on every device. A generator counts the blocks it
  * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
  */
-import { f32, i32, u32 } from '../core/dtype.js';
+import { f32, i32, i64, u32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
@@ -41,14 +41,14 @@ export class Generator {
   }
 
   /**
-   * Where the generator stands on the current device: blocks of four words given out, u32 of shape (1). Every device
+   * Where the generator stands on the current device: blocks of four words given out, i64 of shape (1). Every device
    * counts by itself. Save it to resume.
    */
   get counter(): Tensor {
     const device = currentDevice().name;
     let counter = this.#counters.get(device);
     if (!counter) {
-      const node = upload([0], [1], u32, false, 'random state');
+      const node = upload([0], [1], i64, false, 'random state');
       counter = new Tensor(node);
       setOwner(node, counter);
       this.#counters.set(device, counter);

@@ -2,7 +2,7 @@
  * Tensors: what users touch. An operation makes a graph node and returns at once; values are computed when they are
  * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
  */
-import { bool, type DType, f32, i32, isFloat, type TypedArray } from '../core/dtype.js';
+import { bool, type DType, f32, i32, isFloat, type TypedArray, u8 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import type { Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
@@ -45,6 +45,7 @@ export class Tensor<S extends Shape = Shape> {
   /** @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations. */
   constructor(node: GraphNode) {
     if (node.depth > MAX_DEPTH && !node.storage) engine.realize([node]);
+    node.tensors++;
     this.#node = node;
   }
 
@@ -60,6 +61,7 @@ export class Tensor<S extends Shape = Shape> {
 
   /** @internal */
   set ownNode(node: GraphNode) {
+    node.tensors++;
     this.#node = node;
   }
 
@@ -248,7 +250,8 @@ export class Tensor<S extends Shape = Shape> {
 
   #reduce(op: 'sum' | 'max' | 'min' | 'prod', axes: Axes, options: ReduceOptions | undefined): Tensor {
     const over = axesOf(op, axes, this.ndim);
-    const kept = b.reduce(op, this.node, over);
+    const grows = this.dtype === u8 && (op === 'sum' || op === 'prod');
+    const kept = b.reduce(op, grows ? b.cast(this.node, i32) : this.node, over);
     return new Tensor(
       options?.keepdim
         ? kept
@@ -259,7 +262,12 @@ export class Tensor<S extends Shape = Shape> {
     );
   }
 
-  /** @param axes one, several, or all of them (default) */
+  /** What `compute` makes of this in f32 if it is of 16-bit floats, rounded once. */
+  #wide(compute: (x: Tensor) => Tensor): Tensor {
+    return this.dtype.bytes === 2 ? compute(this.cast(f32)).cast(this.dtype) : compute(this);
+  }
+
+  /** Of u8 in i32. @param axes one, several, or all of them (default) */
   sum(axes?: Axes, options?: ReduceOptions): Tensor {
     return this.#reduce('sum', axes, options);
   }
@@ -269,30 +277,33 @@ export class Tensor<S extends Shape = Shape> {
   min(axes?: Axes, options?: ReduceOptions): Tensor {
     return this.#reduce('min', axes, options);
   }
+  /** Of u8 in i32. */
   prod(axes?: Axes, options?: ReduceOptions): Tensor {
     return this.#reduce('prod', axes, options);
   }
   mean(axes?: Axes, options?: ReduceOptions): Tensor {
     const count = axesOf('mean', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
-    return this.sum(axes, options).mul(1 / count);
+    return this.#wide((x) => x.sum(axes, options).mul(1 / count));
   }
   /** @param correction subtracted from the count (default 1: the unbiased estimate, as PyTorch's) */
   variance(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
     const count = axesOf('variance', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
-    const deviation = this.sub(this.mean(axes, { keepdim: true }));
-    return deviation
-      .square()
-      .sum(axes, options)
-      .mul(1 / Math.max(0, count - (options?.correction ?? 1)));
+    return this.#wide((x) =>
+      x
+        .sub(x.mean(axes, { keepdim: true }))
+        .square()
+        .sum(axes, options)
+        .mul(1 / Math.max(0, count - (options?.correction ?? 1))),
+    );
   }
   std(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
     return this.variance(axes, options).sqrt();
   }
-  /** Index of the largest element along `axis` (the first of several), i32. */
+  /** Index of the largest element along `axis` (the first of several; of a NaN if there is one), i32. */
   argmax(axis: number, options?: ReduceOptions): Tensor {
     return this.#argOf('max', axis, options);
   }
-  /** Index of the smallest element along `axis` (the first of several), i32. */
+  /** Index of the smallest element along `axis` (the first of several; of a NaN if there is one), i32. */
   argmin(axis: number, options?: ReduceOptions): Tensor {
     return this.#argOf('min', axis, options);
   }
@@ -300,7 +311,8 @@ export class Tensor<S extends Shape = Shape> {
   #argOf(op: 'max' | 'min', axis: number, options: ReduceOptions | undefined): Tensor {
     const at = normalizeAxis(`arg${op}`, axis, this.ndim);
     const best = b.reduce(op, this.node, [at]);
-    const hit = b.map('eq', this.node, b.expand(best, this.shape));
+    const equal = b.map('eq', this.node, b.expand(best, this.shape));
+    const hit = isFloat(this.dtype) ? b.map('or', equal, b.map('ne', this.node, this.node)) : equal;
     const position = b.iota(this.shape, at);
     return new Tensor(b.where(hit, position, b.like(position, this.shape[at]!))).min(at, options);
   }

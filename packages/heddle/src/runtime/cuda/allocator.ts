@@ -52,7 +52,8 @@ export class CudaAllocator {
     const size = this.sizeOf(bytes);
     const blocks = this.free.get(size);
     if (this.exact) {
-      this.driver.api.cuMemFree_v2(block.address);
+      // Unchecked: it says of a kernel's fault, and so does the next call that somebody waits for.
+      this.driver.raw.cuMemFree_v2(block.address);
       this.reserved -= size;
     } else if (blocks) blocks.push(block);
     else this.free.set(size, [block]);

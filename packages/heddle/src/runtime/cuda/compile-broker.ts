@@ -13,21 +13,27 @@ const MOST_ORDERS = 2;
 /** Processes take 50 MiB each: without work for so long, in ms, they end. */
 const IDLE = 5000;
 
+interface Waiting {
+  readonly order: OpenOrder;
+  /** A process has ended over it. */
+  readonly again: boolean;
+}
+
 interface Compiling {
   readonly child: ChildProcess;
   /** It has said that it is there. */
   ready: boolean;
-  /** Numbers of the orders that it has not answered. */
-  readonly orders: Set<number>;
+  /** What it has not answered, by number. */
+  readonly orders: Map<number, Waiting>;
 }
 
 const processes = new Set<Compiling>();
 let started = 0;
-const waiting: OpenOrder[] = [];
+const waiting: Waiting[] = [];
 let idle: NodeJS.Timeout | undefined;
 
 port.on('message', (order: OpenOrder) => {
-  waiting.push(order);
+  waiting.push({ order, again: false });
   clearTimeout(idle);
   idle = setTimeout(dismiss, IDLE);
   // As many as there is work for.
@@ -39,7 +45,7 @@ function start(): void {
   started++;
   const file = fileURLToPath(new URL('./compile-process.js', import.meta.url));
   const child = fork(file, [nvrtc], { execArgv: [], serialization: 'advanced', stdio: 'ignore' });
-  const process: Compiling = { child, ready: false, orders: new Set() };
+  const process: Compiling = { child, ready: false, orders: new Map() };
   processes.add(process);
   child.on('message', (message: 'ready' | CompileAnswer) => {
     if (message === 'ready') process.ready = true;
@@ -62,11 +68,24 @@ function dismiss(): void {
   }
 }
 
-/** What it was given nobody else will compile. */
+/** What it was given another one compiles, once: it may have been killed, or it may be the source. */
 function lost(process: Compiling): void {
   if (!processes.delete(process)) return;
-  for (const number of process.orders) answer({ number, result: { error: 'it ended' } });
+  for (const { order, again } of process.orders.values()) {
+    if (again) fail(order);
+    else waiting.unshift({ order, again: true });
+  }
+  if (process.ready) {
+    started--;
+    if (waiting.length > 0) start();
+  }
+  handOut();
+  if (processes.size > 0) return;
+  // None comes up. What nobody has claimed is the caller's.
+  for (const { order, again } of waiting.splice(0)) if (again) fail(order);
 }
+
+const fail = ({ number }: OpenOrder): void => answer({ number, result: { error: 'it ended' } });
 
 function answer(message: CompileAnswer): void {
   port.postMessage(message);
@@ -79,11 +98,11 @@ function handOut(): void {
     for (const { child, ready, orders } of processes) {
       if (!ready || orders.size > count) continue;
       // The caller may have done some itself.
-      let order = waiting.shift();
-      while (order && !claimed(order)) order = waiting.shift();
-      if (!order) return;
-      const { number, source, arch } = order;
-      orders.add(number);
+      let next = waiting.shift();
+      while (next && !next.again && !claimed(next.order)) next = waiting.shift();
+      if (!next) return;
+      const { number, source, arch } = next.order;
+      orders.set(number, next);
       child.send({ number, source, arch });
     }
   }

@@ -41,7 +41,7 @@ export interface CompileAnswer {
 /** A source on its way. */
 export interface CompileJob {
   readonly order: OpenOrder;
-  result?: Compiled;
+  result?: CompileAnswer['result'];
 }
 
 /** Longest wait for a compile, in ms. */
@@ -69,24 +69,34 @@ export class CompilePool {
     return job;
   }
 
+  /** Whether there is nothing to wait for. */
+  isDone(job: CompileJob): boolean {
+    this.takeAnswers();
+    return job.result !== undefined;
+  }
+
   /**
    * The results of jobs, without returning to the event loop. What no process has begun is compiled on the spot: where
-   * none come up, as where the library has been bundled, that is all. @param own compiles in the calling thread
+   * none come up, as where the library has been bundled, that is all.
+   * @param own compiles in the calling thread
+   * @throws DeviceError if a process ended over one of them, or takes too long
    */
   finish(jobs: readonly CompileJob[], own: (source: Source) => Compiled): Compiled[] {
-    for (;;) {
-      const seen = Atomics.load(this.answers, 0);
-      this.takeAnswers();
-      const open = jobs.filter((job) => !job.result);
-      if (open.length === 0) break;
-      // The last is the one that a process would come to last.
-      const mine = open.findLast((job) => claimed(job.order));
-      if (mine) mine.result = own(mine.order.source);
-      else if (Atomics.wait(this.answers, 0, seen, PATIENCE) === 'timed-out')
-        throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
+    try {
+      for (;;) {
+        const seen = Atomics.load(this.answers, 0);
+        this.takeAnswers();
+        const open = jobs.filter((job) => !job.result);
+        if (open.length === 0) return jobs.map(resultOf);
+        // The last is the one that a process would come to last.
+        const mine = open.findLast((job) => claimed(job.order));
+        if (mine) mine.result = own(mine.order.source);
+        else if (Atomics.wait(this.answers, 0, seen, PATIENCE) === 'timed-out')
+          throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
+      }
+    } finally {
+      for (const { order } of jobs) this.jobs.delete(order.number);
     }
-    for (const { order } of jobs) this.jobs.delete(order.number);
-    return jobs.map((job) => job.result!);
   }
 
   async close(): Promise<void> {
@@ -96,10 +106,10 @@ export class CompilePool {
   }
 
   private takeAnswers(): void {
-    const { port } = this.broker!;
+    if (!this.broker) return;
+    const { port } = this.broker;
     for (let m = receiveMessageOnPort(port); m; m = receiveMessageOnPort(port)) {
       const { number, result } = m.message as CompileAnswer;
-      if ('error' in result) throw new DeviceError(`A compile process failed: ${result.error}`);
       const job = this.jobs.get(number);
       if (job) job.result = result;
     }
@@ -119,4 +129,10 @@ export class CompilePool {
     port1.unref();
     return { worker, port: port1 };
   }
+}
+
+function resultOf({ order, result }: CompileJob): Compiled {
+  if ('error' in result!)
+    throw new DeviceError(`[${order.source.name}] A process that compiled it failed: ${result.error}.`);
+  return result!;
 }

@@ -13,13 +13,16 @@ export interface Source {
 
 export type Compiled = Uint8Array | CompileFailure;
 
+/** Some 100 MB; a network has ten to a hundred, and tuning it a few hundred. */
+const MOST_FILES = 4096;
+
 /** Fewer sources are compiled sooner than a process is up, in 100 ms. */
 const LEAST_SOURCES = 4;
 
 export class Compiler {
   readonly nvrtc: Nvrtc;
   private readonly capability: number;
-  private readonly cache = new DiskCache(join(cacheFolder(), 'cubin'));
+  private readonly cache = new DiskCache(join(cacheFolder(), 'cubin'), { mostFiles: MOST_FILES });
   private readonly pool: CompilePool;
   /** Sources that are being compiled, by their keys. */
   private readonly begun = new Map<string, CompileJob>();
@@ -33,12 +36,13 @@ export class Compiler {
 
   /**
    * Begin to compile a source in another process: `compile` takes what becomes of it.
-   * @returns whether it is in the cache
+   * @returns whether it is in the cache, or has been compiled by now
    */
   begin(source: Source): boolean {
     const arch = this.nvrtc.architecture(this.capability);
     const key = this.keyOf(source, arch);
-    if (this.begun.has(key)) return false;
+    const begun = this.begun.get(key);
+    if (begun) return this.pool.isDone(begun);
     if (this.cache.has(key)) return true;
     this.begun.set(key, this.pool.begin(source, arch));
     return false;
@@ -55,16 +59,15 @@ export class Compiler {
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
     const own = ({ text, name }: Source): Compiled => this.nvrtc.compile(text, name, arch);
     const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.begun.has(keys[i]!));
-    const made = few
-      ? missing.map((i) => own(sources[i]!))
-      : this.pool.finish(
-          missing.map((i) => this.begun.get(keys[i]!) ?? this.pool.begin(sources[i]!, arch)),
-          own,
-        );
+    const jobs = few
+      ? []
+      : missing.map((i) => this.begun.get(keys[i]!) ?? this.pool.begin(sources[i]!, arch));
+    // Whatever becomes of them: who asks again begins anew.
+    for (const i of missing) this.begun.delete(keys[i]!);
+    const made = few ? missing.map((i) => own(sources[i]!)) : this.pool.finish(jobs, own);
     missing.forEach((index, i) => {
       const image = made[i]!;
       images[index] = image;
-      this.begun.delete(keys[index]!);
       if (image instanceof Uint8Array) this.cache.put(keys[index]!, image);
     });
     debug(

@@ -90,7 +90,10 @@ export class CudaDevice implements Device, ProgramHost {
       capability,
       allocate: (bytes, label) => {
         const block = this.allocator.allocate(bytes, label);
-        return { address: block.address, free: () => this.allocator.release(block, bytes, label) };
+        return {
+          address: block.address,
+          free: () => this.allocator.release({ ...block, lastUse: this.timeline.now }, bytes, label),
+        };
       },
     };
     this.target = {
@@ -237,8 +240,9 @@ export class CudaDevice implements Device, ProgramHost {
     } catch (error) {
       throw this.failure(error);
     } finally {
-      api.cuEventDestroy_v2(start);
-      api.cuEventDestroy_v2(end);
+      // Unchecked: after a fault nothing succeeds, and the fault is what to tell.
+      this.driver.raw.cuEventDestroy_v2(start);
+      this.driver.raw.cuEventDestroy_v2(end);
     }
   }
 
@@ -274,7 +278,20 @@ export class CudaDevice implements Device, ProgramHost {
     current = undefined;
     const { api } = this.driver;
     api.cuCtxSetCurrent(this.context);
-    api.cuCtxSynchronize();
+    let failed: unknown;
+    try {
+      api.cuCtxSynchronize();
+      this.flush();
+    } catch (error) {
+      failed = this.failure(error);
+    }
+    if (!this.faults.lost) this.giveBack();
+    // What nobody has waited for has gone wrong.
+    if (failed) throw failed;
+  }
+
+  private giveBack(): void {
+    const { api } = this.driver;
     this.transfers.close();
     this.board.close();
     this.allocator.close();

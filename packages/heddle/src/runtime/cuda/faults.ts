@@ -1,5 +1,5 @@
 /** What a kernel that fails asynchronously is told about: the driver says so at some later call, and nothing more. */
-import { DeviceError } from '../../core/errors.js';
+import { DeviceError, type KernelError } from '../../core/errors.js';
 import { DriverError } from './driver.js';
 import type { PlannedLaunch } from './plan.js';
 
@@ -44,9 +44,14 @@ export class Faults {
 
   /**
    * What to throw for an error: of a fault, which kernels it may come from and what is to be done.
-   * @param launch what was running, where that is known · @param first called when the device is lost just now
+   * @param launch what was running, where that is known
+   * @param assertion called when the device is lost just now: the first assertion that failed before
    */
-  explain(error: unknown, launch: PlannedLaunch | undefined, first: () => void): unknown {
+  explain(
+    error: unknown,
+    launch: PlannedLaunch | undefined,
+    assertion: () => KernelError | undefined,
+  ): unknown {
     if (!(error instanceof DriverError)) return error;
     if (this.lost) return this.lost;
     if (!FATAL.has(error.resultName)) return error;
@@ -55,10 +60,10 @@ export class Faults {
     const culprit = launch
       ? `The kernel ${launch.name} failed`
       : `One of the kernels run last failed (HEDDLE_CUDA_SYNC=1 finds which: ${names.slice(0, NAMED).join(', ')}${more})`;
-    first();
+    const before = assertion();
     this.lost = new DeviceError(
       `${culprit}: ${error.message} What was on ${this.device} is lost, and the process must be started again. ` +
-        'kernel.simulate or DEV=sim finds the line.',
+        `kernel.simulate or DEV=sim finds the line.${before ? ` Before that: ${before.message}` : ''}`,
       { cause: error },
     );
     return this.lost;

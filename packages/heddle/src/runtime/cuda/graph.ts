@@ -162,15 +162,18 @@ export class CudaGraph {
 
   /** What a library puts on a stream, as a graph of its own, which `use` copies. */
   private withCapture({ routine }: PlannedCall, index: number, use: (child: number) => void): void {
-    const { api } = this.driver;
+    const { api, raw } = this.driver;
     const { stream } = this.host;
     const ended = new NativeMemory(8);
     api.cuStreamBeginCapture_v2(stream, RELAXED);
     try {
       routine.enqueue(stream, this.args.values(index));
-    } finally {
-      api.cuStreamEndCapture(stream, ended.address);
+    } catch (error) {
+      // Unchecked: the reason is the library's.
+      if (raw.cuStreamEndCapture(stream, ended.address) === 0) raw.cuGraphDestroy(ended.u64());
+      throw error;
     }
+    api.cuStreamEndCapture(stream, ended.address);
     try {
       use(ended.u64());
     } finally {

@@ -60,9 +60,12 @@ export class MessageBoard {
     if (failed) throw failed;
   }
 
-  /** What was printed before a fault, as far as it arrived: its own count is lost with the device. */
-  salvage(): void {
-    if (this.log) this.read(this.log.view, CAPACITY);
+  /**
+   * Write out what was printed before a fault, as far as it arrived: its own count is lost with the device.
+   * @returns the error of the first assertion that failed
+   */
+  salvage(): KernelError | undefined {
+    return this.log && this.read(this.log.view, CAPACITY);
   }
 
   close(): void {

@@ -38,7 +38,8 @@ export function planLaunches(
   const functions = kernels.load(own);
   const levels = levelsOf(launches);
   let next = 0;
-  return launches.map((launch, i): PlannedLaunch => {
+  const plan: PlannedLaunch[] = [];
+  const planned = (launch: Launch, i: number): PlannedLaunch => {
     const name = nameOfLaunch(launch);
     const needs = launch.needs ?? levels[i]!;
     if ('library' in launch) {
@@ -52,7 +53,14 @@ export function planLaunches(
     kernels.allowShared(fn, sharedBytes);
     const clusters = cluster && new ClusterConfig(grid, block, sharedBytes, cluster);
     return { name, needs, fn, grid, block, sharedBytes, clusters };
-  });
+  };
+  try {
+    for (const [i, launch] of launches.entries()) plan.push(planned(launch, i));
+  } catch (error) {
+    for (const made of plan) if ('routine' in made) made.routine.dispose();
+    throw error;
+  }
+  return plan;
 }
 
 /** For each launch those of the level before, where no more is known than which are independent. */

@@ -138,9 +138,10 @@ export class CudaProgram implements Program {
       known.update(changed);
       return known;
     } catch (error) {
+      this.graphs.delete(copies);
+      known.dispose();
       // A library may do other things for other addresses, which a graph that is made cannot.
       if (![...changed].some((i) => 'routine' in this.plan[i]!)) throw error;
-      known.dispose();
       return this.build(copies);
     }
   }

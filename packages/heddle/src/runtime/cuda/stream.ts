@@ -110,7 +110,8 @@ class CudaEvent implements StreamEvent {
     this.device = device;
     const handle = driver.handle((at) => driver.api.cuEventCreate(at, 0));
     driver.api.cuEventRecord(handle, stream);
-    unused.register(this, () => host.release(() => driver.api.cuEventDestroy_v2(handle)));
+    // Unchecked: there is nobody to tell.
+    unused.register(this, () => host.release(() => driver.raw.cuEventDestroy_v2(handle)));
     this.handle = handle;
   }
 
