@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * Heddle: neural networks from TypeScript, down to kernels written in TypeScript.
  *

@@ -58,7 +58,8 @@ for (const device of DEVICES) {
     await is(tensor([[], []]), [2, 0], f32, [[], []]);
     await is(tensor([[true], [false]]), [2, 1], bool, [[true], [false]]);
     await is(tensor([true, 0]), [2], f32, [1, 0]);
-    await is(tensor([1.9, -1.9, 300], { dtype: i32 }), [3], i32, [1, -1, 300]);
+    await is(tensor([-1, 0, 300], { dtype: i32 }), [3], i32, [-1, 0, 300]);
+    await is(tensor([1.9, -1.9, 3e9]).cast(i32), [3], i32, [1, -1, 2 ** 31 - 1]);
     await is(
       tensor(
         [

@@ -199,13 +199,14 @@ test('DEBUG=2 writes a line for each launch, run after run', { skip }, async () 
 
 test('an assertion that nobody waits for fails the closing of the device', { skip }, async () => {
   const { code, out, err } = await script(`
-    const device = h.useDevice('cuda');
+    h.useDevice('cuda');
     const checked = h.kernel('checked', { x: h.buffer(h.f32) }, ({ x }, { globalId, assert, print }) => {
       if (globalId.x === 1) print('x is {}', x[1]);
       assert(x[globalId.x] < 2, 'x is small');
     });
     await checked.launch({ grid: 1, block: 2 }, { x: h.tensor([1, 2]) });
-    await h.closeDevices().catch((error) => { console.log(error.message); process.exit(9); });`);
+    const { closeDevices } = await import('${LIBRARY}runtime/registry.js');
+    await closeDevices().catch((error) => { console.log(error.message); process.exit(9); });`);
   assert.equal(code, 9, err);
   assert.match(out, /^\[block \(0,0,0\) thread \(1,0,0\)\] x is 2$/m);
   assert.match(out, /\[checked\] assertion failed: x is small/);

@@ -128,13 +128,13 @@ throwing('arithmetic', [
     'a fraction beside integers',
     () => ints(2).add(0.5),
     'DTypeError',
-    '0.5 does not fit i32. Convert the tensor first: .cast(f32).',
+    '0.5 does not fit i32, whose values are a whole number from -2147483648 to 2147483647. Convert the tensor first: .cast(f32).',
   ],
   [
     'a number beside bools',
     () => bools(2).eq(1),
     'DTypeError',
-    '1 does not fit bool. Convert the tensor first: .cast(f32).',
+    '1 does not fit bool, whose values are true or false. Convert the tensor first: .cast(f32).',
   ],
   [
     'a condition of floats',

@@ -168,6 +168,44 @@ test('a callback can stop; early stopping waits for its patience', async () => {
   assert.equal(frozen.epochs.length, 4);
 });
 
+test('a metric that is not there is an error, not silence', async () => {
+  const net = model();
+  const path = join(folder, 'misspelt.safetensors');
+  await assert.rejects(
+    fit(net, options(net, { callbacks: [checkpoint(net, path, { best: 'acuracy' })] })),
+    /\[checkpoint\] there is no metric 'acuracy'\. There are: loss, accuracy\./,
+  );
+  await assert.rejects(
+    fit(
+      net,
+      options(net, {
+        validation: undefined,
+        callbacks: [earlyStopping({ patience: 3, monitor: 'accuracy' })],
+      }),
+    ),
+    /\[earlyStopping\] 'accuracy' is a metric of validation data/,
+  );
+});
+
+test('a schedule that gives no learning rate is refused before the first step', async () => {
+  const net = model();
+  await assert.rejects(
+    fit(net, options(net, { schedule: (progress) => (progress > 0.5 ? Number.NaN : 1) })),
+    /\[fit\] the schedule gives NaN at progress 0\.5556/,
+  );
+});
+
+test('looking for what is not finite leaves a module its own forward', async () => {
+  class Net extends nn.Module {
+    layer = new nn.Linear(2, 2);
+    forward = (x: Tensor): Tensor => this.layer.forward(x).mul(1e30).mul(1e30);
+  }
+  const net = new Net();
+  const { forward } = net;
+  await assert.rejects(fit(net, options(net)), NumericError);
+  assert.equal(net.forward, forward);
+});
+
 test('the schedule moves the learning rate, and it is put back at the end', async () => {
   const net = model();
   const rates: number[] = [];

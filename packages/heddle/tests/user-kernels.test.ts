@@ -402,7 +402,7 @@ test('arguments that are not what the parameters say', async () => {
       'ArgumentError',
       '[saxpy] has no parameter m: its parameters are a, x, y, n.',
     ],
-    [config, { ...good, a: x }, 'DTypeError', '[saxpy] a is a f32: pass a number.'],
+    [config, { ...good, a: x }, 'DTypeError', '[saxpy] a is a f32: pass a number, got a buffer.'],
     [config, { ...good, x: 1 }, 'DTypeError', '[saxpy] x is a buffer of f32: pass a tensor, got 1.'],
     [
       config,

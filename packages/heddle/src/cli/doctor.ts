@@ -1,6 +1,6 @@
 /** `heddle doctor`: what this machine offers, what is missing and how to get it. */
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
-import { FLAGS, type FlagName } from '../core/env.js';
+import { FLAGS, type FlagName, flagError } from '../core/env.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
 import { tuningMemory } from '../engine/tuner.js';
 import { FunctionBuilder, ModuleBuilder } from '../render/wasm-encode.js';
@@ -160,5 +160,7 @@ function imageSet(name: ImageSetName): Finding {
 const flags = (): Finding[] =>
   (Object.keys(FLAGS) as FlagName[]).map((name) => {
     const value = process.env[name];
-    return { name, text: `${FLAGS[name].doc}${value ? ` [now ${value}]` : ''}` };
+    const error = flagError(name);
+    const text = `${FLAGS[name].doc}${value ? ` [now ${value}]` : ''}`;
+    return error ? { name, ok: false, text, remedy: error } : { name, text };
   });

@@ -285,28 +285,29 @@ function summarize(
   noun: string,
   say: (line: string) => void,
 ): void {
-  const accuracy = (i: number): number => epochs[i]?.validation?.metrics.accuracy ?? Number.NaN;
-  const rows = epochs.map((e, i) => [
+  const accuracy = ({ validation }: EpochReport): number | undefined => validation?.metrics.accuracy;
+  const rows = epochs.map((e) => [
     String(e.epoch + 1),
     e.loss.toFixed(4),
     e.validation?.loss.toFixed(4) ?? '–',
-    percent(accuracy(i)),
+    percentOr(accuracy(e)),
     whole(e.examplesPerSecond),
     duration(e.seconds),
   ]);
   if (epochs.length > 10) rows.splice(4, rows.length - 8, ['…', '', '', '', '', '']);
   say(`\n${table(['epoch', 'loss', 'test loss', 'test accuracy', `${noun}/s`, 'seconds'], rows)}\n`);
-  if (epochs.length > 0) {
-    const best = epochs.reduce((top, _, i) => (accuracy(i) > accuracy(top) ? i : top), 0);
-    say(
-      `accuracy ${percent(accuracy(epochs.length - 1))} (best ${percent(accuracy(best))} after epoch ${best + 1})`,
-    );
-  }
+  // An epoch that Ctrl-C ended has no test.
+  const tested = epochs.flatMap((e) => accuracy(e) ?? []);
+  const best = tested.indexOf(Math.max(...tested));
+  if (tested.length > 0)
+    say(`accuracy ${percent(tested.at(-1)!)} (best ${percent(tested[best]!)} after epoch ${best + 1})`);
   say(`time     ${duration(seconds)} s for ${whole(steps)} steps`);
   if (perStep !== undefined) say(`kernels  ${whole(perStep)} launches per step`);
   say(`memory   ${mebibytes(process.resourceUsage().maxRSS * 1024)} at its peak`);
   say(`saved    ${resolve(folder.path)}`);
 }
+
+const percentOr = (share: number | undefined): string => (share === undefined ? '–' : percent(share));
 
 /** What to try after each program. */
 const NEXT: Readonly<Record<string, readonly string[]>> = {

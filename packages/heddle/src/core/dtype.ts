@@ -1,4 +1,5 @@
 /** Number types. One record each; the same records type kernel parameters, tensors and files. */
+import { DTypeError } from './errors.js';
 
 export type DTypeName = 'f16' | 'bf16' | 'f32' | 'f64' | 'u8' | 'i32' | 'u32' | 'i64' | 'bool';
 export type DTypeKind = 'float' | 'int' | 'uint' | 'bool';
@@ -31,6 +32,37 @@ export const DTYPES = { f16, bf16, f32, f64, u8, i32, u32, i64, bool } as const 
 export const isFloat = (t: DType): boolean => t.kind === 'float';
 /** Signed and unsigned integers; bool is not one. */
 export const isInteger = (t: DType): boolean => t.kind === 'int' || t.kind === 'uint';
+
+/** The least and the largest number of each integer type. */
+export const LIMITS: Readonly<Partial<Record<DTypeName, readonly [bigint, bigint]>>> = {
+  u8: [0n, 255n],
+  i32: [-(2n ** 31n), 2n ** 31n - 1n],
+  u32: [0n, 2n ** 32n - 1n],
+  i64: [-(2n ** 63n), 2n ** 63n - 1n],
+};
+
+/** Whether a value is one of `t`'s: a number for a float, a whole one within its limits for an integer. */
+export function isOf(t: DType, value: unknown): value is number | bigint | boolean {
+  const limits = LIMITS[t.name];
+  if (!limits) return typeof value === (t.kind === 'bool' ? 'boolean' : 'number');
+  if (typeof value === 'bigint') return value >= limits[0] && value <= limits[1];
+  return Number.isInteger(value) && (value as number) >= limits[0] && (value as number) <= limits[1];
+}
+
+/** What the values of `t` are, for messages. */
+export function describeValues(t: DType): string {
+  const limits = LIMITS[t.name];
+  if (limits) return `a whole number from ${limits[0]} to ${limits[1]}`;
+  return t.kind === 'bool' ? 'true or false' : 'a number';
+}
+
+/** @throws DTypeError unless it is one of the records above, as may happen in JavaScript */
+export function requireDType(op: string, t: DType): void {
+  if (!t || DTYPES[t.name] !== t)
+    throw new DTypeError(
+      `[${op}] ${typeof t === 'string' ? `'${t}'` : String(t)} is no dtype. There are: ${Object.keys(DTYPES).join(', ')}, as in import { f32 } from 'heddle'.`,
+    );
+}
 
 export type TypedArray =
   | Float32Array

@@ -84,6 +84,16 @@ const flags = {
 export type FlagName = keyof typeof flags;
 export const FLAGS: Readonly<Record<FlagName, { readonly doc: string }>> = flags;
 
+/** Why the text that an environment variable has is malformed, if it is. */
+export function flagError(name: FlagName): string | undefined {
+  try {
+    env(name);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
 /** The value of an environment variable, read each time. @throws ArgumentError if it is malformed. */
 export function env<N extends FlagName>(name: N): (typeof flags)[N]['fallback'] {
   const text = process.env[name];

@@ -11,7 +11,11 @@ import { type Handle, setOwner, type Trace } from './trace.js';
 import { tuning } from './tuner.js';
 
 /** Where a leaf of the program comes from at each run. */
-type Source = { readonly input: number } | { readonly state: Handle };
+interface Source {
+  /** Which argument; −1 for state. */
+  readonly input: number;
+  readonly state: Handle | undefined;
+}
 
 /** One trace of a function, compiled. */
 export class Recording {
@@ -37,10 +41,8 @@ export class Recording {
     const handles = new Map([...trace.captured].map(([handle, stand]) => [stand, handle]));
     this.#sources = leaves.map((node): Source => {
       const input = inputs.indexOf(node);
-      if (input >= 0) return { input };
-      const state = handles.get(node);
-      // A tensor made in the trace from host data: it is the same at every run
-      return { state: state ?? { ownNode: node } };
+      // A tensor made in the trace from host data is the same at every run.
+      return { input, state: input >= 0 ? undefined : (handles.get(node) ?? { ownNode: node }) };
     });
     this.#outputs = outputs.map((o) => o.type);
     const updates = new Map<number, number>();
@@ -125,10 +127,10 @@ export class Recording {
   /** The inputs and the state as they are now, in the order of the program's leaves. */
   #leaves(inputs: readonly GraphNode[]): GraphNode[] {
     realize(inputs);
-    return this.#sources.map((s) => {
-      if ('input' in s) return inputs[s.input]!;
-      if (!s.state.ownNode.storage) realize([s.state.ownNode]);
-      return s.state.ownNode;
+    return this.#sources.map(({ input, state }) => {
+      if (!state) return inputs[input]!;
+      if (!state.ownNode.storage) realize([state.ownNode]);
+      return state.ownNode;
     });
   }
 

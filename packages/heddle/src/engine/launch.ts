@@ -1,5 +1,5 @@
 /** Launching a user's kernel on the current device, on the memory of tensors or memory by itself. */
-import { bool, type DType, type TypedArray, viewAs } from '../core/dtype.js';
+import { type DType, describeValues, isOf, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError } from '../core/errors.js';
 import { once } from '../core/log.js';
 import { scalarText } from '../kernel/fingerprint.js';
@@ -64,9 +64,9 @@ export async function launch(
     const given = args[param.name];
     if (given === undefined) throw new ArgumentError(`[${ir.name}] the argument ${param.name} is missing.`);
     if (!isBuffer(param.schema)) {
-      if (typeof given === 'object')
+      if (!isOf(param.schema, given))
         throw new DTypeError(
-          `[${ir.name}] ${param.name} is a ${param.schema.name}: pass a ${param.schema === bool ? 'boolean' : 'number'}.`,
+          `[${ir.name}] ${param.name} is a ${param.schema.name}: pass ${describeValues(param.schema)}, got ${typeof given === 'object' && given ? 'a buffer' : String(given)}.`,
         );
       scalars[param.name] = given;
       return { value: given };

@@ -1,6 +1,6 @@
 /** Computing nodes when they are asked for. Programs are kept by the structure of their graphs. */
-import { type DType, type TypedArray, viewAs } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import { type DType, describeValues, isInteger, isOf, type TypedArray, viewAs } from '../core/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
@@ -169,11 +169,17 @@ export function write(handle: Handle, values: ArrayLike<number>): void {
   setOwner(handle.ownNode, handle);
 }
 
-/** Values as the bytes of a dtype; no copy where they already are. */
+/**
+ * Values as the bytes of a dtype; no copy where they already are.
+ * @throws DTypeError for what is no value of an integer type: it would become another one without a word
+ */
 export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8Array {
   const at = (Type: {
     from(a: ArrayLike<number>): { buffer: ArrayBufferLike; byteOffset: number; byteLength: number };
-  }): Uint8Array => bytesOf(Type.from(values as ArrayLike<number>));
+  }): Uint8Array => {
+    requireValues(values, dtype);
+    return bytesOf(Type.from(values as ArrayLike<number>));
+  };
   switch (dtype.name) {
     case 'f32':
       return values instanceof Float32Array ? bytesOf(values) : at(Float32Array);
@@ -188,12 +194,22 @@ export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8A
     case 'bool':
       return Uint8Array.from(values as ArrayLike<number>, (v) => (v ? 1 : 0));
     case 'i64':
+      requireValues(values, dtype);
       return bytesOf(BigInt64Array.from(Array.from(values, (v) => BigInt(v))));
     case 'f16':
       return bytesOf(Uint16Array.from(values as ArrayLike<number>, toF16));
     case 'bf16':
       return bytesOf(Uint16Array.from(values as ArrayLike<number>, toBf16));
   }
+}
+
+function requireValues(values: ArrayLike<number | bigint>, dtype: DType): void {
+  if (!isInteger(dtype)) return;
+  for (let i = 0; i < values.length; i++)
+    if (!isOf(dtype, values[i]))
+      throw new DTypeError(
+        `${values[i]} is no ${dtype.name}, which is ${describeValues(dtype)}. tensor(…).cast(${dtype.name}) cuts off and saturates.`,
+      );
 }
 
 /** The values of bytes as a device has them; f16 and bf16 become f32. */

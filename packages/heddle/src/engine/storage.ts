@@ -2,7 +2,7 @@
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import { env } from '../core/env.js';
-import { DeviceError } from '../core/errors.js';
+import { DeviceError, InternalError } from '../core/errors.js';
 import type { Storage } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { openDevice } from '../runtime/registry.js';
@@ -23,11 +23,11 @@ export function useDevice(name: string): Device {
 
 /** @throws DeviceError unless all of these are memory of `device` */
 export function requireOn(device: Device, buffers: readonly DeviceBuffer[]): void {
-  const stray = buffers.find((b) => b.device !== device);
-  if (stray)
-    throw new DeviceError(
-      `A tensor on ${stray.device.name} cannot be used on ${device.name}. Make all tensors of a computation after one useDevice('${device.name}').`,
-    );
+  for (const { device: other } of buffers)
+    if (other !== device)
+      throw new DeviceError(
+        `A tensor on ${other.name} cannot be used on ${device.name}. Make all tensors of a computation after one useDevice('${device.name}').`,
+      );
 }
 
 /** Bytes in tensors' storages. */
@@ -43,6 +43,7 @@ export class BufferStorage implements Storage {
   #buffer: DeviceBuffer | undefined;
 
   constructor(bytes: number, label: string, device = currentDevice()) {
+    if (!Number.isSafeInteger(bytes)) throw new InternalError(`memory of ${bytes} bytes for '${label}'`);
     this.bytes = bytes;
     this.#buffer = device.allocate(Math.max(bytes, 4), label);
     live += this.#buffer.bytes;

@@ -2,7 +2,7 @@
  * Makers of graph nodes, one per primitive: each checks its sources, says what comes out, and drops what does
  * nothing. Gradient rules and fused ops are written with these.
  */
-import { bool, type DType, f32, i32, i64, isFloat, isInteger, u32 } from '../core/dtype.js';
+import { bool, type DType, f32, i32, i64, isFloat, isInteger, requireDType, u32 } from '../core/dtype.js';
 import { DTypeError, InternalError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
 import { convert, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ops.js';
@@ -141,8 +141,10 @@ export function where(condition: GraphNode, then: GraphNode, otherwise: GraphNod
   return make('map', src[0]!.shape, then.dtype, src, { op: 'select' });
 }
 
-export const cast = (x: GraphNode, dtype: DType): GraphNode =>
-  x.dtype === dtype ? x : make('map', x.shape, dtype, [x], { op: 'cast' });
+export function cast(x: GraphNode, dtype: DType): GraphNode {
+  requireDType('cast', dtype);
+  return x.dtype === dtype ? x : make('map', x.shape, dtype, [x], { op: 'cast' });
+}
 
 export const bitcast = (x: GraphNode, dtype: DType): GraphNode => {
   if (x.dtype === dtype) return x;

@@ -1,13 +1,20 @@
 /** Writing whole files so that a reader sees the old file or the new one, never a part of it. */
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, open, rename, unlink } from 'node:fs/promises';
+import { open, rename, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { FileError } from '../core/errors.js';
 import { errorCode } from './read.js';
 
+/** An open file, as node:fs/promises has it. */
+interface OpenFile {
+  write(bytes: Uint8Array, from: number, count: number): Promise<{ readonly bytesWritten: number }>;
+  sync(): Promise<void>;
+  close(): Promise<void>;
+}
+
 /** The calls that can fail on a full or broken disk; tests replace them. */
 export interface FileSystem {
-  open(path: string, flags: string): Promise<Pick<FileHandle, 'write' | 'sync' | 'close'>>;
+  open(path: string, flags: string): Promise<OpenFile>;
   rename(from: string, to: string): Promise<void>;
   unlink(path: string): Promise<void>;
 }

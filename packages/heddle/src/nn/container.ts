@@ -1,4 +1,5 @@
 /** Modules made of modules. */
+import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 
@@ -8,6 +9,11 @@ export class Sequential extends Module {
 
   constructor(...layers: readonly Module[]) {
     super();
+    const stray = layers.findIndex((layer) => !(layer instanceof Module));
+    if (stray >= 0)
+      throw new ArgumentError(
+        `[Sequential] layer ${stray} is no module: ${Array.isArray(layers[stray]) ? 'pass the layers one by one, new Sequential(...layers)' : 'of a function make one, as new ReLU() is of relu'}.`,
+      );
     this.layers = layers;
   }
 

@@ -9,8 +9,8 @@ export type StateDict = Readonly<Record<string, Tensor>>;
 
 /**
  * The base of all layers. A module's state is what its own properties hold: a tensor made with `requiresGrad` is a
- * parameter, any other tensor a buffer, a module a child; arrays of these are walked too. Private (#) properties are
- * not seen.
+ * parameter, any other tensor a buffer, a module a child; arrays and plain objects of these are walked too. Private (#)
+ * properties are not seen.
  */
 export abstract class Module {
   /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */
@@ -106,13 +106,18 @@ export abstract class Module {
 
 const join = (prefix: string, name: string): string => (prefix ? `${prefix}.${name}` : name);
 
-/** Entries with arrays opened up: `layers: [a, b]` becomes `layers.0: a`, `layers.1: b`. */
+/** Entries with arrays and plain objects opened up: `layers: [a, b]` becomes `layers.0: a`, `layers.1: b`. */
 function* flattened(entries: Iterable<readonly [string, unknown]>): Generator<[string, unknown]> {
   for (const [name, value] of entries) {
-    if (Array.isArray(value)) yield* flattened(value.map((v, i) => [`${name}.${i}`, v] as const));
+    if (isPlain(value)) yield* flattened(Object.entries(value).map(([key, v]) => [`${name}.${key}`, v]));
     else yield [name, value];
   }
 }
+
+/** Whether it is an array, or an object made by `{ … }`. */
+const isPlain = (value: unknown): value is object =>
+  Array.isArray(value) ||
+  (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype);
 
 function checkNames(module: string, own: readonly string[], given: readonly string[]): void {
   const missing = own.filter((name) => !given.includes(name));

@@ -193,6 +193,8 @@ export interface Update<Settings> {
 }
 
 function groupsOf<Settings>(params: Trainable<Settings>): readonly GroupOptions<Settings>[] {
+  if (typeof (params as Partial<Iterable<unknown>>)?.[Symbol.iterator] !== 'function')
+    throw new ArgumentError('[optim] takes a list of parameters. Pass model.parameters().');
   const list = [...params] as (Tensor | GroupOptions<Settings>)[];
   const isGroup = (x: Tensor | GroupOptions<Settings>): x is GroupOptions<Settings> => 'params' in x;
   const groups = list.filter(isGroup);

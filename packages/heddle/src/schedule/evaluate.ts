@@ -2,7 +2,7 @@
  * Tensor graph → kernel IR: the value of a node at given coordinates, as an expression, with the statements it
  * needs emitted before it. Elementwise ops nest, movement ops change the coordinates, reductions become loops.
  */
-import { bool, f32, i32, u32 } from '../core/dtype.js';
+import { bool, f32, i32, LIMITS, u32 } from '../core/dtype.js';
 import { InternalError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
 import { argOf, type GraphNode } from '../graph/node.js';
@@ -459,13 +459,8 @@ export const IDENTITY = {
 
 function lowest({ dtype }: GraphNode, sign: -1 | 1): Scalar {
   if (dtype.kind === 'float') return sign * Number.POSITIVE_INFINITY;
-  const limits: Record<string, readonly [Scalar, Scalar]> = {
-    i32: [-(2 ** 31), 2 ** 31 - 1],
-    u32: [0, 2 ** 32 - 1],
-    u8: [0, 255],
-    i64: [-(2n ** 63n), 2n ** 63n - 1n],
-  };
-  return limits[dtype.name]![sign < 0 ? 0 : 1];
+  const limit = LIMITS[dtype.name]![sign < 0 ? 0 : 1];
+  return dtype.name === 'i64' ? limit : Number(limit);
 }
 
 /** A statement with another loop variable. */

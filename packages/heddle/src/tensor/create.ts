@@ -1,6 +1,17 @@
 /** Making tensors. */
-import { bool, type DType, f32, f64, i32, i64, type TypedArray, u8, u32 } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import {
+  bool,
+  type DType,
+  f32,
+  f64,
+  i32,
+  i64,
+  requireDType,
+  type TypedArray,
+  u8,
+  u32,
+} from '../core/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, normalizeAxis, type Shape } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { setOwner } from '../engine/trace.js';
@@ -34,6 +45,7 @@ export function tensor(
   data: Nested | TypedArray,
   options: TensorOptions & { readonly shape?: Shape } = {},
 ): Tensor {
+  if (options.dtype) requireDType('tensor', options.dtype);
   const { values, shape, dtype } = ArrayBuffer.isView(data)
     ? { values: data, shape: [data.length], dtype: dtypeOf(data) }
     : flattenNested(data);
@@ -58,20 +70,26 @@ function upgraded(node: GraphNode): GraphNode {
   return leaf;
 }
 
-const dtypeOf = (data: TypedArray): DType =>
-  data instanceof Float32Array
-    ? f32
-    : data instanceof Float64Array
-      ? f64
-      : data instanceof Int32Array
-        ? i32
-        : data instanceof Uint32Array
-          ? u32
-          : data instanceof BigInt64Array
-            ? i64
-            : data instanceof Uint8Array
-              ? u8
-              : f32;
+/** By their names: subclasses, such as Buffer, count. */
+const ARRAY_TYPES: readonly (readonly [abstract new (...args: never[]) => TypedArray, DType])[] = [
+  [Float32Array, f32],
+  [Float64Array, f64],
+  [Int32Array, i32],
+  [Uint32Array, u32],
+  [BigInt64Array, i64],
+  [Uint8Array, u8],
+];
+
+/** @throws ArgumentError for views whose elements no dtype holds */
+function dtypeOf(data: TypedArray): DType {
+  const [, dtype] = ARRAY_TYPES.find(([type]) => data instanceof type) ?? [];
+  if (dtype) return dtype;
+  if (!('length' in data) || typeof data[0] === 'bigint')
+    throw new ArgumentError(
+      `[tensor] takes numbers, got a ${(data as object).constructor.name}. There are tensors of i64: BigInt64Array.`,
+    );
+  return f32;
+}
 
 function flattenNested(data: Nested): { values: number[]; shape: number[]; dtype: DType } {
   const shape: number[] = [];
@@ -84,10 +102,18 @@ function flattenNested(data: Nested): { values: number[]; shape: number[]; dtype
         throw new ShapeError(
           `[tensor] nesting differs: a number where ${shape.length - depth} more levels were expected.`,
         );
+      if (typeof at !== 'boolean' && typeof at !== 'number')
+        throw new ArgumentError(
+          `[tensor] takes numbers and booleans, got ${(at as unknown) instanceof Tensor ? 'a tensor. stack([…]) makes one of several' : `${JSON.stringify(at)}`}.`,
+        );
       if (typeof at !== 'boolean') booleans = false;
       values.push(Number(at));
       return;
     }
+    if (depth >= shape.length)
+      throw new ShapeError(
+        `[tensor] nesting differs: a list where a number was expected, at depth ${depth}.`,
+      );
     if (at.length !== shape[depth])
       throw new ShapeError(
         `[tensor] rows differ in length: ${shape[depth]} and ${at.length} at depth ${depth}.`,
@@ -105,6 +131,7 @@ export function full<const S extends Shape>(
   options: TensorOptions = {},
 ): Tensor<S> {
   checkShape('full', shape);
+  if (options.dtype) requireDType('full', options.dtype);
   const dtype = options.dtype ?? (typeof value === 'boolean' ? bool : f32);
   return fromNode(b.full(shape, dtype, dtype === i64 ? BigInt(value) : value), options);
 }
@@ -116,6 +143,8 @@ export const ones = <const S extends Shape>(shape: S, options: TensorOptions = {
 
 /** @internal */
 export function checkShape(op: string, shape: Shape): void {
+  if (!Array.isArray(shape))
+    throw new ShapeError(`[${op}] ${String(shape)} is not a shape: pass a list, as in [2, 3].`);
   if (shape.some((d) => !Number.isInteger(d) || d < 0))
     throw new ShapeError(`[${op}] ${formatShape(shape)} is not a shape: sizes are whole numbers ≥ 0.`);
 }
@@ -124,6 +153,10 @@ export function checkShape(op: string, shape: Shape): void {
 export function arange(start: number, stop?: number, step = 1, options: TensorOptions = {}): Tensor {
   const [first, last] = stop === undefined ? [0, start] : [start, stop];
   if (step === 0) throw new ArgumentError('[arange] a step of 0 goes nowhere.');
+  if (![first, last, step].every(Number.isFinite))
+    throw new ArgumentError(
+      `[arange] from ${first} to ${last} in steps of ${step}: must be numbers with an end.`,
+    );
   const count = Math.max(0, Math.ceil((last - first) / step));
   const dtype = options.dtype ?? ([first, step].every(Number.isInteger) ? i32 : f32);
   const steps = b.cast(b.iota([count], 0), dtype);
@@ -148,6 +181,10 @@ export function cat(tensors: readonly Tensor[], axis = 0): Tensor {
         `[cat] shapes differ outside axis ${axis}: ${formatShape(first.shape)} and ${formatShape(t.shape)}.`,
       );
     }
+    if (t.dtype !== first.dtype)
+      throw new DTypeError(
+        `[cat] dtypes differ: ${first.dtype.name} and ${t.dtype.name}. Convert with .cast(${first.dtype.name}).`,
+      );
   }
   const total = tensors.reduce((n, t) => n + t.shape[at]!, 0);
   const shape = first.shape.map((d, i) => (i === at ? total : d));

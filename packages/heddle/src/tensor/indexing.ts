@@ -1,5 +1,5 @@
 /** NumPy-style indexing as movement ops. */
-import { i32 } from '../core/dtype.js';
+import { bool, i32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { indexSelect } from '../fused/indexAdd.js';
@@ -39,7 +39,9 @@ export function index(x: GraphNode, entries: readonly (Index | GraphNode)[]): Gr
       if (taken) throw new ArgumentError('[at] takes one tensor of positions at a time: index in two steps.');
       if (entry.dtype !== i32)
         throw new ArgumentError(
-          `[at] positions must be i32, got ${entry.dtype.name}. Convert with .cast(i32).`,
+          entry.dtype === bool
+            ? '[at] a mask of bool does not pick elements: how many is not known here. Use mask.where(x, 0).'
+            : `[at] positions must be i32, got ${entry.dtype.name}. Convert with .cast(i32).`,
         );
       taken = { axis, at: shape.length, positions: entry };
       shape.push(length);

@@ -2,8 +2,8 @@
  * Random tensors by Philox4x32-10: a seed gives the same numbers on every device. A generator counts the blocks it
  * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
  */
-import { f32, i32, i64, u32 } from '../core/dtype.js';
-import { ArgumentError } from '../core/errors.js';
+import { type DType, f32, i32, i64, isFloat, requireDType, u32 } from '../core/dtype.js';
+import { ArgumentError, DTypeError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
@@ -90,7 +90,16 @@ export interface RandomOptions extends TensorOptions {
 /** Uniform on [0, 1): 24 random bits each. */
 export function rand<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
   checkShape('rand', shape);
+  requireFloat('rand', options.dtype);
   return fromNode(b.cast(uniform(options.generator ?? standard, shape), options.dtype ?? f32), options);
+}
+
+function requireFloat(op: string, dtype: DType = f32): void {
+  requireDType(op, dtype);
+  if (!isFloat(dtype))
+    throw new DTypeError(
+      `[${op}] makes floats, not ${dtype.name}. Round them: rand(shape).mul(10).floor().cast(i32).`,
+    );
 }
 
 const uniform = (generator: Generator, shape: Shape): GraphNode => {
@@ -104,6 +113,7 @@ const uniform = (generator: Generator, shape: Shape): GraphNode => {
  */
 export function randn<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
   checkShape('randn', shape);
+  requireFloat('randn', options.dtype);
   const size = sizeOf(shape);
   // The first half of the numbers are the cosines, the second the sines, of the same draws.
   const half = Math.ceil(size / 2);

@@ -2,7 +2,17 @@
  * Tensors: what users touch. An operation makes a graph node and returns at once; values are computed when they are
  * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
  */
-import { bool, type DType, f32, i32, isFloat, type TypedArray, u8 } from '../core/dtype.js';
+import {
+  bool,
+  type DType,
+  describeValues,
+  f32,
+  i32,
+  isFloat,
+  isOf,
+  type TypedArray,
+  u8,
+} from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import type { Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
@@ -398,7 +408,8 @@ export class Tensor<S extends Shape = Shape> {
   }
   /**
    * NumPy-style indexing, one entry per dimension: a number, a slice `'start:stop:step'`, `null` for a new dimension,
-   * `'...'`, or an i32 tensor of positions: `x.at(0)`, `x.at('1:3', '::-1')`, `x.at('...', null)`, `x.at(rows)`.
+   * `'...'`, or an i32 tensor of positions: `x.at(0)`, `x.at('1:3', '::-1')`, `x.at('...', null)`, `x.at(rows)`. In a
+   * tensor, negative positions count from the back, and those out of range give 0.
    */
   at(...entries: readonly (Index | Tensor)[]): Tensor {
     return new Tensor(
@@ -408,7 +419,7 @@ export class Tensor<S extends Shape = Shape> {
       ),
     );
   }
-  /** out[…, i, …] = this[…, positions[…, i, …], …] along `axis`; `positions` is i32. */
+  /** out[…, i, …] = this[…, positions[…, i, …], …] along `axis`; `positions` is i32, out of range it gives 0. */
   gather(axis: number, positions: Tensor): Tensor {
     return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
   }
@@ -529,21 +540,30 @@ export type NestedArray = number | boolean | NestedArray[];
 /** @internal A number becomes a constant of the tensor's dtype. */
 export function operand(v: Operand, like: Tensor): GraphNode {
   if (v instanceof Tensor) return v.node;
-  if (typeof v === 'number' && !isFloat(like.dtype) && (like.dtype === bool || !Number.isInteger(v))) {
-    throw new DTypeError(`${v} does not fit ${like.dtype.name}. Convert the tensor first: .cast(f32).`);
-  }
+  if (typeof v !== 'number' && typeof v !== 'boolean')
+    throw new ArgumentError(`an operand is a tensor or a number, got ${JSON.stringify(v)}.`);
+  if (typeof v === 'number' && !isOf(like.dtype, v))
+    throw new DTypeError(
+      `${v} does not fit ${like.dtype.name}, whose values are ${describeValues(like.dtype)}. Convert the tensor first: .cast(${Number.isInteger(v) && like.dtype !== bool ? 'i32' : 'f32'}).`,
+    );
   return b.full([], like.dtype, like.dtype.name === 'i64' ? BigInt(v) : v);
 }
 
 /** @internal Axes counted from the front, without repeats. */
 export function axesOf(op: string, axes: Axes, rank: number): number[] {
   if (axes === undefined) return Array.from({ length: rank }, (_, i) => i);
+  if (typeof axes !== 'number' && !Array.isArray(axes))
+    throw new ShapeError(`[${op}] ${JSON.stringify(axes)} is no axis: pass a number, or a list of them.`);
   const list = (typeof axes === 'number' ? [axes] : axes).map((a) => normalizeAxis(op, a, rank));
   if (new Set(list).size !== list.length) throw new ShapeError(`[${op}] axes (${list.join(',')}) repeat.`);
   return list;
 }
 
 function inferShape(shape: Shape, like: Tensor): Shape {
+  if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < -1))
+    throw new ShapeError(
+      `[reshape] ${Array.isArray(shape) ? formatShape(shape) : String(shape)} is not a shape: pass a list of whole numbers ≥ 0, one of them may be −1, as in reshape([2, -1]).`,
+    );
   const unknown = shape.filter((d) => d === -1).length;
   if (unknown === 0) return shape;
   const known = sizeOf(shape.filter((d) => d !== -1));

@@ -1,4 +1,5 @@
 /** What `fit` tells about itself while it runs. */
+import { ArgumentError } from '../core/errors.js';
 import type { Evaluation } from './evaluate.js';
 
 /** After a step. */
@@ -60,7 +61,7 @@ export function earlyStopping(options: {
   let since = 0;
   return {
     onEpochEnd: (report) => {
-      const value = monitored(report, monitor);
+      const value = monitored('earlyStopping', report, monitor);
       since = value > best ? 0 : since + 1;
       best = Math.max(best, value);
       return since >= patience ? 'stop' : undefined;
@@ -68,8 +69,17 @@ export function earlyStopping(options: {
   };
 }
 
-/** A figure of which more is better: a metric, or the negative loss. Without validation, of the training loss. */
-export function monitored({ loss, validation }: EpochReport, name: string): number {
+/**
+ * A figure of which more is better: a metric, or the negative loss. Without validation, of the training loss.
+ * @param of who asks @throws ArgumentError for a metric that is not there
+ */
+export function monitored(of: string, { loss, validation }: EpochReport, name: string): number {
   if (name === 'loss') return -(validation?.loss ?? loss);
-  return validation?.metrics[name] ?? Number.NEGATIVE_INFINITY;
+  const value = validation?.metrics[name];
+  if (value !== undefined) return value;
+  throw new ArgumentError(
+    validation
+      ? `[${of}] there is no metric '${name}'. There are: ${['loss', ...Object.keys(validation.metrics)].join(', ')}.`
+      : `[${of}] '${name}' is a metric of validation data: pass fit a validation loader, or watch 'loss'.`,
+  );
 }

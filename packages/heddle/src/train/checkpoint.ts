@@ -14,7 +14,7 @@ export function checkpoint(model: Module, path: string, options: CheckpointOptio
   return {
     onEpochEnd: async (report) => {
       if (options.best !== undefined) {
-        const value = monitored(report, options.best);
+        const value = monitored('checkpoint', report, options.best);
         if (value <= best) return;
         best = value;
       }

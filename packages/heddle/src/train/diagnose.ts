@@ -16,6 +16,7 @@ interface Output {
 function watch(model: Module, body: () => void): Output[] {
   const outputs: Output[] = [];
   const modules = [...model.namedModules()];
+  const own = modules.map(([, module]) => Object.getOwnPropertyDescriptor(module, 'forward'));
   for (const [name, module] of modules) {
     const forward = module.forward.bind(module);
     module.forward = (...inputs) => {
@@ -27,8 +28,11 @@ function watch(model: Module, body: () => void): Output[] {
   try {
     body();
   } finally {
-    // What was set above hides the method of the class; without it the method shows again.
-    for (const [, module] of modules) Reflect.deleteProperty(module, 'forward');
+    // What was set above hides the method of the class; without it the method shows again. Or it had one of its own.
+    modules.forEach(([, module], i) => {
+      Reflect.deleteProperty(module, 'forward');
+      if (own[i]) Object.defineProperty(module, 'forward', own[i]);
+    });
   }
   return outputs;
 }

@@ -209,6 +209,11 @@ class Training {
     if (!schedule) return () => {};
     const total = epochs * train.length;
     const factors = Array.from({ length: total }, (_, step) => schedule(step / total));
+    const bad = factors.findIndex((factor) => !(Number.isFinite(factor) && factor >= 0));
+    if (bad >= 0)
+      throw new ArgumentError(
+        `[fit] the schedule gives ${factors[bad]} at progress ${(bad / total).toFixed(4)}: must be a number ≥ 0.`,
+      );
     const rates = this.#baseRates.map((base) => tensor(factors.map((factor) => base * factor)));
     const at = tensor([0], { dtype: i32 });
     return () =>
