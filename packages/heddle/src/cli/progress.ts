@@ -15,7 +15,12 @@ export interface ProgressOptions {
 }
 
 /** Loss, speed and time left after every step or now and then, and a line with the accuracy after every epoch. */
-export function progress({ noun, out, terminal, interval = 10 }: ProgressOptions): Callback {
+export function progress({
+  noun,
+  out,
+  terminal,
+  interval = 10,
+}: ProgressOptions): Callback & { /** Take the bar away, however the training ended. */ stop(): void } {
   let plan = { epochs: 0, steps: 0 };
   let started = 0;
   let lastLine = 0;
@@ -29,7 +34,12 @@ export function progress({ noun, out, terminal, interval = 10 }: ProgressOptions
       left: clock(((performance.now() - started) / 1000 / done) * remaining),
     };
   };
+  const stop = (): void => {
+    bar?.stop();
+    bar = undefined;
+  };
   return {
+    stop,
     onStart: ({ epochs, steps }) => {
       plan = { epochs, steps };
       started = performance.now();
@@ -48,12 +58,11 @@ export function progress({ noun, out, terminal, interval = 10 }: ProgressOptions
       return undefined;
     },
     onEpochEnd: (report) => {
-      bar?.stop();
-      bar = undefined;
+      stop();
       out(epochLine(report, noun));
       return undefined;
     },
-    onEnd: () => bar?.stop(),
+    onEnd: stop,
   };
 }
 

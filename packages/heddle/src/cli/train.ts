@@ -81,6 +81,12 @@ export async function train(name: string, options: TrainOptions): Promise<number
   const launches = new LaunchCount();
   const recorder = new Recorder(folder, model, name);
   const noun = program.data === 'images' ? 'images' : 'points';
+  const shown = progress({
+    noun,
+    out: say,
+    terminal: options.progress && process.stderr.isTTY ? process.stderr : undefined,
+    interval: options.progress ? 10 : Number.POSITIVE_INFINITY,
+  });
   try {
     const history = await fit(model, {
       train: new Loader(data.train, {
@@ -97,16 +103,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
       epochs,
       ...schedulePart(recipe),
       signal: interrupt.signal,
-      callbacks: [
-        launches,
-        progress({
-          noun,
-          out: say,
-          terminal: options.progress && process.stderr.isTTY ? process.stderr : undefined,
-          interval: options.progress ? 10 : Number.POSITIVE_INFINITY,
-        }),
-        recorder,
-      ],
+      callbacks: [launches, shown, recorder],
     });
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: name });
     summarize(history, folder, launches, noun, say);
@@ -114,6 +111,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
     else suggest(program, say);
     return history.ended === 'aborted' ? 130 : 0;
   } catch (error) {
+    shown.stop();
     if (error instanceof NumericError) {
       await recorder.onEnd();
       await saveWeights(model, folder.weights, { program: name });

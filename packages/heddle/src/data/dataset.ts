@@ -87,6 +87,11 @@ export class ArrayDataset implements Dataset {
     );
   }
 
+  /** Whether its arrays are all there is to it: a subclass may make something else of them. */
+  get isPlain(): boolean {
+    return this.batchInto === ArrayDataset.prototype.batchInto;
+  }
+
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
     const features = this.#features;
     for (let row = 0; row < indices.length; row++) {
@@ -112,8 +117,16 @@ export class ArrayDataset implements Dataset {
     });
   }
 
-  /** Its arrays are copied into shared memory, once, unless they are there already. */
+  /**
+   * Its arrays are copied into shared memory, once, unless they are there already.
+   * @throws ArgumentError for a subclass that overrides `batchInto` only
+   */
   remote(): RemoteDataset {
+    if (!this.isPlain)
+      throw new ArgumentError(
+        `a ${this.constructor.name} makes its batches in its own way, which another thread does not know. Give it a ` +
+          'remote() method of its own, or use workers: 0.',
+      );
     const data = { ...this.#options(), inputs: shared(this.inputs), labels: shared(this.labels) };
     return { module: import.meta.url, open: openArrayDataset.name, data };
   }

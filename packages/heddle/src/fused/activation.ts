@@ -42,6 +42,30 @@ const sigmoidOp = elementwise(
 );
 export const sigmoid = (x: GraphNode): GraphNode => apply(sigmoidOp, x);
 
+/** log x, not below −100, so that a probability of 0 costs much and not everything. */
+const boundedLog = (x: GraphNode): GraphNode => b.map('max', b.map('log', x), b.like(x, -100));
+
+/**
+ * −(t log p + (1 − t) log(1 − p)) of probabilities p and targets t. The derivative in p is (p − t) / (p(1 − p)), of which
+ * the denominator is not below 1e-12, as in PyTorch: by the composition's rules it would be 0/0 where p is 0 or 1.
+ */
+const binaryCrossEntropyOp: FusedOp<null> = {
+  name: 'binaryCrossEntropy',
+  infer: ([p]) => p!,
+  compose: ([p, t]) =>
+    b.neg(b.add(b.mul(t!, boundedLog(p!)), b.mul(b.sub(one(t!), t!), boundedLog(b.sub(one(p!), p!))))),
+  grad: ({ src: [p, t] }, g) => {
+    const spread = b.mul(p!, b.sub(one(p!), p!));
+    return [
+      b.div(b.mul(g, b.sub(p!, t!)), b.map('max', spread, b.like(p!, 1e-12))),
+      b.mul(g, b.sub(boundedLog(b.sub(one(p!), p!)), boundedLog(p!))),
+    ];
+  },
+  kernels: [],
+};
+export const binaryCrossEntropy = (p: GraphNode, t: GraphNode): GraphNode =>
+  b.call(binaryCrossEntropyOp, [p, t], null);
+
 /**
  * log(1 + x) for x ≥ 0 with full relative precision: what rounding 1 + x loses is made up for by the same loss in
  * the quotient (Goldberg, "What every computer scientist should know about floating-point arithmetic", theorem 4).

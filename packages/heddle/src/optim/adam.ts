@@ -5,6 +5,7 @@ import {
   type BaseSettings,
   checkAtLeast,
   checkBelowOne,
+  definedOnly,
   Optimizer,
   type State,
   type Trainable,
@@ -27,7 +28,7 @@ export interface AdamSettings extends BaseSettings {
  */
 export class Adam extends Optimizer<AdamSettings> {
   constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {
-    super(params, { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0, ...options });
+    super(params, { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0, ...definedOnly(options) });
   }
 
   protected check(s: AdamSettings): void {
@@ -75,7 +76,7 @@ export class Adam extends Optimizer<AdamSettings> {
 /** Adam with decoupled weight decay: p ← p − lr·weightDecay·p first, the gradient untouched. Default 0.01. */
 export class AdamW extends Adam {
   constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {
-    super(params, { weightDecay: 0.01, ...options });
+    super(params, { weightDecay: 0.01, ...definedOnly(options) });
   }
 
   protected override decay(u: Update<AdamSettings>): { parameter: Tensor; gradient: Tensor } {

@@ -78,7 +78,10 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   protected abstract check(settings: Settings): void;
   /** State of one parameter before the first step. */
   protected abstract initialState(parameter: Tensor, settings: Settings): State;
-  /** State that all parameters of a group have in common, before the first step. */
+  /**
+   * State that all parameters of a group have in common, before the first step. It counts the group's steps: a parameter
+   * that gets its first gradient later takes part in it as the others do.
+   */
   protected initialShared(_settings: Settings): State {
     return {};
   }
@@ -173,6 +176,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
         );
     }
     const rates = await Promise.all(this.groups.map((_, g) => state[`${g}.lr`]!.item()));
+    for (const rate of rates) checkAtLeast('lr', rate, 0);
     noGrad(() => {
       for (const [name, to] of Object.entries(own)) to.assign(state[name]!.detach().cast(to.dtype));
     });
@@ -206,6 +210,12 @@ function groupsOf<Settings>(params: Trainable<Settings>): readonly GroupOptions<
 
 function checkParameters(params: readonly Tensor[], seen: Set<Tensor>): readonly Tensor[] {
   for (const parameter of params) {
+    const { op } = parameter.ownNode;
+    if (op !== 'leaf' && op !== 'detach')
+      throw new ArgumentError(
+        `[optim] a tensor of shape ${formatShape(parameter.shape)} is computed from others, its gradient goes to them: ` +
+          'pass those, or make it a parameter of its own.',
+      );
     if (!parameter.requiresGrad)
       throw new ArgumentError(
         `[optim] a parameter of shape ${formatShape(parameter.shape)} does not require a gradient: ` +
@@ -220,8 +230,8 @@ function checkParameters(params: readonly Tensor[], seen: Set<Tensor>): readonly
   return params;
 }
 
-/** Without properties that are undefined, so that they do not hide a default. */
-const definedOnly = <T extends object>(options: T): T =>
+/** @internal Without properties that are undefined, so that they do not hide a default. */
+export const definedOnly = <T extends object>(options: T): T =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
 
 /** @internal @throws ArgumentError */

@@ -4,6 +4,7 @@ import {
   type BaseSettings,
   checkAtLeast,
   checkBelowOne,
+  definedOnly,
   Optimizer,
   type State,
   type Trainable,
@@ -31,7 +32,7 @@ export interface RMSpropSettings extends BaseSettings {
 export class RMSprop extends Optimizer<RMSpropSettings> {
   constructor(params: Trainable<RMSpropSettings>, options: Partial<RMSpropSettings> = {}) {
     const defaults = { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
-    super(params, { ...defaults, ...options });
+    super(params, { ...defaults, ...definedOnly(options) });
   }
 
   protected check(s: RMSpropSettings): void {

@@ -5,6 +5,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
   checkAtLeast,
+  definedOnly,
   Optimizer,
   type State,
   type Trainable,
@@ -29,11 +30,19 @@ export interface SGDSettings extends BaseSettings {
  */
 export class SGD extends Optimizer<SGDSettings> {
   constructor(params: Trainable<SGDSettings>, options: Partial<SGDSettings> = {}) {
-    super(params, { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0, ...options });
+    super(params, {
+      lr: 1e-3,
+      momentum: 0,
+      dampening: 0,
+      nesterov: false,
+      weightDecay: 0,
+      ...definedOnly(options),
+    });
   }
 
   protected check(s: SGDSettings): void {
     checkAtLeast('momentum', s.momentum, 0);
+    checkAtLeast('dampening', s.dampening, 0);
     checkAtLeast('weightDecay', s.weightDecay, 0);
     if (s.nesterov && (s.momentum === 0 || s.dampening !== 0))
       throw new ArgumentError(

@@ -155,13 +155,8 @@ function checkPair(op: string, x: Tensor, target: Tensor): void {
  */
 export function bce(probabilities: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   checkPair('bce', probabilities, target);
-  const log = (x: Tensor): Tensor => x.log().maximum(-100);
-  const yes = target.mul(log(probabilities));
-  const no = target
-    .neg()
-    .add(1)
-    .mul(log(probabilities.neg().add(1)));
-  return reduced('bce', yes.add(no).neg(), options.reduction);
+  const losses = new Tensor(fused.binaryCrossEntropy(probabilities.node, target.node));
+  return reduced('bce', losses, options.reduction);
 }
 
 /**

@@ -156,39 +156,48 @@ function record<A extends readonly JitValue[], R extends JitResult>(
   const stands: GraphNode[] = [];
   const nodes: GraphNode[] = [];
   let output: JitValue;
-  trace.run(() => {
-    const inside = substitute(args, (t) => {
-      const stand = b.leaf(t.shape, t.dtype, false);
-      stands.push(stand);
-      return new Tensor(stand);
+  try {
+    trace.run(() => {
+      const inside = substitute(args, (t) => {
+        const stand = b.leaf(t.shape, t.dtype, false);
+        stands.push(stand);
+        return new Tensor(stand);
+      });
+      output = fn(...(inside as unknown as A)) as JitValue;
+      if (output instanceof Promise) {
+        // What it awaits is refused too; this error says why, so that one is not to end the process.
+        output.catch(() => {});
+        throw new ArgumentError(
+          '[jit] the function must not be async: values cannot be awaited while it is traced. Return the tensor and await it outside.',
+        );
+      }
+      output = substitute(output, (t) => {
+        nodes.push(t.node);
+        return t;
+      });
     });
-    output = fn(...(inside as unknown as A)) as JitValue;
-    if (output instanceof Promise) {
-      // What it awaits is refused too; this error says why, so that one is not to end the process.
-      output.catch(() => {});
-      throw new ArgumentError(
-        '[jit] the function must not be async: values cannot be awaited while it is traced. Return the tensor and await it outside.',
-      );
-    }
-    output = substitute(output, (t) => {
-      nodes.push(t.node);
-      return t;
-    });
-  });
-  for (const [handle] of trace.captured) {
-    if (
-      handle instanceof Tensor &&
-      handle.grad &&
-      !handle.grad.ownNode.storage &&
-      trace.made(handle.grad.ownNode)
-    ) {
-      handle.grad = undefined;
-      throw new ArgumentError(
-        '[jit] backward() left gradients that nothing used. Call optimizer.step() in the same jitted function.',
-      );
-    }
+  } catch (error) {
+    forgetGradients(trace);
+    throw error;
   }
+  if (forgetGradients(trace))
+    throw new ArgumentError(
+      '[jit] backward() left gradients that nothing used. Call optimizer.step() in the same jitted function.',
+    );
   return { recording: new Recording(trace, stands, nodes, measure), output };
+}
+
+/** Take gradients away that exist only in the trace. @returns whether there were any */
+function forgetGradients(trace: Trace): boolean {
+  let any = false;
+  for (const [handle] of trace.captured) {
+    if (!(handle instanceof Tensor) || !handle.grad) continue;
+    const { ownNode } = handle.grad;
+    if (ownNode.storage || !trace.made(ownNode)) continue;
+    handle.grad = undefined;
+    any = true;
+  }
+  return any;
 }
 
 /** A text that tells programs apart, and the tensors found on the way. */

@@ -87,11 +87,15 @@ export interface RandomOptions extends TensorOptions {
   readonly generator?: Generator;
 }
 
-/** Uniform on [0, 1): 24 random bits each. */
+/** Random bits of a uniform number: as many as its type has below 1, so that none is rounded up to it; else 24. */
+const UNIFORM_BITS: Readonly<Record<string, number>> = { f16: 11, bf16: 8 };
+
+/** Uniform on [0, 1): 24 random bits each, of f16 11, of bf16 8. */
 export function rand<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
   checkShape('rand', shape);
   requireFloat('rand', options.dtype);
-  return fromNode(b.cast(uniform(options.generator ?? standard, shape), options.dtype ?? f32), options);
+  const { generator = standard, dtype = f32 } = options;
+  return fromNode(b.cast(uniform(generator, shape, UNIFORM_BITS[dtype.name]), dtype), options);
 }
 
 function requireFloat(op: string, dtype: DType = f32): void {
@@ -102,9 +106,9 @@ function requireFloat(op: string, dtype: DType = f32): void {
     );
 }
 
-const uniform = (generator: Generator, shape: Shape): GraphNode => {
-  const bits = b.map('shr', generator.bits(shape), b.full(shape, u32, 8));
-  return b.mul(b.cast(bits, f32), b.full(shape, f32, 2 ** -24));
+const uniform = (generator: Generator, shape: Shape, count = 24): GraphNode => {
+  const bits = b.map('shr', generator.bits(shape), b.full(shape, u32, 32 - count));
+  return b.mul(b.cast(bits, f32), b.full(shape, f32, 2 ** -count));
 };
 
 /**

@@ -17,7 +17,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import type { Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 import * as engine from '../engine/realize.js';
-import { placeholderFor } from '../engine/trace.js';
+import { currentTrace, placeholderFor } from '../engine/trace.js';
 import * as activation from '../fused/activation.js';
 import { matmul } from '../fused/matmul.js';
 import { softmax } from '../fused/softmax.js';
@@ -460,6 +460,10 @@ export class Tensor<S extends Shape = Shape> {
       const g = gradients[i];
       const tensor = engine.ownerOf(leaf);
       if (!g || !(tensor instanceof Tensor)) return;
+      if (tensor.grad && currentTrace()?.made(tensor.grad.ownNode) === false)
+        throw new ArgumentError(
+          '[jit] a parameter has a gradient from before, which every call would add again. Call optimizer.zeroGrad() first.',
+        );
       tensor.grad = new Tensor(tensor.grad ? b.withoutGradients(() => b.add(tensor.grad!.node, g)) : g);
     });
     engine.remember(root);

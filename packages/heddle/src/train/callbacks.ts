@@ -57,13 +57,16 @@ export function earlyStopping(options: {
   readonly monitor?: string;
 }): Callback {
   const { patience, monitor = 'loss' } = options;
+  if (!Number.isInteger(patience) || patience < 1)
+    throw new ArgumentError(`[earlyStopping] patience is ${patience}, must be a whole number ≥ 1.`);
   let best = Number.NEGATIVE_INFINITY;
   let since = 0;
   return {
     onEpochEnd: (report) => {
       const value = monitored('earlyStopping', report, monitor);
+      // NaN is no improvement.
       since = value > best ? 0 : since + 1;
-      best = Math.max(best, value);
+      if (value > best) best = value;
       return since >= patience ? 'stop' : undefined;
     },
   };

@@ -15,7 +15,7 @@ export function checkpoint(model: Module, path: string, options: CheckpointOptio
     onEpochEnd: async (report) => {
       if (options.best !== undefined) {
         const value = monitored('checkpoint', report, options.best);
-        if (value <= best) return;
+        if (!(value > best)) return;
         best = value;
       }
       await saveWeights(model, path, { epoch: String(report.epoch + 1), loss: String(report.loss) });

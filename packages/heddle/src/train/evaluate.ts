@@ -20,8 +20,8 @@ export interface EvaluateOptions {
   readonly lossReduction?: LossReduction;
   readonly metrics?: Readonly<Record<string, Metric>>;
   /**
-   * Keep the data set in the memory of the device and gather batches there. Default: on a GPU, up to 1 GiB. Batches
-   * then come from the data set itself, without the loader's workers.
+   * Keep the data set in the memory of the device and gather batches there: every example is read once, without the
+   * loader's workers. Default: on a GPU, an ArrayDataset of up to 1 GiB that makes batches of its arrays as they are.
    */
   readonly resident?: boolean | undefined;
   /** Stops between two batches. */
@@ -39,6 +39,7 @@ export interface Evaluation {
 /** Evaluates one model on one data set, again and again with the same compiled program. */
 export class Evaluator {
   readonly #model: Module;
+  readonly #loader: Loader;
   readonly #options: EvaluateOptions;
   readonly #names: readonly string[];
   /** Sums over the examples seen: of the loss, then of each metric. */
@@ -49,6 +50,7 @@ export class Evaluator {
   constructor(model: Module, loader: Loader, options: EvaluateOptions, tune: 'on' | 'frozen' = 'on') {
     const { loss, lossReduction = 'mean', metrics = {}, resident } = options;
     this.#model = model;
+    this.#loader = loader;
     this.#options = options;
     this.#names = Object.keys(metrics);
     this.#sums = tensor(new Float32Array(1 + this.#names.length));
@@ -63,12 +65,12 @@ export class Evaluator {
     this.#feed = feedOf(loader, work, { resident, tune });
   }
 
-  /** In evaluation mode; the model's mode is put back afterwards. */
+  /** In evaluation mode, from the loader's first epoch; the modules' modes and the loader's epoch are put back. */
   async run(): Promise<Evaluation> {
     const start = performance.now();
     const turns = new Turns();
-    const { training } = this.#model;
-    this.#model.eval();
+    const restore = evaluationMode(this.#model);
+    const { epoch } = this.#loader;
     let examples = 0;
     try {
       this.#sums.write(new Float32Array(this.#sums.size));
@@ -82,18 +84,18 @@ export class Evaluator {
       const metrics = Object.fromEntries(this.#names.map((name, i) => [name, sums[i]!]));
       return { loss: loss!, metrics, examples, seconds: (performance.now() - start) / 1000 };
     } finally {
-      this.#model.train(training);
+      restore();
+      this.#loader.epoch = epoch;
     }
   }
 
   /** Compile what a run needs, ahead of it. */
   prepare(): void {
-    const { training } = this.#model;
-    this.#model.eval();
+    const restore = evaluationMode(this.#model);
     try {
       this.#feed.prepare?.('all');
     } finally {
-      this.#model.train(training);
+      restore();
     }
   }
 
@@ -101,6 +103,15 @@ export class Evaluator {
     this.#feed.dispose();
     this.#sums.dispose();
   }
+}
+
+/** @returns puts every module back into the mode it was in */
+function evaluationMode(model: Module): () => void {
+  const modes = [...model.namedModules()].map(([, module]) => [module, module.training] as const);
+  model.eval();
+  return () => {
+    for (const [module, training] of modes) module.training = training;
+  };
 }
 
 /** Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. */

@@ -1,6 +1,6 @@
 /** How batches reach a model: from the host one by one, or from a data set that lives on the device. */
 import { sizeOf } from '../core/shape.js';
-import type { Dataset, Loader } from '../data/index.js';
+import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
 import { type JitOptions, jit } from '../tensor/jit.js';
 import { device } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -40,10 +40,14 @@ export interface Feed {
 /** A data set up to this size is kept in the memory of a GPU, in bytes. */
 const RESIDENT_BYTES = 2 ** 30;
 
-/** Whether the batches of this data set are gathered on the device, unless it is said otherwise. */
-function staysOnDevice({ length, inputShape }: Dataset): boolean {
-  const bytes = 4 * length * (sizeOf(inputShape) + 2);
-  return device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
+/**
+ * Whether the batches of this data set are gathered on the device, unless it is said otherwise. Other kinds than arrays
+ * may give an example another way each time they are asked.
+ */
+function staysOnDevice(dataset: Dataset): boolean {
+  const bytes = 4 * dataset.length * (sizeOf(dataset.inputShape) + 2);
+  const isFixed = dataset instanceof ArrayDataset && dataset.isPlain;
+  return isFixed && device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
 }
 
 export function feedOf(loader: Loader, work: BatchWork, options: FeedOptions = {}): Feed {

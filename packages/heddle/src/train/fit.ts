@@ -22,12 +22,16 @@ import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';
 
 export interface FitOptions extends EvaluateOptions {
+  /** Its epochs are those from `train.epoch` on, which is left at the one to come. */
   readonly train: Loader;
   /** Evaluated after every epoch, if given. */
   readonly validation?: Loader | undefined;
   readonly optimizer: Optimizer<BaseSettings>;
   readonly epochs: number;
-  /** The learning rate's factor, from the share of the training that is done (0 … 1); default: 1 throughout. */
+  /**
+   * The learning rate's factor, from the share of the training that is done (0 … 1). The rates are put back afterwards.
+   * Default: none, the rates are the optimizer's, which callbacks may change.
+   */
   readonly schedule?: ((progress: number) => number) | undefined;
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
@@ -58,9 +62,11 @@ interface Reading {
 /**
  * Train a model. Each step is one compiled program, many steps one launch where the data set is resident; the loss
  * is read from the device every `readEvery` steps only, and awaited when the next steps are queued.
- * From the first loss that is not finite on, no weight changes any more, and training stops with an error.
- * @returns what happened; also when `signal` ended it
- * @throws NumericError naming the first layer that is not finite; the model then has its last good weights
+ * From the first loss that is not finite on, no weight changes any more, and training stops with an error. Every epoch
+ * begins in training mode (`model.train()`). Gradients from before are forgotten.
+ * @returns what happened; also when `signal` ended it: an epoch that it cut short is the last one in the history, and no
+ *   callback is told of it
+ * @throws NumericError naming the first layer or parameter that is not finite; the model then has its last good weights
  */
 export async function fit(model: Module, options: FitOptions): Promise<History> {
   const { epochs, readEvery = 16 } = options;
@@ -78,6 +84,10 @@ class Training {
   readonly #feed: Feed;
   readonly #evaluator: Evaluator | undefined;
   readonly #turns = new Turns();
+  /** Of the loader: ours are counted from 0. */
+  readonly #firstEpoch: number;
+  /** The weights as they were before an epoch. */
+  #last: { readonly epoch: number; readonly weights: Promise<Snapshot> };
   readonly #baseRates: readonly number[];
   /** Of this epoch: good steps, and the sum of the losses of their examples. */
   readonly #sums = tensor([0, 0]);
@@ -92,7 +102,10 @@ class Training {
     this.#model = model;
     this.#options = options;
     const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
+    this.#firstEpoch = train.epoch;
+    this.#last = { epoch: 0, weights: this.#weights() };
     this.#baseRates = optimizer.groups.map((group) => group.lr);
+    optimizer.zeroGrad();
     const setRates = this.#schedule();
     const work = (inputs: Tensor, labels: Tensor): void => {
       setRates();
@@ -115,7 +128,7 @@ class Training {
   }
 
   async run(): Promise<History> {
-    const { epochs, train, optimizer, callbacks = [] } = this.#options;
+    const { epochs, train, optimizer, schedule, callbacks = [] } = this.#options;
     const start = performance.now();
     const reports: EpochReport[] = [];
     try {
@@ -123,16 +136,21 @@ class Training {
       for (let epoch = 0; epoch < epochs && !this.#stopping; epoch++) {
         const trained = await this.#epoch(epoch);
         if (!trained) break;
-        const evaluation = await this.#evaluate();
-        const report = { ...trained, epoch, epochs, validation: evaluation, lr: this.#lr };
+        const weights = this.#weights();
+        const validation = await this.#evaluate();
+        await this.#keep(epoch, weights);
+        const { steps, ...figures } = trained;
+        const report = { ...figures, epoch, epochs, validation, lr: this.#lr };
         reports.push(report);
+        if (this.#stopping === 'aborted' && (steps < train.length || !validation)) break;
         for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
       }
     } finally {
       this.#dispose();
-      optimizer.groups.forEach((group, i) => {
-        group.lr = this.#baseRates[i]!;
-      });
+      if (schedule)
+        optimizer.groups.forEach((group, i) => {
+          group.lr = this.#baseRates[i]!;
+        });
     }
     const history: History = {
       epochs: reports,
@@ -163,9 +181,10 @@ class Training {
   /** @returns undefined if it was cut short before its first step */
   async #epoch(
     epoch: number,
-  ): Promise<Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> | undefined> {
+  ): Promise<
+    (Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> & { readonly steps: number }) | undefined
+  > {
     const { train, callbacks = [], readEvery = 16, signal } = this.#options;
-    const before = underway(Snapshot.of(Object.values(this.#model.stateDict())));
     const start = performance.now();
     const seconds = (): number => (performance.now() - start) / 1000;
     this.#model.train();
@@ -178,7 +197,7 @@ class Training {
     let loss: number | undefined;
     const readings: Reading[] = [];
     let readAt = 0;
-    for await (const chunk of this.#feed.chunks(epoch)) {
+    for await (const chunk of this.#feed.chunks(this.#firstEpoch + epoch)) {
       if (signal?.aborted) this.#stopping = 'aborted';
       if (this.#stopping) break;
       chunk.run();
@@ -191,16 +210,16 @@ class Training {
       }
       if (readings.length > AHEAD) {
         this.#preparations.shift()?.();
-        loss = await this.#meanLoss(epoch, readings.shift()!, before);
+        loss = await this.#meanLoss(epoch, readings.shift()!);
       }
       const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
       for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
       await this.#turns.next();
     }
     if (step === 0) return undefined;
-    loss = await this.#meanLoss(epoch, this.#read(step, examples), before);
+    loss = await this.#meanLoss(epoch, this.#read(step, examples));
     const took = seconds();
-    return { loss, seconds: took, examplesPerSecond: examples / took };
+    return { steps: step, loss, seconds: took, examplesPerSecond: examples / took };
   }
 
   /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
@@ -227,9 +246,10 @@ class Training {
 
   /** The learning rate (of the first group) of the last step. */
   get #lr(): number {
-    const { schedule, epochs, train } = this.#options;
+    const { schedule, epochs, train, optimizer } = this.#options;
+    if (!schedule) return optimizer.lr;
     const progress = Math.max(0, this.#steps - 1) / (epochs * train.length);
-    return this.#baseRates[0]! * (schedule?.(progress) ?? 1);
+    return this.#baseRates[0]! * schedule(progress);
   }
 
   async #heed(answer: unknown): Promise<void> {
@@ -241,29 +261,44 @@ class Training {
   }
 
   /** The mean loss of the epoch's examples up to there. @throws NumericError if a step went wrong */
-  async #meanLoss(
-    epoch: number,
-    { step, examples, sums }: Reading,
-    before: Promise<Snapshot>,
-  ): Promise<number> {
+  async #meanLoss(epoch: number, { step, examples, sums }: Reading): Promise<number> {
     const { 0: good, 1: sum } = await sums;
-    if (good !== step) await this.#fail(epoch, good!, await before);
+    if (good !== step) await this.#fail(epoch, good!);
     return sum! / examples;
   }
 
+  #weights(): Promise<Snapshot> {
+    return underway(Snapshot.of(Object.values(this.#model.stateDict())));
+  }
+
+  /** The weights after an epoch are the last good ones. @throws NumericError if its last step has spoiled them */
+  async #keep(epoch: number, weights: Promise<Snapshot>): Promise<void> {
+    const spoiled = (await weights).notFinite();
+    if (!spoiled) {
+      this.#last = { epoch: epoch + 1, weights };
+      return;
+    }
+    (await this.#last.weights).restore();
+    const [name] = Object.entries(this.#model.stateDict()).find(([, tensor]) => tensor === spoiled)!;
+    throw new NumericError(
+      `[fit] '${name}' is not finite after the last step of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
+        `The model keeps its last good weights, those before epoch ${this.#last.epoch + 1}. Try a smaller learning rate.`,
+    );
+  }
+
   /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
-  async #fail(epoch: number, bad: number, before: Snapshot): Promise<never> {
+  async #fail(epoch: number, bad: number): Promise<never> {
     const { train, loss } = this.#options;
     let where: string | undefined;
-    for (const batch of train.batches(epoch)) {
+    for (const batch of train.batches(this.#firstEpoch + epoch)) {
       if (batch.index < bad) continue;
       const { inputs, labels } = new Inputs(train.dataset).write(batch);
       where = await firstNonFinite(this.#model, inputs, labels, loss);
       break;
     }
     const spoiled = where?.startsWith('parameter') ?? false;
-    if (spoiled) before.restore();
-    const kept = spoiled ? `those before epoch ${epoch + 1}` : 'those before that step';
+    if (spoiled) (await this.#last.weights).restore();
+    const kept = spoiled ? `those before epoch ${this.#last.epoch + 1}` : 'those before that step';
     throw new NumericError(
       `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
         `First not finite: ${where ?? 'nothing when repeated; a random layer may be the cause'}. ` +

@@ -36,7 +36,7 @@ export class ResidentFeed implements Feed {
     const { inputs, labels } = upload(loader.dataset);
     this.#inputs = inputs;
     this.#labels = labels;
-    this.#next = orderOf(loader, 0);
+    this.#next = orderOf(loader, loader.epoch);
     this.#order = tensor(this.#next.examples);
     const gathered = (size: number): void => {
       const [batch, classes] = noGrad(() => {
@@ -56,6 +56,7 @@ export class ResidentFeed implements Feed {
   async *chunks(epoch: number): AsyncGenerator<Chunk> {
     const { dataset, batchSize, length } = this.#loader;
     const { examples } = this.#next.epoch === epoch ? this.#next : orderOf(this.#loader, epoch);
+    this.#loader.epoch = epoch + 1;
     this.#order.write(examples);
     this.#done.write([0]);
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
@@ -99,7 +100,8 @@ const orderOf = (loader: Loader, epoch: number): Order => ({
 /** All examples of a data set. @throws DataError for a label that is no class */
 function upload(dataset: Dataset): { readonly inputs: Tensor; readonly labels: Tensor } {
   const { length, classes } = dataset;
-  const [inputs, labels] = dataset instanceof ArrayDataset ? arraysOf(dataset) : examplesOf(dataset);
+  const [inputs, labels] =
+    dataset instanceof ArrayDataset && dataset.isPlain ? arraysOf(dataset) : examplesOf(dataset);
   const wrong = labels.findIndex((label) => label < 0 || label >= classes);
   if (wrong >= 0)
     throw new DataError(

@@ -13,6 +13,11 @@ export class Snapshot {
     return new Snapshot(await Promise.all([...tensors].map(async (t) => [t, await t.data()] as const)));
   }
 
+  /** The first parameter that has a value which is NaN or infinite. */
+  notFinite(): Tensor | undefined {
+    return this.#values.find(([t, values]) => t.requiresGrad && !everyFinite(values))?.[0];
+  }
+
   /** Write the values back in place. */
   restore(): void {
     for (const [to, values] of this.#values) to.write(values as ArrayLike<number>);
@@ -20,8 +25,9 @@ export class Snapshot {
 }
 
 /** Whether none of the values is NaN or infinite. */
-export async function allFinite(t: Tensor): Promise<boolean> {
-  const values: ArrayLike<number | bigint> = await t.data();
+export const allFinite = async (t: Tensor): Promise<boolean> => everyFinite(await t.data());
+
+function everyFinite(values: ArrayLike<number | bigint>): boolean {
   for (let i = 0; i < values.length; i++) if (!Number.isFinite(Number(values[i]))) return false;
   return true;
 }
