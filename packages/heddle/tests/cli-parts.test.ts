@@ -139,6 +139,13 @@ test('on a terminal: a bar that goes away, and a line per epoch', async () => {
   await callback.onEnd?.({ epochs: [epochReport], steps: 4, seconds: 1, ended: 'done' });
   assert.match(shown.join(''), /epoch 1\/2 █+ 100 % {2}loss 0\.5000 {2}640 images\/s {2}0:0\d left/);
   assert.equal(lines.length, 1);
+  // An error in the middle of an epoch: the bar has a timer, which would keep the process alive.
+  const timers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
+  const before = timers();
+  await callback.onStep?.(stepReport(1, 1));
+  assert.equal(timers(), before + 1);
+  callback.stop();
+  assert.equal(timers(), before);
 });
 
 test('what doctor finds missing comes with a remedy', () => {
