@@ -55,10 +55,18 @@ const shuffle =
       return (other ?? args)[0];
     });
 
-/** Butterfly order, as the GPU's xor-shuffle reduction adds: 16, 8, 4, 2, 1. */
+/**
+ * Butterfly order, as the GPU's xor-shuffle reduction adds: 16, 8, 4, 2, 1. Of a warp that is not whole, in the order of
+ * its lanes.
+ */
 const reduction =
   (op: 'add' | 'min' | 'max') =>
   (t: DType, lanes: Lanes): (Scalar | undefined)[] => {
+    const there = lanes.flatMap((args) => (args ? [args[0] as Scalar] : []));
+    if (there.length < 32) {
+      const total = there.reduce((a, b) => evaluate(op, t, a, b));
+      return lanes.map((args) => args && total);
+    }
     let now = lanes.map((args) => args?.[0] as Scalar | undefined);
     for (let by = 16; by > 0; by >>= 1) {
       now = now.map((mine, lane) => {

@@ -42,7 +42,8 @@ const bigAbs = (a: bigint): bigint => (a < 0n ? -a : a);
 const nearest = (a: number): number => {
   const low = Math.floor(a);
   const rest = a - low;
-  return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
+  const near = rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
+  return near === 0 && a < 0 ? -0 : near;
 };
 
 const toTf32 = (a: number): number => {

@@ -41,8 +41,12 @@ export const MATH: Readonly<Record<string, ScalarOp | MathRule>> = {
   trunc: 'trunc',
   /** Halves go up, as in JavaScript. */
   round: rule(1, (p, node, nodes, [x]) => {
-    const moved = apply(p, node, 'add', [...nodes, node], [x!, fromStatic(0.5)]);
-    return apply(p, node, 'floor', [node], [moved]);
+    // Both steps are exact, which x + 0.5 is not.
+    const whole = apply(p, node, 'floor', nodes, [x!]);
+    const rest = apply(p, node, 'sub', [node, node], [x!, whole]);
+    const condition = toExpr(p, node, apply(p, node, 'ge', [node, node], [rest, fromStatic(0.5)]));
+    const next = apply(p, node, 'add', [node, node], [whole, fromStatic(1)]);
+    return choice(p, node, condition, [node, node], [next, whole]);
   }),
   /** -1, 1, or x itself where it is 0 or NaN. */
   sign: rule(1, (p, node, nodes, [x]) => {

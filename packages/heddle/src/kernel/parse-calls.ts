@@ -234,7 +234,7 @@ function splatOf(p: Parsing, node: CallExpression, args: readonly Expression[], 
 function math(p: Parsing, node: CallExpression, name: string, args: readonly Expression[]): Value {
   const parts = p.inOrder(args.map((a) => () => expression(p, a)));
   const known = parts.map((v) => (v.kind === 'static' && typeof v.value === 'number' ? v.value : undefined));
-  if (known.every((v) => v !== undefined)) {
+  if (args.length > 0 && known.every((v) => v !== undefined)) {
     const host = (Math as unknown as Record<string, (...numbers: number[]) => number>)[name]!;
     return fromStatic(host(...known));
   }

@@ -138,9 +138,13 @@ function unary(p: Parsing, node: UnaryExpression): Value {
   const operand = expression(p, node.argument);
   switch (node.operator) {
     case '-':
+      // Of a constant that is 0, which may well be an integer; −0 is only what is written so.
+      if (operand.kind === 'static' && operand.value === 0 && node.argument.type !== 'Literal')
+        return operand;
       return apply(p, node, 'neg', [node.argument], [operand]);
     case '+':
-      return apply(p, node, 'add', [node.argument, node.argument], [fromStatic(0), operand]);
+      // x − 0 is x, also where x is −0.
+      return apply(p, node, 'sub', [node.argument, node.argument], [operand, fromStatic(0)]);
     case '~':
       return apply(p, node, 'not', [node.argument], [operand]);
     case '!': {
@@ -189,6 +193,12 @@ export function combine(
   nodes: readonly Syntax[],
   values: readonly Value[],
 ): Value {
+  // Of constants, JavaScript's own meaning: what `>>>` gives need not be an i32.
+  const [a, b] = values.map((v) =>
+    v.kind === 'static' && typeof v.value === 'number' ? v.value : undefined,
+  );
+  if (a !== undefined && b !== undefined && (text === '>>>' || text === '>>'))
+    return fromStatic(text === '>>>' ? a >>> b : a >> b);
   const result = apply(p, node, operator(p, node, text), nodes, values);
   if (text === '>>>' && result.kind === 'expr' && result.expr.type.dtype.kind === 'int') {
     p.fail(node, '`>>>` needs an unsigned integer. Convert it: u32(x) >>> n, or write x >> n.');

@@ -77,10 +77,12 @@ function passed(p: Parsing, param: Pattern, v: Value, assigned: readonly Assignm
         param,
         `\`${param.name}\` is given ${describe(v)} and cannot be set. Copy it first: let v = ….`,
       );
-    return { kind: 'variable', variable: p.keep(v.expr, param.name, false) };
+    const variable = p.keep(v.expr, param.name, false);
+    p.kept.delete(variable);
+    return { kind: 'variable', variable };
   }
   if (v.kind !== 'expr') return p.settle(v, param.name);
-  return fromExpr(p.repeatable(v.expr, param.name));
+  return fromExpr(p.lasting(v.expr, param.name));
 }
 
 /** What a value that has members gives for a name. */

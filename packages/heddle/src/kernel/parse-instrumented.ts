@@ -1,13 +1,13 @@
 /** What tools put into a function's source and must be taken out: coverage counters and name helpers. */
 import type { Expression, Statement } from 'acorn';
 
-/** `cov_1abc().s[3]++`, as istanbul counts. */
+/** `cov_1abc().s[3]++`, as istanbul counts: an element of what a function of its own returns. */
 function isCounter(node: Expression): boolean {
   if (node.type !== 'UpdateExpression') return false;
   let target: Expression = node.argument;
   while (target.type === 'MemberExpression' && target.object.type !== 'Super') target = target.object;
-  if (target.type === 'CallExpression' && target.callee.type !== 'Super') target = target.callee;
-  return target.type === 'Identifier' && target.name.startsWith('cov_');
+  if (target.type !== 'CallExpression' || target.callee.type !== 'Identifier') return false;
+  return target.callee.name.startsWith('cov_');
 }
 
 /** Whether a name is the author's. */

@@ -173,6 +173,8 @@ function countedLoop(p: Parsing, node: ForStatement, counting: Counting): boolea
     // Types that differ are an error of the comparison, which the general loop reports.
     return false;
   }
+  if (type.dtype.name === 'u8')
+    p.fail(node, 'a loop does not count in u8, which ends at 255. Count in i32, and write u8(i) inside.');
   const numbers = Object.values(exprs).map((e) => (e.op === 'const' ? Number(e.arg) : undefined));
   const constants = numbers.every((n) => n !== undefined);
   const key = p.key(node);

@@ -240,6 +240,11 @@ export function declareArray(
   // Where a loop is unrolled, one place may declare arrays of several sizes.
   const key = `${p.key(node)}[${dims}]`;
   let decl = p.arrays.get(key);
+  if (!decl && callee === 'dynamicShared' && [...p.arrays.values()].some((a) => a.dims[0] === -1))
+    p.fail(
+      node,
+      'a block has one dynamicShared: what is declared again would be the same memory. Cut it by offsets.',
+    );
   if (!decl) {
     decl = {
       name: p.naming ?? 'array',

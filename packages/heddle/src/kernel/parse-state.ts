@@ -103,7 +103,7 @@ export class Parsing {
   loops: ('loop' | 'unrolled')[] = [];
   /** What the function being parsed sets after its declaration. */
   assigned: readonly Assignment[] = [];
-  /** Variables that nobody wrote: they keep results until they are used. */
+  /** Variables that nobody wrote or can name: they keep results until they are used. */
   readonly kept = new Set<Variable>();
   /** Variables of counted loops with constant bounds, by the loop's key. */
   readonly counters = new Map<Variable, string>();
@@ -152,7 +152,6 @@ export class Parsing {
     const variable = this.#settled(v, name);
     if (!variable) return v;
     this.emit(declare(...variable));
-    this.kept.add(variable[0]);
     return fromExpr(read(variable[0], variable[1].at));
   }
 
@@ -194,6 +193,13 @@ export class Parsing {
   /** An expression that may be used many times: itself if it is a leaf that nothing changes, else a variable. */
   repeatable(expr: Expr, name = 't'): Expr {
     return expr.src.length === 0 && isStable(expr) ? expr : read(this.keep(expr, name), expr.at);
+  }
+
+  /** `repeatable` for good: what a name of the author's will stand for. */
+  lasting(expr: Expr, name: string): Expr {
+    const lasting = this.repeatable(expr, name);
+    if (lasting.op === 'variable') this.kept.delete(lasting.arg);
+    return lasting;
   }
 
   /** What a variable will be declared with: if it was kept by the last statement, that statement is not needed. */

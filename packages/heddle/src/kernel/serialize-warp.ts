@@ -135,8 +135,33 @@ function shuffle(operation: 'shuffle' | 'shuffleUp' | 'shuffleDown' | 'shuffleXo
   });
 }
 
-/** A butterfly, 16, 8, 4, 2, 1, as the GPU adds; both lanes of a pair get the same value. */
+/**
+ * A butterfly, 16, 8, 4, 2, 1, as the GPU adds; both lanes of a pair get the same value. The last warp, if it is not
+ * whole, lane by lane.
+ */
 function reduction(op: 'add' | 'max' | 'min', lanes: Lanes): Statement {
+  const rest = lanes.threads % 32;
+  const whole = lanes.threads - rest;
+  const parts: Statement[] = [];
+  if (whole > 0) parts.push(butterfly(op, { ...lanes, threads: whole }));
+  if (rest > 0) parts.push(inOrder(op, lanes, whole));
+  return block(parts);
+}
+
+function inOrder(op: 'add' | 'max' | 'min', lanes: Lanes, first: number): Statement {
+  const [reader, writer] = [counter('thread'), counter('thread')];
+  const start = lanes.argument(0, int(first));
+  const total: Variable = { name: 'total', type: start.type, constant: false };
+  const next = alu(op, [read(total), lanes.argument(0, read(reader))]);
+  const end = int(lanes.threads);
+  return block([
+    declare(total, start),
+    forLoop(reader, int(first + 1), end, int(1), block([set(total, next)])),
+    forLoop(writer, int(first), end, int(1), block([lanes.setResult(read(writer), read(total))])),
+  ]);
+}
+
+function butterfly(op: 'add' | 'max' | 'min', lanes: Lanes): Statement {
   const by: Variable = counter('by');
   const shift = counter('step');
   const pairs = overThreads(lanes.threads, 'thread', (thread) => {

@@ -137,6 +137,8 @@ function withoutDead(statements: readonly Statement[]): Statement[] {
     }
   };
   for (const s of statements) count(s, 1);
+  /** Of which a later `set` stays: they must stay declared. */
+  const assigned = new Set<Variable>();
   const list = (nodes: readonly Statement[]): Statement[] => {
     const kept: Statement[] = [];
     for (let i = nodes.length - 1; i >= 0; i--) {
@@ -148,7 +150,10 @@ function withoutDead(statements: readonly Statement[]): Statement[] {
   const keep = (node: Statement): Statement | undefined => {
     if (node.op === 'let' || node.op === 'set') {
       const v = node.src[0] as Expr;
-      if ((reads.get(node.arg) ?? 0) > 0 || !isPure(v)) return node;
+      if ((reads.get(node.arg) ?? 0) > 0 || assigned.has(node.arg) || !isPure(v)) {
+        if (node.op === 'set') assigned.add(node.arg);
+        return node;
+      }
       count(v, -1);
       return undefined;
     }

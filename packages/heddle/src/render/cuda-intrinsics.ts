@@ -36,7 +36,10 @@ const warp =
   ({ args }) =>
     call(name, WARP, ...args);
 
-/** Integers of 32 bits have an instruction for it; others add in butterfly order: 16, 8, 4, 2, 1. */
+/**
+ * Integers of 32 bits have an instruction for it; others add in butterfly order: 16, 8, 4, 2, 1. Where lanes may be
+ * missing, those that are there are added one after the other.
+ */
 const reduction =
   (op: 'add' | 'min' | 'max'): Rule =>
   ({ prelude, t, args }) => {
@@ -45,12 +48,26 @@ const reduction =
     const other = call('__shfl_xor_sync', WARP, postfix('v'), postfix('by'));
     const T = REGISTER_TYPE[t.name];
     const { text } = apply(prelude, op, t, postfix('v'), other);
-    prelude.define(
-      name,
-      () =>
-        `__device__ inline ${T} ${name}(${T} v) { for (int by = 16; by > 0; by >>= 1) v = ${text}; return v; }`,
+    const butterfly = `for (int by = 16; by > 0; by >>= 1) v = ${text}; return v;`;
+    if (prelude.wholeWarps) {
+      prelude.define(name, () => `__device__ inline ${T} ${name}(${T} v) { ${butterfly} }`);
+      return call(name, ...args);
+    }
+    const next = apply(
+      prelude,
+      op,
+      t,
+      postfix('total'),
+      call('__shfl_sync', postfix('here'), postfix('v'), postfix('lane')),
     );
-    return call(name, ...args);
+    prelude.define(
+      `${name}_of_some`,
+      () =>
+        `__device__ inline ${T} ${name}_of_some(${T} v) { const unsigned here = __ballot_sync(0xffffffffu, 1); ` +
+        `if (here == 0xffffffffu) { ${butterfly} } int lane = __ffs(here) - 1; ${T} total = __shfl_sync(here, v, lane); ` +
+        `while (++lane < 32) if (here >> lane & 1u) total = ${next.text}; return total; }`,
+    );
+    return call(`${name}_of_some`, ...args);
   };
 
 const apply = (prelude: Prelude, op: ScalarOp, t: DType, ...args: readonly Text[]): Text => {

@@ -202,6 +202,12 @@ export type PartName = keyof typeof PARTS;
 export class Prelude {
   /** By key, in the order of definition. */
   readonly #definitions = new Map<string, string>();
+  /** Whether every warp has all its 32 lanes, throughout. */
+  readonly wholeWarps: boolean;
+
+  constructor(wholeWarps = true) {
+    this.wholeWarps = wholeWarps;
+  }
 
   /** Ask for a part, for type `T` if it is generic. */
   need(name: PartName, T = ''): void {

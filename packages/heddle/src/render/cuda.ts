@@ -94,7 +94,7 @@ const roundsOf = (...bounds: readonly Expr[]): number => {
 class Writer {
   readonly #ir: KernelIr;
   readonly #options: CudaOptions;
-  readonly #prelude = new Prelude();
+  readonly #prelude: Prelude;
   readonly #names = new Names();
   readonly #analysis: Analysis;
   readonly #expressions: Expressions;
@@ -108,6 +108,8 @@ class Writer {
     this.#ir = ir;
     this.#options = options;
     this.#analysis = analyse(ir.body);
+    const { maxThreads = 32 } = options;
+    this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns);
     this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
     this.#expressions = new Expressions(this.#prelude, this.#names, this.#analysis);
   }

@@ -147,13 +147,23 @@ function atomic(
   return old;
 }
 
+/** Memory that a copy is on its way to. */
+interface Destination {
+  depart(element: number, lanes: number, site: number): void;
+  arrive(element: number, lanes: number, site: number): void;
+}
+
 /** Asynchronous copies of one thread: those of a group are made together, when it is waited for. */
 class Copies {
   private started: (() => void)[] = [];
   private readonly groups: (() => void)[][] = [];
 
-  start(copy: () => void): void {
-    this.started.push(copy);
+  start(copy: () => void, to: Destination, element: number, lanes: number, site: number): void {
+    to.depart(element, lanes, site);
+    this.started.push(() => {
+      copy();
+      to.arrive(element, lanes, site);
+    });
   }
 
   commit(): void {

@@ -189,7 +189,7 @@ function store(
   // Checked now, written when it is waited for.
   const at = to.fresh('place');
   to.line(`const ${at} = ${place};`);
-  to.line(`copies.start(() => { ${written(at)} });`);
+  to.line(`copies.start(() => { ${written(at)} }, ${data}$, ${at}, ${v.type.lanes}, ${site});`);
 }
 
 function counted(to: Scribe, s: Extract<Statement, { op: 'for' }>): void {

@@ -248,9 +248,15 @@ export class Expressions {
       f.op(e.arg === 'shl' ? 'i32x4.shl' : `i32x4.shr_${context.unsigned ? 'u' : 's'}`);
     } else if (isFloat && (e.arg === 'min' || e.arg === 'max') && (isNumber(a) || isNumber(b))) {
       // The engine's min and max take nine instructions for NaN; with a number on one side this one is enough.
+      const number = isNumber(b) ? b : a;
       this.push(isNumber(b) ? a : b);
-      this.push(isNumber(b) ? b : a);
+      this.push(number);
       f.op(`f32x4.p${e.arg}`);
+      if (isZero(number)) {
+        // Of zeros it gives the other side's: +0 must win for max, as by adding it, −0 for min.
+        this.push(number);
+        f.op(e.arg === 'max' ? 'f32x4.add' : 'v128.or');
+      }
     } else if (isFloat ? rule.float4 : rule.int4) {
       for (const o of operands) this.push(o);
       (isFloat ? rule.float4 : rule.int4)?.(context);
@@ -401,6 +407,11 @@ function sameLeaf(a: Expr, b: Expr): boolean {
 function isNumber(e: Expr): boolean {
   const scalar = e.op === 'splat' ? e.src[0]! : e;
   return scalar.op === 'const' && !Number.isNaN(Number(scalar.arg));
+}
+
+function isZero(e: Expr): boolean {
+  const scalar = e.op === 'splat' ? e.src[0]! : e;
+  return scalar.op === 'const' && Number(scalar.arg) === 0;
 }
 
 const isSafeDivisor = (e: Expr | undefined): boolean =>

@@ -1,10 +1,10 @@
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
-__device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 __device__ inline int wrap_mul(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
+__device__ inline int wrap_add(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 
 extern "C" __global__ void collatz(const int* x, int* steps, int n, int limit) {
   // const i = globalId.x;
-  const int i = index_below(blockIdx.x, 0x7fffffff) * index_below(blockDim.x, 1025) + index_below(threadIdx.x, 1024);
+  const int i = wrap_add(wrap_mul(index_below(blockIdx.x, 0x7fffffff), index_below(blockDim.x, 1025)), index_below(threadIdx.x, 1024));
   // if (i >= n) return;
   if (i >= n) {
     return;

@@ -101,6 +101,8 @@ export class WatchedMemory extends Memory {
   private readonly shared: boolean;
   private readonly shadow: Shadow;
   private readonly offset: number;
+  /** Elements that asynchronous copies are on their way to: the thread that copies, the place, and the block's start. */
+  private readonly flying = new Map<number, readonly [thread: number, site: number, block: number]>();
 
   /** @param offset of the first element, counted from where `shadow` begins */
   private constructor(
@@ -129,8 +131,23 @@ export class WatchedMemory extends Memory {
     return new WatchedMemory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 0);
   }
 
+  /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
+  depart(element: number, lanes: number, site: number): void {
+    const { thread, blockStart } = this.run;
+    for (let i = element; i < element + lanes; i++) this.flying.set(i, [thread, site, blockStart]);
+  }
+
+  /** The thread that copies has waited. For the others a barrier is still to come. */
+  arrive(element: number, lanes: number, site: number): void {
+    for (let i = element; i < element + lanes; i++) {
+      this.flying.delete(i);
+      this.touch(WRITE, i, site);
+    }
+  }
+
   read(element: number, site: number): number {
     this.checkBounds(element, 1, site);
+    if (this.flying.size > 0) this.mustHaveArrived(element, 'reads', site);
     if (!this.shadow.readBefore(this.run, this.offset + element)) this.touch(READ, element, site);
     return element;
   }
@@ -164,8 +181,25 @@ export class WatchedMemory extends Memory {
     this.checkAlignment(element, lanes, this.offset + element, site);
   }
 
+  private mustHaveArrived(element: number, does: string, site: number): void {
+    const { run } = this;
+    const [thread, from, block] = this.flying.get(element) ?? [];
+    if (thread === undefined) return;
+    if (block !== run.blockStart) {
+      this.flying.delete(element);
+      return;
+    }
+    run.fail(
+      'race',
+      `a race on ${this.describe(element)}: ${run.nameThread(run.thread)} ${does} what the asynchronous copy of ` +
+        `${run.nameThread(thread)}${run.nameLine(from!)} is on its way to. Put commitCopies(), waitCopies(…) and a barrier() between the two.`,
+      site,
+    );
+  }
+
   private touch(way: Access, element: number, site: number): void {
     const { run, shared } = this;
+    if (this.flying.size > 0) this.mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
     const since = shared ? run.blockStart : run.launchStart;
     const place = this.offset + element;
     if (shared && way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
