@@ -1,7 +1,7 @@
 /** Values stay what they were: ops that give their operand back, state that is an argument, too. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { f32, jit, maxPool2d, ones, type Tensor, tensor, useDevice, zeros } from '../src/index.js';
+import { f32, jit, maxPool2d, memory, ones, type Tensor, tensor, useDevice, zeros } from '../src/index.js';
 import { DEVICES } from './case-runner.js';
 
 const list = async (t: Tensor): Promise<number[]> => Array.from(await t.data(), Number);
@@ -69,6 +69,19 @@ for (const device of DEVICES) {
         [4, 8, 12].map((v) => v * 2 ** times),
       );
     }
+  });
+
+  on('dispose gives the memory back with the last tensor of a node', async () => {
+    const a = tensor(new Float32Array(1 << 18));
+    const b = a.cast(f32);
+    const before = memory().used;
+    a.dispose();
+    await assert.rejects(a.data(), /has been disposed of/);
+    assert.equal((await list(b)).length, 1 << 18);
+    b.dispose();
+    assert.equal(memory().used, before - (1 << 20));
+    a.dispose();
+    b.dispose();
   });
 
   on('a value that was computed is one, however it was made', async () => {

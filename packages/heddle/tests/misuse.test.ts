@@ -48,7 +48,7 @@ test('numbers that an integer type does not have', async () => {
 
 test('values that are no numbers', () => {
   const row = (v: unknown) => (): Tensor => tensor(any(v));
-  assert.throws(row(['a', 1]), /\[tensor\] takes numbers and booleans, got "a"/);
+  assert.throws(row(['a', 1]), /\[tensor\] takes numbers and booleans, got 'a'/);
   assert.throws(row(null), /got null/);
   assert.throws(row(undefined), /got undefined/);
   assert.throws(row([tensor(1), tensor(2)]), /got a tensor. stack/);
@@ -56,8 +56,8 @@ test('values that are no numbers', () => {
   assert.throws(row(new DataView(new ArrayBuffer(4))), /got a DataView/);
   assert.throws(row([1, [2]]), /nesting differs/);
   assert.throws(() => ones([1]).add(any(undefined)), /an operand is a tensor or a number, got undefined/);
-  assert.throws(() => ones([1]).add(any('2')), /got "2"/);
-  assert.throws(() => ones([1]).add(any([2])), /got \[2\]/);
+  assert.throws(() => ones([1]).add(any('2')), /got '2'/);
+  assert.throws(() => ones([1]).add(any([2])), /got \[ 2 \]/);
 });
 
 test('shapes and axes that are none', () => {
@@ -67,7 +67,7 @@ test('shapes and axes that are none', () => {
     /\[reshape\] 2 is not/,
   );
   assert.throws(() => ones([4]).reshape([-2, -2]), /\[reshape\] \(-2,-2\) is not a shape/);
-  assert.throws(() => ones([4]).sum(any('0')), /\[sum\] "0" is no axis/);
+  assert.throws(() => ones([4]).sum(any('0')), /\[sum\] '0' is no axis/);
   assert.throws(() => H.arange(0, Infinity), /\[arange\] from 0 to Infinity/);
   assert.throws(() => H.arange(Number.NaN), /\[arange\] from 0 to NaN/);
   assert.throws(() => H.cat([ones([1]), ones([1], { dtype: i32 })]), /\[cat\] dtypes differ: f32 and i32/);
@@ -109,6 +109,27 @@ test('modules in plain objects are found', () => {
     'parts.rest.0.weight',
     'parts.rest.0.bias',
   ]);
+});
+
+test('objects that hold themselves, and large ones, are walked once', () => {
+  const settings: { self?: object; words: Record<string, number> } = { words: {} };
+  settings.self = settings;
+  for (let i = 0; i < 100_000; i++) settings.words[`w${i}`] = i;
+  class Net extends nn.Module {
+    layer = new nn.Linear(1, 1);
+    settings = settings;
+    forward(x: Tensor): Tensor {
+      return this.layer.forward(x);
+    }
+  }
+  assert.deepEqual(Object.keys(new Net().stateDict()), ['layer.weight', 'layer.bias']);
+});
+
+test('bigints are numbers of i64', async () => {
+  const x = tensor(any([1n, 2n]), { dtype: i64 });
+  assert.deepEqual(await list(x.add(any(5n))), [6n, 7n]);
+  assert.throws(() => ones([1]).add(any(5n)), /5 does not fit f32/);
+  assert.throws(() => tensor([1, 2], { dtype: u8 }).mean(), /\[mean\] takes floats, got u8/);
 });
 
 test('f16 and bf16 scalars are numbers', async () => {

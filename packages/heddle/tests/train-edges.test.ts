@@ -167,6 +167,24 @@ test('an epoch that the signal cuts short is in the history, and callbacks are n
   assert.equal(told.length, 1);
 });
 
+test('a whole last epoch is told, though the signal came in it', async () => {
+  const model = new One(0, (w, x) => w.add(x.mul(0)));
+  const controller = new AbortController();
+  const told: number[] = [];
+  const callbacks: Callback[] = [
+    {
+      onStep: ({ epoch, step, steps }) => {
+        if (epoch === 1 && step === steps) controller.abort();
+      },
+      onEpochEnd: ({ epoch }) => {
+        told.push(epoch);
+      },
+    },
+  ];
+  const history = await fit(model, options(model, { epochs: 5, signal: controller.signal, callbacks }));
+  assert.deepEqual([history.ended, told], ['aborted', [0, 1]]);
+});
+
 test('NaN is no best figure, and no end of improvement', async () => {
   const report = (loss: number): EpochReport => ({
     ...{ epoch: 0, epochs: 9, loss, validation: undefined, seconds: 1, examplesPerSecond: 1, lr: 1 },

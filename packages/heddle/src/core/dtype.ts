@@ -46,8 +46,17 @@ export function isOf(t: DType, value: unknown): value is number | bigint | boole
   const limits = LIMITS[t.name];
   if (!limits) return typeof value === (t.kind === 'bool' ? 'boolean' : 'number');
   if (typeof value === 'bigint') return value >= limits[0] && value <= limits[1];
-  return Number.isInteger(value) && (value as number) >= limits[0] && (value as number) <= limits[1];
+  const [least, beyond] = NUMBER_LIMITS[t.name]!;
+  return Number.isInteger(value) && (value as number) >= least && (value as number) < beyond;
 }
+
+/** The same as numbers: the least, and the one after the largest, which is exact for i64, too. */
+const NUMBER_LIMITS: Readonly<Partial<Record<DTypeName, readonly [number, number]>>> = {
+  u8: [0, 2 ** 8],
+  i32: [-(2 ** 31), 2 ** 31],
+  u32: [0, 2 ** 32],
+  i64: [-(2 ** 63), 2 ** 63],
+};
 
 /** What the values of `t` are, for messages. */
 export function describeValues(t: DType): string {

@@ -4,7 +4,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
-import type { GraphNode } from '../graph/node.js';
+import { type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { fingerprint } from '../schedule/canonical.js';
 import { Compiled } from './program.js';
@@ -142,6 +142,7 @@ export function upload(
     throw new ShapeError(
       `${values.length} values do not fill ${formatShape(shape)}, which has ${sizeOf(shape)} elements.`,
     );
+  requireIndexable(shape);
   const node = leaf(shape, dtype, requiresGrad);
   const storage = new BufferStorage(values.length * dtype.bytes, label, device);
   device.write(storage.buffer, encode(values, dtype));
@@ -204,7 +205,8 @@ export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8A
 }
 
 function requireValues(values: ArrayLike<number | bigint>, dtype: DType): void {
-  if (!isInteger(dtype)) return;
+  if (!isInteger(dtype) || values instanceof Uint8Array) return;
+  if (dtype.name === 'i64' && values instanceof BigInt64Array) return;
   for (let i = 0; i < values.length; i++)
     if (!isOf(dtype, values[i]))
       throw new DTypeError(
@@ -222,8 +224,22 @@ export function decode(bytes: Uint8Array, dtype: DType): TypedArray {
 const bytesOf = (view: { buffer: ArrayBufferLike; byteOffset: number; byteLength: number }): Uint8Array =>
   new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
-/** Give a tensor's memory back now; what other tensors stand for, too, stays until they are garbage. */
+/** A storage that has been given back. */
+let gone: BufferStorage | undefined;
+
+/** Give a tensor's memory back now, or, where other tensors stand for the same node, with the last of them. */
 export function dispose(handle: Handle): void {
-  const { storage, tensors } = handle.ownNode;
-  if (storage instanceof BufferStorage && tensors <= 1) storage.release();
+  const own = handle.ownNode;
+  if (!(own.storage instanceof BufferStorage)) return;
+  if (own.tensors <= 1) {
+    own.storage.release();
+    return;
+  }
+  if (!gone) {
+    gone = new BufferStorage(0, 'tensors');
+    gone.release();
+  }
+  const empty = leaf(own.shape, own.dtype, false);
+  empty.realized(gone);
+  handle.ownNode = empty;
 }

@@ -14,6 +14,7 @@ import {
   type GraphOp,
   type PadArg,
   type ReduceOp,
+  requireIndexable,
   type SliceArg,
   type TensorType,
   type WindowArg,
@@ -368,6 +369,7 @@ export function scatterAdd(values: GraphNode, index: GraphNode, axis: number, si
 export function random(shape: Shape, counter: GraphNode, seed: readonly [number, number]): GraphNode {
   if (counter.dtype !== i64 || counter.size !== 1)
     throw new InternalError('the counter of random is one i64');
+  requireIndexable(shape);
   return make('random', shape, u32, [counter], { seed });
 }
 

@@ -82,6 +82,14 @@ export type GraphOp = keyof GraphArgs;
 /** Kernels count elements in i32, and up to a grid's last block of them beyond the end. */
 const MOST_ELEMENTS = 2 ** 31 - 2 ** 20;
 
+/** @throws ShapeError for more elements than memory is indexed by; what is computed on the way may have more */
+export function requireIndexable(shape: Shape): void {
+  if (sizeOf(shape) > MOST_ELEMENTS)
+    throw new ShapeError(
+      `${formatShape(shape)} has ${sizeOf(shape)} elements, a tensor in memory at most ${MOST_ELEMENTS}: cut it.`,
+    );
+}
+
 let made = 0;
 
 /** The serial number of the newest node. */
@@ -113,10 +121,6 @@ export class GraphNode implements IrNode {
     arg: GraphArgs[GraphOp],
     requiresGrad: boolean,
   ) {
-    if (sizeOf(type.shape) > MOST_ELEMENTS)
-      throw new ShapeError(
-        `[${op}] ${formatShape(type.shape)} has ${sizeOf(type.shape)} elements, a tensor at most ${MOST_ELEMENTS}: cut it.`,
-      );
     this.op = op;
     this.type = type;
     this.src = src;

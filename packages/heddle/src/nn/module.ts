@@ -106,18 +106,27 @@ export abstract class Module {
 
 const join = (prefix: string, name: string): string => (prefix ? `${prefix}.${name}` : name);
 
-/** Entries with arrays and plain objects opened up: `layers: [a, b]` becomes `layers.0: a`, `layers.1: b`. */
-function* flattened(entries: Iterable<readonly [string, unknown]>): Generator<[string, unknown]> {
+/** What may be state: entries with arrays and plain objects opened up, `layers: [a, b]` as `layers.0: a`, `layers.1: b`. */
+function* flattened(
+  entries: Iterable<readonly [string, unknown]>,
+  seen: Set<object> = new Set(),
+): Generator<[string, object]> {
   for (const [name, value] of entries) {
-    if (isPlain(value)) yield* flattened(Object.entries(value).map(([key, v]) => [`${name}.${key}`, v]));
-    else yield [name, value];
+    if (typeof value !== 'object' || value === null) continue;
+    if (!isPlain(value)) yield [name, value];
+    else if (!seen.has(value)) {
+      seen.add(value);
+      for (const key of Object.keys(value)) {
+        const inner = (value as Readonly<Record<string, unknown>>)[key];
+        if (typeof inner === 'object' && inner !== null) yield* flattened([[`${name}.${key}`, inner]], seen);
+      }
+    }
   }
 }
 
 /** Whether it is an array, or an object made by `{ … }`. */
-const isPlain = (value: unknown): value is object =>
-  Array.isArray(value) ||
-  (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype);
+const isPlain = (value: object): boolean =>
+  Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
 
 function checkNames(module: string, own: readonly string[], given: readonly string[]): void {
   const missing = own.filter((name) => !given.includes(name));

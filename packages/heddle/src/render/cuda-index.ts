@@ -128,9 +128,11 @@ function indexArithmetic(
     if (user.op !== 'alu' || !COMPARISONS.has(user.arg)) return dropped.has(user);
     return at !== SMALLER[user.arg] || !isSize(user.src[1 - at] as Expr);
   };
+  // From users to what they use, so that once is enough but for variables that loops set.
+  const users = nodes.toReversed();
   for (let changed = true; changed; ) {
     changed = false;
-    for (const user of nodes) {
+    for (const user of users) {
       (user.src as readonly Node[]).forEach((source, at) => {
         const mine = source.op === 'variable' ? followed.has(source.arg) : found.has(source);
         if (!mine || !isCompared(user, at)) return;

@@ -116,7 +116,9 @@ export class DiskCache {
       return { path, used: statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0 };
     });
     ages.sort((a, b) => a.used - b.used);
+    this.#files = ages.length;
+    if (ages.length <= this.#mostFiles) return;
     for (const { path } of ages.slice(0, ages.length >> 1)) rmSync(path, { force: true });
-    this.#files = undefined;
+    this.#files -= ages.length >> 1;
   }
 }

@@ -15,7 +15,7 @@
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
 import type { KernelStage, LibraryStage, Variant } from '../graph/fused-op.js';
-import { argOf, type GraphNode } from '../graph/node.js';
+import { argOf, type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
@@ -295,6 +295,7 @@ function place(
   updated: ReadonlyMap<GraphNode, GraphNode>,
   updates: ReadonlyMap<number, number>,
 ): Omit<Schedule, 'launches'> & { readonly launches: readonly PlacedLaunch[] } {
+  for (const { group } of work) for (const { shape } of group.roots) requireIndexable(shape);
   const results: GraphNode[] = [];
   const rootPlaces = roots.map((root, i): Schedule['roots'][number] => {
     const leaf = leaves.indexOf(updated.get(root) ?? root);

@@ -1,4 +1,5 @@
 /** Making tensors. */
+import { inspect } from 'node:util';
 import {
   bool,
   type DType,
@@ -70,7 +71,7 @@ function upgraded(node: GraphNode): GraphNode {
   return leaf;
 }
 
-/** By their names: subclasses, such as Buffer, count. */
+/** Subclasses, such as Buffer, count. */
 const ARRAY_TYPES: readonly (readonly [abstract new (...args: never[]) => TypedArray, DType])[] = [
   [Float32Array, f32],
   [Float64Array, f64],
@@ -91,10 +92,10 @@ function dtypeOf(data: TypedArray): DType {
   return f32;
 }
 
-function flattenNested(data: Nested): { values: number[]; shape: number[]; dtype: DType } {
+function flattenNested(data: Nested): { values: (number | bigint)[]; shape: number[]; dtype: DType } {
   const shape: number[] = [];
   for (let at: Nested = data; Array.isArray(at); at = at[0] as Nested) shape.push(at.length);
-  const values: number[] = [];
+  const values: (number | bigint)[] = [];
   let booleans = true;
   const visit = (at: Nested, depth: number): void => {
     if (!Array.isArray(at)) {
@@ -102,12 +103,12 @@ function flattenNested(data: Nested): { values: number[]; shape: number[]; dtype
         throw new ShapeError(
           `[tensor] nesting differs: a number where ${shape.length - depth} more levels were expected.`,
         );
-      if (typeof at !== 'boolean' && typeof at !== 'number')
+      if (typeof at !== 'boolean' && typeof at !== 'number' && typeof at !== 'bigint')
         throw new ArgumentError(
-          `[tensor] takes numbers and booleans, got ${(at as unknown) instanceof Tensor ? 'a tensor. stack([…]) makes one of several' : `${JSON.stringify(at)}`}.`,
+          `[tensor] takes numbers and booleans, got ${(at as unknown) instanceof Tensor ? 'a tensor. stack([…]) makes one of several' : inspect(at)}.`,
         );
       if (typeof at !== 'boolean') booleans = false;
-      values.push(Number(at));
+      values.push(typeof at === 'bigint' ? at : Number(at));
       return;
     }
     if (depth >= shape.length)

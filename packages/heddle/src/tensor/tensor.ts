@@ -2,6 +2,7 @@
  * Tensors: what users touch. An operation makes a graph node and returns at once; values are computed when they are
  * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
  */
+import { inspect } from 'node:util';
 import {
   bool,
   type DType,
@@ -71,6 +72,7 @@ export class Tensor<S extends Shape = Shape> {
 
   /** @internal */
   set ownNode(node: GraphNode) {
+    this.#node.tensors--;
     node.tensors++;
     this.#node = node;
   }
@@ -272,6 +274,11 @@ export class Tensor<S extends Shape = Shape> {
     );
   }
 
+  #requireFloat(op: string): void {
+    if (!isFloat(this.dtype))
+      throw new DTypeError(`[${op}] takes floats, got ${this.dtype.name}. Convert with .cast(f32).`);
+  }
+
   /** What `compute` makes of this in f32 if it is of 16-bit floats, rounded once. */
   #wide(compute: (x: Tensor) => Tensor): Tensor {
     return this.dtype.bytes === 2 ? compute(this.cast(f32)).cast(this.dtype) : compute(this);
@@ -292,11 +299,13 @@ export class Tensor<S extends Shape = Shape> {
     return this.#reduce('prod', axes, options);
   }
   mean(axes?: Axes, options?: ReduceOptions): Tensor {
+    this.#requireFloat('mean');
     const count = axesOf('mean', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
     return this.#wide((x) => x.sum(axes, options).mul(1 / count));
   }
   /** @param correction subtracted from the count (default 1: the unbiased estimate, as PyTorch's) */
   variance(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
+    this.#requireFloat('variance');
     const count = axesOf('variance', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
     return this.#wide((x) =>
       x
@@ -462,7 +471,7 @@ export class Tensor<S extends Shape = Shape> {
       if (!g || !(tensor instanceof Tensor)) return;
       if (tensor.grad && currentTrace()?.made(tensor.grad.ownNode) === false)
         throw new ArgumentError(
-          '[jit] a parameter has a gradient from before, which every call would add again. Call optimizer.zeroGrad() first.',
+          `[jit] a parameter of shape ${formatShape(tensor.shape)} has a gradient from before, which every call would add again. Forget it first: model.zeroGrad(), or optimizer.zeroGrad() if the optimizer has it.`,
         );
       tensor.grad = new Tensor(tensor.grad ? b.withoutGradients(() => b.add(tensor.grad!.node, g)) : g);
     });
@@ -544,9 +553,9 @@ export type NestedArray = number | boolean | NestedArray[];
 /** @internal A number becomes a constant of the tensor's dtype. */
 export function operand(v: Operand, like: Tensor): GraphNode {
   if (v instanceof Tensor) return v.node;
-  if (typeof v !== 'number' && typeof v !== 'boolean')
-    throw new ArgumentError(`an operand is a tensor or a number, got ${JSON.stringify(v)}.`);
-  if (typeof v === 'number' && !isOf(like.dtype, v))
+  if (typeof v !== 'number' && typeof v !== 'boolean' && typeof v !== 'bigint')
+    throw new ArgumentError(`an operand is a tensor or a number, got ${inspect(v)}.`);
+  if (typeof v !== 'boolean' && !isOf(like.dtype, v))
     throw new DTypeError(
       `${v} does not fit ${like.dtype.name}, whose values are ${describeValues(like.dtype)}. Convert the tensor first: .cast(${Number.isInteger(v) && like.dtype !== bool ? 'i32' : 'f32'}).`,
     );
@@ -557,7 +566,7 @@ export function operand(v: Operand, like: Tensor): GraphNode {
 export function axesOf(op: string, axes: Axes, rank: number): number[] {
   if (axes === undefined) return Array.from({ length: rank }, (_, i) => i);
   if (typeof axes !== 'number' && !Array.isArray(axes))
-    throw new ShapeError(`[${op}] ${JSON.stringify(axes)} is no axis: pass a number, or a list of them.`);
+    throw new ShapeError(`[${op}] ${inspect(axes)} is no axis: pass a number, or a list of them.`);
   const list = (typeof axes === 'number' ? [axes] : axes).map((a) => normalizeAxis(op, a, rank));
   if (new Set(list).size !== list.length) throw new ShapeError(`[${op}] axes (${list.join(',')}) repeat.`);
   return list;

@@ -142,7 +142,8 @@ class Training {
         const { steps, ...figures } = trained;
         const report = { ...figures, epoch, epochs, validation, lr: this.#lr };
         reports.push(report);
-        if (this.#stopping === 'aborted' && (steps < train.length || !validation)) break;
+        const isWhole = steps === train.length && (validation || !this.#evaluator);
+        if (this.#stopping === 'aborted' && !isWhole) break;
         for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
       }
     } finally {

@@ -97,6 +97,10 @@ function handOut(): void {
   for (let count = 0; count < MOST_ORDERS && waiting.length > 0; count++) {
     for (const { child, ready, orders } of processes) {
       if (!ready || orders.size > count) continue;
+      const [first] = waiting;
+      // Alone, so that it takes no other with it.
+      const apart = [...orders.values()].some(({ again }) => again);
+      if (apart || (first?.again && orders.size > 0)) continue;
       // The caller may have done some itself.
       let next = waiting.shift();
       while (next && !next.again && !claimed(next.order)) next = waiting.shift();
