@@ -115,7 +115,7 @@ for (const device of DEVICES) {
     await is(ones([2], { dtype: i64 }), [2], i64, [1, 1]);
     await is(full([2], true), [2], bool, [true, true]);
     await is(full([], 3, { dtype: u8 }), [], u8, 3);
-    await is(full([1], 2.5, { dtype: i32 }), [1], i32, [2]);
+    await is(full([1], 2, { dtype: i32 }), [1], i32, [2]);
     await is(zeros([0, 3]), [0, 3], f32, []);
     await is(eye(3, { dtype: i32 }), [3, 3], i32, [
       [1, 0, 0],

@@ -125,6 +125,15 @@ test('objects that hold themselves, and large ones, are walked once', () => {
   assert.deepEqual(Object.keys(new Net().stateDict()), ['layer.weight', 'layer.bias']);
 });
 
+test('numbers that do not fit where they are put, gradients of integers, images of nothing', () => {
+  assert.throws(() => tensor([1], { dtype: u8 }).pad([[1, 0]], 300), /300 does not fit u8/);
+  assert.throws(() => tensor([true]).where(1.5, tensor([1], { dtype: i32 })), /1.5 does not fit i32/);
+  assert.throws(() => H.full([1], 1.5, { dtype: i64 }), /\[full\] 1.5 is no i64/);
+  assert.throws(() => tensor([1, 2], { dtype: i32, requiresGrad: true }), /a tensor of i32 has no gradient/);
+  assert.throws(() => tensor([1]).expand([2.5]), /\[expand\] \[ 2.5 \] is not a shape/);
+  assert.throws(() => H.maxPool2d(zeros([1, 1, 0, 4]), 2, { padding: 1 }), /does not fit into 0×4/);
+});
+
 test('bigints are numbers of i64', async () => {
   const x = tensor(any([1n, 2n]), { dtype: i64 });
   assert.deepEqual(await list(x.add(any(5n))), [6n, 7n]);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { philox4x32 } from '../src/core/philox.js';
+import * as H from '../src/index.js';
 import {
   bf16,
   conv2d,
@@ -128,3 +129,90 @@ test('a tensor of 2³¹ elements is refused, what is computed on the way may be 
   const planned = ones([1300, 1300], { dtype: f16 }).matmul(ones([1300, 1300], { dtype: f16 }));
   assert.deepEqual(await list(planned.at('0:1', '0:2')), [1300, 1300]);
 });
+
+for (const device of DEVICES) {
+  test(`${device}: functions of 16-bit floats are rounded once`, async () => {
+    useDevice(device);
+    const of = async (
+      dtype: typeof f16 | typeof bf16,
+      values: number[],
+      fn: (x: Tensor) => Tensor,
+      scale = 1,
+    ): Promise<[value: number[], gradient: number[]]> => {
+      const x = tensor(values, { dtype, requiresGrad: true });
+      const y = fn(x);
+      y.mul(scale).sum().backward();
+      return [await list(y), await list(x.grad!)];
+    };
+    const near = (actual: readonly number[], expected: readonly number[], share: number): void => {
+      actual.forEach((v, i) => {
+        assert.ok(Math.abs(v - expected[i]!) <= share * Math.abs(expected[i]!), `${actual} ≉ ${expected}`);
+      });
+    };
+    const ten = 2 ** -10;
+    // torch.nn.functional
+    near((await of(f16, [12, 16, 20, 64, 128], H.silu, 1024))[1], [1024, 1024, 1024, 1024, 1024], ten);
+    near((await of(f16, [64, 128], H.gelu, 1024))[1], [1024, 1024], ten);
+    near((await of(f16, [-12, -13], H.sigmoid))[0], [6.1e-6, 2.3e-6], 0.03);
+    near((await of(f16, [0.001, -0.001, 0.01], H.erf))[0], [0.00113, -0.00113, 0.01128], 2e-3);
+    near((await of(bf16, [-3, -3.5, -4], H.gelu))[0], [-0.00406, -0.00081, -0.00013], 0.04);
+    const many = ones([1, 70_000], { dtype: f16 }).softmax();
+    near((await list(many)).slice(0, 2), [1.43e-5, 1.43e-5], 0.01);
+    near((await of(f16, [0, 0, 0, 0], (x) => x.logSoftmax(), 20_000))[1].map(Math.abs), [8, 8, 8, 8], 0.3);
+    const large = H.full([1, 1, 8, 8], 2000, { dtype: f16 });
+    for (const countIncludePad of [true, false])
+      assert.deepEqual(await list(H.avgPool2d(large, 8, { countIncludePad })), [2000]);
+  });
+
+  test(`${device}: where a derivative has no finite value, what PyTorch gives`, async () => {
+    useDevice(device);
+    const x = tensor(
+      [
+        [1, 1, 1],
+        [2, 3, 4],
+      ],
+      { requiresGrad: true },
+    );
+    x.std(1).sum().backward();
+    assert.deepEqual(await list(x.grad!), [0, 0, 0, -0.5, 0, 0.5]);
+    const huber = async (values: number[], delta: number): Promise<number[][]> => {
+      const d = tensor(values, { requiresGrad: true });
+      const loss = H.huber(d, tensor(values.map(() => 0)), { reduction: 'none', delta });
+      loss.sum().backward();
+      return [await list(loss), await list(d.grad!)];
+    };
+    assert.deepEqual(await huber([3, 1, -0.5], 1), [
+      [2.5, 0.5, 0.125],
+      [1, 1, -0.5],
+    ]);
+    assert.deepEqual(await huber([3, 1], Infinity), [
+      [4.5, 0.5],
+      [3, 1],
+    ]);
+    assert.deepEqual((await huber([Infinity, 1], 1))[1], [1, 1]);
+  });
+
+  test(`${device}: noGrad holds for what changes nothing, too`, async () => {
+    useDevice(device);
+    const a = tensor([3, 4], { requiresGrad: true });
+    const same = H.noGrad(() => [a.mul(1), a.reshape([2]), a.cast(a.dtype)]);
+    for (const t of same) assert.equal(t.requiresGrad, false);
+    same[0]!.mul(a).sum().backward();
+    assert.deepEqual(await list(a.grad!), [3, 4]);
+    assert.equal(H.noGrad(() => tensor([1], { requiresGrad: true })).requiresGrad, true);
+  });
+
+  test(`${device}: arange of every type`, async () => {
+    useDevice(device);
+    assert.deepEqual(await list(H.arange(5, 0, -1, { dtype: u8 })), [5, 4, 3, 2, 1]);
+    assert.deepEqual(await list(H.arange(2 ** 31, 2 ** 31 + 3, 1, { dtype: H.u32 })), [
+      2 ** 31,
+      2 ** 31 + 1,
+      2 ** 31 + 2,
+    ]);
+    assert.deepEqual(await list(H.arange(0, 1, 0.25)), [0, 0.25, 0.5, 0.75]);
+    assert.deepEqual(await list(H.arange(3, 3)), []);
+    assert.throws(() => H.arange(2 ** 31, 2 ** 31 + 3), /2147483648 is no i32/);
+    assert.throws(() => H.arange(-1, 3, 1, { dtype: u8 }), /-1 is no u8/);
+  });
+}

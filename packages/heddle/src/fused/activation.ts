@@ -15,8 +15,8 @@ const elementwise = (
 ): FusedOp<null> => ({
   name,
   infer: ([x]) => x!,
-  compose: ([x]) => compose(x!),
-  grad: (node, g) => [grad(node.src[0]!, node, g)],
+  compose: ([x]) => b.widened(compose, x!),
+  grad: (node, g) => [b.widened(grad, node.src[0]!, node, g)],
   kernels: [],
 });
 

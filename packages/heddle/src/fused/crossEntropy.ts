@@ -35,15 +35,16 @@ const rowsOnCpu = (
 export const crossEntropyOp: FusedOp<null> = {
   name: 'crossEntropy',
   infer: ([logits]) => ({ shape: [logits!.shape[0]!], dtype: logits!.dtype }),
-  compose: ([logits, labels]) => {
-    const [rows, classes] = logits!.shape as [number, number];
-    const p = softmax(logits!, 1, true);
-    const picked = b.sum(b.where(isLabel(logits!, labels!), p, b.like(p, 0)), [1]);
-    const loss = b.reshape(b.neg(picked), [rows]);
-    const low = b.map('ge', labels!, b.like(labels!, 0));
-    const high = b.map('lt', labels!, b.like(labels!, classes));
-    return b.where(b.map('and', low, high), loss, b.like(loss, Number.NaN));
-  },
+  compose: ([logits, labels]) =>
+    b.widened((logits) => {
+      const [rows, classes] = logits.shape as [number, number];
+      const p = softmax(logits, 1, true);
+      const picked = b.sum(b.where(isLabel(logits, labels!), p, b.like(p, 0)), [1]);
+      const loss = b.reshape(b.neg(picked), [rows]);
+      const low = b.map('ge', labels!, b.like(labels!, 0));
+      const high = b.map('lt', labels!, b.like(labels!, classes));
+      return b.where(b.map('and', low, high), loss, b.like(loss, Number.NaN));
+    }, logits!),
   grad: ({ src: [logits, labels] }, g) => [
     b.mul(b.call(crossEntropyGradientOp, [logits!, labels!], null), b.reshape(g, [g.shape[0]!, 1])),
     undefined,
@@ -58,10 +59,11 @@ export const crossEntropyOp: FusedOp<null> = {
 export const crossEntropyGradientOp: FusedOp<null> = {
   name: 'crossEntropyGradient',
   infer: ([logits]) => logits!,
-  compose: ([logits, labels]) => {
-    const p = softmax(logits!, 1, false);
-    return b.where(isLabel(logits!, labels!), b.sub(p, b.like(p, 1)), p);
-  },
+  compose: ([logits, labels]) =>
+    b.widened((logits) => {
+      const p = softmax(logits, 1, false);
+      return b.where(isLabel(logits, labels!), b.sub(p, b.like(p, 1)), p);
+    }, logits!),
   kernels: [rowsOnCpu('crossEntropyGradient-cpu', crossEntropyGradientRows)],
 };
 

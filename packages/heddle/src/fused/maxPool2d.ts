@@ -212,7 +212,7 @@ export function maxPool2d(x: GraphNode, kernel: Pair, options: MaxPool2dOptions 
         'windows of nothing but padding have no maximum. Pad less.',
     );
   }
-  if (pooledSize(arg).some((n) => n < 1)) {
+  if (pooledSize(arg).some((n) => n < 1) || arg.size.some((n) => n < 1)) {
     throw new ShapeError(
       `[maxPool2d] a ${window.join('×')} window (dilation ${arg.dilation.join('×')}) does not fit into ` +
         `${arg.size.join('×')} with padding ${arg.padding.join('×')}.`,

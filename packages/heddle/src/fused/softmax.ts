@@ -18,16 +18,23 @@ export interface SoftmaxArg {
 export const softmaxOp: FusedOp<SoftmaxArg> = {
   name: 'softmax',
   infer: ([x]) => x!,
-  compose: ([x], { axis, log }) => {
-    const shifted = b.sub(x!, b.reduce('max', x!, [axis]));
-    const e = b.map('exp', shifted);
-    const total = b.sum(e, [axis]);
-    return log ? b.sub(shifted, b.map('log', total)) : b.div(e, total);
-  },
-  grad: (y, g, { axis, log }) => {
-    if (log) return [b.sub(g, b.mul(b.map('exp', y), b.sum(g, [axis])))];
-    return [b.mul(y, b.sub(g, b.sum(b.mul(g, y), [axis])))];
-  },
+  compose: ([x], { axis, log }) =>
+    b.widened((x) => {
+      const shifted = b.sub(x, b.reduce('max', x, [axis]));
+      const e = b.map('exp', shifted);
+      const total = b.sum(e, [axis]);
+      return log ? b.sub(shifted, b.map('log', total)) : b.div(e, total);
+    }, x!),
+  grad: (y, g, { axis, log }) => [
+    b.widened(
+      (y, g) =>
+        log
+          ? b.sub(g, b.mul(b.map('exp', y), b.sum(g, [axis])))
+          : b.mul(y, b.sub(g, b.sum(b.mul(g, y), [axis]))),
+      y,
+      g,
+    ),
+  ],
   kernels: [
     {
       name: 'softmax-cpu',

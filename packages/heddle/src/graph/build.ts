@@ -22,6 +22,9 @@ import {
 
 let gradients = true;
 
+/** Whether what is made now is differentiated. */
+export const recordsGradients = (): boolean => gradients;
+
 function withMode<T>(on: boolean, body: () => T): T {
   const before = gradients;
   gradients = on;

@@ -3,10 +3,14 @@ import { inspect } from 'node:util';
 import {
   bool,
   type DType,
+  describeValues,
   f32,
   f64,
   i32,
   i64,
+  isFloat,
+  isInteger,
+  isOf,
   requireDType,
   type TypedArray,
   u8,
@@ -58,8 +62,12 @@ export function fromNode<S extends Shape>(
   node: GraphNode,
   { requiresGrad = false }: TensorOptions,
 ): Tensor<S> {
+  if (requiresGrad && !isFloat(node.dtype))
+    throw new DTypeError(
+      `a tensor of ${node.dtype.name} has no gradient. Make it of floats: { dtype: f32 }.`,
+    );
   const own = requiresGrad && node.storage ? upgraded(node) : requiresGrad ? b.detach(node, true) : node;
-  const made = new Tensor<S>(own);
+  const made = new Tensor<S>(own, true);
   setOwner(own, made);
   return made;
 }
@@ -134,6 +142,8 @@ export function full<const S extends Shape>(
   checkShape('full', shape);
   if (options.dtype) requireDType('full', options.dtype);
   const dtype = options.dtype ?? (typeof value === 'boolean' ? bool : f32);
+  if (isInteger(dtype) && typeof value !== 'boolean' && !isOf(dtype, value))
+    throw new DTypeError(`[full] ${String(value)} is no ${dtype.name}, which is ${describeValues(dtype)}.`);
   return fromNode(b.full(shape, dtype, dtype === i64 ? BigInt(value) : value), options);
 }
 
@@ -160,9 +170,19 @@ export function arange(start: number, stop?: number, step = 1, options: TensorOp
     );
   const count = Math.max(0, Math.ceil((last - first) / step));
   const dtype = options.dtype ?? ([first, step].every(Number.isInteger) ? i32 : f32);
-  const steps = b.cast(b.iota([count], 0), dtype);
-  const scaled = b.mul(steps, b.full([], dtype, step));
-  return fromNode(first === 0 ? scaled : b.add(scaled, b.full([], dtype, first)), options);
+  const ends = count > 0 ? [first, first + (count - 1) * step] : [];
+  const stray = isInteger(dtype)
+    ? [...ends, step].find((v) => !isOf(v === step ? i64 : dtype, v))
+    : undefined;
+  if (stray !== undefined)
+    throw new DTypeError(
+      `[arange] from ${first} to ${last} in steps of ${step}: ${stray} is no ${dtype.name}, which is ${describeValues(dtype)}. Choose another dtype.`,
+    );
+  // A step back is none of u8, and a large start none of i32.
+  const inner = !isInteger(dtype) || [...ends, step].every((v) => isOf(dtype, v)) ? dtype : i64;
+  const number = (v: number): GraphNode => b.full([], inner, inner === i64 ? BigInt(v) : v);
+  const scaled = b.mul(b.cast(b.iota([count], 0), inner), number(step));
+  return fromNode(b.cast(first === 0 ? scaled : b.add(scaled, number(first)), dtype), options);
 }
 
 /** The identity matrix (n, n). */

@@ -1,9 +1,15 @@
 /** Activation functions, element by element unless an axis is named. Sources: PyTorch's torch.nn.functional. */
+import { f32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Shape } from '../core/shape.js';
 import * as fused from '../fused/activation.js';
 import { requireFloat } from './functional-checks.js';
 import { Tensor } from './tensor.js';
+
+/** `compute` in f32 if x is of 16-bit floats, rounded once: at each step they would lose too much. */
+function widely<S extends Shape>(x: Tensor<S>, compute: (x: Tensor<S>) => Tensor): Tensor<S> {
+  return (x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x)) as Tensor<S>;
+}
 
 /** max(0, x); the gradient at 0 is 0. */
 export function relu<S extends Shape>(x: Tensor<S>): Tensor<S> {
@@ -31,14 +37,14 @@ export function tanh<S extends Shape>(x: Tensor<S>): Tensor<S> {
 
 /** x · sigmoid(x), also called swish. */
 export function silu<S extends Shape>(x: Tensor<S>): Tensor<S> {
-  return x.mul(sigmoid(x)) as Tensor<S>;
+  requireFloat('silu', 'x', x);
+  return widely(x, (x) => x.mul(sigmoid(x)));
 }
 
 /** x where x > 0, else alpha · (e^x − 1). */
 export function elu<S extends Shape>(x: Tensor<S>, alpha = 1): Tensor<S> {
   requireFloat('elu', 'x', x);
-  const negative = x.minimum(0).exp().sub(1).mul(alpha);
-  return x.gt(0).where(x, negative) as Tensor<S>;
+  return widely(x, (x) => x.gt(0).where(x, x.minimum(0).exp().sub(1).mul(alpha)));
 }
 
 /** log(1 + e^(beta · x)) / beta, and x itself where beta · x > threshold. */
@@ -72,14 +78,14 @@ export function gelu<S extends Shape>(
   const { approximate = 'none' } = options;
   if (approximate !== 'none' && approximate !== 'tanh')
     throw new ArgumentError(`[gelu] approximate is '${String(approximate)}', must be 'none' or 'tanh'.`);
-  const curve =
+  const curve = (x: Tensor): Tensor =>
     approximate === 'none'
       ? erf(x.mul(Math.SQRT1_2))
       : x
           .add(x.mul(x).mul(x).mul(0.044715))
           .mul(Math.sqrt(2 / Math.PI))
           .tanh();
-  return x.mul(0.5).mul(curve.add(1)) as Tensor<S>;
+  return widely(x, (x) => x.mul(0.5).mul(curve(x).add(1)));
 }
 
 /** e^x / Σ e^x along `axis`, computed from x − max x. */

@@ -193,10 +193,10 @@ export function huber(
   checkPair('huber', x, target);
   const { delta = 1 } = options;
   if (!(delta > 0)) throw new ArgumentError(`[huber] delta is ${delta}, must be greater than 0.`);
-  const distance = x.sub(target).abs();
-  const square = distance.square().mul(0.5);
-  const linear = distance.sub(0.5 * delta).mul(delta);
-  return reduced('huber', distance.le(delta).where(square, linear), options.reduction);
+  // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q.
+  const difference = x.sub(target);
+  const cut = difference.clamp(-delta, delta).detach();
+  return reduced('huber', cut.mul(difference.sub(cut.mul(0.5))), options.reduction);
 }
 
 /** Hinge loss of a linear margin: max(0, margin − target · x), target −1 or 1. Both of the same shape and dtype. */

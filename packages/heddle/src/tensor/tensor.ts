@@ -26,14 +26,12 @@ import * as b from '../graph/build.js';
 import { parametersOf, vjp } from '../graph/grad.js';
 import type { GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
+import { type Axes, axesOf, inferShape } from './axes.js';
 import { type Index, index } from './indexing.js';
 import { getPrecision } from './modes.js';
 
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
 export type Operand = Tensor | number | boolean;
-
-/** One axis, several, or all (undefined). Negative axes count from the back. */
-export type Axes = number | readonly number[] | undefined;
 
 export interface ReduceOptions {
   /** Keep reduced dimensions as size 1 (default false). */
@@ -53,8 +51,12 @@ export class Tensor<S extends Shape = Shape> {
   /** The gradient that `backward` has accumulated here; undefined before. */
   grad: Tensor<S> | undefined;
 
-  /** @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations. */
-  constructor(node: GraphNode) {
+  /**
+   * @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations.
+   * @param isNew it is of a leaf of its own: else it has no gradient where none is recorded, if it is its operand's, too
+   */
+  constructor(node: GraphNode, isNew = false) {
+    if (node.requiresGrad && !isNew && !b.recordsGradients()) node = b.detach(node);
     if (node.depth > MAX_DEPTH && !node.storage) engine.realize([node]);
     node.tensors++;
     this.#node = node;
@@ -208,9 +210,11 @@ export class Tensor<S extends Shape = Shape> {
   square(): Tensor<S> {
     return new Tensor(b.mul(this.node, this.node));
   }
+  /** For |x| up to 10⁶; what is larger keeps no fraction of a turn to go by. */
   sin(): Tensor<S> {
     return this.#unary('sin');
   }
+  /** For |x| up to 10⁶, as `sin`. */
   cos(): Tensor<S> {
     return this.#unary('cos');
   }
@@ -249,7 +253,7 @@ export class Tensor<S extends Shape = Shape> {
   where(then: Operand, otherwise: Operand): Tensor {
     const like = then instanceof Tensor ? then : otherwise instanceof Tensor ? otherwise : undefined;
     const [x, y] = [then, otherwise].map((v) =>
-      v instanceof Tensor ? v.node : b.full([], like?.dtype ?? f32, v),
+      like || v instanceof Tensor ? operand(v, like ?? (v as Tensor)) : b.full([], f32, v),
     );
     return new Tensor(b.where(this.node, x!, y!));
   }
@@ -316,7 +320,10 @@ export class Tensor<S extends Shape = Shape> {
     );
   }
   std(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
-    return this.variance(axes, options).sqrt();
+    // √v has no slope at 0, but where all elements are the same, their deviation has a gradient of 0.
+    const variance = this.variance(axes, options);
+    const isZero = variance.eq(0);
+    return isZero.where(0, isZero.where(1, variance).sqrt());
   }
   /** Index of the largest element along `axis` (the first of several; of a NaN if there is one), i32. */
   argmax(axis: number, options?: ReduceOptions): Tensor {
@@ -371,6 +378,8 @@ export class Tensor<S extends Shape = Shape> {
   }
   /** Sizes of 1 repeated to `shape`. */
   expand<T extends Shape>(shape: T): Tensor<T> {
+    if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
+      throw new ShapeError(`[expand] ${inspect(shape)} is not a shape: pass a list of whole numbers ≥ 0.`);
     return new Tensor<T>(b.expand(this.node, shape));
   }
   /** Without dimension `axis`, which has size 1. */
@@ -387,13 +396,14 @@ export class Tensor<S extends Shape = Shape> {
     const at = normalizeAxis('unsqueeze', axis, this.ndim + 1);
     return this.reshape([...this.shape.slice(0, at), 1, ...this.shape.slice(at)]);
   }
-  /** @param amounts per dimension, [before, after] */
+  /** @param amounts per dimension, [before, after] · @param value of a bool 0 or 1 */
   pad(amounts: readonly (readonly [number, number])[], value = 0): Tensor {
     if (amounts.length !== this.ndim || amounts.some((a) => a.some((n) => n < 0 || !Number.isInteger(n)))) {
       throw new ArgumentError(
         `[pad] takes [before, after] ≥ 0 for each of ${this.ndim} dimensions, got ${JSON.stringify(amounts)}.`,
       );
     }
+    if (this.dtype !== bool) operand(value, this);
     return new Tensor(
       b.pad(
         this.node,
@@ -560,32 +570,6 @@ export function operand(v: Operand, like: Tensor): GraphNode {
       `${v} does not fit ${like.dtype.name}, whose values are ${describeValues(like.dtype)}. Convert the tensor first: .cast(${Number.isInteger(v) && like.dtype !== bool ? 'i32' : 'f32'}).`,
     );
   return b.full([], like.dtype, like.dtype.name === 'i64' ? BigInt(v) : v);
-}
-
-/** @internal Axes counted from the front, without repeats. */
-export function axesOf(op: string, axes: Axes, rank: number): number[] {
-  if (axes === undefined) return Array.from({ length: rank }, (_, i) => i);
-  if (typeof axes !== 'number' && !Array.isArray(axes))
-    throw new ShapeError(`[${op}] ${inspect(axes)} is no axis: pass a number, or a list of them.`);
-  const list = (typeof axes === 'number' ? [axes] : axes).map((a) => normalizeAxis(op, a, rank));
-  if (new Set(list).size !== list.length) throw new ShapeError(`[${op}] axes (${list.join(',')}) repeat.`);
-  return list;
-}
-
-function inferShape(shape: Shape, like: Tensor): Shape {
-  if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < -1))
-    throw new ShapeError(
-      `[reshape] ${Array.isArray(shape) ? formatShape(shape) : String(shape)} is not a shape: pass a list of whole numbers ≥ 0, one of them may be −1, as in reshape([2, -1]).`,
-    );
-  const unknown = shape.filter((d) => d === -1).length;
-  if (unknown === 0) return shape;
-  const known = sizeOf(shape.filter((d) => d !== -1));
-  if (unknown > 1 || known === 0 || like.size % known !== 0) {
-    throw new ShapeError(
-      `[reshape] −1 has no answer: ${formatShape(like.shape)} (${like.size} elements) to ${formatShape(shape)}.`,
-    );
-  }
-  return shape.map((d) => (d === -1 ? like.size / known : d));
 }
 
 export { i32 };
