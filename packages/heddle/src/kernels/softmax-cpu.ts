@@ -27,17 +27,18 @@ export interface RowsProblem {
 const KEPT = 2 ** 16;
 
 /**
- * e^x for x ≤ 0, of a number or a vector, without the steps that reach 2^127 and denormal numbers. x = n·ln 2 + r, a polynomial for e^r, and n added to its exponent; 0 below 2^−126, NaN of NaN.
+ * e^x for x ≤ 0, of a number or a vector, without the steps that reach 2^127 and denormal numbers: x = n·ln 2 + r, a
+ * polynomial for e^r, and a product with 2^n; 0 below 2^−126, NaN of NaN.
  */
 const expOf = (x: number, { fma, bitcast, select, f32, i32 }: Intrinsics) => {
-  // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits.
-  const shifted = fma(x, Math.LOG2E, 12582912);
-  const n = shifted - 12582912;
+  // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits: n + 127, the exponent of 2^n.
+  const shifted = fma(x, Math.LOG2E, 12582912 + 127);
+  const n = shifted - (12582912 + 127);
   const r = fma(n, 0.00021219444005469057, fma(n, -0.693359375, x));
   const a = fma(fma(0.0013926176119268645, r, 0.008363173074523068), r, 0.041666554662057834);
   const p = fma(fma(fma(fma(a, r, 0.16666577025597906), r, 0.5), r, 1), r, 1);
-  const e = bitcast(f32, bitcast(i32, p) + (bitcast(i32, shifted) << 23));
-  return select(x < -87.33, 0, select(x <= 0, e, x));
+  const e = p * bitcast(f32, bitcast(i32, shifted) << 23);
+  return select(x < -87.33, 0, e);
 };
 
 /** The largest of the `n` elements from x[from] on. */
