@@ -214,5 +214,6 @@ for (const device of DEVICES) {
     assert.deepEqual(await list(H.arange(3, 3)), []);
     assert.throws(() => H.arange(2 ** 31, 2 ** 31 + 3), /2147483648 is no i32/);
     assert.throws(() => H.arange(-1, 3, 1, { dtype: u8 }), /-1 is no u8/);
+    assert.throws(() => H.arange(300, 600, 300, { dtype: u8 }), /300 is no u8/);
   });
 }

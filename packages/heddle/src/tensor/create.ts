@@ -172,7 +172,7 @@ export function arange(start: number, stop?: number, step = 1, options: TensorOp
   const dtype = options.dtype ?? ([first, step].every(Number.isInteger) ? i32 : f32);
   const ends = count > 0 ? [first, first + (count - 1) * step] : [];
   const stray = isInteger(dtype)
-    ? [...ends, step].find((v) => !isOf(v === step ? i64 : dtype, v))
+    ? (ends.find((v) => !isOf(dtype, v)) ?? [step].find((v) => !isOf(i64, v)))
     : undefined;
   if (stray !== undefined)
     throw new DTypeError(

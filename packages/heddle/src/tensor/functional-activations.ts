@@ -1,15 +1,9 @@
 /** Activation functions, element by element unless an axis is named. Sources: PyTorch's torch.nn.functional. */
-import { f32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Shape } from '../core/shape.js';
 import * as fused from '../fused/activation.js';
 import { requireFloat } from './functional-checks.js';
-import { Tensor } from './tensor.js';
-
-/** `compute` in f32 if x is of 16-bit floats, rounded once: at each step they would lose too much. */
-function widely<S extends Shape>(x: Tensor<S>, compute: (x: Tensor<S>) => Tensor): Tensor<S> {
-  return (x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x)) as Tensor<S>;
-}
+import { Tensor, widely } from './tensor.js';
 
 /** max(0, x); the gradient at 0 is 0. */
 export function relu<S extends Shape>(x: Tensor<S>): Tensor<S> {
@@ -38,13 +32,13 @@ export function tanh<S extends Shape>(x: Tensor<S>): Tensor<S> {
 /** x · sigmoid(x), also called swish. */
 export function silu<S extends Shape>(x: Tensor<S>): Tensor<S> {
   requireFloat('silu', 'x', x);
-  return widely(x, (x) => x.mul(sigmoid(x)));
+  return widely(x, (x) => x.mul(sigmoid(x))) as Tensor<S>;
 }
 
 /** x where x > 0, else alpha · (e^x − 1). */
 export function elu<S extends Shape>(x: Tensor<S>, alpha = 1): Tensor<S> {
   requireFloat('elu', 'x', x);
-  return widely(x, (x) => x.gt(0).where(x, x.minimum(0).exp().sub(1).mul(alpha)));
+  return widely(x, (x) => x.gt(0).where(x, x.minimum(0).exp().sub(1).mul(alpha))) as Tensor<S>;
 }
 
 /** log(1 + e^(beta · x)) / beta, and x itself where beta · x > threshold. */
@@ -85,7 +79,7 @@ export function gelu<S extends Shape>(
           .add(x.mul(x).mul(x).mul(0.044715))
           .mul(Math.sqrt(2 / Math.PI))
           .tanh();
-  return widely(x, (x) => x.mul(0.5).mul(curve(x).add(1)));
+  return widely(x, (x) => x.mul(0.5).mul(curve(x).add(1))) as Tensor<S>;
 }
 
 /** e^x / Σ e^x along `axis`, computed from x − max x. */

@@ -16,7 +16,7 @@ import {
 } from './functional-checks.js';
 import { getPrecision, noGrad } from './modes.js';
 import { rand } from './random.js';
-import { type MatmulOptions, Tensor } from './tensor.js';
+import { type MatmulOptions, Tensor, widely } from './tensor.js';
 
 export type { Conv2dOptions, MaxPool2dOptions, Pair };
 
@@ -117,14 +117,11 @@ export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPool2dOptions = {
     const padded = image.pad([[0, 0], [0, 0], ...around]);
     return new Tensor(b.window(padded.node, arg)).sum([-2, -1]);
   };
-  // In f32: the sum of a window may be more than a 16-bit float can be.
-  const wide = x.dtype.bytes === 2 ? x.cast(f32) : x;
-  const counts =
+  return widely(x, (x) =>
     (options.countIncludePad ?? true)
-      ? size[0] * size[1]
-      : sums(new Tensor(b.full([1, 1, ...image], wide.dtype, 1)));
-  const means = typeof counts === 'number' ? sums(wide).mul(1 / counts) : sums(wide).div(counts);
-  return means.cast(x.dtype);
+      ? sums(x).mul(1 / (size[0] * size[1]))
+      : sums(x).div(sums(new Tensor(b.full([1, 1, ...image], x.dtype, 1)))),
+  );
 }
 
 /**

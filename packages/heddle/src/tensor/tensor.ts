@@ -283,11 +283,6 @@ export class Tensor<S extends Shape = Shape> {
       throw new DTypeError(`[${op}] takes floats, got ${this.dtype.name}. Convert with .cast(f32).`);
   }
 
-  /** What `compute` makes of this in f32 if it is of 16-bit floats, rounded once. */
-  #wide(compute: (x: Tensor) => Tensor): Tensor {
-    return this.dtype.bytes === 2 ? compute(this.cast(f32)).cast(this.dtype) : compute(this);
-  }
-
   /** Of u8 in i32. @param axes one, several, or all of them (default) */
   sum(axes?: Axes, options?: ReduceOptions): Tensor {
     return this.#reduce('sum', axes, options);
@@ -305,13 +300,13 @@ export class Tensor<S extends Shape = Shape> {
   mean(axes?: Axes, options?: ReduceOptions): Tensor {
     this.#requireFloat('mean');
     const count = axesOf('mean', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
-    return this.#wide((x) => x.sum(axes, options).mul(1 / count));
+    return widely(this, (x) => x.sum(axes, options).mul(1 / count));
   }
   /** @param correction subtracted from the count (default 1: the unbiased estimate, as PyTorch's) */
   variance(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
     this.#requireFloat('variance');
     const count = axesOf('variance', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
-    return this.#wide((x) =>
+    return widely(this, (x) =>
       x
         .sub(x.mean(axes, { keepdim: true }))
         .square()
@@ -559,6 +554,11 @@ export class Tensor<S extends Shape = Shape> {
 }
 
 export type NestedArray = number | boolean | NestedArray[];
+
+/** @internal `compute` in f32 if x is of 16-bit floats, rounded once: at each step they would lose too much. */
+export function widely<S extends Shape>(x: Tensor<S>, compute: (x: Tensor<S>) => Tensor): Tensor {
+  return x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x);
+}
 
 /** @internal A number becomes a constant of the tensor's dtype. */
 export function operand(v: Operand, like: Tensor): GraphNode {
