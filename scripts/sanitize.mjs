@@ -67,7 +67,13 @@ async function run(name, file) {
   if (name === 'memcheck') args.push('--report-api-errors', 'no');
   args.push(process.execPath, file);
   const child = spawn(tool, args, {
-    env: { ...process.env, DEV: 'cuda', HEDDLE_CUDA_SYNC: '1', HEDDLE_TUNE: 'off', HEDDLE_VENDOR: 'off' },
+    env: {
+      ...process.env,
+      HEDDLE_DEVICE: 'cuda',
+      HEDDLE_CUDA_SYNC: '1',
+      HEDDLE_TUNE: 'off',
+      HEDDLE_VENDOR: 'off',
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: Number(values.minutes) * 60_000,
   });

@@ -13,9 +13,9 @@ import { OPS } from './cases/ops.js';
 import { assertClose } from './close.js';
 import { count, type NdArray, ravel, unravel } from './ndarray.js';
 
-/** Devices to run on: the one that DEV names, else all that this machine has. */
-export const DEVICES: readonly string[] = process.env.DEV
-  ? [process.env.DEV]
+/** Devices to run on: the one that HEDDLE_DEVICE names, else all that this machine has. */
+export const DEVICES: readonly string[] = process.env.HEDDLE_DEVICE
+  ? [process.env.HEDDLE_DEVICE]
   : ['cpu', 'sim', ...(cudaReason() === undefined ? ['cuda'] : [])];
 
 /** Why there is no CUDA here; undefined if there is. */

@@ -29,7 +29,7 @@ async function heddle(
   args: readonly string[],
   watch?: (child: ChildProcess, out: string) => void,
 ): Promise<Ended> {
-  const { DEV: _, DEBUG: __, ...env } = process.env;
+  const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, ...env } = process.env;
   const child = spawn(process.execPath, [MAIN, ...args], { cwd: folder, env });
   let out = '';
   let err = '';

@@ -22,7 +22,7 @@ interface Ended {
 }
 
 async function node(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Ended> {
-  const { DEV: _, DEBUG: __, ...inherited } = process.env;
+  const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, ...inherited } = process.env;
   const child = spawn(process.execPath, args, { cwd: folder, env: { ...inherited, ...env } });
   const text = { out: '', err: '' };
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -182,7 +182,7 @@ test('a kernel that leaves its memory: the error names it and says that the cont
   assert.match(second!.message, /lost/);
 });
 
-test('DEBUG=2 writes a line for each launch, run after run', { skip }, async () => {
+test('HEDDLE_DEBUG=2 writes a line for each launch, run after run', { skip }, async () => {
   const { code, out, err } = await script(
     `
     h.useDevice('cuda');
@@ -190,7 +190,7 @@ test('DEBUG=2 writes a line for each launch, run after run', { skip }, async () 
     const step = h.jit((x) => { a.assign(x.matmul(a)); b.assign(a.matmul(b).softmax(1)); return b.sum(); });
     for (let i = 0; i < 4; i++) await step(h.ones([64, 64])).item();
     console.log(step.launches);`,
-    { DEBUG: '2' },
+    { HEDDLE_DEBUG: '2' },
   );
   assert.equal(code, 0, err);
   const lines = err.match(/µs {2}level \d+ {2}/g) ?? [];

@@ -155,7 +155,7 @@ test('where there is no GPU, nothing native is loaded to find that out', async (
      const native = process.report.getReport().sharedObjects.some((o) => /koffi/.test(o));
      console.log(JSON.stringify({ cuda, native, chosen: openDevice().name }));
      process.exit(0);`,
-    { DEV: '' },
+    { HEDDLE_DEVICE: '' },
   );
   const { cuda, native, chosen } = JSON.parse(out);
   if (cuda.available) return t.skip(`there is a GPU: ${cuda.reason}`);

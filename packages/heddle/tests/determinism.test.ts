@@ -47,7 +47,7 @@ for (const { device, precision, reason } of [
   { device: 'cuda', precision: 'bf16', reason: missing },
 ]) {
   test(`lenet5 on ${device} in ${precision}`, { skip: reason ? `not run: ${reason}` : false }, async () => {
-    const env = { DEV: device, PRECISION: precision, SEED: '1' };
+    const env = { HEDDLE_DEVICE: device, PRECISION: precision, SEED: '1' };
     const [first, second, other] = await Promise.all([
       digest(env),
       digest(env),

@@ -83,7 +83,7 @@ throwing('making tensors', [
     'an unknown device',
     () => useDevice('tpu'),
     'DeviceError',
-    'There is no device "tpu". There are: cuda, cpu, sim. Set DEV, or leave it out for the fastest.',
+    'There is no device "tpu". There are: cuda, cpu, sim. Set HEDDLE_DEVICE, or leave it out for the fastest.',
   ],
 ]);
 

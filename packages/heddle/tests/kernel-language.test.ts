@@ -21,7 +21,7 @@ import { printKernel } from '../src/kernel/print.js';
 import type { Target } from '../src/kernel/target.js';
 import { interpret } from './kernel-interpreter.js';
 
-process.env.CHECK = '1';
+process.env.HEDDLE_CHECK = '1';
 
 const CPU: Target = {
   name: 'cpu',

@@ -278,16 +278,16 @@ test('verify: an expression that is shared a million times over is checked quick
   assert.ok(count(simplify(kernelOf(declare(v, int(1)), store(bufferParam(y), e, [int(0)]))).body) < 50);
 });
 
-test('CHECK=1 verifies after every pass', () => {
+test('HEDDLE_CHECK=1 verifies after every pass', () => {
   const breaks = { name: 'breaks', why: 'to see it caught', run: () => kernelOf(breakLoop()) };
-  const before = process.env.CHECK;
+  const before = process.env.HEDDLE_CHECK;
   try {
-    process.env.CHECK = '1';
+    process.env.HEDDLE_CHECK = '1';
     assert.throws(() => compile(kernelOf(), cpu, [breaks]), /after the pass breaks: `break`/);
-    process.env.CHECK = '0';
+    process.env.HEDDLE_CHECK = '0';
     assert.equal(compile(kernelOf(), cpu, [breaks]).body.src.length, 1);
   } finally {
-    if (before === undefined) delete process.env.CHECK;
-    else process.env.CHECK = before;
+    if (before === undefined) delete process.env.HEDDLE_CHECK;
+    else process.env.HEDDLE_CHECK = before;
   }
 });

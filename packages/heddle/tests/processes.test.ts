@@ -55,12 +55,12 @@ const TRAINING = `
 
 test('one seed gives the same bits, run after run, on one thread as on two', async () => {
   const digests = await Promise.all(
-    ['1', '2', '2'].map((threads) => run(TRAINING, { HEDDLE_THREADS: threads, DEV: 'cpu' })),
+    ['1', '2', '2'].map((threads) => run(TRAINING, { HEDDLE_THREADS: threads, HEDDLE_DEVICE: 'cpu' })),
   );
   assert.match(digests[0]!, /^[0-9a-f]{64}$/);
   assert.equal(digests[1], digests[2], 'two runs on two threads');
   assert.equal(digests[0], digests[1], 'one thread and two');
-  assert.notEqual(await run(TRAINING, { HEDDLE_THREADS: '1', DEV: 'cpu', SEED: '2' }), digests[0]);
+  assert.notEqual(await run(TRAINING, { HEDDLE_THREADS: '1', HEDDLE_DEVICE: 'cpu', SEED: '2' }), digests[0]);
 });
 
 test('memory that runs out is an error that says what was asked, what is held and what to do', async () => {
@@ -78,7 +78,7 @@ test('memory that runs out is an error that says what was asked, what is held an
       console.log(tensors() - before, await h.ones([2 ** 18]).add(kept.at('0:1')).sum().item());
       process.exit(0);
     `,
-    { HEDDLE_MEMORY_MB: '16', DEV: 'cpu' },
+    { HEDDLE_MEMORY_MB: '16', HEDDLE_DEVICE: 'cpu' },
   );
   const [first, second] = printed.split('\n');
   const error = JSON.parse(first!) as { name: string; code: string; message: string };
@@ -98,15 +98,18 @@ test('an environment that is malformed is an error when it is read', async () =>
       env,
     );
   assert.equal(
-    await message({ DEV: 'tpu' }),
-    'DeviceError: There is no device "tpu". There are: cuda, cpu, sim. Set DEV, or leave it out for the fastest.',
+    await message({ HEDDLE_DEVICE: 'tpu' }),
+    'DeviceError: There is no device "tpu". There are: cuda, cpu, sim. Set HEDDLE_DEVICE, or leave it out for the fastest.',
   );
   assert.equal(
-    await message({ HEDDLE_THREADS: 'many', DEV: 'cpu' }),
+    await message({ HEDDLE_THREADS: 'many', HEDDLE_DEVICE: 'cpu' }),
     'ArgumentError: HEDDLE_THREADS=many: must be a whole number from 1 to 256.',
   );
 });
 
 test('a process ends by itself when nothing is left to do', async () => {
-  assert.equal(await run(`console.log(await h.ones([300000]).sum().item());`, { DEV: 'cpu' }), '300000');
+  assert.equal(
+    await run(`console.log(await h.ones([300000]).sum().item());`, { HEDDLE_DEVICE: 'cpu' }),
+    '300000',
+  );
 });

@@ -376,7 +376,7 @@ test('an access far out of bounds is a DeviceError, not a crash', async () => {
   });
   await assert.rejects(runKernel(device, ir, [1, 1, 1], [[0], 0x1fffffff]), (error) => {
     assert.ok(error instanceof DeviceError);
-    assert.match(error.message, /program of wild: memory access out of bounds.*DEV=sim/);
+    assert.match(error.message, /program of wild: memory access out of bounds.*HEDDLE_DEVICE=sim/);
     return true;
   });
 });

@@ -133,7 +133,7 @@ class CpuBench {
       const child = fork(fileURLToPath(new URL('./bench-child.js', import.meta.url)), [JSON.stringify(job)], {
         env: {
           ...process.env,
-          DEV: 'cpu',
+          HEDDLE_DEVICE: 'cpu',
           HEDDLE_THREADS: String(setting.threads),
           HEDDLE_FMA: setting.fma ? '1' : '0',
         },

@@ -108,7 +108,7 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
 }
 
 /** Whether this device, or the one that would be taken, is a GPU. */
-const onGpu = (name = env('DEV') || listDevices().find((d) => d.available)?.name): boolean =>
+const onGpu = (name = env('HEDDLE_DEVICE') || listDevices().find((d) => d.available)?.name): boolean =>
   name?.startsWith('cuda') ?? false;
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */

@@ -25,7 +25,7 @@ try {
 /** Whether this is a training that will use the first GPU if there is one. */
 function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
   const at = rest.indexOf('--device');
-  const device = at >= 0 ? rest[at + 1] : process.env.DEV;
+  const device = at >= 0 ? rest[at + 1] : process.env.HEDDLE_DEVICE;
   return (
     command === 'train' &&
     !rest.some((arg) => /^(-h|--help)$/.test(arg)) &&

@@ -159,7 +159,7 @@ function chooseDevice(name: string | undefined): string {
     useDevice(name);
     return 'as asked by --device';
   }
-  if (process.env.DEV) return 'as asked by DEV';
+  if (process.env.HEDDLE_DEVICE) return 'as asked by HEDDLE_DEVICE';
   const missing = listDevices().filter((d) => !d.available);
   const others = missing.map((d) => `; no ${d.name}: ${d.reason}`).join('');
   return `the fastest found${others}`;

@@ -27,17 +27,17 @@ const oneOf =
   };
 
 const flags = {
-  DEV: {
+  HEDDLE_DEVICE: {
     doc: 'device to use: cuda, cuda:1, cpu, sim (default: the fastest found)',
     fallback: '',
     parse: (s) => s,
   },
-  DEBUG: {
+  HEDDLE_DEBUG: {
     doc: '1 devices and caches, 2 a line per launch, 3 fusion and memory plan, 4 source, 5 IR per pass',
     fallback: 0,
     parse: integer(0, 5),
   },
-  CHECK: { doc: '1 checks the IR after every pass', fallback: 0, parse: integer(0, 1) },
+  HEDDLE_CHECK: { doc: '1 checks the IR after every pass', fallback: 0, parse: integer(0, 1) },
   HEDDLE_THREADS: {
     doc: 'threads of the CPU device (default: one per core)',
     fallback: 0,

@@ -1,9 +1,9 @@
-/** What DEBUG=1..5 prints, on stderr. */
+/** What HEDDLE_DEBUG=1..5 prints, on stderr. */
 import { env } from './env.js';
 
-/** Print a line if DEBUG is at least `level`; the text is only made when it is needed. */
+/** Print a line if HEDDLE_DEBUG is at least `level`; the text is only made when it is needed. */
 export function debug(level: 1 | 2 | 3 | 4 | 5, text: () => string): void {
-  if (env('DEBUG') >= level) process.stderr.write(`[heddle] ${text()}\n`);
+  if (env('HEDDLE_DEBUG') >= level) process.stderr.write(`[heddle] ${text()}\n`);
 }
 
 const told = new Set<string>();

@@ -40,7 +40,7 @@ export function keptSchedule(
 ): Schedule {
   const code = codeHash(SCHEDULER);
   // What is shown of the passes is shown by running them; origins are not of the structure.
-  if (code === undefined || env('DEBUG') >= 3 || recordsOrigins())
+  if (code === undefined || env('HEDDLE_DEBUG') >= 3 || recordsOrigins())
     return make({ ...options, ...(tuner && { tune: tuner.tune }) });
   const cache = new DiskCache(join(cacheFolder(), 'schedule'), { mostFiles: MOST_FILES });
   const { libraries, ...rest } = target;

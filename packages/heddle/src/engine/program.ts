@@ -34,7 +34,7 @@ export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
 /** What a device makes of the launches. */
 interface Made {
   readonly program: Program;
-  /** With DEBUG=2, each launch by itself, to be timed. */
+  /** With HEDDLE_DEBUG=2, each launch by itself, to be timed. */
   readonly single: readonly Program[];
 }
 
@@ -84,7 +84,7 @@ export class Compiled {
     const { device } = this;
     this.#made ??= {
       program: device.compile(this.#launches),
-      single: env('DEBUG') >= 2 ? this.#launches.map((l) => this.#alone(l)) : [],
+      single: env('HEDDLE_DEBUG') >= 2 ? this.#launches.map((l) => this.#alone(l)) : [],
     };
     return this.#made;
   }

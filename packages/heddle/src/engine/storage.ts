@@ -9,7 +9,7 @@ import { openDevice } from '../runtime/registry.js';
 
 let chosen: Device | undefined;
 
-/** The device that tensors live on: the one set by `useDevice`, else DEV, else the fastest there is. */
+/** The device that tensors live on: the one set by `useDevice`, else HEDDLE_DEVICE, else the fastest there is. */
 export function currentDevice(): Device {
   chosen ??= openDevice();
   return chosen;

@@ -1,4 +1,4 @@
-/** A stable text of any node tree, for snapshots and DEBUG=5. */
+/** A stable text of any node tree, for snapshots and HEDDLE_DEBUG=5. */
 import type { IrNode } from './node.js';
 
 /** One line per node, sources indented below their user; a node met again is only referred to. */

@@ -36,11 +36,11 @@ export const PASSES: readonly Pass[] = [
 ];
 
 /**
- * Run the passes for `target`. CHECK=1 verifies the IR after each, DEBUG=5 prints it.
- * @throws InternalError under CHECK=1, if a pass breaks the IR
+ * Run the passes for `target`. HEDDLE_CHECK=1 verifies the IR after each, HEDDLE_DEBUG=5 prints it.
+ * @throws InternalError under HEDDLE_CHECK=1, if a pass breaks the IR
  */
 export function compile(ir: KernelIr, target: Target, passes: readonly Pass[] = PASSES): KernelIr {
-  const check = env('CHECK') === 1;
+  const check = env('HEDDLE_CHECK') === 1;
   const show = (name: string, now: KernelIr): void => {
     if (check) verify(now, name);
     debug(5, () => `${now.name} after ${name}\n${printKernel(now)}`);

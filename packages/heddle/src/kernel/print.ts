@@ -1,4 +1,4 @@
-/** A kernel as readable pseudo-code: for snapshots and DEBUG=5. */
+/** A kernel as readable pseudo-code: for snapshots and HEDDLE_DEBUG=5. */
 import type { ArrayDecl, Expr, KernelIr, MemoryNode, Node, Statement, Variable } from './ir.js';
 import { OPS, type Scalar, type ScalarOp } from './ops.js';
 import { formatType } from './types.js';

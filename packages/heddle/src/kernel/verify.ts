@@ -1,4 +1,4 @@
-/** The grammar of the kernel IR, checked after every pass under CHECK=1. */
+/** The grammar of the kernel IR, checked after every pass under HEDDLE_CHECK=1. */
 import { bool, f32, i32, isFloat, isInteger } from '../core/dtype.js';
 import { InternalError } from '../core/errors.js';
 import { INTRINSICS, type IntrinsicRecord, resultOf } from './intrinsics.js';

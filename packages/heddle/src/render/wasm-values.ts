@@ -43,5 +43,8 @@ export function fail(message: string): never {
 }
 
 export function unsupported(what: string, at: Location | undefined): never {
-  throw new KernelError(`${what} does not run on the CPU device. Use kernel.simulate or DEV=sim.`, at);
+  throw new KernelError(
+    `${what} does not run on the CPU device. Use kernel.simulate or HEDDLE_DEVICE=sim.`,
+    at,
+  );
 }

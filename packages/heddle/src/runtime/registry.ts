@@ -56,10 +56,10 @@ export function listDevices(): DeviceInfo[] {
 }
 
 /**
- * The device of that name, or of the environment variable DEV, or the fastest that starts. Opened once per process.
+ * The device of that name, or of HEDDLE_DEVICE, or the fastest that starts. Opened once per process.
  * @throws DeviceError if there is none of that name, or it is not available here
  */
-export function openDevice(name: string = env('DEV')): Device {
+export function openDevice(name: string = env('HEDDLE_DEVICE')): Device {
   return name ? openNamed(name) : openFastest();
 }
 
@@ -85,7 +85,7 @@ function openNamed(name: string): Device {
   if (!entry || (ordinal > 0 && !entry.count)) {
     throw new DeviceError(
       `There is no device "${name}". There are: ${Object.keys(DEVICES).join(', ')}. ` +
-        'Set DEV, or leave it out for the fastest.',
+        'Set HEDDLE_DEVICE, or leave it out for the fastest.',
     );
   }
   const full = ordinal === 0 ? kind : `${kind}:${ordinal}`;

@@ -139,7 +139,7 @@ export class CpuProgram implements Program {
     const what = cause instanceof Error ? cause.message : said;
     return new DeviceError(
       `A thread of the CPU device failed in a program of ${names}: ${what}. ` +
-        'An index far out of bounds does this; kernel.simulate or DEV=sim finds the line.',
+        'An index far out of bounds does this; kernel.simulate or HEDDLE_DEVICE=sim finds the line.',
       { cause },
     );
   }

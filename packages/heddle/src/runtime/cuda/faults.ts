@@ -63,7 +63,7 @@ export class Faults {
     const before = assertion();
     this.lost = new DeviceError(
       `${culprit}: ${error.message} What was on ${this.device} is lost, and the process must be started again. ` +
-        `kernel.simulate or DEV=sim finds the line.${before ? ` Before that: ${before.message}` : ''}`,
+        `kernel.simulate or HEDDLE_DEVICE=sim finds the line.${before ? ` Before that: ${before.message}` : ''}`,
       { cause: error },
     );
     return this.lost;

@@ -1,4 +1,4 @@
-/** The simulator as a device (`DEV=sim`): plain memory, one thread after another, every access checked. */
+/** The simulator as a device (`HEDDLE_DEVICE=sim`): plain memory, one thread after another, every access checked. */
 import { viewAs } from '../../core/dtype.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
