@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { ArrayDataset, type Dataset, Loader, type LoaderOptions } from '../src/data/index.js';
 import { failing } from './failing-dataset.js';
+import { property } from './property.js';
 
 /** `length` examples; example i has input (i, i) and label i % 10. */
 const numbered = (length: number): ArrayDataset =>
@@ -34,26 +35,19 @@ async function visited(loader: Loader): Promise<number[]> {
 
 const ascending = (a: number, b: number): number => a - b;
 
-test('every example comes once per epoch, in batches of the asked size', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.nat(60),
-      fc.integer({ min: 1, max: 20 }),
-      fc.boolean(),
-      fc.boolean(),
-      fc.nat(),
-      async (length, batchSize, shuffle, dropLast, seed) => {
-        const loader = new Loader(numbered(length), { batchSize, shuffle, dropLast, seed });
-        const kept = dropLast ? length - (length % batchSize) : length;
-        const indices = await visited(loader);
-        assert.equal(indices.length, kept);
-        assert.equal(new Set(indices).size, kept);
-        if (!shuffle) assert.deepEqual(indices, [...loader.order(0).subarray(0, kept)]);
-        if (!dropLast) assert.deepEqual(indices.toSorted(ascending), [...numbered(length).labels.keys()]);
-      },
-    ),
-  );
-});
+property(
+  'every example comes once per epoch, in batches of the asked size',
+  [fc.nat(60), fc.integer({ min: 1, max: 20 }), fc.boolean(), fc.boolean(), fc.nat()],
+  async (length, batchSize, shuffle, dropLast, seed) => {
+    const loader = new Loader(numbered(length), { batchSize, shuffle, dropLast, seed });
+    const kept = dropLast ? length - (length % batchSize) : length;
+    const indices = await visited(loader);
+    assert.equal(indices.length, kept);
+    assert.equal(new Set(indices).size, kept);
+    if (!shuffle) assert.deepEqual(indices, [...loader.order(0).subarray(0, kept)]);
+    if (!dropLast) assert.deepEqual(indices.toSorted(ascending), [...numbered(length).labels.keys()]);
+  },
+);
 
 test('the order is fixed by seed and epoch, and differs between them', async () => {
   const make = (seed: number): Loader => new Loader(numbered(50), { batchSize: 8, shuffle: true, seed });

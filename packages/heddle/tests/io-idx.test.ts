@@ -7,6 +7,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { FileError } from '../src/core/errors.js';
 import { parseIdx, readIdx } from '../src/io/idx.js';
+import { property } from './property.js';
 
 /** The bytes of an IDX file. */
 function idx(code: number, shape: readonly number[], data: readonly number[]): Uint8Array {
@@ -97,26 +98,26 @@ test('missing files, folders and damaged gzip data are FileErrors', () =>
     }
   }));
 
-test('any bytes give an array or a FileError', () => {
-  const header = fc.tuple(fc.constantFrom(0, 1), fc.constantFrom(0, 8, 9, 11, 12, 13, 14), fc.nat(9));
-  const plausible = fc
-    .tuple(header, fc.uint8Array({ maxLength: 64 }))
-    .map(([[zero, code, rank], rest]) => Uint8Array.from([zero, 0, code, rank, ...rest]));
-  fc.assert(
-    fc.property(fc.oneof(fc.uint8Array({ maxLength: 64 }), plausible), (bytes) => {
-      try {
-        const { shape, elements } = parseIdx(bytes);
-        assert.equal(
-          elements.length,
-          shape.reduce((n, d) => n * d, 1),
-        );
-      } catch (error) {
-        assert(error instanceof FileError, String(error));
-      }
-    }),
-    { numRuns: 1000 },
-  );
-});
+const header = fc.tuple(fc.constantFrom(0, 1), fc.constantFrom(0, 8, 9, 11, 12, 13, 14), fc.nat(9));
+const plausible = fc
+  .tuple(header, fc.uint8Array({ maxLength: 64 }))
+  .map(([[zero, code, rank], rest]) => Uint8Array.from([zero, 0, code, rank, ...rest]));
+property(
+  'any bytes give an array or a FileError',
+  [fc.oneof(fc.uint8Array({ maxLength: 64 }), plausible)],
+  (bytes) => {
+    try {
+      const { shape, elements } = parseIdx(bytes);
+      assert.equal(
+        elements.length,
+        shape.reduce((n, d) => n * d, 1),
+      );
+    } catch (error) {
+      assert(error instanceof FileError, String(error));
+    }
+  },
+  { runs: 1000 },
+);
 
 test('a file cut anywhere is refused', () => {
   for (let length = 0; length < images.length; length++) {
@@ -124,22 +125,22 @@ test('a file cut anywhere is refused', () => {
   }
 });
 
-test('a gzipped file cut or with a flipped bit anywhere is read whole or refused', () =>
-  inFolder(async (folder) => {
-    const zipped = gzipSync(images);
-    const path = join(folder, 'file.gz');
-    await fc.assert(
-      fc.asyncProperty(fc.nat(zipped.length - 1), fc.nat(7), fc.boolean(), async (at, bit, cut) => {
-        const bytes = cut
-          ? zipped.subarray(0, at)
-          : Uint8Array.from(zipped, (b, i) => (i === at ? b ^ (1 << bit) : b));
-        await writeFile(path, bytes);
-        try {
-          assert.deepEqual(await readIdx(path), parseIdx(images));
-        } catch (error) {
-          assert(error instanceof FileError, String(error));
-        }
-      }),
-      { numRuns: 200 },
-    );
-  }));
+const zipped = gzipSync(images);
+property(
+  'a gzipped file cut or with a flipped bit anywhere is read whole or refused',
+  [fc.nat(zipped.length - 1), fc.nat(7), fc.boolean()],
+  (at, bit, cut) =>
+    inFolder(async (folder) => {
+      const path = join(folder, 'file.gz');
+      const bytes = cut
+        ? zipped.subarray(0, at)
+        : Uint8Array.from(zipped, (b, i) => (i === at ? b ^ (1 << bit) : b));
+      await writeFile(path, bytes);
+      try {
+        assert.deepEqual(await readIdx(path), parseIdx(images));
+      } catch (error) {
+        assert(error instanceof FileError, String(error));
+      }
+    }),
+  { runs: 200 },
+);

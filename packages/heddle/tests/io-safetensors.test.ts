@@ -13,6 +13,7 @@ import {
   type StoredTensors,
   writeSafetensors,
 } from '../src/io/safetensors.js';
+import { property } from './property.js';
 
 const join1 = (parts: readonly Uint8Array[]): Uint8Array =>
   Uint8Array.from(parts.flatMap((part) => [...part]));
@@ -66,17 +67,17 @@ const storedTensors = fc
     ),
   );
 
-test('what is written is read: every dtype, any name, scalars and empty tensors', () => {
-  fc.assert(
-    fc.property(storedTensors, fc.dictionary(fc.string(), fc.string()), (tensors, metadata) => {
-      const read = parseSafetensors(join1(encodeSafetensors(tensors, metadata)));
-      const plain = (record: object): object => Object.fromEntries(Object.entries(record));
-      assert.deepEqual(plain(read.tensors), plain(tensors));
-      assert.deepEqual(plain(read.metadata), plain(metadata));
-    }),
-    { numRuns: 300 },
-  );
-});
+property(
+  'what is written is read: every dtype, any name, scalars and empty tensors',
+  [storedTensors, fc.dictionary(fc.string(), fc.string())],
+  (tensors, metadata) => {
+    const read = parseSafetensors(join1(encodeSafetensors(tensors, metadata)));
+    const plain = (record: object): object => Object.fromEntries(Object.entries(record));
+    assert.deepEqual(plain(read.tensors), plain(tensors));
+    assert.deepEqual(plain(read.metadata), plain(metadata));
+  },
+  { runs: 300 },
+);
 
 test('what is wrong with the bytes is said, with what was expected', () => {
   const huge = new Uint8Array(16).fill(0xff);
@@ -122,30 +123,30 @@ test('what is wrong with the bytes is said, with what was expected', () => {
   }
 });
 
-test('any bytes, and any file with a flipped bit or cut short, give tensors or a FileError', () => {
-  const valid = join1(encodeSafetensors(two, { format: 'heddle' }));
-  const damaged = fc
-    .tuple(fc.nat(valid.length - 1), fc.nat(7), fc.boolean())
-    .map(([at, bit, cut]) =>
-      cut ? valid.slice(0, at) : Uint8Array.from(valid, (byte, i) => (i === at ? byte ^ (1 << bit) : byte)),
-    );
-  const anyHeader = fc.json().map((json) => file(json, 8));
-  fc.assert(
-    fc.property(fc.oneof(damaged, anyHeader, fc.uint8Array({ maxLength: 64 })), (bytes) => {
-      try {
-        for (const tensor of Object.values(parseSafetensors(bytes).tensors)) {
-          assert.equal(
-            tensor.data.length,
-            tensor.shape.reduce((n, d) => n * d, 1) * DTYPES[tensor.dtype].bytes,
-          );
-        }
-      } catch (error) {
-        assert(error instanceof FileError, String(error));
-      }
-    }),
-    { numRuns: 2000 },
+const valid = join1(encodeSafetensors(two, { format: 'heddle' }));
+const damaged = fc
+  .tuple(fc.nat(valid.length - 1), fc.nat(7), fc.boolean())
+  .map(([at, bit, cut]) =>
+    cut ? valid.slice(0, at) : Uint8Array.from(valid, (byte, i) => (i === at ? byte ^ (1 << bit) : byte)),
   );
-});
+const anyHeader = fc.json().map((json) => file(json, 8));
+property(
+  'any bytes, and any file with a flipped bit or cut short, give tensors or a FileError',
+  [fc.oneof(damaged, anyHeader, fc.uint8Array({ maxLength: 64 }))],
+  (bytes) => {
+    try {
+      for (const tensor of Object.values(parseSafetensors(bytes).tensors)) {
+        assert.equal(
+          tensor.data.length,
+          tensor.shape.reduce((n, d) => n * d, 1) * DTYPES[tensor.dtype].bytes,
+        );
+      }
+    } catch (error) {
+      assert(error instanceof FileError, String(error));
+    }
+  },
+  { runs: 2000 },
+);
 
 test('tensors that do not match their shape are not written', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'heddle-safetensors-'));

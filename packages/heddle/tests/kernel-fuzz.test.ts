@@ -1,6 +1,5 @@
 /** Random kernels against JavaScript: expressions with the rounding of their dtype, and programs of statements. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import fc from 'fast-check';
 import { compile } from '../src/kernel/compile.js';
 import { buffer, defineKernel, f32, i32, type KernelIr } from '../src/kernel/index.js';
@@ -8,6 +7,7 @@ import type { Scalar } from '../src/kernel/ops.js';
 import { printKernel } from '../src/kernel/print.js';
 import type { Target } from '../src/kernel/target.js';
 import { type Arguments, interpret } from './kernel-interpreter.js';
+import { property } from './property.js';
 
 process.env.HEDDLE_CHECK = '1';
 
@@ -178,38 +178,33 @@ const { floats, integers } = fc.letrec<{ floats: Numbers; integers: Numbers; boo
   },
 );
 
-test('expressions mean what JavaScript says, rounded to their dtype', () => {
-  const schema = { a: f32, b: f32, n: i32, m: i32, x: buffer(f32), y: buffer(i32) } as const;
-  const environment = fc.record({
-    a: fc.float({ noNaN: true, min: -100, max: 100 }),
-    b: fc.float({ noNaN: true, min: -100, max: 100 }),
-    n: fc.integer({ min: -1000, max: 1000 }),
-    m: fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }),
-  });
-  fc.assert(
-    fc.property(
-      floats,
-      integers,
-      fc.array(environment, { minLength: 1, maxLength: 4 }),
-      (f, i, environments) => {
-        const text = `({ a, b, n, m, x, y }, { f32, idiv }) => { x[0] = ${f.text}; y[0] = ${i.text}; }`;
-        const ir = defineKernel('expression', schema, fromText(text));
-        for (const kernel of both(ir)) {
-          for (const e of environments) {
-            const args = { ...e, x: [0], y: [0] };
-            interpret(kernel, args);
-            assert.ok(
-              Object.is(args.x[0], f.value(e)),
-              `${f.text} = ${f.value(e)}, not ${args.x[0]}\n${printKernel(kernel)}`,
-            );
-            assert.equal(args.y[0], i.value(e), `${i.text}\n${printKernel(kernel)}`);
-          }
-        }
-      },
-    ),
-    { numRuns: 300 },
-  );
+const numbers = { a: f32, b: f32, n: i32, m: i32, x: buffer(f32), y: buffer(i32) } as const;
+const environment = fc.record({
+  a: fc.float({ noNaN: true, min: -100, max: 100 }),
+  b: fc.float({ noNaN: true, min: -100, max: 100 }),
+  n: fc.integer({ min: -1000, max: 1000 }),
+  m: fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }),
 });
+property(
+  'expressions mean what JavaScript says, rounded to their dtype',
+  [floats, integers, fc.array(environment, { minLength: 1, maxLength: 4 })],
+  (f, i, environments) => {
+    const text = `({ a, b, n, m, x, y }, { f32, idiv }) => { x[0] = ${f.text}; y[0] = ${i.text}; }`;
+    const ir = defineKernel('expression', numbers, fromText(text));
+    for (const kernel of both(ir)) {
+      for (const e of environments) {
+        const args = { ...e, x: [0], y: [0] };
+        interpret(kernel, args);
+        assert.ok(
+          Object.is(args.x[0], f.value(e)),
+          `${f.text} = ${f.value(e)}, not ${args.x[0]}\n${printKernel(kernel)}`,
+        );
+        assert.equal(args.y[0], i.value(e), `${i.text}\n${printKernel(kernel)}`);
+      }
+    }
+  },
+  { runs: 300 },
+);
 
 // ── Programs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -288,34 +283,29 @@ const take = (x: Record<number, number>, i: number): number => {
   return old;
 };
 
-test('programs leave what they leave in JavaScript', () => {
-  const schema = { x: buffer(i32), n: i32 } as const;
-  fc.assert(
-    fc.property(
-      statementsOf(false, 2),
-      fc.array(fc.integer({ min: 0, max: 80 }), { minLength: 1, maxLength: 3 }),
-      (body, ns) => {
-        const text = `({ x, n }, { local, i32, pick, take }) => {
+property(
+  'programs leave what they leave in JavaScript',
+  [statementsOf(false, 2), fc.array(fc.integer({ min: 0, max: 80 }), { minLength: 1, maxLength: 3 })],
+  (body, ns) => {
+    const text = `({ x, n }, { local, i32, pick, take }) => {
         const i = 1; let p = n, q = 2;
         const t = local(i32, 4);
         for (let i = 0; i < 4; i++) t[i] = i;
         ${body}
         x[8] = p; x[9] = q; for (let i = 0; i < 4; i++) x[10 + i] = t[i];
       }`;
-        const fn = fromText(text) as (params: Arguments, context: object) => void;
-        const ir = defineKernel('program', schema, fn as never, { pick, take });
-        for (const kernel of both(ir)) {
-          for (const n of ns) {
-            const start = (): Scalar[] => [5, 1, 4, 200, 3, 17, 9, 0, 0, 0, 0, 0, 0, 0];
-            const args = { x: start(), n };
-            const expected = { x: start(), n };
-            fn(expected, { local: () => [], i32: null, pick, take });
-            interpret(kernel, args);
-            assert.deepEqual(args.x, expected.x, `n = ${n}\n${text}\n${printKernel(kernel)}`);
-          }
-        }
-      },
-    ),
-    { numRuns: 300 },
-  );
-});
+    const fn = fromText(text) as (params: Arguments, context: object) => void;
+    const ir = defineKernel('program', { x: buffer(i32), n: i32 }, fn as never, { pick, take });
+    for (const kernel of both(ir)) {
+      for (const n of ns) {
+        const start = (): Scalar[] => [5, 1, 4, 200, 3, 17, 9, 0, 0, 0, 0, 0, 0, 0];
+        const args = { x: start(), n };
+        const expected = { x: start(), n };
+        fn(expected, { local: () => [], i32: null, pick, take });
+        interpret(kernel, args);
+        assert.deepEqual(args.x, expected.x, `n = ${n}\n${text}\n${printKernel(kernel)}`);
+      }
+    }
+  },
+  { runs: 300 },
+);

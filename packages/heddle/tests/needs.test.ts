@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { launchNeeds as needsOfLaunches, type Touch } from '../src/schedule/needs.js';
+import { property } from './property.js';
 
 /** Of launches as early as they can be. */
 const launchNeeds = (touches: readonly (readonly Touch[])[]): number[][] =>
@@ -23,37 +24,31 @@ test('neighbours, other memory and readers of the same do not need each other', 
   assert.deepEqual(launchNeeds([[writes(0, 8)], [writes(7, 12)]]), [[], [0]]);
 });
 
-test('two launches that touch the same bytes, one writing, are always in order', () => {
-  const touch = fc.record({
-    memory: fc.constantFrom('a', 'b'),
-    from: fc.nat(6),
-    writes: fc.boolean(),
+const touch = fc.record({
+  memory: fc.constantFrom('a', 'b'),
+  from: fc.nat(6),
+  writes: fc.boolean(),
+});
+const touching = fc.array(
+  fc.array(
+    touch.map((t): Touch => ({ ...t, to: t.from + 2 })),
+    { minLength: 1, maxLength: 3 },
+  ),
+  { maxLength: 70 },
+);
+property('two launches that touch the same bytes, one writing, are always in order', [touching], (all) => {
+  const before: Set<number>[] = [];
+  launchNeeds(all).forEach((needs, i) => {
+    before.push(new Set(needs.flatMap((n) => [n, ...before[n]!])));
+    // Nothing that is needed by another need is named.
+    for (const n of needs) assert.ok(needs.every((m) => m === n || !before[m]!.has(n)));
+    for (let j = 0; j < i; j++) {
+      const clash = all[i]!.some((a) =>
+        all[j]!.some((b) => a.memory === b.memory && (a.writes || b.writes) && Math.abs(a.from - b.from) < 2),
+      );
+      if (clash) assert.ok(before[i]!.has(j));
+    }
   });
-  const launches = fc.array(
-    fc.array(
-      touch.map((t): Touch => ({ ...t, to: t.from + 2 })),
-      { minLength: 1, maxLength: 3 },
-    ),
-    { maxLength: 70 },
-  );
-  fc.assert(
-    fc.property(launches, (all) => {
-      const before: Set<number>[] = [];
-      launchNeeds(all).forEach((needs, i) => {
-        before.push(new Set(needs.flatMap((n) => [n, ...before[n]!])));
-        // Nothing that is needed by another need is named.
-        for (const n of needs) assert.ok(needs.every((m) => m === n || !before[m]!.has(n)));
-        for (let j = 0; j < i; j++) {
-          const clash = all[i]!.some((a) =>
-            all[j]!.some(
-              (b) => a.memory === b.memory && (a.writes || b.writes) && Math.abs(a.from - b.from) < 2,
-            ),
-          );
-          if (clash) assert.ok(before[i]!.has(j));
-        }
-      });
-    }),
-  );
 });
 
 test('what runs later than it could needs the leading launch of the level before', () => {

@@ -1,6 +1,6 @@
 /** Random race-free kernels compute the same with threads and, serialized, with loops. */
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { after } from 'node:test';
 import fc from 'fast-check';
 import { i32 } from '../src/core/dtype.js';
 import {
@@ -35,6 +35,7 @@ import { buffer, value } from '../src/kernel/types.js';
 import { verify } from '../src/kernel/verify.js';
 import { CpuDevice } from '../src/runtime/cpu/device.js';
 import { simulate } from '../src/runtime/sim/launch.js';
+import { property } from './property.js';
 
 const THREADS = 36;
 const cpu = new CpuDevice();
@@ -171,42 +172,41 @@ function ending(list: readonly Plan[]): Statement[] {
   ];
 }
 
-test('serialized kernels compute what their threads do', async () => {
-  await fc.assert(
-    fc.asyncProperty(plan, plan, fc.boolean(), async (list, last, early) => {
-      const ir: KernelIr = {
-        name: 'k',
-        params: [y],
-        arrays: [s, r],
-        body: block([
-          declare(mine[0]!, tid),
-          declare(mine[1]!, alu('mul', [tid, tid])),
-          declare(common, special('blockIdx.x')),
-          store(arrayNode(r), int(1), [int(0)]),
-          store(arrayNode(r), int(2), [int(1)]),
-          ...(early ? [when(alu('eq', [read(common), int(2)]), block([leave()]))] : []),
-          ...statements(list, true, false),
-          ...ending(last),
-        ]),
-      };
-      verify(ir, 'fuzz');
-      const serial = serialize(ir, [THREADS, 1, 1]);
-      assert.ok(!('reason' in serial), 'reason' in serial ? serial.reason : '');
-      verify(serial, 'serialize');
-      const [threads, loops] = [new Int32Array(3 * THREADS), new Int32Array(3 * THREADS)];
-      simulate(ir, { grid: 3, block: THREADS }, { y: threads });
-      simulate(serial, { grid: 3, block: 1 }, { y: loops });
-      assert.deepEqual(loops, threads);
-      const out = cpu.allocate(threads.byteLength, 'y');
-      const launch = { kernel: ir, grid: [3, 1, 1], block: [THREADS, 1, 1], independent: false } as const;
-      const program = cpu.compile([{ ...launch, args: [{ slot: 0, offset: 0 }] }]);
-      cpu.write(out, new Uint8Array(threads.byteLength));
-      program.run([out]);
-      const got = await cpu.read(out);
-      program.dispose();
-      cpu.free(out);
-      assert.deepEqual(new Int32Array(got.buffer), threads, 'on the CPU device');
-    }),
-    { numRuns: 100, seed: 1 },
-  );
-});
+property(
+  'serialized kernels compute what their threads do',
+  [plan, plan, fc.boolean()],
+  async (list, last, early) => {
+    const ir: KernelIr = {
+      name: 'k',
+      params: [y],
+      arrays: [s, r],
+      body: block([
+        declare(mine[0]!, tid),
+        declare(mine[1]!, alu('mul', [tid, tid])),
+        declare(common, special('blockIdx.x')),
+        store(arrayNode(r), int(1), [int(0)]),
+        store(arrayNode(r), int(2), [int(1)]),
+        ...(early ? [when(alu('eq', [read(common), int(2)]), block([leave()]))] : []),
+        ...statements(list, true, false),
+        ...ending(last),
+      ]),
+    };
+    verify(ir, 'fuzz');
+    const serial = serialize(ir, [THREADS, 1, 1]);
+    assert.ok(!('reason' in serial), 'reason' in serial ? serial.reason : '');
+    verify(serial, 'serialize');
+    const [threads, loops] = [new Int32Array(3 * THREADS), new Int32Array(3 * THREADS)];
+    simulate(ir, { grid: 3, block: THREADS }, { y: threads });
+    simulate(serial, { grid: 3, block: 1 }, { y: loops });
+    assert.deepEqual(loops, threads);
+    const out = cpu.allocate(threads.byteLength, 'y');
+    const launch = { kernel: ir, grid: [3, 1, 1], block: [THREADS, 1, 1], independent: false } as const;
+    const program = cpu.compile([{ ...launch, args: [{ slot: 0, offset: 0 }] }]);
+    cpu.write(out, new Uint8Array(threads.byteLength));
+    program.run([out]);
+    const got = await cpu.read(out);
+    program.dispose();
+    cpu.free(out);
+    assert.deepEqual(new Int32Array(got.buffer), threads, 'on the CPU device');
+  },
+);

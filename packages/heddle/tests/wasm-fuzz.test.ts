@@ -3,13 +3,14 @@
  * addresses may get wrong. Integers, kept small by masks, so that both give the same numbers.
  */
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { after } from 'node:test';
 import fc from 'fast-check';
 import { i32 } from '../src/core/dtype.js';
 import { defineKernel } from '../src/kernel/language.js';
 import { buffer } from '../src/kernel/types.js';
 import { CpuDevice } from '../src/runtime/cpu/device.js';
 import { runKernel } from './cpu-harness.js';
+import { property } from './property.js';
 
 // Blocks follow one another, as in the loop that runs them as JavaScript.
 process.env.HEDDLE_THREADS = '1';
@@ -66,10 +67,11 @@ const statements = (depth: number, inLoop: boolean): fc.Arbitrary<string> => {
   return fc.array(fc.oneof(simple, nested), { minLength: 1, maxLength: 4 }).map((s) => s.join('\n'));
 };
 
-test('programs leave what they leave in JavaScript', async () => {
-  await fc.assert(
-    fc.asyncProperty(statements(3, false), fc.integer({ min: 0, max: 30 }), async (body, n) => {
-      const text = `({ x, n }, { local, i32, blockIdx }) => {
+property(
+  'programs leave what they leave in JavaScript',
+  [statements(3, false), fc.integer({ min: 0, max: 30 })],
+  async (body, n) => {
+    const text = `({ x, n }, { local, i32, blockIdx }) => {
         const b = blockIdx.x; const i = 1; const j = 2; let p = n, q = 2;
         const t = local(i32, 4);
         for (let k = 0; k < 4; k++) t[k] = k;
@@ -77,19 +79,18 @@ test('programs leave what they leave in JavaScript', async () => {
         x[16] = p + q * 64;
         for (let k = 0; k < 4; k++) x[17 + k] = t[k];
       }`;
-      const fn = new Function(`return ${text}`)() as (
-        params: { x: number[]; n: number },
-        context: object,
-      ) => void;
-      const ir = defineKernel('program', { x: buffer(i32), n: i32 }, fn as never);
-      const start = Array.from({ length: 21 }, (_, k) => (k * 7) & 15);
-      const expected = [...start];
-      for (let b = 0; b < 3; b++) {
-        fn({ x: expected, n }, { local: () => [], i32: null, blockIdx: { x: b } });
-      }
-      const [x] = await runKernel(device, ir, [3, 1, 1], [start, n]);
-      assert.deepEqual(x, expected);
-    }),
-    { numRuns: 120 },
-  );
-});
+    const fn = new Function(`return ${text}`)() as (
+      params: { x: number[]; n: number },
+      context: object,
+    ) => void;
+    const ir = defineKernel('program', { x: buffer(i32), n: i32 }, fn as never);
+    const start = Array.from({ length: 21 }, (_, k) => (k * 7) & 15);
+    const expected = [...start];
+    for (let b = 0; b < 3; b++) {
+      fn({ x: expected, n }, { local: () => [], i32: null, blockIdx: { x: b } });
+    }
+    const [x] = await runKernel(device, ir, [3, 1, 1], [start, n]);
+    assert.deepEqual(x, expected);
+  },
+  { runs: 120 },
+);
