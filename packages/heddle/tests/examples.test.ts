@@ -1,9 +1,8 @@
 /** The examples compile as a user would compile them, run, and print what they promise. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -69,25 +68,4 @@ test('mnist.ts, 20 steps', async () => {
   const printed = await example('mnist', { STEPS: '20' });
   const accuracy = Number(/test accuracy ([\d.]+) %/.exec(printed)?.[1]);
   assert.ok(accuracy > 30, printed);
-});
-
-test("the library's types need nothing of a project that uses it", async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'heddle-types-'));
-  const options = { module: 'nodenext', target: 'es2022', strict: true, noEmit: true, types: [] };
-  const paths = { heddle: [join(root, 'packages', 'heddle', 'dist', 'src', 'index.d.ts')] };
-  writeFileSync(
-    join(folder, 'tsconfig.json'),
-    JSON.stringify({ compilerOptions: { ...options, paths }, files: ['use.ts'] }),
-  );
-  writeFileSync(
-    join(folder, 'use.ts'),
-    "import * as h from 'heddle';\nexport const y: h.Tensor = h.tensor([1, 2]).add(1);\n",
-  );
-  try {
-    await run(process.execPath, [compiler, '-p', folder]).catch((error: { stdout: string }) =>
-      assert.fail(error.stdout),
-    );
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
 });

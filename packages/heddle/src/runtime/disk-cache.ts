@@ -1,7 +1,7 @@
 /** Compiled programs and kernels on disk: kept by what they were made from, shared by all processes. */
 import { createHash, randomBytes } from 'node:crypto';
 import {
-  existsSync,
+  accessSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -22,6 +22,16 @@ export function homeFolder(): string {
     return homedir();
   } catch {
     return '/nonexistent';
+  }
+}
+
+/** Whether there is a file that may be seen: `existsSync` throws where Node's permission model hides it. */
+export function fileExists(path: string): boolean {
+  try {
+    accessSync(path);
+    return true;
+  } catch {
+    return false;
   }
 }
 
@@ -65,7 +75,7 @@ export class DiskCache {
 
   /** Whether there is a file; it may be damaged. */
   has(key: string): boolean {
-    return existsSync(join(this.folder, key));
+    return fileExists(join(this.folder, key));
   }
 
   get(key: string): Uint8Array<ArrayBuffer> | undefined {

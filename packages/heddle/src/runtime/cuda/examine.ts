@@ -1,7 +1,7 @@
 /** What there is of CUDA on this machine. Starts nothing on a GPU, and never throws. */
 
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileExists } from '../disk-cache.js';
 import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
 import { findLibraries, systemFolders } from './find.js';
 import { NativeMemory } from './native.js';
@@ -42,8 +42,8 @@ const GPU_HINT = 'Everything runs on the CPU meanwhile.';
 
 /** Whether to try: without a GPU nothing native is loaded, which takes 25 ms. Device files of Linux and of WSL. */
 const hasDriver = (): boolean =>
-  ['/dev/nvidiactl', '/dev/nvidia0', '/dev/dxg'].some((file) => existsSync(file)) ||
-  systemFolders().some((folder) => existsSync(join(folder, 'libcuda.so.1')));
+  ['/dev/nvidiactl', '/dev/nvidia0', '/dev/dxg'].some((file) => fileExists(file)) ||
+  systemFolders().some((folder) => fileExists(join(folder, 'libcuda.so.1')));
 
 /** Whether CUDA can be used: looks for driver, GPU and compiler, and opens none but the driver. */
 export function probeCuda(): Availability & { readonly driver?: Driver } {

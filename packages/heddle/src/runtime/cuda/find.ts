@@ -1,7 +1,7 @@
 /** Where CUDA's libraries are: the toolkit, the system's folders, Python's wheels. Only looks at file names. */
-import { existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
-import { homeFolder } from '../disk-cache.js';
+import { fileExists, homeFolder } from '../disk-cache.js';
 
 /** What a search depends on; tests give folders of their own. */
 export interface Surroundings {
@@ -80,7 +80,7 @@ function sitePackages({ env, home, root }: Surroundings): string[] {
   const prefixes = new Set<string>([...paths(env.VIRTUAL_ENV), ...paths(env.CONDA_PREFIX)]);
   for (const folder of paths(env.PATH)) {
     const python = join(folder, 'python3');
-    if (!existsSync(python)) continue;
+    if (!fileExists(python)) continue;
     prefixes.add(dirname(folder));
     try {
       prefixes.add(dirname(dirname(realpathSync(python))));

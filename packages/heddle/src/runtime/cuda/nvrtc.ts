@@ -1,9 +1,9 @@
 /** NVRTC, the compiler from CUDA C++ to machine code: finding it and calling it. */
-import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { NVRTC_FLAGS } from '../../render/cuda.js';
+import { fileExists } from '../disk-cache.js';
 import { type Found, findLibraries, isFolder, librariesIn, type Surroundings, surroundings } from './find.js';
 import { type Functions, koffi, NativeMemory, openLibrary } from './native.js';
 
@@ -38,7 +38,7 @@ export function findNvrtc(driverMajor?: number, around: Surroundings = surroundi
   const named = env('HEDDLE_NVRTC');
   if (named !== '') {
     const files = isFolder(named) ? librariesIn(named, 'nvrtc').map((l) => l.path) : [named];
-    const path = files.find((f) => existsSync(f));
+    const path = files.find((f) => fileExists(f));
     if (path === undefined)
       throw new DeviceError(`HEDDLE_NVRTC=${named}: there is no libnvrtc.so there. ${NVRTC_HINT}`);
     return { path, major: Number(/\.so\.(\d+)/.exec(path)?.[1] ?? 0), origin: 'environment' };

@@ -1,5 +1,5 @@
 /** A GPU's context made beside the loading of a program. */
-import { existsSync } from 'node:fs';
+import { fileExists } from '../disk-cache.js';
 import { koffi, NativeMemory } from './native.js';
 
 let begun = false;
@@ -9,7 +9,7 @@ let begun = false;
  * device then finds it ready. The context stays until the process ends.
  */
 export function wakeGpu(): void {
-  if (begun || !existsSync('/dev/nvidiactl')) return;
+  if (begun || !fileExists('/dev/nvidiactl')) return;
   begun = true;
   try {
     const driver = koffi().load('libcuda.so.1');

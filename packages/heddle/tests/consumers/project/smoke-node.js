@@ -1,0 +1,4 @@
+import { test } from 'node:test';
+import { smoke } from './smoke.js';
+
+test('heddle', smoke);

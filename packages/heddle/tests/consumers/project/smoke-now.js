@@ -1,0 +1,3 @@
+import { smoke } from './smoke.js';
+
+await smoke();
