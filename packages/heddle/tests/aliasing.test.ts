@@ -1,7 +1,22 @@
-/** Values stay what they were: ops that give their operand back, state that is an argument, too. */
+/** Values stay what they were: ops that give their operand back, equal values in one memory. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { f32, jit, maxPool2d, memory, ones, type Tensor, tensor, useDevice, zeros } from '../src/index.js';
+import {
+  buffer,
+  f32,
+  full,
+  jit,
+  kernel,
+  maxPool2d,
+  memory,
+  nn,
+  ones,
+  realize,
+  type Tensor,
+  tensor,
+  useDevice,
+  zeros,
+} from '../src/index.js';
 import { DEVICES } from './case-runner.js';
 
 const list = async (t: Tensor): Promise<number[]> => Array.from(await t.data(), Number);
@@ -17,6 +32,63 @@ const IDENTITIES: Readonly<Record<string, (x: Tensor) => Tensor>> = {
   expand: (x) => x.expand([2, 2]),
   'sum of no axes': (x) => x.sum([]),
 };
+
+/** Ways to two tensors of equal values that are computed together. */
+const EQUAL: Readonly<Record<string, () => readonly [Tensor, Tensor]>> = {
+  'equal expressions': () => {
+    const t = tensor([1, 2, 3, 4]);
+    const made = [t.mul(2), t.mul(2)] as const;
+    realize(...made);
+    return made;
+  },
+  'constants that were filled': () => {
+    const made = [full([4], 2), full([4], 2)] as const;
+    realize(...made);
+    return made;
+  },
+  'two tensors assigned the same value': () => {
+    const [x, y, t] = [zeros([4]), zeros([4]), tensor([1, 2, 3, 4])];
+    const value = t.mul(2).detach();
+    x.assign(value);
+    y.assign(value);
+    return [x, y];
+  },
+  'states assigned the same value in jit': () => {
+    const [x, y] = [tensor([0, 0, 0, 0]), tensor([0, 0, 0, 0])];
+    jit((t: Tensor) => {
+      const value = t.flip(0);
+      x.assign(value);
+      y.assign(value);
+    })(tensor([8, 6, 4, 2]));
+    return [x, y];
+  },
+  'equal results of jit': () => jit((t: Tensor) => [t.mul(2), t.mul(2)] as const)(tensor([1, 2, 3, 4])),
+  'a result and a state of jit': () => {
+    const x = tensor([0, 0, 0, 0]);
+    const y = jit((t: Tensor) => {
+      x.assign(t.flip(0));
+      return t.flip(0);
+    })(tensor([8, 6, 4, 2]));
+    return [x, y];
+  },
+  'parameters loaded from one state': () => {
+    const [x, y] = [new nn.Linear(2, 2), new nn.Linear(2, 2)];
+    const weight = tensor([1, 2, 3, 4]).mul(2).reshape([2, 2]);
+    for (const layer of [x, y]) layer.loadStateDict({ weight, bias: zeros([2]) });
+    return [x.weight, y.weight];
+  },
+};
+
+/** Ways to change a tensor to 7, 8, 9, 10. */
+const CHANGES: Readonly<Record<string, (t: Tensor) => void | Promise<void>>> = {
+  write: (t) => void t.write([7, 8, 9, 10]),
+  'an update in place': (t) => jit((by: Tensor) => void t.assign(t.mul(0).add(by)))(by(t)),
+  'a kernel': (t) =>
+    kernel('put', { x: buffer(f32) }, ({ x }, { globalId, f32 }) => {
+      x[globalId.x] = f32(globalId.x + 7);
+    }).launch({ grid: 1, block: 4 }, { x: t }),
+};
+const by = (t: Tensor): Tensor => tensor([7, 8, 9, 10]).reshape(t.shape);
 
 for (const device of DEVICES) {
   const on = (name: string, body: () => Promise<void>): void => {
@@ -51,7 +123,48 @@ for (const device of DEVICES) {
     });
   }
 
-  on('an argument that is the state, too, has the values it had at the call', async () => {
+  for (const [made, equal] of Object.entries(EQUAL)) {
+    on(`${made} have values of their own, whatever changes one of them`, async () => {
+      for (const [how, change] of Object.entries(CHANGES)) {
+        const [x, y] = equal();
+        assert.deepEqual(await list(x), await list(y), how);
+        for (const [t, other] of [
+          [x, y],
+          [y, x],
+        ] as const) {
+          const before = await list(other);
+          await change(t);
+          assert.deepEqual(await list(other), before, how);
+          assert.deepEqual(await list(t), [7, 8, 9, 10], how);
+        }
+      }
+    });
+  }
+
+  on('memory that equal values share is given back with the last of them', async () => {
+    const before = memory().used;
+    const [x, y] = [ones([1 << 18]), ones([1 << 18])];
+    realize(x, y);
+    const shared = memory().used;
+    assert.ok(shared < before + (2 << 20), 'one memory');
+    x.dispose();
+    await assert.rejects(x.data(), /has been disposed of/);
+    assert.equal((await list(y))[0], 1);
+    y.dispose();
+    assert.equal(memory().used, shared - (1 << 20));
+  });
+
+  on('a computed value that is overwritten passes no gradient on to what it was made of', async () => {
+    const w = tensor([1, 2], { requiresGrad: true });
+    const y = w.mul(3);
+    assert.deepEqual(await list(y), [3, 6]);
+    y.write([5, 7]);
+    y.square().sum().backward();
+    assert.equal(w.grad, undefined);
+    assert.deepEqual(await list(y.grad!), [10, 14]);
+  });
+
+  on('an argument that has the values of the state keeps them', async () => {
     const w = tensor([1, 2, 3]);
     const step = jit((x: Tensor) => {
       const sum = x.sum();
@@ -59,14 +172,12 @@ for (const device of DEVICES) {
       return x.mul(x.mul(sum).sum()).sum();
     });
     // Σ x · Σ(x Σx) = (Σx)³
-    assert.equal(await step(tensor([1, 2, 3])).item(), 216);
-    assert.deepEqual(await list(w), [2, 4, 6]);
     for (let times = 0; times < 3; times++) {
-      const sum = 12 * 2 ** times;
-      assert.equal(await step(w).item(), sum ** 3);
+      const sum = 6 * 2 ** times;
+      assert.equal(await step(times % 2 ? w.mul(1) : w.detach()).item(), sum ** 3);
       assert.deepEqual(
         await list(w),
-        [4, 8, 12].map((v) => v * 2 ** times),
+        [2, 4, 6].map((v) => v * 2 ** times),
       );
     }
   });

@@ -497,6 +497,45 @@ test('a tensor that was disposed of', async () => {
   t.dispose();
 });
 
+test('what cannot be computed is an error where it is asked for, and only there', async () => {
+  useDevice('cpu');
+  const gone = (): Tensor => {
+    const t = tensor([1, 2]);
+    const made = t.mul(3);
+    t.dispose();
+    return made;
+  };
+  /** More than there is memory for. */
+  const huge = (): Tensor => H.rand([2 ** 15, 2 ** 16 - 2 ** 6]).mul(2);
+  const refused = { name: /^(DeviceError|OutOfMemoryError)$/ };
+  const step = H.jit((t: Tensor) => t.add(1));
+  const works = async (): Promise<void> => {
+    assert.deepEqual([...(await ones([2]).add(1).data())], [2, 2]);
+    assert.deepEqual([...(await step(ones([2])).data())], [2, 2]);
+  };
+  for (const broken of [gone, huge]) {
+    const state = ones(broken().shape);
+    // What is pending comes along with what is asked for next, which does not need it.
+    state.assign(broken());
+    await works();
+    await assert.rejects(state.data(), refused);
+    assert.throws(() => H.realize(broken(), ones([3])), refused);
+    assert.throws(() => H.jit(() => broken().add(1))(), refused);
+    await works();
+    state.assign(zeros(state.shape));
+    await works();
+    assert.equal(await state.at(0, ...state.shape.slice(1).map(() => 0)).item(), 0);
+  }
+  // So does a loss whose gradients have been made.
+  const parameter = tensor([1, 2], { requiresGrad: true });
+  parameter.mul(gone()).sum().backward();
+  await works();
+  assert.throws(() => new H.optim.SGD([parameter], { lr: 1 }).step(), refused);
+  await works();
+  await assert.rejects(parameter.data(), refused);
+  await works();
+});
+
 test('a gradient that is wrong names the element and both numbers', async () => {
   const wrong = (t: Tensor): Tensor => t.mul(t.detach());
   await assert.rejects(H.gradcheck(wrong, [tensor([3, 1])]), {

@@ -455,6 +455,43 @@ test('a function that throws changes nothing and can be called again', async () 
   assert.deepEqual(await list(f(tensor([1, 1]))), [2, 3]);
 });
 
+test('an argument that is assigned, within or as state, is refused', async () => {
+  const state = tensor([1, 2]);
+  const inside = jit((x: Tensor) => {
+    x.assign(x.mul(2));
+  });
+  assert.throws(
+    () => inside(state),
+    refused(/^\[assign\] an argument of a jitted function cannot be assigned/),
+  );
+  const both = jit((x: Tensor) => {
+    state.assign(state.add(x));
+    return x.sum();
+  });
+  for (const call of [both, both.prepare, (x: Tensor) => both.repeat(2, x)]) {
+    assert.throws(
+      () => call(state),
+      refused(/^\[jit\] tensor 1 of the arguments, \(2\), is also assigned by the function.*x\.detach\(\)/),
+    );
+    assert.deepEqual(await list(state), [1, 2]);
+  }
+  assert.equal(await both.repeat(2, state.detach()).item(), 3);
+  assert.deepEqual(await list(state), [3, 6]);
+  assert.throws(() => both(state), refused(/also assigned by the function/));
+});
+
+test('a gradient from outside is not applied again by every call', async () => {
+  const w = tensor([1, 2], { requiresGrad: true });
+  const optimizer = new H.optim.SGD([w], { lr: 1 });
+  w.mul(3).sum().backward();
+  assert.throws(
+    () => jit(() => optimizer.step())(),
+    refused(/^\[optim\] step\(\) within jit: the gradient of a parameter of shape \(2\) is from outside/),
+  );
+  optimizer.step();
+  assert.deepEqual(await list(w), [-2, -1]);
+});
+
 test('writing inside is refused', () => {
   const state = tensor([1, 2]);
   const f = jit(() => {

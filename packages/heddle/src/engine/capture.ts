@@ -1,13 +1,15 @@
 /** Record and replay: a traced function as one program whose state is updated in place. */
-import { detach, leaf } from '../graph/build.js';
+import { ArgumentError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import { detach } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
-import type { DeviceBuffer } from '../runtime/device.js';
 import { fingerprint } from '../schedule/canonical.js';
+import { become, copyOf, leafOf, ownMemory } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
 import { Compiled } from './program.js';
 import { bufferOf, realize } from './realize.js';
-import { BufferStorage, currentDevice } from './storage.js';
-import { type Handle, setOwner, type Trace } from './trace.js';
+import { type BufferStorage, currentDevice } from './storage.js';
+import type { Handle, Trace } from './trace.js';
 import { tuning } from './tuner.js';
 
 /** Where a leaf of the program comes from at each run. */
@@ -26,14 +28,16 @@ export class Recording {
   readonly #updated: readonly { readonly handle: Handle; readonly leaf: number }[];
   /** Tensors that a run gives new memory, and the roots that are their values. */
   readonly #moved: readonly { readonly handle: Handle; readonly root: number }[];
+  readonly #assigned: ReadonlySet<Handle>;
 
   /**
-   * @param inputs the stand-ins of the function's arguments
    * @param outputs the nodes it returned
    * @param measure whether kernels may be timed to choose among them
    */
-  constructor(trace: Trace, inputs: readonly GraphNode[], outputs: readonly GraphNode[], measure: boolean) {
+  constructor(trace: Trace, outputs: readonly GraphNode[], measure: boolean) {
+    const inputs = trace.inputs.map((stand) => stand.ownNode);
     const assigned = [...trace.assigned];
+    this.#assigned = new Set(trace.assigned.keys());
     // What is returned as it came is copied, before the program may overwrite it.
     const returned = outputs.map((o) => (o.isLeaf ? detach(o) : o));
     const roots = [...returned, ...assigned.map(([, node]) => node)];
@@ -78,6 +82,19 @@ export class Recording {
     return this.#compiled.launches;
   }
 
+  /**
+   * @throws ArgumentError for an argument that the function assigns, too: which of its uses mean the argument, and which
+   * the state, differs from call to call, and the program is the same for all
+   */
+  requireApart(inputs: readonly Handle[]): void {
+    const at = inputs.findIndex((t) => this.#assigned.has(t));
+    if (at >= 0)
+      throw new ArgumentError(
+        `[jit] tensor ${at + 1} of the arguments, ${formatShape(inputs[at]!.ownNode.shape)}, is also assigned by the function. ` +
+          'Either use it from outside only, or pass its values: x.detach().',
+      );
+  }
+
   /** Run on these inputs, `times` times; returns leaves with the outputs' values of the last run. */
   run(inputs: readonly GraphNode[], times = 1): GraphNode[] {
     // State that is not updated where it is moves between runs.
@@ -86,35 +103,16 @@ export class Recording {
       return this.run(inputs);
     }
     const nodes = this.#leaves(inputs);
-    // What somebody else sees, if only by an argument of this call, keeps its values: it gets a copy of the memory.
-    const seen = this.#updated.filter(
-      ({ handle: { ownNode } }) => !ownNode.isPrivate || inputs.includes(ownNode),
-    );
-    const taken = seen.map(({ handle }) => keepOld(handle.ownNode));
     const buffers = nodes.map(bufferOf);
-    seen.forEach(({ leaf }, i) => {
-      buffers[leaf] = taken[i]!.buffer;
-    });
+    for (const { handle, leaf } of this.#updated) buffers[leaf] = ownMemory(handle);
     const results = this.#compiled.run(buffers, 'tensors', true, times);
     const { roots } = this.#compiled.schedule;
-    const value = (root: number, type: TensorType, requiresGrad: boolean): GraphNode => {
+    const value = (root: number): BufferStorage => {
       const place = roots[root]!;
-      if ('result' in place) return leafOf(results[place.result]!, type, requiresGrad);
-      return leafOf(copyOf(buffers[place.leaf]!), type, requiresGrad);
+      return 'result' in place ? results[place.result]! : copyOf(buffers[place.leaf]!);
     };
-    const become = (handle: Handle, node: GraphNode): void => {
-      handle.ownNode = node;
-      setOwner(node, handle);
-    };
-    seen.forEach(({ handle }, i) => {
-      const { type, requiresGrad } = handle.ownNode;
-      become(handle, leafOf(taken[i]!, type, requiresGrad));
-    });
-    for (const { handle, root } of this.#moved) {
-      const { type, requiresGrad } = handle.ownNode;
-      become(handle, value(root, type, requiresGrad));
-    }
-    return this.#outputs.map((type, i) => value(i, type, false));
+    for (const { handle, root } of this.#moved) become(handle, value(root));
+    return this.#outputs.map((type, i) => leafOf(value(i), type, false));
   }
 
   /** Run once, then time it, launch by launch if asked. State moves on with every run that is timed. */
@@ -137,31 +135,4 @@ export class Recording {
   dispose(): void {
     this.#compiled.dispose();
   }
-}
-
-/** Make sure that only this tensor sees its memory, so that it can be written to. */
-export function detached(handle: Handle): void {
-  const own = handle.ownNode;
-  if (own.isPrivate) return;
-  handle.ownNode = leafOf(keepOld(own), own.type, own.requiresGrad);
-  setOwner(handle.ownNode, handle);
-}
-
-/** Others still see this node: give it a copy of its memory, and return the memory, which will be overwritten. */
-function keepOld(node: GraphNode): BufferStorage {
-  const storage = node.storage as BufferStorage;
-  node.storage = copyOf(storage.buffer);
-  return storage;
-}
-
-function copyOf(buffer: DeviceBuffer): BufferStorage {
-  const copy = new BufferStorage(buffer.bytes, 'tensors', buffer.device);
-  buffer.device.copy(buffer, copy.buffer, buffer.bytes);
-  return copy;
-}
-
-function leafOf(storage: BufferStorage, type: TensorType, requiresGrad: boolean): GraphNode {
-  const node = leaf(type.shape, type.dtype, requiresGrad);
-  node.realized(storage);
-  return node;
 }

@@ -18,8 +18,8 @@ import {
 } from '../runtime/device.js';
 import { type LaunchConfig, simulate } from '../runtime/sim/launch.js';
 import { requireSame, type Stream } from '../runtime/stream.js';
-import { detached } from './capture.js';
 import { DeviceArray } from './device-array.js';
+import { ownMemory } from './ownership.js';
 import { bufferOf, realize } from './realize.js';
 import { currentDevice, requireOn } from './storage.js';
 import type { Handle } from './trace.js';
@@ -58,7 +58,8 @@ export async function launch(
   const cluster = config.cluster === undefined ? undefined : extent(ir, 'cluster', config.cluster);
   if (cluster) requireClusters(ir.name, cluster, grid);
   const written = writtenBy(ir);
-  const buffers: DeviceBuffer[] = [];
+  const memory: (Handle | DeviceArray)[] = [];
+  const changed: Handle[] = [];
   const scalars: Record<string, Scalar> = {};
   const ordered = ir.params.map((param): LaunchArgument => {
     const given = args[param.name];
@@ -85,8 +86,9 @@ export async function launch(
         `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}, got ${got}`,
       );
     }
-    buffers.push(given instanceof DeviceArray ? given.buffer : memoryOf(given, written.has(param)));
-    return { slot: buffers.length - 1, offset: 0 };
+    memory.push(given);
+    if (written.has(param) && !(given instanceof DeviceArray)) changed.push(given);
+    return { slot: memory.length - 1, offset: 0 };
   });
   for (const name of Object.keys(args)) {
     if (!ir.params.some((p) => p.name === name))
@@ -95,6 +97,9 @@ export async function launch(
       );
   }
 
+  realize(memory.flatMap((m) => (m instanceof DeviceArray ? [] : [m.ownNode])));
+  changed.forEach(ownMemory);
+  const buffers = memory.map((m) => (m instanceof DeviceArray ? m.buffer : bufferOf(m.ownNode)));
   const device = buffers[0]?.device ?? currentDevice();
   requireOn(device, buffers);
   if (config.stream) requireSame(device, 'stream', config.stream);
@@ -127,13 +132,6 @@ export async function launch(
     once(`kernel ${ir.name} runs in the simulator, slowly: ${program.reason}`);
     await inSimulator(ir, config, args, buffers, written);
   }
-}
-
-/** A tensor's own memory, computed. @param written nobody else may see it change */
-function memoryOf(tensor: Handle, written: boolean): DeviceBuffer {
-  realize([tensor.ownNode]);
-  if (written) detached(tensor);
-  return bufferOf(tensor.ownNode);
 }
 
 function forgetOldest(known: Map<string, Prepared>): void {

@@ -51,7 +51,7 @@ export function bufferOf(node: GraphNode): DeviceBuffer {
 function homeOf(node: GraphNode): Device {
   const seen = new Set([node]);
   for (const at of seen) {
-    if (at.storage) return bufferOf(at).device;
+    if (at.storage instanceof BufferStorage) return at.storage.device;
     for (const s of at.src) seen.add(s);
   }
   return currentDevice();
@@ -74,13 +74,27 @@ function takePending(device: Device): GraphNode[] {
   return nodes;
 }
 
-/** Compute all of these, on the device that what they are made from is on, and keep their values. */
+/**
+ * Compute all of these, on the device that what they are made from is on, and keep their values. What is pending or
+ * remembered comes along. Where that fails, those asked for are computed by themselves: the fault may lie in the others,
+ * which meet it again when they are asked for.
+ */
 export function realize(nodes: readonly GraphNode[]): void {
-  const asked = nodes.filter((n) => !n.storage);
-  if (asked.length === 0) return;
-  if (remembered && !remembered.storage) asked.push(remembered);
+  const asked = new Set(nodes.filter((n) => !n.storage));
+  const [first] = asked;
+  if (!first) return;
+  const all = new Set([...asked, ...takePending(homeOf(first))]);
+  if (remembered && !remembered.storage) all.add(remembered);
   remembered = undefined;
-  const roots = [...new Set([...asked, ...takePending(homeOf(asked[0]!))])];
+  try {
+    compute([...all]);
+  } catch (error) {
+    if (all.size === asked.size) throw error;
+    compute([...asked]);
+  }
+}
+
+function compute(roots: readonly GraphNode[]): void {
   const { text, leaves } = fingerprint(roots);
   const buffers = leaves.map(bufferOf);
   const device = buffers[0]?.device ?? currentDevice();
@@ -134,7 +148,7 @@ export function upload(
   values: ArrayLike<number | bigint>,
   shape: Shape,
   dtype: DType,
-  requiresGrad: boolean,
+  requiresGrad = false,
   label = 'tensors',
   device = currentDevice(),
 ): GraphNode {
@@ -161,12 +175,13 @@ export function write(handle: Handle, values: ArrayLike<number>): void {
     throw new ShapeError(
       `[write] ${values.length} values do not fill ${formatShape(own.shape)}, which has ${own.size} elements.`,
     );
-  if (own.storage && own.isPrivate) {
-    const buffer = bufferOf(own);
+  const buffer = own.storage && bufferOf(own);
+  if (buffer && own.isPrivate) {
     buffer.device.write(buffer, encode(values, own.dtype));
     return;
   }
-  handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad, 'tensors', homeOf(own));
+  const device = buffer?.device ?? homeOf(own);
+  handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad, 'tensors', device);
   setOwner(handle.ownNode, handle);
 }
 
@@ -223,23 +238,3 @@ export function decode(bytes: Uint8Array, dtype: DType): TypedArray {
 
 const bytesOf = (view: { buffer: ArrayBufferLike; byteOffset: number; byteLength: number }): Uint8Array =>
   new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-
-/** A storage that has been given back. */
-let gone: BufferStorage | undefined;
-
-/** Give a tensor's memory back now, or, where other tensors stand for the same node, with the last of them. */
-export function dispose(handle: Handle): void {
-  const own = handle.ownNode;
-  if (!(own.storage instanceof BufferStorage)) return;
-  if (own.tensors <= 1) {
-    own.storage.release();
-    return;
-  }
-  if (!gone) {
-    gone = new BufferStorage(0, 'tensors');
-    gone.release();
-  }
-  const empty = leaf(own.shape, own.dtype, false);
-  empty.realized(gone);
-  handle.ownNode = empty;
-}

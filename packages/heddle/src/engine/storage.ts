@@ -40,11 +40,14 @@ const registry = new FinalizationRegistry<DeviceBuffer>((buffer) => {
 
 export class BufferStorage implements Storage {
   readonly bytes: number;
+  readonly device: Device;
+  nodes = 0;
   #buffer: DeviceBuffer | undefined;
 
   constructor(bytes: number, label: string, device = currentDevice()) {
     if (!Number.isSafeInteger(bytes)) throw new InternalError(`memory of ${bytes} bytes for '${label}'`);
     this.bytes = bytes;
+    this.device = device;
     this.#buffer = device.allocate(Math.max(bytes, 4), label);
     live += this.#buffer.bytes;
     registry.register(this, this.#buffer, this);

@@ -13,6 +13,8 @@ let active: Trace | undefined;
 export class Trace {
   /** Stand-ins for tensors from outside, each followed by its handle at later runs. */
   readonly captured = new Map<Handle, GraphNode>();
+  /** Stand-ins for the function's arguments. */
+  readonly inputs: Handle[] = [];
   /** Tensors from outside that were assigned, with their new value. */
   readonly assigned = new Map<Handle, GraphNode>();
   readonly #start = newestSerial();
@@ -53,7 +55,12 @@ export class Trace {
     return node.serial > this.#start;
   }
 
+  /** @throws ArgumentError for an argument: the program is the same whichever tensor is passed */
   assign(handle: Handle, node: GraphNode): void {
+    if (this.inputs.includes(handle))
+      throw new ArgumentError(
+        '[assign] an argument of a jitted function cannot be assigned. Use the tensor from outside of the function, or return the new value.',
+      );
     // Capture it first: the memory it has is what the program updates.
     const before = this.nodeOf(handle, handle.ownNode);
     if (before === handle.ownNode && !this.captured.has(handle)) handle.ownNode = node;
@@ -63,6 +70,9 @@ export class Trace {
 
 /** The running trace, if any. */
 export const currentTrace = (): Trace | undefined => active;
+
+/** Whether a tensor is from before the running trace: every run would find the same one. */
+export const isFromBefore = ({ ownNode }: Handle): boolean => active?.made(ownNode) === false;
 
 /** `own`, or while tracing what stands for it. */
 export const placeholderFor = (handle: Handle, own: GraphNode): GraphNode =>

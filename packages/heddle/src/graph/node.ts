@@ -18,6 +18,8 @@ export interface TensorType {
 /** Computed values. What is inside is the engine's business. */
 export interface Storage {
   readonly bytes: number;
+  /** How many nodes have their values here: equal ones that are computed together share them. */
+  nodes: number;
 }
 
 export type ReduceOp = 'sum' | 'max' | 'min' | 'prod';
@@ -146,9 +148,19 @@ export class GraphNode implements IrNode {
     return sizeOf(this.type.shape);
   }
 
-  /** Whether nobody but one tensor can see its storage change. */
+  /**
+   * Whether nobody but one tensor can see its storage change: no node is made from this one, no gradient is to flow
+   * through it, and neither another tensor nor another node has these values.
+   */
   get isPrivate(): boolean {
-    return this.users === 0 && this.tensors <= 1;
+    const { users, tensors, storage, op } = this;
+    return (
+      users === 0 &&
+      tensors <= 1 &&
+      storage !== undefined &&
+      storage.nodes <= 1 &&
+      (op === 'leaf' || op === 'detach')
+    );
   }
 
   /** Whether scheduling stops here: the values are there, or are given from outside. */
@@ -159,6 +171,7 @@ export class GraphNode implements IrNode {
   /** Keep the values. What is in `storage` may be overwritten: unless a gradient may need it, how it was made goes. */
   realized(storage: Storage): void {
     this.storage = storage;
+    storage.nodes++;
     if (this.requiresGrad && this.op !== 'detach') return;
     this.op = 'leaf';
     this.arg = null;

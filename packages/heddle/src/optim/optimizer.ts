@@ -2,7 +2,7 @@
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
-import { noGrad, realize } from '../tensor/modes.js';
+import { isFromBefore, noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
@@ -112,6 +112,11 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   #stepGroup(group: ParameterGroup<Settings>, when: Tensor | undefined): Tensor[] {
     const moving = group.params.filter((p) => p.grad);
     if (moving.length === 0) return [];
+    const stale = moving.find((p) => isFromBefore(p.grad!));
+    if (stale)
+      throw new ArgumentError(
+        `[optim] step() within jit: the gradient of a parameter of shape ${formatShape(stale.shape)} is from outside, and every call would apply it again. Call backward() in the jitted function, too.`,
+      );
     const changed: Tensor[] = [];
     const assign = (to: Tensor, value: Tensor): void => {
       if (to === value) return;

@@ -54,7 +54,10 @@ export function tensor(
   const { values, shape, dtype } = ArrayBuffer.isView(data)
     ? { values: data, shape: [data.length], dtype: dtypeOf(data) }
     : flattenNested(data);
-  return fromNode(upload(values, options.shape ?? shape, options.dtype ?? dtype, false), options);
+  return fromNode(
+    upload(values, options.shape ?? shape, options.dtype ?? dtype, options.requiresGrad),
+    options,
+  );
 }
 
 /** @internal A tensor that owns a leaf. */
@@ -66,17 +69,10 @@ export function fromNode<S extends Shape>(
     throw new DTypeError(
       `a tensor of ${node.dtype.name} has no gradient. Make it of floats: { dtype: f32 }.`,
     );
-  const own = requiresGrad && node.storage ? upgraded(node) : requiresGrad ? b.detach(node, true) : node;
+  const own = requiresGrad && !node.requiresGrad ? b.detach(node, true) : node;
   const made = new Tensor<S>(own, true);
   setOwner(own, made);
   return made;
-}
-
-/** The same storage in a leaf that requires a gradient. */
-function upgraded(node: GraphNode): GraphNode {
-  const leaf = b.leaf(node.shape, node.dtype, true);
-  leaf.realized(node.storage!);
-  return leaf;
 }
 
 /** Subclasses, such as Buffer, count. */

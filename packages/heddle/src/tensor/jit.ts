@@ -80,8 +80,10 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(
   const prepare = (args: A) => {
     const device = currentDevice();
     const given: readonly JitValue[] = args;
-    if (last?.device === device && ofTypes(given, last.types))
+    if (last?.device === device && ofTypes(given, last.types)) {
+      last.program.recording.requireApart(given);
       return { program: last.program, inputs: given.map((t) => t.ownNode) };
+    }
     const inputs: Tensor[] = [];
     const key = `${device.name}${describe(args, inputs)}`;
     let program = programs.get(key);
@@ -94,6 +96,7 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(
       }
       programs.set(key, program);
     }
+    program.recording.requireApart(inputs);
     const nodes = inputs.map((t) => t.ownNode);
     last = args.every((a) => a instanceof Tensor)
       ? { device, types: nodes.map((n) => n.type), program }
@@ -153,15 +156,14 @@ function record<A extends readonly JitValue[], R extends JitResult>(
   measure: boolean,
 ): Traced {
   const trace = new Trace((node) => realize([node]));
-  const stands: GraphNode[] = [];
   const nodes: GraphNode[] = [];
   let output: JitValue;
   try {
     trace.run(() => {
       const inside = substitute(args, (t) => {
-        const stand = b.leaf(t.shape, t.dtype, false);
-        stands.push(stand);
-        return new Tensor(stand);
+        const stand = new Tensor(b.leaf(t.shape, t.dtype, false));
+        trace.inputs.push(stand);
+        return stand;
       });
       output = fn(...(inside as unknown as A)) as JitValue;
       if (output instanceof Promise) {
@@ -184,7 +186,7 @@ function record<A extends readonly JitValue[], R extends JitResult>(
     throw new ArgumentError(
       '[jit] backward() left gradients that nothing used. Call optimizer.step() in the same jitted function.',
     );
-  return { recording: new Recording(trace, stands, nodes, measure), output };
+  return { recording: new Recording(trace, nodes, measure), output };
 }
 
 /** Take gradients away that exist only in the trace. @returns whether there were any */

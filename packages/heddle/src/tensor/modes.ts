@@ -11,6 +11,8 @@ import type { Tensor } from './tensor.js';
 
 export type { Precision } from '../core/precision.js';
 export { useDevice } from '../engine/storage.js';
+/** @internal */
+export { isFromBefore } from '../engine/trace.js';
 
 /** Run `body` without recording gradients: nothing made in it requires one. */
 export function noGrad<T>(body: () => T): T {

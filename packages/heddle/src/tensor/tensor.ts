@@ -17,8 +17,9 @@ import {
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import type { Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
+import { dispose } from '../engine/ownership.js';
 import * as engine from '../engine/realize.js';
-import { currentTrace, placeholderFor } from '../engine/trace.js';
+import { isFromBefore, placeholderFor } from '../engine/trace.js';
 import * as activation from '../fused/activation.js';
 import { matmul } from '../fused/matmul.js';
 import { softmax } from '../fused/softmax.js';
@@ -474,7 +475,7 @@ export class Tensor<S extends Shape = Shape> {
       const g = gradients[i];
       const tensor = engine.ownerOf(leaf);
       if (!g || !(tensor instanceof Tensor)) return;
-      if (tensor.grad && currentTrace()?.made(tensor.grad.ownNode) === false)
+      if (tensor.grad && isFromBefore(tensor.grad))
         throw new ArgumentError(
           `[jit] a parameter of shape ${formatShape(tensor.shape)} has a gradient from before, which every call would add again. Forget it first: model.zeroGrad(), or optimizer.zeroGrad() if the optimizer has it.`,
         );
@@ -541,7 +542,7 @@ export class Tensor<S extends Shape = Shape> {
 
   /** Give the memory back now instead of when the tensor is garbage. It must not be used afterwards. */
   dispose(): void {
-    engine.dispose(this);
+    dispose(this);
   }
 
   [Symbol.dispose](): void {

@@ -124,6 +124,9 @@ export class CpuDevice implements Device, ProgramHost {
     const bytes = bytesPerThread * this.target.units;
     if (bytes > this.scratchBytes) {
       if (this.scratchAddress > 0) this.heap.release(this.scratchAddress, this.scratchBytes, SCRATCH_LABEL);
+      // Nothing is held if there is no memory for more.
+      this.scratchAddress = 0;
+      this.scratchBytes = 0;
       this.scratchAddress = this.heap.allocate(bytes, SCRATCH_LABEL);
       this.scratchBytes = bytes;
     }

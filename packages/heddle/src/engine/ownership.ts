@@ -1,0 +1,64 @@
+/**
+ * Who may change memory. Tensors may have the same values in the same memory: tensors of one node, and equal nodes that
+ * were computed together. Whatever changes values in place (jit, `write`, users' kernels) or gives memory back asks
+ * here: memory that anybody else can see is left to them, and the tensor goes on with memory of its own.
+ */
+import { leaf } from '../graph/build.js';
+import type { GraphNode, TensorType } from '../graph/node.js';
+import type { DeviceBuffer } from '../runtime/device.js';
+import { bufferOf } from './realize.js';
+import { BufferStorage } from './storage.js';
+import { type Handle, setOwner } from './trace.js';
+
+/** A computed leaf with these values. */
+export function leafOf(
+  storage: BufferStorage,
+  { shape, dtype }: TensorType,
+  requiresGrad: boolean,
+): GraphNode {
+  const node = leaf(shape, dtype, requiresGrad);
+  node.realized(storage);
+  return node;
+}
+
+/** Let a tensor stand for the values in `storage` from now on. */
+export function become(handle: Handle, storage: BufferStorage): void {
+  const { type, requiresGrad } = handle.ownNode;
+  handle.ownNode = leafOf(storage, type, requiresGrad);
+  setOwner(handle.ownNode, handle);
+}
+
+/** The memory of a computed tensor, to be changed in place: a copy, if anybody else can see what it has. */
+export function ownMemory(handle: Handle): DeviceBuffer {
+  if (!handle.ownNode.isPrivate) become(handle, copyOf(bufferOf(handle.ownNode)));
+  return bufferOf(handle.ownNode);
+}
+
+export function copyOf(buffer: DeviceBuffer): BufferStorage {
+  const copy = new BufferStorage(buffer.bytes, 'tensors', buffer.device);
+  buffer.device.copy(buffer, copy.buffer, buffer.bytes);
+  return copy;
+}
+
+/** A storage that has been given back. */
+let gone: BufferStorage | undefined;
+
+/** Give a tensor's memory back now or, where others have the same values in it, with the last of them. */
+export function dispose(handle: Handle): void {
+  const own = handle.ownNode;
+  const { storage } = own;
+  if (!(storage instanceof BufferStorage)) return;
+  if (own.tensors <= 1 && storage.nodes <= 1) {
+    storage.release();
+    return;
+  }
+  if (!gone) {
+    gone = new BufferStorage(0, 'tensors');
+    gone.release();
+  }
+  if (own.tensors > 1) handle.ownNode = leafOf(gone, own.type, false);
+  else {
+    storage.nodes--;
+    own.realized(gone);
+  }
+}
