@@ -115,7 +115,7 @@ function step(p: Plan, agreed: boolean, inLoop: boolean): Statement[] {
           mine[p.v]!,
           add(
             intrinsic(
-              p.k % 2 ? 'warpSum' : 'shuffleDown',
+              p.k % 2 ? 'warpSum' : 'shuffleUp',
               p.k % 2 ? [read(mine[p.v]!)] : [read(mine[p.v]!), int(p.k)],
               i32,
             ),

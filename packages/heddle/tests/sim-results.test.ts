@@ -386,10 +386,10 @@ const warp = (name: Intrinsic, t: DType, threads: number, x: TypedArray, by?: nu
 };
 
 test('shuffles, votes and reductions, on whole and on partial warps', () => {
-  const counting = Int32Array.from({ length: 48 }, (_, i) => i);
+  const counting = Int32Array.from({ length: 64 }, (_, i) => i);
   assert.deepEqual([...warp('warpSum', i32, 32, counting)], Array(32).fill(496));
-  const down = warp('shuffleDown', i32, 48, counting, 1);
-  assert.deepEqual([down[0], down[31], down[32], down[47]], [1, 31, 33, 47]);
+  const down = warp('shuffleDown', i32, 64, counting, 1);
+  assert.deepEqual([down[0], down[31], down[32], down[63]], [1, 31, 33, 63]);
   const up = warp('shuffleUp', i32, 48, counting, 2);
   assert.deepEqual([up[0], up[1], up[2], up[34]], [0, 1, 0, 32]);
   assert.deepEqual([...warp('shuffleXor', i32, 32, counting, 1)].slice(0, 4), [1, 0, 3, 2]);

@@ -93,7 +93,7 @@ test('a kernel that waits is a generator', () => {
   assert.equal(waits, true);
   assert.deepEqual(
     sites.map((site) => site.intrinsic),
-    [undefined, 'warpSum', undefined, 'barrier', undefined, undefined],
+    [undefined, 'warpSum', undefined, 'barrier', undefined, undefined, undefined],
   );
   assert.equal(
     source,
@@ -108,6 +108,7 @@ return function* (threadIdx_x, threadIdx_y, threadIdx_z, blockIdx_x, blockIdx_y,
   yield [3];
   const value_1 = s[s$.read(s$.dim(threadIdx_x, 0, 5) * 8 + s$.dim(threadIdx_y, 1, 5), 5)];
   y[y$.write(laneId, 4)] = value_1;
+  return 6;
 };
 `,
   );

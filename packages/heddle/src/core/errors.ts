@@ -63,6 +63,7 @@ export type FindingKind =
   | 'uninitialized-read'
   | 'race'
   | 'divergent-barrier'
+  | 'inactive-lane'
   | 'assert'
   | 'step-budget';
 

@@ -36,24 +36,32 @@ export interface IntrinsicRecord {
    */
   readonly rows?: readonly DTypeName[];
   readonly doc: string;
-  /** warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part). */
+  /**
+   * warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part: it has
+   * returned, or the block ends before it).
+   */
   readonly warp?: (t: DType, lanes: Lanes) => (Operand | undefined)[];
+  /** The lane whose value `lane` gets; outside of 0 to 31, its own. That of a lane that does not take part is undefined. */
+  readonly source?: (lane: number, by: number) => number;
+  /** All 32 lanes must take part. */
+  readonly whole?: true;
   /** atomic: the new value from the old one and the arguments. */
   readonly update?: (t: DType, old: Scalar, args: readonly Scalar[]) => Scalar;
 }
 
 type Lanes = readonly (readonly Operand[] | undefined)[];
 
-/** A lane that asks for one that is not there gets its own value back, as `__shfl_sync` does out of range. */
-const shuffle =
-  (source: (lane: number, by: number) => number) =>
-  (_t: DType, lanes: Lanes): (Operand | undefined)[] =>
-    lanes.map((args, lane) => {
-      if (!args) return undefined;
-      const from = source(lane, args[1] as number);
-      const other = from >= 0 && from < 32 ? lanes[from] : undefined;
-      return (other ?? args)[0];
-    });
+/** A lane that asks for one outside of the warp gets its own value back, as from `__shfl_sync`. */
+const shuffle = (doc: string, source: (lane: number, by: number) => number) =>
+  ({
+    scope: 'warp',
+    params: ['T', 'i32'],
+    result: 'T',
+    doc,
+    source,
+    warp: (_t: DType, lanes: Lanes): (Operand | undefined)[] =>
+      lanes.map((args, lane) => args && (lanes[source(lane, args[1] as number)] ?? args)[0]),
+  }) as const satisfies IntrinsicRecord;
 
 /**
  * Butterfly order, as the GPU's xor-shuffle reduction adds: 16, 8, 4, 2, 1. Of a warp that is not whole, in the order of
@@ -112,34 +120,10 @@ export const INTRINSICS = {
     result: 'none',
     doc: 'waits for all threads of the block; shared and global writes before it are seen after it',
   },
-  shuffle: {
-    scope: 'warp',
-    params: ['T', 'i32'],
-    result: 'T',
-    doc: 'the value of lane b (modulo 32)',
-    warp: shuffle((_l, by) => by & 31),
-  },
-  shuffleUp: {
-    scope: 'warp',
-    params: ['T', 'i32'],
-    result: 'T',
-    doc: 'the value of the lane b below',
-    warp: shuffle((l, by) => l - by),
-  },
-  shuffleDown: {
-    scope: 'warp',
-    params: ['T', 'i32'],
-    result: 'T',
-    doc: 'the value of the lane b above',
-    warp: shuffle((l, by) => l + by),
-  },
-  shuffleXor: {
-    scope: 'warp',
-    params: ['T', 'i32'],
-    result: 'T',
-    doc: 'the value of lane (own xor b)',
-    warp: shuffle((l, by) => l ^ by),
-  },
+  shuffle: shuffle('the value of lane b (modulo 32)', (_lane, by) => by & 31),
+  shuffleUp: shuffle('the value of the lane b below', (lane, by) => lane - by),
+  shuffleDown: shuffle('the value of the lane b above', (lane, by) => lane + by),
+  shuffleXor: shuffle('the value of lane (own xor b)', (lane, by) => lane ^ by),
   warpSum: {
     scope: 'warp',
     params: ['T'],
@@ -187,6 +171,7 @@ export const INTRINSICS = {
     params: ['f32x4', 'f32x2', 'f32x4'],
     result: 'f32x4',
     doc: 'a · b + c of 16 × 8 × 8 in tf32 on a tensor core',
+    whole: true,
     warp: multiplyTf32,
   },
   mmaBf16: {
@@ -194,6 +179,7 @@ export const INTRINSICS = {
     params: ['u32x4', 'u32x2', 'f32x4'],
     result: 'f32x4',
     doc: 'a · b + c of 16 × 8 × 16 in bf16 on a tensor core',
+    whole: true,
     warp: multiplyBf16,
   },
   loadMatrix4: {
@@ -202,6 +188,7 @@ export const INTRINSICS = {
     result: 'u32x4',
     rows: ['f16', 'bf16', 'f32', 'u32'],
     doc: 'fragments of four matrices of 8 × 8 (8 × 4 of f32), whose rows begin at the places of lanes 0 to 7, 8 to 15…',
+    whole: true,
     warp: fragments(false),
   },
   loadMatrix4Transposed: {
@@ -210,6 +197,7 @@ export const INTRINSICS = {
     result: 'u32x4',
     rows: ['f16', 'bf16', 'u32'],
     doc: 'fragments of four matrices of 8 × 8, whose columns begin at the places of lanes 0 to 7, 8 to 15…',
+    whole: true,
     warp: fragments(true),
   },
   commitCopies: {

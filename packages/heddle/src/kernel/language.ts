@@ -10,6 +10,11 @@
  * - `i32` and `f32` never mix by themselves: write `f32(i)`. `/` is for floats; integers have `idiv`.
  * - Constants are known when the kernel is compiled: branches on them are pruned before they are typed, array sizes
  *   and `lane(v, k)` need them, and a loop whose variable is needed as one is unrolled.
+ * - Warp operations (shuffles, warpSum, votes, mma, loadMatrix4) are taken by all lanes of the warp together that have
+ *   not returned: by `return`, or because the kernel ends with the `if` that they skip. A lane that goes on past the
+ *   operation instead makes it undefined. Lanes that have returned, or that a last warp of fewer than 32 threads does
+ *   not have, do not count in warpSum, warpMax, warpMin and votes; a shuffle must not read them, and mma and
+ *   loadMatrix4 need all 32. The simulator finds what is undefined.
  * - A function among the constants is inlined where it is called. What it needs of the context is passed on to it
  *   like any other argument: `gelu(x, { exp2 })`, or `gelu(x, context)` where the context is one identifier.
  */
@@ -126,23 +131,23 @@ export interface Intrinsics {
   /** `c ? a : b`; on vectors, lane by lane. */
   select<T extends number | boolean>(c: boolean, a: T, b: T): T;
 
-  /** The value of lane `lane` (modulo 32) of the warp. */
+  /** The value of lane `lane` (modulo 32) of the warp, which must take part. */
   shuffle(value: number, lane: number): number;
-  /** The value of the lane `by` below. */
+  /** The value of the lane `by` below, which must take part; the own value where that would be below lane 0. */
   shuffleUp(value: number, by: number): number;
-  /** The value of the lane `by` above. */
+  /** The value of the lane `by` above, which must take part; the own value where that would be above lane 31. */
   shuffleDown(value: number, by: number): number;
-  /** The value of the lane whose number is this one's xor `by`. */
+  /** The value of the lane whose number is this one's xor `by`, which must take part. */
   shuffleXor(value: number, by: number): number;
-  /** The sum over the warp, in every lane. */
+  /** The sum over the lanes of the warp that have not returned, in each of them. */
   warpSum(value: number): number;
-  /** The largest value of the warp, in every lane. */
+  /** The largest value of the lanes that have not returned, in each of them. */
   warpMax(value: number): number;
-  /** The smallest value of the warp, in every lane. */
+  /** The smallest value of the lanes that have not returned, in each of them. */
   warpMin(value: number): number;
-  /** Whether any lane says true. */
+  /** Whether any lane that has not returned says true. */
   any(vote: boolean): boolean;
-  /** Whether every lane says true. */
+  /** Whether every lane that has not returned says true. */
   all(vote: boolean): boolean;
   /** A bit per lane that says true, u32. */
   ballot(vote: boolean): number;

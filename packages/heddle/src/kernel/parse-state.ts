@@ -163,6 +163,8 @@ export class Parsing {
     if (isStable(expr)) return undefined;
     const variable: Variable = { name, type: expr.type, constant: true };
     if (v.kind === 'flexible' && !type) this.openConstants.set(variable, v.key);
+    if (this.target && expr.op === 'variable' && expr.arg === this.target.variable)
+      this.openConstants.set(variable, this.target.open);
     return [variable, expr];
   }
 

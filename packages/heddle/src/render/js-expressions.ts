@@ -171,17 +171,13 @@ export function expression(to: Scribe, e: Expr): string {
         e.type,
         to.site(e.at),
       );
-      const data = to.name((operand as MemoryNode).arg);
-      const t = e.type.dtype;
-      return e.type.lanes === 1
-        ? decoded(t, `${data}[${place}]`)
-        : `gather(${t.name}, ${data}, ${place}, ${e.type.lanes})`;
+      return gathered(to, e, place);
     }
     case 'intrinsic': {
       const record: IntrinsicRecord = INTRINSICS[e.arg];
       if (record.rows) {
         const memory = operand as MemoryNode;
-        const site = to.site(e.at, { intrinsic: e.arg, dtype: memory.type.dtype });
+        const site = to.site(e.at, { intrinsic: e.arg, dtype: memory.type.dtype, path: to.path() });
         const row = access(
           to,
           'read',
@@ -194,7 +190,7 @@ export function expression(to: Scribe, e: Expr): string {
       }
       if (!record.atomic) {
         const dtype = (operand as Expr | undefined)?.type.dtype;
-        const site = to.site(e.at, { intrinsic: e.arg, ...(dtype ? { dtype } : {}) });
+        const site = to.site(e.at, { intrinsic: e.arg, path: to.path(), ...(dtype ? { dtype } : {}) });
         return `(yield [${[site, ...e.src.map(x)].join(', ')}])`;
       }
       const memory = operand as MemoryNode;
@@ -204,6 +200,15 @@ export function expression(to: Scribe, e: Expr): string {
       return `atomic('${e.arg}', ${e.type.dtype.name}, ${to.name(memory.arg)}, ${place}, [${values}])`;
     }
   }
+}
+
+/** What `load` reads at a place that has been checked. */
+export function gathered(to: Scribe, load: Extract<Expr, { op: 'load' }>, place: string): string {
+  const data = to.name((load.src[0] as MemoryNode).arg);
+  const { dtype, lanes } = load.type;
+  return lanes === 1
+    ? decoded(dtype, `${data}[${place}]`)
+    : `gather(${dtype.name}, ${data}, ${place}, ${lanes})`;
 }
 
 /** `expression` where nothing can follow it: without the parentheses around the whole. */

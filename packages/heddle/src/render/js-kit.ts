@@ -147,10 +147,12 @@ function atomic(
   return old;
 }
 
-/** Memory that a copy is on its way to. */
-interface Destination {
+/** Memory that a copy is on its way to, or that it reads. */
+interface Watched {
   depart(element: number, lanes: number, site: number): void;
   arrive(element: number, lanes: number, site: number): void;
+  /** Until what is returned is called, a copy reads these elements. */
+  lend(element: number, lanes: number, site: number): () => void;
 }
 
 /** Asynchronous copies of one thread: those of a group are made together, when it is waited for. */
@@ -158,10 +160,21 @@ class Copies {
   private started: (() => void)[] = [];
   private readonly groups: (() => void)[][] = [];
 
-  start(copy: () => void, to: Destination, element: number, lanes: number, site: number): void {
+  /** @param source where it reads; no element where its condition is false */
+  start(
+    copy: () => void,
+    lanes: number,
+    site: number,
+    to: Watched,
+    element: number,
+    source?: Watched,
+    from = -1,
+  ): void {
     to.depart(element, lanes, site);
+    const giveBack = from >= 0 ? source?.lend(from, lanes, site) : undefined;
     this.started.push(() => {
       copy();
+      giveBack?.();
       to.arrive(element, lanes, site);
     });
   }

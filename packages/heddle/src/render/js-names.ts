@@ -10,6 +10,36 @@ export interface Site {
   /** The barrier or warp operation that threads wait at here, and the dtype of its T. */
   readonly intrinsic?: Intrinsic;
   readonly dtype?: DType;
+  /** Of a place where threads wait or end. */
+  readonly path?: Path;
+}
+
+/** A place among the control flow of a kernel: its number in the order of the text, and the ifs and loops around it. */
+interface Path {
+  readonly order: number;
+  readonly around: readonly Step[];
+}
+
+/** An if, by its number in that order, and the branch taken; or a loop. */
+interface Step {
+  readonly construct: number;
+  readonly branch: 'then' | 'else' | 'loop';
+}
+
+/** The end of a kernel. */
+export const END: Path = { order: Number.POSITIVE_INFINITY, around: [] };
+
+/**
+ * Whether a thread that ends at `end` has run past `operation` without taking part: its place comes later, not on
+ * another branch of an if around both, and no loop is around both, in which it may have taken part before.
+ */
+export function isPast(end: Path, operation: Path): boolean {
+  for (const [i, step] of operation.around.entries()) {
+    const other = end.around[i];
+    if (other?.construct !== step.construct) return (other?.construct ?? end.order) > step.construct;
+    if (step.branch === 'loop' || step.branch !== other.branch) return false;
+  }
+  return false;
 }
 
 const RESERVED = new Set([
@@ -35,6 +65,8 @@ export class Scribe {
   private readonly taken = new Set<string>();
   private readonly lines: string[] = [];
   private depth = 0;
+  private order = 0;
+  private readonly around: Step[] = [];
   private lastLine: number | undefined;
 
   /** The JavaScript name of a variable, parameter or array: its own, numbered where that is taken. */
@@ -54,9 +86,24 @@ export class Scribe {
     return this.name({ name: stem });
   }
 
-  site(at: Location | undefined, waits?: { readonly intrinsic: Intrinsic; readonly dtype?: DType }): number {
-    this.sites.push({ at, ...waits });
+  site(at: Location | undefined, about?: Omit<Site, 'at'>): number {
+    this.sites.push({ at, ...about });
     return this.sites.length - 1;
+  }
+
+  /** Where the text stands now. */
+  path(): Path {
+    return { order: this.order++, around: [...this.around] };
+  }
+
+  /** An if or a loop begins: how to write what stands inside. */
+  construct(): (branch: Step['branch'], body: () => void) => void {
+    const construct = this.order++;
+    return (branch, body) => {
+      this.around.push({ construct, branch });
+      body();
+      this.around.pop();
+    };
   }
 
   /** The author's line as a comment, where it is not the one before. */

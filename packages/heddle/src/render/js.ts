@@ -1,6 +1,7 @@
 /**
  * The simulator's renderer: a kernel as the JavaScript of one thread. A kernel without barriers and warp operations
- * becomes a plain function, any other a generator that yields `[site, ...arguments]` where it must wait for others.
+ * becomes a plain function, any other a generator that yields `[site, ...arguments]` where it must wait for others and
+ * returns the site where it ends.
  * Every access to memory asks its checker first: `x[x$.read(i, 3)]`, where 3 is the access's place in the source.
  */
 import { InternalError } from '../core/errors.js';
@@ -16,8 +17,8 @@ import {
   type StoreWay,
 } from '../kernel/ir.js';
 import { isBuffer } from '../kernel/types.js';
-import { access, bare, encoded, expression, observes } from './js-expressions.js';
-import { Scribe, type Site } from './js-names.js';
+import { access, bare, encoded, expression, gathered, observes } from './js-expressions.js';
+import { END, Scribe, type Site } from './js-names.js';
 
 export { KIT } from './js-kit.js';
 export type { Site } from './js-names.js';
@@ -82,30 +83,39 @@ export function renderJs(ir: KernelIr): JsKernel {
         const name = to.name(a);
         to.line(`const ${name}$ = run.local(${ir.arrays.indexOf(a)}), ${name} = ${name}$.data;`);
       }
-      statement(to, ir.body, NO_LOOP);
+      statement(to, ir.body, { ...KERNEL, waits });
+      if (waits) to.line(`return ${to.site(undefined, { path: END })};`);
     },
     '};',
   );
   return { name: ir.name, source: to.text(), waits, sites: to.sites };
 }
 
-/** What `continue` is inside a loop: itself, or leaving the labelled body before the update. */
-interface Loop {
+/** Where a statement stands. */
+interface Around {
+  /** The kernel has barriers or warp operations: it tells where it ends. */
+  readonly waits: boolean;
+  /** Nothing of the kernel comes after the statement. */
+  readonly last: boolean;
+  /** What `continue` is: itself, or leaving the labelled body before the update. */
   readonly proceed: string;
 }
-const NO_LOOP: Loop = { proceed: 'continue;' };
+const KERNEL: Around = { waits: false, last: true, proceed: 'continue;' };
+const inLoop = ({ waits }: Around, proceed = 'continue;'): Around => ({ waits, last: false, proceed });
 
 /** Whether a `continue` of the loop around `s` stands in it. */
 const continues = (s: Node): boolean =>
   s.op === 'continue' || (s.op !== 'for' && s.op !== 'while' && s.src.some(continues));
 
-function statement(to: Scribe, s: Statement, loop: Loop): void {
+function statement(to: Scribe, s: Statement, around: Around): void {
   const x = (n: Node | undefined): string => bare(to, n as Expr);
-  const inside = (n: Node | undefined, l: Loop): void => statement(to, n as Statement, l);
   if (s.op !== 'block') to.comment(s.at);
   switch (s.op) {
     case 'block':
-      for (const each of s.src) inside(each, loop);
+      s.src.forEach((each, i) => {
+        const last = around.last && i === s.src.length - 1;
+        statement(to, each as Statement, { ...around, last });
+      });
       break;
     case 'let':
       to.line(`${s.arg.constant ? 'const' : 'let'} ${to.name(s.arg)} = ${x(s.src[0])};`);
@@ -117,32 +127,30 @@ function statement(to: Scribe, s: Statement, loop: Loop): void {
       store(to, s.src[0] as MemoryNode, s.src[1] as Expr, s.src.slice(2) as Expr[], to.site(s.at), s.arg);
       break;
     case 'if':
-      to.braces(`if (${x(s.src[0])})`, () => inside(s.src[1], loop), s.src[2] ? '} else {' : '}');
-      if (s.src[2]) {
-        to.indented(() => inside(s.src[2], loop));
-        to.line('}');
-      }
+      chosen(to, s, around);
       break;
     case 'for':
-      counted(to, s);
+      counted(to, s, around);
       break;
     case 'while':
-      repeated(to, s);
+      repeated(to, s, around);
       break;
     case 'break':
       to.line('break;');
       break;
     case 'continue':
-      to.line(loop.proceed);
+      to.line(around.proceed);
       break;
     case 'return':
-      to.line('return;');
+      to.line(around.waits ? `return ${to.site(s.at, { path: to.path() })};` : 'return;');
       break;
     case 'effect':
       if (s.arg === 'commitCopies') to.line('copies.commit();');
       else if (s.arg === 'waitCopies') to.line(`copies.wait(${x(s.src[0])});`);
       else if (s.arg)
-        to.line(`yield [${[to.site(s.at, { intrinsic: s.arg }), ...s.src.map(x)].join(', ')}];`);
+        to.line(
+          `yield [${[to.site(s.at, { intrinsic: s.arg, path: to.path() }), ...s.src.map(x)].join(', ')}];`,
+        );
       else if (s.src[0]) to.line(`${x(s.src[0])};`);
       else throw new InternalError('kernel JavaScript: an effect of nothing');
       break;
@@ -159,6 +167,23 @@ function statement(to: Scribe, s: Statement, loop: Loop): void {
   }
 }
 
+/** Both sides of a last `if` end the thread, as `return` in one of them would: what follows it is nothing. */
+function chosen(to: Scribe, s: Extract<Statement, { op: 'if' }>, around: Around): void {
+  const [condition, then, otherwise] = s.src as [Expr, Statement, Statement | undefined];
+  const ends = around.waits && around.last;
+  const write = to.construct();
+  const side = (branch: 'then' | 'else', body: Statement | undefined): void =>
+    write(branch, () => {
+      if (body) statement(to, body, around);
+      if (ends) to.line(`return ${to.site(undefined, { path: to.path() })};`);
+    });
+  const two = otherwise !== undefined || ends;
+  to.braces(`if (${bare(to, condition)})`, () => side('then', then), two ? '} else {' : '}');
+  if (!two) return;
+  to.indented(() => side('else', otherwise));
+  to.line('}');
+}
+
 /** The value comes before the check of its place, so that `s[t] = s[t] + 1` is seen to read first. */
 function store(
   to: Scribe,
@@ -170,7 +195,10 @@ function store(
 ): void {
   const data = to.name(memory.arg);
   let text: string;
-  if (observes(v) || way) {
+  const source = way && copied(to, v);
+  if (source) {
+    text = source.value;
+  } else if (observes(v) || way) {
     text = to.fresh('value');
     to.line(`const ${text} = ${bare(to, v)};`);
   } else {
@@ -189,10 +217,24 @@ function store(
   // Checked now, written when it is waited for.
   const at = to.fresh('place');
   to.line(`const ${at} = ${place};`);
-  to.line(`copies.start(() => { ${written(at)} }, ${data}$, ${at}, ${v.type.lanes}, ${site});`);
+  const from = source ? `, ${source.memory}, ${source.place}` : '';
+  to.line(`copies.start(() => { ${written(at)} }, ${v.type.lanes}, ${site}, ${data}$, ${at}${from});`);
 }
 
-function counted(to: Scribe, s: Extract<Statement, { op: 'for' }>): void {
+/** What an asynchronous copy reads: the memory and the place, −1 where its condition is false, and the value. */
+function copied(to: Scribe, v: Expr): { memory: string; place: string; value: string } | undefined {
+  const [condition, loaded, zero] = v.op === 'select' ? (v.src as Expr[]) : [undefined, v];
+  if (loaded?.op !== 'load') return undefined;
+  const memory = loaded.src[0] as MemoryNode;
+  const [place, value] = [to.fresh('from'), to.fresh('value')];
+  const read = access(to, 'read', memory, loaded.src.slice(1) as Expr[], loaded.type, to.site(loaded.at));
+  to.line(`const ${place} = ${condition ? `${expression(to, condition)} ? ${read} : -1` : read};`);
+  const taken = gathered(to, loaded, place);
+  to.line(`const ${value} = ${zero ? `${place} < 0 ? ${expression(to, zero)} : ${taken}` : taken};`);
+  return { memory: `${to.name(memory.arg)}$`, place, value };
+}
+
+function counted(to: Scribe, s: Extract<Statement, { op: 'for' }>, around: Around): void {
   const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
   const { variable } = s.arg;
   const name = to.name(variable);
@@ -213,17 +255,19 @@ function counted(to: Scribe, s: Extract<Statement, { op: 'for' }>): void {
       : `${name} + ${by} ${t.kind === 'int' ? '|' : '>>>'} 0`;
   to.braces(`for (let ${name} = ${from}; ${name} < ${limit}; ${name} = ${next})`, () => {
     to.line(`run.step(++steps, ${to.site(s.at)});`);
-    statement(to, body, NO_LOOP);
+    to.construct()('loop', () => statement(to, body, inLoop(around)));
   });
 }
 
-function repeated(to: Scribe, s: Extract<Statement, { op: 'while' }>): void {
+function repeated(to: Scribe, s: Extract<Statement, { op: 'while' }>, around: Around): void {
   const [condition, body, update] = s.src as [Expr, Statement, Statement];
-  to.braces(`while (${bare(to, condition)})`, () => {
-    to.line(`run.step(++steps, ${to.site(s.at)});`);
-    const label = update.src.length > 0 && continues(body) ? to.fresh('body') : undefined;
-    if (label) to.braces(`${label}:`, () => statement(to, body, { proceed: `break ${label};` }));
-    else statement(to, body, NO_LOOP);
-    statement(to, update, NO_LOOP);
+  to.construct()('loop', () => {
+    to.braces(`while (${bare(to, condition)})`, () => {
+      to.line(`run.step(++steps, ${to.site(s.at)});`);
+      const label = update.src.length > 0 && continues(body) ? to.fresh('body') : undefined;
+      if (label) to.braces(`${label}:`, () => statement(to, body, inLoop(around, `break ${label};`)));
+      else statement(to, body, inLoop(around));
+      statement(to, update, inLoop(around));
+    });
   });
 }

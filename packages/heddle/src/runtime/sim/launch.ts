@@ -76,7 +76,7 @@ export class Sanitizer {
   private epoch = 0;
   private readonly shadows = new WeakMap<ArrayBufferLike, Map<number, Shadow>>();
 
-  /** The shadow of a buffer seen as elements of `bytes`. */
+  /** The shadow of a buffer by places of `bytes`. Launches are ordered, so those of other sizes need not be asked. */
   private shadowOf(buffer: ArrayBufferLike, bytes: number): Shadow {
     let widths = this.shadows.get(buffer);
     if (!widths) {
@@ -109,18 +109,13 @@ export class Sanitizer {
     if (config.cluster !== undefined)
       requireClusters(ir.name, checkExtent(ir, 'cluster', config.cluster, 1), gridDim);
     const run = new Run({ sites: js.sites, arrays: ir.arrays }, gridDim, blockDim, this.epoch, options);
+    const places = smallestElements(ir, args);
     const bound = ir.params.map((p, i) => {
       const arg = args[i]!;
       if (!isBuffer(p.schema)) return wrap(p.schema, arg as Scalar);
       const data = arg as TypedArray;
-      const { bytes } = p.schema.dtype;
-      return WatchedMemory.global(
-        run,
-        p.name,
-        data,
-        this.shadowOf(data.buffer, bytes),
-        data.byteOffset / bytes,
-      );
+      const bytes = places.get(data.buffer)!;
+      return WatchedMemory.global(run, p.name, data, this.shadowOf(data.buffer, bytes), bytes);
     });
     const shared = ir.arrays
       .filter((a) => a.space === 'shared')
@@ -134,6 +129,20 @@ export class Sanitizer {
     }
     return run;
   }
+}
+
+/** For each buffer, the bytes of the smallest elements that a parameter sees in it. */
+function smallestElements(
+  ir: KernelIr,
+  args: readonly (TypedArray | Scalar)[],
+): Map<ArrayBufferLike, number> {
+  const smallest = new Map<ArrayBufferLike, number>();
+  ir.params.forEach(({ schema }, i) => {
+    if (!isBuffer(schema)) return;
+    const { buffer } = args[i] as TypedArray;
+    smallest.set(buffer, Math.min(smallest.get(buffer) ?? schema.dtype.bytes, schema.dtype.bytes));
+  });
+  return smallest;
 }
 
 /** The three sizes of a grid or block. @throws ArgumentError unless they are whole numbers from `least` on. */

@@ -6,7 +6,7 @@ import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir.js';
 import type { Run } from './run.js';
-import { type Access, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
+import { type Access, ATOMIC, type Loan, READ, reportRace, Shadow, WRITE } from './shadow.js';
 
 /** Elements of an array of `decl`'s sizes, the dynamic one by the bytes given at launch. */
 export const elementsOf = (decl: ArrayDecl, dynamicBytes = 0): number =>
@@ -100,11 +100,13 @@ abstract class Memory {
 export class WatchedMemory extends Memory {
   private readonly shared: boolean;
   private readonly shadow: Shadow;
+  /** The first element, counted from where the shadow begins. */
   private readonly offset: number;
+  /** Places of the shadow that an element takes. */
+  private readonly places: number;
   /** Elements that asynchronous copies are on their way to: the thread that copies, the place, and the block's start. */
   private readonly flying = new Map<number, readonly [thread: number, site: number, block: number]>();
 
-  /** @param offset of the first element, counted from where `shadow` begins */
   private constructor(
     run: Run,
     name: string,
@@ -113,22 +115,23 @@ export class WatchedMemory extends Memory {
     width: number,
     shared: boolean,
     shadow: Shadow,
-    offset: number,
+    places: number,
   ) {
     super(run, name, data, dims, width);
     this.shared = shared;
     this.shadow = shadow;
-    this.offset = offset;
+    this.offset = data.byteOffset / data.BYTES_PER_ELEMENT;
+    this.places = places;
   }
 
-  /** A buffer parameter; `shadow` is that of the whole buffer, which others may also look at. */
-  static global(run: Run, name: string, data: TypedArray, shadow: Shadow, offset: number): WatchedMemory {
-    return new WatchedMemory(run, name, data, [], 1, false, shadow, offset);
+  /** A buffer parameter; `shadow` is that of the whole buffer, by places of `bytes`, which others may also look at. */
+  static global(run: Run, name: string, data: TypedArray, shadow: Shadow, bytes: number): WatchedMemory {
+    return new WatchedMemory(run, name, data, [], 1, false, shadow, data.BYTES_PER_ELEMENT / bytes);
   }
 
   static shared(run: Run, decl: ArrayDecl, sharedBytes: number): WatchedMemory {
     const data = arrayOf(decl.dtype, elementsOf(decl, sharedBytes) * decl.lanes);
-    return new WatchedMemory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 0);
+    return new WatchedMemory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 1);
   }
 
   /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
@@ -145,10 +148,23 @@ export class WatchedMemory extends Memory {
     }
   }
 
+  /** An asynchronous copy reads these elements until it has been waited for: then that is one more read of them. */
+  lend(element: number, lanes: number, site: number): () => void {
+    const { run, shadow } = this;
+    const first = (this.offset + element) * this.places;
+    const loan: Loan = { shadow, first, end: first + lanes * this.places, thread: run.thread, site };
+    run.loans.add(loan);
+    return () => {
+      run.loans.delete(loan);
+      for (let i = element; i < element + lanes; i++) this.touch(READ, i, site);
+    };
+  }
+
   read(element: number, site: number): number {
     this.checkBounds(element, 1, site);
     if (this.flying.size > 0) this.mustHaveArrived(element, 'reads', site);
-    if (!this.shadow.readBefore(this.run, this.offset + element)) this.touch(READ, element, site);
+    const known = this.places === 1 && this.shadow.readBefore(this.run, this.offset + element);
+    if (!known) this.touch(READ, element, site);
     return element;
   }
 
@@ -189,10 +205,29 @@ export class WatchedMemory extends Memory {
       this.flying.delete(element);
       return;
     }
-    run.fail(
+    this.clashWithCopy(element, does, thread, from!, 'is on its way to', site);
+  }
+
+  /** Nobody may write what an asynchronous copy has still to read. */
+  private mustNotBeLent(element: number, place: number, site: number): void {
+    for (const { shadow, first, end, thread, site: from } of this.run.loans)
+      if (shadow === this.shadow && place >= first && place < end)
+        this.clashWithCopy(element, 'writes', thread, from, 'may still read', site);
+  }
+
+  private clashWithCopy(
+    element: number,
+    does: string,
+    thread: number,
+    from: number,
+    state: string,
+    site: number,
+  ): never {
+    const { run } = this;
+    return run.fail(
       'race',
       `a race on ${this.describe(element)}: ${run.nameThread(run.thread)} ${does} what the asynchronous copy of ` +
-        `${run.nameThread(thread)}${run.nameLine(from!)} is on its way to. Put commitCopies(), waitCopies(…) and a barrier() between the two.`,
+        `${run.nameThread(thread)}${run.nameLine(from)} ${state}. Put commitCopies(), waitCopies(…) and a barrier() between the two.`,
       site,
     );
   }
@@ -201,10 +236,13 @@ export class WatchedMemory extends Memory {
     const { run, shared } = this;
     if (this.flying.size > 0) this.mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
     const since = shared ? run.blockStart : run.launchStart;
-    const place = this.offset + element;
-    if (shared && way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
-    const rival = this.shadow.access(run, way, place, since, site);
-    if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
+    const first = (this.offset + element) * this.places;
+    for (let place = first; place < first + this.places; place++) {
+      if (shared && way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
+      if (!shared && way !== READ && run.loans.size > 0) this.mustNotBeLent(element, place, site);
+      const rival = this.shadow.access(run, way, place, since, site);
+      if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
+    }
   }
 }
 

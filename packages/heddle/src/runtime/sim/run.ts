@@ -6,6 +6,7 @@ import type { Scalar } from '../../kernel/ops.js';
 import type { Site } from '../../render/js.js';
 import type { Dim3 } from '../device.js';
 import { LocalMemory } from './memory.js';
+import type { Loan } from './shadow.js';
 
 export interface RunOptions {
   /** Loop iterations that one thread may take before it counts as running away. */
@@ -37,6 +38,8 @@ export class Run {
   /** Loop iterations taken, by all threads. */
   steps = 0;
   readonly prints: string[] = [];
+  /** What asynchronous copies of this block that have not been waited for may still read. */
+  readonly loans = new Set<Loan>();
   readonly blockDim: Dim3;
   readonly gridDim: Dim3;
   private readonly blockStarts: number[] = [];
@@ -67,6 +70,7 @@ export class Run {
   beginBlock(): void {
     this.blockStart = ++this.epoch;
     this.blockStarts.push(this.epoch);
+    this.loans.clear();
   }
 
   /** All threads of the block have met at a barrier. */

@@ -1,12 +1,14 @@
 /** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
 import { INTRINSICS, type IntrinsicRecord, type Operand } from '../../kernel/intrinsics.js';
+import { isPast } from '../../render/js-names.js';
 import type { Dim3 } from '../device.js';
 import { coordinates, type Run } from './run.js';
 
 type Index = [number, number, number, number, number, number];
 /** What a waiting thread says: the site it waits at, and its arguments there. */
 type Request = readonly [site: number, ...args: Operand[]];
-type Thread = Generator<Request, void, Operand | undefined>;
+/** A thread of a kernel that waits; it returns the site where it ends. */
+type Thread = Generator<Request, number, Operand | undefined>;
 
 /** One thread's program: called with threadIdx x, y, z and blockIdx x, y, z. */
 export type ThreadFunction = (...index: Index) => void;
@@ -79,21 +81,30 @@ function whereabouts(run: Run, thread: number, request: Request | undefined): st
   return `${name} waits at ${run.site(request[0]).intrinsic}()${run.nameLine(request[0])}`;
 }
 
-/** Up to 32 threads that take warp operations together. */
+/**
+ * Up to 32 threads that take warp operations together: all that have not returned before. On a GPU each operation
+ * names all 32 lanes in its mask, and "all non-exited threads named in mask must execute the same intrinsic with the
+ * same mask, or the result is undefined" (CUDA C++ Programming Guide, warp shuffle functions). A thread that runs past
+ * the operation and ends later has not exited before it, so it counts. Reductions and votes are of the threads that
+ * take part; a shuffle gets nothing defined from one that does not ("if the target thread is inactive, the retrieved
+ * value is undefined", there), and tensor cores need all 32 ("undefined if any thread in the warp has exited", PTX ISA,
+ * mma.sync; ldmatrix alike).
+ */
 class Warp {
   /** What each lane waits for; undefined once it has returned. */
   readonly requests: (Request | undefined)[];
   private readonly run: Run;
   private readonly first: number;
   private readonly lanes: readonly Thread[];
-  private readonly returned: boolean[];
+  /** The sites where lanes have ended. */
+  private readonly ends: (number | undefined)[];
 
   constructor(run: Run, first: number, lanes: readonly Thread[]) {
     this.run = run;
     this.first = first;
     this.lanes = lanes;
     this.requests = lanes.map(() => undefined);
-    this.returned = lanes.map(() => false);
+    this.ends = lanes.map(() => undefined);
   }
 
   /** Run every lane to its next barrier or its end, through warp operations. */
@@ -101,11 +112,11 @@ class Warp {
     let results: readonly (Operand | undefined)[] = [];
     do {
       this.lanes.forEach((lane, i) => {
-        if (this.returned[i]) return;
+        if (this.ends[i] !== undefined) return;
         this.run.thread = this.first + i;
         const { done, value } = lane.next(results[i]);
-        this.returned[i] = done === true;
-        this.requests[i] = done ? undefined : (value as Request);
+        if (done) this.ends[i] = value;
+        this.requests[i] = done ? undefined : value;
       });
       results = this.exchange();
     } while (results.length > 0);
@@ -117,13 +128,16 @@ class Warp {
     const asking = requests.findIndex((r) => r && this.record(r).scope === 'warp');
     if (asking < 0) return [];
     const [site] = requests[asking]!;
-    const other = requests.findIndex((r) => r && r[0] !== site);
+    const other = requests.findIndex((r, i) => (r ? r[0] !== site : this.hasPassed(i, site)));
     if (other >= 0) {
-      const live = requests.filter((r) => r).length;
+      const live = requests.filter((r, i) => r || this.hasPassed(i, site)).length;
+      const where = requests[other]
+        ? whereabouts(run, this.first + other, requests[other])
+        : `${run.nameThread(this.first + other)} has run past it to its end`;
       run.fail(
         'divergent-barrier',
         `${run.site(site).intrinsic}() is reached by ${requests.filter((r) => r?.[0] === site).length} of the ` +
-          `warp's ${live} running threads: ${whereabouts(run, this.first + other, requests[other])}. ` +
+          `warp's ${live} running threads: ${where}. ` +
           'All threads of a warp that have not returned must reach a warp operation together: ' +
           'move it out of the if or loop.',
         site,
@@ -131,7 +145,51 @@ class Warp {
       );
     }
     const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as Operand[] | undefined);
-    return this.record(requests[asking]!).warp!(run.site(site).dtype!, lanes);
+    const record = this.record(requests[asking]!);
+    this.checkPresence(record, site, lanes);
+    return record.warp!(run.site(site).dtype!, lanes);
+  }
+
+  /** Whether a lane has ended and left out an operation on its way. */
+  private hasPassed(lane: number, operation: number): boolean {
+    const end = this.ends[lane];
+    return end !== undefined && isPast(this.run.site(end).path!, this.run.site(operation).path!);
+  }
+
+  /** The lanes that an operation needs must take part in it. */
+  private checkPresence(
+    { whole, source }: IntrinsicRecord,
+    site: number,
+    lanes: readonly (readonly Operand[] | undefined)[],
+  ): void {
+    const { run, first } = this;
+    const { intrinsic } = run.site(site);
+    const absent = (lane: number): string =>
+      lane < this.lanes.length
+        ? `${run.nameThread(first + lane)} has returned`
+        : `this warp of the block has ${this.lanes.length} threads`;
+    if (whole && lanes.includes(undefined)) {
+      run.fail(
+        'inactive-lane',
+        `${intrinsic}() needs all 32 lanes of a warp: ${absent(lanes.indexOf(undefined))}. ` +
+          'Launch blocks of a multiple of 32 threads, and return after it.',
+        site,
+        first + lanes.findIndex((l) => l),
+      );
+    }
+    if (!source) return;
+    lanes.forEach((args, lane) => {
+      if (!args) return;
+      const from = source(lane, args[1] as number);
+      if (from < 0 || from >= WARP || lanes[from]) return;
+      run.fail(
+        'inactive-lane',
+        `${intrinsic}() reads lane ${from}, whose value is undefined: ${absent(from)}. ` +
+          'Read lanes that take part, launch blocks of a multiple of 32 threads, and return after it.',
+        site,
+        first + lane,
+      );
+    });
   }
 
   private record(request: Request): IntrinsicRecord {

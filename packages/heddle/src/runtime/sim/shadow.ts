@@ -1,5 +1,6 @@
 /**
- * Shadow memory: what the simulator remembers of every element of a buffer or shared array, to find races.
+ * Shadow memory: what the simulator remembers of every place of a buffer or shared array, to find races. A place is an
+ * element, or a part of one where the kernel also sees the memory as smaller elements.
  *
  * Two accesses by different threads race when at least one writes, they are not both atomic, and nothing orders
  * them: no barrier between them in one block, or two blocks of one launch (a barrier never orders blocks, and
@@ -26,6 +27,15 @@ const WHO = (1 << SITE_SHIFT) - 1;
 
 const DONE: Record<Access, string> = { [READ]: 'read', [WRITE]: 'wrote', [ATOMIC]: 'updated' };
 const DOES: Record<Access, string> = { [READ]: 'reads', [WRITE]: 'writes', [ATOMIC]: 'atomically updates' };
+
+/** Places `first` to `end` − 1 of global memory that an asynchronous copy may still read. */
+export interface Loan {
+  readonly shadow: Shadow;
+  readonly first: number;
+  readonly end: number;
+  readonly thread: number;
+  readonly site: number;
+}
 
 export class Shadow {
   private readonly pages: (Int32Array | undefined)[] = [];
