@@ -225,8 +225,13 @@ test('mnist: processes with a cold and a warm cache', async () => {
     assert.equal(epochs.at(-1)!.elapsed, training.median);
   }
   assert.equal(results.device.name, 'cpu');
+  assert.equal(
+    results.runs[0]!.title,
+    'lenet5, adam, 1 epoch in batches of 64, a test after each, 64 examples',
+  );
+  assert.equal(results.command, 'npx heddle bench mnist --only lenet5 --device cpu --epochs 1 --limit 64');
   assert.match(mnistReport(results), /^run +cache +test accuracy +an epoch +training +process$/m);
-  await assert.rejects(runMnistBench({ ...options, device: 'abacus' }), /There is no device "abacus"/);
+  await assert.rejects(runMnistBench({ ...options, device: 'abacus' }), /'abacus' is not a device/);
 });
 
 test('profile: shares add up, products count their operations, hand-written kernels say where they stand', async () => {
@@ -254,6 +259,10 @@ test('profile: shares add up, products count their operations, hand-written kern
   assert.doesNotMatch(roofline, /NaN|Infinity|undefined/);
   const report = profileReport(profile);
   assert.match(report, /^mlp, a training step of 8 on cpu: /);
+  const narrow = profileReport(profile, 80).split('\n');
+  const tooWide = narrow.filter((line) => line.length > 80 && line.trim().includes(' '));
+  assert.deepEqual(tooWide, []);
+  assert.equal(narrow.filter((line) => line.startsWith('    ')).length >= launches.length, true);
   assert.match(report, /^matmul\w+ +\d+ +\d+ +[\d.]+ +[\d.]+ % +[\d.]+ [kM] /m);
   assert.match(report, /^sum +[\d.]+ +[\d.]+ [kM] +[\d.]+ [kM]$/m);
 });

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, test } from 'node:test';
 import { examine } from '../src/cli/doctor.js';
 import { clock, percent, table, whole } from '../src/cli/format.js';
 import { progress } from '../src/cli/progress.js';
 import { RunFolder } from '../src/cli/run-folder.js';
+import { StatusLine, styled, wrapped } from '../src/cli/terminal.js';
 import { positiveNumber, wholeNumber, wholeNumbers, words } from '../src/cli/values.js';
 import type { EpochReport, StepReport } from '../src/train/index.js';
 
@@ -52,26 +52,28 @@ test('option values', () => {
   assert.deepEqual(wholeNumbers(1)('1,2'), [1, 2]);
 });
 
-test('runs of the same second get folders of their own', async () => {
+test('runs of the same second get folders of their own', () => {
   const now = new Date(2026, 0, 31, 9, 5, 0);
-  const first = await RunFolder.create('cnn', undefined, now);
-  const second = await RunFolder.create('cnn', undefined, now);
-  const third = await RunFolder.create('cnn', undefined, now);
+  const [first, second, third] = [1, 2, 3].map(() => RunFolder.create('cnn', undefined, now)) as [
+    RunFolder,
+    RunFolder,
+    RunFolder,
+  ];
   assert.equal(first.path, join('runs', '2026-01-31T09-05-00-cnn'));
   assert.deepEqual([second.path, third.path], [`${first.path}-2`, `${first.path}-3`]);
 });
 
 test('a folder of one’s own must be new or empty', async () => {
-  const run = await RunFolder.create('cnn', join('a', 'b'));
+  const run = RunFolder.create('cnn', join('a', 'b'));
   await run.addMetrics({ epoch: 1 });
   await run.addMetrics({ epoch: 2 });
   assert.equal(await readFile(join('a', 'b', 'metrics.jsonl'), 'utf8'), '{"epoch":1}\n{"epoch":2}\n');
-  await assert.rejects(RunFolder.create('cnn', join('a', 'b')), {
+  assert.throws(() => RunFolder.create('cnn', join('a', 'b')), {
     code: 'HEDDLE_ARGUMENT',
     message: /never overwritten/,
   });
   await writeFile('file', '');
-  await assert.rejects(RunFolder.create('cnn', 'file'), {
+  assert.throws(() => RunFolder.create('cnn', 'file'), {
     code: 'HEDDLE_FILE',
     message: /cannot make this folder/,
   });
@@ -109,7 +111,7 @@ test('without a terminal: plain lines now and then, and one per epoch', async ()
   assert.match(lines[1]!, /^ {2}epoch 1\/2, step 2\/4: loss 0\.5000, 640 images\/s, 0:0\d left$/);
   assert.equal(
     lines[2],
-    'epoch 1/2   loss 0.2500   test loss 0.1250   test accuracy 97.46 %   5,012 images/s   12.0 s',
+    'epoch 1/2   loss 0.2500   test loss 0.1250   test accuracy 97.46 %   12.0 s   5,012 images/s',
   );
 });
 
@@ -121,31 +123,66 @@ test('between lines there is an interval', async () => {
   assert.deepEqual(lines, []);
 });
 
-test('on a terminal: a bar that goes away, and a line per epoch', async () => {
+test('on a terminal: a bar of its width, over which nothing is left, and a line per epoch that fits', async () => {
   const shown: string[] = [];
-  const terminal = Object.assign(new PassThrough(), { isTTY: true, columns: 100 });
-  terminal.on('data', (text: Buffer) => shown.push(text.toString()));
-  // What the bar calls on a terminal besides write.
-  for (const name of ['cursorTo', 'clearLine', 'moveCursor']) Object.assign(terminal, { [name]: () => true });
+  const terminal = { isTTY: true, columns: 100, write: (text: string) => shown.push(text) };
+  const status = new StatusLine(terminal);
   const lines: string[] = [];
+  let columns = 100;
   const callback = progress({
     noun: 'images',
-    out: (line) => lines.push(line),
-    terminal: terminal as unknown as NodeJS.WriteStream,
+    out: (line) => {
+      status.clear();
+      lines.push(line);
+    },
+    columns: () => columns,
+    status: (text) => status.show(text),
   });
   await callback.onStart?.({ epochs: 2, steps: 4 });
-  for (let step = 1; step <= 4; step++) await callback.onStep?.(stepReport(0, step));
+  await callback.onStep?.(stepReport(0, 2));
+  await callback.onStep?.(stepReport(0, 3));
+  assert.equal(shown.length, 1, 'drawn at most ten times a second');
+  assert.match(shown[0]!, /^\repoch 1\/2 █{12}░{12} 50 % {2}loss 0\.5000 {2}640 images\/s {2}0:0\d left/);
   await callback.onEpochEnd?.(epochReport);
-  await callback.onEnd?.({ epochs: [epochReport], steps: 4, seconds: 1, ended: 'done' });
-  assert.match(shown.join(''), /epoch 1\/2 █+ 100 % {2}loss 0\.5000 {2}640 images\/s {2}0:0\d left/);
-  assert.equal(lines.length, 1);
-  // An error in the middle of an epoch: the bar has a timer, which would keep the process alive.
-  const timers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
-  const before = timers();
-  await callback.onStep?.(stepReport(1, 1));
-  assert.equal(timers(), before + 1);
-  callback.stop();
-  assert.equal(timers(), before);
+  assert.deepEqual(shown.slice(1), ['\r\x1b[K']);
+  assert.equal(lines[0]!.length, 92);
+  for (columns of [80, 60, 20]) {
+    terminal.columns = columns;
+    shown.length = 0;
+    await callback.onStep?.(stepReport(1, 1));
+    assert.ok(shown[0]!.length - '\r\x1b[K'.length < columns, shown[0]);
+    await callback.onEpochEnd?.(epochReport);
+    assert.ok(lines.at(-1)!.length <= columns, lines.at(-1));
+  }
+  assert.equal(lines[1], 'epoch 1/2   loss 0.2500   test loss 0.1250   test accuracy 97.46 %   12.0 s');
+});
+
+test('lines break between words, and later ones are indented', () => {
+  assert.equal(wrapped('  a bcd efgh', 7, 3), '  a bcd\n   efgh');
+  assert.equal(wrapped('fits', 4), 'fits');
+  assert.equal(wrapped('name   /a/long/path then more', 12, 2), 'name\n  /a/long/path\n  then more');
+});
+
+test('colours: on a terminal, not under NO_COLOR, and wherever FORCE_COLOR says so', () => {
+  const terminal = { isTTY: true, write: () => true };
+  const pipe = { write: () => true };
+  const { NO_COLOR, FORCE_COLOR, TERM, ...rest } = process.env;
+  const before = process.env;
+  const coloured = (env: Record<string, string>, output: { write(text: string): unknown }): boolean => {
+    process.env = { ...rest, ...env };
+    return styled('x', 'bold', output) !== 'x';
+  };
+  try {
+    assert.ok(coloured({}, terminal));
+    assert.ok(!coloured({}, pipe));
+    assert.ok(!coloured({ NO_COLOR: '1' }, terminal));
+    assert.ok(coloured({ NO_COLOR: '' }, terminal));
+    assert.ok(!coloured({ TERM: 'dumb' }, terminal));
+    assert.ok(coloured({ FORCE_COLOR: '1', NO_COLOR: '1' }, pipe));
+    assert.ok(!coloured({ FORCE_COLOR: '0' }, terminal));
+  } finally {
+    process.env = before;
+  }
 });
 
 test('what doctor finds missing comes with a remedy', () => {

@@ -273,5 +273,5 @@ test('the registry lists devices and opens each once', () => {
   assert.equal(openDevice('cpu'), cpu);
   assert.equal(cpu.name, 'cpu');
   assert.match(cpu.description, /thread/);
-  assert.throws(() => openDevice('tpu'), /no device "tpu"\. There are: cuda, cpu, sim/);
+  assert.throws(() => openDevice('tpu'), /'tpu' is not a device\. Expected one of: cuda, cpu, sim/);
 });

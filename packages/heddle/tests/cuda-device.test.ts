@@ -317,7 +317,7 @@ on('device time, and errors of use', async (device) => {
     () => device.compile([{ ...add(0, 1, 1), args: [slot(0)] } as Launch]),
     /takes 3 arguments, got 1/,
   );
-  assert.throws(() => openDevice('cuda:99'), /"cuda:99" is not available: there are \d+, numbered from 0/);
+  assert.throws(() => openDevice('cuda:99'), /'cuda:99' is not available: there are \d+, numbered from 0/);
 });
 
 on(

@@ -106,7 +106,7 @@ for (const { what, answers, reason, hint } of DRIVERS) {
     const env = { LD_LIBRARY_PATH: driverThat(what.replaceAll(' ', '-'), answers) };
     const asked = await heddle(['train', 'perceptron', '--device', 'cuda', '--out', `asked ${what}`], env);
     assert.deepEqual([asked.code, asked.out], [1, '']);
-    assert.match(asked.err, /^heddle: Device "cuda" is not available: /);
+    assert.match(asked.err, /^heddle: Device 'cuda' is not available: /);
     for (const part of [reason, hint]) assert.match(asked.err, part);
     assert.ok(!existsSync(join(folder, `asked ${what}`)), 'a run that never began leaves no folder');
     const chosen = await script('console.log(await h.ones([3]).sum().item(), h.device().name);', env);
@@ -125,7 +125,7 @@ const skip = reason ? `not run: ${reason}` : false;
 test('a GPU that is not there', { skip }, async () => {
   const { code, out, err } = await heddle(['train', 'perceptron', '--device', 'cuda:7000']);
   assert.deepEqual([code, out], [1, '']);
-  assert.match(err, /^heddle: Device "cuda:7000" is not available: there (is|are) \d+, numbered from 0\.\n$/);
+  assert.match(err, /^heddle: Device 'cuda:7000' is not available: there (is|are) \d+, numbered from 0\.\n$/);
 });
 
 test('no NVRTC where HEDDLE_NVRTC points', { skip }, async () => {

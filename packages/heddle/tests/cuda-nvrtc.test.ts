@@ -166,7 +166,7 @@ test('processes that compile the same at once share the cache', { skip }, async 
   assert.equal(a.stdout, b.stdout);
   assert.equal(cubins().length, before + 4);
   assert.ok(
-    cubins().every((file) => statSync(join(cache, 'cubin', file)).size > 100 && !file.endsWith('.part')),
+    cubins().every((file) => statSync(join(cache, 'cubin', file)).size > 100 && !file.endsWith('.tmp')),
   );
 });
 

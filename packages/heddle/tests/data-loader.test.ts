@@ -100,6 +100,13 @@ async function drain(loader: Loader): Promise<void> {
   for await (const batch of loader) assert(batch.size > 0);
 }
 
+test('a batch size far above the number of examples takes no memory for it', async () => {
+  for (const workers of [0, 1]) {
+    const loader = new Loader(numbered(5), { batchSize: Number.MAX_SAFE_INTEGER, workers });
+    assert.deepEqual(await visited(loader), [0, 1, 2, 3, 4]);
+  }
+});
+
 test('options outside their range are refused', () => {
   const dataset = numbered(4);
   const bad: [LoaderOptions, RegExp][] = [

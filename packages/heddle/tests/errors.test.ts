@@ -83,7 +83,7 @@ throwing('making tensors', [
     'an unknown device',
     () => useDevice('tpu'),
     'DeviceError',
-    'There is no device "tpu". There are: cuda, cpu, sim. Set HEDDLE_DEVICE, or leave it out for the fastest.',
+    "'tpu' is not a device. Expected one of: cuda, cpu, sim (cuda:1 is the second GPU). Without a name the fastest is used.",
   ],
 ]);
 

@@ -99,12 +99,25 @@ test('an environment that is malformed is an error when it is read', async () =>
     );
   assert.equal(
     await message({ HEDDLE_DEVICE: 'tpu' }),
-    'DeviceError: There is no device "tpu". There are: cuda, cpu, sim. Set HEDDLE_DEVICE, or leave it out for the fastest.',
+    "DeviceError: HEDDLE_DEVICE=tpu: 'tpu' is not a device. Expected one of: cuda, cpu, sim (cuda:1 is the second " +
+      'GPU). Without a name the fastest is used.',
   );
   assert.equal(
     await message({ HEDDLE_THREADS: 'many', HEDDLE_DEVICE: 'cpu' }),
     'ArgumentError: HEDDLE_THREADS=many: must be a whole number from 1 to 256.',
   );
+  // What this device does not read is malformed, too.
+  assert.equal(
+    await message({ HEDDLE_VENDOR: 'foo', HEDDLE_CUDA_SYNC: 'yes', HEDDLE_DEVICE: 'cpu' }),
+    'ArgumentError: HEDDLE_CUDA_SYNC=yes: must be a whole number from 0 to 1.\n' +
+      'HEDDLE_VENDOR=foo: must be on or off.',
+  );
+  const start = performance.now();
+  assert.match(
+    await message({ HEDDLE_CACHE: '/proc/nowhere', HEDDLE_DEVICE: 'cpu' }),
+    /^FileError: \/proc\/nowhere: cannot make this folder \(ENOENT.*\)\. Set HEDDLE_CACHE to another one/,
+  );
+  assert.ok(performance.now() - start < 10_000, 'Node’s own recursive mkdir never returns there');
 });
 
 test('a process ends by itself when nothing is left to do', async () => {

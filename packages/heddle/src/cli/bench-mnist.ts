@@ -16,10 +16,12 @@ import {
   spreadOf,
 } from './bench-results.js';
 import { selectCases } from './bench-workload.js';
+import { counted } from './format.js';
 
 export interface MnistCase {
   readonly id: string;
-  readonly title: string;
+  /** For this number of epochs. */
+  readonly title: (epochs?: number) => string;
   /** What is given to `heddle train`. */
   readonly command: readonly string[];
 }
@@ -27,10 +29,11 @@ export interface MnistCase {
 /** A program with one of its recipes. */
 function caseOf(name: ProgramName, variant?: string): MnistCase {
   const program: Program = PROGRAMS[name];
-  const { optimizer, epochs, batchSize } = (variant && program.variants?.[variant]) || program.recipe;
+  const recipe = (variant && program.variants?.[variant]) || program.recipe;
   return {
     id: variant ? `${name}-${variant}` : name,
-    title: `${name}, ${optimizer}, ${epochs} epochs in batches of ${batchSize}, a test after each`,
+    title: (epochs = recipe.epochs) =>
+      `${name}, ${recipe.optimizer}, ${counted(epochs, 'epoch')} in batches of ${recipe.batchSize}, a test after each`,
     command: [name, ...(variant ? ['--recipe', variant] : [])],
   };
 }
@@ -90,7 +93,8 @@ export async function runMnistBench(options: MnistBenchOptions = {}): Promise<Mn
   const { only, device, epochs, limit, warmRuns = WARM_RUNS, onProgress } = options;
   const runs: MnistRun[] = [];
   let used: MnistResults['device'] | undefined;
-  for (const { id, title, command } of selectCases(MNIST_CASES, only)) {
+  for (const { id, title: titleOf, command } of selectCases(MNIST_CASES, only)) {
+    const title = `${titleOf(epochs)}${limit === undefined ? '' : `, ${counted(limit, 'example')}`}`;
     const folder = await mkdtemp(join(tmpdir(), 'heddle-mnist-'));
     const args = [
       ...command,
@@ -113,8 +117,8 @@ export async function runMnistBench(options: MnistBenchOptions = {}): Promise<Mn
         used = run.device;
         done.push(run);
       }
-      runs.push(summary({ id, title, command }, 'cold', done.slice(0, 1)));
-      if (warmRuns > 0) runs.push(summary({ id, title, command }, 'warm', done.slice(1)));
+      runs.push(summary({ id, title }, 'cold', done.slice(0, 1)));
+      if (warmRuns > 0) runs.push(summary({ id, title }, 'warm', done.slice(1)));
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
@@ -122,6 +126,8 @@ export async function runMnistBench(options: MnistBenchOptions = {}): Promise<Mn
   const given = [
     ...(only ? ['--only', only.join(',')] : []),
     ...(device === undefined ? [] : ['--device', device]),
+    ...(epochs === undefined ? [] : ['--epochs', String(epochs)]),
+    ...(limit === undefined ? [] : ['--limit', String(limit)]),
   ];
   return {
     benchmark: 'mnist',
@@ -137,7 +143,11 @@ interface TrainedRun {
   readonly epochs: MnistRun['epochs'];
 }
 
-function summary({ id, title }: MnistCase, cache: MnistRun['cache'], runs: readonly TrainedRun[]): MnistRun {
+function summary(
+  { id, title }: Pick<MnistRun, 'title'> & { readonly id: string },
+  cache: MnistRun['cache'],
+  runs: readonly TrainedRun[],
+): MnistRun {
   const last = (run: TrainedRun) => run.epochs.at(-1)!;
   const later = runs.flatMap(({ epochs }) =>
     epochs.slice(1).map(({ elapsed }, i) => elapsed - epochs[i]!.elapsed),

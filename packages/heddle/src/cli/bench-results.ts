@@ -1,10 +1,10 @@
 /** What a benchmark run leaves behind: figures with their spread, and all it takes to judge and repeat them. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { makeFolder } from '../core/folders.js';
 import { writeFileAtomic } from '../io/index.js';
 import { readFigures } from './bench-peers.js';
 import { packageVersion } from './version.js';
@@ -137,7 +137,7 @@ export const writeResults = (path: string, results: object): Promise<void> =>
 
 /** Write a file whole or not at all; the folder is made if need be. */
 export async function writeText(path: string, text: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
+  makeFolder(dirname(path));
   await writeFileAtomic(path, text);
 }
 

@@ -1,6 +1,6 @@
 /** `heddle doctor`: what this machine offers, what is missing and how to get it. */
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
-import { FLAGS, type FlagName, flagError } from '../core/env.js';
+import { FLAGS, type FlagName, flagError, unknownFlags } from '../core/env.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
 import { tuningMemory } from '../engine/tuner.js';
 import { FunctionBuilder, ModuleBuilder } from '../render/wasm-encode.js';
@@ -9,7 +9,8 @@ import { Memory, validate } from '../runtime/cpu/webassembly.js';
 import { type CudaExamination, examineCuda } from '../runtime/cuda/examine.js';
 import { NVRTC_HINT } from '../runtime/cuda/nvrtc.js';
 import { listDevices } from '../runtime/registry.js';
-import { mebibytes } from './format.js';
+import { counted, mebibytes } from './format.js';
+import { styled, widthOf, wrapped } from './terminal.js';
 import { packageVersion } from './version.js';
 
 /** One thing looked at. Without `ok` it is neither good nor bad. */
@@ -39,13 +40,21 @@ export function examine(): Section[] {
 }
 
 export function doctor(): void {
+  const columns = widthOf(process.stdout);
   for (const { title, findings } of examine()) {
-    process.stdout.write(`${title}\n`);
+    process.stdout.write(`${styled(title, 'bold')}\n`);
     const width = Math.max(...findings.map(({ name }) => name.length));
+    const margin = width + 6;
     for (const { name, ok, text, remedy } of findings) {
-      const mark = ok === undefined ? ' ' : ok ? '✓' : '✗';
-      process.stdout.write(`  ${mark} ${name.padEnd(width)}  ${text}\n`);
-      if (remedy) process.stdout.write(`    ${' '.repeat(width)}  → ${remedy}\n`);
+      const mark = ok === undefined ? ' ' : ok ? styled('✓', 'green') : styled('✗', 'red');
+      // The mark and the two blanks before it come first.
+      const rest = wrapped(`${name.padEnd(width)}  ${text}`, columns - 4, margin - 4).replaceAll(
+        '\n',
+        '\n    ',
+      );
+      process.stdout.write(`  ${mark} ${rest}\n`);
+      if (remedy)
+        process.stdout.write(`${wrapped(`${' '.repeat(margin)}→ ${remedy}`, columns, margin + 2)}\n`);
     }
     process.stdout.write('\n');
   }
@@ -104,7 +113,7 @@ function hasThreads(): boolean {
   }
 }
 
-/** That there is no GPU is no fault, either. */
+/** A missing GPU is not an error. */
 const devices = ({ gpus }: CudaExamination): Finding[] =>
   listDevices().map(({ name, available, reason, hint }) => ({
     name,
@@ -113,7 +122,7 @@ const devices = ({ gpus }: CudaExamination): Finding[] =>
     ...(available || hint === '' ? {} : { remedy: hint }),
   }));
 
-/** Without a GPU nothing of this is needed, so that what is missing is no fault. */
+/** Without a GPU none of this is needed, so what is missing is not an error. */
 function nvidia({ driver, gpus, nvrtc, libraries }: CudaExamination): Finding[] {
   const wanted = gpus.length > 0;
   const missing = (name: string, text: string, remedy: string): Finding =>
@@ -142,7 +151,7 @@ function tuning(): Finding {
   const { path, size } = tuningMemory();
   return {
     name: 'autotuner',
-    text: size === 0 ? 'remembers nothing yet' : `remembers ${size} choices: ${path}`,
+    text: size === 0 ? 'remembers nothing yet' : `remembers ${counted(size, 'choice')}: ${path}`,
   };
 }
 
@@ -157,10 +166,17 @@ function imageSet(name: ImageSetName): Finding {
   };
 }
 
-const flags = (): Finding[] =>
-  (Object.keys(FLAGS) as FlagName[]).map((name) => {
+const flags = (): Finding[] => [
+  ...(Object.keys(FLAGS) as FlagName[]).map((name) => {
     const value = process.env[name];
     const error = flagError(name);
     const text = `${FLAGS[name].doc}${value ? ` [now ${value}]` : ''}`;
     return error ? { name, ok: false, text, remedy: error } : { name, text };
-  });
+  }),
+  ...unknownFlags().map(({ name, hint }) => ({
+    name,
+    ok: false,
+    text: 'is not a variable that Heddle reads',
+    remedy: hint,
+  })),
+];

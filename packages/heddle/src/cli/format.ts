@@ -3,6 +3,10 @@
 /** 12345.6 → 12,346 */
 export const whole = (n: number): string => Math.round(n).toLocaleString('en-US');
 
+/** 1 → 1 step, 2 → 2 steps */
+export const counted = (n: number, one: string, many = `${one}s`): string =>
+  `${whole(n)} ${Math.round(n) === 1 ? one : many}`;
+
 /** 0.98765 → 98.77 % */
 export const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
 

@@ -1,13 +1,19 @@
-/** The `heddle` command. Exit codes: 0 done · 1 failed · 2 not understood · 130 ended by Ctrl-C. */
+/**
+ * The `heddle` command. Exit codes: 0 done · 1 failed · 2 not understood · ended by a signal: 130 Ctrl-C, 143 SIGTERM,
+ * 129 SIGHUP.
+ */
 import { CommanderError } from 'commander';
 import { ArgumentError, HeddleError } from '../core/errors.js';
 import { wakeGpu } from '../runtime/cuda/wake.js';
+import { styled } from './terminal.js';
 
-// Who reads no further, as `heddle doctor | head` does, has seen enough.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit();
-});
+// What nobody reads any more (`heddle train … | head`, a terminal that was closed) is not printed; the work goes on.
+const UNREAD = new Set(['EPIPE', 'EIO', 'ERR_STREAM_DESTROYED']);
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (!UNREAD.has(error.code ?? '')) throw error;
+  });
+}
 
 if (trainsOnGpu(process.argv.slice(2))) wakeGpu();
 
@@ -18,6 +24,8 @@ try {
     process.exitCode = exitCode;
   });
   await program.parseAsync();
+  // By the signal itself: at an ordinary exit Node aborts where the terminal is gone.
+  if (process.exitCode === 129) process.kill(process.pid, 'SIGHUP');
 } catch (error) {
   process.exitCode = exitCodeOf(error);
 }
@@ -37,7 +45,7 @@ function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
 function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   if (error instanceof HeddleError) {
-    process.stderr.write(`heddle: ${error.message}\n`);
+    process.stderr.write(`${styled('heddle:', 'red', process.stderr)} ${error.message}\n`);
     return error instanceof ArgumentError ? 2 : 1;
   }
   process.stderr.write(`heddle: ${error instanceof Error ? error.stack : String(error)}\n`);

@@ -17,6 +17,7 @@ import {
 import { percent, table } from './format.js';
 import { figuresOf, type LaunchFigures } from './launch-figures.js';
 import { rooflineChart } from './roofline-chart.js';
+import { widthOf, wrapped } from './terminal.js';
 import { TrainingSteps } from './training-steps.js';
 
 export interface ProfileCommandOptions {
@@ -44,7 +45,7 @@ export async function profile(name: string, options: ProfileCommandOptions): Pro
   if (options.device !== undefined) useDevice(options.device);
   try {
     const figures = await profileStep(name, options);
-    process.stdout.write(`${profileReport(figures)}\n`);
+    process.stdout.write(`${profileReport(figures, widthOf(process.stdout))}\n`);
     if (options.json !== undefined) {
       await writeResults(options.json, figures);
       process.stdout.write(`\nWritten to ${options.json}\n`);
@@ -92,16 +93,12 @@ export async function profileStep(
   };
 }
 
-export function profileReport({
-  profile: name,
-  batchSize,
-  device,
-  us,
-  sumUs,
-  ceilings,
-  launches,
-}: StepProfile): string {
-  const rows = launches.map((l, i) => [
+/** The figures as a table. Where a terminal is too narrow for it, a launch's places are on a line of their own. */
+export function profileReport(
+  { profile: name, batchSize, device, us, sumUs, ceilings, launches }: StepProfile,
+  columns = Number.POSITIVE_INFINITY,
+): string {
+  const figures = launches.map((l, i) => [
     l.name,
     String(i + 1),
     String(l.level),
@@ -110,53 +107,54 @@ export function profileReport({
     quantity(l.bytes),
     l.flops === undefined ? '' : quantity(l.flops),
     percent(l.ofRoofline),
+  ]);
+  const places = launches.map((l) => [
     l.grid && l.block ? `${l.grid.join('×')} · ${l.block.join('×')}` : '',
     l.kernel ?? '',
     shortened(l.origins),
   ]);
   const sum = (of: (l: LaunchFigures) => number): string =>
     quantity(launches.reduce((total, l) => total + of(l), 0));
-  const totals = [
-    'sum',
-    '',
-    '',
-    sumUs.toFixed(2),
-    '',
-    sum((l) => l.bytes),
-    sum((l) => l.flops ?? 0),
-    '',
-    '',
-    '',
-    '',
-  ];
-  return [
+  const totals = ['sum', '', '', sumUs.toFixed(2), '', sum((l) => l.bytes), sum((l) => l.flops ?? 0), ''];
+  const wide = table(
+    [...FIGURES, ...PLACES],
+    [...figures.map((row, i) => [...row, ...places[i]!]), [...totals, ...PLACES.map(() => '')]],
+  );
+  const fits = wide.split('\n').every((line) => line.length <= columns);
+  const paragraphs = [
     `${name}, a training step of ${batchSize} on ${device.name}: ${device.description}`,
     `${us.toFixed(1)} µs as one program; each launch by itself (median, µs):`,
-    '',
-    table(
-      [
-        'kernel',
-        '#',
-        'level',
-        'µs',
-        'share',
-        'bytes',
-        'flops',
-        'of roofline',
-        'grid · block',
-        'kernel at',
-        'asked for at',
-      ],
-      [...rows, totals],
-    ),
-    '',
+  ];
+  const notes =
     `roofline: ${quantity(ceilings.copy * 1e9)}B/s copied, ` +
-      `${Object.entries(ceilings.products)
-        .map(([p, rate]) => `${quantity(rate * 1e9)}FLOP/s in ${p}`)
-        .join(', ')} ` +
-      'products, of the same run. bytes: sources and results, each once. flops: by the definition of the op, else as ' +
-      'the loops of the kernel say. asked for at: ∂ marks gradients of what was asked for there; ← who called the layer.',
+    `${Object.entries(ceilings.products)
+      .map(([p, rate]) => `${quantity(rate * 1e9)}FLOP/s in ${p}`)
+      .join(', ')} ` +
+    'products, of the same run. bytes: sources and results, each once. flops: by the definition of the op, else as ' +
+    'the loops of the kernel say. asked for at: ∂ marks gradients of what was asked for there; ← who called the layer.';
+  return [
+    ...paragraphs.map((text) => wrapped(text, columns)),
+    '',
+    fits ? wide : narrow(table(FIGURES, [...figures, totals]), places, columns),
+    '',
+    wrapped(notes, columns),
   ].join('\n');
+}
+
+const FIGURES = ['kernel', '#', 'level', 'µs', 'share', 'bytes', 'flops', 'of roofline'] as const;
+const PLACES = ['grid · block', 'kernel at', 'asked for at'] as const;
+
+/** The table of figures, and under each launch where it is from. */
+function narrow(figures: string, places: readonly (readonly string[])[], columns: number): string {
+  return figures
+    .split('\n')
+    .flatMap((line, i) => {
+      // Two lines of header come before the launches.
+      const words = (places[i - 2] ?? []).map((text, k) => (text === '' ? '' : `${PLACES[k]} ${text}`));
+      const text = words.filter((word) => word !== '').join(', ');
+      return text === '' ? [line] : [line, wrapped(`    ${text}`, columns, 4)];
+    })
+    .join('\n');
 }
 
 /** Call sites that a row shows. */

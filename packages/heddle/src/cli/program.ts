@@ -3,6 +3,7 @@ import { Argument, Command, Option } from 'commander';
 import { OPTIMIZERS, PROGRAMS } from '../train/programs.js';
 import { addBench, DEVICE_HELP } from './bench.js';
 import type { ProfileCommandOptions } from './profile.js';
+import { styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
 import { positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
@@ -22,7 +23,12 @@ export function createProgram(ended: (exitCode: number) => void): Command {
     .version(packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .helpCommand('help [command]', 'print the help of a command')
-    .showHelpAfterError('Add --help to see what is possible.')
+    .showHelpAfterError('Run with --help for usage.')
+    .configureHelp({ styleTitle: (title) => styled(title, 'bold') })
+    .configureOutput({
+      // As all other errors begin.
+      outputError: (text, write) => write(text.replace(/^error:/, styled('heddle:', 'red', process.stderr))),
+    })
     .exitOverride()
     .addHelpText('after', ROOT_EXAMPLES);
   addTrain(root, ended);
@@ -39,8 +45,10 @@ function trainExamples(): string {
 Programs:
 ${programs.join('\n')}
 
-What is not given is taken from the program's recipe. The run is written to a folder of its own: config.json,
-metrics.jsonl (a line per epoch) and weights.safetensors. Ctrl-C ends the training and saves it.
+Settings that are not given come from the program's recipe. The run is written to a new folder: config.json,
+metrics.jsonl (a line per epoch) and weights.safetensors, after every epoch and at the end. Ctrl-C ends the training
+after the step under way and saves it, and so do SIGTERM and a terminal that is closed (SIGHUP). If the reader of a
+pipe ends (… | head), the training goes on without output.
 
 Examples:
   $ heddle train cnn

@@ -1,15 +1,17 @@
 /** What `heddle train` shows while it runs: a bar on a terminal, plain lines elsewhere. */
-import { SingleBar } from 'cli-progress';
 import type { Callback, EpochReport, StepReport } from '../train/index.js';
 import { clock, percent, whole } from './format.js';
+import { styled } from './terminal.js';
 
 export interface ProgressOptions {
   /** What the examples are: images, points. */
   readonly noun: string;
   /** Lines go here. */
   readonly out: (line: string) => void;
-  /** A terminal for the bar; without it there are lines in between. */
-  readonly terminal?: NodeJS.WriteStream | undefined;
+  /** Columns of what the lines go to. Default: as many as there need be. */
+  readonly columns?: () => number;
+  /** Draws the bar on a terminal; without it there are lines in between. */
+  readonly status?: ((text: (columns: number) => string) => void) | undefined;
   /** Seconds between those lines. Default: 10. */
   readonly interval?: number;
 }
@@ -18,13 +20,13 @@ export interface ProgressOptions {
 export function progress({
   noun,
   out,
-  terminal,
+  columns = () => Number.POSITIVE_INFINITY,
+  status,
   interval = 10,
-}: ProgressOptions): Callback & { /** Take the bar away, however the training ended. */ stop(): void } {
+}: ProgressOptions): Callback {
   let plan = { epochs: 0, steps: 0 };
   let started = 0;
   let lastLine = 0;
-  let bar: SingleBar | undefined;
   const describe = (report: StepReport): { loss: string; speed: string; left: string } => {
     const done = report.epoch * plan.steps + report.step;
     const remaining = plan.epochs * plan.steps - done;
@@ -34,72 +36,68 @@ export function progress({
       left: clock(((performance.now() - started) / 1000 / done) * remaining),
     };
   };
-  const stop = (): void => {
-    bar?.stop();
-    bar = undefined;
-  };
   return {
-    stop,
     onStart: ({ epochs, steps }) => {
       plan = { epochs, steps };
       started = performance.now();
       lastLine = started;
     },
     onStep: (report) => {
-      if (terminal) {
-        bar ??= startBar(terminal, report, plan);
-        bar.update(report.step, describe(report));
+      const epoch = `epoch ${report.epoch + 1}/${plan.epochs}`;
+      if (status) {
+        status((width) => {
+          const { loss, speed, left } = describe(report);
+          const share = report.step / report.steps;
+          const figures = `${Math.floor(100 * share)} %  loss ${loss}  ${speed}  ${left} left`;
+          return barLine(epoch, share, figures, width);
+        });
       } else if (performance.now() - lastLine > 1000 * interval) {
         lastLine = performance.now();
         const { loss, speed, left } = describe(report);
         const step = `${whole(report.step)}/${whole(report.steps)}`;
-        out(`  epoch ${report.epoch + 1}/${plan.epochs}, step ${step}: loss ${loss}, ${speed}, ${left} left`);
+        out(`  ${epoch}, step ${step}: loss ${loss}, ${speed}, ${left} left`);
       }
       return undefined;
     },
     onEpochEnd: (report) => {
-      stop();
-      out(epochLine(report, noun));
+      out(epochLine(report, noun, columns()));
       return undefined;
     },
-    onEnd: stop,
   };
 }
 
-/** epoch 1/5   loss 0.2410   test loss 0.0812   test accuracy 97.46 %   5,012 images/s   12.0 s */
+const BAR = 24;
+
+/** epoch 1/5 ██████░░░░░░ 52 %  loss 0.2410  5,012 images/s  0:12 left. The bar gives way on a narrow terminal. */
+function barLine(epoch: string, share: number, figures: string, width: number): string {
+  const cells = Math.min(BAR, width - epoch.length - figures.length - 2);
+  if (cells < 4) return `${epoch} ${figures}`.slice(0, Math.max(0, width));
+  const done = Math.round(share * cells);
+  return `${epoch} ${styled('█'.repeat(done), 'cyan', process.stderr)}${'░'.repeat(cells - done)} ${figures}`;
+}
+
+/** epoch 1/5   loss 0.2410   test loss 0.0812   test accuracy 97.46 %   12.0 s   5,012 images/s, as far as it fits */
 function epochLine(
   { epoch, epochs, loss, validation, seconds, examplesPerSecond }: EpochReport,
   noun: string,
+  columns: number,
 ): string {
   const metrics = Object.entries(validation?.metrics ?? {}).map(
     ([name, value]) => `test ${name} ${percent(value)}`,
   );
-  return [
+  const parts = [
     `epoch ${epoch + 1}/${epochs}`,
     `loss ${loss.toFixed(4)}`,
     ...(validation ? [`test loss ${validation.loss.toFixed(4)}`] : []),
     ...metrics,
-    `${whole(examplesPerSecond)} ${noun}/s`,
     `${seconds.toFixed(1)} s`,
-  ].join('   ');
-}
-
-function startBar(
-  stream: NodeJS.WriteStream,
-  report: StepReport,
-  { epochs }: { readonly epochs: number },
-): SingleBar {
-  const bar = new SingleBar({
-    format: `epoch ${report.epoch + 1}/${epochs} {bar} {percentage} %  loss {loss}  {speed}  {left} left`,
-    barCompleteChar: '█',
-    barIncompleteChar: '░',
-    barsize: 24,
-    fps: 10,
-    hideCursor: true,
-    clearOnComplete: true,
-    gracefulExit: false,
-    stream,
-  });
-  bar.start(report.steps, 0, { loss: '–', speed: '–', left: '–' });
-  return bar;
+    `${whole(examplesPerSecond)} ${noun}/s`,
+  ];
+  let line = parts[0]!;
+  for (const part of parts.slice(1)) {
+    const longer = `${line}   ${part}`;
+    if (longer.length > columns) break;
+    line = longer;
+  }
+  return line;
 }

@@ -1,7 +1,8 @@
 /** Where a training run leaves its configuration, figures and weights. */
-import { mkdir, readdir } from 'node:fs/promises';
+import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
+import { makeFolder, removeStaleTemporaries } from '../core/folders.js';
 import { writeFileAtomic } from '../io/index.js';
 
 export class RunFolder {
@@ -14,23 +15,27 @@ export class RunFolder {
 
   /**
    * A new folder: `out`, or `runs/<date>-<program>` with a number added if there is one already.
+   * What writers that were killed have left in `out`, or in the folders of `runs`, is removed.
    * @throws ArgumentError if `out` exists and is not empty; FileError if it cannot be made
    */
-  static async create(program: string, out: string | undefined, now: Date = new Date()): Promise<RunFolder> {
+  static create(program: string, out: string | undefined, now: Date = new Date()): RunFolder {
     if (out !== undefined) {
-      await make(out, true);
-      if ((await readdir(out)).length > 0) {
+      makeFolder(out, HINT);
+      removeStaleTemporaries(out);
+      if (readdirSync(out).length > 0) {
         throw new ArgumentError(
           `${out}: exists and is not empty. Runs are never overwritten: choose another --out.`,
         );
       }
       return new RunFolder(out);
     }
-    await make('runs', true);
+    makeFolder('runs', HINT);
+    for (const entry of readdirSync('runs', { withFileTypes: true }))
+      if (entry.isDirectory()) removeStaleTemporaries(join('runs', entry.name));
     const name = `${timestamp(now)}-${program}`;
     for (let count = 1; ; count++) {
       const path = join('runs', count === 1 ? name : `${name}-${count}`);
-      if (await make(path, false)) return new RunFolder(path);
+      if (makeNew(path)) return new RunFolder(path);
     }
   }
 
@@ -56,16 +61,16 @@ function timestamp(now: Date): string {
   return `${date}T${[now.getHours(), now.getMinutes(), now.getSeconds()].map(two).join('-')}`;
 }
 
-/** @returns whether the folder is new; with `orExisting` any folder is as good */
-async function make(path: string, orExisting: boolean): Promise<boolean> {
+const HINT = 'Choose another with --out.';
+
+/** @returns false if there is something of that name */
+function makeNew(path: string): boolean {
   try {
-    await mkdir(path, { recursive: orExisting });
+    mkdirSync(path);
     return true;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST' && !orExisting) return false;
-    throw new FileError(path, `cannot make this folder (${message}). Choose another with --out.`, {
-      cause: error,
-    });
+    if (code === 'EEXIST') return false;
+    throw new FileError(path, `cannot make this folder (${message}). ${HINT}`, { cause: error });
   }
 }

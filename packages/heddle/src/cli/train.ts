@@ -1,5 +1,5 @@
 /** `heddle train`: a program of ours on real data, shown and recorded. */
-import { resolve } from 'node:path';
+import { relative, resolve } from 'node:path';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import { formatShape, sameShape, sizeOf } from '../core/shape.js';
 import { type ArrayDataset, Loader, loadImages, quadrantPoints, separablePoints } from '../data/index.js';
@@ -16,10 +16,15 @@ import {
   saveWeights,
 } from '../train/index.js';
 import { OPTIMIZERS, type OptimizerName, type Program, type Recipe, scheduleOf } from '../train/programs.js';
-import { duration, mebibytes, percent, table, whole } from './format.js';
+import { counted, duration, mebibytes, percent, table, whole } from './format.js';
+import { Interrupt } from './interrupt.js';
 import { progress } from './progress.js';
 import { RunFolder } from './run-folder.js';
+import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
 import { packageVersion } from './version.js';
+
+/** Width of the labels before the facts of a run. */
+const LABEL = 9;
 
 /**
  * Larger ones take more memory for what lies between the layers, and on an H200 save little: 10,000 images take 2.0 ms in
@@ -44,11 +49,15 @@ export interface TrainOptions {
   readonly progress: boolean;
 }
 
-/** Train `name` and print what happens. @returns the exit code: 130 if Ctrl-C ended it, with everything saved */
+/** Train `name` and print what happens. @returns the exit code: that of the signal that ended it, with everything saved */
 export async function train(name: string, options: TrainOptions): Promise<number> {
+  const status = new StatusLine(process.stderr);
   const say = (line: string): void => {
+    status.clear();
     process.stdout.write(`${line}\n`);
   };
+  const fact = (label: string, text: string): void =>
+    say(wrapped(`${label.padEnd(LABEL)}${text}`, widthOf(process.stdout), LABEL));
   const program = programNamed(name);
   const recipe = recipeFor(program, options);
   const why = chooseDevice(options.device);
@@ -56,7 +65,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
   manualSeed(options.seed);
   const model = program.build();
   const parameters = model.parameters().reduce((sum, p) => sum + sizeOf(p.shape), 0);
-  const folder = await RunFolder.create(name, options.out);
+  const folder = RunFolder.create(name, options.out);
   await folder.writeConfig({
     program: name,
     data: { source: data.source, train: data.train.length, test: data.test.length },
@@ -68,23 +77,30 @@ export async function train(name: string, options: TrainOptions): Promise<number
     node: process.version,
     started: new Date().toISOString(),
   });
-  say(`device   ${device().name}: ${device().description} (${why})`);
-  say(`program  ${name}: ${program.doc} (${whole(parameters)} parameters)`);
-  say(`data     ${data.source}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
+  fact('device', `${device().name}: ${device().description} (${why})`);
+  fact('program', `${name}: ${program.doc} (${whole(parameters)} parameters)`);
+  fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
   const { epochs, batchSize, optimizer, lr, schedule } = recipe;
-  say(
-    `recipe   ${epochs} epoch${epochs === 1 ? '' : 's'}, batches of ${batchSize}, ${optimizer}, lr ${lr} (${schedule}), seed ${options.seed}`,
+  const batches = `batches of ${batchSize}${batchSize > data.train.length ? ' (all examples in one)' : ''}`;
+  fact(
+    'recipe',
+    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), seed ${options.seed}`,
   );
-  say(`run      ${folder.path}\n`);
+  fact('run', folder.path);
+  say('');
 
-  const interrupt = new Interrupt();
+  const interrupt = new Interrupt((line) => {
+    status.clear();
+    process.stderr.write(`${line}\n`);
+  });
   const launches = new LaunchCount();
   const recorder = new Recorder(folder, model, name);
   const noun = program.data === 'images' ? 'images' : 'points';
   const shown = progress({
     noun,
     out: say,
-    terminal: options.progress && process.stderr.isTTY ? process.stderr : undefined,
+    columns: () => widthOf(process.stdout),
+    status: options.progress && process.stderr.isTTY ? (text) => status.show(text) : undefined,
     interval: options.progress ? 10 : Number.POSITIVE_INFINITY,
   });
   try {
@@ -106,12 +122,14 @@ export async function train(name: string, options: TrainOptions): Promise<number
       callbacks: [launches, shown, recorder],
     });
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: name });
-    summarize(history, folder, launches, noun, say);
-    if (history.ended === 'aborted') say(`\nStopped by Ctrl-C; the weights so far are saved.`);
-    else suggest(program, say);
-    return history.ended === 'aborted' ? 130 : 0;
+    summarize(history, { folder, launches, noun, program: name, say, fact });
+    if (interrupt.cause && history.ended === 'aborted') {
+      say(`\nStopped by ${interrupt.cause.name}; the weights so far are saved.`);
+      return interrupt.cause.code;
+    }
+    suggest(program, options, say);
+    return 0;
   } catch (error) {
-    shown.stop();
     if (error instanceof NumericError) {
       await recorder.onEnd();
       await saveWeights(model, folder.weights, { program: name });
@@ -119,6 +137,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
     }
     throw error;
   } finally {
+    status.clear();
     interrupt.dispose();
     await closeDevices();
   }
@@ -166,16 +185,18 @@ function chooseDevice(name: string | undefined): string {
 }
 
 interface Data {
+  /** For people. */
+  readonly name: string;
   readonly source: string;
   readonly train: ArrayDataset;
   readonly test: ArrayDataset;
 }
 
 async function loadData(program: Program, { data, seed, limit }: TrainOptions): Promise<Data> {
-  const { source, train, test } =
+  const { train, test, ...described } =
     program.data === 'images' ? await images(program, data) : points(program, data, seed);
   const length = Math.min(limit ?? train.length, train.length);
-  return { source, train: length < train.length ? train.slice(0, length) : train, test };
+  return { ...described, train: length < train.length ? train.slice(0, length) : train, test };
 }
 
 async function images(program: Program, data = 'mnist'): Promise<Data> {
@@ -187,7 +208,13 @@ async function images(program: Program, data = 'mnist'): Promise<Data> {
         `${formatShape(train.inputShape)} in ${classes.length}. Choose other --data.`,
     );
   }
-  return { source, train, test };
+  return { name: data === source ? data : `${data} (${near(source)})`, source, train, test };
+}
+
+/** Relative to the working folder where it is in it. */
+function near(path: string): string {
+  const below = relative(process.cwd(), path);
+  return below.startsWith('..') ? path : below;
 }
 
 function points(program: Program, data: string | undefined, seed: number): Data {
@@ -195,7 +222,8 @@ function points(program: Program, data: string | undefined, seed: number): Data 
     throw new ArgumentError(`${program.name} makes its own data from --seed: leave --data ${data} out.`);
   }
   const make = program.data === 'separable' ? separablePoints : quadrantPoints;
-  return { source: `points made from seed ${seed}`, ...make({ seed }) };
+  const name = `points made from seed ${seed}`;
+  return { name, source: name, ...make({ seed }) };
 }
 
 /**
@@ -257,31 +285,18 @@ class LaunchCount implements Callback {
   };
 }
 
-/** Ctrl-C ends the training after the step under way; a second one ends the process. */
-class Interrupt {
-  readonly #controller = new AbortController();
-  readonly signal = this.#controller.signal;
-  readonly #heard = (): void => {
-    if (this.signal.aborted) process.exit(130);
-    process.stderr.write('\nStopping after this step and saving. Ctrl-C again to stop at once.\n');
-    this.#controller.abort();
-  };
-
-  constructor() {
-    process.on('SIGINT', this.#heard).on('SIGTERM', this.#heard);
-  }
-
-  dispose(): void {
-    process.off('SIGINT', this.#heard).off('SIGTERM', this.#heard);
-  }
+interface Summary {
+  readonly folder: RunFolder;
+  readonly launches: LaunchCount;
+  readonly noun: string;
+  readonly program: string;
+  readonly say: (line: string) => void;
+  readonly fact: (label: string, text: string) => void;
 }
 
 function summarize(
   { epochs, steps, seconds }: History,
-  folder: RunFolder,
-  { perStep }: LaunchCount,
-  noun: string,
-  say: (line: string) => void,
+  { folder, launches: { perStep }, noun, program, say, fact }: Summary,
 ): void {
   const accuracy = ({ validation }: EpochReport): number | undefined => validation?.metrics.accuracy;
   const rows = epochs.map((e) => [
@@ -293,16 +308,30 @@ function summarize(
     duration(e.seconds),
   ]);
   if (epochs.length > 10) rows.splice(4, rows.length - 8, ['…', '', '', '', '', '']);
-  say(`\n${table(['epoch', 'loss', 'test loss', 'test accuracy', `${noun}/s`, 'seconds'], rows)}\n`);
-  // An epoch that Ctrl-C ended has no test.
+  if (rows.length > 0) {
+    const [header, ...lines] = table(
+      ['epoch', 'loss', 'test loss', 'test accuracy', `${noun}/s`, 'seconds'],
+      rows,
+    ).split('\n');
+    say(`\n${[styled(header!, 'bold'), ...lines].join('\n')}\n`);
+  }
+  // An epoch that a signal ended has no test.
   const tested = epochs.flatMap((e) => accuracy(e) ?? []);
   const best = tested.indexOf(Math.max(...tested));
   if (tested.length > 0)
-    say(`accuracy ${percent(tested.at(-1)!)} (best ${percent(tested[best]!)} after epoch ${best + 1})`);
-  say(`time     ${duration(seconds)} s for ${whole(steps)} steps`);
-  if (perStep !== undefined) say(`kernels  ${whole(perStep)} launches per step`);
-  say(`memory   ${mebibytes(process.resourceUsage().maxRSS * 1024)} at its peak`);
-  say(`saved    ${resolve(folder.path)}`);
+    fact(
+      'accuracy',
+      `${percent(tested.at(-1)!)} on the test set (best ${percent(tested[best]!)} after epoch ${best + 1})`,
+    );
+  fact('time', `${duration(seconds)} s for ${counted(steps, 'step')}`);
+  if (perStep !== undefined)
+    fact(
+      'kernels',
+      `${counted(perStep, 'launch', 'launches')} per step, including those that fetch the batch, sum the losses and ` +
+        `guard the weights (the network's own: npx heddle profile ${program})`,
+    );
+  fact('memory', `${mebibytes(process.resourceUsage().maxRSS * 1024)} at its peak`);
+  fact('saved', resolve(folder.path));
 }
 
 const percentOr = (share: number | undefined): string => (share === undefined ? '–' : percent(share));
@@ -316,8 +345,11 @@ const NEXT: Readonly<Record<string, readonly string[]>> = {
   cnn: ['lenet5', 'cnn --data fashion-mnist', 'cnn --recipe reference'],
 };
 
-function suggest({ name }: Program, say: (line: string) => void): void {
-  say('\nTry next:');
-  for (const next of NEXT[name] ?? []) say(`  npx heddle train ${next}`);
+function suggest({ name }: Program, { data, recipe }: TrainOptions, say: (line: string) => void): void {
+  const done = [name, ...(data ? [`--data ${data}`] : []), ...(recipe ? [`--recipe ${recipe}`] : [])].join(
+    ' ',
+  );
+  say(`\n${styled('Try next:', 'bold')}`);
+  for (const next of NEXT[name] ?? []) if (next !== done) say(`  npx heddle train ${next}`);
   say('  npx heddle bench cpu');
 }

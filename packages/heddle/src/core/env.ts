@@ -1,4 +1,5 @@
 /** The one list of environment variables Heddle reads. `heddle doctor` prints it. */
+import { closest } from './closest.js';
 import { ArgumentError } from './errors.js';
 
 interface Flag<T> {
@@ -33,17 +34,17 @@ const flags = {
     parse: (s) => s,
   },
   HEDDLE_DEBUG: {
-    doc: '1 devices and caches, 2 a line per launch, 3 fusion and memory plan, 4 source, 5 IR per pass',
+    doc: '1: devices and caches, 2: a line per launch, 3: fusion and memory plan, 4: source, 5: IR per pass',
     fallback: 0,
     parse: integer(0, 5),
   },
-  HEDDLE_CHECK: { doc: '1 checks the IR after every pass', fallback: 0, parse: integer(0, 1) },
+  HEDDLE_CHECK: { doc: '1: check the IR after every pass', fallback: 0, parse: integer(0, 1) },
   HEDDLE_THREADS: {
     doc: 'threads of the CPU device (default: one per core)',
     fallback: 0,
     parse: integer(1, 256),
   },
-  HEDDLE_FMA: { doc: '0 never uses fused multiply-add on the CPU device', fallback: 1, parse: integer(0, 1) },
+  HEDDLE_FMA: { doc: '0: never use fused multiply-add on the CPU device', fallback: 1, parse: integer(0, 1) },
   HEDDLE_MEMORY_MB: {
     doc: 'most memory the CPU device may hold, in MiB (at most 4096)',
     fallback: 4096,
@@ -65,17 +66,17 @@ const flags = {
     parse: integer(16, 2 ** 24),
   },
   HEDDLE_CUDA_SYNC: {
-    doc: '1 waits for every kernel launch of a CUDA device, so that a fault names its kernel, and gives every buffer its own memory, for compute-sanitizer; slow',
+    doc: '1: wait for every kernel launch of a CUDA device, so that a fault names its kernel, and give every buffer its own memory, for compute-sanitizer; slow',
     fallback: 0,
     parse: integer(0, 1),
   },
   HEDDLE_TUNE: {
-    doc: 'on times the ways to do a product or a convolution (inside jit, on a GPU) and remembers the fastest; frozen uses only what is remembered; off takes the first guess',
+    doc: 'on: time the variants of a product or a convolution (inside jit, on a GPU) and remember the fastest; frozen: use only remembered choices; off: take the default',
     fallback: 'on',
     parse: oneOf('on', 'off', 'frozen'),
   },
   HEDDLE_VENDOR: {
-    doc: "off leaves out the vendor's libraries (cuBLASLt, cuDNN, cuRAND)",
+    doc: "off: leave out the vendor's libraries (cuBLASLt, cuDNN, cuRAND)",
     fallback: 'on',
     parse: oneOf('on', 'off'),
   },
@@ -101,4 +102,22 @@ export function env<N extends FlagName>(name: N): (typeof flags)[N]['fallback'] 
   return (
     text === undefined || text === '' ? flag.fallback : flag.parse(text, name)
   ) as (typeof flags)[N]['fallback'];
+}
+
+/** Variables named HEDDLE_… that Heddle does not read, each with the one that was probably meant. */
+export function unknownFlags(): { readonly name: string; readonly hint: string }[] {
+  const known = Object.keys(flags) as FlagName[];
+  return Object.keys(process.env)
+    .filter((name) => name.startsWith('HEDDLE_') && !known.includes(name as FlagName))
+    .map((name) => {
+      const meant = closest(name, known);
+      const hint = meant ? `Did you mean ${meant}?` : '`npx heddle doctor` lists the variables there are.';
+      return { name, hint };
+    });
+}
+
+/** @throws ArgumentError naming every environment variable of Heddle's that is malformed */
+export function requireFlags(): void {
+  const errors = (Object.keys(flags) as FlagName[]).flatMap((name) => flagError(name) ?? []);
+  if (errors.length > 0) throw new ArgumentError(errors.join('\n'));
 }

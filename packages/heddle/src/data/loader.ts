@@ -63,6 +63,11 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
     return this.#dropLast ? Math.floor(full) : Math.ceil(full);
   }
 
+  /** Of the largest batch there is. */
+  get #mostExamples(): number {
+    return Math.min(this.batchSize, this.dataset.length);
+  }
+
   /** The examples of an epoch, in order: each index of the dataset once. */
   order(epoch: number): Uint32Array {
     const order = new Uint32Array(this.dataset.length);
@@ -80,8 +85,9 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
 
   /** The batches of an epoch, made on this thread. */
   *batches(epoch: number = this.epoch++): Generator<Batch, void, undefined> {
-    const inputs = new Float32Array(this.batchSize * sizeOf(this.dataset.inputShape));
-    const labels = new Int32Array(this.batchSize);
+    const most = this.#mostExamples;
+    const inputs = new Float32Array(most * sizeOf(this.dataset.inputShape));
+    const labels = new Int32Array(most);
     for (const [index, indices] of this.#chunks(epoch).entries()) {
       this.dataset.batchInto(indices, inputs, labels);
       yield makeBatch(index, indices.length, inputs, labels);
@@ -101,7 +107,7 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
       workers: this.#workers,
       ahead: this.#prefetch,
       chunks: this.#chunks(epoch),
-      batchSize: this.batchSize,
+      batchSize: this.#mostExamples,
       features: sizeOf(this.dataset.inputShape),
     });
   }

@@ -1,6 +1,7 @@
 /** Which variant was the fastest, remembered between runs and shared by all processes: one line of JSON each. */
-import { appendFileSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { appendFileSync, readFileSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { makeFolder } from '../core/folders.js';
 import { debug } from '../core/log.js';
 
 export interface Tuned {
@@ -57,7 +58,7 @@ export class TuningMemory {
   /** What is remembered from then on: another choice, where another process has made one meanwhile. */
   put(tuned: Tuned): void {
     try {
-      mkdirSync(dirname(this.path), { recursive: true });
+      makeFolder(dirname(this.path));
       appendFileSync(this.path, `${this.#torn ? '\n' : ''}${JSON.stringify(tuned)}\n`);
       this.#refresh();
     } catch (error) {

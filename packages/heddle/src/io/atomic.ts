@@ -1,8 +1,8 @@
 /** Writing whole files so that a reader sees the old file or the new one, never a part of it. */
-import { randomUUID } from 'node:crypto';
 import { open, rename, unlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { FileError } from '../core/errors.js';
+import { removeStaleTemporaries, temporaryPath } from '../core/folders.js';
 import { errorCode } from './read.js';
 
 /** An open file, as node:fs/promises has it. */
@@ -35,7 +35,8 @@ const REASONS: Readonly<Record<string, string>> = {
 
 /**
  * Write `content` (parts one after another) to `path`: into a temporary file in the same folder, to the disk, then
- * renamed. If anything fails the temporary file is removed and what was at `path` is still there, whole.
+ * renamed. If anything fails the temporary file is removed and what was at `path` is still there, whole. Temporary files
+ * of processes that were killed are removed from the folder when it is first written to.
  * @throws FileError with the number of bytes, the reason and a hint
  */
 export async function writeFileAtomic(
@@ -49,7 +50,8 @@ export async function writeFileAtomic(
       : content instanceof Uint8Array
         ? [content]
         : content;
-  const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);
+  const temporary = temporaryPath(path);
+  removeStaleTemporaries(dirname(path));
   try {
     await writeAndSync(temporary, parts, files);
     await files.rename(temporary, path);

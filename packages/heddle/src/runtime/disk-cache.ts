@@ -1,8 +1,7 @@
 /** Compiled programs and kernels on disk: kept by what they were made from, shared by all processes. */
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import {
   accessSync,
-  mkdirSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -14,6 +13,7 @@ import {
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { env } from '../core/env.js';
+import { makeFolder, removeStaleTemporaries, temporaryPath } from '../core/folders.js';
 import { debug } from '../core/log.js';
 
 /** The user's own folder; one that is not there for a user without any, as in some containers. */
@@ -35,10 +35,20 @@ export function fileExists(path: string): boolean {
   }
 }
 
-/** The folder of everything Heddle keeps between runs. */
+/**
+ * The folder of everything Heddle keeps between runs.
+ * @throws FileError if HEDDLE_CACHE names one that cannot be made; without the user's own one nothing is kept
+ */
 export function cacheFolder(): string {
-  return env('HEDDLE_CACHE') || join(process.env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'heddle');
+  const chosen = env('HEDDLE_CACHE');
+  if (chosen === '') return join(process.env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'heddle');
+  if (chosen !== made) makeFolder(chosen, 'Set HEDDLE_CACHE to another one, or leave it out.');
+  made = chosen;
+  return chosen;
 }
+
+/** What HEDDLE_CACHE named the last time. */
+let made: string | undefined;
 
 const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {
   const hash = createHash('sha256');
@@ -101,9 +111,10 @@ export class DiskCache {
   }
 
   put(key: string, contents: Uint8Array): void {
-    const part = join(this.folder, `${key}.${process.pid}.${randomBytes(4).toString('hex')}.part`);
+    const part = temporaryPath(join(this.folder, key));
     try {
-      mkdirSync(this.folder, { recursive: true });
+      makeFolder(this.folder);
+      removeStaleTemporaries(this.folder);
       writeFileSync(part, Buffer.concat([sha256(contents), contents]));
       renameSync(part, join(this.folder, key));
       this.#removeOld();

@@ -1,11 +1,12 @@
 /** The devices there are, and the one to use. Importing this does no work; a device starts when it is opened. */
-import { env } from '../core/env.js';
+import { env, requireFlags, unknownFlags } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
 import { once } from '../core/log.js';
 import { CpuDevice } from './cpu/device.js';
 import { CudaDevice } from './cuda/device.js';
 import { countGpus, probeCuda } from './cuda/examine.js';
 import type { Device } from './device.js';
+import { cacheFolder } from './disk-cache.js';
 import { SimDevice } from './sim/device.js';
 
 export interface DeviceInfo {
@@ -57,10 +58,18 @@ export function listDevices(): DeviceInfo[] {
 
 /**
  * The device of that name, or of HEDDLE_DEVICE, or the fastest that starts. Opened once per process.
- * @throws DeviceError if there is none of that name, or it is not available here
+ * @throws DeviceError if there is none of that name, or it is not available here · ArgumentError if an environment
+ *   variable of Heddle's is malformed · FileError if HEDDLE_CACHE cannot be made
  */
-export function openDevice(name: string = env('HEDDLE_DEVICE')): Device {
-  return name ? openNamed(name) : openFastest();
+export function openDevice(name?: string): Device {
+  if (opened.size === 0) {
+    requireFlags();
+    cacheFolder();
+    for (const { name, hint } of unknownFlags()) once(`${name} is not a variable that Heddle reads. ${hint}`);
+  }
+  if (name !== undefined) return openNamed(name);
+  const asked = env('HEDDLE_DEVICE');
+  return asked === '' ? openFastest() : openNamed(asked, 'HEDDLE_DEVICE');
 }
 
 function openFastest(): Device {
@@ -78,24 +87,27 @@ function openFastest(): Device {
   return openNamed(names.at(-1)!);
 }
 
-function openNamed(name: string): Device {
+/** @param variable that holds the name, for errors */
+function openNamed(name: string, variable?: string): Device {
   const [, kind = '', number = '0'] = /^([a-z]+)(?::(\d+))?$/.exec(name) ?? [];
   const entry = DEVICES[kind];
   const ordinal = Number(number);
   if (!entry || (ordinal > 0 && !entry.count)) {
+    const names = Object.keys(DEVICES);
     throw new DeviceError(
-      `There is no device "${name}". There are: ${Object.keys(DEVICES).join(', ')}. ` +
-        'Set HEDDLE_DEVICE, or leave it out for the fastest.',
+      `${variable ? `${variable}=${name}: ` : ''}'${name}' is not a device. Expected one of: ${names.join(', ')} ` +
+        '(cuda:1 is the second GPU). Without a name the fastest is used.',
     );
   }
   const full = ordinal === 0 ? kind : `${kind}:${ordinal}`;
   const known = opened.get(full);
   if (known) return known;
+  const which = variable ? `${variable}=${name}: this device` : `Device '${name}'`;
   const { available, reason, hint } = entry.probe();
-  if (!available) throw new DeviceError(`Device "${name}" is not available: ${reason}. ${hint}`);
+  if (!available) throw new DeviceError(`${which} is not available: ${reason}. ${hint}`);
   const count = entry.count?.() ?? 1;
   if (ordinal >= count)
-    throw new DeviceError(`Device "${name}" is not available: there are ${count}, numbered from 0.`);
+    throw new DeviceError(`${which} is not available: there are ${count}, numbered from 0.`);
   const device = entry.open(ordinal);
   opened.set(full, device);
   return device;
