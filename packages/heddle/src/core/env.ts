@@ -38,7 +38,11 @@ const flags = {
     fallback: 0,
     parse: integer(0, 5),
   },
-  HEDDLE_CHECK: { doc: '1: check the IR after every pass', fallback: 0, parse: integer(0, 1) },
+  HEDDLE_CHECK: {
+    doc: '1: verify kernels and schedules after every pass',
+    fallback: 0,
+    parse: integer(0, 1),
+  },
   HEDDLE_THREADS: {
     doc: 'threads of the CPU device (default: one per core)',
     fallback: 0,

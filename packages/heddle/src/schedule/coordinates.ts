@@ -3,6 +3,8 @@
  * movement op regroups the digits along its dimensions, and splits one only where it must. Splits of loop
  * variables are remembered, so that the kernel can be lowered again with finer loops and no division.
  */
+import { InternalError } from '../core/errors.js';
+import { sizeOf } from '../core/shape.js';
 import { type Affine, divide, plus, times, ZERO } from './affine.js';
 
 /** A dimension of a kernel's iteration space, before it is cut into loops. */
@@ -32,8 +34,16 @@ export function flatten(digits: Coordinates): Affine {
   return sum;
 }
 
-/** The digits grouped by dimensions of the given sizes (whose product is that of the digits). */
+/**
+ * The digits grouped by dimensions of the given sizes.
+ * @throws InternalError if the product of the sizes is not that of the digits
+ */
 export function align(digits: Coordinates, sizes: readonly number[]): Digit[][] {
+  const [have, want] = [digits.reduce((n, d) => n * d.size, 1), sizeOf(sizes)];
+  if (have !== want)
+    throw new InternalError(
+      `coordinates of ${have} elements (${digits.map((d) => d.size)}) do not fit (${sizes})`,
+    );
   let rest = [...digits];
   const groups: Digit[][] = sizes.map(() => []);
   for (let i = sizes.length - 1; i >= 0; i--) {

@@ -42,6 +42,9 @@ export interface Vector {
 const SCALAR: Vector | undefined = undefined;
 /** How many values each scope has named: a kernel's names are the same wherever and whenever it is made. */
 const named = new WeakMap<Scope, number>();
+/** How many nodes each scope has computed, and how many it may: an end for what would go on (almost) for ever. */
+const computed = new WeakMap<Scope, number>();
+const MOST_COMPUTED = 1_000_000;
 
 export class Evaluator {
   readonly #scope: Scope;
@@ -123,6 +126,12 @@ export class Evaluator {
   }
 
   #compute(node: GraphNode, at: Coordinates): Expr {
+    const steps = (computed.get(this.#scope) ?? 0) + 1;
+    computed.set(this.#scope, steps);
+    if (steps > MOST_COMPUTED)
+      throw new InternalError(
+        `lowering ${node.op} of (${node.shape}): more than ${MOST_COMPUTED} steps for one kernel`,
+      );
     switch (node.op) {
       case 'full':
         return k.splat(k.constant(node.dtype, argOf(node, 'full').value), this.#lanes);

@@ -5,8 +5,8 @@
  */
 import type { GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
-import { VECTOR_DTYPES } from './evaluate.js';
-import { type Group, isReduction, onlyInPlace, readsOf, simpleNodes } from './partition.js';
+import { canFinish, isReduction } from './finish.js';
+import { type Group, readsOf } from './partition.js';
 
 interface Joined {
   readonly groups: readonly Group[];
@@ -21,19 +21,20 @@ export function joinFollowers(
 ): Joined {
   const kept = [...groups];
   const left = new Set(stored);
-  const simple = simpleNodes(topological([...isRoot]));
   for (let at = 0; at < kept.length; at++) {
     const host = kept[at]!;
     const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
     if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, left))) continue;
-    if (!VECTOR_DTYPES.has(made.dtype)) continue;
     const readers = kept.filter((g) => g !== host && readsOfGroup(g, left).has(made));
-    const followers = readers.filter((g) => follows(g, host, kept, left, simple));
+    const followers = readers.filter((g) => follows(g, host, kept, left));
     if (followers.length === 0) continue;
-    const needed = isRoot.has(made) || followers.length < readers.length;
     const joined = followers.flatMap((g) => g.roots);
+    // A hand-written kernel stores elements of one dtype: what takes the place of `made` has it too.
+    const successor = host.call ? joined.find((r) => r.dtype === made.dtype) : joined[0];
+    const needed = isRoot.has(made) || followers.length < readers.length || !successor;
     if (!needed) left.delete(made);
-    kept[at] = { ...host, roots: [...(needed ? [made] : []), ...joined, ...besides] };
+    const first = needed ? made : successor;
+    kept[at] = { ...host, roots: [first, ...joined.filter((r) => r !== first), ...besides] };
     for (const follower of followers) kept.splice(kept.indexOf(follower), 1);
     at = kept.findIndex((g) => g.roots.includes(joined[0]!));
   }
@@ -55,18 +56,10 @@ function follows(
   host: Group,
   groups: readonly Group[],
   stored: ReadonlySet<GraphNode>,
-  simple: ReadonlySet<GraphNode>,
 ): boolean {
   const [made] = host.roots as [GraphNode];
   if (group.call || group.reduction) return false;
-  const fits = group.roots.every(
-    (root) =>
-      root.size === made.size &&
-      VECTOR_DTYPES.has(root.dtype) &&
-      simple.has(root) &&
-      onlyInPlace(root, made, stored),
-  );
-  if (!fits) return false;
+  if (!group.roots.every((root) => canFinish(root, made, stored))) return false;
   // What else it reads must not need the host.
   const makerOf = (node: GraphNode): Group | undefined => groups.find((g) => g.roots.includes(node));
   const stack = [...readsOfGroup(group, stored)].filter((r) => r !== made);

@@ -21,6 +21,7 @@ import {
   type Memories,
   powerOfTwo,
   scopeOf,
+  settled,
   THREAD,
   times,
   toIndex,
@@ -41,12 +42,7 @@ export function columnsBody(
   _target: Target,
 ): Body {
   const axes = reduction.structure.runs.map((r): LoopAxis => ({ size: r.size, splits: new Set() }));
-  const splits = (): number => axes.reduce((n, a) => n + a.splits.size, memories.splits);
-  for (;;) {
-    const before = splits();
-    const body = columns(roots, outputs, reduction, axes, memories);
-    if (splits() === before) return body;
-  }
+  return settled(axes, memories, () => columns(roots, outputs, reduction, axes, memories));
 }
 
 function columns(

@@ -20,6 +20,7 @@ import {
   type Memories,
   powerOfTwo,
   scopeOf,
+  settled,
   THREAD,
   times,
   toIndex,
@@ -38,12 +39,7 @@ export function rowsBody(
   target: Target,
 ): Body {
   const axes = reduction.structure.runs.map((r): LoopAxis => ({ size: r.size, splits: new Set() }));
-  const splits = (): number => axes.reduce((n, a) => n + a.splits.size, memories.splits);
-  for (;;) {
-    const before = splits();
-    const body = new Rows(roots, outputs, reduction, axes, memories, target).body();
-    if (splits() === before) return body;
-  }
+  return settled(axes, memories, () => new Rows(roots, outputs, reduction, axes, memories, target).body());
 }
 
 type ReduceOp = 'add' | 'mul' | 'min' | 'max';

@@ -1,5 +1,6 @@
 /** What all lowerings of a group share: its parameters, its loops and its stores. */
 import { i32 } from '../core/dtype.js';
+import { InternalError } from '../core/errors.js';
 import type { GraphNode } from '../graph/node.js';
 import type { ArrayDecl, Expr, KernelIr, MemoryNode, Param, Statement, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
@@ -52,6 +53,23 @@ export class Memories {
   get splits(): number {
     return [...this.#axes.values()].reduce((n, a) => n + a.splits.size, 0);
   }
+}
+
+/** Times that a kernel is lowered with finer loops at most; three are many. */
+const MOST_ROUNDS = 64;
+
+/**
+ * Lower a kernel again until no more loops have to be cut finer.
+ * @throws InternalError if that does not end
+ */
+export function settled<T>(axes: readonly LoopAxis[], memories: Memories, make: () => T): T {
+  const splits = (): number => axes.reduce((n, a) => n + a.splits.size, memories.splits);
+  for (let round = 0; round < MOST_ROUNDS; round++) {
+    const before = splits();
+    const made = make();
+    if (splits() === before) return made;
+  }
+  throw new InternalError(`the loops of (${axes.map((a) => a.size)}) do not settle in ${MOST_ROUNDS} rounds`);
 }
 
 export function parameter(name: string, node: GraphNode): MemoryNode {

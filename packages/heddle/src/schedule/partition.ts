@@ -9,7 +9,7 @@ import { argOf, type GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import type { Target } from '../kernel/target.js';
 import { type Canonical, jsonOf } from './canonical.js';
-import { VECTOR_DTYPES } from './evaluate.js';
+import { finishable, isReduction, keepsOrder, onlyInPlace } from './finish.js';
 import { MOST_IN_CHAIN, type Reduction, reductionsOf } from './reductions.js';
 
 /** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
@@ -37,6 +37,8 @@ export interface Partition {
 
 /** Work from which recomputing in every kernel that uses a node costs more than a trip to memory. */
 const WORTH_STORING = 10;
+/** Positions (a view of a node is read at another one) from which a kernel that computes a node at each has too much to do. */
+const MOST_POSITIONS = 4;
 /** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
 const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
 
@@ -54,11 +56,6 @@ const WEIGHT: Readonly<Record<string, number>> = {
   idiv: 6,
   mod: 6,
 };
-
-export const isReduction = (node: GraphNode): boolean =>
-  node.op === 'reduce' || node.op === 'fold' || node.op === 'scatterAdd';
-const keepsOrder = (node: GraphNode): boolean =>
-  node.op === 'map' || node.op === 'reshape' || node.op === 'detach';
 
 /** The node whose memory serves for `node`: the same elements in the same order. A stored node has its own. */
 export function memoryOf(node: GraphNode, stored: ReadonlySet<GraphNode>): GraphNode {
@@ -81,24 +78,30 @@ export function partition(
   const callOf = new Map<GraphNode, GroupCall>();
   const secondOf = secondResults(order, choices, users);
   const isSecond = new Set(secondOf.values());
-  const isSimple = simpleNodes(order);
+  const canFinish = finishable(order);
 
-  /** Follow the only user as long as it works element by element; what it ends at is what the kernel stores. */
-  const extend = (from: GraphNode, fits: (user: GraphNode) => boolean): GraphNode => {
-    let at = from;
-    for (let length = 0; length < MOST_IN_CHAIN && !isRoot.has(at); length++) {
+  /** Follow the only user as long as it works element by element; the last node that `ends` allows gets memory. */
+  const extend = (
+    from: GraphNode,
+    fits: (user: GraphNode) => boolean,
+    ends: (last: GraphNode) => boolean = () => true,
+  ): GraphNode => {
+    const chain = [from];
+    for (let at = from; chain.length <= MOST_IN_CHAIN && !isRoot.has(at); at = chain.at(-1)!) {
       const [user, another] = users.get(at)!;
       if (!user || another || !keepsOrder(user) || user.size !== at.size || claimed.has(user) || !fits(user))
         break;
-      at = user;
-      claimed.add(at);
+      chain.push(user);
+      claimed.add(user);
     }
     // Other groups look for the memory of a reshape below it.
-    while (at !== from && !isRoot.has(at) && (at.op === 'reshape' || at.op === 'detach')) {
-      claimed.delete(at);
-      at = at.src[0]!;
+    const isView = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'detach';
+    for (;;) {
+      const last = chain.at(-1)!;
+      if (last === from || (ends(last) && (isRoot.has(last) || !isView(last)))) return last;
+      claimed.delete(last);
+      chain.pop();
     }
-    return at;
   };
 
   for (const node of order) {
@@ -107,11 +110,9 @@ export function partition(
     claimed.add(node);
     const second = secondOf.get(node);
     const late = second ? usersOf(second, order) : undefined;
-    const simple = (user: GraphNode): boolean =>
-      choice.finishes &&
-      user.src.every((s) => claimed.has(s) || (isSimple.has(s) && !late?.has(s))) &&
-      VECTOR_DTYPES.has(user.dtype);
-    const final = VECTOR_DTYPES.has(node.dtype) ? extend(node, simple) : node;
+    const fits = (user: GraphNode): boolean =>
+      choice.finishes && canFinish.has(user) && user.src.every((s) => claimed.has(s) || !late?.has(s));
+    const final = canFinish.has(node) ? extend(node, fits, (last) => last.dtype === node.dtype) : node;
     stored.add(final);
     if (!isSecond.has(node)) callOf.set(final, { node, choice, second });
     node.src.forEach((s, i) => {
@@ -226,30 +227,6 @@ function storeResults(
   }
 }
 
-/** What a hand-written kernel can compute on the way to its store: no loops or conditions, vector dtypes. */
-export function simpleNodes(order: readonly GraphNode[]): ReadonlySet<GraphNode> {
-  const simple = new Set<GraphNode>();
-  const passes = (node: GraphNode): boolean => {
-    if (node.isLeaf || node.op === 'call' || isReduction(node)) return VECTOR_DTYPES.has(node.dtype);
-    switch (node.op) {
-      case 'full':
-      case 'iota':
-      case 'map':
-      case 'reshape':
-      case 'permute':
-      case 'expand':
-      case 'detach':
-        return node.src.every((s) => simple.has(s));
-      case 'slice':
-        return node.size === 1 && simple.has(node.src[0]!);
-      default:
-        return false;
-    }
-  };
-  for (const node of order) if (passes(node)) simple.add(node);
-  return simple;
-}
-
 /** Store what several kernels would compute again, or one would again and again. */
 function storeShared(
   order: readonly GraphNode[],
@@ -270,6 +247,7 @@ function storeShared(
       stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
     );
   }
+  const positions = new Positions();
   /** The kernels that compute a node: a stored node, or a reduction, stands for its kernel. */
   const owners = new Map<GraphNode, Set<GraphNode | Reduction>>();
   for (const node of [...order].reverse()) {
@@ -281,15 +259,54 @@ function storeShared(
       else for (const o of owners.get(user)!) mine.add(o);
     }
     owners.set(node, mine);
+    const evaluations = stored.has(node) ? positions.begin(node) : positions.join(node, users.get(node)!);
     if (stored.has(node) || claimed.has(node)) continue;
     const w = weight.get(node)!;
     const repeats = users
       .get(node)!
       .some((u) => (u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size);
-    if ((mine.size > 1 && w >= WORTH_STORING) || (repeats && w >= repeated)) {
+    const scattered = evaluations > MOST_POSITIONS;
+    if ((mine.size > 1 && w >= WORTH_STORING) || (repeats && w >= repeated) || (scattered && w > 0)) {
       stored.add(node);
       owners.set(node, new Set([node]));
+      positions.begin(node);
     }
+  }
+}
+
+/**
+ * Where kernels compute nodes: at the element's own position (number 0), or at one that movement ops lead to. In
+ * `x + flip(x)` x is computed at two positions; n such steps, one after the other, compute the first x at 2^n.
+ */
+class Positions {
+  /** Per node: how many elements are computed at each position. */
+  readonly #elements = new Map<GraphNode, ReadonlyMap<number, number>>();
+  /** Per movement op: the number of the position that it makes of another. */
+  readonly #moves = new Map<GraphNode, Map<number, number>>();
+  #numbers = 0;
+
+  /** A node with memory is computed once. */
+  begin(node: GraphNode): number {
+    this.#elements.set(node, new Map([[0, node.size]]));
+    return 1;
+  }
+
+  /** A node without memory is computed wherever its users are. @returns how often each element is, on average */
+  join(node: GraphNode, users: readonly GraphNode[]): number {
+    const all = new Map<number, number>();
+    for (const user of users)
+      for (const [position, elements] of this.#elements.get(user)!)
+        all.set(keepsOrder(user) ? position : this.#moved(user, position), Math.min(elements, node.size));
+    this.#elements.set(node, all);
+    return [...all.values()].reduce((sum, n) => sum + n, 0) / Math.max(1, node.size);
+  }
+
+  #moved(by: GraphNode, from: number): number {
+    const moves = this.#moves.get(by) ?? new Map<number, number>();
+    this.#moves.set(by, moves);
+    const to = moves.get(from) ?? ++this.#numbers;
+    moves.set(from, to);
+    return to;
   }
 }
 
@@ -306,29 +323,6 @@ export function readsOf(root: GraphNode, stored: ReadonlySet<GraphNode>): Set<Gr
     if (n !== root && stored.has(n)) reads.add(n);
   });
   return reads;
-}
-
-/** Whether `root` uses `node` (if at all) only at its own position: a kernel may overwrite it as it goes. */
-export function onlyInPlace(root: GraphNode, node: GraphNode, stored: ReadonlySet<GraphNode>): boolean {
-  const uses = new Map<GraphNode, boolean>();
-  const visit = (at: GraphNode): boolean => {
-    if (at === node) return true;
-    const known = uses.get(at);
-    if (known !== undefined) return known;
-    const found = (at === root || !stored.has(at)) && at.src.some(visit);
-    uses.set(at, found);
-    return found;
-  };
-  const inPlace = new Map<GraphNode, boolean>();
-  const check = (at: GraphNode): boolean => {
-    if (at === node || (at !== root && stored.has(at))) return true;
-    const known = inPlace.get(at);
-    if (known !== undefined) return known;
-    const found = at.src.every((s) => !visit(s) || (keepsOrder(at) && s.size === at.size && check(s)));
-    inPlace.set(at, found);
-    return found;
-  };
-  return check(root);
 }
 
 /** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel. */

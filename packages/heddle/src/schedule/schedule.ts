@@ -12,6 +12,7 @@
  *   needs         the launches that each needs, by the memory they touch (GPU)
  */
 
+import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
 import type { KernelStage, LibraryStage, Variant } from '../graph/fused-op.js';
@@ -19,6 +20,7 @@ import { argOf, type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
+import { onlyInPlace } from './finish.js';
 import { joinFollowers } from './followers.js';
 import { type OpenCall, openCall } from './hand-written.js';
 import { mergeLaunches } from './horizontal.js';
@@ -26,8 +28,9 @@ import { levelsOf, stepsOf } from './levels.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
 import { launchNeeds, type Touch } from './needs.js';
-import { type Group, mergeGroups, onlyInPlace, partition, readsOf } from './partition.js';
+import { type Group, mergeGroups, partition, readsOf } from './partition.js';
 import { type Trial, type Tune, type TuneRequest, tuningKey } from './tuning.js';
+import { verifyGroups } from './verify.js';
 import { viewOf } from './views.js';
 
 /** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
@@ -105,6 +108,10 @@ export function schedule(
   const parts = partition(canonical, target, (node, stored) => viewOf(node, stored)?.base);
   const merged = mergeGroups(parts).filter((g) => g.roots[0]!.size > 0);
   const { groups, stored } = joinFollowers(merged, parts.stored, new Set(canonical.roots));
+  if (env('HEDDLE_CHECK') === 1) {
+    verifyGroups(merged, parts.stored, 'merge');
+    verifyGroups(groups, stored, 'join');
+  }
   const calls = new Map(groups.filter((g) => g.call).map((g) => [g, openCall(g, stored, target)]));
   const chosen = options.tune ? tuneCalls(calls, stored, options.tune) : new Map<Group, Variant>();
   const work = groups.map((group) => {
