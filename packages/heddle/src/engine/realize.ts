@@ -121,6 +121,17 @@ function compute(roots: readonly GraphNode[]): void {
   });
 }
 
+/** Where a tensor's values are, and their bytes where they are at hand: without computing or waiting. */
+export function glance({ ownNode: node }: Handle): { readonly where: string; readonly bytes?: Uint8Array } {
+  const { storage } = node;
+  if (currentTrace() || (node.op === 'leaf' && !storage)) return { where: 'within jit' };
+  if (!(storage instanceof BufferStorage)) return { where: 'not computed' };
+  const { device } = storage;
+  if (storage.isReleased) return { where: 'disposed' };
+  const bytes = device.peek?.(storage.buffer);
+  return bytes ? { where: device.name, bytes } : { where: `${device.name}, await data() for the values` };
+}
+
 /** The bytes of a node's values. */
 export async function readBytes(node: GraphNode): Promise<Uint8Array> {
   if (node.op === 'leaf' && !node.storage) bufferOf(node);

@@ -58,6 +58,10 @@ export class BufferStorage implements Storage {
     return this.#buffer;
   }
 
+  get isReleased(): boolean {
+    return this.#buffer === undefined;
+  }
+
   release(): void {
     if (!this.#buffer) return;
     registry.unregister(this);

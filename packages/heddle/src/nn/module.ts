@@ -2,6 +2,7 @@
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { noGrad } from '../tensor/modes.js';
+import { INSPECT, type InspectOptions, isInside } from '../tensor/print.js';
 import { Tensor } from '../tensor/tensor.js';
 
 /** Tensors by their dotted names, as PyTorch names them: `conv1.weight`, `layers.0.bias`. */
@@ -102,6 +103,40 @@ export abstract class Module {
   zeroGrad(): void {
     for (const parameter of this.parameters()) parameter.grad = undefined;
   }
+
+  /** What `console.log` shows: the layers, their parameters' shapes and their settings. */
+  [INSPECT](depth: number | null, options: InspectOptions): string {
+    const count = this.parameters().reduce((n, p) => n + p.size, 0);
+    if (isInside(depth, options)) return `${this.constructor.name}(${count} parameters)`;
+    return `${this.#describe('', [])}, ${count} parameters`;
+  }
+
+  #describe(indent: string, above: readonly Module[]): string {
+    const own: string[] = [];
+    const below: string[] = [];
+    const path = [...above, this];
+    for (const [name, value] of flattened(this.state())) {
+      if (value instanceof Tensor) own.push(`${name} ${formatShape(value.shape)}`);
+      if (!(value instanceof Module)) continue;
+      const text = path.includes(value) ? '…' : value.#describe(`${indent}  `, path);
+      below.push(`\n${indent}  (${name}): ${text}`);
+    }
+    own.push(...settingsOf(this));
+    if (below.length === 0) return `${this.constructor.name}(${own.join(', ')})`;
+    const lines = own.map((text) => `\n${indent}  ${text}`);
+    return `${this.constructor.name}(${[...lines, ...below].join('')}\n${indent})`;
+  }
+}
+
+/** Numbers, texts, switches and lists of numbers, also those of options. */
+function settingsOf(properties: object): string[] {
+  return Object.entries(properties).flatMap(([name, value]: [string, unknown]) => {
+    if (name === 'training' || typeof value === 'function') return [];
+    if (Array.isArray(value))
+      return value.every((v) => typeof v === 'number') ? [`${name}: [${value.join(', ')}]`] : [];
+    if (typeof value !== 'object') return value === undefined ? [] : [`${name}: ${String(value)}`];
+    return value !== null && isPlain(value) ? settingsOf(value) : [];
+  });
 }
 
 const join = (prefix: string, name: string): string => (prefix ? `${prefix}.${name}` : name);

@@ -127,6 +127,8 @@ export interface Device {
   write(buffer: DeviceBuffer, source: Uint8Array, offset?: number): void;
   /** A copy of a buffer's bytes, once all programs started before have finished. */
   read(buffer: DeviceBuffer, offset?: number, bytes?: number): Promise<Uint8Array>;
+  /** A buffer's bytes as they are now, to look at on the spot. Absent where that would mean to wait for the device. */
+  peek?(buffer: DeviceBuffer): Uint8Array | undefined;
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void;
   compile(launches: readonly Launch[]): Program;
   /**

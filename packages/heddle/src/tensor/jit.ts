@@ -36,8 +36,8 @@ export interface Jitted<A extends readonly JitValue[], R> {
    */
   profile(args: A, options?: ProfileOptions): Promise<Profile>;
   /**
-   * Call it `times` times with these arguments, each call on the state that the one before left; returns what the
-   * last one does. On a GPU many calls are one launch, with no work on the host between them.
+   * Call it `times` times with the values that these arguments have now, each call on the state that the one before
+   * left; returns what the last one does. On a GPU many calls are one launch, with no work on the host between them.
    */
   repeat(times: number, ...args: A): R;
   /**
@@ -65,6 +65,7 @@ const KEPT = 16;
  * inputs; tensors it uses from outside (parameters, optimizer state) are looked up again at every run, and those it
  * assigns are updated in place. Everything else in `fn` happens once, at the trace: plain arguments are constants of
  * the program (other values make another one), and values cannot be awaited inside.
+ * @throws ArgumentError for an argument that `fn` assigns, directly or as a tensor from outside
  */
 export function jit<A extends readonly JitValue[], R extends JitResult>(
   fn: (...args: A) => R,

@@ -30,6 +30,7 @@ import type { ScalarOp } from '../kernel/ops.js';
 import { type Axes, axesOf, inferShape } from './axes.js';
 import { type Index, index } from './indexing.js';
 import { getPrecision } from './modes.js';
+import { describeTensor, INSPECT, type InspectOptions, isInside } from './print.js';
 
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
 export type Operand = Tensor | number | boolean;
@@ -547,6 +548,19 @@ export class Tensor<S extends Shape = Shape> {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  /** What `console.log` shows: see tensor/print.ts. It computes nothing and waits for nothing. */
+  [INSPECT](depth: number | null, options: InspectOptions): string {
+    return describeTensor(this, isInside(depth, options));
+  }
+
+  /** `${tensor}` is its type. @throws ArgumentError where JavaScript wants its value, which may not be computed yet */
+  [Symbol.toPrimitive](hint: 'string' | 'number' | 'default'): string {
+    if (hint === 'string') return this.toString();
+    throw new ArgumentError(
+      `${this} is not a number: JavaScript's operators do not work on tensors. Use x.add(1), x.gt(0)…, or the value: await x.item().`,
+    );
   }
 
   toString(): string {

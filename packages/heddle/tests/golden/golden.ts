@@ -95,6 +95,17 @@ export function goldenTraining(): GoldenTraining[] {
   return models.map((m) => ({ ...m, logits: decode(m.logits) }));
 }
 
+/** What NumPy prints for an array; its elements as texts, row-major. */
+export interface GoldenPrint {
+  readonly dtype: 'f16' | 'f32' | 'f64' | 'i32' | 'i64' | 'u8';
+  readonly shape: readonly number[];
+  readonly values: readonly string[];
+  readonly text: string;
+}
+
+export const goldenPrints = (): readonly GoldenPrint[] =>
+  (parse('print.json') as { readonly cases: readonly GoldenPrint[] }).cases;
+
 /** Numbers in [0, 1), multiples of 2⁻³². */
 export function mulberry32(seed: number): () => number {
   let a = seed | 0;

@@ -18,6 +18,8 @@ training.json           "models": lenet5 and cnn, ten steps of batch 64 on the f
     the first and after the tenth step. Of gradients and parameters only a digest is kept: their sum, the root of their
     squares' sum, and 16 samples, those at i·max(1, ⌊n / 16⌋).
 
+print.json              "cases" of {dtype, shape, values, text}: what NumPy prints for an array, "..." as "…".
+
 Inputs are f32; everything is computed in f64 and rounded once, so that the numbers are right to the last f32 digit and
 favour no order of summation.
 """
@@ -591,7 +593,54 @@ def train(name, shapes, forward, optimizer, options, dtype=torch.float64):
     }
 
 
+def prints():
+    random = np.random.default_rng(1)
+    normal = random.standard_normal
+    special = [float("nan"), float("inf"), -float("inf"), -0.0, 1.5]
+    arrays = [
+        np.float32(0.1),
+        np.float64(1 / 3),
+        np.int32(-7),
+        np.array([], np.float32),
+        np.zeros((2, 0, 3), np.float32),
+        np.array([1, 2.5, -3.25], np.float32),
+        np.array([1 / 3, 100, 0.5], np.float32),
+        np.array([1e-5, 1, 123456], np.float64),
+        np.array([1e-5, 1], np.float32),
+        np.array([1e300, -1e-300], np.float64),
+        np.array([999999, 1000000], np.float32),
+        np.array([99999999.5, 1e6], np.float64),
+        np.array([0.1, 0.2], np.float64) + 0.2,
+        np.array([0.1, 1000.0], np.float16),
+        np.array([2000, 0.5], np.float16),
+        np.array(special, np.float32),
+        np.array(special[:3], np.float64),
+        np.array([float("nan"), 1e10], np.float64),
+        np.array([[1, -20], [300, 4]], np.int32),
+        np.array([2**53 + 1, -(2**63)], np.int64),
+        np.array([0, 255], np.uint8),
+        normal((2, 3, 2)).astype(np.float32),
+        normal((1, 2, 1, 3)).astype(np.float32) * 1e6,
+        normal(50).astype(np.float32),
+        np.arange(40, dtype=np.int32).reshape(1, 40),
+        np.arange(1000, dtype=np.int32),
+        np.arange(1001, dtype=np.int32),
+        np.arange(1120, dtype=np.int32).reshape(8, 2, 70),
+        np.arange(1200, dtype=np.float32).reshape(2, 600) / 8,
+    ]
+    names = {"float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "uint8": "u8"}
+    cases = []
+    for a in map(np.asarray, arrays):
+        # Numbers as texts: JSON has no NaN, and JavaScript no whole numbers of 64 bits.
+        values = [repr(v) for v in a.flatten().tolist()]
+        text = np.array2string(a, separator=", ", threshold=1000).replace("...", "…")
+        cases.append({"dtype": names[str(a.dtype)], "shape": list(a.shape), "values": values, "text": text})
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
+    (HERE / "print.json").write_text(f'{{"numpy": "{np.__version__}", "cases": [\n{lines}\n]}}\n')
+
+
 def main():
+    prints()
     ops = Cases()
     for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms):
         part(ops)

@@ -82,6 +82,11 @@ export class CpuDevice implements Device, ProgramHost {
     return copy;
   }
 
+  peek(buffer: DeviceBuffer): Uint8Array {
+    const start = this.addressOf(buffer);
+    return this.heap.bytes.subarray(start, start + buffer.bytes);
+  }
+
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
     const start = this.range(from, 0, bytes);
     this.heap.bytes.copyWithin(this.range(to, 0, bytes), start, start + bytes);

@@ -54,6 +54,11 @@ export class SimDevice implements Device {
     return new Uint8Array(memoryOf(buffer).slice(offset, offset + bytes));
   }
 
+  peek(buffer: DeviceBuffer): Uint8Array | undefined {
+    const { memory } = buffer as SimBuffer;
+    return memory && new Uint8Array(memory);
+  }
+
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
     new Uint8Array(memoryOf(to)).set(new Uint8Array(memoryOf(from), 0, bytes));
   }
