@@ -217,3 +217,101 @@ test('the place of an error is found in a file without a source map', () => {
   assert.ok(line > 0);
   assert.match(errorFrom('plain.mjs', code, []), new RegExp(`at FOLDER/plain\\.mjs:${line}:`));
 });
+
+test('a name that minifiers give to several variables', () => {
+  const ir = defineKernel(
+    'reused',
+    schema,
+    ({ y, n, a }, { STEPS }) => {
+      for (let c = 0; c < n; c++) y[0] = y[0]! + 1;
+      for (let u = 0; u < STEPS.length; u++) {
+        // biome-ignore lint/style/useConst: as minifiers write it
+        let c = STEPS[u]!;
+        y[0] = y[0]! + c.by;
+      }
+      const twice = (c: number): number => {
+        c *= 2;
+        return c;
+      };
+      y[1] = twice(a);
+    },
+    { STEPS: [{ by: 1 }, { by: 3 }] },
+  );
+  const args = { x: [], y: [0, 0], n: 3, a: 4 };
+  interpret(ir, args);
+  assert.deepEqual(args.y, [7, 8]);
+});
+
+test('a variable is settable where its own name is set, in a nested function too', () => {
+  const ir = defineKernel('counted', schema, ({ y, n }, { f32 }) => {
+    let sum = 0;
+    const add = (by: number): void => {
+      sum += by;
+    };
+    for (let i = 0; i < n; i++) add(f32(i));
+    y[0] = sum;
+    {
+      let sum = 5;
+      sum++;
+      y[1] = f32(sum);
+    }
+  });
+  const args = { x: [], y: [0, 0], n: 4, a: 0 };
+  interpret(ir, args);
+  assert.deepEqual(args.y, [6, 6]);
+});
+
+test('a long line is quoted around the place of the error', () => {
+  const text = `x[0] = 1;${'x[1] = 2; '.repeat(1000)}x[2] = n;${' x[3] = 3;'.repeat(1000)}`;
+  const fn = new Function('{ x, n }', text) as never;
+  assert.throws(
+    () => defineKernel('long', schema, fn),
+    (error: unknown) => {
+      assert.ok(error instanceof KernelError);
+      assert.ok(error.message.length < 600, error.message);
+      const [, quoted, caret] = error.message.match(/\| (.*)\n {2}\| ( *\^)$/)!;
+      assert.equal(quoted!.slice(caret!.length - 1).slice(0, 1), 'n');
+      assert.match(quoted!, /^….*x\[2\] = n; x\[3\] = 3;.*…$/);
+      return true;
+    },
+  );
+});
+
+test('an inspector that answers late, with errors or not at all costs only the place', async () => {
+  const real = process.getBuiltinModule;
+  type Answer = (error: Error | null, answer?: object) => void;
+  const late = (answer: Answer): unknown => setTimeout(() => answer(new Error('late')), 0);
+  const posts: ((method: string, params: object, answer: Answer) => void)[] = [
+    (_method, _params, answer) => late(answer),
+    (_method, _params, answer) => answer(new Error('unknown method')),
+    (_method, _params, answer) => answer(null, {}),
+    () => {},
+    () => {
+      throw new Error('not implemented');
+    },
+  ];
+  const refused = posts.map((post) => {
+    class Session {
+      post = post;
+      on(): void {}
+      connect(): void {}
+      disconnect(): void {
+        throw new Error('not connected');
+      }
+    }
+    process.getBuiltinModule = (() => ({ Session })) as unknown as typeof real;
+    try {
+      defineKernel('faulty', schema, ({ y, n }) => {
+        y[0] = n;
+      });
+    } catch (error) {
+      return String(error);
+    } finally {
+      process.getBuiltinModule = real;
+    }
+    return 'accepted';
+  });
+  for (const text of refused) assert.match(text, /at kernel faulty:2:\d+\n {2}\| +y\[0\] = n;/);
+  // What is thrown by a late answer would end the process.
+  await new Promise((resolve) => setTimeout(resolve, 5));
+});

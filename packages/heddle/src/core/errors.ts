@@ -53,8 +53,22 @@ export class KernelError extends HeddleError {
   }
 }
 
-const excerpt = (at: Location): string =>
-  `  at ${formatLocation(at)}\n  | ${at.text}\n  | ${' '.repeat(Math.max(0, at.column - 1))}^`;
+function excerpt(at: Location): string {
+  const { text, column } = around(at);
+  return `  at ${formatLocation(at)}\n  | ${text}\n  | ${' '.repeat(Math.max(0, column - 1))}^`;
+}
+
+/** The most columns of a source line that are quoted. */
+const QUOTED = 120;
+
+/** The part of a location's line to quote, and the location's column in it: a minified file is one line. */
+export function around({ text, column }: Location): { readonly text: string; readonly column: number } {
+  if (text.length <= QUOTED) return { text, column };
+  const end = Math.min(text.length, Math.max(column + QUOTED / 2, QUOTED));
+  const start = Math.max(0, end - QUOTED);
+  const cut = `${start > 0 ? '…' : ''}${text.slice(start, end)}${end < text.length ? '…' : ''}`;
+  return { text: cut, column: column - start + (start > 0 ? 1 : 0) };
+}
 
 /** What the simulator found while a kernel ran. */
 export type FindingKind =

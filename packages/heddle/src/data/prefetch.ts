@@ -79,6 +79,11 @@ class Crew {
   #wake: (() => void) | undefined;
 
   constructor(count: number, setup: WorkerSetup) {
+    if (!import.meta.url)
+      throw new DataError(
+        'workers cannot be started from a CommonJS bundle, which does not know where its files are. Use workers: 0, ' +
+          'or leave heddle out of the bundle.',
+      );
     this.#workers = Array.from({ length: count }, () => {
       const worker = new Worker(new URL('./prefetch-worker.js', import.meta.url), { workerData: setup });
       worker.on('message', (index: number) => this.#report(() => this.#finished.add(index)));

@@ -31,8 +31,8 @@ export function asPartOf<T>(origin: string | undefined, body: () => T): T {
   }
 }
 
-/** Of the library's sources, or of what they were compiled to. */
-const ROOT = new URL('..', import.meta.url).href;
+/** Of the library's sources, or of what they were compiled to. Unknown in a CommonJS bundle, which has no import.meta. */
+const ROOT = import.meta.url ? new URL('..', import.meta.url).href : undefined;
 
 /** Folders that make nodes for those who ask. */
 const MAKERS: ReadonlySet<string> = new Set([
@@ -62,7 +62,8 @@ function callSite(): string {
 }
 
 /** Of a file of the library; of others nothing. */
-const folderOf = (url: string): string => (url.startsWith(ROOT) ? url.slice(ROOT.length).split('/')[0]! : '');
+const folderOf = (url: string): string =>
+  ROOT && url.startsWith(ROOT) ? url.slice(ROOT.length).split('/')[0]! : '';
 
 function stack(): Frame[] {
   const { stackTraceLimit, prepareStackTrace } = Error;
@@ -95,7 +96,7 @@ function describe({ url, line, column }: Frame): string {
 
 /** Of the library from its sources on; of others relative to the working folder where that is shorter. */
 function shortPath(file: string, url: string): string {
-  if (url.startsWith(ROOT))
+  if (ROOT && url.startsWith(ROOT))
     return `${url.slice(ROOT.length).replace(/[^/]*$/, '')}${file.replace(/^.*[\\/]/, '')}`;
   const near = relative(process.cwd(), file);
   return near.length < file.length ? near : file;

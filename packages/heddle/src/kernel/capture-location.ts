@@ -99,12 +99,16 @@ function homeOf(fn: object, text: string): Home | undefined {
   return known.home;
 }
 
-/** Ask V8, by its inspector; everything answers before the call returns. */
+/**
+ * Ask V8, by its inspector; everything answers before the call returns. Elsewhere (Bun, Deno) there may be no inspector,
+ * or one that answers later, with an error, or not at all: errors then point into the function's text.
+ */
 function findHome(fn: object, text: string): Home | undefined {
-  const inspector = process.getBuiltinModule?.('node:inspector');
-  if (!inspector) return undefined;
-  const session = new inspector.Session();
+  let session: Session | undefined;
   try {
+    const inspector = process.getBuiltinModule?.('node:inspector');
+    if (!inspector) return undefined;
+    session = new inspector.Session();
     session.connect();
     const place = functionLocation(session, fn);
     if (!place) return undefined;
@@ -114,11 +118,27 @@ function findHome(fn: object, text: string): Home | undefined {
     const start = startOf(script.lines, text, place);
     return start === undefined ? undefined : { script, start };
   } catch {
-    // No inspector in this process (it was built without, or forbidden): errors then point into the function's text.
     return undefined;
   } finally {
-    session.disconnect();
+    disconnect(session);
   }
+}
+
+function disconnect(session: Session | undefined): void {
+  try {
+    session?.disconnect();
+  } catch {
+    // It was never connected.
+  }
+}
+
+/** What the inspector answers on the spot. */
+function ask<T>(session: Session, method: string, params: object): Partial<T> | undefined {
+  let answer: T | undefined;
+  session.post(method, params, (_error: Error | null, given?: object) => {
+    answer = given as T | undefined;
+  });
+  return answer;
 }
 
 /** The slow part, some milliseconds: V8 has to list all its scripts. */
@@ -128,11 +148,11 @@ function readScript(session: Session, id: string): Script | undefined {
     if (params.scriptId === id) about = params;
   });
   session.post('Debugger.enable');
-  let text = '';
-  session.post('Debugger.getScriptSource', { scriptId: id }, (_, source) => {
-    text = source.scriptSource;
+  const source = ask<Debugger.GetScriptSourceReturnType>(session, 'Debugger.getScriptSource', {
+    scriptId: id,
   });
-  if (!about?.url || about.url.startsWith('evalmachine')) return undefined;
+  const text = source?.scriptSource;
+  if (!text || !about?.url || about.url.startsWith('evalmachine')) return undefined;
   const { url, sourceMapURL } = about;
   return {
     file: pathOf(url),
@@ -146,19 +166,17 @@ function readScript(session: Session, id: string): Script | undefined {
 const ASKED = Symbol.for('heddle.located');
 
 function functionLocation(session: Session, fn: object): Debugger.Location | undefined {
-  let objectId: string | undefined;
   const holder = globalThis as { [ASKED]?: object };
   holder[ASKED] = fn;
   const expression = "globalThis[Symbol.for('heddle.located')]";
-  session.post('Runtime.evaluate', { expression }, (_, answer) => {
-    objectId = answer.result.objectId;
-  });
+  const evaluated = ask<Runtime.EvaluateReturnType>(session, 'Runtime.evaluate', { expression });
   delete holder[ASKED];
+  const objectId = evaluated?.result?.objectId;
   if (objectId === undefined) return undefined;
-  let found: Runtime.InternalPropertyDescriptor | undefined;
-  session.post('Runtime.getProperties', { objectId, ownProperties: true }, (_, answer) => {
-    found = answer.internalProperties?.find((p) => p.name === '[[FunctionLocation]]');
+  const properties = ask<Runtime.GetPropertiesReturnType>(session, 'Runtime.getProperties', {
+    ...{ objectId, ownProperties: true },
   });
+  const found = properties?.internalProperties?.find((p) => p.name === '[[FunctionLocation]]');
   return found?.value?.value as Debugger.Location | undefined;
 }
 

@@ -1,7 +1,7 @@
 /** Functions of the author's, inlined at their call: parameters, bodies that return a value. */
 import type { Statement as AstStatement, CallExpression, Expression, IfStatement, Pattern } from 'acorn';
 import { choose, expression } from './parse-expressions.js';
-import { type Assignment, assignmentsIn, isAssigned } from './parse-names.js';
+import { isAssigned } from './parse-names.js';
 import {
   type Binding,
   fromExpr,
@@ -34,12 +34,10 @@ export function inline(
     source: p.source,
     path: p.path,
     loops: p.loops,
-    assigned: p.assigned,
     naming: p.naming,
   };
   const path = p.key(node);
   const scope = new Scope(callee.scope);
-  const assigned = assignmentsIn(callee.node);
   const { params } = callee.node;
   if (params.length !== given.length) {
     p.fail(
@@ -53,11 +51,10 @@ export function inline(
   p.source = callee.source;
   p.naming = undefined;
   p.loops = [];
-  p.assigned = assigned;
   p.scope = scope;
   try {
     params.forEach((param, i) => {
-      bind(p, param, passed(p, param, given[i]!, assigned));
+      bind(p, param, passed(p, param, given[i]!));
     });
     const { body } = callee.node;
     if (body.type !== 'BlockStatement') return expression(p, body);
@@ -69,9 +66,9 @@ export function inline(
 }
 
 /** An argument as its parameter sees it: computed once, and its own variable where the function sets it. */
-function passed(p: Parsing, param: Pattern, v: Value, assigned: readonly Assignment[]): Binding {
+function passed(p: Parsing, param: Pattern, v: Value): Binding {
   if (param.type !== 'Identifier') return v;
-  if (isAssigned(assigned, param.name)) {
+  if (isAssigned(p.source.node, param)) {
     if (v.kind !== 'expr')
       return p.fail(
         param,

@@ -5,6 +5,7 @@ import type {
   DoWhileStatement,
   Expression,
   ForStatement,
+  Identifier,
   UpdateExpression,
   WhileStatement,
 } from 'acorn';
@@ -37,6 +38,7 @@ import { apply, staticOf, toCondition, toExpr } from './typing.js';
 /** `for (let NAME = START; NAME < END; NAME += STEP)`. */
 interface Counting {
   readonly name: string;
+  readonly declared: Identifier;
   readonly start: Expression;
   readonly end: Expression;
   readonly inclusive: boolean;
@@ -46,7 +48,8 @@ interface Counting {
 
 export function forStatement(p: Parsing, node: ForStatement): void {
   const counting = countingOf(node);
-  if (counting && !isAssigned(p.assigned, counting.name, node.body) && countedLoop(p, node, counting)) return;
+  if (counting && !isAssigned(p.source.node, counting.declared, node.body) && countedLoop(p, node, counting))
+    return;
   const whole = p.nested(() => {
     const { init, update } = node;
     if (init) {
@@ -116,7 +119,8 @@ function countingOf(node: ForStatement): Counting | undefined {
   if (init?.type !== 'VariableDeclaration' || init.declarations.length !== 1) return undefined;
   const [declarator] = init.declarations;
   if (declarator?.id.type !== 'Identifier' || !declarator.init) return undefined;
-  const { name } = declarator.id;
+  const declared = declarator.id;
+  const { name } = declared;
   if (test?.type !== 'BinaryExpression' || !update) return undefined;
   const { left, right, operator } = test;
   const isName = (e: { type: string; name?: string }): boolean => e.type === 'Identifier' && e.name === name;
@@ -127,7 +131,7 @@ function countingOf(node: ForStatement): Counting | undefined {
   else return undefined;
   const step = stepOf(update, isName);
   if (!step || mentions(end, name) || mentions(step.by, name)) return undefined;
-  return { name, start: declarator.init, end, inclusive: operator.endsWith('='), step: step.by };
+  return { name, declared, start: declarator.init, end, inclusive: operator.endsWith('='), step: step.by };
 }
 
 /** `i++`, `++i`, `i += c`, `i = i + c`. */

@@ -13,7 +13,6 @@ import {
   type Variable,
 } from './ir.js';
 import type { IrFunction } from './ir-function.js';
-import type { Assignment } from './parse-names.js';
 import type { Lanes, ValueType } from './types.js';
 
 /** Any acorn node that has a place in the source. */
@@ -101,8 +100,6 @@ export class Parsing {
   readonly lessons: Lessons;
   /** Loops around this point that `break` and `continue` may leave; 'unrolled' ones they may not. */
   loops: ('loop' | 'unrolled')[] = [];
-  /** What the function being parsed sets after its declaration. */
-  assigned: readonly Assignment[] = [];
   /** Variables that nobody wrote or can name: they keep results until they are used. */
   readonly kept = new Set<Variable>();
   /** Variables of counted loops with constant bounds, by the loop's key. */

@@ -153,7 +153,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
     return;
   }
   const { name } = id;
-  const fixed = isConst || !isAssigned(p.assigned, name);
+  const fixed = isConst || !isAssigned(p.source.node, id);
   p.naming = name;
   const given: Value | undefined = init ? expression(p, unnamed(init, p.isKnown)) : undefined;
   p.naming = undefined;

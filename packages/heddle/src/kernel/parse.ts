@@ -9,7 +9,6 @@ import { isIrFunction } from './ir-function.js';
 import { CONTEXT } from './parse-builtins.js';
 import { evaluateFor } from './parse-expressions.js';
 import { bind } from './parse-functions.js';
-import { assignmentsIn } from './parse-names.js';
 import { fromExpr, fromStatic, type Lessons, Parsing, Restart, Scope, type Value } from './parse-state.js';
 import { statements } from './parse-statements.js';
 import { isBuffer, type Schema } from './types.js';
@@ -50,7 +49,6 @@ export function parseKernel(
 
 function parseBody(p: Parsing, params: readonly Param[], constants: Readonly<Record<string, unknown>>) {
   const { node } = p.source;
-  p.assigned = assignmentsIn(node);
   p.scope = new Scope();
   const [values, context, ...more] = node.params;
   if (more[0])

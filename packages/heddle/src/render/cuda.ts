@@ -7,7 +7,7 @@
  */
 import { basename } from 'node:path';
 import { i32 } from '../core/dtype.js';
-import type { Location } from '../core/errors.js';
+import { around, type Location } from '../core/errors.js';
 import { topological } from '../ir/node.js';
 import {
   type ArrayDecl,
@@ -170,7 +170,7 @@ class Writer {
     if (key === this.#shown) return '';
     this.#shown = key;
     // A comment that ended in a backslash would swallow the next line.
-    return `// ${key}  ${at.text.trim()}`.replace(/[\\\s]+$/, '');
+    return `// ${key}  ${around(at).text.trim()}`.replace(/[\\\s]+$/, '');
   }
 
   /** The statements of a block, or the one statement, without braces. */

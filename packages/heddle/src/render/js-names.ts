@@ -1,6 +1,6 @@
 /** What a kernel's JavaScript is written with: unique names, places of findings, indented lines. */
 import type { DType } from '../core/dtype.js';
-import type { Location } from '../core/errors.js';
+import { around, type Location } from '../core/errors.js';
 import type { Intrinsic } from '../kernel/intrinsics.js';
 import { KIT } from './js-kit.js';
 
@@ -110,7 +110,7 @@ export class Scribe {
   comment(at: Location | undefined): void {
     if (!at || at.line === this.lastLine) return;
     this.lastLine = at.line;
-    this.line(`// ${at.line} | ${at.text.trim()}`);
+    this.line(`// ${at.line} | ${around(at).text.trim()}`);
   }
 
   line(text: string): void {

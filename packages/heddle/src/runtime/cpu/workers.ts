@@ -41,6 +41,10 @@ export class Workers {
   start(): void {
     if (this.started || this.threads === 1) return;
     this.started = true;
+    if (!import.meta.url) {
+      this.lost('cannot be started from a CommonJS bundle');
+      return;
+    }
     for (let thread = 1; thread < this.threads; thread++) {
       const workerData: WorkerData = { memory: this.memory, thread };
       const worker = new Worker(new URL('./worker.js', import.meta.url), {

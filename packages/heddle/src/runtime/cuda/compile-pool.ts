@@ -47,9 +47,15 @@ export interface CompileJob {
 /** Longest wait for a compile, in ms. */
 const PATIENCE = 300_000;
 
+interface Broker {
+  /** None in a CommonJS bundle, which does not know where its files are. */
+  readonly worker: Worker | undefined;
+  readonly port: MessagePort;
+}
+
 export class CompilePool {
   private readonly nvrtc: string;
-  private broker: { readonly worker: Worker; readonly port: MessagePort } | undefined;
+  private broker: Broker | undefined;
   private readonly answers = new Int32Array(new SharedArrayBuffer(4));
   /** Begun and not finished, by their numbers. */
   private readonly jobs = new Map<number, CompileJob>();
@@ -102,7 +108,7 @@ export class CompilePool {
   async close(): Promise<void> {
     const { broker } = this;
     this.broker = undefined;
-    await broker?.worker.terminate();
+    await broker?.worker?.terminate();
   }
 
   private takeAnswers(): void {
@@ -115,8 +121,10 @@ export class CompilePool {
     }
   }
 
-  private startBroker(): { readonly worker: Worker; readonly port: MessagePort } {
+  private startBroker(): Broker {
     const { port1, port2 } = new MessageChannel();
+    port1.unref();
+    if (!import.meta.url) return { worker: undefined, port: port1 };
     const workerData: BrokerData = { nvrtc: this.nvrtc, port: port2, answers: this.answers };
     const worker = new Worker(new URL('./compile-broker.js', import.meta.url), {
       workerData,
@@ -126,7 +134,6 @@ export class CompilePool {
     worker.unref();
     // The caller compiles everything then.
     worker.on('error', () => {});
-    port1.unref();
     return { worker, port: port1 };
   }
 }

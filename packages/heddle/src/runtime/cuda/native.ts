@@ -1,11 +1,13 @@
 /** Calling native libraries by koffi, which is loaded when the first library is opened. */
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 
 type Koffi = typeof import('koffi');
 let loaded: Koffi | undefined;
 
+/** A CommonJS bundle has no import.meta: it takes koffi from where the process runs. */
 export function koffi(): Koffi {
-  loaded ??= createRequire(import.meta.url)('koffi') as Koffi;
+  loaded ??= createRequire(import.meta.url ?? join(process.cwd(), 'package.json'))('koffi') as Koffi;
   return loaded;
 }
 
