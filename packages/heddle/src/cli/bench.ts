@@ -26,6 +26,7 @@ Cases:
 Examples:
   $ heddle bench cpu
   $ heddle bench cpu --only cnn,matmul-1024 --threads 2
+Beside PyTorch, in a clone of the repository:
   $ python3 bench/torch_cpu.py > torch.jsonl && heddle bench cpu --peer torch.jsonl`;
 
 const ACCURACY_EXAMPLES = `
@@ -34,7 +35,8 @@ Examples:
   $ heddle bench accuracy --only cnn,cnn:reference --seeds 0,1,2`;
 
 const PEER_EXAMPLE = (which: string): string =>
-  `  $ python3 bench/torch_gpu.py > torch.jsonl && heddle bench ${which} --peer torch.jsonl`;
+  `Beside PyTorch, in a clone of the repository:
+  $ python3 bench/torch_gpu.py > torch.jsonl && heddle bench ${which} --peer torch.jsonl`;
 
 const DEVICE_BENCHES: Readonly<Record<DeviceBench, { summary: string; description: string; after: string }>> =
   {

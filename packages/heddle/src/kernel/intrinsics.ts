@@ -1,7 +1,7 @@
 /**
  * Operations that involve more than one value: barriers, warp shuffles, votes and reductions, tensor cores, atomics,
  * and the waiting for asynchronous copies. One record each: a type rule, a simulated meaning here, and their text in
- * render/cuda-intrinsics.ts. wgmma and TMA will be records of the same kind.
+ * render/cuda-intrinsics.ts. wgmma and TMA (planned) will be records of the same kind.
  */
 import { bool, type DType, type DTypeName, f32, i32, u32 } from '../core/dtype.js';
 import { evaluate, type Scalar } from './ops.js';

@@ -1,0 +1,205 @@
+/** What `npm pack` puts into the package: files, documents, entry points, types, maps, and what a bundler may leave out. */
+import assert from 'node:assert/strict';
+import { execFile, execFileSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { parse } from 'acorn';
+import { build } from 'esbuild';
+
+const run = promisify(execFile);
+
+/** The folder of the workspace: the tests run from a build folder somewhere below it. */
+function workspace(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'biome.json'))) folder = dirname(folder);
+  return folder;
+}
+
+const root = workspace();
+// Within the workspace, so that the package finds what it depends on.
+mkdirSync(join(root, '.build'), { recursive: true });
+const project = mkdtempSync(join(root, '.build', 'packed-'));
+const unpacked = join(project, 'node_modules', 'heddle');
+after(() => rmSync(project, { recursive: true }));
+
+interface Packed {
+  readonly filename: string;
+  readonly size: number;
+  readonly unpackedSize: number;
+  readonly files: readonly { readonly path: string; readonly size: number; readonly mode: number }[];
+}
+let packed: Packed;
+let manifest: {
+  readonly exports: Readonly<Record<string, string | { readonly types: string; readonly default: string }>>;
+  readonly sideEffects: readonly string[];
+  readonly bin: Readonly<Record<string, string>>;
+  readonly [field: string]: unknown;
+};
+const read = (path: string): string => readFileSync(join(unpacked, path), 'utf8');
+const paths = (end: string): string[] =>
+  packed.files.map(({ path }) => path).filter((path) => path.endsWith(end));
+
+before(() => {
+  const args = ['pack', '--json', '--loglevel=error', '--pack-destination', project];
+  const said = execFileSync('npm', args, { cwd: join(root, 'packages', 'heddle'), encoding: 'utf8' });
+  // Scripts of the package print before the list.
+  packed = (JSON.parse(said.slice(said.search(/^\[/m))) as Packed[])[0]!;
+  mkdirSync(unpacked, { recursive: true });
+  execFileSync('tar', ['xzf', join(project, packed.filename), '--strip-components=1', '-C', unpacked]);
+  manifest = JSON.parse(read('package.json'));
+});
+
+test('documents, sources and built files are packed, and nothing else', () => {
+  const tops = new Set(packed.files.map(({ path }) => path.replace(/^(src|dist\/src|bin)\/.*/, '$1')));
+  assert.deepEqual([...tops].sort(), [
+    'CHANGELOG.md',
+    'LICENSE',
+    'README.md',
+    'bin',
+    'dist/src',
+    'package.json',
+    'src',
+  ]);
+  for (const end of ['.js', '.js.map', '.d.ts', '.d.ts.map'])
+    assert.equal(
+      paths(end).filter((path) => path.startsWith('dist/')).length,
+      paths('.ts').filter((path) => path.startsWith('src/')).length,
+      end,
+    );
+  assert.ok(packed.size < 2e6 && packed.unpackedSize < 8e6, `${packed.size} of ${packed.unpackedSize} bytes`);
+  const large = packed.files.filter(({ size }) => size > 100_000);
+  assert.deepEqual(large, []);
+  const leftovers = readdirSync(join(root, 'packages', 'heddle')).filter((name) =>
+    /README|LICENSE|CHANGELOG/.test(name),
+  );
+  assert.deepEqual(leftovers, [], 'removed after packing');
+});
+
+test('the documents are those of the repository, with links that work elsewhere', () => {
+  assert.equal(read('LICENSE'), readFileSync(join(root, 'LICENSE'), 'utf8'));
+  assert.match(read('CHANGELOG.md'), /^# Changelog/);
+  const links = [...read('README.md').matchAll(/!?\[[^\]]*\]\(([^)]+)\)/g)].map((m) => m[1]!);
+  assert.ok(links.length > 3);
+  for (const link of links) assert.match(link, /^(https:\/\/|#)/);
+});
+
+test('package.json says whose it is and where it comes from', () => {
+  for (const field of [
+    'description',
+    'keywords',
+    'author',
+    'license',
+    'homepage',
+    'repository',
+    'bugs',
+    'engines',
+  ])
+    assert.ok(manifest[field], field);
+  assert.match(read('bin/heddle.js'), /^#!\/usr\/bin\/env node\n/);
+  assert.ok(statSync(join(unpacked, manifest.bin.heddle!)).mode & 0o100, 'is executable');
+});
+
+test('every entry point is there, with types, and can be imported', async () => {
+  assert.equal(manifest.exports['./package.json'], './package.json');
+  const entries = Object.entries(manifest.exports).filter(([name]) => name !== './package.json');
+  const program = entries
+    .map(([name], i) => `import * as m${i} from '${name.replace('.', 'heddle')}';`)
+    .join('\n');
+  for (const [name, entry] of entries) {
+    assert.ok(typeof entry === 'object' && existsSync(join(unpacked, entry.default)), name);
+    assert.deepEqual(Object.keys(entry), ['types', 'default'], 'the types come first');
+    assert.ok(existsSync(join(unpacked, entry.types)), name);
+  }
+  const names = entries.map((_, i) => `Object.keys(m${i}).length`).join(', ');
+  writeFileSync(join(project, 'all.mjs'), `${program}\nconsole.log(JSON.stringify([${names}]));\n`);
+  const { stdout } = await run(process.execPath, [join(project, 'all.mjs')]);
+  const counts = JSON.parse(stdout) as number[];
+  assert.ok(counts.length === entries.length && counts.every((n) => n > 0), stdout);
+  const { stdout: version } = await run(process.execPath, [join(unpacked, 'bin/heddle.js'), '--version']);
+  assert.equal(version.trim(), manifest.version);
+});
+
+test('types resolve as Node and as bundlers look for them, with full checks', async () => {
+  const compiler = join(
+    dirname(createRequire(import.meta.url).resolve('typescript/package.json')),
+    'bin/tsc',
+  );
+  const imports = Object.keys(manifest.exports).filter((name) => name !== './package.json');
+  writeFileSync(
+    join(project, 'use.mts'),
+    imports.map((name, i) => `import * as m${i} from '${name.replace('.', 'heddle')}';`).join('\n') +
+      `\nexport const all = [${imports.map((_, i) => `m${i}`).join(', ')}];\n` +
+      "export const y: m0.Tensor = m0.tensor([1, 2]).add(1);\n// @ts-expect-error\nexport const z: m0.Tensor = m0.tensor('1');\n",
+  );
+  for (const [module, moduleResolution] of [
+    ['nodenext', 'nodenext'],
+    ['esnext', 'bundler'],
+  ] as const) {
+    const compilerOptions = {
+      module,
+      moduleResolution,
+      target: 'es2022',
+      strict: true,
+      noEmit: true,
+      types: [],
+    };
+    const config = join(project, `tsconfig.${module}.json`);
+    writeFileSync(config, JSON.stringify({ compilerOptions, files: ['use.mts'] }));
+    await run(process.execPath, [compiler, '-p', config]).catch((error: { stdout: string }) =>
+      assert.fail(`${moduleResolution}: ${error.stdout}`),
+    );
+  }
+});
+
+test('maps of code and of declarations lead to the packed sources', () => {
+  for (const path of [...paths('.js.map'), ...paths('.d.ts.map')]) {
+    const { sources } = JSON.parse(read(path)) as { readonly sources: readonly string[] };
+    for (const source of sources)
+      assert.ok(existsSync(join(unpacked, dirname(path), source)), `${path}: ${source}`);
+  }
+});
+
+test('sideEffects names the modules that do something when they are imported, and bundlers leave out the rest', async () => {
+  const acting = paths('.js').filter((path) => {
+    const { body } = parse(read(path), { ecmaVersion: 'latest', sourceType: 'module', allowHashBang: true });
+    // TypeScript's alias of a class within it is no more than a name.
+    const text = read(path);
+    const isAlias = (from: number, to: number): boolean => /^_a = \w+;$/.test(text.slice(from, to));
+    return body.some(
+      (n) => /^(Expression|For|While|If|Try|Block|Switch)/.test(n.type) && !isAlias(n.start, n.end),
+    );
+  });
+  assert.deepEqual(manifest.sideEffects.toSorted(), acting.map((path) => `./${path}`).toSorted());
+  const bundled = async (code: string): Promise<{ readonly bytes: number; readonly value: unknown }> => {
+    const outfile = join(project, 'bundled.mjs');
+    await build({
+      stdin: { contents: code, resolveDir: project },
+      bundle: true,
+      platform: 'node',
+      format: 'esm',
+      external: ['koffi'],
+      outfile,
+      logLevel: 'silent',
+    });
+    const { value } = (await import(`${pathToFileURL(outfile).href}?${code.length}`)) as {
+      readonly value: unknown;
+    };
+    return { bytes: statSync(outfile).size, value };
+  };
+  const dtype = await bundled("import { f32 } from 'heddle'; export const value = f32.name;");
+  assert.equal(dtype.value, 'f32');
+  assert.ok(dtype.bytes < 20_000, `${dtype.bytes} bytes for one constant`);
+});
