@@ -8,6 +8,7 @@ import { ArgumentError, DeviceError, KernelError, OutOfMemoryError } from '../sr
 import { defineKernel } from '../src/kernel/language.js';
 import { buffer } from '../src/kernel/types.js';
 import { CpuDevice } from '../src/runtime/cpu/device.js';
+import { countersAt } from '../src/runtime/cpu/render.js';
 import type { DeviceBuffer, Dim3, KernelLaunch, LaunchArgument } from '../src/runtime/device.js';
 import { listDevices, openDevice } from '../src/runtime/registry.js';
 
@@ -109,6 +110,41 @@ for (const threads of [2, 4]) {
     }
   });
 }
+
+test('a worker that ends in the middle of a program is an error, not a hang; the device goes on without it', async () => {
+  const device = deviceWith({ HEDDLE_THREADS: '3' });
+  after(() => device.close());
+  await ready(device);
+  const count = defineKernel('count', { out: buffer(i32), rounds: i32 }, ({ out, rounds }, { blockIdx }) => {
+    let sum = 0;
+    for (let r = 0; r < rounds; r++) sum = (sum * 5 + r) & 1023;
+    out[blockIdx.x] = sum;
+  });
+  const slots = [device.allocate(12, 'counts')];
+  const program = device.compile([launch(count, [3, 1, 1], [0, { value: 1e8 }])]);
+  const inside = program as unknown as { table: number; execute: (...args: number[]) => number };
+  const { workers } = device.workers as unknown as { workers: { terminate(): Promise<number> }[] };
+  const { execute } = inside;
+  inside.execute = (...args) => {
+    // Two of the three blocks are the workers'; each takes some 200 ms.
+    const claimed = new Int32Array(device.heap.bytes.buffer, inside.table + countersAt(slots.length), 1);
+    while (Atomics.load(claimed, 0) < 2);
+    void workers[0]!.terminate();
+    return execute(...args);
+  };
+  assert.throws(
+    () => program.run(slots),
+    (e: Error) =>
+      e instanceof DeviceError &&
+      /a worker thread .* ended in the middle of a program of count/i.test(e.message),
+  );
+  inside.execute = execute;
+  program.run(slots);
+  const [first, ...others] = new Int32Array((await device.read(slots[0]!)).buffer);
+  assert.ok(others.every((v) => v === first));
+  program.dispose();
+  assert.equal(device.workers.ready, false);
+});
 
 test('independent launches run beside each other and are all done before the next', async () => {
   const device = deviceWith({ HEDDLE_THREADS: '2' });

@@ -69,11 +69,16 @@
         local.get $seen
         i64.const 50000000
         memory.atomic.wait32
-        drop
         i32.const 0
         i32.const -1
         i32.atomic.rmw.add offset=448
         drop
+        i32.const 2
+        i32.eq
+        if $if.1
+          i32.const 2
+          return
+        end
         i32.const 1
         local.set $left
         br $look
@@ -85,6 +90,7 @@
     (local $claimed i32)
     (local $mine i32)
     (local $start i32)
+    (local $status i32)
     local.get $scratch
     local.get $thread
     i32.const 0
@@ -103,30 +109,38 @@
     i32.eqz
     if $if
       local.get $table
-      i32.load
-      f32.const 0.5
-      i32.const 10
-      i32.const 1
-      i32.const 1
+      i32.atomic.load offset=128
+      local.get $limit
+      i32.sub
       i32.const 0
-      i32.const 10
-      call $scale_0
-      local.get $table
-      i32.load offset=4
-      i32.const 64
-      i32.add
-      f32.const 0.5
-      i32.const 20
-      i32.const 1
-      i32.const 1
-      i32.const 0
-      i32.const 20
-      call $scale_0
-      i32.const 1
-      local.set $mine
+      i32.lt_s
+      if $if.1
+        local.get $table
+        i32.load
+        f32.const 0.5
+        i32.const 10
+        i32.const 1
+        i32.const 1
+        i32.const 0
+        i32.const 10
+        call $scale_0
+        local.get $table
+        i32.load offset=4
+        i32.const 64
+        i32.add
+        f32.const 0.5
+        i32.const 20
+        i32.const 1
+        i32.const 1
+        i32.const 0
+        i32.const 20
+        call $scale_0
+        i32.const 1
+        local.set $mine
+      end
     end
     local.get $mine
-    if $if.1
+    if $if.2
       local.get $table
       local.get $mine
       i32.atomic.rmw.add offset=128
@@ -134,10 +148,10 @@
       i32.add
       local.get $limit
       i32.eq
-      if $if.2
+      if $if.3
         i32.const 0
         i32.atomic.load offset=448
-        if $if.3
+        if $if.4
           local.get $table
           i32.const -1
           memory.atomic.notify offset=128
@@ -150,8 +164,9 @@
     i32.add
     local.get $limit
     call $await
-    if $if.4
-      i32.const 1
+    local.tee $status
+    if $if.5
+      local.get $status
       return
     end
     local.get $epoch
@@ -194,7 +209,7 @@
         local.get $claimed
         i32.const 8
         i32.lt_u
-        if $if.5
+        if $if.6
           local.get $claimed
           i32.const 625
           i32.mul
@@ -224,7 +239,7 @@
         local.get $claimed
         i32.const 8
         i32.lt_u
-        if $if.6
+        if $if.7
           local.get $claimed
           i32.const 625
           i32.mul
@@ -257,7 +272,7 @@
       end
     end
     local.get $mine
-    if $if.7
+    if $if.8
       local.get $table
       local.get $mine
       i32.atomic.rmw.add offset=256
@@ -265,10 +280,10 @@
       i32.add
       local.get $limit
       i32.eq
-      if $if.8
+      if $if.9
         i32.const 0
         i32.atomic.load offset=448
-        if $if.9
+        if $if.10
           local.get $table
           i32.const -1
           memory.atomic.notify offset=256
@@ -281,8 +296,9 @@
     i32.add
     local.get $limit
     call $await
-    if $if.10
-      i32.const 1
+    local.tee $status
+    if $if.11
+      local.get $status
       return
     end
     local.get $epoch
@@ -295,23 +311,31 @@
     local.set $mine
     local.get $thread
     i32.eqz
-    if $if.11
+    if $if.12
       local.get $table
-      i32.load offset=4
-      i32.const 64
-      i32.add
-      f32.const 0.5
-      i32.const 7
-      i32.const 1
-      i32.const 1
+      i32.atomic.load offset=384
+      local.get $limit
+      i32.sub
       i32.const 0
-      i32.const 7
-      call $scale_0
-      i32.const 1
-      local.set $mine
+      i32.lt_s
+      if $if.13
+        local.get $table
+        i32.load offset=4
+        i32.const 64
+        i32.add
+        f32.const 0.5
+        i32.const 7
+        i32.const 1
+        i32.const 1
+        i32.const 0
+        i32.const 7
+        call $scale_0
+        i32.const 1
+        local.set $mine
+      end
     end
     local.get $mine
-    if $if.12
+    if $if.14
       local.get $table
       local.get $mine
       i32.atomic.rmw.add offset=384
@@ -319,10 +343,10 @@
       i32.add
       local.get $limit
       i32.eq
-      if $if.13
+      if $if.15
         i32.const 0
         i32.atomic.load offset=448
-        if $if.14
+        if $if.16
           local.get $table
           i32.const -1
           memory.atomic.notify offset=384
@@ -332,14 +356,15 @@
     end
     local.get $thread
     i32.eqz
-    if $if.15
+    if $if.17
       local.get $table
       i32.const 384
       i32.add
       local.get $limit
       call $await
-      if $if.16
-        i32.const 1
+      local.tee $status
+      if $if.18
+        local.get $status
         return
       end
     end

@@ -33,6 +33,12 @@ export const ERROR_LENGTH = 576;
 export const ERROR_TEXT = 580;
 export const ERROR_BYTES = 1024;
 
+/** What a program's function returns: all is done, or a thread has failed. */
+export const DONE = 0;
+export const FAILED = 1;
+/** No thread has finished anything for a while. Called again with the same arguments, it goes on where it was. */
+export const WAITED = 2;
+
 /** What a worker is given to start. */
 export interface WorkerData {
   readonly memory: WasmMemory;
@@ -45,5 +51,5 @@ export type Mail =
   | { readonly kind: 'program'; readonly program: number; readonly module: WasmModule }
   | { readonly kind: 'forget'; readonly program: number };
 
-/** The function that a program's module exports; 0 if all went well. */
+/** The function that a program's module exports. Returns DONE, FAILED or WAITED. */
 export type RunFunction = (table: number, scratch: number, thread: number, epoch: number) => number;

@@ -8,7 +8,7 @@ import type { Target } from '../../kernel/target.js';
 import type { Message } from '../../render/message.js';
 import { FAILURE } from '../../render/wasm-abi.js';
 import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
-import type { RunFunction } from './control.js';
+import { DONE, type RunFunction, WAITED } from './control.js';
 import { keptProgram } from './kept-program.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
@@ -98,16 +98,19 @@ export class CpuProgram implements Program {
       workers.command(this.number, epoch, table, scratch);
     }
     let failure: unknown;
-    let status = 0;
+    let status = DONE;
     try {
-      status = execute(table, scratch, 0, epoch);
+      do status = execute(table, scratch, 0, epoch);
+      while (status === WAITED && workers.alive);
     } catch (error) {
       failure = error;
     }
-    const failed = failure !== undefined || status !== 0;
+    const failed = failure !== undefined || status !== DONE;
+    const lost = failed && !workers.alive;
     const said = failed ? workers.abandon() : '';
     if (failed) this.restart();
     if (this.messages.length > 0) flushPrints(host.heap.bytes, this.messages);
+    if (lost) throw this.lost();
     if (failed) throw this.failed(failure, said);
   }
 
@@ -128,6 +131,18 @@ export class CpuProgram implements Program {
     this.host.heap.bytes.fill(0, this.table + countersAt(this.slots), this.table + this.tableBytes);
   }
 
+  private get names(): string {
+    return [...new Set(this.launches.map((l) => l.kernel.name))].join(', ');
+  }
+
+  private lost(): Error {
+    return new DeviceError(
+      `A worker thread of the CPU device ended in the middle of a program of ${this.names}. What the program writes is ` +
+        'incomplete: compute it again, and load the weights of a training step from a checkpoint. ' +
+        'Later programs run on one thread.',
+    );
+  }
+
   /** The error that a trap stands for. */
   private failed(cause: unknown, said: string): Error {
     const failed = new Int32Array(this.host.heap.bytes.buffer, FAILURE, 1);
@@ -135,10 +150,9 @@ export class CpuProgram implements Program {
     if (message) {
       return new KernelError(`[${message.kernel}] assertion failed: ${message.text}`, message.at);
     }
-    const names = [...new Set(this.launches.map((l) => l.kernel.name))].join(', ');
     const what = cause instanceof Error ? cause.message : said;
     return new DeviceError(
-      `A thread of the CPU device failed in a program of ${names}: ${what}. ` +
+      `A thread of the CPU device failed in a program of ${this.names}: ${what}. ` +
         'An index far out of bounds does this; kernel.simulate or HEDDLE_DEVICE=sim finds the line.',
       { cause },
     );

@@ -5,6 +5,9 @@
  * its chunks are, whoever did them: a thread that comes late finds nothing left and goes on, so none waits for one
  * that sleeps.
  *
+ * A thread that has waited for long returns, so that it can see whether the others still live, and is called again:
+ * it finds what it has done finished.
+ *
  * Counters of claims and of finished chunks only ever rise, by the section's chunks in each run (epoch): a thread
  * that is still in an earlier run finds all of it claimed and done.
  */
@@ -15,7 +18,7 @@ import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/
 import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
 import { laneType } from '../../render/wasm-values.js';
 import type { KernelLaunch } from '../device.js';
-import { ABORT, WAITING } from './control.js';
+import { ABORT, DONE, FAILED, WAITED, WAITING } from './control.js';
 
 /** A launch, with its kernel as the module holds it. */
 export interface PlannedLaunch {
@@ -38,8 +41,10 @@ export interface ProgramModule {
 
 /** Looks at a counter before sleeping: some 20 µs. */
 const SPINS = 20_000;
-/** How long a sleeper waits before it looks again whether the others have failed, in ns. */
+/** How long a sleeper waits before it returns, in ns. */
 const NAP = 50_000_000n;
+/** What `memory.atomic.wait32` returns after that time. */
+const TIMED_OUT = 2;
 /** A section with less to do, in instructions, is done by the main thread alone: about 10 µs. */
 const SHARED_WORK = 40_000;
 /** A chunk has at least so much to do, and a launch at most so many chunks per thread. */
@@ -91,6 +96,7 @@ export function renderProgram(launches: readonly PlannedLaunch[], options: Rende
     claimed: f.local('claimed', 'i32'),
     mine: f.local('mine', 'i32'),
     start: f.local('start', 'i32'),
+    status: f.local('status', 'i32'),
     functionOf,
   };
   f.get(x.scratch);
@@ -112,8 +118,9 @@ export function renderProgram(launches: readonly PlannedLaunch[], options: Rende
         f.op('i32.add');
         f.get(x.limit);
         f.op('call', awaitCount);
+        f.tee(x.status);
         f.when(() => {
-          f.i32(1);
+          f.get(x.status);
           f.op('return');
         });
       };
@@ -126,7 +133,7 @@ export function renderProgram(launches: readonly PlannedLaunch[], options: Rende
       }
     });
   }
-  f.i32(0);
+  f.i32(DONE);
   module.module.add(f, { exported: true });
   return {
     bytes: module.bytes(),
@@ -186,6 +193,8 @@ interface RunContext {
   /** Chunks of the section that this thread has done. */
   readonly mine: Local;
   readonly start: Local;
+  /** Why a section is not waited for any longer. */
+  readonly status: Local;
   readonly functionOf: (l: PlannedLaunch) => KernelFunction;
 }
 
@@ -223,9 +232,12 @@ function emitSection(x: RunContext, section: Section, at: number): void {
     f.get(x.thread);
     f.op('i32.eqz');
     f.when(() => {
-      for (const l of section.launches) callAll(x, l);
-      f.i32(1);
-      f.set(mine);
+      isUnfinished(x, at);
+      f.when(() => {
+        for (const l of section.launches) callAll(x, l);
+        f.i32(1);
+        f.set(mine);
+      });
     });
   }
   f.get(mine);
@@ -248,6 +260,16 @@ function emitSection(x: RunContext, section: Section, at: number): void {
       });
     });
   });
+}
+
+/** Whether the section's counter of finished chunks has not reached its limit yet. */
+function isUnfinished({ f, table, limit }: RunContext, at: number): void {
+  f.get(table);
+  f.op('i32.atomic.load', undefined, at + FINISHED);
+  f.get(limit);
+  f.op('i32.sub');
+  f.i32(0);
+  f.op('i32.lt_s');
 }
 
 /** Claim chunks and run them until none is left. */
@@ -349,8 +371,8 @@ function pushArgument(
 }
 
 /**
- * Waits until the counter at an address has reached a limit; 1 if a thread has failed. Looks at it for a while, then
- * sleeps on it.
+ * Waits until the counter at an address has reached a limit: DONE, or FAILED if a thread has. Looks at it for a while,
+ * then sleeps on it; WAITED if that was for long.
  */
 function awaitFunction(): FunctionBuilder {
   const f = new FunctionBuilder('await', 'i32');
@@ -379,7 +401,7 @@ function awaitFunction(): FunctionBuilder {
       f.i32(0);
       f.op('i32.atomic.load', undefined, ABORT);
       f.when(() => {
-        f.i32(1);
+        f.i32(FAILED);
         f.op('return');
       });
       f.get(left);
@@ -392,13 +414,18 @@ function awaitFunction(): FunctionBuilder {
       f.get(seen);
       f.op('i64.const', NAP);
       f.op('memory.atomic.wait32');
-      f.op('drop');
       waiting(-1);
+      f.i32(TIMED_OUT);
+      f.op('i32.eq');
+      f.when(() => {
+        f.i32(WAITED);
+        f.op('return');
+      });
       f.i32(1);
       f.set(left);
       f.branch(again);
     }),
   );
-  f.i32(0);
+  f.i32(DONE);
   return f;
 }

@@ -18,6 +18,7 @@ import {
   SLEEPERS,
   STOP,
   TABLE,
+  WAITED,
   type WorkerData,
 } from './control.js';
 import { Instance } from './webassembly.js';
@@ -96,7 +97,8 @@ for (;;) {
   if (number !== last && program !== IDLE && program !== STOP) {
     try {
       fetchMail(mail);
-      programs.get(program)!(table, scratch, thread, epoch);
+      const run = programs.get(program)!;
+      while (run(table, scratch, thread, epoch) === WAITED);
     } catch (error) {
       fail(error);
     }

@@ -21,6 +21,15 @@ import {
 } from './control.js';
 import type { WasmMemory } from './webassembly.js';
 
+/**
+ * Whether a worker's thread is gone, while its exit event waits for this thread to be idle: it has no event loop any
+ * more, and Node gives −1 as the loop's idle time. Node must have been asked while the worker was online.
+ */
+const hasEnded = (worker: Worker): boolean => worker.performance?.eventLoopUtilization().idle === -1;
+
+/** How long to wait for workers to end, in ms: it takes some 20. */
+const LONGEST_END = 5000;
+
 export class Workers {
   /** Threads in all, the main one among them. */
   readonly threads: number;
@@ -45,24 +54,37 @@ export class Workers {
       this.lost('cannot be started from a CommonJS bundle');
       return;
     }
-    for (let thread = 1; thread < this.threads; thread++) {
-      const workerData: WorkerData = { memory: this.memory, thread };
-      const worker = new Worker(new URL('./worker.js', import.meta.url), {
-        workerData,
-        // None of the process's own, which may be loaders or not be allowed for a worker.
-        execArgv: [],
-      });
-      worker.unref();
-      worker.on('error', (error) => this.lost(`failed: ${error.message}`));
-      worker.on('exit', () => this.lost('ended'));
-      this.workers.push(worker);
+    try {
+      for (let thread = 1; thread < this.threads; thread++) this.startOne(thread);
+    } catch (error) {
+      // Node's permission model may forbid it, or the system have no thread left.
+      this.lost(`cannot be started: ${(error as Error).message}`);
     }
     debug(1, () => `cpu: starting ${this.threads - 1} worker thread(s)`);
+  }
+
+  private startOne(thread: number): void {
+    const workerData: WorkerData = { memory: this.memory, thread };
+    const worker = new Worker(new URL('./worker.js', import.meta.url), {
+      workerData,
+      // None of the process's own, which may be loaders or not be allowed for a worker.
+      execArgv: [],
+    });
+    worker.unref();
+    worker.once('online', () => hasEnded(worker));
+    worker.on('error', (error) => this.lost(`failed: ${error.message}`));
+    worker.on('exit', () => this.lost('ended'));
+    this.workers.push(worker);
   }
 
   /** Whether all workers are up; until then the main thread works alone. */
   get ready(): boolean {
     return this.started && !this.broken && Atomics.load(this.words, READY >> 2) === this.threads - 1;
+  }
+
+  /** Whether no worker has ended. */
+  get alive(): boolean {
+    return !this.broken && !this.workers.some(hasEnded);
   }
 
   private lost(how: string): void {
@@ -101,11 +123,26 @@ export class Workers {
     for (;;) {
       const busy = Atomics.load(words, BUSY >> 2);
       if (busy === 0) return;
+      if (!this.alive) {
+        this.end();
+        return;
+      }
       Atomics.wait(words, BUSY >> 2, busy, 1);
     }
   }
 
-  /** Make all leave the program: a thread has failed. Returns what a worker said, if it was one. */
+  /** End all workers, whatever they do, and wait until none runs any more: one has ended that others may wait for. */
+  private end(): void {
+    this.lost('ended');
+    for (const worker of this.workers) void worker.terminate();
+    const { words } = this;
+    const started = performance.now();
+    while (!this.workers.every(hasEnded) && performance.now() - started < LONGEST_END)
+      Atomics.wait(words, BUSY >> 2, Atomics.load(words, BUSY >> 2), 1);
+    this.workers = [];
+  }
+
+  /** Make all leave the program: a thread has failed, or ended. Returns what a worker said, if it was one. */
   abandon(): string {
     const { words } = this;
     Atomics.compareExchange(words, ABORT >> 2, 0, 1);

@@ -1,6 +1,6 @@
 // What a user's test does first: tensors, a jitted training step, a kernel with shared memory, launched and simulated.
 import assert from 'node:assert/strict';
-import { buffer, f32, jit, kernel, mse, nn, optim, tensor, zeros } from 'heddle';
+import { buffer, f32, jit, kernel, mse, nn, ones, optim, tensor, zeros } from 'heddle';
 
 const BLOCK = 8;
 
@@ -30,6 +30,10 @@ export async function smoke() {
     [7, 10],
     [15, 22],
   ]);
+
+  // Large enough for the threads of the CPU device.
+  const large = ones([256, 256]);
+  assert.equal(await large.matmul(large).sum().item(), 256 ** 3);
 
   const x = tensor([[-1], [0], [1], [2]]);
   const y = x.mul(3).add(1).detach();
