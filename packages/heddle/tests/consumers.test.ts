@@ -31,7 +31,14 @@ let project = '';
 
 /** Runs a program to its end; returns what it printed. @throws Error with all that it printed, if it fails */
 async function run(command: string, args: readonly string[], cwd: string): Promise<string> {
-  const env = { ...process.env, DEV: '1', DEBUG: 'express:*', CHECK: 'yes', HEDDLE_THREADS: '2', NO_COLOR: '1' };
+  const env = {
+    ...process.env,
+    DEV: '1',
+    DEBUG: 'express:*',
+    CHECK: 'yes',
+    HEDDLE_THREADS: '2',
+    NO_COLOR: '1',
+  };
   // Set by the runner of this file, it changes how node:test reports.
   delete (env as NodeJS.ProcessEnv).NODE_TEST_CONTEXT;
   try {
