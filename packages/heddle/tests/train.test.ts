@@ -7,6 +7,7 @@ import { after, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import v8 from 'node:v8';
 import vm from 'node:vm';
+import { f64 } from '../src/core/dtype.js';
 import { ArgumentError, DataError, NumericError, ShapeError } from '../src/core/errors.js';
 import { ArrayDataset, type Dataset, Loader, quadrantPoints, separablePoints } from '../src/data/index.js';
 import { readSafetensors } from '../src/io/index.js';
@@ -224,6 +225,27 @@ test('the schedule moves the learning rate, and it is put back at the end', asyn
     [0.5, 0.4167, 0.3333, 0.25, 0.1667, 0.0833],
   );
   assert.equal(optimizer.lr, 0.5);
+});
+
+test('parameters of f64 move by learning rates of f64', async () => {
+  class Shift extends nn.Module {
+    readonly p = tensor([1], { dtype: f64, requiresGrad: true });
+    forward(): Tensor {
+      return this.p;
+    }
+  }
+  for (const resident of [true, false]) {
+    const net = new Shift();
+    const train = new Loader(clouds(40), { batchSize: 10 });
+    const optimizer = new SGD(net.parameters(), { lr: 0.1 });
+    await fit(net, {
+      ...{ train, optimizer, loss: (p) => p.sum(), epochs: 3, resident },
+      schedule: schedules.linear(),
+    });
+    let expected = 1;
+    for (let step = 0; step < 12; step++) expected -= 0.1 * (1 - step / 12);
+    assert.ok(Math.abs((await net.p.item()) - expected) < 1e-15, `${await net.p.item()}, ${expected}`);
+  }
 });
 
 test('a resident data set trains to the same weights, bit by bit', async () => {

@@ -1,5 +1,6 @@
 /** Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019). */
-import { arange, tensor } from '../tensor/create.js';
+import type { DType } from '../core/dtype.js';
+import { arange, full, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
@@ -43,14 +44,16 @@ export class Adam extends Optimizer<AdamSettings> {
   }
 
   /** [1 − β₁ᵗ, 1 − β₂ᵗ]: kept as such, because 1 − β₂ᵗ from an f32 β₂ᵗ would lose half its digits at first. */
-  protected override initialShared(): State {
-    return { corrections: tensor([0, 0]) };
+  protected override initialShared(_settings: AdamSettings, dtype: DType): State {
+    return { corrections: tensor([0, 0], { dtype }) };
   }
 
   protected override nextShared(shared: State, { betas: [beta1, beta2] }: AdamSettings): State {
-    const first = arange(0, 2).eq(0);
-    const kept = shared.corrections!.mul(first.where(beta1, beta2));
-    return { corrections: kept.add(first.where(1 - beta1, 1 - beta2)) };
+    const { dtype } = shared.corrections!;
+    const isFirst = arange(0, 2).eq(0);
+    const pair = (first: number, second: number): Tensor => isFirst.where(full([], first, { dtype }), second);
+    const kept = shared.corrections!.mul(pair(beta1, beta2));
+    return { corrections: kept.add(pair(1 - beta1, 1 - beta2)) };
   }
 
   /** Before anything else: how the weights decay. */

@@ -1,4 +1,5 @@
 /** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
+import { type DType, f32, f64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
@@ -20,6 +21,8 @@ export interface BaseSettings {
 export class ParameterGroup<Settings extends BaseSettings> {
   readonly params: readonly Tensor[];
   readonly settings: Settings;
+  /** Of what is computed from the settings, on the device: f64 if a parameter is, else f32. */
+  readonly dtype: DType;
   /** The learning rate on the device: changing it recompiles nothing. */
   readonly rate: Tensor;
   #lr: number;
@@ -28,7 +31,8 @@ export class ParameterGroup<Settings extends BaseSettings> {
     this.params = params;
     this.settings = settings;
     this.#lr = settings.lr;
-    this.rate = tensor(settings.lr);
+    this.dtype = params.some((p) => p.dtype === f64) ? f64 : f32;
+    this.rate = tensor(settings.lr, { dtype: this.dtype });
   }
 
   get lr(): number {
@@ -68,7 +72,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     if (seen.size === 0)
       throw new ArgumentError('[optim] there are no parameters to train. Pass model.parameters().');
     for (const group of this.groups) {
-      this.#shared.set(group, this.initialShared(group.settings));
+      this.#shared.set(group, this.initialShared(group.settings, group.dtype));
       for (const parameter of group.params)
         this.#states.set(parameter, this.initialState(parameter, group.settings));
     }
@@ -81,8 +85,9 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   /**
    * State that all parameters of a group have in common, before the first step. It counts the group's steps: a parameter
    * that gets its first gradient later takes part in it as the others do.
+   * @param dtype of all that is computed from settings: f64 if a parameter is, else f32
    */
-  protected initialShared(_settings: Settings): State {
+  protected initialShared(_settings: Settings, _dtype: DType): State {
     return {};
   }
   /** The group's state after a step. */

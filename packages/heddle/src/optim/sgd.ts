@@ -1,6 +1,6 @@
 /** Stochastic gradient descent, with momentum (Polyak 1964) and Nesterov's variant (Sutskever et al. 2013). */
 import { ArgumentError } from '../core/errors.js';
-import { tensor } from '../tensor/create.js';
+import { full, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
@@ -67,10 +67,8 @@ export class SGD extends Optimizer<SGDSettings> {
     const { parameter, lr, settings: s } = u;
     const g = s.weightDecay === 0 ? u.gradient : u.gradient.add(parameter.mul(s.weightDecay));
     if (s.momentum === 0) return { value: parameter.sub(g.mul(lr)), state: {} };
-    const share = u.shared.steps
-      ?.eq(1)
-      .where(1, 1 - s.dampening)
-      .cast(g.dtype);
+    const one = full([], 1, { dtype: g.dtype });
+    const share = u.shared.steps?.eq(1).where(one, 1 - s.dampening);
     const momentum = u.state.momentum!.mul(s.momentum).add(share ? g.mul(share) : g);
     const direction = s.nesterov ? g.add(momentum.mul(s.momentum)) : momentum;
     return { value: parameter.sub(direction.mul(lr)), state: { momentum } };

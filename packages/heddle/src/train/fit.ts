@@ -1,5 +1,5 @@
 /** The training loop. */
-import { i32 } from '../core/dtype.js';
+import { f32, i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import type { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
@@ -112,12 +112,13 @@ class Training {
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
       const value = loss(model.forward(inputs), labels);
       value.backward();
-      const good = this.#good.gt(0).and(value.detach().abs().le(MAX_FINITE));
+      const seen = value.detach().cast(f32);
+      const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       optimizer.step({ when: good });
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
-        const total = lossReduction === 'mean' ? value.detach().mul(inputs.shape[0]!) : value.detach();
+        const total = lossReduction === 'mean' ? seen.mul(inputs.shape[0]!) : seen;
         this.#sums.assign(good.where(this.#sums.add(stack([one, total], 0)), this.#sums));
         this.#good.assign(one);
       });
@@ -234,7 +235,12 @@ class Training {
       throw new ArgumentError(
         `[fit] the schedule gives ${factors[bad]} at progress ${(bad / total).toFixed(4)}: must be a number ≥ 0.`,
       );
-    const rates = this.#baseRates.map((base) => tensor(factors.map((factor) => base * factor)));
+    const rates = optimizer.groups.map(({ dtype }, i) =>
+      tensor(
+        factors.map((factor) => this.#baseRates[i]! * factor),
+        { dtype },
+      ),
+    );
     const at = tensor([0], { dtype: i32 });
     return () =>
       noGrad(() => {

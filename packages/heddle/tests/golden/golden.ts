@@ -3,10 +3,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Row-major. i32 arrays are labels and positions, all others f32. */
+/** Row-major. i32 arrays are labels and positions, f64 what is compared in f64, too; all others are f32. */
 export interface GoldenArray {
   readonly shape: readonly number[];
-  readonly data: Float32Array | Int32Array;
+  readonly data: Float32Array | Float64Array | Int32Array;
 }
 
 export type GoldenArgument = number | boolean | string | null | readonly number[];
@@ -55,7 +55,7 @@ export interface GoldenTraining {
 
 interface StoredArray {
   readonly shape: readonly number[];
-  readonly dtype: 'f32' | 'i32';
+  readonly dtype: 'f32' | 'f64' | 'i32';
   /** Little-endian, in base64. */
   readonly data: string;
 }
@@ -72,7 +72,8 @@ const parse = (file: string): unknown => JSON.parse(readFileSync(join(goldenFold
 
 function decode({ shape, dtype, data }: StoredArray): GoldenArray {
   const bytes = Uint8Array.from(Buffer.from(data, 'base64'));
-  return { shape, data: dtype === 'i32' ? new Int32Array(bytes.buffer) : new Float32Array(bytes.buffer) };
+  const Type = { f32: Float32Array, f64: Float64Array, i32: Int32Array }[dtype];
+  return { shape, data: new Type(bytes.buffer) };
 }
 
 const decodeAll = (arrays: Arrays): Record<string, GoldenArray> =>

@@ -2,14 +2,14 @@
 
     python3 make.py        # needs torch and numpy; writes the .json files beside this one
 
-Every file is {"torch": version, ...}. An array is {"shape": [...], "dtype": "f32" | "i32", "data": base64}, its
+Every file is {"torch": version, ...}. An array is {"shape": [...], "dtype": "f32" | "f64" | "i32", "data": base64}, its
 elements row-major and little-endian. Op and argument names are Heddle's: PyTorch's, in camelCase, with `axis` for `dim`.
 
 ops.json, losses.json   "cases": {name, op, args, inputs, outputs}. `outputs.output` is the result. Where the case has
     gradients, `inputs.gradOutput` is the gradient of the output, and `outputs["grad.x"]` that of the input x.
 optimizers.json         "cases" too. `start` is a parameter, moved 20 times with the gradient of
     sum(½·curvature·(p − target)² + noise[t]·p), which is curvature·(p − target) + noise[t]. `outputs.steps[t]` is the
-    parameter after step t.
+    parameter after step t, in f64.
 training.json           "models": lenet5 and cnn, ten steps of batch 64 on the first 640 images of the MNIST training
     set in order, pixels / 255, mean cross-entropy. The weights come from a mulberry32 stream with the seed given: each
     number u in [0, 1) becomes (2u − 1) / √fanIn, rounded to f32; the parameters are filled in the order listed (weight,
@@ -39,9 +39,10 @@ HERE = pathlib.Path(__file__).parent
 torch.set_num_threads(1)
 
 
-def array(value):
+def array(value, exact=False):
     value = value.detach()
-    kind, dtype = ("i32", "<i4") if value.dtype in (torch.int32, torch.int64, torch.bool) else ("f32", "<f4")
+    integer = value.dtype in (torch.int32, torch.int64, torch.bool)
+    kind, dtype = ("i32", "<i4") if integer else ("f64", "<f8") if exact else ("f32", "<f4")
     data = value.cpu().numpy().astype(dtype)
     return {
         "shape": list(data.shape),
@@ -487,7 +488,7 @@ def optimizers(c):
             return torch.stack(steps)
 
         c.add(title, name, compute, inputs, args)
-        c.cases[-1]["outputs"]["steps"] = c.cases[-1]["outputs"].pop("output")
+        c.cases[-1]["outputs"] = {"steps": array(compute(**{k: v.double() for k, v in inputs.items()}), exact=True)}
 
 
 def mulberry32(seed):
