@@ -1,7 +1,7 @@
 /**
  * Standardizing, the heart of batch, layer, group and instance normalisation: mean 0 and variance 1 along some axes.
- * Its gradient needs two sums over the upstream gradient, side by side in one pass; the composition's own would need a
- * third, for how the variance depends on the mean, which is zero.
+ * Its gradient needs two sums over the upstream gradient, side by side in one pass with one that says how far rounding has
+ * moved the mean; the composition's own would need another pass, for how the variance depends on the mean, which is zero.
  */
 import { f32 } from '../core/dtype.js';
 import * as b from '../graph/build.js';
@@ -57,9 +57,12 @@ export const standardizeOp: FusedOp<StandardizeArg> = {
   grad: ({ src: [x, factor] }, g, arg) => {
     const { centred, scale } = parts(x!, arg);
     const upstream = b.cast(g, centred.dtype);
-    const along = b.mul(scale, b.sum(b.mul(upstream, centred), arg.axes));
-    const slope = b.mul(scale, b.mul(along, b.like(along, along.size / x!.size)));
-    const rest = b.sub(b.sub(upstream, mean(upstream, arg.axes)), b.mul(centred, slope));
+    const share = (total: GraphNode): GraphNode => b.mul(total, b.like(total, total.size / x!.size));
+    // Rounding the mean moves all of `centred` by as much, which the sum of many upstream gradients would magnify.
+    const total = b.sum(upstream, arg.axes);
+    const moved = b.mul(share(b.sum(centred, arg.axes)), total);
+    const along = b.mul(scale, b.sub(b.sum(b.mul(upstream, centred), arg.axes), moved));
+    const rest = b.sub(b.sub(upstream, share(total)), b.mul(centred, b.mul(scale, share(along))));
     if (!factor) return [b.cast(b.mul(rest, scale), x!.dtype)];
     const both = b.mul(scale, b.cast(factor, scale.dtype));
     return [b.cast(b.mul(rest, both), x!.dtype), b.cast(along, factor.dtype)];

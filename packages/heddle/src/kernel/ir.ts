@@ -103,9 +103,10 @@ export type Statement =
   | Shaped<'if', null, typeof NONE>
   /**
    * A counted loop: the variable goes from start while < end in steps > 0, and the body never sets it; start, end
-   * and step are evaluated once, before. src: [start, end, step, body block]
+   * and step are evaluated once, before. `unroll`: true asks for it, 'never' keeps the loop. src: [start, end, step,
+   * body block]
    */
-  | Shaped<'for', { readonly variable: Variable; readonly unroll: boolean }, typeof NONE>
+  | Shaped<'for', { readonly variable: Variable; readonly unroll: boolean | 'never' }, typeof NONE>
   /** src: [condition, body block, update block]; `continue` goes to the update. */
   | Shaped<'while', null, typeof NONE>
   | Shaped<'break', null, typeof NONE>
@@ -280,7 +281,7 @@ export const forLoop = (
   end: Expr,
   step: Expr,
   body: Statement,
-  unroll = false,
+  unroll: boolean | 'never' = false,
   at?: Location,
 ): Statement => statement('for', [start, end, step, body], { variable, unroll }, at);
 export const whileLoop = (condition: Expr, body: Statement, update: Statement, at?: Location): Statement =>

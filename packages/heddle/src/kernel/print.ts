@@ -76,7 +76,7 @@ class Printer {
       }
       case 'for': {
         const range = `${this.expr(a!)} to ${this.expr(b!)} step ${this.expr(c!)}`;
-        const unroll = node.arg.unroll ? ' unroll' : '';
+        const unroll = { true: ' unroll', false: '', never: ' loop' }[`${node.arg.unroll}`];
         return [
           `${pad}for ${this.#names.of(node.arg.variable)} from ${range}${unroll}`,
           ...this.block(d!, depth + 1),

@@ -36,6 +36,7 @@ function unrollIn(node: Statement): Statement {
 /** The body once per iteration, or undefined where the loop stays. */
 function iterations(loop: Extract<Statement, { op: 'for' }>): Statement[] | undefined {
   const [start, end, step, body] = loop.src as readonly [Expr, Expr, Expr, Statement];
+  if (loop.arg.unroll === 'never') return undefined;
   if (start.op !== 'const' || end.op !== 'const' || step.op !== 'const') return undefined;
   const [from, to, by] = [Number(start.arg), Number(end.arg), Number(step.arg)];
   const trips = Math.ceil((to - from) / by);

@@ -120,8 +120,7 @@ export function matmulPacked({ batches, M, N, K, finish }: MatmulProblem): Tiled
       const tile = (m: number, n: number, k: number, to: number, held: number) => {
         const acc = local4(f32, 4, 2);
         for (let i = 0; i < 4; i++) {
-          for (let j = 0; j < 2; j++)
-            acc[i][j] = K <= DEPTH || k === 0 ? splat4(0) : load4(sums, held + 8 * i + 4 * j);
+          for (let j = 0; j < 2; j++) acc[i][j] = splat4(0);
         }
         let ia = (z * rowsPacked + m) * K + 4 * k;
         let ib = (z * columnsPacked + n) * K + 8 * k;
@@ -136,6 +135,12 @@ export function matmulPacked({ batches, M, N, K, finish }: MatmulProblem): Tiled
           }
           ia += 4;
           ib += 8;
+        }
+        // To the sums so far at the end, not at the beginning: a sum of sums is off by less.
+        if (K > DEPTH && k > 0) {
+          for (let i = 0; i < 4; i++) {
+            for (let j = 0; j < 2; j++) acc[i][j] += load4(sums, held + 8 * i + 4 * j);
+          }
         }
         const at = (z * M + m) * N + n;
         if (K > DEPTH && to < K) {

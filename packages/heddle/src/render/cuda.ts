@@ -345,7 +345,7 @@ class Writer {
     };
     const last = bound(end, texts[1]!, 'end');
     const by = bound(step, texts[2]!, 'step');
-    if (unroll && !(roundsOf(start, end, step) > MOST_UNROLLED)) this.#line('#pragma unroll');
+    if (unroll === true && !(roundsOf(start, end, step) > MOST_UNROLLED)) this.#line('#pragma unroll');
     const update = Number(by.literal) === 1 ? `${name}++` : `${name} += ${by.text}`;
     const condition = infix(postfix(name), '<', last, PRECEDENCE.relation).text;
     this.#line(`for (${registerType(variable.type)} ${held.join(', ')}; ${condition}; ${update}) {`);

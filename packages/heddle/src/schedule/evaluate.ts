@@ -2,7 +2,7 @@
  * Tensor graph → kernel IR: the value of a node at given coordinates, as an expression, with the statements it
  * needs emitted before it. Elementwise ops nest, movement ops change the coordinates, reductions become loops.
  */
-import { bool, f32, i32, LIMITS, u32 } from '../core/dtype.js';
+import { bool, f32, i32, u32 } from '../core/dtype.js';
 import { InternalError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
 import { argOf, type GraphNode } from '../graph/node.js';
@@ -10,6 +10,7 @@ import type { Expr, MemoryNode, Statement, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Scalar } from '../kernel/ops.js';
 import { type Lanes, value as valueType } from '../kernel/types.js';
+import { Accumulation, opOf, zeroOf } from './accumulate.js';
 import { type Affine, type Atom, atom, ofAtom, plus, shifted, slope, times, toExpr } from './affine.js';
 import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
 import { kept, padded, runsOf, sliced, windowed } from './movement.js';
@@ -278,7 +279,7 @@ export class Evaluator {
 
   #reduce(node: GraphNode, at: Coordinates): Expr {
     const x = node.src[0]!;
-    const { op, axes } = argOf(node, 'reduce');
+    const { axes } = argOf(node, 'reduce');
     const runs = runsOf(x.shape, (i) => axes.includes(i));
     const outer = align(
       at,
@@ -306,90 +307,66 @@ export class Evaluator {
         inner.push(digit);
       }
     });
-    return this.#accumulate(
-      node,
-      op === 'prod' ? 'mul' : op === 'sum' ? 'add' : op,
-      loops,
-      (inside, vector) => new Evaluator(this.#scope, vector, inside).value(x, inner),
+    return this.#accumulate(node, loops, (inside, vector) =>
+      new Evaluator(this.#scope, vector, inside).value(x, inner),
     );
   }
 
   /** The loops of a reduction around `term`; the innermost over vectors where that is allowed. */
   #accumulate(
     node: GraphNode,
-    op: 'add' | 'mul' | 'min' | 'max',
     loops: readonly { digit: Digit; variable: Variable }[],
     term: (inside: Statement[], vector: Vector | undefined) => Expr,
   ): Expr {
-    const start = IDENTITY[op](node);
-    const last = loops.at(-1);
+    const op = opOf(node);
+    const sums = new Accumulation();
     const body = (into: Variable, vector: Vector | undefined): Statement => {
       const inside: Statement[] = [];
       const value = term(inside, vector);
       return k.block([...inside, k.set(into, k.alu(op, [k.read(into), value]))]);
     };
-    const nest = (inmost: readonly Statement[]): Statement =>
-      loops
-        .slice(0, -1)
-        .reduceRight(
-          (inner, { digit, variable }) =>
-            k.block([k.forLoop(variable, k.int(0), k.int(digit.size), k.int(1), inner)]),
-          k.block(inmost),
-        );
-    const accumulator = (lanes: Lanes): Variable => ({
-      name: 'acc',
-      type: valueType(node.dtype, lanes),
-      constant: false,
-    });
+    const close = (): Expr[] => {
+      const out: Statement[] = [];
+      const totals = sums.close(out);
+      for (const statement of out) this.#emit(statement);
+      return totals.map((total) => k.read(total));
+    };
+    const last = loops.at(-1);
     if (!last || this.#vector || !this.#scope.vectorReduce || last.digit.size < 8) {
-      const acc = accumulator(this.#lanes);
-      this.#emit(k.declare(acc, k.splat(k.constant(node.dtype, start), this.#lanes)));
-      const inmost = body(acc, this.#vector);
-      this.#emit(
-        last ? nest([k.forLoop(last.variable, k.int(0), k.int(last.digit.size), k.int(1), inmost)]) : inmost,
-      );
-      return k.read(acc);
+      sums.add([body(sums.open(node, this.#lanes), this.#vector)]);
+      for (const { variable, digit } of [...loops].reverse()) sums.loop(variable, digit.size);
+      return close()[0]!;
     }
     // Four lanes, and 4 accumulators side by side where the loop is long, so that additions need not wait.
     const { size, value } = last.digit;
     const v = value.terms[0]!.atom;
     const side = size >= 64 ? 4 : 1;
-    const wide = Array.from({ length: side }, () => accumulator(4));
-    for (const acc of wide) this.#emit(k.declare(acc, k.splat(k.constant(node.dtype, start), 4)));
     const whole = size - (size % (4 * side));
-    const steps = wide.map((acc, i) => {
+    for (let i = 0; i < side; i++) {
       // The same body a few vectors further on: a loop variable of its own
       const moved: Variable = { name: 'r', type: valueType(i32), constant: true };
-      const inside = body(acc, { atom: v, lanes: 4 });
-      return i === 0
-        ? inside
-        : k.block([
-            k.declare(moved, k.alu('add', [k.read(last.variable), k.int(4 * i)])),
-            renamed(inside, last.variable, moved),
-          ]);
-    });
-    const inmost: Statement[] = [
-      k.forLoop(last.variable, k.int(0), k.int(whole), k.int(4 * side), k.block(steps)),
-    ];
-    const tail = accumulator(1);
-    this.#emit(k.declare(tail, k.constant(node.dtype, start)));
-    if (whole < size) {
-      const rest: Variable = { name: 'r', type: valueType(i32), constant: true };
-      inmost.push(
-        k.forLoop(
-          rest,
-          k.int(whole),
-          k.int(size),
-          k.int(1),
-          renamed(body(tail, SCALAR), last.variable, rest),
-        ),
+      const inside = body(sums.open(node, 4), { atom: v, lanes: 4 });
+      sums.add(
+        i === 0
+          ? [inside]
+          : [
+              k.declare(moved, k.alu('add', [k.read(last.variable), k.int(4 * i)])),
+              renamed(inside, last.variable, moved),
+            ],
       );
     }
-    this.#emit(nest(inmost));
-    const joined = this.#bind(wide.map((w): Expr => k.read(w)).reduce((a, b) => k.alu(op, [a, b])));
-    const lanes = [0, 1, 2, 3].map((i) => k.lane(joined, i));
-    const [a, b, c, d] = lanes as [Expr, Expr, Expr, Expr];
-    return k.alu(op, [k.alu(op, [k.alu(op, [a, b]), k.alu(op, [c, d])]), k.read(tail)]);
+    sums.loop(last.variable, whole, 4 * side);
+    const tail = sums.open(node, 1);
+    if (whole < size) {
+      const rest: Variable = { name: 'r', type: valueType(i32), constant: true };
+      const inside = renamed(body(tail, SCALAR), last.variable, rest);
+      sums.add([k.forLoop(rest, k.int(whole), k.int(size), k.int(1), inside)], size - whole);
+    }
+    for (const { variable, digit } of loops.slice(0, -1).reverse()) sums.loop(variable, digit.size);
+    const totals = close();
+    const joined = this.#bind(totals.slice(0, side).reduce((a, b) => k.alu(op, [a, b])));
+    const [a, b, c, d] = [0, 1, 2, 3].map((i) => k.lane(joined, i)) as [Expr, Expr, Expr, Expr];
+    return k.alu(op, [k.alu(op, [k.alu(op, [a, b]), k.alu(op, [c, d])]), totals[side]!]);
   }
 
   /** out[h, w] = Σ over the windows' elements that lie there. */
@@ -402,7 +379,7 @@ export class Evaluator {
       const variable: Variable = { name: `k${i}`, type: valueType(i32), constant: true };
       return { variable, digit: { size, value: ofAtom(atom(k.read(variable), size)) } };
     });
-    return this.#accumulate(node, 'add', loops, (inside) => {
+    return this.#accumulate(node, loops, (inside) => {
       const valid: Expr[] = [];
       const windows = [h, w].map((digits, i): Digit => {
         const count = x.shape[x.shape.length - 4 + i]!;
@@ -434,7 +411,7 @@ export class Evaluator {
     const variable: Variable = { name: 's', type: valueType(i32), constant: true };
     const digit = { size, value: ofAtom(atom(k.read(variable), Math.max(2, size))) };
     const coordinates = groups.flatMap((g, i) => (i === axis ? [digit] : g));
-    return this.#accumulate(node, 'add', [{ variable, digit }], (inside) => {
+    return this.#accumulate(node, [{ variable, digit }], (inside) => {
       const inner = new Evaluator(this.#scope, SCALAR, inside);
       const hit = k.alu('eq', [inner.value(index, coordinates), target]);
       return inner.#guarded(node, [hit], k.constant(node.dtype, zeroOf(node)), (e) =>
@@ -446,9 +423,6 @@ export class Evaluator {
 
 const every = (conditions: readonly Expr[]): Expr => conditions.reduce((a, b) => k.alu('and', [a, b]));
 
-const zeroOf = (node: GraphNode): Scalar =>
-  node.dtype === bool ? false : node.dtype.name === 'i64' ? 0n : 0;
-
 const paddingOf = (node: GraphNode): Scalar => {
   const { value } = argOf(node, 'pad');
   return node.dtype === bool ? value !== 0 : node.dtype.name === 'i64' ? BigInt(value) : value;
@@ -457,20 +431,6 @@ const paddingOf = (node: GraphNode): Scalar => {
 /** Whether `index` is a multiple of `lanes` where the counter of lanes is. */
 const isMultiple = (index: Affine, v: Atom, lanes: number): boolean =>
   index.constant % lanes === 0 && index.terms.every((t) => t.atom === v || t.factor % lanes === 0);
-
-/** What leaves a reduction as it is. */
-export const IDENTITY = {
-  add: zeroOf,
-  mul: (node: GraphNode): Scalar => (node.dtype.name === 'i64' ? 1n : 1),
-  max: (node: GraphNode): Scalar => lowest(node, -1),
-  min: (node: GraphNode): Scalar => lowest(node, 1),
-} as const;
-
-function lowest({ dtype }: GraphNode, sign: -1 | 1): Scalar {
-  if (dtype.kind === 'float') return sign * Number.POSITIVE_INFINITY;
-  const limit = LIMITS[dtype.name]![sign < 0 ? 0 : 1];
-  return dtype.name === 'i64' ? limit : Number(limit);
-}
 
 /** A statement with another loop variable. */
 function renamed(statement: Statement, from: Variable, to: Variable): Statement {

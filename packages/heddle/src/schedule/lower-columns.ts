@@ -3,14 +3,15 @@
  * columns (by accesses of 16 bytes where there are many), threads one above the other take turns down the columns;
  * their sums meet in shared memory, always in the same order.
  */
+import { i32 } from '../core/dtype.js';
 import type { GraphNode } from '../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { type Lanes, value as valueType } from '../kernel/types.js';
+import { Accumulation, identityOf, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type Scope } from './evaluate.js';
-import { accumulator, identityOf, opOf } from './lower-rows.js';
 import {
   add,
   BLOCK,
@@ -81,10 +82,8 @@ function columns(
 
   // Down the columns, all reductions at once.
   const reductions = members.flatMap(({ node }) => (node.op === 'reduce' ? [node] : []));
-  const sums = reductions.map((node) => accumulator(node, lanes));
-  sums.forEach((acc, i) => {
-    out.push(k.declare(acc, identityOf(reductions[i]!, lanes)));
-  });
+  const accumulation = new Accumulation();
+  const accumulators = reductions.map((node) => accumulation.open(node, lanes));
   const turn = (base: Expr | undefined, into: Statement[]): void => {
     const pieces = Array.from({ length: each }, (_, n) => {
       let position: Expr = n === 0 ? k.read(y) : add(k.read(y), k.int(n * down));
@@ -107,16 +106,20 @@ function columns(
     reductions.forEach((node, i) => {
       const op = opOf(node);
       const total = pieces.map((p) => p[i]!).reduce((a, b) => k.alu(op, [a, b]));
-      into.push(k.set(sums[i]!, k.alu(op, [k.read(sums[i]!), total])));
+      into.push(k.set(accumulators[i]!, k.alu(op, [k.read(accumulators[i]!), total])));
     });
   };
-  if (length <= down * each) turn(undefined, out);
-  else {
-    const base: Variable = { name: 'base', type: valueType(k.int(0).type.dtype), constant: true };
-    const body: Statement[] = [];
+  const body: Statement[] = [];
+  if (length <= down * each) {
+    turn(undefined, body);
+    accumulation.add(body);
+  } else {
+    const base: Variable = { name: 'base', type: valueType(i32), constant: true };
     turn(k.read(base), body);
-    out.push(k.forLoop(base, k.int(0), k.int(length), k.int(down * each), k.block(body)));
+    accumulation.add(body);
+    accumulation.loop(base, length, down * each);
   }
+  const sums = accumulation.close(out);
 
   // Halve the threads above each other until one is left.
   const parts = reductions.map((node, i): MemoryNode => {

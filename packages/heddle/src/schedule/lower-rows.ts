@@ -3,13 +3,15 @@
  * bytes, and keeps it in registers through all reductions over it and what is made of them; a longer row is read
  * again for each reduction. Sums go through shuffles, then shared memory, always in the same order.
  */
-import { argOf, type GraphNode } from '../graph/node.js';
+import { i32 } from '../core/dtype.js';
+import type { GraphNode } from '../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../kernel/ir.js';
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { type Lanes, value as valueType } from '../kernel/types.js';
+import { Accumulation, identityOf, opOf, type ReduceOp } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, IDENTITY, type Scope } from './evaluate.js';
+import { Evaluator, type Scope } from './evaluate.js';
 import {
   add,
   BLOCK,
@@ -41,23 +43,6 @@ export function rowsBody(
   const axes = reduction.structure.runs.map((r): LoopAxis => ({ size: r.size, splits: new Set() }));
   return settled(axes, memories, () => new Rows(roots, outputs, reduction, axes, memories, target).body());
 }
-
-type ReduceOp = 'add' | 'mul' | 'min' | 'max';
-
-export const opOf = (node: GraphNode): ReduceOp => {
-  const { op } = argOf(node, 'reduce');
-  return op === 'sum' ? 'add' : op === 'prod' ? 'mul' : op;
-};
-
-/** What leaves a reduction as it is. */
-export const identityOf = (node: GraphNode, lanes: Lanes): Expr =>
-  k.splat(k.constant(node.dtype, IDENTITY[opOf(node)](node)), lanes);
-
-export const accumulator = (node: GraphNode, lanes: Lanes): Variable => ({
-  name: 'acc',
-  type: valueType(node.dtype, lanes),
-  constant: false,
-});
 
 /** All lanes of a vector together. */
 export function joined(op: ReduceOp, v: Expr): Expr {
@@ -237,12 +222,23 @@ class Rows {
       body(this.#kept, out);
       return;
     }
+    const { base, inside, step } = this.#turn(body);
+    out.push(
+      k.forLoop(base, k.int(0), k.int(this.#reduction.structure.columns), k.int(step), k.block(inside)),
+    );
+  }
+
+  /** What a thread does with its pieces from element `base` of the row on; `step` is how far they reach. */
+  #turn(body: (pieces: readonly Piece[], out: Statement[]) => void): {
+    readonly base: Variable;
+    readonly inside: readonly Statement[];
+    readonly step: number;
+  } {
     const { team, lanes, each } = this.#shares;
     const inside: Statement[] = [];
-    const base: Variable = { name: 'base', type: valueType(k.int(0).type.dtype), constant: true };
+    const base: Variable = { name: 'base', type: valueType(i32), constant: true };
     body(this.#pieces(k.read(base), inside), inside);
-    const { columns } = this.#reduction.structure;
-    out.push(k.forLoop(base, k.int(0), k.int(columns), k.int(team * lanes * each), k.block(inside)));
+    return { base, inside, step: team * lanes * each };
   }
 
   /** Reductions side by side: the row is read once for all of them, and their threads meet once. */
@@ -257,21 +253,21 @@ class Rows {
           return inside ? k.select(k.splat(inside, lanes), v, identityOf(node, lanes)) : v;
         })
         .reduce((a, b) => k.alu(opOf(node), [a, b]));
-    let own: Expr[];
+    let own: Expr[] = [];
     if (this.#kept) own = nodes.map((node) => k.read(declared('own', combined(node, this.#kept!, out), out)));
-    else {
-      const sums = nodes.map((node) => accumulator(node, lanes));
-      sums.forEach((acc, i) => {
-        out.push(k.declare(acc, identityOf(nodes[i]!, lanes)));
-      });
-      if (nodes.length > 0)
-        this.#sweep(out, (pieces, into) => {
-          sums.forEach((acc, i) => {
-            const value = combined(nodes[i]!, pieces, into);
-            into.push(k.set(acc, k.alu(opOf(nodes[i]!), [k.read(acc), value])));
-          });
+    else if (nodes.length > 0) {
+      const sums = new Accumulation();
+      const accumulators = nodes.map((node) => sums.open(node, lanes));
+      const { base, inside, step } = this.#turn((pieces, into) => {
+        nodes.forEach((node, i) => {
+          const acc = accumulators[i]!;
+          const value = combined(node, pieces, into);
+          into.push(k.set(acc, k.alu(opOf(node), [k.read(acc), value])));
         });
-      own = sums.map((acc) => k.read(acc));
+      });
+      sums.add(inside);
+      sums.loop(base, this.#reduction.structure.columns, step);
+      own = sums.close(out).map((total) => k.read(total));
     }
     this.#together(
       nodes,

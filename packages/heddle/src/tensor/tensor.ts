@@ -285,7 +285,14 @@ export class Tensor<S extends Shape = Shape> {
       throw new DTypeError(`[${op}] takes floats, got ${this.dtype.name}. Convert with .cast(f32).`);
   }
 
-  /** Of u8 in i32. @param axes one, several, or all of them (default) */
+  /**
+   * The sum along `axes`; of u8 in i32, of 16-bit floats in f32, rounded once. Integers are summed exactly, modulo their
+   * range; n floats in parts, so that the error grows like log n:
+   * |error| ≤ h · u · Σ|xᵢ| to first order, h = 16·⌈log₁₆ n⌉ + 32, u = 2⁻²⁴ (f64: 2⁻⁵³).
+   * N. Higham, The accuracy of floating point summation (1993). The bound holds for whatever contains a sum: means,
+   * variances, norms, losses, and the gradients of what was broadcast or indexed.
+   * @param axes one, several, or all of them (default)
+   */
   sum(axes?: Axes, options?: ReduceOptions): Tensor {
     return this.#reduce('sum', axes, options);
   }

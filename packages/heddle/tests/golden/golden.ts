@@ -53,6 +53,24 @@ export interface GoldenTraining {
   readonly weights: Readonly<Record<string, Digest>>;
 }
 
+/** A long sum: how far PyTorch's result in f32 is from that in f64. */
+export interface GoldenSum {
+  readonly name: string;
+  readonly inputs: Readonly<Record<string, Stream>>;
+  /** Of the result in f64: the elements at i · max(1, ⌊n / 16⌋), i < 16. */
+  readonly samples: readonly number[];
+  /** The root of the mean square of the differences, relative to that of the samples. */
+  readonly error: number;
+}
+
+/** low + (high − low) · u, u from `mulberry32(seed)`. */
+interface Stream {
+  readonly shape: readonly number[];
+  readonly seed: number;
+  readonly low: number;
+  readonly high: number;
+}
+
 interface StoredArray {
   readonly shape: readonly number[];
   readonly dtype: 'f32' | 'f64' | 'i32';
@@ -106,6 +124,17 @@ export interface GoldenPrint {
 
 export const goldenPrints = (): readonly GoldenPrint[] =>
   (parse('print.json') as { readonly cases: readonly GoldenPrint[] }).cases;
+
+/** The long sums. */
+export const goldenSums = (): GoldenSum[] =>
+  (parse('sums.json') as { readonly cases: readonly GoldenSum[] }).cases.slice();
+
+/** Numbers of an input, rounded to f32. */
+export function goldenStream({ shape, seed, low, high }: Stream): GoldenArray {
+  const next = mulberry32(seed);
+  const size = shape.reduce((n, d) => n * d, 1);
+  return { shape, data: Float32Array.from({ length: size }, () => low + (high - low) * next()) };
+}
 
 /** Numbers in [0, 1), multiples of 2⁻³². */
 export function mulberry32(seed: number): () => number {

