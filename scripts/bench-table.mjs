@@ -1,12 +1,13 @@
 #!/usr/bin/env node
 /**
- * Put the newest figures of bench/results into the README, between <!-- bench:cpu --> and <!-- /bench:cpu --> (and
- * bench:accuracy and bench:gpu alike). The section of the GPU is left out until there are figures of one.
+ * Put the newest figures of bench/results into docs/benchmarks.md, between <!-- bench:cpu --> and <!-- /bench:cpu -->
+ * (and bench:accuracy and bench:gpu alike), and a summary of them into the README, at bench:summary. What there are no
+ * figures of a GPU for is left out.
  *
  *   node scripts/bench-table.mjs            write
- *   node scripts/bench-table.mjs --check    fail if the README says something else than the figures
+ *   node scripts/bench-table.mjs --check    fail if a page says something else than the figures
  *
- * Others than the newest: name the files. The README's folder: --root (default: this repository).
+ * Others than the newest: name the files. The folder of the pages: --root (default: this repository).
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -21,9 +22,9 @@ const { values, positionals } = parseArgs({
   },
 });
 const results = join(values.root, 'bench/results');
-const readme = join(values.root, 'README.md');
+const PAGES = ['README.md', 'docs/benchmarks.md'];
 
-/** The rows of the README; the results have more. Those without FMA are other measurements of the same case. */
+/** The rows of the page; the results have more. Those without FMA are other measurements of the same case. */
 const CPU_ROWS = [
   { case: 'mlp' },
   { case: 'lenet5' },
@@ -40,7 +41,7 @@ const CPU_ROWS = [
   { case: 'memory' },
 ];
 
-/** The kernels in the README, by the start of their ids. */
+/** The kernels in the page, by their ids. */
 const KERNEL_ROWS = [
   'matmul-f32-4096',
   'matmul-tf32-4096',
@@ -61,7 +62,21 @@ const KERNEL_ROWS = [
   'uniform-1e8',
 ];
 
+/** The rows of the summary: figures, case, and where they were measured. */
+const SUMMARY_ROWS = [
+  ['cpu', 'mlp'],
+  ['cpu', 'lenet5'],
+  ['cpu', 'cnn'],
+  ['cpu', 'matmul-1024-ab'],
+  ['train', 'mlp-64'],
+  ['train', 'lenet5-64'],
+  ['train', 'cnn-64'],
+  ['kernels', 'matmul-f32-4096'],
+  ['kernels', 'conv-256x64x32x32-64-forward'],
+];
+
 const TABLES = {
+  summary: summaryTable,
   cpu: () => table('cpu', cpuTable),
   accuracy: () => table('accuracy', accuracyTable),
   gpu: gpuSection,
@@ -101,14 +116,14 @@ function cpuTable({ measurements, machine, ...run }, file) {
   });
   const versions = peer ? ` ${peer.peer} ${peer.version}.` : '';
   const ratio = peer
-    ? ` Ratio: the better of Heddle's / the better of ${peer.peer}'s; below 1 Heddle takes less.`
+    ? ` Ratio = Heddle's best time ÷ ${peer.peer}'s best time; below 1 means Heddle is faster.`
     : '';
   return [
     markdown(header, rows),
     '',
     `Medians. ${machine.cpu}, ${machine.cores} cores, Node ${machine.node}, ${run.date.slice(0, 10)}` +
       `${run.commit ? `, commit ${run.commit}` : ''}.${versions}${ratio} Spread and method: ` +
-      `[${basename(file)}](bench/results/${basename(file)}). Again, on your machine: \`${run.command}\`.`,
+      `${link(file)}. To reproduce it on your machine: \`${run.command}\`.`,
   ].join('\n');
 }
 
@@ -137,12 +152,12 @@ function accuracyTable({ runs, data, machine, device, ...run }, file) {
       `${seconds.toFixed(0)} s`,
     ];
   });
+  const seeds = new Set(runs.map((r) => r.seed)).size;
   return [
     markdown(['', 'optimizer', 'epochs', 'test accuracy', 'training'], rows),
     '',
-    `On ${data}, ${new Set(runs.map((r) => r.seed)).size} seed(s). ${device?.description ?? `${machine.cpu}, ${machine.cores} cores`}, Node ` +
-      `${machine.node}, ${run.date.slice(0, 10)}: [${basename(file)}](bench/results/${basename(file)}). Again: ` +
-      `\`${run.command}\`.`,
+    `On ${data}, ${seeds === 1 ? '1 seed' : `${seeds} seeds`}. ${device?.description ?? `${machine.cpu}, ${machine.cores} cores`}, Node ` +
+      `${machine.node}, ${run.date.slice(0, 10)}: ${link(file)}. To reproduce: \`${run.command}\`.`,
   ].join('\n');
 }
 
@@ -172,8 +187,11 @@ function gpuSection() {
     transpose: transposeTable,
     mnist: mnistTable,
   }).flatMap(([name, write]) => (newest(name, onGpu) ? [table(name, write, onGpu)] : []));
-  return parts.length === 0 ? '' : ['### On a GPU', ...parts].join('\n\n');
+  return parts.length === 0 ? '' : ['## On a GPU', GPU_NOTE, ...parts].join('\n\n');
 }
+
+const GPU_NOTE =
+  'Speed-up = time of the best peer ÷ time of Heddle: above 1 Heddle is faster (the ratio of the CPU is the inverse).';
 
 const us = (value) => `${round(value)} µs`;
 
@@ -191,7 +209,13 @@ const namesOfPeers = (measurements) =>
 
 function stepTable({ measurements, ...run }, file) {
   const peers = namesOfPeers(measurements);
-  const header = ['a training step', 'Heddle', 'a call each', 'launches', ...(peers ? [peers, ''] : [])];
+  const header = [
+    'a training step',
+    'Heddle',
+    'one call per step',
+    'launches',
+    ...(peers ? [peers, 'speed-up'] : []),
+  ];
   const rows = measurements.map((m) => [
     m.title,
     us(m.median),
@@ -204,7 +228,7 @@ function stepTable({ measurements, ...run }, file) {
 
 function kernelTable({ measurements, ceilings, ...run }, file) {
   const peers = namesOfPeers(measurements);
-  const header = ['a kernel', 'Heddle', 'rate', 'of the ceiling', ...(peers ? [peers, ''] : [])];
+  const header = ['a kernel', 'Heddle', 'rate', 'of the ceiling', ...(peers ? [peers, 'speed-up'] : [])];
   const rows = KERNEL_ROWS.flatMap((id) => measurements.filter((m) => m.case === id)).map((m) => [
     m.title,
     us(m.median),
@@ -257,7 +281,9 @@ function mnistTable({ runs, ...run }, file) {
     `${round(process.median)} s`,
   ]);
   const warm = runs.find(({ cache }) => cache === 'warm');
-  const seeds = warm ? `, each run with a seed of its own: 0 cold, 1 to ${warm.accuracy.length} warm` : '';
+  const seeds = warm
+    ? `, one seed per run: 0 with a cold cache, 1 to ${warm.accuracy.length} with a warm one`
+    : '';
   const header = [
     `\`npx heddle train\` on MNIST${seeds}`,
     'test accuracy',
@@ -271,31 +297,71 @@ function mnistTable({ runs, ...run }, file) {
 /** Where figures of a GPU come from. */
 const source = ({ device, machine, date, commit, command, note }, file) =>
   `Medians. ${device.description}${device.driver ? `, driver ${device.driver}` : ''}, Node ${machine.node}, ${date.slice(0, 10)}${commit ? `, commit ${commit}` : ''}: ` +
-  `[${basename(file)}](bench/results/${basename(file)}). Again: \`${command}\`.${note ? ` ${note}` : ''}`;
+  `${link(file)}. To reproduce: \`${command}\`.${note ? ` ${note}` : ''}`;
+
+/** Of the figures, from docs/benchmarks.md. */
+const link = (file) => `[${basename(file)}](../bench/results/${basename(file)})`;
 
 /** The chart that was drawn beside the figures. */
 function picture(file) {
   const chart = file.replace(/\.json$/, '.svg');
-  return existsSync(chart) ? `\n\n![chart](bench/results/${basename(chart)})` : '';
+  return existsSync(chart) ? `\n\n![chart](../bench/results/${basename(chart)})` : '';
 }
 
-function withTables(text) {
+/** One row a case: Heddle's best figure and the best of the other, by time. */
+function summaryTable() {
+  const found = SUMMARY_ROWS.flatMap(([name, id]) => {
+    const file = newest(name, name === 'cpu' ? undefined : onGpu);
+    if (!file) return [];
+    const { measurements, machine, device, date } = JSON.parse(readFileSync(file, 'utf8'));
+    const same = measurements.filter((m) => m.case === id && m.fma !== false);
+    if (same.length === 0) return [];
+    const where = device ? device.description.split(',')[0] : `${machine.cores} CPU cores`;
+    const least = (key) => same.reduce((best, m) => (key(m) < key(best) ? m : best));
+    const heddle = least((m) => m.median);
+    const peer = least((m) => m.peer?.us ?? m.peer?.median ?? Number.POSITIVE_INFINITY).peer;
+    const unit = heddle.unit ?? 'µs';
+    const other = peer?.us ?? peer?.median;
+    const who = peer && (peer.mode ? `${peer.peer} ${peer.mode}` : peer.peer);
+    const title = /^(mlp|lenet5|cnn)\b/.test(heddle.title)
+      ? `a training step of ${heddle.title.replace(': a training step', '')}`
+      : heddle.title;
+    const cells = other ? [`${round(other)} ${unit} (${who})`, `${round(other / heddle.median)}×`] : ['', ''];
+    return [
+      { where, date: date.slice(0, 10), row: [where, title, `${round(heddle.median)} ${unit}`, ...cells] },
+    ];
+  });
+  const dates = [...new Set(found.map(({ date }) => date))].sort().join(' and ');
+  return [
+    markdown(
+      ['on', 'what', 'Heddle', 'PyTorch or library', 'speed-up'],
+      found.map(({ row }) => row),
+    ),
+    '',
+    `Medians of ${dates}; the best number of threads and the best mode on both sides. Above 1× Heddle is faster.`,
+  ].join('\n');
+}
+
+function withTables(text, page) {
   return text.replace(/(<!-- bench:(\w+) -->\n)[\s\S]*?(<!-- \/bench:\2 -->)/g, (_, open, name, close) => {
     const make = TABLES[name];
-    if (!make) throw new Error(`README.md: no table is called bench:${name}`);
+    if (!make) throw new Error(`${page}: no table is called bench:${name}`);
     const text = make();
     return `${open}${text === '' ? '' : `${text}\n`}${close}`;
   });
 }
 
 try {
-  const before = readFileSync(readme, 'utf8');
-  if (!before.includes('<!-- bench:'))
-    throw new Error('README.md has no place for figures: <!-- bench:cpu -->');
-  const after = withTables(before);
-  if (!values.check) writeFileSync(readme, after);
-  else if (after !== before)
-    throw new Error('README.md and bench/results differ: run node scripts/bench-table.mjs');
+  for (const page of PAGES) {
+    const path = join(values.root, page);
+    const before = existsSync(path) ? readFileSync(path, 'utf8') : '';
+    if (!before.includes('<!-- bench:'))
+      throw new Error(`${page} has no place for figures: <!-- bench:… -->`);
+    const after = withTables(before, page);
+    if (!values.check) writeFileSync(path, after);
+    else if (after !== before)
+      throw new Error(`${page} and bench/results differ: run node scripts/bench-table.mjs`);
+  }
 } catch (error) {
   process.stderr.write(`bench-table: ${error.message}\n`);
   process.exitCode = 1;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
@@ -59,7 +59,7 @@ const PEER = {
 };
 const TINY = ['--threads', '1', '--rounds', '1', '--seconds', '0.01'];
 
-test('bench cpu writes figures that hang together, and the README takes them over', async () => {
+test('bench cpu writes figures that hang together, and README and tables take them over', async () => {
   const peers = join(folder, 'peers.jsonl');
   await writeFile(peers, `${JSON.stringify(PEER)}\n`);
   const { code, out, err } = await run(MAIN, [
@@ -94,17 +94,27 @@ test('bench cpu writes figures that hang together, and the README takes them ove
   }
   assert.equal(of('startup').length, 1);
 
-  await writeFile(join(folder, 'README.md'), 'before\n<!-- bench:cpu -->\n<!-- /bench:cpu -->\nafter\n');
+  await writeFile(join(folder, 'README.md'), 'a\n<!-- bench:summary -->\n<!-- /bench:summary -->\nb\n');
+  await mkdir(join(folder, 'docs'));
+  const page = join(folder, 'docs/benchmarks.md');
+  await writeFile(page, 'before\n<!-- bench:cpu -->\n<!-- /bench:cpu -->\nafter\n');
   const script = join(repository(), 'scripts/bench-table.mjs');
   assert.equal((await run(script, ['--root', folder, '--check'])).code, 1);
   assert.equal((await run(script, ['--root', folder])).code, 0);
-  const readme = await readFile(join(folder, 'README.md'), 'utf8');
+  const tables = await readFile(page, 'utf8');
   assert.match(
-    readme,
+    tables,
     /^before\n<!-- bench:cpu -->\n\| {2}\| Heddle, 1 thread \| Other, 1 thread \| ratio \|\n/,
   );
-  assert.match(readme, /\n\| matmul 512³, A·B \| [\d.]+ GFLOP\/s \| {2}\| {2}\|\n/);
-  assert.match(readme, /\n<!-- \/bench:cpu -->\nafter\n$/);
+  assert.match(tables, /\n\| matmul 512³, A·B \| [\d.]+ GFLOP\/s \| {2}\| {2}\|\n/);
+  assert.match(tables, /\n<!-- \/bench:cpu -->\nafter\n$/);
+  const summary = await readFile(join(folder, 'README.md'), 'utf8');
+  const ratio = (2 / mlp!.median).toFixed(2 / mlp!.median >= 100 ? 0 : 2 / mlp!.median >= 10 ? 1 : 2);
+  assert.ok(summary.includes(`| 2.00 ms (Other) | ${ratio}× |\n`), summary);
+  assert.match(
+    summary,
+    /^a\n<!-- bench:summary -->\n\| on \| what .*a training step of mlp, batch 64, SGD \|/s,
+  );
   assert.equal((await run(script, ['--root', folder, '--check'])).code, 0);
 });
 

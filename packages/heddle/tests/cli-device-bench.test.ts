@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
@@ -148,9 +148,11 @@ test('train: wall-clock, device and host time of a step', async () => {
   assert.match(trainReport(results), /^workload +µs +min +device +calls +host +launches$/m);
 });
 
-test('the README has a section of the GPU once there are figures of one', async () => {
+test('the benchmarks have a section of the GPU once there are figures of one', async () => {
   const script = join(repository(), 'scripts/bench-table.mjs');
+  const page = join(folder, 'docs/benchmarks.md');
   const readme = join(folder, 'README.md');
+  await mkdir(join(folder, 'docs'));
   const write = (): void =>
     void execFileSync(process.execPath, [script, '--root', folder], { stdio: 'pipe' });
   const results = (name: string, of: object): Promise<void> =>
@@ -162,7 +164,8 @@ test('the README has a section of the GPU once there are figures of one', async 
   };
   const spread = spreadOf([2, 3, 4]);
   const peer = { peer: 'torch', version: '2', mode: 'graph', us: 6, ratio: 0.5 };
-  await writeFile(readme, 'a\n<!-- bench:gpu -->\nold\n<!-- /bench:gpu -->\nb\n');
+  await writeFile(page, 'a\n<!-- bench:gpu -->\nold\n<!-- /bench:gpu -->\nb\n');
+  await writeFile(readme, '<!-- bench:summary -->\n<!-- /bench:summary -->\n');
   const softmax = {
     case: 'softmax-8192',
     title: 'softmax',
@@ -173,11 +176,11 @@ test('the README has a section of the GPU once there are figures of one', async 
   };
   await results('kernels', { measurements: [softmax] });
   write();
-  assert.equal(await readFile(readme, 'utf8'), 'a\n<!-- bench:gpu -->\n<!-- /bench:gpu -->\nb\n');
+  assert.equal(await readFile(page, 'utf8'), 'a\n<!-- bench:gpu -->\n<!-- /bench:gpu -->\nb\n');
 
   const device = { name: 'cuda', description: 'a GPU', driver: '580.1' };
   await results('kernels', { device, measurements: [softmax] });
-  const step = { title: 'a net', ...spread, calls: spread, launches: 7, peer };
+  const step = { case: 'mlp-64', title: 'mlp, batch 64', ...spread, calls: spread, launches: 7, peer };
   await results('train', { device, measurements: [step] });
   const rung = { rung: 'naive', size: 4096, median: 2, gflops: 68720, ofPeer: 0.5 };
   await results('matmul', { device, steps: [{ ...rung, size: 1024 }, rung] });
@@ -193,9 +196,16 @@ test('the README has a section of the GPU once there are figures of one', async 
   };
   await results('mnist', { device, runs: [trained] });
   write();
-  const text = await readFile(readme, 'utf8');
-  assert.match(text, /^a\n<!-- bench:gpu -->\n### On a GPU\n\n\| a training step \| Heddle /);
-  assert.match(text, /^\| a net \| 3\.00 µs \| 3\.00 µs \| 7 \| 6\.00 µs \(torch graph\) \| 2\.00× \|$/m);
+  assert.match(
+    await readFile(readme, 'utf8'),
+    /^\| a GPU \| a training step of mlp, batch 64 \| 3\.00 µs \| 6\.00 µs \(torch graph\) \| 2\.00× \|$/m,
+  );
+  const text = await readFile(page, 'utf8');
+  assert.match(text, /^a\n<!-- bench:gpu -->\n## On a GPU\n\nSpeed-up = .*\n\n\| a training step \| Heddle /);
+  assert.match(
+    text,
+    /^\| mlp, batch 64 \| 3\.00 µs \| 3\.00 µs \| 7 \| 6\.00 µs \(torch graph\) \| 2\.00× \|$/m,
+  );
   assert.match(text, /^\| softmax \| 3\.00 µs \| 179 GB\/s \| 50\.0 % \| 6\.00 µs/m);
   assert.match(text, /^\| net, warm cache \| 98\.00 % to 99\.00 % \| 3\.000 s \| 3\.00 s \| 3\.00 s \|$/m);
   assert.match(text, /^\| naive \| 2\.00 µs \| 68\.7 TFLOP\/s \| 50\.0 % \|$/m);
