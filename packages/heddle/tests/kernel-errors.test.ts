@@ -1,7 +1,8 @@
 /** Errors of the kernel language about syntax and names: message and place. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { defineKernel } from '../src/kernel/index.js';
+import { KernelError } from '../src/core/errors.js';
+import { buffer, defineKernel, f32 } from '../src/kernel/index.js';
 import { fails, schema } from './kernel-refusal.js';
 
 interface Again {
@@ -161,7 +162,7 @@ fails(
   ({ x }) => {
     x[0] = schema.a.bytes;
   },
-  /`schema` is not a parameter, constant or intrinsic: pass it in the fourth argument of kernel\(\)/,
+  /`schema` is not known in the kernel, which does not see what is around it\. A constant goes into the fourth argument/,
   'schema',
 );
 fails(
@@ -169,7 +170,7 @@ fails(
   ({ x }) => {
     x[0] = OUTSIDE;
   },
-  /`OUTSIDE` is not a parameter, constant or intrinsic: pass it in the fourth argument of kernel\(\)\./,
+  /`OUTSIDE` is not known in the kernel.*taken from the second parameter, \(\{ … \}, \{ OUTSIDE \}\) => …/,
   'OUTSIDE',
 );
 fails(
@@ -177,7 +178,7 @@ fails(
   ({ x }, { TILE }) => {
     x[0] = TILE!;
   },
-  /`TILE` is not a parameter, constant or intrinsic/,
+  /`TILE` is neither an intrinsic nor a constant of the kernel\. A constant goes into the fourth argument/,
   'TILE',
 );
 fails(
@@ -211,7 +212,7 @@ fails(
   ({ y }, { threadIdx }) => {
     y[0] = (threadIdx as unknown as { w: number }).w;
   },
-  /`w` is not part of threadIdx/,
+  /threadIdx has no `w`\. It has x, y, z/,
   'w;',
 );
 fails(
@@ -276,6 +277,181 @@ fails(
 );
 
 declare const OUTSIDE: number;
+declare const barrier: () => void;
+declare const syncthreads: () => void;
+declare const n: number;
+declare const vallue: number;
+
+// What to do instead
+
+fails(
+  'a dtype of the import',
+  ({ x, n }) => {
+    x[0] = (f32 as unknown as (v: number) => number)(n);
+  },
+  /`f32` is an intrinsic of the kernel: take it from the second parameter of the function, \(\{ … \}, \{ f32 \}\) => …/,
+  'f32 as',
+);
+fails(
+  'an intrinsic that is not taken',
+  () => {
+    barrier();
+  },
+  /`barrier` is an intrinsic of the kernel: take it from the second parameter/,
+  'barrier',
+);
+fails(
+  'a parameter that is not taken',
+  ({ y }) => {
+    y[0] = n;
+  },
+  /`n` is a parameter of the kernel: take it from the first parameter of the function, \(\{ n \}, \{ … \}\) => …/,
+  'n',
+);
+fails(
+  'a constant that is not taken',
+  ({ y }) => {
+    y[0] = OUTSIDE;
+  },
+  /`OUTSIDE` is a constant of the kernel: take it from the second parameter/,
+  'OUTSIDE',
+  { OUTSIDE: 3 },
+);
+fails(
+  'an intrinsic among the parameters',
+  (({ y, i32 }: { y: number[]; i32: (v: number) => number }) => {
+    y[0] = i32(1);
+  }) as never,
+  /`i32` is an intrinsic of the kernel: take it from the second parameter/,
+  'i32(1)',
+);
+fails(
+  'a name that the schema lacks',
+  (({ y, m }: { y: number[]; m: number }) => {
+    y[0] = m;
+  }) as never,
+  /`m` is not in the schema of the kernel, \{ x, y, .*\}\. Add it there: m: f32 for a number, m: buffer\(f32\) for memory/,
+  'm;',
+);
+fails(
+  "CUDA's name of an intrinsic",
+  ((_p: never, { syncthreads }: { syncthreads: () => void }) => {
+    syncthreads();
+  }) as never,
+  /`syncthreads` is neither an intrinsic nor a constant of the kernel\. Write barrier\(\)/,
+  'syncthreads',
+);
+fails(
+  "CUDA's name, taken from nowhere",
+  () => {
+    syncthreads();
+  },
+  /`syncthreads` is not part of the kernel language\. Write barrier\(\)/,
+  'syncthreads',
+);
+fails(
+  'console',
+  ({ n }) => {
+    console.log(n);
+  },
+  /`console` is not part of the kernel language\. Write print\('x = \{\}', x\)/,
+  'console',
+);
+fails(
+  'a clock',
+  ({ y }) => {
+    y[0] = Date.now();
+  },
+  /`Date` is not part of the kernel language: of JavaScript's own names it has only Math/,
+  'Date',
+);
+fails(
+  'a misspelled name',
+  ({ x }) => {
+    const value = x[0];
+    x[1] = vallue + value;
+  },
+  /`vallue` is not known in the kernel.*Did you mean `value`\?/,
+  'vallue',
+);
+fails(
+  'a misspelled intrinsic',
+  ({ x }, { shufle }) => {
+    x[0] = (shufle as unknown as (v: number, lane: number) => number)(x[0], 1);
+  },
+  /`shufle` is neither an intrinsic nor a constant of the kernel\. Did you mean `shuffle`\?/,
+  'shufle as',
+);
+fails(
+  'a misspelled function of Math',
+  ({ x }) => {
+    x[0] = (Math as unknown as { squrt: (v: number) => number }).squrt(x[0]);
+  },
+  /Math has no `squrt`\. Did you mean `sqrt`\? It has/,
+  'squrt',
+);
+fails(
+  'a result',
+  (({ x }: { x: number[] }) => {
+    if (x[0]! > 1) return 1;
+  }) as never,
+  /a kernel returns nothing: write its result to memory, y\[i\] = …/,
+  '1;',
+);
+fails('a value as the body', (({ x }: { x: number[] }) => x[0]) as never, /a kernel returns nothing/, 'x[0]');
+fails(
+  'undefined as a value',
+  ({ y }) => {
+    const none = undefined;
+    y[0] = none as unknown as number;
+  },
+  /a kernel has no undefined values: give `none` one, or declare it without: let none;/,
+  'undefined',
+);
+fails(
+  'shared memory inside of an if',
+  ({ x, n }, { shared, f32 }) => {
+    if (n > 1) {
+      const tile = shared(f32, 32);
+      tile[0] = 1;
+      x[0] = tile[0];
+    }
+  },
+  /shared inside of an if: shared memory belongs to the whole block and is there whatever the condition is/,
+  'shared(f32',
+);
+fails(
+  'more shared memory than a block has',
+  ({ x }, { shared, f32 }) => {
+    const small = shared(f32, 1024);
+    const large = shared(f32, 256, 240);
+    large[0]![0] = small[0];
+    x[0] = 1;
+  },
+  /the shared arrays of the kernel take 249856 bytes: a block has at most 232448/,
+  'shared(f32, 256',
+);
+
+test('what is no schema, and what is no function', () => {
+  const define = defineKernel as (name: string, schema: unknown, fn: unknown) => unknown;
+  const nothing = (): void => {};
+  assert.throws(
+    () => define('k', { x: 'f32' }, nothing),
+    /kernel k: the parameter x must be a dtype or buffer\(dtype\), got 'f32'\. Write x: f32 for a number/,
+  );
+  for (const wrong of [undefined, { x: buffer }, { x: { kind: 'buffer' } }, { x: null }])
+    assert.throws(() => define('k', wrong, nothing), KernelError);
+  assert.throws(() => define('k', {}, undefined), /kernel k must be a function.*got undefined/);
+});
+
+test('an effect as the body, and a return that minifiers write', () => {
+  const bodies = [
+    '({ x }) => (x[0] = 1)',
+    '({ x, n }) => { if (n > 1) return void (x[0] = 2); x[0] = 1; return undefined; }',
+    '({ x, n }) => { if (n > 1) return (x[0] = 1, x[1] = 2); return n > 0 ? (x[0] = 3) : void 0; }',
+  ];
+  for (const text of bodies) defineKernel('k', schema, new Function(`return ${text}`)() as never);
+});
 
 test('functions that have no source, or are no plain functions', () => {
   const bound = (({ x }: { x: number[] }) => x).bind(undefined);

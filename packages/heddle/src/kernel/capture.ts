@@ -24,6 +24,8 @@ const parsed = new Map<string, Parsed>();
  * @throws KernelError if it has no source (native, bound), or is not a plain function
  */
 export function capture(fn: (...args: never[]) => unknown, subject: string): Captured {
+  if (typeof fn !== 'function')
+    throw new KernelError(`${subject} must be a function or an arrow function, got ${String(fn)}.`);
   const text = Function.prototype.toString.call(fn);
   const origin = originOf(fn, text, subject);
   if (/\{\s*\[native code\]\s*\}\s*$/.test(text)) {

@@ -64,6 +64,7 @@ const vectorOf =
   () => ({
     kind: 'record',
     name,
+    names: ['x', 'y', 'z'],
     get: (axis) => (axis === 'x' || axis === 'y' || axis === 'z' ? component(axis) : undefined),
   });
 

@@ -2,18 +2,14 @@
 import type { BinaryExpression, Expression, Identifier, LogicalExpression, UnaryExpression } from 'acorn';
 import { alu, block, declare, read, type Statement, set, type Variable, when, zeroOf } from './ir.js';
 import type { ScalarOp } from './ops.js';
+import { missingFrom, unknownName } from './parse-advice.js';
 import { assign, update } from './parse-assignments.js';
+import { MATH } from './parse-builtins.js';
 import { call } from './parse-calls.js';
 import { withoutCounters } from './parse-instrumented.js';
 import { member } from './parse-memory.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
 import { apply, assignable, choice, staticOf, toCondition, toExpr } from './typing.js';
-
-/** What a name that nobody declared says. */
-const unknownName = (p: Parsing, name: string): string =>
-  p.source !== p.kernel
-    ? `\`${name}\` is not known in this function: pass it on as an argument, f(x, { ${name} }).`
-    : `\`${name}\` is not a parameter, constant or intrinsic: pass it in the fourth argument of kernel().`;
 
 const GLOBALS: Readonly<Record<string, Value>> = {
   Infinity: fromStatic(Number.POSITIVE_INFINITY),
@@ -75,7 +71,8 @@ export function expression(p: Parsing, node: Expression): Value {
         const v = expression(p, property.value);
         members.set(property.key.name, p.settle(v, property.key.name));
       }
-      return { kind: 'record', name: 'the object', get: (name) => members.get(name) };
+      const names = [...members.keys()];
+      return { kind: 'record', name: 'the object', names, get: (name) => members.get(name) };
     }
     case 'TemplateLiteral':
       return p.fail(
@@ -110,7 +107,10 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 function identifier(p: Parsing, node: Identifier): Value {
   const binding = p.scope.get(node.name);
   if (binding?.kind === 'variable') return fromExpr(read(binding.variable, p.at(node)));
-  if (binding?.kind === 'missing') return p.fail(node, unknownName(p, binding.name));
+  if (binding?.kind === 'missing') {
+    const { from, name } = binding;
+    return p.fail(node, from.kind === 'record' ? missingFrom(p, from, name) : unknownName(p, name));
+  }
   if (binding) return binding;
   if (node.name === 'Math') return host('Math', Math);
   if (node.name === 'Number') return host('Number', Number);
@@ -122,6 +122,9 @@ function host(name: string, object: object): Value {
   return {
     kind: 'record',
     name,
+    names: Object.getOwnPropertyNames(object).filter(
+      (key) => name === 'Number' || key in MATH || key === key.toUpperCase(),
+    ),
     get: (key) => {
       const own = (object as Readonly<Record<string, unknown>>)[key];
       if (typeof own === 'number') return fromStatic(own);
@@ -250,8 +253,8 @@ export function choose(
   const known = staticOf(condition);
   if (known !== undefined) return known ? then() : otherwise();
   const test = toCondition(p, conditionNode, condition);
-  const a = p.nested(then);
-  const b = p.nested(otherwise);
+  const a = p.conditional(then);
+  const b = p.conditional(otherwise);
   const values = [a.result, b.result] as const;
   if (values.some((v) => v.kind === 'void')) {
     if (a.statements.length > 0 || b.statements.length > 0) {

@@ -113,7 +113,7 @@ export function bind(p: Parsing, pattern: Pattern, v: Binding): void {
     const found = members(name);
     if (found) bind(p, property.value, found);
     else if (property.value.type === 'Identifier')
-      p.scope.set(property.value.name, { kind: 'missing', name });
+      p.scope.set(property.value.name, { kind: 'missing', name, from: v as Value });
   }
 }
 

@@ -1,5 +1,6 @@
 /** `x[i]`, `tile[r][c]`, `p.x`, `threadIdx.x`; declarations of shared and local arrays; wide loads and stores. */
 import type { CallExpression, Expression, MemberExpression, Super } from 'acorn';
+import { sizeOf } from '../core/shape.js';
 import {
   type ArrayDecl,
   arrayNode,
@@ -11,8 +12,10 @@ import {
   store,
   zeroOf,
 } from './ir.js';
+import { missingFrom } from './parse-advice.js';
 import { expression } from './parse-expressions.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './parse-state.js';
+import { MOST_SHARED_BYTES } from './target.js';
 import type { Lanes } from './types.js';
 import { assignable, describe, isDType, staticOf, toCondition, toIndex } from './typing.js';
 
@@ -36,13 +39,7 @@ export function member(p: Parsing, node: MemberExpression): Value {
   const object = expression(p, objectOf(p, node));
   const name = node.property.type === 'Identifier' ? node.property.name : p.textOf(node.property);
   if (object.kind === 'record') {
-    return (
-      object.get(name) ??
-      p.fail(
-        node.property,
-        `\`${name}\` is not part of ${object.name}. Constants come from the fourth argument of kernel().`,
-      )
-    );
+    return object.get(name) ?? p.fail(node.property, missingFrom(p, object, name));
   }
   if (
     object.kind === 'static' &&
@@ -237,6 +234,12 @@ export function declareArray(
         : `${callee} takes sizes after the dtype: ${callee}(f32, 32).`,
     );
   }
+  if (p.conditions > 0 && !callee.startsWith('local'))
+    p.fail(
+      node,
+      `${callee} inside of an if: shared memory belongs to the whole block and is there whatever the condition is. ` +
+        'Declare it before the if.',
+    );
   // Where a loop is unrolled, one place may declare arrays of several sizes.
   const key = `${p.key(node)}[${dims}]`;
   let decl = p.arrays.get(key);
@@ -254,6 +257,19 @@ export function declareArray(
       lanes: callee === 'local4' ? 4 : callee === 'local2' ? 2 : 1,
     } satisfies ArrayDecl;
     p.arrays.set(key, decl);
+    requireFitting(p, node);
   }
   return { kind: 'memory', memory: arrayNode(decl, p.at(node)), name: decl.name };
+}
+
+/** Shared arrays of fixed sizes must fit into the shared memory of a block. */
+function requireFitting(p: Parsing, node: Syntax): void {
+  const shared = [...p.arrays.values()].filter((a) => a.space === 'shared' && a.dims[0] !== -1);
+  const bytes = shared.reduce((sum, a) => sum + sizeOf(a.dims) * a.dtype.bytes, 0);
+  if (bytes > MOST_SHARED_BYTES)
+    p.fail(
+      node,
+      `the shared arrays of the kernel take ${bytes} bytes: a block has at most ${MOST_SHARED_BYTES} ` +
+        '(227 KiB, on many GPUs less). Use smaller tiles, or work through the data in parts.',
+    );
 }

@@ -35,7 +35,13 @@ export type Value =
     }
   | { readonly kind: 'memory'; readonly memory: MemoryNode; readonly name: string }
   /** Names with meanings: the parameters, the context, `globalId`. */
-  | { readonly kind: 'record'; readonly name: string; readonly get: (name: string) => Value | undefined }
+  | {
+      readonly kind: 'record';
+      readonly name: string;
+      /** What there is to get, for errors. */
+      readonly names: readonly string[];
+      readonly get: (name: string) => Value | undefined;
+    }
   /** A function of the language: `barrier`, `Math.exp`. */
   | { readonly kind: 'builtin'; readonly name: string }
   /** A function of the author's, to be inlined. */
@@ -59,7 +65,7 @@ export const VOID: Value = { kind: 'void' };
 export type Binding =
   | Value
   /** Taken from the parameters or the context, which have no such name: an error once it is used. */
-  | { readonly kind: 'missing'; readonly name: string }
+  | { readonly kind: 'missing'; readonly name: string; readonly from: Value }
   | {
       readonly kind: 'variable';
       readonly variable: Variable /** See `Parsing.decide`. */;
@@ -78,6 +84,10 @@ export class Scope {
   set(name: string, binding: Binding): void {
     this.#names.set(name, binding);
   }
+  /** All names that are known here. */
+  names(): string[] {
+    return [...this.#names.keys(), ...(this.#outer?.names() ?? [])];
+  }
 }
 
 /** Something learned on the way changes what was parsed before it: begin again, knowing it. */
@@ -94,6 +104,8 @@ export interface Lessons {
 /** The state of one pass over a kernel. */
 export class Parsing {
   scope = new Scope();
+  /** The parameters and the context of the kernel. */
+  given: readonly Extract<Value, { kind: 'record' }>[] = [];
   /** The statements of the innermost block. */
   out: Statement[] = [];
   readonly arrays = new Map<string, ArrayDecl>();
@@ -113,6 +125,8 @@ export class Parsing {
   /** Inlined calls around this point: the key of each place inside includes it. */
   path = '';
   depth = 0;
+  /** Sides of ifs and choices around this point. */
+  conditions = 0;
   /** The function being parsed: the kernel, or one that is inlined. */
   source: Captured;
   readonly kernel: Captured;
@@ -178,6 +192,16 @@ export class Parsing {
     } finally {
       this.out = out;
       this.scope = scope;
+    }
+  }
+
+  /** As `nested`, where it depends on values whether what is parsed happens. */
+  conditional<T>(parse: () => T): { readonly statements: Statement[]; readonly result: T } {
+    this.conditions++;
+    try {
+      return this.nested(parse);
+    } finally {
+      this.conditions--;
     }
   }
 

@@ -2,6 +2,7 @@
 import type {
   Node as AstNode,
   Statement as AstStatement,
+  Expression,
   VariableDeclaration,
   VariableDeclarator,
 } from 'acorn';
@@ -75,9 +76,9 @@ export function statement(p: Parsing, node: AstStatement): void {
         return;
       }
       const condition = toCondition(p, node.test, test);
-      const then = p.nested(() => statement(p, node.consequent)).statements;
+      const then = p.conditional(() => statement(p, node.consequent)).statements;
       const { alternate } = node;
-      const otherwise = alternate ? p.nested(() => statement(p, alternate)).statements : [];
+      const otherwise = alternate ? p.conditional(() => statement(p, alternate)).statements : [];
       p.emit(when(condition, block(then), otherwise.length > 0 ? block(otherwise) : undefined, p.at(node)));
       return;
     }
@@ -107,13 +108,37 @@ export function statement(p: Parsing, node: AstStatement): void {
     }
     case 'ReturnStatement':
       if (p.depth > 0) p.fail(node, 'a function that is inlined cannot return from here.');
-      if (node.argument) evaluateFor(p, node.argument);
+      if (node.argument) effectOf(p, node.argument);
       p.emit(leave(p.at(node)));
       return;
     default:
       p.fail(node, UNSUPPORTED[node.type] ?? `${node.type} is not part of the kernel language.`);
   }
 }
+
+/** What a kernel ends with: minifiers write `return f(x)` and `return void (x[i] = v)`, but nobody gets a value. */
+export function effectOf(p: Parsing, node: Expression): void {
+  const last = node.type === 'SequenceExpression' ? node.expressions.at(-1)! : node;
+  const sides = last.type === 'ConditionalExpression' ? [last.consequent, last.alternate] : [last];
+  const value = sides.find((side) => !WITH_EFFECT.has(side.type) && !isUndefined(side));
+  if (value)
+    p.fail(
+      value,
+      'a kernel returns nothing: write its result to memory, y[i] = …, and return without a value.',
+    );
+  evaluateFor(p, node);
+}
+
+const WITH_EFFECT: ReadonlySet<string> = new Set([
+  'CallExpression',
+  'AssignmentExpression',
+  'UpdateExpression',
+  'LogicalExpression',
+]);
+
+const isUndefined = (node: Expression): boolean =>
+  (node.type === 'Identifier' && node.name === 'undefined') ||
+  (node.type === 'UnaryExpression' && node.operator === 'void');
 
 const COUNT =
   '`for … of` and `for … in` are not part of the kernel language. Count: for (let i = 0; i < n; i++).';
@@ -157,6 +182,11 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
   p.naming = name;
   const given: Value | undefined = init ? expression(p, unnamed(init, p.isKnown)) : undefined;
   p.naming = undefined;
+  if (init && (isUndefined(init) || (given?.kind === 'static' && given.value === undefined)))
+    p.fail(
+      init,
+      `a kernel has no undefined values: give \`${name}\` one, or declare it without: let ${name};`,
+    );
   if (fixed && given && given.kind !== 'expr') {
     if (given.kind === 'void') p.fail(init ?? node, `\`${name}\` is given nothing: the call has no value.`);
     p.scope.set(name, p.settle(given, name));

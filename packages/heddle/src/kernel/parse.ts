@@ -7,11 +7,11 @@ import { capture, Place } from './capture.js';
 import { block, bufferParam, type KernelIr, type Param, scalarParam } from './ir.js';
 import { isIrFunction } from './ir-function.js';
 import { CONTEXT } from './parse-builtins.js';
-import { evaluateFor } from './parse-expressions.js';
 import { bind } from './parse-functions.js';
 import { fromExpr, fromStatic, type Lessons, Parsing, Restart, Scope, type Value } from './parse-state.js';
-import { statements } from './parse-statements.js';
+import { effectOf, statements } from './parse-statements.js';
 import { isBuffer, type Schema } from './types.js';
+import { isDType } from './typing.js';
 
 /** Anything that can be called; its parameters are never looked at as values. */
 export type AnyFunction = (...args: never[]) => unknown;
@@ -26,8 +26,8 @@ export function parseKernel(
   fn: AnyFunction,
   constants: Readonly<Record<string, unknown>>,
 ): KernelIr {
+  const params = paramsOf(name, schema);
   const source = capture(fn, `kernel ${name}`);
-  const params = Object.entries(schema).map(([key, type]): Param => ({ name: key, schema: type }));
   for (const key of Object.keys(constants)) {
     if (CONTEXT.has(key)) {
       throw new KernelError(
@@ -47,6 +47,25 @@ export function parseKernel(
   }
 }
 
+/** @throws KernelError for what is no schema, as may happen in JavaScript */
+function paramsOf(kernel: string, schema: Schema): Param[] {
+  if (typeof schema !== 'object' || schema === null)
+    throw new KernelError(
+      `kernel ${kernel}: the second argument must be the schema of its parameters, as { x: buffer(f32), n: i32 }.`,
+    );
+  return Object.entries(schema).map(([name, type]) => {
+    if (!isDType(type) && !(type?.kind === 'buffer' && isDType(type.dtype)))
+      throw new KernelError(
+        `kernel ${kernel}: the parameter ${name} must be a dtype or buffer(dtype), got ${inspected(type)}. ` +
+          `Write ${name}: f32 for a number, ${name}: buffer(f32) for memory, with import { buffer, f32 } from 'heddle'.`,
+      );
+    return { name, schema: type };
+  });
+}
+
+const inspected = (v: unknown): string =>
+  typeof v === 'string' ? `'${v}'` : typeof v === 'function' ? 'a function' : String(v);
+
 function parseBody(p: Parsing, params: readonly Param[], constants: Readonly<Record<string, unknown>>) {
   const { node } = p.source;
   p.scope = new Scope();
@@ -56,15 +75,19 @@ function parseBody(p: Parsing, params: readonly Param[], constants: Readonly<Rec
       more[0],
       'a kernel takes two parameters: its arguments, and the context with intrinsics and constants.',
     );
-  if (values) bind(p, values, parametersOf(params));
-  if (context) bind(p, context, contextOf(constants));
+  const given = [parametersOf(params), contextOf(constants)] as const;
+  p.given = given;
+  if (values) bind(p, values, given[0]);
+  if (context) bind(p, context, given[1]);
   if (node.body.type === 'BlockStatement') statements(p, node.body.body);
-  else evaluateFor(p, node.body);
+  else effectOf(p, node.body);
   if (p.out.at(-1)?.op === 'return') p.out.pop();
   return block(p.out, p.at(node));
 }
 
-function parametersOf(params: readonly Param[]): Value {
+type RecordValue = Extract<Value, { kind: 'record' }>;
+
+function parametersOf(params: readonly Param[]): RecordValue {
   const values = new Map<string, Value>(
     params.map((param) => [
       param.name,
@@ -73,13 +96,15 @@ function parametersOf(params: readonly Param[]): Value {
         : fromExpr(scalarParam(param)),
     ]),
   );
-  return { kind: 'record', name: 'the parameters', get: (name) => values.get(name) };
+  const names = params.map((param) => param.name);
+  return { kind: 'record', name: 'the parameters', names, get: (name) => values.get(name) };
 }
 
-function contextOf(constants: Readonly<Record<string, unknown>>): Value {
+function contextOf(constants: Readonly<Record<string, unknown>>): RecordValue {
   return {
     kind: 'record',
     name: 'the context',
+    names: [...CONTEXT.keys(), ...Object.keys(constants)],
     get: (name) => {
       const own = CONTEXT.get(name);
       if (own) return own();

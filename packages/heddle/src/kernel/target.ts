@@ -1,3 +1,6 @@
+/** Shared memory of a block on the GPUs that have most of it (compute capability 9.0: 227 KiB). */
+export const MOST_SHARED_BYTES = 227 * 1024;
+
 /** What the compiler and the scheduler need to know of a device, and all they are told. */
 export interface Target {
   readonly name: 'cpu' | 'sim' | 'cuda';

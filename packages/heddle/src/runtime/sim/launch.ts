@@ -4,7 +4,7 @@ import { ArgumentError, DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { KernelIr } from '../../kernel/ir.js';
 import { type Scalar, wrap } from '../../kernel/ops.js';
-import type { Target } from '../../kernel/target.js';
+import { MOST_SHARED_BYTES, type Target } from '../../kernel/target.js';
 import { isBuffer } from '../../kernel/types.js';
 import { type JsKernel, KIT, renderJs } from '../../render/js.js';
 import { type Dim3, requireClusters } from '../device.js';
@@ -25,7 +25,7 @@ export const SIM_TARGET: Target = {
   units: 4,
   fma: true,
   maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 227 * 1024,
+  sharedBytesPerBlock: MOST_SHARED_BYTES,
   capability: 90,
   libraries: new Set(),
 };
