@@ -7,6 +7,8 @@
 export {
   bf16,
   bool,
+  type DataArrays,
+  type DataOf,
   type DType,
   type DTypeName,
   f16,
@@ -38,6 +40,7 @@ export * as data from './data/index.js';
 export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
 export { allocate, type DeviceArray, stream } from './engine/device-array.js';
 export type { LaunchOptions } from './engine/launch.js';
+export type { LaunchProfile, Profile, ProfileOptions } from './engine/profile.js';
 export * as io from './io/index.js';
 export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
 export * as nn from './nn/index.js';
@@ -45,6 +48,7 @@ export * as optim from './optim/index.js';
 export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
 export type { Stream, StreamEvent } from './runtime/stream.js';
+export type { Axes } from './tensor/axes.js';
 export {
   arange,
   cat,
@@ -60,6 +64,7 @@ export {
 } from './tensor/create.js';
 export * from './tensor/functional.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
+export type { Index } from './tensor/indexing.js';
 export { type JitOptions, type Jitted, type JitValue, jit } from './tensor/jit.js';
 export { ceilDiv, Kernel, kernel, type LaunchArguments } from './tensor/kernel.js';
 export {
@@ -76,6 +81,15 @@ export {
   time,
   useDevice,
 } from './tensor/modes.js';
+export type { Padding } from './tensor/movement.js';
+export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
-export { type NestedArray, type ReduceOptions, Tensor } from './tensor/tensor.js';
+export type { ReduceOptions, VarianceOptions } from './tensor/reductions.js';
+export {
+  type AnyTensor,
+  type MatmulOptions,
+  type NumberDType,
+  type Operand,
+  Tensor,
+} from './tensor/tensor.js';
 export * from './train/index.js';

@@ -4,7 +4,16 @@ import { test } from 'node:test';
 import { type DType, f32, f64, i64, isFloat } from '../src/core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../src/core/float16.js';
 import { withoutKernels } from '../src/engine/realize.js';
-import { gradcheck, jit, realize, setPrecision, type Tensor, tensor, useDevice } from '../src/index.js';
+import {
+  type AnyTensor,
+  gradcheck,
+  jit,
+  realize,
+  setPrecision,
+  type Tensor,
+  tensor,
+  useDevice,
+} from '../src/index.js';
 import { topological } from '../src/ir/node.js';
 import { listDevices } from '../src/runtime/registry.js';
 import { type Case, type Input, valuesFor } from './cases/case.js';
@@ -46,11 +55,11 @@ function rounded({ data, shape }: NdArray, { dtype = f32 }: Input): NdArray {
 }
 
 const toTensor = ({ data, shape }: NdArray, { dtype = f32 }: Input): Tensor =>
-  tensor(Float64Array.from(data), { shape, dtype });
+  tensor(Float64Array.from(data), { shape, dtype }) as Tensor;
 
 /** The same values in every second place of a larger memory, with its dimensions reversed and walked backwards. */
 function asView({ data, shape }: NdArray, { dtype = f32 }: Input): Tensor {
-  if (shape.length === 0) return tensor([7, data[0]!], { shape: [2], dtype }).at(1);
+  if (shape.length === 0) return tensor([7, data[0]!], { shape: [2], dtype }).at(1) as Tensor;
   const wide = shape.map((d) => 2 * d + 1).reverse();
   const values = new Float64Array(count(wide)).fill(1);
   data.forEach((v, i) => {
@@ -59,11 +68,11 @@ function asView({ data, shape }: NdArray, { dtype = f32 }: Input): Tensor {
   });
   return tensor(values, { shape: wide, dtype })
     .at(...wide.map((d) => (d === 1 ? '0:0' : `${d - 2}::-2`)))
-    .permute(shape.map((_, d) => shape.length - 1 - d));
+    .permute(shape.map((_, d) => shape.length - 1 - d)) as Tensor;
 }
 
 /** Compares a result with the reference: exactly for integers and bools, else within the case's tolerance. */
-async function compare(c: Case, result: Tensor, expected: NdArray, how: string): Promise<void> {
+async function compare(c: Case, result: AnyTensor, expected: NdArray, how: string): Promise<void> {
   assert.deepEqual(result.shape, expected.shape, `${how}: shape`);
   const data = await result.data();
   const exact = !isFloat(result.dtype);
@@ -93,10 +102,10 @@ interface Ready {
 }
 
 /** Whether a graph has an op that a hand-written kernel may replace. */
-const hasFused = (t: Tensor): boolean => topological([t.node]).some((n) => n.op === 'call');
+const hasFused = (t: AnyTensor): boolean => topological([t.node]).some((n) => n.op === 'call');
 
 /** Ways to the same value: each finds what the others hide. All but the first put an op's cases into one program. */
-const WAYS: Readonly<Record<string, (cases: readonly Ready[]) => (Tensor | undefined)[]>> = {
+const WAYS: Readonly<Record<string, (cases: readonly Ready[]) => (AnyTensor | undefined)[]>> = {
   'as it is': (cases) => cases.map(({ c, values }) => c.run(...plainly(c, values))),
   'of views': (cases) => {
     const results = cases.map(({ c, values }) => c.run(...asViews(c, values)));
@@ -191,7 +200,7 @@ function noGradient(c: Case): string | undefined {
 }
 
 /** A different factor for every element of a result, so that none can stand for another. */
-function weighted(result: Tensor): Tensor {
+function weighted(result: AnyTensor): AnyTensor {
   const factors = Float64Array.from({ length: result.size }, (_, i) => 1 + 0.5 * Math.sin(3 * i + 1));
   return result.mul(tensor(factors, { shape: result.shape, dtype: result.dtype }));
 }
@@ -200,7 +209,7 @@ function weighted(result: Tensor): Tensor {
 async function gradientsOf(c: Case, values: readonly NdArray[], dtype: DType): Promise<number[][]> {
   const inputs = values.map((v, i) =>
     isFloat(c.inputs[i]!.dtype ?? f32)
-      ? tensor(Float64Array.from(v.data), { shape: v.shape, dtype, requiresGrad: true })
+      ? (tensor(Float64Array.from(v.data), { shape: v.shape, dtype, requiresGrad: true }) as Tensor)
       : toTensor(v, c.inputs[i]!),
   );
   weighted(c.run(...inputs))
@@ -238,7 +247,7 @@ export function gradientTests(devices: readonly string[]): void {
           skips.add('the result is not of floats');
           continue;
         }
-        const fn = (...given: Tensor[]): Tensor => {
+        const fn = (...given: Tensor[]): AnyTensor => {
           let next = 0;
           return weighted(c.run(...inputs.map((t) => (isFloat(t.dtype) ? given[next++]! : t))));
         };

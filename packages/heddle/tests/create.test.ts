@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import * as H from '../src/index.js';
 import {
+  type AnyTensor,
   arange,
   bf16,
   bool,
@@ -14,7 +15,6 @@ import {
   i32,
   i64,
   ones,
-  type Tensor,
   tensor,
   u8,
   u32,
@@ -31,7 +31,7 @@ for (const device of DEVICES) {
     });
   };
   const is = async (
-    t: Tensor,
+    t: AnyTensor,
     shape: readonly number[],
     dtype: H.DType,
     nested: H.NestedArray,

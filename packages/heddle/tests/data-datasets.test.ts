@@ -57,7 +57,7 @@ test('data that does not fit together is refused, with index and value', () => {
     message: /label 3 of example 1 is outside the classes: expected 0 to 2/,
   });
   assert.throws(make({ labels: Int32Array.of(0, 1, -1) }), /label -1 of example 2 is outside/);
-  assert.throws(make({ normalize: { mean: 0, std: 0 } }), { code: 'HEDDLE_ARGUMENT', message: /std 0/ });
+  assert.throws(make({ normalize: { mean: 0, std: 0 } }), { code: 'HEDDLE_ARGUMENT', message: /std: 0/ });
   const dataset = make({})();
   for (const index of [3, -1, Number.NaN]) {
     assert.throws(() => dataset.batchInto([index], new Float32Array(2), new Int32Array(1)), /out of range/);

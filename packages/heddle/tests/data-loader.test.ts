@@ -110,11 +110,11 @@ test('a batch size far above the number of examples takes no memory for it', asy
 test('options outside their range are refused', () => {
   const dataset = numbered(4);
   const bad: [LoaderOptions, RegExp][] = [
-    [{ batchSize: 0 }, /batchSize is 0: must be a whole number, at least 1/],
+    [{ batchSize: 0 }, /batchSize is 0, must be an integer ≥ 1/],
     [{ batchSize: 1.5 }, /batchSize is 1.5/],
-    [{ batchSize: 1, seed: -1 }, /seed is -1: must be a whole number, at least 0/],
+    [{ batchSize: 1, seed: -1 }, /seed is -1, must be an integer ≥ 0/],
     [{ batchSize: 1, workers: -1 }, /workers is -1/],
-    [{ batchSize: 1, workers: 1, prefetch: 0 }, /prefetch is 0: must be a whole number, at least 1/],
+    [{ batchSize: 1, workers: 1, prefetch: 0 }, /prefetch is 0, must be an integer ≥ 1/],
   ];
   for (const [options, message] of bad) {
     assert.throws(() => new Loader(dataset, options), { code: 'HEDDLE_ARGUMENT', message });

@@ -230,7 +230,7 @@ const ERRORS: readonly [string, () => unknown, new (m: string) => Error, RegExp]
     ShapeError,
     /\(N,C,H,W\), 4 dimensions, got \(8,8\)/,
   ],
-  ['dropout p', () => F.dropout(x4, 1.5), ArgumentError, /p is 1.5, must be from 0 to 1/],
+  ['dropout p', () => F.dropout(x4, 1.5), ArgumentError, /p is 1.5, must be a number from 0 to 1/],
   [
     'batchNorm2d statistics',
     () => F.batchNorm2d(x4, zeros([4]), zeros([3])),

@@ -21,7 +21,7 @@ const values = (shape: readonly number[], dtype: DType = f32, seed = 1, requires
   return tensor(
     Float64Array.from({ length: size }, (_, i) => (whole ? Math.round(100 + 100 * at(i)) : at(i))),
     { shape: [...shape], dtype, requiresGrad },
-  );
+  ) as Tensor;
 };
 
 const layerNorm = (x: Tensor, axes: readonly number[]): Tensor => {

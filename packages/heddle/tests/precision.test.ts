@@ -55,10 +55,10 @@ test('another name is refused', () => {
   const says = (text: RegExp) => (e: unknown) => e instanceof ArgumentError && text.test(e.message);
   assert.throws(
     () => setPrecision({ matmul: wrong }),
-    says(/\[setPrecision, matmul\] 'fp8' is no precision/),
+    says(/\[setPrecision\] matmul is 'fp8', must be 'f32', 'tf32' or 'bf16'/),
   );
   assert.throws(
     () => tensor([[1]]).matmul(tensor([[1]]), { precision: wrong }),
-    says(/\[matmul\] 'fp8' is no precision: it must be one of 'f32', 'tf32', 'bf16'/),
+    says(/\[matmul\] precision is 'fp8', must be 'f32', 'tf32' or 'bf16'/),
   );
 });

@@ -194,7 +194,7 @@ export const leaf = (
     Math.fround(data[i % data.length]! + 0.01 * (i % 7)),
   );
   return {
-    t: tensor(Float64Array.from(values), { shape: sizes, dtype, requiresGrad }),
+    t: tensor(Float64Array.from(values), { shape: sizes, dtype, requiresGrad }) as Tensor,
     a: { shape: sizes, data: values },
   };
 };

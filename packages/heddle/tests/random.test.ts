@@ -2,11 +2,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { keyOfSeed, type PhiloxKey, philox4x32 } from '../src/core/philox.js';
-import { f64, Generator, manualSeed, rand, randn, type Tensor, tensor, useDevice } from '../src/index.js';
+import {
+  type AnyTensor,
+  f64,
+  Generator,
+  manualSeed,
+  rand,
+  randn,
+  type Tensor,
+  tensor,
+  useDevice,
+} from '../src/index.js';
 import { DEVICES } from './case-runner.js';
 import { assertClose } from './close.js';
 
-const list = async (t: Tensor): Promise<number[]> => Array.from(await t.data(), Number);
+const list = async (t: AnyTensor): Promise<number[]> => Array.from(await t.data(), Number);
 
 /** The first `n` words from block `block` on. */
 const words = (key: PhiloxKey, block: number, n: number): number[] =>

@@ -6,7 +6,7 @@ import type { Profile, ProfileOptions } from '../engine/profile.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
 import { tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
-import type { Tensor } from '../tensor/tensor.js';
+import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import type { Program } from '../train/programs.js';
 import type { Workload } from './bench-workload.js';
 
@@ -29,7 +29,7 @@ export class TrainingSteps implements Workload {
   readonly #batches: readonly { readonly inputs: Float32Array; readonly labels: Int32Array }[];
   readonly #inputs: Tensor;
   readonly #labels: Tensor;
-  readonly #step: Jitted<[Tensor, Tensor], Tensor>;
+  readonly #step: Jitted<[Tensor, Tensor], AnyTensor>;
   #steps = 0;
 
   constructor(program: Program, { optimizer: make, batchSize, batches = 16 }: TrainingStepsOptions) {
@@ -55,7 +55,7 @@ export class TrainingSteps implements Workload {
   }
 
   /** Write the next batch and train on it; returns the loss. */
-  next(): Tensor {
+  next(): AnyTensor {
     const { inputs, labels } = this.#batches[this.#steps++ % this.#batches.length]!;
     return this.#step(this.#inputs.write(inputs), this.#labels.write(labels));
   }

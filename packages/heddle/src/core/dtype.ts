@@ -1,4 +1,5 @@
 /** Number types. One record each; the same records type kernel parameters, tensors and files. */
+import { type Rule, requireArgument } from './arguments.js';
 import { DTypeError } from './errors.js';
 
 export type DTypeName = 'f16' | 'bf16' | 'f32' | 'f64' | 'u8' | 'i32' | 'u32' | 'i64' | 'bool';
@@ -41,7 +42,7 @@ export const LIMITS: Readonly<Partial<Record<DTypeName, readonly [bigint, bigint
   i64: [-(2n ** 63n), 2n ** 63n - 1n],
 };
 
-/** Whether a value is one of `t`'s: a number for a float, a whole one within its limits for an integer. */
+/** Whether a value is one of `t`'s: a number for a float, an integer within its limits for an integer. */
 export function isOf(t: DType, value: unknown): value is number | bigint | boolean {
   const limits = LIMITS[t.name];
   if (!limits) return typeof value === (t.kind === 'bool' ? 'boolean' : 'number');
@@ -61,16 +62,22 @@ const NUMBER_LIMITS: Readonly<Partial<Record<DTypeName, readonly [number, number
 /** What the values of `t` are, for messages. */
 export function describeValues(t: DType): string {
   const limits = LIMITS[t.name];
-  if (limits) return `a whole number from ${limits[0]} to ${limits[1]}`;
+  if (limits) return `an integer from ${limits[0]} to ${limits[1]}`;
   return t.kind === 'bool' ? 'true or false' : 'a number';
 }
 
+const RECORDS: readonly unknown[] = Object.values(DTYPES);
+
+/** One of the records above. */
+export const aDType: Rule = {
+  must: `one of the dtypes ${Object.keys(DTYPES).join(', ')}, as in import { f32 } from 'heddle'`,
+  holds: (v) => RECORDS.includes(v),
+  error: DTypeError,
+};
+
 /** @throws DTypeError unless it is one of the records above, as may happen in JavaScript */
-export function requireDType(op: string, t: DType): void {
-  if (!t || DTYPES[t.name] !== t)
-    throw new DTypeError(
-      `[${op}] ${typeof t === 'string' ? `'${t}'` : String(t)} is no dtype. There are: ${Object.keys(DTYPES).join(', ')}, as in import { f32 } from 'heddle'.`,
-    );
+export function requireDType(op: string, t: unknown): asserts t is DType {
+  requireArgument(op, 'dtype', t, aDType);
 }
 
 export type TypedArray =
@@ -81,6 +88,20 @@ export type TypedArray =
   | Int32Array
   | Uint32Array
   | BigInt64Array;
+
+/** The array that the elements of a tensor arrive in. */
+export interface DataArrays {
+  f16: Float32Array;
+  bf16: Float32Array;
+  f32: Float32Array;
+  f64: Float64Array;
+  u8: Uint8Array;
+  i32: Int32Array;
+  u32: Uint32Array;
+  i64: BigInt64Array;
+  bool: Uint8Array;
+}
+export type DataOf<D extends DTypeName> = DataArrays[D];
 
 /**
  * A typed view of `bytes` for elements of `t`. f16 and bf16 are seen as their 16 bits (Uint16Array):

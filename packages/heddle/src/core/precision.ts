@@ -1,5 +1,5 @@
 /** How exactly matrix products and convolutions of f32 are computed. */
-import { ArgumentError } from './errors.js';
+import { oneOf, type Rule } from './arguments.js';
 
 /**
  * f32: every product and sum in f32 · tf32: operands rounded to 10 bits of mantissa, sums in f32, on tensor cores ·
@@ -10,10 +10,4 @@ export type Precision = 'f32' | 'tf32' | 'bf16';
 
 export const PRECISIONS: readonly Precision[] = ['f32', 'tf32', 'bf16'];
 
-/** @throws ArgumentError unless it is one of `PRECISIONS` */
-export function requirePrecision(op: string, precision: Precision): void {
-  if (!PRECISIONS.includes(precision))
-    throw new ArgumentError(
-      `[${op}] '${precision}' is no precision: it must be one of ${PRECISIONS.map((p) => `'${p}'`).join(', ')}.`,
-    );
-}
+export const aPrecision: Rule = oneOf(...PRECISIONS);

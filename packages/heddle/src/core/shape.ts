@@ -1,4 +1,5 @@
 /** Shapes, strides and broadcasting (NumPy's rules). */
+import { shown } from './arguments.js';
 import { ShapeError } from './errors.js';
 
 /** Sizes of a tensor's dimensions, outermost first. `[]` is a scalar. */
@@ -46,9 +47,19 @@ export function broadcastShapes(op: string, ...shapes: Shape[]): number[] {
 export function normalizeAxis(op: string, axis: number, rank: number): number {
   if (!Number.isInteger(axis) || axis < -rank || axis >= rank) {
     throw new ShapeError(
-      `[${op}] axis ${axis} is out of range for ${rank} dimension${rank === 1 ? '' : 's'}: ` +
+      `[${op}] axis ${shown(axis)} is out of range for ${rank} dimension${rank === 1 ? '' : 's'}: ` +
         `use ${-rank} to ${rank - 1}.`,
     );
   }
   return axis < 0 ? axis + rank : axis;
+}
+
+const isSize = (d: unknown): boolean => Number.isSafeInteger(d) && (d as number) >= 0;
+
+/** @throws ShapeError unless it is a list of sizes */
+export function requireShape(op: string, shape: unknown): asserts shape is Shape {
+  if (Array.isArray(shape) && shape.every(isSize)) return;
+  throw new ShapeError(
+    `[${op}] ${Array.isArray(shape) ? `(${shape.map((d) => shown(d)).join(',')})` : shown(shape)} is not a shape: pass a list of integers ≥ 0, as in [2, 3].`,
+  );
 }

@@ -1,6 +1,20 @@
 /** Labelled examples, and the usual kind: arrays in memory. */
+import {
+  above,
+  aFinite,
+  anArrayLike,
+  integerFrom,
+  isThenable,
+  type Rule,
+  type Rules,
+  requireArgument,
+  required,
+  requireOptions,
+  shaped,
+  shown,
+} from '../core/arguments.js';
 import { ArgumentError, DataError } from '../core/errors.js';
-import { formatShape, type Shape, sizeOf } from '../core/shape.js';
+import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 
 export interface Dataset {
   /** Number of examples. */
@@ -11,7 +25,7 @@ export interface Dataset {
   readonly classes: number;
   /**
    * Write the examples `indices`, one after another, into `inputs` (f32, `indices.length` × `sizeOf(inputShape)`) and
-   * `labels` (`indices.length`). Nothing is allocated.
+   * `labels` (`indices.length`). Nothing is allocated. It is not awaited: what it writes is used when it returns.
    */
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void;
   /** How to open the dataset on another thread. Without it, a loader cannot use workers. */
@@ -41,6 +55,63 @@ export interface ArrayDatasetOptions {
   readonly normalize?: Normalization;
 }
 
+const numbersOf = (...types: readonly (abstract new (...args: never[]) => unknown)[]): Rule => ({
+  must: types.map((t) => `${t.name.startsWith('I') ? 'an' : 'a'} ${t.name}`).join(' or '),
+  holds: (v) => types.some((t) => v instanceof t),
+});
+
+/** @internal */
+export const aNormalization: Rule = {
+  must: '{ mean, std }, a finite number and one greater than 0',
+  holds: (v) => {
+    if (typeof v !== 'object' || v === null) return false;
+    const { mean, std, ...rest } = v as Record<string, unknown>;
+    return aFinite.holds(mean) && above(0).holds(std) && Object.keys(rest).length === 0;
+  },
+};
+
+const ARRAYS: Rules<ArrayDatasetOptions> = {
+  inputs: required(numbersOf(Float32Array, Uint8Array)),
+  inputShape: required({ must: 'a shape, a list of sizes as in [1, 28, 28]', holds: Array.isArray }),
+  labels: required(numbersOf(Int32Array, Uint8Array)),
+  classes: required(integerFrom(1)),
+  normalize: aNormalization,
+};
+
+const aDataset: Rule = shaped(
+  'a dataset such as an ArrayDataset, with length, inputShape, classes and batchInto',
+  {
+    length: integerFrom(0),
+    inputShape: { must: 'a shape', holds: (v) => Array.isArray(v) && v.every(integerFrom(0).holds) },
+    classes: integerFrom(1),
+    batchInto: { must: 'a function', holds: (v) => typeof v === 'function' },
+  },
+);
+
+/** @internal @throws ArgumentError */
+export function requireDataset(op: string, name: string, dataset: unknown): asserts dataset is Dataset {
+  requireArgument(op, name, dataset, aDataset);
+}
+
+/**
+ * @internal The examples `indices` of a dataset.
+ * @throws ArgumentError if the dataset makes them asynchronously: nobody waits for it
+ */
+export function fillBatch(
+  dataset: Dataset,
+  indices: ArrayLike<number>,
+  inputs: Float32Array,
+  labels: Int32Array,
+): void {
+  const returned: unknown = dataset.batchInto(indices, inputs, labels);
+  if (!isThenable(returned)) return;
+  // Its failure is not a second error.
+  returned.then(undefined, () => {});
+  throw new ArgumentError(
+    '[Dataset] batchInto is async: batches are used when it returns, before they are written. Read the data first, in an async function that makes the dataset, and let batchInto copy it.',
+  );
+}
+
 export class ArrayDataset implements Dataset {
   readonly length: number;
   readonly inputShape: Shape;
@@ -52,19 +123,19 @@ export class ArrayDataset implements Dataset {
   /** What each byte becomes as an input, f32. */
   readonly table: Float32Array;
 
-  /** @throws DataError if the counts of inputs and labels differ, or a label is outside the classes */
-  constructor({ inputs, inputShape, labels, classes, normalize = { mean: 0, std: 1 } }: ArrayDatasetOptions) {
+  /**
+   * @throws DataError if the counts of inputs and labels differ, or a label is outside the classes
+   * @throws ArgumentError for arrays of other types, such as fractional labels
+   */
+  constructor(options: ArrayDatasetOptions) {
+    requireOptions('ArrayDataset', options, ARRAYS);
+    const { inputs, inputShape, labels, classes, normalize = { mean: 0, std: 1 } } = options;
+    requireShape('ArrayDataset', inputShape);
     const features = sizeOf(inputShape);
     if (inputs.length !== features * labels.length) {
       throw new DataError(
         `${inputs.length} input values do not match ${labels.length} labels: expected ${labels.length} × ` +
           `${features} values for inputs of shape ${formatShape(inputShape)}.`,
-      );
-    }
-    if (!Number.isFinite(normalize.mean) || !(normalize.std > 0)) {
-      throw new ArgumentError(
-        `cannot normalize by mean ${normalize.mean} and std ${normalize.std}: the mean must be finite and the std ` +
-          'positive.',
       );
     }
     const wrong = labels.findIndex((label) => label < 0 || label >= classes);
@@ -93,12 +164,16 @@ export class ArrayDataset implements Dataset {
   }
 
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
+    requireArgument('batchInto', 'indices', indices, anArrayLike);
+    requireArgument('batchInto', 'inputs', inputs, numbersOf(Float32Array));
+    requireArgument('batchInto', 'labels', labels, numbersOf(Int32Array));
     const features = this.#features;
     for (let row = 0; row < indices.length; row++) {
       const index = indices[row]!;
-      if (!(index >= 0 && index < this.length)) {
-        throw new ArgumentError(`example ${index} is out of range: the dataset has ${this.length}.`);
-      }
+      if (!(Number.isInteger(index) && index >= 0 && index < this.length))
+        throw new ArgumentError(
+          `[batchInto] example ${shown(index)} is out of range: the dataset has ${this.length}.`,
+        );
       labels[row] = this.labels[index]!;
       if (this.inputs instanceof Uint8Array) {
         normalizeBytes(this.inputs, index * features, inputs, row * features, features, this.table);
@@ -110,6 +185,8 @@ export class ArrayDataset implements Dataset {
 
   /** The examples `begin` up to but without `end`, sharing this dataset's memory. */
   slice(begin: number, end: number = this.length): ArrayDataset {
+    requireArgument('slice', 'begin', begin, integerFrom(0, this.length));
+    requireArgument('slice', 'end', end, integerFrom(begin, this.length));
     return new ArrayDataset({
       ...this.#options(),
       inputs: this.inputs.subarray(begin * this.#features, end * this.#features),

@@ -16,4 +16,10 @@ export {
   type LoadImagesOptions,
   loadImages,
 } from './mnist.js';
-export { quadrantPoints, type Split, separablePoints, type ToyOptions } from './toy.js';
+export {
+  quadrantPoints,
+  type SeparableOptions,
+  type Split,
+  separablePoints,
+  type ToyOptions,
+} from './toy.js';

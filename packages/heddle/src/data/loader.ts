@@ -1,16 +1,24 @@
 /** Mini-batches of a dataset, in an order fixed by a seed and the number of the epoch. */
+import {
+  aBoolean,
+  integerFrom,
+  type Rules,
+  requireArgument,
+  required,
+  requireOptions,
+} from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
 import { type Batch, makeBatch } from './batch.js';
-import type { Dataset } from './dataset.js';
+import { type Dataset, fillBatch, requireDataset } from './dataset.js';
 import { prefetch } from './prefetch.js';
 
 export interface LoaderOptions {
   readonly batchSize: number;
   /** A new order every epoch. Default: false, the order of the dataset. */
   readonly shuffle?: boolean;
-  /** Whole number from 0 to 2^53 − 1. Default: 0. */
+  /** Integer from 0 to 2^53 − 1. Default: 0. */
   readonly seed?: number;
   /** Leave out the last batch if it is not full. Default: false. */
   readonly dropLast?: boolean;
@@ -22,6 +30,15 @@ export interface LoaderOptions {
   /** Batches prepared ahead of the one in use, with workers. Default: 2 per worker. */
   readonly prefetch?: number;
 }
+
+const RULES: Rules<LoaderOptions> = {
+  batchSize: required(integerFrom(1)),
+  shuffle: aBoolean,
+  seed: integerFrom(0),
+  dropLast: aBoolean,
+  workers: integerFrom(0),
+  prefetch: integerFrom(0),
+};
 
 export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch> {
   readonly dataset: D;
@@ -36,12 +53,11 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
 
   /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
   constructor(dataset: D, options: LoaderOptions) {
+    requireDataset('Loader', 'dataset', dataset);
+    requireOptions('Loader', options, RULES);
     const { batchSize, shuffle = false, seed = 0, dropLast = false, workers = 0 } = options;
     const ahead = options.prefetch ?? 2 * workers;
-    requireWhole('batchSize', batchSize, 1);
-    requireWhole('seed', seed, 0);
-    requireWhole('workers', workers, 0);
-    requireWhole('prefetch', ahead, workers > 0 ? 1 : 0);
+    requireArgument('Loader', 'prefetch', ahead, integerFrom(workers > 0 ? 1 : 0));
     if (workers > 0 && !dataset.remote) {
       throw new ArgumentError(
         `[Loader] workers is ${workers}, but this dataset cannot be opened on another thread. Give it a remote() ` +
@@ -70,6 +86,7 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
 
   /** The examples of an epoch, in order: each index of the dataset once. */
   order(epoch: number): Uint32Array {
+    requireArgument('order', 'epoch', epoch, integerFrom(0));
     const order = new Uint32Array(this.dataset.length);
     for (let i = 0; i < order.length; i++) order[i] = i;
     if (!this.shuffle) return order;
@@ -85,11 +102,12 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
 
   /** The batches of an epoch, made on this thread. */
   *batches(epoch: number = this.epoch++): Generator<Batch, void, undefined> {
+    requireArgument('batches', 'epoch', epoch, integerFrom(0));
     const most = this.#mostExamples;
     const inputs = new Float32Array(most * sizeOf(this.dataset.inputShape));
     const labels = new Int32Array(most);
     for (const [index, indices] of this.#chunks(epoch).entries()) {
-      this.dataset.batchInto(indices, inputs, labels);
+      fillBatch(this.dataset, indices, inputs, labels);
       yield makeBatch(index, indices.length, inputs, labels);
     }
   }
@@ -117,11 +135,5 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
     return Array.from({ length: this.length }, (_, i) =>
       order.subarray(i * this.batchSize, (i + 1) * this.batchSize),
     );
-  }
-}
-
-function requireWhole(name: string, value: number, low: number): void {
-  if (!Number.isSafeInteger(value) || value < low) {
-    throw new ArgumentError(`[Loader] ${name} is ${value}: must be a whole number, at least ${low}.`);
   }
 }

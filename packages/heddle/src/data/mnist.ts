@@ -3,10 +3,11 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { aString, listOf, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { DataError, FileError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type IdxArray, readIdx } from '../io/idx.js';
-import { ArrayDataset, type Normalization } from './dataset.js';
+import { ArrayDataset, aNormalization, type Normalization } from './dataset.js';
 
 export interface ImageSet {
   /** What was asked for: `mnist`, `fashion-mnist` or a folder. */
@@ -25,6 +26,8 @@ export interface LoadImagesOptions {
   /** Names of the classes. Default: those of the set; `0` to `9` for a folder. */
   readonly classes?: readonly string[];
 }
+
+const LOAD: Rules<LoadImagesOptions> = { normalize: aNormalization, classes: listOf(aString) };
 
 const DIGITS = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] as const;
 
@@ -79,6 +82,7 @@ export type ImageSetName = keyof typeof IMAGE_SETS;
 
 /** The folder of a known image set, or undefined if it is not on this machine. */
 export function findImages(name: ImageSetName): string | undefined {
+  requireArgument('findImages', 'name', name, oneOf(...Object.keys(IMAGE_SETS)));
   return IMAGE_SETS[name]
     .folders()
     .find((folder) => Object.values(FILES).every((file) => findFile(folder, file)));
@@ -91,6 +95,8 @@ export function findImages(name: ImageSetName): string | undefined {
  * @throws DataError if images and labels do not fit together
  */
 export async function loadImages(nameOrFolder: string, options: LoadImagesOptions = {}): Promise<ImageSet> {
+  requireArgument('loadImages', 'nameOrFolder', nameOrFolder, aString);
+  requireOptions('loadImages', options, LOAD);
   const known: KnownSet | undefined = isKnown(nameOrFolder) ? IMAGE_SETS[nameOrFolder] : undefined;
   const source = isKnown(nameOrFolder) ? findImages(nameOrFolder) : nameOrFolder;
   if (source === undefined || !existsSync(source)) throw missing(nameOrFolder, 'no such folder');

@@ -1,6 +1,6 @@
 /** A thread of the loader: opens the dataset, then makes one batch per message. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Dataset, RemoteDataset } from './dataset.js';
+import { type Dataset, fillBatch, type RemoteDataset } from './dataset.js';
 import type { WorkerJob, WorkerSetup } from './prefetch.js';
 
 async function open({ module, open, data }: RemoteDataset): Promise<Dataset> {
@@ -12,6 +12,6 @@ const { remote, slots } = workerData as WorkerSetup;
 const dataset = await open(remote);
 parentPort!.on('message', ({ index, slot, indices }: WorkerJob) => {
   const { inputs, labels } = slots[slot]!;
-  dataset.batchInto(indices, inputs, labels);
+  fillBatch(dataset, indices, inputs, labels);
   parentPort!.postMessage(index);
 });

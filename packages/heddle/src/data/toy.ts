@@ -1,4 +1,5 @@
 /** Small generated problems in the plane, the same for the same seed. */
+import { integerFrom, type Rules, requireOptions, within } from '../core/arguments.js';
 import { PhiloxStream } from '../core/philox.js';
 import { ArrayDataset } from './dataset.js';
 
@@ -16,11 +17,25 @@ export interface ToyOptions {
   readonly testLength?: number;
 }
 
+const TOY: Rules<ToyOptions> = {
+  seed: integerFrom(0),
+  trainLength: integerFrom(0),
+  testLength: integerFrom(0),
+};
+
+export interface SeparableOptions extends ToyOptions {
+  /** The least distance of a point from the line, 0 to 0.5 (default 0.1). */
+  readonly margin?: number;
+}
+
+const SEPARABLE: Rules<SeparableOptions> = { ...TOY, margin: within(0, 0.5) };
+
 /**
  * Points in [−1, 1]², 1 on one side of a random line and 0 on the other, none nearer to the line than `margin`:
  * what a single linear layer can separate.
  */
-export function separablePoints(options: ToyOptions & { readonly margin?: number } = {}): Split {
+export function separablePoints(options: SeparableOptions = {}): Split {
+  requireOptions('separablePoints', options, SEPARABLE);
   const { seed = 0, margin = 0.1 } = options;
   const random = new PhiloxStream(seed);
   const angle = 2 * Math.PI * random.uniform();
@@ -33,6 +48,7 @@ export function separablePoints(options: ToyOptions & { readonly margin?: number
 
 /** Points in [−1, 1]², 1 where x·y > 0, which no line separates. */
 export function quadrantPoints(options: ToyOptions = {}): Split {
+  requireOptions('quadrantPoints', options, TOY);
   return split(options, new PhiloxStream(options.seed ?? 0), (x, y) => Number(x * y > 0));
 }
 

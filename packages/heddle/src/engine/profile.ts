@@ -1,5 +1,6 @@
 /** How long compiled programs take on their device. */
 import { setImmediate } from 'node:timers/promises';
+import { aBoolean, above, integerFrom, type Rules } from '../core/arguments.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/schedule.js';
 
@@ -31,6 +32,8 @@ export interface ProfileOptions {
   /** What a round should take, in µs: short programs run as often as fills it. */
   readonly roundUs?: number;
 }
+
+export const PROFILE: Rules<ProfileOptions> = { each: aBoolean, rounds: integerFrom(1), roundUs: above(0) };
 
 const ROUNDS = 7;
 const ROUND_US = 10_000;

@@ -1,4 +1,5 @@
 /** Computing nodes when they are asked for. Programs are kept by the structure of their graphs. */
+import { shown } from '../core/arguments.js';
 import { type DType, describeValues, isInteger, isOf, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
@@ -176,7 +177,7 @@ export function upload(
 }
 
 /** Overwrite a tensor's values from the host: in place if nobody else can see its memory. */
-export function write(handle: Handle, values: ArrayLike<number>): void {
+export function write(handle: Handle, values: ArrayLike<number | bigint>): void {
   const own = handle.ownNode;
   if (currentTrace())
     throw new ArgumentError(
@@ -198,7 +199,7 @@ export function write(handle: Handle, values: ArrayLike<number>): void {
 
 /**
  * Values as the bytes of a dtype; no copy where they already are.
- * @throws DTypeError for what is no value of an integer type: it would become another one without a word
+ * @throws DTypeError for what is no value of an integer type: it would otherwise be converted silently
  */
 export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8Array {
   const at = (Type: {
@@ -236,7 +237,7 @@ function requireValues(values: ArrayLike<number | bigint>, dtype: DType): void {
   for (let i = 0; i < values.length; i++)
     if (!isOf(dtype, values[i]))
       throw new DTypeError(
-        `${values[i]} is no ${dtype.name}, which is ${describeValues(dtype)}. tensor(…).cast(${dtype.name}) cuts off and saturates.`,
+        `${shown(values[i])} cannot be represented as ${dtype.name} (${describeValues(dtype)}). tensor(…).cast(${dtype.name}) truncates and saturates.`,
       );
 }
 

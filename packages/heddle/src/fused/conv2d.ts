@@ -1,7 +1,8 @@
 /** Convolution of images and its two gradients: three ops that are each other's derivatives. */
+import { integerFrom, type Rule, type Rules, requireArgument } from '../core/arguments.js';
 import { f32, isFloat } from '../core/dtype.js';
-import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
-import { type Precision, requirePrecision } from '../core/precision.js';
+import { DTypeError, ShapeError } from '../core/errors.js';
+import { aPrecision, type Precision } from '../core/precision.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
@@ -209,15 +210,28 @@ export const conv2dWeightOp: FusedOp<Conv2dArg> = {
 
 const weightShape = (x: Shape, y: Shape, arg: Conv2dArg): Shape => [y[1]!, x[1]! / arg.groups, ...arg.kernel];
 
-/** A pair from an option. @throws ArgumentError unless whole numbers from `least` on */
+/** An integer from `least` on, or two of them. */
+export const aPair = (least: number): Rule => {
+  const { must, holds } = integerFrom(least);
+  return {
+    must: `${must}, or two of them: [height, width]`,
+    holds: (v) => (Array.isArray(v) ? v.length === 2 && v.every(holds) : holds(v)),
+  };
+};
+
+/** The rules of `Conv2dOptions`. */
+export const CONV2D: Rules<Conv2dOptions> = {
+  stride: aPair(1),
+  padding: aPair(0),
+  dilation: aPair(1),
+  groups: integerFrom(1),
+  precision: aPrecision,
+};
+
+/** A pair from an option. @throws ArgumentError unless integers from `least` on */
 export function pair(op: string, name: string, given: Pair, least: number): readonly [number, number] {
-  const both = typeof given === 'number' ? ([given, given] as const) : given;
-  if (both.length !== 2 || both.some((n) => !Number.isInteger(n) || n < least)) {
-    throw new ArgumentError(
-      `[${op}] ${name} is ${String(given)}: must be a whole number ≥ ${least}, or two of them (height, width).`,
-    );
-  }
-  return both;
+  requireArgument(op, name, given, aPair(least));
+  return typeof given === 'number' ? [given, given] : given;
 }
 
 /**
@@ -226,7 +240,6 @@ export function pair(op: string, name: string, given: Pair, least: number): read
  */
 export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dOptions = {}): GraphNode {
   const { groups = 1 } = options;
-  if (options.precision) requirePrecision('conv2d', options.precision);
   const both = `x ${formatShape(x.shape)}, w ${formatShape(w.shape)}`;
   if (x.shape.length !== 4 || w.shape.length !== 4) {
     throw new ShapeError(`[conv2d] takes x (N,C,H,W) and w (O,C/groups,kH,kW), got ${both}.`);
@@ -238,7 +251,7 @@ export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dOptions = {}):
   }
   const [, channels, height, width] = x.shape as [number, number, number, number];
   const [out, perGroup, kernelHeight, kernelWidth] = w.shape as [number, number, number, number];
-  if (!Number.isInteger(groups) || groups < 1 || out % groups !== 0 || channels !== perGroup * groups) {
+  if (out % groups !== 0 || channels !== perGroup * groups) {
     throw new ShapeError(
       `[conv2d] channels do not fit: ${both}, ${groups} group${groups === 1 ? '' : 's'}. w must be ` +
         `(O, ${channels}/groups, kH, kW) with O a multiple of groups.`,

@@ -1,7 +1,7 @@
 /** Matrix product (B1). */
 import { f32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
-import { type Precision, requirePrecision } from '../core/precision.js';
+import type { Precision } from '../core/precision.js';
 import { broadcastShapes, formatShape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../graph/fused-op.js';
@@ -75,7 +75,6 @@ const isTransposed = (x: GraphNode): boolean =>
 
 /** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. @throws ShapeError, DTypeError, ArgumentError */
 export function matmul(x: GraphNode, y: GraphNode, precision: Precision = 'f32'): GraphNode {
-  requirePrecision('matmul', precision);
   if (x.shape.length < 2 || y.shape.length < 2) {
     throw new ShapeError(
       `[matmul] takes matrices, got ${formatShape(x.shape)} × ${formatShape(y.shape)}. Add a dimension with .unsqueeze().`,

@@ -1,4 +1,5 @@
 /** Max pooling of images and its gradient. */
+import type { Rules } from '../core/arguments.js';
 import { f32, i32, isFloat } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
@@ -8,7 +9,7 @@ import { argOf, type GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { maxPool, maxPoolGradient, type PoolProblem } from '../kernels/max-pool2d-cpu.js';
 import * as cuda from '../kernels/max-pool2d-cuda.js';
-import { type Pair, pair } from './conv2d.js';
+import { aPair, type Pair, pair } from './conv2d.js';
 import {
   afterConvolution,
   conv2dMaxPoolOp,
@@ -29,6 +30,13 @@ export interface MaxPool2dOptions {
   /** Distance between the elements of a window; default 1. */
   readonly dilation?: Pair;
 }
+
+/** The rules of `MaxPool2dOptions`. */
+export const MAX_POOL2D: Rules<MaxPool2dOptions> = {
+  stride: aPair(1),
+  padding: aPair(0),
+  dilation: aPair(1),
+};
 
 function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): PoolProblem {
   const [images, channels] = x!.shape as [number, number];

@@ -1,7 +1,8 @@
 /** Writing whole files so that a reader sees the old file or the new one, never a part of it. */
 import { open, rename, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { FileError } from '../core/errors.js';
+import { aString, requireArgument, shown } from '../core/arguments.js';
+import { ArgumentError, FileError } from '../core/errors.js';
 import { removeStaleTemporaries, temporaryPath } from '../core/folders.js';
 import { errorCode } from './read.js';
 
@@ -44,12 +45,17 @@ export async function writeFileAtomic(
   content: string | Uint8Array | readonly Uint8Array[],
   files: FileSystem = nodeFileSystem,
 ): Promise<void> {
+  requireArgument('writeFileAtomic', 'path', path, aString);
   const parts =
     typeof content === 'string'
       ? [new TextEncoder().encode(content)]
       : content instanceof Uint8Array
         ? [content]
         : content;
+  if (!Array.isArray(parts) || !parts.every((part) => part instanceof Uint8Array))
+    throw new ArgumentError(
+      `[writeFileAtomic] content is ${shown(content)}, must be a string, a Uint8Array or an array of these.`,
+    );
   const temporary = temporaryPath(path);
   removeStaleTemporaries(dirname(path));
   try {

@@ -4,6 +4,7 @@
  */
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
+import { aString, instance, requireArgument } from '../core/arguments.js';
 import { FileError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { errorCode, plainBytes, readBytes } from './read.js';
@@ -62,6 +63,8 @@ const REPLACE = 'The file is damaged or was not fully downloaded: get it again.'
  * @throws FileError on a wrong magic number, unknown type, or sizes that do not match the number of bytes
  */
 export function parseIdx(bytes: Uint8Array, path = 'IDX data'): IdxArray {
+  requireArgument('parseIdx', 'bytes', bytes, instance(Uint8Array, 'a Uint8Array'));
+  requireArgument('parseIdx', 'path', path, aString);
   if (bytes.length < 4) {
     throw new FileError(path, `truncated: ${bytes.length} bytes, an IDX file has at least 4. ${REPLACE}`);
   }

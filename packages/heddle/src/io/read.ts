@@ -1,5 +1,6 @@
 /** Reading whole files, with errors that say what to do. */
 import { readFile } from 'node:fs/promises';
+import { aString, requireArgument } from '../core/arguments.js';
 import { FileError } from '../core/errors.js';
 
 /** What the operating system's error codes mean for someone who wants to read a file. */
@@ -17,6 +18,7 @@ export const errorCode = (error: unknown): string =>
 
 /** All bytes of a file. @throws FileError if it is missing or cannot be read. */
 export async function readBytes(path: string): Promise<Uint8Array> {
+  requireArgument('read', 'path', path, aString);
   try {
     return plainBytes(await readFile(path));
   } catch (error) {

@@ -3,9 +3,19 @@
  * The header maps each name to its dtype, shape and `data_offsets` [begin, end) counted from the end of the header;
  * `__metadata__` maps strings to strings. Tensors fill the data without holes or overlaps.
  */
+import {
+  aString,
+  instance,
+  oneOf,
+  type Rules,
+  requireArgument,
+  required,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
 import { DTYPES, type DTypeName } from '../core/dtype.js';
-import { FileError } from '../core/errors.js';
-import { formatShape, type Shape, sizeOf } from '../core/shape.js';
+import { ArgumentError, FileError } from '../core/errors.js';
+import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { type FileSystem, writeFileAtomic } from './atomic.js';
 import { readBytes } from './read.js';
 
@@ -49,6 +59,9 @@ export function encodeSafetensors(
   metadata: StoredMetadata = {},
   path = 'safetensors data',
 ): Uint8Array[] {
+  requireTexts('metadata', metadata);
+  requireArgument('safetensors', 'path', path, aString);
+  requireStored(tensors);
   const entries = Object.entries(tensors).sort(
     ([a, x], [b, y]) => DTYPES[y.dtype].bytes - DTYPES[x.dtype].bytes || (a < b ? -1 : 1),
   );
@@ -81,6 +94,8 @@ export function encodeSafetensors(
  * @throws FileError saying what was found and what was expected
  */
 export function parseSafetensors(bytes: Uint8Array, path = 'safetensors data'): SafetensorsFile {
+  requireArgument('parseSafetensors', 'bytes', bytes, instance(Uint8Array, 'a Uint8Array'));
+  requireArgument('parseSafetensors', 'path', path, aString);
   const fail = (message: string): never => {
     throw new FileError(path, message);
   };
@@ -134,6 +149,32 @@ export async function writeSafetensors(
   files?: FileSystem,
 ): Promise<void> {
   await writeFileAtomic(path, encodeSafetensors(tensors, metadata, path), files);
+}
+
+const STORED: Rules<StoredTensor> = {
+  dtype: required(oneOf(...Object.keys(DTYPES))),
+  shape: required({ must: 'a list of sizes', holds: Array.isArray }),
+  data: required(instance(Uint8Array, 'a Uint8Array of its bytes')),
+};
+
+function requireStored(tensors: unknown): asserts tensors is StoredTensors {
+  if (!isRecord(tensors))
+    throw new ArgumentError(
+      `[safetensors] tensors is ${shown(tensors)}, must be an object of { dtype, shape, data } by name.`,
+    );
+  for (const [name, tensor] of Object.entries(tensors)) {
+    requireOptions(`safetensors, ${name}`, tensor as StoredTensor, STORED);
+    requireShape(`safetensors, ${name}`, (tensor as StoredTensor).shape);
+  }
+}
+
+function requireTexts(what: string, texts: unknown): void {
+  if (!isRecord(texts))
+    throw new ArgumentError(
+      `[safetensors] ${what} is ${shown(texts)}, must be an object of strings by name.`,
+    );
+  for (const [name, text] of Object.entries(texts))
+    requireArgument('safetensors', `${what}.${name}`, text, aString);
 }
 
 type Fail = (message: string) => never;

@@ -1,18 +1,24 @@
 /** Activation functions as layers. Each keeps the shape. */
+import { aFinite, integerFrom, requireArgument, requireOptions } from '../core/arguments.js';
 import {
   elu,
+  type GeluOptions,
   gelu,
   leakyRelu,
   logSoftmax,
   relu,
+  type SoftplusOptions,
   sigmoid,
   silu,
   softmax,
   softplus,
   tanh,
 } from '../tensor/functional.js';
+import { GELU as GELU_RULES, SOFTPLUS } from '../tensor/functional-activations.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
+
+const anAxis = integerFrom(Number.MIN_SAFE_INTEGER);
 
 /** max(0, x) */
 export class ReLU extends Module {
@@ -27,6 +33,7 @@ export class LeakyReLU extends Module {
 
   constructor(negativeSlope = 0.01) {
     super();
+    requireArgument('LeakyReLU', 'negativeSlope', negativeSlope, aFinite);
     this.negativeSlope = negativeSlope;
   }
 
@@ -41,6 +48,7 @@ export class ELU extends Module {
 
   constructor(alpha = 1) {
     super();
+    requireArgument('ELU', 'alpha', alpha, aFinite);
     this.alpha = alpha;
   }
 
@@ -53,8 +61,9 @@ export class ELU extends Module {
 export class GELU extends Module {
   readonly approximate: 'none' | 'tanh';
 
-  constructor(options: { readonly approximate?: 'none' | 'tanh' } = {}) {
+  constructor(options: GeluOptions = {}) {
     super();
+    requireOptions('GELU', options, GELU_RULES);
     this.approximate = options.approximate ?? 'none';
   }
 
@@ -79,10 +88,11 @@ export class Sigmoid extends Module {
 
 /** log(1 + e^(beta · x)) / beta */
 export class Softplus extends Module {
-  readonly options: { readonly beta?: number; readonly threshold?: number };
+  readonly options: SoftplusOptions;
 
-  constructor(options: { readonly beta?: number; readonly threshold?: number } = {}) {
+  constructor(options: SoftplusOptions = {}) {
     super();
+    requireOptions('Softplus', options, SOFTPLUS);
     this.options = options;
   }
 
@@ -103,6 +113,7 @@ export class Softmax extends Module {
 
   constructor(axis = -1) {
     super();
+    requireArgument('Softmax', 'axis', axis, anAxis);
     this.axis = axis;
   }
 
@@ -117,6 +128,7 @@ export class LogSoftmax extends Module {
 
   constructor(axis = -1) {
     super();
+    requireArgument('LogSoftmax', 'axis', axis, anAxis);
     this.axis = axis;
   }
 

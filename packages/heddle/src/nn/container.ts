@@ -1,18 +1,21 @@
 /** Modules made of modules. */
+import { integerFrom, requireArgument, shown } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
+import { requireTensor } from '../tensor/checks.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { Module } from './module.js';
+import { type Layer, Module } from './module.js';
 
 /** Each layer on the result of the one before. Its parameters are named by position: `0.weight`. */
 export class Sequential extends Module {
-  readonly layers: readonly Module[];
+  readonly layers: readonly Layer[];
 
-  constructor(...layers: readonly Module[]) {
+  /** @throws ArgumentError for what is not a module */
+  constructor(...layers: readonly Layer[]) {
     super();
     const stray = layers.findIndex((layer) => !(layer instanceof Module));
     if (stray >= 0)
       throw new ArgumentError(
-        `[Sequential] layer ${stray} is no module: ${Array.isArray(layers[stray]) ? 'pass the layers one by one, new Sequential(...layers)' : 'of a function make one, as new ReLU() is of relu'}.`,
+        `[Sequential] layer ${stray} is ${shown(layers[stray])}, must be a module: ${Array.isArray(layers[stray]) ? 'pass the layers one by one, new Sequential(...layers)' : 'pass new ReLU(), not relu'}.`,
       );
     this.layers = layers;
   }
@@ -21,8 +24,13 @@ export class Sequential extends Module {
     return Object.entries(this.layers);
   }
 
+  /** @throws ArgumentError if a layer returns anything but a tensor */
   forward(x: Tensor): Tensor {
-    return this.layers.reduce((value, layer) => layer.forward(value), x);
+    return this.layers.reduce((value, layer, i) => {
+      const next: unknown = layer.forward(value);
+      requireTensor('Sequential', `what layer ${i} (${layer.constructor.name}) returns`, next);
+      return next as Tensor;
+    }, x);
   }
 }
 
@@ -32,10 +40,12 @@ export class Flatten extends Module {
 
   constructor(from = 1) {
     super();
+    requireArgument('Flatten', 'from', from, integerFrom(Number.MIN_SAFE_INTEGER));
     this.from = from;
   }
 
   forward(x: Tensor): Tensor {
+    requireTensor('Flatten', 'x', x);
     return x.flatten(this.from);
   }
 }

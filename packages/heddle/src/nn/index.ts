@@ -12,9 +12,9 @@ export {
   Tanh,
 } from './activation.js';
 export { Flatten, Sequential } from './container.js';
-export { Conv2d } from './conv2d.js';
+export { Conv2d, type Conv2dLayerOptions } from './conv2d.js';
 export * as init from './init.js';
-export { Linear } from './linear.js';
-export { Module, type StateDict } from './module.js';
+export { Linear, type LinearOptions } from './linear.js';
+export { type Layer, type LoadStateOptions, Module, type StateDict } from './module.js';
 export { AvgPool2d, MaxPool2d } from './pooling.js';
-export { BatchNorm2d, Dropout } from './regularization.js';
+export { BatchNorm2d, type BatchNorm2dOptions, Dropout } from './regularization.js';

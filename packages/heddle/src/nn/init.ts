@@ -2,8 +2,11 @@
  * Initial values, drawn on the host from the seed of `manualSeed`: the same on every device. The functions overwrite
  * a tensor in place and return it. Sources: Glorot and Bengio 2010 (Xavier), He et al. 2015 (Kaiming).
  */
-import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape, type Shape, sizeOf } from '../core/shape.js';
+import { aFinite, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import type { DTypeName } from '../core/dtype.js';
+import { ShapeError } from '../core/errors.js';
+import { formatShape, sizeOf } from '../core/shape.js';
+import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
@@ -17,8 +20,17 @@ export interface KaimingOptions {
   readonly nonlinearity?: Nonlinearity;
 }
 
+const aNonlinearity = oneOf('linear', 'sigmoid', 'tanh', 'relu', 'leakyRelu');
+const KAIMING: Rules<KaimingOptions> = {
+  a: aFinite,
+  mode: oneOf('fanIn', 'fanOut'),
+  nonlinearity: aNonlinearity,
+};
+
 /** By how much weights must grow to make up for what a nonlinearity shrinks. */
 export function gainOf(nonlinearity: Nonlinearity, a = 0.01): number {
+  requireArgument('init', 'nonlinearity', nonlinearity, aNonlinearity);
+  requireArgument('init', 'a', a, aFinite);
   switch (nonlinearity) {
     case 'linear':
     case 'sigmoid':
@@ -29,15 +41,13 @@ export function gainOf(nonlinearity: Nonlinearity, a = 0.01): number {
       return Math.SQRT2;
     case 'leakyRelu':
       return Math.sqrt(2 / (1 + a * a));
-    default:
-      throw new ArgumentError(
-        `[init] nonlinearity is '${String(nonlinearity)}', must be linear, sigmoid, tanh, relu or leakyRelu.`,
-      );
   }
 }
 
 /** How many inputs one output of these weights has, and how many outputs one input. (out, in, …kernel) */
-function fans(op: string, shape: Shape): { fanIn: number; fanOut: number } {
+function fans(op: string, t: AnyTensor): { fanIn: number; fanOut: number } {
+  requireTensor(op, 't', t);
+  const { shape } = t;
   if (shape.length < 2)
     throw new ShapeError(
       `[${op}] ${formatShape(shape)} has fewer than 2 dimensions: no inputs and outputs to count. Use init.uniform.`,
@@ -46,57 +56,70 @@ function fans(op: string, shape: Shape): { fanIn: number; fanOut: number } {
   return { fanIn: shape[1]! * taps, fanOut: shape[0]! * taps };
 }
 
-const fill = (size: number, draw: () => number): Float64Array => Float64Array.from({ length: size }, draw);
+/** `t` with a value drawn for each element. @param settings numbers by name */
+function filled<D extends DTypeName>(
+  op: string,
+  t: Tensor<D>,
+  settings: Readonly<Record<string, number>>,
+  draw: () => number,
+): Tensor<D> {
+  requireTensor(op, 't', t);
+  for (const [name, value] of Object.entries(settings)) requireArgument(op, name, value, aFinite);
+  return t.write(Float64Array.from({ length: t.size }, draw));
+}
 
 /** Evenly from [low, high). */
-export function uniform<S extends Shape>(t: Tensor<S>, low = 0, high = 1): Tensor<S> {
+export function uniform<D extends DTypeName>(t: Tensor<D>, low = 0, high = 1): Tensor<D> {
   const stream = defaultGenerator().host;
-  return t.write(fill(t.size, () => low + (high - low) * stream.uniform()));
+  return filled('uniform', t, { low, high }, () => low + (high - low) * stream.uniform());
 }
 
 /** From the normal distribution with `mean` and standard deviation `std`. */
-export function normal<S extends Shape>(t: Tensor<S>, mean = 0, std = 1): Tensor<S> {
+export function normal<D extends DTypeName>(t: Tensor<D>, mean = 0, std = 1): Tensor<D> {
   const stream = defaultGenerator().host;
-  return t.write(fill(t.size, () => mean + std * stream.normal()));
+  return filled('normal', t, { mean, std }, () => mean + std * stream.normal());
 }
 
-export function constant<S extends Shape>(t: Tensor<S>, value: number): Tensor<S> {
-  return t.write(new Float64Array(t.size).fill(value));
+export function constant<D extends DTypeName>(t: Tensor<D>, value: number): Tensor<D> {
+  return filled('constant', t, { value }, () => value);
 }
 
-export function zeros<S extends Shape>(t: Tensor<S>): Tensor<S> {
+export function zeros<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
   return constant(t, 0);
 }
 
-export function ones<S extends Shape>(t: Tensor<S>): Tensor<S> {
+export function ones<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
   return constant(t, 1);
 }
 
 /** U(−b, b), b = gain · √(6 / (fanIn + fanOut)). */
-export function xavierUniform<S extends Shape>(t: Tensor<S>, gain = 1): Tensor<S> {
-  const { fanIn, fanOut } = fans('xavierUniform', t.shape);
+export function xavierUniform<D extends DTypeName>(t: Tensor<D>, gain = 1): Tensor<D> {
+  requireArgument('xavierUniform', 'gain', gain, aFinite);
+  const { fanIn, fanOut } = fans('xavierUniform', t);
   const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
   return uniform(t, -bound, bound);
 }
 
 /** N(0, s²), s = gain · √(2 / (fanIn + fanOut)). */
-export function xavierNormal<S extends Shape>(t: Tensor<S>, gain = 1): Tensor<S> {
-  const { fanIn, fanOut } = fans('xavierNormal', t.shape);
+export function xavierNormal<D extends DTypeName>(t: Tensor<D>, gain = 1): Tensor<D> {
+  requireArgument('xavierNormal', 'gain', gain, aFinite);
+  const { fanIn, fanOut } = fans('xavierNormal', t);
   return normal(t, 0, gain * Math.sqrt(2 / (fanIn + fanOut)));
 }
 
-function kaimingDeviation(op: string, shape: Shape, options: KaimingOptions): number {
+function kaimingDeviation(op: string, t: AnyTensor, options: KaimingOptions): number {
+  requireOptions(op, options, KAIMING);
   const { a = 0, mode = 'fanIn', nonlinearity = 'leakyRelu' } = options;
-  return gainOf(nonlinearity, a) / Math.sqrt(fans(op, shape)[mode]);
+  return gainOf(nonlinearity, a) / Math.sqrt(fans(op, t)[mode]);
 }
 
 /** U(−b, b), b = gain · √(3 / fan). */
-export function kaimingUniform<S extends Shape>(t: Tensor<S>, options: KaimingOptions = {}): Tensor<S> {
-  const bound = Math.sqrt(3) * kaimingDeviation('kaimingUniform', t.shape, options);
+export function kaimingUniform<D extends DTypeName>(t: Tensor<D>, options: KaimingOptions = {}): Tensor<D> {
+  const bound = Math.sqrt(3) * kaimingDeviation('kaimingUniform', t, options);
   return uniform(t, -bound, bound);
 }
 
 /** N(0, s²), s = gain / √fan. */
-export function kaimingNormal<S extends Shape>(t: Tensor<S>, options: KaimingOptions = {}): Tensor<S> {
-  return normal(t, 0, kaimingDeviation('kaimingNormal', t.shape, options));
+export function kaimingNormal<D extends DTypeName>(t: Tensor<D>, options: KaimingOptions = {}): Tensor<D> {
+  return normal(t, 0, kaimingDeviation('kaimingNormal', t, options));
 }

@@ -1,6 +1,7 @@
 /** The fully connected layer. */
+import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
 import { linear } from '../tensor/functional.js';
-import type { MatmulOptions, Tensor } from '../tensor/tensor.js';
+import { MATMUL, type MatmulOptions, type Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
@@ -9,20 +10,23 @@ export interface LinearOptions extends MatmulOptions {
   readonly bias?: boolean;
 }
 
+const RULES: Rules<LinearOptions> = { ...MATMUL, bias: aBoolean };
+
 /** x · weightᵀ + bias: (…, inFeatures) → (…, outFeatures). Both drawn from U(±1/√inFeatures). */
 export class Linear extends Module {
-  readonly weight: Tensor<readonly [number, number]>;
-  readonly bias: Tensor<readonly [number]> | undefined;
+  readonly weight: Tensor<'f32'>;
+  readonly bias: Tensor<'f32'> | undefined;
   private readonly product: MatmulOptions;
 
-  /** @throws ArgumentError if a size is not a whole number ≥ 1 */
+  /** @throws ArgumentError if a size is not an integer ≥ 1 */
   constructor(inFeatures: number, outFeatures: number, options: LinearOptions = {}) {
     super();
     requireSize('Linear', 'inFeatures', inFeatures);
     requireSize('Linear', 'outFeatures', outFeatures);
-    this.weight = uniformParameter([outFeatures, inFeatures] as const, inFeatures);
-    this.bias = (options.bias ?? true) ? uniformParameter([outFeatures] as const, inFeatures) : undefined;
-    this.product = options;
+    requireOptions('Linear', options, RULES);
+    this.weight = uniformParameter([outFeatures, inFeatures], inFeatures);
+    this.bias = (options.bias ?? true) ? uniformParameter([outFeatures], inFeatures) : undefined;
+    this.product = { precision: options.precision };
   }
 
   forward(x: Tensor): Tensor {

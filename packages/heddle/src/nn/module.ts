@@ -1,12 +1,21 @@
 /** Modules: layers, and whatever is built from them. */
+import { aBoolean, type Rules, requireArgument, requireOptions, shown } from '../core/arguments.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { noGrad } from '../tensor/modes.js';
+import { nameTensor } from '../tensor/names.js';
 import { INSPECT, type InspectOptions, isInside } from '../tensor/print.js';
-import { Tensor } from '../tensor/tensor.js';
+import { type AnyTensor, requireTensor, Tensor } from '../tensor/tensor.js';
 
 /** Tensors by their dotted names, as PyTorch names them: `conv1.weight`, `layers.0.bias`. */
-export type StateDict = Readonly<Record<string, Tensor>>;
+export type StateDict = Readonly<Record<string, AnyTensor>>;
+
+export interface LoadStateOptions {
+  /** Demand exactly this module's names (default true). */
+  readonly strict?: boolean;
+}
+
+const LOAD: Rules<LoadStateOptions> = { strict: aBoolean };
 
 /**
  * The base of all layers. A module's state is what its own properties hold: a tensor made with `requiresGrad` is a
@@ -17,7 +26,8 @@ export abstract class Module {
   /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */
   training = true;
 
-  abstract forward(...inputs: Tensor[]): Tensor;
+  /** What the module computes. Most take a tensor and return one (a `Layer`); any other arguments and results will do. */
+  abstract forward(...inputs: never[]): unknown;
 
   /** Named things that are state: own properties, unless a module says otherwise. */
   protected state(): Iterable<readonly [string, unknown]> {
@@ -40,7 +50,9 @@ export abstract class Module {
       for (const [name, value] of flattened(module.state())) {
         if (!(value instanceof Tensor) || seen.has(value)) continue;
         seen.add(value);
-        yield [join(prefix, name), value];
+        const path = join(prefix, name);
+        nameTensor(value, path);
+        yield [path, value];
       }
     }
   }
@@ -71,10 +83,11 @@ export abstract class Module {
 
   /**
    * Take over values by name. Nothing is changed if anything does not fit.
-   * @param options strict: demand exactly this module's names (default true)
    * @throws ArgumentError for missing or unexpected names, ShapeError, DTypeError
    */
-  loadStateDict(state: StateDict, options: { readonly strict?: boolean } = {}): void {
+  loadStateDict(state: StateDict, options: LoadStateOptions = {}): void {
+    requireState('loadStateDict', state);
+    requireOptions('loadStateDict', options, LOAD);
     const own = this.stateDict();
     if (options.strict ?? true) checkNames(this.constructor.name, Object.keys(own), Object.keys(state));
     const fitting = Object.entries(own).flatMap(([name, to]) => {
@@ -90,6 +103,7 @@ export abstract class Module {
 
   /** Set `training` here and below. */
   train(mode = true): this {
+    requireArgument('train', 'mode', mode, aBoolean);
     for (const [, module] of this.namedModules()) module.training = mode;
     return this;
   }
@@ -139,6 +153,20 @@ function settingsOf(properties: object): string[] {
   });
 }
 
+/** A module of one tensor to one tensor: what `Sequential`, `fit` and `evaluate` take. */
+export interface Layer extends Module {
+  forward(x: Tensor): Tensor;
+}
+
+/** @throws ArgumentError unless it is a record of tensors */
+export function requireState(op: string, state: unknown): asserts state is StateDict {
+  if (typeof state !== 'object' || state === null || Array.isArray(state) || state instanceof Module)
+    throw new ArgumentError(
+      `[${op}] the state is ${shown(state)}, must be an object of tensors by name, such as model.stateDict() gives.`,
+    );
+  for (const [name, value] of Object.entries(state)) requireTensor(op, name, value);
+}
+
 const join = (prefix: string, name: string): string => (prefix ? `${prefix}.${name}` : name);
 
 /** What may be state: entries with arrays and plain objects opened up, `layers: [a, b]` as `layers.0: a`, `layers.1: b`. */
@@ -175,7 +203,7 @@ function checkNames(module: string, own: readonly string[], given: readonly stri
   );
 }
 
-function checkFits(name: string, to: Tensor, from: Tensor): void {
+function checkFits(name: string, to: AnyTensor, from: AnyTensor): void {
   if (!sameShape(to.shape, from.shape))
     throw new ShapeError(
       `[loadStateDict] shapes of ${name} differ: the model has ${formatShape(to.shape)}, the state ` +

@@ -1,4 +1,5 @@
 /** Pooling layers. */
+import { requireOptions } from '../core/arguments.js';
 import {
   type AvgPool2dOptions,
   avgPool2d,
@@ -6,6 +7,7 @@ import {
   maxPool2d,
   type Pair,
 } from '../tensor/functional.js';
+import { AVG_POOL2D, MAX_POOL2D, pair } from '../tensor/functional-layers.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 
@@ -16,6 +18,8 @@ export class MaxPool2d extends Module {
 
   constructor(kernel: Pair, options: MaxPool2dOptions = {}) {
     super();
+    pair('MaxPool2d', 'kernel', kernel, 1);
+    requireOptions('MaxPool2d', options, MAX_POOL2D);
     this.kernel = kernel;
     this.options = options;
   }
@@ -32,6 +36,8 @@ export class AvgPool2d extends Module {
 
   constructor(kernel: Pair, options: AvgPool2dOptions = {}) {
     super();
+    pair('AvgPool2d', 'kernel', kernel, 1);
+    requireOptions('AvgPool2d', options, AVG_POOL2D);
     this.kernel = kernel;
     this.options = options;
   }

@@ -1,6 +1,8 @@
 /** Layers that behave differently in training and evaluation. */
+import { aBoolean, type Rules, requireArgument, requireOptions, within } from '../core/arguments.js';
 import { tensor } from '../tensor/create.js';
 import { batchNorm2d, dropout } from '../tensor/functional.js';
+import { BATCH_NORM } from '../tensor/functional-layers.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { constantParameter, requireSize } from './parameter.js';
@@ -11,6 +13,7 @@ export class Dropout extends Module {
 
   constructor(p = 0.5) {
     super();
+    requireArgument('Dropout', 'p', p, within(0, 1));
     this.p = p;
   }
 
@@ -19,32 +22,43 @@ export class Dropout extends Module {
   }
 }
 
-type PerChannel = Tensor<readonly [number]>;
+export interface BatchNorm2dOptions {
+  /** The batch's fraction of the running statistics (default 0.1). */
+  readonly momentum?: number;
+  /** Added to the variance (default 1e-5). */
+  readonly eps?: number;
+  /** Whether there are a factor and an offset to train (default true). */
+  readonly affine?: boolean;
+}
+
+const RULES: Rules<BatchNorm2dOptions> = {
+  momentum: BATCH_NORM.momentum,
+  eps: BATCH_NORM.eps,
+  affine: aBoolean,
+};
 
 /** Normalises each channel of (N, features, H, W); by running statistics in evaluation. */
 export class BatchNorm2d extends Module {
-  readonly weight: PerChannel | undefined;
-  readonly bias: PerChannel | undefined;
-  readonly runningMean: PerChannel;
-  readonly runningVar: PerChannel;
+  readonly weight: Tensor<'f32'> | undefined;
+  readonly bias: Tensor<'f32'> | undefined;
+  readonly runningMean: Tensor<'f32'>;
+  readonly runningVar: Tensor<'f32'>;
   readonly momentum: number;
   readonly eps: number;
 
-  /** @param options momentum 0.1, eps 1e-5, affine: a factor and an offset to train (default true) */
-  constructor(
-    features: number,
-    options: { readonly momentum?: number; readonly eps?: number; readonly affine?: boolean } = {},
-  ) {
+  /** @throws ArgumentError */
+  constructor(features: number, options: BatchNorm2dOptions = {}) {
     super();
+    requireOptions('BatchNorm2d', options, RULES);
     requireSize('BatchNorm2d', 'features', features);
     const { momentum = 0.1, eps = 1e-5, affine = true } = options;
-    const shape = [features] as const;
+    const shape = [features];
     this.momentum = momentum;
     this.eps = eps;
     this.weight = affine ? constantParameter(shape, 1) : undefined;
     this.bias = affine ? constantParameter(shape, 0) : undefined;
-    this.runningMean = tensor(new Float32Array(features), { shape }) as PerChannel;
-    this.runningVar = tensor(new Float32Array(features).fill(1), { shape }) as PerChannel;
+    this.runningMean = tensor(new Float32Array(features), { shape });
+    this.runningVar = tensor(new Float32Array(features).fill(1), { shape });
   }
 
   forward(x: Tensor): Tensor {

@@ -1,16 +1,16 @@
 /** Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019). */
+import { atLeast, belowOne, type Rules } from '../core/arguments.js';
 import type { DType } from '../core/dtype.js';
 import { arange, full, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
-  checkAtLeast,
-  checkBelowOne,
-  definedOnly,
+  LEARNING_RATE,
   Optimizer,
   type State,
   type Trainable,
   type Update,
+  withDefaults,
   zerosLike,
 } from './optimizer.js';
 
@@ -23,20 +23,25 @@ export interface AdamSettings extends BaseSettings {
   readonly weightDecay: number;
 }
 
+const ADAM: AdamSettings = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0 };
+
+const RULES: Rules<AdamSettings> = {
+  lr: LEARNING_RATE,
+  betas: {
+    must: 'two numbers, each at least 0 and less than 1',
+    holds: (v) => Array.isArray(v) && v.length === 2 && v.every(belowOne.holds),
+  },
+  eps: atLeast(0),
+  weightDecay: atLeast(0),
+};
+
 /**
  * m ← β₁m + (1 − β₁)g;  v ← β₂v + (1 − β₂)g²;  p ← p − lr/(1 − β₁ᵗ) · m / (√(v/(1 − β₂ᵗ)) + eps),
  * with g ← ∇ + weightDecay·p. Defaults: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weightDecay 0.
  */
 export class Adam extends Optimizer<AdamSettings> {
   constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {
-    super(params, { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0, ...definedOnly(options) });
-  }
-
-  protected check(s: AdamSettings): void {
-    checkBelowOne('betas[0]', s.betas[0]);
-    checkBelowOne('betas[1]', s.betas[1]);
-    checkAtLeast('eps', s.eps, 0);
-    checkAtLeast('weightDecay', s.weightDecay, 0);
+    super(params, withDefaults(options, ADAM), RULES);
   }
 
   protected initialState(parameter: Tensor): State {
@@ -44,7 +49,7 @@ export class Adam extends Optimizer<AdamSettings> {
   }
 
   /** [1 − β₁ᵗ, 1 − β₂ᵗ]: kept as such, because 1 − β₂ᵗ from an f32 β₂ᵗ would lose half its digits at first. */
-  protected override initialShared(_settings: AdamSettings, dtype: DType): State {
+  protected override initialShared(_settings: AdamSettings, dtype: DType<'f32' | 'f64'>): State {
     return { corrections: tensor([0, 0], { dtype }) };
   }
 
@@ -79,7 +84,7 @@ export class Adam extends Optimizer<AdamSettings> {
 /** Adam with decoupled weight decay: p ← p − lr·weightDecay·p first, the gradient untouched. Default 0.01. */
 export class AdamW extends Adam {
   constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {
-    super(params, { weightDecay: 0.01, ...definedOnly(options) });
+    super(params, withDefaults(options, { ...ADAM, weightDecay: 0.01 }));
   }
 
   protected override decay(u: Update<AdamSettings>): { parameter: Tensor; gradient: Tensor } {

@@ -1,10 +1,19 @@
 /** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
+import {
+  atLeast,
+  type Rules,
+  requireArgument,
+  requireObject,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
 import { type DType, f32, f64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { type AnyTensor, aTensor, requireTensor } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
 import { isFromBefore, noGrad, realize } from '../tensor/modes.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { Tensor } from '../tensor/tensor.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
 export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iterable<Tensor> };
@@ -17,12 +26,15 @@ export interface BaseSettings {
   readonly lr: number;
 }
 
+/** The rule of `lr`. */
+export const LEARNING_RATE = atLeast(0);
+
 /** A group as the optimizer works with it. */
 export class ParameterGroup<Settings extends BaseSettings> {
   readonly params: readonly Tensor[];
   readonly settings: Settings;
   /** Of what is computed from the settings, on the device: f64 if a parameter is, else f32. */
-  readonly dtype: DType;
+  readonly dtype: DType<'f32' | 'f64'>;
   /** The learning rate on the device: changing it recompiles nothing. */
   readonly rate: Tensor;
   #lr: number;
@@ -41,7 +53,7 @@ export class ParameterGroup<Settings extends BaseSettings> {
 
   /** @throws ArgumentError unless a number ≥ 0 */
   set lr(value: number) {
-    checkAtLeast('lr', value, 0);
+    requireArgument('optim', 'lr', value, LEARNING_RATE);
     this.#lr = value;
     this.rate.write([value]);
   }
@@ -52,20 +64,27 @@ export type State = Readonly<Record<string, Tensor>>;
 
 export interface StepOptions {
   /** A bool scalar: where it is false, parameters and state stay as they are. */
-  readonly when?: Tensor;
+  readonly when?: Tensor<'bool'>;
 }
+
+const STEP: Rules<StepOptions> = { when: aTensor };
 
 export abstract class Optimizer<Settings extends BaseSettings> {
   readonly groups: readonly ParameterGroup<Settings>[];
   readonly #states = new Map<Tensor, State>();
   readonly #shared = new Map<ParameterGroup<Settings>, State>();
 
-  /** @throws ArgumentError for settings out of range, no parameters, or a parameter in two places */
-  constructor(params: Trainable<Settings>, settings: Settings) {
+  /**
+   * @param settings those of groups that leave them out
+   * @param rules what each setting must be
+   * @throws ArgumentError for settings that are unknown or out of range, no parameters, or a parameter in two places
+   */
+  constructor(params: Trainable<Settings>, settings: Settings, rules: Rules<Settings>) {
+    requireOptions('optim', settings, rules);
     const seen = new Set<Tensor>();
     this.groups = groupsOf(params).map(({ params: list, ...own }) => {
-      const merged: Settings = { ...settings, ...definedOnly(own) };
-      checkAtLeast('lr', merged.lr, 0);
+      const merged = withDefaults(own, settings as object) as Settings;
+      requireOptions('optim', merged, rules);
       this.check(merged);
       return new ParameterGroup(checkParameters([...list], seen), merged);
     });
@@ -78,8 +97,8 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     }
   }
 
-  /** @throws ArgumentError for settings out of range */
-  protected abstract check(settings: Settings): void;
+  /** @throws ArgumentError for settings that do not go together */
+  protected check(_settings: Settings): void {}
   /** State of one parameter before the first step. */
   protected abstract initialState(parameter: Tensor, settings: Settings): State;
   /**
@@ -87,7 +106,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    * that gets its first gradient later takes part in it as the others do.
    * @param dtype of all that is computed from settings: f64 if a parameter is, else f32
    */
-  protected initialShared(_settings: Settings, _dtype: DType): State {
+  protected initialShared(_settings: Settings, _dtype: DType<'f32' | 'f64'>): State {
     return {};
   }
   /** The group's state after a step. */
@@ -110,6 +129,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    * Apply the gradients gathered since the last step, then forget them. Parameters without a gradient are left alone.
    */
   step(options: StepOptions = {}): void {
+    requireOptions('step', options, STEP);
     const changed = noGrad(() => this.groups.flatMap((group) => this.#stepGroup(group, options.when)));
     realize(...changed);
   }
@@ -170,8 +190,9 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    * Take over what `stateDict` gave. Nothing is changed if anything does not fit.
    * @throws ArgumentError for missing or unexpected names, ShapeError
    */
-  async loadStateDict(state: Readonly<Record<string, Tensor>>): Promise<void> {
+  async loadStateDict(state: Readonly<Record<string, AnyTensor>>): Promise<void> {
     const own = this.stateDict();
+    requireRecord(state);
     const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
     const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
     if (missing.length > 0 || unexpected.length > 0)
@@ -186,7 +207,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
         );
     }
     const rates = await Promise.all(this.groups.map((_, g) => state[`${g}.lr`]!.item()));
-    for (const rate of rates) checkAtLeast('lr', rate, 0);
+    for (const rate of rates) requireArgument('optim', 'lr', rate, LEARNING_RATE);
     noGrad(() => {
       for (const [name, to] of Object.entries(own)) to.assign(state[name]!.detach().cast(to.dtype));
     });
@@ -206,20 +227,37 @@ export interface Update<Settings> {
   readonly settings: Settings;
 }
 
+const isIterable = (value: unknown): value is Iterable<unknown> =>
+  typeof value === 'object' && value !== null && Symbol.iterator in value;
+
+function requireRecord(state: unknown): asserts state is Readonly<Record<string, AnyTensor>> {
+  if (typeof state !== 'object' || state === null || Array.isArray(state))
+    throw new ArgumentError(
+      `[optim] the state is ${shown(state)}, must be an object of tensors by name, such as optimizer.stateDict() gives.`,
+    );
+  for (const [name, value] of Object.entries(state)) requireTensor('optim', name, value);
+}
+
 function groupsOf<Settings>(params: Trainable<Settings>): readonly GroupOptions<Settings>[] {
-  if (typeof (params as Partial<Iterable<unknown>>)?.[Symbol.iterator] !== 'function')
-    throw new ArgumentError('[optim] takes a list of parameters. Pass model.parameters().');
+  if (!isIterable(params))
+    throw new ArgumentError(
+      `[optim] params is ${shown(params)}, must be a list of parameters. Pass model.parameters().`,
+    );
   const list = [...params] as (Tensor | GroupOptions<Settings>)[];
-  const isGroup = (x: Tensor | GroupOptions<Settings>): x is GroupOptions<Settings> => 'params' in x;
-  const groups = list.filter(isGroup);
-  if (groups.length === 0) return [{ params: list as Tensor[] } as unknown as GroupOptions<Settings>];
-  if (groups.length < list.length)
+  if (list.every((x) => x instanceof Tensor)) return [{ params: list } as unknown as GroupOptions<Settings>];
+  if (list.some((x) => x instanceof Tensor))
     throw new ArgumentError('[optim] tensors and groups are mixed: put the tensors into a group as well.');
-  return groups;
+  for (const [i, group] of list.entries())
+    if (!isIterable((group as Partial<GroupOptions<Settings>> | null)?.params))
+      throw new ArgumentError(
+        `[optim] element ${i} is ${shown(group)}, must be a tensor, or a group { params, lr, … }. Pass model.parameters().`,
+      );
+  return list as GroupOptions<Settings>[];
 }
 
 function checkParameters(params: readonly Tensor[], seen: Set<Tensor>): readonly Tensor[] {
-  for (const parameter of params) {
+  for (const [i, parameter] of params.entries()) {
+    requireTensor('optim', `parameter ${i}`, parameter);
     const { op } = parameter.ownNode;
     if (op !== 'leaf' && op !== 'detach')
       throw new ArgumentError(
@@ -240,20 +278,11 @@ function checkParameters(params: readonly Tensor[], seen: Set<Tensor>): readonly
   return params;
 }
 
-/** @internal Without properties that are undefined, so that they do not hide a default. */
-export const definedOnly = <T extends object>(options: T): T =>
-  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as T;
-
-/** @internal @throws ArgumentError */
-export function checkAtLeast(name: string, value: number, low: number): void {
-  if (!(value >= low && Number.isFinite(value)))
-    throw new ArgumentError(`[optim] ${name} is ${value}, must be a number ≥ ${low}.`);
-}
-
-/** @internal @throws ArgumentError */
-export function checkBelowOne(name: string, value: number): void {
-  if (!(value >= 0 && value < 1))
-    throw new ArgumentError(`[optim] ${name} is ${value}, must be at least 0 and less than 1.`);
+/** @internal `options` over `defaults`; those that are undefined do not hide a default. @throws ArgumentError */
+export function withDefaults<T extends object>(options: Partial<T>, defaults: T): T {
+  requireObject('optim', options, Object.keys(defaults));
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...defaults, ...Object.fromEntries(given) };
 }
 
 /** @internal Zeros of the parameter's shape and dtype. */

@@ -1,14 +1,14 @@
 /** RMSprop (Tieleman and Hinton, 2012), with centering (Graves, 2013). */
+import { aBoolean, atLeast, belowOne, type Rules } from '../core/arguments.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
-  checkAtLeast,
-  checkBelowOne,
-  definedOnly,
+  LEARNING_RATE,
   Optimizer,
   type State,
   type Trainable,
   type Update,
+  withDefaults,
   zerosLike,
 } from './optimizer.js';
 
@@ -25,21 +25,31 @@ export interface RMSpropSettings extends BaseSettings {
   readonly centered: boolean;
 }
 
+const RMSPROP: RMSpropSettings = {
+  lr: 1e-2,
+  alpha: 0.99,
+  eps: 1e-8,
+  weightDecay: 0,
+  momentum: 0,
+  centered: false,
+};
+
+const RULES: Rules<RMSpropSettings> = {
+  lr: LEARNING_RATE,
+  alpha: belowOne,
+  eps: atLeast(0),
+  weightDecay: atLeast(0),
+  momentum: atLeast(0),
+  centered: aBoolean,
+};
+
 /**
  * s ← alpha·s + (1 − alpha)·g²;  d ← g / (√s + eps);  b ← momentum·b + d;  p ← p − lr·b, with
  * g ← ∇ + weightDecay·p and, centered, √(s − m²) where m ← alpha·m + (1 − alpha)·g. Default lr 1e-2.
  */
 export class RMSprop extends Optimizer<RMSpropSettings> {
   constructor(params: Trainable<RMSpropSettings>, options: Partial<RMSpropSettings> = {}) {
-    const defaults = { lr: 1e-2, alpha: 0.99, eps: 1e-8, weightDecay: 0, momentum: 0, centered: false };
-    super(params, { ...defaults, ...definedOnly(options) });
-  }
-
-  protected check(s: RMSpropSettings): void {
-    checkBelowOne('alpha', s.alpha);
-    checkAtLeast('eps', s.eps, 0);
-    checkAtLeast('weightDecay', s.weightDecay, 0);
-    checkAtLeast('momentum', s.momentum, 0);
+    super(params, withDefaults(options, RMSPROP), RULES);
   }
 
   protected initialState(parameter: Tensor, s: RMSpropSettings): State {

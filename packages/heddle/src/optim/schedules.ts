@@ -1,5 +1,5 @@
 /** Learning rate schedules: factors of the learning rate, from the share of the training that is done (0 … 1). */
-import { ArgumentError } from '../core/errors.js';
+import { aFinite, belowOne, listOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 
 export type Schedule = (progress: number) => number;
 
@@ -10,10 +10,11 @@ export interface RampOptions {
   readonly final?: number;
 }
 
+const RAMP: Rules<RampOptions> = { warmup: belowOne, final: aFinite };
+
 function ramp(name: string, options: RampOptions, shape: (t: number) => number): Schedule {
+  requireOptions(name, options, RAMP);
   const { warmup = 0, final = 0 } = options;
-  if (!(warmup >= 0 && warmup < 1))
-    throw new ArgumentError(`[${name}] warmup is ${warmup}, must be at least 0 and less than 1.`);
   return (progress) =>
     progress < warmup
       ? progress / warmup
@@ -29,5 +30,7 @@ export const linear = (options: RampOptions = {}): Schedule => ramp('linear', op
 
 /** Times `gamma` (default 0.1) at each of the milestones, given as shares of the training. */
 export function steps(milestones: readonly number[], gamma = 0.1): Schedule {
+  requireArgument('steps', 'milestones', milestones, listOf(aFinite));
+  requireArgument('steps', 'gamma', gamma, aFinite);
   return (progress) => gamma ** milestones.filter((m) => progress >= m).length;
 }

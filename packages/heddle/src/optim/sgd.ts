@@ -1,15 +1,16 @@
 /** Stochastic gradient descent, with momentum (Polyak 1964) and Nesterov's variant (Sutskever et al. 2013). */
+import { aBoolean, atLeast, type Rules } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { full, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
-  checkAtLeast,
-  definedOnly,
+  LEARNING_RATE,
   Optimizer,
   type State,
   type Trainable,
   type Update,
+  withDefaults,
   zerosLike,
 } from './optimizer.js';
 
@@ -24,26 +25,26 @@ export interface SGDSettings extends BaseSettings {
   readonly weightDecay: number;
 }
 
+const SGD_DEFAULTS: SGDSettings = { lr: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 };
+
+const RULES: Rules<SGDSettings> = {
+  lr: LEARNING_RATE,
+  momentum: atLeast(0),
+  dampening: atLeast(0),
+  nesterov: aBoolean,
+  weightDecay: atLeast(0),
+};
+
 /**
  * g ← ∇ + weightDecay·p;  b ← momentum·b + (1 − dampening)·g (b = g at first);  p ← p − lr·b
  * (with nesterov: p ← p − lr·(g + momentum·b)). Defaults: lr 1e-3, all else 0.
  */
 export class SGD extends Optimizer<SGDSettings> {
   constructor(params: Trainable<SGDSettings>, options: Partial<SGDSettings> = {}) {
-    super(params, {
-      lr: 1e-3,
-      momentum: 0,
-      dampening: 0,
-      nesterov: false,
-      weightDecay: 0,
-      ...definedOnly(options),
-    });
+    super(params, withDefaults(options, SGD_DEFAULTS), RULES);
   }
 
-  protected check(s: SGDSettings): void {
-    checkAtLeast('momentum', s.momentum, 0);
-    checkAtLeast('dampening', s.dampening, 0);
-    checkAtLeast('weightDecay', s.weightDecay, 0);
+  protected override check(s: SGDSettings): void {
     if (s.nesterov && (s.momentum === 0 || s.dampening !== 0))
       throw new ArgumentError(
         `[optim] nesterov needs a momentum and no dampening, got momentum ${s.momentum}, dampening ${s.dampening}.`,

@@ -1,5 +1,5 @@
 /** Axes and shapes as users give them. */
-import { inspect } from 'node:util';
+import { shown } from '../core/arguments.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 
@@ -10,24 +10,24 @@ export type Axes = number | readonly number[] | undefined;
 export function axesOf(op: string, axes: Axes, rank: number): number[] {
   if (axes === undefined) return Array.from({ length: rank }, (_, i) => i);
   if (typeof axes !== 'number' && !Array.isArray(axes))
-    throw new ShapeError(`[${op}] ${inspect(axes)} is no axis: pass a number, or a list of them.`);
+    throw new ShapeError(`[${op}] ${shown(axes)} is not an axis: pass an integer, or a list of them.`);
   const list = (typeof axes === 'number' ? [axes] : axes).map((a) => normalizeAxis(op, a, rank));
   if (new Set(list).size !== list.length) throw new ShapeError(`[${op}] axes (${list.join(',')}) repeat.`);
   return list;
 }
 
-/** A shape with its −1, if there is one, worked out. @throws ShapeError */
+/** A shape with its −1, if there is one, inferred. @throws ShapeError */
 export function inferShape(shape: Shape, like: { readonly shape: Shape; readonly size: number }): Shape {
   if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < -1))
     throw new ShapeError(
-      `[reshape] ${Array.isArray(shape) ? formatShape(shape) : String(shape)} is not a shape: pass a list of whole numbers ≥ 0, one of them may be −1, as in reshape([2, -1]).`,
+      `[reshape] ${Array.isArray(shape) ? `(${shape.map((d) => shown(d)).join(',')})` : shown(shape)} is not a shape: pass a list of integers ≥ 0, one of them may be −1, as in reshape([2, -1]).`,
     );
   const unknown = shape.filter((d) => d === -1).length;
   if (unknown === 0) return shape;
   const known = sizeOf(shape.filter((d) => d !== -1));
   if (unknown > 1 || known === 0 || like.size % known !== 0) {
     throw new ShapeError(
-      `[reshape] −1 has no answer: ${formatShape(like.shape)} (${like.size} elements) to ${formatShape(shape)}.`,
+      `[reshape] cannot infer the −1 dimension: ${formatShape(like.shape)} (${like.size} elements) to ${formatShape(shape)}.`,
     );
   }
   return shape.map((d) => (d === -1 ? like.size / known : d));

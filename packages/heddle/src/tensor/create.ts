@@ -1,8 +1,19 @@
 /** Making tensors. */
-import { inspect } from 'node:util';
 import {
+  aBoolean,
+  aFinite,
+  integerFrom,
+  type Rule,
+  type Rules,
+  requireArgument,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
+import {
+  aDType,
   bool,
   type DType,
+  type DTypeName,
   describeValues,
   f32,
   f64,
@@ -11,37 +22,63 @@ import {
   isFloat,
   isInteger,
   isOf,
-  requireDType,
   type TypedArray,
   u8,
   u32,
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
-import { formatShape, normalizeAxis, type Shape } from '../core/shape.js';
+import { formatShape, normalizeAxis, requireShape, type Shape } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
-import { Tensor } from './tensor.js';
+import { type AnyTensor, aShape, requireTensor, requireTensors } from './checks.js';
+import { type NumberDType, Tensor } from './tensor.js';
 
-export interface TensorOptions {
+export interface TensorOptions<D extends DTypeName = DTypeName> {
   /** Default f32 (of typed arrays: their own type; of booleans: bool). */
-  readonly dtype?: DType;
+  readonly dtype?: DType<D>;
   /** Whether `backward` computes a gradient for it (default false). */
   readonly requiresGrad?: boolean;
 }
 
+/** @internal The rules of `TensorOptions`. */
+export const TENSOR: Rules<TensorOptions> = { dtype: aDType, requiresGrad: aBoolean };
+
+const SHAPED: Rules<TensorOptions & { readonly shape?: Shape }> = { ...TENSOR, shape: aShape };
+
 /** Numbers or booleans, nested to any depth. */
 export type Nested = number | boolean | readonly Nested[];
+
+/** The dtype of a tensor of such values, if no other is asked for. */
+type DTypeFor<V> = [V] extends [number | Float32Array | readonly number[] | readonly (readonly number[])[]]
+  ? 'f32'
+  : [V] extends [boolean | readonly boolean[] | readonly (readonly boolean[])[]]
+    ? 'bool'
+    : [V] extends [Int32Array]
+      ? 'i32'
+      : [V] extends [Uint8Array]
+        ? 'u8'
+        : [V] extends [Float64Array]
+          ? 'f64'
+          : [V] extends [Uint32Array]
+            ? 'u32'
+            : [V] extends [BigInt64Array]
+              ? 'i64'
+              : NumberDType;
 
 /**
  * A tensor of the given values: a number, nested arrays, or a typed array (one dimension, or `shape`).
  * @throws ShapeError if nested arrays differ in length, or the values do not fill `shape`
  */
-export function tensor<const S extends Shape>(
+export function tensor<D extends DTypeName>(
   data: Nested | TypedArray,
-  options: TensorOptions & { readonly shape: S },
-): Tensor<S>;
+  options: TensorOptions<D> & { readonly dtype: DType<D>; readonly shape?: Shape },
+): Tensor<D>;
+export function tensor<V extends Nested | TypedArray>(
+  data: V,
+  options?: TensorOptions & { readonly dtype?: never; readonly shape?: Shape },
+): Tensor<DTypeFor<V>>;
 export function tensor(
   data: Nested | TypedArray,
   options?: TensorOptions & { readonly shape?: Shape },
@@ -49,8 +86,8 @@ export function tensor(
 export function tensor(
   data: Nested | TypedArray,
   options: TensorOptions & { readonly shape?: Shape } = {},
-): Tensor {
-  if (options.dtype) requireDType('tensor', options.dtype);
+): AnyTensor {
+  requireOptions('tensor', options, SHAPED);
   const { values, shape, dtype } = ArrayBuffer.isView(data)
     ? { values: data, shape: [data.length], dtype: dtypeOf(data) }
     : flattenNested(data);
@@ -61,16 +98,16 @@ export function tensor(
 }
 
 /** @internal A tensor that owns a leaf. */
-export function fromNode<S extends Shape>(
+export function fromNode<D extends DTypeName>(
   node: GraphNode,
   { requiresGrad = false }: TensorOptions,
-): Tensor<S> {
+): Tensor<D> {
   if (requiresGrad && !isFloat(node.dtype))
     throw new DTypeError(
-      `a tensor of ${node.dtype.name} has no gradient. Make it of floats: { dtype: f32 }.`,
+      `requiresGrad is true, but a tensor of ${node.dtype.name} has no gradient. Make it of floats: { dtype: f32 }.`,
     );
   const own = requiresGrad && !node.requiresGrad ? b.detach(node, true) : node;
-  const made = new Tensor<S>(own, true);
+  const made = new Tensor<D>(own, true);
   setOwner(own, made);
   return made;
 }
@@ -109,7 +146,7 @@ function flattenNested(data: Nested): { values: (number | bigint)[]; shape: numb
         );
       if (typeof at !== 'boolean' && typeof at !== 'number' && typeof at !== 'bigint')
         throw new ArgumentError(
-          `[tensor] takes numbers and booleans, got ${(at as unknown) instanceof Tensor ? 'a tensor. stack([…]) makes one of several' : inspect(at)}.`,
+          `[tensor] takes numbers and booleans, got ${(at as unknown) instanceof Tensor ? 'a tensor. stack([…]) makes one of several' : shown(at)}.`,
         );
       if (typeof at !== 'boolean') booleans = false;
       values.push(typeof at === 'bigint' ? at : Number(at));
@@ -129,50 +166,70 @@ function flattenNested(data: Nested): { values: (number | bigint)[]; shape: numb
   return { values, shape, dtype: booleans && values.length > 0 ? bool : f32 };
 }
 
-/** `value` in every element. */
-export function full<const S extends Shape>(
-  shape: S,
-  value: number | boolean,
-  options: TensorOptions = {},
-): Tensor<S> {
-  checkShape('full', shape);
-  if (options.dtype) requireDType('full', options.dtype);
+/** `value` in every element. Default dtype f32, of a boolean bool. */
+export function full<D extends DTypeName = 'f32'>(
+  shape: Shape,
+  value: number | bigint,
+  options?: TensorOptions<D>,
+): Tensor<D>;
+export function full<D extends DTypeName = 'bool'>(
+  shape: Shape,
+  value: boolean,
+  options?: TensorOptions<D>,
+): Tensor<D>;
+export function full(shape: Shape, value: number | boolean | bigint, options: TensorOptions = {}): AnyTensor {
+  return filled('full', shape, value, options);
+}
+
+export const zeros = <D extends DTypeName = 'f32'>(shape: Shape, options: TensorOptions<D> = {}): Tensor<D> =>
+  filled('zeros', shape, 0, options);
+export const ones = <D extends DTypeName = 'f32'>(shape: Shape, options: TensorOptions<D> = {}): Tensor<D> =>
+  filled('ones', shape, 1, options);
+
+const aValue: Rule = {
+  must: 'a number or a boolean',
+  holds: (v) => typeof v === 'number' || typeof v === 'boolean' || typeof v === 'bigint',
+};
+
+function filled<D extends DTypeName>(
+  op: string,
+  shape: Shape,
+  value: number | boolean | bigint,
+  options: TensorOptions,
+): Tensor<D> {
+  requireShape(op, shape);
+  requireArgument(op, 'value', value, aValue);
+  requireOptions(op, options, TENSOR);
   const dtype = options.dtype ?? (typeof value === 'boolean' ? bool : f32);
-  if (isInteger(dtype) && typeof value !== 'boolean' && !isOf(dtype, value))
-    throw new DTypeError(`[full] ${String(value)} is no ${dtype.name}, which is ${describeValues(dtype)}.`);
+  const exact = typeof value === 'boolean' || (typeof value === 'number' && !isInteger(dtype));
+  if (!exact && !isOf(dtype, value))
+    throw new DTypeError(
+      `[${op}] ${shown(value)} cannot be represented as ${dtype.name} (${describeValues(dtype)}).`,
+    );
   return fromNode(b.full(shape, dtype, dtype === i64 ? BigInt(value) : value), options);
 }
 
-export const zeros = <const S extends Shape>(shape: S, options: TensorOptions = {}): Tensor<S> =>
-  full(shape, 0, { dtype: f32, ...options });
-export const ones = <const S extends Shape>(shape: S, options: TensorOptions = {}): Tensor<S> =>
-  full(shape, 1, { dtype: f32, ...options });
-
-/** @internal */
-export function checkShape(op: string, shape: Shape): void {
-  if (!Array.isArray(shape))
-    throw new ShapeError(`[${op}] ${String(shape)} is not a shape: pass a list, as in [2, 3].`);
-  if (shape.some((d) => !Number.isInteger(d) || d < 0))
-    throw new ShapeError(`[${op}] ${formatShape(shape)} is not a shape: sizes are whole numbers ≥ 0.`);
-}
-
 /** start, start + step, … below `stop` (from 0 with one argument). Default dtype i32 for whole numbers, else f32. */
-export function arange(start: number, stop?: number, step = 1, options: TensorOptions = {}): Tensor {
+export function arange<D extends DTypeName = 'i32' | 'f32'>(
+  start: number,
+  stop?: number,
+  step = 1,
+  options: TensorOptions<D> = {},
+): Tensor<D> {
+  requireOptions('arange', options, TENSOR);
   const [first, last] = stop === undefined ? [0, start] : [start, stop];
-  if (step === 0) throw new ArgumentError('[arange] a step of 0 goes nowhere.');
-  if (![first, last, step].every(Number.isFinite))
-    throw new ArgumentError(
-      `[arange] from ${first} to ${last} in steps of ${step}: must be numbers with an end.`,
-    );
+  for (const [name, value] of Object.entries({ start: first, stop: last, step }))
+    requireArgument('arange', name, value, aFinite);
+  if (step === 0) throw new ArgumentError('[arange] step must not be 0.');
   const count = Math.max(0, Math.ceil((last - first) / step));
-  const dtype = options.dtype ?? ([first, step].every(Number.isInteger) ? i32 : f32);
+  const dtype: DType = options.dtype ?? ([first, step].every(Number.isInteger) ? i32 : f32);
   const ends = count > 0 ? [first, first + (count - 1) * step] : [];
   const stray = isInteger(dtype)
     ? (ends.find((v) => !isOf(dtype, v)) ?? [step].find((v) => !isOf(i64, v)))
     : undefined;
   if (stray !== undefined)
     throw new DTypeError(
-      `[arange] from ${first} to ${last} in steps of ${step}: ${stray} is no ${dtype.name}, which is ${describeValues(dtype)}. Choose another dtype.`,
+      `[arange] from ${first} to ${last} in steps of ${step}: ${stray} cannot be represented as ${dtype.name} (${describeValues(dtype)}). Choose another dtype.`,
     );
   // A step back is none of u8, and a large start none of i32.
   const inner = !isInteger(dtype) || [...ends, step].every((v) => isOf(dtype, v)) ? dtype : i64;
@@ -182,13 +239,15 @@ export function arange(start: number, stop?: number, step = 1, options: TensorOp
 }
 
 /** The identity matrix (n, n). */
-export function eye(n: number, options: TensorOptions = {}): Tensor {
-  checkShape('eye', [n]);
+export function eye<D extends DTypeName = 'f32'>(n: number, options: TensorOptions<D> = {}): Tensor<D> {
+  requireArgument('eye', 'n', n, integerFrom(0));
+  requireOptions('eye', options, TENSOR);
   return fromNode(b.cast(b.map('eq', b.iota([n, n], 0), b.iota([n, n], 1)), options.dtype ?? f32), options);
 }
 
 /** Tensors one after the other along `axis`; the other sizes agree. */
-export function cat(tensors: readonly Tensor[], axis = 0): Tensor {
+export function cat<D extends DTypeName>(tensors: readonly Tensor<D>[], axis = 0): Tensor<D> {
+  requireTensors('cat', 'tensors', tensors);
   const first = tensors[0];
   if (!first) throw new ArgumentError('[cat] takes at least one tensor.');
   const at = normalizeAxis('cat', axis, first.ndim);
@@ -218,12 +277,20 @@ export function cat(tensors: readonly Tensor[], axis = 0): Tensor {
 }
 
 /** Tensors of one shape along a new dimension before `axis`. */
-export const stack = (tensors: readonly Tensor[], axis = 0): Tensor =>
-  cat(
+export function stack<D extends DTypeName>(tensors: readonly Tensor<D>[], axis = 0): Tensor<D> {
+  requireTensors('stack', 'tensors', tensors);
+  return cat(
     tensors.map((t) => t.unsqueeze(axis)),
     axis,
   );
+}
 
 /** Elements of `then` where `condition` is true, else of `otherwise`; all broadcast. */
-export const where = (condition: Tensor, then: Tensor | number, otherwise: Tensor | number): Tensor =>
-  condition.where(then, otherwise);
+export function where<D extends DTypeName = 'f32'>(
+  condition: AnyTensor,
+  then: Tensor<D> | number | boolean | bigint,
+  otherwise: Tensor<D> | number | boolean | bigint,
+): Tensor<D> {
+  requireTensor('where', 'condition', condition);
+  return condition.where(then, otherwise);
+}

@@ -1,26 +1,45 @@
 /** What layers compute, as functions. Sources: PyTorch's torch.nn.functional. */
-import { f32 } from '../core/dtype.js';
+import {
+  aBoolean,
+  atLeast,
+  integerFrom,
+  type Rules,
+  requireArgument,
+  requireOptions,
+  within,
+} from '../core/arguments.js';
+import { type DTypeName, f32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
-import { type Conv2dOptions, conv2d as conv2dNode, outputSize, type Pair, pair } from '../fused/conv2d.js';
-import { type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../fused/maxPool2d.js';
+import {
+  aPair,
+  CONV2D,
+  type Conv2dOptions,
+  conv2d as conv2dNode,
+  outputSize,
+  type Pair,
+  pair,
+} from '../fused/conv2d.js';
+import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../fused/maxPool2d.js';
 import { moments, standardize } from '../fused/standardize.js';
 import * as b from '../graph/build.js';
 import type { WindowArg } from '../graph/node.js';
 import {
+  type AnyTensor,
+  aTensor,
   requireFloat,
-  requireIn,
   requireLabels,
   requireRank,
   requireSameDtype,
-} from './functional-checks.js';
+  requireTensor,
+} from './checks.js';
 import { getPrecision, noGrad } from './modes.js';
 import { rand } from './random.js';
-import { type MatmulOptions, Tensor, widely } from './tensor.js';
+import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
 
-export type { Conv2dOptions, MaxPool2dOptions, Pair };
+export { CONV2D, type Conv2dOptions, MAX_POOL2D, type MaxPool2dOptions, type Pair, pair };
 
-function requireBias(op: string, x: Tensor, bias: Tensor, size: number): void {
+function requireBias(op: string, x: AnyTensor, bias: AnyTensor, size: number): void {
   requireSameDtype(op, 'x', x, 'bias', bias);
   if (bias.ndim !== 1 || bias.shape[0] !== size)
     throw new ShapeError(`[${op}] bias is ${formatShape(bias.shape)}, must be (${size}): one per output.`);
@@ -35,7 +54,13 @@ function requireBias(op: string, x: Tensor, bias: Tensor, size: number): void {
  * @returns (…, out)
  * @throws ShapeError, DTypeError
  */
-export function linear(x: Tensor, weight: Tensor, bias?: Tensor, options: MatmulOptions = {}): Tensor {
+export function linear<D extends DTypeName>(
+  x: Tensor<D>,
+  weight: AnyTensor,
+  bias?: AnyTensor,
+  options: MatmulOptions = {},
+): Tensor<D> {
+  requireOptions('linear', options, MATMUL);
   requireRank('linear', 'weight', weight, 2, '(out, in)');
   requireSameDtype('linear', 'x', x, 'weight', weight);
   const [outputs, inputs] = weight.shape as [number, number];
@@ -46,7 +71,7 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor, options: Matmul
     );
   const rows = x.ndim === 1 ? x.unsqueeze(0) : x;
   const product = rows.matmul(weight.transpose(), options);
-  if (bias) requireBias('linear', x, bias, outputs);
+  if (bias !== undefined) requireBias('linear', x, bias, outputs);
   const y = bias ? product.add(bias) : product;
   return x.ndim === 1 ? y.squeeze(0) : y;
 }
@@ -59,9 +84,18 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor, options: Matmul
  * @returns (N, O, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, options: Conv2dOptions = {}): Tensor {
-  const y = new Tensor(conv2dNode(x.node, weight.node, { precision: getPrecision().conv, ...options }));
-  if (!bias) return y;
+export function conv2d<D extends DTypeName>(
+  x: Tensor<D>,
+  weight: AnyTensor,
+  bias?: AnyTensor,
+  options: Conv2dOptions = {},
+): Tensor<D> {
+  requireTensor('conv2d', 'x', x);
+  requireTensor('conv2d', 'weight', weight);
+  requireOptions('conv2d', options, CONV2D);
+  const precision = options.precision ?? getPrecision().conv;
+  const y = new Tensor<D>(conv2dNode(x.node, weight.node, { ...options, precision }));
+  if (bias === undefined) return y;
   const outputs = weight.shape[0]!;
   requireBias('conv2d', x, bias, outputs);
   return y.add(bias.reshape([outputs, 1, 1]));
@@ -74,7 +108,13 @@ export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, options: Conv2d
  * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function maxPool2d(x: Tensor, kernel: Pair, options: MaxPool2dOptions = {}): Tensor {
+export function maxPool2d<D extends DTypeName>(
+  x: Tensor<D>,
+  kernel: Pair,
+  options: MaxPool2dOptions = {},
+): Tensor<D> {
+  requireTensor('maxPool2d', 'x', x);
+  requireOptions('maxPool2d', options, MAX_POOL2D);
   return new Tensor(maxPool2dNode(x.node, kernel, options));
 }
 
@@ -87,15 +127,27 @@ export interface AvgPool2dOptions {
   readonly countIncludePad?: boolean;
 }
 
+/** @internal */
+export const AVG_POOL2D: Rules<AvgPool2dOptions> = {
+  stride: aPair(1),
+  padding: aPair(0),
+  countIncludePad: aBoolean,
+};
+
 /**
  * The mean of each window.
  * @param x (N, C, H, W)
  * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − k) / stride⌋ + 1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPool2dOptions = {}): Tensor {
+export function avgPool2d<D extends DTypeName>(
+  x: Tensor<D>,
+  kernel: Pair,
+  options: AvgPool2dOptions = {},
+): Tensor<D> {
   requireRank('avgPool2d', 'x', x, 4, '(N,C,H,W)');
   requireFloat('avgPool2d', 'x', x);
+  requireOptions('avgPool2d', options, AVG_POOL2D);
   const size = pair('avgPool2d', 'kernel', kernel, 1);
   const padding = pair('avgPool2d', 'padding', options.padding ?? 0, 0);
   const arg: WindowArg = {
@@ -113,7 +165,7 @@ export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPool2dOptions = {
       `[avgPool2d] a ${size.join('×')} window does not fit into ${image.join('×')} with padding ${padding.join('×')}.`,
     );
   const around = padding.map((p) => [p, p] as const);
-  const sums = (image: Tensor): Tensor => {
+  const sums = (image: AnyTensor): AnyTensor => {
     const padded = image.pad([[0, 0], [0, 0], ...around]);
     return new Tensor(b.window(padded.node, arg)).sum([-2, -1]);
   };
@@ -128,9 +180,10 @@ export function avgPool2d(x: Tensor, kernel: Pair, options: AvgPool2dOptions = {
  * In training, each element becomes 0 with probability p, the others are divided by 1 − p; otherwise x unchanged.
  * @throws ArgumentError if p is outside 0 … 1
  */
-export function dropout(x: Tensor, p = 0.5, training = true): Tensor {
+export function dropout<D extends DTypeName>(x: Tensor<D>, p = 0.5, training = true): Tensor<D> {
   requireFloat('dropout', 'x', x);
-  requireIn('dropout', 'p', p, 0, 1);
+  requireArgument('dropout', 'p', p, within(0, 1));
+  requireArgument('dropout', 'training', training, aBoolean);
   if (!training || p === 0) return x;
   if (p === 1) return x.mul(0);
   const kept = rand(x.shape).ge(p);
@@ -139,8 +192,8 @@ export function dropout(x: Tensor, p = 0.5, training = true): Tensor {
 
 export interface BatchNormOptions {
   /** (C) each: factor and offset of the normalised values. */
-  readonly weight?: Tensor | undefined;
-  readonly bias?: Tensor | undefined;
+  readonly weight?: AnyTensor | undefined;
+  readonly bias?: AnyTensor | undefined;
   /** Use the batch's statistics and update the running ones (default false: use the running ones). */
   readonly training?: boolean;
   /** The batch's share in the running statistics (default 0.1). */
@@ -148,6 +201,15 @@ export interface BatchNormOptions {
   /** Added to the variance (default 1e-5). */
   readonly eps?: number;
 }
+
+/** @internal */
+export const BATCH_NORM: Rules<BatchNormOptions> = {
+  weight: aTensor,
+  bias: aTensor,
+  training: aBoolean,
+  momentum: within(0, 1),
+  eps: atLeast(0),
+};
 
 /**
  * (x − mean) / √(var + eps) · weight + bias, per channel (Ioffe and Szegedy, 2015). The batch is normalised by its
@@ -157,17 +219,18 @@ export interface BatchNormOptions {
  * @param runningVar (C), updated in training
  * @throws ShapeError, DTypeError
  */
-export function batchNorm2d(
-  x: Tensor,
-  runningMean: Tensor,
-  runningVar: Tensor,
+export function batchNorm2d<D extends DTypeName>(
+  x: Tensor<D>,
+  runningMean: AnyTensor,
+  runningVar: AnyTensor,
   options: BatchNormOptions = {},
-): Tensor {
+): Tensor<D> {
   requireRank('batchNorm2d', 'x', x, 4, '(N,C,H,W)');
   requireFloat('batchNorm2d', 'x', x);
+  requireOptions('batchNorm2d', options, BATCH_NORM);
   const { weight, bias, training = false, momentum = 0.1, eps = 1e-5 } = options;
   const channels = x.shape[1]!;
-  const perChannel = (name: string, t: Tensor): Tensor => {
+  const perChannel = (name: string, t: AnyTensor): AnyTensor => {
     requireSameDtype('batchNorm2d', 'x', x, name, t);
     if (t.ndim !== 1 || t.shape[0] !== channels)
       throw new ShapeError(
@@ -179,7 +242,7 @@ export function batchNorm2d(
   const variance = perChannel('runningVar', runningVar);
   const factor = weight && perChannel('weight', weight);
   const offset = bias && perChannel('bias', bias);
-  let y: Tensor;
+  let y: Tensor<D>;
   if (training) {
     const count = x.size / channels;
     if (count < 2)
@@ -190,7 +253,7 @@ export function batchNorm2d(
     const axes = [0, 2, 3];
     noGrad(() => {
       const batch = moments(x.node, axes);
-      const blend = (running: Tensor, now: Tensor): void => {
+      const blend = (running: AnyTensor, now: AnyTensor): void => {
         const seen = now.cast(running.dtype).reshape([channels]);
         running.assign(running.mul(1 - momentum).add(seen.mul(momentum)));
       };
@@ -210,10 +273,9 @@ export function batchNorm2d(
  * @param labels i32, any shape (…), each 0 … classes−1; others give a row of zeros
  * @returns f32 (…, classes)
  */
-export function oneHot(labels: Tensor, classes: number): Tensor {
+export function oneHot(labels: AnyTensor, classes: number): Tensor<'f32'> {
   requireLabels('oneHot', labels);
-  if (!Number.isInteger(classes) || classes < 1)
-    throw new ArgumentError(`[oneHot] classes is ${classes}, must be a whole number ≥ 1.`);
+  requireArgument('oneHot', 'classes', classes, integerFrom(1));
   const shape = [...labels.shape, classes];
   return new Tensor(b.iota(shape, labels.ndim)).eq(labels.unsqueeze(-1)).cast(f32);
 }

@@ -1,15 +1,28 @@
 /** Losses. Sources: PyTorch's torch.nn.functional, whose names, formulas and defaults these have. */
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import {
+  above,
+  aNumber,
+  integerFrom,
+  oneOf,
+  type Rule,
+  type Rules,
+  requireOptions,
+  within,
+} from '../core/arguments.js';
+import type { DTypeName } from '../core/dtype.js';
+import { ShapeError } from '../core/errors.js';
 import { formatShape, sizeOf } from '../core/shape.js';
 import * as fused from '../fused/activation.js';
 import { crossEntropy as crossEntropyRows } from '../fused/crossEntropy.js';
 import {
+  type AnyTensor,
+  aTensor,
   requireFloat,
-  requireIn,
   requireLabels,
   requireSameDtype,
   requireSameShape,
-} from './functional-checks.js';
+  requireTensor,
+} from './checks.js';
 import { Tensor } from './tensor.js';
 
 /** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
@@ -21,7 +34,7 @@ export interface LossOptions {
 
 export interface NllOptions extends LossOptions {
   /** (C): a factor for each class; the mean divides by the sum of the factors used. */
-  readonly weight?: Tensor;
+  readonly weight?: AnyTensor | undefined;
   /** Labels with this value count for nothing. (PyTorch ignores −100 unasked; here none is ignored unless said.) */
   readonly ignoreIndex?: number;
 }
@@ -31,23 +44,28 @@ export interface CrossEntropyOptions extends NllOptions {
   readonly labelSmoothing?: number;
 }
 
-function reduced(op: string, losses: Tensor, reduction: Reduction = 'mean'): Tensor {
-  switch (reduction) {
-    case 'mean':
-      return losses.mean();
-    case 'sum':
-      return losses.sum();
-    case 'none':
-      return losses;
-    default:
-      throw new ArgumentError(
-        `[${op}] reduction is '${String(reduction)}', must be 'mean', 'sum' or 'none'.`,
-      );
-  }
+const aReduction: Rule = oneOf('mean', 'sum', 'none');
+const LOSS: Rules<LossOptions> = { reduction: aReduction };
+const NLL: Rules<NllOptions> = {
+  ...LOSS,
+  weight: aTensor,
+  ignoreIndex: integerFrom(-(2 ** 31), 2 ** 31 - 1),
+};
+const CROSS_ENTROPY: Rules<CrossEntropyOptions> = { ...NLL, labelSmoothing: within(0, 1) };
+
+function reduced<D extends DTypeName>(losses: Tensor<D>, reduction: Reduction = 'mean'): Tensor<D> {
+  if (reduction === 'none') return losses;
+  return (reduction === 'sum' ? losses.sum() : losses.mean()) as Tensor<D>;
 }
 
 /** (N, C, …) and (N, …), or (C) and (): as rows (R, C) and labels (R). */
-function asRows(op: string, scores: Tensor, labels: Tensor): { rows: Tensor; flat: Tensor } {
+function asRows<D extends DTypeName>(
+  op: string,
+  scores: Tensor<D>,
+  labels: AnyTensor,
+): { rows: Tensor<D>; flat: AnyTensor } {
+  requireTensor(op, 'scores', scores);
+  requireTensor(op, 'labels', labels);
   const axis = scores.ndim === 1 ? 0 : 1;
   const rest = scores.shape.filter((_, i) => i !== axis);
   if (scores.ndim === 0 || formatShape(rest) !== formatShape(labels.shape)) {
@@ -64,23 +82,22 @@ function asRows(op: string, scores: Tensor, labels: Tensor): { rows: Tensor; fla
 }
 
 /** Rows' losses to the result: ignored rows cleared, weighted mean. `losses` are weighted already. */
-function finish(
-  op: string,
-  losses: Tensor,
-  labels: Tensor,
+function finish<D extends DTypeName>(
+  losses: Tensor<D>,
+  labels: AnyTensor,
   shape: readonly number[],
   options: NllOptions,
-): Tensor {
+): Tensor<D> {
   const { weight, ignoreIndex, reduction = 'mean' } = options;
-  if (weight === undefined && ignoreIndex === undefined) return reduced(op, losses.reshape(shape), reduction);
+  if (weight === undefined && ignoreIndex === undefined) return reduced(losses.reshape(shape), reduction);
   const kept = ignoreIndex === undefined ? losses : labels.ne(ignoreIndex).where(losses, 0);
-  if (reduction !== 'mean') return reduced(op, kept.reshape(shape), reduction);
+  if (reduction !== 'mean') return reduced(kept.reshape(shape), reduction);
   const each = weight ? weight.gather(0, labels) : labels.eq(labels).cast(losses.dtype);
   const counted = ignoreIndex === undefined ? each : labels.ne(ignoreIndex).where(each, 0);
-  return kept.sum().div(counted.sum());
+  return kept.sum().div(counted.sum()) as Tensor<D>;
 }
 
-function checkWeight(op: string, scores: Tensor, classes: number, weight: Tensor | undefined): void {
+function checkWeight(op: string, scores: AnyTensor, classes: number, weight: AnyTensor | undefined): void {
   if (!weight) return;
   requireSameDtype(op, 'scores', scores, 'weight', weight);
   if (weight.ndim !== 1 || weight.shape[0] !== classes)
@@ -90,7 +107,11 @@ function checkWeight(op: string, scores: Tensor, classes: number, weight: Tensor
 }
 
 /** −rows[i, labels[i]], times the label's weight; NaN for a label that is no class. */
-function negativePicked(rows: Tensor, labels: Tensor, weight: Tensor | undefined): Tensor {
+function negativePicked<D extends DTypeName>(
+  rows: Tensor<D>,
+  labels: AnyTensor,
+  weight: AnyTensor | undefined,
+): Tensor<D> {
   const [count, classes] = rows.shape as [number, number];
   const picked = rows
     .gather(1, labels.reshape([count, 1]))
@@ -108,10 +129,15 @@ function negativePicked(rows: Tensor, labels: Tensor, weight: Tensor | undefined
  * @returns a scalar, or with reduction 'none' the labels' shape
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function nllLoss(logProbabilities: Tensor, labels: Tensor, options: NllOptions = {}): Tensor {
+export function nllLoss<D extends DTypeName>(
+  logProbabilities: Tensor<D>,
+  labels: AnyTensor,
+  options: NllOptions = {},
+): Tensor<D> {
+  requireOptions('nllLoss', options, NLL);
   const { rows, flat } = asRows('nllLoss', logProbabilities, labels);
   checkWeight('nllLoss', rows, rows.shape[1]!, options.weight);
-  return finish('nllLoss', negativePicked(rows, flat, options.weight), flat, labels.shape, options);
+  return finish(negativePicked(rows, flat, options.weight), flat, labels.shape, options);
 }
 
 /**
@@ -122,26 +148,37 @@ export function nllLoss(logProbabilities: Tensor, labels: Tensor, options: NllOp
  * @returns a scalar, or with reduction 'none' the labels' shape
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function crossEntropy(logits: Tensor, labels: Tensor, options: CrossEntropyOptions = {}): Tensor {
+export function crossEntropy<D extends DTypeName>(
+  logits: Tensor<D>,
+  labels: AnyTensor,
+  options: CrossEntropyOptions = {},
+): Tensor<D> {
+  requireOptions('crossEntropy', options, CROSS_ENTROPY);
   const { weight, labelSmoothing = 0 } = options;
   const { rows, flat } = asRows('crossEntropy', logits, labels);
   const classes = rows.shape[1]!;
   checkWeight('crossEntropy', rows, classes, weight);
-  requireIn('crossEntropy', 'labelSmoothing', labelSmoothing, 0, 1);
   if (labelSmoothing === 0) {
-    const losses = new Tensor(crossEntropyRows(rows.node, flat.node));
+    const losses = new Tensor<D>(crossEntropyRows(rows.node, flat.node));
     const weighted = weight ? losses.mul(weight.gather(0, flat)) : losses;
-    return finish('crossEntropy', weighted, flat, labels.shape, options);
+    return finish(weighted, flat, labels.shape, options);
   }
   const logs = rows.logSoftmax(1);
   const spread = (weight ? logs.mul(weight) : logs).sum(1).mul(-labelSmoothing / classes);
   const losses = negativePicked(logs, flat, weight)
     .mul(1 - labelSmoothing)
     .add(spread);
-  return finish('crossEntropy', losses, flat, labels.shape, options);
+  return finish(losses, flat, labels.shape, options);
 }
 
-function checkPair(op: string, x: Tensor, target: Tensor): void {
+function checkPair<O extends LossOptions>(
+  op: string,
+  x: AnyTensor,
+  target: AnyTensor,
+  options: O,
+  rules: Rules<O>,
+): void {
+  requireOptions(op, options, rules);
   requireFloat(op, 'x', x);
   requireSameDtype(op, 'x', x, 'target', target);
   requireSameShape(op, 'x', x, 'target', target);
@@ -153,10 +190,14 @@ function checkPair(op: string, x: Tensor, target: Tensor): void {
  * @param probabilities in [0, 1], any shape
  * @param target the same shape and dtype, in [0, 1]
  */
-export function bce(probabilities: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  checkPair('bce', probabilities, target);
-  const losses = new Tensor(fused.binaryCrossEntropy(probabilities.node, target.node));
-  return reduced('bce', losses, options.reduction);
+export function bce<D extends DTypeName>(
+  probabilities: Tensor<D>,
+  target: AnyTensor,
+  options: LossOptions = {},
+): Tensor<D> {
+  checkPair('bce', probabilities, target, options, LOSS);
+  const losses = new Tensor<D>(fused.binaryCrossEntropy(probabilities.node, target.node));
+  return reduced(losses, options.reduction);
 }
 
 /**
@@ -164,51 +205,76 @@ export function bce(probabilities: Tensor, target: Tensor, options: LossOptions 
  * @param x logits, any shape
  * @param target the same shape and dtype, in [0, 1]
  */
-export function bceWithLogits(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  checkPair('bceWithLogits', x, target);
+export function bceWithLogits<D extends DTypeName>(
+  x: Tensor<D>,
+  target: AnyTensor,
+  options: LossOptions = {},
+): Tensor<D> {
+  checkPair('bceWithLogits', x, target, options, LOSS);
   // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), apart: the large terms cancel before the small one is added.
-  const large = new Tensor(fused.relu(x.node)).sub(x.mul(target));
+  const large = new Tensor<D>(fused.relu(x.node)).sub(x.mul(target));
   const losses = large.add(new Tensor(fused.softplus(x.minimum(x.neg()).node)));
-  return reduced('bceWithLogits', losses, options.reduction);
+  return reduced(losses, options.reduction);
 }
 
 /** Mean squared error: (x − target)². Both of the same shape and dtype. */
-export function mse(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  checkPair('mse', x, target);
-  return reduced('mse', x.sub(target).square(), options.reduction);
+export function mse<D extends DTypeName>(
+  x: Tensor<D>,
+  target: AnyTensor,
+  options: LossOptions = {},
+): Tensor<D> {
+  checkPair('mse', x, target, options, LOSS);
+  return reduced(x.sub(target).square(), options.reduction);
 }
 
 /** Mean absolute error: |x − target|. Both of the same shape and dtype. */
-export function l1(x: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  checkPair('l1', x, target);
-  return reduced('l1', x.sub(target).abs(), options.reduction);
+export function l1<D extends DTypeName>(
+  x: Tensor<D>,
+  target: AnyTensor,
+  options: LossOptions = {},
+): Tensor<D> {
+  checkPair('l1', x, target, options, LOSS);
+  return reduced(x.sub(target).abs(), options.reduction);
 }
 
+export interface HuberOptions extends LossOptions {
+  /** Where the square becomes a line: greater than 0, default 1. */
+  readonly delta?: number;
+}
+
+const HUBER: Rules<HuberOptions> = { ...LOSS, delta: above(0) };
+
 /** With d = |x − target|: ½d² where d ≤ delta, else delta · (d − ½delta). Both of the same shape and dtype. */
-export function huber(
-  x: Tensor,
-  target: Tensor,
-  options: LossOptions & { readonly delta?: number } = {},
-): Tensor {
-  checkPair('huber', x, target);
+export function huber<D extends DTypeName>(
+  x: Tensor<D>,
+  target: AnyTensor,
+  options: HuberOptions = {},
+): Tensor<D> {
+  checkPair('huber', x, target, options, HUBER);
   const { delta = 1 } = options;
-  if (!(delta > 0)) throw new ArgumentError(`[huber] delta is ${delta}, must be greater than 0.`);
   // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q.
   const difference = x.sub(target);
   const cut = difference.clamp(-delta, delta).detach();
-  return reduced('huber', cut.mul(difference.sub(cut.mul(0.5))), options.reduction);
+  return reduced(cut.mul(difference.sub(cut.mul(0.5))), options.reduction);
 }
 
+export interface HingeOptions extends LossOptions {
+  /** How far on the right side nothing is lost; default 1. */
+  readonly margin?: number;
+}
+
+const HINGE: Rules<HingeOptions> = { ...LOSS, margin: aNumber };
+
 /** Hinge loss of a linear margin: max(0, margin − target · x), target −1 or 1. Both of the same shape and dtype. */
-export function hinge(
-  x: Tensor,
-  target: Tensor,
-  options: LossOptions & { readonly margin?: number } = {},
-): Tensor {
-  checkPair('hinge', x, target);
+export function hinge<D extends DTypeName>(
+  x: Tensor<D>,
+  target: AnyTensor,
+  options: HingeOptions = {},
+): Tensor<D> {
+  checkPair('hinge', x, target, options, HINGE);
   const slack = x
     .mul(target)
     .neg()
     .add(options.margin ?? 1);
-  return reduced('hinge', new Tensor(fused.relu(slack.node)), options.reduction);
+  return reduced(new Tensor<D>(fused.relu(slack.node)), options.reduction);
 }

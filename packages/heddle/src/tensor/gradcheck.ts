@@ -1,7 +1,9 @@
 /** Gradients against differences. */
 
+import { above, aFunction, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { f64 } from '../core/dtype.js';
 import { NumericError } from '../core/errors.js';
+import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
 
@@ -12,26 +14,30 @@ export interface GradcheckOptions {
   readonly tolerance?: number;
 }
 
+const GRADCHECK: Rules<GradcheckOptions> = { step: above(0), tolerance: above(0) };
+
 /**
  * Compare the gradient of `fn` (a scalar of its inputs) with central differences, element by element, in f64.
  * @throws NumericError naming the first element that differs
  */
 export async function gradcheck(
-  fn: (...inputs: Tensor[]) => Tensor,
-  inputs: readonly Tensor[],
+  fn: (...inputs: Tensor<'f64'>[]) => AnyTensor,
+  inputs: readonly AnyTensor[],
   options: GradcheckOptions = {},
 ): Promise<void> {
+  requireArgument('gradcheck', 'fn', fn, aFunction);
+  requireTensors('gradcheck', 'inputs', inputs);
+  requireOptions('gradcheck', options, GRADCHECK);
   const { step = 1e-5, tolerance = 1e-6 } = options;
-  const values = await Promise.all(
-    inputs.map(async (t) => Float64Array.from((await t.data()) as Float32Array)),
-  );
-  const at = (): Tensor[] => values.map((v, i) => tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64 }));
+  const values = await Promise.all(inputs.map(async (t) => Float64Array.from(await t.data(), Number)));
+  const at = (): Tensor<'f64'>[] =>
+    values.map((v, i) => tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64 }));
   const leaves = values.map((v, i) =>
     tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64, requiresGrad: true }),
   );
-  fn(...leaves)
-    .sum()
-    .backward();
+  const value = fn(...leaves);
+  requireTensor('gradcheck', 'the result of fn', value);
+  value.sum().backward();
   for (const [i, v] of values.entries()) {
     const analytic = leaves[i]!.grad ? await leaves[i]!.grad!.data() : new Float64Array(v.length);
     for (let k = 0; k < v.length; k++) {

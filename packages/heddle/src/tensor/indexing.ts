@@ -1,4 +1,5 @@
 /** NumPy-style indexing as movement ops. */
+import { shown } from '../core/arguments.js';
 import { bool, i32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
@@ -24,6 +25,10 @@ export function index(x: GraphNode, entries: readonly (Index | GraphNode)[]): Gr
       shape.push(1);
       continue;
     }
+    if (typeof entry !== 'number' && typeof entry !== 'string' && !(entry instanceof GraphNode))
+      throw new ArgumentError(
+        `[at] entry ${full.indexOf(entry)} is ${shown(entry)}, must be a position, a slice such as '1:3', null, '...' or an i32 tensor of positions.`,
+      );
     const length = x.shape[axis]!;
     if (typeof entry === 'number') {
       const at = entry < 0 ? entry + length : entry;
@@ -99,7 +104,7 @@ export function parseSlice(text: string, length: number): { start: number; step:
     t === undefined ? undefined : Number(t),
   );
   const step = by ?? 1;
-  if (step === 0) throw new ArgumentError(`[at] "${text}": a step of 0 goes nowhere.`);
+  if (step === 0) throw new ArgumentError(`[at] "${text}": step must not be 0.`);
   const clamp = (v: number, low: number, high: number): number =>
     Math.min(Math.max(v < 0 ? v + length : v, low), high);
   const [low, high] = step > 0 ? [0, length] : [-1, length - 1];

@@ -1,20 +1,34 @@
 /** Whole functions as one program: traced once per shape of their inputs, then replayed. */
+import {
+  aFunction,
+  aList,
+  integerFrom,
+  isPlainObject,
+  isThenable,
+  oneOf,
+  type Rules,
+  requireArgument,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { sameShape } from '../core/shape.js';
 import { Recording } from '../engine/capture.js';
-import type { Profile, ProfileOptions } from '../engine/profile.js';
+import { PROFILE, type Profile, type ProfileOptions } from '../engine/profile.js';
 import { realize } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
 import { Trace } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
 import type { Device } from '../runtime/device.js';
-import { Tensor } from './tensor.js';
+import { labelOf } from './names.js';
+import { type AnyTensor, Tensor } from './tensor.js';
 
 /** What a jitted function may take and return: tensors, in arrays and records, among plain values. */
 export type JitValue =
-  | Tensor
+  | AnyTensor
   | number
+  | bigint
   | string
   | boolean
   | null
@@ -22,11 +36,10 @@ export type JitValue =
   | readonly JitValue[]
   | { readonly [key: string]: JitValue };
 
-/** A function that only updates its state returns nothing. */
-// biome-ignore lint/suspicious/noConfusingVoidType: what such a function returns has type void
-export type JitResult = JitValue | void;
+/** What makes an async function a type error. What else a function takes and returns is checked when it is called. */
+type NotAsync<R> = R extends PromiseLike<unknown> ? never : unknown;
 
-export interface Jitted<A extends readonly JitValue[], R> {
+export interface Jitted<A extends readonly unknown[], R> {
   (...args: A): R;
   /** Kernel launches of the program last run; 0 before the first. */
   readonly launches: number;
@@ -57,6 +70,8 @@ export interface JitOptions {
   readonly tune?: 'on' | 'frozen';
 }
 
+const JIT: Rules<JitOptions> = { tune: oneOf('on', 'frozen') };
+
 /** Programs kept per function; one more input shape drops the oldest. */
 const KEPT = 16;
 
@@ -67,10 +82,13 @@ const KEPT = 16;
  * the program (other values make another one), and values cannot be awaited inside.
  * @throws ArgumentError for an argument that `fn` assigns, directly or as a tensor from outside
  */
-export function jit<A extends readonly JitValue[], R extends JitResult>(
-  fn: (...args: A) => R,
-  { tune = 'on' }: JitOptions = {},
+export function jit<A extends readonly unknown[], R>(
+  fn: (...args: A) => R & NotAsync<R>,
+  options: JitOptions = {},
 ): Jitted<A, R> {
+  requireArgument('jit', 'fn', fn, aFunction, 'Write jit((x) => …).');
+  requireOptions('jit', options, JIT);
+  const { tune = 'on' } = options;
   const programs = new Map<string, Traced>();
   let launches = 0;
   /** What the last call was given, if only tensors: a training loop is spared the text that tells programs apart. */
@@ -80,13 +98,13 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(
 
   const prepare = (args: A) => {
     const device = currentDevice();
-    const given: readonly JitValue[] = args;
+    const given: readonly unknown[] = args;
     if (last?.device === device && ofTypes(given, last.types)) {
       last.program.recording.requireApart(given);
       return { program: last.program, inputs: given.map((t) => t.ownNode) };
     }
-    const inputs: Tensor[] = [];
-    const key = `${device.name}${describe(args, inputs)}`;
+    const inputs: AnyTensor[] = [];
+    const key = `${device.name}${args.map((a, i) => describe(a, `argument ${i}`, inputs)).join(';')}`;
     let program = programs.get(key);
     if (!program) {
       program = record(fn, args, tune === 'on');
@@ -105,8 +123,7 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(
     return { program, inputs: nodes };
   };
   const repeat = (times: number, ...args: A): R => {
-    if (!Number.isInteger(times) || times < 1)
-      throw new ArgumentError(`[jit] repeat ${times} times: must be a whole number ≥ 1.`);
+    requireArgument('repeat', 'times', times, integerFrom(1));
     const { program, inputs } = prepare(args);
     const results = program.recording.run(inputs, times).map((node) => new Tensor(node));
     launches = program.recording.launches;
@@ -120,6 +137,8 @@ export function jit<A extends readonly JitValue[], R extends JitResult>(
     prepare: { value: (...args: A): boolean => prepare(args).program.recording.ready },
     profile: {
       value: (args: A, options: ProfileOptions = {}): Promise<Profile> => {
+        requireArgument('profile', 'args', args, aList, 'Write step.profile([x, y]).');
+        requireOptions('profile', options, PROFILE);
         const { program, inputs } = prepare(args);
         launches = program.recording.launches;
         return program.recording.profile(inputs, options);
@@ -141,7 +160,7 @@ interface Traced {
   readonly output: JitValue;
 }
 
-function ofTypes(args: readonly JitValue[], types: readonly TensorType[]): args is readonly Tensor[] {
+function ofTypes(args: readonly unknown[], types: readonly TensorType[]): args is readonly AnyTensor[] {
   return (
     args.length === types.length &&
     types.every(({ dtype, shape }, i) => {
@@ -151,29 +170,26 @@ function ofTypes(args: readonly JitValue[], types: readonly TensorType[]): args 
   );
 }
 
-function record<A extends readonly JitValue[], R extends JitResult>(
-  fn: (...args: A) => R,
-  args: A,
-  measure: boolean,
-): Traced {
+function record<A extends readonly unknown[], R>(fn: (...args: A) => R, args: A, measure: boolean): Traced {
   const trace = new Trace((node) => realize([node]));
   const nodes: GraphNode[] = [];
   let output: JitValue;
   try {
     trace.run(() => {
-      const inside = substitute(args, (t) => {
+      const inside = substitute(args as readonly JitValue[], (t) => {
         const stand = new Tensor(b.leaf(t.shape, t.dtype, false));
         trace.inputs.push(stand);
         return stand;
       });
       output = fn(...(inside as unknown as A)) as JitValue;
-      if (output instanceof Promise) {
+      if (isThenable(output)) {
         // What it awaits is refused too; this error says why, so that one is not to end the process.
-        output.catch(() => {});
+        output.then(undefined, () => {});
         throw new ArgumentError(
           '[jit] the function must not be async: values cannot be awaited while it is traced. Return the tensor and await it outside.',
         );
       }
+      describe(output, 'the result', []);
       output = substitute(output, (t) => {
         nodes.push(t.node);
         return t;
@@ -183,43 +199,66 @@ function record<A extends readonly JitValue[], R extends JitResult>(
     forgetGradients(trace);
     throw error;
   }
-  if (forgetGradients(trace))
+  const unused = forgetGradients(trace);
+  if (unused.length > 0)
     throw new ArgumentError(
-      '[jit] backward() left gradients that nothing used. Call optimizer.step() in the same jitted function.',
+      `[jit] backward() gave gradients to ${unused.length} parameter${unused.length === 1 ? '' : 's'} that no optimizer.step() in this function used: ` +
+        `${listed(unused.map(labelOf))}. Step an optimizer that has them, or forget them with model.zeroGrad().`,
     );
   return { recording: new Recording(trace, nodes, measure), output };
 }
 
-/** Take gradients away that exist only in the trace. @returns whether there were any */
-function forgetGradients(trace: Trace): boolean {
-  let any = false;
+/** Some names, and how many more. */
+const listed = (names: readonly string[]): string =>
+  names.length <= 6 ? names.join(', ') : `${names.slice(0, 5).join(', ')} and ${names.length - 5} more`;
+
+/** Take gradients away that exist only in the trace. @returns the tensors that had them */
+function forgetGradients(trace: Trace): AnyTensor[] {
+  const had: AnyTensor[] = [];
   for (const [handle] of trace.captured) {
     if (!(handle instanceof Tensor) || !handle.grad) continue;
     const { ownNode } = handle.grad;
     if (ownNode.storage || !trace.made(ownNode)) continue;
     handle.grad = undefined;
-    any = true;
+    had.push(handle);
   }
-  return any;
+  return had;
 }
 
-/** A text that tells programs apart, and the tensors found on the way. */
-function describe(value: JitValue, tensors: Tensor[]): string {
+/**
+ * A text that tells programs apart, and the tensors found on the way.
+ * @throws ArgumentError for what is neither a tensor, nor a plain value, nor made of these
+ */
+function describe(
+  value: unknown,
+  where: string,
+  tensors: AnyTensor[],
+  inside: readonly object[] = [],
+): string {
   if (value instanceof Tensor) {
     tensors.push(value);
     return `T${value.dtype.name}(${value.shape.join(',')})`;
   }
-  if (Array.isArray(value)) return `[${value.map((v: JitValue) => describe(v, tensors)).join(';')}]`;
-  if (value !== null && typeof value === 'object') {
-    return `{${Object.entries(value)
-      .map(([k, v]) => `${k}:${describe(v as JitValue, tensors)}`)
-      .join(';')}}`;
-  }
-  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'bigint') return `${value}n`;
+  if (typeof value !== 'object' && typeof value !== 'function' && typeof value !== 'symbol')
+    return String(value);
+  if (value === null) return 'null';
+  if (typeof value !== 'object' || !(Array.isArray(value) || isPlainObject(value)) || inside.includes(value))
+    throw new ArgumentError(
+      `[jit] ${where} is ${typeof value === 'object' && inside.includes(value) ? 'a part of itself' : shown(value)}: ` +
+        'jitted functions take and return tensors, numbers, strings, booleans, and arrays and plain objects of these. ' +
+        'Use anything else from outside the function.',
+    );
+  const within = [...inside, value];
+  if (Array.isArray(value))
+    return `[${value.map((v, i) => describe(v, `${where}[${i}]`, tensors, within)).join(';')}]`;
+  const entries = Object.entries(value);
+  return `{${entries.map(([k, v]) => `${k}:${describe(v, `${where}.${k}`, tensors, within)}`).join(';')}}`;
 }
 
 /** The same structure with other tensors. */
-function substitute(value: JitValue, by: (t: Tensor) => Tensor): JitValue {
+function substitute(value: JitValue, by: (t: AnyTensor) => AnyTensor): JitValue {
   if (value instanceof Tensor) return by(value);
   if (Array.isArray(value)) return value.map((v: JitValue) => substitute(v, by));
   if (value !== null && typeof value === 'object') {

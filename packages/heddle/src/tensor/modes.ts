@@ -1,31 +1,41 @@
 /** Switches around a piece of code, and what there is to see of the engine. */
-import { DTypeError } from '../core/errors.js';
-import { type Precision, requirePrecision } from '../core/precision.js';
+import { aFunction, aString, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import { ArgumentError } from '../core/errors.js';
+import { aPrecision, type Precision } from '../core/precision.js';
 import { stats } from '../engine/program.js';
 import { realize as realizeNodes } from '../engine/realize.js';
-import { currentDevice } from '../engine/storage.js';
+import { currentDevice, useDevice as use } from '../engine/storage.js';
 import { currentTrace } from '../engine/trace.js';
 import { withoutGradients } from '../graph/build.js';
-import type { MemoryReport } from '../runtime/device.js';
-import type { Tensor } from './tensor.js';
+import type { Device, MemoryReport } from '../runtime/device.js';
+import { type AnyTensor, requireTensor } from './tensor.js';
 
 export type { Precision } from '../core/precision.js';
-export { useDevice } from '../engine/storage.js';
 /** @internal */
 export { isFromBefore } from '../engine/trace.js';
 
 /** Run `body` without recording gradients: nothing made in it requires one. */
 export function noGrad<T>(body: () => T): T {
+  requireArgument('noGrad', 'body', body, aFunction, 'Write noGrad(() => …).');
   const result = withoutGradients(body);
   if (result instanceof Promise)
-    throw new DTypeError(
+    throw new ArgumentError(
       '[noGrad] takes a function that is not async: gradients are off only until it returns.',
     );
   return result;
 }
 
+/** Make `name` the device of all tensors made from now on. @throws DeviceError if there is none of that name */
+export function useDevice(name: string): Device {
+  requireArgument('useDevice', 'name', name, aString);
+  return use(name);
+}
+
 /** Compute these tensors now, together, and keep their values. Within `jit` nothing is computed, so this does nothing. */
-export const realize = (...tensors: readonly Tensor[]): void => {
+export const realize = (...tensors: readonly AnyTensor[]): void => {
+  tensors.forEach((t, i) => {
+    requireTensor('realize', `tensor ${i}`, t);
+  });
   if (!currentTrace()) realizeNodes(tensors.map((t) => t.node));
 };
 
@@ -45,7 +55,10 @@ export const device = (): { readonly name: string; readonly description: string 
  * How long the device takes for what `work` starts (kernels on whatever stream, jitted functions, `realize`), in µs: by
  * events on a GPU, by the clock elsewhere.
  */
-export const time = (work: () => void): Promise<number> => currentDevice().time(work);
+export async function time(work: () => void): Promise<number> {
+  requireArgument('time', 'work', work, aFunction, 'Write time(() => …).');
+  return currentDevice().time(work);
+}
 
 /**
  * Resolves once the current device has done everything that was started. Values that are awaited need no such wait.
@@ -61,6 +74,8 @@ export interface Precisions {
   readonly conv: Precision;
 }
 
+const PRECISIONS: Rules<Precisions> = { matmul: aPrecision, conv: aPrecision };
+
 let precisions: Precisions = { matmul: 'f32', conv: 'tf32' };
 
 /** The precisions in use. */
@@ -72,7 +87,7 @@ export const getPrecision = (): Precisions => precisions;
  * @throws ArgumentError for another name
  */
 export function setPrecision(changes: Partial<Precisions>): void {
-  for (const [what, precision] of Object.entries(changes))
-    requirePrecision(`setPrecision, ${what}`, precision);
-  precisions = { ...precisions, ...changes };
+  requireOptions('setPrecision', changes, PRECISIONS);
+  const { matmul = precisions.matmul, conv = precisions.conv } = changes;
+  precisions = { matmul, conv };
 }

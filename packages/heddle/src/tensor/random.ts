@@ -2,30 +2,32 @@
  * Random tensors by Philox4x32-10: a seed gives the same numbers on every device. A generator counts the blocks it
  * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
  */
-import { type DType, f32, i32, i64, isFloat, requireDType, u32 } from '../core/dtype.js';
-import { ArgumentError, DTypeError } from '../core/errors.js';
+import { instance, integerFrom, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import { type DType, type DTypeName, f32, i32, i64, isFloat, u32 } from '../core/dtype.js';
+import { DTypeError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
-import { type Shape, sizeOf } from '../core/shape.js';
+import { requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
-import { checkShape, fromNode, type TensorOptions } from './create.js';
+import { fromNode, TENSOR, type TensorOptions } from './create.js';
 import { Tensor } from './tensor.js';
 
 /** Tensors draw from stream 0. */
 const HOST_STREAM = 0xffffffff;
 
+const aSeed = integerFrom(0);
+
 export class Generator {
   #seed: number;
-  readonly #counters = new Map<string, Tensor>();
+  readonly #counters = new Map<string, Tensor<'i64'>>();
   #host: PhiloxStream | undefined;
 
-  /** @param seed a whole number from 0 to 2⁵³ − 1 */
+  /** @param seed an integer from 0 to 2⁵³ − 1 */
   constructor(seed: number) {
-    if (!Number.isSafeInteger(seed) || seed < 0)
-      throw new ArgumentError(`seed ${seed}: must be a whole number from 0 to 2^53 − 1.`);
+    requireArgument('Generator', 'seed', seed, aSeed);
     this.#seed = seed;
   }
 
@@ -44,7 +46,7 @@ export class Generator {
    * Where the generator stands on the current device: blocks of four words given out, i64 of shape (1). Every device
    * counts by itself. Save it to resume.
    */
-  get counter(): Tensor {
+  get counter(): Tensor<'i64'> {
     const device = currentDevice().name;
     let counter = this.#counters.get(device);
     if (!counter) {
@@ -76,30 +78,34 @@ const standard = new Generator(0);
 
 /** Seed the generator that `rand`, `randn` and dropout draw from. */
 export function manualSeed(seed: number): void {
+  requireArgument('manualSeed', 'seed', seed, aSeed);
   standard.reset(seed);
 }
 
 /** @internal */
 export const defaultGenerator = (): Generator => standard;
 
-export interface RandomOptions extends TensorOptions {
+export interface RandomOptions<D extends DTypeName = DTypeName> extends TensorOptions<D> {
   /** Default: the generator that `manualSeed` seeds. */
   readonly generator?: Generator;
 }
+
+const RANDOM: Rules<RandomOptions> = { ...TENSOR, generator: instance(Generator, 'a Generator') };
 
 /** Random bits of a uniform number: as many as its type has below 1, so that none is rounded up to it; else 24. */
 const UNIFORM_BITS: Readonly<Record<string, number>> = { f16: 11, bf16: 8 };
 
 /** Uniform on [0, 1): 24 random bits each, of f16 11, of bf16 8. */
-export function rand<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
-  checkShape('rand', shape);
-  requireFloat('rand', options.dtype);
-  const { generator = standard, dtype = f32 } = options;
+export function rand<D extends DTypeName = 'f32'>(shape: Shape, options: RandomOptions<D> = {}): Tensor<D> {
+  requireRandom('rand', shape, options);
+  const { generator = standard, dtype = f32 as DType } = options;
   return fromNode(b.cast(uniform(generator, shape, UNIFORM_BITS[dtype.name]), dtype), options);
 }
 
-function requireFloat(op: string, dtype: DType = f32): void {
-  requireDType(op, dtype);
+function requireRandom(op: string, shape: Shape, options: RandomOptions): void {
+  requireShape(op, shape);
+  requireOptions(op, options, RANDOM);
+  const { dtype = f32 } = options;
   if (!isFloat(dtype))
     throw new DTypeError(
       `[${op}] makes floats, not ${dtype.name}. Round them: rand(shape).mul(10).floor().cast(i32).`,
@@ -115,9 +121,8 @@ const uniform = (generator: Generator, shape: Shape, count = 24): GraphNode => {
  * Normal with mean 0 and variance 1, in pairs √(−2 ln u)·(cos 2πt, sin 2πt): G. Box and M. Muller (1958). A word of 32
  * random bits makes u, the next one t, so that the largest number is √(66 ln 2) = 6.76.
  */
-export function randn<const S extends Shape>(shape: S, options: RandomOptions = {}): Tensor<S> {
-  checkShape('randn', shape);
-  requireFloat('randn', options.dtype);
+export function randn<D extends DTypeName = 'f32'>(shape: Shape, options: RandomOptions<D> = {}): Tensor<D> {
+  requireRandom('randn', shape, options);
   const size = sizeOf(shape);
   // The first half of the numbers are the cosines, the second the sines, of the same draws.
   const half = Math.ceil(size / 2);

@@ -2,62 +2,92 @@
  * Tensors: what users touch. An operation makes a graph node and returns at once; values are computed when they are
  * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
  */
-import { inspect } from 'node:util';
+import {
+  aNumber,
+  anArrayLike,
+  type Rules,
+  requireArgument,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
 import {
   bool,
+  type DataOf,
   type DType,
+  type DTypeName,
   describeValues,
   f32,
-  i32,
   isFloat,
   isOf,
-  type TypedArray,
-  u8,
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
-import type { Precision } from '../core/precision.js';
-import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
+import { aPrecision, type Precision } from '../core/precision.js';
+import { formatShape, normalizeAxis, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { dispose } from '../engine/ownership.js';
 import * as engine from '../engine/realize.js';
-import { isFromBefore, placeholderFor } from '../engine/trace.js';
+import { currentTrace, isFromBefore, placeholderFor } from '../engine/trace.js';
 import * as activation from '../fused/activation.js';
 import { matmul } from '../fused/matmul.js';
 import { softmax } from '../fused/softmax.js';
 import * as b from '../graph/build.js';
 import { parametersOf, vjp } from '../graph/grad.js';
-import type { GraphNode } from '../graph/node.js';
+import { GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ops.js';
-import { type Axes, axesOf, inferShape } from './axes.js';
+import { type Axes, inferShape } from './axes.js';
 import { type Index, index } from './indexing.js';
 import { getPrecision } from './modes.js';
+import type { Padding } from './movement.js';
+import * as movement from './movement.js';
+import { type ArraysByRank, type NestedArray, nested } from './nested.js';
 import { describeTensor, INSPECT, type InspectOptions, isInside } from './print.js';
+import {
+  argOf,
+  deviation,
+  mean,
+  type ReduceOptions,
+  reduced,
+  type VarianceOptions,
+  variance,
+} from './reductions.js';
+
+/** What a tensor's dtype is where nothing else is said: any whose elements arrive as numbers, which i64's do not. */
+export type NumberDType = Exclude<DTypeName, 'i64'>;
+
+/** A tensor of any dtype. */
+export type AnyTensor = Tensor<DTypeName>;
 
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
-export type Operand = Tensor | number | boolean;
+export type Operand = AnyTensor | number | boolean | bigint;
 
-export interface ReduceOptions {
-  /** Keep reduced dimensions as size 1 (default false). */
-  readonly keepdim?: boolean;
-}
+/** The dtype of sums and products. */
+type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
 
 export interface MatmulOptions {
-  readonly precision?: Precision;
+  /** How exactly products of f32 are computed; default: `getPrecision().matmul`. */
+  readonly precision?: Precision | undefined;
 }
+
+/** @internal */
+export const MATMUL: Rules<MatmulOptions> = { precision: aPrecision };
 
 /** `depth` of a graph at which it is computed without being asked, so that loops cannot grow it without bound. */
 const MAX_DEPTH = 2000;
 
-export class Tensor<S extends Shape = Shape> {
+export class Tensor<D extends DTypeName = NumberDType> {
   /** @internal */
   #node: GraphNode;
   /** The gradient that `backward` has accumulated here; undefined before. */
-  grad: Tensor<S> | undefined;
+  grad: Tensor<D> | undefined;
 
   /**
    * @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations.
    * @param isNew it is of a leaf of its own: else it has no gradient where none is recorded, if it is its operand's, too
    */
   constructor(node: GraphNode, isNew = false) {
+    if (!(node instanceof GraphNode))
+      throw new ArgumentError(
+        '[Tensor] tensors are made by tensor([1, 2]), zeros([2, 3]), rand([4])…, not by new Tensor().',
+      );
     if (node.requiresGrad && !isNew && !b.recordsGradients()) node = b.detach(node);
     if (node.depth > MAX_DEPTH && !node.storage) engine.realize([node]);
     node.tensors++;
@@ -81,12 +111,12 @@ export class Tensor<S extends Shape = Shape> {
     this.#node = node;
   }
 
-  get shape(): S {
-    return this.#node.shape as S;
+  get shape(): Shape {
+    return this.#node.shape;
   }
 
-  get dtype(): DType {
-    return this.#node.dtype;
+  get dtype(): DType<D> {
+    return this.#node.dtype as DType<D>;
   }
 
   /** How many elements. */
@@ -106,184 +136,175 @@ export class Tensor<S extends Shape = Shape> {
 
   // ── arithmetic; operands broadcast ─────────────────────────────────────────────────────────────────────────────
 
-  #unary(op: ScalarOp): Tensor<S> {
+  /** @throws DTypeError unless this is of floats */
+  #floats(op: string): GraphNode {
+    if (!isFloat(this.dtype))
+      throw new DTypeError(`[${op}] x must be floats, got ${this.dtype.name}. Convert with .cast(f32).`);
+    return this.node;
+  }
+
+  #unary(op: ScalarOp): Tensor<D> {
     return new Tensor(b.map(op, this.node));
   }
 
-  #binary(op: ScalarOp, other: Operand): Tensor {
-    return new Tensor(b.map(op, this.node, operand(other, this)));
+  #binary<R extends DTypeName = D>(op: ScalarOp, other: Operand): Tensor<R> {
+    return new Tensor(b.map(op, this.node, operand(op, other, this)));
   }
 
-  add(other: Operand): Tensor {
+  add(other: Operand): Tensor<D> {
     return this.#binary('add', other);
   }
-  sub(other: Operand): Tensor {
+  sub(other: Operand): Tensor<D> {
     return this.#binary('sub', other);
   }
-  mul(other: Operand): Tensor {
+  mul(other: Operand): Tensor<D> {
     return this.#binary('mul', other);
   }
   /** Of floats. Integers: `idiv`. */
-  div(other: Operand): Tensor {
+  div(other: Operand): Tensor<D> {
     return this.#binary('div', other);
   }
   /** Integer quotient, towards zero. */
-  idiv(other: Operand): Tensor {
+  idiv(other: Operand): Tensor<D> {
     return this.#binary('idiv', other);
   }
   /** Remainder with the sign of the dividend. */
-  mod(other: Operand): Tensor {
+  mod(other: Operand): Tensor<D> {
     return this.#binary('mod', other);
   }
-  pow(exponent: Operand): Tensor {
+  pow(exponent: Operand): Tensor<D> {
     if (exponent === 2) return this.mul(this);
     if (exponent === 0.5) return this.sqrt();
     return this.#binary('pow', exponent);
   }
-  minimum(other: Operand): Tensor {
+  minimum(other: Operand): Tensor<D> {
     return this.#binary('min', other);
   }
-  maximum(other: Operand): Tensor {
+  maximum(other: Operand): Tensor<D> {
     return this.#binary('max', other);
   }
-  lt(other: Operand): Tensor {
+  lt(other: Operand): Tensor<'bool'> {
     return this.#binary('lt', other);
   }
-  le(other: Operand): Tensor {
+  le(other: Operand): Tensor<'bool'> {
     return this.#binary('le', other);
   }
-  gt(other: Operand): Tensor {
+  gt(other: Operand): Tensor<'bool'> {
     return this.#binary('gt', other);
   }
-  ge(other: Operand): Tensor {
+  ge(other: Operand): Tensor<'bool'> {
     return this.#binary('ge', other);
   }
-  eq(other: Operand): Tensor {
+  eq(other: Operand): Tensor<'bool'> {
     return this.#binary('eq', other);
   }
-  ne(other: Operand): Tensor {
+  ne(other: Operand): Tensor<'bool'> {
     return this.#binary('ne', other);
   }
   /** Bitwise on integers, logical on bools. */
-  and(other: Operand): Tensor {
+  and(other: Operand): Tensor<D> {
     return this.#binary('and', other);
   }
-  or(other: Operand): Tensor {
+  or(other: Operand): Tensor<D> {
     return this.#binary('or', other);
   }
-  xor(other: Operand): Tensor {
+  xor(other: Operand): Tensor<D> {
     return this.#binary('xor', other);
   }
-  not(): Tensor<S> {
+  not(): Tensor<D> {
     return this.#unary('not');
   }
-  neg(): Tensor<S> {
+  neg(): Tensor<D> {
     return this.#unary('neg');
   }
-  abs(): Tensor<S> {
+  abs(): Tensor<D> {
     return this.#unary('abs');
   }
   /** −1, 0 or 1; NaN stays NaN. Its gradient is 0. */
-  sign(): Tensor<S> {
+  sign(): Tensor<D> {
     const negative = this.dtype.kind === 'uint' ? this.mul(0) : this.lt(0).where(-1, this.mul(0));
-    return this.gt(0).where(1, negative) as Tensor<S>;
+    return this.gt(0).where(1, negative) as Tensor<D>;
   }
-  exp(): Tensor<S> {
+  exp(): Tensor<D> {
     return this.#unary('exp');
   }
-  exp2(): Tensor<S> {
+  exp2(): Tensor<D> {
     return this.#unary('exp2');
   }
-  log(): Tensor<S> {
+  log(): Tensor<D> {
     return this.#unary('log');
   }
-  log2(): Tensor<S> {
+  log2(): Tensor<D> {
     return this.#unary('log2');
   }
-  sqrt(): Tensor<S> {
+  sqrt(): Tensor<D> {
     return this.#unary('sqrt');
   }
-  rsqrt(): Tensor<S> {
+  rsqrt(): Tensor<D> {
     return new Tensor(b.div(b.like(this.node, 1), b.map('sqrt', this.node)));
   }
-  reciprocal(): Tensor<S> {
+  reciprocal(): Tensor<D> {
     return new Tensor(b.div(b.like(this.node, 1), this.node));
   }
-  square(): Tensor<S> {
+  square(): Tensor<D> {
     return new Tensor(b.mul(this.node, this.node));
   }
   /** For |x| up to 10⁶; what is larger keeps no fraction of a turn to go by. */
-  sin(): Tensor<S> {
+  sin(): Tensor<D> {
     return this.#unary('sin');
   }
   /** For |x| up to 10⁶, as `sin`. */
-  cos(): Tensor<S> {
+  cos(): Tensor<D> {
     return this.#unary('cos');
   }
-  tanh(): Tensor<S> {
+  tanh(): Tensor<D> {
     return this.#unary('tanh');
   }
-  floor(): Tensor<S> {
+  floor(): Tensor<D> {
     return this.#unary('floor');
   }
-  ceil(): Tensor<S> {
+  ceil(): Tensor<D> {
     return this.#unary('ceil');
   }
-  trunc(): Tensor<S> {
+  trunc(): Tensor<D> {
     return this.#unary('trunc');
   }
   /** To the nearest integer, ties to even. */
-  round(): Tensor<S> {
+  round(): Tensor<D> {
     return this.#unary('rint');
   }
-  isNaN(): Tensor<S> {
+  isNaN(): Tensor<'bool'> {
     return new Tensor(b.map('ne', this.node, this.node));
   }
   /** Elements limited to [low, high]. */
-  clamp(low: number, high: number): Tensor {
+  clamp(low: number, high: number): Tensor<D> {
+    requireArgument('clamp', 'low', low, aNumber);
+    requireArgument('clamp', 'high', high, aNumber);
     return this.maximum(low).minimum(high);
   }
-  /** max(0, x); the gradient at 0 is 0. */
-  relu(): Tensor<S> {
-    return new Tensor(activation.relu(this.node));
+  /** max(0, x); the gradient at 0 is 0. @throws DTypeError unless of floats */
+  relu(): Tensor<D> {
+    return new Tensor(activation.relu(this.#floats('relu')));
   }
-  /** 1 / (1 + e^−x), without overflow on either side. */
-  sigmoid(): Tensor<S> {
-    return new Tensor(activation.sigmoid(this.node));
+  /** 1 / (1 + e^−x), without overflow on either side. @throws DTypeError unless of floats */
+  sigmoid(): Tensor<D> {
+    return new Tensor(activation.sigmoid(this.#floats('sigmoid')));
   }
   /** This where it is true, else the other two's elements: `condition.where(a, b)`. */
-  where(then: Operand, otherwise: Operand): Tensor {
+  where<T extends DTypeName = 'f32'>(
+    then: Tensor<T> | number | boolean | bigint,
+    otherwise: Tensor<T> | number | boolean | bigint,
+  ): Tensor<T> {
     const like = then instanceof Tensor ? then : otherwise instanceof Tensor ? otherwise : undefined;
-    const [x, y] = [then, otherwise].map((v) =>
-      like || v instanceof Tensor ? operand(v, like ?? (v as Tensor)) : b.full([], f32, v),
-    );
-    return new Tensor(b.where(this.node, x!, y!));
+    const [x, y] = [then, otherwise].map((v) => operand('where', v, like)) as [GraphNode, GraphNode];
+    return new Tensor(b.where(this.node, x, y));
   }
   /** Convert the elements: to integers towards zero and saturating. */
-  cast(dtype: DType): Tensor<S> {
+  cast<T extends DTypeName>(dtype: DType<T>): Tensor<T> {
     return new Tensor(b.cast(this.node, dtype));
   }
 
   // ── reductions ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-  #reduce(op: 'sum' | 'max' | 'min' | 'prod', axes: Axes, options: ReduceOptions | undefined): Tensor {
-    const over = axesOf(op, axes, this.ndim);
-    const grows = this.dtype === u8 && (op === 'sum' || op === 'prod');
-    const kept = b.reduce(op, grows ? b.cast(this.node, i32) : this.node, over);
-    return new Tensor(
-      options?.keepdim
-        ? kept
-        : b.reshape(
-            kept,
-            kept.shape.filter((_, i) => !over.includes(i)),
-          ),
-    );
-  }
-
-  #requireFloat(op: string): void {
-    if (!isFloat(this.dtype))
-      throw new DTypeError(`[${op}] takes floats, got ${this.dtype.name}. Convert with .cast(f32).`);
-  }
 
   /**
    * The sum along `axes`; of u8 in i32, of 16-bit floats in f32, rounded once. Integers are summed exactly, modulo their
@@ -293,148 +314,95 @@ export class Tensor<S extends Shape = Shape> {
    * variances, norms, losses, and the gradients of what was broadcast or indexed.
    * @param axes one, several, or all of them (default)
    */
-  sum(axes?: Axes, options?: ReduceOptions): Tensor {
-    return this.#reduce('sum', axes, options);
+  sum(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
+    return new Tensor(reduced('sum', this.node, axes, options));
   }
-  max(axes?: Axes, options?: ReduceOptions): Tensor {
-    return this.#reduce('max', axes, options);
+  max(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+    return new Tensor(reduced('max', this.node, axes, options));
   }
-  min(axes?: Axes, options?: ReduceOptions): Tensor {
-    return this.#reduce('min', axes, options);
+  min(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+    return new Tensor(reduced('min', this.node, axes, options));
   }
-  /** Of u8 in i32. */
-  prod(axes?: Axes, options?: ReduceOptions): Tensor {
-    return this.#reduce('prod', axes, options);
+  /** Products of u8 are i32. */
+  prod(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
+    return new Tensor(reduced('prod', this.node, axes, options));
   }
-  mean(axes?: Axes, options?: ReduceOptions): Tensor {
-    this.#requireFloat('mean');
-    const count = axesOf('mean', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
-    return widely(this, (x) => x.sum(axes, options).mul(1 / count));
+  mean(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+    return new Tensor(mean(this.node, axes, options));
   }
-  /** @param correction subtracted from the count (default 1: the unbiased estimate, as PyTorch's) */
-  variance(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
-    this.#requireFloat('variance');
-    const count = axesOf('variance', axes, this.ndim).reduce((n, a) => n * this.shape[a]!, 1);
-    return widely(this, (x) =>
-      x
-        .sub(x.mean(axes, { keepdim: true }))
-        .square()
-        .sum(axes, options)
-        .mul(1 / Math.max(0, count - (options?.correction ?? 1))),
-    );
+  variance(axes?: Axes, options?: VarianceOptions): Tensor<D> {
+    return new Tensor(variance(this.node, axes, options));
   }
-  std(axes?: Axes, options?: ReduceOptions & { readonly correction?: number }): Tensor {
-    // √v has no slope at 0, but where all elements are the same, their deviation has a gradient of 0.
-    const variance = this.variance(axes, options);
-    const isZero = variance.eq(0);
-    return isZero.where(0, isZero.where(1, variance).sqrt());
+  /** The square root of `variance`. */
+  std(axes?: Axes, options?: VarianceOptions): Tensor<D> {
+    return new Tensor(deviation(this.node, axes, options));
   }
   /** Index of the largest element along `axis` (the first of several; of a NaN if there is one), i32. */
-  argmax(axis: number, options?: ReduceOptions): Tensor {
-    return this.#argOf('max', axis, options);
+  argmax(axis: number, options?: ReduceOptions): Tensor<'i32'> {
+    return new Tensor(argOf('max', this.node, axis, options));
   }
   /** Index of the smallest element along `axis` (the first of several; of a NaN if there is one), i32. */
-  argmin(axis: number, options?: ReduceOptions): Tensor {
-    return this.#argOf('min', axis, options);
+  argmin(axis: number, options?: ReduceOptions): Tensor<'i32'> {
+    return new Tensor(argOf('min', this.node, axis, options));
   }
 
-  #argOf(op: 'max' | 'min', axis: number, options: ReduceOptions | undefined): Tensor {
-    const at = normalizeAxis(`arg${op}`, axis, this.ndim);
-    const best = b.reduce(op, this.node, [at]);
-    const equal = b.map('eq', this.node, b.expand(best, this.shape));
-    const hit = isFloat(this.dtype) ? b.map('or', equal, b.map('ne', this.node, this.node)) : equal;
-    const position = b.iota(this.shape, at);
-    return new Tensor(b.where(hit, position, b.like(position, this.shape[at]!))).min(at, options);
+  /** Along `axis`: e^x / Σ e^x. @throws DTypeError unless of floats */
+  softmax(axis = -1): Tensor<D> {
+    return new Tensor(softmax(this.#floats('softmax'), normalizeAxis('softmax', axis, this.ndim), false));
   }
-
-  /** Along `axis`: e^x / Σ e^x. */
-  softmax(axis = -1): Tensor {
-    return new Tensor(softmax(this.node, normalizeAxis('softmax', axis, this.ndim), false));
-  }
-  /** Along `axis`: x − log Σ e^x. */
-  logSoftmax(axis = -1): Tensor {
-    return new Tensor(softmax(this.node, normalizeAxis('logSoftmax', axis, this.ndim), true));
+  /** Along `axis`: x − log Σ e^x. @throws DTypeError unless of floats */
+  logSoftmax(axis = -1): Tensor<D> {
+    return new Tensor(
+      softmax(this.#floats('logSoftmax'), normalizeAxis('logSoftmax', axis, this.ndim), true),
+    );
   }
 
   // ── movement ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The same elements in another shape; one size may be −1. */
-  reshape<T extends Shape>(shape: T): Tensor<T> {
-    return new Tensor<T>(b.reshape(this.node, inferShape(shape, this)));
+  reshape(shape: Shape): Tensor<D> {
+    return new Tensor(b.reshape(this.node, inferShape(shape, this)));
   }
   /** Dimensions `from`… and later as one. */
-  flatten(from = 0): Tensor {
-    const at = normalizeAxis('flatten', from, Math.max(1, this.ndim));
-    return this.reshape([...this.shape.slice(0, at), sizeOf(this.shape.slice(at))]);
+  flatten(from = 0): Tensor<D> {
+    return new Tensor(movement.flatten(this.node, from));
   }
-  permute(axes: readonly number[]): Tensor {
-    return new Tensor(
-      b.permute(
-        this.node,
-        axes.map((a) => normalizeAxis('permute', a, this.ndim)),
-      ),
-    );
+  /** The dimensions in another order: `x.permute([1, 0])`. */
+  permute(axes: readonly number[]): Tensor<D> {
+    return new Tensor(movement.permute(this.node, axes));
   }
   /** Two dimensions exchanged (default: the last two). */
-  transpose(first = -2, second = -1): Tensor {
-    const [p, q] = [first, second].map((a) => normalizeAxis('transpose', a, this.ndim)) as [number, number];
-    return this.permute(this.shape.map((_, i) => (i === p ? q : i === q ? p : i)));
+  transpose(first = -2, second = -1): Tensor<D> {
+    return new Tensor(movement.transpose(this.node, first, second));
   }
   /** Sizes of 1 repeated to `shape`. */
-  expand<T extends Shape>(shape: T): Tensor<T> {
-    if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < 0))
-      throw new ShapeError(`[expand] ${inspect(shape)} is not a shape: pass a list of whole numbers ≥ 0.`);
-    return new Tensor<T>(b.expand(this.node, shape));
+  expand(shape: Shape): Tensor<D> {
+    requireShape('expand', shape);
+    return new Tensor(b.expand(this.node, shape));
   }
   /** Without dimension `axis`, which has size 1. */
-  squeeze(axis: number): Tensor {
-    const at = normalizeAxis('squeeze', axis, this.ndim);
-    if (this.shape[at] !== 1)
-      throw new ShapeError(
-        `[squeeze] dimension ${axis} of ${formatShape(this.shape)} has size ${this.shape[at]}, not 1.`,
-      );
-    return this.reshape(this.shape.filter((_, i) => i !== at));
+  squeeze(axis: number): Tensor<D> {
+    return new Tensor(movement.squeeze(this.node, axis));
   }
   /** With a new dimension of size 1 before `axis`. */
-  unsqueeze(axis: number): Tensor {
-    const at = normalizeAxis('unsqueeze', axis, this.ndim + 1);
-    return this.reshape([...this.shape.slice(0, at), 1, ...this.shape.slice(at)]);
+  unsqueeze(axis: number): Tensor<D> {
+    return new Tensor(movement.unsqueeze(this.node, axis));
   }
   /** @param amounts per dimension, [before, after] · @param value of a bool 0 or 1 */
-  pad(amounts: readonly (readonly [number, number])[], value = 0): Tensor {
-    if (amounts.length !== this.ndim || amounts.some((a) => a.some((n) => n < 0 || !Number.isInteger(n)))) {
-      throw new ArgumentError(
-        `[pad] takes [before, after] ≥ 0 for each of ${this.ndim} dimensions, got ${JSON.stringify(amounts)}.`,
-      );
-    }
-    if (this.dtype !== bool) operand(value, this);
-    return new Tensor(
-      b.pad(
-        this.node,
-        amounts.map((a) => a[0]),
-        amounts.map((a) => a[1]),
-        value,
-      ),
-    );
+  pad(amounts: Padding, value = 0): Tensor<D> {
+    if (this.dtype !== bool) operand('pad', value, this);
+    return new Tensor(movement.pad(this.node, amounts, value));
   }
-  flip(axis: number): Tensor {
-    const at = normalizeAxis('flip', axis, this.ndim);
-    const start = this.shape.map((d, i) => (i === at ? Math.max(0, d - 1) : 0));
-    return new Tensor(
-      b.slice(
-        this.node,
-        start,
-        this.shape,
-        this.shape.map((_, i) => (i === at ? -1 : 1)),
-      ),
-    );
+  /** The elements along `axis` in reverse order. */
+  flip(axis: number): Tensor<D> {
+    return new Tensor(movement.flip(this.node, axis));
   }
   /**
    * NumPy-style indexing, one entry per dimension: a number, a slice `'start:stop:step'`, `null` for a new dimension,
    * `'...'`, or an i32 tensor of positions: `x.at(0)`, `x.at('1:3', '::-1')`, `x.at('...', null)`, `x.at(rows)`. In a
    * tensor, negative positions count from the back, and those out of range give 0.
    */
-  at(...entries: readonly (Index | Tensor)[]): Tensor {
+  at(...entries: readonly (Index | AnyTensor)[]): Tensor<D> {
     return new Tensor(
       index(
         this.node,
@@ -443,7 +411,8 @@ export class Tensor<S extends Shape = Shape> {
     );
   }
   /** out[…, i, …] = this[…, positions[…, i, …], …] along `axis`; `positions` is i32, out of range it gives 0. */
-  gather(axis: number, positions: Tensor): Tensor {
+  gather(axis: number, positions: AnyTensor): Tensor<D> {
+    requireTensor('gather', 'positions', positions);
     return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
   }
 
@@ -452,14 +421,16 @@ export class Tensor<S extends Shape = Shape> {
    * @param options.precision of this product and of those for its gradients; default: `getPrecision().matmul`
    * @throws ShapeError, DTypeError
    */
-  matmul(other: Tensor, options: MatmulOptions = {}): Tensor {
+  matmul(other: AnyTensor, options: MatmulOptions = {}): Tensor<D> {
+    requireTensor('matmul', 'other', other);
+    requireOptions('matmul', options, MATMUL);
     return new Tensor(matmul(this.node, other.node, options.precision ?? getPrecision().matmul));
   }
 
   // ── gradients ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The same values; gradients stop here. */
-  detach(): Tensor<S> {
+  detach(): Tensor<D> {
     return new Tensor(b.detach(this.node));
   }
 
@@ -495,8 +466,8 @@ export class Tensor<S extends Shape = Shape> {
   // ── values ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The elements in row-major order. f16 and bf16 arrive as Float32Array, bool as Uint8Array of 0 and 1. */
-  async data(): Promise<TypedArray> {
-    return engine.decode(await engine.readBytes(this.node), this.dtype);
+  async data(): Promise<DataOf<D>> {
+    return engine.decode(await engine.readBytes(this.node), this.dtype) as DataOf<D>;
   }
 
   /** The one element as a number (bool: 0 or 1). @throws ShapeError if there are more */
@@ -508,20 +479,24 @@ export class Tensor<S extends Shape = Shape> {
     return Number((await this.data())[0]);
   }
 
-  /** The elements as nested arrays. */
-  async array(): Promise<NestedArray> {
-    const data = await this.data();
-    const nest = (depth: number, offset: number): NestedArray => {
-      if (depth === this.ndim) return this.dtype === bool ? data[offset] === 1 : Number(data[offset]);
-      const step = sizeOf(this.shape.slice(depth + 1));
-      return Array.from({ length: this.shape[depth]! }, (_, i) => nest(depth + 1, offset + i * step));
-    };
-    return nest(0, 0);
+  /** The elements as nested arrays of numbers, or of booleans. */
+  array(): Promise<NestedArray>;
+  /**
+   * The elements as arrays nested `rank` deep, so that types know it: `const rows = await x.array(2)`.
+   * @throws ShapeError if there are more or fewer dimensions
+   */
+  array<R extends keyof ArraysByRank<D> & number>(rank: R): Promise<ArraysByRank<D>[R]>;
+  async array(rank?: number): Promise<unknown> {
+    if (rank !== undefined && rank !== this.ndim)
+      throw new ShapeError(
+        `[array] rank is ${shown(rank)}, this tensor has ${this.ndim} dimensions: ${formatShape(this.shape)}.`,
+      );
+    return nested(await this.data(), this.shape, this.dtype);
   }
 
-  /** Compute the values now, and keep them. */
+  /** Compute the values now, and keep them. Within `jit` nothing is computed, so this does nothing. */
   realize(): this {
-    engine.realize([this.node]);
+    if (!currentTrace()) engine.realize([this.node]);
     return this;
   }
 
@@ -529,7 +504,8 @@ export class Tensor<S extends Shape = Shape> {
    * Let this tensor stand for `value` from now on (same shape and dtype). Tensors made from it before keep the old
    * values. Within `jit` its memory is updated in place.
    */
-  assign(value: Tensor): this {
+  assign(value: AnyTensor): this {
+    requireTensor('assign', 'value', value);
     if (value.dtype !== this.dtype)
       throw new DTypeError(
         `[assign] dtypes differ: ${this.dtype.name} ← ${value.dtype.name}. Convert with .cast(${this.dtype.name}).`,
@@ -543,7 +519,8 @@ export class Tensor<S extends Shape = Shape> {
   }
 
   /** Overwrite the values from host memory. @throws ShapeError if the length differs */
-  write(values: ArrayLike<number>): this {
+  write(values: ArrayLike<number | bigint>): this {
+    requireArgument('write', 'values', values, anArrayLike);
     engine.write(this, values);
     return this;
   }
@@ -575,23 +552,27 @@ export class Tensor<S extends Shape = Shape> {
   }
 }
 
-export type NestedArray = number | boolean | NestedArray[];
-
 /** @internal `compute` in f32 if x is of 16-bit floats, rounded once: at each step they would lose too much. */
-export function widely<S extends Shape>(x: Tensor<S>, compute: (x: Tensor<S>) => Tensor): Tensor {
-  return x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x);
+export function widely<D extends DTypeName>(x: Tensor<D>, compute: (x: AnyTensor) => AnyTensor): Tensor<D> {
+  return (x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x)) as Tensor<D>;
 }
 
-/** @internal A number becomes a constant of the tensor's dtype. */
-export function operand(v: Operand, like: Tensor): GraphNode {
+/** @internal @throws ArgumentError */
+export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {
+  if (x instanceof Tensor) return;
+  const hint = typeof x === 'number' || Array.isArray(x) ? ' Make one of it: tensor(…).' : '';
+  throw new ArgumentError(`[${op}] ${name} is ${shown(x)}, must be a tensor.${hint}`);
+}
+
+/** @internal A number becomes a constant of the tensor's dtype; without one f32, or bool of a boolean. */
+export function operand(op: string, v: Operand, like: AnyTensor | undefined): GraphNode {
   if (v instanceof Tensor) return v.node;
   if (typeof v !== 'number' && typeof v !== 'boolean' && typeof v !== 'bigint')
-    throw new ArgumentError(`an operand is a tensor or a number, got ${inspect(v)}.`);
-  if (typeof v !== 'boolean' && !isOf(like.dtype, v))
+    throw new ArgumentError(`[${op}] the operand is ${shown(v)}, must be a tensor or a number.`);
+  const dtype: DType = like?.dtype ?? f32;
+  if (typeof v !== 'boolean' && !isOf(dtype, v))
     throw new DTypeError(
-      `${v} does not fit ${like.dtype.name}, whose values are ${describeValues(like.dtype)}. Convert the tensor first: .cast(${Number.isInteger(v) && like.dtype !== bool ? 'i32' : 'f32'}).`,
+      `[${op}] ${shown(v)} cannot be represented as ${dtype.name} (${describeValues(dtype)}). Convert the tensor first: .cast(${Number.isInteger(v) && dtype !== bool ? 'i32' : 'f32'}).`,
     );
-  return b.full([], like.dtype, like.dtype.name === 'i64' ? BigInt(v) : v);
+  return b.full([], dtype, dtype.name === 'i64' ? BigInt(v) : v);
 }
-
-export { i32 };

@@ -1,4 +1,5 @@
 /** What `fit` tells about itself while it runs. */
+import { aFunction, aString, integerFrom, type Rules, required, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Evaluation } from './evaluate.js';
 
@@ -50,15 +51,30 @@ export interface Callback {
   readonly onEnd?: (history: History) => void | Promise<void>;
 }
 
-/** Stop when a validation figure has not improved for `patience` epochs. */
-export function earlyStopping(options: {
+/** @internal */
+export const CALLBACK: Rules<Callback> = {
+  onStart: aFunction,
+  onStep: aFunction,
+  onEpochEnd: aFunction,
+  onEnd: aFunction,
+};
+
+export interface EarlyStoppingOptions {
+  /** Epochs without improvement after which training stops, ≥ 1. */
   readonly patience: number;
   /** A metric (more is better), or 'loss' (less is better; default). */
   readonly monitor?: string;
-}): Callback {
+}
+
+const EARLY_STOPPING: Rules<EarlyStoppingOptions> = {
+  patience: required(integerFrom(1)),
+  monitor: aString,
+};
+
+/** Stop when a validation figure has not improved for `patience` epochs. */
+export function earlyStopping(options: EarlyStoppingOptions): Callback {
+  requireOptions('earlyStopping', options, EARLY_STOPPING);
   const { patience, monitor = 'loss' } = options;
-  if (!Number.isInteger(patience) || patience < 1)
-    throw new ArgumentError(`[earlyStopping] patience is ${patience}, must be a whole number ≥ 1.`);
   let best = Number.NEGATIVE_INFINITY;
   let since = 0;
   return {

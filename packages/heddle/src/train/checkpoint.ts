@@ -1,15 +1,21 @@
 /** Weights written after every epoch, or after the best so far. */
+import { aString, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import type { Module } from '../nn/index.js';
 import { type Callback, monitored } from './callbacks.js';
-import { saveWeights } from './weights.js';
+import { aModule, saveWeights } from './weights.js';
 
 export interface CheckpointOptions {
   /** Write only when this validation metric (or 'loss') is the best so far; default: always. */
   readonly best?: string;
 }
 
+const CHECKPOINT: Rules<CheckpointOptions> = { best: aString };
+
 /** Writes the model to `path`, a safetensors file, after each epoch; atomically. */
 export function checkpoint(model: Module, path: string, options: CheckpointOptions = {}): Callback {
+  requireArgument('checkpoint', 'model', model, aModule);
+  requireArgument('checkpoint', 'path', path, aString);
+  requireOptions('checkpoint', options, CHECKPOINT);
   let best = Number.NEGATIVE_INFINITY;
   return {
     onEpochEnd: async (report) => {

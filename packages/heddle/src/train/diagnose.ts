@@ -1,7 +1,7 @@
 /** Where numbers stop being numbers. */
-import type { Module } from '../nn/index.js';
+import type { Layer, Module } from '../nn/index.js';
 import { noGrad } from '../tensor/modes.js';
-import type { Tensor } from '../tensor/tensor.js';
+import { type AnyTensor, Tensor } from '../tensor/tensor.js';
 import type { Loss } from './evaluate.js';
 import { allFinite, Snapshot } from './snapshot.js';
 
@@ -9,7 +9,7 @@ import { allFinite, Snapshot } from './snapshot.js';
 interface Output {
   readonly name: string;
   readonly module: Module;
-  readonly value: Tensor;
+  readonly value: AnyTensor;
 }
 
 /** Run `body` and report what each module returned, in the order they finished: inner ones first. */
@@ -20,9 +20,9 @@ function watch(model: Module, body: () => void): Output[] {
   for (const [name, module] of modules) {
     const forward = module.forward.bind(module);
     module.forward = (...inputs) => {
-      const value = forward(...inputs);
-      outputs.push({ name, module, value });
-      return value;
+      const result = forward(...inputs);
+      for (const value of tensorsIn(result)) outputs.push({ name, module, value });
+      return result;
     };
   }
   try {
@@ -37,6 +37,12 @@ function watch(model: Module, body: () => void): Output[] {
   return outputs;
 }
 
+/** The tensors of what a module returned: one, or several in arrays and records. */
+function tensorsIn(value: unknown): AnyTensor[] {
+  if (value instanceof Tensor) return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(tensorsIn) : [];
+}
+
 const describe = (name: string, module: Module): string =>
   name ? `'${name}' (${module.constructor.name})` : module.constructor.name;
 
@@ -45,9 +51,9 @@ const describe = (name: string, module: Module): string =>
  * loss; undefined if all is finite.
  */
 export async function firstNonFinite(
-  model: Module,
-  inputs: Tensor,
-  labels: Tensor,
+  model: Layer,
+  inputs: Tensor<'f32'>,
+  labels: Tensor<'i32'>,
   loss: Loss,
 ): Promise<string | undefined> {
   if (!(await allFinite(inputs))) return "the batch's inputs: check the data";
@@ -55,7 +61,7 @@ export async function firstNonFinite(
     if (!(await allFinite(parameter))) return `parameter '${name}', changed by the step before`;
   // Running statistics must not see the bad batch.
   const buffers = await Snapshot.of(model.buffers());
-  let value: Tensor | undefined;
+  let value: AnyTensor | undefined;
   const outputs = noGrad(() =>
     watch(model, () => {
       value = loss(model.forward(inputs), labels);

@@ -1,16 +1,31 @@
 /** A model on data, without training. */
+import {
+  aBoolean,
+  aFunction,
+  instance,
+  isThenable,
+  oneOf,
+  type Rule,
+  type Rules,
+  requireArgument,
+  required,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
 import { f32 } from '../core/dtype.js';
-import type { Loader } from '../data/index.js';
-import type { Module } from '../nn/index.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import { Loader } from '../data/index.js';
+import { type Layer, Module } from '../nn/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
-import type { Tensor } from '../tensor/tensor.js';
-import { type Feed, feedOf } from './feed.js';
+import { type AnyTensor, Tensor } from '../tensor/tensor.js';
+import { type BatchWork, type Feed, feedOf } from './feed.js';
 import type { Metric } from './metrics.js';
 import { Turns } from './turns.js';
 
 /** Loss of a batch, a scalar, from the model's outputs and the labels (N), i32. `crossEntropy` is one. */
-export type Loss = (outputs: Tensor, labels: Tensor) => Tensor;
+export type Loss = (outputs: Tensor, labels: Tensor) => AnyTensor;
 
 /** Whether a loss is a batch's mean (default) or its sum. */
 export type LossReduction = 'mean' | 'sum';
@@ -28,6 +43,48 @@ export interface EvaluateOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** @internal */
+export const aLoader: Rule = instance(Loader, 'a Loader, such as new Loader(dataset, { batchSize: 64 })');
+/** @internal */
+export const aLayer: Rule = {
+  must: 'a module with a forward method, such as nn.Sequential',
+  holds: (v) => v instanceof Module && typeof v.forward === 'function',
+};
+const isPlain = (v: unknown): v is object => typeof v === 'object' && v !== null && !Array.isArray(v);
+const someFunctions: Rule = {
+  must: 'an object of functions by name, such as { accuracy }',
+  holds: (v) => isPlain(v) && Object.values(v).every(aFunction.holds),
+};
+/** @internal */
+export const EVALUATE: Rules<EvaluateOptions> = {
+  loss: required(aFunction),
+  lossReduction: oneOf('mean', 'sum'),
+  metrics: someFunctions,
+  resident: aBoolean,
+  signal: instance(AbortSignal, 'an AbortSignal'),
+};
+
+/**
+ * @internal What a user's function made of a batch: one number, as a scalar.
+ * @throws ArgumentError, ShapeError
+ */
+export function scalarOf(op: string, what: string, value: unknown): Tensor {
+  if (isThenable(value)) {
+    // Its failure is not a second error.
+    value.then(undefined, () => {});
+    throw new ArgumentError(
+      `[${op}] ${what} is async: it is traced, and nothing can be awaited in it. Return the tensor instead.`,
+    );
+  }
+  if (!(value instanceof Tensor))
+    throw new ArgumentError(`[${op}] ${what} returns ${shown(value)}, must return a tensor of one element.`);
+  if (value.size !== 1)
+    throw new ShapeError(
+      `[${op}] ${what} returns a tensor of shape ${formatShape(value.shape)}, must return one element. Reduce it: .mean() or .sum().`,
+    );
+  return value.reshape([]);
+}
+
 /** Means over all examples. */
 export interface Evaluation {
   readonly loss: number;
@@ -38,7 +95,7 @@ export interface Evaluation {
 
 /** Evaluates one model on one data set, again and again with the same compiled program. */
 export class Evaluator {
-  readonly #model: Module;
+  readonly #model: Layer;
   readonly #loader: Loader;
   readonly #options: EvaluateOptions;
   readonly #names: readonly string[];
@@ -47,19 +104,21 @@ export class Evaluator {
   readonly #feed: Feed;
 
   /** @param tune how kernels are chosen: see `JitOptions` */
-  constructor(model: Module, loader: Loader, options: EvaluateOptions, tune: 'on' | 'frozen' = 'on') {
+  constructor(model: Layer, loader: Loader, options: EvaluateOptions, tune: 'on' | 'frozen' = 'on') {
     const { loss, lossReduction = 'mean', metrics = {}, resident } = options;
     this.#model = model;
     this.#loader = loader;
     this.#options = options;
     this.#names = Object.keys(metrics);
     this.#sums = tensor(new Float32Array(1 + this.#names.length));
-    const work = (inputs: Tensor, labels: Tensor): void =>
+    const work: BatchWork = (inputs, labels) =>
       noGrad(() => {
         const outputs = model.forward(inputs);
-        const value = loss(outputs, labels);
+        const value = scalarOf('evaluate', 'loss', loss(outputs, labels));
         const total = lossReduction === 'mean' ? value.mul(inputs.shape[0]!) : value;
-        const counts = Object.values(metrics).map((metric) => metric(outputs, labels));
+        const counts = Object.entries(metrics).map(([name, metric]) =>
+          scalarOf('evaluate', `metric '${name}'`, metric(outputs, labels)),
+        );
         this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f32)))));
       });
     this.#feed = feedOf(loader, work, { resident, tune });
@@ -115,7 +174,10 @@ function evaluationMode(model: Module): () => void {
 }
 
 /** Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. */
-export async function evaluate(model: Module, loader: Loader, options: EvaluateOptions): Promise<Evaluation> {
+export async function evaluate(model: Layer, loader: Loader, options: EvaluateOptions): Promise<Evaluation> {
+  requireArgument('evaluate', 'model', model, aLayer);
+  requireArgument('evaluate', 'loader', loader, aLoader);
+  requireOptions('evaluate', options, EVALUATE);
   const evaluator = new Evaluator(model, loader, options);
   try {
     return await evaluator.run();

@@ -8,7 +8,7 @@ import { Inputs } from './inputs.js';
 import { ResidentFeed } from './resident.js';
 
 /** What is done with a batch: inputs (n, …inputShape), f32, and labels (n), i32. Traced, not run, for each n. */
-export type BatchWork = (inputs: Tensor, labels: Tensor) => void;
+export type BatchWork = (inputs: Tensor<'f32'>, labels: Tensor<'i32'>) => void;
 
 /** How to work on batches. */
 export interface FeedOptions {

@@ -1,22 +1,34 @@
 /** The training loop. */
+import {
+  aFunction,
+  instance,
+  integerFrom,
+  type Rules,
+  requireArgument,
+  required,
+  requireOptions,
+} from '../core/arguments.js';
 import { f32, i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import type { Loader } from '../data/index.js';
-import type { Module } from '../nn/index.js';
-import type { BaseSettings, Optimizer } from '../optim/index.js';
+import type { Layer } from '../nn/index.js';
+import { type BaseSettings, Optimizer } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
-import type { Tensor } from '../tensor/tensor.js';
-import type { Callback, EpochReport, History } from './callbacks.js';
+import { CALLBACK, type Callback, type EpochReport, type History } from './callbacks.js';
 import { firstNonFinite } from './diagnose.js';
 import {
+  aLayer,
+  aLoader,
+  EVALUATE,
   type EvaluateOptions,
   type Evaluation,
   Evaluator,
   type Loss,
   type LossReduction,
+  scalarOf,
 } from './evaluate.js';
-import { type Feed, feedOf } from './feed.js';
+import { type BatchWork, type Feed, feedOf } from './feed.js';
 import { Inputs } from './inputs.js';
 import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';
@@ -40,7 +52,20 @@ export interface FitOptions extends EvaluateOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The largest f32: what is more, or NaN, is no number to train on. */
+const RULES: Rules<FitOptions> = {
+  ...EVALUATE,
+  train: required(aLoader),
+  validation: aLoader,
+  optimizer: required(
+    instance(Optimizer, 'an optimizer, such as new optim.SGD(model.parameters(), { lr: 0.1 })'),
+  ),
+  epochs: required(integerFrom(1)),
+  schedule: aFunction,
+  callbacks: { must: 'an array of callbacks', holds: Array.isArray },
+  readEvery: integerFrom(1),
+};
+
+/** The largest f32: anything larger, or NaN, aborts training. */
 const MAX_FINITE = 3.4028234663852886e38;
 
 /** A value on its way. If it fails, that is met where it is awaited, which may be later. */
@@ -68,18 +93,16 @@ interface Reading {
  *   callback is told of it
  * @throws NumericError naming the first layer or parameter that is not finite; the model then has its last good weights
  */
-export async function fit(model: Module, options: FitOptions): Promise<History> {
-  const { epochs, readEvery = 16 } = options;
-  if (!Number.isInteger(epochs) || epochs < 1)
-    throw new ArgumentError(`[fit] epochs is ${epochs}, must be a whole number ≥ 1.`);
-  if (!Number.isInteger(readEvery) || readEvery < 1)
-    throw new ArgumentError(`[fit] readEvery is ${readEvery}, must be a whole number ≥ 1.`);
+export async function fit(model: Layer, options: FitOptions): Promise<History> {
+  requireArgument('fit', 'model', model, aLayer);
+  requireOptions('fit', options, RULES);
+  for (const callback of options.callbacks ?? []) requireOptions('fit, callback', callback, CALLBACK);
   if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
   return new Training(model, options).run();
 }
 
 class Training {
-  readonly #model: Module;
+  readonly #model: Layer;
   readonly #options: FitOptions;
   readonly #feed: Feed;
   readonly #evaluator: Evaluator | undefined;
@@ -98,7 +121,7 @@ class Training {
   #steps = 0;
   #stopping: History['ended'] | undefined;
 
-  constructor(model: Module, options: FitOptions) {
+  constructor(model: Layer, options: FitOptions) {
     this.#model = model;
     this.#options = options;
     const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
@@ -107,19 +130,20 @@ class Training {
     this.#baseRates = optimizer.groups.map((group) => group.lr);
     optimizer.zeroGrad();
     const setRates = this.#schedule();
-    const work = (inputs: Tensor, labels: Tensor): void => {
+    const work: BatchWork = (inputs, labels) => {
       setRates();
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
-      const value = loss(model.forward(inputs), labels);
+      const value = scalarOf('fit', 'loss', loss(model.forward(inputs), labels));
       value.backward();
       const seen = value.detach().cast(f32);
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       optimizer.step({ when: good });
+      this.#requireAllUsed();
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
         const total = lossReduction === 'mean' ? seen.mul(inputs.shape[0]!) : seen;
-        this.#sums.assign(good.where(this.#sums.add(stack([one, total], 0)), this.#sums));
+        this.#sums.assign(good.where(this.#sums.add(stack([one, total])), this.#sums));
         this.#good.assign(one);
       });
     };
@@ -259,12 +283,25 @@ class Training {
     return this.#baseRates[0]! * schedule(progress);
   }
 
+  /** @throws ArgumentError for parameters of the model that get gradients which the optimizer does not use */
+  #requireAllUsed(): void {
+    const unused = [...this.#model.namedParameters()].flatMap(([name, { grad }]) => (grad ? [name] : []));
+    if (unused.length === 0) return;
+    const own = new Set(this.#options.optimizer.groups.flatMap((group) => group.params));
+    const isOther = this.#model.parameters().every((parameter) => !own.has(parameter));
+    throw new ArgumentError(
+      isOther
+        ? "[fit] the optimizer has none of the model's parameters: it was made for another model. Pass one made with model.parameters()."
+        : `[fit] the optimizer does not have these parameters of the model, which get gradients: ${unused.join(', ')}. Make it with model.parameters(); to freeze a part of the model, detach() what that part returns.`,
+    );
+  }
+
   async #heed(answer: unknown): Promise<void> {
     if ((await answer) === 'stop') this.#stopping ??= 'stopped';
   }
 
   #read(step: number, examples: number): Reading {
-    return { step, examples, sums: underway(this.#sums.data() as Promise<Float32Array>) };
+    return { step, examples, sums: underway(this.#sums.data()) };
   }
 
   /** The mean loss of the epoch's examples up to there. @throws NumericError if a step went wrong */

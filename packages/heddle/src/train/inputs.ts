@@ -7,8 +7,8 @@ import type { Tensor } from '../tensor/tensor.js';
 
 /** A batch on the device: inputs (size, …inputShape), f32, and labels (size), i32. */
 export interface DeviceBatch {
-  readonly inputs: Tensor;
-  readonly labels: Tensor;
+  readonly inputs: Tensor<'f32'>;
+  readonly labels: Tensor<'i32'>;
 }
 
 /**

@@ -1,4 +1,5 @@
 /** The networks that `heddle train` knows by name, with data and settings that reach their goals. */
+import { aString, requireArgument } from '../core/arguments.js';
 import { f32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import * as nn from '../nn/index.js';
@@ -37,7 +38,7 @@ export interface Program {
   /** Points made from the seed, or an image set. */
   readonly data: 'separable' | 'quadrants' | 'images';
   /** The network for inputs of one kind: images (1, 28, 28) into 10 classes, or points (2) into 2. */
-  readonly build: () => nn.Module;
+  readonly build: () => nn.Layer;
   readonly loss: (reduction: LossReduction) => Loss;
   readonly metric: Metric;
   readonly recipe: Recipe;
@@ -182,8 +183,11 @@ export type ProgramName = keyof typeof PROGRAMS;
 
 /** @throws ArgumentError naming the programs there are */
 export function programNamed(name: string): Program {
+  requireArgument('programNamed', 'name', name, aString);
   if (Object.hasOwn(PROGRAMS, name)) return PROGRAMS[name as ProgramName];
-  throw new ArgumentError(`no program is called '${name}'. There are: ${Object.keys(PROGRAMS).join(', ')}.`);
+  throw new ArgumentError(
+    `'${name}' is not a program. Expected one of: ${Object.keys(PROGRAMS).join(', ')}.`,
+  );
 }
 
 /** The learning rate's factor over the training. */

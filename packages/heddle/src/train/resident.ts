@@ -5,6 +5,7 @@
 import { i32, u8 } from '../core/dtype.js';
 import { DataError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
+import { fillBatch } from '../data/dataset.js';
 import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
 import { arange, tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
@@ -18,11 +19,11 @@ const CHUNK = 128;
 export class ResidentFeed implements Feed {
   readonly #loader: Loader;
   /** (N, …inputShape), f32 */
-  readonly #inputs: Tensor;
+  readonly #inputs: Tensor<'f32'>;
   /** (N), i32 */
-  readonly #labels: Tensor;
+  readonly #labels: Tensor<'i32'>;
   /** The examples of the epoch, in order: (N), i32. */
-  readonly #order: Tensor;
+  readonly #order: Tensor<'i32'>;
   /** How many of them are done. */
   readonly #done = tensor(0, { dtype: i32 });
   /** The epoch to come, made ahead. */
@@ -45,9 +46,9 @@ export class ResidentFeed implements Feed {
         this.#done.assign(this.#done.add(size));
         const [, ...shape] = this.#inputs.shape;
         const rows = examples.reshape([size, ...shape.map(() => 1)]).expand([size, ...shape]);
-        return [this.#inputs.gather(0, rows), this.#labels.gather(0, examples)];
+        return [this.#inputs.gather(0, rows), this.#labels.gather(0, examples)] as const;
       });
-      work(batch!, classes!);
+      work(batch, classes);
     };
     this.#full = jit(gathered, { tune });
     this.#rest = jit(gathered, { tune: 'frozen' });
@@ -98,7 +99,10 @@ const orderOf = (loader: Loader, epoch: number): Order => ({
 });
 
 /** All examples of a data set. @throws DataError for a label that is no class */
-function upload(dataset: Dataset): { readonly inputs: Tensor; readonly labels: Tensor } {
+function upload(dataset: Dataset): {
+  readonly inputs: Tensor<'f32'>;
+  readonly labels: Tensor<'i32'>;
+} {
   const { length, classes } = dataset;
   const [inputs, labels] =
     dataset instanceof ArrayDataset && dataset.isPlain ? arraysOf(dataset) : examplesOf(dataset);
@@ -112,7 +116,7 @@ function upload(dataset: Dataset): { readonly inputs: Tensor; readonly labels: T
 }
 
 /** Bytes are uploaded as such and become numbers there, by the same table as on the host. */
-function arraysOf(dataset: ArrayDataset): [Tensor, Int32Array | Uint8Array] {
+function arraysOf(dataset: ArrayDataset): [Tensor<'f32'>, Int32Array | Uint8Array] {
   const { inputs, labels, length, inputShape, table } = dataset;
   if (!(inputs instanceof Uint8Array)) return examplesOf(dataset);
   const bytes = tensor(inputs, { shape: [length, ...inputShape], dtype: u8 });
@@ -122,11 +126,12 @@ function arraysOf(dataset: ArrayDataset): [Tensor, Int32Array | Uint8Array] {
   return [values, labels];
 }
 
-function examplesOf(dataset: Dataset): [Tensor, Int32Array] {
+function examplesOf(dataset: Dataset): [Tensor<'f32'>, Int32Array] {
   const { length, inputShape } = dataset;
   const inputs = new Float32Array(length * sizeOf(inputShape));
   const labels = new Int32Array(length);
-  dataset.batchInto(
+  fillBatch(
+    dataset,
     Uint32Array.from({ length }, (_, i) => i),
     inputs,
     labels,

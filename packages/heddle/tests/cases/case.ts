@@ -1,7 +1,7 @@
 /** What a row of the case list is, and how its inputs are made. */
 import { type DType, f32 } from '../../src/core/dtype.js';
 import { PhiloxStream } from '../../src/core/philox.js';
-import type { Tensor } from '../../src/tensor/tensor.js';
+import type { AnyTensor, Tensor } from '../../src/tensor/tensor.js';
 import { count, type NdArray } from '../ndarray.js';
 
 export interface Input {
@@ -19,7 +19,7 @@ export interface Case {
   /** Rows of one op are one test. */
   readonly op: string;
   readonly inputs: readonly Input[];
-  readonly run: (...inputs: Tensor[]) => Tensor;
+  readonly run: (...inputs: Tensor[]) => AnyTensor;
   /** What it should be, from the same inputs in f64. */
   readonly reference: (...inputs: NdArray[]) => NdArray;
   /** Of the expected number (default 1e-5) and absolute (default 1e-6). Integers and bools are always exact. */
@@ -35,7 +35,7 @@ export interface Case {
 export const one = (
   op: string,
   shape: readonly number[],
-  run: (x: Tensor) => Tensor,
+  run: (x: Tensor) => AnyTensor,
   reference: (x: NdArray) => NdArray,
   input: Omit<Input, 'shape'> = {},
 ): Case => ({ op, inputs: [{ shape, ...input }], run, reference });
