@@ -56,6 +56,7 @@ test('every command has a help with examples', async () => {
     ['bench', 'kernels'],
     ['bench', 'train'],
     ['bench', 'matmul'],
+    ['bench', 'vendor'],
     ['bench', 'mnist'],
     ['bench', 'all'],
   ]) {
@@ -63,12 +64,18 @@ test('every command has a help with examples', async () => {
     assert.equal(code, 0, err);
     assert.match(out, new RegExp(`^Usage: heddle ${args.join(' ')}`));
     assert.match(out, /Examples?:\n {2}\$ heddle /);
+    assert.deepEqual(
+      out.split('\n').filter((line) => line.length > 80),
+      [],
+    );
   }
 });
 
 test('what is not understood is said, with exit code 2', async () => {
   const cases: [string[], RegExp][] = [
-    [['fly'], /unknown command 'fly'/],
+    [[], /^Usage: heddle /],
+    [['bench'], /^Usage: heddle bench /],
+    [['fly'], /^heddle: unknown command 'fly'/],
     [['train'], /missing required argument 'program'/],
     [['train', 'gpt'], /'gpt' is invalid.*perceptron, quadrants, mlp, lenet5, cnn/],
     [['train', 'cnn', '--bogus'], /unknown option '--bogus'/],

@@ -7,7 +7,7 @@ import { examine } from '../src/cli/doctor.js';
 import { clock, percent, table, whole } from '../src/cli/format.js';
 import { progress } from '../src/cli/progress.js';
 import { RunFolder } from '../src/cli/run-folder.js';
-import { StatusLine, styled, wrapped } from '../src/cli/terminal.js';
+import { folded, StatusLine, styled, wrapped } from '../src/cli/terminal.js';
 import { positiveNumber, wholeNumber, wholeNumbers, words } from '../src/cli/values.js';
 import type { EpochReport, StepReport } from '../src/train/index.js';
 
@@ -160,6 +160,7 @@ test('on a terminal: a bar of its width, over which nothing is left, and a line 
 test('lines break between words, and later ones are indented', () => {
   assert.equal(wrapped('  a bcd efgh', 7, 3), '  a bcd\n   efgh');
   assert.equal(wrapped('fits', 4), 'fits');
+  assert.equal(folded('  a b   one two\nthree four', 11), '  a b   one\n        two\nthree four');
   assert.equal(wrapped('name   /a/long/path then more', 12, 2), 'name\n  /a/long/path\n  then more');
 });
 

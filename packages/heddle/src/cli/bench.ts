@@ -27,7 +27,8 @@ Examples:
   $ heddle bench cpu
   $ heddle bench cpu --only cnn,matmul-1024 --threads 2
 Beside PyTorch, in a clone of the repository:
-  $ python3 bench/torch_cpu.py > torch.jsonl && heddle bench cpu --peer torch.jsonl`;
+  $ python3 bench/torch_cpu.py > torch.jsonl
+  $ heddle bench cpu --peer torch.jsonl`;
 
 const ACCURACY_EXAMPLES = `
 Examples:
@@ -36,7 +37,8 @@ Examples:
 
 const PEER_EXAMPLE = (which: string): string =>
   `Beside PyTorch, in a clone of the repository:
-  $ python3 bench/torch_gpu.py > torch.jsonl && heddle bench ${which} --peer torch.jsonl`;
+  $ python3 bench/torch_gpu.py > torch.jsonl
+  $ heddle bench ${which} --peer torch.jsonl`;
 
 const DEVICE_BENCHES: Readonly<Record<DeviceBench, { summary: string; description: string; after: string }>> =
   {
@@ -77,10 +79,10 @@ const LADDERS = {
       'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
       'idea gains, and what share that is of the fastest peer.',
     sizes: '1024,4096',
-    example: "--sizes 8192 --only 'double buffer,warp tiles,pipeline,matmul'",
+    example: "--sizes 8192 --only 'warp tiles,pipeline,matmul'",
     rungs:
-      'naive · coalesced · shared · 1-d registers · 2-d registers · vectors · no bank conflicts · double buffer ·\n' +
-      '  warp tiles · pipeline · matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
+      'naive · coalesced · shared · 1-d registers · 2-d registers · vectors ·\n  no bank conflicts · double buffer · ' +
+      'warp tiles · pipeline ·\n  matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
   },
   transpose: {
     summary: 'the ladder of transposes on a GPU, rung by rung, beside a copy',
@@ -213,7 +215,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .option('--device <name>', DEVICE_HELP)
     .addHelpText(
       'after',
-      '\nExamples:\n  $ heddle bench vendor > vendor.jsonl && heddle bench kernels --peer vendor.jsonl',
+      '\nExamples:\n  $ heddle bench vendor > vendor.jsonl\n  $ heddle bench kernels --peer vendor.jsonl',
     )
     .action(async (options: BenchVendorOptions) => {
       const { benchVendor } = await import('./bench-run.js');

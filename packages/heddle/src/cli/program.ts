@@ -3,18 +3,18 @@ import { Argument, Command, Option } from 'commander';
 import { OPTIMIZERS, PROGRAMS } from '../train/programs.js';
 import { addBench, DEVICE_HELP } from './bench.js';
 import type { ProfileCommandOptions } from './profile.js';
-import { styled } from './terminal.js';
+import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
 import { positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
 Examples:
-  $ heddle train cnn                            a convolutional network on MNIST
-  $ heddle train lenet5 --data fashion-mnist    LeNet-5 on pictures of clothes
-  $ heddle doctor                               what this machine offers and lacks
-  $ heddle bench cpu                            how fast it is
-  $ heddle profile cnn                          where the time of a training step goes`;
+  $ heddle train cnn          a convolutional network on MNIST
+  $ heddle train lenet5 --data fashion-mnist
+  $ heddle doctor             what this machine offers and lacks
+  $ heddle bench cpu          how fast it is
+  $ heddle profile cnn        where the time of a training step goes`;
 
 /** @param ended is told the exit code of a command that ran */
 export function createProgram(ended: (exitCode: number) => void): Command {
@@ -26,6 +26,8 @@ export function createProgram(ended: (exitCode: number) => void): Command {
     .showHelpAfterError('Run with --help for usage.')
     .configureHelp({ styleTitle: (title) => styled(title, 'bold') })
     .configureOutput({
+      // Without a terminal as commander has it, so that examples and lists are as wide as the options.
+      writeOut: (text) => process.stdout.write(folded(text, process.stdout.columns || 80)),
       // As all other errors begin.
       outputError: (text, write) => write(text.replace(/^error:/, styled('heddle:', 'red', process.stderr))),
     })
@@ -38,6 +40,12 @@ export function createProgram(ended: (exitCode: number) => void): Command {
   return root;
 }
 
+const TRAIN_NOTES =
+  "Settings that are not given come from the program's recipe. The run is written to a new folder: config.json, " +
+  'metrics.jsonl (a line per epoch) and weights.safetensors, after every epoch and at the end.\n\n' +
+  'Ctrl-C ends the training after the step under way and saves it, and so do SIGTERM and a closed terminal (SIGHUP). ' +
+  'If the reader of a pipe ends (… | head), the training goes on without output.';
+
 function trainExamples(): string {
   const width = Math.max(...Object.keys(PROGRAMS).map((name) => name.length));
   const programs = Object.values(PROGRAMS).map(({ name, doc }) => `  ${name.padEnd(width)}  ${doc}`);
@@ -45,10 +53,7 @@ function trainExamples(): string {
 Programs:
 ${programs.join('\n')}
 
-Settings that are not given come from the program's recipe. The run is written to a new folder: config.json,
-metrics.jsonl (a line per epoch) and weights.safetensors, after every epoch and at the end. Ctrl-C ends the training
-after the step under way and saves it, and so do SIGTERM and a terminal that is closed (SIGHUP). If the reader of a
-pipe ends (… | head), the training goes on without output.
+${TRAIN_NOTES}
 
 Examples:
   $ heddle train cnn

@@ -28,6 +28,13 @@ export function wrapped(text: string, width: number, indent = 0): string {
   return [...lines, line].join('\n');
 }
 
+/** Every line of a text broken like that; what is wrapped stays in its column of a list. */
+export const folded = (text: string, width: number): string =>
+  text
+    .split('\n')
+    .map((line) => wrapped(line, width, /^ *(?:\S+ )*?\S* {2,}(?=\S)/.exec(line)?.[0].length ?? 0))
+    .join('\n');
+
 const CODES = { bold: [1, 22], red: [31, 39], green: [32, 39], cyan: [36, 39] } as const;
 
 /** `text` in that style where the output has colours. */

@@ -1,4 +1,4 @@
-/** Its arrays are written again when the next batch is asked for: copy what must last longer. */
+/** The arrays are reused for the next batch; copy them if you need to keep them. */
 export interface Batch {
   /** f32, `size` × `sizeOf(dataset.inputShape)`, normalized. */
   readonly inputs: Float32Array;

@@ -199,7 +199,7 @@ export function write(handle: Handle, values: ArrayLike<number | bigint>): void 
 
 /**
  * Values as the bytes of a dtype; no copy where they already are.
- * @throws DTypeError for what is no value of an integer type: it would otherwise be converted silently
+ * @throws DTypeError for a value that an integer type does not have: it would otherwise be converted silently
  */
 export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8Array {
   const at = (Type: {

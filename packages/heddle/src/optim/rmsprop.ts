@@ -13,13 +13,13 @@ import {
 } from './optimizer.js';
 
 export interface RMSpropSettings extends BaseSettings {
-  /** Share of the old mean square that is kept (default 0.99). */
+  /** Fraction of the old mean square that is kept (default 0.99). */
   readonly alpha: number;
   /** Added to the root, against division by 0 (default 1e-8). */
   readonly eps: number;
   /** L2 penalty: added to the gradient, times the parameter (default 0). */
   readonly weightDecay: number;
-  /** Share of the last step's direction that is kept (default 0). */
+  /** Fraction of the previous update that is kept (default 0). */
   readonly momentum: number;
   /** Divide by the standard deviation instead of the root of the mean square (default false). */
   readonly centered: boolean;

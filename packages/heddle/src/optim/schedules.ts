@@ -1,4 +1,4 @@
-/** Learning rate schedules: factors of the learning rate, from the share of the training that is done (0 … 1). */
+/** Learning rate schedules: functions from training progress (0 to 1) to a factor for the learning rate. */
 import { aFinite, belowOne, listOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 
 export type Schedule = (progress: number) => number;

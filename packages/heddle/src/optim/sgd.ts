@@ -15,9 +15,9 @@ import {
 } from './optimizer.js';
 
 export interface SGDSettings extends BaseSettings {
-  /** Share of the last step's direction that is kept (default 0). */
+  /** Fraction of the previous update that is kept (default 0). */
   readonly momentum: number;
-  /** Share of the gradient that momentum leaves out (default 0). */
+  /** Dampening: fraction of the gradient that momentum leaves out (default 0). */
   readonly dampening: number;
   /** Look ahead along the momentum (default false). */
   readonly nesterov: boolean;

@@ -55,7 +55,8 @@ export interface Jitted<A extends readonly unknown[], R> {
   repeat(times: number, ...args: A): R;
   /**
    * Trace and compile for these arguments, without a run: the first call is then as fast as the others.
-   * @returns whether that is so; else kernels are still being compiled beside, and the first call waits for them
+   * @returns true if everything is compiled; false if kernels are still compiling in the background, in which case the
+   *   first call waits for them
    */
   prepare(...args: A): boolean;
   /** Forget all programs and give their memory back. */

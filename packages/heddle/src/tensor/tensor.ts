@@ -160,7 +160,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
   mul(other: Operand): Tensor<D> {
     return this.#binary('mul', other);
   }
-  /** Of floats. Integers: `idiv`. */
+  /** Floats only; use `idiv` for integers. */
   div(other: Operand): Tensor<D> {
     return this.#binary('div', other);
   }

@@ -23,7 +23,7 @@ export interface StepReport {
 export interface EpochReport {
   readonly epoch: number;
   readonly epochs: number;
-  /** Mean over the epoch's examples, each by the weights of its time. */
+  /** Mean training loss over the epoch, each batch measured with the weights at that moment. */
   readonly loss: number;
   readonly validation: Evaluation | undefined;
   /** Of training, without the evaluation. */

@@ -31,7 +31,7 @@ export interface Feed {
   chunks(epoch: number): AsyncIterable<Chunk>;
   /**
    * Compile what full batches need, or all, ahead of them. Absent: only the batches themselves show what that is.
-   * @returns whether it is there; else it is being compiled beside
+   * @returns whether it is compiled; if not, it is compiling in the background
    */
   prepare?(what: 'full' | 'all'): boolean;
   dispose(): void;

@@ -41,7 +41,7 @@ export interface FitOptions extends EvaluateOptions {
   readonly optimizer: Optimizer<BaseSettings>;
   readonly epochs: number;
   /**
-   * The learning rate's factor, from the share of the training that is done (0 … 1). The rates are put back afterwards.
+   * Maps training progress (0 to 1) to a factor for the learning rate. The rates are put back afterwards.
    * Default: none, the rates are the optimizer's, which callbacks may change.
    */
   readonly schedule?: ((progress: number) => number) | undefined;
