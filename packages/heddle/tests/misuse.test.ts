@@ -254,6 +254,17 @@ test('what fit is given in another way', async () => {
       { ...good, callbacks: [{ onEpochend() {} }] },
       /unknown option 'onEpochend'\. Did you mean 'onEpochEnd'\?/,
     ],
+    [
+      {
+        ...good,
+        callbacks: [
+          new (class Log {
+            onEnd = 1;
+          })(),
+        ],
+      },
+      /callback is a Log, must be an object with some/,
+    ],
     [{ ...good, loss: async (x: Tensor) => x.sum() }, /\[fit\] loss is async: it is traced/],
     [{ ...good, loss: (x: Tensor) => x }, /\[fit\] loss returns a tensor of shape \(2,2\), must return one/],
     [

@@ -95,6 +95,19 @@ test('learns, and reports every step and epoch', async () => {
   assert.ok(net.training);
 });
 
+test('a callback may be an object of a class, with members of its own', async () => {
+  class Count {
+    steps = 0;
+    onStep({ step }: StepReport): void {
+      this.steps = step;
+    }
+  }
+  const net = model();
+  const count = new Count();
+  const { steps } = await fit(net, options(net, { epochs: 1, callbacks: [count] }));
+  assert.equal(count.steps, steps);
+});
+
 test('the loss of a report is that of some steps before: nobody waits for it', async () => {
   const train = new Loader(clouds(110), { batchSize: 20 });
   const means = async (steps: number): Promise<number> => {

@@ -1,5 +1,15 @@
 /** What `fit` tells about itself while it runs. */
-import { aFunction, aString, integerFrom, type Rules, required, requireOptions } from '../core/arguments.js';
+import {
+  aFunction,
+  aString,
+  integerFrom,
+  isPlainObject,
+  type Rule,
+  type Rules,
+  requireArgument,
+  required,
+  requireOptions,
+} from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Evaluation } from './evaluate.js';
 
@@ -51,13 +61,32 @@ export interface Callback {
   readonly onEnd?: (history: History) => void | Promise<void>;
 }
 
-/** @internal */
-export const CALLBACK: Rules<Callback> = {
+const CALLBACK: Rules<Callback> = {
   onStart: aFunction,
   onStep: aFunction,
   onEpochEnd: aFunction,
   onEnd: aFunction,
 };
+
+/** An object of a class may have members of its own besides. */
+const aCallback: Rule = {
+  must: `an object with some of the functions ${Object.keys(CALLBACK).join(', ')}`,
+  holds: (v) =>
+    typeof v === 'object' &&
+    v !== null &&
+    Object.keys(CALLBACK).every((name) =>
+      ['undefined', 'function'].includes(typeof (v as Record<string, unknown>)[name]),
+    ),
+};
+
+/**
+ * @internal
+ * @throws ArgumentError for what is not a callback; of an object made by `{ … }` also for names that no callback has
+ */
+export function requireCallback(callback: unknown): void {
+  if (isPlainObject(callback)) requireOptions('fit, callback', callback, CALLBACK);
+  else requireArgument('fit', 'callback', callback, aCallback);
+}
 
 export interface EarlyStoppingOptions {
   /** Epochs without improvement after which training stops, ≥ 1. */

@@ -15,7 +15,7 @@ import type { Layer } from '../nn/index.js';
 import { type BaseSettings, Optimizer } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
-import { CALLBACK, type Callback, type EpochReport, type History } from './callbacks.js';
+import { type Callback, type EpochReport, type History, requireCallback } from './callbacks.js';
 import { firstNonFinite } from './diagnose.js';
 import {
   aLayer,
@@ -96,7 +96,7 @@ interface Reading {
 export async function fit(model: Layer, options: FitOptions): Promise<History> {
   requireArgument('fit', 'model', model, aLayer);
   requireOptions('fit', options, RULES);
-  for (const callback of options.callbacks ?? []) requireOptions('fit, callback', callback, CALLBACK);
+  for (const callback of options.callbacks ?? []) requireCallback(callback);
   if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
   return new Training(model, options).run();
 }
