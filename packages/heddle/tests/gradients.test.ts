@@ -49,14 +49,23 @@ test('where several elements are the largest, max shares its gradient among them
   assert.deepEqual(await list(y.grad), [0.5, 0.5]);
 });
 
-test('where two values tie, maximum and minimum give their gradient to the first; relu gives none at 0', async () => {
-  const [a, c] = [parameter([1, 2]), parameter([1, 1])];
-  a.maximum(c).sum().backward();
-  assert.deepEqual(await list(a.grad), [1, 1]);
-  assert.deepEqual(await list(c.grad), [0, 0]);
-  const x = parameter([-1, 0, 2]);
-  H.relu(x).sum().backward();
-  assert.deepEqual(await list(x.grad), [0, 0, 1]);
+test('the gradient at NaN: to both of maximum and minimum, through relu, not through clamp', async () => {
+  // As in PyTorch; where values tie, the golden numbers are the test.
+  const of = async (f: (a: Tensor, c: Tensor) => Tensor): Promise<unknown[]> => {
+    const [a, c] = [parameter([Number.NaN, 1]), parameter([1, 2])];
+    f(a, c).sum().backward();
+    return [await list(a.grad), c.grad && (await list(c.grad))];
+  };
+  assert.deepEqual(await of((a, c) => a.maximum(c)), [
+    [1, 0],
+    [1, 1],
+  ]);
+  assert.deepEqual(await of((a, c) => c.minimum(a)), [
+    [1, 1],
+    [1, 0],
+  ]);
+  assert.deepEqual(await of((a) => H.relu(a)), [[1, 1], undefined]);
+  assert.deepEqual(await of((a) => a.clamp(-1, 1)), [[0, 1], undefined]);
 });
 
 test('detach, comparisons, rounding and integers stop gradients', async () => {

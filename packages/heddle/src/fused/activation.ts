@@ -34,6 +34,26 @@ const reluOp: FusedOp<null> = {
 };
 export const relu = (x: GraphNode): GraphNode => apply(reluOp, x);
 
+interface Bounds {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** x limited to [low, high]; the derivative is 1 within, the bounds included, else 0, also at NaN: as in PyTorch. */
+const clampOp: FusedOp<Bounds> = {
+  name: 'clamp',
+  infer: ([x]) => x!,
+  compose: ([x], { low, high }) => b.map('min', b.map('max', x!, b.like(x!, low)), b.like(x!, high)),
+  grad: ({ src: [x] }, g, { low, high }) => {
+    const isWithin = b.map('and', b.map('ge', x!, b.like(x!, low)), b.map('le', x!, b.like(x!, high)));
+    return [b.where(isWithin, g, b.like(g, 0))];
+  },
+  monotone: true,
+  kernels: [],
+};
+export const clamp = (x: GraphNode, low: number, high: number): GraphNode =>
+  b.call(clampOp, [x], { low, high });
+
 /** 1 / (1 + e^−x): e^−x may overflow to infinity, the quotient is then 0. */
 const sigmoidOp = elementwise(
   'sigmoid',

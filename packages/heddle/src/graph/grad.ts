@@ -15,12 +15,12 @@ const zero = (x: GraphNode): GraphNode => b.like(x, 0);
 /** g where `condition`, 0 elsewhere. */
 const masked = (condition: GraphNode, g: GraphNode): GraphNode => b.where(condition, g, zero(g));
 
-/** Where two values tie, min and max give the gradient to the first. */
+/** To the value that was taken; where two tie, half to each, and with a NaN all to both: as in PyTorch. */
 const choose =
-  (op: 'ge' | 'le'): ScalarRule =>
+  (isLost: 'lt' | 'gt'): ScalarRule =>
   (g, _y, x, z) => {
-    const first = b.map(op, x!, z!);
-    return [masked(first, g), b.where(first, zero(g), g)];
+    const shared = b.where(b.map('eq', x!, z!), b.mul(g, b.like(g, 0.5)), g);
+    return [b.where(b.map(isLost, x!, z!), zero(g), shared), b.where(b.map(isLost, z!, x!), zero(g), shared)];
   };
 
 const SCALAR_RULES = {
@@ -42,8 +42,8 @@ const SCALAR_RULES = {
       ),
     ),
   ],
-  min: choose('le'),
-  max: choose('ge'),
+  min: choose('gt'),
+  max: choose('lt'),
   fma: (g, _y, x, z) => [b.mul(g, z!), b.mul(g, x!), g],
   sqrt: (g, y) => [b.div(b.mul(g, b.like(g, 0.5)), y)],
   exp: (g, y) => [b.mul(g, y)],

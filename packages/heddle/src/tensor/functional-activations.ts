@@ -48,7 +48,7 @@ export function silu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
 export function elu<D extends DTypeName>(x: Tensor<D>, alpha = 1): Tensor<D> {
   requireFloat('elu', 'x', x);
   requireArgument('elu', 'alpha', alpha, aFinite);
-  return widely(x, (x) => x.gt(0).where(x, x.minimum(0).exp().sub(1).mul(alpha)));
+  return widely(x, (x) => x.gt(0).where(x, x.clamp(-Infinity, 0).exp().sub(1).mul(alpha)));
 }
 
 export interface SoftplusOptions {

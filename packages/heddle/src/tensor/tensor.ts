@@ -177,9 +177,11 @@ export class Tensor<D extends DTypeName = NumberDType> {
     if (exponent === 0.5) return this.sqrt();
     return this.#binary('pow', exponent);
   }
+  /** The smaller one, NaN if there is one. Where both are equal, each gets half of the gradient. */
   minimum(other: Operand): Tensor<D> {
     return this.#binary('min', other);
   }
+  /** The larger one, NaN if there is one. Where both are equal, each gets half of the gradient. */
   maximum(other: Operand): Tensor<D> {
     return this.#binary('max', other);
   }
@@ -217,6 +219,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
   neg(): Tensor<D> {
     return this.#unary('neg');
   }
+  /** |x|; the gradient at 0 is 0. */
   abs(): Tensor<D> {
     return this.#unary('abs');
   }
@@ -276,11 +279,12 @@ export class Tensor<D extends DTypeName = NumberDType> {
   isNaN(): Tensor<'bool'> {
     return new Tensor(b.map('ne', this.node, this.node));
   }
-  /** Elements limited to [low, high]. */
+  /** Elements limited to [low, high]; the gradient passes from low to high, both included. */
   clamp(low: number, high: number): Tensor<D> {
     requireArgument('clamp', 'low', low, aNumber);
     requireArgument('clamp', 'high', high, aNumber);
-    return this.maximum(low).minimum(high);
+    for (const bound of [low, high]) operand('clamp', bound, this);
+    return new Tensor(activation.clamp(this.node, low, high));
   }
   /** max(0, x); the gradient at 0 is 0. @throws DTypeError unless of floats */
   relu(): Tensor<D> {
@@ -317,9 +321,11 @@ export class Tensor<D extends DTypeName = NumberDType> {
   sum(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
     return new Tensor(reduced('sum', this.node, axes, options));
   }
+  /** The largest. Where several are, they share the gradient evenly, as PyTorch's `amax`. */
   max(axes?: Axes, options?: ReduceOptions): Tensor<D> {
     return new Tensor(reduced('max', this.node, axes, options));
   }
+  /** The smallest. Where several are, they share the gradient evenly, as PyTorch's `amin`. */
   min(axes?: Axes, options?: ReduceOptions): Tensor<D> {
     return new Tensor(reduced('min', this.node, axes, options));
   }

@@ -452,6 +452,47 @@ def losses(c):
                  {"margin": margin})
 
 
+def ties(c):
+    """Where a function has no derivative: which of its slopes is taken, and who shares it."""
+    equal = {"a": torch.tensor([1.0, 2, 3, 0]), "b": torch.tensor([1.0, 1, 4, 0])}
+    for op, f in {"maximum": torch.maximum, "minimum": torch.minimum}.items():
+        c.add(f"{op} of equal values", op, lambda a, b, f=f: f(a, b), equal, grad=["a", "b"])
+        c.add(f"{op} of a broadcast value", op, lambda a, b, f=f: f(a, b), equal | {"b": torch.ones(())}, grad=["a", "b"])
+    corners = torch.tensor([-2.0, -1.5, -1, 0, 1, 1.5, 2])
+    c.add("clamp at its bounds", "clamp", lambda x: x.clamp(-1, 1.5), {"x": corners}, {"low": -1, "high": 1.5}, grad=["x"])
+    c.add("clamp to nothing", "clamp", lambda x: x.clamp(1, -1), {"x": corners}, {"low": 1, "high": -1}, grad=["x"])
+    c.add("relu at 0", "relu", lambda x: F.relu(x), {"x": corners}, grad=["x"])
+    c.add("abs at 0", "abs", lambda x: x.abs(), {"x": corners}, grad=["x"])
+    slope = {"negativeSlope": 0.2}
+    c.add("leakyRelu at 0", "leakyRelu", lambda x: F.leaky_relu(x, 0.2), {"x": corners}, slope, grad=["x"])
+    c.add("elu at 0", "elu", lambda x: F.elu(x, 0.5), {"x": corners}, {"alpha": 0.5}, grad=["x"])
+    bend = {"beta": 2, "threshold": 3}
+    c.add("softplus at its threshold", "softplus", lambda x: F.softplus(x, 2, 3), {"x": corners}, bend, grad=["x"])
+    rows = torch.tensor([[3.0, 1, 3, 3], [2, 2, 2, 2], [0, -1, 4, -1]])
+    for axes in (None, 0, 1):
+        dims = (0, 1) if axes is None else axes
+        given = {"axes": axes, "keepdim": False}
+        c.add(f"max of equal values {axes}", "max", lambda x: x.amax(dims), {"x": rows}, given, grad=["x"])
+        c.add(f"min of equal values {axes}", "min", lambda x: x.amin(dims), {"x": rows}, given, grad=["x"])
+    c.add("prod with zeros", "prod", lambda x: x.prod(1), {"x": torch.tensor([[0.0, 2, 3], [0, 0, 5], [1, 2, 4]])},
+          {"axes": 1, "keepdim": False}, grad=["x"])
+    image = torch.tensor([[1.0, 1, 0, 2, 2], [1, 1, 2, 2, 2], [0, 0, 0, 0, 0], [3, 0, 3, 3, 3]]).reshape(1, 1, 4, 5)
+    for kernel, stride in ((2, 2), (2, 1), (3, 1)):
+        options = {"kernel": kernel, "stride": stride}
+        c.add(f"maxPool2d of equal values {kernel} {stride}", "maxPool2d",
+              lambda x, k=kernel, s=stride: F.max_pool2d(x, k, s), {"x": image}, options, grad=["x"])
+    target = torch.tensor([-2.0, -1, -1, 0, 1, 1, 1])
+    pairs = {
+        "l1": (F.l1_loss, target, {}),
+        "huber": (lambda x, t, reduction: F.huber_loss(x, t, reduction, delta=0.5), target, {"delta": 0.5}),
+        "bceWithLogits": (F.binary_cross_entropy_with_logits, target.clamp(0, 1), {}),
+    }
+    for op, (f, t, args) in pairs.items():
+        inputs = {"x": corners, "target": t}
+        c.add(f"{op} where it bends", op, lambda x, target, f=f: f(x, target, reduction="sum"), inputs,
+              args | {"reduction": "sum"}, grad=["x"])
+
+
 def optimizers(c):
     settings = (
         ("SGD", {"lr": 0.1}),
@@ -724,7 +765,7 @@ def prints():
 def main():
     prints()
     ops = Cases()
-    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms):
+    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms, ties):
         part(ops)
     write("ops", cases=ops.cases)
     loss_cases = Cases()
