@@ -10,6 +10,7 @@ import {
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
+import { reclaim } from '../tensor/modes.js';
 import { type Batch, makeBatch } from './batch.js';
 import { type Dataset, fillBatch, requireDataset } from './dataset.js';
 import { prefetch } from './prefetch.js';
@@ -117,7 +118,11 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
     const epoch = this.epoch++;
     const remote = this.#workers > 0 ? this.dataset.remote?.() : undefined;
     if (!remote) {
-      yield* this.batches(epoch);
+      for (const batch of this.batches(epoch)) {
+        // A loop over batches may await nothing else: memory of earlier ones is given back here.
+        await reclaim();
+        yield batch;
+      }
       return;
     }
     yield* prefetch({

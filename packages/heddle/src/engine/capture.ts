@@ -4,7 +4,7 @@ import { formatShape } from '../core/shape.js';
 import { detach } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
 import { fingerprint } from '../schedule/canonical.js';
-import { become, copyOf, leafOf, ownMemory } from './ownership.js';
+import { become, copy, leafOf, ownMemory, spaceFor } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
 import { Compiled } from './program.js';
 import { bufferOf, realize } from './realize.js';
@@ -28,6 +28,8 @@ export class Recording {
   readonly #updated: readonly { readonly handle: Handle; readonly leaf: number }[];
   /** Tensors that a run gives new memory, and the roots that are their values. */
   readonly #moved: readonly { readonly handle: Handle; readonly root: number }[];
+  /** Values that are a leaf's, and are copied after a run. */
+  readonly #copied: readonly { readonly root: number; readonly leaf: number }[];
   readonly #assigned: ReadonlySet<Handle>;
 
   /**
@@ -71,6 +73,9 @@ export class Recording {
     });
     this.#updated = updated;
     this.#moved = moved;
+    this.#copied = this.#compiled.schedule.roots.flatMap((place, root) =>
+      'leaf' in place && !place.updated ? [{ root, leaf: place.leaf }] : [],
+    );
   }
 
   /** Whether nothing is left to compile. */
@@ -105,11 +110,14 @@ export class Recording {
     const nodes = this.#leaves(inputs);
     const buffers = nodes.map(bufferOf);
     for (const { handle, leaf } of this.#updated) buffers[leaf] = ownMemory(handle);
+    // All memory is there before the run: where there is not enough, no state has changed.
+    const copies = new Map(this.#copied.map(({ root, leaf }) => [root, spaceFor(buffers[leaf]!)]));
     const results = this.#compiled.run(buffers, 'tensors', true, times);
+    for (const { root, leaf } of this.#copied) copy(buffers[leaf]!, copies.get(root)!);
     const { roots } = this.#compiled.schedule;
     const value = (root: number): BufferStorage => {
       const place = roots[root]!;
-      return 'result' in place ? results[place.result]! : copyOf(buffers[place.leaf]!);
+      return 'result' in place ? results[place.result]! : copies.get(root)!;
     };
     for (const { handle, root } of this.#moved) become(handle, value(root));
     return this.#outputs.map((type, i) => leafOf(value(i), type, false));

@@ -30,15 +30,21 @@ export function become(handle: Handle, storage: BufferStorage): void {
 
 /** The memory of a computed tensor, to be changed in place: a copy, if anybody else can see what it has. */
 export function ownMemory(handle: Handle): DeviceBuffer {
-  if (!handle.ownNode.isPrivate) become(handle, copyOf(bufferOf(handle.ownNode)));
+  if (!handle.ownNode.isPrivate) {
+    const shared = bufferOf(handle.ownNode);
+    const own = spaceFor(shared);
+    copy(shared, own);
+    become(handle, own);
+  }
   return bufferOf(handle.ownNode);
 }
 
-export function copyOf(buffer: DeviceBuffer): BufferStorage {
-  const copy = new BufferStorage(buffer.bytes, 'tensors', buffer.device);
-  buffer.device.copy(buffer, copy.buffer, buffer.bytes);
-  return copy;
-}
+/** Memory for a copy of a buffer. */
+export const spaceFor = ({ bytes, device }: DeviceBuffer): BufferStorage =>
+  new BufferStorage(bytes, 'tensors', device);
+
+export const copy = (from: DeviceBuffer, to: BufferStorage): void =>
+  from.device.copy(from, to.buffer, from.bytes);
 
 /** A storage that has been given back. */
 let gone: BufferStorage | undefined;

@@ -103,22 +103,31 @@ export class Compiled {
    * that many runs on the same memory, and the results of the last.
    */
   run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean, times = 1): BufferStorage[] {
-    const { slots, results } = this.#memory(leaves, label);
-    const { program, single } = this.#make();
-    if (single.length > 0) for (let i = 0; i < times; i++) this.#timed(single, slots);
-    else program.run(slots, times);
+    const results: BufferStorage[] = [];
+    try {
+      const slots = this.#memory(leaves, results, label);
+      const { program, single } = this.#make();
+      if (single.length > 0) for (let i = 0; i < times; i++) this.#timed(single, slots);
+      else program.run(slots, times);
+    } catch (error) {
+      // At once: the collector would find them only when the program waits for something.
+      for (const result of results) result.release();
+      throw error;
+    } finally {
+      if (!keepArena) {
+        this.#arena?.release();
+        this.#arena = undefined;
+      }
+    }
     counts.runs += times;
     counts.launches += times * this.launches;
-    if (!keepArena) {
-      this.#arena?.release();
-      this.#arena = undefined;
-    }
     return results;
   }
 
   /** Device time on these leaves. It runs many times: what it updates in place moves on with every run. */
   async profile(leaves: readonly DeviceBuffer[], options: ProfileOptions = {}): Promise<Profile> {
-    const { slots, results } = this.#memory(leaves, 'profile');
+    const results: BufferStorage[] = [];
+    const slots = this.#memory(leaves, results, 'profile');
     const { device } = this;
     const { program } = this.#make();
     const us = await timeProgram(device, program, slots, options);
@@ -135,17 +144,14 @@ export class Compiled {
     return { us, launches };
   }
 
-  /** What a run works on: the leaves, new memory for the results, the arena. */
-  #memory(
-    leaves: readonly DeviceBuffer[],
-    label: string,
-  ): { slots: readonly DeviceBuffer[]; results: BufferStorage[] } {
+  /** What a run works on: the leaves, new memory for the results, which it adds to `results`, the arena. */
+  #memory(leaves: readonly DeviceBuffer[], results: BufferStorage[], label: string): DeviceBuffer[] {
     requireOn(this.device, leaves);
-    const results = this.#results.map((bytes) => new BufferStorage(bytes, label, this.device));
+    for (const bytes of this.#results) results.push(new BufferStorage(bytes, label, this.device));
     const { arenaBytes } = this.schedule;
     if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
     const arena = this.#arena ? [this.#arena.buffer] : [];
-    return { slots: [...leaves, ...results.map((r) => r.buffer), ...arena], results };
+    return [...leaves, ...results.map((r) => r.buffer), ...arena];
   }
 
   /** Launch by launch, with a line for each. */

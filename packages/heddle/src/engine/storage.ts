@@ -2,7 +2,7 @@
 import v8 from 'node:v8';
 import vm from 'node:vm';
 import { env } from '../core/env.js';
-import { DeviceError, InternalError } from '../core/errors.js';
+import { DeviceError, InternalError, OutOfMemoryError } from '../core/errors.js';
 import type { Storage } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { openDevice } from '../runtime/registry.js';
@@ -48,7 +48,13 @@ export class BufferStorage implements Storage {
     if (!Number.isSafeInteger(bytes)) throw new InternalError(`memory of ${bytes} bytes for '${label}'`);
     this.bytes = bytes;
     this.device = device;
-    this.#buffer = device.allocate(Math.max(bytes, 4), label);
+    try {
+      this.#buffer = device.allocate(Math.max(bytes, 4), label);
+    } catch (error) {
+      // Whatever has grown since, garbage is looked for at the next wait.
+      if (error instanceof OutOfMemoryError) liveAfterCollection = Number.NEGATIVE_INFINITY;
+      throw error;
+    }
     live += this.#buffer.bytes;
     registry.register(this, this.#buffer, this);
   }
@@ -73,10 +79,15 @@ export class BufferStorage implements Storage {
 
 /**
  * Growth of live storage after which a wait for values also collects garbage: the collector does not see it. A GPU that
- * is not kept short has more to spare, and need not stop for 60 ms because a data set has come.
+ * is not kept short has more to spare, and need not stop for 60 ms because a data set has come; a CPU device that is
+ * must not wait until all of it is garbage.
  */
-const collectAfter = (): number =>
-  chosen?.target.name === 'cuda' && env('HEDDLE_CUDA_MEMORY_MB') === 0 ? 512 << 20 : 32 << 20;
+function collectAfter(): number {
+  const cuda = chosen?.target.name === 'cuda';
+  if (cuda && env('HEDDLE_CUDA_MEMORY_MB') === 0) return 512 * MIB;
+  return Math.min(32 * MIB, (env(cuda ? 'HEDDLE_CUDA_MEMORY_MB' : 'HEDDLE_MEMORY_MB') * MIB) / 4);
+}
+const MIB = 2 ** 20;
 let liveAfterCollection = 0;
 let collect: (() => void) | undefined;
 

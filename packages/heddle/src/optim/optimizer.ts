@@ -69,6 +69,12 @@ export interface StepOptions {
 
 const STEP: Rules<StepOptions> = { when: aTensor };
 
+/** A tensor that a step changes, and what it stands for until then. */
+interface Change {
+  readonly tensor: Tensor;
+  readonly before: Tensor['ownNode'];
+}
+
 export abstract class Optimizer<Settings extends BaseSettings> {
   readonly groups: readonly ParameterGroup<Settings>[];
   readonly #states = new Map<Tensor, State>();
@@ -127,26 +133,36 @@ export abstract class Optimizer<Settings extends BaseSettings> {
 
   /**
    * Apply the gradients gathered since the last step, then forget them. Parameters without a gradient are left alone.
+   * Where a step cannot be computed, for want of memory or because a tensor it needs has been disposed of, parameters and
+   * state keep their values.
    */
   step(options: StepOptions = {}): void {
     requireOptions('step', options, STEP);
-    const changed = noGrad(() => this.groups.flatMap((group) => this.#stepGroup(group, options.when)));
-    realize(...changed);
+    const changed: Change[] = [];
+    try {
+      noGrad(() => {
+        for (const group of this.groups) this.#stepGroup(group, options.when, changed);
+      });
+      realize(...changed.map(({ tensor }) => tensor));
+    } catch (error) {
+      for (const { tensor, before } of changed) tensor.ownNode = before;
+      throw error;
+    }
   }
 
-  #stepGroup(group: ParameterGroup<Settings>, when: Tensor | undefined): Tensor[] {
+  /** @param changed where what it changes is added */
+  #stepGroup(group: ParameterGroup<Settings>, when: Tensor | undefined, changed: Change[]): void {
     const moving = group.params.filter((p) => p.grad);
-    if (moving.length === 0) return [];
+    if (moving.length === 0) return;
     const stale = moving.find((p) => isFromBefore(p.grad!));
     if (stale)
       throw new ArgumentError(
         `[optim] step() within jit: the gradient of a parameter of shape ${formatShape(stale.shape)} is from outside, and every call would apply it again. Call backward() in the jitted function, too.`,
       );
-    const changed: Tensor[] = [];
     const assign = (to: Tensor, value: Tensor): void => {
       if (to === value) return;
+      changed.push({ tensor: to, before: to.ownNode });
       to.assign(when ? when.where(value, to) : value);
-      changed.push(to);
     };
     const assignAll = (to: State, values: State): void => {
       for (const [name, value] of Object.entries(values)) assign(to[name]!, value);
@@ -164,7 +180,6 @@ export abstract class Optimizer<Settings extends BaseSettings> {
       parameter.grad = undefined;
     }
     assignAll(sharedBefore, shared);
-    return changed;
   }
 
   /** Forget the gradients gathered so far. (`step` does so by itself.) */

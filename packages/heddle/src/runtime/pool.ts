@@ -18,6 +18,11 @@ export function requireRange({ label, bytes: all }: DeviceBuffer, offset: number
   throw new ArgumentError(`[${label}] bytes ${offset} to ${offset + bytes} are outside of its ${all}.`);
 }
 
+/** What to do where memory runs out. */
+export const MEMORY_HINT =
+  'Use a smaller batch, or dispose of what is no longer needed. Tensors that nothing refers to any more give their ' +
+  'memory back only while the program waits: in a long loop, await a value now and then.';
+
 /** Bytes for people. */
 export function formatBytes(bytes: number): string {
   if (bytes < 1024) return `${bytes} B`;

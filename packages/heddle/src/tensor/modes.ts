@@ -12,6 +12,8 @@ import { type AnyTensor, requireTensor } from './tensor.js';
 
 export type { Precision } from '../core/precision.js';
 /** @internal */
+export { reclaim } from '../engine/storage.js';
+/** @internal */
 export { isFromBefore } from '../engine/trace.js';
 
 /** Run `body` without recording gradients: nothing made in it requires one. */

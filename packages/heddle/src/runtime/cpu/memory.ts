@@ -3,7 +3,7 @@ import { env } from '../../core/env.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { FIRST_BUFFER } from '../../render/wasm-abi.js';
 import type { MemoryReport } from '../device.js';
-import { formatBytes, Ledger, sizeClass } from '../pool.js';
+import { formatBytes, Ledger, MEMORY_HINT, sizeClass } from '../pool.js';
 import { Memory, type WasmMemory } from './webassembly.js';
 
 const PAGE = 65536;
@@ -126,8 +126,8 @@ export class CpuMemory {
     return new OutOfMemoryError(
       `[${label}] asked for ${formatBytes(bytes)}: of ${formatBytes(this.limit)} on the CPU device, ` +
         `${formatBytes(used)} are held in ${buffers} buffers and ${formatBytes(free)} are free, not in one piece; ` +
-        `${this.ledger.describe()}. Use a smaller batch, dispose of what is no longer needed` +
-        `${this.limit < MAXIMUM_PAGES * PAGE ? ', or raise HEDDLE_MEMORY_MB (at most 4096)' : ''}.`,
+        `${this.ledger.describe()}. ${MEMORY_HINT}` +
+        `${this.limit < MAXIMUM_PAGES * PAGE ? ' Or raise HEDDLE_MEMORY_MB (at most 4096).' : ''}`,
     );
   }
 }

@@ -2,7 +2,7 @@
 import { env } from '../../core/env.js';
 import { OutOfMemoryError } from '../../core/errors.js';
 import type { MemoryReport } from '../device.js';
-import { formatBytes, Ledger, sizeClass } from '../pool.js';
+import { formatBytes, Ledger, MEMORY_HINT, sizeClass } from '../pool.js';
 import { CUDA_ERROR, type Driver } from './driver.js';
 
 /** What addresses are multiples of: a line of the cache, twice. */
@@ -126,7 +126,7 @@ export class CudaAllocator {
         : `and the GPU has ${formatBytes(this.available())} left`;
     return new OutOfMemoryError(
       `${this.where} cannot get ${formatBytes(bytes)} for '${label}': ${formatBytes(this.ledger.used)} are held ${limit}; ` +
-        `${this.ledger.describe()}. Use smaller batches, or dispose of tensors that are no longer needed.`,
+        `${this.ledger.describe()}. ${MEMORY_HINT}`,
     );
   }
 
