@@ -154,6 +154,9 @@ test('on a terminal: a bar of its width, over which nothing is left, and a line 
     await callback.onEpochEnd?.(epochReport);
     assert.ok(lines.at(-1)!.length <= columns, lines.at(-1));
   }
+  shown.length = 0;
+  status.replace('a notice');
+  assert.deepEqual(shown, ['\r\x1b[Ka notice\n'], 'also over what was typed while nothing was drawn');
   assert.equal(lines[1], 'epoch 1/2   loss 0.2500   test loss 0.1250   test accuracy 97.46 %   12.0 s');
 });
 

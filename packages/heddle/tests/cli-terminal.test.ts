@@ -85,7 +85,7 @@ test('on a terminal: a bar that leaves nothing behind, lines of at most 80 colum
   assert.ok(output.includes('␛[1mepoch'), 'headings are bold');
   const text = screen.join('\n');
   assert.doesNotMatch(text, /█|░| left/, 'nothing of the bar is left');
-  assert.match(text, /^(\^C\n)?Ctrl-C: stopping after this step and saving\. Once more to stop at once\.$/m);
+  assert.match(text, /^Ctrl-C: stopping after this step and saving\. Once more to stop at once\.$/m);
   assert.match(text, /^epoch +loss +test loss +test accuracy +points\/s +seconds\n─+ .*\n1 +\d/m);
   assert.match(text, /^Stopped by Ctrl-C; the weights so far are saved\.$/m);
   assert.deepEqual(
@@ -174,11 +174,12 @@ test('a folder that cannot be made is said at once, and so are malformed and unk
   assert.deepEqual(malformed, { code: 2, err: 'heddle: HEDDLE_VENDOR=foo: must be on or off.\n' });
   const device = heddle(train, { HEDDLE_DEVICE: 'gpu' });
   assert.match(device.err, /^heddle: HEDDLE_DEVICE=gpu: 'gpu' is not a device/);
-  const unknown = heddle([...train, '--out', 'unknown'], { HEDDLE_THREAD: '1' });
+  const unknown = heddle([...train, '--out', 'unknown'], { HEDDLE_THREAD: '1', HEDDLE_NONSENSE: '1' });
   assert.equal(unknown.code, 0);
   assert.match(
     unknown.err,
     /^\[heddle\] HEDDLE_THREAD is not a variable that Heddle reads\. Did you mean HEDDLE_THREADS\?$/m,
   );
+  assert.match(unknown.err, /^\[heddle\] HEDDLE_NONSENSE is not .* reads\. `npx heddle doctor` lists/m);
   assert.ok(existsSync(join(folder, 'unknown')));
 });

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, test } from 'node:test';
 import { RunFolder } from '../src/cli/run-folder.js';
-import { closest } from '../src/core/closest.js';
 import { makeFolder, removeStaleTemporaries, temporaryPath } from '../src/core/folders.js';
 import { writeFileAtomic } from '../src/io/atomic.js';
 
@@ -78,13 +77,4 @@ test('writing into a folder, and a new run beside one that was killed, clean up'
     process.chdir(before);
   }
   assert.deepEqual(readdirSync(killed), ['config.json']);
-});
-
-test('the word that was meant', () => {
-  const known = ['HEDDLE_THREADS', 'HEDDLE_TUNE', 'HEDDLE_FMA'] as const;
-  assert.equal(closest('HEDDLE_THREAD', known), 'HEDDLE_THREADS');
-  assert.equal(closest('HEDDLE_TUEN', known), 'HEDDLE_TUNE');
-  assert.equal(closest('HEDDLE_SOMETHING_ELSE', known), undefined);
-  assert.equal(closest('lrr', ['lr', 'momentum']), 'lr');
-  assert.equal(closest('x', ['lr']), undefined);
 });

@@ -71,8 +71,8 @@ export class StatusLine {
   show(text: (columns: number) => string): void {
     const now = performance.now();
     if (!this.#output.isTTY || now - this.#drawnAt < INTERVAL_MS) return;
-    // A line that fills the last column would wrap on some terminals.
-    this.#output.write(`\r${text((this.#output.columns || 80) - 1)}\x1b[K`);
+    // With the ^C that a terminal echoes at its end, the line must not wrap.
+    this.#output.write(`\r${text((this.#output.columns || 80) - 3)}\x1b[K`);
     this.#drawnAt = now;
     this.#isDrawn = true;
   }
@@ -82,5 +82,11 @@ export class StatusLine {
     this.#output.write('\r\x1b[K');
     this.#isDrawn = false;
     this.#drawnAt = Number.NEGATIVE_INFINITY;
+  }
+
+  /** A line where the status was, and over what the user has typed there. */
+  replace(line: string): void {
+    this.clear();
+    this.#output.write(`${this.#output.isTTY ? '\r\x1b[K' : ''}${line}\n`);
   }
 }

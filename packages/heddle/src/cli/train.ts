@@ -89,10 +89,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
   fact('run', folder.path);
   say('');
 
-  const interrupt = new Interrupt((line) => {
-    status.clear();
-    process.stderr.write(`${line}\n`);
-  });
+  const interrupt = new Interrupt((line) => status.replace(line));
   const launches = new LaunchCount();
   const recorder = new Recorder(folder, model, name);
   const noun = program.data === 'images' ? 'images' : 'points';

@@ -140,14 +140,16 @@ export const isPlainObject = (value: unknown): value is Record<string, unknown> 
 };
 
 /** The name that was probably meant: 'learningRate' is lr by its initials, 'weight_decay' weightDecay. */
-function nearest(name: string, known: readonly string[]): string | undefined {
+export function nearest(name: string, known: readonly string[]): string | undefined {
   const plain = (s: string): string => s.toLowerCase().replace(/[^a-z0-9]/g, '');
   const given = plain(name);
   const initials = name.replace(/(^.|[A-Z]|[_-].)|./g, '$1').toLowerCase();
   const near = known
     .map((k) => ({ name: k, distance: editDistance(given, plain(k)) }))
     .sort((a, b) => a.distance - b.distance)[0];
-  if (near && near.distance <= Math.max(1, Math.floor(near.name.length / 3))) return near.name;
+  // As many edits as there are letters make any word of any other.
+  const most = Math.min(given.length - 1, Math.max(1, Math.floor(near ? near.name.length / 3 : 0)));
+  if (near && near.distance <= most) return near.name;
   return known.find((k) => {
     const other = plain(k);
     return (

@@ -1,5 +1,5 @@
 /** The one list of environment variables Heddle reads. `heddle doctor` prints it. */
-import { closest } from './closest.js';
+import { nearest } from './arguments.js';
 import { ArgumentError } from './errors.js';
 
 interface Flag<T> {
@@ -114,7 +114,7 @@ export function unknownFlags(): { readonly name: string; readonly hint: string }
   return Object.keys(process.env)
     .filter((name) => name.startsWith('HEDDLE_') && !known.includes(name as FlagName))
     .map((name) => {
-      const meant = closest(name, known);
+      const meant = nearest(name, known);
       const hint = meant ? `Did you mean ${meant}?` : '`npx heddle doctor` lists the variables there are.';
       return { name, hint };
     });

@@ -1,5 +1,5 @@
 /** What to say of a name that means nothing where it stands, and what to write instead. */
-import { closest } from '../core/closest.js';
+import { nearest } from '../core/arguments.js';
 import { CONTEXT, MATH } from './parse-builtins.js';
 import type { Parsing, Value } from './parse-state.js';
 
@@ -69,6 +69,6 @@ function placeOf(p: Parsing, name: string): string | undefined {
 }
 
 function guessed(name: string, known: readonly string[]): string {
-  const meant = closest(name, known);
+  const meant = nearest(name, known);
   return meant ? ` Did you mean \`${meant}\`?` : '';
 }
