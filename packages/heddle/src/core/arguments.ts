@@ -24,7 +24,9 @@ export const aBoolean: Rule = { must: 'true or false', holds: (v) => typeof v ==
 export const aNumber: Rule = { must: 'a number', holds: (v) => typeof v === 'number' };
 export const aFinite: Rule = { must: 'a finite number', holds: Number.isFinite };
 export const aString: Rule = { must: 'a string', holds: (v) => typeof v === 'string' };
-export const aFunction: Rule = { must: 'a function', holds: (v) => typeof v === 'function' };
+/** One that can be called: a class cannot. */
+export const aFunction: Rule = { must: 'a function', holds: (v) => typeof v === 'function' && !isClass(v) };
+const isClass = (f: unknown): boolean => /^class\b/.test(Function.prototype.toString.call(f));
 /** Of numbers, as a typed array is. */
 export const anArrayLike: Rule = {
   must: 'an array or a typed array of numbers',
@@ -73,6 +75,11 @@ export const listOf = (each: Rule): Rule => ({
 export const instance = (type: abstract new (...args: never[]) => unknown, must: string): Rule => ({
   must,
   holds: (v) => v instanceof type,
+});
+/** A plain object whose values are all so. */
+export const recordOf = (each: Rule, must: string): Rule => ({
+  must,
+  holds: (v) => isPlainObject(v) && Object.values(v).every(each.holds),
 });
 /** An object with these methods or properties, each of such a type. */
 export const shaped = (must: string, members: Readonly<Record<string, Rule>>): Rule => ({
@@ -182,7 +189,7 @@ export function shown(value: unknown, depth = 1): string {
     case 'bigint':
       return `${value}n`;
     case 'function':
-      return value.name ? `the function ${value.name}` : 'a function';
+      return `${isClass(value) ? 'the class' : 'the function'} ${value.name}`.trimEnd();
     case 'object':
       return value === null ? 'null' : shownObject(value, depth);
     case 'number':

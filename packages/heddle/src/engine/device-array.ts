@@ -1,5 +1,6 @@
 /** Memory of a device by itself, for users' kernels. */
-import type { DType, TypedArray } from '../core/dtype.js';
+import { anArrayLike, integerFrom, requireArgument } from '../core/arguments.js';
+import { type DType, requireDType, type TypedArray } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { DeviceBuffer } from '../runtime/device.js';
 import type { Stream } from '../runtime/stream.js';
@@ -16,8 +17,8 @@ export class DeviceArray {
   readonly #storage: BufferStorage;
 
   constructor(dtype: DType, length: number) {
-    if (!Number.isInteger(length) || length < 0)
-      throw new ArgumentError(`[allocate] ${length} elements: must be a whole number from 0 on.`);
+    requireDType('allocate', dtype);
+    requireArgument('allocate', 'length', length, integerFrom(0));
     this.dtype = dtype;
     this.length = length;
     this.#storage = new BufferStorage(length * dtype.bytes, 'device arrays');
@@ -33,7 +34,9 @@ export class DeviceArray {
    * on this memory, on whatever stream. @throws ArgumentError beyond the end
    */
   write(values: ArrayLike<number | bigint>, offset = 0): this {
-    if (!Number.isInteger(offset) || offset < 0 || offset + values.length > this.length)
+    requireArgument('write', 'values', values, anArrayLike);
+    requireArgument('write', 'offset', offset, integerFrom(0));
+    if (offset + values.length > this.length)
       throw new ArgumentError(
         `[write] ${values.length} values from element ${offset} on do not fit: there are ${this.length} elements.`,
       );
@@ -65,6 +68,8 @@ export class DeviceArray {
  */
 export function allocate(dtype: DType, given: number | ArrayLike<number | bigint>): DeviceArray {
   if (typeof given === 'number') return new DeviceArray(dtype, given);
+  requireDType('allocate', dtype);
+  requireArgument('allocate', 'given', given, anArrayLike);
   return new DeviceArray(dtype, given.length).write(given);
 }
 

@@ -206,7 +206,7 @@ export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8A
     from(a: ArrayLike<number>): { buffer: ArrayBufferLike; byteOffset: number; byteLength: number };
   }): Uint8Array => {
     requireValues(values, dtype);
-    return bytesOf(Type.from(values as ArrayLike<number>));
+    return bytesOf(Type.from(numbers(values, dtype)));
   };
   switch (dtype.name) {
     case 'f32':
@@ -225,10 +225,22 @@ export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8A
       requireValues(values, dtype);
       return bytesOf(BigInt64Array.from(Array.from(values, (v) => BigInt(v))));
     case 'f16':
-      return bytesOf(Uint16Array.from(values as ArrayLike<number>, toF16));
+      return bytesOf(Uint16Array.from(numbers(values, dtype), toF16));
     case 'bf16':
-      return bytesOf(Uint16Array.from(values as ArrayLike<number>, toBf16));
+      return bytesOf(Uint16Array.from(numbers(values, dtype), toBf16));
   }
+}
+
+/** Bigints as numbers: those of an integer type have been checked, a float type has none. @throws DTypeError */
+function numbers(values: ArrayLike<number | bigint>, dtype: DType): ArrayLike<number> {
+  const isBig = (v: unknown): boolean => typeof v === 'bigint';
+  const big =
+    values instanceof BigInt64Array ? values[0] : Array.isArray(values) ? values.find(isBig) : undefined;
+  if (big === undefined) return values as ArrayLike<number>;
+  if (isInteger(dtype)) return Array.from(values, Number);
+  throw new DTypeError(
+    `${shown(big)} cannot be represented as ${dtype.name} (${describeValues(dtype)}). Make a tensor of i64, and .cast(${dtype.name}).`,
+  );
 }
 
 function requireValues(values: ArrayLike<number | bigint>, dtype: DType): void {

@@ -6,8 +6,10 @@
 import {
   aString,
   instance,
+  isPlainObject,
   oneOf,
   type Rules,
+  recordOf,
   requireArgument,
   required,
   requireOptions,
@@ -158,7 +160,7 @@ const STORED: Rules<StoredTensor> = {
 };
 
 function requireStored(tensors: unknown): asserts tensors is StoredTensors {
-  if (!isRecord(tensors))
+  if (!isPlainObject(tensors))
     throw new ArgumentError(
       `[safetensors] tensors is ${shown(tensors)}, must be an object of { dtype, shape, data } by name.`,
     );
@@ -169,12 +171,7 @@ function requireStored(tensors: unknown): asserts tensors is StoredTensors {
 }
 
 function requireTexts(what: string, texts: unknown): void {
-  if (!isRecord(texts))
-    throw new ArgumentError(
-      `[safetensors] ${what} is ${shown(texts)}, must be an object of strings by name.`,
-    );
-  for (const [name, text] of Object.entries(texts))
-    requireArgument('safetensors', `${what}.${name}`, text, aString);
+  requireArgument('safetensors', what, texts, recordOf(aString, 'an object of strings by name'));
 }
 
 type Fail = (message: string) => never;

@@ -18,6 +18,7 @@
  * - A function among the constants is inlined where it is called. What it needs of the context is passed on to it
  *   like any other argument: `gelu(x, { exp2 })`, or `gelu(x, context)` where the context is one identifier.
  */
+import { aString, type Rule, recordOf, requireArgument } from '../core/arguments.js';
 import type { DType, DTypeName } from '../core/dtype.js';
 import type { KernelIr } from './ir.js';
 import { type AnyFunction, parseKernel } from './parse.js';
@@ -227,6 +228,8 @@ export type KernelFunction<S extends Schema, C extends Constants> = (
   context: Intrinsics & Readonly<C>,
 ) => void;
 
+const ANYTHING: Rule = { must: 'anything', holds: () => true };
+
 /**
  * Compile a function's source to the kernel IR.
  * @param schema the parameters, in the order a launch passes them
@@ -244,5 +247,8 @@ export function defineKernel<const S extends Schema, C extends Constants = Recor
   fn: KernelFunction<S, C>,
   constants?: C,
 ): KernelIr {
+  requireArgument('kernel', 'name', name, aString);
+  if (constants !== undefined)
+    requireArgument('kernel', 'constants', constants, recordOf(ANYTHING, 'an object of values by name'));
   return parseKernel(name, schema, fn as AnyFunction, constants ?? {});
 }

@@ -2,6 +2,7 @@
  * From a function's source to the kernel IR. What an author may write is in language.ts; how it is typed, in
  * typing.ts; parse-*.ts each read one concept of the source.
  */
+import { isPlainObject } from '../core/arguments.js';
 import { KernelError } from '../core/errors.js';
 import { capture, Place } from './capture.js';
 import { block, bufferParam, type KernelIr, type Param, scalarParam } from './ir.js';
@@ -49,7 +50,7 @@ export function parseKernel(
 
 /** @throws KernelError for what is no schema, as may happen in JavaScript */
 function paramsOf(kernel: string, schema: Schema): Param[] {
-  if (typeof schema !== 'object' || schema === null)
+  if (!isPlainObject(schema))
     throw new KernelError(
       `kernel ${kernel}: the second argument must be the schema of its parameters, as { x: buffer(f32), n: i32 }.`,
     );

@@ -1,5 +1,5 @@
 /** Types of the kernel language: values (scalars and short vectors) and memory; and the schemas of parameters. */
-import type { DType } from '../core/dtype.js';
+import { type DType, requireDType } from '../core/dtype.js';
 
 export type Lanes = 1 | 2 | 4;
 
@@ -45,7 +45,10 @@ export interface BufferSchema<D extends DType = DType> {
 }
 
 /** `x: buffer(f32)` declares a parameter that is indexed. */
-export const buffer = <D extends DType>(dtype: D): BufferSchema<D> => ({ kind: 'buffer', dtype });
+export function buffer<D extends DType>(dtype: D): BufferSchema<D> {
+  requireDType('buffer', dtype);
+  return { kind: 'buffer', dtype };
+}
 
 /** A kernel's parameters: scalars by their dtype, buffers by `buffer(dtype)`. */
 export type Schema = Readonly<Record<string, DType | BufferSchema>>;

@@ -35,12 +35,16 @@ export abstract class Module {
   }
 
   /** This module and all below it, each once, with their dotted names (this one's is ''). */
-  *namedModules(prefix = '', seen: Set<Module> = new Set()): Generator<[string, Module]> {
+  namedModules(): Generator<[string, Module]> {
+    return this.#modules('', new Set());
+  }
+
+  *#modules(prefix: string, seen: Set<Module>): Generator<[string, Module]> {
     if (seen.has(this)) return;
     seen.add(this);
     yield [prefix, this];
     for (const [name, value] of flattened(this.state())) {
-      if (value instanceof Module) yield* value.namedModules(join(prefix, name), seen);
+      if (value instanceof Module) yield* value.#modules(join(prefix, name), seen);
     }
   }
 

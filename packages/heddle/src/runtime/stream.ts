@@ -1,4 +1,5 @@
 /** Queues of work beside the device's own, and events to order them by. */
+import { shown } from '../core/arguments.js';
 import { ArgumentError, DeviceError } from '../core/errors.js';
 import type { Device } from './device.js';
 
@@ -28,6 +29,11 @@ export interface Stream {
 
 /** @throws DeviceError unless the stream or event is of this device */
 export function requireSame(device: Device, what: 'stream' | 'event', of: { readonly device: Device }): void {
+  const member = what === 'stream' ? 'record' : 'since';
+  if (typeof of !== 'object' || of === null || !(member in of))
+    throw new ArgumentError(
+      `This ${what} is ${shown(of)}, must be ${what === 'stream' ? 'made by stream()' : 'made by record() of a stream'}.`,
+    );
   if (of.device !== device)
     throw new DeviceError(
       `This ${what} is of the device ${of.device.name}, and the work is on ${device.name}.`,

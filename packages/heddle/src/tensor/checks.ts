@@ -5,6 +5,7 @@ import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type AnyTensor, requireTensor, Tensor } from './tensor.js';
 
+export { requireIndexable } from '../graph/node.js';
 export { type AnyTensor, requireTensor };
 
 export const aTensor: Rule = instance(Tensor, 'a tensor');

@@ -2,7 +2,7 @@
 
 import { above, aFunction, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { f64 } from '../core/dtype.js';
-import { NumericError } from '../core/errors.js';
+import { ArgumentError, NumericError } from '../core/errors.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { tensor } from './create.js';
 import type { Tensor } from './tensor.js';
@@ -27,6 +27,7 @@ export async function gradcheck(
 ): Promise<void> {
   requireArgument('gradcheck', 'fn', fn, aFunction);
   requireTensors('gradcheck', 'inputs', inputs);
+  if (inputs.length === 0) throw new ArgumentError('[gradcheck] takes at least one input.');
   requireOptions('gradcheck', options, GRADCHECK);
   const { step = 1e-5, tolerance = 1e-6 } = options;
   const values = await Promise.all(inputs.map(async (t) => Float64Array.from(await t.data(), Number)));

@@ -1,4 +1,5 @@
 /** User kernels: the first of Heddle's three levels. */
+import { above, atLeast, requireArgument } from '../core/arguments.js';
 import type { DType } from '../core/dtype.js';
 import { DeviceError } from '../core/errors.js';
 import type { DeviceArray } from '../engine/device-array.js';
@@ -109,4 +110,8 @@ export const kernel = <const S extends Schema, C extends Constants = Record<neve
 ): Kernel<S> => new Kernel<S>(defineKernel(name, schema, fn, constants));
 
 /** ⌈a / b⌉: blocks of `b` that cover `a` elements. */
-export const ceilDiv = (a: number, b: number): number => Math.ceil(a / b);
+export function ceilDiv(a: number, b: number): number {
+  requireArgument('ceilDiv', 'a', a, atLeast(0));
+  requireArgument('ceilDiv', 'b', b, above(0));
+  return Math.ceil(a / b);
+}

@@ -7,6 +7,7 @@ import {
   oneOf,
   type Rule,
   type Rules,
+  recordOf,
   requireArgument,
   required,
   requireOptions,
@@ -50,16 +51,11 @@ export const aLayer: Rule = {
   must: 'a module with a forward method, such as nn.Sequential',
   holds: (v) => v instanceof Module && typeof v.forward === 'function',
 };
-const isPlain = (v: unknown): v is object => typeof v === 'object' && v !== null && !Array.isArray(v);
-const someFunctions: Rule = {
-  must: 'an object of functions by name, such as { accuracy }',
-  holds: (v) => isPlain(v) && Object.values(v).every(aFunction.holds),
-};
 /** @internal */
 export const EVALUATE: Rules<EvaluateOptions> = {
   loss: required(aFunction),
   lossReduction: oneOf('mean', 'sum'),
-  metrics: someFunctions,
+  metrics: recordOf(aFunction, 'an object of functions by name, such as { accuracy }'),
   resident: aBoolean,
   signal: instance(AbortSignal, 'an AbortSignal'),
 };
