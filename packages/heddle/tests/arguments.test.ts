@@ -4,7 +4,10 @@
  * that nothing new can be forgotten: it needs a row in public-api.ts.
  */
 import assert from 'node:assert/strict';
-import { beforeEach, test } from 'node:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, beforeEach, test } from 'node:test';
 import * as data from '../src/data/index.js';
 import * as H from '../src/index.js';
 import * as io from '../src/io/index.js';
@@ -116,6 +119,14 @@ for (const [name, f] of [
   ]),
 ])
   if (!seen.has(f)) seen.set(f, name);
+
+// Some of what is wrong elsewhere is the name of a file to write.
+const folder = mkdtempSync(join(tmpdir(), 'heddle-arguments-'));
+process.chdir(folder);
+after(() => {
+  process.chdir(tmpdir());
+  rmSync(folder, { recursive: true });
+});
 
 beforeEach(() => {
   H.useDevice('cpu');
