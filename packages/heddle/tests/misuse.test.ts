@@ -91,9 +91,9 @@ test('scalars of kernels', async () => {
   const x = zeros([1]);
   const given = (n: unknown, on: unknown = true): Promise<void> =>
     fill.launch({ grid: 1, block: 1 }, { x, n: any(n), on: any(on) });
-  const rule = /\[fill\] n is a i32: pass an integer from -2147483648 to 2147483647, got /;
+  const rule = /\[fill\] n is a scalar, i32: pass an integer from -2147483648 to 2147483647, got /;
   for (const n of [1.5, 3e9, Number.NaN, 'x', null]) await assert.rejects(given(n), rule);
-  await assert.rejects(given(1, 1), /\[fill\] on is a bool: pass true or false, got 1/);
+  await assert.rejects(given(1, 1), /\[fill\] on is a scalar, bool: pass true or false, got 1/);
   await given(7);
   assert.deepEqual(await list(x), [7]);
 });

@@ -34,7 +34,8 @@ import {
   whileLoop,
 } from '../src/kernel/ir.js';
 import { buffer, value } from '../src/kernel/types.js';
-import { type LaunchConfig, type SimArguments, simulate } from '../src/runtime/sim/launch.js';
+import type { LaunchConfig } from '../src/runtime/launch-rules.js';
+import { type SimArguments, simulate } from '../src/runtime/sim/launch.js';
 import type { RunOptions } from '../src/runtime/sim/run.js';
 
 const at = (line: number): Location => ({ file: 'kernel.ts', line, column: 3, text: `  line ${line};` });

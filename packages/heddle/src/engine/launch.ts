@@ -1,38 +1,31 @@
 /** Launching a user's kernel on the current device, on the memory of tensors or memory by itself. */
-import { type DType, describeValues, isOf, type TypedArray, viewAs } from '../core/dtype.js';
-import { ArgumentError, DTypeError } from '../core/errors.js';
+import { type DType, type TypedArray, viewAs } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
 import { once } from '../core/log.js';
 import { scalarText } from '../kernel/fingerprint.js';
-import type { KernelIr, Node, Param } from '../kernel/ir.js';
+import type { KernelIr } from '../kernel/ir.js';
 import type { Scalar } from '../kernel/ops.js';
 import { serialize } from '../kernel/serialize.js';
 import { isBuffer } from '../kernel/types.js';
-import {
-  type Device,
-  type DeviceBuffer,
-  type Dim3,
-  type Launch,
-  type LaunchArgument,
-  type Program,
-  requireClusters,
-} from '../runtime/device.js';
-import { type LaunchConfig, simulate } from '../runtime/sim/launch.js';
+import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
+import { type LaunchConfig, launchSizes } from '../runtime/launch-rules.js';
+import { simulate } from '../runtime/sim/launch.js';
 import { requireSame, type Stream } from '../runtime/stream.js';
 import { DeviceArray } from './device-array.js';
+import { type KernelArgument, orderArguments, writtenBy } from './launch-arguments.js';
 import { ownMemory } from './ownership.js';
 import { bufferOf, realize } from './realize.js';
 import { currentDevice, requireOn } from './storage.js';
-import type { Handle } from './trace.js';
+import { currentTrace, type Handle } from './trace.js';
 
-export type { LaunchConfig } from '../runtime/sim/launch.js';
+export type { LaunchConfig } from '../runtime/launch-rules.js';
 
 export interface LaunchOptions extends LaunchConfig {
   /** Default: in order with tensors' work. */
   readonly stream?: Stream;
 }
 
-/** What a parameter is given: a number or boolean, or the memory that a buffer parameter is. */
-export type KernelArgument = Scalar | Handle | DeviceArray;
+const KNOWN = ['grid', 'block', 'sharedBytes', 'cluster', 'stream'];
 
 /** A launch, compiled; or why the CPU cannot run it but in the simulator. */
 type Prepared = Program | { readonly reason: string };
@@ -49,54 +42,32 @@ function preparedFor(device: Device, ir: KernelIr): Map<string, Prepared> {
   return known;
 }
 
-export async function launch(
+/** Run a kernel. Every error is a rejection of the promise; inside `jit` it ends the trace as well. */
+export function launch(
   ir: KernelIr,
   config: LaunchOptions,
   args: Readonly<Record<string, KernelArgument>>,
 ): Promise<void> {
-  const [grid, block] = [extent(ir, 'grid', config.grid), extent(ir, 'block', config.block)];
-  const cluster = config.cluster === undefined ? undefined : extent(ir, 'cluster', config.cluster);
-  if (cluster) requireClusters(ir.name, cluster, grid);
-  const written = writtenBy(ir);
-  const memory: (Handle | DeviceArray)[] = [];
-  const changed: Handle[] = [];
-  const scalars: Record<string, Scalar> = {};
-  const ordered = ir.params.map((param): LaunchArgument => {
-    const given = args[param.name];
-    if (given === undefined) throw new ArgumentError(`[${ir.name}] the argument ${param.name} is missing.`);
-    if (!isBuffer(param.schema)) {
-      if (!isOf(param.schema, given))
-        throw new DTypeError(
-          `[${ir.name}] ${param.name} is a ${param.schema.name}: pass ${describeValues(param.schema)}, got ${typeof given === 'object' && given ? 'a buffer' : String(given)}.`,
-        );
-      scalars[param.name] = given;
-      return { value: given };
-    }
-    if (typeof given !== 'object')
-      throw new DTypeError(
-        `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}: pass a tensor, got ${given}.`,
-      );
-    const { dtype } = given instanceof DeviceArray ? given : given.ownNode;
-    if (dtype !== param.schema.dtype) {
-      const got =
-        given instanceof DeviceArray
-          ? `memory of ${dtype.name}. Use allocate(${param.schema.dtype.name}, …).`
-          : `a tensor of ${dtype.name}. Convert with .cast(${param.schema.dtype.name}).`;
-      throw new DTypeError(
-        `[${ir.name}] ${param.name} is a buffer of ${param.schema.dtype.name}, got ${got}`,
-      );
-    }
-    memory.push(given);
-    if (written.has(param) && !(given instanceof DeviceArray)) changed.push(given);
-    return { slot: memory.length - 1, offset: 0 };
-  });
-  for (const name of Object.keys(args)) {
-    if (!ir.params.some((p) => p.name === name))
-      throw new ArgumentError(
-        `[${ir.name}] has no parameter ${name}: its parameters are ${ir.params.map((p) => p.name).join(', ')}.`,
-      );
-  }
+  const trace = currentTrace();
+  if (!trace) return launchNow(ir, config, args);
+  const error = new ArgumentError(
+    `[${ir.name}] a kernel cannot be launched inside a jitted function: that runs once, to see what it does with ` +
+      'tensors, and a launch is not part of what is replayed. Launch it before or after the call.',
+  );
+  trace.fail(error);
+  const rejected = Promise.reject(error);
+  // The trace throws it.
+  rejected.catch(() => {});
+  return rejected;
+}
 
+async function launchNow(
+  ir: KernelIr,
+  config: LaunchOptions,
+  given: Readonly<Record<string, KernelArgument>>,
+): Promise<void> {
+  const { grid, block, sharedBytes, cluster } = launchSizes(ir, config, KNOWN);
+  const { args, scalars, memory, changed } = orderArguments(ir, given);
   realize(memory.flatMap((m) => (m instanceof DeviceArray ? [] : [m.ownNode])));
   changed.forEach(ownMemory);
   const buffers = memory.map((m) => (m instanceof DeviceArray ? m.buffer : bufferOf(m.ownNode)));
@@ -104,17 +75,17 @@ export async function launch(
   requireOn(device, buffers);
   if (config.stream) requireSame(device, 'stream', config.stream);
   const known = preparedFor(device, ir);
-  const shape = `${grid} ${block} ${config.sharedBytes ?? 0} ${cluster ?? ''}`;
-  const exact = `${shape} ${Object.values(scalars).map(scalarText).join(' ')}`;
+  const shape = `${grid} ${block} ${sharedBytes} ${cluster ?? ''}`;
+  const exact = `${shape} ${scalars.map(scalarText).join(' ')}`;
   let program = known.get(shape) ?? known.get(exact);
   if (!program) {
     const base: Launch = {
       kernel: ir,
       grid,
       block,
-      args: ordered,
+      args,
       independent: false,
-      ...(config.sharedBytes === undefined ? {} : { sharedBytes: config.sharedBytes }),
+      ...(sharedBytes > 0 && { sharedBytes }),
       ...(cluster && { cluster }),
     };
     const serial = device.target.model === 'blocks' ? serialize(ir, block) : ir;
@@ -125,12 +96,13 @@ export async function launch(
     if (known.size >= KEPT) forgetOldest(known);
     known.set('setScalar' in program ? shape : exact, program);
   } else if ('run' in program && program.setScalar) {
-    for (const [i, arg] of ordered.entries()) if ('value' in arg) program.setScalar(0, i, arg.value);
+    for (const [i, arg] of args.entries()) if ('value' in arg) program.setScalar(0, i, arg.value);
   }
   if ('run' in program) program.run(buffers, 1, config.stream);
   else {
     once(`kernel ${ir.name} runs in the simulator, slowly: ${program.reason}`);
-    await inSimulator(ir, config, args, buffers, written);
+    const { stream: _, ...sizes } = config;
+    await inSimulator(ir, sizes, given, buffers);
   }
 }
 
@@ -144,11 +116,11 @@ function forgetOldest(known: Map<string, Prepared>): void {
 /** Copy out, simulate, copy what was written back. */
 async function inSimulator(
   ir: KernelIr,
-  config: LaunchOptions,
+  config: LaunchConfig,
   args: Readonly<Record<string, KernelArgument>>,
   buffers: readonly DeviceBuffer[],
-  written: ReadonlySet<Param>,
 ): Promise<void> {
+  const written = writtenBy(ir);
   const values: Record<string, TypedArray | Scalar> = {};
   const back: { buffer: DeviceBuffer; bytes: Uint8Array }[] = [];
   let slot = 0;
@@ -169,24 +141,3 @@ async function inSimulator(
 
 const sizeOf = (given: Handle | DeviceArray): { readonly size: number; readonly dtype: DType } =>
   given instanceof DeviceArray ? { size: given.length, dtype: given.dtype } : given.ownNode;
-
-/** Buffer parameters that a kernel stores to. */
-function writtenBy(ir: KernelIr): Set<Param> {
-  const written = new Set<Param>();
-  const visit = (node: Node): void => {
-    if (node.op === 'store' || node.op === 'intrinsic') {
-      const memory = node.src[0];
-      if (memory?.op === 'buffer') written.add(memory.arg);
-    }
-    node.src.forEach(visit);
-  };
-  visit(ir.body);
-  return written;
-}
-
-function extent(ir: KernelIr, name: string, given: LaunchConfig['grid']): Dim3 {
-  const [x, y = 1, z = 1] = typeof given === 'number' ? [given] : given;
-  if ([x, y, z].some((n) => !Number.isInteger(n) || n < 1))
-    throw new ArgumentError(`[${ir.name}] ${name} (${[x, y, z].join(', ')}): sizes are whole numbers ≥ 1.`);
-  return [x, y, z];
-}

@@ -18,6 +18,7 @@ export class Trace {
   /** Tensors from outside that were assigned, with their new value. */
   readonly assigned = new Map<Handle, GraphNode>();
   readonly #start = newestSerial();
+  #failure: Error | undefined;
   readonly #realize: (node: GraphNode) => void;
 
   constructor(realize: (node: GraphNode) => void) {
@@ -31,11 +32,19 @@ export class Trace {
         '[jit] a jitted function cannot be called inside another: call the plain function there.',
       );
     active = this;
+    let result: T;
     try {
-      return body();
+      result = body();
     } finally {
       active = undefined;
     }
+    if (this.#failure) throw this.#failure;
+    return result;
+  }
+
+  /** Something inside cannot be traced, and nobody waits for its error: `run` throws it when the body has returned. */
+  fail(error: Error): void {
+    this.#failure ??= error;
   }
 
   /** The node that stands for a tensor: itself if it was made in this trace. */

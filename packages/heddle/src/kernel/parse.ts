@@ -2,7 +2,7 @@
  * From a function's source to the kernel IR. What an author may write is in language.ts; how it is typed, in
  * typing.ts; parse-*.ts each read one concept of the source.
  */
-import { isPlainObject } from '../core/arguments.js';
+import { isPlainObject, shown } from '../core/arguments.js';
 import { KernelError } from '../core/errors.js';
 import { capture, Place } from './capture.js';
 import { block, bufferParam, type KernelIr, type Param, scalarParam } from './ir.js';
@@ -57,15 +57,12 @@ function paramsOf(kernel: string, schema: Schema): Param[] {
   return Object.entries(schema).map(([name, type]) => {
     if (!isDType(type) && !(type?.kind === 'buffer' && isDType(type.dtype)))
       throw new KernelError(
-        `kernel ${kernel}: the parameter ${name} must be a dtype or buffer(dtype), got ${inspected(type)}. ` +
+        `kernel ${kernel}: the parameter ${name} must be a dtype or buffer(dtype), got ${shown(type)}. ` +
           `Write ${name}: f32 for a number, ${name}: buffer(f32) for memory, with import { buffer, f32 } from 'heddle'.`,
       );
     return { name, schema: type };
   });
 }
-
-const inspected = (v: unknown): string =>
-  typeof v === 'string' ? `'${v}'` : typeof v === 'function' ? 'a function' : String(v);
 
 function parseBody(p: Parsing, params: readonly Param[], constants: Readonly<Record<string, unknown>>) {
   const { node } = p.source;

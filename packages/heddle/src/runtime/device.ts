@@ -1,5 +1,5 @@
 /** The contract between the engine and a device. A device runs programs; it knows no tensors. */
-import { ArgumentError, DeviceError } from '../core/errors.js';
+import { DeviceError } from '../core/errors.js';
 import type { KernelIr } from '../kernel/ir.js';
 import type { LibraryCall } from '../kernel/library-call.js';
 import type { Scalar } from '../kernel/ops.js';
@@ -53,22 +53,6 @@ export function requireKernels(device: string, launches: readonly Launch[]): rea
     if ('kernel' in l) return l;
     throw new DeviceError(`[${l.library.name}] the ${device} device has no vendor libraries.`);
   });
-}
-
-/** Blocks of a cluster that every GPU with clusters takes. */
-const MOST_CLUSTERED = 8;
-
-/** @throws ArgumentError unless a cluster has at most 8 blocks, and the grid is made of whole clusters */
-export function requireClusters(kernel: string, cluster: Dim3, grid: Dim3): void {
-  const blocks = cluster[0] * cluster[1] * cluster[2];
-  if (blocks > MOST_CLUSTERED)
-    throw new ArgumentError(
-      `[${kernel}] cluster (${cluster.join(', ')}) has ${blocks} blocks: at most ${MOST_CLUSTERED}.`,
-    );
-  if (grid.some((n, i) => n % cluster[i]! !== 0))
-    throw new ArgumentError(
-      `[${kernel}] cluster (${cluster.join(', ')}) does not divide grid (${grid.join(', ')}): round the grid up.`,
-    );
 }
 
 export const nameOfLaunch = (l: Launch): string => ('kernel' in l ? l.kernel.name : l.library.name);

@@ -1,4 +1,5 @@
 /** The text of a kernel as each renderer writes it. */
+import { ArgumentError } from '../core/errors.js';
 import { compile } from '../kernel/compile.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { printKernel } from '../kernel/print.js';
@@ -14,15 +15,18 @@ export type Language = 'cuda' | 'wasm' | 'js' | 'ir';
 const GPU: Target = { ...SIM_TARGET, name: 'cuda' };
 const CPU: Target = { ...SIM_TARGET, name: 'cpu', model: 'blocks', units: 1, fma: false };
 
+const WRITERS: Readonly<Record<Language, (ir: KernelIr) => string>> = {
+  cuda: (ir) => renderCuda(compile(ir, GPU)),
+  wasm: (ir) => wasmSource(compile(ir, CPU)),
+  js: (ir) => renderJs(compile(ir, SIM_TARGET)).source,
+  ir: printKernel,
+};
+
+/** @throws ArgumentError for another language */
 export function sourceOf(ir: KernelIr, language: Language): string {
-  switch (language) {
-    case 'cuda':
-      return renderCuda(compile(ir, GPU));
-    case 'wasm':
-      return wasmSource(compile(ir, CPU));
-    case 'js':
-      return renderJs(compile(ir, SIM_TARGET)).source;
-    case 'ir':
-      return printKernel(ir);
-  }
+  if (!Object.hasOwn(WRITERS, language))
+    throw new ArgumentError(
+      `[${ir.name}] '${language}' is not a language of a kernel's source. Expected one of: ${Object.keys(WRITERS).join(', ')}.`,
+    );
+  return WRITERS[language](ir);
 }

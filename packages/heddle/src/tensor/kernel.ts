@@ -10,7 +10,8 @@ import { type Constants, defineKernel, type KernelFunction } from '../kernel/lan
 import type { Target } from '../kernel/target.js';
 import type { BufferSchema, Schema } from '../kernel/types.js';
 import { ptxOf } from '../runtime/cuda/inspect.js';
-import type { Dim3, KernelInfo } from '../runtime/device.js';
+import type { KernelInfo } from '../runtime/device.js';
+import { extentOf } from '../runtime/launch-rules.js';
 import { SIM_TARGET, type SimArguments, type Simulation, simulate } from '../runtime/sim/launch.js';
 import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
@@ -42,8 +43,16 @@ export class Kernel<S extends Schema = Schema> {
    * Run on the current device, on the arguments' own memory: what the kernel writes is changed in place. Resolves when
    * the work is queued; what reads the memory later comes after it, also if the launch is on a stream of its own.
    * Where the CPU cannot split the kernel at its barriers, it runs in the simulator and says so once.
-   * @example saxpy.launch({ grid: 4, block: 256, stream: s }, { a: 2, x, y, n: 1000 })
-   * @throws ArgumentError, DTypeError if the arguments are not what the parameters say
+   *
+   * Accesses are not checked: one out of bounds reads or changes the memory beside it, on the CPU as on a GPU. `simulate`
+   * finds it, and so does this call where HEDDLE_DEVICE=sim. Kernels take no part in gradients: what they write to a
+   * parameter is new data, as from `write`.
+   *
+   * Every error is a rejection of the promise, never thrown at the call. Inside `jit`, where a launch cannot be, the
+   * jitted function throws it as well.
+   * @example await saxpy.launch({ grid: 4, block: 256, stream: s }, { a: 2, x, y, n: 1000 })
+   * @throws ArgumentError, DTypeError if the sizes are not what a GPU takes, or the arguments not what the parameters
+   * say; ArgumentError to write to a view of another tensor, or to one computed from what requires a gradient
    * @throws DeviceError for a cluster on a GPU before Hopper
    */
   launch(config: LaunchOptions, args: LaunchArguments<S>): Promise<void> {
@@ -51,7 +60,9 @@ export class Kernel<S extends Schema = Schema> {
   }
 
   /**
-   * Run in the simulator, on typed arrays, which are changed in place.
+   * Run in the simulator, at once, on typed arrays, which are changed in place: a Float32Array for f32 and so on, f16 and
+   * bf16 as their bits in a Uint16Array, bool as a Uint8Array. Two of them may look at the same memory.
+   * @throws ArgumentError, DTypeError as `launch`
    * @throws SimulatorError at the first fault, with the kernel's line, the block and the thread
    */
   simulate(config: LaunchConfig, args: SimArguments, options?: RunOptions): Simulation {
@@ -68,7 +79,7 @@ export class Kernel<S extends Schema = Schema> {
       throw new DeviceError(
         `[${this.name}] registers and occupancy are known on a GPU only: the current device is ${device.name}. See useDevice('cuda').`,
       );
-    return device.inspect(this.ir, blockOf(config.block), config.sharedBytes);
+    return device.inspect(this.ir, extentOf(this.name, 'block', config.block), config.sharedBytes);
   }
 
   /**
@@ -78,22 +89,17 @@ export class Kernel<S extends Schema = Schema> {
   ptx(config: Pick<LaunchConfig, 'block'>): string {
     const { target } = currentDevice();
     const gpu: Target = target.name === 'cuda' ? target : { ...SIM_TARGET, name: 'cuda', capability: 90 };
-    return ptxOf(
-      this.ir,
-      blockOf(config.block).reduce((n, d) => n * d),
-      gpu,
-    );
+    const [x, y, z] = extentOf(this.name, 'block', config.block);
+    return ptxOf(this.ir, x * y * z, gpu);
   }
 
-  /** The kernel as CUDA C++, WebAssembly text, the simulator's JavaScript, or Heddle's IR. */
+  /**
+   * The kernel as CUDA C++ ('cuda'), WebAssembly text ('wasm'), the simulator's JavaScript ('js'), or Heddle's IR ('ir').
+   * @throws ArgumentError for another language
+   */
   source(language: Language): string {
     return sourceOf(this.ir, language);
   }
-}
-
-function blockOf(block: LaunchConfig['block']): Dim3 {
-  const [x, y = 1, z = 1] = typeof block === 'number' ? [block] : block;
-  return [x, y, z];
 }
 
 /**

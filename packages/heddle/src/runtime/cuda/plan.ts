@@ -1,7 +1,8 @@
 /** The launches of a program as the driver takes them. */
 import { DeviceError } from '../../core/errors.js';
 import type { Target } from '../../kernel/target.js';
-import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch, requireClusters } from '../device.js';
+import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../device.js';
+import { requireSizes } from '../launch-rules.js';
 import { ClusterConfig } from './cluster.js';
 import type { CudaFunction, Kernels } from './kernels.js';
 import { type LibraryContext, type PreparedRoutine, ROUTINES } from './libraries.js';
@@ -77,25 +78,13 @@ function levelsOf(launches: readonly Launch[]): number[][] {
   });
 }
 
-const MOST_GRID: Dim3 = [2 ** 31 - 1, 65535, 65535];
-
 /** Compute capability × 10 that has thread-block clusters. */
 const CLUSTERS = 90;
 
 function checkSizes({ kernel, grid, block, cluster }: KernelLaunch, target: Target): void {
-  const threads = block[0] * block[1] * block[2];
-  if (threads > target.maxThreadsPerBlock || block[2] > 64)
-    throw new DeviceError(
-      `[${kernel.name}] block (${block.join(', ')}) has ${threads} threads: a GPU's has at most ${target.maxThreadsPerBlock}, and 64 along z.`,
-    );
-  if (grid.some((n, i) => n > MOST_GRID[i]!))
-    throw new DeviceError(
-      `[${kernel.name}] grid (${grid.join(', ')}): a GPU's is at most ${MOST_GRID.join(' × ')}. Put the largest extent first.`,
-    );
-  if (!cluster) return;
-  if (target.capability < CLUSTERS)
+  requireSizes(kernel.name, { grid, block, cluster });
+  if (cluster && target.capability < CLUSTERS)
     throw new DeviceError(
       `[${kernel.name}] cluster (${cluster.join(', ')}): this GPU has compute capability ${target.capability / 10}, clusters come with ${CLUSTERS / 10} (Hopper). Launch without.`,
     );
-  requireClusters(kernel.name, cluster, grid);
 }

@@ -12,6 +12,7 @@ import {
   type Program,
   requireKernels,
 } from '../device.js';
+import { requireSizes } from '../launch-rules.js';
 import { ImmediateStream, type Stream } from '../stream.js';
 import { Sanitizer, SIM_TARGET } from './launch.js';
 
@@ -120,7 +121,8 @@ export class SimDevice implements Device {
   }
 
   private launch(launch: KernelLaunch, slots: readonly DeviceBuffer[]): void {
-    const { kernel, grid, block, sharedBytes = 0, cluster = [1, 1, 1] } = launch;
+    const { kernel, grid, block, sharedBytes = 0, cluster } = launch;
+    requireSizes(kernel.name, { grid, block, cluster });
     const args = kernel.params.map((p, i) => {
       const arg = launch.args[i];
       if (!arg) throw new DeviceError(`[${kernel.name}] the argument ${p.name} is missing.`);

@@ -1,14 +1,20 @@
 /** From a kernel and its arguments to a run: compiles the JavaScript, binds memory, checks the launch. */
 import { arrayOf, type TypedArray } from '../../core/dtype.js';
-import { ArgumentError, DTypeError } from '../../core/errors.js';
+import { DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import type { KernelIr } from '../../kernel/ir.js';
+import type { KernelIr, Param } from '../../kernel/ir.js';
 import { type Scalar, wrap } from '../../kernel/ops.js';
 import { MOST_SHARED_BYTES, type Target } from '../../kernel/target.js';
 import { isBuffer } from '../../kernel/types.js';
 import { type JsKernel, KIT, renderJs } from '../../render/js.js';
-import { type Dim3, requireClusters } from '../device.js';
-import { elementsOf, WatchedMemory } from './memory.js';
+import {
+  type LaunchConfig,
+  type LaunchSizes,
+  launchSizes,
+  requireNames,
+  requireScalar,
+} from '../launch-rules.js';
+import { WatchedMemory } from './memory.js';
 import { Run, type RunOptions } from './run.js';
 import {
   runThreads,
@@ -29,18 +35,6 @@ export const SIM_TARGET: Target = {
   capability: 90,
   libraries: new Set(),
 };
-
-/** A grid or block: x alone, or x, y and z where given. */
-export type Extent = number | readonly [x: number, y?: number, z?: number];
-
-export interface LaunchConfig {
-  readonly grid: Extent;
-  readonly block: Extent;
-  /** Bytes of the dynamic shared array, if the kernel has one. */
-  readonly sharedBytes?: number;
-  /** Blocks of a thread-block cluster, at most 8, whose extents divide the grid's. Default: 1. */
-  readonly cluster?: Extent;
-}
 
 type Bind = (
   run: Run,
@@ -97,18 +91,12 @@ export class Sanitizer {
    */
   launch(
     ir: KernelIr,
-    config: LaunchConfig,
+    { grid, block, sharedBytes }: LaunchSizes,
     args: readonly (TypedArray | Scalar)[],
     options: RunOptions = {},
   ): Run {
     const { js, bind } = compile(ir);
-    const gridDim = checkExtent(ir, 'grid', config.grid, 0);
-    const blockDim = checkExtent(ir, 'block', config.block, 1);
-    const sharedBytes = config.sharedBytes ?? 0;
-    checkLimits(ir, blockDim, sharedBytes);
-    if (config.cluster !== undefined)
-      requireClusters(ir.name, checkExtent(ir, 'cluster', config.cluster, 1), gridDim);
-    const run = new Run({ sites: js.sites, arrays: ir.arrays }, gridDim, blockDim, this.epoch, options);
+    const run = new Run({ sites: js.sites, arrays: ir.arrays }, grid, block, this.epoch, options);
     const places = smallestElements(ir, args);
     const bound = ir.params.map((p, i) => {
       const arg = args[i]!;
@@ -145,41 +133,6 @@ function smallestElements(
   return smallest;
 }
 
-/** The three sizes of a grid or block. @throws ArgumentError unless they are whole numbers from `least` on. */
-function checkExtent(ir: KernelIr, what: 'grid' | 'block' | 'cluster', extent: Extent, least: number): Dim3 {
-  const [x, y = 1, z = 1] = typeof extent === 'number' ? [extent] : extent;
-  for (const size of [x, y, z]) {
-    if (!Number.isInteger(size) || size < least) {
-      throw new ArgumentError(
-        `[${ir.name}] ${what} (${[x, y, z].join(',')}): sizes must be whole numbers from ${least} on.`,
-      );
-    }
-  }
-  return [x, y, z];
-}
-
-function checkLimits(ir: KernelIr, [x, y, z]: Dim3, sharedBytes: number): void {
-  const { maxThreadsPerBlock, sharedBytesPerBlock } = SIM_TARGET;
-  if (x * y * z > maxThreadsPerBlock) {
-    throw new ArgumentError(
-      `[${ir.name}] block (${x},${y},${z}) has ${x * y * z} threads: at most ${maxThreadsPerBlock} on a GPU. ` +
-        'Use a smaller block and a larger grid.',
-    );
-  }
-  const shared = ir.arrays.filter((a) => a.space === 'shared');
-  if (shared.some((a) => a.dims[0] === -1) && sharedBytes === 0) {
-    throw new ArgumentError(
-      `[${ir.name}] has a dynamic shared array: give its size at launch as sharedBytes.`,
-    );
-  }
-  const bytes = shared.reduce((sum, a) => sum + elementsOf(a, sharedBytes) * a.lanes * a.dtype.bytes, 0);
-  if (bytes > sharedBytesPerBlock) {
-    throw new ArgumentError(
-      `[${ir.name}] asks for ${bytes} bytes of shared memory per block: at most ${sharedBytesPerBlock}.`,
-    );
-  }
-}
-
 /** Arguments of a simulation, by parameter name: buffers as the typed arrays of `viewAs`, changed in place. */
 export type SimArguments = Readonly<Record<string, TypedArray | Scalar>>;
 
@@ -203,39 +156,24 @@ export function simulate(
   args: SimArguments,
   options: RunOptions = {},
 ): Simulation {
-  const known = new Set(ir.params.map((p) => p.name));
-  const unknown = Object.keys(args).find((name) => !known.has(name));
-  if (unknown !== undefined) {
-    throw new ArgumentError(
-      `[${ir.name}] has no parameter ${unknown}: its parameters are ${[...known].join(', ') || 'none'}.`,
-    );
-  }
-  const ordered = ir.params.map((p) => checkArgument(ir, p, args[p.name]));
-  const { steps, prints } = new Sanitizer().launch(ir, config, ordered, options);
+  const sizes = launchSizes(ir, config);
+  requireNames(ir, args);
+  const ordered = ir.params.map((p) => checkArgument(ir, p, args[p.name]!));
+  const { steps, prints } = new Sanitizer().launch(ir, sizes, ordered, options);
   return { steps, prints };
 }
 
-function checkArgument(
-  ir: KernelIr,
-  { name, schema }: KernelIr['params'][number],
-  arg: TypedArray | Scalar | undefined,
-): TypedArray | Scalar {
-  if (arg === undefined) throw new ArgumentError(`[${ir.name}] the argument ${name} is missing.`);
-  if (isBuffer(schema)) {
-    const wanted = arrayOf(schema.dtype, 0).constructor.name;
-    const given = typeof arg === 'object' ? arg.constructor.name : typeof arg;
-    if (given !== wanted) {
-      throw new DTypeError(
-        `[${ir.name}] ${name} is buffer(${schema.dtype.name}), which takes a ${wanted}; got a ${given}.`,
-      );
-    }
-    return arg;
-  }
-  const wanted = schema.name === 'i64' ? 'bigint' : schema.name === 'bool' ? 'boolean' : 'number';
-  if (typeof arg !== wanted) {
+function checkArgument(ir: KernelIr, param: Param, arg: TypedArray | Scalar): TypedArray | Scalar {
+  const { name, schema } = param;
+  if (!isBuffer(schema)) return requireScalar(ir, param, arg);
+  const wanted = arrayOf(schema.dtype, 0).constructor.name;
+  const given = typeof arg === 'object' && arg !== null ? arg.constructor.name : typeof arg;
+  if (given !== wanted)
     throw new DTypeError(
-      `[${ir.name}] ${name} is ${schema.name}, which takes a ${wanted}; got a ${typeof arg}.`,
+      `[${ir.name}] ${name} is a buffer of ${schema.dtype.name}, which simulate takes as a ${wanted}; got a ${given}.` +
+        (given === 'Tensor' || given === 'DeviceArray'
+          ? ' Tensors are for launch: with HEDDLE_DEVICE=sim it runs in the simulator, too.'
+          : ''),
     );
-  }
   return arg;
 }

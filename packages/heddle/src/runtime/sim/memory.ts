@@ -5,12 +5,9 @@
 import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir.js';
+import { elementsOf } from '../launch-rules.js';
 import type { Run } from './run.js';
 import { type Access, ATOMIC, type Loan, READ, reportRace, Shadow, WRITE } from './shadow.js';
-
-/** Elements of an array of `decl`'s sizes, the dynamic one by the bytes given at launch. */
-export const elementsOf = (decl: ArrayDecl, dynamicBytes = 0): number =>
-  decl.dims[0] === -1 ? Math.floor(dynamicBytes / (decl.dtype.bytes * decl.lanes)) : sizeOf(decl.dims);
 
 /** Bounds and alignment, the same for all memory. */
 abstract class Memory {
