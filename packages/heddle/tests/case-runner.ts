@@ -81,7 +81,7 @@ async function compare(c: Case, result: AnyTensor, expected: NdArray, how: strin
     const got = Number(data[i]);
     if (exact) {
       const wanted =
-        result.dtype === i64 ? e : Number(new (data.constructor as Uint8ArrayConstructor)([e])[0]);
+        result.dtype === i64 ? e + 0 : Number(new (data.constructor as Uint8ArrayConstructor)([e])[0]);
       assert.equal(got, wanted, `${how}: element ${i}`);
       continue;
     }

@@ -2,9 +2,17 @@
 
 const word = new DataView(new ArrayBuffer(4));
 
+/**
+ * The bits of `value` in f32, rounded to odd: of the two neighbours of what f32 does not have, the one with an odd
+ * last bit. Rounding that again to 16 bits gives what rounding `value` gives (Boldo and Melquiond, "Emulation of a FMA
+ * and correctly rounded sums", 2008).
+ */
 function bitsOf(value: number): number {
   word.setFloat32(0, value);
-  return word.getUint32(0);
+  const bits = word.getUint32(0);
+  const near = word.getFloat32(0);
+  if (near === value || bits & 1 || Number.isNaN(value)) return bits;
+  return Math.abs(near) > Math.abs(value) ? bits - 1 : bits + 1;
 }
 
 /** The bits of `value` as bfloat16. */
@@ -20,7 +28,7 @@ export function fromBf16(bits: number): number {
   return word.getFloat32(0);
 }
 
-/** The bits of `value` as IEEE binary16. The f64 → f16 rounding goes through f32, as on the GPU. */
+/** The bits of `value` as IEEE binary16. */
 export function toF16(value: number): number {
   const bits = bitsOf(value);
   const sign = (bits >>> 16) & 0x8000;

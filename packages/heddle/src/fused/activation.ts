@@ -54,13 +54,31 @@ const clampOp: FusedOp<Bounds> = {
 export const clamp = (x: GraphNode, low: number, high: number): GraphNode =>
   b.call(clampOp, [x], { low, high });
 
-/** 1 / (1 + e^−x): e^−x may overflow to infinity, the quotient is then 0. */
+/** 1 / (1 + e^−x), of negative x as e^x / (1 + e^x): neither overflows. */
 const sigmoidOp = elementwise(
   'sigmoid',
-  (x) => b.div(one(x), b.add(one(x), b.map('exp', b.neg(x)))),
+  (x) => {
+    const small = b.map('exp', b.neg(b.map('abs', x)));
+    return b.div(b.where(b.map('lt', x, b.like(x, 0)), small, one(x)), b.add(small, one(x)));
+  },
   (_x, y, g) => b.mul(g, b.mul(y, b.sub(one(y), y))),
 );
 export const sigmoid = (x: GraphNode): GraphNode => apply(sigmoidOp, x);
+
+/** x / (1 + e^−x), of negative x as x·e^(x/2)·e^(x/2) / (1 + e^x): no factor ends before the product does. */
+const siluOp = elementwise(
+  'silu',
+  (x) => {
+    const root = b.map('exp', b.mul(b.map('abs', x), b.like(x, -0.5)));
+    const over = b.where(b.map('lt', x, b.like(x, 0)), root, one(x));
+    return b.div(b.mul(b.mul(x, over), over), b.add(one(x), b.mul(root, root)));
+  },
+  (x, y, g) => {
+    const s = sigmoid(x);
+    return b.mul(g, b.add(s, b.mul(y, b.sub(one(x), s))));
+  },
+);
+export const silu = (x: GraphNode): GraphNode => apply(siluOp, x);
 
 /** log x, not below −100, so that a probability of 0 costs much and not everything. */
 const boundedLog = (x: GraphNode): GraphNode => b.map('max', b.map('log', x), b.like(x, -100));
@@ -86,42 +104,37 @@ const binaryCrossEntropyOp: FusedOp<null> = {
 export const binaryCrossEntropy = (p: GraphNode, t: GraphNode): GraphNode =>
   b.call(binaryCrossEntropyOp, [p, t], null);
 
-/**
- * log(1 + x) for x ≥ 0 with full relative precision: what rounding 1 + x loses is made up for by the same loss in
- * the quotient (Goldberg, "What every computer scientist should know about floating-point arithmetic", theorem 4).
- */
-function log1p(x: GraphNode): GraphNode {
-  const u = b.add(one(x), x);
-  const exact = b.map('eq', u, one(u));
-  const less = b.where(exact, one(u), b.sub(u, one(u)));
-  return b.where(exact, x, b.div(b.mul(x, b.map('log', u)), less));
-}
+/** log(1 + e^−|x|), what softplus is more than max(x, 0). */
+const logOfOneAnd = (x: GraphNode): GraphNode => b.map('log1p', b.map('exp', b.neg(b.map('abs', x))));
 
 /** log(1 + e^x) = max(x, 0) + log(1 + e^−|x|). */
 const softplusOp = elementwise(
   'softplus',
-  (x) => b.add(b.map('max', x, b.like(x, 0)), log1p(b.map('exp', b.neg(b.map('abs', x))))),
+  (x) => b.add(b.map('max', x, b.like(x, 0)), logOfOneAnd(x)),
   (x, _y, g) => b.mul(g, sigmoid(x)),
 );
 export const softplus = (x: GraphNode): GraphNode => apply(softplusOp, x);
 
-/** Abramowitz and Stegun, "Handbook of mathematical functions", 7.1.26: absolute error ≤ 1.5e-7. */
-const ERF_P = 0.3275911;
-const ERF_A = [0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429] as const;
-
-function erfOf(x: GraphNode): GraphNode {
-  const size = b.map('abs', x);
-  const t = b.div(one(x), b.add(one(x), b.mul(size, b.like(x, ERF_P))));
-  const polynomial = ERF_A.reduceRight<GraphNode>(
-    (sum, a) => b.mul(t, b.add(sum, b.like(x, a))),
-    b.like(x, 0),
-  );
-  const positive = b.sub(one(x), b.mul(polynomial, b.map('exp', b.neg(b.mul(x, x)))));
-  return b.where(b.map('lt', x, b.like(x, 0)), b.neg(positive), positive);
-}
-
-/** The error function 2/√π ∫₀ˣ e^−t² dt, to 1.5e-7. */
-const erfOp = elementwise('erf', erfOf, (x, _y, g) =>
-  b.mul(g, b.mul(b.map('exp', b.neg(b.mul(x, x))), b.like(x, 2 / Math.sqrt(Math.PI)))),
-);
-export const erf = (x: GraphNode): GraphNode => apply(erfOp, x);
+/**
+ * log(1 + e^x) − t·x of logits x and targets t: (1 − t)·x or, for x < 0, −t·x, and log(1 + e^−|x|). No large terms
+ * cancel, and infinite logits cost infinitely much where they are wrong.
+ */
+const binaryCrossEntropyOfLogitsOp: FusedOp<null> = {
+  name: 'binaryCrossEntropyOfLogits',
+  infer: ([x]) => x!,
+  compose: (src) =>
+    b.widened(
+      (x, t) => {
+        const share = b.where(b.map('lt', x!, b.like(x!, 0)), b.neg(t!), b.sub(one(t!), t!));
+        return b.add(b.mul(share, x!), logOfOneAnd(x!));
+      },
+      ...(src as [GraphNode, GraphNode]),
+    ),
+  grad: ({ src: [x, t] }, g) => [
+    b.widened((x, t, g) => b.mul(g!, b.sub(sigmoid(x!), t!)), x!, t!, g),
+    b.widened((x, g) => b.neg(b.mul(g!, x!)), x!, g),
+  ],
+  kernels: [],
+};
+export const binaryCrossEntropyOfLogits = (x: GraphNode, t: GraphNode): GraphNode =>
+  b.call(binaryCrossEntropyOfLogitsOp, [x, t], null);

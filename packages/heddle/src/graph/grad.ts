@@ -15,6 +15,8 @@ const zero = (x: GraphNode): GraphNode => b.like(x, 0);
 /** g where `condition`, 0 elsewhere. */
 const masked = (condition: GraphNode, g: GraphNode): GraphNode => b.where(condition, g, zero(g));
 
+const gaussian = (square: GraphNode): GraphNode => b.map('exp', b.neg(square));
+
 /** To the value that was taken; where two tie, half to each, and with a NaN all to both: as in PyTorch. */
 const choose =
   (isLost: 'lt' | 'gt'): ScalarRule =>
@@ -47,12 +49,19 @@ const SCALAR_RULES = {
   fma: (g, _y, x, z) => [b.mul(g, z!), b.mul(g, x!), g],
   sqrt: (g, y) => [b.div(b.mul(g, b.like(g, 0.5)), y)],
   exp: (g, y) => [b.mul(g, y)],
+  // Not y + 1, which has lost the digits of e^x where that is small.
+  expm1: (g, _y, x) => [b.mul(g, b.map('exp', x!))],
   log: (g, _y, x) => [b.div(g, x!)],
+  log1p: (g, _y, x) => [b.div(g, b.add(x!, b.like(x!, 1)))],
   exp2: (g, y) => [b.mul(g, b.mul(y, b.like(y, Math.LN2)))],
   log2: (g, _y, x) => [b.div(g, b.mul(x!, b.like(x!, Math.LN2)))],
   sin: (g, _y, x) => [b.mul(g, b.map('cos', x!))],
   cos: (g, _y, x) => [b.neg(b.mul(g, b.map('sin', x!)))],
   tanh: (g, y) => [b.mul(g, b.sub(b.like(y, 1), b.mul(y, y)))],
+  erf: (g, _y, x) => [b.mul(g, b.mul(gaussian(b.mul(x!, x!)), b.like(x!, 2 / Math.sqrt(Math.PI))))],
+  normcdf: (g, _y, x) => [
+    b.mul(g, b.mul(gaussian(b.mul(b.mul(x!, x!), b.like(x!, 0.5))), b.like(x!, 1 / Math.sqrt(2 * Math.PI)))),
+  ],
   pow: (g, y, x, z) => {
     // d/dx x^z = z · x^(z−1), 0 where z is 0, also of x = 0
     const known = b.knownValue(z!);

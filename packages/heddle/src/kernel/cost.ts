@@ -27,11 +27,15 @@ const DEAR: Partial<Record<ScalarOp, number>> = {
   sqrt: 5,
   exp: 18,
   exp2: 16,
+  expm1: 20,
   log: 25,
   log2: 25,
+  log1p: 40,
   sin: 20,
   cos: 20,
   tanh: 30,
+  erf: 50,
+  normcdf: 40,
   pow: 80,
 };
 

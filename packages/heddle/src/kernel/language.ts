@@ -123,6 +123,10 @@ export interface Intrinsics {
   fma(a: number, b: number, c: number): number;
   /** 2 to the power of `x`. */
   exp2(x: number): number;
+  /** The error function 2/√π ∫₀ˣ e^−t² dt. */
+  erf(x: number): number;
+  /** The normal distribution's cumulative function. */
+  normcdf(x: number): number;
   /** The nearest whole number; halves go to the even one. */
   rint(x: number): number;
   /** Rounded to 10 bits of fraction (ties to even), as tensor cores take it. */

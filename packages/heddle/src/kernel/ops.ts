@@ -6,6 +6,7 @@
  */
 import type { DType } from '../core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
+import { erf, normcdf, power } from './math-numbers.js';
 
 /** A scalar at run time: i64 is a bigint, bool a boolean, everything else a number. */
 export type Scalar = number | bigint | boolean;
@@ -25,6 +26,25 @@ export interface OpRecord {
   readonly eval: (a: number, b: number, c: number) => number | boolean;
   /** The meaning on i64 values, where the operators of `eval` do not do. */
   readonly big?: (a: bigint, b: bigint, c: bigint) => bigint | boolean;
+  /** How far results may be from the exact ones. Absent: floats are rounded correctly. */
+  readonly ulp?: Accuracy;
+}
+
+/**
+ * The largest error over all arguments, in units of the last place: the distance of neighbouring numbers where the
+ * exact result lies, the smallest number below the normal ones. f16 and bf16 are f32's result rounded once more, f32 in
+ * the simulator is f64's. The CPU's and the simulator's are measured, and held by tests/math-accuracy.test.ts; CUDA's
+ * are NVIDIA's (CUDA C++ Programming Guide, "Mathematical Functions", of the correctly rounded result) and a half.
+ */
+export interface Accuracy {
+  readonly cpu: Bounds;
+  readonly cuda: Bounds;
+  /** V8's functions are ports of fdlibm, which claims 1. */
+  readonly sim: Pick<Bounds, 'f64'>;
+}
+interface Bounds {
+  readonly f32: number;
+  readonly f64: number;
 }
 
 const op = (
@@ -35,6 +55,20 @@ const op = (
   evaluate: OpRecord['eval'],
   big?: OpRecord['big'],
 ): OpRecord => ({ arity, operands, result, syntax, eval: evaluate, ...(big ? { big } : {}) });
+
+/** An op on floats that is not rounded correctly. */
+const approximate = (
+  arity: 1 | 2,
+  syntax: string,
+  evaluate: OpRecord['eval'],
+  { cpu, sim, cuda }: { readonly cpu: Pair; readonly sim: number; readonly cuda: Pair },
+): OpRecord => ({
+  ...op(arity, 'float', 'same', syntax, evaluate),
+  ulp: { cpu: bounds(cpu), cuda: bounds(cuda), sim: { f64: sim } },
+});
+/** Of f32 and f64. */
+type Pair = readonly [number, number];
+const bounds = ([f32, f64]: Pair): Bounds => ({ f32, f64 });
 
 const bigAbs = (a: bigint): bigint => (a < 0n ? -a : a);
 
@@ -99,14 +133,21 @@ export const OPS = {
   /** One rounding on the GPU and where the CPU has a fused instruction; two elsewhere. */
   fma: op(3, 'float', 'same', 'fma(a, b, c)', (a, b, c) => a * b + c),
   sqrt: op(1, 'float', 'same', 'Math.sqrt(a)', (a) => Math.sqrt(a)),
-  exp: op(1, 'float', 'same', 'Math.exp(a)', (a) => Math.exp(a)),
-  log: op(1, 'float', 'same', 'Math.log(a)', (a) => Math.log(a)),
-  exp2: op(1, 'float', 'same', 'exp2(a)', (a) => 2 ** a),
-  log2: op(1, 'float', 'same', 'Math.log2(a)', (a) => Math.log2(a)),
-  sin: op(1, 'float', 'same', 'Math.sin(a)', (a) => Math.sin(a)),
-  cos: op(1, 'float', 'same', 'Math.cos(a)', (a) => Math.cos(a)),
-  tanh: op(1, 'float', 'same', 'Math.tanh(a)', (a) => Math.tanh(a)),
-  pow: op(2, 'float', 'same', 'Math.pow(a, b)', (a, b) => a ** b),
+  exp: approximate(1, 'Math.exp(a)', (a) => Math.exp(a), { cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
+  expm1: approximate(1, 'Math.expm1(a)', (a) => Math.expm1(a), { cpu: [2, 2], sim: 1, cuda: [1.5, 1.5] }),
+  log: approximate(1, 'Math.log(a)', (a) => Math.log(a), { cpu: [1, 1.2], sim: 1, cuda: [1.5, 1.5] }),
+  log1p: approximate(1, 'Math.log1p(a)', (a) => Math.log1p(a), { cpu: [1.5, 1.5], sim: 1, cuda: [1.5, 1.5] }),
+  exp2: approximate(1, 'exp2(a)', (a) => 2 ** a, { cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
+  log2: approximate(1, 'Math.log2(a)', (a) => Math.log2(a), { cpu: [2, 2], sim: 1, cuda: [1.5, 1.5] }),
+  sin: approximate(1, 'Math.sin(a)', (a) => Math.sin(a), { cpu: [2.5, 1], sim: 1, cuda: [2.5, 2.5] }),
+  cos: approximate(1, 'Math.cos(a)', (a) => Math.cos(a), { cpu: [2.5, 1], sim: 1, cuda: [2.5, 2.5] }),
+  tanh: approximate(1, 'Math.tanh(a)', (a) => Math.tanh(a), { cpu: [3, 3], sim: 2, cuda: [2.5, 1.5] }),
+  /** The error function 2/√π ∫₀ᵃ e^−t² dt. */
+  erf: approximate(1, 'erf(a)', erf, { cpu: [1.5, 1.5], sim: 2, cuda: [2.5, 2.5] }),
+  /** Φ(a), the normal distribution's cumulative function, with full relative accuracy in its tail. */
+  normcdf: approximate(1, 'normcdf(a)', normcdf, { cpu: [5, 5], sim: 6, cuda: [5.5, 5.5] }),
+  /** C's: 1 for b = 0 and for a = 1, even of NaN, and for (−1)^±∞, where JavaScript has NaN. */
+  pow: approximate(2, 'Math.pow(a, b)', power, { cpu: [0.6, 1], sim: 1, cuda: [4.5, 2.5] }),
   floor: op(1, 'float', 'same', 'Math.floor(a)', (a) => Math.floor(a)),
   ceil: op(1, 'float', 'same', 'Math.ceil(a)', (a) => Math.ceil(a)),
   trunc: op(1, 'float', 'same', 'Math.trunc(a)', (a) => Math.trunc(a)),
@@ -186,6 +227,14 @@ export type ScalarOp = keyof typeof OPS;
 
 /** Round a raw result to what a value of `t` can hold, as the GPU does. */
 export function wrap(t: DType, raw: Scalar): Scalar {
+  return isHalf(t) ? nearestIn(t, Math.fround(raw as number)) : nearestIn(t, raw);
+}
+
+/** f16 or bf16: ops on them compute in f32 and round once more. */
+const isHalf = ({ kind, bytes }: DType): boolean => kind === 'float' && bytes === 2;
+
+/** The nearest value that `t` has, ties to even; integers modulo 2^bits. */
+function nearestIn(t: DType, raw: Scalar): Scalar {
   switch (t.name) {
     case 'f32':
       return Math.fround(raw as number);
@@ -223,11 +272,18 @@ export function evaluate(name: ScalarOp, t: DType, a: Scalar, b: Scalar = 0, c: 
   return record.result === 'bool' ? Boolean(raw) : wrap(t, raw);
 }
 
-/** Convert a value between dtypes: to integers towards zero and saturating (NaN → 0), to bool as `!== 0`. */
+/** A number that rounds to f32 and less as `v` does: where it has more than 53 bits, the last says whether any are lost. */
+function oddNumber(v: bigint): number {
+  const rest = v & 1023n;
+  return Number(rest === 0n || bigAbs(v) < 2n ** 53n ? v : (v - rest) | 1024n);
+}
+
+/** Convert a value between dtypes, rounded once: to integers towards zero and saturating (NaN → 0), to bool as `!== 0`. */
 export function convert(from: DType, to: DType, v: Scalar): Scalar {
   if (from === to) return v;
   if (to.name === 'bool') return from.name === 'i64' ? v !== 0n : Number(v) !== 0;
-  if (to.kind === 'float') return wrap(to, Number(v));
+  if (to.kind === 'float')
+    return nearestIn(to, typeof v === 'bigint' && to.name !== 'f64' ? oddNumber(v) : Number(v));
   if (from.kind !== 'float') {
     const whole = BigInt(v);
     if (to.name === 'i64') return BigInt.asIntN(64, whole);

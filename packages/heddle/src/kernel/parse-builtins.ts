@@ -10,7 +10,7 @@ import { apply, choice, toExpr } from './typing.js';
 export const NAMED_OPS: Readonly<
   Record<string, { readonly op: ScalarOp; readonly arity: number; readonly usage: string }>
 > = Object.fromEntries(
-  (['idiv', 'mulhi', 'fma', 'exp2', 'rint', 'tf32'] as const).map((op) => [
+  (['idiv', 'mulhi', 'fma', 'exp2', 'erf', 'normcdf', 'rint', 'tf32'] as const).map((op) => [
     op,
     { op, arity: OPS[op].arity, usage: OPS[op].syntax },
   ]),
@@ -30,7 +30,9 @@ export const MATH: Readonly<Record<string, ScalarOp | MathRule>> = {
   max: 'max',
   sqrt: 'sqrt',
   exp: 'exp',
+  expm1: 'expm1',
   log: 'log',
+  log1p: 'log1p',
   log2: 'log2',
   sin: 'sin',
   cos: 'cos',
@@ -45,7 +47,8 @@ export const MATH: Readonly<Record<string, ScalarOp | MathRule>> = {
     const whole = apply(p, node, 'floor', nodes, [x!]);
     const rest = apply(p, node, 'sub', [node, node], [x!, whole]);
     const condition = toExpr(p, node, apply(p, node, 'ge', [node, node], [rest, fromStatic(0.5)]));
-    const next = apply(p, node, 'add', [node, node], [whole, fromStatic(1)]);
+    // Not whole + 1, which has lost the sign of −0.
+    const next = apply(p, node, 'ceil', nodes, [x!]);
     return choice(p, node, condition, [node, node], [next, whole]);
   }),
   /** -1, 1, or x itself where it is 0 or NaN. */

@@ -27,18 +27,19 @@ export interface RowsProblem {
 const KEPT = 2 ** 16;
 
 /**
- * e^x for x ≤ 0, of a number or a vector, without the steps that reach 2^127 and denormal numbers: x = n·ln 2 + r, a
- * polynomial for e^r, and a product with 2^n; 0 below 2^−126, NaN of NaN.
+ * 2^24·e^x for x ≤ 0, of a number or a vector: x = n·ln 2 + r, a polynomial for e^r, and a product with 2^(n+24). The
+ * factor, which a quotient by the sum does not show, keeps a full fraction for all that is not 0 in the end: a value
+ * below 2^−126 is rounded once, where it is divided. 0 below 2^−150, NaN of NaN.
  */
 const expOf = (x: number, { fma, bitcast, select, f32, i32 }: Intrinsics) => {
-  // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits: n + 127, the exponent of 2^n.
-  const shifted = fma(x, Math.LOG2E, 12582912 + 127);
-  const n = shifted - (12582912 + 127);
+  // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits: n + 24 + 127, the exponent of 2^(n+24).
+  const shifted = fma(x, Math.LOG2E, 12582912 + 151);
+  const n = shifted - (12582912 + 151);
   const r = fma(n, 0.00021219444005469057, fma(n, -0.693359375, x));
   const a = fma(fma(0.0013926176119268645, r, 0.008363173074523068), r, 0.041666554662057834);
   const p = fma(fma(fma(fma(a, r, 0.16666577025597906), r, 0.5), r, 1), r, 1);
   const e = p * bitcast(f32, bitcast(i32, shifted) << 23);
-  return select(x < -87.33, 0, e);
+  return select(x < -104, 0, e);
 };
 
 /** The largest of the `n` elements from x[from] on. */
@@ -59,7 +60,7 @@ const largest = (x: Memory, from: number, n: number, context: Intrinsics) => {
   return m;
 };
 
-/** Σ exp(x − m) over the `n` elements from x[from] on; each term is also put into `kept`, if KEEP. */
+/** 2^24·Σ exp(x − m) over the `n` elements from x[from] on; each term is also put into `kept`, if KEEP. */
 const total = (
   x: Memory,
   from: number,
@@ -123,7 +124,7 @@ export function softmaxRows({ rows, columns, offset }: RowsProblem, log: boolean
       const sum = total(x, from, N, m, kept, KEEP, context);
       const whole = N - (N % 4);
       if (LOG) {
-        const shift = Math.log(sum);
+        const shift = Math.log(sum * 2 ** -24);
         for (let i = 0; i < whole; i += 4)
           store4(y, to + i, finish(load4(x, from + i) - splat4(m) - splat4(shift), row, i));
         for (let i = whole; i < N; i++) y[to + i] = finish(x[from + i] - m - shift, row, i);
@@ -157,7 +158,7 @@ export function crossEntropyRows(problem: RowsProblem, labelsAt: number, finish:
       const sum = total(x, from, N, m, local(f32, 1), false, context);
       const label = labels[LABELS_AT + row];
       const logit = label >= 0 && label < N ? x[from + label] : f32(Number.NaN);
-      y[row] = finish(Math.log(sum) - (logit - m), row);
+      y[row] = finish(Math.log(sum * 2 ** -24) - (logit - m), row);
     },
     { N: problem.columns, X_AT: problem.offset, LABELS_AT: labelsAt, largest, total, expOf, finish },
   );

@@ -114,16 +114,17 @@ const SCALAR = {
   fma: ({ t, a, b, c }) => call(t.name === 'f64' ? 'fma' : 'fmaf', a, b, c),
   sqrt: math('sqrt'),
   exp: math('exp'),
+  expm1: math('expm1'),
   log: math('log'),
+  log1p: math('log1p'),
   exp2: math('exp2'),
   log2: math('log2'),
   sin: math('sin'),
   cos: math('cos'),
   tanh: math('tanh'),
-  pow: ({ t, a, b, prelude }) => {
-    prelude.need(t.name === 'f64' ? 'power_f64' : 'power');
-    return call('power', a, b);
-  },
+  erf: math('erf'),
+  normcdf: math('normcdf'),
+  pow: ({ t, a, b }) => call(t.name === 'f64' ? 'pow' : 'powf', a, b),
   floor: math('floor'),
   ceil: math('ceil'),
   trunc: math('trunc'),
@@ -190,6 +191,14 @@ export function rounded(prelude: Prelude, t: DType, text: Text): Text {
   return call(`round_${t.name}`, text);
 }
 
+/** What f32 does not hold, on its way to 16 bits. */
+const ODD: Partial<Record<DType['name'], PartName>> = {
+  f64: 'odd_f64',
+  i32: 'odd_i32',
+  u32: 'odd_u32',
+  i64: 'odd_i64',
+};
+
 /** A value of `from` as `to`; for f16 and bf16 not rounded yet. `convert` in kernel/ops.ts is the meaning. */
 export function conversion(prelude: Prelude, from: DType, to: DType, a: Text): Text {
   const type = REGISTER_TYPE[to.name];
@@ -197,8 +206,10 @@ export function conversion(prelude: Prelude, from: DType, to: DType, a: Text): T
     return infix(a, '!=', literal(from, from.name === 'i64' ? 0n : 0), PRECEDENCE.equality);
   if (to.kind === 'float') {
     if (type === REGISTER_TYPE[from.name]) return a;
-    // Through f64, as JavaScript's Number(bigint) does.
-    return convertTo(type, from.name === 'i64' && type === 'float' ? convertTo('double', a) : a);
+    const part = ODD[from.name];
+    if (!part || !isHalf(to)) return convertTo(type, a);
+    prelude.need(part);
+    return call(part, a);
   }
   if (from.kind === 'float') {
     const part = `saturate_${to.name as 'i32' | 'u32' | 'u8' | 'i64'}` as const;

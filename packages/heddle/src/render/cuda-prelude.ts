@@ -128,23 +128,11 @@ const PARTS = {
     needs: [],
     text: () => inline('double nan_max(double a, double b)', 'return a != a || b != b ? a + b : fmax(a, b);'),
   },
-  // C's pow(1, NaN) and pow(±1, ±∞) are 1; JavaScript's are NaN.
-  power: {
-    needs: [],
-    text: () =>
-      inline(
-        'float power(float a, float b)',
-        'return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b);',
-      ),
-  },
-  power_f64: {
-    needs: [],
-    text: () =>
-      inline(
-        'double power(double a, double b)',
-        'return fabs(a) == 1.0 && b - b != 0.0 ? b - b : pow(a, b);',
-      ),
-  },
+  // Rounded to odd, so that rounding to 16 bits after it is as rounding once.
+  odd_f64: { needs: [], text: () => odd('f64', 'double', 'double') },
+  odd_i32: { needs: [], text: () => odd('i32', 'int', 'int') },
+  odd_u32: { needs: [], text: () => odd('u32', 'unsigned', 'uint') },
+  odd_i64: { needs: [], text: () => odd('i64', 'long long', 'll') },
   // Conversions to integers: towards zero, saturating, NaN → 0.
   saturate_i32: {
     needs: [],
@@ -188,6 +176,13 @@ const PARTS = {
   string,
   { readonly needs: readonly string[]; readonly text: (T: string) => string }
 >;
+
+function odd(name: string, T: string, from: string): string {
+  return inline(
+    `float odd_${name}(${T} a)`,
+    `const float f = __${from}2float_rz(a); return (${T})f == a || a != a ? f : __uint_as_float(__float_as_uint(f) | 1);`,
+  );
+}
 
 function unsigned(T: string, operator: string): string {
   return `return (${T})((unsigned ${T})a ${operator} (unsigned ${T})b);`;

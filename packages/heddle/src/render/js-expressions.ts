@@ -69,7 +69,9 @@ function scalarOp(name: ScalarOp, t: DType, operands: readonly string[]): string
       : `OPS.${name}.eval(${operands.join(', ')})`;
   if (whole && /^(and|or|xor|shl)$/.test(name) && t.name === 'i32') return `(${raw})`;
   if (whole && infix) return round(t, /[&|^]|<</.test(infix) ? `(${raw})` : raw);
-  return t.kind === 'float' && EXACT.has(name) ? `(${raw})` : round(t, t.name === 'u8' ? `(${raw})` : raw);
+  if (t.kind === 'float' && EXACT.has(name)) return `(${raw})`;
+  const isHalf = t.kind === 'float' && t.bytes === 2;
+  return round(t, isHalf ? `fround(${raw})` : t.name === 'u8' ? `(${raw})` : raw);
 }
 
 /** A conversion of one value (`convert` in ops.ts), the frequent ones inline. */

@@ -2,6 +2,7 @@
 import type { DType } from '../core/dtype.js';
 import type { FunctionBuilder } from './wasm-encode.js';
 import { roundToHalf, wordsOf } from './wasm-half.js';
+import { oddLong, oddSingle, oddWord } from './wasm-odd.js';
 import { laneType } from './wasm-values.js';
 
 /** One lane. */
@@ -38,21 +39,29 @@ function toBool(f: FunctionBuilder, a: 'i32' | 'i64' | 'f32' | 'f64'): void {
 
 function toFloat(f: FunctionBuilder, from: DType, to: DType): void {
   const double = to.name === 'f64';
+  const isHalf = to.kind === 'float' && to.bytes === 2;
   switch (laneType(from)) {
     case 'i32': {
       const sign = from.name === 'i32' ? 's' : 'u';
+      if (isHalf && from.bytes === 4) oddWord(f, sign === 'u', false);
       f.op(`${double ? 'f64' : 'f32'}.convert_i32_${sign}`);
       break;
     }
     case 'i64':
-      f.op('f64.convert_i64_s');
-      if (!double) f.op('f32.demote_f64');
+      if (isHalf) {
+        oddLong(f);
+        f.op('f64.convert_i64_s');
+        oddSingle(f);
+      } else {
+        f.op(double ? 'f64.convert_i64_s' : 'f32.convert_i64_s');
+      }
       break;
     case 'f32':
       if (double) f.op('f64.promote_f32');
       break;
     case 'f64':
-      if (!double) f.op('f32.demote_f64');
+      if (isHalf) oddSingle(f);
+      else if (!double) f.op('f32.demote_f64');
       break;
   }
   if (to.name === 'f16' || to.name === 'bf16') roundToHalf(f, to.name, false);
@@ -94,6 +103,7 @@ export function convert4(f: FunctionBuilder, from: DType, to: DType): void {
       f.op('v128.const', wordsOf(0x3f800000));
       f.op('v128.and');
     } else if (!fromFloats) {
+      if (to.bytes === 2 && from.bytes === 4) oddWord(f, from.name === 'u32', true);
       f.op(from.name === 'i32' ? 'f32x4.convert_i32x4_s' : 'f32x4.convert_i32x4_u');
     }
     if (to.name === 'f16' || to.name === 'bf16') roundToHalf(f, to.name, true);

@@ -1,10 +1,14 @@
 /** What each scalar operation is in WebAssembly. Operands are on the stack, the result replaces them. */
+import { f32 } from '../core/dtype.js';
+import { F32, F64 } from '../kernel/math-formats.js';
+import type { WaveName } from '../kernel/math-functions.js';
 import type { ScalarOp } from '../kernel/ops.js';
 import { FunctionBuilder } from './wasm-encode.js';
+import { vectorBytes } from './wasm-values.js';
 
 type IntPrefix = 'i32' | 'i64';
 type FloatPrefix = 'f32' | 'f64';
-export type HelperName = 'fmod' | 'mulhi64';
+export type HelperName = 'fmod' | 'mulhi64' | WaveName;
 
 export interface OpContext {
   readonly f: FunctionBuilder;
@@ -85,6 +89,68 @@ const one = (f: FunctionBuilder, p: IntPrefix): void =>
   p === 'i32' ? f.op('i32.const', 1) : f.op('i64.const', 1n);
 
 const unsupported: Rule = {};
+
+/** [value for small arguments, argument]: kernel/decompose.ts has made the one, for the others a function is called. */
+function wave(name: WaveName): Rule {
+  /** The argument on the stack → the value. */
+  const large = (c: OpContext, p: FloatPrefix): void => {
+    if (p === 'f32') c.f.op('f64.promote_f32');
+    c.f.op('call', c.helper(name));
+    if (p === 'f32') c.f.op('f32.demote_f64');
+  };
+  return {
+    float: (c, p) => {
+      const { f } = c;
+      const x = f.local('x', p);
+      const near = f.local('near', p);
+      f.set(x);
+      f.set(near);
+      f.get(x);
+      f.op(`${p}.abs`);
+      f.op(`${p}.const`, (p === 'f32' ? F32 : F64).waveRange);
+      f.op(`${p}.lt`);
+      f.when(
+        () => f.get(near),
+        () => {
+          f.get(x);
+          large(c, p);
+        },
+        p,
+      );
+    },
+    float4: (c) => {
+      const { f } = c;
+      const x = f.local('x', 'v128');
+      const near = f.local('near', 'v128');
+      const small = f.local('small', 'v128');
+      f.set(x);
+      f.set(near);
+      f.get(x);
+      f.op('f32x4.abs');
+      f.op('v128.const', vectorBytes(f32, new Array<number>(4).fill(F32.waveRange)));
+      f.op('f32x4.lt');
+      f.tee(small);
+      f.op('i32x4.all_true');
+      f.op('i32.eqz');
+      f.when(() => {
+        for (let lane = 0; lane < 4; lane++) {
+          f.get(small);
+          f.op('i32x4.extract_lane', lane);
+          f.op('i32.eqz');
+          f.when(() => {
+            f.get(near);
+            f.get(x);
+            f.op('f32x4.extract_lane', lane);
+            large(c, 'f32');
+            f.op('f32x4.replace_lane', lane);
+            f.set(near);
+          });
+        }
+      });
+      f.get(near);
+    },
+  };
+}
 
 export const RULES = {
   add: arithmetic('add'),
@@ -211,9 +277,13 @@ export const RULES = {
   log: unsupported,
   exp2: unsupported,
   log2: unsupported,
-  sin: unsupported,
-  cos: unsupported,
+  expm1: unsupported,
+  log1p: unsupported,
+  sin: wave('sin'),
+  cos: wave('cos'),
   tanh: unsupported,
+  erf: unsupported,
+  normcdf: unsupported,
   pow: unsupported,
   tf32: unsupported,
   floor: float('floor'),
@@ -260,8 +330,8 @@ export const RULES = {
   },
 } as const satisfies Record<ScalarOp, Rule>;
 
-/** Functions that a rule may call; each is in a module only if one does. */
-export const HELPERS: Record<HelperName, () => FunctionBuilder> = { fmod, mulhi64 };
+/** Functions that a rule may call, written by hand; each is in a module only if one does. */
+export const HELPERS: Record<Exclude<HelperName, WaveName>, () => FunctionBuilder> = { fmod, mulhi64 };
 
 /**
  * The remainder with the sign of the dividend, exactly: subtracts b·2^k for falling k, each time without rounding.

@@ -12,6 +12,8 @@ import { eliminateCommon } from '../kernel/cse.js';
 import { decompose } from '../kernel/decompose.js';
 import { hoistLoops, hoistOut } from '../kernel/hoist.js';
 import { block, type KernelIr, type Node, type Special, type Statement } from '../kernel/ir.js';
+import type { WaveName } from '../kernel/math-functions.js';
+import { largeWave } from '../kernel/math-wave.js';
 import { reduceStrength } from '../kernel/strength.js';
 import { isBuffer } from '../kernel/types.js';
 import type { Message } from './message.js';
@@ -48,9 +50,20 @@ export class KernelModule {
   helper(name: HelperName): FunctionBuilder {
     let f = this.helpers.get(name);
     if (!f) {
-      f = this.module.add(HELPERS[name]());
+      f = this.module.add(name === 'sin' || name === 'cos' ? this.wave(name) : HELPERS[name]());
       this.helpers.set(name, f);
     }
+    return f;
+  }
+
+  /** The sine or cosine of a large f64. */
+  private wave(name: WaveName): FunctionBuilder {
+    const { x, result, body } = largeWave(name);
+    const f = new FunctionBuilder(`large_${name}`, 'f64');
+    const expressions = new Expressions(f, this);
+    expressions.variables.set(x, [f.param('x', 'f64')]);
+    f.block('body', (end) => new Statements(expressions, f.name, [], end).emit(eliminateCommon(body)));
+    f.get(expressions.variable(result)[0]!);
     return f;
   }
 

@@ -10,6 +10,7 @@ import {
 } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import * as fused from '../fused/activation.js';
+import * as b from '../graph/build.js';
 import { type AnyTensor, requireFloat, requireTensor } from './checks.js';
 import { Tensor, widely } from './tensor.js';
 
@@ -41,14 +42,17 @@ export function tanh<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
 /** x · sigmoid(x), also called swish. */
 export function silu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   requireFloat('silu', 'x', x);
-  return widely(x, (x) => x.mul(sigmoid(x)));
+  return new Tensor<D>(fused.silu(x.node));
 }
 
 /** x where x > 0, else alpha · (e^x − 1). */
 export function elu<D extends DTypeName>(x: Tensor<D>, alpha = 1): Tensor<D> {
   requireFloat('elu', 'x', x);
   requireArgument('elu', 'alpha', alpha, aFinite);
-  return widely(x, (x) => x.gt(0).where(x, x.clamp(-Infinity, 0).exp().sub(1).mul(alpha)));
+  return widely(x, (x) => {
+    const positive = x.gt(0);
+    return positive.where(x, positive.where(0, x).expm1().mul(alpha));
+  });
 }
 
 export interface SoftplusOptions {
@@ -71,14 +75,14 @@ export function softplus<D extends DTypeName>(x: Tensor<D>, options: SoftplusOpt
   return scaled.gt(threshold).where(x, soft);
 }
 
-/** The error function 2/√π ∫₀ˣ e^−t² dt; absolute error ≤ 1.5e-7. */
+/** The error function 2/√π ∫₀ˣ e^−t² dt. */
 export function erf<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   requireFloat('erf', 'x', x);
-  return new Tensor<D>(fused.erf(x.node));
+  return new Tensor<D>(b.map('erf', x.node));
 }
 
 export interface GeluOptions {
-  /** 'none' (default) by `erf`, 'tanh' by ½x(1 + tanh(√(2/π)(x + 0.044715x³))). */
+  /** 'none' (default), or 'tanh': ½x(1 + tanh u) = x · sigmoid(2u) with u = √(2/π)(x + 0.044715x³). */
   readonly approximate?: 'none' | 'tanh';
 }
 
@@ -92,14 +96,18 @@ export function gelu<D extends DTypeName>(x: Tensor<D>, options: GeluOptions = {
   requireFloat('gelu', 'x', x);
   requireOptions('gelu', options, GELU);
   const { approximate = 'none' } = options;
-  const curve = (x: AnyTensor): AnyTensor =>
+  const share = (x: AnyTensor): AnyTensor =>
     approximate === 'none'
-      ? erf(x.mul(Math.SQRT1_2))
-      : x
-          .add(x.mul(x).mul(x).mul(0.044715))
-          .mul(Math.sqrt(2 / Math.PI))
-          .tanh();
-  return widely(x, (x) => x.mul(0.5).mul(curve(x).add(1)));
+      ? new Tensor(b.map('normcdf', x.node))
+      : sigmoid(
+          x
+            .mul(x)
+            .mul(0.044715)
+            .add(1)
+            .mul(x)
+            .mul(2 * Math.sqrt(2 / Math.PI)),
+        );
+  return widely(x, (x) => x.mul(share(x)));
 }
 
 /** e^x / Σ e^x along `axis`, computed from x − max x. */

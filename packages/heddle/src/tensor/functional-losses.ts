@@ -211,9 +211,7 @@ export function bceWithLogits<D extends DTypeName>(
   options: LossOptions = {},
 ): Tensor<D> {
   checkPair('bceWithLogits', x, target, options, LOSS);
-  // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), apart: the large terms cancel before the small one is added.
-  const large = new Tensor<D>(fused.relu(x.node)).sub(x.mul(target));
-  const losses = large.add(new Tensor(fused.softplus(x.gt(0).where(x.neg(), x).node)));
+  const losses = new Tensor<D>(fused.binaryCrossEntropyOfLogits(x.node, target.node));
   return reduced(losses, options.reduction);
 }
 

@@ -106,8 +106,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
 
   /** @internal */
   set ownNode(node: GraphNode) {
-    // What was made from the old one, and is not computed, may need it as long as another tensor stands for it.
-    if (this.#node.users === 0) this.#node.tensors--;
+    this.#node.tensors--;
     node.tensors++;
     this.#node = node;
   }
@@ -232,11 +231,19 @@ export class Tensor<D extends DTypeName = NumberDType> {
   exp(): Tensor<D> {
     return this.#unary('exp');
   }
+  /** e^x − 1 with full relative accuracy around 0. */
+  expm1(): Tensor<D> {
+    return this.#unary('expm1');
+  }
   exp2(): Tensor<D> {
     return this.#unary('exp2');
   }
   log(): Tensor<D> {
     return this.#unary('log');
+  }
+  /** ln(1 + x) with full relative accuracy around 0. */
+  log1p(): Tensor<D> {
+    return this.#unary('log1p');
   }
   log2(): Tensor<D> {
     return this.#unary('log2');
@@ -253,11 +260,9 @@ export class Tensor<D extends DTypeName = NumberDType> {
   square(): Tensor<D> {
     return new Tensor(b.mul(this.node, this.node));
   }
-  /** For |x| up to 10⁶; what is larger keeps no fraction of a turn to go by. */
   sin(): Tensor<D> {
     return this.#unary('sin');
   }
-  /** For |x| up to 10⁶, as `sin`. */
   cos(): Tensor<D> {
     return this.#unary('cos');
   }
@@ -532,10 +537,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
     return this;
   }
 
-  /**
-   * Give the memory back now instead of when the tensor is garbage. Neither it nor what was made from it, and is not
-   * computed yet, can be used afterwards.
-   */
+  /** Give the memory back now instead of when the tensor is garbage. It must not be used afterwards. */
   dispose(): void {
     dispose(this);
   }

@@ -35,9 +35,11 @@ type UnaryName =
   | 'cos'
   | 'exp'
   | 'exp2'
+  | 'expm1'
   | 'floor'
   | 'isNaN'
   | 'log'
+  | 'log1p'
   | 'log2'
   | 'neg'
   | 'not'
@@ -119,7 +121,9 @@ const UNARY: Case[] = [
   ...unary('exp', Math.exp, { low: -5, high: 5 }),
   ...unary('exp2', (v) => 2 ** v, { low: -5, high: 5 }),
   ...unary('floor', Math.floor),
+  ...unary('expm1', Math.expm1, { low: -5, high: 5 }),
   ...unary('log', Math.log, { low: 0.05, high: 9 }),
+  ...unary('log1p', Math.log1p, { low: -0.9, high: 9 }),
   ...unary('log2', Math.log2, { low: 0.05, high: 9 }),
   ...unary('neg', (v) => -v),
   ...unary('reciprocal', (v) => 1 / v, { low: 0.2, high: 4 }),

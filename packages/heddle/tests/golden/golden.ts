@@ -170,3 +170,23 @@ export function digest(values: ArrayLike<number>): Digest {
     samples: all.filter((_, i) => i % stride === 0).slice(0, 16),
   };
 }
+
+/** A function's argument or arguments, and its value: high + low. */
+export interface FunctionValue {
+  readonly x: readonly number[];
+  readonly high: number;
+  readonly low: number;
+}
+
+/** The elementary functions and activations, by name; of f64, by functions.py. */
+export function goldenFunctions(): ReadonlyMap<string, readonly FunctionValue[]> {
+  const { functions } = parse('functions.json') as {
+    readonly functions: readonly { readonly name: string; readonly rows: readonly (number | string)[][] }[];
+  };
+  return new Map(
+    functions.map(({ name, rows }) => [
+      name,
+      rows.map((row) => ({ x: row.slice(0, -2).map(Number), high: Number(row.at(-2)), low: Number(row.at(-1)) })),
+    ]),
+  );
+}

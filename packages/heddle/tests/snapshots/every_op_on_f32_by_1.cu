@@ -1,7 +1,6 @@
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
-__device__ inline float power(float a, float b) { return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b); }
 __device__ inline float round_tf32(float f) { 
 #if __CUDA_ARCH__ >= 900
   unsigned bits;
@@ -29,25 +28,29 @@ extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, 
   out[index_below(threadIdx.x, 1024) * 1 + 9216] = fmaf(a, b, c);
   out[index_below(threadIdx.x, 1024) * 1 + 10240] = sqrtf(a);
   out[index_below(threadIdx.x, 1024) * 1 + 11264] = expf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 12288] = logf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 13312] = exp2f(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 14336] = log2f(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 15360] = sinf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 16384] = cosf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 17408] = tanhf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 18432] = power(a, b);
-  out[index_below(threadIdx.x, 1024) * 1 + 19456] = floorf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 20480] = ceilf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 21504] = truncf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 22528] = rintf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 23552] = round_tf32(a);
-  truth[index_below(threadIdx.x, 1024) * 1 + 24576] = a < b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 25600] = a <= b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 26624] = a > b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 27648] = a >= b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 28672] = a == b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 29696] = a != b;
-  out[index_below(threadIdx.x, 1024) * 1 + 30720] = a == b ? b : c;
-  out[index_below(threadIdx.x, 1024) * 1 + 31744] = 1.0f;
-  out[index_below(threadIdx.x, 1024) * 1 + 32768] = a;
+  out[index_below(threadIdx.x, 1024) * 1 + 12288] = expm1f(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 13312] = logf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 14336] = log1pf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 15360] = exp2f(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 16384] = log2f(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 17408] = sinf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 18432] = cosf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 19456] = tanhf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 20480] = erff(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 21504] = normcdff(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 22528] = powf(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 23552] = floorf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 24576] = ceilf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 25600] = truncf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 26624] = rintf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 27648] = round_tf32(a);
+  truth[index_below(threadIdx.x, 1024) * 1 + 28672] = a < b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 29696] = a <= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 30720] = a > b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 31744] = a >= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 32768] = a == b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 33792] = a != b;
+  out[index_below(threadIdx.x, 1024) * 1 + 34816] = a == b ? b : c;
+  out[index_below(threadIdx.x, 1024) * 1 + 35840] = 1.0f;
+  out[index_below(threadIdx.x, 1024) * 1 + 36864] = a;
 }

@@ -14,14 +14,17 @@ __device__ inline f32x4 max_f32x4(f32x4 a, f32x4 b) { return {nan_max(a.x, b.x),
 __device__ inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) { return {fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z), fmaf(a.w, b.w, c.w)}; }
 __device__ inline f32x4 sqrt_f32x4(f32x4 a) { return {sqrtf(a.x), sqrtf(a.y), sqrtf(a.z), sqrtf(a.w)}; }
 __device__ inline f32x4 exp_f32x4(f32x4 a) { return {expf(a.x), expf(a.y), expf(a.z), expf(a.w)}; }
+__device__ inline f32x4 expm1_f32x4(f32x4 a) { return {expm1f(a.x), expm1f(a.y), expm1f(a.z), expm1f(a.w)}; }
 __device__ inline f32x4 log_f32x4(f32x4 a) { return {logf(a.x), logf(a.y), logf(a.z), logf(a.w)}; }
+__device__ inline f32x4 log1p_f32x4(f32x4 a) { return {log1pf(a.x), log1pf(a.y), log1pf(a.z), log1pf(a.w)}; }
 __device__ inline f32x4 exp2_f32x4(f32x4 a) { return {exp2f(a.x), exp2f(a.y), exp2f(a.z), exp2f(a.w)}; }
 __device__ inline f32x4 log2_f32x4(f32x4 a) { return {log2f(a.x), log2f(a.y), log2f(a.z), log2f(a.w)}; }
 __device__ inline f32x4 sin_f32x4(f32x4 a) { return {sinf(a.x), sinf(a.y), sinf(a.z), sinf(a.w)}; }
 __device__ inline f32x4 cos_f32x4(f32x4 a) { return {cosf(a.x), cosf(a.y), cosf(a.z), cosf(a.w)}; }
 __device__ inline f32x4 tanh_f32x4(f32x4 a) { return {tanhf(a.x), tanhf(a.y), tanhf(a.z), tanhf(a.w)}; }
-__device__ inline float power(float a, float b) { return fabsf(a) == 1.0f && b - b != 0.0f ? b - b : powf(a, b); }
-__device__ inline f32x4 pow_f32x4(f32x4 a, f32x4 b) { return {power(a.x, b.x), power(a.y, b.y), power(a.z, b.z), power(a.w, b.w)}; }
+__device__ inline f32x4 erf_f32x4(f32x4 a) { return {erff(a.x), erff(a.y), erff(a.z), erff(a.w)}; }
+__device__ inline f32x4 normcdf_f32x4(f32x4 a) { return {normcdff(a.x), normcdff(a.y), normcdff(a.z), normcdff(a.w)}; }
+__device__ inline f32x4 pow_f32x4(f32x4 a, f32x4 b) { return {powf(a.x, b.x), powf(a.y, b.y), powf(a.z, b.z), powf(a.w, b.w)}; }
 __device__ inline f32x4 floor_f32x4(f32x4 a) { return {floorf(a.x), floorf(a.y), floorf(a.z), floorf(a.w)}; }
 __device__ inline f32x4 ceil_f32x4(f32x4 a) { return {ceilf(a.x), ceilf(a.y), ceilf(a.z), ceilf(a.w)}; }
 __device__ inline f32x4 trunc_f32x4(f32x4 a) { return {truncf(a.x), truncf(a.y), truncf(a.z), truncf(a.w)}; }
@@ -65,25 +68,29 @@ extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, 
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 36864)) = fma_f32x4(a, b, c);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 40960)) = sqrt_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 45056)) = exp_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 49152)) = log_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 53248)) = exp2_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 57344)) = log2_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 61440)) = sin_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 65536)) = cos_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 69632)) = tanh_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 73728)) = pow_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 77824)) = floor_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = ceil_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = trunc_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = rint_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = tf32_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 98304)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 102400)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 106496)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 110592)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 114688)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 118784)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 122880)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 126976)) = splat_f32x4(1.0f);
-  out[index_below(threadIdx.x, 1024) * 4 + 131072] = a.y;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 49152)) = expm1_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 53248)) = log_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 57344)) = log1p_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 61440)) = exp2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 65536)) = log2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 69632)) = sin_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 73728)) = cos_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 77824)) = tanh_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = erf_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = normcdf_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = rint_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 114688)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 118784)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 122880)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 126976)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 139264)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 143360)) = splat_f32x4(1.0f);
+  out[index_below(threadIdx.x, 1024) * 4 + 147456] = a.y;
 }
