@@ -195,6 +195,18 @@ for (const device of DEVICES) {
     b.dispose();
   });
 
+  on(
+    'what was made of a tensor that stands for another value by now outlives a tensor of the same node',
+    async () => {
+      const w = tensor([1, 2]);
+      const [same, triple] = [w.mul(1), w.mul(3)];
+      w.assign(w.add(1));
+      same.dispose();
+      assert.deepEqual(await list(triple), [3, 6]);
+      await assert.rejects(same.data(), /has been disposed of/);
+    },
+  );
+
   on('a value that was computed is one, however it was made', async () => {
     const views = [
       tensor([1, 2, 3, 4]).reshape([2, 2]),

@@ -62,8 +62,11 @@ export function dispose(handle: Handle): void {
     gone = new BufferStorage(0, 'tensors');
     gone.release();
   }
-  if (own.tensors > 1) handle.ownNode = leafOf(gone, own.type, false);
-  else {
+  if (own.tensors > 1) {
+    const others = own.tensors - 1;
+    handle.ownNode = leafOf(gone, own.type, false);
+    own.tensors = others;
+  } else {
     storage.nodes--;
     own.realized(gone);
   }

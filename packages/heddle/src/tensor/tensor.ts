@@ -106,7 +106,8 @@ export class Tensor<D extends DTypeName = NumberDType> {
 
   /** @internal */
   set ownNode(node: GraphNode) {
-    this.#node.tensors--;
+    // What was made from the old one, and is not computed, may need it as long as another tensor stands for it.
+    if (this.#node.users === 0) this.#node.tensors--;
     node.tensors++;
     this.#node = node;
   }
@@ -537,7 +538,10 @@ export class Tensor<D extends DTypeName = NumberDType> {
     return this;
   }
 
-  /** Give the memory back now instead of when the tensor is garbage. It must not be used afterwards. */
+  /**
+   * Give the memory back now instead of when the tensor is garbage. Neither it nor what was made from it, and is not
+   * computed yet, can be used afterwards.
+   */
   dispose(): void {
     dispose(this);
   }
