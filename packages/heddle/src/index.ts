@@ -39,14 +39,17 @@ export type { Shape } from './core/shape.js';
 export * as data from './data/index.js';
 export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
 export { allocate, type DeviceArray, stream } from './engine/device-array.js';
-export type { LaunchOptions } from './engine/launch.js';
+export type { LaunchConfig, LaunchOptions } from './engine/launch.js';
 export type { LaunchProfile, Profile, ProfileOptions } from './engine/profile.js';
 export * as io from './io/index.js';
+export type { Intrinsics, KernelFunction, Memory, ValuesOf } from './kernel/language.js';
 export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
 export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
+export type { Simulation } from './runtime/sim/launch.js';
+export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
 export type { Stream, StreamEvent } from './runtime/stream.js';
 export type { Axes } from './tensor/axes.js';
 export {
@@ -66,7 +69,7 @@ export * from './tensor/functional.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export type { Index } from './tensor/indexing.js';
 export { type JitOptions, type Jitted, type JitValue, jit } from './tensor/jit.js';
-export { ceilDiv, Kernel, kernel, type LaunchArguments } from './tensor/kernel.js';
+export { ceilDiv, Kernel, kernel, type LaunchArguments, type SimulateArguments } from './tensor/kernel.js';
 export {
   device,
   engineStats,

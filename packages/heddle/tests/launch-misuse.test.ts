@@ -224,3 +224,17 @@ test('languages of the source, and blocks of info and ptx', () => {
   assert.throws(() => saxpy.source(any('toString')), ArgumentError);
   assert.throws(() => saxpy.ptx(any({})), /\[saxpy\] block is missing/);
 });
+
+/** What TypeScript refuses; never run. */
+export function typed(): void {
+  const [x, y] = [new Float32Array(3), new Float32Array(3)];
+  saxpy.simulate({ grid: 1, block: 32 }, { a: 1, x, y, n: 3 });
+  // @ts-expect-error: n is missing
+  saxpy.simulate({ grid: 1, block: 32 }, { a: 1, x, y });
+  // @ts-expect-error: m is not a parameter
+  saxpy.simulate({ grid: 1, block: 32 }, { a: 1, x, y, n: 3, m: 1 });
+  // @ts-expect-error: memory of f32 is a Float32Array
+  saxpy.simulate({ grid: 1, block: 32 }, { a: 1, x: new Int32Array(3), y, n: 3 });
+  // @ts-expect-error: tensors are for launch
+  saxpy.simulate({ grid: 1, block: 32 }, { a: 1, x: zeros([3]), y, n: 3 });
+}

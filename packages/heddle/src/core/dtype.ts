@@ -103,6 +103,9 @@ export interface DataArrays {
 }
 export type DataOf<D extends DTypeName> = DataArrays[D];
 
+/** The array that memory of a dtype is seen as: f16 and bf16 are their 16 bits. */
+export type MemoryOf<D extends DTypeName> = D extends 'f16' | 'bf16' ? Uint16Array : DataArrays[D];
+
 /**
  * A typed view of `bytes` for elements of `t`. f16 and bf16 are seen as their 16 bits (Uint16Array):
  * `decode` and `encode` convert them.

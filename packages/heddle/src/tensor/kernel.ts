@@ -1,6 +1,6 @@
 /** User kernels: the first of Heddle's three levels. */
 import { above, atLeast, requireArgument } from '../core/arguments.js';
-import type { DType } from '../core/dtype.js';
+import type { DType, MemoryOf } from '../core/dtype.js';
 import { DeviceError } from '../core/errors.js';
 import type { DeviceArray } from '../engine/device-array.js';
 import { type LaunchConfig, type LaunchOptions, launch } from '../engine/launch.js';
@@ -17,16 +17,15 @@ import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
 import type { Tensor } from './tensor.js';
 
+type ScalarOf<P> = P extends DType<'bool'> ? boolean : P extends DType<'i64'> ? bigint : number;
+
 /** What a launch takes: tensors or `allocate`d memory for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
-export type LaunchArguments<S extends Schema> = {
-  readonly [K in keyof S]: S[K] extends BufferSchema
-    ? Tensor | DeviceArray
-    : S[K] extends DType<'bool'>
-      ? boolean
-      : S[K] extends DType<'i64'>
-        ? bigint
-        : number;
-};
+export type LaunchArguments<S extends Schema> = { readonly [K in keyof S]: LaunchArgument<S[K]> };
+type LaunchArgument<P> = P extends BufferSchema ? Tensor | DeviceArray : ScalarOf<P>;
+
+/** What a simulation takes: for buffers the typed array that memory of the dtype is seen as, scalars as a launch. */
+export type SimulateArguments<S extends Schema> = { readonly [K in keyof S]: SimulateArgument<S[K]> };
+type SimulateArgument<P> = P extends BufferSchema<DType<infer N>> ? MemoryOf<N> : ScalarOf<P>;
 
 export class Kernel<S extends Schema = Schema> {
   readonly ir: KernelIr;
@@ -65,8 +64,8 @@ export class Kernel<S extends Schema = Schema> {
    * @throws ArgumentError, DTypeError as `launch`
    * @throws SimulatorError at the first fault, with the kernel's line, the block and the thread
    */
-  simulate(config: LaunchConfig, args: SimArguments, options?: RunOptions): Simulation {
-    return simulate(this.ir, config, args, options);
+  simulate(config: LaunchConfig, args: SimulateArguments<S>, options?: RunOptions): Simulation {
+    return simulate(this.ir, config, args as SimArguments, options);
   }
 
   /**
