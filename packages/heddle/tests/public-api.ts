@@ -424,7 +424,22 @@ const forwardImages = { forward: [images] };
 export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
   Tensor: {
     ...Object.fromEntries(
-      ['not', 'neg', 'abs', 'sign', 'exp', 'exp2', 'log', 'log2', 'sqrt', 'rsqrt', 'reciprocal', 'square']
+      [
+        'not',
+        'neg',
+        'abs',
+        'sign',
+        'exp',
+        'exp2',
+        'expm1',
+        'log1p',
+        'log',
+        'log2',
+        'sqrt',
+        'rsqrt',
+        'reciprocal',
+        'square',
+      ]
         .concat('sin', 'cos', 'tanh', 'floor', 'ceil', 'trunc', 'round', 'isNaN', 'relu', 'sigmoid')
         .concat('detach', 'backward', 'data', 'item', 'realize', 'dispose', 'toString')
         .map((name) => [name, unary]),
