@@ -26,6 +26,7 @@ export {
   DeviceError,
   DTypeError,
   FileError,
+  type FindingKind,
   HeddleError,
   InternalError,
   KernelError,
@@ -35,21 +36,26 @@ export {
   ShapeError,
   SimulatorError,
 } from './core/errors.js';
+export type { PhiloxStream } from './core/philox.js';
 export type { Shape } from './core/shape.js';
 export * as data from './data/index.js';
 export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
 export { allocate, type DeviceArray, stream } from './engine/device-array.js';
 export type { LaunchConfig, LaunchOptions } from './engine/launch.js';
 export type { LaunchProfile, Profile, ProfileOptions } from './engine/profile.js';
+export type { Stats as EngineStats } from './engine/program.js';
 export * as io from './io/index.js';
+export type { KernelIr } from './kernel/ir.js';
 export type { Intrinsics, KernelFunction, Memory, ValuesOf } from './kernel/language.js';
 export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
 export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
+export type { Extent } from './runtime/launch-rules.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
 export type { Simulation } from './runtime/sim/launch.js';
 export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
+export type { Language as SourceLanguage } from './runtime/source.js';
 export type { Stream, StreamEvent } from './runtime/stream.js';
 export type { Axes } from './tensor/axes.js';
 export {

@@ -136,6 +136,26 @@ const toy = {
   testLength: slow(optional(number(2))),
 };
 
+const launch = (more: Readonly<Record<string, Spec>> = {}): Spec =>
+  options(
+    {
+      grid: slow(orElse(number(), isList)),
+      block: orElse(number(), isList),
+      sharedBytes: optional(number(0)),
+      cluster: optional(orElse(number(), isList)),
+      ...more,
+    },
+    () => ({ grid: 1, block: 1 }),
+  );
+const kernelArguments = (x: () => unknown): Spec => ({
+  good: () => ({ x: x(), n: 1 }),
+  takes: () => false,
+  options: {
+    x: spec(x, (v) => v instanceof Tensor || ArrayBuffer.isView(v)),
+    n: slow(orElse(number(), (v) => typeof v === 'bigint')),
+  },
+});
+
 const unary: readonly Spec[] = [];
 const binary = [operand];
 const reduce = [axes, options({ keepdim: optional(flag) })];
@@ -432,8 +452,8 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
         'exp',
         'exp2',
         'expm1',
-        'log1p',
         'log',
+        'log1p',
         'log2',
         'sqrt',
         'rsqrt',
@@ -512,7 +532,23 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
       ),
     ],
   },
-  Kernel: {},
+  Kernel: {
+    launch: [
+      launch({
+        stream: optional(
+          spec(
+            () => H.stream(),
+            () => false,
+          ),
+        ),
+      }),
+      kernelArguments(() => ones([4])),
+    ],
+    simulate: [launch(), kernelArguments(() => new Float32Array(4)), optional(spec(() => ({}), isPlain))],
+    info: [launch()],
+    ptx: [launch()],
+    source: [oneOf('cuda', 'wasm', 'js', 'ir')],
+  },
   ArrayDataset: {
     batchInto: [
       orElse(

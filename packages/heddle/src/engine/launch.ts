@@ -73,7 +73,7 @@ async function launchNow(
   const buffers = memory.map((m) => (m instanceof DeviceArray ? m.buffer : bufferOf(m.ownNode)));
   const device = buffers[0]?.device ?? currentDevice();
   requireOn(device, buffers);
-  if (config.stream) requireSame(device, 'stream', config.stream);
+  if (config.stream !== undefined) requireSame(device, 'stream', config.stream);
   const known = preparedFor(device, ir);
   const shape = `${grid} ${block} ${sharedBytes} ${cluster ?? ''}`;
   const exact = `${shape} ${scalars.map(scalarText).join(' ')}`;

@@ -1,4 +1,5 @@
 /** Optimizers: update rules for parameters. */
+export type { Rule, Rules } from '../core/arguments.js';
 export { Adam, type AdamSettings, AdamW } from './adam.js';
 export {
   type BaseSettings,

@@ -59,7 +59,7 @@ export function launchSizes(
   const cluster = config.cluster === undefined ? undefined : extentOf(name, 'cluster', config.cluster);
   const { sharedBytes = 0 } = config;
   if (!Number.isInteger(sharedBytes) || sharedBytes < 0)
-    throw new ArgumentError(`[${name}] sharedBytes ${sharedBytes}: must be a whole number of bytes.`);
+    throw new ArgumentError(`[${name}] sharedBytes is ${shown(sharedBytes)}, must be an integer ≥ 0.`);
   requireSizes(name, { grid, block, cluster });
   requireShared(ir, sharedBytes);
   return { grid, block, sharedBytes, cluster };
@@ -72,7 +72,7 @@ export function extentOf(kernel: string, what: 'grid' | 'block' | 'cluster', giv
   const [x, y = 1, z = 1] = Array.isArray(given) ? given : [given];
   if (![x, y, z].every((n) => Number.isInteger(n) && n >= 1) || (Array.isArray(given) && given.length > 3))
     throw new ArgumentError(
-      `[${kernel}] ${what} (${Array.isArray(given) ? given.join(', ') : [x, y, z].join(', ')}): one to three whole numbers ≥ 1.` +
+      `[${kernel}] ${what} (${(Array.isArray(given) ? given : [x, y, z]).map((n) => shown(n)).join(', ')}): one to three whole numbers ≥ 1.` +
         (x === 0 ? ' Where there is nothing to do, do not launch.' : ''),
     );
   return [x, y, z];
@@ -147,7 +147,10 @@ export function requireNames(ir: KernelIr, args: object): void {
 /** What a parameter that is no buffer is given. @throws DTypeError unless it has the parameter's dtype */
 export function requireScalar(ir: KernelIr, { name, schema }: Param, given: unknown): Scalar {
   if (isBuffer(schema)) throw new InternalError(`${name} is a buffer, not a scalar`);
-  if (isOf(schema, given)) return schema.name === 'i64' ? BigInt(given) : given;
+  if (isOf(schema, given)) {
+    if (schema.name === 'i64') return BigInt(given);
+    return typeof given === 'bigint' ? Number(given) : given;
+  }
   throw new DTypeError(
     `[${ir.name}] ${name} is a scalar, ${schema.name}: pass ${describeValues(schema)}, got ${shown(given)}.`,
   );

@@ -1,4 +1,5 @@
 /** The text of a kernel as each renderer writes it. */
+import { shown } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { compile } from '../kernel/compile.js';
 import type { KernelIr } from '../kernel/ir.js';
@@ -26,7 +27,7 @@ const WRITERS: Readonly<Record<Language, (ir: KernelIr) => string>> = {
 export function sourceOf(ir: KernelIr, language: Language): string {
   if (!Object.hasOwn(WRITERS, language))
     throw new ArgumentError(
-      `[${ir.name}] '${language}' is not a language of a kernel's source. Expected one of: ${Object.keys(WRITERS).join(', ')}.`,
+      `[${ir.name}] ${shown(language)} is not a language of a kernel's source. Expected one of: ${Object.keys(WRITERS).join(', ')}.`,
     );
   return WRITERS[language](ir);
 }

@@ -1,7 +1,7 @@
 /** User kernels: the first of Heddle's three levels. */
-import { above, atLeast, requireArgument } from '../core/arguments.js';
+import { above, atLeast, requireArgument, requireObject } from '../core/arguments.js';
 import type { DType, MemoryOf } from '../core/dtype.js';
-import { DeviceError } from '../core/errors.js';
+import { ArgumentError, DeviceError } from '../core/errors.js';
 import type { DeviceArray } from '../engine/device-array.js';
 import { type LaunchConfig, type LaunchOptions, launch } from '../engine/launch.js';
 import { currentDevice } from '../engine/storage.js';
@@ -15,13 +15,13 @@ import { extentOf } from '../runtime/launch-rules.js';
 import { SIM_TARGET, type SimArguments, type Simulation, simulate } from '../runtime/sim/launch.js';
 import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
-import type { Tensor } from './tensor.js';
+import type { AnyTensor } from './tensor.js';
 
 type ScalarOf<P> = P extends DType<'bool'> ? boolean : P extends DType<'i64'> ? bigint : number;
 
 /** What a launch takes: tensors or `allocate`d memory for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
 export type LaunchArguments<S extends Schema> = { readonly [K in keyof S]: LaunchArgument<S[K]> };
-type LaunchArgument<P> = P extends BufferSchema ? Tensor | DeviceArray : ScalarOf<P>;
+type LaunchArgument<P> = P extends BufferSchema ? AnyTensor | DeviceArray : ScalarOf<P>;
 
 /** What a simulation takes: for buffers the typed array that memory of the dtype is seen as, scalars as a launch. */
 export type SimulateArguments<S extends Schema> = { readonly [K in keyof S]: SimulateArgument<S[K]> };
@@ -30,7 +30,10 @@ type SimulateArgument<P> = P extends BufferSchema<DType<infer N>> ? MemoryOf<N> 
 export class Kernel<S extends Schema = Schema> {
   readonly ir: KernelIr;
 
+  /** @internal Kernels are made by `kernel`. */
   constructor(ir: KernelIr) {
+    if (typeof ir !== 'object' || ir === null || !('params' in ir))
+      throw new ArgumentError('[Kernel] kernels are made by kernel(name, schema, fn), not by new Kernel().');
     this.ir = ir;
   }
 
@@ -55,7 +58,7 @@ export class Kernel<S extends Schema = Schema> {
    * @throws DeviceError for a cluster on a GPU before Hopper
    */
   launch(config: LaunchOptions, args: LaunchArguments<S>): Promise<void> {
-    return launch(this.ir, config, args as Readonly<Record<string, Tensor | DeviceArray | number>>);
+    return launch(this.ir, config, args as Readonly<Record<string, AnyTensor | DeviceArray | number>>);
   }
 
   /**
@@ -78,6 +81,7 @@ export class Kernel<S extends Schema = Schema> {
       throw new DeviceError(
         `[${this.name}] registers and occupancy are known on a GPU only: the current device is ${device.name}. See useDevice('cuda').`,
       );
+    requireObject(this.name, config, ['block', 'sharedBytes']);
     return device.inspect(this.ir, extentOf(this.name, 'block', config.block), config.sharedBytes);
   }
 
@@ -86,6 +90,7 @@ export class Kernel<S extends Schema = Schema> {
    * else of Hopper. @throws DeviceError if there is no NVRTC
    */
   ptx(config: Pick<LaunchConfig, 'block'>): string {
+    requireObject(this.name, config, ['block']);
     const { target } = currentDevice();
     const gpu: Target = target.name === 'cuda' ? target : { ...SIM_TARGET, name: 'cuda', capability: 90 };
     const [x, y, z] = extentOf(this.name, 'block', config.block);

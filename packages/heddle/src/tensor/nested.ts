@@ -5,8 +5,8 @@ import { type Shape, sizeOf } from '../core/shape.js';
 /** Numbers, or booleans, nested as deep as a tensor has dimensions. */
 export type NestedArray = number | boolean | NestedArray[];
 
-/** The elements of a tensor in nested arrays, by how many dimensions it has. */
-export interface ArraysByRank<D extends DTypeName, E = D extends 'bool' ? boolean : number> {
+/** The elements of a tensor in nested arrays, by how many dimensions it has. Numbers unless it is known to be of bools. */
+export interface ArraysByRank<D extends DTypeName, E = [D] extends ['bool'] ? boolean : number> {
   0: E;
   1: E[];
   2: E[][];

@@ -573,7 +573,7 @@ export function widely<D extends DTypeName>(x: Tensor<D>, compute: (x: AnyTensor
   return (x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x)) as Tensor<D>;
 }
 
-/** @internal @throws ArgumentError */
+/** @throws ArgumentError */
 export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {
   if (x instanceof Tensor) return;
   const hint = typeof x === 'number' || Array.isArray(x) ? ' Make one of it: tensor(…).' : '';

@@ -1,6 +1,7 @@
 /** The training loop and what goes with it. */
 export {
   type Callback,
+  type EarlyStoppingOptions,
   type EpochReport,
   earlyStopping,
   type History,

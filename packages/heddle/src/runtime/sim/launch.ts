@@ -1,4 +1,5 @@
 /** From a kernel and its arguments to a run: compiles the JavaScript, binds memory, checks the launch. */
+import { requireOptions } from '../../core/arguments.js';
 import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
@@ -15,7 +16,7 @@ import {
   requireScalar,
 } from '../launch-rules.js';
 import { WatchedMemory } from './memory.js';
-import { Run, type RunOptions } from './run.js';
+import { RUN, Run, type RunOptions } from './run.js';
 import {
   runThreads,
   runWaitingThreads,
@@ -156,6 +157,7 @@ export function simulate(
   args: SimArguments,
   options: RunOptions = {},
 ): Simulation {
+  requireOptions(ir.name, options, RUN);
   const sizes = launchSizes(ir, config);
   requireNames(ir, args);
   const ordered = ir.params.map((p) => checkArgument(ir, p, args[p.name]!));

@@ -1,4 +1,5 @@
 /** One launch in the simulator: where it stands, what it counts, and how it reports a finding. */
+import { aBoolean, above, type Rules } from '../../core/arguments.js';
 import type { DType } from '../../core/dtype.js';
 import { type FindingKind, SimulatorError } from '../../core/errors.js';
 import type { ArrayDecl } from '../../kernel/ir.js';
@@ -14,6 +15,8 @@ export interface RunOptions {
   /** Vectors may start at any element, as on the CPU device; kernels that run nowhere else rely on it. */
   readonly anyAlignment?: boolean;
 }
+
+export const RUN: Rules<RunOptions> = { stepBudget: above(0), anyAlignment: aBoolean };
 
 const DEFAULT_STEP_BUDGET = 50_000_000;
 
