@@ -230,16 +230,20 @@ export class WatchedMemory extends Memory {
   }
 
   private touch(way: Access, element: number, site: number): void {
-    const { run, shared } = this;
     if (this.flying.size > 0) this.mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
-    const since = shared ? run.blockStart : run.launchStart;
     const first = (this.offset + element) * this.places;
-    for (let place = first; place < first + this.places; place++) {
-      if (shared && way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
-      if (!shared && way !== READ && run.loans.size > 0) this.mustNotBeLent(element, place, site);
-      const rival = this.shadow.access(run, way, place, since, site);
-      if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
-    }
+    this.touchPlace(way, element, first, site);
+    for (let i = 1; i < this.places; i++) this.touchPlace(way, element, first + i, site);
+  }
+
+  private touchPlace(way: Access, element: number, place: number, site: number): void {
+    const { run, shared } = this;
+    const since = shared ? run.blockStart : run.launchStart;
+    if (shared) {
+      if (way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
+    } else if (way !== READ && run.loans.size > 0) this.mustNotBeLent(element, place, site);
+    const rival = this.shadow.access(run, way, place, since, site);
+    if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
   }
 }
 
