@@ -1,6 +1,15 @@
 /** Files kept between runs: what is damaged, what may not be written to, what goes when there are too many. */
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -19,6 +28,10 @@ test('what was put is got; what is damaged is not, and is gone', () => {
   writeFileSync(join(cache.folder, 'a'), 'something else, long enough to have a checksum of its own');
   assert.equal(cache.get('a'), undefined);
   assert.equal(existsSync(join(cache.folder, 'a')), false);
+  // Whole, but another one's.
+  cache.put('c', contents(8));
+  renameSync(join(cache.folder, 'c'), join(cache.folder, 'a'));
+  assert.equal(cache.get('a'), undefined);
 });
 
 test('a folder that cannot be written to: what is whole is got, what is damaged is passed over', {

@@ -60,7 +60,7 @@ const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {
 const CHECKSUM_BYTES = 32;
 
 /**
- * Files in one folder, each a checksum and its contents. A file appears by renaming, so that a reader sees all of it
+ * Files in one folder, each a checksum (of its name, too) and its contents. A file appears by renaming, so that a reader sees all of it
  * or nothing; one that is damaged is removed. Where the folder cannot be written, nothing is kept.
  */
 export class DiskCache {
@@ -98,7 +98,8 @@ export class DiskCache {
     }
     // A buffer of its own: what native code reads must not be part of Node's pool.
     const contents = new Uint8Array(file.subarray(CHECKSUM_BYTES));
-    const whole = file.length > CHECKSUM_BYTES && sha256(contents).equals(file.subarray(0, CHECKSUM_BYTES));
+    const whole =
+      file.length > CHECKSUM_BYTES && sha256(key, contents).equals(file.subarray(0, CHECKSUM_BYTES));
     if (!whole) debug(1, () => `cache: ${path} is damaged and is made again`);
     try {
       const now = new Date();
@@ -115,7 +116,7 @@ export class DiskCache {
     try {
       makeFolder(this.folder);
       removeStaleTemporaries(this.folder);
-      writeFileSync(part, Buffer.concat([sha256(contents), contents]));
+      writeFileSync(part, Buffer.concat([sha256(key, contents), contents]));
       renameSync(part, join(this.folder, key));
       this.#removeOld();
     } catch (error) {
