@@ -125,6 +125,11 @@ test('a tensor of 2³¹ elements is refused, what is computed on the way may be 
     refused,
   );
   assert.throws(() => rand([2 ** 16, 2 ** 15]), refused);
+  // A loop counts as far: this sum was 0.
+  assert.throws(
+    () => ones([2 ** 16, 2 ** 15]).sum(),
+    /\[sum\] \(65536,32768\) over axes 0,1 takes 2147483648 elements for each result, at most/,
+  );
   // (1300, 1300, 1300) on the way
   const planned = ones([1300, 1300], { dtype: f16 }).matmul(ones([1300, 1300], { dtype: f16 }));
   assert.deepEqual(await list(planned.at('0:1', '0:2')), [1300, 1300]);

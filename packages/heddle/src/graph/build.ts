@@ -14,6 +14,7 @@ import {
   type GraphOp,
   type PadArg,
   type ReduceOp,
+  requireCountable,
   requireIndexable,
   type SliceArg,
   type TensorType,
@@ -191,6 +192,7 @@ export function reduce(op: ReduceOp, x: GraphNode, axes: readonly number[]): Gra
       `[${op}] of no elements: ${formatShape(x.shape)} over axes ${used.join(',')}. There is no ${op} of an empty set.`,
     );
   }
+  requireCountable(op, x.shape, used);
   return make('reduce', shape, x.dtype, [x], { op, axes: used });
 }
 

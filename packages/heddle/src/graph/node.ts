@@ -92,6 +92,16 @@ export function requireIndexable(shape: Shape): void {
     );
 }
 
+/** @throws ShapeError for a reduction of more elements than a loop counts */
+export function requireCountable(op: string, shape: Shape, axes: readonly number[]): void {
+  const count = axes.reduce((n, a) => n * shape[a]!, 1);
+  if (count > MOST_ELEMENTS)
+    throw new ShapeError(
+      `[${op}] ${formatShape(shape)} over axes ${axes.join(',')} takes ${count} elements for each result, at most ` +
+        `${MOST_ELEMENTS}: cut it, or reduce one axis after the other.`,
+    );
+}
+
 let made = 0;
 
 /** The serial number of the newest node. */

@@ -145,7 +145,7 @@ export const constant = (dtype: DType, v: Scalar, at?: Location): Expr => ({
   arg: v,
   ...spread(at),
 });
-export const int = (v: number): Expr => constant(i32, v | 0);
+export const int = (v: number): Expr => (v === (v | 0) ? constant(i32, v | 0) : fail(`${v} is not an i32`));
 
 export const scalarParam = (param: Param, at?: Location): Expr =>
   isBuffer(param.schema)

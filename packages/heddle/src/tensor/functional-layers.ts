@@ -247,7 +247,7 @@ export function batchNorm2d<D extends DTypeName>(
     const count = x.size / channels;
     if (count < 2)
       throw new ShapeError(
-        `[batchNorm2d] x ${formatShape(x.shape)} has one value per channel: its variance is 0. ` +
+        `[batchNorm2d] x ${formatShape(x.shape)} has ${count === 0 ? 'no values' : 'one value'} per channel, a variance needs two. ` +
           'Train with larger batches, or call .eval().',
       );
     const axes = [0, 2, 3];
