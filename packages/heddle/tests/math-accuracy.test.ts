@@ -199,6 +199,13 @@ for (const device of DEVICES) {
   }
 }
 
+/** Not special to IEEE 754: exact on the CPU and in the simulator, while CUDA's log2 of f64 may be off by its ulp. */
+const POWERS_OF_2: Special = [
+  [8, 3],
+  [2 ** -140, -140],
+  [2 ** 127, 127],
+];
+
 /** f(x) = x where x² is too small to count. */
 const SLOPE_1: readonly ScalarOp[] = ['expm1', 'log1p', 'sin', 'tanh'];
 const TINY = { f32: 2 ** -149, f64: 2 ** -1074 } as const;
@@ -245,9 +252,6 @@ const SPECIAL: Readonly<Partial<Record<ScalarOp, Special>>> = {
   ],
   log2: [
     [1, 0],
-    [8, 3],
-    [2 ** -140, -140],
-    [2 ** 127, 127],
     [0, less],
     [-0, less],
     [inf, inf],
@@ -370,7 +374,8 @@ const SPECIAL: Readonly<Partial<Record<ScalarOp, Special>>> = {
 
 for (const device of DEVICES) {
   test(`${device}: special values are what IEEE 754 says`, async () => {
-    for (const [name, rows] of Object.entries(SPECIAL) as [ScalarOp, Special][]) {
+    for (const [name, special] of Object.entries(SPECIAL) as [ScalarOp, Special][]) {
+      const rows = name === 'log2' && device !== 'cuda' ? [...special, ...POWERS_OF_2] : special;
       const compute = onTensors(device, (...x) => new Tensor(b.map(name, ...x.map((t) => t.node))));
       for (const t of [f32, f64]) {
         const tiny = TINY[t.name as 'f32'];
