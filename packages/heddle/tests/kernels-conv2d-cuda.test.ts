@@ -9,7 +9,7 @@ import { call, leaf } from '../src/graph/build.js';
 import type { FusedOp, KernelIo, Stage } from '../src/graph/fused-op.js';
 import type { GraphNode } from '../src/graph/node.js';
 import { type ConvolveTensorTile, convolveTensor } from '../src/kernels/conv2d-tensor-cuda.js';
-import { addParts, partsOf } from '../src/kernels/conv2d-weight-cuda.js';
+import { addParts, convolveWeight, partsOf, type WeightTile } from '../src/kernels/conv2d-weight-cuda.js';
 import {
   convolveWeightTensor,
   tensorParts,
@@ -108,6 +108,27 @@ checkPieces(
   { images: 1, rows: 3, columns: 5, channels: 2, warps: [1, 1, 3], each: [1, 1], stages: 2 },
   { images: 1, rows: 4, columns: 4, channels: 3, warps: [1, 1, 2], each: [1, 2], splits: 2, stages: 3 },
 );
+
+test('the weight gradient of more pixels than an accumulator takes', () => {
+  const { arg } = conv('long', [1, 1, 2], [80, 64], 1);
+  const op = planned(conv2dWeightOp, (io, of) => {
+    const problem = {
+      ...{ ...convolution(io, of, false), outputs: 2, outSize: outputSize(arg) },
+      ...{ gradientOffset: 0, finish: io.finish(io.output.shape) },
+    };
+    const tile: WeightTile = {
+      ...{ images: 1, rows: 4, columns: 32, channels: 1, threads: [2, 16], each: [1, 1], splits: 1 },
+    };
+    const parts = { scratch: 'parts', bytes: 4 * partsOf(problem, 1) };
+    return [
+      gridStage(convolveWeight(problem, tile), { input: 0 }, { input: 1 }, parts),
+      gridStage(addParts(problem, 1), parts, { output: true }),
+    ];
+  });
+  const [x, y] = [leaf([1, 1, 80, 64], f32), leaf([1, 2, 80, 64], f32)];
+  const sources = [{ data: coarse(x.size, 3) }, { data: coarse(y.size, 4) }];
+  checkInSimulator(call(op, [x, y], arg), sources, 1e-5, SIM_TARGET);
+});
 
 for (const each of CASES) check(each, 'tf32');
 for (const each of [...CASES.slice(-2), ...WINOGRAD]) check(each, 'f32');

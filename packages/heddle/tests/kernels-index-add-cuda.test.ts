@@ -33,6 +33,12 @@ const CASES: Readonly<Record<string, Case>> = {
     index: (i) => (i % 9 ? 1 : 0),
     tolerance: 5e-5,
   },
+  'a row longer than an accumulator takes': {
+    shape: [600, 257],
+    arg: { axis: 0, size: 1 },
+    index: () => 0,
+    tolerance: 5e-5,
+  },
   'an axis in the middle': { shape: [2, 270, 5], arg: { axis: 1, size: 20 }, index: (i) => (i * 11) % 20 },
 };
 

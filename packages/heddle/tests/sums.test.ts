@@ -110,3 +110,34 @@ test('column sums count beyond 2^24, where an f32 accumulator of ones stops', as
   useDevice('cpu');
   assert.deepEqual(Array.from((await ones([20_000_000, 2]).sum(0).data()) as Float32Array), [2e7, 2e7]);
 });
+
+test('a long softmax is exact to a few roundings', async () => {
+  useDevice('cpu');
+  const n = 300_000;
+  const total = 1 + (n - 1) * Math.exp(Math.fround(-0.3));
+  const x = tensor(
+    Float32Array.from({ length: n }, (_, i) => (i === 0 ? 0 : -0.3)),
+    { shape: [1, n] },
+  );
+  const [found] = (await x.softmax(1).data()) as Float32Array;
+  assert.ok(Math.abs(found! * total - 1) < 4e-6, `${found}, expected ${1 / total}`);
+  const loss = await F.crossEntropy(x, tensor([0], { dtype: i32 })).item();
+  assert.ok(Math.abs(Number(loss) - Math.log(total)) < 4e-6, `${loss}, expected ${Math.log(total)}`);
+});
+
+test('products of many equal terms are exact to a few roundings', async () => {
+  useDevice('cpu');
+  const [K, product] = [200_000, Math.fround(0.7) * Math.fround(0.3)];
+  const full = (rows: number, columns: number, value: number): Tensor =>
+    tensor(new Float32Array(rows * columns).fill(value), { shape: [rows, columns] });
+  for (const [M, N] of [
+    [3, 5],
+    [16, 24],
+  ] as const)
+    for (const result of [
+      full(M, K, 0.7).matmul(full(K, N, 0.3)),
+      full(M, K, 0.7).matmul(full(N, K, 0.3).transpose()),
+    ])
+      for (const v of (await result.data()) as Float32Array)
+        assert.ok(Math.abs(v / (K * product) - 1) < 4e-5, `${result}: ${v}, expected ${K * product}`);
+});

@@ -311,3 +311,12 @@ test('optimizers: tensors that are no parameters, options that are undefined, a 
   await assert.rejects(momentum.loadStateDict(bad), ArgumentError);
   assert.deepEqual(await list(momentum.stateDict()['0.0.momentum']!), before);
 });
+
+test('mean losses of many small batches are exact to the last digit', async () => {
+  const model = new One(0.1, (w, x) => w.add(x.mul(0)));
+  const train = new Loader(counted(3000), { batchSize: 1 });
+  const { loss } = await evaluate(model, train, { loss: sum, resident: false });
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0 });
+  const { epochs } = await fit(model, options(model, { train, optimizer }));
+  for (const mean of [loss, epochs[0]!.loss!]) assert.ok(Math.abs(mean - Math.fround(0.1)) < 1e-9, `${mean}`);
+});

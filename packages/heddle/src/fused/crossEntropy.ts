@@ -6,7 +6,12 @@ import * as b from '../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import type { IrFunction } from '../kernel/ir-function.js';
-import { crossEntropyGradientRows, crossEntropyRows, type RowsProblem } from '../kernels/softmax-cpu.js';
+import {
+  crossEntropyGradientRows,
+  crossEntropyRows,
+  LONGEST,
+  type RowsProblem,
+} from '../kernels/softmax-cpu.js';
 import type { Tiled } from '../kernels/tiled.js';
 import { softmax } from './softmax.js';
 import { stage } from './stage.js';
@@ -21,7 +26,8 @@ const rowsOnCpu = (
   build: (problem: RowsProblem, labelsAt: number, finish: IrFunction) => Tiled,
 ): KernelChoice<null> => ({
   name,
-  when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
+  when: ({ model }, { dtype, size, src }) =>
+    model === 'blocks' && dtype === f32 && size > 0 && src[0]!.shape[1]! <= LONGEST,
   finishes: true,
   plan: ({ inputs: [logits, labels], output, finish }: KernelIo) => {
     const [rows, columns] = logits!.shape as [number, number];

@@ -3,7 +3,7 @@ import { bf16, type DType, f32 } from '../core/dtype.js';
 import type { Precision } from '../core/precision.js';
 import type { KernelChoice, KernelIo, Stage, Variant } from '../graph/fused-op.js';
 import type { MatmulProblem } from '../kernels/matmul-cpu.js';
-import { type MatmulTile, matmulSum, matmulTile } from '../kernels/matmul-cuda.js';
+import { isInParts, type MatmulTile, matmulSum, matmulTile } from '../kernels/matmul-cuda.js';
 import { matmulTiles, tensorTiles } from '../kernels/matmul-cuda-tiles.js';
 import { matmulTensor } from '../kernels/matmul-tensor-cuda.js';
 import type { TensorTile } from '../kernels/matmul-tensor-panel.js';
@@ -32,15 +32,16 @@ function tensorNameOf(precision: Precision, tile: TensorTile): string {
   return `${precision}-${size}-${each.join('x')}${along}${splitName(tile)}`;
 }
 
-/** The launches: the product, and where K is split over blocks the sum of the parts. */
+/** The launches: the product, and where it comes in parts their sum. */
 function stages(
   p: MatmulProblem,
   product: GridKernel,
-  { splits }: Split,
+  tile: Pick<MatmulTile, 'splits' | 'warps'>,
   dtype = f32 as DType,
 ): readonly Stage[] {
+  const { splits } = tile;
   const sources = [{ input: 0 }, { input: 1 }] as const;
-  if (splits === 1) return [gridStage(product, ...sources, { output: true })];
+  if (!isInParts(p.K, tile)) return [gridStage(product, ...sources, { output: true })];
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
   return [
     gridStage(product, ...sources, parts),

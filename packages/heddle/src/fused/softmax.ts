@@ -5,7 +5,7 @@ import { normalizeAxis, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { FusedOp } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
-import { softmaxRows } from '../kernels/softmax-cpu.js';
+import { LONGEST, softmaxRows } from '../kernels/softmax-cpu.js';
 import { stage } from './stage.js';
 
 export interface SoftmaxArg {
@@ -39,7 +39,7 @@ export const softmaxOp: FusedOp<SoftmaxArg> = {
     {
       name: 'softmax-cpu',
       when: ({ model }, { dtype, shape }, { axis }) =>
-        model === 'blocks' && dtype === f32 && axis === shape.length - 1,
+        model === 'blocks' && dtype === f32 && axis === shape.length - 1 && shape[axis]! <= LONGEST,
       finishes: true,
       plan: ({ inputs: [x], output, finish }, { log }) => {
         const columns = output.shape.at(-1)!;

@@ -3,9 +3,10 @@
  * shifted by the tap. f32, deterministic: every weight is summed by one worker, images in order.
  *
  * A weight is a dot product along the pixels of a row, so vectors lie along the row and nothing is copied: a tile
- * keeps 8 vectors of partial sums, R output channels × 8/R taps, and takes R + 8/R loads per 4 pixels. The
- * partial sums of a block wait in memory of the worker between images (16 loads and stores per image against
- * hundreds of multiply-adds); their lanes are added up once, at the end.
+ * keeps 8 vectors of partial sums, R output channels × 8/R taps, and takes R + 8/R loads per 4 pixels. After an image, or
+ * LEVEL vectors of a larger one, they are added to the totals of the block, in memory of the worker: 16 loads and stores
+ * against hundreds of multiply-adds, and a weight is off by the roundings of a level and of the levels, not of all pixels.
+ * The lanes of the totals are added up once, at the end.
  *
  *   padding, stride   the images are first copied, padded with zeros, each phase of the columns together
  *   the row's tail    a vector that ends at the last pixel, with the lanes that were there already set to zero
@@ -29,6 +30,9 @@ export interface ConvWeightProblem extends ConvolutionSizes {
   /** (value, output channel, input channel of the group, row, column) → the value to store. */
   readonly finish: IrFunction;
 }
+
+/** Vectors of pixels that an accumulator takes. */
+const LEVEL = 256;
 
 /** How the images lie in memory for the weight kernel; `copied` if not as they come. */
 function layoutOf({ size, outSize, kernel, stride, dilation, padding }: ConvWeightProblem) {
@@ -92,7 +96,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
     ({ x, dy, dw }, context) => {
       const { blockIdx, f32, i32, idiv, lane, local, local4, load4, splat4, vec4, select, fma, finish } =
         context;
-      const { GROUPS, IMAGES, INPUTS, OUTPUTS, TAPS, RUN, R, T, DOWN, ACROSS, INSIDE } = context;
+      const { GROUPS, IMAGES, INPUTS, OUTPUTS, TAPS, RUN, R, T, DOWN, ACROSS, INSIDE, LINES } = context;
       const { OH, OW, KH, KW, SY, BY, DY, DX, HEIGHT, PITCH, PHASE, X_AT, DY_AT } = context;
       const first = (blockIdx.x % ACROSS) * RUN;
       const o = (idiv(blockIdx.x, ACROSS) % DOWN) * R;
@@ -120,9 +124,9 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
         const image = X_AT + (n * GROUPS + g) * INPUTS * HEIGHT * PITCH;
         const gradient = DY_AT + (n * (GROUPS * OUTPUTS) + g * OUTPUTS + o) * OH * OW;
         const acc = local4(f32, rows, taps);
-        for (let i = 0; i < rows; i++) {
-          for (let j = 0; j < taps; j++) acc[i][j] = sums[(t - first + j) * R + i];
-        }
+        const clear = () => {
+          for (let i = 0; i < rows; i++) for (let j = 0; j < taps; j++) acc[i][j] = splat4(0);
+        };
         // Loop-carried, or the engine computes `place` anew in the innermost loop.
         const bases = INSIDE ? 1 : taps;
         const at = local(i32, bases);
@@ -141,7 +145,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
           }
         };
         let r = 0;
-        while (r < OH) {
+        const line = () => {
           const end = slopes + whole;
           while (slopes < end) {
             step(0);
@@ -152,9 +156,22 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
           slopes += OW - whole;
           for (let j = 0; j < bases; j++) at[j] += SY * PITCH - whole;
           r += 1;
-        }
-        for (let i = 0; i < rows; i++) {
-          for (let j = 0; j < taps; j++) sums[(t - first + j) * R + i] = acc[i][j];
+        };
+        const add = () => {
+          for (let i = 0; i < rows; i++)
+            for (let j = 0; j < taps; j++) sums[(t - first + j) * R + i] += acc[i][j];
+        };
+        clear();
+        if (OH <= LINES) {
+          while (r < OH) line();
+          add();
+        } else {
+          while (r < OH) {
+            const end = Math.min(r + LINES, OH);
+            while (r < end) line();
+            add();
+            clear();
+          }
         }
       };
 
@@ -192,6 +209,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
         DOWN: down,
         ACROSS: across,
         INSIDE: inputs % T === 0,
+        LINES: Math.ceil(LEVEL / Math.ceil(outSize[1] / 4)),
         OH: outSize[0],
         OW: outSize[1],
         KH: kernel[0],

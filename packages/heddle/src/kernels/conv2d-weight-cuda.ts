@@ -5,7 +5,8 @@
  * A block keeps a tile of dY and the image under it in shared memory and sums output channels × (input channel, tap)
  * in registers, so that a pixel comes from memory once for all taps. The sum over tiles is long and its result small:
  * it is split over blocks, each of which takes every S-th tile and writes its part; a second kernel adds the parts in
- * order.
+ * order. A block that takes more than LEVEL pixels adds its sums to its part every LEVEL pixels and starts again, so that
+ * a weight is off by the roundings of a level and of the levels, not by one for each pixel.
  */
 import { f32 } from '../core/dtype.js';
 import type { IrFunction } from '../kernel/ir-function.js';
@@ -40,6 +41,9 @@ export interface WeightTile extends ImageTile {
   /** Blocks that share the sum over tiles. */
   readonly splits: number;
 }
+
+/** Pixels that an accumulator takes. */
+const LEVEL = 4096;
 
 function layoutOf(p: CudaConvolveWeight, tile: WeightTile) {
   const threads = tile.threads[0] * tile.threads[1];
@@ -91,6 +95,7 @@ export const partsOf = (p: CudaConvolution, count: number, { columns } = plainPa
 export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKernel {
   const { threads, outputs, image, gradient, tiles } = layoutOf(p, tile);
   const blocks = [Math.ceil(p.outputs / outputs), Math.ceil(p.inputs / tile.channels)] as const;
+  const pixels = tile.images * tile.rows * tile.columns;
   const kernel = defineKernel(
     'conv2dWeight',
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
@@ -99,7 +104,7 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
       const { dynamicShared, barrier, commitCopies, waitCopies, copyImage, tapOffset, pixelOffset } = context;
       const { IMAGE, GRADIENT, GROUPS, INPUTS, OUTPUTS, TAPS, DOWN, ACROSS } = context;
       const { O_BLOCKS, C_BLOCKS, SPLITS, TILES } = context;
-      const { ROWS, COLUMNS, O_EACH, T_EACH, CHANNELS, CHUNK, TN, TH, TW, SX } = context;
+      const { ROWS, COLUMNS, O_EACH, T_EACH, CHANNELS, CHUNK, TN, TH, TW, SX, EVERY } = context;
       const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, O_BLOCKS * C_BLOCKS);
       const firstOutput = (idiv(blockIdx.y, C_BLOCKS) % O_BLOCKS) * CHANNELS;
       const firstInput = (blockIdx.y % C_BLOCKS) * CHUNK;
@@ -112,9 +117,28 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
         place[j] = t < CHUNK * TAPS ? tapOffset(t % TAPS, idiv(t, TAPS), IMAGE, context) : 0;
       }
       const sums = local(f32, O_EACH, T_EACH);
-      for (let i = 0; i < O_EACH; i++) for (let j = 0; j < T_EACH; j++) sums[i][j] = 0;
+      const clear = () => {
+        for (let i = 0; i < O_EACH; i++) for (let j = 0; j < T_EACH; j++) sums[i][j] = 0;
+      };
+      clear();
+
+      const put = (isFirst: boolean) => {
+        for (let i = 0; i < O_EACH; i++) {
+          const o = firstOutput + myOutput + i * ROWS;
+          for (let j = 0; j < T_EACH; j++) {
+            const t = myTap + j * COLUMNS;
+            const tap = firstInput * TAPS + t;
+            const to = ((blockIdx.x * GROUPS + g) * OUTPUTS + o) * INPUTS * TAPS + tap;
+            if (o < OUTPUTS && t < CHUNK * TAPS && tap < INPUTS * TAPS) {
+              if (isFirst) parts[to] = sums[i][j];
+              else parts[to] += sums[i][j];
+            }
+          }
+        }
+      };
 
       let tile = blockIdx.x;
+      let taken = 0;
       while (tile < TILES) {
         const column = (tile % ACROSS) * TW;
         const row = (idiv(tile, ACROSS) % DOWN) * TH;
@@ -144,17 +168,16 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
           p += 4;
         }
         tile += SPLITS;
-      }
-
-      for (let i = 0; i < O_EACH; i++) {
-        const o = firstOutput + myOutput + i * ROWS;
-        for (let j = 0; j < T_EACH; j++) {
-          const t = myTap + j * COLUMNS;
-          const tap = firstInput * TAPS + t;
-          const to = ((blockIdx.x * GROUPS + g) * OUTPUTS + o) * INPUTS * TAPS + tap;
-          if (o < OUTPUTS && t < CHUNK * TAPS && tap < INPUTS * TAPS) parts[to] = sums[i][j];
+        if (EVERY > 0) {
+          taken += 1;
+          if (taken % EVERY === 0 || tile >= TILES) {
+            if (taken <= EVERY) put(true);
+            else put(false);
+            clear();
+          }
         }
       }
+      if (EVERY === 0) put(true);
     },
     {
       ...{ IMAGE: image, GRADIENT: gradient, copyImage, tapOffset, pixelOffset },
@@ -163,6 +186,7 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
       ...{ SPLITS: tile.splits, TILES: tiles, ROWS: tile.threads[0], COLUMNS: tile.threads[1] },
       ...{ O_EACH: tile.each[0], T_EACH: tile.each[1], CHANNELS: outputs, CHUNK: tile.channels },
       ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, SX: p.stride[1] },
+      EVERY: Math.ceil(tiles / tile.splits) * pixels > LEVEL ? Math.max(1, Math.floor(LEVEL / pixels)) : 0,
     },
   );
   return {

@@ -32,6 +32,8 @@ const THREADS = 256;
 /** Threads of a block that adds up a long row, and positions that make a row long. */
 const BLOCK = 1024;
 export const LONG = 256;
+/** Positions that an accumulator of a long row takes. */
+const TURNS = 256;
 
 /** Positions with those that fill up the last chunk. */
 export const paddedLength = (n: number): number => Math.ceil(n / CHUNK) * CHUNK;
@@ -181,8 +183,8 @@ export function addRows(p: IndexAddProblem): GridKernel {
 }
 
 /**
- * The rows of more than `LONG` positions, by a block each: teams of threads add every so many positions, then half of the
- * teams' sums are added to the other half, until one is left. There is a block for every multiple of `LONG`; a row
+ * The rows of more than `LONG` positions, by a block each: teams of threads add every so many positions, TURNS of them to an
+ * accumulator and those to a total (one accumulator for all would be off by as many roundings), then half of the teams' sums are added to the other half, until one is left. There is a block for every multiple of `LONG`; a row
  * belongs to that of the first one among its positions.
  */
 export function addLongRows(p: IndexAddProblem): GridKernel {
@@ -194,7 +196,7 @@ export function addLongRows(p: IndexAddProblem): GridKernel {
     { keys: buffer(i32), ...SUMS },
     ({ keys, values, positions, starts, y }, context) => {
       const { blockIdx, threadIdx, shared, barrier, idiv, f32, load4, store4, splat4, finish } = context;
-      const { N, SIZE, OUTER, INNER, LANES, COLUMNS, ACROSS, TEAMS, AT, LONG } = context;
+      const { N, SIZE, OUTER, INNER, LANES, COLUMNS, ACROSS, TEAMS, AT, LONG, LEVEL } = context;
       const parts = shared(f32, TEAMS, ACROSS * LANES);
       const probe = blockIdx.x * LONG;
       const r = keys[probe];
@@ -209,13 +211,23 @@ export function addLongRows(p: IndexAddProblem): GridKernel {
           const c = Math.min(first + x, COLUMNS - 1) * LANES;
           const from = AT + outer * N * INNER + c;
           if (LANES === 4) {
-            let sum = splat4(f32(0));
-            for (let j = begin + team; j < end; j += TEAMS) sum += load4(values, from + positions[j] * INNER);
-            store4(parts, team, x * LANES, sum);
+            let total = splat4(f32(0));
+            for (let first = begin + team; first < end; first += LEVEL) {
+              let sum = splat4(f32(0));
+              const last = Math.min(first + LEVEL, end);
+              for (let j = first; j < last; j += TEAMS) sum += load4(values, from + positions[j] * INNER);
+              total += sum;
+            }
+            store4(parts, team, x * LANES, total);
           } else {
-            let sum = f32(0);
-            for (let j = begin + team; j < end; j += TEAMS) sum += values[from + positions[j] * INNER];
-            parts[team][x] = sum;
+            let total = f32(0);
+            for (let first = begin + team; first < end; first += LEVEL) {
+              let sum = f32(0);
+              const last = Math.min(first + LEVEL, end);
+              for (let j = first; j < last; j += TEAMS) sum += values[from + positions[j] * INNER];
+              total += sum;
+            }
+            parts[team][x] = total;
           }
           barrier();
           for (let half = TEAMS >> 1; half > 0; half >>= 1) {
@@ -235,6 +247,7 @@ export function addLongRows(p: IndexAddProblem): GridKernel {
     {
       ...{ finish: p.finish, N: p.n, SIZE: p.size, OUTER: p.outer, INNER: p.inner, LANES: lanes },
       ...{ COLUMNS: columns, ACROSS: across, TEAMS: BLOCK / across, AT: p.valuesOffset, LONG },
+      LEVEL: (BLOCK / across) * TURNS,
     },
   );
   return { kernel, grid: [Math.ceil(p.n / LONG), 1, 1], threads: BLOCK, sharedBytes: 0 };

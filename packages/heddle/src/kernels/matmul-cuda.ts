@@ -12,6 +12,10 @@
  * element: across K, 64 products need two reads of 4 for each of A and B, one step at a time, and the sums, fragments
  * and addresses fit 128 registers, so that two blocks share a multiprocessor.
  *
+ * An accumulator takes at most LEVEL steps along K. Of more, a block sums one piece after the other and adds each to its
+ * part in memory, so that a product is off by the roundings of a piece and of the pieces, not of K steps; totals in
+ * registers would leave room for one block on a multiprocessor instead of two.
+ *
  * Measured on an H200, TFLOP/s at 4096³ (cuBLAS 51.2), for A·B, A·Bᵀ, Aᵀ·B and AᵀBᵀ:
  *   33.5 37.8 37.2 31.6   128 × 128 × 16, fragments of four steps read before the first product, 128 to 190 registers
  *   40.6 38.6 51.0 41.3   what lies across K read a step at a time, loops unrolled, constant distances between copies
@@ -40,6 +44,17 @@ import {
 } from './matmul-cuda-panel.js';
 import type { GridKernel } from './tiled.js';
 
+/** Steps along K that an accumulator takes. */
+const LEVEL = 4096;
+
+/** Pieces of K that a block of the tile sums one after the other. */
+export const piecesOf = (K: number, { warps, splits }: Pick<MatmulTile, 'warps' | 'splits'>): number =>
+  Math.ceil(K / (splits * warps[2] * LEVEL));
+
+/** Whether the product comes in parts, in f32, which are still to be added, and finished. */
+export const isInParts = (K: number, tile: Pick<MatmulTile, 'warps' | 'splits'>): boolean =>
+  tile.splits > 1 || piecesOf(K, tile) > 1;
+
 /** How the work is cut. */
 export interface MatmulTile {
   /** Along M, N and K. */
@@ -62,15 +77,14 @@ export interface TileLayout {
   readonly rows: number;
   readonly columns: number;
   readonly threads: number;
-  /** Copies that one block makes. */
+  /** Copies that one block makes of a piece of K. */
   readonly chunks: number;
   readonly sharedBytes: number;
 }
 
-export function layoutOf(
-  p: MatmulProblem,
-  { warps, lanes, each, depth, stages, splits }: MatmulTile,
-): TileLayout {
+export function layoutOf(p: MatmulProblem, tile: MatmulTile): TileLayout {
+  const { warps, lanes, each, depth, stages } = tile;
+  const splits = tile.splits * piecesOf(p.K, tile);
   // What a large tile reads goes further across K: two vectors of 4 for every 64 products, one step at a time.
   const turn = each[0] * each[1] >= 64 && depth % 8 === 0;
   const cut = { inner: p.K, depth, splits, turn, once: each[0] * each[1] >= 64 };
@@ -89,10 +103,11 @@ export function layoutOf(
   };
 }
 
-/** The product, or with splits its parts: (split, batch, row, column). */
+/** The product, or if `isInParts` its parts: (split, batch, row, column). */
 export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   const { a: left, b: right, rows, columns, threads, chunks, sharedBytes } = layoutOf(p, tile);
   const { warps, lanes, each, stages, splits } = tile;
+  const parts = isInParts(p.K, tile);
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
   // Of shares that are added, as few elements a thread as keep all threads at work on what follows.
@@ -100,19 +115,17 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   const lanesOut = most >= 4 && p.N % 4 === 0 ? 4 : most >= 2 && p.N % 2 === 0 ? 2 : 1;
   // One element of the tile for each thread, or a few beside each other: known from the start.
   const own =
-    warps[2] > 1 &&
-    splits === 1 &&
-    rows * columns <= threads * lanesOut &&
-    (lanesOut === 1 || p.N % columns === 0);
+    warps[2] > 1 && !parts && rows * columns <= threads * lanesOut && (lanesOut === 1 || p.N % columns === 0);
   const { early, finish } = finishEarly(p.finish);
   const kernel = defineKernel(
-    splits > 1 ? 'matmulParts' : 'matmul',
+    parts ? 'matmulParts' : 'matmul',
     buffers,
     ({ a, b, c }, context) => {
       const { blockIdx, threadIdx, laneId, warpId, idiv, i32, f32, fma, lane, local } = context;
       const { dynamicShared, barrier, load2, load4, store2, store4, vec2, vec4 } = context;
       const { commitCopies, waitCopies, copyPanel, aStart, bStart, early, finish, splat2, splat4 } = context;
-      const { OWN, A, B, M, N, DOWN, TILES, BATCHES, SPLITS, CHUNKS, STAGES, STAGE, THREADS, OUT } = context;
+      const { OWN, A, B, M, N, DOWN, TILES, BATCHES, PARTS, PIECES, CHUNKS, STAGES, STAGE, THREADS, OUT } =
+        context;
       const { WM, WN, WK, LM, LN, TM, TN, DEPTH, ROWS, COLUMNS } = context;
       const tile = BATCHES === 1 ? blockIdx.x : blockIdx.x % TILES;
       const row = (tile % DOWN) * ROWS;
@@ -131,10 +144,13 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
       const bAt =
         A.floats + (B.kMajor ? (warpColumn + laneColumn) * B.pitch : warpColumn + laneColumn * B.group);
       const sums = local(f32, TM, TN);
-      for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = 0;
+      const clear = () => {
+        for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = 0;
+      };
+      clear();
 
-      const copy = (chunk: number, stage: number) => {
-        const step = (split * CHUNKS + chunk) * DEPTH;
+      const copy = (piece: number, chunk: number, stage: number) => {
+        const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
         copyPanel(a, left, held, stage * STAGE, row, step, true, A, context);
         copyPanel(b, right, held, stage * STAGE + A.floats, column, step, true, B, context);
         commitCopies();
@@ -198,89 +214,110 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
         else early(f32(0), batch, ownRow, ownColumn);
       };
 
-      if (CHUNKS <= STAGES) {
-        for (let chunk = 0; chunk < CHUNKS; chunk++) copy(chunk, chunk);
-        if (OWN) loadEarly();
-        for (let chunk = 0; chunk < CHUNKS; chunk++) {
-          waitCopies(CHUNKS - 1 - chunk);
-          barrier();
-          add(chunk);
-        }
-      } else {
-        for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(chunk, chunk);
-        if (OWN) loadEarly();
-        let used = 0;
-        let filled = STAGES - 1;
-        let chunk = 0;
-        while (chunk < CHUNKS) {
-          waitCopies(STAGES - 2);
-          barrier();
-          // What all have used before the barrier is filled again.
-          if (chunk + STAGES - 1 < CHUNKS) copy(chunk + STAGES - 1, filled);
-          else commitCopies();
-          add(used);
-          used = used === STAGES - 1 ? 0 : used + 1;
-          filled = filled === STAGES - 1 ? 0 : filled + 1;
-          chunk += 1;
-        }
-      }
-
       const put = (at: number, v: number, lanes: number) => {
         if (lanes === 4) store4(c, at, v);
         else if (lanes === 2) store2(c, at, v);
         else c[at] = v;
       };
-      const done = (v: number, r: number, n: number, lanes: number) => {
-        if (SPLITS > 1) put(((split * BATCHES + batch) * M + r) * N + n, v, lanes);
-        else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
+      const done = (piece: number, v: number, r: number, n: number, lanes: number) => {
+        if (PARTS) {
+          const at = ((split * BATCHES + batch) * M + r) * N + n;
+          if (PIECES === 1 || piece === 0) put(at, v, lanes);
+          else put(at, (lanes === 4 ? load4(c, at) : lanes === 2 ? load2(c, at) : c[at]) + v, lanes);
+        } else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
       };
-      if (WK === 1) {
-        for (let i = 0; i < TM; i++) {
-          const r = row + warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
-          for (let j = 0; j < TN; j += OUT) {
-            const n =
-              column + warpColumn + idiv(j, B.group) * (LN * B.group) + laneColumn * B.group + (j % B.group);
-            if (r < M && n < N) {
-              if (OUT === 4) done(vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]), r, n, 4);
-              else if (OUT === 2) done(vec2(sums[i][j], sums[i][j + 1]), r, n, 2);
-              else done(sums[i][j], r, n, 1);
+      /** The products of a piece of K. */
+      const sum = (piece: number) => {
+        if (CHUNKS <= STAGES) {
+          for (let chunk = 0; chunk < CHUNKS; chunk++) copy(piece, chunk, chunk);
+          if (OWN) loadEarly();
+          for (let chunk = 0; chunk < CHUNKS; chunk++) {
+            waitCopies(CHUNKS - 1 - chunk);
+            barrier();
+            add(chunk);
+          }
+        } else {
+          for (let chunk = 0; chunk < STAGES - 1; chunk++) copy(piece, chunk, chunk);
+          if (OWN) loadEarly();
+          let used = 0;
+          let filled = STAGES - 1;
+          let chunk = 0;
+          while (chunk < CHUNKS) {
+            waitCopies(STAGES - 2);
+            barrier();
+            // What all have used before the barrier is filled again.
+            if (chunk + STAGES - 1 < CHUNKS) copy(piece, chunk + STAGES - 1, filled);
+            else commitCopies();
+            add(used);
+            used = used === STAGES - 1 ? 0 : used + 1;
+            filled = filled === STAGES - 1 ? 0 : filled + 1;
+            chunk += 1;
+          }
+        }
+
+        if (WK === 1) {
+          for (let i = 0; i < TM; i++) {
+            const r = row + warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
+            for (let j = 0; j < TN; j += OUT) {
+              const n =
+                column +
+                warpColumn +
+                idiv(j, B.group) * (LN * B.group) +
+                laneColumn * B.group +
+                (j % B.group);
+              if (r < M && n < N) {
+                if (OUT === 4)
+                  done(piece, vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]), r, n, 4);
+                else if (OUT === 2) done(piece, vec2(sums[i][j], sums[i][j + 1]), r, n, 2);
+                else done(piece, sums[i][j], r, n, 1);
+              }
+            }
+          }
+        } else {
+          barrier();
+          for (let i = 0; i < TM; i++) {
+            const r = warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
+            for (let j = 0; j < TN; j += B.group) {
+              const n = warpColumn + j * LN + laneColumn * B.group;
+              const at = (share * ROWS + r) * COLUMNS + n;
+              if (B.group === 4)
+                store4(held, at, vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]));
+              else if (B.group === 2) store2(held, at, vec2(sums[i][j], sums[i][j + 1]));
+              else held[at] = sums[i][j];
+            }
+          }
+          barrier();
+          for (let first = 0; first < ROWS * COLUMNS; first += THREADS * OUT) {
+            const i = first + mine;
+            const r = row + idiv(i, COLUMNS);
+            const n = column + (i % COLUMNS);
+            if ((first + THREADS * OUT <= ROWS * COLUMNS || i < ROWS * COLUMNS) && r < M && n < N) {
+              const part = (w: number) => {
+                const at = w * (ROWS * COLUMNS) + i;
+                return OUT === 4 ? load4(held, at) : OUT === 2 ? load2(held, at) : held[at];
+              };
+              let total = part(0);
+              for (let w = 1; w < WK; w++) total += part(w);
+              if (OWN) done(piece, total, ownRow, ownColumn, OUT);
+              else done(piece, total, r, n, OUT);
             }
           }
         }
-      } else {
-        barrier();
-        for (let i = 0; i < TM; i++) {
-          const r = warpRow + idiv(i, A.group) * (LM * A.group) + laneRow * A.group + (i % A.group);
-          for (let j = 0; j < TN; j += B.group) {
-            const n = warpColumn + j * LN + laneColumn * B.group;
-            const at = (share * ROWS + r) * COLUMNS + n;
-            if (B.group === 4)
-              store4(held, at, vec4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]));
-            else if (B.group === 2) store2(held, at, vec2(sums[i][j], sums[i][j + 1]));
-            else held[at] = sums[i][j];
-          }
-        }
-        barrier();
-        for (let first = 0; first < ROWS * COLUMNS; first += THREADS * OUT) {
-          const i = first + mine;
-          const r = row + idiv(i, COLUMNS);
-          const n = column + (i % COLUMNS);
-          if ((first + THREADS * OUT <= ROWS * COLUMNS || i < ROWS * COLUMNS) && r < M && n < N) {
-            const part = (w: number) => {
-              const at = w * (ROWS * COLUMNS) + i;
-              return OUT === 4 ? load4(held, at) : OUT === 2 ? load2(held, at) : held[at];
-            };
-            let total = part(0);
-            for (let w = 1; w < WK; w++) total += part(w);
-            if (OWN) done(total, ownRow, ownColumn, OUT);
-            else done(total, r, n, OUT);
-          }
+      };
+      if (PIECES === 1) sum(0);
+      else {
+        let piece = 0;
+        while (piece < PIECES) {
+          sum(piece);
+          clear();
+          barrier();
+          piece += 1;
         }
       }
     },
     {
       ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, TILES: down * across },
-      ...{ BATCHES: p.batches, SPLITS: splits },
+      ...{ BATCHES: p.batches, PARTS: parts, PIECES: piecesOf(p.K, tile) },
       ...{
         CHUNKS: chunks,
         STAGES: stages,

@@ -22,6 +22,7 @@ import { bf16, type DType, f32, u32 } from '../core/dtype.js';
 import { defineKernel } from '../kernel/language.js';
 import { buffer } from '../kernel/types.js';
 import type { MatmulProblem } from './matmul-cpu.js';
+import { isInParts, piecesOf } from './matmul-cuda.js';
 import { copyPanel, copyPiece, rowOfSlot, startOf } from './matmul-cuda-panel.js';
 import { type TensorTile, tensorLayoutOf } from './matmul-tensor-panel.js';
 import type { GridKernel } from './tiled.js';
@@ -33,7 +34,7 @@ const TOGETHER = 128;
 const bandOf = (rows: number, columns: number): number =>
   2 ** Math.round(Math.log2(Math.sqrt((TOGETHER * columns) / rows)));
 
-/** The product, or with splits its parts: (split, batch, row, column). */
+/** The product, or if `isInParts` its parts: (split, batch, row, column). */
 export function matmulTensor(
   p: MatmulProblem,
   tile: TensorTile,
@@ -43,6 +44,7 @@ export function matmulTensor(
   const layout = tensorLayoutOf(p, tile, dtype);
   const { a: left, b: right, words, rows, columns, chunks, sumPitch, sharedBytes } = layout;
   const { warps, each, stages, splits, depth } = tile;
+  const parts = isInParts(p.K, tile);
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
   const threads = 32 * warps[0] * warps[1] * warps[2];
@@ -50,15 +52,16 @@ export function matmulTensor(
   const element = words ? u32 : dtype;
   const step = precision === 'tf32' ? 8 : 16;
   const kernel = defineKernel(
-    `matmul${precision === 'tf32' ? 'Tf32' : 'Bf16'}${splits > 1 ? 'Parts' : ''}`,
-    { a: buffer(element), b: buffer(element), c: buffer(splits > 1 ? f32 : dtype) },
+    `matmul${precision === 'tf32' ? 'Tf32' : 'Bf16'}${parts ? 'Parts' : ''}`,
+    { a: buffer(element), b: buffer(element), c: buffer(parts ? f32 : dtype) },
     ({ a, b, c }, context) => {
       const { blockIdx, laneId, warpId, idiv, i32, f32, u32, bf16, bitcast, tf32, local2, local4, lane } =
         context;
       const { threadIdx, local, load2, dynamicShared, barrier, store2, vec2, vec4, splat4, mma, mmaBf16 } =
         context;
       const { loadMatrix4, loadMatrix4Transposed, commitCopies, waitCopies, copyPanel } = context;
-      const { aStart, bStart, finish, A, B, M, N, DOWN, ACROSS, BAND, BATCHES, SPLITS, CHUNKS } = context;
+      const { aStart, bStart, finish, A, B, M, N, DOWN, ACROSS, BAND, BATCHES, PARTS, PIECES, CHUNKS } =
+        context;
       const { STAGES, STAGE, DEPTH, STEP, ROWS, COLUMNS, PITCH, THREADS, WM, WN, WK, TM, TN } = context;
       const { ELEMENT, SIXTEEN, HALF, TF32 } = context;
       // Bands of tiles, each column by column.
@@ -79,10 +82,13 @@ export function matmulTensor(
       const g = idiv(laneId, 4);
       const t = laneId % 4;
       const sums = local4(f32, TM, TN);
-      for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = splat4(0);
+      const clear = () => {
+        for (let i = 0; i < TM; i++) for (let j = 0; j < TN; j++) sums[i][j] = splat4(0);
+      };
+      clear();
 
-      const copy = (chunk: number, stage: number) => {
-        const step = (split * CHUNKS + chunk) * DEPTH;
+      const copy = (piece: number, chunk: number, stage: number) => {
+        const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
         const to = stage * STAGE;
         const inside = chunk < CHUNKS;
         copyPanel(a, left, held, to, idiv(row, A.perRow), idiv(step, A.perStep), inside, A, context);
@@ -194,87 +200,114 @@ export function matmulTensor(
         }
       };
 
-      for (let chunk = 0; chunk < STAGES; chunk++) copy(chunk, chunk);
-      waitCopies(STAGES - 1);
-      barrier();
-      read(0, 0, 0);
-      let used = 0;
-      let chunk = 0;
-      while (chunk < CHUNKS) {
-        for (let k = 0; k < own; k += STEP) {
-          const next = idiv(k, STEP) % 2 === 0 ? 1 : 0;
-          if (k + STEP < own) read(next, used, k + STEP);
-          else {
-            waitCopies(STAGES - 2);
-            barrier();
-            // All have read this tile: another takes its place. After the last come zeros, and are read: without a
-            // branch, copies and products mix.
-            const free = used;
-            used = used === STAGES - 1 ? 0 : used + 1;
-            read(next, used, 0);
-            copy(chunk + STAGES, free);
-          }
-          multiply(1 - next);
-        }
-        chunk += 1;
-      }
-
-      const part = SPLITS > 1 ? split * BATCHES + batch : batch;
-      const done = (v: number, r: number, n: number) =>
-        SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+      const part = PARTS ? split * BATCHES + batch : batch;
+      const done = (v: number, r: number, n: number) => (PARTS ? v : finish(HALF ? bf16(v) : v, batch, r, n));
       /** Two neighbours, of which the second may be beyond the matrix. */
-      const put2 = (r: number, n: number, low: number, high: number) => {
+      const put2 = (piece: number, r: number, n: number, low: number, high: number) => {
         const at = (part * M + r) * N + n;
         if (r < M && n < N) {
-          if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+          if (PIECES > 1 && piece > 0) {
+            if (N % 2 === 0) store2(c, at, load2(c, at) + vec2(low, high));
+            else {
+              c[at] += low;
+              if (n + 1 < N) c[at + 1] += high;
+            }
+          } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
           else {
             c[at] = done(low, r, n);
             if (n + 1 < N) c[at + 1] = done(high, r, n + 1);
           }
         }
       };
-      if (WK === 1) {
-        for (let i = 0; i < TM; i++) {
-          for (let j = 0; j < TN; j++) {
-            const v = sums[i][j];
-            const r = row + warpRow + i * 16 + g;
-            const n = column + warpColumn + j * 8 + 2 * t;
-            put2(r, n, lane(v, 0), lane(v, 1));
-            put2(r + 8, n, lane(v, 2), lane(v, 3));
-          }
-        }
-      } else {
-        waitCopies(0);
+      /** The products of a piece of K. */
+      const sum = (piece: number) => {
+        for (let chunk = 0; chunk < STAGES; chunk++) copy(piece, chunk, chunk);
+        waitCopies(STAGES - 1);
         barrier();
-        const kept = (v: number) => (HALF ? bitcast(u32, v) : v);
-        for (let i = 0; i < TM; i++) {
-          for (let j = 0; j < TN; j++) {
-            const v = sums[i][j];
-            const at = (share * ROWS + warpRow + i * 16 + g) * PITCH + warpColumn + j * 8 + 2 * t;
-            store2(held, at, vec2(kept(lane(v, 0)), kept(lane(v, 1))));
-            store2(held, at + 8 * PITCH, vec2(kept(lane(v, 2)), kept(lane(v, 3))));
+        read(0, 0, 0);
+        let used = 0;
+        let chunk = 0;
+        while (chunk < CHUNKS) {
+          for (let k = 0; k < own; k += STEP) {
+            const next = idiv(k, STEP) % 2 === 0 ? 1 : 0;
+            if (k + STEP < own) read(next, used, k + STEP);
+            else {
+              waitCopies(STAGES - 2);
+              barrier();
+              // All have read this tile: another takes its place. After the last come zeros, and are read: without a
+              // branch, copies and products mix.
+              const free = used;
+              used = used === STAGES - 1 ? 0 : used + 1;
+              read(next, used, 0);
+              copy(piece, chunk + STAGES, free);
+            }
+            multiply(1 - next);
           }
+          chunk += 1;
         }
-        barrier();
-        for (let first = 0; first < ROWS * COLUMNS; first += THREADS * 2) {
-          const i = first + threadIdx.x * 2;
-          const r = idiv(i, COLUMNS);
-          const n = i % COLUMNS;
-          const total = local(f32, 2);
-          for (let w = 0; w < WK; w++) {
-            const v = load2(held, (w * ROWS + r) * PITCH + n);
-            for (let e = 0; e < 2; e++) {
-              const x = bitcast(f32, lane(v, e));
-              total[e] = w === 0 ? x : total[e] + x;
+
+        if (WK === 1) {
+          for (let i = 0; i < TM; i++) {
+            for (let j = 0; j < TN; j++) {
+              const v = sums[i][j];
+              const r = row + warpRow + i * 16 + g;
+              const n = column + warpColumn + j * 8 + 2 * t;
+              put2(piece, r, n, lane(v, 0), lane(v, 1));
+              put2(piece, r + 8, n, lane(v, 2), lane(v, 3));
             }
           }
-          put2(row + r, column + n, total[0], total[1]);
+        } else {
+          waitCopies(0);
+          barrier();
+          const kept = (v: number) => (HALF ? bitcast(u32, v) : v);
+          for (let i = 0; i < TM; i++) {
+            for (let j = 0; j < TN; j++) {
+              const v = sums[i][j];
+              const at = (share * ROWS + warpRow + i * 16 + g) * PITCH + warpColumn + j * 8 + 2 * t;
+              store2(held, at, vec2(kept(lane(v, 0)), kept(lane(v, 1))));
+              store2(held, at + 8 * PITCH, vec2(kept(lane(v, 2)), kept(lane(v, 3))));
+            }
+          }
+          barrier();
+          for (let first = 0; first < ROWS * COLUMNS; first += THREADS * 2) {
+            const i = first + threadIdx.x * 2;
+            const r = idiv(i, COLUMNS);
+            const n = i % COLUMNS;
+            const total = local(f32, 2);
+            for (let w = 0; w < WK; w++) {
+              const v = load2(held, (w * ROWS + r) * PITCH + n);
+              for (let e = 0; e < 2; e++) {
+                const x = bitcast(f32, lane(v, e));
+                total[e] = w === 0 ? x : total[e] + x;
+              }
+            }
+            put2(piece, row + r, column + n, total[0], total[1]);
+          }
+        }
+      };
+      if (PIECES === 1) sum(0);
+      else {
+        let piece = 0;
+        while (piece < PIECES) {
+          sum(piece);
+          clear();
+          // What comes after the last copy is still on its way.
+          waitCopies(0);
+          barrier();
+          piece += 1;
         }
       }
     },
     {
       ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, ACROSS: across, BAND: bandOf(rows, columns) },
-      ...{ BATCHES: p.batches, SPLITS: splits, CHUNKS: chunks, STAGES: stages, THREADS: threads },
+      ...{
+        BATCHES: p.batches,
+        PARTS: parts,
+        PIECES: piecesOf(p.K, tile),
+        CHUNKS: chunks,
+        STAGES: stages,
+        THREADS: threads,
+      },
       ...{ STAGE: left.floats + right.floats, DEPTH: depth, STEP: step, ROWS: rows, COLUMNS: columns },
       ...{
         WM: warps[0],

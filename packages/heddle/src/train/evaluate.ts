@@ -13,7 +13,7 @@ import {
   requireOptions,
   shown,
 } from '../core/arguments.js';
-import { f32 } from '../core/dtype.js';
+import { f64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { Loader } from '../data/index.js';
@@ -95,8 +95,8 @@ export class Evaluator {
   readonly #loader: Loader;
   readonly #options: EvaluateOptions;
   readonly #names: readonly string[];
-  /** Sums over the examples seen: of the loss, then of each metric. */
-  readonly #sums: Tensor;
+  /** Sums over the examples seen, f64: of the loss, then of each metric. */
+  readonly #sums: Tensor<'f64'>;
   readonly #feed: Feed;
 
   /** @param tune how kernels are chosen: see `JitOptions` */
@@ -106,7 +106,7 @@ export class Evaluator {
     this.#loader = loader;
     this.#options = options;
     this.#names = Object.keys(metrics);
-    this.#sums = tensor(new Float32Array(1 + this.#names.length));
+    this.#sums = tensor(new Float64Array(1 + this.#names.length));
     const work: BatchWork = (inputs, labels) =>
       noGrad(() => {
         const outputs = model.forward(inputs);
@@ -115,7 +115,7 @@ export class Evaluator {
         const counts = Object.entries(metrics).map(([name, metric]) =>
           scalarOf('evaluate', `metric '${name}'`, metric(outputs, labels)),
         );
-        this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f32)))));
+        this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f64)))));
       });
     this.#feed = feedOf(loader, work, { resident, tune });
   }
@@ -128,14 +128,14 @@ export class Evaluator {
     const { epoch } = this.#loader;
     let examples = 0;
     try {
-      this.#sums.write(new Float32Array(this.#sums.size));
+      this.#sums.write(new Float64Array(this.#sums.size));
       for await (const chunk of this.#feed.chunks(0)) {
         if (this.#options.signal?.aborted) break;
         chunk.run();
         examples += chunk.examples;
         await turns.next();
       }
-      const [loss, ...sums] = Array.from((await this.#sums.data()) as Float32Array, (sum) => sum / examples);
+      const [loss, ...sums] = Array.from((await this.#sums.data()) as Float64Array, (sum) => sum / examples);
       const metrics = Object.fromEntries(this.#names.map((name, i) => [name, sums[i]!]));
       return { loss: loss!, metrics, examples, seconds: (performance.now() - start) / 1000 };
     } finally {

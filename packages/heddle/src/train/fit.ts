@@ -8,7 +8,7 @@ import {
   required,
   requireOptions,
 } from '../core/arguments.js';
-import { f32, i32 } from '../core/dtype.js';
+import { f32, f64, i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import type { Loader } from '../data/index.js';
 import type { Layer } from '../nn/index.js';
@@ -112,8 +112,8 @@ class Training {
   /** The weights as they were before an epoch. */
   #last: { readonly epoch: number; readonly weights: Promise<Snapshot> };
   readonly #baseRates: readonly number[];
-  /** Of this epoch: good steps, and the sum of the losses of their examples. */
-  readonly #sums = tensor([0, 0]);
+  /** Of this epoch: good steps, and the sum of the losses of their examples. f64: no step is too small to count. */
+  readonly #sums = tensor([0, 0], { dtype: f64 });
   /** 1 until a loss is not finite. */
   readonly #good = tensor(1);
   /** Done when the device has the first chunks to work on. */
@@ -143,7 +143,7 @@ class Training {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
         const total = lossReduction === 'mean' ? seen.mul(inputs.shape[0]!) : seen;
-        this.#sums.assign(good.where(this.#sums.add(stack([one, total])), this.#sums));
+        this.#sums.assign(good.where(this.#sums.add(stack([one, total]).cast(f64)), this.#sums));
         this.#good.assign(one);
       });
     };

@@ -90,10 +90,10 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
   const int aAt = (warpRow + line + 8 * second) * 20 + 4 * third;
   // const bAt =
   const int bAt = 1280 + ((line + 8 * second) * 36 + wrap_add(warpColumn, wrap_mul(8, third)) / 2);
-  // for (let chunk = 0; chunk < STAGES; chunk++) copy(chunk, chunk);
+  // for (let chunk = 0; chunk < STAGES; chunk++) copy(piece, chunk, chunk);
   #pragma unroll
   for (int chunk = 0; chunk < 3; chunk++) {
-    // const step = (split * CHUNKS + chunk) * DEPTH;
+    // const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
     const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
     // const to = stage * STAGE;
     const int to = chunk * 2432;
@@ -262,9 +262,9 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
           // bs[to][j + 1] = vec2(lane(v, 2), lane(v, 3));
           bs[k / 16 % 2 == 0 ? 1 : 0][j + 1] = u32x2{v.z, v.w};
         }
-        // copy(chunk + STAGES, free);
+        // copy(piece, chunk + STAGES, free);
         const int chunk_1 = wrap_add(chunk, 3);
-        // const step = (split * CHUNKS + chunk) * DEPTH;
+        // const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
         const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
         // const to = stage * STAGE;
         const int to = free_ * 2432;
@@ -376,21 +376,21 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
       const int r = row + warpRow + i * 16 + g;
       // const n = column + warpColumn + j * 8 + 2 * t;
       const int n = column + warpColumn + j * 8 + 2 * t;
-      // put2(r, n, lane(v, 0), lane(v, 1));
+      // put2(piece, r, n, lane(v, 0), lane(v, 1));
       const float low = v.x;
       const float high_1 = v.y;
       // const at = (part * M + r) * N + n;
       const int at_2 = (0 + r) * 512 + n;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
-        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        // } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         const f32x2 v_1 = f32x2{low, high_1};
-        // SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        // const done = (v: number, r: number, n: number) => (PARTS ? v : finish(HALF ? bf16(v) : v, batch, r, n));
         const f32x2 t_1 = cast_bf16x2(v_1);
-        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        // } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         *reinterpret_cast<bf16x2*>(c + at_2) = store_bf16x2(t_1);
       }
-      // put2(r + 8, n, lane(v, 2), lane(v, 3));
+      // put2(piece, r + 8, n, lane(v, 2), lane(v, 3));
       const int r_1 = r + 8;
       const float low_1 = v.z;
       const float high_2 = v.w;
@@ -398,11 +398,11 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
       const int at_3 = (0 + r_1) * 512 + n;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
-        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        // } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         const f32x2 v_1 = f32x2{low_1, high_2};
-        // SPLITS > 1 ? v : finish(HALF ? bf16(v) : v, batch, r, n);
+        // const done = (v: number, r: number, n: number) => (PARTS ? v : finish(HALF ? bf16(v) : v, batch, r, n));
         const f32x2 t_1 = cast_bf16x2(v_1);
-        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        // } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         *reinterpret_cast<bf16x2*>(c + at_3) = store_bf16x2(t_1);
       }
     }

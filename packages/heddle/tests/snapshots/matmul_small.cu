@@ -57,10 +57,10 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
   const int ownRow = min(wrap_add(row, mine / 8), 63);
   // const ownColumn =
   const int ownColumn = column + mine % 8;
-  // for (let chunk = 0; chunk < CHUNKS; chunk++) copy(chunk, chunk);
+  // for (let chunk = 0; chunk < CHUNKS; chunk++) copy(piece, chunk, chunk);
   #pragma unroll
   for (int chunk = 0; chunk < 4; chunk++) {
-    // const step = (split * CHUNKS + chunk) * DEPTH;
+    // const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
     const int step = (split * 4 + chunk) * 196;
     // copyPanel(a, left, held, stage * STAGE, row, step, true, A, context);
     const int at = chunk * 3264;
@@ -383,9 +383,9 @@ extern "C" __global__ void matmul_small(const float* a, const float* b, float* c
         // for (let w = 1; w < WK; w++) total += part(w);
         total = t + held[at_1];
       }
-      // if (OWN) done(total, ownRow, ownColumn, OUT);
+      // if (OWN) done(piece, total, ownRow, ownColumn, OUT);
       const float v = total;
-      // else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
+      // } else put((batch * M + r) * N + n, finish(v, batch, r, n), lanes);
       const int at_1 = (0 + ownRow) * 128 + ownColumn;
       // else c[at] = v;
       c[at_1] = v;

@@ -88,10 +88,10 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
   const int aAt = (warpRow + line + 8 * second) * 36 + 4 * third;
   // const bAt =
   const int bAt = 2304 + ((warpColumn + line + 8 * third) * 36 + 4 * second);
-  // for (let chunk = 0; chunk < STAGES; chunk++) copy(chunk, chunk);
+  // for (let chunk = 0; chunk < STAGES; chunk++) copy(piece, chunk, chunk);
   #pragma unroll
   for (int chunk = 0; chunk < 3; chunk++) {
-    // const step = (split * CHUNKS + chunk) * DEPTH;
+    // const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
     const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk), 32);
     // const to = stage * STAGE;
     const int to = chunk * 4608;
@@ -313,9 +313,9 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
           const u32x2 v_1 = bs[k / 8 % 2 == 0 ? 1 : 0][j];
           bs[k / 8 % 2 == 0 ? 1 : 0][j] = u32x2{__float_as_uint(round_tf32(__uint_as_float(v.x))), __float_as_uint(round_tf32(__uint_as_float(v_1.y)))};
         }
-        // copy(chunk + STAGES, free);
+        // copy(piece, chunk + STAGES, free);
         const int chunk_1 = wrap_add(chunk, 3);
-        // const step = (split * CHUNKS + chunk) * DEPTH;
+        // const step = ((PIECES === 1 ? split : split * PIECES + piece) * CHUNKS + chunk) * DEPTH;
         const int step = wrap_mul(wrap_add(wrap_mul(split, 16), chunk_1), 32);
         // const to = stage * STAGE;
         const int to = free_ * 4608;
@@ -435,18 +435,18 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const int r = row + warpRow + i * 16 + g;
       // const n = column + warpColumn + j * 8 + 2 * t;
       const int n = column + warpColumn + j * 8 + 2 * t;
-      // put2(r, n, lane(v, 0), lane(v, 1));
+      // put2(piece, r, n, lane(v, 0), lane(v, 1));
       const float low = v.x;
       const float high_1 = v.y;
       // const at = (part * M + r) * N + n;
       const int at_2 = (0 + r) * 512 + n;
       // if (r < M && n < N) {
       if (r < 512 && n < 512) {
-        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        // } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         const f32x2 v_1 = f32x2{low, high_1};
         *reinterpret_cast<f32x2*>(c + at_2) = v_1;
       }
-      // put2(r + 8, n, lane(v, 2), lane(v, 3));
+      // put2(piece, r + 8, n, lane(v, 2), lane(v, 3));
       const int r_1 = r + 8;
       const float low_1 = v.z;
       const float high_2 = v.w;
@@ -454,7 +454,7 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
       const int at_3 = (0 + r_1) * 512 + n;
       // if (r < M && n < N) {
       if (r_1 < 512 && n < 512) {
-        // if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
+        // } else if (N % 2 === 0) store2(c, at, done(vec2(low, high), r, n));
         const f32x2 v_1 = f32x2{low_1, high_2};
         *reinterpret_cast<f32x2*>(c + at_3) = v_1;
       }
