@@ -60,6 +60,9 @@ const numbersOf = (...types: readonly (abstract new (...args: never[]) => unknow
   holds: (v) => types.some((t) => v instanceof t),
 });
 
+const FLOATS = numbersOf(Float32Array);
+const INTEGERS = numbersOf(Int32Array);
+
 /** @internal */
 export const aNormalization: Rule = {
   must: '{ mean, std }, a finite number and one greater than 0',
@@ -165,8 +168,8 @@ export class ArrayDataset implements Dataset {
 
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
     requireArgument('batchInto', 'indices', indices, anArrayLike);
-    requireArgument('batchInto', 'inputs', inputs, numbersOf(Float32Array));
-    requireArgument('batchInto', 'labels', labels, numbersOf(Int32Array));
+    requireArgument('batchInto', 'inputs', inputs, FLOATS);
+    requireArgument('batchInto', 'labels', labels, INTEGERS);
     const features = this.#features;
     for (let row = 0; row < indices.length; row++) {
       const index = indices[row]!;

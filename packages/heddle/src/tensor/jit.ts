@@ -123,15 +123,18 @@ export function jit<A extends readonly unknown[], R>(
       : undefined;
     return { program, inputs: nodes };
   };
-  const repeat = (times: number, ...args: A): R => {
-    requireArgument('repeat', 'times', times, integerFrom(1));
+  const run = (times: number, args: A): R => {
     const { program, inputs } = prepare(args);
     const results = program.recording.run(inputs, times).map((node) => new Tensor(node));
     launches = program.recording.launches;
     let next = 0;
     return substitute(program.output, () => results[next++]!) as R;
   };
-  const call = (...args: A): R => repeat(1, ...args);
+  const repeat = (times: number, ...args: A): R => {
+    requireArgument('repeat', 'times', times, integerFrom(1));
+    return run(times, args);
+  };
+  const call = (...args: A): R => run(1, args);
   return Object.defineProperties(call, {
     launches: { get: () => launches },
     repeat: { value: repeat },
