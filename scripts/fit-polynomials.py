@@ -61,6 +61,11 @@ slope = 2 / sqrt(pi)
 erf_rest = at_zero(lambda z: erf(sqrt(z)) / sqrt(z) - 1, slope - 1)
 erf_weight = at_zero(lambda z: sqrt(z) / erf(sqrt(z)), 1 / slope)
 
+# erf x = 1 − e^(−P(x − 1)) for x from 1 to where that is 1; the error relative to erf x.
+def far_fit(end, terms):
+    return remez(lambda u: -log(erfc(u + 1)), lambda u: erfc(u + 1) / erf(u + 1), 0, end - 1, terms, grid=800)
+
+
 # Φ(−t) = e^(−t²/2) · P(u) / (t + c) with u = (t − c) / (t + c), t from 0 to where Φ(−t) is 0.
 def tail(c):
     def value(u):
@@ -78,5 +83,7 @@ def tail_fit(c, end, terms):
 if __name__ == "__main__":
     show("f32 erf", 7, remez(erf_rest, erf_weight, 0, 1, 7))
     show("f64 erf", 12, remez(erf_rest, erf_weight, 0, 1, 12))
+    show("f32 far erf", 7, far_fit(4, 7))
+    show("f64 far erf", 19, far_fit(6, 19))
     show("f32 tail", 10, tail_fit(4, 14.5, 10))
     show("f64 tail", 23, tail_fit(5, 39, 23))

@@ -15,6 +15,7 @@ export interface Activation {
 const sigmoid = (x: number): number => (x < 0 ? Math.exp(x) / (1 + Math.exp(x)) : 1 / (1 + Math.exp(-x)));
 
 export const ACTIVATIONS: Readonly<Record<string, Activation>> = {
+  rsqrt: { run: (x) => x.rsqrt(), exact: (x) => 1 / Math.sqrt(x), bound: { f32: 2.5, f64: 2.5 } },
   sigmoid: { run: H.sigmoid, exact: sigmoid, bound: { f32: 3, f64: 3 } },
   silu: { run: H.silu, exact: (x) => x * sigmoid(x), bound: { f32: 6, f64: 6 } },
   softplus: {

@@ -3,7 +3,10 @@
  * bound far from what is needed; special values exactly. f32 against f64, f64 against numbers of 30 digits.
  */
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { bf16, type DType, f16, f32, f64 } from '../src/core/dtype.js';
 import * as b from '../src/graph/build.js';
 import { Tensor, tensor, useDevice } from '../src/index.js';
@@ -205,6 +208,29 @@ const POWERS_OF_2: Special = [
   [2 ** -140, -140],
   [2 ** 127, 127],
 ];
+
+test('docs/accuracy.md states these bounds', () => {
+  const table = (head: string, rows: readonly string[]): string =>
+    [head, head.replace(/[^|]+/g, '---'), ...rows].map((row) => `| ${row} |\n`).join('');
+  const functions = FUNCTIONS.map((name) => {
+    const { cpu, sim, cuda } = (OPS[name] as OpRecord).ulp!;
+    return [`\`${name}\``, cpu.f32, cpu.f64, sim.f64, cuda.f32, cuda.f64].join(' | ');
+  });
+  const composed = Object.entries(ACTIVATIONS).map(
+    ([name, { bound }]) => `\`${name}\` | ${bound.f32} | ${bound.f64}`,
+  );
+  let root = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(root, 'biome.json'))) root = dirname(root);
+  const path = join(root, 'docs/accuracy.md');
+  const page = readFileSync(path, 'utf8');
+  const tables = [
+    table('op | CPU, f32 | CPU, f64 | simulator, f64 | CUDA, f32 | CUDA, f64', functions),
+    table('function | f32 | f64', composed),
+  ];
+  const wanted = page.replace(/(\| [^\n]*\n)+/g, (old) => tables.shift() ?? old);
+  if (process.env.UPDATE_SNAPSHOTS) writeFileSync(path, wanted);
+  else assert.equal(page, wanted, 'run with UPDATE_SNAPSHOTS=1 and read the diff');
+});
 
 /** f(x) = x where x² is too small to count. */
 const SLOPE_1: readonly ScalarOp[] = ['expm1', 'log1p', 'sin', 'tanh'];

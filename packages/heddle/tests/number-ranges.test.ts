@@ -8,6 +8,7 @@ import {
   conv2d,
   crossEntropy,
   f16,
+  f32,
   Generator,
   i32,
   ones,
@@ -220,5 +221,156 @@ for (const device of DEVICES) {
     assert.throws(() => H.arange(2 ** 31, 2 ** 31 + 3), /2147483648 cannot be represented as i32/);
     assert.throws(() => H.arange(-1, 3, 1, { dtype: u8 }), /-1 cannot be represented as u8/);
     assert.throws(() => H.arange(300, 600, 300, { dtype: u8 }), /300 cannot be represented as u8/);
+  });
+}
+
+/** x, f(x) and f'(x): limits, and what PyTorch gives where there is none (NaN). */
+type Point = readonly [x: number, value: number, slope: number];
+const { POSITIVE_INFINITY: inf, NEGATIVE_INFINITY: less, NaN: nan } = Number;
+const unknown: Point = [nan, nan, nan];
+const POINTS: Readonly<Record<string, readonly [(x: Tensor) => Tensor, ...Point[]]>> = {
+  sigmoid: [
+    H.sigmoid,
+    unknown,
+    [0, 0.5, 0.25],
+    [inf, 1, 0],
+    [less, 0, 0],
+    [-89, 2.2273635618e-39, 2.2273635618e-39],
+  ],
+  tanh: [H.tanh, unknown, [-0, -0, 1], [inf, 1, 0], [less, -1, 0], [1e-8, 1e-8, 1]],
+  softplus: [
+    H.softplus,
+    unknown,
+    [0, Math.LN2, 0.5],
+    [inf, inf, 1],
+    [less, 0, 0],
+    [-89, 2.2273635618e-39, 2.2273635618e-39],
+  ],
+  elu: [
+    H.elu,
+    unknown,
+    [-0, -0, 1],
+    [inf, inf, 1],
+    [less, -1, 0],
+    [-1e-8, -1e-8, 1],
+    [-30, -1, 9.357622969e-14],
+  ],
+  gelu: [
+    H.gelu,
+    unknown,
+    [0, 0, 0.5],
+    [-0, -0, 0.5],
+    [less, nan, nan],
+    [-6, -5.919525869e-9, -3.546870945e-8],
+    [-13, -7.952313719e-38, -1.033730444e-36],
+    [1e-8, 5e-9, 0.5],
+  ],
+  silu: [
+    H.silu,
+    unknown,
+    [0, 0, 0.5],
+    [less, nan, nan],
+    [-88, -5.328049668e-37, -5.267503649e-37],
+    [-100, -3.720075976e-42, -3.682875216e-42],
+  ],
+  expm1: [(x) => x.expm1(), unknown, [-0, -0, 1], [inf, inf, inf], [less, -1, 0], [-30, -1, 9.357622969e-14]],
+  log1p: [
+    (x) => x.log1p(),
+    unknown,
+    [-0, -0, 1],
+    [-1, less, inf],
+    [-2, nan, -1],
+    [inf, inf, 0],
+    [1e-8, 1e-8, 1],
+  ],
+  erf: [
+    H.erf,
+    unknown,
+    [-0, -0, 1.1283791671],
+    [inf, 1, 0],
+    [less, -1, 0],
+    [1e-8, 1.1283791671e-8, 1.1283791671],
+  ],
+};
+/** Logit, target, loss and the gradients of both. */
+const LOGITS: readonly (readonly [x: number, t: number, loss: number, dx: number, dt: number])[] = [
+  [inf, 0.3, inf, 0.7, less],
+  [less, 0.3, inf, -0.3, inf],
+  [inf, 0, inf, 1, less],
+  [less, 1, inf, -1, inf],
+  [nan, 0, nan, nan, nan],
+  [0, 0.5, Math.LN2, 0, -0],
+  [89, 1, 2.2273635618e-39, -2.2273635618e-39, -89],
+  [-89, 0, 2.2273635618e-39, 2.2273635618e-39, 89],
+  [1e30, 1, 0, 0, -1e30],
+];
+
+/** Zeros have their sign; else to 10⁻⁴: below 10⁻³⁸ f32 has no more digits. */
+function assertNear(got: number, wanted: number, what: string): void {
+  const near = Object.is(got, wanted) || (wanted !== 0 && Math.abs(got - wanted) <= 1e-4 * Math.abs(wanted));
+  assert.ok(near, `${what} is ${got}, not ${wanted}`);
+}
+
+for (const device of DEVICES) {
+  test(`${device}: activations and their gradients where numbers end`, async () => {
+    useDevice(device);
+    for (const dtype of [f32, H.f64]) {
+      for (const [name, [f, ...points]] of Object.entries(POINTS)) {
+        const x = tensor(
+          points.map((p) => p[0]),
+          { dtype, requiresGrad: true },
+        );
+        const y = f(x);
+        y.sum().backward();
+        const [values, slopes] = [await list(y), await list(x.grad!)];
+        points.forEach(([at, value, slope], i) => {
+          assertNear(values[i]!, value, `${dtype.name} ${name}(${at})`);
+          assertNear(slopes[i]! + 0, slope, `${dtype.name} ${name}'(${at})`);
+        });
+      }
+    }
+  });
+
+  test(`${device}: the loss of logits is infinite where they are, or 0`, async () => {
+    useDevice(device);
+    const [x, t] = [0, 1].map((k) =>
+      tensor(
+        LOGITS.map((row) => row[k]!),
+        { requiresGrad: true },
+      ),
+    ) as [Tensor, Tensor];
+    const loss = H.bceWithLogits(x, t, { reduction: 'none' });
+    loss.sum().backward();
+    const got = await Promise.all([loss, x.grad!, t.grad!].map(list));
+    LOGITS.forEach(([logit, target, ...wanted], i) => {
+      wanted.forEach((w, k) => {
+        // What is near 1 is subtracted from 1: its last digits are those of f32.
+        if (k === 1 && Math.abs(w) < 1e-30) assert.ok(Math.abs(got[k]![i]!) < 1e-30);
+        else
+          assertNear(
+            got[k]![i]! + 0,
+            w + 0,
+            `${['loss', 'gradient', 'gradient of the target'][k]} (${logit}, ${target})`,
+          );
+      });
+    });
+  });
+
+  test(`${device}: softmax of f32 gives numbers below 2⁻¹²⁶, too`, async () => {
+    useDevice(device);
+    const logits = [0, -87, -88, -90, -100, -103, -104, -1000, less];
+    const x = tensor([logits], { requiresGrad: true });
+    const y = x.softmax(1);
+    (await list(y)).forEach((v, i) => {
+      assert.ok(
+        Math.abs(v - Math.exp(logits[i]!)) <= 2 ** -149 + 1e-6 * v,
+        `softmax of ${logits[i]} is ${v}`,
+      );
+    });
+    crossEntropy(x, tensor([0], { dtype: i32 })).backward();
+    (await list(x.grad!)).slice(1).forEach((v, i) => {
+      const wanted = Math.exp(logits[i + 1]!);
+      assert.ok(Math.abs(v - wanted) <= 2 ** -148 + 1e-6 * v, `gradient at ${logits[i + 1]} is ${v}`);
+    });
   });
 }

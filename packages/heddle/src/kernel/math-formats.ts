@@ -33,9 +33,16 @@ export interface FloatFormat {
   readonly cos: readonly number[];
   /** erf x = x + x·erf(x²) for |x| ≤ 1. */
   readonly erf: readonly number[];
+  readonly farErf: FarErf;
   readonly tail: NormalTail;
   /** The bits of the upper half of a fraction, sign and exponent: such a number has an exact square. */
   readonly upperHalf: number | bigint;
+}
+
+/** erf x = 1 − e^−P(x − 1) for x from 1 to `end`, from where on it is 1. */
+export interface FarErf {
+  readonly end: number;
+  readonly polynomial: readonly number[];
 }
 
 /** The normal distribution's tail: Φ(−t) = e^(−t²/2)·P(u)/(t + c) with u = (t − c)/(t + c). */
@@ -78,6 +85,13 @@ export const F32: FloatFormat = {
     0.12837916572955937, -0.376126258374651, 0.11283585248605635, -0.02685381458207252, 0.005188330482592488,
     -0.0008010202699272506, 7.853849828429409e-5,
   ],
+  farErf: {
+    end: 4,
+    polynomial: [
+      1.8496055156537317, 2.6389668798090145, 0.8431176076065364, 0.04150349755018489, -0.009895459615216012,
+      0.0018293822513878377, -0.00018637884671505198,
+    ],
+  },
   tail: {
     c: 4,
     polynomial: [
@@ -113,6 +127,16 @@ export const F64: FloatFormat = {
     -0.0008548325929766244, 0.0001205529358693695, -1.4924712439534814e-5, 1.6447132699786621e-6,
     -1.6206318752969208e-7, 1.3710988704190523e-8, -7.779462971761597e-10,
   ],
+  farErf: {
+    end: 6,
+    polynomial: [
+      1.8496055099332482, 2.6389675142347886, 0.843107256358659, 0.04156109804218276, -0.01003382537846156,
+      0.001977902594053416, -0.0002373225907949631, -2.62775619399561e-5, 2.7158475272845425e-5,
+      -9.607957490911576e-6, 2.058740444328035e-6, -1.4203438868619197e-7, -9.805867175915851e-8,
+      5.2268115642611063e-8, -1.498698276871034e-8, 2.881544092768686e-9, -3.7095772412781035e-10,
+      2.9066510253884078e-11, -1.0495970869229545e-12,
+    ],
+  },
   tail: {
     c: 5,
     polynomial: [

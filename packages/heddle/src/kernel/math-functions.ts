@@ -95,9 +95,10 @@ export class Arithmetic {
     const below = this.select(this.test('gt', x, high), high, x);
     return this.select(this.test('lt', below, low), low, below);
   }
-  /** x rounded to an integer: as a float, and as the bits in which it stands low. */
-  round(x: Expr): { whole: Expr; bits: Expr } {
-    const shifted = this.add(x, this.format.magic);
+  /** x·factor rounded to an integer: as a float, and as the bits in which it stands low. */
+  round(x: Expr, factor = 1): { whole: Expr; bits: Expr } {
+    const { magic } = this.format;
+    const shifted = factor === 1 ? this.add(x, magic) : this.fma(x, factor, magic);
     return { whole: this.sub(shifted, this.format.magic), bits: this.bitsOf(shifted) };
   }
   /** x·2^n, in two steps, so that results without a full fraction and infinity come out right. */
@@ -145,7 +146,7 @@ const reduce = (m: Arithmetic, x: Expr, n: Expr, parts: readonly number[]): Expr
 
 const exp: Unary = (m, x) => {
   const near = m.clamp(x, m.format.expRange);
-  const { whole, bits } = m.round(m.mul(near, Math.LOG2E));
+  const { whole, bits } = m.round(near, Math.LOG2E);
   return m.scale(expNear(m, reduce(m, near, whole, m.format.ln2)), bits);
 };
 
@@ -157,7 +158,7 @@ const exp2: Unary = (m, x) => {
 
 /** e^x − 1 as e and 2^n·e: x = n·ln 2 + r, e = e^r − 2^−n. From expm1Least to 0, where `bounded`. */
 function expm1Of(m: Arithmetic, x: Expr, bounded: boolean): { e: Expr; bits: Expr } {
-  const { whole, bits } = m.round(m.mul(x, Math.LOG2E));
+  const { whole, bits } = m.round(x, Math.LOG2E);
   const r = reduce(m, x, whole, m.format.ln2);
   const rest = m.fma(m.polynomial(r, m.format.exp), m.mul(r, r), r);
   const power = m.power(bits, -1);
@@ -226,7 +227,7 @@ export interface Pair {
 
 /** x less the nearest multiple of π/2, and that multiple in the low bits. Right within waveRange. */
 function reduceWave(m: Arithmetic, x: Expr): Pair & { readonly bits: Expr } {
-  const { whole, bits } = m.round(m.mul(x, 2 / Math.PI));
+  const { whole, bits } = m.round(x, 2 / Math.PI);
   const { halfPi } = m.format;
   if (m.format === F32) return { high: reduce(m, x, whole, halfPi), low: m.num(0), bits };
   // What the subtractions round away is kept.
@@ -243,22 +244,36 @@ function reduceWave(m: Arithmetic, x: Expr): Pair & { readonly bits: Expr } {
 }
 
 /** The sine of an angle of at most π/4 and `quadrant` quarter turns. */
-export function sineOf(m: Arithmetic, { high: r, low }: Pair, quadrant: Expr): Expr {
-  const z = m.mul(r, r);
-  const cubic = m.mul(r, z);
-  const half = m.mul(z, 0.5);
-  const top = m.sub(1, half);
-  const rest = m.mul(m.mul(z, z), m.polynomial(z, m.format.cos));
-  const isShort = m.format === F32;
-  const sin = isShort
-    ? m.fma(cubic, m.polynomial(z, m.format.sin), r)
-    : m.add(r, m.add(m.sub(m.mul(cubic, m.polynomial(z, m.format.sin)), m.mul(low, half)), low));
-  const cos = isShort
-    ? m.add(top, rest)
-    : m.add(top, m.add(m.sub(m.sub(1, top), half), m.sub(rest, m.mul(r, low))));
+export function sineOf(m: Arithmetic, angle: Pair, quadrant: Expr): Expr {
+  const { sin, cos } = m.format === F32 ? shortWaves(m, angle.high) : longWaves(m, angle);
   const swapped = m.int('ne', m.int('and', quadrant, 1), 0);
   const sign = m.int('shl', m.int('and', quadrant, 2), m.format.bits.bytes * 8 - 2);
   return m.fromBits(m.int('xor', m.bitsOf(m.select(swapped, cos, sin)), sign));
+}
+
+interface Waves {
+  readonly sin: Expr;
+  readonly cos: Expr;
+}
+
+function shortWaves(m: Arithmetic, r: Expr): Waves {
+  const z = m.mul(r, r);
+  // A product, so that −0 keeps its sign.
+  const sin = m.mul(r, m.fma(z, m.polynomial(z, m.format.sin), 1));
+  const cos = m.fma(m.mul(z, z), m.polynomial(z, m.format.cos), m.fma(z, -0.5, 1));
+  return { sin, cos };
+}
+
+/** With what the roundings of 1 − r²/2 and of r lose. */
+function longWaves(m: Arithmetic, { high: r, low }: Pair): Waves {
+  const z = m.mul(r, r);
+  const half = m.mul(z, 0.5);
+  const cubic = m.mul(m.mul(r, z), m.polynomial(z, m.format.sin));
+  const sin = m.add(r, m.add(m.sub(cubic, m.mul(low, half)), low));
+  const top = m.sub(1, half);
+  const rest = m.sub(m.mul(m.mul(z, z), m.polynomial(z, m.format.cos)), m.mul(r, low));
+  const cos = m.add(top, m.add(m.sub(m.sub(1, top), half), rest));
+  return { sin, cos };
 }
 
 /** Right within waveRange; beyond, the function that WebAssembly calls is (kernel/math-wave.ts). */
@@ -266,8 +281,10 @@ const wave =
   (name: WaveName): Unary =>
   (m, x) => {
     const { bits, ...angle } = reduceWave(m, x);
-    const value = sineOf(m, angle, m.int('add', bits, QUARTERS[name]));
-    const near = name === 'sin' ? m.select(m.test('eq', x, 0), x, value) : value;
+    const quadrant = name === 'sin' ? bits : m.int('add', bits, QUARTERS[name]);
+    const value = sineOf(m, angle, quadrant);
+    // The sums of the long one have lost the sign of −0.
+    const near = name === 'sin' && m.format === F64 ? m.select(m.test('eq', x, 0), x, value) : value;
     return { ...alu(name, [x]), src: [near, x] } as Expr;
   };
 
@@ -289,7 +306,7 @@ function normalTail(m: Arithmetic, size: Expr): Expr {
   const t = m.select(m.test('gt', size, end), end, size);
   const high = m.fromBits(m.int('and', m.bitsOf(t), m.format.upperHalf));
   const rest = m.mul(m.mul(m.sub(t, high), m.add(t, high)), -0.5);
-  const { whole, bits } = m.round(m.mul(m.mul(t, t), -0.5 * Math.LOG2E));
+  const { whole, bits } = m.round(m.mul(t, t), -0.5 * Math.LOG2E);
   const r = m.add(reduce(m, m.mul(m.mul(high, high), -0.5), whole, m.format.ln2), rest);
   const inverse = m.div(1, m.add(t, c));
   // (t − c)/(t + c) with less error where t is small.
@@ -306,7 +323,11 @@ const normcdf: Unary = (m, x) => {
 const erf: Unary = (m, x) => {
   const size = m.abs(x);
   const near = m.fma(x, m.polynomial(m.mul(x, x), m.format.erf), x);
-  const far = m.fma(normalTail(m, m.mul(size, Math.SQRT2)), -2, 1);
+  const { end, polynomial } = m.format.farErf;
+  const u = m.sub(m.select(m.test('gt', size, end), end, size), 1);
+  const power = m.neg(m.polynomial(u, polynomial));
+  const { whole, bits } = m.round(power, Math.LOG2E);
+  const far = m.sub(1, m.mul(expNear(m, reduce(m, power, whole, m.format.ln2)), m.power(bits, 1)));
   return m.select(m.test('lt', size, 1), near, m.withSign(far, x));
 };
 

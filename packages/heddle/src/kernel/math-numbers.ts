@@ -91,5 +91,6 @@ export function normcdf(x: number): number {
 /** The error function. */
 export function erf(x: number): number {
   if (Math.abs(x) < 1) return x + x * polynomial(x * x, F64.erf);
-  return Math.sign(x) * (1 - 2 * normalTail(Math.SQRT2 * Math.abs(x)));
+  const { end, polynomial: coefficients } = F64.farErf;
+  return Math.sign(x) * (1 - Math.exp(-polynomial(Math.min(Math.abs(x), end) - 1, coefficients)));
 }

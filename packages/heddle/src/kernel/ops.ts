@@ -139,11 +139,11 @@ export const OPS = {
   log1p: approximate(1, 'Math.log1p(a)', (a) => Math.log1p(a), { cpu: [1.5, 1.5], sim: 1, cuda: [1.5, 1.5] }),
   exp2: approximate(1, 'exp2(a)', (a) => 2 ** a, { cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
   log2: approximate(1, 'Math.log2(a)', (a) => Math.log2(a), { cpu: [2, 2], sim: 1, cuda: [1.5, 1.5] }),
-  sin: approximate(1, 'Math.sin(a)', (a) => Math.sin(a), { cpu: [2.5, 1], sim: 1, cuda: [2.5, 2.5] }),
-  cos: approximate(1, 'Math.cos(a)', (a) => Math.cos(a), { cpu: [2.5, 1], sim: 1, cuda: [2.5, 2.5] }),
+  sin: approximate(1, 'Math.sin(a)', (a) => Math.sin(a), { cpu: [3, 1], sim: 1, cuda: [2.5, 2.5] }),
+  cos: approximate(1, 'Math.cos(a)', (a) => Math.cos(a), { cpu: [3, 1], sim: 1, cuda: [2.5, 2.5] }),
   tanh: approximate(1, 'Math.tanh(a)', (a) => Math.tanh(a), { cpu: [3, 3], sim: 2, cuda: [2.5, 1.5] }),
   /** The error function 2/√π ∫₀ᵃ e^−t² dt. */
-  erf: approximate(1, 'erf(a)', erf, { cpu: [1.5, 1.5], sim: 2, cuda: [2.5, 2.5] }),
+  erf: approximate(1, 'erf(a)', erf, { cpu: [1.25, 1.25], sim: 1.25, cuda: [2.5, 2.5] }),
   /** Φ(a), the normal distribution's cumulative function, with full relative accuracy in its tail. */
   normcdf: approximate(1, 'normcdf(a)', normcdf, { cpu: [5, 5], sim: 6, cuda: [5.5, 5.5] }),
   /** C's: 1 for b = 0 and for a = 1, even of NaN, and for (−1)^±∞, where JavaScript has NaN. */

@@ -231,7 +231,7 @@ export const INSTRUCTIONS = {
   'i16x8.extend_low_i8x16_u': simd(137),
   'i32x4.abs': simd(160),
   'i32x4.neg': simd(161),
-  'i32x4.all_true': simd(163),
+  'v128.any_true': simd(83),
   'i32x4.extend_low_i16x8_u': simd(169),
   'i32x4.shl': simd(171),
   'i32x4.shr_s': simd(172),

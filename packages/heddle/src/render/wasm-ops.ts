@@ -122,21 +122,19 @@ function wave(name: WaveName): Rule {
       const { f } = c;
       const x = f.local('x', 'v128');
       const near = f.local('near', 'v128');
-      const small = f.local('small', 'v128');
+      const isLarge = f.local('isLarge', 'v128');
       f.set(x);
       f.set(near);
       f.get(x);
       f.op('f32x4.abs');
       f.op('v128.const', vectorBytes(f32, new Array<number>(4).fill(F32.waveRange)));
-      f.op('f32x4.lt');
-      f.tee(small);
-      f.op('i32x4.all_true');
-      f.op('i32.eqz');
+      f.op('f32x4.ge');
+      f.tee(isLarge);
+      f.op('v128.any_true');
       f.when(() => {
         for (let lane = 0; lane < 4; lane++) {
-          f.get(small);
+          f.get(isLarge);
           f.op('i32x4.extract_lane', lane);
-          f.op('i32.eqz');
           f.when(() => {
             f.get(near);
             f.get(x);

@@ -75,6 +75,7 @@ FUNCTIONS = {
     "tanh": (mpmath.tanh, wide(-20, 20) + logarithmic(1e-3, 1, 60)),
     "erf": (mpmath.erf, wide(-6, 6) + spread(-1.2, 1.2, 60) + around(1.0, -1.0)),
     "normcdf": (normal, wide(-38.5, 9) + spread(-3, 3, 100)),
+    "rsqrt": (lambda x: 1 / mpmath.sqrt(x), positive(wide(0.5, 2))),
     "sigmoid": (sigmoid, wide(-40, 40) + spread(-745, -600, 20)),
     "silu": (lambda x: x * sigmoid(x), wide(-40, 40) + spread(-700, -600, 20)),
     "softplus": (lambda x: mpmath.log1p(mpmath.exp(x)), wide(-40, 20) + spread(-745, -600, 20)),
@@ -95,7 +96,7 @@ def value(f, *args):
 
 def in_range(name, x):
     """Where e^x is too large for mpmath, the result is one of the special values, which have a test of their own."""
-    return abs(x) < 1e5 or name in ("log", "log2", "log1p", "sin", "cos", "erf", "normcdf")
+    return abs(x) < 1e5 or name in ("log", "log2", "log1p", "sin", "cos", "erf", "normcdf", "rsqrt")
 
 
 def powers():
