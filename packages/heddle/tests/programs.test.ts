@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { setPrecision, useDevice } from '../src/index.js';
 import { DEVICES } from './case-runner.js';
-import { Programs, randomMachine, randomProgram, randomTraining } from './programs/generate.js';
+import { Programs, randomLong, randomMachine, randomProgram, randomTraining } from './programs/generate.js';
 import { parseFound } from './programs/program.js';
 import { checkMachine, checkProgram } from './programs/run.js';
 import { property } from './property.js';
@@ -23,6 +23,14 @@ const KINDS = [
     found: found.programs,
     many: 60,
     share: 20,
+  },
+  {
+    name: 'random programs with long axes',
+    make: randomLong,
+    check: checkProgram,
+    found: [],
+    many: 1,
+    share: 2,
   },
   {
     name: 'random programs that assign states',
@@ -52,7 +60,7 @@ for (const device of DEVICES)
         await check(program);
       },
       {
-        runs: Math.round(device === 'cpu' ? many : many / 2.5),
+        runs: Math.ceil(device === 'cpu' ? many : many / 2.5),
         share,
         found: found.map((program) => [program]),
       },

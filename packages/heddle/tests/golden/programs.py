@@ -255,7 +255,7 @@ def inverted(x, _):
 OPS = {
     **{n: unary(getattr(torch, n)) for n in ("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh")},
     **{n: unary(getattr(torch, n)) for n in ("sigmoid", "floor", "ceil", "trunc", "round", "sign", "relu", "square")},
-    **{n: unary(getattr(torch, n)) for n in ("reciprocal", "erf")},
+    **{n: unary(getattr(torch, n)) for n in ("reciprocal", "erf", "expm1", "log1p")},
     "leakyRelu": unary(lambda t: F.leaky_relu(t, 0.25)),
     "elu": unary(F.elu),
     "silu": unary(F.silu),

@@ -61,8 +61,12 @@ class Builder implements Picker {
   readonly #order: { input?: Input; step?: Step }[] = [];
   readonly below: (n: number) => number;
 
-  constructor(below: (n: number) => number, theme?: Theme) {
+  /** Elements of a value at most. */
+  readonly #most: number;
+
+  constructor(below: (n: number) => number, theme?: Theme, most = MOST) {
     this.below = below;
+    this.#most = most;
     this.theme = theme ?? this.one(THEMES);
   }
 
@@ -153,6 +157,10 @@ class Builder implements Picker {
     return this.count - 1;
   }
 
+  parameter(shape: readonly number[], kind: Kind): number {
+    return this.#input(shape, this.theme === 'double' ? 'f64' : 'f32', kind, true);
+  }
+
   state(shape: readonly number[]): number {
     const made = this.#input(shape, this.theme === 'double' ? 'f64' : 'f32', 'any', false);
     const input = { ...this.inputs.pop()!, state: true, ...(this.chance(0.3) ? { rewritten: true } : {}) };
@@ -183,7 +191,7 @@ class Builder implements Picker {
     for (const [round, tape] of this.#tapes.entries()) {
       const made = stepEntries(tape, step, this.#values[round]!);
       if (
-        nd.count(made.shape) > MOST ||
+        nd.count(made.shape) > this.#most ||
         made.shape.length > 5 ||
         !isTelling(tape, made, this.theme === 'special')
       )
@@ -323,6 +331,24 @@ export function randomMachine(below: (n: number) => number): Program {
   );
 }
 
+/** A program with a long axis, which is summed in one way or another, with gradients. */
+export function randomLong(below: (n: number) => number): Program {
+  const builder = new Builder(below, below(4) === 0 ? 'double' : 'plain', 2e5);
+  const shape = builder.one([[100_003], [65_537, 2], [2, 70_000], [1, 99_999, 1], [3, 20_000, 3]]);
+  const axis = shape.indexOf(Math.max(...shape));
+  let x = builder.parameter(shape, builder.one(['positive', 'any'] as const));
+  x = builder.add(builder.one(['square', 'detach', 'sigmoid', 'exp', 'neg']), [x], null) ?? x;
+  const axes = builder.chance(0.3) ? shape.map((_, d) => d) : [axis];
+  const sum = builder.add(builder.one(['sum', 'sum', 'mean', 'variance', 'std']), [x], {
+    axes,
+    keepdim: true,
+  });
+  if (sum === undefined) return randomLong(below);
+  const apart = builder.add(builder.one(['sub', 'mul', 'add']), [x, sum], null);
+  const losses = builder.losses();
+  return builder.finish([sum, ...(apart === undefined ? [] : [apart]), ...losses], losses);
+}
+
 /** A program with parameters that an optimizer moves. */
 export function randomTraining(below: (n: number) => number): Program {
   const builder = new Builder(below, below(4) === 0 ? 'double' : 'plain');
@@ -332,13 +358,21 @@ export function randomTraining(below: (n: number) => number): Program {
   const losses = builder.losses();
   const made = nd.range(0, builder.count);
   const program = builder.finish([...losses, ...made.filter(() => builder.chance(0.1))], losses);
+  const { updates: _, ...rest } = program;
+  const optimizer = chooseOptimizer(builder);
+  const rounds = evaluate({ ...rest, optimizer }, 3);
+  // Training that diverges says nothing.
+  const most = Math.max(
+    0,
+    ...rounds.flatMap(({ states }) => states.flatMap(({ value }) => Array.from(value, Math.abs))),
+  );
+  if (!(most < 1e4)) return randomTraining(below);
   // What the losses do not reach has no gradient, and is left alone.
-  const reached = evaluate(program, 1)[0]!.gradients.map((g) => g.reached);
-  const inputs = program.inputs.map((input) =>
+  const reached = rounds[0]!.gradients.map((g) => g.reached);
+  const inputs = rest.inputs.map((input) =>
     input.requiresGrad ? { ...input, requiresGrad: reached.shift()! } : input,
   );
-  const { updates: _, ...rest } = program;
-  return { ...rest, inputs, optimizer: chooseOptimizer(builder) };
+  return { ...rest, inputs, optimizer };
 }
 
 /** Smaller programs that may fail in the same way. */

@@ -46,15 +46,13 @@ export const isFloat = (dtype: DTypeName): boolean => FORMATS[dtype].unit > 0;
 export interface Curve {
   readonly f: (x: number) => number;
   readonly slope: (x: number) => number;
-  /** Rounding error of f, in units of its last place (default 4). */
+  /** Error of f in units of its last place, at most (default 4). */
   readonly ulps?: number;
   /** What the rounding errors of f and of its slope are relative to (default: themselves). */
   readonly scale?: (x: number) => number;
   readonly slopeScale?: (x: number) => number;
   /** Distance from x to where f or its slope jumps; default: nowhere. */
   readonly jump?: (x: number) => number;
-  /** An error of f that does not shrink with it. */
-  readonly absolute?: number;
   /** f gives whole numbers, or one of its operands: no rounding. */
   readonly exact?: boolean;
   /** Steps: gradients stop here. */
@@ -68,18 +66,17 @@ export interface Curve {
 export const additions = (n: number): number =>
   Math.min(n, 16 * Math.ceil(Math.log(Math.max(1, n)) / Math.log(16)) + 32);
 
+const word = new DataView(new ArrayBuffer(8));
+const zerosAtTheEnd = (bits: number): number => 31 - Math.clz32(bits & -bits);
+
 /** Exponent of the last bit of v that is set: v is a multiple of 2 to this. */
 function lastBit(v: number): number {
   if (v === 0 || !Number.isFinite(v)) return Number.POSITIVE_INFINITY;
-  let [low, high] = [-1074, 1023];
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    const scaled =
-      middle > 0 ? v / 2 ** middle : v * 2 ** Math.min(1023, -middle) * 2 ** Math.max(0, -middle - 1023);
-    if (Number.isInteger(scaled)) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+  word.setFloat64(0, v);
+  const [high, low] = [word.getUint32(0), word.getUint32(4)];
+  const exponent = (high >>> 20) & 0x7ff;
+  const zeros = low !== 0 ? zerosAtTheEnd(low) : 32 + zerosAtTheEnd((high & 0xfffff) | 0x100000);
+  return Math.max(1, exponent) - 1075 + zeros;
 }
 
 /** Whether adding numbers to `sum`, all multiples of 2^last, whose sizes add up to `size`, never rounds, in whatever order. */
@@ -209,7 +206,7 @@ export class Tape {
   curve(
     dtype: DTypeName,
     id: number,
-    { f, slope, ulps = 4, absolute = 0, scale, slopeScale, jump, exact, flat }: Curve,
+    { f, slope, ulps = 4, scale, slopeScale, jump, exact, flat }: Curve,
   ): number {
     const [x, e] = [this.value[id]!, this.error[id]!];
     const [y, s] = [f(x), slope(x)];
@@ -221,11 +218,9 @@ export class Tape {
       e === 0 ? 0 : 1.01 * Math.max(Math.abs(g(x + e) - at), Math.abs(g(x - e) - at));
     if (!flat)
       this.#operand(id, s, spread(slope, s) + 4 * FORMATS[dtype].unit * (slopeScale?.(x) ?? Math.abs(s)));
-    const taken = absolute + Math.max(spread(f, y), e === 0 || s === 0 ? 0 : Math.abs(s) * e);
-    const rounds =
-      exact || (e === 0 && FORMATS[dtype].round(y) === y && Math.abs(y) >= 2 ** -20 && ulps <= 1)
-        ? 0
-        : Math.max(2, ulps);
+    const taken = Math.max(spread(f, y), e === 0 || s === 0 ? 0 : Math.abs(s) * e);
+    // A unit of the last place is at most two of the relative ones. 16-bit floats are f32's result, rounded.
+    const rounds = exact ? 0 : FORMATS[dtype].unit > 2 ** -20 ? 1.1 : 2 * ulps;
     return this.#result(dtype, y, flat ? 0 : taken, rounds, scale?.(x) ?? Math.abs(y));
   }
 
@@ -363,13 +358,13 @@ export class Tape {
     const [value, error, size] = [new Float64Array(n), new Float64Array(n), new Float64Array(n)];
     const uses = new Uint32Array(n);
     for (const id of of) value[id]! += 1;
+    let isOpen = false;
     for (let id = n - 1; id >= 0; id--) {
       if (uses[id] === 0 && value[id] === 0) continue;
       const { unit, tiny, largest } = FORMATS[this.#dtype[id]!];
       if (uses[id]! > 1) error[id]! += additions(uses[id]!) * unit * size[id]!;
       if (uses[id]! > 0) error[id]! += tiny * uses[id]!;
-      if (!(size[id]! + error[id]! <= largest) || !Number.isFinite(value[id]!))
-        error[id] = Number.POSITIVE_INFINITY;
+      if (!(size[id]! + error[id]! <= largest) || !Number.isFinite(value[id]!)) isOpen = true;
       const [g, dg] = [value[id]!, error[id]!];
       for (let k = this.#first[id]!; k < this.#first[id + 1]!; k++) {
         const [to, slope, doubt] = [this.#from[k]!, this.#slope[k]!, this.#doubt[k]!];
@@ -383,6 +378,8 @@ export class Tape {
         else error[to]! += dg * (Math.abs(slope) + doubt) + Math.abs(g) * doubt + 2 * unit * Math.abs(part);
       }
     }
+    // Where a gradient is not finite, all are open: 0 times it is NaN.
+    if (isOpen) error.fill(Number.POSITIVE_INFINITY);
     return { value, error, uses };
   }
 }
