@@ -1,13 +1,14 @@
 """
-The polynomials of kernel/math-formats.ts: minimax fits of relative error by the Remez exchange, in 60 digits.
+The polynomials of kernel/math-formats.ts, minimax fits of relative error by the Remez exchange, and its constants; the
+bits of 2/π of kernel/math-wave.ts.
 
     pip install mpmath && python3 scripts/fit-polynomials.py
 
 Prints, for each function and format, the coefficients (lowest first) and the largest relative error of the function
-that is made of them, in bits.
+that is made of them, in bits; then π/2 in parts of 11 and 33 bits, and 64 bits of 2/π per word.
 """
 
-from mpmath import mp, mpf, erf, erfc, exp, log, matrix, lu_solve, cos, pi, sqrt, sin, cos as cosine, fabs
+from mpmath import cos, erf, erfc, exp, fabs, floor, log, lu_solve, matrix, mp, mpf, pi, sqrt
 
 mp.dps = 60
 
@@ -80,6 +81,16 @@ def tail_fit(c, end, terms):
     return remez(value, lambda u: 1 / value(u), -1, (mpf(end) - c) / (mpf(end) + c), terms, grid=800)
 
 
+def parts(x, bits, count):
+    """`count` numbers of so many bits, and what is left."""
+    out = []
+    for _ in range(count):
+        unit = mpf(2) ** (floor(log(x, 2)) - bits + 1)
+        out.append(float(floor(x / unit) * unit))
+        x -= mpf(out[-1])
+    return [*out, float(x)]
+
+
 if __name__ == "__main__":
     show("f32 erf", 7, remez(erf_rest, erf_weight, 0, 1, 7))
     show("f64 erf", 12, remez(erf_rest, erf_weight, 0, 1, 12))
@@ -87,3 +98,8 @@ if __name__ == "__main__":
     show("f64 far erf", 19, far_fit(6, 19))
     show("f32 tail", 10, tail_fit(4, 14.5, 10))
     show("f64 tail", 23, tail_fit(5, 39, 23))
+    mp.prec = 1400
+    print("halfPi, f32:", parts(pi / 2, 11, 4))
+    print("halfPi, f64:", parts(pi / 2, 33, 3))
+    for i in range(19):
+        print(f"{int(floor(2 / pi * mpf(2) ** (64 * (i + 1)))) % 2**64:#018x}n")

@@ -150,9 +150,8 @@
                   local.set $shared.3
                   local.get $shared.3
                   v128.const i32x4 0x3fb8aa3b 0x3fb8aa3b 0x3fb8aa3b 0x3fb8aa3b
-                  f32x4.mul
                   v128.const i32x4 0x4b400000 0x4b400000 0x4b400000 0x4b400000
-                  f32x4.add
+                  f32x4.relaxed_madd
                   local.set $shared.4
                   local.get $shared.4
                   v128.const i32x4 0x4b400000 0x4b400000 0x4b400000 0x4b400000
