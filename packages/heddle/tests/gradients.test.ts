@@ -209,3 +209,35 @@ test('an unrolled recurrence of matrix products differentiates', async () => {
     assert.ok(Math.abs(Number(analytic[k]) - numeric) < 1e-4 * (1 + Math.abs(numeric)), `element ${k}`);
   }
 });
+
+test('what max is taken of is the same number in the kernel of its gradient', async () => {
+  const functions: Record<string, (x: Tensor) => Tensor> = {
+    ...{ elu: H.elu, erf: H.erf, gelu: H.gelu, sigmoid: H.sigmoid, silu: H.silu, softplus: H.softplus },
+    ...{
+      exp: (x) => x.exp(),
+      sin: (x) => x.sin(),
+      tanh: (x) => x.tanh(),
+      scaled: (x) => x.mul(0.3).add(0.1),
+    },
+  };
+  // Rows that fit into vectors, and rows that do not
+  for (const shape of [
+    [200, 4],
+    [300, 3],
+  ] as const) {
+    const values = Float32Array.from({ length: shape[0] * shape[1] }, (_, i) => 2 * Math.sin(i * i + i));
+    for (const [name, f] of Object.entries(functions)) {
+      const w = tensor(values, { shape, requiresGrad: true });
+      f(w).max(1).sum().backward();
+      const gradient = await list(w.grad);
+      const rows = Array.from({ length: shape[0] }, (_, i) =>
+        gradient.slice(i * shape[1], (i + 1) * shape[1]),
+      );
+      assert.equal(
+        rows.filter((row) => row.filter((g) => g !== 0).length !== 1).length,
+        0,
+        `${name} of ${shape}`,
+      );
+    }
+  }
+});

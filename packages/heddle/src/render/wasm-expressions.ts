@@ -176,6 +176,17 @@ export class Expressions {
     const context = this.context(t, safeDivisor);
     if (name === 'fma') {
       const float = type === 'f64' ? 'f64' : 'f32';
+      if (this.module.fma && t.name === 'f32') {
+        // By the fused instruction, which only vectors have: what is computed in two kernels, in vectors and not, has
+        // the same bits (the gradient of max asks which element it was).
+        for (const push of operands) {
+          push();
+          f.op('f32x4.splat');
+        }
+        f.op('f32x4.relaxed_madd');
+        f.op('f32x4.extract_lane', 0);
+        return;
+      }
       operands[0]!();
       operands[1]!();
       f.op(`${float}.mul`);
