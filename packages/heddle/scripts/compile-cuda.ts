@@ -10,8 +10,11 @@ import { promisify } from 'node:util';
 import { NVRTC_FLAGS } from '../src/render/cuda.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from '../src/runtime/cuda/nvrtc.js';
 
-/** The generations that Heddle's CUDA text is written for: Ampere, Hopper, Blackwell. */
-export const ARCHITECTURES = ['sm_80', 'sm_90a', 'sm_100a'] as const;
+/**
+ * The generations that Heddle writes CUDA text for: Ampere, and from Hopper on, where kernels overlap. Later generations
+ * get Hopper's text.
+ */
+export const ARCHITECTURES = ['sm_80', 'sm_90a'] as const;
 export type Architecture = (typeof ARCHITECTURES)[number];
 
 /** Where nvcc is, if it is anywhere: on the PATH or in /usr/local/cuda*. */
