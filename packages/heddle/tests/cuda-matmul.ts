@@ -32,6 +32,8 @@ export const matmulKernels = (): readonly KernelIr[] => [
   named('matmul_edges', matmulTile(problem(65, 33, 17, false, true), { ...small, depth: 16, splits: 2 })),
   named('matmul_sum', matmulSum(problem(64, 10, 4608, true, true), 16)),
   named('matmul_tf32', matmulTensor(problem(512, 512, 512, true, true), tensor, 'tf32', f32)),
+  named('matmul_pieces', matmulTile(problem(1024, 1024, 9000, true, false), large)),
+  named('matmul_tf32_pieces', matmulTensor(problem(512, 511, 9000, true, true), tensor, 'tf32', f32)),
   named('matmul_bf16', matmulTensor(problem(512, 512, 512, true, false), tensor, 'bf16', f32)),
   named('matmul_of_bf16', matmulTensor(problem(512, 512, 512, true, false), tensor, 'bf16', bf16)),
 ];

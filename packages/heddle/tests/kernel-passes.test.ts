@@ -198,6 +198,13 @@ const fixed = variable('fixed', true);
 const i = variable('i', true);
 const yes = constant(bool, true);
 
+test('unroll: a loop that is never to be unrolled stays', () => {
+  const loop = (unroll: boolean | 'never'): KernelIr =>
+    kernelOf(forLoop(i, int(0), int(2), int(1), block([store(bufferParam(y), read(i), [int(0)])]), unroll));
+  assert.deepEqual(lines(unroll(loop(false))), ['y[0] = 0', 'y[0] = 1']);
+  assert.deepEqual(lines(unroll(loop('never'))), ['for i from 0 to 2 step 1 loop', '  y[0] = i']);
+});
+
 const broken: Record<string, [KernelIr, RegExp]> = {
   'a variable that is not declared': [
     kernelOf(store(bufferParam(y), read(v), [int(0)])),
