@@ -78,7 +78,7 @@ const files =
     : readdirSync(tests)
         .filter((name) => name.endsWith('.test.js'))
         .map((name) => join(tests, name))
-        .filter((path) => readFileSync(path, 'utf8').includes("'./property.js'"));
+        .filter((path) => readFileSync(path, 'utf8').includes("from './property.js'"));
 
 /** @typedef {{ file: string, name: string, share: number }} Property */
 
