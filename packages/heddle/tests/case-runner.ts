@@ -179,6 +179,8 @@ export function forwardTests(device: string): void {
         ready.push({ c, values, expected: c.reference(...values.map((v, i) => rounded(v, c.inputs[i]!))) });
       }
       for (const [way, run] of Object.entries(WAYS)) {
+        // Only a GPU's kernels are chosen there; elsewhere it is what realizing all at once is.
+        if (way === 'in jit' && !device.startsWith('cuda')) continue;
         for (const [i, result] of run(ready).entries()) {
           if (!result) continue;
           const { c, expected } = ready[i]!;
