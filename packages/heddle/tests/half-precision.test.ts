@@ -84,4 +84,37 @@ for (const device of DEVICES) {
       assert.deepEqual(await bits(H.stack([one, part, part]).sum()), [1 + 2 * small]);
     }
   });
+
+  test(`${device}: products in bf16 with two rows, columns or steps`, async () => {
+    useDevice(device);
+    const values = (size: number, seed: number): number[] =>
+      Array.from({ length: size }, (_, i) => (((i * 7 + seed * 3) % 11) - 5) / 4);
+    for (const [M, K, N] of [
+      [3, 2, 4],
+      [2, 4, 6],
+      [4, 6, 2],
+      [2, 2, 2],
+      [6, 2, 1],
+    ] as const)
+      for (const turned of [0, 1, 2, 3]) {
+        const [x, y] = [values(M * K, 1), values(K * N, 2)];
+        const transposed = (data: number[], rows: number, columns: number): Tensor =>
+          tensor(
+            data.map((_, i) => data[(i % rows) * columns + Math.floor(i / rows)]!),
+            { shape: [columns, rows], dtype: bf16 },
+          ).transpose();
+        const a = turned & 1 ? transposed(x, M, K) : tensor(x, { shape: [M, K], dtype: bf16 });
+        const b = turned & 2 ? transposed(y, K, N) : tensor(y, { shape: [K, N], dtype: bf16 });
+        // All are multiples of 1/16 below 32: bf16 has them but for the last bit of the larger.
+        const wanted = Array.from({ length: M * N }, (_, at) => {
+          const [m, n] = [Math.floor(at / N), at % N];
+          return x.slice(m * K, (m + 1) * K).reduce((sum, v, k) => sum + v * y[k * N + n]!, 0);
+        });
+        assert.deepEqual(
+          await bits(a.matmul(b)),
+          await bits(tensor(wanted, { shape: [M, N], dtype: bf16 })),
+          `${M} × ${K} · ${K} × ${N}, ${turned}`,
+        );
+      }
+  });
 }

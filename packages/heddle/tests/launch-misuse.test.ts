@@ -58,7 +58,7 @@ test('sizes that no GPU takes are refused everywhere', async () => {
       /grid \(0, 1, 1\): one to three whole numbers ≥ 1\. Where there is nothing to do/,
     ],
     [{ grid: 1, block: 1.5 }, /block \(1\.5, 1, 1\): one to three whole numbers ≥ 1\./],
-    [{ grid: '4', block: 32 }, /grid \(4, 1, 1\): one to three whole numbers/],
+    [{ grid: '4', block: 32 }, /grid \('4', 1, 1\): one to three whole numbers/],
     [{ grid: [1, 2, 3, 4], block: 32 }, /grid \(1, 2, 3, 4\): one to three whole numbers/],
     [
       { grid: 1, block: 2048 },
@@ -68,7 +68,7 @@ test('sizes that no GPU takes are refused everywhere', async () => {
     [{ grid: [1, 65536], block: 1 }, /grid \(1, 65536, 1\): a GPU's is at most 2147483647 × 65535 × 65535/],
     [{ grid: 4, block: 1, cluster: 3 }, /cluster \(3, 1, 1\) does not divide grid \(4, 1, 1\)/],
     [{ grid: 1, block: 32, sharedBytes: 64 }, /has no dynamicShared array, which sharedBytes is the size of/],
-    [{ grid: 1, block: 32, sharedBytes: -1 }, /sharedBytes -1: must be a whole number of bytes/],
+    [{ grid: 1, block: 32, sharedBytes: -1 }, /sharedBytes is -1, must be an integer ≥ 0/],
     [{ grid: 1, blocks: 32 }, /\[saxpy\] unknown option 'blocks'\. Did you mean 'block'\?/],
   ];
   for (const [config, message] of rows)

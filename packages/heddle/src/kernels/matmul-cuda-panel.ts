@@ -70,6 +70,8 @@ interface PanelRequest {
   /** Blocks that share the steps along K. */
   readonly splits: number;
   readonly share: Share;
+  /** Whether rows are neighbours in memory; by the strides if absent, which do not tell for a single step or row. */
+  readonly rowsTogether?: boolean;
   readonly pitchOf?: Pitch;
   /** Of an element. */
   readonly bytes?: number;
@@ -86,6 +88,7 @@ export function panelOf({
   depth,
   splits,
   share,
+  rowsTogether,
   pitchOf = PITCH,
   bytes = 4,
   turn = false,
@@ -94,7 +97,7 @@ export function panelOf({
 }: PanelRequest): Panel {
   const { rowStride, columnStride, offset, batchStrides } = operand;
   const rows = rowsOf(share);
-  const lies = rowStride === 1 && (columnStride !== 1 || inner === 1) && size > 1;
+  const lies = rowsTogether ?? (rowStride === 1 && (columnStride !== 1 || inner === 1) && size > 1);
   const turned = turn && !lies;
   const across = lies || turned;
   const fits = (v: number): boolean =>

@@ -87,7 +87,9 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
     const cut = { splits, pitchOf, bytes, operand: kept.operand, beyond: true, once };
     const of = { size: size / perRow, inner: p.K / perStep, depth: depth / perStep };
     const share = { warps: beside, lanes: lanes / perRow, each: 1 };
-    return { ...panelOf({ ...cut, ...of, share }), ...kept };
+    // Of words, K = 2 is a single step and two rows are a single one: the pairs say how they lie.
+    const lies = words ? { rowsTogether: perRow === 2 } : {};
+    return { ...panelOf({ ...cut, ...of, ...lies, share }), ...kept };
   };
   const a = panel(left, p.M, warps[0], rows);
   const b = panel(right, p.N, warps[1], columns);
