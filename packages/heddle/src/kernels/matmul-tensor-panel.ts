@@ -62,8 +62,6 @@ function pairs(x: Operand, size: number, inner: number): Omit<TensorPanel, keyof
     ? [x.rowStride, x.columnStride, size]
     : [x.columnStride, x.rowStride, inner];
   if (step !== 1 || [next, length, x.offset, ...x.batchStrides].some((n) => n % 2 !== 0)) return undefined;
-  // Where a word is all there is, neighbours in the other direction would be as near as those along it.
-  if (next === 2) return undefined;
   const operand: Operand = {
     ...x,
     ...{ offset: x.offset / 2, batchStrides: x.batchStrides.map((n) => n / 2) },
