@@ -10,23 +10,13 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { compiler, noNpm, root } from './workspace.js';
 
-/** The folder of the workspace: the tests run from a build folder somewhere below it. */
-function workspace(): string {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(folder, 'biome.json'))) folder = dirname(folder);
-  return folder;
-}
-
-const root = workspace();
 const sources = join(root, 'packages', 'heddle', 'tests', 'consumers');
 const runners = join(root, '.build', 'consumers');
-const compiler = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin/tsc');
 let project = '';
 
 /** Runs a program to its end; returns what it printed. @throws Error with all that it printed, if it fails */
@@ -76,9 +66,10 @@ async function installRunners(): Promise<void> {
 /** What npm says where the registry cannot be reached. */
 const UNREACHABLE =
   /npm error code (ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENOTCACHED|EIDLETIMEOUT|ERR_SOCKET_TIMEOUT)/;
-let unreachable: string | undefined;
+let missing: string | false = noNpm;
 
 before(async () => {
+  if (missing) return;
   try {
     await installRunners();
     project = mkdtempSync(join(runners, 'project-'));
@@ -90,9 +81,9 @@ before(async () => {
   } catch (error) {
     const [, code] = UNREACHABLE.exec((error as Error).message) ?? [];
     if (!code) throw error;
-    unreachable = `npm's registry cannot be reached (${code})`;
+    missing = `npm's registry cannot be reached (${code})`;
     console.error(
-      `\n*** NOT TESTED: vitest, jest, node:test and TypeScript with the packed library: ${unreachable}\n`,
+      `\n*** NOT TESTED: vitest, jest, node:test and TypeScript with the packed library: ${missing}\n`,
     );
   }
 });
@@ -103,7 +94,7 @@ after(() => {
 
 /** A test of the installed package: skipped, with the reason, where it could not be installed. */
 const consumer = (name: string, body: () => Promise<void>): void => {
-  test(name, (t) => (unreachable ? t.skip(unreachable) : body()));
+  test(name, (t) => (missing ? t.skip(missing) : body()));
 };
 
 const vitest = (name: string, ...options: readonly string[]): Promise<string> =>

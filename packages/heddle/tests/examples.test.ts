@@ -2,27 +2,12 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { compiler, root } from './workspace.js';
 
 const run = promisify(execFile);
-
-/** The folder of the workspace: the tests run from a build folder somewhere below it. */
-function workspace(): string {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(folder, 'examples', 'tsconfig.json'))) folder = dirname(folder);
-  return folder;
-}
-
-const root = workspace();
-const compiler = join(
-  dirname(createRequire(import.meta.url).resolve('typescript/package.json')),
-  'bin',
-  'tsc',
-);
 
 async function example(name: string, env: Record<string, string> = {}): Promise<string> {
   const options = { cwd: root, env: { ...process.env, ...env } };

@@ -222,7 +222,20 @@ test('languages of the source, and blocks of info and ptx', () => {
     message: "[saxpy] 'hlsl' is not a language of a kernel's source. Expected one of: cuda, wasm, js, ir.",
   });
   assert.throws(() => saxpy.source(any('toString')), ArgumentError);
-  assert.throws(() => saxpy.ptx(any({})), /\[saxpy\] block is missing/);
+  // The same with a GPU, with NVRTC and without.
+  const rows: readonly (readonly [unknown, RegExp])[] = [
+    [{}, /\[saxpy\] block is missing/],
+    [{ block: 32, unknown: 1 }, /\[saxpy\] unknown option 'unknown'/],
+    [{ block: 32, grid: 1 }, /\[saxpy\] unknown option 'grid'/],
+    [{ block: 2048 }, /\[saxpy\] block \(2048, 1, 1\) has 2048 threads/],
+    [{ block: 1.5 }, /\[saxpy\] block \(1\.5, 1, 1\): one to three whole numbers/],
+  ];
+  for (const [config, message] of rows) {
+    assert.throws(() => saxpy.ptx(any(config)), { name: 'ArgumentError', message });
+    assert.throws(() => saxpy.info(any(config)), { name: 'ArgumentError', message });
+  }
+  assert.throws(() => saxpy.ptx(any({ block: 32, sharedBytes: 0 })), /unknown option 'sharedBytes'/);
+  assert.throws(() => saxpy.info({ block: 32, sharedBytes: 64 }), /\[saxpy\] has no dynamicShared array/);
 });
 
 /** What TypeScript refuses; never run. */

@@ -3,10 +3,9 @@
  * bound far from what is needed; special values exactly. f32 against f64, f64 against numbers of 30 digits.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { bf16, type DType, f16, f32, f64 } from '../src/core/dtype.js';
 import * as b from '../src/graph/build.js';
 import { Tensor, tensor, useDevice } from '../src/index.js';
@@ -28,6 +27,7 @@ import { ACTIVATIONS, type Activation } from './accuracy-table.js';
 import { DEVICES } from './case-runner.js';
 import { runKernel } from './cpu-harness.js';
 import { goldenFunctions } from './golden/golden.js';
+import { root } from './workspace.js';
 
 const lanesOfCpu = new CpuDevice();
 after(() => lanesOfCpu.close());
@@ -219,8 +219,6 @@ test('docs/accuracy.md states these bounds', () => {
   const composed = Object.entries(ACTIVATIONS).map(
     ([name, { bound }]) => `\`${name}\` | ${bound.f32} | ${bound.f64}`,
   );
-  let root = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(root, 'biome.json'))) root = dirname(root);
   const path = join(root, 'docs/accuracy.md');
   const page = readFileSync(path, 'utf8');
   const tables = [

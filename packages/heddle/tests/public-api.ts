@@ -136,17 +136,13 @@ const toy = {
   testLength: slow(optional(number(2))),
 };
 
+const block = orElse(number(), isList);
+const sharedBytes = optional(number(0));
 const launch = (more: Readonly<Record<string, Spec>> = {}): Spec =>
-  options(
-    {
-      grid: slow(orElse(number(), isList)),
-      block: orElse(number(), isList),
-      sharedBytes: optional(number(0)),
-      cluster: optional(orElse(number(), isList)),
-      ...more,
-    },
-    () => ({ grid: 1, block: 1 }),
-  );
+  options({ grid: slow(block), block, sharedBytes, cluster: optional(block), ...more }, () => ({
+    grid: 1,
+    block: 1,
+  }));
 const kernelArguments = (x: () => unknown): Spec => ({
   good: () => ({ x: x(), n: 1 }),
   takes: () => false,
@@ -545,8 +541,8 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
       kernelArguments(() => ones([4])),
     ],
     simulate: [launch(), kernelArguments(() => new Float32Array(4)), optional(spec(() => ({}), isPlain))],
-    info: [launch()],
-    ptx: [launch()],
+    info: [options({ block, sharedBytes }, () => ({ block: 1 }))],
+    ptx: [options({ block }, () => ({ block: 1 }))],
     source: [oneOf('cuda', 'wasm', 'js', 'ir')],
   },
   ArrayDataset: {

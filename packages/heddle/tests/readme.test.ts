@@ -2,22 +2,13 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { compiler, root } from './workspace.js';
 
 const run = promisify(execFile);
 
-/** The folder of the workspace: the tests run from a build folder somewhere below it. */
-function workspace(): string {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(folder, 'biome.json'))) folder = dirname(folder);
-  return folder;
-}
-
-const root = workspace();
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
 const programs = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map((m) => m[1]!);
 // Within the workspace, where `import 'heddle'` finds the library as built, and MNIST.
@@ -26,10 +17,6 @@ const project = mkdtempSync(join(root, '.build', 'readme-'));
 after(() => rmSync(project, { recursive: true }));
 
 before(async () => {
-  const compiler = join(
-    dirname(createRequire(import.meta.url).resolve('typescript/package.json')),
-    'bin/tsc',
-  );
   const options = { module: 'nodenext', target: 'es2022', lib: ['es2022'], types: ['node'], strict: true };
   const compilerOptions = { ...options, noUncheckedIndexedAccess: true, outDir: 'out' };
   writeFileSync(join(project, 'package.json'), JSON.stringify({ type: 'module' }));

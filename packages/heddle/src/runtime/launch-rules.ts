@@ -26,6 +26,9 @@ export interface LaunchConfig {
   readonly cluster?: Extent;
 }
 
+/** What a launch says about each block. */
+export type BlockConfig = Pick<LaunchConfig, 'block' | 'sharedBytes'>;
+
 /** A launch's sizes, checked. */
 export interface LaunchSizes {
   readonly grid: Dim3;
@@ -51,22 +54,55 @@ export function launchSizes(
   known: readonly string[] = ['grid', 'block', 'sharedBytes', 'cluster'],
 ): LaunchSizes {
   const { name } = ir;
-  requireObject(name, config, known);
-  for (const key of Object.keys(config))
-    if (!known.includes(key)) throw new ArgumentError(unknownName(name, 'option', key, known));
+  requireKnown(name, config, known);
   const grid = extentOf(name, 'grid', config.grid);
   const block = extentOf(name, 'block', config.block);
   const cluster = config.cluster === undefined ? undefined : extentOf(name, 'cluster', config.cluster);
-  const { sharedBytes = 0 } = config;
-  if (!Number.isInteger(sharedBytes) || sharedBytes < 0)
-    throw new ArgumentError(`[${name}] sharedBytes is ${shown(sharedBytes)}, must be an integer ≥ 0.`);
   requireSizes(name, { grid, block, cluster });
+  return { grid, block, sharedBytes: sharedBytesOf(ir, config), cluster };
+}
+
+/**
+ * The sizes of one block, for questions about a kernel that no launch belongs to.
+ * @throws ArgumentError for what a launch's block and shared memory may not be, and for other names
+ */
+export function blockSizes(
+  ir: KernelIr,
+  config: BlockConfig,
+): { readonly block: Dim3; readonly sharedBytes: number } {
+  const block = blockOf(ir, config, ['block', 'sharedBytes']);
+  return { block, sharedBytes: sharedBytesOf(ir, config) };
+}
+
+/** @throws ArgumentError for what a launch's block may not be, and for names other than `known` */
+export function blockOf(
+  { name }: KernelIr,
+  config: Pick<BlockConfig, 'block'>,
+  known: readonly string[] = ['block'],
+): Dim3 {
+  requireKnown(name, config, known);
+  const block = extentOf(name, 'block', config.block);
+  requireSizes(name, { grid: [1, 1, 1], block, cluster: undefined });
+  return block;
+}
+
+/** @throws ArgumentError unless it is an object with none but the names of `known` */
+function requireKnown(kernel: string, config: object, known: readonly string[]): void {
+  requireObject(kernel, config, known);
+  for (const key of Object.keys(config))
+    if (!known.includes(key)) throw new ArgumentError(unknownName(kernel, 'option', key, known));
+}
+
+/** @throws ArgumentError unless a block can have that much, and the kernel takes it */
+function sharedBytesOf(ir: KernelIr, { sharedBytes = 0 }: Pick<BlockConfig, 'sharedBytes'>): number {
+  if (!Number.isInteger(sharedBytes) || sharedBytes < 0)
+    throw new ArgumentError(`[${ir.name}] sharedBytes is ${shown(sharedBytes)}, must be an integer ≥ 0.`);
   requireShared(ir, sharedBytes);
-  return { grid, block, sharedBytes, cluster };
+  return sharedBytes;
 }
 
 /** The three sizes of an extent. @throws ArgumentError unless they are whole numbers from 1 on */
-export function extentOf(kernel: string, what: 'grid' | 'block' | 'cluster', given: Extent): Dim3 {
+function extentOf(kernel: string, what: 'grid' | 'block' | 'cluster', given: Extent): Dim3 {
   if (given === undefined)
     throw new ArgumentError(`[${kernel}] ${what} is missing: pass { grid: 4, block: 256 }.`);
   const [x, y = 1, z = 1] = Array.isArray(given) ? given : [given];

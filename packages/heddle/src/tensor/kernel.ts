@@ -1,5 +1,5 @@
 /** User kernels: the first of Heddle's three levels. */
-import { above, atLeast, requireArgument, requireObject } from '../core/arguments.js';
+import { above, atLeast, requireArgument } from '../core/arguments.js';
 import type { DType, MemoryOf } from '../core/dtype.js';
 import { ArgumentError, DeviceError } from '../core/errors.js';
 import type { DeviceArray } from '../engine/device-array.js';
@@ -11,7 +11,7 @@ import type { Target } from '../kernel/target.js';
 import type { BufferSchema, Schema } from '../kernel/types.js';
 import { ptxOf } from '../runtime/cuda/inspect.js';
 import type { KernelInfo } from '../runtime/device.js';
-import { extentOf } from '../runtime/launch-rules.js';
+import { type BlockConfig, blockOf, blockSizes } from '../runtime/launch-rules.js';
 import { SIM_TARGET, type SimArguments, type Simulation, simulate } from '../runtime/sim/launch.js';
 import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
@@ -73,27 +73,28 @@ export class Kernel<S extends Schema = Schema> {
 
   /**
    * What the GPU's compiler makes of the kernel for such blocks: registers, shared and local memory, occupancy.
+   * @throws ArgumentError for blocks that no GPU takes
    * @throws DeviceError if the current device has no such figures, which only `cuda` has
    */
-  info(config: Pick<LaunchConfig, 'block' | 'sharedBytes'>): KernelInfo {
+  info(config: BlockConfig): KernelInfo {
+    const { block, sharedBytes } = blockSizes(this.ir, config);
     const device = currentDevice();
     if (!device.inspect)
       throw new DeviceError(
         `[${this.name}] registers and occupancy are known on a GPU only: the current device is ${device.name}. See useDevice('cuda').`,
       );
-    requireObject(this.name, config, ['block', 'sharedBytes']);
-    return device.inspect(this.ir, extentOf(this.name, 'block', config.block), config.sharedBytes);
+    return device.inspect(this.ir, block, sharedBytes);
   }
 
   /**
    * The kernel as PTX, for blocks of at most `block` threads. Needs NVRTC; of the GPU, if one is the current device,
-   * else of Hopper. @throws DeviceError if there is no NVRTC
+   * else of Hopper.
+   * @throws ArgumentError for blocks that no GPU takes, DeviceError if there is no NVRTC
    */
-  ptx(config: Pick<LaunchConfig, 'block'>): string {
-    requireObject(this.name, config, ['block']);
+  ptx(config: Pick<BlockConfig, 'block'>): string {
+    const [x, y, z] = blockOf(this.ir, config);
     const { target } = currentDevice();
     const gpu: Target = target.name === 'cuda' ? target : { ...SIM_TARGET, name: 'cuda', capability: 90 };
-    const [x, y, z] = extentOf(this.name, 'block', config.block);
     return ptxOf(this.ir, x * y * z, gpu);
   }
 
