@@ -10,6 +10,7 @@ import { parseFound } from './programs/program.js';
 import { checkMachine, checkProgram } from './programs/run.js';
 import { property } from './property.js';
 
+process.env.HEDDLE_CHECK = '1';
 setPrecision({ matmul: 'f32', conv: 'f32' });
 
 const found = parseFound(readFileSync(new URL('../../tests/programs/found.json', import.meta.url), 'utf8'));

@@ -39,8 +39,8 @@ export function keptSchedule(
   make: (options: ScheduleOptions) => Schedule,
 ): Schedule {
   const code = codeHash(SCHEDULER);
-  // What is shown of the passes is shown by running them; origins are not of the structure.
-  if (code === undefined || env('HEDDLE_DEBUG') >= 3 || recordsOrigins())
+  // What is shown and checked of the passes needs them to run; origins are not of the structure.
+  if (code === undefined || env('HEDDLE_DEBUG') >= 3 || env('HEDDLE_CHECK') === 1 || recordsOrigins())
     return make({ ...options, ...(tuner && { tune: tuner.tune }) });
   const cache = new DiskCache(join(cacheFolder(), 'schedule'), { mostFiles: MOST_FILES });
   const { libraries, ...rest } = target;

@@ -6,8 +6,8 @@
  *   - it has as many elements as `made`, and uses `made` only at the element's own position;
  *   - between it, `made` and what it reads from memory there are only straight-line ops, so that no loop and no
  *     condition is needed: a reduction, a window or another call must be in memory;
- *   - all values in between have dtypes that fit into vectors of 4.
- * The node that takes the place of `made` in the kernel's output has, in addition, its dtype.
+ *   - all values, read or in between, have dtypes that fit into vectors of 4, or are masks.
+ * What is stored is not a mask, and the node that takes the place of `made` in the kernel's output has its dtype.
  */
 import { bool } from '../core/dtype.js';
 import type { GraphNode } from '../graph/node.js';
@@ -43,9 +43,7 @@ export function finishable(order: readonly GraphNode[]): ReadonlySet<GraphNode> 
   const found = new Set<GraphNode>();
   for (const node of order) {
     const read = node.isLeaf || node.op === 'call' || isReduction(node);
-    if (
-      read ? isVector(node) : isStraight(node) && isVectorOrMask(node) && node.src.every((s) => found.has(s))
-    )
+    if (isVectorOrMask(node) && (read || (isStraight(node) && node.src.every((s) => found.has(s)))))
       found.add(node);
   }
   return found;
@@ -58,7 +56,7 @@ export function canFinish(root: GraphNode, made: GraphNode, stored: ReadonlySet<
   const known = new Map<GraphNode, boolean>();
   const visit = (node: GraphNode): boolean => {
     if (node === made) return true;
-    if (isRead(node)) return isVector(node);
+    if (isRead(node)) return isVectorOrMask(node);
     let fits = known.get(node);
     if (fits === undefined) {
       fits = isStraight(node) && isVectorOrMask(node) && node.src.every(visit);

@@ -140,10 +140,8 @@ export function partition(
       groups.push(call ? { roots: call.second ? [node, call.second] : [node], call } : { roots: [node] });
     else if (!made.has(reduction)) {
       made.add(reduction);
-      groups.push({
-        roots: reduction.members.flatMap((m) => (stored.has(m.node) ? [m.node] : [])),
-        reduction,
-      });
+      const roots = reduction.members.flatMap((m) => (stored.has(m.node) ? [m.node] : []));
+      groups.push({ roots, reduction: neededFor(roots, reduction, stored) });
     }
   }
   return { groups: reductions.length > 0 ? inOrder(groups, stored) : groups, stored };
@@ -225,6 +223,16 @@ function storeResults(
     if (light || node.op === 'reshape' || node.op === 'detach') again.add(node);
     else stored.add(node);
   }
+}
+
+/** A reduction without what only kernels compute that make it again: its threads read nothing for that. */
+function neededFor(
+  roots: readonly GraphNode[],
+  { structure, members }: Reduction,
+  stored: ReadonlySet<GraphNode>,
+): Reduction {
+  const needed = new Set(topological(roots, (n) => (stored.has(n) && !roots.includes(n) ? [] : n.src)));
+  return { structure, members: members.filter(({ node }) => needed.has(node)) };
 }
 
 /** Store what several kernels would compute again, or one would again and again. */

@@ -18,8 +18,14 @@ export interface Structure {
 /** What one kernel does around its reductions. */
 export interface Reduction {
   readonly structure: Structure;
-  /** Nodes computed for every row (a reduction, or element by element of such) or for every element, in order. */
-  readonly members: readonly { readonly node: GraphNode; readonly per: 'row' | 'element' }[];
+  /** In an order in which they can be computed. */
+  readonly members: readonly Member[];
+}
+
+/** A node computed for every row (a reduction, or element by element of such) or for every element. */
+export interface Member {
+  readonly node: GraphNode;
+  readonly per: 'row' | 'element';
 }
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
