@@ -51,7 +51,7 @@ export { type BufferSchema, buffer, type Schema } from './kernel/types.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
 export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
-export type { Extent } from './runtime/launch-rules.js';
+export type { BlockConfig, Extent } from './runtime/launch-rules.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
 export type { Simulation } from './runtime/sim/launch.js';
 export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
