@@ -1,26 +1,24 @@
 /** A slow, plain interpreter of graphs, for tests: the primitives' meanings, one element at a time. */
 import type { DType } from '../src/core/dtype.js';
 import { sizeOf, stridesOf } from '../src/core/shape.js';
-import { argOf, type GraphNode } from '../src/graph/node.js';
+import { argOf, type GraphNode, type WindowArg } from '../src/graph/node.js';
 import { topological } from '../src/ir/node.js';
 import { convert, evaluate, type Scalar } from '../src/kernel/ops.js';
 
 /** Values of a node in row-major order. */
 export type Values = readonly Scalar[];
 
-const unravel = (index: number, shape: readonly number[]): number[] => {
-  const at = new Array<number>(shape.length);
-  let rest = index;
-  for (let d = shape.length - 1; d >= 0; d--) {
-    at[d] = rest % shape[d]!;
-    rest = Math.floor(rest / shape[d]!);
-  }
-  return at;
-};
-const ravel = (at: readonly number[], shape: readonly number[]): number => {
-  const strides = stridesOf(shape);
-  return at.reduce((n, i, d) => n + i * strides[d]!, 0);
-};
+/** Of every element of `shape` in row-major order: where it is in memory with these strides. */
+function places(shape: readonly number[], strides: readonly number[], offset = 0): Float64Array {
+  let out = Float64Array.of(offset);
+  shape.forEach((size, d) => {
+    const wider = new Float64Array(out.length * size);
+    for (let i = 0, to = 0; i < out.length; i++)
+      for (let k = 0; k < size; k++) wider[to++] = out[i]! + k * strides[d]!;
+    out = wider;
+  });
+  return out;
+}
 
 /** The values of `root`. @param leaves values of the leaves below it */
 export function interpret(root: GraphNode, leaves: ReadonlyMap<GraphNode, Values>): Values {
@@ -44,93 +42,103 @@ const zeroOf = (t: DType): Scalar => (t.name === 'bool' ? false : t.name === 'i6
 
 function valuesOf(node: GraphNode, src: readonly Values[], leaves: ReadonlyMap<GraphNode, Values>): Values {
   const { shape, dtype } = node;
-  const each = (f: (at: number[], i: number) => Scalar): Scalar[] =>
-    Array.from({ length: sizeOf(shape) }, (_, i) => f(unravel(i, shape), i));
+  const size = sizeOf(shape);
   const [x] = src as [Values];
   const from = node.src[0]?.shape ?? [];
-  const read = (at: readonly number[]): Scalar => x[ravel(at, from)]!;
+  const strides = stridesOf(from);
+  const all = (value: Scalar): Scalar[] => new Array<Scalar>(size).fill(value);
+  /** The elements of `x` as a view has them. */
+  const read = (by: readonly number[], offset?: number): Scalar[] =>
+    Array.from(places(shape, by, offset), (place) => x[place]!);
+  /** Adds each element of `x` to that of the output at its place. */
+  const addTo = (to: ArrayLike<number>): Scalar[] => {
+    const out = all(zeroOf(dtype));
+    x.forEach((v, i) => {
+      if (to[i]! >= 0) out[to[i]!] = evaluate('add', dtype, out[to[i]!]!, v);
+    });
+    return out;
+  };
+  /** Strides of the elements of windows over an image with these strides. */
+  const windowed = (image: readonly number[], { stride, dilation }: WindowArg): number[] => {
+    const [h, w] = image.slice(-2) as [number, number];
+    return [...image.slice(0, -2), h * stride[0], w * stride[1], h * dilation[0], w * dilation[1]];
+  };
   switch (node.op) {
     case 'full':
-      return each(() => argOf(node, 'full').value);
-    case 'iota':
-      return each((at) => at[argOf(node, 'iota').axis]!);
+      return all(argOf(node, 'full').value);
+    case 'iota': {
+      const { axis } = argOf(node, 'iota');
+      return [
+        ...places(
+          shape,
+          shape.map((_, d) => (d === axis ? 1 : 0)),
+        ),
+      ];
+    }
     case 'map': {
       const { op } = argOf(node, 'map');
       const t = node.src[0]!.dtype;
-      if (op === 'select') return each((_, i) => (src[0]![i] ? src[1]![i]! : src[2]![i]!));
-      if (op === 'cast') return each((_, i) => convert(t, dtype, x[i]!));
+      const [, y, z] = src;
+      if (op === 'select') return x.map((v, i) => (v ? y![i]! : z![i]!));
+      if (op === 'cast') return x.map((v) => convert(t, dtype, v));
       if (op === 'bitcast') throw new Error('the reference has no bitcast');
-      return each((_, i) => evaluate(op, t, x[i]!, src[1]?.[i] ?? 0, src[2]?.[i] ?? 0));
+      return x.map((v, i) => evaluate(op, t, v, y?.[i] ?? 0, z?.[i] ?? 0));
     }
     case 'reduce': {
       const { op } = argOf(node, 'reduce');
-      const out: (Scalar | undefined)[] = new Array(sizeOf(shape));
+      const out = new Array<Scalar | undefined>(size).fill(undefined);
+      const joins = op === 'sum' ? 'add' : op === 'prod' ? 'mul' : op;
+      const kept = stridesOf(shape).map((s, d) => (shape[d] === 1 ? 0 : s));
+      const to = places(from, kept);
       x.forEach((v, i) => {
-        const at = unravel(i, from).map((k, d) => (shape[d] === 1 ? 0 : k));
-        const to = ravel(at, shape);
-        const old = out[to];
-        out[to] =
-          old === undefined ? v : evaluate(op === 'sum' ? 'add' : op === 'prod' ? 'mul' : op, dtype, old, v);
+        const old = out[to[i]!];
+        out[to[i]!] = old === undefined ? v : evaluate(joins, dtype, old, v);
       });
-      return Array.from(out, (v) => v ?? (op === 'prod' ? 1 : zeroOf(dtype)));
+      return out.map((v) => v ?? (op === 'prod' ? 1 : zeroOf(dtype)));
     }
     case 'reshape':
     case 'detach':
       return x;
-    case 'permute': {
-      const { axes } = argOf(node, 'permute');
-      return each((at) => read(axes.map((_, d) => at[axes.indexOf(d)]!)));
-    }
+    case 'permute':
+      return read(argOf(node, 'permute').axes.map((axis) => strides[axis]!));
     case 'expand':
-      return each((at) => read(at.map((k, d) => (from[d] === 1 ? 0 : k))));
+      return read(strides.map((s, d) => (from[d] === 1 ? 0 : s)));
     case 'pad': {
       const { before, value } = argOf(node, 'pad');
-      return each((at) => {
-        const inside = at.map((k, d) => k - before[d]!);
-        return inside.every((k, d) => k >= 0 && k < from[d]!) ? read(inside) : convert(dtype, dtype, value);
+      const out = all(convert(dtype, dtype, value));
+      const outer = stridesOf(shape);
+      const first = before.reduce((n, k, d) => n + k * outer[d]!, 0);
+      const to = places(from, outer, first);
+      x.forEach((v, i) => {
+        out[to[i]!] = v;
       });
+      return out;
     }
     case 'slice': {
       const { start, step } = argOf(node, 'slice');
-      return each((at) => read(at.map((k, d) => start[d]! + k * step[d]!)));
+      const first = start.reduce((n, k, d) => n + k * strides[d]!, 0);
+      return read(
+        strides.map((s, d) => s * step[d]!),
+        first,
+      );
     }
-    case 'window': {
-      const { stride, dilation } = argOf(node, 'window');
-      return each((at) => {
-        const [oh, ow, kh, kw] = at.slice(-4) as [number, number, number, number];
-        return read([
-          ...at.slice(0, -4),
-          oh * stride[0] + kh * dilation[0],
-          ow * stride[1] + kw * dilation[1],
-        ]);
-      });
-    }
-    case 'fold': {
-      const { stride, dilation } = argOf(node, 'fold');
-      const out = each(() => zeroOf(dtype));
-      x.forEach((v, i) => {
-        const at = unravel(i, from);
-        const [oh, ow, kh, kw] = at.slice(-4) as [number, number, number, number];
-        const place = [
-          ...at.slice(0, -4),
-          oh * stride[0] + kh * dilation[0],
-          ow * stride[1] + kw * dilation[1],
-        ];
-        const to = ravel(place, shape);
-        out[to] = evaluate('add', dtype, out[to]!, v);
-      });
-      return out;
-    }
+    case 'window':
+      return read(windowed(strides, argOf(node, 'window')));
+    case 'fold':
+      return addTo(places(from, windowed(stridesOf(shape), argOf(node, 'fold'))));
     case 'scatterAdd': {
       const { axis } = argOf(node, 'scatterAdd');
-      const out = each(() => zeroOf(dtype));
-      x.forEach((v, i) => {
-        const at = unravel(i, from).map((k, d) => (d === axis ? Number(src[1]![i]) : k));
-        if (at[axis]! < 0 || at[axis]! >= shape[axis]!) return;
-        const to = ravel(at, shape);
-        out[to] = evaluate('add', dtype, out[to]!, v);
-      });
-      return out;
+      const outer = stridesOf(shape);
+      const others = places(
+        from,
+        outer.map((s, d) => (d === axis ? 0 : s)),
+      );
+      const index = src[1]!.map(Number);
+      return addTo(
+        others.map((at, i) =>
+          index[i]! >= 0 && index[i]! < shape[axis]! ? at + index[i]! * outer[axis]! : -1,
+        ),
+      );
     }
     case 'call': {
       const { op, arg } = argOf(node, 'call');

@@ -2,7 +2,8 @@
 import { ArgumentError } from '../core/errors.js';
 import { device, fit, Loader, loadImages, manualSeed, PROGRAMS, type Program } from '../index.js';
 import type { Callback } from '../train/index.js';
-import { OPTIMIZERS, type Recipe, scheduleOf } from '../train/programs.js';
+import { OPTIMIZERS, scheduleOf } from '../train/programs.js';
+import type { Recipe } from '../train/recipes.js';
 import {
   type Circumstances,
   circumstances,

@@ -1,6 +1,6 @@
 /** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
 import { Argument, Command, Option } from 'commander';
-import { OPTIMIZERS, PROGRAMS } from '../train/programs.js';
+import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
 import { addBench, DEVICE_HELP } from './bench.js';
 import type { ProfileCommandOptions } from './profile.js';
 import { folded, styled } from './terminal.js';
@@ -47,8 +47,8 @@ const TRAIN_NOTES =
   'If the reader of a pipe ends (… | head), the training goes on without output.';
 
 function trainExamples(): string {
-  const width = Math.max(...Object.keys(PROGRAMS).map((name) => name.length));
-  const programs = Object.values(PROGRAMS).map(({ name, doc }) => `  ${name.padEnd(width)}  ${doc}`);
+  const width = Math.max(...Object.keys(SETTINGS).map((name) => name.length));
+  const programs = Object.values(SETTINGS).map(({ name, doc }) => `  ${name.padEnd(width)}  ${doc}`);
   return `
 Programs:
 ${programs.join('\n')}
@@ -63,20 +63,20 @@ Examples:
 }
 
 function addTrain(root: Command, ended: (exitCode: number) => void): void {
-  const recipes = Object.values(PROGRAMS).flatMap((program) =>
+  const recipes = Object.values(SETTINGS).flatMap((program) =>
     'variants' in program ? Object.keys(program.variants) : [],
   );
   root
     .command('train')
     .summary('train a network and write the run to a folder')
     .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
-    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(PROGRAMS)))
+    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))
     .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
     .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipes))
     .option('-e, --epochs <n>', 'times through the training data', wholeNumber(1))
     .option('-b, --batch-size <n>', 'examples per step', wholeNumber(1))
     .option('--lr <rate>', 'learning rate', positiveNumber)
-    .addOption(new Option('--optimizer <name>', 'update rule').choices(Object.keys(OPTIMIZERS)))
+    .addOption(new Option('--optimizer <name>', 'update rule').choices(OPTIMIZER_NAMES))
     .addOption(new Option('--schedule <name>', 'of the learning rate').choices(['constant', 'cosine']))
     .option('-s, --seed <n>', 'for weights, order and generated data', wholeNumber(0), 0)
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
@@ -115,7 +115,7 @@ function addProfile(root: Command, ended: (exitCode: number) => void): void {
       'Time one training step on random data: every kernel launch by itself, what it moves and computes, how near that ' +
         'is to what the device reaches, where the kernel was written, and which call asked for its results.',
     )
-    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(PROGRAMS)))
+    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))
     .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
     .option('--device <name>', DEVICE_HELP)
     .option('--json <file>', 'where to write the figures (default: nowhere)')

@@ -15,7 +15,8 @@ import {
   programNamed,
   saveWeights,
 } from '../train/index.js';
-import { OPTIMIZERS, type OptimizerName, type Program, type Recipe, scheduleOf } from '../train/programs.js';
+import { OPTIMIZERS, type Program, scheduleOf } from '../train/programs.js';
+import type { OptimizerName, Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, percent, table, whole } from './format.js';
 import { Interrupt } from './interrupt.js';
 import { progress } from './progress.js';

@@ -3,7 +3,6 @@
  * by code that V8 had not optimized yet. A graph that any process has scheduled before is read instead.
  */
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
@@ -13,12 +12,12 @@ import type { KernelIr } from '../kernel/ir.js';
 import { packKernel, unpackKernel } from '../kernel/pack.js';
 import type { Target } from '../kernel/target.js';
 import { codeHash } from '../runtime/code-hash.js';
-import { cacheFolder, DiskCache } from '../runtime/disk-cache.js';
+import { cacheOf } from '../runtime/disk-cache.js';
 import type { Schedule, ScheduledLaunch, ScheduleOptions, StageWork } from '../schedule/schedule.js';
 import type { Tuner } from './tuner.js';
 
 /** What is scheduled faster is not worth a file. */
-const WORTH_KEEPING_MS = 2;
+const WORTH_KEEPING_MS = 5;
 const MOST_FILES = 512;
 
 /** Folders whose code decides what becomes of a graph. */
@@ -42,7 +41,7 @@ export function keptSchedule(
   // What is shown and checked of the passes needs them to run; origins are not of the structure.
   if (code === undefined || env('HEDDLE_DEBUG') >= 3 || env('HEDDLE_CHECK') === 1 || recordsOrigins())
     return make({ ...options, ...(tuner && { tune: tuner.tune }) });
-  const cache = new DiskCache(join(cacheFolder(), 'schedule'), { mostFiles: MOST_FILES });
+  const cache = cacheOf('schedule', MOST_FILES);
   const { libraries, ...rest } = target;
   const { updates, kernels = true } = options;
   const key = cache.key(

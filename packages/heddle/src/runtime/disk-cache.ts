@@ -59,6 +59,16 @@ const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {
 
 const CHECKSUM_BYTES = 32;
 
+const caches = new Map<string, DiskCache>();
+
+/** The cache in a folder within Heddle's; a process has one of each, which knows how many files are there. */
+export function cacheOf(name: string, mostFiles: number): DiskCache {
+  const folder = join(cacheFolder(), name);
+  const cache = caches.get(folder) ?? new DiskCache(folder, { mostFiles });
+  caches.set(folder, cache);
+  return cache;
+}
+
 /**
  * Files in one folder, each a checksum (of its name, too) and its contents. A file appears by renaming, so that a reader sees all of it
  * or nothing; one that is damaged is removed. Where the folder cannot be written, nothing is kept.

@@ -5,6 +5,7 @@ import { f64 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { tensor } from './create.js';
+import { realize } from './modes.js';
 import type { Tensor } from './tensor.js';
 
 export interface GradcheckOptions {
@@ -39,6 +40,7 @@ export async function gradcheck(
   const value = fn(...leaves);
   requireTensor('gradcheck', 'the result of fn', value);
   value.sum().backward();
+  realize(...leaves.flatMap((t) => t.grad ?? []));
   for (const [i, v] of values.entries()) {
     const analytic = leaves[i]!.grad ? await leaves[i]!.grad!.data() : new Float64Array(v.length);
     for (let k = 0; k < v.length; k++) {

@@ -8,6 +8,7 @@ import { bceWithLogits, crossEntropy } from '../tensor/functional.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Loss, LossReduction } from './evaluate.js';
 import { accuracy, binaryAccuracy, type Metric } from './metrics.js';
+import { type OptimizerName, type Recipe, SETTINGS, type Settings } from './recipes.js';
 
 /** Optimizers by the names that commands take, with the settings that suit the programs. */
 export const OPTIMIZERS = {
@@ -16,34 +17,13 @@ export const OPTIMIZERS = {
   adam: (params, lr) => new Adam(params, { lr }),
   adamw: (params, lr) => new AdamW(params, { lr }),
   rmsprop: (params, lr) => new RMSprop(params, { lr }),
-} as const satisfies Record<string, (params: Tensor[], lr: number) => Optimizer<BaseSettings>>;
+} as const satisfies Record<OptimizerName, (params: Tensor[], lr: number) => Optimizer<BaseSettings>>;
 
-export type OptimizerName = keyof typeof OPTIMIZERS;
-
-/** How a program is trained. */
-export interface Recipe {
-  readonly epochs: number;
-  readonly batchSize: number;
-  readonly optimizer: OptimizerName;
-  readonly lr: number;
-  /** 'cosine': the learning rate falls to 0 along a half cosine. */
-  readonly schedule: 'constant' | 'cosine';
-  readonly lossReduction: LossReduction;
-}
-
-export interface Program {
-  readonly name: string;
-  /** One line for people. */
-  readonly doc: string;
-  /** Points made from the seed, or an image set. */
-  readonly data: 'separable' | 'quadrants' | 'images';
+export interface Program extends Settings {
   /** The network for inputs of one kind: images (1, 28, 28) into 10 classes, or points (2) into 2. */
   readonly build: () => nn.Layer;
   readonly loss: (reduction: LossReduction) => Loss;
   readonly metric: Metric;
-  readonly recipe: Recipe;
-  /** Other recipes, by name. */
-  readonly variants?: Readonly<Record<string, Recipe>>;
 }
 
 const classLoss =
@@ -58,7 +38,7 @@ const binaryLoss =
     bceWithLogits(logits, labels.cast(f32).unsqueeze(1), { reduction });
 
 const points = { loss: binaryLoss, metric: binaryAccuracy } as const;
-const images = { data: 'images', loss: classLoss, metric: accuracy } as const;
+const images = { loss: classLoss, metric: accuracy } as const;
 
 /** LeCun et al. 1998, with ReLU, max pooling and softmax. */
 export class LeNet5 extends nn.Module {
@@ -82,68 +62,29 @@ export class LeNet5 extends nn.Module {
 
 export const PROGRAMS = {
   perceptron: {
+    ...SETTINGS.perceptron,
     ...points,
-    name: 'perceptron',
-    doc: 'one linear layer tells points on two sides of a line apart',
-    data: 'separable',
     build: () => new nn.Linear(2, 1),
-    recipe: {
-      epochs: 20,
-      batchSize: 20,
-      optimizer: 'sgd',
-      lr: 1,
-      schedule: 'constant',
-      lossReduction: 'mean',
-    },
   },
   quadrants: {
+    ...SETTINGS.quadrants,
     ...points,
-    name: 'quadrants',
-    doc: '2–30–1 with ReLU learns the sign of x·y, which no line separates',
-    data: 'quadrants',
     build: () => new nn.Sequential(new nn.Linear(2, 30), new nn.ReLU(), new nn.Linear(30, 1)),
-    recipe: {
-      epochs: 100,
-      batchSize: 100,
-      optimizer: 'adam',
-      lr: 0.02,
-      schedule: 'cosine',
-      lossReduction: 'mean',
-    },
   },
   mlp: {
+    ...SETTINGS.mlp,
     ...images,
-    name: 'mlp',
-    doc: '784–128–10 with ReLU',
     build: () =>
       new nn.Sequential(new nn.Flatten(), new nn.Linear(784, 128), new nn.ReLU(), new nn.Linear(128, 10)),
-    recipe: {
-      epochs: 5,
-      batchSize: 64,
-      optimizer: 'momentum',
-      lr: 0.05,
-      schedule: 'cosine',
-      lossReduction: 'mean',
-    },
   },
   lenet5: {
+    ...SETTINGS.lenet5,
     ...images,
-    name: 'lenet5',
-    doc: 'LeNet-5: two 5×5 convolutions with pooling, three linear layers',
     build: () => new LeNet5(),
-    recipe: {
-      epochs: 5,
-      batchSize: 64,
-      optimizer: 'adam',
-      lr: 2e-3,
-      schedule: 'cosine',
-      lossReduction: 'mean',
-    },
   },
   cnn: {
+    ...SETTINGS.cnn,
     ...images,
-    name: 'cnn',
-    doc: 'two 3×3 convolutions (16, 32 channels), one pooling, one linear layer',
     build: () =>
       new nn.Sequential(
         new nn.Conv2d(1, 16, 3),
@@ -154,30 +95,8 @@ export const PROGRAMS = {
         new nn.Flatten(),
         new nn.Linear(4608, 10),
       ),
-    recipe: {
-      epochs: 5,
-      batchSize: 64,
-      optimizer: 'momentum',
-      lr: 0.02,
-      schedule: 'cosine',
-      lossReduction: 'mean',
-    },
-    variants: {
-      /**
-       * Plain SGD on gradients summed over the batch. (At lr 0.01, which is 0.64 for their mean, all units die within
-       * a hundred steps: so they did from five initialisations in PyTorch, too.)
-       */
-      reference: {
-        epochs: 5,
-        batchSize: 64,
-        optimizer: 'sgd',
-        lr: 0.001,
-        schedule: 'constant',
-        lossReduction: 'sum',
-      },
-    },
   },
-} as const satisfies Record<string, Program>;
+} as const satisfies Record<keyof typeof SETTINGS, Program>;
 
 export type ProgramName = keyof typeof PROGRAMS;
 

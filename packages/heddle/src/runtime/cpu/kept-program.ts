@@ -2,13 +2,12 @@
  * Programs on disk. From the start of a process to its first training step, half of the time goes into the passes and
  * the renderer, which run before V8 has optimized them. A program that any process has rendered before is read instead.
  */
-import { join } from 'node:path';
 import { debug } from '../../core/log.js';
 import { kernelHash, scalarText } from '../../kernel/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir.js';
 import { codeHash } from '../code-hash.js';
 import type { KernelLaunch } from '../device.js';
-import { cacheFolder, DiskCache } from '../disk-cache.js';
+import { cacheOf } from '../disk-cache.js';
 import type { ProgramModule, RenderOptions } from './render.js';
 
 /** What is rendered faster is not worth a file. */
@@ -26,7 +25,7 @@ export function keptProgram(
 ): ProgramModule {
   const compiler = codeHash(COMPILER);
   if (compiler === undefined) return render(options);
-  const cache = new DiskCache(join(cacheFolder(), 'cpu'), { mostFiles: MOST_FILES });
+  const cache = cacheOf('cpu', MOST_FILES);
   const key = cache.key(compiler, JSON.stringify(options), ...hashes(launches));
   const found = cache.get(key);
   if (found) {

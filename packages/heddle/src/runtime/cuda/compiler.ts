@@ -1,7 +1,6 @@
 /** From sources to images that the driver loads: by the disk cache, else by NVRTC, in parallel. */
-import { join } from 'node:path';
 import { debug } from '../../core/log.js';
-import { cacheFolder, DiskCache } from '../disk-cache.js';
+import { cacheOf } from '../disk-cache.js';
 import { type CompileJob, CompilePool } from './compile-pool.js';
 import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
 
@@ -22,7 +21,7 @@ const LEAST_SOURCES = 4;
 export class Compiler {
   readonly nvrtc: Nvrtc;
   private readonly capability: number;
-  private readonly cache = new DiskCache(join(cacheFolder(), 'cubin'), { mostFiles: MOST_FILES });
+  private readonly cache = cacheOf('cubin', MOST_FILES);
   private readonly pool: CompilePool;
   /** Sources that are being compiled, by their keys. */
   private readonly begun = new Map<string, CompileJob>();

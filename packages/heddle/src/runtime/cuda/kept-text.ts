@@ -1,11 +1,10 @@
 /** The CUDA text of kernels on disk: of those that come from a schedule that is on disk too (engine/kept-schedule.ts). */
-import { join } from 'node:path';
 import { knownKernelHash } from '../../kernel/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir.js';
 import type { Target } from '../../kernel/target.js';
 import type { CudaKernel, CudaOptions } from '../../render/cuda.js';
 import { codeHash } from '../code-hash.js';
-import { cacheFolder, DiskCache } from '../disk-cache.js';
+import { cacheOf } from '../disk-cache.js';
 
 /** Folders whose code decides what is rendered. */
 const COMPILER = ['core', 'ir', 'kernel', 'render'] as const;
@@ -21,7 +20,7 @@ export function keptText(
   const hash = knownKernelHash(kernel);
   const code = hash && codeHash(COMPILER);
   if (!code) return render();
-  const cache = new DiskCache(join(cacheFolder(), 'cuda'), { mostFiles: MOST_FILES });
+  const cache = cacheOf('cuda', MOST_FILES);
   const { libraries: _, ...rest } = target;
   const key = cache.key(code, hash, JSON.stringify([rest, options]));
   const found = cache.get(key);
