@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import * as H from '../src/index.js';
-import { bf16, f16, f32, jit, type Tensor, tensor, useDevice } from '../src/index.js';
+import { bf16, buffer, f16, f32, jit, kernel, type Tensor, tensor, useDevice } from '../src/index.js';
 import { DEVICES } from './case-runner.js';
 import { property } from './property.js';
 
@@ -43,6 +43,10 @@ const OPS: readonly ((x: Tensor) => Tensor)[] = [
 
 const bits = async (...tensors: readonly Tensor[]): Promise<number[]> =>
   (await Promise.all(tensors.map((t) => t.data()))).flatMap((data) => Array.from(data, Number));
+
+const inverseRoot = kernel('inverseRoot', { x: buffer(f16), y: buffer(f16) }, ({ x, y }, { rsqrt }) => {
+  y[0] = rsqrt(x[0]!);
+});
 
 for (const device of DEVICES) {
   property<[(typeof OPS)[number][], typeof f16 | typeof bf16, number]>(
@@ -83,6 +87,24 @@ for (const device of DEVICES) {
       // A reduction is one op.
       assert.deepEqual(await bits(H.stack([one, part, part]).sum()), [1 + 2 * small]);
     }
+  });
+
+  test(`${device}: what is made of several ops rounds at its end only`, async () => {
+    useDevice(device);
+    const f16s = (...values: number[]): Tensor => tensor(values, { dtype: f16 });
+    // 128.0625 is no f16, 90,000 too large for one, and 1e-12, which keeps the gradient of bce finite, too small.
+    const apart = [f16s(128), f16s(-0.0625)] as const;
+    assert.deepEqual(await bits(H.mse(...apart)), [16_400]);
+    assert.deepEqual(await bits(H.huber(...apart)), [127.5625]);
+    assert.deepEqual(await bits(f16s(-300, 0, 300).std()), [300]);
+    const p = tensor([0, 1, 0, 1], { dtype: f16, requiresGrad: true });
+    H.bce(p, f16s(0, 1, 1, 0), { reduction: 'sum' }).backward();
+    assert.deepEqual(await bits(p.grad!), [0, 0, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY]);
+    // In kernels too
+    const x = f16s(17 * 2 ** -24);
+    const y = f16s(0);
+    await inverseRoot.launch({ grid: 1, block: 1 }, { x, y });
+    assert.deepEqual(await bits(y), [993.5]);
   });
 
   test(`${device}: products in bf16 with two rows, columns or steps`, async () => {

@@ -90,15 +90,22 @@ const boundedLog = (x: GraphNode): GraphNode => b.map('max', b.map('log', x), b.
 const binaryCrossEntropyOp: FusedOp<null> = {
   name: 'binaryCrossEntropy',
   infer: ([p]) => p!,
-  compose: ([p, t]) =>
-    b.neg(b.add(b.mul(t!, boundedLog(p!)), b.mul(b.sub(one(t!), t!), boundedLog(b.sub(one(p!), p!))))),
-  grad: ({ src: [p, t] }, g) => {
-    const spread = b.mul(p!, b.sub(one(p!), p!));
-    return [
-      b.div(b.mul(g, b.sub(p!, t!)), b.map('max', spread, b.like(p!, 1e-12))),
-      b.mul(g, b.sub(boundedLog(b.sub(one(p!), p!)), boundedLog(p!))),
-    ];
-  },
+  compose: (src) =>
+    b.widened(
+      (p, t) =>
+        b.neg(b.add(b.mul(t!, boundedLog(p!)), b.mul(b.sub(one(t!), t!), boundedLog(b.sub(one(p!), p!))))),
+      ...(src as [GraphNode, GraphNode]),
+    ),
+  grad: ({ src: [p, t] }, g) => [
+    b.widened(
+      (p, t, g) => {
+        const spread = b.mul(p!, b.sub(one(p!), p!));
+        return b.div(b.mul(g!, b.sub(p!, t!)), b.map('max', spread, b.like(p!, 1e-12)));
+      },
+      ...[p!, t!, g],
+    ),
+    b.widened((p, g) => b.mul(g!, b.sub(boundedLog(b.sub(one(p!), p!)), boundedLog(p!))), p!, g),
+  ],
   kernels: [],
 };
 export const binaryCrossEntropy = (p: GraphNode, t: GraphNode): GraphNode =>

@@ -148,8 +148,12 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
     }
     case 'rsqrt': {
       const [v] = values(p, node, args, 'rsqrt(x)', 1);
-      const root = apply(p, node, 'sqrt', args, [v!]);
-      return apply(p, node, 'div', [node, node], [fromStatic(1), root]);
+      const x = toExpr(p, args[0]!, v!);
+      const { dtype } = x.type;
+      const isHalf = dtype.kind === 'float' && dtype.bytes === 2;
+      const root = apply(p, node, 'sqrt', args, [isHalf ? fromExpr(cast(f32, x, p.at(node))) : v!]);
+      const inverse = apply(p, node, 'div', [node, node], [fromStatic(1), root]);
+      return isHalf ? fromExpr(cast(dtype, toExpr(p, node, inverse), p.at(node))) : inverse;
     }
     case 'select': {
       const [c, a, b] = values(p, node, args, 'select(c, a, b)', 3);

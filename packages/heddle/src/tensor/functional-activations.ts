@@ -24,7 +24,7 @@ export function relu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
 export function leakyRelu<D extends DTypeName>(x: Tensor<D>, negativeSlope = 0.01): Tensor<D> {
   requireFloat('leakyRelu', 'x', x);
   requireArgument('leakyRelu', 'negativeSlope', negativeSlope, aFinite);
-  return x.gt(0).where(x, x.mul(negativeSlope));
+  return widely((x) => x.gt(0).where(x, x.mul(negativeSlope)), x);
 }
 
 /** 1 / (1 + e^−x). */
@@ -49,10 +49,10 @@ export function silu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
 export function elu<D extends DTypeName>(x: Tensor<D>, alpha = 1): Tensor<D> {
   requireFloat('elu', 'x', x);
   requireArgument('elu', 'alpha', alpha, aFinite);
-  return widely(x, (x) => {
+  return widely((x) => {
     const positive = x.gt(0);
     return positive.where(x, positive.where(0, x).expm1().mul(alpha));
-  });
+  }, x);
 }
 
 export interface SoftplusOptions {
@@ -70,9 +70,11 @@ export function softplus<D extends DTypeName>(x: Tensor<D>, options: SoftplusOpt
   requireFloat('softplus', 'x', x);
   requireOptions('softplus', options, SOFTPLUS);
   const { beta = 1, threshold = 20 } = options;
-  const scaled = x.mul(beta);
-  const soft = new Tensor<D>(fused.softplus(scaled.node)).mul(1 / beta);
-  return scaled.gt(threshold).where(x, soft);
+  return widely((x) => {
+    const scaled = x.mul(beta);
+    const soft = new Tensor(fused.softplus(scaled.node)).mul(1 / beta);
+    return scaled.gt(threshold).where(x, soft);
+  }, x);
 }
 
 /** The error function 2/√π ∫₀ˣ e^−t² dt. */
@@ -107,7 +109,7 @@ export function gelu<D extends DTypeName>(x: Tensor<D>, options: GeluOptions = {
             .mul(x)
             .mul(2 * Math.sqrt(2 / Math.PI)),
         );
-  return widely(x, (x) => x.mul(share(x)));
+  return widely((x) => x.mul(share(x)), x);
 }
 
 /** e^x / Σ e^x along `axis`, computed from x − max x. */

@@ -169,10 +169,12 @@ export function avgPool2d<D extends DTypeName>(
     const padded = image.pad([[0, 0], [0, 0], ...around]);
     return new Tensor(b.window(padded.node, arg)).sum([-2, -1]);
   };
-  return widely(x, (x) =>
-    (options.countIncludePad ?? true)
-      ? sums(x).mul(1 / (size[0] * size[1]))
-      : sums(x).div(sums(new Tensor(b.full([1, 1, ...image], x.dtype, 1)))),
+  return widely(
+    (x) =>
+      (options.countIncludePad ?? true)
+        ? sums(x).mul(1 / (size[0] * size[1]))
+        : sums(x).div(sums(new Tensor(b.full([1, 1, ...image], x.dtype, 1)))),
+    x,
   );
 }
 
@@ -187,7 +189,7 @@ export function dropout<D extends DTypeName>(x: Tensor<D>, p = 0.5, training = t
   if (!training || p === 0) return x;
   if (p === 1) return x.mul(0);
   const kept = rand(x.shape).ge(p);
-  return kept.where(x.mul(1 / (1 - p)), 0);
+  return widely((x) => kept.where(x.mul(1 / (1 - p)), 0), x);
 }
 
 export interface BatchNormOptions {

@@ -23,7 +23,7 @@ import {
   requireSameShape,
   requireTensor,
 } from './checks.js';
-import { Tensor } from './tensor.js';
+import { Tensor, widely } from './tensor.js';
 
 /** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -222,7 +222,10 @@ export function mse<D extends DTypeName>(
   options: LossOptions = {},
 ): Tensor<D> {
   checkPair('mse', x, target, options, LOSS);
-  return reduced(x.sub(target).square(), options.reduction);
+  return reduced(
+    widely((x, target) => x.sub(target).square(), x, target),
+    options.reduction,
+  );
 }
 
 /** Mean absolute error: |x − target|. Both of the same shape and dtype. */
@@ -251,9 +254,12 @@ export function huber<D extends DTypeName>(
   checkPair('huber', x, target, options, HUBER);
   const { delta = 1 } = options;
   // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q.
-  const difference = x.sub(target);
-  const cut = difference.clamp(-delta, delta).detach();
-  return reduced(cut.mul(difference.sub(cut.mul(0.5))), options.reduction);
+  const losses = (x: AnyTensor, target: AnyTensor): AnyTensor => {
+    const difference = x.sub(target);
+    const cut = difference.clamp(-delta, delta).detach();
+    return cut.mul(difference.sub(cut.mul(0.5)));
+  };
+  return reduced(widely(losses, x, target), options.reduction);
 }
 
 export interface HingeOptions extends LossOptions {
@@ -270,9 +276,11 @@ export function hinge<D extends DTypeName>(
   options: HingeOptions = {},
 ): Tensor<D> {
   checkPair('hinge', x, target, options, HINGE);
-  const slack = x
-    .mul(target)
-    .neg()
-    .add(options.margin ?? 1);
-  return reduced(new Tensor<D>(fused.relu(slack.node)), options.reduction);
+  const losses = (x: AnyTensor, target: AnyTensor): AnyTensor =>
+    x
+      .mul(target)
+      .neg()
+      .add(options.margin ?? 1)
+      .relu();
+  return reduced(widely(losses, x, target), options.reduction);
 }

@@ -71,10 +71,12 @@ export function variance(x: GraphNode, axes: Axes, options: VarianceOptions = {}
 
 /** @internal √v has no slope at 0, but where all elements are the same, their deviation has a gradient of 0. */
 export function deviation(x: GraphNode, axes: Axes, options: VarianceOptions = {}): GraphNode {
-  const v = variance(x, axes, options);
-  const [zero, one] = [0, 1].map((n) => b.full([], v.dtype, n)) as [GraphNode, GraphNode];
-  const isZero = b.map('eq', v, zero);
-  return b.where(isZero, zero, b.map('sqrt', b.where(isZero, one, v)));
+  return b.widened((wide) => {
+    const v = variance(wide, axes, options);
+    const [zero, one] = [0, 1].map((n) => b.full([], v.dtype, n)) as [GraphNode, GraphNode];
+    const isZero = b.map('eq', v, zero);
+    return b.where(isZero, zero, b.map('sqrt', b.where(isZero, one, v)));
+  }, x);
 }
 
 /** @internal Index of the largest or smallest element along `axis`: the first of several; of a NaN if there is one. */

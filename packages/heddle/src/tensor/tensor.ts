@@ -253,7 +253,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
     return this.#unary('sqrt');
   }
   rsqrt(): Tensor<D> {
-    return new Tensor(b.div(b.like(this.node, 1), b.map('sqrt', this.node)));
+    return new Tensor(b.widened((x) => b.div(b.like(x, 1), b.map('sqrt', x)), this.node));
   }
   reciprocal(): Tensor<D> {
     return new Tensor(b.div(b.like(this.node, 1), this.node));
@@ -568,10 +568,12 @@ export class Tensor<D extends DTypeName = NumberDType> {
   }
 }
 
-/** @internal `compute` in f32 if x is of 16-bit floats, rounded once: at each step they would lose too much. */
-export function widely<D extends DTypeName>(x: Tensor<D>, compute: (x: AnyTensor) => AnyTensor): Tensor<D> {
-  return (x.dtype.bytes === 2 ? compute(x.cast(f32)).cast(x.dtype) : compute(x)) as Tensor<D>;
-}
+/** @internal `compute` of tensors of one dtype; of 16-bit floats in f32, rounded once: at each step they would lose too much. */
+export const widely = <D extends DTypeName>(
+  compute: (x: AnyTensor, y: AnyTensor) => AnyTensor,
+  x: Tensor<D>,
+  y: AnyTensor = x,
+): Tensor<D> => new Tensor(b.widened((x, y) => compute(new Tensor(x!), new Tensor(y!)).node, x.node, y.node));
 
 /** @throws ArgumentError */
 export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {
