@@ -422,9 +422,11 @@ export const ELEMENTWISE: Readonly<Record<string, Op<unknown>>> = {
     choose: (p) => {
       const x = p.value();
       if (x === undefined) return undefined;
-      const [shape, dtype] = [p.shape(x), p.dtype(x)];
+      const dtype = p.dtype(x);
       const condition =
-        p.value((s, t) => t === 'bool' && broadcasts(s, shape)) ?? p.constant(shape, 'bool', 'bits');
+        p.value((s, t) => t === 'bool' && broadcasts(s, p.shape(x))) ??
+        p.constant(p.shape(x), 'bool', 'bits');
+      const shape = nd.broadcastShape(p.shape(condition), p.shape(x));
       const other = p.value((s, t) => t === dtype && broadcasts(s, shape));
       const y =
         other !== undefined && p.chance(0.8)

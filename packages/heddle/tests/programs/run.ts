@@ -62,7 +62,6 @@ async function compare(t: Tensor, expected: Expected, what: string): Promise<voi
     const [got, value, error] = [Number(data[i]), expected.value[i]!, expected.error[i]!];
     if (error === Number.POSITIVE_INFINITY || got === value || (Number.isNaN(got) && Number.isNaN(value)))
       continue;
-    // In f64 both are rounded.
     if (Math.abs(got - value) <= error) continue;
     assert.fail(`${what}, element ${i}: ${got}, should be ${value} ± ${error}`);
   }

@@ -30,7 +30,8 @@ const whole = (largest: number, round: (v: number) => number): Format => ({
   ...{ unit: 0, tiny: 0, largest, round },
 });
 export const FORMATS: Readonly<Record<DTypeName, Format>> = {
-  f64: { unit: 2 ** -53, tiny: 2 ** -1022, largest: Number.MAX_VALUE, round: (v) => v },
+  // Twice a rounding: the tape's numbers, themselves of f64, are off by as much as a device's may be.
+  f64: { unit: 2 ** -52, tiny: 2 ** -1022, largest: Number.MAX_VALUE, round: (v) => v },
   f32: { unit: 2 ** -24, tiny: 2 ** -126, largest: 2 ** 128 - 2 ** 104, round: Math.fround },
   f16: { unit: 2 ** -11, tiny: 2 ** -24, largest: 65504, round: (v) => fromF16(toF16(v)) },
   bf16: { unit: 2 ** -8, tiny: 2 ** -126, largest: 2 ** 128 - 2 ** 120, round: (v) => fromBf16(toBf16(v)) },
@@ -82,6 +83,14 @@ function lastBit(v: number): number {
 /** Whether adding numbers to `sum`, all multiples of 2^last, whose sizes add up to `size`, never rounds, in whatever order. */
 const isSumExact = (dtype: DTypeName, sum: number, size: number, last: number): boolean =>
   size === 0 || (size * FORMATS[dtype].unit <= 2 ** last && FORMATS[dtype].round(sum) === sum);
+
+/** What a + b rounds off (Knuth's TwoSum): added up beside a sum, it makes the sum as exact as twice the digits would. */
+function lost(a: number, b: number): number {
+  const sum = a + b;
+  if (!Number.isFinite(sum)) return 0;
+  const right = sum - a;
+  return a - (sum - right) + (b - right);
+}
 
 export class Tape {
   readonly value: number[] = [];
@@ -160,18 +169,20 @@ export class Tape {
   /** Σ factor · x, of known factors. */
   combination(dtype: DTypeName, ids: readonly number[], factors?: readonly number[]): number {
     const { unit, tiny } = FORMATS[dtype];
-    let [sum, size, taken, exact] = [0, 0, 0, true];
+    let [sum, rest, size, taken, exact] = [0, 0, 0, 0, true];
     let last = Number.POSITIVE_INFINITY;
     ids.forEach((id, i) => {
       const factor = factors ? factors[i]! : 1;
       const term = factor * this.value[id]!;
       last = Math.min(last, lastBit(factor) + lastBit(this.value[id]!));
+      rest += lost(sum, term);
       sum += term;
       if (Number.isFinite(term)) size += Math.abs(term);
       taken += Math.abs(factor) * this.error[id]!;
       exact &&= this.error[id] === 0;
       this.#operand(id, factor, 0);
     });
+    sum += rest;
     const ulps = exact && isSumExact(dtype, sum, size, last) ? 0 : additions(ids.length) + (factors ? 1 : 0);
     const scale = size + (taken > 0 && ids.length > 1 ? taken : 0);
     // A value from numbers that overflow on the way is not known.
@@ -181,12 +192,13 @@ export class Tape {
 
   /** Σ a · b. */
   dot(dtype: DTypeName, a: readonly number[], b: readonly number[]): number {
-    let [sum, size, taken, exact] = [0, 0, 0, true];
+    let [sum, rest, size, taken, exact] = [0, 0, 0, 0, true];
     let last = Number.POSITIVE_INFINITY;
     for (let i = 0; i < a.length; i++) {
       const [x, y] = [this.value[a[i]!]!, this.value[b[i]!]!];
       const [dx, dy] = [this.error[a[i]!]!, this.error[b[i]!]!];
       last = Math.min(last, lastBit(x) + lastBit(y));
+      rest += lost(sum, x * y);
       sum += x * y;
       if (Number.isFinite(x * y)) size += Math.abs(x * y);
       taken +=
@@ -197,6 +209,7 @@ export class Tape {
       this.#operand(a[i]!, y, dy);
       this.#operand(b[i]!, x, dx);
     }
+    sum += rest;
     const ulps = exact && isSumExact(dtype, sum, size, last) ? 0 : additions(a.length) + 1;
     if (size > FORMATS[dtype].largest && a.length > 1) return this.#add(dtype, sum, Number.POSITIVE_INFINITY);
     return this.#result(dtype, sum, taken, ulps, size);
@@ -355,12 +368,14 @@ export class Tape {
     readonly uses: Uint32Array;
   } {
     const n = this.value.length;
-    const [value, error, size] = [new Float64Array(n), new Float64Array(n), new Float64Array(n)];
+    const [value, rest] = [new Float64Array(n), new Float64Array(n)];
+    const [error, size] = [new Float64Array(n), new Float64Array(n)];
     const uses = new Uint32Array(n);
     for (const id of of) value[id]! += 1;
     let isOpen = false;
     for (let id = n - 1; id >= 0; id--) {
       if (uses[id] === 0 && value[id] === 0) continue;
+      value[id]! += rest[id]!;
       const { unit, tiny, largest } = FORMATS[this.#dtype[id]!];
       if (uses[id]! > 1) error[id]! += additions(uses[id]!) * unit * size[id]!;
       if (uses[id]! > 0) error[id]! += tiny * uses[id]!;
@@ -369,13 +384,18 @@ export class Tape {
       for (let k = this.#first[id]!; k < this.#first[id + 1]!; k++) {
         const [to, slope, doubt] = [this.#from[k]!, this.#slope[k]!, this.#doubt[k]!];
         const part = g * slope;
+        rest[to]! += lost(value[to]!, part);
         value[to]! += part;
         size[to]! += Math.abs(part);
         uses[to]!++;
         const finite =
           Number.isFinite(part) && dg < Number.POSITIVE_INFINITY && doubt < Number.POSITIVE_INFINITY;
         if (!finite) error[to] = Number.POSITIVE_INFINITY;
-        else error[to]! += dg * (Math.abs(slope) + doubt) + Math.abs(g) * doubt + 2 * unit * Math.abs(part);
+        else {
+          // A cast's gradient is rounded to the operand's dtype.
+          const rounding = 2 * Math.max(unit, FORMATS[this.#dtype[to]!].unit) * Math.abs(part);
+          error[to]! += dg * (Math.abs(slope) + doubt) + Math.abs(g) * doubt + rounding;
+        }
       }
     }
     // Where a gradient is not finite, all are open: 0 times it is NaN.
