@@ -3,6 +3,7 @@
  * by code that V8 had not optimized yet. A graph that any process has scheduled before is read instead.
  */
 import { createHash } from 'node:crypto';
+import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
@@ -11,7 +12,6 @@ import { knownKernelHash, setKernelHash } from '../kernel/fingerprint.js';
 import type { KernelIr } from '../kernel/ir.js';
 import { packKernel, unpackKernel } from '../kernel/pack.js';
 import type { Target } from '../kernel/target.js';
-import { codeHash } from '../runtime/code-hash.js';
 import { cacheOf } from '../runtime/disk-cache.js';
 import type { Schedule, ScheduledLaunch, ScheduleOptions, StageWork } from '../schedule/schedule.js';
 import type { Tuner } from './tuner.js';
@@ -19,9 +19,6 @@ import type { Tuner } from './tuner.js';
 /** What is scheduled faster is not worth a file. */
 const WORTH_KEEPING_MS = 5;
 const MOST_FILES = 512;
-
-/** Folders whose code decides what becomes of a graph. */
-const SCHEDULER = ['core', 'ir', 'kernel', 'graph', 'kernels', 'fused', 'schedule', 'engine'] as const;
 
 /** What is scheduled, and for what. */
 export interface Scheduled {
@@ -37,15 +34,14 @@ export function keptSchedule(
   { fingerprint, target, options, tuner }: Scheduled,
   make: (options: ScheduleOptions) => Schedule,
 ): Schedule {
-  const code = codeHash(SCHEDULER);
   // What is shown and checked of the passes needs them to run; origins are not of the structure.
-  if (code === undefined || env('HEDDLE_DEBUG') >= 3 || env('HEDDLE_CHECK') === 1 || recordsOrigins())
+  if (BUILD_ID === undefined || env('HEDDLE_DEBUG') >= 3 || env('HEDDLE_CHECK') === 1 || recordsOrigins())
     return make({ ...options, ...(tuner && { tune: tuner.tune }) });
   const cache = cacheOf('schedule', MOST_FILES);
   const { libraries, ...rest } = target;
   const { updates, kernels = true } = options;
   const key = cache.key(
-    code,
+    BUILD_ID,
     fingerprint,
     JSON.stringify([rest, [...libraries].sort(), [...(updates ?? [])], kernels, tuner !== undefined]),
   );

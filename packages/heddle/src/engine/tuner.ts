@@ -5,11 +5,11 @@
  * kernel's own guess, HEDDLE_TUNE=frozen only what is remembered: both time nothing.
  */
 import { join } from 'node:path';
+import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { toBf16, toF16 } from '../core/float16.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
-import { codeHash } from '../runtime/code-hash.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { cacheFolder } from '../runtime/disk-cache.js';
 import type { Trial, Tune, TuneRequest } from '../schedule/tuning.js';
@@ -54,11 +54,8 @@ export function tuning(device: Device, measure: boolean, memory?: TuningMemory):
   return { tuner: tunerOf(device, mode === 'on' && measure, memory ?? tuningMemory()) };
 }
 
-/** Folders whose code decides how fast a variant is: other code is timed anew. */
-const KERNELS = ['kernel', 'render', 'kernels', 'fused', 'schedule'] as const;
-
 function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner {
-  const where = `${device.description}, code ${codeHash(KERNELS)?.slice(0, 8) ?? 'bundled'}`;
+  const where = `${device.description}, build ${BUILD_ID ?? 'unknown'}`;
   const remembered = ({ key, variants }: TuneRequest): string | undefined => {
     const known = memory.get(where, key)?.chosen;
     return variants.some((v) => v.name === known) ? known : undefined;

@@ -2,10 +2,10 @@
  * Programs on disk. From the start of a process to its first training step, half of the time goes into the passes and
  * the renderer, which run before V8 has optimized them. A program that any process has rendered before is read instead.
  */
+import { BUILD_ID } from '../../core/build-id.js';
 import { debug } from '../../core/log.js';
 import { kernelHash, scalarText } from '../../kernel/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir.js';
-import { codeHash } from '../code-hash.js';
 import type { KernelLaunch } from '../device.js';
 import { cacheOf } from '../disk-cache.js';
 import type { ProgramModule, RenderOptions } from './render.js';
@@ -23,10 +23,9 @@ export function keptProgram(
   options: RenderOptions,
   render: (options: RenderOptions) => ProgramModule,
 ): ProgramModule {
-  const compiler = codeHash(COMPILER);
-  if (compiler === undefined) return render(options);
+  if (BUILD_ID === undefined) return render(options);
   const cache = cacheOf('cpu', MOST_FILES);
-  const key = cache.key(compiler, JSON.stringify(options), ...hashes(launches));
+  const key = cache.key(BUILD_ID, JSON.stringify(options), ...hashes(launches));
   const found = cache.get(key);
   if (found) {
     debug(1, () => `cpu: program read from ${cache.folder}`);
@@ -54,8 +53,6 @@ function hashes(launches: readonly KernelLaunch[]): string[] {
   return [...[...kernels.keys()].map(kernelHash), JSON.stringify(calls)];
 }
 
-/** Folders whose code decides what is rendered. */
-const COMPILER = ['core', 'ir', 'kernel', 'render', 'runtime', 'runtime/cpu'] as const;
 type Kept = Pick<ProgramModule, 'bytes' | 'scratchBytes' | 'sections'>;
 
 /** As i32: scratch bytes, how many sections, the chunks of each; then the module. */

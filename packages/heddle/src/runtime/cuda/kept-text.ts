@@ -1,13 +1,11 @@
 /** The CUDA text of kernels on disk: of those that come from a schedule that is on disk too (engine/kept-schedule.ts). */
+import { BUILD_ID } from '../../core/build-id.js';
 import { knownKernelHash } from '../../kernel/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir.js';
 import type { Target } from '../../kernel/target.js';
 import type { CudaKernel, CudaOptions } from '../../render/cuda.js';
-import { codeHash } from '../code-hash.js';
 import { cacheOf } from '../disk-cache.js';
 
-/** Folders whose code decides what is rendered. */
-const COMPILER = ['core', 'ir', 'kernel', 'render'] as const;
 const MOST_FILES = 4096;
 
 /** The text of a kernel: read from disk, else rendered, and written unless it says anything, at places in the source. */
@@ -18,11 +16,10 @@ export function keptText(
   render: () => CudaKernel,
 ): CudaKernel {
   const hash = knownKernelHash(kernel);
-  const code = hash && codeHash(COMPILER);
-  if (!code) return render();
+  if (!hash || BUILD_ID === undefined) return render();
   const cache = cacheOf('cuda', MOST_FILES);
   const { libraries: _, ...rest } = target;
-  const key = cache.key(code, hash, JSON.stringify([rest, options]));
+  const key = cache.key(BUILD_ID, hash, JSON.stringify([rest, options]));
   const found = cache.get(key);
   if (found) return { text: new TextDecoder().decode(found), messages: [] };
   const rendered = render();
