@@ -7,7 +7,7 @@ import { buffer } from '../src/kernel/types.js';
 import { SimDevice } from '../src/runtime/sim/device.js';
 import { SIM_TARGET } from '../src/runtime/sim/launch.js';
 import { mergeLaunches } from '../src/schedule/horizontal.js';
-import type { PlacedLaunch } from '../src/schedule/schedule.js';
+import type { PlacedLaunch } from '../src/schedule/launch.js';
 
 /** y[grid position, thread position] says where the thread believes it is. */
 const where = defineKernel(

@@ -16,7 +16,8 @@ import { kernelFingerprint, knownKernelHash } from '../src/kernel/fingerprint.js
 import { packKernel, unpackKernel } from '../src/kernel/pack.js';
 import type { Target } from '../src/kernel/target.js';
 import { fingerprint } from '../src/schedule/canonical.js';
-import { type Schedule, type ScheduleOptions, schedule } from '../src/schedule/schedule.js';
+import type { Schedule } from '../src/schedule/launch.js';
+import { type ScheduleOptions, schedule } from '../src/schedule/schedule.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'heddle-schedules-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

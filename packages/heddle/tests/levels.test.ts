@@ -8,8 +8,8 @@ import type { Target } from '../src/kernel/target.js';
 import { buffer } from '../src/kernel/types.js';
 import type { Launch } from '../src/runtime/device.js';
 import { SIM_TARGET } from '../src/runtime/sim/launch.js';
+import type { Work } from '../src/schedule/launch.js';
 import { levelsOf, type Step } from '../src/schedule/levels.js';
-import type { Work } from '../src/schedule/schedule.js';
 
 const GPU: Target = { ...SIM_TARGET, units: 132 };
 const CPU: Target = { ...SIM_TARGET, model: 'blocks' };

@@ -9,7 +9,7 @@ import { type Cost, costOfThread } from '../kernel/cost.js';
 import type { KernelIr, Node } from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
-import type { FusedCall } from '../schedule/schedule.js';
+import type { FusedCall } from '../schedule/launch.js';
 import type { Ceilings } from './bench-device.js';
 
 export interface LaunchFigures {

@@ -13,7 +13,8 @@ import type { KernelIr } from '../kernel/ir.js';
 import { packKernel, unpackKernel } from '../kernel/pack.js';
 import type { Target } from '../kernel/target.js';
 import { cacheOf } from '../runtime/disk-cache.js';
-import type { Schedule, ScheduledLaunch, ScheduleOptions, StageWork } from '../schedule/schedule.js';
+import type { Schedule, ScheduledLaunch, StageWork } from '../schedule/launch.js';
+import type { ScheduleOptions } from '../schedule/schedule.js';
 import type { Tuner } from './tuner.js';
 
 /** What is scheduled faster is not worth a file. */

@@ -2,7 +2,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { aBoolean, above, integerFrom, type Rules } from '../core/arguments.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
-import type { FusedCall } from '../schedule/schedule.js';
+import type { FusedCall } from '../schedule/launch.js';
 
 /** One launch of a program, timed by itself on the memory that the others left. */
 export interface LaunchProfile {

@@ -6,7 +6,7 @@
 import type { GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import { canFinish, isReduction } from './finish.js';
-import { type Group, readsOf } from './partition.js';
+import { type Group, readsOf } from './group.js';
 
 interface Joined {
   readonly groups: readonly Group[];

@@ -10,8 +10,8 @@ import { atom, ofAtom, toExpr } from './affine.js';
 import { type Coordinates, flatten } from './coordinates.js';
 import { epilogueOf } from './epilogue.js';
 import { Evaluator, type Scope } from './evaluate.js';
+import { type Group, memoryOf } from './group.js';
 import { parameter } from './lowering.js';
-import { type Group, memoryOf } from './partition.js';
 import { viewOf } from './views.js';
 
 export interface HandWritten {

@@ -9,8 +9,8 @@ import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../kerne
 import * as k from '../kernel/ir.js';
 import type { Target } from '../kernel/target.js';
 import { isBuffer } from '../kernel/types.js';
+import type { FusedCall, Place, PlacedLaunch } from './launch.js';
 import type { Touch } from './needs.js';
-import type { FusedCall, Place, PlacedLaunch } from './schedule.js';
 
 /** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU by themselves. */
 const SMALL = 4;

@@ -5,7 +5,7 @@
 import type { GraphNode } from '../graph/node.js';
 import { costOfThread, DURATION } from '../kernel/cost.js';
 import type { Target } from '../kernel/target.js';
-import type { Work } from './schedule.js';
+import type { Work } from './launch.js';
 
 /** A stage of a group: one launch. */
 export interface Step {

@@ -12,6 +12,7 @@ import { type Lanes, value as valueType } from '../kernel/types.js';
 import { Accumulation, identityOf, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type Scope } from './evaluate.js';
+import type { Reduction } from './group.js';
 import {
   add,
   BLOCK,
@@ -27,7 +28,6 @@ import {
   times,
   toIndex,
 } from './lowering.js';
-import type { Reduction } from './reductions.js';
 
 const THREADS = 256;
 /** Vectors of a column that a thread has on their way. */

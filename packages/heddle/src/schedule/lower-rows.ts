@@ -12,6 +12,7 @@ import { type Lanes, value as valueType } from '../kernel/types.js';
 import { Accumulation, identityOf, opOf, type ReduceOp } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type Scope } from './evaluate.js';
+import type { Reduction } from './group.js';
 import {
   add,
   BLOCK,
@@ -27,7 +28,6 @@ import {
   times,
   toIndex,
 } from './lowering.js';
-import type { Reduction } from './reductions.js';
 
 /** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
 const KEPT = 16;

@@ -10,6 +10,7 @@ import type { Target } from '../kernel/target.js';
 import type { Atom } from './affine.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
 import type { Scope, Vector } from './evaluate.js';
+import type { Group } from './group.js';
 import { columnsBody } from './lower-columns.js';
 import { elementsBody } from './lower-elements.js';
 import { rowsBody } from './lower-rows.js';
@@ -24,7 +25,6 @@ import {
   storeAll,
   variable,
 } from './lowering.js';
-import type { Group } from './partition.js';
 import { type Survey, survey } from './survey.js';
 
 /** Elementary operations that are worth a block of their own on the CPU. */

@@ -4,30 +4,13 @@
  * computing it again would cost more than reading it.
  */
 
-import type { KernelChoice } from '../graph/fused-op.js';
 import { argOf, type GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import type { Target } from '../kernel/target.js';
 import { type Canonical, jsonOf } from './canonical.js';
 import { finishable, isReduction, keepsOrder, onlyInPlace } from './finish.js';
-import { MOST_IN_CHAIN, type Reduction, reductionsOf } from './reductions.js';
-
-/** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
-export interface Group {
-  /** Nodes of one size that the kernel writes. */
-  readonly roots: GraphNode[];
-  /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
-  readonly call?: GroupCall;
-  /** On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. */
-  readonly reduction?: Reduction;
-}
-
-export interface GroupCall {
-  readonly node: GraphNode;
-  readonly choice: KernelChoice;
-  /** A call that the same kernel makes; the last of the group's roots. */
-  readonly second?: GraphNode | undefined;
-}
+import { type Group, type GroupCall, memoryOf, type Reduction, readsOf } from './group.js';
+import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
 
 export interface Partition {
   /** In an order in which they can run. */
@@ -56,13 +39,6 @@ const WEIGHT: Readonly<Record<string, number>> = {
   idiv: 6,
   mod: 6,
 };
-
-/** The node whose memory serves for `node`: the same elements in the same order. A stored node has its own. */
-export function memoryOf(node: GraphNode, stored: ReadonlySet<GraphNode>): GraphNode {
-  let at = node;
-  while ((at.op === 'reshape' || at.op === 'detach') && !stored.has(at)) at = at.src[0]!;
-  return at;
-}
 
 export function partition(
   { roots, choices }: Canonical,
@@ -322,15 +298,6 @@ function ownWeight(node: GraphNode): number {
   if (node.op === 'map') return WEIGHT[argOf(node, 'map').op] ?? 1;
   if (node.op === 'random') return 60;
   return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
-}
-
-/** The stored nodes that computing `root` reads. */
-export function readsOf(root: GraphNode, stored: ReadonlySet<GraphNode>): Set<GraphNode> {
-  const reads = new Set<GraphNode>();
-  topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)).forEach((n) => {
-    if (n !== root && stored.has(n)) reads.add(n);
-  });
-  return reads;
 }
 
 /** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel. */

@@ -4,29 +4,8 @@
  * kept against those reduced, wherever they stand.
  */
 import { argOf, type GraphNode } from '../graph/node.js';
+import type { Reduction, Structure } from './group.js';
 import { runsOf } from './movement.js';
-
-export interface Structure {
-  /** Neighbouring dimensions of one kind together, outermost first; sizes of 1 left out. Marked ones are reduced. */
-  readonly runs: readonly { readonly size: number; readonly marked: boolean }[];
-  readonly rows: number;
-  readonly columns: number;
-  /** The innermost dimension is reduced. */
-  readonly contiguous: boolean;
-}
-
-/** What one kernel does around its reductions. */
-export interface Reduction {
-  readonly structure: Structure;
-  /** In an order in which they can be computed. */
-  readonly members: readonly Member[];
-}
-
-/** A node computed for every row (a reduction, or element by element of such) or for every element. */
-export interface Member {
-  readonly node: GraphNode;
-  readonly per: 'row' | 'element';
-}
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
 export const MOST_IN_CHAIN = 128;

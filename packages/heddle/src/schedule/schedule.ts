@@ -15,69 +15,24 @@
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
-import type { KernelStage, LibraryStage, Variant } from '../graph/fused-op.js';
+import type { Variant } from '../graph/fused-op.js';
 import { argOf, type GraphNode, requireIndexable } from '../graph/node.js';
-import type { Scalar } from '../kernel/ops.js';
 import type { Target } from '../kernel/target.js';
 import { canonicalize } from './canonical.js';
 import { onlyInPlace } from './finish.js';
 import { joinFollowers } from './followers.js';
+import { type Group, readsOf } from './group.js';
 import { type OpenCall, openCall } from './hand-written.js';
 import { mergeLaunches } from './horizontal.js';
+import type { Place, PlacedLaunch, Schedule, Slot, Work } from './launch.js';
 import { levelsOf, stepsOf } from './levels.js';
 import { lowerGroup } from './lower.js';
 import { type Lifetime, planArena } from './memory.js';
 import { launchNeeds, type Touch } from './needs.js';
-import { type Group, mergeGroups, partition, readsOf } from './partition.js';
+import { mergeGroups, partition } from './partition.js';
 import { type Trial, type Tune, type TuneRequest, tuningKey } from './tuning.js';
 import { verifyGroups } from './verify.js';
 import { viewOf } from './views.js';
-
-/** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
-export type Place =
-  | { readonly leaf: number }
-  | { readonly result: number }
-  | { readonly arena: number }
-  | { readonly value: Scalar };
-
-/** A stage without its arguments. */
-export type StageWork = Omit<KernelStage, 'args'> | Omit<LibraryStage, 'args'>;
-
-export interface ScheduledLaunch {
-  readonly work: StageWork;
-  readonly args: readonly Place[];
-  /** Launches of one level do not need each other. */
-  readonly level: number;
-  /** The launches that must run before, by their numbers, without those that these need; on GPUs only. */
-  readonly needs?: readonly number[] | undefined;
-  /** Of the nodes and the scratch memory it is given, each once: what it must move at least, if it uses all of it. */
-  readonly bytes: number;
-  /** The fused op that it is a stage of: the same object in all its stages. */
-  readonly call?: FusedCall | undefined;
-  /** Who asked for its results, where that was recorded (graph/origin.ts). */
-  readonly origins?: readonly string[] | undefined;
-}
-
-/** A launch before it is known which others it needs. */
-export interface PlacedLaunch extends Omit<ScheduledLaunch, 'needs'> {
-  readonly touches: readonly Touch[];
-}
-
-export interface FusedCall {
-  readonly op: string;
-  /** Floating-point operations of all stages together, where the op says. */
-  readonly flops: number | undefined;
-}
-
-export interface Schedule {
-  readonly launches: readonly ScheduledLaunch[];
-  readonly arenaBytes: number;
-  /** Per root: a leaf it simply is, a leaf whose memory it overwrites, or a result with memory of its own. */
-  readonly roots: readonly (
-    | { readonly leaf: number; readonly updated: boolean }
-    | { readonly result: number; readonly bytes: number }
-  )[];
-}
 
 export interface ScheduleOptions {
   /** For a root, the leaf (by its number) whose memory it may take over when nothing needs the old values. */
@@ -86,17 +41,6 @@ export interface ScheduleOptions {
   readonly kernels?: boolean;
   /** Chooses among the ways of a hand-written kernel; without it, each takes its best guess. */
   readonly tune?: Tune;
-}
-
-type Slot = { readonly node: GraphNode } | { readonly scratch: number } | { readonly value: Scalar };
-
-/** A group with its launches. */
-export interface Work {
-  readonly group: Group;
-  readonly reads: ReadonlySet<GraphNode>;
-  readonly stages: readonly { readonly work: StageWork; readonly slots: readonly Slot[] }[];
-  readonly scratch: readonly { bytes: number; from: number; to: number }[];
-  readonly call?: FusedCall;
 }
 
 export function schedule(

@@ -5,8 +5,8 @@ import type { GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import type { Scalar } from '../kernel/ops.js';
 import { argText, describe } from './canonical.js';
-import type { Group } from './partition.js';
-import type { StageWork } from './schedule.js';
+import type { Group } from './group.js';
+import type { StageWork } from './launch.js';
 
 export interface TuneRequest {
   /** Equal texts stand for equal work: the kernel, sizes, layouts, what follows it, and the ways there are. */

@@ -3,7 +3,7 @@ import { InternalError } from '../core/errors.js';
 import type { GraphNode } from '../graph/node.js';
 import { topological } from '../ir/node.js';
 import { canFinish } from './finish.js';
-import { type Group, readsOf } from './partition.js';
+import { type Group, readsOf } from './group.js';
 
 /**
  * @param after the pass that made the groups

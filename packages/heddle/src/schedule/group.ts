@@ -1,0 +1,60 @@
+/** What one kernel computes: the nodes it stores, and what is around them. */
+import type { KernelChoice } from '../graph/fused-op.js';
+import type { GraphNode } from '../graph/node.js';
+import { topological } from '../ir/node.js';
+
+/** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
+export interface Group {
+  /** Nodes of one size that the kernel writes. */
+  readonly roots: GraphNode[];
+  /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
+  readonly call?: GroupCall;
+  /** On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. */
+  readonly reduction?: Reduction;
+}
+
+export interface GroupCall {
+  readonly node: GraphNode;
+  readonly choice: KernelChoice;
+  /** A call that the same kernel makes; the last of the group's roots. */
+  readonly second?: GraphNode | undefined;
+}
+
+/** How a reduction's elements lie. */
+export interface Structure {
+  /** Neighbouring dimensions of one kind together, outermost first; sizes of 1 left out. Marked ones are reduced. */
+  readonly runs: readonly { readonly size: number; readonly marked: boolean }[];
+  readonly rows: number;
+  readonly columns: number;
+  /** The innermost dimension is reduced. */
+  readonly contiguous: boolean;
+}
+
+/** What one kernel does around its reductions. */
+export interface Reduction {
+  readonly structure: Structure;
+  /** In an order in which they can be computed. */
+  readonly members: readonly Member[];
+}
+
+/** A node computed for every row (a reduction, or element by element of such) or for every element. */
+export interface Member {
+  readonly node: GraphNode;
+  readonly per: 'row' | 'element';
+}
+
+/** The node whose memory serves for `node`: the same elements in the same order. A stored node has its own. */
+export function memoryOf(node: GraphNode, stored: ReadonlySet<GraphNode>): GraphNode {
+  let at = node;
+  while ((at.op === 'reshape' || at.op === 'detach') && !stored.has(at)) at = at.src[0]!;
+  return at;
+}
+
+/** The stored nodes that computing `root` reads. */
+export function readsOf(root: GraphNode, stored: ReadonlySet<GraphNode>): Set<GraphNode> {
+  const reads = new Set<GraphNode>();
+  topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)).forEach((n) => {
+    if (n !== root && stored.has(n)) reads.add(n);
+  });
+  return reads;
+}
