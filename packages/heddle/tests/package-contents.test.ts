@@ -127,21 +127,25 @@ test('every entry point is there, with types, and can be imported', { skip: noNp
 
 test('types resolve as Node and as bundlers look for them, with full checks', { skip: noNpm }, async () => {
   const imports = Object.keys(manifest.exports).filter((name) => name !== './package.json');
+  const use = readFileSync(join(root, 'packages/heddle/tests/consumers/use.ts'), 'utf8');
   writeFileSync(
     join(project, 'use.mts'),
-    imports.map((name, i) => `import * as m${i} from '${name.replace('.', 'heddle')}';`).join('\n') +
+    use +
+      imports.map((name, i) => `import * as m${i} from '${name.replace('.', 'heddle')}';`).join('\n') +
       `\nexport const all = [${imports.map((_, i) => `m${i}`).join(', ')}];\n` +
       "export const y: m0.Tensor = m0.tensor([1, 2]).add(1);\n// @ts-expect-error\nexport const z: m0.Tensor = m0.tensor('1');\n",
   );
   for (const [module, moduleResolution] of [
     ['nodenext', 'nodenext'],
-    ['esnext', 'bundler'],
+    ['preserve', 'bundler'],
   ] as const) {
     const compilerOptions = {
       module,
       moduleResolution,
       target: 'es2022',
       strict: true,
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
       noEmit: true,
       types: [],
     };

@@ -9,7 +9,9 @@ const library = new URL('../src/index.js', import.meta.url).href;
 /** Runs `body` with everything of the library as `h`; returns what it printed. */
 async function run(body: string, env: Record<string, string>): Promise<string> {
   const script = `import * as h from ${JSON.stringify(library)};\n${body}`;
+  // Far more than any of them takes: what hangs is ended, and fails.
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], {
+    timeout: 120_000,
     env: { ...process.env, ...env },
   });
   return stdout.trim();
@@ -18,8 +20,7 @@ async function run(body: string, env: Record<string, string>): Promise<string> {
 /** A small convolutional network, trained with dropout; prints a digest of all bits of losses and weights. */
 const TRAINING = `
   import { createHash } from 'node:crypto';
-  const seed = Number(process.env.SEED ?? 1);
-  h.manualSeed(seed);
+  h.manualSeed(1);
   class Net extends h.nn.Module {
     conv = new h.nn.Conv2d(1, 4, 3, { padding: 1 });
     norm = new h.nn.BatchNorm2d(4);
@@ -49,7 +50,10 @@ const TRAINING = `
   const a = h.randn([200, 300]);
   await bits(a.matmul(a.transpose()).softmax(1).sum(0));
   await bits(a.square().mean());
-  console.log(digest.digest('hex'));
+  h.manualSeed(2);
+  const other = h.randn([8]);
+  h.manualSeed(1);
+  console.log(digest.digest('hex'), await other.sub(h.randn([8])).abs().sum().item() > 0);
   process.exit(0);
 `;
 
@@ -57,10 +61,9 @@ test('one seed gives the same bits, run after run, on one thread as on two', asy
   const digests = await Promise.all(
     ['1', '2', '2'].map((threads) => run(TRAINING, { HEDDLE_THREADS: threads, HEDDLE_DEVICE: 'cpu' })),
   );
-  assert.match(digests[0]!, /^[0-9a-f]{64}$/);
+  assert.match(digests[0]!, /^[0-9a-f]{64} true$/);
   assert.equal(digests[1], digests[2], 'two runs on two threads');
   assert.equal(digests[0], digests[1], 'one thread and two');
-  assert.notEqual(await run(TRAINING, { HEDDLE_THREADS: '1', HEDDLE_DEVICE: 'cpu', SEED: '2' }), digests[0]);
 });
 
 test('memory that runs out is an error that says what was asked, what is held and what to do', async () => {
@@ -169,12 +172,11 @@ test('an environment that is malformed is an error when it is read', async () =>
     'ArgumentError: HEDDLE_CUDA_SYNC=yes: must be a whole number from 0 to 1.\n' +
       'HEDDLE_VENDOR=foo: must be on or off.',
   );
-  const start = performance.now();
+  // Node's own recursive mkdir never returns there.
   assert.match(
     await message({ HEDDLE_CACHE: '/proc/nowhere', HEDDLE_DEVICE: 'cpu' }),
     /^FileError: \/proc\/nowhere: cannot make this folder \(ENOENT.*\)\. Set HEDDLE_CACHE to another one/,
   );
-  assert.ok(performance.now() - start < 10_000, 'Node’s own recursive mkdir never returns there');
 });
 
 test('a process ends by itself when nothing is left to do', async () => {
