@@ -177,11 +177,12 @@ function updated(p: Expected, g: Expected): Expected {
   return {
     ...p,
     value: Array.from(p.value, (v, i) => v - rate * g.value[i]!),
-    error: Array.from(
-      p.error,
-      (e, i) =>
-        e + rate * g.error[i]! + 4 * unit * (Math.abs(p.value[i]!) + rate * Math.abs(g.value[i]!)) + tiny,
-    ),
+    error: Array.from(p.error, (e, i) => {
+      const taken = e + rate * g.error[i]!;
+      const size = Math.abs(p.value[i]!) + rate * Math.abs(g.value[i]!);
+      // A gradient that rounding leaves open may be NaN here.
+      return taken === Number.POSITIVE_INFINITY ? taken : taken + 4 * unit * size + tiny;
+    }),
   };
 }
 

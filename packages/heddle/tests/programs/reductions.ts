@@ -200,7 +200,12 @@ const deviation = (correction: number) => ({
     (tape, x, o) => {
       const squared = variance(tape, x, { ...o, correction });
       return each(squared, (id) =>
-        tape.curve(x.dtype, id, { f: Math.sqrt, slope: (v) => 0.5 / Math.sqrt(v), jump: Math.abs }),
+        tape.curve(x.dtype, id, {
+          f: Math.sqrt,
+          // Where all elements are the same, the gradient is 0.
+          slope: (v) => (v === 0 ? 0 : 0.5 / Math.sqrt(v)),
+          jump: Math.abs,
+        }),
       );
     },
     2,
