@@ -153,7 +153,7 @@ test('a folder that cannot be made is said at once, and so are malformed and unk
       cwd: folder,
       env: { ...ENV, ...env },
       encoding: 'utf8',
-      timeout: 10_000,
+      timeout: 60_000,
     });
     return { code: status, err: stderr };
   };

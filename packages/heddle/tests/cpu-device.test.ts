@@ -25,8 +25,8 @@ function deviceWith(settings: Readonly<Record<string, string>>): CpuDevice {
 
 async function ready(device: CpuDevice): Promise<void> {
   device.workers.start();
-  for (let i = 0; i < 500 && !device.workers.ready; i++) await sleep(10);
-  assert.ok(device.workers.ready, 'workers came up within 5 s');
+  for (let i = 0; i < 3000 && !device.workers.ready; i++) await sleep(10);
+  assert.ok(device.workers.ready, 'workers came up within 30 s');
 }
 
 const launch = (
@@ -288,7 +288,7 @@ test('a process with workers ends by itself, and a closed device says so', async
   `;
   const result = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
     env: { ...process.env, HEDDLE_THREADS: '3' },
-    timeout: 20_000,
+    timeout: 60_000,
     encoding: 'utf8',
   });
   assert.equal(result.status, 0, result.stderr);

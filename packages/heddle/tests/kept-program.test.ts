@@ -70,14 +70,17 @@ const launch: KernelLaunch = {
 };
 const options = { fma: true, slots: 2, threads: 2 };
 
+/** A clock that only `slowly` moves: how busy the machine is decides nothing. */
+let clock = 0;
+performance.now = () => clock;
+
 /** A renderer that takes its time and counts. */
 function slowly(ms = 25): { readonly render: () => ProgramModule; count: number } {
   const counted = {
     count: 0,
     render(): ProgramModule {
       counted.count++;
-      const end = performance.now() + ms;
-      while (performance.now() < end);
+      clock += ms;
       const bytes = Uint8Array.of(0, 1, 2, 3, 4);
       return { bytes, text: () => 'text', messages: [], scratchBytes: 64, sections: [3, 1] };
     },
