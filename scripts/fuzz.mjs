@@ -18,7 +18,7 @@ Runs the property tests from random seeds until the time is up.
 
   --minutes <n>     how long to explore (default 10)
   --device <names>  devices, with commas between them: cpu, sim, cuda (default cpu,sim)
-  --only <text>     properties with this in '<file>: <name>'
+  --only <text>     properties with this in '<file>: <name>', or the one that has this name
   --seed <n>        the seed to begin with; each pass over the properties takes the next one
   --path <path>     one case of that seed, as a failure prints it
   --hang <seconds>  how long one case may take (default 60)
@@ -156,12 +156,15 @@ const label = ({ file, name }) => `${basename(file, '.test.js')}: ${name}`;
 
 const all = await Promise.all(devices.map(propertiesOf));
 const known = new Set();
+/** A property's full name means that one alone, though others may begin with it: a path belongs to one. */
+const isFull = all.flat().some((property) => label(property) === given.only);
 /** What names no device is run for the first one. */
 const work = devices.map((device, i) => ({
   device,
   properties: (all[i] ?? []).filter((property) => {
     const name = label(property);
-    if (!name.includes(given.only) || known.has(name)) return false;
+    if (isFull ? name !== given.only : !name.includes(given.only)) return false;
+    if (known.has(name)) return false;
     known.add(name);
     return true;
   }),
