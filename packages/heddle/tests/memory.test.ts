@@ -272,5 +272,5 @@ test('a step that trains convolutions and linear layers updates all its weights 
   step(x);
   const { buffers } = memory();
   step(x);
-  assert.equal(memory().buffers, buffers);
+  assert.ok(memory().buffers <= buffers);
 });
