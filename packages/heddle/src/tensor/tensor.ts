@@ -173,6 +173,10 @@ export class Tensor<D extends DTypeName = NumberDType> {
   mod(other: Operand): Tensor<D> {
     return this.#binary('mod', other);
   }
+  /**
+   * This to the power of `exponent`, as C's pow has it. As in PyTorch, the number 0.5 means `sqrt`, which differs for
+   * −Infinity (NaN) and −0.
+   */
   pow(exponent: Operand): Tensor<D> {
     if (exponent === 2) return this.mul(this);
     if (exponent === 0.5) return this.sqrt();

@@ -79,7 +79,14 @@ const CURVES: Readonly<Record<string, Unary>> = {
       slope: (x) => (x > 0 ? 1 : Math.exp(x)),
     },
   ],
-  softplus: [(t) => H.softplus(t), { f: softplus, slope: sigmoid, ulps: 8, jump: (x) => Math.abs(x - 20) }],
+  softplus: [
+    (t) => H.softplus(t),
+    {
+      f: (x) => (x > 20 ? x : softplus(x)),
+      slope: (x) => (x > 20 ? 1 : sigmoid(x)),
+      ...{ ulps: 8, jump: (x: number) => Math.abs(x - 20) },
+    },
+  ],
   softplusBeta: [
     (t) => H.softplus(t, { beta: 2, threshold: 5 }),
     {
@@ -230,7 +237,12 @@ const bits = (
     wholes((a, b) => Number(BigInt.asIntN(64, f(BigInt(a), BigInt(b))))),
   );
 
-const isPositive: Scalars = (tape, dtype, a, b) => tape.power(dtype, a, b);
+/** The number 0.5 as exponent means the square root, which is NaN of −∞ where the power is ∞. */
+const power = binary(
+  (a, b) => a.pow(b),
+  isFloat,
+  (tape, dtype, a, b) => tape.power(dtype, a, b),
+);
 
 export const ELEMENTWISE: Readonly<Record<string, Op<unknown>>> = {
   ...curves,
@@ -260,7 +272,11 @@ export const ELEMENTWISE: Readonly<Record<string, Op<unknown>>> = {
     isFloat,
     (t, d, a, b) => t.quotient(d, a, b),
   ),
-  pow: binary((a, b) => a.pow(b), isFloat, isPositive),
+  pow: {
+    ...power,
+    exact: (tape, x, arg) =>
+      x.length === 1 && arg === 0.5 ? curves.sqrt!.exact(tape, x, null) : power.exact(tape, x, arg),
+  },
   mod: binary(
     (a, b) => a.mod(b),
     isNumber,

@@ -163,10 +163,11 @@ export const LAYERS: Readonly<Record<string, Op<unknown>>> = {
     exact: (tape, [x, weight, bias], { image, groups, stride, padding }) => {
       const zero = tape.constant(x!.dtype, 0);
       const w = weight!;
+      const { dtype } = x!;
       const taps = nd.count(w.shape.slice(1));
       const [perGroup, kh, kw] = w.shape.slice(1) as [number, number, number];
       // Every channel's windows first, then their products with the weights of each output.
-      const seen = new Map<string, number[]>();
+      const seen = new Map<string, (number | undefined)[]>();
       const size: number[] = [];
       for (let n = 0; n < image[0]!; n++)
         for (let c = 0; c < image[1]!; c++) {
@@ -179,10 +180,7 @@ export const LAYERS: Readonly<Record<string, Op<unknown>>> = {
           let i = 0;
           const out = nd.pool(
             (ids) => {
-              seen.set(
-                `${n} ${c} ${i++}`,
-                ids.map((id) => id ?? zero),
-              );
+              seen.set(`${n} ${c} ${i++}`, [...ids]);
               return 0;
             },
             one,
@@ -196,9 +194,17 @@ export const LAYERS: Readonly<Record<string, Op<unknown>>> = {
         const ids = nd
           .range(first, first + perGroup)
           .flatMap((c) => seen.get(`${n} ${c} ${oy! * size[1]! + ox!}`)!);
-        return tape.dot(x!.dtype, ids, w.data.slice(o! * taps, (o! + 1) * taps));
+        const weights = w.data.slice(o! * taps, (o! + 1) * taps);
+        // Some kernels multiply the zeros around the image, others leave them out: by infinite weights that differs.
+        if (weights.some((v, i) => ids[i] === undefined && !Number.isFinite(tape.value[v]!)))
+          return tape.open(dtype, Number.NaN, [...ids.flatMap((id) => id ?? []), ...weights]);
+        return tape.dot(
+          dtype,
+          ids.map((id) => id ?? zero),
+          weights,
+        );
       });
-      const made = { ...y, dtype: x!.dtype };
+      const made = { ...y, dtype };
       return bias ? plus(tape, made, nd.reshape(bias, [w.shape[0]!, 1, 1])) : made;
     },
   }),

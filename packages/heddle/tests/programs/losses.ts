@@ -176,6 +176,8 @@ export const LOSSES: Readonly<Record<string, Op<unknown>>> = {
   bceWithLogits: pairwise(
     (x, t, reduction) => H.bceWithLogits(x, t, { reduction }),
     (tape, dtype, x, t) => {
+      // ∞ − ∞, or what is left of it: as the loss is written.
+      if (!Number.isFinite(tape.value[x]!)) return tape.open(dtype, Number.NaN, [x, t]);
       const soft = tape.curve(dtype, x, {
         f: softplus,
         slope: (v) => 1 / (1 + Math.exp(-v)),

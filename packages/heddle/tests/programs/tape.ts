@@ -92,6 +92,10 @@ function lost(a: number, b: number): number {
   return a - (sum - right) + (b - right);
 }
 
+/** As in C: 1 to any power is 1, and so is −1 to an infinite one; JavaScript gives NaN. */
+const pow = (x: number, z: number): number =>
+  x === 1 || (x === -1 && Math.abs(z) === Number.POSITIVE_INFINITY) ? 1 : x ** z;
+
 export class Tape {
   readonly value: number[] = [];
   readonly error: number[] = [];
@@ -118,8 +122,8 @@ export class Tape {
     this.#doubt.push(Number.isFinite(slope) && !Number.isNaN(doubt) ? doubt : Number.POSITIVE_INFINITY);
   }
 
-  /** An entry of which rounding decides what it is. */
-  #open(dtype: DTypeName, value: number, from: readonly number[]): number {
+  /** An entry of which rounding, or the way a device computes it, decides what it is. */
+  open(dtype: DTypeName, value: number, from: readonly number[]): number {
     for (const id of from) this.#operand(id, 0, Number.POSITIVE_INFINITY);
     return this.#add(dtype, value, Number.POSITIVE_INFINITY);
   }
@@ -224,7 +228,7 @@ export class Tape {
     const [x, e] = [this.value[id]!, this.error[id]!];
     const [y, s] = [f(x), slope(x)];
     if (e === Number.POSITIVE_INFINITY || (e > 0 && jump && !(jump(x) > e))) {
-      return this.#open(dtype, y, [id]);
+      return this.open(dtype, y, [id]);
     }
     /** How much g may differ where x does. */
     const spread = (g: (x: number) => number, at: number): number =>
@@ -242,7 +246,7 @@ export class Tape {
     const [x, y, dx, dy] = [this.value[a]!, this.value[b]!, this.error[a]!, this.error[b]!];
     const q = x / y;
     if (dy > 0 && dy >= Math.abs(y)) {
-      return this.#open(dtype, q, [a, b]);
+      return this.open(dtype, q, [a, b]);
     }
     const least = Math.abs(y) - dy;
     const taken = dx === 0 && dy === 0 ? 0 : (dx + Math.abs(q) * dy) / least;
@@ -259,17 +263,17 @@ export class Tape {
   /** x^z, of x > 0, or of a known whole exponent. */
   power(dtype: DTypeName, a: number, b: number): number {
     const [x, z, dx, dz] = [this.value[a]!, this.value[b]!, this.error[a]!, this.error[b]!];
-    const y = x ** z;
+    const y = pow(x, z);
     const { unit } = FORMATS[dtype];
     if ((dz > 0 && !(x - dx > 0)) || (dx > 0 && dx >= Math.abs(x))) {
-      return this.#open(dtype, y, [a, b]);
+      return this.open(dtype, y, [a, b]);
     }
     const corner =
       dx === 0 && dz === 0
         ? []
-        : [-1, 0, 1].flatMap((i) => [-1, 0, 1].map((k) => (x + i * dx) ** (z + k * dz)));
+        : [-1, 0, 1].flatMap((i) => [-1, 0, 1].map((k) => pow(x + i * dx, z + k * dz)));
     const taken = corner.reduce((most, v) => Math.max(most, Math.abs(v - y)), 0) * 1.01;
-    const toBase = z === 0 ? 0 : z * x ** (z - 1);
+    const toBase = z === 0 ? 0 : z * pow(x, z - 1);
     const relative =
       Math.abs(dx / x) * Math.abs(z - 1) + (dz > 0 ? dz * (Math.abs(Math.log(x)) + 1 / Math.abs(z)) : 0);
     this.#operand(a, toBase, Math.abs(toBase) * (2 * relative + 32 * unit));
@@ -329,7 +333,7 @@ export class Tape {
   /** The largest or least. Where several tie, each is it in part (`share`), or the first is. */
   extreme(dtype: DTypeName, ids: readonly number[], sign: 1 | -1, share: boolean): number {
     const found = this.#extremes(ids, sign);
-    if (!found) return this.#open(dtype, Number.NaN, ids);
+    if (!found) return this.open(dtype, Number.NaN, ids);
     const to = share ? found : found.slice(0, 1);
     const value = this.value[found[0]!]!;
     if (Number.isNaN(value)) for (const id of ids) this.#operand(id, Number.NaN, Number.POSITIVE_INFINITY);
