@@ -4,14 +4,14 @@
  *   node scripts/accuracy.mjs [--only exp,sin] [--step 1] [--from 0.5 --to 12867]
  *
  * on the device that HEDDLE_DEVICE names (HEDDLE_FMA=0: without fused multiply-add). All 2^32 of one function take
- * about ten minutes. What kernel/ops.ts states comes from here.
+ * about ten minutes. What kernel/ir/ops.ts states comes from here.
  */
 import { parseArgs } from 'node:util';
 
 const library = new URL('../packages/heddle/dist/src/', import.meta.url).href;
 const { Tensor, tensor } = await import(`${library}index.js`);
 const { map } = await import(`${library}graph/build.js`);
-const { OPS } = await import(`${library}kernel/ops.js`);
+const { OPS } = await import(`${library}kernel/ir/ops.js`);
 
 const { values } = parseArgs({
   options: {

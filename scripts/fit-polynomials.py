@@ -1,6 +1,6 @@
 """
-The polynomials of kernel/math-formats.ts, minimax fits of relative error by the Remez exchange, and its constants; the
-bits of 2/π of kernel/math-wave.ts.
+The polynomials of kernel/math/formats.ts, minimax fits of relative error by the Remez exchange, and its constants; the
+bits of 2/π of kernel/elementary/wave.ts.
 
     pip install mpmath && python3 scripts/fit-polynomials.py
 

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -75,10 +75,10 @@ const tests = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages',
 const files =
   positionals.length > 0
     ? positionals.map((path) => resolve(path))
-    : readdirSync(tests)
+    : readdirSync(tests, { recursive: true, encoding: 'utf8' })
         .filter((name) => name.endsWith('.test.js'))
         .map((name) => join(tests, name))
-        .filter((path) => readFileSync(path, 'utf8').includes("from './property.js'"));
+        .filter((path) => readFileSync(path, 'utf8').includes("from '../property.js'"));
 
 /** @typedef {{ file: string, name: string, share: number }} Property */
 
@@ -152,7 +152,10 @@ async function propertiesOf(device) {
 }
 
 /** @param {Property} property */
-const label = ({ file, name }) => `${basename(file, '.test.js')}: ${name}`;
+const label = ({ file, name }) => {
+  const path = file.startsWith(tests) ? relative(tests, file) : basename(file);
+  return `${path.replace(/\.test\.js$/, '')}: ${name}`;
+};
 
 const all = await Promise.all(devices.map(propertiesOf));
 const known = new Set();

@@ -18,14 +18,14 @@ import { parseArgs } from 'node:util';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Those that run kernels on the GPU one by one, on buffers of their own. */
 const TESTS = [
-  'cases-forward',
-  'cases-gradient',
-  'cuda-device',
-  'kernels-conv2d-max-pool',
-  'lower-gpu',
-  'precision-bounds',
-  'user-kernels',
-  'variants',
+  'cases/forward',
+  'cases/gradient',
+  'ops/conv2d-max-pool',
+  'ops/precision-bounds',
+  'ops/variants',
+  'runtime/cuda-device',
+  'schedule/lower-gpu',
+  'tensor/user-kernels',
 ];
 
 const { values, positionals } = parseArgs({

@@ -7,8 +7,8 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
-import { NVRTC_FLAGS } from '../src/render/cuda.js';
-import { findNvrtc, NVRTC_HINT, Nvrtc } from '../src/runtime/cuda/nvrtc.js';
+import { NVRTC_FLAGS } from '../src/render/cuda/render.js';
+import { findNvrtc, NVRTC_HINT, Nvrtc } from '../src/runtime/cuda/compile/nvrtc.js';
 
 /**
  * The generations that Heddle writes CUDA text for: Ampere, and from Hopper on, where kernels overlap. Later generations

@@ -1,8 +1,8 @@
 /** `heddle bench matmul`: the ladder of matrix products, rung by rung, up to tensor cores and the vendor's library. */
 import { PRECISIONS } from '../core/precision.js';
-import { irFunction } from '../kernel/ir-function.js';
-import type { MatmulProblem } from '../kernels/matmul-cpu.js';
-import { MATMUL_LADDER } from '../kernels/matmul-cuda-ladder.js';
+import { irFunction } from '../kernel/ir/ir-function.js';
+import type { MatmulProblem } from '../ops/matmul/cpu.js';
+import { MATMUL_LADDER } from '../ops/matmul/cuda-ladder.js';
 import { productCase } from './bench-device-cases.js';
 import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
 import {

@@ -1,6 +1,6 @@
 /** `heddle bench transpose`: the ladder of transposes against a copy of as many bytes. */
 import { randn, type Tensor } from '../index.js';
-import { TRANSPOSES } from '../kernels/transpose.js';
+import { TRANSPOSES } from '../ops/transpose/cuda-ladder.js';
 import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
 import {
   type Circumstances,

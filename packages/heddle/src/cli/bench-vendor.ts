@@ -7,7 +7,7 @@ import { DeviceError } from '../core/errors.js';
 import { toBf16 } from '../core/float16.js';
 import type { Precision } from '../core/precision.js';
 import { median, timeProgram } from '../engine/profile.js';
-import type { LibraryCall } from '../kernel/library-call.js';
+import type { LibraryCall } from '../kernel/ir/library-call.js';
 import type { Device, DeviceBuffer, Launch, LibraryLaunch, Program } from '../runtime/device.js';
 
 /** Calls that do a case's work, one after the other, each on memory of its own. */

@@ -4,7 +4,7 @@
  */
 import { CommanderError } from 'commander';
 import { ArgumentError, HeddleError } from '../core/errors.js';
-import { wakeGpu } from '../runtime/cuda/wake.js';
+import { wakeGpu } from '../runtime/cuda/driver/wake.js';
 import { styled } from './terminal.js';
 
 // What nobody reads any more (`heddle train … | head`, a terminal that was closed) is not printed; the work goes on.

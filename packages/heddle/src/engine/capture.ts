@@ -3,7 +3,7 @@ import { ArgumentError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { detach } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
-import { fingerprint } from '../schedule/canonical.js';
+import { fingerprint } from '../schedule/passes/canonical.js';
 import { become, copy, leafOf, ownMemory, spaceFor } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
 import { Compiled } from './program.js';

@@ -8,10 +8,10 @@ import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
 import { recordsOrigins } from '../graph/origin.js';
-import { knownKernelHash, setKernelHash } from '../kernel/fingerprint.js';
-import type { KernelIr } from '../kernel/ir.js';
-import { packKernel, unpackKernel } from '../kernel/pack.js';
-import type { Target } from '../kernel/target.js';
+import { knownKernelHash, setKernelHash } from '../kernel/ir/fingerprint.js';
+import type { KernelIr } from '../kernel/ir/ir.js';
+import { packKernel, unpackKernel } from '../kernel/ir/pack.js';
+import type { Target } from '../kernel/ir/target.js';
 import { cacheOf } from '../runtime/disk-cache.js';
 import type { Schedule, ScheduledLaunch, StageWork } from '../schedule/launch.js';
 import type { ScheduleOptions } from '../schedule/schedule.js';
@@ -23,7 +23,7 @@ const MOST_FILES = 512;
 
 /** What is scheduled, and for what. */
 export interface Scheduled {
-  /** Of the graph: schedule/canonical.ts. */
+  /** Of the graph: schedule/passes/canonical.ts. */
   readonly fingerprint: string;
   readonly target: Target;
   readonly options: Omit<ScheduleOptions, 'tune'>;

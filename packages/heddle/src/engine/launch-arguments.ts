@@ -2,9 +2,9 @@
 import { shown } from '../core/arguments.js';
 import { ArgumentError, DTypeError } from '../core/errors.js';
 import type { GraphNode, GraphOp } from '../graph/node.js';
-import type { KernelIr, Node, Param } from '../kernel/ir.js';
-import type { Scalar } from '../kernel/ops.js';
-import { type BufferSchema, isBuffer } from '../kernel/types.js';
+import type { KernelIr, Node, Param } from '../kernel/ir/ir.js';
+import type { Scalar } from '../kernel/ir/ops.js';
+import { type BufferSchema, isBuffer } from '../kernel/ir/types.js';
 import type { LaunchArgument } from '../runtime/device.js';
 import { requireNames, requireScalar } from '../runtime/launch-rules.js';
 import { DeviceArray } from './device-array.js';

@@ -2,11 +2,11 @@
 import { type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { once } from '../core/log.js';
-import { scalarText } from '../kernel/fingerprint.js';
-import type { KernelIr } from '../kernel/ir.js';
-import type { Scalar } from '../kernel/ops.js';
-import { serialize } from '../kernel/serialize.js';
-import { isBuffer } from '../kernel/types.js';
+import { scalarText } from '../kernel/ir/fingerprint.js';
+import type { KernelIr } from '../kernel/ir/ir.js';
+import type { Scalar } from '../kernel/ir/ops.js';
+import { isBuffer } from '../kernel/ir/types.js';
+import { serialize } from '../kernel/serialize/serialize.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { type LaunchConfig, launchSizes } from '../runtime/launch-rules.js';
 import { simulate } from '../runtime/sim/launch.js';

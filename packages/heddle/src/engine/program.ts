@@ -26,7 +26,7 @@ export const stats = (): Readonly<Stats> => ({ ...counts });
 export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
   /** Chooses among the ways of a hand-written kernel; without it, each takes its best guess. */
   readonly tuner?: Tuner;
-  /** Of the graph, by schedule/canonical.ts: its schedule may be read from disk. */
+  /** Of the graph, by schedule/passes/canonical.ts: its schedule may be read from disk. */
   readonly fingerprint?: string;
   /** Until the first run the device may compile its kernels beside. */
   readonly beside?: boolean;

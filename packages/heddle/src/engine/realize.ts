@@ -7,7 +7,7 @@ import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
 import { type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
-import { fingerprint } from '../schedule/canonical.js';
+import { fingerprint } from '../schedule/passes/canonical.js';
 import { Compiled } from './program.js';
 import { BufferStorage, currentDevice, reclaim } from './storage.js';
 import { currentTrace, type Handle, setOwner } from './trace.js';

@@ -12,7 +12,7 @@ import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { cacheFolder } from '../runtime/disk-cache.js';
-import type { Trial, Tune, TuneRequest } from '../schedule/tuning.js';
+import type { Trial, Tune, TuneRequest } from '../schedule/passes/tuning.js';
 import { median } from './profile.js';
 import { TuningMemory } from './tuner-memory.js';
 

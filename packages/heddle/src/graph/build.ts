@@ -5,7 +5,7 @@
 import { bool, type DType, f32, i32, i64, isFloat, isInteger, requireDType, u32 } from '../core/dtype.js';
 import { DTypeError, InternalError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
-import { convert, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ops.js';
+import { convert, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ir/ops.js';
 import type { FusedOp } from './fused-op.js';
 import {
   argOf,

@@ -2,11 +2,11 @@
  * Fused ops: a named composition of primitives that carries, with itself, the kernels that may replace it. The
  * composition is the fallback on every device, the oracle of the tests and the default gradient in one.
  */
-import type { KernelIr } from '../kernel/ir.js';
-import type { IrFunction } from '../kernel/ir-function.js';
-import type { LibraryCall } from '../kernel/library-call.js';
-import type { Scalar } from '../kernel/ops.js';
-import type { Target } from '../kernel/target.js';
+import type { KernelIr } from '../kernel/ir/ir.js';
+import type { IrFunction } from '../kernel/ir/ir-function.js';
+import type { LibraryCall } from '../kernel/ir/library-call.js';
+import type { Scalar } from '../kernel/ir/ops.js';
+import type { Target } from '../kernel/ir/target.js';
 import type { GraphNode, TensorType } from './node.js';
 
 export interface FusedOp<Arg = unknown> {

@@ -1,7 +1,7 @@
 /** Reverse-mode differentiation: a graph of gradients from a graph of values. One rule per primitive. */
 import { InternalError } from '../core/errors.js';
-import { topological } from '../ir/node.js';
-import type { ScalarOp } from '../kernel/ops.js';
+import { topological } from '../core/node.js';
+import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as b from './build.js';
 import type { GraphNode, GraphOp } from './node.js';
 import { argOf } from './node.js';

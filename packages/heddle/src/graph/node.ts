@@ -4,9 +4,9 @@
  */
 import type { DType } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
+import type { IrNode } from '../core/node.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
-import type { IrNode } from '../ir/node.js';
-import type { ScalarOp } from '../kernel/ops.js';
+import type { ScalarOp } from '../kernel/ir/ops.js';
 import type { FusedOp } from './fused-op.js';
 import { originOfCall } from './origin.js';
 

@@ -3,7 +3,7 @@
  * takes some µs.
  */
 import { relative } from 'node:path';
-import { writtenAt } from '../kernel/source-map.js';
+import { writtenAt } from '../kernel/parse/source-map.js';
 
 let recording = false;
 /** The origin of all that is made now. */
@@ -38,10 +38,10 @@ const ROOT = import.meta.url ? new URL('..', import.meta.url).href : undefined;
 const MAKERS: ReadonlySet<string> = new Set([
   'graph',
   'tensor',
-  'fused',
+  'ops',
   'engine',
   'schedule',
-  'ir',
+  'core',
   'kernel',
 ]);
 

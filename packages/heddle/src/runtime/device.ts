@@ -1,9 +1,9 @@
 /** The contract between the engine and a device. A device runs programs; it knows no tensors. */
 import { DeviceError } from '../core/errors.js';
-import type { KernelIr } from '../kernel/ir.js';
-import type { LibraryCall } from '../kernel/library-call.js';
-import type { Scalar } from '../kernel/ops.js';
-import type { Target } from '../kernel/target.js';
+import type { KernelIr } from '../kernel/ir/ir.js';
+import type { LibraryCall } from '../kernel/ir/library-call.js';
+import type { Scalar } from '../kernel/ir/ops.js';
+import type { Target } from '../kernel/ir/target.js';
 import type { Stream } from './stream.js';
 
 export type Dim3 = readonly [number, number, number];

@@ -3,10 +3,10 @@ import { requireObject, shown, unknownName } from '../core/arguments.js';
 import { describeValues, isOf } from '../core/dtype.js';
 import { ArgumentError, DTypeError, InternalError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
-import type { ArrayDecl, KernelIr, Param } from '../kernel/ir.js';
-import type { Scalar } from '../kernel/ops.js';
-import { MOST_SHARED_BYTES } from '../kernel/target.js';
-import { isBuffer } from '../kernel/types.js';
+import type { ArrayDecl, KernelIr, Param } from '../kernel/ir/ir.js';
+import type { Scalar } from '../kernel/ir/ops.js';
+import { MOST_SHARED_BYTES } from '../kernel/ir/target.js';
+import { isBuffer } from '../kernel/ir/types.js';
 import type { Dim3 } from './device.js';
 
 /** A grid or block: x alone, or x, y and z where given. */

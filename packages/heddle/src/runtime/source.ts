@@ -1,13 +1,13 @@
 /** The text of a kernel as each renderer writes it. */
 import { shown } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
-import { compile } from '../kernel/compile.js';
-import type { KernelIr } from '../kernel/ir.js';
-import { printKernel } from '../kernel/print.js';
-import type { Target } from '../kernel/target.js';
-import { renderCuda } from '../render/cuda.js';
-import { renderJs } from '../render/js.js';
-import { wasmSource } from '../render/wasm.js';
+import type { KernelIr } from '../kernel/ir/ir.js';
+import { printKernel } from '../kernel/ir/print.js';
+import type { Target } from '../kernel/ir/target.js';
+import { compile } from '../kernel/passes/pipeline.js';
+import { renderCuda } from '../render/cuda/render.js';
+import { renderJs } from '../render/js/render.js';
+import { wasmSource } from '../render/wasm/render.js';
 import { SIM_TARGET } from './sim/launch.js';
 
 /** cuda: what NVRTC compiles · wasm: WebAssembly text · js: what the simulator runs · ir: Heddle's own form */

@@ -1,7 +1,8 @@
 /** What one kernel computes: the nodes it stores, and what is around them. */
+
+import { topological } from '../core/node.js';
 import type { KernelChoice } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
-import { topological } from '../ir/node.js';
 
 /** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
 export interface Group {

@@ -1,9 +1,9 @@
 /** What becomes of a graph: launches, and where their arguments are. */
 import type { KernelStage, LibraryStage } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
-import type { Scalar } from '../kernel/ops.js';
+import type { Scalar } from '../kernel/ir/ops.js';
 import type { Group } from './group.js';
-import type { Touch } from './needs.js';
+import type { Touch } from './passes/needs.js';
 
 /** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
 export type Place =

@@ -17,22 +17,22 @@ import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
 import type { Variant } from '../graph/fused-op.js';
 import { argOf, type GraphNode, requireIndexable } from '../graph/node.js';
-import type { Target } from '../kernel/target.js';
-import { canonicalize } from './canonical.js';
-import { onlyInPlace } from './finish.js';
-import { joinFollowers } from './followers.js';
+import type { Target } from '../kernel/ir/target.js';
 import { type Group, readsOf } from './group.js';
-import { type OpenCall, openCall } from './hand-written.js';
-import { mergeLaunches } from './horizontal.js';
 import type { Place, PlacedLaunch, Schedule, Slot, Work } from './launch.js';
-import { levelsOf, stepsOf } from './levels.js';
-import { lowerGroup } from './lower.js';
-import { type Lifetime, planArena } from './memory.js';
-import { launchNeeds, type Touch } from './needs.js';
-import { mergeGroups, partition } from './partition.js';
-import { type Trial, type Tune, type TuneRequest, tuningKey } from './tuning.js';
-import { verifyGroups } from './verify.js';
-import { viewOf } from './views.js';
+import { lowerGroup } from './lower/lower.js';
+import { canonicalize } from './passes/canonical.js';
+import { onlyInPlace } from './passes/finish.js';
+import { joinFollowers } from './passes/followers.js';
+import { type OpenCall, openCall } from './passes/hand-written.js';
+import { mergeLaunches } from './passes/horizontal.js';
+import { levelsOf, stepsOf } from './passes/levels.js';
+import { type Lifetime, planArena } from './passes/memory.js';
+import { launchNeeds, type Touch } from './passes/needs.js';
+import { mergeGroups, partition } from './passes/partition.js';
+import { type Trial, type Tune, type TuneRequest, tuningKey } from './passes/tuning.js';
+import { verifyGroups } from './passes/verify.js';
+import { viewOf } from './passes/views.js';
 
 export interface ScheduleOptions {
   /** For a root, the leaf (by its number) whose memory it may take over when nothing needs the old values. */

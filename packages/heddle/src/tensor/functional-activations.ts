@@ -9,8 +9,8 @@ import {
   requireOptions,
 } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
-import * as fused from '../fused/activation.js';
 import * as b from '../graph/build.js';
+import * as fused from '../ops/activation/op.js';
 import { type AnyTensor, requireFloat, requireTensor } from './checks.js';
 import { Tensor, widely } from './tensor.js';
 

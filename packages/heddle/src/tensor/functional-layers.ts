@@ -11,6 +11,8 @@ import {
 import { type DTypeName, f32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
+import * as b from '../graph/build.js';
+import type { WindowArg } from '../graph/node.js';
 import {
   aPair,
   CONV2D,
@@ -19,11 +21,9 @@ import {
   outputSize,
   type Pair,
   pair,
-} from '../fused/conv2d.js';
-import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../fused/maxPool2d.js';
-import { moments, standardize } from '../fused/standardize.js';
-import * as b from '../graph/build.js';
-import type { WindowArg } from '../graph/node.js';
+} from '../ops/conv2d/op.js';
+import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../ops/max-pool2d/op.js';
+import { moments, standardize } from '../ops/standardize/op.js';
 import {
   type AnyTensor,
   aTensor,

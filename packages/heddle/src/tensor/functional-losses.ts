@@ -12,8 +12,8 @@ import {
 import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, sizeOf } from '../core/shape.js';
-import * as fused from '../fused/activation.js';
-import { crossEntropy as crossEntropyRows } from '../fused/crossEntropy.js';
+import * as fused from '../ops/activation/op.js';
+import { crossEntropy as crossEntropyRows } from '../ops/cross-entropy/op.js';
 import {
   type AnyTensor,
   aTensor,

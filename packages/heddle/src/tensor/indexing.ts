@@ -3,9 +3,9 @@ import { shown } from '../core/arguments.js';
 import { bool, i32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
-import { indexSelect } from '../fused/indexAdd.js';
 import * as b from '../graph/build.js';
 import { GraphNode } from '../graph/node.js';
+import { indexSelect } from '../ops/index-add/op.js';
 
 /** A position, a slice `'start:stop:step'` (parts may be left out), `null` for a new dimension, or `'...'`. */
 export type Index = number | string | null;

@@ -26,13 +26,13 @@ import { formatShape, normalizeAxis, requireShape, type Shape, sizeOf } from '..
 import { dispose } from '../engine/ownership.js';
 import * as engine from '../engine/realize.js';
 import { currentTrace, isFromBefore, placeholderFor } from '../engine/trace.js';
-import * as activation from '../fused/activation.js';
-import { matmul } from '../fused/matmul.js';
-import { softmax } from '../fused/softmax.js';
 import * as b from '../graph/build.js';
 import { parametersOf, vjp } from '../graph/grad.js';
 import { GraphNode } from '../graph/node.js';
-import type { ScalarOp } from '../kernel/ops.js';
+import type { ScalarOp } from '../kernel/ir/ops.js';
+import * as activation from '../ops/activation/op.js';
+import { matmul } from '../ops/matmul/op.js';
+import { softmax } from '../ops/softmax/op.js';
 import { type Axes, inferShape } from './axes.js';
 import { type Index, index } from './indexing.js';
 import { getPrecision } from './modes.js';

@@ -2,7 +2,7 @@
 import { bf16, bool, type DType, f16, f32, f64, i32, i64, u8, u32 } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import * as H from '../../src/index.js';
-import { convert, type Scalar } from '../../src/kernel/ops.js';
+import { convert, type Scalar } from '../../src/kernel/ir/ops.js';
 import { map } from '../ndarray.js';
 import { type Case, type Input, SHAPES } from './case.js';
 

@@ -62,7 +62,7 @@ export interface Curve {
 
 /**
  * Roundings in a sum of n terms, as its error relative to the sum of their sizes. Short sums may be added one after the
- * other, long ones are added in levels (schedule/accumulate.ts).
+ * other, long ones are added in levels (schedule/lower/accumulate.ts).
  */
 export const additions = (n: number): number =>
   Math.min(n, 16 * Math.ceil(Math.log(Math.max(1, n)) / Math.log(16)) + 32);

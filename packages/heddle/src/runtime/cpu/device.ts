@@ -3,7 +3,7 @@ import { availableParallelism, cpus } from 'node:os';
 import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import type { Target } from '../../kernel/target.js';
+import type { Target } from '../../kernel/ir/target.js';
 import {
   type Device,
   type DeviceBuffer,

@@ -1,7 +1,7 @@
 /** What the JavaScript engine can do, and the switches that must be set before the first compilation. */
 import { setFlagsFromString } from 'node:v8';
 import { env } from '../../core/env.js';
-import { FunctionBuilder, ModuleBuilder } from '../../render/wasm-encode.js';
+import { FunctionBuilder, ModuleBuilder } from '../../render/wasm/encode.js';
 import { validate } from './webassembly.js';
 
 /** The V8 of Node 24, the first to know the flag. */

@@ -4,8 +4,8 @@
  */
 import { BUILD_ID } from '../../core/build-id.js';
 import { debug } from '../../core/log.js';
-import { kernelHash, scalarText } from '../../kernel/fingerprint.js';
-import type { KernelIr } from '../../kernel/ir.js';
+import { kernelHash, scalarText } from '../../kernel/ir/fingerprint.js';
+import type { KernelIr } from '../../kernel/ir/ir.js';
 import type { KernelLaunch } from '../device.js';
 import { cacheOf } from '../disk-cache.js';
 import type { ProgramModule, RenderOptions } from './render.js';

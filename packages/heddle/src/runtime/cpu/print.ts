@@ -1,7 +1,7 @@
-/** What kernels print: records in a ring in memory (render/wasm-abi.ts), written out after a run. */
+/** What kernels print: records in a ring in memory (render/wasm/abi.ts), written out after a run. */
 
 import type { Message } from '../../render/message.js';
-import { PRINT_BYTES, PRINT_HEAD, PRINT_RING } from '../../render/wasm-abi.js';
+import { PRINT_BYTES, PRINT_HEAD, PRINT_RING } from '../../render/wasm/abi.js';
 
 /** Write out all records and empty the ring. */
 export function flushPrints(memory: Uint8Array, messages: readonly Message[]): void {

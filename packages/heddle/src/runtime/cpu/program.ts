@@ -1,12 +1,12 @@
 /** Launches compiled together, and their runs. */
 import { DeviceError, KernelError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import { compile } from '../../kernel/compile.js';
-import type { KernelIr } from '../../kernel/ir.js';
-import { serialize } from '../../kernel/serialize.js';
-import type { Target } from '../../kernel/target.js';
+import type { KernelIr } from '../../kernel/ir/ir.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { compile } from '../../kernel/passes/pipeline.js';
+import { serialize } from '../../kernel/serialize/serialize.js';
 import type { Message } from '../../render/message.js';
-import { FAILURE } from '../../render/wasm-abi.js';
+import { FAILURE } from '../../render/wasm/abi.js';
 import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
 import { DONE, type RunFunction, WAITED } from './control.js';
 import { keptProgram } from './kept-program.js';

@@ -11,12 +11,12 @@
  * Counters of claims and of finished chunks only ever rise, by the section's chunks in each run (epoch): a thread
  * that is still in an earlier run finds all of it claimed and done.
  */
-import type { KernelIr } from '../../kernel/ir.js';
-import { isBuffer } from '../../kernel/types.js';
+import type { KernelIr } from '../../kernel/ir/ir.js';
+import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../../render/message.js';
-import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm.js';
-import { FunctionBuilder, type Local } from '../../render/wasm-encode.js';
-import { laneType } from '../../render/wasm-values.js';
+import { FunctionBuilder, type Local } from '../../render/wasm/encode.js';
+import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm/render.js';
+import { laneType } from '../../render/wasm/values.js';
 import type { KernelLaunch } from '../device.js';
 import { ABORT, DONE, FAILED, WAITED, WAITING } from './control.js';
 

@@ -2,26 +2,26 @@
 import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import type { KernelIr } from '../../kernel/ir.js';
-import type { Target } from '../../kernel/target.js';
+import type { KernelIr } from '../../kernel/ir/ir.js';
+import type { Target } from '../../kernel/ir/target.js';
 import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Program } from '../device.js';
 import { formatBytes, requireRange } from '../pool.js';
 import { requireSame, type Stream } from '../stream.js';
-import { CudaAllocator } from './allocator.js';
-import { Compiler } from './compiler.js';
-import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
-import { Faults } from './faults.js';
-import { inspectKernel } from './inspect.js';
-import { Kernels } from './kernels.js';
-import { type LibraryContext, ROUTINES } from './libraries.js';
+import { Compiler } from './compile/compiler.js';
+import { inspectKernel } from './compile/inspect.js';
+import { Kernels } from './compile/kernels.js';
+import { findNvrtc, NVRTC_HINT, Nvrtc } from './compile/nvrtc.js';
+import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver/driver.js';
+import { NativeMemory } from './driver/native.js';
+import { CudaStream, NON_BLOCKING, type StreamHost, type Uses } from './driver/stream.js';
+import { Timeline } from './driver/timeline.js';
+import { Faults } from './graph/faults.js';
+import { type PlannedLaunch, planLaunches } from './graph/plan.js';
+import { CudaProgram, type ProgramHost } from './graph/program.js';
+import { CudaAllocator } from './memory/allocator.js';
+import { Transfers } from './memory/transfers.js';
 import { MessageBoard } from './messages.js';
-import { NativeMemory } from './native.js';
-import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
-import { type PlannedLaunch, planLaunches } from './plan.js';
-import { CudaProgram, type ProgramHost } from './program.js';
-import { CudaStream, NON_BLOCKING, type StreamHost, type Uses } from './stream.js';
-import { Timeline } from './timeline.js';
-import { Transfers } from './transfers.js';
+import { type LibraryContext, ROUTINES } from './vendor/libraries.js';
 
 interface CudaBuffer extends DeviceBuffer {
   /** 0 once freed. */

@@ -2,10 +2,10 @@
 
 import { join } from 'node:path';
 import { fileExists } from '../disk-cache.js';
-import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver.js';
-import { findLibraries, systemFolders } from './find.js';
-import { NativeMemory } from './native.js';
-import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
+import { findNvrtc, NVRTC_HINT, Nvrtc } from './compile/nvrtc.js';
+import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver/driver.js';
+import { findLibraries, systemFolders } from './driver/find.js';
+import { NativeMemory } from './driver/native.js';
 
 export interface GpuInfo {
   readonly name: string;

@@ -1,10 +1,10 @@
 /** What kernels print and assert: records that they leave in pinned memory, read when the device has been waited for. */
 import { KernelError } from '../../core/errors.js';
-import { MESSAGE_HEADER, MESSAGE_LOG, messageLogOf } from '../../render/cuda-messages.js';
+import { MESSAGE_HEADER, MESSAGE_LOG, messageLogOf } from '../../render/cuda/messages.js';
 import type { Message } from '../../render/message.js';
 import { formatScalar } from '../sim/run.js';
-import type { Driver } from './driver.js';
-import { NativeMemory, viewNative } from './native.js';
+import type { Driver } from './driver/driver.js';
+import { NativeMemory, viewNative } from './driver/native.js';
 
 /** Words of 8 bytes; what does not fit is dropped and counted. */
 const CAPACITY = 1 << 17;

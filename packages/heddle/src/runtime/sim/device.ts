@@ -2,7 +2,7 @@
 import { viewAs } from '../../core/dtype.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import { isBuffer } from '../../kernel/types.js';
+import { isBuffer } from '../../kernel/ir/types.js';
 import {
   type Device,
   type DeviceBuffer,

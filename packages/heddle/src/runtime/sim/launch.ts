@@ -3,11 +3,11 @@ import { requireOptions } from '../../core/arguments.js';
 import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import type { KernelIr, Param } from '../../kernel/ir.js';
-import { type Scalar, wrap } from '../../kernel/ops.js';
-import { MOST_SHARED_BYTES, type Target } from '../../kernel/target.js';
-import { isBuffer } from '../../kernel/types.js';
-import { type JsKernel, KIT, renderJs } from '../../render/js.js';
+import type { KernelIr, Param } from '../../kernel/ir/ir.js';
+import { type Scalar, wrap } from '../../kernel/ir/ops.js';
+import { MOST_SHARED_BYTES, type Target } from '../../kernel/ir/target.js';
+import { isBuffer } from '../../kernel/ir/types.js';
+import { type JsKernel, KIT, renderJs } from '../../render/js/render.js';
 import {
   type LaunchConfig,
   type LaunchSizes,

@@ -2,9 +2,9 @@
 import { aBoolean, above, type Rules } from '../../core/arguments.js';
 import type { DType } from '../../core/dtype.js';
 import { type FindingKind, SimulatorError } from '../../core/errors.js';
-import type { ArrayDecl } from '../../kernel/ir.js';
-import type { Scalar } from '../../kernel/ops.js';
-import type { Site } from '../../render/js.js';
+import type { ArrayDecl } from '../../kernel/ir/ir.js';
+import type { Scalar } from '../../kernel/ir/ops.js';
+import type { Site } from '../../render/js/render.js';
 import type { Dim3 } from '../device.js';
 import { LocalMemory } from './memory.js';
 import type { Loan } from './shadow.js';

@@ -1,6 +1,6 @@
 /** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
-import { INTRINSICS, type IntrinsicRecord, type Operand } from '../../kernel/intrinsics.js';
-import { isPast } from '../../render/js-names.js';
+import { INTRINSICS, type IntrinsicRecord, type Operand } from '../../kernel/ir/intrinsics.js';
+import { isPast } from '../../render/js/names.js';
 import type { Dim3 } from '../device.js';
 import { coordinates, type Run } from './run.js';
 

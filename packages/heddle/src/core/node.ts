@@ -1,0 +1,43 @@
+/**
+ * The graph machine under both of Heddle's languages (kernels and tensors): immutable nodes with an operation, a
+ * type, sources and an argument.
+ */
+import type { Location } from './errors.js';
+
+/** What every node has. `kernel/` and `graph/` each narrow it to a union over their own ops. */
+export interface IrNode {
+  readonly op: string;
+  readonly type: unknown;
+  readonly src: readonly IrNode[];
+  readonly arg: unknown;
+  readonly at?: Location | undefined;
+}
+
+/** Every node below `roots`, sources before users, each once. Iterative: graphs can be deep. */
+export function topological<N extends IrNode>(
+  roots: readonly N[],
+  sources: (node: N) => readonly IrNode[] = (node) => node.src,
+): N[] {
+  const order: N[] = [];
+  const done = new Set<N>();
+  const stack: { node: N; src: readonly IrNode[]; next: number }[] = [];
+  for (const root of roots) {
+    if (done.has(root)) continue;
+    stack.push({ node: root, src: sources(root), next: 0 });
+    done.add(root);
+    while (stack.length > 0) {
+      const top = stack[stack.length - 1]!;
+      if (top.next < top.src.length) {
+        const source = top.src[top.next++] as N;
+        if (!done.has(source)) {
+          done.add(source);
+          stack.push({ node: source, src: sources(source), next: 0 });
+        }
+      } else {
+        order.push(top.node);
+        stack.pop();
+      }
+    }
+  }
+  return order;
+}

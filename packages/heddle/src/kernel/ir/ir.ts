@@ -1,0 +1,305 @@
+/**
+ * The kernel IR: structured statements over typed expressions, both `Node`s. One union member per op; renderers
+ * and passes switch over `op` exhaustively.
+ *
+ * Loads and stores name their memory and one index per dimension; with more than one lane they touch that many
+ * neighbouring elements from the last index on, which must be a multiple of the lanes for `global` memory on a GPU.
+ */
+import { bool, type DType, i32 } from '../../core/dtype.js';
+import { InternalError, type Location } from '../../core/errors.js';
+import type { IrNode } from '../../core/node.js';
+import { INTRINSICS, type Intrinsic, resultOf } from './intrinsics.js';
+import { OPS, type Scalar, type ScalarOp } from './ops.js';
+import {
+  type BufferSchema,
+  isBuffer,
+  type KernelType,
+  type Lanes,
+  type MemoryType,
+  NONE,
+  type Space,
+  type ValueType,
+  value,
+} from './types.js';
+
+/** A `let` or `const` of a kernel, or a loop variable. Compared by identity; names need not be unique. */
+export interface Variable {
+  readonly name: string;
+  readonly type: ValueType;
+  /** Never set again after its declaration. */
+  readonly constant: boolean;
+}
+
+export interface Param {
+  readonly name: string;
+  readonly schema: DType | BufferSchema;
+}
+
+/** A shared array (one per block) or a local one (one per thread, in registers where its indices are constant). */
+export interface ArrayDecl {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly space: 'shared' | 'local';
+  /** Sizes; a dynamic shared array has one, given at launch by `sharedBytes`, and -1 here. */
+  readonly dims: readonly number[];
+  /** Elements are vectors of this many lanes (local arrays of accumulators). */
+  readonly lanes: Lanes;
+}
+
+export type Axis = 'x' | 'y' | 'z';
+export type Special = `${'threadIdx' | 'blockIdx' | 'blockDim' | 'gridDim'}.${Axis}` | 'laneId' | 'warpId';
+
+interface Shaped<Op extends string, Arg, Type extends KernelType> extends IrNode {
+  readonly op: Op;
+  readonly type: Type;
+  readonly src: readonly Node[];
+  readonly arg: Arg;
+  readonly at?: Location | undefined;
+}
+
+/** An expression with a value. */
+export type Expr =
+  | Shaped<'const', Scalar, ValueType>
+  | Shaped<'param', Param, ValueType>
+  | Shaped<'special', Special, ValueType>
+  | Shaped<'variable', Variable, ValueType>
+  /** src: the operands, all of the same type. */
+  | Shaped<'alu', ScalarOp, ValueType>
+  /** Converts the value (`convert` in ops.ts), lane by lane. src: [value] */
+  | Shaped<'cast', null, ValueType>
+  /** Reinterprets the bits; same size. src: [value] */
+  | Shaped<'bitcast', null, ValueType>
+  /** src: [condition, then, otherwise]; only the chosen side is evaluated when the condition is a scalar. */
+  | Shaped<'select', null, ValueType>
+  /** src: one value per lane. */
+  | Shaped<'vector', null, ValueType>
+  /** The same value in every lane. src: [value] */
+  | Shaped<'splat', null, ValueType>
+  /** One lane of a vector. src: [vector] */
+  | Shaped<'lane', number, ValueType>
+  /** src: [memory, ...indices] */
+  | Shaped<'load', null, ValueType>
+  /** src: the arguments; of an atomic [memory, index…, arguments…]. */
+  | Shaped<'intrinsic', Intrinsic, ValueType>;
+
+/** How a store happens that is not made on the spot. */
+export type StoreWay = 'async' | 'async-once';
+
+/** Memory to load from and store to. */
+export type MemoryNode = Shaped<'buffer', Param, MemoryType> | Shaped<'array', ArrayDecl, MemoryType>;
+
+export type Statement =
+  | Shaped<'block', null, typeof NONE>
+  /** Declares a variable. src: [initial value] */
+  | Shaped<'let', Variable, typeof NONE>
+  /** src: [value] */
+  | Shaped<'set', Variable, typeof NONE>
+  /**
+   * src: [memory, value, ...indices]. async: the value is loaded (or, by a select, zero) and may arrive as late as
+   * when `waitCopies` waits for its group. async-once: nobody else on the multiprocessor will load it.
+   */
+  | Shaped<'store', StoreWay | null, typeof NONE>
+  /** src: [condition, then block, else block?] */
+  | Shaped<'if', null, typeof NONE>
+  /**
+   * A counted loop: the variable goes from start while < end in steps > 0, and the body never sets it; start, end
+   * and step are evaluated once, before. `unroll`: true asks for it, 'never' keeps the loop. src: [start, end, step,
+   * body block]
+   */
+  | Shaped<'for', { readonly variable: Variable; readonly unroll: boolean | 'never' }, typeof NONE>
+  /** src: [condition, body block, update block]; `continue` goes to the update. */
+  | Shaped<'while', null, typeof NONE>
+  | Shaped<'break', null, typeof NONE>
+  | Shaped<'continue', null, typeof NONE>
+  | Shaped<'return', null, typeof NONE>
+  /** An intrinsic for its effect. src: [intrinsic expression], or of one without a result (`arg`) its arguments. */
+  | Shaped<'effect', Intrinsic | null, typeof NONE>
+  /** src: [condition]; arg: the message. */
+  | Shaped<'assert', string, typeof NONE>
+  /** src: the values; arg: the text, with {} for each. */
+  | Shaped<'print', string, typeof NONE>;
+
+export type Node = Expr | MemoryNode | Statement;
+
+/** A kernel, ready for the passes and renderers. */
+export interface KernelIr {
+  readonly name: string;
+  readonly params: readonly Param[];
+  /** Shared and local arrays, in the order of their declaration. */
+  readonly arrays: readonly ArrayDecl[];
+  readonly body: Statement;
+}
+
+// ── Builders: each checks what its op asks for, so that an IR that exists is typed ──────────────────────────────
+
+const fail = (message: string): never => {
+  throw new InternalError(`kernel IR: ${message}`);
+};
+
+const spread = (at: Location | undefined) => (at ? { at } : {});
+
+export const constant = (dtype: DType, v: Scalar, at?: Location): Expr => ({
+  op: 'const',
+  type: value(dtype),
+  src: [],
+  arg: v,
+  ...spread(at),
+});
+export const int = (v: number): Expr => (v === (v | 0) ? constant(i32, v | 0) : fail(`${v} is not an i32`));
+
+export const scalarParam = (param: Param, at?: Location): Expr =>
+  isBuffer(param.schema)
+    ? fail(`${param.name} is a buffer`)
+    : { op: 'param', type: value(param.schema), src: [], arg: param, ...spread(at) };
+
+export const bufferParam = (param: Param, at?: Location): MemoryNode =>
+  isBuffer(param.schema)
+    ? {
+        op: 'buffer',
+        type: { kind: 'memory', dtype: param.schema.dtype, space: 'global', dims: [] },
+        src: [],
+        arg: param,
+        ...spread(at),
+      }
+    : fail(`${param.name} is a scalar`);
+
+export const arrayNode = (decl: ArrayDecl, at?: Location): MemoryNode => ({
+  op: 'array',
+  type: { kind: 'memory', dtype: decl.dtype, space: decl.space as Space, dims: decl.dims },
+  src: [],
+  arg: decl,
+  ...spread(at),
+});
+
+export const special = (name: Special, at?: Location): Expr => ({
+  op: 'special',
+  type: value(i32),
+  src: [],
+  arg: name,
+  ...spread(at),
+});
+export const read = (variable: Variable, at?: Location): Expr => ({
+  op: 'variable',
+  type: variable.type,
+  src: [],
+  arg: variable,
+  ...spread(at),
+});
+
+export function alu(op: ScalarOp, src: readonly Expr[], at?: Location): Expr {
+  const first = src[0] ?? fail(`${op} without operands`);
+  if (src.length !== OPS[op].arity) fail(`${op} takes ${OPS[op].arity} operands, got ${src.length}`);
+  if (src.some((s) => s.type.dtype !== first.type.dtype || s.type.lanes !== first.type.lanes))
+    fail(`${op} of different types`);
+  return {
+    op: 'alu',
+    type: OPS[op].result === 'bool' ? value(bool, first.type.lanes) : first.type,
+    src,
+    arg: op,
+    ...spread(at),
+  };
+}
+
+export const cast = (to: DType, v: Expr, at?: Location): Expr =>
+  v.type.dtype === to ? v : { op: 'cast', type: value(to, v.type.lanes), src: [v], arg: null, ...spread(at) };
+
+export const bitcast = (to: DType, v: Expr, at?: Location): Expr =>
+  to.bytes === v.type.dtype.bytes
+    ? { op: 'bitcast', type: value(to, v.type.lanes), src: [v], arg: null, ...spread(at) }
+    : fail('bitcast between sizes');
+
+export const select = (condition: Expr, then: Expr, otherwise: Expr, at?: Location): Expr =>
+  then.type.dtype !== otherwise.type.dtype ||
+  then.type.lanes !== otherwise.type.lanes ||
+  condition.type.dtype !== bool
+    ? fail('select of different types')
+    : { op: 'select', type: then.type, src: [condition, then, otherwise], arg: null, ...spread(at) };
+
+export const vector = (src: readonly Expr[], at?: Location): Expr => ({
+  op: 'vector',
+  type: value(src[0]!.type.dtype, src.length as Lanes),
+  src,
+  arg: null,
+  ...spread(at),
+});
+export const splat = (v: Expr, lanes: Lanes, at?: Location): Expr =>
+  lanes === 1 ? v : { op: 'splat', type: value(v.type.dtype, lanes), src: [v], arg: null, ...spread(at) };
+/** Zero, or false, in every lane. */
+export const zeroOf = ({ dtype, lanes }: ValueType, at?: Location): Expr =>
+  splat(constant(dtype, dtype === bool ? false : dtype.name === 'i64' ? 0n : 0, at), lanes, at);
+export const lane = (v: Expr, index: number, at?: Location): Expr => ({
+  op: 'lane',
+  type: value(v.type.dtype),
+  src: [v],
+  arg: index,
+  ...spread(at),
+});
+
+export const load = (
+  memory: MemoryNode,
+  indices: readonly Expr[],
+  lanes: Lanes = 1,
+  at?: Location,
+): Expr => ({
+  op: 'load',
+  type: value(memory.type.dtype, memory.op === 'array' && memory.arg.lanes > 1 ? memory.arg.lanes : lanes),
+  src: [memory, ...indices],
+  arg: null,
+  ...spread(at),
+});
+
+export function intrinsic(name: Intrinsic, src: readonly Node[], t: DType, at?: Location): Expr {
+  const type = resultOf(name, t) ?? fail(`${name} has no value`);
+  return { op: 'intrinsic', type, src, arg: name, ...spread(at) };
+}
+
+const statement = <S extends Statement['op']>(
+  op: S,
+  src: readonly Node[],
+  arg: Extract<Statement, { op: S }>['arg'],
+  at?: Location,
+): Statement => ({ op, type: NONE, src, arg, ...spread(at) }) as Statement;
+
+export const block = (statements: readonly Statement[], at?: Location): Statement =>
+  statement('block', statements, null, at);
+export const declare = (variable: Variable, initial: Expr, at?: Location): Statement =>
+  statement('let', [initial], variable, at);
+export const set = (variable: Variable, v: Expr, at?: Location): Statement =>
+  statement('set', [v], variable, at);
+export const store = (
+  memory: MemoryNode,
+  v: Expr,
+  indices: readonly Expr[],
+  at?: Location,
+  way: StoreWay | null = null,
+): Statement => statement('store', [memory, v, ...indices], way, at);
+export const when = (condition: Expr, then: Statement, otherwise?: Statement, at?: Location): Statement =>
+  statement('if', otherwise ? [condition, then, otherwise] : [condition, then], null, at);
+export const forLoop = (
+  variable: Variable,
+  start: Expr,
+  end: Expr,
+  step: Expr,
+  body: Statement,
+  unroll: boolean | 'never' = false,
+  at?: Location,
+): Statement => statement('for', [start, end, step, body], { variable, unroll }, at);
+export const whileLoop = (condition: Expr, body: Statement, update: Statement, at?: Location): Statement =>
+  statement('while', [condition, body, update], null, at);
+export const breakLoop = (at?: Location): Statement => statement('break', [], null, at);
+export const continueLoop = (at?: Location): Statement => statement('continue', [], null, at);
+export const leave = (at?: Location): Statement => statement('return', [], null, at);
+/** With `threads`, a multiple of 32: of the first threads of the block, where the others never come. */
+export const barrier = (at?: Location, threads?: number): Statement =>
+  statement('effect', threads === undefined ? [] : [int(threads)], 'barrier', at);
+/** An intrinsic without a result. */
+export const act = (name: Intrinsic, args: readonly Expr[], at?: Location): Statement =>
+  statement('effect', args, name, at);
+export const effect = (expr: Expr, at?: Location): Statement => statement('effect', [expr], null, at);
+export const assertion = (condition: Expr, message: string, at?: Location): Statement =>
+  statement('assert', [condition], message, at);
+export const print = (text: string, values: readonly Expr[], at?: Location): Statement =>
+  statement('print', values, text, at);
+
+/** Whether an intrinsic needs other threads: its scope is not `thread`. */
+export const needsOthers = (name: Intrinsic): boolean => INTRINSICS[name].scope !== 'thread';

@@ -1,0 +1,100 @@
+/**
+ * What a warp's tensor cores compute: D (16 × 8) = A (16 × K) · B (K × 8) + C from the registers of 32 lanes, laid out
+ * as NVIDIA's PTX ISA says for mma.m16n8k8 and mma.m16n8k16. Products of the rounded operands are exact; their sum is
+ * formed in f64 here and rounded to f32 once, closer than the hardware's, whose order of adding is not documented.
+ */
+import type { DType } from '../../core/dtype.js';
+import { fromBf16 } from '../../core/float16.js';
+import type { Scalar } from './ops.js';
+
+/** Per lane its arguments, vectors as arrays; undefined where a lane does not take part. */
+type Lanes = readonly (readonly (Scalar | readonly Scalar[])[] | undefined)[];
+
+/** How operands lie in the registers of lane (g, t): the column of A and row of B that its values stand at. */
+interface Fragment {
+  readonly depth: number;
+  /** The values in the registers of an operand. */
+  readonly read: (registers: readonly Scalar[]) => number[];
+  /** The place along K of value `i` of a lane with that t, of A and of B. */
+  readonly alongA: (i: number, t: number) => number;
+  readonly alongB: (i: number, t: number) => number;
+  /** Whether value `i` of A belongs to row g + 8. */
+  readonly lower: (i: number) => boolean;
+}
+
+const words = new DataView(new ArrayBuffer(4));
+
+/** The hardware reads the upper 19 bits only. */
+function cut(v: number): number {
+  words.setFloat32(0, v);
+  words.setUint32(0, words.getUint32(0) & 0xffffe000);
+  return words.getFloat32(0);
+}
+
+const TF32: Fragment = {
+  depth: 8,
+  read: (registers) => registers.map((v) => cut(v as number)),
+  alongA: (i, t) => t + (i >> 1) * 4,
+  alongB: (i, t) => t + i * 4,
+  lower: (i) => i % 2 === 1,
+};
+
+const BF16: Fragment = {
+  depth: 16,
+  read: (registers) =>
+    registers.flatMap((v) => [fromBf16((v as number) & 0xffff), fromBf16((v as number) >>> 16)]),
+  alongA: (i, t) => 2 * t + (i % 2) + (i >> 2) * 8,
+  alongB: (i, t) => 2 * t + (i % 2) + (i >> 1) * 8,
+  lower: (i) => (i >> 1) % 2 === 1,
+};
+
+const multiply =
+  ({ depth, read, alongA, alongB, lower }: Fragment) =>
+  (_t: DType, lanes: Lanes): (number[] | undefined)[] => {
+    const a = new Float64Array(16 * depth);
+    const b = new Float64Array(depth * 8);
+    lanes.forEach((args, lane) => {
+      if (!args) return;
+      const [g, t] = [lane >> 2, lane & 3];
+      read(args[0] as Scalar[]).forEach((v, i) => {
+        a[(g + (lower(i) ? 8 : 0)) * depth + alongA(i, t)] = v;
+      });
+      read(args[1] as Scalar[]).forEach((v, i) => {
+        b[alongB(i, t) * 8 + g] = v;
+      });
+    });
+    return lanes.map((args, lane) => {
+      if (!args) return undefined;
+      const [g, t] = [lane >> 2, lane & 3];
+      return (args[2] as number[]).map((c, i) => {
+        const row = g + (i >> 1) * 8;
+        const column = 2 * t + (i & 1);
+        let sum = c;
+        for (let k = 0; k < depth; k++) sum += a[row * depth + k]! * b[k * 8 + column]!;
+        return Math.fround(sum);
+      });
+    });
+  };
+
+/**
+ * ldmatrix: lane 8i + r has row r of matrix i, 8 elements of 16 bits; lane (g, t) gets of each matrix those at (g, 2t)
+ * and (g, 2t + 1), or transposed at (2t, g) and (2t + 1, g), the first in the lower half.
+ */
+export const fragments =
+  (transposed: boolean) =>
+  (_t: DType, lanes: Lanes): (number[] | undefined)[] =>
+    lanes.map((args, lane) => {
+      if (!args) return undefined;
+      const [g, t] = [lane >> 2, lane & 3];
+      const element = (matrix: number, row: number, column: number): number =>
+        ((lanes[8 * matrix + row]?.[0] as number[] | undefined) ?? [])[column] ?? 0;
+      return [0, 1, 2, 3].map((matrix) => {
+        const [low, high] = [2 * t, 2 * t + 1].map((k) =>
+          transposed ? element(matrix, k, g) : element(matrix, g, k),
+        );
+        return (low! | (high! << 16)) >>> 0;
+      });
+    });
+
+export const multiplyTf32 = multiply(TF32);
+export const multiplyBf16 = multiply(BF16);

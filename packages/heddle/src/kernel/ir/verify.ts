@@ -1,0 +1,300 @@
+/** The grammar of the kernel IR, checked after every pass under HEDDLE_CHECK=1. */
+import { bool, f32, i32, isFloat, isInteger } from '../../core/dtype.js';
+import { InternalError } from '../../core/errors.js';
+import { INTRINSICS, type IntrinsicRecord, resultOf } from './intrinsics.js';
+import type { ArrayDecl, Expr, KernelIr, MemoryNode, Node, Param, Statement, Variable } from './ir.js';
+import { OPS, type OpRecord } from './ops.js';
+import { formatType, isBuffer, type KernelType, sameValueType } from './types.js';
+
+/** @throws InternalError naming `pass` and the node, if `ir` breaks a rule of kernel/ir/ir.ts */
+export function verify(ir: KernelIr, pass: string): void {
+  new Verifier(ir, pass).kernel();
+}
+
+const STATEMENTS: ReadonlySet<string> = new Set(
+  'block let set store if for while break continue return effect assert print'.split(' '),
+);
+
+class Verifier {
+  readonly #ir: KernelIr;
+  readonly #pass: string;
+  readonly #visible = new Map<Variable, 'settable' | 'fixed'>();
+  readonly #declared = new Set<Variable>();
+  /** Expressions known to be right, with the number of scopes that had ended then: they need no second look. */
+  readonly #checked = new Map<Expr, number>();
+  #ended = 0;
+  #loops = 0;
+
+  constructor(ir: KernelIr, pass: string) {
+    this.#ir = ir;
+    this.#pass = pass;
+  }
+
+  kernel(): void {
+    this.#statement(this.#ir.body);
+  }
+
+  #fail(node: Node, rule: string): never {
+    const at = node.at ? ` at ${node.at.file}:${node.at.line}` : '';
+    throw new InternalError(
+      `kernel ${this.#ir.name}, after the pass ${this.#pass}: \`${node.op}\`${at}: ${rule}`,
+    );
+  }
+
+  #need(node: Node, holds: boolean, rule: string): void {
+    if (!holds) this.#fail(node, rule);
+  }
+
+  /** Statements of a block see what was declared before them; what a block declares ends with it. */
+  #scoped(check: () => void): void {
+    const before = new Set(this.#visible.keys());
+    check();
+    for (const v of this.#visible.keys()) if (!before.has(v)) this.#visible.delete(v);
+    this.#ended++;
+  }
+
+  #block(node: Node | undefined, owner: Node): void {
+    if (node?.op !== 'block') this.#fail(owner, 'a block is missing');
+    this.#statement(node);
+  }
+
+  #loop(body: Node | undefined, owner: Node): void {
+    this.#loops++;
+    this.#block(body, owner);
+    this.#loops--;
+  }
+
+  #declare(node: Node, variable: Variable, use: 'settable' | 'fixed'): void {
+    this.#need(node, !this.#declared.has(variable), `${variable.name} is declared twice`);
+    this.#declared.add(variable);
+    this.#visible.set(variable, use);
+  }
+
+  #statement(node: Statement): void {
+    const { src } = node;
+    switch (node.op) {
+      case 'block':
+        this.#scoped(() => {
+          for (const s of src) {
+            if (!STATEMENTS.has(s.op)) this.#fail(s, 'is no statement');
+            this.#statement(s as Statement);
+          }
+        });
+        return;
+      case 'let':
+        this.#value(node, src[0], node.arg.type);
+        this.#declare(node, node.arg, node.arg.constant ? 'fixed' : 'settable');
+        return;
+      case 'set':
+        this.#need(node, this.#visible.get(node.arg) === 'settable', `${node.arg.name} may not be set here`);
+        this.#value(node, src[0], node.arg.type);
+        return;
+      case 'store': {
+        const [memory, value, ...indices] = src;
+        this.#place(node, memory, indices);
+        const v = this.#expr(node, value);
+        this.#need(
+          node,
+          v.dtype === (memory as MemoryNode).type.dtype,
+          `stores ${formatType(v)} to ${formatType((memory as MemoryNode).type)}`,
+        );
+        this.#lanes(node, memory as MemoryNode, v.lanes);
+        return;
+      }
+      case 'if':
+        this.#condition(node, src[0]);
+        this.#block(src[1], node);
+        if (src.length > 2) this.#block(src[2], node);
+        return;
+      case 'for': {
+        const { variable } = node.arg;
+        for (const s of src.slice(0, 3)) this.#value(node, s, variable.type);
+        this.#need(
+          node,
+          isInteger(variable.type.dtype) && variable.type.lanes === 1,
+          'counts with an integer',
+        );
+        this.#scoped(() => {
+          this.#declare(node, variable, 'fixed');
+          this.#loop(src[3], node);
+        });
+        return;
+      }
+      case 'while':
+        this.#condition(node, src[0]);
+        this.#loop(src[1], node);
+        this.#block(src[2], node);
+        return;
+      case 'break':
+      case 'continue':
+        this.#need(node, this.#loops > 0, 'stands outside of a loop');
+        return;
+      case 'return':
+        return;
+      case 'effect':
+        if (node.arg)
+          this.#need(
+            node,
+            src.length === INTRINSICS[node.arg].params.length || (node.arg === 'barrier' && src.length === 1),
+            `${node.arg} has other arguments`,
+          );
+        else if (src[0]?.op !== 'intrinsic') this.#fail(node, 'an effect needs an intrinsic');
+        else this.#expr(node, src[0]);
+        return;
+      case 'assert':
+        this.#condition(node, src[0]);
+        return;
+      case 'print':
+        for (const s of src) this.#expr(node, s);
+        return;
+    }
+  }
+
+  #value(node: Node, v: Node | undefined, type: KernelType): void {
+    const own = this.#expr(node, v);
+    this.#need(
+      node,
+      type.kind === 'value' && sameValueType(own, type),
+      `has ${formatType(own)} where ${formatType(type)} is needed`,
+    );
+  }
+
+  #condition(node: Node, v: Node | undefined): void {
+    const type = this.#expr(node, v);
+    this.#need(node, type.dtype === bool && type.lanes === 1, 'a condition is a scalar bool');
+  }
+
+  #place(node: Node, memory: Node | undefined, indices: readonly Node[]): void {
+    if (memory?.op !== 'buffer' && memory?.op !== 'array') this.#fail(node, 'memory is missing');
+    const known: readonly (ArrayDecl | Param)[] = memory.op === 'array' ? this.#ir.arrays : this.#ir.params;
+    this.#need(node, known.includes(memory.arg), `${memory.arg.name} is not of this kernel`);
+    const rank = Math.max(1, memory.type.dims.length);
+    this.#need(
+      node,
+      indices.length === rank,
+      `${memory.arg.name} takes ${rank} indices, got ${indices.length}`,
+    );
+    for (const index of indices) {
+      const type = this.#expr(node, index);
+      this.#need(node, type.dtype === i32 && type.lanes === 1, 'an index is i32');
+    }
+  }
+
+  #lanes(node: Node, memory: MemoryNode, lanes: number): void {
+    const own = memory.op === 'array' ? memory.arg.lanes : 1;
+    this.#need(node, own === 1 || own === lanes, `elements have ${own} lanes, not ${lanes}`);
+  }
+
+  /** Check an expression; its type. */
+  #expr(owner: Node, node: Node | undefined): Expr['type'] {
+    if (!node || node.type === undefined || (node.type as KernelType).kind !== 'value')
+      this.#fail(owner, 'a value is missing');
+    const e = node as Expr;
+    if (this.#checked.get(e) === this.#ended) return e.type;
+    if (e.op === 'variable') {
+      this.#need(e, this.#visible.has(e.arg), `${e.arg.name} is not declared here`);
+      this.#need(e, sameValueType(e.type, e.arg.type), `${e.arg.name} is ${formatType(e.arg.type)}`);
+    }
+    const types = e.src.map((s) => (s.op === 'buffer' || s.op === 'array' ? undefined : this.#expr(e, s)));
+    if (!this.#checked.has(e)) this.#rule(e, types);
+    this.#checked.set(e, this.#ended);
+    return e.type;
+  }
+
+  #rule(e: Expr, types: readonly (Expr['type'] | undefined)[]): void {
+    const [a, b, c] = types;
+    const { dtype, lanes } = e.type;
+    switch (e.op) {
+      case 'const': {
+        const wanted = dtype === bool ? 'boolean' : dtype.name === 'i64' ? 'bigint' : 'number';
+        this.#need(e, typeof e.arg === wanted, `${e.arg} is no ${dtype.name}`);
+        return;
+      }
+      case 'param':
+        this.#need(e, this.#ir.params.includes(e.arg), `${e.arg.name} is not of this kernel`);
+        this.#need(e, !isBuffer(e.arg.schema) && e.arg.schema === dtype, `${e.arg.name} has another type`);
+        return;
+      case 'special':
+        this.#need(e, dtype === i32, 'is i32');
+        return;
+      case 'alu': {
+        const record: OpRecord = OPS[e.arg];
+        this.#need(e, types.length === record.arity, `${e.arg} takes ${record.arity} operands`);
+        this.#need(
+          e,
+          types.every((t) => t && sameValueType(t, a!)),
+          `operands of ${e.arg} differ: ${types.map((t) => formatType(t!))}`,
+        );
+        const t = a!.dtype;
+        const fits = {
+          number: t !== bool,
+          float: isFloat(t),
+          f32: t === f32,
+          integer: isInteger(t),
+          bits: !isFloat(t),
+          bool: t === bool,
+          any: true,
+        };
+        this.#need(e, fits[record.operands], `${e.arg} does not take ${t.name}`);
+        this.#need(
+          e,
+          dtype === (record.result === 'bool' ? bool : t) && lanes === a!.lanes,
+          `${e.arg} has the type ${formatType(e.type)}`,
+        );
+        return;
+      }
+      case 'cast':
+      case 'bitcast':
+        this.#need(e, a !== undefined && a.lanes === lanes, 'keeps the lanes');
+        if (e.op === 'bitcast') this.#need(e, a!.dtype.bytes === dtype.bytes, 'keeps the size');
+        return;
+      case 'select':
+        this.#need(e, a?.dtype === bool && (a.lanes === 1 || a.lanes === lanes), 'the condition is a bool');
+        this.#need(
+          e,
+          b !== undefined && c !== undefined && sameValueType(b, e.type) && sameValueType(c, e.type),
+          'both sides have its type',
+        );
+        return;
+      case 'vector':
+        this.#need(
+          e,
+          types.length === lanes && types.every((t) => t?.dtype === dtype && t.lanes === 1),
+          'a scalar per lane',
+        );
+        return;
+      case 'splat':
+        this.#need(e, a?.dtype === dtype && a.lanes === 1 && lanes > 1, 'repeats a scalar');
+        return;
+      case 'lane':
+        this.#need(
+          e,
+          a?.dtype === dtype && e.arg >= 0 && e.arg < a.lanes && lanes === 1,
+          'takes a lane that is there',
+        );
+        return;
+      case 'load': {
+        const [memory, ...indices] = e.src;
+        this.#place(e, memory, indices);
+        this.#need(
+          e,
+          (memory as MemoryNode).type.dtype === dtype,
+          `loads from ${formatType((memory as MemoryNode).type)}`,
+        );
+        this.#lanes(e, memory as MemoryNode, lanes);
+        return;
+      }
+      case 'intrinsic': {
+        const record: IntrinsicRecord = INTRINSICS[e.arg];
+        if (record.atomic || record.rows)
+          this.#place(e, e.src[0], e.src.slice(1, e.src.length - record.params.length));
+        const t = record.atomic || record.rows ? (e.src[0] as MemoryNode).type.dtype : (a?.dtype ?? i32);
+        const result = resultOf(e.arg, t);
+        this.#need(e, result !== undefined && sameValueType(result, e.type), `${e.arg} gives another type`);
+        return;
+      }
+      case 'variable':
+        return;
+    }
+  }
+}

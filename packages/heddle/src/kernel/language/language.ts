@@ -1,0 +1,258 @@
+/**
+ * The kernel language, as its authors see it.
+ *
+ * A kernel is a function of two parameters: its arguments, typed by the schema, and the context, which holds the
+ * intrinsics below and the constants passed in. It is never run as JavaScript: its source is parsed and compiled.
+ *
+ * - Every number is a `number` to TypeScript; its dtype comes from the schema, from casts, or, for a literal, from
+ *   the value it meets. Where nothing says more, a whole literal is i32 and any other f32.
+ * - `let acc = 0` takes the dtype (and lanes) of the first typed value assigned to it; `let acc = f32(0)` says it.
+ * - `i32` and `f32` never mix by themselves: write `f32(i)`. `/` is for floats; integers have `idiv`.
+ * - Constants are known when the kernel is compiled: branches on them are pruned before they are typed, array sizes
+ *   and `lane(v, k)` need them, and a loop whose variable is needed as one is unrolled.
+ * - Warp operations (shuffles, warpSum, votes, mma, loadMatrix4) are taken by all lanes of the warp together that have
+ *   not returned: by `return`, or because the kernel ends with the `if` that they skip. A lane that goes on past the
+ *   operation instead makes it undefined. Lanes that have returned, or that a last warp of fewer than 32 threads does
+ *   not have, do not count in warpSum, warpMax, warpMin and votes; a shuffle must not read them, and mma and
+ *   loadMatrix4 need all 32. The simulator finds what is undefined.
+ * - A function among the constants is inlined where it is called. What it needs of the context is passed on to it
+ *   like any other argument: `gelu(x, { exp2 })`, or `gelu(x, context)` where the context is one identifier.
+ */
+import { aString, type Rule, recordOf, requireArgument } from '../../core/arguments.js';
+import type { DType, DTypeName } from '../../core/dtype.js';
+import type { KernelIr } from '../ir/ir.js';
+import type { BufferSchema, Schema } from '../ir/types.js';
+import { type AnyFunction, parseKernel } from '../parse/parse.js';
+
+/**
+ * Memory: `x[i]` of a buffer, `tile[r][c]` of an array. Elements are numbers (booleans for dtype bool).
+ *
+ * They are declared as `any` so that `noUncheckedIndexedAccess` does not ask for `x[i]!` at every access; the kernel
+ * compiler checks their types itself.
+ */
+export interface Memory {
+  // biome-ignore lint/suspicious/noExplicitAny: see above
+  [index: number]: any;
+}
+
+/** What a kernel's function receives for each entry of its schema. */
+export type ValuesOf<S extends Schema> = {
+  readonly [K in keyof S]: S[K] extends BufferSchema ? Memory : S[K] extends DType<'bool'> ? boolean : number;
+};
+
+/** A dtype that is called to convert: `f32(i)`; or passed on: `shared(f32, 32)`. */
+export type Cast<N extends DTypeName> = DType<N> &
+  ((value: number | boolean) => N extends 'bool' ? boolean : number);
+
+/** Three dimensions. */
+export interface Vector3 {
+  readonly x: number;
+  readonly y: number;
+  readonly z: number;
+}
+
+type CopyArgument = number | boolean | Memory;
+type Sizes = readonly [number, ...number[]];
+
+/** What the second parameter of a kernel offers. Vectors are `number` to TypeScript. */
+export interface Intrinsics {
+  /** The thread within its block, i32. */
+  readonly threadIdx: Vector3;
+  /** The block within the grid, i32. */
+  readonly blockIdx: Vector3;
+  /** Threads per block, i32. */
+  readonly blockDim: Vector3;
+  /** Blocks in the grid, i32. */
+  readonly gridDim: Vector3;
+  /** `blockIdx * blockDim + threadIdx`, i32. */
+  readonly globalId: Vector3;
+  /** The thread within its warp, 0 to 31, i32. */
+  readonly laneId: number;
+  /** The warp within its block, i32. */
+  readonly warpId: number;
+
+  /** Waits for all threads of the block; shared and global writes before it are seen after it. */
+  barrier(): void;
+  /** An array that the threads of a block share. Its contents are undefined until written. */
+  shared(dtype: DType, ...sizes: Sizes): Memory;
+  /** An array of one thread, in registers where its indices are constant. Undefined until written. */
+  local(dtype: DType, ...sizes: Sizes): Memory;
+  /** A local array whose elements are vectors of 2. */
+  local2(dtype: DType, ...sizes: Sizes): Memory;
+  /** A local array whose elements are vectors of 4. */
+  local4(dtype: DType, ...sizes: Sizes): Memory;
+  /** A shared array whose size is given at launch, by `sharedBytes`. */
+  dynamicShared(dtype: DType): Memory;
+
+  /** The 2 elements from `x[i]` on, as a vector; i a multiple of 2. */
+  load2(x: Memory, ...index: Sizes): number;
+  /** The 4 elements from `x[i]` on, as a vector; i a multiple of 4. */
+  load4(x: Memory, ...index: Sizes): number;
+  /** Writes a vector of 2 to `x[i]` and the element after it: `store2(x, i, v)`. */
+  store2(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): void;
+  /** Writes a vector of 4 to the 4 elements from `x[i]` on: `store4(x, i, v)`. */
+  store4(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): void;
+  /** A vector of 2. */
+  vec2(a: number, b: number): number;
+  /** A vector of 4. */
+  vec4(a: number, b: number, c: number, d: number): number;
+  /** `v` in both lanes of a vector of 2. */
+  splat2(v: number): number;
+  /** `v` in all lanes of a vector of 4. */
+  splat4(v: number): number;
+  /** Lane `k` of a vector; k is a constant. */
+  lane(v: number, k: number): number;
+
+  readonly f16: Cast<'f16'>;
+  readonly bf16: Cast<'bf16'>;
+  readonly f32: Cast<'f32'>;
+  readonly f64: Cast<'f64'>;
+  readonly u8: Cast<'u8'>;
+  readonly i32: Cast<'i32'>;
+  readonly u32: Cast<'u32'>;
+  readonly i64: Cast<'i64'>;
+  readonly bool: Cast<'bool'>;
+  /** The bits of `value` read as another dtype of the same size. */
+  bitcast(dtype: DType, value: number): number;
+
+  /** Quotient of integers, rounded to zero; 0 for b = 0. */
+  idiv(a: number, b: number): number;
+  /** The upper half of the product of integers. */
+  mulhi(a: number, b: number): number;
+  /** `a * b + c`, rounded once where the device can. */
+  fma(a: number, b: number, c: number): number;
+  /** 2 to the power of `x`. */
+  exp2(x: number): number;
+  /** The error function 2/√π ∫₀ˣ e^−t² dt. */
+  erf(x: number): number;
+  /** The normal distribution's cumulative function. */
+  normcdf(x: number): number;
+  /** The nearest whole number; halves go to the even one. */
+  rint(x: number): number;
+  /** Rounded to 10 bits of fraction (ties to even), as tensor cores take it. */
+  tf32(x: number): number;
+  /** `1 / Math.sqrt(x)`. */
+  rsqrt(x: number): number;
+  /** `c ? a : b`; on vectors, lane by lane. */
+  select<T extends number | boolean>(c: boolean, a: T, b: T): T;
+
+  /** The value of lane `lane` (modulo 32) of the warp, which must take part. */
+  shuffle(value: number, lane: number): number;
+  /** The value of the lane `by` below, which must take part; the own value where that would be below lane 0. */
+  shuffleUp(value: number, by: number): number;
+  /** The value of the lane `by` above, which must take part; the own value where that would be above lane 31. */
+  shuffleDown(value: number, by: number): number;
+  /** The value of the lane whose number is this one's xor `by`, which must take part. */
+  shuffleXor(value: number, by: number): number;
+  /** The sum over the lanes of the warp that have not returned, in each of them. */
+  warpSum(value: number): number;
+  /** The largest value of the lanes that have not returned, in each of them. */
+  warpMax(value: number): number;
+  /** The smallest value of the lanes that have not returned, in each of them. */
+  warpMin(value: number): number;
+  /** Whether any lane that has not returned says true. */
+  any(vote: boolean): boolean;
+  /** Whether every lane that has not returned says true. */
+  all(vote: boolean): boolean;
+  /** A bit per lane that says true, u32. */
+  ballot(vote: boolean): number;
+
+  /**
+   * a · b + c on a tensor core, 16 × 8 × 8 in tf32 by all 32 lanes of a warp: f32 vectors of 4, 2 and 4. With
+   * g = laneId / 4 and t = laneId % 4, a lane holds a at (g, t) (g + 8, t) (g, t + 4) (g + 8, t + 4), b at (t, g)
+   * (t + 4, g), c and the result at (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1), as (row, column). Operands that
+   * are not rounded by `tf32` are cut.
+   */
+  mma(a: number, b: number, c: number): number;
+  /**
+   * As `mma`, 16 × 8 × 16 in bf16: u32 vectors of 4 and 2, each number a pair, the lower half first: a at (g, 2t)
+   * (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8), each with the next column; b at (2t, g) (2t + 8, g), each with the next
+   * row. c and the result are as there.
+   */
+  mmaBf16(a: number, b: number, c: number): number;
+
+  /**
+   * Fragments for `mmaBf16` of four matrices of 8 × 8 in a shared array of f16 or bf16, a u32 vector of 4. Lane 8i + r
+   * says where row r of matrix i begins, 8 neighbours from an index that is a multiple of 8; lane (g, t) gets (g, 2t)
+   * and (g, 2t + 1) of each. Of f32 the matrices are 8 × 4, for `mma`: indices are multiples of 4, lane (g, t) gets
+   * the bits of (g, t).
+   */
+  loadMatrix4(x: Memory, ...index: Sizes): number;
+  /** As `loadMatrix4` of f16 or bf16; lane (g, t) gets (2t, g) and (2t + 1, g) of each. */
+  loadMatrix4Transposed(x: Memory, ...index: Sizes): number;
+
+  /**
+   * Starts to copy `x[j]` to a shared array, without passing through registers: `copyAsync(tile, i, x, j)`. The
+   * element is there after `waitCopies`, for other threads after a `barrier` too. With a condition at the end,
+   * zero is written where it is false, and x is not read.
+   */
+  copyAsync(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** As `copyAsync`, 2 elements (of 4 bytes); both indices multiples of 2. */
+  copyAsync2(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** As `copyAsync`, 4 elements; both indices multiples of 4. */
+  copyAsync4(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** As `copyAsync4`, past the cache that the threads of a multiprocessor share: for what is copied only once there. */
+  copyAsync4Once(to: Memory, ...indexFromIndex: readonly CopyArgument[]): void;
+  /** Makes a group of the copies that this thread has started since the last. */
+  commitCopies(): void;
+  /** Waits until at most the `n` groups committed last may still be on their way; n is a constant. */
+  waitCopies(n: number): void;
+
+  /** `x[i] += v`; returns the old value. Arrays take one index per dimension. */
+  atomicAdd(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] -= v`; returns the old value. */
+  atomicSub(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] = min(x[i], v)`; returns the old value. */
+  atomicMin(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] = max(x[i], v)`; returns the old value. */
+  atomicMax(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] &= v`; returns the old value. */
+  atomicAnd(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] |= v`; returns the old value. */
+  atomicOr(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] ^= v`; returns the old value. */
+  atomicXor(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `x[i] = v`; returns the old value. */
+  atomicExchange(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
+  /** `if (x[i] === expected) x[i] = v`; returns the old value: `atomicCompareExchange(x, i, expected, v)`. */
+  atomicCompareExchange(x: Memory, ...indexAndValues: readonly [number, number, number, ...number[]]): number;
+
+  /** Checked in the simulator: reports the message with line, block and thread. */
+  assert(condition: boolean, message?: string): void;
+  /** Prints a line, each `{}` replaced by the next value: `print('x = {}', x)`. */
+  print(text: string, ...values: readonly (number | boolean)[]): void;
+}
+
+/** Compile-time values of a kernel: numbers, booleans, strings, dtypes, arrays of them, and functions to inline. */
+export type Constants = Readonly<Record<string, unknown>>;
+
+/** The function of a kernel. */
+export type KernelFunction<S extends Schema, C extends Constants> = (
+  params: ValuesOf<S>,
+  context: Intrinsics & Readonly<C>,
+) => void;
+
+const ANYTHING: Rule = { must: 'anything', holds: () => true };
+
+/**
+ * Compile a function's source to the kernel IR.
+ * @param schema the parameters, in the order a launch passes them
+ * @param constants what the kernel knows at compile time; the function takes them from its second parameter
+ * @throws KernelError with file, line and column of the author's source
+ * @example
+ * defineKernel('scale', { a: f32, x: buffer(f32), n: i32 }, ({ a, x, n }, { globalId }) => {
+ *   const i = globalId.x;
+ *   if (i < n) x[i] = a * x[i];
+ * });
+ */
+export function defineKernel<const S extends Schema, C extends Constants = Record<never, never>>(
+  name: string,
+  schema: S,
+  fn: KernelFunction<S, C>,
+  constants?: C,
+): KernelIr {
+  requireArgument('kernel', 'name', name, aString);
+  if (constants !== undefined)
+    requireArgument('kernel', 'constants', constants, recordOf(ANYTHING, 'an object of values by name'));
+  return parseKernel(name, schema, fn as AnyFunction, constants ?? {});
+}

@@ -1,0 +1,331 @@
+/** Expressions of the source. */
+import type { BinaryExpression, Expression, Identifier, LogicalExpression, UnaryExpression } from 'acorn';
+import { alu, block, declare, read, type Statement, set, type Variable, when, zeroOf } from '../ir/ir.js';
+import type { ScalarOp } from '../ir/ops.js';
+import { missingFrom, unknownName } from './advice.js';
+import { assign, update } from './assignments.js';
+import { MATH } from './builtins.js';
+import { call } from './calls.js';
+import { withoutCounters } from './instrumented.js';
+import { member } from './memory.js';
+import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './state.js';
+import { apply, assignable, choice, staticOf, toCondition, toExpr } from './typing.js';
+
+const GLOBALS: Readonly<Record<string, Value>> = {
+  Infinity: fromStatic(Number.POSITIVE_INFINITY),
+  NaN: fromStatic(Number.NaN),
+  undefined: fromStatic(undefined),
+};
+
+export function expression(p: Parsing, node: Expression): Value {
+  switch (node.type) {
+    case 'Literal':
+      if (typeof node.value === 'number' || typeof node.value === 'boolean' || typeof node.value === 'string')
+        return fromStatic(node.value);
+      return p.fail(node, `${p.textOf(node)} has no meaning in a kernel: use numbers and booleans.`);
+    case 'Identifier':
+      return identifier(p, node);
+    case 'UnaryExpression':
+      return unary(p, node);
+    case 'BinaryExpression':
+      return binary(p, node);
+    case 'LogicalExpression':
+      return logical(p, node);
+    case 'ConditionalExpression':
+      return choose(
+        p,
+        node,
+        expression(p, node.test),
+        node.test,
+        [node.consequent, node.alternate],
+        () => expression(p, node.consequent),
+        () => expression(p, node.alternate),
+      );
+    case 'SequenceExpression': {
+      const parts = withoutCounters(node.expressions);
+      parts.slice(0, -1).forEach((part) => {
+        evaluateFor(p, part);
+      });
+      const last = parts.at(-1);
+      return last ? expression(p, last) : VOID;
+    }
+    case 'ParenthesizedExpression':
+      return expression(p, node.expression);
+    case 'AssignmentExpression':
+      return assign(p, node, true);
+    case 'UpdateExpression':
+      return update(p, node, true);
+    case 'MemberExpression':
+      return member(p, node);
+    case 'CallExpression':
+      return call(p, node);
+    case 'ArrowFunctionExpression':
+    case 'FunctionExpression':
+      return { kind: 'function', name: p.naming ?? 'function', node, source: p.source, scope: p.scope };
+    case 'ObjectExpression': {
+      const members = new Map<string, Value>();
+      for (const property of node.properties) {
+        if (property.type !== 'Property' || property.computed || property.key.type !== 'Identifier') {
+          return p.fail(property, 'only names may be passed on like this: { exp2, barrier }.');
+        }
+        const v = expression(p, property.value);
+        members.set(property.key.name, p.settle(v, property.key.name));
+      }
+      const names = [...members.keys()];
+      return { kind: 'record', name: 'the object', names, get: (name) => members.get(name) };
+    }
+    case 'TemplateLiteral':
+      return p.fail(
+        node,
+        "template strings have no meaning in a kernel. In print write {} and pass the value: print('x = {}', x).",
+      );
+    case 'ArrayExpression':
+      return p.fail(
+        node,
+        'array literals have no meaning in a kernel. Pass a constant array in the fourth argument of kernel(), or use local(f32, n).',
+      );
+    case 'NewExpression':
+      return p.fail(
+        node,
+        '`new` has no meaning in a kernel. Arrays come from shared(f32, n) and local(f32, n).',
+      );
+    default:
+      return p.fail(node, `${UNSUPPORTED[node.type] ?? node.type} is not part of the kernel language.`);
+  }
+}
+
+const UNSUPPORTED: Readonly<Record<string, string>> = {
+  ThisExpression: '`this`',
+  AwaitExpression: '`await`',
+  YieldExpression: '`yield`',
+  ChainExpression: '`?.`',
+  ClassExpression: 'a class',
+  TaggedTemplateExpression: 'a tagged template',
+  ImportExpression: '`import()`',
+};
+
+function identifier(p: Parsing, node: Identifier): Value {
+  const binding = p.scope.get(node.name);
+  if (binding?.kind === 'variable') return fromExpr(read(binding.variable, p.at(node)));
+  if (binding?.kind === 'missing') {
+    const { from, name } = binding;
+    return p.fail(node, from.kind === 'record' ? missingFrom(p, from, name) : unknownName(p, name));
+  }
+  if (binding) return binding;
+  if (node.name === 'Math') return host('Math', Math);
+  if (node.name === 'Number') return host('Number', Number);
+  return GLOBALS[node.name] ?? p.fail(node, unknownName(p, node.name));
+}
+
+/** The constants of `Math` and `Number`, and the functions of `Math`. */
+function host(name: string, object: object): Value {
+  return {
+    kind: 'record',
+    name,
+    names: Object.getOwnPropertyNames(object).filter(
+      (key) => name === 'Number' || key in MATH || key === key.toUpperCase(),
+    ),
+    get: (key) => {
+      const own = (object as Readonly<Record<string, unknown>>)[key];
+      if (typeof own === 'number') return fromStatic(own);
+      return typeof own === 'function' ? { kind: 'builtin', name: `${name}.${key}` } : undefined;
+    },
+  };
+}
+
+function unary(p: Parsing, node: UnaryExpression): Value {
+  if (node.operator === 'void') {
+    evaluateFor(p, node.argument);
+    return VOID;
+  }
+  const operand = expression(p, node.argument);
+  switch (node.operator) {
+    case '-':
+      // Of a constant that is 0, which may well be an integer; −0 is only what is written so.
+      if (operand.kind === 'static' && operand.value === 0 && node.argument.type !== 'Literal')
+        return operand;
+      return apply(p, node, 'neg', [node.argument], [operand]);
+    case '+':
+      // x − 0 is x, also where x is −0.
+      return apply(p, node, 'sub', [node.argument, node.argument], [operand, fromStatic(0)]);
+    case '~':
+      return apply(p, node, 'not', [node.argument], [operand]);
+    case '!': {
+      const known = staticOf(operand);
+      if (known !== undefined) return fromStatic(!known);
+      return fromExpr(alu('not', [toCondition(p, node.argument, operand)], p.at(node)));
+    }
+    default:
+      return p.fail(node, `\`${node.operator}\` is not part of the kernel language.`);
+  }
+}
+
+const BINARY: Readonly<Record<string, ScalarOp>> = {
+  '+': 'add',
+  '-': 'sub',
+  '*': 'mul',
+  '/': 'div',
+  '%': 'mod',
+  '**': 'pow',
+  '<': 'lt',
+  '<=': 'le',
+  '>': 'gt',
+  '>=': 'ge',
+  '==': 'eq',
+  '===': 'eq',
+  '!=': 'ne',
+  '!==': 'ne',
+  '&': 'and',
+  '|': 'or',
+  '^': 'xor',
+  '<<': 'shl',
+  '>>': 'shr',
+  '>>>': 'shr',
+};
+
+/** The op of a binary operator, for `a + b` and `a += b`. */
+export function operator(p: Parsing, node: Syntax, text: string): ScalarOp {
+  return BINARY[text] ?? p.fail(node, `\`${text}\` is not part of the kernel language.`);
+}
+
+/** `a op b`, both parsed. */
+export function combine(
+  p: Parsing,
+  node: Syntax,
+  text: string,
+  nodes: readonly Syntax[],
+  values: readonly Value[],
+): Value {
+  // Of constants, JavaScript's own meaning: what `>>>` gives need not be an i32.
+  const [a, b] = values.map((v) =>
+    v.kind === 'static' && typeof v.value === 'number' ? v.value : undefined,
+  );
+  if (a !== undefined && b !== undefined && (text === '>>>' || text === '>>'))
+    return fromStatic(text === '>>>' ? a >>> b : a >> b);
+  const result = apply(p, node, operator(p, node, text), nodes, values);
+  if (text === '>>>' && result.kind === 'expr' && result.expr.type.dtype.kind === 'int') {
+    p.fail(node, '`>>>` needs an unsigned integer. Convert it: u32(x) >>> n, or write x >> n.');
+  }
+  return result;
+}
+
+function binary(p: Parsing, node: BinaryExpression): Value {
+  const { left, right } = node;
+  if (left.type === 'PrivateIdentifier')
+    return p.fail(node, 'private names are not part of the kernel language.');
+  const values = p.inOrder([() => expression(p, left), () => expression(p, right)]);
+  return combine(p, node, node.operator, [left, right], values);
+}
+
+function logical(p: Parsing, node: LogicalExpression): Value {
+  const { left, right, operator: symbol } = node;
+  if (symbol === '??')
+    return p.fail(node, '`??` is not part of the kernel language: values are never undefined.');
+  const first = expression(p, left);
+  const known = staticOf(first);
+  if (known !== undefined) {
+    if (Boolean(known) !== (symbol === '&&')) return first;
+    return expression(p, right);
+  }
+  const second = (): Value => {
+    const v = expression(p, right);
+    return v.kind === 'void' ? v : fromExpr(toCondition(p, right, v));
+  };
+  const short = (): Value => fromStatic(symbol === '||');
+  return symbol === '&&'
+    ? choose(p, node, first, left, [right, node], second, short)
+    : choose(p, node, first, left, [node, right], short, second);
+}
+
+/**
+ * `condition ? then : otherwise`, where only the chosen side happens. On constants only that side is parsed; a
+ * side that makes statements turns the choice into an `if`.
+ */
+export function choose(
+  p: Parsing,
+  node: Syntax,
+  condition: Value,
+  conditionNode: Syntax,
+  nodes: readonly [Syntax, Syntax],
+  then: () => Value,
+  otherwise: () => Value,
+): Value {
+  const known = staticOf(condition);
+  if (known !== undefined) return known ? then() : otherwise();
+  const test = toCondition(p, conditionNode, condition);
+  const a = p.conditional(then);
+  const b = p.conditional(otherwise);
+  const values = [a.result, b.result] as const;
+  if (values.some((v) => v.kind === 'void')) {
+    if (a.statements.length > 0 || b.statements.length > 0) {
+      p.emit(
+        when(
+          test,
+          block(a.statements),
+          b.statements.length > 0 ? block(b.statements) : undefined,
+          p.at(node),
+        ),
+      );
+    }
+    return VOID;
+  }
+  if (a.statements.length === 0 && b.statements.length === 0) return choice(p, node, test, nodes, values);
+  const typed = choice(p, node, test, nodes, values);
+  const type = toExpr(p, node, typed).type;
+  const variable: Variable = { name: 't', type, constant: false };
+  const keep = (side: { statements: Statement[]; result: Value }, at: Syntax): Statement =>
+    block([
+      ...side.statements,
+      set(variable, assignable(p, at, 'the choice', side.result, type.dtype, type.lanes), p.at(at)),
+    ]);
+  p.emit(declare(variable, zeroOf(type), p.at(node)));
+  p.emit(when(test, keep(a, nodes[0]), keep(b, nodes[1]), p.at(node)));
+  return fromExpr(read(variable, p.at(node)));
+}
+
+/** Evaluate an expression for what it does: `a && f()`, `c ? x = 1 : y = 2`, `i++`, `a, b`. */
+export function evaluateFor(p: Parsing, node: Expression): void {
+  switch (node.type) {
+    case 'SequenceExpression':
+      for (const part of withoutCounters(node.expressions)) evaluateFor(p, part);
+      return;
+    case 'LogicalExpression': {
+      const effect = (): Value => {
+        evaluateFor(p, node.right);
+        return VOID;
+      };
+      const nothing = (): Value => VOID;
+      const both = node.operator === '||' ? ([nothing, effect] as const) : ([effect, nothing] as const);
+      choose(p, node, expression(p, node.left), node.left, [node.right, node.right], ...both);
+      return;
+    }
+    case 'ConditionalExpression': {
+      const side = (part: Expression) => (): Value => {
+        evaluateFor(p, part);
+        return VOID;
+      };
+      const { consequent, alternate } = node;
+      choose(
+        p,
+        node,
+        expression(p, node.test),
+        node.test,
+        [consequent, alternate],
+        side(consequent),
+        side(alternate),
+      );
+      return;
+    }
+    case 'AssignmentExpression':
+      assign(p, node, false);
+      return;
+    case 'UpdateExpression':
+      update(p, node, false);
+      return;
+    case 'ParenthesizedExpression':
+      evaluateFor(p, node.expression);
+      return;
+    default:
+      expression(p, node);
+  }
+}

@@ -1,0 +1,102 @@
+/** Local arrays whose indices are all constants become variables: the registers of an accumulator tile. */
+import {
+  type ArrayDecl,
+  block,
+  declare,
+  type Expr,
+  type KernelIr,
+  type MemoryNode,
+  type Node,
+  read,
+  type Statement,
+  set,
+  type Variable,
+  zeroOf,
+} from '../ir/ir.js';
+import { value } from '../ir/types.js';
+
+export function promote(ir: KernelIr): KernelIr {
+  const candidates = new Set(ir.arrays.filter((a) => a.space === 'local'));
+  if (candidates.size === 0) return ir;
+  const seen = new Set<Node>();
+  const drop = (node: Node): void => {
+    if (seen.has(node)) return;
+    seen.add(node);
+    if (node.op === 'array' && candidates.has(node.arg)) {
+      candidates.delete(node.arg);
+    }
+    const at = accessOf(node);
+    if (at && at.index !== undefined) for (const s of at.others) drop(s);
+    else for (const s of node.src) drop(s as Node);
+  };
+  drop(ir.body);
+  if (candidates.size === 0) return ir;
+  const registers = new Map<ArrayDecl, Map<number, Variable>>();
+  const registerOf = (array: ArrayDecl, index: number): Variable => {
+    const elements = registers.get(array) ?? new Map<number, Variable>();
+    registers.set(array, elements);
+    const known = elements.get(index);
+    if (known) return known;
+    const variable = {
+      name: `${array.name}_${index}`,
+      type: value(array.dtype, array.lanes),
+      constant: false,
+    };
+    elements.set(index, variable);
+    return variable;
+  };
+  const memo = new Map<Node, Node>();
+  const replace = (node: Node): Node => {
+    if (node.src.length === 0) return node;
+    const known = memo.get(node);
+    if (known) return known;
+    const at = accessOf(node);
+    let result: Node;
+    if (at?.index !== undefined && candidates.has(at.array)) {
+      const variable = registerOf(at.array, at.index);
+      result =
+        node.op === 'store'
+          ? set(variable, replace(node.src[1] as Node) as Expr, node.at)
+          : read(variable, node.at);
+    } else {
+      const src = (node.src as readonly Node[]).map(replace);
+      result = src.every((s, i) => s === node.src[i]) ? node : ({ ...node, src } as Node);
+    }
+    memo.set(node, result);
+    return result;
+  };
+  const body = replace(ir.body) as Statement;
+  const lets = [...registers.values()].flatMap((elements) =>
+    [...elements.entries()].sort(([a], [b]) => a - b).map(([, v]) => declare(v, zeroOf(v.type), ir.body.at)),
+  );
+  return {
+    ...ir,
+    arrays: ir.arrays.filter((a) => !candidates.has(a)),
+    body: block([...lets, ...(body.src as readonly Statement[])], ir.body.at),
+  };
+}
+
+interface Access {
+  readonly array: ArrayDecl;
+  /** The element in row-major order, if its place is constant and in range, and it is accessed as a whole. */
+  readonly index: number | undefined;
+  /** What else the access reads: the value of a store. */
+  readonly others: readonly Node[];
+}
+
+function accessOf(node: Node): Access | undefined {
+  if (node.op !== 'load' && node.op !== 'store') return undefined;
+  const memory = node.src[0] as MemoryNode;
+  if (memory.op !== 'array') return undefined;
+  const array = memory.arg;
+  const stored = node.op === 'store' ? (node.src[1] as Expr) : undefined;
+  const indices = node.src.slice(stored ? 2 : 1) as readonly Expr[];
+  const { lanes } = (stored ?? (node as Expr)).type;
+  let index: number | undefined = lanes === array.lanes ? 0 : undefined;
+  indices.forEach((e, d) => {
+    const i = e.op === 'const' ? Number(e.arg) : -1;
+    const inside = i >= 0 && i < array.dims[d]!;
+    index = index === undefined || !inside ? undefined : index * array.dims[d]! + i;
+  });
+  return { array, index, others: stored ? [stored] : [] };
+}

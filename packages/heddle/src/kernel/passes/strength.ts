@@ -1,0 +1,130 @@
+/**
+ * Strength reduction: an address that moves evenly with a loop's counter becomes a pointer that is set before the
+ * loop and moved at the end of each round, instead of a product and a sum in each.
+ *
+ * For the lowered form of render/wasm/address.ts: the base of a load or store is `fixed + counter · constant`.
+ */
+import {
+  alu,
+  block,
+  declare,
+  type Expr,
+  int,
+  type Node,
+  read,
+  type Statement,
+  set,
+  type Variable,
+} from '../ir/ir.js';
+import { Numbering } from './numbering.js';
+
+/** Give every loop below `body` its pointers. To be run after hoisting. */
+export function reduceStrength(body: Statement): Statement {
+  return block(inside(body));
+}
+
+function inside(s: Statement): Statement[] {
+  switch (s.op) {
+    case 'block':
+      return s.src.flatMap((c) => inside(c as Statement));
+    case 'if':
+    case 'while': {
+      const src = s.src.map((c) => (c.type.kind === 'none' ? reduceStrength(c as Statement) : c));
+      return [{ ...s, src } as Statement];
+    }
+    case 'for': {
+      const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
+      const inner = reduceStrength(body);
+      if (step.op !== 'const' || continues(inner)) return [{ ...s, src: [start, end, step, inner] }];
+      const pointers = new Pointers(s.arg.variable, start, Number(step.arg), inner);
+      const moved = pointers.statement(inner);
+      const loop = { ...s, src: [start, end, step, block([moved, ...pointers.after])] };
+      return [...pointers.before, loop];
+    }
+    default:
+      return [s];
+  }
+}
+
+/** Whether a `continue` of this loop would skip the end of its body. */
+function continues(s: Statement): boolean {
+  if (s.op === 'continue') return true;
+  if (s.op !== 'block' && s.op !== 'if') return false;
+  return s.src.some((c) => c.type.kind === 'none' && continues(c as Statement));
+}
+
+class Pointers {
+  readonly before: Statement[] = [];
+  readonly after: Statement[] = [];
+  private readonly counter: Variable;
+  private readonly start: Expr;
+  private readonly step: number;
+  private readonly changing = new Set<Variable>();
+  private readonly numbering = new Numbering();
+  private readonly known = new Map<number, Expr>();
+  private readonly memo = new Map<Node, Node>();
+
+  constructor(counter: Variable, start: Expr, step: number, body: Statement) {
+    this.counter = counter;
+    this.start = start;
+    this.step = step;
+    this.collect(body);
+  }
+
+  private collect(s: Statement): void {
+    if (s.op === 'set' || s.op === 'let') this.changing.add(s.arg);
+    if (s.op === 'for') this.changing.add(s.arg.variable);
+    for (const c of s.src) if (c.type.kind === 'none') this.collect(c as Statement);
+  }
+
+  statement(s: Statement): Statement {
+    return this.visit(s) as Statement;
+  }
+
+  private visit(node: Node): Node {
+    const seen = this.memo.get(node);
+    if (seen) return seen;
+    const at = node.op === 'load' ? 1 : node.op === 'store' ? 2 : -1;
+    let changed = false;
+    const src = node.src.map((s, i) => {
+      const next = (i === at ? this.pointer(s as Expr) : undefined) ?? this.visit(s);
+      if (next !== s) changed = true;
+      return next;
+    });
+    const result = changed ? ({ ...node, src } as Node) : node;
+    this.memo.set(node, result);
+    return result;
+  }
+
+  /** The pointer for an address, if it moves evenly. */
+  private pointer(address: Expr): Expr | undefined {
+    if (address.op !== 'alu' || address.arg !== 'add') return undefined;
+    const [fixed, moving] = address.src as [Expr, Expr];
+    const scale = this.scaleOf(moving);
+    const still =
+      fixed.op === 'param' ||
+      (fixed.op === 'variable' && fixed.arg !== this.counter && !this.changing.has(fixed.arg));
+    if (scale === undefined || !still) return undefined;
+    const number = this.numbering.of(address, () => 0);
+    const known = this.known.get(number);
+    if (known) return known;
+    const variable: Variable = { name: 'pointer', type: address.type, constant: false };
+    const first =
+      this.start.op === 'const' ? int(Number(this.start.arg) * scale) : alu('mul', [this.start, int(scale)]);
+    this.before.push(declare(variable, alu('add', [fixed, first])));
+    this.after.push(set(variable, alu('add', [read(variable), int(this.step * scale)])));
+    const result = read(variable);
+    this.known.set(number, result);
+    return result;
+  }
+
+  /** What the counter is multiplied by. */
+  private scaleOf(e: Expr): number | undefined {
+    if (e.op === 'variable') return e.arg === this.counter ? 1 : undefined;
+    if (e.op !== 'alu') return undefined;
+    const [a, by] = e.src as [Expr, Expr?];
+    if (a.op !== 'variable' || a.arg !== this.counter || by?.op !== 'const') return undefined;
+    if (e.arg === 'shl') return 2 ** Number(by.arg);
+    return e.arg === 'mul' ? Number(by.arg) : undefined;
+  }
+}

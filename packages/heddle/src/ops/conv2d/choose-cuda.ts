@@ -1,0 +1,146 @@
+/** The convolution kernels for GPUs, as choices of the fused ops. */
+import { f32 } from '../../core/dtype.js';
+import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
+import { gridStage } from '../stage.js';
+import type { GridKernel } from '../tiled.js';
+import { cudnnVariants } from '../vendor.js';
+import { type Conv2dArg, outputSize } from './arg.js';
+import { type ConvolveTile, type CudaConvolve, convolve } from './cuda.js';
+import type { ImageTile } from './cuda-image.js';
+import { convolveTiles, weightTiles } from './cuda-tiles.js';
+import {
+  addParts,
+  type CudaConvolveWeight,
+  convolveWeight,
+  type PartLayout,
+  partsOf,
+} from './cuda-weight-gradient.js';
+import { type ConvolveTensorTile, convolveTensor } from './tensor-core.js';
+import { convolveTensorTiles, weightTensorTiles } from './tensor-core-tiles.js';
+import { convolveWeightTensor, tensorParts } from './tensor-core-weight-gradient.js';
+import { suitsWinograd, winograd, winogradFloats, winogradWeights } from './winograd.js';
+
+const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
+  model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
+
+/** The sizes of a convolution, or of its adjoint. */
+export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
+  const { groups, kernel, stride, dilation, padding } = arg;
+  const [images, channels] = x!.shape as [number, number];
+  return {
+    ...{ images, groups, kernel, stride, dilation, padding, adjoint },
+    inputs: channels / groups,
+    outputs: output.shape[1]! / groups,
+    size: adjoint ? outputSize(arg) : arg.size,
+    outSize: adjoint ? arg.size : outputSize(arg),
+    imageOffset: x!.offset,
+  };
+}
+
+/** Tensor cores are used where the precision allows rounded operands and the GPU has tf32. */
+const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
+  precision !== 'f32' && target.capability >= 80;
+
+const inner = (tile: ImageTile): string => `${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}`;
+
+/** A choice from its ways, the best guess first; those of cuDNN come last. */
+function choiceOf(
+  name: string,
+  direction: Parameters<typeof cudnnVariants>[2],
+  ways: (io: KernelIo, arg: Conv2dArg) => Variant[],
+): KernelChoice<Conv2dArg> {
+  return {
+    ...{ name, when: isThreads, finishes: true },
+    variants: (io, arg) => [
+      ...ways(io, arg),
+      ...cudnnVariants(io, arg, direction, useTensorCores(io, arg) ? 'tf32' : 'f32'),
+    ],
+    plan: (io, arg) => ways(io, arg)[0]!.plan(),
+  };
+}
+
+/** Ways by tiles, on tensor cores where they may be used. */
+export function tileWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Variant[] {
+  const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
+  const ways = <Tile extends ConvolveTile | ConvolveTensorTile>(
+    precision: string,
+    tiles: readonly Tile[],
+    kernel: (tile: Tile) => GridKernel,
+  ): Variant[] =>
+    tiles.map((tile) => ({
+      name: `${precision}-${tile.each.join('x')}-${tile.warps.join('x')}-${inner(tile)}`,
+      plan: () => [gridStage(kernel(tile), ...args)],
+    }));
+  if (useTensorCores(io, arg)) {
+    const tiles = convolveTensorTiles(problem, io.target);
+    if (tiles.length > 0) return ways('tf32', tiles, (tile) => convolveTensor(problem, tile));
+  }
+  return ways('f32', convolveTiles(problem, io.target), (tile) => convolve(problem, tile));
+}
+
+/** Winograd's algorithm, where it suits; in f32. */
+function winogradWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Variant[] {
+  if (useTensorCores(io, arg) || !suitsWinograd(problem)) return [];
+  const weights = { scratch: 'weights', bytes: 4 * winogradFloats(problem) };
+  const plan = (): Stage[] => [
+    gridStage(winogradWeights(problem), { input: 1 }, weights),
+    gridStage(winograd(problem), { input: 0 }, weights, { output: true }),
+  ];
+  return [{ name: 'winograd-2x2', plan }];
+}
+
+/** What the kernels know of a convolution of the first source with the second, or of its adjoint. */
+export const convolveProblem = (io: KernelIo, arg: Conv2dArg, adjoint = false): CudaConvolve => ({
+  ...convolution(io, arg, adjoint),
+  ...{ weightOffset: io.inputs[1]!.offset, finish: io.finish(io.output.shape) },
+});
+
+/** Ways other than by tiles. */
+export const otherWays = (io: KernelIo, arg: Conv2dArg): Variant[] => [
+  ...winogradWays(io, arg, convolveProblem(io, arg)),
+  ...cudnnVariants(io, arg, 'forward', useTensorCores(io, arg) ? 'tf32' : 'f32'),
+];
+
+/** Convolution of x with w, or with `adjoint` of the outputs' gradient with it. */
+export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Conv2dArg> =>
+  choiceOf(name, adjoint ? 'input' : 'forward', (io, arg) => {
+    const problem = convolveProblem(io, arg, adjoint);
+    return [...tileWays(io, arg, problem), ...winogradWays(io, arg, problem)];
+  });
+
+/** The weight gradient, of x and the outputs' gradient. */
+export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
+  choiceOf(name, 'weight', (io, arg) => {
+    const [x, y] = io.inputs;
+    const problem: CudaConvolveWeight = {
+      ...convolution(io, arg, false),
+      ...{ outputs: y!.shape[1]! / arg.groups, outSize: outputSize(arg), imageOffset: x!.offset },
+      ...{ gradientOffset: y!.offset, finish: io.finish(io.output.shape) },
+    };
+    const way = (name: string, parts: number, kernel: () => GridKernel, layout?: PartLayout): Variant => ({
+      name,
+      plan: (): Stage[] => {
+        const scratch = { scratch: 'parts', bytes: 4 * partsOf(problem, parts, layout) };
+        return [
+          gridStage(kernel(), { input: 0 }, { input: 1 }, scratch),
+          gridStage(addParts(problem, parts, layout), scratch, { output: true }),
+        ];
+      },
+    });
+    const tensorTiles = useTensorCores(io, arg) ? weightTensorTiles(problem, io.target) : [];
+    if (tensorTiles.length > 0) {
+      return tensorTiles.map((t) =>
+        way(
+          `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
+          t.splits,
+          () => convolveWeightTensor(problem, t),
+          tensorParts(problem, t),
+        ),
+      );
+    }
+    return weightTiles(problem, io.target).map((t) =>
+      way(`f32-${t.each.join('x')}-${t.threads.join('x')}-${inner(t)}-${t.splits}`, t.splits, () =>
+        convolveWeight(problem, t),
+      ),
+    );
+  });

@@ -1,0 +1,130 @@
+/**
+ * How a block of the convolution kernels for GPUs copies its weights to shared memory: those of some output channels and
+ * some input channels, all taps. In memory they are (output, input, tap) of the forward direction: runs of (input, tap)
+ * for one output or, for the adjoint, of (output, tap) for one input.
+ *
+ * For tensor cores they stay rows as they lie, copied in pieces of up to 4; for f32 the copy is (input, tap, output), so
+ * that a thread reads 4 outputs at once. There a warp reads runs and keeps where its columns go: indices are sums.
+ */
+import type { Intrinsics, Memory } from '../../kernel/language/language.js';
+import { type CudaConvolution, inPhase } from './cuda-image.js';
+
+type Weighted = CudaConvolution & { readonly weightOffset: number };
+
+/** The weights in memory. */
+interface Weights {
+  readonly adjoint: boolean;
+  /** Where the weights begin, and how many channels there are (per group). */
+  readonly at: number;
+  readonly inputs: number;
+  readonly outputs: number;
+  readonly taps: number;
+}
+
+/** Rows as they lie: where those of a chunk are, and in what pieces they are copied. */
+export interface WeightRows extends Weights {
+  /** Rows of the copy, elements of each, and from one to the next. */
+  readonly rows: number;
+  readonly length: number;
+  readonly pitch: number;
+  /** Elements of one copy. */
+  readonly vector: number;
+  readonly threads: number;
+}
+
+/**
+ * The lanes of a warp read 8 outputs × 4 neighbouring terms: rows are 4 banks apart, modulo 8, so that no two meet, and
+ * those of the adjoint 8, modulo 16, where the taps are an odd number.
+ */
+export function weightRows(p: Weighted, chunk: number, channels: number, threads: number): WeightRows {
+  const taps = p.kernel[0] * p.kernel[1];
+  const [rows, length, stride] = p.adjoint
+    ? [chunk, channels * taps, p.outputs * taps]
+    : [channels, chunk * taps, p.inputs * taps];
+  const [phase, by] = p.adjoint ? [8, 16] : [4, 8];
+  return {
+    ...{ adjoint: p.adjoint, at: p.weightOffset, inputs: p.inputs, outputs: p.outputs, taps, rows, length },
+    pitch: inPhase(length, phase, by),
+    vector: [4, 2].find((n) => [p.weightOffset, length, stride].every((v) => v % n === 0)) ?? 1,
+    threads,
+  };
+}
+
+/** Starts to copy the rows of output channels `output` … and input channels `input` … of group g. For use in kernels. */
+export function copyWeightRows(
+  w: Memory,
+  to: Memory,
+  at: number,
+  g: number,
+  output: number,
+  input: number,
+  copy: WeightRows,
+  context: Intrinsics,
+): void {
+  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4 } = context;
+  const { adjoint, inputs, outputs, taps, rows, length, pitch, vector, threads } = copy;
+  const first = adjoint ? input : output;
+  const all = adjoint ? inputs : outputs;
+  const stride = (adjoint ? outputs : inputs) * taps;
+  const begin = (adjoint ? output : input) * taps;
+  const from = copy.at + (g * all + first) * stride + begin;
+  for (let i = threadIdx.x; i < rows * (length / vector); i += threads) {
+    const row = idiv(i, length / vector);
+    const k = (i % (length / vector)) * vector;
+    const there = first + row < all && begin + k < stride;
+    const spot = at + row * pitch + k;
+    const source = from + row * stride + k;
+    if (vector === 4) copyAsync4(to, spot, w, source, there);
+    else if (vector === 2) copyAsync2(to, spot, w, source, there);
+    else copyAsync(to, spot, w, source, there);
+  }
+}
+
+export interface WeightCopy extends Weights {
+  /** Rows and columns of the copy, and warps. */
+  readonly rows: number;
+  readonly columns: number;
+  readonly warps: number;
+}
+
+export function weightCopy(p: Weighted, chunk: number, channels: number, warps: number): WeightCopy {
+  const taps = p.kernel[0] * p.kernel[1];
+  return {
+    ...{ adjoint: p.adjoint, at: p.weightOffset, inputs: p.inputs, outputs: p.outputs, taps, warps },
+    rows: p.adjoint ? chunk : channels,
+    columns: (p.adjoint ? channels : chunk) * taps,
+  };
+}
+
+/**
+ * Starts to copy the weights of output channels `output` … and input channels `input` … of group g to `to`, zeros where
+ * there are none. `place(o, c, tap)` says where. For use in kernels.
+ */
+export function copyWeights(
+  w: Memory,
+  to: Memory,
+  g: number,
+  output: number,
+  input: number,
+  place: (o: number, c: number, tap: number) => number,
+  copy: WeightCopy,
+  context: Intrinsics,
+): void {
+  const { warpId, laneId, idiv, copyAsync } = context;
+  const { adjoint, inputs, outputs, taps, rows, columns, warps } = copy;
+  let column = laneId;
+  while (column < columns) {
+    const other = idiv(column, taps);
+    const tap = column % taps;
+    for (let row = warpId; row < rows; row += warps) {
+      const o = output + (adjoint ? other : row);
+      const c = input + (adjoint ? row : other);
+      const from = adjoint
+        ? ((g * inputs + c) * outputs + o) * taps + taps - 1 - tap
+        : ((g * outputs + o) * inputs + c) * taps + tap;
+      const spot = place(adjoint ? other : row, adjoint ? row : other, tap);
+      copyAsync(to, spot, w, copy.at + from, o < outputs && c < inputs);
+    }
+    column += 32;
+  }
+}

@@ -1,0 +1,89 @@
+/** The matrix products for GPUs, as a choice of the fused op. */
+import { bf16, type DType, f32 } from '../../core/dtype.js';
+import type { Precision } from '../../core/precision.js';
+import type { KernelChoice, KernelIo, Stage, Variant } from '../../graph/fused-op.js';
+import { gridStage } from '../stage.js';
+import type { GridKernel } from '../tiled.js';
+import { cublasLtVariants } from '../vendor.js';
+import type { MatmulProblem } from './cpu.js';
+import { isInParts, type MatmulTile, matmulSum, matmulTile } from './cuda.js';
+import { matmulTiles, tensorTiles } from './cuda-tiles.js';
+import { type MatmulArg, problemOf } from './problem.js';
+import { matmulTensor } from './tensor-core.js';
+import type { TensorTile } from './tensor-core-panel.js';
+
+type Split = Pick<MatmulTile, 'splits'>;
+
+const splitName = ({ splits }: Split): string => (splits > 1 ? `-split-k-${splits}` : '');
+
+/** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
+function nameOf(tile: MatmulTile): string {
+  const { warps, lanes, each, depth } = tile;
+  const size = [warps[0] * lanes[0] * each[0], warps[1] * lanes[1] * each[1], depth].join('x');
+  const along = warps[2] > 1 ? `-warps-${warps[2]}` : '';
+  return `f32-${size}-${lanes.join('x')}-${each.join('x')}${along}${splitName(tile)}`;
+}
+
+/** `tf32-128x256x32`: rows, columns and depth of a tile; pieces that a warp sums. */
+function tensorNameOf(precision: Precision, tile: TensorTile): string {
+  const { warps, each, depth } = tile;
+  const size = [warps[0] * each[0] * 16, warps[1] * each[1] * 8, depth].join('x');
+  const along = warps[2] > 1 ? `-warps-${warps[2]}` : '';
+  return `${precision}-${size}-${each.join('x')}${along}${splitName(tile)}`;
+}
+
+/** The launches: the product, and where it comes in parts their sum. */
+function stages(
+  p: MatmulProblem,
+  product: GridKernel,
+  tile: Pick<MatmulTile, 'splits' | 'warps'>,
+  dtype = f32 as DType,
+): readonly Stage[] {
+  const { splits } = tile;
+  const sources = [{ input: 0 }, { input: 1 }] as const;
+  if (!isInParts(p.K, tile)) return [gridStage(product, ...sources, { output: true })];
+  const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
+  return [
+    gridStage(product, ...sources, parts),
+    gridStage(matmulSum(p, splits, dtype), parts, { output: true }),
+  ];
+}
+
+/**
+ * Below these operations tensor cores save nothing: there are not enough tiles to keep them busy. And the first of the
+ * ways is the best or nearly: to compile more than a few is not worth the time of a start.
+ */
+const FEW = 2 ** 27;
+
+/** The most promising first. Tensor cores only where less than f32 is asked for; small products are f32 anyway. */
+function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
+  const p = problemOf(io);
+  const { dtype } = io.node;
+  const tensorVariants = (kind: 'tf32' | 'bf16'): Variant[] =>
+    tensorTiles(p, io.target, kind, dtype).map((tile) => ({
+      name: tensorNameOf(kind, tile),
+      plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, dtype),
+    }));
+  if (dtype === bf16) return tensorVariants('bf16');
+  const few = 2 * p.batches * p.M * p.N * p.K < FEW;
+  const plain = matmulTiles(p, io.target, few ? 4 : 8).map((tile) => ({
+    name: nameOf(tile),
+    plan: () => stages(p, matmulTile(p, tile), tile),
+  }));
+  if (precision === 'f32' || io.target.capability < 80) return plain;
+  const tensor = tensorVariants(precision);
+  return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
+}
+
+export const matmulChoice: KernelChoice<MatmulArg> = {
+  name: 'matmul-cuda',
+  when: ({ model, capability }, node) =>
+    model === 'threads' &&
+    (node.dtype === f32 || (node.dtype === bf16 && capability >= 80)) &&
+    node.size > 0 &&
+    node.src[0]!.shape.at(-1)! > 0,
+  strided: [true, true],
+  finishes: true,
+  variants: (io, arg) => [...variants(io, arg), ...cublasLtVariants(io, arg.precision)],
+  plan: (io, arg) => variants(io, arg)[0]!.plan(),
+};

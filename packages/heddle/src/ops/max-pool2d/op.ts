@@ -1,0 +1,230 @@
+/** Max pooling of images and its gradient. */
+import type { Rules } from '../../core/arguments.js';
+import { f32, i32, isFloat } from '../../core/dtype.js';
+import { DTypeError, ShapeError } from '../../core/errors.js';
+import { formatShape } from '../../core/shape.js';
+import * as b from '../../graph/build.js';
+import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
+import { argOf, type GraphNode } from '../../graph/node.js';
+import type { ScalarOp } from '../../kernel/ir/ops.js';
+import {
+  afterConvolution,
+  conv2dMaxPoolOp,
+  conv2dMaxPositionsOp,
+  suitsConvolution,
+} from '../conv2d/max-pool.js';
+import { aPair, type Pair, pair } from '../conv2d/op.js';
+import { gridStage, stage } from '../stage.js';
+import { cudnnPoolingVariants } from '../vendor.js';
+import { maxPool, maxPoolGradient, type PoolProblem } from './cpu.js';
+import * as cuda from './cuda.js';
+import { firstLargest, largest, type PoolArg, pooledSize, toPositions } from './windows.js';
+
+export { type PoolArg, pooledSize } from './windows.js';
+
+export interface MaxPool2dOptions {
+  /** Default: the kernel's size, so that windows do not overlap. */
+  readonly stride?: Pair;
+  /** −∞ around the image, on each side, at most half the kernel; default 0. */
+  readonly padding?: Pair;
+  /** Distance between the elements of a window; default 1. */
+  readonly dilation?: Pair;
+}
+
+/** The rules of `MaxPool2dOptions`. */
+export const MAX_POOL2D: Rules<MaxPool2dOptions> = {
+  stride: aPair(1),
+  padding: aPair(0),
+  dilation: aPair(1),
+};
+
+function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): PoolProblem {
+  const [images, channels] = x!.shape as [number, number];
+  return {
+    ...arg,
+    ...{ planes: images * channels, channels, outSize: pooledSize(arg), finish: finish(output.shape) },
+    ...{ imageOffset: x!.offset, gradientOffset: g?.offset ?? 0 },
+  };
+}
+
+/** Whether windows touch every pixel at most once, and all between their corners. */
+const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
+  kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));
+
+const isThreads: KernelChoice<PoolArg>['when'] = ({ model }, { dtype, size }) =>
+  model === 'threads' && dtype === f32 && size > 0;
+
+const cudaStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
+  gridStage(cuda.maxPool(problemOf(io, arg)), { input: 0 }, { output: true }),
+];
+
+/** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
+export const maxPool2dOp: FusedOp<PoolArg> = {
+  name: 'maxPool2d',
+  infer: ([x], arg) => ({ shape: [...x!.shape.slice(0, 2), ...pooledSize(arg)], dtype: x!.dtype }),
+  compose: ([x], arg) => largest(x!, arg),
+  joined: {
+    when: (target, maker, arg) => suitsConvolution(target, maker, arg),
+    compose: ([y], pool) => afterConvolution(conv2dMaxPoolOp, y!, pool),
+  },
+  grad: ({ src: [x] }, g, arg) => [b.call(maxPool2dGradientOp, [x!, g], arg)],
+  kernels: [
+    {
+      name: 'maxPool2d-cpu',
+      when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
+      finishes: true,
+      plan: (io, arg) => [stage(maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
+    },
+    {
+      name: 'maxPool2d-cuda',
+      when: isThreads,
+      finishes: true,
+      plan: cudaStages,
+      variants: (io, arg) => [
+        { name: 'own', plan: () => cudaStages(io, arg) },
+        ...cudnnPoolingVariants(io, arg),
+      ],
+    },
+  ],
+};
+
+/**
+ * positions u8, g (N, C, outH, outW) → (N, C, H, W): each g at its position of its window. The gradient of pooling that
+ * saved the positions, of windows that do not overlap.
+ */
+const maxPool2dGradientSavedOp: FusedOp<PoolArg> = {
+  name: 'maxPool2dGradientSaved',
+  infer: ([, g], arg) => ({ shape: [...g!.shape.slice(0, 2), ...arg.size], dtype: g!.dtype }),
+  compose: ([positions, g], arg) => toPositions(b.cast(positions!, i32), g!, arg),
+  kernels: [
+    {
+      name: 'maxPool2dGradientSaved-cuda',
+      when: (target, node, arg) => isThreads(target, node, arg) && isApart(arg),
+      finishes: true,
+      plan: (io, arg) => {
+        const problem = { ...problemOf(io, arg), imageOffset: 0 };
+        return [gridStage(cuda.maxPoolGradient(problem, true), { input: 0 }, { input: 1 }, { output: true })];
+      },
+    },
+  ],
+};
+
+/**
+ * x (N, C, H, W), g (N, C, outH, outW) → (N, C, H, W): each g goes to the first of the largest elements of its
+ * window, in row order, as in PyTorch; to none if the window holds NaN.
+ */
+export const maxPool2dGradientOp: FusedOp<PoolArg> = {
+  name: 'maxPool2dGradient',
+  infer: ([x]) => x!,
+  compose: ([x, g], arg) => toPositions(firstLargest(x!, arg), g!, arg),
+  joined: {
+    when: (target, maker, arg) => suitsConvolution(target, maker, arg),
+    compose: ([y, g], pool) =>
+      b.call(maxPool2dGradientSavedOp, [afterConvolution(conv2dMaxPositionsOp, y!, pool), g!], pool),
+  },
+  kernels: [
+    {
+      name: 'maxPool2dGradient-cpu',
+      when: ({ model }, { dtype, size }, arg) =>
+        model === 'blocks' && dtype === f32 && size > 0 && isApart(arg),
+      finishes: true,
+      plan: (io, arg) => [
+        stage(maxPoolGradient(problemOf(io, arg)), { input: 0 }, { input: 1 }, { output: true }),
+      ],
+    },
+    {
+      name: 'maxPool2dGradient-cuda',
+      when: isThreads,
+      finishes: true,
+      plan: (io, arg) => {
+        const problem = problemOf(io, arg);
+        if (isApart(arg))
+          return [gridStage(cuda.maxPoolGradient(problem), { input: 0 }, { input: 1 }, { output: true })];
+        const bytes = io.inputs[1]!.shape.reduce((a, n) => a * n, cuda.positionDtype(problem).bytes);
+        const positions = { scratch: 'positions', bytes };
+        return [
+          gridStage(cuda.maxPoolPositions(problem), { input: 0 }, positions),
+          gridStage(cuda.maxPoolGradientSaved(problem), positions, { input: 1 }, { output: true }),
+        ];
+      },
+    },
+  ],
+};
+
+/** The ops that never decrease in some of their sources, however they round, and which: all, or the first. */
+const MONOTONE: Partial<Record<ScalarOp, 'all' | 'first'>> = {
+  ...{ add: 'all', max: 'all', min: 'all', sub: 'first' },
+};
+
+/** Whether all pixels of an image are the same: numbers, or a bias for each channel. */
+const isUniform = (node: GraphNode): boolean =>
+  node.op === 'full' || (node.op === 'expand' && node.src[0]!.shape.slice(-2).every((n) => n === 1));
+
+/**
+ * The place of the one source that x = f(source) never decreases in, its others being the same all over an image.
+ * Undefined where there is none, where x is known already, or where it was cut off from the gradients of its sources.
+ */
+function monotoneIn(x: GraphNode): number | undefined {
+  if (x.isLeaf || x.src.some((s) => s.requiresGrad && !x.requiresGrad)) return undefined;
+  if (x.op === 'call') return argOf(x, 'call').op.monotone ? 0 : undefined;
+  if (x.op !== 'map') return undefined;
+  const { op } = argOf(x, 'map');
+  const within = op === 'select' || op === 'cast' || op === 'bitcast' ? undefined : MONOTONE[op];
+  const [at, another] = x.src.flatMap((s, i) => (isUniform(s) ? [] : [i]));
+  return another === undefined && (within === 'all' || (within === 'first' && at === 0)) ? at : undefined;
+}
+
+/**
+ * Pooling, moved before what x was made by: max f(x) = f(max x) for an f that never decreases, also as it rounds, and
+ * NaN stays NaN. The bias and the ReLU after a convolution, the ReLU's mask and the sum for the bias's gradient then
+ * work on windows instead of pixels. Where f makes different pixels equal, the gradient goes to the one that was the
+ * largest, not to the first. (One result differs: a bias of ∞ on a window of −∞ and no NaN gives ∞ instead of NaN.)
+ */
+function pooled(x: GraphNode, arg: PoolArg): GraphNode {
+  // A window with holes may lie in the padding altogether: it is −∞, not f(−∞).
+  const isSeen = arg.padding.every((p, i) => p === 0 || arg.dilation[i] === 1);
+  const at = isSeen ? monotoneIn(x) : undefined;
+  if (at === undefined) return b.call(maxPool2dOp, [x], arg);
+  const inner = pooled(x.src[at]!, arg);
+  if (x.op === 'call') return b.call(argOf(x, 'call').op, [inner], argOf(x, 'call').arg);
+  const { op } = argOf(x, 'map');
+  const src = x.src.map((s, i) =>
+    i === at
+      ? inner
+      : s.op === 'full'
+        ? b.full(inner.shape, s.dtype, argOf(s, 'full').value)
+        : b.expand(s.src[0]!, inner.shape),
+  );
+  return b.map(op as ScalarOp, ...src);
+}
+
+/**
+ * The largest element of each kernel-sized window of x (N, C, H, W) → (N, C, outH, outW).
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function maxPool2d(x: GraphNode, kernel: Pair, options: MaxPool2dOptions = {}): GraphNode {
+  if (x.shape.length !== 4) throw new ShapeError(`[maxPool2d] takes (N,C,H,W), got ${formatShape(x.shape)}.`);
+  if (!isFloat(x.dtype))
+    throw new DTypeError(`[maxPool2d] takes floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  const window = pair('maxPool2d', 'kernel', kernel, 1);
+  const arg: PoolArg = {
+    size: [x.shape[2]!, x.shape[3]!],
+    kernel: window,
+    stride: pair('maxPool2d', 'stride', options.stride ?? window, 1),
+    padding: pair('maxPool2d', 'padding', options.padding ?? 0, 0),
+    dilation: pair('maxPool2d', 'dilation', options.dilation ?? 1, 1),
+  };
+  if (arg.padding.some((p, i) => p > window[i]! / 2)) {
+    throw new ShapeError(
+      `[maxPool2d] padding ${arg.padding.join('×')} is more than half the kernel ${window.join('×')}: ` +
+        'windows of nothing but padding have no maximum. Pad less.',
+    );
+  }
+  if (pooledSize(arg).some((n) => n < 1) || arg.size.some((n) => n < 1)) {
+    throw new ShapeError(
+      `[maxPool2d] a ${window.join('×')} window (dilation ${arg.dilation.join('×')}) does not fit into ` +
+        `${arg.size.join('×')} with padding ${arg.padding.join('×')}.`,
+    );
+  }
+  return pooled(x, arg);
+}

@@ -1,0 +1,79 @@
+/**
+ * Standardizing, the heart of batch, layer, group and instance normalisation: mean 0 and variance 1 along some axes.
+ * Its gradient needs two sums over the upstream gradient, side by side in one pass with one that says how far rounding has
+ * moved the mean; the composition's own would need another pass, for how the variance depends on the mean, which is zero.
+ */
+import { f32 } from '../../core/dtype.js';
+import * as b from '../../graph/build.js';
+import type { FusedOp } from '../../graph/fused-op.js';
+import type { GraphNode } from '../../graph/node.js';
+
+export interface StandardizeArg {
+  readonly axes: readonly number[];
+  /** Added to the variance. */
+  readonly eps: number;
+}
+
+export interface Moments {
+  readonly mean: GraphNode;
+  /** Biased: the mean of the squared deviations. */
+  readonly variance: GraphNode;
+}
+
+const mean = (x: GraphNode, axes: readonly number[]): GraphNode => {
+  const total = b.sum(x, axes);
+  return b.mul(total, b.like(total, total.size / x.size));
+};
+
+/** 16-bit floats are computed in f32. */
+const widen = (x: GraphNode): GraphNode => (x.dtype.bytes === 2 ? b.cast(x, f32) : x);
+
+/** Mean and variance of `x` along `axes`, whose sizes become 1. Of 16-bit floats in f32. */
+export function moments(x: GraphNode, axes: readonly number[]): Moments {
+  const wide = widen(x);
+  const centre = mean(wide, axes);
+  const centred = b.sub(wide, centre);
+  return { mean: centre, variance: mean(b.mul(centred, centred), axes) };
+}
+
+/** x less its mean, and 1/√(variance + eps). */
+function parts(x: GraphNode, { axes, eps }: StandardizeArg): { centred: GraphNode; scale: GraphNode } {
+  const { mean: centre, variance } = moments(x, axes);
+  const deviation = b.map('sqrt', b.add(variance, b.like(variance, eps)));
+  return { centred: b.sub(widen(x), centre), scale: b.div(b.like(deviation, 1), deviation) };
+}
+
+/**
+ * (x − mean) / √(variance + eps) along `axes`, times a factor, if there is one, that does not vary along them: its size
+ * there is 1.
+ */
+export const standardizeOp: FusedOp<StandardizeArg> = {
+  name: 'standardize',
+  infer: ([x]) => x!,
+  compose: ([x, factor], arg) => {
+    const { centred, scale } = parts(x!, arg);
+    return b.cast(b.mul(centred, factor ? b.mul(scale, b.cast(factor, scale.dtype)) : scale), x!.dtype);
+  },
+  grad: ({ src: [x, factor] }, g, arg) => {
+    const { centred, scale } = parts(x!, arg);
+    const upstream = b.cast(g, centred.dtype);
+    const share = (total: GraphNode): GraphNode => b.mul(total, b.like(total, total.size / x!.size));
+    // Rounding the mean moves all of `centred` by as much, which the sum of many upstream gradients would magnify.
+    const total = b.sum(upstream, arg.axes);
+    const moved = b.mul(share(b.sum(centred, arg.axes)), total);
+    const along = b.mul(scale, b.sub(b.sum(b.mul(upstream, centred), arg.axes), moved));
+    const rest = b.sub(b.sub(upstream, share(total)), b.mul(centred, b.mul(scale, share(along))));
+    if (!factor) return [b.cast(b.mul(rest, scale), x!.dtype)];
+    const both = b.mul(scale, b.cast(factor, scale.dtype));
+    return [b.cast(b.mul(rest, both), x!.dtype), b.cast(along, factor.dtype)];
+  },
+  kernels: [],
+};
+
+/** @param factor of the size of x, but 1 along `axes` */
+export const standardize = (
+  x: GraphNode,
+  axes: readonly number[],
+  eps: number,
+  factor?: GraphNode,
+): GraphNode => b.call(standardizeOp, factor ? [x, factor] : [x], { axes, eps });

@@ -1,0 +1,272 @@
+/** Expressions of the kernel IR in C++. */
+import { bool, type DType, u8 } from '../../core/dtype.js';
+import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
+import type { Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
+import type { ScalarOp } from '../../kernel/ir/ops.js';
+import type { Lanes } from '../../kernel/ir/types.js';
+import { type Analysis, accessOf } from './index-arithmetic.js';
+import { intrinsicCall } from './intrinsics.js';
+import type { Names } from './names.js';
+import {
+  conversion,
+  fromMemory,
+  needsRounding,
+  reinterpretation,
+  rounded,
+  scalarOp,
+  selection,
+  toMemory,
+} from './ops.js';
+import type { Prelude } from './prelude.js';
+import {
+  call,
+  infix,
+  isHalf,
+  LANES,
+  literal,
+  MEMORY_TYPE,
+  memoryVectorName,
+  PRECEDENCE,
+  postfix,
+  prefix,
+  REGISTER_TYPE,
+  type Text,
+  vectorName,
+  within,
+} from './text.js';
+
+/** Float operators that vectors have as well. */
+/** What a launch's numbers stay below on every GPU. */
+const SPECIAL_ENDS: Readonly<Record<Exclude<Special, 'laneId' | 'warpId'>, string>> = {
+  'threadIdx.x': '1024',
+  'threadIdx.y': '1024',
+  'threadIdx.z': '64',
+  'blockIdx.x': '0x7fffffff',
+  'blockIdx.y': '65535',
+  'blockIdx.z': '65535',
+  'blockDim.x': '1025',
+  'blockDim.y': '1025',
+  'blockDim.z': '65',
+  'gridDim.x': '0x80000000',
+  'gridDim.y': '65536',
+  'gridDim.z': '65536',
+};
+
+const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
+
+export class Expressions {
+  readonly #prelude: Prelude;
+  readonly #names: Names;
+  readonly #analysis: Analysis;
+
+  constructor(prelude: Prelude, names: Names, analysis: Analysis) {
+    this.#prelude = prelude;
+    this.#names = names;
+    this.#analysis = analysis;
+  }
+
+  /** The value of `e`, rounded to its dtype. */
+  value(e: Expr): Text {
+    const text = this.#unrounded(e);
+    return e.type.lanes === 1 && isComputed(e) ? rounded(this.#prelude, e.type.dtype, text) : text;
+  }
+
+  /** The value of `e` as an element of memory, or several. */
+  stored(e: Expr): Text {
+    const { dtype, lanes } = e.type;
+    if (lanes === 1) return toMemory(this.#prelude, dtype, this.#unrounded(e));
+    const text = this.value(e);
+    if (!isHalf(dtype) && dtype !== bool) return text;
+    const name = `store_${memoryVectorName(dtype, lanes)}`;
+    this.#prelude.memoryVector(dtype, lanes);
+    this.#prelude.laneWise(name, memoryVectorName(dtype, lanes), [vectorName(dtype, lanes)], lanes, ([a]) =>
+      toMemory(this.#prelude, dtype, a!),
+    );
+    return call(name, text);
+  }
+
+  /** The element, or the `lanes` elements from there on, as something to read or assign. */
+  place(memory: MemoryNode, indices: readonly Expr[], lanes: Lanes): Text {
+    const { dtype } = memory.type;
+    if (lanes === 1 || isVectorArray(memory)) return this.#element(memory, indices);
+    const type = this.#prelude.memoryVector(dtype, lanes);
+    const readOnly = memory.op === 'buffer' && !this.#analysis.written.has(memory.arg);
+    const pointer = call(
+      `reinterpret_cast<${readOnly ? 'const ' : ''}${type}*>`,
+      this.address(memory, indices),
+    );
+    return { text: `*${pointer.text}`, precedence: PRECEDENCE.unary };
+  }
+
+  /**
+   * Whether several lanes at once are one access: in global memory they have to be aligned, elsewhere this must be
+   * seen from the index.
+   */
+  isWide(memory: MemoryNode, indices: readonly Expr[], lanes: Lanes): boolean {
+    if (memory.op === 'buffer' || isVectorArray(memory)) return true;
+    const { dims } = memory.arg;
+    const rows = dims.length === 1 || dims.at(-1)! % lanes === 0;
+    return rows && this.#analysis.isMultiple(indices.at(-1)!, lanes);
+  }
+
+  /** `x + i`, or `&tile[r][c]`. */
+  address(memory: MemoryNode, indices: readonly Expr[]): Text {
+    const name = this.#memoryName(memory);
+    return memory.op === 'buffer'
+      ? infix(postfix(name), '+', this.value(indices[0]!), PRECEDENCE.sum)
+      : prefix('&', this.#element(memory, indices));
+  }
+
+  #memoryName(memory: MemoryNode): string {
+    return this.#names.of(memory.arg, memory.arg.name);
+  }
+
+  #element(memory: MemoryNode, indices: readonly Expr[]): Text {
+    return postfix(`${this.#memoryName(memory)}${indices.map((i) => `[${this.value(i).text}]`).join('')}`);
+  }
+
+  /** As `value`, but a computed f16 or bf16 is still the f32 before its rounding. */
+  #unrounded(e: Expr): Text {
+    const prelude = this.#prelude;
+    const { dtype, lanes } = e.type;
+    switch (e.op) {
+      case 'const':
+        return literal(dtype, e.arg);
+      case 'param':
+        return fromMemory(prelude, dtype, postfix(this.#names.of(e.arg, e.arg.name)));
+      case 'variable':
+        return postfix(this.#names.of(e.arg, e.arg.name));
+      case 'special':
+        return this.#special(e.arg);
+      case 'alu':
+        return this.#alu(e);
+      case 'cast': {
+        const [from] = e.src as readonly [Expr];
+        return this.#lanes(`cast_${dtype.name}`, e, ([a]) => conversion(prelude, from.type.dtype, dtype, a!));
+      }
+      case 'bitcast': {
+        const [from] = e.src as readonly [Expr];
+        return this.#lanes(`bits_${dtype.name}`, e, ([a]) =>
+          reinterpretation(prelude, from.type.dtype, dtype, a!),
+        );
+      }
+      case 'select': {
+        const [condition, then, otherwise] = e.src as readonly [Expr, Expr, Expr];
+        if (condition.type.lanes > 1) return this.#lanes('select', e, ([a, b, c]) => selection(a!, b!, c!));
+        return selection(this.value(condition), this.value(then), this.value(otherwise));
+      }
+      case 'vector':
+        return postfix(
+          `${prelude.vector(dtype, lanes)}{${e.src.map((s) => this.value(s as Expr).text).join(', ')}}`,
+        );
+      case 'splat':
+        return this.#splat(e);
+      case 'lane':
+        return postfix(`${within(this.value(e.src[0] as Expr), PRECEDENCE.postfix)}.${LANES[e.arg]!}`);
+      case 'load':
+        return this.#load(e);
+      case 'intrinsic':
+        return this.#intrinsic(e);
+    }
+  }
+
+  #special(name: Special): Text {
+    if (name === 'laneId' || name === 'warpId') {
+      const part = name === 'laneId' ? 'lane_id' : 'warp_id';
+      this.#prelude.need(part);
+      return call(part);
+    }
+    this.#prelude.need('index_below');
+    return call('index_below', postfix(name), postfix(SPECIAL_ENDS[name]));
+  }
+
+  #alu(e: Expr & { op: 'alu' }): Text {
+    const operand = (e.src[0] as Expr).type.dtype;
+    const operator = OPERATORS[e.arg];
+    const name =
+      operator && operand.kind === 'float' && !isHalf(operand)
+        ? `operator${operator}`
+        : `${e.arg}_${operand.name}`;
+    const plain = this.#analysis.indexArithmetic.has(e);
+    return this.#lanes(name, e, (args) => scalarOp(this.#prelude, e.arg, operand, args, plain));
+  }
+
+  /**
+   * `body` on the operands of `e`; on vectors, a function of the prelude that applies it lane by lane (`name` and the
+   * lanes make its name).
+   */
+  #lanes(name: string, e: Expr, body: (args: readonly Text[]) => Text): Text {
+    const operands = e.src as readonly Expr[];
+    const args = operands.map((s) => this.value(s));
+    const { dtype, lanes } = e.type;
+    if (lanes === 1) return body(args);
+    const prelude = this.#prelude;
+    prelude.vector(dtype, lanes);
+    const types = operands.map((s) => prelude.vector(s.type.dtype, lanes));
+    const isOperator = name.startsWith('operator');
+    const own = isOperator ? name : `${name}x${lanes}`;
+    prelude.laneWise(own, vectorName(dtype, lanes), types, lanes, (a) =>
+      isComputed(e) ? rounded(prelude, dtype, body(a)) : body(a),
+    );
+    if (!isOperator) return call(own, ...args);
+    const operator = name.slice('operator'.length);
+    const level = operator === '+' || operator === '-' ? PRECEDENCE.sum : PRECEDENCE.product;
+    return infix(args[0]!, operator, args[1]!, level);
+  }
+
+  #splat(e: Expr): Text {
+    const { dtype, lanes } = e.type;
+    const type = this.#prelude.vector(dtype, lanes);
+    const element = REGISTER_TYPE[dtype.name];
+    const name = `splat_${type}`;
+    this.#prelude.define(
+      name,
+      () =>
+        `__device__ inline ${type} ${name}(${element} a) { return {${Array(lanes).fill('a').join(', ')}}; }`,
+    );
+    return call(name, this.value(e.src[0] as Expr));
+  }
+
+  #load(e: Expr): Text {
+    const { memory, indices } = accessOf(e)!;
+    const { dtype, lanes } = e.type;
+    const prelude = this.#prelude;
+    if (lanes === 1) return fromMemory(prelude, dtype, this.place(memory, indices, 1));
+    const type = prelude.vector(dtype, lanes);
+    if (isVectorArray(memory)) return this.place(memory, indices, lanes);
+    if (!this.isWide(memory, indices, lanes)) {
+      const name = `load_${type}`;
+      const own = isHalf(dtype) || dtype === bool ? `load_each_${memoryVectorName(dtype, lanes)}` : name;
+      const each = LANES.slice(0, lanes).map((_, i) => fromMemory(prelude, dtype, postfix(`p[${i}]`)).text);
+      prelude.define(
+        own,
+        () =>
+          `__device__ inline ${type} ${own}(const ${MEMORY_TYPE[dtype.name]}* p) { return {${each.join(', ')}}; }`,
+      );
+      return call(own, this.address(memory, indices));
+    }
+    const place = this.place(memory, indices, lanes);
+    if (!isHalf(dtype) && dtype !== bool) return place;
+    const name = `load_${memoryVectorName(dtype, lanes)}`;
+    prelude.laneWise(name, vectorName(dtype, lanes), [memoryVectorName(dtype, lanes)], lanes, ([a]) =>
+      fromMemory(prelude, dtype, a!),
+    );
+    return call(name, place);
+  }
+
+  #intrinsic(e: Expr & { op: 'intrinsic' }): Text {
+    const record: IntrinsicRecord = INTRINSICS[e.arg];
+    const args = e.src.slice(e.src.length - record.params.length) as readonly Expr[];
+    const texts = args.map((a) => this.value(a));
+    const at = accessOf(e);
+    const t: DType = at ? at.memory.type.dtype : (args[0]?.type.dtype ?? u8);
+    const place = at && prefix('&', this.#element(at.memory, at.indices));
+    return intrinsicCall(this.#prelude, e.arg, t, texts, place);
+  }
+}
+
+/** An array whose elements are vectors. */
+export const isVectorArray = (memory: MemoryNode): boolean => memory.op === 'array' && memory.arg.lanes > 1;
+
+/** Whether a 16-bit float has to be rounded after `e`: what is loaded, selected or moved is rounded already. */
+const isComputed = (e: Expr): boolean => e.op === 'cast' || (e.op === 'alu' && needsRounding(e.arg));

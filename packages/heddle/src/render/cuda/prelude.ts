@@ -1,0 +1,269 @@
+/** The definitions in front of a kernel: only those it uses, each after what it needs itself. No headers. */
+import type { DType } from '../../core/dtype.js';
+import type { Lanes } from '../../kernel/ir/types.js';
+import {
+  isHalf,
+  LANES,
+  MEMORY_TYPE,
+  memoryVectorName,
+  postfix,
+  REGISTER_TYPE,
+  type Text,
+  vectorName,
+} from './text.js';
+
+const inline = (signature: string, body: string): string => `__device__ inline ${signature} { ${body} }`;
+
+/** Definitions that are the same for every kernel. A part that is generic is written for the type `T`. */
+const PARTS = {
+  f16: { needs: [], text: () => 'typedef unsigned short f16;  // the bits of an IEEE binary16' },
+  bf16: { needs: [], text: () => 'typedef unsigned short bf16;  // the upper 16 bits of a float' },
+  f16_to_float: {
+    needs: ['f16'],
+    text: () =>
+      inline(
+        'float f16_to_float(f16 bits)',
+        'float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits)); return f;',
+      ),
+  },
+  float_to_f16: {
+    needs: ['f16'],
+    text: () =>
+      inline(
+        'f16 float_to_f16(float f)',
+        'f16 bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f)); return bits;',
+      ),
+  },
+  bf16_to_float: {
+    needs: ['bf16'],
+    text: () => inline('float bf16_to_float(bf16 bits)', 'return __uint_as_float((unsigned)bits << 16);'),
+  },
+  // Of two at once: the conversion of one by itself (F2F) is a slower instruction. The first is the upper half.
+  float_to_bf16: {
+    needs: ['bf16'],
+    text: () =>
+      inline(
+        'bf16 float_to_bf16(float f)',
+        'unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(0.0f), "f"(f)); return (bf16)both;',
+      ),
+  },
+  round_f16: {
+    needs: ['f16_to_float', 'float_to_f16'],
+    text: () => inline('float round_f16(float f)', 'return f16_to_float(float_to_f16(f));'),
+  },
+  round_bf16: {
+    needs: [],
+    text: () =>
+      inline(
+        'float round_bf16(float f)',
+        'unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both);',
+      ),
+  },
+  round_tf32: {
+    needs: [],
+    text: () =>
+      inline(
+        'float round_tf32(float f)',
+        `
+#if __CUDA_ARCH__ >= 900
+  unsigned bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(f));
+  return __uint_as_float(bits);
+#else
+  const unsigned bits = __float_as_uint(f);
+  return f == f ? __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : f;
+#endif
+`,
+      ),
+  },
+  // Signed overflow wraps; in C++ it would be undefined.
+  wrap_add: { needs: [], text: (T) => inline(`${T} wrap_add(${T} a, ${T} b)`, unsigned(T, '+')) },
+  wrap_sub: { needs: [], text: (T) => inline(`${T} wrap_sub(${T} a, ${T} b)`, unsigned(T, '-')) },
+  wrap_mul: { needs: [], text: (T) => inline(`${T} wrap_mul(${T} a, ${T} b)`, unsigned(T, '*')) },
+  wrap_neg: {
+    needs: [],
+    text: (T) => inline(`${T} wrap_neg(${T} a)`, `return (${T})(0 - (unsigned ${T})a);`),
+  },
+  wrap_abs: {
+    needs: ['wrap_neg'],
+    text: (T) => inline(`${T} wrap_abs(${T} a)`, 'return a < 0 ? wrap_neg(a) : a;'),
+  },
+  shl: {
+    needs: [],
+    text: (T) =>
+      inline(`${T} shl(${T} a, ${T} b)`, `return (${T})((unsigned ${T})a << (b & ${countMask(T)}));`),
+  },
+  idiv: {
+    needs: ['wrap_neg'],
+    text: (T) => inline(`${T} idiv(${T} a, ${T} b)`, 'return b == 0 ? 0 : b == -1 ? wrap_neg(a) : a / b;'),
+  },
+  mod: {
+    needs: [],
+    text: (T) => inline(`${T} mod(${T} a, ${T} b)`, 'return b == 0 || b == -1 ? 0 : a % b;'),
+  },
+  udiv: { needs: [], text: (T) => inline(`${T} idiv(${T} a, ${T} b)`, 'return b == 0 ? 0 : a / b;') },
+  umod: { needs: [], text: (T) => inline(`${T} mod(${T} a, ${T} b)`, 'return b == 0 ? 0 : a % b;') },
+  // NaN if either is, as Math.min and Math.max; fminf and fmaxf would drop it.
+  nan_min: {
+    needs: [],
+    text: () =>
+      inline(
+        'float nan_min(float a, float b)',
+        'float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r;',
+      ),
+  },
+  nan_max: {
+    needs: [],
+    text: () =>
+      inline(
+        'float nan_max(float a, float b)',
+        'float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r;',
+      ),
+  },
+  nan_min_f64: {
+    needs: [],
+    text: () => inline('double nan_min(double a, double b)', 'return a != a || b != b ? a + b : fmin(a, b);'),
+  },
+  nan_max_f64: {
+    needs: [],
+    text: () => inline('double nan_max(double a, double b)', 'return a != a || b != b ? a + b : fmax(a, b);'),
+  },
+  // Rounded to odd, so that rounding to 16 bits after it is as rounding once.
+  odd_f64: { needs: [], text: () => odd('f64', 'double', 'double') },
+  odd_i32: { needs: [], text: () => odd('i32', 'int', 'int') },
+  odd_u32: { needs: [], text: () => odd('u32', 'unsigned', 'uint') },
+  odd_i64: { needs: [], text: () => odd('i64', 'long long', 'll') },
+  // Conversions to integers: towards zero, saturating, NaN → 0.
+  saturate_i32: {
+    needs: [],
+    text: (T) => inline(`int saturate_i32(${T} a)`, `return a != a ? 0 : __${T}2int_rz(a);`),
+  },
+  saturate_u32: {
+    needs: [],
+    text: (T) => inline(`unsigned saturate_u32(${T} a)`, `return a > 0 ? __${T}2uint_rz(a) : 0u;`),
+  },
+  saturate_u8: {
+    needs: [],
+    text: (T) =>
+      inline(`unsigned char saturate_u8(${T} a)`, `return a > 0 ? min(__${T}2uint_rz(a), 255u) : 0u;`),
+  },
+  saturate_i64: {
+    needs: [],
+    text: (T) => inline(`long long saturate_i64(${T} a)`, `return a != a ? 0 : __${T}2ll_rz(a);`),
+  },
+  lane_id: {
+    needs: [],
+    text: () =>
+      inline(
+        'int lane_id()',
+        'unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id;',
+      ),
+  },
+  // What cannot be negative divides by shifts and multiplications alone.
+  index_below: {
+    needs: [],
+    text: () => inline('int index_below(unsigned i, unsigned end)', '__builtin_assume(i < end); return i;'),
+  },
+  warp_id: {
+    needs: [],
+    text: () =>
+      inline(
+        'int warp_id()',
+        'return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32u;',
+      ),
+  },
+} as const satisfies Record<
+  string,
+  { readonly needs: readonly string[]; readonly text: (T: string) => string }
+>;
+
+function odd(name: string, T: string, from: string): string {
+  return inline(
+    `float odd_${name}(${T} a)`,
+    `const float f = __${from}2float_rz(a); return (${T})f == a || a != a ? f : __uint_as_float(__float_as_uint(f) | 1);`,
+  );
+}
+
+function unsigned(T: string, operator: string): string {
+  return `return (${T})((unsigned ${T})a ${operator} (unsigned ${T})b);`;
+}
+
+function countMask(T: string): number {
+  return T === 'long long' ? 63 : 31;
+}
+
+export type PartName = keyof typeof PARTS;
+
+export class Prelude {
+  /** By key, in the order of definition. */
+  readonly #definitions = new Map<string, string>();
+  /** Whether every warp has all its 32 lanes, throughout. */
+  readonly wholeWarps: boolean;
+
+  constructor(wholeWarps = true) {
+    this.wholeWarps = wholeWarps;
+  }
+
+  /** Ask for a part, for type `T` if it is generic. */
+  need(name: PartName, T = ''): void {
+    const part: { readonly needs: readonly string[]; readonly text: (T: string) => string } = PARTS[name];
+    for (const other of part.needs) this.need(other as PartName, T);
+    this.define(`${name} ${part.text.length > 0 ? T : ''}`, () => part.text(T));
+  }
+
+  /** Add a definition unless one of this key is there. */
+  define(key: string, text: () => string): void {
+    if (this.#definitions.has(key)) return;
+    const body = text();
+    this.#definitions.set(key, body);
+  }
+
+  /** Declare the vector types of `t` in registers; its name. */
+  vector(t: DType, lanes: Lanes): string {
+    const name = vectorName(t, lanes);
+    this.#struct(name, REGISTER_TYPE[t.name], isHalf(t) ? 4 : t.bytes, lanes);
+    return name;
+  }
+
+  /** Declare the vector type of `t` in memory; its name. */
+  memoryVector(t: DType, lanes: Lanes): string {
+    const name = memoryVectorName(t, lanes);
+    if (t.name === 'f16' || t.name === 'bf16') this.need(t.name);
+    this.#struct(name, MEMORY_TYPE[t.name], t.bytes, lanes);
+    return name;
+  }
+
+  /**
+   * A function that does the same to every lane: `name(a, b)` with parameters of `types`, whose lane `a.x` is given
+   * to `body`.
+   */
+  laneWise(
+    signature: string,
+    result: string,
+    parameters: readonly string[],
+    lanes: Lanes,
+    body: (lane: readonly Text[]) => Text,
+  ): void {
+    this.define(`${signature}(${parameters.join(',')})`, () => {
+      const names = ['a', 'b', 'c'];
+      const list = parameters.map((type, i) => `${type} ${names[i]}`).join(', ');
+      const values = LANES.slice(0, lanes).map(
+        (lane) => body(parameters.map((_, i) => postfix(`${names[i]}.${lane}`))).text,
+      );
+      return inline(`${result} ${signature}(${list})`, `return {${values.join(', ')}};`);
+    });
+  }
+
+  #struct(name: string, element: string, bytes: number, lanes: Lanes): void {
+    const align = Math.min(16, bytes * lanes);
+    this.define(
+      name,
+      () => `struct alignas(${align}) ${name} { ${element} ${LANES.slice(0, lanes).join(', ')}; };`,
+    );
+  }
+
+  /** The definitions, a line each. */
+  toString(): string {
+    return [...this.#definitions.values()].map((d) => `${d}\n`).join('');
+  }
+}

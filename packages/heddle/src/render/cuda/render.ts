@@ -1,0 +1,420 @@
+/**
+ * The kernel IR as CUDA C++ without headers, for NVRTC and nvcc alike, sm_80 and up.
+ *
+ * The text means exactly what kernel/ir/ops.ts says if it is compiled with `NVRTC_FLAGS`: products and sums must not be
+ * contracted into fused multiply-adds behind the author's back (a kernel says `fma` where it wants one), and division
+ * and square root must round correctly.
+ */
+import { basename } from 'node:path';
+import { i32 } from '../../core/dtype.js';
+import { around, type Location } from '../../core/errors.js';
+import { topological } from '../../core/node.js';
+import {
+  type ArrayDecl,
+  block,
+  type Expr,
+  type KernelIr,
+  type Node,
+  type Param,
+  type Statement,
+  type Variable,
+} from '../../kernel/ir/ir.js';
+import { isBuffer } from '../../kernel/ir/types.js';
+import type { Message } from '../message.js';
+import { asyncCopy } from './copies.js';
+import { Expressions, isVectorArray } from './expression.js';
+import { type Analysis, accessOf, analyse } from './index-arithmetic.js';
+import { intrinsicCall } from './intrinsics.js';
+import { Messages, recorded } from './messages.js';
+import { identifier, Names } from './names.js';
+import { Prelude } from './prelude.js';
+import {
+  call,
+  infix,
+  LANES,
+  MEMORY_TYPE,
+  memoryVectorName,
+  PRECEDENCE,
+  postfix,
+  registerType,
+  type Text,
+  within,
+} from './text.js';
+
+/** How the text must be compiled (nvcc takes the same with one dash). */
+export const NVRTC_FLAGS = [
+  '--std=c++17',
+  '--fmad=false',
+  '--ftz=false',
+  '--prec-div=true',
+  '--prec-sqrt=true',
+] as const;
+
+export interface CudaOptions {
+  /** Threads a block will have at most, for `__launch_bounds__`. */
+  readonly maxThreads?: number;
+  /**
+   * The kernel may start while the one before still runs (programmatic dependent launch, Hopper and later): it waits
+   * for that one's end before its first access. It lets the next one start where it ends itself: earlier, the next
+   * one's blocks would share those multiprocessors that have room by then, and leave others idle. On an H200 lenet5's
+   * step takes 35.6 µs so, 40.1 when the next one may start at once; cnn's 37.3 and 40.1.
+   */
+  readonly overlapped?: boolean;
+  /** Leave out the comments with the author's lines, so that equal kernels have equal text. */
+  readonly comments?: boolean;
+}
+
+/** The name of a kernel's entry point. */
+export const cudaEntry = (ir: KernelIr): string => identifier(ir.name);
+
+/** The CUDA C++ of a kernel, and what its asserts and prints say. */
+export interface CudaKernel {
+  readonly text: string;
+  readonly messages: readonly Message[];
+}
+
+/**
+ * The CUDA C++ of a kernel: the definitions it uses and `extern "C" __global__ void name(…)`, with the parameters in
+ * the kernel's order, buffers as pointers and scalars in the size of their dtype.
+ */
+export const renderCuda = (ir: KernelIr, options: CudaOptions = {}): string =>
+  renderCudaKernel(ir, options).text;
+
+export const renderCudaKernel = (ir: KernelIr, options: CudaOptions = {}): CudaKernel =>
+  new Writer(ir, options).write();
+
+/** More rounds are not unrolled: the compiler would take long, and gain little. */
+const MOST_UNROLLED = 128;
+
+const roundsOf = (...bounds: readonly Expr[]): number => {
+  const [start, end, step] = bounds.map((e) => (e.op === 'const' ? Number(e.arg) : Number.NaN));
+  return Math.ceil((end! - start!) / step!);
+};
+
+class Writer {
+  readonly #ir: KernelIr;
+  readonly #options: CudaOptions;
+  readonly #prelude: Prelude;
+  readonly #names = new Names();
+  readonly #analysis: Analysis;
+  readonly #expressions: Expressions;
+  readonly #messages: Messages;
+  readonly #lines: string[] = [];
+  #depth = 1;
+  /** The author's line that the last comment showed. */
+  #shown = '';
+
+  constructor(ir: KernelIr, options: CudaOptions) {
+    this.#ir = ir;
+    this.#options = options;
+    this.#analysis = analyse(ir.body);
+    const { maxThreads = 32 } = options;
+    this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns);
+    this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
+    this.#expressions = new Expressions(this.#prelude, this.#names, this.#analysis);
+  }
+
+  write(): CudaKernel {
+    const { params, arrays, body } = this.#ir;
+    const { maxThreads } = this.#options;
+    const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
+    const list = params.map((p) => this.#parameter(p)).join(', ');
+    for (const array of arrays) this.#array(array);
+    if (this.#options.overlapped) {
+      this.#waiting(body);
+      this.#line('asm volatile("griddepcontrol.launch_dependents;");');
+    } else this.#statements(body);
+    const prelude = this.#prelude.toString();
+    const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
+    return { text, messages: this.#messages.list };
+  }
+
+  /** Not `__restrict__`: a caller may pass one buffer twice. */
+  #parameter(param: Param): string {
+    const name = this.#names.declare(param, param.name);
+    const { schema } = param;
+    const dtype = isBuffer(schema) ? schema.dtype : schema;
+    if (dtype.name === 'f16' || dtype.name === 'bf16') this.#prelude.need(dtype.name);
+    if (!isBuffer(schema)) return `${MEMORY_TYPE[dtype.name]} ${name}`;
+    return `${this.#analysis.written.has(param) ? '' : 'const '}${MEMORY_TYPE[dtype.name]}* ${name}`;
+  }
+
+  #array(array: ArrayDecl): void {
+    const name = this.#names.declare(array, array.name);
+    const { dtype, lanes, dims, space } = array;
+    if (dtype.name === 'f16' || dtype.name === 'bf16') this.#prelude.need(dtype.name);
+    const element = lanes > 1 ? this.#prelude.vector(dtype, lanes) : MEMORY_TYPE[dtype.name];
+    if (dims[0] === -1) {
+      this.#line('alignas(16) extern __shared__ unsigned char dynamic_shared[];');
+      this.#line(`${element}* const ${name} = reinterpret_cast<${element}*>(dynamic_shared);`);
+      return;
+    }
+    const sizes = dims.map((d) => `[${d}]`).join('');
+    // Aligned, for accesses to several lanes at once.
+    this.#line(`${space === 'shared' ? '__shared__ ' : ''}alignas(16) ${element} ${name}${sizes};`);
+  }
+
+  #line(text: string): void {
+    this.#lines.push('  '.repeat(this.#depth) + text);
+  }
+
+  /** The author's line above what it became, once. */
+  #comment(at: Location | undefined): void {
+    const text = this.#newComment(at);
+    if (text) this.#line(text);
+  }
+
+  #newComment(at: Location | undefined): string {
+    if (!at || this.#options.comments === false) return '';
+    const key = `${basename(at.file)}:${at.line}`;
+    if (key === this.#shown) return '';
+    this.#shown = key;
+    // A comment that ended in a backslash would swallow the next line.
+    return `// ${key}  ${around(at).text.trim()}`.replace(/[\\\s]+$/, '');
+  }
+
+  /** The statements of a block, or the one statement, without braces. */
+  #statements(s: Statement): void {
+    if (s.op === 'block') for (const inner of s.src) this.#statement(inner as Statement);
+    else this.#statement(s);
+  }
+
+  /** As the body of what ends in ` {`; the caller closes it. */
+  #body(s: Statement): void {
+    this.#inner(() => this.#statements(s));
+  }
+
+  #inner(write: () => void): void {
+    this.#depth++;
+    this.#names.scoped(write);
+    this.#depth--;
+  }
+
+  /**
+   * Statements with the wait for the kernels before. What touches no memory comes first (indices, sums set to zero):
+   * it is done while those still run. Every thread that goes on waits, so that a kernel's end is the end of those
+   * before it, too.
+   */
+  #waiting(s: Statement): void {
+    const statements = (s.op === 'block' ? s.src : [s]) as readonly Statement[];
+    const first = statements.findIndex(mustWait);
+    const at = first < 0 ? statements.length : first;
+    for (const early of statements.slice(0, at)) this.#statement(early);
+    const branch = statements[at];
+    if (branch?.op === 'if' && !mustWait(branch.src[0]!)) this.#waitingBranches(branch);
+    else {
+      this.#line('asm volatile("griddepcontrol.wait;" ::: "memory");');
+      if (branch) this.#statement(branch);
+    }
+    for (const late of statements.slice(at + 1)) this.#statement(late);
+  }
+
+  #waitingBranches({ src }: Statement & { op: 'if' }): void {
+    const [condition, then, otherwise] = src as readonly [Expr, Statement, Statement?];
+    this.#line(`if (${this.#value(condition).text}) {`);
+    this.#inner(() => this.#waiting(then));
+    this.#line('} else {');
+    this.#inner(() => this.#waiting(otherwise ?? block([])));
+    this.#line('}');
+  }
+
+  #statement(s: Statement): void {
+    if (s.op !== 'block') this.#comment(s.at);
+    switch (s.op) {
+      case 'block':
+        this.#line('{');
+        this.#body(s);
+        this.#line('}');
+        return;
+      case 'let': {
+        const value = this.#value(s.src[0] as Expr);
+        const name = this.#declare(s.arg);
+        this.#line(`${s.arg.constant ? 'const ' : ''}${registerType(s.arg.type)} ${name} = ${value.text};`);
+        return;
+      }
+      case 'set':
+        this.#line(`${this.#assignment(s)};`);
+        return;
+      case 'store':
+        this.#store(s);
+        return;
+      case 'if':
+        this.#if(s);
+        return;
+      case 'for':
+        this.#names.scoped(() => this.#for(s));
+        return;
+      case 'while':
+        this.#while(s);
+        return;
+      case 'break':
+      case 'continue':
+      case 'return':
+        this.#line(`${s.op};`);
+        return;
+      case 'effect':
+        this.#line(`${(s.arg ? this.#act(s) : this.#value(s.src[0] as Expr)).text};`);
+        return;
+      case 'assert':
+        this.#assert(s);
+        return;
+      case 'print':
+        this.#print(s);
+        return;
+    }
+  }
+
+  #value(e: Expr): Text {
+    return this.#expressions.value(e);
+  }
+
+  #declare(variable: Variable): string {
+    return this.#names.declare(variable, variable.name);
+  }
+
+  #assignment(s: Statement & { op: 'set' }): string {
+    return `${this.#names.of(s.arg, s.arg.name)} = ${this.#value(s.src[0] as Expr).text}`;
+  }
+
+  /** An intrinsic without a result. */
+  #act(s: Statement & { op: 'effect' }): Text {
+    const args = (s.src as readonly Expr[]).map((e) => this.#value(e));
+    return intrinsicCall(this.#prelude, s.arg!, i32, args);
+  }
+
+  #store(s: Statement & { op: 'store' }): void {
+    const { memory, indices } = accessOf(s)!;
+    const value = s.src[1] as Expr;
+    if (s.arg) {
+      const copy = asyncCopy(this.#prelude, this.#expressions, memory, indices, value, s.arg);
+      if (copy) {
+        this.#line(`${copy.text};`);
+        return;
+      }
+    }
+    const { dtype, lanes } = value.type;
+    const expressions = this.#expressions;
+    const text = (isVectorArray(memory) ? expressions.value(value) : expressions.stored(value)).text;
+    if (lanes === 1 || expressions.isWide(memory, indices, lanes)) {
+      this.#line(`${expressions.place(memory, indices, lanes).text} = ${text};`);
+      return;
+    }
+    const type = this.#prelude.memoryVector(dtype, lanes);
+    const name = `store_each_${memoryVectorName(dtype, lanes)}`;
+    const each = LANES.slice(0, lanes).map((lane, i) => `p[${i}] = v.${lane};`);
+    this.#prelude.define(
+      name,
+      () => `__device__ inline void ${name}(${MEMORY_TYPE[dtype.name]}* p, ${type} v) { ${each.join(' ')} }`,
+    );
+    this.#line(`${call(name, expressions.address(memory, indices), postfix(text)).text};`);
+  }
+
+  #if(s: Statement & { op: 'if' }): void {
+    let open = '';
+    let branch: Statement = s;
+    for (;;) {
+      const [condition, then, otherwise] = branch.src as readonly [Expr, Statement, Statement?];
+      const comment = open && this.#newComment(branch.at);
+      this.#line(`${open}if (${this.#value(condition).text}) {${comment && `  ${comment}`}`);
+      this.#body(then);
+      if (!otherwise || (otherwise.op === 'block' && otherwise.src.length === 0)) break;
+      const only = otherwise.op === 'block' && otherwise.src.length === 1 ? otherwise.src[0]! : otherwise;
+      if (only.op !== 'if') {
+        this.#line('} else {');
+        this.#body(otherwise);
+        break;
+      }
+      open = '} else ';
+      branch = only;
+    }
+    this.#line('}');
+  }
+
+  /** The bounds are evaluated once: what may change meanwhile is kept in variables beside the counter. */
+  #for(s: Statement & { op: 'for' }): void {
+    const [start, end, step, body] = s.src as readonly [Expr, Expr, Expr, Statement];
+    const { variable, unroll } = s.arg;
+    const texts = [start, end, step].map((e) => this.#value(e));
+    const name = this.#declare(variable);
+    const held: string[] = [`${name} = ${texts[0]!.text}`];
+    const bound = (e: Expr, text: Text, suffix: string): Text => {
+      if (isFixed(e)) return text;
+      const own = this.#names.declare(e, `${variable.name}_${suffix}`);
+      held.push(`${own} = ${text.text}`);
+      return postfix(own);
+    };
+    const last = bound(end, texts[1]!, 'end');
+    const by = bound(step, texts[2]!, 'step');
+    if (unroll === true && !(roundsOf(start, end, step) > MOST_UNROLLED)) this.#line('#pragma unroll');
+    const update = Number(by.literal) === 1 ? `${name}++` : `${name} += ${by.text}`;
+    const condition = infix(postfix(name), '<', last, PRECEDENCE.relation).text;
+    this.#line(`for (${registerType(variable.type)} ${held.join(', ')}; ${condition}; ${update}) {`);
+    this.#body(body);
+    this.#line('}');
+  }
+
+  #while(s: Statement & { op: 'while' }): void {
+    const [condition, body, update] = s.src as readonly [Expr, Statement, Statement];
+    const updates = update.op === 'block' ? (update.src as readonly Statement[]) : [update];
+    const sets = updates.flatMap((u) => (u.op === 'set' ? this.#assignment(u) : []));
+    if (sets.length === updates.length) {
+      const test = this.#value(condition).text;
+      this.#line(sets.length === 0 ? `while (${test}) {` : `for (; ${test}; ${sets.join(', ')}) {`);
+      this.#body(body);
+      this.#line('}');
+      return;
+    }
+    // An update that is no expression stands at the head of the loop, skipped the first time.
+    const first = { name: 'first' };
+    this.#names.scoped(() => {
+      const name = this.#names.declare(first, first.name);
+      this.#line(`for (bool ${name} = true;; ${name} = false) {`);
+      this.#depth++;
+      this.#line(`if (!${name}) {`);
+      this.#body(update);
+      this.#line('}');
+      this.#line(`if (!${within(this.#value(condition), PRECEDENCE.unary)}) break;`);
+      this.#depth--;
+      this.#body(body);
+      this.#line('}');
+    });
+  }
+
+  /** A failed assertion leaves a record and ends its thread; the others go on, and the device stays usable. */
+  #assert(s: Statement & { op: 'assert' }): void {
+    const condition = within(this.#value(s.src[0] as Expr), PRECEDENCE.unary);
+    const record = this.#messages.record('assert', s.arg, s.at, []);
+    this.#line(`if (!${condition}) {`);
+    this.#line(`  ${record};`);
+    this.#line('  asm volatile("exit;");');
+    this.#line('}');
+  }
+
+  #print(s: Statement & { op: 'print' }): void {
+    const values = (s.src as readonly Expr[]).map((e) => ({ type: e.type, text: this.#value(e) }));
+    const types = values.map((v) => v.type);
+    this.#line(`if (long long* const message = ${this.#messages.record('print', s.arg, s.at, types)}) {`);
+    let next = 0;
+    for (const { type, text } of values) {
+      const lanes =
+        type.lanes === 1
+          ? [text]
+          : LANES.slice(0, type.lanes).map((lane) => postfix(`${within(text, PRECEDENCE.postfix)}.${lane}`));
+      for (const lane of lanes) this.#line(`  message[${next++}] = ${recorded(type.dtype, lane).text};`);
+    }
+    // The host has it even if the kernel fails right after.
+    this.#line('  __threadfence_system();');
+    this.#line('}');
+  }
+}
+
+/** Whether an expression is as good evaluated again: it is short and nothing in the loop can change it. */
+function isFixed(e: Expr): boolean {
+  if (e.op === 'const' || e.op === 'param' || e.op === 'special') return true;
+  return e.op === 'variable' && e.arg.constant;
+}
+
+const WAITS: ReadonlySet<string> = new Set<Node['op']>(['buffer', 'print', 'assert', 'return']);
+
+/** Whether something in it touches what other kernels may write, or ends its thread. */
+const mustWait = (node: Node): boolean => topological([node]).some(({ op }) => WAITS.has(op));

@@ -1,0 +1,250 @@
+/** Loads, stores and atomics. Memory operands are `[memory, base, offset]` (wasm-address.ts). */
+import type { DType } from '../../core/dtype.js';
+import type { Expr, Statement } from '../../kernel/ir/ir.js';
+import { alu, type Node, read, select, type Variable } from '../../kernel/ir/ir.js';
+import type { ScalarOp } from '../../kernel/ir/ops.js';
+import { value } from '../../kernel/ir/types.js';
+import type { Local } from './encode.js';
+import type { Expressions } from './expressions.js';
+import { fromHalf, toHalf, wordsOf } from './half.js';
+import type { InstructionName } from './instructions.js';
+import { fail, isWide, laneType, unsupported } from './values.js';
+
+const dtypeOf = (memory: Node): DType => {
+  if (memory.type.kind !== 'memory') fail(`${memory.op} is no memory`);
+  return memory.type.dtype;
+};
+
+/** Push a value from memory; not wide. */
+export function load(x: Expressions, e: Expr): void {
+  const { f } = x;
+  const t = dtypeOf(e.src[0]!);
+  const { lanes } = e.type;
+  const offset = Number(e.src[2]!.arg);
+  const from = (name: InstructionName): void => f.op(name, undefined, offset);
+  x.push(e.src[1] as Expr);
+  switch (t.bytes) {
+    case 8:
+      from(t.name === 'f64' ? 'f64.load' : 'i64.load');
+      return;
+    case 4:
+      if (lanes === 1) from(laneType(t) === 'f32' ? 'f32.load' : 'i32.load');
+      else from(lanes === 4 ? 'v128.load' : 'v128.load64_zero');
+      return;
+    case 2: {
+      const half = t.name === 'f16' ? 'f16' : 'bf16';
+      if (lanes === 1) {
+        from('i32.load16_u');
+      } else {
+        from(lanes === 4 ? 'v128.load64_zero' : 'v128.load32_zero');
+        f.op('i32x4.extend_low_i16x8_u');
+      }
+      fromHalf(f, half, lanes > 1);
+      return;
+    }
+    case 1:
+      if (lanes === 1) {
+        from('i32.load8_u');
+        return;
+      }
+      if (lanes === 4) {
+        from('v128.load32_zero');
+      } else {
+        from('i32.load16_u');
+        f.op('i32x4.splat');
+      }
+      f.op('i16x8.extend_low_i8x16_u');
+      f.op('i32x4.extend_low_i16x8_u');
+      if (t.name === 'bool') f.op('i32x4.neg');
+  }
+}
+
+/** Push a scalar load straight into all lanes, where one instruction does it. */
+export function loadSplat(x: Expressions, e: Expr): boolean {
+  if (e.op !== 'load' || e.type.lanes !== 1) return false;
+  if (dtypeOf(e.src[0]!).bytes !== 4) return false;
+  x.push(e.src[1] as Expr);
+  x.f.op('v128.load32_splat', undefined, Number(e.src[2]!.arg));
+  return true;
+}
+
+/** The low byte, or the low two bytes, of each word, next to each other. */
+const PACK_1 = [0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const PACK_2 = [0, 1, 4, 5, 8, 9, 12, 13, 0, 0, 0, 0, 0, 0, 0, 0];
+
+export function store(x: Expressions, s: Statement): void {
+  const { f } = x;
+  const memory = s.src[0]!;
+  const e = s.src[1] as Expr;
+  const t = dtypeOf(memory);
+  const { lanes } = e.type;
+  const offset = Number(s.src[3]!.arg);
+  if (isWide(e.type)) {
+    const base = x.keep(s.src[2] as Expr);
+    x.wide(e).forEach((lane, i) => {
+      f.get(base);
+      f.get(lane);
+      f.op(t.name === 'f64' ? 'f64.store' : 'i64.store', undefined, offset + 8 * i);
+    });
+    return;
+  }
+  x.push(s.src[2] as Expr);
+  x.push(e);
+  if (lanes === 1) {
+    storeScalar(x, t, offset);
+    return;
+  }
+  switch (t.bytes) {
+    case 8:
+      return;
+    case 4:
+      if (lanes === 4) f.op('v128.store', undefined, offset);
+      else f.op('v128.store64_lane', 0, offset);
+      return;
+    case 2:
+      toHalf(f, t.name === 'f16' ? 'f16' : 'bf16', true);
+      twice(x, PACK_2);
+      f.op(lanes === 4 ? 'v128.store64_lane' : 'v128.store32_lane', 0, offset);
+      return;
+    case 1:
+      if (t.name === 'bool') {
+        f.op('v128.const', wordsOf(1));
+        f.op('v128.and');
+      }
+      twice(x, PACK_1);
+      f.op(lanes === 4 ? 'v128.store32_lane' : 'v128.store16_lane', 0, offset);
+  }
+}
+
+/** [vector] → shuffled with itself. */
+function twice(x: Expressions, lanes: readonly number[]): void {
+  const v = x.f.local('packed', 'v128');
+  x.f.tee(v);
+  x.f.get(v);
+  x.f.op('i8x16.shuffle', lanes);
+}
+
+function storeScalar(x: Expressions, t: DType, offset: number): void {
+  const { f } = x;
+  switch (t.name) {
+    case 'f16':
+    case 'bf16':
+      toHalf(f, t.name, false);
+      f.op('i32.store16', undefined, offset);
+      return;
+    case 'u8':
+    case 'bool':
+      f.op('i32.store8', undefined, offset);
+      return;
+    default:
+      f.op(`${laneType(t)}.store`, undefined, offset);
+  }
+}
+
+/** Atomics the machine has for i32, u32 and i64. */
+const NATIVE: Readonly<Record<string, 'add' | 'sub' | 'and' | 'or' | 'xor' | 'xchg' | 'cmpxchg'>> = {
+  atomicAdd: 'add',
+  atomicSub: 'sub',
+  atomicAnd: 'and',
+  atomicOr: 'or',
+  atomicXor: 'xor',
+  atomicExchange: 'xchg',
+  atomicCompareExchange: 'cmpxchg',
+};
+
+/** The op by which an atomic updates, where it is one. */
+const UPDATE: Readonly<Record<string, ScalarOp>> = {
+  atomicAdd: 'add',
+  atomicSub: 'sub',
+  atomicMin: 'min',
+  atomicMax: 'max',
+  atomicAnd: 'and',
+  atomicOr: 'or',
+  atomicXor: 'xor',
+};
+
+/** Push what stood in memory before the update. */
+export function atomic(x: Expressions, e: Extract<Expr, { op: 'intrinsic' }>): void {
+  const memory = e.src[0];
+  if (memory?.op !== 'buffer' && memory?.op !== 'array')
+    unsupported(`${e.arg} as a whole warp's operation`, e.at);
+  const { f } = x;
+  const t = dtypeOf(memory);
+  const offset = Number(e.src[2]!.arg);
+  const args = e.src.slice(3) as Expr[];
+  const native = NATIVE[e.arg];
+  const type = laneType(t);
+  if (native && t.bytes >= 4 && (type === 'i32' || type === 'i64')) {
+    x.push(e.src[1] as Expr);
+    for (const a of args) x.push(a);
+    f.op(`${type}.atomic.rmw.${native}`, undefined, offset);
+    return;
+  }
+  const base = x.keep(e.src[1] as Expr);
+  const bits = t.bytes === 8 ? 'i64' : 'i32';
+  const old: Variable = { name: 'old', type: value(t), constant: false };
+  const given = args.map((a, i): Variable => {
+    const v = { name: `arg${i}`, type: value(t), constant: true };
+    x.into(a, x.variable(v));
+    return v;
+  });
+  const [first, second] = given.map((v) => read(v));
+  const seen = f.local('seen', bits);
+  const found = f.local('found', bits);
+  const compare: InstructionName =
+    t.bytes === 8
+      ? 'i64.atomic.rmw.cmpxchg'
+      : t.bytes === 4
+        ? 'i32.atomic.rmw.cmpxchg'
+        : t.bytes === 2
+          ? 'i32.atomic.rmw16.cmpxchg_u'
+          : 'i32.atomic.rmw8.cmpxchg_u';
+  const plain: InstructionName =
+    t.bytes === 8 ? 'i64.load' : t.bytes === 4 ? 'i32.load' : t.bytes === 2 ? 'i32.load16_u' : 'i32.load8_u';
+  const current = read(old);
+  const next =
+    e.arg === 'atomicExchange'
+      ? first!
+      : e.arg === 'atomicCompareExchange'
+        ? select(alu('eq', [current, first!]), second!, current)
+        : alu(UPDATE[e.arg]!, [current, first!]);
+  f.get(base);
+  f.op(plain, undefined, offset);
+  f.set(seen);
+  f.loop('retry', (again) => {
+    f.get(seen);
+    fromBits(x, t);
+    f.set(x.variable(old)[0]!);
+    f.get(base);
+    f.get(seen);
+    x.push(next);
+    toBits(x, t);
+    f.op(compare, undefined, offset);
+    f.set(found);
+    differs(x, found, seen, bits);
+    f.when(() => {
+      f.get(found);
+      f.set(seen);
+      f.branch(again);
+    });
+  });
+  f.get(x.variable(old)[0]!);
+}
+
+function differs(x: Expressions, a: Local, b: Local, bits: 'i32' | 'i64'): void {
+  x.f.get(a);
+  x.f.get(b);
+  x.f.op(`${bits}.ne`);
+}
+
+function fromBits(x: Expressions, t: DType): void {
+  if (t.name === 'f32') x.f.op('f32.reinterpret_i32');
+  else if (t.name === 'f64') x.f.op('f64.reinterpret_i64');
+  else if (t.name === 'f16' || t.name === 'bf16') fromHalf(x.f, t.name, false);
+}
+
+function toBits(x: Expressions, t: DType): void {
+  if (t.name === 'f32') x.f.op('i32.reinterpret_f32');
+  else if (t.name === 'f64') x.f.op('i64.reinterpret_f64');
+  else if (t.name === 'f16' || t.name === 'bf16') toHalf(x.f, t.name, false);
+}

@@ -1,0 +1,145 @@
+/**
+ * NVRTC in processes beside the calling one. In the threads of one process it compiles one kernel at a time: 46 a second
+ * by 15 threads of a 16-core host, 229 by as many processes. A broker, which is a thread, hands out the work, so that
+ * the caller can wait for results without returning to its event loop.
+ */
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
+import { DeviceError } from '../../../core/errors.js';
+import type { Compiled, Source } from './compiler.js';
+import type { Architecture } from './nvrtc.js';
+
+/** What the broker is started with. */
+export interface BrokerData {
+  readonly nvrtc: string;
+  readonly port: MessagePort;
+  /** Answers sent. */
+  readonly answers: Int32Array;
+}
+
+/** What a process is told to compile. */
+export interface CompileOrder {
+  readonly number: number;
+  readonly source: Source;
+  readonly arch: Architecture;
+}
+
+/** An order of the caller, which somebody must claim before it is compiled. */
+export interface OpenOrder extends CompileOrder {
+  /** 0 until somebody compiles it. */
+  readonly claim: Int32Array;
+}
+
+/** Whether the caller is the one to have it compiled. */
+export const claimed = ({ claim }: OpenOrder): boolean => Atomics.exchange(claim, 0, 1) === 0;
+
+export interface CompileAnswer {
+  readonly number: number;
+  /** An error is one of the process, not of the source. */
+  readonly result: Compiled | { readonly error: string };
+}
+
+/** A source on its way. */
+export interface CompileJob {
+  readonly order: OpenOrder;
+  result?: CompileAnswer['result'];
+}
+
+/** Longest wait for a compile, in ms. */
+const PATIENCE = 300_000;
+
+interface Broker {
+  /** None in a CommonJS bundle, which does not know where its files are. */
+  readonly worker: Worker | undefined;
+  readonly port: MessagePort;
+}
+
+export class CompilePool {
+  private readonly nvrtc: string;
+  private broker: Broker | undefined;
+  private readonly answers = new Int32Array(new SharedArrayBuffer(4));
+  /** Begun and not finished, by their numbers. */
+  private readonly jobs = new Map<number, CompileJob>();
+  private count = 0;
+
+  constructor(nvrtc: string) {
+    this.nvrtc = nvrtc;
+  }
+
+  /** Have it compiled. Returns at once. */
+  begin(source: Source, arch: Architecture): CompileJob {
+    this.broker ??= this.startBroker();
+    const order = { number: ++this.count, source, arch, claim: new Int32Array(new SharedArrayBuffer(4)) };
+    const job: CompileJob = { order };
+    this.jobs.set(order.number, job);
+    this.broker.port.postMessage(order);
+    return job;
+  }
+
+  /** Whether there is nothing to wait for. */
+  isDone(job: CompileJob): boolean {
+    this.takeAnswers();
+    return job.result !== undefined;
+  }
+
+  /**
+   * The results of jobs, without returning to the event loop. What no process has begun is compiled on the spot: where
+   * none come up, as where the library has been bundled, that is all.
+   * @param own compiles in the calling thread
+   * @throws DeviceError if a process ended over one of them, or takes too long
+   */
+  finish(jobs: readonly CompileJob[], own: (source: Source) => Compiled): Compiled[] {
+    try {
+      for (;;) {
+        const seen = Atomics.load(this.answers, 0);
+        this.takeAnswers();
+        const open = jobs.filter((job) => !job.result);
+        if (open.length === 0) return jobs.map(resultOf);
+        // The last is the one that a process would come to last.
+        const mine = open.findLast((job) => claimed(job.order));
+        if (mine) mine.result = own(mine.order.source);
+        else if (Atomics.wait(this.answers, 0, seen, PATIENCE) === 'timed-out')
+          throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
+      }
+    } finally {
+      for (const { order } of jobs) this.jobs.delete(order.number);
+    }
+  }
+
+  async close(): Promise<void> {
+    const { broker } = this;
+    this.broker = undefined;
+    await broker?.worker?.terminate();
+  }
+
+  private takeAnswers(): void {
+    if (!this.broker) return;
+    const { port } = this.broker;
+    for (let m = receiveMessageOnPort(port); m; m = receiveMessageOnPort(port)) {
+      const { number, result } = m.message as CompileAnswer;
+      const job = this.jobs.get(number);
+      if (job) job.result = result;
+    }
+  }
+
+  private startBroker(): Broker {
+    const { port1, port2 } = new MessageChannel();
+    port1.unref();
+    if (!import.meta.url) return { worker: undefined, port: port1 };
+    const workerData: BrokerData = { nvrtc: this.nvrtc, port: port2, answers: this.answers };
+    const worker = new Worker(new URL('./broker.js', import.meta.url), {
+      workerData,
+      transferList: [port2],
+      execArgv: [],
+    });
+    worker.unref();
+    // The caller compiles everything then.
+    worker.on('error', () => {});
+    return { worker, port: port1 };
+  }
+}
+
+function resultOf({ order, result }: CompileJob): Compiled {
+  if ('error' in result!)
+    throw new DeviceError(`[${order.source.name}] A process that compiled it failed: ${result.error}.`);
+  return result!;
+}

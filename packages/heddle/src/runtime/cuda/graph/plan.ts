@@ -1,0 +1,90 @@
+/** The launches of a program as the driver takes them. */
+import { DeviceError } from '../../../core/errors.js';
+import type { Target } from '../../../kernel/ir/target.js';
+import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../../device.js';
+import { requireSizes } from '../../launch-rules.js';
+import type { CudaFunction, Kernels } from '../compile/kernels.js';
+import { ClusterConfig } from '../driver/cluster.js';
+import { type LibraryContext, type PreparedRoutine, ROUTINES } from '../vendor/libraries.js';
+
+export type PlannedLaunch = PlannedKernel | PlannedCall;
+
+interface Planned {
+  readonly name: string;
+  /** The launches that must run before, by their numbers. */
+  readonly needs: readonly number[];
+}
+
+export interface PlannedKernel extends Planned {
+  readonly fn: CudaFunction;
+  readonly grid: Dim3;
+  readonly block: Dim3;
+  readonly sharedBytes: number;
+  readonly clusters: ClusterConfig | undefined;
+}
+
+export interface PlannedCall extends Planned {
+  readonly routine: PreparedRoutine;
+}
+
+/** @throws KernelError if a kernel does not compile, DeviceError if a launch is more than the GPU can do */
+export function planLaunches(
+  launches: readonly Launch[],
+  kernels: Kernels,
+  target: Target,
+  context: LibraryContext,
+): PlannedLaunch[] {
+  const own = launches.filter((l): l is KernelLaunch => 'kernel' in l);
+  for (const launch of own) checkSizes(launch, target);
+  const functions = kernels.load(own);
+  const levels = levelsOf(launches);
+  let next = 0;
+  const plan: PlannedLaunch[] = [];
+  const planned = (launch: Launch, i: number): PlannedLaunch => {
+    const name = nameOfLaunch(launch);
+    const needs = launch.needs ?? levels[i]!;
+    if ('library' in launch) {
+      const routine = ROUTINES[name];
+      if (!routine || !target.libraries.has(name))
+        throw new DeviceError(`[${name}] is in none of the vendor libraries found here.`);
+      return { name, needs, routine: routine.prepare(launch.library, context) };
+    }
+    const { grid, block, sharedBytes = 0, cluster } = launch;
+    const fn = functions[next++]!;
+    kernels.allowShared(fn, sharedBytes);
+    const clusters = cluster && new ClusterConfig(grid, block, sharedBytes, cluster);
+    return { name, needs, fn, grid, block, sharedBytes, clusters };
+  };
+  try {
+    for (const [i, launch] of launches.entries()) plan.push(planned(launch, i));
+  } catch (error) {
+    for (const made of plan) if ('routine' in made) made.routine.dispose();
+    throw error;
+  }
+  return plan;
+}
+
+/** For each launch those of the level before, where no more is known than which are independent. */
+function levelsOf(launches: readonly Launch[]): number[][] {
+  let before: number[] = [];
+  let level: number[] = [];
+  return launches.map(({ independent }, i) => {
+    if (!independent) {
+      before = level;
+      level = [];
+    }
+    level.push(i);
+    return before;
+  });
+}
+
+/** Compute capability × 10 that has thread-block clusters. */
+const CLUSTERS = 90;
+
+function checkSizes({ kernel, grid, block, cluster }: KernelLaunch, target: Target): void {
+  requireSizes(kernel.name, { grid, block, cluster });
+  if (cluster && target.capability < CLUSTERS)
+    throw new DeviceError(
+      `[${kernel.name}] cluster (${cluster.join(', ')}): this GPU has compute capability ${target.capability / 10}, clusters come with ${CLUSTERS / 10} (Hopper). Launch without.`,
+    );
+}

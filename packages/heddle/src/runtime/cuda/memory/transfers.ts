@@ -1,0 +1,93 @@
+/** Copies between this process's memory and the device's, through pinned memory, without waiting where possible. */
+import type { Driver } from '../driver/driver.js';
+import type { Timeline } from '../driver/timeline.js';
+import { closeStaging, MOST, openStaging, type Staging, StagingRing } from './staging.js';
+
+/** Pinned buffers kept for reads. */
+const IDLE = 16;
+/** From here on a write goes beside the programs instead of between them, which takes two events. */
+const BESIDE = 32 << 10;
+/**
+ * A wait looks at its event all the time for so long, as training loops wait between their steps; then once a
+ * millisecond, since a long wait need not take a core. It ends about 2 % late at most.
+ */
+const BUSY_MS = 50;
+
+export class Transfers {
+  private readonly driver: Driver;
+  private readonly stream: number;
+  private readonly timeline: Timeline;
+  /** Writes between the programs, and beside them. */
+  private readonly between: StagingRing;
+  private readonly beside: StagingRing;
+  private readonly idle: Staging[] = [];
+
+  /** @param stream what programs run on · @param timeline of that stream · @param copies CUstream of large writes */
+  constructor(driver: Driver, stream: number, timeline: Timeline, copies: number) {
+    this.driver = driver;
+    this.stream = stream;
+    this.timeline = timeline;
+    this.between = new StagingRing(driver, stream);
+    this.beside = new StagingRing(driver, copies);
+  }
+
+  /**
+   * The source may be reused on return. Programs that are queued later see what is written.
+   * @param lastUse the tick of the work that used this memory last
+   */
+  write(address: number, source: Uint8Array, lastUse: number): void {
+    const beside = source.byteLength >= BESIDE;
+    const ring = beside ? this.beside : this.between;
+    if (beside) this.timeline.wait(ring.stream, lastUse);
+    let last = 0;
+    for (let done = 0; done < source.byteLength; done += MOST)
+      last = ring.send(address + done, source.subarray(done, done + MOST));
+    if (!beside) return;
+    this.driver.api.cuStreamWaitEvent(this.stream, last, 0);
+    this.timeline.mark();
+  }
+
+  /** A copy of device memory as it is after everything queued before. */
+  async read(address: number, bytes: number): Promise<Uint8Array> {
+    const { api } = this.driver;
+    const parts: { staging: Staging; start: number; bytes: number }[] = [];
+    for (let start = 0; start < bytes; start += MOST) {
+      const part = {
+        staging: this.borrow(Math.min(bytes - start, MOST)),
+        start,
+        bytes: Math.min(bytes - start, MOST),
+      };
+      api.cuMemcpyDtoHAsync_v2(part.staging.address, address + start, part.bytes, this.stream);
+      api.cuEventRecord(part.staging.event, this.stream);
+      parts.push(part);
+    }
+    const result = new Uint8Array(bytes);
+    for (const { staging, start, bytes: length } of parts) {
+      await this.reached(staging.event);
+      result.set(staging.bytes.subarray(0, length), start);
+      if (this.idle.length < IDLE) this.idle.push(staging);
+      else closeStaging(this.driver, staging);
+    }
+    return result;
+  }
+
+  /** Resolves when the event has happened; other work of the process goes on meanwhile. */
+  async reached(event: number): Promise<void> {
+    const started = performance.now();
+    while (!this.driver.happened(event)) {
+      if (performance.now() - started < BUSY_MS) await new Promise((resolve) => setImmediate(resolve));
+      else await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+
+  close(): void {
+    this.between.close();
+    this.beside.close();
+    for (const staging of this.idle.splice(0)) closeStaging(this.driver, staging);
+  }
+
+  private borrow(bytes: number): Staging {
+    const found = this.idle.findIndex((s) => s.bytes.byteLength >= bytes);
+    return found >= 0 ? this.idle.splice(found, 1)[0]! : openStaging(this.driver, bytes);
+  }
+}

@@ -1,0 +1,446 @@
+/**
+ * Tensor graph → kernel IR: the value of a node at given coordinates, as an expression, with the statements it
+ * needs emitted before it. Elementwise ops nest, movement ops change the coordinates, reductions become loops.
+ */
+import { bool, f32, i32, u32 } from '../../core/dtype.js';
+import { InternalError } from '../../core/errors.js';
+import { sizeOf } from '../../core/shape.js';
+import { argOf, type GraphNode } from '../../graph/node.js';
+import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
+import * as k from '../../kernel/ir/ir.js';
+import type { Scalar } from '../../kernel/ir/ops.js';
+import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
+import { Accumulation, opOf, zeroOf } from './accumulate.js';
+import { type Affine, type Atom, atom, ofAtom, plus, shifted, slope, times, toExpr } from './affine.js';
+import { align, type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
+import { kept, padded, runsOf, sliced, windowed } from './movement.js';
+import { philoxBlock, philoxWord } from './philox.js';
+
+/** What the loops around an expression are, and what it may read. */
+export interface Scope {
+  /** The memory that holds a node, if it has its own. */
+  memory(node: GraphNode): MemoryNode | undefined;
+  /** Loops of a reduction's run of axes, remembered between two lowerings of a kernel. */
+  axis(node: GraphNode, run: number, size: number): LoopAxis;
+  /** Reductions may run over vectors of 4 where their innermost loop is contiguous. */
+  readonly vectorReduce: boolean;
+  /** Several lanes are one access only from a multiple of that many elements on, as on a GPU. */
+  readonly aligned?: boolean;
+  /** Told of every load, to judge which loop is contiguous. */
+  onLoad?(index: Affine): void;
+  /** A value that is the same wherever the kernel asks for it: a reduction of the row it works on. */
+  held?(node: GraphNode): Expr | undefined;
+  /** What to take for a load of several lanes that lie apart. */
+  gathered?(memory: MemoryNode, index: Affine): Expr | undefined;
+}
+
+/** The loop variable that counts lanes: lane k stands for its value + k. */
+export interface Vector {
+  readonly atom: Atom;
+  readonly lanes: Lanes;
+}
+
+const SCALAR: Vector | undefined = undefined;
+/** How many values each scope has named: a kernel's names are the same wherever and whenever it is made. */
+const named = new WeakMap<Scope, number>();
+/** How many nodes each scope has computed, and how many it may: an end for what would go on (almost) for ever. */
+const computed = new WeakMap<Scope, number>();
+const MOST_COMPUTED = 1_000_000;
+
+export class Evaluator {
+  readonly #scope: Scope;
+  readonly #vector: Vector | undefined;
+  /** Statements go here; undefined where only an expression will do. */
+  readonly #out: Statement[] | undefined;
+  readonly #known = new Map<Coordinates, Map<GraphNode, Expr>>();
+
+  constructor(scope: Scope, vector: Vector | undefined, out: Statement[] | undefined) {
+    this.#scope = scope;
+    this.#vector = vector;
+    this.#out = out;
+  }
+
+  /** Take `value` for `node` at these coordinates. */
+  define(node: GraphNode, at: Coordinates, value: Expr): void {
+    let map = this.#known.get(at);
+    if (!map) {
+      map = new Map();
+      this.#known.set(at, map);
+    }
+    map.set(node, value);
+  }
+
+  /** The value of `node`: a vector where a vector loop is around, else a scalar. */
+  value(node: GraphNode, at: Coordinates): Expr {
+    const known = this.#known.get(at)?.get(node);
+    if (known) return known;
+    const held = this.#scope.held?.(node);
+    if (held) return held.type.lanes === this.#lanes ? held : k.splat(held, this.#lanes);
+    const memory = this.#scope.memory(node);
+    const made = memory ? this.#load(memory, flatten(at)) : this.#compute(node, at);
+    const value = node.users > 1 && this.#out ? this.#bind(made) : made;
+    this.define(node, at, value);
+    return value;
+  }
+
+  /** The same evaluator, with what it knows, for statements of an inner block. */
+  within(out: Statement[]): Evaluator {
+    const inner = new Evaluator(this.#scope, this.#vector, out);
+    for (const [at, values] of this.#known) inner.#known.set(at, new Map(values));
+    return inner;
+  }
+
+  get #lanes(): Lanes {
+    return this.#vector?.lanes ?? 1;
+  }
+
+  #bind(value: Expr): Expr {
+    if (value.op === 'splat' && this.#scope.aligned)
+      return k.splat(this.#bind(value.src[0] as Expr), value.type.lanes);
+    if (value.op === 'const' || value.op === 'variable' || !this.#out) return value;
+    const serial = named.get(this.#scope) ?? 0;
+    named.set(this.#scope, serial + 1);
+    const variable: Variable = { name: `t${serial}`, type: value.type, constant: true };
+    this.#out.push(k.declare(variable, value));
+    return k.read(variable);
+  }
+
+  #load(memory: MemoryNode, index: Affine): Expr {
+    this.#scope.onLoad?.(index);
+    if (!this.#vector) return k.load(memory, [toExpr(index)]);
+    const { atom: v, lanes } = this.#vector;
+    const step = slope(index, v);
+    if (step === 0) return k.splat(k.load(memory, [toExpr(index)]), lanes);
+    if (step === 1 && (!this.#scope.aligned || isMultiple(index, v, lanes)))
+      return k.load(memory, [toExpr(index)], lanes);
+    const gathered = this.#scope.gathered?.(memory, index);
+    if (gathered) return gathered;
+    return k.vector(Array.from({ length: lanes }, (_, i) => k.load(memory, [toExpr(shifted(index, v, i))])));
+  }
+
+  /** An index as a value, lane by lane where it varies. */
+  #index(index: Affine): Expr {
+    if (!this.#vector) return toExpr(index);
+    const { atom: v, lanes } = this.#vector;
+    if (slope(index, v) === 0) return k.splat(toExpr(index), lanes);
+    return k.vector(Array.from({ length: lanes }, (_, i) => toExpr(shifted(index, v, i))));
+  }
+
+  #compute(node: GraphNode, at: Coordinates): Expr {
+    const steps = (computed.get(this.#scope) ?? 0) + 1;
+    computed.set(this.#scope, steps);
+    if (steps > MOST_COMPUTED)
+      throw new InternalError(
+        `lowering ${node.op} of (${node.shape}): more than ${MOST_COMPUTED} steps for one kernel`,
+      );
+    switch (node.op) {
+      case 'full':
+        return k.splat(k.constant(node.dtype, argOf(node, 'full').value), this.#lanes);
+      case 'iota':
+        return this.#index(flatten(align(at, node.shape)[argOf(node, 'iota').axis]!));
+      case 'map':
+        return this.#map(node, at);
+      case 'reshape':
+      case 'detach':
+        return this.value(node.src[0]!, at);
+      case 'permute': {
+        const groups = align(at, node.shape);
+        const { axes } = argOf(node, 'permute');
+        return this.value(
+          node.src[0]!,
+          axes.flatMap((_, i) => groups[axes.indexOf(i)]!),
+        );
+      }
+      case 'expand':
+        return this.value(node.src[0]!, kept(node, at));
+      case 'slice':
+        return this.value(node.src[0]!, sliced(node, at));
+      case 'window':
+        return this.value(node.src[0]!, windowed(node, at));
+      case 'pad':
+      case 'gather':
+      case 'fold':
+      case 'scatterAdd':
+      case 'random':
+        return this.#perLane(node, at);
+      case 'reduce':
+        return this.#reduce(node, at);
+      case 'leaf':
+      case 'call':
+        throw new InternalError(`${node.op} of (${node.shape}) has no memory in this kernel`);
+    }
+  }
+
+  #map(node: GraphNode, at: Coordinates): Expr {
+    const { op } = argOf(node, 'map');
+    const src = node.src.map((s) => this.value(s, at));
+    if (op === 'cast') return k.cast(node.dtype, src[0]!);
+    if (op === 'bitcast') return k.bitcast(node.dtype, src[0]!);
+    if (op === 'select') return k.select(this.#bind(src[0]!), this.#bind(src[1]!), this.#bind(src[2]!));
+    return k.alu(op, op === 'pow' || op === 'tanh' || op === 'exp' ? src.map((s) => this.#bind(s)) : src);
+  }
+
+  /** Ops with conditions on coordinates are done one lane at a time where a vector loop is around. */
+  #perLane(node: GraphNode, at: Coordinates): Expr {
+    if (!this.#vector) return this.#scalar(node, at);
+    const { atom: v, lanes } = this.#vector;
+    if (node.op === 'random' && this.#isRun(flatten(at))) return this.#randomBlock(node, at);
+    if (node.op === 'gather' && this.#scope.aligned) {
+      const position = this.value(node.src[1]!, at);
+      if (position.op === 'splat') return this.#gather(node, at, position.src[0] as Expr);
+    }
+    const varies = at.some((d) => slope(d.value, v) !== 0);
+    const one = (by: number): Expr => {
+      const inner = new Evaluator(this.#scope, SCALAR, this.#out);
+      return inner.value(
+        node,
+        at.map((d) => ({ ...d, value: shifted(d.value, v, by) })),
+      );
+    };
+    return varies ? k.vector(Array.from({ length: lanes }, (_, i) => one(i))) : k.splat(one(0), lanes);
+  }
+
+  #scalar(node: GraphNode, at: Coordinates): Expr {
+    switch (node.op) {
+      case 'pad': {
+        const { coordinates, valid } = padded(node, at);
+        const other = k.constant(node.dtype, paddingOf(node));
+        return this.#guarded(node, valid, other, (inner) => inner.value(node.src[0]!, coordinates));
+      }
+      case 'gather':
+        return this.#gather(node, at, this.value(node.src[1]!, at));
+      case 'random': {
+        const { seed } = argOf(node, 'random');
+        const counter = this.#bind(this.value(node.src[0]!, []));
+        return philoxWord(this.#bind(toExpr(flatten(at))), counter, seed, (e) => this.#bind(e));
+      }
+      case 'fold':
+        return this.#fold(node, at);
+      default:
+        return this.#scatterAdd(node, at);
+    }
+  }
+
+  /** Element `position` along the gathered axis: in a vector loop, of all lanes. */
+  #gather(node: GraphNode, at: Coordinates, index: Expr): Expr {
+    const { axis } = argOf(node, 'gather');
+    const x = node.src[0]!;
+    const position = this.#bind(index);
+    const size = x.shape[axis]!;
+    const groups = align(at, node.shape);
+    groups[axis] = [{ size, value: ofAtom(atom(position, Math.max(2, size))) }];
+    const valid = [k.alu('ge', [position, k.int(0)]), k.alu('lt', [position, k.int(size)])];
+    return this.#guarded(
+      node,
+      valid,
+      k.constant(node.dtype, zeroOf(node)),
+      (inner) => inner.value(x, groups.flat()),
+      this.#vector,
+    );
+  }
+
+  /** Whether the lanes are four neighbours from a multiple of four on. */
+  #isRun(index: Affine): boolean {
+    const { atom: v, lanes } = this.#vector!;
+    return lanes === 4 && slope(index, v) === 1 && isMultiple(index, v, 4);
+  }
+
+  /** Four neighbouring words are one block of Philox. */
+  #randomBlock(node: GraphNode, at: Coordinates): Expr {
+    const scalar = new Evaluator(this.#scope, SCALAR, this.#out);
+    const counter = this.#bind(scalar.value(node.src[0]!, []));
+    const { seed } = argOf(node, 'random');
+    const words = philoxBlock(this.#bind(toExpr(flatten(at))), counter, seed, (e) => this.#bind(e));
+    return k.vector(words);
+  }
+
+  /** `value` where all conditions hold, else `otherwise`; nothing is read where they do not. */
+  #guarded(
+    node: GraphNode,
+    valid: readonly Expr[],
+    otherwise: Expr,
+    value: (inner: Evaluator) => Expr,
+    vector: Vector | undefined = SCALAR,
+  ): Expr {
+    if (valid.length === 0) return value(this);
+    const lanes = vector?.lanes ?? 1;
+    const result: Variable = { name: 'v', type: valueType(node.dtype, lanes), constant: false };
+    const inside: Statement[] = [];
+    const found = value(new Evaluator(this.#scope, vector, inside));
+    this.#emit(k.declare(result, k.splat(otherwise, lanes)));
+    this.#emit(k.when(every(valid), k.block([...inside, k.set(result, found)])));
+    return k.read(result);
+  }
+
+  #emit(statement: Statement): void {
+    if (!this.#out) throw new InternalError('a statement where only an expression will do');
+    this.#out.push(statement);
+  }
+
+  #reduce(node: GraphNode, at: Coordinates): Expr {
+    const x = node.src[0]!;
+    const { axes } = argOf(node, 'reduce');
+    const runs = runsOf(x.shape, (i) => axes.includes(i));
+    const outer = align(
+      at,
+      runs.filter((r) => !r.marked).map((r) => r.size),
+    );
+    const loops: { digit: Digit; variable: Variable }[] = [];
+    const inner: Digit[] = [];
+    let o = 0;
+    runs.forEach((run, n) => {
+      if (!run.marked) {
+        inner.push(...outer[o++]!);
+        return;
+      }
+      const axis = this.#scope.axis(node, n, run.size);
+      let below = run.size;
+      for (const size of loopSizes(axis)) {
+        below /= size || 1;
+        const variable: Variable = { name: `r${loops.length}`, type: valueType(i32), constant: true };
+        const digit = {
+          size,
+          value: ofAtom(atom(k.read(variable), size)),
+          origin: { axis, below: below || 1 },
+        };
+        loops.push({ digit, variable });
+        inner.push(digit);
+      }
+    });
+    return this.#accumulate(node, loops, (inside, vector) =>
+      new Evaluator(this.#scope, vector, inside).value(x, inner),
+    );
+  }
+
+  /** The loops of a reduction around `term`; the innermost over vectors where that is allowed. */
+  #accumulate(
+    node: GraphNode,
+    loops: readonly { digit: Digit; variable: Variable }[],
+    term: (inside: Statement[], vector: Vector | undefined) => Expr,
+  ): Expr {
+    const op = opOf(node);
+    const sums = new Accumulation();
+    const body = (into: Variable, vector: Vector | undefined): Statement => {
+      const inside: Statement[] = [];
+      const value = term(inside, vector);
+      return k.block([...inside, k.set(into, k.alu(op, [k.read(into), value]))]);
+    };
+    const close = (): Expr[] => {
+      const out: Statement[] = [];
+      const totals = sums.close(out);
+      for (const statement of out) this.#emit(statement);
+      return totals.map((total) => k.read(total));
+    };
+    const last = loops.at(-1);
+    if (!last || this.#vector || !this.#scope.vectorReduce || last.digit.size < 8) {
+      sums.add([body(sums.open(node, this.#lanes), this.#vector)]);
+      for (const { variable, digit } of [...loops].reverse()) sums.loop(variable, digit.size);
+      return close()[0]!;
+    }
+    // Four lanes, and 4 accumulators side by side where the loop is long, so that additions need not wait.
+    const { size, value } = last.digit;
+    const v = value.terms[0]!.atom;
+    const side = size >= 64 ? 4 : 1;
+    const whole = size - (size % (4 * side));
+    for (let i = 0; i < side; i++) {
+      // The same body a few vectors further on: a loop variable of its own
+      const moved: Variable = { name: 'r', type: valueType(i32), constant: true };
+      const inside = body(sums.open(node, 4), { atom: v, lanes: 4 });
+      sums.add(
+        i === 0
+          ? [inside]
+          : [
+              k.declare(moved, k.alu('add', [k.read(last.variable), k.int(4 * i)])),
+              renamed(inside, last.variable, moved),
+            ],
+      );
+    }
+    sums.loop(last.variable, whole, 4 * side);
+    const tail = sums.open(node, 1);
+    if (whole < size) {
+      const rest: Variable = { name: 'r', type: valueType(i32), constant: true };
+      const inside = renamed(body(tail, SCALAR), last.variable, rest);
+      sums.add([k.forLoop(rest, k.int(whole), k.int(size), k.int(1), inside)], size - whole);
+    }
+    for (const { variable, digit } of loops.slice(0, -1).reverse()) sums.loop(variable, digit.size);
+    const totals = close();
+    const joined = this.#bind(totals.slice(0, side).reduce((a, b) => k.alu(op, [a, b])));
+    const [a, b, c, d] = [0, 1, 2, 3].map((i) => k.lane(joined, i)) as [Expr, Expr, Expr, Expr];
+    return k.alu(op, [k.alu(op, [k.alu(op, [a, b]), k.alu(op, [c, d])]), totals[side]!]);
+  }
+
+  /** out[h, w] = Σ over the windows' elements that lie there. */
+  #fold(node: GraphNode, at: Coordinates): Expr {
+    const x = node.src[0]!;
+    const { kernel, stride, dilation } = argOf(node, 'fold');
+    const lead = sizeOf(node.shape.slice(0, -2));
+    const [outer, h, w] = align(at, [lead, ...node.shape.slice(-2)]) as [Digit[], Digit[], Digit[]];
+    const loops = kernel.map((size, i) => {
+      const variable: Variable = { name: `k${i}`, type: valueType(i32), constant: true };
+      return { variable, digit: { size, value: ofAtom(atom(k.read(variable), size)) } };
+    });
+    return this.#accumulate(node, loops, (inside) => {
+      const valid: Expr[] = [];
+      const windows = [h, w].map((digits, i): Digit => {
+        const count = x.shape[x.shape.length - 4 + i]!;
+        const from: Variable = { name: i === 0 ? 'y' : 'x', type: valueType(i32), constant: true };
+        inside.push(
+          k.declare(from, toExpr(plus(flatten(digits), times(loops[i]!.digit.value, -dilation[i]!)))),
+        );
+        const position = k.read(from);
+        const quotient = stride[i]! === 1 ? position : k.alu('idiv', [position, k.int(stride[i]!)]);
+        valid.push(k.alu('ge', [position, k.int(0)]), k.alu('lt', [quotient, k.int(count)]));
+        if (stride[i]! > 1) valid.push(k.alu('eq', [k.alu('mod', [position, k.int(stride[i]!)]), k.int(0)]));
+        return { size: count, value: ofAtom(atom(quotient, Math.max(2, count))) };
+      });
+      const coordinates = [...outer, ...windows, ...loops.map((l) => l.digit)];
+      const inner = new Evaluator(this.#scope, SCALAR, inside);
+      return inner.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), (e) =>
+        e.value(x, coordinates),
+      );
+    });
+  }
+
+  /** out[r] = Σ of the values whose index is r, in their order. */
+  #scatterAdd(node: GraphNode, at: Coordinates): Expr {
+    const [values, index] = node.src as [GraphNode, GraphNode];
+    const { axis } = argOf(node, 'scatterAdd');
+    const groups = align(at, node.shape);
+    const target = this.#bind(toExpr(flatten(groups[axis]!)));
+    const size = values.shape[axis]!;
+    const variable: Variable = { name: 's', type: valueType(i32), constant: true };
+    const digit = { size, value: ofAtom(atom(k.read(variable), Math.max(2, size))) };
+    const coordinates = groups.flatMap((g, i) => (i === axis ? [digit] : g));
+    return this.#accumulate(node, [{ variable, digit }], (inside) => {
+      const inner = new Evaluator(this.#scope, SCALAR, inside);
+      const hit = k.alu('eq', [inner.value(index, coordinates), target]);
+      return inner.#guarded(node, [hit], k.constant(node.dtype, zeroOf(node)), (e) =>
+        e.value(values, coordinates),
+      );
+    });
+  }
+}
+
+const every = (conditions: readonly Expr[]): Expr => conditions.reduce((a, b) => k.alu('and', [a, b]));
+
+const paddingOf = (node: GraphNode): Scalar => {
+  const { value } = argOf(node, 'pad');
+  return node.dtype === bool ? value !== 0 : node.dtype.name === 'i64' ? BigInt(value) : value;
+};
+
+/** Whether `index` is a multiple of `lanes` where the counter of lanes is. */
+const isMultiple = (index: Affine, v: Atom, lanes: number): boolean =>
+  index.constant % lanes === 0 && index.terms.every((t) => t.atom === v || t.factor % lanes === 0);
+
+/** A statement with another loop variable. */
+function renamed(statement: Statement, from: Variable, to: Variable): Statement {
+  const visit = (node: k.Node): k.Node => {
+    if (node.op === 'variable' && node.arg === from) return k.read(to);
+    const src = node.src.map(visit);
+    return src.some((s, i) => s !== node.src[i]) ? ({ ...node, src } as k.Node) : node;
+  };
+  return visit(statement) as Statement;
+}
+
+/** Which ops and dtypes a vector loop can hold. */
+export const VECTOR_DTYPES: ReadonlySet<unknown> = new Set([f32, i32, u32]);

@@ -1,0 +1,159 @@
+/**
+ * The scheduler's own copy of a graph: leaves numbered, equal nodes shared, calls joined with their users where none
+ * needs the values between them, fused ops without a kernel for the target replaced by their composition. Structure
+ * only: two graphs with the same fingerprint run the same program.
+ */
+
+import { f64 } from '../../core/dtype.js';
+import { topological } from '../../core/node.js';
+import type { KernelChoice } from '../../graph/fused-op.js';
+import { argOf, GraphNode } from '../../graph/node.js';
+import { asPartOf } from '../../graph/origin.js';
+import { convert, type Scalar } from '../../kernel/ir/ops.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { inTwo } from './parts.js';
+
+const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
+
+/** The argument of a node, and of a call its op. */
+export const argText = (node: GraphNode): string =>
+  node.op === 'call'
+    ? `${argOf(node, 'call').op.name}${jsonOf(argOf(node, 'call').arg)}`
+    : node.arg === null
+      ? ''
+      : jsonOf(node.arg);
+
+/** JSON that keeps what it usually loses: bigints, infinities, NaN and −0. */
+export const jsonOf = (value: unknown): string =>
+  JSON.stringify(value, (_key, v: unknown) =>
+    typeof v === 'bigint'
+      ? `${v}n`
+      : typeof v === 'number' && (!Number.isFinite(v) || Object.is(v, -0))
+        ? `#${Object.is(v, -0) ? '-0' : v}`
+        : v,
+  ) ?? '';
+
+/** A node in a word, its sources by number. */
+export const describe = (node: GraphNode, ids: readonly number[]): string =>
+  `${node.op} ${node.dtype.name}(${node.shape.join(',')})${argText(node)}[${ids.join(' ')}]`;
+
+/** A text that is equal for graphs of equal structure, and the leaves in the order it numbers them. */
+export function fingerprint(roots: readonly GraphNode[]): { text: string; leaves: GraphNode[] } {
+  const ids = new Map<GraphNode, number>();
+  const leaves: GraphNode[] = [];
+  const lines: string[] = [];
+  for (const node of topological(roots, sources)) {
+    if (node.isLeaf) {
+      lines.push(`${node.dtype.name}(${node.shape.join(',')})`);
+      leaves.push(node);
+    } else
+      lines.push(
+        describe(
+          node,
+          node.src.map((s) => ids.get(s)!),
+        ),
+      );
+    ids.set(node, ids.size);
+  }
+  lines.push(`→ ${roots.map((r) => ids.get(r)!).join(' ')}`);
+  return { text: lines.join('\n'), leaves };
+}
+
+/**
+ * The value everywhere of a node without elements, or of one whose source has none: a sum or product over nothing,
+ * padding around nothing. Kernels never meet an empty node. Undefined for all other nodes.
+ */
+function ofNothing(node: GraphNode): Scalar | undefined {
+  const { dtype } = node;
+  const constant = (v: number): Scalar => convert(f64, dtype, v);
+  if (node.size === 0) return constant(0);
+  if (node.op === 'call' || node.src.every((s) => s.size > 0)) return undefined;
+  if (node.op === 'pad') return constant(argOf(node, 'pad').value);
+  return constant(node.op === 'reduce' && argOf(node, 'reduce').op === 'prod' ? 1 : 0);
+}
+
+/** The calls whose users are all computed together with them: nobody needs their own values. */
+function joinedCalls(roots: readonly GraphNode[], target: Target): Set<GraphNode> {
+  const joined = new Set<GraphNode>();
+  const needed = new Set(roots);
+  for (const node of topological(roots, sources)) {
+    const { op, arg } = node.op === 'call' ? argOf(node, 'call') : {};
+    sources(node).forEach((s, i) => {
+      const joins = i === 0 && s.op === 'call' && !s.isLeaf && op?.joined?.when(target, s, arg);
+      (joins ? joined : needed).add(s);
+    });
+  }
+  return new Set([...joined].filter((s) => !needed.has(s)));
+}
+
+export interface Canonical {
+  readonly roots: readonly GraphNode[];
+  /** The stand-ins of the leaves, in the order of `fingerprint`. */
+  readonly leaves: readonly GraphNode[];
+  readonly choices: ReadonlyMap<GraphNode, KernelChoice>;
+}
+
+/** @param kernels false lowers every fused op by its composition (the oracle of the tests) */
+export function canonicalize(roots: readonly GraphNode[], target: Target, kernels = true): Canonical {
+  const shared = new Map<string, GraphNode>();
+  const mine = new Map<GraphNode, GraphNode>();
+  const ids = new Map<GraphNode, number>();
+  const choices = new Map<GraphNode, KernelChoice>();
+  const leaves: GraphNode[] = [];
+  const joined = kernels ? joinedCalls(roots, target) : new Set<GraphNode>();
+
+  const adopt = (node: GraphNode): GraphNode => {
+    ids.set(node, ids.size);
+    mine.set(node, node);
+    return node;
+  };
+
+  const convert = (from: readonly GraphNode[]): void => {
+    for (const node of topological(from, (n) => (mine.has(n) ? [] : sources(n)))) {
+      if (mine.has(node)) continue;
+      if (node.isLeaf) {
+        const stand = adopt(new GraphNode('leaf', node.type, [], null, false));
+        leaves.push(stand);
+        mine.set(node, stand);
+        continue;
+      }
+      const src = node.src.map((s) => mine.get(s)!);
+      const key = describe(
+        node,
+        src.map((s) => ids.get(s)!),
+      );
+      let made = shared.get(key);
+      if (!made) {
+        made = asPartOf(node.origin, () => replace(node, src));
+        shared.set(key, made);
+      }
+      mine.set(node, made);
+    }
+  };
+
+  const replace = (node: GraphNode, src: readonly GraphNode[]): GraphNode => {
+    const nothing = ofNothing(node);
+    if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
+    const two = node.op === 'reduce' ? inTwo(node, src[0]!, target) : undefined;
+    if (two) {
+      convert([two]);
+      return mine.get(two)!;
+    }
+    if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
+    const { op, arg } = argOf(node, 'call');
+    const call = new GraphNode('call', node.type, src, node.arg, false);
+    const isJoined = op.joined !== undefined && joined.has(node.src[0]!);
+    const choice =
+      kernels && call.size > 0 && !isJoined ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
+    if (choice) {
+      choices.set(call, choice);
+      return adopt(call);
+    }
+    const composed = (isJoined ? op.joined : op).compose(src, arg);
+    convert([composed]);
+    return mine.get(composed)!;
+  };
+
+  convert(roots);
+  return { roots: roots.map((r) => mine.get(r)!), leaves, choices };
+}

@@ -1,0 +1,131 @@
+/**
+ * When launches run: each on a level, and all that it needs on lower ones. The stages of a group are launches of their
+ * own: only the one that writes over old values waits for those who read them.
+ */
+import type { GraphNode } from '../../graph/node.js';
+import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
+import type { Target } from '../../kernel/ir/target.js';
+import type { Work } from '../launch.js';
+
+/** A stage of a group: one launch. */
+export interface Step {
+  readonly work: Work;
+  readonly stage: number;
+  /** What must have run before. */
+  readonly needs: Set<Step>;
+}
+
+/**
+ * The steps of each group, and what they need.
+ * @param updated results that are written over a leaf
+ */
+export function stepsOf(
+  work: readonly Work[],
+  updated: ReadonlyMap<GraphNode, GraphNode>,
+): Map<Work, readonly Step[]> {
+  const steps = new Map(
+    work.map((w) => [w, w.stages.map((_, stage): Step => ({ work: w, stage, needs: new Set() }))]),
+  );
+  const makers = new Map<GraphNode, Step>();
+  const readers = new Map<GraphNode, Step[]>();
+  for (const [{ group, stages }, own] of steps) {
+    for (const root of group.roots) makers.set(root, own.at(-1)!);
+    stages.forEach(({ slots }, i) => {
+      for (const slot of slots) {
+        if (!('node' in slot) || group.roots.includes(slot.node)) continue;
+        readers.set(slot.node, [...(readers.get(slot.node) ?? []), own[i]!]);
+      }
+    });
+  }
+  for (const [{ group, stages }, own] of steps) {
+    stages.forEach(({ slots }, i) => {
+      const { needs } = own[i]!;
+      if (i > 0) needs.add(own[i - 1]!);
+      for (const slot of slots) {
+        if (!('node' in slot)) continue;
+        if (!group.roots.includes(slot.node)) {
+          const maker = makers.get(slot.node);
+          if (maker) needs.add(maker);
+          continue;
+        }
+        const old = updated.get(slot.node);
+        for (const reader of (old && readers.get(old)) ?? [])
+          if (reader.work !== own[i]!.work) needs.add(reader);
+      }
+    });
+  }
+  return steps;
+}
+
+/**
+ * The level of each step: as low as possible. On a GPU, steps that others do not wait for (weights' gradients and
+ * updates) go up to where they cost least: beside long launches that leave room.
+ */
+export function levelsOf(steps: readonly Step[], target: Target): Map<Step, number> {
+  const levels = new Map<Step, number>();
+  const lowest = (step: Step): number => Math.max(0, ...[...step.needs].map((need) => levels.get(need)! + 1));
+  const order = inOrder(steps);
+  for (const step of order) levels.set(step, lowest(step));
+  if (target.model !== 'threads' || steps.length === 0) return levels;
+
+  const depth = Math.max(...levels.values());
+  const highest = new Map(order.map((step) => [step, depth]));
+  for (const step of order.toReversed())
+    for (const need of step.needs) highest.set(need, Math.min(highest.get(need)!, highest.get(step)! - 1));
+  const loads = Array.from({ length: depth + 1 }, (): Load => ({ path: 0, work: 0 }));
+  const add = (step: Step, level: number): void => {
+    loads[level] = together(loads[level]!, loadOf(step, target));
+  };
+  for (const step of order) if (levels.get(step) === highest.get(step)) add(step, levels.get(step)!);
+  for (const step of order) {
+    if (levels.get(step) === highest.get(step)) continue;
+    const load = loadOf(step, target);
+    const costOn = (level: number): number =>
+      durationOf(together(loads[level]!, load)) - durationOf(loads[level]!);
+    let best = lowest(step);
+    for (let level = best + 1; level <= highest.get(step)!; level++)
+      if (costOn(level) < costOn(best)) best = level;
+    levels.set(step, best);
+    add(step, best);
+  }
+  return levels;
+}
+
+/** Each step after those it needs. */
+function inOrder(steps: readonly Step[]): Step[] {
+  const order = new Set<Step>();
+  const visit = (step: Step): void => {
+    if (order.has(step)) return;
+    for (const need of step.needs) visit(need);
+    order.add(step);
+  };
+  steps.forEach(visit);
+  return [...order];
+}
+
+/** Threads of a multiprocessor that keep it busy. */
+const BUSY = 1024;
+/** What a launch takes beside its instructions, in instructions. */
+const LATENCY = 4000;
+/** What is not known of a library's routine: that it fills the GPU. */
+const LIBRARY = 50_000;
+
+/** What launches side by side ask for, in instructions one after the other. */
+interface Load {
+  /** Of the longest thread. */
+  readonly path: number;
+  /** Of all threads, spread over the GPU. */
+  readonly work: number;
+}
+
+const together = (a: Load, b: Load): Load => ({ path: Math.max(a.path, b.path), work: a.work + b.work });
+const durationOf = ({ path, work }: Load): number => Math.max(path, work);
+
+function loadOf({ work: of, stage }: Step, { units }: Target): Load {
+  const { work: launch, slots } = of.stages[stage]!;
+  if ('library' in launch) return { path: 0, work: LIBRARY };
+  const { kernel, grid, block } = launch;
+  const threads = [...grid, ...block].reduce((n, d) => n * d, 1);
+  const path = LATENCY + costOfThread(kernel, { grid, block, args: slots }, DURATION);
+  return { path, work: (path * threads) / (units * BUSY) };
+}

@@ -1,0 +1,144 @@
+/**
+ * Reductions on a GPU: which of them, and which ops around them, one kernel computes. A matrix is reduced along its
+ * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
+ * kept against those reduced, wherever they stand.
+ */
+import { argOf, type GraphNode } from '../../graph/node.js';
+import type { Reduction, Structure } from '../group.js';
+import { runsOf } from '../lower/movement.js';
+
+/** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
+export const MOST_IN_CHAIN = 128;
+/** Reduced elements up to which a window's reduction is left to one thread. */
+const SERIAL = 64;
+
+const structure = (shape: readonly number[], marked: (axis: number) => boolean): Structure => {
+  const axes = shape.flatMap((d, i) => (d === 1 ? [] : [i]));
+  const runs = runsOf(
+    axes.map((i) => shape[i]!),
+    (i) => marked(axes[i]!),
+  );
+  const size = (of: boolean): number => runs.reduce((n, r) => (r.marked === of ? n * r.size : n), 1);
+  return { runs, rows: size(false), columns: size(true), contiguous: runs.at(-1)?.marked ?? true };
+};
+
+export const structureOf = (node: GraphNode): Structure => {
+  const { axes } = argOf(node, 'reduce');
+  return structure(node.src[0]!.shape, (i) => axes.includes(i));
+};
+
+const isEqual = (a: Structure, b: Structure): boolean =>
+  a.runs.length === b.runs.length &&
+  a.runs.every((r, i) => r.size === b.runs[i]!.size && r.marked === b.runs[i]!.marked);
+
+/** A kernel in the making. */
+interface Draft {
+  readonly structure: Structure;
+  readonly members: Map<GraphNode, 'row' | 'element'>;
+  /** Kernels that must run before. */
+  readonly after: Set<Draft>;
+}
+
+const mustFollow = (draft: Draft, other: Draft): boolean => {
+  const seen = new Set<Draft>();
+  const visit = (at: Draft): boolean => {
+    if (at === other) return true;
+    if (seen.has(at)) return false;
+    seen.add(at);
+    return [...at.after].some(visit);
+  };
+  return [...draft.after].some(visit);
+};
+
+/**
+ * The kernels that compute reductions, each with all that can be computed where its rows are at hand.
+ * @param order all nodes, sources first
+ * @param taken nodes that are computed elsewhere
+ */
+export function reductionsOf(order: readonly GraphNode[], taken: (node: GraphNode) => boolean): Reduction[] {
+  const drafts: Draft[] = [];
+  const draftOf = new Map<GraphNode, Draft>();
+  const needs = new Map<GraphNode, Set<Draft>>();
+  const chain = new Map<GraphNode, number>();
+  const lengthOf = (node: GraphNode): number =>
+    1 + node.src.reduce((n, s) => Math.max(n, chain.get(s) ?? 0), 0);
+
+  /** A kernel can take a node whose other sources do not need that kernel. */
+  const fits = (node: GraphNode, draft: Draft): boolean =>
+    lengthOf(node) < MOST_IN_CHAIN &&
+    node.src.every((s) => draftOf.get(s) === draft || !needs.get(s)!.has(draft)) &&
+    [...needs.get(node)!].every((other) => other === draft || !mustFollow(other, draft));
+
+  const join = (node: GraphNode, per: 'row' | 'element', draft: Draft): void => {
+    draft.members.set(node, per);
+    draftOf.set(node, draft);
+    chain.set(node, lengthOf(node));
+    for (const other of needs.get(node)!) if (other !== draft) draft.after.add(other);
+    needs.get(node)!.add(draft);
+  };
+
+  for (const node of order) {
+    needs.set(node, new Set(node.src.flatMap((s) => [...needs.get(s)!])));
+    if (taken(node)) continue;
+    const sources = new Set(node.src.flatMap((s) => draftOf.get(s) ?? []));
+    if (node.op === 'reduce') {
+      const own = structureOf(node);
+      if (own.columns === 1 || (own.columns <= SERIAL && isWindowed(node))) continue;
+      const x = node.src[0]!;
+      const found =
+        [...sources].find((d) => isEqual(d.structure, own) && d.members.get(x) === 'element') ??
+        drafts.find((d) => isEqual(d.structure, own) && !needs.get(node)!.has(d) && readSame(node, d));
+      const draft =
+        found && fits(node, found) ? found : { structure: own, members: new Map(), after: new Set<Draft>() };
+      if (draft !== found) drafts.push(draft);
+      join(node, 'row', draft);
+    } else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') {
+      const draft = [...sources].find((d) => fits(node, d));
+      if (draft) join(node, draft.members.get(node.src.find((s) => draftOf.get(s) === draft)!)!, draft);
+    } else if (node.op === 'expand') {
+      const [x] = node.src as [GraphNode];
+      const draft = [...sources].find(
+        (d) =>
+          d.structure.contiguous &&
+          d.members.get(x) === 'row' &&
+          isEqual(
+            d.structure,
+            structure(node.shape, (i) => x.shape[i] !== node.shape[i]),
+          ),
+      );
+      if (draft && fits(node, draft)) join(node, 'element', draft);
+    }
+  }
+  return drafts.map(({ structure: own, members }) => ({
+    structure: own,
+    members: [...members].map(([node, per]) => ({ node, per })),
+  }));
+}
+
+/** Whether what is reduced are windows that slide over an image. */
+function isWindowed(node: GraphNode): boolean {
+  const seen = new Set<GraphNode>();
+  const visit = (at: GraphNode): boolean => {
+    if (seen.has(at) || at.isLeaf || at.op === 'reduce') return false;
+    seen.add(at);
+    return at.op === 'window' || at.src.some(visit);
+  };
+  return node.src.some(visit);
+}
+
+/** Whether a reduction reads what a kernel's reductions read: they had better read it once. */
+function readSame(node: GraphNode, { members }: Draft): boolean {
+  const { size } = node.src[0]!;
+  const collect = (of: GraphNode, into: Set<GraphNode>): Set<GraphNode> => {
+    for (const s of of.src) {
+      if (s.size !== size || into.has(s)) continue;
+      into.add(s);
+      if (s.op === 'map' || s.op === 'reshape' || s.op === 'detach') collect(s, into);
+    }
+    return into;
+  };
+  const mine = collect(node, new Set());
+  return [...members.keys()].some(
+    (m) => m.op === 'reduce' && [...collect(m, new Set())].some((r) => mine.has(r)),
+  );
+}

@@ -1,0 +1,596 @@
+/** Every function, class and method that users can reach, with what its arguments may be. */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as H from '../../src/index.js';
+import { f32, nn, ones, optim, Tensor, zeros } from '../../src/index.js';
+
+/** An argument: one that is right, and which others are of the right kind. Those of another kind must be refused. */
+export interface Spec {
+  readonly good: () => unknown;
+  readonly takes: (v: unknown) => boolean;
+  /** Of an options object: its names. */
+  readonly options?: Readonly<Record<string, Spec>>;
+  /** Large numbers are right, and the work they ask for would take too long here. */
+  readonly slow?: true;
+}
+
+const spec = (good: () => unknown, takes: (v: unknown) => boolean): Spec => ({ good, takes });
+const isNumber = (v: unknown): boolean => typeof v === 'number';
+const isTensor = (v: unknown): boolean => v instanceof Tensor;
+const isValue = (v: unknown): boolean => isNumber(v) || typeof v === 'boolean' || typeof v === 'bigint';
+const isList = (v: unknown): boolean => Array.isArray(v);
+const isFunction = (v: unknown): boolean => typeof v === 'function';
+const isPlain = (v: unknown): boolean =>
+  typeof v === 'object' && v !== null && Object.getPrototypeOf(v) === Object.prototype;
+
+const optional = (s: Spec): Spec => ({ ...s, takes: (v) => v === undefined || s.takes(v) });
+const slow = (s: Spec): Spec => ({ ...s, slow: true });
+const orElse = (s: Spec, also: (v: unknown) => boolean): Spec => ({
+  ...s,
+  takes: (v) => s.takes(v) || also(v),
+});
+
+const tensor = (make: () => Tensor<H.DType['name']> = () => ones([2, 2])): Spec => spec(make, isTensor);
+const number = (value = 1): Spec => spec(() => value, isNumber);
+const text = (value = 'x'): Spec =>
+  spec(
+    () => value,
+    (v) => typeof v === 'string',
+  );
+const flag = spec(
+  () => true,
+  (v) => typeof v === 'boolean',
+);
+const list = (make: () => unknown[]): Spec => spec(make, isList);
+const fn = (body: (...args: never[]) => unknown = () => undefined): Spec => spec(() => body, isFunction);
+const oneOf = (first: string, ...others: string[]): Spec =>
+  spec(
+    () => first,
+    (v) => [first, ...others].includes(v as string),
+  );
+const only = (make: () => unknown, type: abstract new (...args: never[]) => unknown): Spec =>
+  spec(make, (v) => v instanceof type);
+const shape = list(() => [2, 2]);
+const operand = orElse(tensor(), isValue);
+const value = spec(() => 1, isValue);
+const axis = number(0);
+const axes = optional(
+  orElse(
+    list(() => [0]),
+    isNumber,
+  ),
+);
+const pair = (good: number): Spec => orElse(number(good), isList);
+const dtype = spec(
+  () => f32,
+  () => false,
+);
+const values = orElse(
+  list(() => [1, 2, 3, 4]),
+  ArrayBuffer.isView,
+);
+const labels = tensor(() => zeros([2], { dtype: H.i32 }));
+const images = tensor(() => ones([1, 1, 4, 4]));
+/** An options object. Which of its names must be there the good one shows. */
+const options = (names: Readonly<Record<string, Spec>>, good: () => object = () => ({})): Spec => ({
+  good,
+  takes: (v) =>
+    (isPlain(v) || v === undefined) && Object.keys(good()).length === 0 && Object.keys(v ?? {}).length === 0,
+  options: names,
+});
+
+const tensorOptions = { dtype: optional(dtype), requiresGrad: optional(flag) };
+const reduction = { reduction: optional(oneOf('mean', 'sum', 'none')) };
+const nll = { ...reduction, weight: optional(tensor(() => ones([2]))), ignoreIndex: optional(number()) };
+const precision = optional(oneOf('f32', 'tf32', 'bf16'));
+const pooling = { stride: optional(pair(2)), padding: optional(pair(0)) };
+const convolution = { ...pooling, dilation: optional(pair(1)), groups: optional(number()), precision };
+const random = { ...tensorOptions, generator: optional(only(() => new H.Generator(0), H.Generator)) };
+const adam = {
+  lr: optional(number(0.1)),
+  betas: optional(list(() => [0.9, 0.99])),
+  eps: optional(number(1e-8)),
+  weightDecay: optional(number(0)),
+};
+const momentum = { momentum: optional(number(0.9)), weightDecay: optional(number(0)) };
+const sgd = { ...momentum, lr: adam.lr, dampening: optional(number(0)), nesterov: optional(flag) };
+
+const layer = (): nn.Linear => new nn.Linear(2, 2);
+const parameters = list(() => layer().parameters());
+const dataset = (): H.ArrayDataset =>
+  new H.ArrayDataset({
+    inputs: new Float32Array(8),
+    inputShape: [2],
+    labels: new Int32Array(4),
+    classes: 2,
+  });
+const loader = (): H.Loader => new H.Loader(dataset(), { batchSize: 2 });
+const model = only(layer, nn.Module);
+const evaluating = {
+  loss: fn(H.crossEntropy),
+  lossReduction: optional(oneOf('mean', 'sum')),
+  metrics: optional(
+    spec(
+      () => ({ accuracy: H.accuracy }),
+      (v) => isPlain(v),
+    ),
+  ),
+  resident: optional(flag),
+  signal: optional(only(() => new AbortController().signal, AbortSignal)),
+};
+const normalize = optional(
+  spec(
+    () => ({ mean: 0, std: 1 }),
+    () => false,
+  ),
+);
+const bytes = only(() => new Uint8Array(4), Uint8Array);
+const file = join(tmpdir(), 'heddle-no-such-folder', 'file');
+const path = text(file);
+const metadata = optional(spec(() => ({ a: 'b' }), isPlain));
+const stored = spec(() => ({ x: { dtype: 'f32', shape: [1], data: new Uint8Array(4) } }), isPlain);
+const state = (make: () => object): Spec => spec(make, isPlain);
+const toy = {
+  seed: optional(number()),
+  trainLength: slow(optional(number(2))),
+  testLength: slow(optional(number(2))),
+};
+
+const block = orElse(number(), isList);
+const sharedBytes = optional(number(0));
+const launch = (more: Readonly<Record<string, Spec>> = {}): Spec =>
+  options({ grid: slow(block), block, sharedBytes, cluster: optional(block), ...more }, () => ({
+    grid: 1,
+    block: 1,
+  }));
+const kernelArguments = (x: () => unknown): Spec => ({
+  good: () => ({ x: x(), n: 1 }),
+  takes: () => false,
+  options: {
+    x: spec(x, (v) => v instanceof Tensor || ArrayBuffer.isView(v)),
+    n: slow(orElse(number(), (v) => typeof v === 'bigint')),
+  },
+});
+
+const unary: readonly Spec[] = [];
+const binary = [operand];
+const reduce = [axes, options({ keepdim: optional(flag) })];
+const spread = [axes, options({ keepdim: optional(flag), correction: optional(number()) })];
+const pairwise = (more: Readonly<Record<string, Spec>> = {}): Spec[] => [
+  tensor(),
+  tensor(),
+  options({ ...reduction, ...more }),
+];
+
+/** What `kernel` makes of it writes n ones. */
+const saxpy = H.kernel('ones', { x: H.buffer(f32), n: H.i32 }, ({ x, n }, { globalId }) => {
+  if (globalId.x < n) x[globalId.x] = 1;
+});
+
+/** Functions and constructors, by the names they are exported with. */
+export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
+  tensor: [orElse(values, isValue), options({ ...tensorOptions, shape: optional(list(() => [4])) })],
+  full: [shape, value, options(tensorOptions)],
+  zeros: [shape, options(tensorOptions)],
+  ones: [shape, options(tensorOptions)],
+  arange: [number(3), optional(number(5)), optional(number(1)), options(tensorOptions)],
+  eye: [number(2), options(tensorOptions)],
+  rand: [shape, options(random)],
+  randn: [shape, options(random)],
+  cat: [list(() => [ones([2]), ones([2])]), optional(axis)],
+  stack: [list(() => [ones([2]), ones([2])]), optional(axis)],
+  where: [tensor(() => ones([2, 2]).gt(0)), operand, operand],
+  allocate: [dtype, orElse(values, isNumber)],
+  stream: [],
+  device: [],
+  memory: [],
+  engineStats: [],
+  getPrecision: [],
+  listDevices: [],
+  synchronize: [],
+  setPrecision: [options({ matmul: precision, conv: precision })],
+  useDevice: [text('cpu')],
+  manualSeed: [number()],
+  noGrad: [fn()],
+  time: [fn()],
+  realize: [tensor()],
+  gradcheck: [
+    fn((x: Tensor) => x.square()),
+    list(() => [ones([1])]),
+    options({ step: optional(number(1e-5)), tolerance: optional(number(1e-3)) }),
+  ],
+  jit: [fn(), options({ tune: optional(oneOf('on', 'frozen')) })],
+  ceilDiv: [number(5), number(2)],
+  kernel: [
+    text('k'),
+    spec(() => ({ x: H.buffer(f32) }), isPlain),
+    fn(({ x }: { x: number[] }) => {
+      x[0] = 1;
+    }),
+    optional(spec(() => ({}), isPlain)),
+  ],
+  buffer: [dtype],
+
+  ...Object.fromEntries(['relu', 'sigmoid', 'tanh', 'silu', 'erf'].map((name) => [name, [tensor()]])),
+  leakyRelu: [tensor(), optional(number(0.1))],
+  elu: [tensor(), optional(number())],
+  gelu: [tensor(), options({ approximate: optional(oneOf('none', 'tanh')) })],
+  softplus: [tensor(), options({ beta: optional(number()), threshold: optional(number()) })],
+  softmax: [tensor(), optional(axis)],
+  logSoftmax: [tensor(), optional(axis)],
+  dropout: [tensor(), optional(number(0.5)), optional(flag)],
+  linear: [tensor(), tensor(), optional(tensor(() => ones([2]))), options({ precision })],
+  conv2d: [images, tensor(() => ones([1, 1, 2, 2])), optional(tensor(() => ones([1]))), options(convolution)],
+  maxPool2d: [images, pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
+  avgPool2d: [images, pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
+  batchNorm2d: [
+    images,
+    tensor(() => zeros([1])),
+    tensor(() => ones([1])),
+    options({
+      weight: optional(tensor(() => ones([1]))),
+      bias: optional(tensor(() => ones([1]))),
+      training: optional(flag),
+      momentum: optional(number(0.1)),
+      eps: optional(number(1e-5)),
+    }),
+  ],
+  oneHot: [labels, number(2)],
+  nllLoss: [tensor(), labels, options(nll)],
+  crossEntropy: [tensor(), labels, options({ ...nll, labelSmoothing: optional(number(0.1)) })],
+  bce: pairwise(),
+  bceWithLogits: pairwise(),
+  mse: pairwise(),
+  l1: pairwise(),
+  huber: pairwise({ delta: optional(number()) }),
+  hinge: pairwise({ margin: optional(number()) }),
+  accuracy: [tensor(), labels],
+  binaryAccuracy: [tensor(() => ones([2, 1])), labels],
+
+  fit: [
+    model,
+    options(
+      {
+        ...evaluating,
+        train: only(loader, H.Loader),
+        validation: optional(only(loader, H.Loader)),
+        optimizer: only(() => new optim.SGD(layer().parameters()), optim.Optimizer),
+        epochs: slow(number()),
+        schedule: optional(fn(() => 1)),
+        callbacks: optional(list(() => [])),
+        readEvery: optional(number()),
+      },
+      () => {
+        const optimizer = new optim.SGD(layer().parameters());
+        return { train: loader(), optimizer, loss: H.crossEntropy, epochs: 1 };
+      },
+    ),
+  ],
+  evaluate: [model, only(loader, H.Loader), options(evaluating, () => ({ loss: H.crossEntropy }))],
+  checkpoint: [model, path, options({ best: optional(text('loss')) })],
+  earlyStopping: [options({ patience: number(), monitor: optional(text('loss')) }, () => ({ patience: 1 }))],
+  saveWeights: [model, path, metadata],
+  loadWeights: [model, path],
+  programNamed: [text('mlp')],
+
+  Generator: [number()],
+  ArrayDataset: [
+    options(
+      {
+        inputs: only(() => new Float32Array(2), Float32Array),
+        inputShape: list(() => [2]),
+        labels: only(() => new Int32Array(1), Int32Array),
+        classes: number(2),
+        normalize,
+      },
+      () => ({ inputs: new Float32Array(2), inputShape: [2], labels: new Int32Array(1), classes: 2 }),
+    ),
+  ],
+  Loader: [
+    only(dataset, H.ArrayDataset),
+    options(
+      {
+        batchSize: number(2),
+        shuffle: optional(flag),
+        seed: optional(number()),
+        dropLast: optional(flag),
+        workers: slow(optional(number(0))),
+        prefetch: optional(number(1)),
+      },
+      () => ({ batchSize: 2 }),
+    ),
+  ],
+  'data.loadImages': [path, options({ normalize, classes: optional(list(() => ['a'])) })],
+  'data.findImages': [oneOf('mnist', 'fashion-mnist')],
+  'data.quadrantPoints': [options(toy)],
+  'data.separablePoints': [options({ ...toy, margin: optional(number(0.1)) })],
+  'io.parseIdx': [bytes, optional(text())],
+  'io.readIdx': [path],
+  'io.encodeSafetensors': [stored, metadata, optional(text())],
+  'io.parseSafetensors': [bytes, optional(text())],
+  'io.readSafetensors': [path],
+  'io.writeSafetensors': [path, stored, metadata],
+  'io.writeFileAtomic': [
+    path,
+    spec(
+      () => 'text',
+      (v) => typeof v === 'string' || v instanceof Uint8Array || isList(v),
+    ),
+  ],
+
+  ...Object.fromEntries(['ReLU', 'SiLU', 'Sigmoid', 'Tanh'].map((name) => [`nn.${name}`, []])),
+  'nn.LeakyReLU': [optional(number(0.1))],
+  'nn.ELU': [optional(number())],
+  'nn.GELU': [options({ approximate: optional(oneOf('none', 'tanh')) })],
+  'nn.Softplus': [options({ beta: optional(number()), threshold: optional(number()) })],
+  'nn.Softmax': [optional(axis)],
+  'nn.LogSoftmax': [optional(axis)],
+  'nn.Flatten': [optional(axis)],
+  'nn.Dropout': [optional(number(0.5))],
+  'nn.Sequential': [model, model],
+  'nn.Linear': [number(2), number(2), options({ bias: optional(flag), precision })],
+  'nn.Conv2d': [number(1), number(1), pair(2), options({ ...convolution, bias: optional(flag) })],
+  'nn.MaxPool2d': [pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
+  'nn.AvgPool2d': [pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
+  'nn.BatchNorm2d': [
+    number(2),
+    options({ momentum: optional(number(0.1)), eps: optional(number(1e-5)), affine: optional(flag) }),
+  ],
+  'nn.init.constant': [tensor(), number()],
+  'nn.init.zeros': [tensor()],
+  'nn.init.ones': [tensor()],
+  'nn.init.uniform': [tensor(), optional(number(0)), optional(number(1))],
+  'nn.init.normal': [tensor(), optional(number(0)), optional(number(1))],
+  'nn.init.xavierUniform': [tensor(), optional(number())],
+  'nn.init.xavierNormal': [tensor(), optional(number())],
+  ...Object.fromEntries(
+    ['kaimingUniform', 'kaimingNormal'].map((name) => [
+      `nn.init.${name}`,
+      [
+        tensor(),
+        options({
+          a: optional(number(0)),
+          mode: optional(oneOf('fanIn', 'fanOut')),
+          nonlinearity: optional(oneOf('linear', 'sigmoid', 'tanh', 'relu', 'leakyRelu')),
+        }),
+      ],
+    ]),
+  ),
+  'nn.init.gainOf': [oneOf('relu', 'linear', 'sigmoid', 'tanh', 'leakyRelu'), optional(number())],
+  'optim.SGD': [parameters, options(sgd)],
+  'optim.Adam': [parameters, options(adam)],
+  'optim.AdamW': [parameters, options(adam)],
+  'optim.RMSprop': [
+    parameters,
+    options({
+      ...momentum,
+      lr: adam.lr,
+      eps: adam.eps,
+      alpha: optional(number(0.9)),
+      centered: optional(flag),
+    }),
+  ],
+  'optim.schedules.cosine': [options({ warmup: optional(number(0.1)), final: optional(number(0)) })],
+  'optim.schedules.linear': [options({ warmup: optional(number(0.1)), final: optional(number(0)) })],
+  'optim.schedules.steps': [list(() => [0.5]), optional(number(0.1))],
+};
+
+/** What is exported and not called here, and why. */
+export const NOT_CALLED: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    ['Argument', 'DType', 'Data', 'Device', 'File', 'Heddle', 'Internal', 'Kernel', 'Numeric', 'Shape']
+      .concat('OutOfMemory', 'Simulator')
+      .map((name) => [`${name}Error`, 'errors are for catching']),
+  ),
+  Tensor: 'it has a message of its own for those who call it (misuse.test.ts)',
+  Kernel: 'made by kernel()',
+  'nn.Module': 'abstract: its methods are called on a Linear',
+  'optim.Optimizer': 'abstract: its methods are called on SGD',
+  'optim.ParameterGroup': 'made by optimizers',
+  'kernel.defineKernel': 'kernel() is a call of it',
+};
+
+/** Objects whose methods are called, by the class that has the methods. */
+export const RECEIVERS: Readonly<Record<string, () => object>> = {
+  Tensor: () => ones([2, 2], { requiresGrad: true }),
+  Generator: () => new H.Generator(0),
+  DeviceArray: () => H.allocate(f32, 4),
+  ImmediateStream: () => H.stream(),
+  ImmediateEvent: () => H.stream().record(),
+  Kernel: () => saxpy,
+  ArrayDataset: dataset,
+  Loader: loader,
+  Module: layer,
+  Linear: layer,
+  Sequential: () => new nn.Sequential(layer()),
+  Conv2d: () => new nn.Conv2d(1, 1, 2),
+  BatchNorm2d: () => new nn.BatchNorm2d(1),
+  MaxPool2d: () => new nn.MaxPool2d(2),
+  AvgPool2d: () => new nn.AvgPool2d(2),
+  ...Object.fromEntries(
+    (
+      [
+        'Dropout',
+        'ELU',
+        'Flatten',
+        'GELU',
+        'LeakyReLU',
+        'LogSoftmax',
+        'ReLU',
+        'SiLU',
+        'Sigmoid',
+        'Softmax',
+        'Softplus',
+        'Tanh',
+      ] as const
+    ).map((name) => [name, () => new nn[name]()]),
+  ),
+  Optimizer: () => new optim.SGD(layer().parameters()),
+  SGD: () => new optim.SGD(layer().parameters()),
+  Adam: () => new optim.Adam(layer().parameters()),
+  AdamW: () => new optim.AdamW(layer().parameters()),
+  RMSprop: () => new optim.RMSprop(layer().parameters()),
+  ParameterGroup: () => new optim.SGD(layer().parameters()).groups[0]!,
+};
+
+const forward = { forward: [tensor()] };
+const forwardImages = { forward: [images] };
+
+/** The methods of these classes and their arguments; `set lr` is an accessor that is set. */
+export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
+  Tensor: {
+    ...Object.fromEntries(
+      [
+        'not',
+        'neg',
+        'abs',
+        'sign',
+        'exp',
+        'exp2',
+        'expm1',
+        'log',
+        'log1p',
+        'log2',
+        'sqrt',
+        'rsqrt',
+        'reciprocal',
+        'square',
+      ]
+        .concat('sin', 'cos', 'tanh', 'floor', 'ceil', 'trunc', 'round', 'isNaN', 'relu', 'sigmoid')
+        .concat('detach', 'backward', 'data', 'item', 'realize', 'dispose', 'toString')
+        .map((name) => [name, unary]),
+    ),
+    ...Object.fromEntries(
+      ['add', 'sub', 'mul', 'div', 'idiv', 'mod', 'pow', 'minimum', 'maximum', 'lt', 'le', 'gt', 'ge']
+        .concat('eq', 'ne', 'and', 'or', 'xor')
+        .map((name) => [name, binary]),
+    ),
+    clamp: [number(0), number(1)],
+    where: [operand, operand],
+    cast: [dtype],
+    sum: reduce,
+    max: reduce,
+    min: reduce,
+    prod: reduce,
+    mean: reduce,
+    variance: spread,
+    std: spread,
+    argmax: [axis, reduce[1]!],
+    argmin: [axis, reduce[1]!],
+    softmax: [optional(axis)],
+    logSoftmax: [optional(axis)],
+    reshape: [list(() => [4])],
+    flatten: [optional(axis)],
+    permute: [list(() => [1, 0])],
+    transpose: [optional(axis), optional(number(1))],
+    expand: [list(() => [2, 2])],
+    squeeze: [axis],
+    unsqueeze: [axis],
+    pad: [
+      list(() => [
+        [1, 1],
+        [0, 0],
+      ]),
+      optional(number(0)),
+    ],
+    flip: [axis],
+    at: [
+      orElse(
+        tensor(() => zeros([1], { dtype: H.i32 })),
+        (v) => v === null || isNumber(v) || typeof v === 'string',
+      ),
+    ],
+    gather: [axis, tensor(() => zeros([2, 2], { dtype: H.i32 }))],
+    matmul: [tensor(), options({ precision })],
+    array: [optional(number(2))],
+    assign: [tensor()],
+    write: [values],
+  },
+  Generator: { reset: [optional(number())] },
+  DeviceArray: { write: [values, optional(number(0))], read: [], dispose: [] },
+  ImmediateStream: {
+    record: [],
+    wait: [
+      spec(
+        () => H.stream().record(),
+        () => false,
+      ),
+    ],
+    synchronize: [],
+    dispose: [],
+  },
+  ImmediateEvent: {
+    synchronize: [],
+    since: [
+      spec(
+        () => H.stream().record(),
+        () => false,
+      ),
+    ],
+  },
+  Kernel: {
+    launch: [
+      launch({
+        stream: optional(
+          spec(
+            () => H.stream(),
+            () => false,
+          ),
+        ),
+      }),
+      kernelArguments(() => ones([4])),
+    ],
+    simulate: [launch(), kernelArguments(() => new Float32Array(4)), optional(spec(() => ({}), isPlain))],
+    info: [options({ block, sharedBytes }, () => ({ block: 1 }))],
+    ptx: [options({ block }, () => ({ block: 1 }))],
+    source: [oneOf('cuda', 'wasm', 'js', 'ir')],
+  },
+  ArrayDataset: {
+    batchInto: [
+      orElse(
+        list(() => [0]),
+        ArrayBuffer.isView,
+      ),
+      only(() => new Float32Array(2), Float32Array),
+      only(() => new Int32Array(1), Int32Array),
+    ],
+    slice: [number(0), optional(number(1))],
+    remote: [],
+  },
+  Loader: { order: [number(0)], batches: [optional(number(0))] },
+  Module: {
+    namedModules: [],
+    namedParameters: [],
+    namedBuffers: [],
+    parameters: [],
+    buffers: [],
+    stateDict: [],
+    loadStateDict: [state(() => layer().stateDict()), options({ strict: optional(flag) })],
+    train: [optional(flag)],
+    eval: [],
+    zeroGrad: [],
+  },
+  Linear: forward,
+  Sequential: forward,
+  Conv2d: forwardImages,
+  BatchNorm2d: forwardImages,
+  MaxPool2d: forwardImages,
+  AvgPool2d: forwardImages,
+  ...Object.fromEntries(
+    ['Dropout', 'ELU', 'Flatten', 'GELU', 'LeakyReLU', 'LogSoftmax', 'ReLU', 'SiLU', 'Sigmoid', 'Softmax']
+      .concat('Softplus', 'Tanh')
+      .map((name) => [name, forward]),
+  ),
+  Optimizer: {
+    step: [options({ when: optional(tensor(() => ones([]).gt(0))) })],
+    zeroGrad: [],
+    stateDict: [],
+    loadStateDict: [state(() => new optim.SGD(layer().parameters()).stateDict())],
+    'set lr': [number(0.1)],
+  },
+  SGD: {},
+  Adam: {},
+  AdamW: {},
+  RMSprop: {},
+  ParameterGroup: { 'set lr': [number(0.1)] },
+};

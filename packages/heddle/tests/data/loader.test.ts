@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { ArrayDataset, type Dataset, Loader, type LoaderOptions } from '../../src/data/index.js';
+import { property } from '../property.js';
+import { failing } from './failing-dataset.js';
+
+/** `length` examples; example i has input (i, i) and label i % 10. */
+const numbered = (length: number): ArrayDataset =>
+  new ArrayDataset({
+    inputs: Float32Array.from({ length: 2 * length }, (_, i) => Math.floor(i / 2)),
+    inputShape: [2],
+    labels: Int32Array.from({ length }, (_, i) => i % 10),
+    classes: 10,
+  });
+
+/** The examples of an epoch in the order they came. */
+async function visited(loader: Loader): Promise<number[]> {
+  const indices: number[] = [];
+  let index = 0;
+  for await (const batch of loader) {
+    assert.equal(batch.index, index++);
+    assert.equal(batch.inputs.length, 2 * batch.size);
+    assert.equal(batch.labels.length, batch.size);
+    for (let row = 0; row < batch.size; row++) {
+      const example = batch.inputs[2 * row]!;
+      assert.equal(batch.inputs[2 * row + 1], example);
+      assert.equal(batch.labels[row], example % 10);
+      indices.push(example);
+    }
+  }
+  assert.equal(index, loader.length);
+  return indices;
+}
+
+const ascending = (a: number, b: number): number => a - b;
+
+property(
+  'every example comes once per epoch, in batches of the asked size',
+  [fc.nat(60), fc.integer({ min: 1, max: 20 }), fc.boolean(), fc.boolean(), fc.nat()],
+  async (length, batchSize, shuffle, dropLast, seed) => {
+    const loader = new Loader(numbered(length), { batchSize, shuffle, dropLast, seed });
+    const kept = dropLast ? length - (length % batchSize) : length;
+    const indices = await visited(loader);
+    assert.equal(indices.length, kept);
+    assert.equal(new Set(indices).size, kept);
+    if (!shuffle) assert.deepEqual(indices, [...loader.order(0).subarray(0, kept)]);
+    if (!dropLast) assert.deepEqual(indices.toSorted(ascending), [...numbered(length).labels.keys()]);
+  },
+);
+
+test('the order is fixed by seed and epoch, and differs between them', async () => {
+  const make = (seed: number): Loader => new Loader(numbered(50), { batchSize: 8, shuffle: true, seed });
+  const loader = make(1);
+  const epochs = [await visited(loader), await visited(loader)];
+  const again = make(1);
+  assert.deepEqual([await visited(again), await visited(again)], epochs);
+  assert.notDeepEqual(epochs[0], epochs[1]);
+  assert.notDeepEqual(await visited(make(2)), epochs[0]);
+  const resumed = make(1);
+  resumed.epoch = 1;
+  assert.deepEqual(await visited(resumed), epochs[1]);
+});
+
+test('the shuffle is even: every place is as likely for every example', () => {
+  const loader = new Loader(numbered(4), { batchSize: 1, shuffle: true });
+  const counts = Array.from({ length: 4 }, () => [0, 0, 0, 0]);
+  for (let epoch = 0; epoch < 4000; epoch++) {
+    loader.order(epoch).forEach((example, place) => {
+      counts[place]![example]!++;
+    });
+  }
+  for (const count of counts.flat()) assert(Math.abs(count - 1000) < 150, `${counts}`);
+});
+
+test('workers give the same batches as this thread', async () => {
+  for (const options of [{ workers: 2 }, { workers: 1, prefetch: 50 }] satisfies Partial<LoaderOptions>[]) {
+    const base = { batchSize: 7, shuffle: true, seed: 5 };
+    const here = new Loader(numbered(64), base);
+    const there = new Loader(numbered(64), { ...base, ...options });
+    for (let epoch = 0; epoch < 2; epoch++) assert.deepEqual(await visited(there), await visited(here));
+  }
+});
+
+test('a loader with workers can be left early and used again', async () => {
+  const loader = new Loader(numbered(100), { batchSize: 4, workers: 2 });
+  for await (const batch of loader) if (batch.index === 2) break;
+  assert.equal(loader.epoch, 1);
+  assert.equal((await visited(loader)).length, 100);
+});
+
+test("a worker's error reaches the loop", async () => {
+  const failsAt5 = new Loader(failing('openFailing'), { batchSize: 2, workers: 2 });
+  await assert.rejects(drain(failsAt5), { code: 'HEDDLE_DATA', message: /worker.*picture 5 is damaged/ });
+  const failsToOpen = new Loader(failing('nothing'), { batchSize: 2, workers: 1 });
+  await assert.rejects(drain(failsToOpen), { code: 'HEDDLE_DATA', message: /worker of the loader failed/ });
+});
+
+async function drain(loader: Loader): Promise<void> {
+  for await (const batch of loader) assert(batch.size > 0);
+}
+
+test('a batch size far above the number of examples takes no memory for it', async () => {
+  for (const workers of [0, 1]) {
+    const loader = new Loader(numbered(5), { batchSize: Number.MAX_SAFE_INTEGER, workers });
+    assert.deepEqual(await visited(loader), [0, 1, 2, 3, 4]);
+  }
+});
+
+test('options outside their range are refused', () => {
+  const dataset = numbered(4);
+  const bad: [LoaderOptions, RegExp][] = [
+    [{ batchSize: 0 }, /batchSize is 0, must be an integer ≥ 1/],
+    [{ batchSize: 1.5 }, /batchSize is 1.5/],
+    [{ batchSize: 1, seed: -1 }, /seed is -1, must be an integer ≥ 0/],
+    [{ batchSize: 1, workers: -1 }, /workers is -1/],
+    [{ batchSize: 1, workers: 1, prefetch: 0 }, /prefetch is 0, must be an integer ≥ 1/],
+  ];
+  for (const [options, message] of bad) {
+    assert.throws(() => new Loader(dataset, options), { code: 'HEDDLE_ARGUMENT', message });
+  }
+  const local: Dataset = { length: 1, inputShape: [1], classes: 1, batchInto: () => {} };
+  assert.throws(() => new Loader(local, { batchSize: 1, workers: 1 }), /cannot be opened on another thread/);
+});

@@ -1,0 +1,162 @@
+/** Ops and losses against PyTorch: forward, and the gradient of every input. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { tensor } from '../../src/tensor/create.js';
+import * as F from '../../src/tensor/functional.js';
+import { realize, setPrecision } from '../../src/tensor/modes.js';
+import type { Tensor } from '../../src/tensor/tensor.js';
+import { assertClose } from '../close.js';
+import { type GoldenArray, type GoldenCase, goldenCases } from './golden.js';
+
+// The golden numbers are of f32 throughout.
+setPrecision({ matmul: 'f32', conv: 'f32' });
+
+type Inputs = Readonly<Record<string, Tensor>>;
+/** A case's options. What they hold is checked by the function that takes them. */
+// biome-ignore lint/suspicious/noExplicitAny: option values come from a file
+type Options = Readonly<Record<string, any>>;
+type Run = (inputs: Inputs, options: Options) => Tensor;
+
+const method =
+  (name: 'exp' | 'sin' | 'cos' | 'abs' | 'neg' | 'square' | 'log' | 'sqrt' | 'rsqrt' | 'reciprocal'): Run =>
+  ({ x }) =>
+    x![name]();
+const rounding =
+  (name: 'floor' | 'ceil' | 'trunc' | 'round'): Run =>
+  ({ x }) =>
+    x![name]();
+const binary =
+  (name: 'add' | 'sub' | 'mul' | 'div' | 'minimum' | 'maximum' | 'pow' | 'mod'): Run =>
+  ({ a, b }) =>
+    a![name](b!);
+const reduction =
+  (name: 'sum' | 'mean' | 'max' | 'min' | 'prod' | 'variance' | 'std'): Run =>
+  ({ x }, { axes, ...options }) =>
+    x![name](axes ?? undefined, options);
+const position =
+  (name: 'argmax' | 'argmin'): Run =>
+  ({ x }, { axis, keepdim }) =>
+    x![name](axis, { keepdim });
+const activation =
+  (f: (x: Tensor) => Tensor): Run =>
+  ({ x }) =>
+    f(x!);
+const loss =
+  (f: (x: Tensor, target: Tensor, options: Options) => Tensor): Run =>
+  ({ x, target }, options) =>
+    f(x!, target!, options);
+
+/** Vectors as PyTorch's matmul takes them: a row on the left, a column on the right. */
+function matmul({ a, b }: Inputs, { transposeA, transposeB }: Options): Tensor {
+  const left = a!.ndim === 1 ? a!.unsqueeze(0) : transposeA ? a!.transpose() : a!;
+  const right = b!.ndim === 1 ? b!.unsqueeze(1) : transposeB ? b!.transpose() : b!;
+  let product = left.matmul(right);
+  if (a!.ndim === 1) product = product.squeeze(-2);
+  return b!.ndim === 1 ? product.squeeze(-1) : product;
+}
+
+const RUNS: Readonly<Record<string, Run>> = {
+  exp: method('exp'),
+  sin: method('sin'),
+  cos: method('cos'),
+  abs: method('abs'),
+  neg: method('neg'),
+  square: method('square'),
+  log: method('log'),
+  sqrt: method('sqrt'),
+  rsqrt: method('rsqrt'),
+  reciprocal: method('reciprocal'),
+  floor: rounding('floor'),
+  ceil: rounding('ceil'),
+  trunc: rounding('trunc'),
+  round: rounding('round'),
+  clamp: ({ x }, { low, high }) => x!.clamp(low, high),
+  relu: activation(F.relu),
+  sigmoid: activation(F.sigmoid),
+  tanh: activation(F.tanh),
+  silu: activation(F.silu),
+  erf: activation(F.erf),
+  leakyRelu: ({ x }, { negativeSlope }) => F.leakyRelu(x!, negativeSlope),
+  gelu: ({ x }, options) => F.gelu(x!, options),
+  elu: ({ x }, { alpha }) => F.elu(x!, alpha),
+  softplus: ({ x }, options) => F.softplus(x!, options),
+  softmax: ({ x }, { axis }) => F.softmax(x!, axis),
+  logSoftmax: ({ x }, { axis }) => F.logSoftmax(x!, axis),
+  add: binary('add'),
+  sub: binary('sub'),
+  mul: binary('mul'),
+  div: binary('div'),
+  minimum: binary('minimum'),
+  maximum: binary('maximum'),
+  pow: binary('pow'),
+  mod: binary('mod'),
+  sum: reduction('sum'),
+  mean: reduction('mean'),
+  max: reduction('max'),
+  min: reduction('min'),
+  prod: reduction('prod'),
+  variance: reduction('variance'),
+  std: reduction('std'),
+  argmax: position('argmax'),
+  argmin: position('argmin'),
+  matmul,
+  linear: ({ x, weight, bias }) => F.linear(x!, weight!, bias),
+  conv2d: ({ x, weight, bias }, options) => F.conv2d(x!, weight!, bias, options),
+  maxPool2d: ({ x }, { kernel, ...options }) => F.maxPool2d(x!, kernel, options),
+  avgPool2d: ({ x }, { kernel, ...options }) => F.avgPool2d(x!, kernel, options),
+  batchNorm2d: ({ x, runningMean, runningVar, weight, bias }, options) =>
+    F.batchNorm2d(x!, runningMean!, runningVar!, { weight, bias, ...options }),
+  crossEntropy: ({ logits, labels, weight }, options) =>
+    F.crossEntropy(logits!, labels!, { ...options, ...(weight ? { weight } : {}) }),
+  nllLoss: ({ logProbabilities, labels }, options) => F.nllLoss(logProbabilities!, labels!, options),
+  mse: loss(F.mse),
+  l1: loss(F.l1),
+  huber: loss(F.huber),
+  bce: loss(F.bce),
+  bceWithLogits: loss(F.bceWithLogits),
+  hinge: loss(F.hinge),
+};
+
+const toTensor = ({ shape, data }: GoldenArray, requiresGrad: boolean): Tensor =>
+  tensor(data.slice(), { shape, requiresGrad });
+
+interface Result {
+  readonly got: Tensor;
+  readonly data: GoldenArray['data'];
+  readonly what: string;
+}
+
+/** A case's output and gradients beside PyTorch's, not computed yet. */
+function resultsOf({ op, args, inputs, outputs, name }: GoldenCase): Result[] {
+  const run = RUNS[op];
+  assert.ok(run, `no such op in this test: ${op}`);
+  const tensors = Object.fromEntries(
+    Object.entries(inputs).map(([key, array]) => [key, toTensor(array, `grad.${key}` in outputs)]),
+  );
+  const { gradOutput } = tensors;
+  const output = run(tensors, args);
+  assert.deepEqual(output.shape, outputs.output!.shape, `${name}: shape`);
+  if (gradOutput) output.mul(gradOutput).sum().backward();
+  return Object.entries(outputs).map(([key, { data }]) => {
+    const got =
+      key === 'output'
+        ? output
+        : key.startsWith('grad.')
+          ? tensors[key.slice('grad.'.length)]!.grad
+          : tensors[key];
+    assert.ok(got, `${name}: no ${key}`);
+    return { got, data, what: `${name}: ${key}` };
+  });
+}
+
+for (const group of ['ops', 'losses'] as const) {
+  const byOp = new Map<string, GoldenCase[]>();
+  for (const c of goldenCases(group)) byOp.set(c.op, [...(byOp.get(c.op) ?? []), c]);
+  for (const [op, cases] of byOp) {
+    test(`PyTorch's ${op}: ${cases.length} cases`, async () => {
+      const results = cases.flatMap(resultsOf);
+      realize(...results.map(({ got }) => got));
+      for (const { got, data, what } of results) assertClose(await got.data(), data, what);
+    });
+  }
+}

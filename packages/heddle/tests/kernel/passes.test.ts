@@ -1,0 +1,300 @@
+/** The passes one by one, and the verifier that stands between them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { InternalError } from '../../src/core/errors.js';
+import {
+  alu,
+  arrayNode,
+  block,
+  breakLoop,
+  bufferParam,
+  constant,
+  declare,
+  type Expr,
+  forLoop,
+  int,
+  load,
+  type Node,
+  type Param,
+  read,
+  type Statement,
+  set,
+  store,
+  type Variable,
+  when,
+} from '../../src/kernel/ir/ir.js';
+import { printKernel } from '../../src/kernel/ir/print.js';
+import type { Target } from '../../src/kernel/ir/target.js';
+import { value } from '../../src/kernel/ir/types.js';
+import { verify } from '../../src/kernel/ir/verify.js';
+import { bool, buffer, defineKernel, f32, i32, type KernelIr } from '../../src/kernel/language/index.js';
+import { compile, PASSES } from '../../src/kernel/passes/pipeline.js';
+import { promote } from '../../src/kernel/passes/promote.js';
+import { simplify } from '../../src/kernel/passes/simplify.js';
+import { unroll } from '../../src/kernel/passes/unroll.js';
+
+const cpu: Target = {
+  name: 'cpu',
+  model: 'blocks',
+  units: 1,
+  fma: false,
+  maxThreadsPerBlock: 1024,
+  sharedBytesPerBlock: 49152,
+  capability: 0,
+  libraries: new Set(),
+};
+
+/** The lines of a kernel's body. */
+const lines = (ir: KernelIr): string[] =>
+  printKernel(ir)
+    .split('\n')
+    .slice(1, -1)
+    .map((l) => l.slice(2));
+
+test('simplify: exact algebra only', () => {
+  const ir = defineKernel('k', { x: buffer(f32), y: buffer(i32), a: f32, n: i32 }, ({ x, y, a, n }) => {
+    x[0] = a * 1 + 0;
+    x[1] = a / 1 - 0;
+    x[2] = a * 0;
+    y[0] = (n + 1) * 4 + 3 - 2;
+    y[1] = n * 4 * 8 + (n + 5) + (n + 7);
+    y[2] = n * 0 + (n | 0);
+    y[3] = n % 1;
+    y[4] = 2 + 3 * n;
+  });
+  assert.deepEqual(lines(simplify(ir)), [
+    'x[0] = a + 0.0',
+    'x[1] = a',
+    'x[2] = a * 0.0',
+    'y[0] = (n * 4) + 5',
+    'y[1] = (((n * 32) + n) + n) + 12',
+    'y[2] = n',
+    'y[3] = 0',
+    'y[4] = (n * 3) + 2',
+  ]);
+});
+
+test('simplify: what is known is carried forward, what is unused goes', () => {
+  const ir = defineKernel('k', { y: buffer(i32), n: i32 }, ({ y, n }, { i32, atomicAdd, local }) => {
+    const four = i32(4);
+    const dead = n * four;
+    const unused = local(i32, 4);
+    unused[0];
+    const deader = dead + 1;
+    let _never = deader;
+    _never = n;
+    if (four > 5) y[0] = 1;
+    else if (n > 2) y[1] = four;
+    for (let i = 3; i < four; i++) y[i] = i;
+    for (let i = 4; i < four; i++) y[i] = i;
+    const _kept = atomicAdd(y, 0, 1);
+    if (n > 5) {
+      const _nothing = n;
+    }
+  });
+  assert.deepEqual(lines(simplify(ir)), [
+    'if n > 2',
+    '  y[1] = 4',
+    'y[3] = 3',
+    'const _kept: i32 = atomicAdd(y, 0, 1)',
+  ]);
+});
+
+test('unroll: short loops with constant bounds, inner ones first', () => {
+  const ir = defineKernel('k', { y: buffer(i32), n: i32 }, ({ y, n }) => {
+    for (let i = 0; i < n; i++) for (let j = 0; j < 2; j++) for (let k = 0; k <= 4; k += 4) y[i] += j + k;
+    for (let i = 0; i < 17; i++) y[i] = i;
+    for (let i = 0; i < 4; i++) {
+      if (y[i] > 3) break;
+      y[i] = 0;
+    }
+  });
+  assert.deepEqual(lines(simplify(unroll(simplify(ir)))), [
+    'for i from 0 to n step 1',
+    '  y[i] = y[i]',
+    '  y[i] = y[i] + 4',
+    '  y[i] = y[i] + 1',
+    '  y[i] = y[i] + 5',
+    'for i_2 from 0 to 17 step 1 unroll',
+    '  y[i_2] = i_2',
+    'for i_3 from 0 to 4 step 1 unroll',
+    '  if y[i_3] > 3',
+    '    break',
+    '  y[i_3] = 0',
+  ]);
+});
+
+test('unroll: code that would grow too much stays a loop', () => {
+  const ir = defineKernel('k', { y: buffer(i32) }, ({ y }) => {
+    for (let a = 0; a < 16; a++)
+      for (let b = 0; b < 16; b++) for (let c = 0; c < 16; c++) y[a * 256 + b * 16 + c] = 1;
+  });
+  const text = lines(simplify(unroll(simplify(ir))));
+  assert.equal(text[0], 'for a from 0 to 16 step 1 unroll');
+  assert.equal(text.length, 1 + 256);
+});
+
+test('promote: an array with one index that is not constant stays memory', () => {
+  const ir = defineKernel('k', { y: buffer(i32), n: i32 }, ({ y, n }, { local, shared, i32 }) => {
+    const a = local(i32, 2, 2);
+    const b = local(i32, 2);
+    const c = shared(i32, 2);
+    a[1][1] = n;
+    b[n] = n;
+    b[0] = a[1][1];
+    c[0] = 1;
+    y[0] = a[1][1] + b[0] + c[0];
+  });
+  assert.deepEqual(lines(promote(simplify(ir))), [
+    'local b: i32[2]',
+    'shared c: i32[2]',
+    'let a_3: i32 = 0',
+    'a_3 = n',
+    'b[n] = n',
+    'b[0] = a_3',
+    'c[0] = 1',
+    'y[0] = (a_3 + b[0]) + c[0]',
+  ]);
+});
+
+test('compile: a page of named passes, each with a reason', () => {
+  assert.deepEqual(
+    PASSES.map((p) => p.name),
+    ['simplify', 'unroll', 'simplify-unrolled', 'promote'],
+  );
+  for (const pass of PASSES) assert.ok(pass.why.length > 20);
+  const ir = defineKernel('k', { y: buffer(i32) }, ({ y }) => {
+    for (let i = 0; i < 2; i++) y[i] = 1;
+  });
+  assert.equal(
+    compile(ir, { ...cpu, name: 'sim', model: 'threads' }),
+    ir,
+    'the simulator runs what was written',
+  );
+  assert.deepEqual(lines(compile(ir, { ...cpu, name: 'cuda', model: 'threads' })), [
+    'for i from 0 to 2 step 1 unroll',
+    '  y[i] = 1',
+  ]);
+});
+
+// ── The verifier ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+const y: Param = { name: 'y', schema: buffer(i32) };
+const kernelOf = (...body: Statement[]): KernelIr => ({
+  name: 'k',
+  params: [y],
+  arrays: [],
+  body: block(body),
+});
+const variable = (name: string, constantForGood = false): Variable => ({
+  name,
+  type: value(i32),
+  constant: constantForGood,
+});
+const bad = (node: unknown): never => node as never;
+
+const v = variable('v');
+const fixed = variable('fixed', true);
+const i = variable('i', true);
+const yes = constant(bool, true);
+
+test('unroll: a loop that is never to be unrolled stays', () => {
+  const loop = (unroll: boolean | 'never'): KernelIr =>
+    kernelOf(forLoop(i, int(0), int(2), int(1), block([store(bufferParam(y), read(i), [int(0)])]), unroll));
+  assert.deepEqual(lines(unroll(loop(false))), ['y[0] = 0', 'y[0] = 1']);
+  assert.deepEqual(lines(unroll(loop('never'))), ['for i from 0 to 2 step 1 loop', '  y[0] = i']);
+});
+
+const broken: Record<string, [KernelIr, RegExp]> = {
+  'a variable that is not declared': [
+    kernelOf(store(bufferParam(y), read(v), [int(0)])),
+    /v is not declared here/,
+  ],
+  'a variable outside of its block': [
+    kernelOf(when(yes, block([declare(v, int(1))])), set(v, int(2))),
+    /`set`.*v may not be set here/,
+  ],
+  'a constant that is set': [
+    kernelOf(declare(fixed, int(1)), set(fixed, int(2))),
+    /fixed may not be set here/,
+  ],
+  'a loop variable that is set': [
+    kernelOf(forLoop(i, int(0), int(2), int(1), block([set(i, int(1))]))),
+    /i may not be set here/,
+  ],
+  'two declarations': [kernelOf(declare(v, int(1)), declare(v, int(2))), /v is declared twice/],
+  'another type': [kernelOf(declare(v, constant(f32, 1))), /has f32 where i32 is needed/],
+  'a float stored as an integer': [
+    kernelOf(store(bufferParam(y), constant(f32, 1), [int(0)])),
+    /stores f32 to global i32/,
+  ],
+  'an index missing': [kernelOf(store(bufferParam(y), int(1), [])), /y takes 1 indices, got 0/],
+  'a float index': [kernelOf(store(bufferParam(y), int(1), [constant(f32, 0)])), /an index is i32/],
+  'memory of another kernel': [
+    kernelOf(declare(v, load(bufferParam({ name: 'z', schema: buffer(i32) }), [int(0)]))),
+    /z is not of this kernel/,
+  ],
+  'an array of another kernel': [
+    kernelOf(
+      declare(v, load(arrayNode({ name: 't', dtype: i32, space: 'local', dims: [2], lanes: 1 }), [int(0)])),
+    ),
+    /t is not of this kernel/,
+  ],
+  'a condition that is a number': [kernelOf(when(int(1), block([]))), /a condition is a scalar bool/],
+  'a branch that is no block': [
+    kernelOf(bad({ ...when(yes, block([])), src: [yes, breakLoop()] })),
+    /a block is missing/,
+  ],
+  'break outside of a loop': [kernelOf(breakLoop()), /stands outside of a loop/],
+  'an expression as a statement': [kernelOf(bad(int(1))), /`const`: is no statement/],
+  'operands that differ': [
+    kernelOf(declare(v, bad({ ...alu('add', [int(1), int(2)]), src: [int(1), constant(f32, 2)] }))),
+    /operands of add differ: i32,f32/,
+  ],
+  'an op that does not take the dtype': [
+    kernelOf(declare(v, bad({ ...alu('neg', [int(1)]), arg: 'sqrt' }))),
+    /sqrt does not take i32/,
+  ],
+  'a result of another type': [
+    kernelOf(declare(v, bad({ ...alu('lt', [int(1), int(2)]), type: value(i32) }))),
+    /lt has the type i32/,
+  ],
+  'a constant of another kind': [kernelOf(declare(v, bad({ ...int(1), arg: true }))), /true is no i32/],
+};
+
+for (const [name, [ir, message]] of Object.entries(broken)) {
+  test(`verify: ${name}`, () => {
+    assert.throws(
+      () => verify(ir, 'fold'),
+      (error) =>
+        error instanceof InternalError &&
+        message.test(error.message) &&
+        error.message.includes('kernel k, after the pass fold'),
+    );
+  });
+}
+
+test('verify: an expression that is shared a million times over is checked quickly', () => {
+  let e: Expr = read(v);
+  for (let k = 0; k < 20; k++) e = alu('add', [e, e]);
+  verify(kernelOf(declare(v, int(1)), store(bufferParam(y), e, [int(0)])), 'parse');
+  const count = (node: Node, seen = new Set<Node>()): number => {
+    if (!seen.has(node)) for (const s of node.src) count(s as Node, seen.add(node));
+    return seen.size;
+  };
+  assert.ok(count(simplify(kernelOf(declare(v, int(1)), store(bufferParam(y), e, [int(0)]))).body) < 50);
+});
+
+test('HEDDLE_CHECK=1 verifies after every pass', () => {
+  const breaks = { name: 'breaks', why: 'to see it caught', run: () => kernelOf(breakLoop()) };
+  const before = process.env.HEDDLE_CHECK;
+  try {
+    process.env.HEDDLE_CHECK = '1';
+    assert.throws(() => compile(kernelOf(), cpu, [breaks]), /after the pass breaks: `break`/);
+    process.env.HEDDLE_CHECK = '0';
+    assert.equal(compile(kernelOf(), cpu, [breaks]).body.src.length, 1);
+  } finally {
+    if (before === undefined) delete process.env.HEDDLE_CHECK;
+    else process.env.HEDDLE_CHECK = before;
+  }
+});

@@ -1,0 +1,229 @@
+/** Modules: what they hold, how it is named, saved, loaded and drawn. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { f64 } from '../../src/core/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../../src/core/errors.js';
+import * as nn from '../../src/nn/index.js';
+import { tensor, zeros } from '../../src/tensor/create.js';
+import { jit } from '../../src/tensor/jit.js';
+import { noGrad } from '../../src/tensor/modes.js';
+import { manualSeed, rand, randn } from '../../src/tensor/random.js';
+import type { Tensor } from '../../src/tensor/tensor.js';
+import { assertClose } from '../close.js';
+
+class Block extends nn.Module {
+  readonly conv = new nn.Conv2d(2, 4, 3, { padding: 1, bias: false });
+  readonly norm = new nn.BatchNorm2d(4);
+  readonly branches = [new nn.Linear(3, 2), new nn.Linear(3, 2)];
+  readonly tied = this.branches[0]!;
+  readonly scale = tensor([1], { requiresGrad: true });
+  readonly title = 'block';
+
+  forward(x: Tensor): Tensor {
+    return this.norm.forward(this.conv.forward(x)).mul(this.scale);
+  }
+}
+
+test('parameters and buffers are found in properties, modules and arrays, each once', () => {
+  const block = new Block();
+  assert.deepEqual(
+    [...block.namedParameters()].map(([name]) => name),
+    [
+      'scale',
+      'conv.weight',
+      'norm.weight',
+      'norm.bias',
+      'branches.0.weight',
+      'branches.0.bias',
+      'branches.1.weight',
+      'branches.1.bias',
+    ],
+  );
+  assert.deepEqual(
+    [...block.namedBuffers()].map(([name]) => name),
+    ['norm.runningMean', 'norm.runningVar'],
+  );
+  assert.equal(Object.keys(block.stateDict()).length, 10);
+  assert.equal(block.parameters().length, 8);
+});
+
+test('Sequential names its layers by position and runs them in order', async () => {
+  const model = new nn.Sequential(new nn.Flatten(), new nn.Linear(4, 2), new nn.ReLU());
+  assert.deepEqual(Object.keys(model.stateDict()), ['1.weight', '1.bias']);
+  const y = model.forward(
+    tensor([
+      [
+        [1, 2],
+        [3, 4],
+      ],
+    ]),
+  );
+  assert.deepEqual(y.shape, [1, 2]);
+  assert.ok(((await y.data()) as Float32Array).every((v) => v >= 0));
+});
+
+test('train and eval reach every module', () => {
+  const model = new nn.Sequential(new nn.Dropout(), new nn.Sequential(new nn.BatchNorm2d(1)));
+  model.eval();
+  assert.ok([...model.namedModules()].every(([, m]) => !m.training));
+  model.train();
+  assert.ok([...model.namedModules()].every(([, m]) => m.training));
+});
+
+test('a state dict moves all values to another model, and stays its own', async () => {
+  manualSeed(1);
+  const [from, to] = [new Block(), new Block()];
+  to.loadStateDict(from.stateDict());
+  assert.deepEqual(await to.conv.weight.data(), await from.conv.weight.data());
+  assert.ok(to.conv.weight.requiresGrad);
+  assert.ok(!to.norm.runningMean.requiresGrad);
+  const before = await from.conv.weight.data();
+  noGrad(() => to.conv.weight.assign(to.conv.weight.mul(2)));
+  assert.deepEqual(await from.conv.weight.data(), before);
+  to.conv.weight.write(new Float32Array(to.conv.weight.size));
+  assert.deepEqual(await from.conv.weight.data(), before);
+});
+
+test('loading says what is missing, unexpected, or of another shape or dtype, and then changes nothing', async () => {
+  const model = new nn.Linear(3, 2);
+  const before = await model.weight.data();
+  const { weight, bias } = model.stateDict();
+  assert.throws(
+    () => model.loadStateDict({ weight: weight!, offset: bias! }),
+    (e) => e instanceof ArgumentError && /Linear.*Missing: bias\. Unexpected: offset\./.test(e.message),
+  );
+  assert.throws(
+    () => model.loadStateDict({ weight: zeros([2, 3]), bias: zeros([3]) }),
+    (e) => e instanceof ShapeError && /bias differ: the model has \(2\), the state \(3\)/.test(e.message),
+  );
+  assert.throws(
+    () => model.loadStateDict({ weight: zeros([2, 3], { dtype: f64 }), bias: zeros([2]) }),
+    (e) => e instanceof DTypeError && /weight differ: the model has f32, the state f64/.test(e.message),
+  );
+  assert.deepEqual(await model.weight.data(), before);
+  model.loadStateDict({ bias: tensor([5, 6]) }, { strict: false });
+  assert.deepEqual(await model.bias!.array(), [5, 6]);
+  assert.deepEqual(await model.weight.data(), before);
+});
+
+test('initial values: bounds, spread, and the same for the same seed', async () => {
+  const make = (): nn.Linear => {
+    manualSeed(11);
+    return new nn.Linear(400, 300);
+  };
+  const values = (await make().weight.data()) as Float32Array;
+  assert.deepEqual(await make().weight.data(), values);
+  manualSeed(12);
+  assert.notDeepEqual(await new nn.Linear(400, 300).weight.data(), values);
+  const bound = 1 / Math.sqrt(400);
+  assert.ok(values.every((v) => Math.abs(v) <= bound));
+  const deviation = Math.sqrt(values.reduce((s, v) => s + v * v, 0) / values.length);
+  assertClose([deviation], [bound / Math.sqrt(3)], 'deviation', { relative: 0.01 });
+  const conv = new nn.Conv2d(4, 8, [3, 5], { groups: 2 });
+  assert.deepEqual(conv.weight.shape, [8, 2, 3, 5]);
+  assert.ok(((await conv.weight.data()) as Float32Array).every((v) => Math.abs(v) <= 1 / Math.sqrt(30)));
+});
+
+test('nn.init: deviations as the papers say', async () => {
+  manualSeed(2);
+  const t = zeros([300, 200], { requiresGrad: true });
+  const deviation = async (of: Tensor): Promise<number> => {
+    const v = (await of.data()) as Float32Array;
+    const mean = v.reduce((s, x) => s + x, 0) / v.length;
+    return Math.sqrt(v.reduce((s, x) => s + (x - mean) ** 2, 0) / v.length);
+  };
+  const { init } = nn;
+  for (const [draw, expected] of [
+    [() => init.xavierUniform(t), Math.sqrt(2 / 500)],
+    [() => init.xavierNormal(t, 2), 2 * Math.sqrt(2 / 500)],
+    [() => init.kaimingUniform(t), Math.sqrt(2 / 200)],
+    [() => init.kaimingNormal(t, { mode: 'fanOut', nonlinearity: 'relu' }), Math.sqrt(2 / 300)],
+    [() => init.normal(t, 3, 0.5), 0.5],
+    [() => init.uniform(t, -1, 1), 1 / Math.sqrt(3)],
+  ] as const) {
+    assert.equal(draw(), t);
+    assertClose([await deviation(t)], [expected], String(draw), { relative: 0.02 });
+  }
+  assert.ok(t.requiresGrad);
+  assert.equal(await init.ones(t).sum().item(), 60000);
+  assert.equal(await init.zeros(t).sum().item(), 0);
+  assert.throws(() => init.xavierUniform(zeros([3])), ShapeError);
+});
+
+test('BatchNorm2d normalises by the batch in training, by running statistics in evaluation', async () => {
+  manualSeed(4);
+  const norm = new nn.BatchNorm2d(3, { momentum: 1 });
+  const x = randn([8, 3, 4, 4]).mul(3).add(5).realize();
+  const y = norm.forward(x);
+  assertClose((await y.mean([0, 2, 3]).data()) as Float32Array, [0, 0, 0], 'mean', { absolute: 1e-5 });
+  norm.eval();
+  const before = await norm.runningMean.data();
+  const evaluated = norm.forward(x);
+  assert.deepEqual(await norm.runningMean.data(), before);
+  const ratio = (await evaluated.std([0, 2, 3], { correction: 1 }).data()) as Float32Array;
+  assertClose(ratio, [1, 1, 1], 'deviation', { relative: 1e-4 });
+});
+
+test('BatchNorm2d and Dropout keep their state going inside jit', async () => {
+  const norm = new nn.BatchNorm2d(2, { momentum: 0.5 });
+  const model = new nn.Sequential(norm, new nn.Dropout(0.5));
+  const run = jit((x: Tensor) => noGrad(() => model.forward(x)));
+  const x = tensor([1, 1, 3, 3], { shape: [2, 2, 1, 1] });
+  const first = await run(x).data();
+  await run(x).data();
+  assertClose((await norm.runningMean.data()) as Float32Array, [1.5, 1.5], 'running mean');
+  const draws = await Promise.all(Array.from({ length: 8 }, () => run(x).data()));
+  assert.ok(
+    draws.some((d) => d.some((v, i) => v !== first[i])),
+    'dropout drew the same mask every time',
+  );
+});
+
+test('layers refuse sizes that are none', () => {
+  assert.throws(
+    () => new nn.Linear(0, 3),
+    (e) => e instanceof ArgumentError && /inFeatures is 0/.test(e.message),
+  );
+  assert.throws(
+    () => new nn.Conv2d(3, 4, 3, { groups: 2 }),
+    (e) => e instanceof ArgumentError && /groups is 2.*3.*4/.test(e.message),
+  );
+  assert.throws(() => new nn.BatchNorm2d(1.5), ArgumentError);
+});
+
+test('every layer runs and keeps or changes the shape as it says', () => {
+  const x = rand([2, 3, 8, 8]);
+  const same = [
+    new nn.ReLU(),
+    new nn.LeakyReLU(),
+    new nn.ELU(),
+    new nn.GELU(),
+    new nn.SiLU(),
+    new nn.Sigmoid(),
+    new nn.Softplus(),
+    new nn.Tanh(),
+    new nn.Softmax(1),
+    new nn.LogSoftmax(1),
+    new nn.Dropout(),
+    new nn.BatchNorm2d(3),
+  ];
+  for (const layer of same) assert.deepEqual(layer.forward(x).shape, x.shape, layer.constructor.name);
+  assert.deepEqual(new nn.MaxPool2d(2).forward(x).shape, [2, 3, 4, 4]);
+  assert.deepEqual(new nn.AvgPool2d(3, { stride: 1, padding: 1 }).forward(x).shape, [2, 3, 8, 8]);
+  assert.deepEqual(
+    new nn.Conv2d(3, 5, 3, { stride: 2, padding: 1, dilation: 1 }).forward(x).shape,
+    [2, 5, 4, 4],
+  );
+  assert.deepEqual(new nn.Flatten().forward(x).shape, [2, 192]);
+});
+
+test('zeroGrad forgets', () => {
+  const layer = new nn.Linear(2, 1);
+  layer
+    .forward(rand([3, 2]))
+    .sum()
+    .backward();
+  assert.ok(layer.parameters().every((p) => p.grad));
+  layer.zeroGrad();
+  assert.ok(layer.parameters().every((p) => p.grad === undefined));
+});

@@ -1,0 +1,63 @@
+/** Convolutions of all kinds, small enough for the simulator. */
+import type { Conv2dArg } from '../../src/ops/conv2d/op.js';
+
+export interface ConvolutionCase {
+  readonly name: string;
+  readonly n: number;
+  /** Channels in and out, of all groups. */
+  readonly c: number;
+  readonly o: number;
+  readonly arg: Conv2dArg;
+}
+
+const both = (n: number | [number, number]): [number, number] => (typeof n === 'number' ? [n, n] : n);
+type Side = number | [number, number];
+export const conv = (
+  name: string,
+  [n, c, o]: [number, number, number],
+  size: Side,
+  kernel: Side,
+  rest: { stride?: Side; dilation?: Side; padding?: Side; groups?: number } = {},
+): ConvolutionCase => {
+  const { stride = 1, dilation = 1, padding = 0, groups = 1 } = rest;
+  const arg = {
+    ...{ size: both(size), kernel: both(kernel), stride: both(stride), groups },
+    ...{ dilation: both(dilation), padding: both(padding) },
+  };
+  return { name, n, c, o, arg };
+};
+
+export const CASES: readonly ConvolutionCase[] = [
+  conv('3×3', [2, 3, 4], [6, 10], 3),
+  conv('rows of 11 and channels 5', [1, 2, 5], [5, 13], 3),
+  conv('rows of 13, channels 13', [1, 1, 13], [4, 15], [2, 3]),
+  conv('rows of 18', [1, 2, 8], [3, 20], [1, 3]),
+  conv('one column over, 34 channels', [1, 2, 34], [4, 11], 3),
+  conv('two columns over, 18 channels', [1, 3, 18], [3, 12], [2, 3], { padding: 1 }),
+  conv('six columns over, 16 channels', [2, 16, 16], [3, 8], 3),
+  conv('seven channels to nine, padded', [3, 7, 9], [5, 6], 3, { padding: 1 }),
+  conv('strided, dilated, twelve channels', [2, 12, 20], [9, 11], [3, 2], {
+    ...{ stride: [2, 1], dilation: [1, 2], padding: 1 },
+  }),
+  conv('dilated rows, stride 2, eight channels in groups', [2, 16, 16], [9, 8], 3, {
+    ...{ stride: 2, dilation: [2, 1], padding: [2, 1], groups: 2 },
+  }),
+  conv('1×1', [2, 5, 3], [3, 7], 1),
+  conv('5×5 padded', [2, 1, 6], [7, 9], 5, { padding: 2 }),
+  conv('padded above only', [1, 2, 2], [5, 8], 3, { padding: [1, 0] }),
+  conv('padded aside only', [1, 2, 2], [5, 8], 3, { padding: [0, 1] }),
+  conv('padded more than it reaches', [1, 2, 2], [4, 5], 2, { padding: 3 }),
+  conv('stride 2', [1, 2, 4], [9, 11], 3, { stride: 2 }),
+  conv('stride 2 padded', [2, 3, 2], [8, 10], 3, { stride: 2, padding: 1 }),
+  conv('stride 3 by 2, kernel 2', [1, 1, 3], [9, 12], 2, { stride: [3, 2] }),
+  conv('stride beyond the kernel', [1, 2, 2], [7, 17], 1, { stride: 3 }),
+  conv('dilated', [1, 2, 3], [8, 11], 3, { dilation: 2 }),
+  conv('dilated, strided, padded', [1, 2, 3], [9, 14], 3, {
+    dilation: [2, 3],
+    stride: [2, 2],
+    padding: [2, 3],
+  }),
+  conv('groups', [2, 4, 6], [5, 8], 3, { groups: 2 }),
+  conv('depthwise, padded', [1, 3, 3], [5, 6], 3, { groups: 3, padding: 1 }),
+  conv('many images', [9, 1, 2], [3, 6], 3),
+];

@@ -1,0 +1,55 @@
+/** The GPU's max pooling kernels against their compositions, in the simulator. */
+import { test } from 'node:test';
+import { f32 } from '../../src/core/dtype.js';
+import { call, leaf } from '../../src/graph/build.js';
+import { maxPool2dGradientOp, maxPool2dOp, type PoolArg, pooledSize } from '../../src/ops/max-pool2d/op.js';
+import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
+import { checkInSimulator, noise } from '../kernel/harness.js';
+
+type Sides = readonly [number, number];
+const pool = (
+  size: Sides,
+  kernel: Sides,
+  stride: Sides = kernel,
+  padding: Sides = [0, 0],
+  dilation: Sides = [1, 1],
+): PoolArg => ({ size, kernel, stride, padding, dilation });
+
+const CASES: Readonly<Record<string, PoolArg>> = {
+  '2×2 of 24 columns': pool([4, 24], [2, 2]),
+  '2×2 of odd rows': pool([5, 12], [2, 2]),
+  '2×2 of odd sizes': pool([5, 11], [2, 2]),
+  '2×2 of one window': pool([2, 2], [2, 2]),
+  '3×2': pool([7, 9], [3, 2]),
+  '3×2 by 4×2': pool([9, 8], [3, 2], [4, 2]),
+  'stride beyond the kernel': pool([7, 8], [2, 2], [3, 3]),
+  '2×2 padded': pool([5, 6], [2, 2], [2, 2], [1, 1]),
+  '2×2 padded above': pool([5, 6], [2, 2], [2, 2], [1, 0]),
+  '3×3 padded': pool([7, 7], [3, 3], [3, 3], [1, 0]),
+  '3×3 by 2 padded': pool([8, 9], [3, 3], [2, 2], [1, 1]),
+  '3×3 by 1': pool([6, 7], [3, 3], [1, 1]),
+  dilated: pool([8, 9], [2, 2], [2, 2], [0, 0], [2, 3]),
+  '16×16 by 3': pool([20, 23], [16, 16], [3, 3], [4, 4]),
+};
+
+/** Values with many ties, and one NaN, on 3 images of 2 channels. */
+function pixels([h, w]: Sides, nan: boolean): Float32Array {
+  const data = noise(6 * h * w, h + w).map((v) => Math.round(3 * v));
+  if (nan) data[data.length >> 1] = Number.NaN;
+  return data;
+}
+
+for (const [name, arg] of Object.entries(CASES)) {
+  const x = leaf([3, 2, ...arg.size], f32);
+  const g = leaf([3, 2, ...pooledSize(arg)], f32);
+  test(`maxPool2d ${name}`, () => {
+    for (const nan of [false, true])
+      checkInSimulator(call(maxPool2dOp, [x], arg), [{ data: pixels(arg.size, nan) }], 0, SIM_TARGET);
+  });
+  test(`maxPool2dGradient ${name}`, () => {
+    for (const nan of [false, true]) {
+      const sources = [{ data: pixels(arg.size, nan) }, { data: noise(g.size, 9) }];
+      checkInSimulator(call(maxPool2dGradientOp, [x, g], arg), sources, 1e-5, SIM_TARGET);
+    }
+  });
+}

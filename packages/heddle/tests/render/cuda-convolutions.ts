@@ -1,0 +1,84 @@
+/** The convolution and pooling kernels for GPUs for a few kinds of shapes. */
+import { f32 } from '../../src/core/dtype.js';
+import { PRECISIONS } from '../../src/core/precision.js';
+import { call, leaf } from '../../src/graph/build.js';
+import { argOf, type GraphNode } from '../../src/graph/node.js';
+import type { KernelIr } from '../../src/kernel/ir/ir.js';
+import type { Target } from '../../src/kernel/ir/target.js';
+import { conv2dMaxPoolOp, conv2dMaxPositionsOp } from '../../src/ops/conv2d/max-pool.js';
+import {
+  type Conv2dArg,
+  conv2dInputOp,
+  conv2dOp,
+  conv2dWeightOp,
+  outputSize,
+} from '../../src/ops/conv2d/op.js';
+import { maxPool2dGradientOp, maxPool2dOp, type PoolArg, pooledSize } from '../../src/ops/max-pool2d/op.js';
+import { identity, ioFor, kernelOf } from '../kernel/harness.js';
+import { type ConvolutionCase, conv } from '../ops/convolution-cases.js';
+
+const KINDS: readonly ConvolutionCase[] = [
+  conv('few channels', [4, 3, 8], 30, 5, { padding: 2 }),
+  conv('many channels', [4, 32, 64], 16, 3, { padding: 1 }),
+  conv('strided, dilated, in groups', [2, 12, 20], [17, 23], [3, 2], {
+    stride: [2, 3],
+    dilation: 2,
+    groups: 2,
+  }),
+];
+
+const WINDOWS: readonly PoolArg[] = [
+  { size: [12, 12], kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1] },
+  { size: [13, 11], kernel: [3, 3], stride: [2, 2], padding: [1, 1], dilation: [1, 1] },
+];
+
+const joined = (conv: Conv2dArg): { conv: Conv2dArg; pool: PoolArg } => ({
+  conv,
+  pool: { size: outputSize(conv), kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1] },
+});
+
+/** The kernels of the first and of the last way to compute `node`. */
+function kernelsOf(node: GraphNode, target: Target, label: string): KernelIr[] {
+  const { op, arg } = argOf(node, 'call');
+  const choice = kernelOf(node, target)!;
+  const io = ioFor(
+    node,
+    node.src.map(() => ({ data: new Float32Array() })),
+    target,
+    identity,
+  );
+  const ways = choice.variants?.(io, arg) ?? [{ name: '', plan: () => choice.plan(io, arg) }];
+  return [ways[0]!, ...ways.slice(1).slice(-1)].flatMap(({ plan }, way) =>
+    plan().flatMap((stage): KernelIr[] =>
+      'kernel' in stage ? [{ ...stage.kernel, name: `${stage.kernel.name}_${op.name}_${label}_${way}` }] : [],
+    ),
+  );
+}
+
+export function convolutionKernels(target: Target): KernelIr[] {
+  const convolutions = KINDS.flatMap(({ n, c, o, arg: sizes }, kind) =>
+    (kind === 1 ? PRECISIONS.slice(0, 2) : PRECISIONS.slice(1, 2)).flatMap((precision) => {
+      const arg = { ...sizes, precision };
+      const x = leaf([n, c, ...arg.size], f32);
+      const w = leaf([o, c / arg.groups, ...arg.kernel], f32);
+      const y = leaf([n, o, ...outputSize(arg)], f32);
+      const label = `${kind}_${precision}`;
+      return [
+        ...kernelsOf(call(conv2dOp, [x, w], arg), target, label),
+        ...kernelsOf(call(conv2dInputOp, [y, w], arg), target, label),
+        ...kernelsOf(call(conv2dWeightOp, [x, y], arg), target, label),
+        ...kernelsOf(call(conv2dMaxPoolOp, [x, w], joined(arg)), target, label),
+        ...kernelsOf(call(conv2dMaxPositionsOp, [x, w], joined(arg)), target, label),
+      ];
+    }),
+  );
+  const pools = WINDOWS.flatMap((arg, kind) => {
+    const x = leaf([2, 3, ...arg.size], f32);
+    const g = leaf([2, 3, ...pooledSize(arg)], f32);
+    return [
+      ...kernelsOf(call(maxPool2dOp, [x], arg), target, `${kind}`),
+      ...kernelsOf(call(maxPool2dGradientOp, [x, g], arg), target, `${kind}`),
+    ];
+  });
+  return [...convolutions, ...pools];
+}

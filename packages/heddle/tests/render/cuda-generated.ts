@@ -1,0 +1,45 @@
+/** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
+import { i32 } from '../../src/core/dtype.js';
+import { leaf } from '../../src/graph/build.js';
+import { ones, rand, randn, tensor, zeros } from '../../src/index.js';
+import type { KernelIr } from '../../src/kernel/ir/ir.js';
+import type { Target } from '../../src/kernel/ir/target.js';
+import { schedule } from '../../src/schedule/schedule.js';
+import { batchNorm2d, crossEntropy } from '../../src/tensor/functional.js';
+import { Tensor } from '../../src/tensor/tensor.js';
+import { PROGRAMS } from '../../src/train/programs.js';
+
+const kernelsOf = (name: string, roots: readonly Tensor[], target: Target): KernelIr[] =>
+  schedule(
+    roots.map((t) => t.node),
+    target,
+  ).launches.flatMap(({ work }, i): KernelIr[] =>
+    'kernel' in work ? [{ ...work.kernel, name: `${name}_${i}_${work.kernel.name}` }] : [],
+  );
+
+/** Every launch's kernel of one step of lenet5 and cnn: the loss and all gradients. */
+const ofPrograms = (target: Target): KernelIr[] =>
+  (['lenet5', 'cnn'] as const).flatMap((name) => {
+    const model = PROGRAMS[name].build();
+    const images = new Tensor(leaf([64, 1, 28, 28], model.parameters()[0]!.dtype));
+    const loss = crossEntropy(model.forward(images), new Tensor(leaf([64], i32)));
+    loss.backward();
+    return kernelsOf(name, [loss, ...model.parameters().map((p) => p.grad!)], target);
+  });
+
+/** An embedding and batch norm in training, with their gradients; random numbers. */
+function ofLayers(target: Target): KernelIr[] {
+  const of = (...shape: number[]): Tensor =>
+    tensor(new Float32Array(shape.reduce((n, d) => n * d)), { shape, requiresGrad: true });
+  const rows = of(1000, 32);
+  const images = of(32, 16, 64, 64);
+  const [weight, bias] = [of(16), of(16)];
+  const running = [zeros([16]), ones([16])] as const;
+  const y = batchNorm2d(images, ...running, { weight, bias, training: true });
+  const picked = rows.at(new Tensor(leaf([3000], i32)));
+  picked.square().sum().add(y.square().sum()).backward();
+  const gradients = [rows, images, weight, bias].map((p) => p.grad!);
+  return kernelsOf('layers', [y, ...running, ...gradients, randn([2 ** 20]), rand([999])], target);
+}
+
+export const generatedKernels = (target: Target): KernelIr[] => [...ofPrograms(target), ...ofLayers(target)];

@@ -1,0 +1,180 @@
+/** Compiling with NVRTC, which needs no GPU: errors, threads, the cache on disk. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { promisify } from 'node:util';
+import { buffer, f32, i32, kernel } from '../../src/index.js';
+import { Compiler } from '../../src/runtime/cuda/compile/compiler.js';
+import { findNvrtc, Nvrtc } from '../../src/runtime/cuda/compile/nvrtc.js';
+import { CompilePool } from '../../src/runtime/cuda/compile/pool.js';
+
+const found = findNvrtc();
+const skip = found ? false : 'no NVRTC here: pip install nvidia-cuda-nvrtc';
+
+const cache = mkdtempSync(join(tmpdir(), 'heddle-nvrtc-'));
+process.env.HEDDLE_CACHE = cache;
+after(() => rmSync(cache, { recursive: true, force: true }));
+const cubins = (): string[] => readdirSync(join(cache, 'cubin')).sort();
+
+const source = (i: number): { name: string; text: string } => ({
+  name: `scale${i}`,
+  text: `extern "C" __global__ void scale${i}(float* x) { x[threadIdx.x] *= ${i}.0f; }`,
+});
+const isElf = (image: unknown): boolean =>
+  image instanceof Uint8Array && new TextDecoder().decode(image.subarray(1, 4)) === 'ELF';
+
+test('machine code for each generation, or PTX where NVRTC is older than the GPU', { skip }, () => {
+  const nvrtc = new Nvrtc(found!.path);
+  assert.match(nvrtc.version, /^1\d\.\d+$/);
+  for (const capability of [80, 90, 100].filter((c) => nvrtc.capabilities.includes(c))) {
+    const arch = nvrtc.architecture(capability);
+    assert.deepEqual(arch, { kind: 'cubin', name: `sm_${capability}${capability >= 90 ? 'a' : ''}` });
+    assert.ok(isElf(nvrtc.compile(source(2).text, 'scale2', arch)), arch.name);
+  }
+  const newer = nvrtc.architecture(999);
+  assert.equal(newer.kind, 'ptx');
+  const ptx = nvrtc.compile(source(2).text, 'scale2', newer);
+  assert.match(new TextDecoder().decode(ptx as Uint8Array), /\.visible \.entry scale2/);
+  assert.throws(() => nvrtc.architecture(20), {
+    name: 'DeviceError',
+    message: /no longer compiles .* capability 2:/,
+  });
+});
+
+test('kernels are compiled together and kept; what is refused says why and is not kept', {
+  skip,
+}, async () => {
+  const compiler = new Compiler(new Nvrtc(found!.path), 90);
+  try {
+    const sources = [1, 2, 3, 4, 5].map(source);
+    const bad = { name: 'bad', text: 'extern "C" __global__ void bad() { missing(); }' };
+    const images = compiler.compile([...sources, bad]);
+    assert.ok(images.slice(0, 5).every(isElf));
+    assert.match(
+      (images[5] as { log: string }).log,
+      /bad\.cu\(1\): error: identifier "missing" is undefined/,
+    );
+    const kept = cubins();
+    assert.equal(kept.length, 5);
+    assert.deepEqual(compiler.compile(sources), images.slice(0, 5));
+    assert.deepEqual(cubins(), kept);
+
+    const damaged = join(cache, 'cubin', kept[0]!);
+    const whole = readFileSync(damaged);
+    writeFileSync(damaged, whole.subarray(0, whole.length - 100));
+    assert.deepEqual(compiler.compile(sources), images.slice(0, 5), 'a damaged file is made again');
+    assert.deepEqual(readFileSync(damaged), whole);
+  } finally {
+    await compiler.close();
+  }
+});
+
+test('what has begun is compiled beside the caller, who takes it without a turn of the event loop', {
+  skip,
+}, async () => {
+  const pool = new CompilePool(found!.path);
+  const nvrtc = new Nvrtc(found!.path);
+  const arch = nvrtc.architecture(90);
+  const sources = [10, 11, 12].map(source);
+  const own: string[] = [];
+  try {
+    const bad = { name: 'bad', text: 'extern "C" __global__ void bad() { missing(); }' };
+    const jobs = [...sources, bad].map((s) => pool.begin(s, arch));
+    // Only a process may claim them now.
+    const taken = (): boolean => jobs.every(({ order }) => Atomics.load(order.claim, 0) === 1);
+    for (const end = Date.now() + 60_000; !taken() && Date.now() < end; ) Atomics.wait(pause, 0, 0, 20);
+    const [a, b, c, refused] = pool.finish(jobs, ({ text, name }) => {
+      own.push(name);
+      return nvrtc.compile(text, name, arch);
+    });
+    assert.deepEqual(own, []);
+    assert.deepEqual(
+      [a, b, c],
+      sources.map(({ text, name }) => nvrtc.compile(text, name, arch)),
+    );
+    assert.match((refused as { log: string }).log, /identifier "missing" is undefined/);
+  } finally {
+    await pool.close();
+  }
+});
+
+const CHILDREN = `/proc/self/task/${process.pid}/children`;
+/** Processes that any thread of this one has started. */
+const children = (): number[] =>
+  readdirSync('/proc/self/task').flatMap((thread) =>
+    readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+  );
+
+test('what a killed process was compiling another one compiles, once, and others go on', {
+  skip:
+    skip || (existsSync(CHILDREN) ? false : 'not run: the system does not list the children of a process'),
+}, async () => {
+  const pool = new CompilePool(found!.path);
+  const nvrtc = new Nvrtc(found!.path);
+  const arch = nvrtc.architecture(90);
+  const own = ({ text, name }: { text: string; name: string }) => nvrtc.compile(text, name, arch);
+  try {
+    // Takes a second or more.
+    const lines = Array.from({ length: 1500 }, (_, i) => `v = sinf(v) + tanf(v * ${i}.5f);`);
+    const text = `extern "C" __global__ void slow(float* x) { float v = x[0];\n${lines.join('\n')}\nx[0] = v; }`;
+    const slow = { name: 'slow', text };
+    const begun = pool.begin(slow, arch);
+    const kill = (): number => {
+      const pids = children();
+      for (const pid of pids) process.kill(pid, 'SIGKILL');
+      return pids.length;
+    };
+    const end = Date.now() + 60_000;
+    while (Atomics.load(begun.order.claim, 0) === 0 && Date.now() < end) Atomics.wait(pause, 0, 0, 20);
+    assert.ok(kill() > 0);
+    const jobs = [20, 21].map((i) => pool.begin(source(i), arch));
+    assert.deepEqual(
+      pool.finish(jobs, own),
+      [20, 21].map((i) => own(source(i))),
+      'others go on',
+    );
+    // Another process compiles what was lost with the first, and none the second time.
+    while (!pool.isDone(begun) && Date.now() < end) {
+      kill();
+      Atomics.wait(pause, 0, 0, 400);
+    }
+    assert.throws(() => pool.finish([begun], own), /\[slow\] A process that compiled it failed: it ended/);
+  } finally {
+    await pool.close();
+  }
+});
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
+
+test('processes that compile the same at once share the cache', { skip }, async () => {
+  const library = new URL('../../src/', import.meta.url).href;
+  const text = `
+    import { Compiler } from '${library}runtime/cuda/compile/compiler.js';
+    import { Nvrtc } from '${library}runtime/cuda/compile/nvrtc.js';
+    const compiler = new Compiler(new Nvrtc(${JSON.stringify(found!.path)}), 90);
+    const sources = [0, 1, 2, 3].map((i) => ({ name: 'k' + i, text: 'extern "C" __global__ void k' + i + '(int* x) { x[0] = ' + i + '; }' }));
+    const images = compiler.compile(sources);
+    console.log(images.map((image) => image.length).join());
+    await compiler.close();`;
+  const run = (): Promise<{ stdout: string }> =>
+    promisify(execFile)(process.execPath, ['--input-type=module', '-e', text]);
+  const before = cubins().length;
+  const [a, b] = await Promise.all([run(), run()]);
+  assert.equal(a.stdout, b.stdout);
+  assert.equal(cubins().length, before + 4);
+  assert.ok(
+    cubins().every((file) => statSync(join(cache, 'cubin', file)).size > 100 && !file.endsWith('.tmp')),
+  );
+});
+
+test('a kernel shows its PTX without a GPU', { skip }, () => {
+  const saxpy = kernel('saxpy', { a: f32, x: buffer(f32), n: i32 }, ({ a, x, n }, { globalId }) => {
+    if (globalId.x < n) x[globalId.x] = a * x[globalId.x]!;
+  });
+  const ptx = saxpy.ptx({ block: 128 });
+  assert.match(ptx, /\.entry saxpy\(/);
+  assert.match(ptx, /\.maxntid 128/);
+});

@@ -1,0 +1,247 @@
+/**
+ * Generated GPU kernels against those of the CPU, on sizes that reach every way of sharing out the work: vectors and
+ * what is left of them, rows of a thread to rows longer than a block holds, columns, parts, and transposes. The
+ * simulator watches every access for races and bounds.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, type DType, f16, f32, i32, u8 } from '../../src/core/dtype.js';
+import {
+  crossEntropy,
+  jit,
+  manualSeed,
+  rand,
+  randn,
+  type Tensor,
+  tensor,
+  useDevice,
+} from '../../src/index.js';
+import { schedule } from '../../src/schedule/schedule.js';
+import { DEVICES } from '../cases/case-runner.js';
+import { assertClose } from '../close.js';
+
+const GPUS = DEVICES.filter((d) => d !== 'cpu');
+
+/** Values around zero that differ from their neighbours, and repeat late. */
+const values = (shape: readonly number[], dtype: DType = f32, seed = 1, requiresGrad = false): Tensor => {
+  const size = shape.reduce((n, d) => n * d, 1);
+  const whole = dtype.kind !== 'float';
+  const at = (i: number): number => ((i * 7919 + seed * 104729) % 1009) / 504.5 - 1;
+  return tensor(
+    Float64Array.from({ length: size }, (_, i) => (whole ? Math.round(100 + 100 * at(i)) : at(i))),
+    { shape: [...shape], dtype, requiresGrad },
+  ) as Tensor;
+};
+
+const layerNorm = (x: Tensor, axes: readonly number[]): Tensor => {
+  const centred = x.sub(x.mean(axes, { keepdim: true }));
+  return centred.div(centred.square().mean(axes, { keepdim: true }).add(1e-5).sqrt());
+};
+
+interface Result {
+  readonly [name: string]: () => Tensor | Tensor[];
+}
+
+/** Launches of a result's program for a GPU. */
+const launches = (...roots: Tensor[]): number =>
+  schedule(
+    roots.map((t) => t.node),
+    {
+      name: 'cuda',
+      model: 'threads',
+      units: 132,
+      fma: true,
+      maxThreadsPerBlock: 1024,
+      sharedBytesPerBlock: 227 * 1024,
+      capability: 90,
+      libraries: new Set(),
+    },
+  ).launches.length;
+
+async function resultsOn(device: string, make: () => Tensor | Tensor[]): Promise<number[][]> {
+  useDevice(device);
+  const results = [make()].flat();
+  return Promise.all(results.map(async (t) => Array.from(await t.data(), Number)));
+}
+
+function agree(title: string, cases: Result, tolerance = { relative: 2e-5, absolute: 2e-5 }): void {
+  for (const gpu of GPUS)
+    test(`${gpu}: ${title}`, async () => {
+      for (const [name, make] of Object.entries(cases)) {
+        const expected = await resultsOn('cpu', make);
+        const found = await resultsOn(gpu, make);
+        assert.equal(found.length, expected.length);
+        found.forEach((f, i) => {
+          assertClose(f, expected[i]!, `${name}, result ${i}`, tolerance);
+        });
+      }
+    });
+}
+
+agree('elements in vectors, and what is left of them', {
+  'a size of four vectors a thread': () =>
+    values([128, 1024])
+      .mul(2)
+      .add(values([1024]))
+      .relu(),
+  'one vector more': () => values([131076]).mul(2).add(1),
+  'an odd size': () => values([40001]).mul(2),
+  'rows of an odd size': () => values([4001, 10]).add(values([10])),
+  bytes: () => values([300, 128], u8).cast(f32).div(255),
+  'a row of indices': () => values([50, 36]).at(tensor([7, 0, 49, 7], { dtype: i32 })),
+});
+
+agree(
+  'halves in vectors',
+  {
+    f16: () =>
+      values([256, 256], f16)
+        .mul(2)
+        .add(values([256], f16))
+        .cast(f32),
+    bf16: () => values([256, 256], bf16).relu().cast(f32),
+    'sums of rows': () => values([8, 384], f16).cast(f32).sum([1]),
+  },
+  { relative: 1e-2, absolute: 1e-2 },
+);
+
+agree('transposes by squares', {
+  'whole squares': () => values([128, 256]).transpose().add(1),
+  'squares cut off': () =>
+    values([132, 164])
+      .transpose()
+      .mul(values([132])),
+  'the middle of three': () => values([5, 68, 68]).permute([0, 2, 1]).mul(2),
+  'with what is not turned': () =>
+    values([128, 256])
+      .transpose()
+      .add(values([256, 128], f32, 2)),
+  'an odd side': () => values([129, 131]).transpose().add(1),
+});
+
+const softmaxOf = (shape: readonly number[]): Tensor => values(shape).mul(3).softmax(-1);
+agree('rows', {
+  'of one thread': () => softmaxOf([300, 2]),
+  'of a part of a warp': () => softmaxOf([67, 10]),
+  'of a warp': () => softmaxOf([70, 33]),
+  'of a warp, in vectors': () => softmaxOf([9, 128]),
+  'of a warp, several vectors each': () => softmaxOf([130, 300]),
+  'of a block': () => softmaxOf([3, 1000]),
+  'of a block, in vectors, with a rest': () => softmaxOf([2, 4100]),
+  'longer than a block holds': () => softmaxOf([2, 17000]),
+  'with an odd length, longer than a block holds': () => softmaxOf([1, 16411]),
+  'normalised over two dimensions': () => layerNorm(values([6, 4, 32]), [1, 2]),
+  'spread over the dimensions': () =>
+    values([4, 6, 32])
+      .sub(values([4, 6, 32]).mean([0, 2], { keepdim: true }))
+      .square()
+      .mean([0, 2]),
+  'several of one row, longer than a block holds': () => {
+    const x = values([2, 33001]);
+    const norm = x.square().sum([1], { keepdim: true }).sqrt();
+    return [x.sum(1), x.max(1), norm, x.div(norm).abs().sum(1)];
+  },
+  'largest and smallest': () => [values([5, 77]).max(1), values([5, 77]).min(1), values([3, 4], i32).max(1)],
+});
+
+agree('columns', {
+  few: () => values([64, 10]).sum([0]),
+  'of a small matrix': () => values([64, 128]).sum([0]),
+  'of an odd matrix': () => values([77, 33]).sum([0]),
+  'of a long matrix, in parts': () => values([4096, 66]).sum([0]),
+  'of a wide matrix, in vectors': () => values([512, 516]).sum([0]),
+  'in the middle': () => values([3, 50, 40]).max(1),
+  'of images': () => values([8, 6, 10, 10]).sum([0, 2, 3]),
+});
+
+agree('all elements', {
+  'in parts': () => values([256, 512]).sum(),
+  'of a size without divisors': () => values([40009]).sum(),
+  largest: () => values([300, 300]).max(),
+});
+
+agree('variance', {
+  'in parts': () => values([40, 3, 30, 30]).variance([0, 2, 3]),
+  'in parts of the second dimension that is reduced': () => values([37, 2, 30, 60]).variance([0, 2, 3]),
+  'in parts that differ, far from zero': () => {
+    const drift = values([40, 1, 1, 1]).mul(5).add(1000);
+    return values([40, 3, 30, 30]).add(drift).variance([0, 2, 3], { correction: 0 });
+  },
+  'of a long row, and what is made of it': () => layerNorm(values([2, 35000]), [1]),
+});
+
+agree('gradients around rows', {
+  'of cross-entropy': () => {
+    const x = values([32, 10], f32, 1, true);
+    const labels = tensor(
+      Array.from({ length: 32 }, (_, i) => (i * 3) % 10),
+      { dtype: i32 },
+    );
+    const loss = crossEntropy(x.mul(4), labels);
+    loss.backward();
+    return [loss, x.grad!];
+  },
+  'of a layer norm': () => {
+    const x = values([12, 64], f32, 1, true);
+    const [w, b] = [values([64], f32, 2, true), values([64], f32, 3, true)];
+    layerNorm(x, [1])
+      .mul(w)
+      .add(b)
+      .mul(values([12, 64], f32, 4))
+      .sum()
+      .backward();
+    return [x.grad!, w.grad!, b.grad!];
+  },
+});
+
+for (const gpu of GPUS) {
+  test(`${gpu}: random numbers in vectors are those of the CPU`, async () => {
+    const draw = (): Tensor[] => {
+      manualSeed(3);
+      // The largest takes several vectors a thread.
+      return [rand([64, 1024]), rand([37, 5]), randn([262152])];
+    };
+    const expected = await resultsOn('cpu', draw);
+    const found = await resultsOn(gpu, draw);
+    assert.deepEqual(found.slice(0, 2), expected.slice(0, 2));
+    assertClose(found[2]!, expected[2]!, 'normal', { relative: 1e-4, absolute: 1e-5 });
+  });
+
+  test(`${gpu}: a state that a row's kernel both updates and reads`, async () => {
+    const run = async (device: string): Promise<number[]> => {
+      useDevice(device);
+      const s = values([6, 40]);
+      const step = jit((x: Tensor) => {
+        s.assign(s.sub(x.sub(x.mean([1], { keepdim: true })).mul(0.1)));
+        return s.softmax(1);
+      });
+      step(values([6, 40], f32, 2));
+      const y = step(values([6, 40], f32, 3));
+      return [...Array.from(await y.data(), Number), ...Array.from(await s.data(), Number)];
+    };
+    assertClose(await run(gpu), await run('cpu'), 'softmax of the state, and the state', {
+      absolute: 1e-6,
+      relative: 1e-5,
+    });
+  });
+}
+
+test('one launch where the rows are at hand', () => {
+  const x = values([64, 512]);
+  assert.equal(launches(x.softmax(1)), 1);
+  assert.equal(
+    launches(
+      layerNorm(x, [1])
+        .mul(values([512]))
+        .add(values([512])),
+    ),
+    1,
+  );
+  const labels = tensor(new Array<number>(64).fill(3), { dtype: i32 });
+  assert.equal(launches(crossEntropy(x, labels)), 2);
+  assert.equal(launches(x.sum([1]), x.square().sum([1]), x.max(1)), 1);
+  // The parts' means and deviations, what they are together, and the elementwise rest.
+  assert.equal(launches(layerNorm(values([64, 8, 32, 32]), [0, 2, 3])), 3);
+  // Two images make too few parts.
+  assert.equal(launches(values([2, 3, 256, 256]).variance([0, 2, 3])), 2);
+});
