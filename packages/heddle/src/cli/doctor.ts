@@ -151,7 +151,8 @@ function tuning(): Finding {
   const { path, size } = tuningMemory();
   return {
     name: 'autotuner',
-    text: size === 0 ? 'remembers nothing yet' : `remembers ${counted(size, 'choice')}: ${path}`,
+    text:
+      size === 0 ? 'remembers nothing yet' : `remembers ${counted(size, 'choice')}${path ? `: ${path}` : ''}`,
   };
 }
 

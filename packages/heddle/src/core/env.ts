@@ -60,7 +60,7 @@ const flags = {
     parse: (s) => s,
   },
   HEDDLE_CACHE: {
-    doc: 'folder of compiled kernels and tuning results (default: ~/.cache/heddle)',
+    doc: 'folder of compiled kernels and tuning results (default: ~/.cache/heddle); off: keep nothing',
     fallback: '',
     parse: (s) => s,
   },

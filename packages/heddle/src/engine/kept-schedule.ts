@@ -12,7 +12,7 @@ import { knownKernelHash, setKernelHash } from '../kernel/ir/fingerprint.js';
 import type { KernelIr } from '../kernel/ir/ir.js';
 import { packKernel, unpackKernel } from '../kernel/ir/pack.js';
 import type { Target } from '../kernel/ir/target.js';
-import { cacheOf } from '../runtime/disk-cache.js';
+import { cacheKey, cacheOf } from '../runtime/disk-cache.js';
 import type { Schedule, ScheduledLaunch, StageWork } from '../schedule/launch.js';
 import type { ScheduleOptions } from '../schedule/schedule.js';
 import type { Tuner } from './tuner.js';
@@ -36,12 +36,12 @@ export function keptSchedule(
   make: (options: ScheduleOptions) => Schedule,
 ): Schedule {
   // What is shown and checked of the passes needs them to run; origins are not of the structure.
-  if (BUILD_ID === undefined || env('HEDDLE_DEBUG') >= 3 || env('HEDDLE_CHECK') === 1 || recordsOrigins())
-    return make({ ...options, ...(tuner && { tune: tuner.tune }) });
-  const cache = cacheOf('schedule', MOST_FILES);
+  const seen = env('HEDDLE_DEBUG') >= 3 || env('HEDDLE_CHECK') === 1 || recordsOrigins();
+  const cache = seen ? undefined : cacheOf('schedule', MOST_FILES);
+  if (!cache || BUILD_ID === undefined) return make({ ...options, ...(tuner && { tune: tuner.tune }) });
   const { libraries, ...rest } = target;
   const { updates, kernels = true } = options;
-  const key = cache.key(
+  const key = cacheKey(
     BUILD_ID,
     fingerprint,
     JSON.stringify([rest, [...libraries].sort(), [...(updates ?? [])], kernels, tuner !== undefined]),

@@ -30,17 +30,17 @@ const nameOf = (device: string, key: string): string => `${device}\n${key}`;
 /**
  * Lines are only ever added, each by one write, so that processes cannot harm each other's. Of two lines for the same
  * work the first counts: once chosen is chosen, and the same program gives the same bits in later runs. Lines that
- * are damaged are passed over. Where the folder cannot be written, choices last as long as the process.
+ * are damaged are passed over. Without a file, or where it cannot be written, choices last as long as the process.
  */
 export class TuningMemory {
-  readonly path: string;
+  readonly path: string | undefined;
   readonly #known = new Map<string, Tuned>();
   /** Bytes of the file that have been read. */
   #read = 0;
   /** The file ends within a line. */
   #torn = false;
 
-  constructor(path: string) {
+  constructor(path: string | undefined) {
     this.path = path;
   }
 
@@ -57,6 +57,12 @@ export class TuningMemory {
 
   /** What is remembered from then on: another choice, where another process has made one meanwhile. */
   put(tuned: Tuned): void {
+    this.#append(tuned);
+    this.#remember(tuned);
+  }
+
+  #append(tuned: Tuned): void {
+    if (this.path === undefined) return;
     try {
       makeFolder(dirname(this.path));
       appendFileSync(this.path, `${this.#torn ? '\n' : ''}${JSON.stringify(tuned)}\n`);
@@ -64,7 +70,6 @@ export class TuningMemory {
     } catch (error) {
       debug(1, () => `tuner: ${this.path} cannot be written: ${(error as Error).message}`);
     }
-    this.#remember(tuned);
   }
 
   #remember(tuned: Tuned): void {
@@ -74,6 +79,7 @@ export class TuningMemory {
 
   /** Read the file again if it has grown. */
   #refresh(): void {
+    if (this.path === undefined) return;
     let bytes: Buffer;
     try {
       if (statSync(this.path).size === this.#read) return;

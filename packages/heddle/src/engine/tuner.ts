@@ -25,11 +25,11 @@ const HOPELESS = 2;
 /** How much faster than those before it a variant must be: less is noise. */
 const GAIN = 1.03;
 
-const memories = new Map<string, TuningMemory>();
+const memories = new Map<string | undefined, TuningMemory>();
 
-/** What is remembered, in the cache folder. */
+/** What is remembered, in the cache folder if there is one. */
 export function tuningMemory(folder = cacheFolder()): TuningMemory {
-  const path = join(folder, 'tuning.jsonl');
+  const path = folder && join(folder, 'tuning.jsonl');
   const known = memories.get(path) ?? new TuningMemory(path);
   memories.set(path, known);
   return known;

@@ -36,11 +36,12 @@ export function fileExists(path: string): boolean {
 }
 
 /**
- * The folder of everything Heddle keeps between runs.
+ * The folder of everything Heddle keeps between runs; undefined if it keeps nothing.
  * @throws FileError if HEDDLE_CACHE names one that cannot be made; without the user's own one nothing is kept
  */
-export function cacheFolder(): string {
+export function cacheFolder(): string | undefined {
   const chosen = env('HEDDLE_CACHE');
+  if (chosen === 'off') return undefined;
   if (chosen === '') return join(process.env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'heddle');
   if (chosen !== made) makeFolder(chosen, 'Set HEDDLE_CACHE to another one, or leave it out.');
   made = chosen;
@@ -57,13 +58,18 @@ const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {
   return hash.digest();
 };
 
+/** The name of a file that depends on just these. */
+export const cacheKey = (...parts: readonly string[]): string => sha256(...parts).toString('hex');
+
 const CHECKSUM_BYTES = 32;
 
 const caches = new Map<string, DiskCache>();
 
-/** The cache in a folder within Heddle's; a process has one of each, which knows how many files are there. */
-export function cacheOf(name: string, mostFiles: number): DiskCache {
-  const folder = join(cacheFolder(), name);
+/** The cache in a folder within Heddle's, if it keeps any; a process has one of each, which knows how many files are there. */
+export function cacheOf(name: string, mostFiles: number): DiskCache | undefined {
+  const all = cacheFolder();
+  if (all === undefined) return undefined;
+  const folder = join(all, name);
   const cache = caches.get(folder) ?? new DiskCache(folder, { mostFiles });
   caches.set(folder, cache);
   return cache;
@@ -86,11 +92,6 @@ export class DiskCache {
   ) {
     this.folder = folder;
     this.#mostFiles = mostFiles;
-  }
-
-  /** The name that stands for these parts. */
-  key(...parts: readonly string[]): string {
-    return sha256(...parts).toString('hex');
   }
 
   /** Whether there is a file; it may be damaged. */

@@ -11,7 +11,7 @@ import { defineKernel } from '../../src/kernel/language/language.js';
 import { keptProgram } from '../../src/runtime/cpu/kept-program.js';
 import type { ProgramModule } from '../../src/runtime/cpu/render.js';
 import type { KernelLaunch } from '../../src/runtime/device.js';
-import { DiskCache } from '../../src/runtime/disk-cache.js';
+import { cacheKey, DiskCache } from '../../src/runtime/disk-cache.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'heddle-kept-'));
 process.env.HEDDLE_CACHE = folder;
@@ -153,10 +153,10 @@ test('a damaged file is made again', () => {
 test('of too many files the oldest half goes', () => {
   const cache = new DiskCache(join(folder, 'few'), { mostFiles: 4 });
   for (let i = 0; i < 4; i++) {
-    cache.put(cache.key(String(i)), Uint8Array.of(i));
-    utimesSync(join(cache.folder, cache.key(String(i))), i, i);
+    cache.put(cacheKey(String(i)), Uint8Array.of(i));
+    utimesSync(join(cache.folder, cacheKey(String(i))), i, i);
   }
-  cache.put(cache.key('4'), Uint8Array.of(4));
-  const left = [0, 1, 2, 3, 4].filter((i) => cache.get(cache.key(String(i))));
+  cache.put(cacheKey('4'), Uint8Array.of(4));
+  const left = [0, 1, 2, 3, 4].filter((i) => cache.get(cacheKey(String(i))));
   assert.deepEqual(left, [2, 3, 4]);
 });

@@ -7,7 +7,7 @@ import { debug } from '../../core/log.js';
 import { kernelHash, scalarText } from '../../kernel/ir/fingerprint.js';
 import type { KernelIr } from '../../kernel/ir/ir.js';
 import type { KernelLaunch } from '../device.js';
-import { cacheOf } from '../disk-cache.js';
+import { cacheKey, cacheOf } from '../disk-cache.js';
 import type { ProgramModule, RenderOptions } from './render.js';
 
 /** What is rendered faster is not worth a file. */
@@ -23,9 +23,9 @@ export function keptProgram(
   options: RenderOptions,
   render: (options: RenderOptions) => ProgramModule,
 ): ProgramModule {
-  if (BUILD_ID === undefined) return render(options);
   const cache = cacheOf('cpu', MOST_FILES);
-  const key = cache.key(BUILD_ID, JSON.stringify(options), ...hashes(launches));
+  if (!cache || BUILD_ID === undefined) return render(options);
+  const key = cacheKey(BUILD_ID, JSON.stringify(options), ...hashes(launches));
   const found = cache.get(key);
   if (found) {
     debug(1, () => `cpu: program read from ${cache.folder}`);

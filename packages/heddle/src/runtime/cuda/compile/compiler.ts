@@ -1,6 +1,6 @@
 /** From sources to images that the driver loads: by the disk cache, else by NVRTC, in parallel. */
 import { debug } from '../../../core/log.js';
-import { cacheOf } from '../../disk-cache.js';
+import { cacheKey, cacheOf } from '../../disk-cache.js';
 import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
 import { type CompileJob, CompilePool } from './pool.js';
 
@@ -42,7 +42,7 @@ export class Compiler {
     const key = this.keyOf(source, arch);
     const begun = this.begun.get(key);
     if (begun) return this.pool.isDone(begun);
-    if (this.cache.has(key)) return true;
+    if (this.cache?.has(key)) return true;
     this.begun.set(key, this.pool.begin(source, arch));
     return false;
   }
@@ -53,7 +53,7 @@ export class Compiler {
     const arch = this.nvrtc.architecture(this.capability);
     const keys = sources.map((source) => this.keyOf(source, arch));
     const images: (Compiled | undefined)[] = keys.map((key) =>
-      this.begun.has(key) ? undefined : this.cache.get(key),
+      this.begun.has(key) ? undefined : this.cache?.get(key),
     );
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
     const own = ({ text, name }: Source): Compiled => this.nvrtc.compile(text, name, arch);
@@ -67,7 +67,7 @@ export class Compiler {
     missing.forEach((index, i) => {
       const image = made[i]!;
       images[index] = image;
-      if (image instanceof Uint8Array) this.cache.put(keys[index]!, image);
+      if (image instanceof Uint8Array) this.cache?.put(keys[index]!, image);
     });
     debug(
       1,
@@ -82,6 +82,6 @@ export class Compiler {
   }
 
   private keyOf({ text }: Source, arch: Architecture): string {
-    return this.cache.key(text, arch.kind, this.nvrtc.version, compileFlags(arch.name).join(' '));
+    return cacheKey(text, arch.kind, this.nvrtc.version, compileFlags(arch.name).join(' '));
   }
 }

@@ -4,7 +4,7 @@ import { knownKernelHash } from '../../../kernel/ir/fingerprint.js';
 import type { KernelIr } from '../../../kernel/ir/ir.js';
 import type { Target } from '../../../kernel/ir/target.js';
 import type { CudaKernel, CudaOptions } from '../../../render/cuda/render.js';
-import { cacheOf } from '../../disk-cache.js';
+import { cacheKey, cacheOf } from '../../disk-cache.js';
 
 const MOST_FILES = 4096;
 
@@ -16,10 +16,10 @@ export function keptText(
   render: () => CudaKernel,
 ): CudaKernel {
   const hash = knownKernelHash(kernel);
-  if (!hash || BUILD_ID === undefined) return render();
   const cache = cacheOf('cuda', MOST_FILES);
+  if (!hash || !cache || BUILD_ID === undefined) return render();
   const { libraries: _, ...rest } = target;
-  const key = cache.key(BUILD_ID, hash, JSON.stringify([rest, options]));
+  const key = cacheKey(BUILD_ID, hash, JSON.stringify([rest, options]));
   const found = cache.get(key);
   if (found) return { text: new TextDecoder().decode(found), messages: [] };
   const rendered = render();
