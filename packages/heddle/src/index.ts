@@ -50,13 +50,12 @@ export { type BufferSchema, buffer, type Schema } from './kernel/ir/types.js';
 export type { Intrinsics, KernelFunction, Memory, ValuesOf } from './kernel/language/language.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
-export type { Device, KernelInfo, MemoryReport } from './runtime/device.js';
+export type { Device, KernelInfo, MemoryReport, Stream, StreamEvent } from './runtime/device.js';
 export type { BlockConfig, Extent } from './runtime/launch-rules.js';
 export { type DeviceInfo, listDevices } from './runtime/registry.js';
 export type { Simulation } from './runtime/sim/launch.js';
 export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
 export type { Language as SourceLanguage } from './runtime/source.js';
-export type { Stream, StreamEvent } from './runtime/stream.js';
 export type { Axes } from './tensor/axes.js';
 export {
   arange,
@@ -79,19 +78,16 @@ export { ceilDiv, Kernel, kernel, type LaunchArguments, type SimulateArguments }
 export {
   device,
   engineStats,
-  getPrecision,
   memory,
   noGrad,
-  type Precision,
-  type Precisions,
   realize,
-  setPrecision,
   synchronize,
   time,
   useDevice,
 } from './tensor/modes.js';
 export type { Padding } from './tensor/movement.js';
 export type { ArraysByRank, NestedArray } from './tensor/nested.js';
+export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
 export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
 export type { ReduceOptions, VarianceOptions } from './tensor/reductions.js';
 export {

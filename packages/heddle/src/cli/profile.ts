@@ -3,11 +3,9 @@ import { recordOrigins } from '../graph/origin.js';
 import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { OPTIMIZERS, programNamed } from '../train/programs.js';
-import { type Ceilings, measureCeilings, realDevice } from './bench-device.js';
+import { measureCeilings, realDevice } from './bench-device.js';
 import {
-  type Circumstances,
   circumstances,
-  type MeasuredDevice,
   measuredDevice,
   rounded,
   spreadOf,
@@ -17,6 +15,7 @@ import {
 import { percent, table } from './format.js';
 import { figuresOf, type LaunchFigures } from './launch-figures.js';
 import { rooflineChart } from './roofline-chart.js';
+import type { StepProfile } from './step-profile.js';
 import { widthOf, wrapped } from './terminal.js';
 import { TrainingSteps } from './training-steps.js';
 
@@ -27,17 +26,6 @@ export interface ProfileCommandOptions {
   readonly json?: string;
   /** Where the roofline goes. Default: nowhere. */
   readonly svg?: string;
-}
-
-export interface StepProfile extends Circumstances {
-  readonly profile: string;
-  readonly batchSize: number;
-  readonly device: MeasuredDevice;
-  /** Of the whole step, and of its launches by themselves; µs. */
-  readonly us: number;
-  readonly sumUs: number;
-  readonly ceilings: Ceilings;
-  readonly launches: readonly LaunchFigures[];
 }
 
 /** Profile a step of a program and print it. @returns the exit code */

@@ -2,8 +2,7 @@
 import { anArrayLike, integerFrom, requireArgument } from '../core/arguments.js';
 import { type DType, requireDType, type TypedArray } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import type { DeviceBuffer } from '../runtime/device.js';
-import type { Stream } from '../runtime/stream.js';
+import type { DeviceBuffer, Stream } from '../runtime/device.js';
 import { decode, encode } from './realize.js';
 import { BufferStorage, currentDevice } from './storage.js';
 

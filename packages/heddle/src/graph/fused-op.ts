@@ -7,7 +7,7 @@ import type { IrFunction } from '../kernel/ir/ir-function.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
 import type { Scalar } from '../kernel/ir/ops.js';
 import type { Target } from '../kernel/ir/target.js';
-import type { GraphNode, TensorType } from './node.js';
+import { argOf, type GraphNode, type TensorType } from './node.js';
 
 export interface FusedOp<Arg = unknown> {
   readonly name: string;
@@ -29,6 +29,10 @@ export interface FusedOp<Arg = unknown> {
   /** Tried in order; the first whose `when` holds replaces the composition. */
   readonly kernels: readonly KernelChoice<Arg>[];
 }
+
+/** The fused op of a `call` node, and its argument. */
+export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: unknown } =>
+  argOf(node, 'call') as { readonly op: FusedOp; readonly arg: unknown };
 
 /**
  * A call and its user as one kernel. It is taken where all users of a call have one: the call's own values are then

@@ -3,6 +3,7 @@ import { InternalError } from '../core/errors.js';
 import { topological } from '../core/node.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as b from './build.js';
+import { callOf } from './fused-op.js';
 import type { GraphNode, GraphOp } from './node.js';
 import { argOf } from './node.js';
 import { asPartOf } from './origin.js';
@@ -139,7 +140,7 @@ const RULES = {
   },
   scatterAdd: (node, g) => [b.gather(g, node.src[1]!, argOf(node, 'scatterAdd').axis)],
   call: (node, g) => {
-    const { op, arg } = argOf(node, 'call');
+    const { op, arg } = callOf(node);
     if (op.grad) return op.grad(node, g, arg);
     return vjp([b.withGradients(() => op.compose(node.src, arg))], [g], node.src);
   },

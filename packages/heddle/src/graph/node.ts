@@ -7,7 +7,6 @@ import { ShapeError } from '../core/errors.js';
 import type { IrNode } from '../core/node.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
-import type { FusedOp } from './fused-op.js';
 import { originOfCall } from './origin.js';
 
 export interface TensorType {
@@ -45,6 +44,11 @@ export interface WindowArg {
   readonly dilation: readonly [number, number];
 }
 
+/** What the graph knows of a fused op; the rest is its contract, `callOf` of fused-op.ts. */
+export interface Named {
+  readonly name: string;
+}
+
 /** The closed set of tensor primitives, and what each carries as its argument. */
 export interface GraphArgs {
   /** A value given from outside: a computed tensor, or an input of a traced function. */
@@ -76,7 +80,7 @@ export interface GraphArgs {
   /** Stops gradients; the value passes. One that requires a gradient is a parameter's new value. */
   detach: null;
   /** A fused op: a composition of the others that a hand-written kernel may replace. */
-  call: { readonly op: FusedOp; readonly arg: unknown };
+  call: { readonly op: Named; readonly arg: unknown };
 }
 
 export type GraphOp = keyof GraphArgs;

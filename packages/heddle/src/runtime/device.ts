@@ -4,7 +4,6 @@ import type { KernelIr } from '../kernel/ir/ir.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
 import type { Scalar } from '../kernel/ir/ops.js';
 import type { Target } from '../kernel/ir/target.js';
-import type { Stream } from './stream.js';
 
 export type Dim3 = readonly [number, number, number];
 
@@ -133,4 +132,28 @@ export interface Device {
   memory(): MemoryReport;
   /** Stop workers and give everything back. */
   close(): Promise<void>;
+}
+
+/** A point in a stream: it has happened once everything queued there before it is done. */
+export interface StreamEvent {
+  readonly device: Device;
+  readonly happened: boolean;
+  /** Resolves when it has happened. @throws KernelError, DeviceError for what failed before it */
+  synchronize(): Promise<void>;
+  /** Device time from an earlier event to this one, in µs. Waits for both. */
+  since(earlier: StreamEvent): Promise<number>;
+}
+
+/** Work that runs in the order in which it is queued, and beside that of other streams. */
+export interface Stream {
+  readonly device: Device;
+  /** An event that happens once everything queued so far is done. */
+  record(): StreamEvent;
+  /** What is queued from now on starts after the event. @throws DeviceError if it is of another device */
+  wait(event: StreamEvent): void;
+  /** Resolves once everything queued so far is done. */
+  synchronize(): Promise<void>;
+  /** Give the stream back. What is queued on it still runs. */
+  dispose(): void;
+  [Symbol.dispose](): void;
 }

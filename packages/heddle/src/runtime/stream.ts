@@ -1,31 +1,7 @@
-/** Queues of work beside the device's own, and events to order them by. */
+/** Checks that all devices' streams share, and the streams of devices that work at once. */
 import { shown } from '../core/arguments.js';
 import { ArgumentError, DeviceError } from '../core/errors.js';
-import type { Device } from './device.js';
-
-/** A point in a stream: it has happened once everything queued there before it is done. */
-export interface StreamEvent {
-  readonly device: Device;
-  readonly happened: boolean;
-  /** Resolves when it has happened. @throws KernelError, DeviceError for what failed before it */
-  synchronize(): Promise<void>;
-  /** Device time from an earlier event to this one, in µs. Waits for both. */
-  since(earlier: StreamEvent): Promise<number>;
-}
-
-/** Work that runs in the order in which it is queued, and beside that of other streams. */
-export interface Stream {
-  readonly device: Device;
-  /** An event that happens once everything queued so far is done. */
-  record(): StreamEvent;
-  /** What is queued from now on starts after the event. @throws DeviceError if it is of another device */
-  wait(event: StreamEvent): void;
-  /** Resolves once everything queued so far is done. */
-  synchronize(): Promise<void>;
-  /** Give the stream back. What is queued on it still runs. */
-  dispose(): void;
-  [Symbol.dispose](): void;
-}
+import type { Device, Stream, StreamEvent } from './device.js';
 
 /** @throws DeviceError unless the stream or event is of this device */
 export function requireSame(device: Device, what: 'stream' | 'event', of: { readonly device: Device }): void {

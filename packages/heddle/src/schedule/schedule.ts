@@ -15,8 +15,8 @@
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { sizeOf } from '../core/shape.js';
-import type { Variant } from '../graph/fused-op.js';
-import { argOf, type GraphNode, requireIndexable } from '../graph/node.js';
+import { callOf, type Variant } from '../graph/fused-op.js';
+import { type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Target } from '../kernel/ir/target.js';
 import { type Group, readsOf } from './group.js';
 import type { Place, PlacedLaunch, Schedule, Slot, Work } from './launch.js';
@@ -129,7 +129,7 @@ function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
     return { work, slots };
   });
   const { node } = group.call!;
-  const { op, arg } = argOf(node, 'call');
+  const { op, arg } = callOf(node);
   const call = { op: op.name, flops: op.flops?.(node, arg) };
   return { group, reads, stages, scratch, call };
 }

@@ -33,7 +33,8 @@ import {
   requireSameDtype,
   requireTensor,
 } from './checks.js';
-import { getPrecision, noGrad } from './modes.js';
+import { noGrad } from './modes.js';
+import { getPrecision } from './precision.js';
 import { rand } from './random.js';
 import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
 

@@ -1,7 +1,6 @@
 /** Switches around a piece of code, and what there is to see of the engine. */
-import { aFunction, aString, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import { aFunction, aString, requireArgument } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
-import { aPrecision, type Precision } from '../core/precision.js';
 import { stats } from '../engine/program.js';
 import { realize as realizeNodes } from '../engine/realize.js';
 import { currentDevice, useDevice as use } from '../engine/storage.js';
@@ -10,7 +9,6 @@ import { withoutGradients } from '../graph/build.js';
 import type { Device, MemoryReport } from '../runtime/device.js';
 import { type AnyTensor, requireTensor } from './tensor.js';
 
-export type { Precision } from '../core/precision.js';
 /** @internal */
 export { reclaim } from '../engine/storage.js';
 /** @internal */
@@ -67,29 +65,3 @@ export async function time(work: () => void): Promise<number> {
  * @throws KernelError for an assertion that failed in a kernel, DeviceError if a kernel has faulted
  */
 export const synchronize = (): Promise<void> => currentDevice().synchronize();
-
-/** How exactly products of f32 are computed where nothing else is said. */
-export interface Precisions {
-  /** Of matrix products and fully connected layers; 'f32' at first. */
-  readonly matmul: Precision;
-  /** Of convolutions; 'tf32' at first, as PyTorch's. */
-  readonly conv: Precision;
-}
-
-const PRECISIONS: Rules<Precisions> = { matmul: aPrecision, conv: aPrecision };
-
-let precisions: Precisions = { matmul: 'f32', conv: 'tf32' };
-
-/** The precisions in use. */
-export const getPrecision = (): Precisions => precisions;
-
-/**
- * Change the precision of what is recorded from now on; a `jit` program keeps that of its trace.
- * @example setPrecision({ matmul: 'tf32' })
- * @throws ArgumentError for another name
- */
-export function setPrecision(changes: Partial<Precisions>): void {
-  requireOptions('setPrecision', changes, PRECISIONS);
-  const { matmul = precisions.matmul, conv = precisions.conv } = changes;
-  precisions = { matmul, conv };
-}

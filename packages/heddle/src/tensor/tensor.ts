@@ -35,10 +35,10 @@ import { matmul } from '../ops/matmul/op.js';
 import { softmax } from '../ops/softmax/op.js';
 import { type Axes, inferShape } from './axes.js';
 import { type Index, index } from './indexing.js';
-import { getPrecision } from './modes.js';
 import type { Padding } from './movement.js';
 import * as movement from './movement.js';
 import { type ArraysByRank, type NestedArray, nested } from './nested.js';
+import { getPrecision } from './precision.js';
 import { describeTensor, INSPECT, type InspectOptions, isInside } from './print.js';
 import {
   argOf,

@@ -21,7 +21,8 @@ import { type Layer, Module } from '../nn/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
-import { type BatchWork, type Feed, feedOf } from './feed.js';
+import { feedOf } from './choose-feed.js';
+import type { BatchWork, Feed } from './feed.js';
 import type { Metric } from './metrics.js';
 import { Turns } from './turns.js';
 

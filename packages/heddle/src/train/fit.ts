@@ -16,6 +16,7 @@ import { type BaseSettings, Optimizer } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import { type Callback, type EpochReport, type History, requireCallback } from './callbacks.js';
+import { feedOf } from './choose-feed.js';
 import { firstNonFinite } from './diagnose.js';
 import {
   aLayer,
@@ -28,7 +29,7 @@ import {
   type LossReduction,
   scalarOf,
 } from './evaluate.js';
-import { type BatchWork, type Feed, feedOf } from './feed.js';
+import type { BatchWork, Feed } from './feed.js';
 import { Inputs } from './inputs.js';
 import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';

@@ -2,6 +2,7 @@
 import type { DType } from '../../src/core/dtype.js';
 import { topological } from '../../src/core/node.js';
 import { sizeOf, stridesOf } from '../../src/core/shape.js';
+import { callOf } from '../../src/graph/fused-op.js';
 import { argOf, type GraphNode, type WindowArg } from '../../src/graph/node.js';
 import { convert, evaluate, type Scalar } from '../../src/kernel/ir/ops.js';
 
@@ -141,7 +142,7 @@ function valuesOf(node: GraphNode, src: readonly Values[], leaves: ReadonlyMap<G
       );
     }
     case 'call': {
-      const { op, arg } = argOf(node, 'call');
+      const { op, arg } = callOf(node);
       return interpret(
         op.compose(node.src, arg),
         new Map([...leaves, ...node.src.map((s, i) => [s, src[i]!] as const)]),

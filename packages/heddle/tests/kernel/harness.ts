@@ -3,8 +3,15 @@ import assert from 'node:assert/strict';
 import { arrayOf, bf16, type DType, f32, type TypedArray } from '../../src/core/dtype.js';
 import { fromBf16 } from '../../src/core/float16.js';
 import { sizeOf, stridesOf } from '../../src/core/shape.js';
-import type { KernelChoice, KernelIo, KernelStage, Stage, View } from '../../src/graph/fused-op.js';
-import { argOf, type GraphNode } from '../../src/graph/node.js';
+import {
+  callOf,
+  type KernelChoice,
+  type KernelIo,
+  type KernelStage,
+  type Stage,
+  type View,
+} from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
 import { alu, cast, type Expr, int, splat, vector } from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import type { Target } from '../../src/kernel/ir/target.js';
@@ -76,7 +83,7 @@ export function laidOut(shape: readonly number[], { data, view }: Source, dtype:
 }
 
 export const kernelOf = (node: GraphNode, target = CPU_LIKE): KernelChoice | undefined => {
-  const { op, arg } = argOf(node, 'call');
+  const { op, arg } = callOf(node);
   return op.kernels.find((k) => k.when(target, node, arg));
 };
 
@@ -156,7 +163,7 @@ export async function checkOnDevice(
   expected: readonly number[],
   tolerance = 1e-5,
 ): Promise<void> {
-  const { op, arg } = argOf(node, 'call');
+  const { op, arg } = callOf(node);
   const choice = kernelOf(node, device.target);
   assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
   const inputs = node.src.map((s, i) => laidOut(s.shape, sources[i]!, s.dtype));
@@ -176,7 +183,7 @@ export function checkInSimulator(
   tolerance = 1e-5,
   target = CPU_LIKE,
 ): void {
-  const { op, arg } = argOf(node, 'call');
+  const { op, arg } = callOf(node);
   const choice = kernelOf(node, target);
   assert.ok(choice, `${op.name} has no kernel for (${node.shape})`);
   const leaves = new Map(node.src.map((s, i) => [s, numbersOf(s.dtype, sources[i]!.data)]));

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { bf16, f32 } from '../../src/core/dtype.js';
 import type { Precision } from '../../src/core/precision.js';
 import { call, leaf } from '../../src/graph/build.js';
-import { argOf } from '../../src/graph/node.js';
+import { callOf } from '../../src/graph/fused-op.js';
 import { matmulOp } from '../../src/ops/matmul/op.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { checkInSimulator, identity, ioFor, kernelOf } from '../kernel/harness.js';
@@ -62,7 +62,7 @@ test('batches are blocks of the first dimension, which has room for all', () => 
   const node = call(matmulOp, [leaf([70000, 3, 4], f32), leaf([70000, 4, 2], f32)], { precision: 'f32' });
   const nothing = { data: new Float32Array() };
   const io = ioFor(node, [nothing, nothing], SIM_TARGET, identity);
-  for (const stage of kernelOf(node, SIM_TARGET)!.plan(io, argOf(node, 'call').arg)) {
+  for (const stage of kernelOf(node, SIM_TARGET)!.plan(io, callOf(node).arg)) {
     assert.ok('kernel' in stage);
     assert.ok(stage.grid[0] >= 70000);
     assert.ok(stage.grid[1] <= 65535);

@@ -10,7 +10,8 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { f32 } from '../../src/core/dtype.js';
 import { call, leaf } from '../../src/graph/build.js';
-import { argOf, type GraphNode } from '../../src/graph/node.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
 import { conv2d, conv2dInputOp, conv2dWeightOp } from '../../src/ops/conv2d/op.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
@@ -36,7 +37,7 @@ interface Product {
 function productsIn(precision: keyof typeof UNIT): Product[] {
   const [x, w] = [leaf([2, 8, 9, 8], f32), leaf([16, 8, 3, 3], f32)];
   const y = conv2d(x, w, { padding: 1, precision });
-  const { arg } = argOf(y, 'call');
+  const { arg } = callOf(y);
   const g = leaf(y.shape, f32);
   const product = matmul(leaf([33, 40], f32), leaf([40, 24], f32), precision);
   const products = [{ name: 'a·b', node: product, terms: 40 }];
@@ -62,7 +63,7 @@ for (const precision of ['tf32', 'bf16'] as const)
       for (const device of ['sim', ...DEVICES.filter((d) => d === 'cuda')]) {
         const target = device === 'sim' ? SIM_TARGET : openDevice(device).target;
         const io = ioFor(node, sources, target, identity);
-        const { arg } = argOf(node, 'call');
+        const { arg } = callOf(node);
         const ways = kernelOf(node, target)!.variants!(io, arg).filter((v) => v.name.startsWith(precision));
         assert.ok(ways.length > 0, `${device}: no way on tensor cores`);
         for (const { name: way, plan } of ways) {

@@ -6,7 +6,8 @@ import { ArgumentError } from '../../src/core/errors.js';
 import { topological } from '../../src/core/node.js';
 import type { Precision } from '../../src/core/precision.js';
 import * as b from '../../src/graph/build.js';
-import { argOf, type GraphNode } from '../../src/graph/node.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
 import { getPrecision, nn, setPrecision, tensor } from '../../src/index.js';
 import { matmul, matmulOp } from '../../src/ops/matmul/op.js';
 
@@ -16,7 +17,7 @@ afterEach(() => setPrecision({ matmul: 'f32', conv: 'tf32' }));
 const precisionsOf = (root: GraphNode): Precision[] =>
   topological<GraphNode>([root]).flatMap((n) => {
     if (n.op !== 'call') return [];
-    const { op, arg } = argOf(n, 'call');
+    const { op, arg } = callOf(n);
     return op === (matmulOp as unknown) ? [(arg as { precision: Precision }).precision] : [];
   });
 

@@ -8,8 +8,8 @@ import { type DType, f32, f64 } from '../../src/core/dtype.js';
 import { PRECISIONS, type Precision } from '../../src/core/precision.js';
 import { Compiled } from '../../src/engine/program.js';
 import * as b from '../../src/graph/build.js';
+import { callOf } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
-import { argOf } from '../../src/graph/node.js';
 import { conv2d, conv2dInputOp, conv2dWeightOp } from '../../src/ops/conv2d/op.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import { maxPool2d } from '../../src/ops/max-pool2d/op.js';
@@ -83,7 +83,7 @@ function convolutions(leaf: Leaf, precision: Precision): Case[] {
     const [x, w] = [leaf(...shape), leaf(out, shape[1] / ('groups' in options ? options.groups : 1), k, k)];
     const bias = leaf(out);
     const y = conv2d(x, w, { ...options, precision });
-    const { arg } = argOf(y, 'call');
+    const { arg } = callOf(y);
     const g = leaf(...y.shape);
     const common = { precision };
     const name = `${shape.join('×')} → ${out}, ${precision},`;

@@ -2,7 +2,8 @@
 import { f32 } from '../../src/core/dtype.js';
 import { PRECISIONS } from '../../src/core/precision.js';
 import { call, leaf } from '../../src/graph/build.js';
-import { argOf, type GraphNode } from '../../src/graph/node.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { conv2dMaxPoolOp, conv2dMaxPositionsOp } from '../../src/ops/conv2d/max-pool.js';
@@ -39,7 +40,7 @@ const joined = (conv: Conv2dArg): { conv: Conv2dArg; pool: PoolArg } => ({
 
 /** The kernels of the first and of the last way to compute `node`. */
 function kernelsOf(node: GraphNode, target: Target, label: string): KernelIr[] {
-  const { op, arg } = argOf(node, 'call');
+  const { op, arg } = callOf(node);
   const choice = kernelOf(node, target)!;
   const io = ioFor(
     node,

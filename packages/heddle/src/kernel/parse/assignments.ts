@@ -2,8 +2,8 @@
 import type { AssignmentExpression, Expression, Identifier, Pattern, UpdateExpression } from 'acorn';
 import { load, read, set, store } from '../ir/ir.js';
 import { sameValueType } from '../ir/types.js';
-import { combine, expression } from './expressions.js';
 import { element } from './memory.js';
+import { combine } from './operators.js';
 import {
   type Binding,
   fromExpr,
@@ -23,7 +23,7 @@ export function assign(p: Parsing, node: AssignmentExpression, used: boolean): V
   if (symbol === '&&' || symbol === '||' || symbol === '??') {
     return p.fail(node, `\`${operator}\` is not part of the kernel language. Write it out: if (…) x = ….`);
   }
-  return change(p, node, left, symbol, right, () => expression(p, right), used);
+  return change(p, node, left, symbol, right, () => p.expression(right), used);
 }
 
 /** `x++` and `++x`. @param used whether its value is needed */
@@ -31,7 +31,7 @@ export function update(p: Parsing, node: UpdateExpression, used: boolean): Value
   const target = node.argument;
   let before: Value = VOID;
   if (used && !node.prefix) {
-    const now = toExpr(p, node, expression(p, target));
+    const now = toExpr(p, node, p.expression(target));
     before = fromExpr(read(p.keep(now), p.at(node)));
   }
   const after = change(p, node, target, node.operator[0]!, node, () => fromStatic(1), used && node.prefix);

@@ -19,7 +19,6 @@ import {
 } from '../ir/ir.js';
 import type { Lanes } from '../ir/types.js';
 import { MATH, NAMED_OPS } from './builtins.js';
-import { expression } from './expressions.js';
 import { inline } from './functions.js';
 import { unnamed } from './instrumented.js';
 import { constantOf, copyAsync, declareArray, loadWide, place, storeWide } from './memory.js';
@@ -39,15 +38,15 @@ import {
 
 export function call(p: Parsing, node: CallExpression): Value {
   const bare = unnamed(node, p.isKnown);
-  if (bare !== node) return expression(p, bare);
+  if (bare !== node) return p.expression(bare);
   const args = node.arguments.map((a) =>
     a.type === 'SpreadElement' ? p.fail(a, '`...` has no meaning in a kernel.') : a,
   );
   if (node.callee.type === 'Super') return p.fail(node, '`super` is not part of the kernel language.');
-  const callee = expression(p, node.callee);
+  const callee = p.expression(node.callee);
   if (callee.kind === 'function') return inline(p, node, callee, args);
   if (callee.kind === 'ir-function') {
-    const given = p.inOrder(args.map((a) => () => expression(p, a)));
+    const given = p.inOrder(args.map((a) => () => p.expression(a)));
     const values = given.map((v, i) => p.repeatable(toExpr(p, args[i]!, v)));
     return fromExpr(callee.build(values, (statement) => p.emit(statement)));
   }
@@ -69,7 +68,7 @@ function values(
 ): Value[] {
   if (args.length !== count)
     p.fail(node, `${usage} takes ${count} argument${count === 1 ? '' : 's'}, got ${args.length}.`);
-  return p.inOrder(args.map((a) => () => expression(p, a)));
+  return p.inOrder(args.map((a) => () => p.expression(a)));
 }
 
 function castTo(p: Parsing, node: CallExpression, dtype: DType, args: readonly Expression[]): Value {
@@ -173,7 +172,7 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       if (!condition || args.length > 2)
         return p.fail(node, "assert takes a condition and a message: assert(i < n, 'i is in range').");
       const message = text ? textOf(p, text) : p.textOf(condition);
-      p.emit(assertion(toCondition(p, condition, expression(p, condition)), message, p.at(node)));
+      p.emit(assertion(toCondition(p, condition, p.expression(condition)), message, p.at(node)));
       return VOID;
     }
     case 'print':
@@ -184,7 +183,7 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
 }
 
 function textOf(p: Parsing, node: Expression): string {
-  const v = expression(p, node);
+  const v = p.expression(node);
   return v.kind === 'static' && typeof v.value === 'string'
     ? v.value
     : p.fail(node, 'the text must be a string literal.');
@@ -198,7 +197,7 @@ function printCall(p: Parsing, node: CallExpression, args: readonly Expression[]
   if (places !== rest.length) {
     p.fail(node, `the text has ${places} {} for ${rest.length} value${rest.length === 1 ? '' : 's'}.`);
   }
-  const shown = p.inOrder(rest.map((a) => () => expression(p, a)));
+  const shown = p.inOrder(rest.map((a) => () => p.expression(a)));
   p.emit(
     print(
       format,
@@ -236,7 +235,7 @@ function splatOf(p: Parsing, node: CallExpression, args: readonly Expression[], 
 }
 
 function math(p: Parsing, node: CallExpression, name: string, args: readonly Expression[]): Value {
-  const parts = p.inOrder(args.map((a) => () => expression(p, a)));
+  const parts = p.inOrder(args.map((a) => () => p.expression(a)));
   const known = parts.map((v) => (v.kind === 'static' && typeof v.value === 'number' ? v.value : undefined));
   if (args.length > 0 && known.every((v) => v !== undefined)) {
     const host = (Math as unknown as Record<string, (...numbers: number[]) => number>)[name]!;
@@ -309,7 +308,7 @@ function callIntrinsic(
   const split = record.atomic ? args.length - given : 0;
   const at = record.atomic ? place(p, node, args.slice(0, split)) : undefined;
   const rest = args.slice(split);
-  const parts = p.inOrder(rest.map((a) => () => expression(p, a)));
+  const parts = p.inOrder(rest.map((a) => () => p.expression(a)));
   const typed = parts.find((v, i) => record.params[i] === 'T' && v.kind === 'expr');
   const t = at ? at.memory.type.dtype : typed?.kind === 'expr' ? typed.expr.type.dtype : undefined;
   const exprs = parts.map((v, i) => {

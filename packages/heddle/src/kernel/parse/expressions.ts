@@ -1,15 +1,16 @@
 /** Expressions of the source. */
 import type { BinaryExpression, Expression, Identifier, LogicalExpression, UnaryExpression } from 'acorn';
-import { alu, block, declare, read, type Statement, set, type Variable, when, zeroOf } from '../ir/ir.js';
-import type { ScalarOp } from '../ir/ops.js';
+import { alu, read } from '../ir/ir.js';
 import { missingFrom, unknownName } from './advice.js';
 import { assign, update } from './assignments.js';
 import { MATH } from './builtins.js';
 import { call } from './calls.js';
+import { choose } from './choose.js';
 import { withoutCounters } from './instrumented.js';
 import { member } from './memory.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './state.js';
-import { apply, assignable, choice, staticOf, toCondition, toExpr } from './typing.js';
+import { combine } from './operators.js';
+import { fromExpr, fromStatic, type Parsing, type Value, VOID } from './state.js';
+import { apply, staticOf, toCondition } from './typing.js';
 
 const GLOBALS: Readonly<Record<string, Value>> = {
   Infinity: fromStatic(Number.POSITIVE_INFINITY),
@@ -160,55 +161,6 @@ function unary(p: Parsing, node: UnaryExpression): Value {
   }
 }
 
-const BINARY: Readonly<Record<string, ScalarOp>> = {
-  '+': 'add',
-  '-': 'sub',
-  '*': 'mul',
-  '/': 'div',
-  '%': 'mod',
-  '**': 'pow',
-  '<': 'lt',
-  '<=': 'le',
-  '>': 'gt',
-  '>=': 'ge',
-  '==': 'eq',
-  '===': 'eq',
-  '!=': 'ne',
-  '!==': 'ne',
-  '&': 'and',
-  '|': 'or',
-  '^': 'xor',
-  '<<': 'shl',
-  '>>': 'shr',
-  '>>>': 'shr',
-};
-
-/** The op of a binary operator, for `a + b` and `a += b`. */
-export function operator(p: Parsing, node: Syntax, text: string): ScalarOp {
-  return BINARY[text] ?? p.fail(node, `\`${text}\` is not part of the kernel language.`);
-}
-
-/** `a op b`, both parsed. */
-export function combine(
-  p: Parsing,
-  node: Syntax,
-  text: string,
-  nodes: readonly Syntax[],
-  values: readonly Value[],
-): Value {
-  // Of constants, JavaScript's own meaning: what `>>>` gives need not be an i32.
-  const [a, b] = values.map((v) =>
-    v.kind === 'static' && typeof v.value === 'number' ? v.value : undefined,
-  );
-  if (a !== undefined && b !== undefined && (text === '>>>' || text === '>>'))
-    return fromStatic(text === '>>>' ? a >>> b : a >> b);
-  const result = apply(p, node, operator(p, node, text), nodes, values);
-  if (text === '>>>' && result.kind === 'expr' && result.expr.type.dtype.kind === 'int') {
-    p.fail(node, '`>>>` needs an unsigned integer. Convert it: u32(x) >>> n, or write x >> n.');
-  }
-  return result;
-}
-
 function binary(p: Parsing, node: BinaryExpression): Value {
   const { left, right } = node;
   if (left.type === 'PrivateIdentifier')
@@ -235,52 +187,6 @@ function logical(p: Parsing, node: LogicalExpression): Value {
   return symbol === '&&'
     ? choose(p, node, first, left, [right, node], second, short)
     : choose(p, node, first, left, [node, right], short, second);
-}
-
-/**
- * `condition ? then : otherwise`, where only the chosen side happens. On constants only that side is parsed; a
- * side that makes statements turns the choice into an `if`.
- */
-export function choose(
-  p: Parsing,
-  node: Syntax,
-  condition: Value,
-  conditionNode: Syntax,
-  nodes: readonly [Syntax, Syntax],
-  then: () => Value,
-  otherwise: () => Value,
-): Value {
-  const known = staticOf(condition);
-  if (known !== undefined) return known ? then() : otherwise();
-  const test = toCondition(p, conditionNode, condition);
-  const a = p.conditional(then);
-  const b = p.conditional(otherwise);
-  const values = [a.result, b.result] as const;
-  if (values.some((v) => v.kind === 'void')) {
-    if (a.statements.length > 0 || b.statements.length > 0) {
-      p.emit(
-        when(
-          test,
-          block(a.statements),
-          b.statements.length > 0 ? block(b.statements) : undefined,
-          p.at(node),
-        ),
-      );
-    }
-    return VOID;
-  }
-  if (a.statements.length === 0 && b.statements.length === 0) return choice(p, node, test, nodes, values);
-  const typed = choice(p, node, test, nodes, values);
-  const type = toExpr(p, node, typed).type;
-  const variable: Variable = { name: 't', type, constant: false };
-  const keep = (side: { statements: Statement[]; result: Value }, at: Syntax): Statement =>
-    block([
-      ...side.statements,
-      set(variable, assignable(p, at, 'the choice', side.result, type.dtype, type.lanes), p.at(at)),
-    ]);
-  p.emit(declare(variable, zeroOf(type), p.at(node)));
-  p.emit(when(test, keep(a, nodes[0]), keep(b, nodes[1]), p.at(node)));
-  return fromExpr(read(variable, p.at(node)));
 }
 
 /** Evaluate an expression for what it does: `a && f()`, `c ? x = 1 : y = 2`, `i++`, `a, b`. */

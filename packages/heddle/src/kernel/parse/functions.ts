@@ -1,6 +1,6 @@
 /** Functions of the author's, inlined at their call: parameters, bodies that return a value. */
 import type { Statement as AstStatement, CallExpression, Expression, IfStatement, Pattern } from 'acorn';
-import { choose, expression } from './expressions.js';
+import { choose } from './choose.js';
 import { isAssigned } from './names.js';
 import {
   type Binding,
@@ -12,7 +12,6 @@ import {
   type Value,
   VOID,
 } from './state.js';
-import { statement } from './statements.js';
 import { describe, isDType } from './typing.js';
 
 const DEEPEST = 64;
@@ -28,7 +27,7 @@ export function inline(
 ): Value {
   if (p.depth >= DEEPEST)
     p.fail(node, `calls nest ${DEEPEST} deep at ${callee.name}: recursive functions cannot be inlined.`);
-  const given = p.inOrder(args.map((a) => () => expression(p, a)));
+  const given = p.inOrder(args.map((a) => () => p.expression(a)));
   const outer = {
     scope: p.scope,
     source: p.source,
@@ -57,7 +56,7 @@ export function inline(
       bind(p, param, passed(p, param, given[i]!));
     });
     const { body } = callee.node;
-    if (body.type !== 'BlockStatement') return expression(p, body);
+    if (body.type !== 'BlockStatement') return p.expression(body);
     return returning(p, items(body.body, scope));
   } finally {
     p.depth--;
@@ -134,9 +133,9 @@ function returning(p: Parsing, body: readonly Item[]): Value {
   for (const [i, { node, scope }] of body.entries()) {
     p.scope = scope;
     const rest = body.slice(i + 1);
-    if (node.type === 'ReturnStatement') return node.argument ? expression(p, node.argument) : VOID;
+    if (node.type === 'ReturnStatement') return node.argument ? p.expression(node.argument) : VOID;
     if (!returns(node)) {
-      statement(p, node);
+      p.statement(node);
     } else if (node.type === 'BlockStatement') {
       return returning(p, [...items(node.body, new Scope(scope)), ...rest]);
     } else if (node.type === 'IfStatement') {
@@ -158,7 +157,7 @@ function branch(p: Parsing, node: IfStatement, scope: Scope, rest: readonly Item
   return choose(
     p,
     node,
-    expression(p, node.test),
+    p.expression(node.test),
     node.test,
     nodes,
     side(node.consequent),

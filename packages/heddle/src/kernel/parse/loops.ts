@@ -29,10 +29,9 @@ import {
 } from '../ir/ir.js';
 import type { Scalar } from '../ir/ops.js';
 import { sameValueType, value } from '../ir/types.js';
-import { evaluateFor, expression } from './expressions.js';
+import { evaluateFor } from './expressions.js';
 import { isAssigned, mentions } from './names.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax } from './state.js';
-import { statement } from './statements.js';
 import { apply, staticOf, toCondition, toExpr } from './typing.js';
 
 /** `for (let NAME = START; NAME < END; NAME += STEP)`. */
@@ -53,7 +52,7 @@ export function forStatement(p: Parsing, node: ForStatement): void {
   const whole = p.nested(() => {
     const { init, update } = node;
     if (init) {
-      if (init.type === 'VariableDeclaration') statement(p, init);
+      if (init.type === 'VariableDeclaration') p.statement(init);
       else evaluateFor(p, init);
     }
     const step = update ? () => p.nested(() => evaluateFor(p, update)).statements : () => [];
@@ -77,7 +76,7 @@ function loop(
   const yes = constant(bool, true, p.at(node));
   const condition = test
     ? p.nested(() => {
-        const v = expression(p, test);
+        const v = p.expression(test);
         const known = staticOf(v);
         return known === undefined ? toCondition(p, test, v) : constant(bool, Boolean(known), p.at(test));
       })
@@ -99,7 +98,7 @@ export function doWhileLoop(p: Parsing, node: DoWhileStatement): void {
   p.emit(declare(again, constant(bool, true), p.at(node)));
   const inner = bodyOf(p, node.body);
   const update = p.nested(() => {
-    const v = toCondition(p, node.test, expression(p, node.test));
+    const v = toCondition(p, node.test, p.expression(node.test));
     p.emit(set(again, v, p.at(node.test)));
   });
   p.emit(whileLoop(read(again, p.at(node)), block(inner), block(update.statements), p.at(node)));
@@ -108,7 +107,7 @@ export function doWhileLoop(p: Parsing, node: DoWhileStatement): void {
 function bodyOf(p: Parsing, body: AstStatement): Statement[] {
   p.loops.push('loop');
   try {
-    return p.nested(() => statement(p, body)).statements;
+    return p.nested(() => p.statement(body)).statements;
   } finally {
     p.loops.pop();
   }
@@ -154,9 +153,9 @@ function stepOf(
 function countedLoop(p: Parsing, node: ForStatement, counting: Counting): boolean {
   const { name } = counting;
   const header = p.nested(() => {
-    const start = expression(p, counting.start);
-    const end = expression(p, counting.end);
-    const step = counting.step ? expression(p, counting.step) : fromStatic(1);
+    const start = p.expression(counting.start);
+    const end = p.expression(counting.end);
+    const step = counting.step ? p.expression(counting.step) : fromStatic(1);
     return { start, end, step };
   });
   const { start, end, step } = header.result;
@@ -191,7 +190,7 @@ function countedLoop(p: Parsing, node: ForStatement, counting: Counting): boolea
   p.loops.push('loop');
   const inner = p.nested(() => {
     p.scope.set(name, { kind: 'variable', variable });
-    statement(p, node.body);
+    p.statement(node.body);
   });
   p.loops.pop();
   const body = block(inner.statements);
@@ -216,7 +215,7 @@ function unroll(
     const now: Scalar = dtype.name === 'i64' ? BigInt(i) : i;
     const inner = p.nested(() => {
       p.scope.set(name, fromExpr(constant(dtype, now, p.at(node))));
-      statement(p, node.body);
+      p.statement(node.body);
     });
     p.out.push(...inner.statements);
   }

@@ -15,7 +15,6 @@ import {
 import { MOST_SHARED_BYTES } from '../ir/target.js';
 import type { Lanes } from '../ir/types.js';
 import { missingFrom } from './advice.js';
-import { expression } from './expressions.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './state.js';
 import { assignable, describe, isDType, staticOf, toCondition, toIndex } from './typing.js';
 
@@ -29,14 +28,14 @@ export interface Element {
 export function member(p: Parsing, node: MemberExpression): Value {
   if (node.computed) {
     const { root, keys } = chain(p, node);
-    const base = expression(p, root);
+    const base = p.expression(root);
     if (base.kind === 'memory') {
       const { memory, indices } = elementOf(p, node, base, keys);
       return fromExpr(load(memory, indices, 1, p.at(node)));
     }
     return keys.reduce<Value>((v, key) => entry(p, node, v, key), base);
   }
-  const object = expression(p, objectOf(p, node));
+  const object = p.expression(objectOf(p, node));
   const name = node.property.type === 'Identifier' ? node.property.name : p.textOf(node.property);
   if (object.kind === 'record') {
     return object.get(name) ?? p.fail(node.property, missingFrom(p, object, name));
@@ -59,7 +58,7 @@ export function member(p: Parsing, node: MemberExpression): Value {
 /** The place that `x[i][j]` names, to be assigned. */
 export function element(p: Parsing, node: MemberExpression): Element {
   const { root, keys } = chain(p, node);
-  const base = expression(p, root);
+  const base = p.expression(root);
   if (base.kind === 'memory' && keys.length > 0) return elementOf(p, node, base, keys);
   return p.fail(node, `only elements of memory can be assigned, not ${describe(base)}.`);
 }
@@ -86,7 +85,7 @@ function entry(p: Parsing, node: Syntax, v: Value, key: Expression): Value {
   if (v.kind !== 'static' || !Array.isArray(v.value)) {
     return p.fail(node, `${describe(v)} cannot be indexed.`);
   }
-  const index = constantOf(p, key, expression(p, key), 'the index of a constant array');
+  const index = constantOf(p, key, p.expression(key), 'the index of a constant array');
   if (!(index in v.value))
     p.fail(key, `index ${index} is outside the constant array of ${v.value.length} entries.`);
   return fromStatic(v.value[index]);
@@ -107,7 +106,7 @@ export function elementOf(
     );
   }
   const indices = p
-    .inOrder(keys.map((key) => () => fromExpr(toIndex(p, key, expression(p, key)))))
+    .inOrder(keys.map((key) => () => fromExpr(toIndex(p, key, p.expression(key)))))
     .map((v, i) => toIndex(p, keys[i]!, v));
   return { memory: base.memory, name: base.name, indices };
 }
@@ -126,7 +125,7 @@ export function constantOf(p: Parsing, node: Syntax, v: Value, what: string): nu
 /** `x` and its indices among a call's arguments. */
 export function place(p: Parsing, node: CallExpression, args: readonly Expression[]): Element {
   const [first, ...keys] = args;
-  const base = first ? expression(p, first) : VOID;
+  const base = first ? p.expression(first) : VOID;
   if (base.kind === 'memory') return elementOf(p, node, base, keys);
   return p.fail(
     first ?? node,
@@ -153,7 +152,7 @@ export function storeWide(
     return p.fail(node, `store${lanes} takes the memory, its index and a vector: store${lanes}(x, i, v).`);
   const { memory, indices, name } = place(p, node, args.slice(0, -1));
   scalarElements(p, node, memory, name);
-  const parts = p.inOrder([...indices.map((i) => () => fromExpr(i)), () => expression(p, given)]);
+  const parts = p.inOrder([...indices.map((i) => () => fromExpr(i)), () => p.expression(given)]);
   const v = assignable(p, given, `store${lanes}`, parts.at(-1)!, memory.type.dtype, lanes);
   p.emit(
     store(
@@ -176,7 +175,7 @@ export function copyAsync(
 ): Value {
   const usage = `${p.textOf(node.callee)}(tile, i, x, j)`;
   const [first] = args;
-  const target = first ? expression(p, first) : VOID;
+  const target = first ? p.expression(first) : VOID;
   const taken = target.kind === 'memory' ? 1 + Math.max(1, target.memory.type.dims.length) : 1;
   const to = place(p, node, args.slice(0, taken));
   const from = place(p, node, args.slice(taken, taken + 2));
@@ -193,7 +192,7 @@ export function copyAsync(
     p.fail(node, `${usage} copies 4, 8 or 16 bytes, ${lanes} of ${dtype.name} are ${dtype.bytes * lanes}.`);
   const loaded = load(from.memory, from.indices, lanes, p.at(node));
   const last = args[taken + 2];
-  const condition = last && toCondition(p, last, expression(p, last));
+  const condition = last && toCondition(p, last, p.expression(last));
   const v = condition ? select(condition, loaded, zeroOf(loaded.type), p.at(node)) : loaded;
   p.emit(store(to.memory, v, to.indices, p.at(node), way));
   return VOID;
@@ -213,7 +212,7 @@ export function declareArray(
   args: readonly Expression[],
 ): Value {
   const [first, ...sizes] = args;
-  const dtype = first ? expression(p, first) : VOID;
+  const dtype = first ? p.expression(first) : VOID;
   if (dtype.kind !== 'static' || !isDType(dtype.value)) {
     return p.fail(
       first ?? node,
@@ -221,7 +220,7 @@ export function declareArray(
     );
   }
   const dims = sizes.map((size) => {
-    const n = constantOf(p, size, expression(p, size), 'the size of an array');
+    const n = constantOf(p, size, p.expression(size), 'the size of an array');
     return Number.isInteger(n) && n > 0
       ? n
       : p.fail(size, `the size of an array must be a whole number above 0, got ${n}.`);

@@ -1,6 +1,6 @@
 /**
- * From a function's source to the kernel IR. What an author may write is in language.ts; how it is typed, in
- * typing.ts; parse-*.ts each read one concept of the source.
+ * From a function's source to the kernel IR. What an author may write is in ../language/; how it is typed, in
+ * typing.ts; the other files here each read one concept of the source.
  */
 import { isPlainObject, shown } from '../../core/arguments.js';
 import { KernelError } from '../../core/errors.js';
@@ -9,13 +9,25 @@ import { isIrFunction } from '../ir/ir-function.js';
 import { isBuffer, type Schema } from '../ir/types.js';
 import { CONTEXT } from './builtins.js';
 import { capture, Place } from './capture.js';
+import { expression } from './expressions.js';
 import { bind } from './functions.js';
-import { fromExpr, fromStatic, type Lessons, Parsing, Restart, Scope, type Value } from './state.js';
-import { effectOf, statements } from './statements.js';
+import {
+  fromExpr,
+  fromStatic,
+  type Lessons,
+  Parsing,
+  Restart,
+  Scope,
+  type Translator,
+  type Value,
+} from './state.js';
+import { effectOf, statement, statements } from './statements.js';
 import { isDType } from './typing.js';
 
 /** Anything that can be called; its parameters are never looked at as values. */
 export type AnyFunction = (...args: never[]) => unknown;
+
+const TRANSLATOR: Translator = { expression, statement };
 
 /**
  * Parse `fn` as a kernel.
@@ -39,7 +51,7 @@ export function parseKernel(
   }
   const lessons: Lessons = { types: new Map(), unrolled: new Set() };
   for (;;) {
-    const p = new Parsing(source, lessons);
+    const p = new Parsing(source, lessons, TRANSLATOR);
     try {
       return { name, params, body: parseBody(p, params, constants), arrays: [...p.arrays.values()] };
     } catch (error) {

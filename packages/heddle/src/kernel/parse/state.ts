@@ -1,5 +1,12 @@
 /** What the parser knows at a point of the source: names and their meanings, and the statements made so far. */
-import type { Node as AstNode, Expression, Pattern, PrivateIdentifier, Program } from 'acorn';
+import type {
+  Node as AstNode,
+  Statement as AstStatement,
+  Expression,
+  Pattern,
+  PrivateIdentifier,
+  Program,
+} from 'acorn';
 import type { DType } from '../../core/dtype.js';
 import { KernelError, type Location } from '../../core/errors.js';
 import {
@@ -101,6 +108,15 @@ export interface Lessons {
   readonly unrolled: Set<string>;
 }
 
+/**
+ * How expressions and statements are translated. They contain each other (a call holds a function, a function holds
+ * statements), so the translators of the parts reach both through `Parsing`; parse.ts assembles them.
+ */
+export interface Translator {
+  readonly expression: (p: Parsing, node: Expression) => Value;
+  readonly statement: (p: Parsing, node: AstStatement) => void;
+}
+
 /** The state of one pass over a kernel. */
 export class Parsing {
   scope = new Scope();
@@ -130,11 +146,23 @@ export class Parsing {
   /** The function being parsed: the kernel, or one that is inlined. */
   source: Captured;
   readonly kernel: Captured;
+  readonly #translator: Translator;
 
-  constructor(source: Captured, lessons: Lessons) {
+  constructor(source: Captured, lessons: Lessons, translator: Translator) {
     this.source = source;
     this.kernel = source;
     this.lessons = lessons;
+    this.#translator = translator;
+  }
+
+  /** Translate an expression, with the statements that it takes. */
+  expression(node: Expression): Value {
+    return this.#translator.expression(this, node);
+  }
+
+  /** Translate a statement. */
+  statement(node: AstStatement): void {
+    this.#translator.statement(this, node);
   }
 
   at(node: Syntax): Location {

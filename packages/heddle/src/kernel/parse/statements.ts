@@ -21,7 +21,7 @@ import {
 } from '../ir/ir.js';
 import { value } from '../ir/types.js';
 import type { FunctionNode } from './capture.js';
-import { evaluateFor, expression } from './expressions.js';
+import { evaluateFor } from './expressions.js';
 import { bind } from './functions.js';
 import { isInstrumentation, unnamed } from './instrumented.js';
 import { doWhileLoop, forStatement, whileStatement } from './loops.js';
@@ -68,7 +68,7 @@ export function statement(p: Parsing, node: AstStatement): void {
       return;
     }
     case 'IfStatement': {
-      const test = expression(p, node.test);
+      const test = p.expression(node.test);
       const known = staticOf(test);
       if (known !== undefined) {
         const taken = known ? node.consequent : node.alternate;
@@ -174,13 +174,13 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
   const { id, init } = node;
   if (id.type !== 'Identifier') {
     if (!init) p.fail(node, 'a destructuring needs a value.');
-    bind(p, id, expression(p, init));
+    bind(p, id, p.expression(init));
     return;
   }
   const { name } = id;
   const fixed = isConst || !isAssigned(p.source.node, id);
   p.naming = name;
-  const given: Value | undefined = init ? expression(p, unnamed(init, p.isKnown)) : undefined;
+  const given: Value | undefined = init ? p.expression(unnamed(init, p.isKnown)) : undefined;
   p.naming = undefined;
   if (init && (isUndefined(init) || (given?.kind === 'static' && given.value === undefined)))
     p.fail(

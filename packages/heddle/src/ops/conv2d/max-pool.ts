@@ -8,8 +8,16 @@
 import { f32, u8 } from '../../core/dtype.js';
 import { stridesOf } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
-import { argOf, type GraphNode } from '../../graph/node.js';
+import {
+  callOf,
+  type FusedOp,
+  type KernelChoice,
+  type KernelIo,
+  type Stage,
+  type StageArgument,
+  type Variant,
+} from '../../graph/fused-op.js';
+import type { GraphNode } from '../../graph/node.js';
 import { irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { PoolProblem } from '../max-pool2d/cpu.js';
@@ -28,7 +36,7 @@ interface ConvPoolArg {
 /** Whether `maker` is a convolution that one kernel on `target` computes together with its pooling. */
 export const suitsConvolution = (target: Target, maker: GraphNode, pool: PoolArg): boolean =>
   target.model === 'threads' &&
-  argOf(maker, 'call').op === conv2dOp &&
+  callOf(maker).op === conv2dOp &&
   maker.dtype === f32 &&
   maker.size > 0 &&
   maker.src.every((s) => s.size > 0) &&
@@ -38,7 +46,7 @@ export const suitsConvolution = (target: Target, maker: GraphNode, pool: PoolArg
 
 /** The op on what the convolution y is made of. */
 export const afterConvolution = (op: FusedOp<ConvPoolArg>, y: GraphNode, pool: PoolArg): GraphNode =>
-  b.call(op, y.src, { conv: argOf(y, 'call').arg as Conv2dArg, pool });
+  b.call(op, y.src, { conv: callOf(y).arg as Conv2dArg, pool });
 
 const isThreads: KernelChoice<ConvPoolArg>['when'] = ({ model }, { src }) =>
   model === 'threads' && src.every((s) => s.dtype === f32 && s.size > 0);

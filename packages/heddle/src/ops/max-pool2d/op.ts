@@ -4,7 +4,7 @@ import { f32, i32, isFloat } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
+import { callOf, type FusedOp, type KernelChoice, type KernelIo, type Stage } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { ScalarOp } from '../../kernel/ir/ops.js';
 import {
@@ -166,7 +166,7 @@ const isUniform = (node: GraphNode): boolean =>
  */
 function monotoneIn(x: GraphNode): number | undefined {
   if (x.isLeaf || x.src.some((s) => s.requiresGrad && !x.requiresGrad)) return undefined;
-  if (x.op === 'call') return argOf(x, 'call').op.monotone ? 0 : undefined;
+  if (x.op === 'call') return callOf(x).op.monotone ? 0 : undefined;
   if (x.op !== 'map') return undefined;
   const { op } = argOf(x, 'map');
   const within = op === 'select' || op === 'cast' || op === 'bitcast' ? undefined : MONOTONE[op];
@@ -186,7 +186,7 @@ function pooled(x: GraphNode, arg: PoolArg): GraphNode {
   const at = isSeen ? monotoneIn(x) : undefined;
   if (at === undefined) return b.call(maxPool2dOp, [x], arg);
   const inner = pooled(x.src[at]!, arg);
-  if (x.op === 'call') return b.call(argOf(x, 'call').op, [inner], argOf(x, 'call').arg);
+  if (x.op === 'call') return b.call(callOf(x).op, [inner], callOf(x).arg);
   const { op } = argOf(x, 'map');
   const src = x.src.map((s, i) =>
     i === at

@@ -25,7 +25,7 @@ export type { Site } from './names.js';
 
 export interface JsKernel {
   readonly name: string;
-  /** Body of a function of `run`, `args`, `shared` and the KIT's names that returns the thread function. */
+  /** Body of a function of `run`, `args`, `shared`, `local` and the KIT's names that returns the thread function. */
   readonly source: string;
   /** The thread function is a generator: the kernel has barriers or warp operations. */
   readonly waits: boolean;
@@ -81,7 +81,7 @@ export function renderJs(ir: KernelIr): JsKernel {
       if (used.has('warpId')) to.line('const warpId = run.thread >> 5;');
       for (const a of inSpace('local')) {
         const name = to.name(a);
-        to.line(`const ${name}$ = run.local(${ir.arrays.indexOf(a)}), ${name} = ${name}$.data;`);
+        to.line(`const ${name}$ = local(${ir.arrays.indexOf(a)}), ${name} = ${name}$.data;`);
       }
       statement(to, ir.body, { ...KERNEL, waits });
       if (waits) to.line(`return ${to.site(undefined, { path: END })};`);

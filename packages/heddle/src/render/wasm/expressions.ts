@@ -8,6 +8,7 @@ import type { Expr, Param, Special, Variable } from '../../kernel/ir/ir.js';
 import { OPS, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { ValueType } from '../../kernel/ir/types.js';
 import { convert, convert4 } from './convert.js';
+import type { Emitter } from './emitter.js';
 import type { FunctionBuilder, Local } from './encode.js';
 import { fromHalf, roundToHalf, toHalf, wordsOf } from './half.js';
 import { atomic, load, loadSplat } from './memory.js';
@@ -21,7 +22,7 @@ export interface ModuleContext {
   helper(name: HelperName): FunctionBuilder;
 }
 
-export class Expressions {
+export class Expressions implements Emitter {
   readonly f: FunctionBuilder;
   readonly module: ModuleContext;
   readonly variables = new Map<Variable, Local[]>();

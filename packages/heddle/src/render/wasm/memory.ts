@@ -4,8 +4,8 @@ import type { Expr, Statement } from '../../kernel/ir/ir.js';
 import { alu, type Node, read, select, type Variable } from '../../kernel/ir/ir.js';
 import type { ScalarOp } from '../../kernel/ir/ops.js';
 import { value } from '../../kernel/ir/types.js';
+import type { Emitter } from './emitter.js';
 import type { Local } from './encode.js';
-import type { Expressions } from './expressions.js';
 import { fromHalf, toHalf, wordsOf } from './half.js';
 import type { InstructionName } from './instructions.js';
 import { fail, isWide, laneType, unsupported } from './values.js';
@@ -16,7 +16,7 @@ const dtypeOf = (memory: Node): DType => {
 };
 
 /** Push a value from memory; not wide. */
-export function load(x: Expressions, e: Expr): void {
+export function load(x: Emitter, e: Expr): void {
   const { f } = x;
   const t = dtypeOf(e.src[0]!);
   const { lanes } = e.type;
@@ -60,7 +60,7 @@ export function load(x: Expressions, e: Expr): void {
 }
 
 /** Push a scalar load straight into all lanes, where one instruction does it. */
-export function loadSplat(x: Expressions, e: Expr): boolean {
+export function loadSplat(x: Emitter, e: Expr): boolean {
   if (e.op !== 'load' || e.type.lanes !== 1) return false;
   if (dtypeOf(e.src[0]!).bytes !== 4) return false;
   x.push(e.src[1] as Expr);
@@ -72,7 +72,7 @@ export function loadSplat(x: Expressions, e: Expr): boolean {
 const PACK_1 = [0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const PACK_2 = [0, 1, 4, 5, 8, 9, 12, 13, 0, 0, 0, 0, 0, 0, 0, 0];
 
-export function store(x: Expressions, s: Statement): void {
+export function store(x: Emitter, s: Statement): void {
   const { f } = x;
   const memory = s.src[0]!;
   const e = s.src[1] as Expr;
@@ -117,14 +117,14 @@ export function store(x: Expressions, s: Statement): void {
 }
 
 /** [vector] → shuffled with itself. */
-function twice(x: Expressions, lanes: readonly number[]): void {
+function twice(x: Emitter, lanes: readonly number[]): void {
   const v = x.f.local('packed', 'v128');
   x.f.tee(v);
   x.f.get(v);
   x.f.op('i8x16.shuffle', lanes);
 }
 
-function storeScalar(x: Expressions, t: DType, offset: number): void {
+function storeScalar(x: Emitter, t: DType, offset: number): void {
   const { f } = x;
   switch (t.name) {
     case 'f16':
@@ -164,7 +164,7 @@ const UPDATE: Readonly<Record<string, ScalarOp>> = {
 };
 
 /** Push what stood in memory before the update. */
-export function atomic(x: Expressions, e: Extract<Expr, { op: 'intrinsic' }>): void {
+export function atomic(x: Emitter, e: Extract<Expr, { op: 'intrinsic' }>): void {
   const memory = e.src[0];
   if (memory?.op !== 'buffer' && memory?.op !== 'array')
     unsupported(`${e.arg} as a whole warp's operation`, e.at);
@@ -231,19 +231,19 @@ export function atomic(x: Expressions, e: Extract<Expr, { op: 'intrinsic' }>): v
   f.get(x.variable(old)[0]!);
 }
 
-function differs(x: Expressions, a: Local, b: Local, bits: 'i32' | 'i64'): void {
+function differs(x: Emitter, a: Local, b: Local, bits: 'i32' | 'i64'): void {
   x.f.get(a);
   x.f.get(b);
   x.f.op(`${bits}.ne`);
 }
 
-function fromBits(x: Expressions, t: DType): void {
+function fromBits(x: Emitter, t: DType): void {
   if (t.name === 'f32') x.f.op('f32.reinterpret_i32');
   else if (t.name === 'f64') x.f.op('f64.reinterpret_i64');
   else if (t.name === 'f16' || t.name === 'bf16') fromHalf(x.f, t.name, false);
 }
 
-function toBits(x: Expressions, t: DType): void {
+function toBits(x: Emitter, t: DType): void {
   if (t.name === 'f32') x.f.op('i32.reinterpret_f32');
   else if (t.name === 'f64') x.f.op('i64.reinterpret_f64');
   else if (t.name === 'f16' || t.name === 'bf16') toHalf(x.f, t.name, false);

@@ -11,9 +11,10 @@ import {
   type MemoryReport,
   type Program,
   requireKernels,
+  type Stream,
 } from '../device.js';
 import { requireRange } from '../pool.js';
-import { ImmediateStream, type Stream } from '../stream.js';
+import { ImmediateStream } from '../stream.js';
 import { prepareEngine } from './engine.js';
 import { CpuMemory } from './memory.js';
 import { CpuProgram, type ProgramHost } from './program.js';

@@ -4,9 +4,18 @@ import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { KernelIr } from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
-import type { Device, DeviceBuffer, Dim3, KernelInfo, Launch, MemoryReport, Program } from '../device.js';
+import type {
+  Device,
+  DeviceBuffer,
+  Dim3,
+  KernelInfo,
+  Launch,
+  MemoryReport,
+  Program,
+  Stream,
+} from '../device.js';
 import { formatBytes, requireRange } from '../pool.js';
-import { requireSame, type Stream } from '../stream.js';
+import { requireSame } from '../stream.js';
 import { Compiler } from './compile/compiler.js';
 import { inspectKernel } from './compile/inspect.js';
 import { Kernels } from './compile/kernels.js';
@@ -21,7 +30,8 @@ import { CudaProgram, type ProgramHost } from './graph/program.js';
 import { CudaAllocator } from './memory/allocator.js';
 import { Transfers } from './memory/transfers.js';
 import { MessageBoard } from './messages.js';
-import { type LibraryContext, ROUTINES } from './vendor/libraries.js';
+import { ROUTINES } from './vendor/libraries.js';
+import type { LibraryContext } from './vendor/routine.js';
 
 interface CudaBuffer extends DeviceBuffer {
   /** 0 once freed. */

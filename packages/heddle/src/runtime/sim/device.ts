@@ -11,9 +11,10 @@ import {
   type MemoryReport,
   type Program,
   requireKernels,
+  type Stream,
 } from '../device.js';
 import { requireSizes } from '../launch-rules.js';
-import { ImmediateStream, type Stream } from '../stream.js';
+import { ImmediateStream } from '../stream.js';
 import { Sanitizer, SIM_TARGET } from './launch.js';
 
 interface SimBuffer extends DeviceBuffer {

@@ -15,7 +15,7 @@ import {
   requireNames,
   requireScalar,
 } from '../launch-rules.js';
-import { WatchedMemory } from './memory.js';
+import { LocalMemory, WatchedMemory } from './memory.js';
 import { RUN, Run, type RunOptions } from './run.js';
 import {
   runThreads,
@@ -37,10 +37,15 @@ export const SIM_TARGET: Target = {
   libraries: new Set(),
 };
 
+/** The parameters of `Bind`, by the names that the JavaScript of a kernel has for them. */
+const ENVIRONMENT = ['run', 'args', 'shared', 'local'] as const;
+
 type Bind = (
   run: Run,
   args: readonly (WatchedMemory | Scalar)[],
   shared: readonly WatchedMemory[],
+  /** The registers of array `index` of the kernel, for one thread. */
+  local: (index: number) => LocalMemory,
 ) => ThreadFunction | WaitingThreadFunction;
 
 interface Compiled {
@@ -56,7 +61,7 @@ function compile(ir: KernelIr): Compiled {
   if (!known) {
     const js = renderJs(ir);
     debug(4, () => `[sim] ${ir.name}\n${js.source}`);
-    const factory = new Function(...Object.keys(KIT), 'run', 'args', 'shared', `'use strict';\n${js.source}`);
+    const factory = new Function(...Object.keys(KIT), ...ENVIRONMENT, `'use strict';\n${js.source}`);
     known = { js, bind: (...environment) => factory(...Object.values(KIT), ...environment) };
     compiled.set(ir, known);
   }
@@ -97,7 +102,7 @@ export class Sanitizer {
     options: RunOptions = {},
   ): Run {
     const { js, bind } = compile(ir);
-    const run = new Run({ sites: js.sites, arrays: ir.arrays }, grid, block, this.epoch, options);
+    const run = new Run(js.sites, grid, block, this.epoch, options);
     const places = smallestElements(ir, args);
     const bound = ir.params.map((p, i) => {
       const arg = args[i]!;
@@ -109,7 +114,7 @@ export class Sanitizer {
     const shared = ir.arrays
       .filter((a) => a.space === 'shared')
       .map((a) => WatchedMemory.shared(run, a, sharedBytes));
-    const thread = bind(run, bound, shared);
+    const thread = bind(run, bound, shared, (index) => new LocalMemory(run, ir.arrays[index]!));
     try {
       if (js.waits) runWaitingThreads(run, thread as WaitingThreadFunction);
       else runThreads(run, thread as ThreadFunction);

@@ -6,8 +6,8 @@ import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
-import type { Run } from './run.js';
-import { type Access, ATOMIC, type Loan, READ, reportRace, Shadow, WRITE } from './shadow.js';
+import type { Loan, Run } from './run.js';
+import { type Access, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
 
 /** Bounds and alignment, the same for all memory. */
 abstract class Memory {

@@ -2,12 +2,9 @@
 import { aBoolean, above, type Rules } from '../../core/arguments.js';
 import type { DType } from '../../core/dtype.js';
 import { type FindingKind, SimulatorError } from '../../core/errors.js';
-import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import type { Scalar } from '../../kernel/ir/ops.js';
 import type { Site } from '../../render/js/render.js';
 import type { Dim3 } from '../device.js';
-import { LocalMemory } from './memory.js';
-import type { Loan } from './shadow.js';
 
 export interface RunOptions {
   /** Loop iterations that one thread may take before it counts as running away. */
@@ -26,6 +23,16 @@ export const coordinates = (index: number, [x, y]: Dim3): Dim3 => [
   Math.floor(index / x) % y,
   Math.floor(index / (x * y)),
 ];
+
+/** Places `first` to `end` − 1 of global memory that an asynchronous copy may still read. */
+export interface Loan {
+  /** The shadow memory that these are places of. */
+  readonly shadow: object;
+  readonly first: number;
+  readonly end: number;
+  readonly thread: number;
+  readonly site: number;
+}
 
 /**
  * Time is counted in epochs: each block, and each interval between two barriers of a block, begins a new one. What
@@ -47,19 +54,17 @@ export class Run {
   readonly gridDim: Dim3;
   private readonly blockStarts: number[] = [];
   private readonly sites: readonly Site[];
-  private readonly arrays: readonly ArrayDecl[];
   readonly anyAlignment: boolean;
   private readonly budget: number;
 
   constructor(
-    kernel: { readonly sites: readonly Site[]; readonly arrays: readonly ArrayDecl[] },
+    sites: readonly Site[],
     gridDim: Dim3,
     blockDim: Dim3,
     lastEpoch: number,
     options: RunOptions = {},
   ) {
-    this.sites = kernel.sites;
-    this.arrays = kernel.arrays;
+    this.sites = sites;
     this.gridDim = gridDim;
     this.blockDim = blockDim;
     this.epoch = lastEpoch;
@@ -119,11 +124,6 @@ export class Run {
   }
 
   // ── What a kernel's JavaScript calls ───────────────────────────────────────────────────────────────────────────
-
-  /** The registers of array `index` of the kernel, for one thread. */
-  local(index: number): LocalMemory {
-    return new LocalMemory(this, this.arrays[index]!);
-  }
 
   /** An iteration of the loop at `site`, the `taken`-th of this thread. */
   step(taken: number, site: number): void {

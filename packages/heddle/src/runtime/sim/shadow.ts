@@ -28,15 +28,6 @@ const WHO = (1 << SITE_SHIFT) - 1;
 const DONE: Record<Access, string> = { [READ]: 'read', [WRITE]: 'wrote', [ATOMIC]: 'updated' };
 const DOES: Record<Access, string> = { [READ]: 'reads', [WRITE]: 'writes', [ATOMIC]: 'atomically updates' };
 
-/** Places `first` to `end` − 1 of global memory that an asynchronous copy may still read. */
-export interface Loan {
-  readonly shadow: Shadow;
-  readonly first: number;
-  readonly end: number;
-  readonly thread: number;
-  readonly site: number;
-}
-
 export class Shadow {
   private readonly pages: (Int32Array | undefined)[] = [];
 

@@ -6,7 +6,7 @@
 
 import { f64 } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
-import type { KernelChoice } from '../../graph/fused-op.js';
+import { callOf, type KernelChoice } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
 import { asPartOf } from '../../graph/origin.js';
 import { convert, type Scalar } from '../../kernel/ir/ops.js';
@@ -18,7 +18,7 @@ const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : n
 /** The argument of a node, and of a call its op. */
 export const argText = (node: GraphNode): string =>
   node.op === 'call'
-    ? `${argOf(node, 'call').op.name}${jsonOf(argOf(node, 'call').arg)}`
+    ? `${callOf(node).op.name}${jsonOf(callOf(node).arg)}`
     : node.arg === null
       ? ''
       : jsonOf(node.arg);
@@ -77,7 +77,7 @@ function joinedCalls(roots: readonly GraphNode[], target: Target): Set<GraphNode
   const joined = new Set<GraphNode>();
   const needed = new Set(roots);
   for (const node of topological(roots, sources)) {
-    const { op, arg } = node.op === 'call' ? argOf(node, 'call') : {};
+    const { op, arg } = node.op === 'call' ? callOf(node) : {};
     sources(node).forEach((s, i) => {
       const joins = i === 0 && s.op === 'call' && !s.isLeaf && op?.joined?.when(target, s, arg);
       (joins ? joined : needed).add(s);
@@ -140,7 +140,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
       return mine.get(two)!;
     }
     if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
-    const { op, arg } = argOf(node, 'call');
+    const { op, arg } = callOf(node);
     const call = new GraphNode('call', node.type, src, node.arg, false);
     const isJoined = op.joined !== undefined && joined.has(node.src[0]!);
     const choice =

@@ -1,7 +1,7 @@
 /** A hand-written kernel in a schedule: its sources as views, and what follows it computed at its stores. */
 import { stridesOf } from '../../core/shape.js';
-import type { KernelIo, Stage, Variant, View } from '../../graph/fused-op.js';
-import { argOf, type GraphNode } from '../../graph/node.js';
+import { callOf, type KernelIo, type Stage, type Variant, type View } from '../../graph/fused-op.js';
+import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
@@ -114,7 +114,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
   const epilogue = others.length === 0 && !second ? epilogueOf(node, root, stored) : undefined;
   const io: KernelIo = { target, node, inputs, output, finish, second: save, plain, epilogue };
-  const { arg } = argOf(node, 'call');
+  const { arg } = callOf(node);
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);

@@ -5,6 +5,7 @@
  */
 
 import { topological } from '../../core/node.js';
+import { callOf } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, memoryOf, type Reduction, readsOf } from '../group.js';
@@ -133,8 +134,8 @@ function secondResults(
   for (const node of order) {
     const op = choices.get(node)?.second;
     const second = users.get(node.src[0] ?? node)?.find((other) => {
-      if (other.op !== 'call' || argOf(other, 'call').op !== op) return false;
-      const same = jsonOf(argOf(other, 'call').arg) === jsonOf(argOf(node, 'call').arg);
+      if (other.op !== 'call' || callOf(other).op !== op) return false;
+      const same = jsonOf(callOf(other).arg) === jsonOf(callOf(node).arg);
       return same && other.src.every((s, i) => s === node.src[i]);
     });
     if (second) found.set(node, second);

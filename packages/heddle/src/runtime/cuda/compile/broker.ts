@@ -3,7 +3,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { workerData } from 'node:worker_threads';
-import { type BrokerData, type CompileAnswer, claimed, type OpenOrder } from './pool.js';
+import { type BrokerData, type CompileAnswer, claimed, type OpenOrder } from './orders.js';
 
 const { nvrtc, port, answers } = workerData as BrokerData;
 

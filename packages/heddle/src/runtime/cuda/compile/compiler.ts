@@ -1,16 +1,9 @@
 /** From sources to images that the driver loads: by the disk cache, else by NVRTC, in parallel. */
 import { debug } from '../../../core/log.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
-import { type Architecture, type CompileFailure, compileFlags, type Nvrtc } from './nvrtc.js';
+import { type Architecture, compileFlags, type Nvrtc } from './nvrtc.js';
+import type { Compiled, Source } from './orders.js';
 import { type CompileJob, CompilePool } from './pool.js';
-
-export interface Source {
-  /** The entry point. */
-  readonly name: string;
-  readonly text: string;
-}
-
-export type Compiled = Uint8Array | CompileFailure;
 
 /** Some 100 MB; a network has ten to a hundred, and tuning it a few hundred. */
 const MOST_FILES = 4096;

@@ -9,8 +9,9 @@ import type { Message } from '../../../render/message.js';
 import type { Dim3 } from '../../device.js';
 import { type Driver, FUNCTION_ATTRIBUTE } from '../driver/driver.js';
 import type { MessageBoard } from '../messages.js';
-import type { Compiler, Source } from './compiler.js';
+import type { Compiler } from './compiler.js';
 import { keptText } from './kept-text.js';
+import type { Source } from './orders.js';
 
 /** A kernel on the device. */
 export interface CudaFunction {

@@ -1,7 +1,7 @@
 /** The body of a compile process (compile-pool.ts). It ends with the process that started it. */
 
 import { Nvrtc } from './nvrtc.js';
-import type { CompileAnswer, CompileOrder } from './pool.js';
+import type { CompileAnswer, CompileOrder } from './orders.js';
 
 const nvrtc = new Nvrtc(process.argv[2]!);
 

@@ -1,6 +1,6 @@
 /** CUDA streams of users' own, kept in order with the device's stream where both use the same memory. */
-import type { Device } from '../../device.js';
-import { disposedStream, requireSame, type Stream, type StreamEvent } from '../../stream.js';
+import type { Device, Stream, StreamEvent } from '../../device.js';
+import { disposedStream, requireSame } from '../../stream.js';
 import type { Driver } from './driver.js';
 import { Timeline } from './timeline.js';
 

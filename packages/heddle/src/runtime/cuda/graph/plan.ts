@@ -5,7 +5,8 @@ import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../../d
 import { requireSizes } from '../../launch-rules.js';
 import type { CudaFunction, Kernels } from '../compile/kernels.js';
 import { ClusterConfig } from '../driver/cluster.js';
-import { type LibraryContext, type PreparedRoutine, ROUTINES } from '../vendor/libraries.js';
+import { ROUTINES } from '../vendor/libraries.js';
+import type { LibraryContext, PreparedRoutine } from '../vendor/routine.js';
 
 export type PlannedLaunch = PlannedKernel | PlannedCall;
 

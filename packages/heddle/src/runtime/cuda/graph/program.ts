@@ -1,8 +1,7 @@
 /** Launches compiled together, and their runs: kernel by kernel the first time, as a CUDA graph from then on. */
 import { DeviceError } from '../../../core/errors.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
-import type { DeviceBuffer, Launch, Program } from '../../device.js';
-import type { Stream } from '../../stream.js';
+import type { DeviceBuffer, Launch, Program, Stream } from '../../device.js';
 import type { CudaStream } from '../driver/stream.js';
 import { ArgumentBlock } from './arguments.js';
 import { CudaGraph, type GraphHost } from './graph.js';

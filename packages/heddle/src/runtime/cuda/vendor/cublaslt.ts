@@ -1,8 +1,8 @@
 /** cuBLASLt: matrix products (B1). Declarations after cublasLt.h of CUDA 12 and 13. */
 import { DeviceError } from '../../../core/errors.js';
 import type { LibraryCall } from '../../../kernel/ir/library-call.js';
-import type { LibraryContext, PreparedRoutine } from './libraries.js';
 import { optionsOf } from './library-options.js';
+import type { LibraryContext, PreparedRoutine } from './routine.js';
 import { created, openVendorLibrary, perDevice } from './vendor-library.js';
 
 const SIGNATURES = {

@@ -10,8 +10,8 @@ import {
   hostScalar,
   openCudnn,
 } from './cudnn.js';
-import type { LibraryContext, PreparedRoutine } from './libraries.js';
 import { optionsOf } from './library-options.js';
+import type { LibraryContext, PreparedRoutine } from './routine.js';
 
 /**
  * In all three the operands come in one pattern: two that are read and one that is written. `order` takes them from

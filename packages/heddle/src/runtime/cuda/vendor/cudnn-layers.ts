@@ -9,8 +9,8 @@ import {
   hostScalar,
   openCudnn,
 } from './cudnn.js';
-import type { LibraryContext, PreparedRoutine } from './libraries.js';
 import { type Options, optionsOf } from './library-options.js';
+import type { LibraryContext, PreparedRoutine } from './routine.js';
 
 type Enqueue = (args: readonly number[]) => void;
 type Make = (cudnn: CudnnHandle, o: Options, descriptors: Descriptors) => Enqueue;

@@ -1,7 +1,7 @@
 /** cuRAND: uniform and normal random numbers, the yardstick of our own Philox kernels (B5). */
 import type { LibraryCall } from '../../../kernel/ir/library-call.js';
-import type { LibraryContext, PreparedRoutine } from './libraries.js';
 import { optionsOf } from './library-options.js';
+import type { LibraryContext, PreparedRoutine } from './routine.js';
 import { created, openVendorLibrary, perDevice } from './vendor-library.js';
 
 const SIGNATURES = {

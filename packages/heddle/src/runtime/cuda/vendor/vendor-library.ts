@@ -5,7 +5,7 @@ import { debug } from '../../../core/log.js';
 import { openDriver } from '../driver/driver.js';
 import { type Found, findLibraries } from '../driver/find.js';
 import { type Functions, koffi, openLibrary, type Signatures } from '../driver/native.js';
-import type { LibraryContext } from './libraries.js';
+import type { LibraryContext } from './routine.js';
 
 /** The name for people of each library, and the wheels (folders under `nvidia`) that bring it. */
 export const VENDOR_LIBRARIES = {

@@ -1,0 +1,15 @@
+/** A profile of one training step, as it is printed, drawn and written. */
+import type { Ceilings } from './bench-device.js';
+import type { Circumstances, MeasuredDevice } from './bench-results.js';
+import type { LaunchFigures } from './launch-figures.js';
+
+export interface StepProfile extends Circumstances {
+  readonly profile: string;
+  readonly batchSize: number;
+  readonly device: MeasuredDevice;
+  /** Of the whole step, and of its launches by themselves; µs. */
+  readonly us: number;
+  readonly sumUs: number;
+  readonly ceilings: Ceilings;
+  readonly launches: readonly LaunchFigures[];
+}

@@ -1,0 +1,34 @@
+/** Which feed a data set gets: from the host one by one, or from the memory of the device. */
+import { sizeOf } from '../core/shape.js';
+import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
+import type { JitOptions } from '../tensor/jit.js';
+import { device } from '../tensor/modes.js';
+import type { BatchWork, Feed } from './feed.js';
+import { HostFeed } from './host-feed.js';
+import { ResidentFeed } from './resident.js';
+
+/** How to work on batches. */
+export interface FeedOptions {
+  /** See `EvaluateOptions.resident`. */
+  readonly resident?: boolean | undefined;
+  /** How kernels are chosen for full batches; for the last one, which is smaller, nothing is timed. */
+  readonly tune?: JitOptions['tune'];
+}
+
+/** A data set up to this size is kept in the memory of a GPU, in bytes. */
+const RESIDENT_BYTES = 2 ** 30;
+
+/**
+ * Whether the batches of this data set are gathered on the device, unless it is said otherwise. Other kinds than arrays
+ * may give an example another way each time they are asked.
+ */
+function staysOnDevice(dataset: Dataset): boolean {
+  const bytes = 4 * dataset.length * (sizeOf(dataset.inputShape) + 2);
+  const isFixed = dataset instanceof ArrayDataset && dataset.isPlain;
+  return isFixed && device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
+}
+
+export function feedOf(loader: Loader, work: BatchWork, options: FeedOptions = {}): Feed {
+  const { resident = staysOnDevice(loader.dataset), tune = 'on' } = options;
+  return resident ? new ResidentFeed(loader, work, tune) : new HostFeed(loader, work, tune);
+}

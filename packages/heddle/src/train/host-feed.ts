@@ -1,0 +1,38 @@
+/** Batches from the host, one by one. */
+import type { Loader } from '../data/index.js';
+import { jit } from '../tensor/jit.js';
+import type { BatchWork, Chunk, Feed } from './feed.js';
+import { Inputs } from './inputs.js';
+
+/** Each batch is written to the same memory on the device, then worked on. */
+export class HostFeed implements Feed {
+  readonly #loader: Loader;
+  readonly #inputs: Inputs;
+  readonly #full;
+  readonly #rest;
+
+  constructor(loader: Loader, work: BatchWork, tune: 'on' | 'frozen') {
+    this.#loader = loader;
+    this.#inputs = new Inputs(loader.dataset);
+    this.#full = jit(work, { tune });
+    this.#rest = jit(work, { tune: 'frozen' });
+  }
+
+  async *chunks(epoch: number): AsyncGenerator<Chunk> {
+    this.#loader.epoch = epoch;
+    for await (const batch of this.#loader) {
+      const run = (): void => {
+        const { inputs, labels } = this.#inputs.write(batch);
+        const work = batch.size === this.#loader.batchSize ? this.#full : this.#rest;
+        work(inputs, labels);
+      };
+      yield { batches: 1, examples: batch.size, run };
+    }
+  }
+
+  dispose(): void {
+    this.#full.dispose();
+    this.#rest.dispose();
+    this.#inputs.dispose();
+  }
+}
