@@ -1,6 +1,6 @@
 /**
- * Build the library and its tests into packages/heddle/dist, without leftovers of files that are gone. The build gets an
- * id, a hash of the compiled library (core/build-id.ts).
+ * Build the library, its benchmarks and the tests of both into packages/<name>/dist, without leftovers of files that are
+ * gone. The build gets an id, a hash of the compiled library (core/build-id.ts).
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,23 +13,21 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const library = join(root, 'packages', 'heddle');
 const compiler = createRequire(import.meta.url).resolve('typescript/package.json');
 
-rmSync(join(library, 'dist'), { recursive: true, force: true });
-const { status } = spawnSync(
-  process.execPath,
-  [join(dirname(compiler), 'bin', 'tsc'), '-p', library, '--noEmitOnError'],
-  {
-    stdio: 'inherit',
-  },
-);
-if (status === 0) identify(join(library, 'dist', 'src'));
-process.exitCode = status ?? 1;
+/** The benchmarks are compiled against the library's declarations: it comes first. */
+const built = [library, join(root, 'packages', 'bench')].every((folder) => {
+  rmSync(join(folder, 'dist'), { recursive: true, force: true });
+  const args = [join(dirname(compiler), 'bin', 'tsc'), '-p', folder, '--noEmitOnError'];
+  return spawnSync(process.execPath, args, { stdio: 'inherit' }).status === 0;
+});
+if (built) identify(join(library, 'dist', 'src'));
+process.exitCode = built ? 0 : 1;
 
-/** @param {string} built */
-function identify(built) {
+/** @param {string} folder */
+function identify(folder) {
   const hash = createHash('sha256');
-  for (const name of readdirSync(built, { recursive: true, encoding: 'utf8' }).sort())
-    if (name.endsWith('.js')) hash.update(name).update(readFileSync(join(built, name)));
-  const file = join(built, 'core', 'build-id.js');
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort())
+    if (name.endsWith('.js')) hash.update(name).update(readFileSync(join(folder, name)));
+  const file = join(folder, 'core', 'build-id.js');
   const text = readFileSync(file, 'utf8');
   const named = text.replace('BUILD_ID = undefined', `BUILD_ID = '${hash.digest('hex').slice(0, 16)}'`);
   if (named === text) throw new Error(`${file} has no place for the build's id.`);

@@ -4,21 +4,24 @@
  */
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
-import { dirname, join, sep } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const tests = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages', 'heddle', 'dist', 'tests');
+const packages = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages');
 const wanted = process.argv.slice(2);
-const files = readdirSync(tests, { recursive: true, encoding: 'utf8' })
-  .map((name) => name.split(sep).join('/'))
-  .filter(
-    (name) => name.endsWith('.test.js') && (wanted.length === 0 || wanted.some((w) => name.includes(w))),
+const files = ['heddle', 'bench']
+  .map((name) => join(packages, name, 'dist', 'tests'))
+  .flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((name) => join(folder, name)),
   )
+  .filter((path) => path.endsWith('.test.js'))
+  .filter((path) => {
+    const name = relative(packages, path).split(sep).join('/');
+    return wanted.length === 0 || wanted.some((part) => name.includes(part));
+  })
   .sort();
 if (files.length === 0) {
-  console.error(
-    `No test file has ${wanted.join(' or ')} in its name. They are in ${tests}, made by npm run build.`,
-  );
+  console.error(`No test file has ${wanted.join(' or ')} in its name. Build first: npm run build.`);
   process.exit(2);
 }
 const { status } = spawnSync(
@@ -26,7 +29,7 @@ const { status } = spawnSync(
   [
     '--max-optimized-bytecode-size=4000',
     ...['--test', '--test-reporter=spec', '--test-concurrency=2'],
-    ...files.map((name) => join(tests, name)),
+    ...files,
   ],
   { stdio: 'inherit', env: { HEDDLE_CACHE: 'off', ...process.env } },
 );

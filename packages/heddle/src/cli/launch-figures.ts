@@ -10,7 +10,7 @@ import type { Target } from '../kernel/ir/target.js';
 import { compile } from '../kernel/passes/pipeline.js';
 import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/launch.js';
-import type { Ceilings } from './bench-device.js';
+import type { Ceilings } from './ceilings.js';
 
 export interface LaunchFigures {
   readonly name: string;

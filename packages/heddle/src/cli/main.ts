@@ -20,7 +20,7 @@ if (trainsOnGpu(process.argv.slice(2))) wakeGpu();
 try {
   // Two hundred modules, and the GPU gets ready meanwhile.
   const { createProgram } = await import('./program.js');
-  const program = createProgram((exitCode) => {
+  const program = await createProgram(process.argv.slice(2), (exitCode) => {
     process.exitCode = exitCode;
   });
   await program.parseAsync();

@@ -3,15 +3,8 @@ import { recordOrigins } from '../graph/origin.js';
 import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { OPTIMIZERS, programNamed } from '../train/programs.js';
-import { measureCeilings, realDevice } from './bench-device.js';
-import {
-  circumstances,
-  measuredDevice,
-  rounded,
-  spreadOf,
-  writeResults,
-  writeText,
-} from './bench-results.js';
+import { measureCeilings, realDevice } from './ceilings.js';
+import { circumstances, measuredDevice, rounded, spreadOf, writeResults, writeText } from './figures.js';
 import { percent, table } from './format.js';
 import { figuresOf, type LaunchFigures } from './launch-figures.js';
 import { rooflineChart } from './roofline-chart.js';

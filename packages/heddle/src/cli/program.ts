@@ -1,11 +1,11 @@
 /** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
 import { Argument, Command, Option } from 'commander';
+import { ArgumentError } from '../core/errors.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
-import { addBench, DEVICE_HELP } from './bench.js';
 import type { ProfileCommandOptions } from './profile.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
-import { positiveNumber, wholeNumber } from './values.js';
+import { DEVICE_HELP, positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
@@ -16,8 +16,14 @@ Examples:
   $ heddle bench cpu          how fast it is
   $ heddle profile cnn        where the time of a training step goes`;
 
-/** @param ended is told the exit code of a command that ran */
-export function createProgram(ended: (exitCode: number) => void): Command {
+/**
+ * @param words of the command line
+ * @param ended is told the exit code of a command that ran
+ */
+export async function createProgram(
+  words: readonly string[],
+  ended: (exitCode: number) => void,
+): Promise<Command> {
   const root = new Command('heddle')
     .description('Train neural networks from TypeScript, down to GPU kernels written in TypeScript.')
     .version(packageVersion(), '-V, --version', 'print the version')
@@ -35,7 +41,7 @@ export function createProgram(ended: (exitCode: number) => void): Command {
     .addHelpText('after', ROOT_EXAMPLES);
   addTrain(root, ended);
   addDoctor(root, ended);
-  addBench(root, ended);
+  await addBench(root, words, ended);
   addProfile(root, ended);
   return root;
 }
@@ -104,6 +110,36 @@ function addDoctor(root: Command, ended: (exitCode: number) => void): void {
       const { doctor } = await import('./doctor.js');
       doctor();
       ended(0);
+    });
+}
+
+/** The benchmarks are a package of their own, which is loaded when it is asked for. */
+const BENCH: string = 'heddle-bench';
+type BenchPackage = { addBench(root: Command, ended: (exitCode: number) => void): void };
+
+async function addBench(
+  root: Command,
+  words: readonly string[],
+  ended: (exitCode: number) => void,
+): Promise<void> {
+  if (words.find((word) => word !== 'help') === 'bench') {
+    try {
+      const bench = (await import(BENCH)) as BenchPackage;
+      bench.addBench(root, ended);
+      return;
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${BENCH}'`)) throw error;
+    }
+  }
+  root
+    .command('bench')
+    .summary('measure speed, or the accuracy that training reaches')
+    .description(`Measure. This command is a package of its own: npm install ${BENCH}`)
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .action(() => {
+      throw new ArgumentError(`heddle bench is a package of its own. Install it: npm install ${BENCH}`);
     });
 }
 

@@ -1,7 +1,7 @@
 /** A profile as a roofline: S. Williams et al., Roofline: an insightful visual performance model (2009). */
-import { escaped } from './bench-chart.js';
 import type { LaunchFigures } from './launch-figures.js';
 import type { StepProfile } from './step-profile.js';
+import { escaped } from './svg.js';
 
 const [LEFT, TOP, WIDTH, HEIGHT] = [64, 64, 640, 380];
 const COLORS: Readonly<Record<string, string>> = { f32: '#1971c2', tf32: '#e8590c', bf16: '#2f9e44' };

@@ -1,6 +1,6 @@
 /** A profile of one training step, as it is printed, drawn and written. */
-import type { Ceilings } from './bench-device.js';
-import type { Circumstances, MeasuredDevice } from './bench-results.js';
+import type { Ceilings } from './ceilings.js';
+import type { Circumstances, MeasuredDevice } from './figures.js';
 import type { LaunchFigures } from './launch-figures.js';
 
 export interface StepProfile extends Circumstances {

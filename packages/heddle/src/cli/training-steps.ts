@@ -8,7 +8,7 @@ import { tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import type { Program } from '../train/programs.js';
-import type { Workload } from './bench-workload.js';
+import type { Workload } from './workload.js';
 
 /** What training data of one kind looks like: the shape of an example and the number of classes. */
 const EXAMPLES = {

@@ -1,6 +1,9 @@
 /** Parsers of option values: what they return is valid, or commander says why not. */
 import { InvalidArgumentError } from 'commander';
 
+/** The devices that --device takes. */
+export const DEVICE_HELP = 'cpu, cuda, cuda:1… or sim (default: the fastest found)';
+
 export const wholeNumber =
   (low: number, high = Number.MAX_SAFE_INTEGER) =>
   (text: string): number => {

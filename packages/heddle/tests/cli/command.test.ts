@@ -28,9 +28,10 @@ after(async () => {
 async function heddle(
   args: readonly string[],
   watch?: (child: ChildProcess, out: string) => void,
+  nodeOptions: readonly string[] = [],
 ): Promise<Ended> {
   const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, FORCE_COLOR: ___, ...env } = process.env;
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd: folder, env });
+  const child = spawn(process.execPath, [...nodeOptions, MAIN, ...args], { cwd: folder, env });
   let out = '';
   let err = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -94,6 +95,25 @@ test('what is not understood is said, with exit code 2', async () => {
     assert.equal(code, 2, `${args.join(' ')}: ${err}`);
     assert.match(err, message);
   }
+});
+
+/** For `node --import`: an installation without the package of benchmarks. */
+const WITHOUT_BENCH = `data:text/javascript,${encodeURIComponent(`
+  import { register } from 'node:module';
+  register('data:text/javascript,' + encodeURIComponent(\`
+    export const resolve = (name, context, next) => next(name === 'heddle-bench' ? 'heddle-bench-missing' : name, context)
+      .catch((error) => { error.message = error.message.replace('-missing', ''); throw error; });
+  \`));`)}`;
+
+test('where the package of benchmarks is missing, heddle bench says how to get it', async () => {
+  for (const args of [['bench'], ['bench', 'cpu', '--threads', '1']]) {
+    const { code, err } = await heddle(args, undefined, ['--import', WITHOUT_BENCH]);
+    assert.match(err, /^heddle: .*Install it: npm install heddle-bench\n$/);
+    assert.equal(code, 2);
+  }
+  const { code, out } = await heddle(['bench', '--help'], undefined, ['--import', WITHOUT_BENCH]);
+  assert.match(out, /npm install heddle-bench/);
+  assert.equal(code, 0);
 });
 
 test('a device that does not exist and data that is not there fail with exit code 1', async () => {

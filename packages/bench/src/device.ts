@@ -1,17 +1,7 @@
 /** `heddle bench kernels` and `heddle bench train`: device time against the ceilings of the same run. */
+
 import { setImmediate } from 'node:timers/promises';
-import { ArgumentError } from '../core/errors.js';
-import type { Precision } from '../core/precision.js';
-import { currentDevice } from '../engine/storage.js';
-import type { Device } from '../runtime/device.js';
-import {
-  ceilingCases,
-  type DeviceCase,
-  type KernelCase,
-  kernelCases,
-  TRAIN_CASES,
-} from './bench-device-cases.js';
-import type { DevicePeers } from './bench-peers.js';
+import { type Ceilings, measureCeilings, realDevice } from 'heddle/internal/cli/ceilings.js';
 import {
   type Circumstances,
   circumstances,
@@ -20,9 +10,12 @@ import {
   rounded,
   type Spread,
   spreadOf,
-} from './bench-results.js';
-import { selectCases } from './bench-workload.js';
-import type { TrainingSteps } from './training-steps.js';
+} from 'heddle/internal/cli/figures.js';
+import type { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
+import type { Device } from 'heddle/internal/runtime/device.js';
+import { type DeviceCase, type KernelCase, kernelCases, TRAIN_CASES } from './device-cases.js';
+import type { DevicePeers } from './peers.js';
+import { selectCases } from './workload.js';
 
 export type DeviceBench = 'kernels' | 'train';
 
@@ -34,14 +27,6 @@ export interface DeviceBenchOptions {
   readonly given?: string;
   readonly onProgress?: (what: string) => void;
   readonly signal?: AbortSignal;
-}
-
-/** What the device reaches in the same run. */
-export interface Ceilings {
-  /** Read and written, GB/s: the faster of a device copy and a copying kernel. */
-  readonly copy: number;
-  /** The fastest matrix product of each precision, GFLOP/s: this library's or the peer's. */
-  readonly products: Readonly<Partial<Record<Precision, number>>>;
 }
 
 /** Times in µs. */
@@ -101,7 +86,7 @@ export async function runKernelsBench(options: DeviceBenchOptions = {}): Promise
   const device = realDevice();
   const large = isLarge(device);
   const cases = selectCases(kernelCases(large), options.only);
-  const before = await measureCeilings(device, options);
+  const before = await ceilingsOf(device, options);
   const timed: { readonly of: KernelCase; readonly spread: Spread; readonly launches: number }[] = [];
   for (const of of cases) {
     begin(of, options);
@@ -163,13 +148,6 @@ const header = (
 /** Whether sizes for a GPU make sense. */
 const isLarge = (device: Device): boolean => device.target.model === 'threads';
 
-/** @throws ArgumentError on the simulator */
-export function realDevice(): Device {
-  const device = currentDevice();
-  if (device.target.name !== 'sim') return device;
-  throw new ArgumentError('the simulator finds faults and says nothing of speed. Leave --device sim out.');
-}
-
 function begin({ title }: DeviceCase, { onProgress, signal }: DeviceBenchOptions): void {
   signal?.throwIfAborted();
   onProgress?.(title);
@@ -199,29 +177,11 @@ function measurement(
 
 // ── ceilings ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const COPY_BYTES = { large: 1 << 28, small: 1 << 26 } as const;
-
 /** What this device reaches now; a peer's figures count, too. */
-export async function measureCeilings(device: Device, options: DeviceBenchOptions = {}): Promise<Ceilings> {
-  const large = isLarge(device);
+async function ceilingsOf(device: Device, options: DeviceBenchOptions): Promise<Ceilings> {
   options.onProgress?.('ceilings: copy, matrix products');
-  const bytes = large ? COPY_BYTES.large : COPY_BYTES.small;
-  const [from, to] = [device.allocate(bytes, 'copy'), device.allocate(bytes, 'copy')];
-  const times: number[] = [];
-  for (let i = 0; i < 12; i++) times.push(await device.time(() => device.copy(from, to, bytes)));
-  device.free(from);
-  device.free(to);
-  let ceilings: Ceilings = {
-    copy: rounded((2 * bytes) / spreadOf(times.slice(2)).median / 1e3),
-    products: {},
-  };
-  for (const of of ceilingCases(large)) {
-    const workload = of.prepare();
-    const { us } = await workload.profile({ each: false, rounds: 3 });
-    workload.dispose();
-    ceilings = raised(ceilings, of, spreadOf(us).median);
-  }
-  for (const of of kernelCases(large)) {
+  let ceilings = await measureCeilings(device);
+  for (const of of kernelCases(isLarge(device))) {
     const known = options.peers?.get(of.peer);
     if (known) ceilings = raised(ceilings, of, known.us);
   }

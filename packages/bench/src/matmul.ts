@@ -1,10 +1,4 @@
 /** `heddle bench matmul`: the ladder of matrix products, rung by rung, up to tensor cores and the vendor's library. */
-import { PRECISIONS } from '../core/precision.js';
-import { irFunction } from '../kernel/ir/ir-function.js';
-import type { MatmulProblem } from '../ops/matmul/cpu.js';
-import { MATMUL_LADDER } from '../ops/matmul/cuda-ladder.js';
-import { productCase } from './bench-device-cases.js';
-import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
 import {
   type Circumstances,
   circumstances,
@@ -13,7 +7,13 @@ import {
   rounded,
   type Spread,
   spreadOf,
-} from './bench-results.js';
+} from 'heddle/internal/cli/figures.js';
+import { PRECISIONS } from 'heddle/internal/core/precision.js';
+import { irFunction } from 'heddle/internal/kernel/ir/ir-function.js';
+import type { MatmulProblem } from 'heddle/internal/ops/matmul/cpu.js';
+import { MATMUL_LADDER } from 'heddle/internal/ops/matmul/cuda-ladder.js';
+import { productCase } from './device-cases.js';
+import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './ladder.js';
 
 export interface LadderStep extends Spread {
   readonly rung: string;

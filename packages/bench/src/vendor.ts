@@ -1,14 +1,9 @@
-/**
- * `heddle bench vendor`: the vendor's libraries on the workloads of `heddle bench kernels`, called directly (D1, B5),
- * each by the fastest of the algorithms that it proposes.
- * Prints figures as bench/torch_gpu.py does, so that `--peer` reads them.
- */
-import { DeviceError } from '../core/errors.js';
-import { toBf16 } from '../core/float16.js';
-import type { Precision } from '../core/precision.js';
-import { median, timeProgram } from '../engine/profile.js';
-import type { LibraryCall } from '../kernel/ir/library-call.js';
-import type { Device, DeviceBuffer, Launch, LibraryLaunch, Program } from '../runtime/device.js';
+import { DeviceError } from 'heddle/internal/core/errors.js';
+import { toBf16 } from 'heddle/internal/core/float16.js';
+import type { Precision } from 'heddle/internal/core/precision.js';
+import { median, timeProgram } from 'heddle/internal/engine/profile.js';
+import type { LibraryCall } from 'heddle/internal/kernel/ir/library-call.js';
+import type { Device, DeviceBuffer, Launch, LibraryLaunch, Program } from 'heddle/internal/runtime/device.js';
 
 /** Calls that do a case's work, one after the other, each on memory of its own. */
 export interface Yardstick {

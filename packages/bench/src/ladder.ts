@@ -1,10 +1,9 @@
-/** What the benches of ladders have in common: one workload, rung by rung, on random data. */
-import { ArgumentError } from '../core/errors.js';
-import { PhiloxStream } from '../core/philox.js';
-import { timeProgram } from '../engine/profile.js';
-import { currentDevice } from '../engine/storage.js';
-import type { Device, DeviceBuffer, KernelLaunch } from '../runtime/device.js';
-import type { DevicePeers } from './bench-peers.js';
+import { ArgumentError } from 'heddle/internal/core/errors.js';
+import { PhiloxStream } from 'heddle/internal/core/philox.js';
+import { timeProgram } from 'heddle/internal/engine/profile.js';
+import { currentDevice } from 'heddle/internal/engine/storage.js';
+import type { Device, DeviceBuffer, KernelLaunch } from 'heddle/internal/runtime/device.js';
+import type { DevicePeers } from './peers.js';
 
 export interface LadderOptions {
   /** Of square matrices. */

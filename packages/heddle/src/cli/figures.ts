@@ -1,4 +1,4 @@
-/** What a benchmark run leaves behind: figures with their spread, and all it takes to judge and repeat them. */
+/** What a measurement leaves behind: figures with their spread, and all it takes to judge and repeat them. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
@@ -6,7 +6,6 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { makeFolder } from '../core/folders.js';
 import { writeFileAtomic } from '../io/index.js';
-import { readFigures } from './bench-peers.js';
 import { packageVersion } from './version.js';
 
 /** The middle and the spread of some samples. */
@@ -15,30 +14,6 @@ export interface Spread {
   readonly min: number;
   readonly p90: number;
   readonly samples: number;
-}
-
-/** A figure of another library for the same workload and number of threads. */
-export interface PeerFigure extends Spread {
-  readonly peer: string;
-  readonly version: string;
-}
-
-export interface Measurement extends Spread {
-  readonly case: string;
-  readonly title: string;
-  readonly threads: number;
-  readonly fma: boolean;
-  readonly unit: 'ms' | 'MiB';
-  /** The median of each round, in a process of its own. */
-  readonly rounds: readonly number[];
-  /** What the median comes to. */
-  readonly rate?: { readonly value: number; readonly unit: string };
-  /** Kernel launches of one run. */
-  readonly launches?: number;
-  readonly peer?: PeerFigure & {
-    /** Heddle's median / the peer's: below 1 Heddle takes less. */
-    readonly ratio: number;
-  };
 }
 
 /** Where and when a run took place. */
@@ -56,13 +31,6 @@ export interface Circumstances {
     readonly node: string;
     readonly v8: string;
   };
-}
-
-export interface CpuResults extends Circumstances {
-  readonly benchmark: 'cpu';
-  readonly method: string;
-  readonly measurements: readonly Measurement[];
-  readonly skipped: readonly { readonly case: string; readonly reason: string }[];
 }
 
 /** @param samples at least one */
@@ -124,7 +92,7 @@ function commit(): string | null {
   try {
     // Installed into another project, this file is in that project's repository, but not of it.
     const top = git('rev-parse', '--show-toplevel');
-    if (git('-C', top, 'ls-files', '--', ':(glob)**/src/cli/bench.ts') === '') return null;
+    if (git('-C', top, 'ls-files', '--', ':(glob)**/src/cli/profile.ts') === '') return null;
     return git('describe', '--always', '--dirty', '--exclude=*');
   } catch {
     return null; // no git, or a copy that is not under version control
@@ -139,30 +107,4 @@ export const writeResults = (path: string, results: object): Promise<void> =>
 export async function writeText(path: string, text: string): Promise<void> {
   makeFolder(dirname(path));
   await writeFileAtomic(path, text);
-}
-
-/** Figures of another library, by case and threads; of equal ones the last counts. */
-export type Peers = ReadonlyMap<string, PeerFigure>;
-
-export const peerKey = (of: { readonly case: string; readonly threads: number }): string =>
-  `${of.case} ${of.threads}`;
-
-/** @throws FileError if there is no such file, or naming the first line that is no figure */
-export async function readPeers(path: string): Promise<Peers> {
-  const figures = await readFigures({
-    path,
-    madeBy: 'python3 bench/torch_cpu.py',
-    expected: 'peer, version, case, threads, median, min, p90, samples',
-    parse: figureOf,
-  });
-  return new Map(figures.map((figure) => [peerKey(figure), figure]));
-}
-
-type KeyedFigure = PeerFigure & { readonly case: string; readonly threads: number };
-
-function figureOf(value: Record<string, unknown>): KeyedFigure | undefined {
-  const fits =
-    ['peer', 'version', 'case'].every((key) => typeof value[key] === 'string') &&
-    ['threads', 'median', 'min', 'p90', 'samples'].every((key) => Number.isFinite(value[key]));
-  return fits ? (value as unknown as KeyedFigure) : undefined;
 }

@@ -1,21 +1,15 @@
 /** `heddle bench cpu`: each setting in processes of its own, round after round. */
+
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { DeviceError } from '../core/errors.js';
-import { findImages } from '../data/index.js';
-import { CASES, PROCESS_CASES } from './bench-cases.js';
-import type { Job, Report, Setting } from './bench-child.js';
-import {
-  type CpuResults,
-  circumstances,
-  type Measurement,
-  type Peers,
-  peerKey,
-  rounded,
-  spreadOf,
-} from './bench-results.js';
-import { selectCases } from './bench-workload.js';
+import { findImages } from 'heddle/data';
+import { circumstances, rounded, spreadOf } from 'heddle/internal/cli/figures.js';
+import { DeviceError } from 'heddle/internal/core/errors.js';
+import { CASES, PROCESS_CASES } from './cpu-cases.js';
+import type { Job, Report, Setting } from './cpu-child.js';
+import { type CpuResults, type Measurement, type Peers, peerKey } from './results.js';
+import { selectCases } from './workload.js';
 
 export interface CpuBenchOptions {
   /** Numbers of threads to measure with. Default: 1 and one per core. */
@@ -130,7 +124,7 @@ class CpuBench {
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       const start = performance.now();
-      const child = fork(fileURLToPath(new URL('./bench-child.js', import.meta.url)), [JSON.stringify(job)], {
+      const child = fork(fileURLToPath(new URL('./cpu-child.js', import.meta.url)), [JSON.stringify(job)], {
         env: {
           ...process.env,
           HEDDLE_DEVICE: 'cpu',

@@ -1,26 +1,28 @@
 /** `heddle bench`, when it runs: measure, write the results, show them. */
+
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { env } from '../core/env.js';
-import { closeDevices, listDevices, openDevice } from '../runtime/registry.js';
-import { useDevice } from '../tensor/modes.js';
-import { type AccuracyOptions, runAccuracyBench } from './bench-accuracy.js';
-import { chartOf, ladderChart } from './bench-chart.js';
-import { type CpuBenchOptions, runCpuBench } from './bench-cpu.js';
+import { realDevice } from 'heddle/internal/cli/ceilings.js';
+import { writeResults, writeText } from 'heddle/internal/cli/figures.js';
+import { MAIN } from 'heddle/internal/cli/main-path.js';
+import { env } from 'heddle/internal/core/env.js';
+import { closeDevices, listDevices, openDevice } from 'heddle/internal/runtime/registry.js';
+import { useDevice } from 'heddle/internal/tensor/modes.js';
+import { type AccuracyOptions, runAccuracyBench } from './accuracy.js';
+import { chartOf, ladderChart } from './chart.js';
+import { type CpuBenchOptions, runCpuBench } from './cpu.js';
 import {
   type DeviceBench,
   type DeviceBenchOptions,
   type DeviceResults,
-  realDevice,
   runKernelsBench,
   runTrainBench,
-} from './bench-device.js';
-import type { LadderOptions } from './bench-ladder.js';
-import { LADDER_SIZES, runMatmulBench } from './bench-matmul.js';
-import { type MnistBenchOptions, runMnistBench } from './bench-mnist.js';
-import { bestModes, type DevicePeers, readDevicePeers } from './bench-peers.js';
+} from './device.js';
+import type { LadderOptions } from './ladder.js';
+import { LADDER_SIZES, runMatmulBench } from './matmul.js';
+import { type MnistBenchOptions, runMnistBench } from './mnist.js';
+import { bestModes, type DevicePeers, readDevicePeers } from './peers.js';
 import {
   accuracyReport,
   cpuReport,
@@ -29,10 +31,10 @@ import {
   mnistReport,
   trainReport,
   transposeReport,
-} from './bench-report.js';
-import { readPeers, writeResults, writeText } from './bench-results.js';
-import { runTransposeBench, TRANSPOSE_SIZES } from './bench-transpose.js';
-import { measureVendor, yardsticks } from './bench-vendor.js';
+} from './report.js';
+import { readPeers } from './results.js';
+import { runTransposeBench, TRANSPOSE_SIZES } from './transpose.js';
+import { measureVendor, yardsticks } from './vendor.js';
 
 export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
   /** A file of another library's figures. */
@@ -98,8 +100,7 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
       : []),
     ['mnist', ...on, '--json', `${path('mnist')}.json`],
   ]) {
-    const main = fileURLToPath(new URL('./main.js', import.meta.url));
-    const child = spawn(process.execPath, [main, 'bench', ...args], { stdio: 'inherit' });
+    const child = spawn(process.execPath, [MAIN, 'bench', ...args], { stdio: 'inherit' });
     const [code] = (await once(child, 'close')) as [number | null];
     if (code !== 0) return code ?? 130;
     process.stdout.write('\n');

@@ -1,7 +1,9 @@
 /** The workloads of `heddle bench cpu`. */
-import { optim, PROGRAMS, rand, type Tensor } from '../index.js';
-import { compiled, type Workload } from './bench-workload.js';
-import { TrainingSteps } from './training-steps.js';
+
+import { optim, rand, type Tensor } from 'heddle';
+import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
+import { compiled, type Workload } from 'heddle/internal/cli/workload.js';
+import { PROGRAMS } from 'heddle/train';
 
 export interface BenchCase {
   /** In words separated by hyphens; the first is its group. */

@@ -1,12 +1,13 @@
 /** Benchmark results as tables for a terminal. */
-import type { AccuracyResults } from './bench-accuracy.js';
-import type { DeviceMeasurement, DeviceResults, TrainMeasurement } from './bench-device.js';
-import type { LadderResults } from './bench-matmul.js';
-import type { MnistResults } from './bench-mnist.js';
-import { namesOf } from './bench-peers.js';
-import type { Circumstances, CpuResults, Measurement } from './bench-results.js';
-import type { TransposeResults } from './bench-transpose.js';
-import { duration, percent, table } from './format.js';
+import type { Circumstances } from 'heddle/internal/cli/figures.js';
+import { duration, percent, table } from 'heddle/internal/cli/format.js';
+import type { AccuracyResults } from './accuracy.js';
+import type { DeviceMeasurement, DeviceResults, TrainMeasurement } from './device.js';
+import type { LadderResults } from './matmul.js';
+import type { MnistResults } from './mnist.js';
+import { namesOf } from './peers.js';
+import type { CpuResults, Measurement } from './results.js';
+import type { TransposeResults } from './transpose.js';
 
 export function cpuReport(results: CpuResults): string {
   const { measurements, skipped } = results;

@@ -1,11 +1,9 @@
 /** `heddle bench mnist`: whole runs of `heddle train` on MNIST, in processes of their own, as a user starts them. */
+
 import { spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { DeviceError } from '../core/errors.js';
-import { PROGRAMS, type Program, type ProgramName } from '../train/programs.js';
 import {
   type Circumstances,
   circumstances,
@@ -14,9 +12,12 @@ import {
   rounded,
   type Spread,
   spreadOf,
-} from './bench-results.js';
-import { selectCases } from './bench-workload.js';
-import { counted } from './format.js';
+} from 'heddle/internal/cli/figures.js';
+import { counted } from 'heddle/internal/cli/format.js';
+import { MAIN } from 'heddle/internal/cli/main-path.js';
+import { DeviceError } from 'heddle/internal/core/errors.js';
+import { PROGRAMS, type Program, type ProgramName } from 'heddle/internal/train/programs.js';
+import { selectCases } from './workload.js';
 
 export interface MnistCase {
   readonly id: string;
@@ -172,9 +173,8 @@ async function trainOnce(
   signal: AbortSignal | undefined,
 ): Promise<TrainedRun> {
   signal?.throwIfAborted();
-  const main = fileURLToPath(new URL('./main.js', import.meta.url));
   const start = performance.now();
-  const child = spawn(process.execPath, [main, 'train', ...args, '--no-progress', '--out', out], {
+  const child = spawn(process.execPath, [MAIN, 'train', ...args, '--no-progress', '--out', out], {
     env: { ...process.env, HEDDLE_CACHE: cache },
     stdio: ['ignore', 'ignore', 'pipe'],
     ...(signal && { signal }),

@@ -1,16 +1,18 @@
 /** `heddle bench accuracy`: what the programs reach on the test images, and how long it takes. */
-import { ArgumentError } from '../core/errors.js';
-import { device, fit, Loader, loadImages, manualSeed, PROGRAMS, type Program } from '../index.js';
-import type { Callback } from '../train/index.js';
-import { OPTIMIZERS, scheduleOf } from '../train/programs.js';
-import type { Recipe } from '../train/recipes.js';
+
+import { device, fit, Loader, loadImages, manualSeed } from 'heddle';
 import {
   type Circumstances,
   circumstances,
   type MeasuredDevice,
   measuredDevice,
   rounded,
-} from './bench-results.js';
+} from 'heddle/internal/cli/figures.js';
+import { ArgumentError } from 'heddle/internal/core/errors.js';
+import { OPTIMIZERS, scheduleOf } from 'heddle/internal/train/programs.js';
+import type { Recipe } from 'heddle/internal/train/recipes.js';
+import type { Callback } from 'heddle/train';
+import { PROGRAMS, type Program } from 'heddle/train';
 
 export interface AccuracyOptions {
   /** `mlp`, `lenet5`, `cnn`, or a variant as `cnn:reference`. Default: all. */

@@ -1,4 +1,5 @@
 /** `heddle bench` from end to end, on tiny budgets. No figure is judged: how fast it is, is for bench/. */
+
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -7,16 +8,18 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { runAccuracyBench } from '../../src/cli/bench-accuracy.js';
-import { runCpuBench } from '../../src/cli/bench-cpu.js';
-import { type CpuResults, readPeers, spreadOf } from '../../src/cli/bench-results.js';
-import { ArgumentError, FileError } from '../../src/core/errors.js';
+import { spreadOf } from 'heddle/internal/cli/figures.js';
+import { ArgumentError, FileError } from 'heddle/internal/core/errors.js';
+import { runAccuracyBench } from '../src/accuracy.js';
+import { runCpuBench } from '../src/cpu.js';
+import { type CpuResults, readPeers } from '../src/results.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'heddle-bench-'));
 after(() => rm(folder, { recursive: true }));
 
 const here = dirname(fileURLToPath(import.meta.url));
-const MAIN = join(here, '../../src/cli/main.js');
+
+import { MAIN } from 'heddle/internal/cli/main-path.js';
 
 function repository(): string {
   let at = here;

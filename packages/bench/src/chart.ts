@@ -3,10 +3,11 @@
  * ladders, the rate of each rung.
  */
 
-import type { DeviceMeasurement, DeviceResults } from './bench-device.js';
-import type { LadderResults } from './bench-matmul.js';
-import { namesOf } from './bench-peers.js';
-import type { TransposeResults } from './bench-transpose.js';
+import { escaped } from 'heddle/internal/cli/svg.js';
+import type { DeviceMeasurement, DeviceResults } from './device.js';
+import type { LadderResults } from './matmul.js';
+import { namesOf } from './peers.js';
+import type { TransposeResults } from './transpose.js';
 
 const ROW = 22;
 const LABEL = 330;
@@ -98,10 +99,6 @@ function draw(
     '</svg>\n',
   ].join('\n');
 }
-
-/** Text within an SVG. */
-export const escaped = (text: string): string =>
-  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 
 function scaleOf(measurements: readonly DeviceMeasurement[]): Scale {
   const peers = namesOf(measurements.map((m) => m.peer));

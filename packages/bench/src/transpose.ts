@@ -1,7 +1,6 @@
 /** `heddle bench transpose`: the ladder of transposes against a copy of as many bytes. */
-import { randn, type Tensor } from '../index.js';
-import { TRANSPOSES } from '../ops/transpose/cuda-ladder.js';
-import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './bench-ladder.js';
+
+import { randn, type Tensor } from 'heddle';
 import {
   type Circumstances,
   circumstances,
@@ -10,8 +9,10 @@ import {
   rounded,
   type Spread,
   spreadOf,
-} from './bench-results.js';
-import { compiled } from './bench-workload.js';
+} from 'heddle/internal/cli/figures.js';
+import { compiled } from 'heddle/internal/cli/workload.js';
+import { TRANSPOSES } from 'heddle/internal/ops/transpose/cuda-ladder.js';
+import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './ladder.js';
 
 export interface TransposeStep extends Spread {
   readonly rung: string;

@@ -1,6 +1,6 @@
 /** Figures of another library for the same workloads: files of one JSON object a line. */
 import { readFile } from 'node:fs/promises';
-import { FileError } from '../core/errors.js';
+import { FileError } from 'heddle/internal/core/errors.js';
 
 /** Where a figure comes from, in the order in which they are written. */
 export interface FigureFile<T> {

@@ -1,4 +1,5 @@
 /** `heddle bench kernels`, `bench train` and `profile` on tiny budgets. No figure is judged. */
+
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -7,26 +8,20 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { chartOf, ladderChart } from '../../src/cli/bench-chart.js';
-import { type DeviceResults, runKernelsBench, runTrainBench } from '../../src/cli/bench-device.js';
-import { kernelCases, TRAIN_CASES } from '../../src/cli/bench-device-cases.js';
-import { runMatmulBench } from '../../src/cli/bench-matmul.js';
-import { runMnistBench } from '../../src/cli/bench-mnist.js';
-import { type DevicePeers, readDevicePeers } from '../../src/cli/bench-peers.js';
-import {
-  kernelsReport,
-  matmulReport,
-  mnistReport,
-  trainReport,
-  transposeReport,
-} from '../../src/cli/bench-report.js';
-import { circumstances, spreadOf, writeResults } from '../../src/cli/bench-results.js';
-import { runTransposeBench } from '../../src/cli/bench-transpose.js';
-import { profileReport, profileStep } from '../../src/cli/profile.js';
-import { rooflineChart } from '../../src/cli/roofline-chart.js';
-import { ArgumentError, FileError } from '../../src/core/errors.js';
-import { jit, tensor, useDevice } from '../../src/index.js';
-import { closeDevices } from '../../src/runtime/registry.js';
+import { jit, tensor, useDevice } from 'heddle';
+import { circumstances, spreadOf, writeResults } from 'heddle/internal/cli/figures.js';
+import { profileReport, profileStep } from 'heddle/internal/cli/profile.js';
+import { rooflineChart } from 'heddle/internal/cli/roofline-chart.js';
+import { ArgumentError, FileError } from 'heddle/internal/core/errors.js';
+import { closeDevices } from 'heddle/internal/runtime/registry.js';
+import { chartOf, ladderChart } from '../src/chart.js';
+import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/device.js';
+import { kernelCases, TRAIN_CASES } from '../src/device-cases.js';
+import { runMatmulBench } from '../src/matmul.js';
+import { runMnistBench } from '../src/mnist.js';
+import { type DevicePeers, readDevicePeers } from '../src/peers.js';
+import { kernelsReport, matmulReport, mnistReport, trainReport, transposeReport } from '../src/report.js';
+import { runTransposeBench } from '../src/transpose.js';
 
 useDevice('cpu');
 

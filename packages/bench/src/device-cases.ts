@@ -1,20 +1,11 @@
 /** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of bench/torch_gpu.py. */
-import { bf16 } from '../core/dtype.js';
-import { PRECISIONS, type Precision } from '../core/precision.js';
-import {
-  batchNorm2d,
-  conv2d,
-  maxPool2d,
-  ones,
-  optim,
-  PROGRAMS,
-  rand,
-  randn,
-  type Tensor,
-  zeros,
-} from '../index.js';
-import { compiled, gradients, type Workload } from './bench-workload.js';
-import { TrainingSteps } from './training-steps.js';
+
+import { batchNorm2d, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
+import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
+import { compiled, product, type Workload } from 'heddle/internal/cli/workload.js';
+import { PRECISIONS, type Precision } from 'heddle/internal/core/precision.js';
+import { PROGRAMS } from 'heddle/train';
+import { gradients } from './workload.js';
 
 export interface DeviceCase {
   /** In words separated by hyphens; the first is its group. */
@@ -54,16 +45,7 @@ export function productCase(precision: Precision, [m, k, n]: readonly [number, n
     flops: 2 * m * n * k,
     bytes: (precision === 'bf16' ? 2 : 4) * (m * k + k * n + m * n),
     precision,
-    prepare: () => {
-      const operands = normal([m, k], [k, n]);
-      if (precision === 'bf16') {
-        return compiled(
-          (a, b) => a!.matmul(b!),
-          operands.map((x) => x.cast(bf16).realize()),
-        );
-      }
-      return compiled((a, b) => a!.matmul(b!, { precision }), operands);
-    },
+    prepare: () => product(precision, [m, k, n]),
   };
 }
 
@@ -248,10 +230,6 @@ export const kernelCases = (large: boolean): KernelCase[] => [
   ...random(large ? 1e8 : 1e6, large ? '1e8' : '1e6'),
   ...NET_SHAPES,
 ];
-
-/** The products whose rate is the ceiling of arithmetic, beside any others that are faster. */
-export const ceilingCases = (large: boolean): KernelCase[] =>
-  precisions(large).map((p) => productCase(p, cube(large ? 4096 : 512)));
 
 // ── training steps ───────────────────────────────────────────────────────────────────────────────────────────────
 

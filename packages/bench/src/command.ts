@@ -1,6 +1,8 @@
 /** The command `heddle bench`. */
+
 import type { Command } from 'commander';
-import type { DeviceBench } from './bench-device.js';
+import { DEVICE_HELP, positiveNumber, wholeNumber, wholeNumbers, words } from 'heddle/internal/cli/values.js';
+import type { DeviceBench } from './device.js';
 import type {
   BenchAccuracyOptions,
   BenchAllOptions,
@@ -9,11 +11,7 @@ import type {
   BenchLadderOptions,
   BenchMnistOptions,
   BenchVendorOptions,
-} from './bench-run.js';
-import { positiveNumber, wholeNumber, wholeNumbers, words } from './values.js';
-
-/** The devices that --device takes. */
-export const DEVICE_HELP = 'cpu, cuda, cuda:1… or sim (default: the fastest found)';
+} from './run.js';
 
 const CPU_EXAMPLES = `
 Cases:
@@ -128,7 +126,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .option('--json <file>', 'where to write (default: bench/results/cpu-<date>.json)')
     .addHelpText('after', CPU_EXAMPLES)
     .action(async (options: BenchCpuOptions) => {
-      const { benchCpu } = await import('./bench-run.js');
+      const { benchCpu } = await import('./run.js');
       ended(await benchCpu(options));
     });
   bench
@@ -148,7 +146,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .option('--json <file>', 'where to write (default: bench/results/accuracy-<date>.json)')
     .addHelpText('after', ACCURACY_EXAMPLES)
     .action(async (options: BenchAccuracyOptions) => {
-      const { benchAccuracy } = await import('./bench-run.js');
+      const { benchAccuracy } = await import('./run.js');
       ended(await benchAccuracy(options));
     });
   for (const [which, { summary, description, after }] of Object.entries(DEVICE_BENCHES)) {
@@ -160,7 +158,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     onDevice(command, which)
       .addHelpText('after', after)
       .action(async (options: BenchDeviceOptions) => {
-        const { benchDevice } = await import('./bench-run.js');
+        const { benchDevice } = await import('./run.js');
         ended(await benchDevice(which as DeviceBench, options));
       });
     if (which === 'kernels')
@@ -179,7 +177,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
         `\nRungs:\n  ${rungs}\n\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} ${example}`,
       )
       .action(async (options: BenchLadderOptions) => {
-        const { benchMatmul, benchTranspose } = await import('./bench-run.js');
+        const { benchMatmul, benchTranspose } = await import('./run.js');
         ended(
           await { matmul: benchMatmul, transpose: benchTranspose }[which as keyof typeof LADDERS](options),
         );
@@ -203,7 +201,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       '\nExamples:\n  $ heddle bench mnist\n  $ heddle bench mnist --only lenet5 --warm-runs 10',
     )
     .action(async (options: BenchMnistOptions) => {
-      const { benchMnist } = await import('./bench-run.js');
+      const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
   bench
@@ -218,7 +216,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       '\nExamples:\n  $ heddle bench vendor > vendor.jsonl\n  $ heddle bench kernels --peer vendor.jsonl',
     )
     .action(async (options: BenchVendorOptions) => {
-      const { benchVendor } = await import('./bench-run.js');
+      const { benchVendor } = await import('./run.js');
       ended(await benchVendor(options));
     });
   bench
@@ -230,7 +228,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .option('--out <folder>', 'where to write', 'bench/results')
     .addHelpText('after', `\nExamples:\n  $ heddle bench all\n${PEER_EXAMPLE('all')}`)
     .action(async (options: BenchAllOptions) => {
-      const { benchAll } = await import('./bench-run.js');
+      const { benchAll } = await import('./run.js');
       ended(await benchAll(options));
     });
 }
