@@ -11,7 +11,7 @@ import { parseArgs } from 'node:util';
 const library = new URL('../packages/heddle/dist/src/', import.meta.url).href;
 const { Tensor, tensor } = await import(`${library}index.js`);
 const { map } = await import(`${library}graph/build.js`);
-const { OPS } = await import(`${library}kernel/ir/ops.js`);
+const { MATH_FUNCTIONS, OPS } = await import(`${library}kernel/ir/ops.js`);
 
 const { values } = parseArgs({
   options: {
@@ -22,7 +22,7 @@ const { values } = parseArgs({
   },
 });
 const step = Number(values.step);
-const names = Object.keys(OPS).filter((n) => OPS[n].ulp && OPS[n].arity === 1);
+const names = MATH_FUNCTIONS.filter((n) => OPS[n].arity === 1);
 const float = new Float32Array(1);
 const bits = new Uint32Array(float.buffer);
 const bitsOf = (v) => {

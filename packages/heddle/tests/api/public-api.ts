@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as H from '../../src/index.js';
 import { f32, nn, ones, optim, Tensor, zeros } from '../../src/index.js';
+import { OPS } from '../../src/kernel/ir/ops.js';
 
 /** An argument: one that is right, and which others are of the right kind. Those of another kind must be refused. */
 export interface Spec {
@@ -436,33 +437,22 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
 const forward = { forward: [tensor()] };
 const forwardImages = { forward: [images] };
 
+/** The methods that are ops of kernels, of that many operands. */
+const ops = (arity: number): string[] =>
+  Object.entries(OPS).flatMap(([name, op]) => (op.arity === arity && name in Tensor.prototype ? [name] : []));
+
 /** The methods of these classes and their arguments; `set lr` is an accessor that is set. */
 export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
   Tensor: {
     ...Object.fromEntries(
-      [
-        'not',
-        'neg',
-        'abs',
-        'sign',
-        'exp',
-        'exp2',
-        'expm1',
-        'log',
-        'log1p',
-        'log2',
-        'sqrt',
-        'rsqrt',
-        'reciprocal',
-        'square',
-      ]
-        .concat('sin', 'cos', 'tanh', 'floor', 'ceil', 'trunc', 'round', 'isNaN', 'relu', 'sigmoid')
+      ops(1)
+        .concat('sign', 'rsqrt', 'reciprocal', 'square', 'round', 'isNaN', 'relu', 'sigmoid')
         .concat('detach', 'backward', 'data', 'item', 'realize', 'dispose', 'toString')
         .map((name) => [name, unary]),
     ),
     ...Object.fromEntries(
-      ['add', 'sub', 'mul', 'div', 'idiv', 'mod', 'pow', 'minimum', 'maximum', 'lt', 'le', 'gt', 'ge']
-        .concat('eq', 'ne', 'and', 'or', 'xor')
+      ops(2)
+        .concat('minimum', 'maximum')
         .map((name) => [name, binary]),
     ),
     clamp: [number(0), number(1)],

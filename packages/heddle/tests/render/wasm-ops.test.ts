@@ -32,6 +32,7 @@ import {
 import {
   convert,
   evaluate,
+  isFunction,
   OPS,
   type OpRecord,
   type Scalar,
@@ -179,9 +180,9 @@ function agrees(t: DType, got: Scalar, wanted: Scalar, relative: number): boolea
 
 /** How far from the meaning an op may be, in units of the dtype's epsilon. */
 function looseness(name: ScalarOp, t: DType): number {
-  const { ulp }: OpRecord = OPS[name];
-  if (!ulp) return name === 'fma' ? 1 : 0;
-  return t.bytes === 2 ? 1 : ulp.cpu[t.name as 'f32' | 'f64'] + ulp.sim.f64;
+  if (!isFunction(name)) return name === 'fma' ? 1 : 0;
+  const { cpu, sim } = OPS[name].rounding;
+  return t.bytes === 2 ? 1 : cpu[t.name as 'f32' | 'f64'] + sim.f64;
 }
 const EPSILON: Readonly<Record<string, number>> = {
   f32: 2 ** -23,

@@ -4,7 +4,7 @@
  */
 import { type DType, f64 } from '../../core/dtype.js';
 import { alu, bitcast, cast, constant, type Expr, select, splat } from '../ir/ir.js';
-import type { ScalarOp } from '../ir/ops.js';
+import type { MathFunction, ScalarOp } from '../ir/ops.js';
 import type { Lanes } from '../ir/types.js';
 import { ATANH, F32, F64, type FloatFormat, THIRD_LOW, TWO_BY_LN2 } from '../math/formats.js';
 
@@ -415,31 +415,41 @@ const tf32: Unary = (m, x) => {
   return m.select(m.test('lt', m.abs(x), Number.POSITIVE_INFINITY), m.fromBits(rounded), x);
 };
 
-const UNARY = {
-  exp,
-  exp2,
-  expm1,
-  log,
-  log2,
-  log1p,
-  sin: wave('sin'),
-  cos: wave('cos'),
-  tanh,
-  erf,
-  normcdf,
-  tf32,
-} satisfies Partial<Record<ScalarOp, Unary>>;
+/** f32 and 16-bit floats in f32's format, f64 in its own. */
+const unary =
+  (f: Unary) =>
+  ([operand]: readonly Expr[]): Expr => {
+    const { dtype, lanes } = operand!.type;
+    const format = dtype.name === 'f64' ? F64 : F32;
+    return cast(dtype, f(new Arithmetic(format, lanes), cast(format.float, operand!)));
+  };
 
-/** The function as basic operations, for f32 and f64; undefined if it is basic itself. */
-export function elementary(name: ScalarOp, operands: readonly Expr[]): Expr | undefined {
+/** All in f64: in f32 the error of log2 would be multiplied by the exponent. */
+const power = (operands: readonly Expr[]): Expr => {
   const { dtype, lanes } = operands[0]!.type;
-  const format = dtype.name === 'f64' ? F64 : F32;
-  if (name === 'pow') {
-    // In f32 the error of log2 would be multiplied by the exponent.
-    const [a, b] = operands.map((o) => cast(f64, o)) as [Expr, Expr];
-    return cast(dtype, pow(new Arithmetic(F64, lanes), a, b, dtype.name === 'f64'));
-  }
-  if (!(name in UNARY)) return undefined;
-  const x = cast(format.float, operands[0]!);
-  return cast(dtype, UNARY[name as keyof typeof UNARY](new Arithmetic(format, lanes), x));
-}
+  const [a, b] = operands.map((o) => cast(f64, o)) as [Expr, Expr];
+  return cast(dtype, pow(new Arithmetic(F64, lanes), a, b, dtype.name === 'f64'));
+};
+
+const ELEMENTARY = {
+  exp: unary(exp),
+  exp2: unary(exp2),
+  expm1: unary(expm1),
+  log: unary(log),
+  log2: unary(log2),
+  log1p: unary(log1p),
+  sin: unary(wave('sin')),
+  cos: unary(wave('cos')),
+  tanh: unary(tanh),
+  erf: unary(erf),
+  normcdf: unary(normcdf),
+  pow: power,
+  tf32: unary(tf32),
+} satisfies Record<MathFunction | 'tf32', (operands: readonly Expr[]) => Expr>;
+
+/** The ops that `elementary` makes of others. */
+export type Elementary = keyof typeof ELEMENTARY;
+
+/** The function as basic operations; undefined if it is basic itself. */
+export const elementary = (name: ScalarOp, operands: readonly Expr[]): Expr | undefined =>
+  name in ELEMENTARY ? ELEMENTARY[name as Elementary](operands) : undefined;

@@ -1,6 +1,6 @@
 /** How much a launch has to do, roughly: counted along the kernel's statements, loops by their bounds. */
 import type { Expr, KernelIr, Node, Statement, Variable } from './ir.js';
-import { convert, evaluate, type Scalar, type ScalarOp } from './ops.js';
+import { convert, evaluate, OPS, type Scalar } from './ops.js';
 
 /** What is counted. */
 export interface Cost {
@@ -19,32 +19,12 @@ export interface CountedLaunch {
   readonly args: readonly (object | { readonly value: Scalar })[];
 }
 
-/** What an op costs, in additions; 1 if it is not here. */
-const DEAR: Partial<Record<ScalarOp, number>> = {
-  div: 4,
-  idiv: 10,
-  mod: 10,
-  sqrt: 5,
-  exp: 18,
-  exp2: 16,
-  expm1: 20,
-  log: 25,
-  log2: 25,
-  log1p: 40,
-  sin: 20,
-  cos: 20,
-  tanh: 30,
-  erf: 50,
-  normcdf: 40,
-  pow: 80,
-};
-
 /** Instructions, roughly. */
 export const INSTRUCTIONS: Cost = {
   statement: 1,
   expression: (e) => {
     if (e.src.length === 0) return 0;
-    return e.op === 'alu' ? (DEAR[e.arg] ?? 1) : e.op === 'intrinsic' ? 20 : 1;
+    return e.op === 'alu' ? OPS[e.arg].cost : e.op === 'intrinsic' ? 20 : 1;
   },
 };
 

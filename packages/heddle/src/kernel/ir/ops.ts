@@ -2,7 +2,9 @@
  * The scalar operations of the kernel language, one record each. `eval` is the meaning: constant folding, the
  * simulator and the test oracle all call it, and every renderer must agree with it.
  *
- * To add an op: a record here, a line in render/cuda/render.ts, render/wasm/render.ts (or kernel/passes/decompose.ts) and a case row.
+ * To add an op: a record here and its gradient in graph/grad.ts. A function (`approximate`) bears its name in C, which
+ * is all that CUDA needs, and is made of other ops for the CPU in kernel/elementary/functions.ts; any other op has a line in
+ * render/cuda/ops.ts and one in render/wasm/ops.ts. Those tables are exhaustive by type.
  */
 import type { DType } from '../../core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../../core/float16.js';
@@ -20,14 +22,23 @@ export interface OpRecord {
   readonly operands: OperandRule;
   /** The result's dtype: the operands', or bool. */
   readonly result: 'same' | 'bool';
-  /** How it is written in a kernel, with its operands as a, b, c. */
+  /** How it is written in a kernel, with its operands as a, b, c. A call is known to the parser by this. */
   readonly syntax: string;
   /** The meaning on numbers, before `wrap` rounds it to the dtype. */
   readonly eval: (a: number, b: number, c: number) => number | boolean;
   /** The meaning on i64 values, where the operators of `eval` do not do. */
   readonly big?: (a: bigint, b: bigint, c: bigint) => bigint | boolean;
-  /** How far results may be from the exact ones. Absent: floats are rounded correctly. */
-  readonly ulp?: Accuracy;
+  /**
+   * How a float result is rounded. exact: not at all, it is a value of the operands' dtype anyway. nearest: once, correctly.
+   * Else how far it may be from the exact one.
+   */
+  readonly rounding: 'exact' | 'nearest' | Accuracy;
+  /** What it costs, in additions, roughly: where work is divided, and where computing again is compared with reading. */
+  readonly cost: number;
+  /** It never decreases in all of its operands, or in the first, however it rounds. */
+  readonly monotone?: 'all' | 'first';
+  /** a ∘ b = b ∘ a. */
+  readonly commutes?: true;
 }
 
 /**
@@ -47,24 +58,58 @@ interface Bounds {
   readonly f64: number;
 }
 
+type Rounded = 'exact' | 'nearest';
+interface Traits extends Pick<OpRecord, 'cost' | 'big' | 'monotone' | 'commutes'> {
+  readonly rounding: Rounded;
+}
+
 const op = (
   arity: 1 | 2 | 3,
   operands: OperandRule,
-  result: 'same' | 'bool',
   syntax: string,
   evaluate: OpRecord['eval'],
-  big?: OpRecord['big'],
-): OpRecord => ({ arity, operands, result, syntax, eval: evaluate, ...(big ? { big } : {}) });
+  traits: Traits,
+): OpRecord & { readonly rounding: Rounded } => ({
+  ...{ arity, operands, result: 'same', syntax, eval: evaluate },
+  ...traits,
+});
 
-/** An op on floats that is not rounded correctly. */
+/** A comparison. */
+const test = (
+  operands: OperandRule,
+  syntax: string,
+  evaluate: OpRecord['eval'],
+  commutes?: true,
+): OpRecord & { readonly rounding: Rounded } => ({
+  ...op(2, operands, syntax, evaluate, { rounding: 'exact', cost: 1, ...(commutes && { commutes }) }),
+  result: 'bool',
+});
+
+/** An op on integers. */
+const whole = (
+  arity: 1 | 2,
+  operands: 'integer' | 'bits',
+  syntax: string,
+  evaluate: OpRecord['eval'],
+  big: NonNullable<OpRecord['big']>,
+  traits: Partial<Traits> = {},
+): OpRecord & { readonly rounding: Rounded } =>
+  op(arity, operands, syntax, evaluate, { rounding: 'exact', cost: 1, big, ...traits });
+
+/** A function on floats that is not rounded correctly. */
 const approximate = (
   arity: 1 | 2,
   syntax: string,
   evaluate: OpRecord['eval'],
-  { cpu, sim, cuda }: { readonly cpu: Pair; readonly sim: number; readonly cuda: Pair },
-): OpRecord => ({
-  ...op(arity, 'float', 'same', syntax, evaluate),
-  ulp: { cpu: bounds(cpu), cuda: bounds(cuda), sim: { f64: sim } },
+  {
+    cost,
+    cpu,
+    sim,
+    cuda,
+  }: { readonly cost: number; readonly cpu: Pair; readonly sim: number; readonly cuda: Pair },
+): OpRecord & { readonly rounding: Accuracy } => ({
+  ...{ arity, operands: 'float', result: 'same', syntax, eval: evaluate, cost },
+  rounding: { cpu: bounds(cpu), cuda: bounds(cuda), sim: { f64: sim } },
 });
 /** Of f32 and f64. */
 type Pair = readonly [number, number];
@@ -88,135 +133,143 @@ const toTf32 = (a: number): number => {
 };
 
 export const OPS = {
-  add: op(2, 'number', 'same', 'a + b', (a, b) => a + b),
-  sub: op(2, 'number', 'same', 'a - b', (a, b) => a - b),
-  mul: op(2, 'number', 'same', 'a * b', (a, b) => a * b),
-  div: op(2, 'float', 'same', 'a / b', (a, b) => a / b),
+  add: op(2, 'number', 'a + b', (a, b) => a + b, {
+    ...{ rounding: 'nearest', cost: 1, monotone: 'all', commutes: true },
+  }),
+  sub: op(2, 'number', 'a - b', (a, b) => a - b, { rounding: 'nearest', cost: 1, monotone: 'first' }),
+  mul: op(2, 'number', 'a * b', (a, b) => a * b, { rounding: 'nearest', cost: 1, commutes: true }),
+  div: op(2, 'float', 'a / b', (a, b) => a / b, { rounding: 'nearest', cost: 4 }),
   /** Integer quotient, rounded to zero. By zero: 0, so that all devices agree. */
-  idiv: op(
+  idiv: whole(
     2,
     'integer',
-    'same',
     'idiv(a, b)',
     (a, b) => (b === 0 ? 0 : Math.trunc(a / b)),
     (a, b) => (b === 0n ? 0n : a / b),
+    { cost: 10 },
   ),
   /** Remainder with the sign of the dividend. Of integers by zero: 0. */
-  mod: op(
-    2,
-    'number',
-    'same',
-    'a % b',
-    (a, b) => a % b,
-    (a, b) => (b === 0n ? 0n : a % b),
-  ),
-  neg: op(1, 'number', 'same', '-a', (a) => -a),
-  abs: op(1, 'number', 'same', 'Math.abs(a)', (a) => Math.abs(a), bigAbs),
+  mod: op(2, 'number', 'a % b', (a, b) => a % b, {
+    ...{ rounding: 'exact', cost: 10, big: (a, b) => (b === 0n ? 0n : a % b) },
+  }),
+  neg: op(1, 'number', '-a', (a) => -a, { rounding: 'exact', cost: 1 }),
+  abs: op(1, 'number', 'Math.abs(a)', (a) => Math.abs(a), { rounding: 'exact', cost: 1, big: bigAbs }),
   /** NaN if either is. */
-  min: op(
-    2,
-    'number',
-    'same',
-    'Math.min(a, b)',
-    (a, b) => Math.min(a, b),
-    (a, b) => (a < b ? a : b),
-  ),
+  min: op(2, 'number', 'Math.min(a, b)', (a, b) => Math.min(a, b), {
+    ...{ rounding: 'exact', cost: 1, monotone: 'all', commutes: true, big: (a, b) => (a < b ? a : b) },
+  }),
   /** NaN if either is. */
-  max: op(
-    2,
-    'number',
-    'same',
-    'Math.max(a, b)',
-    (a, b) => Math.max(a, b),
-    (a, b) => (a > b ? a : b),
-  ),
+  max: op(2, 'number', 'Math.max(a, b)', (a, b) => Math.max(a, b), {
+    ...{ rounding: 'exact', cost: 1, monotone: 'all', commutes: true, big: (a, b) => (a > b ? a : b) },
+  }),
   /** One rounding on the GPU and where the CPU has a fused instruction; two elsewhere. */
-  fma: op(3, 'float', 'same', 'fma(a, b, c)', (a, b, c) => a * b + c),
-  sqrt: op(1, 'float', 'same', 'Math.sqrt(a)', (a) => Math.sqrt(a)),
-  exp: approximate(1, 'Math.exp(a)', (a) => Math.exp(a), { cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
-  expm1: approximate(1, 'Math.expm1(a)', (a) => Math.expm1(a), { cpu: [2, 2], sim: 1, cuda: [1.5, 1.5] }),
-  log: approximate(1, 'Math.log(a)', (a) => Math.log(a), { cpu: [1, 1.2], sim: 1, cuda: [1.5, 1.5] }),
-  log1p: approximate(1, 'Math.log1p(a)', (a) => Math.log1p(a), { cpu: [1.5, 1.5], sim: 1, cuda: [1.5, 1.5] }),
-  exp2: approximate(1, 'exp2(a)', (a) => 2 ** a, { cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
-  log2: approximate(1, 'Math.log2(a)', (a) => Math.log2(a), { cpu: [2, 2], sim: 1, cuda: [1.5, 1.5] }),
-  sin: approximate(1, 'Math.sin(a)', (a) => Math.sin(a), { cpu: [3, 1], sim: 1, cuda: [2.5, 2.5] }),
-  cos: approximate(1, 'Math.cos(a)', (a) => Math.cos(a), { cpu: [3, 1], sim: 1, cuda: [2.5, 2.5] }),
-  tanh: approximate(1, 'Math.tanh(a)', (a) => Math.tanh(a), { cpu: [3, 3], sim: 2, cuda: [2.5, 1.5] }),
+  fma: op(3, 'float', 'fma(a, b, c)', (a, b, c) => a * b + c, { rounding: 'nearest', cost: 1 }),
+  sqrt: op(1, 'float', 'Math.sqrt(a)', (a) => Math.sqrt(a), { rounding: 'nearest', cost: 4 }),
+  exp: approximate(1, 'Math.exp(a)', (a) => Math.exp(a), { cost: 18, cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
+  expm1: approximate(1, 'Math.expm1(a)', (a) => Math.expm1(a), {
+    cost: 20,
+    cpu: [2, 2],
+    sim: 1,
+    cuda: [1.5, 1.5],
+  }),
+  log: approximate(1, 'Math.log(a)', (a) => Math.log(a), {
+    cost: 25,
+    cpu: [1, 1.2],
+    sim: 1,
+    cuda: [1.5, 1.5],
+  }),
+  log1p: approximate(1, 'Math.log1p(a)', (a) => Math.log1p(a), {
+    cost: 40,
+    cpu: [1.5, 1.5],
+    sim: 1,
+    cuda: [1.5, 1.5],
+  }),
+  exp2: approximate(1, 'exp2(a)', (a) => 2 ** a, { cost: 16, cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
+  log2: approximate(1, 'Math.log2(a)', (a) => Math.log2(a), {
+    cost: 25,
+    cpu: [2, 2],
+    sim: 1,
+    cuda: [1.5, 1.5],
+  }),
+  sin: approximate(1, 'Math.sin(a)', (a) => Math.sin(a), { cost: 20, cpu: [3, 1], sim: 1, cuda: [2.5, 2.5] }),
+  cos: approximate(1, 'Math.cos(a)', (a) => Math.cos(a), { cost: 20, cpu: [3, 1], sim: 1, cuda: [2.5, 2.5] }),
+  tanh: approximate(1, 'Math.tanh(a)', (a) => Math.tanh(a), {
+    cost: 30,
+    cpu: [3, 3],
+    sim: 2,
+    cuda: [2.5, 1.5],
+  }),
   /** The error function 2/√π ∫₀ᵃ e^−t² dt. */
-  erf: approximate(1, 'erf(a)', erf, { cpu: [1.25, 1.25], sim: 1.25, cuda: [2.5, 2.5] }),
+  erf: approximate(1, 'erf(a)', erf, { cost: 50, cpu: [1.25, 1.25], sim: 1.25, cuda: [2.5, 2.5] }),
   /** Φ(a), the normal distribution's cumulative function, with full relative accuracy in its tail. */
-  normcdf: approximate(1, 'normcdf(a)', normcdf, { cpu: [5, 5], sim: 6, cuda: [5.5, 5.5] }),
+  normcdf: approximate(1, 'normcdf(a)', normcdf, { cost: 40, cpu: [5, 5], sim: 6, cuda: [5.5, 5.5] }),
   /** C's: 1 for b = 0 and for a = 1, even of NaN, and for (−1)^±∞, where JavaScript has NaN. */
-  pow: approximate(2, 'Math.pow(a, b)', power, { cpu: [0.6, 1], sim: 1, cuda: [4.5, 2.5] }),
-  floor: op(1, 'float', 'same', 'Math.floor(a)', (a) => Math.floor(a)),
-  ceil: op(1, 'float', 'same', 'Math.ceil(a)', (a) => Math.ceil(a)),
-  trunc: op(1, 'float', 'same', 'Math.trunc(a)', (a) => Math.trunc(a)),
+  pow: approximate(2, 'Math.pow(a, b)', power, { cost: 80, cpu: [0.6, 1], sim: 1, cuda: [4.5, 2.5] }),
+  floor: op(1, 'float', 'Math.floor(a)', (a) => Math.floor(a), { rounding: 'exact', cost: 1 }),
+  ceil: op(1, 'float', 'Math.ceil(a)', (a) => Math.ceil(a), { rounding: 'exact', cost: 1 }),
+  trunc: op(1, 'float', 'Math.trunc(a)', (a) => Math.trunc(a), { rounding: 'exact', cost: 1 }),
   /** To the nearest integer, ties to even. */
-  rint: op(1, 'float', 'same', 'rint(a)', nearest),
+  rint: op(1, 'float', 'rint(a)', nearest, { rounding: 'exact', cost: 1 }),
   /** To 10 bits of fraction, ties to even: what tensor cores take as tf32. */
-  tf32: op(1, 'f32', 'same', 'tf32(a)', toTf32),
-  lt: op(2, 'number', 'bool', 'a < b', (a, b) => a < b),
-  le: op(2, 'number', 'bool', 'a <= b', (a, b) => a <= b),
-  gt: op(2, 'number', 'bool', 'a > b', (a, b) => a > b),
-  ge: op(2, 'number', 'bool', 'a >= b', (a, b) => a >= b),
-  eq: op(2, 'any', 'bool', 'a === b', (a, b) => a === b),
-  ne: op(2, 'any', 'bool', 'a !== b', (a, b) => a !== b),
+  tf32: op(1, 'f32', 'tf32(a)', toTf32, { rounding: 'nearest', cost: 1 }),
+  lt: test('number', 'a < b', (a, b) => a < b),
+  le: test('number', 'a <= b', (a, b) => a <= b),
+  gt: test('number', 'a > b', (a, b) => a > b),
+  ge: test('number', 'a >= b', (a, b) => a >= b),
+  eq: test('any', 'a === b', (a, b) => a === b, true),
+  ne: test('any', 'a !== b', (a, b) => a !== b, true),
   /** On bools these evaluate both sides; `&&` and `||` are `select`s. */
-  and: op(
+  and: whole(
     2,
     'bits',
-    'same',
     'a & b',
     (a, b) => a & b,
     (a, b) => a & b,
+    { commutes: true },
   ),
-  or: op(
+  or: whole(
     2,
     'bits',
-    'same',
     'a | b',
     (a, b) => a | b,
     (a, b) => a | b,
+    { commutes: true },
   ),
-  xor: op(
+  xor: whole(
     2,
     'bits',
-    'same',
     'a ^ b',
     (a, b) => a ^ b,
     (a, b) => a ^ b,
+    { commutes: true },
   ),
-  not: op(
+  not: whole(
     1,
     'bits',
-    'same',
     '~a',
     (a) => ~a,
     (a) => ~a,
   ),
   /** Shift counts are taken modulo the width. */
-  shl: op(
+  shl: whole(
     2,
     'integer',
-    'same',
     'a << b',
     (a, b) => a << b,
     (a, b) => a << (b & 63n),
   ),
   /** Arithmetic on signed, logical on unsigned operands. */
-  shr: op(
+  shr: whole(
     2,
     'integer',
-    'same',
     'a >> b',
     (a, b) => (a < 0 ? a >> b : a >>> b),
     (a, b) => a >> (b & 63n),
   ),
   /** The upper 32 bits of a u32 product. */
-  mulhi: op(
+  mulhi: whole(
     2,
     'integer',
-    'same',
     'mulhi(a, b)',
     (a, b) => Number((BigInt(a) * BigInt(b)) >> 32n),
     (a, b) => (a * b) >> 64n,
@@ -224,6 +277,16 @@ export const OPS = {
 } as const satisfies Record<string, OpRecord>;
 
 export type ScalarOp = keyof typeof OPS;
+
+/** The functions that are not rounded correctly. They bear their names in C. */
+export type MathFunction = {
+  [Op in ScalarOp]: (typeof OPS)[Op]['rounding'] extends Accuracy ? Op : never;
+}[ScalarOp];
+export const isFunction = (op: ScalarOp): op is MathFunction => typeof OPS[op].rounding === 'object';
+export const MATH_FUNCTIONS: readonly MathFunction[] = (Object.keys(OPS) as ScalarOp[]).filter(isFunction);
+
+/** Whether a float result has to be rounded to its dtype. */
+export const needsRounding = (op: ScalarOp): boolean => OPS[op].rounding !== 'exact';
 
 /** Round a raw result to what a value of `t` can hold, as the GPU does. */
 export function wrap(t: DType, raw: Scalar): Scalar {

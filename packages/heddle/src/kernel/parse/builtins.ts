@@ -6,14 +6,18 @@ import { OPS, type ScalarOp } from '../ir/ops.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value } from './state.js';
 import { apply, choice, toExpr } from './typing.js';
 
+/** The ops whose syntax is a call, by the name that is called. */
+const calls = (syntax: RegExp): [name: string, op: ScalarOp][] =>
+  (Object.keys(OPS) as ScalarOp[]).flatMap((op) => {
+    const name = syntax.exec(OPS[op].syntax)?.[1];
+    return name === undefined ? [] : [[name, op]];
+  });
+
 /** Operations that are called by their own name. */
 export const NAMED_OPS: Readonly<
   Record<string, { readonly op: ScalarOp; readonly arity: number; readonly usage: string }>
 > = Object.fromEntries(
-  (['idiv', 'mulhi', 'fma', 'exp2', 'erf', 'normcdf', 'rint', 'tf32'] as const).map((op) => [
-    op,
-    { op, arity: OPS[op].arity, usage: OPS[op].syntax },
-  ]),
+  calls(/^(\w+)\(/).map(([name, op]) => [name, { op, arity: OPS[op].arity, usage: OPS[op].syntax }]),
 );
 
 interface MathRule {
@@ -25,22 +29,7 @@ const rule = (arity: number, make: MathRule['make']): MathRule => ({ arity, make
 
 /** `Math.*`: an op of that name, or how it is made of others. */
 export const MATH: Readonly<Record<string, ScalarOp | MathRule>> = {
-  abs: 'abs',
-  min: 'min',
-  max: 'max',
-  sqrt: 'sqrt',
-  exp: 'exp',
-  expm1: 'expm1',
-  log: 'log',
-  log1p: 'log1p',
-  log2: 'log2',
-  sin: 'sin',
-  cos: 'cos',
-  tanh: 'tanh',
-  pow: 'pow',
-  floor: 'floor',
-  ceil: 'ceil',
-  trunc: 'trunc',
+  ...Object.fromEntries(calls(/^Math\.(\w+)\(/)),
   /** Halves go up, as in JavaScript. */
   round: rule(1, (p, node, nodes, [x]) => {
     // Both steps are exact, which x + 0.5 is not.

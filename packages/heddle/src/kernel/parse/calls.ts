@@ -17,6 +17,7 @@ import {
   splat,
   vector,
 } from '../ir/ir.js';
+import { OPS } from '../ir/ops.js';
 import type { Lanes } from '../ir/types.js';
 import { MATH, NAMED_OPS } from './builtins.js';
 import { inline } from './functions.js';
@@ -253,7 +254,7 @@ function math(p: Parsing, node: CallExpression, name: string, args: readonly Exp
         .slice(1)
         .reduce((a, b, i) => apply(p, node, rule, [args[0]!, args[i + 1]!], [a, b]), parts[0]!);
     }
-    const arity = rule === 'pow' || rule === 'min' || rule === 'max' ? 2 : 1;
+    const { arity } = OPS[rule];
     if (args.length !== arity)
       p.fail(node, `Math.${name} takes ${arity} argument${arity > 1 ? 's' : ''}, got ${args.length}.`);
     return apply(p, node, rule, args, parts);

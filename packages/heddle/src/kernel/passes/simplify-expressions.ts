@@ -1,7 +1,7 @@
 /** Algebra on expressions that is exact: the same bits for every value of the operands. */
 import { bool, type DType, isFloat } from '../../core/dtype.js';
 import { alu, constant, type Expr, select, splat } from '../ir/ir.js';
-import { convert, evaluate, type Scalar, type ScalarOp } from '../ir/ops.js';
+import { convert, evaluate, OPS, type OpRecord, type Scalar, type ScalarOp } from '../ir/ops.js';
 
 /** A simpler expression of the same value, whose sources are simple already; or the same one. */
 export function simplifyExpr(e: Expr): Expr {
@@ -70,6 +70,7 @@ function simplifyAlu(e: Extract<Expr, { op: 'alu' }>): Expr {
   return isFloat(t) ? simplifyFloat(e, a, b) : simplifyInteger(e, a, b, t);
 }
 
+const commutes = (op: ScalarOp): boolean => (OPS[op] as OpRecord).commutes === true;
 const undoesItself = (op: ScalarOp): boolean => op === 'neg' || op === 'not';
 
 /** The value of a constant, or of a splatted one. */
@@ -94,8 +95,6 @@ function simplifyFloat(e: Extract<Expr, { op: 'alu' }>, a: Expr, b: Expr): Expr 
   }
 }
 
-const COMMUTES: ReadonlySet<ScalarOp> = new Set(['add', 'mul', 'and', 'or', 'xor', 'min', 'max', 'eq', 'ne']);
-
 /** Integers and bools. Arithmetic wraps, so that sums and products may be regrouped: constants gather on the right. */
 function simplifyInteger(e: Extract<Expr, { op: 'alu' }>, a: Expr, b: Expr, t: DType): Expr {
   const op = e.arg;
@@ -103,7 +102,7 @@ function simplifyInteger(e: Extract<Expr, { op: 'alu' }>, a: Expr, b: Expr, t: D
     simplifyExpr(alu(name, [left, right], e.at));
   const number = (v: Scalar): Expr => splat(constant(t, v, e.at), a.type.lanes, e.at);
   const [x, y] = [constantOf(a), constantOf(b)];
-  if (x !== undefined && COMMUTES.has(op)) return y === undefined ? again(op, b, a) : e;
+  if (x !== undefined && commutes(op)) return y === undefined ? again(op, b, a) : e;
   const isZero = y === 0 || y === 0n;
   const isOne = y === 1 || y === 1n;
   switch (op) {

@@ -6,7 +6,7 @@ import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import { callOf, type FusedOp, type KernelChoice, type KernelIo, type Stage } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
-import type { ScalarOp } from '../../kernel/ir/ops.js';
+import { OPS, type OpRecord, type ScalarOp } from '../../kernel/ir/ops.js';
 import {
   afterConvolution,
   conv2dMaxPoolOp,
@@ -151,11 +151,6 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   ],
 };
 
-/** The ops that never decrease in some of their sources, however they round, and which: all, or the first. */
-const MONOTONE: Partial<Record<ScalarOp, 'all' | 'first'>> = {
-  ...{ add: 'all', max: 'all', min: 'all', sub: 'first' },
-};
-
 /** Whether all pixels of an image are the same: numbers, or a bias for each channel. */
 const isUniform = (node: GraphNode): boolean =>
   node.op === 'full' || (node.op === 'expand' && node.src[0]!.shape.slice(-2).every((n) => n === 1));
@@ -169,7 +164,9 @@ function monotoneIn(x: GraphNode): number | undefined {
   if (x.op === 'call') return callOf(x).op.monotone ? 0 : undefined;
   if (x.op !== 'map') return undefined;
   const { op } = argOf(x, 'map');
-  const within = op === 'select' || op === 'cast' || op === 'bitcast' ? undefined : MONOTONE[op];
+  const record: OpRecord | undefined =
+    op === 'select' || op === 'cast' || op === 'bitcast' ? undefined : OPS[op];
+  const within = record?.monotone;
   const [at, another] = x.src.flatMap((s, i) => (isUniform(s) ? [] : [i]));
   return another === undefined && (within === 'all' || (within === 'first' && at === 0)) ? at : undefined;
 }

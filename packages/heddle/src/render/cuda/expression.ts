@@ -2,21 +2,12 @@
 import { bool, type DType, u8 } from '../../core/dtype.js';
 import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
 import type { Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
-import type { ScalarOp } from '../../kernel/ir/ops.js';
+import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import { type Analysis, accessOf } from './index-arithmetic.js';
 import { intrinsicCall } from './intrinsics.js';
 import type { Names } from './names.js';
-import {
-  conversion,
-  fromMemory,
-  needsRounding,
-  reinterpretation,
-  rounded,
-  scalarOp,
-  selection,
-  toMemory,
-} from './ops.js';
+import { conversion, fromMemory, reinterpretation, rounded, scalarOp, selection, toMemory } from './ops.js';
 import type { Prelude } from './prelude.js';
 import {
   call,

@@ -1,8 +1,8 @@
 /** Barriers, warp operations and atomics in C++. */
 import { type DType, f32, u32 } from '../../core/dtype.js';
 import type { Intrinsic } from '../../kernel/ir/intrinsics.js';
-import type { ScalarOp } from '../../kernel/ir/ops.js';
-import { fromMemory, needsRounding, rounded, scalarOp, toMemory } from './ops.js';
+import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
+import { fromMemory, rounded, scalarOp, toMemory } from './ops.js';
 import type { Prelude } from './prelude.js';
 import {
   call,

@@ -1,6 +1,6 @@
 /** The scalar operations and conversions in C++. Each line means exactly what kernel/ir/ops.ts says. */
 import { type DType, u8 } from '../../core/dtype.js';
-import type { ScalarOp } from '../../kernel/ir/ops.js';
+import { MATH_FUNCTIONS, type MathFunction, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { PartName, Prelude } from './prelude.js';
 import {
   call,
@@ -62,8 +62,14 @@ const bitwise =
 /** A function of CUDA's mathematical library. */
 const math =
   (name: string): Rule =>
-  ({ t, a }) =>
-    call(t.name === 'f64' ? name : `${name}f`, a);
+  ({ t, a, b }) =>
+    call(t.name === 'f64' ? name : `${name}f`, ...(b.text === '' ? [a] : [a, b]));
+
+/** CUDA's library has C's functions, by their names. */
+const FUNCTIONS = Object.fromEntries(MATH_FUNCTIONS.map((name) => [name, math(name)])) as Record<
+  MathFunction,
+  Rule
+>;
 
 const extreme =
   (side: 'min' | 'max'): Rule =>
@@ -97,6 +103,7 @@ const count = (t: DType, b: Text): Text => {
 };
 
 const SCALAR = {
+  ...FUNCTIONS,
   add: arithmetic('+', PRECEDENCE.sum, ours('wrap_add')),
   sub: arithmetic('-', PRECEDENCE.sum, ours('wrap_sub')),
   mul: arithmetic('*', PRECEDENCE.product, ours('wrap_mul')),
@@ -113,18 +120,6 @@ const SCALAR = {
   max: extreme('max'),
   fma: ({ t, a, b, c }) => call(t.name === 'f64' ? 'fma' : 'fmaf', a, b, c),
   sqrt: math('sqrt'),
-  exp: math('exp'),
-  expm1: math('expm1'),
-  log: math('log'),
-  log1p: math('log1p'),
-  exp2: math('exp2'),
-  log2: math('log2'),
-  sin: math('sin'),
-  cos: math('cos'),
-  tanh: math('tanh'),
-  erf: math('erf'),
-  normcdf: math('normcdf'),
-  pow: ({ t, a, b }) => call(t.name === 'f64' ? 'pow' : 'powf', a, b),
   floor: math('floor'),
   ceil: math('ceil'),
   trunc: math('trunc'),
@@ -169,20 +164,6 @@ export function scalarOp(
   const rule: Rule = SCALAR[op];
   return rule({ t, a, b, c, prelude, plain });
 }
-
-/** Ops whose exact result is a value of the operands' type, so that there is nothing to round. */
-const EXACT: ReadonlySet<ScalarOp> = new Set<ScalarOp>([
-  'neg',
-  'abs',
-  'min',
-  'max',
-  'mod',
-  'floor',
-  'ceil',
-  'trunc',
-  'rint',
-]);
-export const needsRounding = (op: ScalarOp): boolean => !EXACT.has(op);
 
 /** An f32 text rounded to `t` where that is a 16-bit float. */
 export function rounded(prelude: Prelude, t: DType, text: Text): Text {

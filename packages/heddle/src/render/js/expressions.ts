@@ -3,7 +3,7 @@ import type { DType } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
 import type { Expr, MemoryNode, Node } from '../../kernel/ir/ir.js';
-import { OPS, type OpRecord, type Scalar, type ScalarOp } from '../../kernel/ir/ops.js';
+import { needsRounding, OPS, type OpRecord, type Scalar, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { Scribe } from './names.js';
 
 const INFIX: Partial<Record<ScalarOp, string>> = {
@@ -11,19 +11,6 @@ const INFIX: Partial<Record<ScalarOp, string>> = {
   ...{ lt: '<', le: '<=', gt: '>', ge: '>=', eq: '===', ne: '!==' },
   ...{ and: '&', or: '|', xor: '^', shl: '<<' },
 };
-
-/** Ops on floats whose result is exact, so that it need not be rounded. */
-const EXACT: ReadonlySet<ScalarOp> = new Set([
-  'neg',
-  'abs',
-  'min',
-  'max',
-  'floor',
-  'ceil',
-  'trunc',
-  'rint',
-  'mod',
-]);
 
 /** `raw`, a JavaScript expression of lowest precedence, rounded to what `t` can hold (`wrap` in ops.ts). */
 function round(t: DType, raw: string): string {
@@ -69,7 +56,7 @@ function scalarOp(name: ScalarOp, t: DType, operands: readonly string[]): string
       : `OPS.${name}.eval(${operands.join(', ')})`;
   if (whole && /^(and|or|xor|shl)$/.test(name) && t.name === 'i32') return `(${raw})`;
   if (whole && infix) return round(t, /[&|^]|<</.test(infix) ? `(${raw})` : raw);
-  if (t.kind === 'float' && EXACT.has(name)) return `(${raw})`;
+  if (t.kind === 'float' && !needsRounding(name)) return `(${raw})`;
   const isHalf = t.kind === 'float' && t.bytes === 2;
   return round(t, isHalf ? `fround(${raw})` : t.name === 'u8' ? `(${raw})` : raw);
 }

@@ -12,7 +12,7 @@ import type { Emitter } from './emitter.js';
 import type { FunctionBuilder, Local } from './encode.js';
 import { fromHalf, roundToHalf, toHalf, wordsOf } from './half.js';
 import { atomic, load, loadSplat } from './memory.js';
-import { type HelperName, type OpContext, RULES, type Rule } from './ops.js';
+import { type HelperName, type OpContext, type Rule, ruleOf } from './ops.js';
 import { fail, holderOf, isUnsigned, isWide, laneType, vectorBytes } from './values.js';
 import { wide } from './wide.js';
 
@@ -173,7 +173,7 @@ export class Expressions implements Emitter {
   apply(name: ScalarOp, t: DType, operands: readonly (() => void)[], safeDivisor: boolean): void {
     const { f } = this;
     const type = laneType(t);
-    const rule: Rule = RULES[name];
+    const rule: Rule = ruleOf(name);
     const context = this.context(t, safeDivisor);
     if (name === 'fma') {
       const float = type === 'f64' ? 'f64' : 'f32';
@@ -241,7 +241,7 @@ export class Expressions implements Emitter {
       return;
     }
     const isFloat = t.kind === 'float';
-    const rule: Rule = RULES[e.arg];
+    const rule: Rule = ruleOf(e.arg);
     const context = this.context(t, false);
     if (e.arg === 'fma') {
       this.push(a);

@@ -1,6 +1,6 @@
 /** What each scalar operation is in WebAssembly. Operands are on the stack, the result replaces them. */
 import { f32 } from '../../core/dtype.js';
-import type { WaveName } from '../../kernel/elementary/functions.js';
+import type { Elementary, WaveName } from '../../kernel/elementary/functions.js';
 import type { ScalarOp } from '../../kernel/ir/ops.js';
 import { F32, F64 } from '../../kernel/math/formats.js';
 import { FunctionBuilder } from './encode.js';
@@ -88,8 +88,6 @@ const zero = (f: FunctionBuilder, p: IntPrefix): void =>
 const one = (f: FunctionBuilder, p: IntPrefix): void =>
   p === 'i32' ? f.op('i32.const', 1) : f.op('i64.const', 1n);
 
-const unsupported: Rule = {};
-
 /** [value for small arguments, argument]: kernel/passes/decompose.ts has made the one, for the others a function is called. */
 function wave(name: WaveName): Rule {
   /** The argument on the stack → the value. */
@@ -150,7 +148,8 @@ function wave(name: WaveName): Rule {
   };
 }
 
-export const RULES = {
+/** What kernel/passes/decompose.ts leaves. */
+const RULES = {
   add: arithmetic('add'),
   sub: arithmetic('sub'),
   mul: arithmetic('mul'),
@@ -268,22 +267,10 @@ export const RULES = {
   min: minmax('min', 'lt'),
   max: minmax('max', 'gt'),
   /** One lane has no fused instruction; the emitter chooses it for four. */
-  fma: unsupported,
+  fma: {},
   sqrt: float('sqrt'),
-  // Decomposed before (kernel/passes/decompose.ts).
-  exp: unsupported,
-  log: unsupported,
-  exp2: unsupported,
-  log2: unsupported,
-  expm1: unsupported,
-  log1p: unsupported,
   sin: wave('sin'),
   cos: wave('cos'),
-  tanh: unsupported,
-  erf: unsupported,
-  normcdf: unsupported,
-  pow: unsupported,
-  tf32: unsupported,
   floor: float('floor'),
   ceil: float('ceil'),
   trunc: float('trunc'),
@@ -326,7 +313,8 @@ export const RULES = {
       f.op('i32.wrap_i64');
     },
   },
-} as const satisfies Record<ScalarOp, Rule>;
+} as const satisfies Record<Exclude<ScalarOp, Elementary> | WaveName, Rule>;
+export const ruleOf = (op: ScalarOp): Rule => (op in RULES ? RULES[op as keyof typeof RULES] : {});
 
 /** Functions that a rule may call, written by hand; each is in a module only if one does. */
 export const HELPERS: Record<Exclude<HelperName, WaveName>, () => FunctionBuilder> = { fmod, mulhi64 };

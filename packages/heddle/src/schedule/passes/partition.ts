@@ -7,6 +7,7 @@
 import { topological } from '../../core/node.js';
 import { callOf } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
+import { OPS } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, memoryOf, type Reduction, readsOf } from '../group.js';
 import { type Canonical, jsonOf } from './canonical.js';
@@ -25,21 +26,6 @@ const WORTH_STORING = 10;
 const MOST_POSITIONS = 4;
 /** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
 const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
-
-const WEIGHT: Readonly<Record<string, number>> = {
-  exp: 10,
-  log: 10,
-  exp2: 10,
-  log2: 10,
-  sin: 12,
-  cos: 12,
-  tanh: 14,
-  pow: 24,
-  div: 4,
-  sqrt: 4,
-  idiv: 6,
-  mod: 6,
-};
 
 export function partition(
   { roots, choices }: Canonical,
@@ -296,7 +282,10 @@ class Positions {
 }
 
 function ownWeight(node: GraphNode): number {
-  if (node.op === 'map') return WEIGHT[argOf(node, 'map').op] ?? 1;
+  if (node.op === 'map') {
+    const { op } = argOf(node, 'map');
+    return op === 'select' || op === 'cast' || op === 'bitcast' ? 1 : OPS[op].cost;
+  }
   if (node.op === 'random') return 60;
   return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
 }
