@@ -16,7 +16,7 @@ const RULES = {
   'kernel/math': [],
   'kernel/ir': ['kernel/math'],
   'kernel/elementary': ['kernel/ir', 'kernel/math'],
-  'kernel/passes': ['kernel/ir', 'kernel/elementary'],
+  'kernel/passes': ['kernel/ir', 'kernel/elementary', 'kernel/serialize'],
   'kernel/serialize': ['kernel/ir'],
   'kernel/parse': ['kernel/ir'],
   'kernel/language': ['kernel/ir', 'kernel/parse'],

@@ -6,7 +6,7 @@ import { scalarText } from '../kernel/ir/fingerprint.js';
 import type { KernelIr } from '../kernel/ir/ir.js';
 import type { Scalar } from '../kernel/ir/ops.js';
 import { isBuffer } from '../kernel/ir/types.js';
-import { serialize } from '../kernel/serialize/serialize.js';
+import { NotSerialized } from '../kernel/serialize/serialize.js';
 import type { Device, DeviceBuffer, Launch, Program, Stream } from '../runtime/device.js';
 import { type LaunchConfig, launchSizes } from '../runtime/launch-rules.js';
 import { simulate } from '../runtime/sim/launch.js';
@@ -79,7 +79,7 @@ async function launchNow(
   const exact = `${shape} ${scalars.map(scalarText).join(' ')}`;
   let program = known.get(shape) ?? known.get(exact);
   if (!program) {
-    const base: Launch = {
+    program = compiled(device, {
       kernel: ir,
       grid,
       block,
@@ -87,12 +87,7 @@ async function launchNow(
       independent: false,
       ...(sharedBytes > 0 && { sharedBytes }),
       ...(cluster && { cluster }),
-    };
-    const serial = device.target.model === 'blocks' ? serialize(ir, block) : ir;
-    program =
-      'reason' in serial
-        ? serial
-        : device.compile([serial === ir ? base : { ...base, kernel: serial, block: [1, 1, 1] }]);
+    });
     if (known.size >= KEPT) forgetOldest(known);
     known.set('setScalar' in program ? shape : exact, program);
   } else if ('run' in program && program.setScalar) {
@@ -103,6 +98,15 @@ async function launchNow(
     once(`kernel ${ir.name} runs in the simulator, slowly: ${program.reason}`);
     const { stream: _, ...sizes } = config;
     await inSimulator(ir, sizes, given, buffers);
+  }
+}
+
+function compiled(device: Device, launch: Launch): Prepared {
+  try {
+    return device.compile([launch]);
+  } catch (error) {
+    if (error instanceof NotSerialized) return error;
+    throw error;
   }
 }
 

@@ -24,8 +24,8 @@ const CPU: Target = {
 
 const fromText = (text: string): never => new Function(`return ${text}`)() as never;
 
-/** As parsed, and after all passes. */
-const both = (ir: KernelIr): KernelIr[] => [ir, compile(ir, CPU)];
+/** As parsed, and as it is before it is lowered to addresses, which the interpreter does not know. */
+const both = (ir: KernelIr): KernelIr[] => [ir, compile(ir, CPU).lowered!.from];
 
 // ── Expressions ──────────────────────────────────────────────────────────────────────────────────────────────────
 

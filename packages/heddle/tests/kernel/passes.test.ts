@@ -160,7 +160,10 @@ test('promote: an array with one index that is not constant stays memory', () =>
 test('compile: a page of named passes, each with a reason', () => {
   assert.deepEqual(
     PASSES.map((p) => p.name),
-    ['simplify', 'unroll', 'simplify-unrolled', 'promote'],
+    [
+      ...['serialize', 'simplify', 'unroll', 'simplify-unrolled', 'promote'],
+      ...['branch', 'decompose', 'address', 'hoist', 'hoist-blocks', 'strength', 'share'],
+    ],
   );
   for (const pass of PASSES) assert.ok(pass.why.length > 20);
   const ir = defineKernel('k', { y: buffer(i32) }, ({ y }) => {
@@ -285,16 +288,60 @@ test('verify: an expression that is shared a million times over is checked quick
   assert.ok(count(simplify(kernelOf(declare(v, int(1)), store(bufferParam(y), e, [int(0)]))).body) < 50);
 });
 
-test('HEDDLE_CHECK=1 verifies after every pass', () => {
-  const breaks = { name: 'breaks', why: 'to see it caught', run: () => kernelOf(breakLoop()) };
+test('HEDDLE_CHECK=1 verifies after every pass, and names the one that breaks a rule', () => {
+  const ir = defineKernel(
+    'k',
+    { y: buffer(f32), n: i32 },
+    ({ y, n }, { threadIdx, barrier, shared, f32 }) => {
+      const s = shared(f32, 4);
+      s[threadIdx.x] = Math.sin(y[threadIdx.x]!);
+      barrier();
+      for (let i = 0; i < n; i++) y[i * 4 + threadIdx.x] = n > 2 ? s[3 - threadIdx.x]! : 0;
+    },
+  );
+  const broken = (pass: (typeof PASSES)[number]): typeof pass => ({
+    ...pass,
+    run: (...given) => {
+      const now = pass.run(...given);
+      return { ...now, body: block([...(now.body.src as Statement[]), breakLoop()]) };
+    },
+  });
   const before = process.env.HEDDLE_CHECK;
   try {
+    for (const pass of PASSES) {
+      const passes = PASSES.map((p) => (p === pass ? broken(p) : p));
+      process.env.HEDDLE_CHECK = '1';
+      assert.throws(
+        () => compile(ir, cpu, [4, 1, 1], passes),
+        new RegExp(`kernel k, after the pass ${pass.name}: \`break\``),
+      );
+      process.env.HEDDLE_CHECK = '0';
+      compile(ir, cpu, [4, 1, 1], passes);
+    }
     process.env.HEDDLE_CHECK = '1';
-    assert.throws(() => compile(kernelOf(), cpu, [breaks]), /after the pass breaks: `break`/);
-    process.env.HEDDLE_CHECK = '0';
-    assert.equal(compile(kernelOf(), cpu, [breaks]).body.src.length, 1);
+    compile(ir, cpu, [4, 1, 1]);
   } finally {
     if (before === undefined) delete process.env.HEDDLE_CHECK;
     else process.env.HEDDLE_CHECK = before;
   }
+});
+
+test('verify: a lowered kernel names addresses, and its locals end with it', () => {
+  const from = kernelOf();
+  const lowered = { from, once: block([]), scratchBytes: 0 };
+  const write = store(bufferParam(y), int(1), [int(0)]);
+  const chosen = block([when(yes, block([set(v, int(1))])), declare(variable('w'), read(v))]);
+  verify({ ...from, body: chosen, lowered: { ...lowered, scratchBytes: undefined } }, 'branch');
+  assert.throws(() => verify({ ...from, body: chosen }, 'branch'), /v may not be set here/);
+  const late = block([declare(variable('w'), read(v)), set(v, int(1))]);
+  assert.throws(() => verify({ ...from, body: late, lowered }, 'hoist'), /v is not declared here/);
+  assert.throws(
+    () => verify({ ...from, body: block([write]), lowered }, 'address'),
+    /y takes 2 indices, got 1/,
+  );
+  const moving = store(bufferParam(y), int(1), [int(0), alu('add', [int(1), int(2)])]);
+  assert.throws(
+    () => verify({ ...from, body: block([moving]), lowered }, 'address'),
+    /an offset is a constant/,
+  );
 });

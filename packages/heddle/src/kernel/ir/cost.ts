@@ -34,9 +34,12 @@ export const DURATION: Cost = { ...INSTRUCTIONS, countsWhile: true };
 /** Rounds of a loop whose bounds are not known. */
 const ROUNDS = 16;
 
-/** The cost of the first thread of the first block; where it branches, of the dearer side. */
+/**
+ * The cost of the first thread of the first block; where it branches, of the dearer side. A lowered kernel costs what it
+ * did before.
+ */
 export const costOfThread = (ir: KernelIr, launch: CountedLaunch, cost: Cost): number =>
-  new Estimate(ir, launch, cost).statement(ir.body);
+  new Estimate(ir, launch, cost).statement((ir.lowered?.from ?? ir).body);
 
 class Estimate {
   private readonly values = new Map<object, Scalar>();

@@ -63,7 +63,10 @@ export type Expr =
   | Shaped<'param', Param, ValueType>
   | Shaped<'special', Special, ValueType>
   | Shaped<'variable', Variable, ValueType>
-  /** src: the operands, all of the same type. */
+  /**
+   * src: the operands, all of the same type. When decomposed, a sine or cosine has two: its value if the argument is
+   * small, and the argument.
+   */
   | Shaped<'alu', ScalarOp, ValueType>
   /** Converts the value (`convert` in ops.ts), lane by lane. src: [value] */
   | Shaped<'cast', null, ValueType>
@@ -128,7 +131,29 @@ export interface KernelIr {
   /** Shared and local arrays, in the order of their declaration. */
   readonly arrays: readonly ArrayDecl[];
   readonly body: Statement;
+  /** Only of a kernel that the passes have lowered for the CPU. */
+  readonly lowered?: Lowered;
 }
+
+/**
+ * What the lowering for the CPU adds. Variables are then locals of the function: set before they are read, wherever
+ * they are declared. `body` is what each block does.
+ */
+export interface Lowered {
+  /** Runs once, before the first block. */
+  readonly once: Statement;
+  /**
+   * Bytes of memory that a thread needs for its arrays, without the dynamic shared array, which follows them. From
+   * here on loads, stores and atomics name [memory, base, offset]: bytes, an i32 expression and a constant. Undefined
+   * as long as they name elements.
+   */
+  readonly scratchBytes: number | undefined;
+  /** The kernel before it was lowered. Its work is estimated on this. */
+  readonly from: KernelIr;
+}
+
+/** The address of a thread's memory for arrays, as a parameter that every lowered kernel has. */
+export const SCRATCH: Param = { name: 'scratch', schema: i32 };
 
 // ── Builders: each checks what its op asks for, so that an IR that exists is typed ──────────────────────────────
 

@@ -1,5 +1,5 @@
 /** A kernel as readable pseudo-code: for snapshots and HEDDLE_DEBUG=5. */
-import type { ArrayDecl, Expr, KernelIr, MemoryNode, Node, Statement, Variable } from './ir.js';
+import type { ArrayDecl, Expr, KernelIr, Lowered, MemoryNode, Node, Statement, Variable } from './ir.js';
 import { OPS, type Scalar, type ScalarOp } from './ops.js';
 import { formatType } from './types.js';
 
@@ -11,7 +11,10 @@ export function printKernel(ir: KernelIr): string {
       `${names.reserve(name)}: ${schema.kind === 'buffer' ? `${schema.dtype.name}[]` : schema.name}`,
   );
   const arrays = ir.arrays.map((a) => `  ${a.space} ${names.of(a)}: ${elementType(a)}`);
-  return `${[`kernel ${ir.name}(${params.join(', ')})`, ...arrays, ...new Printer(names).block(ir.body, 1)].join('\n')}\n`;
+  const printer = new Printer(names);
+  const once = ir.lowered ? printer.once(ir.lowered) : [];
+  const head = `kernel ${ir.name}(${params.join(', ')})`;
+  return `${[head, ...arrays, ...once, ...printer.block(ir.body, 1)].join('\n')}\n`;
 }
 
 const elementType = ({ dtype, lanes, dims }: ArrayDecl): string =>
@@ -42,6 +45,11 @@ class Printer {
   readonly #names: Names;
   constructor(names: Names) {
     this.#names = names;
+  }
+
+  once({ once, scratchBytes }: Lowered): string[] {
+    const bytes = scratchBytes === undefined ? [] : [`  scratch ${scratchBytes} bytes`];
+    return once.src.length > 0 ? [...bytes, '  once', ...this.block(once, 2), '  per block'] : bytes;
   }
 
   block(node: Node, depth: number): string[] {

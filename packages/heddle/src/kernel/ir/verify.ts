@@ -2,7 +2,17 @@
 import { bool, f32, i32, isFloat, isInteger } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import { INTRINSICS, type IntrinsicRecord, resultOf } from './intrinsics.js';
-import type { ArrayDecl, Expr, KernelIr, MemoryNode, Node, Param, Statement, Variable } from './ir.js';
+import {
+  type ArrayDecl,
+  type Expr,
+  type KernelIr,
+  type MemoryNode,
+  type Node,
+  type Param,
+  SCRATCH,
+  type Statement,
+  type Variable,
+} from './ir.js';
 import { OPS, type OpRecord } from './ops.js';
 import { formatType, isBuffer, type KernelType, sameValueType } from './types.js';
 
@@ -31,7 +41,14 @@ class Verifier {
   }
 
   kernel(): void {
-    this.#statement(this.#ir.body);
+    const { body, lowered } = this.#ir;
+    if (lowered) this.#statement(lowered.once);
+    this.#statement(body);
+  }
+
+  /** Memory is named by [base, offset]. */
+  get #addressed(): boolean {
+    return this.#ir.lowered?.scratchBytes !== undefined;
   }
 
   #fail(node: Node, rule: string): never {
@@ -45,8 +62,15 @@ class Verifier {
     if (!holds) this.#fail(node, rule);
   }
 
-  /** Statements of a block see what was declared before them; what a block declares ends with it. */
+  /**
+   * Statements of a block see what was declared before them; what a block declares ends with it, but for the locals
+   * of a lowered kernel.
+   */
   #scoped(check: () => void): void {
+    if (this.#ir.lowered) {
+      check();
+      return;
+    }
     const before = new Set(this.#visible.keys());
     check();
     for (const v of this.#visible.keys()) if (!before.has(v)) this.#visible.delete(v);
@@ -86,6 +110,7 @@ class Verifier {
         this.#declare(node, node.arg, node.arg.constant ? 'fixed' : 'settable');
         return;
       case 'set':
+        if (this.#ir.lowered && !this.#visible.has(node.arg)) this.#declare(node, node.arg, 'settable');
         this.#need(node, this.#visible.get(node.arg) === 'settable', `${node.arg.name} may not be set here`);
         this.#value(node, src[0], node.arg.type);
         return;
@@ -168,7 +193,7 @@ class Verifier {
     if (memory?.op !== 'buffer' && memory?.op !== 'array') this.#fail(node, 'memory is missing');
     const known: readonly (ArrayDecl | Param)[] = memory.op === 'array' ? this.#ir.arrays : this.#ir.params;
     this.#need(node, known.includes(memory.arg), `${memory.arg.name} is not of this kernel`);
-    const rank = Math.max(1, memory.type.dims.length);
+    const rank = this.#addressed ? 2 : Math.max(1, memory.type.dims.length);
     this.#need(
       node,
       indices.length === rank,
@@ -178,6 +203,7 @@ class Verifier {
       const type = this.#expr(node, index);
       this.#need(node, type.dtype === i32 && type.lanes === 1, 'an index is i32');
     }
+    if (this.#addressed) this.#need(node, indices[1]!.op === 'const', 'an offset is a constant');
   }
 
   #lanes(node: Node, memory: MemoryNode, lanes: number): void {
@@ -211,15 +237,25 @@ class Verifier {
         return;
       }
       case 'param':
-        this.#need(e, this.#ir.params.includes(e.arg), `${e.arg.name} is not of this kernel`);
-        this.#need(e, !isBuffer(e.arg.schema) && e.arg.schema === dtype, `${e.arg.name} has another type`);
+        this.#need(
+          e,
+          this.#ir.params.includes(e.arg) || (this.#addressed && e.arg === SCRATCH),
+          `${e.arg.name} is not of this kernel`,
+        );
+        this.#need(
+          e,
+          dtype === (isBuffer(e.arg.schema) ? this.#addressed && i32 : e.arg.schema),
+          `${e.arg.name} has another type`,
+        );
         return;
       case 'special':
         this.#need(e, dtype === i32, 'is i32');
         return;
       case 'alu': {
         const record: OpRecord = OPS[e.arg];
-        this.#need(e, types.length === record.arity, `${e.arg} takes ${record.arity} operands`);
+        const wave = this.#ir.lowered !== undefined && (e.arg === 'sin' || e.arg === 'cos');
+        const takes = wave ? types.length === 1 || types.length === 2 : types.length === record.arity;
+        this.#need(e, takes, `${e.arg} takes ${record.arity} operands`);
         this.#need(
           e,
           types.every((t) => t && sameValueType(t, a!)),

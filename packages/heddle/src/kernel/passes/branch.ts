@@ -9,6 +9,7 @@ import {
   breakLoop,
   constant,
   type Expr,
+  type KernelIr,
   type Node,
   read,
   type Statement,
@@ -18,8 +19,10 @@ import {
 } from '../ir/ir.js';
 import { Effects } from './numbering.js';
 
-export function branchSelects(body: Statement): Statement {
-  return block(statements(body, new Effects()));
+/** Begins the lowered form: what a branch chooses is set there, and declared nowhere. */
+export function branchSelects(ir: KernelIr): KernelIr {
+  const body = block(statements(ir.body, new Effects()));
+  return { ...ir, body, lowered: { once: block([]), scratchBytes: undefined, from: ir } };
 }
 
 function statements(s: Statement, effects: Effects): Statement[] {

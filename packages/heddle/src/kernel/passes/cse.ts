@@ -3,7 +3,16 @@
  * Also what keeps an expression that is a graph (a polynomial in a shared x) from growing into a tree.
  */
 
-import { block, declare, type Expr, type Node, read, type Statement, type Variable } from '../ir/ir.js';
+import {
+  block,
+  declare,
+  type Expr,
+  type KernelIr,
+  type Node,
+  read,
+  type Statement,
+  type Variable,
+} from '../ir/ir.js';
 import { whileWith } from './branch.js';
 import { Effects, isTrivial, Numbering, type Version } from './numbering.js';
 
@@ -21,6 +30,12 @@ const ALL = {};
 interface Visit {
   readonly entry: Entry | undefined;
   readonly known: boolean;
+}
+
+/** Share what a lowered kernel computes more than once: what runs once, and what each block does. */
+export function shareCommon(ir: KernelIr): KernelIr {
+  const lowered = { ...ir.lowered!, once: eliminateCommon(ir.lowered!.once) };
+  return { ...ir, body: eliminateCommon(ir.body), lowered };
 }
 
 export function eliminateCommon(body: Statement): Statement {

@@ -1,16 +1,31 @@
 /** Loop-invariant code motion: pure expressions that do not change in a loop are computed once, before it. */
-import { block, declare, type Expr, type Node, read, type Statement, type Variable } from '../ir/ir.js';
+import {
+  block,
+  declare,
+  type Expr,
+  type KernelIr,
+  type Node,
+  read,
+  type Statement,
+  type Variable,
+} from '../ir/ir.js';
 import { Effects, isTrivial, Numbering } from './numbering.js';
 
-/** What of `body` does not change while it is repeated, to run once `before`; and the rest. */
-export interface Hoisted {
-  readonly before: readonly Statement[];
-  readonly body: readonly Statement[];
+/** Move invariants out of every loop of a kernel. */
+export function hoistLoops(ir: KernelIr): KernelIr {
+  return { ...ir, body: block(hoistIn(ir.body)) };
 }
 
-/** Move invariants out of every loop below `body`. */
-export function hoistLoops(body: Statement): Statement {
-  return block(hoistIn(body));
+/** Move what is the same for all blocks to what runs once before them. */
+export function hoistBlocks(ir: KernelIr): KernelIr {
+  const { before, body } = hoistOut([ir.body], [], true);
+  return { ...ir, body: block(body), lowered: { ...ir.lowered!, once: block(before) } };
+}
+
+/** What of `body` does not change while it is repeated, to run once `before`; and the rest. */
+interface Hoisted {
+  readonly before: readonly Statement[];
+  readonly body: readonly Statement[];
 }
 
 function hoistIn(s: Statement): Statement[] {
@@ -19,7 +34,7 @@ function hoistIn(s: Statement): Statement[] {
       return s.src.flatMap((c) => hoistIn(c as Statement));
     case 'if': {
       const [condition, ...branches] = s.src;
-      return [{ ...s, src: [condition!, ...branches.map((b) => hoistLoops(b as Statement))] }];
+      return [{ ...s, src: [condition!, ...branches.map((b) => block(hoistIn(b as Statement)))] }];
     }
     case 'for': {
       const [start, end, step, body] = s.src;
@@ -29,8 +44,8 @@ function hoistIn(s: Statement): Statement[] {
     case 'while': {
       const [condition, body, update] = s.src;
       const motion = new Motion([body as Statement, update as Statement], []);
-      const inner = block(motion.statement(hoistLoops(body as Statement)));
-      const next = block(motion.statement(hoistLoops(update as Statement)));
+      const inner = block(motion.statement(block(hoistIn(body as Statement))));
+      const next = block(motion.statement(block(hoistIn(update as Statement))));
       const test = motion.expr(condition as Expr);
       return [...motion.before, { ...s, src: [test, inner, next] }];
     }
@@ -44,7 +59,7 @@ function hoistIn(s: Statement): Statement[] {
  * @param own variables the loop itself sets
  * @param specials whether blockIdx changes: the loop is the one over blocks
  */
-export function hoistOut(body: readonly Statement[], own: readonly Variable[], specials = false): Hoisted {
+function hoistOut(body: readonly Statement[], own: readonly Variable[], specials = false): Hoisted {
   const motion = new Motion(body, own, specials);
   const rest = body.flatMap((s) => motion.statement(s));
   return { before: motion.before, body: rest };

@@ -1,45 +1,117 @@
-/** From the parsed kernel to what renderers take: the list of passes. */
+/** The kernel compiler: from the parsed kernel to what renderers print. `PASSES` is the list, in the order they run. */
 import { env } from '../../core/env.js';
 import { debug } from '../../core/log.js';
-import type { KernelIr } from '../ir/ir.js';
+import { topological } from '../../core/node.js';
+import type { KernelIr, Node } from '../ir/ir.js';
 import { printKernel } from '../ir/print.js';
 import type { Target } from '../ir/target.js';
 import { verify } from '../ir/verify.js';
+import { serialize } from '../serialize/serialize.js';
+import { isWarpOperation } from '../serialize/warp.js';
+import { lowerAddresses } from './address.js';
+import { branchSelects } from './branch.js';
+import { shareCommon } from './cse.js';
+import { decompose } from './decompose.js';
+import { hoistBlocks, hoistLoops } from './hoist.js';
 import { promote } from './promote.js';
 import { simplify } from './simplify.js';
+import { reduceStrength } from './strength.js';
 import { unroll } from './unroll.js';
+
+/** What a kernel is compiled for. */
+export interface Setting {
+  readonly target: Target;
+  /** Threads of a block, where the launch is known. */
+  readonly block?: readonly [number, number, number] | undefined;
+}
 
 export interface Pass {
   readonly name: string;
   readonly why: string;
-  /** Targets it is for; all if absent. */
-  readonly when?: (target: Target) => boolean;
-  readonly run: (ir: KernelIr, target: Target) => KernelIr;
+  /** Whether it is for this setting; always if absent. */
+  readonly when?: (setting: Setting, ir: KernelIr) => boolean;
+  readonly run: (ir: KernelIr, setting: Setting) => KernelIr;
 }
 
-/** The CUDA compiler unrolls and keeps arrays in registers itself, and does it better. */
-const blocks = (target: Target): boolean => target.model === 'blocks';
+/** The CUDA compiler does these itself, and does them better. */
+const cpu = ({ target }: Setting): boolean => target.model === 'blocks';
 /** The simulator runs what the author wrote, so that its findings are about that. */
-const notSimulated = (target: Target): boolean => target.name !== 'sim';
+const notSimulated = ({ target }: Setting): boolean => target.name !== 'sim';
 
 /** What happens to a kernel, in this order. */
 export const PASSES: readonly Pass[] = [
+  {
+    name: 'serialize',
+    why: 'a CPU has no threads: what they do between two barriers becomes a loop over them',
+    when: (setting, ir) => cpu(setting) && hasThreads(ir, setting.block),
+    run: (ir, { block }) => serialize(ir, block!),
+  },
   {
     name: 'simplify',
     why: 'constants and decided branches make loops short and indices plain',
     when: notSimulated,
     run: simplify,
   },
-  { name: 'unroll', why: 'constant indices let local arrays live in registers', when: blocks, run: unroll },
-  { name: 'simplify-unrolled', why: 'the loop variables are constants now', when: blocks, run: simplify },
-  { name: 'promote', why: 'an accumulator tile must not live in memory', when: blocks, run: promote },
+  { name: 'unroll', why: 'constant indices let local arrays live in registers', when: cpu, run: unroll },
+  { name: 'simplify-unrolled', why: 'the loop variables are constants now', when: cpu, run: simplify },
+  { name: 'promote', why: 'an accumulator tile must not live in memory', when: cpu, run: promote },
+  {
+    name: 'branch',
+    why: 'without one-sided selects every expression may be evaluated as a whole, shared and moved',
+    when: cpu,
+    run: branchSelects,
+  },
+  {
+    name: 'decompose',
+    why: 'WebAssembly has no exp, log, sin and their kin: basic operations compute them',
+    when: cpu,
+    run: decompose,
+  },
+  {
+    name: 'address',
+    why: 'an address in bytes can be hoisted in part, and moved from one round of a loop to the next',
+    when: cpu,
+    run: lowerAddresses,
+  },
+  { name: 'hoist', why: 'what does not change in a loop is computed before it', when: cpu, run: hoistLoops },
+  {
+    name: 'hoist-blocks',
+    why: 'one call runs many blocks: what is the same for all of them is computed once',
+    when: cpu,
+    run: hoistBlocks,
+  },
+  {
+    name: 'strength',
+    why: 'an address that moves evenly becomes a pointer: one addition a round',
+    when: cpu,
+    run: reduceStrength,
+  },
+  {
+    name: 'share',
+    why: 'what is computed more than once is kept, and a shared expression does not grow into a tree',
+    when: cpu,
+    run: shareCommon,
+  },
 ];
+
+/** A block of one thread has none beside it, but its warp operations still need to become something. */
+const hasThreads = (ir: KernelIr, block: Setting['block']): boolean =>
+  block !== undefined &&
+  (block.some((size) => size > 1) || topological<Node>([ir.body]).some(isWarpOperation));
 
 /**
  * Run the passes for `target`. HEDDLE_CHECK=1 verifies the IR after each, HEDDLE_DEBUG=5 prints it.
+ * @param block threads of a block: a CPU needs it for kernels of more than one
+ * @throws NotSerialized if a CPU cannot run the kernel's threads one after another
  * @throws InternalError under HEDDLE_CHECK=1, if a pass breaks the IR
  */
-export function compile(ir: KernelIr, target: Target, passes: readonly Pass[] = PASSES): KernelIr {
+export function compile(
+  ir: KernelIr,
+  target: Target,
+  block?: Setting['block'],
+  passes: readonly Pass[] = PASSES,
+): KernelIr {
+  const setting: Setting = { target, block };
   const check = env('HEDDLE_CHECK') === 1;
   const show = (name: string, now: KernelIr): void => {
     if (check) verify(now, name);
@@ -48,8 +120,8 @@ export function compile(ir: KernelIr, target: Target, passes: readonly Pass[] = 
   show('parse', ir);
   let now = ir;
   for (const pass of passes) {
-    if (pass.when && !pass.when(target)) continue;
-    now = pass.run(now, target);
+    if (pass.when && !pass.when(setting, now)) continue;
+    now = pass.run(now, setting);
     show(pass.name, now);
   }
   return now;

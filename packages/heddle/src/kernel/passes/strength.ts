@@ -2,7 +2,7 @@
  * Strength reduction: an address that moves evenly with a loop's counter becomes a pointer that is set before the
  * loop and moved at the end of each round, instead of a product and a sum in each.
  *
- * For the lowered form of render/wasm/address.ts: the base of a load or store is `fixed + counter · constant`.
+ * For the lowered form of kernel/passes/address.ts: the base of a load or store is `fixed + counter · constant`.
  */
 import {
   alu,
@@ -10,6 +10,7 @@ import {
   declare,
   type Expr,
   int,
+  type KernelIr,
   type Node,
   read,
   type Statement,
@@ -18,10 +19,12 @@ import {
 } from '../ir/ir.js';
 import { Numbering } from './numbering.js';
 
-/** Give every loop below `body` its pointers. To be run after hoisting. */
-export function reduceStrength(body: Statement): Statement {
-  return block(inside(body));
+/** Give every loop of a kernel its pointers. To be run after hoisting. */
+export function reduceStrength(ir: KernelIr): KernelIr {
+  return { ...ir, body: withPointers(ir.body) };
 }
+
+const withPointers = (body: Statement): Statement => block(inside(body));
 
 function inside(s: Statement): Statement[] {
   switch (s.op) {
@@ -29,12 +32,12 @@ function inside(s: Statement): Statement[] {
       return s.src.flatMap((c) => inside(c as Statement));
     case 'if':
     case 'while': {
-      const src = s.src.map((c) => (c.type.kind === 'none' ? reduceStrength(c as Statement) : c));
+      const src = s.src.map((c) => (c.type.kind === 'none' ? withPointers(c as Statement) : c));
       return [{ ...s, src } as Statement];
     }
     case 'for': {
       const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
-      const inner = reduceStrength(body);
+      const inner = withPointers(body);
       if (step.op !== 'const' || continues(inner)) return [{ ...s, src: [start, end, step, inner] }];
       const pointers = new Pointers(s.arg.variable, start, Number(step.arg), inner);
       const moved = pointers.statement(inner);

@@ -8,22 +8,30 @@
  * Launch the result with the same grid and a block of [1, 1, 1]. Threads of a block run in order, so a race that
  * the simulator would find is not seen here.
  */
+import { KernelError } from '../../core/errors.js';
 import { type ArrayDecl, block, type KernelIr, type Node, read, type Variable } from '../ir/ir.js';
 import { uniformity } from '../ir/uniform.js';
 import { Emitter } from './emit.js';
 import { type Piece, partsOf, split, Unsplittable } from './split.js';
 import { type Obstacle, separateWarpOperations, waits } from './warp.js';
 
-/** Why a kernel cannot run without threads; for people. */
-export interface NotSerialized {
+/** A kernel cannot run without threads. */
+export class NotSerialized extends KernelError {
+  /** Why; for people. */
   readonly reason: string;
+
+  constructor(kernel: string, reason: string) {
+    super(`[${kernel}] ${reason}`);
+    this.reason = reason;
+  }
 }
 
 /**
  * `ir` for blocks of `size` threads, as a kernel for blocks of one thread. It can be split where the control flow
  * around barriers and warp operations is the same for all threads of the block.
+ * @throws NotSerialized where it is not
  */
-export function serialize(ir: KernelIr, size: readonly [number, number, number]): KernelIr | NotSerialized {
+export function serialize(ir: KernelIr, size: readonly [number, number, number]): KernelIr {
   try {
     const obstacles: Obstacle[] = [];
     const body = separateWarpOperations(ir.body, obstacles);
@@ -45,8 +53,7 @@ export function serialize(ir: KernelIr, size: readonly [number, number, number])
     const arrays = [...ir.arrays.filter((a) => !emitter.replaced.has(a)), ...emitter.arrays];
     return { ...ir, arrays, body: block(emitter.emit(pieces)) };
   } catch (error) {
-    if (error instanceof Unsplittable) return { reason: error.reason };
-    throw error;
+    throw error instanceof Unsplittable ? new NotSerialized(ir.name, error.reason) : error;
   }
 }
 

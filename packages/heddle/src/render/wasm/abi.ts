@@ -1,9 +1,4 @@
-/**
- * What compiled kernels and the device that runs them agree on: the first page of memory. No buffer lies in it, so
- * that a constant part of an index up to its size can stand in an instruction's offset: an address that is valid
- * with the constant stays non-negative without it.
- */
-export const FIRST_BUFFER = 65536;
+/** What compiled kernels and the device that runs them agree on: the first page of memory, in which no buffer lies. */
 
 /** Word: 1 + the number of the message whose assertion failed; 0 for none. */
 export const FAILURE = 64;

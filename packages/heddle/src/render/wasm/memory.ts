@@ -1,4 +1,4 @@
-/** Loads, stores and atomics. Memory operands are `[memory, base, offset]` (wasm-address.ts). */
+/** Loads, stores and atomics. Memory operands are `[memory, base, offset]` (kernel/passes/address.ts). */
 import type { DType } from '../../core/dtype.js';
 import type { Expr, Statement } from '../../kernel/ir/ir.js';
 import { alu, type Node, read, select, type Variable } from '../../kernel/ir/ir.js';

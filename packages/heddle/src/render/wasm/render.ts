@@ -8,22 +8,17 @@
  * the mutable global 0 holds.
  */
 
+import { topological } from '../../core/node.js';
 import type { WaveName } from '../../kernel/elementary/functions.js';
-import { largeWave } from '../../kernel/elementary/wave.js';
-import { block, type KernelIr, type Node, type Special, type Statement } from '../../kernel/ir/ir.js';
+import { type KernelIr, type Node, SCRATCH, type Special } from '../../kernel/ir/ir.js';
 import { isBuffer } from '../../kernel/ir/types.js';
-import { branchSelects } from '../../kernel/passes/branch.js';
-import { eliminateCommon } from '../../kernel/passes/cse.js';
-import { decompose } from '../../kernel/passes/decompose.js';
-import { hoistLoops, hoistOut } from '../../kernel/passes/hoist.js';
-import { reduceStrength } from '../../kernel/passes/strength.js';
+import { waveFunction } from '../../kernel/passes/decompose.js';
 import type { Message } from '../message.js';
-import { lowerAddresses, SCRATCH } from './address.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './encode.js';
 import { Expressions } from './expressions.js';
 import { HELPERS, type HelperName } from './ops.js';
 import { Statements } from './statements.js';
-import { laneType } from './values.js';
+import { fail, laneType } from './values.js';
 
 export interface KernelFunction {
   readonly f: FunctionBuilder;
@@ -59,25 +54,22 @@ export class KernelModule {
 
   /** The sine or cosine of a large f64. */
   private wave(name: WaveName): FunctionBuilder {
-    const { x, result, body } = largeWave(name);
+    const { x, result, body } = waveFunction(name);
     const f = new FunctionBuilder(`large_${name}`, 'f64');
     const expressions = new Expressions(f, this);
     expressions.variables.set(x, [f.param('x', 'f64')]);
-    f.block('body', (end) => new Statements(expressions, f.name, [], end).emit(eliminateCommon(body)));
+    f.block('body', (end) => new Statements(expressions, f.name, [], end).emit(body));
     f.get(expressions.variable(result)[0]!);
     return f;
   }
 
   /**
+   * @param ir a kernel that the passes have lowered
    * @param name the function's name in the module, which must be new to it
    * @param linear only for grids of one dimension: blockIdx.x is the block's number
    */
   add(ir: KernelIr, name: string = ir.name, linear = false): KernelFunction {
-    const lowered = lowerAddresses({ ...ir, body: branchSelects(decompose(ir).body) });
-    const loops = hoistLoops(lowered.body).src as readonly Statement[];
-    const hoisted = hoistOut(loops, [], true);
-    const before = eliminateCommon(block(hoisted.before));
-    const body = eliminateCommon(reduceStrength(block(hoisted.body)));
+    const { once, scratchBytes } = ir.lowered ?? fail(`${ir.name} is not lowered`);
     const f = new FunctionBuilder(name);
     const x = new Expressions(f, this);
     for (const p of ir.params) {
@@ -91,7 +83,7 @@ export class KernelModule {
     const end = f.param('end', 'i32');
     const scratch = f.local('scratch', 'i32');
     x.params.set(SCRATCH, scratch);
-    const uses = specialsIn(ir.body);
+    const uses = specialsIn([once, ir.body]);
     const blocks = new BlockCounter(f, grid, start, linear ? new Set() : uses);
     if (linear) x.specials.set('blockIdx.x', start);
     for (const [special, local] of blocks.specials) x.specials.set(special, local);
@@ -104,10 +96,10 @@ export class KernelModule {
       f.set(scratch);
       blocks.begin();
       const prologue = new Statements(x, ir.name, this.messages, { name: '', depth: 0 });
-      prologue.emit(before);
+      prologue.emit(once);
       f.loop('blocks', (again) => {
         f.block('return', (done) => {
-          new Statements(x, ir.name, this.messages, done).emit(body);
+          new Statements(x, ir.name, this.messages, done).emit(ir.body);
         });
         blocks.next();
         f.get(start);
@@ -116,7 +108,7 @@ export class KernelModule {
         f.branch(again, 'br_if');
       });
     });
-    return { f: this.module.add(f), scratchBytes: lowered.scratchBytes };
+    return { f: this.module.add(f), scratchBytes: scratchBytes ?? 0 };
   }
 
   bytes(): Uint8Array<ArrayBuffer> {
@@ -196,20 +188,10 @@ class BlockCounter {
   }
 }
 
-function specialsIn(body: Statement): Set<Special> {
-  const found = new Set<Special>();
-  const seen = new Set<Node>();
-  const visit = (node: Node): void => {
-    if (seen.has(node)) return;
-    seen.add(node);
-    if (node.op === 'special') found.add(node.arg);
-    for (const s of node.src) visit(s);
-  };
-  visit(body);
-  return found;
-}
+const specialsIn = (roots: readonly Node[]): Set<Special> =>
+  new Set(topological(roots).flatMap((node) => (node.op === 'special' ? [node.arg] : [])));
 
-/** The text of a kernel's module, stable, for people and snapshots. */
+/** The text of a lowered kernel's module, stable, for people and snapshots. */
 export function wasmSource(ir: KernelIr, options: { readonly fma: boolean } = { fma: false }): string {
   const module = new KernelModule(options);
   module.add(ir);

@@ -1,7 +1,7 @@
 /** The CPU device's memory: one WebAssembly memory that grows, with freed buffers kept by size for reuse. */
 import { env } from '../../core/env.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
-import { FIRST_BUFFER } from '../../render/wasm/abi.js';
+import { FIRST_BUFFER } from '../../kernel/passes/address.js';
 import type { MemoryReport } from '../device.js';
 import { formatBytes, Ledger, MEMORY_HINT, sizeClass } from '../pool.js';
 import { Memory, type WasmMemory } from './webassembly.js';

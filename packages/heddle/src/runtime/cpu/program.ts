@@ -4,7 +4,6 @@ import { debug } from '../../core/log.js';
 import type { KernelIr } from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { compile } from '../../kernel/passes/pipeline.js';
-import { serialize } from '../../kernel/serialize/serialize.js';
 import type { Message } from '../../render/message.js';
 import { FAILURE } from '../../render/wasm/abi.js';
 import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
@@ -159,10 +158,10 @@ export class CpuProgram implements Program {
   }
 }
 
-/** Kernels for blocks of one thread after the passes, by the kernel and its block size. */
+/** Kernels after the passes, by the kernel and its block size. */
 const compiled = new WeakMap<KernelIr, Map<string, KernelIr>>();
 
-/** What a launch comes to on this device. @throws KernelError if its threads cannot be put one after another */
+/** What a launch comes to on this device. @throws NotSerialized if its threads cannot be put one after another */
 export function planLaunch(launch: KernelLaunch, target: Target): PlannedLaunch {
   const { kernel, block } = launch;
   const known = compiled.get(kernel) ?? new Map<string, KernelIr>();
@@ -170,13 +169,7 @@ export function planLaunch(launch: KernelLaunch, target: Target): PlannedLaunch 
   const key = block.join();
   let ir = known.get(key);
   if (!ir) {
-    let single: KernelIr = kernel;
-    if (key !== '1,1,1') {
-      const result = serialize(kernel, block);
-      if ('reason' in result) throw new KernelError(`[${kernel.name}] ${result.reason}`);
-      single = result;
-    }
-    ir = compile(single, target);
+    ir = compile(kernel, target, block);
     known.set(key, ir);
   }
   return { launch, ir, work: estimateWork(ir, launch) };

@@ -23,7 +23,7 @@ import { ABORT, DONE, FAILED, WAITED, WAITING } from './control.js';
 /** A launch, with its kernel as the module holds it. */
 export interface PlannedLaunch {
   readonly launch: KernelLaunch;
-  /** The kernel for blocks of one thread, after the passes. */
+  /** The launch's kernel after the passes. */
   readonly ir: KernelIr;
   /** Estimated instructions, of all blocks together. */
   readonly work: number;

@@ -7,6 +7,7 @@ import type { KernelIr, Param } from '../../kernel/ir/ir.js';
 import { type Scalar, wrap } from '../../kernel/ir/ops.js';
 import { MOST_SHARED_BYTES, type Target } from '../../kernel/ir/target.js';
 import { isBuffer } from '../../kernel/ir/types.js';
+import { compile } from '../../kernel/passes/pipeline.js';
 import { type JsKernel, KIT, renderJs } from '../../render/js/render.js';
 import {
   type LaunchConfig,
@@ -56,10 +57,10 @@ interface Compiled {
 const compiled = new WeakMap<KernelIr, Compiled>();
 
 /** The JavaScript of a kernel, compiled once. */
-function compile(ir: KernelIr): Compiled {
+function compiledFor(ir: KernelIr): Compiled {
   let known = compiled.get(ir);
   if (!known) {
-    const js = renderJs(ir);
+    const js = renderJs(compile(ir, SIM_TARGET));
     debug(4, () => `[sim] ${ir.name}\n${js.source}`);
     const factory = new Function(...Object.keys(KIT), ...ENVIRONMENT, `'use strict';\n${js.source}`);
     known = { js, bind: (...environment) => factory(...Object.values(KIT), ...environment) };
@@ -101,7 +102,7 @@ export class Sanitizer {
     args: readonly (TypedArray | Scalar)[],
     options: RunOptions = {},
   ): Run {
-    const { js, bind } = compile(ir);
+    const { js, bind } = compiledFor(ir);
     const run = new Run(js.sites, grid, block, this.epoch, options);
     const places = smallestElements(ir, args);
     const bound = ir.params.map((p, i) => {

@@ -15,25 +15,21 @@ import {
   type KernelIr,
   type MemoryNode,
   type Node,
-  type Param,
+  SCRATCH,
   type Statement,
   type Variable,
-} from '../../kernel/ir/ir.js';
-import { value } from '../../kernel/ir/types.js';
-import { FIRST_BUFFER } from './abi.js';
+} from '../ir/ir.js';
+import { value } from '../ir/types.js';
 
-/** The address of this thread's memory for arrays, as a parameter. */
-export const SCRATCH: Param = { name: 'scratch', schema: i32 };
+/**
+ * Where the CPU's memory for buffers begins. No buffer lies below, so that a constant part of an index up to this can
+ * stand in an instruction's offset: an address that is valid with the constant stays non-negative without it.
+ */
+export const FIRST_BUFFER = 65536;
 
-export interface Addressed {
-  readonly body: Statement;
-  /** Bytes of scratch memory, without the dynamic shared array, which follows them. */
-  readonly scratchBytes: number;
-}
+const elementBytes = (decl: ArrayDecl): number => decl.dtype.bytes * decl.lanes;
 
-export const elementBytes = (decl: ArrayDecl): number => decl.dtype.bytes * decl.lanes;
-
-export function lowerAddresses(ir: KernelIr): Addressed {
+export function lowerAddresses(ir: KernelIr): KernelIr {
   const offsets = new Map<ArrayDecl, number>();
   let scratchBytes = 0;
   const inOrder = [...ir.arrays].sort((a, b) => Number(a.dims[0] === -1) - Number(b.dims[0] === -1));
@@ -82,7 +78,8 @@ export function lowerAddresses(ir: KernelIr): Addressed {
         return undefined;
     }
   };
-  return { body: rewrite(ir.body as Node, rule) as Statement, scratchBytes };
+  const body = rewrite<Node>(ir.body, rule) as Statement;
+  return { ...ir, body, lowered: { ...ir.lowered!, scratchBytes } };
 }
 
 /** How deep in loops a variable changes: 1 in the loop over blocks, one more in each loop of the kernel. */
