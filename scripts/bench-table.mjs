@@ -302,7 +302,7 @@ const source = ({ device, machine, date, commit, command, note }, file) =>
 /** Of the figures, from docs/benchmarks.md. */
 const link = (file) => `[${basename(file)}](../bench/results/${basename(file)})`;
 
-/** The chart that was drawn beside the figures. */
+/** The chart that belongs to the figures. */
 function picture(file) {
   const chart = file.replace(/\.json$/, '.svg');
   return existsSync(chart) ? `\n\n![chart](../bench/results/${basename(chart)})` : '';

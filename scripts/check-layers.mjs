@@ -8,7 +8,7 @@ import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /**
- * What each folder may import, besides itself and core. A folder without a line of its own belongs to the one around it.
+ * What each folder may import, besides itself and core. A folder without its own line belongs to the one around it.
  * @type {Record<string, string[] | 'all'>}
  */
 const RULES = {

@@ -1,6 +1,6 @@
 /**
  * `npm run fuzz`: the property tests, from other seeds than the suite's, over and over until the time is up. Every
- * device has a process of its own; what it runs tells each case before it begins (tests/property.ts), so that one that
+ * device has its own process; what it runs tells each case before it begins (tests/property.ts), so that one that
  * never ends can be named.
  */
 import { spawn } from 'node:child_process';

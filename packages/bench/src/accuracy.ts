@@ -144,7 +144,7 @@ function selected(only: readonly string[] | undefined): Entry[] {
       const found = all.find((entry) => entry.name === name);
       if (found) return found;
       const names = all.map((entry) => entry.name).join(', ');
-      throw new ArgumentError(`no program on images is called '${name}'. There are: ${names}.`);
+      throw new ArgumentError(`no program on images is called '${name}'. Expected one of: ${names}.`);
     }) ?? all
   );
 }

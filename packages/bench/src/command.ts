@@ -72,7 +72,7 @@ ${PEER_EXAMPLE('train')}`,
 
 const LADDERS = {
   matmul: {
-    summary: "the ladder of matrix products on a GPU, rung by rung, beside the vendor's library",
+    summary: "the ladder of matrix products on a GPU, rung by rung, compared with the vendor's library",
     description:
       'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
       'idea gains, and what share that is of the fastest peer.',
@@ -83,7 +83,7 @@ const LADDERS = {
       'warp tiles · pipeline ·\n  matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
   },
   transpose: {
-    summary: 'the ladder of transposes on a GPU, rung by rung, beside a copy',
+    summary: 'the ladder of transposes on a GPU, rung by rung, compared with a copy',
     description:
       'From an element a thread to tiles in shared memory and squares in registers: what each idea gains, and what ' +
       'share that is of copying as many bytes.',
@@ -94,7 +94,7 @@ const LADDERS = {
 } as const;
 
 /** @param ended is told the exit code when the command has run */
-/** What the benches of one device take, each with a file of figures and a chart of its own. */
+/** What the benches of one device take, each with a file of figures and its own chart. */
 const onDevice = (command: Command, which: string): Command =>
   command
     .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
@@ -106,7 +106,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
   const bench = root
     .command('bench')
     .summary('measure speed, or the accuracy that training reaches')
-    .description('Measure, print a table, and write the figures and how they came about as JSON.')
+    .description('Measure, print a table, and write the figures and how they were measured as JSON.')
     .addHelpText(
       'after',
       '\nExamples:\n  $ heddle bench cpu\n  $ heddle bench kernels --vendor\n  $ heddle bench accuracy --only mlp',

@@ -1,4 +1,4 @@
-/** `heddle bench cpu`: each setting in processes of its own, round after round. */
+/** `heddle bench cpu`: each setting in separate processes, round after round. */
 
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
@@ -33,7 +33,7 @@ export const DEFAULTS = { seconds: 0.6, rounds: 3, memorySteps: 300 } as const;
 const STARTUPS_PER_ROUND = 3;
 
 const METHOD =
-  'Each number of threads, with and without fused multiply-add, runs in processes of its own, one after the other, ' +
+  'Each number of threads, with and without fused multiply-add, runs in separate processes, one after the other, ' +
   'round after round. Each case warms up for a third of its time, on random data; its figures are of all runs of all ' +
   'rounds. A training step writes its batch. Results reuse the memory of the last. Times are wall-clock.';
 

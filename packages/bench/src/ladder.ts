@@ -19,7 +19,7 @@ export interface LadderOptions {
 
 /**
  * Whether a rung is among those asked for.
- * @throws ArgumentError, when it is made, for a name that is no rung's
+ * @throws ArgumentError, when it is made, for a name that no rung has
  */
 export function chosenRungs(
   rungs: readonly string[],
@@ -29,7 +29,7 @@ export function chosenRungs(
     rung === name || (/^[ ,]/.test(rung.slice(name.length)) && rung.startsWith(name));
   const stray = only?.find((name) => !rungs.some((rung) => means(name, rung)));
   if (stray !== undefined)
-    throw new ArgumentError(`no rung is called '${stray}'. There are: ${rungs.join(' · ')}.`);
+    throw new ArgumentError(`no rung is called '${stray}'. Expected one of: ${rungs.join(' · ')}.`);
   return (rung) => !only || only.some((name) => means(name, rung));
 }
 

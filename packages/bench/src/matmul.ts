@@ -31,7 +31,7 @@ export interface LadderResults extends Circumstances {
 
 export const LADDER_SIZES: readonly number[] = [1024, 4096];
 
-/** @throws ArgumentError on a device that is no GPU, or for a rung that does not exist · the signal's reason */
+/** @throws ArgumentError on a device that is not a GPU, or for a rung that does not exist · the signal's reason */
 export async function runMatmulBench(options: LadderOptions = {}): Promise<LadderResults> {
   const { sizes = LADDER_SIZES, peers, given = '' } = options;
   const device = gpuOfLadder('heddle bench cpu measures products here.');

@@ -9,11 +9,11 @@ export interface FigureFile<T> {
   readonly madeBy: string;
   /** What a line holds, for the error. */
   readonly expected: string;
-  /** @returns undefined for a line that is no figure, null for one to pass over */
+  /** @returns undefined for a line that is not a figure, null for one to pass over */
   readonly parse: (value: Record<string, unknown>) => T | undefined | null;
 }
 
-/** @throws FileError if there is no such file, or naming the first line that is no figure */
+/** @throws FileError if there is no such file, or naming the first line that is not a figure */
 export async function readFigures<T>({ path, madeBy, expected, parse }: FigureFile<T>): Promise<T[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     throw new FileError(path, `cannot be read. Make it with: ${madeBy} > FILE.`, { cause });
@@ -23,7 +23,7 @@ export async function readFigures<T>({ path, madeBy, expected, parse }: FigureFi
     const value = objectOf(line);
     const figure = value && parse(value);
     if (figure === undefined)
-      throw new FileError(path, `line ${i + 1} is no figure: expected a JSON object with ${expected}.`);
+      throw new FileError(path, `line ${i + 1} is not a figure: expected a JSON object with ${expected}.`);
     return figure === null ? [] : [figure];
   });
 }
@@ -53,7 +53,7 @@ export interface NamedFigure extends DevicePeerFigure {
 /** The fastest mode of each case. */
 export type DevicePeers = ReadonlyMap<string, DevicePeerFigure>;
 
-/** @throws FileError if there is no such file, or naming the first line that is no figure */
+/** @throws FileError if there is no such file, or naming the first line that is not a figure */
 export async function readDevicePeers(path: string): Promise<DevicePeers> {
   const figures = await readFigures<NamedFigure>({
     path,

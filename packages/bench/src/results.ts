@@ -15,7 +15,7 @@ export interface Measurement extends Spread {
   readonly threads: number;
   readonly fma: boolean;
   readonly unit: 'ms' | 'MiB';
-  /** The median of each round, in a process of its own. */
+  /** The median of each round, in its own process. */
   readonly rounds: readonly number[];
   /** What the median comes to. */
   readonly rate?: { readonly value: number; readonly unit: string };
@@ -40,7 +40,7 @@ export type Peers = ReadonlyMap<string, PeerFigure>;
 export const peerKey = (of: { readonly case: string; readonly threads: number }): string =>
   `${of.case} ${of.threads}`;
 
-/** @throws FileError if there is no such file, or naming the first line that is no figure */
+/** @throws FileError if there is no such file, or naming the first line that is not a figure */
 export async function readPeers(path: string): Promise<Peers> {
   const figures = await readFigures({
     path,

@@ -85,7 +85,7 @@ export interface BenchAllOptions extends Pick<BenchDeviceOptions, 'peer' | 'devi
   readonly out: string;
 }
 
-/** Each in a process of its own. @returns the exit code: 130 if Ctrl-C ended it; what was measured before is written */
+/** Each in its own process. @returns the exit code: 130 if Ctrl-C ended it; what was measured before is written */
 export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<number> {
   const today = new Date().toISOString().slice(0, 10);
   const on = device === undefined ? [] : ['--device', device];

@@ -34,7 +34,7 @@ export const TRANSPOSE_SIZES: readonly number[] = [8192];
 /** By the scheduler. */
 const GENERATED = 'x.transpose()';
 
-/** @throws ArgumentError on a device that is no GPU, or for a rung that does not exist · the signal's reason */
+/** @throws ArgumentError on a device that is not a GPU, or for a rung that does not exist · the signal's reason */
 export async function runTransposeBench(options: LadderOptions = {}): Promise<TransposeResults> {
   const { sizes = TRANSPOSE_SIZES, peers, given = '' } = options;
   const device = gpuOfLadder('heddle bench kernels --only transpose measures one here.');

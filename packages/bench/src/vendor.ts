@@ -5,7 +5,7 @@ import { median, timeProgram } from 'heddle/internal/engine/profile.js';
 import type { LibraryCall } from 'heddle/internal/kernel/ir/library-call.js';
 import type { Device, DeviceBuffer, Launch, LibraryLaunch, Program } from 'heddle/internal/runtime/device.js';
 
-/** Calls that do a case's work, one after the other, each on memory of its own. */
+/** Calls that do a case's work, one after the other, each on its own memory. */
 export interface Yardstick {
   /** The name of the workload in bench/torch_gpu.py. */
   readonly case: string;

@@ -39,7 +39,7 @@ export function selectCases<C extends { readonly id: string }>(
       const found = cases.filter(({ id }) => id === name || id.startsWith(`${name}-`));
       if (found.length > 0) return found;
       throw new ArgumentError(
-        `no case is called '${name}'. There are: ${cases.map((c) => c.id).join(', ')}; a first word means all of its kind.`,
+        `no case is called '${name}'. Expected one of: ${cases.map((c) => c.id).join(', ')}; a first word means all of its kind.`,
       );
     }),
   );

@@ -157,7 +157,7 @@ test('bench accuracy trains and tests', async () => {
 test('what cannot be measured is refused by name', async () => {
   await assert.rejects(runCpuBench({ only: ['warp'] }), (e: Error) => {
     assert.ok(e instanceof ArgumentError);
-    assert.match(e.message, /no case is called 'warp'\. There are: mlp, lenet5, cnn, matmul-512-ab/);
+    assert.match(e.message, /no case is called 'warp'\. Expected one of: mlp, lenet5, cnn, matmul-512-ab/);
     return true;
   });
   await assert.rejects(

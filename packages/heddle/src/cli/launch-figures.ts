@@ -1,4 +1,4 @@
-/** What one launch of a profile did, beside its time: where it comes from, and how near it is to the roofline. */
+/** What one launch of a profile did, besides its time: where it comes from, and how near it is to the roofline. */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Location } from '../core/errors.js';

@@ -104,7 +104,7 @@ export function profileReport(
   const fits = wide.split('\n').every((line) => line.length <= columns);
   const paragraphs = [
     `${name}, a training step of ${batchSize} on ${device.name}: ${device.description}`,
-    `${us.toFixed(1)} µs as one program; each launch by itself (median, µs):`,
+    `${us.toFixed(1)} µs as one program; each launch timed separately (median, µs):`,
   ];
   const notes =
     `roofline: ${quantity(ceilings.copy * 1e9)}B/s copied, ` +

@@ -135,11 +135,11 @@ async function addBench(
   root
     .command('bench')
     .summary('measure speed, or the accuracy that training reaches')
-    .description(`Measure. This command is a package of its own: npm install ${BENCH}`)
+    .description(`Measure. This command is a separate package: npm install ${BENCH}`)
     .allowUnknownOption()
     .allowExcessArguments()
     .action(() => {
-      throw new ArgumentError(`heddle bench is a package of its own. Install it: npm install ${BENCH}`);
+      throw new ArgumentError(`heddle bench is a separate package. Install it: npm install ${BENCH}`);
     });
 }
 
@@ -148,7 +148,7 @@ function addProfile(root: Command, ended: (exitCode: number) => void): void {
     .command('profile')
     .summary('list a training step launch by launch, with times')
     .description(
-      'Time one training step on random data: every kernel launch by itself, what it moves and computes, how near that ' +
+      'Time one training step on random data: every kernel launch separately, what it moves and computes, how near that ' +
         'is to what the device reaches, where the kernel was written, and which call asked for its results.',
     )
     .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))

@@ -5,7 +5,7 @@ import { escaped } from './svg.js';
 
 const [LEFT, TOP, WIDTH, HEIGHT] = [64, 64, 640, 380];
 const COLORS: Readonly<Record<string, string>> = { f32: '#1971c2', tf32: '#e8590c', bf16: '#2f9e44' };
-/** Launches with their name beside them: those that take longest. */
+/** Launches labelled with their name: those that take longest. */
 const NAMED = 6;
 /** Radius of a launch that takes all of the time; its area goes with its share. */
 const LARGEST = 26;

@@ -7,7 +7,7 @@ export interface StepProfile extends Circumstances {
   readonly profile: string;
   readonly batchSize: number;
   readonly device: MeasuredDevice;
-  /** Of the whole step, and of its launches by themselves; µs. */
+  /** Of the whole step, and the sum of its launches, timed separately; µs. */
   readonly us: number;
   readonly sumUs: number;
   readonly ceilings: Ceilings;

@@ -55,7 +55,7 @@ function hasColours({ isTTY }: Output): boolean {
 const INTERVAL_MS = 100;
 
 /**
- * One line at the bottom of a terminal, drawn over itself. Whoever writes to the terminal clears it first, so that what
+ * One line at the bottom of a terminal, drawn over itself. Code that writes to the terminal clears it first, so that what
  * is written stands alone. Without a terminal nothing is drawn.
  */
 export class StatusLine {

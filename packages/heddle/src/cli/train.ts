@@ -151,7 +151,7 @@ function recipeFor(
     throw new ArgumentError(
       `${program.name} has no recipe '${variant}'. ` +
         (known.length > 0
-          ? `There is: ${known.join(', ')}.`
+          ? `Available: ${known.join(', ')}.`
           : 'It has only its default one: leave --recipe out.'),
     );
   }

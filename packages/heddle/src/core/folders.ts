@@ -38,7 +38,7 @@ const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: fal
 const HOST = hostname().replace(/[^\w-]/g, '-');
 const TEMPORARY = /\.([\w-]+)\.(\d+)\.[0-9a-f]{16}\.tmp$/;
 
-/** A hidden name beside `path` that no other process uses; it says whose it is. */
+/** A hidden name next to `path` that no other process uses; it says whose it is. */
 export const temporaryPath = (path: string): string =>
   join(dirname(path), `.${basename(path)}.${HOST}.${process.pid}.${randomBytes(8).toString('hex')}.tmp`);
 

@@ -1,4 +1,4 @@
-/** Memory of a device by itself, for users' kernels. */
+/** Device memory without a tensor, for users' kernels. */
 import { anArrayLike, integerFrom, requireArgument } from '../core/arguments.js';
 import { type DType, requireDType, type TypedArray } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -73,7 +73,7 @@ export function allocate(dtype: DType, given: number | ArrayLike<number | bigint
 }
 
 /**
- * A stream of the current device: kernels launched on it run beside tensors' work and other streams. Where tensors (or
+ * A stream of the current device: kernels launched on it run concurrently with tensor operations and other streams. Where tensors (or
  * reads and writes) use the same memory, order is kept: a launch comes after what they started before, and they after
  * the launch. Between streams, events keep it: `b.wait(a.record())`.
  */

@@ -78,7 +78,7 @@ function requireMemory(
 const isHandle = (given: unknown): given is Handle =>
   typeof given === 'object' && given !== null && 'ownNode' in given;
 
-/** What a kernel writes must be seen by whoever holds the tensor. */
+/** What a kernel writes must be visible to every holder of the tensor. */
 function requireWritable(ir: KernelIr, name: string, node: GraphNode): void {
   if (node.requiresGrad && node.src.length > 0 && node.op !== 'detach')
     throw new ArgumentError(

@@ -1,4 +1,4 @@
-/** Launching a user's kernel on the current device, on the memory of tensors or memory by itself. */
+/** Launching a user's kernel on the current device, on the memory of tensors or on raw memory. */
 import { type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { once } from '../core/log.js';

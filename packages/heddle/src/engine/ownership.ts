@@ -1,7 +1,7 @@
 /**
  * Who may change memory. Tensors may have the same values in the same memory: tensors of one node, and equal nodes that
  * were computed together. Whatever changes values in place (jit, `write`, users' kernels) or gives memory back asks
- * here: memory that anybody else can see is left to them, and the tensor goes on with memory of its own.
+ * here: memory that anybody else can see is left to them, and the tensor goes on with its own memory.
  */
 import { leaf } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';

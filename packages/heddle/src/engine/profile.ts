@@ -4,7 +4,7 @@ import { aBoolean, above, integerFrom, type Rules } from '../core/arguments.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/launch.js';
 
-/** One launch of a program, timed by itself on the memory that the others left. */
+/** One launch of a program, timed separately on the memory that the others left. */
 export interface LaunchProfile {
   readonly launch: Launch;
   /** Launches of one level do not need each other. */
@@ -26,7 +26,7 @@ export interface Profile {
 }
 
 export interface ProfileOptions {
-  /** Time every launch by itself, too. Default: true. */
+  /** Time every launch separately, too. Default: true. */
   readonly each?: boolean;
   readonly rounds?: number;
   /** What a round should take, in µs: short programs run as often as fills it. */

@@ -28,14 +28,14 @@ export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
   readonly tuner?: Tuner;
   /** Of the graph, by schedule/passes/canonical.ts: its schedule may be read from disk. */
   readonly fingerprint?: string;
-  /** Until the first run the device may compile its kernels beside. */
+  /** Until the first run the device may compile its kernels in the background. */
   readonly beside?: boolean;
 }
 
 /** What a device makes of the launches. */
 interface Made {
   readonly program: Program;
-  /** With HEDDLE_DEBUG=2, each launch by itself, to be timed. */
+  /** With HEDDLE_DEBUG=2, each launch separately, to be timed. */
   readonly single: readonly Program[];
 }
 

@@ -77,7 +77,7 @@ function takePending(device: Device): GraphNode[] {
 
 /**
  * Compute all of these, on the device that what they are made from is on, and keep their values. What is pending or
- * remembered comes along. Where that fails, those asked for are computed by themselves: the fault may lie in the others,
+ * remembered comes along. Where that fails, those asked for are computed separately: the fault may lie in the others,
  * which meet it again when they are asked for.
  */
 export function realize(nodes: readonly GraphNode[]): void {
@@ -122,7 +122,7 @@ function compute(roots: readonly GraphNode[]): void {
   });
 }
 
-/** Where a tensor's values are, and their bytes where they are at hand: without computing or waiting. */
+/** Where a tensor's values are, and their bytes if they are available without computing or waiting. */
 export function glance({ ownNode: node }: Handle): { readonly where: string; readonly bytes?: Uint8Array } {
   const { storage } = node;
   if (currentTrace() || (node.op === 'leaf' && !storage)) return { where: 'within jit' };

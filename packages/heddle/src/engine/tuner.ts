@@ -1,6 +1,6 @@
 /**
  * The autotuner: times the ways in which a hand-written kernel can do its work (tile sizes, splits, a vendor's
- * library), on the sizes at hand, with what follows it, and takes the fastest. Choices are remembered on disk and
+ * library), on the given sizes, with what follows it, and takes the fastest. Choices are remembered on disk and
  * made again in every later run: a program tuned once gives the same bits from then on. HEDDLE_TUNE=off takes each
  * kernel's own guess, HEDDLE_TUNE=frozen only what is remembered: both time nothing.
  */
@@ -101,7 +101,7 @@ interface Candidate {
   readonly launches: readonly Launch[];
 }
 
-/** While one is planned, those before are compiled, if the device does that beside. */
+/** While one is planned, those before are compiled, if the device does that in the background. */
 const plan = (device: Device, requests: readonly TuneRequest[]): Candidate[] =>
   requests.flatMap(({ key, variants }) =>
     variants.flatMap(({ name, leastUs, make }) => {
@@ -120,7 +120,7 @@ const plan = (device: Device, requests: readonly TuneRequest[]): Candidate[] =>
 const leaveOut = (key: string, name: string, error: unknown): void =>
   debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
 
-/** A device may compile many kernels at once. What fails here fails again by itself, with its reason. */
+/** A device may compile many kernels at once. What fails here fails again on its own, with its reason. */
 function compileTogether(device: Device, candidates: readonly Candidate[]): void {
   try {
     device.compile(candidates.flatMap((c) => c.launches.filter((l) => 'kernel' in l))).dispose();

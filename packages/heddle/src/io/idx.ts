@@ -143,7 +143,7 @@ function unzippedBytes(bytes: Uint8Array): number {
 const hex = (bytes: Uint8Array): string =>
   Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join(' ');
 
-/** What a file that is no IDX file may be. */
+/** What a file that is not an IDX file may be. */
 function guess(bytes: Uint8Array): string {
   if (bytes[0] === 0x1f && bytes[1] === 0x8b)
     return 'These are gzipped bytes: unzip them first, or use readIdx.';

@@ -1,6 +1,6 @@
 /**
- * What follows a library's routine: its plain results are passed through `finish` and stored. One read and one write
- * of every element more than a kernel that finishes by itself; the price of a routine that cannot.
+ * The epilogue of a library's routine: its plain results are passed through `finish` and stored. One read and one write
+ * of every element more than a kernel that applies its own epilogue; the price of a routine that cannot.
  */
 import type { DType } from '../core/dtype.js';
 import { f32 } from '../core/dtype.js';

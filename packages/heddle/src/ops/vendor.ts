@@ -20,8 +20,8 @@ const PROPOSALS = 3;
 const LEAST = { cublaslt: 3, forward: 7, input: 20, weight: 18, pooling: 3 } as const;
 
 /**
- * One variant for each of the library's proposals, with a kernel for what follows if anything does.
- * @param epilogue what follows, if the call does it
+ * One variant for each of the library's proposals, with a kernel for the epilogue if there is one.
+ * @param epilogue the epilogue that the call itself applies, if any
  */
 function proposals(
   io: KernelIo,

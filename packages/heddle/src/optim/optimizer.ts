@@ -182,7 +182,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     assignAll(sharedBefore, shared);
   }
 
-  /** Forget the gradients gathered so far. (`step` does so by itself.) */
+  /** Forget the gradients gathered so far. (`step` does so automatically.) */
   zeroGrad(): void {
     for (const group of this.groups) for (const parameter of group.params) parameter.grad = undefined;
   }
@@ -277,7 +277,7 @@ function checkParameters(params: readonly Tensor[], seen: Set<Tensor>): readonly
     if (op !== 'leaf' && op !== 'detach')
       throw new ArgumentError(
         `[optim] a tensor of shape ${formatShape(parameter.shape)} is computed from others, its gradient goes to them: ` +
-          'pass those, or make it a parameter of its own.',
+          'pass those, or make it a separate parameter.',
       );
     if (!parameter.requiresGrad)
       throw new ArgumentError(

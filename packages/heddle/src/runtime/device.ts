@@ -25,7 +25,7 @@ export type Launch = KernelLaunch | LibraryLaunch;
 
 interface LaunchBase {
   readonly args: readonly LaunchArgument[];
-  /** Needs nothing from the launches since the last one that is not independent: may run beside them. */
+  /** Needs nothing from the launches since the last one that is not independent: may run concurrently with them. */
   readonly independent: boolean;
   /** The launches of the program that it needs, by their numbers, where more is known than `independent` says. */
   readonly needs?: readonly number[] | undefined;
@@ -119,7 +119,7 @@ export interface Device {
    * @returns whether all of it is there already
    */
   prepare?(launches: readonly Launch[]): boolean;
-  /** A queue of its own, beside the device's. On devices that work at once all are one. */
+  /** A queue besides the device's own. On devices that run work at once, all queues are one. */
   openStream(): Stream;
   /** Resolves once everything started before has finished, on all streams. */
   synchronize(): Promise<void>;
@@ -144,7 +144,7 @@ export interface StreamEvent {
   since(earlier: StreamEvent): Promise<number>;
 }
 
-/** Work that runs in the order in which it is queued, and beside that of other streams. */
+/** Work that runs in the order in which it is queued, concurrently with that of other streams. */
 export interface Stream {
   readonly device: Device;
   /** An event that happens once everything queued so far is done. */

@@ -107,7 +107,7 @@ export class DiskCache {
     } catch {
       return undefined;
     }
-    // A buffer of its own: what native code reads must not be part of Node's pool.
+    // A separate buffer: what native code reads must not be part of Node's pool.
     const contents = new Uint8Array(file.subarray(CHECKSUM_BYTES));
     const whole =
       file.length > CHECKSUM_BYTES && sha256(key, contents).equals(file.subarray(0, CHECKSUM_BYTES));

@@ -180,7 +180,7 @@ export function requireNames(ir: KernelIr, args: object): void {
   }
 }
 
-/** What a parameter that is no buffer is given. @throws DTypeError unless it has the parameter's dtype */
+/** What a parameter that is not a buffer is given. @throws DTypeError unless it has the parameter's dtype */
 export function requireScalar(ir: KernelIr, { name, schema }: Param, given: unknown): Scalar {
   if (isBuffer(schema)) throw new InternalError(`${name} is a buffer, not a scalar`);
   if (isOf(schema, given)) {

@@ -68,7 +68,7 @@ const CALLBACK: Rules<Callback> = {
   onEnd: aFunction,
 };
 
-/** An object of a class may have members of its own besides. */
+/** An object of a class may have members of its own as well. */
 const aCallback: Rule = {
   must: `an object with some of the functions ${Object.keys(CALLBACK).join(', ')}`,
   holds: (v) =>
@@ -109,7 +109,7 @@ export function earlyStopping(options: EarlyStoppingOptions): Callback {
   return {
     onEpochEnd: (report) => {
       const value = monitored('earlyStopping', report, monitor);
-      // NaN is no improvement.
+      // NaN is not an improvement.
       since = value > best ? 0 : since + 1;
       if (value > best) best = value;
       return since >= patience ? 'stop' : undefined;
@@ -127,7 +127,7 @@ export function monitored(of: string, { loss, validation }: EpochReport, name: s
   if (value !== undefined) return value;
   throw new ArgumentError(
     validation
-      ? `[${of}] there is no metric '${name}'. There are: ${['loss', ...Object.keys(validation.metrics)].join(', ')}.`
+      ? `[${of}] there is no metric '${name}'. Expected one of: ${['loss', ...Object.keys(validation.metrics)].join(', ')}.`
       : `[${of}] '${name}' is a metric of validation data: pass fit a validation loader, or watch 'loss'.`,
   );
 }

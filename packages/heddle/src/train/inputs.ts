@@ -23,7 +23,7 @@ export class Inputs {
     this.#dataset = dataset;
   }
 
-  /** @throws DataError for a label that is no class */
+  /** @throws DataError for a label that is not a class */
   write({ inputs, labels, size, index }: Batch): DeviceBatch {
     const { classes, inputShape } = this.#dataset;
     const wrong = labels.findIndex((label) => label < 0 || label >= classes);

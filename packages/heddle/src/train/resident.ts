@@ -98,7 +98,7 @@ const orderOf = (loader: Loader, epoch: number): Order => ({
   examples: new Int32Array(loader.order(epoch).buffer),
 });
 
-/** All examples of a data set. @throws DataError for a label that is no class */
+/** All examples of a data set. @throws DataError for a label that is not a class */
 function upload(dataset: Dataset): {
   readonly inputs: Tensor<'f32'>;
   readonly labels: Tensor<'i32'>;

@@ -100,7 +100,7 @@ class Verifier {
       case 'block':
         this.#scoped(() => {
           for (const s of src) {
-            if (!STATEMENTS.has(s.op)) this.#fail(s, 'is no statement');
+            if (!STATEMENTS.has(s.op)) this.#fail(s, 'is not a statement');
             this.#statement(s as Statement);
           }
         });
@@ -233,7 +233,7 @@ class Verifier {
     switch (e.op) {
       case 'const': {
         const wanted = dtype === bool ? 'boolean' : dtype.name === 'i64' ? 'bigint' : 'number';
-        this.#need(e, typeof e.arg === wanted, `${e.arg} is no ${dtype.name}`);
+        this.#need(e, typeof e.arg === wanted, `${e.arg} is not a value of ${dtype.name}`);
         return;
       }
       case 'param':

@@ -267,7 +267,7 @@ function math(p: Parsing, node: CallExpression, name: string, args: readonly Exp
   return rule.make(p, node, args, parts);
 }
 
-/** Barriers, warp operations, votes and atomics. One that has a value becomes a variable of its own. */
+/** Barriers, warp operations, votes and atomics. One that has a value becomes its own variable. */
 function callIntrinsic(
   p: Parsing,
   node: CallExpression,

@@ -209,7 +209,7 @@ export class Parsing {
 
   readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
 
-  /** Run `parse` in a block of its own; its statements and its result. */
+  /** Run `parse` in its own block; its statements and its result. */
   nested<T>(parse: () => T): { readonly statements: Statement[]; readonly result: T } {
     const { out, scope } = this;
     this.out = [];

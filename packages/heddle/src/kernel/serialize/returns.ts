@@ -18,7 +18,7 @@ import { value } from '../ir/types.js';
 
 export const returns = (s: Node): boolean => s.op === 'return' || s.src.some(returns);
 
-/** Whether `s` never goes on to what follows it. */
+/** Whether `s` never continues after it. */
 function endsThread(s: Node | undefined): boolean {
   if (!s) return false;
   if (s.op === 'block') return endsThread(s.src.at(-1));
@@ -26,7 +26,7 @@ function endsThread(s: Node | undefined): boolean {
   return s.op === 'return';
 }
 
-/** The same statements without `return`: what follows one is skipped instead. */
+/** The same statements without `return`: the statements after one are skipped instead. */
 export function withoutReturns(statements: readonly Statement[]): Statement[] {
   const structured = sequence(statements, false, undefined);
   if (structured) return structured;

@@ -36,7 +36,7 @@ export interface Obstacle {
   readonly why: string;
 }
 
-/** Bring every warp operation below `s` into a statement of its own, before the one that uses it. */
+/** Bring every warp operation below `s` into its own statement, before the one that uses it. */
 export function separateWarpOperations(s: Statement, obstacles: Obstacle[]): Statement {
   if (!waits(s)) return s;
   const before: Statement[] = [];

@@ -12,7 +12,7 @@
  *   the row's tail    a vector that ends at the last pixel, with the lanes that were there already set to zero
  *
  * On a 3 GHz Xeon (bare micro-kernel 34 GFLOP/s) 16 × 26 × 26 → 32 ran at 11 with addresses computed from loop
- * variables, which the engine does anew in the innermost loop; at 23 with addresses carried through the loops; at 27
+ * variables, which the engine repeats in the innermost loop; at 23 with addresses carried through the loops; at 27
  * with taps of neighbouring channels, which share an address.
  *
  * A block is R output channels × a run of taps, long enough to read each image row for several of them and short
@@ -127,7 +127,7 @@ export function convolveWeight(problem: ConvWeightProblem): Tiled {
         const clear = () => {
           for (let i = 0; i < rows; i++) for (let j = 0; j < taps; j++) acc[i][j] = splat4(0);
         };
-        // Loop-carried, or the engine computes `place` anew in the innermost loop.
+        // Loop-carried, or the engine recomputes `place` in the innermost loop.
         const bases = INSIDE ? 1 : taps;
         const at = local(i32, bases);
         for (let j = 0; j < bases; j++) at[j] = image + place(t + j);

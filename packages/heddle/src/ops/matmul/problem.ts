@@ -19,7 +19,7 @@ const operand = ({ shape, strides, offset }: View): Operand => {
   };
 };
 
-/** Sizes, sources and what follows: (value, batch, row, column). */
+/** Sizes, sources and epilogue: (value, batch, row, column). */
 export function problemOf({ inputs: [x, y], output, finish, plain }: KernelIo): MatmulProblem {
   const [M, K, N] = [x!.shape.at(-2)!, x!.shape.at(-1)!, y!.shape.at(-1)!];
   const batches = output.shape.slice(0, -2).reduce((n, d) => n * d, 1);

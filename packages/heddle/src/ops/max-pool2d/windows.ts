@@ -4,7 +4,7 @@ import * as b from '../../graph/build.js';
 import type { GraphNode } from '../../graph/node.js';
 import { type Conv2dArg, outputSize } from '../conv2d/arg.js';
 
-/** A pooling slides as a convolution does, each channel by itself. */
+/** A pooling slides as a convolution does, each channel separately. */
 export type PoolArg = Omit<Conv2dArg, 'groups'>;
 
 export const pooledSize = (arg: PoolArg): readonly [number, number] => outputSize({ ...arg, groups: 1 });

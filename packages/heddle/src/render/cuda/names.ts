@@ -60,7 +60,7 @@ export class Names {
     throw new InternalError(`renderCuda: ${name} is used where it is not declared`);
   }
 
-  /** Run `body` in a scope of its own. */
+  /** Run `body` in its own scope. */
   scoped<R>(body: () => R): R {
     this.#scopes.push(new Map());
     const result = body();

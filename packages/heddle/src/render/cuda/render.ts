@@ -330,7 +330,7 @@ class Writer {
     this.#line('}');
   }
 
-  /** The bounds are evaluated once: what may change meanwhile is kept in variables beside the counter. */
+  /** The bounds are evaluated once: what may change meanwhile is kept in variables next to the counter. */
   #for(s: Statement & { op: 'for' }): void {
     const [start, end, step, body] = s.src as readonly [Expr, Expr, Expr, Statement];
     const { variable, unroll } = s.arg;
@@ -364,7 +364,7 @@ class Writer {
       this.#line('}');
       return;
     }
-    // An update that is no expression stands at the head of the loop, skipped the first time.
+    // An update that is not an expression stands at the head of the loop, skipped the first time.
     const first = { name: 'first' };
     this.#names.scoped(() => {
       const name = this.#names.declare(first, first.name);

@@ -167,7 +167,7 @@ function statement(to: Scribe, s: Statement, around: Around): void {
   }
 }
 
-/** Both sides of a last `if` end the thread, as `return` in one of them would: what follows it is nothing. */
+/** Both sides of a last `if` end the thread, as `return` in one of them would: nothing comes after it. */
 function chosen(to: Scribe, s: Extract<Statement, { op: 'if' }>, around: Around): void {
   const [condition, then, otherwise] = s.src as [Expr, Statement, Statement | undefined];
   const ends = around.waits && around.last;

@@ -11,7 +11,7 @@ import type { InstructionName } from './instructions.js';
 import { fail, isWide, laneType, unsupported } from './values.js';
 
 const dtypeOf = (memory: Node): DType => {
-  if (memory.type.kind !== 'memory') fail(`${memory.op} is no memory`);
+  if (memory.type.kind !== 'memory') fail(`${memory.op} is not memory`);
   return memory.type.dtype;
 };
 

@@ -1,6 +1,6 @@
 /**
  * The first page of the device's memory: how the main thread and its workers talk. Byte addresses of i32 words; each
- * group that one side writes often has a cache line of its own. (The kernels' own words are in render/wasm/abi.ts.)
+ * group that one side writes often has its own cache line. (The kernels' own words are in render/wasm/abi.ts.)
  */
 import type { WasmMemory, WasmModule } from './webassembly.js';
 

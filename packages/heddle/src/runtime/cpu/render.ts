@@ -144,7 +144,7 @@ export function renderProgram(launches: readonly PlannedLaunch[], options: Rende
   };
 }
 
-/** Launches that run beside each other, or, if not shared, one after another on the main thread. */
+/** Launches that run concurrently, or, if not shared, one after another on the main thread. */
 interface Section {
   readonly launches: readonly PlannedLaunch[];
   readonly shared: boolean;

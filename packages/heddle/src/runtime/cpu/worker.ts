@@ -32,7 +32,7 @@ const load = (address: number): number => Atomics.load(words, address >> 2);
 const programs = new Map<number, RunFunction>();
 let fetched = 0;
 
-/** Take in the messages sent before the command at hand. */
+/** Take in the messages sent before the current command. */
 function fetchMail(sent: number): void {
   while (fetched < sent) {
     const received = receiveMessageOnPort(parentPort!) as { message: Mail } | undefined;

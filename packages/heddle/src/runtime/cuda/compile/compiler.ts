@@ -27,7 +27,7 @@ export class Compiler {
   }
 
   /**
-   * Begin to compile a source in another process: `compile` takes what becomes of it.
+   * Begin to compile a source in another process: `compile` takes the result.
    * @returns whether it is in the cache, or has been compiled by now
    */
   begin(source: Source): boolean {
@@ -54,7 +54,7 @@ export class Compiler {
     const jobs = few
       ? []
       : missing.map((i) => this.begun.get(keys[i]!) ?? this.pool.begin(sources[i]!, arch));
-    // Whatever becomes of them: who asks again begins anew.
+    // Whether or not they succeed, a later request starts over.
     for (const i of missing) this.begun.delete(keys[i]!);
     const made = few ? missing.map((i) => own(sources[i]!)) : this.pool.finish(jobs, own);
     missing.forEach((index, i) => {

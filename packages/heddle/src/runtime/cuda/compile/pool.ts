@@ -1,5 +1,5 @@
 /**
- * NVRTC in processes beside the calling one. In the threads of one process it compiles one kernel at a time: 46 a second
+ * NVRTC in separate processes. In the threads of one process it compiles one kernel at a time: 46 a second
  * by 15 threads of a 16-core host, 229 by as many processes. A broker, which is a thread, hands out the work, so that
  * the caller can wait for results without returning to its event loop.
  */

@@ -85,7 +85,7 @@ export class NativeMemory {
   private readonly view: DataView;
 
   constructor(bytes: number) {
-    // A buffer of its own: small typed arrays may live in V8's heap, which moves.
+    // A separate buffer: small typed arrays may live in V8's heap, which moves.
     this.bytes = new Uint8Array(new ArrayBuffer(Math.max(bytes, 8)));
     this.address = Number(koffi().address(this.bytes));
     this.view = new DataView(this.bytes.buffer);

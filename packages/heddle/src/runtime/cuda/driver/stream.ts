@@ -19,7 +19,7 @@ export interface StreamHost {
   reached(event: number): Promise<void>;
   /** Give resources back, unless the device has closed and they are gone with it. */
   release(work: () => void): void;
-  /** The stream is no more. */
+  /** The stream is closed. */
   forget(stream: CudaStream): void;
 }
 

@@ -1,4 +1,4 @@
-/** A GPU's context made beside the loading of a program. */
+/** Creates a GPU's context while the program is still loading. */
 import { fileExists } from '../../disk-cache.js';
 import { koffi, NativeMemory } from './native.js';
 

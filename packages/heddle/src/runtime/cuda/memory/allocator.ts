@@ -28,7 +28,7 @@ export class CudaAllocator {
   private readonly free = new Map<number, Block[]>();
   private readonly cap = env('HEDDLE_CUDA_MEMORY_MB') * 2 ** 20;
   private readonly slabs: number[] = [];
-  /** Every buffer has memory of its own, of just its size: so compute-sanitizer sees who leaves it. */
+  /** Every buffer has its own memory, of just its size: so compute-sanitizer sees who leaves it. */
   private readonly exact = env('HEDDLE_CUDA_SYNC') === 1;
   private reserved = 0;
   private readonly where: string;

@@ -5,7 +5,7 @@ import { closeStaging, MOST, openStaging, type Staging, StagingRing } from './st
 
 /** Pinned buffers kept for reads. */
 const IDLE = 16;
-/** From here on a write goes beside the programs instead of between them, which takes two events. */
+/** From this size on a write overlaps with programs instead of waiting between them, which takes two events. */
 const BESIDE = 32 << 10;
 /**
  * A wait looks at its event all the time for so long, as training loops wait between their steps; then once a
@@ -17,7 +17,7 @@ export class Transfers {
   private readonly driver: Driver;
   private readonly stream: number;
   private readonly timeline: Timeline;
-  /** Writes between the programs, and beside them. */
+  /** Writes between programs, and writes that overlap with them. */
   private readonly between: StagingRing;
   private readonly beside: StagingRing;
   private readonly idle: Staging[] = [];

@@ -1,4 +1,4 @@
-/** Vendor libraries beside the driver: which there are, where they are, and their functions with statuses checked. */
+/** Vendor libraries other than the driver: which are installed, where they are, and their functions with statuses checked. */
 import { env } from '../../../core/env.js';
 import { DeviceError } from '../../../core/errors.js';
 import { debug } from '../../../core/log.js';
