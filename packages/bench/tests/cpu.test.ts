@@ -168,7 +168,7 @@ test('what cannot be measured is refused by name', async () => {
   const broken = join(folder, 'broken.jsonl');
   for (const line of ['{"peer":"Other"}', 'null', 'not JSON', '{}']) {
     await writeFile(broken, `${JSON.stringify(PEER)}\n\n${line}\n`);
-    await assert.rejects(readPeers(broken), /line 3 is no figure/, line);
+    await assert.rejects(readPeers(broken), /line 3 is not a figure/, line);
   }
 });
 

@@ -48,7 +48,7 @@ test("a peer's best mode counts, and lines that say why a mode failed are passed
     path,
     line({ case: 'a', mode: 'eager', us: 9 }) + line({ case: 'a', mode: 'eager', us: -1 }),
   );
-  await assert.rejects(readDevicePeers(path), /line 2 is no figure: expected .* peer, case, mode, us/);
+  await assert.rejects(readDevicePeers(path), /line 2 is not a figure: expected .* peer, case, mode, us/);
   await assert.rejects(readDevicePeers(join(folder, 'none')), FileError);
 });
 
@@ -120,7 +120,7 @@ test('transpose: a copy, every rung of the ladder, what the scheduler writes, th
   );
   await assert.rejects(
     runTransposeBench({ only: ['tile'] }),
-    /no rung is called 'tile'\. There are: naive · tiled · padded/,
+    /no rung is called 'tile'\. Expected one of: naive · tiled · padded/,
   );
   useDevice('cpu');
   assert.match(ladderChart(results), /GB\/s at 64² \(dashed: a copy\).*x\.transpose\(\)/s);
@@ -291,7 +291,7 @@ test('a profile leaves state as so many calls would, and counts the launches', a
 test('what cannot be measured is refused by name', async () => {
   await assert.rejects(
     runKernelsBench({ only: ['warp'] }),
-    /no case is called 'warp'\. There are: matmul-f32-512/,
+    /no case is called 'warp'\. Expected one of: matmul-f32-512/,
   );
   await assert.rejects(profileStep('gpt'), ArgumentError);
   useDevice('sim');

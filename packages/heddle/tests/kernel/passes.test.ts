@@ -249,7 +249,7 @@ const broken: Record<string, [KernelIr, RegExp]> = {
     /a block is missing/,
   ],
   'break outside of a loop': [kernelOf(breakLoop()), /stands outside of a loop/],
-  'an expression as a statement': [kernelOf(bad(int(1))), /`const`: is no statement/],
+  'an expression as a statement': [kernelOf(bad(int(1))), /`const`: is not a statement/],
   'operands that differ': [
     kernelOf(declare(v, bad({ ...alu('add', [int(1), int(2)]), src: [int(1), constant(f32, 2)] }))),
     /operands of add differ: i32,f32/,

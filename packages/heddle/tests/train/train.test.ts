@@ -187,7 +187,7 @@ test('a metric that is not there is an error, not silence', async () => {
   const path = join(folder, 'misspelt.safetensors');
   await assert.rejects(
     fit(net, options(net, { callbacks: [checkpoint(net, path, { best: 'acuracy' })] })),
-    /\[checkpoint\] there is no metric 'acuracy'\. There are: loss, accuracy\./,
+    /\[checkpoint\] there is no metric 'acuracy'\. Expected one of: loss, accuracy\./,
   );
   await assert.rejects(
     fit(
