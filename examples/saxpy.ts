@@ -11,7 +11,7 @@ const saxpy = kernel(
 );
 
 const n = 1000;
-const x = arange(0, n, 1, { dtype: f32 });
+const x = arange(n, { dtype: f32 });
 const y = ones([n]);
 await saxpy.launch({ grid: ceilDiv(n, 256), block: 256 }, { a: 2, x, y, n });
 

@@ -155,6 +155,14 @@ export function assign(handle: Handle, value: GraphNode): void {
   }
 }
 
+/** Let a tensor require a gradient from now on, or no more: it stands for a node of the same values. */
+export function startGradients(handle: Handle, on: boolean): void {
+  const node = detach(handle.ownNode, on);
+  handle.ownNode = node;
+  setOwner(node, handle);
+  pending.add(handle);
+}
+
 /** A computed leaf with these values. */
 export function upload(
   values: ArrayLike<number | bigint>,

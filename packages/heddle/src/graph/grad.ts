@@ -242,5 +242,9 @@ export function vjp(
 /** The leaves with `requiresGrad` that gradients of `node` reach. */
 export const parametersOf = (node: GraphNode): GraphNode[] =>
   topological([node], (n) => (n.op === 'detach' ? [] : n.src.filter((s) => s.requiresGrad))).filter(
-    (n) => n.requiresGrad && (n.src.length === 0 || n.op === 'detach'),
+    isParameter,
   );
+
+/** Whether gradients start here: it requires one, and is not computed from others that do. */
+export const isParameter = (node: GraphNode): boolean =>
+  node.requiresGrad && (node.src.length === 0 || node.op === 'detach');

@@ -40,10 +40,16 @@ const REASONS: Readonly<Record<string, string>> = {
  * of processes that were killed are removed from the folder when it is first written to.
  * @throws FileError with the number of bytes, the reason and a hint
  */
-export async function writeFileAtomic(
+export const writeFileAtomic = (
   path: string,
   content: string | Uint8Array | readonly Uint8Array[],
-  files: FileSystem = nodeFileSystem,
+): Promise<void> => writeFileWith(nodeFileSystem, path, content);
+
+/** `writeFileAtomic` by other calls of the system. */
+export async function writeFileWith(
+  files: FileSystem,
+  path: string,
+  content: string | Uint8Array | readonly Uint8Array[],
 ): Promise<void> {
   requireArgument('writeFileAtomic', 'path', path, aString);
   const parts =

@@ -1,5 +1,5 @@
 /** File formats: IDX, safetensors, and writing files atomically. */
-export { type FileSystem, writeFileAtomic } from './atomic.js';
+export { writeFileAtomic } from './atomic.js';
 export { type IdxArray, type IdxElements, parseIdx, readIdx } from './idx.js';
 export {
   encodeSafetensors,

@@ -18,7 +18,7 @@ import {
 import { DTYPES, type DTypeName } from '../core/dtype.js';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
-import { type FileSystem, writeFileAtomic } from './atomic.js';
+import { writeFileAtomic } from './atomic.js';
 import { readBytes } from './read.js';
 
 export interface StoredTensor {
@@ -148,9 +148,8 @@ export async function writeSafetensors(
   path: string,
   tensors: StoredTensors,
   metadata: StoredMetadata = {},
-  files?: FileSystem,
 ): Promise<void> {
-  await writeFileAtomic(path, encodeSafetensors(tensors, metadata, path), files);
+  await writeFileAtomic(path, encodeSafetensors(tensors, metadata, path));
 }
 
 const STORED: Rules<StoredTensor> = {

@@ -1,9 +1,11 @@
 /** Activation functions as layers. Each keeps the shape. */
-import { aFinite, integerFrom, requireArgument, requireOptions } from '../core/arguments.js';
+import { integerFrom, requireArgument, requireOptions } from '../core/arguments.js';
 import {
+  type EluOptions,
   elu,
   type GeluOptions,
   gelu,
+  type LeakyReluOptions,
   leakyRelu,
   logSoftmax,
   relu,
@@ -14,7 +16,12 @@ import {
   softplus,
   tanh,
 } from '../tensor/functional.js';
-import { GELU as GELU_RULES, SOFTPLUS } from '../tensor/functional-activations.js';
+import {
+  ELU as ELU_RULES,
+  GELU as GELU_RULES,
+  LEAKY_RELU,
+  SOFTPLUS,
+} from '../tensor/functional-activations.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 
@@ -31,14 +38,14 @@ export class ReLU extends Module {
 export class LeakyReLU extends Module {
   readonly negativeSlope: number;
 
-  constructor(negativeSlope = 0.01) {
+  constructor(options: LeakyReluOptions = {}) {
     super();
-    requireArgument('LeakyReLU', 'negativeSlope', negativeSlope, aFinite);
-    this.negativeSlope = negativeSlope;
+    requireOptions('LeakyReLU', options, LEAKY_RELU);
+    this.negativeSlope = options.negativeSlope ?? 0.01;
   }
 
   forward(x: Tensor): Tensor {
-    return leakyRelu(x, this.negativeSlope);
+    return leakyRelu(x, { negativeSlope: this.negativeSlope });
   }
 }
 
@@ -46,14 +53,14 @@ export class LeakyReLU extends Module {
 export class ELU extends Module {
   readonly alpha: number;
 
-  constructor(alpha = 1) {
+  constructor(options: EluOptions = {}) {
     super();
-    requireArgument('ELU', 'alpha', alpha, aFinite);
-    this.alpha = alpha;
+    requireOptions('ELU', options, ELU_RULES);
+    this.alpha = options.alpha ?? 1;
   }
 
   forward(x: Tensor): Tensor {
-    return elu(x, this.alpha);
+    return elu(x, { alpha: this.alpha });
   }
 }
 

@@ -17,4 +17,4 @@ export * as init from './init.js';
 export { Linear, type LinearOptions } from './linear.js';
 export { type Layer, type LoadStateOptions, Module, type StateDict } from './module.js';
 export { AvgPool2d, MaxPool2d } from './pooling.js';
-export { BatchNorm2d, type BatchNorm2dOptions, Dropout } from './regularization.js';
+export { BatchNorm2d, type BatchNorm2dOptions, Dropout, type DropoutLayerOptions } from './regularization.js';

@@ -27,10 +27,18 @@ const KAIMING: Rules<KaimingOptions> = {
   nonlinearity: aNonlinearity,
 };
 
+export interface GainOptions {
+  /** Negative slope of a leaky ReLU (default 0.01). */
+  readonly a?: number;
+}
+
+const GAIN: Rules<GainOptions> = { a: aFinite };
+
 /** By how much weights must grow to make up for what a nonlinearity shrinks. */
-export function gainOf(nonlinearity: Nonlinearity, a = 0.01): number {
-  requireArgument('init', 'nonlinearity', nonlinearity, aNonlinearity);
-  requireArgument('init', 'a', a, aFinite);
+export function gainOf(nonlinearity: Nonlinearity, options: GainOptions = {}): number {
+  requireArgument('gainOf', 'nonlinearity', nonlinearity, aNonlinearity);
+  requireOptions('gainOf', options, GAIN);
+  const { a = 0.01 } = options;
   switch (nonlinearity) {
     case 'linear':
     case 'sigmoid':
@@ -68,14 +76,36 @@ function filled<D extends DTypeName>(
   return t.write(Float64Array.from({ length: t.size }, draw));
 }
 
+export interface UniformOptions {
+  /** Default 0. */
+  readonly low?: number;
+  /** Default 1. */
+  readonly high?: number;
+}
+
+const UNIFORM: Rules<UniformOptions> = { low: aFinite, high: aFinite };
+
 /** Evenly from [low, high). */
-export function uniform<D extends DTypeName>(t: Tensor<D>, low = 0, high = 1): Tensor<D> {
+export function uniform<D extends DTypeName>(t: Tensor<D>, options: UniformOptions = {}): Tensor<D> {
+  requireOptions('uniform', options, UNIFORM);
+  const { low = 0, high = 1 } = options;
   const stream = defaultGenerator().host;
   return filled('uniform', t, { low, high }, () => low + (high - low) * stream.uniform());
 }
 
+export interface NormalOptions {
+  /** Default 0. */
+  readonly mean?: number;
+  /** Default 1. */
+  readonly std?: number;
+}
+
+const NORMAL: Rules<NormalOptions> = { mean: aFinite, std: aFinite };
+
 /** From the normal distribution with `mean` and standard deviation `std`. */
-export function normal<D extends DTypeName>(t: Tensor<D>, mean = 0, std = 1): Tensor<D> {
+export function normal<D extends DTypeName>(t: Tensor<D>, options: NormalOptions = {}): Tensor<D> {
+  requireOptions('normal', options, NORMAL);
+  const { mean = 0, std = 1 } = options;
   const stream = defaultGenerator().host;
   return filled('normal', t, { mean, std }, () => mean + std * stream.normal());
 }
@@ -92,34 +122,43 @@ export function ones<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
   return constant(t, 1);
 }
 
+export interface XavierOptions {
+  /** What makes up for the nonlinearity that follows, see `gainOf` (default 1). */
+  readonly gain?: number;
+}
+
+const XAVIER: Rules<XavierOptions> = { gain: aFinite };
+
 /** U(−b, b), b = gain · √(6 / (fanIn + fanOut)). */
-export function xavierUniform<D extends DTypeName>(t: Tensor<D>, gain = 1): Tensor<D> {
-  requireArgument('xavierUniform', 'gain', gain, aFinite);
+export function xavierUniform<D extends DTypeName>(t: Tensor<D>, options: XavierOptions = {}): Tensor<D> {
+  requireOptions('xavierUniform', options, XAVIER);
+  const { gain = 1 } = options;
   const { fanIn, fanOut } = fans('xavierUniform', t);
   const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
-  return uniform(t, -bound, bound);
+  return uniform(t, { low: -bound, high: bound });
 }
 
 /** N(0, s²), s = gain · √(2 / (fanIn + fanOut)). */
-export function xavierNormal<D extends DTypeName>(t: Tensor<D>, gain = 1): Tensor<D> {
-  requireArgument('xavierNormal', 'gain', gain, aFinite);
+export function xavierNormal<D extends DTypeName>(t: Tensor<D>, options: XavierOptions = {}): Tensor<D> {
+  requireOptions('xavierNormal', options, XAVIER);
+  const { gain = 1 } = options;
   const { fanIn, fanOut } = fans('xavierNormal', t);
-  return normal(t, 0, gain * Math.sqrt(2 / (fanIn + fanOut)));
+  return normal(t, { std: gain * Math.sqrt(2 / (fanIn + fanOut)) });
 }
 
 function kaimingDeviation(op: string, t: AnyTensor, options: KaimingOptions): number {
   requireOptions(op, options, KAIMING);
   const { a = 0, mode = 'fanIn', nonlinearity = 'leakyRelu' } = options;
-  return gainOf(nonlinearity, a) / Math.sqrt(fans(op, t)[mode]);
+  return gainOf(nonlinearity, { a }) / Math.sqrt(fans(op, t)[mode]);
 }
 
 /** U(−b, b), b = gain · √(3 / fan). */
 export function kaimingUniform<D extends DTypeName>(t: Tensor<D>, options: KaimingOptions = {}): Tensor<D> {
   const bound = Math.sqrt(3) * kaimingDeviation('kaimingUniform', t, options);
-  return uniform(t, -bound, bound);
+  return uniform(t, { low: -bound, high: bound });
 }
 
 /** N(0, s²), s = gain / √fan. */
 export function kaimingNormal<D extends DTypeName>(t: Tensor<D>, options: KaimingOptions = {}): Tensor<D> {
-  return normal(t, 0, kaimingDeviation('kaimingNormal', t, options));
+  return normal(t, { std: kaimingDeviation('kaimingNormal', t, options) });
 }

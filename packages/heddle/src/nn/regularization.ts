@@ -1,24 +1,31 @@
 /** Layers that behave differently in training and evaluation. */
-import { aBoolean, type Rules, requireArgument, requireOptions, within } from '../core/arguments.js';
+import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
 import { tensor } from '../tensor/create.js';
 import { batchNorm2d, dropout } from '../tensor/functional.js';
-import { BATCH_NORM } from '../tensor/functional-layers.js';
+import { BATCH_NORM, DROPOUT } from '../tensor/functional-layers.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { constantParameter, requireSize } from './parameter.js';
+
+export interface DropoutLayerOptions {
+  /** The probability that an element becomes 0: 0 to 1, default 0.5. */
+  readonly p?: number;
+}
+
+const DROPOUT_LAYER: Rules<DropoutLayerOptions> = { p: DROPOUT.p };
 
 /** In training, clears each element with probability p and divides the others by 1 − p. */
 export class Dropout extends Module {
   readonly p: number;
 
-  constructor(p = 0.5) {
+  constructor(options: DropoutLayerOptions = {}) {
     super();
-    requireArgument('Dropout', 'p', p, within(0, 1));
-    this.p = p;
+    requireOptions('Dropout', options, DROPOUT_LAYER);
+    this.p = options.p ?? 0.5;
   }
 
   forward(x: Tensor): Tensor {
-    return dropout(x, this.p, this.training);
+    return dropout(x, { p: this.p, training: this.training });
   }
 }
 

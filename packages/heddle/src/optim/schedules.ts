@@ -28,9 +28,17 @@ export const cosine = (options: RampOptions = {}): Schedule =>
 /** Down a straight line, after a linear rise if wanted. */
 export const linear = (options: RampOptions = {}): Schedule => ramp('linear', options, (t) => 1 - t);
 
+export interface StepsOptions {
+  /** The factor at each milestone (default 0.1). */
+  readonly gamma?: number;
+}
+
+const STEPS: Rules<StepsOptions> = { gamma: aFinite };
+
 /** Times `gamma` (default 0.1) at each of the milestones, given as shares of the training. */
-export function steps(milestones: readonly number[], gamma = 0.1): Schedule {
+export function steps(milestones: readonly number[], options: StepsOptions = {}): Schedule {
+  requireOptions('steps', options, STEPS);
+  const { gamma = 0.1 } = options;
   requireArgument('steps', 'milestones', milestones, listOf(aFinite));
-  requireArgument('steps', 'gamma', gamma, aFinite);
   return (progress) => gamma ** milestones.filter((m) => progress >= m).length;
 }

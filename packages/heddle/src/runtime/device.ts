@@ -97,11 +97,15 @@ export interface MemoryReport {
   readonly holders: readonly { readonly label: string; readonly bytes: number; readonly buffers: number }[];
 }
 
-export interface Device {
-  /** cpu, sim, cuda… */
+/** What a user is told of a device that is in use. */
+export interface DeviceInfo {
+  /** As `useDevice` takes it: cpu, sim, cuda, cuda:1… */
   readonly name: string;
   /** One line for people: model, cores, memory, features. */
   readonly description: string;
+}
+
+export interface Device extends DeviceInfo {
   readonly target: Target;
   /** @throws OutOfMemoryError saying how much was asked, held, and by what. Contents are undefined. */
   allocate(bytes: number, label: string): DeviceBuffer;
@@ -136,7 +140,7 @@ export interface Device {
 
 /** A point in a stream: it has happened once everything queued there before it is done. */
 export interface StreamEvent {
-  readonly device: Device;
+  readonly device: DeviceInfo;
   readonly happened: boolean;
   /** Resolves when it has happened. @throws KernelError, DeviceError for what failed before it */
   synchronize(): Promise<void>;
@@ -146,7 +150,7 @@ export interface StreamEvent {
 
 /** Work that runs in the order in which it is queued, concurrently with that of other streams. */
 export interface Stream {
-  readonly device: Device;
+  readonly device: DeviceInfo;
   /** An event that happens once everything queued so far is done. */
   record(): StreamEvent;
   /** What is queued from now on starts after the event. @throws DeviceError if it is of another device */

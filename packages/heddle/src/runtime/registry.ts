@@ -9,8 +9,11 @@ import type { Device } from './device.js';
 import { cacheFolder } from './disk-cache.js';
 import { SimDevice } from './sim/device.js';
 
-export interface DeviceInfo {
+/** Whether a device can be used here. */
+export interface DeviceStatus {
+  /** As `useDevice` takes it. */
   readonly name: string;
+  /** Whether it can be used. */
   readonly available: boolean;
   /** Why it is, or is not, available. */
   readonly reason: string;
@@ -21,7 +24,7 @@ export interface DeviceInfo {
 interface Entry {
   /** @param ordinal which of several, 1 for `cuda:1` */
   readonly open: (ordinal: number) => Device;
-  readonly probe: () => Omit<DeviceInfo, 'name'>;
+  readonly probe: () => Omit<DeviceStatus, 'name'>;
   /** How many there are, where there may be several. */
   readonly count?: () => number;
   /** Not taken for being the fastest there is. */
@@ -51,8 +54,8 @@ const DEVICES: Readonly<Record<string, Entry>> = {
 
 const opened = new Map<string, Device>();
 
-/** All devices Heddle knows, fastest first. */
-export function listDevices(): DeviceInfo[] {
+/** All devices Heddle knows, fastest first, and whether they can be used here. Starts none of them. */
+export function listDevices(): DeviceStatus[] {
   return Object.entries(DEVICES).map(([name, { probe }]) => ({ name, ...probe() }));
 }
 

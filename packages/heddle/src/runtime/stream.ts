@@ -1,10 +1,14 @@
 /** Checks that all devices' streams share, and the streams of devices that work at once. */
 import { shown } from '../core/arguments.js';
 import { ArgumentError, DeviceError } from '../core/errors.js';
-import type { Device, Stream, StreamEvent } from './device.js';
+import type { Device, DeviceInfo, Stream, StreamEvent } from './device.js';
 
 /** @throws DeviceError unless the stream or event is of this device */
-export function requireSame(device: Device, what: 'stream' | 'event', of: { readonly device: Device }): void {
+export function requireSame(
+  device: Device,
+  what: 'stream' | 'event',
+  of: { readonly device: DeviceInfo },
+): void {
   const member = what === 'stream' ? 'record' : 'since';
   if (typeof of !== 'object' || of === null || !(member in of))
     throw new ArgumentError(

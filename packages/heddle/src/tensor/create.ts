@@ -33,6 +33,7 @@ import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { type AnyTensor, aShape, requireTensor, requireTensors } from './checks.js';
+import { noGradientOf } from './handle.js';
 import { type NumberDType, Tensor } from './tensor.js';
 
 export interface TensorOptions<D extends DTypeName = DTypeName> {
@@ -102,10 +103,7 @@ export function fromNode<D extends DTypeName>(
   node: GraphNode,
   { requiresGrad = false }: TensorOptions,
 ): Tensor<D> {
-  if (requiresGrad && !isFloat(node.dtype))
-    throw new DTypeError(
-      `requiresGrad is true, but a tensor of ${node.dtype.name} has no gradient. Make it of floats: { dtype: f32 }.`,
-    );
+  if (requiresGrad && !isFloat(node.dtype)) throw noGradientOf(node.dtype);
   const own = requiresGrad && !node.requiresGrad ? b.detach(node, true) : node;
   const made = new Tensor<D>(own, true);
   setOwner(own, made);
@@ -209,15 +207,38 @@ function filled<D extends DTypeName>(
   return fromNode(b.full(shape, dtype, dtype === i64 ? BigInt(value) : value), options);
 }
 
-/** start, start + step, … below `stop` (from 0 with one argument). Default dtype i32 for whole numbers, else f32. */
+export interface ArangeOptions<D extends DTypeName = DTypeName> extends TensorOptions<D> {
+  /** From one element to the next, not 0 (default 1). */
+  readonly step?: number;
+}
+
+const ARANGE: Rules<ArangeOptions> = { ...TENSOR, step: aFinite };
+
+/**
+ * 0, step, 2·step, … below `stop`, one dimension. Default dtype i32 for whole numbers, else f32.
+ * @throws ArgumentError, DTypeError for a dtype that cannot represent an element
+ */
+export function arange<D extends DTypeName = 'i32' | 'f32'>(
+  stop: number,
+  options?: ArangeOptions<D>,
+): Tensor<D>;
+/** start, start + step, … below `stop` (above it, if step is negative). */
 export function arange<D extends DTypeName = 'i32' | 'f32'>(
   start: number,
-  stop?: number,
-  step = 1,
-  options: TensorOptions<D> = {},
-): Tensor<D> {
-  requireOptions('arange', options, TENSOR);
-  const [first, last] = stop === undefined ? [0, start] : [start, stop];
+  stop: number,
+  options?: ArangeOptions<D>,
+): Tensor<D>;
+export function arange(
+  startOrStop: number,
+  stopOrOptions?: number | ArangeOptions,
+  more?: ArangeOptions,
+): AnyTensor {
+  const fromZero = more === undefined && typeof stopOrOptions !== 'number';
+  const [first, last] = fromZero ? [0, startOrStop] : [startOrStop, stopOrOptions as number];
+  const given = fromZero ? (stopOrOptions as ArangeOptions | undefined) : more;
+  const options = given === undefined ? {} : given;
+  requireOptions('arange', options, ARANGE);
+  const { step = 1 } = options;
   for (const [name, value] of Object.entries({ start: first, stop: last, step }))
     requireArgument('arange', name, value, aFinite);
   if (step === 0) throw new ArgumentError('[arange] step must not be 0.');

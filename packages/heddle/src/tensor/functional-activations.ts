@@ -1,13 +1,5 @@
 /** Activation functions, element by element unless an axis is named. Sources: PyTorch's torch.nn.functional. */
-import {
-  above,
-  aFinite,
-  aNumber,
-  oneOf,
-  type Rules,
-  requireArgument,
-  requireOptions,
-} from '../core/arguments.js';
+import { above, aFinite, aNumber, oneOf, type Rules, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import * as b from '../graph/build.js';
 import * as fused from '../ops/activation/op.js';
@@ -20,10 +12,19 @@ export function relu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   return x.relu();
 }
 
+export interface LeakyReluOptions {
+  /** The factor where x ≤ 0: any finite number, default 0.01. */
+  readonly negativeSlope?: number;
+}
+
+/** @internal */
+export const LEAKY_RELU: Rules<LeakyReluOptions> = { negativeSlope: aFinite };
+
 /** x where x > 0, else negativeSlope · x. */
-export function leakyRelu<D extends DTypeName>(x: Tensor<D>, negativeSlope = 0.01): Tensor<D> {
+export function leakyRelu<D extends DTypeName>(x: Tensor<D>, options: LeakyReluOptions = {}): Tensor<D> {
   requireFloat('leakyRelu', 'x', x);
-  requireArgument('leakyRelu', 'negativeSlope', negativeSlope, aFinite);
+  requireOptions('leakyRelu', options, LEAKY_RELU);
+  const { negativeSlope = 0.01 } = options;
   return widely((x) => x.gt(0).where(x, x.mul(negativeSlope)), x);
 }
 
@@ -45,10 +46,19 @@ export function silu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   return new Tensor<D>(fused.silu(x.node));
 }
 
+export interface EluOptions {
+  /** Minus the limit for x → −∞: any finite number, default 1. */
+  readonly alpha?: number;
+}
+
+/** @internal */
+export const ELU: Rules<EluOptions> = { alpha: aFinite };
+
 /** x where x > 0, else alpha · (e^x − 1). */
-export function elu<D extends DTypeName>(x: Tensor<D>, alpha = 1): Tensor<D> {
+export function elu<D extends DTypeName>(x: Tensor<D>, options: EluOptions = {}): Tensor<D> {
   requireFloat('elu', 'x', x);
-  requireArgument('elu', 'alpha', alpha, aFinite);
+  requireOptions('elu', options, ELU);
+  const { alpha = 1 } = options;
   return widely((x) => {
     const positive = x.gt(0);
     return positive.where(x, positive.where(0, x).expm1().mul(alpha));

@@ -179,14 +179,25 @@ export function avgPool2d<D extends DTypeName>(
   );
 }
 
+export interface DropoutOptions {
+  /** The probability that an element becomes 0: 0 to 1, default 0.5. */
+  readonly p?: number;
+  /** Whether anything is dropped at all (default true). */
+  readonly training?: boolean;
+}
+
+/** @internal */
+export const DROPOUT: Rules<DropoutOptions> = { p: within(0, 1), training: aBoolean };
+
 /**
  * In training, each element becomes 0 with probability p, the others are divided by 1 − p; otherwise x unchanged.
- * @throws ArgumentError if p is outside 0 … 1
+ * @param x floats, any shape
+ * @throws ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropout<D extends DTypeName>(x: Tensor<D>, p = 0.5, training = true): Tensor<D> {
+export function dropout<D extends DTypeName>(x: Tensor<D>, options: DropoutOptions = {}): Tensor<D> {
   requireFloat('dropout', 'x', x);
-  requireArgument('dropout', 'p', p, within(0, 1));
-  requireArgument('dropout', 'training', training, aBoolean);
+  requireOptions('dropout', options, DROPOUT);
+  const { p = 0.5, training = true } = options;
   if (!training || p === 0) return x;
   if (p === 1) return x.mul(0);
   const kept = rand(x.shape).ge(p);

@@ -1,9 +1,11 @@
 /** Functions on tensors: activations, losses, and what layers compute. Names and defaults are PyTorch's. */
 export {
+  type EluOptions,
   elu,
   erf,
   type GeluOptions,
   gelu,
+  type LeakyReluOptions,
   leakyRelu,
   logSoftmax,
   relu,
@@ -21,6 +23,7 @@ export {
   batchNorm2d,
   type Conv2dOptions,
   conv2d,
+  type DropoutOptions,
   dropout,
   linear,
   type MaxPool2dOptions,

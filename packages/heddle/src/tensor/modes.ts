@@ -6,7 +6,7 @@ import { realize as realizeNodes } from '../engine/realize.js';
 import { currentDevice, useDevice as use } from '../engine/storage.js';
 import { currentTrace } from '../engine/trace.js';
 import { withoutGradients } from '../graph/build.js';
-import type { Device, MemoryReport } from '../runtime/device.js';
+import type { DeviceInfo, MemoryReport } from '../runtime/device.js';
 import { type AnyTensor, requireTensor } from './tensor.js';
 
 /** @internal */
@@ -25,10 +25,15 @@ export function noGrad<T>(body: () => T): T {
   return result;
 }
 
-/** Make `name` the device of all tensors made from now on. @throws DeviceError if there is none of that name */
-export function useDevice(name: string): Device {
+/**
+ * Make `name` the device of all tensors made from now on: cuda, cuda:1 (the second GPU), cpu or sim.
+ * @returns what `device()` says from now on
+ * @throws DeviceError if there is none of that name, or it cannot be used here
+ */
+export function useDevice(name: string): DeviceInfo {
   requireArgument('useDevice', 'name', name, aString);
-  return use(name);
+  use(name);
+  return device();
 }
 
 /** Compute these tensors now, together, and keep their values. Within `jit` nothing is computed, so this does nothing. */
@@ -45,11 +50,11 @@ export const memory = (): MemoryReport => currentDevice().memory();
 /** Graphs compiled, programs run, kernels launched so far. */
 export const engineStats = stats;
 
-/** The name and description of the device in use. */
-export const device = (): { readonly name: string; readonly description: string } => {
+/** The device in use: the one that `useDevice` chose, else that of HEDDLE_DEVICE, else the fastest there is. */
+export function device(): DeviceInfo {
   const { name, description } = currentDevice();
   return { name, description };
-};
+}
 
 /**
  * How long the device takes for what `work` starts (kernels on whatever stream, jitted functions, `realize`), in µs: by

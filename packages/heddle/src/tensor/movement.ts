@@ -1,5 +1,5 @@
 /** Movement of elements as users ask for it, on nodes. */
-import { aList, aNumber, integerFrom, requireArgument, shown } from '../core/arguments.js';
+import { aList, aNumber, integerFrom, type Rules, requireArgument, shown } from '../core/arguments.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, normalizeAxis, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
@@ -49,6 +49,14 @@ export function unsqueeze(x: GraphNode, axis: number): GraphNode {
 /** [before, after] of each dimension. */
 export type Padding = readonly (readonly [before: number, after: number])[];
 
+export interface PadOptions {
+  /** What the elements around are (default 0); of a bool 0 or 1. */
+  readonly value?: number;
+}
+
+/** @internal */
+export const PAD: Rules<PadOptions> = { value: aNumber };
+
 const { holds: isCount } = integerFrom(0);
 
 /** @internal */
@@ -59,7 +67,6 @@ export function pad(x: GraphNode, amounts: Padding, value: number): GraphNode {
     throw new ArgumentError(
       `[pad] amounts is ${shown(amounts)}, must be [before, after] ≥ 0 for each of the ${rank} dimensions, as in pad([[0, 0], [1, 1]]).`,
     );
-  requireArgument('pad', 'value', value, aNumber);
   return b.pad(
     x,
     amounts.map((a) => a[0]),

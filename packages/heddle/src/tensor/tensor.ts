@@ -22,20 +22,21 @@ import {
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { aPrecision, type Precision } from '../core/precision.js';
-import { formatShape, normalizeAxis, requireShape, type Shape, sizeOf } from '../core/shape.js';
+import { formatShape, normalizeAxis, requireShape, type Shape } from '../core/shape.js';
 import { dispose } from '../engine/ownership.js';
 import * as engine from '../engine/realize.js';
-import { currentTrace, isFromBefore, placeholderFor } from '../engine/trace.js';
+import { currentTrace, isFromBefore } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import { parametersOf, vjp } from '../graph/grad.js';
-import { GraphNode } from '../graph/node.js';
+import type { GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as activation from '../ops/activation/op.js';
 import { matmul } from '../ops/matmul/op.js';
 import { softmax } from '../ops/softmax/op.js';
 import { type Axes, inferShape } from './axes.js';
+import { TensorHandle } from './handle.js';
 import { type Index, index } from './indexing.js';
-import type { Padding } from './movement.js';
+import type { Padding, PadOptions } from './movement.js';
 import * as movement from './movement.js';
 import { type ArraysByRank, type NestedArray, nested } from './nested.js';
 import { getPrecision } from './precision.js';
@@ -70,70 +71,9 @@ export interface MatmulOptions {
 /** @internal */
 export const MATMUL: Rules<MatmulOptions> = { precision: aPrecision };
 
-/** `depth` of a graph at which it is computed without being asked, so that loops cannot grow it without bound. */
-const MAX_DEPTH = 2000;
-
-export class Tensor<D extends DTypeName = NumberDType> {
-  /** @internal */
-  #node: GraphNode;
+export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   /** The gradient that `backward` has accumulated here; undefined before. */
   grad: Tensor<D> | undefined;
-
-  /**
-   * @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations.
-   * @param isNew it is of a leaf of its own: else it has no gradient where none is recorded, if it is its operand's, too
-   */
-  constructor(node: GraphNode, isNew = false) {
-    if (!(node instanceof GraphNode))
-      throw new ArgumentError(
-        '[Tensor] tensors are made by tensor([1, 2]), zeros([2, 3]), rand([4])…, not by new Tensor().',
-      );
-    if (node.requiresGrad && !isNew && !b.recordsGradients()) node = b.detach(node);
-    if (node.depth > MAX_DEPTH && !node.storage) engine.realize([node]);
-    node.tensors++;
-    this.#node = node;
-  }
-
-  /** @internal The graph node: within a traced function, what stands for this tensor there. */
-  get node(): GraphNode {
-    return placeholderFor(this, this.#node);
-  }
-
-  /** @internal The node itself, traced or not. */
-  get ownNode(): GraphNode {
-    return this.#node;
-  }
-
-  /** @internal */
-  set ownNode(node: GraphNode) {
-    // What was made from the old one, and is not computed, may need it as long as another tensor stands for it.
-    if (this.#node.users === 0) this.#node.tensors--;
-    node.tensors++;
-    this.#node = node;
-  }
-
-  get shape(): Shape {
-    return this.#node.shape;
-  }
-
-  get dtype(): DType<D> {
-    return this.#node.dtype as DType<D>;
-  }
-
-  /** How many elements. */
-  get size(): number {
-    return sizeOf(this.#node.shape);
-  }
-
-  /** How many dimensions. */
-  get ndim(): number {
-    return this.#node.shape.length;
-  }
-
-  /** Whether `backward` reaches this tensor. */
-  get requiresGrad(): boolean {
-    return this.#node.requiresGrad;
-  }
 
   // ── arithmetic; operands broadcast ─────────────────────────────────────────────────────────────────────────────
 
@@ -405,8 +345,14 @@ export class Tensor<D extends DTypeName = NumberDType> {
   unsqueeze(axis: number): Tensor<D> {
     return new Tensor(movement.unsqueeze(this.node, axis));
   }
-  /** @param amounts per dimension, [before, after] · @param value of a bool 0 or 1 */
-  pad(amounts: Padding, value = 0): Tensor<D> {
+  /**
+   * The elements with others around them.
+   * @param amounts per dimension, [before, after]
+   * @throws ArgumentError, DTypeError for a value that the dtype does not have
+   */
+  pad(amounts: Padding, options: PadOptions = {}): Tensor<D> {
+    requireOptions('pad', options, movement.PAD);
+    const { value = 0 } = options;
     if (this.dtype !== bool) operand('pad', value, this);
     return new Tensor(movement.pad(this.node, amounts, value));
   }
@@ -470,7 +416,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
     leaves.forEach((leaf, i) => {
       const g = gradients[i];
       const tensor = engine.ownerOf(leaf);
-      if (!g || !(tensor instanceof Tensor)) return;
+      if (!g || !(tensor instanceof Tensor) || !tensor.requiresGrad) return;
       if (tensor.grad && isFromBefore(tensor.grad))
         throw new ArgumentError(
           `[jit] a parameter of shape ${formatShape(tensor.shape)} has a gradient from before, which every call would add again. Forget it first: model.zeroGrad(), or optimizer.zeroGrad() if the optimizer has it.`,
@@ -567,7 +513,7 @@ export class Tensor<D extends DTypeName = NumberDType> {
     );
   }
 
-  toString(): string {
+  override toString(): string {
     return `Tensor(${formatShape(this.shape)}, ${this.dtype.name}${this.requiresGrad ? ', requiresGrad' : ''})`;
   }
 }

@@ -42,7 +42,7 @@ export class ResidentFeed implements Feed {
     const gathered = (size: number): void => {
       const [batch, classes] = noGrad(() => {
         // By `gather`: `at` would also take positions from the back, and they would become a launch of their own.
-        const examples = this.#order.gather(0, arange(0, size, 1, { dtype: i32 }).add(this.#done));
+        const examples = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
         this.#done.assign(this.#done.add(size));
         const [, ...shape] = this.#inputs.shape;
         const rows = examples.reshape([size, ...shape.map(() => 1)]).expand([size, ...shape]);

@@ -194,7 +194,7 @@ test('methods refuse what they do not take', async () => {
 
 /** Methods that are no part of the public interface. */
 const HIDDEN: Readonly<Record<string, readonly string[]>> = {
-  Tensor: ['set ownNode'],
+  TensorHandle: ['set ownNode'],
   Generator: ['bits'],
   ImmediateStream: ['mustLive'],
   Module: ['state'],

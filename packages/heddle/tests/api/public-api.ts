@@ -174,7 +174,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   full: [shape, value, options(tensorOptions)],
   zeros: [shape, options(tensorOptions)],
   ones: [shape, options(tensorOptions)],
-  arange: [number(3), optional(number(5)), optional(number(1)), options(tensorOptions)],
+  arange: [number(3), number(5), options({ ...tensorOptions, step: optional(number(1)) })],
   eye: [number(2), options(tensorOptions)],
   rand: [shape, options(random)],
   randn: [shape, options(random)],
@@ -213,13 +213,13 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   buffer: [dtype],
 
   ...Object.fromEntries(['relu', 'sigmoid', 'tanh', 'silu', 'erf'].map((name) => [name, [tensor()]])),
-  leakyRelu: [tensor(), optional(number(0.1))],
-  elu: [tensor(), optional(number())],
+  leakyRelu: [tensor(), options({ negativeSlope: optional(number(0.1)) })],
+  elu: [tensor(), options({ alpha: optional(number()) })],
   gelu: [tensor(), options({ approximate: optional(oneOf('none', 'tanh')) })],
   softplus: [tensor(), options({ beta: optional(number()), threshold: optional(number()) })],
   softmax: [tensor(), optional(axis)],
   logSoftmax: [tensor(), optional(axis)],
-  dropout: [tensor(), optional(number(0.5)), optional(flag)],
+  dropout: [tensor(), options({ p: optional(number(0.5)), training: optional(flag) })],
   linear: [tensor(), tensor(), optional(tensor(() => ones([2]))), options({ precision })],
   conv2d: [images, tensor(() => ones([1, 1, 2, 2])), optional(tensor(() => ones([1]))), options(convolution)],
   maxPool2d: [images, pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
@@ -320,14 +320,14 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ],
 
   ...Object.fromEntries(['ReLU', 'SiLU', 'Sigmoid', 'Tanh'].map((name) => [`nn.${name}`, []])),
-  'nn.LeakyReLU': [optional(number(0.1))],
-  'nn.ELU': [optional(number())],
+  'nn.LeakyReLU': [options({ negativeSlope: optional(number(0.1)) })],
+  'nn.ELU': [options({ alpha: optional(number()) })],
   'nn.GELU': [options({ approximate: optional(oneOf('none', 'tanh')) })],
   'nn.Softplus': [options({ beta: optional(number()), threshold: optional(number()) })],
   'nn.Softmax': [optional(axis)],
   'nn.LogSoftmax': [optional(axis)],
   'nn.Flatten': [optional(axis)],
-  'nn.Dropout': [optional(number(0.5))],
+  'nn.Dropout': [options({ p: optional(number(0.5)) })],
   'nn.Sequential': [model, model],
   'nn.Linear': [number(2), number(2), options({ bias: optional(flag), precision })],
   'nn.Conv2d': [number(1), number(1), pair(2), options({ ...convolution, bias: optional(flag) })],
@@ -340,10 +340,10 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'nn.init.constant': [tensor(), number()],
   'nn.init.zeros': [tensor()],
   'nn.init.ones': [tensor()],
-  'nn.init.uniform': [tensor(), optional(number(0)), optional(number(1))],
-  'nn.init.normal': [tensor(), optional(number(0)), optional(number(1))],
-  'nn.init.xavierUniform': [tensor(), optional(number())],
-  'nn.init.xavierNormal': [tensor(), optional(number())],
+  'nn.init.uniform': [tensor(), options({ low: optional(number(0)), high: optional(number(1)) })],
+  'nn.init.normal': [tensor(), options({ mean: optional(number(0)), std: optional(number(1)) })],
+  'nn.init.xavierUniform': [tensor(), options({ gain: optional(number()) })],
+  'nn.init.xavierNormal': [tensor(), options({ gain: optional(number()) })],
   ...Object.fromEntries(
     ['kaimingUniform', 'kaimingNormal'].map((name) => [
       `nn.init.${name}`,
@@ -357,7 +357,10 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
       ],
     ]),
   ),
-  'nn.init.gainOf': [oneOf('relu', 'linear', 'sigmoid', 'tanh', 'leakyRelu'), optional(number())],
+  'nn.init.gainOf': [
+    oneOf('relu', 'linear', 'sigmoid', 'tanh', 'leakyRelu'),
+    options({ a: optional(number()) }),
+  ],
   'optim.SGD': [parameters, options(sgd)],
   'optim.Adam': [parameters, options(adam)],
   'optim.AdamW': [parameters, options(adam)],
@@ -373,7 +376,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ],
   'optim.schedules.cosine': [options({ warmup: optional(number(0.1)), final: optional(number(0)) })],
   'optim.schedules.linear': [options({ warmup: optional(number(0.1)), final: optional(number(0)) })],
-  'optim.schedules.steps': [list(() => [0.5]), optional(number(0.1))],
+  'optim.schedules.steps': [list(() => [0.5]), options({ gamma: optional(number(0.1)) })],
 };
 
 /** What is exported and not called here, and why. */
@@ -394,6 +397,7 @@ export const NOT_CALLED: Readonly<Record<string, string>> = {
 /** Objects whose methods are called, by the class that has the methods. */
 export const RECEIVERS: Readonly<Record<string, () => object>> = {
   Tensor: () => ones([2, 2], { requiresGrad: true }),
+  TensorHandle: () => ones([2, 2], { requiresGrad: true }),
   Generator: () => new H.Generator(0),
   DeviceArray: () => H.allocate(f32, 4),
   ImmediateStream: () => H.stream(),
@@ -481,7 +485,7 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
         [1, 1],
         [0, 0],
       ]),
-      optional(number(0)),
+      options({ value: optional(number(0)) }),
     ],
     flip: [axis],
     at: [
@@ -583,4 +587,5 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   AdamW: {},
   RMSprop: {},
   ParameterGroup: { 'set lr': [number(0.1)] },
+  TensorHandle: { 'set requiresGrad': [flag] },
 };

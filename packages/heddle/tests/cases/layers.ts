@@ -50,7 +50,7 @@ const activations: Case[] = [
   ...each('relu', H.relu, (v) => Math.max(0, v)),
   ...each(
     'leakyRelu',
-    (x) => H.leakyRelu(x, 0.1),
+    (x) => H.leakyRelu(x, { negativeSlope: 0.1 }),
     (v) => (v > 0 ? v : 0.1 * v),
   ),
   ...each('sigmoid as a function', H.sigmoid, logistic),
@@ -58,7 +58,7 @@ const activations: Case[] = [
   ...each('silu', H.silu, (v) => v * logistic(v)),
   ...each(
     'elu',
-    (x) => H.elu(x, 0.7),
+    (x) => H.elu(x, { alpha: 0.7 }),
     (v) => (v > 0 ? v : 0.7 * Math.expm1(v)),
   ),
   ...each('softplus', H.softplus, (v) => Math.log1p(Math.exp(v))),
@@ -252,7 +252,7 @@ const others: Case[] = [
   {
     op: 'dropout outside training',
     inputs: [{ shape: [3, 4] }],
-    run: (x) => H.dropout(x, 0.5, false).mul(2),
+    run: (x) => H.dropout(x, { p: 0.5, training: false }).mul(2),
     reference: (x) => map((v) => 2 * v, x),
   },
 ];

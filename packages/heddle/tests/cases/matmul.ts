@@ -220,7 +220,7 @@ const views: Case[] = [
             [1, 0],
             [0, 1],
           ],
-          2,
+          { value: 2 },
         )
         .matmul(b),
     reference: (a, b) =>

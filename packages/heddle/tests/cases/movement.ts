@@ -211,7 +211,7 @@ const sizes: Case[] = [
           [1, 2],
           [3, 1],
         ],
-        -4,
+        { value: -4 },
       ),
     (x) =>
       pad(
@@ -226,28 +226,28 @@ const sizes: Case[] = [
   one(
     'pad',
     [3],
-    (x) => x.pad([[2, 2]], 9),
+    (x) => x.pad([[2, 2]], { value: 9 }),
     (x) => pad(x, [[2, 2]], 9),
     { dtype: i32 },
   ),
   one(
     'pad',
     [3],
-    (x) => x.pad([[1, 1]], 1),
+    (x) => x.pad([[1, 1]], { value: 1 }),
     (x) => pad(x, [[1, 1]], 1),
     { dtype: bool },
   ),
   one(
     'pad',
     [3],
-    (x) => x.pad([[1, 1]], 7),
+    (x) => x.pad([[1, 1]], { value: 7 }),
     (x) => pad(x, [[1, 1]], 7),
     { dtype: i64 },
   ),
   one(
     'pad',
     [3],
-    (x) => x.pad([[1, 1]], Infinity),
+    (x) => x.pad([[1, 1]], { value: Infinity }),
     (x) => pad(x, [[1, 1]], Infinity),
     { dtype: f64 },
   ),
@@ -394,7 +394,7 @@ const chains: Case[] = [
             [1, 1],
             [2, 0],
           ],
-          5,
+          { value: 5 },
         )
         .at('1:4', '::2')
         .pad(
@@ -402,7 +402,7 @@ const chains: Case[] = [
             [0, 1],
             [1, 0],
           ],
-          -1,
+          { value: -1 },
         ),
     (x) =>
       pad(
@@ -449,7 +449,7 @@ const chains: Case[] = [
             [0, 0],
             [1, 2],
           ],
-          1,
+          { value: 1 },
         )
         .flip(1)
         .prod(1)

@@ -75,7 +75,7 @@ throwing('making tensors', [
     'ShapeError',
     '[rand] (1.5) is not a shape: pass a list of integers ≥ 0, as in [2, 3].',
   ],
-  ['a step of 0', () => H.arange(0, 3, 0), 'ArgumentError', '[arange] step must not be 0.'],
+  ['a step of 0', () => H.arange(0, 3, { step: 0 }), 'ArgumentError', '[arange] step must not be 0.'],
   ['eye of −1', () => H.eye(-1), 'ArgumentError', '[eye] n is -1, must be an integer ≥ 0.'],
   ['cat of none', () => H.cat([]), 'ArgumentError', '[cat] takes at least one tensor.'],
   [
@@ -473,7 +473,7 @@ throwing('functions', [
   ],
   [
     'dropout of 2',
-    () => H.dropout(x(2), 2),
+    () => H.dropout(x(2), { p: 2 }),
     'ArgumentError',
     '[dropout] p is 2, must be a number from 0 to 1.',
   ],

@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { FileError } from '../../src/core/errors.js';
-import { type FileSystem, writeFileAtomic } from '../../src/io/atomic.js';
+import { type FileSystem, writeFileAtomic, writeFileWith } from '../../src/io/atomic.js';
 
 let folder = '';
 beforeEach(async () => {
@@ -68,14 +68,14 @@ test('short writes are continued', async () => {
       return { sync: () => file.sync(), close: () => file.close(), write };
     },
   };
-  await writeFileAtomic(path, 'one byte at a time', byByte);
+  await writeFileWith(byByte, path, 'one byte at a time');
   assert.equal(await readFile(path, 'utf8'), 'one byte at a time');
 });
 
 test('on a full disk the old file stays whole and nothing else is left', async () => {
   const path = join(folder, 'file');
   await writeFile(path, 'old');
-  await assert.rejects(writeFileAtomic(path, 'x'.repeat(100), smallDisk(60)), (error: unknown) => {
+  await assert.rejects(writeFileWith(smallDisk(60), path, 'x'.repeat(100)), (error: unknown) => {
     assert(error instanceof FileError);
     assert.equal(error.path, path);
     assert.match(error.message, /cannot write 100 bytes: the disk is full\. Free some space/);
@@ -88,7 +88,7 @@ test('on a full disk the old file stays whole and nothing else is left', async (
 test('if the rename fails the temporary file is removed', async () => {
   const path = join(folder, 'file');
   const system: FileSystem = { open, unlink, rename: () => Promise.reject(failure('EACCES')) };
-  await assert.rejects(writeFileAtomic(path, 'new', system), /no permission to write there/);
+  await assert.rejects(writeFileWith(system, path, 'new'), /no permission to write there/);
   assert.deepEqual(await readdir(folder), []);
 });
 

@@ -170,7 +170,7 @@ const halvesOn = (device: string): (readonly [DType, readonly number[]])[] =>
 
 /** Functions of tensors whose numbers in the source would be others in a 16-bit format. */
 const WITH_NUMBERS: Readonly<Record<string, Pick<Activation, 'run' | 'exact'>>> = {
-  leakyRelu: { run: (x) => H.leakyRelu(x, 0.01), exact: (x) => (x > 0 ? x : 0.01 * x) },
+  leakyRelu: { run: (x) => H.leakyRelu(x), exact: (x) => (x > 0 ? x : 0.01 * x) },
   softplusOfTenths: {
     run: (x) => H.softplus(x, { beta: 0.1, threshold: 2 }),
     exact: (x) => (x > 20 ? x : Math.max(x, 0) + 10 * Math.log1p(Math.exp(-Math.abs(x) / 10))),

@@ -210,17 +210,17 @@ for (const device of DEVICES) {
 
   test(`${device}: arange of every type`, async () => {
     useDevice(device);
-    assert.deepEqual(await list(H.arange(5, 0, -1, { dtype: u8 })), [5, 4, 3, 2, 1]);
-    assert.deepEqual(await list(H.arange(2 ** 31, 2 ** 31 + 3, 1, { dtype: H.u32 })), [
+    assert.deepEqual(await list(H.arange(5, 0, { step: -1, dtype: u8 })), [5, 4, 3, 2, 1]);
+    assert.deepEqual(await list(H.arange(2 ** 31, 2 ** 31 + 3, { dtype: H.u32 })), [
       2 ** 31,
       2 ** 31 + 1,
       2 ** 31 + 2,
     ]);
-    assert.deepEqual(await list(H.arange(0, 1, 0.25)), [0, 0.25, 0.5, 0.75]);
+    assert.deepEqual(await list(H.arange(1, { step: 0.25 })), [0, 0.25, 0.5, 0.75]);
     assert.deepEqual(await list(H.arange(3, 3)), []);
     assert.throws(() => H.arange(2 ** 31, 2 ** 31 + 3), /2147483648 cannot be represented as i32/);
-    assert.throws(() => H.arange(-1, 3, 1, { dtype: u8 }), /-1 cannot be represented as u8/);
-    assert.throws(() => H.arange(300, 600, 300, { dtype: u8 }), /300 cannot be represented as u8/);
+    assert.throws(() => H.arange(-1, 3, { dtype: u8 }), /-1 cannot be represented as u8/);
+    assert.throws(() => H.arange(300, 600, { step: 300, dtype: u8 }), /300 cannot be represented as u8/);
   });
 }
 

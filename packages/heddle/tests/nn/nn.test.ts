@@ -135,11 +135,11 @@ test('nn.init: deviations as the papers say', async () => {
   const { init } = nn;
   for (const [draw, expected] of [
     [() => init.xavierUniform(t), Math.sqrt(2 / 500)],
-    [() => init.xavierNormal(t, 2), 2 * Math.sqrt(2 / 500)],
+    [() => init.xavierNormal(t, { gain: 2 }), 2 * Math.sqrt(2 / 500)],
     [() => init.kaimingUniform(t), Math.sqrt(2 / 200)],
     [() => init.kaimingNormal(t, { mode: 'fanOut', nonlinearity: 'relu' }), Math.sqrt(2 / 300)],
-    [() => init.normal(t, 3, 0.5), 0.5],
-    [() => init.uniform(t, -1, 1), 1 / Math.sqrt(3)],
+    [() => init.normal(t, { mean: 3, std: 0.5 }), 0.5],
+    [() => init.uniform(t, { low: -1, high: 1 }), 1 / Math.sqrt(3)],
   ] as const) {
     assert.equal(draw(), t);
     assertClose([await deviation(t)], [expected], String(draw), { relative: 0.02 });
@@ -166,7 +166,7 @@ test('BatchNorm2d normalises by the batch in training, by running statistics in 
 
 test('BatchNorm2d and Dropout keep their state going inside jit', async () => {
   const norm = new nn.BatchNorm2d(2, { momentum: 0.5 });
-  const model = new nn.Sequential(norm, new nn.Dropout(0.5));
+  const model = new nn.Sequential(norm, new nn.Dropout({ p: 0.5 }));
   const run = jit((x: Tensor) => noGrad(() => model.forward(x)));
   const x = tensor([1, 1, 3, 3], { shape: [2, 2, 1, 1] });
   const first = await run(x).data();

@@ -69,7 +69,7 @@ const CURVES: Readonly<Record<string, Unary>> = {
     { f: (x) => Math.max(x, 0), slope: (x) => (x > 0 ? 1 : 0), jump: Math.abs, exact: true },
   ],
   leakyRelu: [
-    (t) => H.leakyRelu(t, 0.25),
+    (t) => H.leakyRelu(t, { negativeSlope: 0.25 }),
     { f: (x) => (x > 0 ? x : 0.25 * x), slope: (x) => (x > 0 ? 1 : 0.25), jump: Math.abs },
   ],
   elu: [

@@ -303,7 +303,7 @@ export const LAYERS: Readonly<Record<string, Op<unknown>>> = {
   /** Made on the device, from nothing. */
   arange: op<{ n: number; float: boolean }>({
     choose: (p) => ({ src: [], arg: { n: 1 + p.below(6), float: p.chance(0.6) } }),
-    run: (_, { n, float }) => (float ? H.arange(0.5, n, 1, { dtype: f32 }) : H.arange(n)),
+    run: (_, { n, float }) => (float ? H.arange(0.5, n, { dtype: f32 }) : H.arange(n)),
     exact: (tape, _, { n, float }) => {
       const dtype = float ? 'f32' : 'i32';
       return {

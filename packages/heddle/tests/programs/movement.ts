@@ -144,7 +144,7 @@ export const MOVEMENT: Readonly<Record<string, Op<unknown>>> = {
       if (shape.length === 0) return undefined;
       return { amounts: shape.map((): [number, number] => [p.below(3), p.below(2)]), value: p.below(2) };
     },
-    (t, { amounts, value }) => t.pad(amounts, value),
+    (t, { amounts, value }) => t.pad(amounts, { value }),
     (x, { amounts, value }, tape) => nd.pad(x, amounts, tape.constant(x.dtype, value)),
   ),
   /** Rows by their positions, some more than once, some from the back. */

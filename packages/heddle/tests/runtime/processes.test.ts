@@ -28,7 +28,7 @@ const TRAINING = `
     second = new h.nn.Linear(64, 3);
     forward(x) {
       const y = h.maxPool2d(h.relu(this.norm.forward(this.conv.forward(x))), 2);
-      return this.second.forward(h.dropout(h.relu(this.first.forward(y.flatten(1))), 0.3));
+      return this.second.forward(h.dropout(h.relu(this.first.forward(y.flatten(1))), { p: 0.3 }));
     }
   }
   const model = new Net();

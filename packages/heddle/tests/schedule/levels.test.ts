@@ -7,6 +7,7 @@ import type { Target } from '../../src/kernel/ir/target.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
 import type { Launch } from '../../src/runtime/device.js';
+import { openDevice } from '../../src/runtime/registry.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import type { Work } from '../../src/schedule/launch.js';
 import { levelsOf, type Step } from '../../src/schedule/passes/levels.js';
@@ -73,7 +74,8 @@ test('nothing runs after what needs it: a side chain goes up as a whole', () => 
 
 /** Losses of a small network's steps on the simulator, launches in their order or in another. */
 async function train(other: boolean): Promise<number[]> {
-  const device = useDevice('sim');
+  useDevice('sim');
+  const device = openDevice('sim');
   const compile = device.compile.bind(device);
   device.compile = (launches) => compile(other ? reordered(launches) : launches);
   try {

@@ -24,7 +24,7 @@ const normalize = ({ x, w, b }: Inputs): Tensor =>
   F.batchNorm2d(x!, zeros([2]), ones([2]), { weight: w, bias: b, training: true });
 
 /** The rows of x by turns: 0, 1, … and again from 0. */
-const turns = (count: number, of: number): Tensor => arange(0, count, 1, { dtype: i32 }).mod(of);
+const turns = (count: number, of: number): Tensor => arange(count, { dtype: i32 }).mod(of);
 
 const RUNS: Readonly<Record<string, (inputs: Inputs) => Tensor>> = {
   sum: ({ x }) => x!.sum(),

@@ -123,12 +123,12 @@ for (const device of DEVICES) {
       [0, 0, 1],
     ]);
     await is(arange(4), [4], i32, [0, 1, 2, 3]);
-    await is(arange(2, 9, 3), [3], i32, [2, 5, 8]);
-    await is(arange(5, 1, -2), [2], i32, [5, 3]);
+    await is(arange(2, 9, { step: 3 }), [3], i32, [2, 5, 8]);
+    await is(arange(5, 1, { step: -2 }), [2], i32, [5, 3]);
     await is(arange(3, 1), [0], i32, []);
-    await is(arange(0, 1, 0.25), [4], f32, [0, 0.25, 0.5, 0.75]);
+    await is(arange(1, { step: 0.25 }), [4], f32, [0, 0.25, 0.5, 0.75]);
     await is(arange(0.5, 3), [3], f32, [0.5, 1.5, 2.5]);
-    await is(arange(3, undefined, 1, { dtype: f32 }), [3], f32, [0, 1, 2]);
+    await is(arange(3, { dtype: f32 }), [3], f32, [0, 1, 2]);
   });
 }
 

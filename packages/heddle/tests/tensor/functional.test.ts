@@ -119,7 +119,10 @@ test('nothing overflows at the ends of the range, forward or backward', async ()
 
 test('relu, leakyRelu: the gradient at 0 is that of the left side', async () => {
   const x = tensor([-1, 0, 2], { requiresGrad: true });
-  F.relu(x).add(F.leakyRelu(x, 0.5)).sum().backward();
+  F.relu(x)
+    .add(F.leakyRelu(x, { negativeSlope: 0.5 }))
+    .sum()
+    .backward();
   assert.deepEqual(await x.grad!.array(), [0.5, 0.5, 2]);
 });
 
@@ -159,18 +162,18 @@ test('dropout keeps the mean, clears a share of p, and repeats with the seed', a
   const x = tensor(new Float32Array(20000).fill(1), { requiresGrad: true });
   const draw = async (): Promise<Float32Array> => {
     manualSeed(5);
-    return (await F.dropout(x, 0.3).data()) as Float32Array;
+    return (await F.dropout(x, { p: 0.3 }).data()) as Float32Array;
   };
   const y = await draw();
   const cleared = y.filter((v) => v === 0).length / y.length;
   assert.ok(Math.abs(cleared - 0.3) < 0.02, `${cleared} cleared`);
   assert.ok(y.every((v) => v === 0 || Math.abs(v - 1 / 0.7) < 1e-6));
   assert.deepEqual(await draw(), y);
-  assert.notDeepEqual(await F.dropout(x, 0.3).data(), y);
-  assert.equal(F.dropout(x, 0.3, false), x);
-  assert.equal(await F.dropout(x, 1).sum().item(), 0);
+  assert.notDeepEqual(await F.dropout(x, { p: 0.3 }).data(), y);
+  assert.equal(F.dropout(x, { p: 0.3, training: false }), x);
+  assert.equal(await F.dropout(x, { p: 1 }).sum().item(), 0);
   manualSeed(5);
-  const again = F.dropout(x, 0.3);
+  const again = F.dropout(x, { p: 0.3 });
   again.sum().backward();
   assert.deepEqual(await x.grad!.data(), await again.data());
 });
@@ -230,7 +233,7 @@ const ERRORS: readonly [string, () => unknown, new (m: string) => Error, RegExp]
     ShapeError,
     /\(N,C,H,W\), 4 dimensions, got \(8,8\)/,
   ],
-  ['dropout p', () => F.dropout(x4, 1.5), ArgumentError, /p is 1.5, must be a number from 0 to 1/],
+  ['dropout p', () => F.dropout(x4, { p: 1.5 }), ArgumentError, /p is 1.5, must be a number from 0 to 1/],
   [
     'batchNorm2d statistics',
     () => F.batchNorm2d(x4, zeros([4]), zeros([3])),

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import * as H from '../../src/index.js';
-import { f16, f32, jit, noGrad, ones, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { f16, f32, jit, nn, noGrad, ones, optim, type Tensor, tensor, useDevice } from '../../src/index.js';
 import { DEVICES } from '../cases/case-runner.js';
 
 const list = async (t: Tensor | undefined): Promise<number[]> => {
@@ -240,4 +240,69 @@ test('what max is taken of is the same number in the kernel of its gradient', as
       );
     }
   }
+});
+
+test('requiresGrad can be set: a tensor becomes a parameter, and is frozen again', async () => {
+  const x = tensor([1, 2]);
+  const before = x.mul(5);
+  x.requiresGrad = true;
+  assert.throws(() => before.sum().backward(), /nothing here requires a gradient/);
+  x.mul(x).sum().backward();
+  assert.deepEqual(await list(x.grad), [2, 4]);
+  const recorded = x.mul(3).sum();
+  x.requiresGrad = false;
+  assert.equal(x.mul(2).requiresGrad, false);
+  recorded.backward();
+  assert.deepEqual(
+    await list(x.grad),
+    [2, 4],
+    'a frozen tensor gets no gradient, of what was recorded before neither',
+  );
+  // Of a value that is not computed yet, and of one tensor of several of the same values.
+  const sum = x.add(1);
+  const same = sum.mul(1);
+  sum.requiresGrad = true;
+  assert.equal(same.requiresGrad, false);
+  sum.square().sum().backward();
+  assert.deepEqual(await list(sum.grad), [4, 6]);
+});
+
+test('a parameter that is frozen is not trained, and is again when it is thawed', async () => {
+  const model = new nn.Linear(2, 1);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 1 });
+  const train = async (jitted: (x: Tensor) => void): Promise<boolean[]> => {
+    const old = [await list(model.weight), await list(model.bias)];
+    optimizer.zeroGrad();
+    jitted(ones([1, 2]));
+    const after = [await list(model.weight), await list(model.bias)];
+    return old.map((values, i) => values.some((v, at) => v !== after[i]![at]));
+  };
+  const body = (x: Tensor): void => {
+    model.forward(x).sum().backward();
+    optimizer.step();
+  };
+  model.weight.requiresGrad = false;
+  assert.deepEqual(await train(body), [false, true]);
+  assert.deepEqual(await train(jit(body)), [false, true]);
+  model.weight.requiresGrad = true;
+  assert.deepEqual(await train(body), [true, true]);
+  assert.deepEqual(await train(jit(body)), [true, true]);
+});
+
+test('requiresGrad cannot be set of integers, of results, or within a jitted function', () => {
+  const refused = (make: () => Tensor, on: boolean, message: RegExp): void => {
+    const t = make();
+    assert.throws(() => {
+      t.requiresGrad = on;
+    }, message);
+  };
+  refused(() => tensor(Int32Array.of(1)), true, /a tensor of i32 has no gradient/);
+  refused(() => parameter([1]).mul(2), false, /is a result of others that require gradients.*detach/);
+  refused(() => tensor([1]), 1 as never, /\[requiresGrad\] the value is 1, must be/);
+  const w = tensor([1]);
+  const inside = jit(() => {
+    w.requiresGrad = true;
+    return w.mul(2);
+  });
+  assert.throws(() => inside(), /cannot be set within a jitted function/);
 });

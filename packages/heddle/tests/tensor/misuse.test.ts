@@ -154,7 +154,10 @@ test('objects that hold themselves, and large ones, are walked once', () => {
 });
 
 test('numbers that do not fit where they are put, gradients of integers, images of nothing', () => {
-  assert.throws(() => tensor([1], { dtype: u8 }).pad([[1, 0]], 300), /300 cannot be represented as u8/);
+  assert.throws(
+    () => tensor([1], { dtype: u8 }).pad([[1, 0]], { value: 300 }),
+    /300 cannot be represented as u8/,
+  );
   assert.throws(
     () => tensor([true]).where(1.5, tensor([1], { dtype: i32 })),
     /1.5 cannot be represented as i32/,

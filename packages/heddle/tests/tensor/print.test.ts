@@ -102,7 +102,7 @@ test('a module shows its layers, their parameters and settings', () => {
   class Net extends nn.Module {
     readonly scale = ones([1], { requiresGrad: true });
     readonly features = new nn.Sequential(new nn.Conv2d(1, 2, 3, { padding: [1, 0] }), new nn.ReLU());
-    readonly drop = new nn.Dropout(0.3);
+    readonly drop = new nn.Dropout({ p: 0.3 });
     readonly self: nn.Module = this;
     forward = (x: Tensor): Tensor => x;
   }

@@ -277,7 +277,7 @@ test('a learning rate that a callback changes is the one that is used, reported 
 });
 
 test('evaluation puts each module back into its own mode', async () => {
-  const model = new nn.Sequential(new nn.Linear(1, 2), new nn.Dropout(0.5));
+  const model = new nn.Sequential(new nn.Linear(1, 2), new nn.Dropout());
   model.train();
   model.layers[1]!.eval();
   await evaluate(model, new Loader(counted(4), { batchSize: 2 }), { loss: sum });
