@@ -30,7 +30,6 @@ import { canonicalize } from '../../src/schedule/passes/canonical.js';
 import { canFinish } from '../../src/schedule/passes/finish.js';
 import { partition } from '../../src/schedule/passes/partition.js';
 import { verifyGroups } from '../../src/schedule/passes/verify.js';
-import { viewOf } from '../../src/schedule/passes/views.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { assertClose } from '../close.js';
@@ -236,7 +235,7 @@ test('HEDDLE_CHECK=1 finds groups that break the rules', () => {
     [m, m.add(sum), beside, after].map((t) => t.node),
     CPU,
   );
-  const { groups, stored } = partition(canonical, CPU, (node, has) => viewOf(node, has)?.base);
+  const { groups, stored } = partition(canonical, CPU);
   verifyGroups(groups, stored, 'partition');
   const [call, added, rectified, last] = canonical.roots.map((r) => groups.find((g) => g.roots.includes(r))!);
   assert.ok(call?.call && added && rectified && last);

@@ -5,7 +5,7 @@
  */
 import { rewrite } from '../../core/rewrite.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
-import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../../kernel/ir/ir.js';
+import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { isBuffer } from '../../kernel/ir/types.js';
@@ -39,7 +39,6 @@ interface Part {
 
 /** The same launches, with the small ones of a level merged. */
 export function mergeLaunches(launches: readonly PlacedLaunch[], target: Target): PlacedLaunch[] {
-  if (target.model !== 'threads') return [...launches];
   const merged: PlacedLaunch[] = [];
   for (const level of new Set(launches.map((l) => l.level))) {
     const parts: Part[] = [];
@@ -114,6 +113,13 @@ function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {
   const bodies = parts.map((part): { readonly end: number; readonly body: Statement } => {
     const params = new Map(part.kernel.params.map((p, i) => [p, paramAt(part.args[i]!, p.schema)]));
     const idle = threadsOf(part) < threads;
+    // Two parts may be launches of one kernel: each gets variables of its own.
+    const variables = new Map<Variable, Variable>();
+    const own = (v: Variable): Variable => {
+      const known = variables.get(v) ?? { ...v };
+      variables.set(v, known);
+      return known;
+    };
     const inside = rewrite<Node>(part.kernel.body, (node) => {
       switch (node.op) {
         case 'buffer':
@@ -124,6 +130,12 @@ function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {
           return k.arrayNode(standIn.get(node.arg)!, node.at);
         case 'special':
           return specialIn(part, from, node);
+        case 'variable':
+        case 'let':
+        case 'set':
+          return { ...node, arg: own(node.arg) };
+        case 'for':
+          return { ...node, arg: { ...node.arg, variable: own(node.arg.variable) } };
         case 'effect':
           return idle && node.arg === 'barrier' ? k.barrier(node.at, threadsOf(part)) : undefined;
         default:

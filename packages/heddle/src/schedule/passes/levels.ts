@@ -6,6 +6,7 @@ import type { GraphNode } from '../../graph/node.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Work } from '../launch.js';
+import type { Plan, Setting } from '../plan.js';
 
 /** A stage of a group: one launch. */
 export interface Step {
@@ -15,11 +16,20 @@ export interface Step {
   readonly needs: Set<Step>;
 }
 
+export function assignLevels(
+  { work, updated }: Plan,
+  { target }: Setting,
+): { levels: Map<Work, readonly number[]> } {
+  const steps = stepsOf(work, updated);
+  const levels = levelsOf([...steps.values()].flat(), target);
+  return { levels: new Map([...steps].map(([w, own]) => [w, own.map((step) => levels.get(step)!)])) };
+}
+
 /**
  * The steps of each group, and what they need.
  * @param updated results that are written over a leaf
  */
-export function stepsOf(
+function stepsOf(
   work: readonly Work[],
   updated: ReadonlyMap<GraphNode, GraphNode>,
 ): Map<Work, readonly Step[]> {

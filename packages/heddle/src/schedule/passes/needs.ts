@@ -7,6 +7,8 @@ export interface Touch {
   readonly from: number;
   readonly to: number;
   readonly writes: boolean;
+  /** What is read or written there: a node's value, or a piece of scratch memory. */
+  readonly value?: object;
 }
 
 /** A launch as far as its order goes. */
@@ -69,7 +71,7 @@ export function heightsOf(needs: readonly (readonly number[])[]): number[] {
   return heights;
 }
 
-const meet = (some: readonly Touch[], others: readonly Touch[]): boolean =>
+export const meet = (some: readonly Touch[], others: readonly Touch[]): boolean =>
   some.some((a) =>
     others.some((b) => a.memory === b.memory && a.from < b.to && b.from < a.to && (a.writes || b.writes)),
   );

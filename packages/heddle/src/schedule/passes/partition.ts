@@ -11,8 +11,9 @@ import { OPS } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, memoryOf, type Reduction, readsOf } from '../group.js';
 import { type Canonical, jsonOf } from './canonical.js';
-import { finishable, isReduction, keepsOrder, onlyInPlace } from './finish.js';
+import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
+import { viewOf } from './views.js';
 
 export interface Partition {
   /** In an order in which they can run. */
@@ -27,11 +28,7 @@ const MOST_POSITIONS = 4;
 /** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
 const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
 
-export function partition(
-  { roots, choices }: Canonical,
-  target: Target,
-  viewBase: (node: GraphNode, stored: ReadonlySet<GraphNode>) => GraphNode | undefined,
-): Partition {
+export function partition({ roots, choices }: Canonical, target: Target): Partition {
   const order = topological(roots);
   const users = new Map<GraphNode, GraphNode[]>(order.map((n) => [n, []]));
   for (const node of order) for (const s of new Set(node.src)) users.get(s)!.push(node);
@@ -79,7 +76,7 @@ export function partition(
     stored.add(final);
     if (!isSecond.has(node)) callOf.set(final, { node, choice, second });
     node.src.forEach((s, i) => {
-      stored.add((choice.strided?.[i] && viewBase(s, stored)) || memoryOf(s, stored));
+      stored.add((choice.strided?.[i] && viewOf(s, stored)?.base) || memoryOf(s, stored));
     });
   }
   const reductions =
@@ -289,57 +286,3 @@ function ownWeight(node: GraphNode): number {
   if (node.op === 'random') return 60;
   return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
 }
-
-/** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel. */
-export function mergeGroups({ groups, stored }: Partition): Group[] {
-  const merged: { group: Group; reads: Set<GraphNode>; loops: boolean }[] = [];
-  const makes = new Map<GraphNode, number>();
-  const dependsOn = (reads: ReadonlySet<GraphNode>, target: number, avoid: number): boolean => {
-    const stack = [...reads].flatMap((r) => makes.get(r) ?? []).filter((i) => i !== avoid);
-    const seen = new Set<number>();
-    while (stack.length > 0) {
-      const at = stack.pop()!;
-      if (at === target) return true;
-      if (seen.has(at)) continue;
-      seen.add(at);
-      for (const r of merged[at]!.reads) {
-        const next = makes.get(r);
-        if (next !== undefined) stack.push(next);
-      }
-    }
-    return false;
-  };
-  for (const group of groups) {
-    const root = group.roots[0]!;
-    const reads = new Set(
-      group.roots.flatMap((r) => [...readsOf(r, stored)].filter((read) => !group.roots.includes(read))),
-    );
-    const loops = group.call !== undefined || group.reduction !== undefined || hasLoops(root, stored);
-    const host = loops
-      ? -1
-      : merged.findIndex((other, i) => {
-          if (other.loops || other.group.roots[0]!.size !== root.size) return false;
-          const related =
-            other.group.roots.some((r) => reads.has(r)) || [...reads].some((r) => other.reads.has(r));
-          const inPlace = other.group.roots.every((r) => !reads.has(r) || onlyInPlace(root, r, stored));
-          // Other groups that this one reads must not need the host first, nor come after it
-          const late = [...reads].some((r) => (makes.get(r) ?? -1) > i);
-          return related && inPlace && !late && !dependsOn(reads, i, i);
-        });
-    if (host >= 0) {
-      const into = merged[host]!;
-      into.group.roots.push(root);
-      for (const r of reads) if (!into.group.roots.includes(r)) into.reads.add(r);
-      makes.set(root, host);
-    } else {
-      for (const r of group.roots) makes.set(r, merged.length);
-      merged.push({ group: { ...group, roots: [...group.roots] }, reads, loops });
-    }
-  }
-  return merged.map((m) => m.group);
-}
-
-const hasLoops = (root: GraphNode, stored: ReadonlySet<GraphNode>): boolean =>
-  topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)).some(
-    (n) => (n === root || !stored.has(n)) && isReduction(n),
-  );

@@ -1,9 +1,93 @@
-/** What holds of a partition into groups, checked after the passes that make it under HEDDLE_CHECK=1. */
+/** What holds of a plan, checked under HEDDLE_CHECK=1 after the passes that make or change it. */
 import { InternalError } from '../../core/errors.js';
 import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
+import { isBuffer } from '../../kernel/ir/types.js';
+import { verify } from '../../kernel/ir/verify.js';
 import { type Group, readsOf } from '../group.js';
+import type { Work } from '../launch.js';
+import type { Plan } from '../plan.js';
 import { canFinish } from './finish.js';
+import { verifyLaunches, verifyNeeds } from './verify-launches.js';
+
+/**
+ * @param made what the pass has made of the plan
+ * @param after its name
+ * @throws InternalError naming the pass, if it breaks a rule
+ */
+export function verifyPlan(plan: Plan, made: Partial<Plan>, after: string): void {
+  if (made.choices) verifyCalls(plan, after);
+  if (made.groups) verifyGroups(plan.groups, plan.stored, after);
+  if (made.calls || made.variants) verifyOpen(plan, after);
+  if (made.work) for (const work of plan.work) verifyStages(work, after);
+  if (made.updated) verifyUpdates(plan, after);
+  if (made.levels) verifyLevels(plan, after);
+  if (made.launches) verifyLaunches(plan.launches, plan.arenaBytes, after);
+  if (made.needs) verifyNeeds(plan.launches, plan.needs, after);
+}
+
+const failure = (after: string, rule: string, node: GraphNode): InternalError =>
+  new InternalError(`after ${after}: ${rule}: ${node.op} of (${node.shape}), ${node.dtype.name}`);
+
+/** Calls have a kernel, and all leaves are known. */
+function verifyCalls({ roots, leaves, choices }: Plan, after: string): void {
+  for (const node of topological(roots)) {
+    if (node.op === 'call' && !choices.has(node)) throw failure(after, 'a call has no kernel', node);
+    if (node.op === 'leaf' && !leaves.includes(node)) throw failure(after, 'a leaf has no number', node);
+  }
+}
+
+/** Hand-written kernels are open, and only they have variants. */
+function verifyOpen({ groups, calls, variants }: Plan, after: string): void {
+  for (const group of groups) {
+    const [root] = group.roots as [GraphNode];
+    if (calls.has(group) !== (group.call !== undefined)) throw failure(after, 'a call is not open', root);
+    if (variants.has(group) && !group.call) throw failure(after, 'a generated kernel has a variant', root);
+  }
+}
+
+/** Kernels are right, and get an argument for each parameter, of its dtype. */
+function verifyStages({ group, stages }: Work, after: string): void {
+  for (const { work, slots } of stages) {
+    if ('library' in work) continue;
+    const { kernel } = work;
+    verify(kernel, after);
+    const fits = kernel.params.every(({ schema }, i) => {
+      const slot = slots[i];
+      if (!slot || isBuffer(schema) === 'value' in slot) return false;
+      return !('node' in slot) || (isBuffer(schema) && schema.dtype === slot.node.dtype);
+    });
+    if (!fits || slots.length !== kernel.params.length)
+      throw failure(after, `arguments of ${kernel.name} do not fit its parameters`, group.roots[0]!);
+  }
+}
+
+/** A leaf is written over once, by what takes as much memory. */
+function verifyUpdates({ updated }: Plan, after: string): void {
+  const taken = new Set<GraphNode>();
+  for (const [node, leaf] of updated) {
+    if (taken.has(leaf)) throw failure(after, 'a leaf is written over twice', leaf);
+    if (node.size !== leaf.size || node.dtype !== leaf.dtype)
+      throw failure(after, 'a leaf is written over by something else', node);
+    taken.add(leaf);
+  }
+}
+
+/** Stages run one after the other, and after all stages of the groups whose results they read. */
+function verifyLevels({ work, levels }: Plan, after: string): void {
+  const makers = new Map(work.flatMap((w) => w.group.roots.map((root) => [root, w] as const)));
+  for (const w of work) {
+    const own = levels.get(w)!;
+    w.stages.forEach(({ slots }, i) => {
+      if (i > 0 && own[i - 1]! >= own[i]!) throw failure(after, 'stages change places', w.group.roots[0]!);
+      for (const slot of slots) {
+        const maker = 'node' in slot ? makers.get(slot.node) : undefined;
+        if (maker && maker !== w && levels.get(maker)!.at(-1)! >= own[i]!)
+          throw failure(after, 'a launch reads what is not made yet', w.group.roots[0]!);
+      }
+    });
+  }
+}
 
 /**
  * @param after the pass that made the groups
@@ -12,7 +96,7 @@ import { canFinish } from './finish.js';
  */
 export function verifyGroups(groups: readonly Group[], stored: ReadonlySet<GraphNode>, after: string): void {
   const fail = (rule: string, node: GraphNode): never => {
-    throw new InternalError(`after ${after}: ${rule}: ${node.op} of (${node.shape}), ${node.dtype.name}`);
+    throw failure(after, rule, node);
   };
   const makers = new Map<GraphNode, Group>();
   for (const group of groups) {

@@ -1,0 +1,60 @@
+/** One kernel for elementwise groups that work on the same elements. */
+import { topological } from '../../core/node.js';
+import type { GraphNode } from '../../graph/node.js';
+import { type Group, readsOf } from '../group.js';
+import type { Plan } from '../plan.js';
+import { isReduction, onlyInPlace } from './finish.js';
+
+/** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel; none for nothing. */
+export function mergeGroups({ groups, stored }: Plan): { groups: Group[] } {
+  const merged: { group: Group; reads: Set<GraphNode>; loops: boolean }[] = [];
+  const makes = new Map<GraphNode, number>();
+  const dependsOn = (reads: ReadonlySet<GraphNode>, target: number, avoid: number): boolean => {
+    const stack = [...reads].flatMap((r) => makes.get(r) ?? []).filter((i) => i !== avoid);
+    const seen = new Set<number>();
+    while (stack.length > 0) {
+      const at = stack.pop()!;
+      if (at === target) return true;
+      if (seen.has(at)) continue;
+      seen.add(at);
+      for (const r of merged[at]!.reads) {
+        const next = makes.get(r);
+        if (next !== undefined) stack.push(next);
+      }
+    }
+    return false;
+  };
+  for (const group of groups) {
+    const root = group.roots[0]!;
+    const reads = new Set(
+      group.roots.flatMap((r) => [...readsOf(r, stored)].filter((read) => !group.roots.includes(read))),
+    );
+    const loops = group.call !== undefined || group.reduction !== undefined || hasLoops(root, stored);
+    const host = loops
+      ? -1
+      : merged.findIndex((other, i) => {
+          if (other.loops || other.group.roots[0]!.size !== root.size) return false;
+          const related =
+            other.group.roots.some((r) => reads.has(r)) || [...reads].some((r) => other.reads.has(r));
+          const inPlace = other.group.roots.every((r) => !reads.has(r) || onlyInPlace(root, r, stored));
+          // Other groups that this one reads must not need the host first, nor come after it
+          const late = [...reads].some((r) => (makes.get(r) ?? -1) > i);
+          return related && inPlace && !late && !dependsOn(reads, i, i);
+        });
+    if (host >= 0) {
+      const into = merged[host]!;
+      into.group.roots.push(root);
+      for (const r of reads) if (!into.group.roots.includes(r)) into.reads.add(r);
+      makes.set(root, host);
+    } else {
+      for (const r of group.roots) makes.set(r, merged.length);
+      merged.push({ group: { ...group, roots: [...group.roots] }, reads, loops });
+    }
+  }
+  return { groups: merged.map((m) => m.group).filter(({ roots }) => roots[0]!.size > 0) };
+}
+
+const hasLoops = (root: GraphNode, stored: ReadonlySet<GraphNode>): boolean =>
+  topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)).some(
+    (n) => (n === root || !stored.has(n)) && isReduction(n),
+  );

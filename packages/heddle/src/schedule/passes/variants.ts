@@ -1,0 +1,52 @@
+/** Of the ways in which calls can be done, those that the tuner chooses. */
+import type { Variant } from '../../graph/fused-op.js';
+import type { GraphNode } from '../../graph/node.js';
+import type { Group } from '../group.js';
+import type { Work } from '../launch.js';
+import type { Plan, Setting } from '../plan.js';
+import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
+import { callToWork } from './work.js';
+
+/** The variants that `tune` takes for the calls that can be done in several ways. */
+export function tuneCalls({ calls, stored }: Plan, { tune }: Setting): { variants: Map<Group, Variant> } {
+  const several: { readonly group: Group; readonly variants: readonly Variant[] }[] = [];
+  const requests: TuneRequest[] = [];
+  for (const [group, open] of calls) {
+    const variants = open.variants();
+    if (variants.length < 2) continue;
+    several.push({ group, variants });
+    requests.push({
+      key: tuningKey(group, stored, open.inputs, variants),
+      variants: variants.map((variant) => ({
+        name: variant.name,
+        leastUs: variant.leastUs ?? 0,
+        make: () => trialOf(callToWork(group, open, variant)),
+      })),
+    });
+  }
+  const names = requests.length > 0 ? tune!(requests) : [];
+  const chosen = new Map(
+    several.flatMap(({ group, variants }, i): [Group, Variant][] => {
+      const variant = variants.find((v) => v.name === names[i]);
+      return variant ? [[group, variant]] : [];
+    }),
+  );
+  return { variants: chosen };
+}
+
+/** Work by itself, all its memory numbered. */
+function trialOf({ stages, scratch }: Work): Trial {
+  const nodes: GraphNode[] = [];
+  const numberOf = (node: GraphNode): number => {
+    const known = nodes.indexOf(node);
+    return known >= 0 ? known : nodes.push(node) - 1;
+  };
+  const numbered = stages.map(({ work, slots }) => ({
+    work,
+    slots: slots.map((slot) => {
+      if ('value' in slot) return slot;
+      return { memory: 'node' in slot ? scratch.length + numberOf(slot.node) : slot.scratch };
+    }),
+  }));
+  return { stages: numbered, memory: [...scratch.map((s) => s.bytes), ...nodes] };
+}

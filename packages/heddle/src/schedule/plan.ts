@@ -1,0 +1,64 @@
+/** What the passes of the scheduler hand on, each with what it has added or changed. */
+import type { KernelChoice, Variant } from '../graph/fused-op.js';
+import type { GraphNode } from '../graph/node.js';
+import type { Target } from '../kernel/ir/target.js';
+import type { Group } from './group.js';
+import type { PlacedLaunch, Schedule, Work } from './launch.js';
+import type { OpenCall } from './passes/hand-written.js';
+import type { Tune } from './passes/tuning.js';
+
+/** A graph on its way to launches. What no pass has made yet is empty. */
+export interface Plan {
+  readonly roots: readonly GraphNode[];
+  /** The stand-ins of the leaves, in the order of `fingerprint`. */
+  readonly leaves: readonly GraphNode[];
+  /** The hand-written kernels of calls. */
+  readonly choices: ReadonlyMap<GraphNode, KernelChoice>;
+  /** What one kernel computes each, in an order in which they can run. */
+  readonly groups: readonly Group[];
+  /** Nodes with memory. */
+  readonly stored: ReadonlySet<GraphNode>;
+  /** Of the groups with a hand-written kernel. */
+  readonly calls: ReadonlyMap<Group, OpenCall>;
+  /** How calls are done that can be done in several ways; without one, as the kernel guesses. */
+  readonly variants: ReadonlyMap<Group, Variant>;
+  /** The launches of each group. */
+  readonly work: readonly Work[];
+  /** Roots that are written over a leaf. */
+  readonly updated: ReadonlyMap<GraphNode, GraphNode>;
+  /** For each stage of a group the level that it runs on. */
+  readonly levels: ReadonlyMap<Work, readonly number[]>;
+  /** With their memory. */
+  readonly launches: readonly PlacedLaunch[];
+  readonly arenaBytes: number;
+  /** Where the roots' values are. */
+  readonly results: Schedule['roots'];
+  /** For each launch those that it needs; on GPUs. */
+  readonly needs: readonly (readonly number[])[];
+}
+
+/** What a graph is scheduled for. */
+export interface Setting {
+  readonly target: Target;
+  /** For a root, the leaf (by its number) whose memory it may take over when nothing needs the old values. */
+  readonly updates: ReadonlyMap<number, number>;
+  /** false: compositions only, no hand-written kernels. */
+  readonly kernels: boolean;
+  /** Chooses among the ways of a hand-written kernel; without it, each takes its best guess. */
+  readonly tune: Tune | undefined;
+}
+
+export interface Pass {
+  readonly name: string;
+  readonly why: string;
+  /** Whether it is for this setting; always if absent. */
+  readonly when?: (setting: Setting) => boolean;
+  /** What it adds or changes. */
+  readonly run: (plan: Plan, setting: Setting) => Partial<Plan>;
+}
+
+export const planOf = (roots: readonly GraphNode[]): Plan => ({
+  ...{ roots, leaves: [], choices: new Map(), groups: [], stored: new Set<GraphNode>(), calls: new Map() },
+  ...{ variants: new Map(), work: [], updated: new Map(), levels: new Map() },
+  ...{ launches: [], arenaBytes: 0, results: [], needs: [] },
+});
