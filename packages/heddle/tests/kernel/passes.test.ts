@@ -262,7 +262,10 @@ const broken: Record<string, [KernelIr, RegExp]> = {
     kernelOf(declare(v, bad({ ...alu('lt', [int(1), int(2)]), type: value(i32) }))),
     /lt has the type i32/,
   ],
-  'a constant of another kind': [kernelOf(declare(v, bad({ ...int(1), arg: true }))), /true is not a value of i32/],
+  'a constant of another kind': [
+    kernelOf(declare(v, bad({ ...int(1), arg: true }))),
+    /true is not a value of i32/,
+  ],
 };
 
 for (const [name, [ir, message]] of Object.entries(broken)) {
