@@ -43,11 +43,11 @@ export function gpuOfLadder(elsewhere: string): Device {
 /** Device time of a launch on these buffers, its arguments, in µs: a sample a round. */
 export async function timeLaunch(
   device: Device,
-  launch: Omit<KernelLaunch, 'args' | 'independent'>,
+  launch: Omit<KernelLaunch, 'args'>,
   buffers: readonly DeviceBuffer[],
 ): Promise<number[]> {
   const args = buffers.map((_, slot) => ({ slot, offset: 0 }));
-  const program = device.compile([{ ...launch, args, independent: false }]);
+  const program = device.compile([{ ...launch, args }]);
   try {
     return await timeProgram(device, program, buffers);
   } finally {

@@ -149,7 +149,6 @@ export async function* measureVendor(
     try {
       const launches = calls.map(({ library, bytes }) => ({
         library,
-        independent: false,
         args: bytes.map((size) => {
           buffers.push(randomBuffer(device, size));
           return { slot: buffers.length - 1, offset: 0 };

@@ -84,7 +84,6 @@ async function launchNow(
       grid,
       block,
       args,
-      independent: false,
       ...(sharedBytes > 0 && { sharedBytes }),
       ...(cluster && { cluster }),
     });

@@ -59,17 +59,14 @@ export class Compiled {
     const bytes: number[] = [];
     for (const r of this.schedule.roots) if ('result' in r) bytes[r.result] = r.bytes;
     this.#results = bytes;
-    let level = -1;
     this.#launches = this.schedule.launches.map((l): Launch => {
-      const independent = l.level === level;
-      level = l.level;
       const args = l.args.map((place) => {
         if ('value' in place) return place;
         if ('leaf' in place) return { slot: place.leaf, offset: 0 };
         if ('result' in place) return { slot: leaves + place.result, offset: 0 };
         return { slot: leaves + bytes.length, offset: place.arena };
       });
-      return { ...l.work, args, independent, needs: l.needs };
+      return { ...l.work, args, needs: l.needs };
     });
     counts.compiled++;
     if (!beside || this.ready) this.#make();
@@ -92,7 +89,7 @@ export class Compiled {
 
   /** A program of one launch of this one. */
   #alone(launch: Launch): Program {
-    return this.device.compile([{ ...launch, independent: false, needs: undefined }]);
+    return this.device.compile([{ ...launch, needs: [] }]);
   }
 
   get launches(): number {

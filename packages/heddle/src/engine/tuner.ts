@@ -203,7 +203,6 @@ const sample = (device: Device, { program, slots, runs }: Runner): number =>
 const launchesOf = ({ stages }: Trial): Launch[] =>
   stages.map(({ work, slots }) => ({
     ...work,
-    independent: false,
     args: slots.map((s) => ('value' in s ? s : { slot: s.memory, offset: 0 })),
   }));
 

@@ -25,9 +25,10 @@ export type Launch = KernelLaunch | LibraryLaunch;
 
 interface LaunchBase {
   readonly args: readonly LaunchArgument[];
-  /** Needs nothing from the launches since the last one that is not independent: may run concurrently with them. */
-  readonly independent: boolean;
-  /** The launches of the program that it needs, by their numbers, where more is known than `independent` says. */
+  /**
+   * The launches of the program that must have run before, by their numbers; those that these need may be left out. It
+   * may run concurrently with any other. Default: all launches before it.
+   */
   readonly needs?: readonly number[] | undefined;
 }
 

@@ -20,8 +20,8 @@ export interface ScheduledLaunch {
   readonly args: readonly Place[];
   /** Launches of one level do not need each other. */
   readonly level: number;
-  /** The launches that must run before, by their numbers, without those that these need; on GPUs only. */
-  readonly needs?: readonly number[] | undefined;
+  /** The launches that must run before, by their numbers, without those that these need. */
+  readonly needs: readonly number[];
   /** Of the nodes and the scratch memory it is given, each once: what it must move at least, if it uses all of it. */
   readonly bytes: number;
   /** The fused op that it is a stage of: the same object in all its stages. */

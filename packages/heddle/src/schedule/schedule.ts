@@ -36,7 +36,7 @@ export const PASSES: readonly Pass[] = [
   { name: 'merge', why: 'elementwise groups on the same elements share their loads', run: mergeGroups },
   {
     name: 'join',
-    why: 'what follows a kernel element by element is computed where the value is stored',
+    why: 'elementwise ops after a kernel are computed where it stores the value',
     run: ({ groups, stored, roots }) => joinFollowers(groups, stored, new Set(roots)),
   },
   {
@@ -46,7 +46,7 @@ export const PASSES: readonly Pass[] = [
   },
   {
     name: 'tune',
-    why: 'which tile is fastest depends on the GPU, the sizes and what follows: it is measured',
+    why: 'which tile is fastest depends on the GPU, the sizes and the epilogue: it is measured',
     when: ({ tune }) => tune !== undefined,
     run: tuneCalls,
   },
@@ -72,7 +72,6 @@ export const PASSES: readonly Pass[] = [
   {
     name: 'needs',
     why: 'a launch waits for those whose memory it touches, not for a whole level',
-    when: gpu,
     run: ({ launches }) => ({ needs: launchNeeds(launches) }),
   },
 ];
@@ -101,6 +100,6 @@ export function schedule(
     debug(3, () => `schedule after ${pass.name}: ${printPlan(plan, made)}`);
   }
   const { arenaBytes, results, needs } = plan;
-  const launches = plan.launches.map(({ touches: _, ...launch }, i) => ({ ...launch, needs: needs[i] }));
+  const launches = plan.launches.map(({ touches: _, ...launch }, i) => ({ ...launch, needs: needs[i]! }));
   return { launches, arenaBytes, roots: results };
 }

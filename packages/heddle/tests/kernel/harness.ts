@@ -146,7 +146,7 @@ export async function runOnDevice(
       if (!scratch.has(arg.scratch)) scratch.set(arg.scratch, add(arg.bytes));
       return { slot: scratch.get(arg.scratch)!, offset: 0 };
     });
-    return { ...work, args: places, independent: false };
+    return { ...work, args: places };
   });
   const program = device.compile(launches);
   program.run(slots);

@@ -199,7 +199,7 @@ property(
     simulate(serial, { grid: 3, block: 1 }, { y: loops });
     assert.deepEqual(loops, threads);
     const out = cpu.allocate(threads.byteLength, 'y');
-    const launch = { kernel: ir, grid: [3, 1, 1], block: [THREADS, 1, 1], independent: false } as const;
+    const launch = { kernel: ir, grid: [3, 1, 1], block: [THREADS, 1, 1] } as const;
     const program = cpu.compile([{ ...launch, args: [{ slot: 0, offset: 0 }] }]);
     cpu.write(out, new Uint8Array(threads.byteLength));
     program.run([out]);

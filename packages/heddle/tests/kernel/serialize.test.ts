@@ -56,7 +56,7 @@ async function onCpu(ir: KernelIr, grid: Size, block: Size, given: Args): Promis
     cpu.write(buffer, new Uint8Array(arg.buffer, arg.byteOffset, arg.byteLength));
     return { slot: slots.push(buffer) - 1, offset: 0 };
   });
-  cpu.compile([{ kernel: ir, grid, block, args, independent: false }]).run(slots);
+  cpu.compile([{ kernel: ir, grid, block, args }]).run(slots);
   const results: Args = { ...given };
   for (const buffer of slots) {
     const { dtype } = ir.params.find((p) => p.name === buffer.label)!.schema as BufferSchema;

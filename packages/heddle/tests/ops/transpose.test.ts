@@ -19,7 +19,7 @@ for (const { name, make } of TRANSPOSES)
       const values = Float32Array.from({ length: rows * columns }, (_, i) => i + 0.5);
       device.write(x, new Uint8Array(values.buffer));
       const args = [0, 1].map((slot) => ({ slot, offset: 0 }));
-      device.compile([{ ...make(rows, columns), args, independent: false }]).run([x, y]);
+      device.compile([{ ...make(rows, columns), args }]).run([x, y]);
       const expected = Float32Array.from(
         values,
         (_, i) => values[(i % rows) * columns + Math.floor(i / rows)]!,

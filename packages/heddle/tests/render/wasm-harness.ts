@@ -64,7 +64,6 @@ export async function runKernel(
       grid,
       block: options.block ?? [1, 1, 1],
       args: launchArgs,
-      independent: false,
       ...(options.sharedBytes ? { sharedBytes: options.sharedBytes } : {}),
     },
   ]);

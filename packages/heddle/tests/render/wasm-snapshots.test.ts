@@ -95,7 +95,12 @@ test('a program: launches in order, chunks that threads claim, waits where one n
     }),
     TARGET,
   );
-  const planned = (kernel: KernelIr, blocks: number, slot: number, independent: boolean): PlannedLaunch => ({
+  const planned = (
+    kernel: KernelIr,
+    blocks: number,
+    slot: number,
+    needs?: readonly number[],
+  ): PlannedLaunch => ({
     ir: kernel,
     work: blocks * 100,
     launch: {
@@ -103,16 +108,16 @@ test('a program: launches in order, chunks that threads claim, waits where one n
       grid: [blocks, 1, 1],
       block: [1, 1, 1],
       args: [{ slot, offset: 64 * slot }, { value: 0.5 }],
-      independent,
+      needs,
     },
   });
   const program = renderProgram(
     [
-      planned(scale, 10, 0, false),
-      planned(scale, 20, 1, false),
-      planned(scale, 5000, 0, false),
-      planned(scale, 5000, 1, true),
-      planned(scale, 7, 1, false),
+      planned(scale, 10, 0),
+      planned(scale, 20, 1),
+      planned(scale, 5000, 0),
+      planned(scale, 5000, 1, [1]),
+      planned(scale, 7, 1),
     ],
     { fma: true, slots: 2, threads: 2 },
   );

@@ -33,13 +33,13 @@ const launch = (
   kernel: KernelLaunch['kernel'],
   grid: Dim3,
   args: readonly (number | { value: number })[],
-  independent = false,
+  needs?: readonly number[],
 ): KernelLaunch => ({
   kernel,
   grid,
   block: [1, 1, 1],
   args: args.map((a): LaunchArgument => (typeof a === 'number' ? { slot: a, offset: 0 } : a)),
-  independent,
+  needs,
 });
 
 function floats(device: CpuDevice, values: ArrayLike<number>, label = 'test'): DeviceBuffer {
@@ -146,7 +146,7 @@ test('a worker that ends in the middle of a program is an error, not a hang; the
   assert.equal(device.workers.ready, false);
 });
 
-test('independent launches run beside each other and are all done before the next', async () => {
+test('launches that do not need each other run concurrently and are all done before the next', async () => {
   const device = deviceWith({ HEDDLE_THREADS: '2' });
   after(() => device.close());
   await ready(device);
@@ -164,8 +164,8 @@ test('independent launches run beside each other and are all done before the nex
   const n = 50_000;
   const program = device.compile([
     launch(fill, [n, 1, 1], [0, { value: 1 }]),
-    launch(fill, [n, 1, 1], [1, { value: 2 }], true),
-    launch(fill, [8, 1, 1], [3, { value: 7 }], true),
+    launch(fill, [n, 1, 1], [1, { value: 2 }], []),
+    launch(fill, [8, 1, 1], [3, { value: 7 }], []),
     launch(sum, [n, 1, 1], [0, 1, 2]),
   ]);
   const slots = [0, 1, 2, 3].map(() => floats(device, new Float32Array(n)));
@@ -181,7 +181,7 @@ test('the same program runs on other buffers, with offsets', async () => {
     x[blockIdx.x] = x[blockIdx.x] * 2;
   });
   const program = device.compile([
-    { kernel: twice, grid: [2, 1, 1], block: [1, 1, 1], args: [{ slot: 0, offset: 8 }], independent: false },
+    { kernel: twice, grid: [2, 1, 1], block: [1, 1, 1], args: [{ slot: 0, offset: 8 }] },
   ]);
   for (const start of [1, 10]) {
     const b = floats(device, [start, start, start, start, start]);

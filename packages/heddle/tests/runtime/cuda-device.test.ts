@@ -33,12 +33,12 @@ const addTo = defineKernel(
     if (globalId.x < n) y[globalId.x] = y[globalId.x]! + x[globalId.x]!;
   },
 );
-const add = (x: number, y: number, n: number, independent = false): Launch => ({
+const add = (x: number, y: number, n: number, needs?: readonly number[]): Launch => ({
   kernel: addTo,
   grid: [1, 1, 1],
   block: [64, 1, 1],
   args: [slot(x), slot(y), { value: n }],
-  independent,
+  needs,
 });
 
 on('runs repeat, buffers change between them, levels keep their order', async (device) => {
@@ -49,7 +49,7 @@ on('runs repeat, buffers change between them, levels keep their order', async (d
     [10, 10, 10],
   ].map((v) => upload(device, v)) as [DeviceBuffer, DeviceBuffer, DeviceBuffer, DeviceBuffer];
   // b += a beside d += a; then c += b.
-  const program = device.compile([add(0, 1, 3), add(0, 3, 3, true), add(1, 2, 3)]);
+  const program = device.compile([add(0, 1, 3), add(0, 3, 3, []), add(1, 2, 3)]);
   let [bs, cs, ds] = [0, 0, 10];
   const expect = async (buffers: DeviceBuffer[], times?: number): Promise<void> => {
     program.run(buffers, times);
@@ -92,7 +92,6 @@ on('a small write that waits for its turn is not overtaken by the large ones aft
       grid: [1, 1, 1],
       block: [1, 1, 1],
       args: [slot(0), { value: 20_000_000 }],
-      independent: false,
     },
   ]);
   const small = device.allocate(256, 'small');
@@ -128,7 +127,6 @@ on('scalars of every type arrive, and change without compiling', async (device) 
       grid: [1, 1, 1],
       block: [1, 1, 1],
       args: [slot(0), ...values.map((value) => ({ value }))],
-      independent: false,
     },
   ]);
   const read = async (): Promise<number[]> => [...new Float64Array((await device.read(out)).buffer)];
@@ -193,7 +191,6 @@ on('shared memory above 48 KB', async (device) => {
     block: [256, 1, 1],
     sharedBytes,
     args: [slot(0), { value: n }],
-    independent: false,
   });
   device.compile([launch(4 * n)]).run([x]);
   assert.deepEqual((await floats(device, x)).slice(0, 3), [n - 1, n - 2, n - 3]);
@@ -228,7 +225,6 @@ on(
         grid: [2, 1, 1],
         block: [2, 1, 1],
         args: [slot(0), { value: 10 }],
-        independent: false,
       },
     ]);
     const lines = await printed('[block', async () => {
@@ -341,7 +337,6 @@ on(
         grid: [n / 256, 1, 1],
         block: [256, 1, 1],
         args: [slot(0), slot(1), { value: n }],
-        independent: false,
       },
     ]);
     let expected = 0;

@@ -66,7 +66,6 @@ const launch: KernelLaunch = {
   grid: [4, 1, 1],
   block: [32, 1, 1],
   args: [{ slot: 0, offset: 0 }, { slot: 1, offset: 0 }, { value: 128 }],
-  independent: false,
 };
 const options = { fma: true, slots: 2, threads: 2 };
 
@@ -105,7 +104,7 @@ test('whatever a launch says is part of the key', () => {
     [[{ ...launch, grid: [4, 2, 1] }], options],
     [[{ ...launch, block: [64, 1, 1] }], options],
     [[{ ...launch, sharedBytes: 16 }], options],
-    [[{ ...launch, independent: true }], options],
+    [[{ ...launch, needs: [] }], options],
     [[{ ...launch, args: [launch.args[1]!, launch.args[0]!, launch.args[2]!] }], options],
     [[{ ...launch, args: [{ slot: 0, offset: 16 }, launch.args[1]!, launch.args[2]!] }], options],
     [[{ ...launch, args: [launch.args[0]!, launch.args[1]!, { value: 127 }] }], options],

@@ -26,7 +26,7 @@ test('a program runs its launches in order, again and again, on the slots it is 
   device.write(x, bytes([1, 2, 3, 4]));
   device.write(y, bytes([10, 20, 30, 40]));
   const launch = (a: number, offset: number, n: number) => ({
-    ...({ kernel: saxpy, grid: [2, 1, 1], block: [2, 1, 1], independent: false } as const),
+    ...({ kernel: saxpy, grid: [2, 1, 1], block: [2, 1, 1] } as const),
     args: [{ value: a }, { slot: 0, offset }, { slot: 1, offset }, { value: n }],
   });
   const program = device.compile([launch(2, 0, 4), launch(1, 8, 2)]);
@@ -70,7 +70,7 @@ test('a finding stops the program; launches before it do not race with those aft
     y[(threadIdx.x + by) % 4] = f32(by);
   });
   const launch = (by: number, block: number) => ({
-    ...({ kernel: turn, grid: [1, 1, 1], independent: false } as const),
+    ...({ kernel: turn, grid: [1, 1, 1] } as const),
     ...({ block: [block, 1, 1], args: [{ slot: 0, offset: 0 }, { value: by }] } as const),
   });
   device.compile([launch(0, 4), launch(1, 4), launch(2, 4)]).run([y]);
@@ -86,11 +86,7 @@ test('steps are counted, prints go to stdout', (t) => {
   const lines: string[] = [];
   const write = t.mock.method(process.stdout, 'write', (line: string) => lines.push(line) > 0);
   try {
-    device
-      .compile([
-        { kernel: count, grid: [1, 1, 1], block: [2, 1, 1], args: [{ value: 3 }], independent: false },
-      ])
-      .run([]);
+    device.compile([{ kernel: count, grid: [1, 1, 1], block: [2, 1, 1], args: [{ value: 3 }] }]).run([]);
   } finally {
     write.mock.restore();
   }

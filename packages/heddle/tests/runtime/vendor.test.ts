@@ -37,7 +37,7 @@ async function call(
     return buffer;
   });
   const program = gpu.compile([
-    { library: { name, options }, args: buffers.map((_, slot) => ({ slot, offset: 0 })), independent: false },
+    { library: { name, options }, args: buffers.map((_, slot) => ({ slot, offset: 0 })) },
   ]);
   program.run(buffers);
   program.run(buffers, 2);

@@ -63,7 +63,6 @@ async function run(launches: readonly PlacedLaunch[], sizes: readonly number[]):
   const compiled = launches.map((l) => ({
     ...(l.work as Extract<typeof l.work, { kernel: unknown }>),
     args: l.args.map((place) => ({ slot: (place as { result: number }).result, offset: 0 })),
-    independent: false,
   }));
   device.compile(compiled).run(slots);
   return Promise.all(slots.map(async (s) => new Float32Array((await device.read(s)).buffer)));

@@ -114,7 +114,7 @@ function reordered(launches: readonly Launch[]): Launch[] {
   while (left.size > 0) {
     const next = [...left].findLast((i) => launches[i]!.needs!.every((n) => !left.has(n)))!;
     left.delete(next);
-    order.push({ ...launches[next]!, independent: false, needs: undefined });
+    order.push({ ...launches[next]!, needs: undefined });
   }
   return order;
 }

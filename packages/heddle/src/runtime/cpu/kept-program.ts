@@ -42,12 +42,12 @@ export function keptProgram(
 function hashes(launches: readonly KernelLaunch[]): string[] {
   const kernels = new Map<KernelIr, number>();
   for (const { kernel } of launches) if (!kernels.has(kernel)) kernels.set(kernel, kernels.size);
-  const calls = launches.map(({ kernel, grid, block, sharedBytes, args, independent }) => [
+  const calls = launches.map(({ kernel, grid, block, sharedBytes, args, needs }) => [
     kernels.get(kernel),
     grid,
     block,
     sharedBytes,
-    independent,
+    needs,
     args.map((a) => ('slot' in a ? [a.slot, a.offset] : [scalarText(a.value)])),
   ]);
   return [...[...kernels.keys()].map(kernelHash), JSON.stringify(calls)];

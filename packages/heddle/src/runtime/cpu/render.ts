@@ -155,11 +155,13 @@ interface Section {
 
 function cut(launches: readonly PlannedLaunch[], threads: number): Section[] {
   const groups: PlannedLaunch[][] = [];
-  for (const l of launches) {
-    const last = groups[groups.length - 1];
-    if (last && l.launch.independent) last.push(l);
-    else groups.push([l]);
-  }
+  let first = 0;
+  launches.forEach((l, i) => {
+    const waits = l.launch.needs?.some((need) => need >= first) ?? true;
+    if (i > 0 && !waits) return groups.at(-1)!.push(l);
+    first = i;
+    return groups.push([l]);
+  });
   const chunksOf = (l: PlannedLaunch): number => {
     const most = Math.min(blocksOf(l.launch), CHUNKS_PER_THREAD * threads, Math.floor(l.work / CHUNK_WORK));
     const per = Math.ceil(blocksOf(l.launch) / Math.max(1, most));

@@ -38,12 +38,11 @@ export function planLaunches(
   const own = launches.filter((l): l is KernelLaunch => 'kernel' in l);
   for (const launch of own) checkSizes(launch, target);
   const functions = kernels.load(own);
-  const levels = levelsOf(launches);
   let next = 0;
   const plan: PlannedLaunch[] = [];
   const planned = (launch: Launch, i: number): PlannedLaunch => {
     const name = nameOfLaunch(launch);
-    const needs = launch.needs ?? levels[i]!;
+    const needs = launch.needs ?? Array.from({ length: i }, (_, before) => before);
     if ('library' in launch) {
       const routine = ROUTINES[name];
       if (!routine || !target.libraries.has(name))
@@ -63,20 +62,6 @@ export function planLaunches(
     throw error;
   }
   return plan;
-}
-
-/** For each launch those of the level before, where no more is known than which are independent. */
-function levelsOf(launches: readonly Launch[]): number[][] {
-  let before: number[] = [];
-  let level: number[] = [];
-  return launches.map(({ independent }, i) => {
-    if (!independent) {
-      before = level;
-      level = [];
-    }
-    level.push(i);
-    return before;
-  });
 }
 
 /** Compute capability × 10 that has thread-block clusters. */
