@@ -33,7 +33,7 @@ export interface Plan {
   readonly arenaBytes: number;
   /** Where the roots' values are. */
   readonly results: Schedule['roots'];
-  /** For each launch those that it needs; on GPUs. */
+  /** For each launch those that it needs. */
   readonly needs: readonly (readonly number[])[];
 }
 
