@@ -1,5 +1,6 @@
 /**
- * Files aim at 150 lines: over 400 is told, over 600 fails. Names that say nothing and default exports fail too.
+ * Files aim at 150 lines: over 400 is told, over 600 fails. Names that say nothing and default exports fail too, and so do
+ * the limits of one GPU where kernels are chosen and launched: they stand in kernel/ir/target.ts.
  * Usage: node scripts/check-sizes.mjs [folders]
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -9,6 +10,11 @@ const WARN = 400;
 const FAIL = 600;
 const VAGUE = new Set(['utils', 'util', 'common', 'misc', 'helpers', 'shared', 'lib']);
 const SKIPPED = new Set(['node_modules', 'dist', '.build', 'golden', 'snapshots', 'results']);
+
+/** Shared memory, registers, threads and multiprocessors of a GPU, as numbers. */
+const LIMITS =
+  /\b(?:48|99|100|11[0-3]|16[34]|22[78]) (?:\* 1024|<< 10)\b|\b(?:65536|65_536|232448|233472|2048|132)\b/;
+const LAUNCHING = /heddle\/src\/(?:ops|schedule|engine|runtime\/(?:cuda|sim|launch-rules))/;
 
 const given = process.argv.slice(2);
 const folders = given.length > 0 ? given : ['packages', 'examples', 'bench', 'scripts'];
@@ -34,6 +40,12 @@ for (const path of folders.filter((folder) => existsSync(folder)).flatMap((folde
   const lines = text.trimEnd().split('\n').length;
   if (lines > FAIL) problems.push(`${path}: ${lines} lines, at most ${FAIL}: split it by concept.`);
   else if (lines > WARN) console.log(`note: ${path} has ${lines} lines; ${WARN} is long`);
+  if (LAUNCHING.test(path))
+    for (const [i, line] of text.split('\n').entries())
+      if (LIMITS.test(line) && !/^\s*(?:\/\/|\/?\*)/.test(line))
+        problems.push(
+          `${path}:${i + 1}: a limit of one GPU: take it from Target.limits (kernel/ir/target.ts).`,
+        );
   if (/^export default\b/m.test(text)) problems.push(`${path}: has a default export: give it a name.`);
 }
 for (const problem of problems) console.error(problem);

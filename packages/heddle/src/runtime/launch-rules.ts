@@ -5,7 +5,7 @@ import { ArgumentError, DTypeError, InternalError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
 import type { ArrayDecl, KernelIr, Param } from '../kernel/ir/ir.js';
 import type { Scalar } from '../kernel/ir/ops.js';
-import { MOST_SHARED_BYTES } from '../kernel/ir/target.js';
+import { GPU, H200 } from '../kernel/ir/target.js';
 import { isBuffer } from '../kernel/ir/types.js';
 import type { Dim3 } from './device.js';
 
@@ -36,12 +36,6 @@ export interface LaunchSizes {
   readonly sharedBytes: number;
   readonly cluster: Dim3 | undefined;
 }
-
-const MOST_GRID: Dim3 = [2 ** 31 - 1, 65535, 65535];
-const MOST_THREADS = 1024;
-const MOST_ALONG_Z = 64;
-/** Blocks of a cluster that every GPU with clusters takes. */
-const MOST_CLUSTERED = 8;
 
 /**
  * The sizes of a user's launch.
@@ -120,20 +114,20 @@ export function requireSizes(
   { grid, block, cluster }: Pick<LaunchSizes, 'grid' | 'block' | 'cluster'>,
 ): void {
   const threads = block[0] * block[1] * block[2];
-  if (threads > MOST_THREADS || block[2] > MOST_ALONG_Z)
+  if (threads > GPU.threadsPerBlock || block[2] > GPU.block[2])
     throw new ArgumentError(
-      `[${kernel}] block (${block.join(', ')}) has ${threads} threads: a GPU's has at most ${MOST_THREADS}, and ` +
-        `${MOST_ALONG_Z} along z. Use a smaller block and a larger grid.`,
+      `[${kernel}] block (${block.join(', ')}) has ${threads} threads: a GPU's has at most ${GPU.threadsPerBlock}, and ` +
+        `${GPU.block[2]} along z. Use a smaller block and a larger grid.`,
     );
-  if (grid.some((n, i) => n > MOST_GRID[i]!))
+  if (grid.some((n, i) => n > GPU.grid[i]!))
     throw new ArgumentError(
-      `[${kernel}] grid (${grid.join(', ')}): a GPU's is at most ${MOST_GRID.join(' × ')}. Put the largest extent first.`,
+      `[${kernel}] grid (${grid.join(', ')}): a GPU's is at most ${GPU.grid.join(' × ')}. Put the largest extent first.`,
     );
   if (!cluster) return;
   const blocks = cluster[0] * cluster[1] * cluster[2];
-  if (blocks > MOST_CLUSTERED)
+  if (blocks > GPU.blocksPerCluster)
     throw new ArgumentError(
-      `[${kernel}] cluster (${cluster.join(', ')}) has ${blocks} blocks: at most ${MOST_CLUSTERED}.`,
+      `[${kernel}] cluster (${cluster.join(', ')}) has ${blocks} blocks: at most ${GPU.blocksPerCluster}.`,
     );
   if (grid.some((n, i) => n % cluster[i]! !== 0))
     throw new ArgumentError(
@@ -162,10 +156,10 @@ function requireShared(ir: KernelIr, sharedBytes: number): void {
     bytes: elementsOf(a, sharedBytes) * a.lanes * a.dtype.bytes,
   }));
   const bytes = sizes.reduce((sum, s) => sum + s.bytes, 0);
-  if (bytes > MOST_SHARED_BYTES)
+  if (bytes > H200.limits.sharedBytesPerBlock)
     throw new ArgumentError(
       `[${ir.name}] takes ${bytes} bytes of shared memory per block (${sizes.map((s) => `${s.a.name} ${s.bytes}`).join(', ')}): ` +
-        `at most ${MOST_SHARED_BYTES}, on many GPUs less.`,
+        `at most ${H200.limits.sharedBytesPerBlock}, on many GPUs less.`,
     );
 }
 

@@ -12,7 +12,7 @@ import * as b from '../../src/graph/build.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import { kernelFingerprint, knownKernelHash } from '../../src/kernel/ir/fingerprint.js';
 import { packKernel, unpackKernel } from '../../src/kernel/ir/pack.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { conv2d } from '../../src/ops/conv2d/op.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import type { Schedule } from '../../src/schedule/launch.js';
@@ -26,16 +26,7 @@ beforeEach(() => {
   process.env.HEDDLE_CACHE = folder;
 });
 
-const gpu: Target = {
-  name: 'cuda',
-  model: 'threads',
-  units: 132,
-  fma: true,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 227 << 10,
-  capability: 90,
-  libraries: new Set(),
-};
+const gpu = H200;
 const cpu: Target = { ...gpu, name: 'cpu', model: 'blocks', units: 2, capability: 0 };
 
 /** A convolution, a product, a softmax and a random number: hand-written kernels, generated ones, and a leaf that is updated. */

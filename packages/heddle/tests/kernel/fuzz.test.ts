@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Scalar } from '../../src/kernel/ir/ops.js';
 import { printKernel } from '../../src/kernel/ir/print.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { buffer, defineKernel, f32, i32, type KernelIr } from '../../src/kernel/language/index.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
 import { property } from '../property.js';
@@ -11,16 +11,7 @@ import { type Arguments, interpret } from './interpreter.js';
 
 process.env.HEDDLE_CHECK = '1';
 
-const CPU: Target = {
-  name: 'cpu',
-  model: 'blocks',
-  units: 1,
-  fma: false,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 49152,
-  capability: 0,
-  libraries: new Set(),
-};
+const CPU: Target = { ...H200, name: 'cpu', model: 'blocks', units: 1, fma: false, capability: 0 };
 
 const fromText = (text: string): never => new Function(`return ${text}`)() as never;
 

@@ -14,21 +14,19 @@ import {
 import type { GraphNode } from '../../src/graph/node.js';
 import { alu, cast, type Expr, int, splat, vector } from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { isBuffer } from '../../src/kernel/ir/types.js';
 import type { Device, DeviceBuffer, Launch } from '../../src/runtime/device.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
 import { interpret } from '../cases/reference.js';
 
 export const CPU_LIKE: Target = {
+  ...H200,
   name: 'cpu',
   model: 'blocks',
   units: 2,
   fma: false,
-  maxThreadsPerBlock: 1,
-  sharedBytesPerBlock: 1 << 20,
   capability: 0,
-  libraries: new Set(),
 };
 
 /** A source: its elements in row-major order, laid out in memory as the view says (default: contiguous). */

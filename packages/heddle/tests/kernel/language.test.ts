@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Scalar } from '../../src/kernel/ir/ops.js';
 import { printKernel } from '../../src/kernel/ir/print.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import {
   bool,
   buffer,
@@ -24,16 +24,7 @@ import { interpret } from './interpreter.js';
 
 process.env.HEDDLE_CHECK = '1';
 
-const CPU: Target = {
-  name: 'cpu',
-  model: 'blocks',
-  units: 1,
-  fma: false,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 49152,
-  capability: 0,
-  libraries: new Set(),
-};
+const CPU: Target = { ...H200, name: 'cpu', model: 'blocks', units: 1, fma: false, capability: 0 };
 
 /** A kernel as it is before it is lowered to addresses, which the interpreter does not know. */
 const optimized = (ir: KernelIr): KernelIr => compile(ir, CPU).lowered!.from;

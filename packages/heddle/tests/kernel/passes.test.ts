@@ -24,7 +24,7 @@ import {
   when,
 } from '../../src/kernel/ir/ir.js';
 import { printKernel } from '../../src/kernel/ir/print.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { value } from '../../src/kernel/ir/types.js';
 import { verify } from '../../src/kernel/ir/verify.js';
 import { bool, buffer, defineKernel, f32, i32, type KernelIr } from '../../src/kernel/language/index.js';
@@ -33,16 +33,7 @@ import { promote } from '../../src/kernel/passes/promote.js';
 import { simplify } from '../../src/kernel/passes/simplify.js';
 import { unroll } from '../../src/kernel/passes/unroll.js';
 
-const cpu: Target = {
-  name: 'cpu',
-  model: 'blocks',
-  units: 1,
-  fma: false,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 49152,
-  capability: 0,
-  libraries: new Set(),
-};
+const cpu: Target = { ...H200, name: 'cpu', model: 'blocks', units: 1, fma: false, capability: 0 };
 
 /** The lines of a kernel's body. */
 const lines = (ir: KernelIr): string[] =>

@@ -1,9 +1,12 @@
 /** The GPU's f32 matmul cut in every way, whatever the launch rule would choose: in the simulator, in all layouts. */
+import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { View } from '../../src/graph/fused-op.js';
+import { type GpuLimits, H200, type Target } from '../../src/kernel/ir/target.js';
 import type { MatmulProblem, Operand } from '../../src/ops/matmul/cpu.js';
 import { type MatmulTile, matmulSum, matmulTile } from '../../src/ops/matmul/cuda.js';
 import { MATMUL_LADDER } from '../../src/ops/matmul/cuda-ladder.js';
+import { matmulTiles } from '../../src/ops/matmul/cuda-tiles.js';
 import { matmulTensor } from '../../src/ops/matmul/tensor-core.js';
 import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
 import type { GridKernel } from '../../src/ops/tiled.js';
@@ -146,3 +149,21 @@ for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
       for (const right of ['rows', 'columns'] as const) check(rung, 1, sizes, ['rows', right]);
   });
 }
+
+test('tiles are cut for the GPU that they run on: two blocks fit into one with less shared memory', () => {
+  /** Of compute capability 8.9. */
+  const limits: GpuLimits = {
+    ...{
+      sharedBytesPerBlock: 99 * 1024,
+      sharedBytesPerMultiprocessor: 100 * 1024,
+      sharedBytesReserved: 1024,
+    },
+    ...{ registersPerMultiprocessor: 65536, threadsPerMultiprocessor: 1536, blocksPerMultiprocessor: 24 },
+  };
+  const side: Operand = { offset: 0, batch: [1], batchStrides: [0], rowStride: 1000, columnStride: 1 };
+  const problem = { batches: 1, M: 1000, N: 1000, K: 1000, finish: identity(), a: side, b: side };
+  const bytesOn = (target: Target): number =>
+    Math.max(...matmulTiles(problem, target, 8).map((tile) => matmulTile(problem, tile).sharedBytes));
+  assert.ok(bytesOn({ ...H200, limits }) <= 49 * 1024);
+  assert.ok(bytesOn(H200) > 49 * 1024, 'with an H200 there is more');
+});

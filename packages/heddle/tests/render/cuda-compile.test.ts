@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, compileCheck } from '../../scripts/compile-cuda.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
 import { convolutionKernels } from './cuda-convolutions.js';
@@ -14,14 +14,8 @@ import { matmulKernels } from './cuda-matmul.js';
 import { productKernels } from './cuda-products.js';
 
 const target: Target = {
-  name: 'cuda',
-  model: 'threads',
-  units: 108,
-  fma: true,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 48 * 1024,
-  capability: 80,
-  libraries: new Set(),
+  ...{ ...H200, units: 108, capability: 80 },
+  limits: { ...H200.limits, sharedBytesPerBlock: 48 * 1024 },
 };
 const languageKernels = [...KERNELS, ...coverageKernels()];
 const kernels = [

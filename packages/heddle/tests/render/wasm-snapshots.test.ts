@@ -6,23 +6,14 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { f32, i32 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
 import { wasmSource } from '../../src/render/wasm/render.js';
 import { type PlannedLaunch, renderProgram } from '../../src/runtime/cpu/render.js';
 
-const TARGET: Target = {
-  name: 'cpu',
-  model: 'blocks',
-  units: 2,
-  fma: true,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 65536,
-  capability: 0,
-  libraries: new Set(),
-};
+const TARGET: Target = { ...H200, name: 'cpu', model: 'blocks', units: 2, capability: 0 };
 
 function snapshotFolder(): string {
   let folder = dirname(fileURLToPath(import.meta.url));

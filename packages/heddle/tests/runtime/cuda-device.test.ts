@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { bool, f32, f64, i32, i64, u8 } from '../../src/core/dtype.js';
 import { ArgumentError, DeviceError, KernelError, OutOfMemoryError } from '../../src/core/errors.js';
 import { kernel, synchronize, tensor, time, useDevice } from '../../src/index.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
 import type { Device, DeviceBuffer, Launch, LaunchArgument } from '../../src/runtime/device.js';
@@ -39,6 +40,11 @@ const add = (x: number, y: number, n: number, needs?: readonly number[]): Launch
   block: [64, 1, 1],
   args: [slot(x), slot(y), { value: n }],
   needs,
+});
+
+on('an H200 has the limits that are taken where no GPU is asked', async ({ target, description }) => {
+  if (description.includes('H200'))
+    assert.deepEqual([target.limits, target.units], [H200.limits, H200.units]);
 });
 
 on('runs repeat, buffers change between them, levels keep their order', async (device) => {

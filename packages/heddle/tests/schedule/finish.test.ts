@@ -22,7 +22,7 @@ import {
   tensor,
   useDevice,
 } from '../../src/index.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import type { Group } from '../../src/schedule/group.js';
 import { align } from '../../src/schedule/lower/coordinates.js';
 import { lowerGroup } from '../../src/schedule/lower/lower.js';
@@ -204,16 +204,7 @@ for (const device of DEVICES) {
   });
 }
 
-const CPU: Target = {
-  name: 'cpu',
-  model: 'blocks',
-  units: 2,
-  fma: true,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 64 * 1024,
-  capability: 0,
-  libraries: new Set(),
-};
+const CPU: Target = { ...H200, name: 'cpu', model: 'blocks', units: 2, capability: 0 };
 
 test('planning ends: coordinates that do not fit and kernels without end are internal errors', () => {
   assert.throws(() => align([{ size: 15, value: { constant: 0, terms: [] } }], [4]), InternalError);

@@ -16,6 +16,7 @@ import {
   tensor,
   useDevice,
 } from '../../src/index.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { assertClose } from '../close.js';
@@ -46,16 +47,7 @@ interface Result {
 const launches = (...roots: Tensor[]): number =>
   schedule(
     roots.map((t) => t.node),
-    {
-      name: 'cuda',
-      model: 'threads',
-      units: 132,
-      fma: true,
-      maxThreadsPerBlock: 1024,
-      sharedBytesPerBlock: 227 * 1024,
-      capability: 90,
-      libraries: new Set(),
-    },
+    H200,
   ).launches.length;
 
 async function resultsOn(device: string, make: () => Tensor | Tensor[]): Promise<number[][]> {

@@ -5,7 +5,7 @@ import { f32, i32 } from '../../src/core/dtype.js';
 import { InternalError } from '../../src/core/errors.js';
 import * as b from '../../src/graph/build.js';
 import type { Variant } from '../../src/graph/fused-op.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import type { Schedule } from '../../src/schedule/launch.js';
 import { fingerprint } from '../../src/schedule/passes/canonical.js';
@@ -13,16 +13,7 @@ import type { Pass, Plan } from '../../src/schedule/plan.js';
 import { printPlan } from '../../src/schedule/print.js';
 import { PASSES, schedule } from '../../src/schedule/schedule.js';
 
-const gpu: Target = {
-  name: 'cuda',
-  model: 'threads',
-  units: 132,
-  fma: true,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: 227 << 10,
-  capability: 90,
-  libraries: new Set(),
-};
+const gpu = H200;
 
 /** Two layers, a loss, and the update of each weight and of a counter, with every pass of a GPU. */
 function planned(passes: readonly Pass[]): Schedule {

@@ -12,7 +12,7 @@ import {
   store,
   zeroOf,
 } from '../ir/ir.js';
-import { MOST_SHARED_BYTES } from '../ir/target.js';
+import { H200 } from '../ir/target.js';
 import type { Lanes } from '../ir/types.js';
 import { missingFrom } from './advice.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './state.js';
@@ -265,10 +265,11 @@ export function declareArray(
 function requireFitting(p: Parsing, node: Syntax): void {
   const shared = [...p.arrays.values()].filter((a) => a.space === 'shared' && a.dims[0] !== -1);
   const bytes = shared.reduce((sum, a) => sum + sizeOf(a.dims) * a.dtype.bytes, 0);
-  if (bytes > MOST_SHARED_BYTES)
+  const most = H200.limits.sharedBytesPerBlock;
+  if (bytes > most)
     p.fail(
       node,
-      `the shared arrays of the kernel take ${bytes} bytes: a block has at most ${MOST_SHARED_BYTES} ` +
-        '(227 KiB, on many GPUs less). Use smaller tiles, or work through the data in parts.',
+      `the shared arrays of the kernel take ${bytes} bytes: a block has at most ${most} ` +
+        `(${most / 1024} KiB, on many GPUs less). Use smaller tiles, or work through the data in parts.`,
     );
 }

@@ -1,10 +1,9 @@
 /**
  * The model of a multiprocessor that the launch rules of the convolution kernels for GPUs rank their ways by: cycles to
  * issue multiply-adds and shared reads, cycles to copy tiles, a wait for each copy that neither other resident blocks nor
- * what a block computes meanwhile hide. The model ranks; the autotuner times the first few. Its numbers are fitted to
- * 200 timings of 16 small convolutions on an H200: its first guess takes 6 % longer than the best of them, on average, the
- * best of its first four 1.4 %.
+ * what a block computes meanwhile hide. Its numbers are in kernel/ir/machine.ts.
  */
+import { type BlockNeeds, FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { CudaConvolution, ImageTile } from './cuda-image.js';
 
@@ -41,21 +40,16 @@ export function windowTile(p: CudaConvolution, pixels: number): Omit<ImageTile, 
   return { images, rows: 2 * rows, columns: 2 * columns };
 }
 
-/** Cycles to wait for a copy from memory, and to copy one element, shared by the warps of a multiprocessor. */
-const LATENCY = 1500;
-const COPY = 0.21;
-/** Cycles that a copy costs besides: to start it, and to meet. */
-const BARRIER = 280;
-/** What of the shorter of moving and multiplying does not hide behind the longer, where many blocks follow each other. */
-const SHARED = 0.4;
+const { latency: LATENCY, copy: COPY, barrier: BARRIER, unhidden: UNHIDDEN } = FITTED.conv2d;
 /** Cycles to store one element. */
-export const STORE = 0.04;
+export const STORE = FITTED.conv2d.store;
 
-interface Cost {
+/** Bytes of shared memory that each of `blocks` tiles may take, with some left for what the estimate leaves out. */
+export const mostShared = ({ limits }: Target, blocks = 1): number =>
+  sharedBytesOfEach(limits, blocks) - 3072;
+
+interface Cost extends BlockNeeds {
   readonly blocks: number;
-  readonly threads: number;
-  readonly bytes: number;
-  readonly registers: number;
   /** Copies that a block waits for, and elements of each. */
   readonly copies: number;
   readonly elements: number;
@@ -68,15 +62,8 @@ interface Cost {
   readonly alone?: number;
 }
 
-export function cyclesOf(c: Cost, { units }: Target): number {
-  const resident = Math.max(
-    1,
-    Math.min(
-      Math.floor((227 * 1024) / (c.bytes + 1024)),
-      Math.floor(2048 / c.threads),
-      Math.floor(65536 / (c.threads * c.registers)),
-    ),
-  );
+export function cyclesOf(c: Cost, { units, limits }: Target): number {
+  const resident = residentBlocks(limits, c);
   const perUnit = Math.ceil(c.blocks / units);
   const waves = Math.ceil(perUnit / resident);
   const copy = c.elements * COPY;
@@ -89,7 +76,7 @@ export function cyclesOf(c: Cost, { units }: Target): number {
   // multiply, and nobody waits.
   const moved = c.copies * copy + c.after;
   const mixed = resident > 1 && waves > 4;
-  const shared = Math.max(c.compute, moved) + (mixed ? SHARED : 1) * Math.min(c.compute, moved);
+  const shared = Math.max(c.compute, moved) + (mixed ? UNHIDDEN : 1) * Math.min(c.compute, moved);
   return Math.max(waves * block, perUnit * shared) + (mixed ? 1 : waves) * waits;
 }
 

@@ -1,14 +1,15 @@
 /** The launch rules of the f32 convolution kernels for GPUs: the ways to cut the work that fit, ordered by a model. */
+import { FITTED, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type ConvolveTile, type CudaConvolve, coverOf, sharedBytesOf } from './cuda.js';
-import { best, chunkOf, cyclesOf, pixelTile, type Ranked, windowTile } from './cuda-cost.js';
+import { best, chunkOf, cyclesOf, mostShared, pixelTile, type Ranked, windowTile } from './cuda-cost.js';
 import { imageSpan, tilesOf } from './cuda-image.js';
 import { type CudaConvolveWeight, type WeightTile, weightSharedBytes } from './cuda-weight-gradient.js';
 
 /** Ways to convolve, the most promising first; none if even the smallest tile does not fit. */
 export function convolveTiles(p: CudaConvolve, target: Target, count = 4): ConvolveTile[] {
   const ranked: Ranked<ConvolveTile>[] = [];
-  const limit = target.sharedBytesPerBlock - 4096;
+  const limit = mostShared(target);
   for (const channels of [4, 8, 16]) {
     for (const down of [1, 2, 4]) {
       if (channels * down > 4 && channels * down >= 2 * p.outputs) continue;
@@ -24,7 +25,7 @@ export function convolveTiles(p: CudaConvolve, target: Target, count = 4): Convo
             ...{ channels: chunk, warps, each: [channels, pixels] },
           });
           const chunk =
-            chunkOf(p.inputs, (n) => sharedBytesOf(p, tileOf(n)) <= Math.min(limit, 56 * 1024)) ??
+            chunkOf(p.inputs, (n) => sharedBytesOf(p, tileOf(n)) <= sharedBytesOfEach(target.limits, 4)) ??
             (sharedBytesOf(p, tileOf(1)) <= limit ? 1 : undefined);
           if (chunk === undefined) continue;
           const tile = tileOf(chunk);
@@ -62,8 +63,8 @@ export function convolveTiles(p: CudaConvolve, target: Target, count = 4): Convo
 /** Ways to sum the weight gradient, the most promising first. */
 export function weightTiles(p: CudaConvolveWeight, target: Target, count = 4): WeightTile[] {
   const ranked: Ranked<WeightTile>[] = [];
+  const most = Math.floor(FITTED.conv2d.weightShare * target.limits.sharedBytesPerMultiprocessor);
   const taps = p.kernel[0] * p.kernel[1];
-  const limit = target.sharedBytesPerBlock - 4096;
   for (const each of [
     [1, 1],
     [2, 1],
@@ -81,7 +82,7 @@ export function weightTiles(p: CudaConvolveWeight, target: Target, count = 4): W
         });
         const fits = (n: number): boolean => {
           const t = tileOf(n);
-          return t.threads[1] * down <= 512 && weightSharedBytes(p, t) <= Math.min(limit, 100 * 1024);
+          return t.threads[1] * down <= 512 && weightSharedBytes(p, t) <= most;
         };
         const chunk = chunkOf(p.inputs, fits);
         if (chunk === undefined) continue;

@@ -1,17 +1,15 @@
 /** The launch rules of the convolution kernels for tensor cores: the ways to cut the work that fit, ordered by a model. */
+import { hasRegisters } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { CudaConvolve } from './cuda.js';
-import { best, chunkOf, cyclesOf, even, pixelTile, type Ranked, STORE } from './cuda-cost.js';
+import { best, chunkOf, cyclesOf, even, mostShared, pixelTile, type Ranked, STORE } from './cuda-cost.js';
 import type { CudaConvolution, ImageTile } from './cuda-image.js';
 import type { CudaConvolveWeight } from './cuda-weight-gradient.js';
 import { type ConvolveTensorTile, tensorNeeds } from './tensor-core.js';
 import { type WeightTensorTile, weightTensorNeeds } from './tensor-core-weight-gradient.js';
 
-/** Copies that a block holds at most, and bytes of shared memory, so that a second block has room. */
+/** Copies that a block holds at most. */
 const MOST_STAGES = 4;
-const ROOM = 110 * 1024;
-
-const limitOf = (target: Target): number => target.sharedBytesPerBlock - 4096;
 
 /** How the columns of the output are cut: whole rows of some images, or pieces. */
 function linesOf({ outSize, images }: CudaConvolution): Pick<ImageTile, 'images' | 'columns'>[] {
@@ -56,7 +54,8 @@ function stagedTiles(p: CudaConvolve, shape: Omit<ConvolveTensorTile, 'channels'
 /** Ways to convolve on tensor cores, the most promising first. */
 export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 4): ConvolveTensorTile[] {
   const ranked: Ranked<ConvolveTensorTile>[] = [];
-  const limit = limitOf(target);
+  const limit = mostShared(target);
+  const half = mostShared(target, 2);
   const [kernelRows, kernelColumns] = p.kernel;
   const step = p.adjoint ? 1 : p.stride[0];
   // A window's rows are of one warp.
@@ -85,8 +84,8 @@ export function convolveTensorTiles(p: CudaConvolve, target: Target, count = 4):
           };
           const rows = (across - 1) * step + (kernelRows - 1) * p.dilation[0] + 1;
           const registers = 48 + 4 * down * across + 4 * down + 2 * rows;
-          const alone = 2 * 32 * all * registers > 65536;
-          for (const { tile, stage, tiles } of stagedTiles(p, shape, alone ? limit : Math.min(limit, ROOM))) {
+          const alone = !hasRegisters(target.limits, 2 * 32 * all, registers);
+          for (const { tile, stage, tiles } of stagedTiles(p, shape, alone ? limit : half)) {
             const { channels, stages } = tile;
             const copies = Math.ceil(p.inputs / channels);
             const steps =
@@ -143,7 +142,7 @@ const FEW_WARPS = [
 function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTile>[] {
   const ranked: Ranked<WeightTensorTile>[] = [];
   const taps = p.kernel[0] * p.kernel[1];
-  const bytes = Math.min(limitOf(target), ROOM);
+  const bytes = mostShared(target, 2);
   for (const pixels of [64, 128, 256, 512]) {
     const { images, rows, columns } = pixelTile(p, pixels, 4);
     const shape = { images, columns, rows: columns % 8 === 0 ? rows : 2 * Math.ceil(rows / 2) };
@@ -155,7 +154,7 @@ function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTil
         if (outputs > 16 && outputs >= 2 * p.outputs) continue;
         for (const across of [1, 2, 3, 4]) {
           const cover = warps[1] * across * 8;
-          if (32 * all * (48 + 4 * down * across) > 65536) continue;
+          if (!hasRegisters(target.limits, 32 * all, 48 + 4 * down * across)) continue;
           if (cover >= 2 * p.inputs * taps && across > 1) continue;
           const tileOf = (channels: number, splits = 1, stages = 1): WeightTensorTile => ({
             ...{ ...shape, channels, warps, each: [down, across], splits, stages },
@@ -193,7 +192,7 @@ function fewTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTil
 function manyTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTile>[] {
   const ranked: Ranked<WeightTensorTile>[] = [];
   const taps = p.kernel[0] * p.kernel[1];
-  const bytes = limitOf(target);
+  const bytes = mostShared(target);
   for (const line of linesOf(p)) {
     const quads = Math.ceil((line.images * line.columns) / 4);
     for (const [warps, down] of [
@@ -214,7 +213,7 @@ function manyTiles(p: CudaConvolveWeight, target: Target): Ranked<WeightTensorTi
           if (all < 4 || all > 16) continue;
           for (const rows of [2, 3, 4, 5, 6, 7]) {
             const registers = 40 + 4 * down * (taps + rows);
-            if (registers > 250 || registers * 32 * all > 65536) continue;
+            if (registers > 250 || !hasRegisters(target.limits, 32 * all, registers)) continue;
             for (const groups of [1, 2, 3]) {
               const lines = 2 * rows * groups;
               if (!suits(lines, p.outSize[0], 4)) continue;

@@ -49,8 +49,7 @@ export const indexAddOp: FusedOp<IndexArg> = {
   kernels: [
     {
       name: 'indexAdd-cuda',
-      when: ({ model, maxThreadsPerBlock }, { dtype, src }) =>
-        model === 'threads' && maxThreadsPerBlock >= 1024 && dtype === f32 && src[1]!.size > FEW,
+      when: ({ model }, { dtype, src }) => model === 'threads' && dtype === f32 && src[1]!.size > FEW,
       finishes: true,
       plan: ({ inputs: [values, index], output, finish }, { axis, size }) => {
         const n = index!.shape[0]!;

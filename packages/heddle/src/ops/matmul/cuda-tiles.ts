@@ -4,6 +4,7 @@
  * ranks; the autotuner times the first few.
  */
 import { bf16, type DType } from '../../core/dtype.js';
+import { FITTED, hasRegisters, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { MatmulProblem } from './cpu.js';
 import type { MatmulTile } from './cuda.js';
@@ -41,18 +42,9 @@ const WARPS: readonly Pair[] = [
   [4, 4],
 ];
 
-/** Cycles from the start of a kernel to the first elements of memory, and of another kernel after it. */
-const LATENCY = 1100;
-const ANOTHER_KERNEL = 1900;
-/** Bytes that a multiprocessor receives per cycle. */
-const RECEIVED = 40;
-/** Cycles of a warp from a read of shared memory to its use. */
-const READ_LATENCY = 30;
-/** Cycles that what follows takes for an element, if something does: one after the other in a thread. */
-const FOLLOWING = 100;
-/** Bytes of shared memory of a multiprocessor, and those that two blocks can both have. */
-const SHARED = 227 * 1024;
-const HALF = 112 * 1024;
+const { latency: LATENCY, anotherKernel: ANOTHER_KERNEL, received: RECEIVED } = FITTED.matmul;
+/** Bytes of shared memory that are left. */
+const MARGIN = 1024;
 
 interface Cut {
   readonly depth: number;
@@ -72,7 +64,7 @@ function cutsOf(K: number, width: number, along: number, limit: number): readonl
   });
 }
 
-function cyclesOf(p: MatmulProblem, tile: MatmulTile, { units }: Target): number {
+function cyclesOf(p: MatmulProblem, tile: MatmulTile, { units, limits }: Target): number {
   const { M, N, K, batches } = p;
   const { warps, lanes, each, depth, stages, splits } = tile;
   const [rows, columns] = [warps[0] * lanes[0] * each[0], warps[1] * lanes[1] * each[1]];
@@ -82,15 +74,8 @@ function cyclesOf(p: MatmulProblem, tile: MatmulTile, { units }: Target): number
   const chunks = Math.ceil(Math.ceil(K / depth) / splits);
   const bytes = 4 * (rows + columns) * (depth + 4) * stages;
   const registers = 30 + each[0] * each[1] + 2 * (each[0] + each[1]);
-  const resident = Math.max(
-    1,
-    Math.min(
-      Math.floor(SHARED / bytes),
-      Math.floor(2048 / threads),
-      Math.floor(65536 / (threads * registers)),
-      16,
-    ),
-  );
+  // The times were fitted with what CUDA reserves for a block within `bytes`.
+  const resident = residentBlocks(limits, { threads, bytes: bytes - limits.sharedBytesReserved, registers });
   const perUnit = Math.ceil(blocks / units);
   const waves = Math.ceil(perUnit / resident);
   /** Reads of four steps along K that a warp makes. */
@@ -101,12 +86,12 @@ function cyclesOf(p: MatmulProblem, tile: MatmulTile, { units }: Target): number
   const along = each[0] * each[1] < 64 ? 1.25 : 1;
   const throughput = along * count * quads * Math.max((multiply + 2 * read) / 4, read);
   const copied = (4 * (rows + columns) * chunks * depth) / RECEIVED;
-  const alone = quads * (multiply + 2 * read + READ_LATENCY);
+  const alone = quads * (multiply + 2 * read + FITTED.matmul.readLatency);
   const shares = warps[2] > 1 ? 100 + (rows * columns * warps[2]) / 32 : 0;
   const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
   const written = (4 * rows * columns) / RECEIVED;
   const own = warps[2] > 1 ? Math.ceil((rows * columns) / threads) : each[0] * each[1];
-  const followed = p.followed ? FOLLOWING * own : 0;
+  const followed = p.followed ? FITTED.matmul.following * own : 0;
   // Waiting is hidden by other warps of the same scheduler.
   const others = Math.max(1, (Math.min(resident, perUnit) * count) / 8);
   const busy = perUnit * (throughput + 0.5 * copied + written) + (0.5 * waves * alone) / others;
@@ -122,7 +107,8 @@ function cyclesOf(p: MatmulProblem, tile: MatmulTile, { units }: Target): number
 export function matmulTiles(p: MatmulProblem, target: Target, count: number): MatmulTile[] {
   const { M, N, K, batches } = p;
   const ranked: { readonly tile: MatmulTile; readonly cycles: number }[] = [];
-  const limit = Math.min(HALF, target.sharedBytesPerBlock - 1024);
+  // A second block has room.
+  const limit = sharedBytesOfEach(target.limits, 2) - MARGIN;
   for (const lanes of LANES) {
     for (const each of EACH) {
       for (const [down, across] of WARPS) {
@@ -136,7 +122,11 @@ export function matmulTiles(p: MatmulProblem, target: Target, count: number): Ma
           if (down * across * along > 16 || (along > 1 && K < 8 * along)) continue;
           const threads = 32 * down * across * along;
           if (along > 1 && 4 * along * rows * columns > limit) continue;
-          if (each[0] * each[1] > 32 && threads > 256 && threads * (40 + 4 * (each[0] + each[1])) > 65536)
+          if (
+            each[0] * each[1] > 32 &&
+            threads > 256 &&
+            !hasRegisters(target.limits, threads, 40 + 4 * (each[0] + each[1]))
+          )
             continue;
           for (const splits of [1, 2, 4, 8, 16, 32]) {
             if (splits > 1 && (tiles * splits > 2 * target.units || K < 64 * splits)) continue;
@@ -178,9 +168,6 @@ const TENSOR_TILES: readonly (readonly [warps: TensorTile['warps'], each: Pair, 
   [[1, 1, 1], [2, 4], 0.25],
 ];
 
-/** Multiply-adds of a multiprocessor per cycle on tensor cores, for each of the steps along K of an instruction. */
-const TENSOR_RATE = 60;
-
 /**
  * Ways to multiply on tensor cores, the most promising first.
  * @param dtype of the matrices
@@ -192,7 +179,7 @@ export function tensorTiles(
   dtype: DType,
   count = 6,
 ): TensorTile[] {
-  const { units, sharedBytesPerBlock } = target;
+  const { units, limits } = target;
   const { M, N, K, batches } = p;
   const step = precision === 'tf32' ? 8 : 16;
   const ranked: { readonly tile: TensorTile; readonly cycles: number }[] = [];
@@ -206,12 +193,12 @@ export function tensorTiles(
       const one: TensorTile = { warps: [warps[0], warps[1], 1], each, depth, stages: 1, splits: 1 };
       const { words, sharedBytes: stage } = tensorLayoutOf(p, one, dtype);
       if (warps[2] > 1 && (depth > K || (dtype === bf16 && !words))) continue;
-      const stages = Math.min(steps === 2 ? 4 : 3, Math.floor((sharedBytesPerBlock - 1024) / stage));
+      const stages = Math.min(steps === 2 ? 4 : 3, Math.floor((limits.sharedBytesPerBlock - MARGIN) / stage));
       if (stages < (steps === 2 ? 2 : 3)) continue;
       for (const splits of [1, 2, 4, 8, 16]) {
         if (splits > 1 && (tiles * splits > 2 * units || K < 128 * splits)) continue;
         const chunks = Math.ceil(Math.ceil(K / depth) / splits);
-        const busy = (rows * columns * chunks * depth) / (TENSOR_RATE * step * speed);
+        const busy = (rows * columns * chunks * depth) / (FITTED.matmul.tensorRate * step * speed);
         const passes = splits > 1 ? ANOTHER_KERNEL + (batches * M * N * splits * 8) / (units * RECEIVED) : 0;
         const cycles = Math.ceil((tiles * splits) / units) * (busy + chunks * 40) + LATENCY + passes;
         ranked.push({ tile: { warps, each, depth, stages, splits }, cycles });

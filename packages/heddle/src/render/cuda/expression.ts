@@ -1,8 +1,9 @@
 /** Expressions of the kernel IR in C++. */
 import { bool, type DType, u8 } from '../../core/dtype.js';
 import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
-import type { Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
+import type { Axis, Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
+import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import { type Analysis, accessOf } from './index-arithmetic.js';
 import { intrinsicCall } from './intrinsics.js';
@@ -26,23 +27,25 @@ import {
   within,
 } from './text.js';
 
-/** Float operators that vectors have as well. */
+/** What numbers of up to `most`, and `more`, stay below. */
+const along = <Name extends 'threadIdx' | 'blockIdx' | 'blockDim' | 'gridDim'>(
+  name: Name,
+  most: readonly number[],
+  more: 0 | 1,
+) =>
+  Object.fromEntries(
+    most.map((n, i) => [`${name}.${'xyz'[i]}`, n > 65536 ? `0x${(n + more).toString(16)}` : `${n + more}`]),
+  ) as Record<`${Name}.${Axis}`, string>;
+
 /** What a launch's numbers stay below on every GPU. */
 const SPECIAL_ENDS: Readonly<Record<Exclude<Special, 'laneId' | 'warpId'>, string>> = {
-  'threadIdx.x': '1024',
-  'threadIdx.y': '1024',
-  'threadIdx.z': '64',
-  'blockIdx.x': '0x7fffffff',
-  'blockIdx.y': '65535',
-  'blockIdx.z': '65535',
-  'blockDim.x': '1025',
-  'blockDim.y': '1025',
-  'blockDim.z': '65',
-  'gridDim.x': '0x80000000',
-  'gridDim.y': '65536',
-  'gridDim.z': '65536',
+  ...along('threadIdx', GPU.block, 0),
+  ...along('blockIdx', GPU.grid, 0),
+  ...along('blockDim', GPU.block, 1),
+  ...along('gridDim', GPU.grid, 1),
 };
 
+/** Float operators that vectors have as well. */
 const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
 
 export class Expressions {

@@ -3,7 +3,7 @@ import { availableParallelism, cpus } from 'node:os';
 import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import type { Target } from '../../kernel/ir/target.js';
+import { H200, type Target } from '../../kernel/ir/target.js';
 import {
   type Device,
   type DeviceBuffer,
@@ -48,8 +48,7 @@ export class CpuDevice implements Device, ProgramHost {
       model: 'blocks',
       units: threads,
       fma,
-      maxThreadsPerBlock: 1024,
-      sharedBytesPerBlock: 64 * 1024,
+      limits: H200.limits,
       capability: 0,
       libraries: new Set(),
     };

@@ -20,7 +20,7 @@ import { Compiler } from './compile/compiler.js';
 import { inspectKernel } from './compile/inspect.js';
 import { Kernels } from './compile/kernels.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './compile/nvrtc.js';
-import { ATTRIBUTE, type Driver, formatVersion, openDriver } from './driver/driver.js';
+import { ATTRIBUTE, type Driver, formatVersion, limitsOf, openDriver } from './driver/driver.js';
 import { NativeMemory } from './driver/native.js';
 import { CudaStream, NON_BLOCKING, type StreamHost, type Uses } from './driver/stream.js';
 import { Timeline } from './driver/timeline.js';
@@ -111,8 +111,7 @@ export class CudaDevice implements Device, ProgramHost {
       model: 'threads',
       units: attribute(ATTRIBUTE.multiprocessors),
       fma: true,
-      maxThreadsPerBlock: 1024,
-      sharedBytesPerBlock: attribute(ATTRIBUTE.maxSharedPerBlockOptIn),
+      limits: limitsOf(attribute),
       capability,
       libraries: new Set(Object.keys(ROUTINES).filter((name) => ROUTINES[name]!.available())),
     };

@@ -5,7 +5,7 @@ import { DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import type { KernelIr, Param } from '../../kernel/ir/ir.js';
 import { type Scalar, wrap } from '../../kernel/ir/ops.js';
-import { MOST_SHARED_BYTES, type Target } from '../../kernel/ir/target.js';
+import { H200, type Target } from '../../kernel/ir/target.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import { compile } from '../../kernel/passes/pipeline.js';
 import { type JsKernel, KIT, renderJs } from '../../render/js/render.js';
@@ -27,16 +27,7 @@ import {
 import { Shadow } from './shadow.js';
 
 /** What the simulator is, to those who write kernels for it: a small GPU. */
-export const SIM_TARGET: Target = {
-  name: 'sim',
-  model: 'threads',
-  units: 4,
-  fma: true,
-  maxThreadsPerBlock: 1024,
-  sharedBytesPerBlock: MOST_SHARED_BYTES,
-  capability: 90,
-  libraries: new Set(),
-};
+export const SIM_TARGET: Target = { ...H200, name: 'sim', units: 4 };
 
 /** The parameters of `Bind`, by the names that the JavaScript of a kernel has for them. */
 const ENVIRONMENT = ['run', 'args', 'shared', 'local'] as const;

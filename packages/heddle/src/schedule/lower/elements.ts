@@ -29,8 +29,6 @@ import type { Survey } from './survey.js';
 
 /** Threads of a block. */
 const THREADS = 256;
-/** Threads that a multiprocessor holds. */
-const RESIDENT = 2048;
 /** Vectors that a thread has on their way at most, of all inputs together. */
 const IN_FLIGHT = 8;
 /**
@@ -58,7 +56,7 @@ export function elementsBody(
   // Two halves that draw: what is drawn for both (the radius and angle of a pair of normal numbers) is drawn once.
   const halves = shape.draws && shape.digits.length > 1 && shape.digits[0]!.size === 2;
   const own: LoopAxis = halves ? { size: axis.size / 2, splits: axis.splits } : axis;
-  const full = target.units * RESIDENT;
+  const full = target.units * target.limits.threadsPerMultiprocessor;
   const lanes = lanesOf(own, shape, full);
   const vectors = own.size / lanes;
   const side = shape.work >= HEAVY ? 1 : Math.floor(IN_FLIGHT / Math.max(1, shape.loads.length));

@@ -7,7 +7,7 @@ import { i32 } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import type { Target } from '../../kernel/ir/target.js';
+import { GPU, type Target } from '../../kernel/ir/target.js';
 import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
 import type { Reduction } from '../group.js';
 import { Accumulation, identityOf, opOf, type ReduceOp } from './accumulate.js';
@@ -31,7 +31,6 @@ import {
 
 /** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
 const KEPT = 16;
-const MOST_THREADS = 1024;
 
 export function rowsBody(
   roots: readonly GraphNode[],
@@ -76,7 +75,7 @@ function sharesOf({ rows, columns }: Reduction['structure'], inner: number, targ
   const busy = rows >= 16 * target.units;
   const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
   const vectors = columns / lanes;
-  const most = (columns > MOST_THREADS * KEPT ? 2 * KEPT : KEPT) / lanes;
+  const most = (columns > GPU.threadsPerBlock * KEPT ? 2 * KEPT : KEPT) / lanes;
   const few = Math.min(4, most);
   const perThread = (n: number): number => powerOfTwo(vectors / n);
   // A warp needs no shared memory. Where rows are many, a thread has several vectors, for more bytes on their way and
@@ -84,7 +83,7 @@ function sharesOf({ rows, columns }: Reduction['structure'], inner: number, targ
   const team =
     vectors <= 32 * (busy ? few : 1)
       ? Math.min(32, busy ? Math.max(Math.min(8, perThread(1)), perThread(few)) : perThread(1))
-      : Math.min(MOST_THREADS, Math.max(64, perThread(few)));
+      : Math.min(GPU.threadsPerBlock, Math.max(64, perThread(few)));
   const each = Math.min(most, Math.ceil(vectors / team));
   const threads = rows * team >= 128 * target.units ? 128 : 32;
   return { lanes, team, each, rowsPerBlock: team > 32 ? 1 : threads / team };

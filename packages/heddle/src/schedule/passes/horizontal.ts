@@ -7,17 +7,13 @@ import { rewrite } from '../../core/rewrite.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
 import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
-import type { Target } from '../../kernel/ir/target.js';
+import { GPU, type Target } from '../../kernel/ir/target.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { FusedCall, Place, PlacedLaunch } from '../launch.js';
 import type { Touch } from './needs.js';
 
 /** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU by themselves. */
 const SMALL = 4;
-/** Bytes of static shared memory that a kernel may have. */
-const MOST_SHARED = 48 * 1024;
-/** Threads of a multiprocessor. */
-const MOST_THREADS = 2048;
 /** Blocks, and instructions of a thread, up to which a launch joins another. */
 const GUEST = { blocks: 8, cost: 500 } as const;
 
@@ -55,7 +51,8 @@ export function mergeLaunches(launches: readonly PlacedLaunch[], target: Target)
 function partOf({ work, ...rest }: PlacedLaunch, target: Target): Part | undefined {
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
-  if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > MOST_SHARED) return undefined;
+  if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > GPU.freeSharedBytes)
+    return undefined;
   const cost = costOfThread(kernel, { grid, block, args: rest.args }, DURATION);
   return { ...rest, kernel, grid, block, dynamicBytes, waits: waits(kernel.body), cost };
 }
@@ -84,11 +81,12 @@ function fits(part: Part, bin: readonly Part[], target: Target): boolean {
   if (threadsOf(part) < threads && part.waits && threadsOf(part) % 32 !== 0) return false;
   const all = [...bin, part];
   const { arrays } = arraysOf(all);
-  if (arrays.filter(isDynamic).length > 1 || staticBytes(arrays) > MOST_SHARED) return false;
+  if (arrays.filter(isDynamic).length > 1 || staticBytes(arrays) > GPU.freeSharedBytes) return false;
   // All blocks run at once: none waits for one that has nothing to do with it.
   const blocks = Math.ceil(all.reduce((n, p) => n + volume(p.grid), 0) / target.units);
   const shared = staticBytes(arrays) + Math.max(...all.map((p) => p.dynamicBytes));
-  return blocks * threads <= MOST_THREADS && blocks * shared <= target.sharedBytesPerBlock;
+  const { threadsPerMultiprocessor, sharedBytesPerBlock } = target.limits;
+  return blocks * threads <= threadsPerMultiprocessor && blocks * shared <= sharedBytesPerBlock;
 }
 
 function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {

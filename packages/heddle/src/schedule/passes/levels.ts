@@ -4,6 +4,7 @@
  */
 import type { GraphNode } from '../../graph/node.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
+import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Work } from '../launch.js';
 import type { Plan, Setting } from '../plan.js';
@@ -113,13 +114,6 @@ function inOrder(steps: readonly Step[]): Step[] {
   return [...order];
 }
 
-/** Threads of a multiprocessor that keep it busy. */
-const BUSY = 1024;
-/** What a launch takes beside its instructions, in instructions. */
-const LATENCY = 4000;
-/** What is not known of a library's routine: that it fills the GPU. */
-const LIBRARY = 50_000;
-
 /** What launches side by side ask for, in instructions one after the other. */
 interface Load {
   /** Of the longest thread. */
@@ -133,9 +127,9 @@ const durationOf = ({ path, work }: Load): number => Math.max(path, work);
 
 function loadOf({ work: of, stage }: Step, { units }: Target): Load {
   const { work: launch, slots } = of.stages[stage]!;
-  if ('library' in launch) return { path: 0, work: LIBRARY };
+  if ('library' in launch) return { path: 0, work: FITTED.launch.library };
   const { kernel, grid, block } = launch;
   const threads = [...grid, ...block].reduce((n, d) => n * d, 1);
-  const path = LATENCY + costOfThread(kernel, { grid, block, args: slots }, DURATION);
-  return { path, work: (path * threads) / (units * BUSY) };
+  const path = FITTED.launch.latency + costOfThread(kernel, { grid, block, args: slots }, DURATION);
+  return { path, work: (path * threads) / (units * FITTED.launch.busy) };
 }

@@ -1,7 +1,7 @@
 /** What the compiler made of a kernel. */
 import { DeviceError, KernelError } from '../../../core/errors.js';
 import type { KernelIr } from '../../../kernel/ir/ir.js';
-import type { Target } from '../../../kernel/ir/target.js';
+import { GPU, type Target } from '../../../kernel/ir/target.js';
 import { compile } from '../../../kernel/passes/pipeline.js';
 import { cudaEntry, renderCuda } from '../../../render/cuda/render.js';
 import type { Dim3, KernelInfo } from '../../device.js';
@@ -27,8 +27,8 @@ export function inspectKernel(
   const blocks = driver.number((at) =>
     api.cuOccupancyMaxActiveBlocksPerMultiprocessor(at, fn.handle, threads, sharedBytes),
   );
-  const warps = Math.ceil(threads / 32);
-  const mostWarps = driver.attribute(gpu, ATTRIBUTE.maxThreadsPerMultiprocessor) / 32;
+  const warps = Math.ceil(threads / GPU.warp);
+  const mostWarps = driver.attribute(gpu, ATTRIBUTE.maxThreadsPerMultiprocessor) / GPU.warp;
   return {
     registers: attribute(FUNCTION_ATTRIBUTE.registers),
     sharedBytes: attribute(FUNCTION_ATTRIBUTE.sharedBytes) + sharedBytes,

@@ -2,7 +2,7 @@
 import { DeviceError, KernelError, type Location } from '../../../core/errors.js';
 import { debug } from '../../../core/log.js';
 import type { KernelIr, Node } from '../../../kernel/ir/ir.js';
-import type { Target } from '../../../kernel/ir/target.js';
+import { GPU, type Target } from '../../../kernel/ir/target.js';
 import { compile } from '../../../kernel/passes/pipeline.js';
 import { cudaEntry, renderCudaKernel } from '../../../render/cuda/render.js';
 import type { Message } from '../../../render/message.js';
@@ -31,9 +31,6 @@ export interface KernelSource extends Source {
   /** Equal for kernels that may share a function: of equal text, and none of them says anything. */
   readonly key: string;
 }
-
-/** Shared memory, fixed and dynamic, that needs no permission, in bytes. */
-const FREE_SHARED = 48 * 1024;
 
 export class Kernels {
   private readonly driver: Driver;
@@ -107,7 +104,7 @@ export class Kernels {
   /** Allow a function that much dynamic shared memory. @throws DeviceError if the GPU has less */
   allowShared(fn: CudaFunction, dynamic: number): void {
     const bytes = fn.fixedShared + dynamic;
-    const most = this.target.sharedBytesPerBlock;
+    const most = this.target.limits.sharedBytesPerBlock;
     if (bytes > most)
       throw new DeviceError(
         `[${fn.name}] ${dynamic} bytes of dynamic shared memory and ${fn.fixedShared} of shared arrays: blocks of this GPU have at most ${most}.`,
@@ -125,7 +122,7 @@ export class Kernels {
     const fixedShared = this.driver.number((at) =>
       api.cuFuncGetAttribute(at, FUNCTION_ATTRIBUTE.sharedBytes, handle),
     );
-    return { name, handle, module, fixedShared, allowedShared: FREE_SHARED };
+    return { name, handle, module, fixedShared, allowedShared: GPU.freeSharedBytes };
   }
 }
 

@@ -1,5 +1,6 @@
 /** The CUDA driver (libcuda): one table of the functions used, every call checked. */
 import { DeviceError } from '../../../core/errors.js';
+import type { GpuLimits } from '../../../kernel/ir/target.js';
 import { type Functions, koffi, NativeMemory, openLibrary } from './native.js';
 
 /** Argument types as in cuda.h; all return a CUresult. The suffixes are those of CUDA 12's headers. */
@@ -181,8 +182,22 @@ export const ATTRIBUTE = {
   maxThreadsPerMultiprocessor: 39,
   capabilityMajor: 75,
   capabilityMinor: 76,
+  maxSharedPerMultiprocessor: 81,
+  maxRegistersPerMultiprocessor: 82,
   maxSharedPerBlockOptIn: 97,
+  maxBlocksPerMultiprocessor: 106,
+  reservedSharedPerBlock: 111,
 } as const;
+
+/** The limits of a GPU, from its attributes. */
+export const limitsOf = (attribute: (which: number) => number): GpuLimits => ({
+  sharedBytesPerBlock: attribute(ATTRIBUTE.maxSharedPerBlockOptIn),
+  sharedBytesPerMultiprocessor: attribute(ATTRIBUTE.maxSharedPerMultiprocessor),
+  sharedBytesReserved: attribute(ATTRIBUTE.reservedSharedPerBlock),
+  registersPerMultiprocessor: attribute(ATTRIBUTE.maxRegistersPerMultiprocessor),
+  threadsPerMultiprocessor: attribute(ATTRIBUTE.maxThreadsPerMultiprocessor),
+  blocksPerMultiprocessor: attribute(ATTRIBUTE.maxBlocksPerMultiprocessor),
+});
 
 /** Numbers of CUfunction_attribute. */
 export const FUNCTION_ATTRIBUTE = {

@@ -1,0 +1,87 @@
+/**
+ * The model of a GPU that launch rules rank their ways by. What a multiprocessor has room for follows from its limits
+ * (target.ts). How long things take is fitted, and stands in one table: cycles of an H200 unless said otherwise. A model
+ * ranks; the autotuner times the first few.
+ */
+import type { GpuLimits } from './target.js';
+
+/** What a block asks for. */
+export interface BlockNeeds {
+  readonly threads: number;
+  /** Of shared memory. */
+  readonly bytes: number;
+  /** Of a thread. */
+  readonly registers: number;
+}
+
+/** Blocks that a multiprocessor holds at once, at least one. */
+export const residentBlocks = (limits: GpuLimits, { threads, bytes, registers }: BlockNeeds): number =>
+  Math.max(
+    1,
+    Math.min(
+      // Less one reserve: as the times below were fitted.
+      Math.floor(
+        (limits.sharedBytesPerMultiprocessor - limits.sharedBytesReserved) /
+          (bytes + limits.sharedBytesReserved),
+      ),
+      Math.floor(limits.threadsPerMultiprocessor / threads),
+      Math.floor(limits.registersPerMultiprocessor / (threads * registers)),
+      limits.blocksPerMultiprocessor,
+    ),
+  );
+
+/** Bytes of shared memory that each of `blocks` blocks of a multiprocessor can have. */
+export const sharedBytesOfEach = (limits: GpuLimits, blocks: number): number =>
+  Math.min(
+    limits.sharedBytesPerBlock,
+    Math.floor(limits.sharedBytesPerMultiprocessor / blocks) - limits.sharedBytesReserved,
+  );
+
+/** Whether a block's threads can have that many registers each. */
+export const hasRegisters = (limits: GpuLimits, threads: number, registers: number): boolean =>
+  threads * registers <= limits.registersPerMultiprocessor;
+
+/** How long things take. */
+export const FITTED = {
+  matmul: {
+    /** From the start of a kernel to the first elements of memory. */
+    latency: 1100,
+    /** For another kernel after it. */
+    anotherKernel: 1900,
+    /** Bytes that a multiprocessor receives per cycle. */
+    received: 40,
+    /** Of a warp, from a read of shared memory to its use. */
+    readLatency: 30,
+    /** For each element, if something follows that is computed at the store: one after the other in a thread. */
+    following: 100,
+    /** Multiply-adds of a multiprocessor per cycle on tensor cores, for each of the steps along K of an instruction. */
+    tensorRate: 60,
+  },
+  /**
+   * Fitted to 200 timings of 16 small convolutions: its first guess takes 6 % longer than the best of them, on average, the
+   * best of its first four 1.4 %.
+   */
+  conv2d: {
+    /** To wait for a copy from memory. */
+    latency: 1500,
+    /** To copy one element, shared by the warps of a multiprocessor. */
+    copy: 0.21,
+    /** That a copy costs besides: to start it, and to meet. */
+    barrier: 280,
+    /** What of the shorter of moving and multiplying does not hide behind the longer, where many blocks follow each other. */
+    unhidden: 0.4,
+    /** To store one element. */
+    store: 0.04,
+    /** Share of a multiprocessor's shared memory from which a block of the weight gradient gains no more. */
+    weightShare: 0.4386,
+  },
+  /** Launches beside each other, in instructions of a thread (`DURATION` in cost.ts). */
+  launch: {
+    /** What a launch takes besides its instructions. */
+    latency: 4000,
+    /** Threads of a multiprocessor that keep it busy. */
+    busy: 1024,
+    /** A library's routine, of which nothing is known: that it fills the GPU. */
+    library: 50_000,
+  },
+} as const;
