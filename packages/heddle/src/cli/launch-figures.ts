@@ -1,12 +1,13 @@
 /** What one launch of a profile did, besides its time: where it comes from, and how near it is to the roofline. */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Location } from '../core/errors.js';
+import { topological } from '../core/node.js';
 import { PRECISIONS, type Precision } from '../core/precision.js';
 import type { LaunchProfile } from '../engine/profile.js';
 import { type Cost, costOfThread } from '../kernel/ir/cost.js';
-import type { KernelIr, Node } from '../kernel/ir/ir.js';
+import type { Node } from '../kernel/ir/ir.js';
 import type { Target } from '../kernel/ir/target.js';
+import { locationOf } from '../kernel/ir/walk.js';
 import { compile } from '../kernel/passes/pipeline.js';
 import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/launch.js';
@@ -68,7 +69,7 @@ function figuresOfLaunch(
   const precision = precisionOf(launch);
   const arithmetic = products[precision] ?? products.f32;
   const least = Math.max(bytes / copy, arithmetic ? (flops ?? 0) / arithmetic : 0) / 1e3;
-  const source = kernel && sourceOf(kernel.kernel);
+  const source = kernel && locationOf(kernel.kernel);
   return {
     name: nameOfLaunch(launch),
     us,
@@ -107,7 +108,7 @@ function precisionOf(launch: Launch): Precision {
     const { precision } = launch.library.options;
     return PRECISIONS.find((p) => p === precision) ?? 'f32';
   }
-  for (const node of nodesOf(launch.kernel)) {
+  for (const node of topological<Node>([launch.kernel.body])) {
     const tensor = node.op === 'intrinsic' ? TENSOR_CORES[node.arg] : undefined;
     if (tensor) return tensor.precision;
   }
@@ -118,24 +119,6 @@ function precisionOf(launch: Launch): Precision {
 function countFlops(launch: KernelLaunch, target: Target): number {
   const threads = [...launch.grid, ...launch.block].reduce((n, size) => n * size, 1);
   return threads * costOfThread(compile(launch.kernel, target), launch, FLOPS);
-}
-
-/** The first place of an author's source that the kernel comes from. */
-function sourceOf(kernel: KernelIr): Location | undefined {
-  for (const { at } of nodesOf(kernel)) if (at) return at;
-  return undefined;
-}
-
-/** Each node once, from the front. */
-function* nodesOf({ body }: KernelIr): Generator<Node> {
-  const seen = new Set<Node>();
-  const stack: Node[] = [body];
-  for (let node = stack.pop(); node; node = stack.pop()) {
-    if (seen.has(node)) continue;
-    seen.add(node);
-    yield node;
-    stack.push(...node.src.toReversed());
-  }
 }
 
 /** Relative to the working folder where that is shorter. */

@@ -41,3 +41,36 @@ export function topological<N extends IrNode>(
   }
   return order;
 }
+
+/** Every node below `roots`, users before sources, each once and only when it is asked for: a search ends where it finds. */
+export function* preorder<N extends IrNode>(
+  roots: readonly N[],
+  sources: (node: N) => readonly IrNode[] = (node) => node.src,
+): Generator<N> {
+  const seen = new Set<N>();
+  const stack = roots.toReversed();
+  for (let node = stack.pop(); node; node = stack.pop()) {
+    if (seen.has(node)) continue;
+    seen.add(node);
+    yield node;
+    const src = sources(node) as readonly N[];
+    for (let i = src.length - 1; i >= 0; i--) stack.push(src[i]!);
+  }
+}
+
+/** The first node below `roots`, in preorder, that is what is looked for. */
+export function find<N extends IrNode>(
+  roots: readonly N[],
+  test: (node: N) => boolean,
+  sources?: (node: N) => readonly IrNode[],
+): N | undefined {
+  for (const node of preorder(roots, sources)) if (test(node)) return node;
+  return undefined;
+}
+
+/** Whether there is such a node below `roots`. */
+export const some = <N extends IrNode>(
+  roots: readonly N[],
+  test: (node: N) => boolean,
+  sources?: (node: N) => readonly IrNode[],
+): boolean => find(roots, test, sources) !== undefined;

@@ -1,6 +1,7 @@
 /** What a launch is given for the parameters of a kernel, checked. */
 import { shown } from '../core/arguments.js';
 import { ArgumentError, DTypeError } from '../core/errors.js';
+import { topological } from '../core/node.js';
 import type { GraphNode, GraphOp } from '../graph/node.js';
 import type { KernelIr, Node, Param } from '../kernel/ir/ir.js';
 import type { Scalar } from '../kernel/ir/ops.js';
@@ -109,14 +110,11 @@ export function writtenBy(ir: KernelIr): ReadonlySet<Param> {
   const known = writes.get(ir);
   if (known) return known;
   const written = new Set<Param>();
-  const visit = (node: Node): void => {
-    if (node.op === 'store' || node.op === 'intrinsic') {
-      const memory = node.src[0];
-      if (memory?.op === 'buffer') written.add(memory.arg);
-    }
-    node.src.forEach(visit);
-  };
-  visit(ir.body);
+  for (const node of topological<Node>([ir.body])) {
+    if (node.op !== 'store' && node.op !== 'intrinsic') continue;
+    const memory = node.src[0];
+    if (memory?.op === 'buffer') written.add(memory.arg);
+  }
   writes.set(ir, written);
   return written;
 }

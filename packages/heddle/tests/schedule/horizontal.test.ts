@@ -9,6 +9,8 @@ import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import type { PlacedLaunch } from '../../src/schedule/launch.js';
 import { mergeLaunches } from '../../src/schedule/passes/horizontal.js';
 
+process.env.HEDDLE_CHECK = '1';
+
 /** y[grid position, thread position] says where the thread believes it is. */
 const where = defineKernel(
   'where',

@@ -2,6 +2,7 @@
  * Which values are uniform: equal in all threads of a block that reach the same point. Conservative: what comes
  * from memory, from atomics or from warp operations counts as varying.
  */
+import { some } from '../../core/node.js';
 import type { Expr, Node, Statement, Variable } from './ir.js';
 
 /** Tells whether an expression has the same value in all threads of a block. */
@@ -10,12 +11,15 @@ export type Uniform = (e: Node) => boolean;
 /** What is uniform in a kernel with this body. Declarations under varying control flow count as varying. */
 export function uniformity(body: Statement): Uniform {
   const varying = new Set<Variable>();
-  const varies = (n: Node): boolean =>
-    (n.op === 'special' && /^(threadIdx|laneId|warpId)/.test(n.arg)) ||
-    n.op === 'load' ||
-    n.op === 'intrinsic' ||
-    (n.op === 'variable' && varying.has(n.arg)) ||
-    n.src.some(varies);
+  const varies = (e: Node): boolean =>
+    some(
+      [e],
+      (n) =>
+        (n.op === 'special' && /^(threadIdx|laneId|warpId)/.test(n.arg)) ||
+        n.op === 'load' ||
+        n.op === 'intrinsic' ||
+        (n.op === 'variable' && varying.has(n.arg)),
+    );
   const walk = (s: Node, divergent: boolean): void => {
     switch (s.op) {
       case 'let':

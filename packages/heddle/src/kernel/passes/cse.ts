@@ -13,6 +13,7 @@ import {
   type Statement,
   type Variable,
 } from '../ir/ir.js';
+import { assignedIn } from '../ir/walk.js';
 import { whileWith } from './branch.js';
 import { Effects, isTrivial, Numbering, type Version } from './numbering.js';
 
@@ -74,7 +75,7 @@ class Walk {
   }
 
   list(statements: readonly Statement[]): Statement[] {
-    for (const s of statements) findAssigned(s, this.assigned);
+    for (const v of assignedIn(statements)) this.assigned.add(v);
     return statements.flatMap((s) => this.statement(s));
   }
 
@@ -275,11 +276,6 @@ class Changes {
     }
     return found;
   }
-}
-
-function findAssigned(s: Statement, into: Set<Variable>): void {
-  if (s.op === 'set') into.add(s.arg);
-  for (const c of s.src) if (c.type.kind === 'none') findAssigned(c as Statement, into);
 }
 
 const memoryOf = (memory: Node): object => (memory.op === 'array' ? memory.arg : GLOBAL);

@@ -7,6 +7,7 @@ import { topological } from '../../core/node.js';
 import { rewrite } from '../../core/rewrite.js';
 import { declare, type Expr, type Node, read, type Statement, type Variable } from '../ir/ir.js';
 import { type IrFunction, irFunction } from '../ir/ir-function.js';
+import { Numbering } from './numbering.js';
 
 export interface EarlyFinish {
   /** Loads for a value and coordinates like those that `finish` will be given; of the value only its type counts. */
@@ -16,8 +17,9 @@ export interface EarlyFinish {
 }
 
 export function finishEarly(original: IrFunction): EarlyFinish {
-  const keys = new Keys();
-  const loaded = new Map<string, Expr>();
+  const numbering = new Numbering();
+  const keyOf = (node: Node): number => numbering.of(node, () => 0);
+  const loaded = new Map<number, Expr>();
   const early = irFunction(([value, ...coordinates], emit) => {
     const own: Variable = { name: 'own', type: value!.type, constant: true };
     const statements: Statement[] = [];
@@ -26,7 +28,7 @@ export function finishEarly(original: IrFunction): EarlyFinish {
     loaded.clear();
     for (const node of topological<Node>([...statements, result])) {
       if (node.op !== 'load' || node.src[0]!.op !== 'buffer') continue;
-      const key = keys.of(node);
+      const key = keyOf(node);
       if (loaded.has(key) || [...variablesIn([node])].some((v) => !given.has(v))) continue;
       const variable: Variable = { name: 'early', type: node.type, constant: true };
       emit(declare(variable, node));
@@ -36,7 +38,7 @@ export function finishEarly(original: IrFunction): EarlyFinish {
   });
   const finish = irFunction((args, emit) => {
     const fromLoaded = <N extends Node>(root: N): N =>
-      rewrite<Node>(root, (n) => (n.op === 'load' ? loaded.get(keys.of(n)) : undefined)) as N;
+      rewrite<Node>(root, (n) => (n.op === 'load' ? loaded.get(keyOf(n)) : undefined)) as N;
     return fromLoaded(original.build(args, (s) => emit(fromLoaded(s))));
   });
   return { early, finish };
@@ -44,19 +46,3 @@ export function finishEarly(original: IrFunction): EarlyFinish {
 
 const variablesIn = (roots: readonly Node[]): Set<Variable> =>
   new Set(topological<Node>(roots).flatMap((n) => (n.op === 'variable' ? [n.arg] : [])));
-
-/** Equal expressions have equal keys. */
-class Keys {
-  private readonly numbers = new Map<unknown, number>();
-
-  of({ op, type, arg, src }: Node): string {
-    const lanes = 'lanes' in type ? type.lanes : 0;
-    return `${op} ${this.number(arg)} ${lanes} (${src.map((s) => this.of(s as Node)).join(', ')})`;
-  }
-
-  private number(arg: unknown): number {
-    const known = this.numbers.get(arg) ?? this.numbers.size;
-    this.numbers.set(arg, known);
-    return known;
-  }
-}

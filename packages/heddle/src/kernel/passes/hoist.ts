@@ -9,6 +9,7 @@ import {
   type Statement,
   type Variable,
 } from '../ir/ir.js';
+import { assignedIn, changedIn } from '../ir/walk.js';
 import { Effects, isTrivial, Numbering } from './numbering.js';
 
 /** Move invariants out of every loop of a kernel. */
@@ -65,26 +66,10 @@ function hoistOut(body: readonly Statement[], own: readonly Variable[], specials
   return { before: motion.before, body: rest };
 }
 
-function collectChanging(
-  statements: readonly Statement[],
-  changing: Set<Variable>,
-  assigned: Set<Variable>,
-): void {
-  const visit = (s: Statement): void => {
-    if (s.op === 'set') assigned.add(s.arg);
-    if (s.op === 'set' || s.op === 'let') changing.add(s.arg);
-    if (s.op === 'for') changing.add(s.arg.variable);
-    if (s.op === 'for' || s.op === 'while' || s.op === 'if' || s.op === 'block') {
-      for (const c of s.src) if (c.type.kind === 'none') visit(c as Statement);
-    }
-  };
-  for (const s of statements) visit(s);
-}
-
 class Motion {
   readonly before: Statement[] = [];
   private readonly changing: Set<Variable>;
-  private readonly assigned = new Set<Variable>();
+  private readonly assigned: ReadonlySet<Variable>;
   private readonly specials: boolean;
   private readonly numbering = new Numbering();
   private readonly effects = new Effects();
@@ -93,9 +78,9 @@ class Motion {
   private readonly moved = new Map<Node, Expr>();
 
   constructor(body: readonly Statement[], own: readonly Variable[], specials = false) {
-    this.changing = new Set(own);
+    this.changing = new Set([...own, ...changedIn(body)]);
+    this.assigned = assignedIn(body);
     this.specials = specials;
-    collectChanging(body, this.changing, this.assigned);
   }
 
   private invariant(e: Node): boolean {

@@ -1,4 +1,6 @@
 /** Local arrays whose indices are all constants become variables: the registers of an accumulator tile. */
+import { preorder, topological } from '../../core/node.js';
+import { rewrite } from '../../core/rewrite.js';
 import {
   type ArrayDecl,
   block,
@@ -18,18 +20,13 @@ import { value } from '../ir/types.js';
 export function promote(ir: KernelIr): KernelIr {
   const candidates = new Set(ir.arrays.filter((a) => a.space === 'local'));
   if (candidates.size === 0) return ir;
-  const seen = new Set<Node>();
-  const drop = (node: Node): void => {
-    if (seen.has(node)) return;
-    seen.add(node);
-    if (node.op === 'array' && candidates.has(node.arg)) {
-      candidates.delete(node.arg);
-    }
+  // An array that is met other than under a constant index stays memory.
+  const others = (node: Node): readonly Node[] => {
     const at = accessOf(node);
-    if (at && at.index !== undefined) for (const s of at.others) drop(s);
-    else for (const s of node.src) drop(s as Node);
+    return at?.index === undefined ? node.src : at.others;
   };
-  drop(ir.body);
+  for (const node of topological<Node>([ir.body], others))
+    if (node.op === 'array') candidates.delete(node.arg);
   if (candidates.size === 0) return ir;
   const registers = new Map<ArrayDecl, Map<number, Variable>>();
   const registerOf = (array: ArrayDecl, index: number): Variable => {
@@ -45,27 +42,17 @@ export function promote(ir: KernelIr): KernelIr {
     elements.set(index, variable);
     return variable;
   };
-  const memo = new Map<Node, Node>();
-  const replace = (node: Node): Node => {
-    if (node.src.length === 0) return node;
-    const known = memo.get(node);
-    if (known) return known;
+  const promoted = (node: Node): Variable | undefined => {
     const at = accessOf(node);
-    let result: Node;
-    if (at?.index !== undefined && candidates.has(at.array)) {
-      const variable = registerOf(at.array, at.index);
-      result =
-        node.op === 'store'
-          ? set(variable, replace(node.src[1] as Node) as Expr, node.at)
-          : read(variable, node.at);
-    } else {
-      const src = (node.src as readonly Node[]).map(replace);
-      result = src.every((s, i) => s === node.src[i]) ? node : ({ ...node, src } as Node);
-    }
-    memo.set(node, result);
-    return result;
+    return at?.index !== undefined && candidates.has(at.array) ? registerOf(at.array, at.index) : undefined;
   };
-  const body = replace(ir.body) as Statement;
+  // Registers are declared in the order in which the arrays are met.
+  for (const node of preorder<Node>([ir.body])) promoted(node);
+  const body = rewrite<Node>(ir.body, (node) => {
+    const variable = promoted(node);
+    if (!variable) return undefined;
+    return node.op === 'store' ? set(variable, node.src[1] as Expr, node.at) : read(variable, node.at);
+  }) as Statement;
   const lets = [...registers.values()].flatMap((elements) =>
     [...elements.entries()].sort(([a], [b]) => a - b).map(([, v]) => declare(v, zeroOf(v.type), ir.body.at)),
   );

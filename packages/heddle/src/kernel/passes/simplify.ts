@@ -1,6 +1,7 @@
 /** Simplify a kernel: exact algebra, constants carried forward, branches that are decided, values nobody reads. */
 import { topological } from '../../core/node.js';
 import { block, type Expr, type KernelIr, type Node, type Statement, type Variable } from '../ir/ir.js';
+import { jumps } from '../ir/walk.js';
 import { isPure, simplifyExpr } from './simplify-expressions.js';
 
 export function simplify(ir: KernelIr): KernelIr {
@@ -116,12 +117,6 @@ class Simplifier {
     }
   }
 }
-
-/** Whether `break` or `continue` of the loop around `node` stands inside. */
-export const jumps = (node: Node): boolean =>
-  node.op === 'break' ||
-  node.op === 'continue' ||
-  (node.op !== 'for' && node.op !== 'while' && (node.src as readonly Node[]).some(jumps));
 
 /** Drop variables nobody reads, from the last statement to the first, so that what only they read goes too. */
 function withoutDead(statements: readonly Statement[]): Statement[] {

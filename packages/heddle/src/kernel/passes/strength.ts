@@ -4,6 +4,7 @@
  *
  * For the lowered form of kernel/passes/address.ts: the base of a load or store is `fixed + counter · constant`.
  */
+import { rewrite } from '../../core/rewrite.js';
 import {
   alu,
   block,
@@ -17,6 +18,7 @@ import {
   set,
   type Variable,
 } from '../ir/ir.js';
+import { changedIn, jumps } from '../ir/walk.js';
 import { Numbering } from './numbering.js';
 
 /** Give every loop of a kernel its pointers. To be run after hoisting. */
@@ -38,7 +40,8 @@ function inside(s: Statement): Statement[] {
     case 'for': {
       const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
       const inner = withPointers(body);
-      if (step.op !== 'const' || continues(inner)) return [{ ...s, src: [start, end, step, inner] }];
+      if (step.op !== 'const' || jumps(inner, ['continue']))
+        return [{ ...s, src: [start, end, step, inner] }];
       const pointers = new Pointers(s.arg.variable, start, Number(step.arg), inner);
       const moved = pointers.statement(inner);
       const loop = { ...s, src: [start, end, step, block([moved, ...pointers.after])] };
@@ -49,54 +52,30 @@ function inside(s: Statement): Statement[] {
   }
 }
 
-/** Whether a `continue` of this loop would skip the end of its body. */
-function continues(s: Statement): boolean {
-  if (s.op === 'continue') return true;
-  if (s.op !== 'block' && s.op !== 'if') return false;
-  return s.src.some((c) => c.type.kind === 'none' && continues(c as Statement));
-}
-
 class Pointers {
   readonly before: Statement[] = [];
   readonly after: Statement[] = [];
   private readonly counter: Variable;
   private readonly start: Expr;
   private readonly step: number;
-  private readonly changing = new Set<Variable>();
+  private readonly changing: ReadonlySet<Variable>;
   private readonly numbering = new Numbering();
   private readonly known = new Map<number, Expr>();
-  private readonly memo = new Map<Node, Node>();
 
   constructor(counter: Variable, start: Expr, step: number, body: Statement) {
     this.counter = counter;
     this.start = start;
     this.step = step;
-    this.collect(body);
-  }
-
-  private collect(s: Statement): void {
-    if (s.op === 'set' || s.op === 'let') this.changing.add(s.arg);
-    if (s.op === 'for') this.changing.add(s.arg.variable);
-    for (const c of s.src) if (c.type.kind === 'none') this.collect(c as Statement);
+    this.changing = changedIn([body]);
   }
 
   statement(s: Statement): Statement {
-    return this.visit(s) as Statement;
-  }
-
-  private visit(node: Node): Node {
-    const seen = this.memo.get(node);
-    if (seen) return seen;
-    const at = node.op === 'load' ? 1 : node.op === 'store' ? 2 : -1;
-    let changed = false;
-    const src = node.src.map((s, i) => {
-      const next = (i === at ? this.pointer(s as Expr) : undefined) ?? this.visit(s);
-      if (next !== s) changed = true;
-      return next;
-    });
-    const result = changed ? ({ ...node, src } as Node) : node;
-    this.memo.set(node, result);
-    return result;
+    return rewrite<Node>(s, (node) => {
+      if (node.op !== 'load' && node.op !== 'store') return undefined;
+      const at = node.op === 'load' ? 1 : 2;
+      const pointer = this.pointer(node.src[at] as Expr);
+      return pointer && { ...node, src: node.src.with(at, pointer) };
+    }) as Statement;
   }
 
   /** The pointer for an address, if it moves evenly. */

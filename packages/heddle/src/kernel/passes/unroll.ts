@@ -1,6 +1,6 @@
 /** Unroll short loops with constant bounds, inner ones first, so that their indices become constants. */
-import { constant, type Expr, type KernelIr, type Node, type Statement, type Variable } from '../ir/ir.js';
-import { jumps } from './simplify.js';
+import { constant, type Expr, type KernelIr, type Node, type Statement } from '../ir/ir.js';
+import { copyOf, jumps } from '../ir/walk.js';
 
 /** More iterations than this stay a loop. */
 const MOST_ITERATIONS = 16;
@@ -45,7 +45,7 @@ function iterations(loop: Extract<Statement, { op: 'for' }>): Statement[] | unde
   return Array.from({ length: Math.max(0, trips) }, (_, k) => {
     const i = from + k * by;
     const now = constant(dtype, dtype.name === 'i64' ? BigInt(i) : i, loop.at);
-    return copy(body, new Map([[loop.arg.variable, now]]));
+    return copyOf(body, new Map([[loop.arg.variable, now]]));
   }).flatMap((s) => s.src as readonly Statement[]);
 }
 
@@ -59,41 +59,4 @@ function sizeOf(node: Node): number {
     sizes.set(node, size);
   }
   return size;
-}
-
-/** A copy with variables replaced; those it declares become new ones. */
-function copy(root: Statement, values: Map<Variable, Expr>): Statement {
-  const renamed = new Map<Variable, Variable>();
-  const fresh = (v: Variable): Variable => {
-    const next = { ...v };
-    renamed.set(v, next);
-    return next;
-  };
-  const memo = new Map<Node, Node>();
-  const of = (node: Node): Node => {
-    if (node.op === 'variable') {
-      const value = values.get(node.arg);
-      if (value) return value;
-      const name = renamed.get(node.arg);
-      return name ? { ...node, arg: name } : node;
-    }
-    if (node.src.length === 0) return node;
-    const known = memo.get(node);
-    if (known) return known;
-    // A declaration comes before its uses, but its initial value does not see it.
-    let result: Node;
-    if (node.op === 'for') {
-      const header = node.src.slice(0, 3).map((s) => of(s as Node));
-      const arg = { ...node.arg, variable: fresh(node.arg.variable) };
-      result = { ...node, arg, src: [...header, of(node.src[3] as Node)] };
-    } else {
-      const src = (node.src as readonly Node[]).map(of);
-      if (node.op === 'let') result = { ...node, arg: fresh(node.arg), src };
-      else if (node.op === 'set') result = { ...node, arg: renamed.get(node.arg) ?? node.arg, src };
-      else result = src.every((s, i) => s === node.src[i]) ? node : ({ ...node, src } as Node);
-    }
-    memo.set(node, result);
-    return result;
-  };
-  return of(root) as Statement;
 }

@@ -15,8 +15,9 @@ import {
   when,
 } from '../ir/ir.js';
 import { value } from '../ir/types.js';
+import { returnIn } from '../ir/walk.js';
 
-export const returns = (s: Node): boolean => s.op === 'return' || s.src.some(returns);
+export const returns = (s: Node): boolean => returnIn(s) !== undefined;
 
 /** Whether `s` never continues after it. */
 function endsThread(s: Node | undefined): boolean {

@@ -9,6 +9,7 @@
  * the simulator would find is not seen here.
  */
 import { KernelError } from '../../core/errors.js';
+import { preorder } from '../../core/node.js';
 import { type ArrayDecl, block, type KernelIr, type Node, read, type Variable } from '../ir/ir.js';
 import { uniformity } from '../ir/uniform.js';
 import { Emitter } from './emit.js';
@@ -61,10 +62,11 @@ export function serialize(ir: KernelIr, size: readonly [number, number, number])
 function variablesAcross(pieces: readonly Piece[]): Set<Variable> {
   const crossing = new Set<Variable>();
   const owner = new Map<Variable, Piece>();
-  const walk = (n: Node, piece: Piece): void => {
-    if (n.op === 'variable' || n.op === 'let' || n.op === 'set') note(n.arg, piece);
-    if (n.op === 'for') note(n.arg.variable, piece);
-    for (const s of n.src) walk(s, piece);
+  const walk = (root: Node, piece: Piece): void => {
+    for (const n of preorder([root])) {
+      if (n.op === 'variable' || n.op === 'let' || n.op === 'set') note(n.arg, piece);
+      if (n.op === 'for') note(n.arg.variable, piece);
+    }
   };
   const note = (v: Variable, piece: Piece): void => {
     if (piece.kind !== 'region' || (owner.get(v) ?? piece) !== piece) crossing.add(v);
@@ -88,12 +90,12 @@ function variablesAcross(pieces: readonly Piece[]): Set<Variable> {
 function arraysAcross(pieces: readonly Piece[]): Set<ArrayDecl> {
   const crossing = new Set<ArrayDecl>();
   const owner = new Map<ArrayDecl, Piece>();
-  const walk = (n: Node, piece: Piece, inLoop: boolean): void => {
-    if (n.op === 'array' && n.arg.space === 'local') {
+  const walk = (root: Node, piece: Piece, inLoop: boolean): void => {
+    for (const n of preorder([root])) {
+      if (n.op !== 'array' || n.arg.space !== 'local') continue;
       if (inLoop || (owner.get(n.arg) ?? piece) !== piece) crossing.add(n.arg);
       owner.set(n.arg, piece);
     }
-    for (const s of n.src) walk(s, piece, inLoop);
   };
   const visit = (list: readonly Piece[], inLoop: boolean): void => {
     for (const piece of list) {

@@ -5,6 +5,7 @@
 import { formatLocation } from '../../core/errors.js';
 import type { Expr, Node, Statement, Variable } from '../ir/ir.js';
 import type { Uniform } from '../ir/uniform.js';
+import { returnIn } from '../ir/walk.js';
 import { returns } from './returns.js';
 import { isWarpOperation } from './warp.js';
 
@@ -54,10 +55,7 @@ export function split(body: Statement, shared: ReadonlySet<Variable>, uniform: U
       if (piece.kind !== 'region' || (last && i === list.length - 1)) continue;
       const early = piece.statements.find(returns);
       if (early)
-        throw new Unsplittable(
-          'some threads return before a barrier or warp operation',
-          find(early, 'return'),
-        );
+        throw new Unsplittable('some threads return before a barrier or warp operation', returnIn(early));
     }
   };
   check(pieces, true);
@@ -156,9 +154,6 @@ function first<T, R>(items: readonly T[], of: (item: T) => R | undefined): R | u
   }
   return undefined;
 }
-
-const find = (n: Node, op: Node['op']): Node | undefined =>
-  n.op === op ? n : first(n.src, (s) => find(s, op));
 
 function nameOf(cause: Node): string {
   switch (cause.op) {

@@ -3,6 +3,7 @@
  * statement of its own that all threads reach; then it becomes loops over what the lanes have stored.
  */
 import { bool, i32, u32 } from '../../core/dtype.js';
+import { some } from '../../core/node.js';
 import { INTRINSICS, type Intrinsic } from '../ir/intrinsics.js';
 import {
   alu,
@@ -27,8 +28,9 @@ import { value } from '../ir/types.js';
 export const isWarpOperation = (n: Node | undefined): n is Extract<Expr, { op: 'intrinsic' }> =>
   n?.op === 'intrinsic' && INTRINSICS[n.arg].scope === 'warp';
 
-export const waits = (n: Node): boolean =>
-  ((n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg)) || n.src.some(waits);
+/** Whether threads need each other in it. */
+export const waits = (root: Node): boolean =>
+  some([root], (n) => (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg));
 
 /** Why warp operations cannot be brought out of their expressions. */
 export interface Obstacle {

@@ -8,7 +8,7 @@
 import { basename } from 'node:path';
 import { i32 } from '../../core/dtype.js';
 import { around, type Location } from '../../core/errors.js';
-import { topological } from '../../core/node.js';
+import { some } from '../../core/node.js';
 import {
   type ArrayDecl,
   block,
@@ -417,4 +417,4 @@ function isFixed(e: Expr): boolean {
 const WAITS: ReadonlySet<string> = new Set<Node['op']>(['buffer', 'print', 'assert', 'return']);
 
 /** Whether something in it touches what other kernels may write, or ends its thread. */
-const mustWait = (node: Node): boolean => topological([node]).some(({ op }) => WAITS.has(op));
+const mustWait = (node: Node): boolean => some([node], ({ op }) => WAITS.has(op));

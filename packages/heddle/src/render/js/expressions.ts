@@ -1,6 +1,7 @@
 /** Expressions of the kernel IR as JavaScript that rounds exactly as ops.ts says. */
 import type { DType } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
+import { some } from '../../core/node.js';
 import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
 import type { Expr, MemoryNode, Node } from '../../kernel/ir/ir.js';
 import { needsRounding, OPS, type OpRecord, type Scalar, type ScalarOp } from '../../kernel/ir/ops.js';
@@ -100,7 +101,7 @@ export function encoded(t: DType, v: string): string {
 const isValue = (n: Node): n is Expr => n.type.kind === 'value';
 
 /** Whether evaluating `e` reads memory or involves other threads: it must come before a store's own check. */
-export const observes = (e: Node): boolean => e.op === 'load' || e.op === 'intrinsic' || e.src.some(observes);
+export const observes = (e: Node): boolean => some([e], ({ op }) => op === 'load' || op === 'intrinsic');
 
 /**
  * The JavaScript of an expression, as a primary: it can stand as an operand anywhere. Vectors are arrays. A warp

@@ -5,7 +5,7 @@
  * Every access to memory asks its checker first: `x[x$.read(i, 3)]`, where 3 is the access's place in the source.
  */
 import { InternalError } from '../../core/errors.js';
-import { topological } from '../../core/node.js';
+import { some, topological } from '../../core/node.js';
 import {
   type Expr,
   type KernelIr,
@@ -17,6 +17,7 @@ import {
   type StoreWay,
 } from '../../kernel/ir/ir.js';
 import { isBuffer } from '../../kernel/ir/types.js';
+import { jumps } from '../../kernel/ir/walk.js';
 import { access, bare, encoded, expression, gathered, observes } from './expressions.js';
 import { END, Scribe, type Site } from './names.js';
 
@@ -32,8 +33,6 @@ export interface JsKernel {
   readonly sites: readonly Site[];
 }
 
-const some = (n: Node, what: (n: Node) => boolean): boolean => topological<Node>([n]).some(what);
-
 const waitsHere = (n: Node): boolean =>
   (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg);
 
@@ -44,7 +43,7 @@ const copiesHere = (n: Node): boolean =>
 /** The JavaScript of a kernel; the same text for the same kernel. */
 export function renderJs(ir: KernelIr): JsKernel {
   const to = new Scribe();
-  const waits = some(ir.body, waitsHere);
+  const waits = some<Node>([ir.body], waitsHere);
   const schema = (p: KernelIr['params'][number]): string =>
     isBuffer(p.schema) ? `buffer(${p.schema.dtype.name})` : p.schema.name;
   to.line(`// ${ir.name}(${ir.params.map((p) => `${p.name}: ${schema(p)}`).join(', ')})`);
@@ -62,10 +61,7 @@ export function renderJs(ir: KernelIr): JsKernel {
     to.line(`const ${name}$ = shared[${i}], ${name} = ${name}$.data;`);
   });
   const used = new Set<Special>();
-  some(ir.body, (n) => {
-    if (n.op === 'special') used.add(n.arg);
-    return false;
-  });
+  for (const n of topological<Node>([ir.body])) if (n.op === 'special') used.add(n.arg);
   for (const dim of ['blockDim', 'gridDim'] as const) {
     (['x', 'y', 'z'] as const).forEach((axis, i) => {
       if (used.has(`${dim}.${axis}`)) to.line(`const ${dim}_${axis} = run.${dim}[${i}];`);
@@ -76,7 +72,7 @@ export function renderJs(ir: KernelIr): JsKernel {
     `return function${waits ? '*' : ''} (${indices.join(', ')})`,
     () => {
       to.line('let steps = 0;');
-      if (some(ir.body, copiesHere)) to.line('const copies = new Copies();');
+      if (some<Node>([ir.body], copiesHere)) to.line('const copies = new Copies();');
       if (used.has('laneId')) to.line('const laneId = run.thread & 31;');
       if (used.has('warpId')) to.line('const warpId = run.thread >> 5;');
       for (const a of inSpace('local')) {
@@ -102,10 +98,6 @@ interface Around {
 }
 const KERNEL: Around = { waits: false, last: true, proceed: 'continue;' };
 const inLoop = ({ waits }: Around, proceed = 'continue;'): Around => ({ waits, last: false, proceed });
-
-/** Whether a `continue` of the loop around `s` stands in it. */
-const continues = (s: Node): boolean =>
-  s.op === 'continue' || (s.op !== 'for' && s.op !== 'while' && s.src.some(continues));
 
 function statement(to: Scribe, s: Statement, around: Around): void {
   const x = (n: Node | undefined): string => bare(to, n as Expr);
@@ -264,7 +256,7 @@ function repeated(to: Scribe, s: Extract<Statement, { op: 'while' }>, around: Ar
   to.construct()('loop', () => {
     to.braces(`while (${bare(to, condition)})`, () => {
       to.line(`run.step(++steps, ${to.site(s.at)});`);
-      const label = update.src.length > 0 && continues(body) ? to.fresh('body') : undefined;
+      const label = update.src.length > 0 && jumps(body, ['continue']) ? to.fresh('body') : undefined;
       if (label) to.braces(`${label}:`, () => statement(to, body, inLoop(around, `break ${label};`)));
       else statement(to, body, inLoop(around));
       statement(to, update, inLoop(around));

@@ -4,6 +4,7 @@
  */
 import { bool, f32, i32, u32 } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
+import { rewrite } from '../../core/rewrite.js';
 import { sizeOf } from '../../core/shape.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
@@ -433,14 +434,10 @@ const isMultiple = (index: Affine, v: Atom, lanes: number): boolean =>
   index.constant % lanes === 0 && index.terms.every((t) => t.atom === v || t.factor % lanes === 0);
 
 /** A statement with another loop variable. */
-function renamed(statement: Statement, from: Variable, to: Variable): Statement {
-  const visit = (node: k.Node): k.Node => {
-    if (node.op === 'variable' && node.arg === from) return k.read(to);
-    const src = node.src.map(visit);
-    return src.some((s, i) => s !== node.src[i]) ? ({ ...node, src } as k.Node) : node;
-  };
-  return visit(statement) as Statement;
-}
+const renamed = (statement: Statement, from: Variable, to: Variable): Statement =>
+  rewrite<k.Node>(statement, (n) =>
+    n.op === 'variable' && n.arg === from ? k.read(to) : undefined,
+  ) as Statement;
 
 /** Which ops and dtypes a vector loop can hold. */
 export const VECTOR_DTYPES: ReadonlySet<unknown> = new Set([f32, i32, u32]);

@@ -1,4 +1,5 @@
 /** A hand-written kernel in a schedule: its sources as views, and what follows it computed at its stores. */
+import { topological } from '../../core/node.js';
 import { stridesOf } from '../../core/shape.js';
 import { callOf, type KernelIo, type Stage, type Variant, type View } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
@@ -133,15 +134,5 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   return { inputs, variants: () => choice.variants?.(io, arg) ?? [], plan };
 }
 
-function paramsUsed(body: Node): Set<Param> {
-  const used = new Set<Param>();
-  const seen = new Set<Node>();
-  const visit = (node: Node): void => {
-    if (seen.has(node)) return;
-    seen.add(node);
-    if (node.op === 'buffer') used.add(node.arg);
-    node.src.forEach(visit);
-  };
-  visit(body);
-  return used;
-}
+const paramsUsed = (body: Node): Set<Param> =>
+  new Set(topological([body]).flatMap((node) => (node.op === 'buffer' ? [node.arg] : [])));

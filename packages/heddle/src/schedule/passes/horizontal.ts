@@ -3,12 +3,14 @@
  * more blocks in the grid of another launch that needs it as little. Larger ones stay apart: each thread would get the
  * registers and each block the shared memory of the one that asks for most.
  */
+import { some } from '../../core/node.js';
 import { rewrite } from '../../core/rewrite.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
-import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
+import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import { isBuffer } from '../../kernel/ir/types.js';
+import { copyOf } from '../../kernel/ir/walk.js';
 import type { FusedCall, Place, PlacedLaunch } from '../launch.js';
 import type { Touch } from './needs.js';
 
@@ -112,13 +114,7 @@ function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {
     const params = new Map(part.kernel.params.map((p, i) => [p, paramAt(part.args[i]!, p.schema)]));
     const idle = threadsOf(part) < threads;
     // Two parts may be launches of one kernel: each gets variables of its own.
-    const variables = new Map<Variable, Variable>();
-    const own = (v: Variable): Variable => {
-      const known = variables.get(v) ?? { ...v };
-      variables.set(v, known);
-      return known;
-    };
-    const inside = rewrite<Node>(part.kernel.body, (node) => {
+    const inside = rewrite<Node>(copyOf(part.kernel.body), (node) => {
       switch (node.op) {
         case 'buffer':
           return k.bufferParam(params.get(node.arg)!, node.at);
@@ -128,12 +124,6 @@ function mergeParts(parts: readonly Part[]): Omit<PlacedLaunch, 'level'> {
           return k.arrayNode(standIn.get(node.arg)!, node.at);
         case 'special':
           return specialIn(part, from, node);
-        case 'variable':
-        case 'let':
-        case 'set':
-          return { ...node, arg: own(node.arg) };
-        case 'for':
-          return { ...node, arg: { ...node.arg, variable: own(node.arg.variable) } };
         case 'effect':
           return idle && node.arg === 'barrier' ? k.barrier(node.at, threadsOf(part)) : undefined;
         default:
@@ -233,12 +223,5 @@ const staticBytes = (arrays: readonly ArrayDecl[]): number =>
     .reduce((n, a) => n + a.dims.reduce((m, d) => m * d, 1) * a.lanes * a.dtype.bytes, 0);
 
 /** Whether threads of a block wait for each other. */
-function waits(body: Statement): boolean {
-  const seen = new Set<Node>();
-  const visit = (node: Node): boolean => {
-    if (seen.has(node)) return false;
-    seen.add(node);
-    return (node.op === 'effect' && node.arg === 'barrier') || node.src.some(visit);
-  };
-  return visit(body);
-}
+const waits = (body: Statement): boolean =>
+  some<Node>([body], (node) => node.op === 'effect' && node.arg === 'barrier');

@@ -3,6 +3,7 @@
  * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
  * kept against those reduced, wherever they stand.
  */
+import { some, topological } from '../../core/node.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Reduction, Structure } from '../group.js';
 import { runsOf } from '../lower/movement.js';
@@ -116,29 +117,19 @@ export function reductionsOf(order: readonly GraphNode[], taken: (node: GraphNod
 }
 
 /** Whether what is reduced are windows that slide over an image. */
-function isWindowed(node: GraphNode): boolean {
-  const seen = new Set<GraphNode>();
-  const visit = (at: GraphNode): boolean => {
-    if (seen.has(at) || at.isLeaf || at.op === 'reduce') return false;
-    seen.add(at);
-    return at.op === 'window' || at.src.some(visit);
-  };
-  return node.src.some(visit);
-}
+const isWindowed = (node: GraphNode): boolean =>
+  some(
+    node.src,
+    (n) => n.op === 'window' && !n.isLeaf,
+    (n) => (n.isLeaf || n.op === 'reduce' ? [] : n.src),
+  );
 
 /** Whether a reduction reads what a kernel's reductions read: they had better read it once. */
 function readSame(node: GraphNode, { members }: Draft): boolean {
   const { size } = node.src[0]!;
-  const collect = (of: GraphNode, into: Set<GraphNode>): Set<GraphNode> => {
-    for (const s of of.src) {
-      if (s.size !== size || into.has(s)) continue;
-      into.add(s);
-      if (s.op === 'map' || s.op === 'reshape' || s.op === 'detach') collect(s, into);
-    }
-    return into;
-  };
-  const mine = collect(node, new Set());
-  return [...members.keys()].some(
-    (m) => m.op === 'reduce' && [...collect(m, new Set())].some((r) => mine.has(r)),
-  );
+  const below = (n: GraphNode): readonly GraphNode[] => n.src.filter((s) => s.size === size);
+  const goesOn = ({ op }: GraphNode): boolean => op === 'map' || op === 'reshape' || op === 'detach';
+  const collect = (of: GraphNode): GraphNode[] => topological(below(of), (n) => (goesOn(n) ? below(n) : []));
+  const mine = new Set(collect(node));
+  return [...members.keys()].some((m) => m.op === 'reduce' && collect(m).some((r) => mine.has(r)));
 }

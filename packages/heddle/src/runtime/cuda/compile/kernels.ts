@@ -1,8 +1,9 @@
 /** Kernels as functions of loaded modules. Equal texts share one. */
-import { DeviceError, KernelError, type Location } from '../../../core/errors.js';
+import { DeviceError, KernelError } from '../../../core/errors.js';
 import { debug } from '../../../core/log.js';
-import type { KernelIr, Node } from '../../../kernel/ir/ir.js';
+import type { KernelIr } from '../../../kernel/ir/ir.js';
 import { GPU, type Target } from '../../../kernel/ir/target.js';
+import { locationOf } from '../../../kernel/ir/walk.js';
 import { compile } from '../../../kernel/passes/pipeline.js';
 import { cudaEntry, renderCudaKernel } from '../../../render/cuda/render.js';
 import type { Message } from '../../../render/message.js';
@@ -128,17 +129,4 @@ export class Kernels {
 
 function refused(kernel: KernelIr, log: string): KernelError {
   return new KernelError(`[${kernel.name}] NVRTC refuses the kernel:\n${log}`, locationOf(kernel));
-}
-
-/** The first place in the author's source that a kernel's IR knows. */
-export function locationOf(kernel: KernelIr): Location | undefined {
-  const find = (node: Node): Location | undefined => {
-    if (node.at) return node.at;
-    for (const inner of node.src) {
-      const at = find(inner);
-      if (at) return at;
-    }
-    return undefined;
-  };
-  return find(kernel.body);
 }
