@@ -158,9 +158,12 @@ function cut(launches: readonly PlannedLaunch[], threads: number): Section[] {
   let first = 0;
   launches.forEach((l, i) => {
     const waits = l.launch.needs?.some((need) => need >= first) ?? true;
-    if (i > 0 && !waits) return groups.at(-1)!.push(l);
-    first = i;
-    return groups.push([l]);
+    if (i > 0 && !waits) {
+      groups.at(-1)!.push(l);
+    } else {
+      first = i;
+      groups.push([l]);
+    }
   });
   const chunksOf = (l: PlannedLaunch): number => {
     const most = Math.min(blocksOf(l.launch), CHUNKS_PER_THREAD * threads, Math.floor(l.work / CHUNK_WORK));
