@@ -31,6 +31,8 @@ export const DTYPES = { f16, bf16, f32, f64, u8, i32, u32, i64, bool } as const 
 };
 
 export const isFloat = (t: DType): boolean => t.kind === 'float';
+/** f16 or bf16: what is computed of them is computed in f32, and rounded once more. */
+export const isHalf = (t: DType): boolean => t.kind === 'float' && t.bytes === 2;
 /** Signed and unsigned integers; bool is not one. */
 export const isInteger = (t: DType): boolean => t.kind === 'int' || t.kind === 'uint';
 
@@ -42,6 +44,12 @@ export const LIMITS: Readonly<Partial<Record<DTypeName, readonly [bigint, bigint
   i64: [-(2n ** 63n), 2n ** 63n - 1n],
 };
 
+/** The same as numbers: the least, and the one after the largest, which is exact for i64, too. */
+export const NUMBER_LIMITS: Readonly<Partial<Record<DTypeName, readonly [least: number, beyond: number]>>> =
+  Object.fromEntries(
+    Object.entries(LIMITS).map(([name, [least, most]]) => [name, [Number(least), Number(most + 1n)]]),
+  );
+
 /** Whether a value is one of `t`'s: a number for a float, an integer within its limits for an integer. */
 export function isOf(t: DType, value: unknown): value is number | bigint | boolean {
   const limits = LIMITS[t.name];
@@ -51,13 +59,11 @@ export function isOf(t: DType, value: unknown): value is number | bigint | boole
   return Number.isInteger(value) && (value as number) >= least && (value as number) < beyond;
 }
 
-/** The same as numbers: the least, and the one after the largest, which is exact for i64, too. */
-const NUMBER_LIMITS: Readonly<Partial<Record<DTypeName, readonly [number, number]>>> = {
-  u8: [0, 2 ** 8],
-  i32: [-(2 ** 31), 2 ** 31],
-  u32: [0, 2 ** 32],
-  i64: [-(2 ** 63), 2 ** 63],
-};
+/** @throws DTypeError unless it is of floats */
+export function requireFloats(op: string, what: string, { dtype }: { readonly dtype: DType }): void {
+  if (!isFloat(dtype))
+    throw new DTypeError(`[${op}] ${what} must be floats, got ${dtype.name}. Convert with .cast(f32).`);
+}
 
 /** What the values of `t` are, for messages. */
 export function describeValues(t: DType): string {

@@ -1,5 +1,5 @@
 /** Shapes, strides and broadcasting (NumPy's rules). */
-import { shown } from './arguments.js';
+import { type Rule, requireArgument, shown } from './arguments.js';
 import { ShapeError } from './errors.js';
 
 /** Sizes of a tensor's dimensions, outermost first. `[]` is a scalar. */
@@ -56,10 +56,13 @@ export function normalizeAxis(op: string, axis: number, rank: number): number {
 
 const isSize = (d: unknown): boolean => Number.isSafeInteger(d) && (d as number) >= 0;
 
+export const aShape: Rule = {
+  error: ShapeError,
+  must: 'a list of integers ≥ 0, as in [2, 3]',
+  holds: (v) => Array.isArray(v) && v.every(isSize),
+};
+
 /** @throws ShapeError unless it is a list of sizes */
 export function requireShape(op: string, shape: unknown): asserts shape is Shape {
-  if (Array.isArray(shape) && shape.every(isSize)) return;
-  throw new ShapeError(
-    `[${op}] ${Array.isArray(shape) ? `(${shape.map((d) => shown(d)).join(',')})` : shown(shape)} is not a shape: pass a list of integers ≥ 0, as in [2, 3].`,
-  );
+  requireArgument(op, 'shape', shape, aShape);
 }

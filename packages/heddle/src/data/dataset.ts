@@ -15,6 +15,7 @@ import {
 } from '../core/arguments.js';
 import { ArgumentError, DataError } from '../core/errors.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
+import { requireClasses } from './labels.js';
 
 export interface Dataset {
   /** Number of examples. */
@@ -141,13 +142,7 @@ export class ArrayDataset implements Dataset {
           `${features} values for inputs of shape ${formatShape(inputShape)}.`,
       );
     }
-    const wrong = labels.findIndex((label) => label < 0 || label >= classes);
-    if (wrong >= 0) {
-      throw new DataError(
-        `label ${labels[wrong]} of example ${wrong} is outside the classes: expected 0 to ${classes - 1}. ` +
-          'Check the labels, or the number of classes.',
-      );
-    }
+    requireClasses(labels, classes);
     this.length = labels.length;
     this.inputShape = inputShape;
     this.classes = classes;

@@ -2,7 +2,18 @@
  * Makers of graph nodes, one per primitive: each checks its sources, says what comes out, and drops what does
  * nothing. Gradient rules and fused ops are written with these.
  */
-import { bool, type DType, f32, i32, i64, isFloat, isInteger, requireDType, u32 } from '../core/dtype.js';
+import {
+  bool,
+  type DType,
+  f32,
+  i32,
+  i64,
+  isFloat,
+  isHalf,
+  isInteger,
+  requireDType,
+  u32,
+} from '../core/dtype.js';
 import { DTypeError, InternalError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
 import { convert, OPS, type OpRecord, type Scalar, type ScalarOp } from '../kernel/ir/ops.js';
@@ -166,8 +177,8 @@ export const mul = (a: GraphNode, b: GraphNode): GraphNode => map('mul', a, b);
 export const div = (a: GraphNode, b: GraphNode): GraphNode => map('div', a, b);
 export const neg = (a: GraphNode): GraphNode => map('neg', a);
 
-/** f16 or bf16 */
-const isHalf = ({ bytes, kind }: DType): boolean => kind === 'float' && bytes === 2;
+/** f32 of 16-bit floats, others as they are. */
+export const wide = (x: GraphNode): GraphNode => (isHalf(x.dtype) ? cast(x, f32) : x);
 
 /** `compute` of values that are f32 if they are 16-bit floats, rounded once, at the end. */
 export function widened(
@@ -175,7 +186,7 @@ export function widened(
   ...src: readonly [GraphNode, ...GraphNode[]]
 ): GraphNode {
   const { dtype } = src[0];
-  return isHalf(dtype) ? cast(compute(...src.map((s) => cast(s, f32))), dtype) : compute(...src);
+  return isHalf(dtype) ? cast(compute(...src.map(wide)), dtype) : compute(...src);
 }
 
 // ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
 /** Axes and shapes as users give them. */
-import { shown } from '../core/arguments.js';
+import { type Rule, requireArgument, shown } from '../core/arguments.js';
 import { ShapeError } from '../core/errors.js';
-import { formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
+import { aShape, formatShape, normalizeAxis, type Shape, sizeOf } from '../core/shape.js';
 
 /** One axis, several, or all (undefined). Negative axes count from the back. */
 export type Axes = number | readonly number[] | undefined;
@@ -16,12 +16,15 @@ export function axesOf(op: string, axes: Axes, rank: number): number[] {
   return list;
 }
 
+const INFERRED: Rule = {
+  ...aShape,
+  must: 'a list of integers ≥ 0, one of which may be −1, as in reshape([2, -1])',
+  holds: (v) => Array.isArray(v) && v.every((d) => d === -1 || aShape.holds([d])),
+};
+
 /** A shape with its −1, if there is one, inferred. @throws ShapeError */
 export function inferShape(shape: Shape, like: { readonly shape: Shape; readonly size: number }): Shape {
-  if (!Array.isArray(shape) || shape.some((d) => !Number.isInteger(d) || d < -1))
-    throw new ShapeError(
-      `[reshape] ${Array.isArray(shape) ? `(${shape.map((d) => shown(d)).join(',')})` : shown(shape)} is not a shape: pass a list of integers ≥ 0, one of them may be −1, as in reshape([2, -1]).`,
-    );
+  requireArgument('reshape', 'shape', shape, INFERRED);
   const unknown = shape.filter((d) => d === -1).length;
   if (unknown === 0) return shape;
   const known = sizeOf(shape.filter((d) => d !== -1));

@@ -1,6 +1,6 @@
 /** What functions on tensors demand of them, said the same way everywhere. */
-import { instance, integerFrom, type Rule, shown } from '../core/arguments.js';
-import { i32, isFloat } from '../core/dtype.js';
+import { instance, type Rule, shown } from '../core/arguments.js';
+import { i32, requireFloats } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type AnyTensor, requireTensor, Tensor } from './tensor.js';
@@ -9,12 +9,6 @@ export { requireIndexable } from '../graph/node.js';
 export { type AnyTensor, requireTensor };
 
 export const aTensor: Rule = instance(Tensor, 'a tensor');
-export const aShape: Rule = {
-  error: ShapeError,
-  must: 'a list of integers ≥ 0, as in [2, 3]',
-  holds: (v) => Array.isArray(v) && v.every(integerFrom(0).holds),
-};
-
 /** @throws ArgumentError unless it is an array of tensors */
 export function requireTensors(
   op: string,
@@ -31,8 +25,7 @@ export function requireTensors(
 }
 export function requireFloat(op: string, what: string, x: AnyTensor): void {
   requireTensor(op, what, x);
-  if (!isFloat(x.dtype))
-    throw new DTypeError(`[${op}] ${what} must be floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  requireFloats(op, what, x);
 }
 
 export function requireSameDtype(op: string, a: string, x: AnyTensor, b: string, y: AnyTensor): void {

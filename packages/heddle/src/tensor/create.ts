@@ -27,12 +27,12 @@ import {
   u32,
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
-import { formatShape, normalizeAxis, requireShape, type Shape } from '../core/shape.js';
+import { aShape, formatShape, normalizeAxis, requireShape, type Shape } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
-import { type AnyTensor, aShape, requireTensor, requireTensors } from './checks.js';
+import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
 import { type NumberDType, Tensor } from './tensor.js';
 

@@ -1,7 +1,6 @@
 /** Reductions as users ask for them, on nodes. */
 import { aBoolean, aFinite, type Rules, requireOptions } from '../core/arguments.js';
-import { i32, isFloat, u8 } from '../core/dtype.js';
-import { DTypeError } from '../core/errors.js';
+import { i32, isFloat, requireFloats, u8 } from '../core/dtype.js';
 import { normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
@@ -37,11 +36,6 @@ const without = (x: GraphNode, axes: readonly number[], { keepdim = false }: Red
         x.shape.filter((_, i) => !axes.includes(i)),
       );
 
-function requireFloats(op: string, { dtype }: GraphNode): void {
-  if (!isFloat(dtype))
-    throw new DTypeError(`[${op}] takes floats, got ${dtype.name}. Convert with .cast(f32).`);
-}
-
 const countOf = ({ shape }: GraphNode, axes: readonly number[]): number =>
   axes.reduce((n, a) => n * shape[a]!, 1);
 
@@ -49,7 +43,7 @@ const scaled = (x: GraphNode, factor: number): GraphNode => b.mul(x, b.full([], 
 
 /** @internal */
 export function mean(x: GraphNode, axes: Axes, options: ReduceOptions = {}): GraphNode {
-  requireFloats('mean', x);
+  requireFloats('mean', 'x', x);
   requireOptions('mean', options, REDUCE);
   const over = axesOf('mean', axes, x.shape.length);
   const count = countOf(x, over);
@@ -58,7 +52,7 @@ export function mean(x: GraphNode, axes: Axes, options: ReduceOptions = {}): Gra
 
 /** @internal */
 export function variance(x: GraphNode, axes: Axes, options: VarianceOptions = {}): GraphNode {
-  requireFloats('variance', x);
+  requireFloats('variance', 'x', x);
   requireOptions('variance', options, VARIANCE);
   const over = axesOf('variance', axes, x.shape.length);
   const count = countOf(x, over);

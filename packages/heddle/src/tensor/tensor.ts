@@ -17,8 +17,8 @@ import {
   type DTypeName,
   describeValues,
   f32,
-  isFloat,
   isOf,
+  requireFloats,
 } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { aPrecision, type Precision } from '../core/precision.js';
@@ -79,8 +79,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
 
   /** @throws DTypeError unless this is of floats */
   #floats(op: string): GraphNode {
-    if (!isFloat(this.dtype))
-      throw new DTypeError(`[${op}] x must be floats, got ${this.dtype.name}. Convert with .cast(f32).`);
+    requireFloats(op, 'x', this);
     return this.node;
   }
 

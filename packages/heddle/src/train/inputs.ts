@@ -1,7 +1,7 @@
 /** The tensors that batches are written into. */
 import { i32 } from '../core/dtype.js';
-import { DataError } from '../core/errors.js';
 import type { Batch, Dataset } from '../data/index.js';
+import { requireClasses } from '../data/labels.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 
@@ -26,12 +26,7 @@ export class Inputs {
   /** @throws DataError for a label that is not a class */
   write({ inputs, labels, size, index }: Batch): DeviceBatch {
     const { classes, inputShape } = this.#dataset;
-    const wrong = labels.findIndex((label) => label < 0 || label >= classes);
-    if (wrong >= 0)
-      throw new DataError(
-        `label ${labels[wrong]} (example ${wrong} of batch ${index}) is outside the classes: expected 0 to ` +
-          `${classes - 1}. Check the labels, or the number of classes.`,
-      );
+    requireClasses(labels, classes, (place) => `example ${place} of batch ${index}`);
     const held = this.#held.get(size);
     if (held) {
       held.inputs.write(inputs);

@@ -3,10 +3,10 @@
  * steps are one launch: the order of the examples is uploaded once an epoch, and the position in it is state.
  */
 import { i32, u8 } from '../core/dtype.js';
-import { DataError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
 import { fillBatch } from '../data/dataset.js';
 import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
+import { requireClasses } from '../data/labels.js';
 import { arange, tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
 import { noGrad, realize } from '../tensor/modes.js';
@@ -106,12 +106,7 @@ function upload(dataset: Dataset): {
   const { length, classes } = dataset;
   const [inputs, labels] =
     dataset instanceof ArrayDataset && dataset.isPlain ? arraysOf(dataset) : examplesOf(dataset);
-  const wrong = labels.findIndex((label) => label < 0 || label >= classes);
-  if (wrong >= 0)
-    throw new DataError(
-      `label ${labels[wrong]} of example ${wrong} is outside the classes: expected 0 to ${classes - 1}. ` +
-        'Check the labels, or the number of classes.',
-    );
+  requireClasses(labels, classes);
   return { inputs, labels: tensor(labels, { shape: [length], dtype: i32 }) };
 }
 

@@ -6,7 +6,7 @@
  * is all that CUDA needs, and is made of other ops for the CPU in kernel/elementary/functions.ts; any other op has a line in
  * render/cuda/ops.ts and one in render/wasm/ops.ts. Those tables are exhaustive by type.
  */
-import type { DType } from '../../core/dtype.js';
+import { type DType, isHalf, LIMITS, NUMBER_LIMITS } from '../../core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../../core/float16.js';
 import { erf, normcdf, power } from '../math/numbers.js';
 
@@ -293,9 +293,6 @@ export function wrap(t: DType, raw: Scalar): Scalar {
   return isHalf(t) ? nearestIn(t, Math.fround(raw as number)) : nearestIn(t, raw);
 }
 
-/** f16 or bf16: ops on them compute in f32 and round once more. */
-const isHalf = ({ kind, bytes }: DType): boolean => kind === 'float' && bytes === 2;
-
 /** The nearest value that `t` has, ties to even; integers modulo 2^bits. */
 function nearestIn(t: DType, raw: Scalar): Scalar {
   switch (t.name) {
@@ -355,17 +352,9 @@ export function convert(from: DType, to: DType, v: Scalar): Scalar {
   const x = v as number;
   if (Number.isNaN(x)) return to.name === 'i64' ? 0n : 0;
   const whole = Math.trunc(x);
-  switch (to.name) {
-    case 'i32':
-      return Math.max(-(2 ** 31), Math.min(2 ** 31 - 1, whole)) | 0;
-    case 'u32':
-      return Math.max(0, Math.min(2 ** 32 - 1, whole));
-    case 'u8':
-      return Math.max(0, Math.min(255, whole));
-    default: {
-      const limit = 2n ** 63n;
-      if (whole >= 2 ** 63) return limit - 1n;
-      return whole < -(2 ** 63) ? -limit : BigInt(whole);
-    }
-  }
+  const [least, beyond] = NUMBER_LIMITS[to.name]!;
+  const inside = whole < least || whole >= beyond ? undefined : whole;
+  if (to.name === 'i64') return inside === undefined ? LIMITS.i64![whole < least ? 0 : 1] : BigInt(inside);
+  // Not −0.
+  return (inside ?? (whole < least ? least : beyond - 1)) + 0;
 }

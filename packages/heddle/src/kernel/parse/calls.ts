@@ -1,6 +1,6 @@
 /** Calls: casts, operations, vectors, intrinsics, and the author's own functions. */
 import type { CallExpression, Expression } from 'acorn';
-import { bool, type DType, f32, i32 } from '../../core/dtype.js';
+import { bool, type DType, f32, i32, isHalf } from '../../core/dtype.js';
 import { INTRINSICS, type Intrinsic, type IntrinsicRecord, PARAM_TYPE, resultOf } from '../ir/intrinsics.js';
 import {
   act,
@@ -150,10 +150,9 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       const [v] = values(p, node, args, 'rsqrt(x)', 1);
       const x = toExpr(p, args[0]!, v!);
       const { dtype } = x.type;
-      const isHalf = dtype.kind === 'float' && dtype.bytes === 2;
-      const root = apply(p, node, 'sqrt', args, [isHalf ? fromExpr(cast(f32, x, p.at(node))) : v!]);
+      const root = apply(p, node, 'sqrt', args, [isHalf(dtype) ? fromExpr(cast(f32, x, p.at(node))) : v!]);
       const inverse = apply(p, node, 'div', [node, node], [fromStatic(1), root]);
-      return isHalf ? fromExpr(cast(dtype, toExpr(p, node, inverse), p.at(node))) : inverse;
+      return isHalf(dtype) ? fromExpr(cast(dtype, toExpr(p, node, inverse), p.at(node))) : inverse;
     }
     case 'select': {
       const [c, a, b] = values(p, node, args, 'select(c, a, b)', 3);

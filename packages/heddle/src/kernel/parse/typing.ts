@@ -1,5 +1,5 @@
 /** The rules of types: literals take the type of their context, nothing else converts silently. */
-import { bool, type DType, f32, i32, isFloat, isInteger, u32 } from '../../core/dtype.js';
+import { bool, type DType, f32, i32, isFloat, isInteger, NUMBER_LIMITS, u32 } from '../../core/dtype.js';
 import { alu, cast, constant, type Expr, select, splat } from '../ir/ir.js';
 import { evaluate, OPS, type OperandRule, type Scalar, type ScalarOp, wrap } from '../ir/ops.js';
 import { formatType, sameValueType, value } from '../ir/types.js';
@@ -38,12 +38,12 @@ export function naturalType(v: number | boolean): DType {
   return Number.isInteger(v) && Math.abs(v) < 2 ** 31 && !Object.is(v, -0) ? i32 : f32;
 }
 
-const RANGES = {
-  u8: [0, 255],
-  i32: [-(2 ** 31), 2 ** 31 - 1],
-  u32: [0, 2 ** 32 - 1],
-  i64: [-(2 ** 53), 2 ** 53],
-} as const;
+/** The least and the largest literal of an integer type: of i64, those that are exact. */
+function rangeOf(dtype: DType): readonly [number, number] {
+  if (dtype.name === 'i64') return [-(2 ** 53), 2 ** 53];
+  const [least, beyond] = NUMBER_LIMITS[dtype.name]!;
+  return [least, beyond - 1];
+}
 
 /** A literal as a constant of `dtype`. */
 export function literal(p: Parsing, node: Syntax, v: number | boolean, dtype: DType): Expr {
@@ -57,7 +57,7 @@ export function literal(p: Parsing, node: Syntax, v: number | boolean, dtype: DT
     );
   }
   if (isFloat(dtype)) return constant(dtype, wrap(dtype, v), p.at(node));
-  const [low, high] = RANGES[dtype.name as keyof typeof RANGES];
+  const [low, high] = rangeOf(dtype);
   if (!Number.isInteger(v)) {
     if (p.target) p.decide(p.target.open, value(f32));
     p.fail(

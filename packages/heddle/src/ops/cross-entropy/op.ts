@@ -1,5 +1,5 @@
 /** Cross-entropy of logits against class labels: −log softmax(logits)[label], row by row. */
-import { f32, i32, isFloat } from '../../core/dtype.js';
+import { f32, i32, requireFloats } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
@@ -83,8 +83,7 @@ export function crossEntropy(logits: GraphNode, labels: GraphNode): GraphNode {
         `${formatShape(labels.shape)}. One label per row, not one-hot.`,
     );
   }
-  if (!isFloat(logits.dtype))
-    throw new DTypeError(`[crossEntropy] logits must be floats, got ${logits.dtype.name}. Use .cast(f32).`);
+  requireFloats('crossEntropy', 'logits', logits);
   if (labels.dtype !== i32)
     throw new DTypeError(`[crossEntropy] labels must be i32, got ${labels.dtype.name}. Use .cast(i32).`);
   return b.call(crossEntropyOp, [logits, labels], null);

@@ -1,5 +1,5 @@
 /** Matrix product (B1). */
-import { f32, isFloat } from '../../core/dtype.js';
+import { f32, requireFloats } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import type { Precision } from '../../core/precision.js';
 import { broadcastShapes, formatShape } from '../../core/shape.js';
@@ -84,8 +84,7 @@ export function matmul(x: GraphNode, y: GraphNode, precision: Precision = 'f32')
     throw new DTypeError(
       `[matmul] dtypes differ: ${x.dtype.name} and ${y.dtype.name}. Convert one with .cast(${x.dtype.name}).`,
     );
-  if (!isFloat(x.dtype))
-    throw new DTypeError(`[matmul] takes floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  requireFloats('matmul', 'x', x);
   const [inner, other] = [x.shape.at(-1)!, y.shape.at(-2)!];
   if (inner !== other) {
     throw new ShapeError(

@@ -1,7 +1,7 @@
 /** Max pooling of images and its gradient. */
 import type { Rules } from '../../core/arguments.js';
-import { f32, i32, isFloat } from '../../core/dtype.js';
-import { DTypeError, ShapeError } from '../../core/errors.js';
+import { f32, i32, requireFloats } from '../../core/dtype.js';
+import { ShapeError } from '../../core/errors.js';
 import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import { callOf, type FusedOp, type KernelChoice, type KernelIo, type Stage } from '../../graph/fused-op.js';
@@ -201,8 +201,7 @@ function pooled(x: GraphNode, arg: PoolArg): GraphNode {
  */
 export function maxPool2d(x: GraphNode, kernel: Pair, options: MaxPool2dOptions = {}): GraphNode {
   if (x.shape.length !== 4) throw new ShapeError(`[maxPool2d] takes (N,C,H,W), got ${formatShape(x.shape)}.`);
-  if (!isFloat(x.dtype))
-    throw new DTypeError(`[maxPool2d] takes floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  requireFloats('maxPool2d', 'x', x);
   const window = pair('maxPool2d', 'kernel', kernel, 1);
   const arg: PoolArg = {
     size: [x.shape[2]!, x.shape[3]!],

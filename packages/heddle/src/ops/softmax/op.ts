@@ -1,6 +1,5 @@
 /** Softmax and its logarithm over one axis. */
-import { f32, isFloat } from '../../core/dtype.js';
-import { DTypeError } from '../../core/errors.js';
+import { f32, requireFloats } from '../../core/dtype.js';
 import { normalizeAxis, sizeOf } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp } from '../../graph/fused-op.js';
@@ -57,8 +56,7 @@ export const softmaxOp: FusedOp<SoftmaxArg> = {
  */
 export function softmax(x: GraphNode, axis: number, log: boolean): GraphNode {
   const name = log ? 'logSoftmax' : 'softmax';
-  if (!isFloat(x.dtype))
-    throw new DTypeError(`[${name}] takes floats, got ${x.dtype.name}. Convert with .cast(f32).`);
+  requireFloats(name, 'x', x);
   const at = normalizeAxis(name, axis, x.shape.length);
   return x.size === 0 ? x : b.call(softmaxOp, [x], { axis: at, log });
 }

@@ -1,9 +1,3 @@
-/**
- * Standardizing, the heart of batch, layer, group and instance normalisation: mean 0 and variance 1 along some axes.
- * Its gradient needs two sums over the upstream gradient, side by side in one pass with one that says how far rounding has
- * moved the mean; the composition's own would need another pass, for how the variance depends on the mean, which is zero.
- */
-import { f32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
@@ -25,14 +19,11 @@ const mean = (x: GraphNode, axes: readonly number[]): GraphNode => {
   return b.mul(total, b.like(total, total.size / x.size));
 };
 
-/** 16-bit floats are computed in f32. */
-const widen = (x: GraphNode): GraphNode => (x.dtype.bytes === 2 ? b.cast(x, f32) : x);
-
 /** Mean and variance of `x` along `axes`, whose sizes become 1. Of 16-bit floats in f32. */
 export function moments(x: GraphNode, axes: readonly number[]): Moments {
-  const wide = widen(x);
-  const centre = mean(wide, axes);
-  const centred = b.sub(wide, centre);
+  const values = b.wide(x);
+  const centre = mean(values, axes);
+  const centred = b.sub(values, centre);
   return { mean: centre, variance: mean(b.mul(centred, centred), axes) };
 }
 
@@ -40,7 +31,7 @@ export function moments(x: GraphNode, axes: readonly number[]): Moments {
 function parts(x: GraphNode, { axes, eps }: StandardizeArg): { centred: GraphNode; scale: GraphNode } {
   const { mean: centre, variance } = moments(x, axes);
   const deviation = b.map('sqrt', b.add(variance, b.like(variance, eps)));
-  return { centred: b.sub(widen(x), centre), scale: b.div(b.like(deviation, 1), deviation) };
+  return { centred: b.sub(b.wide(x), centre), scale: b.div(b.like(deviation, 1), deviation) };
 }
 
 /**

@@ -1,5 +1,5 @@
 /** Expressions of the kernel IR in C++. */
-import { bool, type DType, u8 } from '../../core/dtype.js';
+import { bool, type DType, isHalf, u8 } from '../../core/dtype.js';
 import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
 import type { Axis, Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
@@ -13,7 +13,6 @@ import type { Prelude } from './prelude.js';
 import {
   call,
   infix,
-  isHalf,
   LANES,
   literal,
   MEMORY_TYPE,

@@ -1,12 +1,11 @@
 /** The scalar operations and conversions in C++. Each line means exactly what kernel/ir/ops.ts says. */
-import { type DType, u8 } from '../../core/dtype.js';
+import { type DType, isHalf, u8 } from '../../core/dtype.js';
 import { MATH_FUNCTIONS, type MathFunction, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { PartName, Prelude } from './prelude.js';
 import {
   call,
   convertTo,
   infix,
-  isHalf,
   literal,
   PRECEDENCE,
   type Precedence,

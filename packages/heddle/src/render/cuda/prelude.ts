@@ -1,8 +1,7 @@
 /** The definitions in front of a kernel: only those it uses, each after what it needs itself. No headers. */
-import type { DType } from '../../core/dtype.js';
+import { type DType, isHalf } from '../../core/dtype.js';
 import type { Lanes } from '../../kernel/ir/types.js';
 import {
-  isHalf,
   LANES,
   MEMORY_TYPE,
   memoryVectorName,

@@ -1,5 +1,5 @@
 /** Pieces of C++: expressions with their precedence, literals, type names and identifiers. */
-import { bool, type DType, type DTypeName } from '../../core/dtype.js';
+import { bool, type DType, type DTypeName, isHalf } from '../../core/dtype.js';
 import type { Scalar } from '../../kernel/ir/ops.js';
 import type { Lanes, ValueType } from '../../kernel/ir/types.js';
 
@@ -86,8 +86,6 @@ export const MEMORY_TYPE = {
 
 /** The names of a vector's lanes. */
 export const LANES = ['x', 'y', 'z', 'w'] as const;
-
-export const isHalf = (t: DType): boolean => t.name === 'f16' || t.name === 'bf16';
 
 /** A vector's type in registers, such as f32x4; the prelude declares it. */
 export const vectorName = (t: DType, lanes: Lanes): string => `${isHalf(t) ? 'f32' : t.name}x${lanes}`;

@@ -1,5 +1,5 @@
 /** Expressions of the kernel IR as JavaScript that rounds exactly as ops.ts says. */
-import type { DType } from '../../core/dtype.js';
+import { type DType, isHalf } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import { some } from '../../core/node.js';
 import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
@@ -58,8 +58,7 @@ function scalarOp(name: ScalarOp, t: DType, operands: readonly string[]): string
   if (whole && /^(and|or|xor|shl)$/.test(name) && t.name === 'i32') return `(${raw})`;
   if (whole && infix) return round(t, /[&|^]|<</.test(infix) ? `(${raw})` : raw);
   if (t.kind === 'float' && !needsRounding(name)) return `(${raw})`;
-  const isHalf = t.kind === 'float' && t.bytes === 2;
-  return round(t, isHalf ? `fround(${raw})` : t.name === 'u8' ? `(${raw})` : raw);
+  return round(t, isHalf(t) ? `fround(${raw})` : t.name === 'u8' ? `(${raw})` : raw);
 }
 
 /** A conversion of one value (`convert` in ops.ts), the frequent ones inline. */

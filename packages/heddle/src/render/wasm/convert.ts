@@ -1,5 +1,5 @@
 /** Conversions between dtypes, as `convert` in kernel/ir/ops.ts defines them. The value is on the stack. */
-import type { DType } from '../../core/dtype.js';
+import { type DType, isHalf } from '../../core/dtype.js';
 import type { FunctionBuilder } from './encode.js';
 import { roundToHalf, wordsOf } from './half.js';
 import { oddLong, oddSingle, oddWord } from './odd.js';
@@ -39,16 +39,15 @@ function toBool(f: FunctionBuilder, a: 'i32' | 'i64' | 'f32' | 'f64'): void {
 
 function toFloat(f: FunctionBuilder, from: DType, to: DType): void {
   const double = to.name === 'f64';
-  const isHalf = to.kind === 'float' && to.bytes === 2;
   switch (laneType(from)) {
     case 'i32': {
       const sign = from.name === 'i32' ? 's' : 'u';
-      if (isHalf && from.bytes === 4) oddWord(f, sign === 'u', false);
+      if (isHalf(to) && from.bytes === 4) oddWord(f, sign === 'u', false);
       f.op(`${double ? 'f64' : 'f32'}.convert_i32_${sign}`);
       break;
     }
     case 'i64':
-      if (isHalf) {
+      if (isHalf(to)) {
         oddLong(f);
         f.op('f64.convert_i64_s');
         oddSingle(f);
@@ -60,7 +59,7 @@ function toFloat(f: FunctionBuilder, from: DType, to: DType): void {
       if (double) f.op('f64.promote_f32');
       break;
     case 'f64':
-      if (isHalf) oddSingle(f);
+      if (isHalf(to)) oddSingle(f);
       else if (!double) f.op('f32.demote_f64');
       break;
   }
