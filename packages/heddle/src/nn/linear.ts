@@ -16,7 +16,7 @@ const RULES: Rules<LinearOptions> = { ...MATMUL, bias: aBoolean };
 export class Linear extends Module {
   readonly weight: Tensor<'f32'>;
   readonly bias: Tensor<'f32'> | undefined;
-  private readonly product: MatmulOptions;
+  readonly #product: MatmulOptions;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1 */
   constructor(inFeatures: number, outFeatures: number, options: LinearOptions = {}) {
@@ -26,10 +26,10 @@ export class Linear extends Module {
     requireOptions('Linear', options, RULES);
     this.weight = uniformParameter([outFeatures, inFeatures], inFeatures);
     this.bias = (options.bias ?? true) ? uniformParameter([outFeatures], inFeatures) : undefined;
-    this.product = { precision: options.precision };
+    this.#product = { precision: options.precision };
   }
 
   forward(x: Tensor): Tensor {
-    return linear(x, this.weight, this.bias, this.product);
+    return linear(x, this.weight, this.bias, this.#product);
   }
 }

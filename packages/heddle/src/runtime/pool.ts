@@ -46,30 +46,30 @@ export class Ledger {
   used = 0;
   peak = 0;
   buffers = 0;
-  private readonly byLabel = new Map<string, Holder>();
+  readonly #byLabel = new Map<string, Holder>();
 
   hold(label: string, bytes: number): void {
-    const holder = this.byLabel.get(label) ?? { bytes: 0, buffers: 0 };
+    const holder = this.#byLabel.get(label) ?? { bytes: 0, buffers: 0 };
     holder.bytes += bytes;
     holder.buffers++;
-    this.byLabel.set(label, holder);
+    this.#byLabel.set(label, holder);
     this.buffers++;
     this.used += bytes;
     this.peak = Math.max(this.peak, this.used);
   }
 
   release(label: string, bytes: number): void {
-    const holder = this.byLabel.get(label);
+    const holder = this.#byLabel.get(label);
     if (!holder) return;
     holder.bytes -= bytes;
     holder.buffers--;
-    if (holder.buffers === 0) this.byLabel.delete(label);
+    if (holder.buffers === 0) this.#byLabel.delete(label);
     this.buffers--;
     this.used -= bytes;
   }
 
   report(reserved: number): MemoryReport {
-    const holders = [...this.byLabel].map(([label, h]) => ({ label, ...h }));
+    const holders = [...this.#byLabel].map(([label, h]) => ({ label, ...h }));
     holders.sort((a, b) => b.bytes - a.bytes);
     return {
       used: this.used,

@@ -25,43 +25,43 @@ export const disposedStream = (): ArgumentError => new ArgumentError('This strea
 /** For devices whose work is done when the call that starts it returns: all streams are one. */
 export class ImmediateStream implements Stream {
   readonly device: Device;
-  private disposed = false;
+  #disposed = false;
 
   constructor(device: Device) {
     this.device = device;
   }
 
   record(): StreamEvent {
-    this.mustLive();
+    this.#mustLive();
     return new ImmediateEvent(this.device);
   }
 
   wait(event: StreamEvent): void {
-    this.mustLive();
+    this.#mustLive();
     requireSame(this.device, 'event', event);
   }
 
   async synchronize(): Promise<void> {
-    this.mustLive();
+    this.#mustLive();
   }
 
   dispose(): void {
-    this.disposed = true;
+    this.#disposed = true;
   }
 
   [Symbol.dispose](): void {
     this.dispose();
   }
 
-  private mustLive(): void {
-    if (this.disposed) throw disposedStream();
+  #mustLive(): void {
+    if (this.#disposed) throw disposedStream();
   }
 }
 
 class ImmediateEvent implements StreamEvent {
   readonly device: Device;
   readonly happened = true;
-  private readonly at = performance.now();
+  readonly #at = performance.now();
 
   constructor(device: Device) {
     this.device = device;
@@ -71,6 +71,6 @@ class ImmediateEvent implements StreamEvent {
 
   async since(earlier: StreamEvent): Promise<number> {
     requireSame(this.device, 'event', earlier);
-    return (this.at - (earlier as ImmediateEvent).at) * 1000;
+    return (this.#at - (earlier as ImmediateEvent).#at) * 1000;
   }
 }

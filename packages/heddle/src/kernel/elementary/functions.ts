@@ -13,50 +13,50 @@ type Unary = (m: Arithmetic, x: Expr) => Expr;
 /** IR builders for one format and number of lanes. */
 export class Arithmetic {
   readonly format: FloatFormat;
-  private readonly lanes: Lanes;
+  readonly #lanes: Lanes;
   constructor(format: FloatFormat, lanes: Lanes) {
     this.format = format;
-    this.lanes = lanes;
+    this.#lanes = lanes;
   }
-  private constant(t: DType, v: number | bigint): Expr {
-    return splat(constant(t, t.name === 'i64' ? BigInt(v) : v), this.lanes);
+  #constant(t: DType, v: number | bigint): Expr {
+    return splat(constant(t, t.name === 'i64' ? BigInt(v) : v), this.#lanes);
   }
-  private op(name: ScalarOp, ...operands: (Expr | number)[]): Expr {
+  #op(name: ScalarOp, ...operands: (Expr | number)[]): Expr {
     const { float } = this.format;
     return alu(
       name,
-      operands.map((o) => (typeof o === 'number' ? this.constant(float, o) : o)),
+      operands.map((o) => (typeof o === 'number' ? this.#constant(float, o) : o)),
     );
   }
   num(v: number): Expr {
-    return this.constant(this.format.float, v);
+    return this.#constant(this.format.float, v);
   }
   add(a: Expr | number, b: Expr | number): Expr {
-    return this.op('add', a, b);
+    return this.#op('add', a, b);
   }
   sub(a: Expr | number, b: Expr | number): Expr {
-    return this.op('sub', a, b);
+    return this.#op('sub', a, b);
   }
   mul(a: Expr | number, b: Expr | number): Expr {
-    return this.op('mul', a, b);
+    return this.#op('mul', a, b);
   }
   div(a: Expr | number, b: Expr | number): Expr {
-    return this.op('div', a, b);
+    return this.#op('div', a, b);
   }
   fma(a: Expr | number, b: Expr | number, c: Expr | number): Expr {
-    return this.op('fma', a, b, c);
+    return this.#op('fma', a, b, c);
   }
   abs(a: Expr): Expr {
-    return this.op('abs', a);
+    return this.#op('abs', a);
   }
   neg(a: Expr): Expr {
-    return this.op('neg', a);
+    return this.#op('neg', a);
   }
   trunc(a: Expr): Expr {
-    return this.op('trunc', a);
+    return this.#op('trunc', a);
   }
   test(name: 'lt' | 'gt' | 'eq' | 'ne', a: Expr, b: Expr | number): Expr {
-    return this.op(name, a, b);
+    return this.#op(name, a, b);
   }
   /** An op on the integers that floats' bits are. */
   int(
@@ -64,12 +64,12 @@ export class Arithmetic {
     a: Expr,
     b: Expr | number | bigint,
   ): Expr {
-    const other = typeof b === 'object' ? b : this.constant(this.format.bits, b);
+    const other = typeof b === 'object' ? b : this.#constant(this.format.bits, b);
     return alu(name, [a, other]);
   }
   /** By its sign bit: of -0 too. */
   isNegative(a: Expr): Expr {
-    return alu('lt', [this.bitsOf(a), this.constant(this.format.bits, 0)]);
+    return alu('lt', [this.bitsOf(a), this.#constant(this.format.bits, 0)]);
   }
   bitsOf(a: Expr): Expr {
     return bitcast(this.format.bits, a);
@@ -103,18 +103,18 @@ export class Arithmetic {
   }
   /** x·2^n, in two steps, so that results without a full fraction and infinity come out right. */
   scale(x: Expr, bits: Expr): Expr {
-    const n = this.int('sub', bits, this.magicBits(this.format.magic));
+    const n = this.int('sub', bits, this.#magicBits(this.format.magic));
     const half = this.int('shr', n, 1);
-    return this.mul(this.mul(x, this.powerOf2(half)), this.powerOf2(this.int('sub', n, half)));
+    return this.mul(this.mul(x, this.#powerOf2(half)), this.#powerOf2(this.int('sub', n, half)));
   }
   /** 2^n for the n that `round` left in low bits, or 2^−n; if it has a full fraction. */
   power(bits: Expr, sign: 1 | -1): Expr {
-    const zero = this.magicBits(this.format.magic);
-    return this.powerOf2(
-      sign > 0 ? this.int('sub', bits, zero) : this.int('sub', this.constant(this.format.bits, zero), bits),
+    const zero = this.#magicBits(this.format.magic);
+    return this.#powerOf2(
+      sign > 0 ? this.int('sub', bits, zero) : this.int('sub', this.#constant(this.format.bits, zero), bits),
     );
   }
-  private powerOf2(n: Expr): Expr {
+  #powerOf2(n: Expr): Expr {
     const { fraction, bias } = this.format;
     return this.fromBits(this.int('shl', this.int('add', n, bias), fraction));
   }
@@ -124,7 +124,7 @@ export class Arithmetic {
     const sign = this.int('shl', this.int('shr', this.bitsOf(x), width), width);
     return this.fromBits(this.int('or', this.bitsOf(size), sign));
   }
-  private magicBits(magic: number): number | bigint {
+  #magicBits(magic: number): number | bigint {
     const view = new DataView(new ArrayBuffer(8));
     if (this.format === F32) {
       view.setFloat32(0, magic);

@@ -42,117 +42,117 @@ export const costOfThread = (ir: KernelIr, launch: CountedLaunch, cost: Cost): n
   new Estimate(ir, launch, cost).statement((ir.lowered?.from ?? ir).body);
 
 class Estimate {
-  private readonly values = new Map<object, Scalar>();
+  readonly #values = new Map<object, Scalar>();
   /** Of variables that change: their first values. */
-  private readonly starts = new Map<Variable, Scalar>();
-  private readonly launch: CountedLaunch;
-  private readonly cost: Cost;
-  private readonly costs = new Map<Node, number>();
-  private readonly found = new Map<Expr, Scalar | undefined>();
+  readonly #starts = new Map<Variable, Scalar>();
+  readonly #launch: CountedLaunch;
+  readonly #cost: Cost;
+  readonly #costs = new Map<Node, number>();
+  readonly #found = new Map<Expr, Scalar | undefined>();
 
   constructor(ir: KernelIr, launch: CountedLaunch, cost: Cost) {
-    this.launch = launch;
-    this.cost = cost;
+    this.#launch = launch;
+    this.#cost = cost;
     ir.params.forEach((p, i) => {
       const arg = launch.args[i]!;
-      if ('value' in arg) this.values.set(p, arg.value as Scalar);
+      if ('value' in arg) this.#values.set(p, arg.value as Scalar);
     });
   }
 
   statement(s: Statement): number {
-    const own = this.cost.statement;
+    const own = this.#cost.statement;
     switch (s.op) {
       case 'let': {
-        const known = this.value(s.src[0] as Expr);
-        if (known !== undefined) (s.arg.constant ? this.values : this.starts).set(s.arg, known);
-        return this.expr(s.src[0]!);
+        const known = this.#value(s.src[0] as Expr);
+        if (known !== undefined) (s.arg.constant ? this.#values : this.#starts).set(s.arg, known);
+        return this.#expr(s.src[0]!);
       }
       case 'for': {
         const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
-        const from = this.value(start);
-        const rounds = this.rounds(from, this.value(end), this.value(step));
-        this.during(s.arg.variable, from);
+        const from = this.#value(start);
+        const rounds = this.#rounds(from, this.#value(end), this.#value(step));
+        this.#during(s.arg.variable, from);
         return own + rounds * (own + this.statement(body));
       }
       case 'while':
-        return this.roundsOfWhile(s) * (this.expr(s.src[0]!) + this.inside(s.src.slice(1)));
+        return this.#roundsOfWhile(s) * (this.#expr(s.src[0]!) + this.#inside(s.src.slice(1)));
       case 'if': {
         const [condition, ...branches] = s.src as [Expr, ...Statement[]];
-        return this.expr(condition) + Math.max(...branches.map((b) => this.statement(b)));
+        return this.#expr(condition) + Math.max(...branches.map((b) => this.statement(b)));
       }
       case 'block':
-        return this.inside(s.src);
+        return this.#inside(s.src);
       default:
-        return own + s.src.reduce((n, e) => n + this.expr(e), 0);
+        return own + s.src.reduce((n, e) => n + this.#expr(e), 0);
     }
   }
 
-  private inside(statements: readonly Node[]): number {
+  #inside(statements: readonly Node[]): number {
     return statements.reduce((n, s) => n + this.statement(s as Statement), 0);
   }
 
   /** Inner loops may depend on an outer loop's variable: half of the way is not known, the start will do. */
-  private during(variable: Variable, from: Scalar | undefined): void {
-    if (from !== undefined) this.values.set(variable, from);
+  #during(variable: Variable, from: Scalar | undefined): void {
+    if (from !== undefined) this.#values.set(variable, from);
   }
 
-  private roundsOfWhile(s: Statement & { op: 'while' }): number {
-    if (!this.cost.countsWhile) return ROUNDS;
+  #roundsOfWhile(s: Statement & { op: 'while' }): number {
+    if (!this.#cost.countsWhile) return ROUNDS;
     const [test, ...body] = s.src as readonly [Expr, ...Statement[]];
     const [counter, end] = test.src as readonly [Expr?, Expr?];
     if (test.op !== 'alu' || test.arg !== 'lt' || counter?.op !== 'variable' || !end) return ROUNDS;
     const step = body.map((part) => stepOf(part, counter.arg)).find((e) => e !== undefined);
-    return this.rounds(this.starts.get(counter.arg), this.value(end), step && this.value(step));
+    return this.#rounds(this.#starts.get(counter.arg), this.#value(end), step && this.#value(step));
   }
 
-  private rounds(start: Scalar | undefined, end: Scalar | undefined, step: Scalar | undefined): number {
+  #rounds(start: Scalar | undefined, end: Scalar | undefined, step: Scalar | undefined): number {
     if (start === undefined || end === undefined || step === undefined) return ROUNDS;
     return Math.max(0, Math.ceil((Number(end) - Number(start)) / Number(step)));
   }
 
-  private expr(e: Node): number {
+  #expr(e: Node): number {
     if (e.type.kind !== 'value') return 0;
-    const known = this.costs.get(e);
+    const known = this.#costs.get(e);
     if (known !== undefined) return 0; // shared: counted once
-    const cost = e.src.reduce((n, s) => n + this.expr(s), this.cost.expression(e as Expr));
-    this.costs.set(e, cost);
+    const cost = e.src.reduce((n, s) => n + this.#expr(s), this.#cost.expression(e as Expr));
+    this.#costs.set(e, cost);
     return cost;
   }
 
   /** The value of an expression, where the launch's arguments decide it. Expressions are graphs: each found once. */
-  private value(e: Expr): Scalar | undefined {
-    if (!this.found.has(e)) this.found.set(e, this.find(e));
-    return this.found.get(e);
+  #value(e: Expr): Scalar | undefined {
+    if (!this.#found.has(e)) this.#found.set(e, this.#find(e));
+    return this.#found.get(e);
   }
 
-  private find(e: Expr): Scalar | undefined {
+  #find(e: Expr): Scalar | undefined {
     switch (e.op) {
       case 'const':
         return e.arg;
       case 'param':
       case 'variable':
-        return this.values.get(e.arg);
+        return this.#values.get(e.arg);
       case 'special': {
         const axis = { x: 0, y: 1, z: 2 }[e.arg.slice(-1)];
         if (axis === undefined) return 0;
-        if (e.arg.startsWith('gridDim')) return this.launch.grid[axis]!;
-        return e.arg.startsWith('blockDim') ? this.launch.block[axis]! : 0;
+        if (e.arg.startsWith('gridDim')) return this.#launch.grid[axis]!;
+        return e.arg.startsWith('blockDim') ? this.#launch.block[axis]! : 0;
       }
       case 'cast': {
         const from = e.src[0] as Expr;
-        const v = this.value(from);
+        const v = this.#value(from);
         return v === undefined ? undefined : convert(from.type.dtype, e.type.dtype, v);
       }
       case 'alu': {
         if (e.type.lanes > 1) return undefined;
-        const operands = e.src.map((s) => this.value(s as Expr));
+        const operands = e.src.map((s) => this.#value(s as Expr));
         if (operands.some((v) => v === undefined)) return undefined;
         const [a, b, c] = operands as [Scalar, Scalar?, Scalar?];
         return evaluate(e.arg, (e.src[0] as Expr).type.dtype, a, b, c);
       }
       case 'select': {
-        const condition = this.value(e.src[0] as Expr);
-        return condition === undefined ? undefined : this.value(e.src[condition ? 1 : 2] as Expr);
+        const condition = this.#value(e.src[0] as Expr);
+        return condition === undefined ? undefined : this.#value(e.src[condition ? 1 : 2] as Expr);
       }
       default:
         return undefined;

@@ -84,32 +84,32 @@ export function lowerAddresses(ir: KernelIr): KernelIr {
 
 /** How deep in loops a variable changes: 1 in the loop over blocks, one more in each loop of the kernel. */
 class Depths {
-  private readonly of = new Map<Variable, number>();
+  readonly #of = new Map<Variable, number>();
   /** Definitions of variables that keep their value while they are in scope. */
   readonly definitions = new Map<Variable, Expr>();
-  private readonly steady = new Set<Variable>();
-  private readonly expressions = new Map<Node, number>();
+  readonly #steady = new Set<Variable>();
+  readonly #expressions = new Map<Node, number>();
 
   statement(s: Statement, depth: number): void {
     const note = (v: Variable): void => {
-      this.of.set(v, Math.max(depth, this.of.get(v) ?? 0));
+      this.#of.set(v, Math.max(depth, this.#of.get(v) ?? 0));
     };
     switch (s.op) {
       case 'let':
         note(s.arg);
         if (s.arg.constant) {
           this.definitions.set(s.arg, s.src[0] as Expr);
-          this.steady.add(s.arg);
+          this.#steady.add(s.arg);
         }
         return;
       case 'set':
         note(s.arg);
-        this.steady.delete(s.arg);
+        this.#steady.delete(s.arg);
         this.definitions.delete(s.arg);
         return;
       case 'for':
-        this.of.set(s.arg.variable, depth + 1);
-        this.steady.add(s.arg.variable);
+        this.#of.set(s.arg.variable, depth + 1);
+        this.#steady.add(s.arg.variable);
         this.statement(s.src[3] as Statement, depth + 1);
         return;
       case 'while':
@@ -128,19 +128,19 @@ class Depths {
   }
 
   isSteady(v: Variable): boolean {
-    return this.steady.has(v);
+    return this.#steady.has(v);
   }
 
   /** Of an expression; loads cannot be hoisted and count as the deepest. */
   expr(e: Node): number {
-    const known = this.expressions.get(e);
+    const known = this.#expressions.get(e);
     if (known !== undefined) return known;
     let depth = 0;
-    if (e.op === 'variable') depth = this.of.get(e.arg) ?? 0;
+    if (e.op === 'variable') depth = this.#of.get(e.arg) ?? 0;
     else if (e.op === 'special') depth = e.arg.startsWith('blockIdx') ? 1 : 0;
     else if (e.op === 'load' || e.op === 'intrinsic') depth = Number.POSITIVE_INFINITY;
     else for (const s of e.src) depth = Math.max(depth, this.expr(s));
-    this.expressions.set(e, depth);
+    this.#expressions.set(e, depth);
     return depth;
   }
 }
@@ -154,11 +154,11 @@ interface Term {
 /** constant + Σ term · scale, modulo 2^32, as i32 arithmetic is. */
 class LinearSum {
   constant = 0;
-  private readonly terms: Term[] = [];
-  private readonly depths: Depths;
+  readonly #terms: Term[] = [];
+  readonly #depths: Depths;
 
   constructor(depths: Depths) {
-    this.depths = depths;
+    this.#depths = depths;
   }
 
   add(e: Expr, scale: number): void {
@@ -177,8 +177,8 @@ class LinearSum {
       return;
     }
     if (e.op === 'variable') {
-      const definition = this.depths.definitions.get(e.arg);
-      if (definition && this.opens(definition)) {
+      const definition = this.#depths.definitions.get(e.arg);
+      if (definition && this.#opens(definition)) {
         this.add(definition, scale);
         return;
       }
@@ -190,27 +190,27 @@ class LinearSum {
       this.add(a, scale);
       this.add(b, e.arg === 'add' ? scale : Math.imul(scale, -1));
     } else {
-      this.terms.push({ e, scale, depth: this.depths.expr(e) });
+      this.#terms.push({ e, scale, depth: this.#depths.expr(e) });
     }
   }
 
   /** Whether a variable's definition is a sum of things that are still what they were when it was declared. */
-  private opens(e: Expr): boolean {
+  #opens(e: Expr): boolean {
     if (e.op === 'const' || e.op === 'param' || e.op === 'special') return true;
-    if (e.op === 'variable') return this.depths.isSteady(e.arg);
+    if (e.op === 'variable') return this.#depths.isSteady(e.arg);
     if (e.op !== 'alu') return false;
-    if (e.arg === 'add' || e.arg === 'sub') return e.src.every((s) => this.opens(s as Expr));
+    if (e.arg === 'add' || e.arg === 'sub') return e.src.every((s) => this.#opens(s as Expr));
     const factor = factorOf(e);
-    return factor !== undefined && this.opens(factor.e);
+    return factor !== undefined && this.#opens(factor.e);
   }
 
   /** [base, offset] */
   build(start: Expr): [Expr, Expr] {
     const folds = this.constant >= 0 && this.constant < FIRST_BUFFER;
     let base = folds || this.constant === 0 ? start : alu('add', [start, int(this.constant)]);
-    const depths = [...new Set(this.terms.map((t) => t.depth))].sort((a, b) => a - b);
+    const depths = [...new Set(this.#terms.map((t) => t.depth))].sort((a, b) => a - b);
     for (const depth of depths) {
-      const level = this.terms.filter((t) => t.depth === depth);
+      const level = this.#terms.filter((t) => t.depth === depth);
       for (const scale of new Set(level.map((t) => t.scale))) {
         const same = level.filter((t) => t.scale === scale).map((t) => cast(i32, t.e));
         const sum = same.reduce((x, y) => alu('add', [x, y]));

@@ -48,43 +48,44 @@ export function whileWith(before: readonly Statement[], loop: Statement): Statem
 /** The expressions of one statement, and what must run before it. */
 class Lifted {
   readonly before: Statement[] = [];
-  private readonly effects: Effects;
-  private readonly outer: Lifted | undefined;
-  private readonly done = new Map<Node, Expr>();
+  readonly #effects: Effects;
+  readonly #outer: Lifted | undefined;
+  readonly #done = new Map<Node, Expr>();
 
   constructor(effects: Effects, outer?: Lifted) {
-    this.effects = effects;
-    this.outer = outer;
+    this.#effects = effects;
+    this.#outer = outer;
   }
 
-  private known(e: Node): Expr | undefined {
-    return this.done.get(e) ?? this.outer?.known(e);
+  #known(e: Node): Expr | undefined {
+    const outer = this.#outer;
+    return this.#done.get(e) ?? (outer ? outer.#known(e) : undefined);
   }
 
   expr(e: Expr): Expr {
-    if (this.effects.of(e) === 'none') return e;
-    const known = this.known(e);
+    if (this.#effects.of(e) === 'none') return e;
+    const known = this.#known(e);
     if (known) return known;
-    const result = this.isOneSided(e) ? this.lift(e) : this.rebuilt(e);
-    this.done.set(e, result);
+    const result = this.#isOneSided(e) ? this.#lift(e) : this.#rebuilt(e);
+    this.#done.set(e, result);
     return result;
   }
 
-  private isOneSided(e: Expr): boolean {
+  #isOneSided(e: Expr): boolean {
     const [condition, then, otherwise] = e.src as Expr[];
     return (
       e.op === 'select' &&
       condition!.type.lanes === 1 &&
-      (this.effects.of(then!) !== 'none' || this.effects.of(otherwise!) !== 'none')
+      (this.#effects.of(then!) !== 'none' || this.#effects.of(otherwise!) !== 'none')
     );
   }
 
-  private lift(e: Expr): Expr {
+  #lift(e: Expr): Expr {
     const [condition, ...sides] = e.src as [Expr, Expr, Expr];
     const variable: Variable = { name: 'chosen', type: e.type, constant: false };
     const test = this.expr(condition);
     const [then, otherwise] = sides.map((side) => {
-      const inside = new Lifted(this.effects, this);
+      const inside = new Lifted(this.#effects, this);
       const value = inside.expr(side);
       return block([...inside.before, set(variable, value)]);
     });
@@ -92,7 +93,7 @@ class Lifted {
     return read(variable);
   }
 
-  private rebuilt(e: Expr): Expr {
+  #rebuilt(e: Expr): Expr {
     const src = e.src.map((s) => (s.type.kind === 'value' ? this.expr(s as Expr) : s));
     return src.every((s, i) => s === e.src[i]) ? e : ({ ...e, src } as Expr);
   }

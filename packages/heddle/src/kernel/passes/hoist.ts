@@ -68,39 +68,39 @@ function hoistOut(body: readonly Statement[], own: readonly Variable[], specials
 
 class Motion {
   readonly before: Statement[] = [];
-  private readonly changing: Set<Variable>;
-  private readonly assigned: ReadonlySet<Variable>;
-  private readonly specials: boolean;
-  private readonly numbering = new Numbering();
-  private readonly effects = new Effects();
-  private readonly homes = new Map<number, Variable>();
-  private readonly still = new Map<Node, boolean>();
-  private readonly moved = new Map<Node, Expr>();
+  readonly #changing: Set<Variable>;
+  readonly #assigned: ReadonlySet<Variable>;
+  readonly #specials: boolean;
+  readonly #numbering = new Numbering();
+  readonly #effects = new Effects();
+  readonly #homes = new Map<number, Variable>();
+  readonly #still = new Map<Node, boolean>();
+  readonly #moved = new Map<Node, Expr>();
 
   constructor(body: readonly Statement[], own: readonly Variable[], specials = false) {
-    this.changing = new Set([...own, ...changedIn(body)]);
-    this.assigned = assignedIn(body);
-    this.specials = specials;
+    this.#changing = new Set([...own, ...changedIn(body)]);
+    this.#assigned = assignedIn(body);
+    this.#specials = specials;
   }
 
-  private invariant(e: Node): boolean {
-    const known = this.still.get(e);
+  #invariant(e: Node): boolean {
+    const known = this.#still.get(e);
     if (known !== undefined) return known;
-    const result = this.decide(e);
-    this.still.set(e, result);
+    const result = this.#decide(e);
+    this.#still.set(e, result);
     return result;
   }
 
-  private decide(e: Node): boolean {
-    if (e.op === 'variable') return !this.changing.has(e.arg);
-    if (e.op === 'special') return !this.specials || !e.arg.startsWith('blockIdx');
-    return this.effects.of(e) === 'none' && e.src.every((s) => this.invariant(s));
+  #decide(e: Node): boolean {
+    if (e.op === 'variable') return !this.#changing.has(e.arg);
+    if (e.op === 'special') return !this.#specials || !e.arg.startsWith('blockIdx');
+    return this.#effects.of(e) === 'none' && e.src.every((s) => this.#invariant(s));
   }
 
   /** What is left of a statement. A declaration that never changes moves as it is, from wherever it stands. */
   statement(s: Statement): Statement[] {
-    if (s.op === 'let' && !this.assigned.has(s.arg) && this.invariant(s.src[0]!)) {
-      this.changing.delete(s.arg);
+    if (s.op === 'let' && !this.#assigned.has(s.arg) && this.#invariant(s.src[0]!)) {
+      this.#changing.delete(s.arg);
       this.before.push(s);
       return [];
     }
@@ -118,25 +118,25 @@ class Motion {
   /** `e` with its largest invariant parts replaced by variables set before the loop. */
   expr(e: Expr): Expr {
     if (isTrivial(e)) return e;
-    const known = this.moved.get(e);
+    const known = this.#moved.get(e);
     if (known) return known;
-    const result = this.invariant(e) ? this.home(e) : this.inside(e);
-    this.moved.set(e, result);
+    const result = this.#invariant(e) ? this.#home(e) : this.#inside(e);
+    this.#moved.set(e, result);
     return result;
   }
 
-  private home(e: Expr): Expr {
-    const number = this.numbering.of(e, () => 0);
-    let variable = this.homes.get(number);
+  #home(e: Expr): Expr {
+    const number = this.#numbering.of(e, () => 0);
+    let variable = this.#homes.get(number);
     if (!variable) {
       variable = { name: 'fixed', type: e.type, constant: true };
-      this.homes.set(number, variable);
+      this.#homes.set(number, variable);
       this.before.push(declare(variable, e));
     }
     return read(variable);
   }
 
-  private inside(e: Expr): Expr {
+  #inside(e: Expr): Expr {
     const src = e.src.map((s) => (s.type.kind === 'value' ? this.expr(s as Expr) : s));
     return { ...e, src } as Expr;
   }

@@ -24,16 +24,16 @@ export type Effect = 'none' | 'reads' | 'acts';
 
 /** What computing an expression does beside giving its value. */
 export class Effects {
-  private readonly known = new Map<Node, Effect>();
+  readonly #known = new Map<Node, Effect>();
   of(e: Node): Effect {
-    const seen = this.known.get(e);
+    const seen = this.#known.get(e);
     if (seen !== undefined) return seen;
     let effect: Effect = e.op === 'intrinsic' ? 'acts' : e.op === 'load' ? 'reads' : 'none';
     for (const s of e.src) {
       const below = this.of(s);
       if (below === 'acts' || effect === 'none') effect = below;
     }
-    this.known.set(e, effect);
+    this.#known.set(e, effect);
     return effect;
   }
 }
@@ -42,39 +42,39 @@ export class Effects {
 export type Version = (node: Extract<Node, { op: 'variable' | 'buffer' | 'array' }>) => number;
 
 export class Numbering {
-  private readonly keys = new Map<string, number>();
-  private readonly identities = new Map<object, number>();
-  private memo = new Map<Node, number>();
+  readonly #keys = new Map<string, number>();
+  readonly #identities = new Map<object, number>();
+  #memo = new Map<Node, number>();
 
   /** A number for an object that is compared by identity. */
   identity(o: object): number {
-    let n = this.identities.get(o);
+    let n = this.#identities.get(o);
     if (n === undefined) {
-      n = this.identities.size;
-      this.identities.set(o, n);
+      n = this.#identities.size;
+      this.#identities.set(o, n);
     }
     return n;
   }
 
   /** Forget node identities: a variable or memory may hold something else from here on. */
   moved(): void {
-    if (this.memo.size > 0) this.memo = new Map();
+    if (this.#memo.size > 0) this.#memo = new Map();
   }
 
   of(e: Node, version: Version): number {
-    const seen = this.memo.get(e);
+    const seen = this.#memo.get(e);
     if (seen !== undefined) return seen;
-    const key = this.key(e, version);
-    let n = this.keys.get(key);
+    const key = this.#key(e, version);
+    let n = this.#keys.get(key);
     if (n === undefined) {
-      n = this.keys.size;
-      this.keys.set(key, n);
+      n = this.#keys.size;
+      this.#keys.set(key, n);
     }
-    this.memo.set(e, n);
+    this.#memo.set(e, n);
     return n;
   }
 
-  private key(e: Node, version: Version): string {
+  #key(e: Node, version: Version): string {
     const sources = (): string => e.src.map((s) => this.of(s, version)).join(',');
     const typed = e.type as ValueType;
     const type = `${(typed.dtype as DType | undefined)?.name ?? ''}${typed.lanes ?? ''}`;

@@ -55,57 +55,59 @@ function inside(s: Statement): Statement[] {
 class Pointers {
   readonly before: Statement[] = [];
   readonly after: Statement[] = [];
-  private readonly counter: Variable;
-  private readonly start: Expr;
-  private readonly step: number;
-  private readonly changing: ReadonlySet<Variable>;
-  private readonly numbering = new Numbering();
-  private readonly known = new Map<number, Expr>();
+  readonly #counter: Variable;
+  readonly #start: Expr;
+  readonly #step: number;
+  readonly #changing: ReadonlySet<Variable>;
+  readonly #numbering = new Numbering();
+  readonly #known = new Map<number, Expr>();
 
   constructor(counter: Variable, start: Expr, step: number, body: Statement) {
-    this.counter = counter;
-    this.start = start;
-    this.step = step;
-    this.changing = changedIn([body]);
+    this.#counter = counter;
+    this.#start = start;
+    this.#step = step;
+    this.#changing = changedIn([body]);
   }
 
   statement(s: Statement): Statement {
     return rewrite<Node>(s, (node) => {
       if (node.op !== 'load' && node.op !== 'store') return undefined;
       const at = node.op === 'load' ? 1 : 2;
-      const pointer = this.pointer(node.src[at] as Expr);
+      const pointer = this.#pointer(node.src[at] as Expr);
       return pointer && { ...node, src: node.src.with(at, pointer) };
     }) as Statement;
   }
 
   /** The pointer for an address, if it moves evenly. */
-  private pointer(address: Expr): Expr | undefined {
+  #pointer(address: Expr): Expr | undefined {
     if (address.op !== 'alu' || address.arg !== 'add') return undefined;
     const [fixed, moving] = address.src as [Expr, Expr];
-    const scale = this.scaleOf(moving);
+    const scale = this.#scaleOf(moving);
     const still =
       fixed.op === 'param' ||
-      (fixed.op === 'variable' && fixed.arg !== this.counter && !this.changing.has(fixed.arg));
+      (fixed.op === 'variable' && fixed.arg !== this.#counter && !this.#changing.has(fixed.arg));
     if (scale === undefined || !still) return undefined;
-    const number = this.numbering.of(address, () => 0);
-    const known = this.known.get(number);
+    const number = this.#numbering.of(address, () => 0);
+    const known = this.#known.get(number);
     if (known) return known;
     const variable: Variable = { name: 'pointer', type: address.type, constant: false };
     const first =
-      this.start.op === 'const' ? int(Number(this.start.arg) * scale) : alu('mul', [this.start, int(scale)]);
+      this.#start.op === 'const'
+        ? int(Number(this.#start.arg) * scale)
+        : alu('mul', [this.#start, int(scale)]);
     this.before.push(declare(variable, alu('add', [fixed, first])));
-    this.after.push(set(variable, alu('add', [read(variable), int(this.step * scale)])));
+    this.after.push(set(variable, alu('add', [read(variable), int(this.#step * scale)])));
     const result = read(variable);
-    this.known.set(number, result);
+    this.#known.set(number, result);
     return result;
   }
 
   /** What the counter is multiplied by. */
-  private scaleOf(e: Expr): number | undefined {
-    if (e.op === 'variable') return e.arg === this.counter ? 1 : undefined;
+  #scaleOf(e: Expr): number | undefined {
+    if (e.op === 'variable') return e.arg === this.#counter ? 1 : undefined;
     if (e.op !== 'alu') return undefined;
     const [a, by] = e.src as [Expr, Expr?];
-    if (a.op !== 'variable' || a.arg !== this.counter || by?.op !== 'const') return undefined;
+    if (a.op !== 'variable' || a.arg !== this.#counter || by?.op !== 'const') return undefined;
     if (e.arg === 'shl') return 2 ** Number(by.arg);
     return e.arg === 'mul' ? Number(by.arg) : undefined;
   }

@@ -39,42 +39,42 @@ export class Emitter {
   /** Arrays of the threads, in place of variables and of `replaced` local arrays. */
   readonly arrays: ArrayDecl[] = [];
   readonly replaced: ReadonlyMap<ArrayDecl, ArrayDecl>;
-  private readonly size: Size;
-  private readonly threads: number;
-  private readonly slots = new Map<Variable, ArrayDecl>();
+  readonly #size: Size;
+  readonly #threads: number;
+  readonly #slots = new Map<Variable, ArrayDecl>();
 
   /**
    * @param variables that a thread keeps from one region to another
    * @param arrays local arrays that it keeps
    */
   constructor(size: Size, variables: ReadonlySet<Variable>, arrays: ReadonlySet<ArrayDecl>) {
-    this.size = size;
-    this.threads = size[0] * size[1] * size[2];
-    const dims = [this.threads];
+    this.#size = size;
+    this.#threads = size[0] * size[1] * size[2];
+    const dims = [this.#threads];
     for (const { name, type } of variables) {
       this.arrays.push({ name, dtype: type.dtype, space: 'local', dims, lanes: type.lanes });
     }
     [...variables].forEach((v, i) => {
-      this.slots.set(v, this.arrays[i]!);
+      this.#slots.set(v, this.arrays[i]!);
     });
-    this.replaced = new Map([...arrays].map((a) => [a, { ...a, dims: [this.threads, ...a.dims] }]));
+    this.replaced = new Map([...arrays].map((a) => [a, { ...a, dims: [this.#threads, ...a.dims] }]));
     this.arrays.push(...this.replaced.values());
   }
 
   emit(pieces: readonly Piece[]): Statement[] {
-    return pieces.map((piece) => this.part(piece));
+    return pieces.map((piece) => this.#part(piece));
   }
 
-  private part(piece: Piece): Statement {
+  #part(piece: Piece): Statement {
     switch (piece.kind) {
       case 'region':
-        return this.overThreads(piece.statements);
+        return this.#overThreads(piece.statements);
       case 'once':
-        return this.place(piece.statement, undefined);
+        return this.#place(piece.statement, undefined);
       case 'warp':
-        return this.warp(piece.statement);
+        return this.#warp(piece.statement);
       case 'around': {
-        const decides = partsOf(piece.statement).decides.map((e) => this.place(e, undefined));
+        const decides = partsOf(piece.statement).decides.map((e) => this.#place(e, undefined));
         const blocks = piece.inside.map((inside) => block(this.emit(inside)));
         return { ...piece.statement, src: [...decides, ...blocks] };
       }
@@ -82,12 +82,12 @@ export class Emitter {
   }
 
   /** The loops over the threads of a block, x innermost, around what each of them does. */
-  private overThreads(statements: readonly Statement[]): Statement {
+  #overThreads(statements: readonly Statement[]): Statement {
     const counters = [counter('tx'), counter('ty'), counter('tz')];
-    const axes = counters.map((v, axis) => (this.size[axis] === 1 ? int(0) : read(v)));
+    const axes = counters.map((v, axis) => (this.#size[axis] === 1 ? int(0) : read(v)));
     const thread = counter('thread');
-    const [x, y] = this.size;
-    const flat = this.threads === x;
+    const [x, y] = this.#size;
+    const flat = this.#threads === x;
     let counted = false;
     const place: Place = {
       axes,
@@ -98,7 +98,7 @@ export class Emitter {
       },
     };
     const body = (statements.some(returns) ? withoutReturns(statements) : statements).map((s) =>
-      this.place(s, place),
+      this.#place(s, place),
     );
     const index = alu('add', [
       alu('mul', [alu('add', [alu('mul', [axes[2]!, int(y)]), axes[1]!]), int(x)]),
@@ -106,38 +106,38 @@ export class Emitter {
     ]);
     let nest = block(counted ? [declare(thread, index), ...body] : body);
     counters.forEach((v, axis) => {
-      const size = this.size[axis]!;
+      const size = this.#size[axis]!;
       if (size > 1) nest = forLoop(v, int(0), int(size), int(1), axis === 0 ? nest : block([nest]));
     });
     return nest;
   }
 
-  private warp(s: Extract<Statement, { op: 'let' }>): Statement {
+  #warp(s: Extract<Statement, { op: 'let' }>): Statement {
     const operation = s.src[0];
     if (!isWarpOperation(operation)) return s;
     const at = (thread: Expr): Place => ({ axes: [], linear: () => thread });
-    const result = arrayNode(this.slots.get(s.arg)!);
+    const result = arrayNode(this.#slots.get(s.arg)!);
     return warpLoops(operation.arg, {
-      threads: this.threads,
-      argument: (index, thread) => this.place(operation.src[index] as Expr, at(thread)),
+      threads: this.#threads,
+      argument: (index, thread) => this.#place(operation.src[index] as Expr, at(thread)),
       result: (thread) => load(result, [thread]),
       setResult: (thread, v) => store(result, v, [thread]),
     });
   }
 
   /** `root` as it reads in its place: thread indices, sizes, and what threads keep in arrays. */
-  private place<N extends Node>(root: N, place: Place | undefined): N {
+  #place<N extends Node>(root: N, place: Place | undefined): N {
     return rewrite<Node>(root, (n) => {
       switch (n.op) {
         case 'special':
-          return this.special(n.arg, place);
+          return this.#special(n.arg, place);
         case 'variable': {
-          const slot = this.slots.get(n.arg);
+          const slot = this.#slots.get(n.arg);
           return slot && load(arrayNode(slot, n.at), [place!.linear()], 1, n.at);
         }
         case 'let':
         case 'set': {
-          const slot = this.slots.get(n.arg);
+          const slot = this.#slots.get(n.arg);
           return slot && store(arrayNode(slot, n.at), n.src[0] as Expr, [place!.linear()], n.at);
         }
         case 'array': {
@@ -146,9 +146,9 @@ export class Emitter {
         }
         case 'load':
         case 'intrinsic':
-          return this.ofThread(n.src[0]) ? { ...n, src: n.src.toSpliced(1, 0, place!.linear()) } : undefined;
+          return this.#ofThread(n.src[0]) ? { ...n, src: n.src.toSpliced(1, 0, place!.linear()) } : undefined;
         case 'store':
-          return this.ofThread(n.src[0]) ? { ...n, src: n.src.toSpliced(2, 0, place!.linear()) } : undefined;
+          return this.#ofThread(n.src[0]) ? { ...n, src: n.src.toSpliced(2, 0, place!.linear()) } : undefined;
         default:
           return undefined;
       }
@@ -156,14 +156,14 @@ export class Emitter {
   }
 
   /** Whether memory, as it reads in its place, is a local array with one part per thread. */
-  private ofThread(memory: Node | undefined): boolean {
+  #ofThread(memory: Node | undefined): boolean {
     if (memory?.op !== 'array') return false;
     return [...this.replaced.values()].includes((memory as MemoryNode & { op: 'array' }).arg);
   }
 
-  private special(name: Special, place: Place | undefined): Expr | undefined {
+  #special(name: Special, place: Place | undefined): Expr | undefined {
     const axis = 'xyz'.indexOf(name.at(-1)!);
-    if (name.startsWith('blockDim')) return int(this.size[axis]!);
+    if (name.startsWith('blockDim')) return int(this.#size[axis]!);
     if (name.startsWith('threadIdx')) return place!.axes[axis]!;
     if (name === 'laneId') return alu('and', [place!.linear(), int(31)]);
     if (name === 'warpId') return alu('shr', [place!.linear(), int(5)]);

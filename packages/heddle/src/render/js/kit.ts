@@ -157,8 +157,8 @@ interface Watched {
 
 /** Asynchronous copies of one thread: those of a group are made together, when it is waited for. */
 class Copies {
-  private started: (() => void)[] = [];
-  private readonly groups: (() => void)[][] = [];
+  #started: (() => void)[] = [];
+  readonly #groups: (() => void)[][] = [];
 
   /** @param source where it reads; no element where its condition is false */
   start(
@@ -172,7 +172,7 @@ class Copies {
   ): void {
     to.depart(element, lanes, site);
     const giveBack = from >= 0 ? source?.lend(from, lanes, site) : undefined;
-    this.started.push(() => {
+    this.#started.push(() => {
       copy();
       giveBack?.();
       to.arrive(element, lanes, site);
@@ -180,13 +180,13 @@ class Copies {
   }
 
   commit(): void {
-    this.groups.push(this.started);
-    this.started = [];
+    this.#groups.push(this.#started);
+    this.#started = [];
   }
 
   /** Make all copies but those of the `left` groups committed last. */
   wait(left: number): void {
-    while (this.groups.length > left) for (const copy of this.groups.shift()!) copy();
+    while (this.#groups.length > left) for (const copy of this.#groups.shift()!) copy();
   }
 }
 

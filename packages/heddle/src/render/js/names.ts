@@ -61,23 +61,23 @@ const RESERVED = new Set([
 
 export class Scribe {
   readonly sites: Site[] = [];
-  private readonly names = new Map<object, string>();
-  private readonly taken = new Set<string>();
-  private readonly lines: string[] = [];
-  private depth = 0;
-  private order = 0;
-  private readonly around: Step[] = [];
-  private lastLine: number | undefined;
+  readonly #names = new Map<object, string>();
+  readonly #taken = new Set<string>();
+  readonly #lines: string[] = [];
+  #depth = 0;
+  #order = 0;
+  readonly #around: Step[] = [];
+  #lastLine: number | undefined;
 
   /** The JavaScript name of a variable, parameter or array: its own, numbered where that is taken. */
   name(owner: { readonly name: string }): string {
-    const known = this.names.get(owner);
+    const known = this.#names.get(owner);
     if (known !== undefined) return known;
     const base = owner.name.replace(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d|$)/, '_');
     let name = base;
-    for (let n = 1; RESERVED.has(name) || this.taken.has(name); n++) name = `${base}_${n}`;
-    this.names.set(owner, name);
-    this.taken.add(name);
+    for (let n = 1; RESERVED.has(name) || this.#taken.has(name); n++) name = `${base}_${n}`;
+    this.#names.set(owner, name);
+    this.#taken.add(name);
     return name;
   }
 
@@ -93,28 +93,28 @@ export class Scribe {
 
   /** Where the text stands now. */
   path(): Path {
-    return { order: this.order++, around: [...this.around] };
+    return { order: this.#order++, around: [...this.#around] };
   }
 
   /** An if or a loop begins: how to write what stands inside. */
   construct(): (branch: Step['branch'], body: () => void) => void {
-    const construct = this.order++;
+    const construct = this.#order++;
     return (branch, body) => {
-      this.around.push({ construct, branch });
+      this.#around.push({ construct, branch });
       body();
-      this.around.pop();
+      this.#around.pop();
     };
   }
 
   /** The author's line as a comment, where it is not the one before. */
   comment(at: Location | undefined): void {
-    if (!at || at.line === this.lastLine) return;
-    this.lastLine = at.line;
+    if (!at || at.line === this.#lastLine) return;
+    this.#lastLine = at.line;
     this.line(`// ${at.line} | ${around(at).text.trim()}`);
   }
 
   line(text: string): void {
-    this.lines.push('  '.repeat(this.depth) + text);
+    this.#lines.push('  '.repeat(this.#depth) + text);
   }
 
   /** `head {`, what `body` writes, `}`. */
@@ -125,12 +125,12 @@ export class Scribe {
   }
 
   indented(body: () => void): void {
-    this.depth++;
+    this.#depth++;
     body();
-    this.depth--;
+    this.#depth--;
   }
 
   text(): string {
-    return `${this.lines.join('\n')}\n`;
+    return `${this.#lines.join('\n')}\n`;
   }
 }

@@ -86,37 +86,37 @@ export class FunctionBuilder {
   readonly result: WasmType | undefined;
   /** Its index in the module, once added. */
   index = -1;
-  private readonly locals: Local[] = [];
-  private readonly code: Instr[] = [];
-  private readonly open: Label[] = [];
-  private readonly names = new Map<string, number>();
+  readonly #locals: Local[] = [];
+  readonly #code: Instr[] = [];
+  readonly #open: Label[] = [];
+  readonly #names = new Map<string, number>();
 
   constructor(name: string, result?: WasmType) {
     this.name = name;
     this.result = result;
   }
 
-  private unique(name: string): string {
-    const seen = this.names.get(name) ?? 0;
-    this.names.set(name, seen + 1);
+  #unique(name: string): string {
+    const seen = this.#names.get(name) ?? 0;
+    this.#names.set(name, seen + 1);
     return seen === 0 ? name : `${name}.${seen}`;
   }
 
   param(name: string, type: WasmType): Local {
-    const local = { name: this.unique(name), type, index: this.params.length };
+    const local = { name: this.#unique(name), type, index: this.params.length };
     this.params.push(local);
     return local;
   }
 
   /** A new local; all parameters must have been declared. */
   local(name: string, type: WasmType): Local {
-    const local = { name: this.unique(name), type, index: this.params.length + this.locals.length };
-    this.locals.push(local);
+    const local = { name: this.#unique(name), type, index: this.params.length + this.#locals.length };
+    this.#locals.push(local);
     return local;
   }
 
   op(name: InstructionName, operand?: Operand, offset = 0): void {
-    this.code.push({ name, operand, offset });
+    this.#code.push({ name, operand, offset });
   }
   get(local: Local): void {
     this.op('local.get', local);
@@ -131,47 +131,47 @@ export class FunctionBuilder {
     this.op('i32.const', v | 0);
   }
 
-  private nest(name: 'block' | 'loop' | 'if', label: string, result?: WasmType): Label {
-    const opened = { name: this.unique(label), depth: this.open.length };
-    this.open.push(opened);
-    this.code.push({ name, operand: result, offset: 0, label: opened.name });
+  #nest(name: 'block' | 'loop' | 'if', label: string, result?: WasmType): Label {
+    const opened = { name: this.#unique(label), depth: this.#open.length };
+    this.#open.push(opened);
+    this.#code.push({ name, operand: result, offset: 0, label: opened.name });
     return opened;
   }
 
   /** `build` between `block` and `end`; a branch to its label leaves it. */
   block(label: string, build: (label: Label) => void, result?: WasmType): void {
-    build(this.nest('block', label, result));
-    this.end();
+    build(this.#nest('block', label, result));
+    this.#end();
   }
   /** `build` between `loop` and `end`; a branch to its label starts it again. */
   loop(label: string, build: (label: Label) => void): void {
-    build(this.nest('loop', label));
-    this.end();
+    build(this.#nest('loop', label));
+    this.#end();
   }
   /** Takes the condition from the stack. */
   when(then: () => void, otherwise?: () => void, result?: WasmType): void {
-    this.nest('if', 'if', result);
+    this.#nest('if', 'if', result);
     then();
     if (otherwise) {
       this.op('else');
       otherwise();
     }
-    this.end();
+    this.#end();
   }
-  private end(): void {
+  #end(): void {
     this.op('end');
-    this.open.pop();
+    this.#open.pop();
   }
   branch(to: Label, name: 'br' | 'br_if' = 'br'): void {
-    this.code.push({ name, operand: this.open.length - 1 - to.depth, offset: 0, label: to.name });
+    this.#code.push({ name, operand: this.#open.length - 1 - to.depth, offset: 0, label: to.name });
   }
 
   /** The body as the code section holds it. */
   bytes(): number[] {
     const out: number[] = [];
-    unsigned(this.locals.length, out);
-    for (const local of this.locals) out.push(1, TYPE_CODE[local.type]);
-    for (const instr of this.code) encode(instr, out);
+    unsigned(this.#locals.length, out);
+    for (const local of this.#locals) out.push(1, TYPE_CODE[local.type]);
+    for (const instr of this.#code) encode(instr, out);
     out.push(...INSTRUCTIONS.end.code);
     return out;
   }
@@ -181,9 +181,9 @@ export class FunctionBuilder {
     const lines = [
       `  (func $${this.name}${this.params.map(param).join('')}${this.result ? ` (result ${this.result})` : ''}`,
     ];
-    for (const local of this.locals) lines.push(`    (local $${local.name} ${local.type})`);
+    for (const local of this.#locals) lines.push(`    (local $${local.name} ${local.type})`);
     let depth = 2;
-    for (const instr of this.code) {
+    for (const instr of this.#code) {
       if (instr.name === 'end' || instr.name === 'else') depth--;
       lines.push(`${'  '.repeat(depth)}${describe(instr)}`);
       if (instr.name === 'else' || INSTRUCTIONS[instr.name].immediate === 'block') depth++;
@@ -287,17 +287,17 @@ export const MAXIMUM_PAGES = 65536;
 
 /** A module: one imported shared memory, one mutable i32 global per name, functions, some of them exported. */
 export class ModuleBuilder {
-  private readonly functions: FunctionBuilder[] = [];
-  private readonly exported: FunctionBuilder[] = [];
-  private readonly globals: string[] = [];
+  readonly #functions: FunctionBuilder[] = [];
+  readonly #exported: FunctionBuilder[] = [];
+  readonly #globals: string[] = [];
 
   global(name: string): number {
-    return this.globals.push(name) - 1;
+    return this.#globals.push(name) - 1;
   }
 
   add(f: FunctionBuilder, options: { readonly exported?: boolean } = {}): FunctionBuilder {
-    f.index = this.functions.push(f) - 1;
-    if (options.exported) this.exported.push(f);
+    f.index = this.#functions.push(f) - 1;
+    if (options.exported) this.#exported.push(f);
     return f;
   }
 
@@ -321,7 +321,7 @@ export class ModuleBuilder {
     };
     section(
       1,
-      list(this.functions, (f, to) => {
+      list(this.#functions, (f, to) => {
         to.push(0x60);
         unsigned(f.params.length, to);
         for (const p of f.params) to.push(TYPE_CODE[p.type]);
@@ -340,16 +340,16 @@ export class ModuleBuilder {
     );
     section(
       3,
-      list(this.functions, (f, to) => unsigned(f.index, to)),
+      list(this.#functions, (f, to) => unsigned(f.index, to)),
     );
-    if (this.globals.length > 0)
+    if (this.#globals.length > 0)
       section(
         6,
-        list(this.globals, (_name, to) => to.push(0x7f, 1, 0x41, 0, 0x0b)),
+        list(this.#globals, (_name, to) => to.push(0x7f, 1, 0x41, 0, 0x0b)),
       );
     section(
       7,
-      list(this.exported, (f, to) => {
+      list(this.#exported, (f, to) => {
         text(f.name, to);
         to.push(0x00);
         unsigned(f.index, to);
@@ -357,7 +357,7 @@ export class ModuleBuilder {
     );
     section(
       10,
-      list(this.functions, (f, to) => {
+      list(this.#functions, (f, to) => {
         const body = f.bytes();
         unsigned(body.length, to);
         for (const byte of body) to.push(byte);
@@ -369,9 +369,9 @@ export class ModuleBuilder {
   /** The same module in WebAssembly's text form. */
   text(): string {
     const lines = ['(module', `  (import "heddle" "memory" (memory 1 ${MAXIMUM_PAGES} shared))`];
-    for (const name of this.globals) lines.push(`  (global $${name} (mut i32) (i32.const 0))`);
-    for (const f of this.functions) lines.push(f.text());
-    for (const f of this.exported) lines.push(`  (export "${f.name}" (func $${f.name}))`);
+    for (const name of this.#globals) lines.push(`  (global $${name} (mut i32) (i32.const 0))`);
+    for (const f of this.#functions) lines.push(f.text());
+    for (const f of this.#exported) lines.push(`  (export "${f.name}" (func $${f.name}))`);
     return `${lines.join('\n')})\n`;
   }
 }

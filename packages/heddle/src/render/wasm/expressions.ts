@@ -66,7 +66,7 @@ export class Expressions implements Emitter {
     const { dtype, lanes } = e.type;
     switch (e.op) {
       case 'const':
-        this.constant(dtype, e.arg);
+        this.#constant(dtype, e.arg);
         return;
       case 'param':
         f.get(this.params.get(e.arg) ?? fail(`parameter ${e.arg.name} is not declared`));
@@ -81,12 +81,12 @@ export class Expressions implements Emitter {
         f.get(this.variables.get(e.arg)?.[0] ?? fail(`${e.arg.name} is read before it is declared`));
         return;
       case 'alu':
-        lanes > 1 ? this.alu4(e) : this.alu(e);
+        lanes > 1 ? this.#alu4(e) : this.#alu(e);
         return;
       case 'cast': {
         const from = e.src[0] as Expr;
         if (isWide(from.type)) {
-          this.gather(e.type, this.wide(from), (l) => {
+          this.#gather(e.type, this.wide(from), (l) => {
             f.get(l);
             convert(f, from.type.dtype, dtype);
           });
@@ -98,16 +98,16 @@ export class Expressions implements Emitter {
         return;
       }
       case 'bitcast':
-        this.bitcast(e.src[0] as Expr, e.type);
+        this.#bitcast(e.src[0] as Expr, e.type);
         return;
       case 'select':
-        this.select(e);
+        this.#select(e);
         return;
       case 'splat':
-        this.splat(e.src[0] as Expr);
+        this.#splat(e.src[0] as Expr);
         return;
       case 'vector':
-        this.vector(e);
+        this.#vector(e);
         return;
       case 'lane': {
         const from = e.src[0] as Expr;
@@ -141,7 +141,7 @@ export class Expressions implements Emitter {
     return local;
   }
 
-  private constant(dtype: DType, v: number | bigint | boolean): void {
+  #constant(dtype: DType, v: number | bigint | boolean): void {
     switch (laneType(dtype)) {
       case 'i32':
         this.f.i32(Number(v));
@@ -158,7 +158,7 @@ export class Expressions implements Emitter {
     }
   }
 
-  private alu(e: Extract<Expr, { op: 'alu' }>): void {
+  #alu(e: Extract<Expr, { op: 'alu' }>): void {
     const operands = e.src as readonly Expr[];
     const safe = isSafeDivisor(operands[1]);
     this.apply(
@@ -174,7 +174,7 @@ export class Expressions implements Emitter {
     const { f } = this;
     const type = laneType(t);
     const rule: Rule = ruleOf(name);
-    const context = this.context(t, safeDivisor);
+    const context = this.#context(t, safeDivisor);
     if (name === 'fma') {
       const float = type === 'f64' ? 'f64' : 'f32';
       if (this.module.fma && t.name === 'f32') {
@@ -199,10 +199,10 @@ export class Expressions implements Emitter {
       else if (type === 'f32' || type === 'f64') (rule.float ?? missing(name, t))(context, type);
       else (rule.int ?? missing(name, t))(context, type);
     }
-    if (OPS[name].result === 'same') this.narrow(t, false);
+    if (OPS[name].result === 'same') this.#narrow(t, false);
   }
 
-  private context(t: DType, safeDivisor: boolean): OpContext {
+  #context(t: DType, safeDivisor: boolean): OpContext {
     return {
       f: this.f,
       unsigned: isUnsigned(t),
@@ -212,7 +212,7 @@ export class Expressions implements Emitter {
   }
 
   /** Bring a result back into the range of a dtype smaller than what holds it. */
-  private narrow(t: DType, four: boolean): void {
+  #narrow(t: DType, four: boolean): void {
     if (t.name === 'u8') {
       if (four) this.f.op('v128.const', wordsOf(255));
       else this.f.i32(255);
@@ -222,7 +222,7 @@ export class Expressions implements Emitter {
     }
   }
 
-  private alu4(e: Extract<Expr, { op: 'alu' }>): void {
+  #alu4(e: Extract<Expr, { op: 'alu' }>): void {
     const { f } = this;
     const operands = e.src as readonly Expr[];
     const [a, b, c] = operands as [Expr, Expr, Expr];
@@ -230,7 +230,7 @@ export class Expressions implements Emitter {
     if (isWide(a.type)) {
       const parts = operands.map((o) => this.wide(o));
       const lanes = parts[0]!.map((_, lane) => lane);
-      this.gather(e.type, lanes, (lane) =>
+      this.#gather(e.type, lanes, (lane) =>
         this.apply(
           e.arg,
           t,
@@ -242,7 +242,7 @@ export class Expressions implements Emitter {
     }
     const isFloat = t.kind === 'float';
     const rule: Rule = ruleOf(e.arg);
-    const context = this.context(t, false);
+    const context = this.#context(t, false);
     if (e.arg === 'fma') {
       this.push(a);
       this.push(b);
@@ -280,13 +280,13 @@ export class Expressions implements Emitter {
           f.get(k);
           this.extract(t, lane);
         });
-      this.gather(e.type, lanes, (lane) => this.apply(e.arg, t, pushes(lane), false));
+      this.#gather(e.type, lanes, (lane) => this.apply(e.arg, t, pushes(lane), false));
     }
-    if (OPS[e.arg].result === 'same') this.narrow(t, true);
+    if (OPS[e.arg].result === 'same') this.#narrow(t, true);
   }
 
   /** Make a vector of scalars that `push` leaves on the stack one by one. */
-  private gather<T>(t: ValueType, lanes: readonly T[], push: (lane: T) => void): void {
+  #gather<T>(t: ValueType, lanes: readonly T[], push: (lane: T) => void): void {
     const shape = laneType(t.dtype) === 'f32' ? 'f32x4' : 'i32x4';
     const scalar = (lane: T): void => {
       if (t.dtype.name === 'bool') this.f.i32(0);
@@ -313,27 +313,27 @@ export class Expressions implements Emitter {
     }
   }
 
-  private splat(of: Expr): void {
+  #splat(of: Expr): void {
     const { f } = this;
     if (of.op === 'const') {
       f.op('v128.const', vectorBytes(of.type.dtype, [of.arg, of.arg, of.arg, of.arg]));
     } else if (!loadSplat(this, of)) {
-      this.gather(of.type, [of], () => this.push(of));
+      this.#gather(of.type, [of], () => this.push(of));
     }
   }
 
-  private vector(e: Expr): void {
+  #vector(e: Expr): void {
     const sources = e.src as readonly Expr[];
     const values = sources.map((s) => (s.op === 'const' ? s.arg : undefined));
     if (values.every((v) => v !== undefined)) {
       this.f.op('v128.const', vectorBytes(e.type.dtype, values as (number | boolean)[]));
-    } else if (!this.shuffle(sources)) {
-      this.gather(e.type, sources, (s) => this.push(s));
+    } else if (!this.#shuffle(sources)) {
+      this.#gather(e.type, sources, (s) => this.push(s));
     }
   }
 
   /** Four lanes of one or two vectors in variables: one instruction. */
-  private shuffle(sources: readonly Expr[]): boolean {
+  #shuffle(sources: readonly Expr[]): boolean {
     const from: Expr[] = [];
     const bytes: number[] = [];
     for (const s of sources) {
@@ -351,7 +351,7 @@ export class Expressions implements Emitter {
     return true;
   }
 
-  private bitcast(from: Expr, to: ValueType): void {
+  #bitcast(from: Expr, to: ValueType): void {
     const { f } = this;
     const source = from.type.dtype;
     const four = to.lanes > 1;
@@ -378,10 +378,10 @@ export class Expressions implements Emitter {
     else if (a === 'i64' && b === 'f64') this.f.op('f64.reinterpret_i64');
   }
 
-  private select(e: Expr): void {
+  #select(e: Expr): void {
     const { f } = this;
     const [condition, then, otherwise] = e.src as [Expr, Expr, Expr];
-    if (condition.type.lanes > 1 && this.selectMinMax(condition, then, otherwise)) return;
+    if (condition.type.lanes > 1 && this.#selectMinMax(condition, then, otherwise)) return;
     this.push(then);
     this.push(otherwise);
     if (condition.type.lanes > 1) {
@@ -394,7 +394,7 @@ export class Expressions implements Emitter {
   }
 
   /** `a < b ? a : b` and its kin are one instruction on f32. */
-  private selectMinMax(condition: Expr, then: Expr, otherwise: Expr): boolean {
+  #selectMinMax(condition: Expr, then: Expr, otherwise: Expr): boolean {
     if (condition.op !== 'alu' || (condition.arg !== 'lt' && condition.arg !== 'gt')) return false;
     const [p, q] = condition.src as [Expr, Expr];
     if (p.type.dtype.name !== 'f32') return false;

@@ -13,49 +13,49 @@ type IntOp = 'add' | 'sub' | 'and' | 'or' | 'lt_s' | 'gt_s' | 'ge_s';
 
 /** The same bit operations on one lane or four. */
 class Bits {
-  private readonly f: FunctionBuilder;
-  private readonly four: boolean;
+  readonly #f: FunctionBuilder;
+  readonly #four: boolean;
   constructor(f: FunctionBuilder, four: boolean) {
-    this.f = f;
-    this.four = four;
+    this.#f = f;
+    this.#four = four;
   }
   word(v: number): void {
-    if (this.four) this.f.op('v128.const', wordsOf(v));
-    else this.f.i32(v);
+    if (this.#four) this.#f.op('v128.const', wordsOf(v));
+    else this.#f.i32(v);
   }
   /** Apply an op to the stack's top and a constant, or the two on top. */
   op(name: IntOp, constant?: number): void {
     if (constant !== undefined) this.word(constant);
-    if (!this.four) this.f.op(`i32.${name}`);
-    else if (name === 'and' || name === 'or') this.f.op(`v128.${name}`);
-    else this.f.op(`i32x4.${name}`);
+    if (!this.#four) this.#f.op(`i32.${name}`);
+    else if (name === 'and' || name === 'or') this.#f.op(`v128.${name}`);
+    else this.#f.op(`i32x4.${name}`);
   }
   shift(name: 'shl' | 'shr_u', by: number): void {
-    this.f.i32(by);
-    this.f.op(this.four ? `i32x4.${name}` : `i32.${name}`);
+    this.#f.i32(by);
+    this.#f.op(this.#four ? `i32x4.${name}` : `i32.${name}`);
   }
   float(name: 'add' | 'mul' | 'ge', constant: number): void {
-    if (this.four) {
+    if (this.#four) {
       const bytes = new Float32Array(4).fill(constant);
-      this.f.op('v128.const', new Uint8Array(bytes.buffer));
-      this.f.op(`f32x4.${name}`);
+      this.#f.op('v128.const', new Uint8Array(bytes.buffer));
+      this.#f.op(`f32x4.${name}`);
     } else {
-      this.f.op('f32.const', constant);
-      this.f.op(`f32.${name}`);
+      this.#f.op('f32.const', constant);
+      this.#f.op(`f32.${name}`);
     }
   }
   asFloat(): void {
-    if (!this.four) this.f.op('f32.reinterpret_i32');
+    if (!this.#four) this.#f.op('f32.reinterpret_i32');
   }
   asInt(): void {
-    if (!this.four) this.f.op('i32.reinterpret_f32');
+    if (!this.#four) this.#f.op('i32.reinterpret_f32');
   }
   /** [then, otherwise, condition] → one of them. */
   choose(): void {
-    this.f.op(this.four ? 'v128.bitselect' : 'select');
+    this.#f.op(this.#four ? 'v128.bitselect' : 'select');
   }
   local(name: string): Local {
-    return this.f.local(name, this.four ? 'v128' : 'i32');
+    return this.#f.local(name, this.#four ? 'v128' : 'i32');
   }
 }
 

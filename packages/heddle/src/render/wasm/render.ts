@@ -35,7 +35,7 @@ export class KernelModule {
   /** What kernels may say: a failed assertion leaves its number, counted from 1. */
   readonly messages: Message[] = [];
   readonly fma: boolean;
-  private readonly helpers = new Map<HelperName, FunctionBuilder>();
+  readonly #helpers = new Map<HelperName, FunctionBuilder>();
 
   /** @param options.fma whether to use f32x4.relaxed_madd */
   constructor(options: { readonly fma: boolean }) {
@@ -44,16 +44,16 @@ export class KernelModule {
   }
 
   helper(name: HelperName): FunctionBuilder {
-    let f = this.helpers.get(name);
+    let f = this.#helpers.get(name);
     if (!f) {
-      f = this.module.add(name === 'sin' || name === 'cos' ? this.wave(name) : HELPERS[name]());
-      this.helpers.set(name, f);
+      f = this.module.add(name === 'sin' || name === 'cos' ? this.#wave(name) : HELPERS[name]());
+      this.#helpers.set(name, f);
     }
     return f;
   }
 
   /** The sine or cosine of a large f64. */
-  private wave(name: WaveName): FunctionBuilder {
+  #wave(name: WaveName): FunctionBuilder {
     const { x, result, body } = waveFunction(name);
     const f = new FunctionBuilder(`large_${name}`, 'f64');
     const expressions = new Expressions(f, this);
@@ -124,37 +124,37 @@ const AXES = ['x', 'y', 'z'] as const;
 /** Counts through the blocks of a range: the linear number and, as far as they are used, the indices. */
 class BlockCounter {
   readonly specials = new Map<Special, Local>();
-  private readonly f: FunctionBuilder;
-  private readonly grid: readonly Local[];
-  private readonly linear: Local;
-  private readonly axes: readonly Local[];
+  readonly #f: FunctionBuilder;
+  readonly #grid: readonly Local[];
+  readonly #linear: Local;
+  readonly #axes: readonly Local[];
 
   constructor(f: FunctionBuilder, grid: readonly Local[], linear: Local, uses: ReadonlySet<Special>) {
-    this.f = f;
-    this.grid = grid;
-    this.linear = linear;
+    this.#f = f;
+    this.#grid = grid;
+    this.#linear = linear;
     const last = Math.max(-1, ...AXES.map((axis, i) => (uses.has(`blockIdx.${axis}`) ? i : -1)));
-    this.axes = AXES.slice(0, last + 1).map((axis) => f.local(`block${axis.toUpperCase()}`, 'i32'));
-    this.axes.forEach((local, i) => {
+    this.#axes = AXES.slice(0, last + 1).map((axis) => f.local(`block${axis.toUpperCase()}`, 'i32'));
+    this.#axes.forEach((local, i) => {
       this.specials.set(`blockIdx.${AXES[i]!}`, local);
     });
   }
 
   begin(): void {
-    const { f } = this;
-    const rest = this.axes.length > 1 ? f.local('rest', 'i32') : this.linear;
-    if (rest !== this.linear) {
-      f.get(this.linear);
+    const f = this.#f;
+    const rest = this.#axes.length > 1 ? f.local('rest', 'i32') : this.#linear;
+    if (rest !== this.#linear) {
+      f.get(this.#linear);
       f.set(rest);
     }
-    this.axes.forEach((axis, i) => {
+    this.#axes.forEach((axis, i) => {
       f.get(rest);
-      f.get(this.grid[i]!);
+      f.get(this.#grid[i]!);
       f.op('i32.rem_u');
       f.set(axis);
-      if (i + 1 < this.axes.length) {
+      if (i + 1 < this.#axes.length) {
         f.get(rest);
-        f.get(this.grid[i]!);
+        f.get(this.#grid[i]!);
         f.op('i32.div_u');
         f.set(rest);
       }
@@ -162,28 +162,28 @@ class BlockCounter {
   }
 
   next(): void {
-    const { f } = this;
-    f.get(this.linear);
+    const f = this.#f;
+    f.get(this.#linear);
     f.i32(1);
     f.op('i32.add');
-    f.set(this.linear);
-    this.step(0);
+    f.set(this.#linear);
+    this.#step(0);
   }
 
-  private step(i: number): void {
-    const { f } = this;
-    const axis = this.axes[i];
+  #step(i: number): void {
+    const f = this.#f;
+    const axis = this.#axes[i];
     if (!axis) return;
     f.get(axis);
     f.i32(1);
     f.op('i32.add');
     f.tee(axis);
-    f.get(this.grid[i]!);
+    f.get(this.#grid[i]!);
     f.op('i32.eq');
     f.when(() => {
       f.i32(0);
       f.set(axis);
-      this.step(i + 1);
+      this.#step(i + 1);
     });
   }
 }

@@ -14,22 +14,22 @@ interface Loop {
 }
 
 export class Statements {
-  private readonly x: Expressions;
-  private readonly kernel: string;
-  private readonly messages: Message[];
-  private readonly end: Label;
-  private readonly loops: Loop[] = [];
+  readonly #x: Expressions;
+  readonly #kernel: string;
+  readonly #messages: Message[];
+  readonly #end: Label;
+  readonly #loops: Loop[] = [];
 
   /** @param end where `return` goes */
   constructor(x: Expressions, kernel: string, messages: Message[], end: Label) {
-    this.x = x;
-    this.kernel = kernel;
-    this.messages = messages;
-    this.end = end;
+    this.#x = x;
+    this.#kernel = kernel;
+    this.#messages = messages;
+    this.#end = end;
   }
 
   emit(s: Statement): void {
-    const { x } = this;
+    const x = this.#x;
     const { f } = x;
     switch (s.op) {
       case 'block':
@@ -52,19 +52,19 @@ export class Statements {
         return;
       }
       case 'for':
-        this.counted(s);
+        this.#counted(s);
         return;
       case 'while':
-        this.conditional(s);
+        this.#conditional(s);
         return;
       case 'break':
-        f.branch(this.loops[this.loops.length - 1]!.exit);
+        f.branch(this.#loops[this.#loops.length - 1]!.exit);
         return;
       case 'continue':
-        f.branch(this.loops[this.loops.length - 1]!.next);
+        f.branch(this.#loops[this.#loops.length - 1]!.next);
         return;
       case 'return':
-        f.branch(this.end);
+        f.branch(this.#end);
         return;
       case 'effect':
         // A block is one thread, and its copies are made at once.
@@ -74,16 +74,16 @@ export class Statements {
         f.op('drop');
         return;
       case 'assert':
-        this.assertion(s);
+        this.#assertion(s);
         return;
       case 'print':
-        this.print(s);
+        this.#print(s);
         return;
     }
   }
 
-  private counted(s: Extract<Statement, { op: 'for' }>): void {
-    const { x } = this;
+  #counted(s: Extract<Statement, { op: 'for' }>): void {
+    const x = this.#x;
     const { f } = x;
     const [start, end, step, body] = s.src as [Expr, Expr, Expr, Statement];
     const { variable } = s.arg;
@@ -109,9 +109,9 @@ export class Statements {
       f.block('exit', (exit) =>
         f.loop('loop', (again) => {
           f.block('next', (next) => {
-            this.loops.push({ exit, next });
+            this.#loops.push({ exit, next });
             this.emit(body);
-            this.loops.pop();
+            this.#loops.pop();
           });
           f.get(counter!);
           by();
@@ -124,8 +124,8 @@ export class Statements {
     );
   }
 
-  private conditional(s: Extract<Statement, { op: 'while' }>): void {
-    const { x } = this;
+  #conditional(s: Extract<Statement, { op: 'while' }>): void {
+    const x = this.#x;
     const { f } = x;
     const [condition, body, update] = s.src as [Expr, Statement, Statement];
     f.block('exit', (exit) =>
@@ -136,9 +136,9 @@ export class Statements {
           f.branch(exit, 'br_if');
         }
         f.block('next', (next) => {
-          this.loops.push({ exit, next });
+          this.#loops.push({ exit, next });
           this.emit(body);
-          this.loops.pop();
+          this.#loops.pop();
         });
         this.emit(update);
         f.branch(again);
@@ -147,29 +147,29 @@ export class Statements {
   }
 
   /** Leaves the message's number and traps; the device makes an error of it. */
-  private assertion(s: Extract<Statement, { op: 'assert' }>): void {
-    const { x } = this;
+  #assertion(s: Extract<Statement, { op: 'assert' }>): void {
+    const x = this.#x;
     const { f } = x;
-    this.messages.push({ kind: 'assert', kernel: this.kernel, text: s.arg, at: s.at, values: [] });
+    this.#messages.push({ kind: 'assert', kernel: this.#kernel, text: s.arg, at: s.at, values: [] });
     x.push(s.src[0] as Expr);
     f.op('i32.eqz');
     f.when(() => {
       f.i32(0);
-      f.i32(this.messages.length);
+      f.i32(this.#messages.length);
       f.op('i32.atomic.store', undefined, FAILURE);
       f.op('unreachable');
     });
   }
 
   /** Reserves a record in the ring and fills it, if there is room. */
-  private print(s: Extract<Statement, { op: 'print' }>): void {
-    const { x } = this;
+  #print(s: Extract<Statement, { op: 'print' }>): void {
+    const x = this.#x;
     const { f } = x;
     const sources = s.src as readonly Expr[];
     const values = sources.map((e) => e.type);
     const slots = values.reduce((n, t) => n + t.lanes, 0);
     const bytes = 8 + 8 * slots;
-    this.messages.push({ kind: 'print', kernel: this.kernel, text: s.arg, at: s.at, values });
+    this.#messages.push({ kind: 'print', kernel: this.#kernel, text: s.arg, at: s.at, values });
     const at = f.local('record', 'i32');
     f.i32(0);
     f.i32(bytes);
@@ -179,7 +179,7 @@ export class Statements {
     f.op('i32.le_u');
     f.when(() => {
       f.get(at);
-      f.i32(this.messages.length);
+      f.i32(this.#messages.length);
       f.op('i32.store', undefined, PRINT_RING);
       let slot = 0;
       for (const e of sources) {
@@ -189,7 +189,7 @@ export class Statements {
           f.get(at);
           f.get(held[held.length > 1 ? lane : 0]!);
           if (e.type.lanes > 1 && held.length === 1) x.extract(e.type.dtype, lane);
-          this.printed(e.type);
+          this.#printed(e.type);
           f.op(
             laneType(e.type.dtype) === 'i64' ? 'i64.store' : 'f64.store',
             undefined,
@@ -201,8 +201,8 @@ export class Statements {
   }
 
   /** [value] → what the record holds of it. */
-  private printed({ dtype }: ValueType): void {
-    const { f } = this.x;
+  #printed({ dtype }: ValueType): void {
+    const { f } = this.#x;
     switch (laneType(dtype)) {
       case 'f32':
         f.op('f64.promote_f32');

@@ -34,9 +34,9 @@ export class CpuDevice implements Device, ProgramHost {
   readonly target: Target;
   readonly heap: CpuMemory;
   readonly workers: Workers;
-  private closed = false;
-  private scratchAddress = 0;
-  private scratchBytes = 0;
+  #closed = false;
+  #scratchAddress = 0;
+  #scratchBytes = 0;
 
   constructor() {
     const { fma } = prepareEngine();
@@ -59,7 +59,7 @@ export class CpuDevice implements Device, ProgramHost {
   }
 
   allocate(bytes: number, label: string): DeviceBuffer {
-    this.mustBeOpen();
+    this.#mustBeOpen();
     const buffer: CpuBuffer = { device: this, bytes, label, address: this.heap.allocate(bytes, label) };
     return buffer;
   }
@@ -72,11 +72,11 @@ export class CpuDevice implements Device, ProgramHost {
   }
 
   write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
-    this.heap.bytes.set(source, this.range(buffer, offset, source.byteLength));
+    this.heap.bytes.set(source, this.#range(buffer, offset, source.byteLength));
   }
 
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
-    const start = this.range(buffer, offset, bytes);
+    const start = this.#range(buffer, offset, bytes);
     const copy = new Uint8Array(bytes);
     copy.set(this.heap.bytes.subarray(start, start + bytes));
     return copy;
@@ -88,12 +88,12 @@ export class CpuDevice implements Device, ProgramHost {
   }
 
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
-    const start = this.range(from, 0, bytes);
-    this.heap.bytes.copyWithin(this.range(to, 0, bytes), start, start + bytes);
+    const start = this.#range(from, 0, bytes);
+    this.heap.bytes.copyWithin(this.#range(to, 0, bytes), start, start + bytes);
   }
 
   compile(launches: readonly Launch[]): Program {
-    this.mustBeOpen();
+    this.#mustBeOpen();
     return new CpuProgram(this, requireKernels(this.name, launches));
   }
 
@@ -114,7 +114,7 @@ export class CpuDevice implements Device, ProgramHost {
   }
 
   async close(): Promise<void> {
-    this.closed = true;
+    this.#closed = true;
     await this.workers.stop();
   }
 
@@ -127,23 +127,24 @@ export class CpuDevice implements Device, ProgramHost {
 
   scratch(bytesPerThread: number): number {
     const bytes = bytesPerThread * this.target.units;
-    if (bytes > this.scratchBytes) {
-      if (this.scratchAddress > 0) this.heap.release(this.scratchAddress, this.scratchBytes, SCRATCH_LABEL);
+    if (bytes > this.#scratchBytes) {
+      if (this.#scratchAddress > 0)
+        this.heap.release(this.#scratchAddress, this.#scratchBytes, SCRATCH_LABEL);
       // Nothing is held if there is no memory for more.
-      this.scratchAddress = 0;
-      this.scratchBytes = 0;
-      this.scratchAddress = this.heap.allocate(bytes, SCRATCH_LABEL);
-      this.scratchBytes = bytes;
+      this.#scratchAddress = 0;
+      this.#scratchBytes = 0;
+      this.#scratchAddress = this.heap.allocate(bytes, SCRATCH_LABEL);
+      this.#scratchBytes = bytes;
     }
-    return this.scratchAddress;
+    return this.#scratchAddress;
   }
 
-  private mustBeOpen(): void {
-    if (this.closed) throw new DeviceError('The CPU device has been closed.');
+  #mustBeOpen(): void {
+    if (this.#closed) throw new DeviceError('The CPU device has been closed.');
   }
 
   /** The address of a range of a buffer. */
-  private range(buffer: DeviceBuffer, offset: number, bytes: number): number {
+  #range(buffer: DeviceBuffer, offset: number, bytes: number): number {
     const address = this.addressOf(buffer);
     requireRange(buffer, offset, bytes);
     return address + offset;

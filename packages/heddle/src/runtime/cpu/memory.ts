@@ -15,15 +15,15 @@ const CHUNK = 16 * 2 ** 20;
 
 export class CpuMemory {
   readonly memory: WasmMemory;
-  private readonly limit: number;
+  readonly #limit: number;
   /** End of what has ever been handed out. */
-  private top = FIRST_BUFFER;
-  private readonly free = new Map<number, number[]>();
-  private readonly ledger = new Ledger();
-  private view: Uint8Array;
+  #top = FIRST_BUFFER;
+  readonly #free = new Map<number, number[]>();
+  readonly #ledger = new Ledger();
+  #view: Uint8Array;
 
   constructor() {
-    this.limit = env('HEDDLE_MEMORY_MB') * 2 ** 20;
+    this.#limit = env('HEDDLE_MEMORY_MB') * 2 ** 20;
     try {
       this.memory = new Memory({ initial: CHUNK / PAGE, maximum: MAXIMUM_PAGES, shared: true });
     } catch (cause) {
@@ -33,67 +33,67 @@ export class CpuMemory {
         { cause },
       );
     }
-    this.view = new Uint8Array(this.memory.buffer);
+    this.#view = new Uint8Array(this.memory.buffer);
   }
 
   /** All bytes, as of now. */
   get bytes(): Uint8Array {
-    return this.view;
+    return this.#view;
   }
 
   /** An address for `bytes` bytes, a multiple of 64. @throws OutOfMemoryError */
   allocate(bytes: number, label: string): number {
     const size = sizeClass(bytes);
-    const address = this.free.get(size)?.pop() ?? this.extend(size) ?? this.reclaim(size);
-    if (address === undefined) throw this.exhausted(bytes, label);
-    this.ledger.hold(label, size);
+    const address = this.#free.get(size)?.pop() ?? this.#extend(size) ?? this.#reclaim(size);
+    if (address === undefined) throw this.#exhausted(bytes, label);
+    this.#ledger.hold(label, size);
     return address;
   }
 
   /** @param bytes what was asked for */
   release(address: number, bytes: number, label: string): void {
     const size = sizeClass(bytes);
-    this.ledger.release(label, size);
-    this.keep(address, size);
+    this.#ledger.release(label, size);
+    this.#keep(address, size);
   }
 
   report(): MemoryReport {
-    return this.ledger.report(this.view.byteLength);
+    return this.#ledger.report(this.#view.byteLength);
   }
 
-  private keep(address: number, size: number): void {
-    const list = this.free.get(size);
+  #keep(address: number, size: number): void {
+    const list = this.#free.get(size);
     if (list) list.push(address);
-    else this.free.set(size, [address]);
+    else this.#free.set(size, [address]);
   }
 
   /** Space that has never been used, growing the memory if need be. */
-  private extend(size: number): number | undefined {
-    const end = this.top + size + GUARD;
-    if (end > this.limit) return undefined;
-    const have = this.view.byteLength;
+  #extend(size: number): number | undefined {
+    const end = this.#top + size + GUARD;
+    if (end > this.#limit) return undefined;
+    const have = this.#view.byteLength;
     if (end > have) {
-      const wanted = Math.min(this.limit, Math.max(end, have + CHUNK, have * 1.25));
-      if (!this.grow(wanted - have) && !this.grow(end - have)) return undefined;
+      const wanted = Math.min(this.#limit, Math.max(end, have + CHUNK, have * 1.25));
+      if (!this.#grow(wanted - have) && !this.#grow(end - have)) return undefined;
     }
-    const address = this.top;
-    this.top += size;
+    const address = this.#top;
+    this.#top += size;
     return address;
   }
 
-  private grow(bytes: number): boolean {
+  #grow(bytes: number): boolean {
     try {
       this.memory.grow(Math.ceil(bytes / PAGE));
     } catch {
       return false;
     }
-    this.view = new Uint8Array(this.memory.buffer);
+    this.#view = new Uint8Array(this.memory.buffer);
     return true;
   }
 
   /** Join neighbouring free buffers and take a part of one; the rest stays free. */
-  private reclaim(size: number): number | undefined {
-    const blocks = [...this.free].flatMap(([bytes, list]) => list.map((address) => ({ address, bytes })));
+  #reclaim(size: number): number | undefined {
+    const blocks = [...this.#free].flatMap(([bytes, list]) => list.map((address) => ({ address, bytes })));
     blocks.sort((a, b) => a.address - b.address);
     const joined: { address: number; bytes: number }[] = [];
     for (const block of blocks) {
@@ -102,12 +102,12 @@ export class CpuMemory {
       else joined.push({ ...block });
     }
     const end = joined[joined.length - 1];
-    if (end && end.address + end.bytes === this.top) {
-      this.top = end.address;
+    if (end && end.address + end.bytes === this.#top) {
+      this.#top = end.address;
       joined.pop();
     }
     let found: number | undefined;
-    this.free.clear();
+    this.#free.clear();
     for (const block of joined) {
       let { address, bytes } = block;
       if (found === undefined && bytes >= size) {
@@ -115,19 +115,19 @@ export class CpuMemory {
         address += size;
         bytes -= size;
       }
-      if (bytes > 0) this.keep(address, bytes);
+      if (bytes > 0) this.#keep(address, bytes);
     }
-    return found ?? this.extend(size);
+    return found ?? this.#extend(size);
   }
 
-  private exhausted(bytes: number, label: string): OutOfMemoryError {
-    const { used, buffers } = this.ledger.report(0);
-    const free = [...this.free].reduce((n, [size, list]) => n + size * list.length, this.limit - this.top);
+  #exhausted(bytes: number, label: string): OutOfMemoryError {
+    const { used, buffers } = this.#ledger.report(0);
+    const free = [...this.#free].reduce((n, [size, list]) => n + size * list.length, this.#limit - this.#top);
     return new OutOfMemoryError(
-      `[${label}] asked for ${formatBytes(bytes)}: of ${formatBytes(this.limit)} on the CPU device, ` +
+      `[${label}] asked for ${formatBytes(bytes)}: of ${formatBytes(this.#limit)} on the CPU device, ` +
         `${formatBytes(used)} are held in ${buffers} buffers and ${formatBytes(free)} are free, not in one piece; ` +
-        `${this.ledger.describe()}. ${MEMORY_HINT}` +
-        `${this.limit < MAXIMUM_PAGES * PAGE ? ' Or raise HEDDLE_MEMORY_MB (at most 4096).' : ''}`,
+        `${this.#ledger.describe()}. ${MEMORY_HINT}` +
+        `${this.#limit < MAXIMUM_PAGES * PAGE ? ' Or raise HEDDLE_MEMORY_MB (at most 4096).' : ''}`,
     );
   }
 }

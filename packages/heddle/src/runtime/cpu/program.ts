@@ -34,67 +34,69 @@ export class CpuProgram implements Program {
   readonly launches: readonly KernelLaunch[];
   /** The module's text. */
   readonly text: () => string;
-  private readonly host: ProgramHost;
-  private readonly number = ++programs;
-  private readonly messages: readonly Message[];
-  private readonly scratchBytes: number;
-  private readonly slots: number;
+  readonly #host: ProgramHost;
+  readonly #number = ++programs;
+  readonly #messages: readonly Message[];
+  readonly #scratchBytes: number;
+  readonly #slots: number;
   /** Addresses of the buffers, then the counters of the sections. */
-  private readonly table: number;
-  private readonly tableBytes: number;
-  private readonly sections: readonly number[];
-  private readonly module: WasmModule;
-  private execute: RunFunction | undefined;
-  private epoch = 0;
-  private sent = false;
+  readonly table: number;
+  readonly #tableBytes: number;
+  readonly #sections: readonly number[];
+  readonly #module: WasmModule;
+  execute: RunFunction | undefined;
+  #epoch = 0;
+  #sent = false;
 
   constructor(host: ProgramHost, launches: readonly KernelLaunch[]) {
-    this.host = host;
+    this.#host = host;
     this.launches = launches;
     const used = launches.flatMap((l) => l.args.map((a) => ('slot' in a ? a.slot + 1 : 0)));
-    this.slots = used.reduce((n, u) => Math.max(n, u), 0);
+    this.#slots = used.reduce((n, u) => Math.max(n, u), 0);
     const { fma, units: threads } = host.target;
-    const program = keptProgram(launches, { fma, slots: this.slots, threads }, (options) =>
+    const program = keptProgram(launches, { fma, slots: this.#slots, threads }, (options) =>
       renderProgram(
         launches.map((l) => planLaunch(l, host.target)),
         options,
       ),
     );
     this.text = program.text;
-    debug(4, () => `[cpu] program ${this.number}\n${program.text()}`);
-    this.messages = program.messages;
-    this.scratchBytes = program.scratchBytes;
-    this.sections = program.sections;
-    this.module = new Module(program.bytes);
-    const { exports } = new Instance(this.module, { heddle: { memory: host.heap.memory } });
+    debug(4, () => `[cpu] program ${this.#number}\n${program.text()}`);
+    this.#messages = program.messages;
+    this.#scratchBytes = program.scratchBytes;
+    this.#sections = program.sections;
+    this.#module = new Module(program.bytes);
+    const { exports } = new Instance(this.#module, { heddle: { memory: host.heap.memory } });
     this.execute = exports.run as RunFunction;
-    this.tableBytes = countersAt(this.slots) + SECTION_BYTES * this.sections.length;
-    this.table = host.heap.allocate(this.tableBytes, TABLES);
-    host.heap.bytes.fill(0, this.table, this.table + this.tableBytes);
-    if (this.sections.length > 0) host.workers.start();
+    this.#tableBytes = countersAt(this.#slots) + SECTION_BYTES * this.#sections.length;
+    this.table = host.heap.allocate(this.#tableBytes, TABLES);
+    host.heap.bytes.fill(0, this.table, this.table + this.#tableBytes);
+    if (this.#sections.length > 0) host.workers.start();
   }
 
   run(slots: readonly DeviceBuffer[], times = 1): void {
-    for (let i = 0; i < times; i++) this.runOnce(slots);
+    for (let i = 0; i < times; i++) this.#runOnce(slots);
   }
 
-  private runOnce(slots: readonly DeviceBuffer[]): void {
-    const { host, table, execute } = this;
+  #runOnce(slots: readonly DeviceBuffer[]): void {
+    const host = this.#host;
+    const table = this.table;
+    const execute = this.execute;
     if (!execute) throw new DeviceError('This program has been disposed of.');
-    if (slots.length < this.slots) {
-      throw new DeviceError(`The program uses ${this.slots} buffers, ${slots.length} were given.`);
+    if (slots.length < this.#slots) {
+      throw new DeviceError(`The program uses ${this.#slots} buffers, ${slots.length} were given.`);
     }
-    const words = new Int32Array(host.heap.bytes.buffer, table, this.slots);
-    for (let i = 0; i < this.slots; i++) words[i] = host.addressOf(slots[i]!);
-    const scratch = this.scratchBytes > 0 ? host.scratch(this.scratchBytes) : 0;
+    const words = new Int32Array(host.heap.bytes.buffer, table, this.#slots);
+    for (let i = 0; i < this.#slots; i++) words[i] = host.addressOf(slots[i]!);
+    const scratch = this.#scratchBytes > 0 ? host.scratch(this.#scratchBytes) : 0;
     const { workers } = host;
-    const epoch = this.epoch;
-    this.epoch = (epoch + 1) | 0;
-    const together = this.sections.length > 0 && workers.ready;
+    const epoch = this.#epoch;
+    this.#epoch = (epoch + 1) | 0;
+    const together = this.#sections.length > 0 && workers.ready;
     if (together) {
-      if (!this.sent) workers.send({ kind: 'program', program: this.number, module: this.module });
-      this.sent = true;
-      workers.command(this.number, epoch, table, scratch);
+      if (!this.#sent) workers.send({ kind: 'program', program: this.#number, module: this.#module });
+      this.#sent = true;
+      workers.command(this.#number, epoch, table, scratch);
     }
     let failure: unknown;
     let status = DONE;
@@ -107,51 +109,51 @@ export class CpuProgram implements Program {
     const failed = failure !== undefined || status !== DONE;
     const lost = failed && !workers.alive;
     const said = failed ? workers.abandon() : '';
-    if (failed) this.restart();
-    if (this.messages.length > 0) flushPrints(host.heap.bytes, this.messages);
-    if (lost) throw this.lost();
-    if (failed) throw this.failed(failure, said);
+    if (failed) this.#restart();
+    if (this.#messages.length > 0) flushPrints(host.heap.bytes, this.#messages);
+    if (lost) throw this.#lost();
+    if (failed) throw this.#failed(failure, said);
   }
 
   dispose(): void {
     if (!this.execute) return;
     this.execute = undefined;
-    const { heap, workers } = this.host;
-    if (this.sent) {
+    const { heap, workers } = this.#host;
+    if (this.#sent) {
       workers.rest();
-      workers.send({ kind: 'forget', program: this.number });
+      workers.send({ kind: 'forget', program: this.#number });
     }
-    heap.release(this.table, this.tableBytes, TABLES);
+    heap.release(this.table, this.#tableBytes, TABLES);
   }
 
   /** Counters as if no run had been: a failure has left them in between. */
-  private restart(): void {
-    this.epoch = 0;
-    this.host.heap.bytes.fill(0, this.table + countersAt(this.slots), this.table + this.tableBytes);
+  #restart(): void {
+    this.#epoch = 0;
+    this.#host.heap.bytes.fill(0, this.table + countersAt(this.#slots), this.table + this.#tableBytes);
   }
 
-  private get names(): string {
+  get #names(): string {
     return [...new Set(this.launches.map((l) => l.kernel.name))].join(', ');
   }
 
-  private lost(): Error {
+  #lost(): Error {
     return new DeviceError(
-      `A worker thread of the CPU device ended in the middle of a program of ${this.names}. What the program writes is ` +
+      `A worker thread of the CPU device ended in the middle of a program of ${this.#names}. What the program writes is ` +
         'incomplete: compute it again, and load the weights of a training step from a checkpoint. ' +
         'Later programs run on one thread.',
     );
   }
 
   /** The error that a trap stands for. */
-  private failed(cause: unknown, said: string): Error {
-    const failed = new Int32Array(this.host.heap.bytes.buffer, FAILURE, 1);
-    const message = this.messages[Atomics.exchange(failed, 0, 0) - 1];
+  #failed(cause: unknown, said: string): Error {
+    const failed = new Int32Array(this.#host.heap.bytes.buffer, FAILURE, 1);
+    const message = this.#messages[Atomics.exchange(failed, 0, 0) - 1];
     if (message) {
       return new KernelError(`[${message.kernel}] assertion failed: ${message.text}`, message.at);
     }
     const what = cause instanceof Error ? cause.message : said;
     return new DeviceError(
-      `A thread of the CPU device failed in a program of ${this.names}: ${what}. ` +
+      `A thread of the CPU device failed in a program of ${this.#names}: ${what}. ` +
         'An index far out of bounds does this; kernel.simulate or HEDDLE_DEVICE=sim finds the line.',
       { cause },
     );

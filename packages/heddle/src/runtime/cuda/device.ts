@@ -57,52 +57,52 @@ export class CudaDevice implements Device, ProgramHost {
   readonly overlapped: boolean;
   readonly step = env('HEDDLE_CUDA_SYNC') === 1;
   readonly kernels: Kernels;
-  private readonly ordinal: number;
-  private readonly context: number;
-  private readonly allocator: CudaAllocator;
-  private readonly timeline: Timeline;
-  private readonly streams = new Set<CudaStream>();
-  private readonly copies: number;
-  private readonly transfers: Transfers;
-  private readonly compiler: Compiler;
-  private readonly libraries: LibraryContext;
-  private readonly board: MessageBoard;
-  private readonly timers: readonly [number, number];
-  private readonly faults: Faults;
-  private closed = false;
+  readonly #ordinal: number;
+  readonly #context: number;
+  readonly #allocator: CudaAllocator;
+  readonly #timeline: Timeline;
+  readonly #streams = new Set<CudaStream>();
+  readonly #copies: number;
+  readonly #transfers: Transfers;
+  readonly #compiler: Compiler;
+  readonly #libraries: LibraryContext;
+  readonly #board: MessageBoard;
+  readonly #timers: readonly [number, number];
+  readonly #faults: Faults;
+  #closed = false;
 
   /** @throws DeviceError if there is no such GPU, or no NVRTC to compile with */
   constructor(ordinal = 0) {
     const driver = openDriver();
     const { api } = driver;
     this.driver = driver;
-    this.ordinal = ordinal;
+    this.#ordinal = ordinal;
     this.name = ordinal === 0 ? 'cuda' : `cuda:${ordinal}`;
     const found = findNvrtc(Math.floor(driver.version / 1000));
     if (!found) throw new DeviceError(`No NVRTC was found, which compiles kernels. ${NVRTC_HINT}`);
     const gpu = driver.number((at) => api.cuDeviceGet(at, ordinal));
     const attribute = (which: number): number => driver.attribute(gpu, which);
     const capability = 10 * attribute(ATTRIBUTE.capabilityMajor) + attribute(ATTRIBUTE.capabilityMinor);
-    this.context = driver.handle((at) => api.cuDevicePrimaryCtxRetain(at, gpu));
-    this.faults = new Faults(this.name);
-    this.activate();
+    this.#context = driver.handle((at) => api.cuDevicePrimaryCtxRetain(at, gpu));
+    this.#faults = new Faults(this.name);
+    this.#activate();
     this.stream = driver.handle((at) => api.cuStreamCreate(at, NON_BLOCKING));
-    this.timers = [
+    this.#timers = [
       driver.handle((at) => api.cuEventCreate(at, 0)),
       driver.handle((at) => api.cuEventCreate(at, 0)),
     ];
-    this.allocator = new CudaAllocator(driver, this.name);
-    this.timeline = new Timeline(driver, this.stream);
-    this.copies = driver.handle((at) => api.cuStreamCreate(at, NON_BLOCKING));
-    this.transfers = new Transfers(driver, this.stream, this.timeline, this.copies);
-    this.libraries = {
+    this.#allocator = new CudaAllocator(driver, this.name);
+    this.#timeline = new Timeline(driver, this.stream);
+    this.#copies = driver.handle((at) => api.cuStreamCreate(at, NON_BLOCKING));
+    this.#transfers = new Transfers(driver, this.stream, this.#timeline, this.#copies);
+    this.#libraries = {
       ordinal,
       capability,
       allocate: (bytes, label) => {
-        const block = this.allocator.allocate(bytes, label);
+        const block = this.#allocator.allocate(bytes, label);
         return {
           address: block.address,
-          free: () => this.allocator.release({ ...block, lastUse: this.timeline.now }, bytes, label),
+          free: () => this.#allocator.release({ ...block, lastUse: this.#timeline.now }, bytes, label),
         };
       },
     };
@@ -117,9 +117,9 @@ export class CudaDevice implements Device, ProgramHost {
     };
     this.overlapped = capability >= 90 && driver.version >= EDGE_DATA;
     const nvrtc = new Nvrtc(found.path);
-    this.compiler = new Compiler(nvrtc, capability);
-    this.board = new MessageBoard(driver, this.stream);
-    this.kernels = new Kernels(driver, this.compiler, this.target, this.board, this.overlapped);
+    this.#compiler = new Compiler(nvrtc, capability);
+    this.#board = new MessageBoard(driver, this.stream);
+    this.kernels = new Kernels(driver, this.#compiler, this.target, this.#board, this.overlapped);
     const name = new NativeMemory(256);
     api.cuDeviceGetName(name.address, 256, gpu);
     const memory = driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu));
@@ -128,9 +128,9 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   allocate(bytes: number, label: string): DeviceBuffer {
-    this.activate();
+    this.#activate();
     try {
-      const block = this.allocator.allocate(bytes, label);
+      const block = this.#allocator.allocate(bytes, label);
       const buffer: CudaBuffer = { device: this, bytes, label, ...block };
       return buffer;
     } catch (error) {
@@ -140,34 +140,34 @@ export class CudaDevice implements Device, ProgramHost {
 
   free(buffer: DeviceBuffer): void {
     const mine = buffer as CudaBuffer;
-    if (mine.address === 0 || this.closed) return;
+    if (mine.address === 0 || this.#closed) return;
     try {
-      this.release(() => this.join(mine));
+      this.release(() => this.#join(mine));
     } catch {
       // A kernel has failed: the next call that can be answered says so.
     }
     const { address, lastUse, bytes, label } = mine;
-    this.allocator.release({ address, lastUse }, bytes, label);
+    this.#allocator.release({ address, lastUse }, bytes, label);
     mine.address = 0;
   }
 
   write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
-    const address = this.range(buffer, offset, source.byteLength);
-    this.activate();
+    const address = this.#range(buffer, offset, source.byteLength);
+    this.#activate();
     const mine = buffer as CudaBuffer;
-    this.join(mine);
-    this.queue(() => this.transfers.write(address, source, mine.lastUse));
-    mine.lastUse = ++this.timeline.now;
+    this.#join(mine);
+    this.#queue(() => this.#transfers.write(address, source, mine.lastUse));
+    mine.lastUse = ++this.#timeline.now;
   }
 
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
-    const address = this.range(buffer, offset, bytes);
-    this.activate();
-    this.join(buffer as CudaBuffer);
-    (buffer as CudaBuffer).lastUse = ++this.timeline.now;
+    const address = this.#range(buffer, offset, bytes);
+    this.#activate();
+    this.#join(buffer as CudaBuffer);
+    (buffer as CudaBuffer).lastUse = ++this.#timeline.now;
     try {
-      const result = await this.transfers.read(address, bytes);
-      this.flush();
+      const result = await this.#transfers.read(address, bytes);
+      this.#flush();
       return result;
     } catch (error) {
       throw this.failure(error);
@@ -175,12 +175,12 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
-    const [source, target] = [this.range(from, 0, bytes), this.range(to, 0, bytes)];
-    this.activate();
-    this.timeline.now++;
+    const [source, target] = [this.#range(from, 0, bytes), this.#range(to, 0, bytes)];
+    this.#activate();
+    this.#timeline.now++;
     this.use(from, undefined);
     this.use(to, undefined);
-    this.queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
+    this.#queue(() => this.driver.api.cuMemcpyDtoDAsync_v2(target, source, bytes, this.stream));
   }
 
   prepare(launches: readonly Launch[]): boolean {
@@ -188,12 +188,12 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   compile(launches: readonly Launch[]): Program {
-    this.activate();
+    this.#activate();
     try {
       return new CudaProgram(
         this,
         launches,
-        planLaunches(launches, this.kernels, this.target, this.libraries),
+        planLaunches(launches, this.kernels, this.target, this.#libraries),
       );
     } catch (error) {
       throw this.failure(error);
@@ -201,36 +201,36 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   openStream(): Stream {
-    this.activate();
+    this.#activate();
     const host: StreamHost = {
       device: this,
       driver: this.driver,
-      timeline: this.timeline,
+      timeline: this.#timeline,
       call: (work) => {
-        this.activate();
-        return this.queue(work);
+        this.#activate();
+        return this.#queue(work);
       },
-      reached: (event) => this.reached(event),
+      reached: (event) => this.#reached(event),
       release: (work) => this.release(work),
-      forget: (gone) => this.streams.delete(gone),
+      forget: (gone) => this.#streams.delete(gone),
     };
-    const stream = this.queue(() => new CudaStream(host));
-    this.streams.add(stream);
+    const stream = this.#queue(() => new CudaStream(host));
+    this.#streams.add(stream);
     return stream;
   }
 
   async synchronize(): Promise<void> {
-    this.activate();
-    const event = this.timers[1];
-    this.queue(() => {
-      this.joinAll();
+    this.#activate();
+    const event = this.#timers[1];
+    this.#queue(() => {
+      this.#joinAll();
       this.driver.api.cuEventRecord(event, this.stream);
     });
-    await this.reached(event);
+    await this.#reached(event);
   }
 
   async time(work: () => void): Promise<number> {
-    this.activate();
+    this.#activate();
     const { api } = this.driver;
     const [start, end] = [0, 1].map(() => this.driver.handle((at) => api.cuEventCreate(at, 0))) as [
       number,
@@ -238,13 +238,13 @@ export class CudaDevice implements Device, ProgramHost {
     ];
     try {
       // After what was started before, on whatever stream
-      this.joinAll();
+      this.#joinAll();
       api.cuEventRecord(start, this.stream);
-      for (const { handle } of this.streams) api.cuStreamWaitEvent(handle, start, 0);
+      for (const { handle } of this.#streams) api.cuStreamWaitEvent(handle, start, 0);
       work();
-      this.joinAll();
+      this.#joinAll();
       api.cuEventRecord(end, this.stream);
-      await this.reached(end);
+      await this.#reached(end);
       return 1000 * this.driver.float((at) => api.cuEventElapsedTime(at, start, end));
     } catch (error) {
       throw this.failure(error);
@@ -256,9 +256,9 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   timeSync(work: () => void): number {
-    this.activate();
+    this.#activate();
     const { api } = this.driver;
-    const [start, end] = this.timers;
+    const [start, end] = this.#timers;
     try {
       api.cuEventRecord(start, this.stream);
       work();
@@ -271,59 +271,59 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   inspect(kernel: KernelIr, block: Dim3, sharedBytes = 0): KernelInfo {
-    this.activate();
-    return inspectKernel(this.driver, this.ordinal, this.kernels, kernel, block, sharedBytes);
+    this.#activate();
+    return inspectKernel(this.driver, this.#ordinal, this.kernels, kernel, block, sharedBytes);
   }
 
   memory(): MemoryReport {
-    return this.allocator.report();
+    return this.#allocator.report();
   }
 
   async close(): Promise<void> {
-    if (this.closed) return;
-    this.closed = true;
-    await this.compiler.close();
-    if (this.faults.lost) return;
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#compiler.close();
+    if (this.#faults.lost) return;
     current = undefined;
     const { api } = this.driver;
-    api.cuCtxSetCurrent(this.context);
+    api.cuCtxSetCurrent(this.#context);
     let failed: unknown;
     try {
       api.cuCtxSynchronize();
-      this.flush();
+      this.#flush();
     } catch (error) {
       failed = this.failure(error);
     }
-    if (!this.faults.lost) this.giveBack();
+    if (!this.#faults.lost) this.#giveBack();
     // What nobody has waited for has gone wrong.
     if (failed) throw failed;
   }
 
-  private giveBack(): void {
+  #giveBack(): void {
     const { api } = this.driver;
-    this.transfers.close();
-    this.board.close();
-    this.allocator.close();
-    this.timeline.close();
-    for (const { handle, timeline } of this.streams) {
+    this.#transfers.close();
+    this.#board.close();
+    this.#allocator.close();
+    this.#timeline.close();
+    for (const { handle, timeline } of this.#streams) {
       timeline.close();
       api.cuStreamDestroy_v2(handle);
     }
-    api.cuStreamDestroy_v2(this.copies);
+    api.cuStreamDestroy_v2(this.#copies);
     api.cuStreamDestroy_v2(this.stream);
-    api.cuDevicePrimaryCtxRelease_v2(this.ordinal);
+    api.cuDevicePrimaryCtxRelease_v2(this.#ordinal);
   }
 
   stepped(stream: number): void {
     this.driver.api.cuStreamSynchronize(stream);
-    this.flush();
+    this.#flush();
   }
 
   begin(program: CudaProgram, stream?: Stream): CudaStream | undefined {
-    this.activate();
-    this.faults.remember(program);
+    this.#activate();
+    this.#faults.remember(program);
     if (!stream) {
-      this.timeline.now++;
+      this.#timeline.now++;
       return undefined;
     }
     requireSame(this, 'stream', stream);
@@ -341,8 +341,8 @@ export class CudaDevice implements Device, ProgramHost {
       mine.elsewhere ??= new Map();
       mine.elsewhere.set(stream, stream.timeline.now);
     } else {
-      this.join(mine);
-      mine.lastUse = this.timeline.now;
+      this.#join(mine);
+      mine.lastUse = this.#timeline.now;
     }
     return address;
   }
@@ -355,46 +355,46 @@ export class CudaDevice implements Device, ProgramHost {
   }
 
   failure(error: unknown, launch?: PlannedLaunch): unknown {
-    return this.faults.explain(error, launch, () => this.board.salvage());
+    return this.#faults.explain(error, launch, () => this.#board.salvage());
   }
 
   release(work: () => void): void {
-    if (this.closed || this.faults.lost) return;
-    this.activate();
+    if (this.#closed || this.#faults.lost) return;
+    this.#activate();
     work();
   }
 
   /** Let the device's own stream wait for what users' streams do with a buffer. */
-  private join(buffer: CudaBuffer): void {
+  #join(buffer: CudaBuffer): void {
     if (!buffer.elsewhere) return;
     const { elsewhere } = buffer;
     buffer.elsewhere = undefined;
-    buffer.lastUse = ++this.timeline.now;
-    this.queue(() => {
+    buffer.lastUse = ++this.#timeline.now;
+    this.#queue(() => {
       for (const [stream, tick] of elsewhere) stream.join(tick);
     });
   }
 
-  private joinAll(): void {
-    for (const stream of this.streams) stream.join();
+  #joinAll(): void {
+    for (const stream of this.#streams) stream.join();
   }
 
   /** Resolves when an event has happened, and what kernels said until then is written. */
-  private async reached(event: number): Promise<void> {
-    this.activate();
+  async #reached(event: number): Promise<void> {
+    this.#activate();
     try {
-      await this.transfers.reached(event);
-      this.flush();
+      await this.#transfers.reached(event);
+      this.#flush();
     } catch (error) {
       throw this.failure(error);
     }
   }
 
-  private flush(): void {
-    this.board.flush(() => this.joinAll());
+  #flush(): void {
+    this.#board.flush(() => this.#joinAll());
   }
 
-  private queue<T>(work: () => T): T {
+  #queue<T>(work: () => T): T {
     try {
       return work();
     } catch (error) {
@@ -402,15 +402,15 @@ export class CudaDevice implements Device, ProgramHost {
     }
   }
 
-  private activate(): void {
+  #activate(): void {
     if (current === this) return;
-    if (this.closed) throw new DeviceError(`The device ${this.name} has been closed.`);
-    this.driver.api.cuCtxSetCurrent(this.context);
+    if (this.#closed) throw new DeviceError(`The device ${this.name} has been closed.`);
+    this.driver.api.cuCtxSetCurrent(this.#context);
     current = this;
   }
 
   /** The address of a range of a buffer. */
-  private range(buffer: DeviceBuffer, offset: number, bytes: number): number {
+  #range(buffer: DeviceBuffer, offset: number, bytes: number): number {
     const address = this.addressOf(buffer);
     requireRange(buffer, offset, bytes);
     return address + offset;

@@ -28,23 +28,23 @@ export class SimDevice implements Device {
   readonly target = SIM_TARGET;
   /** Loop iterations that kernels have taken so far. */
   steps = 0;
-  private readonly sanitizer = new Sanitizer();
-  private readonly live = new Set<SimBuffer>();
-  private used = 0;
-  private peak = 0;
+  readonly #sanitizer = new Sanitizer();
+  readonly #live = new Set<SimBuffer>();
+  #used = 0;
+  #peak = 0;
 
   allocate(bytes: number, label: string): DeviceBuffer {
-    const buffer: SimBuffer = { device: this, bytes, label, memory: this.take(bytes, label) };
-    this.live.add(buffer);
-    this.used += bytes;
-    this.peak = Math.max(this.peak, this.used);
+    const buffer: SimBuffer = { device: this, bytes, label, memory: this.#take(bytes, label) };
+    this.#live.add(buffer);
+    this.#used += bytes;
+    this.#peak = Math.max(this.#peak, this.#used);
     return buffer;
   }
 
   free(buffer: DeviceBuffer): void {
     const mine = buffer as SimBuffer;
-    if (!this.live.delete(mine)) return;
-    this.used -= mine.bytes;
+    if (!this.#live.delete(mine)) return;
+    this.#used -= mine.bytes;
     mine.memory = undefined;
   }
 
@@ -70,7 +70,7 @@ export class SimDevice implements Device {
     return {
       launches,
       run: (slots, times = 1) => {
-        for (let i = 0; i < times; i++) for (const launch of kernels) this.launch(launch, slots);
+        for (let i = 0; i < times; i++) for (const launch of kernels) this.#launch(launch, slots);
       },
       dispose() {},
     };
@@ -90,38 +90,38 @@ export class SimDevice implements Device {
 
   memory(): MemoryReport {
     const holders = new Map<string, { label: string; bytes: number; buffers: number }>();
-    for (const { label, bytes } of this.live) {
+    for (const { label, bytes } of this.#live) {
       const holder = holders.get(label) ?? { label, bytes: 0, buffers: 0 };
       holder.bytes += bytes;
       holder.buffers++;
       holders.set(label, holder);
     }
     return {
-      used: this.used,
-      reserved: this.used,
-      peak: this.peak,
-      buffers: this.live.size,
+      used: this.#used,
+      reserved: this.#used,
+      peak: this.#peak,
+      buffers: this.#live.size,
       holders: [...holders.values()].sort((a, b) => b.bytes - a.bytes).slice(0, 10),
     };
   }
 
   async close(): Promise<void> {
-    for (const buffer of [...this.live]) this.free(buffer);
+    for (const buffer of [...this.#live]) this.free(buffer);
   }
 
-  private take(bytes: number, label: string): ArrayBuffer {
+  #take(bytes: number, label: string): ArrayBuffer {
     try {
       return new ArrayBuffer(bytes);
     } catch {
       const held = this.memory().holders.map((h) => `${h.label} ${h.bytes}`);
       throw new OutOfMemoryError(
-        `the simulator cannot get ${bytes} bytes for '${label}': it holds ${this.used} bytes` +
+        `the simulator cannot get ${bytes} bytes for '${label}': it holds ${this.#used} bytes` +
           `${held.length > 0 ? ` (${held.join(', ')})` : ''}.`,
       );
     }
   }
 
-  private launch(launch: KernelLaunch, slots: readonly DeviceBuffer[]): void {
+  #launch(launch: KernelLaunch, slots: readonly DeviceBuffer[]): void {
     const { kernel, grid, block, sharedBytes = 0, cluster } = launch;
     requireSizes(kernel.name, { grid, block, cluster });
     const args = kernel.params.map((p, i) => {
@@ -138,7 +138,7 @@ export class SimDevice implements Device {
       const length = Math.floor((slot.bytes - arg.offset) / dtype.bytes);
       return viewAs(dtype, memoryOf(slot), arg.offset, length);
     });
-    const run = this.sanitizer.launch(kernel, { grid, block, sharedBytes, cluster }, args);
+    const run = this.#sanitizer.launch(kernel, { grid, block, sharedBytes, cluster }, args);
     this.steps += run.steps;
     debug(2, () => `[sim] ${kernel.name} grid (${grid}) block (${block}) ${run.steps} steps`);
     for (const line of run.prints) process.stdout.write(`${line}\n`);

@@ -65,15 +65,15 @@ function compiledFor(ir: KernelIr): Compiled {
  * that races between them are seen.
  */
 export class Sanitizer {
-  private epoch = 0;
-  private readonly shadows = new WeakMap<ArrayBufferLike, Map<number, Shadow>>();
+  #epoch = 0;
+  readonly #shadows = new WeakMap<ArrayBufferLike, Map<number, Shadow>>();
 
   /** The shadow of a buffer by places of `bytes`. Launches are ordered, so those of other sizes need not be asked. */
-  private shadowOf(buffer: ArrayBufferLike, bytes: number): Shadow {
-    let widths = this.shadows.get(buffer);
+  #shadowOf(buffer: ArrayBufferLike, bytes: number): Shadow {
+    let widths = this.#shadows.get(buffer);
     if (!widths) {
       widths = new Map();
-      this.shadows.set(buffer, widths);
+      this.#shadows.set(buffer, widths);
     }
     let shadow = widths.get(bytes);
     if (!shadow) {
@@ -94,14 +94,14 @@ export class Sanitizer {
     options: RunOptions = {},
   ): Run {
     const { js, bind } = compiledFor(ir);
-    const run = new Run(js.sites, grid, block, this.epoch, options);
+    const run = new Run(js.sites, grid, block, this.#epoch, options);
     const places = smallestElements(ir, args);
     const bound = ir.params.map((p, i) => {
       const arg = args[i]!;
       if (!isBuffer(p.schema)) return wrap(p.schema, arg as Scalar);
       const data = arg as TypedArray;
       const bytes = places.get(data.buffer)!;
-      return WatchedMemory.global(run, p.name, data, this.shadowOf(data.buffer, bytes), bytes);
+      return WatchedMemory.global(run, p.name, data, this.#shadowOf(data.buffer, bytes), bytes);
     });
     const shared = ir.arrays
       .filter((a) => a.space === 'shared')
@@ -111,7 +111,7 @@ export class Sanitizer {
       if (js.waits) runWaitingThreads(run, thread as WaitingThreadFunction);
       else runThreads(run, thread as ThreadFunction);
     } finally {
-      this.epoch = run.epoch;
+      this.#epoch = run.epoch;
     }
     return run;
   }

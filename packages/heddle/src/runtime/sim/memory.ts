@@ -15,7 +15,7 @@ abstract class Memory {
   protected readonly run: Run;
   protected readonly name: string;
   protected readonly length: number;
-  private readonly dims: readonly number[];
+  readonly #dims: readonly number[];
   /** Lanes of an element, where elements are vectors. */
   protected readonly width: number;
 
@@ -24,17 +24,17 @@ abstract class Memory {
     this.name = name;
     this.data = data;
     this.length = data.length;
-    this.dims = dims;
+    this.#dims = dims;
     this.width = width;
   }
 
   /** An index of one dimension of several. */
   dim(index: number, dimension: number, site: number): number {
-    if (index < 0 || index >= this.dims[dimension]!) {
+    if (index < 0 || index >= this.#dims[dimension]!) {
       this.run.fail(
         'out-of-bounds',
-        `${this.name}: index ${index} of dimension ${dimension} is outside ${this.range(this.dims[dimension]!)}, ` +
-          `sizes (${this.dims.join(',')}).`,
+        `${this.name}: index ${index} of dimension ${dimension} is outside ${this.#range(this.#dims[dimension]!)}, ` +
+          `sizes (${this.#dims.join(',')}).`,
         site,
       );
     }
@@ -44,17 +44,17 @@ abstract class Memory {
   /** Of a place in `data`, what the author calls it. */
   protected describe(element: number): string {
     let rest = Math.floor(element / this.width);
-    if (this.dims.length < 2) return `${this.name}[${rest}]`;
+    if (this.#dims.length < 2) return `${this.name}[${rest}]`;
     const index: number[] = [];
-    for (let d = this.dims.length - 1; d >= 0; d--) {
-      index.unshift(rest % this.dims[d]!);
-      rest = Math.floor(rest / this.dims[d]!);
+    for (let d = this.#dims.length - 1; d >= 0; d--) {
+      index.unshift(rest % this.#dims[d]!);
+      rest = Math.floor(rest / this.#dims[d]!);
     }
     return `${this.name}[${index.join('][')}]`;
   }
 
   protected checkBounds(element: number, lanes: number, site: number): void {
-    if (element < 0 || element + lanes > this.length) this.outside(element, lanes, site);
+    if (element < 0 || element + lanes > this.length) this.#outside(element, lanes, site);
   }
 
   protected checkAlignment(element: number, lanes: number, address: number, site: number): void {
@@ -76,33 +76,33 @@ abstract class Memory {
     );
   }
 
-  private outside(element: number, lanes: number, site: number): never {
+  #outside(element: number, lanes: number, site: number): never {
     const index = element / this.width;
     const last = (element + lanes) / this.width - 1;
     const what = last > index ? `[${index}] to [${last}]` : `[${index}]`;
     return this.run.fail(
       'out-of-bounds',
-      `${this.name}${what} is outside ${this.range(this.length / this.width)}. ` +
+      `${this.name}${what} is outside ${this.#range(this.length / this.width)}. ` +
         'Guard it with an if, or check the launch size.',
       site,
     );
   }
 
-  private range(length: number): string {
+  #range(length: number): string {
     return length > 0 ? `0 to ${length - 1}` : 'an empty array';
   }
 }
 
 /** A buffer parameter or a shared array, watched for races; of a shared one, also what was never written. */
 export class WatchedMemory extends Memory {
-  private readonly shared: boolean;
-  private readonly shadow: Shadow;
+  readonly #shared: boolean;
+  readonly #shadow: Shadow;
   /** The first element, counted from where the shadow begins. */
-  private readonly offset: number;
+  readonly #offset: number;
   /** Places of the shadow that an element takes. */
-  private readonly places: number;
+  readonly #places: number;
   /** Elements that asynchronous copies are on their way to: the thread that copies, the place, and the block's start. */
-  private readonly flying = new Map<number, readonly [thread: number, site: number, block: number]>();
+  readonly #flying = new Map<number, readonly [thread: number, site: number, block: number]>();
 
   private constructor(
     run: Run,
@@ -115,10 +115,10 @@ export class WatchedMemory extends Memory {
     places: number,
   ) {
     super(run, name, data, dims, width);
-    this.shared = shared;
-    this.shadow = shadow;
-    this.offset = data.byteOffset / data.BYTES_PER_ELEMENT;
-    this.places = places;
+    this.#shared = shared;
+    this.#shadow = shadow;
+    this.#offset = data.byteOffset / data.BYTES_PER_ELEMENT;
+    this.#places = places;
   }
 
   /** A buffer parameter; `shadow` is that of the whole buffer, by places of `bytes`, which others may also look at. */
@@ -134,85 +134,86 @@ export class WatchedMemory extends Memory {
   /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
   depart(element: number, lanes: number, site: number): void {
     const { thread, blockStart } = this.run;
-    for (let i = element; i < element + lanes; i++) this.flying.set(i, [thread, site, blockStart]);
+    for (let i = element; i < element + lanes; i++) this.#flying.set(i, [thread, site, blockStart]);
   }
 
   /** The thread that copies has waited. For the others a barrier is still to come. */
   arrive(element: number, lanes: number, site: number): void {
     for (let i = element; i < element + lanes; i++) {
-      this.flying.delete(i);
-      this.touch(WRITE, i, site);
+      this.#flying.delete(i);
+      this.#touch(WRITE, i, site);
     }
   }
 
   /** An asynchronous copy reads these elements until it has been waited for: then that is one more read of them. */
   lend(element: number, lanes: number, site: number): () => void {
-    const { run, shadow } = this;
-    const first = (this.offset + element) * this.places;
-    const loan: Loan = { shadow, first, end: first + lanes * this.places, thread: run.thread, site };
+    const { run } = this;
+    const shadow = this.#shadow;
+    const first = (this.#offset + element) * this.#places;
+    const loan: Loan = { shadow, first, end: first + lanes * this.#places, thread: run.thread, site };
     run.loans.add(loan);
     return () => {
       run.loans.delete(loan);
-      for (let i = element; i < element + lanes; i++) this.touch(READ, i, site);
+      for (let i = element; i < element + lanes; i++) this.#touch(READ, i, site);
     };
   }
 
   read(element: number, site: number): number {
     this.checkBounds(element, 1, site);
-    if (this.flying.size > 0) this.mustHaveArrived(element, 'reads', site);
-    const known = this.places === 1 && this.shadow.readBefore(this.run, this.offset + element);
-    if (!known) this.touch(READ, element, site);
+    if (this.#flying.size > 0) this.#mustHaveArrived(element, 'reads', site);
+    const known = this.#places === 1 && this.#shadow.readBefore(this.run, this.#offset + element);
+    if (!known) this.#touch(READ, element, site);
     return element;
   }
 
   write(element: number, site: number): number {
     this.checkBounds(element, 1, site);
-    this.touch(WRITE, element, site);
+    this.#touch(WRITE, element, site);
     return element;
   }
 
   atomic(element: number, site: number): number {
     this.checkBounds(element, 1, site);
-    this.touch(ATOMIC, element, site);
+    this.#touch(ATOMIC, element, site);
     return element;
   }
 
   readLanes(element: number, lanes: number, site: number): number {
-    this.checkLanes(element, lanes, site);
-    for (let i = element; i < element + lanes; i++) this.touch(READ, i, site);
+    this.#checkLanes(element, lanes, site);
+    for (let i = element; i < element + lanes; i++) this.#touch(READ, i, site);
     return element;
   }
 
   writeLanes(element: number, lanes: number, site: number): number {
-    this.checkLanes(element, lanes, site);
-    for (let i = element; i < element + lanes; i++) this.touch(WRITE, i, site);
+    this.#checkLanes(element, lanes, site);
+    for (let i = element; i < element + lanes; i++) this.#touch(WRITE, i, site);
     return element;
   }
 
-  private checkLanes(element: number, lanes: number, site: number): void {
+  #checkLanes(element: number, lanes: number, site: number): void {
     this.checkBounds(element, lanes, site);
-    this.checkAlignment(element, lanes, this.offset + element, site);
+    this.checkAlignment(element, lanes, this.#offset + element, site);
   }
 
-  private mustHaveArrived(element: number, does: string, site: number): void {
+  #mustHaveArrived(element: number, does: string, site: number): void {
     const { run } = this;
-    const [thread, from, block] = this.flying.get(element) ?? [];
+    const [thread, from, block] = this.#flying.get(element) ?? [];
     if (thread === undefined) return;
     if (block !== run.blockStart) {
-      this.flying.delete(element);
+      this.#flying.delete(element);
       return;
     }
-    this.clashWithCopy(element, does, thread, from!, 'is on its way to', site);
+    this.#clashWithCopy(element, does, thread, from!, 'is on its way to', site);
   }
 
   /** Nobody may write what an asynchronous copy has still to read. */
-  private mustNotBeLent(element: number, place: number, site: number): void {
+  #mustNotBeLent(element: number, place: number, site: number): void {
     for (const { shadow, first, end, thread, site: from } of this.run.loans)
-      if (shadow === this.shadow && place >= first && place < end)
-        this.clashWithCopy(element, 'writes', thread, from, 'may still read', site);
+      if (shadow === this.#shadow && place >= first && place < end)
+        this.#clashWithCopy(element, 'writes', thread, from, 'may still read', site);
   }
 
-  private clashWithCopy(
+  #clashWithCopy(
     element: number,
     does: string,
     thread: number,
@@ -229,31 +230,32 @@ export class WatchedMemory extends Memory {
     );
   }
 
-  private touch(way: Access, element: number, site: number): void {
-    if (this.flying.size > 0) this.mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
-    const first = (this.offset + element) * this.places;
-    this.touchPlace(way, element, first, site);
-    for (let i = 1; i < this.places; i++) this.touchPlace(way, element, first + i, site);
+  #touch(way: Access, element: number, site: number): void {
+    if (this.#flying.size > 0) this.#mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
+    const first = (this.#offset + element) * this.#places;
+    this.#touchPlace(way, element, first, site);
+    for (let i = 1; i < this.#places; i++) this.#touchPlace(way, element, first + i, site);
   }
 
-  private touchPlace(way: Access, element: number, place: number, site: number): void {
-    const { run, shared } = this;
+  #touchPlace(way: Access, element: number, place: number, site: number): void {
+    const { run } = this;
+    const shared = this.#shared;
     const since = shared ? run.blockStart : run.launchStart;
     if (shared) {
-      if (way !== WRITE && !this.shadow.writtenSince(place, since)) this.unwritten(element, site);
-    } else if (way !== READ && run.loans.size > 0) this.mustNotBeLent(element, place, site);
-    const rival = this.shadow.access(run, way, place, since, site);
+      if (way !== WRITE && !this.#shadow.writtenSince(place, since)) this.unwritten(element, site);
+    } else if (way !== READ && run.loans.size > 0) this.#mustNotBeLent(element, place, site);
+    const rival = this.#shadow.access(run, way, place, since, site);
     if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
   }
 }
 
 /** An array of one thread, in registers where its indices are constant. */
 export class LocalMemory extends Memory {
-  private readonly written: Uint8Array;
+  readonly #written: Uint8Array;
 
   constructor(run: Run, decl: ArrayDecl) {
     super(run, decl.name, arrayOf(decl.dtype, sizeOf(decl.dims) * decl.lanes), decl.dims, decl.lanes);
-    this.written = new Uint8Array(this.length);
+    this.#written = new Uint8Array(this.length);
   }
 
   read(element: number, site: number): number {
@@ -271,14 +273,14 @@ export class LocalMemory extends Memory {
   readLanes(element: number, lanes: number, site: number): number {
     this.checkBounds(element, lanes, site);
     for (let i = element; i < element + lanes; i++) {
-      if (this.written[i] === 0) this.unwritten(i, site);
+      if (this.#written[i] === 0) this.unwritten(i, site);
     }
     return element;
   }
 
   writeLanes(element: number, lanes: number, site: number): number {
     this.checkBounds(element, lanes, site);
-    for (let i = element; i < element + lanes; i++) this.written[i] = 1;
+    for (let i = element; i < element + lanes; i++) this.#written[i] = 1;
     return element;
   }
 }

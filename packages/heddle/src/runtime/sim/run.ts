@@ -52,10 +52,10 @@ export class Run {
   readonly loans = new Set<Loan>();
   readonly blockDim: Dim3;
   readonly gridDim: Dim3;
-  private readonly blockStarts: number[] = [];
-  private readonly sites: readonly Site[];
+  readonly #blockStarts: number[] = [];
+  readonly #sites: readonly Site[];
   readonly anyAlignment: boolean;
-  private readonly budget: number;
+  readonly #budget: number;
 
   constructor(
     sites: readonly Site[],
@@ -64,20 +64,20 @@ export class Run {
     lastEpoch: number,
     options: RunOptions = {},
   ) {
-    this.sites = sites;
+    this.#sites = sites;
     this.gridDim = gridDim;
     this.blockDim = blockDim;
     this.epoch = lastEpoch;
     this.launchStart = lastEpoch + 1;
     this.blockStart = this.launchStart;
     this.anyAlignment = options.anyAlignment ?? false;
-    this.budget = options.stepBudget ?? DEFAULT_STEP_BUDGET;
+    this.#budget = options.stepBudget ?? DEFAULT_STEP_BUDGET;
   }
 
   /** The next block begins, in the order of the grid, x fastest. */
   beginBlock(): void {
     this.blockStart = ++this.epoch;
-    this.blockStarts.push(this.epoch);
+    this.#blockStarts.push(this.epoch);
     this.loans.clear();
   }
 
@@ -87,15 +87,15 @@ export class Run {
   }
 
   site(number: number): Site {
-    return this.sites[number]!;
+    return this.#sites[number]!;
   }
 
   /** Coordinates of the block that ran at an epoch of this launch. */
   blockAt(epoch: number): Dim3 {
     let low = 0;
-    for (let high = this.blockStarts.length; high - low > 1; ) {
+    for (let high = this.#blockStarts.length; high - low > 1; ) {
       const middle = (low + high) >> 1;
-      if (this.blockStarts[middle]! <= epoch) low = middle;
+      if (this.#blockStarts[middle]! <= epoch) low = middle;
       else high = middle;
     }
     return coordinates(low, this.gridDim);
@@ -108,7 +108,7 @@ export class Run {
 
   /** ` (line 12)`, where a site's line is known. */
   nameLine(site: number): string {
-    const line = this.sites[site]?.at?.line;
+    const line = this.#sites[site]?.at?.line;
     return line === undefined ? '' : ` (line ${line})`;
   }
 
@@ -117,7 +117,7 @@ export class Run {
     throw new SimulatorError(
       kind,
       message,
-      this.sites[site]?.at,
+      this.#sites[site]?.at,
       this.blockAt(this.epoch),
       coordinates(thread, this.blockDim),
     );
@@ -128,10 +128,10 @@ export class Run {
   /** An iteration of the loop at `site`, the `taken`-th of this thread. */
   step(taken: number, site: number): void {
     this.steps++;
-    if (taken > this.budget) {
+    if (taken > this.#budget) {
       this.fail(
         'step-budget',
-        `a runaway loop: this thread has taken more than ${this.budget} loop iterations. ` +
+        `a runaway loop: this thread has taken more than ${this.#budget} loop iterations. ` +
           'Does the condition ever become false? A longer kernel needs a larger stepBudget.',
         site,
       );

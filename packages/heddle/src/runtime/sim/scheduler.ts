@@ -93,47 +93,48 @@ function whereabouts(run: Run, thread: number, request: Request | undefined): st
 class Warp {
   /** What each lane waits for; undefined once it has returned. */
   readonly requests: (Request | undefined)[];
-  private readonly run: Run;
-  private readonly first: number;
-  private readonly lanes: readonly Thread[];
+  readonly #run: Run;
+  readonly #first: number;
+  readonly #lanes: readonly Thread[];
   /** The sites where lanes have ended. */
-  private readonly ends: (number | undefined)[];
+  readonly #ends: (number | undefined)[];
 
   constructor(run: Run, first: number, lanes: readonly Thread[]) {
-    this.run = run;
-    this.first = first;
-    this.lanes = lanes;
+    this.#run = run;
+    this.#first = first;
+    this.#lanes = lanes;
     this.requests = lanes.map(() => undefined);
-    this.ends = lanes.map(() => undefined);
+    this.#ends = lanes.map(() => undefined);
   }
 
   /** Run every lane to its next barrier or its end, through warp operations. */
   advance(): void {
     let results: readonly (Operand | undefined)[] = [];
     do {
-      this.lanes.forEach((lane, i) => {
-        if (this.ends[i] !== undefined) return;
-        this.run.thread = this.first + i;
+      this.#lanes.forEach((lane, i) => {
+        if (this.#ends[i] !== undefined) return;
+        this.#run.thread = this.#first + i;
         const { done, value } = lane.next(results[i]);
-        if (done) this.ends[i] = value;
+        if (done) this.#ends[i] = value;
         this.requests[i] = done ? undefined : value;
       });
-      results = this.exchange();
+      results = this.#exchange();
     } while (results.length > 0);
   }
 
   /** The results of the warp operation that all lanes wait at; empty if they wait at a barrier or have returned. */
-  private exchange(): readonly (Operand | undefined)[] {
-    const { run, requests } = this;
-    const asking = requests.findIndex((r) => r && this.record(r).scope === 'warp');
+  #exchange(): readonly (Operand | undefined)[] {
+    const { requests } = this;
+    const run = this.#run;
+    const asking = requests.findIndex((r) => r && this.#record(r).scope === 'warp');
     if (asking < 0) return [];
     const [site] = requests[asking]!;
-    const other = requests.findIndex((r, i) => (r ? r[0] !== site : this.hasPassed(i, site)));
+    const other = requests.findIndex((r, i) => (r ? r[0] !== site : this.#hasPassed(i, site)));
     if (other >= 0) {
-      const live = requests.filter((r, i) => r || this.hasPassed(i, site)).length;
+      const live = requests.filter((r, i) => r || this.#hasPassed(i, site)).length;
       const where = requests[other]
-        ? whereabouts(run, this.first + other, requests[other])
-        : `${run.nameThread(this.first + other)} has run past it to its end`;
+        ? whereabouts(run, this.#first + other, requests[other])
+        : `${run.nameThread(this.#first + other)} has run past it to its end`;
       run.fail(
         'divergent-barrier',
         `${run.site(site).intrinsic}() is reached by ${requests.filter((r) => r?.[0] === site).length} of the ` +
@@ -141,33 +142,34 @@ class Warp {
           'All threads of a warp that have not returned must reach a warp operation together: ' +
           'move it out of the if or loop.',
         site,
-        this.first + asking,
+        this.#first + asking,
       );
     }
     const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as Operand[] | undefined);
-    const record = this.record(requests[asking]!);
-    this.checkPresence(record, site, lanes);
+    const record = this.#record(requests[asking]!);
+    this.#checkPresence(record, site, lanes);
     return record.warp!(run.site(site).dtype!, lanes);
   }
 
   /** Whether a lane has ended and left out an operation on its way. */
-  private hasPassed(lane: number, operation: number): boolean {
-    const end = this.ends[lane];
-    return end !== undefined && isPast(this.run.site(end).path!, this.run.site(operation).path!);
+  #hasPassed(lane: number, operation: number): boolean {
+    const end = this.#ends[lane];
+    return end !== undefined && isPast(this.#run.site(end).path!, this.#run.site(operation).path!);
   }
 
   /** The lanes that an operation needs must take part in it. */
-  private checkPresence(
+  #checkPresence(
     { whole, source }: IntrinsicRecord,
     site: number,
     lanes: readonly (readonly Operand[] | undefined)[],
   ): void {
-    const { run, first } = this;
+    const run = this.#run;
+    const first = this.#first;
     const { intrinsic } = run.site(site);
     const absent = (lane: number): string =>
-      lane < this.lanes.length
+      lane < this.#lanes.length
         ? `${run.nameThread(first + lane)} has returned`
-        : `this warp of the block has ${this.lanes.length} threads`;
+        : `this warp of the block has ${this.#lanes.length} threads`;
     if (whole && lanes.includes(undefined)) {
       run.fail(
         'inactive-lane',
@@ -192,7 +194,7 @@ class Warp {
     });
   }
 
-  private record(request: Request): IntrinsicRecord {
-    return INTRINSICS[this.run.site(request[0]).intrinsic!];
+  #record(request: Request): IntrinsicRecord {
+    return INTRINSICS[this.#run.site(request[0]).intrinsic!];
   }
 }

@@ -29,21 +29,21 @@ const DONE: Record<Access, string> = { [READ]: 'read', [WRITE]: 'wrote', [ATOMIC
 const DOES: Record<Access, string> = { [READ]: 'reads', [WRITE]: 'writes', [ATOMIC]: 'atomically updates' };
 
 export class Shadow {
-  private readonly pages: (Int32Array | undefined)[] = [];
+  readonly #pages: (Int32Array | undefined)[] = [];
 
-  private page(element: number): Int32Array {
+  #page(element: number): Int32Array {
     const number = element >> PAGE_BITS;
-    let page = this.pages[number];
+    let page = this.#pages[number];
     if (!page) {
       page = new Int32Array(PAGE * STRIDE);
-      this.pages[number] = page;
+      this.#pages[number] = page;
     }
     return page;
   }
 
   /** Whether some thread has plainly written the element since epoch `since`. */
   writtenSince(element: number, since: number): boolean {
-    return this.page(element)[(element & (PAGE - 1)) * STRIDE + WRITE]! >= since;
+    return this.#page(element)[(element & (PAGE - 1)) * STRIDE + WRITE]! >= since;
   }
 
   /**
@@ -51,7 +51,7 @@ export class Shadow {
    * nobody has written it since without a clash.
    */
   readBefore(run: Run, element: number): boolean {
-    const page = this.page(element);
+    const page = this.#page(element);
     const at = (element & (PAGE - 1)) * STRIDE;
     if (page[at]! !== run.epoch) return false;
     const who = page[at + 1]! & WHO;
@@ -63,7 +63,7 @@ export class Shadow {
    * memory, the block's for shared. Returns the access before it that it races with, if there is one.
    */
   access(run: Run, way: Access, element: number, since: number, site: number): Rival | undefined {
-    const page = this.page(element);
+    const page = this.#page(element);
     const at = (element & (PAGE - 1)) * STRIDE;
     if (way !== READ && clashes(run, page, at + READ, since)) return rival(run, page, at, READ);
     if (clashes(run, page, at + WRITE, since)) return rival(run, page, at, WRITE);

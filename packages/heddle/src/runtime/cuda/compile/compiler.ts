@@ -13,17 +13,17 @@ const LEAST_SOURCES = 4;
 
 export class Compiler {
   readonly nvrtc: Nvrtc;
-  private readonly capability: number;
-  private readonly cache = cacheOf('cubin', MOST_FILES);
-  private readonly pool: CompilePool;
+  readonly #capability: number;
+  readonly #cache = cacheOf('cubin', MOST_FILES);
+  readonly #pool: CompilePool;
   /** Sources that are being compiled, by their keys. */
-  private readonly begun = new Map<string, CompileJob>();
+  readonly #begun = new Map<string, CompileJob>();
 
   /** @param capability compute capability × 10 of the GPU */
   constructor(nvrtc: Nvrtc, capability: number) {
     this.nvrtc = nvrtc;
-    this.capability = capability;
-    this.pool = new CompilePool(nvrtc.path);
+    this.#capability = capability;
+    this.#pool = new CompilePool(nvrtc.path);
   }
 
   /**
@@ -31,36 +31,36 @@ export class Compiler {
    * @returns whether it is in the cache, or has been compiled by now
    */
   begin(source: Source): boolean {
-    const arch = this.nvrtc.architecture(this.capability);
-    const key = this.keyOf(source, arch);
-    const begun = this.begun.get(key);
-    if (begun) return this.pool.isDone(begun);
-    if (this.cache?.has(key)) return true;
-    this.begun.set(key, this.pool.begin(source, arch));
+    const arch = this.nvrtc.architecture(this.#capability);
+    const key = this.#keyOf(source, arch);
+    const begun = this.#begun.get(key);
+    if (begun) return this.#pool.isDone(begun);
+    if (this.#cache?.has(key)) return true;
+    this.#begun.set(key, this.#pool.begin(source, arch));
     return false;
   }
 
   /** The images of all sources, in order; of one that does not compile, what the compiler says. */
   compile(sources: readonly Source[]): Compiled[] {
     const started = performance.now();
-    const arch = this.nvrtc.architecture(this.capability);
-    const keys = sources.map((source) => this.keyOf(source, arch));
+    const arch = this.nvrtc.architecture(this.#capability);
+    const keys = sources.map((source) => this.#keyOf(source, arch));
     const images: (Compiled | undefined)[] = keys.map((key) =>
-      this.begun.has(key) ? undefined : this.cache?.get(key),
+      this.#begun.has(key) ? undefined : this.#cache?.get(key),
     );
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
     const own = ({ text, name }: Source): Compiled => this.nvrtc.compile(text, name, arch);
-    const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.begun.has(keys[i]!));
+    const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.#begun.has(keys[i]!));
     const jobs = few
       ? []
-      : missing.map((i) => this.begun.get(keys[i]!) ?? this.pool.begin(sources[i]!, arch));
+      : missing.map((i) => this.#begun.get(keys[i]!) ?? this.#pool.begin(sources[i]!, arch));
     // Whether or not they succeed, a later request starts over.
-    for (const i of missing) this.begun.delete(keys[i]!);
-    const made = few ? missing.map((i) => own(sources[i]!)) : this.pool.finish(jobs, own);
+    for (const i of missing) this.#begun.delete(keys[i]!);
+    const made = few ? missing.map((i) => own(sources[i]!)) : this.#pool.finish(jobs, own);
     missing.forEach((index, i) => {
       const image = made[i]!;
       images[index] = image;
-      if (image instanceof Uint8Array) this.cache?.put(keys[index]!, image);
+      if (image instanceof Uint8Array) this.#cache?.put(keys[index]!, image);
     });
     debug(
       1,
@@ -71,10 +71,10 @@ export class Compiler {
   }
 
   async close(): Promise<void> {
-    await this.pool.close();
+    await this.#pool.close();
   }
 
-  private keyOf({ text }: Source, arch: Architecture): string {
+  #keyOf({ text }: Source, arch: Architecture): string {
     return cacheKey(text, arch.kind, this.nvrtc.version, compileFlags(arch.name).join(' '));
   }
 }

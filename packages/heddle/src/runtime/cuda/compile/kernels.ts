@@ -34,35 +34,35 @@ export interface KernelSource extends Source {
 }
 
 export class Kernels {
-  private readonly driver: Driver;
-  private readonly compiler: Compiler;
-  private readonly target: Target;
-  private readonly board: MessageBoard;
-  private readonly loaded = new Map<string, CudaFunction>();
-  private readonly sources = new WeakMap<KernelIr, Map<number, KernelSource>>();
-  private talking = 0;
-  private readonly overlapped: boolean;
+  readonly #driver: Driver;
+  readonly #compiler: Compiler;
+  readonly #target: Target;
+  readonly #board: MessageBoard;
+  readonly #loaded = new Map<string, CudaFunction>();
+  readonly #sources = new WeakMap<KernelIr, Map<number, KernelSource>>();
+  #talking = 0;
+  readonly #overlapped: boolean;
 
   /** @param overlapped kernels may start before the one before has ended */
   constructor(driver: Driver, compiler: Compiler, target: Target, board: MessageBoard, overlapped: boolean) {
-    this.driver = driver;
-    this.board = board;
-    this.compiler = compiler;
-    this.target = target;
-    this.overlapped = overlapped;
+    this.#driver = driver;
+    this.#board = board;
+    this.#compiler = compiler;
+    this.#target = target;
+    this.#overlapped = overlapped;
   }
 
   /** The text of a kernel for blocks of that many threads. */
   source(kernel: KernelIr, threads: number): KernelSource {
-    const known = this.sources.get(kernel) ?? new Map<number, KernelSource>();
-    this.sources.set(kernel, known);
+    const known = this.#sources.get(kernel) ?? new Map<number, KernelSource>();
+    this.#sources.set(kernel, known);
     let source = known.get(threads);
     if (!source) {
-      const options = { maxThreads: threads, overlapped: this.overlapped, comments: false };
-      const { text, messages } = keptText(kernel, this.target, options, () =>
-        renderCudaKernel(compile(kernel, this.target), options),
+      const options = { maxThreads: threads, overlapped: this.#overlapped, comments: false };
+      const { text, messages } = keptText(kernel, this.#target, options, () =>
+        renderCudaKernel(compile(kernel, this.#target), options),
       );
-      const key = messages.length === 0 ? text : `${++this.talking} ${text}`;
+      const key = messages.length === 0 ? text : `${++this.#talking} ${text}`;
       source = { name: cudaEntry(kernel), text, messages, key };
       known.set(threads, source);
     }
@@ -77,7 +77,7 @@ export class Kernels {
     let ready = true;
     for (const { kernel, block } of launches) {
       const source = this.source(kernel, block[0] * block[1] * block[2]);
-      if (!this.loaded.has(source.key) && !this.compiler.begin(source)) ready = false;
+      if (!this.#loaded.has(source.key) && !this.#compiler.begin(source)) ready = false;
     }
     return ready;
   }
@@ -87,40 +87,40 @@ export class Kernels {
     const sources = launches.map(({ kernel, block }) => this.source(kernel, block[0] * block[1] * block[2]));
     const missing = new Map<string, { source: KernelSource; kernel: KernelIr }>();
     sources.forEach((source, i) => {
-      if (!this.loaded.has(source.key)) missing.set(source.key, { source, kernel: launches[i]!.kernel });
+      if (!this.#loaded.has(source.key)) missing.set(source.key, { source, kernel: launches[i]!.kernel });
     });
     if (missing.size > 0) {
       const wanted = [...missing.values()];
-      const images = this.compiler.compile(wanted.map((w) => w.source));
+      const images = this.#compiler.compile(wanted.map((w) => w.source));
       images.forEach((image, i) => {
         const { source, kernel } = wanted[i]!;
         if (!(image instanceof Uint8Array)) throw refused(kernel, image.log);
         debug(4, () => `[cuda] ${source.name}\n${source.text}`);
-        this.loaded.set(source.key, this.loadImage(source, image));
+        this.#loaded.set(source.key, this.#loadImage(source, image));
       });
     }
-    return sources.map((source) => this.loaded.get(source.key)!);
+    return sources.map((source) => this.#loaded.get(source.key)!);
   }
 
   /** Allow a function that much dynamic shared memory. @throws DeviceError if the GPU has less */
   allowShared(fn: CudaFunction, dynamic: number): void {
     const bytes = fn.fixedShared + dynamic;
-    const most = this.target.limits.sharedBytesPerBlock;
+    const most = this.#target.limits.sharedBytesPerBlock;
     if (bytes > most)
       throw new DeviceError(
         `[${fn.name}] ${dynamic} bytes of dynamic shared memory and ${fn.fixedShared} of shared arrays: blocks of this GPU have at most ${most}.`,
       );
     if (bytes <= fn.allowedShared) return;
-    this.driver.api.cuFuncSetAttribute(fn.handle, FUNCTION_ATTRIBUTE.maxDynamicSharedBytes, dynamic);
+    this.#driver.api.cuFuncSetAttribute(fn.handle, FUNCTION_ATTRIBUTE.maxDynamicSharedBytes, dynamic);
     fn.allowedShared = bytes;
   }
 
-  private loadImage({ name, messages }: KernelSource, image: Uint8Array): CudaFunction {
-    const { api } = this.driver;
-    const module = this.driver.handle((at) => api.cuModuleLoadData(at, image));
-    const handle = this.driver.handle((at) => api.cuModuleGetFunction(at, module, name));
-    if (messages.length > 0) this.board.register(module, name, messages);
-    const fixedShared = this.driver.number((at) =>
+  #loadImage({ name, messages }: KernelSource, image: Uint8Array): CudaFunction {
+    const { api } = this.#driver;
+    const module = this.#driver.handle((at) => api.cuModuleLoadData(at, image));
+    const handle = this.#driver.handle((at) => api.cuModuleGetFunction(at, module, name));
+    if (messages.length > 0) this.#board.register(module, name, messages);
+    const fixedShared = this.#driver.number((at) =>
       api.cuFuncGetAttribute(at, FUNCTION_ATTRIBUTE.sharedBytes, handle),
     );
     return { name, handle, module, fixedShared, allowedShared: GPU.freeSharedBytes };

@@ -71,8 +71,8 @@ export class Nvrtc {
   readonly version: string;
   /** Compute capabilities × 10 that it makes machine code for. */
   readonly capabilities: readonly number[];
-  private readonly api: Functions<typeof SIGNATURES>;
-  private readonly out = new NativeMemory(1024);
+  readonly #api: Functions<typeof SIGNATURES>;
+  readonly #out = new NativeMemory(1024);
 
   /** @throws DeviceError if the library does not load */
   constructor(path: string) {
@@ -80,18 +80,18 @@ export class Nvrtc {
     try {
       // A wheel's is not on the loader's path, where NVRTC would look for it.
       for (const { path: builtins } of librariesIn(dirname(path), 'nvrtc-builtins')) koffi().load(builtins);
-      this.api = openLibrary(path, SIGNATURES);
-      this.check(this.api.nvrtcVersion(this.out.address, this.out.address + 4), 'nvrtcVersion');
+      this.#api = openLibrary(path, SIGNATURES);
+      this.#check(this.#api.nvrtcVersion(this.#out.address, this.#out.address + 4), 'nvrtcVersion');
     } catch (cause) {
       throw new DeviceError(`NVRTC cannot be used: ${(cause as Error).message}. ${NVRTC_HINT}`, {
         cause,
       });
     }
-    this.version = `${this.out.i32()}.${this.out.i32(4)}`;
-    this.check(this.api.nvrtcGetNumSupportedArchs(this.out.address), 'nvrtcGetNumSupportedArchs');
-    const count = Math.min(this.out.i32(), 256);
-    this.check(this.api.nvrtcGetSupportedArchs(this.out.address), 'nvrtcGetSupportedArchs');
-    this.capabilities = Array.from({ length: count }, (_, i) => this.out.i32(4 * i));
+    this.version = `${this.#out.i32()}.${this.#out.i32(4)}`;
+    this.#check(this.#api.nvrtcGetNumSupportedArchs(this.#out.address), 'nvrtcGetNumSupportedArchs');
+    const count = Math.min(this.#out.i32(), 256);
+    this.#check(this.#api.nvrtcGetSupportedArchs(this.#out.address), 'nvrtcGetSupportedArchs');
+    this.capabilities = Array.from({ length: count }, (_, i) => this.#out.i32(4 * i));
   }
 
   /**
@@ -112,19 +112,20 @@ export class Nvrtc {
 
   /** Compile a source to what the driver loads. The log is what the compiler says, errors or warnings. */
   compile(source: string, name: string, { kind, name: arch }: Architecture): Uint8Array | CompileFailure {
-    const { api, out } = this;
-    this.check(api.nvrtcCreateProgram(out.address, source, `${name}.cu`, 0, 0, 0), 'nvrtcCreateProgram');
+    const api = this.#api;
+    const out = this.#out;
+    this.#check(api.nvrtcCreateProgram(out.address, source, `${name}.cu`, 0, 0, 0), 'nvrtcCreateProgram');
     const program = out.u64();
     try {
       const flags = compileFlags(arch);
-      if (api.nvrtcCompileProgram(program, flags.length, flags) !== 0) return { log: this.log(program) };
+      if (api.nvrtcCompileProgram(program, flags.length, flags) !== 0) return { log: this.#log(program) };
       const [size, get] =
         kind === 'cubin'
           ? [api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN]
           : [api.nvrtcGetPTXSize, api.nvrtcGetPTX];
-      this.check(size(program, out.address), 'nvrtcGetCUBINSize');
+      this.#check(size(program, out.address), 'nvrtcGetCUBINSize');
       const image = new Uint8Array(new ArrayBuffer(out.u64()));
-      this.check(get(program, image), 'nvrtcGetCUBIN');
+      this.#check(get(program, image), 'nvrtcGetCUBIN');
       return image;
     } finally {
       out.setU64(0, program);
@@ -132,14 +133,14 @@ export class Nvrtc {
     }
   }
 
-  private log(program: number): string {
-    this.check(this.api.nvrtcGetProgramLogSize(program, this.out.address), 'nvrtcGetProgramLogSize');
-    const text = new Uint8Array(new ArrayBuffer(this.out.u64()));
-    this.check(this.api.nvrtcGetProgramLog(program, text), 'nvrtcGetProgramLog');
+  #log(program: number): string {
+    this.#check(this.#api.nvrtcGetProgramLogSize(program, this.#out.address), 'nvrtcGetProgramLogSize');
+    const text = new Uint8Array(new ArrayBuffer(this.#out.u64()));
+    this.#check(this.#api.nvrtcGetProgramLog(program, text), 'nvrtcGetProgramLog');
     return new TextDecoder().decode(text).replace(/\0+$/, '').trim();
   }
 
-  private check(status: number, call: string): void {
+  #check(status: number, call: string): void {
     if (status !== 0) throw new DeviceError(`${call} of NVRTC at ${this.path} failed with status ${status}.`);
   }
 }

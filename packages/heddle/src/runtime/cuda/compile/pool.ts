@@ -31,30 +31,30 @@ interface Broker {
 }
 
 export class CompilePool {
-  private readonly nvrtc: string;
-  private broker: Broker | undefined;
-  private readonly answers = new Int32Array(new SharedArrayBuffer(4));
+  readonly #nvrtc: string;
+  #broker: Broker | undefined;
+  readonly #answers = new Int32Array(new SharedArrayBuffer(4));
   /** Begun and not finished, by their numbers. */
-  private readonly jobs = new Map<number, CompileJob>();
-  private count = 0;
+  readonly #jobs = new Map<number, CompileJob>();
+  #count = 0;
 
   constructor(nvrtc: string) {
-    this.nvrtc = nvrtc;
+    this.#nvrtc = nvrtc;
   }
 
   /** Have it compiled. Returns at once. */
   begin(source: Source, arch: Architecture): CompileJob {
-    this.broker ??= this.startBroker();
-    const order = { number: ++this.count, source, arch, claim: new Int32Array(new SharedArrayBuffer(4)) };
+    this.#broker ??= this.#startBroker();
+    const order = { number: ++this.#count, source, arch, claim: new Int32Array(new SharedArrayBuffer(4)) };
     const job: CompileJob = { order };
-    this.jobs.set(order.number, job);
-    this.broker.port.postMessage(order);
+    this.#jobs.set(order.number, job);
+    this.#broker.port.postMessage(order);
     return job;
   }
 
   /** Whether there is nothing to wait for. */
   isDone(job: CompileJob): boolean {
-    this.takeAnswers();
+    this.#takeAnswers();
     return job.result !== undefined;
   }
 
@@ -67,42 +67,42 @@ export class CompilePool {
   finish(jobs: readonly CompileJob[], own: (source: Source) => Compiled): Compiled[] {
     try {
       for (;;) {
-        const seen = Atomics.load(this.answers, 0);
-        this.takeAnswers();
+        const seen = Atomics.load(this.#answers, 0);
+        this.#takeAnswers();
         const open = jobs.filter((job) => !job.result);
         if (open.length === 0) return jobs.map(resultOf);
         // The last is the one that a process would come to last.
         const mine = open.findLast((job) => claimed(job.order));
         if (mine) mine.result = own(mine.order.source);
-        else if (Atomics.wait(this.answers, 0, seen, PATIENCE) === 'timed-out')
+        else if (Atomics.wait(this.#answers, 0, seen, PATIENCE) === 'timed-out')
           throw new DeviceError(`NVRTC took more than ${PATIENCE / 1000} s for a kernel.`);
       }
     } finally {
-      for (const { order } of jobs) this.jobs.delete(order.number);
+      for (const { order } of jobs) this.#jobs.delete(order.number);
     }
   }
 
   async close(): Promise<void> {
-    const { broker } = this;
-    this.broker = undefined;
+    const broker = this.#broker;
+    this.#broker = undefined;
     await broker?.worker?.terminate();
   }
 
-  private takeAnswers(): void {
-    if (!this.broker) return;
-    const { port } = this.broker;
+  #takeAnswers(): void {
+    if (!this.#broker) return;
+    const { port } = this.#broker;
     for (let m = receiveMessageOnPort(port); m; m = receiveMessageOnPort(port)) {
       const { number, result } = m.message as CompileAnswer;
-      const job = this.jobs.get(number);
+      const job = this.#jobs.get(number);
       if (job) job.result = result;
     }
   }
 
-  private startBroker(): Broker {
+  #startBroker(): Broker {
     const { port1, port2 } = new MessageChannel();
     port1.unref();
     if (!import.meta.url) return { worker: undefined, port: port1 };
-    const workerData: BrokerData = { nvrtc: this.nvrtc, port: port2, answers: this.answers };
+    const workerData: BrokerData = { nvrtc: this.#nvrtc, port: port2, answers: this.#answers };
     const worker = new Worker(new URL('./broker.js', import.meta.url), {
       workerData,
       transferList: [port2],

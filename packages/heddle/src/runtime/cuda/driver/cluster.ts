@@ -12,10 +12,10 @@ export const CLUSTER_DIMENSION = 4;
 
 /** The CUlaunchConfig of a launch with clusters. */
 export class ClusterConfig {
-  private readonly memory = new NativeMemory(CONFIG_BYTES + ATTRIBUTE_BYTES);
+  readonly #memory = new NativeMemory(CONFIG_BYTES + ATTRIBUTE_BYTES);
 
   constructor(grid: Dim3, block: Dim3, sharedBytes: number, cluster: Dim3) {
-    const { memory } = this;
+    const memory = this.#memory;
     const attribute = CONFIG_BYTES;
     [...grid, ...block, sharedBytes].forEach((v, i) => {
       memory.setU32(4 * i, v);
@@ -30,12 +30,12 @@ export class ClusterConfig {
 
   /** The address of the configuration, for a launch on that CUstream. */
   on(stream: number): number {
-    this.memory.setU64(32, stream);
-    return this.memory.address;
+    this.#memory.setU64(32, stream);
+    return this.#memory.address;
   }
 
   /** The address of the attribute's value, for nodes of graphs. */
   get value(): number {
-    return this.memory.address + CONFIG_BYTES + 8;
+    return this.#memory.address + CONFIG_BYTES + 8;
   }
 }

@@ -105,7 +105,7 @@ export class Driver {
   /** Such as 13000 for CUDA 13.0. */
   readonly version: number;
   /** Where functions put their results. */
-  private readonly out = new NativeMemory(16);
+  readonly #out = new NativeMemory(16);
 
   /** @throws Error of the loader if there is no libcuda */
   constructor(path = 'libcuda.so.1') {
@@ -125,20 +125,20 @@ export class Driver {
 
   /** The 32-bit number that `call` puts at the address it is given. */
   number(call: (at: number) => void): number {
-    call(this.out.address);
-    return this.out.i32();
+    call(this.#out.address);
+    return this.#out.i32();
   }
 
   /** The handle, address or size that `call` puts at the address it is given. */
   handle(call: (at: number) => void): number {
-    call(this.out.address);
-    return this.out.u64();
+    call(this.#out.address);
+    return this.#out.u64();
   }
 
   /** The f32 that `call` puts at the address it is given. */
   float(call: (at: number) => void): number {
-    call(this.out.address);
-    return this.out.f32();
+    call(this.#out.address);
+    return this.#out.f32();
   }
 
   /** @param event a CUevent @throws DriverError if what was queued before it failed */
@@ -154,8 +154,8 @@ export class Driver {
 
   error(call: string, result: number): DriverError {
     const text = (fn: (result: number, at: number) => number): string => {
-      if (fn(result, this.out.address) !== 0) return '';
-      return koffi().decode.string(BigInt(this.out.u64()));
+      if (fn(result, this.#out.address) !== 0) return '';
+      return koffi().decode.string(BigInt(this.#out.u64()));
     };
     const name = text(this.raw.cuGetErrorName) || 'unknown error';
     return new DriverError(call, result, name, text(this.raw.cuGetErrorString) || 'no description');

@@ -82,39 +82,39 @@ export function openLibrary<const S extends Signatures>(path: string, signatures
 export class NativeMemory {
   readonly bytes: Uint8Array;
   readonly address: number;
-  private readonly view: DataView;
+  readonly #view: DataView;
 
   constructor(bytes: number) {
     // A separate buffer: small typed arrays may live in V8's heap, which moves.
     this.bytes = new Uint8Array(new ArrayBuffer(Math.max(bytes, 8)));
     this.address = Number(koffi().address(this.bytes));
-    this.view = new DataView(this.bytes.buffer);
+    this.#view = new DataView(this.bytes.buffer);
   }
 
   setU32(offset: number, value: number): void {
-    this.view.setUint32(offset, value, true);
+    this.#view.setUint32(offset, value, true);
   }
 
   setU64(offset: number, value: number): void {
-    this.view.setUint32(offset, value % 2 ** 32, true);
-    this.view.setUint32(offset + 4, value / 2 ** 32, true);
+    this.#view.setUint32(offset, value % 2 ** 32, true);
+    this.#view.setUint32(offset + 4, value / 2 ** 32, true);
   }
 
   u32(offset = 0): number {
-    return this.view.getUint32(offset, true);
+    return this.#view.getUint32(offset, true);
   }
 
   i32(offset = 0): number {
-    return this.view.getInt32(offset, true);
+    return this.#view.getInt32(offset, true);
   }
 
   f32(offset = 0): number {
-    return this.view.getFloat32(offset, true);
+    return this.#view.getFloat32(offset, true);
   }
 
   /** Of a number below 2⁵³. */
   u64(offset = 0): number {
-    return this.view.getUint32(offset, true) + this.view.getUint32(offset + 4, true) * 2 ** 32;
+    return this.#view.getUint32(offset, true) + this.#view.getUint32(offset + 4, true) * 2 ** 32;
   }
 
   /** Up to the first zero byte. */

@@ -28,15 +28,15 @@ export class CudaStream implements Stream {
   /** CUstream */
   readonly handle: number;
   readonly timeline: Timeline;
-  private readonly host: StreamHost;
+  readonly #host: StreamHost;
   /** How far the device's own stream has waited for this one, and this one for it. */
-  private joined = 0;
-  private followed = 0;
-  private disposed = false;
+  #joined = 0;
+  #followed = 0;
+  #disposed = false;
 
   constructor(host: StreamHost) {
     const { driver, device } = host;
-    this.host = host;
+    this.#host = host;
     this.device = device;
     this.handle = driver.handle((at) => driver.api.cuStreamCreate(at, NON_BLOCKING));
     this.timeline = new Timeline(driver, this.handle);
@@ -44,23 +44,23 @@ export class CudaStream implements Stream {
 
   /** Let the device's own stream wait for this one's work up to a tick. */
   join(tick = this.timeline.now): void {
-    if (tick > this.joined) this.joined = this.timeline.wait(this.host.timeline.stream, tick);
+    if (tick > this.#joined) this.#joined = this.timeline.wait(this.#host.timeline.stream, tick);
   }
 
   /** Wait for the work of the device's own stream up to a tick. */
   follow(tick: number): void {
-    if (tick > this.followed) this.followed = this.host.timeline.wait(this.handle, tick);
+    if (tick > this.#followed) this.#followed = this.#host.timeline.wait(this.handle, tick);
   }
 
   record(): StreamEvent {
     this.mustLive();
-    return this.host.call(() => new CudaEvent(this.host, this.handle));
+    return this.#host.call(() => new CudaEvent(this.#host, this.handle));
   }
 
   wait(event: StreamEvent): void {
     this.mustLive();
     requireSame(this.device, 'event', event);
-    const { call, driver } = this.host;
+    const { call, driver } = this.#host;
     call(() => driver.api.cuStreamWaitEvent(this.handle, (event as CudaEvent).handle, 0));
   }
 
@@ -69,9 +69,9 @@ export class CudaStream implements Stream {
   }
 
   dispose(): void {
-    if (this.disposed) return;
-    this.disposed = true;
-    const { call, driver, forget, release } = this.host;
+    if (this.#disposed) return;
+    this.#disposed = true;
+    const { call, driver, forget, release } = this.#host;
     forget(this);
     release(() =>
       call(() => {
@@ -88,7 +88,7 @@ export class CudaStream implements Stream {
 
   /** @throws ArgumentError if it has been disposed of */
   mustLive(): void {
-    if (this.disposed) throw disposedStream();
+    if (this.#disposed) throw disposedStream();
   }
 }
 
@@ -102,11 +102,11 @@ class CudaEvent implements StreamEvent {
   readonly device: Device;
   /** CUevent */
   readonly handle: number;
-  private readonly host: StreamHost;
+  readonly #host: StreamHost;
 
   constructor(host: StreamHost, stream: number) {
     const { driver, device } = host;
-    this.host = host;
+    this.#host = host;
     this.device = device;
     const handle = driver.handle((at) => driver.api.cuEventCreate(at, 0));
     driver.api.cuEventRecord(handle, stream);
@@ -116,19 +116,19 @@ class CudaEvent implements StreamEvent {
   }
 
   get happened(): boolean {
-    return this.host.call(() => this.host.driver.happened(this.handle));
+    return this.#host.call(() => this.#host.driver.happened(this.handle));
   }
 
   synchronize(): Promise<void> {
-    return this.host.reached(this.handle);
+    return this.#host.reached(this.handle);
   }
 
   async since(earlier: StreamEvent): Promise<number> {
     requireSame(this.device, 'event', earlier);
     const from = (earlier as CudaEvent).handle;
-    await this.host.reached(from);
-    await this.host.reached(this.handle);
-    const { call, driver } = this.host;
+    await this.#host.reached(from);
+    await this.#host.reached(this.handle);
+    const { call, driver } = this.#host;
     return 1000 * call(() => driver.float((at) => driver.api.cuEventElapsedTime(at, from, this.handle)));
   }
 }

@@ -20,15 +20,15 @@ export class ArgumentBlock {
   readonly slots: number;
   /** Address of each launch's array of pointers to its arguments. */
   readonly pointers: readonly number[];
-  private readonly launches: readonly Launch[];
-  private readonly memory: NativeMemory;
-  private readonly uses: readonly (readonly Use[])[];
-  private readonly starts: readonly number[];
+  readonly #launches: readonly Launch[];
+  readonly #memory: NativeMemory;
+  readonly #uses: readonly (readonly Use[])[];
+  readonly #starts: readonly number[];
 
   constructor(launches: readonly Launch[]) {
-    this.launches = launches;
+    this.#launches = launches;
     const count = launches.reduce((n, l) => n + l.args.length, 0);
-    this.memory = new NativeMemory(16 * count);
+    this.#memory = new NativeMemory(16 * count);
     const uses: Use[][] = [];
     const starts: number[] = [];
     let next = 0;
@@ -36,47 +36,47 @@ export class ArgumentBlock {
       starts.push(next);
       launch.args.forEach((arg, i) => {
         const place = 8 * next;
-        this.memory.setU64(8 * (count + next), this.memory.address + place);
+        this.#memory.setU64(8 * (count + next), this.#memory.address + place);
         next++;
         if ('slot' in arg) {
           while (uses.length <= arg.slot) uses.push([]);
           uses[arg.slot]!.push({ launch: index, place, offset: arg.offset });
         } else {
-          this.memory.bytes.set(this.scalar(index, i, arg.value), place);
+          this.#memory.bytes.set(this.#scalar(index, i, arg.value), place);
         }
       });
       if ('kernel' in launch) checkArguments(launch);
     });
     this.slots = uses.length;
-    this.uses = uses;
-    this.starts = starts;
-    this.pointers = starts.map((start) => this.memory.address + 8 * (count + start));
+    this.#uses = uses;
+    this.#starts = starts;
+    this.pointers = starts.map((start) => this.#memory.address + 8 * (count + start));
   }
 
   /** Write a slot's address where it is used. */
   set(slot: number, address: number): void {
-    for (const { place, offset } of this.uses[slot]!) this.memory.setU64(place, address + offset);
+    for (const { place, offset } of this.#uses[slot]!) this.#memory.setU64(place, address + offset);
   }
 
   /** @throws DeviceError if the argument is no scalar */
   setScalar(launch: number, argument: number, value: Scalar): void {
-    this.memory.bytes.set(this.scalar(launch, argument, value), 8 * (this.starts[launch]! + argument));
+    this.#memory.bytes.set(this.#scalar(launch, argument, value), 8 * (this.#starts[launch]! + argument));
   }
 
   /** Launches that use a slot. */
   usersOf(slot: number): readonly number[] {
-    return this.uses[slot]!.map((u) => u.launch);
+    return this.#uses[slot]!.map((u) => u.launch);
   }
 
   /** The arguments of a launch of a library as they are now. */
   values(launch: number): number[] {
-    return this.launches[launch]!.args.map((arg, i) =>
-      'slot' in arg ? this.memory.u64(8 * (this.starts[launch]! + i)) : Number(arg.value),
+    return this.#launches[launch]!.args.map((arg, i) =>
+      'slot' in arg ? this.#memory.u64(8 * (this.#starts[launch]! + i)) : Number(arg.value),
     );
   }
 
-  private scalar(index: number, argument: number, value: Scalar): Uint8Array {
-    const launch = this.launches[index]!;
+  #scalar(index: number, argument: number, value: Scalar): Uint8Array {
+    const launch = this.#launches[index]!;
     const param = 'kernel' in launch ? launch.kernel.params[argument] : undefined;
     return scalarBytes(value, param, nameOfLaunch(launch));
   }

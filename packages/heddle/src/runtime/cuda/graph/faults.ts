@@ -27,19 +27,19 @@ type Planned = { readonly plan: readonly PlannedLaunch[] };
 export class Faults {
   /** Why nothing works any more, once a kernel has failed. */
   lost: DeviceError | undefined;
-  private readonly device: string;
+  readonly #device: string;
   /** The last first. */
-  private readonly recent: Planned[] = [];
+  readonly #recent: Planned[] = [];
 
   constructor(device: string) {
-    this.device = device;
+    this.#device = device;
   }
 
   /** A program is about to run. */
   remember(program: Planned): void {
-    if (this.recent[0] === program) return;
-    this.recent.unshift(program);
-    if (this.recent.length > REMEMBERED) this.recent.pop();
+    if (this.#recent[0] === program) return;
+    this.#recent.unshift(program);
+    if (this.#recent.length > REMEMBERED) this.#recent.pop();
   }
 
   /**
@@ -55,14 +55,14 @@ export class Faults {
     if (!(error instanceof DriverError)) return error;
     if (this.lost) return this.lost;
     if (!FATAL.has(error.resultName)) return error;
-    const names = [...new Set(this.recent.flatMap((p) => p.plan.map((l) => l.name)))];
+    const names = [...new Set(this.#recent.flatMap((p) => p.plan.map((l) => l.name)))];
     const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : '';
     const culprit = launch
       ? `The kernel ${launch.name} failed`
       : `One of the kernels run last failed (HEDDLE_CUDA_SYNC=1 finds which: ${names.slice(0, NAMED).join(', ')}${more})`;
     const before = assertion();
     this.lost = new DeviceError(
-      `${culprit}: ${error.message} What was on ${this.device} is lost, and the process must be started again. ` +
+      `${culprit}: ${error.message} What was on ${this.#device} is lost, and the process must be started again. ` +
         `kernel.simulate or HEDDLE_DEVICE=sim finds the line.${before ? ` Before that: ${before.message}` : ''}`,
       { cause: error },
     );

@@ -33,16 +33,16 @@ export class CudaGraph {
   readonly copies: number;
   /** Addresses that the nodes have now. */
   readonly addresses: Float64Array;
-  private readonly host: GraphHost;
-  private readonly driver: Driver;
-  private readonly plan: readonly PlannedLaunch[];
-  private readonly args: ArgumentBlock;
+  readonly #host: GraphHost;
+  readonly #driver: Driver;
+  readonly #plan: readonly PlannedLaunch[];
+  readonly #args: ArgumentBlock;
   /** CUDA_KERNEL_NODE_PARAMS of each launch; of a library call, nothing. */
-  private readonly params: NativeMemory;
+  readonly #params: NativeMemory;
   /** The CUgraphNodes of each launch, one per copy. */
-  private readonly nodes: readonly number[][];
-  private readonly graph: number;
-  private executable: number;
+  readonly #nodes: readonly number[][];
+  readonly #graph: number;
+  #executable: number;
 
   /**
    * @param copies how many times the program runs in one launch, one after the other
@@ -56,56 +56,56 @@ export class CudaGraph {
     addresses: Float64Array,
   ) {
     const { driver, stream } = host;
-    this.host = host;
-    this.driver = driver;
-    this.plan = plan;
-    this.args = args;
+    this.#host = host;
+    this.#driver = driver;
+    this.#plan = plan;
+    this.#args = args;
     this.copies = copies;
     this.addresses = addresses.slice();
-    this.params = new NativeMemory(PARAMS_BYTES * plan.length);
+    this.#params = new NativeMemory(PARAMS_BYTES * plan.length);
     plan.forEach((launch, i) => {
-      if ('fn' in launch) this.writeParams(i, launch.fn.handle, launch);
+      if ('fn' in launch) this.#writeParams(i, launch.fn.handle, launch);
     });
     const { api } = driver;
-    this.graph = driver.handle((at) => api.cuGraphCreate(at, 0));
-    this.nodes = plan.map(() => []);
-    this.addNodes();
-    this.executable = driver.handle((at) => api.cuGraphInstantiateWithFlags(at, this.graph, 0));
-    api.cuGraphUpload(this.executable, stream);
+    this.#graph = driver.handle((at) => api.cuGraphCreate(at, 0));
+    this.#nodes = plan.map(() => []);
+    this.#addNodes();
+    this.#executable = driver.handle((at) => api.cuGraphInstantiateWithFlags(at, this.#graph, 0));
+    api.cuGraphUpload(this.#executable, stream);
   }
 
   launch(): void {
-    this.driver.api.cuGraphLaunch(this.executable, this.host.stream);
+    this.#driver.api.cuGraphLaunch(this.#executable, this.#host.stream);
   }
 
   /** Take over the addresses that `args` has by now for these launches. */
   update(launches: Iterable<number>): void {
-    const { api } = this.driver;
+    const { api } = this.#driver;
     for (const index of launches) {
-      const launch = this.plan[index]!;
-      const nodes = this.nodes[index]!;
+      const launch = this.#plan[index]!;
+      const nodes = this.#nodes[index]!;
       if ('fn' in launch) {
-        const params = this.paramsAt(index);
-        for (const node of nodes) api.cuGraphExecKernelNodeSetParams_v2(this.executable, node, params);
+        const params = this.#paramsAt(index);
+        for (const node of nodes) api.cuGraphExecKernelNodeSetParams_v2(this.#executable, node, params);
       } else {
-        this.withCapture(launch, index, (child) => {
-          for (const node of nodes) api.cuGraphExecChildGraphNodeSetParams(this.executable, node, child);
+        this.#withCapture(launch, index, (child) => {
+          for (const node of nodes) api.cuGraphExecChildGraphNodeSetParams(this.#executable, node, child);
         });
       }
     }
   }
 
   dispose(): void {
-    const { api } = this.driver;
-    if (this.executable === 0) return;
-    api.cuGraphExecDestroy(this.executable);
-    api.cuGraphDestroy(this.graph);
-    this.executable = 0;
+    const { api } = this.#driver;
+    if (this.#executable === 0) return;
+    api.cuGraphExecDestroy(this.#executable);
+    api.cuGraphDestroy(this.#graph);
+    this.#executable = 0;
   }
 
   /** A copy begins when all of the one before has ended. */
-  private addNodes(): void {
-    const { plan } = this;
+  #addNodes(): void {
+    const plan = this.#plan;
     const heirs = heirsOf(plan);
     const needed = new Set(plan.flatMap(({ needs }) => needs));
     const last = [...plan.keys()].filter((i) => !needed.has(i));
@@ -113,62 +113,62 @@ export class CudaGraph {
     const chained = last.length === 1 && first.length === 1 && 'fn' in first[0]! && 'fn' in plan[last[0]!]!;
     for (let copy = 0; copy < this.copies; copy++) {
       plan.forEach((launch, index) => {
-        const node = this.addNode(launch, index);
-        this.nodes[index]!.push(node);
+        const node = this.#addNode(launch, index);
+        this.#nodes[index]!.push(node);
         const { needs } = launch;
         const handle =
           (of: number) =>
           (i: number): number =>
-            this.nodes[i]![of]!;
-        if (needs.length > 0) this.depend(node, needs.map(handle(copy)), heirs.has(index));
-        else if (copy > 0) this.depend(node, last.map(handle(copy - 1)), chained);
+            this.#nodes[i]![of]!;
+        if (needs.length > 0) this.#depend(node, needs.map(handle(copy)), heirs.has(index));
+        else if (copy > 0) this.#depend(node, last.map(handle(copy - 1)), chained);
       });
     }
   }
 
-  private addNode(launch: PlannedLaunch, index: number): number {
-    const { api } = this.driver;
-    const add = (call: (at: number) => void): number => this.driver.handle(call);
+  #addNode(launch: PlannedLaunch, index: number): number {
+    const { api } = this.#driver;
+    const add = (call: (at: number) => void): number => this.#driver.handle(call);
     let node = 0;
     if ('fn' in launch) {
-      node = add((at) => api.cuGraphAddKernelNode_v2(at, this.graph, 0, 0, this.paramsAt(index)));
+      node = add((at) => api.cuGraphAddKernelNode_v2(at, this.#graph, 0, 0, this.#paramsAt(index)));
       const { clusters } = launch;
       if (clusters) api.cuGraphKernelNodeSetAttribute(node, CLUSTER_DIMENSION, clusters.value);
     } else
-      this.withCapture(launch, index, (child) => {
-        node = add((at) => api.cuGraphAddChildGraphNode(at, this.graph, 0, 0, child));
+      this.#withCapture(launch, index, (child) => {
+        node = add((at) => api.cuGraphAddChildGraphNode(at, this.#graph, 0, 0, child));
       });
     return node;
   }
 
   /** @param overlapped the node may start before those before it have ended */
-  private depend(node: number, before: readonly number[], overlapped: boolean): void {
+  #depend(node: number, before: readonly number[], overlapped: boolean): void {
     const count = before.length;
     if (count === 0) return;
     const edges = new NativeMemory(3 * 8 * count);
     before.forEach((from, i) => {
       edges.setU64(8 * i, from);
       edges.setU64(8 * (count + i), node);
-      if (!overlapped || !this.host.overlapped) return;
+      if (!overlapped || !this.#host.overlapped) return;
       const data = 8 * (2 * count + i);
       edges.bytes[data + EDGE.fromPort] = PROGRAMMATIC;
       edges.bytes[data + EDGE.type] = PROGRAMMATIC;
     });
     const { address } = edges;
-    const { api } = this.driver;
-    if (this.host.overlapped)
-      api.cuGraphAddDependencies_v2(this.graph, address, address + 8 * count, address + 16 * count, count);
-    else api.cuGraphAddDependencies(this.graph, address, address + 8 * count, count);
+    const { api } = this.#driver;
+    if (this.#host.overlapped)
+      api.cuGraphAddDependencies_v2(this.#graph, address, address + 8 * count, address + 16 * count, count);
+    else api.cuGraphAddDependencies(this.#graph, address, address + 8 * count, count);
   }
 
   /** What a library puts on a stream, as a graph of its own, which `use` copies. */
-  private withCapture({ routine }: PlannedCall, index: number, use: (child: number) => void): void {
-    const { api, raw } = this.driver;
-    const { stream } = this.host;
+  #withCapture({ routine }: PlannedCall, index: number, use: (child: number) => void): void {
+    const { api, raw } = this.#driver;
+    const { stream } = this.#host;
     const ended = new NativeMemory(8);
     api.cuStreamBeginCapture_v2(stream, RELAXED);
     try {
-      routine.enqueue(stream, this.args.values(index));
+      routine.enqueue(stream, this.#args.values(index));
     } catch (error) {
       // Unchecked: the reason is the library's.
       if (raw.cuStreamEndCapture(stream, ended.address) === 0) raw.cuGraphDestroy(ended.u64());
@@ -182,18 +182,18 @@ export class CudaGraph {
     }
   }
 
-  private paramsAt(index: number): number {
-    return this.params.address + PARAMS_BYTES * index;
+  #paramsAt(index: number): number {
+    return this.#params.address + PARAMS_BYTES * index;
   }
 
-  private writeParams(index: number, fn: number, launch: PlannedKernel): void {
-    const { params } = this;
+  #writeParams(index: number, fn: number, launch: PlannedKernel): void {
+    const params = this.#params;
     const at = PARAMS_BYTES * index;
     params.setU64(at, fn);
     [...launch.grid, ...launch.block, launch.sharedBytes].forEach((v, i) => {
       params.setU32(at + 8 + 4 * i, v);
     });
-    params.setU64(at + 40, this.args.pointers[index]!);
+    params.setU64(at + 40, this.#args.pointers[index]!);
   }
 }
 

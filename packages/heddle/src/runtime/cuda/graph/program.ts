@@ -33,121 +33,122 @@ const MOST_NODES = 512;
 export class CudaProgram implements Program {
   readonly launches: readonly Launch[];
   readonly plan: readonly PlannedLaunch[];
-  private readonly host: ProgramHost;
-  private readonly args: ArgumentBlock;
+  readonly #host: ProgramHost;
+  readonly #args: ArgumentBlock;
   /** Of the slots, as `args` has them. */
-  private readonly addresses: Float64Array;
+  readonly #addresses: Float64Array;
   /** By the number of runs they hold. */
-  private readonly graphs = new Map<number, CudaGraph>();
-  private started = false;
-  private disposed = false;
+  readonly #graphs = new Map<number, CudaGraph>();
+  #started = false;
+  #disposed = false;
 
   constructor(host: ProgramHost, launches: readonly Launch[], plan: readonly PlannedLaunch[]) {
-    this.host = host;
+    this.#host = host;
     this.launches = launches;
     this.plan = plan;
-    this.args = new ArgumentBlock(launches);
-    this.addresses = new Float64Array(this.args.slots);
+    this.#args = new ArgumentBlock(launches);
+    this.#addresses = new Float64Array(this.#args.slots);
   }
 
   run(slots: readonly DeviceBuffer[], times = 1, stream?: Stream): void {
-    const { host } = this;
-    if (this.disposed) throw new DeviceError('This program has been disposed of.');
-    if (slots.length < this.args.slots)
-      throw new DeviceError(`The program uses ${this.args.slots} buffers, ${slots.length} were given.`);
+    const host = this.#host;
+    if (this.#disposed) throw new DeviceError('This program has been disposed of.');
+    if (slots.length < this.#args.slots)
+      throw new DeviceError(`The program uses ${this.#args.slots} buffers, ${slots.length} were given.`);
     if (times < 1 || this.plan.length === 0) return;
     const own = host.begin(this, stream);
     try {
-      this.setAddresses(slots, own);
-      if (own || host.step) for (let i = 0; i < times; i++) this.launchEach(own?.handle);
-      else if (!this.started && times === 1) this.launchEach();
-      else this.launchGraphs(times);
+      this.#setAddresses(slots, own);
+      if (own || host.step) for (let i = 0; i < times; i++) this.#launchEach(own?.handle);
+      else if (!this.#started && times === 1) this.#launchEach();
+      else this.#launchGraphs(times);
     } catch (error) {
       throw host.failure(error);
     }
-    this.started ||= !own;
+    this.#started ||= !own;
   }
 
   setScalar(launch: number, argument: number, value: Scalar): void {
-    this.args.setScalar(launch, argument, value);
-    for (const graph of this.graphs.values()) graph.update([launch]);
+    this.#args.setScalar(launch, argument, value);
+    for (const graph of this.#graphs.values()) graph.update([launch]);
   }
 
   dispose(): void {
-    if (this.disposed) return;
-    this.disposed = true;
-    this.host.release(() => {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#host.release(() => {
       for (const launch of this.plan) if ('routine' in launch) launch.routine.dispose();
-      for (const graph of this.graphs.values()) graph.dispose();
+      for (const graph of this.#graphs.values()) graph.dispose();
     });
-    this.graphs.clear();
+    this.#graphs.clear();
   }
 
-  private setAddresses(slots: readonly DeviceBuffer[], stream: CudaStream | undefined): void {
-    const { addresses, host } = this;
+  #setAddresses(slots: readonly DeviceBuffer[], stream: CudaStream | undefined): void {
+    const addresses = this.#addresses;
+    const host = this.#host;
     for (let i = 0; i < addresses.length; i++) {
       const address = host.use(slots[i]!, stream);
       if (address === addresses[i]) continue;
       addresses[i] = address;
-      this.args.set(i, address);
+      this.#args.set(i, address);
     }
   }
 
-  private launchEach(stream = this.host.stream): void {
-    const { api } = this.host.driver;
+  #launchEach(stream = this.#host.stream): void {
+    const { api } = this.#host.driver;
     this.plan.forEach((launch, i) => {
       try {
         if ('fn' in launch) {
           const { fn, grid, block, sharedBytes, clusters } = launch;
-          const args = this.args.pointers[i]!;
+          const args = this.#args.pointers[i]!;
           if (clusters) api.cuLaunchKernelEx(clusters.on(stream), fn.handle, args, 0);
           else api.cuLaunchKernel(fn.handle, ...grid, ...block, sharedBytes, stream, args, 0);
-        } else launch.routine.enqueue(stream, this.args.values(i));
-        if (this.host.step) this.host.stepped(stream);
+        } else launch.routine.enqueue(stream, this.#args.values(i));
+        if (this.#host.step) this.#host.stepped(stream);
       } catch (error) {
-        throw this.host.failure(error, launch);
+        throw this.#host.failure(error, launch);
       }
     });
   }
 
-  private launchGraphs(times: number): void {
+  #launchGraphs(times: number): void {
     const most = Math.max(1, Math.floor(MOST_NODES / this.plan.length));
     const copies = Math.min(times, most);
-    const graph = this.graphOf(copies);
+    const graph = this.#graphOf(copies);
     for (let left = times; left >= copies; left -= copies) graph.launch();
     // One by one: a graph of the rest would take longer to build than it saves.
     const rest = times % copies;
-    const single = rest > 0 ? this.graphOf(1) : undefined;
+    const single = rest > 0 ? this.#graphOf(1) : undefined;
     for (let i = 0; i < rest; i++) single!.launch();
   }
 
-  private graphOf(copies: number): CudaGraph {
-    const { addresses } = this;
-    const known = this.graphs.get(copies);
-    if (!known) return this.build(copies);
+  #graphOf(copies: number): CudaGraph {
+    const addresses = this.#addresses;
+    const known = this.#graphs.get(copies);
+    if (!known) return this.#build(copies);
     let changed: Set<number> | undefined;
     for (let i = 0; i < addresses.length; i++) {
       if (known.addresses[i] === addresses[i]) continue;
       known.addresses[i] = addresses[i]!;
       changed ??= new Set();
-      for (const launch of this.args.usersOf(i)) changed.add(launch);
+      for (const launch of this.#args.usersOf(i)) changed.add(launch);
     }
     if (!changed) return known;
     try {
       known.update(changed);
       return known;
     } catch (error) {
-      this.graphs.delete(copies);
+      this.#graphs.delete(copies);
       known.dispose();
       // A library may do other things for other addresses, which a graph that is made cannot.
       if (![...changed].some((i) => 'routine' in this.plan[i]!)) throw error;
-      return this.build(copies);
+      return this.#build(copies);
     }
   }
 
-  private build(copies: number): CudaGraph {
-    const graph = new CudaGraph(this.host, this.plan, this.args, copies, this.addresses);
-    this.graphs.set(copies, graph);
+  #build(copies: number): CudaGraph {
+    const graph = new CudaGraph(this.#host, this.plan, this.#args, copies, this.#addresses);
+    this.#graphs.set(copies, graph);
     return graph;
   }
 }

@@ -23,54 +23,54 @@ const SLAB = 1 << 20;
  * block may be given away again while kernels that were started before still use it.
  */
 export class CudaAllocator {
-  private readonly driver: Driver;
-  private readonly ledger = new Ledger();
-  private readonly free = new Map<number, Block[]>();
-  private readonly cap = env('HEDDLE_CUDA_MEMORY_MB') * 2 ** 20;
-  private readonly slabs: number[] = [];
+  readonly #driver: Driver;
+  readonly #ledger = new Ledger();
+  readonly #free = new Map<number, Block[]>();
+  readonly #cap = env('HEDDLE_CUDA_MEMORY_MB') * 2 ** 20;
+  readonly #slabs: number[] = [];
   /** Every buffer has its own memory, of just its size: so compute-sanitizer sees who leaves it. */
-  private readonly exact = env('HEDDLE_CUDA_SYNC') === 1;
-  private reserved = 0;
-  private readonly where: string;
+  readonly #exact = env('HEDDLE_CUDA_SYNC') === 1;
+  #reserved = 0;
+  readonly #where: string;
 
   /** @param where the device's name, for messages */
   constructor(driver: Driver, where: string) {
-    this.driver = driver;
-    this.where = where;
+    this.#driver = driver;
+    this.#where = where;
   }
 
   /** Its address is a multiple of 256. @throws OutOfMemoryError */
   allocate(bytes: number, label: string): Block {
-    const size = this.sizeOf(bytes);
-    const block = this.exact ? this.reserve(size) : (this.free.get(size)?.pop() ?? this.take(size));
-    if (!block) throw this.exhausted(bytes, label);
-    this.ledger.hold(label, size);
+    const size = this.#sizeOf(bytes);
+    const block = this.#exact ? this.#reserve(size) : (this.#free.get(size)?.pop() ?? this.#take(size));
+    if (!block) throw this.#exhausted(bytes, label);
+    this.#ledger.hold(label, size);
     return block;
   }
 
   release(block: Block, bytes: number, label: string): void {
-    const size = this.sizeOf(bytes);
-    const blocks = this.free.get(size);
-    if (this.exact) {
+    const size = this.#sizeOf(bytes);
+    const blocks = this.#free.get(size);
+    if (this.#exact) {
       // Unchecked: it says of a kernel's fault, and so does the next call that somebody waits for.
-      this.driver.raw.cuMemFree_v2(block.address);
-      this.reserved -= size;
+      this.#driver.raw.cuMemFree_v2(block.address);
+      this.#reserved -= size;
     } else if (blocks) blocks.push(block);
-    else this.free.set(size, [block]);
-    this.ledger.release(label, size);
+    else this.#free.set(size, [block]);
+    this.#ledger.release(label, size);
   }
 
-  private sizeOf(bytes: number): number {
-    return this.exact ? Math.max(bytes, 4) : sizeClass(bytes);
+  #sizeOf(bytes: number): number {
+    return this.#exact ? Math.max(bytes, 4) : sizeClass(bytes);
   }
 
   /** Give large blocks that nobody holds back to the driver, which waits for the device first. */
   trim(): void {
-    for (const [size, blocks] of this.free) {
+    for (const [size, blocks] of this.#free) {
       if (size <= SMALL) continue;
       for (const { address } of blocks.splice(0)) {
-        this.driver.api.cuMemFree_v2(address);
-        this.reserved -= size;
+        this.#driver.api.cuMemFree_v2(address);
+        this.#reserved -= size;
       }
     }
   }
@@ -78,59 +78,59 @@ export class CudaAllocator {
   /** Give everything back that is in no buffer. */
   close(): void {
     this.trim();
-    for (const address of this.slabs.splice(0)) this.driver.api.cuMemFree_v2(address);
-    this.free.clear();
+    for (const address of this.#slabs.splice(0)) this.#driver.api.cuMemFree_v2(address);
+    this.#free.clear();
   }
 
   report(): MemoryReport {
-    return this.ledger.report(this.reserved);
+    return this.#ledger.report(this.#reserved);
   }
 
-  private take(size: number): Block | undefined {
-    if (size > SMALL) return this.reserve(size);
-    const slab = this.reserve(SLAB);
+  #take(size: number): Block | undefined {
+    if (size > SMALL) return this.#reserve(size);
+    const slab = this.#reserve(SLAB);
     if (!slab) return undefined;
-    this.slabs.push(slab.address);
+    this.#slabs.push(slab.address);
     const step = Math.ceil(size / ALIGNMENT) * ALIGNMENT;
     const blocks: Block[] = [];
     for (let at = SLAB - step; at >= 0; at -= step) blocks.push({ address: slab.address + at, lastUse: 0 });
     const first = blocks.pop();
-    this.free.set(size, blocks);
+    this.#free.set(size, blocks);
     return first;
   }
 
   /** From the driver, if need be after giving back what nobody holds. */
-  private reserve(size: number): Block | undefined {
-    const block = this.tryReserve(size);
+  #reserve(size: number): Block | undefined {
+    const block = this.#tryReserve(size);
     if (block) return block;
     this.trim();
-    return this.tryReserve(size);
+    return this.#tryReserve(size);
   }
 
-  private tryReserve(size: number): Block | undefined {
-    if (this.cap > 0 && this.reserved + size > this.cap) return undefined;
+  #tryReserve(size: number): Block | undefined {
+    if (this.#cap > 0 && this.#reserved + size > this.#cap) return undefined;
     let status = 0;
-    const address = this.driver.handle((at) => {
-      status = this.driver.raw.cuMemAlloc_v2(at, size);
+    const address = this.#driver.handle((at) => {
+      status = this.#driver.raw.cuMemAlloc_v2(at, size);
     });
     if (status === CUDA_ERROR.outOfMemory) return undefined;
-    if (status !== 0) throw this.driver.error('cuMemAlloc_v2', status);
-    this.reserved += size;
+    if (status !== 0) throw this.#driver.error('cuMemAlloc_v2', status);
+    this.#reserved += size;
     return { address, lastUse: 0 };
   }
 
-  private exhausted(bytes: number, label: string): OutOfMemoryError {
+  #exhausted(bytes: number, label: string): OutOfMemoryError {
     const limit =
-      this.cap > 0
-        ? `of the ${formatBytes(this.cap)} that HEDDLE_CUDA_MEMORY_MB allows`
-        : `and the GPU has ${formatBytes(this.available())} left`;
+      this.#cap > 0
+        ? `of the ${formatBytes(this.#cap)} that HEDDLE_CUDA_MEMORY_MB allows`
+        : `and the GPU has ${formatBytes(this.#available())} left`;
     return new OutOfMemoryError(
-      `${this.where} cannot get ${formatBytes(bytes)} for '${label}': ${formatBytes(this.ledger.used)} are held ${limit}; ` +
-        `${this.ledger.describe()}. ${MEMORY_HINT}`,
+      `${this.#where} cannot get ${formatBytes(bytes)} for '${label}': ${formatBytes(this.#ledger.used)} are held ${limit}; ` +
+        `${this.#ledger.describe()}. ${MEMORY_HINT}`,
     );
   }
 
-  private available(): number {
-    return this.driver.handle((at) => this.driver.api.cuMemGetInfo_v2(at, at + 8));
+  #available(): number {
+    return this.#driver.handle((at) => this.#driver.api.cuMemGetInfo_v2(at, at + 8));
   }
 }

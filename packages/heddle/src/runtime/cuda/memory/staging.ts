@@ -36,13 +36,13 @@ export function closeStaging({ api }: Driver, { address, event }: Staging): void
 export class StagingRing {
   /** CUstream */
   readonly stream: number;
-  private readonly driver: Driver;
+  readonly #driver: Driver;
   /** With the bytes that are taken. */
-  private readonly slots: { staging: Staging; filled: number }[] = [];
-  private current = 0;
+  readonly #slots: { staging: Staging; filled: number }[] = [];
+  #current = 0;
 
   constructor(driver: Driver, stream: number) {
-    this.driver = driver;
+    this.#driver = driver;
     this.stream = stream;
   }
 
@@ -51,8 +51,8 @@ export class StagingRing {
    * @returns the event after the copy
    */
   send(address: number, source: Uint8Array): number {
-    const { api } = this.driver;
-    const { staging, offset } = this.take(source.byteLength);
+    const { api } = this.#driver;
+    const { staging, offset } = this.#take(source.byteLength);
     staging.bytes.set(source, offset);
     api.cuMemcpyHtoDAsync_v2(address, staging.address + offset, source.byteLength, this.stream);
     api.cuEventRecord(staging.event, this.stream);
@@ -60,24 +60,24 @@ export class StagingRing {
   }
 
   close(): void {
-    for (const { staging } of this.slots.splice(0)) closeStaging(this.driver, staging);
+    for (const { staging } of this.#slots.splice(0)) closeStaging(this.#driver, staging);
   }
 
-  private take(bytes: number): { readonly staging: Staging; readonly offset: number } {
-    const slot = this.slots[this.current];
+  #take(bytes: number): { readonly staging: Staging; readonly offset: number } {
+    const slot = this.#slots[this.#current];
     if (slot && slot.filled + bytes <= slot.staging.bytes.byteLength) {
       const offset = slot.filled;
       slot.filled += align(bytes);
       return { staging: slot.staging, offset };
     }
-    const next = slot ? (this.current + 1) % RING : this.current;
-    const old = this.slots[next]?.staging;
-    if (old) this.driver.api.cuEventSynchronize(old.event);
+    const next = slot ? (this.#current + 1) % RING : this.#current;
+    const old = this.#slots[next]?.staging;
+    if (old) this.#driver.api.cuEventSynchronize(old.event);
     const fits = old && old.bytes.byteLength >= bytes;
-    const staging = fits ? old : openStaging(this.driver, bytes);
-    this.slots[next] = { staging, filled: align(bytes) };
-    this.current = next;
-    if (old && !fits) closeStaging(this.driver, old);
+    const staging = fits ? old : openStaging(this.#driver, bytes);
+    this.#slots[next] = { staging, filled: align(bytes) };
+    this.#current = next;
+    if (old && !fits) closeStaging(this.#driver, old);
     return { staging, offset: 0 };
   }
 }

@@ -14,21 +14,21 @@ const BESIDE = 32 << 10;
 const BUSY_MS = 50;
 
 export class Transfers {
-  private readonly driver: Driver;
-  private readonly stream: number;
-  private readonly timeline: Timeline;
+  readonly #driver: Driver;
+  readonly #stream: number;
+  readonly #timeline: Timeline;
   /** Writes between programs, and writes that overlap with them. */
-  private readonly between: StagingRing;
-  private readonly beside: StagingRing;
-  private readonly idle: Staging[] = [];
+  readonly #between: StagingRing;
+  readonly #beside: StagingRing;
+  readonly #idle: Staging[] = [];
 
   /** @param stream what programs run on · @param timeline of that stream · @param copies CUstream of large writes */
   constructor(driver: Driver, stream: number, timeline: Timeline, copies: number) {
-    this.driver = driver;
-    this.stream = stream;
-    this.timeline = timeline;
-    this.between = new StagingRing(driver, stream);
-    this.beside = new StagingRing(driver, copies);
+    this.#driver = driver;
+    this.#stream = stream;
+    this.#timeline = timeline;
+    this.#between = new StagingRing(driver, stream);
+    this.#beside = new StagingRing(driver, copies);
   }
 
   /**
@@ -37,36 +37,36 @@ export class Transfers {
    */
   write(address: number, source: Uint8Array, lastUse: number): void {
     const beside = source.byteLength >= BESIDE;
-    const ring = beside ? this.beside : this.between;
-    if (beside) this.timeline.wait(ring.stream, lastUse);
+    const ring = beside ? this.#beside : this.#between;
+    if (beside) this.#timeline.wait(ring.stream, lastUse);
     let last = 0;
     for (let done = 0; done < source.byteLength; done += MOST)
       last = ring.send(address + done, source.subarray(done, done + MOST));
     if (!beside) return;
-    this.driver.api.cuStreamWaitEvent(this.stream, last, 0);
-    this.timeline.mark();
+    this.#driver.api.cuStreamWaitEvent(this.#stream, last, 0);
+    this.#timeline.mark();
   }
 
   /** A copy of device memory as it is after everything queued before. */
   async read(address: number, bytes: number): Promise<Uint8Array> {
-    const { api } = this.driver;
+    const { api } = this.#driver;
     const parts: { staging: Staging; start: number; bytes: number }[] = [];
     for (let start = 0; start < bytes; start += MOST) {
       const part = {
-        staging: this.borrow(Math.min(bytes - start, MOST)),
+        staging: this.#borrow(Math.min(bytes - start, MOST)),
         start,
         bytes: Math.min(bytes - start, MOST),
       };
-      api.cuMemcpyDtoHAsync_v2(part.staging.address, address + start, part.bytes, this.stream);
-      api.cuEventRecord(part.staging.event, this.stream);
+      api.cuMemcpyDtoHAsync_v2(part.staging.address, address + start, part.bytes, this.#stream);
+      api.cuEventRecord(part.staging.event, this.#stream);
       parts.push(part);
     }
     const result = new Uint8Array(bytes);
     for (const { staging, start, bytes: length } of parts) {
       await this.reached(staging.event);
       result.set(staging.bytes.subarray(0, length), start);
-      if (this.idle.length < IDLE) this.idle.push(staging);
-      else closeStaging(this.driver, staging);
+      if (this.#idle.length < IDLE) this.#idle.push(staging);
+      else closeStaging(this.#driver, staging);
     }
     return result;
   }
@@ -74,20 +74,20 @@ export class Transfers {
   /** Resolves when the event has happened; other work of the process goes on meanwhile. */
   async reached(event: number): Promise<void> {
     const started = performance.now();
-    while (!this.driver.happened(event)) {
+    while (!this.#driver.happened(event)) {
       if (performance.now() - started < BUSY_MS) await new Promise((resolve) => setImmediate(resolve));
       else await new Promise((resolve) => setTimeout(resolve, 1));
     }
   }
 
   close(): void {
-    this.between.close();
-    this.beside.close();
-    for (const staging of this.idle.splice(0)) closeStaging(this.driver, staging);
+    this.#between.close();
+    this.#beside.close();
+    for (const staging of this.#idle.splice(0)) closeStaging(this.#driver, staging);
   }
 
-  private borrow(bytes: number): Staging {
-    const found = this.idle.findIndex((s) => s.bytes.byteLength >= bytes);
-    return found >= 0 ? this.idle.splice(found, 1)[0]! : openStaging(this.driver, bytes);
+  #borrow(bytes: number): Staging {
+    const found = this.#idle.findIndex((s) => s.bytes.byteLength >= bytes);
+    return found >= 0 ? this.#idle.splice(found, 1)[0]! : openStaging(this.#driver, bytes);
   }
 }
