@@ -1,10 +1,11 @@
 /** A process of `heddle bench cpu`: does one job, with the threads and instructions that its environment sets. */
 
 import { setTimeout } from 'node:timers/promises';
-import { crossEntropy, fit, Loader, loadImages, optim, PROGRAMS } from 'heddle';
+import { crossEntropy, fit, Loader, loadImages, optim } from 'heddle';
 import type { Workload } from 'heddle/internal/cli/workload.js';
 import { currentDevice } from 'heddle/internal/engine/storage.js';
 import { Turns } from 'heddle/internal/train/turns.js';
+import { PROGRAMS } from 'heddle/train';
 import { CASES, trainingSteps } from './cpu-cases.js';
 
 export type Job =

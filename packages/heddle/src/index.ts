@@ -10,12 +10,14 @@ export {
   type DataArrays,
   type DataOf,
   type DType,
+  type DTypeKind,
   type DTypeName,
   f16,
   f32,
   f64,
   i32,
   i64,
+  type MemoryOf,
   type TypedArray,
   u8,
   u32,
@@ -37,6 +39,7 @@ export {
   SimulatorError,
 } from './core/errors.js';
 export type { PhiloxStream } from './core/philox.js';
+export type { Precision } from './core/precision.js';
 export type { Shape } from './core/shape.js';
 export * as data from './data/index.js';
 export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
@@ -47,7 +50,17 @@ export type { Stats as EngineStats } from './engine/program.js';
 export * as io from './io/index.js';
 export type { KernelIr } from './kernel/ir/ir.js';
 export { type BufferSchema, buffer, type Schema } from './kernel/ir/types.js';
-export type { Intrinsics, KernelFunction, Memory, ValuesOf } from './kernel/language/language.js';
+export type {
+  Cast,
+  Constants,
+  CopyArgument,
+  Intrinsics,
+  KernelFunction,
+  Memory,
+  Sizes,
+  ValuesOf,
+  Vector3,
+} from './kernel/language/language.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
 export type { DeviceInfo, KernelInfo, MemoryReport, Stream, StreamEvent } from './runtime/device.js';
@@ -56,10 +69,13 @@ export { type DeviceStatus, listDevices } from './runtime/registry.js';
 export type { Simulation } from './runtime/sim/launch.js';
 export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
 export type { Language as SourceLanguage } from './runtime/source.js';
+export type { FusedCall } from './schedule/launch.js';
 export type { Axes } from './tensor/axes.js';
 export {
+  type ArangeOptions,
   arange,
   cat,
+  type DTypeFor,
   eye,
   full,
   type Nested,
@@ -70,12 +86,64 @@ export {
   where,
   zeros,
 } from './tensor/create.js';
-export * from './tensor/functional.js';
+export {
+  type AvgPool2dOptions,
+  avgPool2d,
+  type BatchNormOptions,
+  batchNorm2d,
+  bce,
+  bceWithLogits,
+  type Conv2dOptions,
+  type CrossEntropyOptions,
+  conv2d,
+  crossEntropy,
+  type DropoutOptions,
+  dropout,
+  type EluOptions,
+  elu,
+  erf,
+  type GeluOptions,
+  gelu,
+  type HingeOptions,
+  type HuberOptions,
+  hinge,
+  huber,
+  type LeakyReluOptions,
+  type LossOptions,
+  l1,
+  leakyRelu,
+  linear,
+  logSoftmax,
+  type MaxPool2dOptions,
+  maxPool2d,
+  mse,
+  type NllOptions,
+  nllLoss,
+  oneHot,
+  type Pair,
+  type Reduction,
+  relu,
+  type SoftplusOptions,
+  sigmoid,
+  silu,
+  softmax,
+  softplus,
+  tanh,
+} from './tensor/functional.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export type { TensorHandle } from './tensor/handle.js';
 export type { Index } from './tensor/indexing.js';
-export { type JitOptions, type Jitted, type JitValue, jit } from './tensor/jit.js';
-export { ceilDiv, Kernel, kernel, type LaunchArguments, type SimulateArguments } from './tensor/kernel.js';
+export { type JitOptions, type Jitted, type JitValue, jit, type NotAsync } from './tensor/jit.js';
+export {
+  ceilDiv,
+  Kernel,
+  kernel,
+  type LaunchArgument,
+  type LaunchArguments,
+  type ScalarOf,
+  type SimulateArgument,
+  type SimulateArguments,
+} from './tensor/kernel.js';
 export {
   device,
   engineStats,
@@ -86,7 +154,7 @@ export {
   time,
   useDevice,
 } from './tensor/modes.js';
-export type { Padding } from './tensor/movement.js';
+export type { Padding, PadOptions } from './tensor/movement.js';
 export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
 export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
@@ -96,6 +164,29 @@ export {
   type MatmulOptions,
   type NumberDType,
   type Operand,
+  type Summed,
   Tensor,
 } from './tensor/tensor.js';
-export * from './train/index.js';
+export {
+  accuracy,
+  binaryAccuracy,
+  type Callback,
+  type CallbackAnswer,
+  type CheckpointOptions,
+  checkpoint,
+  type EarlyStoppingOptions,
+  type EpochReport,
+  type EvaluateOptions,
+  type Evaluation,
+  earlyStopping,
+  evaluate,
+  type FitOptions,
+  fit,
+  type History,
+  type Loss,
+  type LossReduction,
+  loadWeights,
+  type Metric,
+  type StepReport,
+  saveWeights,
+} from './train/index.js';

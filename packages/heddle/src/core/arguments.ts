@@ -8,6 +8,7 @@ import { ArgumentError, type HeddleError } from './errors.js';
 export interface Rule {
   /** Completes "must be …". */
   readonly must: string;
+  /** Whether a value is allowed. */
   readonly holds: (value: unknown) => boolean;
   /** What is thrown otherwise; default ArgumentError. */
   readonly error?: new (

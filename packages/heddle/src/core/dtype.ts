@@ -2,11 +2,16 @@
 import { type Rule, requireArgument } from './arguments.js';
 import { DTypeError } from './errors.js';
 
+/** The names of the dtypes: floats of 16, 32 and 64 bits, integers, and bool. */
 export type DTypeName = 'f16' | 'bf16' | 'f32' | 'f64' | 'u8' | 'i32' | 'u32' | 'i64' | 'bool';
+/** What a dtype counts as; u8 and u32 are `uint`. */
 export type DTypeKind = 'float' | 'int' | 'uint' | 'bool';
 
+/** The type of a tensor's elements, and of values in kernels. Compare dtypes by `===`. */
 export interface DType<Name extends DTypeName = DTypeName> {
+  /** As in messages, in files and in kernels: `f32`. */
   readonly name: Name;
+  /** float, int, uint or bool. */
   readonly kind: DTypeKind;
   /** Size of one element in memory, in bytes. A bool takes one byte, 0 or 1. */
   readonly bytes: 1 | 2 | 4 | 8;
@@ -15,14 +20,23 @@ export interface DType<Name extends DTypeName = DTypeName> {
 const dtype = <Name extends DTypeName>(name: Name, kind: DTypeKind, bytes: 1 | 2 | 4 | 8): DType<Name> =>
   Object.freeze({ name, kind, bytes });
 
+/** IEEE 754 half precision: 11 bits of precision, up to 65504. Ops on tensors compute in f32 and round once. */
 export const f16: DType<'f16'> = dtype('f16', 'float', 2);
+/** bfloat16: 8 bits of exponent as f32, 8 bits of precision. Ops on tensors compute in f32 and round once. */
 export const bf16: DType<'bf16'> = dtype('bf16', 'float', 2);
+/** IEEE 754 single precision, 24 bits: the default of tensors. */
 export const f32: DType<'f32'> = dtype('f32', 'float', 4);
+/** IEEE 754 double precision, 53 bits: JavaScript's numbers. */
 export const f64: DType<'f64'> = dtype('f64', 'float', 8);
+/** Whole numbers from 0 to 255, modulo 256: bytes, such as pixels. */
 export const u8: DType<'u8'> = dtype('u8', 'uint', 1);
+/** Whole numbers from −2³¹ to 2³¹ − 1, modulo 2³²: labels, indices and counts. */
 export const i32: DType<'i32'> = dtype('i32', 'int', 4);
+/** Whole numbers from 0 to 2³² − 1, modulo 2³². */
 export const u32: DType<'u32'> = dtype('u32', 'uint', 4);
+/** Whole numbers from −2⁶³ to 2⁶³ − 1, modulo 2⁶⁴. Their values are bigints. */
 export const i64: DType<'i64'> = dtype('i64', 'int', 8);
+/** true or false, one byte in memory. */
 export const bool: DType<'bool'> = dtype('bool', 'bool', 1);
 
 /** Every dtype by its name. */
@@ -86,6 +100,7 @@ export function requireDType(op: string, t: unknown): asserts t is DType {
   requireArgument(op, 'dtype', t, aDType);
 }
 
+/** The typed arrays that values are passed in. */
 export type TypedArray =
   | Float32Array
   | Float64Array
@@ -107,6 +122,7 @@ export interface DataArrays {
   i64: BigInt64Array;
   bool: Uint8Array;
 }
+/** The typed array that `data()` gives for a dtype. */
 export type DataOf<D extends DTypeName> = DataArrays[D];
 
 /** The array that memory of a dtype is seen as: f16 and bf16 are their 16 bits. */

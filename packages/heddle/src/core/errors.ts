@@ -3,6 +3,7 @@
  * values, the rule and a hint.
  */
 export class HeddleError extends Error {
+  /** Tells errors apart in programs: `HEDDLE_SHAPE`, and so on, the same in every version. */
   readonly code: string;
   constructor(code: string, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -34,8 +35,11 @@ export class ArgumentError extends HeddleError {
 
 /** Where a piece of a kernel stands in the author's source. Lines and columns count from 1. */
 export interface Location {
+  /** The path of the file, or its URL. */
   readonly file: string;
+  /** From 1 on. */
   readonly line: number;
+  /** From 1 on. */
   readonly column: number;
   /** The text of that line. */
   readonly text: string;
@@ -45,6 +49,7 @@ export const formatLocation = (at: Location): string => `${at.file}:${at.line}:$
 
 /** A kernel's source does not compile: unsupported syntax, types or shapes that do not fit, bad captures. */
 export class KernelError extends HeddleError {
+  /** The line of the kernel's source, if the error is about one. */
   readonly at: Location | undefined;
   /** @param message what is wrong and what to write instead */
   constructor(message: string, at?: Location) {
@@ -83,9 +88,13 @@ export type FindingKind =
 
 /** A kernel did something wrong in the simulator; the text names its line, the block and the thread. */
 export class SimulatorError extends HeddleError {
+  /** What was found. */
   readonly kind: FindingKind;
+  /** The line of the kernel's source, if it is known. */
   readonly at: Location | undefined;
+  /** Coordinates of the block: x, y, z. */
   readonly block: readonly [number, number, number];
+  /** Coordinates of the thread within its block: x, y, z. */
   readonly thread: readonly [number, number, number];
   constructor(
     kind: FindingKind,
@@ -121,6 +130,7 @@ export class OutOfMemoryError extends HeddleError {
 
 /** A file that is missing, truncated, damaged or of another format. */
 export class FileError extends HeddleError {
+  /** The file that the error is about. */
   readonly path: string;
   constructor(path: string, message: string, options?: ErrorOptions) {
     super('HEDDLE_FILE', `${path}: ${message}`, options);

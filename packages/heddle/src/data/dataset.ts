@@ -17,6 +17,7 @@ import { ArgumentError, DataError } from '../core/errors.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { requireClasses } from './labels.js';
 
+/** Examples with labels: implement it to train on data of your own. */
 export interface Dataset {
   /** Number of examples. */
   readonly length: number;
@@ -35,22 +36,31 @@ export interface Dataset {
 
 /** A function exported by a module that makes a dataset from `data`, which is sent to the thread by structured clone. */
 export interface RemoteDataset {
+  /** The URL of the module that has `open`. */
   readonly module: string;
+  /** The name of an exported function that makes the dataset of `data`. */
   readonly open: string;
+  /** What `open` is called with; it must survive structured cloning. */
   readonly data: unknown;
 }
 
 /** Inputs are used as (x − mean) / std. Bytes are first divided by 255. */
 export interface Normalization {
+  /** Subtracted from each value. */
   readonly mean: number;
+  /** Each value is divided by it, after the subtraction. */
   readonly std: number;
 }
 
+/** What an `ArrayDataset` is made of. */
 export interface ArrayDatasetOptions {
   /** One input after another, row-major. Bytes stay bytes; they become f32 batch by batch. */
   readonly inputs: Float32Array | Uint8Array;
+  /** The shape of one example. */
   readonly inputShape: Shape;
+  /** One for each example: 0 … classes − 1. */
   readonly labels: Int32Array | Uint8Array;
+  /** How many classes there are. */
   readonly classes: number;
   /** Default: mean 0, std 1. */
   readonly normalize?: Normalization;
@@ -116,12 +126,19 @@ export function fillBatch(
   );
 }
 
+/** A data set in typed arrays. */
 export class ArrayDataset implements Dataset {
+  /** How many examples there are. */
   readonly length: number;
+  /** The shape of one example. */
   readonly inputShape: Shape;
+  /** How many classes there are. */
   readonly classes: number;
+  /** All examples, one after the other, before normalization. */
   readonly inputs: Float32Array | Uint8Array;
+  /** One for each example. */
   readonly labels: Int32Array | Uint8Array;
+  /** What is subtracted from the inputs, and what they are divided by. */
   readonly normalize: Normalization;
   readonly #features: number;
   /** What each byte becomes as an input, f32. */
@@ -161,6 +178,7 @@ export class ArrayDataset implements Dataset {
     return this.batchInto === ArrayDataset.prototype.batchInto;
   }
 
+  /** See `Dataset.batchInto`. */
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
     requireArgument('batchInto', 'indices', indices, anArrayLike);
     requireArgument('batchInto', 'inputs', inputs, FLOATS);

@@ -15,7 +15,9 @@ import { type Batch, makeBatch } from './batch.js';
 import { type Dataset, fillBatch, requireDataset } from './dataset.js';
 import { prefetch } from './prefetch.js';
 
+/** How a `Loader` goes through its data set. */
 export interface LoaderOptions {
+  /** Examples of a batch. */
   readonly batchSize: number;
   /** A new order every epoch. Default: false, the order of the dataset. */
   readonly shuffle?: boolean;
@@ -41,10 +43,15 @@ const RULES: Rules<LoaderOptions> = {
   prefetch: integerFrom(0),
 };
 
+/** Batches of a data set, epoch by epoch. */
 export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch> {
+  /** Where the examples are from. */
   readonly dataset: D;
+  /** Examples of a batch; the last one of an epoch may have fewer. */
   readonly batchSize: number;
+  /** Whether each epoch has an order of its own. */
   readonly shuffle: boolean;
+  /** What the order of the epochs is drawn from. */
   readonly seed: number;
   /** The epoch that the next iteration runs. Set it to resume. */
   epoch = 0;

@@ -9,17 +9,21 @@ import { formatShape, sameShape } from '../core/shape.js';
 import { type IdxArray, readIdx } from '../io/idx.js';
 import { ArrayDataset, aNormalization, type Normalization } from './dataset.js';
 
+/** A data set of images in the format of MNIST. */
 export interface ImageSet {
   /** What was asked for: `mnist`, `fashion-mnist` or a folder. */
   readonly name: string;
   /** The folder it was read from. */
   readonly source: string;
+  /** The examples to train on. */
   readonly train: ArrayDataset;
+  /** The examples to judge a trained model by. */
   readonly test: ArrayDataset;
   /** The name of each class. */
   readonly classes: readonly string[];
 }
 
+/** Options of `loadImages`. */
 export interface LoadImagesOptions {
   /** Default: mean and standard deviation of the training pixels. */
   readonly normalize?: Normalization;
@@ -78,6 +82,7 @@ export const IMAGE_SETS = {
   },
 } as const satisfies Record<string, KnownSet>;
 
+/** The names of the image sets that `loadImages` finds by itself. */
 export type ImageSetName = keyof typeof IMAGE_SETS;
 
 /** The folder of a known image set, or undefined if it is not on this machine. */

@@ -3,11 +3,15 @@ import { integerFrom, type Rules, requireOptions, within } from '../core/argumen
 import { PhiloxStream } from '../core/philox.js';
 import { ArrayDataset } from './dataset.js';
 
+/** Examples to train on, and others to judge the model by. */
 export interface Split {
+  /** The examples to train on. */
   readonly train: ArrayDataset;
+  /** The examples to judge a trained model by. */
   readonly test: ArrayDataset;
 }
 
+/** Options of data sets that are drawn at random. */
 export interface ToyOptions {
   /** Default: 0. */
   readonly seed?: number;
@@ -23,6 +27,7 @@ const TOY: Rules<ToyOptions> = {
   testLength: integerFrom(0),
 };
 
+/** Options of `separablePoints`. */
 export interface SeparableOptions extends ToyOptions {
   /** The least distance of a point from the line, 0 to 0.5 (default 0.1). */
   readonly margin?: number;

@@ -11,7 +11,9 @@ import { BufferStorage, currentDevice } from './storage.js';
  * change it in place. It frees itself when it is garbage; `dispose` or `using` does so at once.
  */
 export class DeviceArray {
+  /** The dtype of its elements. */
   readonly dtype: DType;
+  /** How many elements it has. */
   readonly length: number;
   readonly #storage: BufferStorage;
 

@@ -20,6 +20,7 @@ import { currentTrace, type Handle } from './trace.js';
 
 export type { LaunchConfig } from '../runtime/launch-rules.js';
 
+/** The size of a launch, and the stream that it is queued on. */
 export interface LaunchOptions extends LaunchConfig {
   /** Default: in order with tensors' work. */
   readonly stream?: Stream;

@@ -6,6 +6,7 @@ import type { FusedCall } from '../schedule/launch.js';
 
 /** One launch of a program, timed separately on the memory that the others left. */
 export interface LaunchProfile {
+  /** The kernel, or the routine of a library, with the size of its launch. */
   readonly launch: Launch;
   /** Launches of one level do not need each other. */
   readonly level: number;
@@ -19,15 +20,19 @@ export interface LaunchProfile {
   readonly us: number;
 }
 
+/** How long a jitted function takes, and each of its launches. */
 export interface Profile {
   /** Device time of one run of the whole program in µs: one sample a round. */
   readonly us: readonly number[];
+  /** The launches of the program, in their order. */
   readonly launches: readonly LaunchProfile[];
 }
 
+/** Options of `profile` of a jitted function. */
 export interface ProfileOptions {
   /** Time every launch separately, too. Default: true. */
   readonly each?: boolean;
+  /** How many samples are taken (default 7; 3 of a slow program). */
   readonly rounds?: number;
   /** What a round should take, in µs: short programs run as often as fills it. */
   readonly roundUs?: number;

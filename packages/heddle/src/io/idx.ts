@@ -9,9 +9,12 @@ import { FileError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { errorCode, plainBytes, readBytes } from './read.js';
 
+/** The element types that IDX files have. */
 export type IdxElements = Uint8Array | Int8Array | Int16Array | Int32Array | Float32Array | Float64Array;
 
+/** The content of an IDX file, the format of MNIST. */
 export interface IdxArray {
+  /** Sizes of the dimensions. */
   readonly shape: Shape;
   /** Elements in row-major order. Bytes are a view of the file's bytes; wider types are copied to host order. */
   readonly elements: IdxElements;

@@ -21,18 +21,26 @@ import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js'
 import { writeFileAtomic } from './atomic.js';
 import { readBytes } from './read.js';
 
+/** A tensor as it is in a file. */
 export interface StoredTensor {
+  /** The dtype of its elements. */
   readonly dtype: DTypeName;
+  /** Sizes of the dimensions. */
   readonly shape: Shape;
   /** Little-endian elements in row-major order; `sizeOf(shape)` × the bytes of the dtype. */
   readonly data: Uint8Array;
 }
 
+/** Tensors by name. */
 export type StoredTensors = Readonly<Record<string, StoredTensor>>;
+/** Texts by name, stored with the tensors. */
 export type StoredMetadata = Readonly<Record<string, string>>;
 
+/** The content of a safetensors file. */
 export interface SafetensorsFile {
+  /** The tensors by name. */
   readonly tensors: StoredTensors;
+  /** Texts by name. */
   readonly metadata: StoredMetadata;
 }
 

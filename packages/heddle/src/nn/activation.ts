@@ -29,6 +29,7 @@ const anAxis = integerFrom(Number.MIN_SAFE_INTEGER);
 
 /** max(0, x) */
 export class ReLU extends Module {
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return relu(x);
   }
@@ -36,6 +37,7 @@ export class ReLU extends Module {
 
 /** x where x > 0, else negativeSlope · x. */
 export class LeakyReLU extends Module {
+  /** The factor where x ≤ 0. */
   readonly negativeSlope: number;
 
   constructor(options: LeakyReluOptions = {}) {
@@ -44,6 +46,7 @@ export class LeakyReLU extends Module {
     this.negativeSlope = options.negativeSlope ?? 0.01;
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return leakyRelu(x, { negativeSlope: this.negativeSlope });
   }
@@ -51,6 +54,7 @@ export class LeakyReLU extends Module {
 
 /** x where x > 0, else alpha · (e^x − 1). */
 export class ELU extends Module {
+  /** Minus the limit for x → −∞. */
   readonly alpha: number;
 
   constructor(options: EluOptions = {}) {
@@ -59,6 +63,7 @@ export class ELU extends Module {
     this.alpha = options.alpha ?? 1;
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return elu(x, { alpha: this.alpha });
   }
@@ -66,6 +71,7 @@ export class ELU extends Module {
 
 /** x · Φ(x), exactly or by its tanh approximation. */
 export class GELU extends Module {
+  /** 'none' by the error function, 'tanh' by its approximation. */
   readonly approximate: 'none' | 'tanh';
 
   constructor(options: GeluOptions = {}) {
@@ -74,6 +80,7 @@ export class GELU extends Module {
     this.approximate = options.approximate ?? 'none';
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return gelu(x, { approximate: this.approximate });
   }
@@ -81,6 +88,7 @@ export class GELU extends Module {
 
 /** x · sigmoid(x) */
 export class SiLU extends Module {
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return silu(x);
   }
@@ -88,6 +96,7 @@ export class SiLU extends Module {
 
 /** 1 / (1 + e^−x) */
 export class Sigmoid extends Module {
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return sigmoid(x);
   }
@@ -95,6 +104,7 @@ export class Sigmoid extends Module {
 
 /** log(1 + e^(beta · x)) / beta */
 export class Softplus extends Module {
+  /** As given to the constructor. */
   readonly options: SoftplusOptions;
 
   constructor(options: SoftplusOptions = {}) {
@@ -103,12 +113,15 @@ export class Softplus extends Module {
     this.options = options;
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return softplus(x, this.options);
   }
 }
 
+/** (e^x − e^−x) / (e^x + e^−x) */
 export class Tanh extends Module {
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return tanh(x);
   }
@@ -116,6 +129,7 @@ export class Tanh extends Module {
 
 /** e^x / Σ e^x along `axis` (default: the last). */
 export class Softmax extends Module {
+  /** The dimension that is normalized. */
   readonly axis: number;
 
   constructor(axis = -1) {
@@ -124,6 +138,7 @@ export class Softmax extends Module {
     this.axis = axis;
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return softmax(x, this.axis);
   }
@@ -131,6 +146,7 @@ export class Softmax extends Module {
 
 /** x − log Σ e^x along `axis` (default: the last). */
 export class LogSoftmax extends Module {
+  /** The dimension that is normalized. */
   readonly axis: number;
 
   constructor(axis = -1) {
@@ -139,6 +155,7 @@ export class LogSoftmax extends Module {
     this.axis = axis;
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return logSoftmax(x, this.axis);
   }

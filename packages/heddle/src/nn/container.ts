@@ -7,6 +7,7 @@ import { type Layer, Module } from './module.js';
 
 /** Each layer on the result of the one before. Its parameters are named by position: `0.weight`. */
 export class Sequential extends Module {
+  /** The layers, in their order. */
   readonly layers: readonly Layer[];
 
   /** @throws ArgumentError for what is not a module */
@@ -36,6 +37,7 @@ export class Sequential extends Module {
 
 /** Dimensions `from` (default 1) and later as one: (N, C, H, W) → (N, C·H·W). */
 export class Flatten extends Module {
+  /** The first dimension that is merged with those after it. */
   readonly from: number;
 
   constructor(from = 1) {
@@ -44,6 +46,7 @@ export class Flatten extends Module {
     this.from = from;
   }
 
+  /** @param x any shape of more than `from` dimensions */
   forward(x: Tensor): Tensor {
     requireTensor('Flatten', 'x', x);
     return x.flatten(this.from);

@@ -7,6 +7,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
+/** Options of the layer `Conv2d`. */
 export interface Conv2dLayerOptions extends Conv2dOptions {
   /** Whether there is a bias; default true. */
   readonly bias?: boolean;
@@ -19,8 +20,11 @@ const RULES: Rules<Conv2dLayerOptions> = { ...CONV2D, bias: aBoolean };
  * U(±1/√fanIn), fanIn = inChannels/groups · kH · kW.
  */
 export class Conv2d extends Module {
+  /** (O, C/groups, kH, kW) */
   readonly weight: Tensor<'f32'>;
+  /** (O); undefined with `bias: false`. */
   readonly bias: Tensor<'f32'> | undefined;
+  /** As given to the constructor. */
   readonly options: Conv2dOptions;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1, or the groups do not divide the channels */
@@ -42,6 +46,7 @@ export class Conv2d extends Module {
     this.bias = bias ? uniformParameter([outChannels], fanIn) : undefined;
   }
 
+  /** @param x (N, C, H, W) · @returns (N, O, outH, outW), see `conv2d` */
   forward(x: Tensor): Tensor {
     return conv2d(x, this.weight, this.bias, this.options);
   }

@@ -10,13 +10,16 @@ import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
+/** Functions whose gain is known. */
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leakyRelu';
 
+/** Options of `kaimingUniform` and `kaimingNormal`. */
 export interface KaimingOptions {
   /** Negative slope of the leaky ReLU that follows (default 0: a ReLU). */
   readonly a?: number;
   /** Keep the size of values ('fanIn', default) or of gradients ('fanOut'). */
   readonly mode?: 'fanIn' | 'fanOut';
+  /** What follows the layer (default 'leakyRelu'). */
   readonly nonlinearity?: Nonlinearity;
 }
 
@@ -27,6 +30,7 @@ const KAIMING: Rules<KaimingOptions> = {
   nonlinearity: aNonlinearity,
 };
 
+/** Options of `gainOf`. */
 export interface GainOptions {
   /** Negative slope of a leaky ReLU (default 0.01). */
   readonly a?: number;
@@ -76,6 +80,7 @@ function filled<D extends DTypeName>(
   return t.write(Float64Array.from({ length: t.size }, draw));
 }
 
+/** Options of `uniform`. */
 export interface UniformOptions {
   /** Default 0. */
   readonly low?: number;
@@ -93,6 +98,7 @@ export function uniform<D extends DTypeName>(t: Tensor<D>, options: UniformOptio
   return filled('uniform', t, { low, high }, () => low + (high - low) * stream.uniform());
 }
 
+/** Options of `normal`. */
 export interface NormalOptions {
   /** Default 0. */
   readonly mean?: number;
@@ -110,18 +116,22 @@ export function normal<D extends DTypeName>(t: Tensor<D>, options: NormalOptions
   return filled('normal', t, { mean, std }, () => mean + std * stream.normal());
 }
 
+/** `value` in every element. */
 export function constant<D extends DTypeName>(t: Tensor<D>, value: number): Tensor<D> {
   return filled('constant', t, { value }, () => value);
 }
 
+/** 0 in every element. */
 export function zeros<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
   return constant(t, 0);
 }
 
+/** 1 in every element. */
 export function ones<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
   return constant(t, 1);
 }
 
+/** Options of `xavierUniform` and `xavierNormal`. */
 export interface XavierOptions {
   /** What makes up for the nonlinearity that follows, see `gainOf` (default 1). */
   readonly gain?: number;

@@ -5,6 +5,7 @@ import { MATMUL, type MatmulOptions, type Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
+/** Options of the layer `Linear`. */
 export interface LinearOptions extends MatmulOptions {
   /** Whether there is a bias; default true. */
   readonly bias?: boolean;
@@ -14,7 +15,9 @@ const RULES: Rules<LinearOptions> = { ...MATMUL, bias: aBoolean };
 
 /** x · weightᵀ + bias: (…, inFeatures) → (…, outFeatures). Both drawn from U(±1/√inFeatures). */
 export class Linear extends Module {
+  /** (out, in) */
   readonly weight: Tensor<'f32'>;
+  /** (out); undefined with `bias: false`. */
   readonly bias: Tensor<'f32'> | undefined;
   readonly #product: MatmulOptions;
 
@@ -29,6 +32,7 @@ export class Linear extends Module {
     this.#product = { precision: options.precision };
   }
 
+  /** @param x (…, in) · @returns (…, out) */
   forward(x: Tensor): Tensor {
     return linear(x, this.weight, this.bias, this.#product);
   }

@@ -10,6 +10,7 @@ import { type AnyTensor, requireTensor, Tensor } from '../tensor/tensor.js';
 /** Tensors by their dotted names, as PyTorch names them: `conv1.weight`, `layers.0.bias`. */
 export type StateDict = Readonly<Record<string, AnyTensor>>;
 
+/** Options of `loadStateDict`. */
 export interface LoadStateOptions {
   /** Demand exactly this module's names (default true). */
   readonly strict?: boolean;
@@ -20,7 +21,7 @@ const LOAD: Rules<LoadStateOptions> = { strict: aBoolean };
 /**
  * The base of all layers. A module's state is what its own properties hold: a tensor made with `requiresGrad` is a
  * parameter, any other tensor a buffer, a module a child; arrays and plain objects of these are walked too. Private (#)
- * properties are not seen.
+ * properties are not seen. A parameter that is frozen (`requiresGrad = false`) counts as a buffer until it is thawed.
  */
 export abstract class Module {
   /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */
@@ -76,6 +77,7 @@ export abstract class Module {
     for (const entry of this.#namedTensors()) if (!entry[1].requiresGrad) yield entry;
   }
 
+  /** The tensors that are kept but not trained. */
   buffers(): Tensor[] {
     return [...this.namedBuffers()].map(([, tensor]) => tensor);
   }
@@ -159,6 +161,7 @@ function settingsOf(properties: object): string[] {
 
 /** A module of one tensor to one tensor: what `Sequential`, `fit` and `evaluate` take. */
 export interface Layer extends Module {
+  /** What the layer makes of a tensor. */
   forward(x: Tensor): Tensor;
 }
 

@@ -13,7 +13,9 @@ import { Module } from './module.js';
 
 /** The largest element of each window: (N, C, H, W) → (N, C, outH, outW). */
 export class MaxPool2d extends Module {
+  /** The window's size. */
   readonly kernel: Pair;
+  /** As given to the constructor. */
   readonly options: MaxPool2dOptions;
 
   constructor(kernel: Pair, options: MaxPool2dOptions = {}) {
@@ -24,6 +26,7 @@ export class MaxPool2d extends Module {
     this.options = options;
   }
 
+  /** @param x (N, C, H, W) · @returns (N, C, outH, outW), see `maxPool2d` */
   forward(x: Tensor): Tensor {
     return maxPool2d(x, this.kernel, this.options);
   }
@@ -31,7 +34,9 @@ export class MaxPool2d extends Module {
 
 /** The mean of each window: (N, C, H, W) → (N, C, outH, outW). */
 export class AvgPool2d extends Module {
+  /** The window's size. */
   readonly kernel: Pair;
+  /** As given to the constructor. */
   readonly options: AvgPool2dOptions;
 
   constructor(kernel: Pair, options: AvgPool2dOptions = {}) {
@@ -42,6 +47,7 @@ export class AvgPool2d extends Module {
     this.options = options;
   }
 
+  /** @param x (N, C, H, W) · @returns (N, C, outH, outW), see `avgPool2d` */
   forward(x: Tensor): Tensor {
     return avgPool2d(x, this.kernel, this.options);
   }

@@ -7,6 +7,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { constantParameter, requireSize } from './parameter.js';
 
+/** Options of the layer `Dropout`. */
 export interface DropoutLayerOptions {
   /** The probability that an element becomes 0: 0 to 1, default 0.5. */
   readonly p?: number;
@@ -16,6 +17,7 @@ const DROPOUT_LAYER: Rules<DropoutLayerOptions> = { p: DROPOUT.p };
 
 /** In training, clears each element with probability p and divides the others by 1 − p. */
 export class Dropout extends Module {
+  /** The probability that an element becomes 0. */
   readonly p: number;
 
   constructor(options: DropoutLayerOptions = {}) {
@@ -24,11 +26,13 @@ export class Dropout extends Module {
     this.p = options.p ?? 0.5;
   }
 
+  /** @param x floats, any shape · @returns the same shape */
   forward(x: Tensor): Tensor {
     return dropout(x, { p: this.p, training: this.training });
   }
 }
 
+/** Options of the layer `BatchNorm2d`. */
 export interface BatchNorm2dOptions {
   /** The batch's fraction of the running statistics (default 0.1). */
   readonly momentum?: number;
@@ -46,11 +50,17 @@ const RULES: Rules<BatchNorm2dOptions> = {
 
 /** Normalises each channel of (N, features, H, W); by running statistics in evaluation. */
 export class BatchNorm2d extends Module {
+  /** (features): the factor; undefined with `affine: false`. */
   readonly weight: Tensor<'f32'> | undefined;
+  /** (features): the offset; undefined with `affine: false`. */
   readonly bias: Tensor<'f32'> | undefined;
+  /** (features): used in evaluation, updated in training. */
   readonly runningMean: Tensor<'f32'>;
+  /** (features), unbiased: used in evaluation, updated in training. */
   readonly runningVar: Tensor<'f32'>;
+  /** The batch's fraction of the running statistics. */
   readonly momentum: number;
+  /** Added to the variance. */
   readonly eps: number;
 
   /** @throws ArgumentError */
@@ -68,6 +78,7 @@ export class BatchNorm2d extends Module {
     this.runningVar = tensor(new Float32Array(features).fill(1), { shape });
   }
 
+  /** @param x (N, features, H, W) · @returns the same shape */
   forward(x: Tensor): Tensor {
     const { weight, bias, training, momentum, eps } = this;
     return batchNorm2d(x, this.runningMean, this.runningVar, { weight, bias, training, momentum, eps });

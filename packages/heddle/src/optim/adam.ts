@@ -14,6 +14,7 @@ import {
   zerosLike,
 } from './optimizer.js';
 
+/** Settings of `Adam` and `AdamW`. */
 export interface AdamSettings extends BaseSettings {
   /** Shares of the old means that are kept: of gradients, of their squares (default 0.9, 0.999). */
   readonly betas: readonly [number, number];

@@ -21,6 +21,7 @@ export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iter
 /** What to train: tensors, or groups of them. */
 export type Trainable<Settings> = Iterable<Tensor> | readonly GroupOptions<Settings>[];
 
+/** What every optimizer has. */
 export interface BaseSettings {
   /** Learning rate. */
   readonly lr: number;
@@ -31,7 +32,9 @@ export const LEARNING_RATE = atLeast(0);
 
 /** A group as the optimizer works with it. */
 export class ParameterGroup<Settings extends BaseSettings> {
+  /** The parameters of the group, all of one dtype. */
   readonly params: readonly Tensor[];
+  /** Their settings. */
   readonly settings: Settings;
   /** Of what is computed from the settings, on the device: f64 if a parameter is, else f32. */
   readonly dtype: DType<'f32' | 'f64'>;
@@ -62,6 +65,7 @@ export class ParameterGroup<Settings extends BaseSettings> {
 /** Values that an update rule keeps from step to step for one parameter, or for its group. */
 export type State = Readonly<Record<string, Tensor>>;
 
+/** Options of `step`. */
 export interface StepOptions {
   /** A bool scalar: where it is false, parameters and state stay as they are. */
   readonly when?: Tensor<'bool'>;
@@ -75,7 +79,9 @@ interface Change {
   readonly before: Tensor['ownNode'];
 }
 
+/** The base of all optimizers: what it is to update parameters by a rule. */
 export abstract class Optimizer<Settings extends BaseSettings> {
+  /** The parameters, in groups of the same settings. */
   readonly groups: readonly ParameterGroup<Settings>[];
   readonly #states = new Map<Tensor, State>();
   readonly #shared = new Map<ParameterGroup<Settings>, State>();
@@ -232,13 +238,19 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   }
 }
 
+/** What an update rule is given for a parameter. */
 export interface Update<Settings> {
+  /** The parameter before the step. */
   readonly parameter: Tensor;
+  /** Of the parameter's shape and dtype. */
   readonly gradient: Tensor;
   /** A scalar of the parameter's dtype. */
   readonly lr: Tensor;
+  /** The parameter's own state. */
   readonly state: State;
+  /** State that all parameters of the group have in common. */
   readonly shared: State;
+  /** The settings of its group. */
   readonly settings: Settings;
 }
 

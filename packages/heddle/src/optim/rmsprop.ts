@@ -12,6 +12,7 @@ import {
   zerosLike,
 } from './optimizer.js';
 
+/** Settings of `RMSprop`. */
 export interface RMSpropSettings extends BaseSettings {
   /** Fraction of the old mean square that is kept (default 0.99). */
   readonly alpha: number;

@@ -1,8 +1,10 @@
 /** Learning rate schedules: functions from training progress (0 to 1) to a factor for the learning rate. */
 import { aFinite, belowOne, listOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 
+/** The factor for the learning rate at a point of the training, 0 to 1. */
 export type Schedule = (progress: number) => number;
 
+/** Options of `cosine` and `linear`. */
 export interface RampOptions {
   /** The share of the training in which the rate rises from 0 (default 0). */
   readonly warmup?: number;
@@ -28,6 +30,7 @@ export const cosine = (options: RampOptions = {}): Schedule =>
 /** Down a straight line, after a linear rise if wanted. */
 export const linear = (options: RampOptions = {}): Schedule => ramp('linear', options, (t) => 1 - t);
 
+/** Options of `steps`. */
 export interface StepsOptions {
   /** The factor at each milestone (default 0.1). */
   readonly gamma?: number;

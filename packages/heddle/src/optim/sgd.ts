@@ -14,6 +14,7 @@ import {
   zerosLike,
 } from './optimizer.js';
 
+/** Settings of `SGD`. */
 export interface SGDSettings extends BaseSettings {
   /** Fraction of the previous update that is kept (default 0). */
   readonly momentum: number;

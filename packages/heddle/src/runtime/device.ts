@@ -92,7 +92,9 @@ export interface MemoryReport {
   readonly used: number;
   /** Taken from the system, live or kept for reuse. */
   readonly reserved: number;
+  /** The most that live buffers ever took. */
   readonly peak: number;
+  /** How many buffers are live. */
   readonly buffers: number;
   /** The largest holders, by label. */
   readonly holders: readonly { readonly label: string; readonly bytes: number; readonly buffers: number }[];
@@ -141,7 +143,9 @@ export interface Device extends DeviceInfo {
 
 /** A point in a stream: it has happened once everything queued there before it is done. */
 export interface StreamEvent {
+  /** The device of its stream. */
   readonly device: DeviceInfo;
+  /** Whether it has happened by now. */
   readonly happened: boolean;
   /** Resolves when it has happened. @throws KernelError, DeviceError for what failed before it */
   synchronize(): Promise<void>;
@@ -151,6 +155,7 @@ export interface StreamEvent {
 
 /** Work that runs in the order in which it is queued, concurrently with that of other streams. */
 export interface Stream {
+  /** The device that the work runs on. */
   readonly device: DeviceInfo;
   /** An event that happens once everything queued so far is done. */
   record(): StreamEvent;

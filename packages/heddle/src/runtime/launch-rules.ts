@@ -12,6 +12,7 @@ import type { Dim3 } from './device.js';
 /** A grid or block: x alone, or x, y and z where given. */
 export type Extent = number | readonly [x: number, y?: number, z?: number];
 
+/** The size of a launch. */
 export interface LaunchConfig {
   /**
    * Blocks: whole numbers from 1 on, at most 2³¹ − 1 along x and 65535 along y and z. A grid of 0 blocks is refused, as

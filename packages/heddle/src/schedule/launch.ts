@@ -35,7 +35,9 @@ export interface PlacedLaunch extends Omit<ScheduledLaunch, 'needs'> {
   readonly touches: readonly Touch[];
 }
 
+/** The fused op that a launch computes. */
 export interface FusedCall {
+  /** Its name. */
   readonly op: string;
   /** Floating-point operations of all stages together, where the op says. */
   readonly flops: number | undefined;

@@ -36,6 +36,7 @@ import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
 import { type NumberDType, Tensor } from './tensor.js';
 
+/** Options of all functions that make tensors. */
 export interface TensorOptions<D extends DTypeName = DTypeName> {
   /** Default f32 (of typed arrays: their own type; of booleans: bool). */
   readonly dtype?: DType<D>;
@@ -52,7 +53,9 @@ const SHAPED: Rules<TensorOptions & { readonly shape?: Shape }> = { ...TENSOR, s
 export type Nested = number | boolean | readonly Nested[];
 
 /** The dtype of a tensor of such values, if no other is asked for. */
-type DTypeFor<V> = [V] extends [number | Float32Array | readonly number[] | readonly (readonly number[])[]]
+export type DTypeFor<V> = [V] extends [
+  number | Float32Array | readonly number[] | readonly (readonly number[])[],
+]
   ? 'f32'
   : [V] extends [boolean | readonly boolean[] | readonly (readonly boolean[])[]]
     ? 'bool'
@@ -179,8 +182,10 @@ export function full(shape: Shape, value: number | boolean | bigint, options: Te
   return filled('full', shape, value, options);
 }
 
+/** 0 in every element. Default dtype f32. */
 export const zeros = <D extends DTypeName = 'f32'>(shape: Shape, options: TensorOptions<D> = {}): Tensor<D> =>
   filled('zeros', shape, 0, options);
+/** 1 in every element. Default dtype f32. */
 export const ones = <D extends DTypeName = 'f32'>(shape: Shape, options: TensorOptions<D> = {}): Tensor<D> =>
   filled('ones', shape, 1, options);
 
@@ -207,6 +212,7 @@ function filled<D extends DTypeName>(
   return fromNode(b.full(shape, dtype, dtype === i64 ? BigInt(value) : value), options);
 }
 
+/** Options of `arange`. */
 export interface ArangeOptions<D extends DTypeName = DTypeName> extends TensorOptions<D> {
   /** From one element to the next, not 0 (default 1). */
   readonly step?: number;

@@ -12,6 +12,7 @@ export function relu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   return x.relu();
 }
 
+/** Options of `leakyRelu`. */
 export interface LeakyReluOptions {
   /** The factor where x ≤ 0: any finite number, default 0.01. */
   readonly negativeSlope?: number;
@@ -46,6 +47,7 @@ export function silu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   return new Tensor<D>(fused.silu(x.node));
 }
 
+/** Options of `elu`. */
 export interface EluOptions {
   /** Minus the limit for x → −∞: any finite number, default 1. */
   readonly alpha?: number;
@@ -65,6 +67,7 @@ export function elu<D extends DTypeName>(x: Tensor<D>, options: EluOptions = {})
   }, x);
 }
 
+/** Options of `softplus`. */
 export interface SoftplusOptions {
   /** How steep the curve is: greater than 0, default 1. */
   readonly beta?: number;
@@ -93,6 +96,7 @@ export function erf<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
   return new Tensor<D>(b.map('erf', x.node));
 }
 
+/** Options of `gelu`. */
 export interface GeluOptions {
   /** 'none' (default), or 'tanh': ½x(1 + tanh u) = x · sigmoid(2u) with u = √(2/π)(x + 0.044715x³). */
   readonly approximate?: 'none' | 'tanh';

@@ -38,7 +38,8 @@ import { getPrecision } from './precision.js';
 import { rand } from './random.js';
 import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
 
-export { CONV2D, type Conv2dOptions, MAX_POOL2D, type MaxPool2dOptions, type Pair, pair };
+export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js';
+export { MAX_POOL2D, type MaxPool2dOptions } from '../ops/max-pool2d/op.js';
 
 function requireBias(op: string, x: AnyTensor, bias: AnyTensor, size: number): void {
   requireSameDtype(op, 'x', x, 'bias', bias);
@@ -119,6 +120,7 @@ export function maxPool2d<D extends DTypeName>(
   return new Tensor(maxPool2dNode(x.node, kernel, options));
 }
 
+/** Options of `avgPool2d`. */
 export interface AvgPool2dOptions {
   /** Default: the kernel's size, so that windows do not overlap. */
   readonly stride?: Pair;
@@ -179,6 +181,7 @@ export function avgPool2d<D extends DTypeName>(
   );
 }
 
+/** Options of `dropout`. */
 export interface DropoutOptions {
   /** The probability that an element becomes 0: 0 to 1, default 0.5. */
   readonly p?: number;
@@ -204,9 +207,11 @@ export function dropout<D extends DTypeName>(x: Tensor<D>, options: DropoutOptio
   return widely((x) => kept.where(x.mul(1 / (1 - p)), 0), x);
 }
 
+/** Options of `batchNorm2d`. */
 export interface BatchNormOptions {
   /** (C) each: factor and offset of the normalised values. */
   readonly weight?: AnyTensor | undefined;
+  /** (C): offset of the normalized values. */
   readonly bias?: AnyTensor | undefined;
   /** Use the batch's statistics and update the running ones (default false: use the running ones). */
   readonly training?: boolean;

@@ -28,10 +28,13 @@ import { Tensor, widely } from './tensor.js';
 /** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
 export type Reduction = 'mean' | 'sum' | 'none';
 
+/** Options of all losses. */
 export interface LossOptions {
+  /** What becomes of the losses of the elements (default 'mean'). */
   readonly reduction?: Reduction;
 }
 
+/** Options of `nllLoss`. */
 export interface NllOptions extends LossOptions {
   /** (C): a factor for each class; the mean divides by the sum of the factors used. */
   readonly weight?: AnyTensor | undefined;
@@ -39,6 +42,7 @@ export interface NllOptions extends LossOptions {
   readonly ignoreIndex?: number;
 }
 
+/** Options of `crossEntropy`. */
 export interface CrossEntropyOptions extends NllOptions {
   /** The share of the target spread evenly over all classes, 0 to 1 (default 0). */
   readonly labelSmoothing?: number;
@@ -238,6 +242,7 @@ export function l1<D extends DTypeName>(
   return reduced(x.sub(target).abs(), options.reduction);
 }
 
+/** Options of `huber`. */
 export interface HuberOptions extends LossOptions {
   /** Where the square becomes a line: greater than 0, default 1. */
   readonly delta?: number;
@@ -262,6 +267,7 @@ export function huber<D extends DTypeName>(
   return reduced(widely(losses, x, target), options.reduction);
 }
 
+/** Options of `hinge`. */
 export interface HingeOptions extends LossOptions {
   /** How far on the right side nothing is lost; default 1. */
   readonly margin?: number;

@@ -8,6 +8,7 @@ import { tensor } from './create.js';
 import { realize } from './modes.js';
 import type { Tensor } from './tensor.js';
 
+/** Options of `gradcheck`. */
 export interface GradcheckOptions {
   /** Step of the central difference (default 1e-5; inputs are taken in f64). */
   readonly step?: number;

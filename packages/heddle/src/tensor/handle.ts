@@ -55,10 +55,12 @@ export abstract class TensorHandle<D extends DTypeName> {
     this.#node = node;
   }
 
+  /** Sizes of the dimensions; [] for a scalar. */
   get shape(): Shape {
     return this.#node.shape;
   }
 
+  /** The dtype of the elements. */
   get dtype(): DType<D> {
     return this.#node.dtype as DType<D>;
   }

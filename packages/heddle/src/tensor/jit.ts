@@ -37,8 +37,9 @@ export type JitValue =
   | { readonly [key: string]: JitValue };
 
 /** What makes an async function a type error. What else a function takes and returns is checked when it is called. */
-type NotAsync<R> = R extends PromiseLike<unknown> ? never : unknown;
+export type NotAsync<R> = R extends PromiseLike<unknown> ? never : unknown;
 
+/** A function that runs as one program for each shape of its arguments. */
 export interface Jitted<A extends readonly unknown[], R> {
   (...args: A): R;
   /** Kernel launches of the program last run; 0 before the first. */
@@ -63,6 +64,7 @@ export interface Jitted<A extends readonly unknown[], R> {
   dispose(): void;
 }
 
+/** Options of `jit`. */
 export interface JitOptions {
   /**
    * How kernels are chosen on a GPU where there are several ways: 'on' times those that are not remembered;

@@ -17,17 +17,22 @@ import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
 import type { AnyTensor } from './tensor.js';
 
-type ScalarOf<P> = P extends DType<'bool'> ? boolean : P extends DType<'i64'> ? bigint : number;
+/** A scalar of a kernel, by its dtype: a boolean, a bigint or a number. */
+export type ScalarOf<P> = P extends DType<'bool'> ? boolean : P extends DType<'i64'> ? bigint : number;
 
 /** What a launch takes: tensors or `allocate`d memory for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
 export type LaunchArguments<S extends Schema> = { readonly [K in keyof S]: LaunchArgument<S[K]> };
-type LaunchArgument<P> = P extends BufferSchema ? AnyTensor | DeviceArray : ScalarOf<P>;
+/** What a parameter of a kernel is given at a launch. */
+export type LaunchArgument<P> = P extends BufferSchema ? AnyTensor | DeviceArray : ScalarOf<P>;
 
 /** What a simulation takes: for buffers the typed array that memory of the dtype is seen as, scalars as a launch. */
 export type SimulateArguments<S extends Schema> = { readonly [K in keyof S]: SimulateArgument<S[K]> };
-type SimulateArgument<P> = P extends BufferSchema<DType<infer N>> ? MemoryOf<N> : ScalarOf<P>;
+/** What a parameter of a kernel is given in the simulator. */
+export type SimulateArgument<P> = P extends BufferSchema<DType<infer N>> ? MemoryOf<N> : ScalarOf<P>;
 
+/** A kernel, made by `kernel`. */
 export class Kernel<S extends Schema = Schema> {
+  /** The kernel as the compiler sees it. */
   readonly ir: KernelIr;
 
   /** @internal Kernels are made by `kernel`. */
@@ -37,6 +42,7 @@ export class Kernel<S extends Schema = Schema> {
     this.ir = ir;
   }
 
+  /** The name it was made with. */
   get name(): string {
     return this.ir.name;
   }

@@ -49,6 +49,7 @@ export function unsqueeze(x: GraphNode, axis: number): GraphNode {
 /** [before, after] of each dimension. */
 export type Padding = readonly (readonly [before: number, after: number])[];
 
+/** Options of `pad`. */
 export interface PadOptions {
   /** What the elements around are (default 0); of a bool 0 or 1. */
   readonly value?: number;

@@ -20,6 +20,7 @@ const HOST_STREAM = 0xffffffff;
 
 const aSeed = integerFrom(0);
 
+/** A source of random numbers (Philox4x32-10): the same seed gives the same numbers on every device. */
 export class Generator {
   #seed: number;
   readonly #counters = new Map<string, Tensor<'i64'>>();
@@ -31,6 +32,7 @@ export class Generator {
     this.#seed = seed;
   }
 
+  /** The seed it was made with, or reset to. */
   get seed(): number {
     return this.#seed;
   }
@@ -85,6 +87,7 @@ export function manualSeed(seed: number): void {
 /** @internal */
 export const defaultGenerator = (): Generator => standard;
 
+/** Options of `rand` and `randn`. */
 export interface RandomOptions<D extends DTypeName = DTypeName> extends TensorOptions<D> {
   /** Default: the generator that `manualSeed` seeds. */
   readonly generator?: Generator;

@@ -6,11 +6,13 @@ import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
 import { type Axes, axesOf } from './axes.js';
 
+/** Options of reductions. */
 export interface ReduceOptions {
   /** Keep reduced dimensions as size 1 (default false). */
   readonly keepdim?: boolean;
 }
 
+/** Options of `variance` and `std`. */
 export interface VarianceOptions extends ReduceOptions {
   /** Subtracted from the count (default 1: the unbiased estimate, as PyTorch's). */
   readonly correction?: number;

@@ -61,8 +61,9 @@ export type AnyTensor = Tensor<DTypeName>;
 export type Operand = AnyTensor | number | boolean | bigint;
 
 /** The dtype of sums and products. */
-type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
+export type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
 
+/** Options of matrix products. */
 export interface MatmulOptions {
   /** How exactly products of f32 are computed; default: `getPrecision().matmul`. */
   readonly precision?: Precision | undefined;
@@ -71,6 +72,10 @@ export interface MatmulOptions {
 /** @internal */
 export const MATMUL: Rules<MatmulOptions> = { precision: aPrecision };
 
+/**
+ * Numbers of one dtype in any number of dimensions, with gradients: made by `tensor`, `zeros`, `rand`…, and by
+ * operations.
+ */
 export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   /** The gradient that `backward` has accumulated here; undefined before. */
   grad: Tensor<D> | undefined;
@@ -91,12 +96,18 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     return new Tensor(b.map(op, this.node, operand(op, other, this)));
   }
 
+  /**
+   * Sum; `other` is broadcast and, if a number, takes this dtype, as in all binary ops. @throws ShapeError,
+   * DTypeError
+   */
   add(other: Operand): Tensor<D> {
     return this.#binary('add', other);
   }
+  /** Difference. */
   sub(other: Operand): Tensor<D> {
     return this.#binary('sub', other);
   }
+  /** Product, element by element; see `matmul` for matrices. */
   mul(other: Operand): Tensor<D> {
     return this.#binary('mul', other);
   }
@@ -129,21 +140,27 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   maximum(other: Operand): Tensor<D> {
     return this.#binary('max', other);
   }
+  /** Whether this is less; false of NaN. */
   lt(other: Operand): Tensor<'bool'> {
     return this.#binary('lt', other);
   }
+  /** Whether this is less or equal; false of NaN. */
   le(other: Operand): Tensor<'bool'> {
     return this.#binary('le', other);
   }
+  /** Whether this is greater; false of NaN. */
   gt(other: Operand): Tensor<'bool'> {
     return this.#binary('gt', other);
   }
+  /** Whether this is greater or equal; false of NaN. */
   ge(other: Operand): Tensor<'bool'> {
     return this.#binary('ge', other);
   }
+  /** Whether this is equal; never of NaN. */
   eq(other: Operand): Tensor<'bool'> {
     return this.#binary('eq', other);
   }
+  /** Whether this differs; true of NaN. */
   ne(other: Operand): Tensor<'bool'> {
     return this.#binary('ne', other);
   }
@@ -151,15 +168,19 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   and(other: Operand): Tensor<D> {
     return this.#binary('and', other);
   }
+  /** Bitwise on integers, logical on bools. */
   or(other: Operand): Tensor<D> {
     return this.#binary('or', other);
   }
+  /** Bitwise on integers, logical on bools. */
   xor(other: Operand): Tensor<D> {
     return this.#binary('xor', other);
   }
+  /** Bitwise on integers, logical on bools. */
   not(): Tensor<D> {
     return this.#unary('not');
   }
+  /** −x */
   neg(): Tensor<D> {
     return this.#unary('neg');
   }
@@ -172,6 +193,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     const negative = this.dtype.kind === 'uint' ? this.mul(0) : this.lt(0).where(-1, this.mul(0));
     return this.gt(0).where(1, negative) as Tensor<D>;
   }
+  /** e^x */
   exp(): Tensor<D> {
     return this.#unary('exp');
   }
@@ -179,9 +201,11 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   expm1(): Tensor<D> {
     return this.#unary('expm1');
   }
+  /** 2^x */
   exp2(): Tensor<D> {
     return this.#unary('exp2');
   }
+  /** Natural logarithm; NaN below 0. */
   log(): Tensor<D> {
     return this.#unary('log');
   }
@@ -189,36 +213,47 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   log1p(): Tensor<D> {
     return this.#unary('log1p');
   }
+  /** Logarithm to base 2; NaN below 0. */
   log2(): Tensor<D> {
     return this.#unary('log2');
   }
+  /** √x; NaN below 0. */
   sqrt(): Tensor<D> {
     return this.#unary('sqrt');
   }
+  /** 1 / √x */
   rsqrt(): Tensor<D> {
     return new Tensor(b.widened((x) => b.div(b.like(x, 1), b.map('sqrt', x)), this.node));
   }
+  /** 1 / x */
   reciprocal(): Tensor<D> {
     return new Tensor(b.div(b.like(this.node, 1), this.node));
   }
+  /** x² */
   square(): Tensor<D> {
     return new Tensor(b.mul(this.node, this.node));
   }
+  /** Sine of radians. */
   sin(): Tensor<D> {
     return this.#unary('sin');
   }
+  /** Cosine of radians. */
   cos(): Tensor<D> {
     return this.#unary('cos');
   }
+  /** Hyperbolic tangent. */
   tanh(): Tensor<D> {
     return this.#unary('tanh');
   }
+  /** To the next integer downwards. The gradient is 0. */
   floor(): Tensor<D> {
     return this.#unary('floor');
   }
+  /** To the next integer upwards. The gradient is 0. */
   ceil(): Tensor<D> {
     return this.#unary('ceil');
   }
+  /** To the next integer towards zero. The gradient is 0. */
   trunc(): Tensor<D> {
     return this.#unary('trunc');
   }
@@ -226,6 +261,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   round(): Tensor<D> {
     return this.#unary('rint');
   }
+  /** Whether elements are NaN. */
   isNaN(): Tensor<'bool'> {
     return new Tensor(b.map('ne', this.node, this.node));
   }
@@ -283,9 +319,11 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   prod(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
     return new Tensor(reduced('prod', this.node, axes, options));
   }
+  /** The mean along `axes` (default: all). @throws DTypeError unless of floats */
   mean(axes?: Axes, options?: ReduceOptions): Tensor<D> {
     return new Tensor(mean(this.node, axes, options));
   }
+  /** The variance along `axes` (default: all), divided by n − `correction` (default 1). @throws DTypeError */
   variance(axes?: Axes, options?: VarianceOptions): Tensor<D> {
     return new Tensor(variance(this.node, axes, options));
   }
@@ -512,6 +550,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     );
   }
 
+  /** Shape and dtype, not the values: `Tensor((2,3), f32)`. */
   override toString(): string {
     return `Tensor(${formatShape(this.shape)}, ${this.dtype.name}${this.requiresGrad ? ', requiresGrad' : ''})`;
   }

@@ -19,6 +19,7 @@ export interface StepReport {
   readonly epoch: number;
   /** Within the epoch, counted from 1. */
   readonly step: number;
+  /** How many steps the epoch has. */
   readonly steps: number;
   /** Examples seen in this epoch. */
   readonly examples: number;
@@ -26,38 +27,53 @@ export interface StepReport {
   readonly loss: number | undefined;
   /** Since the epoch began. */
   readonly seconds: number;
+  /** The learning rate of the step. */
   readonly lr: number;
 }
 
 /** After an epoch. */
 export interface EpochReport {
+  /** Counted from 0. */
   readonly epoch: number;
+  /** How many epochs there are to be. */
   readonly epochs: number;
   /** Mean training loss over the epoch, each batch measured with the weights at that moment. */
   readonly loss: number;
+  /** Of the validation loader, if there is one. */
   readonly validation: Evaluation | undefined;
   /** Of training, without the evaluation. */
   readonly seconds: number;
+  /** Of training, without validation. */
   readonly examplesPerSecond: number;
+  /** The learning rate of the last step. */
   readonly lr: number;
 }
 
+/** What became of a training. */
 export interface History {
+  /** A report of each epoch. */
   readonly epochs: readonly EpochReport[];
+  /** How many steps were taken. */
   readonly steps: number;
+  /** The time it took, validation included. */
   readonly seconds: number;
   /** Why training ended: all epochs done, the signal, or a callback's wish. */
   readonly ended: 'done' | 'aborted' | 'stopped';
 }
 
+/** What a callback may return: nothing, or 'stop' to end the training. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a callback may return nothing at all
-type Answer = void | 'stop';
+export type CallbackAnswer = void | 'stop';
 
 /** Functions that `fit` calls; one that answers 'stop' ends the training after it. */
 export interface Callback {
+  /** Before the first step. */
   readonly onStart?: (plan: { readonly epochs: number; readonly steps: number }) => void | Promise<void>;
-  readonly onStep?: (report: StepReport) => Answer | Promise<Answer>;
-  readonly onEpochEnd?: (report: EpochReport) => Answer | Promise<Answer>;
+  /** After each step. */
+  readonly onStep?: (report: StepReport) => CallbackAnswer | Promise<CallbackAnswer>;
+  /** After each epoch and its validation. */
+  readonly onEpochEnd?: (report: EpochReport) => CallbackAnswer | Promise<CallbackAnswer>;
+  /** After the last epoch, or when the training ends early. */
   readonly onEnd?: (history: History) => void | Promise<void>;
 }
 
@@ -88,6 +104,7 @@ export function requireCallback(callback: unknown): void {
   else requireArgument('fit', 'callback', callback, aCallback);
 }
 
+/** Options of `earlyStopping`. */
 export interface EarlyStoppingOptions {
   /** Epochs without improvement after which training stops, ≥ 1. */
   readonly patience: number;

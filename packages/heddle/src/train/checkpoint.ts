@@ -4,6 +4,7 @@ import type { Module } from '../nn/index.js';
 import { type Callback, monitored } from './callbacks.js';
 import { aModule, saveWeights } from './weights.js';
 
+/** Options of `checkpoint`. */
 export interface CheckpointOptions {
   /** Write only when this validation metric (or 'loss') is the best so far; default: always. */
   readonly best?: string;

@@ -32,9 +32,13 @@ export type Loss = (outputs: Tensor, labels: Tensor) => AnyTensor;
 /** Whether a loss is a batch's mean (default) or its sum. */
 export type LossReduction = 'mean' | 'sum';
 
+/** Options of `evaluate`. */
 export interface EvaluateOptions {
+  /** Compares the model's outputs with the labels. */
   readonly loss: Loss;
+  /** Whether `loss` gives the mean over a batch (default) or the sum. */
   readonly lossReduction?: LossReduction;
+  /** More to measure, by name. */
   readonly metrics?: Readonly<Record<string, Metric>>;
   /**
    * Keep the data set in the memory of the device and gather batches there: every example is read once, without the
@@ -84,9 +88,13 @@ export function scalarOf(op: string, what: string, value: unknown): Tensor {
 
 /** Means over all examples. */
 export interface Evaluation {
+  /** The mean over all examples. */
   readonly loss: number;
+  /** The mean of each metric over all examples. */
   readonly metrics: Readonly<Record<string, number>>;
+  /** How many examples were seen. */
   readonly examples: number;
+  /** The time it took. */
   readonly seconds: number;
 }
 

@@ -34,18 +34,22 @@ import { Inputs } from './inputs.js';
 import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';
 
+/** Options of `fit`. */
 export interface FitOptions extends EvaluateOptions {
   /** Its epochs are those from `train.epoch` on, which is left at the one to come. */
   readonly train: Loader;
   /** Evaluated after every epoch, if given. */
   readonly validation?: Loader | undefined;
+  /** Updates the model's parameters. */
   readonly optimizer: Optimizer<BaseSettings>;
+  /** How often all examples are seen. */
   readonly epochs: number;
   /**
    * Maps training progress (0 to 1) to a factor for the learning rate. The rates are put back afterwards.
    * Default: none, the rates are the optimizer's, which callbacks may change.
    */
   readonly schedule?: ((progress: number) => number) | undefined;
+  /** Told about the training as it goes. */
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
   readonly readEvery?: number;

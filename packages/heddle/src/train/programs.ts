@@ -19,10 +19,13 @@ export const OPTIMIZERS = {
   rmsprop: (params, lr) => new RMSprop(params, { lr }),
 } as const satisfies Record<OptimizerName, (params: Tensor[], lr: number) => Optimizer<BaseSettings>>;
 
+/** A network with the data and the settings it is trained with. */
 export interface Program extends Settings {
   /** The network for inputs of one kind: images (1, 28, 28) into 10 classes, or points (2) into 2. */
   readonly build: () => nn.Layer;
+  /** The loss to train with. */
   readonly loss: (reduction: LossReduction) => Loss;
+  /** What it is judged by. */
   readonly metric: Metric;
 }
 
@@ -60,6 +63,7 @@ export class LeNet5 extends nn.Module {
   }
 }
 
+/** The networks that `heddle train` knows, by name. */
 export const PROGRAMS = {
   perceptron: {
     ...SETTINGS.perceptron,
@@ -98,6 +102,7 @@ export const PROGRAMS = {
   },
 } as const satisfies Record<keyof typeof SETTINGS, Program>;
 
+/** Their names. */
 export type ProgramName = keyof typeof PROGRAMS;
 
 /** @throws ArgumentError naming the programs there are */

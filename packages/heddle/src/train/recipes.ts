@@ -6,25 +6,34 @@ import type { LossReduction } from './evaluate.js';
 
 /** The optimizers that commands take. */
 export const OPTIMIZER_NAMES = ['sgd', 'momentum', 'adam', 'adamw', 'rmsprop'] as const;
+/** Their names: `momentum` is SGD with a momentum of 0.9. */
 export type OptimizerName = (typeof OPTIMIZER_NAMES)[number];
 
 /** How a program is trained. */
 export interface Recipe {
+  /** How often all examples are seen. */
   readonly epochs: number;
+  /** Examples of a step. */
   readonly batchSize: number;
+  /** The update rule. */
   readonly optimizer: OptimizerName;
+  /** The learning rate. */
   readonly lr: number;
   /** 'cosine': the learning rate falls to 0 along a half cosine. */
   readonly schedule: 'constant' | 'cosine';
+  /** Whether a step takes the mean of its examples' losses, or the sum. */
   readonly lossReduction: LossReduction;
 }
 
+/** A network by name: what it is, its data, and how it is trained. */
 export interface Settings {
+  /** As `heddle train` takes it. */
   readonly name: string;
   /** One line for people. */
   readonly doc: string;
   /** Points made from the seed, or an image set. */
   readonly data: 'separable' | 'quadrants' | 'images';
+  /** How it is trained if nothing else is said. */
   readonly recipe: Recipe;
   /** Other recipes, by name. */
   readonly variants?: Readonly<Record<string, Recipe>>;

@@ -36,7 +36,9 @@ export function entryPoints(): ReadonlyMap<string, string> {
   const { exports } = JSON.parse(readFileSync(join(library(), 'package.json'), 'utf8')) as Manifest;
   return new Map(
     Object.entries(exports).flatMap(([path, entry]) =>
-      typeof entry === 'string' ? [] : [[path.replace('.', 'heddle'), join(library(), entry.types)] as const],
+      typeof entry === 'string' || path.includes('*')
+        ? []
+        : [[path.replace('.', 'heddle'), join(library(), entry.types)] as const],
     ),
   );
 }
@@ -52,7 +54,12 @@ const target = (file: string, path: string): string => resolve(dirname(file), pa
 export function exportsOf(file: string): ReadonlyMap<string, Exported> {
   const text = readFileSync(file, 'utf8');
   const found = new Map<string, Exported>();
-  for (const declaration of declarationsOf(file)) found.set(declaration.name, declaration);
+  for (const declaration of declarationsOf(file)) {
+    const { name, text, doc } = declaration;
+    const overload = found.get(name) as Declaration | undefined;
+    const merged = overload && { ...overload, text: `${overload.text}\n${text}`, doc: overload.doc ?? doc };
+    found.set(name, merged ?? declaration);
+  }
   for (const [, name, path] of text.matchAll(EXPORT_MODULE))
     found.set(name!, { name: name!, module: target(file, path!) });
   for (const [, list, path] of text.matchAll(EXPORT_LIST)) {
@@ -92,16 +99,12 @@ function declarationsOf(file: string): Declaration[] {
       else members.push({ name, text: of.join('\n'), doc: said, file, members: [] });
     }
     const head = first.replace(/^export (declare )?/, '');
-    const text = members.length > 0 ? head : [head, ...withoutComments(lines.slice(1))].join('\n');
+    const text = members.length > 0 ? head : withoutComments([head, ...lines.slice(1)].join('\n'));
     return [{ name, text, doc, file, members }];
   });
 }
 
-const withoutComments = (lines: readonly string[]): string[] =>
-  lines
-    .join('\n')
-    .replace(/\s*\/\*\*[\s\S]*?\*\//g, '')
-    .split('\n');
+const withoutComments = (text: string): string => text.replace(/\s*\/\*\*[\s\S]*?\*\//g, '');
 
 /** Lines that begin at this indentation, with those that belong to them and the comment before. */
 function* items(

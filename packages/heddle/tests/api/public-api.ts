@@ -272,7 +272,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   earlyStopping: [options({ patience: number(), monitor: optional(text('loss')) }, () => ({ patience: 1 }))],
   saveWeights: [model, path, metadata],
   loadWeights: [model, path],
-  programNamed: [text('mlp')],
+  'train.programNamed': [text('mlp')],
 
   Generator: [number()],
   ArrayDataset: [
@@ -386,6 +386,7 @@ export const NOT_CALLED: Readonly<Record<string, string>> = {
       .concat('OutOfMemory', 'Simulator')
       .map((name) => [`${name}Error`, 'errors are for catching']),
   ),
+  'train.LeNet5': 'a model that PROGRAMS makes',
   Tensor: 'it has a message of its own for those who call it (misuse.test.ts)',
   Kernel: 'made by kernel()',
   'nn.Module': 'abstract: its methods are called on a Linear',

@@ -11,9 +11,10 @@ const LIBRARY = new URL('../../src/index.js', import.meta.url).href;
 const TRAINING = `
   import { createHash } from 'node:crypto';
   import * as h from ${JSON.stringify(LIBRARY)};
+  import { PROGRAMS } from ${JSON.stringify(new URL('train/index.js', LIBRARY).href)};
   h.manualSeed(Number(process.env.SEED));
   h.setPrecision({ conv: process.env.PRECISION, matmul: process.env.PRECISION });
-  const model = h.PROGRAMS.lenet5.build();
+  const model = PROGRAMS.lenet5.build();
   const optimizer = new h.optim.Adam(model.parameters(), { lr: 1e-3 });
   const step = h.jit((x, y) => {
     const loss = h.crossEntropy(model.forward(x), y);

@@ -9,7 +9,6 @@ import {
   memory,
   noGrad,
   optim,
-  PROGRAMS,
   randn,
   relu,
   synchronize,
@@ -17,6 +16,7 @@ import {
   tensor,
   useDevice,
 } from '../../src/index.js';
+import { PROGRAMS } from '../../src/train/index.js';
 import { cudaReason } from '../cases/case-runner.js';
 
 const STEPS = 10_000;

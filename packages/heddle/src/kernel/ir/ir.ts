@@ -126,10 +126,13 @@ export type Node = Expr | MemoryNode | Statement;
 
 /** A kernel, ready for the passes and renderers. */
 export interface KernelIr {
+  /** The kernel's name, in messages and in generated code. */
   readonly name: string;
+  /** The parameters, in the order of the schema. */
   readonly params: readonly Param[];
   /** Shared and local arrays, in the order of their declaration. */
   readonly arrays: readonly ArrayDecl[];
+  /** What a thread does. */
   readonly body: Statement;
   /** Only of a kernel that the passes have lowered for the CPU. */
   readonly lowered?: Lowered;

@@ -40,7 +40,9 @@ export const formatType = (t: KernelType): string =>
 
 /** Schema of a buffer parameter: a pointer to elements of `dtype`, `x[i]` in a kernel. */
 export interface BufferSchema<D extends DType = DType> {
+  /** Tells buffers from scalars. */
   readonly kind: 'buffer';
+  /** The dtype of the elements. */
   readonly dtype: D;
 }
 

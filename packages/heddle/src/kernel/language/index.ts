@@ -17,10 +17,12 @@ export { type BufferSchema, buffer, type Schema } from '../ir/types.js';
 export {
   type Cast,
   type Constants,
+  type CopyArgument,
   defineKernel,
   type Intrinsics,
   type KernelFunction,
   type Memory,
+  type Sizes,
   type ValuesOf,
   type Vector3,
 } from './language.js';

@@ -46,13 +46,18 @@ export type Cast<N extends DTypeName> = DType<N> &
 
 /** Three dimensions. */
 export interface Vector3 {
+  /** The fastest dimension: neighbouring threads of a warp differ in it. */
   readonly x: number;
+  /** The second dimension. */
   readonly y: number;
+  /** The slowest dimension. */
   readonly z: number;
 }
 
-type CopyArgument = number | boolean | Memory;
-type Sizes = readonly [number, ...number[]];
+/** What `copyAsync` takes after its target: indices, the source, its index, and a condition. */
+export type CopyArgument = number | boolean | Memory;
+/** Sizes or indices, one for each dimension. */
+export type Sizes = readonly [number, ...number[]];
 
 /** What the second parameter of a kernel offers. Vectors are `number` to TypeScript. */
 export interface Intrinsics {
@@ -103,14 +108,23 @@ export interface Intrinsics {
   /** Lane `k` of a vector; k is a constant. */
   lane(v: number, k: number): number;
 
+  /** Convert to f16, rounding to nearest even. */
   readonly f16: Cast<'f16'>;
+  /** Convert to bf16, rounding to nearest even. */
   readonly bf16: Cast<'bf16'>;
+  /** Convert to f32, rounding to nearest even. */
   readonly f32: Cast<'f32'>;
+  /** Convert to f64. */
   readonly f64: Cast<'f64'>;
+  /** Convert to u8; floats towards zero, saturating. */
   readonly u8: Cast<'u8'>;
+  /** Convert to i32; floats towards zero, saturating. */
   readonly i32: Cast<'i32'>;
+  /** Convert to u32; floats towards zero, saturating. */
   readonly u32: Cast<'u32'>;
+  /** Convert to i64; floats towards zero, saturating. */
   readonly i64: Cast<'i64'>;
+  /** Whether a number is not 0. */
   readonly bool: Cast<'bool'>;
   /** The bits of `value` read as another dtype of the same size. */
   bitcast(dtype: DType, value: number): number;

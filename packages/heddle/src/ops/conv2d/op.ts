@@ -18,6 +18,7 @@ export { type Conv2dArg, outputSize } from './arg.js';
 /** One number for both, or height and width. */
 export type Pair = number | readonly [number, number];
 
+/** Options of `conv2d`. */
 export interface Conv2dOptions {
   /** Default 1. */
   readonly stride?: Pair;

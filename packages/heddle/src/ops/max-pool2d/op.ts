@@ -22,6 +22,7 @@ import { firstLargest, largest, type PoolArg, pooledSize, toPositions } from './
 
 export { type PoolArg, pooledSize } from './windows.js';
 
+/** Options of `maxPool2d`. */
 export interface MaxPool2dOptions {
   /** Default: the kernel's size, so that windows do not overlap. */
   readonly stride?: Pair;

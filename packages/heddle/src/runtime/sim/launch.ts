@@ -134,6 +134,7 @@ function smallestElements(
 /** Arguments of a simulation, by parameter name: buffers as the typed arrays of `viewAs`, changed in place. */
 export type SimArguments = Readonly<Record<string, TypedArray | Scalar>>;
 
+/** What a run in the simulator has shown. */
 export interface Simulation {
   /** Loop iterations taken, by all threads together. */
   readonly steps: number;

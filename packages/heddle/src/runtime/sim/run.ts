@@ -6,6 +6,7 @@ import type { Scalar } from '../../kernel/ir/ops.js';
 import type { Site } from '../../render/js/render.js';
 import type { Dim3 } from '../device.js';
 
+/** Options of `simulate`. */
 export interface RunOptions {
   /** Loop iterations that one thread may take before it counts as running away. */
   readonly stepBudget?: number;
