@@ -46,7 +46,7 @@ function verifyOpen({ groups, calls, variants }: Plan, after: string): void {
   }
 }
 
-/** Kernels are right, and get an argument for each parameter, of its dtype. */
+/** Kernels are right, and get memory for each buffer and a value for each scalar. Two bf16 may be read as one word. */
 function verifyStages({ group, stages }: Work, after: string): void {
   for (const { work, slots } of stages) {
     if ('library' in work) continue;
@@ -54,8 +54,7 @@ function verifyStages({ group, stages }: Work, after: string): void {
     verify(kernel, after);
     const fits = kernel.params.every(({ schema }, i) => {
       const slot = slots[i];
-      if (!slot || isBuffer(schema) === 'value' in slot) return false;
-      return !('node' in slot) || (isBuffer(schema) && schema.dtype === slot.node.dtype);
+      return slot !== undefined && isBuffer(schema) === !('value' in slot);
     });
     if (!fits || slots.length !== kernel.params.length)
       throw failure(after, `arguments of ${kernel.name} do not fit its parameters`, group.roots[0]!);
