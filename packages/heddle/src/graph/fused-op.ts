@@ -92,7 +92,7 @@ export interface KernelIo {
   /** Always contiguous, in the dtype the stores must have. */
   readonly output: View;
   /**
-   * What follows this op element by element: `finish(value, c0, c1, …)` gives the value to store from the op's own
+   * The epilogue, elementwise ops after this one: `finish(value, c0, c1, …)` gives the value to store from the op's own
    * value (a scalar, or 2 or 4 neighbours along the last coordinate) and its coordinates (i32; `split` says what
    * they count). Pass it to the kernel as a constant and call it there.
    * @param split sizes whose product is the output's size, outermost first: the radix of the coordinates
@@ -125,7 +125,7 @@ export type StageArgument =
 /** One launch. */
 export type Stage = KernelStage | LibraryStage;
 
-/** Arguments in the order of the kernel's parameters (those that `finish` adds come by themselves). */
+/** Arguments in the order of the kernel's parameters (those that `finish` adds are appended). */
 export interface KernelStage {
   readonly kernel: KernelIr;
   readonly grid: readonly [number, number, number];

@@ -46,7 +46,7 @@ export interface FusedCall {
 export interface Schedule {
   readonly launches: readonly ScheduledLaunch[];
   readonly arenaBytes: number;
-  /** Per root: a leaf it simply is, a leaf whose memory it overwrites, or a result with memory of its own. */
+  /** Per root: a leaf it simply is, a leaf whose memory it overwrites, or a result with its own memory. */
   readonly roots: readonly (
     | { readonly leaf: number; readonly updated: boolean }
     | { readonly result: number; readonly bytes: number }

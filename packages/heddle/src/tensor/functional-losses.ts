@@ -110,7 +110,7 @@ function checkWeight(op: string, scores: AnyTensor, classes: number, weight: Any
     );
 }
 
-/** −rows[i, labels[i]], times the label's weight; NaN for a label that is no class. */
+/** −rows[i, labels[i]], times the label's weight; NaN for a label that is not a class. */
 function negativePicked<D extends DTypeName>(
   rows: Tensor<D>,
   labels: AnyTensor,

@@ -24,7 +24,7 @@ export abstract class TensorHandle<D extends DTypeName> {
   #node: GraphNode;
   /**
    * @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations.
-   * @param isNew it is of a leaf of its own: else it has no gradient where none is recorded, if it is its operand's, too
+   * @param isNew it is of its own leaf: else it has no gradient where none is recorded, if it is its operand's, too
    */
   constructor(node: GraphNode, isNew = false) {
     if (!(node instanceof GraphNode))

@@ -49,10 +49,10 @@ export class Kernel<S extends Schema = Schema> {
 
   /**
    * Run on the current device, on the arguments' own memory: what the kernel writes is changed in place. Resolves when
-   * the work is queued; what reads the memory later comes after it, also if the launch is on a stream of its own.
+   * the work is queued; what reads the memory later comes after it, also if the launch is on its own stream.
    * Where the CPU cannot split the kernel at its barriers, it runs in the simulator and says so once.
    *
-   * Accesses are not checked: one out of bounds reads or changes the memory beside it, on the CPU as on a GPU. `simulate`
+   * Accesses are not checked: one out of bounds reads or changes adjacent memory, on the CPU as on a GPU. `simulate`
    * finds it, and so does this call where HEDDLE_DEVICE=sim. Kernels take no part in gradients: what they write to a
    * parameter is new data, as from `write`.
    *

@@ -1,4 +1,4 @@
-/** Switches around a piece of code, and what there is to see of the engine. */
+/** Switches around a piece of code, and what can be observed of the engine. */
 import { aFunction, aString, requireArgument } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { stats } from '../engine/program.js';

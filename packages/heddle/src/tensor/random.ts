@@ -46,7 +46,7 @@ export class Generator {
 
   /**
    * Where the generator stands on the current device: blocks of four words given out, i64 of shape (1). Every device
-   * counts by itself. Save it to resume.
+   * counts on its own. Save it to resume.
    */
   get counter(): Tensor<'i64'> {
     const device = currentDevice().name;

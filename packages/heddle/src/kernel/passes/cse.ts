@@ -63,7 +63,7 @@ class Walk {
   readonly #scopes: Map<number, Entry>[] = [new Map()];
   readonly #versions = new Map<object, number>();
   #clock = 0;
-  /** Declarations to stand before the statement at hand. */
+  /** Declarations to stand before the current statement. */
   #pending: Statement[] = [];
   readonly #assigned = new Set<Variable>();
 

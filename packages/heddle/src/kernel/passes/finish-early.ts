@@ -1,5 +1,5 @@
 /**
- * What follows a kernel element by element, in two steps: what it loads, as soon as a thread knows which elements will
+ * A kernel's epilogue in two steps: what it loads, as soon as a thread knows which elements will
  * be its own, and the rest when their values are there. An optimizer's update waits for its parameters and state
  * while the product is summed, not after.
  */

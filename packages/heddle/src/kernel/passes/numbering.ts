@@ -22,7 +22,7 @@ export function isTrivial(e: Expr): boolean {
 /** none: may be computed earlier, or more or less often. reads: depends on memory. acts: changes something. */
 export type Effect = 'none' | 'reads' | 'acts';
 
-/** What computing an expression does beside giving its value. */
+/** The side effects of computing an expression. */
 export class Effects {
   readonly #known = new Map<Node, Effect>();
   of(e: Node): Effect {
@@ -38,7 +38,7 @@ export class Effects {
   }
 }
 
-/** Which value a variable or memory holds at the place at hand. */
+/** Which value a variable or memory holds at the current place. */
 export type Version = (node: Extract<Node, { op: 'variable' | 'buffer' | 'array' }>) => number;
 
 export class Numbering {

@@ -121,7 +121,7 @@ class Simplifier {
 /** Drop variables nobody reads, from the last statement to the first, so that what only they read goes too. */
 function withoutDead(statements: readonly Statement[]): Statement[] {
   const reads = new Map<Variable, number>();
-  /** Each expression of a statement is a graph of its own: what it reads, it reads once. */
+  /** Each expression of a statement is its own graph: what it reads, it reads once. */
   const count = (root: Node, by: number): void => {
     if (root.op === 'block' || root.op === 'if' || root.op === 'for' || root.op === 'while') {
       for (const s of root.src) count(s as Node, by);

@@ -72,7 +72,7 @@ export function cyclesOf(c: Cost, { units, limits }: Target): number {
   const block = copy + (c.copies - 1) * (c.hidden ? Math.max(copy, each) : copy + each) + each + c.after;
   const waits = (c.hidden ? 1 : c.copies) * LATENCY;
   if (perUnit === 1) return block + waits;
-  // Blocks beside each other share what moves and what multiplies. Where many follow each other, some move while others
+  // Concurrent blocks share what moves and what multiplies. Where many follow each other, some move while others
   // multiply, and nobody waits.
   const moved = c.copies * copy + c.after;
   const mixed = resident > 1 && waves > 4;

@@ -12,7 +12,7 @@
  *
  * H200, µs, 64 images of 16 × 26 × 26 with 32 kernels of 3 × 3 (340 MFLOP), forward and adjoint:
  *   f32, conv2d-cuda.ts                                                        21   25
- *   tensor cores, each tap read by itself                                      13   18
+ *   tensor cores, each tap read separately                                      13   18
  *   indices of what is copied as sums, without divisions                       7.3  10.0
  *   rows read once for the taps above each other, copies asynchronous          6.1  7.1
  *   operands rounded by a multiplication, channels by eights on their way      5.5  6.6
@@ -99,7 +99,7 @@ export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridK
       const quad = idiv(laneId, 4);
       const member = laneId % 4;
       const firstRow = (warpId % WARPS) * DOWN;
-      // 8 columns of the tile's images beside each other, and some rows.
+      // 8 neighbouring columns of the tile's images, and some rows.
       const firstColumn = (idiv(warpId, WARPS) % UNITS) * 8;
       const firstLine = idiv(warpId, WARPS * UNITS) * ACROSS;
       const own = firstColumn + quad;

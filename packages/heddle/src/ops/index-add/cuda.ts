@@ -4,7 +4,7 @@
  * Adding by atomics would be one kernel, but in any order. So the positions are sorted by their index first, equal ones
  * as they stood: blocks sort pieces of 1024 in shared memory, then pairs of sorted runs become one, where each element
  * finds its place by searching the other run. Then each row knows where its positions begin and adds up what stands
- * there; a row of many positions has a block of its own. n log² n for the n positions, n + size rows read and written.
+ * there; a row of many positions has its own block. n log² n for the n positions, n + size rows read and written.
  *
  * H200, µs, positions × width to rows (PyTorch's embedding backward): 4096 × 512 to 50,000: 50 (215), 32 of them for the
  * rows themselves; 65,536 × 64 to 50,000: 40 (257), all to one row 167; 1024 × 64 to 1000: 11.
@@ -61,7 +61,7 @@ const rank = (keys: Memory, from: number, count: number, bound: number, orEqual:
 type WithRank = Intrinsics & { readonly rank: typeof rank };
 
 /**
- * Where element i of `length` goes when its sorted run and the one beside it become one; runs are `run` long, a power
+ * Where element i of `length` goes when its sorted run and its neighbour become one; runs are `run` long, a power
  * of two. Of equal keys those of the left run come first.
  */
 const place = (keys: Memory, from: number, length: number, i: number, run: number, c: WithRank) => {

@@ -14,7 +14,7 @@ import { batchOffset, type Operand } from './cpu.js';
 
 /** Which rows of A (or columns of B) the lanes of a warp have: `lanes` times `each`, in groups of neighbours. */
 export interface Share {
-  /** Warps beside each other. */
+  /** Warps side by side. */
   readonly warps: number;
   readonly lanes: number;
   readonly each: number;
@@ -57,7 +57,7 @@ export const rowsOf = ({ warps, lanes, each }: Share): number => warps * lanes *
 /** Elements from one row of a K-major panel, or step of another, to the next: `least` are in use. */
 export type Pitch = (kMajor: boolean, least: number) => number;
 
-/** For reads of 4 along K by lanes with rows beside each other, and of up to 4 across K by lanes side by side. */
+/** For reads of 4 along K by lanes with neighbouring rows, and of up to 4 across K by lanes side by side. */
 const PITCH: Pitch = (kMajor, least) => (kMajor ? Math.ceil(least / 8) * 8 + 4 : Math.ceil(least / 4) * 4);
 
 interface PanelRequest {
@@ -258,7 +258,7 @@ export function copyPanel(
         );
     }
   } else if (P.kMajor && THREADS % P.rows === 0) {
-    // Threads beside each other for each row.
+    // Neighbouring threads for each row.
     const beside = THREADS / P.rows;
     const slot = idiv(threadIdx.x, beside);
     const row = firstRow + rowOfSlot(slot, P, context);

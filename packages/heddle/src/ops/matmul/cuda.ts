@@ -21,7 +21,7 @@
  *   40.6 38.6 51.0 41.3   what lies across K read a step at a time, loops unrolled, constant distances between copies
  *   47.5 43.2 50.9 47.8   what lies along K turned as it is copied
  *   47.2 45.2 51.9 47.1   128 × 128 × 32, two stages instead of three
- * Small, µs of a launch by itself, where an empty one takes 0.6 (cuBLAS as PyTorch calls it):
+ * Small, µs of a single launch, where an empty one takes 0.6 (cuBLAS as PyTorch calls it):
  *                          64×784·784×128   64×400·400×120   64×120·120×84   64×4608·4608×10, parts
  *                          (8.5)            (9.0)                            (9.5 with their sum)
  *   two to four stages     3.5              2.3              1.4             2.2
@@ -102,10 +102,10 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   const parts = isInParts(p.K, tile);
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
-  // Of shares that are added, as few elements a thread as keep all threads at work on what follows.
+  // Of shares that are added, as few elements a thread as keep all threads busy with the epilogue.
   const most = warps[2] === 1 ? right.group : Math.max(1, (rows * columns) / threads);
   const lanesOut = most >= 4 && p.N % 4 === 0 ? 4 : most >= 2 && p.N % 2 === 0 ? 2 : 1;
-  // One element of the tile for each thread, or a few beside each other: known from the start.
+  // One element of the tile for each thread, or a few neighbours: known from the start.
   const own =
     warps[2] > 1 && !parts && rows * columns <= threads * lanesOut && (lanesOut === 1 || p.N % columns === 0);
   const { early, finish } = finishEarly(p.finish);

@@ -44,7 +44,7 @@ export interface Vector {
 const SCALAR: Vector | undefined = undefined;
 /** How many values each scope has named: a kernel's names are the same wherever and whenever it is made. */
 const named = new WeakMap<Scope, number>();
-/** How many nodes each scope has computed, and how many it may: an end for what would go on (almost) for ever. */
+/** How many nodes each scope has computed, and how many it may: a bound for what would otherwise hardly end. */
 const computed = new WeakMap<Scope, number>();
 const MOST_COMPUTED = 1_000_000;
 
@@ -344,7 +344,7 @@ export class Evaluator {
     const side = size >= 64 ? 4 : 1;
     const whole = size - (size % (4 * side));
     for (let i = 0; i < side; i++) {
-      // The same body a few vectors further on: a loop variable of its own
+      // The same body a few vectors further on: its own loop variable
       const moved: Variable = { name: 'r', type: valueType(i32), constant: true };
       const inside = body(sums.open(node, 4), { atom: v, lanes: 4 });
       sums.add(

@@ -38,7 +38,7 @@ export function sliced(node: GraphNode, at: Coordinates): Digit[] {
   const x = node.src[0]!.shape;
   const { start, step, size } = argOf(node, 'slice');
   const touched = (i: number): boolean => size[i] !== x[i] || step[i] !== 1;
-  // Each touched dimension by itself, the others in runs
+  // Each touched dimension separately, the others in runs
   const parts = x.flatMap((_, i) => (touched(i) || i === 0 || touched(i - 1) ? [i] : []));
   const sizeUpTo = (n: number): number => sizeOf(size.slice(parts[n]!, parts[n + 1] ?? size.length));
   const groups = align(

@@ -163,7 +163,7 @@ class Rows {
     };
   }
 
-  /** What there is one of for a row: reductions that do not need each other, what follows from them, and so on. */
+  /** What there is one of for a row: reductions that do not depend on each other, what is computed from them, and so on. */
   #levels(): GraphNode[][] {
     const levels: GraphNode[][] = [];
     const levelOf = new Map<GraphNode, number>();
@@ -215,7 +215,7 @@ class Rows {
     });
   }
 
-  /** Do something with all pieces of the row: those at hand, or in a loop. */
+  /** Do something with all pieces of the row: those in registers, or in a loop. */
   #sweep(out: Statement[], body: (pieces: readonly Piece[], out: Statement[]) => void): void {
     if (this.#kept) {
       body(this.#kept, out);

@@ -16,7 +16,7 @@ export interface Survey {
   readonly work: number;
   /** A loop runs inside that of the output: a reduction, or what sums up what may lie at a place. */
   readonly loops: boolean;
-  /** It draws random numbers, which is work by itself. */
+  /** It draws random numbers, which is work even without operands. */
   readonly draws: boolean;
   /** The loops of the output, outermost first, and where the kernel reads, in terms of them. */
   readonly digits: readonly Digit[];

@@ -1,4 +1,4 @@
-/** Bias and ReLU after a matrix product, where nothing else follows: what libraries compute by themselves. */
+/** Bias and ReLU after a matrix product, where nothing else follows: what libraries compute within one call. */
 import { knownValue } from '../../graph/build.js';
 import type { Epilogue } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';

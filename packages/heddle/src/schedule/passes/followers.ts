@@ -1,5 +1,5 @@
 /**
- * Several results of one kernel: what follows a kernel element by element, but not as its only user, joins it. An
+ * Several results of one kernel: elementwise ops after a kernel join it even if they are not its only users. An
  * optimizer's update needs this: the new momentum and the new parameter are both made where the gradient is, which
  * then needs no memory.
  */

@@ -1,4 +1,4 @@
-/** A hand-written kernel in a schedule: its sources as views, and what follows it computed at its stores. */
+/** A hand-written kernel in a schedule: its sources as views, and its epilogue computed at its stores. */
 import { topological } from '../../core/node.js';
 import { stridesOf } from '../../core/shape.js';
 import { callOf, type KernelIo, type Stage, type Variant, type View } from '../../graph/fused-op.js';
@@ -70,9 +70,9 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       const { lanes } = own!.type;
       const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
       const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
-      // What is computed again instead of read may need loops: a small sum among what follows.
+      // What is computed again instead of read may need loops: a small sum in the epilogue.
       const before: Statement[] = [];
-      // A scope of its own: names count from 0, however often this is made.
+      // Its own scope: names count from 0, however often this is made.
       const evaluator = new Evaluator(
         { ...scope },
         lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined,

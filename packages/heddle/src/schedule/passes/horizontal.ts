@@ -14,7 +14,7 @@ import { copyOf } from '../../kernel/ir/walk.js';
 import type { FusedCall, Place, PlacedLaunch } from '../launch.js';
 import type { Touch } from './needs.js';
 
-/** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU by themselves. */
+/** Blocks per multiprocessor up to which a launch is short of work; larger ones fill the GPU alone. */
 const SMALL = 4;
 /** Blocks, and instructions of a thread, up to which a launch joins another. */
 const GUEST = { blocks: 8, cost: 500 } as const;

@@ -70,7 +70,7 @@ function stepsOf(
 
 /**
  * The level of each step: as low as possible. On a GPU, steps that others do not wait for (weights' gradients and
- * updates) go up to where they cost least: beside long launches that leave room.
+ * updates) move to where they cost least: next to long launches that leave multiprocessors idle.
  */
 export function levelsOf(steps: readonly Step[], target: Target): Map<Step, number> {
   const levels = new Map<Step, number>();

@@ -1,6 +1,6 @@
 /**
  * Which nodes get memory, and which are computed inside the kernels that use them. Reductions and hand-written
- * kernels take the elementwise ops after them along; an elementwise node gets memory of its own only where
+ * kernels take the elementwise ops after them along; an elementwise node gets its own memory only where
  * computing it again would cost more than reading it.
  */
 

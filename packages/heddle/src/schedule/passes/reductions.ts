@@ -52,7 +52,7 @@ const mustFollow = (draft: Draft, other: Draft): boolean => {
 };
 
 /**
- * The kernels that compute reductions, each with all that can be computed where its rows are at hand.
+ * The kernels that compute reductions, each with all that can be computed where its rows are in registers.
  * @param order all nodes, sources first
  * @param taken nodes that are computed elsewhere
  */

@@ -9,7 +9,7 @@ import type { StageWork } from '../launch.js';
 import { argText, describe } from './canonical.js';
 
 export interface TuneRequest {
-  /** Equal texts stand for equal work: the kernel, sizes, layouts, what follows it, and the ways there are. */
+  /** Equal texts stand for equal work: the kernel, sizes, layouts, epilogue and variants. */
   readonly key: string;
   readonly variants: readonly TuneVariant[];
 }
@@ -21,7 +21,7 @@ export interface TuneVariant {
   make(): Trial;
 }
 
-/** Launches by themselves. Memory is named by numbers of `memory`. */
+/** Launches outside of a program. Memory is named by numbers of `memory`. */
 export interface Trial {
   readonly stages: readonly { readonly work: StageWork; readonly slots: readonly TrialSlot[] }[];
   /** A node's memory, or that many bytes of scratch. */

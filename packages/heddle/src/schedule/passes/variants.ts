@@ -34,7 +34,7 @@ export function tuneCalls({ calls, stored }: Plan, { tune }: Setting): { variant
   return { variants: chosen };
 }
 
-/** Work by itself, all its memory numbered. */
+/** A group's launches alone, all their memory numbered. */
 function trialOf({ stages, scratch }: Work): Trial {
   const nodes: GraphNode[] = [];
   const numberOf = (node: GraphNode): number => {

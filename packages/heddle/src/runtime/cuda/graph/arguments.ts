@@ -58,7 +58,7 @@ export class ArgumentBlock {
     for (const { place, offset } of this.#uses[slot]!) this.#memory.setU64(place, address + offset);
   }
 
-  /** @throws DeviceError if the argument is no scalar */
+  /** @throws DeviceError if the argument is not a scalar */
   setScalar(launch: number, argument: number, value: Scalar): void {
     this.#memory.bytes.set(this.#scalar(launch, argument, value), 8 * (this.#starts[launch]! + argument));
   }
