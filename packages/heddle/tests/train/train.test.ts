@@ -385,7 +385,7 @@ test('a label that is no class is reported by its place', async () => {
   };
   await assert.rejects(
     fit(net, options(net, { train: new Loader(dataset, { batchSize: 20 }) })),
-    (e) => e instanceof DataError && /label 9 \(example 5 of batch 1\).*0 to 1/.test(e.message),
+    (e) => e instanceof DataError && /label 9 of example 5 of batch 1 is outside.*0 to 1/.test(e.message),
   );
 });
 

@@ -6,7 +6,7 @@ import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cublasLtVariants } from '../vendor.js';
 import type { MatmulProblem } from './cpu.js';
-import { isInParts, type MatmulTile, matmulSum, matmulTile } from './cuda.js';
+import { isInParts, LEVEL, type MatmulTile, matmulSum, matmulTile } from './cuda.js';
 import { matmulTiles, tensorTiles } from './cuda-tiles.js';
 import { type MatmulArg, problemOf } from './problem.js';
 import { matmulTensor } from './tensor-core.js';
@@ -37,11 +37,12 @@ function stages(
   p: MatmulProblem,
   product: GridKernel,
   tile: Pick<MatmulTile, 'splits' | 'warps'>,
+  level: number,
   dtype = f32 as DType,
 ): readonly Stage[] {
   const { splits } = tile;
   const sources = [{ input: 0 }, { input: 1 }] as const;
-  if (!isInParts(p.K, tile)) return [gridStage(product, ...sources, { output: true })];
+  if (!isInParts(p.K, tile, level)) return [gridStage(product, ...sources, { output: true })];
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
   return [
     gridStage(product, ...sources, parts),
@@ -62,13 +63,13 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const tensorVariants = (kind: 'tf32' | 'bf16'): Variant[] =>
     tensorTiles(p, io.target, kind, dtype).map((tile) => ({
       name: tensorNameOf(kind, tile),
-      plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, dtype),
+      plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, LEVEL.tensor, dtype),
     }));
   if (dtype === bf16) return tensorVariants('bf16');
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   const plain = matmulTiles(p, io.target, few ? 4 : 8).map((tile) => ({
     name: nameOf(tile),
-    plan: () => stages(p, matmulTile(p, tile), tile),
+    plan: () => stages(p, matmulTile(p, tile), tile, LEVEL.f32),
   }));
   if (precision === 'f32' || io.target.capability < 80) return plain;
   const tensor = tensorVariants(precision);

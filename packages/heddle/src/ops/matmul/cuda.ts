@@ -12,7 +12,7 @@
  * element: across K, 64 products need two reads of 4 for each of A and B, one step at a time, and the sums, fragments
  * and addresses fit 128 registers, so that two blocks share a multiprocessor.
  *
- * An accumulator takes at most LEVEL steps along K. Of more, a block sums one piece after the other and adds each to its
+ * An accumulator takes at most so many steps along K (LEVEL). Of more, a block sums one piece after the other and adds each to its
  * part in memory, so that a product is off by the roundings of a piece and of the pieces, not of K steps; totals in
  * registers would leave room for one block on a multiprocessor instead of two.
  *
@@ -36,16 +36,22 @@ import type { GridKernel } from '../tiled.js';
 import { buffers, type MatmulProblem } from './cpu.js';
 import { copyPanel, copyPiece, type Panel, panelOf, rowOfSlot, startOf, transposed } from './cuda-panel.js';
 
-/** Steps along K that an accumulator takes. */
-const LEVEL = 4096;
+/**
+ * Steps along K that an accumulator takes. Tensor cores round the operands to 11 bits or fewer: what 2^13 additions in
+ * f32 lose is no more than that.
+ */
+export const LEVEL = { f32: 4096, tensor: 8192 } as const;
+
+/** How a product's sum over K is cut: the part of a tile that says so. */
+type Cut = Pick<MatmulTile, 'warps' | 'splits'>;
 
 /** Pieces of K that a block of the tile sums one after the other. */
-export const piecesOf = (K: number, { warps, splits }: Pick<MatmulTile, 'warps' | 'splits'>): number =>
-  Math.ceil(K / (splits * warps[2] * LEVEL));
+export const piecesOf = (K: number, { warps, splits }: Cut, level: number): number =>
+  Math.ceil(K / (splits * warps[2] * level));
 
 /** Whether the product comes in parts, in f32, which are still to be added, and finished. */
-export const isInParts = (K: number, tile: Pick<MatmulTile, 'warps' | 'splits'>): boolean =>
-  tile.splits > 1 || piecesOf(K, tile) > 1;
+export const isInParts = (K: number, tile: Cut, level: number): boolean =>
+  tile.splits > 1 || piecesOf(K, tile, level) > 1;
 
 /** How the work is cut. */
 export interface MatmulTile {
@@ -76,7 +82,7 @@ export interface TileLayout {
 
 export function layoutOf(p: MatmulProblem, tile: MatmulTile): TileLayout {
   const { warps, lanes, each, depth, stages } = tile;
-  const splits = tile.splits * piecesOf(p.K, tile);
+  const splits = tile.splits * piecesOf(p.K, tile, LEVEL.f32);
   // What a large tile reads goes further across K: two vectors of 4 for every 64 products, one step at a time.
   const turn = each[0] * each[1] >= 64 && depth % 8 === 0;
   const cut = { inner: p.K, depth, splits, turn, once: each[0] * each[1] >= 64 };
@@ -99,7 +105,7 @@ export function layoutOf(p: MatmulProblem, tile: MatmulTile): TileLayout {
 export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
   const { a: left, b: right, rows, columns, threads, chunks, sharedBytes } = layoutOf(p, tile);
   const { warps, lanes, each, stages, splits } = tile;
-  const parts = isInParts(p.K, tile);
+  const parts = isInParts(p.K, tile, LEVEL.f32);
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
   // Of shares that are added, as few elements a thread as keep all threads busy with the epilogue.
@@ -309,7 +315,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
     },
     {
       ...{ A: left, B: right, M: p.M, N: p.N, DOWN: down, TILES: down * across },
-      ...{ BATCHES: p.batches, PARTS: parts, PIECES: piecesOf(p.K, tile) },
+      ...{ BATCHES: p.batches, PARTS: parts, PIECES: piecesOf(p.K, tile, LEVEL.f32) },
       ...{
         CHUNKS: chunks,
         STAGES: stages,

@@ -6,7 +6,7 @@
  */
 import { bf16, type DType } from '../../core/dtype.js';
 import type { MatmulProblem, Operand } from './cpu.js';
-import { piecesOf } from './cuda.js';
+import { LEVEL, piecesOf } from './cuda.js';
 import { type Panel, type Pitch, panelOf, transposed } from './cuda-panel.js';
 
 /** How the work is cut. */
@@ -72,7 +72,7 @@ function pairs(x: Operand, size: number, inner: number): Omit<TensorPanel, keyof
 
 export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType): TensorLayout {
   const { warps, each, depth, stages } = tile;
-  const splits = tile.splits * piecesOf(p.K, tile);
+  const splits = tile.splits * piecesOf(p.K, tile, LEVEL.tensor);
   const [rows, columns] = [16 * each[0], 8 * each[1]];
   const [left, right] = [p.a, transposed(p.b)];
   const [leftPairs, rightPairs] = [pairs(left, p.M, p.K), pairs(right, p.N, p.K)];

@@ -23,7 +23,7 @@ import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import type { MatmulProblem } from './cpu.js';
-import { isInParts, piecesOf } from './cuda.js';
+import { isInParts, LEVEL, piecesOf } from './cuda.js';
 import { copyPanel, copyPiece, rowOfSlot, startOf } from './cuda-panel.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
 
@@ -44,7 +44,7 @@ export function matmulTensor(
   const layout = tensorLayoutOf(p, tile, dtype);
   const { a: left, b: right, words, rows, columns, chunks, sumPitch, sharedBytes } = layout;
   const { warps, each, stages, splits, depth } = tile;
-  const parts = isInParts(p.K, tile);
+  const parts = isInParts(p.K, tile, LEVEL.tensor);
   const down = Math.ceil(p.M / rows);
   const across = Math.ceil(p.N / columns);
   const threads = 32 * warps[0] * warps[1] * warps[2];
@@ -303,7 +303,7 @@ export function matmulTensor(
       ...{
         BATCHES: p.batches,
         PARTS: parts,
-        PIECES: piecesOf(p.K, tile),
+        PIECES: piecesOf(p.K, tile, LEVEL.tensor),
         CHUNKS: chunks,
         STAGES: stages,
         THREADS: threads,
