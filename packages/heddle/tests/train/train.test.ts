@@ -477,13 +477,16 @@ for (const name of ['perceptron', 'quadrants'] as const) {
 v8.setFlagsFromString('--expose-gc');
 const collect = vm.runInNewContext('gc') as () => void;
 
-/** Bytes in use after garbage has been collected. */
+/** Bytes in use after garbage has been collected: once as much is in use three times in a row. */
 async function settled(): Promise<number> {
-  for (let i = 0; i < 4; i++) {
+  let used = Number.NaN;
+  for (let same = 0; same < 3; ) {
     collect();
     await wait(5);
+    same = memory().used === used ? same + 1 : 0;
+    used = memory().used;
   }
-  return memory().used;
+  return used;
 }
 
 test('no growth over 2,000 jitted steps and 200 evaluations without jit', async () => {
