@@ -1,8 +1,8 @@
 /**
- * The autotuner: times the ways in which a hand-written kernel can do its work (tile sizes, splits, a vendor's
- * library), on the given sizes, with what follows it, and takes the fastest. Choices are remembered on disk and
- * made again in every later run: a program tuned once gives the same bits from then on. HEDDLE_TUNE=off takes each
- * kernel's own guess, HEDDLE_TUNE=frozen only what is remembered: both time nothing.
+ * The autotuner: times the variants of a hand-written kernel (tile sizes, splits, a vendor's library) on the given
+ * sizes, with their epilogue, and takes the fastest. Choices are remembered on disk and reused in later runs, so that a
+ * program gives the same bits once it is tuned. HEDDLE_TUNE=off takes each kernel's default, HEDDLE_TUNE=frozen uses
+ * only remembered choices; neither times anything.
  */
 import { join } from 'node:path';
 import { BUILD_ID } from '../core/build-id.js';

@@ -38,7 +38,7 @@ async function check(c: GoldenCase, dtype: DType<'f32' | 'f64'>, jitted: boolean
   };
   const run = jitted ? jit(step) : step;
   for (let t = 0; t < 20; t++) {
-    // Each shift in memory of its own: a view at another offset is another program.
+    // Each shift is copied: a view at another offset would compile another program.
     const rowOf = ({ data }: GoldenArray): typeof data => data.subarray(t * start.size, (t + 1) * start.size);
     run(toTensor({ shape: start.shape, data: rowOf(noise) }));
     assert.equal(start.grad, undefined);

@@ -51,7 +51,7 @@ export interface Target {
   readonly libraries: ReadonlySet<string>;
 }
 
-/** NVIDIA's H200: what the simulator is like, and what is scheduled for where there is no GPU to ask. No GPU has more shared memory. */
+/** NVIDIA's H200: the limits of the simulator, and of schedules made without a GPU. No GPU has more shared memory. */
 export const H200: Target = {
   ...{ name: 'cuda', model: 'threads', units: 132, fma: true, capability: 90, libraries: new Set() },
   limits: {
