@@ -1,6 +1,7 @@
 /**
  * Files aim at 150 lines: over 400 is told, over 600 fails. Names that say nothing and default exports fail too, and so do
- * the limits of one GPU where kernels are chosen and launched: they stand in kernel/ir/target.ts.
+ * the limits of one GPU where kernels are chosen and launched: they stand in kernel/ir/target.ts. A property test that
+ * would run from another seed each time fails as well: tests/property.ts is where seeds are set.
  * Usage: node scripts/check-sizes.mjs [folders]
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -15,6 +16,11 @@ const SKIPPED = new Set(['node_modules', 'dist', '.build', 'golden', 'snapshots'
 const LIMITS =
   /\b(?:48|99|100|11[0-3]|16[34]|22[78]) (?:\* 1024|<< 10)\b|\b(?:65536|65_536|232448|233472|2048|132)\b/;
 const LAUNCHING = /heddle\/src\/(?:ops|schedule|engine|runtime\/(?:cuda|sim|launch-rules))/;
+
+/** Where fast-check runs; the seed of a sample may be given there. */
+const RUNS = /\bfc\.(?:assert|check|sample|statistics)\(/g;
+const SEEDED = /^fc\.sample\([^;]*\bseed: \d/;
+const SEEDS = join('packages', 'heddle', 'tests', 'property.ts');
 
 const given = process.argv.slice(2);
 const folders = given.length > 0 ? given : ['packages', 'examples', 'bench', 'scripts'];
@@ -45,6 +51,13 @@ for (const path of folders.filter((folder) => existsSync(folder)).flatMap((folde
       if (LIMITS.test(line) && !/^\s*(?:\/\/|\/?\*)/.test(line))
         problems.push(
           `${path}:${i + 1}: a limit of one GPU: take it from Target.limits (kernel/ir/target.ts).`,
+        );
+  if (!path.endsWith(SEEDS))
+    for (const { 0: run, index } of text.matchAll(RUNS))
+      if (!SEEDED.test(text.slice(index)))
+        problems.push(
+          `${path}:${text.slice(0, index).split('\n').length}: ${run.slice(0, -1)} without a seed: ` +
+            "write it with 'property' of tests/property.ts.",
         );
   if (/^export default\b/m.test(text)) problems.push(`${path}: has a default export: give it a name.`);
 }
