@@ -1,26 +1,24 @@
 /** Activation functions as layers. Each keeps the shape. */
 import { integerFrom, requireArgument, requireOptions } from '../core/arguments.js';
 import {
+  ELU as ELU_RULES,
   type EluOptions,
   elu,
+  GELU as GELU_RULES,
   type GeluOptions,
   gelu,
+  LEAKY_RELU,
   type LeakyReluOptions,
   leakyRelu,
   logSoftmax,
   relu,
+  SOFTPLUS,
   type SoftplusOptions,
   sigmoid,
   silu,
   softmax,
   softplus,
   tanh,
-} from '../tensor/functional.js';
-import {
-  ELU as ELU_RULES,
-  GELU as GELU_RULES,
-  LEAKY_RELU,
-  SOFTPLUS,
 } from '../tensor/functional-activations.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';

@@ -1,8 +1,7 @@
 /** The 2-D convolution layer. */
 import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
-import { type Conv2dOptions, conv2d, type Pair } from '../tensor/functional.js';
-import { CONV2D, pair } from '../tensor/functional-layers.js';
+import { CONV2D, type Conv2dOptions, conv2d, type Pair, pair } from '../tensor/functional-layers.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';

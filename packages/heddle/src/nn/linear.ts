@@ -1,6 +1,6 @@
 /** The fully connected layer. */
 import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
-import { linear } from '../tensor/functional.js';
+import { linear } from '../tensor/functional-layers.js';
 import { MATMUL, type MatmulOptions, type Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';

@@ -1,13 +1,15 @@
 /** Pooling layers. */
 import { requireOptions } from '../core/arguments.js';
 import {
+  AVG_POOL2D,
   type AvgPool2dOptions,
   avgPool2d,
+  MAX_POOL2D,
   type MaxPool2dOptions,
   maxPool2d,
   type Pair,
-} from '../tensor/functional.js';
-import { AVG_POOL2D, MAX_POOL2D, pair } from '../tensor/functional-layers.js';
+  pair,
+} from '../tensor/functional-layers.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 

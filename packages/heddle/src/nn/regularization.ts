@@ -1,8 +1,7 @@
 /** Layers that behave differently in training and evaluation. */
 import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
 import { tensor } from '../tensor/create.js';
-import { batchNorm2d, dropout } from '../tensor/functional.js';
-import { BATCH_NORM, DROPOUT } from '../tensor/functional-layers.js';
+import { BATCH_NORM, batchNorm2d, DROPOUT, dropout } from '../tensor/functional-layers.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { constantParameter, requireSize } from './parameter.js';

@@ -4,7 +4,7 @@ import { f32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import * as nn from '../nn/index.js';
 import { Adam, AdamW, type BaseSettings, type Optimizer, RMSprop, SGD, schedules } from '../optim/index.js';
-import { bceWithLogits, crossEntropy } from '../tensor/functional.js';
+import { bceWithLogits, crossEntropy } from '../tensor/functional-losses.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Loss, LossReduction } from './evaluate.js';
 import { accuracy, binaryAccuracy, type Metric } from './metrics.js';

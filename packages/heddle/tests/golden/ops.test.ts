@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { tensor } from '../../src/tensor/create.js';
-import * as F from '../../src/tensor/functional.js';
+import * as F from '../../src/index.js';
 import { realize } from '../../src/tensor/modes.js';
 import { setPrecision } from '../../src/tensor/precision.js';
 import type { Tensor } from '../../src/tensor/tensor.js';

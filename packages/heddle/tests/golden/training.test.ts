@@ -5,7 +5,7 @@ import { loadImages } from '../../src/data/index.js';
 import type { Module } from '../../src/nn/index.js';
 import { Adam, SGD } from '../../src/optim/index.js';
 import { tensor } from '../../src/tensor/create.js';
-import { crossEntropy } from '../../src/tensor/functional.js';
+import { crossEntropy } from '../../src/tensor/functional-losses.js';
 import { jit } from '../../src/tensor/jit.js';
 import { noGrad } from '../../src/tensor/modes.js';
 import { setPrecision } from '../../src/tensor/precision.js';

@@ -5,7 +5,8 @@ import { ones, rand, randn, tensor, zeros } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
-import { batchNorm2d, crossEntropy } from '../../src/tensor/functional.js';
+import { batchNorm2d } from '../../src/tensor/functional-layers.js';
+import { crossEntropy } from '../../src/tensor/functional-losses.js';
 import { Tensor } from '../../src/tensor/tensor.js';
 import { PROGRAMS } from '../../src/train/programs.js';
 

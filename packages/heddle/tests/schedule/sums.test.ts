@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { i32 } from '../../src/core/dtype.js';
+import * as F from '../../src/index.js';
 import { arange, ones, setPrecision, type Tensor, tensor, useDevice, zeros } from '../../src/index.js';
-import * as F from '../../src/tensor/functional.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { type GoldenSum, goldenStream, goldenSums } from '../golden/golden.js';
 
