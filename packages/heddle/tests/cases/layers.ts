@@ -1,5 +1,5 @@
 /** Activations, losses and layers as functions. */
-import { i32 } from '../../src/core/dtype.js';
+import { bf16, i32 } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import * as H from '../../src/index.js';
 import {
@@ -103,6 +103,13 @@ const crossEntropies: Case[] = (['mean', 'sum', 'none'] as const).flatMap((reduc
       inputs,
       run: (x, y) => H.crossEntropy(x, y, { reduction }),
       reference: (x, y) => finish(rowLosses(x, y)),
+    },
+    {
+      op: 'crossEntropy',
+      inputs: [{ shape: [5, 3], dtype: bf16 }, inputs[1]!],
+      run: (x, y) => H.crossEntropy(x, y, { reduction }),
+      reference: (x, y) => finish(rowLosses(x, y)),
+      relative: 2e-2,
     },
     {
       op: 'crossEntropy with smoothed labels',

@@ -196,6 +196,13 @@ const softmaxes: Case[] = (
     }),
   ),
   {
+    op: name,
+    inputs: [{ shape: [2, 7], low: -4, high: 4, dtype: f16 }],
+    run: (x: Tensor) => x[name](1),
+    reference: (x: NdArray) => alongAxis(f, x, 1),
+    relative: 2e-3,
+  },
+  {
     op: `${name} of large numbers`,
     inputs: [{ shape: [2, 3], values: [1000, 999, 998, -1000, -1001, -1e30] }],
     run: (x: Tensor) => x[name](1),

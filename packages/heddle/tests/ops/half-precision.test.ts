@@ -5,8 +5,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import type { DType } from '../../src/core/dtype.js';
 import * as H from '../../src/index.js';
 import { bf16, buffer, f16, f32, jit, kernel, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { openDevice } from '../../src/runtime/registry.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { property } from '../property.js';
 
@@ -39,6 +42,32 @@ const OPS: readonly ((x: Tensor) => Tensor)[] = [
   (x) => x.std(1, { keepdim: true }).mul(x),
   (x) => x.max(0, { keepdim: true }).sub(x),
   (x) => x.matmul(x),
+];
+
+/** What has kernels of its own, by their name, with the shapes it takes. */
+const KERNELS: readonly (readonly [
+  string,
+  readonly (readonly number[])[],
+  (inputs: readonly Tensor[]) => Tensor,
+])[] = [
+  [
+    'matmul',
+    [
+      [5, 6],
+      [6, 7],
+    ],
+    ([x, w]) => x!.matmul(w!),
+  ],
+  [
+    'conv2d',
+    [
+      [2, 4, 5, 6],
+      [4, 2, 3, 3],
+    ],
+    ([x, w]) => H.conv2d(x!, w!, undefined, { padding: 1, groups: 2 }),
+  ],
+  ['maxPool2d', [[1, 2, 4, 10]], ([x]) => H.maxPool2d(x!, 2)],
+  ['maxPool2d', [[1, 2, 5, 6]], ([x]) => H.maxPool2d(x!, 3, { stride: 2, padding: 1 })],
 ];
 
 const bits = async (...tensors: readonly Tensor[]): Promise<number[]> =>
@@ -105,6 +134,42 @@ for (const device of DEVICES) {
     const y = f16s(0);
     await inverseRoot.launch({ grid: 1, block: 1 }, { x, y });
     assert.deepEqual(await bits(y), [993.5]);
+  });
+
+  test(`${device}: what has a kernel for f32 runs on one in 16 bits, and rounds once`, async () => {
+    useDevice(device);
+    const { target } = openDevice(device);
+    // Whole numbers, of which all sums are exact in f32, and too large for 16 bits.
+    const whole = (shape: readonly number[], seed: number, dtype: DType = f32): Tensor => {
+      const size = shape.reduce((n, d) => n * d, 1);
+      const values = Array.from({ length: size }, (_, i) => ((i * 37 + seed * 11) % 61) - 30);
+      return tensor(values, { shape, dtype, requiresGrad: true }) as Tensor;
+    };
+    for (const [name, shapes, run] of KERNELS) {
+      const compute = (dtype: DType): Tensor[] => {
+        const inputs = shapes.map((shape, i) => whole(shape, i, dtype));
+        const y = run(inputs);
+        y.cast(f32).mul(whole(y.shape, 7)).sum().backward();
+        return [y, ...inputs.map((x) => x.grad!)];
+      };
+      for (const dtype of [f16, bf16]) {
+        const [half, single] = [compute(dtype), compute(f32)];
+        const names = schedule(
+          half.map((t) => t.node),
+          target,
+        ).launches.map(({ work }) => ('kernel' in work ? work.kernel.name : work.library.name));
+        assert.ok(
+          names.some((n) => n.startsWith(name)),
+          `${name}: ${names}`,
+        );
+        for (const [i, t] of half.entries())
+          assert.deepEqual(
+            await bits(t),
+            await bits(single[i]!.cast(dtype)),
+            `${name} in ${dtype.name}, result ${i}`,
+          );
+      }
+    }
   });
 
   test(`${device}: products in bf16 with two rows, columns or steps`, async () => {

@@ -4,8 +4,9 @@
  * only: two graphs with the same fingerprint run the same program.
  */
 
-import { f64 } from '../../core/dtype.js';
+import { f64, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
+import * as b from '../../graph/build.js';
 import { callOf, type KernelChoice } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
 import { asPartOf } from '../../graph/origin.js';
@@ -86,6 +87,17 @@ function joinedCalls(roots: readonly GraphNode[], target: Target): Set<GraphNode
   return new Set([...joined].filter((s) => !needed.has(s)));
 }
 
+/**
+ * A call of 16-bit floats that no kernel takes, by a kernel for f32 if there is one: of the sources in f32, which is
+ * exact, and rounded once, as by the composition.
+ */
+function inF32(call: GraphNode, target: Target): GraphNode | undefined {
+  if (!isHalf(call.dtype) || call.size === 0) return undefined;
+  const { op, arg } = callOf(call);
+  const wide = b.call(op, call.src.map(b.wide), arg);
+  return op.kernels.some((c) => c.when(target, wide, arg)) ? b.cast(wide, call.dtype) : undefined;
+}
+
 export interface Canonical {
   readonly roots: readonly GraphNode[];
   /** The stand-ins of the leaves, in the order of `fingerprint`. */
@@ -149,7 +161,9 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
       choices.set(call, choice);
       return adopt(call);
     }
-    const composed = (isJoined ? op.joined : op).compose(src, arg);
+    const composed = isJoined
+      ? op.joined.compose(src, arg)
+      : ((kernels ? inF32(call, target) : undefined) ?? op.compose(src, arg));
     convert([composed]);
     return mine.get(composed)!;
   };
