@@ -153,7 +153,8 @@ test('compile: a page of named passes, each with a reason', () => {
     PASSES.map((p) => p.name),
     [
       ...['serialize', 'simplify', 'unroll', 'simplify-unrolled', 'promote'],
-      ...['branch', 'decompose', 'address', 'hoist', 'hoist-blocks', 'strength', 'share'],
+      ...['branch', 'decompose', 'address', 'hoist', 'hoist-blocks', 'strength', 'share', 'atomics'],
+      ...['copies', 'limit-unrolling', 'overlap'],
     ],
   );
   for (const pass of PASSES) assert.ok(pass.why.length > 20);
@@ -191,6 +192,85 @@ const v = variable('v');
 const fixed = variable('fixed', true);
 const i = variable('i', true);
 const yes = constant(bool, true);
+
+/** The body after all passes for a GPU whose launches overlap. */
+const onGpu = (ir: KernelIr): string[] => lines(compile(ir, { ...H200, overlapped: true }));
+const [WAIT, START] = ['waitForEarlierLaunches()', 'startLaterLaunches()'];
+
+test('overlap: a launch waits before it touches memory or ends, on every way', () => {
+  const schema = { x: buffer(f32), y: buffer(f32), n: i32 };
+  const plain = defineKernel('k', schema, ({ x, y }, { blockIdx }) => {
+    let i = blockIdx.x * 7;
+    i += 1;
+    y[i] = x[i]!;
+    y[0] = x[1]!;
+  });
+  assert.deepEqual(onGpu(plain), [
+    'let i: i32 = blockIdx.x * 7',
+    'i = i + 1',
+    WAIT,
+    'y[i] = x[i]',
+    'y[0] = x[1]',
+    START,
+  ]);
+  const branches = defineKernel('k', schema, ({ x, y, n }, { blockIdx }) => {
+    const i = blockIdx.x;
+    if (i < n) y[i] = x[i]!;
+  });
+  assert.deepEqual(onGpu(branches), [
+    'if blockIdx.x < n',
+    `  ${WAIT}`,
+    '  y[blockIdx.x] = x[blockIdx.x]',
+    'else',
+    `  ${WAIT}`,
+    START,
+  ]);
+  const condition = defineKernel('k', schema, ({ x, y }) => {
+    if (x[0]! < 1) y[0] = x[2]!;
+  });
+  assert.deepEqual(onGpu(condition), [WAIT, 'if x[0] < 1.0', '  y[0] = x[2]', START]);
+  const asserted = defineKernel('k', schema, ({ n }, { assert }) => {
+    assert(n < 9, 'small');
+  });
+  assert.deepEqual(onGpu(asserted), [WAIT, 'assert n < 9, "small"', START]);
+  assert.deepEqual(onGpu(defineKernel('k', schema, () => {})), [WAIT, START]);
+});
+
+test('limit-unrolling and copies: what the CUDA compiler is not asked for', () => {
+  const loops = defineKernel('k', { y: buffer(i32) }, ({ y }) => {
+    for (let i = 0; i < 128; i++) y[i] = i;
+    for (let i = 0; i < 129; i++) y[i] = i;
+  });
+  assert.deepEqual(lines(compile(loops, H200)), [
+    'for i from 0 to 128 step 1 unroll',
+    '  y[i] = i',
+    'for i_2 from 0 to 129 step 1',
+    '  y[i_2] = i_2',
+  ]);
+  const copies = defineKernel('k', { x: buffer(f32), n: i32 }, ({ x, n }, { copyAsync, shared, f32 }) => {
+    const s = shared(f32, 4);
+    copyAsync(s, 0, x, n, n > 0);
+    copyAsync(s, 1, x, n, n > 0 && n < 0 && false);
+  });
+  const ways = compile(copies, H200).body.src.map((s) => (s as Statement).arg);
+  assert.deepEqual(ways, ['async', null]);
+});
+
+test('atomics: those without an instruction become updates', () => {
+  const ir = defineKernel('k', { x: buffer(f32), y: buffer(i32) }, ({ x, y }, { atomicAdd, atomicMax }) => {
+    x[1] = atomicAdd(x, 0, x[2]! * 3);
+    atomicMax(y, 0, 7);
+    atomicAdd(y, 1, 7);
+  });
+  assert.deepEqual(lines(compile(ir, cpu)).slice(1), [
+    'const argument: f32 = x[x][8] * 3.0',
+    'let old: f32 = update x[x][0] to old + argument',
+    'const atomicAdd: f32 = old',
+    'x[x][4] = atomicAdd',
+    'let old_2: i32 = update y[y][0] to Math.max(old_2, 7)',
+    'atomicAdd(y, y, 4, 7)',
+  ]);
+});
 
 test('unroll: a loop that is never to be unrolled stays', () => {
   const loop = (unroll: boolean | 'never'): KernelIr =>
@@ -300,17 +380,19 @@ test('HEDDLE_CHECK=1 verifies after every pass, and names the one that breaks a 
       return { ...now, body: block([...(now.body.src as Statement[]), breakLoop()]) };
     },
   });
+  const gpu: Target = { ...H200, overlapped: true };
   const before = process.env.HEDDLE_CHECK;
   try {
     for (const pass of PASSES) {
+      const target = pass.when?.({ target: cpu, block: [4, 1, 1] }, ir) === false ? gpu : cpu;
       const passes = PASSES.map((p) => (p === pass ? broken(p) : p));
       process.env.HEDDLE_CHECK = '1';
       assert.throws(
-        () => compile(ir, cpu, [4, 1, 1], passes),
+        () => compile(ir, target, [4, 1, 1], passes),
         new RegExp(`kernel k, after the pass ${pass.name}: \`break\``),
       );
       process.env.HEDDLE_CHECK = '0';
-      compile(ir, cpu, [4, 1, 1], passes);
+      compile(ir, target, [4, 1, 1], passes);
     }
     process.env.HEDDLE_CHECK = '1';
     compile(ir, cpu, [4, 1, 1]);

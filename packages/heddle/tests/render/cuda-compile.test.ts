@@ -25,9 +25,10 @@ const kernels = [
   ...productKernels(target),
   ...matmulKernels(),
   ...ladderKernels(),
-].map((ir) => compile(ir, target));
+];
 
-const textOf = (overlapped: boolean) => kernels.map((ir) => renderCuda(ir, { overlapped }));
+const textOf = (overlapped: boolean) =>
+  kernels.map((ir) => renderCuda(compile(ir, { ...target, overlapped })));
 const ampere = textOf(false);
 
 /**

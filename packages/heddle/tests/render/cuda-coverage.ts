@@ -136,6 +136,7 @@ export function everyIntrinsic(t: DType): KernelIr {
   ];
   for (const name of Object.keys(INTRINSICS) as Intrinsic[]) {
     const record: IntrinsicRecord = INTRINSICS[name];
+    if (record.internal) continue;
     if (record.result === 'none') {
       statements.push(
         act(

@@ -57,35 +57,6 @@ test('a buffer is const exactly if it is never stored to, and never restrict', (
   assert.match(text(writeY(readX(int(3)))), /void k\(const float\* x, float\* y, int n\)/);
 });
 
-test('a kernel that may start early waits before it touches memory or ends, on every way', () => {
-  const WAIT = 'griddepcontrol.wait';
-  const overlapped = (...body: Statement[]): readonly string[] =>
-    renderCuda(kernel(body), { overlapped: true }).split('\n');
-  const at = (lines: readonly string[], part: string): number => lines.findIndex((l) => l.includes(part));
-  const waits = (lines: readonly string[]): number => lines.filter((l) => l.includes(WAIT)).length;
-  const i = variable('i');
-  const index = declare(i, alu('mul', [special('blockIdx.x'), int(7)]));
-
-  const plain = overlapped(index, writeY(readX(read(i)), read(i)), writeY(readX(int(1))));
-  assert.ok(at(plain, 'int i =') < at(plain, WAIT) && at(plain, WAIT) < at(plain, 'x[i]'));
-  assert.equal(waits(plain), 1);
-
-  const branches = overlapped(index, when(alu('lt', [read(i), int(9)]), writeY(readX(read(i)))));
-  assert.ok(at(branches, 'if (i < 9)') < at(branches, WAIT) && at(branches, WAIT) < at(branches, 'x[i]'));
-  assert.equal(waits(branches), 2);
-  assert.ok(at(branches, '} else {') < branches.findLastIndex((l) => l.includes(WAIT)));
-
-  const read1 = alu('lt', [readX(int(0)), constant(f32, 1)]);
-  const condition = overlapped(when(read1, writeY(readX(int(2)))));
-  assert.ok(at(condition, WAIT) < at(condition, 'if (x[0]'));
-  assert.equal(waits(condition), 1);
-
-  const idle = overlapped(index);
-  assert.ok(at(idle, 'int i =') < at(idle, WAIT));
-  const asserted = overlapped(index, assertion(alu('lt', [read(i), int(9)]), 'small'));
-  assert.ok(at(asserted, WAIT) < at(asserted, 'exit'));
-});
-
 test('launch bounds are given on request', () => {
   const source = renderCuda(kernel([]), { maxThreads: 256 });
   assert.match(source, /^extern "C" __global__ void __launch_bounds__\(256\) k\(/);
@@ -177,15 +148,6 @@ test('a loop evaluates its end once', () => {
     forLoop(i, int(0), read(end), int(2), block([set(end, int(0))]), true),
   );
   assert.match(source, /#pragma unroll\n {2}for \(int i = 0, i_end = end; i < i_end; i \+= 2\) \{/);
-});
-
-test('a loop of many rounds is not unrolled', () => {
-  const loop = (rounds: number): string => {
-    const i = variable('i');
-    return text(forLoop(i, int(0), int(rounds), int(1), block([writeY(constant(f32, 1), read(i))]), true));
-  };
-  assert.match(loop(128), /#pragma unroll/);
-  assert.doesNotMatch(loop(129), /#pragma unroll/);
 });
 
 test('a while loop whose update is a statement still runs it on continue', () => {

@@ -36,6 +36,8 @@ export interface IntrinsicRecord {
    */
   readonly rows?: readonly DTypeName[];
   readonly doc: string;
+  /** Passes put it into kernels; authors have no name for it. */
+  readonly internal?: true;
   /**
    * warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part: it has
    * returned, or the block ends before it).
@@ -211,6 +213,20 @@ export const INTRINSICS = {
     params: ['i32'],
     result: 'none',
     doc: 'waits until at most the n groups committed last are on their way',
+  },
+  waitForEarlierLaunches: {
+    scope: 'thread',
+    params: [],
+    result: 'none',
+    internal: true,
+    doc: 'waits until the launches that this one needs have ended, and what they wrote can be read',
+  },
+  startLaterLaunches: {
+    scope: 'thread',
+    params: [],
+    result: 'none',
+    internal: true,
+    doc: 'lets launches that need this one start: they wait for its end themselves',
   },
   atomicAdd: atomic('x[i] += v; returns the old value', updateBy('add')),
   atomicSub: atomic('x[i] -= v; returns the old value', updateBy('sub')),

@@ -102,6 +102,12 @@ export type Statement =
    * when `waitCopies` waits for its group. async-once: nobody else on the multiprocessor will load it.
    */
   | Shaped<'store', StoreWay | null, typeof NONE>
+  /**
+   * Only in the lowered form, of an atomic that the machine has no instruction for: the variable becomes what stands in
+   * memory, and `value`, an expression of it, takes its place, with no other access in between.
+   * src: [memory, value, base, offset]
+   */
+  | Shaped<'update', Variable, typeof NONE>
   /** src: [condition, then block, else block?] */
   | Shaped<'if', null, typeof NONE>
   /**
@@ -301,6 +307,13 @@ export const store = (
   at?: Location,
   way: StoreWay | null = null,
 ): Statement => statement('store', [memory, v, ...indices], way, at);
+export const update = (
+  memory: MemoryNode,
+  old: Variable,
+  v: Expr,
+  place: readonly Node[],
+  at?: Location,
+): Statement => statement('update', [memory, v, ...place], old, at);
 export const when = (condition: Expr, then: Statement, otherwise?: Statement, at?: Location): Statement =>
   statement('if', otherwise ? [condition, then, otherwise] : [condition, then], null, at);
 export const forLoop = (

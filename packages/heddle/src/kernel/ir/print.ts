@@ -78,6 +78,13 @@ class Printer {
           `${pad}${this.#place(memory as MemoryNode, indices as Expr[], wide)} = ${this.expr(value as Expr)}`,
         ];
       }
+      case 'update': {
+        const [memory, value, ...place] = node.src;
+        const at = this.#place(memory as MemoryNode, place as Expr[], '');
+        return [
+          `${pad}let ${this.#names.of(node.arg)}: ${formatType(node.arg.type)} = update ${at} to ${this.expr(value!)}`,
+        ];
+      }
       case 'if': {
         const lines = [`${pad}if ${this.expr(a!)}`, ...this.block(b!, depth + 1)];
         return c ? [...lines, `${pad}else`, ...this.block(c, depth + 1)] : lines;

@@ -47,13 +47,26 @@ export interface Target {
   readonly limits: GpuLimits;
   /** Compute capability × 10 of the GPU (90: Hopper) that instructions may be used of; 0 on the CPU. */
   readonly capability: number;
+  /**
+   * Launches may start while those that they need still run (programmatic dependent launch, Hopper and later), so that
+   * kernels wait for them by themselves.
+   */
+  readonly overlapped: boolean;
   /** Routines of vendor libraries that may be called, by `LibraryCall.name`. */
   readonly libraries: ReadonlySet<string>;
 }
 
 /** NVIDIA's H200: the limits of the simulator, and of schedules made without a GPU. No GPU has more shared memory. */
 export const H200: Target = {
-  ...{ name: 'cuda', model: 'threads', units: 132, fma: true, capability: 90, libraries: new Set() },
+  ...{
+    name: 'cuda',
+    model: 'threads',
+    units: 132,
+    fma: true,
+    capability: 90,
+    overlapped: false,
+    libraries: new Set(),
+  },
   limits: {
     sharedBytesPerBlock: 227 * 1024,
     sharedBytesPerMultiprocessor: 228 * 1024,

@@ -22,7 +22,7 @@ export function verify(ir: KernelIr, pass: string): void {
 }
 
 const STATEMENTS: ReadonlySet<string> = new Set(
-  'block let set store if for while break continue return effect assert print'.split(' '),
+  'block let set store update if for while break continue return effect assert print'.split(' '),
 );
 
 class Verifier {
@@ -124,6 +124,15 @@ class Verifier {
           `stores ${formatType(v)} to ${formatType((memory as MemoryNode).type)}`,
         );
         this.#lanes(node, memory as MemoryNode, v.lanes);
+        return;
+      }
+      case 'update': {
+        const [memory, value, ...place] = src;
+        this.#need(node, this.#addressed, 'stands in a lowered kernel only');
+        this.#place(node, memory, place);
+        this.#need(node, node.arg.type.dtype === (memory as MemoryNode).type.dtype, 'holds what stood there');
+        this.#declare(node, node.arg, 'settable');
+        this.#value(node, value, node.arg.type);
         return;
       }
       case 'if':

@@ -1,6 +1,6 @@
 /** The names of the language: operations, `Math`, and what the context offers. */
 import { DTYPES } from '../../core/dtype.js';
-import { INTRINSICS } from '../ir/intrinsics.js';
+import { INTRINSICS, type IntrinsicRecord } from '../ir/intrinsics.js';
 import { type Axis, alu, type Special, special } from '../ir/ir.js';
 import { OPS, type ScalarOp } from '../ir/ops.js';
 import { fromExpr, fromStatic, type Parsing, type Syntax, type Value } from './state.js';
@@ -75,6 +75,10 @@ const FUNCTIONS = [
   .join(' ')
   .split(' ');
 
+const WRITTEN_INTRINSICS = Object.keys(INTRINSICS).filter(
+  (name) => !(INTRINSICS as Readonly<Record<string, IntrinsicRecord>>)[name]!.internal,
+);
+
 /** What the second parameter of a kernel offers besides its constants. */
 export const CONTEXT: ReadonlyMap<string, () => Value> = new Map<string, () => Value>([
   ['threadIdx', indexOf('threadIdx')],
@@ -91,5 +95,5 @@ export const CONTEXT: ReadonlyMap<string, () => Value> = new Map<string, () => V
   ['laneId', one('laneId')],
   ['warpId', one('warpId')],
   ...Object.values(DTYPES).map((t) => [t.name, (): Value => fromStatic(t)] as const),
-  ...[...Object.keys(INTRINSICS), ...Object.keys(NAMED_OPS), ...FUNCTIONS].map((n) => [n, named(n)] as const),
+  ...[...WRITTEN_INTRINSICS, ...Object.keys(NAMED_OPS), ...FUNCTIONS].map((n) => [n, named(n)] as const),
 ]);

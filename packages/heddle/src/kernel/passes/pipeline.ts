@@ -9,14 +9,17 @@ import { verify } from '../ir/verify.js';
 import { serialize } from '../serialize/serialize.js';
 import { isWarpOperation } from '../serialize/warp.js';
 import { lowerAddresses } from './address.js';
+import { emulateAtomics } from './atomics.js';
 import { branchSelects } from './branch.js';
+import { settleCopies } from './copies.js';
 import { shareCommon } from './cse.js';
 import { decompose } from './decompose.js';
 import { hoistBlocks, hoistLoops } from './hoist.js';
+import { waitForLaunches } from './overlap.js';
 import { promote } from './promote.js';
 import { simplify } from './simplify.js';
 import { reduceStrength } from './strength.js';
-import { unroll } from './unroll.js';
+import { limitUnrolling, unroll } from './unroll.js';
 
 /** What a kernel is compiled for. */
 export interface Setting {
@@ -35,6 +38,7 @@ export interface Pass {
 
 /** The CUDA compiler does these itself, and does them better. */
 const cpu = ({ target }: Setting): boolean => target.model === 'blocks';
+const cuda = ({ target }: Setting): boolean => target.name === 'cuda';
 /** The simulator runs what the author wrote, so that its findings are about that. */
 const notSimulated = ({ target }: Setting): boolean => target.name !== 'sim';
 
@@ -91,6 +95,30 @@ export const PASSES: readonly Pass[] = [
     why: 'what is computed more than once is kept, and a shared expression does not grow into a tree',
     when: cpu,
     run: shareCommon,
+  },
+  {
+    name: 'atomics',
+    why: 'WebAssembly has atomics of integers of 32 and 64 bits only: others are tried until nothing comes between',
+    when: cpu,
+    run: emulateAtomics,
+  },
+  {
+    name: 'copies',
+    why: 'a GPU copies from global memory without waiting; a value that has become a constant it stores',
+    when: cuda,
+    run: settleCopies,
+  },
+  {
+    name: 'limit-unrolling',
+    why: 'a long loop takes the CUDA compiler long to unroll, and gains little',
+    when: cuda,
+    run: limitUnrolling,
+  },
+  {
+    name: 'overlap',
+    why: 'a launch that starts while those ahead still run waits for them before it touches memory',
+    when: ({ target }) => target.overlapped,
+    run: waitForLaunches,
   },
 ];
 

@@ -1,14 +1,35 @@
 /** Unroll short loops with constant bounds, inner ones first, so that their indices become constants. */
+import { rewrite } from '../../core/rewrite.js';
 import { constant, type Expr, type KernelIr, type Node, type Statement } from '../ir/ir.js';
 import { copyOf, jumps } from '../ir/walk.js';
 
 /** More iterations than this stay a loop. */
 const MOST_ITERATIONS = 16;
+/** The CUDA compiler is not asked to unroll more: it would take long, and gain little. */
+const MOST_FOR_CUDA = 128;
 /** Code that would grow beyond this many nodes stays a loop. */
 const MOST_NODES = 4096;
 
 export function unroll(ir: KernelIr): KernelIr {
   return { ...ir, body: unrollIn(ir.body) };
+}
+
+/** Loops that the CUDA compiler is asked to unroll, without the long ones. */
+export function limitUnrolling(ir: KernelIr): KernelIr {
+  const rule = (node: Node): Node | undefined =>
+    node.op === 'for' && node.arg.unroll === true && roundsOf(node) > MOST_FOR_CUDA
+      ? { ...node, arg: { ...node.arg, unroll: false } }
+      : undefined;
+  const body = rewrite<Node>(ir.body, rule) as Statement;
+  return body === ir.body ? ir : { ...ir, body };
+}
+
+type For = Extract<Statement, { op: 'for' }>;
+
+/** Rounds of a loop with constant bounds; NaN for another. */
+function roundsOf({ src }: For): number {
+  const [from, to, by] = src.slice(0, 3).map((e) => (e.op === 'const' ? Number(e.arg) : Number.NaN));
+  return Math.ceil((to! - from!) / by!);
 }
 
 /** Expressions stay as they are: only statements are walked. */
@@ -34,12 +55,12 @@ function unrollIn(node: Statement): Statement {
 }
 
 /** The body once per iteration, or undefined where the loop stays. */
-function iterations(loop: Extract<Statement, { op: 'for' }>): Statement[] | undefined {
+function iterations(loop: For): Statement[] | undefined {
   const [start, end, step, body] = loop.src as readonly [Expr, Expr, Expr, Statement];
   if (loop.arg.unroll === 'never') return undefined;
   if (start.op !== 'const' || end.op !== 'const' || step.op !== 'const') return undefined;
-  const [from, to, by] = [Number(start.arg), Number(end.arg), Number(step.arg)];
-  const trips = Math.ceil((to - from) / by);
+  const [from, by] = [Number(start.arg), Number(step.arg)];
+  const trips = roundsOf(loop);
   if (trips > MOST_ITERATIONS || sizeOf(body) * trips > MOST_NODES || jumps(body)) return undefined;
   const { dtype } = loop.arg.variable.type;
   return Array.from({ length: Math.max(0, trips) }, (_, k) => {

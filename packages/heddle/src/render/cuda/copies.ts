@@ -1,28 +1,26 @@
 /** Asynchronous copies from global to shared memory (cp.async) in C++. */
-import type { Expr, MemoryNode, StoreWay } from '../../kernel/ir/ir.js';
+import { InternalError } from '../../core/errors.js';
+import { asyncCopyOf } from '../../kernel/ir/async-copy.js';
+import type { Expr, MemoryNode, Statement, StoreWay } from '../../kernel/ir/ir.js';
 import type { Expressions } from './expression.js';
 import { accessOf } from './index-arithmetic.js';
 import type { Prelude } from './prelude.js';
 import { call, postfix, type Text } from './text.js';
 
-/**
- * The copy that an asynchronous store of `value` is: what is loaded, or zeros where the condition of a select is
- * false. undefined if the value has become another: then it is stored as any other.
- */
+/** An asynchronous store: a copy of what is loaded, or zeros where the condition is false. */
 export function asyncCopy(
   prelude: Prelude,
   expressions: Expressions,
   memory: MemoryNode,
   indices: readonly Expr[],
-  value: Expr,
+  store: Statement & { op: 'store' },
   way: StoreWay,
-): Text | undefined {
-  const condition = value.op === 'select' ? (value.src[0] as Expr) : undefined;
-  const loaded = condition ? (value.src[1] as Expr) : value;
-  const from = loaded.op === 'load' ? accessOf(loaded) : undefined;
-  const zeros = !condition || isZero(value.src[2] as Expr);
-  if (from?.memory.op !== 'buffer' || condition?.type.lanes === 4 || !zeros) return undefined;
-  const { dtype, lanes } = value.type;
+): Text {
+  const copy = asyncCopyOf(store);
+  if (!copy) throw new InternalError('an asynchronous store of no copy: kernel/passes/copies.ts comes first');
+  const { loaded, condition } = copy;
+  const from = accessOf(loaded)!;
+  const { dtype, lanes } = loaded.type;
   const bytes = dtype.bytes * lanes;
   const once = way === 'async-once' && bytes === 16;
   const name = `copy_async_${bytes}${once ? '_once' : ''}${condition ? '_if' : ''}`;
@@ -42,6 +40,3 @@ export function asyncCopy(
   const places = [expressions.address(memory, indices), expressions.address(from.memory, from.indices)];
   return call(name, ...places, ...(condition ? [postfix(expressions.value(condition).text)] : []));
 }
-
-const isZero = (e: Expr): boolean =>
-  e.op === 'const' ? Number(e.arg) === 0 : e.op === 'splat' && isZero(e.src[0] as Expr);

@@ -187,7 +187,15 @@ const matrices =
 
 const boolean = (text: Text): Text => infix(text, '!=', postfix('0'), PRECEDENCE.equality);
 
+/** An instruction without operands. @param memory whether what it says of memory keeps the compiler from moving accesses over it */
+const instruction =
+  (text: string, memory: boolean): Rule =>
+  () =>
+    postfix(`asm volatile("${text};"${memory ? ' ::: "memory"' : ''})`);
+
 const TABLE = {
+  waitForEarlierLaunches: instruction('griddepcontrol.wait', true),
+  startLaterLaunches: instruction('griddepcontrol.launch_dependents', false),
   barrier: ({ prelude, args: [threads] }) => {
     if (!threads) return call('__syncthreads');
     const name = `barrier_of_${threads.text}`;

@@ -7,18 +7,8 @@
  */
 import { basename } from 'node:path';
 import { i32 } from '../../core/dtype.js';
-import { around, type Location } from '../../core/errors.js';
-import { some } from '../../core/node.js';
-import {
-  type ArrayDecl,
-  block,
-  type Expr,
-  type KernelIr,
-  type Node,
-  type Param,
-  type Statement,
-  type Variable,
-} from '../../kernel/ir/ir.js';
+import { around, InternalError, type Location } from '../../core/errors.js';
+import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../message.js';
 import { asyncCopy } from './copies.js';
@@ -53,13 +43,6 @@ export const NVRTC_FLAGS = [
 export interface CudaOptions {
   /** Threads a block will have at most, for `__launch_bounds__`. */
   readonly maxThreads?: number;
-  /**
-   * The kernel may start while the one before still runs (programmatic dependent launch, Hopper and later): it waits
-   * for that one's end before its first access. It lets the next one start where it ends itself: earlier, the next
-   * one's blocks would share those multiprocessors that have room by then, and leave others idle. On an H200 lenet5's
-   * step takes 35.6 µs so, 40.1 when the next one may start at once; cnn's 37.3 and 40.1.
-   */
-  readonly overlapped?: boolean;
   /** Leave out the comments with the author's lines, so that equal kernels have equal text. */
   readonly comments?: boolean;
 }
@@ -82,14 +65,6 @@ export const renderCuda = (ir: KernelIr, options: CudaOptions = {}): string =>
 
 export const renderCudaKernel = (ir: KernelIr, options: CudaOptions = {}): CudaKernel =>
   new Writer(ir, options).write();
-
-/** More rounds are not unrolled: the compiler would take long, and gain little. */
-const MOST_UNROLLED = 128;
-
-const roundsOf = (...bounds: readonly Expr[]): number => {
-  const [start, end, step] = bounds.map((e) => (e.op === 'const' ? Number(e.arg) : Number.NaN));
-  return Math.ceil((end! - start!) / step!);
-};
 
 class Writer {
   readonly #ir: KernelIr;
@@ -120,10 +95,7 @@ class Writer {
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
     const list = params.map((p) => this.#parameter(p)).join(', ');
     for (const array of arrays) this.#array(array);
-    if (this.#options.overlapped) {
-      this.#waiting(body);
-      this.#line('asm volatile("griddepcontrol.launch_dependents;");');
-    } else this.#statements(body);
+    this.#statements(body);
     const prelude = this.#prelude.toString();
     const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
     return { text, messages: this.#messages.list };
@@ -190,34 +162,6 @@ class Writer {
     this.#depth--;
   }
 
-  /**
-   * Statements with the wait for the kernels before. What touches no memory comes first (indices, sums set to zero):
-   * it is done while those still run. Every thread that goes on waits, so that a kernel's end is the end of those
-   * before it, too.
-   */
-  #waiting(s: Statement): void {
-    const statements = (s.op === 'block' ? s.src : [s]) as readonly Statement[];
-    const first = statements.findIndex(mustWait);
-    const at = first < 0 ? statements.length : first;
-    for (const early of statements.slice(0, at)) this.#statement(early);
-    const branch = statements[at];
-    if (branch?.op === 'if' && !mustWait(branch.src[0]!)) this.#waitingBranches(branch);
-    else {
-      this.#line('asm volatile("griddepcontrol.wait;" ::: "memory");');
-      if (branch) this.#statement(branch);
-    }
-    for (const late of statements.slice(at + 1)) this.#statement(late);
-  }
-
-  #waitingBranches({ src }: Statement & { op: 'if' }): void {
-    const [condition, then, otherwise] = src as readonly [Expr, Statement, Statement?];
-    this.#line(`if (${this.#value(condition).text}) {`);
-    this.#inner(() => this.#waiting(then));
-    this.#line('} else {');
-    this.#inner(() => this.#waiting(otherwise ?? block([])));
-    this.#line('}');
-  }
-
   #statement(s: Statement): void {
     if (s.op !== 'block') this.#comment(s.at);
     switch (s.op) {
@@ -238,6 +182,8 @@ class Writer {
       case 'store':
         this.#store(s);
         return;
+      case 'update':
+        throw new InternalError('CUDA C++: an update stands in a lowered kernel only');
       case 'if':
         this.#if(s);
         return;
@@ -286,11 +232,8 @@ class Writer {
     const { memory, indices } = accessOf(s)!;
     const value = s.src[1] as Expr;
     if (s.arg) {
-      const copy = asyncCopy(this.#prelude, this.#expressions, memory, indices, value, s.arg);
-      if (copy) {
-        this.#line(`${copy.text};`);
-        return;
-      }
+      this.#line(`${asyncCopy(this.#prelude, this.#expressions, memory, indices, s, s.arg).text};`);
+      return;
     }
     const { dtype, lanes } = value.type;
     const expressions = this.#expressions;
@@ -345,7 +288,7 @@ class Writer {
     };
     const last = bound(end, texts[1]!, 'end');
     const by = bound(step, texts[2]!, 'step');
-    if (unroll === true && !(roundsOf(start, end, step) > MOST_UNROLLED)) this.#line('#pragma unroll');
+    if (unroll === true) this.#line('#pragma unroll');
     const update = Number(by.literal) === 1 ? `${name}++` : `${name} += ${by.text}`;
     const condition = infix(postfix(name), '<', last, PRECEDENCE.relation).text;
     this.#line(`for (${registerType(variable.type)} ${held.join(', ')}; ${condition}; ${update}) {`);
@@ -413,8 +356,3 @@ function isFixed(e: Expr): boolean {
   if (e.op === 'const' || e.op === 'param' || e.op === 'special') return true;
   return e.op === 'variable' && e.arg.constant;
 }
-
-const WAITS: ReadonlySet<string> = new Set<Node['op']>(['buffer', 'print', 'assert', 'return']);
-
-/** Whether something in it touches what other kernels may write, or ends its thread. */
-const mustWait = (node: Node): boolean => some([node], ({ op }) => WAITS.has(op));

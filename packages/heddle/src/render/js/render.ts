@@ -118,6 +118,8 @@ function statement(to: Scribe, s: Statement, around: Around): void {
     case 'store':
       store(to, s.src[0] as MemoryNode, s.src[1] as Expr, s.src.slice(2) as Expr[], to.site(s.at), s.arg);
       break;
+    case 'update':
+      throw new InternalError('kernel JavaScript: an update stands in a lowered kernel only');
     case 'if':
       chosen(to, s, around);
       break;

@@ -1,9 +1,6 @@
 /** Loads, stores and atomics. Memory operands are `[memory, base, offset]` (kernel/passes/address.ts). */
 import type { DType } from '../../core/dtype.js';
-import type { Expr, Statement } from '../../kernel/ir/ir.js';
-import { alu, type Node, read, select, type Variable } from '../../kernel/ir/ir.js';
-import type { ScalarOp } from '../../kernel/ir/ops.js';
-import { value } from '../../kernel/ir/types.js';
+import type { Expr, Node, Statement } from '../../kernel/ir/ir.js';
 import type { Emitter } from './emitter.js';
 import type { Local } from './encode.js';
 import { fromHalf, toHalf, wordsOf } from './half.js';
@@ -141,7 +138,7 @@ function storeScalar(x: Emitter, t: DType, offset: number): void {
   }
 }
 
-/** Atomics the machine has for i32, u32 and i64. */
+/** Atomics the machine has for i32, u32 and i64; the others are updates by now (kernel/passes/atomics.ts). */
 const NATIVE: Readonly<Record<string, 'add' | 'sub' | 'and' | 'or' | 'xor' | 'xchg' | 'cmpxchg'>> = {
   atomicAdd: 'add',
   atomicSub: 'sub',
@@ -152,74 +149,53 @@ const NATIVE: Readonly<Record<string, 'add' | 'sub' | 'and' | 'or' | 'xor' | 'xc
   atomicCompareExchange: 'cmpxchg',
 };
 
-/** The op by which an atomic updates, where it is one. */
-const UPDATE: Readonly<Record<string, ScalarOp>> = {
-  atomicAdd: 'add',
-  atomicSub: 'sub',
-  atomicMin: 'min',
-  atomicMax: 'max',
-  atomicAnd: 'and',
-  atomicOr: 'or',
-  atomicXor: 'xor',
-};
-
-/** Push what stood in memory before the update. */
+/** Push what stood in memory before. */
 export function atomic(x: Emitter, e: Extract<Expr, { op: 'intrinsic' }>): void {
   const memory = e.src[0];
   if (memory?.op !== 'buffer' && memory?.op !== 'array')
     unsupported(`${e.arg} as a whole warp's operation`, e.at);
-  const { f } = x;
   const t = dtypeOf(memory);
-  const offset = Number(e.src[2]!.arg);
-  const args = e.src.slice(3) as Expr[];
-  const native = NATIVE[e.arg];
   const type = laneType(t);
-  if (native && t.bytes >= 4 && (type === 'i32' || type === 'i64')) {
-    x.push(e.src[1] as Expr);
-    for (const a of args) x.push(a);
-    f.op(`${type}.atomic.rmw.${native}`, undefined, offset);
-    return;
-  }
-  const base = x.keep(e.src[1] as Expr);
+  const native = NATIVE[e.arg];
+  if (!native || t.bytes < 4 || (type !== 'i32' && type !== 'i64'))
+    fail(`${e.arg} on ${t.name} has no WebAssembly form: kernel/passes/atomics.ts comes first`);
+  x.push(e.src[1] as Expr);
+  for (const a of e.src.slice(3)) x.push(a as Expr);
+  x.f.op(`${type}.atomic.rmw.${native}`, undefined, Number(e.src[2]!.arg));
+}
+
+/** The loads, and the compare-and-swap, of as many bytes. */
+const SWAPS: Readonly<Record<number, { readonly load: InstructionName; readonly swap: InstructionName }>> = {
+  1: { load: 'i32.load8_u', swap: 'i32.atomic.rmw8.cmpxchg_u' },
+  2: { load: 'i32.load16_u', swap: 'i32.atomic.rmw16.cmpxchg_u' },
+  4: { load: 'i32.load', swap: 'i32.atomic.rmw.cmpxchg' },
+  8: { load: 'i64.load', swap: 'i64.atomic.rmw.cmpxchg' },
+};
+
+/** Swap the new value in, again with what was found there until nothing has come between. */
+export function update(x: Emitter, s: Extract<Statement, { op: 'update' }>): void {
+  const { f } = x;
+  const [memory, next, address, { arg }] = s.src as readonly [Node, Expr, Expr, Node];
+  const offset = Number(arg);
+  const t = dtypeOf(memory);
   const bits = t.bytes === 8 ? 'i64' : 'i32';
-  const old: Variable = { name: 'old', type: value(t), constant: false };
-  const given = args.map((a, i): Variable => {
-    const v = { name: `arg${i}`, type: value(t), constant: true };
-    x.into(a, x.variable(v));
-    return v;
-  });
-  const [first, second] = given.map((v) => read(v));
+  const { load, swap } = SWAPS[t.bytes]!;
+  const base = x.keep(address);
+  const old = x.variable(s.arg)[0]!;
   const seen = f.local('seen', bits);
   const found = f.local('found', bits);
-  const compare: InstructionName =
-    t.bytes === 8
-      ? 'i64.atomic.rmw.cmpxchg'
-      : t.bytes === 4
-        ? 'i32.atomic.rmw.cmpxchg'
-        : t.bytes === 2
-          ? 'i32.atomic.rmw16.cmpxchg_u'
-          : 'i32.atomic.rmw8.cmpxchg_u';
-  const plain: InstructionName =
-    t.bytes === 8 ? 'i64.load' : t.bytes === 4 ? 'i32.load' : t.bytes === 2 ? 'i32.load16_u' : 'i32.load8_u';
-  const current = read(old);
-  const next =
-    e.arg === 'atomicExchange'
-      ? first!
-      : e.arg === 'atomicCompareExchange'
-        ? select(alu('eq', [current, first!]), second!, current)
-        : alu(UPDATE[e.arg]!, [current, first!]);
   f.get(base);
-  f.op(plain, undefined, offset);
+  f.op(load, undefined, offset);
   f.set(seen);
   f.loop('retry', (again) => {
     f.get(seen);
     fromBits(x, t);
-    f.set(x.variable(old)[0]!);
+    f.set(old);
     f.get(base);
     f.get(seen);
     x.push(next);
     toBits(x, t);
-    f.op(compare, undefined, offset);
+    f.op(swap, undefined, offset);
     f.set(found);
     differs(x, found, seen, bits);
     f.when(() => {
@@ -228,7 +204,6 @@ export function atomic(x: Emitter, e: Extract<Expr, { op: 'intrinsic' }>): void 
       f.branch(again);
     });
   });
-  f.get(x.variable(old)[0]!);
 }
 
 function differs(x: Emitter, a: Local, b: Local, bits: 'i32' | 'i64'): void {

@@ -5,7 +5,7 @@ import type { Message } from '../message.js';
 import { FAILURE, PRINT_BYTES, PRINT_HEAD, PRINT_RING } from './abi.js';
 import type { Label } from './encode.js';
 import type { Expressions } from './expressions.js';
-import { store } from './memory.js';
+import { store, update } from './memory.js';
 import { laneType, unsupported } from './values.js';
 
 interface Loop {
@@ -41,6 +41,9 @@ export class Statements {
         return;
       case 'store':
         store(x, s);
+        return;
+      case 'update':
+        update(x, s);
         return;
       case 'if': {
         const [condition, then, otherwise] = s.src;

@@ -50,6 +50,7 @@ export class CpuDevice implements Device, ProgramHost {
       fma,
       limits: H200.limits,
       capability: 0,
+      overlapped: false,
       libraries: new Set(),
     };
     const model = cpus()[0]?.model.trim() ?? 'processor';

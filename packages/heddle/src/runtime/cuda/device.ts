@@ -113,13 +113,14 @@ export class CudaDevice implements Device, ProgramHost {
       fma: true,
       limits: limitsOf(attribute),
       capability,
+      overlapped: capability >= 90 && driver.version >= EDGE_DATA,
       libraries: new Set(Object.keys(ROUTINES).filter((name) => ROUTINES[name]!.available())),
     };
-    this.overlapped = capability >= 90 && driver.version >= EDGE_DATA;
+    this.overlapped = this.target.overlapped;
     const nvrtc = new Nvrtc(found.path);
     this.#compiler = new Compiler(nvrtc, capability);
     this.#board = new MessageBoard(driver, this.stream);
-    this.kernels = new Kernels(driver, this.#compiler, this.target, this.#board, this.overlapped);
+    this.kernels = new Kernels(driver, this.#compiler, this.target, this.#board);
     const name = new NativeMemory(256);
     api.cuDeviceGetName(name.address, 256, gpu);
     const memory = driver.handle((at) => api.cuDeviceTotalMem_v2(at, gpu));

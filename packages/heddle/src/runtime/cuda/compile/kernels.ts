@@ -41,15 +41,12 @@ export class Kernels {
   readonly #loaded = new Map<string, CudaFunction>();
   readonly #sources = new WeakMap<KernelIr, Map<number, KernelSource>>();
   #talking = 0;
-  readonly #overlapped: boolean;
 
-  /** @param overlapped kernels may start before the one before has ended */
-  constructor(driver: Driver, compiler: Compiler, target: Target, board: MessageBoard, overlapped: boolean) {
+  constructor(driver: Driver, compiler: Compiler, target: Target, board: MessageBoard) {
     this.#driver = driver;
     this.#board = board;
     this.#compiler = compiler;
     this.#target = target;
-    this.#overlapped = overlapped;
   }
 
   /** The text of a kernel for blocks of that many threads. */
@@ -58,7 +55,7 @@ export class Kernels {
     this.#sources.set(kernel, known);
     let source = known.get(threads);
     if (!source) {
-      const options = { maxThreads: threads, overlapped: this.#overlapped, comments: false };
+      const options = { maxThreads: threads, comments: false };
       const { text, messages } = keptText(kernel, this.#target, options, () =>
         renderCudaKernel(compile(kernel, this.#target), options),
       );
