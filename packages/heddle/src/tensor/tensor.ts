@@ -32,6 +32,7 @@ import type { GraphNode } from '../graph/node.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as activation from '../ops/activation/op.js';
 import { matmul } from '../ops/matmul/op.js';
+import { scan } from '../ops/scan/op.js';
 import { softmax } from '../ops/softmax/op.js';
 import { type Axes, inferShape } from './axes.js';
 import { TensorHandle } from './handle.js';
@@ -338,6 +339,15 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   /** Index of the smallest element along `axis` (the first of several; of a NaN if there is one), i32. */
   argmin(axis: number, options?: ReduceOptions): Tensor<'i32'> {
     return new Tensor(argOf('min', this.node, axis, options));
+  }
+
+  /** Running sums along `axis`: element i is the sum of those up to i, exact for integers; of u8 in i32. */
+  cumsum(axis: number): Tensor<Summed<D>> {
+    return new Tensor(scan('add', this.node, axis));
+  }
+  /** Running products along `axis`: element i is the product of those up to i; of u8 in i32. */
+  cumprod(axis: number): Tensor<Summed<D>> {
+    return new Tensor(scan('mul', this.node, axis));
   }
 
   /** Along `axis`: e^x / Σ e^x. @throws DTypeError unless of floats */

@@ -472,6 +472,8 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     std: spread,
     argmax: [axis, reduce[1]!],
     argmin: [axis, reduce[1]!],
+    cumsum: [axis],
+    cumprod: [axis],
     softmax: [optional(axis)],
     logSoftmax: [optional(axis)],
     reshape: [list(() => [4])],

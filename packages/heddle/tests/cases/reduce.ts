@@ -219,6 +219,42 @@ const softmaxes: Case[] = (
   },
 ]);
 
+/** Rows for small and large teams of threads, several tiles, chunks of a long row, and another axis than the last. */
+const running: Case[] = (
+  [
+    ['cumsum', (a: number, b: number) => a + b],
+    ['cumprod', (a: number, b: number) => a * b],
+  ] as const
+).flatMap(([name, f]) => {
+  const scan = (line: readonly number[]): number[] => {
+    let last: number | undefined;
+    return line.map((v) => {
+      last = last === undefined ? v : f(last, v);
+      return last;
+    });
+  };
+  const of = (shape: readonly number[], axis: number, input: Partial<Input> = {}): Case => ({
+    op: name,
+    inputs: [{ shape, ...(name === 'cumprod' && { low: 0.9, high: 1.1 }), ...input }],
+    run: (x) => x[name](axis),
+    reference: (x) => alongAxis(scan, x, axis),
+    absolute: 2e-5,
+  });
+  return [
+    ...[of([1], 0), of([7], -1), of([0], 0), of([2, 0], 0)],
+    ...[of([3, 5], 0), of([2, 3, 4], 1), of([5, 33], 1), of([3, 131], 1)],
+    { ...of([2500], 0), gradient: { skip: 'one element at a time: the rows above are enough' } },
+    ...[of([3, 9], 1, { dtype: i32, low: -3, high: 4 }), of([4, 2], 0, { dtype: u8, low: 0, high: 3 })],
+    ...[of([2, 6], 1, { dtype: i64, low: -3, high: 4 }), of([3, 5], 1, { dtype: f64 })],
+    { ...of([3, 5], 1, { dtype: f16 }), relative: 2e-3, absolute: 5e-3 },
+    { ...of([3, 5], 1, { dtype: bf16 }), relative: 2e-2, absolute: 4e-2 },
+    {
+      ...of([2, 5], 1, { values: [1, 0, 2, 3, 4, 2, 3, 0, 0, 5] }),
+      op: `${name} with zeros`,
+    },
+  ];
+});
+
 /** What several reductions make together, and with the elements they came from. */
 const combined: Case[] = [
   {
@@ -275,4 +311,4 @@ const combined: Case[] = [
   },
 ];
 
-export const REDUCE: readonly Case[] = [...sums, ...positions, ...softmaxes, ...combined];
+export const REDUCE: readonly Case[] = [...sums, ...positions, ...softmaxes, ...running, ...combined];

@@ -308,6 +308,8 @@ OPS = {
     "argmin": place(torch.argmin),
     "softmax": shape_of(F.softmax),
     "logSoftmax": shape_of(F.log_softmax),
+    "cumsum": shape_of(torch.cumsum),
+    "cumprod": shape_of(torch.cumprod),
     "matmul": matmul,
     "linear": linear,
     "conv2d": conv2d,

@@ -63,6 +63,12 @@ const reduction = (
     exact: (tape, [x], o) => exact(tape, x!, o),
   });
 
+/** The product of entries, of none 1. */
+const product =
+  (tape: Tape, x: Entries) =>
+  (ids: readonly number[]): number =>
+    ids.slice(1).reduce((y, id) => tape.dot(x.dtype, [y], [id]), ids[0] ?? tape.constant(x.dtype, 1));
+
 const isNumber = (dtype: DTypeName): boolean => dtype !== 'bool';
 
 /** Of whole numbers, u8 in i32. */
@@ -171,6 +177,12 @@ const alongAxis = (
     exact: (tape, [x], axis) => exact(tape, x!, axis),
   });
 
+/** Each entry from those up to it along an axis. */
+const running = (x: Entries, axis: number, f: (ids: readonly number[]) => number): Entries => ({
+  ...nd.alongAxis((ids) => ids.map((_, i) => f(ids.slice(0, i + 1))), x, axis),
+  dtype: x.dtype,
+});
+
 const place = (
   run: (t: Tensor, axis: number, o: { keepdim: boolean }) => Tensor,
   sign: 1 | -1,
@@ -226,9 +238,7 @@ export const REDUCTIONS: Readonly<Record<string, Op<unknown>>> = {
     isNumber,
     (tape, x, o) =>
       isFloat(x.dtype)
-        ? folded(x, o, (ids) =>
-            ids.slice(1).reduce((y, id) => tape.dot(x.dtype, [y], [id]), ids[0] ?? tape.constant(x.dtype, 1)),
-          )
+        ? folded(x, o, product(tape, x))
         : wholes(tape, x, o, 1, (a, b) => (x.dtype === 'i64' ? a * b : Math.imul(a, b))),
   ),
   ...deviation(1),
@@ -237,4 +247,12 @@ export const REDUCTIONS: Readonly<Record<string, Op<unknown>>> = {
   argmin: place((t, axis, o) => t.argmin(axis, o), -1),
   softmax: alongAxis((t, axis) => t.softmax(axis), softmax),
   logSoftmax: alongAxis((t, axis) => t.logSoftmax(axis), logSoftmax),
+  cumsum: alongAxis(
+    (t, axis) => t.cumsum(axis),
+    (tape, x, axis) => running(x, axis, (ids) => tape.combination(x.dtype, ids)),
+  ),
+  cumprod: alongAxis(
+    (t, axis) => t.cumprod(axis),
+    (tape, x, axis) => running(x, axis, product(tape, x)),
+  ),
 };

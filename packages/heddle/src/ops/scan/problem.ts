@@ -1,0 +1,17 @@
+/** What the kernels of running sums and products need to know. */
+import type { IrFunction } from '../../kernel/ir/ir-function.js';
+
+/** How neighbours are combined: running sums or running products. */
+export interface ScanArg {
+  readonly op: 'add' | 'mul';
+}
+
+export interface ScanProblem extends ScanArg {
+  readonly rows: number;
+  /** Elements of a row, at least 1. */
+  readonly n: number;
+  /** Where x begins. */
+  readonly offset: number;
+  /** (value, row, i) → the value to store. */
+  readonly finish: IrFunction;
+}
