@@ -1,7 +1,8 @@
 /** What to say of a name that means nothing where it stands, and what to write instead. */
 import { nearest } from '../../core/arguments.js';
 import { CONTEXT, MATH } from './builtins.js';
-import type { Parsing, Value } from './state.js';
+import type { Parsing } from './state.js';
+import type { Value } from './values.js';
 
 type RecordValue = Extract<Value, { kind: 'record' }>;
 

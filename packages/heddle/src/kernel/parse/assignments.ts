@@ -4,17 +4,9 @@ import { load, read, set, store } from '../ir/ir.js';
 import { sameValueType } from '../ir/types.js';
 import { element } from './memory.js';
 import { combine } from './operators.js';
-import {
-  type Binding,
-  fromExpr,
-  fromStatic,
-  isStable,
-  type Parsing,
-  type Syntax,
-  type Value,
-  VOID,
-} from './state.js';
+import { isStable, type Parsing } from './state.js';
 import { assignable, toExpr } from './typing.js';
+import { type Binding, fromExpr, fromStatic, type Syntax, type Value, VOID } from './values.js';
 
 /** @param used whether its value is needed */
 export function assign(p: Parsing, node: AssignmentExpression, used: boolean): Value {
@@ -81,19 +73,21 @@ function changeVariable(
   const binding = p.scope.get(target.name);
   if (binding?.kind !== 'variable') return p.fail(target, notAssignable(target.name, binding));
   const { variable, open } = binding;
-  const outer = p.target;
-  p.target = open === undefined ? outer : { variable, open };
   const old = fromExpr(read(variable, p.at(target)));
-  const [before, given] = symbol ? p.inOrder([() => old, right]) : [undefined, right()];
-  const value = before ? combine(p, node, symbol, [target, rightNode], [before, given!]) : given!;
-  p.target = outer;
-  if (open !== undefined && value.kind === 'expr' && !sameValueType(value.expr.type, variable.type)) {
-    p.decide(open, value.expr.type);
-  }
+  const assigned = (): Value => {
+    if (!symbol) return right();
+    const [before, given] = p.inOrder([() => old, right]);
+    return combine(p, node, symbol, [target, rightNode], [before!, given!]);
+  };
+  const value = open === undefined ? assigned() : p.within({ target: { variable, open } }, assigned);
+  const other =
+    open !== undefined && value.kind === 'expr' && !sameValueType(value.expr.type, variable.type)
+      ? { key: open, is: value.expr.type }
+      : undefined;
   if (variable.constant)
     return p.fail(target, `${target.name} is a loop variable of a counted loop and stays as it is.`);
   const { dtype, lanes } = variable.type;
-  const expr = assignable(p, rightNode, `\`${target.name}\``, value, dtype, lanes);
+  const expr = assignable(p, rightNode, `\`${target.name}\``, value, dtype, lanes, other);
   p.emit(set(variable, expr, p.at(node)));
   return fromExpr(read(variable, p.at(node)));
 }

@@ -3,8 +3,9 @@ import { DTYPES } from '../../core/dtype.js';
 import { INTRINSICS, type IntrinsicRecord } from '../ir/intrinsics.js';
 import { type Axis, alu, type Special, special } from '../ir/ir.js';
 import { OPS, type ScalarOp } from '../ir/ops.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax, type Value } from './state.js';
+import type { Parsing } from './state.js';
 import { apply, choice, toExpr } from './typing.js';
+import { fromExpr, fromStatic, type Syntax, type Value } from './values.js';
 
 /** The ops whose syntax is a call, by the name that is called. */
 const calls = (syntax: RegExp): [name: string, op: ScalarOp][] =>

@@ -23,7 +23,7 @@ import { MATH, NAMED_OPS } from './builtins.js';
 import { inline } from './functions.js';
 import { unnamed } from './instrumented.js';
 import { constantOf, copyAsync, declareArray, loadWide, place, storeWide } from './memory.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './state.js';
+import type { Parsing } from './state.js';
 import {
   apply,
   assignable,
@@ -36,6 +36,7 @@ import {
   toExpr,
   unify,
 } from './typing.js';
+import { fromExpr, fromStatic, type Syntax, type Value, VOID } from './values.js';
 
 export function call(p: Parsing, node: CallExpression): Value {
   const bare = unnamed(node, p.isKnown);

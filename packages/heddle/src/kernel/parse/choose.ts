@@ -1,7 +1,8 @@
 /** Choices at run time: `c ? a : b`, `a && b`, and the branches of a function that returns early. */
 import { block, declare, read, type Statement, set, type Variable, when, zeroOf } from '../ir/ir.js';
-import { fromExpr, type Parsing, type Syntax, type Value, VOID } from './state.js';
+import type { Parsing } from './state.js';
 import { assignable, choice, staticOf, toCondition, toExpr } from './typing.js';
+import { fromExpr, type Syntax, type Value, VOID } from './values.js';
 
 /**
  * `condition ? then : otherwise`, where only the chosen side happens. On constants only that side is parsed; a

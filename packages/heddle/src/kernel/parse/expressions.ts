@@ -9,8 +9,9 @@ import { choose } from './choose.js';
 import { withoutCounters } from './instrumented.js';
 import { member } from './memory.js';
 import { combine } from './operators.js';
-import { fromExpr, fromStatic, type Parsing, type Value, VOID } from './state.js';
+import type { Parsing } from './state.js';
 import { apply, staticOf, toCondition } from './typing.js';
+import { fromExpr, fromStatic, type Value, VOID } from './values.js';
 
 const GLOBALS: Readonly<Record<string, Value>> = {
   Infinity: fromStatic(Number.POSITIVE_INFINITY),
@@ -62,7 +63,13 @@ export function expression(p: Parsing, node: Expression): Value {
       return call(p, node);
     case 'ArrowFunctionExpression':
     case 'FunctionExpression':
-      return { kind: 'function', name: p.naming ?? 'function', node, source: p.source, scope: p.scope };
+      return {
+        kind: 'function',
+        name: p.around.naming ?? 'function',
+        node,
+        source: p.source,
+        scope: p.scope,
+      };
     case 'ObjectExpression': {
       const members = new Map<string, Value>();
       for (const property of node.properties) {

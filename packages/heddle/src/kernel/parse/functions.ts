@@ -2,17 +2,9 @@
 import type { Statement as AstStatement, CallExpression, Expression, IfStatement, Pattern } from 'acorn';
 import { choose } from './choose.js';
 import { isAssigned } from './names.js';
-import {
-  type Binding,
-  fromExpr,
-  fromStatic,
-  type Parsing,
-  Scope,
-  type Syntax,
-  type Value,
-  VOID,
-} from './state.js';
+import type { Parsing } from './state.js';
 import { describe, isDType } from './typing.js';
+import { type Binding, fromExpr, fromStatic, Scope, type Syntax, type Value, VOID } from './values.js';
 
 const DEEPEST = 64;
 
@@ -25,17 +17,10 @@ export function inline(
   callee: AuthorFunction,
   args: readonly Expression[],
 ): Value {
-  if (p.depth >= DEEPEST)
+  const { depth } = p.around;
+  if (depth >= DEEPEST)
     p.fail(node, `calls nest ${DEEPEST} deep at ${callee.name}: recursive functions cannot be inlined.`);
   const given = p.inOrder(args.map((a) => () => p.expression(a)));
-  const outer = {
-    scope: p.scope,
-    source: p.source,
-    path: p.path,
-    loops: p.loops,
-    naming: p.naming,
-  };
-  const path = p.key(node);
   const scope = new Scope(callee.scope);
   const { params } = callee.node;
   if (params.length !== given.length) {
@@ -45,23 +30,18 @@ export function inline(
         '. What a function needs of the context is passed on like any argument: f(x, { exp2 }).',
     );
   }
-  p.depth++;
-  p.path = path;
-  p.source = callee.source;
-  p.naming = undefined;
-  p.loops = [];
-  p.scope = scope;
-  try {
+  const inside = {
+    ...{ scope, source: callee.source, path: p.key(node), depth: depth + 1 },
+    ...{ loop: undefined, naming: undefined },
+  };
+  return p.within(inside, () => {
     params.forEach((param, i) => {
       bind(p, param, passed(p, param, given[i]!));
     });
     const { body } = callee.node;
     if (body.type !== 'BlockStatement') return p.expression(body);
     return returning(p, items(body.body, scope));
-  } finally {
-    p.depth--;
-    Object.assign(p, outer);
-  }
+  });
 }
 
 /** An argument as its parameter sees it: computed once, and its own variable where the function sets it. */
@@ -73,9 +53,7 @@ function passed(p: Parsing, param: Pattern, v: Value): Binding {
         param,
         `\`${param.name}\` is given ${describe(v)} and cannot be set. Copy it first: let v = ….`,
       );
-    const variable = p.keep(v.expr, param.name, false);
-    p.kept.delete(variable);
-    return { kind: 'variable', variable };
+    return { kind: 'variable', variable: p.settable(v.expr, param.name) };
   }
   if (v.kind !== 'expr') return p.settle(v, param.name);
   return fromExpr(p.lasting(v.expr, param.name));
@@ -131,15 +109,17 @@ const items = (nodes: readonly AstStatement[], scope: Scope): Item[] =>
  */
 function returning(p: Parsing, body: readonly Item[]): Value {
   for (const [i, { node, scope }] of body.entries()) {
-    p.scope = scope;
     const rest = body.slice(i + 1);
-    if (node.type === 'ReturnStatement') return node.argument ? p.expression(node.argument) : VOID;
+    if (node.type === 'ReturnStatement') {
+      const { argument } = node;
+      return argument ? p.within({ scope }, () => p.expression(argument)) : VOID;
+    }
     if (!returns(node)) {
-      p.statement(node);
+      p.within({ scope }, () => p.statement(node));
     } else if (node.type === 'BlockStatement') {
       return returning(p, [...items(node.body, new Scope(scope)), ...rest]);
     } else if (node.type === 'IfStatement') {
-      return branch(p, node, scope, rest);
+      return p.within({ scope }, () => branch(p, node, scope, rest));
     } else {
       p.fail(
         node,

@@ -31,8 +31,9 @@ import type { Scalar } from '../ir/ops.js';
 import { sameValueType, value } from '../ir/types.js';
 import { evaluateFor } from './expressions.js';
 import { isAssigned, mentions } from './names.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax } from './state.js';
+import type { Parsing } from './state.js';
 import { apply, staticOf, toCondition, toExpr } from './typing.js';
+import { fromExpr, fromStatic, type Syntax } from './values.js';
 
 /** `for (let NAME = START; NAME < END; NAME += STEP)`. */
 interface Counting {
@@ -58,7 +59,7 @@ export function forStatement(p: Parsing, node: ForStatement): void {
     const step = update ? () => p.nested(() => evaluateFor(p, update)).statements : () => [];
     loop(p, node, node.test ?? undefined, node.body, step);
   });
-  p.out.push(...whole.statements);
+  p.emit(...whole.statements);
 }
 
 export function whileStatement(p: Parsing, node: WhileStatement, test: Expression, body: AstStatement): void {
@@ -105,12 +106,7 @@ export function doWhileLoop(p: Parsing, node: DoWhileStatement): void {
 }
 
 function bodyOf(p: Parsing, body: AstStatement): Statement[] {
-  p.loops.push('loop');
-  try {
-    return p.nested(() => p.statement(body)).statements;
-  } finally {
-    p.loops.pop();
-  }
+  return p.nested(() => p.statement(body), { loop: 'loop' }).statements;
 }
 
 function countingOf(node: ForStatement): Counting | undefined {
@@ -181,18 +177,19 @@ function countedLoop(p: Parsing, node: ForStatement, counting: Counting): boolea
   const numbers = Object.values(exprs).map((e) => (e.op === 'const' ? Number(e.arg) : undefined));
   const constants = numbers.every((n) => n !== undefined);
   const key = p.key(node);
-  if (constants && p.lessons.unrolled.has(key)) {
+  if (constants && p.isUnrolled(key)) {
     unroll(p, node, counting.name, type.dtype, numbers as number[]);
     return true;
   }
   const variable: Variable = { name, type, constant: true };
-  if (constants) p.counters.set(variable, key);
-  p.loops.push('loop');
-  const inner = p.nested(() => {
-    p.scope.set(name, { kind: 'variable', variable });
-    p.statement(node.body);
-  });
-  p.loops.pop();
+  if (constants) p.counts(variable, key);
+  const inner = p.nested(
+    () => {
+      p.scope.set(name, { kind: 'variable', variable });
+      p.statement(node.body);
+    },
+    { loop: 'loop' },
+  );
   const body = block(inner.statements);
   if (!staysPut([exprs.end, exprs.step], body)) {
     return false;
@@ -210,16 +207,17 @@ function unroll(
   header: readonly number[],
 ): void {
   const [start = 0, end = 0, step = 1] = header;
-  p.loops.push('unrolled');
   for (let i = start; i < end; i += step) {
     const now: Scalar = dtype.name === 'i64' ? BigInt(i) : i;
-    const inner = p.nested(() => {
-      p.scope.set(name, fromExpr(constant(dtype, now, p.at(node))));
-      p.statement(node.body);
-    });
-    p.out.push(...inner.statements);
+    const inner = p.nested(
+      () => {
+        p.scope.set(name, fromExpr(constant(dtype, now, p.at(node))));
+        p.statement(node.body);
+      },
+      { loop: 'unrolled' },
+    );
+    p.emit(...inner.statements);
   }
-  p.loops.pop();
 }
 
 /** Two buffers may be the same memory, so that they count as one; each array is its own. */

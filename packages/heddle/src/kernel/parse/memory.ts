@@ -15,8 +15,9 @@ import {
 import { H200 } from '../ir/target.js';
 import type { Lanes } from '../ir/types.js';
 import { missingFrom } from './advice.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax, type Value, VOID } from './state.js';
+import type { Parsing } from './state.js';
 import { assignable, describe, isDType, staticOf, toCondition, toIndex } from './typing.js';
+import { fromExpr, fromStatic, type Syntax, type Value, VOID } from './values.js';
 
 /** A place in memory: `memory[indices[0]][indices[1]]…`. */
 export interface Element {
@@ -115,10 +116,10 @@ export function elementOf(
 export function constantOf(p: Parsing, node: Syntax, v: Value, what: string): number {
   const known = staticOf(v);
   if (typeof known === 'number') return known;
-  if (v.kind === 'expr') p.unrollFor(v.expr);
   return p.fail(
     node,
     `${what} must be known when the kernel is compiled, got ${describe(v)}. Pass it as a constant in the fourth argument of kernel().`,
+    v.kind === 'expr' ? p.constantBy(v.expr) : undefined,
   );
 }
 
@@ -233,7 +234,7 @@ export function declareArray(
         : `${callee} takes sizes after the dtype: ${callee}(f32, 32).`,
     );
   }
-  if (p.conditions > 0 && !callee.startsWith('local'))
+  if (p.around.isConditional && !callee.startsWith('local'))
     p.fail(
       node,
       `${callee} inside of an if: shared memory belongs to the whole block and is there whatever the condition is. ` +
@@ -249,7 +250,7 @@ export function declareArray(
     );
   if (!decl) {
     decl = {
-      name: p.naming ?? 'array',
+      name: p.around.naming ?? 'array',
       dtype: dtype.value,
       space: callee.startsWith('local') ? 'local' : 'shared',
       dims: dims.length > 0 ? dims : [-1],

@@ -1,7 +1,8 @@
 /** Operators of two operands, as `a + b` and as `a += b`. */
 import type { ScalarOp } from '../ir/ops.js';
-import { fromStatic, type Parsing, type Syntax, type Value } from './state.js';
+import type { Parsing } from './state.js';
 import { apply } from './typing.js';
+import { fromStatic, type Syntax, type Value } from './values.js';
 
 const BINARY: Readonly<Record<string, ScalarOp>> = {
   '+': 'add',

@@ -4,25 +4,18 @@
  */
 import { isPlainObject, shown } from '../../core/arguments.js';
 import { KernelError } from '../../core/errors.js';
-import { block, bufferParam, type KernelIr, type Param, scalarParam } from '../ir/ir.js';
+import { block, bufferParam, type KernelIr, type Param, type Statement, scalarParam } from '../ir/ir.js';
 import { isIrFunction } from '../ir/ir-function.js';
 import { isBuffer, type Schema } from '../ir/types.js';
 import { CONTEXT } from './builtins.js';
 import { capture, Place } from './capture.js';
 import { expression } from './expressions.js';
+import type { Fact } from './facts.js';
 import { bind } from './functions.js';
-import {
-  fromExpr,
-  fromStatic,
-  type Lessons,
-  Parsing,
-  Restart,
-  Scope,
-  type Translator,
-  type Value,
-} from './state.js';
+import { type Origin, Parsing, type Translator } from './state.js';
 import { effectOf, statement, statements } from './statements.js';
 import { isDType } from './typing.js';
+import { fromExpr, fromStatic, Scope, type Value } from './values.js';
 
 /** Anything that can be called; its parameters are never looked at as values. */
 export type AnyFunction = (...args: never[]) => unknown;
@@ -49,13 +42,18 @@ export function parseKernel(
       );
     }
   }
-  const lessons: Lessons = { types: new Map(), unrolled: new Set() };
+  const given = [parametersOf(params), contextOf(constants)] as const;
+  const origin: Origin = { kernel: source, given, translator: TRANSLATOR };
+  // The facts first: a translation that misses one says so, and the last is the one that misses none.
+  const facts = new Map<string, Fact['is']>();
   for (;;) {
-    const p = new Parsing(source, lessons, TRANSLATOR);
+    const p = new Parsing(origin, facts);
     try {
-      return { name, params, body: parseBody(p, params, constants), arrays: [...p.arrays.values()] };
+      const body = translate(p);
+      return { name, params, body, arrays: [...p.arrays.values()] };
     } catch (error) {
-      if (!(error instanceof Restart)) throw error;
+      if (!p.missing) throw error;
+      facts.set(p.missing.key, p.missing.is);
     }
   }
 }
@@ -76,23 +74,21 @@ function paramsOf(kernel: string, schema: Schema): Param[] {
   });
 }
 
-function parseBody(p: Parsing, params: readonly Param[], constants: Readonly<Record<string, unknown>>) {
-  const { node } = p.source;
-  p.scope = new Scope();
+function translate(p: Parsing): Statement {
+  const { node } = p.kernel;
   const [values, context, ...more] = node.params;
   if (more[0])
     p.fail(
       more[0],
       'a kernel takes two parameters: its arguments, and the context with intrinsics and constants.',
     );
-  const given = [parametersOf(params), contextOf(constants)] as const;
-  p.given = given;
-  if (values) bind(p, values, given[0]);
-  if (context) bind(p, context, given[1]);
+  const [parameters, intrinsics] = p.given;
+  if (values) bind(p, values, parameters!);
+  if (context) bind(p, context, intrinsics!);
   if (node.body.type === 'BlockStatement') statements(p, node.body.body);
   else effectOf(p, node.body);
-  if (p.out.at(-1)?.op === 'return') p.out.pop();
-  return block(p.out, p.at(node));
+  const made = p.out.at(-1)?.op === 'return' ? p.out.slice(0, -1) : p.out;
+  return block(made, p.at(node));
 }
 
 type RecordValue = Extract<Value, { kind: 'record' }>;

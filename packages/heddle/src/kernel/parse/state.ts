@@ -1,112 +1,11 @@
-/** What the parser knows at a point of the source: names and their meanings, and the statements made so far. */
-import type {
-  Node as AstNode,
-  Statement as AstStatement,
-  Expression,
-  Pattern,
-  PrivateIdentifier,
-  Program,
-} from 'acorn';
-import type { DType } from '../../core/dtype.js';
+/** One translation of a kernel: where in the source it is, and the statements made so far. */
+import type { Statement as AstStatement, Expression } from 'acorn';
 import { KernelError, type Location } from '../../core/errors.js';
-import {
-  type ArrayDecl,
-  declare,
-  type Expr,
-  type MemoryNode,
-  read,
-  type Statement,
-  type Variable,
-} from '../ir/ir.js';
-import type { IrFunction } from '../ir/ir-function.js';
-import type { Lanes, ValueType } from '../ir/types.js';
-import { type Captured, type FunctionNode, Place } from './capture.js';
-
-/** Any acorn node that has a place in the source. */
-export type Syntax = AstNode | Expression | Pattern | PrivateIdentifier | Program;
-
-/** What an expression of the source stands for. */
-export type Value =
-  /** Something computed by the kernel. */
-  | { readonly kind: 'expr'; readonly expr: Expr }
-  /** Known when the kernel is compiled: a number or boolean without a dtype yet, a dtype, an array of numbers… */
-  | { readonly kind: 'static'; readonly value: unknown }
-  /** Made of literals only, so it takes the dtype that its context asks for: `c ? 1 : 0`, `splat4(0)`. */
-  | {
-      readonly kind: 'flexible';
-      readonly natural: DType;
-      readonly lanes: Lanes;
-      readonly make: (dtype: DType) => Expr;
-      /** Its place, for `Parsing.settle`. */
-      readonly key: string;
-    }
-  | { readonly kind: 'memory'; readonly memory: MemoryNode; readonly name: string }
-  /** Names with meanings: the parameters, the context, `globalId`. */
-  | {
-      readonly kind: 'record';
-      readonly name: string;
-      /** What there is to get, for errors. */
-      readonly names: readonly string[];
-      readonly get: (name: string) => Value | undefined;
-    }
-  /** A function of the language: `barrier`, `Math.exp`. */
-  | { readonly kind: 'builtin'; readonly name: string }
-  /** A function of the author's, to be inlined. */
-  | {
-      readonly kind: 'function';
-      readonly name: string;
-      readonly node: FunctionNode;
-      readonly source: Captured;
-      readonly scope: Scope;
-    }
-  /** A function that builds its result as IR. */
-  | { readonly kind: 'ir-function'; readonly name: string; readonly build: IrFunction['build'] }
-  /** The result of a call that has none. */
-  | { readonly kind: 'void' };
-
-export const fromExpr = (expr: Expr): Value => ({ kind: 'expr', expr });
-export const fromStatic = (value: unknown): Value => ({ kind: 'static', value });
-export const VOID: Value = { kind: 'void' };
-
-/** What a name stands for: a value for good, or a variable that statements set. */
-export type Binding =
-  | Value
-  /** Taken from the parameters or the context, which have no such name: an error once it is used. */
-  | { readonly kind: 'missing'; readonly name: string; readonly from: Value }
-  | {
-      readonly kind: 'variable';
-      readonly variable: Variable /** See `Parsing.decide`. */;
-      readonly open?: string;
-    };
-
-export class Scope {
-  readonly #names = new Map<string, Binding>();
-  readonly #outer: Scope | undefined;
-  constructor(outer?: Scope) {
-    this.#outer = outer;
-  }
-  get(name: string): Binding | undefined {
-    return this.#names.get(name) ?? this.#outer?.get(name);
-  }
-  set(name: string, binding: Binding): void {
-    this.#names.set(name, binding);
-  }
-  /** All names that are known here. */
-  names(): string[] {
-    return [...this.#names.keys(), ...(this.#outer?.names() ?? [])];
-  }
-}
-
-/** Something learned on the way changes what was parsed before it: begin again, knowing it. */
-export class Restart extends Error {}
-
-/** What restarts have taught, by the place they are about. */
-export interface Lessons {
-  /** Types of `let`s whose initial value is a bare literal, from the first typed value assigned to them. */
-  readonly types: Map<string, ValueType>;
-  /** Loops whose variable must be known at compile time. */
-  readonly unrolled: Set<string>;
-}
+import { type ArrayDecl, declare, type Expr, read, type Statement, type Variable } from '../ir/ir.js';
+import type { ValueType } from '../ir/types.js';
+import { type Captured, Place } from './capture.js';
+import { type Fact, type Facts, typeIn } from './facts.js';
+import { fromExpr, Scope, type Syntax, type Value } from './values.js';
 
 /**
  * How expressions and statements are translated. They contain each other (a call holds a function, a function holds
@@ -117,53 +16,95 @@ export interface Translator {
   readonly statement: (p: Parsing, node: AstStatement) => void;
 }
 
-/** The state of one pass over a kernel. */
-export class Parsing {
-  scope = new Scope();
-  /** The parameters and the context of the kernel. */
-  given: readonly Extract<Value, { kind: 'record' }>[] = [];
-  /** The statements of the innermost block. */
-  out: Statement[] = [];
-  readonly arrays = new Map<string, ArrayDecl>();
-  readonly lessons: Lessons;
-  /** Loops around this point that `break` and `continue` may leave; 'unrolled' ones they may not. */
-  loops: ('loop' | 'unrolled')[] = [];
-  /** Variables that nobody wrote or can name: they keep results until they are used. */
-  readonly kept = new Set<Variable>();
-  /** Variables of counted loops with constant bounds, by the loop's key. */
-  readonly counters = new Map<Variable, string>();
-  /** The variable that is being assigned, if its type is still open. */
-  target: { readonly variable: Variable; readonly open: string } | undefined;
-  /** Variables whose initial value is made of literals: they take the type of the first typed value they meet. */
-  readonly openConstants = new Map<Variable, string>();
-  /** The name that the value being parsed will get. */
-  naming: string | undefined;
-  /** Inlined calls around this point: the key of each place inside includes it. */
-  path = '';
-  depth = 0;
-  /** Sides of ifs and choices around this point. */
-  conditions = 0;
-  /** The function being parsed: the kernel, or one that is inlined. */
-  source: Captured;
-  readonly kernel: Captured;
-  readonly #translator: Translator;
+/** A variable that is being assigned and whose type is not known yet. */
+interface OpenTarget {
+  readonly variable: Variable;
+  /** The place by which its type may become a fact. */
+  readonly open: string;
+}
 
-  constructor(source: Captured, lessons: Lessons, translator: Translator) {
-    this.source = source;
-    this.kernel = source;
-    this.lessons = lessons;
-    this.#translator = translator;
+/** Where in the source the translation is. */
+interface Surroundings {
+  readonly scope: Scope;
+  /** The function: the kernel, or one that is inlined. */
+  readonly source: Captured;
+  /** Inlined calls around this point: the key of each place inside includes it. */
+  readonly path: string;
+  /** How many these are. */
+  readonly depth: number;
+  /** The innermost loop of the function: `break` and `continue` may leave it unless it is unrolled. */
+  readonly loop?: 'loop' | 'unrolled' | undefined;
+  /** Whether it depends on values if this point is reached. */
+  readonly isConditional: boolean;
+  /** The name that the value being translated will get. */
+  readonly naming?: string | undefined;
+  readonly target?: OpenTarget | undefined;
+}
+
+/** What the source gives a kernel: fixed for all its translations. */
+export interface Origin {
+  readonly kernel: Captured;
+  /** The parameters and the context. */
+  readonly given: readonly Extract<Value, { kind: 'record' }>[];
+  readonly translator: Translator;
+}
+
+export class Parsing {
+  readonly arrays = new Map<string, ArrayDecl>();
+  readonly #origin: Origin;
+  readonly #facts: Facts;
+  /** Changed by `within` alone. */
+  #around: Surroundings;
+  /** The statements of the innermost block; changed by `nested` alone. */
+  #out: Statement[] = [];
+  /** Variables that nobody wrote or can name: they keep results until they are used. */
+  readonly #kept = new Set<Variable>();
+  /** The facts that variables may need, by their keys: types of those made of literals, loops that count with them. */
+  readonly #open = new Map<Variable, string>();
+  readonly #counters = new Map<Variable, string>();
+  #missing: Fact | undefined;
+
+  constructor(origin: Origin, facts: Facts) {
+    this.#origin = origin;
+    this.#facts = facts;
+    this.#around = { scope: new Scope(), source: origin.kernel, path: '', depth: 0, isConditional: false };
+  }
+
+  /** The fact that would resolve the error this translation has ended with. */
+  get missing(): Fact | undefined {
+    return this.#missing;
+  }
+
+  get kernel(): Captured {
+    return this.#origin.kernel;
+  }
+  get given(): Origin['given'] {
+    return this.#origin.given;
+  }
+  get around(): Surroundings {
+    return this.#around;
+  }
+  get scope(): Scope {
+    return this.#around.scope;
+  }
+  get source(): Captured {
+    return this.#around.source;
+  }
+  get out(): readonly Statement[] {
+    return this.#out;
   }
 
   /** Translate an expression, with the statements that it takes. */
   expression(node: Expression): Value {
-    return this.#translator.expression(this, node);
+    return this.#origin.translator.expression(this, node);
   }
 
   /** Translate a statement. */
   statement(node: AstStatement): void {
-    this.#translator.statement(this, node);
+    this.#origin.translator.statement(this, node);
   }
+
+  // ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   at(node: Syntax): Location {
     return new Place(this.source.origin, node.start - this.source.shift);
@@ -173,17 +114,92 @@ export class Parsing {
     return this.source.text.slice(node.start - this.source.shift, node.end - this.source.shift);
   }
 
-  fail(node: Syntax, message: string): never {
-    throw new KernelError(message, this.at(node));
-  }
-
-  emit(statement: Statement): void {
-    this.out.push(statement);
-  }
-
   /** A place of the source within the calls that lead to it. */
   key(node: Syntax): string {
-    return `${this.path}@${node.start}`;
+    return `${this.#around.path}@${node.start}`;
+  }
+
+  /** @param resolvedBy the fact with which there is no error: then nobody sees this one */
+  fail(node: Syntax, message: string, resolvedBy?: Fact): never {
+    this.#missing = resolvedBy;
+    throw new KernelError(message, resolvedBy ? undefined : this.at(node));
+  }
+
+  readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
+
+  /** Translate something in other surroundings. */
+  within<T>(changes: Partial<Surroundings>, translate: () => T): T {
+    const outer = this.#around;
+    this.#around = { ...outer, ...changes };
+    const result = translate();
+    this.#around = outer;
+    return result;
+  }
+
+  /** Translate something in its own block; its statements and its result. */
+  nested<T>(
+    translate: () => T,
+    changes: Partial<Surroundings> = {},
+  ): { readonly statements: Statement[]; readonly result: T } {
+    const outer = this.#out;
+    const statements: Statement[] = [];
+    this.#out = statements;
+    const result = this.within({ ...changes, scope: new Scope(this.scope) }, translate);
+    this.#out = outer;
+    return { statements, result };
+  }
+
+  /** As `nested`, where it depends on values whether it happens. */
+  conditional<T>(translate: () => T): { readonly statements: Statement[]; readonly result: T } {
+    return this.nested(translate, { isConditional: true });
+  }
+
+  // ── Statements, and values that they keep ────────────────────────────────────────────────────────────────────
+
+  emit(...statements: readonly Statement[]): void {
+    this.#out.push(...statements);
+  }
+
+  /** Keep an expression's value in a fresh variable. */
+  keep(expr: Expr, name = 't', constantForGood = true): Variable {
+    const variable: Variable = { name, type: expr.type, constant: constantForGood };
+    this.emit(declare(variable, expr, expr.at));
+    this.#kept.add(variable);
+    return variable;
+  }
+
+  /** An expression that may be used many times: itself if it is a leaf that nothing changes, else a variable. */
+  repeatable(expr: Expr, name = 't'): Expr {
+    return expr.src.length === 0 && isStable(expr) ? expr : read(this.keep(expr, name), expr.at);
+  }
+
+  /** `repeatable` for good: what a name of the author's will stand for. */
+  lasting(expr: Expr, name: string): Expr {
+    const lasting = this.repeatable(expr, name);
+    if (lasting.op === 'variable') this.#kept.delete(lasting.arg);
+    return lasting;
+  }
+
+  /** A variable of the author's that begins with the value of an expression and may be set. */
+  settable(expr: Expr, name: string): Variable {
+    const variable = this.keep(expr, name, false);
+    this.#kept.delete(variable);
+    return variable;
+  }
+
+  /** What a variable will be declared with: if it was kept by the last statement, that statement is not needed. */
+  takeResult(expr: Expr): Expr {
+    const last = this.#out.at(-1);
+    const isLast = expr.op === 'variable' && last?.op === 'let' && last.arg === expr.arg;
+    return (isLast && this.takeLast()) || expr;
+  }
+
+  /** The value that the last statement keeps for later; the statement goes. */
+  takeLast(): Expr | undefined {
+    const last = this.#out.at(-1);
+    if (last?.op !== 'let' || !this.#kept.has(last.arg)) return undefined;
+    this.#out.pop();
+    return last.src[0] as Expr;
   }
 
   /** A value that statements to come do not change: itself, or kept in a variable. */
@@ -197,85 +213,31 @@ export class Parsing {
   /** The variable that keeps a value which could change, and its initial value. */
   #settled(v: Value, name = 't'): readonly [Variable, Expr] | undefined {
     if (v.kind !== 'expr' && v.kind !== 'flexible') return undefined;
-    const type = v.kind === 'flexible' ? this.lessons.types.get(v.key) : undefined;
+    const type = v.kind === 'flexible' ? this.typeAt(v.key) : undefined;
     const expr = v.kind === 'expr' ? v.expr : v.make(type?.dtype ?? v.natural);
     if (isStable(expr)) return undefined;
     const variable: Variable = { name, type: expr.type, constant: true };
-    if (v.kind === 'flexible' && !type) this.openConstants.set(variable, v.key);
-    if (this.target && expr.op === 'variable' && expr.arg === this.target.variable)
-      this.openConstants.set(variable, this.target.open);
+    if (v.kind === 'flexible' && !type) this.#open.set(variable, v.key);
+    const { target } = this.#around;
+    if (target && expr.op === 'variable' && expr.arg === target.variable)
+      this.#open.set(variable, target.open);
     return [variable, expr];
   }
 
-  readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
-
-  /** Run `parse` in its own block; its statements and its result. */
-  nested<T>(parse: () => T): { readonly statements: Statement[]; readonly result: T } {
-    const { out, scope } = this;
-    this.out = [];
-    this.scope = new Scope(scope);
-    try {
-      const result = parse();
-      return { statements: this.out, result };
-    } finally {
-      this.out = out;
-      this.scope = scope;
-    }
-  }
-
-  /** As `nested`, where it depends on values whether what is parsed happens. */
-  conditional<T>(parse: () => T): { readonly statements: Statement[]; readonly result: T } {
-    this.conditions++;
-    try {
-      return this.nested(parse);
-    } finally {
-      this.conditions--;
-    }
-  }
-
-  /** Keep an expression's value in a fresh variable. */
-  keep(expr: Expr, name = 't', constantForGood = true): Variable {
-    const variable: Variable = { name, type: expr.type, constant: constantForGood };
-    this.emit(declare(variable, expr, expr.at));
-    this.kept.add(variable);
-    return variable;
-  }
-
-  /** An expression that may be used many times: itself if it is a leaf that nothing changes, else a variable. */
-  repeatable(expr: Expr, name = 't'): Expr {
-    return expr.src.length === 0 && isStable(expr) ? expr : read(this.keep(expr, name), expr.at);
-  }
-
-  /** `repeatable` for good: what a name of the author's will stand for. */
-  lasting(expr: Expr, name: string): Expr {
-    const lasting = this.repeatable(expr, name);
-    if (lasting.op === 'variable') this.kept.delete(lasting.arg);
-    return lasting;
-  }
-
-  /** What a variable will be declared with: if it was kept by the last statement, that statement is not needed. */
-  takeResult(expr: Expr): Expr {
-    const last = this.out.at(-1);
-    if (expr.op !== 'variable' || last?.op !== 'let' || last.arg !== expr.arg || !this.kept.has(expr.arg))
-      return expr;
-    this.out.pop();
-    return last.src[0] as Expr;
-  }
-
   /**
-   * Parse operands in their order. If a later one makes statements (an inlined call, an atomic), what stands
+   * Translate operands in their order. If a later one makes statements (an inlined call, an atomic), what stands
    * before it and could be changed by them is computed first.
    */
   inOrder(operands: readonly (() => Value)[]): Value[] {
     const values: Value[] = [];
     for (const operand of operands) {
-      let mark = this.out.length;
+      let mark = this.#out.length;
       const next = operand();
-      if (this.out.length > mark) {
+      if (this.#out.length > mark) {
         values.forEach((earlier, i) => {
           const variable = this.#settled(earlier);
           if (!variable) return;
-          this.out.splice(mark++, 0, declare(...variable));
+          this.#out.splice(mark++, 0, declare(...variable));
           values[i] = fromExpr(read(variable[0], variable[1].at));
         });
       }
@@ -284,31 +246,47 @@ export class Parsing {
     return values;
   }
 
-  /** A constant is needed: if it depends on a loop variable, begin again with that loop unrolled. */
-  unrollFor(expr: Expr): void {
-    const key = expr.op === 'variable' ? this.counters.get(expr.arg) : undefined;
-    if (key !== undefined) {
-      this.lessons.unrolled.add(key);
-      throw new Restart();
-    }
-    for (const source of expr.src) this.unrollFor(source as Expr);
+  // ── Facts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The type of the variable declared there with literals, if it is known. */
+  typeAt(key: string): ValueType | undefined {
+    return typeIn(this.#facts, key);
   }
 
-  /** If the type of `expr` comes from a variable made of literals, that gets the dtype of `type`: begin again. */
-  adapt(expr: Expr, type: ValueType): void {
-    const key = expr.op === 'variable' ? this.openConstants.get(expr.arg) : undefined;
-    if (key !== undefined) this.decide(key, type);
-    if (expr.op !== 'alu' && expr.op !== 'select' && expr.op !== 'splat') return;
-    for (const source of expr.src as readonly Expr[]) {
-      if (source.type.dtype === expr.type.dtype) this.adapt(source, type);
-    }
+  isUnrolled(key: string): boolean {
+    return this.#facts.has(key);
   }
 
-  /** Decide the type of a variable that was open, and begin again. */
-  decide(open: string, type: ValueType): never {
-    this.lessons.types.set(open, type);
-    throw new Restart();
+  /** A loop with constant bounds, which could be unrolled, counts with `variable`. */
+  counts(variable: Variable, loop: string): void {
+    this.#counters.set(variable, loop);
   }
+
+  /** The fact that would make `expr` a constant: a loop on whose variable it depends is unrolled. */
+  constantBy(expr: Expr): Fact | undefined {
+    const key = expr.op === 'variable' ? this.#counters.get(expr.arg) : undefined;
+    if (key !== undefined) return { key, is: 'unrolled' };
+    return first(expr.src, (source) => this.constantBy(source as Expr));
+  }
+
+  /** The fact that would give `expr` another type: a variable made of literals, on which its type depends, has that. */
+  typedBy(expr: Expr, type: ValueType): Fact | undefined {
+    const key = expr.op === 'variable' ? this.#open.get(expr.arg) : undefined;
+    if (key !== undefined) return { key, is: type };
+    if (expr.op !== 'alu' && expr.op !== 'select' && expr.op !== 'splat') return undefined;
+    return first(expr.src as readonly Expr[], (source) =>
+      source.type.dtype === expr.type.dtype ? this.typedBy(source, type) : undefined,
+    );
+  }
+}
+
+/** The first of what `find` finds. */
+function first<T, R>(all: readonly T[], find: (one: T) => R | undefined): R | undefined {
+  for (const one of all) {
+    const found = find(one);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 const stable = new WeakMap<Expr, boolean>();

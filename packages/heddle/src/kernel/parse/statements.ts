@@ -12,7 +12,6 @@ import {
   breakLoop,
   continueLoop,
   declare,
-  type Expr,
   effect,
   leave,
   type Variable,
@@ -26,8 +25,9 @@ import { bind } from './functions.js';
 import { isInstrumentation, unnamed } from './instrumented.js';
 import { doWhileLoop, forStatement, whileStatement } from './loops.js';
 import { isAssigned } from './names.js';
-import type { Parsing, Value } from './state.js';
+import type { Parsing } from './state.js';
 import { assignable, describe, staticOf, toCondition, toExpr } from './typing.js';
+import type { Value } from './values.js';
 
 /** Parse statements one after the other; what follows a `return`, `break` or `continue` is never reached. */
 export function statements(p: Parsing, body: readonly AstNode[]): void {
@@ -64,7 +64,7 @@ export function statement(p: Parsing, node: AstStatement): void {
       return;
     case 'BlockStatement': {
       const inner = p.nested(() => statements(p, node.body));
-      p.out.push(...inner.statements);
+      p.emit(...inner.statements);
       return;
     }
     case 'IfStatement': {
@@ -72,7 +72,7 @@ export function statement(p: Parsing, node: AstStatement): void {
       const known = staticOf(test);
       if (known !== undefined) {
         const taken = known ? node.consequent : node.alternate;
-        if (taken) p.out.push(...p.nested(() => statement(p, taken)).statements);
+        if (taken) p.emit(...p.nested(() => statement(p, taken)).statements);
         return;
       }
       const condition = toCondition(p, node.test, test);
@@ -95,7 +95,7 @@ export function statement(p: Parsing, node: AstStatement): void {
     case 'ContinueStatement': {
       const word = node.type === 'BreakStatement' ? 'break' : 'continue';
       if (node.label) p.fail(node, `labels have no meaning in a kernel: ${word} leaves the innermost loop.`);
-      const loop = p.loops.at(-1);
+      const { loop } = p.around;
       if (!loop) p.fail(node, `${word} outside of a loop.`);
       if (loop === 'unrolled') {
         p.fail(
@@ -107,7 +107,7 @@ export function statement(p: Parsing, node: AstStatement): void {
       return;
     }
     case 'ReturnStatement':
-      if (p.depth > 0) p.fail(node, 'a function that is inlined cannot return from here.');
+      if (p.around.depth > 0) p.fail(node, 'a function that is inlined cannot return from here.');
       if (node.argument) effectOf(p, node.argument);
       p.emit(leave(p.at(node)));
       return;
@@ -158,11 +158,8 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 function effectOnly(p: Parsing, parse: () => void): void {
   const before = p.out.length;
   parse();
-  const last = p.out.length > before ? p.out.at(-1) : undefined;
-  if (last?.op !== 'let' || !p.kept.has(last.arg)) return;
-  p.out.pop();
-  const result = last.src[0] as Expr;
-  if (result.op === 'intrinsic') p.emit(effect(result, result.at));
+  const result = p.out.length > before ? p.takeLast() : undefined;
+  if (result?.op === 'intrinsic') p.emit(effect(result, result.at));
 }
 
 function declaration(p: Parsing, node: VariableDeclaration): void {
@@ -179,9 +176,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
   }
   const { name } = id;
   const fixed = isConst || !isAssigned(p.source.node, id);
-  p.naming = name;
-  const given: Value | undefined = init ? p.expression(unnamed(init, p.isKnown)) : undefined;
-  p.naming = undefined;
+  const given = init ? p.within({ naming: name }, () => p.expression(unnamed(init, p.isKnown))) : undefined;
   if (init && (isUndefined(init) || (given?.kind === 'static' && given.value === undefined)))
     p.fail(
       init,
@@ -212,7 +207,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
 /** A `let` that starts as a bare literal, or as nothing: its type comes from the first typed value it is given. */
 function declareOpen(p: Parsing, node: VariableDeclarator, name: string, given: Value | undefined): void {
   const key = p.key(node);
-  const type = p.lessons.types.get(key);
+  const type = p.typeAt(key);
   const natural = given ? toExpr(p, node, given).type : value(i32);
   const wanted = type ?? natural;
   const initial = given

@@ -3,7 +3,9 @@ import { bool, type DType, f32, i32, isFloat, isInteger, NUMBER_LIMITS, u32 } fr
 import { alu, cast, constant, type Expr, select, splat } from '../ir/ir.js';
 import { evaluate, OPS, type OperandRule, type Scalar, type ScalarOp, wrap } from '../ir/ops.js';
 import { formatType, sameValueType, value } from '../ir/types.js';
-import { fromExpr, fromStatic, type Parsing, type Syntax, type Value } from './state.js';
+import type { Fact } from './facts.js';
+import type { Parsing } from './state.js';
+import { fromExpr, fromStatic, type Syntax, type Value } from './values.js';
 
 export const isDType = (v: unknown): v is DType =>
   typeof v === 'object' && v !== null && 'kind' in v && 'bytes' in v;
@@ -59,10 +61,11 @@ export function literal(p: Parsing, node: Syntax, v: number | boolean, dtype: DT
   if (isFloat(dtype)) return constant(dtype, wrap(dtype, v), p.at(node));
   const [low, high] = rangeOf(dtype);
   if (!Number.isInteger(v)) {
-    if (p.target) p.decide(p.target.open, value(f32));
+    const { target } = p.around;
     p.fail(
       node,
       `${v} is not an ${dtype.name}: whole numbers only. Convert the other side: f32(…), or write ${Math.trunc(v)}.`,
+      target && { key: target.open, is: value(f32) },
     );
   }
   if (v < low || v > high) {
@@ -124,17 +127,6 @@ export function unify(
 
 /** Two dtypes that meet: an open variable takes the other's, everything else is an error. */
 function mixed(p: Parsing, node: Syntax, what: string, a: Expr, b: Expr): never {
-  p.adapt(a, b.type);
-  p.adapt(b, a.type);
-  const { target } = p;
-  if (target) {
-    for (const [mine, other] of [
-      [a, b],
-      [b, a],
-    ] as const) {
-      if (reads(mine, target.variable) && !reads(other, target.variable)) p.decide(target.open, other.type);
-    }
-  }
   const [from, to] = isInteger(a.type.dtype) || a.type.dtype === bool ? [a, b] : [b, a];
   const name = to.type.dtype.name;
   const text = from.op === 'variable' ? from.arg.name : from.op === 'param' ? from.arg.name : 'x';
@@ -147,7 +139,16 @@ function mixed(p: Parsing, node: Syntax, what: string, a: Expr, b: Expr): never 
   return p.fail(
     node,
     `${what}: ${formatType(a.type)} and ${formatType(b.type)} do not mix; nothing converts silently. ${hint}`,
+    p.typedBy(a, b.type) ?? p.typedBy(b, a.type) ?? targetTyped(p, a, b) ?? targetTyped(p, b, a),
   );
+}
+
+/** The fact that the variable being assigned, which `mine` reads, has the type of `other`. */
+function targetTyped(p: Parsing, mine: Expr, other: Expr): Fact | undefined {
+  const { target } = p.around;
+  return target && reads(mine, target.variable) && !reads(other, target.variable)
+    ? { key: target.open, is: other.type }
+    : undefined;
 }
 
 /** Whether an expression is a `let` that started as a bare literal. */
@@ -246,7 +247,10 @@ export function toIndex(p: Parsing, node: Syntax, v: Value): Expr {
   return p.fail(node, `an index must be i32, got ${describe(v)}. Convert it: i32(x).`);
 }
 
-/** A value for a place of a fixed type: a variable, an element, a parameter of a helper. */
+/**
+ * A value for a place of a fixed type: a variable, an element, a parameter of a helper.
+ * @param unless a fact by which that type is another
+ */
 export function assignable(
   p: Parsing,
   node: Syntax,
@@ -254,12 +258,16 @@ export function assignable(
   v: Value,
   dtype: DType,
   lanes: Expr['type']['lanes'],
+  unless?: Fact,
 ): Expr {
   const expr = toExpr(p, node, v, dtype);
-  if (expr.type.dtype !== dtype) {
-    p.adapt(expr, value(dtype, lanes));
+  if (expr.type.dtype !== dtype || unless) {
     const hint = dtype === bool ? 'Compare it: x !== 0.' : `Convert it: ${dtype.name}(${p.textOf(node)}).`;
-    p.fail(node, `${what} is ${dtype.name}, the value is ${formatType(expr.type)}. ${hint}`);
+    p.fail(
+      node,
+      `${what} is ${dtype.name}, the value is ${formatType(expr.type)}. ${hint}`,
+      unless ?? p.typedBy(expr, value(dtype, lanes)),
+    );
   }
   if (expr.type.lanes === lanes) return expr;
   if (expr.type.lanes === 1) return splat(expr, lanes, expr.at);
