@@ -1,6 +1,6 @@
 /** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of bench/torch_gpu.py. */
 
-import { batchNorm2d, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
+import { batchNorm, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import { compiled, product, type Workload } from 'heddle/internal/cli/workload.js';
 import { PRECISIONS, type Precision } from 'heddle/internal/core/precision.js';
@@ -110,7 +110,7 @@ function normalisation(batch: number, channels: number, size: number): KernelCas
   const apply =
     ([mean, variance]: readonly Tensor[]) =>
     (x?: Tensor, weight?: Tensor, bias?: Tensor): Tensor =>
-      batchNorm2d(x!, mean!, variance!, { weight, bias, training: true });
+      batchNorm(x!, mean!, variance!, { weight, bias, training: true });
   return [
     {
       id: `batchnorm-${name}-forward`,

@@ -106,8 +106,6 @@ export {
 export {
   type AvgPool2dOptions,
   avgPool2d,
-  type BatchNormOptions,
-  batchNorm2d,
   type Conv2dOptions,
   conv2d,
   type DropoutOptions,
@@ -134,6 +132,17 @@ export {
   nllLoss,
   type Reduction,
 } from './tensor/functional-losses.js';
+export {
+  type AffineOptions,
+  type BatchNormOptions,
+  batchNorm,
+  groupNorm,
+  instanceNorm,
+  layerNorm,
+  type NormOptions,
+  type RmsNormOptions,
+  rmsNorm,
+} from './tensor/functional-normalization.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export type { TensorHandle } from './tensor/handle.js';
 export type { Index } from './tensor/indexing.js';

@@ -16,5 +16,20 @@ export { Conv2d, type Conv2dLayerOptions } from './conv2d.js';
 export * as init from './init.js';
 export { Linear, type LinearOptions } from './linear.js';
 export { type Layer, type LoadStateOptions, Module, type StateDict } from './module.js';
+export {
+  type BatchNorm,
+  BatchNorm1d,
+  BatchNorm2d,
+  type BatchNormLayerOptions,
+  type ChannelNorm,
+  GroupNorm,
+  type GroupNormOptions,
+  InstanceNorm1d,
+  InstanceNorm2d,
+  LayerNorm,
+  type LayerNormOptions,
+  RMSNorm,
+  type RMSNormOptions,
+} from './normalization.js';
 export { AvgPool2d, MaxPool2d } from './pooling.js';
-export { BatchNorm2d, type BatchNorm2dOptions, Dropout, type DropoutLayerOptions } from './regularization.js';
+export { Dropout, type DropoutLayerOptions } from './regularization.js';

@@ -1,7 +1,6 @@
 /** What layers compute, as functions. Sources: PyTorch's torch.nn.functional. */
 import {
   aBoolean,
-  atLeast,
   integerFrom,
   type Rules,
   requireArgument,
@@ -23,17 +22,14 @@ import {
   pair,
 } from '../ops/conv2d/op.js';
 import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../ops/max-pool2d/op.js';
-import { moments, standardize } from '../ops/standardize/op.js';
 import {
   type AnyTensor,
-  aTensor,
   requireFloat,
   requireLabels,
   requireRank,
   requireSameDtype,
   requireTensor,
 } from './checks.js';
-import { noGrad } from './modes.js';
 import { getPrecision } from './precision.js';
 import { rand } from './random.js';
 import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
@@ -205,86 +201,6 @@ export function dropout<D extends DTypeName>(x: Tensor<D>, options: DropoutOptio
   if (p === 1) return x.mul(0);
   const kept = rand(x.shape).ge(p);
   return widely((x) => kept.where(x.mul(1 / (1 - p)), 0), x);
-}
-
-/** Options of `batchNorm2d`. */
-export interface BatchNormOptions {
-  /** (C) each: factor and offset of the normalised values. */
-  readonly weight?: AnyTensor | undefined;
-  /** (C): offset of the normalized values. */
-  readonly bias?: AnyTensor | undefined;
-  /** Use the batch's statistics and update the running ones (default false: use the running ones). */
-  readonly training?: boolean;
-  /** The batch's share in the running statistics (default 0.1). */
-  readonly momentum?: number;
-  /** Added to the variance (default 1e-5). */
-  readonly eps?: number;
-}
-
-/** @internal */
-export const BATCH_NORM: Rules<BatchNormOptions> = {
-  weight: aTensor,
-  bias: aTensor,
-  training: aBoolean,
-  momentum: within(0, 1),
-  eps: atLeast(0),
-};
-
-/**
- * (x − mean) / √(var + eps) · weight + bias, per channel (Ioffe and Szegedy, 2015). The batch is normalised by its
- * biased variance; the running variance is the unbiased one, as in PyTorch.
- * @param x (N, C, H, W)
- * @param runningMean (C), updated in training
- * @param runningVar (C), updated in training
- * @throws ShapeError, DTypeError
- */
-export function batchNorm2d<D extends DTypeName>(
-  x: Tensor<D>,
-  runningMean: AnyTensor,
-  runningVar: AnyTensor,
-  options: BatchNormOptions = {},
-): Tensor<D> {
-  requireRank('batchNorm2d', 'x', x, 4, '(N,C,H,W)');
-  requireFloat('batchNorm2d', 'x', x);
-  requireOptions('batchNorm2d', options, BATCH_NORM);
-  const { weight, bias, training = false, momentum = 0.1, eps = 1e-5 } = options;
-  const channels = x.shape[1]!;
-  const perChannel = (name: string, t: AnyTensor): AnyTensor => {
-    requireSameDtype('batchNorm2d', 'x', x, name, t);
-    if (t.ndim !== 1 || t.shape[0] !== channels)
-      throw new ShapeError(
-        `[batchNorm2d] ${name} is ${formatShape(t.shape)}, x ${formatShape(x.shape)}: must be (${channels}), one per channel.`,
-      );
-    return t.reshape([1, channels, 1, 1]);
-  };
-  const mean = perChannel('runningMean', runningMean);
-  const variance = perChannel('runningVar', runningVar);
-  const factor = weight && perChannel('weight', weight);
-  const offset = bias && perChannel('bias', bias);
-  let y: Tensor<D>;
-  if (training) {
-    const count = x.size / channels;
-    if (count < 2)
-      throw new ShapeError(
-        `[batchNorm2d] x ${formatShape(x.shape)} has ${count === 0 ? 'no values' : 'one value'} per channel, a variance needs two. ` +
-          'Train with larger batches, or call .eval().',
-      );
-    const axes = [0, 2, 3];
-    noGrad(() => {
-      const batch = moments(x.node, axes);
-      const blend = (running: AnyTensor, now: AnyTensor): void => {
-        const seen = now.cast(running.dtype).reshape([channels]);
-        running.assign(running.mul(1 - momentum).add(seen.mul(momentum)));
-      };
-      blend(runningMean, new Tensor(batch.mean));
-      blend(runningVar, new Tensor(batch.variance).mul(count / (count - 1)));
-    });
-    y = new Tensor(standardize(x.node, axes, eps, factor?.node));
-  } else {
-    const scale = variance.add(eps).rsqrt();
-    y = x.sub(mean).mul(factor ? scale.mul(factor) : scale);
-  }
-  return offset ? y.add(offset) : y;
 }
 
 /**

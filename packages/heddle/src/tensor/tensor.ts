@@ -567,11 +567,15 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
 }
 
 /** @internal `compute` of tensors of one dtype; of 16-bit floats in f32, rounded once: at each step they would lose too much. */
-export const widely = <D extends DTypeName>(
-  compute: (x: AnyTensor, y: AnyTensor) => AnyTensor,
+export function widely<D extends DTypeName, Others extends readonly (AnyTensor | undefined)[]>(
+  compute: (x: AnyTensor, ...others: Others) => AnyTensor,
   x: Tensor<D>,
-  y: AnyTensor = x,
-): Tensor<D> => new Tensor(b.widened((x, y) => compute(new Tensor(x!), new Tensor(y!)).node, x.node, y.node));
+  ...others: Others
+): Tensor<D> {
+  const wide = <T extends AnyTensor | undefined>(t: T) => t && new Tensor(b.wide(t.node));
+  const y = compute(wide(x) as AnyTensor, ...(others.map(wide) as unknown as Others));
+  return new Tensor(b.cast(y.node, x.dtype));
+}
 
 /** @throws ArgumentError */
 export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {

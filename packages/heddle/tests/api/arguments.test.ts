@@ -15,7 +15,8 @@ import * as kernel from '../../src/kernel/language/index.js';
 import * as nn from '../../src/nn/index.js';
 import * as optim from '../../src/optim/index.js';
 import * as train from '../../src/train/index.js';
-import { CALLS, METHODS, NOT_CALLED, RECEIVERS, type Spec } from './public-api.js';
+import { CALLS, METHODS, NOT_CALLED, RECEIVERS } from './public-api.js';
+import type { Spec } from './spec.js';
 
 type Callable = (...args: unknown[]) => unknown;
 

@@ -1,167 +1,70 @@
 /** Every function, class and method that users can reach, with what its arguments may be. */
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import * as H from '../../src/index.js';
-import { f32, nn, ones, optim, Tensor, zeros } from '../../src/index.js';
+import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
-
-/** An argument: one that is right, and which others are of the right kind. Those of another kind must be refused. */
-export interface Spec {
-  readonly good: () => unknown;
-  readonly takes: (v: unknown) => boolean;
-  /** Of an options object: its names. */
-  readonly options?: Readonly<Record<string, Spec>>;
-  /** Large numbers are right, and the work they ask for would take too long here. */
-  readonly slow?: true;
-}
-
-const spec = (good: () => unknown, takes: (v: unknown) => boolean): Spec => ({ good, takes });
-const isNumber = (v: unknown): boolean => typeof v === 'number';
-const isTensor = (v: unknown): boolean => v instanceof Tensor;
-const isValue = (v: unknown): boolean => isNumber(v) || typeof v === 'boolean' || typeof v === 'bigint';
-const isList = (v: unknown): boolean => Array.isArray(v);
-const isFunction = (v: unknown): boolean => typeof v === 'function';
-const isPlain = (v: unknown): boolean =>
-  typeof v === 'object' && v !== null && Object.getPrototypeOf(v) === Object.prototype;
-
-const optional = (s: Spec): Spec => ({ ...s, takes: (v) => v === undefined || s.takes(v) });
-const slow = (s: Spec): Spec => ({ ...s, slow: true });
-const orElse = (s: Spec, also: (v: unknown) => boolean): Spec => ({
-  ...s,
-  takes: (v) => s.takes(v) || also(v),
-});
-
-const tensor = (make: () => Tensor<H.DType['name']> = () => ones([2, 2])): Spec => spec(make, isTensor);
-const number = (value = 1): Spec => spec(() => value, isNumber);
-const text = (value = 'x'): Spec =>
-  spec(
-    () => value,
-    (v) => typeof v === 'string',
-  );
-const flag = spec(
-  () => true,
-  (v) => typeof v === 'boolean',
-);
-const list = (make: () => unknown[]): Spec => spec(make, isList);
-const fn = (body: (...args: never[]) => unknown = () => undefined): Spec => spec(() => body, isFunction);
-const oneOf = (first: string, ...others: string[]): Spec =>
-  spec(
-    () => first,
-    (v) => [first, ...others].includes(v as string),
-  );
-const only = (make: () => unknown, type: abstract new (...args: never[]) => unknown): Spec =>
-  spec(make, (v) => v instanceof type);
-const shape = list(() => [2, 2]);
-const operand = orElse(tensor(), isValue);
-const value = spec(() => 1, isValue);
-const axis = number(0);
-const axes = optional(
-  orElse(
-    list(() => [0]),
-    isNumber,
-  ),
-);
-const pair = (good: number): Spec => orElse(number(good), isList);
-const dtype = spec(
-  () => f32,
-  () => false,
-);
-const values = orElse(
-  list(() => [1, 2, 3, 4]),
-  ArrayBuffer.isView,
-);
-const labels = tensor(() => zeros([2], { dtype: H.i32 }));
-const images = tensor(() => ones([1, 1, 4, 4]));
-/** An options object. Which of its names must be there the good one shows. */
-const options = (names: Readonly<Record<string, Spec>>, good: () => object = () => ({})): Spec => ({
-  good,
-  takes: (v) =>
-    (isPlain(v) || v === undefined) && Object.keys(good()).length === 0 && Object.keys(v ?? {}).length === 0,
-  options: names,
-});
-
-const tensorOptions = { dtype: optional(dtype), requiresGrad: optional(flag) };
-const reduction = { reduction: optional(oneOf('mean', 'sum', 'none')) };
-const nll = { ...reduction, weight: optional(tensor(() => ones([2]))), ignoreIndex: optional(number()) };
-const precision = optional(oneOf('f32', 'tf32', 'bf16'));
-const pooling = { stride: optional(pair(2)), padding: optional(pair(0)) };
-const convolution = { ...pooling, dilation: optional(pair(1)), groups: optional(number()), precision };
-const random = { ...tensorOptions, generator: optional(only(() => new H.Generator(0), H.Generator)) };
-const adam = {
-  lr: optional(number(0.1)),
-  betas: optional(list(() => [0.9, 0.99])),
-  eps: optional(number(1e-8)),
-  weightDecay: optional(number(0)),
-};
-const momentum = { momentum: optional(number(0.9)), weightDecay: optional(number(0)) };
-const sgd = { ...momentum, lr: adam.lr, dampening: optional(number(0)), nesterov: optional(flag) };
-
-const layer = (): nn.Linear => new nn.Linear(2, 2);
-const parameters = list(() => layer().parameters());
-const dataset = (): H.ArrayDataset =>
-  new H.ArrayDataset({
-    inputs: new Float32Array(8),
-    inputShape: [2],
-    labels: new Int32Array(4),
-    classes: 2,
-  });
-const loader = (): H.Loader => new H.Loader(dataset(), { batchSize: 2 });
-const model = only(layer, nn.Module);
-const evaluating = {
-  loss: fn(H.crossEntropy),
-  lossReduction: optional(oneOf('mean', 'sum')),
-  metrics: optional(
-    spec(
-      () => ({ accuracy: H.accuracy }),
-      (v) => isPlain(v),
-    ),
-  ),
-  resident: optional(flag),
-  signal: optional(only(() => new AbortController().signal, AbortSignal)),
-};
-const normalize = optional(
-  spec(
-    () => ({ mean: 0, std: 1 }),
-    () => false,
-  ),
-);
-const bytes = only(() => new Uint8Array(4), Uint8Array);
-const file = join(tmpdir(), 'heddle-no-such-folder', 'file');
-const path = text(file);
-const metadata = optional(spec(() => ({ a: 'b' }), isPlain));
-const stored = spec(() => ({ x: { dtype: 'f32', shape: [1], data: new Uint8Array(4) } }), isPlain);
-const state = (make: () => object): Spec => spec(make, isPlain);
-const toy = {
-  seed: optional(number()),
-  trainLength: slow(optional(number(2))),
-  testLength: slow(optional(number(2))),
-};
-
-const block = orElse(number(), isList);
-const sharedBytes = optional(number(0));
-const launch = (more: Readonly<Record<string, Spec>> = {}): Spec =>
-  options({ grid: slow(block), block, sharedBytes, cluster: optional(block), ...more }, () => ({
-    grid: 1,
-    block: 1,
-  }));
-const kernelArguments = (x: () => unknown): Spec => ({
-  good: () => ({ x: x(), n: 1 }),
-  takes: () => false,
-  options: {
-    x: spec(x, (v) => v instanceof Tensor || ArrayBuffer.isView(v)),
-    n: slow(orElse(number(), (v) => typeof v === 'bigint')),
-  },
-});
-
-const unary: readonly Spec[] = [];
-const binary = [operand];
-const reduce = [axes, options({ keepdim: optional(flag) })];
-const spread = [axes, options({ keepdim: optional(flag), correction: optional(number()) })];
-const pairwise = (more: Readonly<Record<string, Spec>> = {}): Spec[] => [
-  tensor(),
-  tensor(),
-  options({ ...reduction, ...more }),
-];
+import { LAYERS } from './layers.js';
+import {
+  adam,
+  axis,
+  binary,
+  block,
+  bytes,
+  channelNorm,
+  convolution,
+  dataset,
+  dtype,
+  evaluating,
+  flag,
+  fn,
+  images,
+  isList,
+  isNumber,
+  isPlain,
+  isValue,
+  kernelArguments,
+  labels,
+  lastNorm,
+  launch,
+  layer,
+  list,
+  loader,
+  metadata,
+  model,
+  momentum,
+  nll,
+  normalize,
+  number,
+  oneOf,
+  only,
+  operand,
+  optional,
+  options,
+  orElse,
+  pair,
+  pairwise,
+  parameters,
+  path,
+  pooling,
+  precision,
+  random,
+  reduce,
+  type Spec,
+  sgd,
+  shape,
+  sharedBytes,
+  slow,
+  spec,
+  spread,
+  state,
+  stored,
+  tensor,
+  tensorOptions,
+  text,
+  toy,
+  unary,
+  value,
+  values,
+} from './spec.js';
 
 /** What `kernel` makes of it writes n ones. */
 const saxpy = H.kernel('ones', { x: H.buffer(f32), n: H.i32 }, ({ x, n }, { globalId }) => {
@@ -224,18 +127,16 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   conv2d: [images, tensor(() => ones([1, 1, 2, 2])), optional(tensor(() => ones([1]))), options(convolution)],
   maxPool2d: [images, pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
   avgPool2d: [images, pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
-  batchNorm2d: [
+  batchNorm: [
     images,
     tensor(() => zeros([1])),
     tensor(() => ones([1])),
-    options({
-      weight: optional(tensor(() => ones([1]))),
-      bias: optional(tensor(() => ones([1]))),
-      training: optional(flag),
-      momentum: optional(number(0.1)),
-      eps: optional(number(1e-5)),
-    }),
+    options({ ...channelNorm, training: optional(flag), momentum: optional(number(0.1)) }),
   ],
+  groupNorm: [images, number(1), options(channelNorm)],
+  instanceNorm: [images, options(channelNorm)],
+  layerNorm: [tensor(), orElse(number(2), isList), options({ ...lastNorm, bias: lastNorm.weight })],
+  rmsNorm: [tensor(), orElse(number(2), isList), options(lastNorm)],
   oneHot: [labels, number(2)],
   nllLoss: [tensor(), labels, options(nll)],
   crossEntropy: [tensor(), labels, options({ ...nll, labelSmoothing: optional(number(0.1)) })],
@@ -319,24 +220,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     ),
   ],
 
-  ...Object.fromEntries(['ReLU', 'SiLU', 'Sigmoid', 'Tanh'].map((name) => [`nn.${name}`, []])),
-  'nn.LeakyReLU': [options({ negativeSlope: optional(number(0.1)) })],
-  'nn.ELU': [options({ alpha: optional(number()) })],
-  'nn.GELU': [options({ approximate: optional(oneOf('none', 'tanh')) })],
-  'nn.Softplus': [options({ beta: optional(number()), threshold: optional(number()) })],
-  'nn.Softmax': [optional(axis)],
-  'nn.LogSoftmax': [optional(axis)],
-  'nn.Flatten': [optional(axis)],
-  'nn.Dropout': [options({ p: optional(number(0.5)) })],
-  'nn.Sequential': [model, model],
-  'nn.Linear': [number(2), number(2), options({ bias: optional(flag), precision })],
-  'nn.Conv2d': [number(1), number(1), pair(2), options({ ...convolution, bias: optional(flag) })],
-  'nn.MaxPool2d': [pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
-  'nn.AvgPool2d': [pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
-  'nn.BatchNorm2d': [
-    number(2),
-    options({ momentum: optional(number(0.1)), eps: optional(number(1e-5)), affine: optional(flag) }),
-  ],
+  ...Object.fromEntries(Object.entries(LAYERS).map(([name, { takes }]) => [`nn.${name}`, takes])),
   'nn.init.constant': [tensor(), number()],
   'nn.init.zeros': [tensor()],
   'nn.init.ones': [tensor()],
@@ -407,30 +291,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   ArrayDataset: dataset,
   Loader: loader,
   Module: layer,
-  Linear: layer,
-  Sequential: () => new nn.Sequential(layer()),
-  Conv2d: () => new nn.Conv2d(1, 1, 2),
-  BatchNorm2d: () => new nn.BatchNorm2d(1),
-  MaxPool2d: () => new nn.MaxPool2d(2),
-  AvgPool2d: () => new nn.AvgPool2d(2),
-  ...Object.fromEntries(
-    (
-      [
-        'Dropout',
-        'ELU',
-        'Flatten',
-        'GELU',
-        'LeakyReLU',
-        'LogSoftmax',
-        'ReLU',
-        'SiLU',
-        'Sigmoid',
-        'Softmax',
-        'Softplus',
-        'Tanh',
-      ] as const
-    ).map((name) => [name, () => new nn[name]()]),
-  ),
+  ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
   Optimizer: () => new optim.SGD(layer().parameters()),
   SGD: () => new optim.SGD(layer().parameters()),
   Adam: () => new optim.Adam(layer().parameters()),
@@ -438,9 +299,6 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   RMSprop: () => new optim.RMSprop(layer().parameters()),
   ParameterGroup: () => new optim.SGD(layer().parameters()).groups[0]!,
 };
-
-const forward = { forward: [tensor()] };
-const forwardImages = { forward: [images] };
 
 /** The methods that are ops of kernels, of that many operands. */
 const ops = (arity: number): string[] =>
@@ -567,16 +425,8 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     eval: [],
     zeroGrad: [],
   },
-  Linear: forward,
-  Sequential: forward,
-  Conv2d: forwardImages,
-  BatchNorm2d: forwardImages,
-  MaxPool2d: forwardImages,
-  AvgPool2d: forwardImages,
   ...Object.fromEntries(
-    ['Dropout', 'ELU', 'Flatten', 'GELU', 'LeakyReLU', 'LogSoftmax', 'ReLU', 'SiLU', 'Sigmoid', 'Softmax']
-      .concat('Softplus', 'Tanh')
-      .map((name) => [name, forward]),
+    Object.entries(LAYERS).map(([name, { input = tensor() }]) => [name, { forward: [input] }]),
   ),
   Optimizer: {
     step: [options({ when: optional(tensor(() => ones([]).gt(0))) })],

@@ -172,6 +172,91 @@ const crossEntropies: Case[] = (['mean', 'sum', 'none'] as const).flatMap((reduc
   ];
 });
 
+/** (x − mean) / √(variance + eps) along the last axis, and without taking the mean off. */
+const standardized = (x: NdArray): NdArray =>
+  alongAxis((line) => line.map((v) => (v - mean(line)) / Math.sqrt(variance(0)(line) + 1e-5)), x, -1);
+const rms = (x: NdArray, eps = 2 ** -23): NdArray =>
+  alongAxis((line) => line.map((v) => v / Math.sqrt(mean(line.map((w) => w * w)) + eps)), x, -1);
+const affine = (x: NdArray, w: NdArray, c: NdArray): NdArray => map((v, s, t) => v! * s! + t!, x, w, c);
+
+const normalizations: Case[] = [
+  ...[
+    [2, 5],
+    [3, 2, 4],
+    [3, 70],
+    [0, 4],
+  ].map(
+    (shape): Case => ({
+      op: 'layerNorm',
+      inputs: [{ shape }, { shape: shape.slice(-1) }, { shape: shape.slice(-1) }],
+      run: (x, w, c) => H.layerNorm(x, shape.at(-1)!, { weight: w, bias: c }),
+      reference: (x, w, c) => affine(standardized(x), w, c),
+      absolute: 2e-5,
+    }),
+  ),
+  {
+    op: 'layerNorm over two dimensions, in bf16',
+    inputs: [{ shape: [3, 2, 4], dtype: bf16 }],
+    run: (x) => H.layerNorm(x, [2, 4]),
+    reference: (x) => reshape(standardized(reshape(x, [3, 8])), [3, 2, 4]),
+    relative: 2e-2,
+    absolute: 2e-2,
+  },
+  ...[
+    [2, 5],
+    [3, 70],
+  ].map(
+    (shape): Case => ({
+      op: 'rmsNorm',
+      inputs: [{ shape }, { shape: shape.slice(1) }],
+      run: (x, w) => H.rmsNorm(x, shape[1]!, { weight: w, eps: 1e-3 }),
+      reference: (x, w) => map((v, s) => v! * s!, rms(x, 1e-3), w),
+      absolute: 2e-5,
+    }),
+  ),
+  {
+    op: 'rmsNorm of zeros and small numbers',
+    inputs: [{ shape: [2, 3], values: [0, 0, 0, 1e-5, -2e-5, 3e-5] }],
+    run: (x) => H.rmsNorm(x, [3]),
+    reference: (x) => rms(x),
+    gradient: { skip: 'steeper than differences can tell' },
+  },
+  ...[
+    [2, 4, 3, 2],
+    [3, 6, 5],
+    [5, 4],
+  ].map(
+    (shape): Case => ({
+      op: 'groupNorm',
+      inputs: [{ shape }, { shape: [shape[1]!] }, { shape: [shape[1]!] }],
+      run: (x, w, c) => H.groupNorm(x, 2, { weight: w, bias: c }),
+      reference: (x, w, c) => {
+        const y = reshape(standardized(reshape(x, [shape[0]! * 2, x.data.length / (shape[0]! * 2)])), shape);
+        const channels = [shape[1]!, ...shape.slice(2).map(() => 1)];
+        return affine(y, reshape(w, channels), reshape(c, channels));
+      },
+      absolute: 2e-5,
+    }),
+  ),
+  {
+    op: 'instanceNorm',
+    inputs: [{ shape: [2, 3, 4, 2] }],
+    run: (x) => H.instanceNorm(x),
+    reference: (x) => reshape(standardized(reshape(x, [6, 8])), [2, 3, 4, 2]),
+    absolute: 2e-5,
+  },
+  {
+    op: 'batchNorm of (N, C) in training',
+    inputs: [{ shape: [7, 3] }, { shape: [3] }, { shape: [3] }],
+    run: (x, w, c) => {
+      const running = [H.zeros([3], { dtype: x.dtype }), H.ones([3], { dtype: x.dtype })] as const;
+      return H.batchNorm(x, ...running, { weight: w, bias: c, training: true });
+    },
+    reference: (x, w, c) => affine(permute(standardized(permute(x, [1, 0])), [1, 0]), w, c),
+    absolute: 2e-5,
+  },
+];
+
 const others: Case[] = [
   {
     op: 'crossEntropy with weights and an ignored label',
@@ -206,7 +291,7 @@ const others: Case[] = [
     reference: (x) => make([2, 3, 4], ([i, j, c]) => Number(x.data[i! * 3 + j!] === c)),
   },
   {
-    op: 'batchNorm2d of a trained layer',
+    op: 'batchNorm of a trained layer',
     inputs: [
       { shape: [2, 3, 2, 2] },
       { shape: [3] },
@@ -214,7 +299,7 @@ const others: Case[] = [
       { shape: [3] },
       { shape: [3] },
     ],
-    run: (x, m, v, w, c) => H.batchNorm2d(x, m, v, { weight: w, bias: c }),
+    run: (x, m, v, w, c) => H.batchNorm(x, m, v, { weight: w, bias: c }),
     reference: (x, m, v, w, c) =>
       map(
         (e, a, b, s, t) => ((e! - a!) / Math.sqrt(b! + 1e-5)) * s! + t!,
@@ -223,11 +308,11 @@ const others: Case[] = [
       ),
   },
   {
-    op: 'batchNorm2d in training, without weights',
+    op: 'batchNorm in training, without weights',
     inputs: [{ shape: [3, 2, 2, 2] }],
     run: (x) => {
       const running = [H.zeros([2], { dtype: x.dtype }), H.ones([2], { dtype: x.dtype })] as const;
-      return H.batchNorm2d(x, ...running, { training: true });
+      return H.batchNorm(x, ...running, { training: true });
     },
     reference: (x) =>
       map(
@@ -239,11 +324,11 @@ const others: Case[] = [
     absolute: 5e-6,
   },
   {
-    op: 'batchNorm2d in training',
+    op: 'batchNorm in training',
     inputs: [{ shape: [3, 2, 2, 2] }, { shape: [2] }, { shape: [2] }],
     run: (x, w, c) => {
       const running = [H.zeros([2], { dtype: x.dtype }), H.ones([2], { dtype: x.dtype })] as const;
-      return H.batchNorm2d(x, ...running, { weight: w, bias: c, training: true });
+      return H.batchNorm(x, ...running, { weight: w, bias: c, training: true });
     },
     reference: (x, w, c) =>
       map(
@@ -256,6 +341,7 @@ const others: Case[] = [
       ),
     absolute: 5e-6,
   },
+  ...normalizations,
   {
     op: 'dropout outside training',
     inputs: [{ shape: [3, 4] }],

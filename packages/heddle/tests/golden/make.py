@@ -343,7 +343,7 @@ def batch_norms(c):
     for shape in ((4, 3, 5, 5), (2, 1, 3, 7), (1, 4, 2, 1), (8, 2, 1, 1)):
         for training in (True, False):
             for momentum, eps in ((0.1, 1e-5), (0.3, 1e-3)):
-                name = f"batchNorm2d {shape} {'training' if training else 'eval'} momentum {momentum}"
+                name = f"batchNorm {shape} {'training' if training else 'eval'} momentum {momentum}"
                 r = c.random(name)
                 n = shape[1]
                 inputs = {
@@ -360,13 +360,42 @@ def batch_norms(c):
 
                 c.add(
                     name,
-                    "batchNorm2d",
+                    "batchNorm",
                     compute,
                     inputs,
                     {"training": training, "momentum": momentum, "eps": eps},
                     grad=["x", "weight", "bias"],
                     more=lambda values: {k: values[k] for k in ("runningMean", "runningVar")},
                 )
+
+
+def normalizations(c):
+    for name, args, shape, affine in (
+        ("layerNorm", {"normalizedShape": [7]}, (3, 5, 7), (7,)),
+        ("layerNorm", {"normalizedShape": [2, 3], "eps": 1e-3}, (4, 2, 3), (2, 3)),
+        ("rmsNorm", {"normalizedShape": [9]}, (4, 9), (9,)),
+        ("groupNorm", {"groups": 3, "eps": 1e-4}, (2, 6, 3, 2), (6,)),
+        ("instanceNorm", {}, (2, 3, 4, 5), (3,)),
+        ("batchNorm", {"training": True}, (6, 4), (4,)),
+    ):
+        r = c.random(f"{name} {shape}")
+        inputs = {"x": r(*shape) * 2 + 1, "weight": r(*affine), "bias": r(*affine)}
+        if name == "rmsNorm":
+            del inputs["bias"]
+        if name == "batchNorm":
+            inputs |= {"runningMean": r(*affine), "runningVar": r(*affine).abs() + 0.5}
+
+        def compute(x, weight, bias=None, runningMean=None, runningVar=None, name=name, args=args):
+            eps = args.get("eps", 1e-5)
+            return {
+                "layerNorm": lambda: F.layer_norm(x, args["normalizedShape"], weight, bias, eps),
+                "rmsNorm": lambda: F.rms_norm(x, args["normalizedShape"], weight),
+                "groupNorm": lambda: F.group_norm(x, args["groups"], weight, bias, eps),
+                "instanceNorm": lambda: F.instance_norm(x, weight=weight, bias=bias, eps=eps),
+                "batchNorm": lambda: F.batch_norm(x, runningMean, runningVar, weight, bias, True),
+            }[name]()
+
+        c.add(f"{name} {shape}", name, compute, inputs, args, grad=[k for k in ("x", "weight", "bias") if k in inputs])
 
 
 def losses(c):
@@ -594,12 +623,12 @@ def sums():
     add("softmax of columns", lambda x: x.softmax(0), x=([20011, 2], -1, 1))
     add("logSoftmax", lambda x: x.log_softmax(1), x=([2, 100003], -1, 1))
     add("crossEntropy", lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1]), x=([70001, 3], -1, 1))
-    add("batchNorm2d", lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+    add("batchNorm", lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
         x=([8, 2, 90, 91], 3, 4), w=([2], 0.5, 1), b=([2], 0, 1))
-    add("gradient of batchNorm2d's weight",
+    add("gradient of batchNorm's weight",
         lambda x, w, b, g: gradient(lambda w: F.batch_norm(x, None, None, w, b, training=True), w, g),
         x=([8, 2, 90, 91], 3, 4), w=([2], 0.5, 1), b=([2], 0, 1), g=([8, 2, 90, 91], 0, 1))
-    add("gradient of batchNorm2d's input",
+    add("gradient of batchNorm's input",
         lambda x, w, b, g: gradient(lambda x: F.batch_norm(x, None, None, w, b, training=True), x, g),
         x=([8, 2, 90, 91], 3, 4), w=([2], 0.5, 1), b=([2], 0, 1), g=([8, 2, 90, 91], 0, 1))
     add("gradient of a bias", lambda x, w, b, g: gradient(lambda b: F.linear(x, w, b), b, g),
@@ -765,7 +794,7 @@ def prints():
 def main():
     prints()
     ops = Cases()
-    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms, ties):
+    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms, normalizations, ties):
         part(ops)
     write("ops", cases=ops.cases)
     loss_cases = Cases()

@@ -105,8 +105,14 @@ const RUNS: Readonly<Record<string, Run>> = {
   conv2d: ({ x, weight, bias }, options) => F.conv2d(x!, weight!, bias, options),
   maxPool2d: ({ x }, { kernel, ...options }) => F.maxPool2d(x!, kernel, options),
   avgPool2d: ({ x }, { kernel, ...options }) => F.avgPool2d(x!, kernel, options),
-  batchNorm2d: ({ x, runningMean, runningVar, weight, bias }, options) =>
-    F.batchNorm2d(x!, runningMean!, runningVar!, { weight, bias, ...options }),
+  batchNorm: ({ x, runningMean, runningVar, weight, bias }, options) =>
+    F.batchNorm(x!, runningMean!, runningVar!, { weight, bias, ...options }),
+  layerNorm: ({ x, weight, bias }, { normalizedShape, ...options }) =>
+    F.layerNorm(x!, normalizedShape, { weight, bias, ...options }),
+  rmsNorm: ({ x, weight }, { normalizedShape }) => F.rmsNorm(x!, normalizedShape, { weight }),
+  groupNorm: ({ x, weight, bias }, { groups, ...options }) =>
+    F.groupNorm(x!, groups, { weight, bias, ...options }),
+  instanceNorm: ({ x, weight, bias }) => F.instanceNorm(x!, { weight, bias }),
   crossEntropy: ({ logits, labels, weight }, options) =>
     F.crossEntropy(logits!, labels!, { ...options, ...(weight ? { weight } : {}) }),
   nllLoss: ({ logProbabilities, labels }, options) => F.nllLoss(logProbabilities!, labels!, options),

@@ -315,7 +315,7 @@ OPS = {
     "conv2d": conv2d,
     "maxPool2d": max_pool,
     "avgPool2d": avg_pool,
-    "batchNorm2d": batch_norm,
+    "batchNorm": batch_norm,
     "oneHot": one_hot,
     "arange": arange,
     "full": full,

@@ -241,7 +241,7 @@ export const LAYERS: Readonly<Record<string, Op<unknown>>> = {
         );
       }),
   }),
-  batchNorm2d: op<Normalisation>({
+  batchNorm: op<Normalisation>({
     choose: (p) => {
       const found = image(p);
       if (!found || found.shape[0]! * found.shape[2]! * found.shape[3]! < 2) return undefined;
@@ -256,7 +256,7 @@ export const LAYERS: Readonly<Record<string, Op<unknown>>> = {
     run: ([x, weight, bias], { image, training }) => {
       const options = { dtype: x!.dtype };
       const [mean, variance] = [zeros([image[1]!], options), ones([image[1]!], options)];
-      return H.batchNorm2d(x!.reshape(image), mean, variance, { weight, bias, training });
+      return H.batchNorm(x!.reshape(image), mean, variance, { weight, bias, training });
     },
     exact: (tape, [x, weight, bias], { image, training }) => {
       const { dtype } = x!;

@@ -5,8 +5,8 @@ import { ones, rand, randn, tensor, zeros } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
-import { batchNorm2d } from '../../src/tensor/functional-layers.js';
 import { crossEntropy } from '../../src/tensor/functional-losses.js';
+import { batchNorm } from '../../src/tensor/functional-normalization.js';
 import { Tensor } from '../../src/tensor/tensor.js';
 import { PROGRAMS } from '../../src/train/programs.js';
 
@@ -36,7 +36,7 @@ function ofLayers(target: Target): KernelIr[] {
   const images = of(32, 16, 64, 64);
   const [weight, bias] = [of(16), of(16)];
   const running = [zeros([16]), ones([16])] as const;
-  const y = batchNorm2d(images, ...running, { weight, bias, training: true });
+  const y = batchNorm(images, ...running, { weight, bias, training: true });
   const picked = rows.at(new Tensor(leaf([3000], i32)));
   picked.square().sum().add(y.square().sum()).backward();
   const gradients = [rows, images, weight, bias].map((p) => p.grad!);

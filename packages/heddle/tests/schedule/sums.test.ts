@@ -21,7 +21,7 @@ function gradient(result: Tensor, of: Tensor, { g }: Inputs): Tensor {
 }
 
 const normalize = ({ x, w, b }: Inputs): Tensor =>
-  F.batchNorm2d(x!, zeros([2]), ones([2]), { weight: w, bias: b, training: true });
+  F.batchNorm(x!, zeros([2]), ones([2]), { weight: w, bias: b, training: true });
 
 /** The rows of x by turns: 0, 1, … and again from 0. */
 const turns = (count: number, of: number): Tensor => arange(count, { dtype: i32 }).mod(of);
@@ -45,9 +45,9 @@ const RUNS: Readonly<Record<string, (inputs: Inputs) => Tensor>> = {
   'softmax of columns': ({ x }) => x!.softmax(0),
   logSoftmax: ({ x }) => x!.logSoftmax(1),
   crossEntropy: ({ x }) => F.crossEntropy(x!, turns(x!.shape[0]!, x!.shape[1]!)),
-  batchNorm2d: normalize,
-  "gradient of batchNorm2d's weight": (inputs) => gradient(normalize(inputs), inputs.w!, inputs),
-  "gradient of batchNorm2d's input": (inputs) => gradient(normalize(inputs), inputs.x!, inputs),
+  batchNorm: normalize,
+  "gradient of batchNorm's weight": (inputs) => gradient(normalize(inputs), inputs.w!, inputs),
+  "gradient of batchNorm's input": (inputs) => gradient(normalize(inputs), inputs.x!, inputs),
   'gradient of a bias': (inputs) => gradient(F.linear(inputs.x!, inputs.w!, inputs.b), inputs.b!, inputs),
   'gradient of a weight': (inputs) => gradient(F.linear(inputs.x!, inputs.w!), inputs.w!, inputs),
   'gradient of a large weight': (inputs) => gradient(F.linear(inputs.x!, inputs.w!), inputs.w!, inputs),

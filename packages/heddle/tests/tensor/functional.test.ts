@@ -89,7 +89,7 @@ test('gradcheck: layers', async () => {
   await gradcheck((a, w, b) => F.linear(a, w, b).square(), [randn([3, 2, 5]), randn([4, 5]), randn([4])]);
   const statistics = (): [Tensor, Tensor] => [zeros([4], { dtype: f64 }), zeros([4], { dtype: f64 }).add(1)];
   await gradcheck(
-    (a, w, b) => F.batchNorm2d(a, ...statistics(), { weight: w, bias: b, training: true }).square(),
+    (a, w, b) => F.batchNorm(a, ...statistics(), { weight: w, bias: b, training: true }).square(),
     [x, randn([4]), randn([4])],
     { tolerance: 1e-5 },
   );
@@ -178,10 +178,10 @@ test('dropout keeps the mean, clears a share of p, and repeats with the seed', a
   assert.deepEqual(await x.grad!.data(), await again.data());
 });
 
-test('batchNorm2d: running statistics move by the momentum, towards the unbiased variance', async () => {
+test('batchNorm: running statistics move by the momentum, towards the unbiased variance', async () => {
   const x = tensor([1, 2, 3, 4], { shape: [4, 1, 1, 1] });
   const [mean, variance] = [tensor([10]), tensor([1])];
-  F.batchNorm2d(x, mean, variance, { training: true, momentum: 0.5 });
+  F.batchNorm(x, mean, variance, { training: true, momentum: 0.5 });
   assertClose((await mean.data()) as Float32Array, [6.25], 'mean');
   assertClose((await variance.data()) as Float32Array, [0.5 + 0.5 * (5 / 3)], 'variance');
 });
@@ -235,14 +235,14 @@ const ERRORS: readonly [string, () => unknown, new (m: string) => Error, RegExp]
   ],
   ['dropout p', () => F.dropout(x4, { p: 1.5 }), ArgumentError, /p is 1.5, must be a number from 0 to 1/],
   [
-    'batchNorm2d statistics',
-    () => F.batchNorm2d(x4, zeros([4]), zeros([3])),
+    'batchNorm statistics',
+    () => F.batchNorm(x4, zeros([4]), zeros([3])),
     ShapeError,
     /runningMean is \(4\).*must be \(3\)/,
   ],
   [
-    'batchNorm2d of one',
-    () => F.batchNorm2d(zeros([1, 3, 1, 1]), zeros([3]), zeros([3]), { training: true }),
+    'batchNorm of one',
+    () => F.batchNorm(zeros([1, 3, 1, 1]), zeros([3]), zeros([3]), { training: true }),
     ShapeError,
     /one value per channel/,
   ],

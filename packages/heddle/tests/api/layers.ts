@@ -1,0 +1,103 @@
+/** Every layer that users can make: what its constructor takes, one to call methods on, and what `forward` takes. */
+
+import { nn, ones } from '../../src/index.js';
+import type { Module } from '../../src/nn/index.js';
+import {
+  axis,
+  convolution,
+  flag,
+  images,
+  isList,
+  layer,
+  model,
+  number,
+  oneOf,
+  optional,
+  options,
+  orElse,
+  pair,
+  pooling,
+  precision,
+  type Spec,
+  tensor,
+} from './spec.js';
+
+export interface LayerRow {
+  readonly takes: readonly Spec[];
+  readonly make: () => Module;
+  /** Default: any floats. */
+  readonly input?: Spec;
+}
+
+const normalization = { eps: optional(number(1e-5)), affine: optional(flag) };
+const batchNorm = [number(2), options({ ...normalization, momentum: optional(number(0.1)) })];
+const signals = tensor(() => ones([1, 1, 4]));
+
+export const LAYERS: Readonly<Record<string, LayerRow>> = {
+  Linear: { takes: [number(2), number(2), options({ bias: optional(flag), precision })], make: layer },
+  Sequential: { takes: [model, model], make: () => new nn.Sequential(layer()) },
+  Flatten: { takes: [optional(axis)], make: () => new nn.Flatten() },
+  Conv2d: {
+    takes: [number(1), number(1), pair(2), options({ ...convolution, bias: optional(flag) })],
+    make: () => new nn.Conv2d(1, 1, 2),
+    input: images,
+  },
+  MaxPool2d: {
+    takes: [pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
+    make: () => new nn.MaxPool2d(2),
+    input: images,
+  },
+  AvgPool2d: {
+    takes: [pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
+    make: () => new nn.AvgPool2d(2),
+    input: images,
+  },
+  Dropout: { takes: [options({ p: optional(number(0.5)) })], make: () => new nn.Dropout() },
+  BatchNorm1d: { takes: batchNorm, make: () => new nn.BatchNorm1d(1), input: signals },
+  BatchNorm2d: { takes: batchNorm, make: () => new nn.BatchNorm2d(1), input: images },
+  GroupNorm: {
+    takes: [number(1), number(2), options(normalization)],
+    make: () => new nn.GroupNorm(1, 1),
+    input: images,
+  },
+  InstanceNorm1d: {
+    takes: [number(1), options(normalization)],
+    make: () => new nn.InstanceNorm1d(1),
+    input: signals,
+  },
+  InstanceNorm2d: {
+    takes: [number(1), options(normalization)],
+    make: () => new nn.InstanceNorm2d(1),
+    input: images,
+  },
+  LayerNorm: {
+    takes: [
+      orElse(number(2), isList),
+      options({ eps: optional(number(1e-5)), elementwiseAffine: optional(flag), bias: optional(flag) }),
+    ],
+    make: () => new nn.LayerNorm(2),
+  },
+  RMSNorm: {
+    takes: [
+      orElse(number(2), isList),
+      options({ eps: optional(number(1e-5)), elementwiseAffine: optional(flag) }),
+    ],
+    make: () => new nn.RMSNorm(2),
+  },
+  ReLU: { takes: [], make: () => new nn.ReLU() },
+  LeakyReLU: {
+    takes: [options({ negativeSlope: optional(number(0.1)) })],
+    make: () => new nn.LeakyReLU(),
+  },
+  ELU: { takes: [options({ alpha: optional(number()) })], make: () => new nn.ELU() },
+  GELU: { takes: [options({ approximate: optional(oneOf('none', 'tanh')) })], make: () => new nn.GELU() },
+  SiLU: { takes: [], make: () => new nn.SiLU() },
+  Sigmoid: { takes: [], make: () => new nn.Sigmoid() },
+  Tanh: { takes: [], make: () => new nn.Tanh() },
+  Softplus: {
+    takes: [options({ beta: optional(number()), threshold: optional(number()) })],
+    make: () => new nn.Softplus(),
+  },
+  Softmax: { takes: [optional(axis)], make: () => new nn.Softmax() },
+  LogSoftmax: { takes: [optional(axis)], make: () => new nn.LogSoftmax() },
+};
