@@ -6,7 +6,8 @@ import { alu, bufferParam, type Expr, int, load, type Param } from '../../src/ke
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
-import { type MatmulTile, matmulTile } from '../../src/ops/matmul/cuda.js';
+import { matmulTile } from '../../src/ops/matmul/cuda.js';
+import type { MatmulTile } from '../../src/ops/matmul/cuda-layout.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
 import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';
 import { assertClose, noise } from './harness.js';

@@ -2,7 +2,9 @@
 import { bf16, f32 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { MatmulProblem, Operand } from '../../src/ops/matmul/cpu.js';
-import { type MatmulTile, matmulSum, matmulTile } from '../../src/ops/matmul/cuda.js';
+import { matmulTile } from '../../src/ops/matmul/cuda.js';
+import type { MatmulTile } from '../../src/ops/matmul/cuda-layout.js';
+import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import { matmulTensor } from '../../src/ops/matmul/tensor-core.js';
 import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
 import { identity } from '../kernel/harness.js';

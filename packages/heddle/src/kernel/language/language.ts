@@ -44,6 +44,9 @@ export type ValuesOf<S extends Schema> = {
 export type Cast<N extends DTypeName> = DType<N> &
   ((value: number | boolean) => N extends 'bool' ? boolean : number);
 
+/** A float dtype as a constant of a kernel, where it is called to convert. */
+export const asCast = (dtype: DType): Cast<'f32'> => dtype as Cast<'f32'>;
+
 /** Three dimensions. */
 export interface Vector3 {
   /** The fastest dimension: neighbouring threads of a warp differ in it. */

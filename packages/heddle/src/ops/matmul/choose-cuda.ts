@@ -6,13 +6,16 @@ import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cublasLtVariants } from '../vendor.js';
 import type { MatmulProblem } from './cpu.js';
-import { isInParts, LEVEL, type MatmulTile, matmulSum, matmulTile } from './cuda.js';
+import { matmulTile } from './cuda.js';
+import { type Cut, isInParts, LEVEL } from './cuda-block.js';
+import type { MatmulTile } from './cuda-layout.js';
+import { matmulSum } from './cuda-store.js';
 import { matmulTiles, tensorTiles } from './cuda-tiles.js';
 import { type MatmulArg, problemOf } from './problem.js';
 import { matmulTensor } from './tensor-core.js';
 import type { TensorTile } from './tensor-core-panel.js';
 
-type Split = Pick<MatmulTile, 'splits'>;
+type Split = Pick<Cut, 'splits'>;
 
 const splitName = ({ splits }: Split): string => (splits > 1 ? `-split-k-${splits}` : '');
 

@@ -22,7 +22,8 @@
 import { defineKernel } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import { buffers, type MatmulProblem, type Operand } from './cpu.js';
-import { type MatmulTile, matmulTile } from './cuda.js';
+import { matmulTile } from './cuda.js';
+import type { MatmulTile } from './cuda-layout.js';
 import { startOf } from './cuda-panel.js';
 
 /** A thread per element of C; `along` says which of its coordinates the lanes of a warp differ in. */

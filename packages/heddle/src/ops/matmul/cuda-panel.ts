@@ -20,7 +20,13 @@ export interface Share {
   readonly each: number;
 }
 
+/** A tile of an operand. Its sizes, strides and steps are in words of two elements, if it is kept so. */
 export interface Panel {
+  /** With its rows first: where its batches begin. */
+  readonly operand: Operand;
+  /** Elements in a word whose neighbours are along the rows of the panel (A's, or B's columns), and along K. */
+  readonly perRow: 1 | 2;
+  readonly perStep: 1 | 2;
   readonly kMajor: boolean;
   /** Contiguous along K in memory, but not here: copied element by element, 8 lanes along K. */
   readonly turned: boolean;
@@ -39,11 +45,11 @@ export interface Panel {
   readonly innerStep: number;
   /** Elements from one row (K-major), or step, to the next. */
   readonly pitch: number;
-  /** Elements that a tile takes. */
-  readonly floats: number;
+  /** That a tile takes. */
+  readonly elements: number;
   readonly share: Share;
   /** Neighbouring rows that a lane has, 1, 2 or 4. */
-  readonly group: number;
+  readonly group: 1 | 2 | 4;
   /** Tiles end where the matrix does, and so do the blocks' shares of K. */
   readonly whole: boolean;
   /** Copies may be asked for that are not `inside`. */
@@ -72,6 +78,9 @@ interface PanelRequest {
   readonly share: Share;
   /** Whether rows are neighbours in memory; by the strides if absent, which do not tell for a single step or row. */
   readonly rowsTogether?: boolean;
+  /** Of words, if all this is in words; see `Panel`. */
+  readonly perRow?: 1 | 2;
+  readonly perStep?: 1 | 2;
   readonly pitchOf?: Pitch;
   /** Of an element. */
   readonly bytes?: number;
@@ -89,6 +98,8 @@ export function panelOf({
   splits,
   share,
   rowsTogether,
+  perRow = 1,
+  perStep = 1,
   pitchOf = PITCH,
   bytes = 4,
   turn = false,
@@ -109,22 +120,26 @@ export function panelOf({
   // 4 more, so that 8 steps of 4 rows are written to different banks.
   const pitch = pitchOf(!across, across ? rows : depth) + (turned ? 4 : 0);
   return {
-    ...{
-      kMajor: !across,
-      turned,
-      bytes,
-      vector,
-      rows,
-      size,
-      depth,
-      inner,
-      rowStep: rowStride,
-      innerStep: columnStride,
-    },
-    ...{ pitch, floats: pitch * (across ? depth : rows), share },
+    operand,
+    perRow,
+    perStep,
+    kMajor: !across,
+    turned,
+    bytes,
+    vector,
+    rows,
+    size,
+    depth,
+    inner,
+    rowStep: rowStride,
+    innerStep: columnStride,
+    pitch,
+    elements: pitch * (across ? depth : rows),
+    share,
     group: share.each % 4 === 0 ? 4 : share.each % 2 === 0 ? 2 : 1,
     whole: size % rows === 0 && inner % (depth * splits) === 0,
-    ...{ beyond, once },
+    beyond,
+    once,
   };
 }
 
@@ -139,24 +154,26 @@ export const transposed = (operand: Operand): Operand => ({
 export const startOf = (operand: Operand, batches: number): IrFunction =>
   batches === 1 ? irFunction(() => int(operand.offset) as Expr) : batchOffset(operand);
 
-/** The row of the tile that lies in a slot of a K-major panel: slots that are read together are neighbours. */
-export function rowOfSlot(slot: number, P: Panel, { idiv }: Intrinsics): number {
-  const warp = idiv(slot, P.share.lanes * P.share.each);
-  const rest = slot % (P.share.lanes * P.share.each);
-  const i = idiv(rest, P.share.lanes);
-  const lane = rest % P.share.lanes;
-  return (
-    warp * (P.share.lanes * P.share.each) +
-    idiv(i, P.group) * (P.share.lanes * P.group) +
-    lane * P.group +
-    (i % P.group)
-  );
-}
-
-interface CopyContext extends Intrinsics {
-  readonly THREADS: number;
+/** What the device functions below take from the context. */
+export interface PanelContext extends Intrinsics {
+  readonly work: { readonly threads: number };
+  readonly rowOfLane: typeof rowOfLane;
   readonly rowOfSlot: typeof rowOfSlot;
   readonly copyPiece: typeof copyPiece;
+}
+
+/** Which of its warp's rows is a lane's i-th. */
+export function rowOfLane(i: number, lane: number, P: Panel, { idiv }: Intrinsics): number {
+  return idiv(i, P.group) * (P.share.lanes * P.group) + lane * P.group + (i % P.group);
+}
+
+/** The row of the tile that lies in a slot of a K-major panel: slots that are read together are neighbours. */
+export function rowOfSlot(slot: number, P: Panel, context: PanelContext): number {
+  const { idiv, rowOfLane } = context;
+  const { lanes, each } = P.share;
+  const warp = idiv(slot, lanes * each);
+  const inWarp = slot % (lanes * each);
+  return warp * (lanes * each) + rowOfLane(idiv(inWarp, lanes), inWarp % lanes, P, context);
 }
 
 /** One copy; where there is no element, zeros. Two bytes are too few to be copied asynchronously. */
@@ -185,43 +202,49 @@ export function copyPiece(
 }
 
 /**
- * Starts the copy of a tile, in the kernel: of rows from `firstRow` and steps from `firstStep` on, to `held` from `at`
- * on. Beyond the matrix there are zeros, and where the tile is not `inside` the block's share of K. Where a round of all threads is a whole number of rows (or steps), the rounds
- * differ by constants.
+ * Starts the copy of a tile, in the kernel: of rows from `atRow` and steps from `atStep` on, to `held` from `at` on.
+ * Beyond the matrix there are zeros, and where the tile is not `inside` the block's share of K. Where a round of all
+ * threads is a whole number of rows (or steps), the rounds differ by constants.
  */
 export function copyPanel(
   x: Memory,
   start: number,
   held: Memory,
   at: number,
-  firstRow: number,
-  firstStep: number,
+  atRow: number,
+  atStep: number,
   inside: boolean,
   P: Panel,
-  context: CopyContext,
+  context: PanelContext,
 ): void {
-  const { threadIdx, idiv, THREADS, rowOfSlot, copyPiece } = context;
+  const { threadIdx, idiv, work, rowOfSlot, copyPiece } = context;
+  const { threads } = work;
+  const firstRow = P.perRow === 1 ? atRow : idiv(atRow, P.perRow);
+  const firstStep = P.perStep === 1 ? atStep : idiv(atStep, P.perStep);
+  /** The copy of the panel's element (row, step), which lies `to` here and `from` there. */
+  const copy = (to: number, from: number, row: number, step: number) =>
+    copyPiece(held, to, x, from, row, step, inside, P, context);
   if (P.turned) {
     const lane = threadIdx.x % 8;
     const row = firstRow + idiv(threadIdx.x, 8);
     const to = at + lane * P.pitch + idiv(threadIdx.x, 8);
     const from = start + row * P.rowStep + (firstStep + lane) * P.innerStep;
     for (let k = 0; k < P.depth; k += 8) {
-      for (let down = 0; down < P.rows; down += THREADS / 8) {
+      for (let down = 0; down < P.rows; down += threads / 8) {
         const place = to + k * P.pitch + down;
         const source = from + k * P.innerStep + down * P.rowStep;
-        if (P.rows % (THREADS / 8) === 0 || down + idiv(threadIdx.x, 8) < P.rows)
-          copyPiece(held, place, x, source, row + down, firstStep + lane + k, inside, P, context);
+        if (P.rows % (threads / 8) === 0 || down + idiv(threadIdx.x, 8) < P.rows)
+          copy(place, source, row + down, firstStep + lane + k);
       }
     }
     return;
   }
   const count = P.kMajor ? P.depth / P.vector : P.rows / P.vector;
   const total = count * (P.kMajor ? P.rows : P.depth);
-  const round = THREADS / count;
+  const round = threads / count;
   const even =
-    total % THREADS === 0 &&
-    THREADS % count === 0 &&
+    total % threads === 0 &&
+    threads % count === 0 &&
     (!P.kMajor || P.share.each === 1 || round % (P.share.lanes * P.group) === 0);
   if (even) {
     const outer = idiv(threadIdx.x, count);
@@ -230,36 +253,14 @@ export function copyPanel(
     const step = firstStep + (P.kMajor ? along : outer);
     const to = at + outer * P.pitch + along;
     const from = start + row * P.rowStep + step * P.innerStep;
-    for (let i = 0; i < total / THREADS; i++) {
+    for (let i = 0; i < total / threads; i++) {
       const down = i * round;
-      if (P.kMajor)
-        copyPiece(
-          held,
-          to + down * P.pitch,
-          x,
-          from + down * P.rowStep,
-          row + down,
-          step,
-          inside,
-          P,
-          context,
-        );
-      else
-        copyPiece(
-          held,
-          to + down * P.pitch,
-          x,
-          from + down * P.innerStep,
-          row,
-          step + down,
-          inside,
-          P,
-          context,
-        );
+      if (P.kMajor) copy(to + down * P.pitch, from + down * P.rowStep, row + down, step);
+      else copy(to + down * P.pitch, from + down * P.innerStep, row, step + down);
     }
-  } else if (P.kMajor && THREADS % P.rows === 0) {
+  } else if (P.kMajor && threads % P.rows === 0) {
     // Neighbouring threads for each row.
-    const beside = THREADS / P.rows;
+    const beside = threads / P.rows;
     const slot = idiv(threadIdx.x, beside);
     const row = firstRow + rowOfSlot(slot, P, context);
     const to = at + slot * P.pitch;
@@ -267,26 +268,19 @@ export function copyPanel(
     for (let i = 0; i < count; i += beside) {
       const along = ((threadIdx.x % beside) + i) * P.vector;
       if (i + beside <= count || along < P.depth)
-        copyPiece(
-          held,
-          to + along,
-          x,
-          from + along * P.innerStep,
-          row,
-          firstStep + along,
-          inside,
-          P,
-          context,
-        );
+        copy(to + along, from + along * P.innerStep, row, firstStep + along);
     }
   } else {
-    for (let i = threadIdx.x; i < total; i += THREADS) {
+    for (let i = threadIdx.x; i < total; i += threads) {
       const outer = idiv(i, count);
       const along = (i % count) * P.vector;
       const row = firstRow + (P.kMajor ? rowOfSlot(outer, P, context) : along);
       const step = firstStep + (P.kMajor ? along : outer);
       const from = start + row * P.rowStep + step * P.innerStep;
-      copyPiece(held, at + outer * P.pitch + along, x, from, row, step, inside, P, context);
+      copy(at + outer * P.pitch + along, from, row, step);
     }
   }
 }
+
+/** The device functions, as constants of a kernel. */
+export const PANEL = { rowOfLane, rowOfSlot, copyPiece, copyPanel };

@@ -7,7 +7,7 @@ import { bf16, type DType } from '../../core/dtype.js';
 import { FITTED, hasRegisters, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { MatmulProblem } from './cpu.js';
-import type { MatmulTile } from './cuda.js';
+import type { MatmulTile } from './cuda-layout.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
 
 type Pair = readonly [number, number];

@@ -6,44 +6,21 @@
  */
 import { bf16, type DType } from '../../core/dtype.js';
 import type { MatmulProblem, Operand } from './cpu.js';
-import { LEVEL, piecesOf } from './cuda.js';
+import { type Cut, LEVEL, piecesOf, type TileLayout } from './cuda-block.js';
 import { type Panel, type Pitch, panelOf, transposed } from './cuda-panel.js';
 
-/** How the work is cut. */
-export interface TensorTile {
-  /** Along M, N and K: those along K share the steps of a copy. */
-  readonly warps: readonly [number, number, number];
+/**
+ * How the work is cut. Warps along K share the steps of a copy: its depth is for each of them a multiple of 16, and of 32
+ * for products in 16 bits.
+ */
+export interface TensorTile extends Cut {
   /** What a warp sums, in pieces of 16 rows and of 8 columns: a multiple of 2, and of 4. */
   readonly each: readonly [number, number];
-  /** Steps along K of one copy; for each warp along K a multiple of 16, and of 32 for products in bf16. */
-  readonly depth: number;
-  readonly stages: number;
-  /** Blocks that share the sum over K. */
-  readonly splits: number;
 }
 
-/** A tile of an operand. Its sizes, strides and steps are in words, if bf16 is kept so. */
-export interface TensorPanel extends Panel {
-  /** Where the operand's batches begin. */
-  readonly operand: Operand;
-  /** Elements in a word, if its neighbours are along the rows of the panel (A's, or B's columns); else 1. */
-  readonly perRow: number;
-  /** The same along K. */
-  readonly perStep: number;
-}
-
-export interface TensorLayout {
-  readonly a: TensorPanel;
-  readonly b: TensorPanel;
+export interface TensorLayout extends TileLayout {
+  /** Whether A and B are kept as words of two elements. */
   readonly words: boolean;
-  /** Of C. */
-  readonly rows: number;
-  readonly columns: number;
-  /** Copies that one block makes. */
-  readonly chunks: number;
-  /** Elements of 4 bytes from one row of a share of the sums to the next, where warps along K have shares. */
-  readonly sumPitch: number;
-  readonly sharedBytes: number;
 }
 
 /** For ldmatrix of rows with so many elements. */
@@ -55,8 +32,11 @@ const byMatrix =
 const PITCH: Pitch = (kMajor, least) =>
   kMajor ? byMatrix(4)(kMajor, least) : Math.ceil(least / 32) * 32 + 8;
 
+/** An operand in words of `perRow · perStep` elements, see `Panel`. */
+type Words = Pick<Panel, 'operand' | 'perRow' | 'perStep'>;
+
 /** Elements of two bytes taken two at a time, along the rows or along K; undefined if they do not pair. */
-function pairs(x: Operand, size: number, inner: number): Omit<TensorPanel, keyof Panel> | undefined {
+function pairs(x: Operand, size: number, inner: number): Words | undefined {
   const across = x.rowStride === 1 && size > 1;
   const [step, next, length] = across
     ? [x.rowStride, x.columnStride, size]
@@ -64,7 +44,8 @@ function pairs(x: Operand, size: number, inner: number): Omit<TensorPanel, keyof
   if (step !== 1 || [next, length, x.offset, ...x.batchStrides].some((n) => n % 2 !== 0)) return undefined;
   const operand: Operand = {
     ...x,
-    ...{ offset: x.offset / 2, batchStrides: x.batchStrides.map((n) => n / 2) },
+    offset: x.offset / 2,
+    batchStrides: x.batchStrides.map((n) => n / 2),
     ...(across ? { columnStride: next / 2 } : { rowStride: next / 2 }),
   };
   return { operand, perRow: across ? 2 : 1, perStep: across ? 1 : 2 };
@@ -78,27 +59,31 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
   const [leftPairs, rightPairs] = [pairs(left, p.M, p.K), pairs(right, p.N, p.K)];
   const words = dtype === bf16 && leftPairs !== undefined && rightPairs !== undefined;
   const pitchOf = dtype !== bf16 ? PITCH : byMatrix(words ? 4 : 8);
-  // On an H200 at 4096³ tf32 reaches 215 TFLOP/s so, 197 by way of L1 (copies of 16 steps); bf16 428 and 435.
+  // Past the first-level cache large products in tf32 are a tenth faster, in bf16 a little slower.
   const once = dtype !== bf16 && warps[0] * warps[1] === 8 && each[0] * each[1] === 32;
-  const panel = (operand: Operand, size: number, beside: number, lanes: number): TensorPanel => {
-    const kept = words ? pairs(operand, size, p.K)! : { operand, perRow: 1, perStep: 1 };
+  const panel = (operand: Operand, size: number, beside: number, lanes: number): Panel => {
+    const kept = words ? pairs(operand, size, p.K)! : ({ operand, perRow: 1, perStep: 1 } as const);
     const { perRow, perStep } = kept;
-    const bytes = words ? 4 : dtype.bytes;
-    const cut = { splits, pitchOf, bytes, operand: kept.operand, beyond: true, once };
-    const of = { size: size / perRow, inner: p.K / perStep, depth: depth / perStep };
-    const share = { warps: beside, lanes: lanes / perRow, each: 1 };
-    // Of words, K = 2 is a single step and two rows are a single one: the pairs say how they lie.
-    const lies = words ? { rowsTogether: perRow === 2 } : {};
-    return { ...panelOf({ ...cut, ...of, ...lies, share }), ...kept };
+    return panelOf({
+      ...kept,
+      size: size / perRow,
+      inner: p.K / perStep,
+      depth: depth / perStep,
+      splits,
+      share: { warps: beside, lanes: lanes / perRow, each: 1 },
+      // Of words, K = 2 is a single step and two rows are a single one: the pairs say how they lie.
+      ...(words && { rowsTogether: perRow === 2 }),
+      pitchOf,
+      bytes: words ? 4 : dtype.bytes,
+      beyond: true,
+      once,
+    });
   };
   const a = panel(left, p.M, warps[0], rows);
   const b = panel(right, p.N, warps[1], columns);
   // Pairs of neighbours of 8 rows, in different banks.
-  const sumPitch = warps[1] * columns + 8;
-  const shares = warps[2] > 1 ? 4 * warps[2] * warps[0] * rows * sumPitch : 0;
-  return {
-    ...{ a, b, words, rows: warps[0] * rows, columns: warps[1] * columns, sumPitch },
-    chunks: Math.ceil(Math.ceil(p.K / depth) / splits),
-    sharedBytes: Math.max(a.bytes * stages * (a.floats + b.floats), shares),
-  };
+  const sharePitch = warps[1] * columns + 8;
+  const shares = warps[2] > 1 ? 4 * warps[2] * warps[0] * rows * sharePitch : 0;
+  const sharedBytes = Math.max(a.bytes * stages * (a.elements + b.elements), shares);
+  return { a, b, words, rows: warps[0] * rows, columns: warps[1] * columns, sharePitch, sharedBytes };
 }

@@ -1,0 +1,22 @@
+/** Device functions for kernels that take one, two or four neighbours at a time, whichever their sizes allow. */
+import type { Intrinsics, Memory } from '../kernel/language/language.js';
+
+export type Lanes = 1 | 2 | 4;
+
+/** The neighbours from `x[at]` on: a number, or a vector. */
+export function loadLanes(x: Memory, at: number, lanes: Lanes, { load2, load4 }: Intrinsics): number {
+  return lanes === 4 ? load4(x, at) : lanes === 2 ? load2(x, at) : x[at];
+}
+
+/** Writes a number, or a vector, to `x[at]` and the elements after it. */
+export function storeLanes(
+  x: Memory,
+  at: number,
+  v: number,
+  lanes: Lanes,
+  { store2, store4 }: Intrinsics,
+): void {
+  if (lanes === 4) store4(x, at, v);
+  else if (lanes === 2) store2(x, at, v);
+  else x[at] = v;
+}

@@ -1,0 +1,112 @@
+/**
+ * How the sums of a matrix product get to memory on a GPU, whatever multiplied: finished, or in parts that `matmulSum`
+ * adds; and from the shares of warps along K.
+ */
+import { type DType, f32 } from '../../core/dtype.js';
+import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import { buffer } from '../../kernel/ir/types.js';
+import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { type Lanes, loadLanes, storeLanes } from '../lanes.js';
+import type { GridKernel } from '../tiled.js';
+import type { MatmulProblem } from './cpu.js';
+import type { Place, Work } from './cuda-block.js';
+
+/** What the device functions below take from the context. */
+export interface StoreContext extends Intrinsics {
+  readonly work: Work;
+  readonly finish: IrFunction;
+  readonly storeSums: typeof storeSums;
+  readonly loadLanes: typeof loadLanes;
+  readonly storeLanes: typeof storeLanes;
+}
+
+/** Stores neighbours in a row of C: finished, or as the part of a piece, to which the next pieces are added. */
+export function storeSums(
+  c: Memory,
+  v: number,
+  lanes: Lanes,
+  piece: number,
+  row: number,
+  column: number,
+  at: Place,
+  context: StoreContext,
+): void {
+  const { work, finish, loadLanes, storeLanes } = context;
+  const { M, N, batches } = work.sizes;
+  const { batch, split } = at;
+  const to = ((work.inParts ? split * batches + batch : batch) * M + row) * N + column;
+  if (row < M && column < N) {
+    if (!work.inParts) storeLanes(c, to, finish(work.cast(v), batch, row, column), lanes, context);
+    else if (work.pieces === 1 || piece === 0) storeLanes(c, to, v, lanes, context);
+    else storeLanes(c, to, loadLanes(c, to, lanes, context) + v, lanes, context);
+  }
+}
+
+/**
+ * Adds what the warps along K have put into shared memory, a tile of C each, in their order. Every thread adds a few
+ * neighbours at a time and passes them to `store`.
+ */
+export function storeShares(
+  held: Memory,
+  at: Place,
+  store: (v: number, row: number, column: number) => void,
+  context: StoreContext,
+): void {
+  const { threadIdx, idiv, bitcast, f32, work, loadLanes } = context;
+  const { sizes, tiles, warps, threads, lanes, sharePitch } = work;
+  const { rows, columns } = tiles;
+  for (let first = 0; first < rows * columns; first += threads * lanes) {
+    const i = first + threadIdx.x * lanes;
+    const row = at.row + idiv(i, columns);
+    const column = at.column + (i % columns);
+    const inTile = first + threads * lanes <= rows * columns || i < rows * columns;
+    if (inTile && row < sizes.M && column < sizes.N) {
+      const share = (w: number) => {
+        const from =
+          sharePitch === columns
+            ? w * (rows * columns) + i
+            : (w * rows + idiv(i, columns)) * sharePitch + (i % columns);
+        return bitcast(f32, loadLanes(held, from, lanes, context));
+      };
+      let total = share(0);
+      for (let w = 1; w < warps.K; w++) total += share(w);
+      store(total, row, column);
+    }
+  }
+}
+
+/** The device functions, as constants of a kernel. */
+export const STORE = { storeSums, storeShares, loadLanes, storeLanes };
+
+const SUM_THREADS = 128;
+
+/** The product from its parts, added in the order of K. */
+export function matmulSum(
+  { batches, M, N, finish }: MatmulProblem,
+  splits: number,
+  dtype: DType = f32,
+): GridKernel {
+  const lanes: Lanes = N % 4 === 0 ? 4 : N % 2 === 0 ? 2 : 1;
+  const size = batches * M * N;
+  const kernel = defineKernel(
+    'matmulSum',
+    { parts: buffer(f32), c: buffer(dtype) },
+    ({ parts, c }, context) => {
+      const { globalId, idiv, finish, size, splits, M, N, lanes, cast, loadLanes, storeLanes } = context;
+      const i = globalId.x * lanes;
+      if (i < size) {
+        let sum = loadLanes(parts, i, lanes, context);
+        for (let s = 1; s < splits; s++) sum += loadLanes(parts, s * size + i, lanes, context);
+        const row = idiv(i, N);
+        storeLanes(c, i, finish(cast(sum), idiv(row, M), row % M, i % N), lanes, context);
+      }
+    },
+    { size, splits, M, N, lanes, cast: asCast(dtype), finish, loadLanes, storeLanes },
+  );
+  return {
+    kernel,
+    grid: [Math.ceil(size / (lanes * SUM_THREADS)), 1, 1],
+    threads: SUM_THREADS,
+    sharedBytes: 0,
+  };
+}
