@@ -5,7 +5,6 @@ import type { Precision } from '../../src/core/precision.js';
 import { call, leaf } from '../../src/graph/build.js';
 import type { FusedOp, KernelIo, Stage } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
-import { convolution } from '../../src/ops/conv2d/choose-cuda.js';
 import {
   addParts,
   convolveWeight,
@@ -19,6 +18,7 @@ import {
   conv2dWeightOp,
   outputSize,
 } from '../../src/ops/conv2d/op.js';
+import { convolveProblem, weightGradientProblem } from '../../src/ops/conv2d/problem.js';
 import { type ConvolveTensorTile, convolveTensor } from '../../src/ops/conv2d/tensor-core.js';
 import {
   convolveWeightTensor,
@@ -77,27 +77,15 @@ function checkPieces(
   const sources = (a: GraphNode, b: GraphNode) => [{ data: coarse(a.size, 3) }, { data: coarse(b.size, 4) }];
   const args = [{ input: 0 }, { input: 1 }] as const;
   for (const adjoint of [false, true]) {
-    const op = planned(adjoint ? conv2dInputOp : conv2dOp, (io, of) => {
-      const problem = {
-        ...convolution(io, of, adjoint),
-        weightOffset: 0,
-        finish: io.finish(io.output.shape),
-      };
-      return [gridStage(convolveTensor(problem, tile), ...args, { output: true })];
-    });
+    const op = planned(adjoint ? conv2dInputOp : conv2dOp, (io, of) => [
+      gridStage(convolveTensor(convolveProblem(io, of, adjoint), tile), ...args, { output: true }),
+    ]);
     const from = adjoint ? y : x;
     test(`${op.name} ${name}, in pieces`, () =>
       checkInSimulator(call(op, [from, w], arg), sources(from, w), 1e-5, SIM_TARGET));
   }
   const op = planned(conv2dWeightOp, (io, of) => {
-    const problem = {
-      ...{
-        ...convolution(io, of, false),
-        outputs: o / arg.groups,
-        outSize: outputSize(arg),
-      },
-      ...{ gradientOffset: 0, finish: io.finish(io.output.shape) },
-    };
+    const problem = weightGradientProblem(io, of);
     const layout = tensorParts(problem, weight);
     const parts = { scratch: 'parts', bytes: 4 * partsOf(problem, weight.splits, layout) };
     return [
@@ -123,10 +111,7 @@ checkPieces(
 test('the weight gradient of more pixels than an accumulator takes', () => {
   const { arg } = conv('long', [1, 1, 2], [80, 64], 1);
   const op = planned(conv2dWeightOp, (io, of) => {
-    const problem = {
-      ...{ ...convolution(io, of, false), outputs: 2, outSize: outputSize(arg) },
-      ...{ gradientOffset: 0, finish: io.finish(io.output.shape) },
-    };
+    const problem = weightGradientProblem(io, of);
     const tile: WeightTile = {
       ...{ images: 1, rows: 4, columns: 32, channels: 1, threads: [2, 16], each: [1, 1], splits: 1 },
     };

@@ -74,6 +74,26 @@ export const FITTED = {
     store: 0.04,
     /** Share of a multiprocessor's shared memory from which a block of the weight gradient gains no more. */
     weightShare: 0.4386,
+    /** Bytes of shared memory of a block that the estimate of its needs leaves out. */
+    sharedMargin: 3072,
+    /** Without tensor cores. */
+    fma: {
+      /** What of the shorter of reading and multiplying does not hide behind the longer. */
+      mixed: 0.3,
+      /** Of a step besides its reads and products, and of one of the weight gradient. */
+      step: 4,
+      gradientStep: 8,
+    },
+    /** On tensor cores. */
+    tensor: {
+      /** Of an mma, where a word that a warp reads takes one. */
+      product: 1.5,
+      /** What of the shorter of reading and multiplying does not hide behind the longer. */
+      mixed: 0.1,
+      /** That a warp waits in a step for its reads, and for each of its products. */
+      wait: 55,
+      productWait: 6,
+    },
   },
   /** Launches beside each other, in instructions of a thread (`DURATION` in cost.ts). */
   launch: {

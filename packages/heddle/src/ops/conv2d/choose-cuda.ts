@@ -4,17 +4,12 @@ import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../.
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cudnnVariants } from '../vendor.js';
-import { type Conv2dArg, outputSize } from './arg.js';
-import { type ConvolveTile, type CudaConvolve, convolve } from './cuda.js';
+import type { Conv2dArg } from './arg.js';
+import { type ConvolveTile, convolve } from './cuda.js';
 import type { ImageTile } from './cuda-image.js';
 import { convolveTiles, weightTiles } from './cuda-tiles.js';
-import {
-  addParts,
-  type CudaConvolveWeight,
-  convolveWeight,
-  type PartLayout,
-  partsOf,
-} from './cuda-weight-gradient.js';
+import { addParts, convolveWeight, type PartLayout, partsOf } from './cuda-weight-gradient.js';
+import { type ConvolveProblem, convolveProblem, weightGradientProblem } from './problem.js';
 import { type ConvolveTensorTile, convolveTensor } from './tensor-core.js';
 import { convolveTensorTiles, weightTensorTiles } from './tensor-core-tiles.js';
 import { convolveWeightTensor, tensorParts } from './tensor-core-weight-gradient.js';
@@ -22,20 +17,6 @@ import { suitsWinograd, winograd, winogradFloats, winogradWeights } from './wino
 
 const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
   model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
-
-/** The sizes of a convolution, or of its adjoint. */
-export function convolution({ inputs: [x], output }: KernelIo, arg: Conv2dArg, adjoint: boolean) {
-  const { groups, kernel, stride, dilation, padding } = arg;
-  const [images, channels] = x!.shape as [number, number];
-  return {
-    ...{ images, groups, kernel, stride, dilation, padding, adjoint },
-    inputs: channels / groups,
-    outputs: output.shape[1]! / groups,
-    size: adjoint ? outputSize(arg) : arg.size,
-    outSize: adjoint ? arg.size : outputSize(arg),
-    imageOffset: x!.offset,
-  };
-}
 
 /** Tensor cores are used where the precision allows rounded operands and the GPU has tf32. */
 const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
@@ -60,7 +41,7 @@ function choiceOf(
 }
 
 /** Ways by tiles, on tensor cores where they may be used. */
-export function tileWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Variant[] {
+export function tileWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Variant[] {
   const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
   const ways = <Tile extends ConvolveTile | ConvolveTensorTile>(
     precision: string,
@@ -79,7 +60,7 @@ export function tileWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): V
 }
 
 /** Winograd's algorithm, where it suits; in f32. */
-function winogradWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Variant[] {
+function winogradWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Variant[] {
   if (useTensorCores(io, arg) || !suitsWinograd(problem)) return [];
   const weights = { scratch: 'weights', bytes: 4 * winogradFloats(problem) };
   const plan = (): Stage[] => [
@@ -88,12 +69,6 @@ function winogradWays(io: KernelIo, arg: Conv2dArg, problem: CudaConvolve): Vari
   ];
   return [{ name: 'winograd-2x2', plan }];
 }
-
-/** What the kernels know of a convolution of the first source with the second, or of its adjoint. */
-export const convolveProblem = (io: KernelIo, arg: Conv2dArg, adjoint = false): CudaConvolve => ({
-  ...convolution(io, arg, adjoint),
-  ...{ weightOffset: io.inputs[1]!.offset, finish: io.finish(io.output.shape) },
-});
 
 /** Ways other than by tiles. */
 export const otherWays = (io: KernelIo, arg: Conv2dArg): Variant[] => [
@@ -111,12 +86,7 @@ export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Con
 /** The weight gradient, of x and the outputs' gradient. */
 export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
   choiceOf(name, 'weight', (io, arg) => {
-    const [x, y] = io.inputs;
-    const problem: CudaConvolveWeight = {
-      ...convolution(io, arg, false),
-      ...{ outputs: y!.shape[1]! / arg.groups, outSize: outputSize(arg), imageOffset: x!.offset },
-      ...{ gradientOffset: y!.offset, finish: io.finish(io.output.shape) },
-    };
+    const problem = weightGradientProblem(io, arg);
     const way = (name: string, parts: number, kernel: () => GridKernel, layout?: PartLayout): Variant => ({
       name,
       plan: (): Stage[] => {

@@ -19,23 +19,21 @@
  * enough that all workers have something to do.
  */
 import { f32 } from '../../core/dtype.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
-import type { ConvolutionSizes } from './cpu.js';
+import type { WeightGradientProblem } from './problem.js';
 
-export interface ConvWeightProblem extends ConvolutionSizes {
-  readonly gradientOffset: number;
-  /** (value, output channel, input channel of the group, row, column) → the value to store. */
-  readonly finish: IrFunction;
+/** The weight gradient, and how many blocks to aim for at least. */
+export interface CpuWeightProblem extends WeightGradientProblem {
+  readonly leastBlocks: number;
 }
 
 /** Vectors of pixels that an accumulator takes. */
 const LEVEL = 256;
 
 /** How the images lie in memory for the weight kernel; `copied` if not as they come. */
-function layoutOf({ size, outSize, kernel, stride, dilation, padding }: ConvWeightProblem) {
+function layoutOf({ size, outSize, kernel, stride, dilation, padding }: CpuWeightProblem) {
   const copied = padding[0] > 0 || padding[1] > 0 || stride[1] > 1;
   const reach = [dilation[0] * (kernel[0] - 1), dilation[1] * (kernel[1] - 1)] as const;
   const phase = outSize[1] + Math.floor(reach[1] / stride[1]);
@@ -45,13 +43,13 @@ function layoutOf({ size, outSize, kernel, stride, dilation, padding }: ConvWeig
 }
 
 /** Floats of scratch memory for the padded copy of the images; 0 if none is needed. */
-export function paddedSize(problem: ConvWeightProblem): number {
+export function paddedSize(problem: CpuWeightProblem): number {
   const { copied, height, pitch } = layoutOf(problem);
   return copied ? problem.images * problem.groups * problem.inputs * height * pitch : 0;
 }
 
 /** The images, padded; place i of a row holds column i / PHASE + stride·(i % PHASE). */
-export function padImages(problem: ConvWeightProblem): Tiled {
+export function padImages(problem: CpuWeightProblem): Tiled {
   const { images, groups, inputs, size, stride, padding, imageOffset } = problem;
   const { phase, height, pitch } = layoutOf(problem);
   const planes = images * groups * inputs;
@@ -79,7 +77,7 @@ export function padImages(problem: ConvWeightProblem): Tiled {
 }
 
 /** dW from the images (padded, if a copy is needed) and the outputs' gradient. */
-export function convolveWeight(problem: ConvWeightProblem): Tiled {
+export function convolveWeight(problem: CpuWeightProblem): Tiled {
   const { images, groups, inputs, outputs, outSize, kernel, stride, dilation, leastBlocks } = problem;
   const { copied, phase, height, pitch } = layoutOf(problem);
   const taps = inputs * kernel[0] * kernel[1];

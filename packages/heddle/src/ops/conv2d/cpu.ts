@@ -24,40 +24,14 @@
  * 32 kernels of 3 × 3: forward 106, input gradient 97.
  */
 import { f32 } from '../../core/dtype.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
+import type { ConvolveProblem } from './problem.js';
 
-/** Sizes that all convolution kernels share. */
-export interface ConvolutionSizes {
-  readonly images: number;
-  readonly groups: number;
-  /** Channels per group. */
-  readonly inputs: number;
-  readonly outputs: number;
-  /** Height × width of the image read, and of the image written (of x and of dY, for the weight gradient). */
-  readonly size: readonly [number, number];
-  readonly outSize: readonly [number, number];
-  readonly kernel: readonly [number, number];
-  readonly stride: readonly [number, number];
-  readonly dilation: readonly [number, number];
-  readonly padding: readonly [number, number];
-  /** Where the images begin, in elements. */
-  readonly imageOffset: number;
-  /** Blocks to aim for at least, if the rows suffice. */
+/** A convolution, and how many blocks to aim for at least, if the rows suffice. */
+export interface CpuConvolveProblem extends ConvolveProblem {
   readonly leastBlocks: number;
-}
-
-export interface ConvolveProblem extends ConvolutionSizes {
-  readonly weightOffset: number;
-  /**
-   * false: image → output, stride skips. true: the adjoint; `size` is that of the gradient given, `outSize` that of
-   * the one wanted, and the weights are those of the forward direction.
-   */
-  readonly adjoint: boolean;
-  /** (value, image, channel, row, column) → the value to store. */
-  readonly finish: IrFunction;
 }
 
 /**
@@ -94,7 +68,7 @@ export function stripsOf(width: number, channels: number): Strip[] {
 }
 
 /** A row as the kernel copies it: `by` phases of `phase` columns, zeros on the left, and between columns. */
-function rowLayout({ kernel, stride, dilation, padding, outSize, adjoint }: ConvolveProblem) {
+function rowLayout({ kernel, stride, dilation, padding, outSize, adjoint }: CpuConvolveProblem) {
   const reach = dilation[1] * (kernel[1] - 1);
   const by = adjoint ? 1 : stride[1];
   const spread = adjoint ? stride[1] : 1;
@@ -107,13 +81,13 @@ function rowLayout({ kernel, stride, dilation, padding, outSize, adjoint }: Conv
 const COPY_BYTES = 2 ** 18;
 
 /** Most rows of the image that `rows` rows of the output read. */
-const rowsRead = ({ size, kernel, stride, dilation, adjoint }: ConvolveProblem, rows: number): number => {
+const rowsRead = ({ size, kernel, stride, dilation, adjoint }: CpuConvolveProblem, rows: number): number => {
   const reach = dilation[0] * (kernel[0] - 1);
   const span = adjoint ? Math.ceil((rows + reach) / stride[0]) + 1 : (rows - 1) * stride[0] + reach + 1;
   return Math.min(size[0], span);
 };
 
-function bandOf(problem: ConvolveProblem, pitch: number): number {
+function bandOf(problem: CpuConvolveProblem, pitch: number): number {
   const { images, groups, inputs, outSize, leastBlocks } = problem;
   const bands = Math.ceil(leastBlocks / (images * groups));
   let rows = Math.max(1, Math.ceil(outSize[0] / bands));
@@ -122,7 +96,7 @@ function bandOf(problem: ConvolveProblem, pitch: number): number {
 }
 
 /** Weights of 4 output channels side by side, in the order in which a tile reads them: column, row, channel. */
-export function packWeights(problem: ConvolveProblem): Tiled {
+export function packWeights(problem: CpuConvolveProblem): Tiled {
   const { groups, inputs, outputs, kernel, weightOffset, adjoint } = problem;
   const quads = Math.ceil(outputs / 4);
   const ir = defineKernel(
@@ -154,11 +128,11 @@ export function packWeights(problem: ConvolveProblem): Tiled {
 }
 
 /** Floats of scratch memory for the packed weights. */
-export const packedWeights = ({ groups, inputs, outputs, kernel }: ConvolveProblem): number =>
+export const packedWeights = ({ groups, inputs, outputs, kernel }: CpuConvolveProblem): number =>
   groups * Math.ceil(outputs / 4) * 4 * inputs * kernel[0] * kernel[1];
 
 /** The image, contiguous, convolved with packed weights. */
-export function convolve(problem: ConvolveProblem): Tiled {
+export function convolve(problem: CpuConvolveProblem): Tiled {
   const { images, groups, inputs, outputs, size, outSize, kernel, stride, dilation, padding } = problem;
   const row = rowLayout(problem);
   const band = bandOf(problem, row.pitch);

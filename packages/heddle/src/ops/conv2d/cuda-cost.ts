@@ -5,25 +5,15 @@
  */
 import { type BlockNeeds, FITTED, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
-import type { CudaConvolution, ImageTile } from './cuda-image.js';
-
-export interface Ranked<Tile> {
-  readonly tile: Tile;
-  readonly cycles: number;
-}
-
-export const best = <Tile>(ranked: readonly Ranked<Tile>[], count: number): Tile[] =>
-  [...ranked]
-    .sort((a, b) => a.cycles - b.cycles)
-    .slice(0, count)
-    .map((r) => r.tile);
+import type { ImageTile } from './cuda-image.js';
+import type { Convolution } from './problem.js';
 
 /** Cut `n` into equal pieces of at most `most`. */
 export const even = (n: number, most: number): number =>
   Math.ceil(n / Math.ceil(n / Math.max(1, Math.min(n, most))));
 
 /** The widest tile whose rows are whole, or cut evenly; some rows; then several images. */
-export function pixelTile(p: CudaConvolution, pixels: number, columnsBy = 1): Omit<ImageTile, 'channels'> {
+export function pixelTile(p: Convolution, pixels: number, columnsBy = 1): Omit<ImageTile, 'channels'> {
   const up = (n: number): number => Math.ceil(n / columnsBy) * columnsBy;
   const widest = up(p.outSize[1]) <= Math.min(pixels, 64) ? up(p.outSize[1]) : Math.min(pixels, 32);
   const columns = up(even(p.outSize[1], widest));
@@ -34,7 +24,7 @@ export function pixelTile(p: CudaConvolution, pixels: number, columnsBy = 1): Om
 }
 
 /** The same of windows of 2 × 2 pixels. */
-export function windowTile(p: CudaConvolution, pixels: number): Omit<ImageTile, 'channels'> {
+export function windowTile(p: Convolution, pixels: number): Omit<ImageTile, 'channels'> {
   const outSize = [p.outSize[0] / 2, p.outSize[1] / 2] as const;
   const { images, rows, columns } = pixelTile({ ...p, outSize }, pixels / 4);
   return { images, rows: 2 * rows, columns: 2 * columns };
@@ -46,7 +36,7 @@ export const STORE = FITTED.conv2d.store;
 
 /** Bytes of shared memory that each of `blocks` tiles may take, with some left for what the estimate leaves out. */
 export const mostShared = ({ limits }: Target, blocks = 1): number =>
-  sharedBytesOfEach(limits, blocks) - 3072;
+  sharedBytesOfEach(limits, blocks) - FITTED.conv2d.sharedMargin;
 
 interface Cost extends BlockNeeds {
   readonly blocks: number;

@@ -9,29 +9,7 @@
  * sums: with a division for each element, copying took longer than the multiplications.
  */
 import type { Intrinsics, Memory } from '../../kernel/language/language.js';
-
-/** What is convolved: sizes, and where the arrays begin. */
-export interface CudaConvolution {
-  readonly images: number;
-  readonly groups: number;
-  /** Channels per group. */
-  readonly inputs: number;
-  readonly outputs: number;
-  /** Height × width of the image read, and of the image written (of x and of dY, for the weight gradient). */
-  readonly size: readonly [number, number];
-  readonly outSize: readonly [number, number];
-  readonly kernel: readonly [number, number];
-  readonly stride: readonly [number, number];
-  readonly dilation: readonly [number, number];
-  readonly padding: readonly [number, number];
-  /** Where the images begin, in elements. */
-  readonly imageOffset: number;
-  /**
-   * false: image → output, stride skips. true: the adjoint; `size` is that of the gradient given, `outSize` that of
-   * the one wanted.
-   */
-  readonly adjoint: boolean;
-}
+import type { Convolution } from './problem.js';
 
 /** Pixels of the output that a block computes, and channels of the image that it holds at a time. */
 export interface ImageTile {
@@ -54,24 +32,17 @@ const taken = (copies: number, lanes: number): number => Math.ceil(copies / lane
  */
 export const ROUNDING = 1 + 2 ** -11.5;
 
-/**
- * How many copies a block starts at once if it holds `stages` and makes `copies` in all: where it must fill a place again,
- * the one that it reads is not on its way.
- */
-export const copiesAhead = (stages: number, copies: number): number =>
-  stages >= copies ? stages : Math.max(1, stages - 1);
-
 const APART: readonly [number, number] = [1, 1];
 
-const stepOf = (p: CudaConvolution) => (p.adjoint ? APART : p.stride);
-const spreadOf = (p: CudaConvolution) => (p.adjoint ? p.stride : APART);
-const reachOf = ({ dilation, kernel }: CudaConvolution, i: 0 | 1): number => dilation[i] * (kernel[i] - 1);
+const stepOf = (p: Convolution) => (p.adjoint ? APART : p.stride);
+const spreadOf = (p: Convolution) => (p.adjoint ? p.stride : APART);
+const reachOf = ({ dilation, kernel }: Convolution, i: 0 | 1): number => dilation[i] * (kernel[i] - 1);
 /** Rows or columns of padding above and left of the image. */
-const beforeOf = (p: CudaConvolution, i: 0 | 1): number =>
+const beforeOf = (p: Convolution, i: 0 | 1): number =>
   p.adjoint ? reachOf(p, i) - p.padding[i] : p.padding[i];
 
 /** Pixels of one copy, and how many the rows of the copy begin further left for it. */
-function vectorOf(p: CudaConvolution, tile: ImageTile) {
+function vectorOf(p: Convolution, tile: ImageTile) {
   const pitch = tile.columns * stepOf(p)[1];
   const vector =
     [4, 2].find(
@@ -89,7 +60,7 @@ function vectorOf(p: CudaConvolution, tile: ImageTile) {
  * `phase`: distance of channels modulo the 32 banks of shared memory, so that the lanes of a warp, which differ in
  * channel and pixel, meet different banks; a multiple of 4.
  */
-export function imageSpan(p: CudaConvolution, tile: ImageTile, phase?: number) {
+export function imageSpan(p: Convolution, tile: ImageTile, phase?: number) {
   const step = stepOf(p);
   const reach = (tile.columns - 1) * step[1] + reachOf(p, 1) + 1;
   const height = (tile.rows - 1) * step[0] + reachOf(p, 0) + 1;
@@ -115,7 +86,7 @@ export function imageSpan(p: CudaConvolution, tile: ImageTile, phase?: number) {
 }
 
 /** What kernels know of a tile: its span, and how `threads` copy it. */
-export function imageLayout(p: CudaConvolution, tile: ImageTile, threads: number, phase?: number) {
+export function imageLayout(p: Convolution, tile: ImageTile, threads: number, phase?: number) {
   const span = imageSpan(p, tile, phase);
   const { height, width, flat, vector } = span;
   const planes = tile.images * tile.channels;
@@ -215,3 +186,6 @@ export function pixelOffset(p: number, layout: ImageLayout, { idiv }: Intrinsics
   const row = idiv(p, tile.columns) % tile.rows;
   return image + row * step[0] * width + (p % tile.columns) * step[1] + lead;
 }
+
+/** The functions above, as the constants of a kernel. */
+export const IMAGE = { copyImage, tapOffset, pixelOffset };

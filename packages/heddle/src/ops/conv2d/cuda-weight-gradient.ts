@@ -9,28 +9,11 @@
  * a weight is off by the roundings of a level and of the levels, not by one for each pixel.
  */
 import { f32 } from '../../core/dtype.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import {
-  type CudaConvolution,
-  copyImage,
-  type ImageTile,
-  imageLayout,
-  imageSpan,
-  pixelOffset,
-  tapOffset,
-  tilesOf,
-} from './cuda-image.js';
-
-/** `size` is that of x, `outSize` that of dY. */
-export interface CudaConvolveWeight extends CudaConvolution {
-  /** Where dY begins. */
-  readonly gradientOffset: number;
-  /** (value, output channel, input channel of the group, row, column) → the value to store. */
-  readonly finish: IrFunction;
-}
+import { IMAGE, type ImageTile, imageLayout, imageSpan, type pixelOffset, tilesOf } from './cuda-image.js';
+import type { Convolution, WeightGradientProblem } from './problem.js';
 
 /** How the work is cut. The tile's columns are a multiple of 4; `channels` are those of x. */
 export interface WeightTile extends ImageTile {
@@ -45,30 +28,22 @@ export interface WeightTile extends ImageTile {
 /** Pixels that an accumulator takes. */
 const LEVEL = 4096;
 
-function layoutOf(p: CudaConvolveWeight, tile: WeightTile) {
-  const threads = tile.threads[0] * tile.threads[1];
-  const outputs = tile.threads[0] * tile.each[0];
-  const image = imageLayout(p, tile, threads);
-  const gradient = imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads);
-  return { threads, outputs, image, gradient, tiles: tilesOf(image) };
-}
-
 /** The gradient as an image that is read where it is written. */
-export const gradientOf = (p: CudaConvolveWeight): CudaConvolution => ({
+export const gradientOf = (p: WeightGradientProblem): Convolution => ({
   ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
   ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
 });
 
 /** Floats of the gradient that a tile reads, of `outputs` channels. */
 export const gradientFloats = (
-  p: CudaConvolveWeight,
+  p: WeightGradientProblem,
   tile: ImageTile,
   outputs: number,
   phase?: number,
 ): number => imageSpan(gradientOf(p), { ...tile, channels: outputs }, phase).floats;
 
 /** Bytes of shared memory that a block takes. */
-export const weightSharedBytes = (p: CudaConvolveWeight, tile: WeightTile): number =>
+export const weightSharedBytes = (p: WeightGradientProblem, tile: WeightTile): number =>
   4 * (imageSpan(p, tile).floats + gradientFloats(p, tile, tile.threads[0] * tile.each[0]));
 
 /** How a part of dW lies in memory: a row for each output channel, of `columns`; those of `chunk` inputs together. */
@@ -82,112 +57,154 @@ export interface PartLayout {
 }
 
 /** As dW itself. */
-const plainParts = ({ inputs, kernel }: CudaConvolution): PartLayout => {
+const plainParts = ({ inputs, kernel }: Convolution): PartLayout => {
   const width = inputs * kernel[0] * kernel[1];
   return { chunk: inputs, width, columns: width, inside: false };
 };
 
 /** Floats of `count` parts. */
-export const partsOf = (p: CudaConvolution, count: number, { columns } = plainParts(p)): number =>
+export const partsOf = (p: Convolution, count: number, { columns } = plainParts(p)): number =>
   count * p.groups * p.outputs * columns;
 
-/** The parts of dW: (split, output channel, input channel, tap). */
-export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKernel {
-  const { threads, outputs, image, gradient, tiles } = layoutOf(p, tile);
-  const blocks = [Math.ceil(p.outputs / outputs), Math.ceil(p.inputs / tile.channels)] as const;
+/** What the device functions below know when the kernel is compiled. */
+function constantsOf(p: WeightGradientProblem, tile: WeightTile) {
+  const threads = tile.threads[0] * tile.threads[1];
+  const outputs = tile.threads[0] * tile.each[0];
+  const image = imageLayout(p, tile, threads);
   const pixels = tile.images * tile.rows * tile.columns;
+  const tiles = tilesOf(image);
+  const isLong = Math.ceil(tiles / tile.splits) * pixels > LEVEL;
+  return {
+    ...{ problem: p, tile, threads, image, pixels, tiles },
+    gradient: imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads),
+    taps: p.kernel[0] * p.kernel[1],
+    /** Output channels of a block. */
+    outputs,
+    /** Blocks along the output channels and along the input channels. */
+    blocks: [Math.ceil(p.outputs / outputs), Math.ceil(p.inputs / tile.channels)] as const,
+    /** Tiles after which the sums are added to the part; 0: only at the end. */
+    every: isLong ? Math.max(1, Math.floor(LEVEL / pixels)) : 0,
+  };
+}
+
+interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
+  readonly pixelOffset: typeof pixelOffset;
+}
+
+/** What a block sums: the group, and the first of its output and input channels. */
+function blockPlace({ problem, tile, outputs, blocks, blockIdx, idiv }: Context) {
+  const group = problem.groups === 1 ? 0 : idiv(blockIdx.y, blocks[0] * blocks[1]);
+  const output = (idiv(blockIdx.y, blocks[1]) % blocks[0]) * outputs;
+  const input = (blockIdx.y % blocks[1]) * tile.channels;
+  return { group, output, input };
+}
+
+type BlockPlace = ReturnType<typeof blockPlace>;
+
+/**
+ * Adds the products of the tile in shared memory, 4 pixels of a row at a time.
+ * @param output the thread's first output channel; the others are as many further as there are threads along them
+ * @param places where the thread's (input channel, tap)s are, from a pixel
+ */
+function addPixels(held: Memory, output: number, places: Memory, sums: Memory, context: Context): void {
+  const { f32, local, load4, lane, fma, pixelOffset, problem, tile, image, gradient, pixels } = context;
+  let p = 0;
+  while (p < pixels) {
+    const pixel = gradient.floats + pixelOffset(p, image, context);
+    const slope = pixelOffset(p, gradient, context) + output * gradient.plane;
+    const slopes = local(f32, tile.each[0], 4);
+    for (let i = 0; i < tile.each[0]; i++) {
+      const v = load4(held, slope + i * tile.threads[0] * gradient.plane);
+      for (let l = 0; l < 4; l++) slopes[i][l] = lane(v, l);
+    }
+    for (let l = 0; l < 4; l++) {
+      for (let j = 0; j < tile.each[1]; j++) {
+        const v = held[pixel + l * problem.stride[1] + places[j]];
+        for (let i = 0; i < tile.each[0]; i++) sums[i][j] = fma(slopes[i][l], v, sums[i][j]);
+      }
+    }
+    p += 4;
+  }
+}
+
+/** Writes the sums to the block's part of dW, or adds them to it if they are not the first. */
+function storeSums(
+  parts: Memory,
+  sums: Memory,
+  isFirst: boolean,
+  block: BlockPlace,
+  myOutput: number,
+  myTap: number,
+  { problem, tile, taps, blockIdx }: Context,
+): void {
+  const { groups, inputs, outputs } = problem;
+  for (let i = 0; i < tile.each[0]; i++) {
+    const o = block.output + myOutput + i * tile.threads[0];
+    for (let j = 0; j < tile.each[1]; j++) {
+      const t = myTap + j * tile.threads[1];
+      const tap = block.input * taps + t;
+      const to = ((blockIdx.x * groups + block.group) * outputs + o) * inputs * taps + tap;
+      if (o < outputs && t < tile.channels * taps && tap < inputs * taps) {
+        if (isFirst) parts[to] = sums[i][j];
+        else parts[to] += sums[i][j];
+      }
+    }
+  }
+}
+
+/** The parts of dW: (split, output channel, input channel, tap). */
+export function convolveWeight(p: WeightGradientProblem, tile: WeightTile): GridKernel {
+  const constants = constantsOf(p, tile);
+  const { blocks, threads } = constants;
   const kernel = defineKernel(
     'conv2dWeight',
     { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
-      const { threadIdx, blockIdx, idiv, lane, local, load4, fma, f32, i32 } = context;
-      const { dynamicShared, barrier, commitCopies, waitCopies, copyImage, tapOffset, pixelOffset } = context;
-      const { IMAGE, GRADIENT, GROUPS, INPUTS, OUTPUTS, TAPS, DOWN, ACROSS } = context;
-      const { O_BLOCKS, C_BLOCKS, SPLITS, TILES } = context;
-      const { ROWS, COLUMNS, O_EACH, T_EACH, CHANNELS, CHUNK, TN, TH, TW, SX, EVERY } = context;
-      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, O_BLOCKS * C_BLOCKS);
-      const firstOutput = (idiv(blockIdx.y, C_BLOCKS) % O_BLOCKS) * CHANNELS;
-      const firstInput = (blockIdx.y % C_BLOCKS) * CHUNK;
+      const { threadIdx, blockIdx, idiv, local, f32, i32, dynamicShared, barrier } = context;
+      const { commitCopies, waitCopies, copyImage, tapOffset, blockPlace, addPixels, storeSums } = context;
+      const { tile, taps, tiles, image, gradient, every } = context;
+      const block = blockPlace(context);
       const held = dynamicShared(f32);
-      const myOutput = idiv(threadIdx.x, COLUMNS);
-      const myTap = threadIdx.x % COLUMNS;
-      const place = local(i32, T_EACH);
-      for (let j = 0; j < T_EACH; j++) {
-        const t = myTap + j * COLUMNS;
-        place[j] = t < CHUNK * TAPS ? tapOffset(t % TAPS, idiv(t, TAPS), IMAGE, context) : 0;
+      const myOutput = idiv(threadIdx.x, tile.threads[1]);
+      const myTap = threadIdx.x % tile.threads[1];
+      const places = local(i32, tile.each[1]);
+      for (let j = 0; j < tile.each[1]; j++) {
+        const t = myTap + j * tile.threads[1];
+        places[j] = t < tile.channels * taps ? tapOffset(t % taps, idiv(t, taps), image, context) : 0;
       }
-      const sums = local(f32, O_EACH, T_EACH);
+      const sums = local(f32, tile.each[0], tile.each[1]);
       const clear = () => {
-        for (let i = 0; i < O_EACH; i++) for (let j = 0; j < T_EACH; j++) sums[i][j] = 0;
+        for (let i = 0; i < tile.each[0]; i++) for (let j = 0; j < tile.each[1]; j++) sums[i][j] = 0;
       };
+      const store = (isFirst: boolean) => storeSums(parts, sums, isFirst, block, myOutput, myTap, context);
       clear();
 
-      const put = (isFirst: boolean) => {
-        for (let i = 0; i < O_EACH; i++) {
-          const o = firstOutput + myOutput + i * ROWS;
-          for (let j = 0; j < T_EACH; j++) {
-            const t = myTap + j * COLUMNS;
-            const tap = firstInput * TAPS + t;
-            const to = ((blockIdx.x * GROUPS + g) * OUTPUTS + o) * INPUTS * TAPS + tap;
-            if (o < OUTPUTS && t < CHUNK * TAPS && tap < INPUTS * TAPS) {
-              if (isFirst) parts[to] = sums[i][j];
-              else parts[to] += sums[i][j];
-            }
-          }
-        }
-      };
-
-      let tile = blockIdx.x;
+      let at = blockIdx.x;
       let taken = 0;
-      while (tile < TILES) {
-        const column = (tile % ACROSS) * TW;
-        const row = (idiv(tile, ACROSS) % DOWN) * TH;
-        const n = idiv(tile, ACROSS * DOWN) * TN;
-        if (tile > blockIdx.x) barrier();
-        copyImage(dy, held, 0, g, firstOutput, n, row, column, GRADIENT, context);
-        copyImage(x, held, GRADIENT.floats, g, firstInput, n, row, column, IMAGE, context);
+      while (at < tiles) {
+        const column = (at % image.across) * tile.columns;
+        const row = (idiv(at, image.across) % image.down) * tile.rows;
+        const n = idiv(at, image.across * image.down) * tile.images;
+        if (at > blockIdx.x) barrier();
+        copyImage(dy, held, 0, block.group, block.output, n, row, column, gradient, context);
+        copyImage(x, held, gradient.floats, block.group, block.input, n, row, column, image, context);
         commitCopies();
         waitCopies(0);
         barrier();
-        // 4 pixels of a row at a time
-        let p = 0;
-        while (p < TN * TH * TW) {
-          const pixel = GRADIENT.floats + pixelOffset(p, IMAGE, context);
-          const slope = pixelOffset(p, GRADIENT, context) + myOutput * GRADIENT.plane;
-          const slopes = local(f32, O_EACH, 4);
-          for (let i = 0; i < O_EACH; i++) {
-            const v = load4(held, slope + i * ROWS * GRADIENT.plane);
-            for (let l = 0; l < 4; l++) slopes[i][l] = lane(v, l);
-          }
-          for (let l = 0; l < 4; l++) {
-            for (let j = 0; j < T_EACH; j++) {
-              const v = held[pixel + l * SX + place[j]];
-              for (let i = 0; i < O_EACH; i++) sums[i][j] = fma(slopes[i][l], v, sums[i][j]);
-            }
-          }
-          p += 4;
-        }
-        tile += SPLITS;
-        if (EVERY > 0) {
+        addPixels(held, myOutput, places, sums, context);
+        at += tile.splits;
+        if (every > 0) {
           taken += 1;
-          if (taken % EVERY === 0 || tile >= TILES) {
-            if (taken <= EVERY) put(true);
-            else put(false);
+          if (taken % every === 0 || at >= tiles) {
+            if (taken <= every) store(true);
+            else store(false);
             clear();
           }
         }
       }
-      if (EVERY === 0) put(true);
+      if (every === 0) store(true);
     },
-    {
-      ...{ IMAGE: image, GRADIENT: gradient, copyImage, tapOffset, pixelOffset },
-      ...{ GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, TAPS: p.kernel[0] * p.kernel[1] },
-      ...{ DOWN: image.down, ACROSS: image.across, O_BLOCKS: blocks[0], C_BLOCKS: blocks[1] },
-      ...{ SPLITS: tile.splits, TILES: tiles, ROWS: tile.threads[0], COLUMNS: tile.threads[1] },
-      ...{ O_EACH: tile.each[0], T_EACH: tile.each[1], CHANNELS: outputs, CHUNK: tile.channels },
-      ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, SX: p.stride[1] },
-      EVERY: Math.ceil(tiles / tile.splits) * pixels > LEVEL ? Math.max(1, Math.floor(LEVEL / pixels)) : 0,
-    },
+    { ...constants, ...IMAGE, blockPlace, addPixels, storeSums },
   );
   return {
     kernel,
@@ -201,48 +218,46 @@ export function convolveWeight(p: CudaConvolveWeight, tile: WeightTile): GridKer
  * dW from its parts. The threads of a block have some weights side by side, few if there are few weights, and share
  * their parts: each adds every so many-th, all of which it asks for at once, then one adds their sums.
  */
-export function addParts(p: CudaConvolveWeight, count: number, layout = plainParts(p)): GridKernel {
+export function addParts(p: WeightGradientProblem, count: number, layout = plainParts(p)): GridKernel {
   const size = partsOf(p, 1, layout);
   const lanes = size >= 4096 ? 32 : 8;
   const adders = Math.min(512 / lanes, 2 ** Math.ceil(Math.log2(count)));
+  const rounds = Math.ceil(count / adders);
   const kernel = defineKernel(
     'conv2dWeightSum',
     { parts: buffer(f32), dw: buffer(f32) },
     ({ parts, dw }, context) => {
       const { threadIdx, blockIdx, idiv, f32, shared, barrier, finish } = context;
-      const { SIZE, COUNT, ROUNDS, INPUTS, KH, KW, ADDERS, LANES } = context;
-      const { CHUNK, WIDTH, COLUMNS, INSIDE } = context;
-      const member = threadIdx.x % LANES;
-      const at = blockIdx.x * LANES + member;
-      const adder = idiv(threadIdx.x, LANES);
-      const held = shared(f32, ADDERS, LANES);
+      const { size, count, rounds, adders, lanes, layout, problem } = context;
+      const { inputs, kernel } = problem;
+      const taps = kernel[0] * kernel[1];
+      const member = threadIdx.x % lanes;
+      const at = blockIdx.x * lanes + member;
+      const adder = idiv(threadIdx.x, lanes);
+      const held = shared(f32, adders, lanes);
       let sum = f32(0);
-      for (let k = 0; k < ROUNDS; k++) {
-        const s = adder + k * ADDERS;
+      for (let k = 0; k < rounds; k++) {
+        const s = adder + k * adders;
         // Without a branch, so that no addition comes between the loads.
-        const there = at < SIZE && s < COUNT;
-        const v = parts[there ? s * SIZE + at : 0];
+        const there = at < size && s < count;
+        const v = parts[there ? s * size + at : 0];
         sum += there ? v : 0;
       }
       held[adder][member] = sum;
       barrier();
-      if (adder === 0 && at < SIZE) {
-        for (let s = 1; s < ADDERS; s++) sum += held[s][member];
-        const output = idiv(at, COLUMNS);
-        const column = (at % COLUMNS) % WIDTH;
-        const tap = INSIDE ? idiv(column, CHUNK) : column % (KH * KW);
-        const own = INSIDE ? column % CHUNK : idiv(column, KH * KW);
-        const input = idiv(at % COLUMNS, WIDTH) * CHUNK + own;
-        const to = (output * INPUTS + input) * KH * KW + tap;
-        if (column < CHUNK * KH * KW && input < INPUTS)
-          dw[to] = finish(sum, output, input, idiv(tap, KW), tap % KW);
+      if (adder === 0 && at < size) {
+        for (let s = 1; s < adders; s++) sum += held[s][member];
+        const output = idiv(at, layout.columns);
+        const column = (at % layout.columns) % layout.width;
+        const tap = layout.inside ? idiv(column, layout.chunk) : column % taps;
+        const own = layout.inside ? column % layout.chunk : idiv(column, taps);
+        const input = idiv(at % layout.columns, layout.width) * layout.chunk + own;
+        const to = (output * inputs + input) * taps + tap;
+        if (column < layout.chunk * taps && input < inputs)
+          dw[to] = finish(sum, output, input, idiv(tap, kernel[1]), tap % kernel[1]);
       }
     },
-    {
-      ...{ SIZE: size, COUNT: count, INPUTS: p.inputs, KH: p.kernel[0], KW: p.kernel[1] },
-      ...{ CHUNK: layout.chunk, WIDTH: layout.width, COLUMNS: layout.columns, INSIDE: layout.inside },
-      ...{ ADDERS: adders, LANES: lanes, ROUNDS: Math.ceil(count / adders), finish: p.finish },
-    },
+    { size, count, rounds, adders, lanes, layout, problem: p, finish: p.finish },
   );
   return { kernel, grid: [Math.ceil(size / lanes), 1, 1], threads: lanes * adders, sharedBytes: 0 };
 }

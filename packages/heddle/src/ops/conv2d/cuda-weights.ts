@@ -7,9 +7,10 @@
  * that a thread reads 4 outputs at once. There a warp reads runs and keeps where its columns go: indices are sums.
  */
 import type { Intrinsics, Memory } from '../../kernel/language/language.js';
-import { type CudaConvolution, inPhase } from './cuda-image.js';
+import { inPhase } from './cuda-image.js';
+import type { Convolution } from './problem.js';
 
-type Weighted = CudaConvolution & { readonly weightOffset: number };
+type Weighted = Convolution & { readonly weightOffset: number };
 
 /** The weights in memory. */
 interface Weights {

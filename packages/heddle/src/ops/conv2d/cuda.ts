@@ -12,36 +12,17 @@
  * The adjoint is the same kernel on the outputs' gradient: kernel turned by half a turn, channels exchanged, zeros
  * between the pixels for strides.
  *
- * H200, µs, 64 images of 16 × 26 × 26 with 32 kernels of 3 × 3 (340 MFLOP): 30 with one warp in a block, which waits for
- * its own copies; 21 with two, more of them resident. 256 × 64 × 32² with 64 kernels: 610 (32 TFLOP/s).
+ * A block of one warp waits for its own copies; with two warps more blocks are resident, and it takes two thirds of the
+ * time.
  */
 import { f32 } from '../../core/dtype.js';
-import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import {
-  type CudaConvolution,
-  copyImage,
-  type ImageTile,
-  imageLayout,
-  imageSpan,
-  pixelOffset,
-  tapOffset,
-  tilesOf,
-} from './cuda-image.js';
+import { IMAGE, type ImageTile, imageLayout, imageSpan, tilesOf } from './cuda-image.js';
+import { type BlockPlace, blockPlace, storing } from './cuda-store.js';
 import { copyWeights, weightCopy } from './cuda-weights.js';
-
-export interface CudaConvolve extends CudaConvolution {
-  /** Where the weights begin, (outputs, inputs, …) of the forward direction in both. */
-  readonly weightOffset: number;
-  /** (value, image, channel, row, column) → the value to store. */
-  readonly finish: IrFunction;
-  /** Store only the largest of each 2 × 2 values. `outSize` is even; `finish` is told rows and columns of windows. */
-  readonly pooled?: boolean;
-  /** (position, image, channel, row, column): keeps where in its window the first of the largest was; 4 beside NaN. */
-  readonly save?: IrFunction | undefined;
-}
+import type { ConvolveProblem } from './problem.js';
 
 /** How the work is cut. */
 export interface ConvolveTile extends ImageTile {
@@ -57,167 +38,155 @@ export const coverOf = ({ warps, each }: ConvolveTile): readonly [number, number
   warps[1] * each[1] * 32,
 ];
 
-function weightsOf(p: CudaConvolve, tile: ConvolveTile) {
+/** The weights of a block in shared memory: rows of output channels, one for each term (input channel, tap). */
+function weightsOf(p: ConvolveProblem, tile: ConvolveTile) {
   const [channels] = coverOf(tile);
-  const depth = tile.channels * p.kernel[0] * p.kernel[1];
+  const taps = p.kernel[0] * p.kernel[1];
+  const terms = tile.channels * taps;
   const pitch = channels + 4;
-  return { channels, depth, pitch, weights: depth * pitch };
+  return { channels, taps, terms, pitch, floats: terms * pitch };
 }
 
 /** Bytes of shared memory that a block takes. */
-export const sharedBytesOf = (p: CudaConvolve, tile: ConvolveTile): number =>
-  4 * (weightsOf(p, tile).weights + imageSpan(p, tile).floats);
+export const sharedBytesOf = (p: ConvolveProblem, tile: ConvolveTile): number =>
+  4 * (weightsOf(p, tile).floats + imageSpan(p, tile).floats);
 
-/** What `storeWindow` finds in a kernel's constants. */
-type Windows = Intrinsics & {
-  readonly GROUPS: number;
-  readonly OUTPUTS: number;
-  readonly OH: number;
-  readonly OW: number;
-  readonly SAVES: boolean;
-  readonly save: IrFunction;
-  readonly finish: IrFunction;
-};
+/** What the device functions below know when the kernel is compiled. */
+function constantsOf(p: ConvolveProblem, tile: ConvolveTile) {
+  const threads = 32 * tile.warps[0] * tile.warps[1];
+  const weights = weightsOf(p, tile);
+  return {
+    ...storing(p),
+    ...{ tile, threads, weights },
+    image: imageLayout(p, tile, threads),
+    weightCopy: weightCopy(p, tile.channels, weights.channels, threads / 32),
+    /** Blocks that share the output channels of a group, and pixels of each. */
+    blocks: {
+      count: Math.ceil(p.outputs / weights.channels),
+      pixels: tile.images * tile.rows * tile.columns,
+    },
+    /** A thread's channels, in fours. */
+    quads: tile.each[0] / 4,
+  };
+}
+
+interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
+  readonly pixelAt: typeof pixelAt;
+}
+
+/** The thread's j-th pixel of the tile: one after 32, or four of a window after 32 windows. */
+function pixelAt(j: number, { warpId, laneId, idiv, tile, pooled }: Context): number {
+  const firstPixel = idiv(warpId, tile.warps[0]) * tile.each[1] * 32;
+  if (!pooled) return firstPixel + laneId + j * 32;
+  const window = idiv(firstPixel, 4) + laneId + idiv(j, 4) * 32;
+  const across = idiv(tile.columns, 2);
+  return (idiv(window, across) * 2 + idiv(j % 4, 2)) * tile.columns + (window % across) * 2 + (j % 2);
+}
 
 /**
- * Store the largest value of the window at row r and column c of the convolution, and where it first is, in row order;
- * 4 where it is NaN. For use in kernels.
+ * Adds the products of what lies in shared memory: a term after the other, the thread's channels × its pixels.
+ * @param channel the thread's first channel
+ * @param offsets from a pixel to what each term meets
+ * @param pixel where the thread's pixels are
  */
-export function storeWindow(
-  y: Memory,
-  upperLeft: number,
-  upperRight: number,
-  lowerLeft: number,
-  lowerRight: number,
-  image: number,
+function addTerms(
+  held: Memory,
   channel: number,
-  r: number,
-  c: number,
-  { GROUPS, OUTPUTS, OH, OW, SAVES, save, finish, idiv, i32 }: Windows,
+  offsets: Memory,
+  pixel: Memory,
+  sums: Memory,
+  { f32, local4, load4, splat4, fma, tile, weights, quads }: Context,
 ): void {
-  const largest = Math.max(Math.max(upperLeft, upperRight), Math.max(lowerLeft, lowerRight));
-  const row = idiv(r, 2);
-  const column = idiv(c, 2);
-  if (SAVES) {
-    let position = i32(lowerRight === largest ? 3 : 4);
-    if (lowerLeft === largest) position = 2;
-    if (upperRight === largest) position = 1;
-    if (upperLeft === largest) position = 0;
-    save(position, image, channel, row, column);
+  let k = 0;
+  while (k < weights.terms) {
+    const factors = local4(f32, quads);
+    for (let i = 0; i < quads; i++) factors[i] = load4(held, k * weights.pitch + channel + 4 * i);
+    const offset = offsets[k];
+    for (let j = 0; j < tile.each[1]; j++) {
+      const v = splat4(held[pixel[j] + offset]);
+      for (let i = 0; i < quads; i++) sums[i][j] = fma(factors[i], v, sums[i][j]);
+    }
+    k += 1;
   }
-  const plane = image * (GROUPS * OUTPUTS) + channel;
-  y[(plane * idiv(OH, 2) + row) * idiv(OW, 2) + column] = finish(largest, image, channel, row, column);
+}
+
+/** Stores the thread's sums, or the largest of each window. */
+function storeTile(y: Memory, sums: Memory, block: BlockPlace, mine: number, context: Context): void {
+  const { problem, tile, blocks, quads, pooled, pixelAt, storePixel, storeWindow, idiv, lane } = context;
+  const { images, outputs, outSize } = problem;
+  for (let j = 0; j < tile.each[1]; j += pooled ? 4 : 1) {
+    const p = pixelAt(j, context);
+    const image = block.image + idiv(p, tile.rows * tile.columns);
+    const r = block.row + (idiv(p, tile.columns) % tile.rows);
+    const c = block.column + (p % tile.columns);
+    if (p < blocks.pixels && image < images && r < outSize[0] && c < outSize[1]) {
+      for (let i = 0; i < quads; i++) {
+        for (let l = 0; l < 4; l++) {
+          const o = block.channel + mine + 4 * i + l;
+          const channel = block.group * outputs + o;
+          if (o < outputs) {
+            if (pooled) {
+              const upperLeft = lane(sums[i][j], l);
+              const upperRight = lane(sums[i][j + 1], l);
+              const lowerLeft = lane(sums[i][j + 2], l);
+              const lowerRight = lane(sums[i][j + 3], l);
+              storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
+            } else storePixel(y, lane(sums[i][j], l), image, channel, r, c, context);
+          }
+        }
+      }
+    }
+  }
 }
 
 /** Images convolved with weights; of a pooled one, threads have multiples of 4 pixels, and tiles even sides. */
-export function convolve(p: CudaConvolve, tile: ConvolveTile): GridKernel {
-  const threads = 32 * tile.warps[0] * tile.warps[1];
-  const image = imageLayout(p, tile, threads);
-  const { channels, depth, pitch, weights } = weightsOf(p, tile);
-  const blocks = Math.ceil(p.outputs / channels);
-  const { pooled = false, save } = p;
+export function convolve(p: ConvolveProblem, tile: ConvolveTile): GridKernel {
+  const constants = constantsOf(p, tile);
+  const { image, blocks, threads, pooled } = constants;
   const kernel = defineKernel(
     pooled ? 'conv2dMaxPool' : p.adjoint ? 'conv2dInput' : 'conv2d',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32 } = context;
-      const { local, local4, load4, splat4, lane, fma, shared, dynamicShared, finish } = context;
-      const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
-      const { WARPS, QUADS, PIXELS, CHANNELS, THREADS, DEPTH, PITCH, IMAGE_AT, BLOCKS, WEIGHTS } = context;
-      const { copyWeights, copyImage, tapOffset, pixelOffset, barrier, commitCopies, waitCopies } = context;
-      const { POOLED, storeWindow } = context;
-      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
-      const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
-      const column = (blockIdx.x % LAYOUT.across) * TW;
-      const row = (idiv(blockIdx.x, LAYOUT.across) % LAYOUT.down) * TH;
-      const n = idiv(blockIdx.x, LAYOUT.across * LAYOUT.down) * TN;
+      const { threadIdx, warpId, idiv, f32, i32, local, local4, splat4, shared, dynamicShared } = context;
+      const { barrier, commitCopies, waitCopies, blockPlace, copyWeights, copyImage } = context;
+      const { tapOffset, pixelOffset, pixelAt, addTerms, storeTile } = context;
+      const { problem, tile, image, weights, weightCopy, blocks, quads, threads } = context;
+      const block = blockPlace(blocks.count, weights.channels, image, context);
       const held = dynamicShared(f32);
-      const offsets = shared(i32, DEPTH);
-      for (let k = threadIdx.x; k < DEPTH; k += THREADS)
-        offsets[k] = tapOffset(k % TAPS, idiv(k, TAPS), LAYOUT, context);
+      const offsets = shared(i32, weights.terms);
+      for (let k = threadIdx.x; k < weights.terms; k += threads)
+        offsets[k] = tapOffset(k % weights.taps, idiv(k, weights.taps), image, context);
 
-      const weightPlace = (o: number, c: number, tap: number) => (c * TAPS + tap) * PITCH + o;
-
-      const mine = (warpId % WARPS) * QUADS * 4;
-      /** The thread's pixels: one after 32, or four of a window after 32 windows. */
-      const pixelAt = (j: number) => {
-        const firstPixel = idiv(warpId, WARPS) * PIXELS * 32;
-        if (!POOLED) return firstPixel + laneId + j * 32;
-        const window = idiv(firstPixel, 4) + laneId + idiv(j, 4) * 32;
-        const across = idiv(TW, 2);
-        return (idiv(window, across) * 2 + idiv(j % 4, 2)) * TW + (window % across) * 2 + (j % 2);
-      };
-      const pixel = local(i32, PIXELS);
-      for (let j = 0; j < PIXELS; j++) {
-        const p = pixelAt(j);
-        pixel[j] = IMAGE_AT + (p < TN * TH * TW ? pixelOffset(p, LAYOUT, context) : 0);
+      const mine = (warpId % tile.warps[0]) * tile.each[0];
+      const pixel = local(i32, tile.each[1]);
+      for (let j = 0; j < tile.each[1]; j++) {
+        const p = pixelAt(j, context);
+        pixel[j] = weights.floats + (p < blocks.pixels ? pixelOffset(p, image, context) : 0);
       }
-      const sums = local4(f32, QUADS, PIXELS);
-      for (let i = 0; i < QUADS; i++) for (let j = 0; j < PIXELS; j++) sums[i][j] = splat4(0);
+      const sums = local4(f32, quads, tile.each[1]);
+      for (let i = 0; i < quads; i++) for (let j = 0; j < tile.each[1]; j++) sums[i][j] = splat4(0);
 
+      const placeOfWeight = (o: number, c: number, tap: number) =>
+        (c * weights.taps + tap) * weights.pitch + o;
       let first = 0;
-      while (first < INPUTS) {
+      while (first < problem.inputs) {
         if (first > 0) barrier();
-        copyWeights(w, held, g, firstChannel, first, weightPlace, WEIGHTS, context);
-        copyImage(x, held, IMAGE_AT, g, first, n, row, column, LAYOUT, context);
+        const { group, channel, row, column } = block;
+        copyWeights(w, held, group, channel, first, placeOfWeight, weightCopy, context);
+        copyImage(x, held, weights.floats, group, first, block.image, row, column, image, context);
         commitCopies();
         waitCopies(0);
         barrier();
-        let k = 0;
-        while (k < DEPTH) {
-          const factors = local4(f32, QUADS);
-          for (let i = 0; i < QUADS; i++) factors[i] = load4(held, k * PITCH + mine + 4 * i);
-          const offset = offsets[k];
-          for (let j = 0; j < PIXELS; j++) {
-            const v = splat4(held[pixel[j] + offset]);
-            for (let i = 0; i < QUADS; i++) sums[i][j] = fma(factors[i], v, sums[i][j]);
-          }
-          k += 1;
-        }
-        first += CHUNK;
+        addTerms(held, mine, offsets, pixel, sums, context);
+        first += tile.channels;
       }
-
-      for (let j = 0; j < PIXELS; j += POOLED ? 4 : 1) {
-        const p = pixelAt(j);
-        const image = n + idiv(p, TH * TW);
-        const r = row + (idiv(p, TW) % TH);
-        const c = column + (p % TW);
-        if (p < TN * TH * TW && image < IMAGES && r < OH && c < OW) {
-          for (let i = 0; i < QUADS; i++) {
-            for (let l = 0; l < 4; l++) {
-              const o = firstChannel + mine + 4 * i + l;
-              const channel = g * OUTPUTS + o;
-              if (o < OUTPUTS) {
-                if (POOLED) {
-                  const upperLeft = lane(sums[i][j], l);
-                  const upperRight = lane(sums[i][j + 1], l);
-                  const lowerLeft = lane(sums[i][j + 2], l);
-                  const lowerRight = lane(sums[i][j + 3], l);
-                  storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
-                } else {
-                  const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
-                  y[to] = finish(lane(sums[i][j], l), image, channel, r, c);
-                }
-              }
-            }
-          }
-        }
-      }
+      storeTile(y, sums, block, mine, context);
     },
-    {
-      ...{ LAYOUT: image, GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, IMAGES: p.images },
-      ...{ OH: p.outSize[0], OW: p.outSize[1], TAPS: p.kernel[0] * p.kernel[1] },
-      ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, CHUNK: tile.channels },
-      ...{ copyImage, tapOffset, pixelOffset },
-      ...{ WARPS: tile.warps[0], QUADS: tile.each[0] / 4, PIXELS: tile.each[1], CHANNELS: channels },
-      ...{ THREADS: threads, DEPTH: depth, PITCH: pitch, IMAGE_AT: weights, BLOCKS: blocks },
-      ...{ WEIGHTS: weightCopy(p, tile.channels, channels, threads / 32), copyWeights, finish: p.finish },
-      ...{ POOLED: pooled, SAVES: save !== undefined, save: save ?? p.finish, storeWindow },
-    },
+    { ...constants, ...IMAGE, copyWeights, blockPlace, pixelAt, addTerms, storeTile },
   );
   return {
     kernel,
-    grid: [tilesOf(image), p.groups * blocks, 1],
+    grid: [tilesOf(image), p.groups * blocks.count, 1],
     threads,
     sharedBytes: sharedBytesOf(p, tile),
   };

@@ -25,8 +25,9 @@ import { maxPool, maxPoolPositions } from '../max-pool2d/cuda.js';
 import { firstLargest, largest, type PoolArg, pooledSize } from '../max-pool2d/windows.js';
 import { gridStage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
-import { convolveProblem, otherWays, tileWays } from './choose-cuda.js';
+import { otherWays, tileWays } from './choose-cuda.js';
 import { conv2dOp } from './op.js';
+import { convolveProblem } from './problem.js';
 
 interface ConvPoolArg {
   readonly conv: Conv2dArg;

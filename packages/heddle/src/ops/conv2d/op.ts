@@ -10,8 +10,9 @@ import type { GraphNode } from '../../graph/node.js';
 import { SPREAD, stage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import { convolveChoice, weightChoice } from './choose-cuda.js';
-import { type ConvolveProblem, convolve, packedWeights, packWeights } from './cpu.js';
-import { type ConvWeightProblem, convolveWeight, paddedSize, padImages } from './cpu-weight.js';
+import { convolve, packedWeights, packWeights } from './cpu.js';
+import { convolveWeight, paddedSize, padImages } from './cpu-weight.js';
+import { convolveProblem, weightGradientProblem } from './problem.js';
 
 export { type Conv2dArg, outputSize } from './arg.js';
 
@@ -64,24 +65,8 @@ const fitsCpu =
     model === 'blocks' && node.dtype === f32 && node.src.every((s) => s.size > 0) && width(arg) >= 4;
 
 /** The stage of a convolution of `x` with `w`, or with `adjoint` of the outputs' gradient with it. */
-function convolveStages(
-  { inputs: [x, w], output, finish, target }: KernelIo,
-  arg: Conv2dArg,
-  adjoint: boolean,
-): Stage[] {
-  const { groups, kernel, stride, dilation, padding } = arg;
-  const [images, channels] = x!.shape as [number, number];
-  const problem: ConvolveProblem = {
-    ...{ images, groups, kernel, stride, dilation, padding, adjoint },
-    inputs: channels / groups,
-    outputs: output.shape[1]! / groups,
-    size: adjoint ? outputSize(arg) : arg.size,
-    outSize: adjoint ? arg.size : outputSize(arg),
-    imageOffset: x!.offset,
-    weightOffset: w!.offset,
-    leastBlocks: SPREAD * target.units,
-    finish: finish(output.shape),
-  };
+function convolveStages(io: KernelIo, arg: Conv2dArg, adjoint: boolean): Stage[] {
+  const problem = { ...convolveProblem(io, arg, adjoint), leastBlocks: SPREAD * io.target.units };
   const packed = { scratch: 'weights', bytes: 4 * packedWeights(problem) };
   return [
     stage(packWeights(problem), { input: 1 }, packed),
@@ -153,18 +138,8 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
   ],
 };
 
-function weightStages({ inputs: [x, y], output, finish, target }: KernelIo, arg: Conv2dArg): Stage[] {
-  const { groups, size, kernel, stride, dilation, padding } = arg;
-  const [images, channels] = x!.shape as [number, number];
-  const problem: ConvWeightProblem = {
-    ...{ images, groups, size, kernel, stride, dilation, padding, outSize: outputSize(arg) },
-    inputs: channels / groups,
-    outputs: y!.shape[1]! / groups,
-    imageOffset: x!.offset,
-    gradientOffset: y!.offset,
-    leastBlocks: SPREAD * target.units,
-    finish: finish(output.shape),
-  };
+function weightStages(io: KernelIo, arg: Conv2dArg): Stage[] {
+  const problem = { ...weightGradientProblem(io, arg), leastBlocks: SPREAD * io.target.units };
   const sums = convolveWeight(problem);
   const floats = paddedSize(problem);
   if (floats === 0) return [stage(sums, { input: 0 }, { input: 1 }, { output: true })];

@@ -10,32 +10,30 @@
  * are in four planes, 8 banks apart, and the pixels of the eight quads are neighbours: no two lanes meet in a bank.
  * With few channels the terms are (channel, tap), and what is missing to 8 is zeros.
  *
- * H200, µs, 64 images of 16 × 26 × 26 with 32 kernels of 3 × 3 (340 MFLOP), forward and adjoint:
- *   f32, conv2d-cuda.ts                                                        21   25
- *   tensor cores, each tap read separately                                      13   18
- *   indices of what is copied as sums, without divisions                       7.3  10.0
- *   rows read once for the taps above each other, copies asynchronous          6.1  7.1
- *   operands rounded by a multiplication, channels by eights on their way      5.5  6.6
- * Then copies are the limit, at about 20 bytes a cycle and multiprocessor (conv2d-cuda-cost.ts): a third of them are the
- * weights, which every block reads.
+ * Compared with the f32 kernel of cuda.ts this takes a quarter to a third of the time on 64 images of 16 × 26 × 26 with
+ * 32 kernels of 3 × 3. About half of it was gained by tensor cores that read each tap separately, nearly as much again by
+ * indices of what is copied that are sums, without divisions, then a fifth by rows read once for the taps above each other
+ * and asynchronous copies, and a tenth by operands rounded by a multiplication and channels that come by eights. Then
+ * copies are the limit: a third of them are the weights, which every block reads.
  */
 import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import { type CudaConvolve, storeWindow } from './cuda.js';
 import {
-  copiesAhead,
-  copyImage,
+  IMAGE,
   type ImageTile,
   imageLayout,
   imageSpan,
-  pixelOffset,
+  type pixelOffset,
   ROUNDING,
-  tapOffset,
+  type tapOffset,
   tilesOf,
 } from './cuda-image.js';
+import { PIPELINE, stagesOf } from './cuda-pipeline.js';
+import { type BlockPlace, blockPlace, storing } from './cuda-store.js';
 import { copyWeightRows, weightRows } from './cuda-weights.js';
+import type { ConvolveProblem } from './problem.js';
 
 /** How the work is cut. A tile's rows are those of its warps. */
 export interface ConvolveTensorTile extends ImageTile {
@@ -53,7 +51,7 @@ const PHASE = 8;
 /** Whether the terms are (channel, tap) in the order of channels by eights, columns and rows of the kernel. */
 const isInside = (tile: ConvolveTensorTile): boolean => tile.channels % 8 === 0;
 
-function layoutOf(p: CudaConvolve, tile: ConvolveTensorTile) {
+function layoutOf(p: ConvolveProblem, tile: ConvolveTensorTile) {
   const threads = 32 * tile.warps[0] * tile.warps[1] * tile.warps[2];
   const channels = tile.warps[0] * tile.each[0] * 16;
   const phase = isInside(tile) ? PHASE : undefined;
@@ -64,231 +62,273 @@ function layoutOf(p: CudaConvolve, tile: ConvolveTensorTile) {
 }
 
 /** What a launch rule asks for: floats of one stage, and tiles. */
-export function tensorNeeds(p: CudaConvolve, tile: ConvolveTensorTile) {
+export function tensorNeeds(p: ConvolveProblem, tile: ConvolveTensorTile) {
   const { image, stage } = layoutOf(p, tile);
   return { stage, tiles: tilesOf(image) };
 }
 
-/** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
-export function convolveTensor(p: CudaConvolve, tile: ConvolveTensorTile): GridKernel {
+/** What the device functions below know when the kernel is compiled. */
+const constantsOf = (p: ConvolveProblem, tile: ConvolveTensorTile) => {
   const { threads, channels, weights, imageAt, phase, stage } = layoutOf(p, tile);
   const image = imageLayout(p, tile, threads, phase);
   const taps = p.kernel[0] * p.kernel[1];
   const terms = tile.channels * taps;
-  const blocks = Math.ceil(p.outputs / channels);
-  const { pooled = false, save } = p;
+  return {
+    ...storing(p),
+    ...{ tile, image, weights, threads },
+    /** Blocks that share the output channels of a group, and channels of each. */
+    blocks: { count: Math.ceil(p.outputs / channels), channels },
+    stages: stagesOf(tile.stages, p.inputs / tile.channels, stage),
+    /** Where the image begins in a stage, after the weights. */
+    imageAt,
+    inside: isInside(tile),
+    /** Terms (channel, tap) of a stage, and in how many steps of 8 they are summed. */
+    terms: { count: terms, steps: Math.ceil(terms / 8), taps },
+    /** From the weights of an output channel to those of the next. */
+    nextWeight: p.adjoint ? taps : weights.pitch,
+    /** Rows of the image that a warp's rows of the output meet. */
+    rows: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
+    /** Pixels side by side are stored together. */
+    paired: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
+    ROUNDING,
+  };
+};
+
+interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
+  readonly tapOffset: typeof tapOffset;
+  readonly pixelOffset: typeof pixelOffset;
+  readonly rounded: typeof rounded;
+  readonly weightOf: typeof weightOf;
+  readonly factorsAt: typeof factorsAt;
+}
+
+/**
+ * What a warp computes of the block's tile, and a lane of an mma: the warp's first 16 channels (counted in 16s), the first
+ * of its 8 neighbouring columns through the tile's images, its first row; and where the lane's pixel is in a stage.
+ */
+function warpPlace(context: Context) {
+  const { warpId, laneId, idiv, pixelOffset, tile, image, imageAt } = context;
+  const quad = idiv(laneId, 4);
+  const member = laneId % 4;
+  const sixteen = (warpId % tile.warps[0]) * tile.each[0];
+  const column = (idiv(warpId, tile.warps[0]) % tile.warps[1]) * 8;
+  const line = idiv(warpId, tile.warps[0] * tile.warps[1]) * tile.each[1];
+  const own = column + quad;
+  const place =
+    idiv(own, tile.columns) * (tile.rows * tile.columns) + line * tile.columns + (own % tile.columns);
+  const pixel = imageAt + (own < tile.images * tile.columns ? pixelOffset(place, image, context) : 0);
+  return { quad, member, sixteen, column, line, pixel };
+}
+
+type WarpPlace = ReturnType<typeof warpPlace>;
+
+/** Of few channels: where the pixels of the terms (channel, tap) are. */
+function findTerms(offsets: Memory, context: Context): void {
+  const { threadIdx, idiv, tapOffset, threads, image, terms } = context;
+  for (let k = threadIdx.x; k < terms.steps * 8; k += threads)
+    offsets[k] = k < terms.count ? tapOffset(k % terms.taps, idiv(k, terms.taps), image, context) : 0;
+}
+
+/** An operand of an mma. */
+function rounded(held: Memory, place: number, { ROUNDING }: Context): number {
+  return held[place] * ROUNDING;
+}
+
+/** Where the weight of term (c, tap) is, of the lane's first output. */
+function weightOf(c: number, tap: number, warp: WarpPlace, context: Context): number {
+  const { problem, weights, nextWeight, terms } = context;
+  return (
+    warp.sixteen * 16 * nextWeight +
+    warp.quad * nextWeight +
+    (problem.adjoint ? c * weights.pitch + terms.taps - 1 - tap : c * terms.taps + tap)
+  );
+}
+
+/** The weights of two terms, of the lane's outputs. */
+function factorsAt(held: Memory, near: number, far: number, context: Context): number {
+  const { vec4, rounded, nextWeight } = context;
+  return vec4(
+    rounded(held, near, context),
+    rounded(held, near + 8 * nextWeight, context),
+    rounded(held, far, context),
+    rounded(held, far + 8 * nextWeight, context),
+  );
+}
+
+/** Adds the products of a stage with few channels: 8 terms (channel, tap) at a time. */
+function addTerms(
+  held: Memory,
+  at: number,
+  offsets: Memory,
+  sums: Memory,
+  warp: WarpPlace,
+  context: Context,
+): void {
+  const { f32, idiv, local4, lane, vec2, vec4, mma, rounded, weightOf, factorsAt } = context;
+  const { tile, image, terms, nextWeight } = context;
+  let k = warp.member;
+  while (k < terms.steps * 8) {
+    const near = at + warp.pixel + offsets[k];
+    const far = at + warp.pixel + offsets[k + 4];
+    const isNear = terms.count === terms.steps * 8 || k < terms.count;
+    const isFar = terms.count === terms.steps * 8 || k + 4 < terms.count;
+    const nearWeight = at + (isNear ? weightOf(idiv(k, terms.taps), k % terms.taps, warp, context) : 0);
+    const farWeight =
+      at + (isFar ? weightOf(idiv(k + 4, terms.taps), (k + 4) % terms.taps, warp, context) : 0);
+    const factors = local4(f32, tile.each[0]);
+    for (let i = 0; i < tile.each[0]; i++) {
+      const v = factorsAt(held, nearWeight + i * 16 * nextWeight, farWeight + i * 16 * nextWeight, context);
+      factors[i] = vec4(
+        isNear ? lane(v, 0) : 0,
+        isNear ? lane(v, 1) : 0,
+        isFar ? lane(v, 2) : 0,
+        isFar ? lane(v, 3) : 0,
+      );
+    }
+    for (let j = 0; j < tile.each[1]; j++) {
+      const below = j * image.step[0] * image.width;
+      const v = vec2(
+        isNear ? rounded(held, near + below, context) : 0,
+        isFar ? rounded(held, far + below, context) : 0,
+      );
+      for (let i = 0; i < tile.each[0]; i++) sums[i][j] = mma(factors[i], v, sums[i][j]);
+    }
+    k += 8;
+  }
+}
+
+/**
+ * Adds the products of a stage with many channels: 8 channels at one column of the kernel. What a row of the image is for
+ * one row of the kernel it is for the next row of the output at another: it is read once.
+ */
+function addColumns(held: Memory, at: number, sums: Memory, warp: WarpPlace, context: Context): void {
+  const { f32, local2, vec2, mma, rounded, weightOf, factorsAt } = context;
+  const { problem, tile, image, weights, terms, rows, nextWeight } = context;
+  const { kernel, dilation, adjoint } = problem;
+  const far = 4 * (adjoint ? weights.pitch : terms.taps);
+  let c = 0;
+  while (c < tile.channels) {
+    for (let kx = 0; kx < kernel[1]; kx++) {
+      const near = at + warp.pixel + (c + warp.member) * image.plane + kx * dilation[1];
+      const values = local2(f32, rows);
+      for (let r = 0; r < rows; r++) {
+        const from = near + r * image.width;
+        values[r] = vec2(rounded(held, from, context), rounded(held, from + 4 * image.plane, context));
+      }
+      for (let ky = 0; ky < kernel[0]; ky++) {
+        const weight = at + weightOf(c + warp.member, ky * kernel[1] + kx, warp, context);
+        for (let i = 0; i < tile.each[0]; i++) {
+          const from = weight + i * 16 * nextWeight;
+          const factors = factorsAt(held, from, from + far, context);
+          for (let j = 0; j < tile.each[1]; j++)
+            sums[i][j] = mma(factors, values[j * image.step[0] + ky * dilation[0]], sums[i][j]);
+        }
+      }
+    }
+    c += 8;
+  }
+}
+
+/** Stores the sums. A lane has two pixels side by side: one store where they are of one row. */
+function storePixels(y: Memory, sums: Memory, block: BlockPlace, warp: WarpPlace, context: Context): void {
+  const { problem, tile, paired, idiv, lane, vec2, storePixel, storePair } = context;
+  const { images, outputs, outSize } = problem;
+  const each = paired ? 1 : 2;
+  for (let j = 0; j < tile.each[1]; j++) {
+    for (let l = 0; l < each; l++) {
+      const own = warp.column + warp.member * 2 + l;
+      const image = block.image + idiv(own, tile.columns);
+      const r = block.row + warp.line + j;
+      const c = block.column + (own % tile.columns);
+      if (own < tile.images * tile.columns && image < images && r < outSize[0] && c < outSize[1]) {
+        for (let i = 0; i < tile.each[0]; i++) {
+          for (let half = 0; half < 2; half++) {
+            const o = block.channel + (warp.sixteen + i) * 16 + half * 8 + warp.quad;
+            const channel = block.group * outputs + o;
+            if (o < outputs) {
+              if (paired) {
+                const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
+                storePair(y, both, image, channel, r, c, context);
+              } else storePixel(y, lane(sums[i][j], 2 * half + l), image, channel, r, c, context);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+/** Stores the largest sum of each window: a lane has two pixels side by side and those below them. */
+function storeWindows(y: Memory, sums: Memory, block: BlockPlace, warp: WarpPlace, context: Context): void {
+  const { problem, tile, idiv, lane, storeWindow } = context;
+  const { images, outputs, outSize } = problem;
+  const own = warp.column + warp.member * 2;
+  const image = block.image + idiv(own, tile.columns);
+  const c = block.column + (own % tile.columns);
+  for (let j = 0; j < tile.each[1]; j += 2) {
+    const r = block.row + warp.line + j;
+    if (own < tile.images * tile.columns && image < images && r < outSize[0] && c < outSize[1]) {
+      for (let i = 0; i < tile.each[0]; i++) {
+        for (let half = 0; half < 2; half++) {
+          const o = block.channel + (warp.sixteen + i) * 16 + half * 8 + warp.quad;
+          if (o < outputs) {
+            const upperLeft = lane(sums[i][j], 2 * half);
+            const upperRight = lane(sums[i][j], 2 * half + 1);
+            const lowerLeft = lane(sums[i][j + 1], 2 * half);
+            const lowerRight = lane(sums[i][j + 1], 2 * half + 1);
+            const channel = block.group * outputs + o;
+            storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
+          }
+        }
+      }
+    }
+  }
+}
+
+/** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
+export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): GridKernel {
+  const constants = constantsOf(p, tile);
+  const { pooled, image, threads, blocks, stages } = constants;
   const kernel = defineKernel(
     pooled ? 'conv2dMaxPoolTensor' : p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
     { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
     ({ x, w, y }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32, i32, local2, local4 } = context;
-      const { store2, vec2, vec4, splat4, lane, mma, shared, dynamicShared, barrier, finish } = context;
-      const { commitCopies, waitCopies, copyWeightRows, copyImage, tapOffset, pixelOffset } = context;
-      const { LAYOUT, GROUPS, INPUTS, OUTPUTS, IMAGES, OH, OW, TAPS, TN, TH, TW, CHUNK } = context;
-      const { WARPS, UNITS, DOWN, ACROSS, CHANNELS, THREADS, TERMS, STEPS, IMAGE_AT, BLOCKS } = context;
-      const { ROUNDING, AHEAD, POOLED, storeWindow } = context;
-      const { INSIDE, PAIRED, WEIGHTS, STAGE, STAGES, KH, KW, SY, DY, DX, ROWS, ADJOINT, FAR } = context;
-      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
-      const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
-      const column = (blockIdx.x % LAYOUT.across) * TW;
-      const row = (idiv(blockIdx.x, LAYOUT.across) % LAYOUT.down) * TH;
-      const n = idiv(blockIdx.x, LAYOUT.across * LAYOUT.down) * TN;
+      const { f32, i32, local4, splat4, shared, dynamicShared, blockPlace, warpPlace } = context;
+      const { copyWeightRows, copyImage, startCopies, multiplyPieces, findTerms } = context;
+      const { addTerms, addColumns, storePixels, storeWindows } = context;
+      const { problem, tile, image, weights, blocks, stages, imageAt, inside, terms, pooled } = context;
+      const block = blockPlace(blocks.count, blocks.channels, image, context);
       const held = dynamicShared(f32);
-      const rounded = (place: number) => held[place] * ROUNDING;
+      const warp = warpPlace(context);
+      const sums = local4(f32, tile.each[0], tile.each[1]);
+      for (let i = 0; i < tile.each[0]; i++) for (let j = 0; j < tile.each[1]; j++) sums[i][j] = splat4(0);
 
-      const quad = idiv(laneId, 4);
-      const member = laneId % 4;
-      const firstRow = (warpId % WARPS) * DOWN;
-      // 8 neighbouring columns of the tile's images, and some rows.
-      const firstColumn = (idiv(warpId, WARPS) % UNITS) * 8;
-      const firstLine = idiv(warpId, WARPS * UNITS) * ACROSS;
-      const own = firstColumn + quad;
-      const place = idiv(own, TW) * (TH * TW) + firstLine * TW + (own % TW);
-      const pixel = IMAGE_AT + (own < TN * TW ? pixelOffset(place, LAYOUT, context) : 0);
-      const sums = local4(f32, DOWN, ACROSS);
-      for (let i = 0; i < DOWN; i++) for (let j = 0; j < ACROSS; j++) sums[i][j] = splat4(0);
-
-      const NEXT = ADJOINT ? TAPS : WEIGHTS.pitch;
-      /** Where the weight of term (c, tap) is, of the lane's first output; the next is NEXT further. */
-      const weightOf = (c: number, tap: number) =>
-        firstRow * 16 * NEXT + quad * NEXT + (ADJOINT ? c * WEIGHTS.pitch + TAPS - 1 - tap : c * TAPS + tap);
-      const factorsAt = (near: number, far: number) =>
-        vec4(rounded(near), rounded(near + 8 * NEXT), rounded(far), rounded(far + 8 * NEXT));
-
-      const fetch = (first: number, at: number) => {
-        copyWeightRows(w, held, at, g, firstChannel, first, WEIGHTS, context);
-        copyImage(x, held, at + IMAGE_AT, g, first, n, row, column, LAYOUT, context);
+      const fetch = (channel: number, to: number) => {
+        const { group, row, column } = block;
+        copyWeightRows(w, held, to, group, block.channel, channel, weights, context);
+        copyImage(x, held, to + imageAt, group, channel, block.image, row, column, image, context);
       };
-      let ahead = 0;
-      while (ahead < AHEAD) {
-        fetch(ahead * CHUNK, ahead * STAGE);
-        commitCopies();
-        ahead += 1;
-      }
-
-      // Of few channels: 8 terms (channel, tap) at a time, and where their pixels are.
-      const offsets = shared(i32, STEPS * 8);
-      if (!INSIDE) {
-        for (let k = threadIdx.x; k < STEPS * 8; k += THREADS)
-          offsets[k] = k < TERMS ? tapOffset(k % TAPS, idiv(k, TAPS), LAYOUT, context) : 0;
-      }
-      const addTerms = (at: number) => {
-        let k = member;
-        while (k < STEPS * 8) {
-          const near = at + pixel + offsets[k];
-          const far = at + pixel + offsets[k + 4];
-          const isNear = TERMS === STEPS * 8 || k < TERMS;
-          const isFar = TERMS === STEPS * 8 || k + 4 < TERMS;
-          const nearWeight = at + (isNear ? weightOf(idiv(k, TAPS), k % TAPS) : 0);
-          const farWeight = at + (isFar ? weightOf(idiv(k + 4, TAPS), (k + 4) % TAPS) : 0);
-          const factors = local4(f32, DOWN);
-          for (let i = 0; i < DOWN; i++) {
-            const v = factorsAt(nearWeight + i * 16 * NEXT, farWeight + i * 16 * NEXT);
-            factors[i] = vec4(
-              isNear ? lane(v, 0) : 0,
-              isNear ? lane(v, 1) : 0,
-              isFar ? lane(v, 2) : 0,
-              isFar ? lane(v, 3) : 0,
-            );
-          }
-          for (let j = 0; j < ACROSS; j++) {
-            const down = j * SY * LAYOUT.width;
-            const v = vec2(isNear ? rounded(near + down) : 0, isFar ? rounded(far + down) : 0);
-            for (let i = 0; i < DOWN; i++) sums[i][j] = mma(factors[i], v, sums[i][j]);
-          }
-          k += 8;
-        }
+      startCopies(0, problem.inputs, tile.channels, fetch, stages, context);
+      const offsets = shared(i32, terms.steps * 8);
+      if (!inside) findTerms(offsets, context);
+      const multiply = (at: number) => {
+        if (inside) addColumns(held, at, sums, warp, context);
+        else addTerms(held, at, offsets, sums, warp, context);
       };
+      multiplyPieces(0, problem.inputs, tile.channels, fetch, multiply, stages, context);
 
-      // Of many: 8 channels at one column of the kernel. What a row of the image is for one row of the kernel it is for the
-      // next row of the output at another: it is read once.
-      const addColumns = (at: number) => {
-        let c = 0;
-        while (c < CHUNK) {
-          for (let kx = 0; kx < KW; kx++) {
-            const near = at + pixel + (c + member) * LAYOUT.plane + kx * DX;
-            const values = local2(f32, ROWS);
-            for (let r = 0; r < ROWS; r++) {
-              const from = near + r * LAYOUT.width;
-              values[r] = vec2(rounded(from), rounded(from + 4 * LAYOUT.plane));
-            }
-            for (let ky = 0; ky < KH; ky++) {
-              const weight = at + weightOf(c + member, ky * KW + kx);
-              for (let i = 0; i < DOWN; i++) {
-                const factors = factorsAt(weight + i * 16 * NEXT, weight + i * 16 * NEXT + FAR);
-                for (let j = 0; j < ACROSS; j++)
-                  sums[i][j] = mma(factors, values[j * SY + ky * DY], sums[i][j]);
-              }
-            }
-          }
-          c += 8;
-        }
-      };
-
-      let first = 0;
-      let used = 0;
-      let filled = AHEAD === STAGES ? 0 : AHEAD * STAGE;
-      while (first < INPUTS) {
-        waitCopies(AHEAD - 1);
-        barrier();
-        // What all have used before the barrier is filled again.
-        if (AHEAD < STAGES && first + AHEAD * CHUNK < INPUTS) fetch(first + AHEAD * CHUNK, filled);
-        commitCopies();
-        if (INSIDE) addColumns(used);
-        else addTerms(used);
-        used = used === (STAGES - 1) * STAGE ? 0 : used + STAGE;
-        filled = filled === (STAGES - 1) * STAGE ? 0 : filled + STAGE;
-        first += CHUNK;
-      }
-
-      if (POOLED) {
-        // A lane has two pixels side by side and those below them: a window.
-        const own = firstColumn + member * 2;
-        const image = n + idiv(own, TW);
-        const c = column + (own % TW);
-        for (let j = 0; j < ACROSS; j += 2) {
-          const r = row + firstLine + j;
-          if (own < TN * TW && image < IMAGES && r < OH && c < OW) {
-            for (let i = 0; i < DOWN; i++) {
-              for (let half = 0; half < 2; half++) {
-                const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
-                if (o < OUTPUTS) {
-                  const upperLeft = lane(sums[i][j], 2 * half);
-                  const upperRight = lane(sums[i][j], 2 * half + 1);
-                  const lowerLeft = lane(sums[i][j + 1], 2 * half);
-                  const lowerRight = lane(sums[i][j + 1], 2 * half + 1);
-                  const channel = g * OUTPUTS + o;
-                  storeWindow(y, upperLeft, upperRight, lowerLeft, lowerRight, image, channel, r, c, context);
-                }
-              }
-            }
-          }
-        }
-      } else {
-        // A lane has two pixels side by side: one store where they are of one row.
-        const EACH = PAIRED ? 1 : 2;
-        for (let j = 0; j < ACROSS; j++) {
-          for (let l = 0; l < EACH; l++) {
-            const own = firstColumn + member * 2 + l;
-            const image = n + idiv(own, TW);
-            const r = row + firstLine + j;
-            const c = column + (own % TW);
-            if (own < TN * TW && image < IMAGES && r < OH && c < OW) {
-              for (let i = 0; i < DOWN; i++) {
-                for (let half = 0; half < 2; half++) {
-                  const o = firstChannel + (firstRow + i) * 16 + half * 8 + quad;
-                  const channel = g * OUTPUTS + o;
-                  const to = ((image * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + c;
-                  if (o < OUTPUTS) {
-                    if (PAIRED) {
-                      const both = vec2(lane(sums[i][j], 2 * half), lane(sums[i][j], 2 * half + 1));
-                      store2(y, to, finish(both, image, channel, r, c));
-                    } else y[to] = finish(lane(sums[i][j], 2 * half + l), image, channel, r, c);
-                  }
-                }
-              }
-            }
-          }
-        }
-      }
+      if (pooled) storeWindows(y, sums, block, warp, context);
+      else storePixels(y, sums, block, warp, context);
     },
     {
-      ...{ LAYOUT: image, GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, IMAGES: p.images },
-      ...{ OH: p.outSize[0], OW: p.outSize[1], TAPS: taps, KH: p.kernel[0], KW: p.kernel[1] },
-      ...{ TN: tile.images, TH: tile.rows, TW: tile.columns, CHUNK: tile.channels },
-      ...{ WARPS: tile.warps[0], UNITS: tile.warps[1], DOWN: tile.each[0], ACROSS: tile.each[1] },
-      ...{ CHANNELS: channels, THREADS: threads, TERMS: terms, STEPS: Math.ceil(terms / 8) },
-      ...{ IMAGE_AT: imageAt, BLOCKS: blocks, INSIDE: isInside(tile), WEIGHTS: weights },
-      ...{
-        STAGE: stage,
-        STAGES: tile.stages,
-        AHEAD: copiesAhead(tile.stages, p.inputs / tile.channels),
-        ROUNDING,
-      },
-      ...{ SY: image.step[0], DY: p.dilation[0], DX: p.dilation[1] },
-      ROWS: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
-      ...{
-        ADJOINT: p.adjoint,
-        FAR: 4 * (p.adjoint ? weights.pitch : taps),
-        copyWeightRows,
-        copyImage,
-        tapOffset,
-        pixelOffset,
-      },
-      PAIRED: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
-      ...{
-        finish: p.finish,
-        POOLED: pooled,
-        SAVES: save !== undefined,
-        save: save ?? p.finish,
-        storeWindow,
-      },
+      ...{ ...constants, ...IMAGE, ...PIPELINE, copyWeightRows, blockPlace, warpPlace },
+      ...{ findTerms, rounded, weightOf, factorsAt, addTerms, addColumns, storePixels, storeWindows },
     },
   );
   return {
     kernel,
-    grid: [tilesOf(image), p.groups * blocks, 1],
+    grid: [tilesOf(image), p.groups * blocks.count, 1],
     threads,
-    sharedBytes: 4 * stage * tile.stages,
+    sharedBytes: 4 * stages.floats * stages.count,
   };
 }

@@ -19,7 +19,7 @@ import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import type { CudaConvolve } from './cuda.js';
+import type { ConvolveProblem } from './problem.js';
 
 /** Output channels and patches of a block, input channels at a time. */
 const CHANNELS = 32;
@@ -28,7 +28,7 @@ const CHUNK = 8;
 const THREADS = 256;
 
 /** Whether the algorithm is for this. */
-export const suitsWinograd = ({ kernel, stride, dilation, inputs, outputs }: CudaConvolve): boolean =>
+export const suitsWinograd = ({ kernel, stride, dilation, inputs, outputs }: ConvolveProblem): boolean =>
   [...kernel, 3].every((k) => k === 3) &&
   [...stride, ...dilation].every((s) => s === 1) &&
   inputs >= CHUNK &&
@@ -37,11 +37,11 @@ export const suitsWinograd = ({ kernel, stride, dilation, inputs, outputs }: Cud
 const padded = (channels: number): number => Math.ceil(channels / CHANNELS) * CHANNELS;
 
 /** Floats of the transformed weights: (group, 16, input, output padded to 32). */
-export const winogradFloats = ({ groups, inputs, outputs }: CudaConvolve): number =>
+export const winogradFloats = ({ groups, inputs, outputs }: ConvolveProblem): number =>
   groups * 16 * inputs * padded(outputs);
 
 /** G g Gᵀ of every kernel. */
-export function winogradWeights(p: CudaConvolve): GridKernel {
+export function winogradWeights(p: ConvolveProblem): GridKernel {
   const count = p.groups * p.inputs * padded(p.outputs);
   const kernel = defineKernel(
     'winogradWeights',
@@ -81,7 +81,7 @@ export function winogradWeights(p: CudaConvolve): GridKernel {
 }
 
 /** The images convolved with transformed weights. */
-export function winograd(p: CudaConvolve): GridKernel {
+export function winograd(p: ConvolveProblem): GridKernel {
   const down = Math.ceil(p.outSize[0] / 2);
   const across = Math.ceil(p.outSize[1] / 2);
   const patches = p.images * down * across;

@@ -1,0 +1,124 @@
+/** How the convolution kernels for GPUs store their sums: each through the epilogue, or the largest of 2 × 2. */
+import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import type { Intrinsics, Memory } from '../../kernel/language/language.js';
+import type { ImageLayout } from './cuda-image.js';
+import type { ConvolveProblem } from './problem.js';
+
+/** What a kernel that stores is given as constants. */
+export const storing = (problem: ConvolveProblem) => ({
+  problem,
+  pooled: problem.pooled ?? false,
+  finish: problem.finish,
+  saves: problem.save !== undefined,
+  save: problem.save ?? problem.finish,
+  ...{ placeInOutput, storePixel, storePair, storeWindow },
+});
+
+/** What the device functions below find among a kernel's constants. */
+export interface Storing extends Intrinsics {
+  readonly problem: ConvolveProblem;
+  readonly saves: boolean;
+  readonly save: IrFunction;
+  readonly finish: IrFunction;
+  readonly placeInOutput: typeof placeInOutput;
+}
+
+/** What a block computes: the group, and the first of its output channels, images, rows and columns. */
+export interface BlockPlace {
+  readonly group: number;
+  readonly channel: number;
+  readonly image: number;
+  readonly row: number;
+  readonly column: number;
+}
+
+/** Where the block is among `blocks` of `channels` output channels each (per group) and the tiles. For use in kernels. */
+export function blockPlace(
+  blocks: number,
+  channels: number,
+  { groups, tile, across, down }: ImageLayout,
+  { blockIdx, idiv }: Intrinsics,
+): BlockPlace {
+  const group = groups === 1 ? 0 : idiv(blockIdx.y, blocks);
+  const channel = (blockIdx.y % blocks) * channels;
+  const column = (blockIdx.x % across) * tile.columns;
+  const row = (idiv(blockIdx.x, across) % down) * tile.rows;
+  const image = idiv(blockIdx.x, across * down) * tile.images;
+  return { group, channel, image, row, column };
+}
+
+/** Where an element of the output lies; `channel` counts through all groups. For use in kernels. */
+export function placeInOutput(
+  image: number,
+  channel: number,
+  r: number,
+  c: number,
+  { problem: { groups, outputs, outSize } }: Storing,
+): number {
+  return ((image * (groups * outputs) + channel) * outSize[0] + r) * outSize[1] + c;
+}
+
+/** Stores one value of the output. For use in kernels. */
+export function storePixel(
+  y: Memory,
+  value: number,
+  image: number,
+  channel: number,
+  r: number,
+  c: number,
+  context: Storing,
+): void {
+  const { finish, placeInOutput } = context;
+  y[placeInOutput(image, channel, r, c, context)] = finish(value, image, channel, r, c);
+}
+
+/** Stores two values side by side, in one store; c is even, and so are the output's columns. For use in kernels. */
+export function storePair(
+  y: Memory,
+  both: number,
+  image: number,
+  channel: number,
+  r: number,
+  c: number,
+  context: Storing,
+): void {
+  const { finish, store2, placeInOutput } = context;
+  store2(y, placeInOutput(image, channel, r, c, context), finish(both, image, channel, r, c));
+}
+
+/**
+ * Stores the largest value of the window at row r and column c of the convolution, and where it first is, in row order;
+ * 4 where it is NaN. For use in kernels.
+ */
+export function storeWindow(
+  y: Memory,
+  upperLeft: number,
+  upperRight: number,
+  lowerLeft: number,
+  lowerRight: number,
+  image: number,
+  channel: number,
+  r: number,
+  c: number,
+  { problem, saves, save, finish, idiv, i32 }: Storing,
+): void {
+  const { groups, outputs, outSize } = problem;
+  const largest = Math.max(Math.max(upperLeft, upperRight), Math.max(lowerLeft, lowerRight));
+  const row = idiv(r, 2);
+  const column = idiv(c, 2);
+  if (saves) {
+    let position = i32(lowerRight === largest ? 3 : 4);
+    if (lowerLeft === largest) position = 2;
+    if (upperRight === largest) position = 1;
+    if (upperLeft === largest) position = 0;
+    save(position, image, channel, row, column);
+  }
+  const plane = image * (groups * outputs) + channel;
+  y[(plane * idiv(outSize[0], 2) + row) * idiv(outSize[1], 2) + column] = finish(
+    largest,
+    image,
+    channel,
+    row,
+    column,
+  );
+}

@@ -1,0 +1,74 @@
+/** What the kernels of a convolution and its gradients are given: sizes, where the arrays begin, and the epilogue. */
+import type { KernelIo } from '../../graph/fused-op.js';
+import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import type { SlidingWindow } from '../window.js';
+import { type Conv2dArg, outputSize } from './arg.js';
+
+/** What is convolved. For the weight gradient `size` is that of x, `outSize` that of dY. */
+export interface Convolution extends SlidingWindow {
+  readonly images: number;
+  readonly groups: number;
+  /** Channels per group. */
+  readonly inputs: number;
+  readonly outputs: number;
+  /** Where the images begin, in elements. */
+  readonly imageOffset: number;
+  /**
+   * false: image → output, stride skips. true: the adjoint; `size` is that of the gradient given, `outSize` that of the one
+   * wanted, and the weights are those of the forward direction.
+   */
+  readonly adjoint: boolean;
+}
+
+/** A convolution, or its adjoint in the image. */
+export interface ConvolveProblem extends Convolution {
+  /** Where the weights begin, (outputs, inputs, …) of the forward direction in both. */
+  readonly weightOffset: number;
+  /** (value, image, channel, row, column) → the value to store. */
+  readonly finish: IrFunction;
+  /** Store only the largest of each 2 × 2 values. `outSize` is even; `finish` is told rows and columns of windows. */
+  readonly pooled?: boolean;
+  /** (position, image, channel, row, column): keeps where in its window the first of the largest was; 4 beside NaN. */
+  readonly save?: IrFunction | undefined;
+}
+
+/** The weight gradient, of x and dY. */
+export interface WeightGradientProblem extends Convolution {
+  /** Where dY begins. */
+  readonly gradientOffset: number;
+  /** (value, output channel, input channel of the group, row, column) → the value to store. */
+  readonly finish: IrFunction;
+}
+
+/** A convolution of the first source with the second, or with `adjoint` of the outputs' gradient with it. */
+export function convolveProblem(io: KernelIo, arg: Conv2dArg, adjoint = false): ConvolveProblem {
+  const [x, w] = io.inputs;
+  const { groups, kernel, stride, dilation, padding } = arg;
+  return {
+    ...{ groups, kernel, stride, dilation, padding, adjoint },
+    images: x!.shape[0]!,
+    inputs: x!.shape[1]! / groups,
+    outputs: io.output.shape[1]! / groups,
+    size: adjoint ? outputSize(arg) : arg.size,
+    outSize: adjoint ? arg.size : outputSize(arg),
+    imageOffset: x!.offset,
+    weightOffset: w!.offset,
+    finish: io.finish(io.output.shape),
+  };
+}
+
+/** The weight gradient of x, the first source, and dY, the second. */
+export function weightGradientProblem(io: KernelIo, arg: Conv2dArg): WeightGradientProblem {
+  const [x, y] = io.inputs;
+  const { groups, size, kernel, stride, dilation, padding } = arg;
+  return {
+    ...{ groups, size, kernel, stride, dilation, padding, adjoint: false },
+    images: x!.shape[0]!,
+    inputs: x!.shape[1]! / groups,
+    outputs: y!.shape[1]! / groups,
+    outSize: outputSize(arg),
+    imageOffset: x!.offset,
+    gradientOffset: y!.offset,
+    finish: io.finish(io.output.shape),
+  };
+}
