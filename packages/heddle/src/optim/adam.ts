@@ -1,10 +1,11 @@
 /** Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019). */
-import { atLeast, belowOne, type Rules } from '../core/arguments.js';
+import { atLeast, type Rules } from '../core/arguments.js';
 import type { DType } from '../core/dtype.js';
 import { arange, full, tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
   type BaseSettings,
+  BETAS,
   LEARNING_RATE,
   Optimizer,
   type State,
@@ -28,10 +29,7 @@ const ADAM: AdamSettings = { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDec
 
 const RULES: Rules<AdamSettings> = {
   lr: LEARNING_RATE,
-  betas: {
-    must: 'two numbers, each at least 0 and less than 1',
-    holds: (v) => Array.isArray(v) && v.length === 2 && v.every(belowOne.holds),
-  },
+  betas: BETAS,
   eps: atLeast(0),
   weightDecay: atLeast(0),
 };

@@ -1,6 +1,8 @@
 /** Optimizers: update rules for parameters. */
 export type { Rule, Rules } from '../core/arguments.js';
+export { Adagrad, type AdagradSettings } from './adagrad.js';
 export { Adam, type AdamSettings, AdamW } from './adam.js';
+export { Lion, type LionSettings } from './lion.js';
 export {
   type BaseSettings,
   type GroupOptions,

@@ -1,6 +1,8 @@
 /** What all optimizers share: groups of parameters, a learning rate on the device, state that is saved. */
 import {
   atLeast,
+  belowOne,
+  type Rule,
   type Rules,
   requireArgument,
   requireObject,
@@ -29,6 +31,12 @@ export interface BaseSettings {
 
 /** The rule of `lr`. */
 export const LEARNING_RATE = atLeast(0);
+
+/** The rule of two shares that are kept from step to step. */
+export const BETAS: Rule = {
+  must: 'two numbers, each at least 0 and less than 1',
+  holds: (v) => Array.isArray(v) && v.length === 2 && v.every(belowOne.holds),
+};
 
 /** A group as the optimizer works with it. */
 export class ParameterGroup<Settings extends BaseSettings> {

@@ -3,7 +3,17 @@ import { aString, requireArgument } from '../core/arguments.js';
 import { f32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import * as nn from '../nn/index.js';
-import { Adam, AdamW, type BaseSettings, type Optimizer, RMSprop, SGD, schedules } from '../optim/index.js';
+import {
+  Adagrad,
+  Adam,
+  AdamW,
+  type BaseSettings,
+  Lion,
+  type Optimizer,
+  RMSprop,
+  SGD,
+  schedules,
+} from '../optim/index.js';
 import { bceWithLogits, crossEntropy } from '../tensor/functional-losses.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Loss, LossReduction } from './evaluate.js';
@@ -16,6 +26,8 @@ export const OPTIMIZERS = {
   momentum: (params, lr) => new SGD(params, { lr, momentum: 0.9 }),
   adam: (params, lr) => new Adam(params, { lr }),
   adamw: (params, lr) => new AdamW(params, { lr }),
+  adagrad: (params, lr) => new Adagrad(params, { lr }),
+  lion: (params, lr) => new Lion(params, { lr }),
   rmsprop: (params, lr) => new RMSprop(params, { lr }),
 } as const satisfies Record<OptimizerName, (params: Tensor[], lr: number) => Optimizer<BaseSettings>>;
 

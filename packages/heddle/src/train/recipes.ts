@@ -5,7 +5,7 @@
 import type { LossReduction } from './evaluate.js';
 
 /** The optimizers that commands take. */
-export const OPTIMIZER_NAMES = ['sgd', 'momentum', 'adam', 'adamw', 'rmsprop'] as const;
+export const OPTIMIZER_NAMES = ['sgd', 'momentum', 'adam', 'adamw', 'adagrad', 'lion', 'rmsprop'] as const;
 /** Their names: `momentum` is SGD with a momentum of 0.9. */
 export type OptimizerName = (typeof OPTIMIZER_NAMES)[number];
 

@@ -204,5 +204,7 @@ const HIDDEN: Readonly<Record<string, readonly string[]>> = {
   SGD: ['check', 'initialState', 'initialShared', 'nextShared', 'update'],
   Adam: ['initialState', 'initialShared', 'nextShared', 'decay', 'update'],
   AdamW: ['decay'],
+  Adagrad: ['initialState', 'initialShared', 'nextShared', 'update'],
+  Lion: ['initialState', 'update'],
   RMSprop: ['initialState', 'update'],
 };

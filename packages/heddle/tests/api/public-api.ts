@@ -248,6 +248,14 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'optim.SGD': [parameters, options(sgd)],
   'optim.Adam': [parameters, options(adam)],
   'optim.AdamW': [parameters, options(adam)],
+  'optim.Adagrad': [
+    parameters,
+    options({
+      ...{ lr: adam.lr, eps: adam.eps, weightDecay: momentum.weightDecay, lrDecay: optional(number(0)) },
+      initialAccumulatorValue: optional(number(0)),
+    }),
+  ],
+  'optim.Lion': [parameters, options({ lr: adam.lr, betas: adam.betas, weightDecay: momentum.weightDecay })],
   'optim.RMSprop': [
     parameters,
     options({
@@ -296,6 +304,8 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   SGD: () => new optim.SGD(layer().parameters()),
   Adam: () => new optim.Adam(layer().parameters()),
   AdamW: () => new optim.AdamW(layer().parameters()),
+  Adagrad: () => new optim.Adagrad(layer().parameters()),
+  Lion: () => new optim.Lion(layer().parameters()),
   RMSprop: () => new optim.RMSprop(layer().parameters()),
   ParameterGroup: () => new optim.SGD(layer().parameters()).groups[0]!,
 };
@@ -438,6 +448,8 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   SGD: {},
   Adam: {},
   AdamW: {},
+  Adagrad: {},
+  Lion: {},
   RMSprop: {},
   ParameterGroup: { 'set lr': [number(0.1)] },
   TensorHandle: { 'set requiresGrad': [flag] },

@@ -522,6 +522,23 @@ def ties(c):
               args | {"reduction": "sum"}, grad=["x"])
 
 
+class Lion(torch.optim.Optimizer):
+    """Algorithm 2 of Chen et al. (2023), which PyTorch does not have."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                b1, b2 = group["betas"]
+                update = torch.sign(b1 * m + (1 - b1) * p.grad)
+                p -= group["lr"] * (update + group["weight_decay"] * p)
+                m.copy_(b2 * m + (1 - b2) * p.grad)
+
+
 def optimizers(c):
     settings = (
         ("SGD", {"lr": 0.1}),
@@ -534,6 +551,10 @@ def optimizers(c):
         ("Adam", {"lr": 0.05, "betas": [0.8, 0.95], "eps": 1e-3, "weightDecay": 0.1}),
         ("AdamW", {"lr": 0.05}),
         ("AdamW", {"lr": 0.05, "betas": [0.8, 0.95], "weightDecay": 0.2}),
+        ("Adagrad", {"lr": 0.05}),
+        ("Adagrad", {"lr": 0.1, "lrDecay": 0.2, "weightDecay": 0.1, "initialAccumulatorValue": 0.3, "eps": 1e-3}),
+        ("Lion", {"lr": 0.02}),
+        ("Lion", {"lr": 0.02, "betas": [0.8, 0.95], "weightDecay": 0.3}),
         ("RMSprop", {"lr": 0.02}),
         ("RMSprop", {"lr": 0.02, "alpha": 0.9, "eps": 1e-4, "weightDecay": 0.1}),
         ("RMSprop", {"lr": 0.02, "momentum": 0.9}),
@@ -552,8 +573,8 @@ def optimizers(c):
 
         def compute(start, curvature, target, noise, name=name, args=args):
             p = start.clone().requires_grad_(True)
-            given = {{"weightDecay": "weight_decay"}.get(k, k): v for k, v in args.items()}
-            optimizer = getattr(torch.optim, name)([p], **given)
+            given = {"".join("_" + l.lower() if l.isupper() else l for l in k): v for k, v in args.items()}
+            optimizer = (Lion if name == "Lion" else getattr(torch.optim, name))([p], **given)
             steps = []
             for extra in noise:
                 p.grad = (curvature * (p - target) + extra).detach()

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DType, f32, f64 } from '../../src/core/dtype.js';
-import { Adam, AdamW, type BaseSettings, type Optimizer, RMSprop, SGD } from '../../src/optim/index.js';
+import { Adagrad, Adam, AdamW, type BaseSettings, type Optimizer, Lion, RMSprop, SGD } from '../../src/optim/index.js';
 import { tensor } from '../../src/tensor/create.js';
 import { jit } from '../../src/tensor/jit.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
@@ -13,6 +13,8 @@ const OPTIMIZERS: Readonly<Record<string, (p: Tensor[], options: object) => Opti
   SGD: (p, options) => new SGD(p, options),
   Adam: (p, options) => new Adam(p, options),
   AdamW: (p, options) => new AdamW(p, options),
+  Adagrad: (p, options) => new Adagrad(p, options),
+  Lion: (p, options) => new Lion(p, options),
   RMSprop: (p, options) => new RMSprop(p, options),
 };
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, ShapeError } from '../../src/core/errors.js';
-import { Adam, AdamW, RMSprop, SGD, schedules } from '../../src/optim/index.js';
+import { Adagrad, Adam, AdamW, Lion, RMSprop, SGD, schedules } from '../../src/optim/index.js';
 import { tensor, zeros } from '../../src/tensor/create.js';
 import { jit } from '../../src/tensor/jit.js';
 import { engineStats } from '../../src/tensor/modes.js';
@@ -95,6 +95,8 @@ for (const [name, make] of Object.entries({
   SGD: (p: Tensor) => new SGD([p], { lr: 0.1, momentum: 0.9, dampening: 0.1 }),
   Adam: (p: Tensor) => new Adam([p], { lr: 0.1 }),
   AdamW: (p: Tensor) => new AdamW([p], { lr: 0.1 }),
+  Adagrad: (p: Tensor) => new Adagrad([p], { lr: 0.1, lrDecay: 0.1 }),
+  Lion: (p: Tensor) => new Lion([p], { lr: 0.1 }),
   RMSprop: (p: Tensor) => new RMSprop([p], { lr: 0.1, momentum: 0.5, centered: true }),
 })) {
   test(`${name}: state saved and loaded goes on as if nothing had happened`, async () => {
