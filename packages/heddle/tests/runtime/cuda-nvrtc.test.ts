@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { buffer, f32, i32, kernel } from '../../src/index.js';
-import { Compiler } from '../../src/runtime/cuda/compile/compiler.js';
 import { findNvrtc, Nvrtc } from '../../src/runtime/cuda/compile/nvrtc.js';
-import { CompilePool } from '../../src/runtime/cuda/compile/pool.js';
+import { CompilePool } from '../../src/runtime/cuda/compile/processes/pool.js';
+import { CompileService } from '../../src/runtime/cuda/compile/service.js';
 
 const found = findNvrtc();
 const skip = found ? false : 'no NVRTC here: pip install nvidia-cuda-nvrtc';
@@ -47,7 +47,7 @@ test('machine code for each generation, or PTX where NVRTC is older than the GPU
 test('kernels are compiled together and kept; what is refused says why and is not kept', {
   skip,
 }, async () => {
-  const compiler = new Compiler(new Nvrtc(found!.path), 90);
+  const compiler = new CompileService(new Nvrtc(found!.path), 90);
   try {
     const sources = [1, 2, 3, 4, 5].map(source);
     const bad = { name: 'bad', text: 'extern "C" __global__ void bad() { missing(); }' };
@@ -152,9 +152,9 @@ const pause = new Int32Array(new SharedArrayBuffer(4));
 test('processes that compile the same at once share the cache', { skip }, async () => {
   const library = new URL('../../src/', import.meta.url).href;
   const text = `
-    import { Compiler } from '${library}runtime/cuda/compile/compiler.js';
+    import { CompileService } from '${library}runtime/cuda/compile/service.js';
     import { Nvrtc } from '${library}runtime/cuda/compile/nvrtc.js';
-    const compiler = new Compiler(new Nvrtc(${JSON.stringify(found!.path)}), 90);
+    const compiler = new CompileService(new Nvrtc(${JSON.stringify(found!.path)}), 90);
     const sources = [0, 1, 2, 3].map((i) => ({ name: 'k' + i, text: 'extern "C" __global__ void k' + i + '(int* x) { x[0] = ' + i + '; }' }));
     const images = compiler.compile(sources);
     console.log(images.map((image) => image.length).join());

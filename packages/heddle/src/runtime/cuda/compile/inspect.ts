@@ -5,14 +5,14 @@ import { GPU, type Target } from '../../../kernel/ir/target.js';
 import { compile } from '../../../kernel/passes/pipeline.js';
 import { cudaEntry, renderCuda } from '../../../render/cuda/render.js';
 import type { Dim3, KernelInfo } from '../../device.js';
-import { ATTRIBUTE, type Driver, FUNCTION_ATTRIBUTE } from '../driver/driver.js';
+import type { CudaContext } from '../driver/context.js';
+import { ATTRIBUTE, FUNCTION_ATTRIBUTE } from '../driver/driver.js';
 import type { Kernels } from './kernels.js';
 import { findNvrtc, NVRTC_HINT, Nvrtc } from './nvrtc.js';
 
 /** The figures of a kernel that runs in blocks of that size. */
 export function inspectKernel(
-  driver: Driver,
-  gpu: number,
+  { driver, gpu }: CudaContext,
   kernels: Kernels,
   kernel: KernelIr,
   block: Dim3,

@@ -54,6 +54,17 @@ export function findNvrtc(driverMajor?: number, around: Surroundings = surroundi
   return all.find((l) => driverMajor === undefined || l.major <= driverMajor);
 }
 
+/**
+ * The NVRTC to use, opened.
+ * @param driverVersion such as 13000
+ * @throws DeviceError if there is none, or it does not load
+ */
+export function openNvrtc(driverVersion: number): Nvrtc {
+  const found = findNvrtc(Math.floor(driverVersion / 1000));
+  if (!found) throw new DeviceError(`No NVRTC was found, which compiles kernels. ${NVRTC_HINT}`);
+  return new Nvrtc(found.path);
+}
+
 /** What a source is compiled to: machine code for one kind of GPU, or PTX, which the driver translates. */
 export interface Architecture {
   readonly kind: 'cubin' | 'ptx';

@@ -60,8 +60,8 @@ export class CudaStream implements Stream {
   wait(event: StreamEvent): void {
     this.mustLive();
     requireSame(this.device, 'event', event);
-    const { call, driver } = this.#host;
-    call(() => driver.api.cuStreamWaitEvent(this.handle, (event as CudaEvent).handle, 0));
+    const host = this.#host;
+    host.call(() => host.driver.api.cuStreamWaitEvent(this.handle, (event as CudaEvent).handle, 0));
   }
 
   synchronize(): Promise<void> {
@@ -71,13 +71,13 @@ export class CudaStream implements Stream {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    const { call, driver, forget, release } = this.#host;
-    forget(this);
-    release(() =>
-      call(() => {
+    const host = this.#host;
+    host.forget(this);
+    host.release(() =>
+      host.call(() => {
         this.join();
         this.timeline.close();
-        driver.api.cuStreamDestroy_v2(this.handle);
+        host.driver.api.cuStreamDestroy_v2(this.handle);
       }),
     );
   }
@@ -128,7 +128,10 @@ class CudaEvent implements StreamEvent {
     const from = (earlier as CudaEvent).handle;
     await this.#host.reached(from);
     await this.#host.reached(this.handle);
-    const { call, driver } = this.#host;
-    return 1000 * call(() => driver.float((at) => driver.api.cuEventElapsedTime(at, from, this.handle)));
+    const { driver } = this.#host;
+    const ms = this.#host.call(() =>
+      driver.float((at) => driver.api.cuEventElapsedTime(at, from, this.handle)),
+    );
+    return 1000 * ms;
   }
 }

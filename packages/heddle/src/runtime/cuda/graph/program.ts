@@ -2,30 +2,13 @@
 import { DeviceError } from '../../../core/errors.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
 import type { DeviceBuffer, Launch, Program, Stream } from '../../device.js';
+import type { CudaContext } from '../driver/context.js';
 import type { CudaStream } from '../driver/stream.js';
+import type { Streams } from '../driver/streams.js';
+import type { CudaMemory } from '../memory/memory.js';
 import { ArgumentBlock } from './arguments.js';
-import { CudaGraph, type GraphHost } from './graph.js';
+import { CudaGraph } from './graph.js';
 import type { PlannedLaunch } from './plan.js';
-
-/** What a program needs of its device. */
-export interface ProgramHost extends GraphHost {
-  /** Wait after every launch, so that a fault is found where it happens. */
-  readonly step: boolean;
-  /** Called after each launch where `step`: waits for what is on that CUstream. */
-  stepped(stream: number): void;
-  /**
-   * Called before a program's work is queued: the context is made current.
-   * @param stream a user's, instead of the device's own
-   * @returns it, as it is here
-   */
-  begin(program: CudaProgram, stream?: Stream): CudaStream | undefined;
-  /** The address of a buffer that the program is about to use, on the user's stream if there is one. */
-  use(buffer: DeviceBuffer, stream: CudaStream | undefined): number;
-  /** Give resources back, unless the device has closed and they are gone with it. */
-  release(work: () => void): void;
-  /** What to throw instead of an error of the driver. @param launch what was running, where it is known */
-  failure(error: unknown, launch?: PlannedLaunch): unknown;
-}
 
 /** Most nodes of a graph that holds several runs. On an H200 one of 2,048 takes 39 ms to build, a quarter of that 10. */
 const MOST_NODES = 512;
@@ -33,7 +16,9 @@ const MOST_NODES = 512;
 export class CudaProgram implements Program {
   readonly launches: readonly Launch[];
   readonly plan: readonly PlannedLaunch[];
-  readonly #host: ProgramHost;
+  readonly #context: CudaContext;
+  readonly #streams: Streams;
+  readonly #memory: CudaMemory;
   readonly #args: ArgumentBlock;
   /** Of the slots, as `args` has them. */
   readonly #addresses: Float64Array;
@@ -42,8 +27,16 @@ export class CudaProgram implements Program {
   #started = false;
   #disposed = false;
 
-  constructor(host: ProgramHost, launches: readonly Launch[], plan: readonly PlannedLaunch[]) {
-    this.#host = host;
+  constructor(
+    context: CudaContext,
+    streams: Streams,
+    memory: CudaMemory,
+    launches: readonly Launch[],
+    plan: readonly PlannedLaunch[],
+  ) {
+    this.#context = context;
+    this.#streams = streams;
+    this.#memory = memory;
     this.launches = launches;
     this.plan = plan;
     this.#args = new ArgumentBlock(launches);
@@ -51,19 +44,21 @@ export class CudaProgram implements Program {
   }
 
   run(slots: readonly DeviceBuffer[], times = 1, stream?: Stream): void {
-    const host = this.#host;
+    const context = this.#context;
     if (this.#disposed) throw new DeviceError('This program has been disposed of.');
     if (slots.length < this.#args.slots)
       throw new DeviceError(`The program uses ${this.#args.slots} buffers, ${slots.length} were given.`);
     if (times < 1 || this.plan.length === 0) return;
-    const own = host.begin(this, stream);
+    context.activate();
+    context.remember(this);
+    const own = this.#streams.begin(stream);
     try {
       this.#setAddresses(slots, own);
-      if (own || host.step) for (let i = 0; i < times; i++) this.#launchEach(own?.handle);
+      if (own || context.step) for (let i = 0; i < times; i++) this.#launchEach(own?.handle);
       else if (!this.#started && times === 1) this.#launchEach();
       else this.#launchGraphs(times);
     } catch (error) {
-      throw host.failure(error);
+      throw context.failure(error);
     }
     this.#started ||= !own;
   }
@@ -76,7 +71,7 @@ export class CudaProgram implements Program {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#host.release(() => {
+    this.#context.release(() => {
       for (const launch of this.plan) if ('routine' in launch) launch.routine.dispose();
       for (const graph of this.#graphs.values()) graph.dispose();
     });
@@ -85,17 +80,17 @@ export class CudaProgram implements Program {
 
   #setAddresses(slots: readonly DeviceBuffer[], stream: CudaStream | undefined): void {
     const addresses = this.#addresses;
-    const host = this.#host;
     for (let i = 0; i < addresses.length; i++) {
-      const address = host.use(slots[i]!, stream);
+      const address = this.#memory.use(slots[i]!, stream);
       if (address === addresses[i]) continue;
       addresses[i] = address;
       this.#args.set(i, address);
     }
   }
 
-  #launchEach(stream = this.#host.stream): void {
-    const { api } = this.#host.driver;
+  #launchEach(stream = this.#context.stream): void {
+    const { driver, step } = this.#context;
+    const { api } = driver;
     this.plan.forEach((launch, i) => {
       try {
         if ('fn' in launch) {
@@ -104,9 +99,9 @@ export class CudaProgram implements Program {
           if (clusters) api.cuLaunchKernelEx(clusters.on(stream), fn.handle, args, 0);
           else api.cuLaunchKernel(fn.handle, ...grid, ...block, sharedBytes, stream, args, 0);
         } else launch.routine.enqueue(stream, this.#args.values(i));
-        if (this.#host.step) this.#host.stepped(stream);
+        if (step) this.#streams.finish(stream);
       } catch (error) {
-        throw this.#host.failure(error, launch);
+        throw this.#context.failure(error, launch);
       }
     });
   }
@@ -147,7 +142,7 @@ export class CudaProgram implements Program {
   }
 
   #build(copies: number): CudaGraph {
-    const graph = new CudaGraph(this.#host, this.plan, this.#args, copies, this.#addresses);
+    const graph = new CudaGraph(this.#context, this.plan, this.#args, copies, this.#addresses);
     this.#graphs.set(copies, graph);
     return graph;
   }

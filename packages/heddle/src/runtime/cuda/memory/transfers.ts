@@ -1,34 +1,34 @@
 /** Copies between this process's memory and the device's, through pinned memory, without waiting where possible. */
 import type { Driver } from '../driver/driver.js';
+import { NON_BLOCKING } from '../driver/stream.js';
 import type { Timeline } from '../driver/timeline.js';
+import { happens } from '../driver/wait.js';
 import { closeStaging, MOST, openStaging, type Staging, StagingRing } from './staging.js';
 
 /** Pinned buffers kept for reads. */
 const IDLE = 16;
 /** From this size on a write overlaps with programs instead of waiting between them, which takes two events. */
 const BESIDE = 32 << 10;
-/**
- * A wait looks at its event all the time for so long, as training loops wait between their steps; then once a
- * millisecond, since a long wait need not take a core. It ends about 2 % late at most.
- */
-const BUSY_MS = 50;
 
 export class Transfers {
   readonly #driver: Driver;
   readonly #stream: number;
   readonly #timeline: Timeline;
+  /** CUstream of large writes. */
+  readonly #copies: number;
   /** Writes between programs, and writes that overlap with them. */
   readonly #between: StagingRing;
   readonly #beside: StagingRing;
   readonly #idle: Staging[] = [];
 
-  /** @param stream what programs run on · @param timeline of that stream · @param copies CUstream of large writes */
-  constructor(driver: Driver, stream: number, timeline: Timeline, copies: number) {
+  /** @param stream what programs run on · @param timeline of that stream */
+  constructor(driver: Driver, stream: number, timeline: Timeline) {
     this.#driver = driver;
     this.#stream = stream;
     this.#timeline = timeline;
+    this.#copies = driver.handle((at) => driver.api.cuStreamCreate(at, NON_BLOCKING));
     this.#between = new StagingRing(driver, stream);
-    this.#beside = new StagingRing(driver, copies);
+    this.#beside = new StagingRing(driver, this.#copies);
   }
 
   /**
@@ -63,7 +63,7 @@ export class Transfers {
     }
     const result = new Uint8Array(bytes);
     for (const { staging, start, bytes: length } of parts) {
-      await this.reached(staging.event);
+      await happens(this.#driver, staging.event);
       result.set(staging.bytes.subarray(0, length), start);
       if (this.#idle.length < IDLE) this.#idle.push(staging);
       else closeStaging(this.#driver, staging);
@@ -71,19 +71,11 @@ export class Transfers {
     return result;
   }
 
-  /** Resolves when the event has happened; other work of the process goes on meanwhile. */
-  async reached(event: number): Promise<void> {
-    const started = performance.now();
-    while (!this.#driver.happened(event)) {
-      if (performance.now() - started < BUSY_MS) await new Promise((resolve) => setImmediate(resolve));
-      else await new Promise((resolve) => setTimeout(resolve, 1));
-    }
-  }
-
   close(): void {
     this.#between.close();
     this.#beside.close();
     for (const staging of this.#idle.splice(0)) closeStaging(this.#driver, staging);
+    this.#driver.api.cuStreamDestroy_v2(this.#copies);
   }
 
   #borrow(bytes: number): Staging {

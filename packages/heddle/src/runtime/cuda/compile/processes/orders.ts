@@ -1,6 +1,6 @@
 /** What the calling thread, the broker and the compiling processes tell each other. */
 import type { MessagePort } from 'node:worker_threads';
-import type { Architecture, CompileFailure } from './nvrtc.js';
+import type { Architecture, CompileFailure } from '../nvrtc.js';
 
 export interface Source {
   /** The entry point. */
@@ -8,7 +8,7 @@ export interface Source {
   readonly text: string;
 }
 
-export type Compiled = Uint8Array | CompileFailure;
+export type CompileResult = Uint8Array | CompileFailure;
 
 /** What the broker is started with. */
 export interface BrokerData {
@@ -37,5 +37,5 @@ export const claimed = ({ claim }: OpenOrder): boolean => Atomics.exchange(claim
 export interface CompileAnswer {
   readonly number: number;
   /** An error is one of the process, not of the source. */
-  readonly result: Compiled | { readonly error: string };
+  readonly result: CompileResult | { readonly error: string };
 }

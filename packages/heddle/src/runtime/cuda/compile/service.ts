@@ -1,9 +1,9 @@
-/** From sources to images that the driver loads: by the disk cache, else by NVRTC, in parallel. */
+/** From CUDA C++ to images that the driver loads: from the cache on disk, else by NVRTC, in processes of its own or here. */
 import { debug } from '../../../core/log.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
 import { type Architecture, compileFlags, type Nvrtc } from './nvrtc.js';
-import type { Compiled, Source } from './orders.js';
-import { type CompileJob, CompilePool } from './pool.js';
+import type { CompileResult, Source } from './processes/orders.js';
+import { type CompileJob, CompilePool } from './processes/pool.js';
 
 /** Some 100 MB; a network has ten to a hundred, and tuning it a few hundred. */
 const MOST_FILES = 4096;
@@ -11,7 +11,11 @@ const MOST_FILES = 4096;
 /** Fewer sources are compiled sooner than a process is up, in 100 ms. */
 const LEAST_SOURCES = 4;
 
-export class Compiler {
+/**
+ * `begin` compiles while the caller does something else, `compile` waits on the spot; what has been compiled is kept on
+ * disk by its text, architecture, flags and NVRTC's version.
+ */
+export class CompileService {
   readonly nvrtc: Nvrtc;
   readonly #capability: number;
   readonly #cache = cacheOf('cubin', MOST_FILES);
@@ -41,15 +45,15 @@ export class Compiler {
   }
 
   /** The images of all sources, in order; of one that does not compile, what the compiler says. */
-  compile(sources: readonly Source[]): Compiled[] {
+  compile(sources: readonly Source[]): CompileResult[] {
     const started = performance.now();
     const arch = this.nvrtc.architecture(this.#capability);
     const keys = sources.map((source) => this.#keyOf(source, arch));
-    const images: (Compiled | undefined)[] = keys.map((key) =>
+    const images: (CompileResult | undefined)[] = keys.map((key) =>
       this.#begun.has(key) ? undefined : this.#cache?.get(key),
     );
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
-    const own = ({ text, name }: Source): Compiled => this.nvrtc.compile(text, name, arch);
+    const own = ({ text, name }: Source): CompileResult => this.nvrtc.compile(text, name, arch);
     const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.#begun.has(keys[i]!));
     const jobs = few
       ? []

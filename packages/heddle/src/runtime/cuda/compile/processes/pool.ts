@@ -4,12 +4,12 @@
  * the caller can wait for results without returning to its event loop.
  */
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import { DeviceError } from '../../../core/errors.js';
-import type { Architecture } from './nvrtc.js';
+import { DeviceError } from '../../../../core/errors.js';
+import type { Architecture } from '../nvrtc.js';
 import {
   type BrokerData,
   type CompileAnswer,
-  type Compiled,
+  type CompileResult,
   claimed,
   type OpenOrder,
   type Source,
@@ -64,7 +64,7 @@ export class CompilePool {
    * @param own compiles in the calling thread
    * @throws DeviceError if a process ended over one of them, or takes too long
    */
-  finish(jobs: readonly CompileJob[], own: (source: Source) => Compiled): Compiled[] {
+  finish(jobs: readonly CompileJob[], own: (source: Source) => CompileResult): CompileResult[] {
     try {
       for (;;) {
         const seen = Atomics.load(this.#answers, 0);
@@ -115,7 +115,7 @@ export class CompilePool {
   }
 }
 
-function resultOf({ order, result }: CompileJob): Compiled {
+function resultOf({ order, result }: CompileJob): CompileResult {
   if ('error' in result!)
     throw new DeviceError(`[${order.source.name}] A process that compiled it failed: ${result.error}.`);
   return result!;

@@ -1,6 +1,6 @@
-/** The body of a compile process (compile-pool.ts). It ends with the process that started it. */
+/** The body of a compile process (pool.ts). It ends with the process that started it. */
 
-import { Nvrtc } from './nvrtc.js';
+import { Nvrtc } from '../nvrtc.js';
 import type { CompileAnswer, CompileOrder } from './orders.js';
 
 const nvrtc = new Nvrtc(process.argv[2]!);

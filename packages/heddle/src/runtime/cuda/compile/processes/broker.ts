@@ -1,4 +1,4 @@
-/** The thread between a caller that waits and the processes that compile (compile-pool.ts). */
+/** The thread between a caller that waits and the processes that compile (pool.ts). */
 import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';

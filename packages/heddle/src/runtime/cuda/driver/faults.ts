@@ -1,7 +1,6 @@
 /** What a kernel that fails asynchronously is told about: the driver says so at some later call, and nothing more. */
 import { DeviceError, type KernelError } from '../../../core/errors.js';
-import { DriverError } from '../driver/driver.js';
-import type { PlannedLaunch } from './plan.js';
+import { DriverError } from './driver.js';
 
 /** Errors that kernels cause, after which the context answers nothing else. */
 const FATAL: ReadonlySet<string> = new Set([
@@ -22,7 +21,13 @@ const REMEMBERED = 4;
 /** Names of kernels in a message. */
 const NAMED = 12;
 
-type Planned = { readonly plan: readonly PlannedLaunch[] };
+interface Named {
+  readonly name: string;
+}
+/** A program, as far as its launches have names. */
+export interface Planned {
+  readonly plan: readonly Named[];
+}
 
 export class Faults {
   /** Why nothing works any more, once a kernel has failed. */
@@ -47,11 +52,7 @@ export class Faults {
    * @param launch what was running, where that is known
    * @param assertion called when the device is lost just now: the first assertion that failed before
    */
-  explain(
-    error: unknown,
-    launch: PlannedLaunch | undefined,
-    assertion: () => KernelError | undefined,
-  ): unknown {
+  explain(error: unknown, launch: Named | undefined, assertion: () => KernelError | undefined): unknown {
     if (!(error instanceof DriverError)) return error;
     if (this.lost) return this.lost;
     if (!FATAL.has(error.resultName)) return error;
