@@ -60,7 +60,9 @@ function start(): void {
 }
 
 function dismiss(): void {
-  if ([...processes].some(({ orders }) => orders.size > 0)) idle = setTimeout(dismiss, IDLE);
+  // What is waiting waits for a process that is still on its way.
+  if (waiting.length > 0 || [...processes].some(({ orders }) => orders.size > 0))
+    idle = setTimeout(dismiss, IDLE);
   else {
     for (const { child } of processes) child.disconnect();
     processes.clear();
