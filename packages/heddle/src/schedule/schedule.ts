@@ -37,7 +37,7 @@ export const PASSES: readonly Pass[] = [
   {
     name: 'join',
     why: 'elementwise ops after a kernel are computed where it stores the value',
-    run: ({ groups, stored, roots }) => joinFollowers(groups, stored, new Set(roots)),
+    run: joinFollowers,
   },
   {
     name: 'open',

@@ -286,7 +286,7 @@ export class Evaluator {
       at,
       runs.filter((r) => !r.marked).map((r) => r.size),
     );
-    const loops: { digit: Digit; variable: Variable }[] = [];
+    const loops: Loop[] = [];
     const inner: Digit[] = [];
     let o = 0;
     runs.forEach((run, n) => {
@@ -314,60 +314,52 @@ export class Evaluator {
   }
 
   /** The loops of a reduction around `term`; the innermost over vectors where that is allowed. */
-  #accumulate(
-    node: GraphNode,
-    loops: readonly { digit: Digit; variable: Variable }[],
-    term: (inside: Statement[], vector: Vector | undefined) => Expr,
-  ): Expr {
+  #accumulate(node: GraphNode, loops: readonly Loop[], term: Term): Expr {
+    const last = loops.at(-1);
+    const isWide = last && !this.#vector && this.#scope.vectorReduce && last.digit.size >= 8;
+    if (isWide) return this.#accumulateLanes(node, loops.slice(0, -1), last, term);
+    const sums = new Accumulation();
+    sums.add([addTo(sums.open(node, this.#lanes), node, this.#vector, term)]);
+    for (const { variable, digit } of loops.toReversed()) sums.loop(variable, digit.size);
+    return this.#close(sums)[0]!;
+  }
+
+  /** Four lanes, and 4 accumulators side by side where the loop is long, so that additions need not wait. */
+  #accumulateLanes(node: GraphNode, outer: readonly Loop[], { variable, digit }: Loop, term: Term): Expr {
     const op = opOf(node);
     const sums = new Accumulation();
-    const body = (into: Variable, vector: Vector | undefined): Statement => {
-      const inside: Statement[] = [];
-      const value = term(inside, vector);
-      return k.block([...inside, k.set(into, k.alu(op, [k.read(into), value]))]);
-    };
-    const close = (): Expr[] => {
-      const out: Statement[] = [];
-      const totals = sums.close(out);
-      for (const statement of out) this.#emit(statement);
-      return totals.map((total) => k.read(total));
-    };
-    const last = loops.at(-1);
-    if (!last || this.#vector || !this.#scope.vectorReduce || last.digit.size < 8) {
-      sums.add([body(sums.open(node, this.#lanes), this.#vector)]);
-      for (const { variable, digit } of [...loops].reverse()) sums.loop(variable, digit.size);
-      return close()[0]!;
-    }
-    // Four lanes, and 4 accumulators side by side where the loop is long, so that additions need not wait.
-    const { size, value } = last.digit;
+    const { size, value } = digit;
     const v = value.terms[0]!.atom;
     const side = size >= 64 ? 4 : 1;
     const whole = size - (size % (4 * side));
+    const counter = (): Variable => ({ name: 'r', type: valueType(i32), constant: true });
     for (let i = 0; i < side; i++) {
+      const inside = addTo(sums.open(node, 4), node, { atom: v, lanes: 4 }, term);
       // The same body a few vectors further on: its own loop variable
-      const moved: Variable = { name: 'r', type: valueType(i32), constant: true };
-      const inside = body(sums.open(node, 4), { atom: v, lanes: 4 });
-      sums.add(
-        i === 0
-          ? [inside]
-          : [
-              k.declare(moved, k.alu('add', [k.read(last.variable), k.int(4 * i)])),
-              renamed(inside, last.variable, moved),
-            ],
-      );
+      const moved = counter();
+      const shift = k.declare(moved, k.alu('add', [k.read(variable), k.int(4 * i)]));
+      sums.add(i === 0 ? [inside] : [shift, renamed(inside, variable, moved)]);
     }
-    sums.loop(last.variable, whole, 4 * side);
+    sums.loop(variable, whole, 4 * side);
     const tail = sums.open(node, 1);
     if (whole < size) {
-      const rest: Variable = { name: 'r', type: valueType(i32), constant: true };
-      const inside = renamed(body(tail, SCALAR), last.variable, rest);
+      const rest = counter();
+      const inside = renamed(addTo(tail, node, SCALAR, term), variable, rest);
       sums.add([k.forLoop(rest, k.int(whole), k.int(size), k.int(1), inside)], size - whole);
     }
-    for (const { variable, digit } of loops.slice(0, -1).reverse()) sums.loop(variable, digit.size);
-    const totals = close();
+    for (const loop of outer.toReversed()) sums.loop(loop.variable, loop.digit.size);
+    const totals = this.#close(sums);
     const joined = this.#bind(totals.slice(0, side).reduce((a, b) => k.alu(op, [a, b])));
     const [a, b, c, d] = [0, 1, 2, 3].map((i) => k.lane(joined, i)) as [Expr, Expr, Expr, Expr];
     return k.alu(op, [k.alu(op, [k.alu(op, [a, b]), k.alu(op, [c, d])]), totals[side]!]);
+  }
+
+  /** Emit the loops; their totals. */
+  #close(sums: Accumulation): Expr[] {
+    const loops: Statement[] = [];
+    const totals = sums.close(loops);
+    for (const statement of loops) this.#emit(statement);
+    return totals.map((total) => k.read(total));
   }
 
   /** out[h, w] = Σ over the windows' elements that lie there. */
@@ -420,6 +412,22 @@ export class Evaluator {
       );
     });
   }
+}
+
+/** One loop of a reduction, and the coordinate that it counts. */
+interface Loop {
+  readonly digit: Digit;
+  readonly variable: Variable;
+}
+
+/** What a reduction adds in one turn: statements go `inside` the loops. */
+type Term = (inside: Statement[], vector: Vector | undefined) => Expr;
+
+/** One turn: the term joins an accumulator. */
+function addTo(into: Variable, node: GraphNode, vector: Vector | undefined, term: Term): Statement {
+  const inside: Statement[] = [];
+  const value = term(inside, vector);
+  return k.block([...inside, k.set(into, k.alu(opOf(node), [k.read(into), value]))]);
 }
 
 const every = (conditions: readonly Expr[]): Expr => conditions.reduce((a, b) => k.alu('and', [a, b]));

@@ -7,39 +7,43 @@
 import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { type Group, readsOf } from '../group.js';
+import type { Plan } from '../plan.js';
 import { canFinish, isReduction } from './finish.js';
+import type { Partition } from './partition.js';
 
-interface Joined {
-  readonly groups: readonly Group[];
-  readonly stored: ReadonlySet<GraphNode>;
+/** Each kernel, one after the other, with the groups that can be computed where it stores its result. */
+export function joinFollowers({ groups, stored, roots }: Plan): Partition {
+  const isRoot = new Set(roots);
+  let plan: Partition = { groups, stored };
+  for (let at = 0; at < plan.groups.length; at++) {
+    const joined = joinedTo(plan.groups[at]!, plan, isRoot);
+    if (!joined) continue;
+    plan = joined.plan;
+    at = plan.groups.indexOf(joined.group);
+  }
+  return plan;
 }
 
-/** @param isRoot nodes that must have memory whether or not a kernel reads them */
-export function joinFollowers(
-  groups: readonly Group[],
-  stored: ReadonlySet<GraphNode>,
+/** The plan in which all groups that can have joined `host`, if there are any. */
+function joinedTo(
+  host: Group,
+  { groups, stored }: Partition,
   isRoot: ReadonlySet<GraphNode>,
-): Joined {
-  const kept = [...groups];
-  const left = new Set(stored);
-  for (let at = 0; at < kept.length; at++) {
-    const host = kept[at]!;
-    const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
-    if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, left))) continue;
-    const readers = kept.filter((g) => g !== host && readsOfGroup(g, left).has(made));
-    const followers = readers.filter((g) => follows(g, host, kept, left));
-    if (followers.length === 0) continue;
-    const joined = followers.flatMap((g) => g.roots);
-    // A hand-written kernel stores elements of one dtype: what takes the place of `made` has it too.
-    const successor = host.call ? joined.find((r) => r.dtype === made.dtype) : joined[0];
-    const needed = isRoot.has(made) || followers.length < readers.length || !successor;
-    if (!needed) left.delete(made);
-    const first = needed ? made : successor;
-    kept[at] = { ...host, roots: [first, ...joined.filter((r) => r !== first), ...besides] };
-    for (const follower of followers) kept.splice(kept.indexOf(follower), 1);
-    at = kept.findIndex((g) => g.roots.includes(joined[0]!));
-  }
-  return { groups: kept, stored: left };
+): { readonly plan: Partition; readonly group: Group } | undefined {
+  const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
+  if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, stored))) return undefined;
+  const readers = groups.filter((g) => g !== host && readsOfGroup(g, stored).has(made));
+  const followers = new Set(readers.filter((g) => follows(g, host, groups, stored)));
+  if (followers.size === 0) return undefined;
+  const joined = [...followers].flatMap((g) => g.roots);
+  // A hand-written kernel stores elements of one dtype: what takes the place of `made` has it too.
+  const successor = host.call ? joined.find((r) => r.dtype === made.dtype) : joined[0];
+  const needed = isRoot.has(made) || followers.size < readers.length || !successor;
+  const first = needed ? made : successor;
+  const group = { ...host, roots: [first, ...joined.filter((r) => r !== first), ...besides] };
+  const left = groups.filter((g) => !followers.has(g)).map((g) => (g === host ? group : g));
+  const memory = needed ? stored : new Set([...stored].filter((n) => n !== made));
+  return { plan: { groups: left, stored: memory }, group };
 }
 
 /** Whether the kernel of a group, which stores `root`, has a reduction in it. */
