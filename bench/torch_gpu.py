@@ -93,7 +93,7 @@ def rand(*shape, **options):
 def matmul(options):
     plain = [m for m in options.modes if 'compile' not in m]  # nothing to fuse: the library's kernel either way
     shapes = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192)]
-    for name, dtype in (('fp32', torch.float32), ('tf32', torch.float32), ('bf16', torch.bfloat16)):
+    for name, dtype in (('fp32', torch.float32), ('tf32', torch.float32), ('bf16', torch.bfloat16), ('fp16', torch.float16)):
         torch.backends.cuda.matmul.allow_tf32 = name == 'tf32'
         small = [(64, 784, 128), (64, 4608, 10)] if name == 'fp32' else []
         for m, k, n in shapes + small:

@@ -60,7 +60,7 @@ export function ladderChart(results: LadderResults | TransposeResults): string {
       })),
     });
   }
-  const steps = results.steps.filter((s) => s.size === size && !/tf32|bf16/.test(s.rung));
+  const steps = results.steps.filter((s) => s.size === size && !/tf32|f16|fp16/.test(s.rung));
   const best = steps.find((s) => s.ofPeer !== undefined);
   return draw(results, {
     title: `TFLOP/s at ${size}³, f32${best ? ' (dashed: the fastest peer)' : ''}`,

@@ -47,7 +47,7 @@ const DEVICE_BENCHES: Readonly<Record<DeviceBench, { summary: string; descriptio
         'the least time that copying and the fastest matrix product of the same run allow.',
       after: `
 Cases (smaller on the CPU):
-  matmul                        f32, tf32, bf16 of 512 to 8192; one of them: matmul-bf16-4096
+  matmul                        f32, tf32, bf16, f16 of 512 to 8192; one of them: matmul-bf16-4096
   copy, softmax, layernorm,     of 8192² numbers
   relu, transpose, sum, columnsum
   conv, pool, batchnorm         convolutions and batch norm forward and backward, pooling
@@ -80,7 +80,7 @@ const LADDERS = {
     example: "--sizes 8192 --only 'warp tiles,pipeline,matmul'",
     rungs:
       'naive · coalesced · shared · 1-d registers · 2-d registers · vectors ·\n  no bank conflicts · double buffer · ' +
-      'warp tiles · pipeline ·\n  matmul (as tuned: f32, and tensor cores in tf32 and bf16)',
+      'warp tiles · pipeline ·\n  matmul (as tuned: f32, and tensor cores in tf32, bf16 and f16)',
   },
   transpose: {
     summary: 'the ladder of transposes on a GPU, rung by rung, compared with a copy',

@@ -3,7 +3,7 @@
 import { batchNorm, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import { compiled, product, type Workload } from 'heddle/internal/cli/workload.js';
-import { PRECISIONS, type Precision } from 'heddle/internal/core/precision.js';
+import { ARITHMETICS, type Arithmetic } from 'heddle/internal/core/precision.js';
 import { PROGRAMS } from 'heddle/train';
 import { gradients } from './workload.js';
 
@@ -15,7 +15,7 @@ export interface DeviceCase {
   readonly peer: string;
   /** Floating-point operations of a run, a multiply-add being two, and in what they may be computed. */
   readonly flops?: number;
-  readonly precision?: Precision;
+  readonly precision?: Arithmetic;
   /** What a run must read and write at least. */
   readonly bytes?: number;
 }
@@ -34,16 +34,19 @@ const normal = (...shapes: readonly Sizes[]): Tensor[] => shapes.map((shape) => 
 
 // ── matrix products ──────────────────────────────────────────────────────────────────────────────────────────────
 
+/** The workload of bench/torch_gpu.py: PyTorch's name of the numbers, and the size. */
+export const productPeer = (precision: Arithmetic, size: string): string =>
+  `gemm ${precision.replace(/^f/, 'fp')} ${size}`;
+
 /** A (m, k) · B (k, n). */
-export function productCase(precision: Precision, [m, k, n]: readonly [number, number, number]): KernelCase {
+export function productCase(precision: Arithmetic, [m, k, n]: readonly [number, number, number]): KernelCase {
   const size = m === k && k === n ? `${n}` : `${m}x${k}x${n}`;
-  const name = precision === 'f32' ? 'fp32' : precision;
   return {
     id: `matmul-${precision}-${size}`,
     title: `matmul ${size.replaceAll('x', ' × ')}${m === n ? '³' : ''}, ${precision}`,
-    peer: `gemm ${name} ${size}`,
+    peer: productPeer(precision, size),
     flops: 2 * m * n * k,
-    bytes: (precision === 'bf16' ? 2 : 4) * (m * k + k * n + m * n),
+    bytes: (precision === 'f32' || precision === 'tf32' ? 4 : 2) * (m * k + k * n + m * n),
     precision,
     prepare: () => product(precision, [m, k, n]),
   };
@@ -214,13 +217,14 @@ const NET_SHAPES: readonly KernelCase[] = [
 ];
 
 /** Without tensor cores tf32 is f32. */
-const precisions = (large: boolean): readonly Precision[] => (large ? PRECISIONS : ['f32', 'bf16']);
+const arithmetics = (large: boolean): readonly Arithmetic[] =>
+  ARITHMETICS.filter((a) => large || a !== 'tf32');
 
 const cube = (n: number): readonly [number, number, number] => [n, n, n];
 
 /** @param large sizes for a GPU, which would take minutes on a processor */
 export const kernelCases = (large: boolean): KernelCase[] => [
-  ...precisions(large).flatMap((p) =>
+  ...arithmetics(large).flatMap((p) =>
     (large ? [512, 1024, 2048, 4096, 8192] : [512, 1024]).map((n) => productCase(p, cube(n))),
   ),
   ...rows(large ? 8192 : 2048),

@@ -8,11 +8,11 @@ import {
   type Spread,
   spreadOf,
 } from 'heddle/internal/cli/figures.js';
-import { PRECISIONS } from 'heddle/internal/core/precision.js';
+import { ARITHMETICS } from 'heddle/internal/core/precision.js';
 import { irFunction } from 'heddle/internal/kernel/ir/ir-function.js';
 import type { MatmulProblem } from 'heddle/internal/ops/matmul/cpu.js';
 import { MATMUL_LADDER } from 'heddle/internal/ops/matmul/cuda-ladder.js';
-import { productCase } from './device-cases.js';
+import { productCase, productPeer } from './device-cases.js';
 import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './ladder.js';
 
 export interface LadderStep extends Spread {
@@ -35,7 +35,7 @@ export const LADDER_SIZES: readonly number[] = [1024, 4096];
 export async function runMatmulBench(options: LadderOptions = {}): Promise<LadderResults> {
   const { sizes = LADDER_SIZES, peers, given = '' } = options;
   const device = gpuOfLadder('heddle bench cpu measures products here.');
-  const products = PRECISIONS.map((precision) => ({ rung: `matmul, ${precision}`, precision }));
+  const products = ARITHMETICS.map((precision) => ({ rung: `matmul, ${precision}`, precision }));
   const chosen = chosenRungs([...Object.keys(MATMUL_LADDER), ...products.map((p) => p.rung)], options.only);
   const steps: LadderStep[] = [];
   for (const size of sizes) {
@@ -70,8 +70,8 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
         return us;
       });
     }
-    for (const precision of ['fp32', 'tf32', 'bf16']) {
-      const peer = peers?.get(`gemm ${precision} ${size}`);
+    for (const precision of ARITHMETICS) {
+      const peer = peers?.get(productPeer(precision, `${size}`));
       if (peer) await add(`${peer.peer} ${peer.mode}, ${precision}`, async () => [peer.us]);
     }
   }

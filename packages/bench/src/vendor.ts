@@ -1,9 +1,10 @@
 import { DeviceError } from 'heddle/internal/core/errors.js';
 import { toBf16 } from 'heddle/internal/core/float16.js';
-import type { Precision } from 'heddle/internal/core/precision.js';
+import { ARITHMETICS, type Arithmetic } from 'heddle/internal/core/precision.js';
 import { median, timeProgram } from 'heddle/internal/engine/profile.js';
 import type { LibraryCall } from 'heddle/internal/kernel/ir/library-call.js';
 import type { Device, DeviceBuffer, Launch, LibraryLaunch, Program } from 'heddle/internal/runtime/device.js';
+import { productPeer } from './device-cases.js';
 
 /** Calls that do a case's work, one after the other, each on its own memory. */
 export interface Yardstick {
@@ -21,13 +22,14 @@ type Sizes = readonly number[];
 const count = (shape: Sizes): number => shape.reduce((n, d) => n * d, 1);
 const floats = (...shapes: readonly Sizes[]): number[] => shapes.map((shape) => 4 * count(shape));
 
-function product(precision: Precision, [M, K, N]: readonly [number, number, number]): Yardstick {
+function product(precision: Arithmetic, [M, K, N]: readonly [number, number, number]): Yardstick {
   const size = M === K && K === N ? `${N}` : `${M}x${K}x${N}`;
-  const dtype = precision === 'bf16' ? 'bf16' : 'f32';
-  const width = precision === 'bf16' ? 2 : 4;
+  const isHalf = precision === 'f16' || precision === 'bf16';
+  const dtype = isHalf ? precision : 'f32';
+  const width = isHalf ? 2 : 4;
   const options = { M, N, K, batches: 1, dtype, precision, a: [0, K, 0, 0], b: [0, N, 0, 0], rank: 0 };
   return {
-    case: `gemm ${precision === 'f32' ? 'fp32' : precision} ${size}`,
+    case: productPeer(precision, size),
     calls: [
       {
         library: { name: 'cublaslt.matmul', options },
@@ -109,9 +111,7 @@ const random = (routine: 'uniform' | 'normal', name: string): Yardstick => ({
 });
 
 export const yardsticks = (): Yardstick[] => [
-  ...(['f32', 'tf32', 'bf16'] as const).flatMap((p) =>
-    [512, 1024, 2048, 4096, 8192].map((n) => product(p, [n, n, n])),
-  ),
+  ...ARITHMETICS.flatMap((p) => [512, 1024, 2048, 4096, 8192].map((n) => product(p, [n, n, n]))),
   product('f32', [64, 784, 128]),
   product('f32', [64, 4608, 10]),
   ...convolution([16, 3, 224, 224], 64, 1),

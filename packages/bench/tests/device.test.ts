@@ -100,11 +100,17 @@ test('matmul: every rung of the ladder, the product in each precision, then the 
   useDevice('cpu');
   const rungs = results.steps.map((s) => s.rung);
   assert.deepEqual(rungs.slice(0, 2), ['naive', 'coalesced']);
-  assert.deepEqual(rungs.slice(-4), ['matmul, f32', 'matmul, tf32', 'matmul, bf16', 'torch eager, fp32']);
+  assert.deepEqual(rungs.slice(-5), [
+    'matmul, f32',
+    'matmul, tf32',
+    'matmul, bf16',
+    'matmul, f16',
+    'torch eager, f32',
+  ]);
   assert.ok(results.steps.every((s) => s.median > 0 && Math.abs(s.ofPeer! * s.median - 5) < 0.01));
-  assert.match(matmulReport(results), /^torch eager, fp32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
+  assert.match(matmulReport(results), /^torch eager, f32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
   const chart = ladderChart(results);
-  assert.equal(chart.match(/<rect /g)!.length, rungs.filter((r) => !/tf32|bf16/.test(r)).length);
+  assert.equal(chart.match(/<rect /g)!.length, rungs.filter((r) => !/tf32|f16/.test(r)).length);
   assert.match(chart, /TFLOP\/s at 16³, f32 \(dashed: the fastest peer\)/);
   await assert.rejects(runMatmulBench(), /the ladder is for GPUs, cpu is none/);
 });

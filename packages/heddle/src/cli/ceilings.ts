@@ -1,6 +1,6 @@
 /** What a device reaches: the bounds of a roofline. */
 import { ArgumentError } from '../core/errors.js';
-import { PRECISIONS, type Precision } from '../core/precision.js';
+import { ARITHMETICS, type Arithmetic } from '../core/precision.js';
 import { currentDevice } from '../engine/storage.js';
 import type { Device } from '../runtime/device.js';
 import { rounded, spreadOf } from './figures.js';
@@ -10,8 +10,8 @@ import { product } from './workload.js';
 export interface Ceilings {
   /** Read and written, GB/s: the faster of a device copy and a copying kernel. */
   readonly copy: number;
-  /** The fastest matrix product of each precision, GFLOP/s: this library's or the peer's. */
-  readonly products: Readonly<Partial<Record<Precision, number>>>;
+  /** The fastest matrix product of each kind, GFLOP/s: this library's or the peer's. */
+  readonly products: Readonly<Partial<Record<Arithmetic, number>>>;
 }
 
 /** @throws ArgumentError on the simulator */
@@ -22,23 +22,23 @@ export function realDevice(): Device {
 }
 
 /** Sizes that keep a GPU busy would take minutes on a processor. */
-const LARGE = { copyBytes: 1 << 28, side: 4096, precisions: PRECISIONS } as const;
+const LARGE = { copyBytes: 1 << 28, side: 4096, kinds: ARITHMETICS } as const;
 /** Without tensor cores tf32 is f32. */
-const SMALL = { copyBytes: 1 << 26, side: 512, precisions: ['f32', 'bf16'] } as const;
+const SMALL = { copyBytes: 1 << 26, side: 512, kinds: ARITHMETICS.filter((a) => a !== 'tf32') } as const;
 
 export async function measureCeilings(device: Device): Promise<Ceilings> {
-  const { copyBytes, side, precisions } = device.target.model === 'threads' ? LARGE : SMALL;
+  const { copyBytes, side, kinds } = device.target.model === 'threads' ? LARGE : SMALL;
   const [from, to] = [device.allocate(copyBytes, 'copy'), device.allocate(copyBytes, 'copy')];
   const times: number[] = [];
   for (let i = 0; i < 12; i++) times.push(await device.time(() => device.copy(from, to, copyBytes)));
   device.free(from);
   device.free(to);
-  const products: Partial<Record<Precision, number>> = {};
-  for (const precision of precisions) {
-    const workload = product(precision, [side, side, side]);
+  const products: Partial<Record<Arithmetic, number>> = {};
+  for (const kind of kinds) {
+    const workload = product(kind, [side, side, side]);
     const { us } = await workload.profile({ each: false, rounds: 3 });
     workload.dispose();
-    products[precision] = rounded((2 * side ** 3) / spreadOf(us).median / 1e3);
+    products[kind] = rounded((2 * side ** 3) / spreadOf(us).median / 1e3);
   }
   return { copy: rounded((2 * copyBytes) / spreadOf(times.slice(2)).median / 1e3), products };
 }

@@ -2,7 +2,7 @@
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { topological } from '../core/node.js';
-import { PRECISIONS, type Precision } from '../core/precision.js';
+import { ARITHMETICS, type Arithmetic } from '../core/precision.js';
 import type { LaunchProfile } from '../engine/profile.js';
 import { type Cost, costOfThread } from '../kernel/ir/cost.js';
 import type { Node } from '../kernel/ir/ir.js';
@@ -24,7 +24,7 @@ export interface LaunchFigures {
   /** Floating-point operations, a multiply-add being two: by the op's definition, else as the kernel's loops say. */
   readonly flops?: number;
   /** What its products are computed in: tf32 and bf16 on tensor cores. */
-  readonly precision: Precision;
+  readonly precision: Arithmetic;
   /** The least time that the roofline allows / its time. */
   readonly ofRoofline: number;
   readonly grid?: readonly number[];
@@ -87,8 +87,9 @@ function figuresOfLaunch(
 }
 
 /** Instructions of tensor cores: their precision, and the operations of one, which 32 threads share. */
-const TENSOR_CORES: Readonly<Record<string, { readonly precision: Precision; readonly flops: number }>> = {
+const TENSOR_CORES: Readonly<Record<string, { readonly precision: Arithmetic; readonly flops: number }>> = {
   mma: { precision: 'tf32', flops: 2 * 16 * 8 * 8 },
+  mmaF16: { precision: 'f16', flops: 2 * 16 * 8 * 16 },
   mmaBf16: { precision: 'bf16', flops: 2 * 16 * 8 * 16 },
 };
 const WARP = 32;
@@ -103,10 +104,11 @@ const FLOPS: Cost = {
   },
 };
 
-function precisionOf(launch: Launch): Precision {
+function precisionOf(launch: Launch): Arithmetic {
   if ('library' in launch) {
-    const { precision } = launch.library.options;
-    return PRECISIONS.find((p) => p === precision) ?? 'f32';
+    const { dtype, precision } = launch.library.options;
+    const kind = dtype === 'f16' || dtype === 'bf16' ? dtype : precision;
+    return ARITHMETICS.find((a) => a === kind) ?? 'f32';
   }
   for (const node of topological<Node>([launch.kernel.body])) {
     const tensor = node.op === 'intrinsic' ? TENSOR_CORES[node.arg] : undefined;

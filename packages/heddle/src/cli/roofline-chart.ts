@@ -4,7 +4,12 @@ import type { StepProfile } from './step-profile.js';
 import { escaped } from './svg.js';
 
 const [LEFT, TOP, WIDTH, HEIGHT] = [64, 64, 640, 380];
-const COLORS: Readonly<Record<string, string>> = { f32: '#1971c2', tf32: '#e8590c', bf16: '#2f9e44' };
+const COLORS: Readonly<Record<string, string>> = {
+  f32: '#1971c2',
+  tf32: '#e8590c',
+  bf16: '#2f9e44',
+  f16: '#74b816',
+};
 /** Launches labelled with their name: those that take longest. */
 const NAMED = 6;
 /** Radius of a launch that takes all of the time; its area goes with its share. */

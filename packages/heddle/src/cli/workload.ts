@@ -1,6 +1,6 @@
 /** Work with its data in place, to be timed. */
-import { bf16 } from '../core/dtype.js';
-import type { Precision } from '../core/precision.js';
+import { bf16, f16 } from '../core/dtype.js';
+import type { Arithmetic } from '../core/precision.js';
 import type { Profile, ProfileOptions } from '../engine/profile.js';
 import { type Jitted, type JitValue, jit } from '../tensor/jit.js';
 import { randn } from '../tensor/random.js';
@@ -24,12 +24,14 @@ export const compiled = (fn: (...inputs: Tensor[]) => Tensor, inputs: readonly T
   );
 
 /** A (m, k) · B (k, n) of random numbers. */
-export function product(precision: Precision, [m, k, n]: readonly [number, number, number]): Workload {
+export function product(kind: Arithmetic, [m, k, n]: readonly [number, number, number]): Workload {
   const operands = [randn([m, k]).realize(), randn([k, n]).realize()];
-  if (precision !== 'bf16') return compiled((a, b) => a!.matmul(b!, { precision }), operands);
+  if (kind === 'f32' || kind === 'tf32')
+    return compiled((a, b) => a!.matmul(b!, { precision: kind }), operands);
+  const dtype = kind === 'f16' ? f16 : bf16;
   return compiled(
     (a, b) => a!.matmul(b!),
-    operands.map((x) => x.cast(bf16).realize()),
+    operands.map((x) => x.cast(dtype).realize()),
   );
 }
 

@@ -8,6 +8,11 @@ import { oneOf, type Rule } from './arguments.js';
  */
 export type Precision = 'f32' | 'tf32' | 'bf16';
 
+/** What is multiplied: f32 by a precision, or matrices of 16 bits as they are. */
+export type Arithmetic = Precision | 'f16';
+
 export const PRECISIONS: readonly Precision[] = ['f32', 'tf32', 'bf16'];
+
+export const ARITHMETICS: readonly Arithmetic[] = [...PRECISIONS, 'f16'];
 
 export const aPrecision: Rule = oneOf(...PRECISIONS);

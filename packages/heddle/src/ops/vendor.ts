@@ -2,7 +2,7 @@
  * Vendor libraries as further variants of our own kernels: `variants: (io) => [...own(io), ...cublasLtVariants(io)]`.
  * There are none where the library is not installed, or with HEDDLE_VENDOR=off.
  */
-import { bf16, f32 } from '../core/dtype.js';
+import { f32, isHalf } from '../core/dtype.js';
 import type { Precision } from '../core/precision.js';
 import { stridesOf } from '../core/shape.js';
 import type { Epilogue, KernelIo, Stage, StageArgument, Variant, View } from '../graph/fused-op.js';
@@ -94,12 +94,12 @@ export function cublasLtVariants(io: KernelIo, precision: Precision): Variant[] 
   const { node, inputs, target } = io;
   const [a, b] = inputs.map(operand);
   if (!target.libraries.has('cublaslt.matmul') || !a || !b) return [];
-  if (node.dtype !== f32 && node.dtype !== bf16) return [];
+  if (node.dtype !== f32 && !isHalf(node.dtype)) return [];
   const [M, N] = node.shape.slice(-2) as [number, number];
   const K = inputs[0]!.shape.at(-1)!;
   const batches = node.size / (M * N);
   const sizes = { M, N, K, batches, dtype: node.dtype.name, precision, a, b };
-  // In bf16 the library would round once where the bias is added, not twice.
+  // In 16 bits the library would round once where the bias is added, not twice.
   const epilogue = batches === 1 && node.dtype === f32 ? io.epilogue : undefined;
   const callOf = (rank: number): LibraryCall => ({
     name: 'cublaslt.matmul',

@@ -1,7 +1,7 @@
 /** Runs the kernels of a fused op by themselves, in the simulator or on a device, and its composition beside them. */
 import assert from 'node:assert/strict';
-import { arrayOf, bf16, type DType, f32, type TypedArray } from '../../src/core/dtype.js';
-import { fromBf16 } from '../../src/core/float16.js';
+import { arrayOf, bf16, type DType, f16, f32, type TypedArray } from '../../src/core/dtype.js';
+import { fromBf16, fromF16 } from '../../src/core/float16.js';
 import { sizeOf, stridesOf } from '../../src/core/shape.js';
 import {
   callOf,
@@ -204,7 +204,7 @@ export function checkInSimulator(
 
 /** The numbers that elements of memory stand for. */
 const numbersOf = (dtype: DType, data: TypedArray): number[] =>
-  Array.from(data as Float32Array, (v) => (dtype === bf16 ? fromBf16(v) : v));
+  Array.from(data as Float32Array, (v) => (dtype === bf16 ? fromBf16(v) : dtype === f16 ? fromF16(v) : v));
 
 export function assertClose(
   got: ArrayLike<number>,

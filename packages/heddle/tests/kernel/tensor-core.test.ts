@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, f32, u32 } from '../../src/core/dtype.js';
 import { KernelError } from '../../src/core/errors.js';
-import { toBf16 } from '../../src/core/float16.js';
+import { toBf16, toF16 } from '../../src/core/float16.js';
 import { evaluate } from '../../src/kernel/ir/ops.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
@@ -60,41 +60,43 @@ for (const rounding of [true, false]) {
   });
 }
 
-test('mmaBf16 multiplies pairs of bf16', () => {
-  const kernel = defineKernel(
-    'product16',
-    { a: buffer(bf16), b: buffer(bf16), c: buffer(f32) },
-    ({ a, b, c }, { laneId, idiv, vec2, vec4, splat4, lane, bitcast, f32, u32, mmaBf16 }) => {
-      const g = idiv(laneId, 4);
-      const t = laneId % 4;
-      const word = (low: number, high: number) =>
-        (bitcast(u32, f32(low)) >> 16) | (bitcast(u32, f32(high)) & 0xffff0000);
-      const left = (row: number, k: number) => word(a[row * 16 + k], a[row * 16 + k + 1]);
-      const right = (k: number) => word(b[k * 8 + g], b[(k + 1) * 8 + g]);
-      const sum = mmaBf16(
-        vec4(left(g, 2 * t), left(g + 8, 2 * t), left(g, 2 * t + 8), left(g + 8, 2 * t + 8)),
-        vec2(right(2 * t), right(2 * t + 8)),
-        splat4(1),
-      );
-      c[g * 8 + 2 * t] = lane(sum, 0);
-      c[g * 8 + 2 * t + 1] = lane(sum, 1);
-      c[(g + 8) * 8 + 2 * t] = lane(sum, 2);
-      c[(g + 8) * 8 + 2 * t + 1] = lane(sum, 3);
-    },
-  );
-  const whole = (n: number, seed: number) => Array.from(noise(n, seed), (v) => Math.round(v * 64));
-  const [a, b] = [whole(256, 4), whole(128, 5)];
-  const c = new Float32Array(128);
-  const asBits = (values: number[]) => Uint16Array.from(values, toBf16);
-  simulate(kernel, { grid: 1, block: 32 }, { a: asBits(a), b: asBits(b), c });
-  for (let i = 0; i < 16; i++) {
-    for (let j = 0; j < 8; j++) {
-      let sum = 1;
-      for (let k = 0; k < 16; k++) sum += a[i * 16 + k]! * b[k * 8 + j]!;
-      assert.equal(c[i * 8 + j], sum);
+for (const [name, toBits] of [
+  ['mmaF16', toF16],
+  ['mmaBf16', toBf16],
+] as const) {
+  test(`${name} multiplies pairs`, () => {
+    const kernel = defineKernel(
+      'product16',
+      { a: buffer(u32), b: buffer(u32), c: buffer(f32) },
+      ({ a, b, c }, context) => {
+        const { laneId, idiv, vec2, vec4, splat4, lane, mmaF16, mmaBf16, name } = context;
+        const g = idiv(laneId, 4);
+        const t = laneId % 4;
+        const left = vec4(a[g * 8 + t], a[(g + 8) * 8 + t], a[g * 8 + t + 4], a[(g + 8) * 8 + t + 4]);
+        const right = vec2(b[g * 8 + t], b[g * 8 + t + 4]);
+        const sum = name === 'mmaF16' ? mmaF16(left, right, splat4(1)) : mmaBf16(left, right, splat4(1));
+        c[g * 8 + 2 * t] = lane(sum, 0);
+        c[g * 8 + 2 * t + 1] = lane(sum, 1);
+        c[(g + 8) * 8 + 2 * t] = lane(sum, 2);
+        c[(g + 8) * 8 + 2 * t + 1] = lane(sum, 3);
+      },
+      { name },
+    );
+    const whole = (n: number, seed: number) => Array.from(noise(n, seed), (v) => Math.round(v * 64));
+    // A (16×16) by rows, B (16×8) by columns: pairs are neighbours along K.
+    const [a, b] = [whole(256, 4), whole(128, 5)];
+    const c = new Float32Array(128);
+    const words = (values: number[]) => new Uint32Array(Uint16Array.from(values, toBits).buffer);
+    simulate(kernel, { grid: 1, block: 32 }, { a: words(a), b: words(b), c });
+    for (let i = 0; i < 16; i++) {
+      for (let j = 0; j < 8; j++) {
+        let sum = 1;
+        for (let k = 0; k < 16; k++) sum += a[i * 16 + k]! * b[j * 16 + k]!;
+        assert.equal(c[i * 8 + j], sum);
+      }
     }
-  }
-});
+  });
+}
 
 test('tf32 rounds to 10 bits of fraction, ties to even', () => {
   const cases = [

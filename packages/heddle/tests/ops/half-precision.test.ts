@@ -172,7 +172,7 @@ for (const device of DEVICES) {
     }
   });
 
-  test(`${device}: products in bf16 with two rows, columns or steps`, async () => {
+  test(`${device}: products in 16 bits with two rows, columns or steps`, async () => {
     useDevice(device);
     const values = (size: number, seed: number): number[] =>
       Array.from({ length: size }, (_, i) => (((i * 7 + seed * 3) % 11) - 5) / 4);
@@ -183,24 +183,24 @@ for (const device of DEVICES) {
       [2, 2, 2],
       [6, 2, 1],
     ] as const)
-      for (const turned of [0, 1, 2, 3]) {
+      for (const [turned, dtype] of [0, 1, 2, 3].flatMap((t) => [[t, f16] as const, [t, bf16] as const])) {
         const [x, y] = [values(M * K, 1), values(K * N, 2)];
         const transposed = (data: number[], rows: number, columns: number): Tensor =>
           tensor(
             data.map((_, i) => data[(i % rows) * columns + Math.floor(i / rows)]!),
-            { shape: [columns, rows], dtype: bf16 },
+            { shape: [columns, rows], dtype },
           ).transpose();
-        const a = turned & 1 ? transposed(x, M, K) : tensor(x, { shape: [M, K], dtype: bf16 });
-        const b = turned & 2 ? transposed(y, K, N) : tensor(y, { shape: [K, N], dtype: bf16 });
-        // All are multiples of 1/16 below 32: bf16 has them but for the last bit of the larger.
+        const a = turned & 1 ? transposed(x, M, K) : tensor(x, { shape: [M, K], dtype });
+        const b = turned & 2 ? transposed(y, K, N) : tensor(y, { shape: [K, N], dtype });
+        // All are multiples of 1/16 below 32: bf16 has them but for the last bit of the larger, f16 has them all.
         const wanted = Array.from({ length: M * N }, (_, at) => {
           const [m, n] = [Math.floor(at / N), at % N];
           return x.slice(m * K, (m + 1) * K).reduce((sum, v, k) => sum + v * y[k * N + n]!, 0);
         });
         assert.deepEqual(
           await bits(a.matmul(b)),
-          await bits(tensor(wanted, { shape: [M, N], dtype: bf16 })),
-          `${M} × ${K} · ${K} × ${N}, ${turned}`,
+          await bits(tensor(wanted, { shape: [M, N], dtype })),
+          `${M} × ${K} · ${K} × ${N} of ${dtype.name}, ${turned}`,
         );
       }
   });

@@ -1,7 +1,7 @@
 /** The GPU's matmul kernels against the composition, in the simulator: layouts, edges, batches, all ways to cut. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, f32 } from '../../src/core/dtype.js';
+import { bf16, f16, f32 } from '../../src/core/dtype.js';
 import type { Precision } from '../../src/core/precision.js';
 import { call, leaf } from '../../src/graph/build.js';
 import { callOf } from '../../src/graph/fused-op.js';
@@ -50,13 +50,28 @@ for (const precision of ['tf32', 'bf16'] as const) {
   test(`matmul 17×300 · 300×9 in ${precision}`, () => check(1, 17, 9, 300, 'rows', 'columns', precision));
 }
 
-for (const [left, right] of LAYOUTS) {
-  test(`matmul 2×33×40 · 40×24 of bf16, ${left} · ${right}`, () => {
-    const node = call(matmulOp, [leaf([2, 33, 40], bf16), leaf([2, 40, 24], bf16)], { precision: 'f32' });
-    const sources = [laidOutMatrix(2, 33, 40, left, 1, bf16), laidOutMatrix(2, 40, 24, right, 2, bf16)];
-    checkInSimulator(node, sources, 2e-2, SIM_TARGET);
-  });
+for (const [dtype, tolerance] of [
+  [bf16, 2e-2],
+  [f16, 2e-3],
+] as const) {
+  for (const [left, right] of LAYOUTS) {
+    test(`matmul 2×33×40 · 40×24 of ${dtype.name}, ${left} · ${right}`, () => {
+      const node = call(matmulOp, [leaf([2, 33, 40], dtype), leaf([2, 40, 24], dtype)], { precision: 'f32' });
+      const sources = [laidOutMatrix(2, 33, 40, left, 1, dtype), laidOutMatrix(2, 40, 24, right, 2, dtype)];
+      checkInSimulator(node, sources, tolerance, SIM_TARGET);
+    });
+  }
 }
+
+test('16-bit floats are multiplied on tensor cores from compute capability 8.0 on', () => {
+  for (const dtype of [f16, bf16]) {
+    const node = call(matmulOp, [leaf([32, 32], dtype), leaf([32, 32], dtype)], { precision: 'f32' });
+    assert.equal(kernelOf(node, { ...SIM_TARGET, capability: 75 }), undefined);
+    const io = ioFor(node, [{ data: new Uint16Array() }, { data: new Uint16Array() }], SIM_TARGET, identity);
+    const [first] = kernelOf(node, SIM_TARGET)!.variants!(io, callOf(node).arg);
+    assert.match(first!.name, new RegExp(`^${dtype.name}-`));
+  }
+});
 
 test('batches are blocks of the first dimension, which has room for all', () => {
   const node = call(matmulOp, [leaf([70000, 3, 4], f32), leaf([70000, 4, 2], f32)], { precision: 'f32' });

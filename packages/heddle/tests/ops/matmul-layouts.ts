@@ -1,6 +1,6 @@
 /** Matrices in memory: by rows, by columns, from an offset on, with gaps. */
-import { bf16, type DType, f32 } from '../../src/core/dtype.js';
-import { toBf16 } from '../../src/core/float16.js';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { toBf16, toF16 } from '../../src/core/float16.js';
 import { noise, type Source } from '../kernel/harness.js';
 
 export type Layout = 'rows' | 'columns' | 'offset' | 'gaps';
@@ -24,7 +24,12 @@ export function laidOutMatrix(
   dtype: DType = f32,
 ): Source {
   const values = noise(batch * r * c, seed);
-  const data = dtype === bf16 ? Uint16Array.from(values, toBf16) : values;
+  const data =
+    dtype === bf16
+      ? Uint16Array.from(values, toBf16)
+      : dtype === f16
+        ? Uint16Array.from(values, toF16)
+        : values;
   if (layout === 'rows') return { data };
   if (layout === 'columns') return { data, view: { strides: [r * c, 1, r], offset: 0, length: data.length } };
   if (layout === 'offset')

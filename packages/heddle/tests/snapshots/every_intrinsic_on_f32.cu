@@ -20,6 +20,12 @@ struct alignas(16) u32x4 { unsigned x, y, z, w; };
 __device__ inline u32x4 splat_u32x4(unsigned a) { return {a, a, a, a}; }
 struct alignas(8) u32x2 { unsigned x, y; };
 __device__ inline u32x2 splat_u32x2(unsigned a) { return {a, a}; }
+__device__ inline f32x4 mma_f16(u32x4 a, u32x2 b, f32x4 c) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
+    : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  return c;
+}
 __device__ inline f32x4 mma_bf16(u32x4 a, u32x2 b, f32x4 c) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
     : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
@@ -85,6 +91,8 @@ extern "C" __global__ void every_intrinsic_on_f32(const float* x, float* out, un
   votes[lane_id()] = ballot_result;
   const f32x4 mma_result = mma_tf32(splat_f32x4(3.0f), splat_f32x2(3.0f), splat_f32x4(3.0f));
   *reinterpret_cast<f32x4*>(out + warp_id()) = mma_result;
+  const f32x4 mmaF16_result = mma_f16(splat_u32x4(3u), splat_u32x2(3u), splat_f32x4(3.0f));
+  *reinterpret_cast<f32x4*>(out + warp_id()) = mmaF16_result;
   const f32x4 mmaBf16_result = mma_bf16(splat_u32x4(3u), splat_u32x2(3u), splat_f32x4(3.0f));
   *reinterpret_cast<f32x4*>(out + warp_id()) = mmaBf16_result;
   commit_copies();

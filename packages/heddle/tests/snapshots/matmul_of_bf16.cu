@@ -343,7 +343,7 @@ extern "C" __global__ void matmul_of_bf16(const unsigned* a, const unsigned* b, 
         for (int j = 0; j < 4; j++) {
           // const w = bs[from][j];
           const u32x2 w = bs[1 - (k / 16 % 2 == 0 ? 1 : 0)][j];
-          // } else sums[i][j] = mmaBf16(v, w, sums[i][j]);
+          // else sums[i][j] = mmaBf16(v, w, sums[i][j]);
           const f32x4 mmaBf16 = mma_bf16(v, w, sums[i][j]);
           sums[i][j] = mmaBf16;
         }

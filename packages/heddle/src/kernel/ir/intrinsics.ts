@@ -5,7 +5,7 @@
  */
 import { bool, type DType, type DTypeName, f32, i32, u32 } from '../../core/dtype.js';
 import { evaluate, type Scalar } from './ops.js';
-import { fragments, multiplyBf16, multiplyTf32 } from './tensor-core.js';
+import { fragments, multiplyBf16, multiplyF16, multiplyTf32 } from './tensor-core.js';
 import { type ValueType, value } from './types.js';
 
 /** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
@@ -115,6 +115,16 @@ const updateBy =
   (t: DType, old: Scalar, args: readonly Scalar[]): Scalar =>
     evaluate(op, t, old, args[0]!);
 
+const multiplyPairs = (dtype: 'f16' | 'bf16', warp: NonNullable<IntrinsicRecord['warp']>) =>
+  ({
+    scope: 'warp',
+    params: ['u32x4', 'u32x2', 'f32x4'],
+    result: 'f32x4',
+    doc: `a · b + c of 16 × 8 × 16 in ${dtype} on a tensor core`,
+    whole: true,
+    warp,
+  }) as const satisfies IntrinsicRecord;
+
 export const INTRINSICS = {
   barrier: {
     scope: 'block',
@@ -176,14 +186,8 @@ export const INTRINSICS = {
     whole: true,
     warp: multiplyTf32,
   },
-  mmaBf16: {
-    scope: 'warp',
-    params: ['u32x4', 'u32x2', 'f32x4'],
-    result: 'f32x4',
-    doc: 'a · b + c of 16 × 8 × 16 in bf16 on a tensor core',
-    whole: true,
-    warp: multiplyBf16,
-  },
+  mmaF16: multiplyPairs('f16', multiplyF16),
+  mmaBf16: multiplyPairs('bf16', multiplyBf16),
   loadMatrix4: {
     scope: 'warp',
     params: [],

@@ -4,7 +4,7 @@
  * formed in f64 here and rounded to f32 once, closer than the hardware's, whose order of adding is not documented.
  */
 import type { DType } from '../../core/dtype.js';
-import { fromBf16 } from '../../core/float16.js';
+import { fromBf16, fromF16 } from '../../core/float16.js';
 import type { Scalar } from './ops.js';
 
 /** Per lane its arguments, vectors as arrays; undefined where a lane does not take part. */
@@ -39,14 +39,14 @@ const TF32: Fragment = {
   lower: (i) => i % 2 === 1,
 };
 
-const BF16: Fragment = {
+/** Of 16 bits: pairs in a register. @param from the number that bits stand for */
+const pairs = (from: (bits: number) => number): Fragment => ({
   depth: 16,
-  read: (registers) =>
-    registers.flatMap((v) => [fromBf16((v as number) & 0xffff), fromBf16((v as number) >>> 16)]),
+  read: (registers) => registers.flatMap((v) => [from((v as number) & 0xffff), from((v as number) >>> 16)]),
   alongA: (i, t) => 2 * t + (i % 2) + (i >> 2) * 8,
   alongB: (i, t) => 2 * t + (i % 2) + (i >> 1) * 8,
   lower: (i) => (i >> 1) % 2 === 1,
-};
+});
 
 const multiply =
   ({ depth, read, alongA, alongB, lower }: Fragment) =>
@@ -97,4 +97,5 @@ export const fragments =
     });
 
 export const multiplyTf32 = multiply(TF32);
-export const multiplyBf16 = multiply(BF16);
+export const multiplyF16 = multiply(pairs(fromF16));
+export const multiplyBf16 = multiply(pairs(fromBf16));

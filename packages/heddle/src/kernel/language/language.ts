@@ -182,14 +182,16 @@ export interface Intrinsics {
    */
   mma(a: number, b: number, c: number): number;
   /**
-   * As `mma`, 16 × 8 × 16 in bf16: u32 vectors of 4 and 2, each number a pair, the lower half first: a at (g, 2t)
+   * As `mma`, 16 × 8 × 16 in f16: u32 vectors of 4 and 2, each number a pair, the lower half first: a at (g, 2t)
    * (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8), each with the next column; b at (2t, g) (2t + 8, g), each with the next
-   * row. c and the result are as there.
+   * row. c and the result are f32, as there.
    */
+  mmaF16(a: number, b: number, c: number): number;
+  /** As `mmaF16`, in bf16. */
   mmaBf16(a: number, b: number, c: number): number;
 
   /**
-   * Fragments for `mmaBf16` of four matrices of 8 × 8 in a shared array of f16 or bf16, a u32 vector of 4. Lane 8i + r
+   * Fragments for `mmaF16` and `mmaBf16` of four matrices of 8 × 8 in a shared array of f16 or bf16, a u32 vector of 4. Lane 8i + r
    * says where row r of matrix i begins, 8 neighbours from an index that is a multiple of 8; lane (g, t) gets (g, 2t)
    * and (g, 2t + 1) of each. Of f32 the matrices are 8 × 4, for `mma`: indices are multiples of 4, lane (g, t) gets
    * the bits of (g, t).

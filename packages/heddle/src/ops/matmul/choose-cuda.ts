@@ -1,6 +1,5 @@
 /** The matrix products for GPUs, as a choice of the fused op. */
-import { bf16, type DType, f32 } from '../../core/dtype.js';
-import type { Precision } from '../../core/precision.js';
+import { type DType, f32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, Variant } from '../../graph/fused-op.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
@@ -13,6 +12,7 @@ import { matmulSum } from './cuda-store.js';
 import { matmulTiles, tensorTiles } from './cuda-tiles.js';
 import { type MatmulArg, problemOf } from './problem.js';
 import { matmulTensor } from './tensor-core.js';
+import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 
 type Split = Pick<Cut, 'splits'>;
@@ -28,11 +28,11 @@ function nameOf(tile: MatmulTile): string {
 }
 
 /** `tf32-128x256x32`: rows, columns and depth of a tile; pieces that a warp sums. */
-function tensorNameOf(precision: Precision, tile: TensorTile): string {
+function tensorNameOf(operand: TensorOperand, tile: TensorTile): string {
   const { warps, each, depth } = tile;
   const size = [warps[0] * each[0] * 16, warps[1] * each[1] * 8, depth].join('x');
   const along = warps[2] > 1 ? `-warps-${warps[2]}` : '';
-  return `${precision}-${size}-${each.join('x')}${along}${splitName(tile)}`;
+  return `${operand}-${size}-${each.join('x')}${along}${splitName(tile)}`;
 }
 
 /** The launches: the product, and where it comes in parts their sum. */
@@ -63,12 +63,12 @@ const FEW = 2 ** 27;
 function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
   const { dtype } = io.node;
-  const tensorVariants = (kind: 'tf32' | 'bf16'): Variant[] =>
-    tensorTiles(p, io.target, kind, dtype).map((tile) => ({
-      name: tensorNameOf(kind, tile),
-      plan: () => stages(p, matmulTensor(p, tile, kind, dtype), tile, LEVEL.tensor, dtype),
+  const tensorVariants = (operand: TensorOperand): Variant[] =>
+    tensorTiles(p, io.target, operand, dtype).map((tile) => ({
+      name: tensorNameOf(operand, tile),
+      plan: () => stages(p, matmulTensor(p, tile, operand, dtype), tile, LEVEL.tensor, dtype),
     }));
-  if (dtype === bf16) return tensorVariants('bf16');
+  if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   const plain = matmulTiles(p, io.target, few ? 4 : 8).map((tile) => ({
     name: nameOf(tile),
@@ -83,7 +83,7 @@ export const matmulChoice: KernelChoice<MatmulArg> = {
   name: 'matmul-cuda',
   when: ({ model, capability }, node) =>
     model === 'threads' &&
-    (node.dtype === f32 || (node.dtype === bf16 && capability >= 80)) &&
+    (node.dtype === f32 || (isHalf(node.dtype) && capability >= 80)) &&
     node.size > 0 &&
     node.src[0]!.shape.at(-1)! > 0,
   strided: [true, true],

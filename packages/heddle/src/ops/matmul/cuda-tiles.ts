@@ -3,11 +3,12 @@
  * cycles to multiply, to read shared memory and to copy into it, and a wait for memory that nothing hides. The model
  * ranks; the autotuner times the first few.
  */
-import { bf16, type DType } from '../../core/dtype.js';
+import { type DType, isHalf } from '../../core/dtype.js';
 import { FITTED, hasRegisters, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { MatmulProblem } from './cpu.js';
 import type { MatmulTile } from './cuda-layout.js';
+import type { TensorOperand } from './tensor-core-fragments.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
 
 type Pair = readonly [number, number];
@@ -175,13 +176,13 @@ const TENSOR_TILES: readonly (readonly [warps: TensorTile['warps'], each: Pair, 
 export function tensorTiles(
   p: MatmulProblem,
   target: Target,
-  precision: 'tf32' | 'bf16',
+  operand: TensorOperand,
   dtype: DType,
   count = 6,
 ): TensorTile[] {
   const { units, limits } = target;
   const { M, N, K, batches } = p;
-  const step = precision === 'tf32' ? 8 : 16;
+  const step = operand === 'tf32' ? 8 : 16;
   const ranked: { readonly tile: TensorTile; readonly cycles: number }[] = [];
   for (const [warps, each, speed] of TENSOR_TILES) {
     const [rows, columns] = [warps[0] * each[0] * 16, warps[1] * each[1] * 8];
@@ -192,7 +193,7 @@ export function tensorTiles(
       const depth = steps * step * warps[2];
       const one: TensorTile = { warps: [warps[0], warps[1], 1], each, depth, stages: 1, splits: 1 };
       const { words, sharedBytes: stage } = tensorLayoutOf(p, one, dtype);
-      if (warps[2] > 1 && (depth > K || (dtype === bf16 && !words))) continue;
+      if (warps[2] > 1 && (depth > K || (isHalf(dtype) && !words))) continue;
       const stages = Math.min(steps === 2 ? 4 : 3, Math.floor((limits.sharedBytesPerBlock - MARGIN) / stage));
       if (stages < (steps === 2 ? 2 : 3)) continue;
       for (const splits of [1, 2, 4, 8, 16]) {

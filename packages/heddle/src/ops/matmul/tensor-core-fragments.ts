@@ -3,9 +3,13 @@
  * multiplied. Device functions of tensor-core.ts.
  */
 import type { DType } from '../../core/dtype.js';
+import type { Arithmetic } from '../../core/precision.js';
 import type { Memory } from '../../kernel/language/language.js';
 import type { BlockContext, Place } from './cuda-block.js';
 import type { Panel } from './cuda-panel.js';
+
+/** What tensor cores multiply. */
+export type TensorOperand = Exclude<Arithmetic, 'f32'>;
 
 /** How fragments are made and multiplied. */
 export interface Fragments {
@@ -15,9 +19,10 @@ export interface Fragments {
   readonly step: number;
   /** What the tiles of A and B hold. */
   readonly element: DType;
-  /** A and B are of 16 bits; else they are f32, to be rounded to tf32, or to bf16. */
+  /** What an mma multiplies. */
+  readonly operand: TensorOperand;
+  /** A and B are of 16 bits, as mma takes them; else they are f32, to be rounded. */
   readonly half: boolean;
-  readonly tf32: boolean;
 }
 
 /** What a lane has of the tile. */
@@ -124,7 +129,7 @@ function readStep(
     readB(bs, to, held, stage * stages.elements + own.bAt + bStep, context);
   };
   if (fragments.half) read(to, k);
-  else if (fragments.tf32) {
+  else if (fragments.operand === 'tf32') {
     read(to, k);
     roundToTf32(as, bs, to, context);
   } else {
@@ -168,18 +173,19 @@ function packToBf16(as: Memory, bs: Memory, to: number, context: FragmentContext
 
 /** Adds the products of the fragments at place `from`. */
 function multiplyStep(own: Lane, from: number, context: FragmentContext): void {
-  const { bitcast, f32, fragments, lane, mma, mmaBf16, vec2, vec4 } = context;
-  const { each, tf32 } = fragments;
+  const { bitcast, f32, fragments, lane, mma, mmaBf16, mmaF16, vec2, vec4 } = context;
+  const { each, operand } = fragments;
   const { as, bs, sums } = own;
   for (let i = 0; i < each[0]; i++) {
     const v = as[from][i];
     for (let j = 0; j < each[1]; j++) {
       const w = bs[from][j];
-      if (tf32) {
+      if (operand === 'tf32') {
         const x = (k: number) => bitcast(f32, lane(v, k));
         const y = (k: number) => bitcast(f32, lane(w, k));
         sums[i][j] = mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sums[i][j]);
-      } else sums[i][j] = mmaBf16(v, w, sums[i][j]);
+      } else if (operand === 'f16') sums[i][j] = mmaF16(v, w, sums[i][j]);
+      else sums[i][j] = mmaBf16(v, w, sums[i][j]);
     }
   }
 }

@@ -1,10 +1,10 @@
 /**
  * How the matrix products of tensor cores keep A and B in shared memory, so that no two lanes that read together meet
  * in a bank: rows that ldmatrix reads are an odd number of 16 bytes apart; of f32 across K, the lanes of a warp read 8
- * neighbours of four steps. Matrices of bf16 are kept, and copied, as words of two where a word never has elements of two
+ * neighbours of four steps. Matrices of 16-bit floats are kept, and copied, as words of two where a word never has elements of two
  * rows: 16 bytes at a time then.
  */
-import { bf16, type DType } from '../../core/dtype.js';
+import { type DType, isHalf } from '../../core/dtype.js';
 import type { MatmulProblem, Operand } from './cpu.js';
 import { type Cut, LEVEL, piecesOf, type TileLayout } from './cuda-block.js';
 import { type Panel, type Pitch, panelOf, transposed } from './cuda-panel.js';
@@ -57,10 +57,10 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
   const [rows, columns] = [16 * each[0], 8 * each[1]];
   const [left, right] = [p.a, transposed(p.b)];
   const [leftPairs, rightPairs] = [pairs(left, p.M, p.K), pairs(right, p.N, p.K)];
-  const words = dtype === bf16 && leftPairs !== undefined && rightPairs !== undefined;
-  const pitchOf = dtype !== bf16 ? PITCH : byMatrix(words ? 4 : 8);
-  // Past the first-level cache large products in tf32 are a tenth faster, in bf16 a little slower.
-  const once = dtype !== bf16 && warps[0] * warps[1] === 8 && each[0] * each[1] === 32;
+  const words = isHalf(dtype) && leftPairs !== undefined && rightPairs !== undefined;
+  const pitchOf = !isHalf(dtype) ? PITCH : byMatrix(words ? 4 : 8);
+  // Past the first-level cache large products in tf32 are a tenth faster, in 16 bits a little slower.
+  const once = !isHalf(dtype) && warps[0] * warps[1] === 8 && each[0] * each[1] === 32;
   const panel = (operand: Operand, size: number, beside: number, lanes: number): Panel => {
     const kept = words ? pairs(operand, size, p.K)! : ({ operand, perRow: 1, perStep: 1 } as const);
     const { perRow, perStep } = kept;

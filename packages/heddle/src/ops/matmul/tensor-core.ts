@@ -1,29 +1,29 @@
 /**
- * Matrix product on tensor cores: of f32 matrices, rounded to tf32 or bf16, or of bf16 matrices. Sums are f32.
+ * Matrix product on tensor cores: of f32 matrices, rounded to tf32 or bf16, or of matrices of 16-bit floats. Sums are f32.
  *
  * The tiles of A and B come by asynchronous copies in a pipeline of several stages, as they lie in memory. A warp
  * reads the fragments of one step along K while it multiplies those of the step before, over the end of a tile too:
  * the wait for the next tile comes before the last step of this one.
  *
- * What lies along K is read by ldmatrix (f32 as matrices of 8 × 4), and so is bf16 across K, transposed. f32 across K
+ * What lies along K is read by ldmatrix (f32 as matrices of 8 × 4), and so are 16-bit floats across K, transposed. f32 across K
  * is read one by one: vectors of 4, for four pieces at once, would have to be moved into the pairs of registers that
  * mma takes. Which steps along K an mma sums does not matter as long as A and B agree.
  *
- * What large products gained, one after the other, in tf32 and bf16: fragments read a step ahead, bf16 copied as words of two
+ * What large products gained, one after the other, in tf32 and bf16: fragments read a step ahead, 16-bit floats copied as words of two
  * and tf32 rounded by one instruction instead of three (a third and a fifth); copies without a branch, right after the barrier
  * that frees their place, and no moves between registers (a sixth; nothing for bf16). That is three quarters of what mma.sync does
  * on registers alone, and somewhat more than half of what cuBLAS reaches by wgmma: copies and fragments share the way to shared
  * memory, which at the full speed of mma would be busy four fifths of the time, and registers hold no larger tile than
  * 64 × 64. Warps that share K give small products more of them.
  */
-import { bf16, type DType, f32, u32 } from '../../core/dtype.js';
+import { type DType, f32, isHalf, u32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import type { MatmulProblem } from './cpu.js';
 import { blockConstants, LEVEL, type Place, workOf } from './cuda-block.js';
 import { STORE, type StoreContext } from './cuda-store.js';
-import { FRAGMENTS, type FragmentContext } from './tensor-core-fragments.js';
+import { FRAGMENTS, type FragmentContext, type TensorOperand } from './tensor-core-fragments.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
 
 /** Blocks that run side by side on a large GPU, about. */
@@ -91,13 +91,15 @@ function putShare(held: Memory, sums: Memory, at: Place, context: Context): void
   }
 }
 
+const NAMES: Readonly<Record<TensorOperand, string>> = { tf32: 'Tf32', bf16: 'Bf16', f16: 'F16' };
+
 const WARP = { storePair, storeTile, putShare };
 
 /** The product, or if `isInParts` its parts: (split, batch, row, column). */
 export function matmulTensor(
   p: MatmulProblem,
   tile: TensorTile,
-  precision: 'tf32' | 'bf16',
+  operand: TensorOperand,
   dtype: DType = f32,
 ): GridKernel {
   const layout = tensorLayoutOf(p, tile, dtype);
@@ -108,10 +110,10 @@ export function matmulTensor(
   });
   const { inParts, threads, tiles } = work;
   const element = layout.words ? u32 : dtype;
-  const tf32 = precision === 'tf32';
-  const fragments = { each: tile.each, step: tf32 ? 8 : 16, element, half: dtype === bf16, tf32 };
+  const step = operand === 'tf32' ? 8 : 16;
+  const fragments = { each: tile.each, step, element, operand, half: isHalf(dtype) };
   const kernel = defineKernel(
-    `matmul${tf32 ? 'Tf32' : 'Bf16'}${inParts ? 'Parts' : ''}`,
+    `matmul${NAMES[operand]}${inParts ? 'Parts' : ''}`,
     { a: buffer(element), b: buffer(element), c: buffer(inParts ? f32 : dtype) },
     ({ a, b, c }, context) => {
       const { barrier, dynamicShared, f32, idiv, laneId, local2, local4, u32, waitCopies } = context;

@@ -216,6 +216,7 @@ const TABLE = {
   all: ({ args }) => boolean(call('__all_sync', WARP, ...args)),
   ballot: warp('__ballot_sync'),
   mma: multiply('mma_tf32', 'm16n8k8', 'tf32', 'f32'),
+  mmaF16: multiply('mma_f16', 'm16n8k16', 'f16', 'u32'),
   mmaBf16: multiply('mma_bf16', 'm16n8k16', 'bf16', 'u32'),
   loadMatrix4: matrices('load_matrix_4', 'x4'),
   loadMatrix4Transposed: matrices('load_matrix_4_transposed', 'x4.trans'),
