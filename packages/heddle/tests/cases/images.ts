@@ -1,5 +1,5 @@
 /** Convolution and pooling. */
-import { f16, f64 } from '../../src/core/dtype.js';
+import { bf16, f16, f64 } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import * as H from '../../src/index.js';
 import {
@@ -108,6 +108,7 @@ const convs: Case[] = [
     [
       [f64, 1e-12],
       [f16, 1e-2],
+      [bf16, 5e-2],
     ] as const
   ).map(
     ([dtype, tolerance]): Case => ({

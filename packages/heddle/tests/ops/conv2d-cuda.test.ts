@@ -1,10 +1,12 @@
 /** The GPU's convolution kernels against their compositions, in the simulator. */
 import { test } from 'node:test';
-import { f32 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { toBf16, toF16 } from '../../src/core/float16.js';
 import type { Precision } from '../../src/core/precision.js';
 import { call, leaf } from '../../src/graph/build.js';
 import type { FusedOp, KernelIo, Stage } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
+import type { Target } from '../../src/kernel/ir/target.js';
 import {
   addParts,
   convolveWeight,
@@ -27,7 +29,7 @@ import {
 } from '../../src/ops/conv2d/tensor-core-weight-gradient.js';
 import { gridStage } from '../../src/ops/stage.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
-import { checkInSimulator, noise } from '../kernel/harness.js';
+import { checkInSimulator, noise, type Source } from '../kernel/harness.js';
 import { CASES, type ConvolutionCase, conv } from './convolution-cases.js';
 
 const WINOGRAD = [
@@ -35,24 +37,35 @@ const WINOGRAD = [
   conv('3×3 of many channels in groups', [1, 32, 32], [5, 4], 3, { padding: [0, 2], groups: 2 }),
 ];
 
-/** Values that tf32 holds exactly, so that all ways must agree. */
-const coarse = (n: number, seed: number): Float32Array =>
-  noise(n, seed).map((v) => Math.round(v * 256) / 256);
+/** Values that tf32 and 16-bit floats hold exactly, so that all ways must agree. */
+function coarse({ size, dtype }: GraphNode, seed: number): Source {
+  const values = noise(size, seed).map((v) => Math.round(v * 256) / 256);
+  if (dtype === f32) return { data: values };
+  return { data: Uint16Array.from(values, dtype === f16 ? toF16 : toBf16) };
+}
 
-function check({ name, n, c, o, arg: exact }: ConvolutionCase, precision: Precision): void {
+/** Of f32 what the order of sums changes; of 16-bit floats four roundings: of the sum, and of the marks on it. */
+const toleranceOf = (dtype: DType): number =>
+  dtype === f32 ? 1e-5 : 4 * (dtype === f16 ? 2 ** -11 : 2 ** -8);
+
+function check(
+  { name, n, c, o, arg: exact }: ConvolutionCase,
+  precision: Precision,
+  dtype: DType = f32,
+  target: Target = SIM_TARGET,
+): void {
   const arg = { ...exact, precision };
-  const x = leaf([n, c, ...arg.size], f32);
-  const w = leaf([o, c / arg.groups, ...arg.kernel], f32);
-  const y = leaf([n, o, ...outputSize(arg)], f32);
+  const x = leaf([n, c, ...arg.size], dtype);
+  const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
+  const y = leaf([n, o, ...outputSize(arg)], dtype);
   const ops: [FusedOp<Conv2dArg>, GraphNode, GraphNode][] = [
     [conv2dOp, x, w],
     [conv2dInputOp, y, w],
     [conv2dWeightOp, x, y],
   ];
   for (const [op, a, b] of ops) {
-    const sources = [{ data: coarse(a.size, 3) }, { data: coarse(b.size, 4) }];
-    test(`${op.name} ${name} ${precision}`, () =>
-      checkInSimulator(call(op, [a, b], arg), sources, 1e-5, SIM_TARGET));
+    test(`${op.name} ${name} ${precision} of ${dtype.name}, ${target.capability}`, () =>
+      checkInSimulator(call(op, [a, b], arg), [coarse(a, 3), coarse(b, 4)], toleranceOf(dtype), target));
   }
 }
 
@@ -70,19 +83,21 @@ function checkPieces(
   { name, n, c, o, arg }: ConvolutionCase,
   tile: ConvolveTensorTile,
   weight: WeightTensorTile,
+  dtype: DType = f32,
 ): void {
-  const x = leaf([n, c, ...arg.size], f32);
-  const w = leaf([o, c / arg.groups, ...arg.kernel], f32);
-  const y = leaf([n, o, ...outputSize(arg)], f32);
-  const sources = (a: GraphNode, b: GraphNode) => [{ data: coarse(a.size, 3) }, { data: coarse(b.size, 4) }];
+  const x = leaf([n, c, ...arg.size], dtype);
+  const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
+  const y = leaf([n, o, ...outputSize(arg)], dtype);
+  const compare = (op: FusedOp<Conv2dArg>, a: GraphNode, b: GraphNode): void => {
+    test(`${op.name} ${name} of ${dtype.name}, in pieces`, () =>
+      checkInSimulator(call(op, [a, b], arg), [coarse(a, 3), coarse(b, 4)], toleranceOf(dtype), SIM_TARGET));
+  };
   const args = [{ input: 0 }, { input: 1 }] as const;
   for (const adjoint of [false, true]) {
     const op = planned(adjoint ? conv2dInputOp : conv2dOp, (io, of) => [
       gridStage(convolveTensor(convolveProblem(io, of, adjoint), tile), ...args, { output: true }),
     ]);
-    const from = adjoint ? y : x;
-    test(`${op.name} ${name}, in pieces`, () =>
-      checkInSimulator(call(op, [from, w], arg), sources(from, w), 1e-5, SIM_TARGET));
+    compare(op, adjoint ? y : x, w);
   }
   const op = planned(conv2dWeightOp, (io, of) => {
     const problem = weightGradientProblem(io, of);
@@ -93,20 +108,23 @@ function checkPieces(
       gridStage(addParts(problem, weight.splits, layout), parts, { output: true }),
     ];
   });
-  test(`${op.name} ${name}, in pieces`, () =>
-    checkInSimulator(call(op, [x, y], arg), sources(x, y), 1e-5, SIM_TARGET));
+  compare(op, x, y);
 }
 
-checkPieces(
-  conv('many channels', [3, 20, 24], [6, 5], 3, { padding: 1 }),
-  { images: 2, rows: 4, columns: 5, channels: 8, warps: [1, 2, 2], each: [1, 2], stages: 3 },
-  { images: 1, rows: 4, columns: 5, channels: 8, warps: [2, 1, 2], each: [1, 2], splits: 2, stages: 2 },
-);
-checkPieces(
-  conv('few channels', [3, 5, 7], [6, 5], [3, 2], { stride: [1, 2], padding: 1 }),
-  { images: 1, rows: 3, columns: 5, channels: 2, warps: [1, 1, 3], each: [1, 1], stages: 2 },
-  { images: 1, rows: 4, columns: 4, channels: 3, warps: [1, 1, 2], each: [1, 2], splits: 2, stages: 3 },
-);
+for (const dtype of [f32, bf16]) {
+  checkPieces(
+    conv('many channels', [3, 20, 24], [6, 5], 3, { padding: 1 }),
+    { images: 2, rows: 4, columns: 5, channels: 8, warps: [1, 2, 2], each: [1, 2], stages: 3 },
+    { images: 1, rows: 4, columns: 5, channels: 8, warps: [2, 1, 2], each: [1, 2], splits: 2, stages: 2 },
+    dtype,
+  );
+  checkPieces(
+    conv('few channels', [3, 5, 7], [6, 5], [3, 2], { stride: [1, 2], padding: 1 }),
+    { images: 1, rows: 3, columns: 5, channels: 2, warps: [1, 1, 3], each: [1, 1], stages: 2 },
+    { images: 1, rows: 4, columns: 4, channels: 3, warps: [1, 1, 2], each: [1, 2], splits: 2, stages: 3 },
+    dtype,
+  );
+}
 
 test('the weight gradient of more pixels than an accumulator takes', () => {
   const { arg } = conv('long', [1, 1, 2], [80, 64], 1);
@@ -122,9 +140,13 @@ test('the weight gradient of more pixels than an accumulator takes', () => {
     ];
   });
   const [x, y] = [leaf([1, 1, 80, 64], f32), leaf([1, 2, 80, 64], f32)];
-  const sources = [{ data: coarse(x.size, 3) }, { data: coarse(y.size, 4) }];
-  checkInSimulator(call(op, [x, y], arg), sources, 1e-5, SIM_TARGET);
+  checkInSimulator(call(op, [x, y], arg), [coarse(x, 3), coarse(y, 4)], 1e-5, SIM_TARGET);
 });
 
 for (const each of CASES) check(each, 'tf32');
 for (const each of [...CASES.slice(-2), ...WINOGRAD]) check(each, 'f32');
+// 16-bit floats: on tensor cores whatever the precision, and on a GPU whose tensor cores have no tf32.
+const TURING: Target = { ...SIM_TARGET, capability: 75 };
+for (const each of CASES.slice(8, 10)) check(each, 'f32', bf16);
+for (const each of CASES.slice(10, 12)) check(each, 'tf32', f16);
+for (const each of [CASES[9]!, WINOGRAD[0]!]) check(each, 'f32', f16, TURING);

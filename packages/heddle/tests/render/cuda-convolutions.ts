@@ -1,6 +1,6 @@
 /** The convolution and pooling kernels for GPUs for a few kinds of shapes. */
-import { f32 } from '../../src/core/dtype.js';
-import { PRECISIONS } from '../../src/core/precision.js';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import type { Precision } from '../../src/core/precision.js';
 import { call, leaf } from '../../src/graph/build.js';
 import { callOf } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
@@ -26,6 +26,20 @@ const KINDS: readonly ConvolutionCase[] = [
     dilation: 2,
     groups: 2,
   }),
+];
+
+/** How each of them is computed. */
+const WAYS: readonly (readonly (readonly [Precision, DType])[])[] = [
+  [
+    ['tf32', f32],
+    ['tf32', bf16],
+  ],
+  [
+    ['f32', f32],
+    ['tf32', f32],
+    ['tf32', f16],
+  ],
+  [['tf32', f32]],
 ];
 
 const WINDOWS: readonly PoolArg[] = [
@@ -58,16 +72,20 @@ function kernelsOf(node: GraphNode, target: Target, label: string): KernelIr[] {
 
 export function convolutionKernels(target: Target): KernelIr[] {
   const convolutions = KINDS.flatMap(({ n, c, o, arg: sizes }, kind) =>
-    (kind === 1 ? PRECISIONS.slice(0, 2) : PRECISIONS.slice(1, 2)).flatMap((precision) => {
+    WAYS[kind]!.flatMap(([precision, dtype]) => {
       const arg = { ...sizes, precision };
-      const x = leaf([n, c, ...arg.size], f32);
-      const w = leaf([o, c / arg.groups, ...arg.kernel], f32);
-      const y = leaf([n, o, ...outputSize(arg)], f32);
-      const label = `${kind}_${precision}`;
-      return [
+      const x = leaf([n, c, ...arg.size], dtype);
+      const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
+      const y = leaf([n, o, ...outputSize(arg)], dtype);
+      const label = `${kind}_${precision}_${dtype.name}`;
+      const single = [
         ...kernelsOf(call(conv2dOp, [x, w], arg), target, label),
         ...kernelsOf(call(conv2dInputOp, [y, w], arg), target, label),
         ...kernelsOf(call(conv2dWeightOp, [x, y], arg), target, label),
+      ];
+      if (dtype !== f32) return single;
+      return [
+        ...single,
         ...kernelsOf(call(conv2dMaxPoolOp, [x, w], joined(arg)), target, label),
         ...kernelsOf(call(conv2dMaxPositionsOp, [x, w], joined(arg)), target, label),
       ];

@@ -1,5 +1,5 @@
 /** The convolution kernels for GPUs, as choices of the fused ops. */
-import { f32 } from '../../core/dtype.js';
+import { f32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
@@ -15,12 +15,15 @@ import { convolveTensorTiles, weightTensorTiles } from './tensor-core-tiles.js';
 import { convolveWeightTensor, tensorParts } from './tensor-core-weight-gradient.js';
 import { suitsWinograd, winograd, winogradFloats, winogradWeights } from './winograd.js';
 
-const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, node) =>
-  model === 'threads' && node.dtype === f32 && node.src.every((s) => s.size > 0);
+const isThreads: KernelChoice<Conv2dArg>['when'] = ({ model }, { dtype, src }) =>
+  model === 'threads' && (dtype === f32 || isHalf(dtype)) && src.every((s) => s.size > 0);
 
-/** Tensor cores are used where the precision allows rounded operands and the GPU has tf32. */
-const useTensorCores = ({ target }: KernelIo, { precision }: Conv2dArg): boolean =>
-  precision !== 'f32' && target.capability >= 80;
+/**
+ * Tensor cores are used where the GPU has tf32 and the precision allows rounded operands. 16-bit floats need not be
+ * rounded: they are numbers of tf32.
+ */
+const useTensorCores = ({ target, node }: KernelIo, { precision }: Conv2dArg): boolean =>
+  target.capability >= 80 && (precision !== 'f32' || isHalf(node.dtype));
 
 const inner = (tile: ImageTile): string => `${tile.images}x${tile.rows}x${tile.columns}-${tile.channels}`;
 

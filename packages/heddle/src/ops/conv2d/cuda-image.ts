@@ -4,10 +4,11 @@
  * each pixel comes from memory once and serves all taps and all output channels of the block.
  *
  * Padding is zeros in that copy, and so are the gaps of an adjoint's stride: the loops that compute know neither.
- * Copies are asynchronous, of 4, 2 or 1 pixels: where the image's rows allow it, those of the copy begin a few pixels
+ * Copies are asynchronous, of 4, 2 or 1 pixels (of 16-bit floats they pass through registers, and become f32 there): where the image's rows allow it, those of the copy begin a few pixels
  * further left, so that both are aligned. Teams of 4 to 32 threads go down the rows of a plane, so that indices are
  * sums: with a division for each element, copying took longer than the multiplications.
  */
+import { isHalf } from '../../core/dtype.js';
 import type { Intrinsics, Memory } from '../../kernel/language/language.js';
 import type { Convolution } from './problem.js';
 
@@ -104,7 +105,7 @@ export function imageLayout(p: Convolution, tile: ImageTile, threads: number, ph
   const lineTeams = Math.min(Math.floor(teams / planeTeams), lines);
   return {
     ...span,
-    ...{ groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size },
+    ...{ groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size, widened: isHalf(p.dtype) },
     ...{ step: stepOf(p), spread: spreadOf(p), dilation: p.dilation, kernel: p.kernel },
     before: [beforeOf(p, 0), beforeOf(p, 1)] as const,
     ...{ planes, lines, copies, lanes, planeTeams, lineTeams, perLine: Math.ceil(copies / lanes) },
@@ -116,6 +117,35 @@ export type ImageLayout = ReturnType<typeof imageLayout>;
 /** Tiles that cover the output's pixels. */
 export const tilesOf = ({ images, tile, down, across }: ReturnType<typeof imageSpan>): number =>
   Math.ceil(images / tile.images) * down * across;
+
+/**
+ * Starts to copy `length` neighbours, 1, 2 or 4, from `x[source…]` to a shared array of f32; zeros if they are not `there`.
+ * 16-bit floats are widened on their way: they pass through registers. For use in kernels.
+ */
+export function copyRun(
+  to: Memory,
+  spot: number,
+  x: Memory,
+  source: number,
+  there: boolean,
+  length: number,
+  widened: boolean,
+  context: Intrinsics,
+): void {
+  const { f32, load2, load4, store2, store4, splat2, splat4, copyAsync, copyAsync2, copyAsync4 } = context;
+  if (widened) {
+    if (length === 4) store4(to, spot, there ? f32(load4(x, source)) : splat4(0));
+    else if (length === 2) store2(to, spot, there ? f32(load2(x, source)) : splat2(0));
+    else to[spot] = there ? f32(x[source]) : 0;
+  } else if (length === 4) copyAsync4(to, spot, x, source, there);
+  else if (length === 2) copyAsync2(to, spot, x, source, there);
+  else copyAsync(to, spot, x, source, there);
+}
+
+/** What the device functions that copy find among a kernel's constants. */
+export interface Copying extends Intrinsics {
+  readonly copyRun: typeof copyRun;
+}
 
 /**
  * Starts to copy channels `first` … of group `g` to `to[at…]`, for the tile whose first pixel is (row, column) of image
@@ -131,9 +161,9 @@ export function copyImage(
   row: number,
   column: number,
   layout: ImageLayout,
-  context: Intrinsics,
+  context: Copying,
 ): void {
-  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4 } = context;
+  const { threadIdx, idiv, copyRun } = context;
   const { images, groups, channels, size, tile, step, spread, before, flat, vector, lead } = layout;
   const { width, plane, planes, lines, copies, lanes, planeTeams, lineTeams, perLine } = layout;
   const team = idiv(threadIdx.x, lanes);
@@ -162,9 +192,7 @@ export function copyImage(
         const spot = place + line * width + q * lanes * vector;
         const source = from + y * size[1] + c;
         if (copies % lanes === 0 || member + q * lanes < copies) {
-          if (vector === 4) copyAsync4(to, spot, x, source, hit);
-          else if (vector === 2) copyAsync2(to, spot, x, source, hit);
-          else copyAsync(to, spot, x, source, hit);
+          copyRun(to, spot, x, source, hit, vector, layout.widened, context);
         }
       }
       line += lineTeams;
@@ -188,4 +216,4 @@ export function pixelOffset(p: number, layout: ImageLayout, { idiv }: Intrinsics
 }
 
 /** The functions above, as the constants of a kernel. */
-export const IMAGE = { copyImage, tapOffset, pixelOffset };
+export const IMAGE = { copyRun, copyImage, tapOffset, pixelOffset };

@@ -1,12 +1,14 @@
 /** How the convolution kernels for GPUs store their sums: each through the epilogue, or the largest of 2 × 2. */
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
-import type { Intrinsics, Memory } from '../../kernel/language/language.js';
+import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
 import type { ImageLayout } from './cuda-image.js';
 import type { ConvolveProblem } from './problem.js';
 
 /** What a kernel that stores is given as constants. */
 export const storing = (problem: ConvolveProblem) => ({
   problem,
+  /** Rounds to what is stored. */
+  element: problem.dtype as Cast<'f32'>,
   pooled: problem.pooled ?? false,
   finish: problem.finish,
   saves: problem.save !== undefined,
@@ -17,6 +19,7 @@ export const storing = (problem: ConvolveProblem) => ({
 /** What the device functions below find among a kernel's constants. */
 export interface Storing extends Intrinsics {
   readonly problem: ConvolveProblem;
+  readonly element: Cast<'f32'>;
   readonly saves: boolean;
   readonly save: IrFunction;
   readonly finish: IrFunction;
@@ -68,8 +71,8 @@ export function storePixel(
   c: number,
   context: Storing,
 ): void {
-  const { finish, placeInOutput } = context;
-  y[placeInOutput(image, channel, r, c, context)] = finish(value, image, channel, r, c);
+  const { element, finish, placeInOutput } = context;
+  y[placeInOutput(image, channel, r, c, context)] = finish(element(value), image, channel, r, c);
 }
 
 /** Stores two values side by side, in one store; c is even, and so are the output's columns. For use in kernels. */
@@ -82,8 +85,8 @@ export function storePair(
   c: number,
   context: Storing,
 ): void {
-  const { finish, store2, placeInOutput } = context;
-  store2(y, placeInOutput(image, channel, r, c, context), finish(both, image, channel, r, c));
+  const { element, finish, store2, placeInOutput } = context;
+  store2(y, placeInOutput(image, channel, r, c, context), finish(element(both), image, channel, r, c));
 }
 
 /**

@@ -10,7 +10,7 @@
  */
 import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { type Cast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import { IMAGE, type ImageTile, imageLayout, imageSpan, type pixelOffset, tilesOf } from './cuda-image.js';
 import type { Convolution, WeightGradientProblem } from './problem.js';
@@ -158,7 +158,7 @@ export function convolveWeight(p: WeightGradientProblem, tile: WeightTile): Grid
   const { blocks, threads } = constants;
   const kernel = defineKernel(
     'conv2dWeight',
-    { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
+    { x: buffer(p.dtype), dy: buffer(p.dtype), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
       const { threadIdx, blockIdx, idiv, local, f32, i32, dynamicShared, barrier } = context;
       const { commitCopies, waitCopies, copyImage, tapOffset, blockPlace, addPixels, storeSums } = context;
@@ -225,9 +225,9 @@ export function addParts(p: WeightGradientProblem, count: number, layout = plain
   const rounds = Math.ceil(count / adders);
   const kernel = defineKernel(
     'conv2dWeightSum',
-    { parts: buffer(f32), dw: buffer(f32) },
+    { parts: buffer(f32), dw: buffer(p.dtype) },
     ({ parts, dw }, context) => {
-      const { threadIdx, blockIdx, idiv, f32, shared, barrier, finish } = context;
+      const { threadIdx, blockIdx, idiv, f32, shared, barrier, element, finish } = context;
       const { size, count, rounds, adders, lanes, layout, problem } = context;
       const { inputs, kernel } = problem;
       const taps = kernel[0] * kernel[1];
@@ -254,10 +254,20 @@ export function addParts(p: WeightGradientProblem, count: number, layout = plain
         const input = idiv(at % layout.columns, layout.width) * layout.chunk + own;
         const to = (output * inputs + input) * taps + tap;
         if (column < layout.chunk * taps && input < inputs)
-          dw[to] = finish(sum, output, input, idiv(tap, kernel[1]), tap % kernel[1]);
+          dw[to] = finish(element(sum), output, input, idiv(tap, kernel[1]), tap % kernel[1]);
       }
     },
-    { size, count, rounds, adders, lanes, layout, problem: p, finish: p.finish },
+    {
+      size,
+      count,
+      rounds,
+      adders,
+      lanes,
+      layout,
+      problem: p,
+      element: p.dtype as Cast<'f32'>,
+      finish: p.finish,
+    },
   );
   return { kernel, grid: [Math.ceil(size / lanes), 1, 1], threads: lanes * adders, sharedBytes: 0 };
 }

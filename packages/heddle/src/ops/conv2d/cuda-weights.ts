@@ -6,8 +6,9 @@
  * For tensor cores they stay rows as they lie, copied in pieces of up to 4; for f32 the copy is (input, tap, output), so
  * that a thread reads 4 outputs at once. There a warp reads runs and keeps where its columns go: indices are sums.
  */
-import type { Intrinsics, Memory } from '../../kernel/language/language.js';
-import { inPhase } from './cuda-image.js';
+import { isHalf } from '../../core/dtype.js';
+import type { Memory } from '../../kernel/language/language.js';
+import { type Copying, inPhase } from './cuda-image.js';
 import type { Convolution } from './problem.js';
 
 type Weighted = Convolution & { readonly weightOffset: number };
@@ -15,12 +16,23 @@ type Weighted = Convolution & { readonly weightOffset: number };
 /** The weights in memory. */
 interface Weights {
   readonly adjoint: boolean;
+  /** They are 16-bit floats, and become f32 where they are copied to. */
+  readonly widened: boolean;
   /** Where the weights begin, and how many channels there are (per group). */
   readonly at: number;
   readonly inputs: number;
   readonly outputs: number;
   readonly taps: number;
 }
+
+const weightsOf = (p: Weighted): Weights => ({
+  adjoint: p.adjoint,
+  widened: isHalf(p.dtype),
+  at: p.weightOffset,
+  inputs: p.inputs,
+  outputs: p.outputs,
+  taps: p.kernel[0] * p.kernel[1],
+});
 
 /** Rows as they lie: where those of a chunk are, and in what pieces they are copied. */
 export interface WeightRows extends Weights {
@@ -44,10 +56,10 @@ export function weightRows(p: Weighted, chunk: number, channels: number, threads
     : [channels, chunk * taps, p.inputs * taps];
   const [phase, by] = p.adjoint ? [8, 16] : [4, 8];
   return {
-    ...{ adjoint: p.adjoint, at: p.weightOffset, inputs: p.inputs, outputs: p.outputs, taps, rows, length },
+    ...weightsOf(p),
+    ...{ rows, length, threads },
     pitch: inPhase(length, phase, by),
     vector: [4, 2].find((n) => [p.weightOffset, length, stride].every((v) => v % n === 0)) ?? 1,
-    threads,
   };
 }
 
@@ -60,9 +72,9 @@ export function copyWeightRows(
   output: number,
   input: number,
   copy: WeightRows,
-  context: Intrinsics,
+  context: Copying,
 ): void {
-  const { threadIdx, idiv, copyAsync, copyAsync2, copyAsync4 } = context;
+  const { threadIdx, idiv, copyRun } = context;
   const { adjoint, inputs, outputs, taps, rows, length, pitch, vector, threads } = copy;
   const first = adjoint ? input : output;
   const all = adjoint ? inputs : outputs;
@@ -75,9 +87,7 @@ export function copyWeightRows(
     const there = first + row < all && begin + k < stride;
     const spot = at + row * pitch + k;
     const source = from + row * stride + k;
-    if (vector === 4) copyAsync4(to, spot, w, source, there);
-    else if (vector === 2) copyAsync2(to, spot, w, source, there);
-    else copyAsync(to, spot, w, source, there);
+    copyRun(to, spot, w, source, there, vector, copy.widened, context);
   }
 }
 
@@ -91,7 +101,8 @@ export interface WeightCopy extends Weights {
 export function weightCopy(p: Weighted, chunk: number, channels: number, warps: number): WeightCopy {
   const taps = p.kernel[0] * p.kernel[1];
   return {
-    ...{ adjoint: p.adjoint, at: p.weightOffset, inputs: p.inputs, outputs: p.outputs, taps, warps },
+    ...weightsOf(p),
+    warps,
     rows: p.adjoint ? chunk : channels,
     columns: (p.adjoint ? channels : chunk) * taps,
   };
@@ -109,9 +120,9 @@ export function copyWeights(
   input: number,
   place: (o: number, c: number, tap: number) => number,
   copy: WeightCopy,
-  context: Intrinsics,
+  context: Copying,
 ): void {
-  const { warpId, laneId, idiv, copyAsync } = context;
+  const { warpId, laneId, idiv, copyRun } = context;
   const { adjoint, inputs, outputs, taps, rows, columns, warps } = copy;
   let column = laneId;
   while (column < columns) {
@@ -124,7 +135,7 @@ export function copyWeights(
         ? ((g * inputs + c) * outputs + o) * taps + taps - 1 - tap
         : ((g * outputs + o) * inputs + c) * taps + tap;
       const spot = place(adjoint ? other : row, adjoint ? row : other, tap);
-      copyAsync(to, spot, w, copy.at + from, o < outputs && c < inputs);
+      copyRun(to, spot, w, copy.at + from, o < outputs && c < inputs, 1, copy.widened, context);
     }
     column += 32;
   }

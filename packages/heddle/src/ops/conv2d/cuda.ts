@@ -15,7 +15,6 @@
  * A block of one warp waits for its own copies; with two warps more blocks are resident, and it takes two thirds of the
  * time.
  */
-import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -145,7 +144,7 @@ export function convolve(p: ConvolveProblem, tile: ConvolveTile): GridKernel {
   const { image, blocks, threads, pooled } = constants;
   const kernel = defineKernel(
     pooled ? 'conv2dMaxPool' : p.adjoint ? 'conv2dInput' : 'conv2d',
-    { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
+    { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { threadIdx, warpId, idiv, f32, i32, local, local4, splat4, shared, dynamicShared } = context;
       const { barrier, commitCopies, waitCopies, blockPlace, copyWeights, copyImage } = context;

@@ -1,4 +1,5 @@
 /** What the kernels of a convolution and its gradients are given: sizes, where the arrays begin, and the epilogue. */
+import type { DType } from '../../core/dtype.js';
 import type { KernelIo } from '../../graph/fused-op.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { SlidingWindow } from '../window.js';
@@ -8,6 +9,8 @@ import { type Conv2dArg, outputSize } from './arg.js';
 export interface Convolution extends SlidingWindow {
   readonly images: number;
   readonly groups: number;
+  /** Of both sources and of the result: f32, or on a GPU f16 or bf16, whose products are summed in f32. */
+  readonly dtype: DType;
   /** Channels per group. */
   readonly inputs: number;
   readonly outputs: number;
@@ -47,6 +50,7 @@ export function convolveProblem(io: KernelIo, arg: Conv2dArg, adjoint = false): 
   return {
     ...{ groups, kernel, stride, dilation, padding, adjoint },
     images: x!.shape[0]!,
+    dtype: x!.dtype,
     inputs: x!.shape[1]! / groups,
     outputs: io.output.shape[1]! / groups,
     size: adjoint ? outputSize(arg) : arg.size,
@@ -64,6 +68,7 @@ export function weightGradientProblem(io: KernelIo, arg: Conv2dArg): WeightGradi
   return {
     ...{ groups, size, kernel, stride, dilation, padding, adjoint: false },
     images: x!.shape[0]!,
+    dtype: x!.dtype,
     inputs: x!.shape[1]! / groups,
     outputs: y!.shape[1]! / groups,
     outSize: outputSize(arg),

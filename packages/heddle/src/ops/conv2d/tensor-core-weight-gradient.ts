@@ -15,7 +15,7 @@
  * Rows of dY in registers take a quarter less time than a product for each tap (64 images of 16 × 26 × 26, 32 kernels of
  * 3 × 3); the next tiles on their way halve it where a block has several (16 × 3 × 224², 64 kernels).
  */
-import { f32 } from '../../core/dtype.js';
+import { f32, isHalf } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -100,6 +100,8 @@ function constantsOf(p: WeightGradientProblem, tile: WeightTensorTile) {
   const quads = Math.ceil(pixels / 4);
   return {
     ...{ problem: p, tile, threads, tiles, taps, ROUNDING },
+    /** 16-bit floats are numbers of tf32. */
+    exact: isHalf(p.dtype),
     image: imageLayout(p, tile, threads, PHASE),
     gradient: imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads, PHASE),
     stages: stagesOf(tile.stages, tiles / tile.splits, stage),
@@ -153,9 +155,9 @@ function warpPlace({ warpId, laneId, idiv, tile }: Context) {
 
 type WarpPlace = ReturnType<typeof warpPlace>;
 
-/** An operand of an mma. */
-function rounded(held: Memory, place: number, { ROUNDING }: Context): number {
-  return held[place] * ROUNDING;
+/** An operand of an mma: rounded, unless it is exact as it is. */
+function rounded(held: Memory, place: number, { exact, ROUNDING }: Context): number {
+  return exact ? held[place] : held[place] * ROUNDING;
 }
 
 /** Of few channels: where each run of 4 pixels begins in the copy of the image, and in that of dY. */
@@ -321,7 +323,7 @@ export function convolveWeightTensor(p: WeightGradientProblem, tile: WeightTenso
   const { blocks, threads, sharedBytes } = constants;
   const kernel = defineKernel(
     'conv2dWeightTensor',
-    { x: buffer(f32), dy: buffer(f32), parts: buffer(f32) },
+    { x: buffer(p.dtype), dy: buffer(p.dtype), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
       const { blockIdx, idiv, f32, i32, local, local4, splat4, shared, dynamicShared, barrier } = context;
       const { copyImage, startCopies, multiplyPieces, blockPlace, warpPlace, findRuns, findTaps } = context;

@@ -16,7 +16,7 @@
  * and asynchronous copies, and a tenth by operands rounded by a multiplication and channels that come by eights. Then
  * copies are the limit: a third of them are the weights, which every block reads.
  */
-import { f32 } from '../../core/dtype.js';
+import { isHalf } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -90,6 +90,8 @@ const constantsOf = (p: ConvolveProblem, tile: ConvolveTensorTile) => {
     rows: (tile.each[1] - 1) * image.step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
     /** Pixels side by side are stored together. */
     paired: tile.columns % 2 === 0 && p.outSize[1] % 2 === 0,
+    /** 16-bit floats are numbers of tf32. */
+    exact: isHalf(p.dtype),
     ROUNDING,
   };
 };
@@ -129,9 +131,9 @@ function findTerms(offsets: Memory, context: Context): void {
     offsets[k] = k < terms.count ? tapOffset(k % terms.taps, idiv(k, terms.taps), image, context) : 0;
 }
 
-/** An operand of an mma. */
-function rounded(held: Memory, place: number, { ROUNDING }: Context): number {
-  return held[place] * ROUNDING;
+/** An operand of an mma: rounded, unless it is exact as it is. */
+function rounded(held: Memory, place: number, { exact, ROUNDING }: Context): number {
+  return exact ? held[place] : held[place] * ROUNDING;
 }
 
 /** Where the weight of term (c, tap) is, of the lane's first output. */
@@ -291,7 +293,7 @@ export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): Gr
   const { pooled, image, threads, blocks, stages } = constants;
   const kernel = defineKernel(
     pooled ? 'conv2dMaxPoolTensor' : p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
-    { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
+    { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { f32, i32, local4, splat4, shared, dynamicShared, blockPlace, warpPlace } = context;
       const { copyWeightRows, copyImage, startCopies, multiplyPieces, findTerms } = context;

@@ -12,12 +12,11 @@
  *
  * The adjoint in the image is the same with the kernel turned by half a turn and the channels exchanged.
  *
- * H200, µs: 256 × 64 × 32² with 64 kernels 336 (conv2d-cuda.ts 607), 256 × 256 × 8² with 256 kernels 323 (583); adjoint
- * 334 and 314.
+ * Where it suits, it takes a little more than half of the time of cuda.ts.
  */
 import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { type Cast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import type { ConvolveProblem } from './problem.js';
 
@@ -42,173 +41,236 @@ export const winogradFloats = ({ groups, inputs, outputs }: ConvolveProblem): nu
 
 /** G g Gᵀ of every kernel. */
 export function winogradWeights(p: ConvolveProblem): GridKernel {
-  const count = p.groups * p.inputs * padded(p.outputs);
+  const outputs = padded(p.outputs);
+  const count = p.groups * p.inputs * outputs;
   const kernel = defineKernel(
     'winogradWeights',
-    { w: buffer(f32), u: buffer(f32) },
+    { w: buffer(p.dtype), u: buffer(f32) },
     ({ w, u }, context) => {
-      const { globalId, idiv, local, f32, COUNT, INPUTS, OUTPUTS, PADDED, ADJOINT, W_AT } = context;
+      const { globalId, idiv, local, f32, problem, count, padded } = context;
+      const { inputs, outputs, adjoint, weightOffset } = problem;
       const i = globalId.x;
-      if (i >= COUNT) return;
-      const o = i % PADDED;
-      const c = idiv(i, PADDED) % INPUTS;
-      const g = idiv(i, PADDED * INPUTS);
-      const from = W_AT + (ADJOINT ? (g * INPUTS + c) * OUTPUTS + o : (g * OUTPUTS + o) * INPUTS + c) * 9;
+      if (i >= count) return;
+      const o = i % padded;
+      const c = idiv(i, padded) % inputs;
+      const g = idiv(i, padded * inputs);
+      const from =
+        weightOffset + (adjoint ? (g * inputs + c) * outputs + o : (g * outputs + o) * inputs + c) * 9;
       const rows = local(f32, 4, 3);
       for (let x = 0; x < 3; x++) {
         const k = local(f32, 3);
-        for (let y = 0; y < 3; y++) k[y] = o < OUTPUTS ? w[from + (ADJOINT ? 8 - y * 3 - x : y * 3 + x)] : 0;
+        for (let y = 0; y < 3; y++)
+          k[y] = o < outputs ? f32(w[from + (adjoint ? 8 - y * 3 - x : y * 3 + x)]) : 0;
         rows[0][x] = k[0];
         rows[1][x] = (k[0] + k[1] + k[2]) * 0.5;
         rows[2][x] = (k[0] - k[1] + k[2]) * 0.5;
         rows[3][x] = k[2];
       }
       for (let y = 0; y < 4; y++) {
-        const to = ((g * 16 + y * 4) * INPUTS + c) * PADDED + o;
-        const step = INPUTS * PADDED;
+        const to = ((g * 16 + y * 4) * inputs + c) * padded + o;
+        const step = inputs * padded;
         u[to] = rows[y][0];
         u[to + step] = (rows[y][0] + rows[y][1] + rows[y][2]) * 0.5;
         u[to + 2 * step] = (rows[y][0] - rows[y][1] + rows[y][2]) * 0.5;
         u[to + 3 * step] = rows[y][2];
       }
     },
-    {
-      ...{ COUNT: count, INPUTS: p.inputs, OUTPUTS: p.outputs, PADDED: padded(p.outputs) },
-      ...{ ADJOINT: p.adjoint, W_AT: p.weightOffset },
-    },
+    { problem: p, count, padded: outputs },
   );
   return { kernel, grid: [Math.ceil(count / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
 }
 
-/** The images convolved with transformed weights. */
-export function winograd(p: ConvolveProblem): GridKernel {
+/** What the device functions below know when the kernel is compiled. */
+function constantsOf(p: ConvolveProblem) {
   const down = Math.ceil(p.outSize[0] / 2);
   const across = Math.ceil(p.outSize[1] / 2);
-  const patches = p.images * down * across;
-  const blocks = Math.ceil(p.outputs / CHANNELS);
+  return {
+    problem: p,
+    /** What a block computes, and input channels at a time. */
+    tile: { channels: CHANNELS, patches: PATCHES, chunk: CHUNK, threads: THREADS },
+    /** Blocks that share the output channels of a group, and output channels of all of them. */
+    blocks: Math.ceil(p.outputs / CHANNELS),
+    padded: padded(p.outputs),
+    /** Patches of the output, of a column and of a row of an image, and of all. */
+    patches: { down, across, count: p.images * down * across },
+    /** Rows and columns of zeros above and left of the image. */
+    before: p.adjoint ? ([2 - p.padding[0], 2 - p.padding[1]] as const) : p.padding,
+    /** Where the image begins in shared memory, after the weights. */
+    imageAt: 16 * CHUNK * CHANNELS,
+    element: p.dtype as Cast<'f32'>,
+    finish: p.finish,
+  };
+}
+
+type Context = Intrinsics & ReturnType<typeof constantsOf>;
+
+/** What a thread works on: the group, the block's first output channel, and the patch that its lane has. */
+function threadPlace({ problem, tile, blocks, patches, blockIdx, laneId, idiv }: Context) {
+  const group = problem.groups === 1 ? 0 : idiv(blockIdx.y, blocks);
+  const channel = (blockIdx.y % blocks) * tile.channels;
+  const patch = blockIdx.x * tile.patches + laneId;
+  const image = idiv(patch, patches.across * patches.down);
+  const row = 2 * (idiv(patch, patches.across) % patches.down);
+  const column = 2 * (patch % patches.across);
+  return { group, channel, patch, image, row, column };
+}
+
+type ThreadPlace = ReturnType<typeof threadPlace>;
+
+/** Loads the 4 × 4 pixels under the thread's patch, of its warp's channel of those from `first` on. */
+function loadPatch(x: Memory, d: Memory, first: number, place: ThreadPlace, context: Context): void {
+  const { warpId, f32, problem, patches, before } = context;
+  const { groups, inputs, size } = problem;
+  const channel = first + warpId;
+  const image =
+    problem.imageOffset + ((place.image * groups + place.group) * inputs + channel) * size[0] * size[1];
+  for (let j = 0; j < 4; j++) {
+    for (let i = 0; i < 4; i++) {
+      const iy = place.row - before[0] + j;
+      const ix = place.column - before[1] + i;
+      const inside = place.patch < patches.count && channel < inputs;
+      const there = inside && iy >= 0 && iy < size[0] && ix >= 0 && ix < size[1];
+      d[j][i] = there ? f32(x[image + iy * size[1] + ix]) : 0;
+    }
+  }
+}
+
+/** Copies the weights of the channels from `first` on to shared memory, all loads before all stores. */
+function copyWeights(u: Memory, held: Memory, first: number, place: ThreadPlace, context: Context): void {
+  const { threadIdx, idiv, f32, local, problem, tile, padded } = context;
+  const factors = local(f32, 16);
+  for (let b = 0; b < 16; b++) {
+    const input = first + idiv(threadIdx.x, tile.channels);
+    const row = (place.group * 16 + b) * problem.inputs + input;
+    const from = row * padded + place.channel + (threadIdx.x % tile.channels);
+    factors[b] = input < problem.inputs ? u[from] : 0;
+  }
+  for (let b = 0; b < 16; b++) held[b * tile.chunk * tile.channels + threadIdx.x] = factors[b];
+}
+
+/** Bᵀ d B, to shared memory. */
+function transformPatch(d: Memory, held: Memory, { warpId, laneId, tile, imageAt }: Context): void {
+  for (let i = 0; i < 4; i++) {
+    const a = d[0][i] - d[2][i];
+    const b = d[1][i] + d[2][i];
+    const c = d[2][i] - d[1][i];
+    const e = d[1][i] - d[3][i];
+    d[0][i] = a;
+    d[1][i] = b;
+    d[2][i] = c;
+    d[3][i] = e;
+  }
+  const step = tile.chunk * tile.patches;
+  for (let j = 0; j < 4; j++) {
+    const to = imageAt + (j * 4 * tile.chunk + warpId) * tile.patches + laneId;
+    held[to] = d[j][0] - d[j][2];
+    held[to + step] = d[j][1] + d[j][2];
+    held[to + 2 * step] = d[j][2] - d[j][1];
+    held[to + 3 * step] = d[j][1] - d[j][3];
+  }
+}
+
+/** Adds the products of the chunk in shared memory: a warp does 2 of the 16, a lane 4 channels × 8 patches of each. */
+function addProducts(held: Memory, sums: Memory, quad: number, eight: number, context: Context): void {
+  const { warpId, load4, lane, splat4, fma, tile, imageAt } = context;
+  for (let f = 0; f < 2; f++) {
+    let c = 0;
+    while (c < tile.chunk) {
+      const at = (warpId * 2 + f) * tile.chunk + c;
+      const factor = load4(held, at * tile.channels + quad);
+      for (let q = 0; q < 2; q++) {
+        const v = load4(held, imageAt + at * tile.patches + eight + 4 * q);
+        for (let l = 0; l < 4; l++) sums[f][4 * q + l] = fma(factor, splat4(lane(v, l)), sums[f][4 * q + l]);
+      }
+      c += 1;
+    }
+  }
+}
+
+/** Hands the sums to the threads that transform them back, through shared memory. */
+function exchangeSums(held: Memory, sums: Memory, quad: number, eight: number, context: Context): void {
+  const { warpId, lane, barrier, tile } = context;
+  barrier();
+  for (let f = 0; f < 2; f++) {
+    for (let j = 0; j < 8; j++) {
+      const to = ((warpId * 2 + f) * tile.patches + eight + j) * (tile.channels + 1) + quad;
+      for (let l = 0; l < 4; l++) held[to + l] = lane(sums[f][j], l);
+    }
+  }
+  barrier();
+}
+
+/** Aᵀ m A of the thread's patch, for every so many-th output channel of the block, stored. */
+function storePatches(y: Memory, held: Memory, place: ThreadPlace, context: Context): void {
+  const { warpId, laneId, idiv, f32, local, element, finish, problem, tile, patches } = context;
+  const { groups, outputs, outSize } = problem;
+  let mine = warpId;
+  while (mine < tile.channels) {
+    const o = place.channel + mine;
+    const m = local(f32, 4, 4);
+    for (let f = 0; f < 16; f++)
+      m[idiv(f, 4)][f % 4] = held[(f * tile.patches + laneId) * (tile.channels + 1) + mine];
+    const half = local(f32, 2, 4);
+    for (let i = 0; i < 4; i++) {
+      half[0][i] = m[0][i] + m[1][i] + m[2][i];
+      half[1][i] = m[1][i] - m[2][i] - m[3][i];
+    }
+    for (let j = 0; j < 2; j++) {
+      const r = place.row + j;
+      const channel = place.group * outputs + o;
+      const to = ((place.image * (groups * outputs) + channel) * outSize[0] + r) * outSize[1] + place.column;
+      const left = half[j][0] + half[j][1] + half[j][2];
+      const right = half[j][1] - half[j][2] - half[j][3];
+      if (place.patch < patches.count && o < outputs && r < outSize[0]) {
+        y[to] = finish(element(left), place.image, channel, r, place.column);
+        if (place.column + 1 < outSize[1])
+          y[to + 1] = finish(element(right), place.image, channel, r, place.column + 1);
+      }
+    }
+    mine += tile.threads / 32;
+  }
+}
+
+/** The images convolved with transformed weights. */
+export function winograd(p: ConvolveProblem): GridKernel {
+  const constants = constantsOf(p);
+  const { patches, blocks } = constants;
   const kernel = defineKernel(
     p.adjoint ? 'winogradInput' : 'winograd',
-    { x: buffer(f32), u: buffer(f32), y: buffer(f32) },
+    { x: buffer(p.dtype), u: buffer(f32), y: buffer(p.dtype) },
     ({ x, u, y }, context) => {
-      const { threadIdx, blockIdx, warpId, laneId, idiv, f32 } = context;
-      const { local, local4, load4, splat4, lane, fma, dynamicShared, barrier, finish } = context;
-      const { GROUPS, INPUTS, OUTPUTS, PADDED, H, W, OH, OW, PY, PX, DOWN, ACROSS, PATCH_COUNT } = context;
-      const { BLOCKS, CHANNELS, PATCHES, CHUNK, THREADS, X_AT } = context;
+      const { laneId, idiv, f32, local, local4, splat4, dynamicShared, barrier } = context;
+      const { threadPlace, loadPatch, copyWeights, transformPatch, addProducts } = context;
+      const { exchangeSums, storePatches, problem, tile } = context;
       const held = dynamicShared(f32);
-      const g = GROUPS === 1 ? 0 : idiv(blockIdx.y, BLOCKS);
-      const firstChannel = (blockIdx.y % BLOCKS) * CHANNELS;
-      const patch = blockIdx.x * PATCHES + laneId;
-      const n = idiv(patch, ACROSS * DOWN);
-      const row = 2 * (idiv(patch, ACROSS) % DOWN);
-      const column = 2 * (patch % ACROSS);
-      const IMAGE_AT = 16 * CHUNK * CHANNELS;
+      const place = threadPlace(context);
       const quad = (laneId % 8) * 4;
       const eight = idiv(laneId, 8) * 8;
       const sums = local4(f32, 2, 8);
       for (let f = 0; f < 2; f++) for (let j = 0; j < 8; j++) sums[f][j] = splat4(0);
 
       let first = 0;
-      while (first < INPUTS) {
+      while (first < problem.inputs) {
         if (first > 0) barrier();
-        // Warp w has channel w of the 8, a lane one patch of it.
-        const channel = first + warpId;
-        const image = X_AT + ((n * GROUPS + g) * INPUTS + channel) * H * W;
         const d = local(f32, 4, 4);
-        for (let j = 0; j < 4; j++) {
-          for (let i = 0; i < 4; i++) {
-            const iy = row - PY + j;
-            const ix = column - PX + i;
-            const inside = patch < PATCH_COUNT && channel < INPUTS;
-            const there = inside && iy >= 0 && iy < H && ix >= 0 && ix < W;
-            d[j][i] = there ? x[image + iy * W + ix] : 0;
-          }
-        }
-        const factors = local(f32, 16);
-        for (let b = 0; b < 16; b++) {
-          const input = first + idiv(threadIdx.x, CHANNELS);
-          const from = ((g * 16 + b) * INPUTS + input) * PADDED + firstChannel + (threadIdx.x % CHANNELS);
-          factors[b] = input < INPUTS ? u[from] : 0;
-        }
-        for (let b = 0; b < 16; b++) held[b * CHUNK * CHANNELS + threadIdx.x] = factors[b];
-        for (let i = 0; i < 4; i++) {
-          const a = d[0][i] - d[2][i];
-          const b = d[1][i] + d[2][i];
-          const c = d[2][i] - d[1][i];
-          const e = d[1][i] - d[3][i];
-          d[0][i] = a;
-          d[1][i] = b;
-          d[2][i] = c;
-          d[3][i] = e;
-        }
-        for (let j = 0; j < 4; j++) {
-          const to = IMAGE_AT + (j * 4 * CHUNK + warpId) * PATCHES + laneId;
-          held[to] = d[j][0] - d[j][2];
-          held[to + CHUNK * PATCHES] = d[j][1] + d[j][2];
-          held[to + 2 * CHUNK * PATCHES] = d[j][2] - d[j][1];
-          held[to + 3 * CHUNK * PATCHES] = d[j][1] - d[j][3];
-        }
+        loadPatch(x, d, first, place, context);
+        copyWeights(u, held, first, place, context);
+        transformPatch(d, held, context);
         barrier();
-        for (let f = 0; f < 2; f++) {
-          let c = 0;
-          while (c < CHUNK) {
-            const at = (warpId * 2 + f) * CHUNK + c;
-            const factor = load4(held, at * CHANNELS + quad);
-            for (let q = 0; q < 2; q++) {
-              const v = load4(held, IMAGE_AT + at * PATCHES + eight + 4 * q);
-              for (let l = 0; l < 4; l++)
-                sums[f][4 * q + l] = fma(factor, splat4(lane(v, l)), sums[f][4 * q + l]);
-            }
-            c += 1;
-          }
-        }
-        first += CHUNK;
+        addProducts(held, sums, quad, eight, context);
+        first += tile.chunk;
       }
-
-      barrier();
-      for (let f = 0; f < 2; f++) {
-        for (let j = 0; j < 8; j++) {
-          const to = ((warpId * 2 + f) * PATCHES + eight + j) * (CHANNELS + 1) + quad;
-          for (let l = 0; l < 4; l++) held[to + l] = lane(sums[f][j], l);
-        }
-      }
-      barrier();
-      let mine = warpId;
-      while (mine < CHANNELS) {
-        const o = firstChannel + mine;
-        const m = local(f32, 4, 4);
-        for (let f = 0; f < 16; f++)
-          m[idiv(f, 4)][f % 4] = held[(f * PATCHES + laneId) * (CHANNELS + 1) + mine];
-        const half = local(f32, 2, 4);
-        for (let i = 0; i < 4; i++) {
-          half[0][i] = m[0][i] + m[1][i] + m[2][i];
-          half[1][i] = m[1][i] - m[2][i] - m[3][i];
-        }
-        for (let j = 0; j < 2; j++) {
-          const r = row + j;
-          const channel = g * OUTPUTS + o;
-          const to = ((n * (GROUPS * OUTPUTS) + channel) * OH + r) * OW + column;
-          const left = half[j][0] + half[j][1] + half[j][2];
-          const right = half[j][1] - half[j][2] - half[j][3];
-          if (patch < PATCH_COUNT && o < OUTPUTS && r < OH) {
-            y[to] = finish(left, n, channel, r, column);
-            if (column + 1 < OW) y[to + 1] = finish(right, n, channel, r, column + 1);
-          }
-        }
-        mine += THREADS / 32;
-      }
+      exchangeSums(held, sums, quad, eight, context);
+      storePatches(y, held, place, context);
     },
     {
-      ...{ GROUPS: p.groups, INPUTS: p.inputs, OUTPUTS: p.outputs, PADDED: padded(p.outputs) },
-      ...{ H: p.size[0], W: p.size[1], OH: p.outSize[0], OW: p.outSize[1] },
-      PY: p.adjoint ? 2 - p.padding[0] : p.padding[0],
-      PX: p.adjoint ? 2 - p.padding[1] : p.padding[1],
-      ...{ DOWN: down, ACROSS: across, PATCH_COUNT: patches, BLOCKS: blocks },
-      ...{ CHANNELS, PATCHES, CHUNK, THREADS, X_AT: p.imageOffset, finish: p.finish },
+      ...{ ...constants, threadPlace, loadPatch, copyWeights, transformPatch },
+      ...{ addProducts, exchangeSums, storePatches },
     },
   );
   return {
     kernel,
-    grid: [Math.ceil(patches / PATCHES), p.groups * blocks, 1],
+    grid: [Math.ceil(patches.count / PATCHES), p.groups * blocks, 1],
     threads: THREADS,
     sharedBytes: 4 * 16 * PATCHES * (CHANNELS + 1),
   };
