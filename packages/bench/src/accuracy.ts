@@ -12,7 +12,7 @@ import { ArgumentError } from 'heddle/internal/core/errors.js';
 import { OPTIMIZERS, scheduleOf } from 'heddle/internal/train/programs.js';
 import type { Recipe } from 'heddle/internal/train/recipes.js';
 import type { Callback } from 'heddle/train';
-import { PROGRAMS, type Program } from 'heddle/train';
+import { PROGRAMS, type TrainingProgram } from 'heddle/train';
 
 export interface AccuracyOptions {
   /** `mlp`, `lenet5`, `cnn`, or a variant as `cnn:reference`. Default: all. */
@@ -57,14 +57,14 @@ export interface AccuracyResults extends Circumstances {
 
 interface Entry {
   readonly name: string;
-  readonly program: Program;
+  readonly program: TrainingProgram;
   readonly recipe: string;
   readonly settings: Recipe;
 }
 
 /** Every program on images with every recipe it has. */
 const entries = (): Entry[] =>
-  Object.values(PROGRAMS as Readonly<Record<string, Program>>)
+  Object.values(PROGRAMS as Readonly<Record<string, TrainingProgram>>)
     .filter((program) => program.data === 'images')
     .flatMap((program) => [
       { name: program.name, program, recipe: 'default', settings: program.recipe },

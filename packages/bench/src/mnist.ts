@@ -16,7 +16,7 @@ import {
 import { counted } from 'heddle/internal/cli/format.js';
 import { MAIN } from 'heddle/internal/cli/main-path.js';
 import { DeviceError } from 'heddle/internal/core/errors.js';
-import { PROGRAMS, type Program, type ProgramName } from 'heddle/internal/train/programs.js';
+import { PROGRAMS, type ProgramName, type TrainingProgram } from 'heddle/internal/train/programs.js';
 import { selectCases } from './workload.js';
 
 export interface MnistCase {
@@ -29,7 +29,7 @@ export interface MnistCase {
 
 /** A program with one of its recipes. */
 function caseOf(name: ProgramName, variant?: string): MnistCase {
-  const program: Program = PROGRAMS[name];
+  const program: TrainingProgram = PROGRAMS[name];
   const recipe = (variant && program.variants?.[variant]) || program.recipe;
   return {
     id: variant ? `${name}-${variant}` : name,

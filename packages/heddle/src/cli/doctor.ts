@@ -22,12 +22,12 @@ export interface Finding {
   readonly remedy?: string;
 }
 
-export interface Section {
+export interface ReportSection {
   readonly title: string;
   readonly findings: readonly Finding[];
 }
 
-export function examine(): Section[] {
+export function examine(): ReportSection[] {
   const cuda = examineCuda();
   return [
     { title: 'System', findings: system() },

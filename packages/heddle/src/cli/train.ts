@@ -15,7 +15,7 @@ import {
   programNamed,
   saveWeights,
 } from '../train/index.js';
-import { OPTIMIZERS, type Program, scheduleOf } from '../train/programs.js';
+import { OPTIMIZERS, scheduleOf, type TrainingProgram } from '../train/programs.js';
 import type { OptimizerName, Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, percent, table, whole } from './format.js';
 import { Interrupt } from './interrupt.js';
@@ -142,7 +142,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
 }
 
 function recipeFor(
-  program: Program,
+  program: TrainingProgram,
   { recipe: variant, epochs, batchSize, lr, optimizer, schedule }: TrainOptions,
 ): Recipe {
   const chosen = variant === undefined ? program.recipe : program.variants?.[variant];
@@ -190,14 +190,14 @@ interface Data {
   readonly test: ArrayDataset;
 }
 
-async function loadData(program: Program, { data, seed, limit }: TrainOptions): Promise<Data> {
+async function loadData(program: TrainingProgram, { data, seed, limit }: TrainOptions): Promise<Data> {
   const { train, test, ...described } =
     program.data === 'images' ? await images(program, data) : points(program, data, seed);
   const length = Math.min(limit ?? train.length, train.length);
   return { ...described, train: length < train.length ? train.slice(0, length) : train, test };
 }
 
-async function images(program: Program, data = 'mnist'): Promise<Data> {
+async function images(program: TrainingProgram, data = 'mnist'): Promise<Data> {
   const { train, test, source, classes } = await loadImages(data);
   const expected = [1, 28, 28];
   if (!sameShape(train.inputShape, expected) || classes.length !== 10) {
@@ -215,7 +215,7 @@ function near(path: string): string {
   return below.startsWith('..') ? path : below;
 }
 
-function points(program: Program, data: string | undefined, seed: number): Data {
+function points(program: TrainingProgram, data: string | undefined, seed: number): Data {
   if (data !== undefined) {
     throw new ArgumentError(`${program.name} makes its own data from --seed: leave --data ${data} out.`);
   }
@@ -343,7 +343,11 @@ const NEXT: Readonly<Record<string, readonly string[]>> = {
   cnn: ['lenet5', 'cnn --data fashion-mnist', 'cnn --recipe reference'],
 };
 
-function suggest({ name }: Program, { data, recipe }: TrainOptions, say: (line: string) => void): void {
+function suggest(
+  { name }: TrainingProgram,
+  { data, recipe }: TrainOptions,
+  say: (line: string) => void,
+): void {
   const done = [name, ...(data ? [`--data ${data}`] : []), ...(recipe ? [`--recipe ${recipe}`] : [])].join(
     ' ',
   );

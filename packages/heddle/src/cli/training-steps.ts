@@ -7,7 +7,7 @@ import type { BaseSettings, Optimizer } from '../optim/index.js';
 import { tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
-import type { Program } from '../train/programs.js';
+import type { TrainingProgram } from '../train/programs.js';
 import type { Workload } from './workload.js';
 
 /** What training data of one kind looks like: the shape of an example and the number of classes. */
@@ -32,7 +32,7 @@ export class TrainingSteps implements Workload {
   readonly #step: Jitted<[Tensor, Tensor], AnyTensor>;
   #steps = 0;
 
-  constructor(program: Program, { optimizer: make, batchSize, batches = 16 }: TrainingStepsOptions) {
+  constructor(program: TrainingProgram, { optimizer: make, batchSize, batches = 16 }: TrainingStepsOptions) {
     const { shape, classes } = EXAMPLES[program.data];
     const features = sizeOf(shape);
     const random = new PhiloxStream(1);

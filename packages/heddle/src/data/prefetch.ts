@@ -16,7 +16,7 @@ export interface PrefetchOptions {
 }
 
 /** A place for one batch. */
-export interface Slot {
+export interface BatchSlot {
   readonly inputs: Float32Array;
   readonly labels: Int32Array;
 }
@@ -24,7 +24,7 @@ export interface Slot {
 /** What a worker is started with. */
 export interface WorkerSetup {
   readonly remote: RemoteDataset;
-  readonly slots: readonly Slot[];
+  readonly slots: readonly BatchSlot[];
 }
 
 /** A worker writes batch `index` into `slots[slot]`, then answers with `index`. */
@@ -64,7 +64,7 @@ export async function* prefetch(options: PrefetchOptions): AsyncGenerator<Batch,
   }
 }
 
-function makeSlot(batchSize: number, features: number): Slot {
+function makeSlot(batchSize: number, features: number): BatchSlot {
   return {
     inputs: new Float32Array(new SharedArrayBuffer(batchSize * features * Float32Array.BYTES_PER_ELEMENT)),
     labels: new Int32Array(new SharedArrayBuffer(batchSize * Int32Array.BYTES_PER_ELEMENT)),

@@ -6,7 +6,7 @@ import type { GraphNode, TensorType } from '../graph/node.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
 import { become, copy, leafOf, ownMemory, spaceFor } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
-import { Compiled } from './program.js';
+import { CompiledGraph } from './program.js';
 import { bufferOf, realize } from './realize.js';
 import { type BufferStorage, currentDevice } from './storage.js';
 import type { Handle, Trace } from './trace.js';
@@ -21,7 +21,7 @@ interface Source {
 
 /** One trace of a function, compiled. */
 export class Recording {
-  readonly #compiled: Compiled;
+  readonly #compiled: CompiledGraph;
   readonly #sources: readonly Source[];
   readonly #outputs: readonly TensorType[];
   /** Tensors that a run updates where they are, and the leaves that are their memory. */
@@ -57,7 +57,7 @@ export class Recording {
       if (at >= 0) updates.set(outputs.length + i, at);
     });
     const device = currentDevice();
-    this.#compiled = new Compiled(roots, leaves.length, device, {
+    this.#compiled = new CompiledGraph(roots, leaves.length, device, {
       updates,
       fingerprint: text,
       beside: true,

@@ -6,7 +6,7 @@ import type { GraphNode, GraphOp } from '../graph/node.js';
 import type { KernelIr, Node, Param } from '../kernel/ir/ir.js';
 import type { Scalar } from '../kernel/ir/ops.js';
 import { type BufferSchema, isBuffer } from '../kernel/ir/types.js';
-import type { LaunchArgument } from '../runtime/device.js';
+import type { ProgramArgument } from '../runtime/device.js';
 import { requireNames, requireScalar } from '../runtime/launch-rules.js';
 import { DeviceArray } from './device-array.js';
 import type { Handle } from './trace.js';
@@ -16,7 +16,7 @@ export type KernelArgument = Scalar | Handle | DeviceArray;
 
 /** The arguments of a launch, in the order of the parameters. */
 export interface OrderedArguments {
-  readonly args: readonly LaunchArgument[];
+  readonly args: readonly ProgramArgument[];
   readonly scalars: readonly Scalar[];
   /** What the slots of `args` are. */
   readonly memory: readonly (Handle | DeviceArray)[];
@@ -34,7 +34,7 @@ export function orderArguments(
   const scalars: Scalar[] = [];
   const memory: (Handle | DeviceArray)[] = [];
   const changed: Handle[] = [];
-  const args = ir.params.map((param): LaunchArgument => {
+  const args = ir.params.map((param): ProgramArgument => {
     const arg = given[param.name]!;
     if (!isBuffer(param.schema)) {
       const value = requireScalar(ir, param, arg);

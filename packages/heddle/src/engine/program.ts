@@ -40,7 +40,7 @@ interface Made {
 }
 
 /** A compiled graph. Slots are the leaves' buffers, the results', and the arena. */
-export class Compiled {
+export class CompiledGraph {
   readonly schedule: Schedule;
   readonly device: Device;
   readonly #launches: readonly Launch[];

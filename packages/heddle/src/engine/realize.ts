@@ -8,7 +8,7 @@ import { detach, leaf } from '../graph/build.js';
 import { type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
-import { Compiled } from './program.js';
+import { CompiledGraph } from './program.js';
 import { BufferStorage, currentDevice, reclaim } from './storage.js';
 import { currentTrace, type Handle, setOwner } from './trace.js';
 import { tuning } from './tuner.js';
@@ -17,7 +17,7 @@ export { ownerOf } from './trace.js';
 
 /** Programs kept for graphs that come again; the oldest goes first. */
 const KEPT = 256;
-const programs = new Map<string, Compiled>();
+const programs = new Map<string, CompiledGraph>();
 
 /** A loss whose backward pass has been built: computed together with what comes next, from the same activations. */
 let remembered: GraphNode | undefined;
@@ -103,7 +103,7 @@ function compute(roots: readonly GraphNode[]): void {
   let compiled = programs.get(key);
   // A device that was closed and opened again is another one.
   if (compiled?.device !== device) {
-    compiled = new Compiled(roots, leaves.length, device, {
+    compiled = new CompiledGraph(roots, leaves.length, device, {
       kernels,
       fingerprint: text,
       ...tuning(device, false),

@@ -8,7 +8,7 @@ import type { GraphNode, GraphOp } from './node.js';
 import { argOf } from './node.js';
 import { asPartOf } from './origin.js';
 
-type Rule = (node: GraphNode, g: GraphNode) => readonly (GraphNode | undefined)[];
+type GradientRule = (node: GraphNode, g: GraphNode) => readonly (GraphNode | undefined)[];
 type ScalarRule = (g: GraphNode, y: GraphNode, ...src: GraphNode[]) => readonly (GraphNode | undefined)[];
 
 const none: ScalarRule = () => [];
@@ -144,7 +144,7 @@ const RULES = {
     if (op.grad) return op.grad(node, g, arg);
     return vjp([b.withGradients(() => op.compose(node.src, arg))], [g], node.src);
   },
-} as const satisfies Record<GraphOp, Rule>;
+} as const satisfies Record<GraphOp, GradientRule>;
 
 /** At every element, the product of the others along `axes`: without dividing by an element that is 0. */
 function productOfOthers(x: GraphNode, axes: readonly number[]): GraphNode {

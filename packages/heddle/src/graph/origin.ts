@@ -58,7 +58,7 @@ function callSite(): string {
   if (!first) return '';
   const caller = folderOf(first.url) === 'nn' && frames.find(({ url }) => folderOf(url) !== 'nn');
   const ofUser = caller && folderOf(caller.url) === '' ? [caller] : [];
-  return [first, ...ofUser].map(describe).join(' ← ');
+  return [first, ...ofUser].map(frameText).join(' ← ');
 }
 
 /** Of a file of the library; of others nothing. */
@@ -83,7 +83,7 @@ function stack(): Frame[] {
 
 const described = new Map<string, string>();
 
-function describe({ url, line, column }: Frame): string {
+function frameText({ url, line, column }: Frame): string {
   const key = `${url} ${line} ${column}`;
   let text = described.get(key);
   if (text === undefined) {

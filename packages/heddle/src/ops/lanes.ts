@@ -1,7 +1,8 @@
 /** Device functions for kernels that take one, two or four neighbours at a time, whichever their sizes allow. */
+import type { Lanes } from '../kernel/ir/types.js';
 import type { Intrinsics, Memory } from '../kernel/language/language.js';
 
-export type Lanes = 1 | 2 | 4;
+export type { Lanes };
 
 /** The neighbours from `x[at]` on: a number, or a vector. */
 export function loadLanes(x: Memory, at: number, lanes: Lanes, { load2, load4 }: Intrinsics): number {

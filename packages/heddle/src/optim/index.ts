@@ -14,6 +14,6 @@ export {
   type Update,
 } from './optimizer.js';
 export { RMSprop, type RMSpropSettings } from './rmsprop.js';
-export type { RampOptions, Schedule } from './schedules.js';
+export type { LrSchedule, RampOptions } from './schedules.js';
 export * as schedules from './schedules.js';
 export { SGD, type SGDSettings } from './sgd.js';

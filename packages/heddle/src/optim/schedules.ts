@@ -2,7 +2,7 @@
 import { aFinite, belowOne, listOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 
 /** The factor for the learning rate at a point of the training, 0 to 1. */
-export type Schedule = (progress: number) => number;
+export type LrSchedule = (progress: number) => number;
 
 /** Options of `cosine` and `linear`. */
 export interface RampOptions {
@@ -14,7 +14,7 @@ export interface RampOptions {
 
 const RAMP: Rules<RampOptions> = { warmup: belowOne, final: aFinite };
 
-function ramp(name: string, options: RampOptions, shape: (t: number) => number): Schedule {
+function ramp(name: string, options: RampOptions, shape: (t: number) => number): LrSchedule {
   requireOptions(name, options, RAMP);
   const { warmup = 0, final = 0 } = options;
   return (progress) =>
@@ -24,11 +24,11 @@ function ramp(name: string, options: RampOptions, shape: (t: number) => number):
 }
 
 /** Down a half cosine (Loshchilov and Hutter, 2017), after a linear rise if wanted. */
-export const cosine = (options: RampOptions = {}): Schedule =>
+export const cosine = (options: RampOptions = {}): LrSchedule =>
   ramp('cosine', options, (t) => (1 + Math.cos(Math.PI * t)) / 2);
 
 /** Down a straight line, after a linear rise if wanted. */
-export const linear = (options: RampOptions = {}): Schedule => ramp('linear', options, (t) => 1 - t);
+export const linear = (options: RampOptions = {}): LrSchedule => ramp('linear', options, (t) => 1 - t);
 
 /** Options of `steps`. */
 export interface StepsOptions {
@@ -39,7 +39,7 @@ export interface StepsOptions {
 const STEPS: Rules<StepsOptions> = { gamma: aFinite };
 
 /** Times `gamma` (default 0.1) at each of the milestones, given as shares of the training. */
-export function steps(milestones: readonly number[], options: StepsOptions = {}): Schedule {
+export function steps(milestones: readonly number[], options: StepsOptions = {}): LrSchedule {
   requireOptions('steps', options, STEPS);
   const { gamma = 0.1 } = options;
   requireArgument('steps', 'milestones', milestones, listOf(aFinite));

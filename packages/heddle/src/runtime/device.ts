@@ -15,7 +15,7 @@ export interface DeviceBuffer {
 }
 
 /** An argument of a launch, in the order of the kernel's parameters. */
-export type LaunchArgument =
+export type ProgramArgument =
   /** A buffer: which of those given to `run`, and how many bytes into it. */
   | { readonly slot: number; readonly offset: number }
   /** A scalar, fixed when the program is compiled. */
@@ -24,7 +24,7 @@ export type LaunchArgument =
 export type Launch = KernelLaunch | LibraryLaunch;
 
 interface LaunchBase {
-  readonly args: readonly LaunchArgument[];
+  readonly args: readonly ProgramArgument[];
   /**
    * The launches of the program that must have run before, by their numbers; those that these need may be left out. It
    * may run concurrently with any other. Default: all launches before it.

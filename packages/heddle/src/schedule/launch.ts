@@ -54,13 +54,16 @@ export interface Schedule {
 }
 
 /** An argument before it is placed: of a node's memory, or of a stage's scratch. */
-export type Slot = { readonly node: GraphNode } | { readonly scratch: number } | { readonly value: Scalar };
+export type UnplacedArgument =
+  | { readonly node: GraphNode }
+  | { readonly scratch: number }
+  | { readonly value: Scalar };
 
 /** A group with its launches. */
 export interface Work {
   readonly group: Group;
   readonly reads: ReadonlySet<GraphNode>;
-  readonly stages: readonly { readonly work: StageWork; readonly slots: readonly Slot[] }[];
+  readonly stages: readonly { readonly work: StageWork; readonly slots: readonly UnplacedArgument[] }[];
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
   readonly call?: FusedCall;
 }

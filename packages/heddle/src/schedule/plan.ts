@@ -38,7 +38,7 @@ export interface Plan {
 }
 
 /** What a graph is scheduled for. */
-export interface Setting {
+export interface PlanSetting {
   readonly target: Target;
   /** For a root, the leaf (by its number) whose memory it may take over when nothing needs the old values. */
   readonly updates: ReadonlyMap<number, number>;
@@ -48,13 +48,13 @@ export interface Setting {
   readonly tune: Tune | undefined;
 }
 
-export interface Pass {
+export interface PlanPass {
   readonly name: string;
   readonly why: string;
   /** Whether it is for this setting; always if absent. */
-  readonly when?: (setting: Setting) => boolean;
+  readonly when?: (setting: PlanSetting) => boolean;
   /** What it adds or changes. */
-  readonly run: (plan: Plan, setting: Setting) => Partial<Plan>;
+  readonly run: (plan: Plan, setting: PlanSetting) => Partial<Plan>;
 }
 
 export const planOf = (roots: readonly GraphNode[]): Plan => ({

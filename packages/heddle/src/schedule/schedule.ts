@@ -16,13 +16,13 @@ import { claimUpdates } from './passes/updates.js';
 import { tuneCalls } from './passes/variants.js';
 import { verifyPlan } from './passes/verify.js';
 import { lowerGroups, openCalls } from './passes/work.js';
-import { type Pass, planOf, type Setting } from './plan.js';
+import { type PlanPass, type PlanSetting, planOf } from './plan.js';
 import { printPlan } from './print.js';
 
-const gpu = ({ target }: Setting): boolean => target.model === 'threads';
+const gpu = ({ target }: PlanSetting): boolean => target.model === 'threads';
 
 /** What happens to a graph, in this order. */
-export const PASSES: readonly Pass[] = [
+export const PASSES: readonly PlanPass[] = [
   {
     name: 'canonicalize',
     why: 'equal nodes are computed once; a fused op becomes a hand-written kernel or its composition',
@@ -76,8 +76,10 @@ export const PASSES: readonly Pass[] = [
   },
 ];
 
-/** As in `Setting`, all of it optional. */
-export type ScheduleOptions = { readonly [K in Exclude<keyof Setting, 'target'>]?: NonNullable<Setting[K]> };
+/** As in `PlanSetting`, all of it optional. */
+export type ScheduleOptions = {
+  readonly [K in Exclude<keyof PlanSetting, 'target'>]?: NonNullable<PlanSetting[K]>;
+};
 
 /**
  * The launches that compute `roots` on `target`. HEDDLE_CHECK=1 verifies what each pass makes, HEDDLE_DEBUG=3 prints it.
@@ -87,9 +89,9 @@ export function schedule(
   roots: readonly GraphNode[],
   target: Target,
   { updates = new Map(), kernels = true, tune }: ScheduleOptions = {},
-  passes: readonly Pass[] = PASSES,
+  passes: readonly PlanPass[] = PASSES,
 ): Schedule {
-  const setting: Setting = { target, updates, kernels, tune };
+  const setting: PlanSetting = { target, updates, kernels, tune };
   const check = env('HEDDLE_CHECK') === 1;
   let plan = planOf(roots);
   for (const pass of passes) {

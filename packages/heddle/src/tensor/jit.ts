@@ -107,7 +107,7 @@ export function jit<A extends readonly unknown[], R>(
       return { program: last.program, inputs: given.map((t) => t.ownNode) };
     }
     const inputs: AnyTensor[] = [];
-    const key = `${device.name}${args.map((a, i) => describe(a, `argument ${i}`, inputs)).join(';')}`;
+    const key = `${device.name}${args.map((a, i) => signatureText(a, `argument ${i}`, inputs)).join(';')}`;
     let program = programs.get(key);
     if (!program) {
       program = record(fn, args, tune === 'on');
@@ -195,7 +195,7 @@ function record<A extends readonly unknown[], R>(fn: (...args: A) => R, args: A,
           '[jit] the function must not be async: values cannot be awaited while it is traced. Return the tensor and await it outside.',
         );
       }
-      describe(output, 'the result', []);
+      signatureText(output, 'the result', []);
       output = substitute(output, (t) => {
         nodes.push(t.node);
         return t;
@@ -235,7 +235,7 @@ function forgetGradients(trace: Trace): AnyTensor[] {
  * A text that tells programs apart, and the tensors found on the way.
  * @throws ArgumentError for what is neither a tensor, nor a plain value, nor made of these
  */
-function describe(
+function signatureText(
   value: unknown,
   where: string,
   tensors: AnyTensor[],
@@ -258,9 +258,9 @@ function describe(
     );
   const within = [...inside, value];
   if (Array.isArray(value))
-    return `[${value.map((v, i) => describe(v, `${where}[${i}]`, tensors, within)).join(';')}]`;
+    return `[${value.map((v, i) => signatureText(v, `${where}[${i}]`, tensors, within)).join(';')}]`;
   const entries = Object.entries(value);
-  return `{${entries.map(([k, v]) => `${k}:${describe(v, `${where}.${k}`, tensors, within)}`).join(';')}}`;
+  return `{${entries.map(([k, v]) => `${k}:${signatureText(v, `${where}.${k}`, tensors, within)}`).join(';')}}`;
 }
 
 /** The same structure with other tensors. */

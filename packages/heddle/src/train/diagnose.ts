@@ -6,15 +6,15 @@ import type { Loss } from './evaluate.js';
 import { allFinite, Snapshot } from './snapshot.js';
 
 /** One module's output while `watch` is on. */
-interface Output {
+interface ModuleOutput {
   readonly name: string;
   readonly module: Module;
   readonly value: AnyTensor;
 }
 
 /** Run `body` and report what each module returned, in the order they finished: inner ones first. */
-function watch(model: Module, body: () => void): Output[] {
-  const outputs: Output[] = [];
+function watch(model: Module, body: () => void): ModuleOutput[] {
+  const outputs: ModuleOutput[] = [];
   const modules = [...model.namedModules()];
   const own = modules.map(([, module]) => Object.getOwnPropertyDescriptor(module, 'forward'));
   for (const [name, module] of modules) {
@@ -43,7 +43,7 @@ function tensorsIn(value: unknown): AnyTensor[] {
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(tensorsIn) : [];
 }
 
-const describe = (name: string, module: Module): string =>
+const moduleName = (name: string, module: Module): string =>
   name ? `'${name}' (${module.constructor.name})` : module.constructor.name;
 
 /**
@@ -70,7 +70,7 @@ export async function firstNonFinite(
   buffers.restore();
   for (const output of outputs) {
     if (!(await allFinite(output.value)))
-      return `the output of layer ${describe(output.name, output.module)}`;
+      return `the output of layer ${moduleName(output.name, output.module)}`;
   }
   const lossIsFinite = value === undefined || (await allFinite(value));
   return lossIsFinite ? undefined : 'the loss itself, of finite outputs: is a label outside the classes?';

@@ -99,7 +99,7 @@ export interface Evaluation {
 }
 
 /** Evaluates one model on one data set, again and again with the same compiled program. */
-export class Evaluator {
+export class ModelEvaluator {
   readonly #model: Layer;
   readonly #loader: Loader;
   readonly #options: EvaluateOptions;
@@ -183,7 +183,7 @@ export async function evaluate(model: Layer, loader: Loader, options: EvaluateOp
   requireArgument('evaluate', 'model', model, aLayer);
   requireArgument('evaluate', 'loader', loader, aLoader);
   requireOptions('evaluate', options, EVALUATE);
-  const evaluator = new Evaluator(model, loader, options);
+  const evaluator = new ModelEvaluator(model, loader, options);
   try {
     return await evaluator.run();
   } finally {

@@ -24,9 +24,9 @@ import {
   EVALUATE,
   type EvaluateOptions,
   type Evaluation,
-  Evaluator,
   type Loss,
   type LossReduction,
+  ModelEvaluator,
   scalarOf,
 } from './evaluate.js';
 import type { BatchWork, Feed } from './feed.js';
@@ -110,7 +110,7 @@ class Training {
   readonly #model: Layer;
   readonly #options: FitOptions;
   readonly #feed: Feed;
-  readonly #evaluator: Evaluator | undefined;
+  readonly #evaluator: ModelEvaluator | undefined;
   readonly #turns = new Turns();
   /** Of the loader: ours are counted from 0. */
   readonly #firstEpoch: number;
@@ -153,7 +153,7 @@ class Training {
       });
     };
     this.#feed = feedOf(train, work, { resident });
-    this.#evaluator = validation && new Evaluator(model, validation, options, 'frozen');
+    this.#evaluator = validation && new ModelEvaluator(model, validation, options, 'frozen');
     this.#preparations = [() => this.#feed.prepare?.('all'), () => this.#evaluator?.prepare()];
   }
 

@@ -18,6 +18,6 @@ export {
 } from './evaluate.js';
 export { type FitOptions, fit } from './fit.js';
 export { accuracy, binaryAccuracy, type Metric } from './metrics.js';
-export { LeNet5, PROGRAMS, type Program, type ProgramName, programNamed } from './programs.js';
+export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
 export type { OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';
 export { loadWeights, saveWeights } from './weights.js';

@@ -32,7 +32,7 @@ export const OPTIMIZERS = {
 } as const satisfies Record<OptimizerName, (params: Tensor[], lr: number) => Optimizer<BaseSettings>>;
 
 /** A network with the data and the settings it is trained with. */
-export interface Program extends Settings {
+export interface TrainingProgram extends Settings {
   /** The network for inputs of one kind: images (1, 28, 28) into 10 classes, or points (2) into 2. */
   readonly build: () => nn.Layer;
   /** The loss to train with. */
@@ -112,13 +112,13 @@ export const PROGRAMS = {
         new nn.Linear(4608, 10),
       ),
   },
-} as const satisfies Record<keyof typeof SETTINGS, Program>;
+} as const satisfies Record<keyof typeof SETTINGS, TrainingProgram>;
 
 /** Their names. */
 export type ProgramName = keyof typeof PROGRAMS;
 
 /** @throws ArgumentError naming the programs there are */
-export function programNamed(name: string): Program {
+export function programNamed(name: string): TrainingProgram {
   requireArgument('programNamed', 'name', name, aString);
   if (Object.hasOwn(PROGRAMS, name)) return PROGRAMS[name as ProgramName];
   throw new ArgumentError(

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { f32 } from '../../src/core/dtype.js';
 import { DeviceError } from '../../src/core/errors.js';
-import { Compiled } from '../../src/engine/program.js';
+import { CompiledGraph } from '../../src/engine/program.js';
 import { tuning } from '../../src/engine/tuner.js';
 import { TuningMemory } from '../../src/engine/tuner-memory.js';
 import * as b from '../../src/graph/build.js';
@@ -101,7 +101,7 @@ function chosen(device: ClockedDevice, names: readonly string[], measure = true,
   const x = b.leaf([size], f32, false);
   const y = b.mul(b.call(twice(names), [x], null), x);
   const options = tuning(device, measure, new TuningMemory(path));
-  const compiled = new Compiled([y], 1, device, options);
+  const compiled = new CompiledGraph([y], 1, device, options);
   const [launch] = compiled.schedule.launches;
   compiled.dispose();
   assert.ok(launch && 'kernel' in launch.work);
@@ -249,12 +249,12 @@ test('what a device compiles beside is waited for at the first run', () => {
     }
   })();
   const x = b.leaf([8], f32, false);
-  const program = new Compiled([b.add(x, x)], 1, device, { beside: true });
+  const program = new CompiledGraph([b.add(x, x)], 1, device, { beside: true });
   assert.deepEqual([program.ready, asked, compiled], [false, 2, 0]);
   done = true;
   assert.deepEqual([program.ready, asked, compiled], [true, 3, 0], 'asked again');
   done = false;
   program.run([device.allocate(32, 'x')], 'test', false);
   assert.deepEqual([program.ready, asked, compiled], [true, 3, 1]);
-  assert.ok(new Compiled([b.add(x, x)], 1, device).ready, 'unless asked for, it is compiled at once');
+  assert.ok(new CompiledGraph([b.add(x, x)], 1, device).ready, 'unless asked for, it is compiled at once');
 });

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { type DType, f32, f64 } from '../../src/core/dtype.js';
 import type { Precision } from '../../src/core/precision.js';
-import { Compiled } from '../../src/engine/program.js';
+import { CompiledGraph } from '../../src/engine/program.js';
 import * as b from '../../src/graph/build.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import { conv2dOp, outputSize } from '../../src/ops/conv2d/op.js';
@@ -71,7 +71,7 @@ async function compute(
     device.write(buffer, new Uint8Array(v.buffer));
     return buffer;
   });
-  const compiled = new Compiled(roots, leaves.length, device, options);
+  const compiled = new CompiledGraph(roots, leaves.length, device, options);
   try {
     const results = compiled.run(buffers, 'test', false);
     const out: number[][] = [];

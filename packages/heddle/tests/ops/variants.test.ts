@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { type DType, f32, f64 } from '../../src/core/dtype.js';
 import { PRECISIONS, type Precision } from '../../src/core/precision.js';
-import { Compiled } from '../../src/engine/program.js';
+import { CompiledGraph } from '../../src/engine/program.js';
 import * as b from '../../src/graph/build.js';
 import { callOf } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
@@ -127,7 +127,7 @@ async function compute(
     device.write(buffer, new Uint8Array(v.buffer));
     return buffer;
   });
-  const compiled = new Compiled([root], leaves.length, device, options);
+  const compiled = new CompiledGraph([root], leaves.length, device, options);
   try {
     const [result] = compiled.run(buffers, 'test', false);
     const { buffer } = await device.read(result!.buffer, 0, root.dtype.bytes * root.size);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { f32 } from '../../src/core/dtype.js';
-import { Compiled } from '../../src/engine/program.js';
+import { CompiledGraph } from '../../src/engine/program.js';
 import * as b from '../../src/graph/build.js';
 import type { FusedOp, KernelIo, Stage, Variant } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
@@ -214,7 +214,7 @@ describe('what follows a routine', () => {
       const leaves = [M * 2, 2 * N, N].map((n) => device.allocate(4 * n, 'test'));
       const values = Float32Array.from({ length: N }, (_, i) => 4 - 3 * i);
       device.write(leaves[2]!, new Uint8Array(values.buffer));
-      const compiled = new Compiled([root], leaves.length, device);
+      const compiled = new CompiledGraph([root], leaves.length, device);
       const [result] = compiled.run(leaves, 'test', false);
       const bytes = await device.read(result!.buffer);
       assert.deepEqual(

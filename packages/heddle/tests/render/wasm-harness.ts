@@ -5,7 +5,7 @@ import type { KernelIr, Param } from '../../src/kernel/ir/ir.js';
 import type { Scalar } from '../../src/kernel/ir/ops.js';
 import { isBuffer } from '../../src/kernel/ir/types.js';
 import type { CpuDevice } from '../../src/runtime/cpu/device.js';
-import type { DeviceBuffer, Dim3, LaunchArgument } from '../../src/runtime/device.js';
+import type { DeviceBuffer, Dim3, ProgramArgument } from '../../src/runtime/device.js';
 
 const encode = (t: DType, v: Scalar): number | bigint =>
   t.name === 'f16'
@@ -49,7 +49,7 @@ export async function runKernel(
 ): Promise<Scalar[][]> {
   const slots: DeviceBuffer[] = [];
   const dtypes: DType[] = [];
-  const launchArgs = ir.params.map((p: Param, i): LaunchArgument => {
+  const launchArgs = ir.params.map((p: Param, i): ProgramArgument => {
     const arg = args[i]!;
     if (!isBuffer(p.schema)) return { value: arg as Scalar };
     const bytes = bytesOf(p.schema.dtype, arg as readonly Scalar[]);

@@ -11,7 +11,7 @@ import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
 import { wasmSource } from '../../src/render/wasm/render.js';
-import { type PlannedLaunch, renderProgram } from '../../src/runtime/cpu/render.js';
+import { type CompiledLaunch, renderProgram } from '../../src/runtime/cpu/render.js';
 
 const TARGET: Target = { ...H200, name: 'cpu', model: 'blocks', units: 2, capability: 0 };
 
@@ -91,7 +91,7 @@ test('a program: launches in order, chunks that threads claim, waits where one n
     blocks: number,
     slot: number,
     needs?: readonly number[],
-  ): PlannedLaunch => ({
+  ): CompiledLaunch => ({
     ir: kernel,
     work: blocks * 100,
     launch: {

@@ -9,7 +9,7 @@ import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
 import { CpuDevice } from '../../src/runtime/cpu/device.js';
 import { countersAt } from '../../src/runtime/cpu/render.js';
-import type { DeviceBuffer, Dim3, KernelLaunch, LaunchArgument } from '../../src/runtime/device.js';
+import type { DeviceBuffer, Dim3, KernelLaunch, ProgramArgument } from '../../src/runtime/device.js';
 import { listDevices, openDevice } from '../../src/runtime/registry.js';
 
 /** A device with as many threads as asked for, whatever the machine has. */
@@ -38,7 +38,7 @@ const launch = (
   kernel,
   grid,
   block: [1, 1, 1],
-  args: args.map((a): LaunchArgument => (typeof a === 'number' ? { slot: a, offset: 0 } : a)),
+  args: args.map((a): ProgramArgument => (typeof a === 'number' ? { slot: a, offset: 0 } : a)),
   needs,
 });
 

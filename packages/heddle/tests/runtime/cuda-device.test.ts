@@ -7,7 +7,7 @@ import { kernel, synchronize, tensor, time, useDevice } from '../../src/index.js
 import { H200 } from '../../src/kernel/ir/target.js';
 import { buffer } from '../../src/kernel/ir/types.js';
 import { defineKernel } from '../../src/kernel/language/language.js';
-import type { Device, DeviceBuffer, Launch, LaunchArgument } from '../../src/runtime/device.js';
+import type { Device, DeviceBuffer, Launch, ProgramArgument } from '../../src/runtime/device.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import { cudaReason } from '../cases/case-runner.js';
 import { printed } from './printed.js';
@@ -25,7 +25,7 @@ function upload(device: Device, values: readonly number[], label = 'values'): De
   device.write(b, new Uint8Array(Float32Array.from(values).buffer));
   return b;
 }
-const slot = (n: number, offset = 0): LaunchArgument => ({ slot: n, offset });
+const slot = (n: number, offset = 0): ProgramArgument => ({ slot: n, offset });
 
 const addTo = defineKernel(
   'addTo',

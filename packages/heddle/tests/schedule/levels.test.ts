@@ -10,13 +10,13 @@ import type { Launch } from '../../src/runtime/device.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import type { Work } from '../../src/schedule/launch.js';
-import { levelsOf, type Step } from '../../src/schedule/passes/levels.js';
+import { type LaunchStep, levelsOf } from '../../src/schedule/passes/levels.js';
 
 const GPU: Target = { ...SIM_TARGET, units: 132 };
 const CPU: Target = { ...SIM_TARGET, model: 'blocks' };
 
 /** A step that takes about so many instructions a thread. */
-function step(rounds: number, blocks: number, ...needs: Step[]): Step {
+function step(rounds: number, blocks: number, ...needs: LaunchStep[]): LaunchStep {
   const kernel = defineKernel(
     'loop',
     { y: buffer(f32) },
@@ -34,7 +34,7 @@ function step(rounds: number, blocks: number, ...needs: Step[]): Step {
 function chainWith(
   blocks: number,
   longBlocks = 64,
-): { readonly steps: readonly Step[]; readonly beside: Step } {
+): { readonly steps: readonly LaunchStep[]; readonly beside: LaunchStep } {
   const first = step(1, 64);
   const second = step(10, 64, first);
   const long = step(5000, longBlocks, second);

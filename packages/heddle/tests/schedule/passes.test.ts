@@ -9,14 +9,14 @@ import { H200 } from '../../src/kernel/ir/target.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import type { Schedule } from '../../src/schedule/launch.js';
 import { fingerprint } from '../../src/schedule/passes/canonical.js';
-import type { Pass, Plan } from '../../src/schedule/plan.js';
+import type { Plan, PlanPass } from '../../src/schedule/plan.js';
 import { printPlan } from '../../src/schedule/print.js';
 import { PASSES, schedule } from '../../src/schedule/schedule.js';
 
 const gpu = H200;
 
 /** Two layers, a loss, and the update of each weight and of a counter, with every pass of a GPU. */
-function planned(passes: readonly Pass[]): Schedule {
+function planned(passes: readonly PlanPass[]): Schedule {
   const leaf = (...shape: number[]) => b.leaf(shape, f32, false);
   const [x, w, v, counter] = [leaf(8, 6), leaf(6, 5), leaf(5, 7), b.leaf([], i32, false)];
   const y = matmul(x, w);
@@ -97,7 +97,7 @@ afterEach(() => {
 for (const pass of PASSES)
   test(`HEDDLE_CHECK=1 finds a wrong ${pass.name}, and names it`, () => {
     const [breaks, rule] = wrong[pass.name]!;
-    const run: Pass['run'] = (plan, setting) => breaks(pass.run(plan, setting), plan);
+    const run: PlanPass['run'] = (plan, setting) => breaks(pass.run(plan, setting), plan);
     process.env.HEDDLE_CHECK = '1';
     assert.throws(
       () => planned(PASSES.map((p) => (p === pass ? { ...pass, run } : p))),
@@ -115,7 +115,7 @@ test('memory of what lives at the same time does not overlap: a place that is ta
   const offsets = new Set(launches.flatMap((l) => l.args.flatMap((a) => ('arena' in a ? [a.arena] : []))));
   for (const moved of offsets) {
     if (moved === 0) continue;
-    const run: Pass['run'] = (plan, setting) => {
+    const run: PlanPass['run'] = (plan, setting) => {
       const made = PASSES.find((p) => p.name === 'place')!.run(plan, setting);
       const touched = made.launches!.map((l) => ({
         ...l,

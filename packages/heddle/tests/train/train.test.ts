@@ -30,10 +30,10 @@ import {
   fit,
   loadWeights,
   PROGRAMS,
-  type Program,
   programNamed,
   type StepReport,
   saveWeights,
+  type TrainingProgram,
 } from '../../src/train/index.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'heddle-train-'));
@@ -435,7 +435,7 @@ test('checkpoints of the best only', async () => {
 });
 
 test('programs have the sizes that are known of them', () => {
-  const count = (program: Program): number =>
+  const count = (program: TrainingProgram): number =>
     program
       .build()
       .parameters()
@@ -454,7 +454,7 @@ test('programs have the sizes that are known of them', () => {
 
 for (const name of ['perceptron', 'quadrants'] as const) {
   test(`${name} reaches its goal`, async () => {
-    const program: Program = PROGRAMS[name];
+    const program: TrainingProgram = PROGRAMS[name];
     manualSeed(0);
     const net = program.build();
     const data = name === 'perceptron' ? separablePoints() : quadrantPoints({ testLength: 1000 });

@@ -220,18 +220,18 @@ const log1p: Unary = (m, x) => {
 };
 
 /** A number as the sum of two. */
-export interface Pair {
+export interface ExprPair {
   readonly high: Expr;
   readonly low: Expr;
 }
 
 /** x less the nearest multiple of π/2, and that multiple in the low bits. Right within waveRange. */
-function reduceWave(m: Arithmetic, x: Expr): Pair & { readonly bits: Expr } {
+function reduceWave(m: Arithmetic, x: Expr): ExprPair & { readonly bits: Expr } {
   const { whole, bits } = m.round(x, 2 / Math.PI);
   const { halfPi } = m.format;
   if (m.format === F32) return { high: reduce(m, x, whole, halfPi), low: m.num(0), bits };
   // What the subtractions round away is kept.
-  const less = (from: Expr, part: number): Pair => {
+  const less = (from: Expr, part: number): ExprPair => {
     const by = m.mul(whole, part);
     const high = m.sub(from, by);
     return { high, low: m.sub(m.sub(from, high), by) };
@@ -244,7 +244,7 @@ function reduceWave(m: Arithmetic, x: Expr): Pair & { readonly bits: Expr } {
 }
 
 /** The sine of an angle of at most π/4 and `quadrant` quarter turns. */
-export function sineOf(m: Arithmetic, angle: Pair, quadrant: Expr): Expr {
+export function sineOf(m: Arithmetic, angle: ExprPair, quadrant: Expr): Expr {
   const { sin, cos } = m.format === F32 ? shortWaves(m, angle.high) : longWaves(m, angle);
   const swapped = m.int('ne', m.int('and', quadrant, 1), 0);
   const sign = m.int('shl', m.int('and', quadrant, 2), m.format.bits.bytes * 8 - 2);
@@ -265,7 +265,7 @@ function shortWaves(m: Arithmetic, r: Expr): Waves {
 }
 
 /** With what the roundings of 1 − r²/2 and of r lose. */
-function longWaves(m: Arithmetic, { high: r, low }: Pair): Waves {
+function longWaves(m: Arithmetic, { high: r, low }: ExprPair): Waves {
   const z = m.mul(r, r);
   const half = m.mul(z, 0.5);
   const cubic = m.mul(m.mul(r, z), m.polynomial(z, m.format.sin));
@@ -332,8 +332,8 @@ const erf: Unary = (m, x) => {
 };
 
 /** a·b and what its rounding lost (Dekker, "A floating-point technique for extending the available precision", 1971). */
-function product(m: Arithmetic, a: Expr, b: Expr): Pair {
-  const halves = (v: Expr): Pair => {
+function product(m: Arithmetic, a: Expr, b: Expr): ExprPair {
+  const halves = (v: Expr): ExprPair => {
     const scaled = m.mul(v, 2 ** 27 + 1);
     const high = m.sub(scaled, m.sub(scaled, v));
     return { high, low: m.sub(v, high) };
@@ -345,18 +345,18 @@ function product(m: Arithmetic, a: Expr, b: Expr): Pair {
 }
 
 /** a + b for |a| ≥ |b|, and what its rounding lost. */
-export function sum(m: Arithmetic, a: Expr, b: Expr): Pair {
+export function sum(m: Arithmetic, a: Expr, b: Expr): ExprPair {
   const high = m.add(a, b);
   return { high, low: m.add(m.sub(a, high), b) };
 }
 
-export const times = (m: Arithmetic, a: Pair, b: Pair): Pair => {
+export const times = (m: Arithmetic, a: ExprPair, b: ExprPair): ExprPair => {
   const { high, low } = product(m, a.high, b.high);
   return { high, low: m.add(low, m.add(m.mul(a.high, b.low), m.mul(a.low, b.high))) };
 };
 
 /** log₂ x to 64 bits, in f64, for finite x > 0: k + 2/ln 2·(s + s³/3 + s⁵/5 + …), s = f/(2 + f). */
-function log2Pair(m: Arithmetic, x: Expr): Pair {
+function log2Pair(m: Arithmetic, x: Expr): ExprPair {
   const { k, f } = split(m, x);
   const divisor = sum(m, m.num(2), f);
   const quotient = m.div(f, divisor.high);
@@ -399,7 +399,7 @@ function pow(m: Arithmetic, a: Expr, b: Expr, exact: boolean): Expr {
 }
 
 /** 2^(b·log) */
-function exp2OfProduct(m: Arithmetic, log: Pair, b: Expr): Expr {
+function exp2OfProduct(m: Arithmetic, log: ExprPair, b: Expr): Expr {
   const exponent = times(m, { high: b, low: m.num(0) }, log);
   const near = m.clamp(exponent.high, m.format.exp2Range);
   const rest = m.select(m.test('eq', near, exponent.high), exponent.low, 0);

@@ -9,10 +9,10 @@ import { fragments, multiplyBf16, multiplyF16, multiplyTf32 } from './tensor-cor
 import { type ValueType, value } from './types.js';
 
 /** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
-export type Scope = 'thread' | 'warp' | 'block';
+export type ThreadScope = 'thread' | 'warp' | 'block';
 
 /** A scalar, or a vector. */
-export type Operand = Scalar | readonly Scalar[];
+export type LaneValue = Scalar | readonly Scalar[];
 
 /** Vectors, by dtype and lanes. */
 const VECTORS = {
@@ -24,7 +24,7 @@ const VECTORS = {
 type VectorName = keyof typeof VECTORS;
 
 export interface IntrinsicRecord {
-  readonly scope: Scope;
+  readonly scope: ThreadScope;
   /** Dtypes of the arguments: `T` is any number (all Ts equal); for atomics the memory comes before these. */
   readonly params: readonly ('T' | 'i32' | 'u32' | 'bool' | VectorName)[];
   readonly result: 'T' | 'u32' | 'bool' | VectorName | 'none';
@@ -42,7 +42,7 @@ export interface IntrinsicRecord {
    * warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part: it has
    * returned, or the block ends before it).
    */
-  readonly warp?: (t: DType, lanes: Lanes) => (Operand | undefined)[];
+  readonly warp?: (t: DType, lanes: WarpArguments) => (LaneValue | undefined)[];
   /** The lane whose value `lane` gets; outside of 0 to 31, its own. That of a lane that does not take part is undefined. */
   readonly source?: (lane: number, by: number) => number;
   /** All 32 lanes must take part. */
@@ -51,7 +51,7 @@ export interface IntrinsicRecord {
   readonly update?: (t: DType, old: Scalar, args: readonly Scalar[]) => Scalar;
 }
 
-type Lanes = readonly (readonly Operand[] | undefined)[];
+type WarpArguments = readonly (readonly LaneValue[] | undefined)[];
 
 /** A lane that asks for one outside of the warp gets its own value back, as from `__shfl_sync`. */
 const shuffle = (doc: string, source: (lane: number, by: number) => number) =>
@@ -61,7 +61,7 @@ const shuffle = (doc: string, source: (lane: number, by: number) => number) =>
     result: 'T',
     doc,
     source,
-    warp: (_t: DType, lanes: Lanes): (Operand | undefined)[] =>
+    warp: (_t: DType, lanes: WarpArguments): (LaneValue | undefined)[] =>
       lanes.map((args, lane) => args && (lanes[source(lane, args[1] as number)] ?? args)[0]),
   }) as const satisfies IntrinsicRecord;
 
@@ -71,7 +71,7 @@ const shuffle = (doc: string, source: (lane: number, by: number) => number) =>
  */
 const reduction =
   (op: 'add' | 'min' | 'max') =>
-  (t: DType, lanes: Lanes): (Scalar | undefined)[] => {
+  (t: DType, lanes: WarpArguments): (Scalar | undefined)[] => {
     const there = lanes.flatMap((args) => (args ? [args[0] as Scalar] : []));
     if (there.length < 32) {
       const total = there.reduce((a, b) => evaluate(op, t, a, b));
@@ -89,7 +89,7 @@ const reduction =
 
 const vote =
   (decide: (yes: number, taking: number) => Scalar) =>
-  (_t: DType, lanes: Lanes): (Scalar | undefined)[] => {
+  (_t: DType, lanes: WarpArguments): (Scalar | undefined)[] => {
     let yes = 0;
     let taking = 0;
     lanes.forEach((args, lane) => {

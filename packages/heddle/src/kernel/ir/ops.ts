@@ -106,14 +106,14 @@ const approximate = (
     cpu,
     sim,
     cuda,
-  }: { readonly cost: number; readonly cpu: Pair; readonly sim: number; readonly cuda: Pair },
+  }: { readonly cost: number; readonly cpu: UlpBounds; readonly sim: number; readonly cuda: UlpBounds },
 ): OpRecord & { readonly rounding: Accuracy } => ({
   ...{ arity, operands: 'float', result: 'same', syntax, eval: evaluate, cost },
   rounding: { cpu: bounds(cpu), cuda: bounds(cuda), sim: { f64: sim } },
 });
 /** Of f32 and f64. */
-type Pair = readonly [number, number];
-const bounds = ([f32, f64]: Pair): Bounds => ({ f32, f64 });
+type UlpBounds = readonly [number, number];
+const bounds = ([f32, f64]: UlpBounds): Bounds => ({ f32, f64 });
 
 const bigAbs = (a: bigint): bigint => (a < 0n ? -a : a);
 

@@ -5,7 +5,7 @@ import { formatType } from './types.js';
 
 /** The text of a kernel: one statement a line, blocks indented. The same kernel always gives the same text. */
 export function printKernel(ir: KernelIr): string {
-  const names = new Names();
+  const names = new UniqueNames();
   const params = ir.params.map(
     ({ name, schema }) =>
       `${names.reserve(name)}: ${schema.kind === 'buffer' ? `${schema.dtype.name}[]` : schema.name}`,
@@ -21,7 +21,7 @@ const elementType = ({ dtype, lanes, dims }: ArrayDecl): string =>
   `${dtype.name}${lanes > 1 ? `x${lanes}` : ''}${dims.map((d) => `[${d < 0 ? '' : d}]`).join('')}`;
 
 /** Names, made unique: a second `i` is `i_2`. */
-class Names {
+class UniqueNames {
   readonly #names = new Map<Variable | ArrayDecl, string>();
   readonly #taken = new Map<string, number>();
 
@@ -42,8 +42,8 @@ class Names {
 }
 
 class Printer {
-  readonly #names: Names;
-  constructor(names: Names) {
+  readonly #names: UniqueNames;
+  constructor(names: UniqueNames) {
     this.#names = names;
   }
 

@@ -8,7 +8,7 @@ import { fromBf16, fromF16 } from '../../core/float16.js';
 import type { Scalar } from './ops.js';
 
 /** Per lane its arguments, vectors as arrays; undefined where a lane does not take part. */
-type Lanes = readonly (readonly (Scalar | readonly Scalar[])[] | undefined)[];
+type WarpArguments = readonly (readonly (Scalar | readonly Scalar[])[] | undefined)[];
 
 /** How operands lie in the registers of lane (g, t): the column of A and row of B that its values stand at. */
 interface Fragment {
@@ -50,7 +50,7 @@ const pairs = (from: (bits: number) => number): Fragment => ({
 
 const multiply =
   ({ depth, read, alongA, alongB, lower }: Fragment) =>
-  (_t: DType, lanes: Lanes): (number[] | undefined)[] => {
+  (_t: DType, lanes: WarpArguments): (number[] | undefined)[] => {
     const a = new Float64Array(16 * depth);
     const b = new Float64Array(depth * 8);
     lanes.forEach((args, lane) => {
@@ -82,7 +82,7 @@ const multiply =
  */
 export const fragments =
   (transposed: boolean) =>
-  (_t: DType, lanes: Lanes): (number[] | undefined)[] =>
+  (_t: DType, lanes: WarpArguments): (number[] | undefined)[] =>
     lanes.map((args, lane) => {
       if (!args) return undefined;
       const [g, t] = [lane >> 2, lane & 3];

@@ -5,24 +5,24 @@
 import { ATANH, F64, THIRD_LOW, TWO_BY_LN2 } from './formats.js';
 
 /** A number as the sum of two. */
-type Pair = readonly [high: number, low: number];
+type DoubleDouble = readonly [high: number, low: number];
 
 const polynomial = (x: number, coefficients: readonly number[]): number =>
   coefficients.reduceRight((sum, c) => sum * x + c, 0);
 
-function halves(v: number): Pair {
+function halves(v: number): DoubleDouble {
   const scaled = v * (2 ** 27 + 1);
   const high = scaled - (scaled - v);
   return [high, v - high];
 }
 
 /** a + b for |a| ≥ |b|. */
-function sum(a: number, b: number): Pair {
+function sum(a: number, b: number): DoubleDouble {
   const high = a + b;
   return [high, a - high + b];
 }
 
-function product([a, aLow]: Pair, [b, bLow]: Pair): Pair {
+function product([a, aLow]: DoubleDouble, [b, bLow]: DoubleDouble): DoubleDouble {
   const [[p, pLow], [q, qLow]] = [halves(a), halves(b)];
   const high = a * b;
   const lost = p * q - high + p * qLow + pLow * q + pLow * qLow;
@@ -33,7 +33,7 @@ const double = new Float64Array(1);
 const words = new Int32Array(double.buffer);
 
 /** log₂ x to 64 bits, for finite x > 0. */
-function log2(x: number): Pair {
+function log2(x: number): DoubleDouble {
   const scale = x < 2 ** -1022 ? 54 : 0;
   double[0] = x * 2 ** scale;
   // x = 2^k·(1 + f), 1 + f from √½ to √2
@@ -43,7 +43,7 @@ function log2(x: number): Pair {
   const [divisor, divisorLow] = sum(2, f);
   const quotient = f / divisor;
   const [back, backLow] = product([quotient, 0], [divisor, 0]);
-  const s: Pair = [quotient, (f - back - backLow - quotient * divisorLow) / divisor];
+  const s: DoubleDouble = [quotient, (f - back - backLow - quotient * divisorLow) / divisor];
   const z = product(s, s);
   const [third, thirdLow] = sum(1 / 3, z[0] * polynomial(z[0], ATANH));
   const cubic = product(s, product(z, [third, thirdLow + THIRD_LOW]));

@@ -2,9 +2,7 @@
 import { nearest } from '../../core/arguments.js';
 import { CONTEXT, MATH } from './builtins.js';
 import type { Parsing } from './state.js';
-import type { Value } from './values.js';
-
-type RecordValue = Extract<Value, { kind: 'record' }>;
+import type { RecordValue } from './values.js';
 
 /** Names of JavaScript, CUDA and other shading languages, and what the kernel language has for them. */
 const STANDS_FOR: Readonly<Record<string, string>> = {

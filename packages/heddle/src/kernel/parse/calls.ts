@@ -28,7 +28,7 @@ import {
   apply,
   assignable,
   choice,
-  describe,
+  describeValue,
   isDType,
   literal,
   staticOf,
@@ -57,7 +57,7 @@ export function call(p: Parsing, node: CallExpression): Value {
   if (callee.kind === 'record' && callee.name === 'Number') {
     p.fail(node, 'Number(x) names no dtype: write f32(x), i32(x)…');
   }
-  return p.fail(node.callee, `${describe(callee)} is not a function.`);
+  return p.fail(node.callee, `${describeValue(callee)} is not a function.`);
 }
 
 /** Parse the arguments, in order. @throws KernelError unless there are `count` of them */
@@ -128,7 +128,7 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       const [v, k] = values(p, node, args, 'lane(v, k)', 2);
       const from = toExpr(p, args[0]!, v!);
       const index = constantOf(p, args[1]!, k!, 'the lane');
-      if (from.type.lanes === 1) p.fail(args[0]!, `lane takes a vector first, got ${describe(v!)}.`);
+      if (from.type.lanes === 1) p.fail(args[0]!, `lane takes a vector first, got ${describeValue(v!)}.`);
       if (!Number.isInteger(index) || index < 0 || index >= from.type.lanes) {
         p.fail(args[1]!, `lane ${index} is out of range: the vector has ${from.type.lanes} lanes.`);
       }
@@ -160,7 +160,8 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       const known = staticOf(c!);
       if (known !== undefined) return known ? a! : b!;
       const condition = toExpr(p, args[0]!, c!);
-      if (condition.type.dtype !== bool) p.fail(args[0]!, `a condition must be a bool, got ${describe(c!)}.`);
+      if (condition.type.dtype !== bool)
+        p.fail(args[0]!, `a condition must be a bool, got ${describeValue(c!)}.`);
       const result = choice(p, node, condition, [args[1]!, args[2]!], [a!, b!]);
       const lanes = condition.type.lanes;
       if (lanes > 1 && toExpr(p, node, result).type.lanes !== lanes) {
@@ -228,7 +229,7 @@ function splatOf(p: Parsing, node: CallExpression, args: readonly Expression[], 
   const [v] = values(p, node, args, `splat${lanes}(v)`, 1);
   const build = (dtype?: DType): Expr => {
     const from = toExpr(p, args[0]!, v!, dtype);
-    if (from.type.lanes > 1) p.fail(node, `splat${lanes} takes a scalar, got ${describe(v!)}.`);
+    if (from.type.lanes > 1) p.fail(node, `splat${lanes} takes a scalar, got ${describeValue(v!)}.`);
     return splat(from, lanes, p.at(node));
   };
   if (v!.kind === 'expr') return fromExpr(build());

@@ -59,16 +59,16 @@ function parseText(text: string, subject: string, origin: Origin): Parsed {
     if (node.async || node.generator) {
       throw new KernelError(
         `${subject} is ${node.async ? 'an async' : 'a generator'} function: a kernel must be a plain function.`,
-        new Place(origin, 0),
+        new SourcePlace(origin, 0),
       );
     }
     return { text, node, shift };
   }
-  throw new KernelError(`${subject} must be a function or an arrow function.`, new Place(origin, 0));
+  throw new KernelError(`${subject} must be a function or an arrow function.`, new SourcePlace(origin, 0));
 }
 
 /** A location that is only worked out when somebody looks: nearly all of them are never seen. */
-export class Place implements Location {
+export class SourcePlace implements Location {
   readonly #origin: Origin;
   readonly #offset: number;
   #known: Location | undefined;

@@ -3,7 +3,7 @@ import type { Statement as AstStatement, CallExpression, Expression, IfStatement
 import { choose } from './choose.js';
 import { isAssigned } from './names.js';
 import type { Parsing } from './state.js';
-import { describe, isDType } from './typing.js';
+import { describeValue, isDType } from './typing.js';
 import { type Binding, fromExpr, fromStatic, Scope, type Syntax, type Value, VOID } from './values.js';
 
 const DEEPEST = 64;
@@ -51,7 +51,7 @@ function passed(p: Parsing, param: Pattern, v: Value): Binding {
     if (v.kind !== 'expr')
       return p.fail(
         param,
-        `\`${param.name}\` is given ${describe(v)} and cannot be set. Copy it first: let v = ….`,
+        `\`${param.name}\` is given ${describeValue(v)} and cannot be set. Copy it first: let v = ….`,
       );
     return { kind: 'variable', variable: p.settable(v.expr, param.name) };
   }

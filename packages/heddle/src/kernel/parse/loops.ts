@@ -221,7 +221,7 @@ function unroll(
 }
 
 /** Two buffers may be the same memory, so that they count as one; each array is its own. */
-const memoryOf = (node: Node | undefined): unknown =>
+const aliasOf = (node: Node | undefined): unknown =>
   node?.op === 'buffer' ? 'global' : node?.op === 'array' ? node.arg : undefined;
 
 /** Whether `body` leaves the values of `exprs` as they are: it sets none of their variables, no memory they load. */
@@ -230,13 +230,12 @@ function staysPut(exprs: readonly Expr[], body: Statement): boolean {
   const memories = new Set<unknown>();
   for (const n of topological<Node>(exprs)) {
     if (n.op === 'variable' && !n.arg.constant) variables.add(n.arg);
-    if (n.op === 'load') memories.add(memoryOf(n.src[0] as Node));
+    if (n.op === 'load') memories.add(aliasOf(n.src[0] as Node));
   }
   if (variables.size === 0 && memories.size === 0) return true;
   return topological<Node>([body]).every((n) => {
     if (n.op === 'set') return !variables.has(n.arg);
-    if (n.op === 'store' || n.op === 'intrinsic')
-      return !memories.has(memoryOf(n.src[0] as Node | undefined));
+    if (n.op === 'store' || n.op === 'intrinsic') return !memories.has(aliasOf(n.src[0] as Node | undefined));
     return !(n.op === 'effect' && n.arg === 'barrier' && memories.size > 0);
   });
 }

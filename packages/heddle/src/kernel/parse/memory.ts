@@ -16,11 +16,11 @@ import { H200 } from '../ir/target.js';
 import type { Lanes } from '../ir/types.js';
 import { missingFrom } from './advice.js';
 import type { Parsing } from './state.js';
-import { assignable, describe, isDType, staticOf, toCondition, toIndex } from './typing.js';
+import { assignable, describeValue, isDType, staticOf, toCondition, toIndex } from './typing.js';
 import { fromExpr, fromStatic, type Syntax, type Value, VOID } from './values.js';
 
 /** A place in memory: `memory[indices[0]][indices[1]]…`. */
-export interface Element {
+export interface ElementRef {
   readonly memory: MemoryNode;
   readonly name: string;
   readonly indices: readonly Expr[];
@@ -53,15 +53,15 @@ export function member(p: Parsing, node: MemberExpression): Value {
   if (object.kind === 'memory' && name === 'length') {
     return p.fail(node, `a kernel does not know the length of ${object.name}: pass it as an i32 parameter.`);
   }
-  return p.fail(node.property, `${describe(object)} has no member \`${name}\`.`);
+  return p.fail(node.property, `${describeValue(object)} has no member \`${name}\`.`);
 }
 
 /** The place that `x[i][j]` names, to be assigned. */
-export function element(p: Parsing, node: MemberExpression): Element {
+export function element(p: Parsing, node: MemberExpression): ElementRef {
   const { root, keys } = chain(p, node);
   const base = p.expression(root);
   if (base.kind === 'memory' && keys.length > 0) return elementOf(p, node, base, keys);
-  return p.fail(node, `only elements of memory can be assigned, not ${describe(base)}.`);
+  return p.fail(node, `only elements of memory can be assigned, not ${describeValue(base)}.`);
 }
 
 function objectOf(p: Parsing, node: MemberExpression): Expression {
@@ -84,7 +84,7 @@ function chain(p: Parsing, node: MemberExpression): { root: Expression; keys: Ex
 /** An entry of a constant array: its index must be known as well. */
 function entry(p: Parsing, node: Syntax, v: Value, key: Expression): Value {
   if (v.kind !== 'static' || !Array.isArray(v.value)) {
-    return p.fail(node, `${describe(v)} cannot be indexed.`);
+    return p.fail(node, `${describeValue(v)} cannot be indexed.`);
   }
   const index = constantOf(p, key, p.expression(key), 'the index of a constant array');
   if (!(index in v.value))
@@ -97,7 +97,7 @@ export function elementOf(
   node: Syntax,
   base: Extract<Value, { kind: 'memory' }>,
   keys: readonly Expression[],
-): Element {
+): ElementRef {
   const wanted = Math.max(1, base.memory.type.dims.length);
   if (keys.length !== wanted) {
     p.fail(
@@ -118,19 +118,19 @@ export function constantOf(p: Parsing, node: Syntax, v: Value, what: string): nu
   if (typeof known === 'number') return known;
   return p.fail(
     node,
-    `${what} must be known when the kernel is compiled, got ${describe(v)}. Pass it as a constant in the fourth argument of kernel().`,
+    `${what} must be known when the kernel is compiled, got ${describeValue(v)}. Pass it as a constant in the fourth argument of kernel().`,
     v.kind === 'expr' ? p.constantBy(v.expr) : undefined,
   );
 }
 
 /** `x` and its indices among a call's arguments. */
-export function place(p: Parsing, node: CallExpression, args: readonly Expression[]): Element {
+export function place(p: Parsing, node: CallExpression, args: readonly Expression[]): ElementRef {
   const [first, ...keys] = args;
   const base = first ? p.expression(first) : VOID;
   if (base.kind === 'memory') return elementOf(p, node, base, keys);
   return p.fail(
     first ?? node,
-    `${p.textOf(node.callee)} takes memory first, got ${describe(base)}: ${p.textOf(node.callee)}(x, i, …).`,
+    `${p.textOf(node.callee)} takes memory first, got ${describeValue(base)}: ${p.textOf(node.callee)}(x, i, …).`,
   );
 }
 
@@ -217,7 +217,7 @@ export function declareArray(
   if (dtype.kind !== 'static' || !isDType(dtype.value)) {
     return p.fail(
       first ?? node,
-      `${callee} takes a dtype first, got ${describe(dtype)}: ${callee}(f32, 32).`,
+      `${callee} takes a dtype first, got ${describeValue(dtype)}: ${callee}(f32, 32).`,
     );
   }
   const dims = sizes.map((size) => {

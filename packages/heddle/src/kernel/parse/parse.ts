@@ -8,14 +8,14 @@ import { block, bufferParam, type KernelIr, type Param, type Statement, scalarPa
 import { isIrFunction } from '../ir/ir-function.js';
 import { isBuffer, type Schema } from '../ir/types.js';
 import { CONTEXT } from './builtins.js';
-import { capture, Place } from './capture.js';
+import { capture, SourcePlace } from './capture.js';
 import { expression } from './expressions.js';
 import type { Fact } from './facts.js';
 import { bind } from './functions.js';
-import { type Origin, Parsing, type Translator } from './state.js';
+import { Parsing, type TranslationInput, type Translator } from './state.js';
 import { effectOf, statement, statements } from './statements.js';
 import { isDType } from './typing.js';
-import { fromExpr, fromStatic, Scope, type Value } from './values.js';
+import { fromExpr, fromStatic, type RecordValue, Scope, type Value } from './values.js';
 
 /** Anything that can be called; its parameters are never looked at as values. */
 export type AnyFunction = (...args: never[]) => unknown;
@@ -38,12 +38,12 @@ export function parseKernel(
     if (CONTEXT.has(key)) {
       throw new KernelError(
         `kernel ${name}: the constant \`${key}\` has the name of an intrinsic. Rename it.`,
-        new Place(source.origin, 0),
+        new SourcePlace(source.origin, 0),
       );
     }
   }
   const given = [parametersOf(params), contextOf(constants)] as const;
-  const origin: Origin = { kernel: source, given, translator: TRANSLATOR };
+  const origin: TranslationInput = { kernel: source, given, translator: TRANSLATOR };
   // The facts first: a translation that misses one says so, and the last is the one that misses none.
   const facts = new Map<string, Fact['is']>();
   for (;;) {
@@ -90,8 +90,6 @@ function translate(p: Parsing): Statement {
   const made = p.out.at(-1)?.op === 'return' ? p.out.slice(0, -1) : p.out;
   return block(made, p.at(node));
 }
-
-type RecordValue = Extract<Value, { kind: 'record' }>;
 
 function parametersOf(params: readonly Param[]): RecordValue {
   const values = new Map<string, Value>(

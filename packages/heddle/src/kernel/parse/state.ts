@@ -3,7 +3,7 @@ import type { Statement as AstStatement, Expression } from 'acorn';
 import { KernelError, type Location } from '../../core/errors.js';
 import { type ArrayDecl, declare, type Expr, read, type Statement, type Variable } from '../ir/ir.js';
 import type { ValueType } from '../ir/types.js';
-import { type Captured, Place } from './capture.js';
+import { type Captured, SourcePlace } from './capture.js';
 import { type Fact, type Facts, typeIn } from './facts.js';
 import { fromExpr, Scope, type Syntax, type Value } from './values.js';
 
@@ -24,7 +24,7 @@ interface OpenTarget {
 }
 
 /** Where in the source the translation is. */
-interface Surroundings {
+interface Around {
   readonly scope: Scope;
   /** The function: the kernel, or one that is inlined. */
   readonly source: Captured;
@@ -42,7 +42,7 @@ interface Surroundings {
 }
 
 /** What the source gives a kernel: fixed for all its translations. */
-export interface Origin {
+export interface TranslationInput {
   readonly kernel: Captured;
   /** The parameters and the context. */
   readonly given: readonly Extract<Value, { kind: 'record' }>[];
@@ -51,10 +51,10 @@ export interface Origin {
 
 export class Parsing {
   readonly arrays = new Map<string, ArrayDecl>();
-  readonly #origin: Origin;
+  readonly #origin: TranslationInput;
   readonly #facts: Facts;
   /** Changed by `within` alone. */
-  #around: Surroundings;
+  #around: Around;
   /** The statements of the innermost block; changed by `nested` alone. */
   #out: Statement[] = [];
   /** Variables that nobody wrote or can name: they keep results until they are used. */
@@ -64,7 +64,7 @@ export class Parsing {
   readonly #counters = new Map<Variable, string>();
   #missing: Fact | undefined;
 
-  constructor(origin: Origin, facts: Facts) {
+  constructor(origin: TranslationInput, facts: Facts) {
     this.#origin = origin;
     this.#facts = facts;
     this.#around = { scope: new Scope(), source: origin.kernel, path: '', depth: 0, isConditional: false };
@@ -78,10 +78,10 @@ export class Parsing {
   get kernel(): Captured {
     return this.#origin.kernel;
   }
-  get given(): Origin['given'] {
+  get given(): TranslationInput['given'] {
     return this.#origin.given;
   }
-  get around(): Surroundings {
+  get around(): Around {
     return this.#around;
   }
   get scope(): Scope {
@@ -107,7 +107,7 @@ export class Parsing {
   // ── Places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   at(node: Syntax): Location {
-    return new Place(this.source.origin, node.start - this.source.shift);
+    return new SourcePlace(this.source.origin, node.start - this.source.shift);
   }
 
   textOf(node: Syntax): string {
@@ -128,7 +128,7 @@ export class Parsing {
   readonly isKnown = (name: string): boolean => this.scope.get(name) !== undefined;
 
   /** Translate something in other surroundings. */
-  within<T>(changes: Partial<Surroundings>, translate: () => T): T {
+  within<T>(changes: Partial<Around>, translate: () => T): T {
     const outer = this.#around;
     this.#around = { ...outer, ...changes };
     const result = translate();
@@ -139,7 +139,7 @@ export class Parsing {
   /** Translate something in its own block; its statements and its result. */
   nested<T>(
     translate: () => T,
-    changes: Partial<Surroundings> = {},
+    changes: Partial<Around> = {},
   ): { readonly statements: Statement[]; readonly result: T } {
     const outer = this.#out;
     const statements: Statement[] = [];

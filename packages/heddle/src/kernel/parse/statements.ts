@@ -26,7 +26,7 @@ import { isInstrumentation, unnamed } from './instrumented.js';
 import { doWhileLoop, forStatement, whileStatement } from './loops.js';
 import { isAssigned } from './names.js';
 import type { Parsing } from './state.js';
-import { assignable, describe, staticOf, toCondition, toExpr } from './typing.js';
+import { assignable, describeValue, staticOf, toCondition, toExpr } from './typing.js';
 import type { Value } from './values.js';
 
 /** Parse statements one after the other; what follows a `return`, `break` or `continue` is never reached. */
@@ -199,7 +199,7 @@ function declareOne(p: Parsing, node: VariableDeclarator, isConst: boolean): voi
     return;
   }
   if (given && given.kind !== 'static' && given.kind !== 'flexible') {
-    p.fail(node, `\`${name}\` is ${describe(given)} and cannot be set later: use const.`);
+    p.fail(node, `\`${name}\` is ${describeValue(given)} and cannot be set later: use const.`);
   }
   declareOpen(p, node, name, given);
 }

@@ -11,7 +11,7 @@ export const isDType = (v: unknown): v is DType =>
   typeof v === 'object' && v !== null && 'kind' in v && 'bytes' in v;
 
 /** What to call a value in an error. */
-export function describe(v: Value): string {
+export function describeValue(v: Value): string {
   switch (v.kind) {
     case 'expr':
       return formatType(v.expr.type);
@@ -85,7 +85,7 @@ export function toExpr(p: Parsing, node: Syntax, v: Value, dtype?: DType): Expr 
     return literal(p, node, v.value, dtype ?? naturalType(v.value));
   }
   const hint = v.kind === 'memory' ? ` Index it: ${v.name}[i].` : '';
-  return p.fail(node, `a value is needed here, got ${describe(v)}.${hint}`);
+  return p.fail(node, `a value is needed here, got ${describeValue(v)}.${hint}`);
 }
 
 /** A number or boolean that is known now, or undefined. A constant expression counts. */
@@ -232,7 +232,7 @@ export function apply(
 export function toCondition(p: Parsing, node: Syntax, v: Value): Expr {
   const expr = toExpr(p, node, v);
   if (expr.type.dtype !== bool) {
-    p.fail(node, `a condition must be a bool, got ${describe(v)}. Compare it: x !== 0.`);
+    p.fail(node, `a condition must be a bool, got ${describeValue(v)}. Compare it: x !== 0.`);
   }
   if (expr.type.lanes !== 1) p.fail(node, 'a condition must be a scalar; use select(c, a, b) for vectors.');
   return expr;
@@ -244,7 +244,7 @@ export function toIndex(p: Parsing, node: Syntax, v: Value): Expr {
   if (expr.type.lanes !== 1) p.fail(node, `an index must be a scalar, got ${formatType(expr.type)}.`);
   if (expr.type.dtype === i32) return expr;
   if (expr.type.dtype === u32) return cast(i32, expr, expr.at);
-  return p.fail(node, `an index must be i32, got ${describe(v)}. Convert it: i32(x).`);
+  return p.fail(node, `an index must be i32, got ${describeValue(v)}. Convert it: i32(x).`);
 }
 
 /**

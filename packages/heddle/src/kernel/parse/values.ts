@@ -48,6 +48,8 @@ export type Value =
   /** The result of a call that has none. */
   | { readonly kind: 'void' };
 
+export type RecordValue = Extract<Value, { kind: 'record' }>;
+
 export const fromExpr = (expr: Expr): Value => ({ kind: 'expr', expr });
 export const fromStatic = (value: unknown): Value => ({ kind: 'static', value });
 export const VOID: Value = { kind: 'void' };

@@ -268,7 +268,7 @@ class Changes {
     if (s.op === 'let') this.#locals.add(s.arg);
     if (s.op === 'set' || s.op === 'let') found.add(s.arg);
     if (s.op === 'for') found.add(s.arg.variable);
-    if (s.op === 'store') found.add(memoryOf(s.src[0]!));
+    if (s.op === 'store') found.add(memoryKey(s.src[0]!));
     if (s.op === 'effect') found.add(ALL);
     for (const c of s.src) {
       if (c.type.kind === 'none') for (const o of this.of(c as Statement)) found.add(o);
@@ -278,4 +278,4 @@ class Changes {
   }
 }
 
-const memoryOf = (memory: Node): object => (memory.op === 'array' ? memory.arg : GLOBAL);
+const memoryKey = (memory: Node): object => (memory.op === 'array' ? memory.arg : GLOBAL);

@@ -22,28 +22,28 @@ import { reduceStrength } from './strength.js';
 import { limitUnrolling, unroll } from './unroll.js';
 
 /** What a kernel is compiled for. */
-export interface Setting {
+export interface KernelSetting {
   readonly target: Target;
   /** Threads of a block, where the launch is known. */
   readonly block?: readonly [number, number, number] | undefined;
 }
 
-export interface Pass {
+export interface KernelPass {
   readonly name: string;
   readonly why: string;
   /** Whether it is for this setting; always if absent. */
-  readonly when?: (setting: Setting, ir: KernelIr) => boolean;
-  readonly run: (ir: KernelIr, setting: Setting) => KernelIr;
+  readonly when?: (setting: KernelSetting, ir: KernelIr) => boolean;
+  readonly run: (ir: KernelIr, setting: KernelSetting) => KernelIr;
 }
 
 /** The CUDA compiler does these itself, and does them better. */
-const cpu = ({ target }: Setting): boolean => target.model === 'blocks';
-const cuda = ({ target }: Setting): boolean => target.name === 'cuda';
+const cpu = ({ target }: KernelSetting): boolean => target.model === 'blocks';
+const cuda = ({ target }: KernelSetting): boolean => target.name === 'cuda';
 /** The simulator runs what the author wrote, so that its findings are about that. */
-const notSimulated = ({ target }: Setting): boolean => target.name !== 'sim';
+const notSimulated = ({ target }: KernelSetting): boolean => target.name !== 'sim';
 
 /** What happens to a kernel, in this order. */
-export const PASSES: readonly Pass[] = [
+export const PASSES: readonly KernelPass[] = [
   {
     name: 'serialize',
     why: 'a CPU has no threads: what they do between two barriers becomes a loop over them',
@@ -123,7 +123,7 @@ export const PASSES: readonly Pass[] = [
 ];
 
 /** A block of one thread has none beside it, but its warp operations still need to become something. */
-const hasThreads = (ir: KernelIr, block: Setting['block']): boolean =>
+const hasThreads = (ir: KernelIr, block: KernelSetting['block']): boolean =>
   block !== undefined &&
   (block.some((size) => size > 1) || topological<Node>([ir.body]).some(isWarpOperation));
 
@@ -136,10 +136,10 @@ const hasThreads = (ir: KernelIr, block: Setting['block']): boolean =>
 export function compile(
   ir: KernelIr,
   target: Target,
-  block?: Setting['block'],
-  passes: readonly Pass[] = PASSES,
+  block?: KernelSetting['block'],
+  passes: readonly KernelPass[] = PASSES,
 ): KernelIr {
-  const setting: Setting = { target, block };
+  const setting: KernelSetting = { target, block };
   const check = env('HEDDLE_CHECK') === 1;
   const show = (name: string, now: KernelIr): void => {
     if (check) verify(now, name);

@@ -63,7 +63,7 @@ export function promote(ir: KernelIr): KernelIr {
   };
 }
 
-interface Access {
+interface ArrayAccess {
   readonly array: ArrayDecl;
   /** The element in row-major order, if its place is constant and in range, and it is accessed as a whole. */
   readonly index: number | undefined;
@@ -71,7 +71,7 @@ interface Access {
   readonly others: readonly Node[];
 }
 
-function accessOf(node: Node): Access | undefined {
+function accessOf(node: Node): ArrayAccess | undefined {
   if (node.op !== 'load' && node.op !== 'store') return undefined;
   const memory = node.src[0] as MemoryNode;
   if (memory.op !== 'array') return undefined;

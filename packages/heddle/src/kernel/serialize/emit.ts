@@ -21,13 +21,13 @@ import {
 } from '../ir/ir.js';
 import { value } from '../ir/types.js';
 import { returns, withoutReturns } from './returns.js';
-import { type Piece, partsOf } from './split.js';
+import { type KernelPiece, partsOf } from './split.js';
 import { isWarpOperation, warpLoops } from './warp.js';
 
 type Size = readonly [number, number, number];
 
 /** Where a statement runs: in the loops over the threads (an index expression per axis), or once per block. */
-interface Place {
+interface RunSite {
   readonly axes: readonly Expr[];
   /** The thread, counted within its block. */
   linear(): Expr;
@@ -61,11 +61,11 @@ export class Emitter {
     this.arrays.push(...this.replaced.values());
   }
 
-  emit(pieces: readonly Piece[]): Statement[] {
+  emit(pieces: readonly KernelPiece[]): Statement[] {
     return pieces.map((piece) => this.#part(piece));
   }
 
-  #part(piece: Piece): Statement {
+  #part(piece: KernelPiece): Statement {
     switch (piece.kind) {
       case 'region':
         return this.#overThreads(piece.statements);
@@ -89,7 +89,7 @@ export class Emitter {
     const [x, y] = this.#size;
     const flat = this.#threads === x;
     let counted = false;
-    const place: Place = {
+    const place: RunSite = {
       axes,
       linear: () => {
         if (flat) return axes[0]!;
@@ -115,7 +115,7 @@ export class Emitter {
   #warp(s: Extract<Statement, { op: 'let' }>): Statement {
     const operation = s.src[0];
     if (!isWarpOperation(operation)) return s;
-    const at = (thread: Expr): Place => ({ axes: [], linear: () => thread });
+    const at = (thread: Expr): RunSite => ({ axes: [], linear: () => thread });
     const result = arrayNode(this.#slots.get(s.arg)!);
     return warpLoops(operation.arg, {
       threads: this.#threads,
@@ -126,7 +126,7 @@ export class Emitter {
   }
 
   /** `root` as it reads in its place: thread indices, sizes, and what threads keep in arrays. */
-  #place<N extends Node>(root: N, place: Place | undefined): N {
+  #place<N extends Node>(root: N, place: RunSite | undefined): N {
     return rewrite<Node>(root, (n) => {
       switch (n.op) {
         case 'special':
@@ -161,7 +161,7 @@ export class Emitter {
     return [...this.replaced.values()].includes((memory as MemoryNode & { op: 'array' }).arg);
   }
 
-  #special(name: Special, place: Place | undefined): Expr | undefined {
+  #special(name: Special, place: RunSite | undefined): Expr | undefined {
     const axis = 'xyz'.indexOf(name.at(-1)!);
     if (name.startsWith('blockDim')) return int(this.#size[axis]!);
     if (name.startsWith('threadIdx')) return place!.axes[axis]!;

@@ -13,7 +13,7 @@ import { preorder } from '../../core/node.js';
 import { type ArrayDecl, block, type KernelIr, type Node, read, type Variable } from '../ir/ir.js';
 import { uniformity } from '../ir/uniform.js';
 import { Emitter } from './emit.js';
-import { type Piece, partsOf, split, Unsplittable } from './split.js';
+import { type KernelPiece, partsOf, split, Unsplittable } from './split.js';
 import { type Obstacle, separateWarpOperations, waits } from './warp.js';
 
 /** A kernel cannot run without threads. */
@@ -39,7 +39,7 @@ export function serialize(ir: KernelIr, size: readonly [number, number, number])
     if (obstacles[0]) throw new Unsplittable(obstacles[0].why, obstacles[0].node);
     const uniform = uniformity(body);
     const shared = new Set<Variable>();
-    let pieces: Piece[];
+    let pieces: KernelPiece[];
     let crossing: Set<Variable>;
     let known: number;
     // Setting a variable of the block ends a region, and with more regions more variables may cross.
@@ -59,20 +59,20 @@ export function serialize(ir: KernelIr, size: readonly [number, number, number])
 }
 
 /** Variables that outlive a region, or are used outside of any. */
-function variablesAcross(pieces: readonly Piece[]): Set<Variable> {
+function variablesAcross(pieces: readonly KernelPiece[]): Set<Variable> {
   const crossing = new Set<Variable>();
-  const owner = new Map<Variable, Piece>();
-  const walk = (root: Node, piece: Piece): void => {
+  const owner = new Map<Variable, KernelPiece>();
+  const walk = (root: Node, piece: KernelPiece): void => {
     for (const n of preorder([root])) {
       if (n.op === 'variable' || n.op === 'let' || n.op === 'set') note(n.arg, piece);
       if (n.op === 'for') note(n.arg.variable, piece);
     }
   };
-  const note = (v: Variable, piece: Piece): void => {
+  const note = (v: Variable, piece: KernelPiece): void => {
     if (piece.kind !== 'region' || (owner.get(v) ?? piece) !== piece) crossing.add(v);
     owner.set(v, piece);
   };
-  const visit = (list: readonly Piece[]): void => {
+  const visit = (list: readonly KernelPiece[]): void => {
     for (const piece of list) {
       if (piece.kind === 'region') for (const s of piece.statements) walk(s, piece);
       else if (piece.kind === 'around') {
@@ -87,17 +87,17 @@ function variablesAcross(pieces: readonly Piece[]): Set<Variable> {
 }
 
 /** Local arrays that outlive a region, or one round of a loop around it. */
-function arraysAcross(pieces: readonly Piece[]): Set<ArrayDecl> {
+function arraysAcross(pieces: readonly KernelPiece[]): Set<ArrayDecl> {
   const crossing = new Set<ArrayDecl>();
-  const owner = new Map<ArrayDecl, Piece>();
-  const walk = (root: Node, piece: Piece, inLoop: boolean): void => {
+  const owner = new Map<ArrayDecl, KernelPiece>();
+  const walk = (root: Node, piece: KernelPiece, inLoop: boolean): void => {
     for (const n of preorder([root])) {
       if (n.op !== 'array' || n.arg.space !== 'local') continue;
       if (inLoop || (owner.get(n.arg) ?? piece) !== piece) crossing.add(n.arg);
       owner.set(n.arg, piece);
     }
   };
-  const visit = (list: readonly Piece[], inLoop: boolean): void => {
+  const visit = (list: readonly KernelPiece[], inLoop: boolean): void => {
     for (const piece of list) {
       if (piece.kind === 'region') for (const s of piece.statements) walk(s, piece, inLoop);
       if (piece.kind !== 'around') continue;

@@ -12,7 +12,7 @@ import { isWarpOperation } from './warp.js';
 type Of<Op extends Statement['op']> = Extract<Statement, { op: Op }>;
 
 /** A part of a split kernel. */
-export type Piece =
+export type KernelPiece =
   /** Barrier-free: every thread runs all of it before the next thread starts. */
   | { readonly kind: 'region'; readonly statements: Statement[] }
   /** Once per block: declares or sets a variable of the block, or leaves a loop or the kernel. */
@@ -23,7 +23,7 @@ export type Piece =
   | {
       readonly kind: 'around';
       readonly statement: Of<'if' | 'for' | 'while'>;
-      readonly inside: readonly (readonly Piece[])[];
+      readonly inside: readonly (readonly KernelPiece[])[];
     };
 
 /** Thrown, and caught by `serialize`, where a kernel cannot be split. */
@@ -47,9 +47,9 @@ export function partsOf(s: Of<'if' | 'for' | 'while'>): {
  * The parts of `body`. `shared` variables have one value per block, declared and set once.
  * @throws Unsplittable
  */
-export function split(body: Statement, shared: ReadonlySet<Variable>, uniform: Uniform): Piece[] {
+export function split(body: Statement, shared: ReadonlySet<Variable>, uniform: Uniform): KernelPiece[] {
   const pieces = sequence([body], shared, uniform);
-  const check = (list: readonly Piece[], last: boolean): void => {
+  const check = (list: readonly KernelPiece[], last: boolean): void => {
     for (const [i, piece] of list.entries()) {
       if (piece.kind === 'around') for (const inside of piece.inside) check(inside, false);
       if (piece.kind !== 'region' || (last && i === list.length - 1)) continue;
@@ -62,8 +62,12 @@ export function split(body: Statement, shared: ReadonlySet<Variable>, uniform: U
   return pieces;
 }
 
-function sequence(list: readonly Statement[], shared: ReadonlySet<Variable>, uniform: Uniform): Piece[] {
-  const pieces: Piece[] = [];
+function sequence(
+  list: readonly Statement[],
+  shared: ReadonlySet<Variable>,
+  uniform: Uniform,
+): KernelPiece[] {
+  const pieces: KernelPiece[] = [];
   let region: Statement[] = [];
   const flush = (): void => {
     if (region.length > 0) pieces.push({ kind: 'region', statements: region });

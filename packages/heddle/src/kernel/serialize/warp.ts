@@ -78,7 +78,7 @@ export function separateWarpOperations(s: Statement, obstacles: Obstacle[]): Sta
 }
 
 /** How the warp's loops reach the values of each thread. */
-export interface Lanes {
+export interface WarpValues {
   /** Threads of the block. */
   readonly threads: number;
   argument(index: number, thread: Expr): Expr;
@@ -91,7 +91,7 @@ const add = (a: Expr, b: Expr): Expr => alu('add', [a, b]);
 const and = (a: Expr, b: Expr): Expr => alu('and', [a, b]);
 
 /** The loops that do what `operation` does in every warp of the block. */
-export function warpLoops(operation: Intrinsic, lanes: Lanes): Statement {
+export function warpLoops(operation: Intrinsic, lanes: WarpValues): Statement {
   switch (operation) {
     case 'shuffle':
     case 'shuffleUp':
@@ -112,7 +112,10 @@ function overThreads(threads: number, name: string, body: (thread: Expr) => read
   return forLoop(t, int(0), int(threads), int(1), block(body(read(t))));
 }
 
-function shuffle(operation: 'shuffle' | 'shuffleUp' | 'shuffleDown' | 'shuffleXor', lanes: Lanes): Statement {
+function shuffle(
+  operation: 'shuffle' | 'shuffleUp' | 'shuffleDown' | 'shuffleXor',
+  lanes: WarpValues,
+): Statement {
   return overThreads(lanes.threads, 'thread', (thread) => {
     const from: Variable = { name: 'from', type: value(i32), constant: true };
     const lane = and(thread, int(31));
@@ -141,7 +144,7 @@ function shuffle(operation: 'shuffle' | 'shuffleUp' | 'shuffleDown' | 'shuffleXo
  * A butterfly, 16, 8, 4, 2, 1, as the GPU adds; both lanes of a pair get the same value. The last warp, if it is not
  * whole, lane by lane.
  */
-function reduction(op: 'add' | 'max' | 'min', lanes: Lanes): Statement {
+function reduction(op: 'add' | 'max' | 'min', lanes: WarpValues): Statement {
   const rest = lanes.threads % 32;
   const whole = lanes.threads - rest;
   const parts: Statement[] = [];
@@ -150,7 +153,7 @@ function reduction(op: 'add' | 'max' | 'min', lanes: Lanes): Statement {
   return block(parts);
 }
 
-function inOrder(op: 'add' | 'max' | 'min', lanes: Lanes, first: number): Statement {
+function inOrder(op: 'add' | 'max' | 'min', lanes: WarpValues, first: number): Statement {
   const [reader, writer] = [counter('thread'), counter('thread')];
   const start = lanes.argument(0, int(first));
   const total: Variable = { name: 'total', type: start.type, constant: false };
@@ -163,7 +166,7 @@ function inOrder(op: 'add' | 'max' | 'min', lanes: Lanes, first: number): Statem
   ]);
 }
 
-function butterfly(op: 'add' | 'max' | 'min', lanes: Lanes): Statement {
+function butterfly(op: 'add' | 'max' | 'min', lanes: WarpValues): Statement {
   const by: Variable = counter('by');
   const shift = counter('step');
   const pairs = overThreads(lanes.threads, 'thread', (thread) => {
@@ -191,7 +194,7 @@ function butterfly(op: 'add' | 'max' | 'min', lanes: Lanes): Statement {
   ]);
 }
 
-function vote(operation: 'any' | 'all' | 'ballot', lanes: Lanes): Statement {
+function vote(operation: 'any' | 'all' | 'ballot', lanes: WarpValues): Statement {
   const first = counter('first');
   const end: Variable = { name: 'end', type: value(i32), constant: true };
   const yes: Variable = { name: 'yes', type: value(u32), constant: false };

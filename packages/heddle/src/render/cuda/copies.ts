@@ -2,7 +2,7 @@
 import { InternalError } from '../../core/errors.js';
 import { asyncCopyOf } from '../../kernel/ir/async-copy.js';
 import type { Expr, MemoryNode, Statement, StoreWay } from '../../kernel/ir/ir.js';
-import type { Expressions } from './expression.js';
+import type { CudaExpressions } from './expression.js';
 import { accessOf } from './index-arithmetic.js';
 import type { Prelude } from './prelude.js';
 import { call, postfix, type Text } from './text.js';
@@ -10,7 +10,7 @@ import { call, postfix, type Text } from './text.js';
 /** An asynchronous store: a copy of what is loaded, or zeros where the condition is false. */
 export function asyncCopy(
   prelude: Prelude,
-  expressions: Expressions,
+  expressions: CudaExpressions,
   memory: MemoryNode,
   indices: readonly Expr[],
   store: Statement & { op: 'store' },

@@ -47,7 +47,7 @@ const SPECIAL_ENDS: Readonly<Record<Exclude<Special, 'laneId' | 'warpId'>, strin
 /** Float operators that vectors have as well. */
 const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
 
-export class Expressions {
+export class CudaExpressions {
   readonly #prelude: Prelude;
   readonly #names: Names;
   readonly #analysis: Analysis;

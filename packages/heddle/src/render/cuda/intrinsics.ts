@@ -17,7 +17,7 @@ import {
 } from './text.js';
 
 /** One use of an intrinsic. */
-interface Use {
+interface IntrinsicUse {
   readonly prelude: Prelude;
   /** The dtype of its `T`. */
   readonly t: DType;
@@ -26,13 +26,13 @@ interface Use {
   readonly place: Text;
 }
 
-type Rule = (use: Use) => Text;
+type IntrinsicText = (use: IntrinsicUse) => Text;
 
 /** All 32 lanes take part; those that have returned or never were do not count. */
 const WARP = postfix('0xffffffffu');
 
 const warp =
-  (name: string): Rule =>
+  (name: string): IntrinsicText =>
   ({ args }) =>
     call(name, WARP, ...args);
 
@@ -41,7 +41,7 @@ const warp =
  * missing, those that are there are added one after the other.
  */
 const reduction =
-  (op: 'add' | 'min' | 'max'): Rule =>
+  (op: 'add' | 'min' | 'max'): IntrinsicText =>
   ({ prelude, t, args }) => {
     if (t.name === 'i32' || t.name === 'u32') return call(`__reduce_${op}_sync`, WARP, ...args);
     const name = `warp_${op === 'add' ? 'sum' : op}_${t.name}`;
@@ -75,7 +75,7 @@ const apply = (prelude: Prelude, op: ScalarOp, t: DType, ...args: readonly Text[
   return needsRounding(op) ? rounded(prelude, t, text) : text;
 };
 
-type Update = (prelude: Prelude, t: DType, old: Text, v: Text, w: Text) => Text;
+type NewValue = (prelude: Prelude, t: DType, old: Text, v: Text, w: Text) => Text;
 
 /**
  * An atomic by CUDA's function for the dtypes that have one, else by compare-and-swap of the word.
@@ -83,7 +83,7 @@ type Update = (prelude: Prelude, t: DType, old: Text, v: Text, w: Text) => Text;
  * @param update the new value from `old`, `v` (and `w`), for the dtypes without a function
  */
 const atomic =
-  (name: string, cuda: string, dtypes: readonly DType['name'][], update: Update): Rule =>
+  (name: string, cuda: string, dtypes: readonly DType['name'][], update: NewValue): IntrinsicText =>
   ({ prelude, t, place, args }) => {
     if (dtypes.includes(t.name)) {
       if (t.name !== 'i64' || cuda === 'atomicMin' || cuda === 'atomicMax') return call(cuda, place, ...args);
@@ -139,18 +139,18 @@ function toBits(prelude: Prelude, t: DType, v: Text): Text {
 }
 
 const updateBy =
-  (op: ScalarOp): Update =>
+  (op: ScalarOp): NewValue =>
   (prelude, t, old, v) =>
     scalarOp(prelude, op, t, [old, v]);
 
-const byOp = (name: string, cuda: string, op: ScalarOp): Rule =>
+const byOp = (name: string, cuda: string, op: ScalarOp): IntrinsicText =>
   atomic(name, cuda, ['i32', 'u32', 'i64'], updateBy(op));
 
 const atomicAdd = atomic('atomic_add', 'atomicAdd', ['i32', 'u32', 'i64', 'f32', 'f64'], updateBy('add'));
 
 /** A product of fragments by a warp's tensor cores. @param bits of an operand's register, as C++ */
 const multiply =
-  (name: string, shape: string, operands: string, register: 'f32' | 'u32'): Rule =>
+  (name: string, shape: string, operands: string, register: 'f32' | 'u32'): IntrinsicText =>
   ({ prelude, args }) => {
     const a = prelude.vector(register === 'f32' ? f32 : u32, 4);
     const b = prelude.vector(register === 'f32' ? f32 : u32, 2);
@@ -170,7 +170,7 @@ const multiply =
 
 /** Fragments of matrices in shared memory. */
 const matrices =
-  (name: string, shape: string): Rule =>
+  (name: string, shape: string): IntrinsicText =>
   ({ prelude, place }) => {
     const type = prelude.vector(u32, 4);
     prelude.define(
@@ -189,7 +189,7 @@ const boolean = (text: Text): Text => infix(text, '!=', postfix('0'), PRECEDENCE
 
 /** An instruction without operands. @param memory whether what it says of memory keeps the compiler from moving accesses over it */
 const instruction =
-  (text: string, memory: boolean): Rule =>
+  (text: string, memory: boolean): IntrinsicText =>
   () =>
     postfix(`asm volatile("${text};"${memory ? ' ::: "memory"' : ''})`);
 
@@ -256,7 +256,7 @@ const TABLE = {
     ['i32', 'u32', 'i64'],
     (_prelude, _t, old, v, w) => ternary(infix(old, '==', v, PRECEDENCE.equality), w, old),
   ),
-} as const satisfies Record<Intrinsic, Rule>;
+} as const satisfies Record<Intrinsic, IntrinsicText>;
 
 /** The call of an intrinsic. @param place of an atomic: the address of the element */
 export function intrinsicCall(
@@ -266,6 +266,6 @@ export function intrinsicCall(
   args: readonly Text[],
   place: Text = postfix(''),
 ): Text {
-  const rule: Rule = TABLE[name];
+  const rule: IntrinsicText = TABLE[name];
   return rule({ prelude, t, args, place });
 }

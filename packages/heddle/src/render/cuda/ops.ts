@@ -16,7 +16,7 @@ import {
 } from './text.js';
 
 /** One use of an op on scalars of dtype `t`. */
-interface Use {
+interface OpUse {
   readonly t: DType;
   readonly a: Text;
   readonly b: Text;
@@ -26,7 +26,7 @@ interface Use {
   readonly plain: boolean;
 }
 
-type Rule = (use: Use) => Text;
+type OpText = (use: OpUse) => Text;
 
 const isSigned = (t: DType): boolean => t.kind === 'int';
 
@@ -35,24 +35,24 @@ const cut = (t: DType, text: Text): Text => (t.name === 'u8' ? convertTo('unsign
 
 /** A function of our prelude, written for the register type of `t`. */
 const ours =
-  (part: PartName, name: string = part): Rule =>
+  (part: PartName, name: string = part): OpText =>
   ({ t, a, b, prelude }) => {
     prelude.need(part, REGISTER_TYPE[t.name]);
     return b.text === '' ? call(name, a) : call(name, a, b);
   };
 
 const arithmetic =
-  (operator: string, precedence: Precedence, wrapping: Rule): Rule =>
+  (operator: string, precedence: Precedence, wrapping: OpText): OpText =>
   (use) =>
     isSigned(use.t) && !use.plain ? wrapping(use) : cut(use.t, infix(use.a, operator, use.b, precedence));
 
 const compare =
-  (operator: string, precedence: Precedence): Rule =>
+  (operator: string, precedence: Precedence): OpText =>
   ({ a, b }) =>
     infix(a, operator, b, precedence);
 
 const bitwise =
-  (operator: string, precedence: Precedence): Rule =>
+  (operator: string, precedence: Precedence): OpText =>
   ({ t, a, b }) => {
     const both = infix(a, operator, b, precedence);
     return t.name === 'bool' ? convertTo('bool', both) : cut(t, both);
@@ -60,18 +60,18 @@ const bitwise =
 
 /** A function of CUDA's mathematical library. */
 const math =
-  (name: string): Rule =>
+  (name: string): OpText =>
   ({ t, a, b }) =>
     call(t.name === 'f64' ? name : `${name}f`, ...(b.text === '' ? [a] : [a, b]));
 
 /** CUDA's library has C's functions, by their names. */
 const FUNCTIONS = Object.fromEntries(MATH_FUNCTIONS.map((name) => [name, math(name)])) as Record<
   MathFunction,
-  Rule
+  OpText
 >;
 
 const extreme =
-  (side: 'min' | 'max'): Rule =>
+  (side: 'min' | 'max'): OpText =>
   ({ t, a, b, prelude }) => {
     if (t.kind !== 'float') return cut(t, call(side, a, b));
     prelude.need(t.name === 'f64' ? `nan_${side}_f64` : `nan_${side}`);
@@ -80,7 +80,7 @@ const extreme =
 
 /** By a literal that is neither 0 nor −1, C++'s operator does; else by zero is 0. */
 const division =
-  (operator: '/' | '%', name: 'idiv' | 'mod'): Rule =>
+  (operator: '/' | '%', name: 'idiv' | 'mod'): OpText =>
   ({ t, a, b, prelude }) => {
     if (b.literal !== undefined && Number(b.literal) > 0)
       return cut(t, infix(a, operator, b, PRECEDENCE.product));
@@ -148,7 +148,7 @@ const SCALAR = {
     if (t.name === 'u8') return literal(t, 0);
     return call(t.name === 'i64' ? '__mul64hi' : t.name === 'u32' ? '__umulhi' : '__mulhi', a, b);
   },
-} as const satisfies Record<ScalarOp, Rule>;
+} as const satisfies Record<ScalarOp, OpText>;
 
 const NOTHING: Text = { text: '', precedence: PRECEDENCE.postfix };
 
@@ -160,7 +160,7 @@ export function scalarOp(
   [a = NOTHING, b = NOTHING, c = NOTHING]: readonly Text[],
   plain = false,
 ): Text {
-  const rule: Rule = SCALAR[op];
+  const rule: OpText = SCALAR[op];
   return rule({ t, a, b, c, prelude, plain });
 }
 

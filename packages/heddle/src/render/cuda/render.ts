@@ -12,7 +12,7 @@ import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../.
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../message.js';
 import { asyncCopy } from './copies.js';
-import { Expressions, isVectorArray } from './expression.js';
+import { CudaExpressions, isVectorArray } from './expression.js';
 import { type Analysis, accessOf, analyse } from './index-arithmetic.js';
 import { intrinsicCall } from './intrinsics.js';
 import { Messages, recorded } from './messages.js';
@@ -72,7 +72,7 @@ class Writer {
   readonly #prelude: Prelude;
   readonly #names = new Names();
   readonly #analysis: Analysis;
-  readonly #expressions: Expressions;
+  readonly #expressions: CudaExpressions;
   readonly #messages: Messages;
   readonly #lines: string[] = [];
   #depth = 1;
@@ -86,7 +86,7 @@ class Writer {
     const { maxThreads = 32 } = options;
     this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns);
     this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
-    this.#expressions = new Expressions(this.#prelude, this.#names, this.#analysis);
+    this.#expressions = new CudaExpressions(this.#prelude, this.#names, this.#analysis);
   }
 
   write(): CudaKernel {

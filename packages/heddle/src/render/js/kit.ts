@@ -5,22 +5,27 @@ import { INTRINSICS, type Intrinsic, type IntrinsicRecord } from '../../kernel/i
 import { convert, evaluate, OPS, type Scalar } from '../../kernel/ir/ops.js';
 
 /** A vector of the kernel language at run time. */
-type Vector = readonly Scalar[];
+type LaneValues = readonly Scalar[];
 
 /** Apply `f` lane by lane to vectors of equal length. */
-function lanes1(f: (a: Scalar) => Scalar, a: Vector): Scalar[] {
+function lanes1(f: (a: Scalar) => Scalar, a: LaneValues): Scalar[] {
   const out = new Array<Scalar>(a.length);
   for (let i = 0; i < a.length; i++) out[i] = f(a[i]!);
   return out;
 }
 
-function lanes2(f: (a: Scalar, b: Scalar) => Scalar, a: Vector, b: Vector): Scalar[] {
+function lanes2(f: (a: Scalar, b: Scalar) => Scalar, a: LaneValues, b: LaneValues): Scalar[] {
   const out = new Array<Scalar>(a.length);
   for (let i = 0; i < a.length; i++) out[i] = f(a[i]!, b[i]!);
   return out;
 }
 
-function lanes3(f: (a: Scalar, b: Scalar, c: Scalar) => Scalar, a: Vector, b: Vector, c: Vector): Scalar[] {
+function lanes3(
+  f: (a: Scalar, b: Scalar, c: Scalar) => Scalar,
+  a: LaneValues,
+  b: LaneValues,
+  c: LaneValues,
+): Scalar[] {
   const out = new Array<Scalar>(a.length);
   for (let i = 0; i < a.length; i++) out[i] = f(a[i]!, b[i]!, c[i]!);
   return out;
@@ -70,7 +75,7 @@ const rowBits = ({ buffer, byteOffset, BYTES_PER_ELEMENT }: TypedArray, index: n
   Array.from(new Uint16Array(buffer, byteOffset + index * BYTES_PER_ELEMENT, 8));
 
 /** A vector into neighbouring elements. */
-function scatter(t: DType, memory: TypedArray, index: number, v: Vector): void {
+function scatter(t: DType, memory: TypedArray, index: number, v: LaneValues): void {
   for (let i = 0; i < v.length; i++) encode(t, memory, index + i, v[i]!);
 }
 

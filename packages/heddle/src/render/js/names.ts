@@ -17,11 +17,11 @@ export interface Site {
 /** A place among the control flow of a kernel: its number in the order of the text, and the ifs and loops around it. */
 interface Path {
   readonly order: number;
-  readonly around: readonly Step[];
+  readonly around: readonly PathStep[];
 }
 
 /** An if, by its number in that order, and the branch taken; or a loop. */
-interface Step {
+interface PathStep {
   readonly construct: number;
   readonly branch: 'then' | 'else' | 'loop';
 }
@@ -66,7 +66,7 @@ export class Scribe {
   readonly #lines: string[] = [];
   #depth = 0;
   #order = 0;
-  readonly #around: Step[] = [];
+  readonly #around: PathStep[] = [];
   #lastLine: number | undefined;
 
   /** The JavaScript name of a variable, parameter or array: its own, numbered where that is taken. */
@@ -97,7 +97,7 @@ export class Scribe {
   }
 
   /** An if or a loop begins: how to write what stands inside. */
-  construct(): (branch: Step['branch'], body: () => void) => void {
+  construct(): (branch: PathStep['branch'], body: () => void) => void {
     const construct = this.#order++;
     return (branch, body) => {
       this.#around.push({ construct, branch });

@@ -4,7 +4,7 @@ import type { Expr, Variable } from '../../kernel/ir/ir.js';
 import type { ScalarOp } from '../../kernel/ir/ops.js';
 import type { FunctionBuilder, Local } from './encode.js';
 
-export interface Emitter {
+export interface WasmEmitter {
   readonly f: FunctionBuilder;
   readonly variables: ReadonlyMap<Variable, readonly Local[]>;
   /** The locals of a variable, declared the first time: one, or one per lane if it is wide. */

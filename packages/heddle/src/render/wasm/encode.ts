@@ -19,7 +19,7 @@ export interface Label {
   readonly depth: number;
 }
 
-type Operand =
+type InstructionOperand =
   | number
   | bigint
   | Local
@@ -31,7 +31,7 @@ type Operand =
 
 interface Instr {
   readonly name: InstructionName;
-  readonly operand: Operand;
+  readonly operand: InstructionOperand;
   /** Offset of a memory access. */
   readonly offset: number;
   /** Label name of a block or branch, for the text. */
@@ -115,7 +115,7 @@ export class FunctionBuilder {
     return local;
   }
 
-  op(name: InstructionName, operand?: Operand, offset = 0): void {
+  op(name: InstructionName, operand?: InstructionOperand, offset = 0): void {
     this.#code.push({ name, operand, offset });
   }
   get(local: Local): void {
@@ -185,7 +185,7 @@ export class FunctionBuilder {
     let depth = 2;
     for (const instr of this.#code) {
       if (instr.name === 'end' || instr.name === 'else') depth--;
-      lines.push(`${'  '.repeat(depth)}${describe(instr)}`);
+      lines.push(`${'  '.repeat(depth)}${instructionText(instr)}`);
       if (instr.name === 'else' || INSTRUCTIONS[instr.name].immediate === 'block') depth++;
     }
     return `${lines.join('\n')})`;
@@ -235,7 +235,7 @@ function encode(instr: Instr, out: number[]): void {
   }
 }
 
-function describe(instr: Instr): string {
+function instructionText(instr: Instr): string {
   const { name, operand } = instr;
   switch (INSTRUCTIONS[name].immediate) {
     case 'none':

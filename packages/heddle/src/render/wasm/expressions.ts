@@ -8,11 +8,11 @@ import type { Expr, Param, Special, Variable } from '../../kernel/ir/ir.js';
 import { OPS, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { ValueType } from '../../kernel/ir/types.js';
 import { convert, convert4 } from './convert.js';
-import type { Emitter } from './emitter.js';
+import type { WasmEmitter } from './emitter.js';
 import type { FunctionBuilder, Local } from './encode.js';
 import { fromHalf, roundToHalf, toHalf, wordsOf } from './half.js';
 import { atomic, load, loadSplat } from './memory.js';
-import { type HelperName, type OpContext, type Rule, ruleOf } from './ops.js';
+import { type HelperName, type OpContext, type OpInstructions, ruleOf } from './ops.js';
 import { fail, holderOf, isUnsigned, isWide, laneType, vectorBytes } from './values.js';
 import { wide } from './wide.js';
 
@@ -22,7 +22,7 @@ export interface ModuleContext {
   helper(name: HelperName): FunctionBuilder;
 }
 
-export class Expressions implements Emitter {
+export class WasmExpressions implements WasmEmitter {
   readonly f: FunctionBuilder;
   readonly module: ModuleContext;
   readonly variables = new Map<Variable, Local[]>();
@@ -173,7 +173,7 @@ export class Expressions implements Emitter {
   apply(name: ScalarOp, t: DType, operands: readonly (() => void)[], safeDivisor: boolean): void {
     const { f } = this;
     const type = laneType(t);
-    const rule: Rule = ruleOf(name);
+    const rule: OpInstructions = ruleOf(name);
     const context = this.#context(t, safeDivisor);
     if (name === 'fma') {
       const float = type === 'f64' ? 'f64' : 'f32';
@@ -241,7 +241,7 @@ export class Expressions implements Emitter {
       return;
     }
     const isFloat = t.kind === 'float';
-    const rule: Rule = ruleOf(e.arg);
+    const rule: OpInstructions = ruleOf(e.arg);
     const context = this.#context(t, false);
     if (e.arg === 'fma') {
       this.push(a);

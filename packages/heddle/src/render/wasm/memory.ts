@@ -1,7 +1,7 @@
 /** Loads, stores and atomics. Memory operands are `[memory, base, offset]` (kernel/passes/address.ts). */
 import type { DType } from '../../core/dtype.js';
 import type { Expr, Node, Statement } from '../../kernel/ir/ir.js';
-import type { Emitter } from './emitter.js';
+import type { WasmEmitter } from './emitter.js';
 import type { Local } from './encode.js';
 import { fromHalf, toHalf, wordsOf } from './half.js';
 import type { InstructionName } from './instructions.js';
@@ -13,7 +13,7 @@ const dtypeOf = (memory: Node): DType => {
 };
 
 /** Push a value from memory; not wide. */
-export function load(x: Emitter, e: Expr): void {
+export function load(x: WasmEmitter, e: Expr): void {
   const { f } = x;
   const t = dtypeOf(e.src[0]!);
   const { lanes } = e.type;
@@ -57,7 +57,7 @@ export function load(x: Emitter, e: Expr): void {
 }
 
 /** Push a scalar load straight into all lanes, where one instruction does it. */
-export function loadSplat(x: Emitter, e: Expr): boolean {
+export function loadSplat(x: WasmEmitter, e: Expr): boolean {
   if (e.op !== 'load' || e.type.lanes !== 1) return false;
   if (dtypeOf(e.src[0]!).bytes !== 4) return false;
   x.push(e.src[1] as Expr);
@@ -69,7 +69,7 @@ export function loadSplat(x: Emitter, e: Expr): boolean {
 const PACK_1 = [0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const PACK_2 = [0, 1, 4, 5, 8, 9, 12, 13, 0, 0, 0, 0, 0, 0, 0, 0];
 
-export function store(x: Emitter, s: Statement): void {
+export function store(x: WasmEmitter, s: Statement): void {
   const { f } = x;
   const memory = s.src[0]!;
   const e = s.src[1] as Expr;
@@ -114,14 +114,14 @@ export function store(x: Emitter, s: Statement): void {
 }
 
 /** [vector] → shuffled with itself. */
-function twice(x: Emitter, lanes: readonly number[]): void {
+function twice(x: WasmEmitter, lanes: readonly number[]): void {
   const v = x.f.local('packed', 'v128');
   x.f.tee(v);
   x.f.get(v);
   x.f.op('i8x16.shuffle', lanes);
 }
 
-function storeScalar(x: Emitter, t: DType, offset: number): void {
+function storeScalar(x: WasmEmitter, t: DType, offset: number): void {
   const { f } = x;
   switch (t.name) {
     case 'f16':
@@ -150,7 +150,7 @@ const NATIVE: Readonly<Record<string, 'add' | 'sub' | 'and' | 'or' | 'xor' | 'xc
 };
 
 /** Push what stood in memory before. */
-export function atomic(x: Emitter, e: Extract<Expr, { op: 'intrinsic' }>): void {
+export function atomic(x: WasmEmitter, e: Extract<Expr, { op: 'intrinsic' }>): void {
   const memory = e.src[0];
   if (memory?.op !== 'buffer' && memory?.op !== 'array')
     unsupported(`${e.arg} as a whole warp's operation`, e.at);
@@ -173,7 +173,7 @@ const SWAPS: Readonly<Record<number, { readonly load: InstructionName; readonly 
 };
 
 /** Swap the new value in, again with what was found there until nothing has come between. */
-export function update(x: Emitter, s: Extract<Statement, { op: 'update' }>): void {
+export function update(x: WasmEmitter, s: Extract<Statement, { op: 'update' }>): void {
   const { f } = x;
   const [memory, next, address, { arg }] = s.src as readonly [Node, Expr, Expr, Node];
   const offset = Number(arg);
@@ -206,19 +206,19 @@ export function update(x: Emitter, s: Extract<Statement, { op: 'update' }>): voi
   });
 }
 
-function differs(x: Emitter, a: Local, b: Local, bits: 'i32' | 'i64'): void {
+function differs(x: WasmEmitter, a: Local, b: Local, bits: 'i32' | 'i64'): void {
   x.f.get(a);
   x.f.get(b);
   x.f.op(`${bits}.ne`);
 }
 
-function fromBits(x: Emitter, t: DType): void {
+function fromBits(x: WasmEmitter, t: DType): void {
   if (t.name === 'f32') x.f.op('f32.reinterpret_i32');
   else if (t.name === 'f64') x.f.op('f64.reinterpret_i64');
   else if (t.name === 'f16' || t.name === 'bf16') fromHalf(x.f, t.name, false);
 }
 
-function toBits(x: Emitter, t: DType): void {
+function toBits(x: WasmEmitter, t: DType): void {
   if (t.name === 'f32') x.f.op('i32.reinterpret_f32');
   else if (t.name === 'f64') x.f.op('i64.reinterpret_f64');
   else if (t.name === 'f16' || t.name === 'bf16') toHalf(x.f, t.name, false);

@@ -20,7 +20,7 @@ export interface OpContext {
 }
 
 /** An op on one lane and on four; where four are missing it goes lane by lane. */
-export interface Rule {
+export interface OpInstructions {
   readonly float?: (c: OpContext, p: FloatPrefix) => void;
   readonly float4?: (c: OpContext) => void;
   readonly int?: (c: OpContext, p: IntPrefix) => void;
@@ -29,38 +29,38 @@ export interface Rule {
 
 const sign = (c: OpContext): 's' | 'u' => (c.unsigned ? 'u' : 's');
 
-const arithmetic = (name: 'add' | 'sub' | 'mul'): Rule => ({
+const arithmetic = (name: 'add' | 'sub' | 'mul'): OpInstructions => ({
   float: ({ f }, p) => f.op(`${p}.${name}`),
   float4: ({ f }) => f.op(`f32x4.${name}`),
   int: ({ f }, p) => f.op(`${p}.${name}`),
   int4: ({ f }) => f.op(`i32x4.${name}`),
 });
 
-const float = (name: 'div' | 'sqrt' | 'floor' | 'ceil' | 'trunc' | 'nearest'): Rule => ({
+const float = (name: 'div' | 'sqrt' | 'floor' | 'ceil' | 'trunc' | 'nearest'): OpInstructions => ({
   float: ({ f }, p) => f.op(`${p}.${name}`),
   float4: ({ f }) => f.op(`f32x4.${name}`),
 });
 
-const order = (name: 'lt' | 'le' | 'gt' | 'ge'): Rule => ({
+const order = (name: 'lt' | 'le' | 'gt' | 'ge'): OpInstructions => ({
   float: ({ f }, p) => f.op(`${p}.${name}`),
   float4: ({ f }) => f.op(`f32x4.${name}`),
   int: (c, p) => c.f.op(`${p}.${name}_${sign(c)}`),
   int4: (c) => c.f.op(`i32x4.${name}_${sign(c)}`),
 });
 
-const equality = (name: 'eq' | 'ne'): Rule => ({
+const equality = (name: 'eq' | 'ne'): OpInstructions => ({
   float: ({ f }, p) => f.op(`${p}.${name}`),
   float4: ({ f }) => f.op(`f32x4.${name}`),
   int: ({ f }, p) => f.op(`${p}.${name}`),
   int4: ({ f }) => f.op(`i32x4.${name}`),
 });
 
-const bits = (name: 'and' | 'or' | 'xor'): Rule => ({
+const bits = (name: 'and' | 'or' | 'xor'): OpInstructions => ({
   int: ({ f }, p) => f.op(`${p}.${name}`),
   int4: ({ f }) => f.op(`v128.${name}`),
 });
 
-const minmax = (name: 'min' | 'max', keep: 'lt' | 'gt'): Rule => ({
+const minmax = (name: 'min' | 'max', keep: 'lt' | 'gt'): OpInstructions => ({
   float: ({ f }, p) => f.op(`${p}.${name}`),
   float4: ({ f }) => f.op(`f32x4.${name}`),
   int: (c, p) => {
@@ -89,7 +89,7 @@ const one = (f: FunctionBuilder, p: IntPrefix): void =>
   p === 'i32' ? f.op('i32.const', 1) : f.op('i64.const', 1n);
 
 /** [value for small arguments, argument]: kernel/passes/decompose.ts has made the one, for the others a function is called. */
-function wave(name: WaveName): Rule {
+function wave(name: WaveName): OpInstructions {
   /** The argument on the stack → the value. */
   const large = (c: OpContext, p: FloatPrefix): void => {
     if (p === 'f32') c.f.op('f64.promote_f32');
@@ -313,8 +313,8 @@ const RULES = {
       f.op('i32.wrap_i64');
     },
   },
-} as const satisfies Record<Exclude<ScalarOp, Elementary> | WaveName, Rule>;
-export const ruleOf = (op: ScalarOp): Rule => (op in RULES ? RULES[op as keyof typeof RULES] : {});
+} as const satisfies Record<Exclude<ScalarOp, Elementary> | WaveName, OpInstructions>;
+export const ruleOf = (op: ScalarOp): OpInstructions => (op in RULES ? RULES[op as keyof typeof RULES] : {});
 
 /** Functions that a rule may call, written by hand; each is in a module only if one does. */
 export const HELPERS: Record<Exclude<HelperName, WaveName>, () => FunctionBuilder> = { fmod, mulhi64 };

@@ -15,12 +15,12 @@ import { isBuffer } from '../../kernel/ir/types.js';
 import { waveFunction } from '../../kernel/passes/decompose.js';
 import type { Message } from '../message.js';
 import { FunctionBuilder, type Local, ModuleBuilder } from './encode.js';
-import { Expressions } from './expressions.js';
+import { WasmExpressions } from './expressions.js';
 import { HELPERS, type HelperName } from './ops.js';
 import { Statements } from './statements.js';
 import { fail, laneType } from './values.js';
 
-export interface KernelFunction {
+export interface WasmKernel {
   readonly f: FunctionBuilder;
   /** Scratch memory it needs per thread, without its dynamic shared array, in bytes. */
   readonly scratchBytes: number;
@@ -56,7 +56,7 @@ export class KernelModule {
   #wave(name: WaveName): FunctionBuilder {
     const { x, result, body } = waveFunction(name);
     const f = new FunctionBuilder(`large_${name}`, 'f64');
-    const expressions = new Expressions(f, this);
+    const expressions = new WasmExpressions(f, this);
     expressions.variables.set(x, [f.param('x', 'f64')]);
     f.block('body', (end) => new Statements(expressions, f.name, [], end).emit(body));
     f.get(expressions.variable(result)[0]!);
@@ -68,10 +68,10 @@ export class KernelModule {
    * @param name the function's name in the module, which must be new to it
    * @param linear only for grids of one dimension: blockIdx.x is the block's number
    */
-  add(ir: KernelIr, name: string = ir.name, linear = false): KernelFunction {
+  add(ir: KernelIr, name: string = ir.name, linear = false): WasmKernel {
     const { once, scratchBytes } = ir.lowered ?? fail(`${ir.name} is not lowered`);
     const f = new FunctionBuilder(name);
-    const x = new Expressions(f, this);
+    const x = new WasmExpressions(f, this);
     for (const p of ir.params) {
       x.params.set(p, f.param(p.name, isBuffer(p.schema) ? 'i32' : laneType(p.schema)));
     }

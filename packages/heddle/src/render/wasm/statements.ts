@@ -4,7 +4,7 @@ import type { ValueType } from '../../kernel/ir/types.js';
 import type { Message } from '../message.js';
 import { FAILURE, PRINT_BYTES, PRINT_HEAD, PRINT_RING } from './abi.js';
 import type { Label } from './encode.js';
-import type { Expressions } from './expressions.js';
+import type { WasmExpressions } from './expressions.js';
 import { store, update } from './memory.js';
 import { laneType, unsupported } from './values.js';
 
@@ -14,14 +14,14 @@ interface Loop {
 }
 
 export class Statements {
-  readonly #x: Expressions;
+  readonly #x: WasmExpressions;
   readonly #kernel: string;
   readonly #messages: Message[];
   readonly #end: Label;
   readonly #loops: Loop[] = [];
 
   /** @param end where `return` goes */
-  constructor(x: Expressions, kernel: string, messages: Message[], end: Label) {
+  constructor(x: WasmExpressions, kernel: string, messages: Message[], end: Label) {
     this.#x = x;
     this.#kernel = kernel;
     this.#messages = messages;

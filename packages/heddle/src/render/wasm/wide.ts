@@ -1,12 +1,12 @@
 /** Vectors of 64-bit elements: computed lane by lane, into a local each. */
 import type { Expr } from '../../kernel/ir/ir.js';
 import { convert } from './convert.js';
-import type { Emitter } from './emitter.js';
+import type { WasmEmitter } from './emitter.js';
 import type { Local } from './encode.js';
 import { fail, isWide, laneType } from './values.js';
 
 /** Compute `e` into locals, one per lane. */
-export function wide(x: Emitter, e: Expr): readonly Local[] {
+export function wide(x: WasmEmitter, e: Expr): readonly Local[] {
   const { f } = x;
   const lanes = Array.from({ length: e.type.lanes }, (_, i) => i);
   const each = (push: (lane: number) => void): Local[] =>

@@ -11,7 +11,7 @@ import { DONE, type RunFunction, WAITED } from './control.js';
 import { keptProgram } from './kept-program.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
-import { countersAt, type PlannedLaunch, renderProgram, SECTION_BYTES } from './render.js';
+import { type CompiledLaunch, countersAt, renderProgram, SECTION_BYTES } from './render.js';
 import { Instance, Module, type WasmModule } from './webassembly.js';
 import { estimateWork } from './work.js';
 import type { Workers } from './workers.js';
@@ -164,7 +164,7 @@ export class CpuProgram implements Program {
 const compiled = new WeakMap<KernelIr, Map<string, KernelIr>>();
 
 /** What a launch comes to on this device. @throws NotSerialized if its threads cannot be put one after another */
-export function planLaunch(launch: KernelLaunch, target: Target): PlannedLaunch {
+export function planLaunch(launch: KernelLaunch, target: Target): CompiledLaunch {
   const { kernel, block } = launch;
   const known = compiled.get(kernel) ?? new Map<string, KernelIr>();
   compiled.set(kernel, known);

@@ -15,13 +15,13 @@ import type { KernelIr } from '../../kernel/ir/ir.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../../render/message.js';
 import { FunctionBuilder, type Local } from '../../render/wasm/encode.js';
-import { type KernelFunction, KernelModule, SCRATCH_GLOBAL } from '../../render/wasm/render.js';
+import { KernelModule, SCRATCH_GLOBAL, type WasmKernel } from '../../render/wasm/render.js';
 import { laneType } from '../../render/wasm/values.js';
 import type { KernelLaunch } from '../device.js';
 import { ABORT, DONE, FAILED, WAITED, WAITING } from './control.js';
 
 /** A launch, with its kernel as the module holds it. */
-export interface PlannedLaunch {
+export interface CompiledLaunch {
   readonly launch: KernelLaunch;
   /** The launch's kernel after the passes. */
   readonly ir: KernelIr;
@@ -64,11 +64,11 @@ export interface RenderOptions {
   readonly threads: number;
 }
 
-export function renderProgram(launches: readonly PlannedLaunch[], options: RenderOptions): ProgramModule {
+export function renderProgram(launches: readonly CompiledLaunch[], options: RenderOptions): ProgramModule {
   const module = new KernelModule(options);
-  const functions = new Map<string, KernelFunction>();
+  const functions = new Map<string, WasmKernel>();
   const kernels = new Map<KernelIr, number>();
-  const functionOf = ({ ir, launch }: PlannedLaunch): KernelFunction => {
+  const functionOf = ({ ir, launch }: CompiledLaunch): WasmKernel => {
     const linear = launch.grid[1] * launch.grid[2] === 1;
     const number = kernels.get(ir) ?? kernels.size;
     kernels.set(ir, number);
@@ -146,15 +146,15 @@ export function renderProgram(launches: readonly PlannedLaunch[], options: Rende
 
 /** Launches that run concurrently, or, if not shared, one after another on the main thread. */
 interface Section {
-  readonly launches: readonly PlannedLaunch[];
+  readonly launches: readonly CompiledLaunch[];
   readonly shared: boolean;
   /** In all; 1 if not shared. */
   readonly chunks: number;
-  readonly chunksOf: (l: PlannedLaunch) => number;
+  readonly chunksOf: (l: CompiledLaunch) => number;
 }
 
-function cut(launches: readonly PlannedLaunch[], threads: number): Section[] {
-  const groups: PlannedLaunch[][] = [];
+function cut(launches: readonly CompiledLaunch[], threads: number): Section[] {
+  const groups: CompiledLaunch[][] = [];
   let first = 0;
   launches.forEach((l, i) => {
     const waits = l.launch.needs?.some((need) => need >= first) ?? true;
@@ -165,7 +165,7 @@ function cut(launches: readonly PlannedLaunch[], threads: number): Section[] {
       groups.push([l]);
     }
   });
-  const chunksOf = (l: PlannedLaunch): number => {
+  const chunksOf = (l: CompiledLaunch): number => {
     const most = Math.min(blocksOf(l.launch), CHUNKS_PER_THREAD * threads, Math.floor(l.work / CHUNK_WORK));
     const per = Math.ceil(blocksOf(l.launch) / Math.max(1, most));
     return Math.ceil(blocksOf(l.launch) / per);
@@ -200,10 +200,10 @@ interface RunContext {
   readonly start: Local;
   /** Why a section is not waited for any longer. */
   readonly status: Local;
-  readonly functionOf: (l: PlannedLaunch) => KernelFunction;
+  readonly functionOf: (l: CompiledLaunch) => WasmKernel;
 }
 
-function call(x: RunContext, l: PlannedLaunch, range: () => void): void {
+function call(x: RunContext, l: CompiledLaunch, range: () => void): void {
   const { f } = x;
   l.ir.params.forEach((p, i) => {
     pushArgument(f, x.table, l.launch, i, isBuffer(p.schema) ? 'i32' : laneType(p.schema));
@@ -213,7 +213,7 @@ function call(x: RunContext, l: PlannedLaunch, range: () => void): void {
   f.op('call', x.functionOf(l).f);
 }
 
-function callAll(x: RunContext, l: PlannedLaunch): void {
+function callAll(x: RunContext, l: CompiledLaunch): void {
   call(x, l, () => {
     x.f.i32(0);
     x.f.i32(blocksOf(l.launch));
@@ -330,7 +330,7 @@ function claimChunks(x: RunContext, section: Section, at: number): void {
 }
 
 /** Blocks claimed·per to the next multiple, or the last. */
-function runChunk(x: RunContext, l: PlannedLaunch, per: number): void {
+function runChunk(x: RunContext, l: CompiledLaunch, per: number): void {
   const { f, start } = x;
   const blocks = blocksOf(l.launch);
   f.get(x.claimed);

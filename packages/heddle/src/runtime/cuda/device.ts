@@ -45,7 +45,7 @@ export class CudaDevice implements Device {
     const context = new CudaContext(driver, ordinal);
     this.name = context.name;
     this.target = targetOf(context);
-    this.description = describe(context, this.target, nvrtc.version);
+    this.description = descriptionOf(context, this.target, nvrtc.version);
     this.#context = context;
     this.#streams = new Streams(context, this);
     this.#memory = new CudaMemory(context, this.#streams);
@@ -141,7 +141,7 @@ const targetOf = (context: CudaContext): Target => ({
 });
 
 /** One line for people. */
-function describe({ driver, gpu, capability }: CudaContext, target: Target, nvrtc: string): string {
+function descriptionOf({ driver, gpu, capability }: CudaContext, target: Target, nvrtc: string): string {
   const name = new NativeMemory(256);
   driver.api.cuDeviceGetName(name.address, 256, gpu);
   const memory = driver.handle((at) => driver.api.cuDeviceTotalMem_v2(at, gpu));

@@ -83,7 +83,7 @@ export function probeCuda(): Availability & { readonly driver?: Driver } {
   } catch (error) {
     return missing((error as Error).message, NVRTC_HINT);
   }
-  return { available: true, reason: describe(driver), hint: '', driver };
+  return { available: true, reason: gpuSummary(driver), hint: '', driver };
 }
 
 /** GPUs that the driver shows. */
@@ -96,7 +96,7 @@ export function countGpus(): number {
   }
 }
 
-const describe = (driver: Driver): string => {
+const gpuSummary = (driver: Driver): string => {
   const gpus = gpusOf(driver);
   const more = gpus.length > 1 ? ` and ${gpus.length - 1} more` : '';
   return `${gpus[0]?.name ?? 'NVIDIA GPU'}${more}, driver for CUDA ${formatVersion(driver.version)}`;

@@ -49,11 +49,11 @@ export class SimDevice implements Device {
   }
 
   write(buffer: DeviceBuffer, source: Uint8Array, offset = 0): void {
-    new Uint8Array(memoryOf(buffer)).set(source, offset);
+    new Uint8Array(liveMemory(buffer)).set(source, offset);
   }
 
   async read(buffer: DeviceBuffer, offset = 0, bytes = buffer.bytes - offset): Promise<Uint8Array> {
-    return new Uint8Array(memoryOf(buffer).slice(offset, offset + bytes));
+    return new Uint8Array(liveMemory(buffer).slice(offset, offset + bytes));
   }
 
   peek(buffer: DeviceBuffer): Uint8Array | undefined {
@@ -62,7 +62,7 @@ export class SimDevice implements Device {
   }
 
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void {
-    new Uint8Array(memoryOf(to)).set(new Uint8Array(memoryOf(from), 0, bytes));
+    new Uint8Array(liveMemory(to)).set(new Uint8Array(liveMemory(from), 0, bytes));
   }
 
   compile(launches: readonly Launch[]): Program {
@@ -136,7 +136,7 @@ export class SimDevice implements Device {
       if (!isBuffer(p.schema)) throw new DeviceError(`[${kernel.name}] ${p.name} is a scalar, got a buffer.`);
       const { dtype } = p.schema;
       const length = Math.floor((slot.bytes - arg.offset) / dtype.bytes);
-      return viewAs(dtype, memoryOf(slot), arg.offset, length);
+      return viewAs(dtype, liveMemory(slot), arg.offset, length);
     });
     const run = this.#sanitizer.launch(kernel, { grid, block, sharedBytes, cluster }, args);
     this.steps += run.steps;
@@ -145,7 +145,7 @@ export class SimDevice implements Device {
   }
 }
 
-function memoryOf(buffer: DeviceBuffer): ArrayBuffer {
+function liveMemory(buffer: DeviceBuffer): ArrayBuffer {
   const { memory } = buffer as SimBuffer;
   if (!memory) throw new DeviceError(`the buffer '${buffer.label}' has been freed.`);
   return memory;

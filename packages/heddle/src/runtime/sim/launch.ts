@@ -40,15 +40,15 @@ type Bind = (
   local: (index: number) => LocalMemory,
 ) => ThreadFunction | WaitingThreadFunction;
 
-interface Compiled {
+interface SimulatedKernel {
   readonly js: JsKernel;
   readonly bind: Bind;
 }
 
-const compiled = new WeakMap<KernelIr, Compiled>();
+const compiled = new WeakMap<KernelIr, SimulatedKernel>();
 
 /** The JavaScript of a kernel, compiled once. */
-function compiledFor(ir: KernelIr): Compiled {
+function compiledFor(ir: KernelIr): SimulatedKernel {
   let known = compiled.get(ir);
   if (!known) {
     const js = renderJs(compile(ir, SIM_TARGET));

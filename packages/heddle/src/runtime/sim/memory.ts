@@ -7,10 +7,10 @@ import { sizeOf } from '../../core/shape.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
 import type { Loan, Run } from './run.js';
-import { type Access, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
+import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
 
 /** Bounds and alignment, the same for all memory. */
-abstract class Memory {
+abstract class CheckedMemory {
   readonly data: TypedArray;
   protected readonly run: Run;
   protected readonly name: string;
@@ -94,7 +94,7 @@ abstract class Memory {
 }
 
 /** A buffer parameter or a shared array, watched for races; of a shared one, also what was never written. */
-export class WatchedMemory extends Memory {
+export class WatchedMemory extends CheckedMemory {
   readonly #shared: boolean;
   readonly #shadow: Shadow;
   /** The first element, counted from where the shadow begins. */
@@ -230,14 +230,14 @@ export class WatchedMemory extends Memory {
     );
   }
 
-  #touch(way: Access, element: number, site: number): void {
+  #touch(way: AccessKind, element: number, site: number): void {
     if (this.#flying.size > 0) this.#mustHaveArrived(element, way === READ ? 'reads' : 'writes', site);
     const first = (this.#offset + element) * this.#places;
     this.#touchPlace(way, element, first, site);
     for (let i = 1; i < this.#places; i++) this.#touchPlace(way, element, first + i, site);
   }
 
-  #touchPlace(way: Access, element: number, place: number, site: number): void {
+  #touchPlace(way: AccessKind, element: number, place: number, site: number): void {
     const { run } = this;
     const shared = this.#shared;
     const since = shared ? run.blockStart : run.launchStart;
@@ -250,7 +250,7 @@ export class WatchedMemory extends Memory {
 }
 
 /** An array of one thread, in registers where its indices are constant. */
-export class LocalMemory extends Memory {
+export class LocalMemory extends CheckedMemory {
   readonly #written: Uint8Array;
 
   constructor(run: Run, decl: ArrayDecl) {

@@ -1,18 +1,18 @@
 /** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
-import { INTRINSICS, type IntrinsicRecord, type Operand } from '../../kernel/ir/intrinsics.js';
+import { INTRINSICS, type IntrinsicRecord, type LaneValue } from '../../kernel/ir/intrinsics.js';
 import { isPast } from '../../render/js/names.js';
 import type { Dim3 } from '../device.js';
 import { coordinates, type Run } from './run.js';
 
-type Index = [number, number, number, number, number, number];
+type ThreadIndex = [number, number, number, number, number, number];
 /** What a waiting thread says: the site it waits at, and its arguments there. */
-type Request = readonly [site: number, ...args: Operand[]];
+type Request = readonly [site: number, ...args: LaneValue[]];
 /** A thread of a kernel that waits; it returns the site where it ends. */
-type Thread = Generator<Request, number, Operand | undefined>;
+type Thread = Generator<Request, number, LaneValue | undefined>;
 
 /** One thread's program: called with threadIdx x, y, z and blockIdx x, y, z. */
-export type ThreadFunction = (...index: Index) => void;
-export type WaitingThreadFunction = (...index: Index) => Thread;
+export type ThreadFunction = (...index: ThreadIndex) => void;
+export type WaitingThreadFunction = (...index: ThreadIndex) => Thread;
 
 const WARP = 32;
 
@@ -109,7 +109,7 @@ class Warp {
 
   /** Run every lane to its next barrier or its end, through warp operations. */
   advance(): void {
-    let results: readonly (Operand | undefined)[] = [];
+    let results: readonly (LaneValue | undefined)[] = [];
     do {
       this.#lanes.forEach((lane, i) => {
         if (this.#ends[i] !== undefined) return;
@@ -123,7 +123,7 @@ class Warp {
   }
 
   /** The results of the warp operation that all lanes wait at; empty if they wait at a barrier or have returned. */
-  #exchange(): readonly (Operand | undefined)[] {
+  #exchange(): readonly (LaneValue | undefined)[] {
     const { requests } = this;
     const run = this.#run;
     const asking = requests.findIndex((r) => r && this.#record(r).scope === 'warp');
@@ -145,7 +145,7 @@ class Warp {
         this.#first + asking,
       );
     }
-    const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as Operand[] | undefined);
+    const lanes = Array.from({ length: WARP }, (_, i) => requests[i]?.slice(1) as LaneValue[] | undefined);
     const record = this.#record(requests[asking]!);
     this.#checkPresence(record, site, lanes);
     return record.warp!(run.site(site).dtype!, lanes);
@@ -161,7 +161,7 @@ class Warp {
   #checkPresence(
     { whole, source }: IntrinsicRecord,
     site: number,
-    lanes: readonly (readonly Operand[] | undefined)[],
+    lanes: readonly (readonly LaneValue[] | undefined)[],
   ): void {
     const run = this.#run;
     const first = this.#first;

@@ -16,7 +16,7 @@ const PAGE = 1 << PAGE_BITS;
 export const READ = 0;
 export const WRITE = 3;
 export const ATOMIC = 6;
-export type Access = typeof READ | typeof WRITE | typeof ATOMIC;
+export type AccessKind = typeof READ | typeof WRITE | typeof ATOMIC;
 const STRIDE = 9;
 
 /** The second word of an access: its site, whether several threads did it in this epoch, and the (first) thread. */
@@ -25,8 +25,12 @@ const SEVERAL = 1 << 10;
 const THREAD = SEVERAL - 1;
 const WHO = (1 << SITE_SHIFT) - 1;
 
-const DONE: Record<Access, string> = { [READ]: 'read', [WRITE]: 'wrote', [ATOMIC]: 'updated' };
-const DOES: Record<Access, string> = { [READ]: 'reads', [WRITE]: 'writes', [ATOMIC]: 'atomically updates' };
+const DONE: Record<AccessKind, string> = { [READ]: 'read', [WRITE]: 'wrote', [ATOMIC]: 'updated' };
+const DOES: Record<AccessKind, string> = {
+  [READ]: 'reads',
+  [WRITE]: 'writes',
+  [ATOMIC]: 'atomically updates',
+};
 
 export class Shadow {
   readonly #pages: (Int32Array | undefined)[] = [];
@@ -62,7 +66,7 @@ export class Shadow {
    * Remember an access of the running thread. `since` is the first epoch that matters: the launch's for global
    * memory, the block's for shared. Returns the access before it that it races with, if there is one.
    */
-  access(run: Run, way: Access, element: number, since: number, site: number): Rival | undefined {
+  access(run: Run, way: AccessKind, element: number, since: number, site: number): Rival | undefined {
     const page = this.#page(element);
     const at = (element & (PAGE - 1)) * STRIDE;
     if (way !== READ && clashes(run, page, at + READ, since)) return rival(run, page, at, READ);
@@ -93,14 +97,14 @@ function clashes(run: Run, page: Int32Array, track: number, since: number): bool
 
 /** The earlier of two accesses that race. */
 interface Rival {
-  readonly way: Access;
+  readonly way: AccessKind;
   readonly sameBlock: boolean;
   /** Thread, and block if it is another, as far as they are still known. */
   readonly who: string;
   readonly line: string;
 }
 
-function rival(run: Run, page: Int32Array, at: number, way: Access): Rival {
+function rival(run: Run, page: Int32Array, at: number, way: AccessKind): Rival {
   const epoch = page[at + way]!;
   const packed = page[at + way + 1]!;
   const line = run.nameLine(packed >> SITE_SHIFT);
@@ -117,7 +121,7 @@ function rival(run: Run, page: Int32Array, at: number, way: Access): Rival {
 }
 
 /** Stop at a race of the running thread's access with an earlier one. */
-export function reportRace(run: Run, name: string, way: Access, earlier: Rival, site: number): never {
+export function reportRace(run: Run, name: string, way: AccessKind, earlier: Rival, site: number): never {
   return run.fail(
     'race',
     `a race on ${name}: ${run.nameThread(run.thread)} ${DOES[way]} what ${earlier.who} ` +

@@ -18,9 +18,9 @@ import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
 /** Terms that an accumulator of floats takes. */
 export const MOST_TERMS = 16;
 
-export type ReduceOp = 'add' | 'mul' | 'min' | 'max';
+export type CombiningOp = 'add' | 'mul' | 'min' | 'max';
 
-export const opOf = (node: GraphNode): ReduceOp => {
+export const opOf = (node: GraphNode): CombiningOp => {
   if (node.op !== 'reduce') return 'add';
   const { op } = argOf(node, 'reduce');
   return op === 'sum' ? 'add' : op === 'prod' ? 'mul' : op;

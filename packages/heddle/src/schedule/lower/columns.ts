@@ -12,7 +12,7 @@ import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
 import type { Reduction } from '../group.js';
 import { Accumulation, identityOf, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, type Scope } from './evaluate.js';
+import { Evaluator, type LoopScope } from './evaluate.js';
 import {
   add,
   BLOCK,
@@ -56,7 +56,7 @@ function columns(
   // Of a column there are `columns` elements to reduce, and there are `rows` columns.
   const { rows: results, columns: length, runs } = structure;
   const held = new Map<GraphNode, Expr>();
-  const scope: Scope = { ...scopeOf(memories, false), aligned: true, held: (node) => held.get(node) };
+  const scope: LoopScope = { ...scopeOf(memories, false), aligned: true, held: (node) => held.get(node) };
   const inner = loopSizes(axes.at(-1)!).at(-1)!;
   const lanes: Lanes = inner % 4 === 0 && results * length >= WIDE ? 4 : 1;
   const across = Math.min(32, powerOfTwo(results / lanes));

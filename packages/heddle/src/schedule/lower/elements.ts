@@ -10,7 +10,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
 import { type Affine, type Atom, affine, offset, plus, times as scaled, slope, toExpr } from './affine.js';
 import type { Coordinates, Digit, LoopAxis } from './coordinates.js';
-import { Evaluator, type Scope } from './evaluate.js';
+import { Evaluator, type LoopScope } from './evaluate.js';
 import {
   add,
   BLOCK,
@@ -50,7 +50,7 @@ export function elementsBody(
   shape: Survey,
   target: Target,
 ): Body {
-  const scope: Scope = { ...scopeOf(memories, false), aligned: true };
+  const scope: LoopScope = { ...scopeOf(memories, false), aligned: true };
   const across = transposed(axis, shape, target);
   if (across !== undefined) return squaresBody(roots, outputs, scope, shape, across);
   // Two halves that draw: what is drawn for both (the radius and angle of a pair of normal numbers) is drawn once.
@@ -110,7 +110,7 @@ function computed(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
   at: Coordinates,
-  scope: Scope,
+  scope: LoopScope,
   lanes: Lanes,
   out: Statement[],
 ): Statement[] {
@@ -145,7 +145,7 @@ function transposed(axis: LoopAxis, shape: Survey, target: Target): number | und
 function squaresBody(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
-  scope: Scope,
+  scope: LoopScope,
   { digits }: Survey,
   across: number,
 ): Body {

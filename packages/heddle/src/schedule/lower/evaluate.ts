@@ -18,7 +18,7 @@ import { kept, padded, runsOf, sliced, windowed } from './movement.js';
 import { philoxBlock, philoxWord } from './philox.js';
 
 /** What the loops around an expression are, and what it may read. */
-export interface Scope {
+export interface LoopScope {
   /** The memory that holds a node, if it has its own. */
   memory(node: GraphNode): MemoryNode | undefined;
   /** Loops of a reduction's run of axes, remembered between two lowerings of a kernel. */
@@ -43,19 +43,19 @@ export interface Vector {
 
 const SCALAR: Vector | undefined = undefined;
 /** How many values each scope has named: a kernel's names are the same wherever and whenever it is made. */
-const named = new WeakMap<Scope, number>();
+const named = new WeakMap<LoopScope, number>();
 /** How many nodes each scope has computed, and how many it may: a bound for what would otherwise hardly end. */
-const computed = new WeakMap<Scope, number>();
+const computed = new WeakMap<LoopScope, number>();
 const MOST_COMPUTED = 1_000_000;
 
 export class Evaluator {
-  readonly #scope: Scope;
+  readonly #scope: LoopScope;
   readonly #vector: Vector | undefined;
   /** Statements go here; undefined where only an expression will do. */
   readonly #out: Statement[] | undefined;
   readonly #known = new Map<Coordinates, Map<GraphNode, Expr>>();
 
-  constructor(scope: Scope, vector: Vector | undefined, out: Statement[] | undefined) {
+  constructor(scope: LoopScope, vector: Vector | undefined, out: Statement[] | undefined) {
     this.#scope = scope;
     this.#vector = vector;
     this.#out = out;

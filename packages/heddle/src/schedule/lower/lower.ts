@@ -12,11 +12,11 @@ import type { Atom } from './affine.js';
 import { columnsBody } from './columns.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
 import { elementsBody } from './elements.js';
-import type { Scope, Vector } from './evaluate.js';
+import type { LoopScope, Vector } from './evaluate.js';
 import {
   type Body,
   below,
-  type Lowered,
+  type LoweredGroup,
   loopDigit,
   Memories,
   parameter,
@@ -36,7 +36,7 @@ export function lowerGroup(
   { roots, reduction }: Group,
   hasMemory: (node: GraphNode) => boolean,
   target: Target,
-): Lowered {
+): LoweredGroup {
   const own = new Set(roots);
   const memories = new Memories((node) => hasMemory(node) && !own.has(node));
   const outputs = roots.map((root, i) => parameter(`y${i}`, root));
@@ -151,7 +151,7 @@ function innerLoops(
   begin: Expr,
   end: Expr,
   whole: boolean,
-  scope: Scope,
+  scope: LoopScope,
   vectors: boolean,
 ): Statement[] {
   const loop = (from: Expr, to: Expr, step: 1 | 4): Statement => {

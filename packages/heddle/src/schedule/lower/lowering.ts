@@ -15,9 +15,9 @@ import * as k from '../../kernel/ir/ir.js';
 import { buffer, value as valueType } from '../../kernel/ir/types.js';
 import { type Affine, atom, ofAtom, toExpr } from './affine.js';
 import { type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, type Scope, type Vector } from './evaluate.js';
+import { Evaluator, type LoopScope, type Vector } from './evaluate.js';
 
-export interface Lowered {
+export interface LoweredGroup {
   readonly ir: KernelIr;
   /** The nodes whose memory the parameters are: those read, then the roots. */
   readonly params: readonly GraphNode[];
@@ -89,7 +89,7 @@ export const scopeOf = (
   memories: Memories,
   vectorReduce: boolean,
   onLoad?: (index: Affine) => void,
-): Scope => ({
+): LoopScope => ({
   memory: (node) => memories.memory(node),
   axis: (node, run, size) => memories.axis(node, run, size),
   vectorReduce,
@@ -118,7 +118,7 @@ export function storeAll(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
   at: Coordinates,
-  scope: Scope,
+  scope: LoopScope,
   vector: Vector | undefined,
 ): Statement {
   const out: Statement[] = [];

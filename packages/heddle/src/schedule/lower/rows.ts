@@ -10,9 +10,9 @@ import * as k from '../../kernel/ir/ir.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
 import type { Reduction } from '../group.js';
-import { Accumulation, identityOf, opOf, type ReduceOp } from './accumulate.js';
+import { Accumulation, type CombiningOp, identityOf, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, type Scope } from './evaluate.js';
+import { Evaluator, type LoopScope } from './evaluate.js';
 import {
   add,
   BLOCK,
@@ -44,7 +44,7 @@ export function rowsBody(
 }
 
 /** All lanes of a vector together. */
-export function joined(op: ReduceOp, v: Expr): Expr {
+export function joined(op: CombiningOp, v: Expr): Expr {
   const lanes = Array.from({ length: v.type.lanes }, (_, i) => (v.type.lanes === 1 ? v : k.lane(v, i)));
   const halve = (from: readonly Expr[]): Expr =>
     from.length === 1
@@ -54,7 +54,7 @@ export function joined(op: ReduceOp, v: Expr): Expr {
 }
 
 /** Neighbouring elements of the row that a thread has: where, and what computes there. */
-interface Piece {
+interface RowPiece {
   readonly at: Coordinates;
   readonly evaluator: Evaluator;
   /** Whether the row goes so far; undefined if it always does. */
@@ -97,14 +97,14 @@ class Rows {
   readonly #outputs: readonly MemoryNode[];
   readonly #reduction: Reduction;
   readonly #axes: readonly LoopAxis[];
-  readonly #scope: Scope;
+  readonly #scope: LoopScope;
   readonly #shares: Shares;
   readonly #thread: Variable;
   readonly #row: Coordinates;
   /** Whether there is such a row; undefined if always. */
   readonly #isRow: Expr | undefined;
   /** The pieces of a row that stays in registers. */
-  readonly #kept: readonly Piece[] | undefined;
+  readonly #kept: readonly RowPiece[] | undefined;
 
   constructor(
     roots: readonly GraphNode[],
@@ -189,14 +189,14 @@ class Rows {
   }
 
   /** The vectors of a thread, from element `base` of the row on (by default its start). */
-  #pieces(base: Expr | undefined, out: Statement[]): Piece[] {
+  #pieces(base: Expr | undefined, out: Statement[]): RowPiece[] {
     const { columns } = this.#reduction.structure;
     const { team, lanes, each } = this.#shares;
     const step = team * lanes;
     const reduced = this.#axesOf(true);
     const kept = this.#axesOf(false);
     const own = times(k.read(this.#thread), lanes);
-    return Array.from({ length: each }, (_, n): Piece => {
+    return Array.from({ length: each }, (_, n): RowPiece => {
       let position: Expr = n === 0 ? own : add(own, k.int(n * step));
       if (base) position = add(position, base);
       let column = declared('c', position, out);
@@ -216,7 +216,7 @@ class Rows {
   }
 
   /** Do something with all pieces of the row: those in registers, or in a loop. */
-  #sweep(out: Statement[], body: (pieces: readonly Piece[], out: Statement[]) => void): void {
+  #sweep(out: Statement[], body: (pieces: readonly RowPiece[], out: Statement[]) => void): void {
     if (this.#kept) {
       body(this.#kept, out);
       return;
@@ -228,7 +228,7 @@ class Rows {
   }
 
   /** What a thread does with its pieces from element `base` of the row on; `step` is how far they reach. */
-  #turn(body: (pieces: readonly Piece[], out: Statement[]) => void): {
+  #turn(body: (pieces: readonly RowPiece[], out: Statement[]) => void): {
     readonly base: Variable;
     readonly inside: readonly Statement[];
     readonly step: number;
@@ -244,7 +244,7 @@ class Rows {
   #reduce(nodes: readonly GraphNode[]): void {
     const { lanes } = this.#shares;
     const out = this.#out;
-    const combined = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr =>
+    const combined = (node: GraphNode, pieces: readonly RowPiece[], into: Statement[]): Expr =>
       pieces
         .map(({ at, evaluator, inside }): Expr => {
           const value = evaluator.value(node.src[0]!, at);

@@ -10,7 +10,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import { type Group, memoryOf } from '../group.js';
 import { atom, ofAtom, toExpr } from '../lower/affine.js';
 import { type Coordinates, flatten } from '../lower/coordinates.js';
-import { Evaluator, type Scope } from '../lower/evaluate.js';
+import { Evaluator, type LoopScope } from '../lower/evaluate.js';
 import { parameter } from '../lower/lowering.js';
 import { epilogueOf } from './epilogue.js';
 import { viewOf } from './views.js';
@@ -48,7 +48,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   });
 
   const reads = new Map<GraphNode, MemoryNode>();
-  const scope: Scope = {
+  const scope: LoopScope = {
     memory: (n) => {
       if (!stored.has(n) || group.roots.includes(n)) return undefined;
       let memory = reads.get(n);

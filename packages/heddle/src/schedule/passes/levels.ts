@@ -7,19 +7,19 @@ import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Work } from '../launch.js';
-import type { Plan, Setting } from '../plan.js';
+import type { Plan, PlanSetting } from '../plan.js';
 
 /** A stage of a group: one launch. */
-export interface Step {
+export interface LaunchStep {
   readonly work: Work;
   readonly stage: number;
   /** What must have run before. */
-  readonly needs: Set<Step>;
+  readonly needs: Set<LaunchStep>;
 }
 
 export function assignLevels(
   { work, updated }: Plan,
-  { target }: Setting,
+  { target }: PlanSetting,
 ): { levels: Map<Work, readonly number[]> } {
   const steps = stepsOf(work, updated);
   const levels = levelsOf([...steps.values()].flat(), target);
@@ -33,12 +33,12 @@ export function assignLevels(
 function stepsOf(
   work: readonly Work[],
   updated: ReadonlyMap<GraphNode, GraphNode>,
-): Map<Work, readonly Step[]> {
+): Map<Work, readonly LaunchStep[]> {
   const steps = new Map(
-    work.map((w) => [w, w.stages.map((_, stage): Step => ({ work: w, stage, needs: new Set() }))]),
+    work.map((w) => [w, w.stages.map((_, stage): LaunchStep => ({ work: w, stage, needs: new Set() }))]),
   );
-  const makers = new Map<GraphNode, Step>();
-  const readers = new Map<GraphNode, Step[]>();
+  const makers = new Map<GraphNode, LaunchStep>();
+  const readers = new Map<GraphNode, LaunchStep[]>();
   for (const [{ group, stages }, own] of steps) {
     for (const root of group.roots) makers.set(root, own.at(-1)!);
     stages.forEach(({ slots }, i) => {
@@ -72,9 +72,10 @@ function stepsOf(
  * The level of each step: as low as possible. On a GPU, steps that others do not wait for (weights' gradients and
  * updates) move to where they cost least: next to long launches that leave multiprocessors idle.
  */
-export function levelsOf(steps: readonly Step[], target: Target): Map<Step, number> {
-  const levels = new Map<Step, number>();
-  const lowest = (step: Step): number => Math.max(0, ...[...step.needs].map((need) => levels.get(need)! + 1));
+export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<LaunchStep, number> {
+  const levels = new Map<LaunchStep, number>();
+  const lowest = (step: LaunchStep): number =>
+    Math.max(0, ...[...step.needs].map((need) => levels.get(need)! + 1));
   const order = inOrder(steps);
   for (const step of order) levels.set(step, lowest(step));
   if (target.model !== 'threads' || steps.length === 0) return levels;
@@ -84,7 +85,7 @@ export function levelsOf(steps: readonly Step[], target: Target): Map<Step, numb
   for (const step of order.toReversed())
     for (const need of step.needs) highest.set(need, Math.min(highest.get(need)!, highest.get(step)! - 1));
   const loads = Array.from({ length: depth + 1 }, (): Load => ({ path: 0, work: 0 }));
-  const add = (step: Step, level: number): void => {
+  const add = (step: LaunchStep, level: number): void => {
     loads[level] = together(loads[level]!, loadOf(step, target));
   };
   for (const step of order) if (levels.get(step) === highest.get(step)) add(step, levels.get(step)!);
@@ -103,9 +104,9 @@ export function levelsOf(steps: readonly Step[], target: Target): Map<Step, numb
 }
 
 /** Each step after those it needs. */
-function inOrder(steps: readonly Step[]): Step[] {
-  const order = new Set<Step>();
-  const visit = (step: Step): void => {
+function inOrder(steps: readonly LaunchStep[]): LaunchStep[] {
+  const order = new Set<LaunchStep>();
+  const visit = (step: LaunchStep): void => {
     if (order.has(step)) return;
     for (const need of step.needs) visit(need);
     order.add(step);
@@ -125,7 +126,7 @@ interface Load {
 const together = (a: Load, b: Load): Load => ({ path: Math.max(a.path, b.path), work: a.work + b.work });
 const durationOf = ({ path, work }: Load): number => Math.max(path, work);
 
-function loadOf({ work: of, stage }: Step, { units }: Target): Load {
+function loadOf({ work: of, stage }: LaunchStep, { units }: Target): Load {
   const { work: launch, slots } = of.stages[stage]!;
   if ('library' in launch) return { path: 0, work: FITTED.launch.library };
   const { kernel, grid, block } = launch;

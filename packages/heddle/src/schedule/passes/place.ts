@@ -2,15 +2,15 @@
 import { sizeOf } from '../../core/shape.js';
 import { type GraphNode, requireIndexable } from '../../graph/node.js';
 import type { Group } from '../group.js';
-import type { Place, PlacedLaunch, Schedule, Slot, Work } from '../launch.js';
-import type { Plan, Setting } from '../plan.js';
+import type { Place, PlacedLaunch, Schedule, UnplacedArgument, Work } from '../launch.js';
+import type { Plan, PlanSetting } from '../plan.js';
 import { type Lifetime, planArena } from './memory.js';
 import type { Touch } from './needs.js';
 
 /** The launches, level by level, with the places of their arguments. */
 export function place(
   { work, levels, roots, leaves, updated }: Plan,
-  { updates }: Setting,
+  { updates }: PlanSetting,
 ): Pick<Plan, 'launches' | 'arenaBytes' | 'results'> {
   const levelOf = (w: Work, stage: number): number => levels.get(w)!.at(stage)!;
   for (const { group } of work) for (const { shape } of group.roots) requireIndexable(shape);
@@ -43,7 +43,7 @@ export function place(
   }
   const { offsets, bytes } = planArena(lifetimes);
 
-  const toPlace = (slot: Slot, w: Work): Place => {
+  const toPlace = (slot: UnplacedArgument, w: Work): Place => {
     if ('value' in slot) return slot;
     if ('scratch' in slot) return { arena: offsets[scratchAt.get(w)! + slot.scratch]! };
     const leaf = leaves.indexOf(updated.get(slot.node) ?? slot.node);
@@ -51,11 +51,11 @@ export function place(
     const result = results.indexOf(slot.node);
     return result >= 0 ? { result } : { arena: offsets[arenaOf.get(slot.node)!]! };
   };
-  const bytesOf = (slot: Slot, w: Work): number => {
+  const bytesOf = (slot: UnplacedArgument, w: Work): number => {
     if ('value' in slot) return 0;
     return 'node' in slot ? slot.node.size * slot.node.dtype.bytes : w.scratch[slot.scratch]!.bytes;
   };
-  const touchOf = (slot: Slot, w: Work): Touch[] => {
+  const touchOf = (slot: UnplacedArgument, w: Work): Touch[] => {
     const place = toPlace(slot, w);
     if ('value' in slot || 'value' in place) return [];
     const writes = 'scratch' in slot || ('node' in slot && w.group.roots.includes(slot.node));

@@ -5,13 +5,13 @@
 import type { GraphNode } from '../../graph/node.js';
 import { readsOf } from '../group.js';
 import type { Work } from '../launch.js';
-import type { Plan, Setting } from '../plan.js';
+import type { Plan, PlanSetting } from '../plan.js';
 import { onlyInPlace } from './finish.js';
 
 /** Which roots may be written over a leaf: it is read in place only, and every other reader can run before. */
 export function claimUpdates(
   { work, roots, leaves, stored }: Plan,
-  { updates }: Setting,
+  { updates }: PlanSetting,
 ): { updated: Map<GraphNode, GraphNode> } {
   const updated = new Map<GraphNode, GraphNode>();
   const taken = new Set<GraphNode>();

@@ -3,12 +3,12 @@ import type { Variant } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Group } from '../group.js';
 import type { Work } from '../launch.js';
-import type { Plan, Setting } from '../plan.js';
+import type { Plan, PlanSetting } from '../plan.js';
 import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
 import { callToWork } from './work.js';
 
 /** The variants that `tune` takes for the calls that can be done in several ways. */
-export function tuneCalls({ calls, stored }: Plan, { tune }: Setting): { variants: Map<Group, Variant> } {
+export function tuneCalls({ calls, stored }: Plan, { tune }: PlanSetting): { variants: Map<Group, Variant> } {
   const several: { readonly group: Group; readonly variants: readonly Variant[] }[] = [];
   const requests: TuneRequest[] = [];
   for (const [group, open] of calls) {

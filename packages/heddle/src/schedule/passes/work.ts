@@ -3,13 +3,16 @@ import { callOf, type Variant } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Group } from '../group.js';
-import type { Slot, Work } from '../launch.js';
+import type { UnplacedArgument, Work } from '../launch.js';
 import { lowerGroup } from '../lower/lower.js';
-import type { Plan, Setting } from '../plan.js';
+import type { Plan, PlanSetting } from '../plan.js';
 import { type OpenCall, openCall } from './hand-written.js';
 
 /** The sources of hand-written kernels, as views of what has memory. */
-export function openCalls({ groups, stored }: Plan, { target }: Setting): { calls: Map<Group, OpenCall> } {
+export function openCalls(
+  { groups, stored }: Plan,
+  { target }: PlanSetting,
+): { calls: Map<Group, OpenCall> } {
   return {
     calls: new Map(groups.filter((g) => g.call).map((group) => [group, openCall(group, stored, target)])),
   };
@@ -17,7 +20,7 @@ export function openCalls({ groups, stored }: Plan, { target }: Setting): { call
 
 export function lowerGroups(
   { groups, stored, calls, variants }: Plan,
-  { target }: Setting,
+  { target }: PlanSetting,
 ): { work: Work[] } {
   const work = groups.map((group) => {
     const call = calls.get(group);
@@ -48,7 +51,7 @@ export function callToWork(group: Group, open: OpenCall, variant?: Variant): Wor
   const scratch: { bytes: number; from: number; to: number }[] = [];
   const reads = new Set(plan.inputs);
   const stages = plan.stages.map((stage, at) => {
-    const slots = stage.args.map((arg): Slot => {
+    const slots = stage.args.map((arg): UnplacedArgument => {
       if ('input' in arg) return { node: plan.inputs[arg.input]! };
       if ('output' in arg) return { node: group.roots[0]! };
       if ('value' in arg) return arg;

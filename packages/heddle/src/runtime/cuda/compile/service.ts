@@ -2,7 +2,7 @@
 import { debug } from '../../../core/log.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
 import { type Architecture, compileFlags, type Nvrtc } from './nvrtc.js';
-import type { CompileResult, Source } from './processes/orders.js';
+import type { CompileResult, CudaSource } from './processes/orders.js';
 import { type CompileJob, CompilePool } from './processes/pool.js';
 
 /** Some 100 MB; a network has ten to a hundred, and tuning it a few hundred. */
@@ -34,7 +34,7 @@ export class CompileService {
    * Begin to compile a source in another process: `compile` takes the result.
    * @returns whether it is in the cache, or has been compiled by now
    */
-  begin(source: Source): boolean {
+  begin(source: CudaSource): boolean {
     const arch = this.nvrtc.architecture(this.#capability);
     const key = this.#keyOf(source, arch);
     const begun = this.#begun.get(key);
@@ -45,7 +45,7 @@ export class CompileService {
   }
 
   /** The images of all sources, in order; of one that does not compile, what the compiler says. */
-  compile(sources: readonly Source[]): CompileResult[] {
+  compile(sources: readonly CudaSource[]): CompileResult[] {
     const started = performance.now();
     const arch = this.nvrtc.architecture(this.#capability);
     const keys = sources.map((source) => this.#keyOf(source, arch));
@@ -53,7 +53,7 @@ export class CompileService {
       this.#begun.has(key) ? undefined : this.#cache?.get(key),
     );
     const missing = images.flatMap((image, i) => (image ? [] : [i]));
-    const own = ({ text, name }: Source): CompileResult => this.nvrtc.compile(text, name, arch);
+    const own = ({ text, name }: CudaSource): CompileResult => this.nvrtc.compile(text, name, arch);
     const few = missing.length < LEAST_SOURCES && missing.every((i) => !this.#begun.has(keys[i]!));
     const jobs = few
       ? []
@@ -78,7 +78,7 @@ export class CompileService {
     await this.#pool.close();
   }
 
-  #keyOf({ text }: Source, arch: Architecture): string {
+  #keyOf({ text }: CudaSource, arch: Architecture): string {
     return cacheKey(text, arch.kind, this.nvrtc.version, compileFlags(arch.name).join(' '));
   }
 }

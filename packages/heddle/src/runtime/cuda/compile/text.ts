@@ -12,12 +12,12 @@ import {
 } from '../../../render/cuda/render.js';
 import type { Message } from '../../../render/message.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
-import type { Source } from './processes/orders.js';
+import type { CudaSource } from './processes/orders.js';
 
 const MOST_FILES = 4096;
 
 /** A kernel as text. */
-export interface KernelSource extends Source {
+export interface KernelSource extends CudaSource {
   readonly messages: readonly Message[];
   /** Equal for kernels that may share a function: of equal text, and none of them says anything. */
   readonly key: string;

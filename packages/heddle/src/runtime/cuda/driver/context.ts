@@ -3,7 +3,7 @@ import { env } from '../../../core/env.js';
 import { DeviceError } from '../../../core/errors.js';
 import { MessageBoard } from '../messages.js';
 import { ATTRIBUTE, type Driver } from './driver.js';
-import { Faults, type Planned } from './faults.js';
+import { Faults, type RecentProgram } from './faults.js';
 import { NON_BLOCKING } from './stream.js';
 
 /** The driver whose graphs have edges that let kernels overlap: CUDA 12.3. */
@@ -84,12 +84,12 @@ export class CudaContext {
   }
 
   /** A program is about to run: a fault may come from it. */
-  remember(program: Planned): void {
+  remember(program: RecentProgram): void {
     this.#faults.remember(program);
   }
 
   /** What to throw instead of an error of the driver. @param launch what was running, where it is known */
-  failure(error: unknown, launch?: Planned['plan'][number]): unknown {
+  failure(error: unknown, launch?: RecentProgram['plan'][number]): unknown {
     return this.#faults.explain(error, launch, () => this.board.salvage());
   }
 

@@ -21,12 +21,12 @@ const REMEMBERED = 4;
 /** Names of kernels in a message. */
 const NAMED = 12;
 
-interface Named {
+interface NamedLaunch {
   readonly name: string;
 }
 /** A program, as far as its launches have names. */
-export interface Planned {
-  readonly plan: readonly Named[];
+export interface RecentProgram {
+  readonly plan: readonly NamedLaunch[];
 }
 
 export class Faults {
@@ -34,14 +34,14 @@ export class Faults {
   lost: DeviceError | undefined;
   readonly #device: string;
   /** The last first. */
-  readonly #recent: Planned[] = [];
+  readonly #recent: RecentProgram[] = [];
 
   constructor(device: string) {
     this.#device = device;
   }
 
   /** A program is about to run. */
-  remember(program: Planned): void {
+  remember(program: RecentProgram): void {
     if (this.#recent[0] === program) return;
     this.#recent.unshift(program);
     if (this.#recent.length > REMEMBERED) this.#recent.pop();
@@ -52,7 +52,11 @@ export class Faults {
    * @param launch what was running, where that is known
    * @param assertion called when the device is lost just now: the first assertion that failed before
    */
-  explain(error: unknown, launch: Named | undefined, assertion: () => KernelError | undefined): unknown {
+  explain(
+    error: unknown,
+    launch: NamedLaunch | undefined,
+    assertion: () => KernelError | undefined,
+  ): unknown {
     if (!(error instanceof DriverError)) return error;
     if (this.lost) return this.lost;
     if (!FATAL.has(error.resultName)) return error;

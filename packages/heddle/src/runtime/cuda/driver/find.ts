@@ -14,7 +14,7 @@ export interface Surroundings {
 export const surroundings = (): Surroundings => ({ env: process.env, home: homeFolder(), root: '/' });
 
 /** A folder that may hold libraries, and what it belongs to. */
-export interface Place {
+export interface LibraryFolder {
   readonly folder: string;
   readonly origin: 'toolkit' | 'system' | 'conda' | 'wheel';
 }
@@ -104,16 +104,16 @@ function sitePackages({ env, home, root }: Surroundings): string[] {
 }
 
 /** All places to look at, the most likely to be wanted first. `packages` are the wheels' folders under `nvidia`. */
-export function places(packages: readonly string[], around: Surroundings = surroundings()): Place[] {
+export function places(packages: readonly string[], around: Surroundings = surroundings()): LibraryFolder[] {
   const wheels = sitePackages(around).flatMap((site) =>
     packages.map((name) => join(site, 'nvidia', name, 'lib')),
   );
   const conda = paths(around.env.CONDA_PREFIX).map((prefix) => join(prefix, 'lib'));
   return [
-    ...toolkits(around).map((folder): Place => ({ folder, origin: 'toolkit' })),
-    ...systemFolders(around).map((folder): Place => ({ folder, origin: 'system' })),
-    ...conda.map((folder): Place => ({ folder, origin: 'conda' })),
-    ...wheels.map((folder): Place => ({ folder, origin: 'wheel' })),
+    ...toolkits(around).map((folder): LibraryFolder => ({ folder, origin: 'toolkit' })),
+    ...systemFolders(around).map((folder): LibraryFolder => ({ folder, origin: 'system' })),
+    ...conda.map((folder): LibraryFolder => ({ folder, origin: 'conda' })),
+    ...wheels.map((folder): LibraryFolder => ({ folder, origin: 'wheel' })),
   ];
 }
 
@@ -122,7 +122,7 @@ export interface Found {
   readonly path: string;
   /** The major version in its name: 12 of libnvrtc.so.12. */
   readonly major: number;
-  readonly origin: Place['origin'] | 'environment';
+  readonly origin: LibraryFolder['origin'] | 'environment';
 }
 
 /** `libNAME.so.MAJOR…` in a folder, the newest first. */

@@ -9,7 +9,7 @@ import { type Launch, nameOfLaunch } from '../../device.js';
 import { NativeMemory } from '../driver/native.js';
 
 /** Where a slot's address is written. */
-interface Use {
+interface AddressUse {
   readonly launch: number;
   readonly place: number;
   readonly offset: number;
@@ -22,14 +22,14 @@ export class ArgumentBlock {
   readonly pointers: readonly number[];
   readonly #launches: readonly Launch[];
   readonly #memory: NativeMemory;
-  readonly #uses: readonly (readonly Use[])[];
+  readonly #uses: readonly (readonly AddressUse[])[];
   readonly #starts: readonly number[];
 
   constructor(launches: readonly Launch[]) {
     this.#launches = launches;
     const count = launches.reduce((n, l) => n + l.args.length, 0);
     this.#memory = new NativeMemory(16 * count);
-    const uses: Use[][] = [];
+    const uses: AddressUse[][] = [];
     const starts: number[] = [];
     let next = 0;
     launches.forEach((launch, index) => {

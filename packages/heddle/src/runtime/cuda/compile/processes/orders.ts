@@ -2,7 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { Architecture, CompileFailure } from '../nvrtc.js';
 
-export interface Source {
+export interface CudaSource {
   /** The entry point. */
   readonly name: string;
   readonly text: string;
@@ -21,7 +21,7 @@ export interface BrokerData {
 /** What a process is told to compile. */
 export interface CompileOrder {
   readonly number: number;
-  readonly source: Source;
+  readonly source: CudaSource;
   readonly arch: Architecture;
 }
 

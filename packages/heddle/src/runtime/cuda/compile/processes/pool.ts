@@ -10,9 +10,9 @@ import {
   type BrokerData,
   type CompileAnswer,
   type CompileResult,
+  type CudaSource,
   claimed,
   type OpenOrder,
-  type Source,
 } from './orders.js';
 
 /** A source on its way. */
@@ -43,7 +43,7 @@ export class CompilePool {
   }
 
   /** Have it compiled. Returns at once. */
-  begin(source: Source, arch: Architecture): CompileJob {
+  begin(source: CudaSource, arch: Architecture): CompileJob {
     this.#broker ??= this.#startBroker();
     const order = { number: ++this.#count, source, arch, claim: new Int32Array(new SharedArrayBuffer(4)) };
     const job: CompileJob = { order };
@@ -64,7 +64,7 @@ export class CompilePool {
    * @param own compiles in the calling thread
    * @throws DeviceError if a process ended over one of them, or takes too long
    */
-  finish(jobs: readonly CompileJob[], own: (source: Source) => CompileResult): CompileResult[] {
+  finish(jobs: readonly CompileJob[], own: (source: CudaSource) => CompileResult): CompileResult[] {
     try {
       for (;;) {
         const seen = Atomics.load(this.#answers, 0);
