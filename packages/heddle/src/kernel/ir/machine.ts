@@ -48,14 +48,28 @@ export const FITTED = {
     latency: 1100,
     /** For another kernel after it. */
     anotherKernel: 1900,
+    /** To start a block, and besides for each of its warps. */
+    block: 100,
+    warp: 12,
     /** Bytes that a multiprocessor receives per cycle. */
     received: 40,
+    /** What of receiving, and of the waits of a warp by itself, does not hide behind products. */
+    unhidden: 0.5,
     /** Of a warp, from a read of shared memory to its use. */
     readLatency: 30,
+    /** How much longer small tiles take for what they read along K, with fewer reads on their way at a time. */
+    alongK: 1.25,
+    /** To meet before the shares of warps along K are added. */
+    shares: 100,
     /** For each element, if something follows that is computed at the store: one after the other in a thread. */
     following: 100,
-    /** Multiply-adds of a multiprocessor per cycle on tensor cores, for each of the steps along K of an instruction. */
-    tensorRate: 60,
+    /** On tensor cores. */
+    tensor: {
+      /** Multiply-adds of a multiprocessor per cycle, for each of the steps along K of an instruction. */
+      rate: 60,
+      /** To wait for a copy, and to meet. */
+      chunk: 40,
+    },
   },
   /**
    * Fitted to 200 timings of 16 small convolutions: its first guess takes 6 % longer than the best of them, on average, the

@@ -9,11 +9,12 @@ import { matmulTile } from './cuda.js';
 import { type Cut, isInParts, LEVEL } from './cuda-block.js';
 import type { MatmulTile } from './cuda-layout.js';
 import { matmulSum } from './cuda-store.js';
-import { matmulTiles, tensorTiles } from './cuda-tiles.js';
+import { matmulTiles } from './cuda-tiles.js';
 import { type MatmulArg, problemOf } from './problem.js';
 import { matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
+import { tensorTiles } from './tensor-core-tiles.js';
 
 type Split = Pick<Cut, 'splits'>;
 

@@ -11,6 +11,9 @@ import type { Panel } from './cuda-panel.js';
 /** What tensor cores multiply. */
 export type TensorOperand = Exclude<Arithmetic, 'f32'>;
 
+/** Steps along K of an mma. */
+export const stepOf = (operand: TensorOperand): number => (operand === 'tf32' ? 8 : 16);
+
 /** How fragments are made and multiplied. */
 export interface Fragments {
   /** Pieces of 16 rows and of 8 columns that a warp sums. */

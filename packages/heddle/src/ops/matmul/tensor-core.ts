@@ -23,7 +23,7 @@ import type { GridKernel } from '../tiled.js';
 import type { MatmulProblem } from './cpu.js';
 import { blockConstants, LEVEL, type Place, workOf } from './cuda-block.js';
 import { STORE, type StoreContext } from './cuda-store.js';
-import { FRAGMENTS, type FragmentContext, type TensorOperand } from './tensor-core-fragments.js';
+import { FRAGMENTS, type FragmentContext, stepOf, type TensorOperand } from './tensor-core-fragments.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
 
 /** Blocks that run side by side on a large GPU, about. */
@@ -110,8 +110,7 @@ export function matmulTensor(
   });
   const { inParts, threads, tiles } = work;
   const element = layout.words ? u32 : dtype;
-  const step = operand === 'tf32' ? 8 : 16;
-  const fragments = { each: tile.each, step, element, operand, half: isHalf(dtype) };
+  const fragments = { each: tile.each, step: stepOf(operand), element, operand, half: isHalf(dtype) };
   const kernel = defineKernel(
     `matmul${NAMES[operand]}${inParts ? 'Parts' : ''}`,
     { a: buffer(element), b: buffer(element), c: buffer(inParts ? f32 : dtype) },

@@ -1,0 +1,104 @@
+/** The launch rule of the products on tensor cores. */
+import { type DType, isHalf } from '../../core/dtype.js';
+import { FITTED } from '../../kernel/ir/machine.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { combinations, fastestTiles, type LaunchRule } from '../launch-rule.js';
+import type { MatmulProblem } from './cpu.js';
+import { MARGIN, sumCycles } from './cuda-tiles.js';
+import { stepOf, type TensorOperand } from './tensor-core-fragments.js';
+import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
+
+/** Warps (the last along K) and pieces per warp, and what share of the speed of tensor cores such a tile reaches. */
+const SHAPES: readonly (readonly [TensorTile['warps'], TensorTile['each'], speed: number])[] = [
+  [[2, 4, 1], [4, 8], 1],
+  [[4, 2, 1], [4, 8], 0.97],
+  [[2, 2, 1], [4, 8], 0.85],
+  [[1, 2, 2], [4, 8], 0.75],
+  [[1, 2, 4], [4, 8], 0.8],
+  [[2, 2, 1], [4, 4], 0.78],
+  [[2, 2, 1], [2, 8], 0.75],
+  [[2, 2, 1], [2, 4], 0.5],
+  [[1, 2, 2], [2, 4], 0.5],
+  [[1, 2, 1], [2, 4], 0.45],
+  [[1, 1, 1], [2, 4], 0.25],
+];
+const SMALLEST = SHAPES.at(-1)!;
+
+/** What is multiplied, as what. */
+interface TensorProblem extends MatmulProblem {
+  readonly operand: TensorOperand;
+  /** Of the matrices. */
+  readonly dtype: DType;
+}
+
+const sizeOf = ({ warps, each }: Pick<TensorTile, 'warps' | 'each'>): readonly [number, number] => [
+  warps[0] * each[0] * 16,
+  warps[1] * each[1] * 8,
+];
+
+type Copies = Pick<TensorTile, 'depth' | 'stages'>;
+
+/**
+ * Copies of two or four mma's steps for each warp along K, in as many stages as the machine has room for. Where no
+ * warps share K, shorter ones only if longer ones do not fit.
+ */
+function copiesOf({ limits }: Target, p: TensorProblem, shape: Pick<TensorTile, 'warps' | 'each'>): Copies[] {
+  const { warps, each } = shape;
+  const isShared = warps[2] > 1;
+  const ways = (isShared ? [2, 4] : [4, 2]).flatMap((steps): Copies[] => {
+    const depth = steps * stepOf(p.operand) * warps[2];
+    const alone: TensorTile = { warps: [warps[0], warps[1], 1], each, depth, stages: 1, splits: 1 };
+    const { words, sharedBytes } = tensorLayoutOf(p, alone, p.dtype);
+    if (isShared && (depth > p.K || (isHalf(p.dtype) && !words))) return [];
+    const [least, most] = steps === 2 ? [2, 4] : [3, 3];
+    const stages = Math.min(most, Math.floor((limits.sharedBytesPerBlock - MARGIN) / sharedBytes));
+    return stages < least ? [] : [{ depth, stages }];
+  });
+  return isShared ? ways : ways.slice(0, 1);
+}
+interface RatedTile extends TensorTile {
+  readonly speed: number;
+}
+
+const rule: LaunchRule<TensorProblem, RatedTile> = {
+  *candidates(target, p) {
+    for (const shape of SHAPES) {
+      const [warps, each, speed] = shape;
+      const [rows, columns] = sizeOf({ warps, each });
+      if (shape !== SMALLEST && (rows >= 2 * p.M || columns >= 2 * p.N)) continue;
+      const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches;
+      const copies = copiesOf(target, p, { warps, each });
+      for (const [{ depth, stages }, splits] of combinations(copies, [1, 2, 4, 8, 16])) {
+        // Blocks share K where there are too few tiles for all multiprocessors.
+        if (splits > 1 && (tiles * splits > 2 * target.units || p.K < 128 * splits)) continue;
+        yield { warps, each, depth, stages, splits, speed };
+      }
+    }
+  },
+
+  fits: ({ limits }, p, tile) =>
+    tensorLayoutOf(p, tile, p.dtype).sharedBytes <= limits.sharedBytesPerBlock - MARGIN,
+
+  cycles({ units }, p, tile) {
+    const { depth, splits, speed } = tile;
+    const { latency, tensor } = FITTED.matmul;
+    const [rows, columns] = sizeOf(tile);
+    const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches;
+    const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
+    const busy = (rows * columns * chunks * depth) / (tensor.rate * stepOf(p.operand) * speed);
+    const waves = Math.ceil((tiles * splits) / units);
+    return waves * (busy + chunks * tensor.chunk) + latency + sumCycles(p, splits, units);
+  },
+};
+
+/**
+ * Ways to multiply on tensor cores, the most promising first.
+ * @param dtype of the matrices
+ */
+export const tensorTiles = (
+  p: MatmulProblem,
+  target: Target,
+  operand: TensorOperand,
+  dtype: DType,
+  count = 6,
+): TensorTile[] => fastestTiles(rule, target, { ...p, operand, dtype }, count);
