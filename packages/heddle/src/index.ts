@@ -78,6 +78,9 @@ export {
   type DTypeFor,
   eye,
   full,
+  linspace,
+  type MeshgridOptions,
+  meshgrid,
   type Nested,
   ones,
   stack,
@@ -171,7 +174,7 @@ export type { Padding, PadOptions } from './tensor/movement.js';
 export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
 export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
-export type { ReduceOptions, VarianceOptions } from './tensor/reductions.js';
+export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor/reductions.js';
 export {
   type AnyTensor,
   type MatmulOptions,

@@ -3,6 +3,7 @@ import {
   aBoolean,
   aFinite,
   integerFrom,
+  oneOf,
   type Rule,
   type Rules,
   requireArgument,
@@ -20,6 +21,7 @@ import {
   i32,
   i64,
   isFloat,
+  isHalf,
   isInteger,
   isOf,
   type TypedArray,
@@ -34,6 +36,7 @@ import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
+import { concatenate } from './movement.js';
 import { type NumberDType, Tensor } from './tensor.js';
 
 /** Options of all functions that make tensors. */
@@ -265,6 +268,59 @@ export function arange(
   return fromNode(b.cast(first === 0 ? scaled : b.add(scaled, number(first)), dtype), options);
 }
 
+/**
+ * `count` numbers from `start` to `end`, both included, at equal distances, one dimension. Default dtype f32.
+ * @throws ArgumentError, DTypeError unless of floats
+ */
+export function linspace<D extends DTypeName = 'f32'>(
+  start: number,
+  end: number,
+  count: number,
+  options: TensorOptions<D> = {},
+): Tensor<D> {
+  for (const [name, value] of Object.entries({ start, end }))
+    requireArgument('linspace', name, value, aFinite);
+  requireArgument('linspace', 'count', count, integerFrom(0));
+  requireOptions('linspace', options, TENSOR);
+  const dtype: DType = options.dtype ?? f32;
+  if (!isFloat(dtype)) throw new DTypeError(`[linspace] takes a dtype of floats, got ${dtype.name}.`);
+  const step = count > 1 ? (end - start) / (count - 1) : 0;
+  const compute = isHalf(dtype) ? f32 : dtype;
+  const position = b.cast(b.iota([count], 0), compute);
+  // The second half counts from the end, so that it is met exactly.
+  const from = (first: number, n: GraphNode): GraphNode => b.add(b.mul(n, b.like(n, step)), b.like(n, first));
+  const last = b.sub(position, b.like(position, count - 1));
+  const isEarly = b.map('lt', position, b.like(position, count / 2));
+  return fromNode(b.cast(b.where(isEarly, from(start, position), from(end, last)), dtype), options);
+}
+
+/** Options of `meshgrid`. */
+export interface MeshgridOptions {
+  /** 'ij' (default): the first tensor runs along the first dimension; 'xy': along the second. */
+  readonly indexing?: 'ij' | 'xy';
+}
+
+const MESHGRID: Rules<MeshgridOptions> = { indexing: oneOf('ij', 'xy') };
+
+/**
+ * The coordinates of a grid: of n tensors of one dimension each, n tensors of all their sizes, each varying along its own
+ * dimension.
+ * @throws ShapeError, ArgumentError
+ */
+export function meshgrid<D extends DTypeName>(
+  tensors: readonly Tensor<D>[],
+  options: MeshgridOptions = {},
+): Tensor<D>[] {
+  requireTensors('meshgrid', 'tensors', tensors);
+  requireOptions('meshgrid', options, MESHGRID);
+  for (const [i, t] of tensors.entries())
+    if (t.ndim !== 1)
+      throw new ShapeError(`[meshgrid] tensor ${i} is ${formatShape(t.shape)}, must have one dimension.`);
+  const order = tensors.map((_, i) => (options.indexing === 'xy' && i < 2 && tensors.length > 1 ? 1 - i : i));
+  const shape = order.map((i) => tensors[i]!.size);
+  return tensors.map((t, i) => t.reshape(order.map((o) => (o === i ? t.size : 1))).expand(shape));
+}
+
 /** The identity matrix (n, n). */
 export function eye<D extends DTypeName = 'f32'>(n: number, options: TensorOptions<D> = {}): Tensor<D> {
   requireArgument('eye', 'n', n, integerFrom(0));
@@ -289,18 +345,12 @@ export function cat<D extends DTypeName>(tensors: readonly Tensor<D>[], axis = 0
         `[cat] dtypes differ: ${first.dtype.name} and ${t.dtype.name}. Convert with .cast(${first.dtype.name}).`,
       );
   }
-  const total = tensors.reduce((n, t) => n + t.shape[at]!, 0);
-  const shape = first.shape.map((d, i) => (i === at ? total : d));
-  const position = b.iota(shape, at);
-  let start = 0;
-  let result: GraphNode | undefined;
-  for (const t of tensors) {
-    const only = (n: number): number[] => shape.map((_, i) => (i === at ? n : 0));
-    const spread = b.pad(t.node, only(start), only(total - start - t.shape[at]!));
-    result = result ? b.where(b.map('lt', position, b.like(position, start)), result, spread) : spread;
-    start += t.shape[at]!;
-  }
-  return new Tensor(result!);
+  return new Tensor(
+    concatenate(
+      tensors.map((t) => t.node),
+      at,
+    ),
+  );
 }
 
 /** Tensors of one shape along a new dimension before `axis`. */

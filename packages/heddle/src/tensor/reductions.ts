@@ -1,6 +1,6 @@
 /** Reductions as users ask for them, on nodes. */
-import { aBoolean, aFinite, type Rules, requireOptions } from '../core/arguments.js';
-import { i32, isFloat, requireFloats, u8 } from '../core/dtype.js';
+import { aBoolean, aFinite, aNumber, type Rules, requireOptions } from '../core/arguments.js';
+import { bool, i32, isFloat, requireFloats, u8 } from '../core/dtype.js';
 import { normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
@@ -18,7 +18,14 @@ export interface VarianceOptions extends ReduceOptions {
   readonly correction?: number;
 }
 
+/** Options of `norm`. */
+export interface VectorNormOptions extends ReduceOptions {
+  /** Which norm: any number, ±∞ among them; default 2, the Euclidean one. */
+  readonly ord?: number;
+}
+
 const REDUCE: Rules<ReduceOptions> = { keepdim: aBoolean };
+const NORM: Rules<VectorNormOptions> = { ...REDUCE, ord: aNumber };
 const VARIANCE: Rules<VarianceOptions> = { ...REDUCE, correction: aFinite };
 
 /** @internal Over `axes`; sums and products of u8 are i32. */
@@ -75,8 +82,78 @@ export function deviation(x: GraphNode, axes: Axes, options: VarianceOptions = {
   }, x);
 }
 
-/** @internal Index of the largest or smallest element along `axis`: the first of several; of a NaN if there is one. */
-export function argOf(op: 'max' | 'min', x: GraphNode, axis: number, options: ReduceOptions = {}): GraphNode {
+/** @internal log Σ e^x, computed from x − max x; −∞ of nothing, and where all are −∞. */
+export function logSumExp(x: GraphNode, axes: Axes, options: ReduceOptions = {}): GraphNode {
+  requireFloats('logSumExp', 'x', x);
+  requireOptions('logSumExp', options, REDUCE);
+  const over = axesOf('logSumExp', axes, x.shape.length);
+  return b.widened((wide) => {
+    const top = b.withoutGradients(() => {
+      if (countOf(x, over) === 0) return b.sum(wide, over);
+      const largest = b.reduce('max', wide, over);
+      const isInfinite = b.map('eq', b.map('abs', largest), b.like(largest, Number.POSITIVE_INFINITY));
+      return b.where(isInfinite, b.like(largest, 0), largest);
+    });
+    const total = b.sum(b.map('exp', b.sub(wide, top)), over);
+    return without(b.add(b.map('log', total), top), over, options);
+  }, x);
+}
+
+/** @internal (Σ |x|^ord)^(1/ord); the largest or smallest |x| of ±∞, how many are not 0 of 0. */
+export function norm(x: GraphNode, axes: Axes, options: VectorNormOptions = {}): GraphNode {
+  requireFloats('norm', 'x', x);
+  requireOptions('norm', options, NORM);
+  const over = axesOf('norm', axes, x.shape.length);
+  const { ord = 2 } = options;
+  const size = (wide: GraphNode): GraphNode => b.map('abs', wide);
+  if (Math.abs(ord) === Number.POSITIVE_INFINITY) {
+    const op = ord > 0 ? 'max' : 'min';
+    return without(b.reduce(op, size(x), over), over, options);
+  }
+  return b.widened((wide) => {
+    if (ord === 0) {
+      const isThere = b.map('ne', wide, b.like(wide, 0));
+      return without(b.sum(b.cast(isThere, wide.dtype), over), over, options);
+    }
+    if (ord === 1) return without(b.sum(size(wide), over), over, options);
+    const power = ord === 2 ? b.mul(wide, wide) : b.map('pow', size(wide), b.like(wide, ord));
+    const total = without(b.sum(power, over), over, options);
+    // The root has no slope at 0, where the gradient is 0.
+    const isZero = b.map('eq', total, b.like(total, 0));
+    const inside = b.where(isZero, b.like(total, 1), total);
+    const root = ord === 2 ? b.map('sqrt', inside) : b.map('pow', inside, b.like(inside, 1 / ord));
+    return b.where(isZero, total, root);
+  }, x);
+}
+
+/** @internal Whether any element, or every one, is not 0 (or is true). */
+export function vote(name: 'any' | 'all', x: GraphNode, axes: Axes, options: ReduceOptions = {}): GraphNode {
+  requireOptions(name, options, REDUCE);
+  const over = axesOf(name, axes, x.shape.length);
+  const hit = b.map(name === 'any' ? 'ne' : 'eq', x, b.like(x, x.dtype === bool ? false : 0));
+  const hits = b.sum(b.cast(hit, i32), over);
+  return without(b.map(name === 'any' ? 'ne' : 'eq', hits, b.like(hits, 0)), over, options);
+}
+
+/**
+ * @internal Index of the largest or smallest element along `axis` (undefined: of all, in row order): the first of several;
+ * of a NaN if there is one.
+ */
+export function argOf(
+  op: 'max' | 'min',
+  x: GraphNode,
+  axis: number | undefined,
+  options: ReduceOptions = {},
+): GraphNode {
+  if (axis === undefined) {
+    const index = argOf(op, b.reshape(x, [x.size]), 0, options);
+    return options.keepdim
+      ? b.reshape(
+          index,
+          x.shape.map(() => 1),
+        )
+      : index;
+  }
   const at = normalizeAxis(`arg${op}`, axis, x.shape.length);
   const best = b.reduce(op, x, [at]);
   const equal = b.map('eq', x, b.expand(best, x.shape));

@@ -45,11 +45,15 @@ import { describeTensor, INSPECT, type InspectOptions, isInside } from './print.
 import {
   argOf,
   deviation,
+  logSumExp,
   mean,
+  norm,
   type ReduceOptions,
   reduced,
   type VarianceOptions,
+  type VectorNormOptions,
   variance,
+  vote,
 } from './reductions.js';
 
 /** What a tensor's dtype is where nothing else is said: any whose elements arrive as numbers, which i64's do not. */
@@ -266,12 +270,40 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   isNaN(): Tensor<'bool'> {
     return new Tensor(b.map('ne', this.node, this.node));
   }
-  /** Elements limited to [low, high]; the gradient passes from low to high, both included. */
-  clamp(low: number, high: number): Tensor<D> {
-    requireArgument('clamp', 'low', low, aNumber);
-    requireArgument('clamp', 'high', high, aNumber);
-    for (const bound of [low, high]) operand('clamp', bound, this);
-    return new Tensor(activation.clamp(this.node, low, high));
+  /**
+   * Elements limited to [low, high]; the gradient passes from low to high, both included.
+   * @param low undefined: no lower limit
+   * @param high undefined: no upper limit
+   */
+  clamp(low?: number, high?: number): Tensor<D> {
+    const limits = Object.entries({ low, high }).filter(([, bound]) => bound !== undefined);
+    for (const [name, bound] of limits) {
+      requireArgument('clamp', name, bound, aNumber);
+      operand('clamp', bound as number, this);
+    }
+    if (this.dtype.kind === 'float')
+      return new Tensor(activation.clamp(this.node, low ?? -Infinity, high ?? Infinity));
+    const above = low === undefined ? this : this.maximum(low);
+    return high === undefined ? above : above.minimum(high);
+  }
+  /** The quotient rounded down: `idiv` rounds towards zero. Integers by 0 are 0. */
+  floorDivide(other: Operand): Tensor<D> {
+    if (this.dtype.kind === 'float') return this.div(other).floor();
+    const isLess = this.mod(other)
+      .ne(0)
+      .and(this.lt(0).ne(new Tensor(operand('floorDivide', other, this)).lt(0)));
+    return this.idiv(other).sub(isLess.cast(this.dtype));
+  }
+  /** this + weight · (end − this). @throws DTypeError unless of floats */
+  lerp(end: Operand, weight: Operand): Tensor<D> {
+    requireFloats('lerp', 'x', this);
+    const [e, w] = [end, weight].map((v) => new Tensor(operand('lerp', v, this))) as [AnyTensor, AnyTensor];
+    return widely((x, e, w) => x.add(e.sub(x).mul(w)), this, e, w);
+  }
+  /** `value` where `mask`, a tensor of bools, is true, else the element; both broadcast. */
+  maskedFill(mask: Tensor<'bool'>, value: number | boolean | bigint | Tensor<D>): Tensor<D> {
+    requireTensor('maskedFill', 'mask', mask);
+    return mask.where(new Tensor<D>(operand('maskedFill', value, this)), this);
   }
   /** max(0, x); the gradient at 0 is 0. @throws DTypeError unless of floats */
   relu(): Tensor<D> {
@@ -332,12 +364,31 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   std(axes?: Axes, options?: VarianceOptions): Tensor<D> {
     return new Tensor(deviation(this.node, axes, options));
   }
-  /** Index of the largest element along `axis` (the first of several; of a NaN if there is one), i32. */
-  argmax(axis: number, options?: ReduceOptions): Tensor<'i32'> {
+  /** log Σ e^x along `axes` (default: all), without overflow. @throws DTypeError unless of floats */
+  logSumExp(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+    return new Tensor(logSumExp(this.node, axes, options));
+  }
+  /** (Σ |x|^ord)^(1/ord) along `axes` (default: all), by default the Euclidean norm. @throws DTypeError unless of floats */
+  norm(axes?: Axes, options?: VectorNormOptions): Tensor<D> {
+    return new Tensor(norm(this.node, axes, options));
+  }
+  /** Whether any element along `axes` (default: all) is not 0; false of none. */
+  any(axes?: Axes, options?: ReduceOptions): Tensor<'bool'> {
+    return new Tensor(vote('any', this.node, axes, options));
+  }
+  /** Whether no element along `axes` (default: all) is 0; true of none. */
+  all(axes?: Axes, options?: ReduceOptions): Tensor<'bool'> {
+    return new Tensor(vote('all', this.node, axes, options));
+  }
+  /**
+   * Index of the largest element along `axis`, i32: the first of several; of a NaN if there is one. Without an axis the
+   * index in the flattened tensor.
+   */
+  argmax(axis?: number, options?: ReduceOptions): Tensor<'i32'> {
     return new Tensor(argOf('max', this.node, axis, options));
   }
-  /** Index of the smallest element along `axis` (the first of several; of a NaN if there is one), i32. */
-  argmin(axis: number, options?: ReduceOptions): Tensor<'i32'> {
+  /** Index of the smallest element; as `argmax`. */
+  argmin(axis?: number, options?: ReduceOptions): Tensor<'i32'> {
     return new Tensor(argOf('min', this.node, axis, options));
   }
 
@@ -407,6 +458,38 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   flip(axis: number): Tensor<D> {
     return new Tensor(movement.flip(this.node, axis));
   }
+  /** Elements moved by `shifts` along `axes`, round the end to the front; without axes in the flattened tensor. */
+  roll(shifts: number | readonly number[], axes?: Axes): Tensor<D> {
+    return new Tensor(movement.roll(this.node, shifts, axes));
+  }
+  /** The whole tensor `counts[i]` times along dimension i; counts beyond the dimensions are of new ones in front. */
+  repeat(counts: readonly number[]): Tensor<D> {
+    return new Tensor(movement.repeat(this.node, counts));
+  }
+  /** Each element `count` times along `axis`, next to each other. */
+  repeatInterleave(count: number, axis: number): Tensor<D> {
+    return new Tensor(movement.repeatInterleave(this.node, count, axis));
+  }
+  /** Pieces along `axis` (default 0): of `sizes` elements, the last perhaps fewer, or of a list of sizes. */
+  split(sizes: number | readonly number[], axis = 0): Tensor<D>[] {
+    return movement.split(this.node, sizes, axis).map((node) => new Tensor(node));
+  }
+  /** At most `count` pieces of equal size along `axis` (default 0), the last perhaps smaller. */
+  chunk(count: number, axis = 0): Tensor<D>[] {
+    return movement.chunk(this.node, count, axis).map((node) => new Tensor(node));
+  }
+  /** The slices along `axis` (default 0), without that dimension. */
+  unbind(axis = 0): Tensor<D>[] {
+    return movement.unbind(this.node, axis).map((node) => new Tensor(node));
+  }
+  /** Of each matrix (…, M, N) the elements up to diagonal `diagonal` (above the main one if positive), else 0. */
+  tril(diagonal = 0): Tensor<D> {
+    return new Tensor(movement.triangle('tril', this.node, diagonal));
+  }
+  /** Of each matrix (…, M, N) the elements from diagonal `diagonal` on (above the main one if positive), else 0. */
+  triu(diagonal = 0): Tensor<D> {
+    return new Tensor(movement.triangle('triu', this.node, diagonal));
+  }
   /**
    * NumPy-style indexing, one entry per dimension: a number, a slice `'start:stop:step'`, `null` for a new dimension,
    * `'...'`, or an i32 tensor of positions: `x.at(0)`, `x.at('1:3', '::-1')`, `x.at('...', null)`, `x.at(rows)`. In a
@@ -427,7 +510,8 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
 
   /**
-   * (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast.
+   * (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. A vector (K) is a row on the left and a column on the
+   * right, whose dimension the result does not have.
    * @param options.precision of this product and of those for its gradients; default: `getPrecision().matmul`
    * @throws ShapeError, DTypeError
    */
@@ -435,6 +519,17 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     requireTensor('matmul', 'other', other);
     requireOptions('matmul', options, MATMUL);
     return new Tensor(matmul(this.node, other.node, options.precision ?? getPrecision().matmul));
+  }
+
+  /** The sum of products of two vectors (K), a scalar. @throws ShapeError, DTypeError */
+  dot(other: AnyTensor, options: MatmulOptions = {}): Tensor<D> {
+    requireVectors('dot', this, other);
+    return this.matmul(other, options);
+  }
+  /** All products of an element of this (M) and one of another vector (N): (M, N). @throws ShapeError, DTypeError */
+  outer(other: AnyTensor): Tensor<D> {
+    requireVectors('outer', this, other);
+    return this.unsqueeze(1).mul(other);
   }
 
   // ── gradients ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -582,6 +677,15 @@ export function requireTensor(op: string, name: string, x: unknown): asserts x i
   if (x instanceof Tensor) return;
   const hint = typeof x === 'number' || Array.isArray(x) ? ' Make one of it: tensor(…).' : '';
   throw new ArgumentError(`[${op}] ${name} is ${shown(x)}, must be a tensor.${hint}`);
+}
+
+/** @throws ArgumentError, ShapeError */
+function requireVectors(op: string, x: AnyTensor, y: AnyTensor): void {
+  requireTensor(op, 'other', y);
+  if (x.ndim !== 1 || y.ndim !== 1)
+    throw new ShapeError(
+      `[${op}] takes two vectors, got ${formatShape(x.shape)} and ${formatShape(y.shape)}. Flatten them, or use matmul.`,
+    );
 }
 
 /** @internal A number becomes a constant of the tensor's dtype; without one f32, or bool of a boolean. */

@@ -275,6 +275,37 @@ const selections: Case[] = [
     run: (c, x, y) => c.where(x, y),
     reference: (c, x, y) => map((k, v, w) => (k ? v! : w!), c, x, y),
   },
+  ...(
+    [
+      ['clamp', (x) => x.clamp(undefined, 0.5), (v) => Math.min(v, 0.5), {}],
+      ['clamp', (x) => x.clamp(-0.5), (v) => Math.max(v, -0.5), {}],
+      ['clamp', (x) => x.clamp(2), (v) => Math.max(v, 2), { dtype: i32, low: -5, high: 5 }],
+      ['floorDivide', (x) => x.floorDivide(0.3), (v) => Math.floor(v / Math.fround(0.3)), {}],
+      ['floorDivide', (x) => x.floorDivide(3), (v) => Math.floor(v / 3), { dtype: i32, low: -7, high: 7 }],
+      ['floorDivide', (x) => x.floorDivide(-4), (v) => Math.floor(v / -4), { dtype: i32, low: -9, high: 9 }],
+      ['floorDivide', (x) => x.floorDivide(0), () => 0, { dtype: i32, low: -7, high: 7 }],
+      ['floorDivide', (x) => x.floorDivide(3), (v) => Math.floor(v / 3), { dtype: u8, low: 0, high: 200 }],
+      ['maskedFill', (x) => x.maskedFill(x.gt(0.3), 7), (v) => (v > 0.3 ? 7 : v), {}],
+    ] as const satisfies readonly (readonly [
+      string,
+      (x: Tensor) => Tensor,
+      (v: number) => number,
+      Partial<Input>,
+    ])[]
+  ).map(
+    ([op, run, f, input]): Case => ({
+      op,
+      inputs: [{ shape: [3, 5], ...input }],
+      run,
+      reference: (x) => map((v) => f(v!), x),
+    }),
+  ),
+  {
+    op: 'lerp',
+    inputs: [{ shape: [2, 3] }, { shape: [3] }, { shape: [2, 1] }],
+    run: (x, e, w) => x.lerp(e, w).add(x.lerp(4, 0.25)),
+    reference: (x, e, w) => map((a, b, t) => a! + t! * (b! - a!) + a! + 0.25 * (4 - a!), x, e, w),
+  },
   ...SHAPES.map(
     (shape): Case => ({
       op: 'clamp',

@@ -300,4 +300,47 @@ const followed: Case[] = [
   },
 ];
 
-export const MATMUL: readonly Case[] = [...products, ...views, ...followed];
+const vectors: Case[] = (
+  [
+    [[5], [5]],
+    [[3, 5], [5]],
+    [[5], [5, 2]],
+    [[2, 3, 5], [5]],
+    [[5], [2, 5, 4]],
+  ] as const
+).map(([p, q]): Case => {
+  const rows = p.length === 1 ? [1, 5] : p;
+  const columns = q.length === 1 ? [5, 1] : q;
+  const shape = [
+    ...(p.length > q.length ? p : q).slice(0, -2),
+    ...(p.length === 1 ? [] : [p.at(-2)!]),
+    ...(q.length === 1 ? [] : [q.at(-1)!]),
+  ];
+  return {
+    op: 'matmul of vectors',
+    inputs: [{ shape: p }, { shape: q }],
+    run: (x, y) => x.matmul(y),
+    reference: (x, y) => reshape(matmul(reshape(x, rows), reshape(y, columns)), shape),
+  };
+});
+const pairs: Case[] = [
+  {
+    op: 'dot',
+    inputs: [{ shape: [37] }, { shape: [37] }],
+    run: (x, y) => x.dot(y),
+    reference: (x, y) =>
+      reduce(
+        total,
+        map((a, b) => a! * b!, x, y),
+        [0],
+      ),
+  },
+  {
+    op: 'outer',
+    inputs: [{ shape: [3] }, { shape: [4] }],
+    run: (x, y) => x.outer(y),
+    reference: (x, y) => matmul(reshape(x, [3, 1]), reshape(y, [1, 4])),
+  },
+];
+
+export const MATMUL: readonly Case[] = [...vectors, ...pairs, ...products, ...views, ...followed];

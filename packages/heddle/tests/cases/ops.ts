@@ -5,12 +5,14 @@ import { IMAGES } from './images.js';
 import { INDEXING } from './indexing.js';
 import { MATMUL } from './matmul.js';
 import { MOVEMENT } from './movement.js';
+import { PIECES } from './pieces.js';
 import { REDUCE } from './reduce.js';
 
 export const OPS: readonly Case[] = [
   ...ELEMENTWISE,
   ...REDUCE,
   ...MOVEMENT,
+  ...PIECES,
   ...INDEXING,
   ...MATMUL,
   ...IMAGES,

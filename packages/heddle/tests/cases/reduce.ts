@@ -1,5 +1,5 @@
 /** Reductions, positions of extremes, softmax. */
-import { bf16, f16, f64, i32, i64, u8, u32 } from '../../src/core/dtype.js';
+import { bf16, bool, f16, f64, i32, i64, u8, u32 } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import {
   alongAxis,
@@ -255,6 +255,96 @@ const running: Case[] = (
   ];
 });
 
+const votes: Case[] = (['any', 'all'] as const).flatMap((name) => {
+  const vote = (line: number[]): number =>
+    Number(name === 'any' ? line.some((v) => v !== 0) : line.every((v) => v !== 0));
+  return (
+    [
+      [[3, 4], 1, {}],
+      [[2, 3], undefined, { dtype: bool }],
+      [[5, 3], 0, { dtype: i32, low: 0, high: 1 }],
+      [[0, 3], 0, {}],
+      [[2, 3], 1, { values: [0, NaN, 0, 0, -0, 0] }],
+    ] as const
+  ).map(
+    ([shape, axes, input]): Case => ({
+      op: name,
+      inputs: [{ shape, ...input }],
+      run: (x) => x[name](axes),
+      reference: (x) => reduce(vote, x, list(axes, shape.length)),
+    }),
+  );
+});
+
+const logSumExp = (line: readonly number[]): number => {
+  const top = Math.max(...line);
+  return Number.isFinite(top) ? top + Math.log(total(line.map((v) => Math.exp(v - top)))) : top;
+};
+
+const norms: Case[] = [
+  ...([2, 1, 3, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.5] as const).flatMap((ord) => {
+    const norm = (line: readonly number[]): number =>
+      ord === 0
+        ? line.filter((v) => v !== 0).length
+        : Number.isFinite(ord)
+          ? total(line.map((v) => Math.abs(v) ** ord)) ** (1 / ord)
+          : (ord > 0 ? Math.max : Math.min)(...line.map(Math.abs));
+    return [
+      { shape: [3, 5], axes: 1, keepdim: true },
+      { shape: [2, 3, 4], axes: [0, 2], keepdim: false },
+      { shape: [7], axes: undefined, keepdim: false },
+    ].map(
+      ({ shape, axes, keepdim }): Case => ({
+        op: 'norm',
+        inputs: [{ shape }],
+        run: (x) => x.norm(axes, { ord, keepdim }),
+        reference: (x) => reduce(norm, x, list(axes, shape.length), keepdim),
+        absolute: 2e-5,
+        ...(ord === 0 && { gradient: { skip: 'it has none' } }),
+      }),
+    );
+  }),
+  {
+    op: 'norm of zeros',
+    inputs: [{ shape: [2, 3], values: [0, 0, 0, 3, 0, 4] }],
+    run: (x) => x.norm(1),
+    reference: () => ({ shape: [2], data: [0, 5] }),
+    gradient: { skip: 'it bends at 0; PyTorch has 0 there (tests/golden)' },
+  },
+  ...[
+    { shape: [3, 5], axes: 1 },
+    { shape: [2, 3, 4], axes: [0, 2] },
+    { shape: [70], axes: undefined },
+  ].map(
+    ({ shape, axes }): Case => ({
+      op: 'logSumExp',
+      inputs: [{ shape, low: -4, high: 4 }],
+      run: (x) => x.logSumExp(axes),
+      reference: (x) => reduce(logSumExp, x, list(axes, shape.length)),
+    }),
+  ),
+  {
+    op: 'logSumExp of large and infinite numbers',
+    inputs: [{ shape: [4, 2], values: [1e4, 1e4 - 1, -1e4, -1e4, -Infinity, -Infinity, Infinity, 1] }],
+    run: (x) => x.logSumExp(1),
+    reference: (x) => reduce(logSumExp, x, [1]),
+    gradient: { skip: 'infinite' },
+  },
+  {
+    op: 'argmax and argmin over everything',
+    inputs: [{ shape: [3, 4] }],
+    run: (x) =>
+      x
+        .argmax()
+        .mul(100)
+        .add(x.argmin(undefined, { keepdim: true })),
+    reference: (x) => ({
+      shape: [1, 1],
+      data: [100 * x.data.indexOf(Math.max(...x.data)) + x.data.indexOf(Math.min(...x.data))],
+    }),
+  },
+];
+
 /** What several reductions make together, and with the elements they came from. */
 const combined: Case[] = [
   {
@@ -311,4 +401,12 @@ const combined: Case[] = [
   },
 ];
 
-export const REDUCE: readonly Case[] = [...sums, ...positions, ...softmaxes, ...running, ...combined];
+export const REDUCE: readonly Case[] = [
+  ...sums,
+  ...positions,
+  ...softmaxes,
+  ...running,
+  ...votes,
+  ...norms,
+  ...combined,
+];

@@ -333,10 +333,28 @@ throwing('matrix products and images', [
     '[matmul] inner sizes differ: (2,3) × (4,5), 3 ≠ 4. Transpose the right side?',
   ],
   [
-    'a vector',
-    () => x(3).matmul(x(3, 2)),
+    'a scalar',
+    () => x().matmul(x(3, 2)),
     'ShapeError',
-    '[matmul] takes matrices, got (3) × (3,2). Add a dimension with .unsqueeze().',
+    '[matmul] takes vectors and matrices, got () × (3,2). Use mul for numbers.',
+  ],
+  [
+    'a dot product of matrices',
+    () => x(2, 3).dot(x(3)),
+    'ShapeError',
+    '[dot] takes two vectors, got (2,3) and (3). Flatten them, or use matmul.',
+  ],
+  [
+    'split into other sizes',
+    () => x(5, 2).split([2, 2]),
+    'ShapeError',
+    '[split] sizes 2 + 2 are 4, but axis 0 of (5,2) has 5.',
+  ],
+  [
+    'a layer norm of another size',
+    () => H.layerNorm(x(2, 3), 4),
+    'ShapeError',
+    '[layerNorm] x is (2,3), but normalizedShape is (4): x must end with it.',
   ],
   [
     'batches',

@@ -14,6 +14,8 @@ import {
   full,
   i32,
   i64,
+  linspace,
+  meshgrid,
   ones,
   tensor,
   u8,
@@ -121,6 +123,25 @@ for (const device of DEVICES) {
       [1, 0, 0],
       [0, 1, 0],
       [0, 0, 1],
+    ]);
+    await is(linspace(-1, 1, 5), [5], f32, [-1, -0.5, 0, 0.5, 1]);
+    await is(linspace(3, 9, 1), [1], f32, [3]);
+    await is(linspace(0, 1, 0), [0], f32, []);
+    assert.deepEqual((await linspace(0, 0.3, 4, { dtype: f64 }).data())[3], 0.3);
+    const [rows, columns] = meshgrid([arange(2), arange(3)]) as [AnyTensor, AnyTensor];
+    await is(rows, [2, 3], i32, [
+      [0, 0, 0],
+      [1, 1, 1],
+    ]);
+    await is(columns, [2, 3], i32, [
+      [0, 1, 2],
+      [0, 1, 2],
+    ]);
+    const [across] = meshgrid([arange(2), arange(3)], { indexing: 'xy' });
+    await is(across!, [3, 2], i32, [
+      [0, 1],
+      [0, 1],
+      [0, 1],
     ]);
     await is(arange(4), [4], i32, [0, 1, 2, 3]);
     await is(arange(2, 9, { step: 3 }), [3], i32, [2, 5, 8]);

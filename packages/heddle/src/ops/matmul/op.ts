@@ -73,12 +73,25 @@ const isTransposed = (x: GraphNode): boolean =>
   x.op === 'permute' &&
   argOf(x, 'permute').axes.every((a, i, axes) => a === (i < axes.length - 2 ? i : axes.length * 2 - 3 - i));
 
-/** (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. @throws ShapeError, DTypeError, ArgumentError */
+/**
+ * (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. A vector (K) is a row on the left and a column on the
+ * right, whose dimension the result does not have.
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
 export function matmul(x: GraphNode, y: GraphNode, precision: Precision = 'f32'): GraphNode {
-  if (x.shape.length < 2 || y.shape.length < 2) {
+  if (x.shape.length === 0 || y.shape.length === 0) {
     throw new ShapeError(
-      `[matmul] takes matrices, got ${formatShape(x.shape)} × ${formatShape(y.shape)}. Add a dimension with .unsqueeze().`,
+      `[matmul] takes vectors and matrices, got ${formatShape(x.shape)} × ${formatShape(y.shape)}. Use mul for numbers.`,
     );
+  }
+  if (x.shape.length === 1 || y.shape.length === 1) {
+    const [isRow, isColumn] = [x.shape.length === 1, y.shape.length === 1];
+    const rows = isRow ? b.reshape(x, [1, x.size]) : x;
+    const columns = isColumn ? b.reshape(y, [y.size, 1]) : y;
+    const product = matmul(rows, columns, precision);
+    const lead = product.shape.slice(0, -2);
+    const [m, n] = product.shape.slice(-2) as [number, number];
+    return b.reshape(product, [...lead, ...(isRow ? [] : [m]), ...(isColumn ? [] : [n])]);
   }
   if (x.dtype !== y.dtype)
     throw new DTypeError(
