@@ -22,8 +22,10 @@ export interface FusedOp<Arg = unknown> {
    * taking a maximum instead of before. Default: not known.
    */
   readonly monotone?: boolean;
-  /** How it is computed together with the call that makes its first source. Default: it is not. */
-  readonly joined?: Joined<Arg>;
+  /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
+  windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
+  /** The values are those of the one source: its kernels read memory for functions of windows. */
+  readonly identity?: boolean;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
   flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */
@@ -35,15 +37,21 @@ export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: u
   argOf(node, 'call') as { readonly op: FusedOp; readonly arg: unknown };
 
 /**
- * A call and its user as one kernel. It is taken where all users of a call have one: the call's own values are then
- * neither computed nor kept.
+ * A function of windows: each element of the result comes from one window of the source, and the windows lie side by
+ * side. Where the threads of the kernel that makes the source hold whole windows of it, they compute this element instead
+ * of storing the window, and the source is never in memory. Several functions of the same windows are several results of
+ * one kernel, as the largest values and the positions where they were.
  */
-export interface Joined<Arg = unknown> {
-  /** Whether there is such a kernel, `maker` being the call that makes the first source. */
-  when(target: Target, maker: GraphNode, arg: Arg): boolean;
-  /** The same values, from the sources of the first source. */
-  compose(src: readonly GraphNode[], arg: Arg): GraphNode;
+export interface WindowFunction {
+  /** A window's sizes along the source's last two dimensions; what is left over at their ends is in no window. */
+  readonly sizes: WindowSizes;
+  /** The element from a window's values, in row order. 16-bit floats come as f32. */
+  readonly compute: IrFunction['build'];
+  /** Reads windows of these sizes from memory, where no other kernel holds them; an `identity`. */
+  readonly stored: FusedOp<WindowSizes>;
 }
+
+export type WindowSizes = readonly [number, number];
 
 export interface KernelChoice<Arg = unknown> {
   readonly name: string;
@@ -56,11 +64,8 @@ export interface KernelChoice<Arg = unknown> {
    * once. Such a kernel must not write its output otherwise.
    */
   readonly finishes: boolean;
-  /**
-   * An op of the same sources and argument, with results of the same size: where both are wanted, this kernel makes
-   * both, see `io.second`.
-   */
-  readonly second?: FusedOp<Arg>;
+  /** Whether its threads hold whole windows of these sizes, and pass them to `io.finish`; see `KernelIo.window`. Default: no. */
+  windows?(target: Target, node: GraphNode, arg: Arg, sizes: WindowSizes): boolean;
   /** The launches that compute the node: the best guess for its shapes. */
   plan(io: KernelIo, arg: Arg): readonly Stage[];
   /**
@@ -89,7 +94,7 @@ export interface KernelIo {
   readonly target: Target;
   readonly node: GraphNode;
   readonly inputs: readonly View[];
-  /** Always contiguous, in the dtype the stores must have. */
+  /** Always contiguous, in the dtype the stores must have; of the node's shape, or of its windows'. */
   readonly output: View;
   /**
    * The epilogue, elementwise ops after this one: `finish(value, c0, c1, …)` gives the value to store from the op's own
@@ -98,8 +103,12 @@ export interface KernelIo {
    * @param split sizes whose product is the output's size, outermost first: the radix of the coordinates
    */
   readonly finish: (split: readonly number[]) => IrFunction;
-  /** Where the choice's `second` is wanted, too: `second(split)(value, c0, c1, …)` stores an element of it. */
-  readonly second?: ((split: readonly number[]) => IrFunction) | undefined;
+  /**
+   * Functions of windows of the node's values are wanted instead of the values. `output` has an element for each window,
+   * and `finish` takes all values of a window, in row order, and the window's coordinates. An array of the thread's stands
+   * for all its values.
+   */
+  readonly window?: Window | undefined;
   /** Nothing follows: `finish` gives back the value as it is. A library's routine may then write the output itself. */
   readonly plain: boolean;
   /**
@@ -107,6 +116,12 @@ export interface KernelIo {
    * values may write the output itself: it gets the bias, if there is one, after its other arguments.
    */
   readonly epilogue?: Epilogue | undefined;
+}
+
+export interface Window {
+  readonly sizes: WindowSizes;
+  /** What becomes of it, for the kernel's name: `maxPool2d`. */
+  readonly name: string;
 }
 
 /** A bias along the last dimension is added, then negative values become 0. */

@@ -4,14 +4,19 @@
  */
 import type { DType } from '../core/dtype.js';
 import { f32 } from '../core/dtype.js';
+import { stridesOf } from '../core/shape.js';
+import type { KernelIo, Stage, StageArgument, Variant } from '../graph/fused-op.js';
 import type { KernelIr } from '../kernel/ir/ir.js';
-import type { IrFunction } from '../kernel/ir/ir-function.js';
+import { type IrFunction, irFunction } from '../kernel/ir/ir-function.js';
 import { buffer } from '../kernel/ir/types.js';
 import { defineKernel } from '../kernel/language/language.js';
+import { gridStage } from './stage.js';
+import { windowsOnGpu } from './stored-windows/cuda.js';
+import { problemOf } from './stored-windows/problem.js';
 
-export const FINISH_THREADS = 256;
+const FINISH_THREADS = 256;
 
-export interface FinishProblem {
+interface FinishProblem {
   /** Sizes of the results, outermost first: what `finish` takes as coordinates. */
   readonly split: readonly [number, number, number];
   /** Of the results, and of what is stored. */
@@ -21,7 +26,7 @@ export interface FinishProblem {
 }
 
 /** Parameters: the plain results, the output. With the number of blocks to launch. */
-export function finishPlain({ split, from, to, finish }: FinishProblem): {
+function finishPlain({ split, from, to, finish }: FinishProblem): {
   readonly kernel: KernelIr;
   readonly blocks: number;
 } {
@@ -42,4 +47,43 @@ export function finishPlain({ split, from, to, finish }: FinishProblem): {
     { COUNT, LANES, B, C, finish },
   );
   return { kernel, blocks: Math.ceil(COUNT / (LANES * FINISH_THREADS)) };
+}
+
+/** The launch that passes a node's plain values, at `results`, through the epilogue. */
+export function finishStage(
+  io: KernelIo,
+  split: readonly [number, number, number],
+  results: StageArgument,
+): Stage {
+  const { node, output, finish, window } = io;
+  const view = { ...node.type, strides: stridesOf(node.shape), offset: 0 };
+  if (window) return gridStage(windowsOnGpu(problemOf(io, view)), results, { output: true });
+  const { kernel, blocks } = finishPlain({
+    split,
+    from: node.dtype,
+    to: output.dtype,
+    finish: finish(split),
+  });
+  return { kernel, grid: [blocks, 1, 1], block: [FINISH_THREADS, 1, 1], args: [results, { output: true }] };
+}
+
+/** Ways to compute a node without what follows, which another launch then adds. */
+export function finishedAfter(io: KernelIo, ways: (plain: KernelIo) => readonly Variant[]): Variant[] {
+  const { target, node, inputs } = io;
+  const results = { scratch: 'plain', bytes: node.size * node.dtype.bytes };
+  const plain: KernelIo = {
+    ...{ target, node, inputs, plain: true },
+    output: { ...node.type, strides: stridesOf(node.shape), offset: 0 },
+    finish: () => irFunction(([value]) => value!),
+  };
+  const into = (stage: Stage): Stage => ({
+    ...stage,
+    args: stage.args.map((a) => ('output' in a ? results : a)),
+  });
+  const split = [1, 1, node.size] as const;
+  return ways(plain).map((way) => ({
+    ...way,
+    name: `${way.name}, then ${io.window?.name ?? 'the epilogue'}`,
+    plan: () => [...way.plan().map(into), finishStage(io, split, results)],
+  }));
 }

@@ -8,7 +8,7 @@ import { stridesOf } from '../core/shape.js';
 import type { Epilogue, KernelIo, Stage, StageArgument, Variant, View } from '../graph/fused-op.js';
 import type { WindowArg } from '../graph/node.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
-import { FINISH_THREADS, finishPlain } from './finish-cuda.js';
+import { finishStage } from './finish-cuda.js';
 
 /** How many of a library's proposals to time: its first is not always its fastest. */
 const PROPOSALS = 3;
@@ -31,22 +31,13 @@ function proposals(
   callOf: (rank: number) => LibraryCall,
   { count = PROPOSALS, epilogue }: { readonly count?: number; readonly epilogue?: Epilogue | undefined } = {},
 ): Variant[] {
-  const { node, output, finish, plain } = io;
+  const { node, plain } = io;
   const sources: readonly StageArgument[] = io.inputs.map((_, input) => ({ input }));
   const plan = (rank: number): readonly Stage[] => {
     const library = callOf(rank);
     if (plain || epilogue) return [{ library, args: [...sources, { output: true }] }];
     const results = { scratch: 'plain', bytes: node.size * node.dtype.bytes };
-    const { kernel, blocks } = finishPlain({
-      split,
-      from: node.dtype,
-      to: output.dtype,
-      finish: finish(split),
-    });
-    return [
-      { library, args: [...sources, results] },
-      { kernel, grid: [blocks, 1, 1], block: [FINISH_THREADS, 1, 1], args: [results, { output: true }] },
-    ];
+    return [{ library, args: [...sources, results] }, finishStage(io, split, results)];
   };
   return Array.from({ length: count }, (_, rank) => ({
     name: rank === 0 ? name : `${name} ${rank + 1}`,

@@ -1,7 +1,7 @@
 /** What one kernel computes: the nodes it stores, and what is around them. */
 
 import { topological } from '../core/node.js';
-import type { KernelChoice } from '../graph/fused-op.js';
+import type { KernelChoice, WindowSizes } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 
 /** Nodes computed by one kernel (or, for a hand-written one, by its launches). */
@@ -17,8 +17,18 @@ export interface Group {
 export interface GroupCall {
   readonly node: GraphNode;
   readonly choice: KernelChoice;
-  /** A call that the same kernel makes; the last of the group's roots. */
-  readonly second?: GraphNode | undefined;
+  /** What the kernel would store if nothing followed: the node, or the first of the functions of its windows. */
+  readonly made: GraphNode;
+  readonly windows?: WindowsOf | undefined;
+}
+
+/** What a kernel makes of the windows of a call's values, which themselves are not wanted. */
+export interface WindowsOf {
+  readonly sizes: WindowSizes;
+  /** Functions of the windows, that of the kernel's dtype first. */
+  readonly functions: readonly GraphNode[];
+  /** What lies between the call and the functions, element by element. */
+  readonly between: readonly GraphNode[];
 }
 
 /** How a reduction's elements lie. */

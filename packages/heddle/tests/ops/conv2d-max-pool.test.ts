@@ -4,14 +4,20 @@
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { type DType, f32, f64 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32, f64 } from '../../src/core/dtype.js';
 import type { Precision } from '../../src/core/precision.js';
 import { CompiledGraph } from '../../src/engine/program.js';
 import * as b from '../../src/graph/build.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import { conv2dOp, outputSize } from '../../src/ops/conv2d/op.js';
 import { matmul } from '../../src/ops/matmul/op.js';
-import { maxPool2d, maxPool2dGradientOp, type PoolArg } from '../../src/ops/max-pool2d/op.js';
+import {
+  maxPool2d,
+  maxPool2dGradientOp,
+  maxPool2dOp,
+  maxPool2dPositionsOp,
+  type PoolArg,
+} from '../../src/ops/max-pool2d/op.js';
 import type { Device, DeviceBuffer } from '../../src/runtime/device.js';
 import { closeDevices, listDevices, openDevice } from '../../src/runtime/registry.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
@@ -51,7 +57,7 @@ function graph(
   const y = b.call(conv2dOp, [x, w], { ...arg, precision });
   const largest = maxPool2d(y, 2);
   const g = b.leaf(largest.shape, dtype);
-  const dy = b.call(maxPool2dGradientOp, [y, g], halves(of));
+  const dy = b.call(maxPool2dGradientOp, [b.call(maxPool2dPositionsOp, [y], halves(of)), g], halves(of));
   const roots = keep({ y, pooled: followed(largest, bias), dy });
   return { leaves: fingerprint(roots).leaves, roots };
 }
@@ -164,7 +170,7 @@ function step(of: ConvolutionCase, dtype: DType, precision: Precision): Graph {
     b.reshape(slopes, pooled.shape),
     b.like(pooled, 0),
   );
-  const dy = b.call(maxPool2dGradientOp, [y, g], halves(of));
+  const dy = b.call(maxPool2dGradientOp, [b.call(maxPool2dPositionsOp, [y], halves(of)), g], halves(of));
   const roots = [pooled, dy, b.sum(g, [0, 2, 3])];
   return { leaves: fingerprint(roots).leaves, roots };
 }
@@ -178,7 +184,54 @@ test('the convolution has no launch of its own where only its pooling is needed'
     schedule(graph(MORE[0]!, f32, 'tf32', keep).roots, SIM_TARGET).launches.map(({ work }) =>
       'kernel' in work ? work.kernel.name : work.library.name,
     );
-  assert.deepEqual(launches(KEPT['both results']!), ['conv2dMaxPoolTensor', 'maxPool2dGradientSaved']);
-  assert.deepEqual(launches(KEPT['values only']!), ['conv2dMaxPoolTensor']);
+  assert.deepEqual(launches(KEPT['both results']!), ['conv2dTensor_maxPool2d', 'maxPool2dGradient']);
+  assert.deepEqual(launches(KEPT['values only']!), ['conv2dTensor_maxPool2d']);
   assert.match(launches(KEPT['the convolution, too']!)[0]!, /^conv2dTensor/);
+});
+
+for (const dtype of [f16, bf16])
+  test(`a convolution in ${dtype.name} and its pooling are one launch, rounded as by the composition`, async () => {
+    const { n, c, o, arg } = MORE[0]!;
+    const x = b.leaf([n, c, ...arg.size], f32);
+    const w = b.leaf([o, c / arg.groups, ...arg.kernel], f32);
+    const y = b.call(conv2dOp, [b.cast(x, dtype), b.cast(w, dtype)], { ...arg, precision: 'tf32' });
+    const pool = halves(MORE[0]!);
+    const pooled = b.call(maxPool2dOp, [y], pool);
+    const dy = b.call(maxPool2dGradientOp, [b.call(maxPool2dPositionsOp, [y], pool), pooled], pool);
+    const graph: Graph = { leaves: [x, w], roots: [b.cast(pooled, f32), b.cast(dy, f32)] };
+    // Sums are exact in f32, and too large for 16 bits.
+    const given = values(graph).map((v) => v.map((e) => 15 * e));
+    const device = openDevice(threads);
+    assert.deepEqual(
+      await compute(device, graph, given, {}),
+      await compute(device, graph, given, { kernels: false }),
+    );
+    const { launches } = schedule(graph.roots, SIM_TARGET);
+    const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name.split('_and_')[0]! : ''));
+    assert.deepEqual(
+      names.filter((name) => /^(conv|max)/.test(name)),
+      ['conv2dTensor_maxPool2d', 'maxPool2dGradient'],
+    );
+  });
+
+test('where an image is in memory, one launch makes both results, on every kind of device', () => {
+  for (const [kernel, dtype] of [
+    [[2, 2], f32],
+    [[3, 2], f32],
+    [[2, 2], bf16],
+  ] as const) {
+    const x = b.leaf([2, 3, 6, 10], dtype);
+    const arg: PoolArg = {
+      ...{ size: [6, 10], kernel, stride: kernel, padding: [0, 0], dilation: [1, 1] },
+    };
+    const y = b.call(maxPool2dOp, [x], arg);
+    const positions = b.call(maxPool2dPositionsOp, [x], arg);
+    const dx = b.call(maxPool2dGradientOp, [positions, b.leaf(y.shape, dtype)], arg);
+    for (const { target } of [openDevice('cpu'), openDevice('sim')]) {
+      const names = schedule([y, dx], target).launches.map(({ work }) =>
+        'kernel' in work ? work.kernel.name : work.library.name,
+      );
+      assert.deepEqual(names, ['maxPool2d', 'maxPool2dGradient'], `${kernel} ${dtype.name} ${target.name}`);
+    }
+  }
 });

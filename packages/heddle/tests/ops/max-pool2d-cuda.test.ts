@@ -2,7 +2,14 @@
 import { test } from 'node:test';
 import { f32 } from '../../src/core/dtype.js';
 import { call, leaf } from '../../src/graph/build.js';
-import { maxPool2dGradientOp, maxPool2dOp, type PoolArg, pooledSize } from '../../src/ops/max-pool2d/op.js';
+import {
+  maxPool2dGradientOp,
+  maxPool2dOp,
+  maxPool2dPositionsOp,
+  type PoolArg,
+  pooledSize,
+} from '../../src/ops/max-pool2d/op.js';
+import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { checkInSimulator, noise } from '../kernel/harness.js';
 
@@ -32,6 +39,13 @@ const CASES: Readonly<Record<string, PoolArg>> = {
   '16×16 by 3': pool([20, 23], [16, 16], [3, 3], [4, 4]),
 };
 
+/** Positions in windows, one of them that of NaN. */
+function positions({ kernel }: PoolArg, count: number): Uint8Array | Int32Array {
+  const n = kernel[0] * kernel[1];
+  const places = Array.from({ length: count }, (_, i) => (i * 7) % (n + 1));
+  return n < 255 ? Uint8Array.from(places) : Int32Array.from(places);
+}
+
 /** Values with many ties, and one NaN, on 3 images of 2 channels. */
 function pixels([h, w]: Sides, nan: boolean): Float32Array {
   const data = noise(6 * h * w, h + w).map((v) => Math.round(3 * v));
@@ -42,14 +56,22 @@ function pixels([h, w]: Sides, nan: boolean): Float32Array {
 for (const [name, arg] of Object.entries(CASES)) {
   const x = leaf([3, 2, ...arg.size], f32);
   const g = leaf([3, 2, ...pooledSize(arg)], f32);
+  const at = leaf(g.shape, positionDtype(arg));
   test(`maxPool2d ${name}`, () => {
     for (const nan of [false, true])
       checkInSimulator(call(maxPool2dOp, [x], arg), [{ data: pixels(arg.size, nan) }], 0, SIM_TARGET);
   });
+  test(`maxPool2dPositions ${name}`, () => {
+    for (const nan of [false, true])
+      checkInSimulator(
+        call(maxPool2dPositionsOp, [x], arg),
+        [{ data: pixels(arg.size, nan) }],
+        0,
+        SIM_TARGET,
+      );
+  });
   test(`maxPool2dGradient ${name}`, () => {
-    for (const nan of [false, true]) {
-      const sources = [{ data: pixels(arg.size, nan) }, { data: noise(g.size, 9) }];
-      checkInSimulator(call(maxPool2dGradientOp, [x, g], arg), sources, 1e-5, SIM_TARGET);
-    }
+    const sources = [{ data: positions(arg, g.size) }, { data: noise(g.size, 9) }];
+    checkInSimulator(call(maxPool2dGradientOp, [at, g], arg), sources, 1e-5, SIM_TARGET);
   });
 }

@@ -6,15 +6,17 @@ import { callOf } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
-import { conv2dMaxPoolOp, conv2dMaxPositionsOp } from '../../src/ops/conv2d/max-pool.js';
+import { conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../../src/ops/conv2d/op.js';
 import {
-  type Conv2dArg,
-  conv2dInputOp,
-  conv2dOp,
-  conv2dWeightOp,
-  outputSize,
-} from '../../src/ops/conv2d/op.js';
-import { maxPool2dGradientOp, maxPool2dOp, type PoolArg, pooledSize } from '../../src/ops/max-pool2d/op.js';
+  maxPool2dGradientOp,
+  maxPool2dOp,
+  maxPool2dPositionsOp,
+  type PoolArg,
+  pooledSize,
+} from '../../src/ops/max-pool2d/op.js';
+import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
+import type { Tune } from '../../src/schedule/passes/tuning.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { identity, ioFor, kernelOf } from '../kernel/harness.js';
 import { type ConvolutionCase, conv } from '../ops/convolution-cases.js';
 
@@ -47,10 +49,20 @@ const WINDOWS: readonly PoolArg[] = [
   { size: [13, 11], kernel: [3, 3], stride: [2, 2], padding: [1, 1], dilation: [1, 1] },
 ];
 
-const joined = (conv: Conv2dArg): { conv: Conv2dArg; pool: PoolArg } => ({
-  conv,
-  pool: { size: outputSize(conv), kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1] },
-});
+/** The kernels of a convolution and both results of its pooling, in the first and the last way. */
+function pooledKernels(y: GraphNode, target: Target, label: string): KernelIr[] {
+  const [height, width] = y.shape.slice(2) as [number, number];
+  const arg = {
+    ...{ size: [height, width], kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1] },
+  } satisfies PoolArg;
+  const roots = [call(maxPool2dOp, [y], arg), call(maxPool2dPositionsOp, [y], arg)];
+  return [0, -1].flatMap((at, way) => {
+    const tune: Tune = (requests) => requests.map(({ variants }) => variants.at(at)?.name);
+    return schedule(roots, target, { tune }).launches.flatMap(({ work }): KernelIr[] =>
+      'kernel' in work ? [{ ...work.kernel, name: `${work.kernel.name}_${label}_${way}` }] : [],
+    );
+  });
+}
 
 /** The kernels of the first and of the last way to compute `node`. */
 function kernelsOf(node: GraphNode, target: Target, label: string): KernelIr[] {
@@ -78,25 +90,22 @@ export function convolutionKernels(target: Target): KernelIr[] {
       const w = leaf([o, c / arg.groups, ...arg.kernel], dtype);
       const y = leaf([n, o, ...outputSize(arg)], dtype);
       const label = `${kind}_${precision}_${dtype.name}`;
-      const single = [
+      return [
         ...kernelsOf(call(conv2dOp, [x, w], arg), target, label),
         ...kernelsOf(call(conv2dInputOp, [y, w], arg), target, label),
         ...kernelsOf(call(conv2dWeightOp, [x, y], arg), target, label),
-      ];
-      if (dtype !== f32) return single;
-      return [
-        ...single,
-        ...kernelsOf(call(conv2dMaxPoolOp, [x, w], joined(arg)), target, label),
-        ...kernelsOf(call(conv2dMaxPositionsOp, [x, w], joined(arg)), target, label),
+        ...pooledKernels(call(conv2dOp, [x, w], arg), target, label),
       ];
     }),
   );
   const pools = WINDOWS.flatMap((arg, kind) => {
     const x = leaf([2, 3, ...arg.size], f32);
     const g = leaf([2, 3, ...pooledSize(arg)], f32);
+    const at = leaf(g.shape, positionDtype(arg));
     return [
       ...kernelsOf(call(maxPool2dOp, [x], arg), target, `${kind}`),
-      ...kernelsOf(call(maxPool2dGradientOp, [x, g], arg), target, `${kind}`),
+      ...kernelsOf(call(maxPool2dPositionsOp, [x], arg), target, `${kind}`),
+      ...kernelsOf(call(maxPool2dGradientOp, [at, g], arg), target, `${kind}`),
     ];
   });
   return [...convolutions, ...pools];

@@ -11,8 +11,8 @@ export interface IrFunction {
    * statement before the one that holds the call.
    */
   readonly build: (args: readonly Expr[], emit: (statement: Statement) => void) => Expr;
-  /** For the type checker of kernels: calling it gives a number. */
-  (...args: readonly number[]): number;
+  /** For the type checker of kernels: calling it gives a number. An array of the thread's stands for all its elements. */
+  (...args: readonly (number | object)[]): number;
 }
 
 /** Make one. Its type says it can be called; only kernels may. */

@@ -22,7 +22,7 @@ import type { Lanes } from '../ir/types.js';
 import { MATH, NAMED_OPS } from './builtins.js';
 import { inline } from './functions.js';
 import { unnamed } from './instrumented.js';
-import { constantOf, copyAsync, declareArray, loadWide, place, storeWide } from './memory.js';
+import { constantOf, copyAsync, declareArray, elementsOf, loadWide, place, storeWide } from './memory.js';
 import type { Parsing } from './state.js';
 import {
   apply,
@@ -49,7 +49,8 @@ export function call(p: Parsing, node: CallExpression): Value {
   if (callee.kind === 'function') return inline(p, node, callee, args);
   if (callee.kind === 'ir-function') {
     const given = p.inOrder(args.map((a) => () => p.expression(a)));
-    const values = given.map((v, i) => p.repeatable(toExpr(p, args[i]!, v)));
+    const operands = given.flatMap((v, i) => elementsOf(v) ?? toExpr(p, args[i]!, v));
+    const values = operands.map((e) => p.repeatable(e));
     return fromExpr(callee.build(values, (statement) => p.emit(statement)));
   }
   if (callee.kind === 'static' && isDType(callee.value)) return castTo(p, node, callee.value, args);

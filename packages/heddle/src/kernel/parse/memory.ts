@@ -5,6 +5,7 @@ import {
   type ArrayDecl,
   arrayNode,
   type Expr,
+  int,
   load,
   type MemoryNode,
   type StoreWay,
@@ -110,6 +111,15 @@ export function elementOf(
     .inOrder(keys.map((key) => () => fromExpr(toIndex(p, key, p.expression(key)))))
     .map((v, i) => toIndex(p, keys[i]!, v));
   return { memory: base.memory, name: base.name, indices };
+}
+
+/** All elements of an array of a thread's own, of one dimension; undefined of everything else. */
+export function elementsOf(v: Value): Expr[] | undefined {
+  if (v.kind !== 'memory' || v.memory.op !== 'array') return undefined;
+  const { memory } = v;
+  const { space, dims } = v.memory.arg;
+  if (space !== 'local' || dims.length !== 1) return undefined;
+  return Array.from({ length: dims[0]! }, (_, i) => load(memory, [int(i)]));
 }
 
 /** A number that must be known when the kernel is compiled. */

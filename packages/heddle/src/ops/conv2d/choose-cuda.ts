@@ -1,6 +1,7 @@
 /** The convolution kernels for GPUs, as choices of the fused ops. */
 import { f32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
+import { finishedAfter } from '../finish-cuda.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cudnnVariants } from '../vendor.js';
@@ -44,7 +45,7 @@ function choiceOf(
 }
 
 /** Ways by tiles, on tensor cores where they may be used. */
-export function tileWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Variant[] {
+function tileWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Variant[] {
   const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
   const ways = <Tile extends ConvolveTile | ConvolveTensorTile>(
     precision: string,
@@ -73,18 +74,21 @@ function winogradWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): V
   return [{ name: 'winograd-2x2', plan }];
 }
 
-/** Ways other than by tiles. */
-export const otherWays = (io: KernelIo, arg: Conv2dArg): Variant[] => [
-  ...winogradWays(io, arg, convolveProblem(io, arg)),
-  ...cudnnVariants(io, arg, 'forward', useTensorCores(io, arg) ? 'tf32' : 'f32'),
-];
-
-/** Convolution of x with w, or with `adjoint` of the outputs' gradient with it. */
-export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Conv2dArg> =>
-  choiceOf(name, adjoint ? 'input' : 'forward', (io, arg) => {
-    const problem = convolveProblem(io, arg, adjoint);
-    return [...tileWays(io, arg, problem), ...winogradWays(io, arg, problem)];
-  });
+/**
+ * Convolution of x with w, or with `adjoint` of the outputs' gradient with it. A thread has 2 × 2 results side by side;
+ * where no way by tiles fits, and of Winograd's algorithm, another launch reads them.
+ */
+export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Conv2dArg> => ({
+  ...choiceOf(name, adjoint ? 'input' : 'forward', (io, arg) => {
+    const byTiles = (io: KernelIo): Variant[] => tileWays(io, arg, convolveProblem(io, arg, adjoint));
+    const others = (io: KernelIo): Variant[] => winogradWays(io, arg, convolveProblem(io, arg, adjoint));
+    const own = byTiles(io);
+    if (!io.window) return [...own, ...others(io)];
+    const plainly = (io: KernelIo): Variant[] => [...(own.length > 0 ? [] : byTiles(io)), ...others(io)];
+    return [...own, ...finishedAfter(io, plainly)];
+  }),
+  windows: (_target, _node, _arg, sizes) => !adjoint && sizes.every((n) => n === 2),
+});
 
 /** The weight gradient, of x and the outputs' gradient. */
 export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>

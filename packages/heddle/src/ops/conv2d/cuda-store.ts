@@ -1,4 +1,4 @@
-/** How the convolution kernels for GPUs store their sums: each through the epilogue, or the largest of 2 × 2. */
+/** How the convolution kernels for GPUs store their sums: through the epilogue, each or 2 × 2 together. */
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
 import type { ImageLayout } from './cuda-image.js';
@@ -9,10 +9,8 @@ export const storing = (problem: ConvolveProblem) => ({
   problem,
   /** Rounds to what is stored. */
   element: problem.dtype as Cast<'f32'>,
-  pooled: problem.pooled ?? false,
+  windowed: problem.window !== undefined,
   finish: problem.finish,
-  saves: problem.save !== undefined,
-  save: problem.save ?? problem.finish,
   ...{ placeInOutput, storePixel, storePair, storeWindow },
 });
 
@@ -20,8 +18,6 @@ export const storing = (problem: ConvolveProblem) => ({
 export interface Storing extends Intrinsics {
   readonly problem: ConvolveProblem;
   readonly element: Cast<'f32'>;
-  readonly saves: boolean;
-  readonly save: IrFunction;
   readonly finish: IrFunction;
   readonly placeInOutput: typeof placeInOutput;
 }
@@ -89,10 +85,7 @@ export function storePair(
   store2(y, placeInOutput(image, channel, r, c, context), finish(element(both), image, channel, r, c));
 }
 
-/**
- * Stores the largest value of the window at row r and column c of the convolution, and where it first is, in row order;
- * 4 where it is NaN. For use in kernels.
- */
+/** Stores what becomes of the 2 × 2 values from row r and column c of the convolution on. For use in kernels. */
 export function storeWindow(
   y: Memory,
   upperLeft: number,
@@ -103,22 +96,18 @@ export function storeWindow(
   channel: number,
   r: number,
   c: number,
-  { problem, saves, save, finish, idiv, i32 }: Storing,
+  { problem, element, finish, idiv }: Storing,
 ): void {
   const { groups, outputs, outSize } = problem;
-  const largest = Math.max(Math.max(upperLeft, upperRight), Math.max(lowerLeft, lowerRight));
   const row = idiv(r, 2);
   const column = idiv(c, 2);
-  if (saves) {
-    let position = i32(lowerRight === largest ? 3 : 4);
-    if (lowerLeft === largest) position = 2;
-    if (upperRight === largest) position = 1;
-    if (upperLeft === largest) position = 0;
-    save(position, image, channel, row, column);
-  }
   const plane = image * (groups * outputs) + channel;
-  y[(plane * idiv(outSize[0], 2) + row) * idiv(outSize[1], 2) + column] = finish(
-    largest,
+  const to = (plane * idiv(outSize[0], 2) + row) * idiv(outSize[1], 2) + column;
+  y[to] = finish(
+    element(upperLeft),
+    element(upperRight),
+    element(lowerLeft),
+    element(lowerRight),
     image,
     channel,
     row,

@@ -27,9 +27,9 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTile> = {
       if (channels * down > 4 && channels * down >= 2 * p.outputs) continue;
       if (down * across > 8 || channels * pixels > 64) continue;
       // A thread has whole windows.
-      if (p.pooled && pixels % 4 !== 0) continue;
+      if (p.window && pixels % 4 !== 0) continue;
       const shape = {
-        ...(p.pooled ? windowTile : pixelTile)(p, across * pixels * 32),
+        ...(p.window ? windowTile : pixelTile)(p, across * pixels * 32),
         ...{ warps: [down, across] as const, each: [channels, pixels] as const },
       };
       // As many input channels at a time as leave room for four blocks.

@@ -74,9 +74,9 @@ interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
 }
 
 /** The thread's j-th pixel of the tile: one after 32, or four of a window after 32 windows. */
-function pixelAt(j: number, { warpId, laneId, idiv, tile, pooled }: Context): number {
+function pixelAt(j: number, { warpId, laneId, idiv, tile, windowed }: Context): number {
   const firstPixel = idiv(warpId, tile.warps[0]) * tile.each[1] * 32;
-  if (!pooled) return firstPixel + laneId + j * 32;
+  if (!windowed) return firstPixel + laneId + j * 32;
   const window = idiv(firstPixel, 4) + laneId + idiv(j, 4) * 32;
   const across = idiv(tile.columns, 2);
   return (idiv(window, across) * 2 + idiv(j % 4, 2)) * tile.columns + (window % across) * 2 + (j % 2);
@@ -111,9 +111,9 @@ function addTerms(
 
 /** Stores the thread's sums, or the largest of each window. */
 function storeTile(y: Memory, sums: Memory, block: BlockPlace, mine: number, context: Context): void {
-  const { problem, tile, blocks, quads, pooled, pixelAt, storePixel, storeWindow, idiv, lane } = context;
+  const { problem, tile, blocks, quads, windowed, pixelAt, storePixel, storeWindow, idiv, lane } = context;
   const { images, outputs, outSize } = problem;
-  for (let j = 0; j < tile.each[1]; j += pooled ? 4 : 1) {
+  for (let j = 0; j < tile.each[1]; j += windowed ? 4 : 1) {
     const p = pixelAt(j, context);
     const image = block.image + idiv(p, tile.rows * tile.columns);
     const r = block.row + (idiv(p, tile.columns) % tile.rows);
@@ -124,7 +124,7 @@ function storeTile(y: Memory, sums: Memory, block: BlockPlace, mine: number, con
           const o = block.channel + mine + 4 * i + l;
           const channel = block.group * outputs + o;
           if (o < outputs) {
-            if (pooled) {
+            if (windowed) {
               const upperLeft = lane(sums[i][j], l);
               const upperRight = lane(sums[i][j + 1], l);
               const lowerLeft = lane(sums[i][j + 2], l);
@@ -138,12 +138,12 @@ function storeTile(y: Memory, sums: Memory, block: BlockPlace, mine: number, con
   }
 }
 
-/** Images convolved with weights; of a pooled one, threads have multiples of 4 pixels, and tiles even sides. */
+/** Images convolved with weights; where 2 × 2 of them go together, threads have multiples of 4 pixels, and tiles even sides. */
 export function convolve(p: ConvolveProblem, tile: ConvolveTile): GridKernel {
   const constants = constantsOf(p, tile);
-  const { image, blocks, threads, pooled } = constants;
+  const { image, blocks, threads } = constants;
   const kernel = defineKernel(
-    pooled ? 'conv2dMaxPool' : p.adjoint ? 'conv2dInput' : 'conv2d',
+    `${p.adjoint ? 'conv2dInput' : 'conv2d'}${p.window ? `_${p.window.name}` : ''}`,
     { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { threadIdx, warpId, idiv, f32, i32, local, local4, splat4, shared, dynamicShared } = context;

@@ -1,6 +1,7 @@
 /** What the kernels of a convolution and its gradients are given: sizes, where the arrays begin, and the epilogue. */
 import type { DType } from '../../core/dtype.js';
-import type { KernelIo } from '../../graph/fused-op.js';
+import type { Shape } from '../../core/shape.js';
+import type { KernelIo, Window } from '../../graph/fused-op.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { SlidingWindow } from '../window.js';
 import { type Conv2dArg, outputSize } from './arg.js';
@@ -29,10 +30,8 @@ export interface ConvolveProblem extends Convolution {
   readonly weightOffset: number;
   /** (value, image, channel, row, column) → the value to store. */
   readonly finish: IrFunction;
-  /** Store only the largest of each 2 × 2 values. `outSize` is even; `finish` is told rows and columns of windows. */
-  readonly pooled?: boolean;
-  /** (position, image, channel, row, column): keeps where in its window the first of the largest was; 4 beside NaN. */
-  readonly save?: IrFunction | undefined;
+  /** `finish` takes the values of 2 × 2 pixels, and the row and column of that window. `outSize` is even. */
+  readonly window?: Window | undefined;
 }
 
 /** The weight gradient, of x and dY. */
@@ -46,20 +45,28 @@ export interface WeightGradientProblem extends Convolution {
 /** A convolution of the first source with the second, or with `adjoint` of the outputs' gradient with it. */
 export function convolveProblem(io: KernelIo, arg: Conv2dArg, adjoint = false): ConvolveProblem {
   const [x, w] = io.inputs;
+  const { window, output } = io;
   const { groups, kernel, stride, dilation, padding } = arg;
   return {
     ...{ groups, kernel, stride, dilation, padding, adjoint },
     images: x!.shape[0]!,
     dtype: x!.dtype,
     inputs: x!.shape[1]! / groups,
-    outputs: io.output.shape[1]! / groups,
+    outputs: output.shape[1]! / groups,
     size: adjoint ? outputSize(arg) : arg.size,
-    outSize: adjoint ? arg.size : outputSize(arg),
+    outSize: window ? coveredBy(output.shape, window) : adjoint ? arg.size : outputSize(arg),
     imageOffset: x!.offset,
     weightOffset: w!.offset,
-    finish: io.finish(io.output.shape),
+    finish: io.finish(output.shape),
+    window,
   };
 }
+
+/** Rows and columns in windows, so many of which are wanted. */
+const coveredBy = ([, , rows, columns]: Shape, { sizes }: Window): readonly [number, number] => [
+  rows! * sizes[0],
+  columns! * sizes[1],
+];
 
 /** The weight gradient of x, the first source, and dY, the second. */
 export function weightGradientProblem(io: KernelIo, arg: Conv2dArg): WeightGradientProblem {

@@ -84,7 +84,7 @@ const DOWN = [
 const convolveRule: LaunchRule<ConvolveProblem, ConvolveTensorTile> = {
   *candidates(target, p) {
     // A window's rows are of one warp.
-    const least = p.pooled ? 2 : 1;
+    const least = p.window ? 2 : 1;
     const rows = [1, 2, 3, 4, 5, 6, 7, 8].filter((n) => n % least === 0);
     for (const [line, [warps, down], groups, across] of combinations(
       linesOf(p),

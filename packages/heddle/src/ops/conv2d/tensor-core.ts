@@ -287,18 +287,18 @@ function storeWindows(y: Memory, sums: Memory, block: BlockPlace, warp: WarpPlac
   }
 }
 
-/** Images convolved with weights; of a pooled one, the tile's warps sum even numbers of rows. */
+/** Images convolved with weights; where 2 × 2 of them go together, the tile's warps sum even numbers of rows. */
 export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): GridKernel {
   const constants = constantsOf(p, tile);
-  const { pooled, image, threads, blocks, stages } = constants;
+  const { image, threads, blocks, stages } = constants;
   const kernel = defineKernel(
-    pooled ? 'conv2dMaxPoolTensor' : p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor',
+    `${p.adjoint ? 'conv2dInputTensor' : 'conv2dTensor'}${p.window ? `_${p.window.name}` : ''}`,
     { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
       const { f32, i32, local4, splat4, shared, dynamicShared, blockPlace, warpPlace } = context;
       const { copyWeightRows, copyImage, startCopies, multiplyPieces, findTerms } = context;
       const { addTerms, addColumns, storePixels, storeWindows } = context;
-      const { problem, tile, image, weights, blocks, stages, imageAt, inside, terms, pooled } = context;
+      const { problem, tile, image, weights, blocks, stages, imageAt, inside, terms, windowed } = context;
       const block = blockPlace(blocks.count, blocks.channels, image, context);
       const held = dynamicShared(f32);
       const warp = warpPlace(context);
@@ -319,7 +319,7 @@ export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): Gr
       };
       multiplyPieces(0, problem.inputs, tile.channels, fetch, multiply, stages, context);
 
-      if (pooled) storeWindows(y, sums, block, warp, context);
+      if (windowed) storeWindows(y, sums, block, warp, context);
       else storePixels(y, sums, block, warp, context);
     },
     {

@@ -1,20 +1,18 @@
 /**
- * Max pooling and its gradient on a GPU. f32. Bound by memory: a thread per element of the result.
+ * Max pooling and its gradient on a GPU. Bound by memory: a thread per element of the result. Windows side by side are
+ * read by ops/stored-windows, or are in the threads of a convolution's kernel; what is here is for all others, in f32.
  *
- * The gradient of windows that do not overlap needs nothing of the forward pass: a thread has a window, finds the first
- * of its largest elements and writes the gradient there and 0 to the others, up to where the next windows begin. For
- * windows that overlap, a first kernel saves the position of each window's first maximum (a byte, or i32 for windows of
- * 255 elements and more); each pixel then adds up the gradients of the windows that point to it, in their order. Where
- * pooling is part of a convolution's kernel, that saves the positions and the gradient reads them.
- *
- * H200, µs, 2 × 2 windows of 64 × 32 × 24²: 1.7; its gradient 2.7 (9.4 MB, in the cache), from saved positions 2.1; of 256
- * images 3.9, 9.2 and 6.0.
+ * The forward pass saves where each window's first maximum is, a byte each (i32 for windows of 255 elements and more).
+ * In the gradient of windows that do not overlap a thread has a window and writes the gradient to its place and 0 to the
+ * others, up to where the next windows begin; that reads less than looking for the maximum again, and takes two thirds of
+ * the time on large images. For windows that overlap, each pixel adds up the gradients of the windows that point to it,
+ * in their order.
  */
-import { type DType, f32, i32, u8 } from '../../core/dtype.js';
+import { type DType, f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import type { PoolProblem } from './cpu.js';
+import { type PoolProblem, positionDtype } from './problem.js';
 
 const THREADS = 256;
 
@@ -37,23 +35,23 @@ const constantsOf = (p: PoolProblem) => ({
   ...{ X_AT: p.imageOffset, G_AT: p.gradientOffset, finish: p.finish },
 });
 
-/** Whether pairs of a row can be read and written as one: windows 2 wide side by side, in even rows. */
-const isPaired = ({ kernel, stride, padding, dilation, size, imageOffset }: PoolProblem): boolean =>
+/** Whether pairs of a row can be written as one: windows 2 wide side by side, in even rows. */
+const isPaired = ({ kernel, stride, padding, dilation, size, dtype }: PoolProblem): boolean =>
   kernel[1] === 2 &&
   stride[1] === 2 &&
   padding[1] === 0 &&
   dilation[1] === 1 &&
   size[1] % 2 === 0 &&
-  imageOffset % 2 === 0;
+  dtype === f32;
 
-/** The largest element of every window; NaN if it holds one. With `save`, also where it was: the first of them. */
+/** The largest element of every window; NaN if it holds one. */
 export function maxPool(p: PoolProblem): GridKernel {
   const kernel = defineKernel(
     'maxPool2d',
     { x: buffer(f32), y: buffer(f32) },
     ({ x, y }, context) => {
-      const { globalId, idiv, f32, i32, lane, load2, local, finish, save, SAVES } = context;
-      const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, PAIRED } = context;
+      const { globalId, idiv, f32, finish } = context;
+      const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT } = context;
       const i = globalId.x;
       if (i >= PLANES * OH * OW) return;
       const c = i % OW;
@@ -61,46 +59,33 @@ export function maxPool(p: PoolProblem): GridKernel {
       const plane = idiv(i, OW * OH);
       const image = X_AT + plane * H * W;
       let largest = f32(Number.NEGATIVE_INFINITY);
-      let position = i32(0);
-      const held = local(f32, KW);
       for (let ky = 0; ky < KH; ky++) {
         const iy = r * SY - PY + ky * DY;
         if (iy >= 0 && iy < H) {
-          if (PAIRED) {
-            const pair = load2(x, image + iy * W + c * 2);
-            held[0] = lane(pair, 0);
-            held[1] = lane(pair, 1);
-          }
           for (let kx = 0; kx < KW; kx++) {
             const ix = c * SX - PX + kx * DX;
-            if (PAIRED || (ix >= 0 && ix < W)) {
-              const v = PAIRED ? held[kx] : x[image + iy * W + ix];
-              if (SAVES && v > largest) position = ky * KW + kx;
-              largest = Math.max(largest, v);
-            }
+            if (ix >= 0 && ix < W) largest = Math.max(largest, x[image + iy * W + ix]);
           }
         }
       }
-      const n = idiv(plane, CHANNELS);
-      if (SAVES) save(largest <= Number.POSITIVE_INFINITY ? position : KH * KW, n, plane % CHANNELS, r, c);
-      y[i] = finish(largest, n, plane % CHANNELS, r, c);
+      y[i] = finish(largest, idiv(plane, CHANNELS), plane % CHANNELS, r, c);
     },
-    { ...constantsOf(p), PAIRED: isPaired(p), SAVES: p.save !== undefined, save: p.save ?? p.finish },
+    constantsOf(p),
   );
   return spread(kernel, p.planes * p.outSize[0] * p.outSize[1]);
 }
 
-/** The gradient, for windows that do not overlap and have no holes, from the image or from saved positions. */
-export function maxPoolGradient(p: PoolProblem, saved = false): GridKernel {
+/** The gradient, for windows that do not overlap and have no holes. */
+export function maxPoolGradient(p: PoolProblem): GridKernel {
   // A cell is a window and what lies between it and the next; behind the last window there may be more of them.
   const cells = [0, 1].map((d) => Math.ceil((p.size[d]! + p.padding[d]!) / p.stride[d]!)) as [number, number];
   const kernel = defineKernel(
-    saved ? 'maxPool2dGradientSaved' : 'maxPool2dGradient',
-    { x: buffer(saved ? (positionDtype(p) as DType) : f32), g: buffer(f32), dx: buffer(f32) },
-    ({ x, g, dx }, context) => {
-      const { globalId, idiv, f32, lane, i32, local, load2, store2, vec2, finish } = context;
+    'maxPool2dGradient',
+    { positions: buffer(positionDtype(p) as DType), g: buffer(p.dtype), dx: buffer(p.dtype) },
+    ({ positions, g, dx }, context) => {
+      const { globalId, idiv, i32, local, store2, vec2, finish, DTYPE } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, X_AT, G_AT } = context;
-      const { PAIRED, DOWN, ACROSS, SAVED } = context;
+      const { PAIRED, DOWN, ACROSS } = context;
       const i = globalId.x;
       if (i >= PLANES * DOWN * ACROSS) return;
       const c = i % ACROSS;
@@ -108,47 +93,17 @@ export function maxPoolGradient(p: PoolProblem, saved = false): GridKernel {
       const plane = idiv(i, ACROSS * DOWN);
       const n = idiv(plane, CHANNELS);
       const channel = plane % CHANNELS;
-      const image = X_AT + plane * H * W;
       const to = plane * H * W;
       const top = r * SY - PY;
       const left = c * SX - PX;
-      const held = local(f32, KH, KW);
       const isWindow = r < OH && c < OW;
-      let largest = f32(Number.NEGATIVE_INFINITY);
-      for (let ky = 0; ky < KH; ky++) {
-        const iy = top + ky;
-        if (PAIRED && !SAVED) {
-          const pair =
-            isWindow && iy >= 0 && iy < H ? load2(x, image + iy * W + c * 2) : vec2(largest, largest);
-          held[ky][0] = lane(pair, 0);
-          held[ky][1] = lane(pair, 1);
-        }
-        for (let kx = 0; kx < KW; kx++) {
-          const ix = left + kx;
-          const there = isWindow && iy >= 0 && iy < H && ix >= 0 && ix < W;
-          if (!PAIRED && !SAVED)
-            held[ky][kx] = there ? x[image + iy * W + ix] : f32(Number.NEGATIVE_INFINITY);
-          if (there && !SAVED) largest = Math.max(largest, held[ky][kx]);
-        }
-      }
-      // What is left of the gradient after each element had its chance; NaN is equal to nothing.
       const window = (plane * OH + r) * OW + c;
-      let rest = isWindow ? g[G_AT + window] : f32(0);
-      const position = SAVED && isWindow ? i32(x[X_AT + window]) : i32(-1);
+      const slope = isWindow ? g[G_AT + window] : 0;
+      const position = isWindow ? i32(positions[X_AT + window]) : i32(-1);
       for (let ky = 0; ky < SY; ky++) {
         const iy = top + ky;
-        const row = local(f32, SX);
-        for (let kx = 0; kx < SX; kx++) {
-          row[kx] = 0;
-          if (ky < KH && kx < KW) {
-            const ix = left + kx;
-            const there = iy >= 0 && iy < H && ix >= 0 && ix < W;
-            if (SAVED ? position === ky * KW + kx : there && held[ky][kx] === largest) {
-              row[kx] = rest;
-              rest = 0;
-            }
-          }
-        }
+        const row = local(DTYPE, SX);
+        for (let kx = 0; kx < SX; kx++) row[kx] = ky < KH && kx < KW && position === ky * KW + kx ? slope : 0;
         if (iy >= 0 && iy < H) {
           if (PAIRED) {
             const slopes = vec2(row[0], row[1]);
@@ -162,14 +117,10 @@ export function maxPoolGradient(p: PoolProblem, saved = false): GridKernel {
         }
       }
     },
-    { ...constantsOf(p), PAIRED: isPaired(p), DOWN: cells[0], ACROSS: cells[1], SAVED: saved },
+    { ...constantsOf(p), DTYPE: p.dtype, PAIRED: isPaired(p), DOWN: cells[0], ACROSS: cells[1] },
   );
   return spread(kernel, p.planes * cells[0] * cells[1]);
 }
-
-/** What a saved position is stored as: u8 where the windows are small. */
-export const positionDtype = ({ kernel }: PoolProblem): DType<'u8'> | DType<'i32'> =>
-  kernel[0] * kernel[1] < 255 ? u8 : i32;
 
 /** The place in its window, in row order, of each window's first maximum; one beyond the last if it holds NaN. */
 export function maxPoolPositions(p: PoolProblem): GridKernel {
@@ -211,14 +162,14 @@ export function maxPoolPositions(p: PoolProblem): GridKernel {
   return spread(kernel, p.planes * p.outSize[0] * p.outSize[1]);
 }
 
-/** The gradient from saved positions, for any windows. */
-export function maxPoolGradientSaved(p: PoolProblem): GridKernel {
+/** The gradient, for any windows. */
+export function maxPoolGradientOfAny(p: PoolProblem): GridKernel {
   const kernel = defineKernel(
-    'maxPool2dGradientSaved',
+    'maxPool2dGradient',
     { positions: buffer(positionDtype(p) as DType), g: buffer(f32), dx: buffer(f32) },
     ({ positions, g, dx }, context) => {
       const { globalId, idiv, i32, f32, finish } = context;
-      const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, G_AT } = context;
+      const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, G_AT } = context;
       const i = globalId.x;
       if (i >= PLANES * H * W) return;
       const ix = i % W;
@@ -236,7 +187,7 @@ export function maxPoolGradientSaved(p: PoolProblem): GridKernel {
           const c = idiv(u, SX);
           if (v >= 0 && v % SY === 0 && r < OH && u >= 0 && u % SX === 0 && c < OW) {
             const window = (plane * OH + r) * OW + c;
-            if (i32(positions[window]) === ky * KW + kx) slope += g[G_AT + window];
+            if (i32(positions[X_AT + window]) === ky * KW + kx) slope += g[G_AT + window];
           }
         }
       }

@@ -1,24 +1,27 @@
 /** Max pooling of images and its gradient. */
 import type { Rules } from '../../core/arguments.js';
-import { f32, i32, requireFloats } from '../../core/dtype.js';
+import { f32, i32, isFloat, requireFloats } from '../../core/dtype.js';
 import { ShapeError } from '../../core/errors.js';
 import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import { callOf, type FusedOp, type KernelChoice, type KernelIo, type Stage } from '../../graph/fused-op.js';
-import { argOf, type GraphNode } from '../../graph/node.js';
+import { callOf, type FusedOp, type KernelIo, type Stage, type StageArgument } from '../../graph/fused-op.js';
+import { argOf, type GraphNode, type TensorType } from '../../graph/node.js';
 import { OPS, type OpRecord, type ScalarOp } from '../../kernel/ir/ops.js';
-import {
-  afterConvolution,
-  conv2dMaxPoolOp,
-  conv2dMaxPositionsOp,
-  suitsConvolution,
-} from '../conv2d/max-pool.js';
 import { aPair, type Pair, pair } from '../conv2d/op.js';
 import { gridStage, stage } from '../stage.js';
 import { cudnnPoolingVariants } from '../vendor.js';
-import { maxPool, maxPoolGradient, type PoolProblem } from './cpu.js';
+import * as cpu from './cpu.js';
 import * as cuda from './cuda.js';
-import { firstLargest, largest, type PoolArg, pooledSize, toPositions } from './windows.js';
+import { type PoolProblem, positionDtype } from './problem.js';
+import {
+  firstLargest,
+  firstLargestOfWindows,
+  largest,
+  largestOfWindows,
+  type PoolArg,
+  pooledSize,
+  toPositions,
+} from './windows.js';
 
 export { type PoolArg, pooledSize } from './windows.js';
 
@@ -44,16 +47,20 @@ function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): 
   return {
     ...arg,
     ...{ planes: images * channels, channels, outSize: pooledSize(arg), finish: finish(output.shape) },
-    ...{ imageOffset: x!.offset, gradientOffset: g?.offset ?? 0 },
+    ...{ dtype: (g ?? x!).dtype, imageOffset: x!.offset, gradientOffset: g?.offset ?? 0 },
   };
 }
+
+const pooledShape = ({ shape }: TensorType, arg: PoolArg): number[] => [
+  ...shape.slice(0, 2),
+  ...pooledSize(arg),
+];
 
 /** Whether windows touch every pixel at most once, and all between their corners. */
 const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
   kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));
 
-const isThreads: KernelChoice<PoolArg>['when'] = ({ model }, { dtype, size }) =>
-  model === 'threads' && dtype === f32 && size > 0;
+const gradientArguments: readonly StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
 
 const cudaStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
   gridStage(cuda.maxPool(problemOf(io, arg)), { input: 0 }, { output: true }),
@@ -62,23 +69,22 @@ const cudaStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
 /** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
 export const maxPool2dOp: FusedOp<PoolArg> = {
   name: 'maxPool2d',
-  infer: ([x], arg) => ({ shape: [...x!.shape.slice(0, 2), ...pooledSize(arg)], dtype: x!.dtype }),
+  infer: ([x], arg) => ({ shape: pooledShape(x!, arg), dtype: x!.dtype }),
   compose: ([x], arg) => largest(x!, arg),
-  joined: {
-    when: (target, maker, arg) => suitsConvolution(target, maker, arg),
-    compose: ([y], pool) => afterConvolution(conv2dMaxPoolOp, y!, pool),
-  },
-  grad: ({ src: [x] }, g, arg) => [b.call(maxPool2dGradientOp, [x!, g], arg)],
+  windows: largestOfWindows,
+  grad: ({ src: [x] }, g, arg) => [
+    b.call(maxPool2dGradientOp, [b.call(maxPool2dPositionsOp, [x!], arg), g], arg),
+  ],
   kernels: [
     {
       name: 'maxPool2d-cpu',
       when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
       finishes: true,
-      plan: (io, arg) => [stage(maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
+      plan: (io, arg) => [stage(cpu.maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
     },
     {
       name: 'maxPool2d-cuda',
-      when: isThreads,
+      when: ({ model }, { dtype, size }) => model === 'threads' && dtype === f32 && size > 0,
       finishes: true,
       plan: cudaStages,
       variants: (io, arg) => [
@@ -90,63 +96,47 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
 };
 
 /**
- * positions u8, g (N, C, outH, outW) → (N, C, H, W): each g at its position of its window. The gradient of pooling that
- * saved the positions, of windows that do not overlap.
+ * (N, C, H, W) → u8 or i32 (N, C, outH, outW): where in its window, in row order, the first of the largest elements is,
+ * as in PyTorch; kH·kW if the window holds NaN.
  */
-const maxPool2dGradientSavedOp: FusedOp<PoolArg> = {
-  name: 'maxPool2dGradientSaved',
-  infer: ([, g], arg) => ({ shape: [...g!.shape.slice(0, 2), ...arg.size], dtype: g!.dtype }),
-  compose: ([positions, g], arg) => toPositions(b.cast(positions!, i32), g!, arg),
+export const maxPool2dPositionsOp: FusedOp<PoolArg> = {
+  name: 'maxPool2dPositions',
+  infer: ([x], arg) => ({ shape: pooledShape(x!, arg), dtype: positionDtype(arg) }),
+  compose: ([x], arg) => b.cast(firstLargest(x!, arg), positionDtype(arg)),
+  windows: firstLargestOfWindows,
   kernels: [
     {
-      name: 'maxPool2dGradientSaved-cuda',
-      when: (target, node, arg) => isThreads(target, node, arg) && isApart(arg),
-      finishes: true,
-      plan: (io, arg) => {
-        const problem = { ...problemOf(io, arg), imageOffset: 0 };
-        return [gridStage(cuda.maxPoolGradient(problem, true), { input: 0 }, { input: 1 }, { output: true })];
-      },
+      name: 'maxPool2dPositions-cuda',
+      when: ({ model }, { src, size }) => model === 'threads' && src[0]!.dtype === f32 && size > 0,
+      finishes: false,
+      plan: (io, arg) => [
+        gridStage(cuda.maxPoolPositions(problemOf(io, arg)), { input: 0 }, { output: true }),
+      ],
     },
   ],
 };
 
-/**
- * x (N, C, H, W), g (N, C, outH, outW) → (N, C, H, W): each g goes to the first of the largest elements of its
- * window, in row order, as in PyTorch; to none if the window holds NaN.
- */
+/** positions, g (N, C, outH, outW) → (N, C, H, W): each g at its position of its window, summed; 0 elsewhere. */
 export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   name: 'maxPool2dGradient',
-  infer: ([x]) => x!,
-  compose: ([x, g], arg) => toPositions(firstLargest(x!, arg), g!, arg),
-  joined: {
-    when: (target, maker, arg) => suitsConvolution(target, maker, arg),
-    compose: ([y, g], pool) =>
-      b.call(maxPool2dGradientSavedOp, [afterConvolution(conv2dMaxPositionsOp, y!, pool), g!], pool),
-  },
+  infer: ([, g], arg) => ({ shape: [...g!.shape.slice(0, 2), ...arg.size], dtype: g!.dtype }),
+  compose: ([positions, g], arg) => toPositions(b.cast(positions!, i32), g!, arg),
   kernels: [
     {
       name: 'maxPool2dGradient-cpu',
       when: ({ model }, { dtype, size }, arg) =>
-        model === 'blocks' && dtype === f32 && size > 0 && isApart(arg),
+        model === 'blocks' && isFloat(dtype) && size > 0 && isApart(arg),
       finishes: true,
-      plan: (io, arg) => [
-        stage(maxPoolGradient(problemOf(io, arg)), { input: 0 }, { input: 1 }, { output: true }),
-      ],
+      plan: (io, arg) => [stage(cpu.maxPoolGradient(problemOf(io, arg)), ...gradientArguments)],
     },
     {
       name: 'maxPool2dGradient-cuda',
-      when: isThreads,
+      when: ({ model }, { dtype, size }, arg) =>
+        model === 'threads' && isFloat(dtype) && size > 0 && (dtype === f32 || isApart(arg)),
       finishes: true,
       plan: (io, arg) => {
-        const problem = problemOf(io, arg);
-        if (isApart(arg))
-          return [gridStage(cuda.maxPoolGradient(problem), { input: 0 }, { input: 1 }, { output: true })];
-        const bytes = io.inputs[1]!.shape.reduce((a, n) => a * n, cuda.positionDtype(problem).bytes);
-        const positions = { scratch: 'positions', bytes };
-        return [
-          gridStage(cuda.maxPoolPositions(problem), { input: 0 }, positions),
-          gridStage(cuda.maxPoolGradientSaved(problem), positions, { input: 1 }, { output: true }),
-        ];
+        const kernel = isApart(arg) ? cuda.maxPoolGradient : cuda.maxPoolGradientOfAny;
+        return [gridStage(kernel(problemOf(io, arg)), ...gradientArguments)];
       },
     },
   ],

@@ -1,8 +1,12 @@
-/** What max pooling and its gradient are, in primitives. */
+/** What max pooling and its gradient are, in primitives, and as functions of windows side by side. */
 import { i32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
+import type { WindowFunction } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
+import type { Expr, Variable } from '../../kernel/ir/ir.js';
+import * as k from '../../kernel/ir/ir.js';
 import { type Conv2dArg, outputSize } from '../conv2d/arg.js';
+import { storedWindowsOp } from '../stored-windows/op.js';
 
 /** A pooling slides as a convolution does, each channel separately. */
 export type PoolArg = Omit<Conv2dArg, 'groups'>;
@@ -42,3 +46,33 @@ export function toPositions(positions: GraphNode, g: GraphNode, arg: PoolArg): G
   const padded = b.fold(seen, [size[0] + 2 * padding[0], size[1] + 2 * padding[1]], arg);
   return b.slice(padded, around(arg), [...g.shape.slice(0, 2), ...size]);
 }
+
+/** Whether the windows are side by side, without padding or holes. */
+const areSideBySide = ({ kernel, stride, padding, dilation }: PoolArg): boolean =>
+  kernel.every((n, i) => stride[i] === n && padding[i] === 0 && (dilation[i] === 1 || n === 1));
+
+const ofWindows = (arg: PoolArg, compute: WindowFunction['compute']): WindowFunction | undefined =>
+  areSideBySide(arg) ? { sizes: arg.kernel, compute, stored: storedWindowsOp } : undefined;
+
+function largestOf(values: readonly Expr[]): Expr {
+  if (values.length === 1) return values[0]!;
+  const half = values.length >> 1;
+  return k.alu('max', [largestOf(values.slice(0, half)), largestOf(values.slice(half))]);
+}
+
+/** `largest` as a function of windows. */
+export const largestOfWindows = (arg: PoolArg): WindowFunction | undefined =>
+  ofWindows(arg, (values) => largestOf(values));
+
+/** `firstLargest` as a function of windows. */
+export const firstLargestOfWindows = (arg: PoolArg): WindowFunction | undefined =>
+  ofWindows(arg, (values, emit) => {
+    const { type } = values[0]!;
+    const most: Variable = { name: 'most', type, constant: true };
+    emit(k.declare(most, largestOf(values)));
+    const place = (i: number): Expr => k.splat(k.int(i), type.lanes);
+    return values.reduceRight(
+      (later, v, i) => k.select(k.alu('eq', [v, k.read(most)]), place(i), later),
+      place(values.length),
+    );
+  });

@@ -1,13 +1,12 @@
 /**
- * The scheduler's own copy of a graph: leaves numbered, equal nodes shared, calls joined with their users where none
- * needs the values between them, fused ops without a kernel for the target replaced by their composition. Structure
- * only: two graphs with the same fingerprint run the same program.
+ * The scheduler's own copy of a graph: leaves numbered, equal nodes shared, fused ops without a kernel for the
+ * target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
  */
 
 import { f64, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
-import { callOf, type KernelChoice } from '../../graph/fused-op.js';
+import { callOf, type KernelChoice, type WindowFunction } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
 import { asPartOf } from '../../graph/origin.js';
 import { convert, type Scalar } from '../../kernel/ir/ops.js';
@@ -73,19 +72,10 @@ function ofNothing(node: GraphNode): Scalar | undefined {
   return constant(node.op === 'reduce' && argOf(node, 'reduce').op === 'prod' ? 1 : 0);
 }
 
-/** The calls whose users are all computed together with them: nobody needs their own values. */
-function joinedCalls(roots: readonly GraphNode[], target: Target): Set<GraphNode> {
-  const joined = new Set<GraphNode>();
-  const needed = new Set(roots);
-  for (const node of topological(roots, sources)) {
-    const { op, arg } = node.op === 'call' ? callOf(node) : {};
-    sources(node).forEach((s, i) => {
-      const joins = i === 0 && s.op === 'call' && !s.isLeaf && op?.joined?.when(target, s, arg);
-      (joins ? joined : needed).add(s);
-    });
-  }
-  return new Set([...joined].filter((s) => !needed.has(s)));
-}
+/** Values of a window that a thread holds; of larger windows it takes one after the other. */
+const MOST_HELD = 16;
+
+const isHeld = ({ sizes }: WindowFunction): boolean => sizes[0] * sizes[1] <= MOST_HELD;
 
 /**
  * A call of 16-bit floats that no kernel takes, by a kernel for f32 if there is one: of the sources in f32, which is
@@ -112,7 +102,6 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
   const ids = new Map<GraphNode, number>();
   const choices = new Map<GraphNode, KernelChoice>();
   const leaves: GraphNode[] = [];
-  const joined = kernels ? joinedCalls(roots, target) : new Set<GraphNode>();
 
   const adopt = (node: GraphNode): GraphNode => {
     ids.set(node, ids.size);
@@ -154,16 +143,18 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
     if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
     const { op, arg } = callOf(node);
     const call = new GraphNode('call', node.type, src, node.arg, false);
-    const isJoined = op.joined !== undefined && joined.has(node.src[0]!);
-    const choice =
-      kernels && call.size > 0 && !isJoined ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
+    const windows = kernels ? op.windows?.(arg, src[0]!.type) : undefined;
+    if (windows && call.size > 0 && isHeld(windows)) {
+      const stored = b.call(windows.stored, src, windows.sizes);
+      convert([stored]);
+      return adopt(new GraphNode('call', node.type, [mine.get(stored)!], node.arg, false));
+    }
+    const choice = kernels && call.size > 0 ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
     if (choice) {
       choices.set(call, choice);
       return adopt(call);
     }
-    const composed = isJoined
-      ? op.joined.compose(src, arg)
-      : ((kernels ? inF32(call, target) : undefined) ?? op.compose(src, arg));
+    const composed = (kernels ? inF32(call, target) : undefined) ?? op.compose(src, arg);
     convert([composed]);
     return mine.get(composed)!;
   };

@@ -1,19 +1,28 @@
 /** A hand-written kernel in a schedule: its sources as views, and its epilogue computed at its stores. */
+import { f32, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import { stridesOf } from '../../core/shape.js';
-import { callOf, type KernelIo, type Stage, type Variant, type View } from '../../graph/fused-op.js';
+import {
+  callOf,
+  type KernelIo,
+  type Stage,
+  type Variant,
+  type View,
+  type WindowSizes,
+} from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, memoryOf } from '../group.js';
-import { atom, ofAtom, toExpr } from '../lower/affine.js';
-import { type Coordinates, flatten } from '../lower/coordinates.js';
-import { Evaluator, type LoopScope } from '../lower/evaluate.js';
+import { atom, ofAtom, offset, times, toExpr } from '../lower/affine.js';
+import { type Coordinates, type Digit, flatten } from '../lower/coordinates.js';
+import { Evaluator, type LoopScope, VECTOR_DTYPES } from '../lower/evaluate.js';
 import { parameter } from '../lower/lowering.js';
 import { epilogueOf } from './epilogue.js';
 import { viewOf } from './views.js';
+import { sourceOfWindows, windowFunctionOf } from './windows.js';
 
 export interface HandWritten {
   readonly stages: readonly (Stage & {
@@ -33,9 +42,8 @@ export interface OpenCall {
 }
 
 export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: Target): OpenCall {
-  const { node, choice, second } = group.call!;
+  const { node, choice, made, windows } = group.call!;
   const root = group.roots[0]!;
-  const results = group.roots.filter((r) => r !== second);
   const bases: GraphNode[] = [];
   const inputs = node.src.map((s, i): View => {
     const view = choice.strided?.[i] ? viewOf(s, stored) : undefined;
@@ -62,12 +70,15 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     vectorReduce: false,
   };
 
-  const others = results.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
+  const others = group.roots.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
   const plain = root === node && others.length === 0;
+  const values = windows ? windows.sizes[0] * windows.sizes[1] : 1;
   const finish = (split: readonly number[]): IrFunction =>
-    irFunction(([own, ...coordinates], emit) => {
-      if (plain) return own!;
-      const { lanes } = own!.type;
+    irFunction((args, emit) => {
+      const own = args.slice(0, values);
+      const coordinates = args.slice(values);
+      if (plain) return own[0]!;
+      const { lanes } = own[0]!.type;
       const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
       const at: Coordinates = atoms.map((a, i) => ({ size: split[i]!, value: ofAtom(a) }));
       // What is computed again instead of read may need loops: a small sum in the epilogue.
@@ -78,49 +89,50 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
         lanes > 1 ? { atom: atoms.at(-1)!, lanes } : undefined,
         before,
       );
-      const computed = (n: GraphNode): Expr => {
+      const computed = (n: GraphNode, at: Coordinates): Expr => {
         const value = evaluator.value(n, at);
         for (const statement of before.splice(0)) emit(statement);
         return value;
       };
-      evaluator.define(node, at, own!);
-      if (others.length === 0) return computed(root);
+      if (windows) {
+        const places = placesInWindow(at, windows.sizes);
+        places.forEach((place, i) => {
+          evaluator.define(node, place, k.cast(node.dtype, own[i]!));
+        });
+        for (const f of windows.functions) {
+          const source = sourceOfWindows(f, node);
+          const held = places.map((place) => {
+            const value = computed(source, place);
+            return isHalf(source.dtype) ? k.cast(f32, value) : value;
+          });
+          evaluator.define(f, at, windowFunctionOf(f).compute(held, emit));
+        }
+      } else evaluator.define(node, at, own[0]!);
+      if (others.length === 0) return k.cast(root.dtype, computed(root, at));
       // All values before the first store: a result may take the place of what another is made from.
-      const values = results.map((n): Expr => {
-        const value: Variable = { name: 'v', type: { ...own!.type, dtype: n.dtype }, constant: true };
-        emit(k.declare(value, computed(n)));
+      const finished = group.roots.map((n): Expr => {
+        const result = computed(n, at);
+        const value: Variable = { name: 'v', type: result.type, constant: true };
+        emit(k.declare(value, result));
         evaluator.define(n, at, k.read(value));
         return k.read(value);
       });
       const index = toExpr(flatten(at));
       others.forEach(({ memory }, i) => {
-        emit(k.store(memory, values[i + 1]!, [index]));
+        storeLanes(memory, finished[i + 1]!, index, emit);
       });
-      return values[0]!;
+      return k.cast(root.dtype, finished[0]!);
     });
 
-  const saved = second && parameter('second', second);
-  const save =
-    saved &&
-    ((split: readonly number[]): IrFunction =>
-      irFunction(([value, ...coordinates], emit) => {
-        const at = coordinates.map((c, i) => ({
-          size: split[i]!,
-          value: ofAtom(atom(c, Math.max(2, split[i]!))),
-        }));
-        emit(k.store(saved, k.cast(second.dtype, value!), [toExpr(flatten(at))]));
-        return value!;
-      }));
-
-  const output: View = { shape: node.shape, dtype: root.dtype, strides: stridesOf(node.shape), offset: 0 };
-  const epilogue = others.length === 0 && !second ? epilogueOf(node, root, stored) : undefined;
-  const io: KernelIo = { target, node, inputs, output, finish, second: save, plain, epilogue };
+  const output: View = { shape: made.shape, dtype: root.dtype, strides: stridesOf(made.shape), offset: 0 };
+  const epilogue = others.length === 0 && !windows ? epilogueOf(node, root, stored) : undefined;
+  const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
+  const io: KernelIo = { target, node, inputs, output, finish, window, plain, epilogue };
   const { arg } = callOf(node);
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);
     const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
-    if (second && saved) extra.push([second, saved]);
     const stages = planned.map((stage) => {
       if ('library' in stage)
         return { ...stage, extra: stage.library.options.bias === true ? [epilogue!.base!] : [] };
@@ -132,6 +144,30 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     return { stages, inputs: bases, name: choice.name };
   };
   return { inputs, variants: () => choice.variants?.(io, arg) ?? [], plan };
+}
+
+/** The coordinates of a window's values, in row order, from those of the window. */
+function placesInWindow(at: Coordinates, sizes: WindowSizes): Coordinates[] {
+  const [height, width] = sizes;
+  const within = (digit: Digit, size: number, i: number): Digit => ({
+    size: digit.size * size,
+    value: offset(times(digit.value, size), i),
+  });
+  const [row, column] = at.slice(-2) as [Digit, Digit];
+  return Array.from({ length: height * width }, (_, i) => [
+    ...at.slice(0, -2),
+    within(row, height, Math.floor(i / width)),
+    within(column, width, i % width),
+  ]);
+}
+
+/** Stores neighbouring elements, one by one where the dtype does not come in vectors. */
+function storeLanes(memory: MemoryNode, v: Expr, index: Expr, emit: (statement: Statement) => void): void {
+  const { dtype } = memory.type;
+  const { lanes } = v.type;
+  const store = (element: Expr, at: Expr): void => emit(k.store(memory, k.cast(dtype, element), [at]));
+  if (lanes === 1 || VECTOR_DTYPES.has(dtype)) store(v, index);
+  else for (let i = 0; i < lanes; i++) store(k.lane(v, i), k.alu('add', [index, k.int(i)]));
 }
 
 const paramsUsed = (body: Node): Set<Param> =>

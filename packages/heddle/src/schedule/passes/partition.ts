@@ -5,15 +5,15 @@
  */
 
 import { topological } from '../../core/node.js';
-import { callOf } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import { OPS } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, memoryOf, type Reduction, readsOf } from '../group.js';
-import { type Canonical, jsonOf } from './canonical.js';
+import type { Canonical } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
 import { viewOf } from './views.js';
+import { windowsOfCalls } from './windows.js';
 
 export interface Partition {
   /** In an order in which they can run. */
@@ -36,8 +36,11 @@ export function partition({ roots, choices }: Canonical, target: Target): Partit
   const stored = new Set<GraphNode>([...order.filter((n) => n.op === 'leaf'), ...roots]);
   const claimed = new Set<GraphNode>();
   const callOf = new Map<GraphNode, GroupCall>();
-  const secondOf = secondResults(order, choices, users);
-  const isSecond = new Set(secondOf.values());
+  /** Results of a call's kernel besides the one that it is known by. */
+  const isOther = new Set<GraphNode>();
+  const tilesOf = windowsOfCalls(order, users, choices, isRoot, target);
+  for (const { between, functions } of tilesOf.values())
+    for (const node of [...between, ...functions]) claimed.add(node);
   const canFinish = finishable(order);
 
   /** Follow the only user as long as it works element by element; the last node that `ends` allows gets memory. */
@@ -66,15 +69,17 @@ export function partition({ roots, choices }: Canonical, target: Target): Partit
 
   for (const node of order) {
     const choice = choices.get(node);
-    if (!choice) continue;
+    if (!choice || claimed.has(node)) continue;
     claimed.add(node);
-    const second = secondOf.get(node);
-    const late = second ? usersOf(second, order) : undefined;
+    const windows = tilesOf.get(node);
+    const [made = node, ...others] = windows?.functions ?? [];
+    const late = usersOf(others, order);
     const fits = (user: GraphNode): boolean =>
-      choice.finishes && canFinish.has(user) && user.src.every((s) => claimed.has(s) || !late?.has(s));
-    const final = canFinish.has(node) ? extend(node, fits, (last) => last.dtype === node.dtype) : node;
-    stored.add(final);
-    if (!isSecond.has(node)) callOf.set(final, { node, choice, second });
+      choice.finishes && canFinish.has(user) && user.src.every((s) => claimed.has(s) || !late.has(s));
+    const final = canFinish.has(made) ? extend(made, fits, (last) => last.dtype === made.dtype) : made;
+    for (const result of [final, ...others]) stored.add(result);
+    for (const other of others) isOther.add(other);
+    callOf.set(final, { node, choice, made, windows });
     node.src.forEach((s, i) => {
       stored.add((choice.strided?.[i] && viewOf(s, stored)?.base) || memoryOf(s, stored));
     });
@@ -93,42 +98,27 @@ export function partition({ roots, choices }: Canonical, target: Target): Partit
   const groups: Group[] = [];
   const made = new Set<Reduction>();
   for (const node of order) {
-    if (!stored.has(node) || node.op === 'leaf' || isSecond.has(node)) continue;
+    if (!stored.has(node) || node.op === 'leaf' || isOther.has(node)) continue;
     const call = callOf.get(node);
     const reduction = inReduction.get(node);
     if (!reduction)
-      groups.push(call ? { roots: call.second ? [node, call.second] : [node], call } : { roots: [node] });
+      groups.push(
+        call ? { roots: [node, ...(call.windows?.functions.slice(1) ?? [])], call } : { roots: [node] },
+      );
     else if (!made.has(reduction)) {
       made.add(reduction);
       const roots = reduction.members.flatMap((m) => (stored.has(m.node) ? [m.node] : []));
       groups.push({ roots, reduction: neededFor(roots, reduction, stored) });
     }
   }
-  return { groups: reductions.length > 0 ? inOrder(groups, stored) : groups, stored };
+  const mixed = reductions.length > 0 || isOther.size > 0;
+  return { groups: mixed ? inOrder(groups, stored) : groups, stored };
 }
 
-/** Of calls whose kernels have a second result: the call that wants it. */
-function secondResults(
-  order: readonly GraphNode[],
-  choices: Canonical['choices'],
-  users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
-): Map<GraphNode, GraphNode> {
-  const found = new Map<GraphNode, GraphNode>();
-  for (const node of order) {
-    const op = choices.get(node)?.second;
-    const second = users.get(node.src[0] ?? node)?.find((other) => {
-      if (other.op !== 'call' || callOf(other).op !== op) return false;
-      const same = jsonOf(callOf(other).arg) === jsonOf(callOf(node).arg);
-      return same && other.src.every((s, i) => s === node.src[i]);
-    });
-    if (second) found.set(node, second);
-  }
-  return found;
-}
-
-/** All nodes that are computed from `node`. */
-function usersOf(node: GraphNode, order: readonly GraphNode[]): Set<GraphNode> {
-  const found = new Set([node]);
+/** All nodes that are computed from `nodes`, and these. */
+function usersOf(nodes: readonly GraphNode[], order: readonly GraphNode[]): Set<GraphNode> {
+  const found = new Set(nodes);
+  if (nodes.length === 0) return found;
   for (const n of order) if (n.src.some((s) => found.has(s))) found.add(n);
   return found;
 }

@@ -1,0 +1,29 @@
+/** Max pooling, as its kernels for all devices know it. */
+import { type DType, i32, u8 } from '../../core/dtype.js';
+import type { IrFunction } from '../../kernel/ir/ir-function.js';
+
+export interface PoolProblem {
+  /** Images × channels, and the channels. */
+  readonly planes: number;
+  readonly channels: number;
+  readonly size: readonly [number, number];
+  readonly outSize: readonly [number, number];
+  readonly kernel: readonly [number, number];
+  readonly stride: readonly [number, number];
+  readonly padding: readonly [number, number];
+  readonly dilation: readonly [number, number];
+  /** Of the image and its gradient. */
+  readonly dtype: DType;
+  /** Where the image (backward, the positions) and the gradient begin, in elements. */
+  readonly imageOffset: number;
+  readonly gradientOffset: number;
+  /** (value, image, channel, row, column) → the value to store. */
+  readonly finish: IrFunction;
+}
+
+/** What a position in a window is stored as. */
+export const positionDtype = ({
+  kernel,
+}: {
+  readonly kernel: readonly [number, number];
+}): DType<'u8'> | DType<'i32'> => (kernel[0] * kernel[1] < 255 ? u8 : i32);
