@@ -25,7 +25,7 @@ Examples:
   $ heddle bench cpu
   $ heddle bench cpu --only cnn,matmul-1024 --threads 2
 Beside PyTorch, in a clone of the repository:
-  $ python3 bench/torch_cpu.py > torch.jsonl
+  $ python3 node_modules/heddle-bench/torch_cpu.py > torch.jsonl
   $ heddle bench cpu --peer torch.jsonl`;
 
 const ACCURACY_EXAMPLES = `
@@ -35,7 +35,7 @@ Examples:
 
 const PEER_EXAMPLE = (which: string): string =>
   `Beside PyTorch, in a clone of the repository:
-  $ python3 bench/torch_gpu.py > torch.jsonl
+  $ python3 node_modules/heddle-bench/torch_gpu.py > torch.jsonl
   $ heddle bench ${which} --peer torch.jsonl`;
 
 const DEVICE_BENCHES: Readonly<Record<DeviceBench, { summary: string; description: string; after: string }>> =
@@ -97,7 +97,7 @@ const LADDERS = {
 /** What the benches of one device take, each with a file of figures and its own chart. */
 const onDevice = (command: Command, which: string): Command =>
   command
-    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
+    .option('--peer <file>', 'figures of another library to compare with, as torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)
     .option('--json <file>', `where to write (default: bench/results/${which}-<date>.json)`)
     .option('--svg <file>', 'where to draw a chart (default: none)');
@@ -122,7 +122,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .option('--threads <list>', 'numbers of threads (default: 1 and one per core)', wholeNumbers(1, 256))
     .option('--seconds <n>', 'time for each case in each round (default: 0.6)', positiveNumber)
     .option('--rounds <n>', 'processes for each setting (default: 3)', wholeNumber(1))
-    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_cpu.py prints them')
+    .option('--peer <file>', 'figures of another library to compare with, as torch_cpu.py prints them')
     .option('--json <file>', 'where to write (default: bench/results/cpu-<date>.json)')
     .addHelpText('after', CPU_EXAMPLES)
     .action(async (options: BenchCpuOptions) => {
@@ -223,7 +223,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .command('all')
     .summary('kernels, train, matmul, transpose and mnist, one after the other')
     .description('Everything that is measured on one device; figures and charts go into a folder.')
-    .option('--peer <file>', 'figures of another library to compare with, as bench/torch_gpu.py prints them')
+    .option('--peer <file>', 'figures of another library to compare with, as torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)
     .option('--out <folder>', 'where to write', 'bench/results')
     .addHelpText('after', `\nExamples:\n  $ heddle bench all\n${PEER_EXAMPLE('all')}`)

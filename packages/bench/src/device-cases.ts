@@ -1,4 +1,4 @@
-/** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of bench/torch_gpu.py. */
+/** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of torch_gpu.py. */
 
 import { batchNorm, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
@@ -11,7 +11,7 @@ export interface DeviceCase {
   /** In words separated by hyphens; the first is its group. */
   readonly id: string;
   readonly title: string;
-  /** The same workload in bench/torch_gpu.py. */
+  /** The same workload in torch_gpu.py. */
   readonly peer: string;
   /** Floating-point operations of a run, a multiply-add being two, and in what they may be computed. */
   readonly flops?: number;
@@ -34,7 +34,7 @@ const normal = (...shapes: readonly Sizes[]): Tensor[] => shapes.map((shape) => 
 
 // ── matrix products ──────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The workload of bench/torch_gpu.py: PyTorch's name of the numbers, and the size. */
+/** The workload of torch_gpu.py: PyTorch's name of the numbers, and the size. */
 export const productPeer = (precision: Arithmetic, size: string): string =>
   `gemm ${precision.replace(/^f/, 'fp')} ${size}`;
 

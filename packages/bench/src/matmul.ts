@@ -9,11 +9,9 @@ import {
   spreadOf,
 } from 'heddle/internal/cli/figures.js';
 import { ARITHMETICS } from 'heddle/internal/core/precision.js';
-import { irFunction } from 'heddle/internal/kernel/ir/ir-function.js';
-import type { MatmulProblem } from 'heddle/internal/ops/matmul/cpu.js';
-import { MATMUL_LADDER } from 'heddle/internal/ops/matmul/cuda-ladder.js';
 import { productCase, productPeer } from './device-cases.js';
 import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './ladder.js';
+import { MATMUL_LADDER } from './matmul-ladder.js';
 
 export interface LadderStep extends Spread {
   readonly rung: string;
@@ -56,7 +54,7 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
     const buffers = matrices(device, size, ['a', 'b', 'c']);
     for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
       if (!chosen(name)) continue;
-      const { threads, ...launch } = rung(problem(size));
+      const { threads, ...launch } = rung({ M: size, N: size, K: size });
       await add(name, () => timeLaunch(device, { ...launch, block: [threads, 1, 1] }, buffers));
     }
     for (const buffer of buffers) device.free(buffer);
@@ -81,11 +79,4 @@ export async function runMatmulBench(options: LadderOptions = {}): Promise<Ladde
     device: measuredDevice(device),
     steps,
   };
-}
-
-/** A · B of square matrices, nothing after it. */
-function problem(size: number): MatmulProblem {
-  const matrix = { offset: 0, batch: [], batchStrides: [], rowStride: size, columnStride: 1 };
-  const finish = irFunction(([value]) => value!);
-  return { batches: 1, M: size, N: size, K: size, a: matrix, b: matrix, finish };
 }

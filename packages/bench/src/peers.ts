@@ -57,7 +57,7 @@ export type DevicePeers = ReadonlyMap<string, DevicePeerFigure>;
 export async function readDevicePeers(path: string): Promise<DevicePeers> {
   const figures = await readFigures<NamedFigure>({
     path,
-    madeBy: 'python3 bench/torch_gpu.py',
+    madeBy: 'python3 node_modules/heddle-bench/torch_gpu.py',
     expected: 'peer, case, mode, us',
     parse: ({ peer, version, case: name, mode, us, error }) => {
       if (typeof peer !== 'string' || typeof name !== 'string' || typeof mode !== 'string') return undefined;

@@ -44,7 +44,7 @@ export const peerKey = (of: { readonly case: string; readonly threads: number })
 export async function readPeers(path: string): Promise<Peers> {
   const figures = await readFigures({
     path,
-    madeBy: 'python3 bench/torch_cpu.py',
+    madeBy: 'python3 node_modules/heddle-bench/torch_cpu.py',
     expected: 'peer, version, case, threads, median, min, p90, samples',
     parse: figureOf,
   });

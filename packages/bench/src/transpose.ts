@@ -11,8 +11,8 @@ import {
   spreadOf,
 } from 'heddle/internal/cli/figures.js';
 import { compiled } from 'heddle/internal/cli/workload.js';
-import { TRANSPOSES } from 'heddle/internal/ops/transpose/cuda-ladder.js';
 import { chosenRungs, gpuOfLadder, type LadderOptions, matrices, timeLaunch } from './ladder.js';
+import { TRANSPOSES } from './transpose-ladder.js';
 
 export interface TransposeStep extends Spread {
   readonly rung: string;

@@ -8,7 +8,7 @@ import { productPeer } from './device-cases.js';
 
 /** Calls that do a case's work, one after the other, each on its own memory. */
 export interface Yardstick {
-  /** The name of the workload in bench/torch_gpu.py. */
+  /** The name of the workload in torch_gpu.py. */
   readonly case: string;
   readonly calls: readonly {
     readonly library: LibraryCall;

@@ -5,7 +5,6 @@ import type { View } from '../../src/graph/fused-op.js';
 import { type GpuLimits, H200, type Target } from '../../src/kernel/ir/target.js';
 import type { MatmulProblem, Operand } from '../../src/ops/matmul/cpu.js';
 import { matmulTile } from '../../src/ops/matmul/cuda.js';
-import { MATMUL_LADDER } from '../../src/ops/matmul/cuda-ladder.js';
 import type { MatmulTile } from '../../src/ops/matmul/cuda-layout.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
 import { matmulTiles } from '../../src/ops/matmul/cuda-tiles.js';
@@ -144,13 +143,6 @@ test('a long K, summed piece by piece', () => {
     check((p) => matmulTensor(p, tile, precision), 1, [9, 6, 8296], ['rows', 'columns'], undefined, coarse);
   }
 });
-
-for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
-  test(`the rung '${name}' of the ladder`, () => {
-    for (const sizes of SIZES)
-      for (const right of ['rows', 'columns'] as const) check(rung, 1, sizes, ['rows', right]);
-  });
-}
 
 test('tiles are cut for the GPU that they run on: two blocks fit into one with less shared memory', () => {
   /** Of compute capability 8.9. */

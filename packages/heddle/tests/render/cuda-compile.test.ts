@@ -9,7 +9,6 @@ import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
-import { ladderKernels } from './cuda-ladders.js';
 import { matmulKernels } from './cuda-matmul.js';
 import { productKernels } from './cuda-products.js';
 
@@ -24,7 +23,6 @@ const kernels = [
   ...convolutionKernels(target),
   ...productKernels(target),
   ...matmulKernels(),
-  ...ladderKernels(),
 ];
 
 const textOf = (overlapped: boolean) =>

@@ -38,7 +38,7 @@ const IN_FLIGHT = 8;
 const MOST = 4;
 /** Operations on an element from which a thread has enough to do with one vector. */
 const HEAVY = 100;
-/** Side of the square of a transposing block, and threads of a warp along the output's rows (see ops/transpose/cuda-ladder.ts). */
+/** Side of the square of a transposing block, and threads of a warp along the output's rows (packages/bench/src/transpose-ladder.ts compares). */
 const SIDE = 64;
 const ALONG = 4;
 

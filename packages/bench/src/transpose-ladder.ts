@@ -2,21 +2,18 @@
  * Transposing a matrix on a GPU: a ladder of kernels, at the end of which generated transposes stand
  * (schedule/lower/elements.ts). After M. Harris, An Efficient Matrix Transpose in CUDA C/C++ (2013).
  *
- * 8192 × 8192 f32 on an H200, where copying as much takes 133.6 µs:
- *
- *   naive       283.5 µs   a thread per element; reads are a row apart, so each fetches 32 bytes for 4
- *   tiled       327.0 µs   through a tile of 32 × 32 in shared memory: reads and writes are both of neighbours, but a
- *                          column of the tile lies in one bank, and its 32 reads queue up: worse than none
- *   padded      135.8 µs   a column more in the tile, and neighbours of a column lie in neighbouring banks
- *   squares16   148.2 µs   no shared memory: each thread turns 4 × 4 elements in registers, by accesses of 16 bytes;
- *                          16, 8 or 4 of a warp's threads write side by side, the others read so
- *   squares8    142.0 µs
- *   squares4    134.2 µs   reads of 128 bytes, writes of 64
+ *   naive      a thread per element; reads are a row apart, so each fetches 32 bytes for 4: twice the time of a copy
+ *   tiled      through a tile of 32 × 32 in shared memory: reads and writes are both of neighbours, but a column of the
+ *              tile lies in one bank, and its 32 reads queue up: worse than none
+ *   padded     a column more in the tile, and neighbours of a column lie in neighbouring banks: as fast as a copy
+ *   squares16  no shared memory: each thread turns 4 × 4 elements in registers, by accesses of 16 bytes; 16, 8 or 4 of a
+ *   squares8   warp's threads write side by side, the others read so. With 4, reads are of 128 bytes and writes of 64, and
+ *   squares4   it is as fast as a copy; the others come close
  */
-import { f32 } from '../../core/dtype.js';
-import type { KernelIr } from '../../kernel/ir/ir.js';
-import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { f32 } from 'heddle/internal/core/dtype.js';
+import type { KernelIr } from 'heddle/internal/kernel/ir/ir.js';
+import { buffer } from 'heddle/internal/kernel/ir/types.js';
+import { defineKernel } from 'heddle/internal/kernel/language/language.js';
 
 export interface Transpose {
   readonly kernel: KernelIr;

@@ -1,6 +1,6 @@
 """PyTorch on the GPU, doing what `npx heddle bench kernels` and `train` do: one JSON object a line, for their --peer.
 
-    python3 bench/torch_gpu.py [--only matmul,memory,conv,norm,random,mlp,cnn,lenet] [--quick] > torch.jsonl
+    python3 packages/bench/torch_gpu.py [--only matmul,memory,conv,norm,random,mlp,cnn,lenet] [--quick] > torch.jsonl
 
 Needs torch. Every case runs in each mode that may be its fastest: eager, compile (torch.compile), graph (one CUDA graph,
 ten calls of a kernel in it, a whole training step), compile+graph; --quick leaves compile out, which takes most of the

