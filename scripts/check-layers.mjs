@@ -1,6 +1,7 @@
 /**
  * Folders are layers: each may import only those below it (docs/design.md, "Layout"), and no files import each other
- * in a circle. Checks every import of the library's sources, type imports included.
+ * in a circle. Checks every import of the library's sources, type imports included. A type that a file exports has its
+ * name alone: no other file declares one of that name.
  * Usage: node scripts/check-layers.mjs [folder of the sources]
  */
 import { readdirSync, readFileSync } from 'node:fs';
@@ -41,6 +42,7 @@ const root = resolve(
   process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '../packages/heddle/src'),
 );
 const IMPORT = /(?:\bfrom\s*|\bimport\s*\(?\s*|\bnew URL\(\s*)'(\.{1,2}\/[^']*)'/g;
+const TYPE = /^(export )?(?:declare )?(?:abstract )?(?:interface|class|type) (\w+)\b(?! *[,}])/gm;
 
 /** The layer of a path under the sources: the innermost folder with a rule; '' for index.ts. @param {string} path */
 function layerOf(path) {
@@ -61,6 +63,8 @@ function allowed(from, to) {
 
 /** What each file imports. @type {Map<string, Set<string>>} */
 const graph = new Map();
+/** Where types and classes are declared. @type {Map<string, { file: string, exported: boolean }[]>} */
+const types = new Map();
 const problems = [];
 let imports = 0;
 for (const name of readdirSync(root, { recursive: true, encoding: 'utf8' })) {
@@ -75,23 +79,30 @@ for (const name of readdirSync(root, { recursive: true, encoding: 'utf8' })) {
     );
     continue;
   }
-  readFileSync(path, 'utf8')
-    .split('\n')
-    .forEach((line, i) => {
-      for (const [text, target] of line.matchAll(IMPORT)) {
-        imports++;
-        const file = resolve(dirname(path), target);
-        // A worker's file is started, not imported.
-        if (!text.startsWith('new URL')) targets.add(file.replace(/\.js$/, '.ts'));
-        const to = layerOf(file);
-        if (allowed(from, to)) continue;
-        const may = ['core', ...RULES[from]].join(', ');
-        problems.push(
-          `${name}:${i + 1}: ${from} may not import ${to || 'index.ts'} (only ${may}): ${target}`,
-        );
-      }
-    });
+  const text = readFileSync(path, 'utf8');
+  for (const [, exported, type] of text.matchAll(TYPE)) {
+    const known = types.get(type) ?? [];
+    if (!known.some(({ file }) => file === name))
+      types.set(type, [...known, { file: name, exported: exported !== undefined }]);
+  }
+  text.split('\n').forEach((line, i) => {
+    for (const [text, target] of line.matchAll(IMPORT)) {
+      imports++;
+      const file = resolve(dirname(path), target);
+      // A worker's file is started, not imported.
+      if (!text.startsWith('new URL')) targets.add(file.replace(/\.js$/, '.ts'));
+      const to = layerOf(file);
+      if (allowed(from, to)) continue;
+      const may = ['core', ...RULES[from]].join(', ');
+      problems.push(`${name}:${i + 1}: ${from} may not import ${to || 'index.ts'} (only ${may}): ${target}`);
+    }
+  });
 }
+for (const [type, places] of types)
+  if (places.length > 1 && places.some(({ exported }) => exported))
+    problems.push(
+      `the type ${type} is declared in ${places.map(({ file }) => file).join(', ')}: give each a name of its own.`,
+    );
 for (const circle of circles()) problems.push(`a circle of imports: ${circle.join(' → ')}`);
 for (const problem of problems) console.error(problem);
 console.log(`layers: ${imports} imports checked, ${problems.length} problems`);

@@ -11,7 +11,7 @@ export interface Group {
   /** The hand-written kernel, and the node it is for; what lies between that node and the root is its finish. */
   readonly call?: GroupCall;
   /** On a GPU: the reductions in it, and what surrounds them. The roots are of rows or of all their elements. */
-  readonly reduction?: Reduction;
+  readonly reduction?: MatrixReduction;
 }
 
 export interface GroupCall {
@@ -42,7 +42,7 @@ export interface Structure {
 }
 
 /** What one kernel does around its reductions. */
-export interface Reduction {
+export interface MatrixReduction {
   readonly structure: Structure;
   /** In an order in which they can be computed. */
   readonly members: readonly Member[];

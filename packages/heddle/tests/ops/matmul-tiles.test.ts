@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { View } from '../../src/graph/fused-op.js';
 import { type GpuLimits, H200, type Target } from '../../src/kernel/ir/target.js';
-import type { MatmulProblem, Operand } from '../../src/ops/matmul/cpu.js';
+import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { matmulTile } from '../../src/ops/matmul/cuda.js';
 import type { MatmulTile } from '../../src/ops/matmul/cuda-layout.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
@@ -33,7 +33,7 @@ const TILES: Readonly<Record<string, MatmulTile>> = {
   },
 };
 
-const operandOf = (s: Source, columns: number): Operand => {
+const operandOf = (s: Source, columns: number): OperandLayout => {
   const { strides, offset }: Pick<View, 'strides' | 'offset'> = s.view ?? {
     strides: [0, columns, 1],
     offset: 0,
@@ -154,7 +154,7 @@ test('tiles are cut for the GPU that they run on: two blocks fit into one with l
     },
     ...{ registersPerMultiprocessor: 65536, threadsPerMultiprocessor: 1536, blocksPerMultiprocessor: 24 },
   };
-  const side: Operand = { offset: 0, batch: [1], batchStrides: [0], rowStride: 1000, columnStride: 1 };
+  const side: OperandLayout = { offset: 0, batch: [1], batchStrides: [0], rowStride: 1000, columnStride: 1 };
   const problem = { batches: 1, M: 1000, N: 1000, K: 1000, finish: identity(), a: side, b: side };
   const bytesOn = (target: Target): number =>
     Math.max(...matmulTiles(problem, target, 8).map((tile) => matmulTile(problem, tile).sharedBytes));

@@ -1,7 +1,7 @@
 /** The matrix products of GPUs, cut as they are for small and large matrices. */
 import { bf16, f16, f32 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
-import type { MatmulProblem, Operand } from '../../src/ops/matmul/cpu.js';
+import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { matmulTile } from '../../src/ops/matmul/cuda.js';
 import type { MatmulTile } from '../../src/ops/matmul/cuda-layout.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
@@ -9,7 +9,7 @@ import { matmulTensor } from '../../src/ops/matmul/tensor-core.js';
 import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
 import { identity } from '../kernel/harness.js';
 
-const by = (rowStride: number, columnStride: number): Operand => ({
+const by = (rowStride: number, columnStride: number): OperandLayout => ({
   ...{ offset: 0, batch: [], batchStrides: [], rowStride, columnStride },
 });
 

@@ -8,10 +8,10 @@ import type { MathFunction, ScalarOp } from '../ir/ops.js';
 import type { Lanes } from '../ir/types.js';
 import { ATANH, F32, F64, type FloatFormat, THIRD_LOW, TWO_BY_LN2 } from '../math/formats.js';
 
-type Unary = (m: Arithmetic, x: Expr) => Expr;
+type Unary = (m: FloatArithmetic, x: Expr) => Expr;
 
 /** IR builders for one format and number of lanes. */
-export class Arithmetic {
+export class FloatArithmetic {
   readonly format: FloatFormat;
   readonly #lanes: Lanes;
   constructor(format: FloatFormat, lanes: Lanes) {
@@ -136,12 +136,12 @@ export class Arithmetic {
 }
 
 /** e^r for |r| ≤ ln2/2. */
-function expNear(m: Arithmetic, r: Expr): Expr {
+function expNear(m: FloatArithmetic, r: Expr): Expr {
   return m.add(m.fma(m.polynomial(r, m.format.exp), m.mul(r, r), r), 1);
 }
 
 /** x minus n times a constant given in parts. */
-const reduce = (m: Arithmetic, x: Expr, n: Expr, parts: readonly number[]): Expr =>
+const reduce = (m: FloatArithmetic, x: Expr, n: Expr, parts: readonly number[]): Expr =>
   parts.reduce((rest, part) => m.fma(n, -part, rest), x);
 
 const exp: Unary = (m, x) => {
@@ -157,7 +157,7 @@ const exp2: Unary = (m, x) => {
 };
 
 /** e^x − 1 as e and 2^n·e: x = n·ln 2 + r, e = e^r − 2^−n. From expm1Least to 0, where `bounded`. */
-function expm1Of(m: Arithmetic, x: Expr, bounded: boolean): { e: Expr; bits: Expr } {
+function expm1Of(m: FloatArithmetic, x: Expr, bounded: boolean): { e: Expr; bits: Expr } {
   const { whole, bits } = m.round(x, Math.LOG2E);
   const r = reduce(m, x, whole, m.format.ln2);
   const rest = m.fma(m.polynomial(r, m.format.exp), m.mul(r, r), r);
@@ -173,7 +173,7 @@ const expm1: Unary = (m, x) => {
 };
 
 /** x = 2^k·(1 + f) with 1 + f from √½ to √2; k is a float. Right for finite x > 0. */
-function split(m: Arithmetic, x: Expr): { k: Expr; f: Expr } {
+function split(m: FloatArithmetic, x: Expr): { k: Expr; f: Expr } {
   const { fraction, smallest, rootHalf } = m.format;
   const short = m.test('lt', x, smallest);
   const bits = m.bitsOf(m.select(short, m.mul(x, 2 ** fraction), x));
@@ -183,7 +183,7 @@ function split(m: Arithmetic, x: Expr): { k: Expr; f: Expr } {
 }
 
 /** ln(1 + f) for 1 + f from √½ to √2. */
-function logNear(m: Arithmetic, f: Expr): Expr {
+function logNear(m: FloatArithmetic, f: Expr): Expr {
   const s = m.div(f, m.add(f, 2));
   const z = m.mul(s, s);
   const rest = m.mul(z, m.polynomial(z, m.format.log));
@@ -192,7 +192,7 @@ function logNear(m: Arithmetic, f: Expr): Expr {
 }
 
 /** The result where x is infinite, `pole` (−∞ there), less (NaN) or NaN. */
-function logEdges(m: Arithmetic, x: Expr, result: Expr, pole: number): Expr {
+function logEdges(m: FloatArithmetic, x: Expr, result: Expr, pole: number): Expr {
   const large = m.select(m.test('lt', x, Number.POSITIVE_INFINITY), result, x);
   const zero = m.select(m.test('eq', x, pole), Number.NEGATIVE_INFINITY, large);
   return m.select(m.test('lt', x, pole), Number.NaN, zero);
@@ -226,7 +226,7 @@ export interface ExprPair {
 }
 
 /** x less the nearest multiple of π/2, and that multiple in the low bits. Right within waveRange. */
-function reduceWave(m: Arithmetic, x: Expr): ExprPair & { readonly bits: Expr } {
+function reduceWave(m: FloatArithmetic, x: Expr): ExprPair & { readonly bits: Expr } {
   const { whole, bits } = m.round(x, 2 / Math.PI);
   const { halfPi } = m.format;
   if (m.format === F32) return { high: reduce(m, x, whole, halfPi), low: m.num(0), bits };
@@ -244,7 +244,7 @@ function reduceWave(m: Arithmetic, x: Expr): ExprPair & { readonly bits: Expr } 
 }
 
 /** The sine of an angle of at most π/4 and `quadrant` quarter turns. */
-export function sineOf(m: Arithmetic, angle: ExprPair, quadrant: Expr): Expr {
+export function sineOf(m: FloatArithmetic, angle: ExprPair, quadrant: Expr): Expr {
   const { sin, cos } = m.format === F32 ? shortWaves(m, angle.high) : longWaves(m, angle);
   const swapped = m.int('ne', m.int('and', quadrant, 1), 0);
   const sign = m.int('shl', m.int('and', quadrant, 2), m.format.bits.bytes * 8 - 2);
@@ -256,7 +256,7 @@ interface Waves {
   readonly cos: Expr;
 }
 
-function shortWaves(m: Arithmetic, r: Expr): Waves {
+function shortWaves(m: FloatArithmetic, r: Expr): Waves {
   const z = m.mul(r, r);
   // A product, so that −0 keeps its sign.
   const sin = m.mul(r, m.fma(z, m.polynomial(z, m.format.sin), 1));
@@ -265,7 +265,7 @@ function shortWaves(m: Arithmetic, r: Expr): Waves {
 }
 
 /** With what the roundings of 1 − r²/2 and of r lose. */
-function longWaves(m: Arithmetic, { high: r, low }: ExprPair): Waves {
+function longWaves(m: FloatArithmetic, { high: r, low }: ExprPair): Waves {
   const z = m.mul(r, r);
   const half = m.mul(z, 0.5);
   const cubic = m.mul(m.mul(r, z), m.polynomial(z, m.format.sin));
@@ -301,7 +301,7 @@ const tanh: Unary = (m, x) => {
 };
 
 /** Φ(−t), t ≥ 0. t² is taken in two parts, because its rounding would be multiplied by it. */
-function normalTail(m: Arithmetic, size: Expr): Expr {
+function normalTail(m: FloatArithmetic, size: Expr): Expr {
   const { c, polynomial, end } = m.format.tail;
   const t = m.select(m.test('gt', size, end), end, size);
   const high = m.fromBits(m.int('and', m.bitsOf(t), m.format.upperHalf));
@@ -332,7 +332,7 @@ const erf: Unary = (m, x) => {
 };
 
 /** a·b and what its rounding lost (Dekker, "A floating-point technique for extending the available precision", 1971). */
-function product(m: Arithmetic, a: Expr, b: Expr): ExprPair {
+function product(m: FloatArithmetic, a: Expr, b: Expr): ExprPair {
   const halves = (v: Expr): ExprPair => {
     const scaled = m.mul(v, 2 ** 27 + 1);
     const high = m.sub(scaled, m.sub(scaled, v));
@@ -345,18 +345,18 @@ function product(m: Arithmetic, a: Expr, b: Expr): ExprPair {
 }
 
 /** a + b for |a| ≥ |b|, and what its rounding lost. */
-export function sum(m: Arithmetic, a: Expr, b: Expr): ExprPair {
+export function sum(m: FloatArithmetic, a: Expr, b: Expr): ExprPair {
   const high = m.add(a, b);
   return { high, low: m.add(m.sub(a, high), b) };
 }
 
-export const times = (m: Arithmetic, a: ExprPair, b: ExprPair): ExprPair => {
+export const times = (m: FloatArithmetic, a: ExprPair, b: ExprPair): ExprPair => {
   const { high, low } = product(m, a.high, b.high);
   return { high, low: m.add(low, m.add(m.mul(a.high, b.low), m.mul(a.low, b.high))) };
 };
 
 /** log₂ x to 64 bits, in f64, for finite x > 0: k + 2/ln 2·(s + s³/3 + s⁵/5 + …), s = f/(2 + f). */
-function log2Pair(m: Arithmetic, x: Expr): ExprPair {
+function log2Pair(m: FloatArithmetic, x: Expr): ExprPair {
   const { k, f } = split(m, x);
   const divisor = sum(m, m.num(2), f);
   const quotient = m.div(f, divisor.high);
@@ -378,7 +378,7 @@ function log2Pair(m: Arithmetic, x: Expr): ExprPair {
  * a^b in f64, as C's pow: 1 for b = 0 and for a = 1, even of NaN, and for (−1)^±∞. For f32, of which log₂ in f64 has
  * digits enough, without `exact`.
  */
-function pow(m: Arithmetic, a: Expr, b: Expr, exact: boolean): Expr {
+function pow(m: FloatArithmetic, a: Expr, b: Expr, exact: boolean): Expr {
   const size = m.abs(a);
   // Of larger exponents every power but that of 1 is 0 or infinite.
   const exponent = m.clamp(b, [-(2 ** 70), 2 ** 70]);
@@ -399,7 +399,7 @@ function pow(m: Arithmetic, a: Expr, b: Expr, exact: boolean): Expr {
 }
 
 /** 2^(b·log) */
-function exp2OfProduct(m: Arithmetic, log: ExprPair, b: Expr): Expr {
+function exp2OfProduct(m: FloatArithmetic, log: ExprPair, b: Expr): Expr {
   const exponent = times(m, { high: b, low: m.num(0) }, log);
   const near = m.clamp(exponent.high, m.format.exp2Range);
   const rest = m.select(m.test('eq', near, exponent.high), exponent.low, 0);
@@ -421,14 +421,14 @@ const unary =
   ([operand]: readonly Expr[]): Expr => {
     const { dtype, lanes } = operand!.type;
     const format = dtype.name === 'f64' ? F64 : F32;
-    return cast(dtype, f(new Arithmetic(format, lanes), cast(format.float, operand!)));
+    return cast(dtype, f(new FloatArithmetic(format, lanes), cast(format.float, operand!)));
   };
 
 /** All in f64: in f32 the error of log2 would be multiplied by the exponent. */
 const power = (operands: readonly Expr[]): Expr => {
   const { dtype, lanes } = operands[0]!.type;
   const [a, b] = operands.map((o) => cast(f64, o)) as [Expr, Expr];
-  return cast(dtype, pow(new Arithmetic(F64, lanes), a, b, dtype.name === 'f64'));
+  return cast(dtype, pow(new FloatArithmetic(F64, lanes), a, b, dtype.name === 'f64'));
 };
 
 const ELEMENTARY = {

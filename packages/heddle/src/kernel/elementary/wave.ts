@@ -5,7 +5,7 @@
 import { i64 } from '../../core/dtype.js';
 import { cast, constant, declare, type Expr, read, type Statement, select, type Variable } from '../ir/ir.js';
 import { F64 } from '../math/formats.js';
-import { Arithmetic, QUARTERS, sineOf, sum, times, type WaveName } from './functions.js';
+import { FloatArithmetic, QUARTERS, sineOf, sum, times, type WaveName } from './functions.js';
 
 /** 0, and 2/π below the point: 64 bits each (scripts/fit-polynomials.py). */
 const TWO_BY_PI: readonly bigint[] = [
@@ -35,7 +35,7 @@ const HALF_PI = [1.5707963267948966, 6.123233995736766e-17] as const;
 
 /** The function as a statement that computes `result` from `x`, for x from F32.waveRange on. */
 export function largeWave(name: WaveName): { x: Variable; result: Variable; body: Statement } {
-  const m = new Arithmetic(F64, 1);
+  const m = new FloatArithmetic(F64, 1);
   const word = (v: bigint): Expr => constant(i64, BigInt.asIntN(64, v));
   const variable = (of: string): Variable => ({ name: of, type: m.num(0).type, constant: true });
   const x = variable('x');

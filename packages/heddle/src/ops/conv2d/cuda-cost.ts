@@ -38,7 +38,7 @@ export const STORE = FITTED.conv2d.store;
 export const mostShared = ({ limits }: Target, blocks = 1): number =>
   sharedBytesOfEach(limits, blocks) - FITTED.conv2d.sharedMargin;
 
-interface Cost extends BlockNeeds {
+interface ConvolutionCost extends BlockNeeds {
   readonly blocks: number;
   /** Copies that a block waits for, and elements of each. */
   readonly copies: number;
@@ -52,7 +52,7 @@ interface Cost extends BlockNeeds {
   readonly alone?: number;
 }
 
-export function cyclesOf(c: Cost, { units, limits }: Target): number {
+export function cyclesOf(c: ConvolutionCost, { units, limits }: Target): number {
   const resident = residentBlocks(limits, c);
   const perUnit = Math.ceil(c.blocks / units);
   const waves = Math.ceil(perUnit / resident);

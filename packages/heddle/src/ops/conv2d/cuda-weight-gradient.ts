@@ -99,7 +99,7 @@ function blockPlace({ problem, tile, outputs, blocks, blockIdx, idiv }: Context)
   return { group, output, input };
 }
 
-type BlockPlace = ReturnType<typeof blockPlace>;
+type WeightBlock = ReturnType<typeof blockPlace>;
 
 /**
  * Adds the products of the tile in shared memory, 4 pixels of a row at a time.
@@ -132,7 +132,7 @@ function storeSums(
   parts: Memory,
   sums: Memory,
   isFirst: boolean,
-  block: BlockPlace,
+  block: WeightBlock,
   myOutput: number,
   myTap: number,
   { problem, tile, taps, blockIdx }: Context,

@@ -43,21 +43,21 @@ const warpsOf = ({ warps }: { readonly warps: readonly [number, number, number] 
 
 // ── convolution and its adjoint ──────────────────────────────────────────────────────────────────────────────────
 
-type Shape = Omit<ConvolveTensorTile, 'channels' | 'stages'>;
+type TileShape = Omit<ConvolveTensorTile, 'channels' | 'stages'>;
 
 /** Rows of the image that a warp's rows of the output meet. */
-const rowsRead = (p: ConvolveProblem, { each }: Shape): number =>
+const rowsRead = (p: ConvolveProblem, { each }: TileShape): number =>
   (each[1] - 1) * (p.adjoint ? 1 : p.stride[0]) + (p.kernel[0] - 1) * p.dilation[0] + 1;
 
-const registersOf = (p: ConvolveProblem, shape: Shape): number =>
+const registersOf = (p: ConvolveProblem, shape: TileShape): number =>
   48 + 4 * shape.each[0] * shape.each[1] + 4 * shape.each[0] + 2 * rowsRead(p, shape);
 
 /** Bytes of shared memory of a block: half of a multiprocessor's, if two blocks have registers. */
-const roomFor = (target: Target, p: ConvolveProblem, shape: Shape): number =>
+const roomFor = (target: Target, p: ConvolveProblem, shape: TileShape): number =>
   mostShared(target, hasRegisters(target.limits, 2 * 32 * warpsOf(shape), registersOf(p, shape)) ? 2 : 1);
 
 /** How the channels may come: by eights, several on their way; few as they are. */
-function stagedTiles(p: ConvolveProblem, shape: Shape, bytes: number): ConvolveTensorTile[] {
+function stagedTiles(p: ConvolveProblem, shape: TileShape, bytes: number): ConvolveTensorTile[] {
   const bytesOf = (channels: number) => 4 * tensorNeeds(p, { ...shape, channels, stages: 1 }).stage;
   if (Math.ceil(p.inputs / 8) * 8 > 1.6 * p.inputs) {
     const stagesOf = (channels: number): number => (channels < p.inputs ? 2 : 1);
@@ -95,7 +95,7 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTensorTile> = {
       const cover = warps * down * 16;
       if ((cover > 16 && cover >= 2 * p.outputs) || down * across > 16) continue;
       const units = Math.ceil((line.images * line.columns) / 8);
-      const shape: Shape = {
+      const shape: TileShape = {
         ...{ ...line, rows: groups * across, warps: [warps, units, groups], each: [down, across] },
       };
       if (warpsOf(shape) < 2 || warpsOf(shape) > 16 || !suits(shape.rows, p.outSize[0], least)) continue;

@@ -141,7 +141,7 @@ function blockPlace({ problem, tile, cover, blocks, blockIdx, idiv }: Context) {
   return { group, output, input, chunk, round };
 }
 
-type BlockPlace = ReturnType<typeof blockPlace>;
+type WeightBlock = ReturnType<typeof blockPlace>;
 
 /** A lane's output channel, and its warp's piece of the columns and slice of the pixels. */
 function warpPlace({ warpId, laneId, idiv, tile }: Context) {
@@ -170,7 +170,7 @@ function findRuns(places: Memory, context: Context): void {
 }
 
 /** Of few channels: where the lane's (input channel, tap)s are, from a run. */
-function findTaps(places: Memory, block: BlockPlace, warp: WarpPlace, context: Context): void {
+function findTaps(places: Memory, block: WeightBlock, warp: WarpPlace, context: Context): void {
   const { idiv, tapOffset, problem, tile, image, cover, taps } = context;
   for (let j = 0; j < tile.each[1]; j++) {
     const t = block.round * cover.columns + (warp.piece * tile.each[1] + j) * 8 + warp.quad;
@@ -270,7 +270,7 @@ function storeSums(
   parts: Memory,
   held: Memory,
   sums: Memory,
-  block: BlockPlace,
+  block: WeightBlock,
   warp: WarpPlace,
   context: Context,
 ): void {
@@ -293,7 +293,7 @@ function storeSums(
 }
 
 /** Adds the sums of the warps that share the pixels, from shared memory to the block's part of dW. */
-function addWarps(parts: Memory, held: Memory, block: BlockPlace, context: Context): void {
+function addWarps(parts: Memory, held: Memory, block: WeightBlock, context: Context): void {
   const { threadIdx, blockIdx, idiv, load4, store4 } = context;
   const { problem, tile, cover, layout, blocks, threads } = context;
   const part = (blockIdx.x * problem.groups + block.group) * problem.outputs + block.output;

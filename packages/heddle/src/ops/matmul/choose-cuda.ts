@@ -16,9 +16,9 @@ import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
 
-type Split = Pick<Cut, 'splits'>;
+type SplitTile = Pick<Cut, 'splits'>;
 
-const splitName = ({ splits }: Split): string => (splits > 1 ? `-split-k-${splits}` : '');
+const splitName = ({ splits }: SplitTile): string => (splits > 1 ? `-split-k-${splits}` : '');
 
 /** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
 function nameOf(tile: MatmulTile): string {

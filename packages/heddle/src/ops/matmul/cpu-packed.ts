@@ -10,7 +10,7 @@ import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
-import { batchOffset, buffers, type MatmulProblem, type Operand } from './cpu.js';
+import { batchOffset, buffers, type MatmulProblem, type OperandLayout } from './cpu.js';
 
 /** What a panel is cut from: `count` rows of A or columns of B, `inner` along K, `outer` from one to the next. */
 interface Panels {
@@ -18,7 +18,7 @@ interface Panels {
   readonly count: number;
   readonly inner: number;
   readonly outer: number;
-  readonly source: Operand;
+  readonly source: OperandLayout;
 }
 
 const rowsOf = ({ M, a }: MatmulProblem): Panels => ({

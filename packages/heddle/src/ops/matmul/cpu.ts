@@ -33,7 +33,7 @@ import { defineKernel } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
 
 /** Where a source's elements stand, in elements: its batches, its rows and its columns. */
-export interface Operand {
+export interface OperandLayout {
   readonly offset: number;
   /** Sizes and strides of the leading dimensions. */
   readonly batch: readonly number[];
@@ -47,8 +47,8 @@ export interface MatmulProblem {
   readonly M: number;
   readonly N: number;
   readonly K: number;
-  readonly a: Operand;
-  readonly b: Operand;
+  readonly a: OperandLayout;
+  readonly b: OperandLayout;
   /** (value, batch, row, column) → the value to store. */
   readonly finish: IrFunction;
   /** `finish` does more than give the value back. Default: false. */
@@ -56,7 +56,7 @@ export interface MatmulProblem {
 }
 
 /** The offset of a batch, as a device function. */
-export const batchOffset = ({ offset, batch, batchStrides }: Operand): IrFunction =>
+export const batchOffset = ({ offset, batch, batchStrides }: OperandLayout): IrFunction =>
   irFunction(([index]) => {
     let rest = index!;
     let sum: Expr = int(offset);

@@ -51,7 +51,7 @@ export interface TileLayout {
 }
 
 /** The work of a block: one record for all that the device functions have to know when the kernel is compiled. */
-export interface Work {
+export interface BlockWork {
   readonly sizes: { readonly M: number; readonly N: number; readonly batches: number };
   /** Of C. They are taken band by band, and in a band of so many rows of tiles column by column. */
   readonly tiles: {
@@ -90,7 +90,7 @@ export function workOf(
   layout: TileLayout,
   level: number,
   { lanes, dtype, band }: { readonly lanes: Lanes; readonly dtype: DType; readonly band?: number },
-): Work {
+): BlockWork {
   const { a, b, rows, columns, sharePitch } = layout;
   const { warps, depth, splits } = tile;
   const pieces = piecesOf(p.K, tile, level);
@@ -110,7 +110,7 @@ export function workOf(
 
 /** What the device functions below take from the context. */
 export interface BlockContext extends PanelContext {
-  readonly work: Work;
+  readonly work: BlockWork;
   /** Where a batch begins in A and in B. */
   readonly aStart: IrFunction;
   readonly bStart: IrFunction;
@@ -118,7 +118,7 @@ export interface BlockContext extends PanelContext {
 }
 
 /** Where a block is, and a warp in it. */
-export interface Place {
+export interface TilePlace {
   /** The first of C's rows and columns in the block's tile. */
   readonly row: number;
   readonly column: number;
@@ -136,7 +136,7 @@ export interface Place {
 }
 
 /** Finds a warp's part of the product. */
-export function placeOf(context: BlockContext): Place {
+export function placeOf(context: BlockContext): TilePlace {
   const { blockIdx, warpId, idiv, i32, work, aStart, bStart } = context;
   const { sizes, tiles, warps } = work;
   const { down, across, rows, columns } = tiles;
@@ -164,7 +164,7 @@ export function copyChunk(
   stage: number,
   piece: number,
   chunk: number,
-  at: Place,
+  at: TilePlace,
   context: BlockContext,
 ): void {
   const { commitCopies, copyPanel, work } = context;
@@ -194,7 +194,7 @@ export function eachPiece(sum: (piece: number) => void, context: BlockContext): 
 }
 
 /** The device functions, and what they know when the kernel is compiled, as constants of a kernel. */
-export const blockConstants = (work: Work, batches: number) => ({
+export const blockConstants = (work: BlockWork, batches: number) => ({
   ...PANEL,
   placeOf,
   copyChunk,

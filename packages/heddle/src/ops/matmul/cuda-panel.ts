@@ -10,7 +10,7 @@ import type { Expr } from '../../kernel/ir/ir.js';
 import { int } from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Intrinsics, Memory } from '../../kernel/language/language.js';
-import { batchOffset, type Operand } from './cpu.js';
+import { batchOffset, type OperandLayout } from './cpu.js';
 
 /** Which rows of A (or columns of B) the lanes of a warp have: `lanes` times `each`, in groups of neighbours. */
 export interface Share {
@@ -23,7 +23,7 @@ export interface Share {
 /** A tile of an operand. Its sizes, strides and steps are in words of two elements, if it is kept so. */
 export interface Panel {
   /** With its rows first: where its batches begin. */
-  readonly operand: Operand;
+  readonly operand: OperandLayout;
   /** Elements in a word whose neighbours are along the rows of the panel (A's, or B's columns), and along K. */
   readonly perRow: 1 | 2;
   readonly perStep: 1 | 2;
@@ -68,7 +68,7 @@ const PITCH: Pitch = (kMajor, least) => (kMajor ? Math.ceil(least / 8) * 8 + 4 :
 
 interface PanelRequest {
   /** With its rows first: A as it is, B with rows and columns exchanged. */
-  readonly operand: Operand;
+  readonly operand: OperandLayout;
   /** Rows, and steps along K, of the matrix. */
   readonly size: number;
   readonly inner: number;
@@ -144,14 +144,14 @@ export function panelOf({
 }
 
 /** B as the rows of its transpose. */
-export const transposed = (operand: Operand): Operand => ({
+export const transposed = (operand: OperandLayout): OperandLayout => ({
   ...operand,
   rowStride: operand.columnStride,
   columnStride: operand.rowStride,
 });
 
 /** Where a batch of an operand begins; a constant if there is one batch. */
-export const startOf = (operand: Operand, batches: number): IrFunction =>
+export const startOf = (operand: OperandLayout, batches: number): IrFunction =>
   batches === 1 ? irFunction(() => int(operand.offset) as Expr) : batchOffset(operand);
 
 /** What the device functions below take from the context. */

@@ -9,11 +9,11 @@ import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel
 import { type Lanes, loadLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
 import type { MatmulProblem } from './cpu.js';
-import type { Place, Work } from './cuda-block.js';
+import type { BlockWork, TilePlace } from './cuda-block.js';
 
 /** What the device functions below take from the context. */
 export interface StoreContext extends Intrinsics {
-  readonly work: Work;
+  readonly work: BlockWork;
   readonly finish: IrFunction;
   readonly storeSums: typeof storeSums;
   readonly loadLanes: typeof loadLanes;
@@ -28,7 +28,7 @@ export function storeSums(
   piece: number,
   row: number,
   column: number,
-  at: Place,
+  at: TilePlace,
   context: StoreContext,
 ): void {
   const { work, finish, loadLanes, storeLanes } = context;
@@ -48,7 +48,7 @@ export function storeSums(
  */
 export function storeShares(
   held: Memory,
-  at: Place,
+  at: TilePlace,
   store: (v: number, row: number, column: number) => void,
   context: StoreContext,
 ): void {

@@ -46,16 +46,16 @@ export const MARGIN = 1024;
 /** What a block may have of shared memory, so that a second one has room. */
 const roomOf = (limits: GpuLimits): number => sharedBytesOfEach(limits, 2) - MARGIN;
 
-type Shape = Pick<MatmulTile, 'warps' | 'lanes' | 'each'>;
+type TileShape = Pick<MatmulTile, 'warps' | 'lanes' | 'each'>;
 
 /** Rows and columns of C in a tile. */
-const sizeOf = ({ warps, lanes, each }: Shape): readonly [number, number] => [
+const sizeOf = ({ warps, lanes, each }: TileShape): readonly [number, number] => [
   warps[0] * lanes[0] * each[0],
   warps[1] * lanes[1] * each[1],
 ];
 
 /** Whether a tile is neither much larger than the matrix nor needlessly long. */
-function suits({ M, N }: MatmulProblem, shape: Shape): boolean {
+function suits({ M, N }: MatmulProblem, shape: TileShape): boolean {
   const [rows, columns] = sizeOf(shape);
   // Half a tile at least is in the matrix, unless no smaller one is to be had.
   if ((rows >= 2 * M && rows > shape.lanes[0]) || (columns >= 2 * N && columns > shape.lanes[1]))
@@ -88,7 +88,7 @@ export const sumCycles = ({ batches, M, N }: MatmulProblem, splits: number, unit
 const rule: LaunchRule<MatmulProblem, MatmulTile> = {
   *candidates({ units, limits }, p) {
     for (const [lanes, each, [down, across]] of combinations(LANES, EACH, WARPS)) {
-      const shape: Shape = { warps: [down, across, 1], lanes, each };
+      const shape: TileShape = { warps: [down, across, 1], lanes, each };
       if (!suits(p, shape)) continue;
       const [rows, columns] = sizeOf(shape);
       const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches;

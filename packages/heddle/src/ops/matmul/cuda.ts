@@ -28,7 +28,14 @@ import { finishEarly } from '../../kernel/passes/finish-early.js';
 import type { Lanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
 import { buffers, type MatmulProblem } from './cpu.js';
-import { type BlockContext, blockConstants, LEVEL, type Place, type Work, workOf } from './cuda-block.js';
+import {
+  type BlockContext,
+  type BlockWork,
+  blockConstants,
+  LEVEL,
+  type TilePlace,
+  workOf,
+} from './cuda-block.js';
 import { lanesOf, layoutOf, type MatmulTile } from './cuda-layout.js';
 import type { Panel } from './cuda-panel.js';
 import { STORE, type StoreContext } from './cuda-store.js';
@@ -145,7 +152,7 @@ function lanesFrom(sums: Memory, i: number, j: number, lanes: Lanes, { vec2, vec
 }
 
 /** Stores the sums of a thread that has them all. */
-function storeTile(c: Memory, thread: Thread, piece: number, at: Place, context: Context): void {
+function storeTile(c: Memory, thread: Thread, piece: number, at: TilePlace, context: Context): void {
   const { lanesFrom, rowOfLane, storeSums, tile, work } = context;
   const { lanes } = work;
   for (let i = 0; i < tile.each[0]; i++) {
@@ -158,7 +165,7 @@ function storeTile(c: Memory, thread: Thread, piece: number, at: Place, context:
 }
 
 /** Puts the sums of a thread that shares K into shared memory. */
-function putShare(held: Memory, thread: Thread, at: Place, context: Context): void {
+function putShare(held: Memory, thread: Thread, at: TilePlace, context: Context): void {
   const { lanesFrom, rowOfLane, storeLanes, tile, work } = context;
   const { tiles, a, b } = work;
   for (let i = 0; i < tile.each[0]; i++) {
@@ -172,7 +179,7 @@ function putShare(held: Memory, thread: Thread, at: Place, context: Context): vo
 }
 
 /** The first of the elements of C that a thread stores of added shares; where the matrix ends, the last that there are. */
-function ownElement(at: Place, { idiv, threadIdx, work }: Context): Element {
+function ownElement(at: TilePlace, { idiv, threadIdx, work }: Context): Element {
   const { sizes, tiles, lanes } = work;
   const mine = threadIdx.x * lanes;
   const row = Math.min(at.row + idiv(mine, tiles.columns), sizes.M - 1);
@@ -182,7 +189,7 @@ function ownElement(at: Place, { idiv, threadIdx, work }: Context): Element {
 }
 
 /** Has the epilogue load what it takes for a thread's elements. */
-function loadEarly(own: Element, { batch }: Place, context: Context): void {
+function loadEarly(own: Element, { batch }: TilePlace, context: Context): void {
   const { early, f32, splat2, splat4, work } = context;
   if (work.lanes === 4) early(splat4(f32(0)), batch, own.row, own.column);
   else if (work.lanes === 2) early(splat2(f32(0)), batch, own.row, own.column);
@@ -282,7 +289,7 @@ export function matmulTile(p: MatmulProblem, tile: MatmulTile): GridKernel {
  * Whether a thread adds the shares of one element of the tile, or of a few neighbours: what the epilogue loads is known
  * from the start.
  */
-const isOneEach = ({ N }: MatmulProblem, { inParts, lanes, threads, tiles, warps }: Work): boolean =>
+const isOneEach = ({ N }: MatmulProblem, { inParts, lanes, threads, tiles, warps }: BlockWork): boolean =>
   warps.K > 1 &&
   !inParts &&
   tiles.rows * tiles.columns <= threads * lanes &&

@@ -1,14 +1,14 @@
 /** What the kernels of the matrix product are given. */
 import type { Precision } from '../../core/precision.js';
 import type { KernelIo, View } from '../../graph/fused-op.js';
-import type { MatmulProblem, Operand } from './cpu.js';
+import type { MatmulProblem, OperandLayout } from './cpu.js';
 
 export interface MatmulArg {
   readonly precision: Precision;
 }
 
 /** A source as a stack of matrices. */
-const operand = ({ shape, strides, offset }: View): Operand => {
+const operand = ({ shape, strides, offset }: View): OperandLayout => {
   const lead = shape.length - 2;
   return {
     offset,

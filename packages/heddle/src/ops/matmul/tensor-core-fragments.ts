@@ -5,7 +5,7 @@
 import type { DType } from '../../core/dtype.js';
 import type { Arithmetic } from '../../core/precision.js';
 import type { Memory } from '../../kernel/language/language.js';
-import type { BlockContext, Place } from './cuda-block.js';
+import type { BlockContext, TilePlace } from './cuda-block.js';
 import type { Panel } from './cuda-panel.js';
 
 /** What tensor cores multiply. */
@@ -63,7 +63,7 @@ function startOfLane(
   first: number,
   down: number,
   along: number,
-  at: Place,
+  at: TilePlace,
   context: FragmentContext,
 ): number {
   const { fragments, idiv, laneId, work } = context;

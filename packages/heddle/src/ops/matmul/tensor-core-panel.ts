@@ -5,7 +5,7 @@
  * rows: 16 bytes at a time then.
  */
 import { type DType, isHalf } from '../../core/dtype.js';
-import type { MatmulProblem, Operand } from './cpu.js';
+import type { MatmulProblem, OperandLayout } from './cpu.js';
 import { type Cut, LEVEL, piecesOf, type TileLayout } from './cuda-block.js';
 import { type Panel, type Pitch, panelOf, transposed } from './cuda-panel.js';
 
@@ -36,13 +36,13 @@ const PITCH: Pitch = (kMajor, least) =>
 type Words = Pick<Panel, 'operand' | 'perRow' | 'perStep'>;
 
 /** Elements of two bytes taken two at a time, along the rows or along K; undefined if they do not pair. */
-function pairs(x: Operand, size: number, inner: number): Words | undefined {
+function pairs(x: OperandLayout, size: number, inner: number): Words | undefined {
   const across = x.rowStride === 1 && size > 1;
   const [step, next, length] = across
     ? [x.rowStride, x.columnStride, size]
     : [x.columnStride, x.rowStride, inner];
   if (step !== 1 || [next, length, x.offset, ...x.batchStrides].some((n) => n % 2 !== 0)) return undefined;
-  const operand: Operand = {
+  const operand: OperandLayout = {
     ...x,
     offset: x.offset / 2,
     batchStrides: x.batchStrides.map((n) => n / 2),
@@ -61,7 +61,7 @@ export function tensorLayoutOf(p: MatmulProblem, tile: TensorTile, dtype: DType)
   const pitchOf = !isHalf(dtype) ? PITCH : byMatrix(words ? 4 : 8);
   // Past the first-level cache large products in tf32 are a tenth faster, in 16 bits a little slower.
   const once = !isHalf(dtype) && warps[0] * warps[1] === 8 && each[0] * each[1] === 32;
-  const panel = (operand: Operand, size: number, beside: number, lanes: number): Panel => {
+  const panel = (operand: OperandLayout, size: number, beside: number, lanes: number): Panel => {
     const kept = words ? pairs(operand, size, p.K)! : ({ operand, perRow: 1, perStep: 1 } as const);
     const { perRow, perStep } = kept;
     return panelOf({

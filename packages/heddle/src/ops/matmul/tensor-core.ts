@@ -21,7 +21,7 @@ import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import type { MatmulProblem } from './cpu.js';
-import { blockConstants, LEVEL, type Place, workOf } from './cuda-block.js';
+import { blockConstants, LEVEL, type TilePlace, workOf } from './cuda-block.js';
 import { STORE, type StoreContext } from './cuda-store.js';
 import { FRAGMENTS, type FragmentContext, stepOf, type TensorOperand } from './tensor-core-fragments.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
@@ -45,7 +45,7 @@ function storePair(
   piece: number,
   row: number,
   column: number,
-  at: Place,
+  at: TilePlace,
   context: Context,
 ): void {
   const { storeSums, vec2, work } = context;
@@ -57,7 +57,7 @@ function storePair(
 }
 
 /** Stores the sums of a warp that has them all. */
-function storeTile(c: Memory, sums: Memory, piece: number, at: Place, context: Context): void {
+function storeTile(c: Memory, sums: Memory, piece: number, at: TilePlace, context: Context): void {
   const { fragments, idiv, lane, laneId, storePair } = context;
   const { each } = fragments;
   const firstRow = at.row + at.warpRow + idiv(laneId, 4);
@@ -74,7 +74,7 @@ function storeTile(c: Memory, sums: Memory, piece: number, at: Place, context: C
 }
 
 /** Puts the sums of a warp that shares K into shared memory. */
-function putShare(held: Memory, sums: Memory, at: Place, context: Context): void {
+function putShare(held: Memory, sums: Memory, at: TilePlace, context: Context): void {
   const { bitcast, fragments, idiv, lane, laneId, store2, vec2, work } = context;
   const { each, element } = fragments;
   const { sharePitch, tiles } = work;

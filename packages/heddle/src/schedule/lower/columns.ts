@@ -9,7 +9,7 @@ import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../../ker
 import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
-import type { Reduction } from '../group.js';
+import type { MatrixReduction } from '../group.js';
 import { Accumulation, identityOf, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type LoopScope } from './evaluate.js';
@@ -38,7 +38,7 @@ const WIDE = 2 ** 18;
 export function columnsBody(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
-  reduction: Reduction,
+  reduction: MatrixReduction,
   memories: Memories,
   _target: Target,
 ): Body {
@@ -49,7 +49,7 @@ export function columnsBody(
 function columns(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
-  { structure, members }: Reduction,
+  { structure, members }: MatrixReduction,
   axes: readonly LoopAxis[],
   memories: Memories,
 ): Body {

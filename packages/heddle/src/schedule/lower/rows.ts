@@ -9,7 +9,7 @@ import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../../ker
 import * as k from '../../kernel/ir/ir.js';
 import { GPU, type Target } from '../../kernel/ir/target.js';
 import { type Lanes, value as valueType } from '../../kernel/ir/types.js';
-import type { Reduction } from '../group.js';
+import type { MatrixReduction } from '../group.js';
 import { Accumulation, type CombiningOp, identityOf, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type LoopScope } from './evaluate.js';
@@ -35,7 +35,7 @@ const KEPT = 16;
 export function rowsBody(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
-  reduction: Reduction,
+  reduction: MatrixReduction,
   memories: Memories,
   target: Target,
 ): Body {
@@ -71,7 +71,7 @@ interface Shares {
   readonly rowsPerBlock: number;
 }
 
-function sharesOf({ rows, columns }: Reduction['structure'], inner: number, target: Target): Shares {
+function sharesOf({ rows, columns }: MatrixReduction['structure'], inner: number, target: Target): Shares {
   const busy = rows >= 16 * target.units;
   const lanes = ([4, 2] as const).find((n) => inner % n === 0 && (busy || columns >= 32 * n)) ?? 1;
   const vectors = columns / lanes;
@@ -95,7 +95,7 @@ class Rows {
   readonly #held = new Map<GraphNode, Expr>();
   readonly #roots: readonly GraphNode[];
   readonly #outputs: readonly MemoryNode[];
-  readonly #reduction: Reduction;
+  readonly #reduction: MatrixReduction;
   readonly #axes: readonly LoopAxis[];
   readonly #scope: LoopScope;
   readonly #shares: Shares;
@@ -109,7 +109,7 @@ class Rows {
   constructor(
     roots: readonly GraphNode[],
     outputs: readonly MemoryNode[],
-    reduction: Reduction,
+    reduction: MatrixReduction,
     axes: readonly LoopAxis[],
     memories: Memories,
     target: Target,

@@ -8,7 +8,7 @@ import { topological } from '../../core/node.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import { OPS } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { type Group, type GroupCall, memoryOf, type Reduction, readsOf } from '../group.js';
+import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } from '../group.js';
 import type { Canonical } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
@@ -96,7 +96,7 @@ export function partition({ roots, choices }: Canonical, target: Target): Partit
   storeShared(order, users, stored, claimed, inReduction, WORTH_STORING_REPEATED[target.model]);
 
   const groups: Group[] = [];
-  const made = new Set<Reduction>();
+  const made = new Set<MatrixReduction>();
   for (const node of order) {
     if (!stored.has(node) || node.op === 'leaf' || isOther.has(node)) continue;
     const call = callOf.get(node);
@@ -147,10 +147,10 @@ function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Grou
  * results of the rows.
  */
 function storeResults(
-  { members }: Reduction,
+  { members }: MatrixReduction,
   users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
   stored: Set<GraphNode>,
-  inReduction: ReadonlyMap<GraphNode, Reduction>,
+  inReduction: ReadonlyMap<GraphNode, MatrixReduction>,
 ): void {
   const own = inReduction.get(members[0]!.node);
   const perElement = new Set(members.flatMap(({ node, per }) => (per === 'element' ? [node] : [])));
@@ -178,9 +178,9 @@ function storeResults(
 /** A reduction without what only kernels compute that make it again: its threads read nothing for that. */
 function neededFor(
   roots: readonly GraphNode[],
-  { structure, members }: Reduction,
+  { structure, members }: MatrixReduction,
   stored: ReadonlySet<GraphNode>,
-): Reduction {
+): MatrixReduction {
   const needed = new Set(topological(roots, (n) => (stored.has(n) && !roots.includes(n) ? [] : n.src)));
   return { structure, members: members.filter(({ node }) => needed.has(node)) };
 }
@@ -191,7 +191,7 @@ function storeShared(
   users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
   stored: Set<GraphNode>,
   claimed: ReadonlySet<GraphNode>,
-  inReduction: ReadonlyMap<GraphNode, Reduction>,
+  inReduction: ReadonlyMap<GraphNode, MatrixReduction>,
   repeated: number,
 ): void {
   const weight = new Map<GraphNode, number>();
@@ -207,9 +207,9 @@ function storeShared(
   }
   const positions = new Positions();
   /** The kernels that compute a node: a stored node, or a reduction, stands for its kernel. */
-  const owners = new Map<GraphNode, Set<GraphNode | Reduction>>();
+  const owners = new Map<GraphNode, Set<GraphNode | MatrixReduction>>();
   for (const node of [...order].reverse()) {
-    const mine = new Set<GraphNode | Reduction>();
+    const mine = new Set<GraphNode | MatrixReduction>();
     for (const user of users.get(node)!) {
       const reduction = inReduction.get(user);
       if (reduction) mine.add(reduction);

@@ -5,7 +5,7 @@
  */
 import { some, topological } from '../../core/node.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
-import type { Reduction, Structure } from '../group.js';
+import type { MatrixReduction, Structure } from '../group.js';
 import { runsOf } from '../lower/movement.js';
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
@@ -56,7 +56,10 @@ const mustFollow = (draft: Draft, other: Draft): boolean => {
  * @param order all nodes, sources first
  * @param taken nodes that are computed elsewhere
  */
-export function reductionsOf(order: readonly GraphNode[], taken: (node: GraphNode) => boolean): Reduction[] {
+export function reductionsOf(
+  order: readonly GraphNode[],
+  taken: (node: GraphNode) => boolean,
+): MatrixReduction[] {
   const drafts: Draft[] = [];
   const draftOf = new Map<GraphNode, Draft>();
   const needs = new Map<GraphNode, Set<Draft>>();
