@@ -146,6 +146,25 @@ export {
   type RmsNormOptions,
   rmsNorm,
 } from './tensor/functional-normalization.js';
+export {
+  type CeluOptions,
+  celu,
+  glu,
+  type HardtanhOptions,
+  hardshrink,
+  hardsigmoid,
+  hardswish,
+  hardtanh,
+  logSigmoid,
+  mish,
+  prelu,
+  relu6,
+  type ShrinkOptions,
+  selu,
+  softshrink,
+  softsign,
+  tanhshrink,
+} from './tensor/functional-rectifiers.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export type { TensorHandle } from './tensor/handle.js';
 export type { Index } from './tensor/indexing.js';

@@ -32,4 +32,21 @@ export {
   type RMSNormOptions,
 } from './normalization.js';
 export { AvgPool2d, MaxPool2d } from './pooling.js';
+export {
+  CELU,
+  GLU,
+  Hardshrink,
+  Hardsigmoid,
+  Hardswish,
+  Hardtanh,
+  LogSigmoid,
+  Mish,
+  PReLU,
+  type PReLUOptions,
+  ReLU6,
+  SELU,
+  Softshrink,
+  Softsign,
+  Tanhshrink,
+} from './rectifiers.js';
 export { Dropout, type DropoutLayerOptions } from './regularization.js';

@@ -118,8 +118,30 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ],
   buffer: [dtype],
 
-  ...Object.fromEntries(['relu', 'sigmoid', 'tanh', 'silu', 'erf'].map((name) => [name, [tensor()]])),
+  ...Object.fromEntries(
+    [
+      'relu',
+      'sigmoid',
+      'tanh',
+      'silu',
+      'erf',
+      'relu6',
+      'hardsigmoid',
+      'hardswish',
+      'selu',
+      'mish',
+      'softsign',
+    ]
+      .concat('logSigmoid', 'tanhshrink')
+      .map((name) => [name, [tensor()]]),
+  ),
   leakyRelu: [tensor(), options({ negativeSlope: optional(number(0.1)) })],
+  hardtanh: [tensor(), options({ low: optional(number(0)), high: optional(number(1)) })],
+  celu: [tensor(), options({ alpha: optional(number()) })],
+  softshrink: [tensor(), options({ lambda: optional(number()) })],
+  hardshrink: [tensor(), options({ lambda: optional(number()) })],
+  prelu: [tensor(), tensor(() => ones([1]))],
+  glu: [tensor(), optional(axis)],
   elu: [tensor(), options({ alpha: optional(number()) })],
   gelu: [tensor(), options({ approximate: optional(oneOf('none', 'tanh')) })],
   softplus: [tensor(), options({ beta: optional(number()), threshold: optional(number()) })],

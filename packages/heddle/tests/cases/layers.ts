@@ -46,6 +46,8 @@ function erf(x: number): number {
   return (2 / Math.sqrt(Math.PI)) * sum;
 }
 
+const sixth = (v: number): number => Math.min(6, Math.max(0, v + 3)) / 6;
+
 const activations: Case[] = [
   ...each('relu', H.relu, (v) => Math.max(0, v)),
   ...each(
@@ -68,6 +70,54 @@ const activations: Case[] = [
     (v) => (3 * v > 9 ? v : Math.log1p(Math.exp(3 * v)) / 3),
   ),
   ...each('erf', H.erf, erf),
+  ...each(
+    'relu6',
+    (x) => H.relu6(x.mul(2)),
+    (v) => Math.min(6, Math.max(0, 2 * v)),
+  ),
+  ...each(
+    'hardtanh',
+    (x) => H.hardtanh(x, { low: -2, high: 0.5 }),
+    (v) => Math.min(0.5, Math.max(-2, v)),
+  ),
+  ...each('hardsigmoid', H.hardsigmoid, sixth),
+  ...each('hardswish', H.hardswish, (v) => v * sixth(v)),
+  ...each('selu', H.selu, (v) => 1.0507009873554805 * (v > 0 ? v : 1.6732632423543772 * Math.expm1(v))),
+  ...each(
+    'celu',
+    (x) => H.celu(x, { alpha: 0.7 }),
+    (v) => (v > 0 ? v : 0.7 * Math.expm1(v / 0.7)),
+  ),
+  ...each('mish', H.mish, (v) => v * Math.tanh(Math.log1p(Math.exp(v)))),
+  ...each('softsign', H.softsign, (v) => v / (1 + Math.abs(v))),
+  ...each('logSigmoid', H.logSigmoid, (v) => -Math.log1p(Math.exp(-v))),
+  ...each('tanhshrink', H.tanhshrink, (v) => v - Math.tanh(v)),
+  ...each(
+    'softshrink',
+    (x) => H.softshrink(x, { lambda: 0.8 }),
+    (v) => Math.sign(v) * Math.max(0, Math.abs(v) - 0.8),
+  ),
+  ...each(
+    'hardshrink',
+    (x) => H.hardshrink(x, { lambda: 0.8 }),
+    (v) => (Math.abs(v) > 0.8 ? v : 0),
+  ),
+  {
+    op: 'prelu',
+    inputs: [{ shape: [2, 3, 2] }, { shape: [3] }, { shape: [1] }],
+    run: (x, w, v) => H.prelu(x, w).add(H.prelu(x, v)),
+    reference: (x, w, v) => map((a, s, t) => (a! > 0 ? 2 * a! : (s! + t!) * a!), x, reshape(w, [3, 1]), v),
+  },
+  {
+    op: 'glu',
+    inputs: [{ shape: [3, 4, 2] }],
+    run: (x) => H.glu(x, 1),
+    reference: (x) =>
+      make([3, 2, 2], ([i, j, k]) => {
+        const at = (row: number): number => x.data[(i! * 4 + row) * 2 + k!]!;
+        return at(j!) * logistic(at(j! + 2));
+      }),
+  },
   ...each('gelu', H.gelu, (v) => 0.5 * v * (1 + erf(v * Math.SQRT1_2))),
   ...each('gelu by tanh', (x) => H.gelu(x, { approximate: 'tanh' }), tanhGelu),
   {

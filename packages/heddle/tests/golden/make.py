@@ -111,6 +111,22 @@ def elementwise(c):
     positive = torch.linspace(0.01, 20, 40).reshape(4, 10)
     for op, f in {"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal}.items():
         c.add(op, op, lambda x, f=f: f(x), {"x": positive}, grad=["x"])
+    for op, f in {
+        "relu6": F.relu6,
+        "hardsigmoid": F.hardsigmoid,
+        "hardswish": F.hardswish,
+        "selu": F.selu,
+        "mish": F.mish,
+        "softsign": F.softsign,
+        "logSigmoid": F.logsigmoid,
+        "tanhshrink": F.tanhshrink,
+        "hardtanh": F.hardtanh,
+        "celu": F.celu,
+        "softshrink": F.softshrink,
+        "hardshrink": F.hardshrink,
+        "glu": F.glu,
+    }.items():
+        c.add(op, op, lambda x, f=f: f(x), {"x": x if op != "glu" else x.reshape(5, 10)}, grad=["x"])
     small = torch.linspace(-3, 3, 41)
     c.add("erf", "erf", lambda x: torch.erf(x), {"x": small}, grad=["x"])
     for op in ("floor", "ceil", "trunc", "round"):
