@@ -27,7 +27,7 @@ export interface LoaderOptions {
   readonly dropLast?: boolean;
   /**
    * Threads that prepare batches ahead. Default: 0, batches are made when they are asked for, which is the faster way
-   * where making one is cheap: 64 MNIST images take about 0.2 ms.
+   * where making one is cheap (64 MNIST images).
    */
   readonly workers?: number;
   /** Batches prepared ahead of the one in use, with workers. Default: 2 per worker. */

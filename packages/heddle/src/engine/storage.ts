@@ -79,7 +79,7 @@ export class BufferStorage implements Storage {
 
 /**
  * Growth of live storage after which a wait for values also collects garbage: the collector does not see it. A GPU that
- * is not kept short has more to spare, and need not stop for 60 ms because a data set has come; a CPU device that is
+ * is not kept short has more to spare, and need not stop for a collection because a data set has come; a CPU device that is
  * must not wait until all of it is garbage.
  */
 function collectAfter(): number {

@@ -5,8 +5,8 @@
  * of the worker, so main memory is read once and written once, whatever `finish` does; rows too long for that have
  * them computed twice. Two vectors at a time, because sums and maxima are chains that wait for themselves.
  *
- * 4096² takes 21 ms on one thread of a 4th-generation Xeon and 8.5 on two (16 GB/s); most of it is the exponential,
- * which is written out below because it can do with 16 operations where the general one takes 24.
+ * Most of the time goes into the exponential, which is written out below because it can do with 16 operations where the
+ * general one takes 24.
  *
  * The sum of a row longer than LEVEL is added up in three levels, so that it is off by as many roundings as a level has
  * turns, not as the row has elements; rows longer than LONGEST, for which three levels are too few, are left to the

@@ -24,7 +24,7 @@ export function asyncCopy(
   const bytes = dtype.bytes * lanes;
   const once = way === 'async-once' && bytes === 16;
   const name = `copy_async_${bytes}${once ? '_once' : ''}${condition ? '_if' : ''}`;
-  // Measured on an H200: by way of L1 the products of small networks take 1.8 instead of 2.2 µs, 2.7 instead of 3.4.
+  // By way of the first-level cache the products of small networks take a fifth less time.
   const cache = once ? 'cg' : 'ca';
   // A copy of 0 bytes writes zeros, and reads nothing.
   const [parameter, size, operand] = condition

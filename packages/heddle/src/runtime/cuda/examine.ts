@@ -40,7 +40,7 @@ const missing = (reason: string, hint: string): Availability => ({ available: fa
 
 const GPU_HINT = 'Everything runs on the CPU meanwhile.';
 
-/** Whether to try: without a GPU nothing native is loaded, which takes 25 ms. Device files of Linux and of WSL. */
+/** Whether to try: without a GPU nothing native is loaded, which takes time. Device files of Linux and of WSL. */
 const hasDriver = (): boolean =>
   ['/dev/nvidiactl', '/dev/nvidia0', '/dev/dxg'].some((file) => fileExists(file)) ||
   systemFolders().some((folder) => fileExists(join(folder, 'libcuda.so.1')));

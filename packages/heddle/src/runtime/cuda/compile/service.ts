@@ -8,7 +8,7 @@ import { type CompileJob, CompilePool } from './processes/pool.js';
 /** Some 100 MB; a network has ten to a hundred, and tuning it a few hundred. */
 const MOST_FILES = 4096;
 
-/** Fewer sources are compiled sooner than a process is up, in 100 ms. */
+/** Fewer sources are compiled sooner than a process is up. */
 const LEAST_SOURCES = 4;
 
 /**

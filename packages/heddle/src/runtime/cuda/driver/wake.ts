@@ -5,8 +5,8 @@ import { koffi, NativeMemory } from './native.js';
 let begun = false;
 
 /**
- * Begin to make the first GPU's context in another thread, where there is a GPU. On an H200 it takes 140 ms, and the
- * device then finds it ready. The context stays until the process ends.
+ * Begin to make the first GPU's context in another thread, where there is a GPU. That takes a good part of a short run, and
+ * the device then finds it ready. The context stays until the process ends.
  */
 export function wakeGpu(): void {
   if (begun || !fileExists('/dev/nvidiactl')) return;

@@ -131,8 +131,8 @@ export class CudaGraph {
   }
 
   /**
-   * @param overlapped the node may start before those before it have ended, as it waits for their end itself: on an H200
-   * this takes 0.28 of the 0.95 µs from kernel to kernel of a chain
+   * @param overlapped the node may start before those before it have ended, as it waits for their end itself, which
+   * saves more than a quarter of the time from kernel to kernel of a chain
    */
   #depend(node: number, before: readonly number[], overlapped: boolean): void {
     const count = before.length;

@@ -14,7 +14,7 @@ export interface Block {
   readonly lastUse: number;
 }
 
-/** Blocks up to this size are cut from slabs: the driver takes 10 µs for one, however small. */
+/** Blocks up to this size are cut from slabs: the driver takes long for one, however small. */
 const SMALL = 64 << 10;
 const SLAB = 1 << 20;
 
