@@ -35,7 +35,9 @@ function choiceOf(
   ways: (io: KernelIo, arg: Conv2dArg) => Variant[],
 ): KernelChoice<Conv2dArg> {
   return {
-    ...{ name, when: isThreads, finishes: true },
+    name,
+    when: isThreads,
+    finishes: true,
     variants: (io, arg) => [
       ...ways(io, arg),
       ...cudnnVariants(io, arg, direction, useTensorCores(io, arg) ? 'tf32' : 'f32'),

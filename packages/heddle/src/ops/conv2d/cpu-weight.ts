@@ -11,16 +11,15 @@
  *   padding, stride   the images are first copied, padded with zeros, each phase of the columns together
  *   the row's tail    a vector that ends at the last pixel, with the lanes that were there already set to zero
  *
- * On a 3 GHz Xeon (bare micro-kernel 34 GFLOP/s) 16 × 26 × 26 → 32 ran at 11 with addresses computed from loop
- * variables, which the engine repeats in the innermost loop; at 23 with addresses carried through the loops; at 27
- * with taps of neighbouring channels, which share an address.
+ * Addresses are carried through the loops: computed from loop variables, the engine repeats their sums in the innermost
+ * loop, which takes twice as long. Taps of neighbouring channels, which share an address, gain another fifth.
  *
  * A block is R output channels × a run of taps, long enough to read each image row for several of them and short
  * enough that all workers have something to do.
  */
 import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
 import type { WeightGradientProblem } from './problem.js';
 
@@ -48,175 +47,248 @@ export function paddedSize(problem: CpuWeightProblem): number {
   return copied ? problem.images * problem.groups * problem.inputs * height * pitch : 0;
 }
 
-/** The images, padded; place i of a row holds column i / PHASE + stride·(i % PHASE). */
+/** The images, padded; place i of a row holds column i / phase + stride·(i % phase). */
 export function padImages(problem: CpuWeightProblem): Tiled {
-  const { images, groups, inputs, size, stride, padding, imageOffset } = problem;
-  const { phase, height, pitch } = layoutOf(problem);
-  const planes = images * groups * inputs;
+  const { images, groups, inputs } = problem;
   const kernel = defineKernel(
     'conv2dPad',
     { x: buffer(f32), padded: buffer(f32) },
     ({ x, padded }, context) => {
-      const { blockIdx, idiv, H, W, HEIGHT, PITCH, PHASE, BY, PY, PX, X_AT } = context;
-      for (let r = 0; r < HEIGHT; r++) {
-        const to = (blockIdx.x * HEIGHT + r) * PITCH;
-        const from = X_AT + (blockIdx.x * H + r - PY) * W;
-        const there = r >= PY && r < H + PY;
-        for (let i = 0; i < PITCH; i++) {
-          const column = idiv(i, PHASE) + BY * (i % PHASE) - PX;
-          padded[to + i] = there && column >= 0 && column < W ? x[from + column] : 0;
+      const { blockIdx, idiv, problem, layout } = context;
+      const { size, stride, padding, imageOffset } = problem;
+      const { height, pitch, phase } = layout;
+      for (let r = 0; r < height; r++) {
+        const to = (blockIdx.x * height + r) * pitch;
+        const from = imageOffset + (blockIdx.x * size[0] + r - padding[0]) * size[1];
+        const there = r >= padding[0] && r < size[0] + padding[0];
+        for (let i = 0; i < pitch; i++) {
+          const column = idiv(i, phase) + stride[1] * (i % phase) - padding[1];
+          padded[to + i] = there && column >= 0 && column < size[1] ? x[from + column] : 0;
         }
       }
     },
-    {
-      ...{ H: size[0], W: size[1], HEIGHT: height, PITCH: pitch, PHASE: phase, BY: stride[1] },
-      ...{ PY: padding[0], PX: padding[1], X_AT: imageOffset },
-    },
+    { problem, layout: layoutOf(problem) },
   );
-  return { kernel, blocks: planes };
+  return { kernel, blocks: images * groups * inputs };
+}
+
+/** What the device functions below know when the kernel is compiled. */
+function constantsOf(problem: CpuWeightProblem) {
+  const { groups, inputs, outputs, outSize, kernel, leastBlocks } = problem;
+  const layout = layoutOf(problem);
+  const taps = inputs * kernel[0] * kernel[1];
+  // 8 accumulators: some channels × some taps.
+  const channels = outputs % 4 === 0 ? 4 : outputs % 2 === 0 ? 2 : outputs > 4 ? 4 : 1;
+  const each = 8 / channels;
+  const down = Math.ceil(outputs / channels);
+  const wanted = Math.ceil(leastBlocks / (groups * down));
+  const run = Math.max(each, each * Math.ceil(taps / (each * Math.min(wanted, 64))));
+  return {
+    problem,
+    layout,
+    taps,
+    finish: problem.finish,
+    /** Output channels and taps of a tile. */
+    tile: { channels, taps: each },
+    /** Taps of a block; blocks along the output channels and along the taps. */
+    blocks: { run, down, across: Math.ceil(taps / run) },
+    /** Where the images begin: in x, or in the padded copy. */
+    imageAt: layout.copied ? 0 : problem.imageOffset,
+    /** From an input channel to the next, and from an output channel of dY. */
+    plane: layout.height * layout.pitch,
+    gradientPlane: outSize[0] * outSize[1],
+    /** The taps of a tile are neighbouring input channels at one position of the kernel: one address serves them all. */
+    inside: inputs % each === 0,
+    /** Rows after which a tile's sums are added to the totals. */
+    lines: Math.ceil(LEVEL / Math.ceil(outSize[1] / 4)),
+  };
+}
+
+interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
+  readonly positionOf: typeof positionOf;
+  readonly inputOf: typeof inputOf;
+  readonly placeOf: typeof placeOf;
+  readonly addTile: typeof addTile;
+}
+
+/** What a block computes: the group, the first output channel (of the group), and a run of taps. */
+function blockPlace({ problem, tile, blocks, taps, blockIdx, idiv }: Context) {
+  const first = (blockIdx.x % blocks.across) * blocks.run;
+  const channel = (idiv(blockIdx.x, blocks.across) % blocks.down) * tile.channels;
+  const group = problem.groups === 1 ? 0 : idiv(blockIdx.x, blocks.across * blocks.down);
+  const run = Math.min(blocks.run, taps - first);
+  return { group, channel, first, run };
+}
+
+type RunPlace = ReturnType<typeof blockPlace>;
+
+/** The kernel position of tap `t`. */
+function positionOf(t: number, { problem: { inputs, kernel }, inside, idiv }: Context): number {
+  return inside ? idiv(t, inputs) : t % (kernel[0] * kernel[1]);
+}
+
+/** The input channel of tap `t`. */
+function inputOf(t: number, { problem: { inputs, kernel }, inside, idiv }: Context): number {
+  return inside ? t % inputs : idiv(t, kernel[0] * kernel[1]);
+}
+
+/** Where tap `t` begins, from an image's first element. */
+function placeOf(t: number, context: Context): number {
+  const { problem, layout, positionOf, inputOf, idiv } = context;
+  const { kernel, stride, dilation } = problem;
+  const kx = positionOf(t, context) % kernel[1];
+  const row = inputOf(t, context) * layout.height + idiv(positionOf(t, context), kernel[1]) * dilation[0];
+  return (
+    row * layout.pitch + idiv(kx * dilation[1], stride[1]) + ((kx * dilation[1]) % stride[1]) * layout.phase
+  );
+}
+
+/** Adds image n's products to the totals of `rows` channels × `taps` taps from tap `t` on. */
+function addTile(
+  x: Memory,
+  dy: Memory,
+  totals: Memory,
+  n: number,
+  t: number,
+  rows: number,
+  taps: number,
+  block: RunPlace,
+  context: Context,
+): void {
+  const { f32, i32, local, local4, load4, splat4, vec4, select, fma, placeOf } = context;
+  const { problem, layout, tile, imageAt, plane, gradientPlane, inside, lines } = context;
+  const { groups, inputs, outputs, outSize, stride, gradientOffset } = problem;
+  const width = outSize[1];
+  const whole = width - (width % 4);
+  const fresh = vec4(0, 1, 2, 3) >= splat4(4 - (width % 4));
+  const image = imageAt + (n * groups + block.group) * inputs * plane;
+  const channel = n * (groups * outputs) + block.group * outputs + block.channel;
+  const acc = local4(f32, rows, taps);
+  const clear = () => {
+    for (let i = 0; i < rows; i++) for (let j = 0; j < taps; j++) acc[i][j] = splat4(0);
+  };
+  // Carried through the loops, or the engine recomputes them in the innermost one.
+  const bases = inside ? 1 : taps;
+  const at = local(i32, bases);
+  for (let j = 0; j < bases; j++) at[j] = image + placeOf(t + j, context);
+  let slopes = gradientOffset + channel * gradientPlane;
+  /** 4 pixels; `back` of them were there before. */
+  const step = (back: number) => {
+    const slope = local4(f32, rows);
+    for (let i = 0; i < rows; i++) {
+      const v = load4(dy, slopes - back + i * gradientPlane);
+      slope[i] = back > 0 ? select(fresh, v, splat4(0)) : v;
+    }
+    for (let j = 0; j < taps; j++) {
+      const pixels = load4(x, inside ? at[0] - back + j * plane : at[j] - back);
+      for (let i = 0; i < rows; i++) acc[i][j] = fma(slope[i], pixels, acc[i][j]);
+    }
+  };
+  let r = 0;
+  const line = () => {
+    const end = slopes + whole;
+    while (slopes < end) {
+      step(0);
+      slopes += 4;
+      for (let j = 0; j < bases; j++) at[j] += 4;
+    }
+    if (width % 4 > 0) step(4 - (width % 4));
+    slopes += width - whole;
+    for (let j = 0; j < bases; j++) at[j] += stride[0] * layout.pitch - whole;
+    r += 1;
+  };
+  const add = () => {
+    for (let i = 0; i < rows; i++)
+      for (let j = 0; j < taps; j++) totals[(t - block.first + j) * tile.channels + i] += acc[i][j];
+  };
+  clear();
+  if (outSize[0] <= lines) {
+    while (r < outSize[0]) line();
+    add();
+  } else {
+    while (r < outSize[0]) {
+      const end = Math.min(r + lines, outSize[0]);
+      while (r < end) line();
+      add();
+      clear();
+    }
+  }
+}
+
+/** Sums all images into the totals of `rows` channels, tile by tile. */
+function addImages(
+  x: Memory,
+  dy: Memory,
+  totals: Memory,
+  rows: number,
+  block: RunPlace,
+  context: Context,
+): void {
+  const { problem, tile, taps, addTile } = context;
+  let n = 0;
+  while (n < problem.images) {
+    const even = block.run - (block.run % tile.taps);
+    for (let t = 0; t < even; t += tile.taps)
+      addTile(x, dy, totals, n, block.first + t, rows, tile.taps, block, context);
+    if (taps % tile.taps > 0 && even < block.run)
+      addTile(x, dy, totals, n, block.first + even, rows, taps % tile.taps, block, context);
+    n += 1;
+  }
+}
+
+/** Adds the lanes of the totals of `rows` channels, and stores them. */
+function storeTotals(dw: Memory, totals: Memory, rows: number, block: RunPlace, context: Context): void {
+  const { lane, idiv, finish, positionOf, inputOf, problem, tile, taps } = context;
+  const { outputs, kernel } = problem;
+  for (let i = 0; i < rows; i++) {
+    for (let t = 0; t < block.run; t++) {
+      const v = totals[t * tile.channels + i];
+      const sum = lane(v, 0) + lane(v, 2) + (lane(v, 1) + lane(v, 3));
+      const tap = block.first + t;
+      const channel = block.group * outputs + block.channel + i;
+      const input = inputOf(tap, context);
+      const k = positionOf(tap, context);
+      dw[channel * taps + input * kernel[0] * kernel[1] + k] = finish(
+        sum,
+        channel,
+        input,
+        idiv(k, kernel[1]),
+        k % kernel[1],
+      );
+    }
+  }
 }
 
 /** dW from the images (padded, if a copy is needed) and the outputs' gradient. */
 export function convolveWeight(problem: CpuWeightProblem): Tiled {
-  const { images, groups, inputs, outputs, outSize, kernel, stride, dilation, leastBlocks } = problem;
-  const { copied, phase, height, pitch } = layoutOf(problem);
-  const taps = inputs * kernel[0] * kernel[1];
-  // 8 accumulators: R channels × T taps.
-  const R = outputs % 4 === 0 ? 4 : outputs % 2 === 0 ? 2 : outputs > 4 ? 4 : 1;
-  const T = 8 / R;
-  const down = Math.ceil(outputs / R);
-  const wanted = Math.ceil(leastBlocks / (groups * down));
-  const run = Math.max(T, T * Math.ceil(taps / (T * Math.min(wanted, 64))));
-  const across = Math.ceil(taps / run);
+  const constants = constantsOf(problem);
+  const { blocks } = constants;
   const ir = defineKernel(
     'conv2dWeight',
     { x: buffer(f32), dy: buffer(f32), dw: buffer(f32) },
     ({ x, dy, dw }, context) => {
-      const { blockIdx, f32, i32, idiv, lane, local, local4, load4, splat4, vec4, select, fma, finish } =
-        context;
-      const { GROUPS, IMAGES, INPUTS, OUTPUTS, TAPS, RUN, R, T, DOWN, ACROSS, INSIDE, LINES } = context;
-      const { OH, OW, KH, KW, SY, BY, DY, DX, HEIGHT, PITCH, PHASE, X_AT, DY_AT } = context;
-      const first = (blockIdx.x % ACROSS) * RUN;
-      const o = (idiv(blockIdx.x, ACROSS) % DOWN) * R;
-      const g = GROUPS === 1 ? 0 : idiv(blockIdx.x, ACROSS * DOWN);
-      const run = Math.min(RUN, TAPS - first);
-      const sums = local4(f32, RUN * R);
-      for (let i = 0; i < RUN * R; i++) sums[i] = splat4(0);
-      const whole = OW - (OW % 4);
-      const fresh = vec4(0, 1, 2, 3) >= splat4(4 - (OW % 4));
-
-      // Tap t is kernel position `spot(t)` of input channel `plane(t)`; neighbours are neighbouring channels if
-      // those come in T, so that one address serves them all.
-      const spot = (t: number) => (INSIDE ? idiv(t, INPUTS) : t % (KH * KW));
-      const plane = (t: number) => (INSIDE ? t % INPUTS : idiv(t, KH * KW));
-      /** Where tap `t` begins, from an image's first element. */
-      const place = (t: number) => {
-        const kx = spot(t) % KW;
-        return (
-          (plane(t) * HEIGHT + idiv(spot(t), KW) * DY) * PITCH + idiv(kx * DX, BY) + ((kx * DX) % BY) * PHASE
-        );
+      const { f32, local4, splat4, blockPlace, addImages, storeTotals, problem, tile, blocks } = context;
+      const { outputs } = problem;
+      const block = blockPlace(context);
+      const totals = local4(f32, blocks.run * tile.channels);
+      for (let i = 0; i < blocks.run * tile.channels; i++) totals[i] = splat4(0);
+      const compute = (rows: number) => {
+        addImages(x, dy, totals, rows, block, context);
+        storeTotals(dw, totals, rows, block, context);
       };
-
-      /** `rows` channels × `taps` taps from tap `t` on, of image n. */
-      const tile = (n: number, t: number, rows: number, taps: number) => {
-        const image = X_AT + (n * GROUPS + g) * INPUTS * HEIGHT * PITCH;
-        const gradient = DY_AT + (n * (GROUPS * OUTPUTS) + g * OUTPUTS + o) * OH * OW;
-        const acc = local4(f32, rows, taps);
-        const clear = () => {
-          for (let i = 0; i < rows; i++) for (let j = 0; j < taps; j++) acc[i][j] = splat4(0);
-        };
-        // Loop-carried, or the engine recomputes `place` in the innermost loop.
-        const bases = INSIDE ? 1 : taps;
-        const at = local(i32, bases);
-        for (let j = 0; j < bases; j++) at[j] = image + place(t + j);
-        let slopes = gradient;
-        /** 4 pixels; `back` of them were there before. */
-        const step = (back: number) => {
-          const slope = local4(f32, rows);
-          for (let i = 0; i < rows; i++) {
-            const v = load4(dy, slopes - back + i * OH * OW);
-            slope[i] = back > 0 ? select(fresh, v, splat4(0)) : v;
-          }
-          for (let j = 0; j < taps; j++) {
-            const pixels = load4(x, INSIDE ? at[0] - back + j * HEIGHT * PITCH : at[j] - back);
-            for (let i = 0; i < rows; i++) acc[i][j] = fma(slope[i], pixels, acc[i][j]);
-          }
-        };
-        let r = 0;
-        const line = () => {
-          const end = slopes + whole;
-          while (slopes < end) {
-            step(0);
-            slopes += 4;
-            for (let j = 0; j < bases; j++) at[j] += 4;
-          }
-          if (OW % 4 > 0) step(4 - (OW % 4));
-          slopes += OW - whole;
-          for (let j = 0; j < bases; j++) at[j] += SY * PITCH - whole;
-          r += 1;
-        };
-        const add = () => {
-          for (let i = 0; i < rows; i++)
-            for (let j = 0; j < taps; j++) sums[(t - first + j) * R + i] += acc[i][j];
-        };
-        clear();
-        if (OH <= LINES) {
-          while (r < OH) line();
-          add();
-        } else {
-          while (r < OH) {
-            const end = Math.min(r + LINES, OH);
-            while (r < end) line();
-            add();
-            clear();
-          }
-        }
-      };
-
-      const channels = (rows: number) => {
-        let n = 0;
-        while (n < IMAGES) {
-          const even = run - (run % T);
-          for (let t = 0; t < even; t += T) tile(n, first + t, rows, T);
-          if (TAPS % T > 0 && even < run) tile(n, first + even, rows, TAPS % T);
-          n += 1;
-        }
-        for (let i = 0; i < rows; i++) {
-          for (let t = 0; t < run; t++) {
-            const v = sums[t * R + i];
-            const sum = lane(v, 0) + lane(v, 2) + (lane(v, 1) + lane(v, 3));
-            const tap = first + t;
-            const channel = g * OUTPUTS + o + i;
-            const k = spot(tap);
-            dw[channel * TAPS + plane(tap) * KH * KW + k] = finish(
-              sum,
-              channel,
-              plane(tap),
-              idiv(k, KW),
-              k % KW,
-            );
-          }
-        }
-      };
-      if (OUTPUTS % R === 0 || o + R <= OUTPUTS) channels(R);
-      else channels(OUTPUTS % R);
+      if (outputs % tile.channels === 0 || block.channel + tile.channels <= outputs) compute(tile.channels);
+      else compute(outputs % tile.channels);
     },
     {
-      ...{ GROUPS: groups, IMAGES: images, INPUTS: inputs, OUTPUTS: outputs, TAPS: taps, RUN: run, R, T },
-      ...{
-        DOWN: down,
-        ACROSS: across,
-        INSIDE: inputs % T === 0,
-        LINES: Math.ceil(LEVEL / Math.ceil(outSize[1] / 4)),
-        OH: outSize[0],
-        OW: outSize[1],
-        KH: kernel[0],
-        KW: kernel[1],
-      },
-      ...{ SY: stride[0], BY: stride[1], DY: dilation[0], DX: dilation[1], finish: problem.finish },
-      ...{ HEIGHT: height, PITCH: pitch, PHASE: phase, X_AT: copied ? 0 : problem.imageOffset },
-      DY_AT: problem.gradientOffset,
+      ...constants,
+      blockPlace,
+      positionOf,
+      inputOf,
+      placeOf,
+      addTile,
+      addImages,
+      storeTotals,
     },
   );
-  return { kernel: ir, blocks: groups * down * across };
+  return { kernel: ir, blocks: problem.groups * blocks.down * blocks.across };
 }

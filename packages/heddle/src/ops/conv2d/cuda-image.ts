@@ -78,7 +78,12 @@ export function imageSpan(p: Convolution, tile: ImageTile, phase?: number) {
   return {
     tile,
     images: p.images,
-    ...{ height, width, plane, flat, vector, lead },
+    height,
+    width,
+    plane,
+    flat,
+    vector,
+    lead,
     floats: Math.ceil((tile.images * tile.channels * plane) / 4) * 4,
     /** Tiles along the rows and columns of the output. */
     down: Math.ceil(p.outSize[0] / tile.rows),
@@ -105,10 +110,23 @@ export function imageLayout(p: Convolution, tile: ImageTile, threads: number, ph
   const lineTeams = Math.min(Math.floor(teams / planeTeams), lines);
   return {
     ...span,
-    ...{ groups: p.groups, channels: p.inputs, at: p.imageOffset, size: p.size, widened: isHalf(p.dtype) },
-    ...{ step: stepOf(p), spread: spreadOf(p), dilation: p.dilation, kernel: p.kernel },
+    groups: p.groups,
+    channels: p.inputs,
+    at: p.imageOffset,
+    size: p.size,
+    widened: isHalf(p.dtype),
+    step: stepOf(p),
+    spread: spreadOf(p),
+    dilation: p.dilation,
+    kernel: p.kernel,
     before: [beforeOf(p, 0), beforeOf(p, 1)] as const,
-    ...{ planes, lines, copies, lanes, planeTeams, lineTeams, perLine: Math.ceil(copies / lanes) },
+    planes,
+    lines,
+    copies,
+    lanes,
+    planeTeams,
+    lineTeams,
+    perLine: Math.ceil(copies / lanes),
   };
 }
 

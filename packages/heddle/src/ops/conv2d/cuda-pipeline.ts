@@ -18,7 +18,8 @@ export interface Stages {
  * being read is not on its way.
  */
 export const stagesOf = (count: number, pieces: number, floats: number): Stages => ({
-  ...{ count, floats },
+  count,
+  floats,
   ahead: count >= pieces ? count : Math.max(1, count - 1),
 });
 

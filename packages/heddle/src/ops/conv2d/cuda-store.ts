@@ -11,7 +11,10 @@ export const storing = (problem: ConvolveProblem) => ({
   element: problem.dtype as Cast<'f32'>,
   windowed: problem.window !== undefined,
   finish: problem.finish,
-  ...{ placeInOutput, storePixel, storePair, storeWindow },
+  placeInOutput,
+  storePixel,
+  storePair,
+  storeWindow,
 });
 
 /** What the device functions below find among a kernel's constants. */

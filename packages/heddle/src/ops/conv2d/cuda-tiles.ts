@@ -30,7 +30,8 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTile> = {
       if (p.window && pixels % 4 !== 0) continue;
       const shape = {
         ...(p.window ? windowTile : pixelTile)(p, across * pixels * 32),
-        ...{ warps: [down, across] as const, each: [channels, pixels] as const },
+        warps: [down, across] as const,
+        each: [channels, pixels] as const,
       };
       // As many input channels at a time as leave room for four blocks.
       const leavesRoom = (n: number): boolean =>
@@ -52,10 +53,12 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTile> = {
     const products = warps * channels * pixels;
     return cyclesOf(
       {
-        ...{ threads: 32 * warps, bytes: sharedBytesOf(p, tile) },
+        threads: 32 * warps,
+        bytes: sharedBytesOf(p, tile),
         registers: 40 + channels * pixels + channels,
         blocks: tilesOf(image) * p.groups * Math.ceil(p.outputs / cover),
-        ...{ copies, elements: image.floats + depth * cover },
+        copies,
+        elements: image.floats + depth * cover,
         compute: stepCycles(copies * depth, read, products, FITTED.conv2d.fma.step),
         after: 0,
       },
@@ -89,7 +92,9 @@ const weightRule: LaunchRule<WeightGradientProblem, WeightTile> = {
       if (down * each[0] > 4 && down * each[0] >= 2 * p.outputs) continue;
       const shape = { ...pixelTile(p, pixels, 4), each, splits: 1 };
       const tileOf = (channels: number): WeightTile => ({
-        ...{ ...shape, channels, threads: [down, Math.ceil((channels * taps) / each[1])] },
+        ...shape,
+        channels,
+        threads: [down, Math.ceil((channels * taps) / each[1])],
       });
       const channels = chunkOf(p.inputs, (n) => weightRule.fits(target, p, tileOf(n)));
       if (channels === undefined) continue;
@@ -113,10 +118,12 @@ const weightRule: LaunchRule<WeightGradientProblem, WeightTile> = {
     const products = (threads / 32) * outputs * columns;
     return cyclesOf(
       {
-        ...{ threads, bytes: weightSharedBytes(p, tile) },
+        threads,
+        bytes: weightSharedBytes(p, tile),
         registers: 48 + outputs * columns + 4 * outputs,
         blocks: tile.splits * othersOf(p, tile),
-        ...{ copies, elements: image.floats + tile.threads[0] * outputs * pixels },
+        copies,
+        elements: image.floats + tile.threads[0] * outputs * pixels,
         compute: stepCycles(copies * pixels, read, products, FITTED.conv2d.fma.gradientStep),
         after: 0,
       },

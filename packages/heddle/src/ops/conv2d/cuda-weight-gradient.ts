@@ -30,8 +30,14 @@ const LEVEL = 4096;
 
 /** The gradient as an image that is read where it is written. */
 export const gradientOf = (p: WeightGradientProblem): Convolution => ({
-  ...{ ...p, inputs: p.outputs, size: p.outSize, imageOffset: p.gradientOffset },
-  ...{ kernel: [1, 1], stride: [1, 1], dilation: [1, 1], padding: [0, 0] },
+  ...p,
+  inputs: p.outputs,
+  size: p.outSize,
+  imageOffset: p.gradientOffset,
+  kernel: [1, 1],
+  stride: [1, 1],
+  dilation: [1, 1],
+  padding: [0, 0],
 });
 
 /** Floats of the gradient that a tile reads, of `outputs` channels. */
@@ -75,7 +81,12 @@ function constantsOf(p: WeightGradientProblem, tile: WeightTile) {
   const tiles = tilesOf(image);
   const isLong = Math.ceil(tiles / tile.splits) * pixels > LEVEL;
   return {
-    ...{ problem: p, tile, threads, image, pixels, tiles },
+    problem: p,
+    tile,
+    threads,
+    image,
+    pixels,
+    tiles,
     gradient: imageLayout(gradientOf(p), { ...tile, channels: outputs }, threads),
     taps: p.kernel[0] * p.kernel[1],
     /** Output channels of a block. */

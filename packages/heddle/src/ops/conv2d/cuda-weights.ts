@@ -57,7 +57,9 @@ export function weightRows(p: Weighted, chunk: number, channels: number, threads
   const [phase, by] = p.adjoint ? [8, 16] : [4, 8];
   return {
     ...weightsOf(p),
-    ...{ rows, length, threads },
+    rows,
+    length,
+    threads,
     pitch: inPhase(length, phase, by),
     vector: [4, 2].find((n) => [p.weightOffset, length, stride].every((v) => v % n === 0)) ?? 1,
   };

@@ -56,7 +56,9 @@ function constantsOf(p: ConvolveProblem, tile: ConvolveTile) {
   const weights = weightsOf(p, tile);
   return {
     ...storing(p),
-    ...{ tile, threads, weights },
+    tile,
+    threads,
+    weights,
     image: imageLayout(p, tile, threads),
     weightCopy: weightCopy(p, tile.channels, weights.channels, threads / 32),
     /** Blocks that share the output channels of a group, and pixels of each. */

@@ -48,7 +48,12 @@ export function convolveProblem(io: KernelIo, arg: Conv2dArg, adjoint = false): 
   const { window, output } = io;
   const { groups, kernel, stride, dilation, padding } = arg;
   return {
-    ...{ groups, kernel, stride, dilation, padding, adjoint },
+    groups,
+    kernel,
+    stride,
+    dilation,
+    padding,
+    adjoint,
     images: x!.shape[0]!,
     dtype: x!.dtype,
     inputs: x!.shape[1]! / groups,
@@ -73,7 +78,13 @@ export function weightGradientProblem(io: KernelIo, arg: Conv2dArg): WeightGradi
   const [x, y] = io.inputs;
   const { groups, size, kernel, stride, dilation, padding } = arg;
   return {
-    ...{ groups, size, kernel, stride, dilation, padding, adjoint: false },
+    groups,
+    size,
+    kernel,
+    stride,
+    dilation,
+    padding,
+    adjoint: false,
     images: x!.shape[0]!,
     dtype: x!.dtype,
     inputs: x!.shape[1]! / groups,

@@ -96,7 +96,10 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTensorTile> = {
       if ((cover > 16 && cover >= 2 * p.outputs) || down * across > 16) continue;
       const units = Math.ceil((line.images * line.columns) / 8);
       const shape: TileShape = {
-        ...{ ...line, rows: groups * across, warps: [warps, units, groups], each: [down, across] },
+        ...line,
+        rows: groups * across,
+        warps: [warps, units, groups],
+        each: [down, across],
       };
       if (warpsOf(shape) < 2 || warpsOf(shape) > 16 || !suits(shape.rows, p.outSize[0], least)) continue;
       yield* stagedTiles(p, shape, roomFor(target, p, shape));
@@ -130,8 +133,13 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTensorTile> = {
           );
     return cyclesOf(
       {
-        ...{ threads: 32 * warps, bytes: 4 * stage * stages, registers: registersOf(p, tile) },
-        ...{ copies, elements: stage, hidden: stages > 1, ...steps },
+        threads: 32 * warps,
+        bytes: 4 * stage * stages,
+        registers: registersOf(p, tile),
+        copies,
+        elements: stage,
+        hidden: stages > 1,
+        ...steps,
         blocks: tiles * p.groups * Math.ceil(p.outputs / cover),
         after: STORE * Math.min(cover, p.outputs) * tile.warps[1] * 8 * tile.rows,
       },
@@ -186,8 +194,13 @@ interface Sums {
 function weightCycles(target: Target, p: WeightGradientProblem, tile: WeightTensorTile, sums: Sums): number {
   const { stage, tiles } = weightTensorNeeds(p, tile);
   const cost = {
-    ...{ threads: 32 * warpsOf(tile), bytes: bytesOf(p, tile), registers: sums.registers },
-    ...{ copies: Math.ceil(tiles / tile.splits), elements: stage, hidden: true, ...sums.steps },
+    threads: 32 * warpsOf(tile),
+    bytes: bytesOf(p, tile),
+    registers: sums.registers,
+    copies: Math.ceil(tiles / tile.splits),
+    elements: stage,
+    hidden: true,
+    ...sums.steps,
     blocks: tile.splits * sums.others,
     after: STORE * outputsOf(tile) * sums.columns * tile.warps[2],
   };
@@ -224,8 +237,13 @@ const fewRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
     )) {
       const { images, rows, columns } = pixelTile(p, pixels, 4);
       const shape = {
-        ...{ images, columns, rows: columns % 8 === 0 ? rows : 2 * Math.ceil(rows / 2) },
-        ...{ warps, each: [down, across] as const, splits: 1, stages: 1 },
+        images,
+        columns,
+        rows: columns % 8 === 0 ? rows : 2 * Math.ceil(rows / 2),
+        warps,
+        each: [down, across] as const,
+        splits: 1,
+        stages: 1,
       };
       const outputs = warps[0] * down * 16;
       const cover = warps[1] * across * 8;
@@ -255,7 +273,8 @@ const fewRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
     const copies = Math.ceil(weightTensorNeeds(p, tile).tiles / tile.splits);
     const words = 4 * down + 2 * across + 4;
     return weightCycles(target, p, tile, {
-      ...{ others: othersOf(p, tile) * rounds, columns },
+      others: othersOf(p, tile) * rounds,
+      columns,
       registers: 48 + 4 * down * across + 4 * down + 2 * across,
       steps: stepCycles((copies * pixels) / (8 * tile.warps[2]), warpsOf(tile), words, down * across),
     });
@@ -279,8 +298,13 @@ const manyRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
       [1, 2, 3],
     )) {
       const tile: WeightTensorTile = {
-        ...{ ...line, rows: 2 * rows * groups, channels: 8 * eights },
-        ...{ warps: [warps, eights, slices], each: [sixteens, rows], splits: 1, stages: 1 },
+        ...line,
+        rows: 2 * rows * groups,
+        channels: 8 * eights,
+        warps: [warps, eights, slices],
+        each: [sixteens, rows],
+        splits: 1,
+        stages: 1,
       };
       if (outputsOf(tile) > 16 && outputsOf(tile) >= 2 * p.outputs) continue;
       if (eights > 1 && tile.channels >= 2 * p.inputs) continue;
@@ -306,7 +330,9 @@ const manyRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
     const copies = Math.ceil(weightTensorNeeds(p, tile).tiles / tile.splits);
     const strips = Math.ceil((quads * tile.rows) / (2 * rows * tile.warps[2]));
     return weightCycles(target, p, tile, {
-      ...{ others: othersOf(p, tile), columns: tile.channels * taps, registers: registersOfMany(p, tile) },
+      others: othersOf(p, tile),
+      columns: tile.channels * taps,
+      registers: registersOfMany(p, tile),
       steps: stepCycles(
         copies * strips,
         warpsOf(tile),

@@ -99,7 +99,12 @@ function constantsOf(p: WeightGradientProblem, tile: WeightTensorTile) {
   const pixels = tile.images * tile.columns;
   const quads = Math.ceil(pixels / 4);
   return {
-    ...{ problem: p, tile, threads, tiles, taps, ROUNDING },
+    problem: p,
+    tile,
+    threads,
+    tiles,
+    taps,
+    ROUNDING,
     /** 16-bit floats are numbers of tf32. */
     exact: isHalf(p.dtype),
     image: imageLayout(p, tile, threads, PHASE),
@@ -120,7 +125,9 @@ function constantsOf(p: WeightGradientProblem, tile: WeightTensorTile) {
     /** Of few channels: runs of 4 pixels of a tile. */
     runs: parts.inside ? 1 : (pixels * tile.rows) / 4,
     /** Of many: pixels of a row through the images, in fours; strips of 4 columns × some rows; rows of the image under one. */
-    ...{ pixels, quads, strips: (quads * tile.rows) / (2 * tile.each[1]) },
+    pixels,
+    quads,
+    strips: (quads * tile.rows) / (2 * tile.each[1]),
     span: (tile.each[1] - 1) * p.stride[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
   };
 }
@@ -363,8 +370,18 @@ export function convolveWeightTensor(p: WeightGradientProblem, tile: WeightTenso
       }
     },
     {
-      ...{ ...constants, ...IMAGE, ...PIPELINE, blockPlace, warpPlace, rounded, findRuns, findTaps },
-      ...{ addRuns, addStrips, storeSums, addWarps },
+      ...constants,
+      ...IMAGE,
+      ...PIPELINE,
+      blockPlace,
+      warpPlace,
+      rounded,
+      findRuns,
+      findTaps,
+      addRuns,
+      addStrips,
+      storeSums,
+      addWarps,
     },
   );
   return {

@@ -75,7 +75,10 @@ const constantsOf = (p: ConvolveProblem, tile: ConvolveTensorTile) => {
   const terms = tile.channels * taps;
   return {
     ...storing(p),
-    ...{ tile, image, weights, threads },
+    tile,
+    image,
+    weights,
+    threads,
     /** Blocks that share the output channels of a group, and channels of each. */
     blocks: { count: Math.ceil(p.outputs / channels), channels },
     stages: stagesOf(tile.stages, p.inputs / tile.channels, stage),
@@ -323,8 +326,20 @@ export function convolveTensor(p: ConvolveProblem, tile: ConvolveTensorTile): Gr
       else storePixels(y, sums, block, warp, context);
     },
     {
-      ...{ ...constants, ...IMAGE, ...PIPELINE, copyWeightRows, blockPlace, warpPlace },
-      ...{ findTerms, rounded, weightOf, factorsAt, addTerms, addColumns, storePixels, storeWindows },
+      ...constants,
+      ...IMAGE,
+      ...PIPELINE,
+      copyWeightRows,
+      blockPlace,
+      warpPlace,
+      findTerms,
+      rounded,
+      weightOf,
+      factorsAt,
+      addTerms,
+      addColumns,
+      storePixels,
+      storeWindows,
     },
   );
   return {

@@ -264,8 +264,14 @@ export function winograd(p: ConvolveProblem): GridKernel {
       storePatches(y, held, place, context);
     },
     {
-      ...{ ...constants, threadPlace, loadPatch, copyWeights, transformPatch },
-      ...{ addProducts, exchangeSums, storePatches },
+      ...constants,
+      threadPlace,
+      loadPatch,
+      copyWeights,
+      transformPatch,
+      addProducts,
+      exchangeSums,
+      storePatches,
     },
   );
   return {
