@@ -5,13 +5,13 @@
  */
 
 import { topological } from '../../core/node.js';
-import { argOf, type GraphNode } from '../../graph/node.js';
-import { OPS } from '../../kernel/ir/ops.js';
+import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } from '../group.js';
 import type { Canonical } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
+import { type MadeSoFar, ownWeight, sharedValues, type Users, WORTH_STORING } from './shared-values.js';
 import { viewOf } from './views.js';
 import { windowsOfCalls } from './windows.js';
 
@@ -21,85 +21,143 @@ export interface Partition {
   readonly stored: ReadonlySet<GraphNode>;
 }
 
-/** Work from which recomputing in every kernel that uses a node costs more than a trip to memory. */
-const WORTH_STORING = 10;
-/** Positions (a view of a node is read at another one) from which a kernel that computes a node at each has too much to do. */
-const MOST_POSITIONS = 4;
-/** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
-const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
+/** A graph to be cut into kernels. */
+interface Uncut extends Pick<Canonical, 'choices'> {
+  /** All nodes, sources first. */
+  readonly order: readonly GraphNode[];
+  readonly users: Users;
+  readonly isRoot: ReadonlySet<GraphNode>;
+  readonly target: Target;
+}
+
+/** What kernels have been found for so far. */
+interface Draft extends MadeSoFar {
+  /** The hand-written kernels, by the node that each is known by. */
+  readonly calls: ReadonlyMap<GraphNode, GroupCall>;
+  /** Results of a call's kernel besides that one. */
+  readonly others: ReadonlySet<GraphNode>;
+}
+
+type Step = (graph: Uncut, draft: Draft) => Draft;
+
+/** Each finds kernels for nodes that the ones before have left. */
+const STEPS: readonly Step[] = [handWritten, matrixReductions, loneReductions, shared];
 
 export function partition({ roots, choices }: Canonical, target: Target): Partition {
   const order = topological(roots);
   const users = new Map<GraphNode, GraphNode[]>(order.map((n) => [n, []]));
   for (const node of order) for (const s of new Set(node.src)) users.get(s)!.push(node);
-  const isRoot = new Set(roots);
-  const stored = new Set<GraphNode>([...order.filter((n) => n.op === 'leaf'), ...roots]);
-  const claimed = new Set<GraphNode>();
-  const callOf = new Map<GraphNode, GroupCall>();
-  /** Results of a call's kernel besides the one that it is known by. */
-  const isOther = new Set<GraphNode>();
-  const tilesOf = windowsOfCalls(order, users, choices, isRoot, target);
-  for (const { between, functions } of tilesOf.values())
+  const graph: Uncut = { order, users, choices, target, isRoot: new Set(roots) };
+  const nothing: Draft = {
+    stored: new Set([...order.filter((n) => n.op === 'leaf'), ...roots]),
+    ...{ claimed: new Set(), inReduction: new Map(), calls: new Map(), others: new Set() },
+  };
+  const draft = STEPS.reduce((now, step) => step(graph, now), nothing);
+  return { groups: groupsOf(order, draft), stored: draft.stored };
+}
+
+/** Calls with a hand-written kernel, what their kernels make of windows, and the ops that they finish with. */
+function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Draft): Draft {
+  const stored = new Set(draft.stored);
+  const claimed = new Set(draft.claimed);
+  const calls = new Map(draft.calls);
+  const isOther = new Set(draft.others);
+  const windowsOf = windowsOfCalls(order, users, choices, isRoot, target);
+  for (const { between, functions } of windowsOf.values())
     for (const node of [...between, ...functions]) claimed.add(node);
   const canFinish = finishable(order);
-
-  /** Follow the only user as long as it works element by element; the last node that `ends` allows gets memory. */
-  const extend = (
-    from: GraphNode,
-    fits: (user: GraphNode) => boolean,
-    ends: (last: GraphNode) => boolean = () => true,
-  ): GraphNode => {
-    const chain = [from];
-    for (let at = from; chain.length <= MOST_IN_CHAIN && !isRoot.has(at); at = chain.at(-1)!) {
-      const [user, another] = users.get(at)!;
-      if (!user || another || !keepsOrder(user) || user.size !== at.size || claimed.has(user) || !fits(user))
-        break;
-      chain.push(user);
-      claimed.add(user);
-    }
-    // Other groups look for the memory of a reshape below it.
-    const isView = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'detach';
-    for (;;) {
-      const last = chain.at(-1)!;
-      if (last === from || (ends(last) && (isRoot.has(last) || !isView(last)))) return last;
-      claimed.delete(last);
-      chain.pop();
-    }
-  };
-
   for (const node of order) {
     const choice = choices.get(node);
     if (!choice || claimed.has(node)) continue;
     claimed.add(node);
-    const windows = tilesOf.get(node);
+    const windows = windowsOf.get(node);
     const [made = node, ...others] = windows?.functions ?? [];
     const late = usersOf(others, order);
-    const fits = (user: GraphNode): boolean =>
-      choice.finishes && canFinish.has(user) && user.src.every((s) => claimed.has(s) || !late.has(s));
-    const final = canFinish.has(made) ? extend(made, fits, (last) => last.dtype === made.dtype) : made;
+    const chain = chainFrom(made, { users, isRoot }, claimed, {
+      fits: (user, before) =>
+        canFinish.has(made) &&
+        choice.finishes &&
+        canFinish.has(user) &&
+        user.src.every((s) => claimed.has(s) || before.includes(s) || !late.has(s)),
+      ends: (last) => last.dtype === made.dtype,
+    });
+    for (const follower of chain.slice(1)) claimed.add(follower);
+    const final = chain.at(-1)!;
     for (const result of [final, ...others]) stored.add(result);
     for (const other of others) isOther.add(other);
-    callOf.set(final, { node, choice, made, windows });
+    calls.set(final, { node, choice, made, windows });
     node.src.forEach((s, i) => {
       stored.add((choice.strided?.[i] && viewOf(s, stored)?.base) || memoryOf(s, stored));
     });
   }
-  const reductions =
-    target.model === 'threads' ? reductionsOf(order, (n) => n.op === 'leaf' || claimed.has(n)) : [];
-  const inReduction = new Map(reductions.flatMap((r) => r.members.map(({ node }) => [node, r] as const)));
-  for (const reduction of reductions) storeResults(reduction, users, stored, inReduction);
-  for (const node of inReduction.keys()) claimed.add(node);
-  for (const node of order) {
-    if (isReduction(node) && !stored.has(node) && !inReduction.has(node))
-      stored.add(extend(node, (user) => !stored.has(user) || isRoot.has(user)));
-  }
-  storeShared(order, users, stored, claimed, inReduction, WORTH_STORING_REPEATED[target.model]);
+  return { ...draft, stored, claimed, calls, others: isOther };
+}
 
+/** On a GPU: reductions, each with all that can be computed around it. */
+function matrixReductions({ order, users, target }: Uncut, draft: Draft): Draft {
+  if (target.model !== 'threads') return draft;
+  const reductions = reductionsOf(order, (n) => n.op === 'leaf' || draft.claimed.has(n));
+  const inReduction = new Map(reductions.flatMap((r) => r.members.map(({ node }) => [node, r] as const)));
+  const stored = new Set(draft.stored);
+  for (const reduction of reductions)
+    for (const node of resultsOf(reduction, users, stored, inReduction)) stored.add(node);
+  return { ...draft, stored, inReduction, claimed: new Set([...draft.claimed, ...inReduction.keys()]) };
+}
+
+/** The other reductions, each with the elementwise ops after it. */
+function loneReductions({ order, users, isRoot }: Uncut, draft: Draft): Draft {
+  const stored = new Set(draft.stored);
+  const claimed = new Set(draft.claimed);
+  for (const node of order) {
+    if (!isReduction(node) || stored.has(node) || draft.inReduction.has(node)) continue;
+    const fits = (user: GraphNode): boolean => !stored.has(user) || isRoot.has(user);
+    const chain = chainFrom(node, { users, isRoot }, claimed, { fits, ends: () => true });
+    for (const follower of chain.slice(1)) claimed.add(follower);
+    stored.add(chain.at(-1)!);
+  }
+  return { ...draft, stored, claimed };
+}
+
+function shared({ order, users, target }: Uncut, draft: Draft): Draft {
+  const nodes = sharedValues(order, users, draft, target);
+  return { ...draft, stored: new Set([...draft.stored, ...nodes]) };
+}
+
+/**
+ * A node and its only users, one after the other, as long as they work element by element and fit; the last is one
+ * that `ends` allows. It gets memory.
+ */
+function chainFrom(
+  from: GraphNode,
+  { users, isRoot }: Pick<Uncut, 'users' | 'isRoot'>,
+  claimed: ReadonlySet<GraphNode>,
+  allowed: {
+    readonly fits: (user: GraphNode, chain: readonly GraphNode[]) => boolean;
+    readonly ends: (last: GraphNode) => boolean;
+  },
+): GraphNode[] {
+  const chain = [from];
+  for (let at = from; chain.length <= MOST_IN_CHAIN && !isRoot.has(at); at = chain.at(-1)!) {
+    const [user, another] = users.get(at)!;
+    if (!user || another || !keepsOrder(user) || user.size !== at.size || claimed.has(user)) break;
+    if (!allowed.fits(user, chain)) break;
+    chain.push(user);
+  }
+  // Other groups look for the memory of a reshape below it.
+  const isView = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'detach';
+  const mayEnd = (last: GraphNode): boolean => allowed.ends(last) && (isRoot.has(last) || !isView(last));
+  while (chain.length > 1 && !mayEnd(chain.at(-1)!)) chain.pop();
+  return chain;
+}
+
+/** A group for each kernel, in an order in which they can run. */
+function groupsOf(order: readonly GraphNode[], draft: Draft): readonly Group[] {
+  const { stored, calls, others, inReduction } = draft;
   const groups: Group[] = [];
   const made = new Set<MatrixReduction>();
   for (const node of order) {
-    if (!stored.has(node) || node.op === 'leaf' || isOther.has(node)) continue;
-    const call = callOf.get(node);
+    if (!stored.has(node) || node.op === 'leaf' || others.has(node)) continue;
+    const call = calls.get(node);
     const reduction = inReduction.get(node);
     if (!reduction)
       groups.push(
@@ -111,8 +169,7 @@ export function partition({ roots, choices }: Canonical, target: Target): Partit
       groups.push({ roots, reduction: neededFor(roots, reduction, stored) });
     }
   }
-  const mixed = reductions.length > 0 || isOther.size > 0;
-  return { groups: mixed ? inOrder(groups, stored) : groups, stored };
+  return inReduction.size > 0 || others.size > 0 ? inOrder(groups, stored) : groups;
 }
 
 /** All nodes that are computed from `nodes`, and these. */
@@ -146,17 +203,19 @@ function inOrder(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Grou
  * Which nodes of a reduction's kernel get memory: what others use, but for what is quicker computed again from the
  * results of the rows.
  */
-function storeResults(
+function resultsOf(
   { members }: MatrixReduction,
-  users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
-  stored: Set<GraphNode>,
+  users: Users,
+  stored: ReadonlySet<GraphNode>,
   inReduction: ReadonlyMap<GraphNode, MatrixReduction>,
-): void {
+): GraphNode[] {
   const own = inReduction.get(members[0]!.node);
   const perElement = new Set(members.flatMap(({ node, per }) => (per === 'element' ? [node] : [])));
+  const results = new Set<GraphNode>();
   const weight = new Map<GraphNode, number>();
+  const isMade = (node: GraphNode): boolean => stored.has(node) || results.has(node);
   const weightOf = (node: GraphNode): number => {
-    if (node.isLeaf || stored.has(node) || (inReduction.has(node) && !perElement.has(node))) return 0;
+    if (node.isLeaf || isMade(node) || (inReduction.has(node) && !perElement.has(node))) return 0;
     let known = weight.get(node);
     if (known === undefined) {
       known = node.src.reduce((n, s) => Math.min(1000, n + weightOf(s)), ownWeight(node));
@@ -171,8 +230,9 @@ function storeResults(
     if (!outside) continue;
     const light = per === 'element' && weightOf(node) < WORTH_STORING;
     if (light || node.op === 'reshape' || node.op === 'detach') again.add(node);
-    else stored.add(node);
+    else results.add(node);
   }
+  return [...results];
 }
 
 /** A reduction without what only kernels compute that make it again: its threads read nothing for that. */
@@ -183,96 +243,4 @@ function neededFor(
 ): MatrixReduction {
   const needed = new Set(topological(roots, (n) => (stored.has(n) && !roots.includes(n) ? [] : n.src)));
   return { structure, members: members.filter(({ node }) => needed.has(node)) };
-}
-
-/** Store what several kernels would compute again, or one would again and again. */
-function storeShared(
-  order: readonly GraphNode[],
-  users: ReadonlyMap<GraphNode, readonly GraphNode[]>,
-  stored: Set<GraphNode>,
-  claimed: ReadonlySet<GraphNode>,
-  inReduction: ReadonlyMap<GraphNode, MatrixReduction>,
-  repeated: number,
-): void {
-  const weight = new Map<GraphNode, number>();
-  const chain = new Map<GraphNode, number>();
-  for (const node of order) {
-    const length = 1 + node.src.reduce((n, s) => Math.max(n, chain.get(s)!), 0);
-    if (length >= MOST_IN_CHAIN && !claimed.has(node) && memoryOf(node, stored) === node) stored.add(node);
-    chain.set(node, stored.has(node) ? 0 : length);
-    weight.set(
-      node,
-      stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
-    );
-  }
-  const positions = new Positions();
-  /** The kernels that compute a node: a stored node, or a reduction, stands for its kernel. */
-  const owners = new Map<GraphNode, Set<GraphNode | MatrixReduction>>();
-  for (const node of [...order].reverse()) {
-    const mine = new Set<GraphNode | MatrixReduction>();
-    for (const user of users.get(node)!) {
-      const reduction = inReduction.get(user);
-      if (reduction) mine.add(reduction);
-      if (stored.has(user)) mine.add(reduction ?? user);
-      else for (const o of owners.get(user)!) mine.add(o);
-    }
-    owners.set(node, mine);
-    const evaluations = stored.has(node) ? positions.begin(node) : positions.join(node, users.get(node)!);
-    if (stored.has(node) || claimed.has(node)) continue;
-    const w = weight.get(node)!;
-    const repeats = users
-      .get(node)!
-      .some((u) => (u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size);
-    const scattered = evaluations > MOST_POSITIONS;
-    if ((mine.size > 1 && w >= WORTH_STORING) || (repeats && w >= repeated) || (scattered && w > 0)) {
-      stored.add(node);
-      owners.set(node, new Set([node]));
-      positions.begin(node);
-    }
-  }
-}
-
-/**
- * Where kernels compute nodes: at the element's own position (number 0), or at one that movement ops lead to. In
- * `x + flip(x)` x is computed at two positions; n such steps, one after the other, compute the first x at 2^n.
- */
-class Positions {
-  /** Per node: how many elements are computed at each position. */
-  readonly #elements = new Map<GraphNode, ReadonlyMap<number, number>>();
-  /** Per movement op: the number of the position that it makes of another. */
-  readonly #moves = new Map<GraphNode, Map<number, number>>();
-  #numbers = 0;
-
-  /** A node with memory is computed once. */
-  begin(node: GraphNode): number {
-    this.#elements.set(node, new Map([[0, node.size]]));
-    return 1;
-  }
-
-  /** A node without memory is computed wherever its users are. @returns how often each element is, on average */
-  join(node: GraphNode, users: readonly GraphNode[]): number {
-    const all = new Map<number, number>();
-    for (const user of users)
-      for (const [position, elements] of this.#elements.get(user)!)
-        all.set(keepsOrder(user) ? position : this.#moved(user, position), Math.min(elements, node.size));
-    this.#elements.set(node, all);
-    return [...all.values()].reduce((sum, n) => sum + n, 0) / Math.max(1, node.size);
-  }
-
-  #moved(by: GraphNode, from: number): number {
-    const moves = this.#moves.get(by) ?? new Map<number, number>();
-    this.#moves.set(by, moves);
-    const to = moves.get(from) ?? ++this.#numbers;
-    moves.set(from, to);
-    return to;
-  }
-}
-
-function ownWeight(node: GraphNode): number {
-  if (node.op === 'map') {
-    const { op } = argOf(node, 'map');
-    return op === 'select' || op === 'cast' || op === 'bitcast' ? 1 : OPS[op].cost;
-  }
-  if (node.op === 'random') return 60;
-  return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
 }

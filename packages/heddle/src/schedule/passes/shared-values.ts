@@ -1,0 +1,127 @@
+/** Values that several kernels would compute again, or one would again and again: they get memory. */
+import { argOf, type GraphNode } from '../../graph/node.js';
+import { OPS } from '../../kernel/ir/ops.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { type MatrixReduction, memoryOf } from '../group.js';
+import { keepsOrder } from './finish.js';
+import { MOST_IN_CHAIN } from './reductions.js';
+
+/** Work from which recomputing in every kernel that uses a node costs more than a trip to memory. */
+export const WORTH_STORING = 10;
+/** Positions (a view of a node is read at another one) from which a kernel that computes a node at each has too much to do. */
+const MOST_POSITIONS = 4;
+/** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
+const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
+
+/** The nodes that use a node. */
+export type Users = ReadonlyMap<GraphNode, readonly GraphNode[]>;
+
+/** What kernels have been found for so far. */
+export interface MadeSoFar {
+  readonly stored: ReadonlySet<GraphNode>;
+  /** Nodes that a kernel computes on its way to what it stores. */
+  readonly claimed: ReadonlySet<GraphNode>;
+  readonly inReduction: ReadonlyMap<GraphNode, MatrixReduction>;
+}
+
+/** The nodes that get memory besides those that have it. @param order all nodes, sources first */
+export function sharedValues(
+  order: readonly GraphNode[],
+  users: Users,
+  { stored: before, claimed, inReduction }: MadeSoFar,
+  { model }: Target,
+): GraphNode[] {
+  const shared = new Set<GraphNode>();
+  const stored = new Set(before);
+  const store = (node: GraphNode): void => {
+    shared.add(node);
+    stored.add(node);
+  };
+  const weight = new Map<GraphNode, number>();
+  const chain = new Map<GraphNode, number>();
+  for (const node of order) {
+    const length = 1 + node.src.reduce((n, s) => Math.max(n, chain.get(s)!), 0);
+    if (length >= MOST_IN_CHAIN && !claimed.has(node) && memoryOf(node, stored) === node) store(node);
+    chain.set(node, stored.has(node) ? 0 : length);
+    weight.set(
+      node,
+      stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
+    );
+  }
+  const positions = new Positions();
+  /** The kernels that compute a node: a stored node, or a reduction, stands for its kernel. */
+  const owners = new Map<GraphNode, Set<GraphNode | MatrixReduction>>();
+  for (const node of [...order].reverse()) {
+    const mine = new Set<GraphNode | MatrixReduction>();
+    for (const user of users.get(node)!) {
+      const reduction = inReduction.get(user);
+      if (reduction) mine.add(reduction);
+      if (stored.has(user)) mine.add(reduction ?? user);
+      else for (const o of owners.get(user)!) mine.add(o);
+    }
+    owners.set(node, mine);
+    const evaluations = stored.has(node) ? positions.begin(node) : positions.join(node, users.get(node)!);
+    if (stored.has(node) || claimed.has(node)) continue;
+    const w = weight.get(node)!;
+    const repeats = users
+      .get(node)!
+      .some((u) => (u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size);
+    const scattered = evaluations > MOST_POSITIONS;
+    if (
+      (mine.size > 1 && w >= WORTH_STORING) ||
+      (repeats && w >= WORTH_STORING_REPEATED[model]) ||
+      (scattered && w > 0)
+    ) {
+      store(node);
+      owners.set(node, new Set([node]));
+      positions.begin(node);
+    }
+  }
+  return [...shared];
+}
+
+/**
+ * Where kernels compute nodes: at the element's own position (number 0), or at one that movement ops lead to. In
+ * `x + flip(x)` x is computed at two positions; n such steps, one after the other, compute the first x at 2^n.
+ */
+class Positions {
+  /** Per node: how many elements are computed at each position. */
+  readonly #elements = new Map<GraphNode, ReadonlyMap<number, number>>();
+  /** Per movement op: the number of the position that it makes of another. */
+  readonly #moves = new Map<GraphNode, Map<number, number>>();
+  #numbers = 0;
+
+  /** A node with memory is computed once. */
+  begin(node: GraphNode): number {
+    this.#elements.set(node, new Map([[0, node.size]]));
+    return 1;
+  }
+
+  /** A node without memory is computed wherever its users are. @returns how often each element is, on average */
+  join(node: GraphNode, users: readonly GraphNode[]): number {
+    const all = new Map<number, number>();
+    for (const user of users)
+      for (const [position, elements] of this.#elements.get(user)!)
+        all.set(keepsOrder(user) ? position : this.#moved(user, position), Math.min(elements, node.size));
+    this.#elements.set(node, all);
+    return [...all.values()].reduce((sum, n) => sum + n, 0) / Math.max(1, node.size);
+  }
+
+  #moved(by: GraphNode, from: number): number {
+    const moves = this.#moves.get(by) ?? new Map<number, number>();
+    this.#moves.set(by, moves);
+    const to = moves.get(from) ?? ++this.#numbers;
+    moves.set(from, to);
+    return to;
+  }
+}
+
+/** The work of a node alone. */
+export function ownWeight(node: GraphNode): number {
+  if (node.op === 'map') {
+    const { op } = argOf(node, 'map');
+    return op === 'select' || op === 'cast' || op === 'bitcast' ? 1 : OPS[op].cost;
+  }
+  if (node.op === 'random') return 60;
+  return node.op === 'gather' || node.op === 'pad' ? 2 : 0;
+}
