@@ -120,6 +120,8 @@ export {
   type Pair,
 } from './tensor/functional-layers.js';
 export {
+  type BceOptions,
+  type BceWithLogitsOptions,
   bce,
   bceWithLogits,
   type CrossEntropyOptions,
@@ -130,10 +132,14 @@ export {
   huber,
   type LossOptions,
   l1,
+  type MultiMarginOptions,
   mse,
+  multiMargin,
   type NllOptions,
   nllLoss,
   type Reduction,
+  type SmoothL1Options,
+  smoothL1,
 } from './tensor/functional-losses.js';
 export {
   type AffineOptions,
@@ -165,6 +171,19 @@ export {
   softsign,
   tanhshrink,
 } from './tensor/functional-rectifiers.js';
+export {
+  type CosineOptions,
+  cosineEmbedding,
+  cosineSimilarity,
+  type DistanceOptions,
+  type KlOptions,
+  klDiv,
+  type MarginOptions,
+  marginRanking,
+  pairwiseDistance,
+  type TripletOptions,
+  tripletMargin,
+} from './tensor/functional-similarity.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export type { TensorHandle } from './tensor/handle.js';
 export type { Index } from './tensor/indexing.js';

@@ -1,7 +1,9 @@
 /** Losses. Sources: PyTorch's torch.nn.functional, whose names, formulas and defaults these have. */
 import {
   above,
+  aFinite,
   aNumber,
+  atLeast,
   integerFrom,
   oneOf,
   type Rule,
@@ -11,7 +13,7 @@ import {
 } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { formatShape, sizeOf } from '../core/shape.js';
+import { broadcastShapes, formatShape, sameShape, sizeOf } from '../core/shape.js';
 import * as fused from '../ops/activation/op.js';
 import { crossEntropy as crossEntropyRows } from '../ops/cross-entropy/op.js';
 import {
@@ -23,6 +25,7 @@ import {
   requireSameShape,
   requireTensor,
 } from './checks.js';
+import { oneHot } from './functional-layers.js';
 import { Tensor, widely } from './tensor.js';
 
 /** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
@@ -49,7 +52,8 @@ export interface CrossEntropyOptions extends NllOptions {
 }
 
 const aReduction: Rule = oneOf('mean', 'sum', 'none');
-const LOSS: Rules<LossOptions> = { reduction: aReduction };
+/** @internal The rules of `LossOptions`. */
+export const LOSS: Rules<LossOptions> = { reduction: aReduction };
 const NLL: Rules<NllOptions> = {
   ...LOSS,
   weight: aTensor,
@@ -57,7 +61,8 @@ const NLL: Rules<NllOptions> = {
 };
 const CROSS_ENTROPY: Rules<CrossEntropyOptions> = { ...NLL, labelSmoothing: within(0, 1) };
 
-function reduced<D extends DTypeName>(losses: Tensor<D>, reduction: Reduction = 'mean'): Tensor<D> {
+/** @internal Losses of elements as their mean, their sum, or as they are. */
+export function reduced<D extends DTypeName>(losses: Tensor<D>, reduction: Reduction = 'mean'): Tensor<D> {
   if (reduction === 'none') return losses;
   return (reduction === 'sum' ? losses.sum() : losses.mean()) as Tensor<D>;
 }
@@ -188,6 +193,31 @@ function checkPair<O extends LossOptions>(
   requireSameShape(op, 'x', x, 'target', target);
 }
 
+/** Options of `bce`. */
+export interface BceOptions extends LossOptions {
+  /** A factor for each loss; it broadcasts. */
+  readonly weight?: AnyTensor | undefined;
+}
+
+/** Options of `bceWithLogits`. */
+export interface BceWithLogitsOptions extends BceOptions {
+  /** A factor for the losses of targets 1, such as (negative examples) / (positive ones); it broadcasts. */
+  readonly posWeight?: AnyTensor | undefined;
+}
+
+const BCE: Rules<BceOptions> = { ...LOSS, weight: aTensor };
+const BCE_WITH_LOGITS: Rules<BceWithLogitsOptions> = { ...BCE, posWeight: aTensor };
+
+/** A factor of the dtype of x that broadcasts to its shape. */
+function requireFactor(op: string, x: AnyTensor, name: string, factor: AnyTensor | undefined): void {
+  if (!factor) return;
+  requireSameDtype(op, 'x', x, name, factor);
+  if (!sameShape(broadcastShapes(op, x.shape, factor.shape), x.shape))
+    throw new ShapeError(
+      `[${op}] ${name} is ${formatShape(factor.shape)}, must broadcast to x ${formatShape(x.shape)}.`,
+    );
+}
+
 /**
  * Binary cross-entropy: −(t log p + (1 − t) log(1 − p)), the logarithms not below −100 (as in PyTorch).
  * `bceWithLogits` is better conditioned.
@@ -197,26 +227,45 @@ function checkPair<O extends LossOptions>(
 export function bce<D extends DTypeName>(
   probabilities: Tensor<D>,
   target: AnyTensor,
-  options: LossOptions = {},
+  options: BceOptions = {},
 ): Tensor<D> {
-  checkPair('bce', probabilities, target, options, LOSS);
+  checkPair('bce', probabilities, target, options, BCE);
+  requireFactor('bce', probabilities, 'weight', options.weight);
   const losses = new Tensor<D>(fused.binaryCrossEntropy(probabilities.node, target.node));
-  return reduced(losses, options.reduction);
+  return reduced(options.weight ? losses.mul(options.weight) : losses, options.reduction);
 }
 
 /**
- * Binary cross-entropy of sigmoid(x): log(1 + e^x) − t·x, computed without overflow.
+ * Binary cross-entropy of sigmoid(x): log(1 + e^x) − t·x, computed without overflow; with `posWeight` w
+ * (1 − t)·x + (1 + (w − 1)·t)·log(1 + e^−x).
  * @param x logits, any shape
  * @param target the same shape and dtype, in [0, 1]
  */
 export function bceWithLogits<D extends DTypeName>(
   x: Tensor<D>,
   target: AnyTensor,
-  options: LossOptions = {},
+  options: BceWithLogitsOptions = {},
 ): Tensor<D> {
-  checkPair('bceWithLogits', x, target, options, LOSS);
-  const losses = new Tensor<D>(fused.binaryCrossEntropyOfLogits(x.node, target.node));
-  return reduced(losses, options.reduction);
+  checkPair('bceWithLogits', x, target, options, BCE_WITH_LOGITS);
+  const { weight, posWeight } = options;
+  requireFactor('bceWithLogits', x, 'weight', weight);
+  requireFactor('bceWithLogits', x, 'posWeight', posWeight);
+  const weighted = (x: AnyTensor, t: AnyTensor, w: AnyTensor): AnyTensor =>
+    t
+      .neg()
+      .add(1)
+      .mul(x)
+      .add(
+        w
+          .sub(1)
+          .mul(t)
+          .add(1)
+          .mul(new Tensor(fused.softplus(x.neg().node))),
+      );
+  const losses = posWeight
+    ? widely(weighted, x, target, posWeight)
+    : new Tensor<D>(fused.binaryCrossEntropyOfLogits(x.node, target.node));
+  return reduced(weight ? losses.mul(weight) : losses, options.reduction);
 }
 
 /** Mean squared error: (x − target)². Both of the same shape and dtype. */
@@ -265,6 +314,68 @@ export function huber<D extends DTypeName>(
     return cut.mul(difference.sub(cut.mul(0.5)));
   };
   return reduced(widely(losses, x, target), options.reduction);
+}
+
+/** Options of `smoothL1`. */
+export interface SmoothL1Options extends LossOptions {
+  /** Where the square becomes a line: at least 0 (then it is `l1`), default 1. */
+  readonly beta?: number;
+}
+
+const SMOOTH_L1: Rules<SmoothL1Options> = { ...LOSS, beta: atLeast(0) };
+
+/** With d = |x − target|: ½d²/beta where d < beta, else d − ½beta (Girshick, Fast R-CNN, 2015). Both of one shape and dtype. */
+export function smoothL1<D extends DTypeName>(
+  x: Tensor<D>,
+  target: AnyTensor,
+  options: SmoothL1Options = {},
+): Tensor<D> {
+  checkPair('smoothL1', x, target, options, SMOOTH_L1);
+  const { beta = 1, reduction = 'mean' } = options;
+  if (beta === 0) return l1(x, target, { reduction });
+  const losses = (x: AnyTensor, target: AnyTensor): AnyTensor =>
+    huber(x, target, { delta: beta, reduction: 'none' }).mul(1 / beta);
+  return reduced(widely(losses, x, target), reduction);
+}
+
+/** Options of `multiMargin`. */
+export interface MultiMarginOptions extends LossOptions {
+  /** The power of each term, 1 (default) or 2. */
+  readonly p?: 1 | 2;
+  /** By how much the label's score must exceed the others (default 1). */
+  readonly margin?: number;
+  /** (C): a factor for each class. */
+  readonly weight?: AnyTensor | undefined;
+}
+
+const oneOrTwo: Rule = { must: '1 or 2', holds: (v) => v === 1 || v === 2 };
+const MULTI_MARGIN: Rules<MultiMarginOptions> = { ...LOSS, p: oneOrTwo, margin: aFinite, weight: aTensor };
+
+/**
+ * Σ over the classes i ≠ y of weight[y] · max(0, margin − x[y] + x[i])ᵖ / C; NaN for a label that is not a class.
+ * @param x scores (N, C) or (C), floats
+ * @param labels i32 (N) or (), each 0 … C−1
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function multiMargin<D extends DTypeName>(
+  x: Tensor<D>,
+  labels: AnyTensor,
+  options: MultiMarginOptions = {},
+): Tensor<D> {
+  requireOptions('multiMargin', options, MULTI_MARGIN);
+  const { rows, flat } = asRows('multiMargin', x, labels);
+  const [count, classes] = rows.shape as [number, number];
+  const { p = 1, margin = 1, weight, reduction } = options;
+  checkWeight('multiMargin', rows, classes, weight);
+  const losses = (rows: AnyTensor, factor?: AnyTensor): AnyTensor => {
+    const own = negativePicked(rows, flat, undefined).reshape([count, 1]);
+    const short = rows.add(own).add(margin).relu();
+    const isOther = oneHot(flat, classes).eq(0);
+    const terms = isOther.where(p === 2 ? short.square() : short, short.mul(0));
+    const total = terms.sum(1).mul(1 / classes);
+    return factor ? total.mul(factor.gather(0, flat)) : total;
+  };
+  return reduced(widely(losses, rows, weight).reshape(labels.shape), reduction);
 }
 
 /** Options of `hinge`. */

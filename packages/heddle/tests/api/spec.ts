@@ -84,6 +84,7 @@ export const options = (names: Readonly<Record<string, Spec>>, good: () => objec
 
 export const tensorOptions = { dtype: optional(dtype), requiresGrad: optional(flag) };
 export const reduction = { reduction: optional(oneOf('mean', 'sum', 'none')) };
+export const margin = { ...reduction, margin: optional(number(0.5)) };
 export const nll = {
   ...reduction,
   weight: optional(tensor(() => ones([2]))),

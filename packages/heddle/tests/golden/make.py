@@ -463,6 +463,49 @@ def losses(c):
         grad=["logProbabilities"],
     )
 
+    def several(op, f, inputs, args=None, grad=("x",)):
+        """`f` is given the inputs and PyTorch's names of the arguments."""
+        for reduction in ("mean", "sum", "none"):
+            given = (args or {}) | {"reduction": reduction}
+            name = " ".join([op, *(f"{k} {v}" for k, v in given.items()), *(k for k in inputs if k.lower().endswith("weight"))])
+            named = {"".join("_" + l.lower() if l.isupper() else l for l in k): v for k, v in given.items()}
+            c.add(name, op, lambda f=f, named=named, **t: f(named, **t), inputs, given, grad=list(grad))
+
+    r = c.random("other losses")
+    sign = torch.tensor([1.0, -1, -1, 1, -1, 1])
+    scores, other, third = r(6, 5), r(6, 5), r(6, 5)
+    pos = {"x": scores * 3, "target": (r(6, 5) > 0).float(), "posWeight": r(5).abs() + 0.5}
+    several("bceWithLogits", lambda o, x, target, posWeight: F.binary_cross_entropy_with_logits(
+        x, target, pos_weight=posWeight, **o), pos)
+    several("bceWithLogits", lambda o, x, target, weight: F.binary_cross_entropy_with_logits(
+        x, target, weight, **o), {"x": scores * 3, "target": pos["target"], "weight": r(6, 1).abs()})
+    several("bce", lambda o, x, target, weight: F.binary_cross_entropy(x, target, weight.expand(6, 5), **o),
+            {"x": scores.sigmoid(), "target": pos["target"], "weight": r(5).abs()})
+    for beta in (1.0, 0.3, 0.0):
+        several("smoothL1", lambda o, x, target: F.smooth_l1_loss(x, target, **o),
+                {"x": scores, "target": other}, {"beta": beta})
+    for p in (1, 2):
+        several("multiMargin", lambda o, x, labels, weight: F.multi_margin_loss(x, labels, weight=weight, **o),
+                {"x": scores, "labels": torch.tensor(labels), "weight": r(5).abs()}, {"p": p, "margin": 0.7})
+    for margin in (0, 0.4):
+        several("cosineEmbedding", lambda o, x, y, target: F.cosine_embedding_loss(x, y, target, **o),
+                {"x": scores, "y": other, "target": sign}, {"margin": margin}, grad=["x", "y"])
+    several("marginRanking", lambda o, x, y, target: F.margin_ranking_loss(x, y, target, **o),
+            {"x": scores[:, 0].clone(), "y": other[:, 0].clone(), "target": sign}, {"margin": 0.2}, grad=["x", "y"])
+    for more in ({}, {"p": 3, "margin": 0.5, "swap": True}):
+        several("tripletMargin", lambda o, x, y, z: F.triplet_margin_loss(x, y, z, **o),
+                {"x": scores, "y": other, "z": third}, more, grad=["x", "y", "z"])
+    probabilities = F.softmax(other, 1)
+    probabilities[0] = torch.tensor([0, 0, 1.0, 0, 0])
+    several("klDiv", lambda o, x, target: F.kl_div(x, target, **o),
+            {"x": F.log_softmax(scores, 1), "target": probabilities}, grad=["x"])
+    several("klDiv", lambda o, x, target: F.kl_div(x, target, **o),
+            {"x": F.log_softmax(scores, 1), "target": F.log_softmax(other, 1)}, {"logTarget": True}, grad=["x", "target"])
+    c.add("cosineSimilarity", "cosineSimilarity", lambda x, y: F.cosine_similarity(x, y), {"x": scores, "y": other},
+          {}, grad=["x", "y"])
+    c.add("pairwiseDistance", "pairwiseDistance", lambda x, y: F.pairwise_distance(x, y, 3), {"x": scores, "y": other},
+          {"p": 3}, grad=["x", "y"])
+
     def pairwise(op, f, x, target, args=None):
         for reduction in ("mean", "sum", "none"):
             given = (args or {}) | {"reduction": reduction}

@@ -132,8 +132,17 @@ const RUNS: Readonly<Record<string, Run>> = {
   mse: loss(F.mse),
   l1: loss(F.l1),
   huber: loss(F.huber),
-  bce: loss(F.bce),
-  bceWithLogits: loss(F.bceWithLogits),
+  bce: ({ x, target, weight }, options) => F.bce(x!, target!, { weight, ...options }),
+  bceWithLogits: ({ x, target, weight, posWeight }, options) =>
+    F.bceWithLogits(x!, target!, { weight, posWeight, ...options }),
+  smoothL1: loss(F.smoothL1),
+  multiMargin: ({ x, labels, weight }, options) => F.multiMargin(x!, labels!, { weight, ...options }),
+  cosineEmbedding: ({ x, y, target }, options) => F.cosineEmbedding(x!, y!, target!, options),
+  marginRanking: ({ x, y, target }, options) => F.marginRanking(x!, y!, target!, options),
+  tripletMargin: ({ x, y, z }, options) => F.tripletMargin(x!, y!, z!, options),
+  klDiv: loss(F.klDiv),
+  cosineSimilarity: ({ x, y }) => F.cosineSimilarity(x!, y!),
+  pairwiseDistance: ({ x, y }, options) => F.pairwiseDistance(x!, y!, options),
   hinge: loss(F.hinge),
 };
 
