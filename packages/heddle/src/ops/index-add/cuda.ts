@@ -13,6 +13,7 @@ import { f32, i32 } from '../../core/dtype.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { loadLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
 
 export interface IndexAddProblem {
@@ -152,103 +153,83 @@ export function addRows(p: IndexAddProblem): GridKernel {
     'addRows',
     SUMS,
     ({ values, positions, starts, y }, context) => {
-      const { globalId, idiv, f32, load4, store4, splat4, finish } = context;
-      const { N, SIZE, INNER, LANES, ELEMENTS, AT, LONG } = context;
+      const { globalId, idiv, f32, splat4, finish, loadLanes, storeLanes } = context;
+      const { n, size, inner, lanes, elements, valuesOffset, LONG } = context;
       const i = globalId.x;
-      if (i >= ELEMENTS) return;
-      const c = (i % (INNER / LANES)) * LANES;
-      const row = idiv(i, INNER / LANES);
-      const r = row % SIZE;
-      const outer = idiv(row, SIZE);
+      if (i >= elements) return;
+      const c = (i % (inner / lanes)) * lanes;
+      const row = idiv(i, inner / lanes);
+      const r = row % size;
+      const outer = idiv(row, size);
       const begin = starts[r];
       const end = starts[r + 1];
-      const from = AT + outer * N * INNER + c;
+      const from = valuesOffset + outer * n * inner + c;
       if (end - begin > LONG) return;
-      if (LANES === 4) {
-        let sum = splat4(f32(0));
-        for (let j = begin; j < end; j++) sum += load4(values, from + positions[j] * INNER);
-        store4(y, row * INNER + c, finish(sum, outer, r, c));
-      } else {
-        let sum = f32(0);
-        for (let j = begin; j < end; j++) sum += values[from + positions[j] * INNER];
-        y[row * INNER + c] = finish(sum, outer, r, c);
-      }
+      let sum = lanes === 4 ? splat4(f32(0)) : f32(0);
+      for (let j = begin; j < end; j++) sum += loadLanes(values, from + positions[j] * inner, lanes, context);
+      storeLanes(y, row * inner + c, finish(sum, outer, r, c), lanes, context);
     },
-    {
-      ...{ finish: p.finish, N: p.n, SIZE: p.size, INNER: p.inner, LANES: lanes },
-      ...{ ELEMENTS: elements, AT: p.valuesOffset, LONG },
-    },
+    { ...p, lanes, elements, LONG, loadLanes, storeLanes },
   );
   return { kernel, grid: [Math.ceil(elements / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
 }
 
 /**
  * The rows of more than `LONG` positions, by a block each: teams of threads add every so many positions, TURNS of them to an
- * accumulator and those to a total (one accumulator for all would be off by as many roundings), then half of the teams' sums are added to the other half, until one is left. There is a block for every multiple of `LONG`; a row
- * belongs to that of the first one among its positions.
+ * accumulator and those to a total (one accumulator for all would be off by as many roundings), then half of the teams'
+ * sums are added to the other half, until one is left. There is a block for every multiple of `LONG`; a row belongs to
+ * that of the first one among its positions.
  */
 export function addLongRows(p: IndexAddProblem): GridKernel {
   const lanes = lanesOf(p);
   const columns = p.inner / lanes;
   const across = Math.min(BLOCK, 2 ** Math.ceil(Math.log2(columns)));
+  const teams = BLOCK / across;
   const kernel = defineKernel(
     'addLongRows',
     { keys: buffer(i32), ...SUMS },
     ({ keys, values, positions, starts, y }, context) => {
-      const { blockIdx, threadIdx, shared, barrier, idiv, f32, load4, store4, splat4, finish } = context;
-      const { N, SIZE, OUTER, INNER, LANES, COLUMNS, ACROSS, TEAMS, AT, LONG, LEVEL } = context;
-      const parts = shared(f32, TEAMS, ACROSS * LANES);
+      const { blockIdx, threadIdx, shared, barrier, idiv, f32, load4, splat4, store4, finish } = context;
+      const { n, size, outer: outers, inner, valuesOffset, lanes, columns, across, teams, level } = context;
+      const { LONG, loadLanes, storeLanes } = context;
+      const parts = shared(f32, teams, across * lanes);
       const probe = blockIdx.x * LONG;
       const r = keys[probe];
-      if (r < 0 || r >= SIZE) return;
+      if (r < 0 || r >= size) return;
       const begin = starts[r];
       const end = starts[r + 1];
       if (end - begin <= LONG || begin > probe || begin <= probe - LONG) return;
-      const x = threadIdx.x % ACROSS;
-      const team = idiv(threadIdx.x, ACROSS);
-      for (let outer = 0; outer < OUTER; outer++) {
-        for (let first = 0; first < COLUMNS; first += ACROSS) {
-          const c = Math.min(first + x, COLUMNS - 1) * LANES;
-          const from = AT + outer * N * INNER + c;
-          if (LANES === 4) {
-            let total = splat4(f32(0));
-            for (let first = begin + team; first < end; first += LEVEL) {
-              let sum = splat4(f32(0));
-              const last = Math.min(first + LEVEL, end);
-              for (let j = first; j < last; j += TEAMS) sum += load4(values, from + positions[j] * INNER);
-              total += sum;
-            }
-            store4(parts, team, x * LANES, total);
-          } else {
-            let total = f32(0);
-            for (let first = begin + team; first < end; first += LEVEL) {
-              let sum = f32(0);
-              const last = Math.min(first + LEVEL, end);
-              for (let j = first; j < last; j += TEAMS) sum += values[from + positions[j] * INNER];
-              total += sum;
-            }
-            parts[team][x] = total;
+      const x = threadIdx.x % across;
+      const team = idiv(threadIdx.x, across);
+      for (let outer = 0; outer < outers; outer++) {
+        for (let first = 0; first < columns; first += across) {
+          const c = Math.min(first + x, columns - 1) * lanes;
+          const from = valuesOffset + outer * n * inner + c;
+          let total = lanes === 4 ? splat4(f32(0)) : f32(0);
+          for (let first = begin + team; first < end; first += level) {
+            let sum = lanes === 4 ? splat4(f32(0)) : f32(0);
+            const last = Math.min(first + level, end);
+            for (let j = first; j < last; j += teams)
+              sum += loadLanes(values, from + positions[j] * inner, lanes, context);
+            total += sum;
           }
+          if (lanes === 4) store4(parts, team, x * lanes, total);
+          else parts[team][x] = total;
           barrier();
-          for (let half = TEAMS >> 1; half > 0; half >>= 1) {
+          for (let half = teams >> 1; half > 0; half >>= 1) {
             if (team < half)
-              for (let l = 0; l < LANES; l++) parts[team][x * LANES + l] += parts[team + half][x * LANES + l];
+              for (let l = 0; l < lanes; l++) parts[team][x * lanes + l] += parts[team + half][x * lanes + l];
             barrier();
           }
-          if (team === 0 && first + x < COLUMNS) {
-            const at = (outer * SIZE + r) * INNER + c;
-            if (LANES === 4) store4(y, at, finish(load4(parts, 0, x * LANES), outer, r, c));
-            else y[at] = finish(parts[0][x], outer, r, c);
+          if (team === 0 && first + x < columns) {
+            const sum = lanes === 4 ? load4(parts, 0, x * lanes) : parts[0][x];
+            storeLanes(y, (outer * size + r) * inner + c, finish(sum, outer, r, c), lanes, context);
           }
           barrier();
         }
       }
     },
-    {
-      ...{ finish: p.finish, N: p.n, SIZE: p.size, OUTER: p.outer, INNER: p.inner, LANES: lanes },
-      ...{ COLUMNS: columns, ACROSS: across, TEAMS: BLOCK / across, AT: p.valuesOffset, LONG },
-      LEVEL: (BLOCK / across) * TURNS,
-    },
+    { ...p, lanes, columns, across, teams, level: teams * TURNS, LONG, loadLanes, storeLanes },
   );
   return { kernel, grid: [Math.ceil(p.n / LONG), 1, 1], threads: BLOCK, sharedBytes: 0 };
 }

@@ -101,9 +101,15 @@ export function workOf(
     tiles: { down, across, rows, columns, band: Math.min(band ?? down, down) },
     warps: { M: warps[0], N: warps[1], K: warps[2] },
     threads: 32 * warps[0] * warps[1] * warps[2],
-    ...{ pieces, chunks: Math.ceil(Math.ceil(p.K / depth) / (splits * pieces)), depth },
+    pieces,
+    chunks: Math.ceil(Math.ceil(p.K / depth) / (splits * pieces)),
+    depth,
     stages: { count: tile.stages, elements: a.elements + b.elements },
-    ...{ a, b, inParts: isInParts(p.K, tile, level), lanes, sharePitch },
+    a,
+    b,
+    inParts: isInParts(p.K, tile, level),
+    lanes,
+    sharePitch,
     cast: asCast(dtype),
   };
 }
