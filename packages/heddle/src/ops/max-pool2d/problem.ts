@@ -1,17 +1,12 @@
 /** Max pooling, as its kernels for all devices know it. */
 import { type DType, i32, u8 } from '../../core/dtype.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import type { SlidingWindow } from '../window.js';
 
-export interface PoolProblem {
+export interface PoolProblem extends SlidingWindow {
   /** Images × channels, and the channels. */
   readonly planes: number;
   readonly channels: number;
-  readonly size: readonly [number, number];
-  readonly outSize: readonly [number, number];
-  readonly kernel: readonly [number, number];
-  readonly stride: readonly [number, number];
-  readonly padding: readonly [number, number];
-  readonly dilation: readonly [number, number];
   /** Of the image and its gradient. */
   readonly dtype: DType;
   /** Where the image (backward, the positions) and the gradient begin, in elements. */
