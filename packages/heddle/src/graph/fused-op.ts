@@ -18,10 +18,11 @@ export interface FusedOp<Arg = unknown> {
   /** Gradients of the sources (undefined where there is none) from that of the node. Default: the composition's. */
   grad?(node: GraphNode, g: GraphNode, arg: Arg): readonly (GraphNode | undefined)[];
   /**
-   * It has one source, works on it element by element and, as rounded, never decreases in it: it may be computed after
-   * taking a maximum instead of before. Default: not known.
+   * Whether each element of the result is the largest of some of its one source's, of the same image (the last two
+   * dimensions): it may then be chosen before a function that never decreases instead of after it, see rewrites.ts.
+   * Default: no.
    */
-  readonly monotone?: boolean;
+  selects?(arg: Arg): boolean;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
   windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */

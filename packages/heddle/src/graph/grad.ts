@@ -7,6 +7,7 @@ import { callOf } from './fused-op.js';
 import type { GraphNode, GraphOp } from './node.js';
 import { argOf } from './node.js';
 import { asPartOf } from './origin.js';
+import { rewritten } from './rewrites.js';
 
 type GradientRule = (node: GraphNode, g: GraphNode) => readonly (GraphNode | undefined)[];
 type ScalarRule = (g: GraphNode, y: GraphNode, ...src: GraphNode[]) => readonly (GraphNode | undefined)[];
@@ -207,7 +208,8 @@ export function vjp(
   wrt: readonly GraphNode[],
 ): (GraphNode | undefined)[] {
   const targets = new Set(wrt);
-  const order = topological(outputs);
+  const results = b.withGradients(() => rewritten(outputs, targets));
+  const order = topological(results);
   // Only nodes between the outputs and `wrt` matter.
   const needed = new Set<GraphNode>(wrt);
   for (const node of order) {
@@ -218,7 +220,7 @@ export function vjp(
     const known = gradient.get(node);
     gradient.set(node, known ? b.add(known, g) : g);
   };
-  outputs.forEach((y, i) => {
+  results.forEach((y, i) => {
     accumulate(y, cotangents[i]!);
   });
   for (const node of order.reverse()) {

@@ -8,7 +8,10 @@ import { bf16, type DType, f16, f32, f64 } from '../../src/core/dtype.js';
 import type { Precision } from '../../src/core/precision.js';
 import { CompiledGraph } from '../../src/engine/program.js';
 import * as b from '../../src/graph/build.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import { vjp } from '../../src/graph/grad.js';
 import type { GraphNode } from '../../src/graph/node.js';
+import { clamp, relu } from '../../src/ops/activation/op.js';
 import { conv2dOp, outputSize } from '../../src/ops/conv2d/op.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import {
@@ -233,5 +236,24 @@ test('where an image is in memory, one launch makes both results, on every kind 
       );
       assert.deepEqual(names, ['maxPool2d', 'maxPool2dGradient'], `${kernel} ${dtype.name} ${target.name}`);
     }
+  }
+});
+
+test('pooling after a bias and a ReLU moves before them, and so do the gradients', () => {
+  const parameter = (...shape: number[]): GraphNode => b.leaf(shape, f32, true);
+  const [x, w, bias] = [parameter(2, 3, 10, 12), parameter(4, 3, 3, 3), parameter(1, 4, 1, 1)];
+  const { arg } = conv('rectified', [2, 3, 4], [10, 12], 3, { padding: 1 });
+  for (const f of [relu, (v: GraphNode) => clamp(v, -1, 2)]) {
+    const y = f(
+      b.add(b.call(conv2dOp, [x, w], { ...arg, precision: 'tf32' }), b.expand(bias, [2, 4, 10, 12])),
+    );
+    const pooled = maxPool2d(y, 2);
+    assert.equal(callOf(pooled).op, maxPool2dOp, 'the node is what was asked for');
+    const gradients = vjp([b.sum(pooled, [0, 1, 2, 3])], [b.leaf([1, 1, 1, 1], f32)], [w, bias]);
+    const { launches } = schedule([pooled, ...gradients.map((g) => g!)], SIM_TARGET);
+    const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name.split('_and_')[0] : ''));
+    assert.deepEqual(names, [
+      ...['conv2dTensor_maxPool2d', 'maxPool2dGradient', 'conv2dWeightTensor', 'conv2dWeightSum'],
+    ]);
   }
 });

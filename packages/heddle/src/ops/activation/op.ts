@@ -30,7 +30,6 @@ const reluOp: FusedOp<null> = {
     (x) => b.map('max', x, b.like(x, 0)),
     (_x, y, g) => b.where(b.map('le', y, b.like(y, 0)), b.like(g, 0), g),
   ),
-  monotone: true,
 };
 export const relu = (x: GraphNode): GraphNode => apply(reluOp, x);
 
@@ -48,7 +47,6 @@ const clampOp: FusedOp<Bounds> = {
     const isWithin = b.map('and', b.map('ge', x!, b.like(x!, low)), b.map('le', x!, b.like(x!, high)));
     return [b.where(isWithin, g, b.like(g, 0))];
   },
-  monotone: true,
   kernels: [],
 };
 export const clamp = (x: GraphNode, low: number, high: number): GraphNode =>

@@ -4,9 +4,8 @@ import { f32, i32, isFloat, requireFloats } from '../../core/dtype.js';
 import { ShapeError } from '../../core/errors.js';
 import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import { callOf, type FusedOp, type KernelIo, type Stage, type StageArgument } from '../../graph/fused-op.js';
-import { argOf, type GraphNode, type TensorType } from '../../graph/node.js';
-import { OPS, type OpRecord, type ScalarOp } from '../../kernel/ir/ops.js';
+import type { FusedOp, KernelIo, Stage, StageArgument } from '../../graph/fused-op.js';
+import type { GraphNode, TensorType } from '../../graph/node.js';
 import { aPair, type Pair, pair } from '../conv2d/op.js';
 import { gridStage, stage } from '../stage.js';
 import { cudnnPoolingVariants } from '../vendor.js';
@@ -72,6 +71,8 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
   infer: ([x], arg) => ({ shape: pooledShape(x!, arg), dtype: x!.dtype }),
   compose: ([x], arg) => largest(x!, arg),
   windows: largestOfWindows,
+  // A window with holes may lie in the padding altogether: it is −∞, not f(−∞).
+  selects: ({ padding, dilation }) => padding.every((p, i) => p === 0 || dilation[i] === 1),
   grad: ({ src: [x] }, g, arg) => [
     b.call(maxPool2dGradientOp, [b.call(maxPool2dPositionsOp, [x!], arg), g], arg),
   ],
@@ -142,50 +143,6 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   ],
 };
 
-/** Whether all pixels of an image are the same: numbers, or a bias for each channel. */
-const isUniform = (node: GraphNode): boolean =>
-  node.op === 'full' || (node.op === 'expand' && node.src[0]!.shape.slice(-2).every((n) => n === 1));
-
-/**
- * The place of the one source that x = f(source) never decreases in, its others being the same all over an image.
- * Undefined where there is none, where x is known already, or where it was cut off from the gradients of its sources.
- */
-function monotoneIn(x: GraphNode): number | undefined {
-  if (x.isLeaf || x.src.some((s) => s.requiresGrad && !x.requiresGrad)) return undefined;
-  if (x.op === 'call') return callOf(x).op.monotone ? 0 : undefined;
-  if (x.op !== 'map') return undefined;
-  const { op } = argOf(x, 'map');
-  const record: OpRecord | undefined =
-    op === 'select' || op === 'cast' || op === 'bitcast' ? undefined : OPS[op];
-  const within = record?.monotone;
-  const [at, another] = x.src.flatMap((s, i) => (isUniform(s) ? [] : [i]));
-  return another === undefined && (within === 'all' || (within === 'first' && at === 0)) ? at : undefined;
-}
-
-/**
- * Pooling, moved before what x was made by: max f(x) = f(max x) for an f that never decreases, also as it rounds, and
- * NaN stays NaN. The bias and the ReLU after a convolution, the ReLU's mask and the sum for the bias's gradient then
- * work on windows instead of pixels. Where f makes different pixels equal, the gradient goes to the one that was the
- * largest, not to the first. (One result differs: a bias of ∞ on a window of −∞ and no NaN gives ∞ instead of NaN.)
- */
-function pooled(x: GraphNode, arg: PoolArg): GraphNode {
-  // A window with holes may lie in the padding altogether: it is −∞, not f(−∞).
-  const isSeen = arg.padding.every((p, i) => p === 0 || arg.dilation[i] === 1);
-  const at = isSeen ? monotoneIn(x) : undefined;
-  if (at === undefined) return b.call(maxPool2dOp, [x], arg);
-  const inner = pooled(x.src[at]!, arg);
-  if (x.op === 'call') return b.call(callOf(x).op, [inner], callOf(x).arg);
-  const { op } = argOf(x, 'map');
-  const src = x.src.map((s, i) =>
-    i === at
-      ? inner
-      : s.op === 'full'
-        ? b.full(inner.shape, s.dtype, argOf(s, 'full').value)
-        : b.expand(s.src[0]!, inner.shape),
-  );
-  return b.map(op as ScalarOp, ...src);
-}
-
 /**
  * The largest element of each kernel-sized window of x (N, C, H, W) → (N, C, outH, outW).
  * @throws ShapeError, DTypeError, ArgumentError
@@ -213,5 +170,5 @@ export function maxPool2d(x: GraphNode, kernel: Pair, options: MaxPool2dOptions 
         `${arg.size.join('×')} with padding ${arg.padding.join('×')}.`,
     );
   }
-  return pooled(x, arg);
+  return b.call(maxPool2dOp, [x], arg);
 }

@@ -9,6 +9,7 @@ import * as b from '../../graph/build.js';
 import { callOf, type KernelChoice, type WindowFunction } from '../../graph/fused-op.js';
 import { argOf, GraphNode } from '../../graph/node.js';
 import { asPartOf } from '../../graph/origin.js';
+import { beforeMonotone } from '../../graph/rewrites.js';
 import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { inTwo } from './parts.js';
@@ -143,6 +144,11 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
     if (node.op !== 'call') return adopt(new GraphNode(node.op, node.type, src, node.arg, false));
     const { op, arg } = callOf(node);
     const call = new GraphNode('call', node.type, src, node.arg, false);
+    const moved = beforeMonotone(call);
+    if (moved) {
+      convert([moved]);
+      return mine.get(moved)!;
+    }
     const windows = kernels ? op.windows?.(arg, src[0]!.type) : undefined;
     if (windows && call.size > 0 && isHeld(windows)) {
       const stored = b.call(windows.stored, src, windows.sizes);
