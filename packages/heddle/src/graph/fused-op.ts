@@ -23,6 +23,8 @@ export interface FusedOp<Arg = unknown> {
    * Default: no.
    */
   selects?(arg: Arg): boolean;
+  /** How it is put together of parts, if it is a reduction of its one source. Default: it is not, or needs all at once. */
+  readonly reduction?: PartialReduction<Arg>;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
   windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */
@@ -36,6 +38,18 @@ export interface FusedOp<Arg = unknown> {
 /** The fused op of a `call` node, and its argument. */
 export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: unknown } =>
   argOf(node, 'call') as { readonly op: FusedOp; readonly arg: unknown };
+
+/** A reduction that can be made of parts of its source, each of which is read once. */
+export interface PartialReduction<Arg = unknown> {
+  /** What is reduced; these dimensions become 1. */
+  axes(arg: Arg): readonly number[];
+  /**
+   * The result, from the source cut along one of the axes.
+   * @param axes what is reduced of a part
+   * @param at the dimension that counts the parts, which is reduced as well
+   */
+  ofParts(cut: GraphNode, axes: readonly number[], at: number): GraphNode;
+}
 
 /**
  * A function of windows: each element of the result comes from one window of the source, and the windows lie side by

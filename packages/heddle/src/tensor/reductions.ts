@@ -4,6 +4,7 @@ import { bool, i32, isFloat, requireFloats, u8 } from '../core/dtype.js';
 import { normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
+import { squaredDeviationsOp } from '../ops/standardize/op.js';
 import { type Axes, axesOf } from './axes.js';
 
 /** Options of reductions. */
@@ -66,8 +67,7 @@ export function variance(x: GraphNode, axes: Axes, options: VarianceOptions = {}
   const over = axesOf('variance', axes, x.shape.length);
   const count = countOf(x, over);
   return b.widened((wide) => {
-    const deviation = b.sub(wide, scaled(b.sum(wide, over), 1 / count));
-    const sum = b.sum(b.mul(deviation, deviation), over);
+    const sum = b.call(squaredDeviationsOp, [wide], { axes: over });
     return scaled(without(sum, over, options), 1 / Math.max(0, count - (options.correction ?? 1)));
   }, x);
 }

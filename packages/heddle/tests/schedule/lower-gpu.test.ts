@@ -36,7 +36,7 @@ const values = (shape: readonly number[], dtype: DType = f32, seed = 1, requires
 
 const layerNorm = (x: Tensor, axes: readonly number[]): Tensor => {
   const centred = x.sub(x.mean(axes, { keepdim: true }));
-  return centred.div(centred.square().mean(axes, { keepdim: true }).add(1e-5).sqrt());
+  return centred.div(x.variance(axes, { keepdim: true, correction: 0 }).add(1e-5).sqrt());
 };
 
 interface Result {

@@ -19,12 +19,48 @@ const mean = (x: GraphNode, axes: readonly number[]): GraphNode => {
   return b.mul(total, b.like(total, total.size / x.size));
 };
 
+export interface DeviationsArg {
+  readonly axes: readonly number[];
+}
+
+/**
+ * Σ(x − x̄)² along `axes`, kept as size 1. Of parts that are each read once it is summed around a part's own mean xₚ, and
+ * from there to the mean of all: with q the distance of xₚ from the first part's, n elements a part and P parts it is
+ * Σₚ(Σ(x − xₚ)² + n·q²) − n/P·(Σₚ q)². What cancels are distances between parts, which are short, so it is as exact as a
+ * second pass over x would be. T. Chan, G. Golub and R. LeVeque, Updating formulae and a pairwise algorithm for computing
+ * sample variances (1979).
+ */
+export const squaredDeviationsOp: FusedOp<DeviationsArg> = {
+  name: 'squaredDeviations',
+  infer: ([x], { axes }) => ({ shape: x!.shape.map((d, i) => (axes.includes(i) ? 1 : d)), dtype: x!.dtype }),
+  compose: ([x], { axes }) => {
+    const centred = b.sub(x!, mean(x!, axes));
+    return b.sum(b.mul(centred, centred), axes);
+  },
+  reduction: {
+    axes: ({ axes }) => axes,
+    ofParts: (cut, axes, at) => {
+      const times = (node: GraphNode, factor: number): GraphNode => b.mul(node, b.like(node, factor));
+      const square = (node: GraphNode): GraphNode => b.mul(node, node);
+      const centre = mean(cut, axes);
+      const length = cut.size / centre.size;
+      const start = centre.shape.map(() => 0);
+      const first = centre.shape.map((d, i) => (i === at ? 1 : d));
+      const q = b.sub(centre, b.slice(centre, start, first));
+      const within = b.sum(square(b.sub(cut, centre)), axes);
+      const around = b.sum(b.add(within, times(square(q), length)), [at]);
+      return b.sub(around, times(square(b.sum(q, [at])), length / cut.shape[at]!));
+    },
+  },
+  kernels: [],
+};
+
 /** Mean and variance of `x` along `axes`, whose sizes become 1. Of 16-bit floats in f32. */
 export function moments(x: GraphNode, axes: readonly number[]): Moments {
   const values = b.wide(x);
   const centre = mean(values, axes);
-  const centred = b.sub(values, centre);
-  return { mean: centre, variance: mean(b.mul(centred, centred), axes) };
+  const squares = b.call(squaredDeviationsOp, [values], { axes });
+  return { mean: centre, variance: b.mul(squares, b.like(squares, squares.size / x.size)) };
 }
 
 /** x less its mean, and 1/√(variance + eps). */

@@ -53,14 +53,15 @@ export function elementsBody(
   const scope: LoopScope = { ...scopeOf(memories, false), aligned: true };
   const across = transposed(axis, shape, target);
   if (across !== undefined) return squaresBody(roots, outputs, scope, shape, across);
-  // Two halves that draw: what is drawn for both (the radius and angle of a pair of normal numbers) is drawn once.
-  const halves = shape.draws && shape.digits.length > 1 && shape.digits[0]!.size === 2;
-  const own: LoopAxis = halves ? { size: axis.size / 2, splits: axis.splits } : axis;
+  // Two rows that draw, as those of normal numbers made in pairs: a thread computes an element of each, so that what both
+  // are made of is drawn once.
+  const inPairs = shape.draws && shape.digits.length > 1 && shape.digits[0]!.size === 2;
+  const own: LoopAxis = inPairs ? { size: axis.size / 2, splits: axis.splits } : axis;
   const full = target.units * target.limits.threadsPerMultiprocessor;
   const lanes = lanesOf(own, shape, full);
   const vectors = own.size / lanes;
   const side = shape.work >= HEAVY ? 1 : Math.floor(IN_FLIGHT / Math.max(1, shape.loads.length));
-  const most = Math.max(1, Math.min(halves ? MOST / 2 : MOST, side, vectors / (2 * full)));
+  const most = Math.max(1, Math.min(inPairs ? MOST / 2 : MOST, side, vectors / (2 * full)));
   const each = 2 ** Math.floor(Math.log2(most));
   const threads = Math.min(THREADS, Math.max(32, powerOfTwo(vectors / target.units)));
   const span = threads * lanes;
@@ -69,7 +70,7 @@ export function elementsBody(
   const first = declared('first', add(times(BLOCK, span * each), times(THREAD, lanes)), out);
   const at = (position: Variable, inside: Statement[]): Statement[] => {
     const digits = cut(position, [own], 'i', inside)[0]!;
-    const places = halves ? [0, 1].map((half) => [{ size: 2, value: affine(half) }, ...digits]) : [digits];
+    const places = inPairs ? [0, 1].map((row) => [{ size: 2, value: affine(row) }, ...digits]) : [digits];
     return places.flatMap((place) => computed(roots, outputs, place, scope, lanes, inside));
   };
   const inner = (count: number): Statement => {

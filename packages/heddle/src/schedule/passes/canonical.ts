@@ -136,7 +136,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
   const replace = (node: GraphNode, src: readonly GraphNode[]): GraphNode => {
     const nothing = ofNothing(node);
     if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
-    const two = node.op === 'reduce' ? inTwo(node, src[0]!, target) : undefined;
+    const two = src.length === 1 ? inTwo(node, src[0]!, target) : undefined;
     if (two) {
       convert([two]);
       return mine.get(two)!;

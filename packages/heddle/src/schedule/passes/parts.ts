@@ -3,10 +3,11 @@
  * have work.
  */
 import * as b from '../../graph/build.js';
+import { callOf, type PartialReduction } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
-import type { ScalarOp } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { structureOf } from './reductions.js';
+import type { Structure } from '../group.js';
+import { structure } from './reductions.js';
 
 /** Elements that one block reduces well. */
 const MOST_COLUMNS = 32768;
@@ -23,9 +24,24 @@ interface Parts {
   readonly axes: readonly number[];
 }
 
+/** A reduction's axes, and how it is put together of parts: undefined for all other nodes. */
+function reductionOf(
+  node: GraphNode,
+): { axes: readonly number[]; ofParts: OfParts; inRows: boolean } | undefined {
+  if (node.op === 'reduce') {
+    const { op, axes } = argOf(node, 'reduce');
+    const ofParts: OfParts = (cut, axes, at) => b.reduce(op, b.reduce(op, cut, axes), [at]);
+    return { axes, ofParts, inRows: false };
+  }
+  if (node.op !== 'call') return undefined;
+  const { op, arg } = callOf(node);
+  return op.reduction && { axes: op.reduction.axes(arg), ofParts: op.reduction.ofParts, inRows: true };
+}
+
+type OfParts = PartialReduction['ofParts'];
+
 /** undefined if it is as well in one, or has no fitting divisor. */
-function partsOf(node: GraphNode, target: Target): Parts | undefined {
-  const { runs, rows, columns, contiguous } = structureOf(node);
+function partsOf({ runs, rows, columns, contiguous }: Structure, target: Target): Parts | undefined {
   const wanted = contiguous ? wantedOfRow(rows, columns, target) : wantedOfColumn(rows, columns, target);
   for (const [at, { size, marked }] of runs.entries()) {
     const count = marked ? divisorNear(size, wanted) : 1;
@@ -40,60 +56,17 @@ function partsOf(node: GraphNode, target: Target): Parts | undefined {
   return undefined;
 }
 
-/** The reduction as two, or undefined where one does as well. `src` stands for its source. */
-export function inTwo(node: GraphNode, src: GraphNode, target: Target): GraphNode | undefined {
-  if (target.model !== 'threads') return undefined;
-  const parts = partsOf(node, target);
-  if (!parts) return undefined;
-  if (structureOf(node).contiguous && sumsSquaredDeviations(node))
-    return b.reshape(deviations(src.src[0]!.src[0]!, parts), node.shape);
-  const { op } = argOf(node, 'reduce');
-  const partial = b.reduce(op, b.reshape(src, parts.shape), parts.axes);
-  return b.reshape(b.reduce(op, partial, [parts.at]), node.shape);
-}
-
-/** Whether it sums the squares of what it takes from its mean along the same axes: Σ(x − x̄)². */
-function sumsSquaredDeviations(node: GraphNode): boolean {
-  const { op, axes } = argOf(node, 'reduce');
-  const [centred, again] = operands('mul', node.src[0]!);
-  if (op !== 'sum' || !centred || centred !== again) return false;
-  const [x, mean] = operands('sub', centred);
-  const [total, share] = mean?.op === 'expand' && !mean.isLeaf ? operands('mul', mean.src[0]!) : [];
-  if (total?.op !== 'reduce' || total.isLeaf || total.src[0] !== x) return false;
-  const { op: inner, axes: along } = argOf(total, 'reduce');
-  const expected = b.knownValue(b.like(share!, total.size / x!.size));
-  return inner === 'sum' && `${along}` === `${axes}` && b.knownValue(share!) === expected;
-}
-
-/** None of what has been computed: its sources are no part of the program. */
-const operands = (op: ScalarOp, node: GraphNode): readonly GraphNode[] =>
-  !node.isLeaf && node.op === 'map' && argOf(node, 'map').op === op ? node.src : [];
-
 /**
- * Σ(x − x̄)² of parts that are each read once: around a part's own mean xₚ, and from there to the mean of all. With q the
- * distance of xₚ from the first part's, n elements a part and P parts it is Σₚ(Σ(x − xₚ)² + n·q²) − n/P·(Σₚ q)². What
- * cancels are distances between parts, which are short, so it is as exact as a second pass over x would be.
- * T. Chan, G. Golub and R. LeVeque, Updating formulae and a pairwise algorithm for computing sample variances (1979).
+ * The reduction as two, or undefined where one does as well. A fused op's is cut where its elements lie side by side;
+ * elsewhere the reductions that it is composed of are. `src` stands for its source.
  */
-function deviations(x: GraphNode, { count, at, shape, axes }: Parts): GraphNode {
-  const cut = b.reshape(x, shape);
-  const total = b.sum(cut, axes);
-  const length = x.size / total.size;
-  const times = (node: GraphNode, factor: number): GraphNode => b.mul(node, b.like(node, factor));
-  const square = (node: GraphNode): GraphNode => b.mul(node, node);
-  const mean = times(total, 1 / length);
-  const first = total.shape.map((d, i) => (i === at ? 1 : d));
-  const q = b.sub(
-    mean,
-    b.slice(
-      mean,
-      first.map(() => 0),
-      first,
-    ),
-  );
-  const within = b.sum(square(b.sub(cut, mean)), axes);
-  const around = b.sum(b.add(within, times(square(q), length)), [at]);
-  return b.sub(around, times(square(b.sum(q, [at])), length / count));
+export function inTwo(node: GraphNode, src: GraphNode, target: Target): GraphNode | undefined {
+  const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
+  if (!reduction || node.size === 0) return undefined;
+  const { axes, ofParts, inRows } = reduction;
+  const found = structure(src.shape, (i) => axes.includes(i));
+  const parts = inRows && !found.contiguous ? undefined : partsOf(found, target);
+  return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);
 }
 
 /** As many parts as keep the GPU busy, of at least 4096 elements. */

@@ -13,7 +13,7 @@ export const MOST_IN_CHAIN = 128;
 /** Reduced elements up to which a window's reduction is left to one thread. */
 const SERIAL = 64;
 
-const structure = (shape: readonly number[], marked: (axis: number) => boolean): Structure => {
+export const structure = (shape: readonly number[], marked: (axis: number) => boolean): Structure => {
   const axes = shape.flatMap((d, i) => (d === 1 ? [] : [i]));
   const runs = runsOf(
     axes.map((i) => shape[i]!),
