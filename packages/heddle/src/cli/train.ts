@@ -4,6 +4,7 @@ import { ArgumentError, NumericError } from '../core/errors.js';
 import { formatShape, sameShape, sizeOf } from '../core/shape.js';
 import { type ArrayDataset, Loader, loadImages, quadrantPoints, separablePoints } from '../data/index.js';
 import type { Module } from '../nn/index.js';
+import type { LrSchedule } from '../optim/index.js';
 import { closeDevices, listDevices } from '../runtime/registry.js';
 import { device, engineStats, useDevice } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
@@ -165,7 +166,7 @@ function recipeFor(
   };
 }
 
-function schedulePart(recipe: Recipe): { schedule?: (progress: number) => number } {
+function schedulePart(recipe: Recipe): { schedule?: LrSchedule } {
   const schedule = scheduleOf(recipe);
   return schedule ? { schedule } : {};
 }

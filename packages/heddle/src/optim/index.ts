@@ -3,6 +3,8 @@ export type { Rule, Rules } from '../core/arguments.js';
 export { Adagrad, type AdagradSettings } from './adagrad.js';
 export { Adam, type AdamSettings, AdamW } from './adam.js';
 export { Lion, type LionSettings } from './lion.js';
+export type { LrOptions, LrSchedule, LrSpan, LrUnit } from './lr-schedule.js';
+export { LrScheduler, type LrSchedulerState } from './lr-scheduler.js';
 export {
   type BaseSettings,
   type GroupOptions,
@@ -14,6 +16,5 @@ export {
   type Update,
 } from './optimizer.js';
 export { RMSprop, type RMSpropSettings } from './rmsprop.js';
-export type { LrSchedule, RampOptions } from './schedules.js';
 export * as schedules from './schedules.js';
 export { SGD, type SGDSettings } from './sgd.js';

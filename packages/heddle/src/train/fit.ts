@@ -1,6 +1,5 @@
 /** The training loop. */
 import {
-  aFunction,
   instance,
   integerFrom,
   type Rules,
@@ -12,10 +11,11 @@ import { f32, f64, i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import type { Loader } from '../data/index.js';
 import type { Layer } from '../nn/index.js';
-import { type BaseSettings, Optimizer } from '../optim/index.js';
+import { type BaseSettings, type LrSchedule, type LrSpan, Optimizer } from '../optim/index.js';
+import { aSchedule } from '../optim/lr-schedule.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
-import { type Callback, type EpochReport, type History, requireCallback } from './callbacks.js';
+import { type Callback, type EpochReport, type History, monitored, requireCallback } from './callbacks.js';
 import { feedOf } from './choose-feed.js';
 import { firstNonFinite } from './diagnose.js';
 import {
@@ -45,10 +45,10 @@ export interface FitOptions extends EvaluateOptions {
   /** How often all examples are seen. */
   readonly epochs: number;
   /**
-   * Maps training progress (0 to 1) to a factor for the learning rate. The rates are put back afterwards.
+   * The learning rates' factors, such as `optim.schedules.cosine()`. The rates are put back afterwards.
    * Default: none, the rates are the optimizer's, which callbacks may change.
    */
-  readonly schedule?: ((progress: number) => number) | undefined;
+  readonly schedule?: LrSchedule | undefined;
   /** Told about the training as it goes. */
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
@@ -65,7 +65,7 @@ const RULES: Rules<FitOptions> = {
     instance(Optimizer, 'an optimizer, such as new optim.SGD(model.parameters(), { lr: 0.1 })'),
   ),
   epochs: required(integerFrom(1)),
-  schedule: aFunction,
+  schedule: aSchedule,
   callbacks: { must: 'an array of callbacks', holds: Array.isArray },
   readEvery: integerFrom(1),
 };
@@ -117,6 +117,9 @@ class Training {
   /** The weights as they were before an epoch. */
   #last: { readonly epoch: number; readonly weights: Promise<Snapshot> };
   readonly #baseRates: readonly number[];
+  /** What the schedule watches, after each epoch. */
+  readonly #observed: number[] = [];
+  #reschedule: () => void = () => {};
   /** Of this epoch: good steps, and the sum of the losses of their examples. f64: no step is too small to count. */
   readonly #sums = tensor([0, 0], { dtype: f64 });
   /** 1 until a loss is not finite. */
@@ -172,6 +175,7 @@ class Training {
         const { steps, ...figures } = trained;
         const report = { ...figures, epoch, epochs, validation, lr: this.#lr };
         reports.push(report);
+        this.#observe(report);
         const isWhole = steps === train.length && (validation || !this.#evaluator);
         if (this.#stopping === 'aborted' && !isWhole) break;
         for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
@@ -255,21 +259,15 @@ class Training {
 
   /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
   #schedule(): () => void {
-    const { schedule, optimizer, epochs, train } = this.#options;
+    const { schedule, optimizer } = this.#options;
     if (!schedule) return () => {};
-    const total = epochs * train.length;
-    const factors = Array.from({ length: total }, (_, step) => schedule(step / total));
-    const bad = factors.findIndex((factor) => !(Number.isFinite(factor) && factor >= 0));
-    if (bad >= 0)
-      throw new ArgumentError(
-        `[fit] the schedule gives ${factors[bad]} at progress ${(bad / total).toFixed(4)}: must be a number ≥ 0.`,
-      );
-    const rates = optimizer.groups.map(({ dtype }, i) =>
-      tensor(
-        factors.map((factor) => this.#baseRates[i]! * factor),
-        { dtype },
-      ),
-    );
+    const rates = this.#tables().map((table, i) => tensor(table, { dtype: optimizer.groups[i]!.dtype }));
+    if (schedule.monitor !== undefined)
+      this.#reschedule = () => {
+        this.#tables().forEach((table, i) => {
+          rates[i]!.write(table);
+        });
+      };
     const at = tensor([0], { dtype: i32 });
     return () =>
       noGrad(() => {
@@ -280,12 +278,40 @@ class Training {
       });
   }
 
+  /** The learning rate of each step, for each group, as far as they are known. @throws ArgumentError */
+  #tables(): number[][] {
+    const { steps } = this.#span;
+    const factors = Array.from({ length: steps }, (_, step) => this.#factor(step));
+    const bad = factors.findIndex((factor) => !(Number.isFinite(factor) && factor >= 0));
+    if (bad >= 0)
+      throw new ArgumentError(
+        `[fit] the schedule gives ${factors[bad]} in step ${bad + 1} of ${steps}: must be a number ≥ 0.`,
+      );
+    return this.#baseRates.map((rate) => factors.map((factor) => rate * factor));
+  }
+
+  #factor(step: number): number {
+    return this.#options.schedule!.factor(step, this.#span);
+  }
+
+  get #span(): LrSpan {
+    const { epochs, train } = this.#options;
+    return { steps: epochs * train.length, stepsPerEpoch: train.length, observed: this.#observed };
+  }
+
+  /** Tell the schedule how an epoch went, where it asks. */
+  #observe(report: EpochReport): void {
+    const { schedule } = this.#options;
+    if (schedule?.monitor === undefined) return;
+    const value = monitored('fit', report, schedule.monitor);
+    this.#observed.push(schedule.monitor === 'loss' ? -value : value);
+    this.#reschedule();
+  }
+
   /** The learning rate (of the first group) of the last step. */
   get #lr(): number {
-    const { schedule, epochs, train, optimizer } = this.#options;
-    if (!schedule) return optimizer.lr;
-    const progress = Math.max(0, this.#steps - 1) / (epochs * train.length);
-    return this.#baseRates[0]! * schedule(progress);
+    const { schedule, optimizer } = this.#options;
+    return schedule ? this.#baseRates[0]! * this.#factor(Math.max(0, this.#steps - 1)) : optimizer.lr;
   }
 
   /** @throws ArgumentError for parameters of the model that get gradients which the optimizer does not use */

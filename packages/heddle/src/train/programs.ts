@@ -9,6 +9,7 @@ import {
   AdamW,
   type BaseSettings,
   Lion,
+  type LrSchedule,
   type Optimizer,
   RMSprop,
   SGD,
@@ -127,5 +128,5 @@ export function programNamed(name: string): TrainingProgram {
 }
 
 /** The learning rate's factor over the training. */
-export const scheduleOf = ({ schedule }: Recipe): ((progress: number) => number) | undefined =>
+export const scheduleOf = ({ schedule }: Recipe): LrSchedule | undefined =>
   schedule === 'cosine' ? schedules.cosine() : undefined;

@@ -3,8 +3,8 @@ import * as H from '../../src/index.js';
 import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
 import { LAYERS } from './layers.js';
+import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
 import {
-  adam,
   axes,
   axis,
   binary,
@@ -32,7 +32,6 @@ import {
   margin,
   metadata,
   model,
-  momentum,
   nll,
   normalize,
   number,
@@ -44,7 +43,6 @@ import {
   orElse,
   pair,
   pairwise,
-  parameters,
   path,
   pooling,
   precision,
@@ -52,7 +50,6 @@ import {
   reduce,
   reduction,
   type Spec,
-  sgd,
   shape,
   sharedBytes,
   slow,
@@ -211,7 +208,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
         validation: optional(only(loader, H.Loader)),
         optimizer: only(() => new optim.SGD(layer().parameters()), optim.Optimizer),
         epochs: slow(number()),
-        schedule: optional(fn(() => 1)),
+        schedule: optional(schedule),
         callbacks: optional(list(() => [])),
         readEvery: optional(number()),
       },
@@ -298,30 +295,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     oneOf('relu', 'linear', 'sigmoid', 'tanh', 'leakyRelu'),
     options({ a: optional(number()) }),
   ],
-  'optim.SGD': [parameters, options(sgd)],
-  'optim.Adam': [parameters, options(adam)],
-  'optim.AdamW': [parameters, options(adam)],
-  'optim.Adagrad': [
-    parameters,
-    options({
-      ...{ lr: adam.lr, eps: adam.eps, weightDecay: momentum.weightDecay, lrDecay: optional(number(0)) },
-      initialAccumulatorValue: optional(number(0)),
-    }),
-  ],
-  'optim.Lion': [parameters, options({ lr: adam.lr, betas: adam.betas, weightDecay: momentum.weightDecay })],
-  'optim.RMSprop': [
-    parameters,
-    options({
-      ...momentum,
-      lr: adam.lr,
-      eps: adam.eps,
-      alpha: optional(number(0.9)),
-      centered: optional(flag),
-    }),
-  ],
-  'optim.schedules.cosine': [options({ warmup: optional(number(0.1)), final: optional(number(0)) })],
-  'optim.schedules.linear': [options({ warmup: optional(number(0.1)), final: optional(number(0)) })],
-  'optim.schedules.steps': [list(() => [0.5]), options({ gamma: optional(number(0.1)) })],
+  ...OPTIM_CALLS,
 };
 
 /** What is exported and not called here, and why. */
@@ -353,14 +327,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   Loader: loader,
   Module: layer,
   ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
-  Optimizer: () => new optim.SGD(layer().parameters()),
-  SGD: () => new optim.SGD(layer().parameters()),
-  Adam: () => new optim.Adam(layer().parameters()),
-  AdamW: () => new optim.AdamW(layer().parameters()),
-  Adagrad: () => new optim.Adagrad(layer().parameters()),
-  Lion: () => new optim.Lion(layer().parameters()),
-  RMSprop: () => new optim.RMSprop(layer().parameters()),
-  ParameterGroup: () => new optim.SGD(layer().parameters()).groups[0]!,
+  ...OPTIM_RECEIVERS,
 };
 
 /** The methods that are ops of kernels, of that many operands. */
@@ -508,19 +475,6 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   ...Object.fromEntries(
     Object.entries(LAYERS).map(([name, { input = tensor() }]) => [name, { forward: [input] }]),
   ),
-  Optimizer: {
-    step: [options({ when: optional(tensor(() => ones([]).gt(0))) })],
-    zeroGrad: [],
-    stateDict: [],
-    loadStateDict: [state(() => new optim.SGD(layer().parameters()).stateDict())],
-    'set lr': [number(0.1)],
-  },
-  SGD: {},
-  Adam: {},
-  AdamW: {},
-  Adagrad: {},
-  Lion: {},
-  RMSprop: {},
-  ParameterGroup: { 'set lr': [number(0.1)] },
+  ...OPTIM_METHODS,
   TensorHandle: { 'set requiresGrad': [flag] },
 };

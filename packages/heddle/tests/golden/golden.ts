@@ -125,6 +125,20 @@ export interface GoldenPrint {
 export const goldenPrints = (): readonly GoldenPrint[] =>
   (parse('print.json') as { readonly cases: readonly GoldenPrint[] }).cases;
 
+/** A schedule's factors in 50 steps. */
+export interface GoldenSchedule {
+  readonly name: string;
+  readonly op: string;
+  readonly args: readonly unknown[];
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly stepsPerEpoch: number;
+  readonly observed?: readonly number[];
+  readonly factors: readonly number[];
+}
+
+export const goldenSchedules = (): readonly GoldenSchedule[] =>
+  (parse('schedules.json') as { readonly cases: readonly GoldenSchedule[] }).cases;
+
 /** The long sums. */
 export const goldenSums = (): GoldenSum[] =>
   (parse('sums.json') as { readonly cases: readonly GoldenSum[] }).cases.slice();

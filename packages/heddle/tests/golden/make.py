@@ -18,6 +18,9 @@ training.json           "models": lenet5 and cnn, ten steps of batch 64 on the f
     the first and after the tenth step. Of gradients and parameters only a digest is kept: their sum, the root of their
     squares' sum, and 16 samples, those at i·max(1, ⌊n / 16⌋).
 
+schedules.json          "cases" of {name, op, args, options, stepsPerEpoch, factors}: the learning rate before each of 50 steps, of a base
+    rate of 1, in f64. `stepsPerEpoch` is 1 but where the scheduler is stepped once per epoch; of `plateau`, `observed` are
+    the figures after each epoch. A chain's args are lists of [op, args, options].
 print.json              "cases" of {dtype, shape, values, text}: what NumPy prints for an array, "..." as "…".
 sums.json               "cases": {name, inputs, samples, error}, one for each way to a long sum. An input is {shape, seed, low,
     high}: low + (high − low)·u, u from the mulberry32 stream with that seed, rounded to f32. `samples` are those of the
@@ -645,6 +648,105 @@ def optimizers(c):
         c.cases[-1]["outputs"] = {"steps": array(compute(**{k: v.double() for k, v in inputs.items()}), exact=True)}
 
 
+def schedules():
+    """The learning rates of 50 steps."""
+    lr = torch.optim.lr_scheduler
+    one = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+
+    def warmup(o, length, startFactor):
+        return lr.LinearLR(o, start_factor=startFactor, total_iters=length)
+
+    makers = {
+        "constant": lambda o, factor=1: lr.ConstantLR(o, factor=factor, total_iters=1000),
+        "warmup": warmup,
+        "cosine": lambda o, length, final=0: lr.CosineAnnealingLR(o, length, eta_min=final),
+        "cosineRestarts": lambda o, first, tMult=1, final=0: lr.CosineAnnealingWarmRestarts(o, first, tMult, final),
+        "polynomial": lambda o, length, power=1: lr.PolynomialLR(o, length, power),
+        "exponential": lambda o, gamma: lr.ExponentialLR(o, gamma),
+        "step": lambda o, size, gamma=0.1: lr.StepLR(o, size, gamma),
+        "multiStep": lambda o, milestones, gamma=0.1: lr.MultiStepLR(o, milestones, gamma),
+        "oneCycle": lambda o, length, pctStart=0.3, annealStrategy="cos", divFactor=25, finalDivFactor=1e4, threePhase=False: (
+            lr.OneCycleLR(
+                o,
+                1.0,
+                length,
+                pct_start=pctStart,
+                anneal_strategy=annealStrategy,
+                div_factor=divFactor,
+                final_div_factor=finalDivFactor,
+                three_phase=threePhase,
+                cycle_momentum=False,
+            )
+        ),
+        "custom": lambda o: lr.LambdaLR(o, lambda t: 1 / (1 + t)),
+        "plateau": lambda o, mode="min", factor=0.1, patience=10, threshold=1e-4, thresholdMode="rel", cooldown=0, final=0: (
+            lr.ReduceLROnPlateau(o, mode, factor, patience, threshold, thresholdMode, cooldown, final)
+        ),
+    }
+
+    def case(op, args=(), options=None, per_epoch=1, observed=None):
+        options = options or {}
+        o = torch.optim.SGD([one], lr=1.0)
+        if op == "chain":
+            parts = [makers[name](o, *a, **b) for name, a, b in args]
+            ends = np.cumsum([b.get("length", *a[:1]) for _, a, b in args[:-1]]).tolist()
+            scheduler = lr.SequentialLR(o, parts, ends)
+        else:
+            scheduler = makers[op](o, *args, **options)
+        factors = []
+        for i in range(50):
+            factors.append(o.param_groups[0]["lr"])
+            if (i + 1) % per_epoch or i == 49:
+                continue
+            o.step()
+            scheduler.step(*([observed[i // per_epoch]] if observed else []))
+        title = f"{op} {json.dumps(args)} {json.dumps(options)}" + (f" per {per_epoch} steps" if per_epoch > 1 else "")
+        row = {"name": title, "op": op, "args": args, "options": options, "stepsPerEpoch": per_epoch}
+        return row | ({"observed": observed} if observed else {}) | {"factors": factors}
+
+    losses = [5, 4, 4.1, 4.2, 3.9996, 4, 4, 4, 3, 3, 3, 3, 3, 3, 2.5, 2.6, 2.7, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6, 2.6]
+    return [
+        case("constant", [0.3]),
+        case("warmup", [12], {"startFactor": 0.25}),
+        case("cosine", options={"length": 50}),
+        case("cosine", options={"length": 49, "final": 0.1}),
+        case("cosine", options={"length": 10, "final": 0.1}, per_epoch=5),
+        case("cosineRestarts", [10]),
+        case("cosineRestarts", [5], {"tMult": 2, "final": 0.05}),
+        case("polynomial", options={"length": 50}),
+        case("polynomial", options={"length": 30, "power": 2.5}),
+        case("exponential", [0.9]),
+        case("exponential", [0.5], per_epoch=7),
+        case("step", [10]),
+        case("step", [2], {"gamma": 0.5}, per_epoch=4),
+        case("multiStep", [[10, 30, 31]]),
+        case("multiStep", [[3, 6]], {"gamma": 0.3}, per_epoch=6),
+        case("oneCycle", options={"length": 50}),
+        case("oneCycle", options={"length": 50, "annealStrategy": "linear", "pctStart": 0.4, "divFactor": 10}),
+        case("oneCycle", options={"length": 50, "threePhase": True, "finalDivFactor": 100}),
+        case("custom"),
+        case("chain", [["warmup", [10], {"startFactor": 0.1}], ["cosine", [], {"length": 40}]]),
+        case("chain", [["constant", [0.5], {}], ["exponential", [0.9], {}]][1:]),
+        case(
+            "chain",
+            [
+                ["warmup", [5], {"startFactor": 0.5}],
+                ["polynomial", [], {"length": 20, "power": 2}],
+                ["step", [7], {"gamma": 0.5}],
+            ],
+        ),
+        case("plateau", options={"patience": 2}, per_epoch=2, observed=losses),
+        case("plateau", options={"patience": 1, "cooldown": 2, "factor": 0.5}, per_epoch=2, observed=losses),
+        case("plateau", options={"mode": "max", "patience": 3, "final": 0.05}, per_epoch=2, observed=losses),
+        case(
+            "plateau",
+            options={"patience": 0, "threshold": 0.5, "thresholdMode": "abs", "factor": 0.7},
+            per_epoch=2,
+            observed=losses,
+        ),
+    ]
+
+
 def mulberry32(seed):
     """Numbers in [0, 1), a multiple of 2⁻³² each; the same as in golden.ts."""
     mask = 0xFFFFFFFF
@@ -883,6 +985,7 @@ def main():
     steps = Cases()
     optimizers(steps)
     write("optimizers", cases=steps.cases)
+    write("schedules", cases=schedules())
     write("sums", cases=sums())
     runs = (("lenet5", LENET5, lenet5, "Adam", {"lr": 1e-3}), ("cnn", CNN, cnn, "SGD", {"lr": 0.05}))
     models = [train(*run) for run in runs]

@@ -2,7 +2,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArgumentError, ShapeError } from '../../src/core/errors.js';
-import { Adagrad, Adam, AdamW, Lion, RMSprop, SGD, schedules } from '../../src/optim/index.js';
+import {
+  Adagrad,
+  Adam,
+  AdamW,
+  Lion,
+  type LrSchedule,
+  LrScheduler,
+  RMSprop,
+  SGD,
+  schedules,
+} from '../../src/optim/index.js';
 import { tensor, zeros } from '../../src/tensor/create.js';
 import { jit } from '../../src/tensor/jit.js';
 import { engineStats } from '../../src/tensor/modes.js';
@@ -158,12 +168,79 @@ for (const [name, make, message] of REFUSED) {
   });
 }
 
-test('schedules: factors from 0 to 1', () => {
-  const half = schedules.cosine();
-  assertClose([half(0), half(0.5), half(1)], [1, 0.5, 0], 'cosine');
-  const warm = schedules.linear({ warmup: 0.5, final: 0.2 });
-  assertClose([warm(0), warm(0.25), warm(0.5), warm(0.75), warm(1)], [0, 0.5, 1, 0.6, 0.2], 'linear');
-  const steps = schedules.steps([0.5, 0.75]);
-  assertClose([steps(0.4), steps(0.5), steps(0.9)], [1, 0.1, 0.01], 'steps');
-  assert.throws(() => schedules.cosine({ warmup: 1 }), ArgumentError);
+const span = { steps: 100, stepsPerEpoch: 10 };
+const factors = (schedule: LrSchedule, ...steps: number[]): number[] =>
+  steps.map((step) => schedule.factor(step, span));
+
+test('a schedule without a length takes what is left of the training', () => {
+  const { chain, cosine, polynomial, warmup } = schedules;
+  assertClose(factors(cosine(), 0, 50, 100), [1, 0.5, 0], 'cosine');
+  assertClose(factors(chain(warmup(20), cosine()), 0, 10, 20, 60, 100), [0, 0.5, 1, 0.5, 0], 'warm-up first');
+  const late = chain(warmup(50), polynomial({ final: 0.2 }));
+  assertClose(factors(late, 0, 25, 50, 75, 100), [0, 0.5, 1, 0.6, 0.2], 'the second half');
+});
+
+test('schedules count steps, epochs, or shares of the training', () => {
+  const { chain, exponential, multiStep, step, warmup } = schedules;
+  assertClose(factors(multiStep([0.5, 0.75], { unit: 'training' }), 49, 50, 90), [1, 0.1, 0.01], 'shares');
+  assertClose(factors(step(3, { unit: 'epoch' }), 29, 30, 60), [1, 0.1, 0.01], 'epochs');
+  // The second one begins in the middle of an epoch, and still changes only between epochs.
+  const mixed = chain(warmup(0.15, { unit: 'training' }), exponential(0.5, { unit: 'epoch' }));
+  assertClose(factors(mixed, 14, 15, 19, 20, 29, 30), [14 / 15, 1, 1, 0.5, 0.5, 0.25], 'both');
+});
+
+test('a schedule keeps its last factor', () => {
+  const { cosine, oneCycle, polynomial } = schedules;
+  assertClose(factors(cosine({ length: 50, final: 0.1 }), 50, 99), [0.1, 0.1], 'cosine');
+  assertClose(factors(polynomial({ length: 5, unit: 'epoch' }), 49, 50, 99), [0.2, 0, 0], 'polynomial');
+  assertClose(factors(oneCycle({ length: 50 }), 49, 60), [4e-6, 4e-6], 'one cycle');
+});
+
+test('schedules refuse what makes no sense', () => {
+  const { chain, constant, cosine, plateau, warmup } = schedules;
+  const endless = chain(constant(), warmup(5));
+  assert.throws(() => endless.factor(0, span), /schedule 0 \(constant\) has no length.*\{ length \}/);
+  assert.throws(() => chain(), /there are no schedules/);
+  assert.throws(
+    () => chain(warmup(5), Math.cos as never),
+    /schedule 1 is the function cos, must be a schedule/,
+  );
+  assert.throws(
+    () => cosine({ unit: 'epochs' as never }),
+    /unit is 'epochs', must be 'step', 'epoch' or 'training'/,
+  );
+  assert.throws(
+    () => chain(plateau(), plateau({ monitor: 'accuracy' })),
+    /different figures: loss, accuracy/,
+  );
+});
+
+test('an LrScheduler moves the rates of all groups, and resumes', async () => {
+  const { chain, plateau, warmup } = schedules;
+  const make = (): [SGD, LrScheduler] => {
+    const [p, q] = [parameter(1), parameter(1)];
+    const sgd = new SGD([{ params: [p] }, { params: [q], lr: 0.5 }], { lr: 0.1 });
+    const schedule = chain(warmup(2, { startFactor: 0.5 }), plateau({ patience: 0, factor: 0.5 }));
+    return [sgd, new LrScheduler(sgd, schedule, { steps: 8, stepsPerEpoch: 2 })];
+  };
+  const [sgd, scheduler] = make();
+  const rates = (): number[] => sgd.groups.map(({ lr }) => lr);
+  assertClose(rates(), [0.05, 0.25], 'before the first step');
+  for (const loss of [1, 2]) {
+    scheduler.step();
+    scheduler.step();
+    scheduler.observe(loss);
+  }
+  assertClose(rates(), [0.1, 0.5], 'the first epoch was before the plateau began to watch');
+  scheduler.step();
+  scheduler.step();
+  scheduler.observe(3);
+  assertClose(rates(), [0.05, 0.25], 'no better');
+  const [resumed, other] = make();
+  other.loadStateDict(JSON.parse(JSON.stringify(scheduler.stateDict())));
+  assert.deepEqual(
+    resumed.groups.map(({ lr }) => lr),
+    rates(),
+  );
+  assert.throws(() => other.loadStateDict({ step: 1, baseRates: [1], observed: [] }), /with 2 groups/);
 });

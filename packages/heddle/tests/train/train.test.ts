@@ -205,8 +205,8 @@ test('a metric that is not there is an error, not silence', async () => {
 test('a schedule that gives no learning rate is refused before the first step', async () => {
   const net = model();
   await assert.rejects(
-    fit(net, options(net, { schedule: (progress) => (progress > 0.5 ? Number.NaN : 1) })),
-    /\[fit\] the schedule gives NaN at progress 0\.5556/,
+    fit(net, options(net, { schedule: schedules.custom((t, end) => (t / end > 0.5 ? Number.NaN : 1)) })),
+    /\[fit\] the schedule gives NaN in step 11 of 18/,
   );
 });
 
@@ -230,7 +230,7 @@ test('the schedule moves the learning rate, and it is put back at the end', asyn
     options(net, {
       epochs: 1,
       optimizer,
-      schedule: schedules.linear(),
+      schedule: schedules.polynomial(),
       callbacks: [{ onStep: ({ lr }) => void rates.push(lr) }],
     }),
   );
@@ -241,20 +241,22 @@ test('the schedule moves the learning rate, and it is put back at the end', asyn
   assert.equal(optimizer.lr, 0.5);
 });
 
-test('parameters of f64 move by learning rates of f64', async () => {
-  class Shift extends nn.Module {
-    readonly p = tensor([1], { dtype: f64, requiresGrad: true });
-    forward(): Tensor {
-      return this.p;
-    }
+/** Its output is its parameter. */
+class Shift extends nn.Module {
+  readonly p = tensor([1], { dtype: f64, requiresGrad: true });
+  forward(): Tensor {
+    return this.p;
   }
+}
+
+test('parameters of f64 move by learning rates of f64', async () => {
   for (const resident of [true, false]) {
     const net = new Shift();
     const train = new Loader(clouds(40), { batchSize: 10 });
     const optimizer = new SGD(net.parameters(), { lr: 0.1 });
     await fit(net, {
       ...{ train, optimizer, loss: (p) => p.sum(), epochs: 3, resident },
-      schedule: schedules.linear(),
+      schedule: schedules.polynomial(),
     });
     let expected = 1;
     for (let step = 0; step < 12; step++) expected -= 0.1 * (1 - step / 12);
@@ -262,10 +264,26 @@ test('parameters of f64 move by learning rates of f64', async () => {
   }
 });
 
+test('a schedule that watches the loss changes the rates of later epochs', async () => {
+  for (const resident of [true, false]) {
+    const net = new Shift();
+    const train = new Loader(clouds(40), { batchSize: 10 });
+    const optimizer = new SGD(net.parameters(), { lr: 0.1 });
+    // No loss is better than another by 1000: the rate is halved after each epoch but the first.
+    const schedule = schedules.plateau({ patience: 0, factor: 0.5, threshold: 1000, thresholdMode: 'abs' });
+    const loss = (p: Tensor): Tensor => p.sum();
+    const { epochs } = await fit(net, { train, optimizer, loss, epochs: 4, resident, schedule });
+    const rates = epochs.map(({ lr }) => lr);
+    assert.deepEqual(rates, [0.1, 0.1, 0.05, 0.025]);
+    const moved = 1 - (await net.p.item());
+    assert.ok(Math.abs(moved - 4 * rates.reduce((sum, rate) => sum + rate, 0)) < 1e-15, `${moved}`);
+  }
+});
+
 test('a resident data set trains to the same weights, bit by bit', async () => {
   const train = async (resident: boolean): Promise<unknown> => {
     const net = model();
-    const { epochs } = await fit(net, options(net, { resident, schedule: schedules.linear() }));
+    const { epochs } = await fit(net, options(net, { resident, schedule: schedules.polynomial() }));
     const results = epochs.map(({ loss, lr, validation }) => [
       loss,
       lr,
