@@ -101,6 +101,7 @@ async function run(name, file) {
   );
   if (!clean && !idle) console.log(report.slice(0, 4000));
   if (failed.length > 0) console.log(failed.slice(0, 20).join('\n'));
+  else if (code !== 0) console.log(output.slice(-2000));
   return good;
 }
 
