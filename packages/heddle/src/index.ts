@@ -90,6 +90,14 @@ export {
   zeros,
 } from './tensor/create.js';
 export {
+  type CustomBackward,
+  customGradient,
+  type GradientOf,
+  type GradOptions,
+  grad,
+  valueAndGrad,
+} from './tensor/differentiate.js';
+export {
   type EluOptions,
   elu,
   erf,
@@ -189,11 +197,13 @@ export type { TensorHandle } from './tensor/handle.js';
 export type { Index } from './tensor/indexing.js';
 export { type JitOptions, type Jitted, type JitValue, jit, type NotAsync } from './tensor/jit.js';
 export {
+  type ApplyArguments,
   ceilDiv,
   Kernel,
   kernel,
   type LaunchArgument,
   type LaunchArguments,
+  type ResultOf,
   type ScalarOf,
   type SimulateArgument,
   type SimulateArguments,

@@ -5,8 +5,10 @@ import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
+import { isParameter } from '../graph/grad.js';
 import { type GraphNode, requireIndexable } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
+import { openDevice } from '../runtime/registry.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
 import { CompiledGraph } from './program.js';
 import { BufferStorage, currentDevice, reclaim } from './storage.js';
@@ -141,6 +143,19 @@ export async function readBytes(node: GraphNode): Promise<Uint8Array> {
   const bytes = await buffer.device.read(buffer, 0, node.size * node.dtype.bytes);
   await reclaim();
   return bytes;
+}
+
+/** The node if its values are on the device `name`, else a computed leaf there that has them. */
+export async function copyTo(node: GraphNode, name: string): Promise<GraphNode> {
+  const device = openDevice(name);
+  realize([node]);
+  const { device: from, bytes } = bufferOf(node);
+  if (from === device) return node;
+  const copied = leaf(node.shape, node.dtype, isParameter(node));
+  const storage = new BufferStorage(bytes, 'tensors', device);
+  device.write(storage.buffer, await readBytes(node));
+  copied.realized(storage);
+  return copied;
 }
 
 /** Let a tensor stand for another value. */

@@ -393,6 +393,15 @@ export function random(shape: Shape, counter: GraphNode, seed: readonly [number,
 export const detach = (x: GraphNode, requiresGrad = false): GraphNode =>
   new GraphNode('detach', x.type, [x], null, requiresGrad);
 
+/**
+ * The same values, as a variable that gradients are taken with respect to, and pass on to x: a slice of everything, which
+ * nothing simplifies away.
+ */
+export const variable = (x: GraphNode): GraphNode => {
+  const start = x.shape.map(() => 0);
+  return new GraphNode('slice', x.type, [x], { start, step: x.shape.map(() => 1), size: x.shape }, true);
+};
+
 /** A fused op. */
 export function call<Arg>(op: FusedOp<Arg>, src: readonly GraphNode[], arg: Arg): GraphNode {
   const type = op.infer(

@@ -41,8 +41,8 @@ const SCALAR_RULES = {
       b.where(
         b.map('gt', x!, zero(x!)),
         b.like(x!, 1),
-        // Left are 0 and NaN.
-        b.where(b.map('lt', x!, zero(x!)), b.like(x!, -1), x!),
+        // Left are 0 and NaN, and no slope of the slope.
+        b.where(b.map('lt', x!, zero(x!)), b.like(x!, -1), b.detach(x!)),
       ),
     ),
   ],
@@ -245,6 +245,12 @@ export function vjp(
 export const parametersOf = (node: GraphNode): GraphNode[] =>
   topological([node], (n) => (n.op === 'detach' ? [] : n.src.filter((s) => s.requiresGrad))).filter(
     isParameter,
+  );
+
+/** Whether gradients of `node` reach anything that requires one but `variables`. */
+export const reachesOthers = (node: GraphNode, variables: ReadonlySet<GraphNode>): boolean =>
+  topological([node], (n) => (variables.has(n) ? [] : n.src.filter((s) => s.requiresGrad))).some(
+    (n) => n.requiresGrad && !variables.has(n) && (isParameter(n) || !n.src.some((s) => s.requiresGrad)),
   );
 
 /** Whether gradients start here: it requires one, and is not computed from others that do. */

@@ -307,10 +307,10 @@ export function huber<D extends DTypeName>(
 ): Tensor<D> {
   checkPair('huber', x, target, options, HUBER);
   const { delta = 1 } = options;
-  // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q.
+  // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q exactly.
   const losses = (x: AnyTensor, target: AnyTensor): AnyTensor => {
     const difference = x.sub(target);
-    const cut = difference.clamp(-delta, delta).detach();
+    const cut = difference.clamp(-delta, delta);
     return cut.mul(difference.sub(cut.mul(0.5)));
   };
   return reduced(widely(losses, x, target), options.reduction);

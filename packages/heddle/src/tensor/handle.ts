@@ -70,6 +70,11 @@ export abstract class TensorHandle<D extends DTypeName> {
     return sizeOf(this.#node.shape);
   }
 
+  /** How many elements: `size`, by PyTorch's name. */
+  numel(): number {
+    return this.size;
+  }
+
   /** How many dimensions. */
   get ndim(): number {
     return this.#node.shape.length;

@@ -1,21 +1,33 @@
 /** User kernels: the first of Heddle's three levels. */
-import { above, atLeast, requireArgument } from '../core/arguments.js';
-import type { DType, MemoryOf } from '../core/dtype.js';
-import { ArgumentError, DeviceError } from '../core/errors.js';
+import { above, atLeast, isPlainObject, requireArgument, shown } from '../core/arguments.js';
+import type { DType, DTypeName, MemoryOf } from '../core/dtype.js';
+import { ArgumentError, DeviceError, DTypeError } from '../core/errors.js';
+import { requireShape, type Shape } from '../core/shape.js';
 import type { DeviceArray } from '../engine/device-array.js';
 import { type LaunchConfig, type LaunchOptions, launch } from '../engine/launch.js';
+import { writtenBy } from '../engine/launch-arguments.js';
 import { currentDevice } from '../engine/storage.js';
+import type { StageArgument } from '../graph/fused-op.js';
+import { requireIndexable } from '../graph/node.js';
 import type { KernelIr } from '../kernel/ir/ir.js';
 import type { Target } from '../kernel/ir/target.js';
-import type { BufferSchema, Schema } from '../kernel/ir/types.js';
+import { type BufferSchema, isBuffer, type Schema } from '../kernel/ir/types.js';
 import { type Constants, defineKernel, type KernelFunction } from '../kernel/language/language.js';
+import { callKernel } from '../ops/user-kernel/op.js';
 import { ptxOf } from '../runtime/cuda/compile/inspect.js';
 import type { KernelInfo } from '../runtime/device.js';
-import { type BlockConfig, blockOf, blockSizes } from '../runtime/launch-rules.js';
+import {
+  type BlockConfig,
+  blockOf,
+  blockSizes,
+  launchSizes,
+  requireNames,
+  requireScalar,
+} from '../runtime/launch-rules.js';
 import { SIM_TARGET, type SimArguments, type Simulation, simulate } from '../runtime/sim/launch.js';
 import type { RunOptions } from '../runtime/sim/run.js';
 import { type Language, sourceOf } from '../runtime/source.js';
-import type { AnyTensor } from './tensor.js';
+import { type AnyTensor, Tensor } from './tensor.js';
 
 /** A scalar of a kernel, by its dtype: a boolean, a bigint or a number. */
 export type ScalarOf<P> = P extends DType<'bool'> ? boolean : P extends DType<'i64'> ? bigint : number;
@@ -29,6 +41,13 @@ export type LaunchArgument<P> = P extends BufferSchema ? AnyTensor | DeviceArray
 export type SimulateArguments<S extends Schema> = { readonly [K in keyof S]: SimulateArgument<S[K]> };
 /** What a parameter of a kernel is given in the simulator. */
 export type SimulateArgument<P> = P extends BufferSchema<DType<infer N>> ? MemoryOf<N> : ScalarOf<P>;
+
+/** What `apply` takes for the parameters but its result `K`: tensors for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
+export type ApplyArguments<S extends Schema, K extends keyof S> = {
+  readonly [P in Exclude<keyof S, K>]: S[P] extends BufferSchema ? AnyTensor : ScalarOf<S[P]>;
+};
+/** The tensor that a kernel makes of a buffer parameter. */
+export type ResultOf<P> = P extends BufferSchema<DType<infer N extends DTypeName>> ? Tensor<N> : never;
 
 /** A kernel, made by `kernel`. */
 export class Kernel<S extends Schema = Schema> {
@@ -53,8 +72,8 @@ export class Kernel<S extends Schema = Schema> {
    * Where the CPU cannot split the kernel at its barriers, it runs in the simulator and says so once.
    *
    * Accesses are not checked: one out of bounds reads or changes adjacent memory, on the CPU as on a GPU. `simulate`
-   * finds it, and so does this call where HEDDLE_DEVICE=sim. Kernels take no part in gradients: what they write to a
-   * parameter is new data, as from `write`.
+   * finds it, and so does this call where HEDDLE_DEVICE=sim. A launch takes no part in gradients: what it writes to a
+   * parameter is new data, as from `write`. See `apply` for a kernel that does.
    *
    * Every error is a rejection of the promise, never thrown at the call. Inside `jit`, where a launch cannot be, the
    * jitted function throws it as well.
@@ -65,6 +84,56 @@ export class Kernel<S extends Schema = Schema> {
    */
   launch(config: LaunchOptions, args: LaunchArguments<S>): Promise<void> {
     return launch(this.ir, config, args as Readonly<Record<string, AnyTensor | DeviceArray | number>>);
+  }
+
+  /**
+   * The kernel as an operation on tensors: a new tensor of what it writes to one of its buffers, computed when it is asked
+   * for, within `jit` as part of the program. Its elements are 0 before the kernel runs. The other buffers are only read.
+   * `customGradient` gives it a gradient; without one, `backward` refuses to pass it.
+   * @param result the buffer that is written, and the shape of the tensor: `{ y: x.shape }`
+   * @example const y = cube.apply({ grid: ceilDiv(n, 256), block: 256 }, { x, n }, { y: [n] })
+   * @throws ArgumentError, DTypeError if the sizes are not what a GPU takes, the arguments not what the parameters say, or
+   * if the kernel writes to another buffer
+   */
+  apply<const K extends keyof S & string>(
+    config: LaunchConfig,
+    args: ApplyArguments<S, K>,
+    result: Readonly<Record<K, Shape>>,
+  ): ResultOf<S[K]> {
+    const { ir } = this;
+    const { grid, block, sharedBytes } = launchSizes(ir, config, ['grid', 'block', 'sharedBytes']);
+    const [name, shape] = resultOf(ir, result);
+    requireNames(ir, { ...args, [name]: shape });
+    const written = writtenBy(ir);
+    const sources: AnyTensor[] = [];
+    const given = args as Readonly<Record<string, unknown>>;
+    let dtype: DType | undefined;
+    const ordered = ir.params.map((param): StageArgument => {
+      const { schema } = param;
+      if (!isBuffer(schema)) return { value: requireScalar(ir, param, given[param.name]) };
+      if (param.name === name) {
+        ({ dtype } = schema);
+        return { output: true };
+      }
+      const x = given[param.name];
+      if (written.has(param))
+        throw new ArgumentError(
+          `[${ir.name}] writes to ${param.name}: apply gives the one result ${name}, and changes no other buffer. Use launch, or a kernel for each result.`,
+        );
+      if (!(x instanceof Tensor) || x.dtype !== schema.dtype)
+        throw new DTypeError(
+          `[${ir.name}] ${param.name} is a buffer of ${schema.dtype.name}: pass a tensor of it, got ${x instanceof Tensor ? `one of ${x.dtype.name}. Convert with .cast(${schema.dtype.name})` : shown(x)}.`,
+        );
+      return { input: sources.push(x) - 1 };
+    });
+    const arg = { grid, block, sharedBytes, args: ordered, shape, dtype: dtype! };
+    return new Tensor(
+      callKernel(
+        ir,
+        sources.map((x) => x.node),
+        arg,
+      ),
+    ) as unknown as ResultOf<S[K]>;
   }
 
   /**
@@ -111,6 +180,21 @@ export class Kernel<S extends Schema = Schema> {
   source(language: Language): string {
     return sourceOf(this.ir, language);
   }
+}
+
+/** The buffer that `apply` makes a tensor of, and its shape. @throws ArgumentError, ShapeError */
+function resultOf(ir: KernelIr, result: unknown): readonly [name: string, shape: Shape] {
+  const entries = isPlainObject(result) ? Object.entries(result) : [];
+  const [entry] = entries;
+  const param = ir.params.find((p) => p.name === entry?.[0]);
+  if (!entry || entries.length > 1 || !param || !isBuffer(param.schema))
+    throw new ArgumentError(
+      `[${ir.name}] result is ${shown(result)}, must be the buffer that is written with the shape of its tensor, as in { y: x.shape }.`,
+    );
+  const [name, shape] = entry as [string, Shape];
+  requireShape(ir.name, shape);
+  requireIndexable(shape);
+  return [name, shape];
 }
 
 /**

@@ -5,6 +5,7 @@
 import {
   aNumber,
   anArrayLike,
+  aString,
   type Rules,
   requireArgument,
   requireOptions,
@@ -25,7 +26,7 @@ import { aPrecision, type Precision } from '../core/precision.js';
 import { formatShape, normalizeAxis, requireShape, type Shape } from '../core/shape.js';
 import { dispose } from '../engine/ownership.js';
 import * as engine from '../engine/realize.js';
-import { currentTrace, isFromBefore } from '../engine/trace.js';
+import { currentTrace, isFromBefore, setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import { parametersOf, vjp } from '../graph/grad.js';
 import type { GraphNode } from '../graph/node.js';
@@ -348,7 +349,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   min(axes?: Axes, options?: ReduceOptions): Tensor<D> {
     return new Tensor(reduced('min', this.node, axes, options));
   }
-  /** Products of u8 are i32. */
+  /** Products of u8 are i32. The gradient of its gradient is right where no element is 0. */
   prod(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
     return new Tensor(reduced('prod', this.node, axes, options));
   }
@@ -540,7 +541,9 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
 
   /**
-   * Add the gradients of this scalar to `.grad` of every tensor it depends on that requires one.
+   * Add the gradients of this scalar to `.grad` of every tensor it depends on that requires one. It may be called again,
+   * and adds the same gradients again: PyTorch's `retain_graph` is not needed, since nothing is freed that a gradient is
+   * made of. For gradients that can be differentiated themselves (`create_graph`) see `grad`.
    * @throws ShapeError if it is not one element · ArgumentError if nothing it depends on requires a gradient
    */
   backward(): void {
@@ -597,6 +600,22 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
         `[array] rank is ${shown(rank)}, this tensor has ${this.ndim} dimensions: ${formatShape(this.shape)}.`,
       );
     return nested(await this.data(), this.shape, this.dtype);
+  }
+
+  /**
+   * These values on the device `name` (cuda, cuda:1, cpu, sim), whichever is in use: this tensor if they are there, else a
+   * copy, through the host. Gradients do not pass to this one; a parameter's copy is a parameter.
+   * @throws DeviceError if there is no such device · ArgumentError within `jit`
+   */
+  async to(name: string): Promise<Tensor<D>> {
+    requireArgument('to', 'name', name, aString);
+    if (currentTrace())
+      throw new ArgumentError('[to] is not for jitted functions: a program runs on one device.');
+    const node = await engine.copyTo(this.node, name);
+    if (node === this.node) return this;
+    const copy = new Tensor<D>(node, true);
+    setOwner(node, copy);
+    return copy;
   }
 
   /** Compute the values now, and keep them. Within `jit` nothing is computed, so this does nothing. */

@@ -105,6 +105,9 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     list(() => [ones([1])]),
     options({ step: optional(number(1e-5)), tolerance: optional(number(1e-3)) }),
   ],
+  grad: [fn(), options({ argnums: optional(orElse(number(0), isList)) })],
+  valueAndGrad: [fn(), options({ argnums: optional(orElse(number(0), isList)) })],
+  customGradient: [fn(), fn()],
   jit: [fn(), options({ tune: optional(oneOf('on', 'frozen')) })],
   ceilDiv: [number(5), number(2)],
   kernel: [
@@ -406,6 +409,7 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     outer: [tensor()],
     array: [optional(number(2))],
     assign: [tensor()],
+    to: [text('cpu')],
     write: [values],
   },
   Generator: { reset: [optional(number())] },
@@ -443,6 +447,14 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
       kernelArguments(() => ones([4])),
     ],
     simulate: [launch(), kernelArguments(() => new Float32Array(4)), optional(spec(() => ({}), isPlain))],
+    apply: [
+      launch(),
+      spec(() => ({ n: 4 }), isPlain),
+      spec(
+        () => ({ x: [4] }),
+        () => false,
+      ),
+    ],
     info: [options({ block, sharedBytes }, () => ({ block: 1 }))],
     ptx: [options({ block }, () => ({ block: 1 }))],
     source: [oneOf('cuda', 'wasm', 'js', 'ir')],
@@ -476,5 +488,5 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     Object.entries(LAYERS).map(([name, { input = tensor() }]) => [name, { forward: [input] }]),
   ),
   ...OPTIM_METHODS,
-  TensorHandle: { 'set requiresGrad': [flag] },
+  TensorHandle: { numel: [], 'set requiresGrad': [flag] },
 };
