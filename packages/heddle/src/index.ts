@@ -114,6 +114,7 @@ export {
   softplus,
   tanh,
 } from './tensor/functional-activations.js';
+export { type EmbeddingOptions, embedding } from './tensor/functional-embedding.js';
 export {
   type AvgPool2dOptions,
   avgPool2d,

@@ -13,6 +13,7 @@ export {
 } from './activation.js';
 export { Flatten, Sequential } from './container.js';
 export { Conv2d, type Conv2dLayerOptions } from './conv2d.js';
+export { Embedding } from './embedding.js';
 export * as init from './init.js';
 export { Linear, type LinearOptions } from './linear.js';
 export { type Layer, type LoadStateOptions, Module, type StateDict } from './module.js';

@@ -1,7 +1,7 @@
 /** Every layer that users can make: what its constructor takes, one to call methods on, and what `forward` takes. */
 
 import { nn, ones } from '../../src/index.js';
-import type { Module } from '../../src/nn/index.js';
+import { type LayerRow, SEQUENCE_LAYERS } from './sequences.js';
 import {
   axis,
   convolution,
@@ -18,16 +18,8 @@ import {
   pair,
   pooling,
   precision,
-  type Spec,
   tensor,
 } from './spec.js';
-
-export interface LayerRow {
-  readonly takes: readonly Spec[];
-  readonly make: () => Module;
-  /** Default: any floats. */
-  readonly input?: Spec;
-}
 
 const normalization = { eps: optional(number(1e-5)), affine: optional(flag) };
 const batchNorm = [number(2), options({ ...normalization, momentum: optional(number(0.1)) })];
@@ -119,5 +111,6 @@ export const LAYERS: Readonly<Record<string, LayerRow>> = {
   },
   GLU: { takes: [optional(axis)], make: () => new nn.GLU() },
   Softmax: { takes: [optional(axis)], make: () => new nn.Softmax() },
+  ...SEQUENCE_LAYERS,
   LogSoftmax: { takes: [optional(axis)], make: () => new nn.LogSoftmax() },
 };

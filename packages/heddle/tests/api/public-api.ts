@@ -4,6 +4,7 @@ import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
 import { LAYERS } from './layers.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
+import { SEQUENCE_CALLS } from './sequences.js';
 import {
   axes,
   axis,
@@ -199,6 +200,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     options({ reduction: optional(oneOf('mean', 'sum', 'none', 'batchMean')), logTarget: optional(flag) }),
   ],
   hinge: pairwise({ margin: optional(number()) }),
+  ...SEQUENCE_CALLS,
   accuracy: [tensor(), labels],
   binaryAccuracy: [tensor(() => ones([2, 1])), labels],
 

@@ -7,6 +7,7 @@ import { MATMUL } from './matmul.js';
 import { MOVEMENT } from './movement.js';
 import { PIECES } from './pieces.js';
 import { REDUCE } from './reduce.js';
+import { SEQUENCES } from './sequences.js';
 
 export const OPS: readonly Case[] = [
   ...ELEMENTWISE,
@@ -16,4 +17,5 @@ export const OPS: readonly Case[] = [
   ...INDEXING,
   ...MATMUL,
   ...IMAGES,
+  ...SEQUENCES,
 ];
