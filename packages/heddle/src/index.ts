@@ -222,7 +222,7 @@ export {
 export type { Padding, PadOptions } from './tensor/movement.js';
 export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
-export { Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
+export { defaultGenerator, Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
 export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor/reductions.js';
 export {
   type AnyTensor,
@@ -237,6 +237,7 @@ export {
   binaryAccuracy,
   type Callback,
   type CallbackAnswer,
+  type CheckpointInterval,
   type CheckpointOptions,
   checkpoint,
   type EarlyStoppingOptions,
@@ -248,10 +249,15 @@ export {
   type FitOptions,
   fit,
   type History,
+  type JsonValue,
   type Loss,
   type LossReduction,
+  loadCheckpoint,
   loadWeights,
   type Metric,
+  type Stateful,
   type StepReport,
+  saveCheckpoint,
   saveWeights,
+  type TrainingPlan,
 } from './train/index.js';

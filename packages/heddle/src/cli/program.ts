@@ -48,8 +48,11 @@ export async function createProgram(
 
 const TRAIN_NOTES =
   "Settings that are not given come from the program's recipe. The run is written to a new folder: config.json, " +
-  'metrics.jsonl (a line per epoch) and weights.safetensors, after every epoch and at the end.\n\n' +
+  'metrics.jsonl (a line per epoch), weights.safetensors (the last weights), best.safetensors (those of the epoch with ' +
+  'the highest test accuracy) and checkpoint.safetensors, after every epoch and at the end.\n\n' +
   'Ctrl-C ends the training after the step under way and saves it, and so do SIGTERM and a closed terminal (SIGHUP). ' +
+  '--resume continues a training that was interrupted, in whatever way, from its last checkpoint: the losses and weights ' +
+  'are bit for bit those of one that was not. ' +
   'If the reader of a pipe ends (… | head), the training goes on without output.';
 
 function trainExamples(): string {
@@ -65,7 +68,8 @@ Examples:
   $ heddle train cnn
   $ heddle train mlp --epochs 10 --lr 0.1 --optimizer sgd
   $ heddle train lenet5 --data ./my-digits --out runs/mine
-  $ heddle train cnn --recipe reference --seed 7`;
+  $ heddle train cnn --recipe reference --seed 7
+  $ heddle train --resume runs/2026-01-31T09-05-00-cnn`;
 }
 
 function addTrain(root: Command, ended: (exitCode: number) => void): void {
@@ -76,7 +80,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .command('train')
     .summary('train a network and write the run to a folder')
     .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
-    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))
+    .addArgument(new Argument('[program]', 'which network').choices(Object.keys(SETTINGS)))
     .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
     .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipes))
     .option('-e, --epochs <n>', 'times through the training data', wholeNumber(1))
@@ -89,12 +93,32 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .option('--workers <n>', 'threads that prepare batches', wholeNumber(0, 64), 0)
     .option('--device <name>', DEVICE_HELP)
     .option('-o, --out <folder>', 'a new or empty folder for the run (default: runs/<date>-<program>)')
+    .option('--resume <run>', 'continue the training in that folder where it was interrupted')
+    .option(
+      '--checkpoint-every <n>',
+      'save every n steps what is needed to resume, besides after every epoch',
+      wholeNumber(1),
+    )
     .option('--no-progress', 'print one line per epoch and nothing in between')
     .addHelpText('after', trainExamples)
-    .action(async (program: string, options: TrainOptions) => {
+    .action(async (program: string | undefined, options: TrainOptions, command: Command) => {
+      if (program === undefined && options.resume === undefined)
+        command.error("error: missing required argument 'program'");
+      if (options.resume !== undefined) refuseSettings(command);
       const { train } = await import('./train.js');
       ended(await train(program, options));
     });
+}
+
+/** What may be given with --resume; everything else is as it was when the run began. */
+const RESUMABLE = new Set(['resume', 'checkpointEvery', 'workers', 'device', 'progress']);
+
+function refuseSettings(command: Command): void {
+  for (const option of command.options) {
+    const name = option.attributeName();
+    if (RESUMABLE.has(name) || command.getOptionValueSource(name) !== 'cli') continue;
+    command.error(`error: a resumed run keeps its settings: leave ${option.long} out, or begin a new run`);
+  }
 }
 
 function addDoctor(root: Command, ended: (exitCode: number) => void): void {

@@ -26,6 +26,8 @@ export function progress({
 }: ProgressOptions): Callback {
   let plan = { epochs: 0, steps: 0 };
   let started = 0;
+  /** Steps that were done before. */
+  let before = 0;
   let lastLine = 0;
   const describe = (report: StepReport): { loss: string; speed: string; left: string } => {
     const done = report.epoch * plan.steps + report.step;
@@ -33,12 +35,13 @@ export function progress({
     return {
       loss: report.loss === undefined ? '–' : report.loss.toFixed(4),
       speed: `${whole(report.examples / report.seconds)} ${noun}/s`,
-      left: clock(((performance.now() - started) / 1000 / done) * remaining),
+      left: clock(((performance.now() - started) / 1000 / (done - before)) * remaining),
     };
   };
   return {
-    onStart: ({ epochs, steps }) => {
+    onStart: ({ epochs, steps, epoch, step }) => {
       plan = { epochs, steps };
+      before = epoch * steps + step;
       started = performance.now();
       lastLine = started;
     },

@@ -1,9 +1,31 @@
 /** Where a training run leaves its configuration, figures and weights. */
-import { mkdirSync, readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder, removeStaleTemporaries } from '../core/folders.js';
 import { writeFileAtomic } from '../io/index.js';
+import type { Recipe } from '../train/recipes.js';
+
+/** What config.json says of a run. */
+export interface RunConfig {
+  readonly program: string;
+  readonly data: {
+    /** As `--data` named it. */
+    readonly set?: string | undefined;
+    readonly source: string;
+    /** How many examples there are. */
+    readonly train: number;
+    readonly test: number;
+  };
+  readonly recipe: Recipe;
+  readonly seed: number;
+  readonly parameters: number;
+  readonly device: { readonly name: string; readonly description: string };
+  readonly heddle: string;
+  readonly node: string;
+  /** When it began, in ISO 8601. */
+  readonly started: string;
+}
 
 export class RunFolder {
   readonly path: string;
@@ -39,17 +61,34 @@ export class RunFolder {
     }
   }
 
+  /** The folder of a run that there is. @throws ArgumentError if it is not one */
+  static open(path: string): { readonly folder: RunFolder; readonly config: RunConfig } {
+    const file = join(path, 'config.json');
+    let config: RunConfig;
+    try {
+      config = JSON.parse(readFileSync(file, 'utf8')) as RunConfig;
+    } catch (error) {
+      throw new ArgumentError(
+        `${path} is not the folder of a run: cannot read its config.json (${(error as Error).message}).`,
+      );
+    }
+    if (typeof config?.program !== 'string' || typeof config.recipe !== 'object')
+      throw new ArgumentError(`${path} is not the folder of a run: its config.json names no program.`);
+    removeStaleTemporaries(path);
+    return { folder: new RunFolder(path), config };
+  }
+
   get weights(): string {
     return join(this.path, 'weights.safetensors');
   }
 
-  async writeConfig(config: object): Promise<void> {
+  async writeConfig(config: RunConfig): Promise<void> {
     await writeFileAtomic(join(this.path, 'config.json'), `${JSON.stringify(config, null, 2)}\n`);
   }
 
-  /** Add a line to metrics.jsonl. The file is replaced as a whole: there is never half a line. */
-  async addMetrics(line: object): Promise<void> {
-    this.#metrics.push(`${JSON.stringify(line)}\n`);
+  /** Add lines to metrics.jsonl. The file is replaced as a whole: there is never half a line. */
+  async addMetrics(...lines: readonly object[]): Promise<void> {
+    this.#metrics.push(...lines.map((line) => `${JSON.stringify(line)}\n`));
     await writeFileAtomic(join(this.path, 'metrics.jsonl'), this.#metrics.join(''));
   }
 }

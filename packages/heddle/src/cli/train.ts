@@ -15,11 +15,12 @@ import {
   type History,
   programNamed,
   saveWeights,
+  type TrainingPlan,
 } from '../train/index.js';
+import { Interrupt } from '../train/interrupt.js';
 import { OPTIMIZERS, scheduleOf, type TrainingProgram } from '../train/programs.js';
 import type { OptimizerName, Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, percent, table, whole } from './format.js';
-import { Interrupt } from './interrupt.js';
 import { progress } from './progress.js';
 import { RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
@@ -47,12 +48,44 @@ export interface TrainOptions {
   readonly workers: number;
   readonly device?: string;
   readonly out?: string;
+  /** The folder of a run to continue. */
+  readonly resume?: string;
+  /** Steps between two checkpoints, besides those after every epoch. */
+  readonly checkpointEvery?: number;
   /** False for no bar and no lines between epochs. */
   readonly progress: boolean;
 }
 
-/** Train `name` and print what happens. @returns the exit code: that of the signal that ended it, with everything saved */
-export async function train(name: string, options: TrainOptions): Promise<number> {
+/** What a run is made of: from the options, or from config.json of the run to resume. */
+interface RunPlan {
+  readonly program: TrainingProgram;
+  readonly recipe: Recipe;
+  readonly data: string | undefined;
+  readonly seed: number;
+  readonly limit: number | undefined;
+  readonly resumed: RunFolder | undefined;
+}
+
+function planOf(name: string | undefined, options: TrainOptions): RunPlan {
+  if (options.resume === undefined) {
+    const program = programNamed(name!);
+    const { data, seed, limit } = options;
+    return { program, recipe: recipeFor(program, options), data, seed, limit, resumed: undefined };
+  }
+  const { folder, config } = RunFolder.open(options.resume);
+  if (name !== undefined && name !== config.program)
+    throw new ArgumentError(`${options.resume} is a run of ${config.program}, not of ${name}.`);
+  const { recipe, seed, data } = config;
+  const program = programNamed(config.program);
+  return { program, recipe, data: data.set, seed, limit: data.train, resumed: folder };
+}
+
+/**
+ * Train and print what happens.
+ * @param name of the program; of a run that is resumed it may be left out
+ * @returns the exit code: that of the signal that ended it, with everything saved
+ */
+export async function train(name: string | undefined, options: TrainOptions): Promise<number> {
   const status = new StatusLine(process.stderr);
   const say = (line: string): void => {
     status.clear();
@@ -60,40 +93,48 @@ export async function train(name: string, options: TrainOptions): Promise<number
   };
   const fact = (label: string, text: string): void =>
     say(wrapped(`${label.padEnd(LABEL)}${text}`, widthOf(process.stdout), LABEL));
-  const program = programNamed(name);
-  const recipe = recipeFor(program, options);
+  const plan = planOf(name, options);
+  const { program, recipe, seed } = plan;
   const why = chooseDevice(options.device);
-  const data = await loadData(program, options);
-  manualSeed(options.seed);
+  const data = await loadData(plan);
+  manualSeed(seed);
   const model = program.build();
   const parameters = model.parameters().reduce((sum, p) => sum + sizeOf(p.shape), 0);
-  const folder = RunFolder.create(name, options.out);
-  await folder.writeConfig({
-    program: name,
-    data: { source: data.source, train: data.train.length, test: data.test.length },
-    recipe,
-    seed: options.seed,
-    parameters,
-    device: device(),
-    heddle: packageVersion(),
-    node: process.version,
-    started: new Date().toISOString(),
-  });
+  const folder = plan.resumed ?? RunFolder.create(program.name, options.out);
+  if (!plan.resumed)
+    await folder.writeConfig({
+      program: program.name,
+      data: { set: plan.data, source: data.source, train: data.train.length, test: data.test.length },
+      recipe,
+      seed,
+      parameters,
+      device: device(),
+      heddle: packageVersion(),
+      node: process.version,
+      started: new Date().toISOString(),
+    });
   fact('device', `${device().name}: ${device().description} (${why})`);
-  fact('program', `${name}: ${program.doc} (${whole(parameters)} parameters)`);
+  fact('program', `${program.name}: ${program.doc} (${whole(parameters)} parameters)`);
   fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
   const { epochs, batchSize, optimizer, lr, schedule } = recipe;
   const batches = `batches of ${batchSize}${batchSize > data.train.length ? ' (all examples in one)' : ''}`;
   fact(
     'recipe',
-    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), seed ${options.seed}`,
+    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), seed ${seed}`,
   );
   fact('run', folder.path);
-  say('');
+  if (!plan.resumed) say('');
 
-  const interrupt = new Interrupt((line) => status.replace(line));
+  const interrupt = new Interrupt(({ name: cause }) =>
+    status.replace(`${cause}: stopping after this step and saving. Once more to stop at once.`),
+  );
   const launches = new LaunchCount();
-  const recorder = new Recorder(folder, model, name);
+  const recorder = new Recorder(folder, model, program.name);
+  const resumption: Callback = {
+    onStart: ({ epoch, step }) => {
+      if (plan.resumed) fact('resumed', `at epoch ${epoch + 1}, after ${counted(step, 'step')} of it\n`);
+    },
+  };
   const noun = program.data === 'images' ? 'images' : 'points';
   const shown = progress({
     noun,
@@ -107,7 +148,7 @@ export async function train(name: string, options: TrainOptions): Promise<number
       train: new Loader(data.train, {
         batchSize,
         shuffle: true,
-        seed: options.seed,
+        seed,
         workers: options.workers,
       }),
       validation: new Loader(data.test, { batchSize: Math.min(EVALUATION_BATCH, data.test.length) }),
@@ -118,20 +159,25 @@ export async function train(name: string, options: TrainOptions): Promise<number
       epochs,
       ...schedulePart(recipe),
       signal: interrupt.signal,
-      callbacks: [launches, shown, recorder],
+      callbacks: [resumption, launches, shown, recorder],
+      folder: folder.path,
+      checkpointEvery: options.checkpointEvery ? { epochs: 1, steps: options.checkpointEvery } : undefined,
+      monitor: 'accuracy',
+      resume: plan.resumed !== undefined,
     });
-    if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: name });
-    summarize(history, { folder, launches, noun, program: name, say, fact });
+    if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: program.name });
+    summarize(history, { folder, launches, noun, program: program.name, say, fact });
     if (interrupt.cause && history.ended === 'aborted') {
-      say(`\nStopped by ${interrupt.cause.name}; the weights so far are saved.`);
+      say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. Go on with it:`);
+      say(`  npx heddle train --resume ${folder.path}`);
       return interrupt.cause.code;
     }
-    suggest(program, options, say);
+    suggest(program, plan, options.recipe, say);
     return 0;
   } catch (error) {
     if (error instanceof NumericError) {
       await recorder.onEnd();
-      await saveWeights(model, folder.weights, { program: name });
+      await saveWeights(model, folder.weights, { program: program.name });
       say(`The last good weights are in ${folder.weights}`);
     }
     throw error;
@@ -191,7 +237,7 @@ interface Data {
   readonly test: ArrayDataset;
 }
 
-async function loadData(program: TrainingProgram, { data, seed, limit }: TrainOptions): Promise<Data> {
+async function loadData({ program, data, seed, limit }: RunPlan): Promise<Data> {
   const { train, test, ...described } =
     program.data === 'images' ? await images(program, data) : points(program, data, seed);
   const length = Math.min(limit ?? train.length, train.length);
@@ -225,15 +271,11 @@ function points(program: TrainingProgram, data: string | undefined, seed: number
   return { name, source: name, ...make({ seed }) };
 }
 
-/**
- * Writes figures and weights after every epoch, while the next one runs. `elapsed` counts seconds from the start of the
- * training.
- */
+/** Writes figures and weights after every epoch, while the next one runs. */
 class Recorder implements Callback {
   readonly #folder: RunFolder;
   readonly #model: Module;
   readonly #program: string;
-  #start = 0;
   #writing: Promise<void> = Promise.resolve();
 
   constructor(folder: RunFolder, model: Module, program: string) {
@@ -242,27 +284,34 @@ class Recorder implements Callback {
     this.#program = program;
   }
 
-  readonly onStart = (): void => {
-    this.#start = performance.now();
+  readonly onStart = async ({ reports }: TrainingPlan): Promise<void> => {
+    if (reports.length > 0) await this.#folder.addMetrics(...reports.map(lineOf));
   };
 
-  readonly onEpochEnd = async ({ epoch, epochs: _, validation, ...figures }: EpochReport): Promise<void> => {
-    const elapsed = (performance.now() - this.#start) / 1000;
-    const test = validation && { loss: validation.loss, ...validation.metrics };
+  readonly onEpochEnd = async (report: EpochReport): Promise<void> => {
     await this.#writing;
-    this.#writing = this.#write({ epoch: epoch + 1, ...figures, elapsed, test });
+    this.#writing = this.#write(report);
     this.#writing.catch(() => {});
   };
 
   /** All is on disk. @throws what kept it from being written */
   readonly onEnd = (): Promise<void> => this.#writing;
 
-  async #write(figures: { readonly epoch: number; readonly [name: string]: unknown }): Promise<void> {
+  async #write(report: EpochReport): Promise<void> {
     const { weights } = this.#folder;
     // The weights are read here and now: the next epoch changes them.
-    const saved = saveWeights(this.#model, weights, { program: this.#program, epoch: String(figures.epoch) });
-    await Promise.all([saved, this.#folder.addMetrics(figures)]);
+    const saved = saveWeights(this.#model, weights, {
+      program: this.#program,
+      epoch: String(report.epoch + 1),
+    });
+    await Promise.all([saved, this.#folder.addMetrics(lineOf(report))]);
   }
+}
+
+/** The line of an epoch in metrics.jsonl. */
+function lineOf({ epoch, epochs: _, validation, ...figures }: EpochReport): object {
+  const test = validation && { loss: validation.loss, ...validation.metrics };
+  return { epoch: epoch + 1, ...figures, test };
 }
 
 /** Kernel launches of one step: between the first two reports after the start, or up to the first if it is alone. */
@@ -346,7 +395,8 @@ const NEXT: Readonly<Record<string, readonly string[]>> = {
 
 function suggest(
   { name }: TrainingProgram,
-  { data, recipe }: TrainOptions,
+  { data }: RunPlan,
+  recipe: string | undefined,
   say: (line: string) => void,
 ): void {
   const done = [name, ...(data ? [`--data ${data}`] : []), ...(recipe ? [`--recipe ${recipe}`] : [])].join(

@@ -60,6 +60,17 @@ export class PhiloxStream {
     this.#stream = stream >>> 0;
   }
 
+  /** Words given out so far. Set it to go on from there. */
+  get position(): number {
+    return 4 * this.#block + this.#used - 4;
+  }
+
+  set position(words: number) {
+    this.#block = Math.floor(words / 4);
+    this.#used = 4;
+    for (let word = words % 4; word > 0; word--) this.next();
+  }
+
   /** The next u32. */
   next(): number {
     if (this.#used === 4) {

@@ -55,6 +55,8 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
   readonly seed: number;
   /** The epoch that the next iteration runs. Set it to resume. */
   epoch = 0;
+  /** The batch that the next iteration begins with, and 0 again after that. Set it to resume within an epoch. */
+  batch = 0;
   readonly #dropLast: boolean;
   readonly #workers: number;
   readonly #prefetch: number;
@@ -111,12 +113,13 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
   /** The batches of an epoch, made on this thread. */
   *batches(epoch: number = this.epoch++): Generator<Batch, void, undefined> {
     requireArgument('batches', 'epoch', epoch, integerFrom(0));
+    const first = this.#begin();
     const most = this.#mostExamples;
     const inputs = new Float32Array(most * sizeOf(this.dataset.inputShape));
     const labels = new Int32Array(most);
-    for (const [index, indices] of this.#chunks(epoch).entries()) {
+    for (const [place, indices] of this.#chunks(epoch, first).entries()) {
       fillBatch(this.dataset, indices, inputs, labels);
-      yield makeBatch(index, indices.length, inputs, labels);
+      yield makeBatch(first + place, indices.length, inputs, labels);
     }
   }
 
@@ -132,20 +135,31 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
       }
       return;
     }
+    const first = this.#begin();
     yield* prefetch({
       remote,
       workers: this.#workers,
       ahead: this.#prefetch,
-      chunks: this.#chunks(epoch),
+      first,
+      chunks: this.#chunks(epoch, first),
       batchSize: this.#mostExamples,
       features: sizeOf(this.dataset.inputShape),
     });
   }
 
-  #chunks(epoch: number): Uint32Array[] {
+  /** The batch that an iteration begins with; the next one begins with the first. */
+  #begin(): number {
+    const { batch } = this;
+    requireArgument('Loader', 'batch', batch, integerFrom(0, this.length));
+    this.batch = 0;
+    return batch;
+  }
+
+  /** The examples of each batch from `first` on. */
+  #chunks(epoch: number, first: number): Uint32Array[] {
     const order = this.order(epoch);
-    return Array.from({ length: this.length }, (_, i) =>
-      order.subarray(i * this.batchSize, (i + 1) * this.batchSize),
+    return Array.from({ length: this.length - first }, (_, i) =>
+      order.subarray((first + i) * this.batchSize, (first + i + 1) * this.batchSize),
     );
   }
 }

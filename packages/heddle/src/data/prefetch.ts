@@ -9,7 +9,9 @@ export interface PrefetchOptions {
   readonly workers: number;
   /** Batches made ahead of the one in use. */
   readonly ahead: number;
-  /** The examples of each batch. */
+  /** The number of the first batch. */
+  readonly first: number;
+  /** The examples of each batch from that on. */
   readonly chunks: readonly Uint32Array[];
   readonly batchSize: number;
   readonly features: number;
@@ -56,7 +58,7 @@ export async function* prefetch(options: PrefetchOptions): AsyncGenerator<Batch,
     for (const [index, { length: size }] of chunks.entries()) {
       await crew.finished(index);
       const { inputs, labels } = slots[index % slots.length]!;
-      yield makeBatch(index, size, inputs, labels);
+      yield makeBatch(options.first + index, size, inputs, labels);
       start(index + slots.length);
     }
   } finally {

@@ -2,7 +2,14 @@
  * Random tensors by Philox4x32-10: a seed gives the same numbers on every device. A generator counts the blocks it
  * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
  */
-import { instance, integerFrom, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import {
+  instance,
+  integerFrom,
+  isPlainObject,
+  type Rules,
+  requireArgument,
+  requireOptions,
+} from '../core/arguments.js';
 import { type DType, type DTypeName, f32, i32, i64, isFloat, u32 } from '../core/dtype.js';
 import { DTypeError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
@@ -12,8 +19,8 @@ import { currentDevice } from '../engine/storage.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
-import { fromNode, TENSOR, type TensorOptions } from './create.js';
-import { Tensor } from './tensor.js';
+import { fromNode, TENSOR, type TensorOptions, tensor } from './create.js';
+import { type AnyTensor, Tensor } from './tensor.js';
 
 /** Tensors draw from stream 0. */
 const HOST_STREAM = 0xffffffff;
@@ -66,6 +73,32 @@ export class Generator {
     return this.#host;
   }
 
+  /**
+   * Where the generator stands, on the current device and on the host: `seed`, `counter` and `host`, i64 of shape (1).
+   * With `loadStateDict` the same numbers follow as would have here.
+   */
+  stateDict(): Record<string, Tensor<'i64'>> {
+    const at = (n: number): Tensor<'i64'> => tensor([n], { dtype: i64 });
+    return { seed: at(this.#seed), counter: this.counter, host: at(this.host.position) };
+  }
+
+  /** Go on where `stateDict` was taken. @throws ArgumentError for what is not its result */
+  async loadStateDict(state: Readonly<Record<string, AnyTensor>>): Promise<void> {
+    const names = Object.keys(this.stateDict());
+    requireArgument('Generator', 'state', state, {
+      must: `a record of the tensors ${names.join(', ')}, each of one element, as stateDict() gives it`,
+      holds: (v) =>
+        isPlainObject(v) &&
+        names.every((name) => v[name] instanceof Tensor && (v[name] as Tensor).size === 1),
+    });
+    const [seed, counter, host] = await Promise.all(
+      names.map(async (name) => Number((await state[name]!.data())[0])),
+    );
+    this.reset(seed);
+    this.counter.write([counter!]);
+    this.host.position = host!;
+  }
+
   /** @internal The next words, u32. */
   bits(shape: Shape): GraphNode {
     const counter = this.counter;
@@ -84,7 +117,7 @@ export function manualSeed(seed: number): void {
   standard.reset(seed);
 }
 
-/** @internal */
+/** The generator that `rand`, `randn` and dropout draw from unless they are given another. */
 export const defaultGenerator = (): Generator => standard;
 
 /** Options of `rand` and `randn`. */

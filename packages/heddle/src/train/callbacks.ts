@@ -11,6 +11,7 @@ import {
   requireOptions,
 } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
+import type { JsonValue } from './checkpoint-file.js';
 import type { Evaluation } from './evaluate.js';
 
 /** After a step. */
@@ -47,6 +48,22 @@ export interface EpochReport {
   readonly examplesPerSecond: number;
   /** The learning rate of the last step. */
   readonly lr: number;
+  /** Since the training began, validation included. */
+  readonly elapsed: number;
+}
+
+/** What is to be done, before the first step. */
+export interface TrainingPlan {
+  /** How many epochs there are to be. */
+  readonly epochs: number;
+  /** How many steps an epoch has. */
+  readonly steps: number;
+  /** The epoch to begin with, from 0: more than 0 if the training was resumed. */
+  readonly epoch: number;
+  /** How many steps of that epoch are done. */
+  readonly step: number;
+  /** Of the epochs that are done. */
+  readonly reports: readonly EpochReport[];
 }
 
 /** What became of a training. */
@@ -68,13 +85,17 @@ export type CallbackAnswer = void | 'stop';
 /** Functions that `fit` calls; one that answers 'stop' ends the training after it. */
 export interface Callback {
   /** Before the first step. */
-  readonly onStart?: (plan: { readonly epochs: number; readonly steps: number }) => void | Promise<void>;
+  readonly onStart?: (plan: TrainingPlan) => void | Promise<void>;
   /** After each step. */
   readonly onStep?: (report: StepReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After each epoch and its validation. */
   readonly onEpochEnd?: (report: EpochReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After the last epoch, or when the training ends early. */
   readonly onEnd?: (history: History) => void | Promise<void>;
+  /** What a checkpoint keeps of the callback. */
+  readonly saveState?: () => JsonValue;
+  /** Take over what `saveState` gave, before `onStart`, where a training is resumed. */
+  readonly loadState?: (state: JsonValue) => void;
 }
 
 const CALLBACK: Rules<Callback> = {
@@ -82,6 +103,8 @@ const CALLBACK: Rules<Callback> = {
   onStep: aFunction,
   onEpochEnd: aFunction,
   onEnd: aFunction,
+  saveState: aFunction,
+  loadState: aFunction,
 };
 
 /** An object of a class may have members of its own as well. */
@@ -130,6 +153,10 @@ export function earlyStopping(options: EarlyStoppingOptions): Callback {
       since = value > best ? 0 : since + 1;
       if (value > best) best = value;
       return since >= patience ? 'stop' : undefined;
+    },
+    saveState: () => ({ best, since }),
+    loadState: (state) => {
+      ({ best, since } = state as { best: number; since: number });
     },
   };
 }

@@ -27,5 +27,9 @@ export function checkpoint(model: Module, path: string, options: CheckpointOptio
       }
       await saveWeights(model, path, { epoch: String(report.epoch + 1), loss: String(report.loss) });
     },
+    saveState: () => best,
+    loadState: (state) => {
+      best = state as number;
+    },
   };
 }

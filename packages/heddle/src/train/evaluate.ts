@@ -138,7 +138,7 @@ export class ModelEvaluator {
     let examples = 0;
     try {
       this.#sums.write(new Float64Array(this.#sums.size));
-      for await (const chunk of this.#feed.chunks(0)) {
+      for await (const chunk of this.#feed.chunks(0, 0, () => Number.POSITIVE_INFINITY)) {
         if (this.#options.signal?.aborted) break;
         chunk.run();
         examples += chunk.examples;

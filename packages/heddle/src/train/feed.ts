@@ -13,8 +13,11 @@ export interface Chunk {
 }
 
 export interface Feed {
-  /** The batches of an epoch, in the loader's order. */
-  chunks(epoch: number): AsyncIterable<Chunk>;
+  /**
+   * The batches of an epoch from `first` on, in the loader's order.
+   * @param room how many batches a chunk that begins with `batch` may have
+   */
+  chunks(epoch: number, first: number, room: (batch: number) => number): AsyncIterable<Chunk>;
   /**
    * Compile what full batches need, or all, ahead of them. Absent: only the batches themselves show what that is.
    * @returns whether it is compiled; if not, it is compiling in the background

@@ -18,8 +18,9 @@ export class HostFeed implements Feed {
     this.#rest = jit(work, { tune: 'frozen' });
   }
 
-  async *chunks(epoch: number): AsyncGenerator<Chunk> {
+  async *chunks(epoch: number, first: number): AsyncGenerator<Chunk> {
     this.#loader.epoch = epoch;
+    this.#loader.batch = first;
     for await (const batch of this.#loader) {
       const run = (): void => {
         const { inputs, labels } = this.#inputs.write(batch);

@@ -7,8 +7,10 @@ export {
   earlyStopping,
   type History,
   type StepReport,
+  type TrainingPlan,
 } from './callbacks.js';
 export { type CheckpointOptions, checkpoint } from './checkpoint.js';
+export { type JsonValue, loadCheckpoint, type Stateful, saveCheckpoint } from './checkpoint-file.js';
 export {
   type EvaluateOptions,
   type Evaluation,
@@ -16,7 +18,8 @@ export {
   type Loss,
   type LossReduction,
 } from './evaluate.js';
-export { type FitOptions, fit } from './fit.js';
+export { fit } from './fit.js';
+export type { CheckpointInterval, FitOptions } from './fit-options.js';
 export { accuracy, binaryAccuracy, type Metric } from './metrics.js';
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
 export type { OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';

@@ -54,20 +54,22 @@ export class ResidentFeed implements Feed {
     this.#rest = jit(gathered, { tune: 'frozen' });
   }
 
-  async *chunks(epoch: number): AsyncGenerator<Chunk> {
+  async *chunks(epoch: number, first: number, room: (batch: number) => number): AsyncGenerator<Chunk> {
     const { dataset, batchSize, length } = this.#loader;
     const { examples } = this.#next.epoch === epoch ? this.#next : orderOf(this.#loader, epoch);
     this.#loader.epoch = epoch + 1;
     this.#order.write(examples);
-    this.#done.write([0]);
+    this.#done.write([first * batchSize]);
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
-    for (let from = 0; from < full; from += CHUNK) {
-      const batches = Math.min(CHUNK, full - from);
-      const run = (): void => this.#full.repeat(batches, batchSize);
+    let batches: number;
+    for (let from = first; from < full; from += batches) {
+      batches = Math.min(CHUNK, full - from, room(from));
+      const count = batches;
+      const run = (): void => this.#full.repeat(count, batchSize);
       yield { batches, examples: batches * batchSize, run };
     }
     const rest = dataset.length - full * batchSize;
-    if (full < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
+    if (full < length && first < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
     // While the device is busy.
     this.#next = orderOf(this.#loader, epoch + 1);
   }

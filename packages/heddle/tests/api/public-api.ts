@@ -23,6 +23,7 @@ import {
   isNumber,
   isPlain,
   isValue,
+  json,
   kernelArguments,
   labels,
   lastNorm,
@@ -44,6 +45,7 @@ import {
   orElse,
   pair,
   pairwise,
+  parts,
   path,
   pooling,
   precision,
@@ -98,6 +100,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   setPrecision: [options({ matmul: precision, conv: precision })],
   useDevice: [text('cpu')],
   manualSeed: [number()],
+  defaultGenerator: [],
   noGrad: [fn()],
   time: [fn()],
   realize: [tensor()],
@@ -216,6 +219,15 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
         schedule: optional(schedule),
         callbacks: optional(list(() => [])),
         readEvery: optional(number()),
+        folder: optional(path),
+        checkpointEvery: optional(
+          spec(
+            () => ({ epochs: 1 }),
+            (v) => isPlain(v) && Object.keys(v as object).length === 0,
+          ),
+        ),
+        monitor: optional(text('loss')),
+        resume: optional(orElse(flag, (v) => typeof v === 'string')),
       },
       () => {
         const optimizer = new optim.SGD(layer().parameters());
@@ -226,6 +238,8 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   evaluate: [model, only(loader, H.Loader), options(evaluating, () => ({ loss: H.crossEntropy }))],
   checkpoint: [model, path, options({ best: optional(text('loss')) })],
   earlyStopping: [options({ patience: number(), monitor: optional(text('loss')) }, () => ({ patience: 1 }))],
+  saveCheckpoint: [path, parts, optional(json)],
+  loadCheckpoint: [path, parts],
   saveWeights: [model, path, metadata],
   loadWeights: [model, path],
   'train.programNamed': [text('mlp')],
@@ -414,7 +428,11 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     to: [text('cpu')],
     write: [values],
   },
-  Generator: { reset: [optional(number())] },
+  Generator: {
+    reset: [optional(number())],
+    stateDict: [],
+    loadStateDict: [state(() => new H.Generator(0).stateDict())],
+  },
   DeviceArray: { write: [values, optional(number(0))], read: [], dispose: [] },
   ImmediateStream: {
     record: [],

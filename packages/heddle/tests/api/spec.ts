@@ -138,6 +138,16 @@ export const normalize = optional(
 export const bytes = only(() => new Uint8Array(4), Uint8Array);
 export const file = join(tmpdir(), 'heddle-no-such-folder', 'file');
 export const path = text(file);
+const empty = (v: unknown): boolean => (isPlain(v) || isList(v)) && Object.keys(v as object).length === 0;
+/** Parts of a checkpoint; none is right, too. */
+export const parts = spec(
+  () => ({ model: layer() }),
+  (v) => isPlain(v) && empty(v),
+);
+export const json = spec(
+  () => null,
+  (v) => v === null || ['number', 'string', 'boolean'].includes(typeof v) || isPlain(v) || isList(v),
+);
 export const metadata = optional(spec(() => ({ a: 'b' }), isPlain));
 export const stored = spec(() => ({ x: { dtype: 'f32', shape: [1], data: new Uint8Array(4) } }), isPlain);
 export const state = (make: () => object): Spec => spec(make, isPlain);

@@ -163,15 +163,36 @@ test('a run trains, shows it and writes it, and is never overwritten', async () 
   assert.deepEqual(JSON.parse(await readFile(join(run, 'config.json'), 'utf8')), config);
 });
 
-test('the same seed gives the same weights', async () => {
-  const weights = async (out: string, seed: string): Promise<Buffer> => {
-    const { code, err } = await heddle(['train', 'quadrants', '--epochs', '2', '--seed', seed, '--out', out]);
-    assert.equal(code, 0, err);
-    return readFile(join(folder, out, 'weights.safetensors'));
-  };
-  const first = await weights('seed-1', '1');
-  assert.deepEqual(await weights('seed-1-again', '1'), first);
-  assert.notDeepEqual(await weights('seed-2', '2'), first);
+test('the same seed gives the same weights, also of a run that was killed and resumed', async () => {
+  const begin = (out: string, seed: string): string[] => [
+    ...['train', 'quadrants', '--epochs', '9', '--seed', seed, '--out', out, '--checkpoint-every', '7'],
+  ];
+  const file = (out: string, name: string): Promise<Buffer> => readFile(join(folder, out, name));
+  const figures = async (out: string): Promise<unknown[]> =>
+    (await file(out, 'metrics.jsonl'))
+      .toString()
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+      .map(({ epoch, loss, lr, test }) => ({ epoch, loss, lr, test: [test.loss, test.accuracy] }));
+  for (const [out, seed] of [
+    ['whole', '1'],
+    ['other', '2'],
+  ] as const)
+    assert.equal((await heddle(begin(out, seed))).code, 0);
+  const killed = await heddle(begin('killed', '1'), (child, text) => {
+    if (text.includes('epoch 3/')) child.kill('SIGKILL');
+  });
+  assert.equal(killed.code, null);
+  const misuse = await heddle(['train', '--resume', 'killed', '--lr', '1']);
+  assert.match(misuse.err, /a resumed run keeps its settings: leave --lr out/);
+  const { code, out, err } = await heddle(['train', '--resume', 'killed']);
+  assert.equal(code, 0, err);
+  assert.match(out, /^resumed {2}at epoch \d+, after \d+ steps? of it$/m);
+  for (const name of ['weights.safetensors', 'best.safetensors'])
+    assert.deepEqual(await file('killed', name), await file('whole', name));
+  assert.deepEqual(await figures('killed'), await figures('whole'));
+  assert.notDeepEqual(await file('other', 'weights.safetensors'), await file('whole', 'weights.safetensors'));
 });
 
 test('Ctrl-C saves and ends', {
@@ -184,7 +205,10 @@ test('Ctrl-C saves and ends', {
   });
   assert.equal(code, 130, err);
   assert.match(err, /^Ctrl-C: stopping after this step and saving/);
-  assert.match(out, /Stopped by Ctrl-C; the weights so far are saved/);
+  assert.match(
+    out,
+    /Stopped by Ctrl-C; the training so far is saved.*\n {2}npx heddle train --resume stopped\n/,
+  );
   const { tensors } = await readSafetensors(join(folder, 'stopped', 'weights.safetensors'));
   assert.equal(Object.keys(tensors).length, 4);
 });

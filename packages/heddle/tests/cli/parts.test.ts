@@ -96,13 +96,14 @@ const epochReport: EpochReport = {
   validation: { loss: 0.125, metrics: { accuracy: 0.9746 }, examples: 100, seconds: 0.1 },
   seconds: 12.04,
   examplesPerSecond: 5012.3,
+  elapsed: 12.2,
   lr: 0.1,
 };
 
 test('without a terminal: plain lines now and then, and one per epoch', async () => {
   const lines: string[] = [];
   const callback = progress({ noun: 'images', out: (line) => lines.push(line), interval: -1 });
-  await callback.onStart?.({ epochs: 2, steps: 4 });
+  await callback.onStart?.({ epochs: 2, steps: 4, epoch: 0, step: 0, reports: [] });
   await callback.onStep?.(stepReport(0, 1));
   await callback.onStep?.(stepReport(0, 2));
   await callback.onEpochEnd?.(epochReport);
@@ -118,7 +119,7 @@ test('without a terminal: plain lines now and then, and one per epoch', async ()
 test('between lines there is an interval', async () => {
   const lines: string[] = [];
   const callback = progress({ noun: 'images', out: (line) => lines.push(line), interval: 60 });
-  await callback.onStart?.({ epochs: 2, steps: 4 });
+  await callback.onStart?.({ epochs: 2, steps: 4, epoch: 0, step: 0, reports: [] });
   for (let step = 1; step <= 4; step++) await callback.onStep?.(stepReport(0, step));
   assert.deepEqual(lines, []);
 });
@@ -138,7 +139,7 @@ test('on a terminal: a bar of its width, over which nothing is left, and a line 
     columns: () => columns,
     status: (text) => status.show(text),
   });
-  await callback.onStart?.({ epochs: 2, steps: 4 });
+  await callback.onStart?.({ epochs: 2, steps: 4, epoch: 0, step: 0, reports: [] });
   await callback.onStep?.(stepReport(0, 2));
   await callback.onStep?.(stepReport(0, 3));
   assert.equal(shown.length, 1, 'drawn at most ten times a second');

@@ -87,7 +87,7 @@ test('on a terminal: a bar that leaves nothing behind, lines of at most 80 colum
   assert.doesNotMatch(text, /█|░| left/, 'nothing of the bar is left');
   assert.match(text, /^Ctrl-C: stopping after this step and saving\. Once more to stop at once\.$/m);
   assert.match(text, /^epoch +loss +test loss +test accuracy +points\/s +seconds\n─+ .*\n1 +\d/m);
-  assert.match(text, /^Stopped by Ctrl-C; the weights so far are saved\.$/m);
+  assert.match(text, /^Stopped by Ctrl-C; the training so far is saved\./m);
   assert.deepEqual(
     screen.filter((line) => line.length > 80),
     [],
@@ -126,7 +126,7 @@ for (const [signal, code, ended] of [
     });
     const [exit, by] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
     assert.deepEqual([exit, by], [code, code === null ? signal : null]);
-    assert.match(out, new RegExp(`${ended}; the weights so far are saved`));
+    assert.match(out, new RegExp(`${ended}; the training so far is saved`));
     assert.equal(Object.keys((await weights(signal)).tensors).length, 4);
   });
 }

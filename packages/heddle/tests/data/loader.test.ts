@@ -17,7 +17,7 @@ const numbered = (length: number): ArrayDataset =>
 /** The examples of an epoch in the order they came. */
 async function visited(loader: Loader): Promise<number[]> {
   const indices: number[] = [];
-  let index = 0;
+  let index = loader.batch;
   for await (const batch of loader) {
     assert.equal(batch.index, index++);
     assert.equal(batch.inputs.length, 2 * batch.size);
@@ -58,6 +58,18 @@ test('the order is fixed by seed and epoch, and differs between them', async () 
   assert.notDeepEqual(epochs[0], epochs[1]);
   assert.notDeepEqual(await visited(make(2)), epochs[0]);
   const resumed = make(1);
+  resumed.epoch = 1;
+  for (const workers of [0, 2]) {
+    const within = new Loader(numbered(50), { batchSize: 8, shuffle: true, seed: 1, workers });
+    within.epoch = 1;
+    within.batch = 5;
+    assert.deepEqual(await visited(within), epochs[1]!.slice(40));
+    within.epoch = 1;
+    assert.deepEqual(await visited(within), epochs[1]);
+  }
+  resumed.batch = 8;
+  assert.throws(() => [...resumed.batches()], /batch is 8, must be an integer from 0 to 7/);
+  resumed.batch = 0;
   resumed.epoch = 1;
   assert.deepEqual(await visited(resumed), epochs[1]);
 });

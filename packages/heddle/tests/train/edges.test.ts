@@ -187,7 +187,16 @@ test('a whole last epoch is told, though the signal came in it', async () => {
 
 test('NaN is no best figure, and no end of improvement', async () => {
   const report = (loss: number): EpochReport => ({
-    ...{ epoch: 0, epochs: 9, loss, validation: undefined, seconds: 1, examplesPerSecond: 1, lr: 1 },
+    ...{
+      epoch: 0,
+      epochs: 9,
+      loss,
+      validation: undefined,
+      seconds: 1,
+      examplesPerSecond: 1,
+      lr: 1,
+      elapsed: 1,
+    },
   });
   const model = new One(0, (w) => w);
   const path = join(folder, 'nan.safetensors');

@@ -24,12 +24,17 @@ export class Interrupt {
   /** The signal that was first, if one came. */
   cause: Cause | undefined;
   #heardAt = 0;
-  readonly #tell: (line: string) => void;
+  readonly #heeded: readonly string[];
+  readonly #tell: (cause: Cause) => void;
 
-  /** @param tell is given the line for the user */
-  constructor(tell: (line: string) => void) {
+  /**
+   * Signals that the program has listeners of its own for are left to these.
+   * @param tell is told of the first signal
+   */
+  constructor(tell: (cause: Cause) => void) {
     this.#tell = tell;
-    for (const signal of Object.keys(SIGNALS)) process.on(signal, this.#heard);
+    this.#heeded = Object.keys(SIGNALS).filter((signal) => process.listenerCount(signal) === 0);
+    for (const signal of this.#heeded) process.on(signal, this.#heard);
   }
 
   readonly #heard = (signal: NodeJS.Signals): void => {
@@ -38,7 +43,7 @@ export class Interrupt {
     if (!this.cause) {
       this.cause = cause;
       this.#heardAt = now;
-      this.#tell(`${cause.name}: stopping after this step and saving. Once more to stop at once.`);
+      this.#tell(cause);
       this.#controller.abort();
     } else if (signal !== 'SIGHUP' && now - this.#heardAt > SAME_PRESS_MS) {
       process.exit(cause.code);
@@ -46,6 +51,6 @@ export class Interrupt {
   };
 
   dispose(): void {
-    for (const signal of Object.keys(SIGNALS)) process.off(signal, this.#heard);
+    for (const signal of this.#heeded) process.off(signal, this.#heard);
   }
 }

@@ -1,0 +1,85 @@
+/** What `fit` is told. */
+import {
+  aBoolean,
+  aString,
+  instance,
+  integerFrom,
+  isPlainObject,
+  type Rules,
+  required,
+} from '../core/arguments.js';
+import type { Loader } from '../data/index.js';
+import { type BaseSettings, type LrSchedule, Optimizer } from '../optim/index.js';
+import { aSchedule } from '../optim/lr-schedule.js';
+import type { Callback } from './callbacks.js';
+import { aLoader, EVALUATE, type EvaluateOptions } from './evaluate.js';
+
+/** Options of `fit`. */
+export interface FitOptions extends EvaluateOptions {
+  /** Its epochs are those from `train.epoch` on, which is left at the one to come. */
+  readonly train: Loader;
+  /** Evaluated after every epoch, if given. */
+  readonly validation?: Loader | undefined;
+  /** Updates the model's parameters. */
+  readonly optimizer: Optimizer<BaseSettings>;
+  /** How often all examples are seen. */
+  readonly epochs: number;
+  /**
+   * The learning rates' factors, such as `optim.schedules.cosine()`. The rates are put back afterwards.
+   * Default: none, the rates are the optimizer's, which callbacks may change.
+   */
+  readonly schedule?: LrSchedule | undefined;
+  /** Told about the training as it goes. */
+  readonly callbacks?: readonly Callback[] | undefined;
+  /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
+  readonly readEvery?: number;
+  /**
+   * A folder for checkpoints: checkpoint.safetensors is the last one, with all that a training needs to go on, and
+   * best.safetensors the weights after the best epoch. Default: none are written.
+   */
+  readonly folder?: string | undefined;
+  /** When checkpoints are written, besides at the end. Default: after every epoch. */
+  readonly checkpointEvery?: CheckpointInterval | undefined;
+  /** What makes an epoch the best: a metric (more is better), or 'loss' (less is better; default). */
+  readonly monitor?: string | undefined;
+  /**
+   * true: continue from the last checkpoint in `folder`, if there is one. A path: from the one in that folder, which is
+   * also `folder` unless another is named. Losses, learning rates, random numbers, the order of the examples and weights
+   * are then bit for bit those of a training that was never interrupted.
+   */
+  readonly resume?: boolean | string | undefined;
+  /**
+   * Ends the training after the steps under way, with everything whole. Without one, Ctrl-C, SIGTERM and SIGHUP do,
+   * unless the program has listeners of its own for them; the process then has their exit code.
+   */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How often something happens. */
+export interface CheckpointInterval {
+  /** After every so many epochs. */
+  readonly epochs?: number;
+  /** After every so many steps, counted over all epochs. */
+  readonly steps?: number;
+}
+
+/** @internal */
+export const INTERVAL: Rules<CheckpointInterval> = { epochs: integerFrom(1), steps: integerFrom(1) };
+
+/** @internal */
+export const FIT: Rules<FitOptions> = {
+  ...EVALUATE,
+  train: required(aLoader),
+  validation: aLoader,
+  optimizer: required(
+    instance(Optimizer, 'an optimizer, such as new optim.SGD(model.parameters(), { lr: 0.1 })'),
+  ),
+  epochs: required(integerFrom(1)),
+  schedule: aSchedule,
+  callbacks: { must: 'an array of callbacks', holds: Array.isArray },
+  readEvery: integerFrom(1),
+  folder: aString,
+  checkpointEvery: { must: 'an object such as { epochs: 1 } or { steps: 500 }', holds: isPlainObject },
+  monitor: aString,
+  resume: { must: 'true, false or a path', holds: (v) => aBoolean.holds(v) || aString.holds(v) },
+};

@@ -1,0 +1,168 @@
+/** The checkpoints of a training in its folder: the last one with everything, and the weights that were best. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { ArgumentError, FileError } from '../core/errors.js';
+import { makeFolder } from '../core/folders.js';
+import type { Loader } from '../data/index.js';
+import { writeSafetensors } from '../io/index.js';
+import type { Layer } from '../nn/index.js';
+import { type EpochReport, monitored } from './callbacks.js';
+import { checkpointOf, type JsonValue, loadCheckpoint } from './checkpoint-file.js';
+import type { FitOptions } from './fit-options.js';
+import { storedAll } from './stored.js';
+
+/** Where a training stands between two steps, besides tensors. */
+export interface Standing {
+  /** The epoch under way, from 0, and how many of its steps are done. */
+  readonly epoch: number;
+  readonly step: number;
+  /** Good steps of this epoch, and the sum of the losses of their examples. */
+  readonly sums: readonly number[];
+  /** Since the epoch began. */
+  readonly seconds: number;
+  /** Since the training began. */
+  readonly elapsed: number;
+  readonly reports: readonly EpochReport[];
+  /** The learning rates that a schedule is multiplied with, of each group. */
+  readonly rates: readonly number[];
+  /** The loader's number of epoch 0. */
+  readonly firstEpoch: number;
+  /** A callback has ended the training. */
+  readonly stopped: boolean;
+}
+
+interface Saved extends Standing {
+  readonly best: number;
+  readonly order: JsonValue;
+  readonly callbacks: readonly JsonValue[];
+}
+
+/** The names of the files in the folder of a run. */
+export const LAST = 'checkpoint.safetensors';
+export const BEST = 'best.safetensors';
+
+/** What decides which examples a step sees. */
+const orderOf = ({
+  dataset,
+  batchSize,
+  length,
+  shuffle,
+  seed,
+}: Loader): Readonly<Record<string, JsonValue>> => ({
+  examples: dataset.length,
+  batchSize,
+  batches: length,
+  shuffle,
+  seed,
+});
+
+export class RunCheckpoints {
+  readonly #model: Layer;
+  readonly #options: FitOptions;
+  readonly #folder: string;
+  #best = Number.NEGATIVE_INFINITY;
+  /** Files are written one after the other: what a checkpoint says of other files is true once it is there. */
+  #writing: Promise<void> = Promise.resolve();
+  #saved: Promise<void> = Promise.resolve();
+
+  private constructor(model: Layer, options: FitOptions, folder: string) {
+    this.#model = model;
+    this.#options = options;
+    this.#folder = folder;
+  }
+
+  /**
+   * The folder that the options name, if any. If the training is to be resumed, the model, the optimizer, the generator
+   * and the callbacks are as they were then.
+   * @returns also where it stands, if it is resumed
+   * @throws ArgumentError if the folder has a training that is not to be resumed, or the data differ; FileError
+   */
+  static async open(
+    model: Layer,
+    options: FitOptions,
+  ): Promise<{ readonly checkpoints: RunCheckpoints | undefined; readonly standing: Standing | undefined }> {
+    const { resume = false } = options;
+    const folder = options.folder ?? (typeof resume === 'string' ? resume : undefined);
+    if (folder === undefined) {
+      if (resume !== true) return { checkpoints: undefined, standing: undefined };
+      throw new ArgumentError("[fit] resume is true, but no folder is named: write resume: 'runs/mine'.");
+    }
+    const from = join(typeof resume === 'string' ? resume : folder, LAST);
+    const checkpoints = new RunCheckpoints(model, options, folder);
+    if (resume === false ? existsSync(from) : existsSync(from) || typeof resume === 'string') {
+      if (resume === false)
+        throw new ArgumentError(
+          `[fit] ${folder} has the checkpoint of another training. Continue it with resume: true, or name another folder.`,
+        );
+      if (!existsSync(from)) throw new FileError(from, 'there is no checkpoint to resume from.');
+      return { checkpoints, standing: await checkpoints.#load(from) };
+    }
+    makeFolder(folder);
+    return { checkpoints, standing: undefined };
+  }
+
+  get #parts(): Parameters<typeof loadCheckpoint>[1] {
+    return { model: this.#model, optimizer: this.#options.optimizer };
+  }
+
+  async #load(path: string): Promise<Standing> {
+    const { optimizer, train, callbacks = [] } = this.#options;
+    const saved = (await loadCheckpoint(path, this.#parts)) as unknown as Saved;
+    const order: Readonly<Record<string, JsonValue>> = orderOf(train);
+    for (const [name, value] of Object.entries(saved.order as Readonly<Record<string, JsonValue>>))
+      if (order[name] !== value)
+        throw new ArgumentError(
+          `[fit] the training in ${path} had other data: ${name} was ${value}, here it is ${order[name]}. Resume it with the loader it began with.`,
+        );
+    optimizer.groups.forEach((group, i) => {
+      group.lr = saved.rates[i]!;
+    });
+    callbacks.forEach((callback, i) => {
+      const state = saved.callbacks[i];
+      if (state !== undefined && state !== null) callback.loadState?.(state);
+    });
+    this.#best = saved.best;
+    // JSON leaves out what is undefined.
+    return {
+      ...saved,
+      reports: saved.reports.map((report) => ({ ...report, validation: report.validation })),
+    };
+  }
+
+  /** Start to write where the training stands now. The one before is on the disk when this returns. */
+  async save(standing: Standing): Promise<void> {
+    const { train, callbacks = [] } = this.#options;
+    const state = {
+      ...standing,
+      best: this.#best,
+      order: orderOf(train),
+      callbacks: callbacks.map((callback) => callback.saveState?.() ?? null),
+    };
+    const path = join(this.#folder, LAST);
+    const checkpoint = await checkpointOf(path, this.#parts, state as unknown as JsonValue);
+    await this.#saved;
+    this.#saved = this.#write(() => checkpoint.write());
+  }
+
+  #write(file: () => Promise<void>): Promise<void> {
+    this.#writing = this.#writing.then(file);
+    this.#writing.catch(() => {}); // whoever waits for it hears of it
+    return this.#writing;
+  }
+
+  /** Keep the weights if they are the best so far. */
+  async keepBest(report: EpochReport): Promise<void> {
+    const { monitor = 'loss' } = this.#options;
+    const value = monitored('fit', report, monitor);
+    if (!(value > this.#best)) return;
+    this.#best = value;
+    const path = join(this.#folder, BEST);
+    const weights = await storedAll(this.#model.stateDict());
+    this.#write(() => writeSafetensors(path, weights, { epoch: String(report.epoch + 1) }));
+  }
+
+  /** All is on the disk. @throws what kept it from being written */
+  written(): Promise<void> {
+    return this.#writing;
+  }
+}

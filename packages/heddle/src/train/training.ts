@@ -1,0 +1,387 @@
+/** A training as it runs: steps, epochs, what is read from the device, and what happens when a number is not finite. */
+import { f32, f64, i32 } from '../core/dtype.js';
+import { ArgumentError, NumericError } from '../core/errors.js';
+import type { Layer } from '../nn/index.js';
+import type { LrSpan } from '../optim/index.js';
+import { stack, tensor } from '../tensor/create.js';
+import { noGrad } from '../tensor/modes.js';
+import { type EpochReport, type History, monitored } from './callbacks.js';
+import { feedOf } from './choose-feed.js';
+import { firstNonFinite } from './diagnose.js';
+import { type Evaluation, ModelEvaluator, scalarOf } from './evaluate.js';
+import type { BatchWork, Feed } from './feed.js';
+import type { FitOptions } from './fit-options.js';
+import { Inputs } from './inputs.js';
+import type { RunCheckpoints, Standing } from './run-checkpoints.js';
+import { Snapshot } from './snapshot.js';
+import { Turns } from './turns.js';
+
+/** The largest f32: anything larger, or NaN, aborts training. */
+const MAX_FINITE = 3.4028234663852886e38;
+
+/** A value on its way. If it fails, that is met where it is awaited, which may be later. */
+function underway<T>(value: Promise<T>): Promise<T> {
+  value.catch(() => {});
+  return value;
+}
+
+/** Readings under way: the device has so many launches, or rounds of `readEvery` steps, to go on with. */
+const AHEAD = 2;
+
+/** The sums after a step, on their way from the device. */
+interface Reading {
+  readonly step: number;
+  readonly examples: number;
+  readonly sums: Promise<ArrayLike<number>>;
+}
+
+/** Before the first step. */
+const BEGINNING = { epoch: 0, step: 0, sums: [0, 0], seconds: 0, elapsed: 0, reports: [], stopped: false };
+
+/** What an epoch came to, or the part of it before it was cut short. */
+interface EpochFigures extends Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> {
+  /** Steps of the epoch that are done. */
+  readonly step: number;
+  readonly sums: readonly number[];
+}
+
+export class Training {
+  readonly #model: Layer;
+  readonly #options: FitOptions;
+  readonly #feed: Feed;
+  readonly #evaluator: ModelEvaluator | undefined;
+  readonly #checkpoints: RunCheckpoints | undefined;
+  readonly #turns = new Turns();
+  /** Of the loader: ours are counted from 0. */
+  readonly #firstEpoch: number;
+  /** Where it begins: at the first step, unless it is resumed. */
+  readonly #from: Standing;
+  #began = performance.now();
+  readonly #reports: EpochReport[];
+  /** The weights as they were before an epoch. */
+  #last: { readonly epoch: number; readonly weights: Promise<Snapshot> };
+  readonly #baseRates: readonly number[];
+  /** What the schedule watches, after each epoch. */
+  readonly #observed: number[] = [];
+  #reschedule: () => void = () => {};
+  /** Of this epoch: good steps, and the sum of the losses of their examples. f64: no step is too small to count. */
+  readonly #sums = tensor([0, 0], { dtype: f64 });
+  /** 1 until a loss is not finite. */
+  readonly #good = tensor(1);
+  /** Done when the device has the first chunks to work on. */
+  readonly #preparations: (() => unknown)[];
+  #steps: number;
+  #stopping: History['ended'] | undefined;
+
+  /** @param standing where it was interrupted, if it is resumed */
+  constructor(
+    model: Layer,
+    options: FitOptions,
+    checkpoints: RunCheckpoints | undefined,
+    standing: Standing | undefined,
+  ) {
+    this.#model = model;
+    this.#options = options;
+    this.#checkpoints = checkpoints;
+    const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
+    this.#baseRates = optimizer.groups.map((group) => group.lr);
+    this.#from = standing ?? { ...BEGINNING, firstEpoch: train.epoch, rates: this.#baseRates };
+    const { epoch, step, firstEpoch, reports, stopped } = this.#from;
+    this.#firstEpoch = firstEpoch;
+    this.#reports = [...reports];
+    this.#steps = epoch * train.length + step;
+    if (stopped) this.#stopping = 'stopped';
+    this.#last = { epoch, weights: this.#weights() };
+    optimizer.zeroGrad();
+    const setRates = this.#schedule();
+    const work: BatchWork = (inputs, labels) => {
+      setRates();
+      const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
+      const value = scalarOf('fit', 'loss', loss(model.forward(inputs), labels));
+      value.backward();
+      const seen = value.detach().cast(f32);
+      const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
+      optimizer.step({ when: good });
+      this.#requireAllUsed();
+      noGrad(() => {
+        for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
+        const one = good.where(1, 0);
+        const total = lossReduction === 'mean' ? seen.mul(inputs.shape[0]!) : seen;
+        this.#sums.assign(good.where(this.#sums.add(stack([one, total]).cast(f64)), this.#sums));
+        this.#good.assign(one);
+      });
+    };
+    this.#feed = feedOf(train, work, { resident });
+    this.#evaluator = validation && new ModelEvaluator(model, validation, options, 'frozen');
+    this.#preparations = [() => this.#feed.prepare?.('all'), () => this.#evaluator?.prepare()];
+  }
+
+  async run(): Promise<History> {
+    const { epochs, train, optimizer, schedule, callbacks = [] } = this.#options;
+    const { epoch: firstEpoch, step } = this.#from;
+    this.#began = performance.now();
+    try {
+      const plan = { epochs, steps: train.length, epoch: firstEpoch, step, reports: [...this.#reports] };
+      for (const callback of callbacks) await callback.onStart?.(plan);
+      for (let epoch = firstEpoch; epoch < epochs && !this.#stopping; epoch++)
+        if (!(await this.#epochAndValidation(epoch))) break;
+      await this.#checkpoints?.written();
+    } finally {
+      await this.#checkpoints?.written().catch(() => {}); // an error before it is the one to tell
+      this.#dispose();
+      if (schedule)
+        optimizer.groups.forEach((group, i) => {
+          group.lr = this.#baseRates[i]!;
+        });
+    }
+    const history: History = {
+      epochs: this.#reports,
+      steps: this.#steps,
+      seconds: this.#elapsed,
+      ended: this.#stopping ?? 'done',
+    };
+    for (const callback of callbacks) await callback.onEnd?.(history);
+    return history;
+  }
+
+  /** Since the training began, the time before it was resumed included. */
+  get #elapsed(): number {
+    return this.#from.elapsed + (performance.now() - this.#began) / 1000;
+  }
+
+  /** @returns whether there may be another one */
+  async #epochAndValidation(epoch: number): Promise<boolean> {
+    const { epochs, train, callbacks = [], checkpointEvery = { epochs: 1 } } = this.#options;
+    const { step, sums, ...figures } = await this.#epoch(epoch);
+    if (step === 0) {
+      await this.#save(epoch, step, sums, 0);
+      return false;
+    }
+    const weights = this.#weights();
+    const validation = await this.#evaluate();
+    await this.#keep(epoch, weights);
+    const report = { ...figures, epoch, epochs, validation, lr: this.#lr, elapsed: this.#elapsed };
+    const isWhole = step === train.length && (validation || !this.#evaluator);
+    if (this.#stopping === 'aborted' && !isWhole) {
+      await this.#save(epoch, step, sums, figures.seconds);
+      this.#reports.push(report);
+      return false;
+    }
+    this.#reports.push(report);
+    this.#observe(report);
+    for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
+    await this.#checkpoints?.keepBest(report);
+    const isDue = checkpointEvery.epochs && (epoch + 1) % checkpointEvery.epochs === 0;
+    if (isDue || epoch + 1 === epochs || this.#stopping) await this.#save(epoch + 1, 0, [0, 0], 0);
+    return true;
+  }
+
+  /** Where the training stands, which goes to the disk while it goes on. */
+  async #save(epoch: number, step: number, sums: readonly number[], seconds: number): Promise<void> {
+    await this.#checkpoints?.save({
+      ...{ epoch, step, sums, seconds },
+      firstEpoch: this.#firstEpoch,
+      elapsed: this.#elapsed,
+      reports: this.#reports,
+      rates: this.#options.optimizer.groups.map((group) => group.lr),
+      stopped: this.#stopping === 'stopped',
+    });
+  }
+
+  #dispose(): void {
+    this.#evaluator?.dispose();
+    this.#feed.dispose();
+    this.#sums.dispose();
+    this.#good.dispose();
+  }
+
+  /** @returns undefined without validation data, or if the signal cut it short */
+  async #evaluate(): Promise<Evaluation | undefined> {
+    const { signal } = this.#options;
+    const evaluation = signal?.aborted ? undefined : await this.#evaluator?.run();
+    if (!signal?.aborted) return evaluation;
+    this.#stopping = 'aborted';
+    return undefined;
+  }
+
+  /** The steps of an epoch that are left. @returns where it ended, and what was measured */
+  async #epoch(epoch: number): Promise<EpochFigures> {
+    const { train, callbacks = [], readEvery = 16, signal, checkpointEvery } = this.#options;
+    const isFirst = epoch === this.#from.epoch;
+    const before = isFirst ? this.#from : { step: 0, sums: [0, 0], seconds: 0 };
+    const start = performance.now();
+    const seconds = (): number => before.seconds + (performance.now() - start) / 1000;
+    this.#model.train();
+    this.#sums.write(before.sums);
+    // Kernels that are not in the cache yet are compiled together, those of all programs.
+    if (isFirst && this.#feed.prepare?.('full') === false)
+      for (const prepare of this.#preparations.splice(0)) prepare();
+    let { step } = before;
+    let examples = Math.min(step * train.batchSize, train.dataset.length);
+    let loss = step > 0 ? before.sums[1]! / examples : undefined;
+    const readings: Reading[] = [];
+    let readAt = step;
+    const every = this.#checkpoints ? checkpointEvery?.steps : undefined;
+    /** Steps until the next checkpoint that is due within the epoch. */
+    const room = (batch: number): number =>
+      every === undefined ? Number.POSITIVE_INFINITY : every - ((epoch * train.length + batch) % every);
+    for await (const chunk of this.#feed.chunks(this.#firstEpoch + epoch, step, room)) {
+      if (signal?.aborted) this.#stopping = 'aborted';
+      if (this.#stopping) break;
+      const isDue = room(step) === chunk.batches;
+      chunk.run();
+      this.#steps += chunk.batches;
+      step += chunk.batches;
+      examples += chunk.examples;
+      if (readAt === 0 || step - readAt >= readEvery) {
+        readings.push(this.#read(step, examples));
+        readAt = step;
+      }
+      if (readings.length > AHEAD) {
+        this.#preparations.shift()?.();
+        loss = await this.#meanLoss(epoch, readings.shift()!);
+      }
+      const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
+      for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
+      if (isDue) {
+        const reading = this.#read(step, examples);
+        loss = await this.#meanLoss(epoch, reading);
+        readings.length = 0;
+        readAt = step;
+        await this.#save(epoch, step, Array.from(await reading.sums), seconds());
+      }
+      await this.#turns.next();
+    }
+    if (step === 0) return { step, sums: before.sums, loss: Number.NaN, seconds: 0, examplesPerSecond: 0 };
+    const last = this.#read(step, examples);
+    loss = await this.#meanLoss(epoch, last);
+    const took = seconds();
+    const sums = Array.from(await last.sums);
+    return { step, sums, loss, seconds: took, examplesPerSecond: examples / took };
+  }
+
+  /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
+  #schedule(): () => void {
+    const { schedule, optimizer } = this.#options;
+    if (!schedule) return () => {};
+    for (const report of this.#reports) this.#observe(report);
+    const rates = this.#tables().map((table, i) => tensor(table, { dtype: optimizer.groups[i]!.dtype }));
+    if (schedule.monitor !== undefined)
+      this.#reschedule = () => {
+        this.#tables().forEach((table, i) => {
+          rates[i]!.write(table);
+        });
+      };
+    const at = tensor([this.#steps], { dtype: i32 });
+    return () =>
+      noGrad(() => {
+        optimizer.groups.forEach(({ rate }, i) => {
+          rate.assign(rates[i]!.gather(0, at).reshape([]));
+        });
+        at.assign(at.add(1));
+      });
+  }
+
+  /** The learning rate of each step, for each group, as far as they are known. @throws ArgumentError */
+  #tables(): number[][] {
+    const { steps } = this.#span;
+    const factors = Array.from({ length: steps }, (_, step) => this.#factor(step));
+    const bad = factors.findIndex((factor) => !(Number.isFinite(factor) && factor >= 0));
+    if (bad >= 0)
+      throw new ArgumentError(
+        `[fit] the schedule gives ${factors[bad]} in step ${bad + 1} of ${steps}: must be a number ≥ 0.`,
+      );
+    return this.#baseRates.map((rate) => factors.map((factor) => rate * factor));
+  }
+
+  #factor(step: number): number {
+    return this.#options.schedule!.factor(step, this.#span);
+  }
+
+  get #span(): LrSpan {
+    const { epochs, train } = this.#options;
+    return { steps: epochs * train.length, stepsPerEpoch: train.length, observed: this.#observed };
+  }
+
+  /** Tell the schedule how an epoch went, where it asks. */
+  #observe(report: EpochReport): void {
+    const { schedule } = this.#options;
+    if (schedule?.monitor === undefined) return;
+    const value = monitored('fit', report, schedule.monitor);
+    this.#observed.push(schedule.monitor === 'loss' ? -value : value);
+    this.#reschedule();
+  }
+
+  /** The learning rate (of the first group) of the last step. */
+  get #lr(): number {
+    const { schedule, optimizer } = this.#options;
+    return schedule ? this.#baseRates[0]! * this.#factor(Math.max(0, this.#steps - 1)) : optimizer.lr;
+  }
+
+  /** @throws ArgumentError for parameters of the model that get gradients which the optimizer does not use */
+  #requireAllUsed(): void {
+    const unused = [...this.#model.namedParameters()].flatMap(([name, { grad }]) => (grad ? [name] : []));
+    if (unused.length === 0) return;
+    const own = new Set(this.#options.optimizer.groups.flatMap((group) => group.params));
+    const isOther = this.#model.parameters().every((parameter) => !own.has(parameter));
+    throw new ArgumentError(
+      isOther
+        ? "[fit] the optimizer has none of the model's parameters: it was made for another model. Pass one made with model.parameters()."
+        : `[fit] the optimizer does not have these parameters of the model, which get gradients: ${unused.join(', ')}. Make it with model.parameters(); to freeze a part of the model, detach() what that part returns.`,
+    );
+  }
+
+  async #heed(answer: unknown): Promise<void> {
+    if ((await answer) === 'stop') this.#stopping ??= 'stopped';
+  }
+
+  #read(step: number, examples: number): Reading {
+    return { step, examples, sums: underway(this.#sums.data()) };
+  }
+
+  /** The mean loss of the epoch's examples up to there. @throws NumericError if a step went wrong */
+  async #meanLoss(epoch: number, { step, examples, sums }: Reading): Promise<number> {
+    const { 0: good, 1: sum } = await sums;
+    if (good !== step) await this.#fail(epoch, good!);
+    return sum! / examples;
+  }
+
+  #weights(): Promise<Snapshot> {
+    return underway(Snapshot.of(Object.values(this.#model.stateDict())));
+  }
+
+  /** The weights after an epoch are the last good ones. @throws NumericError if its last step has spoiled them */
+  async #keep(epoch: number, weights: Promise<Snapshot>): Promise<void> {
+    const spoiled = (await weights).notFinite();
+    if (!spoiled) {
+      this.#last = { epoch: epoch + 1, weights };
+      return;
+    }
+    (await this.#last.weights).restore();
+    const [name] = Object.entries(this.#model.stateDict()).find(([, tensor]) => tensor === spoiled)!;
+    throw new NumericError(
+      `[fit] '${name}' is not finite after the last step of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
+        `The model keeps its last good weights, those before epoch ${this.#last.epoch + 1}. Try a smaller learning rate.`,
+    );
+  }
+
+  /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
+  async #fail(epoch: number, bad: number): Promise<never> {
+    const { train, loss } = this.#options;
+    let where: string | undefined;
+    for (const batch of train.batches(this.#firstEpoch + epoch)) {
+      if (batch.index < bad) continue;
+      const { inputs, labels } = new Inputs(train.dataset).write(batch);
+      where = await firstNonFinite(this.#model, inputs, labels, loss);
+      break;
+    }
+    const spoiled = where?.startsWith('parameter') ?? false;
+    if (spoiled) (await this.#last.weights).restore();
+    const kept = spoiled ? `those before epoch ${this.#last.epoch + 1}` : 'those before that step';
+    throw new NumericError(
+      `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
+        `First not finite: ${where ?? 'nothing when repeated; a random layer may be the cause'}. ` +
+        `The model keeps its last good weights, ${kept}. Try a smaller learning rate.`,
+    );
+  }
+}
