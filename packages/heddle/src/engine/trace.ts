@@ -15,6 +15,8 @@ export class Trace {
   readonly captured = new Map<Handle, GraphNode>();
   /** Stand-ins for the function's arguments. */
   readonly inputs: Handle[] = [];
+  /** Whether gradients have been used: those that are left then are not asked for. */
+  usedGradients = false;
   /** Tensors from outside that were assigned, with their new value. */
   readonly assigned = new Map<Handle, GraphNode>();
   readonly #start = newestSerial();
@@ -79,6 +81,11 @@ export class Trace {
 
 /** The running trace, if any. */
 export const currentTrace = (): Trace | undefined => active;
+
+/** Say that gradients have been used, in the running trace, if any. */
+export const noteUseOfGradients = (): void => {
+  if (active) active.usedGradients = true;
+};
 
 /** Whether a tensor is from before the running trace: every run would find the same one. */
 export const isFromBefore = ({ ownNode }: Handle): boolean => active?.made(ownNode) === false;

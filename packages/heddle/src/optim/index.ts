@@ -1,10 +1,15 @@
 /** Optimizers: update rules for parameters. */
 export type { Rule, Rules } from '../core/arguments.js';
+export { GradientAccumulator } from './accumulate.js';
 export { Adagrad, type AdagradSettings } from './adagrad.js';
 export { Adam, type AdamSettings, AdamW } from './adam.js';
+export { type ClipGradNormOptions, clipGradNorm, clipGradValue } from './clip.js';
+export { type EmaOptions, ExponentialMovingAverage } from './ema.js';
+export { LBFGS, type LBFGSSettings } from './lbfgs.js';
 export { Lion, type LionSettings } from './lion.js';
 export type { LrOptions, LrSchedule, LrSpan, LrUnit } from './lr-schedule.js';
 export { LrScheduler, type LrSchedulerState } from './lr-scheduler.js';
+export { Muon, type MuonSettings } from './muon.js';
 export {
   type BaseSettings,
   type GroupOptions,

@@ -10,12 +10,14 @@ import {
   shown,
 } from '../core/arguments.js';
 import { type DType, f32, f64 } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape, sameShape } from '../core/shape.js';
+import { ArgumentError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
 import { type AnyTensor, aTensor, requireTensor } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
-import { isFromBefore, noGrad, realize } from '../tensor/modes.js';
+import { currentTrace, isFromBefore, noGrad, noteUseOfGradients, realize } from '../tensor/modes.js';
+import { labelOf } from '../tensor/names.js';
 import { Tensor } from '../tensor/tensor.js';
+import { assignAll, requireMatch } from './state.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
 export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iterable<Tensor> };
@@ -152,6 +154,8 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    */
   step(options: StepOptions = {}): void {
     requireOptions('step', options, STEP);
+    if (currentTrace()) this.#requireGradients();
+    noteUseOfGradients();
     const changed: Change[] = [];
     try {
       noGrad(() => {
@@ -162,6 +166,16 @@ export abstract class Optimizer<Settings extends BaseSettings> {
       for (const { tensor, before } of changed) tensor.ownNode = before;
       throw error;
     }
+  }
+
+  /** In `jit` a step without gradients is a mistake that every call would repeat. @throws ArgumentError */
+  #requireGradients(): void {
+    const all = this.groups.flatMap(({ params }) => params);
+    if (all.some((p) => p.grad)) return;
+    throw new ArgumentError(
+      `[optim] step() within jit: no parameter of this optimizer has a gradient (${all.length} parameters, the first is ${labelOf(all[0]!)}). ` +
+        'Call backward() before, in the same function. If you do, the loss does not depend on them: the optimizer was made for another model.',
+    );
   }
 
   /** @param changed where what it changes is added */
@@ -178,7 +192,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
       changed.push({ tensor: to, before: to.ownNode });
       to.assign(when ? when.where(value, to) : value);
     };
-    const assignAll = (to: State, values: State): void => {
+    const assignEach = (to: State, values: State): void => {
       for (const [name, value] of Object.entries(values)) assign(to[name]!, value);
     };
     const { settings } = group;
@@ -189,11 +203,11 @@ export abstract class Optimizer<Settings extends BaseSettings> {
       const gradient = parameter.grad!;
       const lr = group.rate.cast(parameter.dtype);
       const { value, state } = this.update({ parameter, gradient, lr, state: before, shared, settings });
-      assignAll(before, state);
+      assignEach(before, state);
       assign(parameter, value);
       parameter.grad = undefined;
     }
-    assignAll(sharedBefore, shared);
+    assignEach(sharedBefore, shared);
   }
 
   /** Forget the gradients gathered so far. (`step` does so automatically.) */
@@ -221,25 +235,10 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    */
   async loadStateDict(state: Readonly<Record<string, AnyTensor>>): Promise<void> {
     const own = this.stateDict();
-    requireRecord(state);
-    const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
-    const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
-    if (missing.length > 0 || unexpected.length > 0)
-      throw new ArgumentError(
-        `[optim] this is not the state of this optimizer. Missing: ${missing.join(', ') || 'none'}. ` +
-          `Unexpected: ${unexpected.join(', ') || 'none'}. Make it with the parameters and settings it was saved with.`,
-      );
-    for (const [name, to] of Object.entries(own)) {
-      if (!sameShape(to.shape, state[name]!.shape))
-        throw new ShapeError(
-          `[optim] shapes of ${name} differ: ${formatShape(to.shape)} here, ${formatShape(state[name]!.shape)} in the state.`,
-        );
-    }
+    requireMatch('optim', 'this optimizer', own, state);
     const rates = await Promise.all(this.groups.map((_, g) => state[`${g}.lr`]!.item()));
     for (const rate of rates) requireArgument('optim', 'lr', rate, LEARNING_RATE);
-    noGrad(() => {
-      for (const [name, to] of Object.entries(own)) to.assign(state[name]!.detach().cast(to.dtype));
-    });
+    assignAll(own, state);
     this.groups.forEach((group, g) => {
       group.lr = rates[g]!;
     });
@@ -264,14 +263,6 @@ export interface Update<Settings> {
 
 const isIterable = (value: unknown): value is Iterable<unknown> =>
   typeof value === 'object' && value !== null && Symbol.iterator in value;
-
-function requireRecord(state: unknown): asserts state is Readonly<Record<string, AnyTensor>> {
-  if (typeof state !== 'object' || state === null || Array.isArray(state))
-    throw new ArgumentError(
-      `[optim] the state is ${shown(state)}, must be an object of tensors by name, such as optimizer.stateDict() gives.`,
-    );
-  for (const [name, value] of Object.entries(state)) requireTensor('optim', name, value);
-}
 
 function groupsOf<Settings>(params: Trainable<Settings>): readonly GroupOptions<Settings>[] {
   if (!isIterable(params))

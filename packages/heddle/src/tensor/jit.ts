@@ -82,7 +82,8 @@ const KEPT = 16;
  * `fn` as one compiled program per shapes of its inputs. The first call traces it: tensors in its arguments become
  * inputs; tensors it uses from outside (parameters, optimizer state) are looked up again at every run, and those it
  * assigns are updated in place. Everything else in `fn` happens once, at the trace: plain arguments are constants of
- * the program (other values make another one), and values cannot be awaited inside.
+ * the program (other values make another one), and values cannot be awaited inside. Gradients last until it returns: those
+ * that no optimizer has used by then are not computed.
  * @throws ArgumentError for an argument that `fn` assigns, directly or as a tensor from outside
  */
 export function jit<A extends readonly unknown[], R>(
@@ -206,10 +207,10 @@ function record<A extends readonly unknown[], R>(fn: (...args: A) => R, args: A,
     throw error;
   }
   const unused = forgetGradients(trace);
-  if (unused.length > 0)
+  if (unused.length > 0 && !trace.usedGradients)
     throw new ArgumentError(
       `[jit] backward() gave gradients to ${unused.length} parameter${unused.length === 1 ? '' : 's'} that no optimizer.step() in this function used: ` +
-        `${listed(unused.map(labelOf))}. Step an optimizer that has them, or forget them with model.zeroGrad().`,
+        `${listed(unused.map(labelOf))}. Step an optimizer that has them, keep them with optim.GradientAccumulator, or forget them with model.zeroGrad().`,
     );
   return { recording: new Recording(trace, nodes, measure), output };
 }

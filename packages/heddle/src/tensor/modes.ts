@@ -12,7 +12,7 @@ import { type AnyTensor, requireTensor } from './tensor.js';
 /** @internal */
 export { reclaim } from '../engine/storage.js';
 /** @internal */
-export { isFromBefore } from '../engine/trace.js';
+export { currentTrace, isFromBefore, noteUseOfGradients } from '../engine/trace.js';
 
 /** Run `body` without recording gradients: nothing made in it requires one. */
 export function noGrad<T>(body: () => T): T {

@@ -101,8 +101,9 @@ export class Training {
       value.backward();
       const seen = value.detach().cast(f32);
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
+      this.#requireOwn();
       optimizer.step({ when: good });
-      this.#requireAllUsed();
+      model.zeroGrad();
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
@@ -318,17 +319,17 @@ export class Training {
     return schedule ? this.#baseRates[0]! * this.#factor(Math.max(0, this.#steps - 1)) : optimizer.lr;
   }
 
-  /** @throws ArgumentError for parameters of the model that get gradients which the optimizer does not use */
-  #requireAllUsed(): void {
-    const unused = [...this.#model.namedParameters()].flatMap(([name, { grad }]) => (grad ? [name] : []));
-    if (unused.length === 0) return;
+  /**
+   * An optimizer may have some of the model's parameters only: the others stay as they are.
+   * @throws ArgumentError if it has none of them
+   */
+  #requireOwn(): void {
     const own = new Set(this.#options.optimizer.groups.flatMap((group) => group.params));
-    const isOther = this.#model.parameters().every((parameter) => !own.has(parameter));
-    throw new ArgumentError(
-      isOther
-        ? "[fit] the optimizer has none of the model's parameters: it was made for another model. Pass one made with model.parameters()."
-        : `[fit] the optimizer does not have these parameters of the model, which get gradients: ${unused.join(', ')}. Make it with model.parameters(); to freeze a part of the model, detach() what that part returns.`,
-    );
+    const parameters = this.#model.parameters();
+    if (parameters.length > 0 && parameters.every((parameter) => !own.has(parameter)))
+      throw new ArgumentError(
+        "[fit] the optimizer has none of the model's parameters: it was made for another model. Pass one made with model.parameters().",
+      );
   }
 
   async #heed(answer: unknown): Promise<void> {

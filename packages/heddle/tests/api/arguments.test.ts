@@ -206,5 +206,6 @@ const HIDDEN: Readonly<Record<string, readonly string[]>> = {
   AdamW: ['decay'],
   Adagrad: ['initialState', 'initialShared', 'nextShared', 'update'],
   Lion: ['initialState', 'update'],
+  Muon: ['initialState', 'update'],
   RMSprop: ['initialState', 'update'],
 };

@@ -15,6 +15,7 @@ import {
   parameters,
   type Spec,
   sgd,
+  slow,
   spec,
   state,
   tensor,
@@ -34,6 +35,9 @@ const scheduler = (): optim.LrScheduler =>
     stepsPerEpoch: 1,
   });
 
+const averages = (): optim.ExponentialMovingAverage =>
+  new optim.ExponentialMovingAverage(layer().parameters());
+
 /** Constructors and functions. */
 export const OPTIM_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'optim.SGD': [parameters, options(sgd)],
@@ -47,6 +51,32 @@ export const OPTIM_CALLS: Readonly<Record<string, readonly Spec[]>> = {
     }),
   ],
   'optim.Lion': [parameters, options({ lr: adam.lr, betas: adam.betas, weightDecay: momentum.weightDecay })],
+  'optim.Muon': [
+    list(() => [layer().weight]),
+    options({
+      ...{
+        lr: adam.lr,
+        eps: adam.eps,
+        ...momentum,
+        nesterov: optional(flag),
+        nsSteps: slow(optional(number(2))),
+      },
+      nsCoefficients: optional(list(() => [3, -4, 2])),
+      adjustLrFn: optional(oneOf('original', 'matchRmsAdamw')),
+    }),
+  ],
+  'optim.LBFGS': [
+    parameters,
+    options({
+      ...{ lr: adam.lr, maxIter: optional(number(2)), maxEval: optional(number(3)) },
+      ...{ toleranceGrad: optional(number(0)), toleranceChange: optional(number(0)) },
+      ...{ historySize: optional(number(3)), lineSearchFn: optional(oneOf('strongWolfe')) },
+    }),
+  ],
+  'optim.ExponentialMovingAverage': [parameters, options({ decay: optional(number(0.9)) })],
+  'optim.GradientAccumulator': [parameters],
+  'optim.clipGradNorm': [parameters, number(), options({ normType: optional(number(2)) })],
+  'optim.clipGradValue': [parameters, number()],
   'optim.RMSprop': [
     parameters,
     options({
@@ -124,6 +154,10 @@ export const OPTIM_RECEIVERS: Readonly<Record<string, () => object>> = {
   Adagrad: () => new optim.Adagrad(layer().parameters()),
   Lion: () => new optim.Lion(layer().parameters()),
   RMSprop: () => new optim.RMSprop(layer().parameters()),
+  Muon: () => new optim.Muon([layer().weight]),
+  LBFGS: () => new optim.LBFGS(layer().parameters()),
+  ExponentialMovingAverage: averages,
+  GradientAccumulator: () => new optim.GradientAccumulator(layer().parameters()),
   LrScheduler: scheduler,
   ParameterGroup: () => new optim.SGD(layer().parameters()).groups[0]!,
 };
@@ -143,6 +177,21 @@ export const OPTIM_METHODS: Readonly<Record<string, Readonly<Record<string, read
   Adagrad: {},
   Lion: {},
   RMSprop: {},
+  Muon: {},
+  LBFGS: {
+    step: [fn(() => ones([], { requiresGrad: true }))],
+    zeroGrad: [],
+    stateDict: [],
+    loadStateDict: [state(() => ({}))],
+  },
+  ExponentialMovingAverage: {
+    update: [options({ when: optional(tensor(() => ones([]).gt(0))) })],
+    swap: [],
+    restore: [],
+    stateDict: [],
+    loadStateDict: [state(() => averages().stateDict())],
+  },
+  GradientAccumulator: { add: [], take: [optional(number())] },
   LrScheduler: {
     step: [],
     observe: [number()],

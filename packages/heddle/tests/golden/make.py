@@ -9,7 +9,7 @@ ops.json, losses.json   "cases": {name, op, args, inputs, outputs}. `outputs.out
     gradients, `inputs.gradOutput` is the gradient of the output, and `outputs["grad.x"]` that of the input x.
 optimizers.json         "cases" too. `start` is a parameter, moved 20 times with the gradient of
     sum(½·curvature·(p − target)² + noise[t]·p), which is curvature·(p − target) + noise[t]. `outputs.steps[t]` is the
-    parameter after step t, in f64.
+    parameter after step t, in f64. Of LBFGS four steps on sum(½·curvature·(p − target)² + ¼·p⁴) + ½·sum(p)².
 training.json           "models": lenet5 and cnn, ten steps of batch 64 on the first 640 images of the MNIST training
     set in order, pixels / 255, mean cross-entropy. The weights come from a mulberry32 stream with the seed given: each
     number u in [0, 1) becomes (2u − 1) / √fanIn, rounded to f32; the parameters are filled in the order listed (weight,
@@ -622,20 +622,25 @@ def optimizers(c):
         ("RMSprop", {"lr": 0.02, "momentum": 0.9}),
         ("RMSprop", {"lr": 0.02, "centered": True}),
         ("RMSprop", {"lr": 0.02, "momentum": 0.5, "centered": True}),
+        ("Muon", {"lr": 0.02}),
+        ("Muon", {"lr": 0.02, "momentum": 0.8, "nesterov": False, "weightDecay": 0.3, "adjustLrFn": "matchRmsAdamw"}),
+        ("Muon", {"lr": 0.02, "nsSteps": 3, "nsCoefficients": [2, -1.5, 0.5]}),
     )
+    snake = lambda name: "".join("_" + l.lower() if l.isupper() else l for l in name)
     for name, args in settings:
         title = " ".join([name, *(f"{k} {v}" for k, v in args.items())])
         r = c.random(title)
+        shape = (4, 3) if args.get("nsSteps") else (3, 4)
         inputs = {
-            "start": r(3, 4),
-            "curvature": r(3, 4).abs() + 0.1,
-            "target": r(3, 4),
-            "noise": r(20, 3, 4) * 0.3,
+            "start": r(*shape),
+            "curvature": r(*shape).abs() + 0.1,
+            "target": r(*shape),
+            "noise": r(20, *shape) * 0.3,
         }
 
         def compute(start, curvature, target, noise, name=name, args=args):
             p = start.clone().requires_grad_(True)
-            given = {"".join("_" + l.lower() if l.isupper() else l for l in k): v for k, v in args.items()}
+            given = {snake(k): snake(v) if isinstance(v, str) else v for k, v in args.items()}
             optimizer = (Lion if name == "Lion" else getattr(torch.optim, name))([p], **given)
             steps = []
             for extra in noise:
@@ -646,6 +651,66 @@ def optimizers(c):
 
         c.add(title, name, compute, inputs, args)
         c.cases[-1]["outputs"] = {"steps": array(compute(**{k: v.double() for k, v in inputs.items()}), exact=True)}
+    for args in (
+        {"maxIter": 4, "lr": 0.5},
+        {"maxIter": 5, "lineSearchFn": "strongWolfe"},
+        {"maxIter": 3, "historySize": 2, "lineSearchFn": "strongWolfe", "lr": 8},
+    ):
+        title = " ".join(["LBFGS", *(f"{k} {v}" for k, v in args.items())])
+        r = c.random(title)
+        inputs = {"start": r(2, 5), "curvature": r(2, 5).abs() * 3 + 0.1, "target": r(2, 5)}
+
+        def minimize(start, curvature, target, args=args):
+            p = start.clone().requires_grad_(True)
+            given = {snake(k): snake(v) if isinstance(v, str) else v for k, v in args.items()}
+            optimizer = torch.optim.LBFGS([p], **given)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = (0.5 * curvature * (p - target) ** 2 + 0.25 * p**4).sum() + 0.5 * p.sum() ** 2
+                loss.backward()
+                return loss
+
+            steps = []
+            for _ in range(4):
+                optimizer.step(closure)
+                steps.append(p.detach().clone())
+            return torch.stack(steps)
+
+        c.add(title, "LBFGS", minimize, inputs, args)
+        c.cases[-1]["outputs"] = {"steps": array(minimize(**{k: v.double() for k, v in inputs.items()}), exact=True)}
+
+
+def gradients(c):
+    """Limits to gradients, and averages of weights."""
+    for limit, kind in ((1.0, 2.0), (100.0, 2.0), (0.5, 1.0), (0.3, math.inf), (2.0, 3.0)):
+        name = f"clipGradNorm {limit} of norm {kind}"
+
+        def clip(a, b, limit=limit, kind=kind):
+            p, q = torch.zeros_like(a), torch.zeros_like(b)
+            p.grad, q.grad = a.clone(), b.clone()
+            norm = torch.nn.utils.clip_grad_norm_([p, q], limit, kind)
+            return torch.cat([p.grad.flatten(), q.grad, norm.reshape(1)])
+
+        r = c.random(name)
+        c.add(name, "clipGradNorm", clip, {"a": r(3, 4), "b": r(5)}, {"maxNorm": limit, "normType": str(kind)})
+    r = c.random("clipGradValue")
+    c.add("clipGradValue", "clipGradValue", lambda a: a.clamp(-0.5, 0.5), {"a": r(3, 4)}, {"clipValue": 0.5})
+
+    def average(weights):
+        model = torch.nn.Linear(1, 1, bias=False).double()
+        model.weight = torch.nn.Parameter(weights[0].clone())
+        averaged = torch.optim.swa_utils.AveragedModel(
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+        )
+        rows = []
+        for row in weights[1:]:
+            model.weight.data = row.clone()
+            averaged.update_parameters(model)
+            rows.append(averaged.module.weight.detach().clone())
+        return torch.stack(rows)
+
+    c.add("ema", "ema", average, {"weights": c.random("ema")(8, 2, 3)}, {"decay": 0.9})
 
 
 def schedules():
@@ -976,12 +1041,14 @@ def prints():
 def main():
     prints()
     ops = Cases()
-    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms, normalizations, ties):
+    for part in (elementwise, reductions, matmuls, convolutions, pools, batch_norms, normalizations, ties, gradients):
         part(ops)
     write("ops", cases=ops.cases)
     loss_cases = Cases()
     losses(loss_cases)
     write("losses", cases=loss_cases.cases)
+    # Muon rounds to bf16 before it iterates, which no other number here is.
+    torch.Tensor.bfloat16 = torch.Tensor.clone
     steps = Cases()
     optimizers(steps)
     write("optimizers", cases=steps.cases)

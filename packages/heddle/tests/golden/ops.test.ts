@@ -146,6 +146,29 @@ const RUNS: Readonly<Record<string, Run>> = {
   pairwiseDistance: ({ x, y }, options) => F.pairwiseDistance(x!, y!, options),
   hinge: loss(F.hinge),
   ...SEQUENCES,
+  clipGradNorm: ({ a, b }, { maxNorm, normType }) => {
+    const [p, q]: Tensor[] = [tensor(0), tensor(0)];
+    [p!.grad, q!.grad] = [a, b];
+    const order = normType === 'inf' ? Number.POSITIVE_INFINITY : Number(normType);
+    const norm = F.optim.clipGradNorm([p!, q!], maxNorm, { normType: order });
+    return F.cat([p!.grad!.flatten(), q!.grad!, norm.reshape([1])]);
+  },
+  clipGradValue: ({ a }, { clipValue }) => {
+    const p: Tensor = tensor(0);
+    p.grad = a;
+    F.optim.clipGradValue([p], clipValue);
+    return p.grad!;
+  },
+  ema: ({ weights }, options) => {
+    const p = weights!.at(0).mul(1);
+    const average = new F.optim.ExponentialMovingAverage([p], options);
+    const rows = Array.from({ length: weights!.shape[0]! - 1 }, (_, i) => {
+      p.assign(weights!.at(i + 1));
+      average.update();
+      return average.stateDict()['0']!.mul(1);
+    });
+    return F.stack(rows);
+  },
 };
 
 const toTensor = ({ shape, data }: GoldenArray, requiresGrad: boolean): Tensor =>

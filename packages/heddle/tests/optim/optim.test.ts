@@ -1,14 +1,21 @@
 /** Optimizers beside their formulas (golden-optim has those): groups, rates, state, conditions, and what they refuse. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { f64 } from '../../src/core/dtype.js';
 import { ArgumentError, ShapeError } from '../../src/core/errors.js';
 import {
   Adagrad,
   Adam,
   AdamW,
+  clipGradNorm,
+  clipGradValue,
+  ExponentialMovingAverage,
+  GradientAccumulator,
+  LBFGS,
   Lion,
   type LrSchedule,
   LrScheduler,
+  Muon,
   RMSprop,
   SGD,
   schedules,
@@ -107,6 +114,7 @@ for (const [name, make] of Object.entries({
   AdamW: (p: Tensor) => new AdamW([p], { lr: 0.1 }),
   Adagrad: (p: Tensor) => new Adagrad([p], { lr: 0.1, lrDecay: 0.1 }),
   Lion: (p: Tensor) => new Lion([p], { lr: 0.1 }),
+  Muon: (p: Tensor) => new Muon([p], { lr: 0.1 }),
   RMSprop: (p: Tensor) => new RMSprop([p], { lr: 0.1, momentum: 0.5, centered: true }),
 })) {
   test(`${name}: state saved and loaded goes on as if nothing had happened`, async () => {
@@ -114,10 +122,11 @@ for (const [name, make] of Object.entries({
       p.square().sum().backward();
       optimizer.step();
     };
-    const p = parameter(1, -2);
+    const start = (values: number[]): Tensor => tensor([values], { requiresGrad: true });
+    const p = start([1, -2]);
     const whole = make(p);
     for (let i = 0; i < 3; i++) run(p, whole);
-    const q = parameter(...Array.from(await p.data(), Number));
+    const q = start(Array.from(await p.data(), Number));
     const resumed = make(q);
     resumed.lr = 0.7;
     await resumed.loadStateDict(whole.stateDict());
@@ -243,4 +252,148 @@ test('an LrScheduler moves the rates of all groups, and resumes', async () => {
     rates(),
   );
   assert.throws(() => other.loadStateDict({ step: 1, baseRates: [1], observed: [] }), /with 2 groups/);
+});
+
+test('clipping limits gradients within a jitted function', async () => {
+  const [p, q, idle] = [parameter(1, 1), parameter(1), parameter(5)];
+  const sgd = new SGD([p, q, idle], { lr: 1 });
+  const step = jit((x: Tensor) => {
+    p.mul(x).sum().add(q.mul(4).sum()).backward();
+    const norm = clipGradNorm([p, q, idle], 1);
+    sgd.step();
+    return norm;
+  });
+  // The gradients are (0, 3) and 4, of norm 5.
+  assertClose([await step(tensor([0, 3])).item()], [5], 'the norm before');
+  assertClose((await p.data()) as Float32Array, [1, 1 - 3 / 5], 'a fifth');
+  assertClose([await q.item(), await idle.item()], [1 - 4 / 5, 5], 'a fifth, and nothing');
+  await step(tensor([0, 0])).item();
+  clipGradValue([idle], 1);
+  assert.equal(idle.grad, undefined);
+  idle.mul(9).sum().backward();
+  const late = jit(() => {
+    clipGradValue([idle], 1);
+  });
+  assert.throws(() => late(), /the gradient of .* is from outside/);
+  assert.throws(
+    () => clipGradNorm(p as never, 1),
+    /parameters is Tensor\(\(2\), f32.*must be a list of tensors/,
+  );
+});
+
+test('gradients gathered over calls are those of one large batch', async () => {
+  const make = (): [Tensor, Adam] => {
+    const p = parameter(1, -2, 3);
+    return [p, new Adam([p], { lr: 0.1 })];
+  };
+  const batches = [tensor([1, 2, 3]), tensor([0, -1, 2]), tensor([5, 0, 1]), tensor([2, 2, 2])];
+  const [p, adam] = make();
+  const frozen = parameter(1);
+  const sums = new GradientAccumulator([p]);
+  const gather = jit((x: Tensor) => {
+    p.mul(x).square().mul(frozen).sum().backward();
+    sums.add();
+  });
+  const update = jit(() => {
+    sums.take(0.5);
+    adam.step();
+  });
+  for (const pair of [batches.slice(0, 2), batches.slice(2)]) {
+    for (const x of pair) gather(x);
+    update();
+  }
+  assert.equal(p.grad, undefined);
+  const [q, other] = make();
+  for (const [x, y] of [batches.slice(0, 2), batches.slice(2)]) {
+    q.mul(x!).square().add(q.mul(y!).square()).mul(0.5).sum().backward();
+    other.step();
+  }
+  assertClose((await p.data()) as Float32Array, (await q.data()) as Float32Array, 'two steps');
+});
+
+test('an optimizer may have some of the parameters; one of another model is refused', async () => {
+  const [body, head] = [parameter(1), parameter(2)];
+  const sgd = new SGD([head], { lr: 1 });
+  const step = jit((x: Tensor) => {
+    body.mul(head).mul(x).sum().backward();
+    sgd.step();
+  });
+  step(tensor([3]));
+  assertClose([await body.item(), await head.item()], [1, -1], 'only the head moves');
+  assert.equal(body.grad, undefined);
+  const elsewhere = new SGD([parameter(1)]);
+  const wrong = jit((x: Tensor) => {
+    head.mul(x).sum().backward();
+    elsewhere.step();
+  });
+  assert.throws(() => wrong(tensor([1])), /no parameter of this optimizer has a gradient.*another model/);
+  assert.equal(head.grad, undefined);
+});
+
+test('averages of weights are put into the model, taken back, and saved', async () => {
+  const p = parameter(0, 8);
+  const make = (): ExponentialMovingAverage => new ExponentialMovingAverage([p], { decay: 0.5 });
+  const average = make();
+  const value = async (t: Tensor): Promise<number[]> => Array.from(await t.data(), Number);
+  const update = jit((x: Tensor) => {
+    p.assign(p.detach().add(x));
+    average.update();
+  });
+  for (let i = 0; i < 3; i++) update(tensor([4, 4]));
+  // The first update takes the weights as they are: 4, then (4 + 8) / 2, then (6 + 12) / 2.
+  average.swap();
+  assert.deepEqual(await value(p), [9, 17]);
+  assert.ok(p.requiresGrad);
+  assert.throws(() => average.update(), /averages are in the model: call restore/);
+  assert.throws(() => average.swap(), /already/);
+  average.restore();
+  assert.deepEqual(await value(p), [12, 20]);
+  assert.throws(() => average.restore(), /call swap\(\) first/);
+  average.update({ when: tensor(false) });
+  const other = make();
+  other.loadStateDict(average.stateDict());
+  other.update();
+  assert.deepEqual(await value(other.stateDict()['0']!), [10.5, 18.5]);
+  assert.throws(
+    () => other.loadStateDict({ 0: zeros([2]) }),
+    /not the state of these averages. Missing: begun/,
+  );
+});
+
+test('Muon refuses what is not a matrix', () => {
+  assert.throws(
+    () => new Muon([parameter(1)]),
+    (e) => e instanceof ShapeError && /\(1\) is not a matrix/.test(e.message),
+  );
+});
+
+test('L-BFGS finds the minimum of a narrow valley, resumed halfway', async () => {
+  const make = (x: number[]): [Tensor, LBFGS] => {
+    const p = tensor(x, { dtype: f64, requiresGrad: true });
+    return [p, new LBFGS([p], { maxIter: 6, toleranceChange: 1e-15, lineSearchFn: 'strongWolfe' })];
+  };
+  // H. Rosenbrock, An automatic method for finding the greatest or least value of a function (1960)
+  const closure = (p: Tensor) => (): Tensor => {
+    const loss = p.at(1).sub(p.at(0).square()).square().mul(100).add(p.at(0).sub(1).square());
+    loss.backward();
+    return loss;
+  };
+  const [p, whole] = make([-1.2, 1]);
+  assert.ok(Math.abs((await whole.step(closure(p))) - 24.2) < 1e-9);
+  const [q, resumed] = make(Array.from(await p.data(), Number));
+  await resumed.loadStateDict(whole.stateDict());
+  for (let i = 0; i < 8; i++) {
+    await whole.step(closure(p));
+    await resumed.step(closure(q));
+  }
+  assert.deepEqual(await q.data(), await p.data());
+  assertClose((await p.data()) as Float64Array, [1, 1], 'the minimum');
+  await assert.rejects(
+    whole.step(() => 1 as never),
+    /what the closure returns is 1, must be a tensor/,
+  );
+  await assert.rejects(
+    resumed.loadStateDict({ direction: zeros([3]) }),
+    /'direction' of the state is Tensor\(\(3\)/,
+  );
 });
