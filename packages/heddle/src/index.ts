@@ -224,11 +224,13 @@ export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
 export { defaultGenerator, Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
 export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor/reductions.js';
+export type { SortOptions, TopkOptions } from './tensor/sorting.js';
 export {
   type AnyTensor,
   type MatmulOptions,
   type NumberDType,
   type Operand,
+  type Sorted,
   type Summed,
   Tensor,
 } from './tensor/tensor.js';

@@ -35,6 +35,7 @@ import * as activation from '../ops/activation/op.js';
 import { matmul } from '../ops/matmul/op.js';
 import { scan } from '../ops/scan/op.js';
 import { softmax } from '../ops/softmax/op.js';
+import type { Ordered } from '../ops/sort/op.js';
 import { type Axes, inferShape } from './axes.js';
 import { TensorHandle } from './handle.js';
 import { type Index, index } from './indexing.js';
@@ -56,6 +57,8 @@ import {
   variance,
   vote,
 } from './reductions.js';
+import type { SortOptions, TopkOptions } from './sorting.js';
+import * as sorting from './sorting.js';
 
 /** What a tensor's dtype is where nothing else is said: any whose elements arrive as numbers, which i64's do not. */
 export type NumberDType = Exclude<DTypeName, 'i64'>;
@@ -68,6 +71,14 @@ export type Operand = AnyTensor | number | boolean | bigint;
 
 /** The dtype of sums and products. */
 export type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
+
+/** What `sort` and `topk` give. */
+export interface Sorted<D extends DTypeName> {
+  /** The elements in order. */
+  readonly values: Tensor<D>;
+  /** Where each of them was along the axis. */
+  readonly indices: Tensor<'i32'>;
+}
 
 /** Options of matrix products. */
 export interface MatmulOptions {
@@ -402,6 +413,22 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     return new Tensor(scan('mul', this.node, axis));
   }
 
+  /**
+   * The elements along `axis` (default: the last) in order, and their `indices` before, i32. Equal elements stay as they
+   * stood, and NaN counts as the largest. Gradients go back to where the elements were.
+   */
+  sort(axis = -1, options: SortOptions = {}): Sorted<D> {
+    return sorted(sorting.sort('sort', this.node, axis, options));
+  }
+  /** The `indices` of `sort`. */
+  argsort(axis = -1, options: SortOptions = {}): Tensor<'i32'> {
+    return new Tensor(sorting.sort('argsort', this.node, axis, options).indices);
+  }
+  /** The `k` largest elements along `axis` (default: the last), the largest first, and their indices; as `sort` has them. */
+  topk(k: number, axis = -1, options: TopkOptions = {}): Sorted<D> {
+    return sorted(sorting.topk(this.node, k, axis, options));
+  }
+
   /** Along `axis`: e^x / Σ e^x. @throws DTypeError unless of floats */
   softmax(axis = -1): Tensor<D> {
     return new Tensor(softmax(this.#floats('softmax'), normalizeAxis('softmax', axis, this.ndim), false));
@@ -508,6 +535,24 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   gather(axis: number, positions: AnyTensor): Tensor<D> {
     requireTensor('gather', 'positions', positions);
     return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
+  }
+
+  /**
+   * The elements where `mask`, a tensor of bools, is true, both broadcast, in row order: one dimension. Asynchronous, since
+   * their number depends on values. Gradients go back to where they were.
+   * @throws ShapeError, DTypeError · ArgumentError within `jit`
+   */
+  async maskedSelect(mask: Tensor<'bool'>): Promise<Tensor<D>> {
+    requireTensor('maskedSelect', 'mask', mask);
+    return new Tensor(await sorting.maskedSelect(this.node, mask.node));
+  }
+  /** Where elements are not 0, in row order: (count, dimensions), i32. Asynchronous as `maskedSelect`. */
+  async nonzero(): Promise<Tensor<'i32'>> {
+    return new Tensor(await sorting.nonzero(this.node));
+  }
+  /** Each value once, ascending: one dimension. Asynchronous as `maskedSelect`; every NaN counts. */
+  async unique(): Promise<Tensor<D>> {
+    return new Tensor(await sorting.unique(this.node));
   }
 
   /**
@@ -679,6 +724,11 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     return `Tensor(${formatShape(this.shape)}, ${this.dtype.name}${this.requiresGrad ? ', requiresGrad' : ''})`;
   }
 }
+
+const sorted = <D extends DTypeName>({ values, indices }: Ordered): Sorted<D> => ({
+  values: new Tensor<D>(values),
+  indices: new Tensor<'i32'>(indices),
+});
 
 /** @internal `compute` of tensors of one dtype; of 16-bit floats in f32, rounded once: at each step they would lose too much. */
 export function widely<D extends DTypeName, Others extends readonly (AnyTensor | undefined)[]>(

@@ -8,6 +8,7 @@ import { MOVEMENT } from './movement.js';
 import { PIECES } from './pieces.js';
 import { REDUCE } from './reduce.js';
 import { SEQUENCES } from './sequences.js';
+import { SORTING } from './sorting.js';
 
 export const OPS: readonly Case[] = [
   ...ELEMENTWISE,
@@ -15,6 +16,7 @@ export const OPS: readonly Case[] = [
   ...MOVEMENT,
   ...PIECES,
   ...INDEXING,
+  ...SORTING,
   ...MATMUL,
   ...IMAGES,
   ...SEQUENCES,

@@ -6,7 +6,7 @@ import { digest, type GoldenArray, goldenCases, goldenParameters, goldenTraining
 const complete = ({ shape, data }: GoldenArray): boolean =>
   data.length === shape.reduce((n, d) => n * d, 1) && data.every((v) => Number.isFinite(v));
 
-for (const group of ['ops', 'losses', 'optimizers'] as const) {
+for (const group of ['ops', 'losses', 'tensors', 'optimizers'] as const) {
   test(`golden ${group}: every array is complete and finite, every gradient belongs to an input`, () => {
     const cases = goldenCases(group);
     assert.equal(new Set(cases.map((c) => c.name)).size, cases.length);

@@ -98,7 +98,9 @@ const decodeAll = (arrays: Arrays): Record<string, GoldenArray> =>
   Object.fromEntries(Object.entries(arrays).map(([name, stored]) => [name, decode(stored)]));
 
 /** The cases of a file. */
-export function goldenCases(group: 'ops' | 'losses' | 'sequences' | 'optimizers'): GoldenCase[] {
+export function goldenCases(
+  group: 'ops' | 'losses' | 'sequences' | 'tensors' | 'optimizers',
+): GoldenCase[] {
   type Stored = Omit<GoldenCase, 'inputs' | 'outputs'> & {
     readonly inputs: Arrays;
     readonly outputs: Arrays;

@@ -115,6 +115,13 @@ const RUNS: Readonly<Record<string, Run>> = {
   argmax: position('argmax'),
   argmin: position('argmin'),
   matmul,
+  penalty: ({ x, w }) =>
+    F.grad((x: Tensor) => x.matmul(w!).tanh().square().sum().add(F.softmax(x, 1).log().sum()))(x!)
+      .square()
+      .sum(1),
+  sort: ({ x }, { axis, descending }) => x!.sort(axis, { descending }).values,
+  argsort: ({ x }, { axis, descending }) => x!.argsort(axis, { descending }),
+  topk: ({ x }, { k, axis, largest }) => x!.topk(k, axis, { largest }).values,
   linear: ({ x, weight, bias }) => F.linear(x!, weight!, bias),
   conv2d: ({ x, weight, bias }, options) => F.conv2d(x!, weight!, bias, options),
   maxPool2d: ({ x }, { kernel, ...options }) => F.maxPool2d(x!, kernel, options),
@@ -203,7 +210,7 @@ function resultsOf({ op, args, inputs, outputs, name }: GoldenCase): Result[] {
   });
 }
 
-for (const group of ['ops', 'losses', 'sequences'] as const) {
+for (const group of ['ops', 'losses', 'sequences', 'tensors'] as const) {
   const byOp = new Map<string, GoldenCase[]>();
   for (const c of goldenCases(group)) byOp.set(c.op, [...(byOp.get(c.op) ?? []), c]);
   for (const [op, cases] of byOp) {

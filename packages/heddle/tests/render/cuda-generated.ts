@@ -1,5 +1,5 @@
 /** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
-import { i32 } from '../../src/core/dtype.js';
+import { f64, i32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
 import { ones, rand, randn, tensor, zeros } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
@@ -28,7 +28,7 @@ const ofPrograms = (target: Target): KernelIr[] =>
     return kernelsOf(name, [loss, ...model.parameters().map((p) => p.grad!)], target);
   });
 
-/** An embedding and batch norm in training, with their gradients; random numbers. */
+/** An embedding and batch norm in training, with their gradients; sorted rows; random numbers. */
 function ofLayers(target: Target): KernelIr[] {
   const of = (...shape: number[]): Tensor =>
     tensor(new Float32Array(shape.reduce((n, d) => n * d)), { shape, requiresGrad: true });
@@ -40,7 +40,8 @@ function ofLayers(target: Target): KernelIr[] {
   const picked = rows.at(new Tensor(leaf([3000], i32)));
   picked.square().sum().add(y.square().sum()).backward();
   const gradients = [rows, images, weight, bias].map((p) => p.grad!);
-  return kernelsOf('layers', [y, ...running, ...gradients, randn([2 ** 20]), rand([999])], target);
+  const sorted = [of(3, 5000).topk(4).values, rows.sort(0).indices, of(9, 300).cast(f64).argsort()];
+  return kernelsOf('layers', [y, ...running, ...gradients, ...sorted, randn([2 ** 20]), rand([999])], target);
 }
 
 export const generatedKernels = (target: Target): KernelIr[] => [...ofPrograms(target), ...ofLayers(target)];

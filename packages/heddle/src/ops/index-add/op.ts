@@ -2,8 +2,9 @@
 import { f32, i32 } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, StageArgument } from '../../graph/fused-op.js';
+import type { FusedOp } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
+import { sortedPairs } from '../sort/cuda.js';
 import { gridStage } from '../stage.js';
 import * as cuda from './cuda.js';
 
@@ -56,22 +57,17 @@ export const indexAddOp: FusedOp<IndexArg> = {
         const outer = sizeOf(output.shape.slice(0, axis));
         const inner = sizeOf(output.shape.slice(axis + 1));
         const problem: cuda.IndexAddProblem = {
-          ...{ outer, n, size, inner, valuesOffset: values!.offset, indexOffset: index!.offset },
+          ...{ outer, n, size, inner, valuesOffset: values!.offset },
           finish: finish([outer, size, inner]),
         };
-        /** Keys and positions before a pass, and after it. */
-        const memory = (pass: number): StageArgument[] =>
-          ['keys', 'positions'].map((name) => ({
-            scratch: `${name}${pass % 2}`,
-            bytes: cuda.paddedLength(n) * i32.bytes,
-          }));
-        const runs = cuda.runLengths(n);
-        const [keys, positions] = memory(runs.length) as [StageArgument, StageArgument];
+        const { stages, keys, positions } = sortedPairs(
+          { rows: 1, n, offset: index!.offset, dtype: i32 },
+          { input: 1 },
+        );
         const starts = { scratch: 'starts', bytes: (size + 1) * i32.bytes };
         const sums = [{ input: 0 }, positions, starts, { output: true }] as const;
         return [
-          gridStage(cuda.sortChunks(problem), { input: 1 }, ...memory(0)),
-          ...runs.map((run, i) => gridStage(cuda.mergeRuns(problem, run), ...memory(i), ...memory(i + 1))),
+          ...stages,
           gridStage(cuda.rowStarts(problem), keys, starts),
           gridStage(cuda.addRows(problem), ...sums),
           ...(n > cuda.LONG ? [gridStage(cuda.addLongRows(problem), keys, ...sums)] : []),

@@ -1,0 +1,55 @@
+"""Golden numbers for operations on tensors that are no layers: order, indexing, products, and gradients of gradients.
+
+    python3 tensors.py     # needs torch and numpy; writes tensors.json beside this file
+
+The file is as make.py describes ops.json.
+"""
+
+import torch
+
+from make import Cases, write
+
+
+def second_derivatives(c):
+    r = c.random("penalty")
+
+    def penalty(x, w):
+        """The squared norm of a network's gradient in its input: what a gradient penalty adds to a loss."""
+        if not x.requires_grad:
+            x = x.detach().requires_grad_(True)
+        y = torch.tanh(x @ w).square().sum() + torch.softmax(x, 1).log().sum()
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        return g.square().sum(1)
+
+    c.add("penalty", "penalty", penalty, {"x": r(3, 4), "w": r(4, 5)}, grad=["x", "w"])
+
+
+def order(c):
+    ties = torch.tensor([[2.0, -0.0, 1.0, 0.0, 2.0, 1.0], [1.0, 1.0, -3.0, 5.0, 0.0, -3.0]])
+    for name, x in {"distinct": c.random("sort")(3, 7), "ties": ties}.items():
+        for axis in (0, 1):
+            for descending in (False, True):
+                args = {"axis": axis, "descending": descending}
+                what = f"{name} axis {axis}{' descending' if descending else ''}"
+
+                def by(x, axis=axis, descending=descending):
+                    return torch.sort(x, dim=axis, descending=descending, stable=True)
+
+                c.add(f"sort {what}", "sort", lambda x, by=by: by(x)[0], {"x": x}, args, grad=["x"])
+                c.add(f"argsort {what}", "argsort", lambda x, by=by: by(x)[1], {"x": x}, args)
+    for largest in (True, False):
+        args = {"k": 3, "axis": 1, "largest": largest}
+        x = c.random("topk")(4, 9)
+        c.add(f"topk {largest}", "topk", lambda x, l=largest: x.topk(3, 1, l)[0], {"x": x}, args, grad=["x"])
+
+
+def main():
+    c = Cases()
+    for part in (second_derivatives, order):
+        part(c)
+    write("tensors", cases=c.cases)
+    print(f"{len(c.cases)} cases")
+
+
+if __name__ == "__main__":
+    main()
