@@ -114,6 +114,11 @@ export {
   softplus,
   tanh,
 } from './tensor/functional-activations.js';
+export {
+  type Attention,
+  type AttentionOptions,
+  scaledDotProductAttention,
+} from './tensor/functional-attention.js';
 export { type EmbeddingOptions, embedding } from './tensor/functional-embedding.js';
 export {
   type AvgPool2dOptions,

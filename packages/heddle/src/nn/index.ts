@@ -11,10 +11,16 @@ export {
   Softplus,
   Tanh,
 } from './activation.js';
+export {
+  type AttendOptions,
+  MultiheadAttention,
+  type MultiheadAttentionOptions,
+} from './attention.js';
 export { Flatten, Sequential } from './container.js';
 export { Conv2d, type Conv2dLayerOptions } from './conv2d.js';
 export { Embedding } from './embedding.js';
 export * as init from './init.js';
+export { KeyValueCache } from './key-value-cache.js';
 export { Linear, type LinearOptions } from './linear.js';
 export { type Layer, type LoadStateOptions, Module, type StateDict } from './module.js';
 export {

@@ -200,6 +200,7 @@ const HIDDEN: Readonly<Record<string, readonly string[]>> = {
   ImmediateStream: ['mustLive'],
   Module: ['state'],
   Sequential: ['state'],
+  KeyValueCache: ['append'],
   Optimizer: ['initialShared', 'nextShared', 'check'],
   SGD: ['check', 'initialState', 'initialShared', 'nextShared', 'update'],
   Adam: ['initialState', 'initialShared', 'nextShared', 'decay', 'update'],

@@ -4,7 +4,7 @@ import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
 import { LAYERS } from './layers.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
-import { SEQUENCE_CALLS } from './sequences.js';
+import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequences.js';
 import {
   axes,
   axis,
@@ -346,6 +346,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   Loader: loader,
   Module: layer,
   ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
+  ...SEQUENCE_RECEIVERS,
   ...OPTIM_RECEIVERS,
 };
 
@@ -513,6 +514,7 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   ...Object.fromEntries(
     Object.entries(LAYERS).map(([name, { input = tensor() }]) => [name, { forward: [input] }]),
   ),
+  ...SEQUENCE_METHODS,
   ...OPTIM_METHODS,
   TensorHandle: { numel: [], 'set requiresGrad': [flag] },
 };

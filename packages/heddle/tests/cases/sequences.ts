@@ -1,7 +1,7 @@
-/** What works on sequences: embeddings. */
-import { bf16, f64, i32 } from '../../src/core/dtype.js';
+/** What works on sequences: embeddings, attention. */
+import { bf16, bool, f64, i32 } from '../../src/core/dtype.js';
 import * as H from '../../src/index.js';
-import { make } from '../ndarray.js';
+import { make, type NdArray, total } from '../ndarray.js';
 import type { Case } from './case.js';
 
 const embeddings: Case[] = [
@@ -20,7 +20,86 @@ const embeddings: Case[] = [
     ),
 }));
 
+/** Queries (B, L, E), keys (B, S, E), values (B, S, V); `score` of batch, query and key, from their product. */
+function attended(
+  [q, k, v]: readonly NdArray[],
+  score: (product: number, b: number, i: number, j: number) => number,
+): NdArray {
+  const [batch, queries, features] = q!.shape as [number, number, number];
+  const [, keys, width] = v!.shape as [number, number, number];
+  return make([batch, queries, width], ([b, i, c]) => {
+    const weights = Array.from({ length: keys }, (_, j) => {
+      const of = Array.from(
+        { length: features },
+        (_, e) => q!.data[(b! * queries + i!) * features + e]! * k!.data[(b! * keys + j) * features + e]!,
+      );
+      return Math.exp(score(total(of), b!, i!, j));
+    });
+    const all = total(weights);
+    return all === 0 ? 0 : total(weights.map((w, j) => (w / all) * v!.data[(b! * keys + j) * width + c!]!));
+  });
+}
+
+const attentions: Case[] = [
+  ...(
+    [
+      [2, 3, 5, 4, 2],
+      [1, 1, 1, 1, 1],
+      [3, 7, 19, 5, 9],
+      [0, 2, 3, 2, 2],
+      [2, 0, 3, 2, 2],
+    ] as const
+  ).flatMap(([batch, l, s, e, width]): Case[] => {
+    const inputs = [{ shape: [batch, l, e] }, { shape: [batch, s, e] }, { shape: [batch, s, width] }];
+    const large = s > 5 && ({ gradient: { skip: 'smaller shapes show it' } } as const);
+    return [
+      {
+        ...large,
+        op: 'scaledDotProductAttention',
+        inputs,
+        run: (q, k, v) => H.scaledDotProductAttention(q, k, v),
+        reference: (...qkv) => attended(qkv, (product) => product / Math.sqrt(e)),
+      },
+      {
+        ...large,
+        op: 'causal attention',
+        inputs,
+        run: (q, k, v) => H.scaledDotProductAttention(q, k, v, { isCausal: true, scale: 0.7 }),
+        reference: (...qkv) => attended(qkv, (product, _, i, j) => (j > i ? -Infinity : 0.7 * product)),
+      },
+    ];
+  }),
+  {
+    op: 'attention with a mask that leaves a query nothing',
+    inputs: [
+      { shape: [2, 3, 2] },
+      { shape: [2, 4, 2] },
+      { shape: [2, 4, 3] },
+      { shape: [3, 4], dtype: bool, values: [1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0] },
+    ],
+    run: (q, k, v, mask) => H.scaledDotProductAttention(q, k, v, { mask, scale: 1 }),
+    reference: (q, k, v, mask) =>
+      attended([q!, k!, v!], (product, _, i, j) => (mask!.data[i * 4 + j] ? product : -Infinity)),
+  },
+  {
+    op: 'attention with a mask that is added',
+    inputs: [{ shape: [2, 3, 2] }, { shape: [2, 4, 2] }, { shape: [2, 4, 3] }, { shape: [2, 1, 4] }],
+    run: (q, k, v, mask) => H.scaledDotProductAttention(q, k, v, { mask, scale: 1 }),
+    reference: (q, k, v, mask) =>
+      attended([q!, k!, v!], (product, b, _, j) => product + mask!.data[b * 4 + j]!),
+  },
+  {
+    op: 'attention in bf16',
+    inputs: [3, 6, 6].map((length) => ({ shape: [2, length, 4], dtype: bf16 })),
+    run: (q, k, v) => H.scaledDotProductAttention(q, k, v),
+    reference: (...qkv) => attended(qkv, (product) => product / 2),
+    relative: 1e-2,
+    absolute: 1e-2,
+  },
+];
+
 export const SEQUENCES: readonly Case[] = [
+  ...attentions,
   ...embeddings,
   {
     op: 'embedding of no indices',

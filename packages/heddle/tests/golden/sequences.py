@@ -5,8 +5,12 @@
 make.py says what a case is. Parameters are inputs under their names in PyTorch's state dict, in camelCase.
 """
 
+import re
+import zlib
+
 import torch
 import torch.nn.functional as F
+from torch.func import functional_call
 
 from make import Cases, write
 
@@ -28,9 +32,91 @@ def embeddings(c):
               {"maxNorm": 1, "normType": ord}, more=lambda values: {"weight": values["weight"]})
 
 
+def camel(name):
+    return re.sub(r"_(\w)", lambda m: m[1].upper(), name)
+
+
+def snake(name):
+    return re.sub(r"[A-Z]", lambda m: "_" + m[0].lower(), name)
+
+
+def state(module, title):
+    """The module's parameters by Heddle's names, drawn from N(0, 0.3²)."""
+    generator = torch.Generator()
+    generator.manual_seed(zlib.crc32(title.encode()))
+    return {camel(k): 0.3 * torch.randn(v.shape, generator=generator) for k, v in module.state_dict().items()}
+
+
+def module_case(c, title, op, module, call, inputs, args):
+    """`call(run, **inputs)` runs the module by `run(*arguments)`. Gradients of all floats."""
+    parameters = state(module, title)
+    module = module.double()
+
+    def compute(**given):
+        values = {snake(k): given[k] for k in parameters}
+        own = {k: given[k] for k in inputs}
+        return call(lambda *a, **b: functional_call(module, values, a, b), **own)
+
+    floats = [k for k, v in inputs.items() if v.is_floating_point() and not k.endswith("Mask")]
+    c.add(title, op, compute, inputs | parameters, args, grad=[*floats, *parameters])
+
+
+def attention(c):
+    r = c.random("attention")
+    q, k, v = r(2, 4, 3, 5), r(2, 4, 6, 5), r(2, 4, 6, 2)
+    hidden = r(3, 6) > 0.3
+    some = hidden.clone()
+    some[:, 0] = False
+    op = "scaledDotProductAttention"
+    for title, given, args in (
+        ("", {}, {}),
+        ("causal", {"is_causal": True}, {"isCausal": True}),
+        ("scaled", {"scale": 0.3}, {"scale": 0.3}),
+    ):
+        f = lambda q, k, v, given=given: F.scaled_dot_product_attention(q, k, v, **given)
+        c.add(f"attention {title}".strip(), op, f, {"q": q, "k": k, "v": v}, args, grad=["q", "k", "v"])
+    f = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    masks = {
+        "bools": ~some,
+        "bools for each head": r(2, 4, 3, 6) > -0.7,
+        "floats": r(3, 6),
+        "floats and -inf": torch.where(some, -torch.inf, r(3, 6)),
+    }
+    for title, mask in masks.items():
+        inputs = {"q": q, "k": k, "v": v, "mask": mask}
+        c.add(f"attention by {title}", op, f, inputs, grad=["q", "k", "v"])
+    shared = {"q": q, "k": k[:, :2], "v": v[:, :2]}
+    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    c.add("attention of grouped heads", op, f, shared, {"isCausal": True, "enableGqa": True}, grad=["q", "k", "v"])
+
+    query, memory, wide = r(2, 4, 6), r(2, 5, 6), r(2, 5, 3)
+    padding = torch.tensor([[False] * 5, [False, False, True, False, True]])
+    each = torch.triu(torch.ones(4, 5), 2).bool()
+    first = lambda **more: {"embedDim": 6, "numHeads": 2, "batchFirst": True, **more}
+
+    def layer(title, call, inputs, args):
+        given = {snake(k): v for k, v in args.items()}
+        module_case(c, title, "MultiheadAttention", torch.nn.MultiheadAttention(**given), call, inputs, args)
+
+    layer("self-attention", lambda run, query: run(query, query, query)[0], {"query": query}, first())
+    layer("self-attention of lengths first", lambda run, query: run(query, query, query)[0], {"query": query},
+          {"embedDim": 6, "numHeads": 3})
+    layer("self-attention without a batch", lambda run, query: run(query, query, query)[0], {"query": query[0]}, first())
+    layer("attention to a memory", lambda run, query, key: run(query, key, key)[0], {"query": query, "key": memory},
+          first(bias=False))
+    layer("attention to keys and values of other sizes", lambda run, query, key, value: run(query, key, value)[0],
+          {"query": query, "key": memory, "value": wide}, first(vdim=3))
+    layer("attention with masks", lambda run, query, key, keyPaddingMask, attnMask: run(
+          query, key, key, key_padding_mask=keyPaddingMask, attn_mask=attnMask)[0],
+          {"query": query, "key": memory, "keyPaddingMask": padding, "attnMask": each}, first())
+    layer("attention with masks of floats and bools", lambda run, query, key, keyPaddingMask, attnMask: run(
+          query, key, key, key_padding_mask=torch.where(keyPaddingMask, -torch.inf, 0.0).double(), attn_mask=attnMask)[0],
+          {"query": query, "key": memory, "keyPaddingMask": padding, "attnMask": r(4, 4, 5)}, first())
+
+
 def main():
     c = Cases()
-    for family in (embeddings,):
+    for family in (embeddings, attention):
         family(c)
     write("sequences", cases=c.cases)
     print(f"{len(c.cases)} cases")
