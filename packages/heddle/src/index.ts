@@ -257,6 +257,7 @@ export {
   fit,
   type History,
   type JsonValue,
+  type LoadWeightsOptions,
   type Loss,
   type LossReduction,
   loadCheckpoint,

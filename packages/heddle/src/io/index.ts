@@ -1,6 +1,7 @@
-/** File formats: IDX, safetensors, and writing files atomically. */
+/** File formats: IDX, safetensors, NumPy's, PyTorch's, and writing files atomically. */
 export { writeFileAtomic } from './atomic.js';
 export { type IdxArray, type IdxElements, parseIdx, readIdx } from './idx.js';
+export { encodeNpy, encodeNpz, parseNpy, parseNpz } from './npy.js';
 export {
   encodeSafetensors,
   parseSafetensors,
@@ -11,3 +12,5 @@ export {
   type StoredTensors,
   writeSafetensors,
 } from './safetensors.js';
+export { type LoadedTensors, loadTensors, type SaveTensorsOptions, saveTensors } from './tensor-files.js';
+export { parseTorch } from './torch.js';

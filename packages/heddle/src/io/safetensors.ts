@@ -58,6 +58,17 @@ const CODES: ReadonlyMap<string, DTypeName> = new Map(
 const bytesOf = (t: { readonly dtype: DTypeName; readonly shape: Shape }): number =>
   sizeOf(t.shape) * DTYPES[t.dtype].bytes;
 
+/** @internal @throws FileError unless there are as many bytes as dtype and shape ask for */
+export function requireBytes(tensor: StoredTensor, name: string, path: string): void {
+  const expected = bytesOf(tensor);
+  if (tensor.data.byteLength !== expected)
+    throw new FileError(
+      path,
+      `${name} has ${tensor.data.byteLength} bytes, expected ${expected} for ` +
+        `${tensor.dtype} ${formatShape(tensor.shape)}. Nothing was written.`,
+    );
+}
+
 /**
  * The bytes of a safetensors file, in parts to write one after another; the tensors are not copied. Wide dtypes come
  * first, so that every tensor is aligned. Equal input gives equal bytes.
@@ -79,14 +90,8 @@ export function encodeSafetensors(
   let end = 0;
   for (const [name, tensor] of entries) {
     if (name === METADATA) throw new FileError(path, `a tensor may not be named ${METADATA}. Rename it.`);
+    requireBytes(tensor, `tensor ${quote(name)}`, path);
     const expected = bytesOf(tensor);
-    if (tensor.data.byteLength !== expected) {
-      throw new FileError(
-        path,
-        `tensor ${quote(name)} has ${tensor.data.byteLength} bytes, expected ${expected} for ` +
-          `${tensor.dtype} ${formatShape(tensor.shape)}. Nothing was written.`,
-      );
-    }
     const data_offsets = [end, end + expected];
     header.push([name, { dtype: tensor.dtype.toUpperCase(), shape: tensor.shape, data_offsets }]);
     end += expected;
@@ -166,7 +171,8 @@ const STORED: Rules<StoredTensor> = {
   data: required(instance(Uint8Array, 'a Uint8Array of its bytes')),
 };
 
-function requireStored(tensors: unknown): asserts tensors is StoredTensors {
+/** @internal @throws ArgumentError */
+export function requireStored(tensors: unknown): asserts tensors is StoredTensors {
   if (!isPlainObject(tensors))
     throw new ArgumentError(
       `[safetensors] tensors is ${shown(tensors)}, must be an object of { dtype, shape, data } by name.`,

@@ -5,9 +5,9 @@
 import { aString, isPlainObject, type Rule, requireArgument, shaped } from '../core/arguments.js';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { readSafetensors, writeSafetensors } from '../io/index.js';
+import { restored, storedAll } from '../io/stored.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { AnyTensor } from '../tensor/tensor.js';
-import { restored, storedAll } from './stored.js';
 
 /** What JSON can hold; numbers that are not finite are kept as well. */
 export type JsonValue =

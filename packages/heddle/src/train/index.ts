@@ -23,4 +23,4 @@ export type { CheckpointInterval, FitOptions } from './fit-options.js';
 export { accuracy, binaryAccuracy, type Metric } from './metrics.js';
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
 export type { OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';
-export { loadWeights, saveWeights } from './weights.js';
+export { type LoadWeightsOptions, loadWeights, saveWeights } from './weights.js';

@@ -5,11 +5,11 @@ import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder } from '../core/folders.js';
 import type { Loader } from '../data/index.js';
 import { writeSafetensors } from '../io/index.js';
+import { storedAll } from '../io/stored.js';
 import type { Layer } from '../nn/index.js';
 import { type EpochReport, monitored } from './callbacks.js';
 import { checkpointOf, type JsonValue, loadCheckpoint } from './checkpoint-file.js';
 import type { FitOptions } from './fit-options.js';
-import { storedAll } from './stored.js';
 
 /** Where a training stands between two steps, besides tensors. */
 export interface Standing {

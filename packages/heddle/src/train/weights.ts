@@ -1,32 +1,88 @@
-/** A model's parameters and buffers in a safetensors file. */
-import { aString, instance, requireArgument } from '../core/arguments.js';
-import { readSafetensors, type StoredMetadata, writeSafetensors } from '../io/index.js';
+/** A model's parameters and buffers in a file. */
+import {
+  aBoolean,
+  aFunction,
+  aString,
+  instance,
+  type Rules,
+  requireArgument,
+  requireOptions,
+} from '../core/arguments.js';
+import { isFloat } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import { loadTensors, type StoredMetadata, saveTensors } from '../io/index.js';
 import { Module } from '../nn/index.js';
-import { restored, storedAll } from './stored.js';
+import type { AnyTensor } from '../tensor/tensor.js';
 
 /** @internal */
 export const aModule = instance(Module, 'a module, such as nn.Sequential');
 
 /**
- * Write a model's state, atomically: what was at `path` stays whole if anything fails.
+ * Write a model's state, atomically: what was at `path` stays whole if anything fails. The path ends in .safetensors or .npz.
  * @param metadata texts to keep in the file
  * @throws FileError
  */
 export async function saveWeights(model: Module, path: string, metadata: StoredMetadata = {}): Promise<void> {
   requireArgument('saveWeights', 'model', model, aModule);
   requireArgument('saveWeights', 'path', path, aString);
-  await writeSafetensors(path, await storedAll(model.stateDict()), metadata);
+  await saveTensors(path, model.stateDict(), { metadata });
 }
 
+/** Options of `loadWeights`. */
+export interface LoadWeightsOptions {
+  /** Demand exactly the model's names, once they are renamed (default true). */
+  readonly strict?: boolean;
+  /** Take only names that begin so, without it: `state_dict.`, `model.encoder.`. Default: all names. */
+  readonly prefix?: string;
+  /** The model's name for a name in the file; undefined leaves the tensor out. Default: see `loadWeights`. */
+  readonly rename?: (name: string) => string | undefined;
+}
+
+const LOAD: Rules<LoadWeightsOptions> = { strict: aBoolean, prefix: aString, rename: aFunction };
+
+const camelCase = (name: string): string =>
+  name.replace(/_+([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+
+/** What PyTorch keeps and no layer here needs: how many batches a batch normalization has seen. */
+const UNUSED = /(?:^|\.)num_batches_tracked$/;
+
 /**
- * Read what `saveWeights` (or PyTorch's safetensors) wrote into a model of the same structure.
+ * Read the weights of a model from a file: what `saveWeights` wrote, or those of PyTorch and Hugging Face, in any format of
+ * `loadTensors`. A name that the model does not have is tried in camel case, so that `bn1.running_mean` is `bn1.runningMean`;
+ * floats of another dtype are converted to the model's.
  * @returns the texts kept in the file
  * @throws FileError, and what `Module.loadStateDict` throws
  */
-export async function loadWeights(model: Module, path: string): Promise<StoredMetadata> {
+export async function loadWeights(
+  model: Module,
+  path: string,
+  options: LoadWeightsOptions = {},
+): Promise<StoredMetadata> {
   requireArgument('loadWeights', 'model', model, aModule);
-  requireArgument('loadWeights', 'path', path, aString);
-  const { tensors, metadata } = await readSafetensors(path);
-  model.loadStateDict(Object.fromEntries(Object.entries(tensors).map(([name, t]) => [name, restored(t)])));
+  requireOptions('loadWeights', options, LOAD);
+  const { strict = true, prefix = '', rename } = options;
+  const { tensors, metadata } = await loadTensors(path);
+  const own = model.stateDict();
+  const given = new Map<string, AnyTensor>();
+  for (const [full, tensor] of Object.entries(tensors)) {
+    if (!full.startsWith(prefix) || UNUSED.test(full)) continue;
+    const name = full.slice(prefix.length);
+    const asked = rename ? rename(name) : name;
+    if (asked === undefined) continue;
+    const to = Object.hasOwn(own, asked)
+      ? asked
+      : Object.hasOwn(own, camelCase(asked))
+        ? camelCase(asked)
+        : asked;
+    if (given.has(to))
+      throw new ArgumentError(
+        `[loadWeights] two tensors of the file are ${to} of the model, one of them ${full}.`,
+      );
+    given.set(to, converted(tensor, own[to]));
+  }
+  model.loadStateDict(Object.fromEntries(given), { strict });
   return metadata;
 }
+
+const converted = (from: AnyTensor, to: AnyTensor | undefined): AnyTensor =>
+  to && from.dtype !== to.dtype && isFloat(from.dtype) && isFloat(to.dtype) ? from.cast(to.dtype) : from;

@@ -149,7 +149,9 @@ export const json = spec(
   (v) => v === null || ['number', 'string', 'boolean'].includes(typeof v) || isPlain(v) || isList(v),
 );
 export const metadata = optional(spec(() => ({ a: 'b' }), isPlain));
-export const stored = spec(() => ({ x: { dtype: 'f32', shape: [1], data: new Uint8Array(4) } }), isPlain);
+const plain = { dtype: 'f32', shape: [1], data: new Uint8Array(4) };
+export const storedOne = spec(() => plain, isPlain);
+export const stored = spec(() => ({ x: plain }), isPlain);
 export const state = (make: () => object): Spec => spec(make, isPlain);
 export const toy = {
   seed: optional(number()),

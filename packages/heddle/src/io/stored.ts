@@ -1,9 +1,9 @@
 /** Tensors as a safetensors file has them, and back. */
 import { arrayOf, DTYPES, type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
-import type { StoredTensor, StoredTensors } from '../io/index.js';
 import { tensor } from '../tensor/create.js';
 import type { AnyTensor } from '../tensor/tensor.js';
+import type { StoredTensor, StoredTensors } from './safetensors.js';
 
 const HALVES = { f16: { encode: toF16, decode: fromF16 }, bf16: { encode: toBf16, decode: fromBf16 } };
 
