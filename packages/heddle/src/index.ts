@@ -119,7 +119,7 @@ export {
   type AttentionOptions,
   scaledDotProductAttention,
 } from './tensor/functional-attention.js';
-export { type EmbeddingOptions, embedding } from './tensor/functional-embedding.js';
+export { type EmbeddingOptions, embedding, sinusoidalPositions } from './tensor/functional-embedding.js';
 export {
   type AvgPool2dOptions,
   avgPool2d,

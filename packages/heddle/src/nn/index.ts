@@ -57,3 +57,14 @@ export {
   Tanhshrink,
 } from './rectifiers.js';
 export { Dropout, type DropoutLayerOptions } from './regularization.js';
+export {
+  type DecodeOptions,
+  type EncodeOptions,
+  TransformerDecoder,
+  TransformerDecoderLayer,
+  TransformerEncoder,
+  TransformerEncoderLayer,
+  type TransformerLayer,
+  type TransformerLayerOptions,
+  type TransformerOptions,
+} from './transformer.js';

@@ -4,8 +4,8 @@ import { type DTypeName, i32 } from '../core/dtype.js';
 import { DTypeError } from '../core/errors.js';
 import * as b from '../graph/build.js';
 import { indexSelect } from '../ops/index-add/op.js';
-import { type AnyTensor, requireFloat, requireRank, requireTensor } from './checks.js';
-import { ones } from './create.js';
+import { type AnyTensor, requireFloat, requireIndexable, requireRank, requireTensor } from './checks.js';
+import { ones, tensor } from './create.js';
 import { noGrad } from './modes.js';
 import { Tensor, widely } from './tensor.js';
 
@@ -78,4 +78,22 @@ export function embedding<D extends DTypeName>(
       ? picked
       : each.eq(paddingRow('embedding', paddingIndex, rows)).where(picked.detach(), picked);
   return isRow.where(trained, Number.NaN).reshape([...indices.shape, features]);
+}
+
+/**
+ * Positions as vectors of sines and cosines of falling frequencies, to be added to embeddings: column 2i is
+ * sin(p / 10000^(2i / features)), the next one its cosine (Vaswani and others, 2017).
+ * @returns f32 (length, features)
+ * @throws ArgumentError
+ */
+export function sinusoidalPositions(length: number, features: number): Tensor<'f32'> {
+  requireArgument('sinusoidalPositions', 'length', length, integerFrom(0, 2 ** 31 - 1));
+  requireArgument('sinusoidalPositions', 'features', features, integerFrom(1, 2 ** 31 - 1));
+  requireIndexable([length, features]);
+  const values = Float32Array.from({ length: length * features }, (_, at) => {
+    const column = at % features;
+    const angle = Math.floor(at / features) / 10000 ** ((column - (column % 2)) / features);
+    return column % 2 === 0 ? Math.sin(angle) : Math.cos(angle);
+  });
+  return tensor(values, { shape: [length, features] });
 }

@@ -1,7 +1,21 @@
 /** Functions and layers of sequences: what they take. */
 import { i32, nn, ones, zeros } from '../../src/index.js';
 import type { Module } from '../../src/nn/index.js';
-import { flag, number, only, optional, options, precision, type Spec, tensor } from './spec.js';
+import {
+  flag,
+  isFunction,
+  list,
+  number,
+  oneOf,
+  only,
+  optional,
+  options,
+  orElse,
+  precision,
+  type Spec,
+  spec,
+  tensor,
+} from './spec.js';
 
 /** A layer that users can make. */
 export interface LayerRow {
@@ -38,11 +52,46 @@ export const SEQUENCE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       enableGqa: optional(flag),
     }),
   ],
+  sinusoidalPositions: [number(3), number(4)],
   'nn.KeyValueCache': [number(1), number(1), number(2), number(2)],
   embedding: [indices, tensor(() => ones([2, 2])), embedding],
 };
 
+const transformerLayer = [
+  number(2),
+  number(1),
+  options({
+    dimFeedforward: optional(number(2)),
+    dropout: rate,
+    activation: optional(orElse(oneOf('relu', 'gelu'), isFunction)),
+    layerNormEps: optional(number(1e-5)),
+    batchFirst: optional(flag),
+    normFirst: optional(flag),
+    bias: optional(flag),
+  }),
+];
+const small = { dimFeedforward: 2 };
+const encoderLayer = () => new nn.TransformerEncoderLayer(2, 1, small);
+const decoderLayer = () => new nn.TransformerDecoderLayer(2, 1, small);
+const stack = (layer: () => nn.TransformerLayer): Spec[] => [
+  spec(() => layer, isFunction),
+  number(1),
+  options({ norm: optional(only(() => new nn.LayerNorm(2), nn.LayerNorm)) }),
+];
+
 export const SEQUENCE_LAYERS: Readonly<Record<string, LayerRow>> = {
+  TransformerEncoderLayer: { takes: transformerLayer, make: encoderLayer, input: rows },
+  TransformerDecoderLayer: { takes: transformerLayer, make: decoderLayer, input: rows },
+  TransformerEncoder: {
+    takes: stack(encoderLayer),
+    make: () => new nn.TransformerEncoder(encoderLayer, 1),
+    input: rows,
+  },
+  TransformerDecoder: {
+    takes: stack(decoderLayer),
+    make: () => new nn.TransformerDecoder(decoderLayer, 1),
+    input: rows,
+  },
   MultiheadAttention: {
     takes: [
       number(2),
@@ -69,19 +118,44 @@ export const SEQUENCE_RECEIVERS: Readonly<Record<string, () => object>> = {
   KeyValueCache: () => new nn.KeyValueCache(1, 1, 2, 2),
 };
 
+const cache = only(() => new nn.KeyValueCache(1, 1, 3, 2), nn.KeyValueCache);
+const caches = list(() => [new nn.KeyValueCache(1, 1, 3, 2)]);
+const mask3 = optional(tensor(() => ones([3, 3])));
+const padding = optional(tensor(() => ones([3])));
+const encoding = (cache: Spec): Spec[] => [
+  rows,
+  options({ srcMask: mask3, srcKeyPaddingMask: padding, isCausal: optional(flag), cache: optional(cache) }),
+];
+const decoding = (cache: Spec): Spec[] => [
+  rows,
+  rows,
+  options({
+    tgtMask: mask3,
+    memoryMask: mask3,
+    tgtKeyPaddingMask: padding,
+    memoryKeyPaddingMask: padding,
+    tgtIsCausal: optional(flag),
+    memoryIsCausal: optional(flag),
+    cache: optional(cache),
+  }),
+];
 const attended = [
   rows,
   optional(rows),
   optional(rows),
   options({
-    keyPaddingMask: optional(tensor(() => ones([3]))),
-    attnMask: optional(tensor(() => ones([3, 3]))),
+    keyPaddingMask: padding,
+    attnMask: mask3,
     isCausal: optional(flag),
-    cache: optional(only(() => new nn.KeyValueCache(1, 1, 3, 2), nn.KeyValueCache)),
+    cache: optional(cache),
   }),
 ];
 
 export const SEQUENCE_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
   KeyValueCache: { reset: [] },
+  TransformerEncoderLayer: { forward: encoding(cache) },
+  TransformerDecoderLayer: { forward: decoding(cache) },
+  TransformerEncoder: { forward: encoding(caches), cache: [number(1), number(2)] },
+  TransformerDecoder: { forward: decoding(caches), cache: [number(1), number(2)] },
   MultiheadAttention: { forward: attended, attend: attended, cache: [number(1), number(2)] },
 };

@@ -114,9 +114,38 @@ def attention(c):
           {"query": query, "key": memory, "keyPaddingMask": padding, "attnMask": r(4, 4, 5)}, first())
 
 
+def transformers(c):
+    r = c.random("transformers")
+    src, memory = r(2, 4, 6), r(2, 5, 6)
+    padding = torch.tensor([[False] * 4, [False, False, True, False]])
+    memory_padding = torch.tensor([[False] * 5, [True, False, False, False, True]])
+    causal = torch.triu(torch.ones(4, 4), 1).bool()
+    args = {"dModel": 6, "nhead": 2, "dimFeedforward": 7, "dropout": 0.0, "batchFirst": True}
+
+    def layer(title, op, call, inputs, more, layers=0):
+        given = {snake(k): v for k, v in (args | more).items() if k not in ("numLayers", "norm")}
+        kind = op if op.endswith("Layer") else op + "Layer"
+        module = getattr(torch.nn, kind)(**given)
+        if layers:
+            norm = torch.nn.LayerNorm(6) if more.get("norm") else None
+            module = getattr(torch.nn, op)(module, layers, norm)
+        module_case(c, title, op, module, call, inputs, args | more)
+
+    encode = lambda run, src: run(src)
+    layer("encoder layer", "TransformerEncoderLayer", encode, {"src": src}, {})
+    layer("encoder layer, norm first, gelu", "TransformerEncoderLayer", encode, {"src": src},
+          {"normFirst": True, "activation": "gelu", "bias": False})
+    layer("encoder, causal and padded", "TransformerEncoder", lambda run, src, srcKeyPaddingMask: run(
+          src, mask=causal, src_key_padding_mask=srcKeyPaddingMask, is_causal=True),
+          {"src": src, "srcKeyPaddingMask": padding}, {"numLayers": 2, "norm": True}, layers=2)
+    layer("decoder, causal and padded", "TransformerDecoder", lambda run, tgt, memory, memoryKeyPaddingMask: run(
+          tgt, memory, tgt_mask=causal, memory_key_padding_mask=memoryKeyPaddingMask),
+          {"tgt": src, "memory": memory, "memoryKeyPaddingMask": memory_padding}, {"numLayers": 2}, layers=2)
+
+
 def main():
     c = Cases()
-    for family in (embeddings, attention):
+    for family in (embeddings, attention, transformers):
         family(c)
     write("sequences", cases=c.cases)
     print(f"{len(c.cases)} cases")

@@ -41,4 +41,21 @@ export const SEQUENCES: Readonly<Record<string, (inputs: Inputs, options: Option
       inputs.value,
       masks(inputs, 'keyPaddingMask', 'attnMask'),
     ),
+  TransformerEncoderLayer: (inputs, { dModel, nhead, ...options }) =>
+    holding(new nn.TransformerEncoderLayer(dModel, nhead, options), inputs).forward(inputs.src!),
+  TransformerEncoder: (inputs, { dModel, nhead, numLayers, norm, ...options }) =>
+    holding(
+      new nn.TransformerEncoder(() => new nn.TransformerEncoderLayer(dModel, nhead, options), numLayers, {
+        norm: norm ? new nn.LayerNorm(dModel) : undefined,
+      }),
+      inputs,
+    ).forward(inputs.src!, { ...masks(inputs, 'srcKeyPaddingMask'), isCausal: true }),
+  TransformerDecoder: (inputs, { dModel, nhead, numLayers, ...options }) =>
+    holding(
+      new nn.TransformerDecoder(() => new nn.TransformerDecoderLayer(dModel, nhead, options), numLayers),
+      inputs,
+    ).forward(inputs.tgt!, inputs.memory!, {
+      ...masks(inputs, 'memoryKeyPaddingMask'),
+      tgtIsCausal: true,
+    }),
 };
