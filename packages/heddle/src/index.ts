@@ -42,7 +42,15 @@ export type { PhiloxStream } from './core/philox.js';
 export type { Precision } from './core/precision.js';
 export type { Shape } from './core/shape.js';
 export * as data from './data/index.js';
-export { ArrayDataset, type Dataset, Loader, loadImages } from './data/index.js';
+export {
+  ArrayDataset,
+  type Batched,
+  type Dataset,
+  Loader,
+  loadImages,
+  randomSplit,
+  TensorDataset,
+} from './data/index.js';
 export { allocate, type DeviceArray, stream } from './engine/device-array.js';
 export type { LaunchConfig, LaunchOptions } from './engine/launch.js';
 export type { LaunchProfile, Profile, ProfileOptions } from './engine/profile.js';
@@ -263,6 +271,7 @@ export {
   loadCheckpoint,
   loadWeights,
   type Metric,
+  type Model,
   type Stateful,
   type StepReport,
   saveCheckpoint,

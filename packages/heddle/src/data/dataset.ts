@@ -185,11 +185,7 @@ export class ArrayDataset implements Dataset {
     requireArgument('batchInto', 'labels', labels, INTEGERS);
     const features = this.#features;
     for (let row = 0; row < indices.length; row++) {
-      const index = indices[row]!;
-      if (!(Number.isInteger(index) && index >= 0 && index < this.length))
-        throw new ArgumentError(
-          `[batchInto] example ${shown(index)} is out of range: the dataset has ${this.length}.`,
-        );
+      const index = this.#requireExample('batchInto', indices[row]!);
       labels[row] = this.labels[index]!;
       if (this.inputs instanceof Uint8Array) {
         normalizeBytes(this.inputs, index * features, inputs, row * features, features, this.table);
@@ -197,6 +193,27 @@ export class ArrayDataset implements Dataset {
         normalizeFloats(this.inputs, index * features, inputs, row * features, features, this.normalize);
       }
     }
+  }
+
+  /** The examples of these numbers, one after the other, in arrays of their own. */
+  select(indices: ArrayLike<number>): ArrayDataset {
+    requireArgument('select', 'indices', indices, anArrayLike);
+    const features = this.#features;
+    const count = indices.length * features;
+    const chosen = this.inputs instanceof Uint8Array ? new Uint8Array(count) : new Float32Array(count);
+    const labels = Int32Array.from(indices, (index) => this.labels[this.#requireExample('select', index)]!);
+    for (let row = 0; row < indices.length; row++) {
+      const from = indices[row]! * features;
+      chosen.set(this.inputs.subarray(from, from + features), row * features);
+    }
+    return new ArrayDataset({ ...this.#options(), inputs: chosen, labels });
+  }
+
+  #requireExample(op: string, index: number): number {
+    if (Number.isInteger(index) && index >= 0 && index < this.length) return index;
+    throw new ArgumentError(
+      `[${op}] example ${shown(index)} is out of range: the dataset has ${this.length}.`,
+    );
   }
 
   /** The examples `begin` up to but without `end`, sharing this dataset's memory. */

@@ -1,5 +1,6 @@
 /** Datasets and loaders. */
 export type { Batch } from './batch.js';
+export type { Batched } from './batched.js';
 export {
   ArrayDataset,
   type ArrayDatasetOptions,
@@ -7,7 +8,7 @@ export {
   type Normalization,
   type RemoteDataset,
 } from './dataset.js';
-export { Loader, type LoaderOptions } from './loader.js';
+export { type AnyDataset, type BatchOf, Loader, type LoaderOf, type LoaderOptions } from './loader.js';
 export {
   findImages,
   IMAGE_SETS,
@@ -16,6 +17,8 @@ export {
   type LoadImagesOptions,
   loadImages,
 } from './mnist.js';
+export { randomSplit, type SplitOptions } from './split.js';
+export { type TensorBatch, TensorDataset } from './tensor-dataset.js';
 export {
   quadrantPoints,
   type SeparableOptions,

@@ -10,10 +10,13 @@ import {
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
+import { tensor } from '../tensor/create.js';
 import { reclaim } from '../tensor/modes.js';
 import { type Batch, makeBatch } from './batch.js';
+import type { Batched } from './batched.js';
 import { type Dataset, fillBatch, requireDataset } from './dataset.js';
 import { prefetch } from './prefetch.js';
+import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
 /** How a `Loader` goes through its data set. */
 export interface LoaderOptions {
@@ -43,8 +46,20 @@ const RULES: Rules<LoaderOptions> = {
   prefetch: integerFrom(0),
 };
 
+/** What a loader goes through. */
+export type AnyDataset = Dataset | TensorDataset;
+
+/** The batches of a data set: of a `TensorDataset` they have its structure. */
+export type BatchOf<D extends AnyDataset> =
+  D extends TensorDataset<infer Inputs, infer Targets> ? TensorBatch<Inputs, Targets> : Batch;
+
+/** A loader whose batches have such targets. */
+export type LoaderOf<Targets> =
+  | Loader<Dataset>
+  | (Targets extends Batched ? Loader<TensorDataset<Batched, Targets>> : never);
+
 /** Batches of a data set, epoch by epoch. */
-export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch> {
+export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<BatchOf<D>> {
   /** Where the examples are from. */
   readonly dataset: D;
   /** Examples of a batch; the last one of an epoch may have fewer. */
@@ -63,12 +78,12 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
 
   /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
   constructor(dataset: D, options: LoaderOptions) {
-    requireDataset('Loader', 'dataset', dataset);
+    if (!(dataset instanceof TensorDataset)) requireDataset('Loader', 'dataset', dataset);
     requireOptions('Loader', options, RULES);
     const { batchSize, shuffle = false, seed = 0, dropLast = false, workers = 0 } = options;
     const ahead = options.prefetch ?? 2 * workers;
     requireArgument('Loader', 'prefetch', ahead, integerFrom(workers > 0 ? 1 : 0));
-    if (workers > 0 && !dataset.remote) {
+    if (workers > 0 && (dataset instanceof TensorDataset || !dataset.remote)) {
       throw new ArgumentError(
         `[Loader] workers is ${workers}, but this dataset cannot be opened on another thread. Give it a remote() ` +
           'method, or use workers: 0.',
@@ -111,23 +126,36 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
   }
 
   /** The batches of an epoch, made on this thread. */
-  *batches(epoch: number = this.epoch++): Generator<Batch, void, undefined> {
+  *batches(epoch: number = this.epoch++): Generator<BatchOf<D>, void, undefined> {
     requireArgument('batches', 'epoch', epoch, integerFrom(0));
     const first = this.#begin();
+    for (const batch of this.#made(this.#chunks(epoch, first), first)) yield batch as BatchOf<D>;
+  }
+
+  *#made(chunks: readonly Uint32Array[], first: number): Generator<Batch | TensorBatch> {
+    const dataset: AnyDataset = this.dataset;
+    if (dataset instanceof TensorDataset) {
+      for (const [place, indices] of chunks.entries()) {
+        const rows = tensor(Int32Array.from(indices));
+        yield { ...examplesAt(dataset, rows), size: indices.length, index: first + place };
+      }
+      return;
+    }
     const most = this.#mostExamples;
-    const inputs = new Float32Array(most * sizeOf(this.dataset.inputShape));
+    const inputs = new Float32Array(most * sizeOf(dataset.inputShape));
     const labels = new Int32Array(most);
-    for (const [place, indices] of this.#chunks(epoch, first).entries()) {
-      fillBatch(this.dataset, indices, inputs, labels);
+    for (const [place, indices] of chunks.entries()) {
+      fillBatch(dataset, indices, inputs, labels);
       yield makeBatch(first + place, indices.length, inputs, labels);
     }
   }
 
   /** The batches of the next epoch, made ahead by workers if there are any. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<Batch, void, undefined> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<BatchOf<D>, void, undefined> {
     const epoch = this.epoch++;
-    const remote = this.#workers > 0 ? this.dataset.remote?.() : undefined;
-    if (!remote) {
+    const dataset: AnyDataset = this.dataset;
+    const remote = this.#workers > 0 && !(dataset instanceof TensorDataset) ? dataset.remote?.() : undefined;
+    if (!remote || dataset instanceof TensorDataset) {
       for (const batch of this.batches(epoch)) {
         // A loop over batches may await nothing else: memory of earlier ones is given back here.
         await reclaim();
@@ -136,15 +164,16 @@ export class Loader<D extends Dataset = Dataset> implements AsyncIterable<Batch>
       return;
     }
     const first = this.#begin();
-    yield* prefetch({
+    const made = prefetch({
       remote,
       workers: this.#workers,
       ahead: this.#prefetch,
       first,
       chunks: this.#chunks(epoch, first),
       batchSize: this.#mostExamples,
-      features: sizeOf(this.dataset.inputShape),
+      features: sizeOf(dataset.inputShape),
     });
+    yield* made as AsyncGenerator<BatchOf<D>, void, undefined>;
   }
 
   /** The batch that an iteration begins with; the next one begins with the first. */

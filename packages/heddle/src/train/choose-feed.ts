@@ -1,6 +1,6 @@
 /** Which feed a data set gets: from the host one by one, or from the memory of the device. */
 import { sizeOf } from '../core/shape.js';
-import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
+import { type AnyDataset, ArrayDataset, type Dataset, type Loader, TensorDataset } from '../data/index.js';
 import type { JitOptions } from '../tensor/jit.js';
 import { device } from '../tensor/modes.js';
 import type { BatchWork, Feed } from './feed.js';
@@ -28,7 +28,13 @@ function staysOnDevice(dataset: Dataset): boolean {
   return isFixed && device().name.startsWith('cuda') && bytes <= RESIDENT_BYTES;
 }
 
-export function feedOf(loader: Loader, work: BatchWork, options: FeedOptions = {}): Feed {
-  const { resident = staysOnDevice(loader.dataset), tune = 'on' } = options;
-  return resident ? new ResidentFeed(loader, work, tune) : new HostFeed(loader, work, tune);
+export function feedOf(loader: Loader<AnyDataset>, work: BatchWork, options: FeedOptions = {}): Feed {
+  const { tune = 'on' } = options;
+  if (isOfTensors(loader)) return new ResidentFeed(loader, work, tune);
+  const ofArrays = loader as Loader<Dataset>;
+  const { resident = staysOnDevice(ofArrays.dataset) } = options;
+  return resident ? new ResidentFeed(ofArrays, work, tune) : new HostFeed(ofArrays, work, tune);
 }
+
+const isOfTensors = (loader: Loader<AnyDataset>): loader is Loader<TensorDataset> =>
+  loader.dataset instanceof TensorDataset;

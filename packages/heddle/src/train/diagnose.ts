@@ -1,8 +1,11 @@
 /** Where numbers stop being numbers. */
-import type { Layer, Module } from '../nn/index.js';
+
+import { namedIn } from '../data/batched.js';
+import type { Batched } from '../data/index.js';
+import type { Module } from '../nn/index.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
-import type { Loss } from './evaluate.js';
+import { type Loss, outputsOf } from './evaluate.js';
 import { allFinite, Snapshot } from './snapshot.js';
 
 /** One module's output while `watch` is on. */
@@ -51,12 +54,15 @@ const moduleName = (name: string, module: Module): string =>
  * loss; undefined if all is finite.
  */
 export async function firstNonFinite(
-  model: Layer,
-  inputs: Tensor<'f32'>,
-  labels: Tensor<'i32'>,
+  model: Module,
+  inputs: Batched,
+  targets: Batched,
   loss: Loss,
 ): Promise<string | undefined> {
-  if (!(await allFinite(inputs))) return "the batch's inputs: check the data";
+  for (const [name, t] of namedIn('inputs', inputs))
+    if (!(await allFinite(t))) return `the batch's ${name}: check the data`;
+  for (const [name, t] of namedIn('targets', targets))
+    if (!(await allFinite(t))) return `the batch's ${name}: check the data`;
   for (const [name, parameter] of model.namedParameters())
     if (!(await allFinite(parameter))) return `parameter '${name}', changed by the step before`;
   // Running statistics must not see the bad batch.
@@ -64,7 +70,7 @@ export async function firstNonFinite(
   let value: AnyTensor | undefined;
   const outputs = noGrad(() =>
     watch(model, () => {
-      value = loss(model.forward(inputs), labels);
+      value = loss(outputsOf(model, inputs) as Tensor, targets as Tensor);
     }),
   );
   buffers.restore();

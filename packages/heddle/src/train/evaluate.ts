@@ -16,8 +16,8 @@ import {
 import { f64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
-import { Loader } from '../data/index.js';
-import { type Layer, Module } from '../nn/index.js';
+import { type AnyDataset, type Batched, Loader, type LoaderOf } from '../data/index.js';
+import { Module } from '../nn/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
@@ -26,20 +26,35 @@ import type { BatchWork, Feed } from './feed.js';
 import type { Metric } from './metrics.js';
 import { Turns } from './turns.js';
 
-/** Loss of a batch, a scalar, from the model's outputs and the labels (N), i32. `crossEntropy` is one. */
-export type Loss = (outputs: Tensor, labels: Tensor) => AnyTensor;
+/**
+ * Loss of a batch, a scalar, from the model's outputs and the targets, both as they are: those of an `ArrayDataset` are
+ * labels (N), i32. `crossEntropy` is one.
+ */
+export type Loss<Outputs = Tensor, Targets = Tensor> = (outputs: Outputs, targets: Targets) => AnyTensor;
+
+/** A module that can be trained: it takes a batch's inputs, and may return anything that the loss can judge. */
+export interface Model<Outputs = unknown> extends Module {
+  /** What the model makes of inputs: of an array of them, each is an argument. */
+  forward(...inputs: never[]): Outputs;
+}
+
+/** @internal */
+export function outputsOf(model: Module, inputs: Batched): unknown {
+  const forward = model.forward as (...inputs: readonly unknown[]) => unknown;
+  return Array.isArray(inputs) ? forward.apply(model, inputs) : forward.call(model, inputs);
+}
 
 /** Whether a loss is a batch's mean (default) or its sum. */
 export type LossReduction = 'mean' | 'sum';
 
 /** Options of `evaluate`. */
-export interface EvaluateOptions {
-  /** Compares the model's outputs with the labels. */
-  readonly loss: Loss;
+export interface EvaluateOptions<Outputs = Tensor, Targets = Tensor> {
+  /** Compares the model's outputs with the targets. */
+  readonly loss: Loss<Outputs, Targets>;
   /** Whether `loss` gives the mean over a batch (default) or the sum. */
   readonly lossReduction?: LossReduction;
   /** More to measure, by name. */
-  readonly metrics?: Readonly<Record<string, Metric>>;
+  readonly metrics?: Readonly<Record<string, Metric<Outputs, Targets>>>;
   /**
    * Keep the data set in the memory of the device and gather batches there: every example is read once, without the
    * loader's workers. Default: on a GPU, an ArrayDataset of up to 1 GiB that makes batches of its arrays as they are.
@@ -100,8 +115,8 @@ export interface Evaluation {
 
 /** Evaluates one model on one data set, again and again with the same compiled program. */
 export class ModelEvaluator {
-  readonly #model: Layer;
-  readonly #loader: Loader;
+  readonly #model: Module;
+  readonly #loader: Loader<AnyDataset>;
   readonly #options: EvaluateOptions;
   readonly #names: readonly string[];
   /** Sums over the examples seen, f64: of the loss, then of each metric. */
@@ -109,18 +124,24 @@ export class ModelEvaluator {
   readonly #feed: Feed;
 
   /** @param tune how kernels are chosen: see `JitOptions` */
-  constructor(model: Layer, loader: Loader, options: EvaluateOptions, tune: 'on' | 'frozen' = 'on') {
+  constructor(
+    model: Module,
+    loader: Loader<AnyDataset>,
+    options: EvaluateOptions,
+    tune: 'on' | 'frozen' = 'on',
+  ) {
     const { loss, lossReduction = 'mean', metrics = {}, resident } = options;
     this.#model = model;
     this.#loader = loader;
     this.#options = options;
     this.#names = Object.keys(metrics);
     this.#sums = tensor(new Float64Array(1 + this.#names.length));
-    const work: BatchWork = (inputs, labels) =>
+    const work: BatchWork = (inputs, targets, size) =>
       noGrad(() => {
-        const outputs = model.forward(inputs);
+        const outputs = outputsOf(model, inputs) as Tensor;
+        const labels = targets as Tensor;
         const value = scalarOf('evaluate', 'loss', loss(outputs, labels));
-        const total = lossReduction === 'mean' ? value.mul(inputs.shape[0]!) : value;
+        const total = lossReduction === 'mean' ? value.mul(size) : value;
         const counts = Object.entries(metrics).map(([name, metric]) =>
           scalarOf('evaluate', `metric '${name}'`, metric(outputs, labels)),
         );
@@ -179,11 +200,16 @@ function evaluationMode(model: Module): () => void {
 }
 
 /** Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. */
-export async function evaluate(model: Layer, loader: Loader, options: EvaluateOptions): Promise<Evaluation> {
+export async function evaluate<Outputs = Tensor, Targets = Tensor>(
+  model: Model<Outputs>,
+  loader: LoaderOf<Targets>,
+  options: EvaluateOptions<Outputs, Targets>,
+): Promise<Evaluation> {
   requireArgument('evaluate', 'model', model, aLayer);
   requireArgument('evaluate', 'loader', loader, aLoader);
-  requireOptions('evaluate', options, EVALUATE);
-  const evaluator = new ModelEvaluator(model, loader, options);
+  const untyped = options as unknown as EvaluateOptions;
+  requireOptions('evaluate', untyped, EVALUATE);
+  const evaluator = new ModelEvaluator(model, loader, untyped);
   try {
     return await evaluator.run();
   } finally {

@@ -1,8 +1,11 @@
 /** How batches reach a model: what fit and evaluate ask of a feed. */
-import type { Tensor } from '../tensor/tensor.js';
+import type { Batched } from '../data/index.js';
 
-/** What is done with a batch: inputs (n, …inputShape), f32, and labels (n), i32. Traced, not run, for each n. */
-export type BatchWork = (inputs: Tensor<'f32'>, labels: Tensor<'i32'>) => void;
+/**
+ * What is done with a batch of `size` examples: of a `Dataset` inputs (size, …inputShape), f32, and labels (size), i32.
+ * Traced, not run, for each size.
+ */
+export type BatchWork = (inputs: Batched, targets: Batched, size: number) => void;
 
 /** Batches that are worked on together. */
 export interface Chunk {

@@ -1,6 +1,7 @@
 /** What `fit` is told. */
 import {
   aBoolean,
+  above,
   aString,
   instance,
   integerFrom,
@@ -8,18 +9,19 @@ import {
   type Rules,
   required,
 } from '../core/arguments.js';
-import type { Loader } from '../data/index.js';
+import type { LoaderOf } from '../data/index.js';
 import { type BaseSettings, type LrSchedule, Optimizer } from '../optim/index.js';
 import { aSchedule } from '../optim/lr-schedule.js';
+import type { Tensor } from '../tensor/tensor.js';
 import type { Callback } from './callbacks.js';
 import { aLoader, EVALUATE, type EvaluateOptions } from './evaluate.js';
 
 /** Options of `fit`. */
-export interface FitOptions extends EvaluateOptions {
+export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends EvaluateOptions<Outputs, Targets> {
   /** Its epochs are those from `train.epoch` on, which is left at the one to come. */
-  readonly train: Loader;
+  readonly train: LoaderOf<Targets>;
   /** Evaluated after every epoch, if given. */
-  readonly validation?: Loader | undefined;
+  readonly validation?: LoaderOf<Targets> | undefined;
   /** Updates the model's parameters. */
   readonly optimizer: Optimizer<BaseSettings>;
   /** How often all examples are seen. */
@@ -29,6 +31,13 @@ export interface FitOptions extends EvaluateOptions {
    * Default: none, the rates are the optimizer's, which callbacks may change.
    */
   readonly schedule?: LrSchedule | undefined;
+  /**
+   * Batches whose gradients make one update, as those of one batch of all their examples would (default 1). Schedules
+   * count updates then; reports count batches.
+   */
+  readonly accumulate?: number | undefined;
+  /** Scale the gradients of an update so that their norm is at most this: see `optim.clipGradNorm`. Default: no limit. */
+  readonly clipGradNorm?: number | undefined;
   /** Told about the training as it goes. */
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
@@ -76,6 +85,8 @@ export const FIT: Rules<FitOptions> = {
   ),
   epochs: required(integerFrom(1)),
   schedule: aSchedule,
+  accumulate: integerFrom(1),
+  clipGradNorm: above(0),
   callbacks: { must: 'an array of callbacks', holds: Array.isArray },
   readEvery: integerFrom(1),
   folder: aString,

@@ -1,9 +1,10 @@
 /** The training loop. */
 import { requireArgument, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
-import type { Layer } from '../nn/index.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { BatchGroups } from './batch-groups.js';
 import { type History, requireCallback } from './callbacks.js';
-import { aLayer } from './evaluate.js';
+import { aLayer, type Model } from './evaluate.js';
 import { FIT, type FitOptions, INTERVAL } from './fit-options.js';
 import { Interrupt } from './interrupt.js';
 import { RunCheckpoints } from './run-checkpoints.js';
@@ -18,7 +19,14 @@ import { Training } from './training.js';
  *   callback is told of it
  * @throws NumericError naming the first layer or parameter that is not finite; the model then has its last good weights
  */
-export async function fit(model: Layer, options: FitOptions): Promise<History> {
+export async function fit<Outputs = Tensor, Targets = Tensor>(
+  model: Model<Outputs>,
+  options: FitOptions<Outputs, Targets>,
+): Promise<History> {
+  return trained(model, options as unknown as FitOptions);
+}
+
+async function trained(model: Model, options: FitOptions): Promise<History> {
   requireArgument('fit', 'model', model, aLayer);
   requireOptions('fit', options, FIT);
   for (const callback of options.callbacks ?? []) requireCallback(callback);
@@ -26,9 +34,11 @@ export async function fit(model: Layer, options: FitOptions): Promise<History> {
   if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
   const interrupt = options.signal ? undefined : new Interrupt(({ name }) => notify(name, options));
   try {
-    const { checkpoints, standing } = await RunCheckpoints.open(model, options);
+    const { accumulate = 1, optimizer, train } = options;
+    const accumulation = accumulate > 1 ? new BatchGroups(optimizer, accumulate, train.length) : undefined;
+    const { checkpoints, standing } = await RunCheckpoints.open(model, options, accumulation);
     const watched = interrupt ? { ...options, signal: interrupt.signal } : options;
-    const history = await new Training(model, watched, checkpoints, standing).run();
+    const history = await new Training(model, watched, { checkpoints, standing, accumulation }).run();
     if (interrupt?.cause) process.exitCode = interrupt.cause.code;
     return history;
   } finally {

@@ -1,21 +1,24 @@
 /** Batches from the host, one by one. */
-import type { Loader } from '../data/index.js';
+import type { Dataset, Loader } from '../data/index.js';
 import { jit } from '../tensor/jit.js';
+import type { Tensor } from '../tensor/tensor.js';
 import type { BatchWork, Chunk, Feed } from './feed.js';
 import { Inputs } from './inputs.js';
 
 /** Each batch is written to the same memory on the device, then worked on. */
 export class HostFeed implements Feed {
-  readonly #loader: Loader;
+  readonly #loader: Loader<Dataset>;
   readonly #inputs: Inputs;
   readonly #full;
   readonly #rest;
 
-  constructor(loader: Loader, work: BatchWork, tune: 'on' | 'frozen') {
+  constructor(loader: Loader<Dataset>, work: BatchWork, tune: 'on' | 'frozen') {
     this.#loader = loader;
     this.#inputs = new Inputs(loader.dataset);
-    this.#full = jit(work, { tune });
-    this.#rest = jit(work, { tune: 'frozen' });
+    const traced = (inputs: Tensor<'f32'>, labels: Tensor<'i32'>): void =>
+      work(inputs, labels, labels.shape[0]!);
+    this.#full = jit(traced, { tune });
+    this.#rest = jit(traced, { tune: 'frozen' });
   }
 
   async *chunks(epoch: number, first: number): AsyncGenerator<Chunk> {

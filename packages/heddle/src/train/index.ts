@@ -17,6 +17,7 @@ export {
   evaluate,
   type Loss,
   type LossReduction,
+  type Model,
 } from './evaluate.js';
 export { fit } from './fit.js';
 export type { CheckpointInterval, FitOptions } from './fit-options.js';

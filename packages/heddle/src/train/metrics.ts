@@ -6,7 +6,7 @@ import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** For a batch's outputs and labels (N), i32, the sum over its examples (f32 scalar); means are taken over all examples. */
-export type Metric = (outputs: Tensor, labels: Tensor) => AnyTensor;
+export type Metric<Outputs = Tensor, Targets = Tensor> = (outputs: Outputs, targets: Targets) => AnyTensor;
 
 /** Whether the largest of the logits (N, C) is that of the label (N), i32. */
 export const accuracy: Metric = (logits, labels) => {

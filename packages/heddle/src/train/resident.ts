@@ -5,8 +5,9 @@
 import { i32, u8 } from '../core/dtype.js';
 import { sizeOf } from '../core/shape.js';
 import { fillBatch } from '../data/dataset.js';
-import { ArrayDataset, type Dataset, type Loader } from '../data/index.js';
+import { type AnyDataset, ArrayDataset, type Dataset, type Loader, TensorDataset } from '../data/index.js';
 import { requireClasses } from '../data/labels.js';
+import { examplesAt } from '../data/tensor-dataset.js';
 import { arange, tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
 import { noGrad, realize } from '../tensor/modes.js';
@@ -17,11 +18,9 @@ import type { BatchWork, Chunk, Feed } from './feed.js';
 const CHUNK = 128;
 
 export class ResidentFeed implements Feed {
-  readonly #loader: Loader;
-  /** (N, …inputShape), f32 */
-  readonly #inputs: Tensor<'f32'>;
-  /** (N), i32 */
-  readonly #labels: Tensor<'i32'>;
+  readonly #loader: Loader<AnyDataset>;
+  /** Inputs (N, …inputShape), f32, and labels (N), i32, if they were copied to the device for this. */
+  readonly #copied: readonly Tensor[];
   /** The examples of the epoch, in order: (N), i32. */
   readonly #order: Tensor<'i32'>;
   /** How many of them are done. */
@@ -32,23 +31,21 @@ export class ResidentFeed implements Feed {
   /** Of the last batch, if it is smaller. */
   readonly #rest: Jitted<[number], void>;
 
-  constructor(loader: Loader, work: BatchWork, tune: 'on' | 'frozen') {
+  constructor(loader: Loader<AnyDataset>, work: BatchWork, tune: 'on' | 'frozen') {
     this.#loader = loader;
-    const { inputs, labels } = upload(loader.dataset);
-    this.#inputs = inputs;
-    this.#labels = labels;
+    const { dataset } = loader;
+    const copy = dataset instanceof TensorDataset ? undefined : upload(dataset);
+    this.#copied = copy ? [copy.inputs, copy.targets] : [];
+    const examples: TensorDataset = copy ?? (dataset as TensorDataset);
     this.#next = orderOf(loader, loader.epoch);
     this.#order = tensor(this.#next.examples);
     const gathered = (size: number): void => {
-      const [batch, classes] = noGrad(() => {
-        // By `gather`: `at` would also take positions from the back, and they would become a launch of their own.
-        const examples = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
+      const { inputs, targets } = noGrad(() => {
+        const rows = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
         this.#done.assign(this.#done.add(size));
-        const [, ...shape] = this.#inputs.shape;
-        const rows = examples.reshape([size, ...shape.map(() => 1)]).expand([size, ...shape]);
-        return [this.#inputs.gather(0, rows), this.#labels.gather(0, examples)] as const;
+        return examplesAt(examples, rows);
       });
-      work(batch, classes);
+      work(inputs, targets, size);
     };
     this.#full = jit(gathered, { tune });
     this.#rest = jit(gathered, { tune: 'frozen' });
@@ -85,7 +82,7 @@ export class ResidentFeed implements Feed {
   dispose(): void {
     this.#full.dispose();
     this.#rest.dispose();
-    for (const held of [this.#inputs, this.#labels, this.#order, this.#done]) held.dispose();
+    for (const held of [...this.#copied, this.#order, this.#done]) held.dispose();
   }
 }
 
@@ -95,21 +92,18 @@ interface Order {
   readonly examples: Int32Array;
 }
 
-const orderOf = (loader: Loader, epoch: number): Order => ({
+const orderOf = (loader: Loader<AnyDataset>, epoch: number): Order => ({
   epoch,
   examples: new Int32Array(loader.order(epoch).buffer),
 });
 
 /** All examples of a data set. @throws DataError for a label that is not a class */
-function upload(dataset: Dataset): {
-  readonly inputs: Tensor<'f32'>;
-  readonly labels: Tensor<'i32'>;
-} {
+function upload(dataset: Dataset): TensorDataset<Tensor<'f32'>, Tensor<'i32'>> {
   const { length, classes } = dataset;
   const [inputs, labels] =
     dataset instanceof ArrayDataset && dataset.isPlain ? arraysOf(dataset) : examplesOf(dataset);
   requireClasses(labels, classes);
-  return { inputs, labels: tensor(labels, { shape: [length], dtype: i32 }) };
+  return new TensorDataset(inputs, tensor(labels, { shape: [length], dtype: i32 }));
 }
 
 /** Bytes are uploaded as such and become numbers there, by the same table as on the host. */

@@ -3,12 +3,12 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder } from '../core/folders.js';
-import type { Loader } from '../data/index.js';
+import type { AnyDataset, Loader } from '../data/index.js';
 import { writeSafetensors } from '../io/index.js';
 import { storedAll } from '../io/stored.js';
-import type { Layer } from '../nn/index.js';
+import type { Module } from '../nn/index.js';
 import { type EpochReport, monitored } from './callbacks.js';
-import { checkpointOf, type JsonValue, loadCheckpoint } from './checkpoint-file.js';
+import { checkpointOf, type JsonValue, loadCheckpoint, type Stateful } from './checkpoint-file.js';
 import type { FitOptions } from './fit-options.js';
 
 /** Where a training stands between two steps, besides tensors. */
@@ -48,7 +48,7 @@ const orderOf = ({
   length,
   shuffle,
   seed,
-}: Loader): Readonly<Record<string, JsonValue>> => ({
+}: Loader<AnyDataset>): Readonly<Record<string, JsonValue>> => ({
   examples: dataset.length,
   batchSize,
   batches: length,
@@ -57,16 +57,23 @@ const orderOf = ({
 });
 
 export class RunCheckpoints {
-  readonly #model: Layer;
+  readonly #model: Module;
   readonly #options: FitOptions;
   readonly #folder: string;
+  readonly #parts: Readonly<Record<string, Stateful>>;
   #best = Number.NEGATIVE_INFINITY;
   /** Files are written one after the other: what a checkpoint says of other files is true once it is there. */
   #writing: Promise<void> = Promise.resolve();
   #saved: Promise<void> = Promise.resolve();
 
-  private constructor(model: Layer, options: FitOptions, folder: string) {
+  private constructor(
+    model: Module,
+    options: FitOptions,
+    folder: string,
+    accumulation: Stateful | undefined,
+  ) {
     this.#model = model;
+    this.#parts = { model, optimizer: options.optimizer, ...(accumulation && { accumulation }) };
     this.#options = options;
     this.#folder = folder;
   }
@@ -78,8 +85,9 @@ export class RunCheckpoints {
    * @throws ArgumentError if the folder has a training that is not to be resumed, or the data differ; FileError
    */
   static async open(
-    model: Layer,
+    model: Module,
     options: FitOptions,
+    accumulation: Stateful | undefined,
   ): Promise<{ readonly checkpoints: RunCheckpoints | undefined; readonly standing: Standing | undefined }> {
     const { resume = false } = options;
     const folder = options.folder ?? (typeof resume === 'string' ? resume : undefined);
@@ -88,7 +96,7 @@ export class RunCheckpoints {
       throw new ArgumentError("[fit] resume is true, but no folder is named: write resume: 'runs/mine'.");
     }
     const from = join(typeof resume === 'string' ? resume : folder, LAST);
-    const checkpoints = new RunCheckpoints(model, options, folder);
+    const checkpoints = new RunCheckpoints(model, options, folder, accumulation);
     if (resume === false ? existsSync(from) : existsSync(from) || typeof resume === 'string') {
       if (resume === false)
         throw new ArgumentError(
@@ -99,10 +107,6 @@ export class RunCheckpoints {
     }
     makeFolder(folder);
     return { checkpoints, standing: undefined };
-  }
-
-  get #parts(): Parameters<typeof loadCheckpoint>[1] {
-    return { model: this.#model, optimizer: this.#options.optimizer };
   }
 
   async #load(path: string): Promise<Standing> {

@@ -1,14 +1,18 @@
 /** A training as it runs: steps, epochs, what is read from the device, and what happens when a number is not finite. */
 import { f32, f64, i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
-import type { Layer } from '../nn/index.js';
-import type { LrSpan } from '../optim/index.js';
+import type { AnyDataset, Batched, Dataset, Loader } from '../data/index.js';
+import { TensorDataset } from '../data/index.js';
+import type { Module } from '../nn/index.js';
+import { clipGradNorm, type LrSpan } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
+import type { BatchGroups } from './batch-groups.js';
 import { type EpochReport, type History, monitored } from './callbacks.js';
 import { feedOf } from './choose-feed.js';
 import { firstNonFinite } from './diagnose.js';
-import { type Evaluation, ModelEvaluator, scalarOf } from './evaluate.js';
+import { type Evaluation, ModelEvaluator, outputsOf, scalarOf } from './evaluate.js';
 import type { BatchWork, Feed } from './feed.js';
 import type { FitOptions } from './fit-options.js';
 import { Inputs } from './inputs.js';
@@ -45,12 +49,21 @@ interface EpochFigures extends Pick<EpochReport, 'loss' | 'seconds' | 'examplesP
   readonly sums: readonly number[];
 }
 
+/** What goes with a training, where there is such a thing. */
+interface TrainingParts {
+  readonly checkpoints: RunCheckpoints | undefined;
+  /** Where it was interrupted, if it is resumed. */
+  readonly standing: Standing | undefined;
+  readonly accumulation: BatchGroups | undefined;
+}
+
 export class Training {
-  readonly #model: Layer;
+  readonly #model: Module;
   readonly #options: FitOptions;
   readonly #feed: Feed;
   readonly #evaluator: ModelEvaluator | undefined;
   readonly #checkpoints: RunCheckpoints | undefined;
+  readonly #accumulation: BatchGroups | undefined;
   readonly #turns = new Turns();
   /** Of the loader: ours are counted from 0. */
   readonly #firstEpoch: number;
@@ -73,16 +86,11 @@ export class Training {
   #steps: number;
   #stopping: History['ended'] | undefined;
 
-  /** @param standing where it was interrupted, if it is resumed */
-  constructor(
-    model: Layer,
-    options: FitOptions,
-    checkpoints: RunCheckpoints | undefined,
-    standing: Standing | undefined,
-  ) {
+  constructor(model: Module, options: FitOptions, { checkpoints, standing, accumulation }: TrainingParts) {
     this.#model = model;
     this.#options = options;
     this.#checkpoints = checkpoints;
+    this.#accumulation = accumulation;
     const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
     this.#baseRates = optimizer.groups.map((group) => group.lr);
     this.#from = standing ?? { ...BEGINNING, firstEpoch: train.epoch, rates: this.#baseRates };
@@ -94,20 +102,25 @@ export class Training {
     this.#last = { epoch, weights: this.#weights() };
     optimizer.zeroGrad();
     const setRates = this.#schedule();
-    const work: BatchWork = (inputs, labels) => {
-      setRates();
+    const { clipGradNorm: maxNorm } = options;
+    const parameters = optimizer.groups.flatMap((group) => group.params);
+    const work: BatchWork = (inputs, targets, size) => {
+      if (!accumulation) setRates(1);
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
-      const value = scalarOf('fit', 'loss', loss(model.forward(inputs), labels));
+      const value = scalarOf('fit', 'loss', loss(outputsOf(model, inputs) as Tensor, targets as Tensor));
       value.backward();
       const seen = value.detach().cast(f32);
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       this.#requireOwn();
-      optimizer.step({ when: good });
+      const when = accumulation?.add(size, lossReduction === 'mean', good) ?? good;
+      if (accumulation) setRates(when.cast(i32));
+      if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
+      optimizer.step({ when });
       model.zeroGrad();
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
-        const total = lossReduction === 'mean' ? seen.mul(inputs.shape[0]!) : seen;
+        const total = lossReduction === 'mean' ? seen.mul(size) : seen;
         this.#sums.assign(good.where(this.#sums.add(stack([one, total]).cast(f64)), this.#sums));
         this.#good.assign(one);
       });
@@ -194,6 +207,7 @@ export class Training {
     this.#feed.dispose();
     this.#sums.dispose();
     this.#good.dispose();
+    this.#accumulation?.dispose();
   }
 
   /** @returns undefined without validation data, or if the signal cut it short */
@@ -262,7 +276,7 @@ export class Training {
   }
 
   /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
-  #schedule(): () => void {
+  #schedule(): (updates: Tensor | number) => void {
     const { schedule, optimizer } = this.#options;
     if (!schedule) return () => {};
     for (const report of this.#reports) this.#observe(report);
@@ -273,13 +287,13 @@ export class Training {
           rates[i]!.write(table);
         });
       };
-    const at = tensor([this.#steps], { dtype: i32 });
-    return () =>
+    const at = tensor([this.#updates(this.#steps)], { dtype: i32 });
+    return (updates) =>
       noGrad(() => {
         optimizer.groups.forEach(({ rate }, i) => {
           rate.assign(rates[i]!.gather(0, at).reshape([]));
         });
-        at.assign(at.add(1));
+        at.assign(at.add(updates));
       });
   }
 
@@ -300,8 +314,8 @@ export class Training {
   }
 
   get #span(): LrSpan {
-    const { epochs, train } = this.#options;
-    return { steps: epochs * train.length, stepsPerEpoch: train.length, observed: this.#observed };
+    const stepsPerEpoch = this.#updates(this.#options.train.length);
+    return { steps: this.#options.epochs * stepsPerEpoch, stepsPerEpoch, observed: this.#observed };
   }
 
   /** Tell the schedule how an epoch went, where it asks. */
@@ -316,7 +330,16 @@ export class Training {
   /** The learning rate (of the first group) of the last step. */
   get #lr(): number {
     const { schedule, optimizer } = this.#options;
-    return schedule ? this.#baseRates[0]! * this.#factor(Math.max(0, this.#steps - 1)) : optimizer.lr;
+    if (!schedule) return optimizer.lr;
+    return this.#baseRates[0]! * this.#factor(this.#updates(Math.max(0, this.#steps - 1)));
+  }
+
+  /** How many updates so many batches have made. */
+  #updates(batches: number): number {
+    const { accumulate = 1, train } = this.#options;
+    const epochs = Math.floor(batches / train.length);
+    const rest = batches - epochs * train.length;
+    return epochs * Math.ceil(train.length / accumulate) + Math.floor(rest / accumulate);
   }
 
   /**
@@ -369,13 +392,8 @@ export class Training {
   /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
   async #fail(epoch: number, bad: number): Promise<never> {
     const { train, loss } = this.#options;
-    let where: string | undefined;
-    for (const batch of train.batches(this.#firstEpoch + epoch)) {
-      if (batch.index < bad) continue;
-      const { inputs, labels } = new Inputs(train.dataset).write(batch);
-      where = await firstNonFinite(this.#model, inputs, labels, loss);
-      break;
-    }
+    const { inputs, targets } = batchOf(train, this.#firstEpoch + epoch, bad);
+    const where = await firstNonFinite(this.#model, inputs, targets, loss);
     const spoiled = where?.startsWith('parameter') ?? false;
     if (spoiled) (await this.#last.weights).restore();
     const kept = spoiled ? `those before epoch ${this.#last.epoch + 1}` : 'those before that step';
@@ -385,4 +403,21 @@ export class Training {
         `The model keeps its last good weights, ${kept}. Try a smaller learning rate.`,
     );
   }
+}
+
+/** One batch of an epoch, on the device. */
+function batchOf(
+  loader: Loader<AnyDataset>,
+  epoch: number,
+  index: number,
+): { readonly inputs: Batched; readonly targets: Batched } {
+  loader.batch = index;
+  if (loader.dataset instanceof TensorDataset) {
+    const [batch] = (loader as Loader<TensorDataset>).batches(epoch);
+    return batch!;
+  }
+  const ofArrays = loader as Loader<Dataset>;
+  const [batch] = ofArrays.batches(epoch);
+  const { inputs, labels } = new Inputs(ofArrays.dataset).write(batch!);
+  return { inputs, targets: labels };
 }

@@ -8,6 +8,7 @@ import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequence
 import {
   axes,
   axis,
+  batched,
   binary,
   block,
   bytes,
@@ -20,6 +21,7 @@ import {
   flag,
   fn,
   images,
+  indices,
   isList,
   isNumber,
   isPlain,
@@ -221,6 +223,8 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
         schedule: optional(schedule),
         callbacks: optional(list(() => [])),
         readEvery: optional(number()),
+        accumulate: optional(number()),
+        clipGradNorm: optional(number()),
         folder: optional(path),
         checkpointEvery: optional(
           spec(
@@ -266,6 +270,12 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
       },
       () => ({ inputs: new Float32Array(2), inputShape: [2], labels: new Int32Array(1), classes: 2 }),
     ),
+  ],
+  TensorDataset: [batched, batched],
+  'data.randomSplit': [
+    only(dataset, H.ArrayDataset),
+    list(() => [0.5, 0.5]),
+    options({ seed: optional(number()) }),
   ],
   Loader: [
     only(dataset, H.ArrayDataset),
@@ -365,6 +375,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   Kernel: () => saxpy,
   ArrayDataset: dataset,
   Loader: loader,
+  TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
   Module: layer,
   ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
   ...SEQUENCE_RECEIVERS,
@@ -509,16 +520,15 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   },
   ArrayDataset: {
     batchInto: [
-      orElse(
-        list(() => [0]),
-        ArrayBuffer.isView,
-      ),
+      indices,
       only(() => new Float32Array(2), Float32Array),
       only(() => new Int32Array(1), Int32Array),
     ],
     slice: [number(0), optional(number(1))],
+    select: [indices],
     remote: [],
   },
+  TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   Loader: { order: [number(0)], batches: [optional(number(0))] },
   Module: {
     namedModules: [],

@@ -144,6 +144,15 @@ export const parts = spec(
   () => ({ model: layer() }),
   (v) => isPlain(v) && empty(v),
 );
+/** Tensors in arrays and records; none are right, too. */
+export const batched = spec(
+  () => ones([2, 2]),
+  (v) => isTensor(v) || ((isPlain(v) || isList(v)) && empty(v)),
+);
+export const indices = orElse(
+  list(() => [0]),
+  ArrayBuffer.isView,
+);
 export const json = spec(
   () => null,
   (v) => v === null || ['number', 'string', 'boolean'].includes(typeof v) || isPlain(v) || isList(v),

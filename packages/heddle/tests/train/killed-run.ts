@@ -66,6 +66,7 @@ export async function train(folder: string, seed: number, epochs = 40): Promise<
     epochs,
     readEvery: 2,
     resident: seed % 2 === 0,
+    ...(seed % 2 === 1 && { accumulate: 3, clipGradNorm: 0.5 }),
     callbacks: [losses, earlyStopping({ patience: 20 })],
     ...{ folder, resume: true, checkpointEvery: { epochs: 1, steps: 7 }, monitor: 'accuracy' },
   });
