@@ -237,6 +237,7 @@ export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
 export { defaultGenerator, Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
 export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor/reductions.js';
+export type { IndexAddOptions } from './tensor/scattering.js';
 export type { SortOptions, TopkOptions } from './tensor/sorting.js';
 export {
   type AnyTensor,

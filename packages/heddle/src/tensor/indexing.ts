@@ -1,8 +1,8 @@
 /** NumPy-style indexing as movement ops. */
 import { shown } from '../core/arguments.js';
 import { bool, i32 } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape } from '../core/shape.js';
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { formatShape, normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import { GraphNode } from '../graph/node.js';
 import { indexSelect } from '../ops/index-add/op.js';
@@ -64,6 +64,28 @@ export function index(x: GraphNode, entries: readonly (Index | GraphNode)[]): Gr
   }
   const cut = b.reshape(b.slice(x, start, size, step), shape);
   return taken ? take(cut, taken.positions, taken.at) : cut;
+}
+
+/** @throws DTypeError */
+function requirePositions(op: string, index: GraphNode): void {
+  if (index.dtype !== i32)
+    throw new DTypeError(`[${op}] index must be i32, got ${index.dtype.name}. Convert with .cast(i32).`);
+}
+
+/** @internal */
+export function takeFlat(x: GraphNode, positions: GraphNode): GraphNode {
+  requirePositions('take', positions);
+  return take(b.reshape(x, [x.size]), positions, 0);
+}
+
+/** @internal */
+export function select(x: GraphNode, axis: number, positions: GraphNode): GraphNode {
+  requirePositions('indexSelect', positions);
+  if (positions.shape.length !== 1)
+    throw new ShapeError(
+      `[indexSelect] index is ${formatShape(positions.shape)}, must have one dimension. See gather, or x.at(index).`,
+    );
+  return take(x, positions, normalizeAxis('indexSelect', axis, x.shape.length));
 }
 
 /** Rows (or whatever `axis` holds) picked by position; negative positions count from the back. */

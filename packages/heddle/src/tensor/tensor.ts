@@ -38,7 +38,7 @@ import { softmax } from '../ops/softmax/op.js';
 import type { Ordered } from '../ops/sort/op.js';
 import { type Axes, inferShape } from './axes.js';
 import { TensorHandle } from './handle.js';
-import { type Index, index } from './indexing.js';
+import { type Index, index, select, takeFlat } from './indexing.js';
 import type { Padding, PadOptions } from './movement.js';
 import * as movement from './movement.js';
 import { type ArraysByRank, type NestedArray, nested } from './nested.js';
@@ -57,6 +57,8 @@ import {
   variance,
   vote,
 } from './reductions.js';
+import type { IndexAddOptions } from './scattering.js';
+import * as scattering from './scattering.js';
 import type { SortOptions, TopkOptions } from './sorting.js';
 import * as sorting from './sorting.js';
 
@@ -535,6 +537,43 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   gather(axis: number, positions: AnyTensor): Tensor<D> {
     requireTensor('gather', 'positions', positions);
     return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
+  }
+
+  /** The slices along `axis` at the positions in `index`, i32 (n); negative ones count from the back. As `take` otherwise. */
+  indexSelect(axis: number, index: AnyTensor): Tensor<D> {
+    requireTensor('indexSelect', 'index', index);
+    return new Tensor(select(this.node, axis, index.node));
+  }
+  /** The elements of the flattened tensor at the positions in `index`, i32, in its shape; out of range 0. */
+  take(index: AnyTensor): Tensor<D> {
+    requireTensor('take', 'index', index);
+    return new Tensor(takeFlat(this.node, index.node));
+  }
+  /**
+   * This with out[…, index[…, i, …], …] = src[…, i, …] along `axis`: of several for one place the last, always. A position
+   * out of range is left out. Gradients go to what is in the result.
+   * @param index i32, not larger than `src`, nor than this but along `axis`
+   * @param src a tensor of this dtype, or a number
+   * @throws ShapeError, DTypeError
+   */
+  scatter(axis: number, index: AnyTensor, src: Operand): Tensor<D> {
+    requireTensor('scatter', 'index', index);
+    return new Tensor(scattering.scatter(this.node, axis, index.node, operand('scatter', src, this)));
+  }
+  /** As `scatter`, but src[…, i, …] is added to what is there, always in the same order. */
+  scatterAdd(axis: number, index: AnyTensor, src: AnyTensor): Tensor<D> {
+    requireTensor('scatterAdd', 'index', index);
+    requireTensor('scatterAdd', 'src', src);
+    return new Tensor(scattering.scatterAdd(this.node, axis, index.node, src.node));
+  }
+  /**
+   * This with the slices of `src` along `axis` added at the positions in `index`, i32 (n), always in the same order. A
+   * position out of range is left out. @throws ShapeError, DTypeError
+   */
+  indexAdd(axis: number, index: AnyTensor, src: AnyTensor, options: IndexAddOptions = {}): Tensor<D> {
+    requireTensor('indexAdd', 'index', index);
+    requireTensor('indexAdd', 'src', src);
+    return new Tensor(scattering.indexAdd(this.node, axis, index.node, src.node, options));
   }
 
   /**

@@ -7,6 +7,7 @@ import { MATMUL } from './matmul.js';
 import { MOVEMENT } from './movement.js';
 import { PIECES } from './pieces.js';
 import { REDUCE } from './reduce.js';
+import { SCATTERING } from './scattering.js';
 import { SEQUENCES } from './sequences.js';
 import { SORTING } from './sorting.js';
 
@@ -17,6 +18,7 @@ export const OPS: readonly Case[] = [
   ...PIECES,
   ...INDEXING,
   ...SORTING,
+  ...SCATTERING,
   ...MATMUL,
   ...IMAGES,
   ...SEQUENCES,

@@ -43,9 +43,46 @@ def order(c):
         c.add(f"topk {largest}", "topk", lambda x, l=largest: x.topk(3, 1, l)[0], {"x": x}, args, grad=["x"])
 
 
+def indexing(c):
+    r = c.random("scatter")
+    index = torch.tensor([[2, 0, 4, 1], [3, 1, 0, 2]])
+    wide = {"x": r(3, 5), "index": index, "src": r(2, 4)}
+    long = {k: v.mT.contiguous() for k, v in wide.items()}
+    for axis, inputs in ((1, wide), (0, long)):
+        for op, name in (("scatter", "scatter"), ("scatterAdd", "scatter_add")):
+
+            def compute(x, index, src, axis=axis, name=name):
+                return getattr(x, name)(axis, index, src)
+
+            c.add(f"{op} axis {axis}", op, compute, inputs, {"axis": axis}, grad=["x", "src"])
+    repeated = wide | {"index": torch.tensor([[2, 2, 2, 1], [0, 0, 4, 4]])}
+    c.add(
+        "scatterAdd repeated",
+        "scatterAdd",
+        lambda x, index, src: x.scatter_add(1, index, src),
+        repeated,
+        {"axis": 1},
+        grad=["x", "src"],
+    )
+    rows = torch.tensor([2, 0, 2])
+    c.add(
+        "indexAdd",
+        "indexAdd",
+        lambda x, index, src: x.index_add(0, index, src, alpha=0.5),
+        {"x": r(3, 4), "index": rows, "src": r(3, 4)},
+        {"axis": 0, "alpha": 0.5},
+        grad=["x", "src"],
+    )
+    for op, f in {
+        "indexSelect": lambda x, index: x.index_select(1, index),
+        "take": lambda x, index: x.take(index),
+    }.items():
+        c.add(op, op, f, {"x": r(2, 4), "index": torch.tensor([3, 1, 1])}, {"axis": 1}, grad=["x"])
+
+
 def main():
     c = Cases()
-    for part in (second_derivatives, order):
+    for part in (second_derivatives, order, indexing):
         part(c)
     write("tensors", cases=c.cases)
     print(f"{len(c.cases)} cases")

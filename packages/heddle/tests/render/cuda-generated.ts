@@ -28,7 +28,7 @@ const ofPrograms = (target: Target): KernelIr[] =>
     return kernelsOf(name, [loss, ...model.parameters().map((p) => p.grad!)], target);
   });
 
-/** An embedding and batch norm in training, with their gradients; sorted rows; random numbers. */
+/** An embedding and batch norm in training, with their gradients; sorted and scattered rows; random numbers. */
 function ofLayers(target: Target): KernelIr[] {
   const of = (...shape: number[]): Tensor =>
     tensor(new Float32Array(shape.reduce((n, d) => n * d)), { shape, requiresGrad: true });
@@ -40,8 +40,14 @@ function ofLayers(target: Target): KernelIr[] {
   const picked = rows.at(new Tensor(leaf([3000], i32)));
   picked.square().sum().add(y.square().sum()).backward();
   const gradients = [rows, images, weight, bias].map((p) => p.grad!);
+  const index = new Tensor(leaf([300], i32));
+  const scattered = (['scatter', 'scatterAdd'] as const).map((op) => of(300)[op](0, index, of(300)));
   const sorted = [of(3, 5000).topk(4).values, rows.sort(0).indices, of(9, 300).cast(f64).argsort()];
-  return kernelsOf('layers', [y, ...running, ...gradients, ...sorted, randn([2 ** 20]), rand([999])], target);
+  return kernelsOf(
+    'layers',
+    [y, ...running, ...gradients, ...sorted, ...scattered, randn([2 ** 20]), rand([999])],
+    target,
+  );
 }
 
 export const generatedKernels = (target: Target): KernelIr[] => [...ofPrograms(target), ...ofLayers(target)];

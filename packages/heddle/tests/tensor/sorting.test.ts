@@ -92,3 +92,22 @@ test('misuse of sorting and of what depends on values', async () => {
   assert.deepEqual(await list(tensor(5).sort().indices), [0]);
   assert.equal(H.zeros([2], { dtype: f64 }).gt(0).sort().values.dtype, bool);
 });
+
+test('misuse of scatter, scatterAdd, indexAdd and what picks by position', () => {
+  useDevice(DEVICES[0]!);
+  const x = H.ones([2, 3]);
+  const index = H.zeros([2, 3], { dtype: i32 });
+  assert.throws(() => x.scatter(1, x, x), /\[scatter\] index must be i32, got f32/);
+  assert.throws(
+    () => x.scatter(1, H.zeros([3, 3], { dtype: i32 }), H.ones([3, 3])),
+    /\[scatter\] index \(3,3\)/,
+  );
+  assert.throws(() => x.scatter(0, index, H.ones([1, 3])), /must not be larger than src \(1,3\)/);
+  assert.throws(() => x.scatterAdd(1, index, x.cast(f64)), /\[scatterAdd\] dtypes differ: x is f32, src f64/);
+  assert.throws(() => x.gt(0).scatterAdd(1, index, x.gt(0)), /\[scatterAdd\] takes numbers, got bool/);
+  assert.throws(() => x.indexAdd(0, index, x), /\[indexAdd\] index \(2,3\) must have one dimension/);
+  const first = H.zeros([1], { dtype: i32 });
+  assert.throws(() => x.indexAdd(0, first, x), /src \(2,3\) be \(1,3\)/);
+  assert.throws(() => x.indexSelect(0, index), /\[indexSelect\] index is \(2,3\), must have one dimension/);
+  assert.throws(() => x.take(x), /\[take\] index must be i32, got f32/);
+});

@@ -29,11 +29,11 @@ const CHUNK = 1024;
 const THREADS = 256;
 
 /** Elements of a row with those that fill it up: to a power of two, or to whole chunks. */
-const lengthOf = (n: number): number =>
+export const rowLength = (n: number): number =>
   n <= CHUNK ? 2 ** Math.ceil(Math.log2(n)) : Math.ceil(n / CHUNK) * CHUNK;
 
 /** Blocks that sort all chunks. */
-const chunksOf = ({ rows, n }: SortProblem): number => Math.ceil((rows * lengthOf(n)) / CHUNK);
+const chunksOf = ({ rows, n }: SortProblem): number => Math.ceil((rows * rowLength(n)) / CHUNK);
 
 /** Lengths of the sorted runs before each of the launches of `mergeRuns`. */
 function runLengths(n: number): number[] {
@@ -76,7 +76,7 @@ const lastKey = (dtype: DType): IrFunction =>
 
 /** What all kernels of this file are compiled for. `finish` of the last one: (position, row, i) → what is stored. */
 const constantsOf = ({ rows, n, offset, dtype }: SortProblem, finish: IrFunction | undefined) => ({
-  ...{ rank, place, ROWS: rows, N: n, AT: offset, LENGTH: lengthOf(n), CHUNK },
+  ...{ rank, place, ROWS: rows, N: n, AT: offset, LENGTH: rowLength(n), CHUNK },
   ...{ number: dtype as Cast<'i32'>, lastKey: lastKey(dtype), LAST_PASS: finish !== undefined },
   finish: finish ?? irFunction(([v]) => v!),
 });
@@ -116,7 +116,7 @@ function sortChunks(p: SortProblem, finish?: IrFunction): GridKernel {
         positions[i] = position[sorted];
       } else if (row < ROWS && r < N) positions[row * N + r] = finish(position[sorted], row, r);
     },
-    { ...constantsOf(p, finish), RUNS: Math.log2(Math.min(CHUNK, lengthOf(p.n))) },
+    { ...constantsOf(p, finish), RUNS: Math.log2(Math.min(CHUNK, rowLength(p.n))) },
   );
   return { kernel, grid: [chunksOf(p), 1, 1], threads: CHUNK, sharedBytes: 0 };
 }
@@ -141,7 +141,7 @@ function mergeRuns(p: SortProblem, run: number, finish?: IrFunction): GridKernel
     },
     { ...constantsOf(p, finish), RUN: run },
   );
-  return { kernel, grid: [(p.rows * lengthOf(p.n)) / THREADS, 1, 1], threads: THREADS, sharedBytes: 0 };
+  return { kernel, grid: [(p.rows * rowLength(p.n)) / THREADS, 1, 1], threads: THREADS, sharedBytes: 0 };
 }
 
 /** Keys and positions before a pass, and after it. */
