@@ -78,6 +78,7 @@ export type { Simulation } from './runtime/sim/launch.js';
 export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
 export type { Language as SourceLanguage } from './runtime/source.js';
 export type { FusedCall } from './schedule/launch.js';
+export { autocast } from './tensor/autocast.js';
 export type { Axes } from './tensor/axes.js';
 export {
   type ArangeOptions,

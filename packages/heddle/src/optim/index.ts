@@ -5,6 +5,7 @@ export { Adagrad, type AdagradSettings } from './adagrad.js';
 export { Adam, type AdamSettings, AdamW } from './adam.js';
 export { type ClipGradNormOptions, clipGradNorm, clipGradValue } from './clip.js';
 export { type EmaOptions, ExponentialMovingAverage } from './ema.js';
+export { GradScaler, type GradScalerOptions } from './grad-scaler.js';
 export { LBFGS, type LBFGSSettings } from './lbfgs.js';
 export { Lion, type LionSettings } from './lion.js';
 export type { LrOptions, LrSchedule, LrSpan, LrUnit } from './lr-schedule.js';

@@ -1,8 +1,9 @@
 /** What functions on tensors demand of them, said the same way everywhere. */
 import { instance, type Rule, shown } from '../core/arguments.js';
-import { i32, requireFloats } from '../core/dtype.js';
+import { i32, isFloat, requireFloats } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { isMixed } from './autocast.js';
 import { type AnyTensor, requireTensor, Tensor } from './tensor.js';
 
 export { requireIndexable } from '../graph/node.js';
@@ -31,7 +32,7 @@ export function requireFloat(op: string, what: string, x: AnyTensor): void {
 export function requireSameDtype(op: string, a: string, x: AnyTensor, b: string, y: AnyTensor): void {
   requireTensor(op, a, x);
   requireTensor(op, b, y);
-  if (x.dtype !== y.dtype)
+  if (x.dtype !== y.dtype && !(isMixed() && isFloat(x.dtype) && isFloat(y.dtype)))
     throw new DTypeError(
       `[${op}] dtypes differ: ${a} is ${x.dtype.name}, ${b} ${y.dtype.name}. Convert one with .cast(${x.dtype.name}).`,
     );

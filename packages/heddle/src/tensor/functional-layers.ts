@@ -22,6 +22,7 @@ import {
   pair,
 } from '../ops/conv2d/op.js';
 import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../ops/max-pool2d/op.js';
+import { forProduct } from './autocast.js';
 import {
   type AnyTensor,
   requireFloat,
@@ -70,7 +71,7 @@ export function linear<D extends DTypeName>(
   const rows = x.ndim === 1 ? x.unsqueeze(0) : x;
   const product = rows.matmul(weight.transpose(), options);
   if (bias !== undefined) requireBias('linear', x, bias, outputs);
-  const y = bias ? product.add(bias) : product;
+  const y = bias ? product.add(bias.cast(product.dtype)) : product;
   return x.ndim === 1 ? y.squeeze(0) : y;
 }
 
@@ -92,11 +93,11 @@ export function conv2d<D extends DTypeName>(
   requireTensor('conv2d', 'weight', weight);
   requireOptions('conv2d', options, CONV2D);
   const precision = options.precision ?? getPrecision().conv;
-  const y = new Tensor<D>(conv2dNode(x.node, weight.node, { ...options, precision }));
+  const y = new Tensor<D>(conv2dNode(forProduct(x.node), forProduct(weight.node), { ...options, precision }));
   if (bias === undefined) return y;
   const outputs = weight.shape[0]!;
   requireBias('conv2d', x, bias, outputs);
-  return y.add(bias.reshape([outputs, 1, 1]));
+  return y.add(bias.cast(y.dtype).reshape([outputs, 1, 1])) as Tensor<D>;
 }
 
 /**

@@ -16,6 +16,7 @@ import { ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, sameShape, sizeOf } from '../core/shape.js';
 import * as fused from '../ops/activation/op.js';
 import { crossEntropy as crossEntropyRows } from '../ops/cross-entropy/op.js';
+import { inFull } from './autocast.js';
 import {
   type AnyTensor,
   aTensor,
@@ -26,7 +27,7 @@ import {
   requireTensor,
 } from './checks.js';
 import { oneHot } from './functional-layers.js';
-import { Tensor, widely } from './tensor.js';
+import { inFullPrecision, Tensor, widely } from './tensor.js';
 
 /** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
 export type Reduction = 'mean' | 'sum' | 'none';
@@ -86,7 +87,8 @@ function asRows<D extends DTypeName>(
   requireFloat(op, 'scores', scores);
   requireLabels(op, labels);
   const order = scores.shape.map((_, i) => i).filter((i) => i !== axis);
-  const last = scores.ndim > 2 ? scores.permute([...order, axis]) : scores;
+  const full = inFullPrecision(scores);
+  const last = scores.ndim > 2 ? full.permute([...order, axis]) : full;
   return { rows: last.reshape([sizeOf(rest), scores.shape[axis]!]), flat: labels.reshape([sizeOf(rest)]) };
 }
 
@@ -231,7 +233,7 @@ export function bce<D extends DTypeName>(
 ): Tensor<D> {
   checkPair('bce', probabilities, target, options, BCE);
   requireFactor('bce', probabilities, 'weight', options.weight);
-  const losses = new Tensor<D>(fused.binaryCrossEntropy(probabilities.node, target.node));
+  const losses = new Tensor<D>(fused.binaryCrossEntropy(inFull(probabilities.node), inFull(target.node)));
   return reduced(options.weight ? losses.mul(options.weight) : losses, options.reduction);
 }
 
@@ -263,8 +265,8 @@ export function bceWithLogits<D extends DTypeName>(
           .mul(new Tensor(fused.softplus(x.neg().node))),
       );
   const losses = posWeight
-    ? widely(weighted, x, target, posWeight)
-    : new Tensor<D>(fused.binaryCrossEntropyOfLogits(x.node, target.node));
+    ? widely(weighted, inFullPrecision(x), target, posWeight)
+    : new Tensor<D>(fused.binaryCrossEntropyOfLogits(inFull(x.node), inFull(target.node)));
   return reduced(weight ? losses.mul(weight) : losses, options.reduction);
 }
 
@@ -276,7 +278,7 @@ export function mse<D extends DTypeName>(
 ): Tensor<D> {
   checkPair('mse', x, target, options, LOSS);
   return reduced(
-    widely((x, target) => x.sub(target).square(), x, target),
+    widely((x, target) => x.sub(target).square(), inFullPrecision(x), target),
     options.reduction,
   );
 }
@@ -288,7 +290,7 @@ export function l1<D extends DTypeName>(
   options: LossOptions = {},
 ): Tensor<D> {
   checkPair('l1', x, target, options, LOSS);
-  return reduced(x.sub(target).abs(), options.reduction);
+  return reduced(inFullPrecision(x).sub(target).abs(), options.reduction);
 }
 
 /** Options of `huber`. */
@@ -313,7 +315,7 @@ export function huber<D extends DTypeName>(
     const cut = difference.clamp(-delta, delta);
     return cut.mul(difference.sub(cut.mul(0.5)));
   };
-  return reduced(widely(losses, x, target), options.reduction);
+  return reduced(widely(losses, inFullPrecision(x), target), options.reduction);
 }
 
 /** Options of `smoothL1`. */
@@ -335,7 +337,7 @@ export function smoothL1<D extends DTypeName>(
   if (beta === 0) return l1(x, target, { reduction });
   const losses = (x: AnyTensor, target: AnyTensor): AnyTensor =>
     huber(x, target, { delta: beta, reduction: 'none' }).mul(1 / beta);
-  return reduced(widely(losses, x, target), reduction);
+  return reduced(widely(losses, inFullPrecision(x), target), reduction);
 }
 
 /** Options of `multiMargin`. */
@@ -399,5 +401,5 @@ export function hinge<D extends DTypeName>(
       .neg()
       .add(options.margin ?? 1)
       .relu();
-  return reduced(widely(losses, x, target), options.reduction);
+  return reduced(widely(losses, inFullPrecision(x), target), options.reduction);
 }

@@ -14,7 +14,7 @@ import { ShapeError } from '../core/errors.js';
 import { formatShape, normalizeAxis } from '../core/shape.js';
 import { type AnyTensor, requireFloat, requireSameDtype, requireSameShape } from './checks.js';
 import { LOSS, type LossOptions, reduced } from './functional-losses.js';
-import { type Tensor, widely } from './tensor.js';
+import { inFullPrecision, type Tensor, widely } from './tensor.js';
 
 function requirePair(op: string, x: AnyTensor, y: AnyTensor): void {
   requireFloat(op, 'x', x);
@@ -128,7 +128,7 @@ export function cosineEmbedding<D extends DTypeName>(
       .div(length(x).mul(length(y)).sqrt());
     return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu());
   };
-  return reduced(widely(losses, x, y, target), options.reduction);
+  return reduced(widely(losses, inFullPrecision(x), y, target), options.reduction);
 }
 
 /**
@@ -150,7 +150,7 @@ export function marginRanking<D extends DTypeName>(
   const { margin = 0 } = options;
   const losses = (x: AnyTensor, y: AnyTensor, target: AnyTensor): AnyTensor =>
     target.neg().mul(x.sub(y)).add(margin).relu();
-  return reduced(widely(losses, x, y, target), options.reduction);
+  return reduced(widely(losses, inFullPrecision(x), y, target), options.reduction);
 }
 
 /** Options of `tripletMargin`. */
@@ -191,7 +191,7 @@ export function tripletMargin<D extends DTypeName>(
     const least = swap ? apart.minimum(distance(positive, negative)) : apart;
     return distance(anchor, positive).sub(least).add(margin).relu();
   };
-  return reduced(widely(losses, anchor, positive, negative), options.reduction);
+  return reduced(widely(losses, inFullPrecision(anchor), positive, negative), options.reduction);
 }
 
 /** Options of `klDiv`. */
@@ -225,7 +225,7 @@ export function klDiv<D extends DTypeName>(
       const isZero = target.eq(0);
       return isZero.where(0, target.mul(isZero.where(1, target).log().sub(x)));
     },
-    x,
+    inFullPrecision(x),
     target,
   );
   if (reduction === 'batchMean') return losses.sum().div(x.shape[0] ?? 1) as Tensor<D>;

@@ -36,6 +36,7 @@ import { matmul } from '../ops/matmul/op.js';
 import { scan } from '../ops/scan/op.js';
 import { softmax } from '../ops/softmax/op.js';
 import type { Ordered } from '../ops/sort/op.js';
+import { forProduct, inFull, met } from './autocast.js';
 import { type Axes, inferShape } from './axes.js';
 import { TensorHandle } from './handle.js';
 import { type Index, index, select, takeFlat } from './indexing.js';
@@ -112,7 +113,12 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
 
   #binary<R extends DTypeName = D>(op: ScalarOp, other: Operand): Tensor<R> {
-    return new Tensor(b.map(op, this.node, operand(op, other, this)));
+    return new Tensor(b.map(op, ...met(this.node, operand(op, other, this))));
+  }
+
+  /** What is computed in f32 in mixed precision. */
+  get #full(): GraphNode {
+    return inFull(this.node);
   }
 
   /**
@@ -149,7 +155,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   pow(exponent: Operand): Tensor<D> {
     if (exponent === 2) return this.mul(this);
     if (exponent === 0.5) return this.sqrt();
-    return this.#binary('pow', exponent);
+    return new Tensor(b.map('pow', ...met(this.#full, operand('pow', exponent, this))));
   }
   /** The smaller one, NaN if there is one. Where both are equal, each gets half of the gradient. */
   minimum(other: Operand): Tensor<D> {
@@ -214,27 +220,27 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
   /** e^x */
   exp(): Tensor<D> {
-    return this.#unary('exp');
+    return new Tensor(b.map('exp', this.#full));
   }
   /** e^x − 1 with full relative accuracy around 0. */
   expm1(): Tensor<D> {
-    return this.#unary('expm1');
+    return new Tensor(b.map('expm1', this.#full));
   }
   /** 2^x */
   exp2(): Tensor<D> {
-    return this.#unary('exp2');
+    return new Tensor(b.map('exp2', this.#full));
   }
   /** Natural logarithm; NaN below 0. */
   log(): Tensor<D> {
-    return this.#unary('log');
+    return new Tensor(b.map('log', this.#full));
   }
   /** ln(1 + x) with full relative accuracy around 0. */
   log1p(): Tensor<D> {
-    return this.#unary('log1p');
+    return new Tensor(b.map('log1p', this.#full));
   }
   /** Logarithm to base 2; NaN below 0. */
   log2(): Tensor<D> {
-    return this.#unary('log2');
+    return new Tensor(b.map('log2', this.#full));
   }
   /** √x; NaN below 0. */
   sqrt(): Tensor<D> {
@@ -242,7 +248,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
   /** 1 / √x */
   rsqrt(): Tensor<D> {
-    return new Tensor(b.widened((x) => b.div(b.like(x, 1), b.map('sqrt', x)), this.node));
+    return new Tensor(b.widened((x) => b.div(b.like(x, 1), b.map('sqrt', x)), this.#full));
   }
   /** 1 / x */
   reciprocal(): Tensor<D> {
@@ -334,7 +340,8 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   ): Tensor<T> {
     const like = then instanceof Tensor ? then : otherwise instanceof Tensor ? otherwise : undefined;
     const [x, y] = [then, otherwise].map((v) => operand('where', v, like)) as [GraphNode, GraphNode];
-    return new Tensor(b.where(this.node, x, y));
+    const [p, q] = met(x, y) as [GraphNode, GraphNode];
+    return new Tensor(b.where(this.node, p, q));
   }
   /** Convert the elements: to integers towards zero and saturating. */
   cast<T extends DTypeName>(dtype: DType<T>): Tensor<T> {
@@ -352,7 +359,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * @param axes one, several, or all of them (default)
    */
   sum(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
-    return new Tensor(reduced('sum', this.node, axes, options));
+    return new Tensor(reduced('sum', this.#full, axes, options));
   }
   /** The largest. Where several are, they share the gradient evenly, as PyTorch's `amax`. */
   max(axes?: Axes, options?: ReduceOptions): Tensor<D> {
@@ -364,27 +371,27 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
   /** Products of u8 are i32. The gradient of its gradient is right where no element is 0. */
   prod(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
-    return new Tensor(reduced('prod', this.node, axes, options));
+    return new Tensor(reduced('prod', this.#full, axes, options));
   }
   /** The mean along `axes` (default: all). @throws DTypeError unless of floats */
   mean(axes?: Axes, options?: ReduceOptions): Tensor<D> {
-    return new Tensor(mean(this.node, axes, options));
+    return new Tensor(mean(this.#full, axes, options));
   }
   /** The variance along `axes` (default: all), divided by n − `correction` (default 1). @throws DTypeError */
   variance(axes?: Axes, options?: VarianceOptions): Tensor<D> {
-    return new Tensor(variance(this.node, axes, options));
+    return new Tensor(variance(this.#full, axes, options));
   }
   /** The square root of `variance`. */
   std(axes?: Axes, options?: VarianceOptions): Tensor<D> {
-    return new Tensor(deviation(this.node, axes, options));
+    return new Tensor(deviation(this.#full, axes, options));
   }
   /** log Σ e^x along `axes` (default: all), without overflow. @throws DTypeError unless of floats */
   logSumExp(axes?: Axes, options?: ReduceOptions): Tensor<D> {
-    return new Tensor(logSumExp(this.node, axes, options));
+    return new Tensor(logSumExp(this.#full, axes, options));
   }
   /** (Σ |x|^ord)^(1/ord) along `axes` (default: all), by default the Euclidean norm. @throws DTypeError unless of floats */
   norm(axes?: Axes, options?: VectorNormOptions): Tensor<D> {
-    return new Tensor(norm(this.node, axes, options));
+    return new Tensor(norm(this.#full, axes, options));
   }
   /** Whether any element along `axes` (default: all) is not 0; false of none. */
   any(axes?: Axes, options?: ReduceOptions): Tensor<'bool'> {
@@ -408,11 +415,11 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
 
   /** Running sums along `axis`: element i is the sum of those up to i, exact for integers; of u8 in i32. */
   cumsum(axis: number): Tensor<Summed<D>> {
-    return new Tensor(scan('add', this.node, axis));
+    return new Tensor(scan('add', this.#full, axis));
   }
   /** Running products along `axis`: element i is the product of those up to i; of u8 in i32. */
   cumprod(axis: number): Tensor<Summed<D>> {
-    return new Tensor(scan('mul', this.node, axis));
+    return new Tensor(scan('mul', this.#full, axis));
   }
 
   /**
@@ -433,12 +440,14 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
 
   /** Along `axis`: e^x / Σ e^x. @throws DTypeError unless of floats */
   softmax(axis = -1): Tensor<D> {
-    return new Tensor(softmax(this.#floats('softmax'), normalizeAxis('softmax', axis, this.ndim), false));
+    return new Tensor(
+      softmax(inFull(this.#floats('softmax')), normalizeAxis('softmax', axis, this.ndim), false),
+    );
   }
   /** Along `axis`: x − log Σ e^x. @throws DTypeError unless of floats */
   logSoftmax(axis = -1): Tensor<D> {
     return new Tensor(
-      softmax(this.#floats('logSoftmax'), normalizeAxis('logSoftmax', axis, this.ndim), true),
+      softmax(inFull(this.#floats('logSoftmax')), normalizeAxis('logSoftmax', axis, this.ndim), true),
     );
   }
 
@@ -603,7 +612,8 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   matmul(other: AnyTensor, options: MatmulOptions = {}): Tensor<D> {
     requireTensor('matmul', 'other', other);
     requireOptions('matmul', options, MATMUL);
-    return new Tensor(matmul(this.node, other.node, options.precision ?? getPrecision().matmul));
+    const precision = options.precision ?? getPrecision().matmul;
+    return new Tensor(matmul(forProduct(this.node), forProduct(other.node), precision));
   }
 
   /** The sum of products of two vectors (K), a scalar. @throws ShapeError, DTypeError */
@@ -779,6 +789,9 @@ export function widely<D extends DTypeName, Others extends readonly (AnyTensor |
   const y = compute(wide(x) as AnyTensor, ...(others.map(wide) as unknown as Others));
   return new Tensor(b.cast(y.node, x.dtype));
 }
+
+/** @internal 16-bit floats as f32 in mixed precision (`autocast`), else as they are. */
+export const inFullPrecision = <D extends DTypeName>(x: Tensor<D>): Tensor<D> => new Tensor(inFull(x.node));
 
 /** @throws ArgumentError */
 export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {

@@ -133,6 +133,14 @@ export const OPTIM_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       },
     }),
   ],
+  'optim.GradScaler': [
+    options({
+      initScale: optional(number(1024)),
+      growthFactor: optional(number(2)),
+      backoffFactor: optional(number(0.5)),
+      growthInterval: optional(number(10)),
+    }),
+  ],
   'optim.schedules.custom': [fn(() => 1), options(lrOptions)],
   'optim.schedules.chain': [schedule, schedule],
   'optim.LrScheduler': [
@@ -158,9 +166,12 @@ export const OPTIM_RECEIVERS: Readonly<Record<string, () => object>> = {
   LBFGS: () => new optim.LBFGS(layer().parameters()),
   ExponentialMovingAverage: averages,
   GradientAccumulator: () => new optim.GradientAccumulator(layer().parameters()),
+  GradScaler: () => new optim.GradScaler(),
   LrScheduler: scheduler,
   ParameterGroup: () => new optim.SGD(layer().parameters()).groups[0]!,
 };
+
+const anOptimizer = only(() => new optim.SGD(layer().parameters()), optim.Optimizer);
 
 /** Their methods. */
 export const OPTIM_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
@@ -170,6 +181,13 @@ export const OPTIM_METHODS: Readonly<Record<string, Readonly<Record<string, read
     stateDict: [],
     loadStateDict: [state(() => new optim.SGD(layer().parameters()).stateDict())],
     'set lr': [number(0.1)],
+  },
+  GradScaler: {
+    scale: [tensor(() => ones([]))],
+    unscale: [anOptimizer],
+    step: [anOptimizer],
+    stateDict: [],
+    loadStateDict: [state(() => new optim.GradScaler().stateDict())],
   },
   SGD: {},
   Adam: {},

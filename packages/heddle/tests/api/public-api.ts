@@ -105,6 +105,13 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   useDevice: [text('cpu')],
   manualSeed: [number()],
   defaultGenerator: [],
+  autocast: [
+    spec(
+      () => H.bf16,
+      (v) => v === H.bf16 || v === H.f16,
+    ),
+    fn(),
+  ],
   noGrad: [fn()],
   time: [fn()],
   realize: [tensor()],
