@@ -128,19 +128,28 @@ export {
   type AttentionOptions,
   scaledDotProductAttention,
 } from './tensor/functional-attention.js';
+export {
+  type Conv1dOptions,
+  type Conv2dOptions,
+  type Conv3dOptions,
+  type ConvTranspose1dOptions,
+  type ConvTranspose2dOptions,
+  conv1d,
+  conv2d,
+  conv3d,
+  convTranspose1d,
+  convTranspose2d,
+  type Pair,
+  type Triple,
+} from './tensor/functional-convolutions.js';
 export { type EmbeddingOptions, embedding, sinusoidalPositions } from './tensor/functional-embedding.js';
 export {
-  type AvgPool2dOptions,
-  avgPool2d,
-  type Conv2dOptions,
-  conv2d,
   type DropoutOptions,
   dropout,
+  dropout2d,
+  dropPath,
   linear,
-  type MaxPool2dOptions,
-  maxPool2d,
   oneHot,
-  type Pair,
 } from './tensor/functional-layers.js';
 export {
   type BceOptions,
@@ -175,6 +184,20 @@ export {
   type RmsNormOptions,
   rmsNorm,
 } from './tensor/functional-normalization.js';
+export {
+  type AvgPool1dOptions,
+  type AvgPool2dOptions,
+  adaptiveAvgPool1d,
+  adaptiveAvgPool2d,
+  adaptiveMaxPool1d,
+  adaptiveMaxPool2d,
+  avgPool1d,
+  avgPool2d,
+  type MaxPool1dOptions,
+  type MaxPool2dOptions,
+  maxPool1d,
+  maxPool2d,
+} from './tensor/functional-pooling.js';
 export {
   type CeluOptions,
   celu,

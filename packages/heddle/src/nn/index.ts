@@ -17,7 +17,19 @@ export {
   type MultiheadAttentionOptions,
 } from './attention.js';
 export { Flatten, Sequential } from './container.js';
-export { Conv2d, type Conv2dLayerOptions } from './conv2d.js';
+export {
+  Conv1d,
+  type Conv1dLayerOptions,
+  Conv2d,
+  type Conv2dLayerOptions,
+  Conv3d,
+  type Conv3dLayerOptions,
+  ConvolutionLayer,
+  ConvTranspose1d,
+  type ConvTranspose1dLayerOptions,
+  ConvTranspose2d,
+  type ConvTranspose2dLayerOptions,
+} from './convolution.js';
 export { Embedding } from './embedding.js';
 export * as init from './init.js';
 export { KeyValueCache } from './key-value-cache.js';
@@ -38,7 +50,16 @@ export {
   RMSNorm,
   type RMSNormOptions,
 } from './normalization.js';
-export { AvgPool2d, MaxPool2d } from './pooling.js';
+export {
+  AdaptiveAvgPool1d,
+  AdaptiveAvgPool2d,
+  AdaptiveMaxPool1d,
+  AdaptiveMaxPool2d,
+  AvgPool1d,
+  AvgPool2d,
+  MaxPool1d,
+  MaxPool2d,
+} from './pooling.js';
 export {
   CELU,
   GLU,
@@ -56,7 +77,7 @@ export {
   Softsign,
   Tanhshrink,
 } from './rectifiers.js';
-export { Dropout, type DropoutLayerOptions } from './regularization.js';
+export { Dropout, Dropout2d, type DropoutLayerOptions, DropPath } from './regularization.js';
 export {
   type DecodeOptions,
   type EncodeOptions,

@@ -55,6 +55,12 @@ export function requireRank(op: string, what: string, x: AnyTensor, rank: number
     );
 }
 
+export function requireBias(op: string, x: AnyTensor, bias: AnyTensor, size: number): void {
+  requireSameDtype(op, 'x', x, 'bias', bias);
+  if (bias.ndim !== 1 || bias.shape[0] !== size)
+    throw new ShapeError(`[${op}] bias is ${formatShape(bias.shape)}, must be (${size}): one per output.`);
+}
+
 export function requireLabels(op: string, labels: AnyTensor): void {
   requireTensor(op, 'labels', labels);
   if (labels.dtype !== i32)

@@ -1,10 +1,10 @@
 /** Every layer that users can make: what its constructor takes, one to call methods on, and what `forward` takes. */
 
-import { nn, ones } from '../../src/index.js';
+import { nn } from '../../src/index.js';
+import { IMAGE_LAYERS, signals } from './images.js';
 import { type LayerRow, SEQUENCE_LAYERS } from './sequences.js';
 import {
   axis,
-  convolution,
   flag,
   images,
   isList,
@@ -15,36 +15,16 @@ import {
   optional,
   options,
   orElse,
-  pair,
-  pooling,
   precision,
-  tensor,
 } from './spec.js';
 
 const normalization = { eps: optional(number(1e-5)), affine: optional(flag) };
 const batchNorm = [number(2), options({ ...normalization, momentum: optional(number(0.1)) })];
-const signals = tensor(() => ones([1, 1, 4]));
 
 export const LAYERS: Readonly<Record<string, LayerRow>> = {
   Linear: { takes: [number(2), number(2), options({ bias: optional(flag), precision })], make: layer },
   Sequential: { takes: [model, model], make: () => new nn.Sequential(layer()) },
   Flatten: { takes: [optional(axis)], make: () => new nn.Flatten() },
-  Conv2d: {
-    takes: [number(1), number(1), pair(2), options({ ...convolution, bias: optional(flag) })],
-    make: () => new nn.Conv2d(1, 1, 2),
-    input: images,
-  },
-  MaxPool2d: {
-    takes: [pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
-    make: () => new nn.MaxPool2d(2),
-    input: images,
-  },
-  AvgPool2d: {
-    takes: [pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
-    make: () => new nn.AvgPool2d(2),
-    input: images,
-  },
-  Dropout: { takes: [options({ p: optional(number(0.5)) })], make: () => new nn.Dropout() },
   BatchNorm1d: { takes: batchNorm, make: () => new nn.BatchNorm1d(1), input: signals },
   BatchNorm2d: { takes: batchNorm, make: () => new nn.BatchNorm2d(1), input: images },
   GroupNorm: {
@@ -111,6 +91,7 @@ export const LAYERS: Readonly<Record<string, LayerRow>> = {
   },
   GLU: { takes: [optional(axis)], make: () => new nn.GLU() },
   Softmax: { takes: [optional(axis)], make: () => new nn.Softmax() },
+  ...IMAGE_LAYERS,
   ...SEQUENCE_LAYERS,
   LogSoftmax: { takes: [optional(axis)], make: () => new nn.LogSoftmax() },
 };

@@ -2,6 +2,7 @@
 import * as H from '../../src/index.js';
 import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
+import { IMAGE_CALLS } from './images.js';
 import { LAYERS } from './layers.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
 import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequences.js';
@@ -13,7 +14,6 @@ import {
   block,
   bytes,
   channelNorm,
-  convolution,
   dataset,
   dtype,
   evaluating,
@@ -46,11 +46,9 @@ import {
   optional,
   options,
   orElse,
-  pair,
   pairwise,
   parts,
   path,
-  pooling,
   precision,
   random,
   reduce,
@@ -164,11 +162,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   softplus: [tensor(), options({ beta: optional(number()), threshold: optional(number()) })],
   softmax: [tensor(), optional(axis)],
   logSoftmax: [tensor(), optional(axis)],
-  dropout: [tensor(), options({ p: optional(number(0.5)), training: optional(flag) })],
   linear: [tensor(), tensor(), optional(tensor(() => ones([2]))), options({ precision })],
-  conv2d: [images, tensor(() => ones([1, 1, 2, 2])), optional(tensor(() => ones([1]))), options(convolution)],
-  maxPool2d: [images, pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
-  avgPool2d: [images, pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
   batchNorm: [
     images,
     tensor(() => zeros([1])),
@@ -214,6 +208,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     options({ reduction: optional(oneOf('mean', 'sum', 'none', 'batchMean')), logTarget: optional(flag) }),
   ],
   hinge: pairwise({ margin: optional(number()) }),
+  ...IMAGE_CALLS,
   ...SEQUENCE_CALLS,
   accuracy: [tensor(), labels],
   binaryAccuracy: [tensor(() => ones([2, 1])), labels],
@@ -365,6 +360,7 @@ export const NOT_CALLED: Readonly<Record<string, string>> = {
   'train.LeNet5': 'a model that PROGRAMS makes',
   Tensor: 'it has a message of its own for those who call it (misuse.test.ts)',
   Kernel: 'made by kernel()',
+  'nn.ConvolutionLayer': 'abstract: its methods are called on the layers',
   'nn.Module': 'abstract: its methods are called on a Linear',
   'optim.Optimizer': 'abstract: its methods are called on SGD',
   'optim.ParameterGroup': 'made by optimizers',

@@ -10,6 +10,7 @@ import { REDUCE } from './reduce.js';
 import { SCATTERING } from './scattering.js';
 import { SEQUENCES } from './sequences.js';
 import { SORTING } from './sorting.js';
+import { WINDOWS } from './windows.js';
 
 export const OPS: readonly Case[] = [
   ...ELEMENTWISE,
@@ -22,4 +23,5 @@ export const OPS: readonly Case[] = [
   ...MATMUL,
   ...IMAGES,
   ...SEQUENCES,
+  ...WINDOWS,
 ];

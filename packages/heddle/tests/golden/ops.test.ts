@@ -8,6 +8,7 @@ import { setPrecision } from '../../src/tensor/precision.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
 import { assertClose } from '../close.js';
 import { type GoldenArray, type GoldenCase, goldenCases } from './golden.js';
+import { IMAGES } from './images.js';
 import { SEQUENCES } from './sequences.js';
 
 // The golden numbers are of f32 throughout.
@@ -157,6 +158,7 @@ const RUNS: Readonly<Record<string, Run>> = {
   cosineSimilarity: ({ x, y }) => F.cosineSimilarity(x!, y!),
   pairwiseDistance: ({ x, y }, options) => F.pairwiseDistance(x!, y!, options),
   hinge: loss(F.hinge),
+  ...IMAGES,
   ...SEQUENCES,
   clipGradNorm: ({ a, b }, { maxNorm, normType }) => {
     const [p, q]: Tensor[] = [tensor(0), tensor(0)];
@@ -215,7 +217,7 @@ function resultsOf({ op, args, inputs, outputs, name }: GoldenCase): Result[] {
   });
 }
 
-for (const group of ['ops', 'losses', 'sequences', 'tensors'] as const) {
+for (const group of ['ops', 'losses', 'sequences', 'tensors', 'images'] as const) {
   const byOp = new Map<string, GoldenCase[]>();
   for (const c of goldenCases(group)) byOp.set(c.op, [...(byOp.get(c.op) ?? []), c]);
   for (const [op, cases] of byOp) {

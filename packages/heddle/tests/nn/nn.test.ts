@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import { f64 } from '../../src/core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../../src/core/errors.js';
 import * as nn from '../../src/nn/index.js';
-import { tensor, zeros } from '../../src/tensor/create.js';
+import { ones, tensor, zeros } from '../../src/tensor/create.js';
+import { dropout2d, dropPath } from '../../src/tensor/functional-layers.js';
 import { jit } from '../../src/tensor/jit.js';
 import { noGrad } from '../../src/tensor/modes.js';
 import { manualSeed, rand, randn } from '../../src/tensor/random.js';
@@ -226,4 +227,39 @@ test('zeroGrad forgets', () => {
   assert.ok(layer.parameters().every((p) => p.grad));
   layer.zeroGrad();
   assert.ok(layer.parameters().every((p) => p.grad === undefined));
+});
+
+test('convolutions of all kinds keep weights as PyTorch does', () => {
+  const shapes = (layer: nn.ConvolutionLayer): unknown =>
+    Object.fromEntries(Object.entries(layer.stateDict()).map(([name, { shape }]) => [name, shape]));
+  assert.deepEqual(shapes(new nn.Conv1d(4, 6, 3, { groups: 2 })), { weight: [6, 2, 3], bias: [6] });
+  assert.deepEqual(shapes(new nn.Conv3d(2, 3, [1, 2, 3])), { weight: [3, 2, 1, 2, 3], bias: [3] });
+  assert.deepEqual(shapes(new nn.ConvTranspose1d(4, 6, 3, { groups: 2 })), { weight: [4, 3, 3], bias: [6] });
+  assert.deepEqual(shapes(new nn.ConvTranspose2d(2, 3, [4, 5], { bias: false })), { weight: [2, 3, 4, 5] });
+  assert.throws(() => new nn.ConvTranspose2d(4, 6, 3, { groups: 4 }), /groups is 4, must divide both/);
+});
+
+test('Dropout2d drops channels and DropPath examples, and the mean stays', async () => {
+  const x = ones([50, 40, 3, 3]);
+  const perChannel = await dropout2d(x, { p: 0.25 }).mean([2, 3]).data();
+  assert.ok(
+    perChannel.every((v) => v === 0 || Math.abs(Number(v) - 4 / 3) < 1e-6),
+    'whole channels',
+  );
+  const kept = perChannel.filter((v) => v !== 0).length / perChannel.length;
+  assert.ok(Math.abs(kept - 0.75) < 0.05, `${kept} are kept`);
+  const perExample = await dropPath(ones([2000, 2, 2]), { p: 0.5 })
+    .mean([1, 2])
+    .data();
+  assert.ok(
+    perExample.every((v) => v === 0 || v === 2),
+    'whole examples',
+  );
+  assert.ok(Math.abs(perExample.filter((v) => v === 2).length / 2000 - 0.5) < 0.05);
+  const layers = [new nn.Dropout2d({ p: 1 }), new nn.DropPath({ p: 1 })];
+  for (const layer of layers) {
+    assert.equal(await layer.forward(x).sum().item(), 0);
+    assert.equal(layer.eval().forward(x), x);
+  }
+  assert.equal(new nn.DropPath().forward(x), x);
 });

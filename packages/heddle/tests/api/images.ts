@@ -1,0 +1,103 @@
+/** Functions and layers of signals, images and volumes: what they take. */
+import { nn, ones } from '../../src/index.js';
+import type { LayerRow } from './sequences.js';
+import {
+  convolution,
+  flag,
+  images,
+  isList,
+  number,
+  optional,
+  options,
+  orElse,
+  pair,
+  pooling,
+  precision,
+  type Spec,
+  tensor,
+} from './spec.js';
+
+export const signals = tensor(() => ones([1, 1, 4]));
+const volumes = tensor(() => ones([1, 1, 2, 3, 3]));
+const triple = (good: number): Spec => orElse(number(good), isList);
+const alongSignal = { stride: optional(number(2)), padding: optional(number(0)) };
+const convolution1d = { ...alongSignal, dilation: optional(number()), groups: optional(number()), precision };
+const convolution3d = {
+  ...{ stride: optional(triple(2)), padding: optional(triple(0)), dilation: optional(triple(1)) },
+  ...{ groups: optional(number()), precision },
+};
+const transposed1d = { ...convolution1d, outputPadding: optional(number(0)) };
+const transposed2d = { ...convolution, outputPadding: optional(pair(0)) };
+const bias = optional(flag);
+const ofKernel = (...kernel: number[]): Spec[] => [
+  tensor(() => ones([1, 1, ...kernel])),
+  optional(tensor(() => ones([1]))),
+];
+const dropping = options({ p: optional(number(0.5)), training: optional(flag) });
+
+export const IMAGE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
+  conv1d: [signals, ...ofKernel(2), options(convolution1d)],
+  conv2d: [images, ...ofKernel(2, 2), options(convolution)],
+  conv3d: [volumes, ...ofKernel(1, 2, 2), options(convolution3d)],
+  convTranspose1d: [signals, ...ofKernel(2), options(transposed1d)],
+  convTranspose2d: [images, ...ofKernel(2, 2), options(transposed2d)],
+  maxPool1d: [signals, number(2), options({ ...alongSignal, dilation: optional(number()) })],
+  avgPool1d: [signals, number(2), options({ ...alongSignal, countIncludePad: optional(flag) })],
+  maxPool2d: [images, pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
+  avgPool2d: [images, pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
+  adaptiveAvgPool1d: [signals, number(3)],
+  adaptiveMaxPool1d: [signals, number(3)],
+  adaptiveAvgPool2d: [images, pair(3)],
+  adaptiveMaxPool2d: [images, pair(3)],
+  dropout: [tensor(), dropping],
+  dropout2d: [images, dropping],
+  dropPath: [tensor(), dropping],
+};
+
+const oneD = (takes: readonly Spec[], make: LayerRow['make']): LayerRow => ({ takes, make, input: signals });
+const twoD = (takes: readonly Spec[], make: LayerRow['make']): LayerRow => ({ takes, make, input: images });
+const rate = [options({ p: optional(number(0.5)) })];
+
+export const IMAGE_LAYERS: Readonly<Record<string, LayerRow>> = {
+  Conv1d: oneD(
+    [number(1), number(1), number(2), options({ ...convolution1d, bias })],
+    () => new nn.Conv1d(1, 1, 2),
+  ),
+  Conv2d: twoD(
+    [number(1), number(1), pair(2), options({ ...convolution, bias })],
+    () => new nn.Conv2d(1, 1, 2),
+  ),
+  Conv3d: {
+    takes: [number(1), number(1), triple(2), options({ ...convolution3d, bias })],
+    make: () => new nn.Conv3d(1, 1, 2),
+    input: volumes,
+  },
+  ConvTranspose1d: oneD(
+    [number(1), number(1), number(2), options({ ...transposed1d, bias })],
+    () => new nn.ConvTranspose1d(1, 1, 2),
+  ),
+  ConvTranspose2d: twoD(
+    [number(1), number(1), pair(2), options({ ...transposed2d, bias })],
+    () => new nn.ConvTranspose2d(1, 1, 2),
+  ),
+  MaxPool1d: oneD(
+    [number(2), options({ ...alongSignal, dilation: optional(number()) })],
+    () => new nn.MaxPool1d(2),
+  ),
+  AvgPool1d: oneD(
+    [number(2), options({ ...alongSignal, countIncludePad: optional(flag) })],
+    () => new nn.AvgPool1d(2),
+  ),
+  MaxPool2d: twoD([pair(2), options({ ...pooling, dilation: optional(pair(1)) })], () => new nn.MaxPool2d(2)),
+  AvgPool2d: twoD(
+    [pair(2), options({ ...pooling, countIncludePad: optional(flag) })],
+    () => new nn.AvgPool2d(2),
+  ),
+  AdaptiveAvgPool1d: oneD([number(3)], () => new nn.AdaptiveAvgPool1d(3)),
+  AdaptiveMaxPool1d: oneD([number(3)], () => new nn.AdaptiveMaxPool1d(3)),
+  AdaptiveAvgPool2d: twoD([pair(3)], () => new nn.AdaptiveAvgPool2d(3)),
+  AdaptiveMaxPool2d: twoD([pair(3)], () => new nn.AdaptiveMaxPool2d(3)),
+  Dropout: { takes: rate, make: () => new nn.Dropout() },
+  Dropout2d: twoD(rate, () => new nn.Dropout2d()),
+  DropPath: { takes: rate, make: () => new nn.DropPath() },
+};

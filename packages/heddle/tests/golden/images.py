@@ -1,0 +1,84 @@
+"""Golden numbers of what works on signals, images and volumes: convolutions, pooling, resizing, padding.
+
+    python3 images.py      # needs torch and numpy; writes images.json beside this file
+
+make.py says what a case is.
+"""
+
+import json
+
+import torch
+import torch.nn.functional as F
+
+from make import Cases, write
+
+
+def snake(name):
+    return "".join("_" + l.lower() if l.isupper() else l for l in name)
+
+
+def torch_names(args):
+    return {snake(k): v for k, v in args.items()}
+
+
+def convolutions(c):
+    for op, x, w, args in (
+        ("conv1d", (2, 3, 9), (4, 3, 3), {}),
+        ("conv1d", (2, 4, 11), (6, 2, 3), {"stride": 2, "padding": 2, "dilation": 2, "groups": 2}),
+        ("conv1d", (1, 3, 5), (3, 1, 5), {"padding": 2, "groups": 3}),
+        ("conv3d", (2, 2, 4, 5, 6), (3, 2, 2, 3, 3), {}),
+        ("conv3d", (1, 4, 5, 6, 5), (6, 2, 3, 2, 3), {"stride": [2, 1, 2], "padding": [1, 0, 1], "groups": 2}),
+        ("conv3d", (1, 1, 6, 5, 5), (2, 1, 2, 2, 2), {"dilation": [3, 2, 1], "padding": 1}),
+        ("convTranspose1d", (2, 3, 5), (3, 4, 3), {}),
+        ("convTranspose1d", (2, 4, 5), (4, 2, 4), {"stride": 3, "padding": 1, "outputPadding": 2, "groups": 2}),
+        ("convTranspose2d", (1, 1, 1, 1), (1, 1, 2, 2), {}),
+        ("convTranspose2d", (2, 3, 4, 5), (3, 2, 3, 3), {}),
+        ("convTranspose2d", (2, 3, 4, 5), (3, 2, 4, 4), {"stride": 2, "padding": 1}),
+        ("convTranspose2d", (1, 2, 5, 4), (2, 3, 3, 2), {"stride": [2, 3], "padding": [1, 0], "outputPadding": [1, 2]}),
+        ("convTranspose2d", (1, 4, 4, 4), (4, 3, 3, 3), {"groups": 2, "dilation": 2, "padding": 2}),
+        ("convTranspose2d", (1, 4, 3, 4), (4, 1, 3, 3), {"groups": 4, "stride": 2}),
+        ("convTranspose2d", (1, 2, 4, 3), (2, 2, 2, 2), {"dilation": 3, "outputPadding": 2, "padding": 1}),
+    ):
+        name = f"{op} {x} {w} {json.dumps(args)}"
+        r = c.random(name)
+        f = getattr(F, "conv_transpose" + op[-2:] if "Transpose" in op else op)
+        outputs = w[1] * args.get("groups", 1) if "Transpose" in op else w[0]
+        compute = lambda x, weight, bias, f=f, args=args: f(x, weight, bias, **torch_names(args))
+        inputs = {"x": r(*x), "weight": r(*w), "bias": r(outputs)}
+        c.add(name, op, compute, inputs, args, grad=["x", "weight", "bias"])
+
+
+def pools(c):
+    for op, x, args in (
+        ("maxPool1d", (2, 3, 9), {"kernel": 2}),
+        ("maxPool1d", (1, 2, 11), {"kernel": 3, "stride": 2, "padding": 1, "dilation": 2}),
+        ("avgPool1d", (2, 3, 9), {"kernel": 2}),
+        ("avgPool1d", (1, 2, 11), {"kernel": 3, "stride": 2, "padding": 1, "countIncludePad": False}),
+        ("adaptiveAvgPool1d", (2, 2, 7), {"outputSize": 3}),
+        ("adaptiveMaxPool1d", (2, 2, 7), {"outputSize": 3}),
+        ("adaptiveAvgPool2d", (2, 3, 5, 7), {"outputSize": 1}),
+        ("adaptiveAvgPool2d", (2, 3, 6, 8), {"outputSize": [3, 2]}),
+        ("adaptiveAvgPool2d", (1, 2, 5, 7), {"outputSize": [3, 4]}),
+        ("adaptiveAvgPool2d", (1, 2, 3, 2), {"outputSize": [5, 2]}),
+        ("adaptiveMaxPool2d", (2, 3, 6, 8), {"outputSize": [3, 2]}),
+        ("adaptiveMaxPool2d", (1, 2, 5, 7), {"outputSize": [3, 4]}),
+        ("adaptiveMaxPool2d", (1, 2, 3, 2), {"outputSize": [5, 2]}),
+    ):
+        name = f"{op} {x} {json.dumps(args)}"
+        rest = {snake(k): v for k, v in args.items() if k not in ("kernel", "outputSize")}
+        f = getattr(F, snake(op))
+        size = args.get("kernel", args.get("outputSize"))
+        compute = lambda x, f=f, size=size, rest=rest: f(x, size, **rest)
+        c.add(name, op, compute, {"x": c.random(name)(*x)}, args, grad=["x"])
+
+
+def main():
+    c = Cases()
+    for family in (convolutions, pools):
+        family(c)
+    write("images", cases=c.cases)
+    print(f"{len(c.cases)} cases")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+/** How the ops of images.json are called. */
+import * as F from '../../src/index.js';
+import type { Tensor } from '../../src/tensor/tensor.js';
+
+type Inputs = Readonly<Record<string, Tensor>>;
+// biome-ignore lint/suspicious/noExplicitAny: option values come from a file
+type Options = Readonly<Record<string, any>>;
+type Run = (inputs: Inputs, options: Options) => Tensor;
+
+const convolution =
+  (name: 'conv1d' | 'conv3d' | 'convTranspose1d' | 'convTranspose2d'): Run =>
+  ({ x, weight, bias }, options) =>
+    F[name](x!, weight!, bias, options);
+const pooling =
+  (name: 'maxPool1d' | 'avgPool1d'): Run =>
+  ({ x }, { kernel, ...options }) =>
+    F[name](x!, kernel, options);
+const adaptive =
+  (name: 'adaptiveAvgPool1d' | 'adaptiveAvgPool2d' | 'adaptiveMaxPool1d' | 'adaptiveMaxPool2d'): Run =>
+  ({ x }, { outputSize }) =>
+    F[name](x!, outputSize);
+
+export const IMAGES: Readonly<Record<string, Run>> = {
+  conv1d: convolution('conv1d'),
+  conv3d: convolution('conv3d'),
+  convTranspose1d: convolution('convTranspose1d'),
+  convTranspose2d: convolution('convTranspose2d'),
+  maxPool1d: pooling('maxPool1d'),
+  avgPool1d: pooling('avgPool1d'),
+  adaptiveAvgPool1d: adaptive('adaptiveAvgPool1d'),
+  adaptiveAvgPool2d: adaptive('adaptiveAvgPool2d'),
+  adaptiveMaxPool1d: adaptive('adaptiveMaxPool1d'),
+  adaptiveMaxPool2d: adaptive('adaptiveMaxPool2d'),
+};
