@@ -3,6 +3,7 @@ import {
   aBoolean,
   aFunction,
   instance,
+  integerFrom,
   isThenable,
   oneOf,
   type Rule,
@@ -18,12 +19,12 @@ import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { type AnyDataset, type Batched, Loader, type LoaderOf } from '../data/index.js';
 import { Module } from '../nn/index.js';
-import { stack, tensor } from '../tensor/create.js';
+import { cat, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
 import { feedOf } from './choose-feed.js';
 import type { BatchWork, Feed } from './feed.js';
-import type { Metric } from './metrics.js';
+import type { Metric, SummedMetric } from './metrics.js';
 import { Turns } from './turns.js';
 
 /**
@@ -71,11 +72,19 @@ export const aLayer: Rule = {
   must: 'a module with a forward method, such as nn.Sequential',
   holds: (v) => v instanceof Module && typeof v.forward === 'function',
 };
+const aMetric: Rule = {
+  must: 'a function, or an object with size, sums and result',
+  holds: (v) => {
+    if (aFunction.holds(v)) return true;
+    const { size, sums, result } = (v ?? {}) as Partial<SummedMetric>;
+    return integerFrom(1).holds(size) && aFunction.holds(sums) && aFunction.holds(result);
+  },
+};
 /** @internal */
 export const EVALUATE: Rules<EvaluateOptions> = {
   loss: required(aFunction),
   lossReduction: oneOf('mean', 'sum'),
-  metrics: recordOf(aFunction, 'an object of functions by name, such as { accuracy }'),
+  metrics: recordOf(aMetric, 'an object of metrics by name, such as { accuracy, top5: metrics.topK(5) }'),
   resident: aBoolean,
   signal: instance(AbortSignal, 'an AbortSignal'),
 };
@@ -101,12 +110,32 @@ export function scalarOf(op: string, what: string, value: unknown): Tensor {
   return value.reshape([]);
 }
 
+/** A function's sum over the examples of a batch is one of which the mean is taken. */
+function summed(name: string, metric: Metric): SummedMetric {
+  if (typeof metric === 'function')
+    return {
+      size: 1,
+      sums: (outputs, targets) => scalarOf('evaluate', `metric '${name}'`, metric(outputs, targets)),
+      result: ([sum], examples) => sum! / examples,
+    };
+  const sums: SummedMetric['sums'] = (outputs, targets) => {
+    const value: unknown = metric.sums(outputs, targets);
+    if (value instanceof Tensor && value.size === metric.size) return value;
+    throw new ArgumentError(
+      `[evaluate] metric '${name}': sums gives ${shown(value)}, must give a tensor of ${metric.size} elements.`,
+    );
+  };
+  return { ...metric, sums };
+}
+
 /** Means over all examples. */
 export interface Evaluation {
   /** The mean over all examples. */
   readonly loss: number;
-  /** The mean of each metric over all examples. */
+  /** Each metric over all examples. */
   readonly metrics: Readonly<Record<string, number>>;
+  /** The metrics that are tables, such as a confusion matrix; absent if there are none. */
+  readonly tables?: Readonly<Record<string, readonly (readonly number[])[]>>;
   /** How many examples were seen. */
   readonly examples: number;
   /** The time it took. */
@@ -118,7 +147,7 @@ export class ModelEvaluator {
   readonly #model: Module;
   readonly #loader: Loader<AnyDataset>;
   readonly #options: EvaluateOptions;
-  readonly #names: readonly string[];
+  readonly #metrics: readonly (readonly [name: string, metric: SummedMetric])[];
   /** Sums over the examples seen, f64: of the loss, then of each metric. */
   readonly #sums: Tensor<'f64'>;
   readonly #feed: Feed;
@@ -134,18 +163,17 @@ export class ModelEvaluator {
     this.#model = model;
     this.#loader = loader;
     this.#options = options;
-    this.#names = Object.keys(metrics);
-    this.#sums = tensor(new Float64Array(1 + this.#names.length));
+    this.#metrics = Object.entries(metrics).map(([name, metric]) => [name, summed(name, metric)] as const);
+    const size = this.#metrics.reduce((sum, [, metric]) => sum + metric.size, 1);
+    this.#sums = tensor(new Float64Array(size));
     const work: BatchWork = (inputs, targets, size) =>
       noGrad(() => {
         const outputs = outputsOf(model, inputs) as Tensor;
         const labels = targets as Tensor;
         const value = scalarOf('evaluate', 'loss', loss(outputs, labels));
         const total = lossReduction === 'mean' ? value.mul(size) : value;
-        const counts = Object.entries(metrics).map(([name, metric]) =>
-          scalarOf('evaluate', `metric '${name}'`, metric(outputs, labels)),
-        );
-        this.#sums.assign(this.#sums.add(stack([total, ...counts].map((sum) => sum.cast(f64)))));
+        const sums = this.#metrics.map(([, metric]) => metric.sums(outputs, labels));
+        this.#sums.assign(this.#sums.add(cat([total, ...sums].map((sum) => sum.cast(f64).reshape([-1])))));
       });
     this.#feed = feedOf(loader, work, { resident, tune });
   }
@@ -165,9 +193,21 @@ export class ModelEvaluator {
         examples += chunk.examples;
         await turns.next();
       }
-      const [loss, ...sums] = Array.from((await this.#sums.data()) as Float64Array, (sum) => sum / examples);
-      const metrics = Object.fromEntries(this.#names.map((name, i) => [name, sums[i]!]));
-      return { loss: loss!, metrics, examples, seconds: (performance.now() - start) / 1000 };
+      const [loss, ...sums] = (await this.#sums.data()) as Float64Array;
+      const results = this.#metrics.map(
+        ([name, { size, result }]) => [name, result(sums.splice(0, size), examples)] as const,
+      );
+      const metrics = Object.fromEntries(
+        results.flatMap(([name, v]) => (typeof v === 'number' ? [[name, v]] : [])),
+      );
+      const tables = Object.fromEntries(
+        results.flatMap(([name, v]) => (typeof v === 'number' ? [] : [[name, v]])),
+      );
+      return {
+        ...{ loss: loss! / examples, metrics, examples },
+        ...(Object.keys(tables).length > 0 && { tables }),
+        seconds: (performance.now() - start) / 1000,
+      };
     } finally {
       restore();
       this.#loader.epoch = epoch;

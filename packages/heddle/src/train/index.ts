@@ -21,7 +21,8 @@ export {
 } from './evaluate.js';
 export { fit } from './fit.js';
 export type { CheckpointInterval, FitOptions } from './fit-options.js';
-export { accuracy, binaryAccuracy, type Metric } from './metrics.js';
+export * as metrics from './metric-kinds.js';
+export { accuracy, binaryAccuracy, type Metric, type MetricFunction, type SummedMetric } from './metrics.js';
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
 export type { OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';
 export { type LoadWeightsOptions, loadWeights, saveWeights } from './weights.js';

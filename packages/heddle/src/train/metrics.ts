@@ -5,11 +5,29 @@ import { formatShape } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import type { Tensor } from '../tensor/tensor.js';
 
-/** For a batch's outputs and labels (N), i32, the sum over its examples (f32 scalar); means are taken over all examples. */
-export type Metric<Outputs = Tensor, Targets = Tensor> = (outputs: Outputs, targets: Targets) => AnyTensor;
+/** Of a batch, the sum over its examples, a scalar; the metric is the mean over all examples. */
+export type MetricFunction<Outputs = Tensor, Targets = Tensor> = (
+  outputs: Outputs,
+  targets: Targets,
+) => AnyTensor;
+
+/** What follows from sums over all examples, such as a quotient of two of them. */
+export interface SummedMetric<Outputs = Tensor, Targets = Tensor> {
+  /** How many sums there are. */
+  readonly size: number;
+  /** Of a batch: a tensor of `size` elements. Those of all batches are added up on the device, in f64. */
+  readonly sums: (outputs: Outputs, targets: Targets) => AnyTensor;
+  /** The metric, from the sums over so many examples: a number, or a table of numbers. */
+  readonly result: (sums: readonly number[], examples: number) => number | readonly (readonly number[])[];
+}
+
+/** What is measured besides the loss. */
+export type Metric<Outputs = Tensor, Targets = Tensor> =
+  | MetricFunction<Outputs, Targets>
+  | SummedMetric<Outputs, Targets>;
 
 /** Whether the largest of the logits (N, C) is that of the label (N), i32. */
-export const accuracy: Metric = (logits, labels) => {
+export const accuracy: MetricFunction = (logits, labels) => {
   requireTensor('accuracy', 'logits', logits);
   requireTensor('accuracy', 'labels', labels);
   if (logits.ndim !== 2 || labels.ndim !== 1)
@@ -21,7 +39,7 @@ export const accuracy: Metric = (logits, labels) => {
 };
 
 /** Whether a logit, (N, 1), is positive where its label is 1 and negative where it is 0. */
-export const binaryAccuracy: Metric = (logits, labels) => {
+export const binaryAccuracy: MetricFunction = (logits, labels) => {
   requireTensor('binaryAccuracy', 'logits', logits);
   requireTensor('binaryAccuracy', 'labels', labels);
   if (logits.ndim !== 2 || logits.shape[1] !== 1 || labels.ndim !== 1)

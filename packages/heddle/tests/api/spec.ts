@@ -144,6 +144,10 @@ export const parts = spec(
   () => ({ model: layer() }),
   (v) => isPlain(v) && empty(v),
 );
+export const perClass = {
+  classes: optional(number(3)),
+  average: optional(oneOf('macro', 'micro', 'binary')),
+};
 /** Tensors in arrays and records; none are right, too. */
 export const batched = spec(
   () => ones([2, 2]),
