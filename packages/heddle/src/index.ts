@@ -106,6 +106,7 @@ export {
   grad,
   valueAndGrad,
 } from './tensor/differentiate.js';
+export { einsum } from './tensor/einsum.js';
 export {
   type EluOptions,
   elu,

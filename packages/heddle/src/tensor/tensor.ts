@@ -605,7 +605,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
 
   /**
    * (…, M, K) × (…, K, N) → (…, M, N); leading dimensions broadcast. A vector (K) is a row on the left and a column on the
-   * right, whose dimension the result does not have.
+   * right, whose dimension the result does not have. PyTorch's `mm`, `bmm` and `mv` are cases of it; see `einsum` for others.
    * @param options.precision of this product and of those for its gradients; default: `getPrecision().matmul`
    * @throws ShapeError, DTypeError
    */

@@ -92,6 +92,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   randn: [shape, options(random)],
   cat: [list(() => [ones([2]), ones([2])]), optional(axis)],
   stack: [list(() => [ones([2]), ones([2])]), optional(axis)],
+  einsum: [text('ij->ji'), list(() => [ones([2, 2])]), options({ precision })],
   where: [tensor(() => ones([2, 2]).gt(0)), operand, operand],
   allocate: [dtype, orElse(values, isNumber)],
   stream: [],

@@ -1,5 +1,6 @@
 /** The case list: every op, on every device. A new op is a row here. */
 import type { Case } from './case.js';
+import { EINSUM } from './einsum.js';
 import { ELEMENTWISE } from './elementwise.js';
 import { IMAGES } from './images.js';
 import { INDEXING } from './indexing.js';
@@ -21,6 +22,7 @@ export const OPS: readonly Case[] = [
   ...SORTING,
   ...SCATTERING,
   ...MATMUL,
+  ...EINSUM,
   ...IMAGES,
   ...SEQUENCES,
   ...WINDOWS,

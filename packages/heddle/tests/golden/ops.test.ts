@@ -128,6 +128,7 @@ const RUNS: Readonly<Record<string, Run>> = {
   indexAdd: ({ x, index, src }, { axis, alpha }) => x!.indexAdd(axis, index!, src!, { alpha }),
   indexSelect: ({ x, index }, { axis }) => x!.indexSelect(axis, index!),
   take: ({ x, index }) => x!.take(index!),
+  einsum: ({ gradOutput: _, ...tensors }, { equation }) => F.einsum(equation, Object.values(tensors)),
   linear: ({ x, weight, bias }) => F.linear(x!, weight!, bias),
   conv2d: ({ x, weight, bias }, options) => F.conv2d(x!, weight!, bias, options),
   maxPool2d: ({ x }, { kernel, ...options }) => F.maxPool2d(x!, kernel, options),

@@ -80,9 +80,36 @@ def indexing(c):
         c.add(op, op, f, {"x": r(2, 4), "index": torch.tensor([3, 1, 1])}, {"axis": 1}, grad=["x"])
 
 
+def products(c):
+    for equation, shapes in (
+        ("ij,jk->ik", ((3, 4), (4, 5))),
+        ("ij,jk", ((3, 4), (4, 5))),
+        ("bhqd,bhkd->bhqk", ((2, 3, 4, 5), (2, 3, 6, 5))),
+        ("ij,kj->", ((3, 4), (2, 4))),
+        ("ii->i", ((4, 4),)),
+        ("iji->j", ((3, 2, 3),)),
+        ("ba", ((3, 4),)),
+        ("i,j->ji", ((3,), (4,))),
+        ("abc,cd,db->ad", ((2, 3, 4), (4, 5), (5, 3))),
+        ("...ij,...jk->...ik", ((2, 1, 3, 4), (5, 4, 2))),
+        ("i...,i->...", ((3, 2, 4), (3,))),
+        ("ij,ij->ij", ((3, 1), (3, 4))),
+        ("bi,bj,bk->bijk", ((2, 3), (2, 2), (2, 4))),
+        (",i->i", ((), (3,))),
+    ):
+        names = "abc"[: len(shapes)]
+        r = c.random(f"einsum {equation}")
+        inputs = {n: r(*shape) for n, shape in zip(names, shapes)}
+
+        def compute(equation=equation, **tensors):
+            return torch.einsum(equation, *tensors.values())
+
+        c.add(f"einsum {equation}", "einsum", compute, inputs, {"equation": equation}, grad=list(names))
+
+
 def main():
     c = Cases()
-    for part in (second_derivatives, order, indexing):
+    for part in (second_derivatives, order, indexing, products):
         part(c)
     write("tensors", cases=c.cases)
     print(f"{len(c.cases)} cases")
