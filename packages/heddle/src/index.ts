@@ -260,7 +260,21 @@ export {
 export type { Padding, PadOptions } from './tensor/movement.js';
 export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
-export { defaultGenerator, Generator, manualSeed, type RandomOptions, rand, randn } from './tensor/random.js';
+export {
+  bernoulli,
+  type DrawOptions,
+  defaultGenerator,
+  Generator,
+  type MultinomialOptions,
+  manualSeed,
+  multinomial,
+  type RandintOptions,
+  type RandomOptions,
+  rand,
+  randint,
+  randn,
+  randperm,
+} from './tensor/random.js';
 export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor/reductions.js';
 export type { IndexAddOptions } from './tensor/scattering.js';
 export type { SortOptions, TopkOptions } from './tensor/sorting.js';

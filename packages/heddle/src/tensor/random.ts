@@ -3,6 +3,7 @@
  * has given out in a tensor, so that draws inside `jit` go on where the last step stopped.
  */
 import {
+  aBoolean,
   instance,
   integerFrom,
   isPlainObject,
@@ -10,15 +11,30 @@ import {
   requireArgument,
   requireOptions,
 } from '../core/arguments.js';
-import { type DType, type DTypeName, f32, i32, i64, isFloat, u32 } from '../core/dtype.js';
-import { DTypeError } from '../core/errors.js';
+import {
+  bool,
+  type DType,
+  type DTypeName,
+  describeValues,
+  f32,
+  f64,
+  i32,
+  i64,
+  isFloat,
+  isOf,
+  u32,
+} from '../core/dtype.js';
+import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { keyOfSeed, PhiloxStream } from '../core/philox.js';
-import { requireShape, type Shape, sizeOf } from '../core/shape.js';
+import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
 import { setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
+import { scan } from '../ops/scan/op.js';
+import { order } from '../ops/sort/op.js';
+import { requireFloat } from './checks.js';
 import { fromNode, TENSOR, type TensorOptions, tensor } from './create.js';
 import { type AnyTensor, Tensor } from './tensor.js';
 
@@ -26,6 +42,7 @@ import { type AnyTensor, Tensor } from './tensor.js';
 const HOST_STREAM = 0xffffffff;
 
 const aSeed = integerFrom(0);
+const anInteger = integerFrom(Number.MIN_SAFE_INTEGER);
 
 /** A source of random numbers (Philox4x32-10): the same seed gives the same numbers on every device. */
 export class Generator {
@@ -146,6 +163,124 @@ function requireRandom(op: string, shape: Shape, options: RandomOptions): void {
     throw new DTypeError(
       `[${op}] makes floats, not ${dtype.name}. Round them: rand(shape).mul(10).floor().cast(i32).`,
     );
+}
+
+/** Options of `randint`. */
+export interface RandintOptions<D extends DTypeName = DTypeName> {
+  /** Default i32. */
+  readonly dtype?: DType<D>;
+  /** Default: the generator that `manualSeed` seeds. */
+  readonly generator?: Generator;
+}
+
+/** Options of `randperm` and `bernoulli`. */
+export interface DrawOptions {
+  /** Default: the generator that `manualSeed` seeds. */
+  readonly generator?: Generator;
+}
+
+/** Options of `multinomial`. */
+export interface MultinomialOptions extends DrawOptions {
+  /** Whether a position may be drawn more than once (default false). */
+  readonly replacement?: boolean;
+}
+
+const DRAW: Rules<DrawOptions> = { generator: RANDOM.generator };
+const RANDINT: Rules<RandintOptions> = { ...DRAW, dtype: RANDOM.dtype };
+const MULTINOMIAL: Rules<MultinomialOptions> = { ...DRAW, replacement: aBoolean };
+
+/**
+ * Integers from `low` to `high` − 1, each as often but for one part in 2³² / (high − low). Default dtype i32.
+ * @throws ArgumentError unless low < high ≤ low + 2³² · DTypeError for a dtype that cannot represent them
+ */
+export function randint<D extends DTypeName = 'i32'>(
+  low: number,
+  high: number,
+  shape: Shape,
+  options: RandintOptions<D> = {},
+): Tensor<D> {
+  requireArgument('randint', 'low', low, anInteger);
+  requireArgument('randint', 'high', high, anInteger);
+  requireShape('randint', shape);
+  requireOptions('randint', options, RANDINT);
+  const { generator = standard, dtype = i32 as DType } = options;
+  const range = high - low;
+  if (range < 1 || range > 2 ** 32)
+    throw new ArgumentError(`[randint] from ${low} to ${high}: high must be from low + 1 to low + 2³².`);
+  const stray = [low, high - 1].find((v) => !isOf(dtype, v));
+  if (stray !== undefined || dtype === bool)
+    throw new DTypeError(
+      `[randint] ${stray ?? low} cannot be represented as ${dtype.name} (${describeValues(dtype)}).`,
+    );
+  const bits = generator.bits(shape);
+  const below = range === 2 ** 32 ? bits : b.map('mulhi', bits, b.like(bits, range));
+  return new Tensor(b.cast(b.add(b.cast(below, i64), b.full(shape, i64, BigInt(low))), dtype));
+}
+
+/** 0 to n − 1 in random order, i32: sorted by 64 random bits each. */
+export function randperm(n: number, options: DrawOptions = {}): Tensor<'i32'> {
+  requireArgument('randperm', 'n', n, integerFrom(0));
+  requireOptions('randperm', options, DRAW);
+  const bits = (options.generator ?? standard).bits([2, n]);
+  const [high, low] = [0, 1].map((row) => b.reshape(b.cast(b.slice(bits, [row, 0], [1, n]), i64), [n])) as [
+    GraphNode,
+    GraphNode,
+  ];
+  const keys = b.map('or', b.map('shl', high, b.like(high, 32n)), low);
+  return new Tensor(order('randperm', keys, 0, false).indices);
+}
+
+/**
+ * 1 with the probability that each element of `p` is, else 0; of p's shape and dtype. Probabilities are met to 2⁻²⁴; below 0
+ * or NaN counts as 0, above 1 as 1.
+ * @throws DTypeError unless of floats
+ */
+export function bernoulli<D extends DTypeName>(p: Tensor<D>, options: DrawOptions = {}): Tensor<D> {
+  requireFloat('bernoulli', 'p', p);
+  requireOptions('bernoulli', options, DRAW);
+  const u = uniform(options.generator ?? standard, p.shape);
+  const isOne = b.map('lt', b.cast(u, p.dtype === f64 ? f64 : f32), b.wide(b.detach(p.node)));
+  return new Tensor(b.cast(isOne, p.dtype));
+}
+
+/**
+ * Positions along the last axis, drawn with the probabilities that the `weights` (…, n) are in proportion to: (…, count),
+ * i32. Weights are floats, finite and not negative, with a positive one in each row; without replacement `count` of them,
+ * else positions of weight 0 are drawn when there are no others.
+ * P. Efraimidis and P. Spirakis, Weighted random sampling with a reservoir (2006).
+ * @throws ShapeError, DTypeError, ArgumentError
+ */
+export function multinomial(
+  weights: AnyTensor,
+  count: number,
+  options: MultinomialOptions = {},
+): Tensor<'i32'> {
+  requireFloat('multinomial', 'weights', weights);
+  requireArgument('multinomial', 'count', count, integerFrom(1));
+  requireOptions('multinomial', options, MULTINOMIAL);
+  const { generator = standard, replacement = false } = options;
+  const n = weights.shape.at(-1);
+  if (n === undefined || n === 0 || (!replacement && count > n))
+    throw new ShapeError(
+      `[multinomial] ${count} of weights ${formatShape(weights.shape)}: the last dimension must be at least ${replacement ? 1 : count}${replacement ? '' : ', or { replacement: true }'}.`,
+    );
+  const w = b.wide(b.detach(weights.node));
+  const lead = w.shape.slice(0, -1);
+  const draw = (shape: Shape): GraphNode => b.cast(uniform(generator, shape, 23), w.dtype);
+  if (!replacement) {
+    // The largest w / e of exponential variates e; half a step keeps their logarithm from 0.
+    const u = draw(w.shape);
+    const variates = b.neg(b.map('log', b.add(u, b.like(u, 2 ** -24))));
+    return new Tensor<'f32'>(b.div(w, variates)).topk(count).indices;
+  }
+  // The first position whose running sum is above u of the total: u is so far below 1 that there is one.
+  const all = [...lead, count, n];
+  const running = scan('add', w, w.shape.length - 1);
+  const total = b.slice(running, [...lead.map(() => 0), n - 1], [...lead, 1]);
+  const level = b.mul(draw([...lead, count]), b.expand(total, [...lead, count]));
+  const sums = b.expand(b.reshape(running, [...lead, 1, n]), all);
+  const isPassed = b.map('le', sums, b.expand(b.reshape(level, [...lead, count, 1]), all));
+  return new Tensor(b.reshape(b.sum(b.cast(isPassed, i32), [all.length - 1]), [...lead, count]));
 }
 
 const uniform = (generator: Generator, shape: Shape, count = 24): GraphNode => {

@@ -90,6 +90,13 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   meshgrid: [list(() => [ones([2])]), options({ indexing: optional(oneOf('ij', 'xy')) })],
   rand: [shape, options(random)],
   randn: [shape, options(random)],
+  randint: [...[number(0), number(5), shape], options({ dtype: random.dtype, generator: random.generator })],
+  randperm: [number(3), options({ generator: random.generator })],
+  bernoulli: [tensor(), options({ generator: random.generator })],
+  multinomial: [
+    ...[tensor(), number(1)],
+    options({ generator: random.generator, replacement: optional(flag) }),
+  ],
   cat: [list(() => [ones([2]), ones([2])]), optional(axis)],
   stack: [list(() => [ones([2]), ones([2])]), optional(axis)],
   einsum: [text('ij->ji'), list(() => [ones([2, 2])]), options({ precision })],
