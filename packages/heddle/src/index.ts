@@ -316,8 +316,11 @@ export {
   metrics,
   type Stateful,
   type StepReport,
+  SummaryWriter,
   type SummedMetric,
   saveCheckpoint,
   saveWeights,
+  type TensorBoardOptions,
   type TrainingPlan,
+  tensorBoard,
 } from './train/index.js';

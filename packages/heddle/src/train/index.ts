@@ -25,4 +25,5 @@ export * as metrics from './metric-kinds.js';
 export { accuracy, binaryAccuracy, type Metric, type MetricFunction, type SummedMetric } from './metrics.js';
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
 export type { OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';
+export { SummaryWriter, type TensorBoardOptions, tensorBoard } from './summary-writer.js';
 export { type LoadWeightsOptions, loadWeights, saveWeights } from './weights.js';

@@ -50,7 +50,6 @@ import {
   parts,
   path,
   perClass,
-  pooling,
   precision,
   random,
   reduce,
@@ -274,6 +273,8 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'metrics.recall': [options(perClass)],
   'metrics.f1': [options(perClass)],
   'metrics.perplexity': [options({ ignoreIndex: optional(number(-100)) })],
+  SummaryWriter: [path],
+  tensorBoard: [path, options({ histograms: optional(model), every: optional(number()) })],
   'train.programNamed': [text('mlp')],
 
   Generator: [number()],
@@ -394,6 +395,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   Kernel: () => saxpy,
   ArrayDataset: dataset,
   Loader: loader,
+  SummaryWriter: () => new H.SummaryWriter('events'),
   TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
   Module: layer,
   ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
@@ -554,6 +556,18 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     slice: [number(0), optional(number(1))],
     select: [indices],
     remote: [],
+  },
+  SummaryWriter: {
+    addScalar: [text(), number(), number()],
+    addHistogram: [
+      text(),
+      orElse(
+        list(() => [1]),
+        (v) => v instanceof Tensor || ArrayBuffer.isView(v),
+      ),
+      number(),
+    ],
+    addImage: [text(), tensor(), number()],
   },
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   Loader: { order: [number(0)], batches: [optional(number(0))] },
