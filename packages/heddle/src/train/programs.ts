@@ -20,6 +20,8 @@ import type { Tensor } from '../tensor/tensor.js';
 import type { Loss, LossReduction } from './evaluate.js';
 import { accuracy, binaryAccuracy, type Metric } from './metrics.js';
 import { type OptimizerName, type Recipe, SETTINGS, type Settings } from './recipes.js';
+import { ResNet18 } from './resnet.js';
+import { ViT } from './vit.js';
 
 /** Optimizers by the names that commands take, with the settings that suit the programs. */
 export const OPTIMIZERS = {
@@ -112,6 +114,17 @@ export const PROGRAMS = {
         new nn.Flatten(),
         new nn.Linear(4608, 10),
       ),
+  },
+  resnet18: {
+    ...SETTINGS.resnet18,
+    ...images,
+    build: (): nn.Layer => new ResNet18(1, 10),
+  },
+  vit: {
+    ...SETTINGS.vit,
+    ...images,
+    build: (): nn.Layer =>
+      new ViT({ ...{ image: 28, patch: 4, channels: 1, classes: 10 }, ...{ dim: 64, heads: 4, depth: 4 } }),
   },
 } as const satisfies Record<keyof typeof SETTINGS, TrainingProgram>;
 

@@ -119,4 +119,30 @@ export const SETTINGS = {
       },
     },
   },
+  resnet18: {
+    name: 'resnet18',
+    doc: 'ResNet-18 for small images: four stages of residual blocks with batch norm',
+    data: 'images',
+    recipe: {
+      epochs: 20,
+      batchSize: 128,
+      optimizer: 'momentum',
+      lr: 0.05,
+      schedule: 'cosine',
+      lossReduction: 'mean',
+    },
+  },
+  vit: {
+    name: 'vit',
+    doc: 'a vision transformer: patches of 4×4, four layers of 64 numbers and four heads',
+    data: 'images',
+    recipe: {
+      epochs: 20,
+      batchSize: 128,
+      optimizer: 'adamw',
+      lr: 1e-3,
+      schedule: 'cosine',
+      lossReduction: 'mean',
+    },
+  },
 } as const satisfies Record<string, Settings>;

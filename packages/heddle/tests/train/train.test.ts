@@ -466,6 +466,8 @@ test('programs have the sizes that are known of them', () => {
       ['mlp', 101770],
       ['lenet5', 61706],
       ['cnn', 50890],
+      ['resnet18', 11172810],
+      ['vit', 204938],
     ],
   );
 });

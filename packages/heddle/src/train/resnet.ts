@@ -1,0 +1,63 @@
+/** Residual networks (He, Zhang, Ren and Sun, Deep residual learning for image recognition, 2016). */
+import * as nn from '../nn/index.js';
+import type { Tensor } from '../tensor/tensor.js';
+
+const convolution = (from: number, to: number, size: number, stride: number): nn.Conv2d =>
+  new nn.Conv2d(from, to, size, { stride, padding: (size - 1) / 2, bias: false });
+
+/** Two 3×3 convolutions, added to what they got; named as in torchvision. */
+export class BasicBlock extends nn.Module {
+  readonly conv1: nn.Conv2d;
+  readonly bn1: nn.BatchNorm2d;
+  readonly conv2: nn.Conv2d;
+  readonly bn2: nn.BatchNorm2d;
+  /** What is added, if its shape is another one. */
+  readonly downsample: nn.Sequential | undefined;
+  readonly relu = new nn.ReLU();
+
+  constructor(from: number, to: number, stride: number) {
+    super();
+    this.conv1 = convolution(from, to, 3, stride);
+    this.bn1 = new nn.BatchNorm2d(to);
+    this.conv2 = convolution(to, to, 3, 1);
+    this.bn2 = new nn.BatchNorm2d(to);
+    if (stride !== 1 || from !== to)
+      this.downsample = new nn.Sequential(convolution(from, to, 1, stride), new nn.BatchNorm2d(to));
+  }
+
+  /** @param x (N, from, H, W) · @returns (N, to, ⌈H/stride⌉, ⌈W/stride⌉) */
+  forward(x: Tensor): Tensor {
+    const { relu, conv1, bn1, conv2, bn2, downsample } = this;
+    const inner = bn2.forward(conv2.forward(relu.forward(bn1.forward(conv1.forward(x)))));
+    return relu.forward(inner.add(downsample ? downsample.forward(x) : x));
+  }
+}
+
+/** ResNet-18 for small images: its first convolution is 3×3 without stride, and no pooling follows it. */
+export class ResNet18 extends nn.Module {
+  readonly conv1: nn.Conv2d;
+  readonly bn1 = new nn.BatchNorm2d(64);
+  readonly relu = new nn.ReLU();
+  readonly layer1 = new nn.Sequential(new BasicBlock(64, 64, 1), new BasicBlock(64, 64, 1));
+  readonly layer2 = new nn.Sequential(new BasicBlock(64, 128, 2), new BasicBlock(128, 128, 1));
+  readonly layer3 = new nn.Sequential(new BasicBlock(128, 256, 2), new BasicBlock(256, 256, 1));
+  readonly layer4 = new nn.Sequential(new BasicBlock(256, 512, 2), new BasicBlock(512, 512, 1));
+  readonly fc: nn.Linear;
+
+  constructor(channels: number, classes: number) {
+    super();
+    this.conv1 = convolution(channels, 64, 3, 1);
+    this.fc = new nn.Linear(512, classes);
+    for (const [, module] of this.namedModules())
+      if (module instanceof nn.Conv2d)
+        nn.init.kaimingNormal(module.weight, { mode: 'fanOut', nonlinearity: 'relu' });
+  }
+
+  /** @param x (N, channels, H, W) · @returns logits (N, classes) */
+  forward(x: Tensor): Tensor {
+    const { relu, conv1, bn1, layer1, layer2, layer3, layer4, fc } = this;
+    const first = relu.forward(bn1.forward(conv1.forward(x)));
+    const last = [layer1, layer2, layer3, layer4].reduce((y, layer) => layer.forward(y), first);
+    return fc.forward(last.mean([2, 3]));
+  }
+}
