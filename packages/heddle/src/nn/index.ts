@@ -77,6 +77,22 @@ export {
   Softsign,
   Tanhshrink,
 } from './rectifiers.js';
+export {
+  type CellOptions,
+  GRU,
+  GRUCell,
+  LSTM,
+  LSTMCell,
+  type LstmState,
+  type Recurrent,
+  type RecurrentCell,
+  type RecurrentKind,
+  type RecurrentOptions,
+  RNN,
+  RNNCell,
+  type RnnCellOptions,
+  type RnnOptions,
+} from './recurrent.js';
 export { Dropout, Dropout2d, type DropoutLayerOptions, DropPath } from './regularization.js';
 export {
   type DecodeOptions,

@@ -79,6 +79,15 @@ const stack = (layer: () => nn.TransformerLayer): Spec[] => [
   options({ norm: optional(only(() => new nn.LayerNorm(2), nn.LayerNorm)) }),
 ];
 
+const recurrent = {
+  numLayers: optional(number()),
+  bias: optional(flag),
+  batchFirst: optional(flag),
+  dropout: rate,
+  bidirectional: optional(flag),
+};
+const nonlinearity = optional(oneOf('tanh', 'relu'));
+
 export const SEQUENCE_LAYERS: Readonly<Record<string, LayerRow>> = {
   TransformerEncoderLayer: { takes: transformerLayer, make: encoderLayer, input: rows },
   TransformerDecoderLayer: { takes: transformerLayer, make: decoderLayer, input: rows },
@@ -90,6 +99,28 @@ export const SEQUENCE_LAYERS: Readonly<Record<string, LayerRow>> = {
   TransformerDecoder: {
     takes: stack(decoderLayer),
     make: () => new nn.TransformerDecoder(decoderLayer, 1),
+    input: rows,
+  },
+  RNN: {
+    takes: [number(2), number(2), options({ ...recurrent, nonlinearity })],
+    make: () => new nn.RNN(2, 2),
+    input: rows,
+  },
+  GRU: { takes: [number(2), number(2), options(recurrent)], make: () => new nn.GRU(2, 2), input: rows },
+  LSTM: { takes: [number(2), number(2), options(recurrent)], make: () => new nn.LSTM(2, 2), input: rows },
+  RNNCell: {
+    takes: [number(2), number(2), options({ bias: optional(flag), nonlinearity })],
+    make: () => new nn.RNNCell(2, 2),
+    input: rows,
+  },
+  GRUCell: {
+    takes: [number(2), number(2), options({ bias: optional(flag) })],
+    make: () => new nn.GRUCell(2, 2),
+    input: rows,
+  },
+  LSTMCell: {
+    takes: [number(2), number(2), options({ bias: optional(flag) })],
+    make: () => new nn.LSTMCell(2, 2),
     input: rows,
   },
   MultiheadAttention: {
@@ -139,6 +170,12 @@ const decoding = (cache: Spec): Spec[] => [
     cache: optional(cache),
   }),
 ];
+/** The states of an LSTM. */
+const pairOf = (shape: readonly number[]): Spec =>
+  spec(
+    () => [zeros(shape), zeros(shape)],
+    () => false,
+  );
 const attended = [
   rows,
   optional(rows),
@@ -153,6 +190,12 @@ const attended = [
 
 export const SEQUENCE_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
   KeyValueCache: { reset: [] },
+  RNN: { forward: [rows, optional(tensor(() => zeros([1, 2])))] },
+  GRU: { forward: [rows, optional(tensor(() => zeros([1, 2])))] },
+  LSTM: { forward: [rows, optional(pairOf([1, 2]))] },
+  RNNCell: { forward: [rows, optional(rows)] },
+  GRUCell: { forward: [rows, optional(rows)] },
+  LSTMCell: { forward: [rows, optional(pairOf([3, 2]))] },
   TransformerEncoderLayer: { forward: encoding(cache) },
   TransformerDecoderLayer: { forward: decoding(cache) },
   TransformerEncoder: { forward: encoding(caches), cache: [number(1), number(2)] },

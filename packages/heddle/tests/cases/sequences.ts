@@ -1,6 +1,7 @@
-/** What works on sequences: embeddings, attention. */
+/** What works on sequences: embeddings, attention, recurrent networks. */
 import { bf16, bool, f64, i32 } from '../../src/core/dtype.js';
 import * as H from '../../src/index.js';
+import { recurrentLayer } from '../../src/tensor/functional-recurrent.js';
 import { make, type NdArray, total } from '../ndarray.js';
 import type { Case } from './case.js';
 
@@ -98,7 +99,90 @@ const attentions: Case[] = [
   },
 ];
 
+const logistic = (v: number): number => 1 / (1 + Math.exp(-v));
+
+/** The outputs and the last state of a layer, one after the other; x is (T, N, I), the states (N, H). */
+function recurrent(
+  cell: 'tanh' | 'relu' | 'gru' | 'lstm',
+  [x, wi, wh, bi, bh, h0, c0]: readonly NdArray[],
+): NdArray {
+  const [steps, rows, features] = x!.shape as [number, number, number];
+  const size = h0!.shape[1]!;
+  const output: number[] = [];
+  const ends: number[][] = [];
+  for (let n = 0; n < rows; n++) {
+    let h = h0!.data.slice(n * size, (n + 1) * size);
+    let c = c0!.data.slice(n * size, (n + 1) * size);
+    for (let t = 0; t < steps; t++) {
+      const own = (r: number): number =>
+        bi!.data[r]! +
+        total(
+          Array.from(
+            { length: features },
+            (_, i) => wi!.data[r * features + i]! * x!.data[(t * rows + n) * features + i]!,
+          ),
+        );
+      const back = (r: number): number =>
+        bh!.data[r]! + total(Array.from({ length: size }, (_, i) => wh!.data[r * size + i]! * h[i]!));
+      const both = (r: number): number => own(r) + back(r);
+      const next = Array.from({ length: size }, (_, j) => {
+        if (cell === 'tanh') return [Math.tanh(both(j)), 0];
+        if (cell === 'relu') return [Math.max(0, both(j)), 0];
+        const [a, b] = [logistic(both(j)), logistic(both(size + j))];
+        if (cell === 'gru')
+          return [(1 - b) * Math.tanh(own(2 * size + j) + a * back(2 * size + j)) + b * h[j]!, 0];
+        const state = b * c[j]! + a * Math.tanh(both(2 * size + j));
+        return [logistic(both(3 * size + j)) * Math.tanh(state), state];
+      });
+      h = next.map(([v]) => v!);
+      c = next.map(([, v]) => v!);
+      output.push(...h);
+    }
+    ends.push(cell === 'lstm' ? c : h);
+  }
+  const ordered = make([steps, rows, size], ([t, n, j]) => output[(n! * steps + t!) * size + j!]!);
+  return { shape: [output.length + rows * size], data: [...ordered.data, ...ends.flat()] };
+}
+
+const recurrents: Case[] = (
+  [
+    ['tanh', 1],
+    ['relu', 1],
+    ['gru', 3],
+    ['lstm', 4],
+  ] as const
+).flatMap(([cell, gates]) =>
+  [
+    [3, 2, 2, 3],
+    [1, 1, 1, 1],
+    [2, 3, 1, 4],
+  ].map(
+    ([steps, rows, features, size]): Case => ({
+      op: `recurrent layer of ${cell}`,
+      inputs: [
+        { shape: [steps!, rows!, features!] },
+        ...[[gates * size!, features!], [gates * size!, size!], [gates * size!], [gates * size!]].map(
+          (shape) => ({
+            ...{ shape, low: -0.9, high: 0.8 },
+          }),
+        ),
+        { shape: [rows!, size!] },
+        { shape: [rows!, size!] },
+      ],
+      run: (x, weightIh, weightHh, biasIh, biasHh, h0, c0) => {
+        const first = cell === 'lstm' ? [h0!, c0!] : [h0!];
+        const weights = { weightIh: weightIh!, weightHh: weightHh!, biasIh, biasHh };
+        const { output, last } = recurrentLayer(cell, x!, weights, first);
+        return H.cat([output.flatten(), last.at(-1)!.flatten()]);
+      },
+      reference: (...inputs) => recurrent(cell, inputs),
+      absolute: 1e-5,
+    }),
+  ),
+);
+
 export const SEQUENCES: readonly Case[] = [
+  ...recurrents,
   ...attentions,
   ...embeddings,
   {

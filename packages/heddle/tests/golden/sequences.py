@@ -143,9 +143,47 @@ def transformers(c):
           {"tgt": src, "memory": memory, "memoryKeyPaddingMask": memory_padding}, {"numLayers": 2}, layers=2)
 
 
+def recurrences(c):
+    r = c.random("recurrences")
+    flat = lambda *tensors: torch.cat([t.flatten() for t in tensors])
+    x = r(4, 3, 5)
+    for op, more in (
+        ("RNN", {}),
+        ("RNN", {"nonlinearity": "relu", "bias": False, "batchFirst": True}),
+        ("RNN", {"numLayers": 2, "bidirectional": True}),
+        ("GRU", {}),
+        ("GRU", {"numLayers": 2, "bidirectional": True, "batchFirst": True}),
+        ("LSTM", {}),
+        ("LSTM", {"bias": False}),
+        ("LSTM", {"numLayers": 2, "bidirectional": True, "batchFirst": True}),
+    ):
+        args = {"inputSize": 5, "hiddenSize": 4, **more}
+        title = f"{op} {more}"
+        module = getattr(torch.nn, op)(**{snake(k): v for k, v in args.items()})
+        parts = more.get("numLayers", 1) * (2 if more.get("bidirectional") else 1)
+        states = {"h": r(parts, 4 if more.get("batchFirst") else 3, 4)}
+        if op == "LSTM":
+            states["c"] = r(*states["h"].shape)
+
+        def call(run, input, h=None, c=None):
+            output, state = run(input, h if c is None else (h, c)) if h is not None else run(input)
+            return flat(output, *(state if isinstance(state, tuple) else (state,)))
+
+        given = states if more else {}
+        module_case(c, title, op, module, call, {"input": x, **given}, args)
+    for op in ("RNNCell", "GRUCell", "LSTMCell"):
+        args = {"inputSize": 5, "hiddenSize": 4}
+        states = {"h": r(3, 4), **({"c": r(3, 4)} if op == "LSTMCell" else {})}
+
+        def call(run, input, h, c=None):
+            return flat(run(input, h)) if c is None else flat(*run(input, (h, c)))
+
+        module_case(c, op, op, getattr(torch.nn, op)(5, 4), call, {"input": r(3, 5), **states}, args)
+
+
 def main():
     c = Cases()
-    for family in (embeddings, attention, transformers):
+    for family in (embeddings, attention, transformers, recurrences):
         family(c)
     write("sequences", cases=c.cases)
     print(f"{len(c.cases)} cases")

@@ -15,7 +15,8 @@ function holding<M extends nn.Module>(module: M, inputs: Inputs): M {
     const path = name.split('.');
     const last = path.pop()!;
     // biome-ignore lint/suspicious/noExplicitAny: parameters are found by their names
-    const owner = path.reduce((at: any, key) => at[key], module);
+    const found = path.reduce((at: any, key) => at[key], module as any);
+    const owner = last in found ? found : found.weights;
     owner[last] = value;
   }
   return module;
@@ -30,7 +31,26 @@ const masks = (inputs: Inputs, ...names: readonly string[]): Inputs =>
     }),
   ) as Inputs;
 
+const flat = (...tensors: readonly Tensor[]): Tensor => F.cat(tensors.map((t) => t.flatten())) as Tensor;
+
+const recurrent =
+  (make: (inputs: number, size: number, options: Options) => nn.RNN | nn.GRU) =>
+  (inputs: Inputs, { inputSize, hiddenSize, ...options }: Options): Tensor =>
+    flat(...holding(make(inputSize, hiddenSize, options), inputs).forward(inputs.input!, inputs.h));
+
+const states = ({ h, c }: Inputs): nn.LstmState | undefined => (h && c ? [h, c] : undefined);
+
 export const SEQUENCES: Readonly<Record<string, (inputs: Inputs, options: Options) => Tensor>> = {
+  RNN: recurrent((...args) => new nn.RNN(...args)),
+  GRU: recurrent((...args) => new nn.GRU(...args)),
+  LSTM: (inputs, { inputSize, hiddenSize, ...options }) => {
+    const lstm = holding(new nn.LSTM(inputSize, hiddenSize, options), inputs);
+    const [output, last] = lstm.forward(inputs.input!, states(inputs));
+    return flat(output, ...last);
+  },
+  RNNCell: (inputs) => flat(holding(new nn.RNNCell(5, 4), inputs).forward(inputs.input!, inputs.h)),
+  GRUCell: (inputs) => flat(holding(new nn.GRUCell(5, 4), inputs).forward(inputs.input!, inputs.h)),
+  LSTMCell: (inputs) => flat(...holding(new nn.LSTMCell(5, 4), inputs).forward(inputs.input!, states(inputs))),
   embedding: ({ indices, weight }, options) => F.embedding(indices!, weight!, options),
   scaledDotProductAttention: (inputs, options) =>
     F.scaledDotProductAttention(inputs.q!, inputs.k!, inputs.v!, { ...options, ...masks(inputs, 'mask') }),

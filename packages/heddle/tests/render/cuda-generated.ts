@@ -1,7 +1,7 @@
 /** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
 import { f64, i32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
-import { ones, rand, randn, tensor, zeros } from '../../src/index.js';
+import { nn, ones, rand, randn, tensor, zeros } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
@@ -50,4 +50,22 @@ function ofLayers(target: Target): KernelIr[] {
   );
 }
 
-export const generatedKernels = (target: Target): KernelIr[] => [...ofPrograms(target), ...ofLayers(target)];
+/** Recurrent networks and causal attention, with their gradients. */
+function ofSequences(target: Target): KernelIr[] {
+  const x = new Tensor<'f32'>(leaf([5, 3, 4], ones([1]).dtype));
+  const models = [new nn.RNN(4, 6), new nn.GRU(4, 6), new nn.LSTM(4, 6)];
+  const attention = new nn.MultiheadAttention(4, 2);
+  const outputs = [
+    ...models.map((model) => model.forward(x)[0].sum()),
+    attention.forward(x, x, x, { isCausal: true }).sum(),
+  ];
+  outputs.reduce((sum, y) => sum.add(y)).backward();
+  const gradients = [...models, attention].flatMap((model) => model.parameters().map((p) => p.grad!));
+  return kernelsOf('sequences', [...outputs, ...gradients], target);
+}
+
+export const generatedKernels = (target: Target): KernelIr[] => [
+  ...ofPrograms(target),
+  ...ofLayers(target),
+  ...ofSequences(target),
+];

@@ -1,0 +1,163 @@
+/**
+ * Recurrent networks: all steps of a layer in one direction, as one fused op. The gradient is another: the gates of all
+ * steps are computed again, by one product, and only what goes from step to step is done step by step.
+ */
+import { f32 } from '../../core/dtype.js';
+import * as b from '../../graph/build.js';
+import type { FusedOp, KernelIo, Stage } from '../../graph/fused-op.js';
+import type { GraphNode } from '../../graph/node.js';
+import { matmul } from '../matmul/op.js';
+import { CELLS, type CellName } from './cells.js';
+import { backwardSteps, forwardSteps, threadsOf } from './kernels.js';
+
+export type { CellName } from './cells.js';
+
+export interface RecurrentArg {
+  readonly cell: CellName;
+}
+
+/** x[start … start + count − 1] along `axis`. */
+const cut = (x: GraphNode, axis: number, start: number, count: number): GraphNode =>
+  b.slice(
+    x,
+    x.shape.map((_, i) => (i === axis ? start : 0)),
+    x.shape.map((d, i) => (i === axis ? count : d)),
+  );
+
+/** One after the other along `axis`, by halves. */
+function joined(parts: readonly GraphNode[], axis: number): GraphNode {
+  if (parts.length === 1) return parts[0]!;
+  const half = parts.length >> 1;
+  const [left, right] = [joined(parts.slice(0, half), axis), joined(parts.slice(half), axis)];
+  const only = (x: GraphNode): number[] => left.shape.map((_, i) => (i === axis ? x.shape[axis]! : 0));
+  const none = left.shape.map(() => 0);
+  const whole = b.pad(left, none, only(right));
+  const isLeft = b.map(
+    'lt',
+    b.iota(whole.shape, axis),
+    b.full(whole.shape, b.iota([1], 0).dtype, left.shape[axis]!),
+  );
+  return b.where(isLeft, whole, b.pad(right, only(left), none));
+}
+
+/** (N, blocks·H) as (N, H) each. */
+const blocksOf = (x: GraphNode, blocks: number): GraphNode[] => {
+  const size = x.shape.at(-1)! / blocks;
+  return Array.from({ length: blocks }, (_, i) => cut(x, x.shape.length - 1, i * size, size));
+};
+
+/** (T, N, X) at t, (N, X). */
+const at = (x: GraphNode, t: number): GraphNode => b.reshape(cut(x, 0, t, 1), x.shape.slice(1));
+
+const stages = (
+  { node, inputs, output, target }: KernelIo,
+  { cell }: RecurrentArg,
+  kernelOf: typeof forwardSteps,
+): Stage[] => {
+  const [steps, rows] = output.shape as [number, number];
+  const size = node.src.at(-1)!.shape[1]!;
+  const isGpu = target.model === 'threads';
+  const kernel = kernelOf({ cell, rows, size, steps, isGpu, offsets: inputs.map(({ offset }) => offset) });
+  const args = [...inputs.map((_, input) => ({ input })), { output: true } as const];
+  return [{ kernel, args, grid: [rows, 1, 1], block: [isGpu ? threadsOf(size) : 1, 1, 1] }];
+};
+
+/**
+ * x (T, N, gates·H), the product with the input; w (H, gates·H), bias (gates·H), of the product with the state; h0, c0
+ * (N, H) → (T, N, states·H).
+ */
+export const recurrentOp: FusedOp<RecurrentArg> = {
+  name: 'recurrent',
+  infer: ([x, , , h0], { cell }) => ({
+    shape: [x!.shape[0]!, x!.shape[1]!, CELLS[cell].states * h0!.shape[1]!],
+    dtype: x!.dtype,
+  }),
+  compose: ([x, w, bias, h0, c0], { cell }) => {
+    const { gates, states, step } = CELLS[cell];
+    let state = [h0!, c0!].slice(0, states);
+    const all = Array.from({ length: x!.shape[0]! }, (_, t) => {
+      const own = b.add(matmul(state[0]!, w!), bias!);
+      state = step(blocksOf(at(x!, t), gates), blocksOf(own, gates), state);
+      return b.reshape(joined(state, 1), [1, h0!.shape[0]!, states * h0!.shape[1]!]);
+    });
+    return joined(all, 0);
+  },
+  grad: (node, g, { cell }) => {
+    const [x, w, bias, h0, c0] = node.src as [GraphNode, GraphNode, GraphNode, GraphNode, GraphNode];
+    const { gates, blocks, ofState, direct, states } = CELLS[cell];
+    const size = h0.shape[1]!;
+    const steps = x.shape[0]!;
+    const first = b.reshape(h0, [1, ...h0.shape]);
+    const before = steps > 1 ? joined([first, cut(cut(node, 2, 0, size), 0, 0, steps - 1)], 0) : first;
+    const own = b.add(matmul(before, w), bias);
+    const all = b.call(recurrentGradientOp, [g, node, x, own, b.transpose(w), h0, c0], { cell });
+    const block = (i: number): GraphNode => cut(all, 2, i * size, size);
+    const toState = joined(ofState.map(block), 2);
+    const flat = (y: GraphNode): GraphNode => b.reshape(y, [steps * h0.shape[0]!, y.shape[2]!]);
+    const through = matmul(at(toState, 0), b.transpose(w));
+    return [
+      cut(all, 2, 0, gates * size),
+      matmul(b.transpose(flat(before)), flat(toState)),
+      b.sumTo(toState, bias.shape),
+      direct === undefined ? through : b.add(through, at(block(direct), 0)),
+      states === 2 ? at(block(blocks - 1), 0) : undefined,
+    ];
+  },
+  kernels: [
+    {
+      name: 'recurrent-steps',
+      when: (_, { dtype, size }) => dtype === f32 && size > 0,
+      finishes: false,
+      plan: (io, arg) => stages(io, arg, forwardSteps),
+    },
+  ],
+};
+
+/**
+ * g, y (T, N, states·H), x, s (T, N, gates·H), the products with the input and with the state; w (gates·H, H), h0, c0
+ * (N, H) → (T, N, blocks·H).
+ */
+export const recurrentGradientOp: FusedOp<RecurrentArg> = {
+  name: 'recurrentGradient',
+  infer: ([g, , , , , h0], { cell }) => ({
+    shape: [g!.shape[0]!, g!.shape[1]!, CELLS[cell].blocks * h0!.shape[1]!],
+    dtype: g!.dtype,
+  }),
+  compose: ([g, y, x, s, w, h0, c0], { cell }) => {
+    const { gates, states, blocks, ofState, direct, back } = CELLS[cell];
+    const steps = g!.shape[0]!;
+    const all: GraphNode[] = [];
+    let later: GraphNode[] | undefined;
+    for (let t = steps - 1; t >= 0; t--) {
+      const given = blocksOf(at(g!, t), states);
+      if (later) {
+        const through = matmul(
+          joined(
+            ofState.map((i) => later![i]!),
+            1,
+          ),
+          w!,
+        );
+        given[0] = b.add(given[0]!, direct === undefined ? through : b.add(through, later[direct]!));
+        if (states === 2) given[1] = b.add(given[1]!, later[blocks - 1]!);
+      }
+      const before = t === 0 ? [h0!, c0!] : blocksOf(at(y!, t - 1), states);
+      const after = blocksOf(at(y!, t), states);
+      later = back(blocksOf(at(x!, t), gates), blocksOf(at(s!, t), gates), before, after, given);
+      all.unshift(b.reshape(joined(later, 1), [1, h0!.shape[0]!, blocks * h0!.shape[1]!]));
+    }
+    return joined(all, 0);
+  },
+  kernels: [
+    {
+      name: 'recurrentGradient-steps',
+      when: (_, { dtype, size }) => dtype === f32 && size > 0,
+      finishes: false,
+      plan: (io, arg) => stages(io, arg, backwardSteps),
+    },
+  ],
+};
+
+/** All steps of a layer; see `recurrentOp`. */
+export const recurrent = (cell: CellName, ...src: readonly GraphNode[]): GraphNode =>
+  b.call(recurrentOp, src, { cell });
