@@ -67,7 +67,7 @@ export function finishStage(
   return { kernel, grid: [blocks, 1, 1], block: [FINISH_THREADS, 1, 1], args: [results, { output: true }] };
 }
 
-/** Ways to compute a node without what follows, which another launch then adds. */
+/** Ways to compute a node without its epilogue, which another launch applies. */
 export function finishedAfter(io: KernelIo, ways: (plain: KernelIo) => readonly Variant[]): Variant[] {
   const { target, node, inputs } = io;
   const results = { scratch: 'plain', bytes: node.size * node.dtype.bytes };

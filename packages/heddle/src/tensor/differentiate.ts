@@ -83,7 +83,7 @@ function differentiated<A extends readonly unknown[]>(
       requireTensor(op, `argument ${i}`, args[i]);
       requireFloats(op, `argument ${i}`, args[i] as AnyTensor);
     }
-    // A variable of its own: where fn uses the same tensor from outside, that is a constant.
+    // A separate variable: a use of the same tensor by fn from outside is a constant.
     const given = new Map(positions.map((i) => [i, (args[i] as AnyTensor).node]));
     const variables = new Map([...given].map(([i, node]) => [i, b.variable(node)]));
     const value: unknown = b.withGradients(() =>

@@ -94,7 +94,7 @@ export function bind(p: Parsing, pattern: Pattern, v: Binding): void {
   }
 }
 
-/** A statement with the names it sees: what follows an `if` may be parsed inside its branches. */
+/** A statement with the names it sees: the statements after an `if` may be parsed inside its branches. */
 interface Item {
   readonly node: AstStatement;
   readonly scope: Scope;

@@ -119,7 +119,7 @@ export class Parsing {
     return `${this.#around.path}@${node.start}`;
   }
 
-  /** @param resolvedBy the fact with which there is no error: then nobody sees this one */
+  /** @param resolvedBy the fact that resolves the error: the kernel is translated again with it */
   fail(node: Syntax, message: string, resolvedBy?: Fact): never {
     this.#missing = resolvedBy;
     throw new KernelError(message, resolvedBy ? undefined : this.at(node));

@@ -29,7 +29,7 @@ import type { Parsing } from './state.js';
 import { assignable, describeValue, staticOf, toCondition, toExpr } from './typing.js';
 import type { Value } from './values.js';
 
-/** Parse statements one after the other; what follows a `return`, `break` or `continue` is never reached. */
+/** Parse statements one after the other; those after a `return`, `break` or `continue` are never reached. */
 export function statements(p: Parsing, body: readonly AstNode[]): void {
   for (const node of body) {
     statement(p, node as AstStatement);

@@ -88,7 +88,7 @@ export function storePair(
   store2(y, placeInOutput(image, channel, r, c, context), finish(element(both), image, channel, r, c));
 }
 
-/** Stores what becomes of the 2 × 2 values from row r and column c of the convolution on. For use in kernels. */
+/** Stores what `finish` makes of the 2 × 2 values whose first is at row r and column c of the convolution. For use in kernels. */
 export function storeWindow(
   y: Memory,
   upperLeft: number,

@@ -1,4 +1,4 @@
-/** The WebAssembly instructions we use: opcode bytes, and what follows them. */
+/** The WebAssembly instructions we use: opcode bytes and their operands. */
 
 /**
  * What follows an opcode: nothing, a block's type, an index, a memory argument (alignment and offset), that and a
