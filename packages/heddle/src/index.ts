@@ -279,6 +279,7 @@ export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor
 export type { IndexAddOptions } from './tensor/scattering.js';
 export type { SortOptions, TopkOptions } from './tensor/sorting.js';
 export {
+  type AllcloseOptions,
   type AnyTensor,
   type MatmulOptions,
   type NumberDType,

@@ -77,6 +77,10 @@ const SCALAR_RULES = {
     const flat = b.map('and', isZero(x!), b.map('ge', z!, zero(z!)));
     return [b.mul(g, toBase), b.mul(g, b.where(flat, zero(x!), b.mul(y, b.map('log', x!))))];
   },
+  atan2: (g, _y, y, x) => {
+    const perSquare = b.div(g, b.add(b.mul(x!, x!), b.mul(y!, y!)));
+    return [b.mul(perSquare, x!), b.neg(b.mul(perSquare, y!))];
+  },
   floor: none,
   ceil: none,
   trunc: none,

@@ -3,9 +3,11 @@
  * asked for (`await t.data()`, `await t.item()`) or when a `jit` step runs. Nothing is to be disposed of in a loop.
  */
 import {
+  aBoolean,
   aNumber,
   anArrayLike,
   aString,
+  atLeast,
   type Rules,
   requireArgument,
   requireOptions,
@@ -38,6 +40,7 @@ import { softmax } from '../ops/softmax/op.js';
 import type { Ordered } from '../ops/sort/op.js';
 import { forProduct, inFull, met } from './autocast.js';
 import { type Axes, inferShape } from './axes.js';
+import * as elementary from './elementary.js';
 import { TensorHandle } from './handle.js';
 import { type Index, index, select, takeFlat } from './indexing.js';
 import type { Padding, PadOptions } from './movement.js';
@@ -82,6 +85,18 @@ export interface Sorted<D extends DTypeName> {
   /** Where each of them was along the axis. */
   readonly indices: Tensor<'i32'>;
 }
+
+/** Options of `allclose`. */
+export interface AllcloseOptions {
+  /** Of the other tensor's elements (default 1e-5). */
+  readonly rtol?: number;
+  /** Default 1e-8. */
+  readonly atol?: number;
+  /** Whether NaN is close to NaN (default false). */
+  readonly equalNan?: boolean;
+}
+
+const ALLCLOSE: Rules<AllcloseOptions> = { rtol: atLeast(0), atol: atLeast(0), equalNan: aBoolean };
 
 /** Options of matrix products. */
 export interface MatmulOptions {
@@ -156,6 +171,28 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     if (exponent === 2) return this.mul(this);
     if (exponent === 0.5) return this.sqrt();
     return new Tensor(b.map('pow', ...met(this.#full, operand('pow', exponent, this))));
+  }
+  /** The angle of the point (other, this), in radians from −π to π. @throws DTypeError unless of floats */
+  atan2(other: Operand): Tensor<D> {
+    return this.#binary('atan2', other);
+  }
+  /** log(e^this + e^other), without overflow. @throws DTypeError unless of floats */
+  logaddexp(other: Operand): Tensor<D> {
+    const [x, y] = met(this.node, operand('logaddexp', other, this));
+    return new Tensor(elementary.logaddexp(x!, y!));
+  }
+  /** Remainder with the sign of the divisor, as Python's %; `mod` has the dividend's. */
+  remainder(other: Operand): Tensor<D> {
+    const [x, y] = met(this.node, operand('remainder', other, this));
+    return new Tensor(elementary.remainder(x!, y!));
+  }
+  /** Bits moved to the left. Integers only; the count is taken modulo their width. */
+  shl(other: Operand): Tensor<D> {
+    return this.#binary('shl', other);
+  }
+  /** Bits moved to the right, of signed integers with the sign's after them; as `shl` otherwise. */
+  shr(other: Operand): Tensor<D> {
+    return this.#binary('shr', other);
   }
   /** The smaller one, NaN if there is one. Where both are equal, each gets half of the gradient. */
   minimum(other: Operand): Tensor<D> {
@@ -266,6 +303,34 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   cos(): Tensor<D> {
     return this.#unary('cos');
   }
+  /** Tangent of radians. @throws DTypeError unless of floats, as the functions below */
+  tan(): Tensor<D> {
+    return new Tensor(elementary.tan(this.node));
+  }
+  /** The angle in radians whose sine this is, from −π/2 to π/2; NaN outside of [−1, 1]. */
+  asin(): Tensor<D> {
+    return new Tensor(elementary.asin(this.node));
+  }
+  /** The angle in radians whose cosine this is, from 0 to π; NaN outside of [−1, 1]. */
+  acos(): Tensor<D> {
+    return new Tensor(elementary.acos(this.node));
+  }
+  /** The angle in radians whose tangent this is, from −π/2 to π/2. */
+  atan(): Tensor<D> {
+    return new Tensor(elementary.atan(this.node));
+  }
+  /** Hyperbolic sine, (e^x − e^−x) / 2. */
+  sinh(): Tensor<D> {
+    return new Tensor(elementary.sinh(this.node));
+  }
+  /** Hyperbolic cosine, (e^x + e^−x) / 2. */
+  cosh(): Tensor<D> {
+    return new Tensor(elementary.cosh(this.node));
+  }
+  /** The error function 2/√π ∫₀ˣ e^−t² dt. */
+  erf(): Tensor<D> {
+    return this.#unary('erf');
+  }
   /** Hyperbolic tangent. */
   tanh(): Tensor<D> {
     return this.#unary('tanh');
@@ -285,6 +350,18 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   /** To the nearest integer, ties to even. */
   round(): Tensor<D> {
     return this.#unary('rint');
+  }
+  /** What `trunc` cuts off, with the sign of x. @throws DTypeError unless of floats */
+  frac(): Tensor<D> {
+    return new Tensor(elementary.frac(this.node));
+  }
+  /** Whether elements are neither infinite nor NaN. */
+  isFinite(): Tensor<'bool'> {
+    return new Tensor(elementary.finite(this.node));
+  }
+  /** Whether elements are ∞ or −∞. */
+  isInf(): Tensor<'bool'> {
+    return new Tensor(elementary.infinite(this.node));
   }
   /** Whether elements are NaN. */
   isNaN(): Tensor<'bool'> {
@@ -710,6 +787,22 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     const copy = new Tensor<D>(node, true);
     setOwner(node, copy);
     return copy;
+  }
+
+  /**
+   * Whether |this − other| ≤ atol + rtol · |other| everywhere; both broadcast. Infinities are close to themselves.
+   * @throws ShapeError, DTypeError
+   */
+  async allclose(other: AnyTensor, options: AllcloseOptions = {}): Promise<boolean> {
+    requireTensor('allclose', 'other', other);
+    requireOptions('allclose', options, ALLCLOSE);
+    const { rtol = 1e-5, atol = 1e-8, equalNan = false } = options;
+    if (other.dtype !== this.dtype)
+      throw new DTypeError(
+        `[allclose] dtypes differ: ${this.dtype.name} and ${other.dtype.name}. Convert with .cast(${this.dtype.name}).`,
+      );
+    const close = new Tensor(elementary.close(this.node, other.node, { rtol, atol, equalNan }));
+    return (await close.all().item()) === 1;
   }
 
   /** Compute the values now, and keep them. Within `jit` nothing is computed, so this does nothing. */

@@ -413,12 +413,13 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     ...Object.fromEntries(
       ops(1)
         .concat('sign', 'rsqrt', 'reciprocal', 'square', 'round', 'isNaN', 'relu', 'sigmoid')
+        .concat('tan', 'asin', 'acos', 'atan', 'sinh', 'cosh', 'frac', 'isFinite', 'isInf')
         .concat('detach', 'backward', 'data', 'item', 'realize', 'dispose', 'toString')
         .map((name) => [name, unary]),
     ),
     ...Object.fromEntries(
       ops(2)
-        .concat('minimum', 'maximum')
+        .concat('minimum', 'maximum', 'logaddexp', 'remainder')
         .map((name) => [name, binary]),
     ),
     clamp: [optional(number(0)), optional(number(1))],
@@ -494,6 +495,10 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     array: [optional(number(2))],
     assign: [tensor()],
     to: [text('cpu')],
+    allclose: [
+      tensor(),
+      options({ rtol: optional(number(0.1)), atol: optional(number(0)), equalNan: optional(flag) }),
+    ],
     write: [values],
   },
   Generator: {

@@ -31,12 +31,17 @@ const PAIRS: readonly (readonly [readonly number[], readonly number[]])[] = [
 
 type UnaryName =
   | 'abs'
+  | 'acos'
+  | 'asin'
+  | 'atan'
   | 'ceil'
   | 'cos'
+  | 'cosh'
   | 'exp'
   | 'exp2'
   | 'expm1'
   | 'floor'
+  | 'frac'
   | 'isNaN'
   | 'log'
   | 'log1p'
@@ -50,8 +55,10 @@ type UnaryName =
   | 'sigmoid'
   | 'sign'
   | 'sin'
+  | 'sinh'
   | 'sqrt'
   | 'square'
+  | 'tan'
   | 'tanh'
   | 'trunc';
 
@@ -72,12 +79,14 @@ const unary = (
 type BinaryName =
   | 'add'
   | 'and'
+  | 'atan2'
   | 'div'
   | 'eq'
   | 'ge'
   | 'gt'
   | 'idiv'
   | 'le'
+  | 'logaddexp'
   | 'lt'
   | 'maximum'
   | 'minimum'
@@ -86,6 +95,9 @@ type BinaryName =
   | 'ne'
   | 'or'
   | 'pow'
+  | 'remainder'
+  | 'shl'
+  | 'shr'
   | 'sub'
   | 'xor';
 
@@ -137,6 +149,13 @@ const UNARY: Case[] = [
   ...unary('square', (v) => v * v),
   ...unary('tanh', Math.tanh, { low: -4, high: 4 }),
   ...unary('trunc', Math.trunc),
+  ...unary('frac', (v) => v - Math.trunc(v)),
+  ...unary('tan', Math.tan, { low: -1.4, high: 1.4 }),
+  ...unary('atan', Math.atan, { low: -9, high: 9 }),
+  ...unary('asin', Math.asin, { low: -0.99, high: 0.99 }),
+  ...unary('acos', Math.acos, { low: -0.99, high: 0.99 }),
+  ...unary('sinh', Math.sinh, { low: -5, high: 5 }),
+  ...unary('cosh', Math.cosh, { low: -5, high: 5 }),
   ...unary('neg', (v) => -v, { dtype: i32, ...tiny }),
   ...unary('abs', Math.abs, { dtype: i32, ...tiny }),
   ...unary('sign', Math.sign, { dtype: i32, ...tiny }),
@@ -152,6 +171,17 @@ const BINARY: Case[] = [
   ...binary('mul', (a, b) => a * b),
   ...binary('div', (a, b) => a / b, {}, { low: 0.3, high: 3 }),
   ...binary('mod', (a, b) => a % b, { low: -9, high: 9 }, { low: 1.1, high: 3 }),
+  ...binary('atan2', Math.atan2),
+  ...binary('logaddexp', (a, b) => Math.log(Math.exp(a) + Math.exp(b)), { low: -9, high: 9 }),
+  ...binary('remainder', (a, b) => a - b * Math.floor(a / b), { low: -9, high: 9 }, { low: 1.1, high: 3 }),
+  ...binary(
+    'remainder',
+    (a, b) => a - b * Math.floor(a / b),
+    { low: -9, high: 9, dtype: i32 },
+    { low: -3, high: -1, dtype: i32 },
+  ),
+  ...binary('shl', (a, b) => a << b, { low: -9, high: 9, dtype: i32 }, { low: 0, high: 20, dtype: i32 }),
+  ...binary('shr', (a, b) => a >> b, { low: -900, high: 900, dtype: i32 }, { low: 0, high: 9, dtype: i32 }),
   ...binary('pow', (a, b) => a ** b, { low: 0.2, high: 3 }, { low: -2, high: 2 }),
   ...binary('minimum', (a, b) => Math.min(a, b)),
   ...binary('maximum', (a, b) => Math.max(a, b)),

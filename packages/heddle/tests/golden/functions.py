@@ -111,12 +111,27 @@ def powers():
     return pairs
 
 
+def angles():
+    """Points in all directions and at all distances; near the axes and the eighths of a turn."""
+    pairs = []
+    for _ in range(60):
+        turn, size = random.uniform(-math.pi, math.pi), math.exp(random.uniform(-700, 700))
+        pairs.append((size * math.sin(turn), size * math.cos(turn)))
+        x = random.choice((-1, 1)) * random.uniform(0.5, 2)
+        pairs.append((x * random.choice(around(1.0, math.tan(math.pi / 8), 1 / math.tan(math.pi / 8))), x))
+        pairs.append((random.uniform(-1, 1) * x, x))
+        pairs.append((random.choice((-1, 1)) * math.exp(random.uniform(-40, -1)), x))
+        pairs.append((x, random.choice((-1, 1)) * math.exp(random.uniform(-40, -1))))
+    return pairs + list(zip(finite_bits(40), finite_bits(40)))
+
+
 def main():
     lines = []
     for name, (f, xs) in FUNCTIONS.items():
         rows = [[x, *value(f, x)] for x in xs if in_range(name, x)]
         lines.append(json.dumps({"name": name, "rows": rows}))
     lines.append(json.dumps({"name": "pow", "rows": [[a, b, *value(lambda p, q: p**q, a, b)] for a, b in powers()]}))
+    lines.append(json.dumps({"name": "atan2", "rows": [[y, x, *value(mpmath.atan2, y, x)] for y, x in angles()]}))
     text = '{"functions": [\n' + ",\n".join(lines) + "\n]}\n"
     Path(__file__).with_name("functions.json").write_text(text)
 

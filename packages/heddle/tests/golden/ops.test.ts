@@ -128,6 +128,12 @@ const RUNS: Readonly<Record<string, Run>> = {
   indexAdd: ({ x, index, src }, { axis, alpha }) => x!.indexAdd(axis, index!, src!, { alpha }),
   indexSelect: ({ x, index }, { axis }) => x!.indexSelect(axis, index!),
   take: ({ x, index }) => x!.take(index!),
+  ...Object.fromEntries(
+    (['tan', 'asin', 'acos', 'atan', 'sinh', 'cosh', 'frac'] as const).map((op) => [op, ({ x }) => x![op]()]),
+  ),
+  ...Object.fromEntries(
+    (['atan2', 'logaddexp', 'remainder'] as const).map((op) => [op, ({ a, b }) => a![op](b!)]),
+  ),
   einsum: ({ gradOutput: _, ...tensors }, { equation }) => F.einsum(equation, Object.values(tensors)),
   linear: ({ x, weight, bias }) => F.linear(x!, weight!, bias),
   conv2d: ({ x, weight, bias }, options) => F.conv2d(x!, weight!, bias, options),

@@ -107,9 +107,19 @@ def products(c):
         c.add(f"einsum {equation}", "einsum", compute, inputs, {"equation": equation}, grad=list(names))
 
 
+def functions(c):
+    x = torch.linspace(-0.95, 0.95, 20).reshape(4, 5)
+    for op in ("tan", "asin", "acos", "atan", "sinh", "cosh", "frac"):
+        c.add(op, op, lambda x, op=op: getattr(torch, op)(x), {"x": x if op in ("asin", "acos") else 1.5 * x}, grad=["x"])
+    r = c.random("functions")
+    for op in ("atan2", "logaddexp", "remainder"):
+        inputs = {"a": r(3, 4) * 3, "b": r(3, 1)}
+        c.add(op, op, lambda a, b, op=op: getattr(torch, op)(a, b), inputs, grad=["a", "b"])
+
+
 def main():
     c = Cases()
-    for part in (second_derivatives, order, indexing, products):
+    for part in (second_derivatives, order, indexing, products, functions):
         part(c)
     write("tensors", cases=c.cases)
     print(f"{len(c.cases)} cases")

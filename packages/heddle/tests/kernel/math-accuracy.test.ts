@@ -160,6 +160,16 @@ const POWERS: readonly Row[] = Array.from({ length: 2000 }, (_, i): Row => {
   return { x: [base, power], high: OPS.pow.eval(base, power, 0) as number, low: 0 };
 });
 
+/** Points in all directions, near and far, for atan2. */
+const POINTS: readonly Row[] = Array.from({ length: 2000 }, (_, i): Row => {
+  const turn = ((i * 7919) % 2000) / 1000 - 1 + i * 1e-9;
+  const size = i % 2 ? 1 : 2 ** ((i % 90) - 45);
+  const [y, x] = [Math.fround(size * Math.sin(Math.PI * turn)), Math.fround(size * Math.cos(Math.PI * turn))];
+  return { x: [y, x], high: Math.atan2(y, x), low: 0 };
+});
+/** Arguments of the functions of two. */
+const PAIRS: Readonly<Partial<Record<ScalarOp, readonly Row[]>>> = { pow: POWERS, atan2: POINTS };
+
 /** All numbers of the 16-bit formats, but in the simulator, where a function is V8's, every 7th only. */
 const halvesOn = (device: string): (readonly [DType, readonly number[]])[] =>
   [f16, bf16].map((t) => {
@@ -187,8 +197,7 @@ for (const device of DEVICES) {
     const compute = onTensors(device, (...x) => new Tensor(b.map(name, ...x.map((t) => t.node))));
     const ways = device === 'cpu' ? [compute, oneLane(name)] : [compute];
     const bounds = { f32: 0.51, f16: 0.51, bf16: 0.51, ...rounding[device as keyof Accuracy] };
-    const rows =
-      name === 'pow' ? POWERS : SWEEP.map((x): Row => ({ x: [x], high: exact(x, 0, 0) as number, low: 0 }));
+    const rows = PAIRS[name] ?? SWEEP.map((x): Row => ({ x: [x], high: exact(x, 0, 0) as number, low: 0 }));
 
     test(`${device}: ${name} of f32 is within ${bounds.f32} ulp`, async () => {
       let worst = 0;
@@ -199,7 +208,7 @@ for (const device of DEVICES) {
     test(`${device}: ${name} of 16-bit floats is within 0.51 ulp`, async () => {
       for (const [t, all] of halves) {
         const half = (v: number): number => (evaluate('abs', t, Math.abs(v)) as number) * Math.sign(v);
-        const inputs = name === 'pow' ? POWERS.map(({ x }) => x.map(half)) : all.map((v) => [v]);
+        const inputs = PAIRS[name]?.map(({ x }) => x.map(half)) ?? all.map((v) => [v]);
         const of = inputs.map((x): Row => ({ x, high: exact(x[0]!, x[1] ?? 0, 0) as number, low: 0 }));
         await largestError(compute, t, of, 0.51, name);
       }
@@ -330,6 +339,21 @@ const SPECIAL: Readonly<Partial<Record<ScalarOp, Special>>> = {
     [1e30, 1],
     [-1e30, 0],
     [nan, nan],
+  ],
+  atan2: [
+    ...[0, -0].flatMap(
+      (y): Special => [
+        [y, 1, y],
+        [y, 0, y],
+        [y, inf, y],
+      ],
+    ),
+    [2, inf, 0],
+    [-2, inf, -0],
+    [nan, 1, nan],
+    [1, nan, nan],
+    [nan, nan, nan],
+    [inf, nan, nan],
   ],
   sqrt: [...odd, [4, 2], [inf, inf], [-1, nan], [2 ** -140, 2 ** -70]],
   floor: [...odd, [-0.3, -1], [0.3, 0], [inf, inf], [less, less], [-2.5, -3]],

@@ -22,6 +22,7 @@ __device__ inline f32x4 log2_f32x4(f32x4 a) { return {log2f(a.x), log2f(a.y), lo
 __device__ inline f32x4 sin_f32x4(f32x4 a) { return {sinf(a.x), sinf(a.y), sinf(a.z), sinf(a.w)}; }
 __device__ inline f32x4 cos_f32x4(f32x4 a) { return {cosf(a.x), cosf(a.y), cosf(a.z), cosf(a.w)}; }
 __device__ inline f32x4 tanh_f32x4(f32x4 a) { return {tanhf(a.x), tanhf(a.y), tanhf(a.z), tanhf(a.w)}; }
+__device__ inline f32x4 atan2_f32x4(f32x4 a, f32x4 b) { return {atan2f(a.x, b.x), atan2f(a.y, b.y), atan2f(a.z, b.z), atan2f(a.w, b.w)}; }
 __device__ inline f32x4 erf_f32x4(f32x4 a) { return {erff(a.x), erff(a.y), erff(a.z), erff(a.w)}; }
 __device__ inline f32x4 normcdf_f32x4(f32x4 a) { return {normcdff(a.x), normcdff(a.y), normcdff(a.z), normcdff(a.w)}; }
 __device__ inline f32x4 pow_f32x4(f32x4 a, f32x4 b) { return {powf(a.x, b.x), powf(a.y, b.y), powf(a.z, b.z), powf(a.w, b.w)}; }
@@ -76,21 +77,22 @@ extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, 
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 69632)) = sin_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 73728)) = cos_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 77824)) = tanh_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = erf_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = normcdf_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = pow_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = floor_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = ceil_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = trunc_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = rint_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = tf32_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 114688)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 118784)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 122880)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 126976)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 139264)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 143360)) = splat_f32x4(1.0f);
-  out[index_below(threadIdx.x, 1024) * 4 + 147456] = a.y;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = atan2_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = erf_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = normcdf_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = rint_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 118784)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 122880)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 126976)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 143360)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 147456)) = splat_f32x4(1.0f);
+  out[index_below(threadIdx.x, 1024) * 4 + 151552] = a.y;
 }

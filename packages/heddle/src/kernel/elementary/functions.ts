@@ -6,7 +6,16 @@ import { type DType, f64 } from '../../core/dtype.js';
 import { alu, bitcast, cast, constant, type Expr, select, splat } from '../ir/ir.js';
 import type { MathFunction, ScalarOp } from '../ir/ops.js';
 import type { Lanes } from '../ir/types.js';
-import { ATANH, F32, F64, type FloatFormat, THIRD_LOW, TWO_BY_LN2 } from '../math/formats.js';
+import {
+  ATAN,
+  ATANH,
+  F32,
+  F64,
+  type FloatFormat,
+  QUARTER_PI,
+  THIRD_LOW,
+  TWO_BY_LN2,
+} from '../math/formats.js';
 
 type Unary = (m: FloatArithmetic, x: Expr) => Expr;
 
@@ -407,6 +416,32 @@ function exp2OfProduct(m: FloatArithmetic, log: ExprPair, b: Expr): Expr {
   return m.scale(expNear(m, m.mul(m.add(m.sub(near, whole), rest), Math.LN2)), bits);
 }
 
+/**
+ * The angle of (x, y) as k·π/4 ± atan t with |t| ≤ tan π/8: in the first eighth of a turn t is y/x up to there, and beyond
+ * (y − x)/(y + x), of sizes that do not overflow; the others are its mirror images.
+ */
+function atan2(m: FloatArithmetic, y: Expr, x: Expr): Expr {
+  const sizes = [m.abs(y), m.abs(x)];
+  const [smaller, larger] = [alu('min', sizes), alu('max', sizes)];
+  const infinite = m.test('eq', smaller, Number.POSITIVE_INFINITY);
+  const unit = m.select(m.test('eq', larger, 0), 1, larger);
+  const [low, high] = [m.select(infinite, 1, smaller), m.select(infinite, 1, unit)];
+  const isFar = m.test('gt', low, m.mul(high, Math.SQRT2 - 1));
+  const scale = m.select(m.test('gt', high, 1), 0.5, 1);
+  const [a, b] = [m.mul(low, scale), m.mul(high, scale)];
+  const t = m.div(m.select(isFar, m.sub(a, b), low), m.select(isFar, m.add(a, b), high));
+  const z = m.mul(t, t);
+  const near = m.fma(m.mul(t, z), m.polynomial(z, ATAN), t);
+  const [isSteep, isLeft] = [m.test('gt', sizes[0]!, sizes[1]!), m.isNegative(x)];
+  const mirrored = (isIt: Expr, eighths: Expr, all: number): Expr =>
+    m.select(isIt, m.sub(all, eighths), eighths);
+  const eighths = mirrored(isLeft, mirrored(isSteep, m.select(isFar, 1, 0), 2), 4);
+  const turned = m.select(isSteep, m.neg(near), near);
+  const rest = m.select(isLeft, m.neg(turned), turned);
+  const [first, last] = QUARTER_PI;
+  return m.withSign(m.abs(m.fma(eighths, first, m.fma(eighths, last, rest))), y);
+}
+
 /** Half a unit of the tenth bit added, less if that bit is 0, the rest cut off; NaN and infinities as they are. */
 const tf32: Unary = (m, x) => {
   const bits = m.bitsOf(x);
@@ -424,12 +459,14 @@ const unary =
     return cast(dtype, f(new FloatArithmetic(format, lanes), cast(format.float, operand!)));
   };
 
-/** All in f64: in f32 the error of log2 would be multiplied by the exponent. */
-const power = (operands: readonly Expr[]): Expr => {
-  const { dtype, lanes } = operands[0]!.type;
-  const [a, b] = operands.map((o) => cast(f64, o)) as [Expr, Expr];
-  return cast(dtype, pow(new FloatArithmetic(F64, lanes), a, b, dtype.name === 'f64'));
-};
+/** All in f64: in f32 the error of log2 would be multiplied by the exponent, and angles have several roundings. */
+const binary =
+  (f: (m: FloatArithmetic, a: Expr, b: Expr, exact: boolean) => Expr) =>
+  (operands: readonly Expr[]): Expr => {
+    const { dtype, lanes } = operands[0]!.type;
+    const [a, b] = operands.map((o) => cast(f64, o)) as [Expr, Expr];
+    return cast(dtype, f(new FloatArithmetic(F64, lanes), a, b, dtype.name === 'f64'));
+  };
 
 const ELEMENTARY = {
   exp: unary(exp),
@@ -443,7 +480,8 @@ const ELEMENTARY = {
   tanh: unary(tanh),
   erf: unary(erf),
   normcdf: unary(normcdf),
-  pow: power,
+  pow: binary(pow),
+  atan2: binary(atan2),
   tf32: unary(tf32),
 } satisfies Record<MathFunction | 'tf32', (operands: readonly Expr[]) => Expr>;
 

@@ -199,6 +199,13 @@ export const OPS = {
     sim: 2,
     cuda: [2.5, 1.5],
   }),
+  /** The angle of the point (b, a), from −π to π. */
+  atan2: approximate(2, 'Math.atan2(a, b)', Math.atan2, {
+    cost: 60,
+    cpu: [0.51, 2],
+    sim: 2,
+    cuda: [3.5, 2.5],
+  }),
   /** The error function 2/√π ∫₀ᵃ e^−t² dt. */
   erf: approximate(1, 'erf(a)', erf, { cost: 50, cpu: [1.25, 1.25], sim: 1.25, cuda: [2.5, 2.5] }),
   /** Φ(a), the normal distribution's cumulative function, with full relative accuracy in its tail. */

@@ -156,3 +156,11 @@ export const F64: FloatFormat = {
 export const ATANH: readonly number[] = series(11, (k) => 1 / (2 * k + 5));
 export const THIRD_LOW = 1.850371707708594e-17;
 export const TWO_BY_LN2 = [2.8853900817779268, 4.0710547481862066e-17] as const;
+
+/** atan x = x + x³·atan(x²) for |x| ≤ tan π/8, in f64, interpolated at Chebyshev nodes; and π/4, of which the first part times 3 is exact. */
+export const ATAN: readonly number[] = [
+  -0.3333333333333333, 0.19999999999999998, -0.1428571428571415, 0.11111111111090433, -0.09090909089290074,
+  0.07692307616211806, -0.06666664343202196, 0.05882304610193147, -0.052624536283402454, 0.04754618422446524,
+  -0.04294252451442342, 0.037233742339787025, -0.02727353484766671, 0.011958372270565072,
+];
+export const QUARTER_PI = [0.7853981633974474, 9.18794589678809e-16] as const;

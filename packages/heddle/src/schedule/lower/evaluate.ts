@@ -47,6 +47,8 @@ const named = new WeakMap<LoopScope, number>();
 /** How many nodes each scope has computed, and how many it may: a bound for what would otherwise hardly end. */
 const computed = new WeakMap<LoopScope, number>();
 const MOST_COMPUTED = 1_000_000;
+/** Functions whose making uses an operand many times: it is computed once, before. */
+const USED_OFTEN: ReadonlySet<unknown> = new Set(['pow', 'atan2', 'tanh', 'exp']);
 
 export class Evaluator {
   readonly #scope: LoopScope;
@@ -178,7 +180,7 @@ export class Evaluator {
     if (op === 'cast') return k.cast(node.dtype, src[0]!);
     if (op === 'bitcast') return k.bitcast(node.dtype, src[0]!);
     if (op === 'select') return k.select(this.#bind(src[0]!), this.#bind(src[1]!), this.#bind(src[2]!));
-    return k.alu(op, op === 'pow' || op === 'tanh' || op === 'exp' ? src.map((s) => this.#bind(s)) : src);
+    return k.alu(op, USED_OFTEN.has(op) ? src.map((s) => this.#bind(s)) : src);
   }
 
   /** Ops with conditions on coordinates are done one lane at a time where a vector loop is around. */
