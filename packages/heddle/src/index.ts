@@ -145,6 +145,15 @@ export {
 } from './tensor/functional-convolutions.js';
 export { type EmbeddingOptions, embedding, sinusoidalPositions } from './tensor/functional-embedding.js';
 export {
+  fold,
+  type InterpolateOptions,
+  interpolate,
+  pixelShuffle,
+  pixelUnshuffle,
+  type UnfoldOptions,
+  unfold,
+} from './tensor/functional-images.js';
+export {
   type DropoutOptions,
   dropout,
   dropout2d,
@@ -257,7 +266,7 @@ export {
   time,
   useDevice,
 } from './tensor/modes.js';
-export type { Padding, PadOptions } from './tensor/movement.js';
+export type { Padding, PadMode, PadOptions } from './tensor/movement.js';
 export type { ArraysByRank, NestedArray } from './tensor/nested.js';
 export { getPrecision, type Precisions, setPrecision } from './tensor/precision.js';
 export {

@@ -52,3 +52,12 @@ export class Flatten extends Module {
     return x.flatten(this.from);
   }
 }
+
+/** Its input as it is: what stands where another layer may. */
+export class Identity extends Module {
+  /** @param x any shape · @returns x */
+  forward(x: Tensor): Tensor {
+    requireTensor('Identity', 'x', x);
+    return x;
+  }
+}

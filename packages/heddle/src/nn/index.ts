@@ -16,7 +16,7 @@ export {
   MultiheadAttention,
   type MultiheadAttentionOptions,
 } from './attention.js';
-export { Flatten, Sequential } from './container.js';
+export { Flatten, Identity, Sequential } from './container.js';
 export {
   Conv1d,
   type Conv1dLayerOptions,
@@ -31,10 +31,20 @@ export {
   type ConvTranspose2dLayerOptions,
 } from './convolution.js';
 export { Embedding } from './embedding.js';
+export { Fold, PixelShuffle, PixelUnshuffle, Unfold, Upsample } from './images.js';
 export * as init from './init.js';
 export { KeyValueCache } from './key-value-cache.js';
 export { Linear, type LinearOptions } from './linear.js';
-export { type Layer, type LoadStateOptions, Module, type StateDict } from './module.js';
+export { ModuleDict, ModuleList, ParameterDict, ParameterList } from './lists.js';
+export {
+  type ForwardHook,
+  type ForwardPreHook,
+  type HookHandle,
+  type Layer,
+  type LoadStateOptions,
+  Module,
+  type StateDict,
+} from './module.js';
 export {
   type BatchNorm,
   BatchNorm1d,
@@ -50,6 +60,21 @@ export {
   RMSNorm,
   type RMSNormOptions,
 } from './normalization.js';
+export {
+  CircularPad1d,
+  CircularPad2d,
+  ConstantPad1d,
+  ConstantPad2d,
+  type Padding1d,
+  type Padding2d,
+  PaddingLayer,
+  ReflectionPad1d,
+  ReflectionPad2d,
+  ReplicationPad1d,
+  ReplicationPad2d,
+  ZeroPad1d,
+  ZeroPad2d,
+} from './padding.js';
 export {
   AdaptiveAvgPool1d,
   AdaptiveAvgPool2d,

@@ -1,5 +1,12 @@
 /** Modules: layers, and whatever is built from them. */
-import { aBoolean, type Rules, requireArgument, requireOptions, shown } from '../core/arguments.js';
+import {
+  aBoolean,
+  aFunction,
+  type Rules,
+  requireArgument,
+  requireOptions,
+  shown,
+} from '../core/arguments.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { noGrad } from '../tensor/modes.js';
@@ -18,6 +25,17 @@ export interface LoadStateOptions {
 
 const LOAD: Rules<LoadStateOptions> = { strict: aBoolean };
 
+/** Called before `forward` with its arguments; returns others, or nothing. */
+export type ForwardPreHook = (module: Module, inputs: readonly unknown[]) => readonly unknown[] | undefined;
+/** Called after `forward` with its arguments and its result; returns another result, or nothing. */
+export type ForwardHook = (module: Module, inputs: readonly unknown[], output: unknown) => unknown;
+
+/** What takes a hook away again. */
+export interface HookHandle {
+  /** The hook is not called any more. */
+  readonly remove: () => void;
+}
+
 /**
  * The base of all layers. A module's state is what its own properties hold: a tensor made with `requiresGrad` is a
  * parameter, any other tensor a buffer, a module a child; arrays and plain objects of these are walked too. Private (#)
@@ -26,6 +44,7 @@ const LOAD: Rules<LoadStateOptions> = { strict: aBoolean };
 export abstract class Module {
   /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */
   training = true;
+  readonly #hooks = new Hooks(this);
 
   /** What the module computes. Most take a tensor and return one (a `Layer`); any other arguments and results will do. */
   abstract forward(...inputs: never[]): unknown;
@@ -122,6 +141,20 @@ export abstract class Module {
   /** Forget the gradients gathered so far. */
   zeroGrad(): void {
     for (const parameter of this.parameters()) parameter.grad = undefined;
+  }
+
+  /**
+   * Call `hook` after each `forward` of this module, with the module, the arguments and the result; what it returns, unless
+   * undefined, is the result instead. Within `jit` it is called when the function is traced.
+   * @throws ArgumentError unless it is a function
+   */
+  registerForwardHook(hook: ForwardHook): HookHandle {
+    return this.#hooks.after(hook);
+  }
+
+  /** Call `hook` before each `forward`, with the module and the arguments; it may return others. @throws ArgumentError */
+  registerForwardPreHook(hook: ForwardPreHook): HookHandle {
+    return this.#hooks.before(hook);
   }
 
   /** What `console.log` shows: the layers, their parameters' shapes and their settings. */
@@ -221,4 +254,67 @@ function checkFits(name: string, to: AnyTensor, from: AnyTensor): void {
       `[loadStateDict] dtypes of ${name} differ: the model has ${to.dtype.name}, the state ${from.dtype.name}. ` +
         `Convert with .cast(${to.dtype.name}).`,
     );
+}
+
+/** The hooks of one module. `forward` is the module's own while there are none. */
+class Hooks {
+  readonly #module: Module;
+  readonly #before: ForwardPreHook[] = [];
+  readonly #after: ForwardHook[] = [];
+  #own: PropertyDescriptor | undefined;
+
+  constructor(module: Module) {
+    this.#module = module;
+  }
+
+  before(hook: ForwardPreHook): HookHandle {
+    return this.#add(this.#before, hook, 'registerForwardPreHook');
+  }
+
+  after(hook: ForwardHook): HookHandle {
+    return this.#add(this.#after, hook, 'registerForwardHook');
+  }
+
+  #add<H>(list: H[], hook: H, op: string): HookHandle {
+    requireArgument(
+      op,
+      'hook',
+      hook,
+      aFunction,
+      'Write module.registerForwardHook((module, inputs, output) => …).',
+    );
+    if (this.#count === 0) this.#wrap();
+    list.push(hook);
+    return {
+      remove: () => {
+        const at = list.indexOf(hook);
+        if (at < 0) return;
+        list.splice(at, 1);
+        if (this.#count === 0) this.#unwrap();
+      },
+    };
+  }
+
+  get #count(): number {
+    return this.#before.length + this.#after.length;
+  }
+
+  #wrap(): void {
+    const module = this.#module;
+    const forward = module.forward as (...inputs: unknown[]) => unknown;
+    this.#own = Object.getOwnPropertyDescriptor(module, 'forward');
+    const hooked = (...given: unknown[]): unknown => {
+      let inputs: readonly unknown[] = given;
+      for (const hook of [...this.#before]) inputs = hook(module, inputs) ?? inputs;
+      let output = forward.apply(module, [...inputs]);
+      for (const hook of [...this.#after]) output = hook(module, inputs, output) ?? output;
+      return output;
+    };
+    Object.defineProperty(module, 'forward', { value: hooked, configurable: true, writable: true });
+  }
+
+  #unwrap(): void {
+    if (this.#own) Object.defineProperty(this.#module, 'forward', this.#own);
+    else Reflect.deleteProperty(this.#module, 'forward');
+  }
 }

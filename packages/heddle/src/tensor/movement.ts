@@ -4,6 +4,7 @@ import {
   aNumber,
   integerFrom,
   listOf,
+  oneOf,
   type Rules,
   requireArgument,
   shown,
@@ -58,25 +59,41 @@ export function unsqueeze(x: GraphNode, axis: number): GraphNode {
 /** [before, after] of each dimension. */
 export type Padding = readonly (readonly [before: number, after: number])[];
 
+/** What stands around elements that are padded. */
+export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
+
 /** Options of `pad`. */
 export interface PadOptions {
   /** What the elements around are (default 0); of a bool 0 or 1. */
   readonly value?: number;
+  /**
+   * 'constant' (default): `value`; 'reflect': the elements mirrored at the first and the last one; 'replicate': these repeated;
+   * 'circular': those of the other end.
+   */
+  readonly mode?: PadMode;
 }
 
 /** @internal */
-export const PAD: Rules<PadOptions> = { value: aNumber };
+export const PAD: Rules<PadOptions> = {
+  value: aNumber,
+  mode: oneOf('constant', 'reflect', 'replicate', 'circular'),
+};
 
 const { holds: isCount } = integerFrom(0);
 
-/** @internal */
-export function pad(x: GraphNode, amounts: Padding, value: number): GraphNode {
+/** @internal @throws ArgumentError unless there is a pair of counts for each dimension */
+export function requireAmounts(x: GraphNode, amounts: Padding): void {
   const isPair = (a: unknown): boolean => Array.isArray(a) && a.length === 2 && a.every(isCount);
   const rank = x.shape.length;
   if (!Array.isArray(amounts) || amounts.length !== rank || !amounts.every(isPair))
     throw new ArgumentError(
       `[pad] amounts is ${shown(amounts)}, must be [before, after] ≥ 0 for each of the ${rank} dimensions, as in pad([[0, 0], [1, 1]]).`,
     );
+}
+
+/** @internal */
+export function pad(x: GraphNode, amounts: Padding, value: number): GraphNode {
+  requireAmounts(x, amounts);
   return b.pad(
     x,
     amounts.map((a) => a[0]),
@@ -116,7 +133,7 @@ export function concatenate(nodes: readonly GraphNode[], at: number): GraphNode 
 }
 
 /** @internal Elements `from` to `from + size` along `at`. */
-const cut = (x: GraphNode, at: number, from: number, size: number): GraphNode =>
+export const cut = (x: GraphNode, at: number, from: number, size: number): GraphNode =>
   b.slice(
     x,
     x.shape.map((_, i) => (i === at ? from : 0)),

@@ -46,6 +46,7 @@ import { type Index, index, select, takeFlat } from './indexing.js';
 import type { Padding, PadOptions } from './movement.js';
 import * as movement from './movement.js';
 import { type ArraysByRank, type NestedArray, nested } from './nested.js';
+import { padAround } from './padding.js';
 import { getPrecision } from './precision.js';
 import { describeTensor, INSPECT, type InspectOptions, isInside } from './print.js';
 import {
@@ -562,11 +563,12 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   /**
    * The elements with others around them.
    * @param amounts per dimension, [before, after]
-   * @throws ArgumentError, DTypeError for a value that the dtype does not have
+   * @throws ArgumentError, DTypeError for a value that the dtype does not have, ShapeError for too few elements to mirror
    */
   pad(amounts: Padding, options: PadOptions = {}): Tensor<D> {
     requireOptions('pad', options, movement.PAD);
-    const { value = 0 } = options;
+    const { value = 0, mode = 'constant' } = options;
+    if (mode !== 'constant') return new Tensor(padAround(this.node, amounts, mode));
     if (this.dtype !== bool) operand('pad', value, this);
     return new Tensor(movement.pad(this.node, amounts, value));
   }

@@ -7,6 +7,7 @@ import {
   images,
   isList,
   number,
+  oneOf,
   optional,
   options,
   orElse,
@@ -35,6 +36,15 @@ const ofKernel = (...kernel: number[]): Spec[] => [
 ];
 const dropping = options({ p: optional(number(0.5)), training: optional(flag) });
 
+const sliding = { ...pooling, dilation: optional(pair(1)) };
+const resizing = options(
+  {
+    ...{ size: optional(orElse(number(2), isList)), scaleFactor: optional(orElse(number(2), isList)) },
+    ...{ mode: optional(oneOf('nearest', 'linear', 'bilinear', 'bicubic')), alignCorners: optional(flag) },
+  },
+  () => ({ size: 2 }),
+);
+
 export const IMAGE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   conv1d: [signals, ...ofKernel(2), options(convolution1d)],
   conv2d: [images, ...ofKernel(2, 2), options(convolution)],
@@ -49,6 +59,11 @@ export const IMAGE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   adaptiveMaxPool1d: [signals, number(3)],
   adaptiveAvgPool2d: [images, pair(3)],
   adaptiveMaxPool2d: [images, pair(3)],
+  interpolate: [images, resizing],
+  pixelShuffle: [tensor(() => ones([1, 4, 2, 2])), number(2)],
+  pixelUnshuffle: [images, number(2)],
+  unfold: [images, pair(2), options(sliding)],
+  fold: [tensor(() => ones([1, 4, 4])), pair(3), pair(2), options(sliding)],
   dropout: [tensor(), dropping],
   dropout2d: [images, dropping],
   dropPath: [tensor(), dropping],
@@ -97,6 +112,30 @@ export const IMAGE_LAYERS: Readonly<Record<string, LayerRow>> = {
   AdaptiveMaxPool1d: oneD([number(3)], () => new nn.AdaptiveMaxPool1d(3)),
   AdaptiveAvgPool2d: twoD([pair(3)], () => new nn.AdaptiveAvgPool2d(3)),
   AdaptiveMaxPool2d: twoD([pair(3)], () => new nn.AdaptiveMaxPool2d(3)),
+  Upsample: twoD([resizing], () => new nn.Upsample({ scaleFactor: 2 })),
+  PixelShuffle: {
+    takes: [number(2)],
+    make: () => new nn.PixelShuffle(2),
+    input: tensor(() => ones([1, 4, 2, 2])),
+  },
+  PixelUnshuffle: twoD([number(2)], () => new nn.PixelUnshuffle(2)),
+  Unfold: twoD([pair(2), options(sliding)], () => new nn.Unfold(2)),
+  Fold: {
+    takes: [pair(3), pair(2), options(sliding)],
+    make: () => new nn.Fold(3, 2),
+    input: tensor(() => ones([1, 4, 4])),
+  },
+  ConstantPad1d: { ...oneD([pair(1), number()], () => new nn.ConstantPad1d(1, 2)), inherits: true },
+  ConstantPad2d: { ...twoD([pair(1), number()], () => new nn.ConstantPad2d(1, 2)), inherits: true },
+  ZeroPad1d: { ...oneD([pair(1)], () => new nn.ZeroPad1d(1)), inherits: true },
+  ZeroPad2d: { ...twoD([pair(1)], () => new nn.ZeroPad2d(1)), inherits: true },
+  ReflectionPad1d: { ...oneD([pair(1)], () => new nn.ReflectionPad1d(1)), inherits: true },
+  ReflectionPad2d: { ...twoD([pair(1)], () => new nn.ReflectionPad2d(1)), inherits: true },
+  ReplicationPad1d: { ...oneD([pair(1)], () => new nn.ReplicationPad1d(1)), inherits: true },
+  ReplicationPad2d: { ...twoD([pair(1)], () => new nn.ReplicationPad2d(1)), inherits: true },
+  CircularPad1d: { ...oneD([pair(1)], () => new nn.CircularPad1d(1)), inherits: true },
+  CircularPad2d: { ...twoD([pair(1)], () => new nn.CircularPad2d(1)), inherits: true },
+  Identity: { takes: [], make: () => new nn.Identity() },
   Dropout: { takes: rate, make: () => new nn.Dropout() },
   Dropout2d: twoD(rate, () => new nn.Dropout2d()),
   DropPath: { takes: rate, make: () => new nn.DropPath() },

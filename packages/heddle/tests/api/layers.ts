@@ -1,13 +1,15 @@
 /** Every layer that users can make: what its constructor takes, one to call methods on, and what `forward` takes. */
 
-import { nn } from '../../src/index.js';
+import { nn, ones, zeros } from '../../src/index.js';
 import { IMAGE_LAYERS, signals } from './images.js';
 import { type LayerRow, SEQUENCE_LAYERS } from './sequences.js';
 import {
   axis,
+  channelNorm,
   flag,
   images,
   isList,
+  lastNorm,
   layer,
   model,
   number,
@@ -16,10 +18,26 @@ import {
   options,
   orElse,
   precision,
+  type Spec,
+  tensor,
 } from './spec.js';
 
 const normalization = { eps: optional(number(1e-5)), affine: optional(flag) };
 const batchNorm = [number(2), options({ ...normalization, momentum: optional(number(0.1)) })];
+
+/** Normalization as functions. */
+export const NORMALIZATION_CALLS: Readonly<Record<string, readonly Spec[]>> = {
+  batchNorm: [
+    images,
+    tensor(() => zeros([1])),
+    tensor(() => ones([1])),
+    options({ ...channelNorm, training: optional(flag), momentum: optional(number(0.1)) }),
+  ],
+  groupNorm: [images, number(1), options(channelNorm)],
+  instanceNorm: [images, options(channelNorm)],
+  layerNorm: [tensor(), orElse(number(2), isList), options({ ...lastNorm, bias: lastNorm.weight })],
+  rmsNorm: [tensor(), orElse(number(2), isList), options(lastNorm)],
+};
 
 export const LAYERS: Readonly<Record<string, LayerRow>> = {
   Linear: { takes: [number(2), number(2), options({ bias: optional(flag), precision })], make: layer },

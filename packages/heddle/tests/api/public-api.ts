@@ -3,7 +3,8 @@ import * as H from '../../src/index.js';
 import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
 import { IMAGE_CALLS } from './images.js';
-import { LAYERS } from './layers.js';
+import { LAYERS, NORMALIZATION_CALLS } from './layers.js';
+import { LISTS } from './lists.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
 import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequences.js';
 import {
@@ -13,14 +14,12 @@ import {
   binary,
   block,
   bytes,
-  channelNorm,
   dataset,
   dtype,
   evaluating,
   file,
   flag,
   fn,
-  images,
   indices,
   isList,
   isNumber,
@@ -29,7 +28,6 @@ import {
   json,
   kernelArguments,
   labels,
-  lastNorm,
   launch,
   layer,
   list,
@@ -172,16 +170,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   softmax: [tensor(), optional(axis)],
   logSoftmax: [tensor(), optional(axis)],
   linear: [tensor(), tensor(), optional(tensor(() => ones([2]))), options({ precision })],
-  batchNorm: [
-    images,
-    tensor(() => zeros([1])),
-    tensor(() => ones([1])),
-    options({ ...channelNorm, training: optional(flag), momentum: optional(number(0.1)) }),
-  ],
-  groupNorm: [images, number(1), options(channelNorm)],
-  instanceNorm: [images, options(channelNorm)],
-  layerNorm: [tensor(), orElse(number(2), isList), options({ ...lastNorm, bias: lastNorm.weight })],
-  rmsNorm: [tensor(), orElse(number(2), isList), options(lastNorm)],
+  ...NORMALIZATION_CALLS,
   oneHot: [labels, number(2)],
   nllLoss: [tensor(), labels, options(nll)],
   crossEntropy: [tensor(), labels, options({ ...nll, labelSmoothing: optional(number(0.1)) })],
@@ -218,6 +207,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ],
   hinge: pairwise({ margin: optional(number()) }),
   ...IMAGE_CALLS,
+  ...Object.fromEntries(Object.entries(LISTS).map(([name, { takes }]) => [`nn.${name}`, takes])),
   ...SEQUENCE_CALLS,
   accuracy: [tensor(), labels],
   binaryAccuracy: [tensor(() => ones([2, 1])), labels],
@@ -378,6 +368,7 @@ export const NOT_CALLED: Readonly<Record<string, string>> = {
   Tensor: 'it has a message of its own for those who call it (misuse.test.ts)',
   Kernel: 'made by kernel()',
   'nn.ConvolutionLayer': 'abstract: its methods are called on the layers',
+  'nn.PaddingLayer': 'abstract: its methods are called on the layers',
   'nn.Module': 'abstract: its methods are called on a Linear',
   'optim.Optimizer': 'abstract: its methods are called on SGD',
   'optim.ParameterGroup': 'made by optimizers',
@@ -398,6 +389,8 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   SummaryWriter: () => new H.SummaryWriter('events'),
   TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
   Module: layer,
+  PaddingLayer: () => new H.nn.ZeroPad1d(1),
+  ...Object.fromEntries(Object.entries(LISTS).map(([name, { make }]) => [name, make])),
   ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
   ...SEQUENCE_RECEIVERS,
   ...OPTIM_RECEIVERS,
@@ -471,7 +464,10 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
         [1, 1],
         [0, 0],
       ]),
-      options({ value: optional(number(0)) }),
+      options({
+        value: optional(number(0)),
+        mode: optional(oneOf('constant', 'reflect', 'replicate', 'circular')),
+      }),
     ],
     flip: [axis],
     at: [
@@ -587,10 +583,17 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     train: [optional(flag)],
     eval: [],
     zeroGrad: [],
+    registerForwardHook: [fn()],
+    registerForwardPreHook: [fn()],
   },
   ...Object.fromEntries(
-    Object.entries(LAYERS).map(([name, { input = tensor() }]) => [name, { forward: [input] }]),
+    Object.entries(LAYERS).map(([name, { input = tensor(), inherits }]) => [
+      name,
+      inherits ? {} : { forward: [input] },
+    ]),
   ),
+  PaddingLayer: { forward: [tensor(() => ones([1, 1, 4]))] },
+  ...Object.fromEntries(Object.entries(LISTS).map(([name, { methods }]) => [name, methods])),
   ...SEQUENCE_METHODS,
   ...OPTIM_METHODS,
   TensorHandle: { numel: [], 'set requiresGrad': [flag] },

@@ -25,6 +25,8 @@ export interface LayerRow {
   readonly make: () => Module;
   /** What `forward` takes; default: any floats. */
   readonly input?: Spec;
+  /** Whether `forward` is that of a base class. */
+  readonly inherits?: true;
 }
 
 const indices = tensor(() => zeros([2], { dtype: i32 }));

@@ -8,6 +8,7 @@ import { MATMUL } from './matmul.js';
 import { MOVEMENT } from './movement.js';
 import { PIECES } from './pieces.js';
 import { REDUCE } from './reduce.js';
+import { RESIZING } from './resizing.js';
 import { SCATTERING } from './scattering.js';
 import { SEQUENCES } from './sequences.js';
 import { SORTING } from './sorting.js';
@@ -26,4 +27,5 @@ export const OPS: readonly Case[] = [
   ...IMAGES,
   ...SEQUENCES,
   ...WINDOWS,
+  ...RESIZING,
 ];

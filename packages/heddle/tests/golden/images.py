@@ -72,9 +72,58 @@ def pools(c):
         c.add(name, op, compute, {"x": c.random(name)(*x)}, args, grad=["x"])
 
 
+def resizing(c):
+    for x, args in (
+        ((2, 2, 5), {"size": 8}),
+        ((2, 2, 3, 4), {"scaleFactor": 2}),
+        ((1, 2, 5, 4), {"size": [3, 7]}),
+        ((1, 1, 5, 6), {"scaleFactor": [1.3, 0.7]}),
+        ((2, 2, 5), {"size": 8, "mode": "linear"}),
+        ((2, 2, 5), {"size": 3, "mode": "linear", "alignCorners": True}),
+        ((1, 2, 3, 4), {"scaleFactor": 2, "mode": "bilinear"}),
+        ((1, 2, 3, 4), {"size": [5, 9], "mode": "bilinear", "alignCorners": True}),
+        ((1, 1, 5, 6), {"scaleFactor": [1.3, 0.7], "mode": "bilinear"}),
+        ((1, 1, 2, 3), {"size": 1, "mode": "bilinear", "alignCorners": True}),
+        ((1, 2, 3, 4), {"scaleFactor": 2, "mode": "bicubic"}),
+        ((1, 2, 6, 5), {"size": [4, 9], "mode": "bicubic", "alignCorners": True}),
+    ):
+        name = f"interpolate {x} {json.dumps(args)}"
+        compute = lambda x, args=args: F.interpolate(x, **torch_names(args))
+        c.add(name, "interpolate", compute, {"x": c.random(name)(*x)}, args, grad=["x"])
+    for op, x in (("pixelShuffle", (2, 8, 3, 2)), ("pixelUnshuffle", (2, 2, 4, 6))):
+        compute = lambda x, f=getattr(F, snake(op)): f(x, 2)
+        c.add(op, op, compute, {"x": c.random(op)(*x)}, {"factor": 2}, grad=["x"])
+    for mode in ("reflect", "replicate", "circular"):
+        for x, sides in (((2, 2, 5), [2, 3]), ((1, 2, 4, 5), [3, 1, 2, 0])):
+            name = f"pad {mode} {x}"
+            compute = lambda x, sides=sides, mode=mode: F.pad(x, sides, mode=mode)
+            amounts = [list(pair) for pair in reversed(list(zip(sides[::2], sides[1::2])))]
+            args = {"amounts": [0, 0, 0, 0, *sum(amounts, [])], "mode": mode}
+            c.add(name, "pad", compute, {"x": c.random(name)(*x)}, args, grad=["x"])
+    windows = {"stride": [2, 1], "padding": [1, 2], "dilation": [2, 1]}
+    r = c.random("unfold")
+    c.add(
+        "unfold",
+        "unfold",
+        lambda x: F.unfold(x, (2, 3), **windows),
+        {"x": r(2, 2, 5, 4)},
+        {"kernel": [2, 3], **windows},
+        grad=["x"],
+    )
+    columns = F.unfold(torch.zeros(2, 2, 5, 4), (2, 3), **windows).shape
+    c.add(
+        "fold",
+        "fold",
+        lambda x: F.fold(x, (5, 4), (2, 3), **windows),
+        {"x": r(*columns)},
+        {"outputSize": [5, 4], "kernel": [2, 3], **windows},
+        grad=["x"],
+    )
+
+
 def main():
     c = Cases()
-    for family in (convolutions, pools):
+    for family in (convolutions, pools, resizing):
         family(c)
     write("images", cases=c.cases)
     print(f"{len(c.cases)} cases")

@@ -31,4 +31,14 @@ export const IMAGES: Readonly<Record<string, Run>> = {
   adaptiveAvgPool2d: adaptive('adaptiveAvgPool2d'),
   adaptiveMaxPool1d: adaptive('adaptiveMaxPool1d'),
   adaptiveMaxPool2d: adaptive('adaptiveMaxPool2d'),
+  interpolate: ({ x }, options) => F.interpolate(x!, options),
+  pixelShuffle: ({ x }, { factor }) => F.pixelShuffle(x!, factor),
+  pixelUnshuffle: ({ x }, { factor }) => F.pixelUnshuffle(x!, factor),
+  pad: ({ x }, { amounts, mode }) =>
+    x!.pad(
+      x!.shape.map((_, i) => [amounts[2 * i], amounts[2 * i + 1]]),
+      { mode },
+    ),
+  unfold: ({ x }, { kernel, ...options }) => F.unfold(x!, kernel, options),
+  fold: ({ x }, { outputSize, kernel, ...options }) => F.fold(x!, outputSize, kernel, options),
 };
