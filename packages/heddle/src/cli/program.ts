@@ -3,6 +3,8 @@ import { Argument, Command, Option } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
 import type { ProfileCommandOptions } from './profile.js';
+import type { PlotOptions } from './runs.js';
+import type { SavedRunOptions } from './saved-run.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
 import { DEVICE_HELP, positiveNumber, wholeNumber } from './values.js';
@@ -12,6 +14,8 @@ const ROOT_EXAMPLES = `
 Examples:
   $ heddle train cnn          a convolutional network on MNIST
   $ heddle train lenet5 --data fashion-mnist
+  $ heddle runs               past runs, side by side and as curves
+  $ heddle eval runs/mine     how good a trained network is
   $ heddle doctor             what this machine offers and lacks
   $ heddle bench cpu          how fast it is
   $ heddle profile cnn        where the time of a training step goes`;
@@ -40,6 +44,8 @@ export async function createProgram(
     .exitOverride()
     .addHelpText('after', ROOT_EXAMPLES);
   addTrain(root, ended);
+  addRuns(root, ended);
+  addSavedRun(root, ended);
   addDoctor(root, ended);
   await addBench(root, words, ended);
   addProfile(root, ended);
@@ -119,6 +125,99 @@ function refuseSettings(command: Command): void {
     if (RESUMABLE.has(name) || command.getOptionValueSource(name) !== 'cli') continue;
     command.error(`error: a resumed run keeps its settings: leave ${option.long} out, or begin a new run`);
   }
+}
+
+function addRuns(root: Command, ended: (exitCode: number) => void): void {
+  const runs = root
+    .command('runs')
+    .summary('list past runs, compare them, draw their curves')
+    .description('Look at the runs that heddle train has written.')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle runs\n  $ heddle runs compare runs/a runs/b\n  $ heddle runs plot runs/a runs/b --figure test-loss --svg loss.svg',
+    );
+  runs
+    .command('list', { isDefault: true })
+    .description('All runs in a folder: how far they came, and with what result.')
+    .argument('[folder]', 'where the runs are', 'runs')
+    .addHelpText('after', '\nExample:\n  $ heddle runs list runs')
+    .action(async (folder: string) => {
+      const { listRuns } = await import('./runs.js');
+      listRuns(folder);
+      ended(0);
+    });
+  runs
+    .command('compare')
+    .description('Runs side by side: the settings that differ, and the results.')
+    .argument('<run...>', 'folders of runs')
+    .addHelpText('after', '\nExample:\n  $ heddle runs compare runs/a runs/b')
+    .action(async (paths: string[]) => {
+      const { compareRuns } = await import('./runs.js');
+      compareRuns(paths);
+      ended(0);
+    });
+  runs
+    .command('plot')
+    .description('A figure of runs over their epochs, in the terminal and as SVG.')
+    .argument('<run...>', 'folders of runs')
+    .addOption(
+      new Option('--figure <name>', 'what to draw')
+        .choices(['accuracy', 'loss', 'test-loss', 'lr'])
+        .default('accuracy'),
+    )
+    .option('--svg <file>', 'where to draw it as well (default: nowhere)')
+    .addHelpText('after', '\nExample:\n  $ heddle runs plot runs/a runs/b --figure loss --svg loss.svg')
+    .action(async (paths: string[], options: PlotOptions) => {
+      const { plotRuns } = await import('./runs.js');
+      await plotRuns(paths, options);
+      ended(0);
+    });
+}
+
+function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
+  const withModel = (command: Command): Command =>
+    command
+      .addOption(
+        new Option('--weights <which>', 'of the epoch with the highest accuracy, or the last').choices([
+          'best',
+          'last',
+        ]),
+      )
+      .option('-d, --data <set>', "other images than the run's")
+      .option('--device <name>', DEVICE_HELP);
+  withModel(
+    root
+      .command('eval')
+      .summary("judge a run's network on the test set")
+      .description(
+        "Loss, accuracy, precision, recall, F1 and the confusion matrix of a run's network on the test set.",
+      )
+      .argument('<run>', 'the folder of a run'),
+  )
+    .addHelpText('after', '\nExample:\n  $ heddle eval runs/mine --weights last')
+    .action(async (run: string, options: SavedRunOptions) => {
+      const { evaluateRun } = await import('./saved-run.js');
+      ended(await evaluateRun(run, options));
+    });
+  withModel(
+    root
+      .command('predict')
+      .summary("classify an input by a run's network")
+      .description("What a run's network takes an input for, the likeliest first.")
+      .argument('<run>', 'the folder of a run')
+      .argument(
+        '<input>',
+        'numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file of one or more images',
+      ),
+  )
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle predict runs/quadrants 0.5,-0.2\n  $ heddle predict runs/mine test:3\n  $ heddle predict runs/mine digits.npy',
+    )
+    .action(async (run: string, input: string, options: SavedRunOptions) => {
+      const { predictRun } = await import('./saved-run.js');
+      ended(await predictRun(run, input, options));
+    });
 }
 
 function addDoctor(root: Command, ended: (exitCode: number) => void): void {

@@ -1,5 +1,5 @@
 /** Where a training run leaves its configuration, figures and weights. */
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder, removeStaleTemporaries } from '../core/folders.js';
@@ -25,6 +25,18 @@ export interface RunConfig {
   readonly node: string;
   /** When it began, in ISO 8601. */
   readonly started: string;
+}
+
+/** A line of metrics.jsonl. */
+export interface EpochFiguresLine {
+  /** Counted from 1. */
+  readonly epoch: number;
+  readonly loss: number;
+  readonly lr: number;
+  /** Of training, in this epoch. */
+  readonly seconds: number;
+  /** Loss and metrics of the test set. */
+  readonly test?: Readonly<Record<string, number>>;
 }
 
 export class RunFolder {
@@ -76,6 +88,24 @@ export class RunFolder {
       throw new ArgumentError(`${path} is not the folder of a run: its config.json names no program.`);
     removeStaleTemporaries(path);
     return { folder: new RunFolder(path), config };
+  }
+
+  /** The figures of its epochs so far, as metrics.jsonl has them. @throws FileError for a line that is not JSON */
+  static figures(path: string): readonly EpochFiguresLine[] {
+    const file = join(path, 'metrics.jsonl');
+    if (!existsSync(file)) return [];
+    return readFileSync(file, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line, i) => {
+        try {
+          return JSON.parse(line) as EpochFiguresLine;
+        } catch (error) {
+          throw new FileError(file, `line ${i + 1} is not JSON (${(error as Error).message}).`, {
+            cause: error,
+          });
+        }
+      });
   }
 
   get weights(): string {

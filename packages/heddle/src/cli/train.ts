@@ -1,12 +1,12 @@
 /** `heddle train`: a program of ours on real data, shown and recorded. */
-import { relative, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { ArgumentError, NumericError } from '../core/errors.js';
-import { formatShape, sameShape, sizeOf } from '../core/shape.js';
-import { type ArrayDataset, Loader, loadImages, quadrantPoints, separablePoints } from '../data/index.js';
+import { sizeOf } from '../core/shape.js';
+import { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import type { LrSchedule } from '../optim/index.js';
-import { closeDevices, listDevices } from '../runtime/registry.js';
-import { device, engineStats, useDevice } from '../tensor/modes.js';
+import { closeDevices } from '../runtime/registry.js';
+import { device, engineStats } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
 import {
   type Callback,
@@ -22,18 +22,13 @@ import { OPTIMIZERS, scheduleOf, type TrainingProgram } from '../train/programs.
 import type { OptimizerName, Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, percent, table, whole } from './format.js';
 import { progress } from './progress.js';
+import { chooseDevice, evaluationLoader, loadData } from './run-data.js';
 import { RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
 import { packageVersion } from './version.js';
 
 /** Width of the labels before the facts of a run. */
 const LABEL = 9;
-
-/**
- * Larger ones take more memory for what lies between the layers, and save little: with batches of 1,000, a seventh of the
- * time of a pass over the test images.
- */
-const EVALUATION_BATCH = 200;
 
 export interface TrainOptions {
   readonly data?: string;
@@ -151,7 +146,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
         seed,
         workers: options.workers,
       }),
-      validation: new Loader(data.test, { batchSize: Math.min(EVALUATION_BATCH, data.test.length) }),
+      validation: evaluationLoader(data.test),
       loss: program.loss(recipe.lossReduction),
       lossReduction: recipe.lossReduction,
       metrics: { accuracy: program.metric },
@@ -215,60 +210,6 @@ function recipeFor(
 function schedulePart(recipe: Recipe): { schedule?: LrSchedule } {
   const schedule = scheduleOf(recipe);
   return schedule ? { schedule } : {};
-}
-
-/** Open the device. @returns why it is this one */
-function chooseDevice(name: string | undefined): string {
-  if (name !== undefined) {
-    useDevice(name);
-    return 'as asked by --device';
-  }
-  if (process.env.HEDDLE_DEVICE) return 'as asked by HEDDLE_DEVICE';
-  const missing = listDevices().filter((d) => !d.available);
-  const others = missing.map((d) => `; no ${d.name}: ${d.reason}`).join('');
-  return `the fastest found${others}`;
-}
-
-interface Data {
-  /** For people. */
-  readonly name: string;
-  readonly source: string;
-  readonly train: ArrayDataset;
-  readonly test: ArrayDataset;
-}
-
-async function loadData({ program, data, seed, limit }: RunPlan): Promise<Data> {
-  const { train, test, ...described } =
-    program.data === 'images' ? await images(program, data) : points(program, data, seed);
-  const length = Math.min(limit ?? train.length, train.length);
-  return { ...described, train: length < train.length ? train.slice(0, length) : train, test };
-}
-
-async function images(program: TrainingProgram, data = 'mnist'): Promise<Data> {
-  const { train, test, source, classes } = await loadImages(data);
-  const expected = [1, 28, 28];
-  if (!sameShape(train.inputShape, expected) || classes.length !== 10) {
-    throw new ArgumentError(
-      `${program.name} takes images of ${formatShape(expected)} in 10 classes, ${source} has ` +
-        `${formatShape(train.inputShape)} in ${classes.length}. Choose other --data.`,
-    );
-  }
-  return { name: data === source ? data : `${data} (${near(source)})`, source, train, test };
-}
-
-/** Relative to the working folder where it is in it. */
-function near(path: string): string {
-  const below = relative(process.cwd(), path);
-  return below.startsWith('..') ? path : below;
-}
-
-function points(program: TrainingProgram, data: string | undefined, seed: number): Data {
-  if (data !== undefined) {
-    throw new ArgumentError(`${program.name} makes its own data from --seed: leave --data ${data} out.`);
-  }
-  const make = program.data === 'separable' ? separablePoints : quadrantPoints;
-  const name = `points made from seed ${seed}`;
-  return { name, source: name, ...make({ seed }) };
 }
 
 /** Writes figures and weights after every epoch, while the next one runs. */

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { readSafetensors } from '../../src/io/index.js';
+import { encodeNpy, readSafetensors } from '../../src/io/index.js';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
 
@@ -52,6 +52,10 @@ test('every command has a help with examples', async () => {
     ['doctor'],
     ['bench'],
     ['profile'],
+    ['runs'],
+    ['runs', 'plot'],
+    ['eval'],
+    ['predict'],
     ['bench', 'cpu'],
     ['bench', 'accuracy'],
     ['bench', 'kernels'],
@@ -161,6 +165,62 @@ test('a run trains, shows it and writes it, and is never overwritten', async () 
   assert.equal(again.code, 2);
   assert.match(again.err, /exists and is not empty\. Runs are never overwritten/);
   assert.deepEqual(JSON.parse(await readFile(join(run, 'config.json'), 'utf8')), config);
+});
+
+test('past runs: a table, side by side, curves, and their networks judged and used', async () => {
+  const succeeds = async (...args: string[]): Promise<string> => {
+    const { code, out, err } = await heddle(args);
+    assert.equal(code, 0, err);
+    return out;
+  };
+  await succeeds('train', 'perceptron', '--epochs', '2', '--lr', '0.01', '--out', 'mine/slow');
+  const list = await succeeds('runs', 'mine');
+  assert.match(list, /^run +program +data +epochs +loss +test loss +accuracy +best +seconds$/m);
+  assert.match(list, /^mine\/run +perceptron +points +3\/3 /m);
+  const compared = await succeeds('runs', 'compare', 'mine/run', 'mine/slow');
+  assert.match(compared, /^lr +1 +0\.01$/m);
+  assert.match(compared, /^epochs +3 +2$/m);
+  assert.doesNotMatch(compared, /batchSize/);
+  const plot = await succeeds(
+    'runs',
+    'plot',
+    'mine/run',
+    'mine/slow',
+    '--figure',
+    'loss',
+    '--svg',
+    'loss.svg',
+  );
+  assert.match(plot, /^ +1 +3\n +● mine\/run \(perceptron\)\n +○ mine\/slow/m);
+  assert.equal(
+    (await readFile(join(folder, 'loss.svg'), 'utf8')).match(/<polyline points="[\d., ]+"/g)?.length,
+    2,
+  );
+  const judged = await succeeds('eval', 'mine/run', '--weights', 'last');
+  const metrics = (await readFile(join(folder, 'mine/run/metrics.jsonl'), 'utf8')).trimEnd().split('\n');
+  const { accuracy } = JSON.parse(metrics.at(-1)!).test;
+  assert(judged.includes(`accuracy   ${(100 * accuracy).toFixed(2)} %`), judged);
+  assert.match(judged, /^is \\ taken for +0 +1$/m);
+  await writeFile(
+    join(folder, 'points.npy'),
+    encodeNpy({ dtype: 'f32', shape: [2, 2], data: new Uint8Array(Float32Array.of(1, 1, -1, -1).buffer) }),
+  );
+  const [first, second] = (await succeeds('predict', 'mine/run', 'points.npy')).split('\n');
+  assert.notEqual(first![0], second![0]);
+  assert.equal(await succeeds('predict', 'mine/run', '1,1'), `${first}\n`);
+  assert.match(await succeeds('predict', 'mine/run', 'test:3'), /\(is [01]\)$/m);
+  const wrong: [string[], RegExp, number][] = [
+    [['runs', 'nowhere'], /nowhere: no such folder/, 1],
+    [['eval', 'nowhere'], /nowhere is not the folder of a run/, 2],
+    [['predict', 'mine/run', '1,2,3'], /has 3 values, this model takes 2/, 1],
+    [['predict', 'mine/run', 'me.png'], /me\.png is not an input\. Expected numbers/, 2],
+    [['predict', 'mine/run', 'test:100'], /the test set has the examples 0 to 99/, 2],
+  ];
+  for (const [args, message, code] of wrong) {
+    const ended = await heddle(args);
+    assert.match(ended.err, message);
+    assert.equal(ended.code, code);
+  }
 });
 
 test('the same seed gives the same weights, also of a run that was killed and resumed', async () => {

@@ -1,0 +1,114 @@
+/** `heddle runs`: past runs in a table, side by side, and as curves. */
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { ArgumentError, FileError } from '../core/errors.js';
+import { writeFileAtomic } from '../io/index.js';
+import { type Curve, svgCurves, textCurves } from './curves.js';
+import { duration, percent, table } from './format.js';
+import { type EpochFiguresLine, type RunConfig, RunFolder } from './run-folder.js';
+import { widthOf } from './terminal.js';
+
+interface PastRun {
+  readonly path: string;
+  readonly config: RunConfig;
+  readonly figures: readonly EpochFiguresLine[];
+}
+
+const runAt = (path: string): PastRun => ({
+  path,
+  config: RunFolder.open(path).config,
+  figures: RunFolder.figures(path),
+});
+
+const say = (text: string): void => void process.stdout.write(`${text}\n`);
+
+/** The runs in a folder, the oldest first. */
+export function listRuns(folder: string): void {
+  if (!existsSync(folder))
+    throw new FileError(folder, 'no such folder. Train something first: heddle train mlp.');
+  const runs = readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && existsSync(join(folder, entry.name, 'config.json')))
+    .map(({ name }) => runAt(join(folder, name)))
+    .sort((a, b) => (a.config.started < b.config.started ? -1 : 1));
+  if (runs.length === 0) {
+    say(`${folder} has no runs.`);
+    return;
+  }
+  const rows = runs.map(({ path, config, figures }) => [
+    path,
+    config.program,
+    config.data.set ?? (config.data.source.startsWith('points') ? 'points' : 'mnist'),
+    `${figures.length}/${config.recipe.epochs}`,
+    ...resultsOf(figures),
+  ]);
+  say(table(['run', 'program', 'data', 'epochs', 'loss', 'test loss', 'accuracy', 'best', 'seconds'], rows));
+}
+
+/** Last training loss, test loss and accuracy, the best accuracy, and the seconds of training. */
+function resultsOf(figures: readonly EpochFiguresLine[]): string[] {
+  const last = figures.at(-1);
+  const accuracies = figures.flatMap(({ test }) => test?.accuracy ?? []);
+  return [
+    last?.loss.toFixed(4) ?? '–',
+    last?.test?.loss?.toFixed(4) ?? '–',
+    accuracies.length > 0 ? percent(accuracies.at(-1)!) : '–',
+    accuracies.length > 0 ? percent(Math.max(...accuracies)) : '–',
+    duration(figures.reduce((sum, { seconds }) => sum + seconds, 0)),
+  ];
+}
+
+/** Runs side by side: the settings that differ, then what came of them. */
+export function compareRuns(paths: readonly string[]): void {
+  const runs = paths.map(runAt);
+  const settings = runs.map(({ config }) => ({
+    program: config.program,
+    data: config.data.source,
+    examples: config.data.train,
+    ...config.recipe,
+    seed: config.seed,
+    device: config.device.name,
+    heddle: config.heddle,
+  }));
+  const names = [...new Set(settings.flatMap((s) => Object.keys(s)))];
+  const setting = (i: number, name: string): string =>
+    String((settings[i] as Readonly<Record<string, unknown>>)[name] ?? '–');
+  const differing = names.filter((name) => new Set(runs.map((_, i) => setting(i, name))).size > 1);
+  const results = runs.map(({ figures }) => resultsOf(figures));
+  const labels = ['loss', 'test loss', 'accuracy', 'best accuracy', 'seconds'];
+  say(
+    table(
+      ['', ...paths],
+      [
+        ...differing.map((name) => [name, ...runs.map((_, i) => setting(i, name))]),
+        ...labels.map((label, row) => [label, ...results.map((result) => result[row]!)]),
+      ],
+    ),
+  );
+}
+
+/** What `plot` can show. */
+export const FIGURES = ['accuracy', 'loss', 'test-loss', 'lr'] as const;
+
+export interface PlotOptions {
+  readonly figure: (typeof FIGURES)[number];
+  readonly svg?: string;
+}
+
+/** A figure of runs over their epochs. */
+export async function plotRuns(paths: readonly string[], { figure, svg }: PlotOptions): Promise<void> {
+  const of = ({ loss, lr, test }: EpochFiguresLine): number | undefined =>
+    ({ accuracy: test?.accuracy, loss, 'test-loss': test?.loss, lr })[figure];
+  const curves: Curve[] = paths.map(runAt).map(({ path, config, figures }) => ({
+    name: `${path} (${config.program})`,
+    points: figures.flatMap((line) => {
+      const value = of(line);
+      return value === undefined ? [] : [[line.epoch, value] as const];
+    }),
+  }));
+  if (curves.every(({ points }) => points.length === 0))
+    throw new ArgumentError(`no epoch of ${paths.join(', ')} has the figure '${figure}'.`);
+  say(`${figure} by epoch\n${textCurves(curves, Math.min(100, widthOf(process.stdout)))}`);
+  if (svg === undefined) return;
+  await writeFileAtomic(svg, svgCurves(`${figure} by epoch`, curves));
+  say(`\ndrawn in ${svg}`);
+}
