@@ -143,6 +143,7 @@ export {
   type Pair,
   type Triple,
 } from './tensor/functional-convolutions.js';
+export { type CtcOptions, ctcLoss } from './tensor/functional-ctc.js';
 export { type EmbeddingOptions, embedding, sinusoidalPositions } from './tensor/functional-embedding.js';
 export {
   fold,

@@ -1,4 +1,4 @@
-/** What works on sequences: embeddings, attention, recurrent networks. */
+/** What works on sequences: embeddings, attention, recurrent networks, CTC. */
 import { bf16, bool, f64, i32 } from '../../src/core/dtype.js';
 import * as H from '../../src/index.js';
 import { recurrentLayer } from '../../src/tensor/functional-recurrent.js';
@@ -181,7 +181,55 @@ const recurrents: Case[] = (
   ),
 );
 
+/** What a path says: repeats count once, then blanks go. */
+const said = (path: readonly number[]): string => path.filter((c, t) => c !== 0 && c !== path[t - 1]).join();
+
+/** The loss of each example (T, N, C) by all paths, one after the other. */
+function pathLosses(
+  logProbs: NdArray,
+  targets: readonly (readonly number[])[],
+  lengths: readonly number[],
+): NdArray {
+  const [, rows, classes] = logProbs.shape as [number, number, number];
+  return make([rows], ([n]) => {
+    const steps = lengths[n!]!;
+    const paths = Array.from({ length: classes ** steps }, (_, i) =>
+      Array.from({ length: steps }, (_, t) => Math.floor(i / classes ** t) % classes),
+    ).filter((path) => said(path) === targets[n!]!.join());
+    const score = (path: readonly number[]): number =>
+      total(path.map((c, t) => logProbs.data[(t * rows + n!) * classes + c]!));
+    return -Math.log(total(paths.map((path) => Math.exp(score(path)))));
+  });
+}
+
+const ctc: Case[] = [
+  {
+    op: 'ctcLoss',
+    inputs: [
+      { shape: [4, 4, 3] },
+      { shape: [4, 2], dtype: i32, values: [1, 2, 2, 2, 1, 7, 0, 0] },
+      { shape: [4], dtype: i32, values: [4, 3, 2, 1] },
+      { shape: [4], dtype: i32, values: [2, 2, 1, 0] },
+    ],
+    run: (x, ...rest) => H.ctcLoss(x, ...(rest as [H.Tensor, H.Tensor, H.Tensor]), { reduction: 'none' }),
+    reference: (x) => pathLosses(x, [[1, 2], [2, 2], [1], []], [4, 3, 2, 1]),
+  },
+  {
+    op: 'ctcLoss of targets that cannot be',
+    inputs: [
+      { shape: [2, 2, 3] },
+      { shape: [2, 2], dtype: i32, values: [1, 1, 1, 3] },
+      { shape: [2], dtype: i32, values: [2, 2] },
+      { shape: [2], dtype: i32, values: [2, 2] },
+    ],
+    run: (x, ...rest) => H.ctcLoss(x, ...(rest as [H.Tensor, H.Tensor, H.Tensor]), { reduction: 'none' }),
+    reference: () => ({ shape: [2], data: [Infinity, Number.NaN] }),
+    gradient: { skip: 'it is 0' },
+  },
+];
+
 export const SEQUENCES: readonly Case[] = [
+  ...ctc,
   ...recurrents,
   ...attentions,
   ...embeddings,

@@ -181,9 +181,31 @@ def recurrences(c):
         module_case(c, op, op, getattr(torch.nn, op)(5, 4), call, {"input": r(3, 5), **states}, args)
 
 
+def ctc(c):
+    r = c.random("ctc")
+    logits = r(9, 4, 5)
+    targets = torch.tensor([[1, 2, 2, 4], [3, 0, 0, 0], [1, 1, 1, 1], [2, 4, 3, 1]])
+    input_lengths, target_lengths = torch.tensor([9, 6, 7, 8]), torch.tensor([4, 1, 4, 2])
+    for title, args in (
+        ("mean", {}),
+        ("sum", {"reduction": "sum"}),
+        ("none", {"reduction": "none"}),
+        ("another blank", {"blank": 3, "reduction": "none"}),
+        ("impossible", {"reduction": "none", "zeroInfinity": True}),
+    ):
+        def compute(logits, targets, inputLengths, targetLengths, args=args):
+            given = {snake(k): v for k, v in args.items()}
+            return F.ctc_loss(logits.log_softmax(2), targets.long(), inputLengths, targetLengths, **given)
+
+        t = torch.where(targets == 3, 0, targets) if title == "another blank" else targets
+        lengths = torch.tensor([4, 1, 6, 1]) if title == "impossible" else input_lengths
+        inputs = {"logits": logits, "targets": t, "inputLengths": lengths, "targetLengths": target_lengths}
+        c.add(f"ctcLoss {title}", "ctcLoss", compute, inputs, args, grad=["logits"])
+
+
 def main():
     c = Cases()
-    for family in (embeddings, attention, transformers, recurrences):
+    for family in (embeddings, attention, transformers, recurrences, ctc):
         family(c)
     write("sequences", cases=c.cases)
     print(f"{len(c.cases)} cases")

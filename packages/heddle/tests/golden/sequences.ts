@@ -51,6 +51,8 @@ export const SEQUENCES: Readonly<Record<string, (inputs: Inputs, options: Option
   RNNCell: (inputs) => flat(holding(new nn.RNNCell(5, 4), inputs).forward(inputs.input!, inputs.h)),
   GRUCell: (inputs) => flat(holding(new nn.GRUCell(5, 4), inputs).forward(inputs.input!, inputs.h)),
   LSTMCell: (inputs) => flat(...holding(new nn.LSTMCell(5, 4), inputs).forward(inputs.input!, states(inputs))),
+  ctcLoss: ({ logits, targets, inputLengths, targetLengths }, options) =>
+    F.ctcLoss(logits!.logSoftmax(2), targets!, inputLengths!, targetLengths!, options),
   embedding: ({ indices, weight }, options) => F.embedding(indices!, weight!, options),
   scaledDotProductAttention: (inputs, options) =>
     F.scaledDotProductAttention(inputs.q!, inputs.k!, inputs.v!, { ...options, ...masks(inputs, 'mask') }),

@@ -1,7 +1,7 @@
 /** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
 import { f64, i32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
-import { nn, ones, rand, randn, tensor, zeros } from '../../src/index.js';
+import { ctcLoss, nn, ones, rand, randn, tensor, zeros } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
@@ -50,7 +50,7 @@ function ofLayers(target: Target): KernelIr[] {
   );
 }
 
-/** Recurrent networks and causal attention, with their gradients. */
+/** Recurrent networks, causal attention and CTC, with their gradients. */
 function ofSequences(target: Target): KernelIr[] {
   const x = new Tensor<'f32'>(leaf([5, 3, 4], ones([1]).dtype));
   const models = [new nn.RNN(4, 6), new nn.GRU(4, 6), new nn.LSTM(4, 6)];
@@ -59,6 +59,8 @@ function ofSequences(target: Target): KernelIr[] {
     ...models.map((model) => model.forward(x)[0].sum()),
     attention.forward(x, x, x, { isCausal: true }).sum(),
   ];
+  const [targets, lengths, most] = [[3, 2], [3], [3]].map((shape) => new Tensor(leaf(shape, i32)));
+  outputs.push(ctcLoss(models[0]!.forward(x)[0].logSoftmax(), targets!, lengths!, most!).sum());
   outputs.reduce((sum, y) => sum.add(y)).backward();
   const gradients = [...models, attention].flatMap((model) => model.parameters().map((p) => p.grad!));
   return kernelsOf('sequences', [...outputs, ...gradients], target);

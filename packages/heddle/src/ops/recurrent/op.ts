@@ -7,6 +7,7 @@ import * as b from '../../graph/build.js';
 import type { FusedOp, KernelIo, Stage } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { matmul } from '../matmul/op.js';
+import { at, cut, joined } from '../steps.js';
 import { CELLS, type CellName } from './cells.js';
 import { backwardSteps, forwardSteps, threadsOf } from './kernels.js';
 
@@ -16,38 +17,11 @@ export interface RecurrentArg {
   readonly cell: CellName;
 }
 
-/** x[start … start + count − 1] along `axis`. */
-const cut = (x: GraphNode, axis: number, start: number, count: number): GraphNode =>
-  b.slice(
-    x,
-    x.shape.map((_, i) => (i === axis ? start : 0)),
-    x.shape.map((d, i) => (i === axis ? count : d)),
-  );
-
-/** One after the other along `axis`, by halves. */
-function joined(parts: readonly GraphNode[], axis: number): GraphNode {
-  if (parts.length === 1) return parts[0]!;
-  const half = parts.length >> 1;
-  const [left, right] = [joined(parts.slice(0, half), axis), joined(parts.slice(half), axis)];
-  const only = (x: GraphNode): number[] => left.shape.map((_, i) => (i === axis ? x.shape[axis]! : 0));
-  const none = left.shape.map(() => 0);
-  const whole = b.pad(left, none, only(right));
-  const isLeft = b.map(
-    'lt',
-    b.iota(whole.shape, axis),
-    b.full(whole.shape, b.iota([1], 0).dtype, left.shape[axis]!),
-  );
-  return b.where(isLeft, whole, b.pad(right, only(left), none));
-}
-
 /** (N, blocks·H) as (N, H) each. */
 const blocksOf = (x: GraphNode, blocks: number): GraphNode[] => {
   const size = x.shape.at(-1)! / blocks;
   return Array.from({ length: blocks }, (_, i) => cut(x, x.shape.length - 1, i * size, size));
 };
-
-/** (T, N, X) at t, (N, X). */
-const at = (x: GraphNode, t: number): GraphNode => b.reshape(cut(x, 0, t, 1), x.shape.slice(1));
 
 const stages = (
   { node, inputs, output, target }: KernelIo,
