@@ -3,13 +3,13 @@
  * the length of a header, the header (a Python dictionary as text), then the elements.
  * Source: numpy.lib.format, "NPY format".
  */
-import { unzipSync, zipSync } from 'fflate';
 import { aString, instance, requireArgument } from '../core/arguments.js';
 import { DTYPES, type DTypeName } from '../core/dtype.js';
 import { FileError } from '../core/errors.js';
 import { formatShape, sizeOf } from '../core/shape.js';
 import { requireBytes, requireStored, type StoredTensor, type StoredTensors } from './safetensors.js';
 import { inRowOrder } from './strided.js';
+import { fflate, unzip } from './zip.js';
 
 const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 const DAMAGED = 'The file is damaged or was not fully written.';
@@ -104,26 +104,6 @@ export function encodeNpy(tensor: StoredTensor, path = 'npy data'): Uint8Array {
   return bytes;
 }
 
-/** The files of a zip file by their names. @throws FileError */
-export function unzip(bytes: Uint8Array, path: string): Record<string, Uint8Array> {
-  // Deflate makes at most 1032 bytes of one: what claims more is damaged, or made to fill the memory.
-  let most = 1032 * bytes.length + 1024;
-  try {
-    return unzipSync(bytes, {
-      filter: ({ name, originalSize }) => {
-        most -= originalSize;
-        if (most < 0) throw new FileError(path, `${name} claims ${originalSize} bytes. ${DAMAGED}`);
-        return !name.endsWith('/');
-      },
-    });
-  } catch (error) {
-    if (error instanceof FileError) throw error;
-    throw new FileError(path, `not a zip file that can be read (${(error as Error).message}). ${DAMAGED}`, {
-      cause: error,
-    });
-  }
-}
-
 /** The arrays of a .npz file by name. @param path names the bytes in errors · @throws FileError */
 export function parseNpz(bytes: Uint8Array, path = 'npz data'): StoredTensors {
   requireArgument('parseNpz', 'bytes', bytes, isBytes);
@@ -145,5 +125,5 @@ export function encodeNpz(tensors: StoredTensors, path = 'npz data'): Uint8Array
     encodeNpy(tensor, `${path}, ${name}`),
   ]);
   // A fixed date: equal tensors give equal bytes.
-  return zipSync(Object.fromEntries(files), { level: 0, mtime: '1980-01-01T00:00:00' });
+  return fflate().zipSync(Object.fromEntries(files), { level: 0, mtime: '1980-01-01T00:00:00' });
 }

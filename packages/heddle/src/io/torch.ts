@@ -8,10 +8,10 @@ import { aString, instance, requireArgument } from '../core/arguments.js';
 import { DTYPES, type DTypeName } from '../core/dtype.js';
 import { FileError } from '../core/errors.js';
 import { formatShape, sizeOf } from '../core/shape.js';
-import { unzip } from './npy.js';
 import { type PersistentId, type Reference, unpickle } from './pickle.js';
 import type { StoredTensor, StoredTensors } from './safetensors.js';
 import { inRowOrder } from './strided.js';
+import { unzip } from './zip.js';
 
 /** The dtypes of PyTorch's storages. */
 const STORAGES: Readonly<Record<string, DTypeName>> = {
