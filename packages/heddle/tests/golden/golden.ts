@@ -1,7 +1,16 @@
 /** Reads the golden numbers that make.py took from PyTorch; its docstring says what they are. */
+import type { Tensor } from '../../src/tensor/tensor.js';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+
+/** A case's tensors by name. */
+export type Inputs = Readonly<Record<string, Tensor>>;
+/** A case's options. What they hold is checked by the function that takes them. */
+// biome-ignore lint/suspicious/noExplicitAny: option values come from a file
+export type Options = Readonly<Record<string, any>>;
+/** How the op of a case is called. */
+export type Run = (inputs: Inputs, options: Options) => Tensor;
 
 /** Row-major. i32 arrays are labels and positions, f64 what is compared in f64, too; all others are f32. */
 export interface GoldenArray {

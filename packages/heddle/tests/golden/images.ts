@@ -1,11 +1,7 @@
 /** How the ops of images.json are called. */
 import * as F from '../../src/index.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
-
-type Inputs = Readonly<Record<string, Tensor>>;
-// biome-ignore lint/suspicious/noExplicitAny: option values come from a file
-type Options = Readonly<Record<string, any>>;
-type Run = (inputs: Inputs, options: Options) => Tensor;
+import type { Inputs, Options, Run } from './golden.js';
 
 const convolution =
   (name: 'conv1d' | 'conv3d' | 'convTranspose1d' | 'convTranspose2d'): Run =>

@@ -7,18 +7,19 @@ import { realize } from '../../src/tensor/modes.js';
 import { setPrecision } from '../../src/tensor/precision.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
 import { assertClose } from '../close.js';
-import { type GoldenArray, type GoldenCase, goldenCases } from './golden.js';
+import {
+  type GoldenArray,
+  type GoldenCase,
+  goldenCases,
+  type Inputs,
+  type Options,
+  type Run,
+} from './golden.js';
 import { IMAGES } from './images.js';
 import { SEQUENCES } from './sequences.js';
 
 // The golden numbers are of f32 throughout.
 setPrecision({ matmul: 'f32', conv: 'f32' });
-
-type Inputs = Readonly<Record<string, Tensor>>;
-/** A case's options. What they hold is checked by the function that takes them. */
-// biome-ignore lint/suspicious/noExplicitAny: option values come from a file
-type Options = Readonly<Record<string, any>>;
-type Run = (inputs: Inputs, options: Options) => Tensor;
 
 const method =
   (name: 'exp' | 'sin' | 'cos' | 'abs' | 'neg' | 'square' | 'log' | 'sqrt' | 'rsqrt' | 'reciprocal'): Run =>

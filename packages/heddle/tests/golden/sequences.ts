@@ -2,10 +2,7 @@
 import * as F from '../../src/index.js';
 import { bool, nn } from '../../src/index.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
-
-type Inputs = Readonly<Record<string, Tensor>>;
-// biome-ignore lint/suspicious/noExplicitAny: option values come from a file
-type Options = Readonly<Record<string, any>>;
+import type { Inputs, Options, Run } from './golden.js';
 
 /** The module with those of the inputs as its parameters that have their names. */
 function holding<M extends nn.Module>(module: M, inputs: Inputs): M {
@@ -14,10 +11,10 @@ function holding<M extends nn.Module>(module: M, inputs: Inputs): M {
     if (!value) throw new Error(`the file has no ${name}`);
     const path = name.split('.');
     const last = path.pop()!;
-    // biome-ignore lint/suspicious/noExplicitAny: parameters are found by their names
-    const found = path.reduce((at: any, key) => at[key], module as any);
-    const owner = last in found ? found : found.weights;
-    owner[last] = value;
+    const found = path.reduce<object>((at, key) => Reflect.get(at, key) as object, module);
+    // A recurrent layer has its weights in a record.
+    const owner = last in found ? found : (Reflect.get(found, 'weights') as object);
+    Reflect.set(owner, last, value);
   }
   return module;
 }
@@ -40,7 +37,7 @@ const recurrent =
 
 const states = ({ h, c }: Inputs): nn.LstmState | undefined => (h && c ? [h, c] : undefined);
 
-export const SEQUENCES: Readonly<Record<string, (inputs: Inputs, options: Options) => Tensor>> = {
+export const SEQUENCES: Readonly<Record<string, Run>> = {
   RNN: recurrent((...args) => new nn.RNN(...args)),
   GRU: recurrent((...args) => new nn.GRU(...args)),
   LSTM: (inputs, { inputSize, hiddenSize, ...options }) => {
