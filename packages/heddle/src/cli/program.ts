@@ -94,6 +94,12 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .option('--lr <rate>', 'learning rate', positiveNumber)
     .addOption(new Option('--optimizer <name>', 'update rule').choices(OPTIMIZER_NAMES))
     .addOption(new Option('--schedule <name>', 'of the learning rate').choices(['constant', 'cosine']))
+    .addOption(
+      new Option(
+        '--autocast <dtype>',
+        'mixed precision: products in bf16, or in f16 with a scaled loss',
+      ).choices(['bf16', 'f16']),
+    )
     .option('-s, --seed <n>', 'for weights, order and generated data', wholeNumber(0), 0)
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
     .option('--workers <n>', 'threads that prepare batches', wholeNumber(0, 64), 0)

@@ -12,7 +12,7 @@ import { closeDevices } from '../runtime/registry.js';
 import { tensor } from '../tensor/create.js';
 import { sigmoid, softmax } from '../tensor/functional-activations.js';
 import { noGrad } from '../tensor/modes.js';
-import { evaluate, loadWeights, metrics, programNamed } from '../train/index.js';
+import { type AutocastName, evaluate, loadWeights, metrics, programNamed } from '../train/index.js';
 import type { TrainingProgram } from '../train/programs.js';
 import { percent, table, whole } from './format.js';
 import { chooseDevice, evaluationLoader, loadData, type RunData } from './run-data.js';
@@ -32,6 +32,8 @@ interface SavedRun {
   readonly data: RunData;
   /** The file of its weights. */
   readonly file: string;
+  /** As it was trained. */
+  readonly autocast: AutocastName | undefined;
 }
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
@@ -51,13 +53,13 @@ async function open(path: string, { weights, data, device }: SavedRunOptions): P
   await loadWeights(model, file);
   model.eval();
   const loaded = await loadData({ program, data: data ?? config.data.set, seed: config.seed });
-  return { program, model, data: loaded, file };
+  return { program, model, data: loaded, file, autocast: config.recipe.autocast };
 }
 
 /** Judge a run's model on the test set. */
 export async function evaluateRun(path: string, options: SavedRunOptions): Promise<number> {
   try {
-    const { program, model, data, file } = await open(path, options);
+    const { program, model, data, file, autocast } = await open(path, options);
     const classes = data.classes.length;
     const average = 'macro' as const;
     const {
@@ -65,6 +67,7 @@ export async function evaluateRun(path: string, options: SavedRunOptions): Promi
       metrics: found,
       tables,
     } = await evaluate(model, evaluationLoader(data.test), {
+      autocast,
       loss: program.loss('mean'),
       metrics: {
         accuracy: program.metric,

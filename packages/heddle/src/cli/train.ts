@@ -9,6 +9,7 @@ import { closeDevices } from '../runtime/registry.js';
 import { device, engineStats } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
 import {
+  type AutocastName,
   type Callback,
   type EpochReport,
   fit,
@@ -38,6 +39,7 @@ export interface TrainOptions {
   readonly lr?: number;
   readonly optimizer?: OptimizerName;
   readonly schedule?: Recipe['schedule'];
+  readonly autocast?: AutocastName;
   readonly seed: number;
   readonly limit?: number;
   readonly workers: number;
@@ -111,11 +113,11 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   fact('device', `${device().name}: ${device().description} (${why})`);
   fact('program', `${program.name}: ${program.doc} (${whole(parameters)} parameters)`);
   fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
-  const { epochs, batchSize, optimizer, lr, schedule } = recipe;
+  const { epochs, batchSize, optimizer, lr, schedule, autocast } = recipe;
   const batches = `batches of ${batchSize}${batchSize > data.train.length ? ' (all examples in one)' : ''}`;
   fact(
     'recipe',
-    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), seed ${seed}`,
+    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), ${autocast ? `${autocast} autocast, ` : ''}seed ${seed}`,
   );
   fact('run', folder.path);
   if (!plan.resumed) say('');
@@ -149,6 +151,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       validation: evaluationLoader(data.test),
       loss: program.loss(recipe.lossReduction),
       lossReduction: recipe.lossReduction,
+      autocast,
       metrics: { accuracy: program.metric },
       optimizer: OPTIMIZERS[optimizer](model.parameters(), lr),
       epochs,
@@ -185,7 +188,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
 
 function recipeFor(
   program: TrainingProgram,
-  { recipe: variant, epochs, batchSize, lr, optimizer, schedule }: TrainOptions,
+  { recipe: variant, epochs, batchSize, lr, optimizer, schedule, autocast }: TrainOptions,
 ): Recipe {
   const chosen = variant === undefined ? program.recipe : program.variants?.[variant];
   if (!chosen) {
@@ -204,6 +207,7 @@ function recipeFor(
     ...(lr !== undefined && { lr }),
     ...(optimizer !== undefined && { optimizer }),
     ...(schedule !== undefined && { schedule }),
+    ...(autocast !== undefined && { autocast }),
   };
 }
 

@@ -10,12 +10,12 @@ import {
 } from '../core/arguments.js';
 import { f32, i32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { type AnyTensor, requireFloat } from '../tensor/checks.js';
+import { type AnyTensor, aTensor, requireFloat } from '../tensor/checks.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { withGradients } from './clip.js';
-import { type BaseSettings, Optimizer } from './optimizer.js';
+import { type BaseSettings, Optimizer, type StepOptions } from './optimizer.js';
 import { assignAll, requireMatch } from './state.js';
 
 /** Options of `GradScaler`. */
@@ -38,6 +38,7 @@ const RULES: Rules<GradScalerOptions> = {
   backoffFactor: within(0, 1),
   growthInterval: integerFrom(1),
 };
+const STEP: Rules<StepOptions> = { when: aTensor };
 
 /**
  * Scales the loss, so that gradients in f16 do not become 0, and the gradients back. A step whose gradients are not all finite
@@ -101,22 +102,27 @@ export class GradScaler {
   }
 
   /**
-   * Let an optimizer step if all of its gradients are finite, and set the scale for the next step.
+   * Let an optimizer step if all of its gradients are finite, and set the scale for the next step. Where `when` is false,
+   * nothing changes, the scale included.
    * @throws ArgumentError if there is no gradient
    */
-  step(optimizer: Optimizer<BaseSettings>): void {
+  step(optimizer: Optimizer<BaseSettings>, options: StepOptions = {}): void {
     requireArgument('GradScaler', 'optimizer', optimizer, anOptimizer);
+    requireOptions('GradScaler.step', options, STEP);
+    const { when } = options;
     if (!this.#unscaled.has(optimizer)) this.unscale(optimizer);
     const isGood = this.#unscaled.get(optimizer)!;
     this.#unscaled.delete(optimizer);
     const { growthFactor, backoffFactor, growthInterval } = this.#options;
-    optimizer.step({ when: isGood });
+    optimizer.step({ when: when ? isGood.and(when) : isGood });
     noGrad(() => {
       const count = this.goodSteps.add(1);
       const grows = count.ge(growthInterval);
       const risen = grows.where(this.factor.mul(growthFactor), this.factor);
-      this.factor.assign(isGood.where(risen, this.factor.mul(backoffFactor)));
-      this.goodSteps.assign(isGood.and(grows.not()).where(count, 0) as Tensor<'i32'>);
+      const factor = isGood.where(risen, this.factor.mul(backoffFactor));
+      const goodSteps = isGood.and(grows.not()).where(count, 0) as Tensor<'i32'>;
+      this.factor.assign(when ? when.where(factor, this.factor) : factor);
+      this.goodSteps.assign(when ? (when.where(goodSteps, this.goodSteps) as Tensor<'i32'>) : goodSteps);
     });
   }
 

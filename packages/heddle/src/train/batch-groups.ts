@@ -60,8 +60,4 @@ export class BatchGroups {
     for (const [name, to] of Object.entries(this.stateDict()))
       to.write((await state[name]!.data()) as Float32Array);
   }
-
-  dispose(): void {
-    for (const held of Object.values(this.stateDict())) held.dispose();
-  }
 }

@@ -5,7 +5,8 @@ import type { Batched } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
-import { type Loss, outputsOf } from './evaluate.js';
+import { inPrecision, outputsOf } from './evaluate.js';
+import type { FitOptions } from './fit-options.js';
 import { allFinite, Snapshot } from './snapshot.js';
 
 /** One module's output while `watch` is on. */
@@ -57,7 +58,7 @@ export async function firstNonFinite(
   model: Module,
   inputs: Batched,
   targets: Batched,
-  loss: Loss,
+  { loss, autocast }: Pick<FitOptions, 'loss' | 'autocast'>,
 ): Promise<string | undefined> {
   for (const [name, t] of namedIn('inputs', inputs))
     if (!(await allFinite(t))) return `the batch's ${name}: check the data`;
@@ -70,7 +71,7 @@ export async function firstNonFinite(
   let value: AnyTensor | undefined;
   const outputs = noGrad(() =>
     watch(model, () => {
-      value = loss(outputsOf(model, inputs) as Tensor, targets as Tensor);
+      value = inPrecision(autocast, () => loss(outputsOf(model, inputs) as Tensor, targets as Tensor));
     }),
   );
   buffers.restore();

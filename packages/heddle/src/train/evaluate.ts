@@ -14,11 +14,12 @@ import {
   requireOptions,
   shown,
 } from '../core/arguments.js';
-import { f64 } from '../core/dtype.js';
+import { bf16, f16, f64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { type AnyDataset, type Batched, Loader, type LoaderOf } from '../data/index.js';
 import { Module } from '../nn/index.js';
+import { autocast } from '../tensor/autocast.js';
 import { cat, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
@@ -45,6 +46,13 @@ export function outputsOf(model: Module, inputs: Batched): unknown {
   return Array.isArray(inputs) ? forward.apply(model, inputs) : forward.call(model, inputs);
 }
 
+/** What products are computed in, in mixed precision. */
+export type AutocastName = 'bf16' | 'f16';
+
+/** @internal `body` in mixed precision, where it is asked for. */
+export const inPrecision = <T>(name: AutocastName | undefined, body: () => T): T =>
+  name === undefined ? body() : autocast(name === 'f16' ? f16 : bf16, body);
+
 /** Whether a loss is a batch's mean (default) or its sum. */
 export type LossReduction = 'mean' | 'sum';
 
@@ -56,6 +64,8 @@ export interface EvaluateOptions<Outputs = Tensor, Targets = Tensor> {
   readonly lossReduction?: LossReduction;
   /** More to measure, by name. */
   readonly metrics?: Readonly<Record<string, Metric<Outputs, Targets>>>;
+  /** Mixed precision: model, loss and metrics are computed as within `autocast` of this dtype. Default: off. */
+  readonly autocast?: AutocastName | undefined;
   /**
    * Keep the data set in the memory of the device and gather batches there: every example is read once, without the
    * loader's workers. Default: on a GPU, an ArrayDataset of up to 1 GiB that makes batches of its arrays as they are.
@@ -85,6 +95,7 @@ export const EVALUATE: Rules<EvaluateOptions> = {
   loss: required(aFunction),
   lossReduction: oneOf('mean', 'sum'),
   metrics: recordOf(aMetric, 'an object of metrics by name, such as { accuracy, top5: metrics.topK(5) }'),
+  autocast: oneOf('bf16', 'f16'),
   resident: aBoolean,
   signal: instance(AbortSignal, 'an AbortSignal'),
 };
@@ -168,11 +179,15 @@ export class ModelEvaluator {
     this.#sums = tensor(new Float64Array(size));
     const work: BatchWork = (inputs, targets, size) =>
       noGrad(() => {
-        const outputs = outputsOf(model, inputs) as Tensor;
         const labels = targets as Tensor;
-        const value = scalarOf('evaluate', 'loss', loss(outputs, labels));
+        const [value, sums] = inPrecision(options.autocast, () => {
+          const outputs = outputsOf(model, inputs) as Tensor;
+          return [
+            scalarOf('evaluate', 'loss', loss(outputs, labels)),
+            this.#metrics.map(([, metric]) => metric.sums(outputs, labels)),
+          ];
+        });
         const total = lossReduction === 'mean' ? value.mul(size) : value;
-        const sums = this.#metrics.map(([, metric]) => metric.sums(outputs, labels));
         this.#sums.assign(this.#sums.add(cat([total, ...sums].map((sum) => sum.cast(f64).reshape([-1])))));
       });
     this.#feed = feedOf(loader, work, { resident, tune });

@@ -14,7 +14,7 @@ import { type BaseSettings, type LrSchedule, Optimizer } from '../optim/index.js
 import { aSchedule } from '../optim/lr-schedule.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Callback } from './callbacks.js';
-import { aLoader, EVALUATE, type EvaluateOptions } from './evaluate.js';
+import { type AutocastName, aLoader, EVALUATE, type EvaluateOptions } from './evaluate.js';
 
 /** Options of `fit`. */
 export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends EvaluateOptions<Outputs, Targets> {
@@ -31,6 +31,11 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
    * Default: none, the rates are the optimizer's, which callbacks may change.
    */
   readonly schedule?: LrSchedule | undefined;
+  /**
+   * Mixed precision, of validation, too: see `autocast`. In f16 the loss is scaled as by `optim.GradScaler`: a step whose
+   * gradients overflow is left out, and the training goes on with a smaller scale. Default: off.
+   */
+  readonly autocast?: AutocastName | undefined;
   /**
    * Batches whose gradients make one update, as those of one batch of all their examples would (default 1). Schedules
    * count updates then; reports count batches.

@@ -2,11 +2,11 @@
 import { requireArgument, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { BatchGroups } from './batch-groups.js';
 import { type History, requireCallback } from './callbacks.js';
 import { aLayer, type Model } from './evaluate.js';
 import { FIT, type FitOptions, INTERVAL } from './fit-options.js';
 import { Interrupt } from './interrupt.js';
+import { loopStateFor } from './loop-state.js';
 import { RunCheckpoints } from './run-checkpoints.js';
 import { Training } from './training.js';
 
@@ -34,11 +34,10 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
   if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
   const interrupt = options.signal ? undefined : new Interrupt(({ name }) => notify(name, options));
   try {
-    const { accumulate = 1, optimizer, train } = options;
-    const accumulation = accumulate > 1 ? new BatchGroups(optimizer, accumulate, train.length) : undefined;
-    const { checkpoints, standing } = await RunCheckpoints.open(model, options, accumulation);
+    const state = loopStateFor(options);
+    const { checkpoints, standing } = await RunCheckpoints.open(model, options, state);
     const watched = interrupt ? { ...options, signal: interrupt.signal } : options;
-    const history = await new Training(model, watched, { checkpoints, standing, accumulation }).run();
+    const history = await new Training(model, watched, { checkpoints, standing, state }).run();
     if (interrupt?.cause) process.exitCode = interrupt.cause.code;
     return history;
   } finally {

@@ -12,6 +12,7 @@ export {
 export { type CheckpointOptions, checkpoint } from './checkpoint.js';
 export { type JsonValue, loadCheckpoint, type Stateful, saveCheckpoint } from './checkpoint-file.js';
 export {
+  type AutocastName,
   type EvaluateOptions,
   type Evaluation,
   evaluate,

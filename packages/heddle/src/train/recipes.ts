@@ -2,7 +2,7 @@
  * What the programs of `heddle train` are called and how each is trained: settings alone, so that a command's help
  * loads nothing of the library.
  */
-import type { LossReduction } from './evaluate.js';
+import type { AutocastName, LossReduction } from './evaluate.js';
 
 /** The optimizers that commands take. */
 export const OPTIMIZER_NAMES = ['sgd', 'momentum', 'adam', 'adamw', 'adagrad', 'lion', 'rmsprop'] as const;
@@ -23,6 +23,8 @@ export interface Recipe {
   readonly schedule: 'constant' | 'cosine';
   /** Whether a step takes the mean of its examples' losses, or the sum. */
   readonly lossReduction: LossReduction;
+  /** Mixed precision (default: off). */
+  readonly autocast?: AutocastName;
 }
 
 /** A network by name: what it is, its data, and how it is trained. */

@@ -10,6 +10,7 @@ import type { Module } from '../nn/index.js';
 import { type EpochReport, monitored } from './callbacks.js';
 import { checkpointOf, type JsonValue, loadCheckpoint, type Stateful } from './checkpoint-file.js';
 import type { FitOptions } from './fit-options.js';
+import type { LoopState } from './loop-state.js';
 
 /** Where a training stands between two steps, besides tensors. */
 export interface Standing {
@@ -66,14 +67,9 @@ export class RunCheckpoints {
   #writing: Promise<void> = Promise.resolve();
   #saved: Promise<void> = Promise.resolve();
 
-  private constructor(
-    model: Module,
-    options: FitOptions,
-    folder: string,
-    accumulation: Stateful | undefined,
-  ) {
+  private constructor(model: Module, options: FitOptions, folder: string, state: LoopState) {
     this.#model = model;
-    this.#parts = { model, optimizer: options.optimizer, ...(accumulation && { accumulation }) };
+    this.#parts = { model, optimizer: options.optimizer, ...state };
     this.#options = options;
     this.#folder = folder;
   }
@@ -87,7 +83,7 @@ export class RunCheckpoints {
   static async open(
     model: Module,
     options: FitOptions,
-    accumulation: Stateful | undefined,
+    state: LoopState,
   ): Promise<{ readonly checkpoints: RunCheckpoints | undefined; readonly standing: Standing | undefined }> {
     const { resume = false } = options;
     const folder = options.folder ?? (typeof resume === 'string' ? resume : undefined);
@@ -96,7 +92,7 @@ export class RunCheckpoints {
       throw new ArgumentError("[fit] resume is true, but no folder is named: write resume: 'runs/mine'.");
     }
     const from = join(typeof resume === 'string' ? resume : folder, LAST);
-    const checkpoints = new RunCheckpoints(model, options, folder, accumulation);
+    const checkpoints = new RunCheckpoints(model, options, folder, state);
     if (resume === false ? existsSync(from) : existsSync(from) || typeof resume === 'string') {
       if (resume === false)
         throw new ArgumentError(

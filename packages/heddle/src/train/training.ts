@@ -8,14 +8,15 @@ import { clipGradNorm, type LrSpan } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { BatchGroups } from './batch-groups.js';
 import { type EpochReport, type History, monitored } from './callbacks.js';
+import type { Stateful } from './checkpoint-file.js';
 import { feedOf } from './choose-feed.js';
 import { firstNonFinite } from './diagnose.js';
-import { type Evaluation, ModelEvaluator, outputsOf, scalarOf } from './evaluate.js';
+import { type Evaluation, inPrecision, ModelEvaluator, outputsOf, scalarOf } from './evaluate.js';
 import type { BatchWork, Feed } from './feed.js';
 import type { FitOptions } from './fit-options.js';
 import { Inputs } from './inputs.js';
+import type { LoopState } from './loop-state.js';
 import type { RunCheckpoints, Standing } from './run-checkpoints.js';
 import { Snapshot } from './snapshot.js';
 import { Turns } from './turns.js';
@@ -54,7 +55,7 @@ interface TrainingParts {
   readonly checkpoints: RunCheckpoints | undefined;
   /** Where it was interrupted, if it is resumed. */
   readonly standing: Standing | undefined;
-  readonly accumulation: BatchGroups | undefined;
+  readonly state: LoopState;
 }
 
 export class Training {
@@ -63,7 +64,7 @@ export class Training {
   readonly #feed: Feed;
   readonly #evaluator: ModelEvaluator | undefined;
   readonly #checkpoints: RunCheckpoints | undefined;
-  readonly #accumulation: BatchGroups | undefined;
+  readonly #state: LoopState;
   readonly #turns = new Turns();
   /** Of the loader: ours are counted from 0. */
   readonly #firstEpoch: number;
@@ -86,11 +87,11 @@ export class Training {
   #steps: number;
   #stopping: History['ended'] | undefined;
 
-  constructor(model: Module, options: FitOptions, { checkpoints, standing, accumulation }: TrainingParts) {
+  constructor(model: Module, options: FitOptions, { checkpoints, standing, state }: TrainingParts) {
     this.#model = model;
     this.#options = options;
     this.#checkpoints = checkpoints;
-    this.#accumulation = accumulation;
+    this.#state = state;
     const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
     this.#baseRates = optimizer.groups.map((group) => group.lr);
     this.#from = standing ?? { ...BEGINNING, firstEpoch: train.epoch, rates: this.#baseRates };
@@ -102,20 +103,25 @@ export class Training {
     this.#last = { epoch, weights: this.#weights() };
     optimizer.zeroGrad();
     const setRates = this.#schedule();
-    const { clipGradNorm: maxNorm } = options;
+    const { autocast, clipGradNorm: maxNorm } = options;
+    const { accumulation, scaler } = state;
     const parameters = optimizer.groups.flatMap((group) => group.params);
     const work: BatchWork = (inputs, targets, size) => {
       if (!accumulation) setRates(1);
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
-      const value = scalarOf('fit', 'loss', loss(outputsOf(model, inputs) as Tensor, targets as Tensor));
-      value.backward();
+      const value = inPrecision(autocast, () =>
+        scalarOf('fit', 'loss', loss(outputsOf(model, inputs) as Tensor, targets as Tensor)),
+      );
+      (scaler?.scale(value) ?? value).backward();
       const seen = value.detach().cast(f32);
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       this.#requireOwn();
       const when = accumulation?.add(size, lossReduction === 'mean', good) ?? good;
       if (accumulation) setRates(when.cast(i32));
+      scaler?.unscale(optimizer);
       if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
-      optimizer.step({ when });
+      if (scaler) scaler.step(optimizer, { when });
+      else optimizer.step({ when });
       model.zeroGrad();
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
@@ -207,7 +213,8 @@ export class Training {
     this.#feed.dispose();
     this.#sums.dispose();
     this.#good.dispose();
-    this.#accumulation?.dispose();
+    for (const part of Object.values(this.#state) as Stateful[])
+      for (const held of Object.values(part.stateDict())) held.dispose();
   }
 
   /** @returns undefined without validation data, or if the signal cut it short */
@@ -391,16 +398,17 @@ export class Training {
 
   /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
   async #fail(epoch: number, bad: number): Promise<never> {
-    const { train, loss } = this.#options;
+    const { train, autocast } = this.#options;
     const { inputs, targets } = batchOf(train, this.#firstEpoch + epoch, bad);
-    const where = await firstNonFinite(this.#model, inputs, targets, loss);
+    const where = await firstNonFinite(this.#model, inputs, targets, this.#options);
     const spoiled = where?.startsWith('parameter') ?? false;
     if (spoiled) (await this.#last.weights).restore();
     const kept = spoiled ? `those before epoch ${this.#last.epoch + 1}` : 'those before that step';
     throw new NumericError(
       `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
         `First not finite: ${where ?? 'nothing when repeated; a random layer may be the cause'}. ` +
-        `The model keeps its last good weights, ${kept}. Try a smaller learning rate.`,
+        `The model keeps its last good weights, ${kept}. Try a smaller learning rate` +
+        (autocast === 'f16' ? ", or autocast: 'bf16', which has the range of f32." : '.'),
     );
   }
 }

@@ -185,7 +185,7 @@ export const OPTIM_METHODS: Readonly<Record<string, Readonly<Record<string, read
   GradScaler: {
     scale: [tensor(() => ones([]))],
     unscale: [anOptimizer],
-    step: [anOptimizer],
+    step: [anOptimizer, options({ when: optional(tensor(() => ones([]).gt(0))) })],
     stateDict: [],
     loadStateDict: [state(() => new optim.GradScaler().stateDict())],
   },

@@ -126,6 +126,7 @@ export const evaluating = {
       (v) => isPlain(v),
     ),
   ),
+  autocast: optional(oneOf('bf16', 'f16')),
   resident: optional(flag),
   signal: optional(only(() => new AbortController().signal, AbortSignal)),
 };

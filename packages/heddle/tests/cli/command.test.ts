@@ -87,6 +87,7 @@ test('what is not understood is said, with exit code 2', async () => {
     [['train', 'cnn', '--epochs', '0'], /argument '0' is invalid\. Must be a whole number, at least 1/],
     [['train', 'cnn', '--lr', 'fast'], /argument 'fast' is invalid\. Must be a positive number/],
     [['train', 'cnn', '--optimizer', 'magic'], /'magic' is invalid.*sgd, momentum, adam/],
+    [['train', 'cnn', '--autocast', 'f32'], /'f32' is invalid.*bf16, f16/],
     [['train', 'mlp', '--recipe', 'reference'], /mlp has no recipe 'reference'/],
     [
       ['train', 'perceptron', '--data', 'mnist'],
@@ -131,11 +132,11 @@ test('a device that does not exist and data that is not there fail with exit cod
 });
 
 test('a run trains, shows it and writes it, and is never overwritten', async () => {
-  const args = ['train', 'perceptron', '--epochs', '3', '--seed', '5', '--out', 'mine/run'];
+  const args = ['train', 'perceptron', '--epochs', '3', '--seed', '5', '--autocast', 'bf16', '--out', 'mine/run'];
   const { code, out, err } = await heddle(args);
   assert.equal(code, 0, err);
   assert.match(out, /^device {3}\w+: .+\(the fastest found(; no cuda: .+)?\)$/m);
-  assert.match(out, /^recipe {3}3 epochs, batches of 20, sgd, lr 1 \(constant\), seed 5$/m);
+  assert.match(out, /^recipe {3}3 epochs, batches of 20, sgd, lr 1 \(constant\), bf16 autocast, seed 5$/m);
   assert.match(
     out,
     /^epoch 3\/3 {3}loss \d\.\d+ {3}test loss \d\.\d+ {3}test accuracy \d+\.\d\d % {3}\d+\.\d s {3}[\d,]+ points\/s$/m,
@@ -147,8 +148,8 @@ test('a run trains, shows it and writes it, and is never overwritten', async () 
   const run = join(folder, 'mine', 'run');
   const config = JSON.parse(await readFile(join(run, 'config.json'), 'utf8'));
   assert.deepEqual(
-    [config.program, config.seed, config.recipe.epochs, config.parameters],
-    ['perceptron', 5, 3, 3],
+    [config.program, config.seed, config.recipe.epochs, config.parameters, config.recipe.autocast],
+    ['perceptron', 5, 3, 3, 'bf16'],
   );
   const lines = (await readFile(join(run, 'metrics.jsonl'), 'utf8')).trimEnd().split('\n');
   const metrics = lines.map((line) => JSON.parse(line));

@@ -67,6 +67,7 @@ export async function train(folder: string, seed: number, epochs = 40): Promise<
     readEvery: 2,
     resident: seed % 2 === 0,
     ...(seed % 2 === 1 && { accumulate: 3, clipGradNorm: 0.5 }),
+    ...(seed % 4 >= 2 && { autocast: 'f16' as const }),
     callbacks: [losses, earlyStopping({ patience: 20 })],
     ...{ folder, resume: true, checkpointEvery: { epochs: 1, steps: 7 }, monitor: 'accuracy' },
   });

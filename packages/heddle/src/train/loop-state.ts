@@ -1,0 +1,18 @@
+/** What the loop keeps from step to step, besides model and optimizer: checkpoints have it as well. */
+import { GradScaler } from '../optim/index.js';
+import { BatchGroups } from './batch-groups.js';
+import type { FitOptions } from './fit-options.js';
+
+export interface LoopState {
+  /** Sums of gradients, where several batches make an update. */
+  readonly accumulation?: BatchGroups;
+  /** The scale of the loss, where gradients are in f16. */
+  readonly scaler?: GradScaler;
+}
+
+export function loopStateFor({ accumulate = 1, autocast, optimizer, train }: FitOptions): LoopState {
+  return {
+    ...(accumulate > 1 && { accumulation: new BatchGroups(optimizer, accumulate, train.length) }),
+    ...(autocast === 'f16' && { scaler: new GradScaler() }),
+  };
+}
