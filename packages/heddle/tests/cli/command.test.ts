@@ -132,7 +132,18 @@ test('a device that does not exist and data that is not there fail with exit cod
 });
 
 test('a run trains, shows it and writes it, and is never overwritten', async () => {
-  const args = ['train', 'perceptron', '--epochs', '3', '--seed', '5', '--autocast', 'bf16', '--out', 'mine/run'];
+  const args = [
+    'train',
+    'perceptron',
+    '--epochs',
+    '3',
+    '--seed',
+    '5',
+    '--autocast',
+    'bf16',
+    '--out',
+    'mine/run',
+  ];
   const { code, out, err } = await heddle(args);
   assert.equal(code, 0, err);
   assert.match(out, /^device {3}\w+: .+\(the fastest found(; no cuda: .+)?\)$/m);
