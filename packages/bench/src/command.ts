@@ -33,9 +33,9 @@ Examples:
   $ heddle bench accuracy
   $ heddle bench accuracy --only cnn,cnn:reference --seeds 0,1,2`;
 
-const PEER_EXAMPLE = (which: string): string =>
+const PEER_EXAMPLE = (which: string, script = 'torch_gpu.py'): string =>
   `Beside PyTorch, in a clone of the repository:
-  $ python3 node_modules/heddle-bench/torch_gpu.py > torch.jsonl
+  $ python3 node_modules/heddle-bench/${script} > torch.jsonl
   $ heddle bench ${which} --peer torch.jsonl`;
 
 const DEVICE_BENCHES: Readonly<Record<DeviceBench, { summary: string; description: string; after: string }>> =
@@ -57,6 +57,17 @@ Examples:
   $ heddle bench kernels
   $ heddle bench kernels --only matmul-f32,softmax --svg kernels.svg
 ${PEER_EXAMPLE('kernels')}`,
+    },
+    layers: {
+      summary: 'layers, losses, sorting and the like, and optimizers: some minutes',
+      description:
+        'Device time of layers and losses with their gradients, of ops such as sort and cumsum, and of the update of 25 ' +
+        'million parameters by each optimizer, with the share of the copy rate that it reaches.',
+      after: `
+Examples:
+  $ heddle bench layers
+  $ heddle bench layers --only LSTM,Adam,crossEntropy
+${PEER_EXAMPLE('layers', 'torch_layers.py')}`,
     },
     train: {
       summary: 'training steps of mlp, cnn and lenet5 at batch 64, 256 and 1024: about ten seconds',

@@ -1,9 +1,10 @@
 /** The workloads of `heddle bench kernels` and `heddle bench train`, by the names of torch_gpu.py. */
 
-import { batchNorm, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
+import { batchNorm, bf16, conv2d, maxPool2d, ones, optim, rand, randn, type Tensor, zeros } from 'heddle';
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import { compiled, product, type Workload } from 'heddle/internal/cli/workload.js';
 import { ARITHMETICS, type Arithmetic } from 'heddle/internal/core/precision.js';
+import { ResNet18 } from 'heddle/internal/train/resnet.js';
 import { PROGRAMS } from 'heddle/train';
 import { gradients } from './workload.js';
 
@@ -246,6 +247,24 @@ const TRAINING = [
   { name: 'lenet5', peer: 'lenet', by: 'adam', rule: 'Adam', optimizer: adam },
 ] as const;
 
+/** A network that fills a GPU, in the two arithmetics of tensor cores. */
+const LARGE: readonly TrainCase[] = (['tf32', 'bf16'] as const).map((arithmetic) => ({
+  id: `resnet18-${arithmetic}-256`,
+  title: `resnet18, batch 256 of 3×32×32, SGD with momentum, ${arithmetic}`,
+  peer: `train resnet18 32x32 bs256 ${arithmetic}`,
+  prepare: () =>
+    new TrainingSteps(
+      { ...PROGRAMS.resnet18, build: () => new ResNet18(3, 10) },
+      {
+        optimizer: momentum,
+        batchSize: 256,
+        batches: 1,
+        example: { shape: [3, 32, 32], classes: 10 },
+        ...(arithmetic === 'bf16' && { autocast: bf16 }),
+      },
+    ),
+}));
+
 export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer, by, rule, optimizer }) =>
   [64, 256, 1024].map((batchSize) => ({
     id: `${name}-${batchSize}`,
@@ -253,4 +272,4 @@ export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer,
     peer: `${peer} bs${batchSize} ${by}`,
     prepare: () => new TrainingSteps(PROGRAMS[name], { optimizer, batchSize, batches: 1 }),
   })),
-);
+).concat(LARGE);

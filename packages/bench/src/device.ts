@@ -1,4 +1,4 @@
-/** `heddle bench kernels` and `heddle bench train`: device time against the ceilings of the same run. */
+/** `heddle bench kernels`, `layers` and `train`: device time against the ceilings of the same run. */
 
 import { setImmediate } from 'node:timers/promises';
 import { type Ceilings, measureCeilings, realDevice } from 'heddle/internal/cli/ceilings.js';
@@ -14,10 +14,11 @@ import {
 import type { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import type { Device } from 'heddle/internal/runtime/device.js';
 import { type DeviceCase, type KernelCase, kernelCases, TRAIN_CASES } from './device-cases.js';
+import { layerCases } from './layer-cases.js';
 import type { DevicePeers } from './peers.js';
 import { selectCases } from './workload.js';
 
-export type DeviceBench = 'kernels' | 'train';
+export type DeviceBench = 'kernels' | 'layers' | 'train';
 
 export interface DeviceBenchOptions {
   /** Ids of cases, or their first words. Default: all. */
@@ -71,6 +72,10 @@ const METHOD = {
     "Own kernels, without the vendor's libraries. Device time by events: a round repeats the compiled program without a wait for about 10 ms; the figures are of " +
     'seven rounds after a warm-up. Random data; matrices of 8192² do not fit in any cache, smaller operands stay there, ' +
     "as between a network's layers. Ceilings are of the same run.",
+  layers:
+    'Layers and losses: one program computes the result and the gradients of the input and of all weights. Optimizers: an ' +
+    "update of 25 million parameters. Own kernels, without the vendor's libraries. Device time by events: a round repeats " +
+    'the program without a wait for about 10 ms; the figures are of seven rounds after a warm-up. Ceilings are of the same run.',
   train:
     'A step on a batch that is on the device: forward, backward and the optimizer. The figures are wall-clock time of ' +
     '200 steps (fewer above 2.5 ms) between two synchronisations, started at once as fit does, five rounds after one to ' +
@@ -78,14 +83,18 @@ const METHOD = {
     'them on an empty queue, 25 rounds after 100, or half a second, to warm up.',
 } as const;
 
+const CASES = { kernels: kernelCases, layers: layerCases } as const;
+
 /**
- * Device time of kernels.
+ * Device time of kernels, or of layers, losses, ops and optimizers.
  * @throws ArgumentError for a case that does not exist, or on the simulator · the signal's reason
  */
-export async function runKernelsBench(options: DeviceBenchOptions = {}): Promise<DeviceResults> {
+export async function runKernelsBench(
+  options: DeviceBenchOptions = {},
+  which: keyof typeof CASES = 'kernels',
+): Promise<DeviceResults> {
   const device = realDevice();
-  const large = isLarge(device);
-  const cases = selectCases(kernelCases(large), options.only);
+  const cases = selectCases(CASES[which](isLarge(device)), options.only);
   const before = await ceilingsOf(device, options);
   const timed: { readonly of: KernelCase; readonly spread: Spread; readonly launches: number }[] = [];
   for (const of of cases) {
@@ -97,7 +106,7 @@ export async function runKernelsBench(options: DeviceBenchOptions = {}): Promise
   }
   const ceilings = timed.reduce((top, { of, spread }) => raised(top, of, spread.median), before);
   return {
-    ...header('kernels', device, options),
+    ...header(which, device, options),
     ceilings,
     measurements: timed.map(({ of, spread, launches }) =>
       measurement(of, spread, launches, options, ceilings),

@@ -17,6 +17,7 @@ import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { chartOf, ladderChart } from '../src/chart.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/device.js';
 import { kernelCases, TRAIN_CASES } from '../src/device-cases.js';
+import { layerCases } from '../src/layer-cases.js';
 import { runMatmulBench } from '../src/matmul.js';
 import { runMnistBench } from '../src/mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/peers.js';
@@ -53,7 +54,7 @@ test("a peer's best mode counts, and lines that say why a mode failed are passed
 });
 
 test('every case has a name of its own, and so has what it is compared with', () => {
-  for (const cases of [kernelCases(false), kernelCases(true), TRAIN_CASES]) {
+  for (const cases of [kernelCases(false), kernelCases(true), layerCases(true), TRAIN_CASES]) {
     for (const key of ['id', 'title', 'peer'] as const)
       assert.equal(new Set(cases.map((c) => c[key])).size, cases.length, key);
   }
@@ -91,6 +92,17 @@ test('kernels: rates follow from the time, and nothing is above its ceiling', as
   assert.equal(chartOf(results).match(/<rect /g)!.length, 2);
   const alone = { ...results, measurements: [sum] };
   assert.match(chartOf(alone), /share of what the ceilings/);
+});
+
+test('layers: gradients, a loss, an op and an optimizer are timed', async () => {
+  const only = ['PReLU', 'mse', 'cumsum-columns', 'AdamW'];
+  const { benchmark, measurements } = await runKernelsBench({ only }, 'layers');
+  assert.equal(benchmark, 'layers');
+  assert.deepEqual(
+    measurements.map(({ title }) => title),
+    ['PReLU 2048x1024', 'mse 1024x1000', 'cumsum columns 512x4096', 'AdamW 3M'],
+  );
+  for (const m of measurements) assert.ok(m.min > 0 && m.launches >= 1, m.case);
 });
 
 test('matmul: every rung of the ladder, the product in each precision, then the peer', async () => {

@@ -1,25 +1,36 @@
 /** Training steps on random data: what `heddle bench` and `heddle profile` time. */
-import { i32 } from '../core/dtype.js';
+import { type DType, i32 } from '../core/dtype.js';
 import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
 import type { Profile, ProfileOptions } from '../engine/profile.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
+import { autocast } from '../tensor/autocast.js';
 import { tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import type { TrainingProgram } from '../train/programs.js';
 import type { Workload } from './workload.js';
 
-/** What training data of one kind looks like: the shape of an example and the number of classes. */
+/** What training data of one kind looks like. */
+export interface ExampleKind {
+  /** Of an example. */
+  readonly shape: readonly number[];
+  readonly classes: number;
+}
+
 const EXAMPLES = {
   images: { shape: [1, 28, 28], classes: 10 },
   separable: { shape: [2], classes: 2 },
   quadrants: { shape: [2], classes: 2 },
-} as const;
+} as const satisfies Record<string, ExampleKind>;
 
 export interface TrainingStepsOptions {
   readonly optimizer: (parameters: Tensor[]) => Optimizer<BaseSettings>;
   readonly batchSize: number;
+  /** Default: that of the program's data. */
+  readonly example?: ExampleKind;
+  /** The dtype of products. Default: f32, all of it. */
+  readonly autocast?: DType<'f16' | 'bf16'>;
   /** Batches that `run` takes turns with. Default: 16, more than the caches of a processor remember. */
   readonly batches?: number;
 }
@@ -32,8 +43,9 @@ export class TrainingSteps implements Workload {
   readonly #step: Jitted<[Tensor, Tensor], AnyTensor>;
   #steps = 0;
 
-  constructor(program: TrainingProgram, { optimizer: make, batchSize, batches = 16 }: TrainingStepsOptions) {
-    const { shape, classes } = EXAMPLES[program.data];
+  constructor(program: TrainingProgram, options: TrainingStepsOptions) {
+    const { optimizer: make, batchSize, batches = 16, example = EXAMPLES[program.data] } = options;
+    const { shape, classes } = example;
     const features = sizeOf(shape);
     const random = new PhiloxStream(1);
     this.#batches = Array.from({ length: batches }, () => ({
@@ -46,8 +58,10 @@ export class TrainingSteps implements Workload {
     const model = program.build();
     const optimizer = make(model.parameters());
     const loss = program.loss('mean');
+    const { autocast: dtype } = options;
+    const lossOf = (x: Tensor, y: Tensor): Tensor => loss(model.forward(x), y) as Tensor;
     this.#step = jit((x: Tensor, y: Tensor) => {
-      const value = loss(model.forward(x), y);
+      const value = dtype ? autocast(dtype, () => lossOf(x, y)) : lossOf(x, y);
       value.backward();
       optimizer.step();
       return value;
