@@ -24,7 +24,7 @@ import {
 } from 'heddle';
 import { compiled, type Workload, workload } from 'heddle/internal/cli/workload.js';
 import type { KernelCase } from './device-cases.js';
-import { gradients } from './workload.js';
+import { resultAndGradients } from './workload.js';
 
 type Sizes = readonly number[];
 type Indices = Tensor<'i32'>;
@@ -54,7 +54,7 @@ function layer(
     const module = make();
     const x = parameter(shape);
     const upstream = randn(apply(module, x).shape).realize();
-    return gradients((input) => apply(module, input!), [x, ...module.parameters()], upstream);
+    return resultAndGradients((input) => apply(module, input!), [x, ...module.parameters()], upstream);
   });
 }
 
@@ -144,7 +144,7 @@ const layerList = (s: number): KernelCase[] => [
     const table = new nn.Embedding(50000, 512);
     const indices = integers(50000, [64 / s, 512]);
     const upstream = randn([64 / s, 512, 512]).realize();
-    return gradients(() => table.forward(indices), table.parameters(), upstream);
+    return resultAndGradients(() => table.forward(indices), table.parameters(), upstream);
   }),
 ];
 
@@ -156,7 +156,7 @@ function loss(
   make: () => (...inputs: Tensor[]) => Tensor,
 ): KernelCase {
   return named(`${name} ${shapes[0]!.join('x')}`, () =>
-    gradients(make(), shapes.map(parameter), randn([]).realize()),
+    resultAndGradients(make(), shapes.map(parameter), randn([]).realize()),
   );
 }
 
@@ -212,7 +212,7 @@ function lossList(s: number): KernelCase[] {
       const targets = randint(1, classes, [batch, length]).realize() as Indices;
       const full = (value: number): Indices => randint(value, value + 1, [batch]).realize() as Indices;
       const [inputLengths, targetLengths] = [full(steps), full(length)];
-      return gradients(
+      return resultAndGradients(
         (x) => ctcLoss(x!.logSoftmax(2), targets, inputLengths, targetLengths),
         [parameter([steps, batch, classes])],
         randn([]).realize(),
@@ -239,7 +239,11 @@ function opList(s: number): KernelCase[] {
       `gather rows ${rows.join('x')}`,
       () => {
         const index = integers(4096, rows);
-        return gradients((x) => x!.gather(1, index) as Tensor, [parameter(rows)], randn(rows).realize());
+        return resultAndGradients(
+          (x) => x!.gather(1, index) as Tensor,
+          [parameter(rows)],
+          randn(rows).realize(),
+        );
       },
       4 * bytes,
     ),
@@ -257,9 +261,9 @@ function opList(s: number): KernelCase[] {
   ];
 }
 
-// ── optimizers: an update, the gradients being there ─────────────────────────────────────────────────────────────────
+// ── optimizers: an update, the resultAndGradients being there ─────────────────────────────────────────────────────────────────
 
-/** @param passes over the parameters' memory: reads and writes of parameters, gradients and state */
+/** @param passes over the parameters' memory: reads and writes of parameters, resultAndGradients and state */
 function optimizer(
   name: string,
   passes: number | undefined,

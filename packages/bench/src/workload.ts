@@ -3,27 +3,39 @@ import { type JitValue, jit, type Tensor } from 'heddle';
 import { type Workload, workload } from 'heddle/internal/cli/workload.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
 
+type Differentiable = (...parameters: Tensor[]) => Tensor;
+
 /** The gradients of all parameters of `fn`, given the one of its result. */
-export const gradients = (
-  fn: (...parameters: Tensor[]) => Tensor,
+export const gradients = (fn: Differentiable, parameters: readonly Tensor[], upstream: Tensor): Workload =>
+  workload(
+    jit((g: JitValue) => differentiated(fn(...parameters), g as Tensor, parameters)),
+    [upstream],
+    parameters,
+  );
+
+/** The result of `fn` and the gradients of all its parameters, given the one of its result. */
+export const resultAndGradients = (
+  fn: Differentiable,
   parameters: readonly Tensor[],
   upstream: Tensor,
 ): Workload =>
   workload(
     jit((g: JitValue) => {
-      fn(...parameters)
-        .mul(g as Tensor)
-        .sum()
-        .backward();
-      return parameters.map((p) => {
-        const { grad } = p;
-        p.grad = undefined;
-        return grad;
-      });
+      const result = fn(...parameters);
+      return [result.detach(), ...differentiated(result, g as Tensor, parameters)];
     }),
     [upstream],
     parameters,
   );
+
+function differentiated(result: Tensor, upstream: Tensor, parameters: readonly Tensor[]): JitValue[] {
+  result.mul(upstream).sum().backward();
+  return parameters.map((p) => {
+    const { grad } = p;
+    p.grad = undefined;
+    return grad;
+  });
+}
 
 /**
  * The cases of these names; a first word, or several, means all of its kind.
