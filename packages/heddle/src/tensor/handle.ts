@@ -32,7 +32,7 @@ export abstract class TensorHandle<D extends DTypeName> {
         '[Tensor] tensors are made by tensor([1, 2]), zeros([2, 3]), rand([4])…, not by new Tensor().',
       );
     if (node.requiresGrad && !isNew && !b.recordsGradients()) node = b.detach(node);
-    if (node.depth > MAX_DEPTH && !node.storage) engine.realize([node]);
+    if (node.depth > MAX_DEPTH && !node.storage && !currentTrace()) engine.realize([node]);
     node.tensors++;
     this.#node = node;
   }

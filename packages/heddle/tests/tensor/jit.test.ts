@@ -385,6 +385,17 @@ test('realize inside does nothing; the step computes all of it', async () => {
 
 const refused = (message: RegExp) => ({ name: 'ArgumentError', code: 'HEDDLE_ARGUMENT', message });
 
+test('a function of more than 2,000 operations, one on the other, is one program', async () => {
+  useDevice('cpu');
+  const one = zeros([2]).add(1).realize();
+  const count = jit((x: Tensor) => {
+    let y = x;
+    for (let i = 0; i < 2100; i++) y = y.add(one);
+    return y;
+  });
+  assert.deepEqual(await list(count(tensor([0, 0.5]))), [2100, 2100.5]);
+});
+
 test('a jitted function inside another is refused, and the outer one works afterwards', async () => {
   const inner = jit((x: Tensor) => x.add(1));
   let nested = true;
