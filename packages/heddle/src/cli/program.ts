@@ -5,6 +5,7 @@ import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
 import type { ProfileCommandOptions } from './profile.js';
 import type { PlotOptions } from './runs.js';
 import type { SavedRunOptions } from './saved-run.js';
+import type { SummaryCommandOptions } from './summary.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
 import { DEVICE_HELP, positiveNumber, wholeNumber } from './values.js';
@@ -18,6 +19,7 @@ Examples:
   $ heddle eval runs/mine     how good a trained network is
   $ heddle doctor             what this machine offers and lacks
   $ heddle bench cpu          how fast it is
+  $ heddle summary resnet18   its layers, with shapes, parameters and work
   $ heddle profile cnn        where the time of a training step goes`;
 
 /**
@@ -49,6 +51,7 @@ export async function createProgram(
   addDoctor(root, ended);
   await addBench(root, words, ended);
   addProfile(root, ended);
+  addSummary(root, ended);
   return root;
 }
 
@@ -269,6 +272,24 @@ async function addBench(
     .allowExcessArguments()
     .action(() => {
       throw new ArgumentError(`heddle bench is a separate package. Install it: npm install ${BENCH}`);
+    });
+}
+
+function addSummary(root: Command, ended: (exitCode: number) => void): void {
+  root
+    .command('summary')
+    .summary("list a network's layers, with their shapes, parameters, work and memory")
+    .description(
+      'Layer by layer: the shape of the output, parameters, floating-point operations and memory of a forward pass. ' +
+        'Nothing is computed.',
+    )
+    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))
+    .option('-b, --batch-size <n>', 'examples at once', wholeNumber(1), 1)
+    .addHelpText('after', '\nExample:\n  $ heddle summary resnet18 --batch-size 128')
+    .action(async (program: string, options: SummaryCommandOptions) => {
+      const { summary } = await import('./summary.js');
+      summary(program, options);
+      ended(0);
     });
 }
 

@@ -18,7 +18,7 @@ export interface ExampleKind {
   readonly classes: number;
 }
 
-const EXAMPLES = {
+export const EXAMPLES = {
   images: { shape: [1, 28, 28], classes: 10 },
   separable: { shape: [2], classes: 2 },
   quadrants: { shape: [2], classes: 2 },

@@ -119,6 +119,13 @@ export {
   type RnnOptions,
 } from './recurrent.js';
 export { Dropout, Dropout2d, type DropoutLayerOptions, DropPath } from './regularization.js';
+export type {
+  LayerSummary,
+  ModelSummary,
+  OutputSummary,
+  SummaryInput,
+  SummaryOptions,
+} from './summary.js';
 export {
   type DecodeOptions,
   type EncodeOptions,

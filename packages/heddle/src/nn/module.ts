@@ -13,6 +13,7 @@ import { noGrad } from '../tensor/modes.js';
 import { nameTensor } from '../tensor/names.js';
 import { INSPECT, type InspectOptions, isInside } from '../tensor/print.js';
 import { type AnyTensor, requireTensor, Tensor } from '../tensor/tensor.js';
+import { type ModelSummary, type SummaryInput, type SummaryOptions, summarize } from './summary.js';
 
 /** Tensors by their dotted names, as PyTorch names them: `conv1.weight`, `layers.0.bias`. */
 export type StateDict = Readonly<Record<string, AnyTensor>>;
@@ -155,6 +156,19 @@ export abstract class Module {
   /** Call `hook` before each `forward`, with the module and the arguments; it may return others. @throws ArgumentError */
   registerForwardPreHook(hook: ForwardPreHook): HookHandle {
     return this.#hooks.before(hook);
+  }
+
+  /**
+   * The layers in the order in which they are called, with the shapes of their outputs, their parameters, and the work and
+   * memory of a forward pass. `forward` is traced in evaluation mode: nothing is computed, and the model stays as it is.
+   * @param input what `forward` takes: the shape of one example of f32, to which the batch is added in front; a tensor, with
+   *   its batch, for inputs of another dtype; a record of these; a list of them is several arguments
+   * @example console.log(model.summary([1, 28, 28]))
+   * @example model.summary([zeros([1, 128], { dtype: i32 }), [64]], { batchSize: 1 })
+   * @throws ArgumentError, and what `forward` throws for such an input
+   */
+  summary(input: SummaryInput | readonly SummaryInput[], options: SummaryOptions = {}): ModelSummary {
+    return summarize(this, input, options);
   }
 
   /** What `console.log` shows: the layers, their parameters' shapes and their settings. */

@@ -22,6 +22,7 @@ export const noGradientOf = ({ name }: DType): DTypeError =>
 export abstract class TensorHandle<D extends DTypeName> {
   /** @internal */
   #node: GraphNode;
+  #isFrozen = false;
   /**
    * @internal Tensors are made by `tensor`, `zeros`, `rand`… and by operations.
    * @param isNew it is of its own leaf: else it has no gradient where none is recorded, if it is its operand's, too
@@ -35,6 +36,11 @@ export abstract class TensorHandle<D extends DTypeName> {
     if (node.depth > MAX_DEPTH && !node.storage && !currentTrace()) engine.realize([node]);
     node.tensors++;
     this.#node = node;
+  }
+
+  /** @internal Whether it is a parameter of which no gradient is wanted. */
+  get isFrozen(): boolean {
+    return this.#isFrozen;
   }
 
   /** @internal The graph node: within a traced function, what stands for this tensor there. */
@@ -103,5 +109,6 @@ export abstract class TensorHandle<D extends DTypeName> {
         '[requiresGrad] this tensor is a result of others that require gradients: only theirs can be set. Use .detach() for its values without gradients.',
       );
     engine.startGradients(this, on);
+    this.#isFrozen = !on;
   }
 }

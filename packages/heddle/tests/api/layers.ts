@@ -7,8 +7,10 @@ import {
   axis,
   channelNorm,
   flag,
+  fn,
   images,
   isList,
+  isPlain,
   lastNorm,
   layer,
   model,
@@ -19,6 +21,7 @@ import {
   orElse,
   precision,
   type Spec,
+  state,
   tensor,
 } from './spec.js';
 
@@ -112,4 +115,21 @@ export const LAYERS: Readonly<Record<string, LayerRow>> = {
   ...IMAGE_LAYERS,
   ...SEQUENCE_LAYERS,
   LogSoftmax: { takes: [optional(axis)], make: () => new nn.LogSoftmax() },
+};
+
+/** The methods of all modules. */
+export const MODULE_METHODS: Readonly<Record<string, readonly Spec[]>> = {
+  namedModules: [],
+  namedParameters: [],
+  namedBuffers: [],
+  parameters: [],
+  buffers: [],
+  stateDict: [],
+  loadStateDict: [state(() => layer().stateDict()), options({ strict: optional(flag) })],
+  train: [optional(flag)],
+  eval: [],
+  zeroGrad: [],
+  summary: [orElse(tensor(), (v) => isList(v) || isPlain(v)), options({ batchSize: optional(number(1)) })],
+  registerForwardHook: [fn()],
+  registerForwardPreHook: [fn()],
 };

@@ -3,7 +3,7 @@ import * as H from '../../src/index.js';
 import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
 import { IMAGE_CALLS } from './images.js';
-import { LAYERS, NORMALIZATION_CALLS } from './layers.js';
+import { LAYERS, MODULE_METHODS, NORMALIZATION_CALLS } from './layers.js';
 import { LISTS } from './lists.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
 import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequences.js';
@@ -572,20 +572,7 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   },
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   Loader: { order: [number(0)], batches: [optional(number(0))] },
-  Module: {
-    namedModules: [],
-    namedParameters: [],
-    namedBuffers: [],
-    parameters: [],
-    buffers: [],
-    stateDict: [],
-    loadStateDict: [state(() => layer().stateDict()), options({ strict: optional(flag) })],
-    train: [optional(flag)],
-    eval: [],
-    zeroGrad: [],
-    registerForwardHook: [fn()],
-    registerForwardPreHook: [fn()],
-  },
+  Module: MODULE_METHODS,
   ...Object.fromEntries(
     Object.entries(LAYERS).map(([name, { input = tensor(), inherits }]) => [
       name,

@@ -52,6 +52,7 @@ test('every command has a help with examples', async () => {
     ['doctor'],
     ['bench'],
     ['profile'],
+    ['summary'],
     ['runs'],
     ['runs', 'plot'],
     ['eval'],
@@ -306,6 +307,13 @@ test('a learning rate that is too high stops with the reason and the last good w
   for (const { data } of Object.values(tensors)) {
     assert(new Float32Array(data.slice().buffer).every(Number.isFinite));
   }
+});
+
+test('the layers of a network are listed', async () => {
+  const { code, out } = await heddle(['summary', 'quadrants', '--batch-size', '8']);
+  assert.equal(code, 0);
+  assert.match(out, /^quadrants: .*, batch of 8\n\nlayer +output +parameters +FLOPs +activations\n/);
+  assert.match(out, /^ {2}2: Linear +\(8,1\) +31 +480 +32 B$/m);
 });
 
 test('doctor looks at everything and succeeds', async () => {

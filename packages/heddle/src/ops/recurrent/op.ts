@@ -77,6 +77,7 @@ export const recurrentOp: FusedOp<RecurrentArg> = {
       states === 2 ? at(block(blocks - 1), 0) : undefined,
     ];
   },
+  flops: ({ src: [x, w] }) => 2 * x!.shape[0]! * x!.shape[1]! * w!.size,
   kernels: [
     {
       name: 'recurrent-steps',

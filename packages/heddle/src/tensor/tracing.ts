@@ -1,0 +1,50 @@
+/** Functions run for the shapes of what they make, and for what computing it would take: nothing is computed. */
+import type { DType } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import type { Shape } from '../core/shape.js';
+import { currentTrace, Trace } from '../engine/trace.js';
+import * as b from '../graph/build.js';
+import { callOf } from '../graph/fused-op.js';
+import type { GraphNode } from '../graph/node.js';
+import { type AnyTensor, Tensor } from './tensor.js';
+
+export { newestSerial } from '../graph/node.js';
+
+/**
+ * Run `body` as `jit` traces a function: tensors have no values, and what it assigns to those from outside is forgotten.
+ * @param of who asks @throws ArgumentError within `jit`
+ */
+export function tracedAlone<T>(of: string, body: () => T): T {
+  if (currentTrace())
+    throw new ArgumentError(`[${of}] cannot be called within a jitted function. Call it before.`);
+  return new Trace(() => {}).run(() => b.withoutGradients(body));
+}
+
+/** A tensor without values, for `tracedAlone`. */
+export const valueless = (shape: Shape, dtype: DType): AnyTensor => new Tensor(b.leaf(shape, dtype), true);
+
+/**
+ * Floating-point operations of products, convolutions and recurrent layers, a multiply-add being two, that these tensors
+ * take from the nodes made after the one with the serial number `since`.
+ */
+export function flopsSince(since: number, results: readonly AnyTensor[]): number {
+  const seen = new Set<GraphNode>();
+  const open = results.map((t) => t.node);
+  let flops = 0;
+  for (let node = open.pop(); node; node = open.pop()) {
+    if (node.serial <= since || seen.has(node)) continue;
+    seen.add(node);
+    open.push(...node.src);
+    if (node.op !== 'call') continue;
+    const { op, arg } = callOf(node);
+    flops += op.flops?.(node, arg) ?? 0;
+  }
+  return flops;
+}
+
+/** What a tensor's values are in memory: a reshaped tensor has those of its source. */
+export function heldBy(tensor: AnyTensor): GraphNode {
+  let { node } = tensor;
+  while (node.op === 'reshape') node = node.src[0]!;
+  return node;
+}
