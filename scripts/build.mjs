@@ -1,6 +1,6 @@
 /**
  * Build the library, its benchmarks and the tests of both into packages/<name>/dist, without leftovers of files that are
- * gone. The build gets an id, a hash of the compiled library (core/build-id.ts).
+ * gone. The build gets an id, a hash of the compiled library (core/build-id.ts). Then the library is bundled (bundle.mjs).
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -8,6 +8,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bundle } from './bundle.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const library = join(root, 'packages', 'heddle');
@@ -19,7 +20,10 @@ const built = [library, join(root, 'packages', 'bench')].every((folder) => {
   const args = [join(dirname(compiler), 'bin', 'tsc'), '-p', folder, '--noEmitOnError'];
   return spawnSync(process.execPath, args, { stdio: 'inherit' }).status === 0;
 });
-if (built) identify(join(library, 'dist', 'src'));
+if (built) {
+  identify(join(library, 'dist', 'src'));
+  await bundle(library, join(root, 'packages', 'bench', 'dist'));
+}
 process.exitCode = built ? 0 : 1;
 
 /** @param {string} folder */

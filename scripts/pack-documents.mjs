@@ -32,7 +32,7 @@ const newest = (sources) =>
 if (process.argv.includes('--remove')) {
   for (const name of documents) rmSync(join(folder, name), { force: true });
 } else {
-  const built = join(folder, 'dist', 'src');
+  const built = join(folder, 'dist');
   if (!existsSync(built) || newest(built) < newest(join(folder, 'src'))) {
     console.error('The package is not built, or its sources have changed since. Run: npm run build');
     process.exit(1);

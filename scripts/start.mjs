@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 const OLDEST_NODE = 20;
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const library = join(root, 'packages', 'heddle');
-const main = join(library, 'dist', 'src', 'cli', 'main.js');
+const main = join(library, 'dist', 'bundle', 'main.js');
 
 /** When a file was last changed; 0 if there is none. @param {string} path */
 const changed = (path) => (existsSync(path) ? statSync(path).mtimeMs : 0);

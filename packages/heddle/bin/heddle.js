@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import module from 'node:module';
 
-const main = new URL('../dist/src/cli/main.js', import.meta.url);
+const main = new URL('../dist/bundle/main.js', import.meta.url);
 if (existsSync(main)) {
   // From Node 22.1 on: what V8 made of the modules is kept for the next start.
   module.enableCompileCache?.();

@@ -238,7 +238,9 @@ export class ArrayDataset implements Dataset {
           'remote() method of its own, or use workers: 0.',
       );
     const data = { ...this.#options(), inputs: shared(this.inputs), labels: shared(this.labels) };
-    return { module: import.meta.url, open: openArrayDataset.name, data };
+    // A CommonJS bundle has no import.meta; there, the loader refuses to start workers.
+    const module = import.meta.url && new URL('./remote-arrays.js', import.meta.url).href;
+    return { module, open: 'open', data };
   }
 
   #options(): ArrayDatasetOptions {
@@ -246,9 +248,6 @@ export class ArrayDataset implements Dataset {
     return { inputs, inputShape, labels, classes, normalize };
   }
 }
-
-/** The other end of `ArrayDataset.remote`. */
-export const openArrayDataset = (options: ArrayDatasetOptions): ArrayDataset => new ArrayDataset(options);
 
 // Two small functions, each with one kind of array, stay fast however many kinds of dataset a program uses.
 

@@ -31,9 +31,6 @@ export function asPartOf<T>(origin: string | undefined, body: () => T): T {
   }
 }
 
-/** Of the library's sources, or of what they were compiled to. Unknown in a CommonJS bundle, which has no import.meta. */
-const ROOT = import.meta.url ? new URL('..', import.meta.url).href : undefined;
-
 /** Folders that make nodes for those who ask. */
 const MAKERS: ReadonlySet<string> = new Set([
   'graph',
@@ -45,59 +42,60 @@ const MAKERS: ReadonlySet<string> = new Set([
   'kernel',
 ]);
 
+/** A call, where it is written. */
 interface Frame {
-  readonly url: string;
+  readonly file: string;
   readonly line: number;
-  readonly column: number;
+  /** The folder of the library that it is in; of other files nothing. */
+  readonly folder: string;
 }
 
 /** `nn/linear.ts:27 ← model.ts:12`: the layer, and the line of the user's that called it; or only who called. */
 function callSite(): string {
-  const frames = stack().filter(({ url }) => !MAKERS.has(folderOf(url)));
+  const frames = stack().filter(({ folder }) => !MAKERS.has(folder));
   const [first] = frames;
   if (!first) return '';
-  const caller = folderOf(first.url) === 'nn' && frames.find(({ url }) => folderOf(url) !== 'nn');
-  const ofUser = caller && folderOf(caller.url) === '' ? [caller] : [];
-  return [first, ...ofUser].map(frameText).join(' ← ');
+  const caller = first.folder === 'nn' && frames.find(({ folder }) => folder !== 'nn');
+  const ofUser = caller && caller.folder === '' ? [caller] : [];
+  return [first, ...ofUser].map(({ file, line }) => `${file}:${line}`).join(' ← ');
 }
 
-/** Of a file of the library; of others nothing. */
-const folderOf = (url: string): string =>
-  ROOT && url.startsWith(ROOT) ? url.slice(ROOT.length).split('/')[0]! : '';
+const known = new Map<string, Frame>();
 
 function stack(): Frame[] {
   const { stackTraceLimit, prepareStackTrace } = Error;
   Error.stackTraceLimit = 64;
   Error.prepareStackTrace = (_, sites) => sites;
   const holder: { stack?: NodeJS.CallSite[] } = {};
-  Error.captureStackTrace(holder, stack);
+  Error.captureStackTrace(holder);
   const sites = holder.stack ?? [];
   Error.stackTraceLimit = stackTraceLimit;
   Error.prepareStackTrace = prepareStackTrace;
   return sites.flatMap((site) => {
     const url = site.getScriptNameOrSourceURL();
     if (!url?.startsWith('file:')) return [];
-    return [{ url, line: site.getLineNumber() ?? 1, column: site.getColumnNumber() ?? 1 }];
+    const line = site.getLineNumber() ?? 1;
+    const column = site.getColumnNumber() ?? 1;
+    const key = `${url} ${line} ${column}`;
+    let frame = known.get(key);
+    if (!frame) {
+      frame = frameAt(url, line, column);
+      known.set(key, frame);
+    }
+    return [frame];
   });
 }
 
-const described = new Map<string, string>();
+/** The folder of the library's sources: the first call described is of this file. Unknown where no map leads to it. */
+let sources: string | undefined;
 
-function frameText({ url, line, column }: Frame): string {
-  const key = `${url} ${line} ${column}`;
-  let text = described.get(key);
-  if (text === undefined) {
-    const written = writtenAt(url, line, column);
-    text = `${shortPath(written.file, url)}:${written.line}`;
-    described.set(key, text);
+function frameAt(url: string, line: number, column: number): Frame {
+  const written = writtenAt(url, line, column);
+  sources ??= /^(.*[\\/])graph[\\/]origin\.[jt]s$/.exec(written.file)?.[1] ?? '';
+  if (sources && written.file.startsWith(sources)) {
+    const file = written.file.slice(sources.length).replaceAll('\\', '/');
+    return { file, line: written.line, folder: file.split('/')[0]! };
   }
-  return text;
-}
-
-/** Of the library from its sources on; of others relative to the working folder where that is shorter. */
-function shortPath(file: string, url: string): string {
-  if (ROOT && url.startsWith(ROOT))
-    return `${url.slice(ROOT.length).replace(/[^/]*$/, '')}${file.replace(/^.*[\\/]/, '')}`;
-  const near = relative(process.cwd(), file);
-  return near.length < file.length ? near : file;
+  const near = relative(process.cwd(), written.file);
+  return { file: near.length < written.file.length ? near : written.file, line: written.line, folder: '' };
 }

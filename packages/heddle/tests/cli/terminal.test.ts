@@ -10,7 +10,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { readSafetensors } from '../../src/io/index.js';
 
-const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, FORCE_COLOR: ___, NO_COLOR: ____, ...plain } = process.env;
 const ENV = { ...plain, TERM: 'xterm', HEDDLE_DEVICE: 'cpu' };
 /** A network and a number of epochs that no test waits for. */

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type BuildOptions, build } from 'esbuild';
 
-const library = fileURLToPath(new URL('../../src/index.js', import.meta.url));
+const library = fileURLToPath(new URL('../../bundle/index.js', import.meta.url));
 
 /** Hand-written kernels of the CPU device, a user's kernel, and a training step. */
 const APP = `

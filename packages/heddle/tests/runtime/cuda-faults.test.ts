@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { readSafetensors } from '../../src/io/index.js';
 import { cudaReason } from '../cases/case-runner.js';
 
-const MAIN = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 const LIBRARY = new URL('../../src/', import.meta.url).href;
 const folder = mkdtempSync(join(tmpdir(), 'heddle-cuda-faults-'));
 after(() => rmSync(folder, { recursive: true }));
