@@ -18,7 +18,8 @@ interface Range {
 function rangeOf(values: readonly number[]): Range {
   const finite = values.filter(Number.isFinite);
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
-  return low < high ? { low, high } : { low: low - 0.5, high: high + 0.5 };
+  const around = Math.abs(low) / 2 || 0.5;
+  return low < high ? { low, high } : { low: low - around, high: high + around };
 }
 
 const figure = (v: number): string => (Math.abs(v) >= 100 ? v.toFixed(0) : v.toPrecision(4));

@@ -2,6 +2,7 @@
 import { Argument, Command, Option } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
+import type { LrCommandOptions } from './lr.js';
 import type { ProfileCommandOptions } from './profile.js';
 import type { PlotOptions } from './runs.js';
 import type { SavedRunOptions } from './saved-run.js';
@@ -52,6 +53,7 @@ export async function createProgram(
   await addBench(root, words, ended);
   addProfile(root, ended);
   addSummary(root, ended);
+  addLr(root, ended);
   return root;
 }
 
@@ -81,22 +83,24 @@ Examples:
   $ heddle train --resume runs/2026-01-31T09-05-00-cnn`;
 }
 
+const SCHEDULE_HELP = "of the learning rate: constant, cosine, 'chain(warmup(500), cosine)'";
+
+const recipeNames = (): string[] =>
+  Object.values(SETTINGS).flatMap((program) => ('variants' in program ? Object.keys(program.variants) : []));
+
 function addTrain(root: Command, ended: (exitCode: number) => void): void {
-  const recipes = Object.values(SETTINGS).flatMap((program) =>
-    'variants' in program ? Object.keys(program.variants) : [],
-  );
   root
     .command('train')
     .summary('train a network and write the run to a folder')
     .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
     .addArgument(new Argument('[program]', 'which network').choices(Object.keys(SETTINGS)))
     .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
-    .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipes))
+    .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipeNames()))
     .option('-e, --epochs <n>', 'times through the training data', wholeNumber(1))
     .option('-b, --batch-size <n>', 'examples per step', wholeNumber(1))
     .option('--lr <rate>', 'learning rate', positiveNumber)
     .addOption(new Option('--optimizer <name>', 'update rule').choices(OPTIMIZER_NAMES))
-    .addOption(new Option('--schedule <name>', 'of the learning rate').choices(['constant', 'cosine']))
+    .option('--schedule <expression>', SCHEDULE_HELP)
     .addOption(
       new Option(
         '--autocast <dtype>',
@@ -289,6 +293,41 @@ function addSummary(root: Command, ended: (exitCode: number) => void): void {
     .action(async (program: string, options: SummaryCommandOptions) => {
       const { summary } = await import('./summary.js');
       summary(program, options);
+      ended(0);
+    });
+}
+
+const LR_NOTES = `
+A schedule is an expression of optim.schedules, whose factors are multiplied with the learning rate: constant, warmup, cosine, \
+cosineRestarts, polynomial, exponential, step, multiStep, oneCycle, plateau, and chain for one after another. Options are in \
+braces. heddle train takes the same expressions.
+
+Examples:
+  $ heddle lr resnet18 --epochs 30
+  $ heddle lr --schedule 'chain(warmup(500), cosine({ final: 0.1 }))' --lr 0.1
+  $ heddle lr vit --schedule "step(5, { unit: 'epoch' })" --svg lr.svg`;
+
+function addLr(root: Command, ended: (exitCode: number) => void): void {
+  root
+    .command('lr')
+    .summary('draw the learning rate over a training')
+    .description("Draw the learning rate of a network's recipe, or of a schedule alone, over a training.")
+    .addArgument(new Argument('[program]', 'which network').choices(Object.keys(SETTINGS)))
+    .option('--schedule <expression>', SCHEDULE_HELP)
+    .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipeNames()))
+    .option(
+      '-e, --epochs <n>',
+      "times through the training data (default: the recipe's, or 10)",
+      wholeNumber(1),
+    )
+    .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
+    .option('--steps-per-epoch <n>', "default: those of the program's data, or 100", wholeNumber(1))
+    .option('--lr <rate>', "learning rate (default: the recipe's, or 1)", positiveNumber)
+    .option('--svg <file>', 'where to draw it as well (default: nowhere)')
+    .addHelpText('after', LR_NOTES)
+    .action(async (program: string | undefined, options: LrCommandOptions) => {
+      const { drawSchedule } = await import('./lr.js');
+      await drawSchedule(program, options);
       ended(0);
     });
 }

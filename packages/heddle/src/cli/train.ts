@@ -9,7 +9,6 @@ import { closeDevices } from '../runtime/registry.js';
 import { device, engineStats } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
 import {
-  type AutocastName,
   type Callback,
   type EpochReport,
   fit,
@@ -20,9 +19,10 @@ import {
 } from '../train/index.js';
 import { Interrupt } from '../train/interrupt.js';
 import { OPTIMIZERS, scheduleOf, type TrainingProgram } from '../train/programs.js';
-import type { OptimizerName, Recipe } from '../train/recipes.js';
+import type { Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, percent, table, whole } from './format.js';
 import { progress } from './progress.js';
+import { type RecipeOptions, recipeFor } from './recipe-options.js';
 import { chooseDevice, evaluationLoader, loadData } from './run-data.js';
 import { RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
@@ -31,15 +31,8 @@ import { packageVersion } from './version.js';
 /** Width of the labels before the facts of a run. */
 const LABEL = 9;
 
-export interface TrainOptions {
+export interface TrainOptions extends RecipeOptions {
   readonly data?: string;
-  readonly recipe?: string;
-  readonly epochs?: number;
-  readonly batchSize?: number;
-  readonly lr?: number;
-  readonly optimizer?: OptimizerName;
-  readonly schedule?: Recipe['schedule'];
-  readonly autocast?: AutocastName;
   readonly seed: number;
   readonly limit?: number;
   readonly workers: number;
@@ -184,31 +177,6 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     interrupt.dispose();
     await closeDevices();
   }
-}
-
-function recipeFor(
-  program: TrainingProgram,
-  { recipe: variant, epochs, batchSize, lr, optimizer, schedule, autocast }: TrainOptions,
-): Recipe {
-  const chosen = variant === undefined ? program.recipe : program.variants?.[variant];
-  if (!chosen) {
-    const known = Object.keys(program.variants ?? {});
-    throw new ArgumentError(
-      `${program.name} has no recipe '${variant}'. ` +
-        (known.length > 0
-          ? `Available: ${known.join(', ')}.`
-          : 'It has only its default one: leave --recipe out.'),
-    );
-  }
-  return {
-    ...chosen,
-    ...(epochs !== undefined && { epochs }),
-    ...(batchSize !== undefined && { batchSize }),
-    ...(lr !== undefined && { lr }),
-    ...(optimizer !== undefined && { optimizer }),
-    ...(schedule !== undefined && { schedule }),
-    ...(autocast !== undefined && { autocast }),
-  };
 }
 
 function schedulePart(recipe: Recipe): { schedule?: LrSchedule } {

@@ -18,11 +18,12 @@ export interface ExampleKind {
   readonly classes: number;
 }
 
+/** Those of the programs, and how many there are to train on. */
 export const EXAMPLES = {
-  images: { shape: [1, 28, 28], classes: 10 },
-  separable: { shape: [2], classes: 2 },
-  quadrants: { shape: [2], classes: 2 },
-} as const satisfies Record<string, ExampleKind>;
+  images: { shape: [1, 28, 28], classes: 10, length: 60_000 },
+  separable: { shape: [2], classes: 2, length: 2000 },
+  quadrants: { shape: [2], classes: 2, length: 2000 },
+} as const satisfies Record<string, ExampleKind & { readonly length: number }>;
 
 export interface TrainingStepsOptions {
   readonly optimizer: (parameters: Tensor[]) => Optimizer<BaseSettings>;

@@ -13,7 +13,6 @@ import {
   type Optimizer,
   RMSprop,
   SGD,
-  schedules,
 } from '../optim/index.js';
 import { bceWithLogits, crossEntropy } from '../tensor/functional-losses.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -21,6 +20,7 @@ import type { Loss, LossReduction } from './evaluate.js';
 import { accuracy, binaryAccuracy, type Metric } from './metrics.js';
 import { type OptimizerName, type Recipe, SETTINGS, type Settings } from './recipes.js';
 import { ResNet18 } from './resnet.js';
+import { parseSchedule } from './schedule-expression.js';
 import { ViT } from './vit.js';
 
 /** Optimizers by the names that commands take, with the settings that suit the programs. */
@@ -140,6 +140,6 @@ export function programNamed(name: string): TrainingProgram {
   );
 }
 
-/** The learning rate's factor over the training. */
-export const scheduleOf = ({ schedule }: Recipe): LrSchedule | undefined =>
-  schedule === 'cosine' ? schedules.cosine() : undefined;
+/** The learning rate's factor over the training. @throws ArgumentError unless it is a schedule */
+export const scheduleOf = ({ schedule }: Pick<Recipe, 'schedule'>): LrSchedule | undefined =>
+  schedule === 'constant' ? undefined : parseSchedule(schedule);

@@ -19,8 +19,8 @@ export interface Recipe {
   readonly optimizer: OptimizerName;
   /** The learning rate. */
   readonly lr: number;
-  /** 'cosine': the learning rate falls to 0 along a half cosine. */
-  readonly schedule: 'constant' | 'cosine';
+  /** Of the learning rate, as an expression of `optim.schedules`: 'constant', 'chain(warmup(500), cosine)'. */
+  readonly schedule: string;
   /** Whether a step takes the mean of its examples' losses, or the sum. */
   readonly lossReduction: LossReduction;
   /** Mixed precision (default: off). */

@@ -53,6 +53,7 @@ test('every command has a help with examples', async () => {
     ['bench'],
     ['profile'],
     ['summary'],
+    ['lr'],
     ['runs'],
     ['runs', 'plot'],
     ['eval'],
@@ -89,6 +90,8 @@ test('what is not understood is said, with exit code 2', async () => {
     [['train', 'cnn', '--lr', 'fast'], /argument 'fast' is invalid\. Must be a positive number/],
     [['train', 'cnn', '--optimizer', 'magic'], /'magic' is invalid.*sgd, momentum, adam/],
     [['train', 'cnn', '--autocast', 'f32'], /'f32' is invalid.*bf16, f16/],
+    [['train', 'cnn', '--schedule', 'cosin'], /unknown schedule 'cosin'\. Did you mean 'cosine'\?/],
+    [['lr'], /there is nothing to draw: name a program, or give a --schedule/],
     [['train', 'mlp', '--recipe', 'reference'], /mlp has no recipe 'reference'/],
     [
       ['train', 'perceptron', '--data', 'mnist'],
@@ -307,6 +310,23 @@ test('a learning rate that is too high stops with the reason and the last good w
   for (const { data } of Object.values(tensors)) {
     assert(new Float32Array(data.slice().buffer).every(Number.isFinite));
   }
+});
+
+test('learning rates are drawn, in the terminal and as SVG', async () => {
+  const recipe = await heddle(['lr', 'quadrants', '--epochs', '3']);
+  assert.equal(recipe.code, 0, recipe.err);
+  assert.match(recipe.out, /^learning rate of quadrants by epoch\n +0\.02000 │●/);
+  assert.match(
+    recipe.out,
+    /^epochs {3}3 of 20 steps\nfirst {4}0\.02\nhighest {2}0\.02 in step 1\nlast {5}0\.0000\d+$/m,
+  );
+  const schedule = 'chain(warmup(50), step(1, { unit: "epoch" }))';
+  const { code, out } = await heddle(['lr', '--schedule', schedule, '--svg', 'lr.svg', '--epochs', '2']);
+  assert.equal(code, 0);
+  assert.match(out, /^highest {2}1 in step 51$/m);
+  const [, line] = /<polyline points="([^"]+)"/.exec(await readFile(join(folder, 'lr.svg'), 'utf8'))!;
+  const points = line!.split(' ');
+  assert.deepEqual([points.length, points[0], points.at(-1)], [501, '72.0,376.0', '712.0,344.0']);
 });
 
 test('the layers of a network are listed', async () => {
