@@ -18,6 +18,7 @@ import {
   rand,
   randint,
   randn,
+  type Shape,
   smoothL1,
   type Tensor,
   tripletMargin,
@@ -27,7 +28,7 @@ import type { KernelCase } from './device-cases.js';
 import { resultAndGradients } from './workload.js';
 
 type Sizes = readonly number[];
-type Indices = Tensor<'i32'>;
+type Indices = Tensor<Shape, 'i32'>;
 
 const count = (shape: Sizes): number => shape.reduce((n, d) => n * d, 1);
 const parameter = (shape: Sizes): Tensor => randn(shape, { requiresGrad: true }).realize();

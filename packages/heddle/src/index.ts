@@ -92,6 +92,7 @@ export {
   meshgrid,
   type Nested,
   ones,
+  type ShapeFor,
   stack,
   type TensorOptions,
   tensor,
@@ -287,13 +288,19 @@ export {
 } from './tensor/random.js';
 export type { ReduceOptions, VarianceOptions, VectorNormOptions } from './tensor/reductions.js';
 export type { IndexAddOptions } from './tensor/scattering.js';
+export type * as shapes from './tensor/shape-types.js';
 export type { SortOptions, TopkOptions } from './tensor/sorting.js';
 export {
   type AllcloseOptions,
   type AnyTensor,
+  type DTypeOf,
+  type Fits,
   type MatmulOptions,
+  type Met,
   type NumberDType,
   type Operand,
+  type OperandOf,
+  type ShapeOf,
   type Sorted,
   type Summed,
   Tensor,

@@ -2,7 +2,7 @@
 import { aBoolean, instance, integerFrom, type Rules, requireOptions, within } from '../core/arguments.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
-import { formatShape, sameShape } from '../core/shape.js';
+import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { aTensor, requireTensor } from '../tensor/checks.js';
 import { type Attention, attend } from '../tensor/functional-attention.js';
 import { linear } from '../tensor/functional-layers.js';
@@ -66,7 +66,7 @@ function both(a: AnyTensor | undefined, b: AnyTensor | undefined): AnyTensor | u
   if (!a || !b) return a ?? b;
   if (a.dtype === bool && b.dtype === bool) return a.and(b);
   const added = (mask: AnyTensor): AnyTensor =>
-    mask.dtype === bool ? (mask as Tensor<'bool'>).where(0, -Infinity) : mask;
+    mask.dtype === bool ? (mask as Tensor<Shape, 'bool'>).where(0, -Infinity) : mask;
   return added(a).add(added(b));
 }
 
@@ -77,15 +77,15 @@ function both(a: AnyTensor | undefined, b: AnyTensor | undefined): AnyTensor | u
  */
 export class MultiheadAttention extends Module {
   /** (3·embedDim, embedDim): of queries, keys and values, in this order; undefined if their features differ. */
-  readonly inProjWeight: Tensor<'f32'> | undefined;
+  readonly inProjWeight: Tensor<Shape, 'f32'> | undefined;
   /** (embedDim, embedDim), if features differ. */
-  readonly qProjWeight: Tensor<'f32'> | undefined;
+  readonly qProjWeight: Tensor<Shape, 'f32'> | undefined;
   /** (embedDim, kdim), if features differ. */
-  readonly kProjWeight: Tensor<'f32'> | undefined;
+  readonly kProjWeight: Tensor<Shape, 'f32'> | undefined;
   /** (embedDim, vdim), if features differ. */
-  readonly vProjWeight: Tensor<'f32'> | undefined;
+  readonly vProjWeight: Tensor<Shape, 'f32'> | undefined;
   /** (3·embedDim); undefined with `bias: false`. */
-  readonly inProjBias: Tensor<'f32'> | undefined;
+  readonly inProjBias: Tensor<Shape, 'f32'> | undefined;
   /** The projection of all heads' outputs. */
   readonly outProj: Linear;
   /** The features of queries and of the output. */
@@ -108,7 +108,7 @@ export class MultiheadAttention extends Module {
       throw new ArgumentError(
         `[MultiheadAttention] ${numHeads} heads do not divide embedDim ${embedDim}. Choose a divisor.`,
       );
-    const drawn = (rows: number, columns: number): Tensor<'f32'> =>
+    const drawn = (rows: number, columns: number): Tensor<Shape, 'f32'> =>
       init.xavierUniform(constantParameter([rows, columns], 0));
     const isPacked = kdim === embedDim && vdim === embedDim;
     this.inProjWeight = isPacked ? drawn(3 * embedDim, embedDim) : undefined;
@@ -198,7 +198,7 @@ export class MultiheadAttention extends Module {
   /** Queries, keys and values in the features that heads work on. One product makes what comes of one tensor. */
   #projected(query: Tensor, key: Tensor, value: Tensor): Tensor[] {
     const { embedDim, inProjWeight, inProjBias } = this;
-    const rows = <T extends Tensor<'f32'>>(t: T | undefined, from: number, to: number) =>
+    const rows = <T extends Tensor<Shape, 'f32'>>(t: T | undefined, from: number, to: number) =>
       t?.at(`${from * embedDim}:${to * embedDim}`);
     const weight = (part: number): Tensor =>
       rows(inProjWeight, part, part + 1) ?? [this.qProjWeight, this.kProjWeight, this.vProjWeight][part]!;

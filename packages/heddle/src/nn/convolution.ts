@@ -81,9 +81,9 @@ function functionOptions<O extends { readonly bias?: boolean }>(
  */
 export abstract class ConvolutionLayer extends Module {
   /** (outChannels, inChannels/groups, …kernel); of transposed convolutions (inChannels, outChannels/groups, …kernel). */
-  readonly weight: Tensor<'f32'>;
+  readonly weight: Tensor<Shape, 'f32'>;
   /** (outChannels); undefined with `bias: false`. */
-  readonly bias: Tensor<'f32'> | undefined;
+  readonly bias: Tensor<Shape, 'f32'> | undefined;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1, or the groups do not divide the channels */
   constructor(

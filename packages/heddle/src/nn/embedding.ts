@@ -1,5 +1,7 @@
 /** A table of vectors, one for each number. */
+
 import { requireOptions } from '../core/arguments.js';
+import type { Shape } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
 import { EMBEDDING, type EmbeddingOptions, embedding, paddingRow } from '../tensor/functional-embedding.js';
 import { defaultGenerator } from '../tensor/random.js';
@@ -10,7 +12,7 @@ import { requireSize } from './parameter.js';
 /** The row of `weight` that each index names: (…) → (…, embeddingDim). Drawn from N(0, 1); the padding row is 0. */
 export class Embedding extends Module {
   /** (numEmbeddings, embeddingDim) */
-  readonly weight: Tensor<'f32'>;
+  readonly weight: Tensor<Shape, 'f32'>;
   /** The row that gets no gradient, counted from the front; undefined: all get one. */
   readonly paddingIndex: number | undefined;
   /** Rows that are looked up are scaled to this norm if theirs is larger; undefined: none are. */
@@ -40,7 +42,7 @@ export class Embedding extends Module {
   }
 
   /** @param indices i32, any shape (…), each 0 … numEmbeddings−1 · @returns (…, embeddingDim) */
-  forward(indices: AnyTensor): Tensor<'f32'> {
+  forward(indices: AnyTensor): Tensor<Shape, 'f32'> {
     const { paddingIndex, maxNorm, normType } = this;
     return embedding(indices, this.weight, { paddingIndex, maxNorm, normType });
   }

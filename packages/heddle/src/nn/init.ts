@@ -5,7 +5,7 @@
 import { aFinite, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { formatShape, sizeOf } from '../core/shape.js';
+import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -71,10 +71,10 @@ function fans(op: string, t: AnyTensor): { fanIn: number; fanOut: number } {
 /** `t` with a value drawn for each element. @param settings numbers by name */
 function filled<D extends DTypeName>(
   op: string,
-  t: Tensor<D>,
+  t: Tensor<Shape, D>,
   settings: Readonly<Record<string, number>>,
   draw: () => number,
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireTensor(op, 't', t);
   for (const [name, value] of Object.entries(settings)) requireArgument(op, name, value, aFinite);
   return t.write(Float64Array.from({ length: t.size }, draw));
@@ -91,7 +91,10 @@ export interface UniformOptions {
 const UNIFORM: Rules<UniformOptions> = { low: aFinite, high: aFinite };
 
 /** Evenly from [low, high). */
-export function uniform<D extends DTypeName>(t: Tensor<D>, options: UniformOptions = {}): Tensor<D> {
+export function uniform<D extends DTypeName>(
+  t: Tensor<Shape, D>,
+  options: UniformOptions = {},
+): Tensor<Shape, D> {
   requireOptions('uniform', options, UNIFORM);
   const { low = 0, high = 1 } = options;
   const stream = defaultGenerator().host;
@@ -109,7 +112,10 @@ export interface NormalOptions {
 const NORMAL: Rules<NormalOptions> = { mean: aFinite, std: aFinite };
 
 /** From the normal distribution with `mean` and standard deviation `std`. */
-export function normal<D extends DTypeName>(t: Tensor<D>, options: NormalOptions = {}): Tensor<D> {
+export function normal<D extends DTypeName>(
+  t: Tensor<Shape, D>,
+  options: NormalOptions = {},
+): Tensor<Shape, D> {
   requireOptions('normal', options, NORMAL);
   const { mean = 0, std = 1 } = options;
   const stream = defaultGenerator().host;
@@ -117,17 +123,17 @@ export function normal<D extends DTypeName>(t: Tensor<D>, options: NormalOptions
 }
 
 /** `value` in every element. */
-export function constant<D extends DTypeName>(t: Tensor<D>, value: number): Tensor<D> {
+export function constant<D extends DTypeName>(t: Tensor<Shape, D>, value: number): Tensor<Shape, D> {
   return filled('constant', t, { value }, () => value);
 }
 
 /** 0 in every element. */
-export function zeros<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
+export function zeros<D extends DTypeName>(t: Tensor<Shape, D>): Tensor<Shape, D> {
   return constant(t, 0);
 }
 
 /** 1 in every element. */
-export function ones<D extends DTypeName>(t: Tensor<D>): Tensor<D> {
+export function ones<D extends DTypeName>(t: Tensor<Shape, D>): Tensor<Shape, D> {
   return constant(t, 1);
 }
 
@@ -140,7 +146,10 @@ export interface XavierOptions {
 const XAVIER: Rules<XavierOptions> = { gain: aFinite };
 
 /** U(−b, b), b = gain · √(6 / (fanIn + fanOut)). */
-export function xavierUniform<D extends DTypeName>(t: Tensor<D>, options: XavierOptions = {}): Tensor<D> {
+export function xavierUniform<D extends DTypeName>(
+  t: Tensor<Shape, D>,
+  options: XavierOptions = {},
+): Tensor<Shape, D> {
   requireOptions('xavierUniform', options, XAVIER);
   const { gain = 1 } = options;
   const { fanIn, fanOut } = fans('xavierUniform', t);
@@ -149,7 +158,10 @@ export function xavierUniform<D extends DTypeName>(t: Tensor<D>, options: Xavier
 }
 
 /** N(0, s²), s = gain · √(2 / (fanIn + fanOut)). */
-export function xavierNormal<D extends DTypeName>(t: Tensor<D>, options: XavierOptions = {}): Tensor<D> {
+export function xavierNormal<D extends DTypeName>(
+  t: Tensor<Shape, D>,
+  options: XavierOptions = {},
+): Tensor<Shape, D> {
   requireOptions('xavierNormal', options, XAVIER);
   const { gain = 1 } = options;
   const { fanIn, fanOut } = fans('xavierNormal', t);
@@ -163,12 +175,18 @@ function kaimingDeviation(op: string, t: AnyTensor, options: KaimingOptions): nu
 }
 
 /** U(−b, b), b = gain · √(3 / fan). */
-export function kaimingUniform<D extends DTypeName>(t: Tensor<D>, options: KaimingOptions = {}): Tensor<D> {
+export function kaimingUniform<D extends DTypeName>(
+  t: Tensor<Shape, D>,
+  options: KaimingOptions = {},
+): Tensor<Shape, D> {
   const bound = Math.sqrt(3) * kaimingDeviation('kaimingUniform', t, options);
   return uniform(t, { low: -bound, high: bound });
 }
 
 /** N(0, s²), s = gain / √fan. */
-export function kaimingNormal<D extends DTypeName>(t: Tensor<D>, options: KaimingOptions = {}): Tensor<D> {
+export function kaimingNormal<D extends DTypeName>(
+  t: Tensor<Shape, D>,
+  options: KaimingOptions = {},
+): Tensor<Shape, D> {
   return normal(t, { std: kaimingDeviation('kaimingNormal', t, options) });
 }

@@ -1,5 +1,7 @@
 /** The keys and values of the positions that a causal model has seen, so that the next one is computed alone. */
+
 import { i32 } from '../core/dtype.js';
+import type { Shape } from '../core/shape.js';
 import { arange, zeros } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
@@ -12,9 +14,9 @@ export interface CachedKeys {
   /** (N, heads, maxLength, E) */
   readonly values: AnyTensor;
   /** bool (L, maxLength): the positions up to that of each query. */
-  readonly mask: Tensor<'bool'>;
+  readonly mask: Tensor<Shape, 'bool'>;
   /** bool (1): whether the new positions fit in. */
-  readonly fits: Tensor<'bool'>;
+  readonly fits: Tensor<Shape, 'bool'>;
 }
 
 /**
@@ -23,11 +25,11 @@ export interface CachedKeys {
  */
 export class KeyValueCache {
   /** (N, heads, maxLength, E): the keys so far, then zeros. */
-  readonly keys: Tensor<'f32'>;
+  readonly keys: Tensor<Shape, 'f32'>;
   /** (N, heads, maxLength, E): the values so far, then zeros. */
-  readonly values: Tensor<'f32'>;
+  readonly values: Tensor<Shape, 'f32'>;
   /** i32 (1): how many positions there are so far. */
-  readonly length: Tensor<'i32'>;
+  readonly length: Tensor<Shape, 'i32'>;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1 */
   constructor(batch: number, heads: number, maxLength: number, size: number) {

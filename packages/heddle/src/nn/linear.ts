@@ -1,5 +1,7 @@
 /** The fully connected layer. */
+
 import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
+import type { Shape } from '../core/shape.js';
 import { linear } from '../tensor/functional-layers.js';
 import { MATMUL, type MatmulOptions, type Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
@@ -16,9 +18,9 @@ const RULES: Rules<LinearOptions> = { ...MATMUL, bias: aBoolean };
 /** x · weightᵀ + bias: (…, inFeatures) → (…, outFeatures). Both drawn from U(±1/√inFeatures). */
 export class Linear extends Module {
   /** (out, in) */
-  readonly weight: Tensor<'f32'>;
+  readonly weight: Tensor<Shape, 'f32'>;
   /** (out); undefined with `bias: false`. */
-  readonly bias: Tensor<'f32'> | undefined;
+  readonly bias: Tensor<Shape, 'f32'> | undefined;
   readonly #product: MatmulOptions;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1 */

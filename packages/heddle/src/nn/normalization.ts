@@ -65,9 +65,9 @@ const RMS: Rules<RMSNormOptions> = { eps: RMS_NORM.eps, elementwiseAffine: aBool
 /** What layers that normalize channels have in common: a factor and an offset for each. */
 export abstract class ChannelNorm extends Module {
   /** (channels): the factor; undefined with `affine: false`. */
-  readonly weight: Tensor<'f32'> | undefined;
+  readonly weight: Tensor<Shape, 'f32'> | undefined;
   /** (channels): the offset; undefined with `affine: false`. */
-  readonly bias: Tensor<'f32'> | undefined;
+  readonly bias: Tensor<Shape, 'f32'> | undefined;
   /** Added to the variance. */
   readonly eps: number;
 
@@ -90,9 +90,9 @@ function requireDimensions(layer: string, x: Tensor, dimensions: readonly number
 /** Normalizes each channel over the batch and the positions; by running statistics in evaluation. */
 export abstract class BatchNorm extends ChannelNorm {
   /** (features): used in evaluation, updated in training. */
-  readonly runningMean: Tensor<'f32'>;
+  readonly runningMean: Tensor<Shape, 'f32'>;
   /** (features), unbiased: used in evaluation, updated in training. */
-  readonly runningVar: Tensor<'f32'>;
+  readonly runningVar: Tensor<Shape, 'f32'>;
   /** The batch's fraction of the running statistics. */
   readonly momentum: number;
 
@@ -204,9 +204,9 @@ export class LayerNorm extends Module {
   /** The sizes of the last dimensions. */
   readonly normalizedShape: Shape;
   /** (normalizedShape): the factor; undefined with `elementwiseAffine: false`. */
-  readonly weight: Tensor<'f32'> | undefined;
+  readonly weight: Tensor<Shape, 'f32'> | undefined;
   /** (normalizedShape): the offset; undefined with `elementwiseAffine: false` or `bias: false`. */
-  readonly bias: Tensor<'f32'> | undefined;
+  readonly bias: Tensor<Shape, 'f32'> | undefined;
   /** Added to the variance. */
   readonly eps: number;
 
@@ -233,7 +233,7 @@ export class RMSNorm extends Module {
   /** The sizes of the last dimensions. */
   readonly normalizedShape: Shape;
   /** (normalizedShape): the factor; undefined with `elementwiseAffine: false`. */
-  readonly weight: Tensor<'f32'> | undefined;
+  readonly weight: Tensor<Shape, 'f32'> | undefined;
   /** Added to the mean square; undefined for the epsilon of the input's dtype. */
   readonly eps: number | undefined;
 

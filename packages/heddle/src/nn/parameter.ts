@@ -7,7 +7,7 @@ import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** f32, drawn as PyTorch's Linear and Conv2d draw theirs: from U(−1/√fanIn, 1/√fanIn). */
-export function uniformParameter(shape: Shape, fanIn: number): Tensor<'f32'> {
+export function uniformParameter(shape: Shape, fanIn: number): Tensor<Shape, 'f32'> {
   requireIndexable(shape);
   const stream = defaultGenerator().host;
   const bound = 1 / Math.sqrt(fanIn);
@@ -16,7 +16,7 @@ export function uniformParameter(shape: Shape, fanIn: number): Tensor<'f32'> {
 }
 
 /** f32, `value` everywhere. */
-export function constantParameter(shape: Shape, value: number): Tensor<'f32'> {
+export function constantParameter(shape: Shape, value: number): Tensor<Shape, 'f32'> {
   requireIndexable(shape);
   return tensor(new Float32Array(sizeOf(shape)).fill(value), { shape, requiresGrad: true });
 }

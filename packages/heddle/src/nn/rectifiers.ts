@@ -1,5 +1,7 @@
 /** Rectifiers and other piecewise or gated activations as layers. */
+
 import { aFinite, integerFrom, requireArgument, requireOptions } from '../core/arguments.js';
+import type { Shape } from '../core/shape.js';
 import {
   CELU as CELU_RULES,
   type CeluOptions,
@@ -169,7 +171,7 @@ export interface PReLUOptions {
 /** x where x > 0, else a slope that is trained times x. */
 export class PReLU extends Module {
   /** (parameters): the slopes. */
-  readonly weight: Tensor<'f32'>;
+  readonly weight: Tensor<Shape, 'f32'>;
 
   /** @throws ArgumentError */
   constructor(options: PReLUOptions = {}) {

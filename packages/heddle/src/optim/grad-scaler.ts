@@ -1,4 +1,5 @@
 /** Loss scaling for gradients in f16 (Micikevicius et al., Mixed precision training, 2018). */
+
 import {
   above,
   instance,
@@ -10,6 +11,7 @@ import {
 } from '../core/arguments.js';
 import { f32, i32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
+import type { Shape } from '../core/shape.js';
 import { type AnyTensor, aTensor, requireFloat } from '../tensor/checks.js';
 import { tensor, zeros } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
@@ -50,12 +52,12 @@ const STEP: Rules<StepOptions> = { when: aTensor };
  */
 export class GradScaler {
   /** The scale, a scalar on the device. */
-  readonly factor: Tensor<'f32'>;
+  readonly factor: Tensor<Shape, 'f32'>;
   /** Steps since the scale changed, a scalar on the device. */
-  readonly goodSteps: Tensor<'i32'>;
+  readonly goodSteps: Tensor<Shape, 'i32'>;
   readonly #options: Required<GradScalerOptions>;
   /** Optimizers whose gradients are scaled back already, and whether all of these are finite. */
-  readonly #unscaled = new Map<Optimizer<BaseSettings>, Tensor<'bool'>>();
+  readonly #unscaled = new Map<Optimizer<BaseSettings>, Tensor<Shape, 'bool'>>();
 
   /** @throws ArgumentError */
   constructor(options: GradScalerOptions = {}) {
@@ -120,9 +122,11 @@ export class GradScaler {
       const grows = count.ge(growthInterval);
       const risen = grows.where(this.factor.mul(growthFactor), this.factor);
       const factor = isGood.where(risen, this.factor.mul(backoffFactor));
-      const goodSteps = isGood.and(grows.not()).where(count, 0) as Tensor<'i32'>;
+      const goodSteps = isGood.and(grows.not()).where(count, 0) as Tensor<Shape, 'i32'>;
       this.factor.assign(when ? when.where(factor, this.factor) : factor);
-      this.goodSteps.assign(when ? (when.where(goodSteps, this.goodSteps) as Tensor<'i32'>) : goodSteps);
+      this.goodSteps.assign(
+        when ? (when.where(goodSteps, this.goodSteps) as Tensor<Shape, 'i32'>) : goodSteps,
+      );
     });
   }
 

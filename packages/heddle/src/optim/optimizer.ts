@@ -11,7 +11,7 @@ import {
 } from '../core/arguments.js';
 import { type DType, f32, f64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import { type AnyTensor, aTensor, requireTensor } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
 import { currentTrace, isFromBefore, noGrad, noteUseOfGradients, realize } from '../tensor/modes.js';
@@ -78,7 +78,7 @@ export type State = Readonly<Record<string, Tensor>>;
 /** Options of `step`. */
 export interface StepOptions {
   /** A bool scalar: where it is false, parameters and state stay as they are. */
-  readonly when?: Tensor<'bool'>;
+  readonly when?: Tensor<Shape, 'bool'>;
 }
 
 const STEP: Rules<StepOptions> = { when: aTensor };

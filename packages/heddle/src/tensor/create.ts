@@ -37,6 +37,7 @@ import type { GraphNode } from '../graph/node.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
 import { concatenate } from './movement.js';
+import type { Count, GivenShape } from './shape-types.js';
 import { type NumberDType, Tensor } from './tensor.js';
 
 /** Options of all functions that make tensors. */
@@ -74,18 +75,25 @@ export type DTypeFor<V> = [V] extends [
               ? 'i64'
               : NumberDType;
 
+/** The shape of a tensor of such values, where no other is given: `[]` of a number, else not known to types. */
+export type ShapeFor<V> = [V] extends [number | boolean] ? [] : Shape;
+
 /**
  * A tensor of the given values: a number, nested arrays, or a typed array (one dimension, or `shape`).
  * @throws ShapeError if nested arrays differ in length, or the values do not fill `shape`
  */
-export function tensor<D extends DTypeName>(
-  data: Nested | TypedArray,
-  options: TensorOptions<D> & { readonly dtype: DType<D>; readonly shape?: Shape },
-): Tensor<D>;
-export function tensor<V extends Nested | TypedArray>(
+export function tensor<
+  D extends DTypeName,
+  V extends Nested | TypedArray,
+  const S extends Shape = ShapeFor<V>,
+>(
   data: V,
-  options?: TensorOptions & { readonly dtype?: never; readonly shape?: Shape },
-): Tensor<DTypeFor<V>>;
+  options: TensorOptions<D> & { readonly dtype: DType<D>; readonly shape?: S },
+): Tensor<GivenShape<S>, D>;
+export function tensor<V extends Nested | TypedArray, const S extends Shape = ShapeFor<V>>(
+  data: V,
+  options?: TensorOptions & { readonly dtype?: never; readonly shape?: S },
+): Tensor<GivenShape<S>, DTypeFor<V>>;
 export function tensor(
   data: Nested | TypedArray,
   options?: TensorOptions & { readonly shape?: Shape },
@@ -105,13 +113,13 @@ export function tensor(
 }
 
 /** @internal A tensor that owns a leaf. */
-export function fromNode<D extends DTypeName>(
+export function fromNode<S extends Shape, D extends DTypeName>(
   node: GraphNode,
   { requiresGrad = false }: TensorOptions,
-): Tensor<D> {
+): Tensor<S, D> {
   if (requiresGrad && !isFloat(node.dtype)) throw noGradientOf(node.dtype);
   const own = requiresGrad && !node.requiresGrad ? b.detach(node, true) : node;
-  const made = new Tensor<D>(own, true);
+  const made = new Tensor<S, D>(own, true);
   setOwner(own, made);
   return made;
 }
@@ -171,38 +179,42 @@ function flattenNested(data: Nested): { values: (number | bigint)[]; shape: numb
 }
 
 /** `value` in every element. Default dtype f32, of a boolean bool. */
-export function full<D extends DTypeName = 'f32'>(
-  shape: Shape,
+export function full<const S extends Shape, D extends DTypeName = 'f32'>(
+  shape: S,
   value: number | bigint,
   options?: TensorOptions<D>,
-): Tensor<D>;
-export function full<D extends DTypeName = 'bool'>(
-  shape: Shape,
+): Tensor<GivenShape<S>, D>;
+export function full<const S extends Shape, D extends DTypeName = 'bool'>(
+  shape: S,
   value: boolean,
   options?: TensorOptions<D>,
-): Tensor<D>;
+): Tensor<GivenShape<S>, D>;
 export function full(shape: Shape, value: number | boolean | bigint, options: TensorOptions = {}): AnyTensor {
   return filled('full', shape, value, options);
 }
 
 /** 0 in every element. Default dtype f32. */
-export const zeros = <D extends DTypeName = 'f32'>(shape: Shape, options: TensorOptions<D> = {}): Tensor<D> =>
-  filled('zeros', shape, 0, options);
+export const zeros = <const S extends Shape, D extends DTypeName = 'f32'>(
+  shape: S,
+  options: TensorOptions<D> = {},
+): Tensor<GivenShape<S>, D> => filled('zeros', shape, 0, options);
 /** 1 in every element. Default dtype f32. */
-export const ones = <D extends DTypeName = 'f32'>(shape: Shape, options: TensorOptions<D> = {}): Tensor<D> =>
-  filled('ones', shape, 1, options);
+export const ones = <const S extends Shape, D extends DTypeName = 'f32'>(
+  shape: S,
+  options: TensorOptions<D> = {},
+): Tensor<GivenShape<S>, D> => filled('ones', shape, 1, options);
 
 const aValue: Rule = {
   must: 'a number or a boolean',
   holds: (v) => typeof v === 'number' || typeof v === 'boolean' || typeof v === 'bigint',
 };
 
-function filled<D extends DTypeName>(
+function filled<S extends Shape, D extends DTypeName>(
   op: string,
   shape: Shape,
   value: number | boolean | bigint,
   options: TensorOptions,
-): Tensor<D> {
+): Tensor<S, D> {
   requireShape(op, shape);
   requireArgument(op, 'value', value, aValue);
   requireOptions(op, options, TENSOR);
@@ -227,16 +239,21 @@ const ARANGE: Rules<ArangeOptions> = { ...TENSOR, step: aFinite };
  * 0, step, 2·step, … below `stop`, one dimension. Default dtype i32 for whole numbers, else f32.
  * @throws ArgumentError, DTypeError for a dtype that cannot represent an element
  */
+export function arange<N extends number, D extends DTypeName = 'i32' | 'f32'>(
+  stop: N,
+  options?: TensorOptions<D>,
+): Tensor<[Count<N>], D>;
+/** 0, step, 2·step, … below `stop` (above it, if step is negative). */
 export function arange<D extends DTypeName = 'i32' | 'f32'>(
   stop: number,
-  options?: ArangeOptions<D>,
-): Tensor<D>;
+  options: ArangeOptions<D>,
+): Tensor<[number], D>;
 /** start, start + step, … below `stop` (above it, if step is negative). */
 export function arange<D extends DTypeName = 'i32' | 'f32'>(
   start: number,
   stop: number,
   options?: ArangeOptions<D>,
-): Tensor<D>;
+): Tensor<[number], D>;
 export function arange(
   startOrStop: number,
   stopOrOptions?: number | ArangeOptions,
@@ -272,12 +289,12 @@ export function arange(
  * `count` numbers from `start` to `end`, both included, at equal distances, one dimension. Default dtype f32.
  * @throws ArgumentError, DTypeError unless of floats
  */
-export function linspace<D extends DTypeName = 'f32'>(
+export function linspace<N extends number, D extends DTypeName = 'f32'>(
   start: number,
   end: number,
-  count: number,
+  count: N,
   options: TensorOptions<D> = {},
-): Tensor<D> {
+): Tensor<[N], D> {
   for (const [name, value] of Object.entries({ start, end }))
     requireArgument('linspace', name, value, aFinite);
   requireArgument('linspace', 'count', count, integerFrom(0));
@@ -308,9 +325,9 @@ const MESHGRID: Rules<MeshgridOptions> = { indexing: oneOf('ij', 'xy') };
  * @throws ShapeError, ArgumentError
  */
 export function meshgrid<D extends DTypeName>(
-  tensors: readonly Tensor<D>[],
+  tensors: readonly Tensor<Shape, D>[],
   options: MeshgridOptions = {},
-): Tensor<D>[] {
+): Tensor<Shape, D>[] {
   requireTensors('meshgrid', 'tensors', tensors);
   requireOptions('meshgrid', options, MESHGRID);
   for (const [i, t] of tensors.entries())
@@ -322,14 +339,17 @@ export function meshgrid<D extends DTypeName>(
 }
 
 /** The identity matrix (n, n). */
-export function eye<D extends DTypeName = 'f32'>(n: number, options: TensorOptions<D> = {}): Tensor<D> {
+export function eye<N extends number, D extends DTypeName = 'f32'>(
+  n: N,
+  options: TensorOptions<D> = {},
+): Tensor<[N, N], D> {
   requireArgument('eye', 'n', n, integerFrom(0));
   requireOptions('eye', options, TENSOR);
   return fromNode(b.cast(b.map('eq', b.iota([n, n], 0), b.iota([n, n], 1)), options.dtype ?? f32), options);
 }
 
 /** Tensors one after the other along `axis`; the other sizes agree. */
-export function cat<D extends DTypeName>(tensors: readonly Tensor<D>[], axis = 0): Tensor<D> {
+export function cat<D extends DTypeName>(tensors: readonly Tensor<Shape, D>[], axis = 0): Tensor<Shape, D> {
   requireTensors('cat', 'tensors', tensors);
   const first = tensors[0];
   if (!first) throw new ArgumentError('[cat] takes at least one tensor.');
@@ -354,7 +374,7 @@ export function cat<D extends DTypeName>(tensors: readonly Tensor<D>[], axis = 0
 }
 
 /** Tensors of one shape along a new dimension before `axis`. */
-export function stack<D extends DTypeName>(tensors: readonly Tensor<D>[], axis = 0): Tensor<D> {
+export function stack<D extends DTypeName>(tensors: readonly Tensor<Shape, D>[], axis = 0): Tensor<Shape, D> {
   requireTensors('stack', 'tensors', tensors);
   return cat(
     tensors.map((t) => t.unsqueeze(axis)),
@@ -365,9 +385,9 @@ export function stack<D extends DTypeName>(tensors: readonly Tensor<D>[], axis =
 /** Elements of `then` where `condition` is true, else of `otherwise`; all broadcast. */
 export function where<D extends DTypeName = 'f32'>(
   condition: AnyTensor,
-  then: Tensor<D> | number | boolean | bigint,
-  otherwise: Tensor<D> | number | boolean | bigint,
-): Tensor<D> {
+  then: Tensor<Shape, D> | number | boolean | bigint,
+  otherwise: Tensor<Shape, D> | number | boolean | bigint,
+): Tensor<Shape, D> {
   requireTensor('where', 'condition', condition);
   return condition.where(then, otherwise);
 }

@@ -3,7 +3,7 @@ import { aString, requireArgument, requireOptions } from '../core/arguments.js';
 import { type DTypeName, isFloat } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import type { Precision } from '../core/precision.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { matmul } from '../ops/matmul/op.js';
@@ -179,9 +179,9 @@ function contracted(
  */
 export function einsum<D extends DTypeName>(
   equation: string,
-  tensors: readonly Tensor<D>[],
+  tensors: readonly Tensor<Shape, D>[],
   options: MatmulOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireArgument('einsum', 'equation', equation, aString);
   requireTensors('einsum', 'tensors', tensors);
   requireOptions('einsum', options, MATMUL);

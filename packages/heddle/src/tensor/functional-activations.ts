@@ -1,13 +1,15 @@
 /** Activation functions, element by element unless an axis is named. Sources: PyTorch's torch.nn.functional. */
+
 import { above, aFinite, aNumber, oneOf, type Rules, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
+import type { Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import * as fused from '../ops/activation/op.js';
 import { type AnyTensor, requireFloat, requireTensor } from './checks.js';
 import { Tensor, widely } from './tensor.js';
 
 /** max(0, x); the gradient at 0 is 0. */
-export function relu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function relu<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireTensor('relu', 'x', x);
   return x.relu();
 }
@@ -22,7 +24,10 @@ export interface LeakyReluOptions {
 export const LEAKY_RELU: Rules<LeakyReluOptions> = { negativeSlope: aFinite };
 
 /** x where x > 0, else negativeSlope · x. */
-export function leakyRelu<D extends DTypeName>(x: Tensor<D>, options: LeakyReluOptions = {}): Tensor<D> {
+export function leakyRelu<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: LeakyReluOptions = {},
+): Tensor<Shape, D> {
   requireFloat('leakyRelu', 'x', x);
   requireOptions('leakyRelu', options, LEAKY_RELU);
   const { negativeSlope = 0.01 } = options;
@@ -30,21 +35,21 @@ export function leakyRelu<D extends DTypeName>(x: Tensor<D>, options: LeakyReluO
 }
 
 /** 1 / (1 + e^−x). */
-export function sigmoid<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function sigmoid<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireTensor('sigmoid', 'x', x);
   return x.sigmoid();
 }
 
 /** (e^x − e^−x) / (e^x + e^−x). */
-export function tanh<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function tanh<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('tanh', 'x', x);
   return x.tanh();
 }
 
 /** x · sigmoid(x), also called swish. */
-export function silu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function silu<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('silu', 'x', x);
-  return new Tensor<D>(fused.silu(x.node));
+  return new Tensor<Shape, D>(fused.silu(x.node));
 }
 
 /** Options of `elu`. */
@@ -57,7 +62,7 @@ export interface EluOptions {
 export const ELU: Rules<EluOptions> = { alpha: aFinite };
 
 /** x where x > 0, else alpha · (e^x − 1). */
-export function elu<D extends DTypeName>(x: Tensor<D>, options: EluOptions = {}): Tensor<D> {
+export function elu<D extends DTypeName>(x: Tensor<Shape, D>, options: EluOptions = {}): Tensor<Shape, D> {
   requireFloat('elu', 'x', x);
   requireOptions('elu', options, ELU);
   const { alpha = 1 } = options;
@@ -79,7 +84,10 @@ export interface SoftplusOptions {
 export const SOFTPLUS: Rules<SoftplusOptions> = { beta: above(0), threshold: aNumber };
 
 /** log(1 + e^(beta · x)) / beta, and x itself where beta · x > threshold. */
-export function softplus<D extends DTypeName>(x: Tensor<D>, options: SoftplusOptions = {}): Tensor<D> {
+export function softplus<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: SoftplusOptions = {},
+): Tensor<Shape, D> {
   requireFloat('softplus', 'x', x);
   requireOptions('softplus', options, SOFTPLUS);
   const { beta = 1, threshold = 20 } = options;
@@ -91,9 +99,9 @@ export function softplus<D extends DTypeName>(x: Tensor<D>, options: SoftplusOpt
 }
 
 /** The error function 2/√π ∫₀ˣ e^−t² dt. */
-export function erf<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function erf<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('erf', 'x', x);
-  return new Tensor<D>(b.map('erf', x.node));
+  return new Tensor<Shape, D>(b.map('erf', x.node));
 }
 
 /** Options of `gelu`. */
@@ -108,7 +116,7 @@ export const GELU: Rules<GeluOptions> = { approximate: oneOf('none', 'tanh') };
 /**
  * x · Φ(x), Φ the normal distribution's cumulative function (Hendrycks and Gimpel, 2016).
  */
-export function gelu<D extends DTypeName>(x: Tensor<D>, options: GeluOptions = {}): Tensor<D> {
+export function gelu<D extends DTypeName>(x: Tensor<Shape, D>, options: GeluOptions = {}): Tensor<Shape, D> {
   requireFloat('gelu', 'x', x);
   requireOptions('gelu', options, GELU);
   const { approximate = 'none' } = options;
@@ -127,13 +135,13 @@ export function gelu<D extends DTypeName>(x: Tensor<D>, options: GeluOptions = {
 }
 
 /** e^x / Σ e^x along `axis`, computed from x − max x. */
-export function softmax<D extends DTypeName>(x: Tensor<D>, axis = -1): Tensor<D> {
+export function softmax<D extends DTypeName>(x: Tensor<Shape, D>, axis = -1): Tensor<Shape, D> {
   requireTensor('softmax', 'x', x);
   return x.softmax(axis);
 }
 
 /** x − log Σ e^x along `axis`, computed from x − max x. */
-export function logSoftmax<D extends DTypeName>(x: Tensor<D>, axis = -1): Tensor<D> {
+export function logSoftmax<D extends DTypeName>(x: Tensor<Shape, D>, axis = -1): Tensor<Shape, D> {
   requireTensor('logSoftmax', 'x', x);
   return x.logSoftmax(axis);
 }

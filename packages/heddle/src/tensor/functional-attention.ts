@@ -38,16 +38,16 @@ const ATTENTION: Rules<AttentionOptions> = {
 const LOWEST = -1e38;
 
 /** (L, S): whether key j is not after query i. */
-const causal = (queries: number, keys: number): Tensor<'bool'> => {
+const causal = (queries: number, keys: number): Tensor<Shape, 'bool'> => {
   const shape = [queries, keys];
-  return new Tensor<'i32'>(b.iota(shape, 1)).le(new Tensor(b.iota(shape, 0)));
+  return new Tensor<Shape, 'i32'>(b.iota(shape, 1)).le(new Tensor(b.iota(shape, 0)));
 };
 
 /** Softmax of the scores (…, L, S) where a query may attend, 0 elsewhere. */
 function weightsOf(scores: AnyTensor, mask: AnyTensor | undefined, isCausal: boolean): AnyTensor {
   const before = isCausal ? causal(scores.shape.at(-2)!, scores.shape.at(-1)!) : undefined;
   if (!mask) return (before ? before.where(scores, LOWEST) : scores).softmax(-1);
-  const open = (mask.dtype === bool ? mask : mask.ne(-Infinity)) as Tensor<'bool'>;
+  const open = (mask.dtype === bool ? mask : mask.ne(-Infinity)) as Tensor<Shape, 'bool'>;
   const allowed = before ? open.and(before) : open;
   const moved = mask.dtype === bool ? scores : scores.add(mask);
   return allowed.where(allowed.where(moved, LOWEST).softmax(-1), 0);
@@ -91,14 +91,14 @@ function requireAttention(q: AnyTensor, k: AnyTensor, v: AnyTensor, mask: AnyTen
 /** The output of attention, and how much of each value is in it. */
 export interface Attention<D extends DTypeName = DTypeName> {
   /** (…, L, V) */
-  readonly output: Tensor<D>;
+  readonly output: Tensor<Shape, D>;
   /** (…, L, S), f32 for queries of 16-bit floats. */
   readonly weights: AnyTensor;
 }
 
 /** @internal What `scaledDotProductAttention` computes, with its weights. */
 export function attend<D extends DTypeName>(
-  query: Tensor<D>,
+  query: Tensor<Shape, D>,
   key: AnyTensor,
   value: AnyTensor,
   options: AttentionOptions = {},
@@ -152,11 +152,11 @@ export function attend<D extends DTypeName>(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function scaledDotProductAttention<D extends DTypeName>(
-  query: Tensor<D>,
+  query: Tensor<Shape, D>,
   key: AnyTensor,
   value: AnyTensor,
   options: AttentionOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions(OP, options, ATTENTION);
   return attend(query, key, value, options).output;
 }

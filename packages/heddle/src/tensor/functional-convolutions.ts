@@ -3,7 +3,7 @@ import { integerFrom, type Rule, type Rules, requireArgument, requireOptions } f
 import type { DTypeName } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { aPrecision, type Precision } from '../core/precision.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import {
   CONV2D,
@@ -38,20 +38,22 @@ export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function conv2d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   weight: AnyTensor,
   bias?: AnyTensor,
   options: Conv2dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireTensor('conv2d', 'x', x);
   requireTensor('conv2d', 'weight', weight);
   requireOptions('conv2d', options, CONV2D);
   const precision = options.precision ?? getPrecision().conv;
-  const y = new Tensor<D>(conv2dNode(forProduct(x.node), forProduct(weight.node), { ...options, precision }));
+  const y = new Tensor<Shape, D>(
+    conv2dNode(forProduct(x.node), forProduct(weight.node), { ...options, precision }),
+  );
   if (bias === undefined) return y;
   const outputs = weight.shape[0]!;
   requireBias('conv2d', x, bias, outputs);
-  return y.add(bias.cast(y.dtype).reshape([outputs, 1, 1])) as Tensor<D>;
+  return y.add(bias.cast(y.dtype).reshape([outputs, 1, 1])) as Tensor<Shape, D>;
 }
 
 /** Options of `conv1d`. */
@@ -98,11 +100,11 @@ const ofRow = ({ stride, padding, dilation, ...rest }: Conv1dOptions): Conv2dOpt
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function conv1d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   weight: AnyTensor,
   bias?: AnyTensor,
   options: Conv1dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('conv1d', 'x', x, 3, '(N,C,L)');
   requireRank('conv1d', 'weight', weight, 3, '(O,C/groups,k)');
   requireOptions('conv1d', options, CONV1D);
@@ -164,11 +166,11 @@ export function triple(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function conv3d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   weight: AnyTensor,
   bias?: AnyTensor,
   options: Conv3dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('conv3d', 'x', x, 5, '(N,C,D,H,W)');
   requireRank('conv3d', 'weight', weight, 5, '(O,C/groups,kD,kH,kW)');
   requireOptions('conv3d', options, CONV3D);
@@ -227,11 +229,11 @@ export const CONV_TRANSPOSE2D: Rules<ConvTranspose2dOptions> = { ...CONV2D, outp
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function convTranspose2d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   weight: AnyTensor,
   bias?: AnyTensor,
   options: ConvTranspose2dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('convTranspose2d', options, CONV_TRANSPOSE2D);
   requireRank('convTranspose2d', 'x', x, 4, '(N,C,H,W)');
   requireRank('convTranspose2d', 'weight', weight, 4, '(C,O/groups,kH,kW)');
@@ -266,7 +268,7 @@ export function convTranspose2d<D extends DTypeName>(
       `[convTranspose2d] x ${formatShape(x.shape)} with padding ${padding.join('×')} leaves nothing of the result: ${size.join('×')}. Pad less.`,
     );
   const y = extra.every((e, i) => e < stride[i]!)
-    ? new Tensor<D>(
+    ? new Tensor<Shape, D>(
         b.call(conv2dInputOp, [forProduct(x.node), forProduct(weight.node)], {
           size,
           kernel,
@@ -280,15 +282,15 @@ export function convTranspose2d<D extends DTypeName>(
     : cutOut(convTranspose2d(x, weight, undefined, { stride, dilation, groups, precision }), padding, size);
   if (bias === undefined) return y;
   requireBias('convTranspose2d', x, bias, perGroup * groups);
-  return y.add(bias.cast(y.dtype).reshape([perGroup * groups, 1, 1])) as Tensor<D>;
+  return y.add(bias.cast(y.dtype).reshape([perGroup * groups, 1, 1])) as Tensor<Shape, D>;
 }
 
 /** The part of images that begins at `from` and has this size; beyond them 0. */
 function cutOut<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   from: readonly [number, number],
   size: readonly [number, number],
-): Tensor<D> {
+): Tensor<Shape, D> {
   const missing = size.map((n, i) => [0, Math.max(0, from[i]! + n - x.shape[2 + i]!)] as const);
   const [rows, columns] = size.map((n, i) => `${from[i]}:${from[i]! + n}`) as [string, string];
   return x.pad([[0, 0], [0, 0], ...missing]).at('...', rows, columns);
@@ -312,11 +314,11 @@ export const CONV_TRANSPOSE1D: Rules<ConvTranspose1dOptions> = { ...CONV1D, outp
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function convTranspose1d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   weight: AnyTensor,
   bias?: AnyTensor,
   options: ConvTranspose1dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('convTranspose1d', 'x', x, 3, '(N,C,L)');
   requireRank('convTranspose1d', 'weight', weight, 3, '(C,O/groups,k)');
   requireOptions('convTranspose1d', options, CONV_TRANSPOSE1D);

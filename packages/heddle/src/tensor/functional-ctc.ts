@@ -2,7 +2,7 @@
 import { aBoolean, integerFrom, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { type DTypeName, i32 } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import { ctcOp, LOWEST } from '../ops/ctc/op.js';
 import { type AnyTensor, requireFloat, requireRank } from './checks.js';
@@ -42,12 +42,12 @@ function requireLengths(name: string, t: AnyTensor, shape: readonly number[]): v
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function ctcLoss<D extends DTypeName>(
-  logProbs: Tensor<D>,
+  logProbs: Tensor<Shape, D>,
   targets: AnyTensor,
   inputLengths: AnyTensor,
   targetLengths: AnyTensor,
   options: CtcOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('ctcLoss', 'logProbs', logProbs, 3, '(T,N,C)');
   requireFloat('ctcLoss', 'logProbs', logProbs);
   requireOptions('ctcLoss', options, CTC);
@@ -64,9 +64,9 @@ export function ctcLoss<D extends DTypeName>(
   const length = 2 * count + 1;
   const blanks = (size: number) => full([batch, size], blank, { dtype: i32 });
   const isRead = arange(count, { dtype: i32 }).lt(targetLengths.unsqueeze(1));
-  const labels = isRead.where(targets as Tensor<'i32'>, blank);
+  const labels = isRead.where(targets as Tensor<Shape, 'i32'>, blank);
   const pairs = stack([blanks(count), labels], 2).reshape([batch, 2 * count]);
-  const extended = cat([pairs, blanks(1)], 1) as Tensor<'i32'>;
+  const extended = cat([pairs, blanks(1)], 1) as Tensor<Shape, 'i32'>;
   const earlier = extended
     .pad(
       [

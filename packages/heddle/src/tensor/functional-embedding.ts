@@ -1,7 +1,9 @@
 /** Rows of a table by their numbers. Source: PyTorch's torch.nn.functional.embedding. */
+
 import { above, integerFrom, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { type DTypeName, i32 } from '../core/dtype.js';
 import { DTypeError } from '../core/errors.js';
+import type { Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import { indexSelect } from '../ops/index-add/op.js';
 import { type AnyTensor, requireFloat, requireIndexable, requireRank, requireTensor } from './checks.js';
@@ -55,9 +57,9 @@ function limitNorms(weight: AnyTensor, flat: AnyTensor, most: number, ord: numbe
  */
 export function embedding<D extends DTypeName>(
   indices: AnyTensor,
-  weight: Tensor<D>,
+  weight: Tensor<Shape, D>,
   options: EmbeddingOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireTensor('embedding', 'indices', indices);
   if (indices.dtype !== i32)
     throw new DTypeError(
@@ -70,7 +72,7 @@ export function embedding<D extends DTypeName>(
   const [rows, features] = weight.shape as [number, number];
   const flat = indices.reshape([indices.size]);
   if (maxNorm !== undefined) limitNorms(weight, flat, maxNorm, normType);
-  const picked = new Tensor<D>(indexSelect(weight.node, flat.node, 0));
+  const picked = new Tensor<Shape, D>(indexSelect(weight.node, flat.node, 0));
   const each = flat.unsqueeze(1);
   const isRow = each.ge(0).and(each.lt(rows));
   const trained =
@@ -86,7 +88,7 @@ export function embedding<D extends DTypeName>(
  * @returns f32 (length, features)
  * @throws ArgumentError
  */
-export function sinusoidalPositions(length: number, features: number): Tensor<'f32'> {
+export function sinusoidalPositions(length: number, features: number): Tensor<Shape, 'f32'> {
   requireArgument('sinusoidalPositions', 'length', length, integerFrom(0, 2 ** 31 - 1));
   requireArgument('sinusoidalPositions', 'features', features, integerFrom(1, 2 ** 31 - 1));
   requireIndexable([length, features]);

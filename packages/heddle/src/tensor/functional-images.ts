@@ -12,7 +12,7 @@ import {
 } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape, sizeOf } from '../core/shape.js';
+import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { WindowArg } from '../graph/node.js';
 import { aPair, outputSize, type Pair, pair } from '../ops/conv2d/op.js';
@@ -67,7 +67,10 @@ interface Resize {
  * @returns (N, C, …size)
  * @throws ShapeError, DTypeError, ArgumentError unless exactly one of size and scaleFactor is given
  */
-export function interpolate<D extends DTypeName>(x: Tensor<D>, options: InterpolateOptions): Tensor<D> {
+export function interpolate<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: InterpolateOptions,
+): Tensor<Shape, D> {
   requireFloat('interpolate', 'x', x);
   requireInterpolation('interpolate', options);
   const { mode = 'nearest', alignCorners = false } = options;
@@ -107,7 +110,11 @@ function resizes(x: AnyTensor, { size, scaleFactor }: InterpolateOptions, alignC
   });
 }
 
-function nearest<D extends DTypeName>(x: Tensor<D>, axis: number, { from, to, step }: Resize): Tensor<D> {
+function nearest<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  axis: number,
+  { from, to, step }: Resize,
+): Tensor<Shape, D> {
   if (to % from === 0 && step === from / to) return x.repeatInterleave(to / from, axis);
   const positions = Int32Array.from({ length: to }, (_, at) => Math.min(from - 1, Math.floor(at * step)));
   return x.at(...x.shape.slice(0, axis).map(() => ':'), tensor(positions));
@@ -144,11 +151,11 @@ function cubicTaps(at: number, resize: Resize, alignCorners: boolean): Taps {
 
 /** Along an axis, sums of weighted elements: a product with a matrix, and so are its gradients. */
 function weighted<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   axis: number,
   { from, to }: Resize,
   taps: readonly Taps[],
-): Tensor<D> {
+): Tensor<Shape, D> {
   const values = new Float64Array(from * to);
   taps.forEach((list, at) => {
     for (const [position, weight] of list) values[position * to + at]! += weight;
@@ -167,7 +174,10 @@ function weighted<D extends DTypeName>(
  * @returns (…, C, r·H, r·W)
  * @throws ShapeError, ArgumentError
  */
-export function pixelShuffle<D extends DTypeName>(x: Tensor<D>, upscaleFactor: number): Tensor<D> {
+export function pixelShuffle<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  upscaleFactor: number,
+): Tensor<Shape, D> {
   const [lead, c, h, w] = imageOf('pixelShuffle', 'upscaleFactor', x, upscaleFactor);
   const r = upscaleFactor;
   if (c % (r * r) !== 0)
@@ -187,7 +197,10 @@ export function pixelShuffle<D extends DTypeName>(x: Tensor<D>, upscaleFactor: n
  * @returns (…, C·r², H, W)
  * @throws ShapeError, ArgumentError
  */
-export function pixelUnshuffle<D extends DTypeName>(x: Tensor<D>, downscaleFactor: number): Tensor<D> {
+export function pixelUnshuffle<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  downscaleFactor: number,
+): Tensor<Shape, D> {
   const [lead, c, h, w] = imageOf('pixelUnshuffle', 'downscaleFactor', x, downscaleFactor);
   const r = downscaleFactor;
   if (h % r !== 0 || w % r !== 0)
@@ -259,17 +272,17 @@ function windowsOf(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function unfold<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   kernel: Pair,
   options: UnfoldOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('unfold', 'x', x, 4, '(N,C,H,W)');
   requireFloat('unfold', 'x', x);
   requireOptions('unfold', options, UNFOLD);
   const [n, c, h, w] = x.shape as [number, number, number, number];
   const { arg, padding, places } = windowsOf('unfold', [h, w], kernel, options);
   const padded = x.pad([[0, 0], [0, 0], ...padding.map((p) => [p, p] as const)]);
-  return new Tensor<D>(b.window(padded.node, arg))
+  return new Tensor<Shape, D>(b.window(padded.node, arg))
     .permute([0, 1, 4, 5, 2, 3])
     .reshape([n, c * sizeOf(arg.kernel), sizeOf(places)]);
 }
@@ -283,11 +296,11 @@ export function unfold<D extends DTypeName>(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function fold<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   outputSize: Pair,
   kernel: Pair,
   options: UnfoldOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('fold', 'x', x, 3, '(N,C·kH·kW,L)');
   requireFloat('fold', 'x', x);
   requireOptions('fold', options, UNFOLD);
@@ -304,5 +317,5 @@ export function fold<D extends DTypeName>(
   const windows = x.reshape([n, c, ...arg.kernel, ...places]).permute([0, 1, 4, 5, 2, 3]);
   const padded = size.map((d, i) => d + 2 * padding[i]!) as [number, number];
   const [ys, xs] = size.map((d, i) => `${padding[i]}:${padding[i]! + d}`) as [string, string];
-  return new Tensor<D>(b.fold(windows.node, padded, arg)).at('...', ys, xs);
+  return new Tensor<Shape, D>(b.fold(windows.node, padded, arg)).at('...', ys, xs);
 }

@@ -33,11 +33,11 @@ import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
  * @throws ShapeError, DTypeError
  */
 export function linear<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   weight: AnyTensor,
   bias?: AnyTensor,
   options: MatmulOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('linear', options, MATMUL);
   requireRank('linear', 'weight', weight, 2, '(out, in)');
   requireSameDtype('linear', 'x', x, 'weight', weight);
@@ -70,7 +70,10 @@ export const DROPOUT: Rules<DropoutOptions> = { p: within(0, 1), training: aBool
  * @param x floats, any shape
  * @throws ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropout<D extends DTypeName>(x: Tensor<D>, options: DropoutOptions = {}): Tensor<D> {
+export function dropout<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: DropoutOptions = {},
+): Tensor<Shape, D> {
   requireTensor('dropout', 'x', x);
   requireOptions('dropout', options, DROPOUT);
   return dropped('dropout', x, x.shape, options);
@@ -79,10 +82,10 @@ export function dropout<D extends DTypeName>(x: Tensor<D>, options: DropoutOptio
 /** @param mask broadcasts to x: what is dropped together */
 function dropped<D extends DTypeName>(
   op: string,
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   mask: Shape,
   { p = 0.5, training = true }: DropoutOptions,
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireFloat(op, 'x', x);
   if (!training || p === 0) return x;
   if (p === 1) return x.mul(0);
@@ -95,7 +98,10 @@ function dropped<D extends DTypeName>(
  * @param x floats (N, C, H, W)
  * @throws ShapeError, ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropout2d<D extends DTypeName>(x: Tensor<D>, options: DropoutOptions = {}): Tensor<D> {
+export function dropout2d<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: DropoutOptions = {},
+): Tensor<Shape, D> {
   requireRank('dropout2d', 'x', x, 4, '(N,C,H,W)');
   requireOptions('dropout2d', options, DROPOUT);
   return dropped('dropout2d', x, [x.shape[0]!, x.shape[1]!, 1, 1], options);
@@ -107,7 +113,10 @@ export function dropout2d<D extends DTypeName>(x: Tensor<D>, options: DropoutOpt
  * @param x floats (N, …)
  * @throws ShapeError, ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropPath<D extends DTypeName>(x: Tensor<D>, options: DropoutOptions = {}): Tensor<D> {
+export function dropPath<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: DropoutOptions = {},
+): Tensor<Shape, D> {
   requireTensor('dropPath', 'x', x);
   if (x.ndim === 0)
     throw new ShapeError('[dropPath] x is a scalar, must be (N, …): a value for each example.');
@@ -120,7 +129,7 @@ export function dropPath<D extends DTypeName>(x: Tensor<D>, options: DropoutOpti
  * @param labels i32, any shape (…), each 0 … classes−1; others give a row of zeros
  * @returns f32 (…, classes)
  */
-export function oneHot(labels: AnyTensor, classes: number): Tensor<'f32'> {
+export function oneHot(labels: AnyTensor, classes: number): Tensor<Shape, 'f32'> {
   requireLabels('oneHot', labels);
   requireArgument('oneHot', 'classes', classes, integerFrom(1));
   const shape = [...labels.shape, classes];

@@ -13,7 +13,7 @@ import {
 } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { broadcastShapes, formatShape, sameShape, sizeOf } from '../core/shape.js';
+import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
 import * as fused from '../ops/activation/op.js';
 import { crossEntropy as crossEntropyRows } from '../ops/cross-entropy/op.js';
 import { inFull } from './autocast.js';
@@ -63,17 +63,20 @@ const NLL: Rules<NllOptions> = {
 const CROSS_ENTROPY: Rules<CrossEntropyOptions> = { ...NLL, labelSmoothing: within(0, 1) };
 
 /** @internal Losses of elements as their mean, their sum, or as they are. */
-export function reduced<D extends DTypeName>(losses: Tensor<D>, reduction: Reduction = 'mean'): Tensor<D> {
+export function reduced<D extends DTypeName>(
+  losses: Tensor<Shape, D>,
+  reduction: Reduction = 'mean',
+): Tensor<Shape, D> {
   if (reduction === 'none') return losses;
-  return (reduction === 'sum' ? losses.sum() : losses.mean()) as Tensor<D>;
+  return (reduction === 'sum' ? losses.sum() : losses.mean()) as Tensor<Shape, D>;
 }
 
 /** (N, C, …) and (N, …), or (C) and (): as rows (R, C) and labels (R). */
 function asRows<D extends DTypeName>(
   op: string,
-  scores: Tensor<D>,
+  scores: Tensor<Shape, D>,
   labels: AnyTensor,
-): { rows: Tensor<D>; flat: AnyTensor } {
+): { rows: Tensor<Shape, D>; flat: AnyTensor } {
   requireTensor(op, 'scores', scores);
   requireTensor(op, 'labels', labels);
   const axis = scores.ndim === 1 ? 0 : 1;
@@ -94,18 +97,18 @@ function asRows<D extends DTypeName>(
 
 /** Rows' losses to the result: ignored rows cleared, weighted mean. `losses` are weighted already. */
 function finish<D extends DTypeName>(
-  losses: Tensor<D>,
+  losses: Tensor<Shape, D>,
   labels: AnyTensor,
   shape: readonly number[],
   options: NllOptions,
-): Tensor<D> {
+): Tensor<Shape, D> {
   const { weight, ignoreIndex, reduction = 'mean' } = options;
   if (weight === undefined && ignoreIndex === undefined) return reduced(losses.reshape(shape), reduction);
   const kept = ignoreIndex === undefined ? losses : labels.ne(ignoreIndex).where(losses, 0);
   if (reduction !== 'mean') return reduced(kept.reshape(shape), reduction);
   const each = weight ? weight.gather(0, labels) : labels.eq(labels).cast(losses.dtype);
   const counted = ignoreIndex === undefined ? each : labels.ne(ignoreIndex).where(each, 0);
-  return kept.sum().div(counted.sum()) as Tensor<D>;
+  return kept.sum().div(counted.sum()) as Tensor<Shape, D>;
 }
 
 function checkWeight(op: string, scores: AnyTensor, classes: number, weight: AnyTensor | undefined): void {
@@ -119,10 +122,10 @@ function checkWeight(op: string, scores: AnyTensor, classes: number, weight: Any
 
 /** −rows[i, labels[i]], times the label's weight; NaN for a label that is not a class. */
 function negativePicked<D extends DTypeName>(
-  rows: Tensor<D>,
+  rows: Tensor<Shape, D>,
   labels: AnyTensor,
   weight: AnyTensor | undefined,
-): Tensor<D> {
+): Tensor<Shape, D> {
   const [count, classes] = rows.shape as [number, number];
   const picked = rows
     .gather(1, labels.reshape([count, 1]))
@@ -141,10 +144,10 @@ function negativePicked<D extends DTypeName>(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function nllLoss<D extends DTypeName>(
-  logProbabilities: Tensor<D>,
+  logProbabilities: Tensor<Shape, D>,
   labels: AnyTensor,
   options: NllOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('nllLoss', options, NLL);
   const { rows, flat } = asRows('nllLoss', logProbabilities, labels);
   checkWeight('nllLoss', rows, rows.shape[1]!, options.weight);
@@ -160,17 +163,17 @@ export function nllLoss<D extends DTypeName>(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function crossEntropy<D extends DTypeName>(
-  logits: Tensor<D>,
+  logits: Tensor<Shape, D>,
   labels: AnyTensor,
   options: CrossEntropyOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('crossEntropy', options, CROSS_ENTROPY);
   const { weight, labelSmoothing = 0 } = options;
   const { rows, flat } = asRows('crossEntropy', logits, labels);
   const classes = rows.shape[1]!;
   checkWeight('crossEntropy', rows, classes, weight);
   if (labelSmoothing === 0) {
-    const losses = new Tensor<D>(crossEntropyRows(rows.node, flat.node));
+    const losses = new Tensor<Shape, D>(crossEntropyRows(rows.node, flat.node));
     const weighted = weight ? losses.mul(weight.gather(0, flat)) : losses;
     return finish(weighted, flat, labels.shape, options);
   }
@@ -227,13 +230,15 @@ function requireFactor(op: string, x: AnyTensor, name: string, factor: AnyTensor
  * @param target the same shape and dtype, in [0, 1]
  */
 export function bce<D extends DTypeName>(
-  probabilities: Tensor<D>,
+  probabilities: Tensor<Shape, D>,
   target: AnyTensor,
   options: BceOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('bce', probabilities, target, options, BCE);
   requireFactor('bce', probabilities, 'weight', options.weight);
-  const losses = new Tensor<D>(fused.binaryCrossEntropy(inFull(probabilities.node), inFull(target.node)));
+  const losses = new Tensor<Shape, D>(
+    fused.binaryCrossEntropy(inFull(probabilities.node), inFull(target.node)),
+  );
   return reduced(options.weight ? losses.mul(options.weight) : losses, options.reduction);
 }
 
@@ -244,10 +249,10 @@ export function bce<D extends DTypeName>(
  * @param target the same shape and dtype, in [0, 1]
  */
 export function bceWithLogits<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: BceWithLogitsOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('bceWithLogits', x, target, options, BCE_WITH_LOGITS);
   const { weight, posWeight } = options;
   requireFactor('bceWithLogits', x, 'weight', weight);
@@ -266,16 +271,16 @@ export function bceWithLogits<D extends DTypeName>(
       );
   const losses = posWeight
     ? widely(weighted, inFullPrecision(x), target, posWeight)
-    : new Tensor<D>(fused.binaryCrossEntropyOfLogits(inFull(x.node), inFull(target.node)));
+    : new Tensor<Shape, D>(fused.binaryCrossEntropyOfLogits(inFull(x.node), inFull(target.node)));
   return reduced(weight ? losses.mul(weight) : losses, options.reduction);
 }
 
 /** Mean squared error: (x − target)². Both of the same shape and dtype. */
 export function mse<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: LossOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('mse', x, target, options, LOSS);
   return reduced(
     widely((x, target) => x.sub(target).square(), inFullPrecision(x), target),
@@ -285,10 +290,10 @@ export function mse<D extends DTypeName>(
 
 /** Mean absolute error: |x − target|. Both of the same shape and dtype. */
 export function l1<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: LossOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('l1', x, target, options, LOSS);
   return reduced(inFullPrecision(x).sub(target).abs(), options.reduction);
 }
@@ -303,10 +308,10 @@ const HUBER: Rules<HuberOptions> = { ...LOSS, delta: above(0) };
 
 /** With d = |x − target|: ½d² where d ≤ delta, else delta · (d − ½delta). Both of the same shape and dtype. */
 export function huber<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: HuberOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('huber', x, target, options, HUBER);
   const { delta = 1 } = options;
   // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q exactly.
@@ -328,10 +333,10 @@ const SMOOTH_L1: Rules<SmoothL1Options> = { ...LOSS, beta: atLeast(0) };
 
 /** With d = |x − target|: ½d²/beta where d < beta, else d − ½beta (Girshick, Fast R-CNN, 2015). Both of one shape and dtype. */
 export function smoothL1<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: SmoothL1Options = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('smoothL1', x, target, options, SMOOTH_L1);
   const { beta = 1, reduction = 'mean' } = options;
   if (beta === 0) return l1(x, target, { reduction });
@@ -360,10 +365,10 @@ const MULTI_MARGIN: Rules<MultiMarginOptions> = { ...LOSS, p: oneOrTwo, margin: 
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function multiMargin<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   labels: AnyTensor,
   options: MultiMarginOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('multiMargin', options, MULTI_MARGIN);
   const { rows, flat } = asRows('multiMargin', x, labels);
   const [count, classes] = rows.shape as [number, number];
@@ -390,10 +395,10 @@ const HINGE: Rules<HingeOptions> = { ...LOSS, margin: aNumber };
 
 /** Hinge loss of a linear margin: max(0, margin − target · x), target −1 or 1. Both of the same shape and dtype. */
 export function hinge<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: HingeOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   checkPair('hinge', x, target, options, HINGE);
   const losses = (x: AnyTensor, target: AnyTensor): AnyTensor =>
     x

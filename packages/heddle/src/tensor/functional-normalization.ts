@@ -87,11 +87,11 @@ function requireChannels(op: string, x: AnyTensor, least: number): void {
  * @throws ShapeError, DTypeError
  */
 export function batchNorm<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   runningMean: AnyTensor,
   runningVar: AnyTensor,
   options: BatchNormOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireChannels('batchNorm', x, 2);
   requireOptions('batchNorm', options, BATCH_NORM);
   const { weight, bias, training = false, momentum = 0.1, eps = 1e-5 } = options;
@@ -167,10 +167,10 @@ function lastAxes(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function layerNorm<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   normalizedShape: number | Shape,
   options: NormOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('layerNorm', options, NORM);
   const axes = lastAxes('layerNorm', x, normalizedShape, options);
   const { weight, bias, eps = 1e-5 } = options;
@@ -194,10 +194,10 @@ const epsilonOf = ({ dtype }: AnyTensor): number =>
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function rmsNorm<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   normalizedShape: number | Shape,
   options: RmsNormOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireOptions('rmsNorm', options, RMS_NORM);
   const axes = lastAxes('rmsNorm', x, normalizedShape, options);
   const { weight, eps = epsilonOf(x) } = options;
@@ -215,10 +215,10 @@ export function rmsNorm<D extends DTypeName>(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function groupNorm<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   groups: number,
   options: NormOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireChannels('groupNorm', x, 2);
   requireOptions('groupNorm', options, NORM);
   requireArgument('groupNorm', 'groups', groups, integerFrom(1));
@@ -232,7 +232,10 @@ export function groupNorm<D extends DTypeName>(
  * @param options `weight` and `bias` are (C)
  * @throws ShapeError, DTypeError
  */
-export function instanceNorm<D extends DTypeName>(x: Tensor<D>, options: NormOptions = {}): Tensor<D> {
+export function instanceNorm<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: NormOptions = {},
+): Tensor<Shape, D> {
   requireChannels('instanceNorm', x, 3);
   requireOptions('instanceNorm', options, NORM);
   if (x.size > 0 && x.size === x.shape[0]! * x.shape[1]!)
@@ -244,10 +247,10 @@ export function instanceNorm<D extends DTypeName>(x: Tensor<D>, options: NormOpt
 
 function normalizeGroups<D extends DTypeName>(
   op: string,
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   groups: number,
   { weight, bias, eps = 1e-5 }: NormOptions,
-): Tensor<D> {
+): Tensor<Shape, D> {
   const [n, channels] = x.shape as [number, number];
   if (channels % groups !== 0)
     throw new ShapeError(

@@ -2,7 +2,7 @@
 import { aBoolean, integerFrom, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { WindowArg } from '../graph/node.js';
 import { aPair, outputSize, type Pair, pair } from '../ops/conv2d/op.js';
@@ -21,10 +21,10 @@ export { MAX_POOL2D, type MaxPool2dOptions } from '../ops/max-pool2d/op.js';
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function maxPool2d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   kernel: Pair,
   options: MaxPool2dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireTensor('maxPool2d', 'x', x);
   requireOptions('maxPool2d', options, MAX_POOL2D);
   return new Tensor(maxPool2dNode(x.node, kernel, options));
@@ -54,10 +54,10 @@ export const AVG_POOL2D: Rules<AvgPool2dOptions> = {
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function avgPool2d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   kernel: Pair,
   options: AvgPool2dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('avgPool2d', 'x', x, 4, '(N,C,H,W)');
   requireFloat('avgPool2d', 'x', x);
   requireOptions('avgPool2d', options, AVG_POOL2D);
@@ -115,10 +115,10 @@ export const MAX_POOL1D: Rules<MaxPool1dOptions> = {
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function maxPool1d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   kernel: number,
   options: MaxPool1dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('maxPool1d', 'x', x, 3, '(N,C,L)');
   requireArgument('maxPool1d', 'kernel', kernel, integerFrom(1));
   requireOptions('maxPool1d', options, MAX_POOL1D);
@@ -151,10 +151,10 @@ export const AVG_POOL1D: Rules<AvgPool1dOptions> = {
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function avgPool1d<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   kernel: number,
   options: AvgPool1dOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requireRank('avgPool1d', 'x', x, 3, '(N,C,L)');
   requireArgument('avgPool1d', 'kernel', kernel, integerFrom(1));
   requireOptions('avgPool1d', options, AVG_POOL1D);
@@ -191,7 +191,10 @@ function requireAdaptive(op: string, x: AnyTensor, outputSize: Pair): readonly [
  * @returns (N, C, outH, outW)
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function adaptiveAvgPool2d<D extends DTypeName>(x: Tensor<D>, outputSize: Pair): Tensor<D> {
+export function adaptiveAvgPool2d<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  outputSize: Pair,
+): Tensor<Shape, D> {
   const size = requireAdaptive('adaptiveAvgPool2d', x, outputSize);
   if (size[0] === 1 && size[1] === 1) return x.mean([2, 3], { keepdim: true });
   const kernel = evenKernel(x, size);
@@ -224,7 +227,10 @@ export function adaptiveAvgPool2d<D extends DTypeName>(x: Tensor<D>, outputSize:
  * @returns (N, C, outH, outW)
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function adaptiveMaxPool2d<D extends DTypeName>(x: Tensor<D>, outputSize: Pair): Tensor<D> {
+export function adaptiveMaxPool2d<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  outputSize: Pair,
+): Tensor<Shape, D> {
   const size = requireAdaptive('adaptiveMaxPool2d', x, outputSize);
   const kernel = evenKernel(x, size);
   if (kernel) return maxPool2d(x, kernel);
@@ -246,14 +252,20 @@ export function adaptiveMaxPool2d<D extends DTypeName>(x: Tensor<D>, outputSize:
 }
 
 /** As `adaptiveAvgPool2d`, of signals (N, C, L) → (N, C, outputSize). @throws ShapeError, DTypeError, ArgumentError */
-export function adaptiveAvgPool1d<D extends DTypeName>(x: Tensor<D>, outputSize: number): Tensor<D> {
+export function adaptiveAvgPool1d<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  outputSize: number,
+): Tensor<Shape, D> {
   requireRank('adaptiveAvgPool1d', 'x', x, 3, '(N,C,L)');
   requireArgument('adaptiveAvgPool1d', 'outputSize', outputSize, integerFrom(1));
   return adaptiveAvgPool2d(x.unsqueeze(2), [1, outputSize]).squeeze(2);
 }
 
 /** As `adaptiveMaxPool2d`, of signals (N, C, L) → (N, C, outputSize). @throws ShapeError, DTypeError, ArgumentError */
-export function adaptiveMaxPool1d<D extends DTypeName>(x: Tensor<D>, outputSize: number): Tensor<D> {
+export function adaptiveMaxPool1d<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  outputSize: number,
+): Tensor<Shape, D> {
   requireRank('adaptiveMaxPool1d', 'x', x, 3, '(N,C,L)');
   requireArgument('adaptiveMaxPool1d', 'outputSize', outputSize, integerFrom(1));
   return adaptiveMaxPool2d(x.unsqueeze(2), [1, outputSize]).squeeze(2);

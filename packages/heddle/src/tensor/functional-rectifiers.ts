@@ -2,13 +2,13 @@
 import { aFinite, atLeast, type Rule, type Rules, requireOptions } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { formatShape, normalizeAxis } from '../core/shape.js';
+import { formatShape, normalizeAxis, type Shape } from '../core/shape.js';
 import { type AnyTensor, requireFloat, requireSameDtype } from './checks.js';
 import { sigmoid, softplus } from './functional-activations.js';
 import { type Tensor, widely } from './tensor.js';
 
 /** x limited to 0 … 6. */
-export function relu6<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function relu6<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('relu6', 'x', x);
   return x.clamp(0, 6);
 }
@@ -25,7 +25,10 @@ export interface HardtanhOptions {
 export const HARDTANH: Rules<HardtanhOptions> = { low: aFinite, high: aFinite };
 
 /** x limited to low … high. */
-export function hardtanh<D extends DTypeName>(x: Tensor<D>, options: HardtanhOptions = {}): Tensor<D> {
+export function hardtanh<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: HardtanhOptions = {},
+): Tensor<Shape, D> {
   requireFloat('hardtanh', 'x', x);
   requireOptions('hardtanh', options, HARDTANH);
   const { low = -1, high = 1 } = options;
@@ -35,25 +38,25 @@ export function hardtanh<D extends DTypeName>(x: Tensor<D>, options: HardtanhOpt
 const sixth = (x: AnyTensor): AnyTensor => x.add(3).clamp(0, 6).div(6);
 
 /** (x + 3) / 6, limited to 0 … 1. */
-export function hardsigmoid<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function hardsigmoid<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('hardsigmoid', 'x', x);
   return widely(sixth, x);
 }
 
 /** x · hardsigmoid(x) (Howard et al., Searching for MobileNetV3, 2019). */
-export function hardswish<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function hardswish<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('hardswish', 'x', x);
   return widely((x) => x.mul(sixth(x)), x);
 }
 
 /** e^x − 1 where x ≤ 0, computed so that large x do not overflow there. */
 const falling = (x: AnyTensor): AnyTensor => x.clamp(undefined, 0).expm1();
-const isAbove = (x: AnyTensor): Tensor<'bool'> => x.gt(0);
+const isAbove = (x: AnyTensor): Tensor<Shape, 'bool'> => x.gt(0);
 
 const SELU = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
 
 /** 1.0507 · x where x > 0, else 1.0507 · 1.6733 · (e^x − 1) (Klambauer et al., Self-normalizing neural networks, 2017). */
-export function selu<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function selu<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('selu', 'x', x);
   return widely((x) => isAbove(x).where(x, falling(x).mul(SELU.alpha)).mul(SELU.scale), x);
 }
@@ -70,7 +73,7 @@ const notZero: Rule = { must: 'a finite number other than 0', holds: (v) => Numb
 export const CELU: Rules<CeluOptions> = { alpha: notZero };
 
 /** x where x > 0, else alpha · (e^(x/alpha) − 1) (Barron, Continuously differentiable exponential linear units, 2017). */
-export function celu<D extends DTypeName>(x: Tensor<D>, options: CeluOptions = {}): Tensor<D> {
+export function celu<D extends DTypeName>(x: Tensor<Shape, D>, options: CeluOptions = {}): Tensor<Shape, D> {
   requireFloat('celu', 'x', x);
   requireOptions('celu', options, CELU);
   const { alpha = 1 } = options;
@@ -89,25 +92,25 @@ export function celu<D extends DTypeName>(x: Tensor<D>, options: CeluOptions = {
 }
 
 /** x · tanh(log(1 + e^x)) (Misra, 2019). */
-export function mish<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function mish<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('mish', 'x', x);
   return widely((x) => x.mul(softplus(x).tanh()), x);
 }
 
 /** x / (1 + |x|). */
-export function softsign<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function softsign<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('softsign', 'x', x);
   return widely((x) => x.div(x.abs().add(1)), x);
 }
 
 /** log(1 / (1 + e^−x)). */
-export function logSigmoid<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function logSigmoid<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('logSigmoid', 'x', x);
   return widely((x) => softplus(x.neg(), { threshold: Number.MAX_VALUE }).neg(), x);
 }
 
 /** x − tanh(x). */
-export function tanhshrink<D extends DTypeName>(x: Tensor<D>): Tensor<D> {
+export function tanhshrink<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
   requireFloat('tanhshrink', 'x', x);
   return widely((x) => x.sub(x.tanh()), x);
 }
@@ -122,7 +125,10 @@ export interface ShrinkOptions {
 export const SHRINK: Rules<ShrinkOptions> = { lambda: atLeast(0) };
 
 /** x − lambda where x > lambda, x + lambda where x < −lambda, else 0. */
-export function softshrink<D extends DTypeName>(x: Tensor<D>, options: ShrinkOptions = {}): Tensor<D> {
+export function softshrink<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: ShrinkOptions = {},
+): Tensor<Shape, D> {
   requireFloat('softshrink', 'x', x);
   requireOptions('softshrink', options, SHRINK);
   const { lambda = 0.5 } = options;
@@ -130,7 +136,10 @@ export function softshrink<D extends DTypeName>(x: Tensor<D>, options: ShrinkOpt
 }
 
 /** x where |x| > lambda, else 0. */
-export function hardshrink<D extends DTypeName>(x: Tensor<D>, options: ShrinkOptions = {}): Tensor<D> {
+export function hardshrink<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  options: ShrinkOptions = {},
+): Tensor<Shape, D> {
   requireFloat('hardshrink', 'x', x);
   requireOptions('hardshrink', options, SHRINK);
   const { lambda = 0.5 } = options;
@@ -143,7 +152,7 @@ export function hardshrink<D extends DTypeName>(x: Tensor<D>, options: ShrinkOpt
  * @param weight (1) or (C)
  * @throws ShapeError, DTypeError
  */
-export function prelu<D extends DTypeName>(x: Tensor<D>, weight: AnyTensor): Tensor<D> {
+export function prelu<D extends DTypeName>(x: Tensor<Shape, D>, weight: AnyTensor): Tensor<Shape, D> {
   requireFloat('prelu', 'x', x);
   requireSameDtype('prelu', 'x', x, 'weight', weight);
   const channels = x.ndim > 1 ? x.shape[1]! : 1;
@@ -161,12 +170,12 @@ export function prelu<D extends DTypeName>(x: Tensor<D>, weight: AnyTensor): Ten
  * networks, 2017).
  * @throws ShapeError for an odd size, DTypeError
  */
-export function glu<D extends DTypeName>(x: Tensor<D>, axis = -1): Tensor<D> {
+export function glu<D extends DTypeName>(x: Tensor<Shape, D>, axis = -1): Tensor<Shape, D> {
   requireFloat('glu', 'x', x);
   const at = normalizeAxis('glu', axis, x.ndim);
   const size = x.shape[at]!;
   if (size % 2 !== 0)
     throw new ShapeError(`[glu] axis ${axis} of ${formatShape(x.shape)} has ${size} elements, must be even.`);
-  const [value, gate] = x.split([size / 2, size / 2], at) as [Tensor<D>, Tensor<D>];
+  const [value, gate] = x.split([size / 2, size / 2], at) as [Tensor<Shape, D>, Tensor<Shape, D>];
   return widely((value, gate) => value.mul(sigmoid(gate)), value, gate);
 }

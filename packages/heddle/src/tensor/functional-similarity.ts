@@ -11,7 +11,7 @@ import {
 } from '../core/arguments.js';
 import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { formatShape, normalizeAxis } from '../core/shape.js';
+import { formatShape, normalizeAxis, type Shape } from '../core/shape.js';
 import { type AnyTensor, requireFloat, requireSameDtype, requireSameShape } from './checks.js';
 import { LOSS, type LossOptions, reduced } from './functional-losses.js';
 import { inFullPrecision, type Tensor, widely } from './tensor.js';
@@ -49,10 +49,10 @@ const COSINE: Rules<CosineOptions> = { axis: aNumber, eps: atLeast(0) };
  * @throws ShapeError, DTypeError
  */
 export function cosineSimilarity<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   y: AnyTensor,
   options: CosineOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requirePair('cosineSimilarity', x, y);
   requireOptions('cosineSimilarity', options, COSINE);
   const { axis = 1, eps = 1e-8 } = options;
@@ -85,10 +85,10 @@ const DISTANCE: Rules<DistanceOptions> = { p: aNumber, eps: aFinite };
  * @throws ShapeError, DTypeError
  */
 export function pairwiseDistance<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   y: AnyTensor,
   options: DistanceOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requirePair('pairwiseDistance', x, y);
   requireOptions('pairwiseDistance', options, DISTANCE);
   const { p = 2, eps = 1e-6 } = options;
@@ -111,11 +111,11 @@ const MARGIN: Rules<MarginOptions> = { ...LOSS, margin: aFinite };
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function cosineEmbedding<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   y: AnyTensor,
   target: AnyTensor,
   options: MarginOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requirePair('cosineEmbedding', x, y);
   requireSigns('cosineEmbedding', x, target, x.shape.slice(0, -1));
   requireOptions('cosineEmbedding', options, MARGIN);
@@ -139,11 +139,11 @@ export function cosineEmbedding<D extends DTypeName>(
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function marginRanking<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   y: AnyTensor,
   target: AnyTensor,
   options: MarginOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requirePair('marginRanking', x, y);
   requireSigns('marginRanking', x, target, x.shape);
   requireOptions('marginRanking', options, MARGIN);
@@ -176,11 +176,11 @@ const TRIPLET: Rules<TripletOptions> = { ...LOSS, ...DISTANCE, margin: above(0),
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function tripletMargin<D extends DTypeName>(
-  anchor: Tensor<D>,
+  anchor: Tensor<Shape, D>,
   positive: AnyTensor,
   negative: AnyTensor,
   options: TripletOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requirePair('tripletMargin', anchor, positive);
   requirePair('tripletMargin', anchor, negative);
   requireOptions('tripletMargin', options, TRIPLET);
@@ -212,10 +212,10 @@ const KL: Rules<KlOptions> = { reduction: oneOf('mean', 'sum', 'none', 'batchMea
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function klDiv<D extends DTypeName>(
-  x: Tensor<D>,
+  x: Tensor<Shape, D>,
   target: AnyTensor,
   options: KlOptions = {},
-): Tensor<D> {
+): Tensor<Shape, D> {
   requirePair('klDiv', x, target);
   requireOptions('klDiv', options, KL);
   const { reduction = 'mean', logTarget = false } = options;
@@ -228,6 +228,6 @@ export function klDiv<D extends DTypeName>(
     inFullPrecision(x),
     target,
   );
-  if (reduction === 'batchMean') return losses.sum().div(x.shape[0] ?? 1) as Tensor<D>;
+  if (reduction === 'batchMean') return losses.sum().div(x.shape[0] ?? 1) as Tensor<Shape, D>;
   return reduced(losses, reduction);
 }

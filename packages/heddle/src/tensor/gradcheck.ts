@@ -3,6 +3,7 @@
 import { above, aFunction, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { f64 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
+import type { Shape } from '../core/shape.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { tensor } from './create.js';
 import { realize } from './modes.js';
@@ -23,7 +24,7 @@ const GRADCHECK: Rules<GradcheckOptions> = { step: above(0), tolerance: above(0)
  * @throws NumericError naming the first element that differs
  */
 export async function gradcheck(
-  fn: (...inputs: Tensor<'f64'>[]) => AnyTensor,
+  fn: (...inputs: Tensor<Shape, 'f64'>[]) => AnyTensor,
   inputs: readonly AnyTensor[],
   options: GradcheckOptions = {},
 ): Promise<void> {
@@ -33,7 +34,7 @@ export async function gradcheck(
   requireOptions('gradcheck', options, GRADCHECK);
   const { step = 1e-5, tolerance = 1e-6 } = options;
   const values = await Promise.all(inputs.map(async (t) => Float64Array.from(await t.data(), Number)));
-  const at = (): Tensor<'f64'>[] =>
+  const at = (): Tensor<Shape, 'f64'>[] =>
     values.map((v, i) => tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64 }));
   const leaves = values.map((v, i) =>
     tensor(v.slice(), { shape: inputs[i]!.shape, dtype: f64, requiresGrad: true }),

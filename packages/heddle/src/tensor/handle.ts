@@ -19,7 +19,7 @@ export const noGradientOf = ({ name }: DType): DTypeError =>
   );
 
 /** The facts about a tensor: its shape, its dtype, and whether it has a gradient. */
-export abstract class TensorHandle<D extends DTypeName> {
+export abstract class TensorHandle<S extends Shape, D extends DTypeName> {
   /** @internal */
   #node: GraphNode;
   #isFrozen = false;
@@ -62,8 +62,8 @@ export abstract class TensorHandle<D extends DTypeName> {
   }
 
   /** Sizes of the dimensions; [] for a scalar. */
-  get shape(): Shape {
-    return this.#node.shape;
+  get shape(): readonly [...S] {
+    return this.#node.shape as readonly [...S];
   }
 
   /** The dtype of the elements. */

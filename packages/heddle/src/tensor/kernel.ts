@@ -47,7 +47,7 @@ export type ApplyArguments<S extends Schema, K extends keyof S> = {
   readonly [P in Exclude<keyof S, K>]: S[P] extends BufferSchema ? AnyTensor : ScalarOf<S[P]>;
 };
 /** The tensor that a kernel makes of a buffer parameter. */
-export type ResultOf<P> = P extends BufferSchema<DType<infer N extends DTypeName>> ? Tensor<N> : never;
+export type ResultOf<P> = P extends BufferSchema<DType<infer N extends DTypeName>> ? Tensor<Shape, N> : never;
 
 /** A kernel, made by `kernel`. */
 export class Kernel<S extends Schema = Schema> {

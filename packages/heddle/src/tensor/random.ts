@@ -36,6 +36,7 @@ import { scan } from '../ops/scan/op.js';
 import { order } from '../ops/sort/op.js';
 import { requireFloat } from './checks.js';
 import { fromNode, TENSOR, type TensorOptions, tensor } from './create.js';
+import type { GivenShape } from './shape-types.js';
 import { type AnyTensor, Tensor } from './tensor.js';
 
 /** Tensors draw from stream 0. */
@@ -47,7 +48,7 @@ const anInteger = integerFrom(Number.MIN_SAFE_INTEGER);
 /** A source of random numbers (Philox4x32-10): the same seed gives the same numbers on every device. */
 export class Generator {
   #seed: number;
-  readonly #counters = new Map<string, Tensor<'i64'>>();
+  readonly #counters = new Map<string, Tensor<Shape, 'i64'>>();
   #host: PhiloxStream | undefined;
 
   /** @param seed an integer from 0 to 2⁵³ − 1 */
@@ -72,7 +73,7 @@ export class Generator {
    * Where the generator stands on the current device: blocks of four words given out, i64 of shape (1). Every device
    * counts on its own. Save it to resume.
    */
-  get counter(): Tensor<'i64'> {
+  get counter(): Tensor<Shape, 'i64'> {
     const device = currentDevice().name;
     let counter = this.#counters.get(device);
     if (!counter) {
@@ -94,8 +95,8 @@ export class Generator {
    * Where the generator stands, on the current device and on the host: `seed`, `counter` and `host`, i64 of shape (1).
    * With `loadStateDict` the same numbers follow as would have here.
    */
-  stateDict(): Record<string, Tensor<'i64'>> {
-    const at = (n: number): Tensor<'i64'> => tensor([n], { dtype: i64 });
+  stateDict(): Record<string, Tensor<Shape, 'i64'>> {
+    const at = (n: number): Tensor<Shape, 'i64'> => tensor([n], { dtype: i64 });
     return { seed: at(this.#seed), counter: this.counter, host: at(this.host.position) };
   }
 
@@ -149,7 +150,10 @@ const RANDOM: Rules<RandomOptions> = { ...TENSOR, generator: instance(Generator,
 const UNIFORM_BITS: Readonly<Record<string, number>> = { f16: 11, bf16: 8 };
 
 /** Uniform on [0, 1): 24 random bits each, of f16 11, of bf16 8. */
-export function rand<D extends DTypeName = 'f32'>(shape: Shape, options: RandomOptions<D> = {}): Tensor<D> {
+export function rand<const S extends Shape, D extends DTypeName = 'f32'>(
+  shape: S,
+  options: RandomOptions<D> = {},
+): Tensor<GivenShape<S>, D> {
   requireRandom('rand', shape, options);
   const { generator = standard, dtype = f32 as DType } = options;
   return fromNode(b.cast(uniform(generator, shape, UNIFORM_BITS[dtype.name]), dtype), options);
@@ -193,12 +197,12 @@ const MULTINOMIAL: Rules<MultinomialOptions> = { ...DRAW, replacement: aBoolean 
  * Integers from `low` to `high` − 1, each as often but for one part in 2³² / (high − low). Default dtype i32.
  * @throws ArgumentError unless low < high ≤ low + 2³² · DTypeError for a dtype that cannot represent them
  */
-export function randint<D extends DTypeName = 'i32'>(
+export function randint<const S extends Shape, D extends DTypeName = 'i32'>(
   low: number,
   high: number,
-  shape: Shape,
+  shape: S,
   options: RandintOptions<D> = {},
-): Tensor<D> {
+): Tensor<GivenShape<S>, D> {
   requireArgument('randint', 'low', low, anInteger);
   requireArgument('randint', 'high', high, anInteger);
   requireShape('randint', shape);
@@ -218,7 +222,7 @@ export function randint<D extends DTypeName = 'i32'>(
 }
 
 /** 0 to n − 1 in random order, i32: sorted by 64 random bits each. */
-export function randperm(n: number, options: DrawOptions = {}): Tensor<'i32'> {
+export function randperm<N extends number>(n: N, options: DrawOptions = {}): Tensor<[N], 'i32'> {
   requireArgument('randperm', 'n', n, integerFrom(0));
   requireOptions('randperm', options, DRAW);
   const bits = (options.generator ?? standard).bits([2, n]);
@@ -235,7 +239,10 @@ export function randperm(n: number, options: DrawOptions = {}): Tensor<'i32'> {
  * or NaN counts as 0, above 1 as 1.
  * @throws DTypeError unless of floats
  */
-export function bernoulli<D extends DTypeName>(p: Tensor<D>, options: DrawOptions = {}): Tensor<D> {
+export function bernoulli<S extends Shape, D extends DTypeName>(
+  p: Tensor<S, D>,
+  options: DrawOptions = {},
+): Tensor<S, D> {
   requireFloat('bernoulli', 'p', p);
   requireOptions('bernoulli', options, DRAW);
   const u = uniform(options.generator ?? standard, p.shape);
@@ -254,7 +261,7 @@ export function multinomial(
   weights: AnyTensor,
   count: number,
   options: MultinomialOptions = {},
-): Tensor<'i32'> {
+): Tensor<Shape, 'i32'> {
   requireFloat('multinomial', 'weights', weights);
   requireArgument('multinomial', 'count', count, integerFrom(1));
   requireOptions('multinomial', options, MULTINOMIAL);
@@ -271,7 +278,7 @@ export function multinomial(
     // The largest w / e of exponential variates e; half a step keeps their logarithm from 0.
     const u = draw(w.shape);
     const variates = b.neg(b.map('log', b.add(u, b.like(u, 2 ** -24))));
-    return new Tensor<'f32'>(b.div(w, variates)).topk(count).indices;
+    return new Tensor<Shape, 'f32'>(b.div(w, variates)).topk(count).indices;
   }
   // The first position whose running sum is above u of the total: u is so far below 1 that there is one.
   const all = [...lead, count, n];
@@ -292,7 +299,10 @@ const uniform = (generator: Generator, shape: Shape, count = 24): GraphNode => {
  * Normal with mean 0 and variance 1, in pairs √(−2 ln u)·(cos 2πt, sin 2πt): G. Box and M. Muller (1958). A word of 32
  * random bits makes u, the next one t, so that the largest number is √(66 ln 2) = 6.76.
  */
-export function randn<D extends DTypeName = 'f32'>(shape: Shape, options: RandomOptions<D> = {}): Tensor<D> {
+export function randn<const S extends Shape, D extends DTypeName = 'f32'>(
+  shape: S,
+  options: RandomOptions<D> = {},
+): Tensor<GivenShape<S>, D> {
   requireRandom('randn', shape, options);
   const size = sizeOf(shape);
   // The first half of the numbers are the cosines, the second the sines, of the same draws.

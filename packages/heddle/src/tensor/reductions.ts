@@ -8,19 +8,19 @@ import { squaredDeviationsOp } from '../ops/standardize/op.js';
 import { type Axes, axesOf } from './axes.js';
 
 /** Options of reductions. */
-export interface ReduceOptions {
+export interface ReduceOptions<K extends boolean = boolean> {
   /** Keep reduced dimensions as size 1 (default false). */
-  readonly keepdim?: boolean;
+  readonly keepdim?: K;
 }
 
 /** Options of `variance` and `std`. */
-export interface VarianceOptions extends ReduceOptions {
+export interface VarianceOptions<K extends boolean = boolean> extends ReduceOptions<K> {
   /** Subtracted from the count (default 1: the unbiased estimate, as PyTorch's). */
   readonly correction?: number;
 }
 
 /** Options of `norm`. */
-export interface VectorNormOptions extends ReduceOptions {
+export interface VectorNormOptions<K extends boolean = boolean> extends ReduceOptions<K> {
   /** Which norm: any number, ±∞ among them; default 2, the Euclidean one. */
   readonly ord?: number;
 }

@@ -64,6 +64,20 @@ import {
 } from './reductions.js';
 import type { IndexAddOptions } from './scattering.js';
 import * as scattering from './scattering.js';
+import type {
+  Broadcast,
+  Fitted,
+  Flattened,
+  GivenShape,
+  Permuted,
+  Product,
+  Reduced,
+  Reshaped,
+  ResultShape,
+  Squeezed,
+  Transposed,
+  Unsqueezed,
+} from './shape-types.js';
 import type { SortOptions, TopkOptions } from './sorting.js';
 import * as sorting from './sorting.js';
 
@@ -71,20 +85,39 @@ import * as sorting from './sorting.js';
 export type NumberDType = Exclude<DTypeName, 'i64'>;
 
 /** A tensor of any dtype. */
-export type AnyTensor = Tensor<DTypeName>;
+export type AnyTensor = Tensor<Shape, DTypeName>;
+
+/** The shape of a tensor; `[]` of a number. */
+export type ShapeOf<T> = T extends Tensor<infer S, infer _> ? S : [];
+
+/** The dtype of a tensor. */
+export type DTypeOf<T> = T extends Tensor<infer _, infer D> ? D : never;
+
+/** A tensor of dtype D, or a number. */
+export type OperandOf<D extends DTypeName> = Tensor<Shape, D> | number | boolean | bigint;
 
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
-export type Operand = AnyTensor | number | boolean | bigint;
+export type Operand = OperandOf<DTypeName>;
+
+/** The shape that the tensor T and the operand O are broadcast to. */
+export type Met<T, O> = O extends number | boolean | bigint
+  ? ShapeOf<T>
+  : ResultShape<Broadcast<ShapeOf<T>, ShapeOf<O>>>;
+
+/** The operand O of the tensor T, or a text that says why they do not broadcast. */
+export type Fits<T, O> = O extends number | boolean | bigint
+  ? O
+  : Fitted<Broadcast<ShapeOf<T>, ShapeOf<O>>, O>;
 
 /** The dtype of sums and products. */
 export type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
 
 /** What `sort` and `topk` give. */
-export interface Sorted<D extends DTypeName> {
+export interface Sorted<S extends Shape, D extends DTypeName> {
   /** The elements in order. */
-  readonly values: Tensor<D>;
+  readonly values: Tensor<S, D>;
   /** Where each of them was along the axis. */
-  readonly indices: Tensor<'i32'>;
+  readonly indices: Tensor<S, 'i32'>;
 }
 
 /** Options of `allclose`. */
@@ -112,9 +145,9 @@ export const MATMUL: Rules<MatmulOptions> = { precision: aPrecision };
  * Numbers of one dtype in any number of dimensions, with gradients: made by `tensor`, `zeros`, `rand`…, and by
  * operations.
  */
-export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
+export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> extends TensorHandle<S, D> {
   /** The gradient that `backward` has accumulated here; undefined before. */
-  grad: Tensor<D> | undefined;
+  grad: Tensor<S, D> | undefined;
 
   // ── arithmetic; operands broadcast ─────────────────────────────────────────────────────────────────────────────
 
@@ -124,12 +157,8 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     return this.node;
   }
 
-  #unary(op: ScalarOp): Tensor<D> {
+  #unary(op: ScalarOp): Tensor<S, D> {
     return new Tensor(b.map(op, this.node));
-  }
-
-  #binary<R extends DTypeName = D>(op: ScalarOp, other: Operand): Tensor<R> {
-    return new Tensor(b.map(op, ...met(this.node, operand(op, other, this))));
   }
 
   /** What is computed in f32 in mixed precision. */
@@ -141,231 +170,238 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * Sum; `other` is broadcast and, if a number, takes this dtype, as in all binary ops. @throws ShapeError,
    * DTypeError
    */
-  add(other: Operand): Tensor<D> {
-    return this.#binary('add', other);
+  add<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('add', this, other);
   }
   /** Difference. */
-  sub(other: Operand): Tensor<D> {
-    return this.#binary('sub', other);
+  sub<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('sub', this, other);
   }
   /** Product, element by element; see `matmul` for matrices. */
-  mul(other: Operand): Tensor<D> {
-    return this.#binary('mul', other);
+  mul<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('mul', this, other);
   }
   /** Floats only; use `idiv` for integers. */
-  div(other: Operand): Tensor<D> {
-    return this.#binary('div', other);
+  div<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('div', this, other);
   }
   /** Integer quotient, towards zero. */
-  idiv(other: Operand): Tensor<D> {
-    return this.#binary('idiv', other);
+  idiv<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('idiv', this, other);
   }
   /** Remainder with the sign of the dividend. */
-  mod(other: Operand): Tensor<D> {
-    return this.#binary('mod', other);
+  mod<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('mod', this, other);
   }
   /**
    * This to the power of `exponent`, as C's pow has it. As in PyTorch, the number 0.5 means `sqrt`, which differs for
    * −Infinity (NaN) and −0.
    */
-  pow(exponent: Operand): Tensor<D> {
-    if (exponent === 2) return this.mul(this);
-    if (exponent === 0.5) return this.sqrt();
+  pow<T extends AnyTensor, O extends Operand>(this: T, exponent: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    const power: unknown = exponent;
+    if (power === 2) return binary('mul', this, this);
+    if (power === 0.5) return new Tensor(b.map('sqrt', this.node));
     return new Tensor(b.map('pow', ...met(this.#full, operand('pow', exponent, this))));
   }
   /** The angle of the point (other, this), in radians from −π to π. @throws DTypeError unless of floats */
-  atan2(other: Operand): Tensor<D> {
-    return this.#binary('atan2', other);
+  atan2<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('atan2', this, other);
   }
   /** log(e^this + e^other), without overflow. @throws DTypeError unless of floats */
-  logaddexp(other: Operand): Tensor<D> {
+  logaddexp<T extends AnyTensor, O extends Operand>(
+    this: T,
+    other: Fits<T, O>,
+  ): Tensor<Met<T, O>, DTypeOf<T>> {
     const [x, y] = met(this.node, operand('logaddexp', other, this));
     return new Tensor(elementary.logaddexp(x!, y!));
   }
   /** Remainder with the sign of the divisor, as Python's %; `mod` has the dividend's. */
-  remainder(other: Operand): Tensor<D> {
+  remainder<T extends AnyTensor, O extends Operand>(
+    this: T,
+    other: Fits<T, O>,
+  ): Tensor<Met<T, O>, DTypeOf<T>> {
     const [x, y] = met(this.node, operand('remainder', other, this));
     return new Tensor(elementary.remainder(x!, y!));
   }
   /** Bits moved to the left. Integers only; the count is taken modulo their width. */
-  shl(other: Operand): Tensor<D> {
-    return this.#binary('shl', other);
+  shl<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('shl', this, other);
   }
   /** Bits moved to the right, of signed integers with the sign's after them; as `shl` otherwise. */
-  shr(other: Operand): Tensor<D> {
-    return this.#binary('shr', other);
+  shr<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('shr', this, other);
   }
   /** The smaller one, NaN if there is one. Where both are equal, each gets half of the gradient. */
-  minimum(other: Operand): Tensor<D> {
-    return this.#binary('min', other);
+  minimum<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('min', this, other);
   }
   /** The larger one, NaN if there is one. Where both are equal, each gets half of the gradient. */
-  maximum(other: Operand): Tensor<D> {
-    return this.#binary('max', other);
+  maximum<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('max', this, other);
   }
   /** Whether this is less; false of NaN. */
-  lt(other: Operand): Tensor<'bool'> {
-    return this.#binary('lt', other);
+  lt<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, 'bool'> {
+    return binary('lt', this, other);
   }
   /** Whether this is less or equal; false of NaN. */
-  le(other: Operand): Tensor<'bool'> {
-    return this.#binary('le', other);
+  le<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, 'bool'> {
+    return binary('le', this, other);
   }
   /** Whether this is greater; false of NaN. */
-  gt(other: Operand): Tensor<'bool'> {
-    return this.#binary('gt', other);
+  gt<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, 'bool'> {
+    return binary('gt', this, other);
   }
   /** Whether this is greater or equal; false of NaN. */
-  ge(other: Operand): Tensor<'bool'> {
-    return this.#binary('ge', other);
+  ge<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, 'bool'> {
+    return binary('ge', this, other);
   }
   /** Whether this is equal; never of NaN. */
-  eq(other: Operand): Tensor<'bool'> {
-    return this.#binary('eq', other);
+  eq<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, 'bool'> {
+    return binary('eq', this, other);
   }
   /** Whether this differs; true of NaN. */
-  ne(other: Operand): Tensor<'bool'> {
-    return this.#binary('ne', other);
+  ne<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, 'bool'> {
+    return binary('ne', this, other);
   }
   /** Bitwise on integers, logical on bools. */
-  and(other: Operand): Tensor<D> {
-    return this.#binary('and', other);
+  and<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('and', this, other);
   }
   /** Bitwise on integers, logical on bools. */
-  or(other: Operand): Tensor<D> {
-    return this.#binary('or', other);
+  or<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('or', this, other);
   }
   /** Bitwise on integers, logical on bools. */
-  xor(other: Operand): Tensor<D> {
-    return this.#binary('xor', other);
+  xor<T extends AnyTensor, O extends Operand>(this: T, other: Fits<T, O>): Tensor<Met<T, O>, DTypeOf<T>> {
+    return binary('xor', this, other);
   }
   /** Bitwise on integers, logical on bools. */
-  not(): Tensor<D> {
+  not(): Tensor<S, D> {
     return this.#unary('not');
   }
   /** −x */
-  neg(): Tensor<D> {
+  neg(): Tensor<S, D> {
     return this.#unary('neg');
   }
   /** |x|; the gradient at 0 is 0. */
-  abs(): Tensor<D> {
+  abs(): Tensor<S, D> {
     return this.#unary('abs');
   }
   /** −1, 0 or 1; NaN stays NaN. Its gradient is 0. */
-  sign(): Tensor<D> {
+  sign(): Tensor<S, D> {
     const negative = this.dtype.kind === 'uint' ? this.mul(0) : this.lt(0).where(-1, this.mul(0));
-    return this.gt(0).where(1, negative) as Tensor<D>;
+    return this.gt(0).where(1, negative) as Tensor<S, D>;
   }
   /** e^x */
-  exp(): Tensor<D> {
+  exp(): Tensor<S, D> {
     return new Tensor(b.map('exp', this.#full));
   }
   /** e^x − 1 with full relative accuracy around 0. */
-  expm1(): Tensor<D> {
+  expm1(): Tensor<S, D> {
     return new Tensor(b.map('expm1', this.#full));
   }
   /** 2^x */
-  exp2(): Tensor<D> {
+  exp2(): Tensor<S, D> {
     return new Tensor(b.map('exp2', this.#full));
   }
   /** Natural logarithm; NaN below 0. */
-  log(): Tensor<D> {
+  log(): Tensor<S, D> {
     return new Tensor(b.map('log', this.#full));
   }
   /** ln(1 + x) with full relative accuracy around 0. */
-  log1p(): Tensor<D> {
+  log1p(): Tensor<S, D> {
     return new Tensor(b.map('log1p', this.#full));
   }
   /** Logarithm to base 2; NaN below 0. */
-  log2(): Tensor<D> {
+  log2(): Tensor<S, D> {
     return new Tensor(b.map('log2', this.#full));
   }
   /** √x; NaN below 0. */
-  sqrt(): Tensor<D> {
+  sqrt(): Tensor<S, D> {
     return this.#unary('sqrt');
   }
   /** 1 / √x */
-  rsqrt(): Tensor<D> {
+  rsqrt(): Tensor<S, D> {
     return new Tensor(b.widened((x) => b.div(b.like(x, 1), b.map('sqrt', x)), this.#full));
   }
   /** 1 / x */
-  reciprocal(): Tensor<D> {
+  reciprocal(): Tensor<S, D> {
     return new Tensor(b.div(b.like(this.node, 1), this.node));
   }
   /** x² */
-  square(): Tensor<D> {
+  square(): Tensor<S, D> {
     return new Tensor(b.mul(this.node, this.node));
   }
   /** Sine of radians. */
-  sin(): Tensor<D> {
+  sin(): Tensor<S, D> {
     return this.#unary('sin');
   }
   /** Cosine of radians. */
-  cos(): Tensor<D> {
+  cos(): Tensor<S, D> {
     return this.#unary('cos');
   }
   /** Tangent of radians. @throws DTypeError unless of floats, as the functions below */
-  tan(): Tensor<D> {
+  tan(): Tensor<S, D> {
     return new Tensor(elementary.tan(this.node));
   }
   /** The angle in radians whose sine this is, from −π/2 to π/2; NaN outside of [−1, 1]. */
-  asin(): Tensor<D> {
+  asin(): Tensor<S, D> {
     return new Tensor(elementary.asin(this.node));
   }
   /** The angle in radians whose cosine this is, from 0 to π; NaN outside of [−1, 1]. */
-  acos(): Tensor<D> {
+  acos(): Tensor<S, D> {
     return new Tensor(elementary.acos(this.node));
   }
   /** The angle in radians whose tangent this is, from −π/2 to π/2. */
-  atan(): Tensor<D> {
+  atan(): Tensor<S, D> {
     return new Tensor(elementary.atan(this.node));
   }
   /** Hyperbolic sine, (e^x − e^−x) / 2. */
-  sinh(): Tensor<D> {
+  sinh(): Tensor<S, D> {
     return new Tensor(elementary.sinh(this.node));
   }
   /** Hyperbolic cosine, (e^x + e^−x) / 2. */
-  cosh(): Tensor<D> {
+  cosh(): Tensor<S, D> {
     return new Tensor(elementary.cosh(this.node));
   }
   /** The error function 2/√π ∫₀ˣ e^−t² dt. */
-  erf(): Tensor<D> {
+  erf(): Tensor<S, D> {
     return this.#unary('erf');
   }
   /** Hyperbolic tangent. */
-  tanh(): Tensor<D> {
+  tanh(): Tensor<S, D> {
     return this.#unary('tanh');
   }
   /** To the next integer downwards. The gradient is 0. */
-  floor(): Tensor<D> {
+  floor(): Tensor<S, D> {
     return this.#unary('floor');
   }
   /** To the next integer upwards. The gradient is 0. */
-  ceil(): Tensor<D> {
+  ceil(): Tensor<S, D> {
     return this.#unary('ceil');
   }
   /** To the next integer towards zero. The gradient is 0. */
-  trunc(): Tensor<D> {
+  trunc(): Tensor<S, D> {
     return this.#unary('trunc');
   }
   /** To the nearest integer, ties to even. */
-  round(): Tensor<D> {
+  round(): Tensor<S, D> {
     return this.#unary('rint');
   }
   /** What `trunc` cuts off, with the sign of x. @throws DTypeError unless of floats */
-  frac(): Tensor<D> {
+  frac(): Tensor<S, D> {
     return new Tensor(elementary.frac(this.node));
   }
   /** Whether elements are neither infinite nor NaN. */
-  isFinite(): Tensor<'bool'> {
+  isFinite(): Tensor<S, 'bool'> {
     return new Tensor(elementary.finite(this.node));
   }
   /** Whether elements are ∞ or −∞. */
-  isInf(): Tensor<'bool'> {
+  isInf(): Tensor<S, 'bool'> {
     return new Tensor(elementary.infinite(this.node));
   }
   /** Whether elements are NaN. */
-  isNaN(): Tensor<'bool'> {
+  isNaN(): Tensor<S, 'bool'> {
     return new Tensor(b.map('ne', this.node, this.node));
   }
   /**
@@ -373,7 +409,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * @param low undefined: no lower limit
    * @param high undefined: no upper limit
    */
-  clamp(low?: number, high?: number): Tensor<D> {
+  clamp(low?: number, high?: number): Tensor<S, D> {
     const limits = Object.entries({ low, high }).filter(([, bound]) => bound !== undefined);
     for (const [name, bound] of limits) {
       requireArgument('clamp', name, bound, aNumber);
@@ -385,44 +421,47 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     return high === undefined ? above : above.minimum(high);
   }
   /** The quotient rounded down: `idiv` rounds towards zero. Integers by 0 are 0. */
-  floorDivide(other: Operand): Tensor<D> {
-    if (this.dtype.kind === 'float') return this.div(other).floor();
-    const isLess = this.mod(other)
-      .ne(0)
-      .and(this.lt(0).ne(new Tensor(operand('floorDivide', other, this)).lt(0)));
-    return this.idiv(other).sub(isLess.cast(this.dtype));
+  floorDivide<T extends AnyTensor, O extends Operand>(
+    this: T,
+    other: Fits<T, O>,
+  ): Tensor<Met<T, O>, DTypeOf<T>> {
+    return new Tensor(floorDivide(this, new Tensor(operand('floorDivide', other, this))).node);
   }
   /** this + weight · (end − this). @throws DTypeError unless of floats */
-  lerp(end: Operand, weight: Operand): Tensor<D> {
+  lerp(end: Operand, weight: Operand): Tensor<Shape, D> {
     requireFloats('lerp', 'x', this);
     const [e, w] = [end, weight].map((v) => new Tensor(operand('lerp', v, this))) as [AnyTensor, AnyTensor];
     return widely((x, e, w) => x.add(e.sub(x).mul(w)), this, e, w);
   }
   /** `value` where `mask`, a tensor of bools, is true, else the element; both broadcast. */
-  maskedFill(mask: Tensor<'bool'>, value: number | boolean | bigint | Tensor<D>): Tensor<D> {
+  maskedFill(
+    mask: Tensor<Shape, 'bool'>,
+    value: number | boolean | bigint | Tensor<Shape, D>,
+  ): Tensor<Shape, D> {
     requireTensor('maskedFill', 'mask', mask);
-    return mask.where(new Tensor<D>(operand('maskedFill', value, this)), this);
+    return mask.where(new Tensor<Shape, D>(operand('maskedFill', value, this)), this);
   }
   /** max(0, x); the gradient at 0 is 0. @throws DTypeError unless of floats */
-  relu(): Tensor<D> {
+  relu(): Tensor<S, D> {
     return new Tensor(activation.relu(this.#floats('relu')));
   }
   /** 1 / (1 + e^−x), without overflow on either side. @throws DTypeError unless of floats */
-  sigmoid(): Tensor<D> {
+  sigmoid(): Tensor<S, D> {
     return new Tensor(activation.sigmoid(this.#floats('sigmoid')));
   }
   /** This where it is true, else the other two's elements: `condition.where(a, b)`. */
-  where<T extends DTypeName = 'f32'>(
-    then: Tensor<T> | number | boolean | bigint,
-    otherwise: Tensor<T> | number | boolean | bigint,
-  ): Tensor<T> {
+  where<T extends AnyTensor, X extends Operand, Y extends Operand, E extends DTypeName = 'f32'>(
+    this: T,
+    then: X & OperandOf<E>,
+    otherwise: Y & OperandOf<E>,
+  ): Tensor<ResultShape<Broadcast<Met<T, X>, ShapeOf<Y>>>, E> {
     const like = then instanceof Tensor ? then : otherwise instanceof Tensor ? otherwise : undefined;
     const [x, y] = [then, otherwise].map((v) => operand('where', v, like)) as [GraphNode, GraphNode];
     const [p, q] = met(x, y) as [GraphNode, GraphNode];
     return new Tensor(b.where(this.node, p, q));
   }
   /** Convert the elements: to integers towards zero and saturating. */
-  cast<T extends DTypeName>(dtype: DType<T>): Tensor<T> {
+  cast<T extends DTypeName>(dtype: DType<T>): Tensor<S, T> {
     return new Tensor(b.cast(this.node, dtype));
   }
 
@@ -436,67 +475,119 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * variances, norms, losses, and the gradients of what was broadcast or indexed.
    * @param axes one, several, or all of them (default)
    */
-  sum(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
+  sum<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, Summed<DTypeOf<T>>> {
     return new Tensor(reduced('sum', this.#full, axes, options));
   }
   /** The largest. Where several are, they share the gradient evenly, as PyTorch's `amax`. */
-  max(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+  max<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(reduced('max', this.node, axes, options));
   }
   /** The smallest. Where several are, they share the gradient evenly, as PyTorch's `amin`. */
-  min(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+  min<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(reduced('min', this.node, axes, options));
   }
   /** Products of u8 are i32. The gradient of its gradient is right where no element is 0. */
-  prod(axes?: Axes, options?: ReduceOptions): Tensor<Summed<D>> {
+  prod<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, Summed<DTypeOf<T>>> {
     return new Tensor(reduced('prod', this.#full, axes, options));
   }
   /** The mean along `axes` (default: all). @throws DTypeError unless of floats */
-  mean(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+  mean<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(mean(this.#full, axes, options));
   }
   /** The variance along `axes` (default: all), divided by n − `correction` (default 1). @throws DTypeError */
-  variance(axes?: Axes, options?: VarianceOptions): Tensor<D> {
+  variance<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: VarianceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(variance(this.#full, axes, options));
   }
   /** The square root of `variance`. */
-  std(axes?: Axes, options?: VarianceOptions): Tensor<D> {
+  std<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: VarianceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(deviation(this.#full, axes, options));
   }
   /** log Σ e^x along `axes` (default: all), without overflow. @throws DTypeError unless of floats */
-  logSumExp(axes?: Axes, options?: ReduceOptions): Tensor<D> {
+  logSumExp<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(logSumExp(this.#full, axes, options));
   }
   /** (Σ |x|^ord)^(1/ord) along `axes` (default: all), by default the Euclidean norm. @throws DTypeError unless of floats */
-  norm(axes?: Axes, options?: VectorNormOptions): Tensor<D> {
+  norm<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: VectorNormOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(norm(this.#full, axes, options));
   }
   /** Whether any element along `axes` (default: all) is not 0; false of none. */
-  any(axes?: Axes, options?: ReduceOptions): Tensor<'bool'> {
+  any<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, 'bool'> {
     return new Tensor(vote('any', this.node, axes, options));
   }
   /** Whether no element along `axes` (default: all) is 0; true of none. */
-  all(axes?: Axes, options?: ReduceOptions): Tensor<'bool'> {
+  all<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
+    this: T,
+    axes?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, 'bool'> {
     return new Tensor(vote('all', this.node, axes, options));
   }
   /**
    * Index of the largest element along `axis`, i32: the first of several; of a NaN if there is one. Without an axis the
    * index in the flattened tensor.
    */
-  argmax(axis?: number, options?: ReduceOptions): Tensor<'i32'> {
+  argmax<T extends AnyTensor, const X extends number | undefined = undefined, K extends boolean = false>(
+    this: T,
+    axis?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, 'i32'> {
     return new Tensor(argOf('max', this.node, axis, options));
   }
   /** Index of the smallest element; as `argmax`. */
-  argmin(axis?: number, options?: ReduceOptions): Tensor<'i32'> {
+  argmin<T extends AnyTensor, const X extends number | undefined = undefined, K extends boolean = false>(
+    this: T,
+    axis?: X,
+    options?: ReduceOptions<K>,
+  ): Tensor<Reduced<ShapeOf<T>, X, K>, 'i32'> {
     return new Tensor(argOf('min', this.node, axis, options));
   }
 
   /** Running sums along `axis`: element i is the sum of those up to i, exact for integers; of u8 in i32. */
-  cumsum(axis: number): Tensor<Summed<D>> {
+  cumsum(axis: number): Tensor<S, Summed<D>> {
     return new Tensor(scan('add', this.#full, axis));
   }
   /** Running products along `axis`: element i is the product of those up to i; of u8 in i32. */
-  cumprod(axis: number): Tensor<Summed<D>> {
+  cumprod(axis: number): Tensor<S, Summed<D>> {
     return new Tensor(scan('mul', this.#full, axis));
   }
 
@@ -504,26 +595,26 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * The elements along `axis` (default: the last) in order, and their `indices` before, i32. Equal elements stay as they
    * stood, and NaN counts as the largest. Gradients go back to where the elements were.
    */
-  sort(axis = -1, options: SortOptions = {}): Sorted<D> {
+  sort(axis = -1, options: SortOptions = {}): Sorted<S, D> {
     return sorted(sorting.sort('sort', this.node, axis, options));
   }
   /** The `indices` of `sort`. */
-  argsort(axis = -1, options: SortOptions = {}): Tensor<'i32'> {
+  argsort(axis = -1, options: SortOptions = {}): Tensor<S, 'i32'> {
     return new Tensor(sorting.sort('argsort', this.node, axis, options).indices);
   }
   /** The `k` largest elements along `axis` (default: the last), the largest first, and their indices; as `sort` has them. */
-  topk(k: number, axis = -1, options: TopkOptions = {}): Sorted<D> {
+  topk(k: number, axis = -1, options: TopkOptions = {}): Sorted<Shape, D> {
     return sorted(sorting.topk(this.node, k, axis, options));
   }
 
   /** Along `axis`: e^x / Σ e^x. @throws DTypeError unless of floats */
-  softmax(axis = -1): Tensor<D> {
+  softmax(axis = -1): Tensor<S, D> {
     return new Tensor(
       softmax(inFull(this.#floats('softmax')), normalizeAxis('softmax', axis, this.ndim), false),
     );
   }
   /** Along `axis`: x − log Σ e^x. @throws DTypeError unless of floats */
-  logSoftmax(axis = -1): Tensor<D> {
+  logSoftmax(axis = -1): Tensor<S, D> {
     return new Tensor(
       softmax(inFull(this.#floats('logSoftmax')), normalizeAxis('logSoftmax', axis, this.ndim), true),
     );
@@ -532,32 +623,51 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   // ── movement ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The same elements in another shape; one size may be −1. */
-  reshape(shape: Shape): Tensor<D> {
+  reshape<T extends AnyTensor, const R extends Shape>(
+    this: T,
+    shape: R & NoInfer<Fitted<Reshaped<ShapeOf<T>, R>, unknown>>,
+  ): Tensor<ResultShape<Reshaped<ShapeOf<T>, R>>, DTypeOf<T>> {
     return new Tensor(b.reshape(this.node, inferShape(shape, this)));
   }
   /** Dimensions `from`… and later as one. */
-  flatten(from = 0): Tensor<D> {
+  flatten<T extends AnyTensor, X extends number = 0>(
+    this: T,
+    from: X = 0 as X,
+  ): Tensor<Flattened<ShapeOf<T>, X>, DTypeOf<T>> {
     return new Tensor(movement.flatten(this.node, from));
   }
   /** The dimensions in another order: `x.permute([1, 0])`. */
-  permute(axes: readonly number[]): Tensor<D> {
+  permute<T extends AnyTensor, const X extends readonly number[]>(
+    this: T,
+    axes: X,
+  ): Tensor<Permuted<ShapeOf<T>, X>, DTypeOf<T>> {
     return new Tensor(movement.permute(this.node, axes));
   }
   /** Two dimensions exchanged (default: the last two). */
-  transpose(first = -2, second = -1): Tensor<D> {
+  transpose<T extends AnyTensor, X extends number = -2, Y extends number = -1>(
+    this: T,
+    first: X = -2 as X,
+    second: Y = -1 as Y,
+  ): Tensor<Transposed<ShapeOf<T>, X, Y>, DTypeOf<T>> {
     return new Tensor(movement.transpose(this.node, first, second));
   }
   /** Sizes of 1 repeated to `shape`. */
-  expand(shape: Shape): Tensor<D> {
+  expand<const R extends Shape>(shape: R): Tensor<GivenShape<R>, D> {
     requireShape('expand', shape);
     return new Tensor(b.expand(this.node, shape));
   }
   /** Without dimension `axis`, which has size 1. */
-  squeeze(axis: number): Tensor<D> {
+  squeeze<T extends AnyTensor, X extends number>(
+    this: T,
+    axis: X,
+  ): Tensor<Squeezed<ShapeOf<T>, X>, DTypeOf<T>> {
     return new Tensor(movement.squeeze(this.node, axis));
   }
   /** With a new dimension of size 1 before `axis`. */
-  unsqueeze(axis: number): Tensor<D> {
+  unsqueeze<T extends AnyTensor, X extends number>(
+    this: T,
+    axis: X,
+  ): Tensor<Unsqueezed<ShapeOf<T>, X>, DTypeOf<T>> {
     return new Tensor(movement.unsqueeze(this.node, axis));
   }
   /**
@@ -565,7 +675,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * @param amounts per dimension, [before, after]
    * @throws ArgumentError, DTypeError for a value that the dtype does not have, ShapeError for too few elements to mirror
    */
-  pad(amounts: Padding, options: PadOptions = {}): Tensor<D> {
+  pad(amounts: Padding, options: PadOptions = {}): Tensor<Shape, D> {
     requireOptions('pad', options, movement.PAD);
     const { value = 0, mode = 'constant' } = options;
     if (mode !== 'constant') return new Tensor(padAround(this.node, amounts, mode));
@@ -573,39 +683,39 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     return new Tensor(movement.pad(this.node, amounts, value));
   }
   /** The elements along `axis` in reverse order. */
-  flip(axis: number): Tensor<D> {
+  flip(axis: number): Tensor<S, D> {
     return new Tensor(movement.flip(this.node, axis));
   }
   /** Elements moved by `shifts` along `axes`, round the end to the front; without axes in the flattened tensor. */
-  roll(shifts: number | readonly number[], axes?: Axes): Tensor<D> {
+  roll(shifts: number | readonly number[], axes?: Axes): Tensor<S, D> {
     return new Tensor(movement.roll(this.node, shifts, axes));
   }
   /** The whole tensor `counts[i]` times along dimension i; counts beyond the dimensions are of new ones in front. */
-  repeat(counts: readonly number[]): Tensor<D> {
+  repeat(counts: readonly number[]): Tensor<Shape, D> {
     return new Tensor(movement.repeat(this.node, counts));
   }
   /** Each element `count` times along `axis`, next to each other. */
-  repeatInterleave(count: number, axis: number): Tensor<D> {
+  repeatInterleave(count: number, axis: number): Tensor<Shape, D> {
     return new Tensor(movement.repeatInterleave(this.node, count, axis));
   }
   /** Pieces along `axis` (default 0): of `sizes` elements, the last perhaps fewer, or of a list of sizes. */
-  split(sizes: number | readonly number[], axis = 0): Tensor<D>[] {
+  split(sizes: number | readonly number[], axis = 0): Tensor<Shape, D>[] {
     return movement.split(this.node, sizes, axis).map((node) => new Tensor(node));
   }
   /** At most `count` pieces of equal size along `axis` (default 0), the last perhaps smaller. */
-  chunk(count: number, axis = 0): Tensor<D>[] {
+  chunk(count: number, axis = 0): Tensor<Shape, D>[] {
     return movement.chunk(this.node, count, axis).map((node) => new Tensor(node));
   }
   /** The slices along `axis` (default 0), without that dimension. */
-  unbind(axis = 0): Tensor<D>[] {
+  unbind(axis = 0): Tensor<Shape, D>[] {
     return movement.unbind(this.node, axis).map((node) => new Tensor(node));
   }
   /** Of each matrix (…, M, N) the elements up to diagonal `diagonal` (above the main one if positive), else 0. */
-  tril(diagonal = 0): Tensor<D> {
+  tril(diagonal = 0): Tensor<S, D> {
     return new Tensor(movement.triangle('tril', this.node, diagonal));
   }
   /** Of each matrix (…, M, N) the elements from diagonal `diagonal` on (above the main one if positive), else 0. */
-  triu(diagonal = 0): Tensor<D> {
+  triu(diagonal = 0): Tensor<S, D> {
     return new Tensor(movement.triangle('triu', this.node, diagonal));
   }
   /**
@@ -613,7 +723,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * `'...'`, or an i32 tensor of positions: `x.at(0)`, `x.at('1:3', '::-1')`, `x.at('...', null)`, `x.at(rows)`. In a
    * tensor, negative positions count from the back, and those out of range give 0.
    */
-  at(...entries: readonly (Index | AnyTensor)[]): Tensor<D> {
+  at(...entries: readonly (Index | AnyTensor)[]): Tensor<Shape, D> {
     return new Tensor(
       index(
         this.node,
@@ -622,18 +732,18 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
     );
   }
   /** out[…, i, …] = this[…, positions[…, i, …], …] along `axis`; `positions` is i32, out of range it gives 0. */
-  gather(axis: number, positions: AnyTensor): Tensor<D> {
+  gather(axis: number, positions: AnyTensor): Tensor<Shape, D> {
     requireTensor('gather', 'positions', positions);
     return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
   }
 
   /** The slices along `axis` at the positions in `index`, i32 (n); negative ones count from the back. As `take` otherwise. */
-  indexSelect(axis: number, index: AnyTensor): Tensor<D> {
+  indexSelect(axis: number, index: AnyTensor): Tensor<Shape, D> {
     requireTensor('indexSelect', 'index', index);
     return new Tensor(select(this.node, axis, index.node));
   }
   /** The elements of the flattened tensor at the positions in `index`, i32, in its shape; out of range 0. */
-  take(index: AnyTensor): Tensor<D> {
+  take(index: AnyTensor): Tensor<Shape, D> {
     requireTensor('take', 'index', index);
     return new Tensor(takeFlat(this.node, index.node));
   }
@@ -644,12 +754,12 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * @param src a tensor of this dtype, or a number
    * @throws ShapeError, DTypeError
    */
-  scatter(axis: number, index: AnyTensor, src: Operand): Tensor<D> {
+  scatter(axis: number, index: AnyTensor, src: Operand): Tensor<S, D> {
     requireTensor('scatter', 'index', index);
     return new Tensor(scattering.scatter(this.node, axis, index.node, operand('scatter', src, this)));
   }
   /** As `scatter`, but src[…, i, …] is added to what is there, always in the same order. */
-  scatterAdd(axis: number, index: AnyTensor, src: AnyTensor): Tensor<D> {
+  scatterAdd(axis: number, index: AnyTensor, src: AnyTensor): Tensor<S, D> {
     requireTensor('scatterAdd', 'index', index);
     requireTensor('scatterAdd', 'src', src);
     return new Tensor(scattering.scatterAdd(this.node, axis, index.node, src.node));
@@ -658,7 +768,7 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * This with the slices of `src` along `axis` added at the positions in `index`, i32 (n), always in the same order. A
    * position out of range is left out. @throws ShapeError, DTypeError
    */
-  indexAdd(axis: number, index: AnyTensor, src: AnyTensor, options: IndexAddOptions = {}): Tensor<D> {
+  indexAdd(axis: number, index: AnyTensor, src: AnyTensor, options: IndexAddOptions = {}): Tensor<S, D> {
     requireTensor('indexAdd', 'index', index);
     requireTensor('indexAdd', 'src', src);
     return new Tensor(scattering.indexAdd(this.node, axis, index.node, src.node, options));
@@ -669,16 +779,16 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * their number depends on values. Gradients go back to where they were.
    * @throws ShapeError, DTypeError · ArgumentError within `jit`
    */
-  async maskedSelect(mask: Tensor<'bool'>): Promise<Tensor<D>> {
+  async maskedSelect(mask: Tensor<Shape, 'bool'>): Promise<Tensor<Shape, D>> {
     requireTensor('maskedSelect', 'mask', mask);
     return new Tensor(await sorting.maskedSelect(this.node, mask.node));
   }
   /** Where elements are not 0, in row order: (count, dimensions), i32. Asynchronous as `maskedSelect`. */
-  async nonzero(): Promise<Tensor<'i32'>> {
+  async nonzero(): Promise<Tensor<Shape, 'i32'>> {
     return new Tensor(await sorting.nonzero(this.node));
   }
   /** Each value once, ascending: one dimension. Asynchronous as `maskedSelect`; every NaN counts. */
-  async unique(): Promise<Tensor<D>> {
+  async unique(): Promise<Tensor<Shape, D>> {
     return new Tensor(await sorting.unique(this.node));
   }
 
@@ -688,7 +798,11 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * @param options.precision of this product and of those for its gradients; default: `getPrecision().matmul`
    * @throws ShapeError, DTypeError
    */
-  matmul(other: AnyTensor, options: MatmulOptions = {}): Tensor<D> {
+  matmul<T extends AnyTensor, O extends AnyTensor>(
+    this: T,
+    other: Fitted<Product<ShapeOf<T>, ShapeOf<O>>, O>,
+    options: MatmulOptions = {},
+  ): Tensor<ResultShape<Product<ShapeOf<T>, ShapeOf<O>>>, DTypeOf<T>> {
     requireTensor('matmul', 'other', other);
     requireOptions('matmul', options, MATMUL);
     const precision = options.precision ?? getPrecision().matmul;
@@ -696,20 +810,20 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
 
   /** The sum of products of two vectors (K), a scalar. @throws ShapeError, DTypeError */
-  dot(other: AnyTensor, options: MatmulOptions = {}): Tensor<D> {
+  dot(other: AnyTensor, options: MatmulOptions = {}): Tensor<[], D> {
     requireVectors('dot', this, other);
-    return this.matmul(other, options);
+    return (this as AnyTensor).matmul(other, options) as Tensor<[], D>;
   }
   /** All products of an element of this (M) and one of another vector (N): (M, N). @throws ShapeError, DTypeError */
-  outer(other: AnyTensor): Tensor<D> {
+  outer(other: AnyTensor): Tensor<Shape, D> {
     requireVectors('outer', this, other);
-    return this.unsqueeze(1).mul(other);
+    return (this as Tensor<Shape, D>).unsqueeze(1).mul(other);
   }
 
   // ── gradients ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The same values; gradients stop here. */
-  detach(): Tensor<D> {
+  detach(): Tensor<S, D> {
     return new Tensor(b.detach(this.node));
   }
 
@@ -780,13 +894,13 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
    * copy, through the host. Gradients do not pass to this one; a parameter's copy is a parameter.
    * @throws DeviceError if there is no such device · ArgumentError within `jit`
    */
-  async to(name: string): Promise<Tensor<D>> {
+  async to(name: string): Promise<Tensor<S, D>> {
     requireArgument('to', 'name', name, aString);
     if (currentTrace())
       throw new ArgumentError('[to] is not for jitted functions: a program runs on one device.');
     const node = await engine.copyTo(this.node, name);
     if (node === this.node) return this;
-    const copy = new Tensor<D>(node, true);
+    const copy = new Tensor<S, D>(node, true);
     setOwner(node, copy);
     return copy;
   }
@@ -869,24 +983,41 @@ export class Tensor<D extends DTypeName = NumberDType> extends TensorHandle<D> {
   }
 }
 
-const sorted = <D extends DTypeName>({ values, indices }: Ordered): Sorted<D> => ({
-  values: new Tensor<D>(values),
-  indices: new Tensor<'i32'>(indices),
+const sorted = <S extends Shape, D extends DTypeName>({ values, indices }: Ordered): Sorted<S, D> => ({
+  values: new Tensor(values),
+  indices: new Tensor(indices),
 });
 
+/** An op of `x` and another operand, of shapes and dtypes that the caller says. */
+const binary = <S extends Shape, D extends DTypeName>(
+  op: ScalarOp,
+  x: AnyTensor,
+  other: unknown,
+): Tensor<S, D> => new Tensor(b.map(op, ...met(x.node, operand(op, other, x))));
+
+function floorDivide(x: AnyTensor, y: AnyTensor): AnyTensor {
+  if (x.dtype.kind === 'float') return x.div(y).floor();
+  const isLess = x
+    .mod(y)
+    .ne(0)
+    .and(x.lt(0).ne(y.lt(0)));
+  return x.idiv(y).sub(isLess.cast(x.dtype));
+}
+
 /** @internal `compute` of tensors of one dtype; of 16-bit floats in f32, rounded once: at each step they would lose too much. */
-export function widely<D extends DTypeName, Others extends readonly (AnyTensor | undefined)[]>(
-  compute: (x: AnyTensor, ...others: Others) => AnyTensor,
-  x: Tensor<D>,
-  ...others: Others
-): Tensor<D> {
+export function widely<
+  S extends Shape,
+  D extends DTypeName,
+  Others extends readonly (AnyTensor | undefined)[],
+>(compute: (x: AnyTensor, ...others: Others) => AnyTensor, x: Tensor<S, D>, ...others: Others): Tensor<S, D> {
   const wide = <T extends AnyTensor | undefined>(t: T) => t && new Tensor(b.wide(t.node));
   const y = compute(wide(x) as AnyTensor, ...(others.map(wide) as unknown as Others));
   return new Tensor(b.cast(y.node, x.dtype));
 }
 
 /** @internal 16-bit floats as f32 in mixed precision (`autocast`), else as they are. */
-export const inFullPrecision = <D extends DTypeName>(x: Tensor<D>): Tensor<D> => new Tensor(inFull(x.node));
+export const inFullPrecision = <S extends Shape, D extends DTypeName>(x: Tensor<S, D>): Tensor<S, D> =>
+  new Tensor(inFull(x.node));
 
 /** @throws ArgumentError */
 export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {
@@ -905,7 +1036,7 @@ function requireVectors(op: string, x: AnyTensor, y: AnyTensor): void {
 }
 
 /** @internal A number becomes a constant of the tensor's dtype; without one f32, or bool of a boolean. */
-export function operand(op: string, v: Operand, like: AnyTensor | undefined): GraphNode {
+export function operand(op: string, v: unknown, like: AnyTensor | undefined): GraphNode {
   if (v instanceof Tensor) return v.node;
   if (typeof v !== 'number' && typeof v !== 'boolean' && typeof v !== 'bigint')
     throw new ArgumentError(`[${op}] the operand is ${shown(v)}, must be a tensor or a number.`);

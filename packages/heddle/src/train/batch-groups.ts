@@ -2,7 +2,9 @@
  * Gradients of several batches before one update, as of one batch of all their examples. It is state on the device, and
  * every step is the same program: it adds to the sums, and updates where the last batch of a group is reached.
  */
+
 import { i32 } from '../core/dtype.js';
+import type { Shape } from '../core/shape.js';
 import type { BaseSettings, Optimizer } from '../optim/index.js';
 import { tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
@@ -32,7 +34,7 @@ export class BatchGroups {
    * @param good where it is false, nothing is added
    * @returns whether the group is complete, a bool scalar
    */
-  add(size: number, isMean: boolean, good: Tensor<'bool'>): Tensor<'bool'> {
+  add(size: number, isMean: boolean, good: Tensor<Shape, 'bool'>): Tensor<Shape, 'bool'> {
     return noGrad(() => {
       const done = this.#done.add(1);
       const isComplete = done.mod(this.#batches).eq(0).or(done.eq(this.#length));

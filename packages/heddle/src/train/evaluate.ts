@@ -16,7 +16,7 @@ import {
 } from '../core/arguments.js';
 import { bf16, f16, f64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import { type AnyDataset, type Batched, Loader, type LoaderOf } from '../data/index.js';
 import { Module } from '../nn/index.js';
 import { autocast } from '../tensor/autocast.js';
@@ -160,7 +160,7 @@ export class ModelEvaluator {
   readonly #options: EvaluateOptions;
   readonly #metrics: readonly (readonly [name: string, metric: SummedMetric])[];
   /** Sums over the examples seen, f64: of the loss, then of each metric. */
-  readonly #sums: Tensor<'f64'>;
+  readonly #sums: Tensor<Shape, 'f64'>;
   readonly #feed: Feed;
 
   /** @param tune how kernels are chosen: see `JitOptions` */

@@ -1,4 +1,5 @@
 /** Batches from the host, one by one. */
+import type { Shape } from '../core/shape.js';
 import type { Dataset, Loader } from '../data/index.js';
 import { jit } from '../tensor/jit.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -15,7 +16,7 @@ export class HostFeed implements Feed {
   constructor(loader: Loader<Dataset>, work: BatchWork, tune: 'on' | 'frozen') {
     this.#loader = loader;
     this.#inputs = new Inputs(loader.dataset);
-    const traced = (inputs: Tensor<'f32'>, labels: Tensor<'i32'>): void =>
+    const traced = (inputs: Tensor<Shape, 'f32'>, labels: Tensor<Shape, 'i32'>): void =>
       work(inputs, labels, labels.shape[0]!);
     this.#full = jit(traced, { tune });
     this.#rest = jit(traced, { tune: 'frozen' });

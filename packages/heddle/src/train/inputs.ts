@@ -1,5 +1,7 @@
 /** The tensors that batches are written into. */
+
 import { i32 } from '../core/dtype.js';
+import type { Shape } from '../core/shape.js';
 import type { Batch, Dataset } from '../data/index.js';
 import { requireClasses } from '../data/labels.js';
 import { tensor } from '../tensor/create.js';
@@ -7,8 +9,8 @@ import type { Tensor } from '../tensor/tensor.js';
 
 /** A batch on the device: inputs (size, …inputShape), f32, and labels (size), i32. */
 export interface DeviceBatch {
-  readonly inputs: Tensor<'f32'>;
-  readonly labels: Tensor<'i32'>;
+  readonly inputs: Tensor<Shape, 'f32'>;
+  readonly labels: Tensor<Shape, 'i32'>;
 }
 
 /**

@@ -12,7 +12,7 @@ import {
 } from '../core/arguments.js';
 import { f32, i32 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { formatShape, sameShape } from '../core/shape.js';
+import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import { arange, stack } from '../tensor/create.js';
 import { crossEntropy } from '../tensor/functional-losses.js';
@@ -58,7 +58,7 @@ function confusion(name: string, classes: number) {
     const isBinary = classes === 2 && (outputs.ndim === 1 || outputs.shape[1] === 1);
     if (!isBinary) requireClassified(name, outputs, labels, classes);
     const predicted = isBinary ? outputs.reshape([-1]).gt(0).cast(i32) : outputs.argmax(1);
-    const oneHot = (t: AnyTensor): Tensor<'f32'> =>
+    const oneHot = (t: AnyTensor): Tensor<Shape, 'f32'> =>
       t.reshape([-1, 1]).cast(i32).eq(arange(classes)).cast(f32);
     return oneHot(labels).transpose(0, 1).matmul(oneHot(predicted));
   };

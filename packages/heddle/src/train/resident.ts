@@ -3,7 +3,7 @@
  * steps are one launch: the order of the examples is uploaded once an epoch, and the position in it is state.
  */
 import { i32, u8 } from '../core/dtype.js';
-import { sizeOf } from '../core/shape.js';
+import { type Shape, sizeOf } from '../core/shape.js';
 import { fillBatch } from '../data/dataset.js';
 import { type AnyDataset, ArrayDataset, type Dataset, type Loader, TensorDataset } from '../data/index.js';
 import { requireClasses } from '../data/labels.js';
@@ -22,7 +22,7 @@ export class ResidentFeed implements Feed {
   /** Inputs (N, …inputShape), f32, and labels (N), i32, if they were copied to the device for this. */
   readonly #copied: readonly Tensor[];
   /** The examples of the epoch, in order: (N), i32. */
-  readonly #order: Tensor<'i32'>;
+  readonly #order: Tensor<Shape, 'i32'>;
   /** How many of them are done. */
   readonly #done = tensor(0, { dtype: i32 });
   /** The epoch to come, made ahead. */
@@ -98,7 +98,7 @@ const orderOf = (loader: Loader<AnyDataset>, epoch: number): Order => ({
 });
 
 /** All examples of a data set. @throws DataError for a label that is not a class */
-function upload(dataset: Dataset): TensorDataset<Tensor<'f32'>, Tensor<'i32'>> {
+function upload(dataset: Dataset): TensorDataset<Tensor<Shape, 'f32'>, Tensor<Shape, 'i32'>> {
   const { length, classes } = dataset;
   const [inputs, labels] =
     dataset instanceof ArrayDataset && dataset.isPlain ? arraysOf(dataset) : examplesOf(dataset);
@@ -107,7 +107,7 @@ function upload(dataset: Dataset): TensorDataset<Tensor<'f32'>, Tensor<'i32'>> {
 }
 
 /** Bytes are uploaded as such and become numbers there, by the same table as on the host. */
-function arraysOf(dataset: ArrayDataset): [Tensor<'f32'>, Int32Array | Uint8Array] {
+function arraysOf(dataset: ArrayDataset): [Tensor<Shape, 'f32'>, Int32Array | Uint8Array] {
   const { inputs, labels, length, inputShape, table } = dataset;
   if (!(inputs instanceof Uint8Array)) return examplesOf(dataset);
   const bytes = tensor(inputs, { shape: [length, ...inputShape], dtype: u8 });
@@ -117,7 +117,7 @@ function arraysOf(dataset: ArrayDataset): [Tensor<'f32'>, Int32Array | Uint8Arra
   return [values, labels];
 }
 
-function examplesOf(dataset: Dataset): [Tensor<'f32'>, Int32Array] {
+function examplesOf(dataset: Dataset): [Tensor<Shape, 'f32'>, Int32Array] {
   const { length, inputShape } = dataset;
   const inputs = new Float32Array(length * sizeOf(inputShape));
   const labels = new Int32Array(length);

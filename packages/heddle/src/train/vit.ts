@@ -1,4 +1,5 @@
 /** A vision transformer (Dosovitskiy et al., An image is worth 16×16 words, 2021), small enough for small images. */
+import type { Shape } from '../core/shape.js';
 import * as nn from '../nn/index.js';
 import { randn } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -20,7 +21,7 @@ export interface ViTSizes {
 export class ViT extends nn.Module {
   readonly patches: nn.Conv2d;
   /** (patches, dim): what is added to each patch for its place. */
-  readonly positions: Tensor<'f32'>;
+  readonly positions: Tensor<Shape, 'f32'>;
   readonly encoder: nn.TransformerEncoder;
   readonly head: nn.Linear;
 

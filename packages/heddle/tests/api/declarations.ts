@@ -44,7 +44,7 @@ export function entryPoints(): ReadonlyMap<string, string> {
 }
 
 const EXPORT_LIST = /^export (?:type )?\{([^}]*)\} from '([^']*)';/gm;
-const EXPORT_MODULE = /^export \* as (\w+) from '([^']*)';/gm;
+const EXPORT_MODULE = /^export (?:type )?\* as (\w+) from '([^']*)';/gm;
 const DECLARATION = /^(?:export )?(?:declare )?(?:abstract )?(class|interface|type|const|function) (\w+)/;
 const MEMBER = /^(?:static |readonly |get |set |abstract |async )*(\[[\w.]+\]|[\w$]+)/;
 

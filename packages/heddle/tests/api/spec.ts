@@ -2,7 +2,7 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as H from '../../src/index.js';
-import { f32, nn, ones, Tensor, zeros } from '../../src/index.js';
+import { f32, nn, ones, type Shape, Tensor, zeros } from '../../src/index.js';
 
 /** An argument: one that is right, and which others are of the right kind. Those of another kind must be refused. */
 export interface Spec {
@@ -31,7 +31,7 @@ export const orElse = (s: Spec, also: (v: unknown) => boolean): Spec => ({
   takes: (v) => s.takes(v) || also(v),
 });
 
-export const tensor = (make: () => Tensor<H.DType['name']> = () => ones([2, 2])): Spec =>
+export const tensor = (make: () => Tensor<Shape, H.DType['name']> = () => ones([2, 2])): Spec =>
   spec(make, isTensor);
 export const number = (value = 1): Spec => spec(() => value, isNumber);
 export const text = (value = 'x'): Spec =>

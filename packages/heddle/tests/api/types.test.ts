@@ -38,17 +38,20 @@ function library(): string {
   return folder;
 }
 
-/** What tsc says of a text, '' if nothing, and the declarations that it writes. */
-async function compiled(text: string): Promise<{ readonly said: string; readonly declarations: string }> {
+/** What tsc says of files, '' if nothing, and the declarations that it writes of use.ts. */
+async function compiled(
+  files: Readonly<Record<string, string>>,
+): Promise<{ readonly said: string; readonly declarations: string }> {
   const folder = mkdtempSync(join(tmpdir(), 'heddle-types-'));
   try {
     mkdirSync(join(folder, 'node_modules'));
     symlinkSync(library(), join(folder, 'node_modules', 'heddle'), 'dir');
-    writeFileSync(join(folder, 'use.ts'), text);
+    const paths = Object.keys(files).map((name) => join(folder, name));
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
     const options = ['--declaration', '--emitDeclarationOnly', '--outDir', join(folder, 'out'), '--strict']
       .concat('--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--types', '')
       .concat('--module', 'nodenext', '--target', 'es2022', '--preserveSymlinks');
-    await promisify(execFile)(process.execPath, [compiler, ...options, join(folder, 'use.ts')]);
+    await promisify(execFile)(process.execPath, [compiler, ...options, ...paths]);
     return { said: '', declarations: readFileSync(join(folder, 'out', 'use.d.ts'), 'utf8') };
   } catch (error) {
     return { said: (error as { stdout?: string }).stdout || String(error), declarations: '' };
@@ -57,9 +60,19 @@ async function compiled(text: string): Promise<{ readonly said: string; readonly
   }
 }
 
-test('types accept and refuse what they should', async () => {
-  const { said } = await compiled(readFileSync(join(library(), 'tests', 'types', 'use.ts'), 'utf8'));
-  assert.equal(said, '');
+test('types accept and refuse what they should, and say which sizes do not fit', async () => {
+  const read = (name: string): string => readFileSync(join(library(), 'tests', 'types', name), 'utf8');
+  const names = ['use.ts', 'shapes.ts', 'misfits.ts'];
+  const { said } = await compiled(Object.fromEntries(names.map((name) => [name, read(name)])));
+  const errors = said.split('\n').filter((line) => /^\S/.test(line));
+  const wanted = read('misfits.ts')
+    .split('\n')
+    .flatMap((line, i) => (line.includes('; // ') ? [[i + 1, line.split('; // ')[1]!] as const] : []));
+  assert.equal(errors.length, wanted.length, said);
+  for (const [i, [line, text]] of wanted.entries()) {
+    assert.ok(errors[i]!.includes(`misfits.ts(${line},`), errors[i]);
+    assert.ok(errors[i]!.includes(text), `${text}: ${errors[i]}`);
+  }
 });
 
 /** Lines that make tsc write down the types of a function, or of a class with its methods. */
@@ -101,7 +114,7 @@ test('every type in a public signature can be named', async () => {
           if (!seen.has(f)) lines.push(...uses(`_${entry}.${name}`, inner, f));
     }
   assert.ok(lines.length > 200, 'there is much to name');
-  const { said, declarations } = await compiled(`${lines.join('\n')}\n`);
+  const { said, declarations } = await compiled({ 'use.ts': `${lines.join('\n')}\n` });
   assert.equal(said, '');
   // What no entry point exports, tsc names by the file that it is declared in.
   const hidden = declarations.matchAll(/import\("[^"]*\/dist\/src\/([^"]*)"[^)]*\)\.(\w+)/g);

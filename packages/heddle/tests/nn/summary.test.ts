@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
-import { engineStats, i32, jit, nn, ones, type Tensor, zeros } from '../../src/index.js';
+import { engineStats, i32, jit, nn, ones, type Shape, type Tensor, zeros } from '../../src/index.js';
 import { LeNet5 } from '../../src/train/index.js';
 
 test('the layers of LeNet-5 in the order of their calls, with exact figures', () => {
@@ -42,7 +42,7 @@ class Mixed extends nn.Module {
   readonly heads = new nn.ModuleList([new nn.Linear(6, 6), new nn.Linear(6, 3)]);
   readonly calls = zeros([]);
   forward(
-    tokens: Tensor<'i32'>,
+    tokens: Tensor<Shape, 'i32'>,
     { shift }: { readonly shift: Tensor },
   ): { readonly y: Tensor; readonly z: Tensor } {
     this.calls.assign(this.calls.add(1));

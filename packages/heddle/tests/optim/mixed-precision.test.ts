@@ -18,7 +18,7 @@ const network = (): nn.Sequential => {
     new nn.Linear(16, 3),
   );
 };
-const inputs = (): { x: H.Tensor; labels: H.Tensor<'i32'> } => {
+const inputs = (): { x: H.Tensor; labels: H.Tensor<H.Shape, 'i32'> } => {
   const generator = new H.Generator(1);
   const x = H.randn([12, 1, 6, 6], { generator });
   // The class is told by the brightest of three rows.
@@ -69,7 +69,7 @@ for (const device of DEVICES) {
     const model = network();
     const optimizer = new optim.Adam(model.parameters(), { lr: 0.02 });
     const scaler = new optim.GradScaler({ growthInterval: 4 });
-    const step = H.jit((x: H.Tensor, labels: H.Tensor<'i32'>) => {
+    const step = H.jit((x: H.Tensor, labels: H.Tensor<H.Shape, 'i32'>) => {
       const loss = autocast(f16, () => H.crossEntropy(model.forward(x), labels));
       scaler.scale(loss).backward();
       scaler.unscale(optimizer);

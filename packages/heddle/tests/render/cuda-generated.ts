@@ -1,7 +1,7 @@
 /** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
 import { f64, i32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
-import { ctcLoss, nn, ones, rand, randn, tensor, zeros } from '../../src/index.js';
+import { ctcLoss, nn, ones, rand, randn, type Shape, tensor, zeros } from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
@@ -52,7 +52,7 @@ function ofLayers(target: Target): KernelIr[] {
 
 /** Recurrent networks, causal attention and CTC, with their gradients. */
 function ofSequences(target: Target): KernelIr[] {
-  const x = new Tensor<'f32'>(leaf([5, 3, 4], ones([1]).dtype));
+  const x = new Tensor<Shape, 'f32'>(leaf([5, 3, 4], ones([1]).dtype));
   const models = [new nn.RNN(4, 6), new nn.GRU(4, 6), new nn.LSTM(4, 6)];
   const attention = new nn.MultiheadAttention(4, 2);
   const outputs = [

@@ -9,6 +9,7 @@ import {
   type Metric,
   metrics,
   nn,
+  type Shape,
   type Tensor,
   TensorDataset,
   tensor,
@@ -37,7 +38,7 @@ const rounded = (values: Readonly<Record<string, number>>): Record<string, numbe
 const logitsOf = (classes: readonly number[], count: number): Tensor =>
   tensor(classes.map((c) => Array.from({ length: count }, (_, i) => (i === c ? 2 : -i))));
 
-const labels = (...values: number[]): Tensor<'i32'> => tensor(values, { dtype: i32 });
+const labels = (...values: number[]): Tensor<Shape, 'i32'> => tensor(values, { dtype: i32 });
 
 test('precision, recall and F1 of several classes', async () => {
   const outputs = logitsOf([0, 2, 1, 0, 0, 1], 3);

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { i32 } from '../../src/core/dtype.js';
 import { PhiloxStream } from '../../src/core/philox.js';
+import type { Shape } from '../../src/core/shape.js';
 import * as nn from '../../src/nn/index.js';
 import * as optim from '../../src/optim/index.js';
 import { arange, tensor } from '../../src/tensor/create.js';
@@ -11,7 +12,7 @@ import { jit } from '../../src/tensor/jit.js';
 import { manualSeed } from '../../src/tensor/random.js';
 import type { AnyTensor, Tensor } from '../../src/tensor/tensor.js';
 
-const integers = (shape: readonly number[], value: (i: number) => number): Tensor<'i32'> =>
+const integers = (shape: readonly number[], value: (i: number) => number): Tensor<Shape, 'i32'> =>
   tensor(
     Int32Array.from({ length: shape.reduce((n, d) => n * d, 1) }, (_, i) => value(i)),
     { shape },
@@ -79,7 +80,7 @@ test('a causal transformer learns to repeat what it has read', async () => {
     }
   }
   /** (N, 2·half): letters, then the same again. */
-  const texts = (): Tensor<'i32'> => {
+  const texts = (): Tensor<Shape, 'i32'> => {
     const said = Array.from({ length: batch * half }, () => random.below(letters));
     return integers([batch, length], (i) => said[Math.floor(i / length) * half + ((i % length) % half)]!);
   };
@@ -119,7 +120,7 @@ test('embeddings learn which items belong together', async () => {
     optimizer.step();
     return loss;
   });
-  const draw = (count: number): [Tensor<'i32'>, Tensor<'i32'>] => {
+  const draw = (count: number): [Tensor<Shape, 'i32'>, Tensor<Shape, 'i32'>] => {
     const pairs = Array.from({ length: count }, (_, i) => {
       const a = 1 + random.below(items - 1);
       let b = 1 + random.below(items - 1);

@@ -17,6 +17,7 @@ import {
   rand,
   randn,
   randomSplit,
+  type Shape,
   type Tensor,
   TensorDataset,
   tensor,
@@ -71,7 +72,7 @@ class Sequences extends nn.Module {
     { shape: [5, 8], requiresGrad: true },
   );
   readonly head = new nn.Linear(9, 5);
-  forward({ tokens, start }: { readonly tokens: Tensor<'i32'>; readonly start: Tensor }): {
+  forward({ tokens, start }: { readonly tokens: Tensor<Shape, 'i32'>; readonly start: Tensor }): {
     readonly logits: Tensor;
     readonly size: Tensor;
   } {
@@ -124,7 +125,10 @@ test('sequences: a record of inputs, a record of outputs, targets of integers in
           .mean(1)
           .sum(),
     },
-  } satisfies Pick<FitOptions<ReturnType<Sequences['forward']>, Tensor<'i32'>>, 'train' | 'loss' | 'metrics'>;
+  } satisfies Pick<
+    FitOptions<ReturnType<Sequences['forward']>, Tensor<Shape, 'i32'>>,
+    'train' | 'loss' | 'metrics'
+  >;
   await fit(model, { ...options, optimizer: new optim.Adam(model.parameters(), { lr: 0.05 }), epochs: 30 });
   const { train, ...judged } = options;
   const { metrics } = await evaluate(model, train, judged);

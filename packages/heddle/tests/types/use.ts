@@ -19,6 +19,7 @@ import {
   nn,
   ones,
   optim,
+  type Shape,
   type Tensor,
   tensor,
   u8,
@@ -31,7 +32,7 @@ const same = <T, U>(..._: [T] extends [U] ? ([U] extends [T] ? [] : [never]) : [
 // The dtype says what data() gives.
 export async function values(model: nn.Layer): Promise<number> {
   const x = ones([2, 3]);
-  same<typeof x, Tensor<'f32'>>();
+  same<typeof x, Tensor<[2, 3], 'f32'>>();
   const product = (await x.data())[0]! * 2;
   const floats: Float32Array = await x.mul(2).add(1).relu().sum().data();
   const counts: Int32Array = await x.argmax(1).data();
@@ -55,7 +56,7 @@ export async function values(model: nn.Layer): Promise<number> {
 }
 
 // Any tensor meets any other, and numbers.
-export const sums = (x: Tensor, y: Tensor<'f32'>): readonly Tensor[] => [
+export const sums = (x: Tensor, y: Tensor<Shape, 'f32'>): readonly Tensor[] => [
   x.add(y),
   y.add(x),
   y.mul(2),

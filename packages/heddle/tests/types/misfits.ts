@@ -1,0 +1,13 @@
+/** Shapes that do not fit: types.test.ts looks for the text after `//` in what the compiler says of the line. */
+import { randn, type Tensor, zeros } from 'heddle';
+
+const x = randn([64, 784]);
+
+x.matmul(zeros([100, 10])); // not assignable to parameter of type '"inner dimensions differ: 784 and 100"'
+zeros([8, 3, 4]).matmul(zeros([5, 4, 6])); // "cannot broadcast 8 with 5 on axis -3"
+x.add(zeros([3])); // not assignable to parameter of type '"cannot broadcast 784 with 3 on axis -1"'
+x.lt(zeros([63, 1])); // "cannot broadcast 64 with 63 on axis -2"
+x.reshape([64, 783]); // "cannot reshape 50176 elements to 50112"
+const wrong: Tensor<[64, 10]> = x; // Type 'Tensor<[64, 784], "f32">' is not assignable to type 'Tensor<[64, 10]
+
+export const used = wrong;
