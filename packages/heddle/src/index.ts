@@ -48,8 +48,11 @@ export {
   type Dataset,
   Loader,
   loadImages,
+  loadText,
   randomSplit,
   TensorDataset,
+  TextDataset,
+  Vocabulary,
 } from './data/index.js';
 export { allocate, type DeviceArray, stream } from './engine/device-array.js';
 export type { LaunchConfig, LaunchOptions } from './engine/launch.js';

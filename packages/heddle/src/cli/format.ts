@@ -10,6 +10,10 @@ export const counted = (n: number, one: string, many = `${one}s`): string =>
 /** 0.98765 → 98.77 % */
 export const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
 
+/** A mean cross-entropy of characters, in nats: 1.2345 nats per character (perplexity 3.44, 1.78 bits) */
+export const perCharacter = (nats: number): string =>
+  `${nats.toFixed(4)} nats per character (perplexity ${Math.exp(nats).toFixed(2)}, ${(nats / Math.LN2).toFixed(2)} bits)`;
+
 /** Seconds: three digits of short times, tenths of long ones. */
 export const duration = (seconds: number): string => seconds.toFixed(seconds < 10 ? 2 : 1);
 

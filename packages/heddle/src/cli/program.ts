@@ -2,6 +2,7 @@
 import { Argument, Command, Option } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
+import type { GenerateOptions } from './generate.js';
 import type { LrCommandOptions } from './lr.js';
 import type { ProfileCommandOptions } from './profile.js';
 import type { PlotOptions } from './runs.js';
@@ -9,7 +10,7 @@ import type { SavedRunOptions } from './saved-run.js';
 import type { SummaryCommandOptions } from './summary.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
-import { DEVICE_HELP, positiveNumber, wholeNumber } from './values.js';
+import { atLeastZero, DEVICE_HELP, positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
@@ -18,6 +19,7 @@ Examples:
   $ heddle train lenet5 --data fashion-mnist
   $ heddle runs               past runs, side by side and as curves
   $ heddle eval runs/mine     how good a trained network is
+  $ heddle generate runs/book text from a trained language model
   $ heddle doctor             what this machine offers and lacks
   $ heddle bench cpu          how fast it is
   $ heddle summary resnet18   its layers, with shapes, parameters and work
@@ -49,6 +51,7 @@ export async function createProgram(
   addTrain(root, ended);
   addRuns(root, ended);
   addSavedRun(root, ended);
+  addGenerate(root, ended);
   addDoctor(root, ended);
   await addBench(root, words, ended);
   addProfile(root, ended);
@@ -60,7 +63,7 @@ export async function createProgram(
 const TRAIN_NOTES =
   "Settings that are not given come from the program's recipe. The run is written to a new folder: config.json, " +
   'metrics.jsonl (a line per epoch), weights.safetensors (the last weights), best.safetensors (those of the epoch with ' +
-  'the highest test accuracy) and checkpoint.safetensors, after every epoch and at the end.\n\n' +
+  'the highest test accuracy, of a text the lowest loss on its last tenth, which is held out) and checkpoint.safetensors, after every epoch and at the end.\n\n' +
   'Ctrl-C ends the training after the step under way and saves it, and so do SIGTERM and a closed terminal (SIGHUP). ' +
   '--resume continues a training that was interrupted, in whatever way, from its last checkpoint: the losses and weights ' +
   'are bit for bit those of one that was not. ' +
@@ -80,6 +83,7 @@ Examples:
   $ heddle train mlp --epochs 10 --lr 0.1 --optimizer sgd
   $ heddle train lenet5 --data ./my-digits --out runs/mine
   $ heddle train cnn --recipe reference --seed 7
+  $ heddle train gpt --text book.txt
   $ heddle train --resume runs/2026-01-31T09-05-00-cnn`;
 }
 
@@ -95,6 +99,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
     .addArgument(new Argument('[program]', 'which network').choices(Object.keys(SETTINGS)))
     .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
+    .option('--text <file>', 'what gpt learns to write: UTF-8, plain or gzipped')
     .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipeNames()))
     .option('-e, --epochs <n>', 'times through the training data', wholeNumber(1))
     .option('-b, --batch-size <n>', 'examples per step', wholeNumber(1))
@@ -187,26 +192,30 @@ function addRuns(root: Command, ended: (exitCode: number) => void): void {
     });
 }
 
+/** The options that choose a run's model. */
+const withModel = (command: Command): Command =>
+  command
+    .addOption(
+      new Option(
+        '--weights <which>',
+        'of the best epoch (default, where they are kept), or the last',
+      ).choices(['best', 'last']),
+    )
+    .option('--device <name>', DEVICE_HELP);
+
 function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
-  const withModel = (command: Command): Command =>
-    command
-      .addOption(
-        new Option('--weights <which>', 'of the epoch with the highest accuracy, or the last').choices([
-          'best',
-          'last',
-        ]),
-      )
-      .option('-d, --data <set>', "other images than the run's")
-      .option('--device <name>', DEVICE_HELP);
   withModel(
     root
       .command('eval')
       .summary("judge a run's network on the test set")
       .description(
-        "Loss, accuracy, precision, recall, F1 and the confusion matrix of a run's network on the test set.",
+        "Loss, accuracy, precision, recall, F1 and the confusion matrix of a run's network on the test set; of a " +
+          'language model the loss per character and the accuracy on the text that was held out.',
       )
       .argument('<run>', 'the folder of a run'),
   )
+    .option('-d, --data <set>', "other images than the run's")
+    .option('--text <file>', "another text than the run's: its last tenth is the test set")
     .addHelpText('after', '\nExample:\n  $ heddle eval runs/mine --weights last')
     .action(async (run: string, options: SavedRunOptions) => {
       const { evaluateRun } = await import('./saved-run.js');
@@ -223,6 +232,7 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
         'numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file of one or more images',
       ),
   )
+    .option('-d, --data <set>', "other images than the run's")
     .addHelpText(
       'after',
       '\nExamples:\n  $ heddle predict runs/quadrants 0.5,-0.2\n  $ heddle predict runs/mine test:3\n  $ heddle predict runs/mine digits.npy',
@@ -230,6 +240,36 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
     .action(async (run: string, input: string, options: SavedRunOptions) => {
       const { predictRun } = await import('./saved-run.js');
       ended(await predictRun(run, input, options));
+    });
+}
+
+function addGenerate(root: Command, ended: (exitCode: number) => void): void {
+  withModel(
+    root
+      .command('generate')
+      .summary("write text with a run's language model")
+      .description(
+        'Write text, character by character, as a run of gpt has learned it. The same seed gives the same text; Ctrl-C ends it.',
+      )
+      .argument('<run>', 'the folder of a run'),
+  )
+    .option('-p, --prompt <text>', 'what the text begins with (default: the beginning of a line)')
+    .option('-n, --length <n>', 'characters to write', wholeNumber(1), 500)
+    .option(
+      '-t, --temperature <t>',
+      'below 1 likely characters become likelier, above 1 less so; at 0 the likeliest is taken',
+      atLeastZero,
+      1,
+    )
+    .option('-k, --top-k <k>', 'draw from the k likeliest characters (default: from all)', wholeNumber(1))
+    .option('-s, --seed <n>', 'of the characters that are drawn', wholeNumber(0), 0)
+    .addHelpText(
+      'after',
+      "\nExamples:\n  $ heddle generate runs/book --prompt 'In the beginning' --length 1000\n  $ heddle generate runs/book --temperature 0.8 --top-k 20 --seed 7",
+    )
+    .action(async (run: string, options: GenerateOptions) => {
+      const { generateText } = await import('./generate.js');
+      ended(await generateText(run, options));
     });
 }
 

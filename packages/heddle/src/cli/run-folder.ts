@@ -10,12 +10,14 @@ import type { Recipe } from '../train/recipes.js';
 export interface RunConfig {
   readonly program: string;
   readonly data: {
-    /** As `--data` named it. */
+    /** As `--data` named it; of a text the path. */
     readonly set?: string | undefined;
     readonly source: string;
     /** How many examples there are. */
     readonly train: number;
     readonly test: number;
+    /** Of a text: its characters, in the order of their numbers. */
+    readonly vocabulary?: string | undefined;
   };
   readonly recipe: Recipe;
   readonly seed: number;

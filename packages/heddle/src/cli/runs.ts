@@ -1,6 +1,6 @@
 /** `heddle runs`: past runs in a table, side by side, and as curves. */
 import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { writeFileAtomic } from '../io/index.js';
 import { type Curve, svgCurves, textCurves } from './curves.js';
@@ -37,12 +37,15 @@ export function listRuns(folder: string): void {
   const rows = runs.map(({ path, config, figures }) => [
     path,
     config.program,
-    config.data.set ?? (config.data.source.startsWith('points') ? 'points' : 'mnist'),
+    dataOf(config),
     `${figures.length}/${config.recipe.epochs}`,
     ...resultsOf(figures),
   ]);
   say(table(['run', 'program', 'data', 'epochs', 'loss', 'test loss', 'accuracy', 'best', 'seconds'], rows));
 }
+
+const dataOf = ({ data: { set, source, vocabulary } }: RunConfig): string =>
+  vocabulary === undefined ? (set ?? (source.startsWith('points') ? 'points' : 'mnist')) : basename(source);
 
 /** Last training loss, test loss and accuracy, the best accuracy, and the seconds of training. */
 function resultsOf(figures: readonly EpochFiguresLine[]): string[] {

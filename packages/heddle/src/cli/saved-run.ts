@@ -12,33 +12,47 @@ import { closeDevices } from '../runtime/registry.js';
 import { tensor } from '../tensor/create.js';
 import { sigmoid, softmax } from '../tensor/functional-activations.js';
 import { noGrad } from '../tensor/modes.js';
-import { type AutocastName, evaluate, loadWeights, metrics, programNamed } from '../train/index.js';
+import {
+  type EvaluateOptions,
+  type Evaluation,
+  evaluate,
+  loadWeights,
+  metrics,
+  programNamed,
+} from '../train/index.js';
 import type { TrainingProgram } from '../train/programs.js';
-import { percent, table, whole } from './format.js';
-import { chooseDevice, evaluationLoader, loadData, type RunData } from './run-data.js';
-import { RunFolder } from './run-folder.js';
+import { perCharacter, percent, table, whole } from './format.js';
+import {
+  type ClassData,
+  chooseDevice,
+  type DataOptions,
+  dataNamed,
+  evaluationLoader,
+  loadData,
+} from './run-data.js';
+import { type RunConfig, RunFolder } from './run-folder.js';
 
-export interface SavedRunOptions {
+export interface SavedRunOptions extends DataOptions {
   /** Those of the epoch that was best (if they were kept), or the last ones. */
   readonly weights?: 'best' | 'last';
-  /** Other data than the run's. */
-  readonly data?: string;
   readonly device?: string;
 }
 
-interface SavedRun {
+interface SavedModel {
   readonly program: TrainingProgram;
+  readonly config: RunConfig;
   readonly model: Layer;
-  readonly data: RunData;
   /** The file of its weights. */
   readonly file: string;
-  /** As it was trained. */
-  readonly autocast: AutocastName | undefined;
 }
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
 
-async function open(path: string, { weights, data, device }: SavedRunOptions): Promise<SavedRun> {
+/** The model of a run, in evaluation mode. @throws ArgumentError, FileError */
+export async function openModel(
+  path: string,
+  { weights, device }: Pick<SavedRunOptions, 'weights' | 'device'>,
+): Promise<SavedModel> {
   const { config } = RunFolder.open(path);
   const program = programNamed(config.program);
   const files = { best: join(path, 'best.safetensors'), last: join(path, 'weights.safetensors') };
@@ -49,50 +63,77 @@ async function open(path: string, { weights, data, device }: SavedRunOptions): P
       'there are no such weights yet: the run was interrupted before its first epoch ended.',
     );
   chooseDevice(device);
-  const model = program.build();
+  const { vocabulary } = config.data;
+  const model = program.build(config.recipe, vocabulary === undefined ? undefined : [...vocabulary].length);
   await loadWeights(model, file);
   model.eval();
-  const loaded = await loadData({ program, data: data ?? config.data.set, seed: config.seed });
-  return { program, model, data: loaded, file, autocast: config.recipe.autocast };
+  return { program, config, model, file };
+}
+
+/** The data of a run, or other data of its kind. */
+function dataOf({ program, config: { recipe, data, seed } }: SavedModel, options: SavedRunOptions) {
+  const { set, vocabulary } = data;
+  return loadData({ program, recipe, data: dataNamed(program, options) ?? set, seed, vocabulary });
 }
 
 /** Judge a run's model on the test set. */
 export async function evaluateRun(path: string, options: SavedRunOptions): Promise<number> {
   try {
-    const { program, model, data, file, autocast } = await open(path, options);
-    const classes = data.classes.length;
-    const average = 'macro' as const;
-    const {
-      loss,
-      metrics: found,
-      tables,
-    } = await evaluate(model, evaluationLoader(data.test), {
-      autocast,
-      loss: program.loss('mean'),
-      metrics: {
-        accuracy: program.metric,
-        precision: metrics.precision({ classes, average }),
-        recall: metrics.recall({ classes, average }),
-        f1: metrics.f1({ classes, average }),
-        confusion: metrics.confusionMatrix(classes),
-      },
-    });
+    const saved = await openModel(path, options);
+    const { program, config, model, file } = saved;
+    const data = await dataOf(saved, options);
     say(`weights    ${file}`);
     say(`data       ${data.name}: ${whole(data.test.length)} to test`);
-    say(`loss       ${loss.toFixed(4)}`);
-    for (const [name, value] of Object.entries(found)) say(`${name.padEnd(11)}${percent(value)}`);
-    const rows = tables!.confusion!.map((row, c) => [data.classes[c]!, ...row.map(whole)]);
-    say(`\n${table(['is \\ taken for', ...data.classes], rows)}`);
+    const judge = (more: EvaluateOptions['metrics']): Promise<Evaluation> =>
+      evaluate(model, evaluationLoader(data.test), {
+        autocast: config.recipe.autocast,
+        loss: program.loss('mean'),
+        metrics: { accuracy: program.metric, ...more },
+      });
+    if ('classes' in data) await judgeClasses(judge, data.classes);
+    else {
+      const { loss, metrics } = await judge({});
+      say(`loss       ${perCharacter(loss)}`);
+      say(`accuracy   ${percent(metrics.accuracy!)}`);
+    }
     return 0;
   } finally {
     await closeDevices();
   }
 }
 
+async function judgeClasses(
+  judge: (metrics: EvaluateOptions['metrics']) => Promise<Evaluation>,
+  names: readonly string[],
+): Promise<void> {
+  const classes = names.length;
+  const average = 'macro' as const;
+  const {
+    loss,
+    metrics: found,
+    tables,
+  } = await judge({
+    precision: metrics.precision({ classes, average }),
+    recall: metrics.recall({ classes, average }),
+    f1: metrics.f1({ classes, average }),
+    confusion: metrics.confusionMatrix(classes),
+  });
+  say(`loss       ${loss.toFixed(4)}`);
+  for (const [name, value] of Object.entries(found)) say(`${name.padEnd(11)}${percent(value)}`);
+  const rows = tables!.confusion!.map((row, c) => [names[c]!, ...row.map(whole)]);
+  say(`\n${table(['is \\ taken for', ...names], rows)}`);
+}
+
 /** Classify one input, or the examples of a file, by a run's model. */
 export async function predictRun(path: string, input: string, options: SavedRunOptions): Promise<number> {
   try {
-    const { model, data } = await open(path, options);
+    const saved = await openModel(path, options);
+    const data = await dataOf(saved, options);
+    if (!('classes' in data))
+      throw new ArgumentError(
+        `${path} is a run of ${saved.program.name}, which writes text. Use: npx heddle generate ${path}`,
+      );
+    const { model } = saved;
     const examples = await examplesOf(input, data);
     const [count, ...shape] = [examples.length, ...examples.inputShape];
     const inputs = new Float32Array(count * sizeOf(shape));
@@ -121,7 +162,7 @@ export async function predictRun(path: string, input: string, options: SavedRunO
 }
 
 /** What the command's input names: numbers, an example of the test set, or the rows of a file. */
-async function examplesOf(input: string, { test }: RunData): Promise<ArrayDataset> {
+async function examplesOf(input: string, { test }: ClassData): Promise<ArrayDataset> {
   const { inputShape, normalize, classes } = test;
   const size = sizeOf(inputShape);
   const number = /^test:(\d+)$/.exec(input)?.[1];

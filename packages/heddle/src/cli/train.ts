@@ -2,7 +2,6 @@
 import { resolve } from 'node:path';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
-import { Loader } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import type { LrSchedule } from '../optim/index.js';
 import { closeDevices } from '../runtime/registry.js';
@@ -20,19 +19,23 @@ import {
 import { Interrupt } from '../train/interrupt.js';
 import { OPTIMIZERS, scheduleOf, type TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
-import { counted, duration, mebibytes, percent, table, whole } from './format.js';
+import { counted, duration, mebibytes, perCharacter, percent, table, whole } from './format.js';
 import { progress } from './progress.js';
 import { type RecipeOptions, recipeFor } from './recipe-options.js';
-import { chooseDevice, evaluationLoader, loadData } from './run-data.js';
+import { chooseDevice, dataNamed, evaluationLoader, loadData, loaderOf } from './run-data.js';
 import { RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
 import { packageVersion } from './version.js';
+
+/** What the examples are. */
+const NOUNS = { images: 'images', text: 'windows', separable: 'points', quadrants: 'points' } as const;
 
 /** Width of the labels before the facts of a run. */
 const LABEL = 9;
 
 export interface TrainOptions extends RecipeOptions {
   readonly data?: string;
+  readonly text?: string;
   readonly seed: number;
   readonly limit?: number;
   readonly workers: number;
@@ -53,21 +56,26 @@ interface RunPlan {
   readonly data: string | undefined;
   readonly seed: number;
   readonly limit: number | undefined;
+  /** The characters of a text, of a run to resume. */
+  readonly vocabulary: string | undefined;
   readonly resumed: RunFolder | undefined;
 }
 
 function planOf(name: string | undefined, options: TrainOptions): RunPlan {
   if (options.resume === undefined) {
     const program = programNamed(name!);
-    const { data, seed, limit } = options;
-    return { program, recipe: recipeFor(program, options), data, seed, limit, resumed: undefined };
+    const { seed, limit } = options;
+    const data = dataNamed(program, options);
+    const recipe = recipeFor(program, options);
+    return { program, recipe, data, seed, limit, vocabulary: undefined, resumed: undefined };
   }
   const { folder, config } = RunFolder.open(options.resume);
   if (name !== undefined && name !== config.program)
     throw new ArgumentError(`${options.resume} is a run of ${config.program}, not of ${name}.`);
   const { recipe, seed, data } = config;
   const program = programNamed(config.program);
-  return { program, recipe, data: data.set, seed, limit: data.train, resumed: folder };
+  const { set, train, vocabulary } = data;
+  return { program, recipe, data: set, seed, limit: train, vocabulary, resumed: folder };
 }
 
 /**
@@ -88,13 +96,17 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   const why = chooseDevice(options.device);
   const data = await loadData(plan);
   manualSeed(seed);
-  const model = program.build();
+  const vocabulary = 'vocabulary' in data ? data.vocabulary : undefined;
+  const model = program.build(recipe, vocabulary?.size);
   const parameters = model.parameters().reduce((sum, p) => sum + sizeOf(p.shape), 0);
   const folder = plan.resumed ?? RunFolder.create(program.name, options.out);
   if (!plan.resumed)
     await folder.writeConfig({
       program: program.name,
-      data: { set: plan.data, source: data.source, train: data.train.length, test: data.test.length },
+      data: {
+        ...{ set: plan.data, source: data.source, train: data.train.length, test: data.test.length },
+        vocabulary: vocabulary?.characters,
+      },
       recipe,
       seed,
       parameters,
@@ -125,7 +137,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       if (plan.resumed) fact('resumed', `at epoch ${epoch + 1}, after ${counted(step, 'step')} of it\n`);
     },
   };
-  const noun = program.data === 'images' ? 'images' : 'points';
+  const noun = NOUNS[program.data];
   const shown = progress({
     noun,
     out: say,
@@ -135,12 +147,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   });
   try {
     const history = await fit(model, {
-      train: new Loader(data.train, {
-        batchSize,
-        shuffle: true,
-        seed,
-        workers: options.workers,
-      }),
+      train: loaderOf(data.train, { batchSize, shuffle: true, seed, workers: options.workers }),
       validation: evaluationLoader(data.test),
       loss: program.loss(recipe.lossReduction),
       lossReduction: recipe.lossReduction,
@@ -149,21 +156,22 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       optimizer: OPTIMIZERS[optimizer](model.parameters(), lr),
       epochs,
       ...schedulePart(recipe),
+      clipGradNorm: recipe.clipGradNorm,
       signal: interrupt.signal,
       callbacks: [resumption, launches, shown, recorder],
       folder: folder.path,
       checkpointEvery: options.checkpointEvery ? { epochs: 1, steps: options.checkpointEvery } : undefined,
-      monitor: 'accuracy',
+      monitor: program.monitor,
       resume: plan.resumed !== undefined,
     });
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: program.name });
-    summarize(history, { folder, launches, noun, program: program.name, say, fact });
+    summarize(history, { folder, launches, noun, program, say, fact });
     if (interrupt.cause && history.ended === 'aborted') {
       say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. Go on with it:`);
       say(`  npx heddle train --resume ${folder.path}`);
       return interrupt.cause.code;
     }
-    suggest(program, plan, options.recipe, say);
+    suggest(plan, folder, options.recipe, say);
     return 0;
   } catch (error) {
     if (error instanceof NumericError) {
@@ -250,7 +258,7 @@ interface Summary {
   readonly folder: RunFolder;
   readonly launches: LaunchCount;
   readonly noun: string;
-  readonly program: string;
+  readonly program: TrainingProgram;
   readonly say: (line: string) => void;
   readonly fact: (label: string, text: string) => void;
 }
@@ -277,19 +285,22 @@ function summarize(
     say(`\n${[styled(header!, 'bold'), ...lines].join('\n')}\n`);
   }
   // An epoch that a signal ended has no test.
-  const tested = epochs.flatMap((e) => accuracy(e) ?? []);
-  const best = tested.indexOf(Math.max(...tested));
+  const isText = program.monitor === 'loss';
+  const tested = epochs.flatMap((e) => (isText ? e.validation?.loss : accuracy(e)) ?? []);
+  const best = tested.indexOf(isText ? Math.min(...tested) : Math.max(...tested));
+  const shown = isText ? perCharacter : percent;
   if (tested.length > 0)
     fact(
-      'accuracy',
-      `${percent(tested.at(-1)!)} on the test set (best ${percent(tested[best]!)} after epoch ${best + 1})`,
+      program.monitor,
+      `${shown(tested.at(-1)!)} on the ${isText ? 'held-out text' : 'test set'} ` +
+        `(best ${isText ? tested[best]!.toFixed(4) : percent(tested[best]!)} after epoch ${best + 1})`,
     );
   fact('time', `${duration(seconds)} s for ${counted(steps, 'step')}`);
   if (perStep !== undefined)
     fact(
       'kernels',
       `${counted(perStep, 'launch', 'launches')} per step, including those that fetch the batch, sum the losses and ` +
-        `guard the weights (the network's own: npx heddle profile ${program})`,
+        `guard the weights (the network's own: npx heddle profile ${program.name})`,
     );
   fact('memory', `${mebibytes(process.resourceUsage().maxRSS * 1024)} at its peak`);
   fact('saved', resolve(folder.path));
@@ -307,15 +318,16 @@ const NEXT: Readonly<Record<string, readonly string[]>> = {
 };
 
 function suggest(
-  { name }: TrainingProgram,
-  { data }: RunPlan,
+  { program: { name, data: kind }, data }: RunPlan,
+  folder: RunFolder,
   recipe: string | undefined,
   say: (line: string) => void,
 ): void {
+  say(`\n${styled('Try next:', 'bold')}`);
+  if (kind === 'text') say(`  npx heddle generate ${folder.path}`);
   const done = [name, ...(data ? [`--data ${data}`] : []), ...(recipe ? [`--recipe ${recipe}`] : [])].join(
     ' ',
   );
-  say(`\n${styled('Try next:', 'bold')}`);
   for (const next of NEXT[name] ?? []) if (next !== done) say(`  npx heddle train ${next}`);
   say('  npx heddle bench cpu');
 }

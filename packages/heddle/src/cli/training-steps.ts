@@ -13,16 +13,19 @@ import type { Workload } from './workload.js';
 
 /** What training data of one kind looks like. */
 export interface ExampleKind {
-  /** Of an example. */
+  /** Of an example's input. */
   readonly shape: readonly number[];
+  /** Of an example's targets: default [], one label. */
+  readonly targets?: readonly number[];
   readonly classes: number;
 }
 
-/** Those of the programs, and how many there are to train on. */
+/** Those of the programs, and how many there are to train on: of a text, as many windows as in a long book. */
 export const EXAMPLES = {
   images: { shape: [1, 28, 28], classes: 10, length: 60_000 },
   separable: { shape: [2], classes: 2, length: 2000 },
   quadrants: { shape: [2], classes: 2, length: 2000 },
+  text: { shape: [128], targets: [128], classes: 100, length: 30_000 },
 } as const satisfies Record<string, ExampleKind & { readonly length: number }>;
 
 export interface TrainingStepsOptions {
@@ -38,30 +41,33 @@ export interface TrainingStepsOptions {
 
 /** A network that trains on random examples with random labels, one step at each call. */
 export class TrainingSteps implements Workload {
-  readonly #batches: readonly { readonly inputs: Float32Array; readonly labels: Int32Array }[];
-  readonly #inputs: Tensor;
+  readonly #batches: readonly { readonly inputs: Float32Array | Int32Array; readonly labels: Int32Array }[];
+  readonly #inputs: AnyTensor;
   readonly #labels: Tensor;
-  readonly #step: Jitted<[Tensor, Tensor], AnyTensor>;
+  readonly #step: Jitted<[AnyTensor, Tensor], AnyTensor>;
   #steps = 0;
 
   constructor(program: TrainingProgram, options: TrainingStepsOptions) {
-    const { optimizer: make, batchSize, batches = 16, example = EXAMPLES[program.data] } = options;
-    const { shape, classes } = example;
-    const features = sizeOf(shape);
+    const { optimizer: make, batchSize, batches = 16 } = options;
+    const { shape, targets = [], classes }: ExampleKind = options.example ?? EXAMPLES[program.data];
     const random = new PhiloxStream(1);
+    const integers = (size: number): Int32Array =>
+      Int32Array.from({ length: batchSize * size }, () => random.below(classes));
+    const floats = (size: number): Float32Array =>
+      Float32Array.from({ length: batchSize * size }, () => random.uniform());
     this.#batches = Array.from({ length: batches }, () => ({
-      inputs: Float32Array.from({ length: batchSize * features }, () => random.uniform()),
-      labels: Int32Array.from({ length: batchSize }, () => random.below(classes)),
+      inputs: program.data === 'text' ? integers(sizeOf(shape)) : floats(sizeOf(shape)),
+      labels: integers(sizeOf(targets)),
     }));
     const { inputs, labels } = this.#batches[0]!;
     this.#inputs = tensor(inputs, { shape: [batchSize, ...shape] });
-    this.#labels = tensor(labels, { dtype: i32 });
+    this.#labels = tensor(labels, { shape: [batchSize, ...targets], dtype: i32 });
     const model = program.build();
     const optimizer = make(model.parameters());
     const loss = program.loss('mean');
     const { autocast: dtype } = options;
-    const lossOf = (x: Tensor, y: Tensor): Tensor => loss(model.forward(x), y) as Tensor;
-    this.#step = jit((x: Tensor, y: Tensor) => {
+    const lossOf = (x: AnyTensor, y: Tensor): Tensor => loss(model.forward(x as Tensor), y) as Tensor;
+    this.#step = jit((x: AnyTensor, y: Tensor) => {
       const value = dtype ? autocast(dtype, () => lossOf(x, y)) : lossOf(x, y);
       value.backward();
       optimizer.step();

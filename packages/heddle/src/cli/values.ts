@@ -21,6 +21,13 @@ export function positiveNumber(text: string): number {
   return value;
 }
 
+export function atLeastZero(text: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isFinite(value) || value < 0)
+    throw new InvalidArgumentError('Must be a number, at least 0.');
+  return value;
+}
+
 /** Separated by commas. */
 export const words = (text: string): string[] => text.split(',').map((word) => word.trim());
 

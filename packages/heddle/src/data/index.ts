@@ -19,6 +19,7 @@ export {
 } from './mnist.js';
 export { randomSplit, type SplitOptions } from './split.js';
 export { type TensorBatch, TensorDataset } from './tensor-dataset.js';
+export { type LoadTextOptions, loadText, TextDataset, type TextSet } from './text.js';
 export {
   quadrantPoints,
   type SeparableOptions,
@@ -26,3 +27,4 @@ export {
   separablePoints,
   type ToyOptions,
 } from './toy.js';
+export { Vocabulary } from './vocabulary.js';

@@ -2,12 +2,11 @@
  * IDX, the format of the MNIST files: two zero bytes, a type code, the number of dimensions, their sizes as big-endian
  * u32, then the elements, big-endian, last dimension fastest. Often gzipped.
  */
-import { promisify } from 'node:util';
-import { gunzip } from 'node:zlib';
 import { aString, instance, requireArgument } from '../core/arguments.js';
 import { FileError } from '../core/errors.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
-import { errorCode, plainBytes, readBytes } from './read.js';
+import { gunzipped, REPLACE } from './gzip.js';
+import { readBytes } from './read.js';
 
 /** The element types that IDX files have. */
 export type IdxElements = Uint8Array | Int8Array | Int16Array | Int32Array | Float32Array | Float64Array;
@@ -55,10 +54,6 @@ const ELEMENT_TYPES: ReadonlyMap<number, ElementType> = new Map([
 ] satisfies [number, ElementType][]);
 
 const MAX_RANK = 8;
-const MAX_UNZIPPED_BYTES = 2 ** 31 - 1;
-/** Deflate cannot do better: 258 bytes for 2 bits. */
-const MAX_GZIP_RATIO = 1032;
-const REPLACE = 'The file is damaged or was not fully downloaded: get it again.';
 
 /**
  * The array in the bytes of an IDX file.
@@ -111,36 +106,7 @@ export function parseIdx(bytes: Uint8Array, path = 'IDX data'): IdxArray {
 
 /** Read an IDX file, gzipped or plain, told apart by their first bytes. @throws FileError */
 export async function readIdx(path: string): Promise<IdxArray> {
-  return parseIdx(await unzip(await readBytes(path), path), path);
-}
-
-const gunzipAsync = promisify(gunzip);
-
-async function unzip(bytes: Uint8Array, path: string): Promise<Uint8Array> {
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
-  try {
-    return plainBytes(
-      await gunzipAsync(bytes, {
-        maxOutputLength: MAX_UNZIPPED_BYTES,
-        chunkSize: unzippedBytes(bytes) + 64,
-      }),
-    );
-  } catch (error) {
-    const reason =
-      errorCode(error) === 'ERR_BUFFER_TOO_LARGE'
-        ? `unzips to more than ${MAX_UNZIPPED_BYTES} bytes.`
-        : `damaged gzip data (${(error as Error).message}). ${REPLACE}`;
-    throw new FileError(path, reason, { cause: error });
-  }
-}
-
-/**
- * The size that gzip data gives for what is in it, within what is possible. With one output chunk of that size, zlib
- * needs no second copy to join its chunks.
- */
-function unzippedBytes(bytes: Uint8Array): number {
-  const stated = bytes.length < 18 ? 0 : viewOf(bytes).getUint32(bytes.length - 4, true);
-  return Math.min(stated, bytes.length * MAX_GZIP_RATIO);
+  return parseIdx(await gunzipped(await readBytes(path), path), path);
 }
 
 const hex = (bytes: Uint8Array): string =>

@@ -22,6 +22,7 @@ export {
 } from './evaluate.js';
 export { fit } from './fit.js';
 export type { CheckpointInterval, FitOptions } from './fit-options.js';
+export type { GPTSizes } from './gpt.js';
 export * as metrics from './metric-kinds.js';
 export { accuracy, binaryAccuracy, type Metric, type MetricFunction, type SummedMetric } from './metrics.js';
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';

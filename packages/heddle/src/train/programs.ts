@@ -17,6 +17,7 @@ import {
 import { bceWithLogits, crossEntropy } from '../tensor/functional-losses.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Loss, LossReduction } from './evaluate.js';
+import { GPT } from './gpt.js';
 import { accuracy, binaryAccuracy, type Metric } from './metrics.js';
 import { type OptimizerName, type Recipe, SETTINGS, type Settings } from './recipes.js';
 import { ResNet18 } from './resnet.js';
@@ -36,12 +37,18 @@ export const OPTIMIZERS = {
 
 /** A network with the data and the settings it is trained with. */
 export interface TrainingProgram extends Settings {
-  /** The network for inputs of one kind: images (1, 28, 28) into 10 classes, or points (2) into 2. */
-  readonly build: () => nn.Layer;
+  /**
+   * The network for inputs of one kind: images (1, 28, 28) into 10 classes, points (2) into 2, or characters of a text.
+   * @param recipe where the network comes in several sizes: has them; default: the program's
+   * @param vocabulary how many characters the text has; default 100
+   */
+  readonly build: (recipe?: Recipe, vocabulary?: number) => nn.Layer;
   /** The loss to train with. */
   readonly loss: (reduction: LossReduction) => Loss;
-  /** What it is judged by. */
+  /** What it is judged by, besides the loss. */
   readonly metric: Metric;
+  /** What makes an epoch the best: the highest metric, or the lowest loss on the test set. */
+  readonly monitor: 'accuracy' | 'loss';
 }
 
 const classLoss =
@@ -55,8 +62,21 @@ const binaryLoss =
   (logits, labels) =>
     bceWithLogits(logits, labels.cast(f32).unsqueeze(1), { reduction });
 
-const points = { loss: binaryLoss, metric: binaryAccuracy } as const;
-const images = { loss: classLoss, metric: accuracy } as const;
+/** Of logits (N, L, vocabulary) and characters (N, L): the mean over the characters of each example. */
+const characterLoss =
+  (reduction: LossReduction): Loss =>
+  (logits, characters) => {
+    const loss = crossEntropy(logits.reshape([-1, logits.shape[2]!]), characters.flatten(), { reduction });
+    return reduction === 'mean' ? loss : loss.div(characters.shape[1]!);
+  };
+
+/** The share of an example's characters that have the largest logit. */
+const characterAccuracy: Metric = (logits, characters) =>
+  logits.argmax(2).eq(characters).cast(f32).mean(1).sum();
+
+const points = { loss: binaryLoss, metric: binaryAccuracy, monitor: 'accuracy' } as const;
+const images = { loss: classLoss, metric: accuracy, monitor: 'accuracy' } as const;
+const text = { loss: characterLoss, metric: characterAccuracy, monitor: 'loss' } as const;
 
 /** LeCun et al. 1998, with ReLU, max pooling and softmax. */
 export class LeNet5 extends nn.Module {
@@ -125,6 +145,14 @@ export const PROGRAMS = {
     ...images,
     build: (): nn.Layer =>
       new ViT({ ...{ image: 28, patch: 4, channels: 1, classes: 10 }, ...{ dim: 64, heads: 4, depth: 4 } }),
+  },
+  gpt: {
+    ...SETTINGS.gpt,
+    ...text,
+    build: (
+      { sizes = SETTINGS.gpt.recipe.sizes }: Recipe = SETTINGS.gpt.recipe,
+      vocabulary = 100,
+    ): nn.Layer => new GPT(vocabulary, sizes),
   },
 } as const satisfies Record<keyof typeof SETTINGS, TrainingProgram>;
 

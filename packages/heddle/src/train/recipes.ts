@@ -3,6 +3,7 @@
  * loads nothing of the library.
  */
 import type { AutocastName, LossReduction } from './evaluate.js';
+import type { GPTSizes } from './gpt.js';
 
 /** The optimizers that commands take. */
 export const OPTIMIZER_NAMES = ['sgd', 'momentum', 'adam', 'adamw', 'adagrad', 'lion', 'rmsprop'] as const;
@@ -25,6 +26,10 @@ export interface Recipe {
   readonly lossReduction: LossReduction;
   /** Mixed precision (default: off). */
   readonly autocast?: AutocastName;
+  /** Gradients are scaled so that their norm is at most this. Default: no limit. */
+  readonly clipGradNorm?: number;
+  /** Of a network that comes in several sizes: its own. */
+  readonly sizes?: GPTSizes;
 }
 
 /** A network by name: what it is, its data, and how it is trained. */
@@ -33,8 +38,8 @@ export interface Settings {
   readonly name: string;
   /** One line for people. */
   readonly doc: string;
-  /** Points made from the seed, or an image set. */
-  readonly data: 'separable' | 'quadrants' | 'images';
+  /** Points made from the seed, an image set, or a text. */
+  readonly data: 'separable' | 'quadrants' | 'images' | 'text';
   /** How it is trained if nothing else is said. */
   readonly recipe: Recipe;
   /** Other recipes, by name. */
@@ -145,6 +150,34 @@ export const SETTINGS = {
       lr: 1e-3,
       schedule: 'cosine',
       lossReduction: 'mean',
+    },
+  },
+  gpt: {
+    name: 'gpt',
+    doc: 'a transformer that learns to write a text, character by character',
+    data: 'text',
+    recipe: {
+      epochs: 10,
+      batchSize: 64,
+      optimizer: 'adamw',
+      lr: 1e-3,
+      schedule: 'cosine',
+      lossReduction: 'mean',
+      clipGradNorm: 1,
+      sizes: { context: 128, dim: 256, heads: 4, depth: 4, dropout: 0.1 },
+    },
+    variants: {
+      /** For a CPU: minutes for an epoch of a book. */
+      small: {
+        epochs: 2,
+        batchSize: 32,
+        optimizer: 'adamw',
+        lr: 2e-3,
+        schedule: 'cosine',
+        lossReduction: 'mean',
+        clipGradNorm: 1,
+        sizes: { context: 64, dim: 128, heads: 4, depth: 2, dropout: 0 },
+      },
     },
   },
 } as const satisfies Record<string, Settings>;

@@ -10,11 +10,11 @@ import { requireClasses } from '../data/labels.js';
 import { examplesAt } from '../data/tensor-dataset.js';
 import { arange, tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
-import { noGrad, realize } from '../tensor/modes.js';
+import { device, noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { BatchWork, Chunk, Feed } from './feed.js';
 
-/** Batches of one launch, at most: some milliseconds of the smallest networks. */
+/** Batches of one launch on a GPU, at most: some milliseconds of the smallest networks. */
 const CHUNK = 128;
 
 export class ResidentFeed implements Feed {
@@ -58,9 +58,11 @@ export class ResidentFeed implements Feed {
     this.#order.write(examples);
     this.#done.write([first * batchSize]);
     const full = Math.min(length, Math.floor(dataset.length / batchSize));
+    // On a CPU a launch ends before anything else happens: signals would wait for all of its batches.
+    const most = device().name.startsWith('cuda') ? CHUNK : 1;
     let batches: number;
     for (let from = first; from < full; from += batches) {
-      batches = Math.min(CHUNK, full - from, room(from));
+      batches = Math.min(most, full - from, room(from));
       const count = batches;
       const run = (): void => this.#full.repeat(count, batchSize);
       yield { batches, examples: batches * batchSize, run };

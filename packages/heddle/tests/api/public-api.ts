@@ -2,6 +2,7 @@
 import * as H from '../../src/index.js';
 import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
+import { DATA_CALLS, DATA_METHODS, DATA_RECEIVERS } from './datasets.js';
 import { IMAGE_CALLS } from './images.js';
 import { LAYERS, MODULE_METHODS, NORMALIZATION_CALLS } from './layers.js';
 import { LISTS } from './lists.js';
@@ -10,17 +11,14 @@ import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequence
 import {
   axes,
   axis,
-  batched,
   binary,
   block,
   bytes,
-  dataset,
   dtype,
   evaluating,
   file,
   flag,
   fn,
-  indices,
   isList,
   isNumber,
   isPlain,
@@ -36,7 +34,6 @@ import {
   metadata,
   model,
   nll,
-  normalize,
   number,
   oneOf,
   only,
@@ -64,7 +61,6 @@ import {
   tensor,
   tensorOptions,
   text,
-  toy,
   unary,
   value,
   values,
@@ -209,6 +205,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ...IMAGE_CALLS,
   ...Object.fromEntries(Object.entries(LISTS).map(([name, { takes }]) => [`nn.${name}`, takes])),
   ...SEQUENCE_CALLS,
+  ...DATA_CALLS,
   accuracy: [tensor(), labels],
   binaryAccuracy: [tensor(() => ones([2, 1])), labels],
 
@@ -268,42 +265,6 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'train.programNamed': [text('mlp')],
 
   Generator: [number()],
-  ArrayDataset: [
-    options(
-      {
-        inputs: only(() => new Float32Array(2), Float32Array),
-        inputShape: list(() => [2]),
-        labels: only(() => new Int32Array(1), Int32Array),
-        classes: number(2),
-        normalize,
-      },
-      () => ({ inputs: new Float32Array(2), inputShape: [2], labels: new Int32Array(1), classes: 2 }),
-    ),
-  ],
-  TensorDataset: [batched, batched],
-  'data.randomSplit': [
-    only(dataset, H.ArrayDataset),
-    list(() => [0.5, 0.5]),
-    options({ seed: optional(number()) }),
-  ],
-  Loader: [
-    only(dataset, H.ArrayDataset),
-    options(
-      {
-        batchSize: number(2),
-        shuffle: optional(flag),
-        seed: optional(number()),
-        dropLast: optional(flag),
-        workers: slow(optional(number(0))),
-        prefetch: optional(number(1)),
-      },
-      () => ({ batchSize: 2 }),
-    ),
-  ],
-  'data.loadImages': [path, options({ normalize, classes: optional(list(() => ['a'])) })],
-  'data.findImages': [oneOf('mnist', 'fashion-mnist')],
-  'data.quadrantPoints': [options(toy)],
-  'data.separablePoints': [options({ ...toy, margin: optional(number(0.1)) })],
   'io.parseIdx': [bytes, optional(text())],
   'io.readIdx': [path],
   'io.encodeSafetensors': [stored, metadata, optional(text())],
@@ -384,15 +345,13 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   ImmediateStream: () => H.stream(),
   ImmediateEvent: () => H.stream().record(),
   Kernel: () => saxpy,
-  ArrayDataset: dataset,
-  Loader: loader,
   SummaryWriter: () => new H.SummaryWriter('events'),
-  TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
   Module: layer,
   PaddingLayer: () => new H.nn.ZeroPad1d(1),
   ...Object.fromEntries(Object.entries(LISTS).map(([name, { make }]) => [name, make])),
   ...Object.fromEntries(Object.entries(LAYERS).map(([name, { make }]) => [name, make])),
   ...SEQUENCE_RECEIVERS,
+  ...DATA_RECEIVERS,
   ...OPTIM_RECEIVERS,
 };
 
@@ -548,16 +507,6 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     ptx: [options({ block }, () => ({ block: 1 }))],
     source: [oneOf('cuda', 'wasm', 'js', 'ir')],
   },
-  ArrayDataset: {
-    batchInto: [
-      indices,
-      only(() => new Float32Array(2), Float32Array),
-      only(() => new Int32Array(1), Int32Array),
-    ],
-    slice: [number(0), optional(number(1))],
-    select: [indices],
-    remote: [],
-  },
   SummaryWriter: {
     addScalar: [text(), number(), number()],
     addHistogram: [
@@ -570,8 +519,6 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
     ],
     addImage: [text(), tensor(), number()],
   },
-  TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
-  Loader: { order: [number(0)], batches: [optional(number(0))] },
   Module: MODULE_METHODS,
   ...Object.fromEntries(
     Object.entries(LAYERS).map(([name, { input = tensor(), inherits }]) => [
@@ -582,6 +529,7 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   PaddingLayer: { forward: [tensor(() => ones([1, 1, 4]))] },
   ...Object.fromEntries(Object.entries(LISTS).map(([name, { methods }]) => [name, methods])),
   ...SEQUENCE_METHODS,
+  ...DATA_METHODS,
   ...OPTIM_METHODS,
   TensorHandle: { numel: [], 'set requiresGrad': [flag] },
 };

@@ -1,21 +1,11 @@
 /** The command as users run it: in a process of its own. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { encodeNpy, readSafetensors } from '../../src/io/index.js';
-
-const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
-
-interface Ended {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
+import { type Ended, runHeddle, type Watch } from './run-heddle.js';
 
 let folder = '';
 before(async () => {
@@ -25,25 +15,8 @@ after(async () => {
   await rm(folder, { recursive: true });
 });
 
-async function heddle(
-  args: readonly string[],
-  watch?: (child: ChildProcess, out: string) => void,
-  nodeOptions: readonly string[] = [],
-): Promise<Ended> {
-  const { HEDDLE_DEVICE: _, HEDDLE_DEBUG: __, FORCE_COLOR: ___, ...env } = process.env;
-  const child = spawn(process.execPath, [...nodeOptions, MAIN, ...args], { cwd: folder, env });
-  let out = '';
-  let err = '';
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    out += text;
-    watch?.(child, out);
-  });
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    err += text;
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code, out, err };
-}
+const heddle = (args: readonly string[], watch?: Watch, nodeOptions?: readonly string[]): Promise<Ended> =>
+  runHeddle(folder, args, watch, nodeOptions);
 
 test('every command has a help with examples', async () => {
   for (const args of [
@@ -58,6 +31,7 @@ test('every command has a help with examples', async () => {
     ['runs', 'plot'],
     ['eval'],
     ['predict'],
+    ['generate'],
     ['bench', 'cpu'],
     ['bench', 'accuracy'],
     ['bench', 'kernels'],
@@ -84,7 +58,7 @@ test('what is not understood is said, with exit code 2', async () => {
     [['bench'], /^Usage: heddle bench /],
     [['fly'], /^heddle: unknown command 'fly'/],
     [['train'], /missing required argument 'program'/],
-    [['train', 'gpt'], /'gpt' is invalid.*perceptron, quadrants, mlp, lenet5, cnn/],
+    [['train', 'gtp'], /'gtp' is invalid.*perceptron, quadrants, mlp, lenet5, cnn/],
     [['train', 'cnn', '--bogus'], /unknown option '--bogus'/],
     [['train', 'cnn', '--epochs', '0'], /argument '0' is invalid\. Must be a whole number, at least 1/],
     [['train', 'cnn', '--lr', 'fast'], /argument 'fast' is invalid\. Must be a positive number/],

@@ -468,6 +468,7 @@ test('programs have the sizes that are known of them', () => {
       ['cnn', 50890],
       ['resnet18', 11172810],
       ['vit', 204938],
+      ['gpt', 3243520],
     ],
   );
 });

@@ -1,0 +1,95 @@
+/** Data sets and loaders: what they take. */
+import * as H from '../../src/index.js';
+import { ones } from '../../src/index.js';
+import {
+  batched,
+  dataset,
+  flag,
+  indices,
+  list,
+  loader,
+  normalize,
+  number,
+  oneOf,
+  only,
+  optional,
+  options,
+  path,
+  type Spec,
+  slow,
+  text,
+  toy,
+} from './spec.js';
+
+export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
+  ArrayDataset: [
+    options(
+      {
+        inputs: only(() => new Float32Array(2), Float32Array),
+        inputShape: list(() => [2]),
+        labels: only(() => new Int32Array(1), Int32Array),
+        classes: number(2),
+        normalize,
+      },
+      () => ({ inputs: new Float32Array(2), inputShape: [2], labels: new Int32Array(1), classes: 2 }),
+    ),
+  ],
+  TensorDataset: [batched, batched],
+  'data.randomSplit': [
+    only(dataset, H.ArrayDataset),
+    list(() => [0.5, 0.5]),
+    options({ seed: optional(number()) }),
+  ],
+  Loader: [
+    only(dataset, H.ArrayDataset),
+    options(
+      {
+        batchSize: number(2),
+        shuffle: optional(flag),
+        seed: optional(number()),
+        dropLast: optional(flag),
+        workers: slow(optional(number(0))),
+        prefetch: optional(number(1)),
+      },
+      () => ({ batchSize: 2 }),
+    ),
+  ],
+  TextDataset: [only(() => new Int32Array(9), Int32Array), number(4)],
+  Vocabulary: [text('abc')],
+  'data.loadText': [
+    ...[path, number(4)],
+    options({
+      heldOut: optional(number(0.1)),
+      vocabulary: optional(only(() => new H.Vocabulary('abc'), H.Vocabulary)),
+    }),
+  ],
+  'data.loadImages': [path, options({ normalize, classes: optional(list(() => ['a'])) })],
+  'data.findImages': [oneOf('mnist', 'fashion-mnist')],
+  'data.quadrantPoints': [options(toy)],
+  'data.separablePoints': [options({ ...toy, margin: optional(number(0.1)) })],
+};
+
+export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
+  ArrayDataset: dataset,
+  Loader: loader,
+  TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
+  TextDataset: () => new H.TextDataset(new Int32Array(9), 4),
+  Vocabulary: () => new H.Vocabulary('abc'),
+};
+
+export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
+  ArrayDataset: {
+    batchInto: [
+      indices,
+      only(() => new Float32Array(2), Float32Array),
+      only(() => new Int32Array(1), Int32Array),
+    ],
+    slice: [number(0), optional(number(1))],
+    select: [indices],
+    remote: [],
+  },
+  TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
+  TextDataset: {},
+  Vocabulary: { encode: [text('abc')], decode: [indices] },
+  Loader: { order: [number(0)], batches: [optional(number(0))] },
+};
