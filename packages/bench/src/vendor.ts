@@ -48,7 +48,7 @@ function convolution([N, C, H, W]: Sizes, out: number, padding: number): Yardsti
   ] as const;
   const common = {
     ...{ x, w, y, stride: [1, 1], padding: [padding, padding], dilation: [1, 1], groups: 1 },
-    ...{ dtype: 'f32', precision: 'f32', rank: 0, any: true },
+    ...{ dtype: 'f32', precision: 'f32', layout: 'NCHW', rank: 0, any: true },
   };
   const of = (direction: string, ...shapes: readonly Sizes[]) => ({
     library: { name: 'cudnn.convolution', options: { ...common, direction } },

@@ -27,6 +27,11 @@ export interface FusedOp<Arg = unknown> {
   readonly reduction?: PartialReduction<Arg>;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
   windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
+  /**
+   * How it is computed on sources, and with a result, whose dimensions are in another order, where that is faster on the
+   * target; see schedule/orders.ts. Default: it is not.
+   */
+  reordered?(target: Target, node: GraphNode, arg: Arg): Reordered | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */
   readonly identity?: boolean;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
@@ -38,6 +43,14 @@ export interface FusedOp<Arg = unknown> {
 /** The fused op of a `call` node, and its argument. */
 export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: unknown } =>
   argOf(node, 'call') as { readonly op: FusedOp; readonly arg: unknown };
+
+/** An op on tensors of another order of dimensions. */
+export interface Reordered {
+  /** Dimension i of such a tensor is this one of the tensor as it was: as `permute` takes it. */
+  readonly order: readonly number[];
+  /** The result in that order, of the sources in that order. */
+  make(src: readonly GraphNode[]): GraphNode;
+}
 
 /** A reduction that can be made of parts of its source, each of which is read once. */
 export interface PartialReduction<Arg = unknown> {

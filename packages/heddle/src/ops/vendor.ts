@@ -4,7 +4,7 @@
  */
 import { f32, isHalf } from '../core/dtype.js';
 import type { Precision } from '../core/precision.js';
-import { stridesOf } from '../core/shape.js';
+import { type Shape, stridesOf } from '../core/shape.js';
 import type { Epilogue, KernelIo, Stage, StageArgument, Variant, View } from '../graph/fused-op.js';
 import type { WindowArg } from '../graph/node.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
@@ -129,9 +129,40 @@ export function cudnnVariants(
   if (node.dtype !== f32 || inputs.some((view) => !isContiguous(view))) return [];
   const [first, second, result] = CONVOLUTIONS[direction];
   const shapes = { [first]: inputs[0]!.shape, [second]: inputs[1]!.shape, [result]: node.shape };
-  const options = { ...shapes, stride, padding, dilation, groups, dtype: 'f32', precision, direction };
+  const options = {
+    ...shapes,
+    stride,
+    padding,
+    dilation,
+    groups,
+    dtype: 'f32',
+    precision,
+    direction,
+    layout: 'NCHW',
+  };
   const [n, c, h, w] = node.shape as [number, number, number, number];
   return proposals(io, 'cudnn', [n, c, h * w], LEAST[direction], (rank) => ({
+    name: 'cudnn.convolution',
+    options: { ...options, rank },
+  }));
+}
+
+/** The same of 16-bit floats, all operands with their channels last: x (N, H, W, C), w (O, kH, kW, C/groups), y alike x. */
+export function cudnnChannelsLastVariants(
+  io: KernelIo,
+  { stride, padding, dilation, groups }: CudnnConvolution,
+  direction: keyof typeof CONVOLUTIONS,
+): Variant[] {
+  const { node, inputs } = io;
+  const [first, second, result] = CONVOLUTIONS[direction];
+  const extents = ([n, h, w, c]: Shape): Shape => [n!, c!, h!, w!];
+  const [a, b] = inputs.map(({ shape }) => extents(shape)) as [Shape, Shape];
+  const options = {
+    ...{ [first]: a, [second]: b, [result]: extents(node.shape) },
+    ...{ stride, padding, dilation, groups, direction },
+    ...{ dtype: node.dtype.name, precision: node.dtype.name, layout: 'NHWC' },
+  };
+  return proposals(io, 'cudnn', [node.shape[0]!, node.size / node.shape[0]!, 1], 0, (rank) => ({
     name: 'cudnn.convolution',
     options: { ...options, rank },
   }));

@@ -188,7 +188,10 @@ describe('cudnn.convolution', { skip: skipWithout('cudnn.convolution') }, () => 
         ['tf32', 2e-2],
       ] as const) {
         test(`${direction} of ${x.join('×')}, ${groups} group(s), ${precision}`, async () => {
-          const options = { stride, padding, dilation, groups, dtype: 'f32', precision, rank: 0, direction };
+          const options = {
+            ...{ stride, padding, dilation, groups, dtype: 'f32', precision, rank: 0, direction },
+            layout: 'NCHW',
+          };
           const [, , result] = await call(
             'cudnn.convolution',
             { ...options, x, w, y },

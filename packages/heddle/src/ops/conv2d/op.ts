@@ -9,6 +9,7 @@ import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-o
 import type { GraphNode } from '../../graph/node.js';
 import { SPREAD, stage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
+import { reorderedBy } from './channels-last.js';
 import { convolveChoice, weightChoice } from './choose-cuda.js';
 import { convolve, packedWeights, packWeights } from './cpu.js';
 import { convolveWeight, paddedSize, padImages } from './cpu-weight.js';
@@ -101,6 +102,7 @@ export const conv2dOp: FusedOp<Conv2dArg> = {
     },
     convolveChoice('conv2d-cuda', false),
   ],
+  reordered: (target, node, arg) => forwardLast(target, node, arg),
 };
 
 /** The adjoint of conv2d in x: y (N, O, outH, outW), w (O, C/G, kH, kW) → (N, C, H, W) */
@@ -136,6 +138,7 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
     },
     convolveChoice('conv2dInput-cuda', true),
   ],
+  reordered: (target, node, arg) => inputLast(target, node, arg),
 };
 
 function weightStages(io: KernelIo, arg: Conv2dArg): Stage[] {
@@ -177,7 +180,13 @@ export const conv2dWeightOp: FusedOp<Conv2dArg> = {
     },
     weightChoice('conv2dWeight-cuda'),
   ],
+  reordered: (target, node, arg) => weightLast(target, node, arg),
 };
+
+// Of a weight, outputs and inputs are channels; of an image, the last dimension.
+const forwardLast = reorderedBy(conv2dOp, 'forward', [[3], [0, 3]]);
+const inputLast = reorderedBy(conv2dInputOp, 'input', [[3], [0, 3]]);
+const weightLast = reorderedBy(conv2dWeightOp, 'weight', [[3], [3]]);
 
 const weightShape = (x: Shape, y: Shape, arg: Conv2dArg): Shape => [y[1]!, x[1]! / arg.groups, ...arg.kernel];
 

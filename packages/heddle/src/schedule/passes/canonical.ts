@@ -12,6 +12,7 @@ import { asPartOf } from '../../graph/origin.js';
 import { beforeMonotone } from '../../graph/rewrites.js';
 import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { reordered } from '../orders.js';
 import { inTwo } from './parts.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
@@ -86,8 +87,20 @@ function inF32(call: GraphNode, target: Target): GraphNode | undefined {
   if (!isHalf(call.dtype) || call.size === 0) return undefined;
   const { op, arg } = callOf(call);
   const wide = b.call(op, call.src.map(b.wide), arg);
-  return op.kernels.some((c) => c.when(target, wide, arg)) ? b.cast(wide, call.dtype) : undefined;
+  return kernelOf(wide, target) && b.cast(wide, call.dtype);
 }
+
+/** The hand-written kernel of a call; of those that fit, the first. */
+function kernelOf(call: GraphNode, target: Target): KernelChoice | undefined {
+  const { op, arg } = callOf(call);
+  return call.size > 0 ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
+}
+
+/** Whether a call is more than its composition: a kernel, or functions of windows in another one. */
+export const hasKernel = (call: GraphNode, target: Target): boolean =>
+  callOf(call).op.windows !== undefined ||
+  kernelOf(call, target) !== undefined ||
+  inF32(call, target) !== undefined;
 
 export interface Canonical {
   readonly roots: readonly GraphNode[];
@@ -155,7 +168,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
       convert([stored]);
       return adopt(new GraphNode('call', node.type, [mine.get(stored)!], node.arg, false));
     }
-    const choice = kernels && call.size > 0 ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
+    const choice = kernels ? kernelOf(call, target) : undefined;
     if (choice) {
       choices.set(call, choice);
       return adopt(call);
@@ -165,6 +178,8 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
     return mine.get(composed)!;
   };
 
-  convert(roots);
-  return { roots: roots.map((r) => mine.get(r)!), leaves, choices };
+  for (const node of topological(roots, sources)) if (node.isLeaf) convert([node]);
+  const inOrder = kernels ? reordered(roots, target) : roots;
+  convert(inOrder);
+  return { roots: inOrder.map((r) => mine.get(r)!), leaves, choices };
 }

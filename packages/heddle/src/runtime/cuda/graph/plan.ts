@@ -1,5 +1,6 @@
 /** The launches of a program as the driver takes them. */
 import { DeviceError } from '../../../core/errors.js';
+import type { Scalar } from '../../../kernel/ir/ops.js';
 import type { Target } from '../../../kernel/ir/target.js';
 import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../../device.js';
 import { requireSizes } from '../../launch-rules.js';
@@ -25,8 +26,13 @@ export interface PlannedKernel extends Planned {
 }
 
 export interface PlannedCall extends Planned {
-  readonly routine: PreparedRoutine;
+  readonly routine: PlacedRoutine;
 }
+
+/** A routine with its workspace. */
+export type PlacedRoutine = Pick<PreparedRoutine, 'dispose'> & {
+  enqueue(stream: number, args: readonly Scalar[]): void;
+};
 
 /** @throws KernelError if a kernel does not compile, DeviceError if a launch is more than the GPU can do */
 export function planLaunches(
@@ -39,15 +45,16 @@ export function planLaunches(
   for (const launch of own) checkSizes(launch, target);
   const functions = kernels.load(own);
   let next = 0;
-  const plan: PlannedLaunch[] = [];
-  const planned = (launch: Launch, i: number): PlannedLaunch => {
+  const calls = new Map<number, PreparedRoutine>();
+  const planned = (launch: Launch, i: number): PlannedKernel | Planned => {
     const name = nameOfLaunch(launch);
     const needs = launch.needs ?? Array.from({ length: i }, (_, before) => before);
     if ('library' in launch) {
       const routine = ROUTINES[name];
       if (!routine || !target.libraries.has(name))
         throw new DeviceError(`[${name}] is in none of the vendor libraries found here.`);
-      return { name, needs, routine: routine.prepare(launch.library, context) };
+      calls.set(i, routine.prepare(launch.library, context));
+      return { name, needs };
     }
     const { grid, block, sharedBytes = 0, cluster } = launch;
     const fn = functions[next++]!;
@@ -56,12 +63,44 @@ export function planLaunches(
     return { name, needs, fn, grid, block, sharedBytes, clusters };
   };
   try {
-    for (const [i, launch] of launches.entries()) plan.push(planned(launch, i));
+    return withWorkspace(launches.map(planned), calls, context);
   } catch (error) {
-    for (const made of plan) if ('routine' in made) made.routine.dispose();
+    for (const routine of calls.values()) routine.dispose();
     throw error;
   }
-  return plan;
+}
+
+/** All routines work in the same memory, and therefore one after the other. */
+function withWorkspace(
+  plan: readonly (PlannedKernel | Planned)[],
+  calls: ReadonlyMap<number, PreparedRoutine>,
+  context: LibraryContext,
+): PlannedLaunch[] {
+  const bytes = Math.max(0, ...[...calls.values()].map(({ workspaceBytes }) => workspaceBytes));
+  const memory = bytes > 0 ? context.allocate(bytes, "libraries' workspace") : undefined;
+  let placed = 0;
+  let before: number | undefined;
+  return plan.map((launch, i) => {
+    const routine = calls.get(i);
+    if (!routine) return launch as PlannedKernel;
+    const needs = [...launch.needs];
+    if (routine.workspaceBytes > 0) {
+      if (before !== undefined && !needs.includes(before)) needs.push(before);
+      before = i;
+    }
+    const isFirst = placed++ === 0;
+    return {
+      name: launch.name,
+      needs,
+      routine: {
+        enqueue: (stream, args) => routine.enqueue(stream, args, memory?.address ?? 0),
+        dispose() {
+          routine.dispose();
+          if (isFirst) memory?.free();
+        },
+      },
+    };
+  });
 }
 
 /** Compute capability × 10 that has thread-block clusters. */

@@ -135,24 +135,21 @@ export function prepareMatmul(call: LibraryCall, context: LibraryContext): Prepa
     const chosen = results.subarray(RESULT_BYTES * rank);
     const algorithm = Buffer.from(chosen.subarray(0, 64));
     const workspaceBytes = Number(chosen.readBigUInt64LE(64));
-    const workspace = workspaceBytes > 0 ? context.allocate(workspaceBytes, 'cuBLASLt workspace') : undefined;
     const one = double ? Float64Array.of(1) : Float32Array.of(1);
     const zero = double ? Float64Array.of(0) : Float32Array.of(0);
     return {
-      enqueue(stream, args) {
+      workspaceBytes,
+      enqueue(stream, args, workspace) {
         const [x, w, out, added] = args as readonly [number, number, number, number];
         if (bias)
           lib.cublasLtMatmulDescSetAttribute(description, BIAS_POINTER, BigUint64Array.of(BigInt(added)), 8);
         lib.cublasLtMatmul(
           ...([handle, description, one, w + b.bytes, b.layout, x + a.bytes, a.layout] as const),
           ...([zero, out, y, out, y, algorithm] as const),
-          ...([workspace?.address ?? 0, workspaceBytes, stream] as const),
+          ...([workspace, workspaceBytes, stream] as const),
         );
       },
-      dispose() {
-        workspace?.free();
-        destroy();
-      },
+      dispose: destroy,
     };
   } catch (error) {
     destroy();

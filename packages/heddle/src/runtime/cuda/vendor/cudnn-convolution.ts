@@ -8,6 +8,7 @@ import {
   dataType,
   type Extents,
   hostScalar,
+  layoutOf,
   openCudnn,
 } from './cudnn.js';
 import { optionsOf } from './library-options.js';
@@ -64,7 +65,8 @@ const PERF = { bytes: 48, algorithm: 0, status: 4, determinism: 24, math: 28 } a
 const MOST_ALGORITHMS = 10;
 
 /**
- * `cudnn.convolution`. Options: direction (forward, input, weight) · x, w, y: shapes (NCHW, OCHW, NCHW) · stride,
+ * `cudnn.convolution`. Options: direction (forward, input, weight) · x, w, y: extents (NCHW, OCHW, NCHW) · layout of all
+ * three in memory (NCHW, NHWC) · stride,
  * padding, dilation (height, width) · groups · dtype · precision (of f32: f32 or tf32) · rank: which of the proposed
  * algorithms to take, 0 being the first · any: count those that give other bits at every run, too, and those that
  * transform their operands (FFT, Winograd), whose results are further off than another order of sums can make them.
@@ -83,11 +85,12 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
   const descriptors = new Descriptors(lib);
   try {
     const type = dataType(o);
+    const layout = layoutOf(o);
     const extents = (name: string): Extents => o.numbers(name, 4) as unknown as Extents;
     const made = {
-      x: descriptors.tensor(extents('x'), type),
-      w: descriptors.filter(extents('w'), type),
-      y: descriptors.tensor(extents('y'), type),
+      x: descriptors.tensor(extents('x'), type, layout),
+      w: descriptors.filter(extents('w'), type, layout),
+      y: descriptors.tensor(extents('y'), type, layout),
     };
     const [first, second, result] = operands.map((name) => made[name]) as [number, number, number];
     const convolution = descriptors.make(
@@ -130,21 +133,18 @@ export function prepareConvolution(call: LibraryCall, context: LibraryContext): 
     const bytes = new BigUint64Array(1);
     lib[sizeOf](handle, first, second, convolution, result, chosen.algorithm, bytes);
     const workspaceBytes = Number(bytes[0]);
-    const workspace = workspaceBytes > 0 ? context.allocate(workspaceBytes, 'cuDNN workspace') : undefined;
     const [one, zero] = [hostScalar(o, 1), hostScalar(o, 0)];
     return {
-      enqueue(stream, args) {
+      workspaceBytes,
+      enqueue(stream, args, workspace) {
         const at = args as readonly number[];
         lib.cudnnSetStream(handle, stream);
         lib[run](
           ...([handle, one, first, at[order[0]]!, second, at[order[1]]!, convolution] as const),
-          ...([chosen.algorithm, workspace?.address ?? 0, workspaceBytes, zero, result, at[2]!] as const),
+          ...([chosen.algorithm, workspace, workspaceBytes, zero, result, at[2]!] as const),
         );
       },
-      dispose() {
-        workspace?.free();
-        descriptors.dispose();
-      },
+      dispose: () => descriptors.dispose(),
     };
   } catch (error) {
     descriptors.dispose();

@@ -99,6 +99,7 @@ export function prepareLayer(call: LibraryCall, context: LibraryContext): Prepar
   try {
     const enqueue = LAYERS[call.name]!(cudnn, optionsOf(call), descriptors);
     return {
+      workspaceBytes: 0,
       enqueue(stream, args) {
         cudnn.lib.cudnnSetStream(cudnn.handle, stream);
         enqueue(args as readonly number[]);

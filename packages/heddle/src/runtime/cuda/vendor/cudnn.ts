@@ -91,7 +91,11 @@ export const openCudnn = perDevice((): CudnnHandle => {
 
 /** cudnnDataType_t */
 const DATA_TYPES: Readonly<Record<string, number>> = { f32: 0, f64: 1, f16: 2, bf16: 9 };
+/** cudnnTensorFormat_t, which is also the order of a filter's dimensions. */
 const NCHW = 0;
+const LAYOUTS: Readonly<Record<string, number>> = { NCHW, NHWC: 1 };
+
+export const layoutOf = (o: Options): number => o.lookup('layout', LAYOUTS);
 
 export const dataType = (o: Options): number => o.lookup('dtype', DATA_TYPES);
 /** The type that sums are made in. */
@@ -111,17 +115,17 @@ export class Descriptors {
     this.#lib = lib;
   }
 
-  /** A contiguous NCHW tensor. */
-  tensor([n, c, h, w]: Extents, type: number): number {
+  /** A contiguous tensor; its extents come as N, C, H, W in every layout. */
+  tensor([n, c, h, w]: Extents, type: number, layout = NCHW): number {
     const made = this.make(this.#lib.cudnnCreateTensorDescriptor, this.#lib.cudnnDestroyTensorDescriptor);
-    this.#lib.cudnnSetTensor4dDescriptor(made, NCHW, type, n, c, h, w);
+    this.#lib.cudnnSetTensor4dDescriptor(made, layout, type, n, c, h, w);
     return made;
   }
 
-  /** Weights (O, C/groups, kH, kW). */
-  filter([o, c, h, w]: Extents, type: number): number {
+  /** Weights; their extents come as O, C/groups, kH, kW in every layout. */
+  filter([o, c, h, w]: Extents, type: number, layout = NCHW): number {
     const made = this.make(this.#lib.cudnnCreateFilterDescriptor, this.#lib.cudnnDestroyFilterDescriptor);
-    this.#lib.cudnnSetFilter4dDescriptor(made, type, NCHW, o, c, h, w);
+    this.#lib.cudnnSetFilter4dDescriptor(made, type, layout, o, c, h, w);
     return made;
   }
 

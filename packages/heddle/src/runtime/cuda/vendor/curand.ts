@@ -29,6 +29,7 @@ export function prepareRandom(call: LibraryCall, context: LibraryContext): Prepa
   const generator = created((out) => lib.curandCreateGenerator(out, PHILOX));
   lib.curandSetPseudoRandomGeneratorSeed(generator, o.number('seed'));
   return {
+    workspaceBytes: 0,
     enqueue(stream, [out]) {
       lib.curandSetStream(generator, stream);
       if (call.name === 'curand.normal') lib.curandGenerateNormal(generator, out as number, count, 0, 1);

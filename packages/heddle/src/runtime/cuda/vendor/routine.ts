@@ -16,13 +16,16 @@ export interface LibraryContext {
   allocate(bytes: number, label: string): WorkMemory;
 }
 
-/** A call made ready: the way is chosen, and the memory it needs besides its arguments is there. */
+/** A call made ready: the way is chosen. */
 export interface PreparedRoutine {
+  /** Device memory that it needs while it runs. What was there before does not matter, nor what is there after. */
+  readonly workspaceBytes: number;
   /**
    * Puts its work on the stream, also while that is captured into a graph: it neither waits nor allocates.
    * @param args addresses of buffers and values of scalars, in the order of the launch
+   * @param workspace the address of `workspaceBytes`
    */
-  enqueue(stream: number, args: readonly Scalar[]): void;
+  enqueue(stream: number, args: readonly Scalar[], workspace: number): void;
   /** Gives its memory back. */
   dispose(): void;
 }

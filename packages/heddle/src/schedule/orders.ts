@@ -1,0 +1,207 @@
+/**
+ * The order of dimensions in memory. A fused op may be faster on sources whose dimensions are in another order, such as
+ * convolutions with channels last. This rewrite computes it so, and all that comes between two such ops as well: the
+ * permutations between them cancel, those at the ends are left. Tensors keep their shapes.
+ */
+import { topological } from '../core/node.js';
+import * as b from '../graph/build.js';
+import { callOf, type FusedOp } from '../graph/fused-op.js';
+import { argOf, GraphNode } from '../graph/node.js';
+import { asPartOf } from '../graph/origin.js';
+import type { Target } from '../kernel/ir/target.js';
+import { hasKernel } from './passes/canonical.js';
+
+type Order = readonly number[];
+
+/** A node's values with its dimensions in another order: permute(node, order). */
+interface Ordered {
+  readonly values: GraphNode;
+  readonly order: Order;
+}
+
+const sameOrder = (a: Order, b: Order): boolean =>
+  a.length === b.length && a.every((axis, i) => axis === b[i]);
+const inverse = (order: Order): number[] => order.map((_, axis) => order.indexOf(axis));
+const permuted = <T>(values: readonly T[], order: Order): T[] => order.map((axis) => values[axis]!);
+
+/** Values that cost nothing in any order: they are made where they are used, or of few. */
+const isAnywhere = (node: GraphNode): boolean =>
+  !node.isLeaf && (node.op === 'full' || node.op === 'iota' || node.op === 'expand');
+
+const isElementwise = ({ op }: GraphNode): boolean =>
+  op === 'map' || op === 'reshape' || op === 'permute' || op === 'detach';
+
+/** Maps before one that is computed in another order: how many of a chain are, too. */
+const DEEPEST = 64;
+
+/** Elements that are converted from one order to another may be at most this share of those that gain by theirs. */
+const MOST_CONVERTED = 0.5;
+
+/** `roots` with what is faster in another order of dimensions computed in it; the same roots if nothing is. */
+export function reordered(roots: readonly GraphNode[], target: Target): readonly GraphNode[] {
+  const nodes = topological(roots, (n) => (n.isLeaf ? [] : n.src));
+  if (!nodes.some((node) => orderOf(node, target))) return roots;
+  const orders = new Orders(target);
+  const made = orders.of(roots);
+  return orders.converted <= MOST_CONVERTED * orders.gaining ? made : roots;
+}
+
+function orderOf(node: GraphNode, target: Target): ReturnType<NonNullable<FusedOp['reordered']>> {
+  if (node.isLeaf || node.op !== 'call') return undefined;
+  const { op, arg } = callOf(node);
+  return op.reordered?.(target, node, arg);
+}
+
+class Orders {
+  /** Elements that are converted, and elements that reordered ops read and write. */
+  converted = 0;
+  gaining = 0;
+  readonly #target: Target;
+  /** Nodes that are computed in an order of their own. */
+  readonly #ordered = new Map<GraphNode, Ordered>();
+  /** All others. */
+  readonly #plain = new Map<GraphNode, GraphNode>();
+  /** Leaves, and what is computed of them alone element by element. */
+  readonly #given = new Set<GraphNode>();
+  /** Maps computed in another order. */
+  readonly #remapped = new Map<GraphNode, Ordered>();
+
+  constructor(target: Target) {
+    this.#target = target;
+  }
+
+  of(roots: readonly GraphNode[]): GraphNode[] {
+    this.#takeAll(roots);
+    return roots.map((root) => this.#asIs(root));
+  }
+
+  #takeAll(roots: readonly GraphNode[]): void {
+    const isKnown = (node: GraphNode): boolean => this.#ordered.has(node) || this.#plain.has(node);
+    for (const node of topological(roots, (n) => (n.isLeaf || isKnown(n) ? [] : n.src)))
+      asPartOf(node.origin, () => this.#take(node));
+  }
+
+  #take(node: GraphNode): void {
+    if (this.#ordered.has(node) || this.#plain.has(node)) return;
+    const ordered = node.isLeaf ? undefined : this.#inAnOrder(node);
+    if (ordered) this.#ordered.set(node, ordered);
+    else if (!this.#plain.has(node)) {
+      this.#plain.set(node, this.#remade(node));
+      if (node.isLeaf || (isElementwise(node) && node.src.every((s) => isAnywhere(s) || this.#given.has(s))))
+        this.#given.add(node);
+    }
+  }
+
+  /** With the dimensions as they are. */
+  #asIs(node: GraphNode): GraphNode {
+    const ordered = this.#ordered.get(node);
+    if (!ordered) return this.#plain.get(node)!;
+    this.converted += node.size;
+    return b.permute(ordered.values, inverse(ordered.order));
+  }
+
+  #remade(node: GraphNode): GraphNode {
+    if (node.isLeaf) return node;
+    const src = node.src.map((s) => this.#asIs(s));
+    return src.every((s, i) => s === node.src[i]) ? node : withSources(node, src);
+  }
+
+  /** `node` computed in the order that it, or what it is computed from, is faster in. */
+  #inAnOrder(node: GraphNode): Ordered | undefined {
+    switch (node.op) {
+      case 'call':
+        return this.#call(node);
+      case 'map': {
+        const order = this.#commonOrder(node.src.filter((s) => !isAnywhere(s)));
+        return order && { order, values: this.#mapped(node, order, 0) };
+      }
+      case 'detach':
+      case 'reduce':
+      case 'expand': {
+        const ordered = this.#ordered.get(node.src[0]!);
+        if (!ordered || node.shape.length !== ordered.order.length) return undefined;
+        return { order: ordered.order, values: this.#alike(node, ordered) };
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  /** The order of those of the nodes that have one, unless another's is given: that of what is in memory already. */
+  #commonOrder(nodes: readonly GraphNode[]): Order | undefined {
+    if (nodes.some((n) => this.#given.has(n))) return undefined;
+    const [first, ...others] = nodes.map((n) => this.#ordered.get(n)?.order).filter((o) => o !== undefined);
+    return first && others.every((o) => sameOrder(o, first)) ? first : undefined;
+  }
+
+  #call(node: GraphNode): Ordered | undefined {
+    const way = orderOf(node, this.#target);
+    if (way) {
+      const sources = node.src.map((s) => {
+        this.gaining += s.size;
+        return this.#inOrder(s, way.order);
+      });
+      this.gaining += node.size;
+      return { order: way.order, values: way.make(sources) };
+    }
+    if (hasKernel(node, this.#target) || !node.src.some((s) => this.#ordered.has(s))) return undefined;
+    const { op, arg } = callOf(node);
+    const composed = op.compose(node.src, arg);
+    this.#takeAll([composed]);
+    const ordered = this.#ordered.get(composed);
+    if (!ordered) this.#plain.set(node, this.#plain.get(composed)!);
+    return ordered;
+  }
+
+  /** An op that treats all dimensions alike, on its source's order. */
+  #alike(node: GraphNode, { values, order }: Ordered): GraphNode {
+    if (node.op === 'detach') return b.detach(values);
+    if (node.op === 'expand') return b.expand(values, permuted(node.shape, order));
+    const { op, axes } = argOf(node, 'reduce');
+    return b.reduce(
+      op,
+      values,
+      axes.map((axis) => order.indexOf(axis)),
+    );
+  }
+
+  /** permute(node, order), computed in this order as far as that costs nothing. */
+  #inOrder(node: GraphNode, order: Order, depth = 0): GraphNode {
+    const ordered = this.#ordered.get(node);
+    if (ordered && sameOrder(ordered.order, order)) return ordered.values;
+    const shape = permuted(node.shape, order);
+    if (!ordered && !node.isLeaf)
+      switch (node.op) {
+        case 'full':
+          return b.full(shape, node.dtype, argOf(node, 'full').value);
+        case 'iota':
+          return b.iota(shape, order.indexOf(argOf(node, 'iota').axis));
+        case 'expand':
+          if (node.src[0]!.shape.length === order.length)
+            return b.expand(b.permute(this.#asIs(node.src[0]!), order), shape);
+          break;
+        case 'map':
+          if (depth < DEEPEST) return this.#mapped(node, order, depth + 1);
+      }
+    this.converted += node.size;
+    return b.permute(this.#asIs(node), order);
+  }
+
+  #mapped(node: GraphNode, order: Order, depth: number): GraphNode {
+    const known = this.#remapped.get(node);
+    if (known && sameOrder(known.order, order)) return known.values;
+    const src = node.src.map((s) => this.#inOrder(s, order, depth));
+    const values = new GraphNode(
+      'map',
+      { shape: permuted(node.shape, order), dtype: node.dtype },
+      src,
+      node.arg,
+      false,
+    );
+    this.#remapped.set(node, { values, order });
+    return values;
+  }
+}
+
+const withSources = (node: GraphNode, src: readonly GraphNode[]): GraphNode =>
+  new GraphNode(node.op, node.type, src, node.arg, node.requiresGrad);

@@ -1,0 +1,126 @@
+/** What is computed with its dimensions in another order is the same, and is converted at the ends only. */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { topological } from '../../src/core/node.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
+import {
+  autocast,
+  bf16,
+  crossEntropy,
+  device,
+  i32,
+  manualSeed,
+  maxPool2d,
+  nn,
+  randint,
+  randn,
+  realize,
+  relu,
+  type Tensor,
+  useDevice,
+} from '../../src/index.js';
+import type { Target } from '../../src/kernel/ir/target.js';
+import { closeDevices } from '../../src/runtime/registry.js';
+import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
+import { reordered } from '../../src/schedule/orders.js';
+import { schedule } from '../../src/schedule/schedule.js';
+import { Tensor as TensorOf } from '../../src/tensor/tensor.js';
+import { assertClose } from '../close.js';
+
+after(closeDevices);
+
+/** A GPU with a library that has convolutions with channels last; the kernels of 16-bit floats are its. */
+const WITH_LIBRARY: Target = { ...SIM_TARGET, libraries: new Set(['cudnn.convolution']) };
+
+/** Convolutions with batch norm, a residual, three image channels, a stride and a layer that is not square. */
+class Network extends nn.Module {
+  readonly conv1 = new nn.Conv2d(3, 8, 3, { padding: 1 });
+  readonly bn1 = new nn.BatchNorm2d(8);
+  readonly conv2 = new nn.Conv2d(8, 8, [3, 1], { padding: [1, 0], bias: false });
+  readonly bn2 = new nn.BatchNorm2d(8);
+  readonly conv3 = new nn.Conv2d(8, 12, 3, { stride: 2, padding: 1 });
+  readonly fc = new nn.Linear(12, 5);
+  readonly isPooled: boolean;
+
+  constructor(isPooled: boolean) {
+    super();
+    this.isPooled = isPooled;
+  }
+
+  forward(x: Tensor): Tensor {
+    const first = relu(this.bn1.forward(this.conv1.forward(x)));
+    const block = (y: Tensor): Tensor => relu(this.bn2.forward(this.conv2.forward(y)).add(y));
+    const second = block(block(first));
+    const pooled = this.isPooled ? maxPool2d(second, 2) : second;
+    return this.fc.forward(this.conv3.forward(pooled).mean([2, 3]));
+  }
+}
+
+/** Loss, gradients and running statistics of a step in mixed precision, not computed yet. */
+function stepOf(isPooled: boolean): Tensor[] {
+  manualSeed(5);
+  const model = new Network(isPooled);
+  const x = randn([4, 3, 12, 11]).realize();
+  const labels = randint(0, 5, [4], { dtype: i32 }).realize();
+  const loss = autocast(bf16, () => crossEntropy(model.forward(x), labels)) as Tensor;
+  loss.backward();
+  return [loss.detach(), ...model.parameters().map((p) => p.grad!), ...model.buffers()] as Tensor[];
+}
+
+const callsOf = (roots: readonly GraphNode[]): string[] =>
+  topological(roots, (n) => (n.isLeaf ? [] : n.src)).flatMap((n) =>
+    n.op === 'call' ? [callOf(n).op.name] : [],
+  );
+
+const valuesOf = async (roots: readonly GraphNode[]): Promise<number[][]> => {
+  const results = roots.map((root) => new TensorOf(root));
+  realize(...results);
+  return Promise.all(results.map(async (result) => Array.from(await result.data(), Number)));
+};
+
+/** Sums of another order round a bf16 to its neighbour here and there. */
+const assertSame = (actual: number[][], expected: number[][]): void =>
+  expected.forEach((values, i) => {
+    assertClose(actual[i]!, values, `result ${i}`, { relative: 2 ** -6, absolute: 2 ** -8 });
+  });
+
+for (const isPooled of [false, true])
+  test(`a training step ${isPooled ? 'with' : 'without'} pooling gives the same with channels last`, async () => {
+    const roots = stepOf(isPooled).map((t) => t.node);
+    const others = reordered(roots, WITH_LIBRARY);
+    assert.ok(callsOf(others).some((name) => /ChannelsLast/.test(name)));
+    const [expected, actual] = [await valuesOf(roots), await valuesOf(others)];
+    assertSame(actual, expected);
+  });
+
+test('the library does all convolutions of the step, with channels last', () => {
+  const { launches } = schedule(
+    stepOf(false).map((t) => t.node),
+    WITH_LIBRARY,
+  );
+  const routines = launches.flatMap(({ work }) => ('library' in work ? [work.library.options] : []));
+  assert.equal(routines.length, 11);
+  assert.ok(routines.every(({ layout, dtype }) => layout === 'NHWC' && dtype === 'bf16'));
+});
+
+test('one convolution alone stays as it is: converting it would cost more than it gains', () => {
+  const x = randn([2, 8, 6, 6]).cast(bf16).realize();
+  const conv = new nn.Conv2d(8, 8, 3, { bias: false });
+  const roots = [autocast(bf16, () => conv.forward(x)).node];
+  assert.equal(reordered(roots, WITH_LIBRARY), roots);
+});
+
+test('targets without such a library keep the order', () => {
+  const roots = stepOf(false).map((t) => t.node);
+  assert.equal(reordered(roots, SIM_TARGET), roots);
+});
+
+test('the device of the tests agrees with the CPU, in whatever order it computes', async () => {
+  const { name } = device();
+  const actual = await valuesOf(stepOf(true).map((t) => t.node));
+  useDevice('cpu');
+  const expected = await valuesOf(stepOf(true).map((t) => t.node));
+  useDevice(name);
+  assertSame(actual, expected);
+});
