@@ -9,12 +9,12 @@ import { callOf, type FusedOp } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
 import { asPartOf } from '../graph/origin.js';
 import type { Target } from '../kernel/ir/target.js';
-import { hasKernel } from './passes/canonical.js';
+import { hasKernel } from './kernel-choice.js';
 
 type Order = readonly number[];
 
 /** A node's values with its dimensions in another order: permute(node, order). */
-interface Ordered {
+interface InOrder {
   readonly values: GraphNode;
   readonly order: Order;
 }
@@ -58,13 +58,13 @@ class Orders {
   gaining = 0;
   readonly #target: Target;
   /** Nodes that are computed in an order of their own. */
-  readonly #ordered = new Map<GraphNode, Ordered>();
+  readonly #ordered = new Map<GraphNode, InOrder>();
   /** All others. */
   readonly #plain = new Map<GraphNode, GraphNode>();
   /** Leaves, and what is computed of them alone element by element. */
   readonly #given = new Set<GraphNode>();
   /** Maps computed in another order. */
-  readonly #remapped = new Map<GraphNode, Ordered>();
+  readonly #remapped = new Map<GraphNode, InOrder>();
 
   constructor(target: Target) {
     this.#target = target;
@@ -107,7 +107,7 @@ class Orders {
   }
 
   /** `node` computed in the order that it, or what it is computed from, is faster in. */
-  #inAnOrder(node: GraphNode): Ordered | undefined {
+  #inAnOrder(node: GraphNode): InOrder | undefined {
     switch (node.op) {
       case 'call':
         return this.#call(node);
@@ -134,7 +134,7 @@ class Orders {
     return first && others.every((o) => sameOrder(o, first)) ? first : undefined;
   }
 
-  #call(node: GraphNode): Ordered | undefined {
+  #call(node: GraphNode): InOrder | undefined {
     const way = orderOf(node, this.#target);
     if (way) {
       const sources = node.src.map((s) => {
@@ -154,7 +154,7 @@ class Orders {
   }
 
   /** An op that treats all dimensions alike, on its source's order. */
-  #alike(node: GraphNode, { values, order }: Ordered): GraphNode {
+  #alike(node: GraphNode, { values, order }: InOrder): GraphNode {
     if (node.op === 'detach') return b.detach(values);
     if (node.op === 'expand') return b.expand(values, permuted(node.shape, order));
     const { op, axes } = argOf(node, 'reduce');

@@ -3,7 +3,7 @@
  * target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
  */
 
-import { f64, isHalf } from '../../core/dtype.js';
+import { f64 } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
 import { callOf, type KernelChoice, type WindowFunction } from '../../graph/fused-op.js';
@@ -12,6 +12,7 @@ import { asPartOf } from '../../graph/origin.js';
 import { beforeMonotone } from '../../graph/rewrites.js';
 import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { inF32, kernelOf } from '../kernel-choice.js';
 import { reordered } from '../orders.js';
 import { inTwo } from './parts.js';
 
@@ -78,29 +79,6 @@ function ofNothing(node: GraphNode): Scalar | undefined {
 const MOST_HELD = 16;
 
 const isHeld = ({ sizes }: WindowFunction): boolean => sizes[0] * sizes[1] <= MOST_HELD;
-
-/**
- * A call of 16-bit floats that no kernel takes, by a kernel for f32 if there is one: of the sources in f32, which is
- * exact, and rounded once, as by the composition.
- */
-function inF32(call: GraphNode, target: Target): GraphNode | undefined {
-  if (!isHalf(call.dtype) || call.size === 0) return undefined;
-  const { op, arg } = callOf(call);
-  const wide = b.call(op, call.src.map(b.wide), arg);
-  return kernelOf(wide, target) && b.cast(wide, call.dtype);
-}
-
-/** The hand-written kernel of a call; of those that fit, the first. */
-function kernelOf(call: GraphNode, target: Target): KernelChoice | undefined {
-  const { op, arg } = callOf(call);
-  return call.size > 0 ? op.kernels.find((c) => c.when(target, call, arg)) : undefined;
-}
-
-/** Whether a call is more than its composition: a kernel, or functions of windows in another one. */
-export const hasKernel = (call: GraphNode, target: Target): boolean =>
-  callOf(call).op.windows !== undefined ||
-  kernelOf(call, target) !== undefined ||
-  inF32(call, target) !== undefined;
 
 export interface Canonical {
   readonly roots: readonly GraphNode[];
