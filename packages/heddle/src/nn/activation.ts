@@ -28,7 +28,7 @@ const anAxis = integerFrom(Number.MIN_SAFE_INTEGER);
 /** max(0, x) */
 export class ReLU extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return relu(x);
   }
 }
@@ -45,7 +45,7 @@ export class LeakyReLU extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return leakyRelu(x, { negativeSlope: this.negativeSlope });
   }
 }
@@ -62,7 +62,7 @@ export class ELU extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return elu(x, { alpha: this.alpha });
   }
 }
@@ -79,7 +79,7 @@ export class GELU extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return gelu(x, { approximate: this.approximate });
   }
 }
@@ -87,7 +87,7 @@ export class GELU extends Module {
 /** x · sigmoid(x) */
 export class SiLU extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return silu(x);
   }
 }
@@ -95,7 +95,7 @@ export class SiLU extends Module {
 /** 1 / (1 + e^−x) */
 export class Sigmoid extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return sigmoid(x);
   }
 }
@@ -112,7 +112,7 @@ export class Softplus extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return softplus(x, this.options);
   }
 }
@@ -120,7 +120,7 @@ export class Softplus extends Module {
 /** (e^x − e^−x) / (e^x + e^−x) */
 export class Tanh extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return tanh(x);
   }
 }
@@ -137,7 +137,7 @@ export class Softmax extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return softmax(x, this.axis);
   }
 }
@@ -154,7 +154,7 @@ export class LogSoftmax extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return logSoftmax(x, this.axis);
   }
 }

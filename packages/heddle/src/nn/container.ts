@@ -56,7 +56,7 @@ export class Flatten extends Module {
 /** Its input as it is: what stands where another layer may. */
 export class Identity extends Module {
   /** @param x any shape · @returns x */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     requireTensor('Identity', 'x', x);
     return x;
   }

@@ -23,7 +23,8 @@ import {
   type Triple,
   triple,
 } from '../tensor/functional-convolutions.js';
-import type { Tensor } from '../tensor/tensor.js';
+import type { Convolved, Fitted, ResultShape } from '../tensor/shape-types.js';
+import { type ShapeOf, Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
@@ -127,20 +128,33 @@ export class Conv1d extends ConvolutionLayer {
 }
 
 /** Cross-correlation of images plus bias: (N, inChannels, H, W) → (N, outChannels, outH, outW). Depthwise: `groups: inChannels`. */
-export class Conv2d extends ConvolutionLayer {
+export class Conv2d<In extends number = number, Out extends number = number> extends ConvolutionLayer {
   /** As given to the constructor. */
   readonly options: Conv2dOptions;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1, or the groups do not divide the channels */
-  constructor(inChannels: number, outChannels: number, kernel: Pair, options: Conv2dLayerOptions = {}) {
+  constructor(inChannels: In, outChannels: Out, kernel: Pair, options: Conv2dLayerOptions = {}) {
     const own = functionOptions('Conv2d', options);
     super('Conv2d', [inChannels, outChannels], pair('Conv2d', 'kernel', kernel, 1), options, false);
     this.options = own;
   }
 
+  /** How many channels the images have. */
+  get inChannels(): In {
+    return (this.weight.shape[1]! * (this.options.groups ?? 1)) as In;
+  }
+
+  /** How many channels the result has. */
+  get outChannels(): Out {
+    return this.weight.shape[0] as Out;
+  }
+
   /** @param x (N, C, H, W) · @returns (N, O, outH, outW), see `conv2d` */
-  forward(x: Tensor): Tensor {
-    return conv2d(x, this.weight, this.bias, this.options);
+  forward<T extends Tensor, I extends number, O extends number>(
+    this: Conv2d<I, O>,
+    x: Fitted<Convolved<ShapeOf<T>, I, O>, T>,
+  ): Tensor<ResultShape<Convolved<ShapeOf<T>, I, O>>> {
+    return new Tensor(conv2d(x as Tensor, this.weight, this.bias, this.options).node);
   }
 }
 

@@ -1,9 +1,9 @@
 /** The fully connected layer. */
 
 import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
-import type { Shape } from '../core/shape.js';
 import { linear } from '../tensor/functional-layers.js';
-import { MATMUL, type MatmulOptions, type Tensor } from '../tensor/tensor.js';
+import type { Applied, Fitted, ResultShape } from '../tensor/shape-types.js';
+import { type AnyTensor, MATMUL, type MatmulOptions, type ShapeOf, Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
@@ -16,15 +16,15 @@ export interface LinearOptions extends MatmulOptions {
 const RULES: Rules<LinearOptions> = { ...MATMUL, bias: aBoolean };
 
 /** x · weightᵀ + bias: (…, inFeatures) → (…, outFeatures). Both drawn from U(±1/√inFeatures). */
-export class Linear extends Module {
+export class Linear<In extends number = number, Out extends number = number> extends Module {
   /** (out, in) */
-  readonly weight: Tensor<Shape, 'f32'>;
+  readonly weight: Tensor<[Out, In], 'f32'>;
   /** (out); undefined with `bias: false`. */
-  readonly bias: Tensor<Shape, 'f32'> | undefined;
+  readonly bias: Tensor<[Out], 'f32'> | undefined;
   readonly #product: MatmulOptions;
 
   /** @throws ArgumentError if a size is not an integer ≥ 1 */
-  constructor(inFeatures: number, outFeatures: number, options: LinearOptions = {}) {
+  constructor(inFeatures: In, outFeatures: Out, options: LinearOptions = {}) {
     super();
     requireSize('Linear', 'inFeatures', inFeatures);
     requireSize('Linear', 'outFeatures', outFeatures);
@@ -35,7 +35,10 @@ export class Linear extends Module {
   }
 
   /** @param x (…, in) · @returns (…, out) */
-  forward(x: Tensor): Tensor {
-    return linear(x, this.weight, this.bias, this.#product);
+  forward<T extends Tensor, I extends number, O extends number>(
+    this: Linear<I, O>,
+    x: Fitted<Applied<ShapeOf<T>, [O, I]>, T>,
+  ): Tensor<ResultShape<Applied<ShapeOf<T>, [O, I]>>> {
+    return new Tensor(linear(x as Tensor, this.weight as AnyTensor, this.bias, this.#product).node);
   }
 }

@@ -105,7 +105,7 @@ export abstract class BatchNorm extends ChannelNorm {
   }
 
   /** @internal */
-  protected normalize(x: Tensor): Tensor {
+  protected normalize<T extends Tensor>(x: T): T {
     const { weight, bias, training, momentum, eps } = this;
     return batchNorm(x, this.runningMean, this.runningVar, { weight, bias, training, momentum, eps });
   }
@@ -119,7 +119,7 @@ export class BatchNorm1d extends BatchNorm {
   }
 
   /** @param x (N, features) or (N, features, L) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     requireDimensions('BatchNorm1d', x, [2, 3], '(N,C) or (N,C,L)');
     return this.normalize(x);
   }
@@ -133,7 +133,7 @@ export class BatchNorm2d extends BatchNorm {
   }
 
   /** @param x (N, features, H, W) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     requireDimensions('BatchNorm2d', x, [4], '(N,C,H,W)');
     return this.normalize(x);
   }
@@ -155,7 +155,7 @@ export class GroupNorm extends ChannelNorm {
   }
 
   /** @param x (N, channels, …) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     const { weight, bias, eps } = this;
     return groupNorm(x, this.groups, { weight, bias, eps });
   }
@@ -170,7 +170,7 @@ export class InstanceNorm1d extends ChannelNorm {
   }
 
   /** @param x (N, features, L) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     requireDimensions('InstanceNorm1d', x, [3], '(N,C,L)');
     return instanceNorm(x, { weight: this.weight, bias: this.bias, eps: this.eps });
   }
@@ -185,7 +185,7 @@ export class InstanceNorm2d extends ChannelNorm {
   }
 
   /** @param x (N, features, H, W) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     requireDimensions('InstanceNorm2d', x, [4], '(N,C,H,W)');
     return instanceNorm(x, { weight: this.weight, bias: this.bias, eps: this.eps });
   }
@@ -222,7 +222,7 @@ export class LayerNorm extends Module {
   }
 
   /** @param x (…, normalizedShape) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     const { weight, bias, eps } = this;
     return layerNorm(x, this.normalizedShape, { weight, bias, eps });
   }
@@ -248,7 +248,7 @@ export class RMSNorm extends Module {
   }
 
   /** @param x (…, normalizedShape) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     const { weight, eps } = this;
     return rmsNorm(x, this.normalizedShape, { weight, ...(eps !== undefined && { eps }) });
   }

@@ -4,10 +4,14 @@ import { type Shape, sizeOf } from '../core/shape.js';
 import { requireIndexable } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
 import { defaultGenerator } from '../tensor/random.js';
+import type { GivenShape } from '../tensor/shape-types.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 /** f32, drawn as PyTorch's Linear and Conv2d draw theirs: from U(−1/√fanIn, 1/√fanIn). */
-export function uniformParameter(shape: Shape, fanIn: number): Tensor<Shape, 'f32'> {
+export function uniformParameter<const S extends Shape>(
+  shape: S,
+  fanIn: number,
+): Tensor<GivenShape<S>, 'f32'> {
   requireIndexable(shape);
   const stream = defaultGenerator().host;
   const bound = 1 / Math.sqrt(fanIn);

@@ -31,7 +31,7 @@ import { constantParameter, requireSize } from './parameter.js';
 /** x limited to 0 … 6. */
 export class ReLU6 extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return relu6(x);
   }
 }
@@ -39,7 +39,7 @@ export class ReLU6 extends Module {
 /** (x + 3) / 6, limited to 0 … 1. */
 export class Hardsigmoid extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return hardsigmoid(x);
   }
 }
@@ -47,7 +47,7 @@ export class Hardsigmoid extends Module {
 /** x · hardsigmoid(x). */
 export class Hardswish extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return hardswish(x);
   }
 }
@@ -55,7 +55,7 @@ export class Hardswish extends Module {
 /** The self-normalizing exponential unit. */
 export class SELU extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return selu(x);
   }
 }
@@ -63,7 +63,7 @@ export class SELU extends Module {
 /** x · tanh(log(1 + e^x)). */
 export class Mish extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return mish(x);
   }
 }
@@ -71,7 +71,7 @@ export class Mish extends Module {
 /** x / (1 + |x|). */
 export class Softsign extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return softsign(x);
   }
 }
@@ -79,7 +79,7 @@ export class Softsign extends Module {
 /** log(1 / (1 + e^−x)). */
 export class LogSigmoid extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return logSigmoid(x);
   }
 }
@@ -87,7 +87,7 @@ export class LogSigmoid extends Module {
 /** x − tanh(x). */
 export class Tanhshrink extends Module {
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return tanhshrink(x);
   }
 }
@@ -104,7 +104,7 @@ export class Hardtanh extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return hardtanh(x, this.options);
   }
 }
@@ -121,7 +121,7 @@ export class CELU extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return celu(x, this.options);
   }
 }
@@ -138,7 +138,7 @@ export class Softshrink extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return softshrink(x, this.options);
   }
 }
@@ -155,7 +155,7 @@ export class Hardshrink extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return hardshrink(x, this.options);
   }
 }
@@ -183,7 +183,7 @@ export class PReLU extends Module {
   }
 
   /** @param x floats, any shape, or (N, parameters, …) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return prelu(x, this.weight);
   }
 }

@@ -24,7 +24,7 @@ export class Dropout extends Module {
   }
 
   /** @param x floats, any shape · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return dropout(x, { p: this.p, training: this.training });
   }
 }
@@ -41,7 +41,7 @@ export class Dropout2d extends Module {
   }
 
   /** @param x floats (N, C, H, W) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return dropout2d(x, { p: this.p, training: this.training });
   }
 }
@@ -58,7 +58,7 @@ export class DropPath extends Module {
   }
 
   /** @param x floats (N, …) · @returns the same shape */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): T {
     return dropPath(x, { p: this.p, training: this.training });
   }
 }

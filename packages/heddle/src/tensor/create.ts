@@ -37,8 +37,17 @@ import type { GraphNode } from '../graph/node.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
 import { concatenate } from './movement.js';
-import type { Count, GivenShape } from './shape-types.js';
-import { type NumberDType, Tensor } from './tensor.js';
+import type { Count, Fitted, GivenShape, Joined, ResultShape, Unsqueezed } from './shape-types.js';
+import {
+  type ChosenDType,
+  type ChosenShape,
+  type DTypeOf,
+  type NumberDType,
+  type Operand,
+  type ShapeOf,
+  type ShapesOf,
+  Tensor,
+} from './tensor.js';
 
 /** Options of all functions that make tensors. */
 export interface TensorOptions<D extends DTypeName = DTypeName> {
@@ -183,12 +192,12 @@ export function full<const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   value: number | bigint,
   options?: TensorOptions<D>,
-): Tensor<GivenShape<S>, D>;
+): Tensor<GivenShape<S>, NoInfer<D>>;
 export function full<const S extends Shape, D extends DTypeName = 'bool'>(
   shape: S,
   value: boolean,
   options?: TensorOptions<D>,
-): Tensor<GivenShape<S>, D>;
+): Tensor<GivenShape<S>, NoInfer<D>>;
 export function full(shape: Shape, value: number | boolean | bigint, options: TensorOptions = {}): AnyTensor {
   return filled('full', shape, value, options);
 }
@@ -197,12 +206,12 @@ export function full(shape: Shape, value: number | boolean | bigint, options: Te
 export const zeros = <const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   options: TensorOptions<D> = {},
-): Tensor<GivenShape<S>, D> => filled('zeros', shape, 0, options);
+): Tensor<GivenShape<S>, NoInfer<D>> => filled('zeros', shape, 0, options);
 /** 1 in every element. Default dtype f32. */
 export const ones = <const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   options: TensorOptions<D> = {},
-): Tensor<GivenShape<S>, D> => filled('ones', shape, 1, options);
+): Tensor<GivenShape<S>, NoInfer<D>> => filled('ones', shape, 1, options);
 
 const aValue: Rule = {
   must: 'a number or a boolean',
@@ -294,7 +303,7 @@ export function linspace<N extends number, D extends DTypeName = 'f32'>(
   end: number,
   count: N,
   options: TensorOptions<D> = {},
-): Tensor<[N], D> {
+): Tensor<[N], NoInfer<D>> {
   for (const [name, value] of Object.entries({ start, end }))
     requireArgument('linspace', name, value, aFinite);
   requireArgument('linspace', 'count', count, integerFrom(0));
@@ -342,14 +351,17 @@ export function meshgrid<D extends DTypeName>(
 export function eye<N extends number, D extends DTypeName = 'f32'>(
   n: N,
   options: TensorOptions<D> = {},
-): Tensor<[N, N], D> {
+): Tensor<[N, N], NoInfer<D>> {
   requireArgument('eye', 'n', n, integerFrom(0));
   requireOptions('eye', options, TENSOR);
   return fromNode(b.cast(b.map('eq', b.iota([n, n], 0), b.iota([n, n], 1)), options.dtype ?? f32), options);
 }
 
 /** Tensors one after the other along `axis`; the other sizes agree. */
-export function cat<D extends DTypeName>(tensors: readonly Tensor<Shape, D>[], axis = 0): Tensor<Shape, D> {
+export function cat<const L extends readonly AnyTensor[], X extends number = 0>(
+  tensors: L & NoInfer<Fitted<Joined<ShapesOf<L>, X>, unknown>>,
+  axis: X = 0 as X,
+): Tensor<ResultShape<Joined<ShapesOf<L>, X>>, DTypeOf<L[number]>> {
   requireTensors('cat', 'tensors', tensors);
   const first = tensors[0];
   if (!first) throw new ArgumentError('[cat] takes at least one tensor.');
@@ -374,20 +386,26 @@ export function cat<D extends DTypeName>(tensors: readonly Tensor<Shape, D>[], a
 }
 
 /** Tensors of one shape along a new dimension before `axis`. */
-export function stack<D extends DTypeName>(tensors: readonly Tensor<Shape, D>[], axis = 0): Tensor<Shape, D> {
+export function stack<const L extends readonly AnyTensor[], X extends number = 0>(
+  tensors: L,
+  axis: X = 0 as X,
+): Tensor<Unsqueezed<ShapeOf<L[number]>, X, L['length']>, DTypeOf<L[number]>> {
   requireTensors('stack', 'tensors', tensors);
-  return cat(
-    tensors.map((t) => t.unsqueeze(axis)),
-    axis,
+  const at: number = axis;
+  return new Tensor(
+    cat(
+      tensors.map((t) => t.unsqueeze(at)),
+      at,
+    ).node,
   );
 }
 
 /** Elements of `then` where `condition` is true, else of `otherwise`; all broadcast. */
-export function where<D extends DTypeName = 'f32'>(
-  condition: AnyTensor,
-  then: Tensor<Shape, D> | number | boolean | bigint,
-  otherwise: Tensor<Shape, D> | number | boolean | bigint,
-): Tensor<Shape, D> {
+export function where<T extends AnyTensor, X extends Operand, Y extends Operand>(
+  condition: T,
+  then: X,
+  otherwise: Y,
+): Tensor<ChosenShape<T, X, Y>, ChosenDType<X | Y>> {
   requireTensor('where', 'condition', condition);
-  return condition.where(then, otherwise);
+  return condition.where(then, otherwise) as Tensor<ChosenShape<T, X, Y>, ChosenDType<X | Y>>;
 }

@@ -1,17 +1,15 @@
 /** Activation functions, element by element unless an axis is named. Sources: PyTorch's torch.nn.functional. */
 
 import { above, aFinite, aNumber, oneOf, type Rules, requireOptions } from '../core/arguments.js';
-import type { DTypeName } from '../core/dtype.js';
-import type { Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import * as fused from '../ops/activation/op.js';
 import { type AnyTensor, requireFloat, requireTensor } from './checks.js';
 import { Tensor, widely } from './tensor.js';
 
 /** max(0, x); the gradient at 0 is 0. */
-export function relu<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function relu<T extends AnyTensor>(x: T): T {
   requireTensor('relu', 'x', x);
-  return x.relu();
+  return x.relu() as T;
 }
 
 /** Options of `leakyRelu`. */
@@ -24,10 +22,7 @@ export interface LeakyReluOptions {
 export const LEAKY_RELU: Rules<LeakyReluOptions> = { negativeSlope: aFinite };
 
 /** x where x > 0, else negativeSlope · x. */
-export function leakyRelu<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: LeakyReluOptions = {},
-): Tensor<Shape, D> {
+export function leakyRelu<T extends AnyTensor>(x: T, options: LeakyReluOptions = {}): T {
   requireFloat('leakyRelu', 'x', x);
   requireOptions('leakyRelu', options, LEAKY_RELU);
   const { negativeSlope = 0.01 } = options;
@@ -35,21 +30,21 @@ export function leakyRelu<D extends DTypeName>(
 }
 
 /** 1 / (1 + e^−x). */
-export function sigmoid<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function sigmoid<T extends AnyTensor>(x: T): T {
   requireTensor('sigmoid', 'x', x);
-  return x.sigmoid();
+  return x.sigmoid() as T;
 }
 
 /** (e^x − e^−x) / (e^x + e^−x). */
-export function tanh<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function tanh<T extends AnyTensor>(x: T): T {
   requireFloat('tanh', 'x', x);
-  return x.tanh();
+  return x.tanh() as T;
 }
 
 /** x · sigmoid(x), also called swish. */
-export function silu<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function silu<T extends AnyTensor>(x: T): T {
   requireFloat('silu', 'x', x);
-  return new Tensor<Shape, D>(fused.silu(x.node));
+  return new Tensor(fused.silu(x.node)) as T;
 }
 
 /** Options of `elu`. */
@@ -62,7 +57,7 @@ export interface EluOptions {
 export const ELU: Rules<EluOptions> = { alpha: aFinite };
 
 /** x where x > 0, else alpha · (e^x − 1). */
-export function elu<D extends DTypeName>(x: Tensor<Shape, D>, options: EluOptions = {}): Tensor<Shape, D> {
+export function elu<T extends AnyTensor>(x: T, options: EluOptions = {}): T {
   requireFloat('elu', 'x', x);
   requireOptions('elu', options, ELU);
   const { alpha = 1 } = options;
@@ -84,10 +79,7 @@ export interface SoftplusOptions {
 export const SOFTPLUS: Rules<SoftplusOptions> = { beta: above(0), threshold: aNumber };
 
 /** log(1 + e^(beta · x)) / beta, and x itself where beta · x > threshold. */
-export function softplus<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: SoftplusOptions = {},
-): Tensor<Shape, D> {
+export function softplus<T extends AnyTensor>(x: T, options: SoftplusOptions = {}): T {
   requireFloat('softplus', 'x', x);
   requireOptions('softplus', options, SOFTPLUS);
   const { beta = 1, threshold = 20 } = options;
@@ -99,9 +91,9 @@ export function softplus<D extends DTypeName>(
 }
 
 /** The error function 2/√π ∫₀ˣ e^−t² dt. */
-export function erf<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function erf<T extends AnyTensor>(x: T): T {
   requireFloat('erf', 'x', x);
-  return new Tensor<Shape, D>(b.map('erf', x.node));
+  return new Tensor(b.map('erf', x.node)) as T;
 }
 
 /** Options of `gelu`. */
@@ -116,7 +108,7 @@ export const GELU: Rules<GeluOptions> = { approximate: oneOf('none', 'tanh') };
 /**
  * x · Φ(x), Φ the normal distribution's cumulative function (Hendrycks and Gimpel, 2016).
  */
-export function gelu<D extends DTypeName>(x: Tensor<Shape, D>, options: GeluOptions = {}): Tensor<Shape, D> {
+export function gelu<T extends AnyTensor>(x: T, options: GeluOptions = {}): T {
   requireFloat('gelu', 'x', x);
   requireOptions('gelu', options, GELU);
   const { approximate = 'none' } = options;
@@ -135,13 +127,13 @@ export function gelu<D extends DTypeName>(x: Tensor<Shape, D>, options: GeluOpti
 }
 
 /** e^x / Σ e^x along `axis`, computed from x − max x. */
-export function softmax<D extends DTypeName>(x: Tensor<Shape, D>, axis = -1): Tensor<Shape, D> {
+export function softmax<T extends AnyTensor>(x: T, axis = -1): T {
   requireTensor('softmax', 'x', x);
-  return x.softmax(axis);
+  return x.softmax(axis) as T;
 }
 
 /** x − log Σ e^x along `axis`, computed from x − max x. */
-export function logSoftmax<D extends DTypeName>(x: Tensor<Shape, D>, axis = -1): Tensor<Shape, D> {
+export function logSoftmax<T extends AnyTensor>(x: T, axis = -1): T {
   requireTensor('logSoftmax', 'x', x);
-  return x.logSoftmax(axis);
+  return x.logSoftmax(axis) as T;
 }

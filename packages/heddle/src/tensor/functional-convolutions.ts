@@ -25,7 +25,8 @@ import {
 } from './checks.js';
 import { stack } from './create.js';
 import { getPrecision } from './precision.js';
-import { Tensor } from './tensor.js';
+import type { Convolved, ResultShape } from './shape-types.js';
+import { type DTypeOf, type ShapeOf, Tensor } from './tensor.js';
 
 export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js';
 
@@ -37,23 +38,21 @@ export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js
  * @returns (N, O, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function conv2d<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  weight: AnyTensor,
+export function conv2d<T extends AnyTensor, W extends AnyTensor>(
+  x: T,
+  weight: W,
   bias?: AnyTensor,
   options: Conv2dOptions = {},
-): Tensor<Shape, D> {
+): Tensor<ResultShape<Convolved<ShapeOf<T>, number, ShapeOf<W>[0]>>, DTypeOf<T>> {
   requireTensor('conv2d', 'x', x);
   requireTensor('conv2d', 'weight', weight);
   requireOptions('conv2d', options, CONV2D);
   const precision = options.precision ?? getPrecision().conv;
-  const y = new Tensor<Shape, D>(
-    conv2dNode(forProduct(x.node), forProduct(weight.node), { ...options, precision }),
-  );
-  if (bias === undefined) return y;
+  const y = conv2dNode(forProduct(x.node), forProduct(weight.node), { ...options, precision });
+  if (bias === undefined) return new Tensor(y);
   const outputs = weight.shape[0]!;
   requireBias('conv2d', x, bias, outputs);
-  return y.add(bias.cast(y.dtype).reshape([outputs, 1, 1])) as Tensor<Shape, D>;
+  return new Tensor(new Tensor(y).add(bias.cast(y.dtype).reshape([outputs, 1, 1])).node);
 }
 
 /** Options of `conv1d`. */

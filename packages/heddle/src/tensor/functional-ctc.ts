@@ -7,11 +7,11 @@ import * as b from '../graph/build.js';
 import { ctcOp, LOWEST } from '../ops/ctc/op.js';
 import { type AnyTensor, requireFloat, requireRank } from './checks.js';
 import { arange, cat, full, stack } from './create.js';
-import { LOSS, type LossOptions, reduced } from './functional-losses.js';
+import { LOSS, type LossOptions, type LossShape, type Reduction, reduced } from './functional-losses.js';
 import { Tensor, widely } from './tensor.js';
 
 /** Options of `ctcLoss`. */
-export interface CtcOptions extends LossOptions {
+export interface CtcOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** The class that stands for no label; default 0. */
   readonly blank?: number;
   /** Whether losses of targets that the input is too short for count as 0 instead of Infinity; default false. */
@@ -41,13 +41,13 @@ function requireLengths(name: string, t: AnyTensor, shape: readonly number[]): v
  * @param targetLengths i32 (N), 0 … S
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function ctcLoss<D extends DTypeName>(
+export function ctcLoss<D extends DTypeName, R extends Reduction = 'mean'>(
   logProbs: Tensor<Shape, D>,
   targets: AnyTensor,
   inputLengths: AnyTensor,
   targetLengths: AnyTensor,
-  options: CtcOptions = {},
-): Tensor<Shape, D> {
+  options: CtcOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requireRank('ctcLoss', 'logProbs', logProbs, 3, '(T,N,C)');
   requireFloat('ctcLoss', 'logProbs', logProbs);
   requireOptions('ctcLoss', options, CTC);

@@ -7,7 +7,7 @@ import {
   requireOptions,
   within,
 } from '../core/arguments.js';
-import { type DTypeName, f32 } from '../core/dtype.js';
+import { f32 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import * as b from '../graph/build.js';
@@ -21,7 +21,8 @@ import {
   requireTensor,
 } from './checks.js';
 import { rand } from './random.js';
-import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
+import type { Applied, Fitted, ResultShape } from './shape-types.js';
+import { type DTypeOf, MATMUL, type MatmulOptions, type ShapeOf, Tensor, widely } from './tensor.js';
 
 /**
  * x · weightᵀ + bias.
@@ -32,12 +33,21 @@ import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
  * @returns (…, out)
  * @throws ShapeError, DTypeError
  */
-export function linear<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  weight: AnyTensor,
+export function linear<T extends AnyTensor, W extends AnyTensor>(
+  x: Fitted<Applied<ShapeOf<T>, ShapeOf<W>>, T>,
+  weight: W,
   bias?: AnyTensor,
   options: MatmulOptions = {},
-): Tensor<Shape, D> {
+): Tensor<ResultShape<Applied<ShapeOf<T>, ShapeOf<W>>>, DTypeOf<T>> {
+  return new Tensor(applied(x as T, weight, bias, options).node);
+}
+
+function applied(
+  x: AnyTensor,
+  weight: AnyTensor,
+  bias: AnyTensor | undefined,
+  options: MatmulOptions,
+): AnyTensor {
   requireOptions('linear', options, MATMUL);
   requireRank('linear', 'weight', weight, 2, '(out, in)');
   requireSameDtype('linear', 'x', x, 'weight', weight);
@@ -70,25 +80,22 @@ export const DROPOUT: Rules<DropoutOptions> = { p: within(0, 1), training: aBool
  * @param x floats, any shape
  * @throws ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropout<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: DropoutOptions = {},
-): Tensor<Shape, D> {
+export function dropout<T extends AnyTensor>(x: T, options: DropoutOptions = {}): T {
   requireTensor('dropout', 'x', x);
   requireOptions('dropout', options, DROPOUT);
   return dropped('dropout', x, x.shape, options);
 }
 
 /** @param mask broadcasts to x: what is dropped together */
-function dropped<D extends DTypeName>(
+function dropped<T extends AnyTensor>(
   op: string,
-  x: Tensor<Shape, D>,
+  x: T,
   mask: Shape,
   { p = 0.5, training = true }: DropoutOptions,
-): Tensor<Shape, D> {
+): T {
   requireFloat(op, 'x', x);
   if (!training || p === 0) return x;
-  if (p === 1) return x.mul(0);
+  if (p === 1) return (x as AnyTensor).mul(0) as T;
   const kept = rand(mask).ge(p);
   return widely((x) => kept.where(x.mul(1 / (1 - p)), 0), x);
 }
@@ -98,10 +105,7 @@ function dropped<D extends DTypeName>(
  * @param x floats (N, C, H, W)
  * @throws ShapeError, ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropout2d<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: DropoutOptions = {},
-): Tensor<Shape, D> {
+export function dropout2d<T extends AnyTensor>(x: T, options: DropoutOptions = {}): T {
   requireRank('dropout2d', 'x', x, 4, '(N,C,H,W)');
   requireOptions('dropout2d', options, DROPOUT);
   return dropped('dropout2d', x, [x.shape[0]!, x.shape[1]!, 1, 1], options);
@@ -113,10 +117,7 @@ export function dropout2d<D extends DTypeName>(
  * @param x floats (N, …)
  * @throws ShapeError, ArgumentError if p is outside 0 … 1, DTypeError
  */
-export function dropPath<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: DropoutOptions = {},
-): Tensor<Shape, D> {
+export function dropPath<T extends AnyTensor>(x: T, options: DropoutOptions = {}): T {
   requireTensor('dropPath', 'x', x);
   if (x.ndim === 0)
     throw new ShapeError('[dropPath] x is a scalar, must be (N, …): a value for each example.');

@@ -32,14 +32,17 @@ import { inFullPrecision, Tensor, widely } from './tensor.js';
 /** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
 export type Reduction = 'mean' | 'sum' | 'none';
 
+/** The shape of a loss: `[]` unless its elements are left as they are. */
+export type LossShape<R> = 'none' extends R ? Shape : [];
+
 /** Options of all losses. */
-export interface LossOptions {
+export interface LossOptions<R extends Reduction = Reduction> {
   /** What becomes of the losses of the elements (default 'mean'). */
-  readonly reduction?: Reduction;
+  readonly reduction?: R;
 }
 
 /** Options of `nllLoss`. */
-export interface NllOptions extends LossOptions {
+export interface NllOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** (C): a factor for each class; the mean divides by the sum of the factors used. */
   readonly weight?: AnyTensor | undefined;
   /** Labels with this value count for nothing. (PyTorch ignores −100 unasked; here none is ignored unless said.) */
@@ -47,7 +50,7 @@ export interface NllOptions extends LossOptions {
 }
 
 /** Options of `crossEntropy`. */
-export interface CrossEntropyOptions extends NllOptions {
+export interface CrossEntropyOptions<R extends Reduction = Reduction> extends NllOptions<R> {
   /** The share of the target spread evenly over all classes, 0 to 1 (default 0). */
   readonly labelSmoothing?: number;
 }
@@ -63,12 +66,12 @@ const NLL: Rules<NllOptions> = {
 const CROSS_ENTROPY: Rules<CrossEntropyOptions> = { ...NLL, labelSmoothing: within(0, 1) };
 
 /** @internal Losses of elements as their mean, their sum, or as they are. */
-export function reduced<D extends DTypeName>(
+export function reduced<D extends DTypeName, R extends Reduction = 'mean'>(
   losses: Tensor<Shape, D>,
-  reduction: Reduction = 'mean',
-): Tensor<Shape, D> {
-  if (reduction === 'none') return losses;
-  return (reduction === 'sum' ? losses.sum() : losses.mean()) as Tensor<Shape, D>;
+  reduction?: R,
+): Tensor<LossShape<R>, D> {
+  const all = reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
+  return all as Tensor<Shape, D> as Tensor<LossShape<R>, D>;
 }
 
 /** (N, C, …) and (N, …), or (C) and (): as rows (R, C) and labels (R). */
@@ -96,19 +99,19 @@ function asRows<D extends DTypeName>(
 }
 
 /** Rows' losses to the result: ignored rows cleared, weighted mean. `losses` are weighted already. */
-function finish<D extends DTypeName>(
+function finish<D extends DTypeName, R extends Reduction>(
   losses: Tensor<Shape, D>,
   labels: AnyTensor,
   shape: readonly number[],
-  options: NllOptions,
-): Tensor<Shape, D> {
-  const { weight, ignoreIndex, reduction = 'mean' } = options;
+  options: NllOptions<R>,
+): Tensor<LossShape<R>, D> {
+  const { weight, ignoreIndex, reduction } = options;
   if (weight === undefined && ignoreIndex === undefined) return reduced(losses.reshape(shape), reduction);
   const kept = ignoreIndex === undefined ? losses : labels.ne(ignoreIndex).where(losses, 0);
-  if (reduction !== 'mean') return reduced(kept.reshape(shape), reduction);
+  if (reduction !== undefined && reduction !== 'mean') return reduced(kept.reshape(shape), reduction);
   const each = weight ? weight.gather(0, labels) : labels.eq(labels).cast(losses.dtype);
   const counted = ignoreIndex === undefined ? each : labels.ne(ignoreIndex).where(each, 0);
-  return kept.sum().div(counted.sum()) as Tensor<Shape, D>;
+  return kept.sum().div(counted.sum()) as Tensor<Shape, D> as Tensor<LossShape<R>, D>;
 }
 
 function checkWeight(op: string, scores: AnyTensor, classes: number, weight: AnyTensor | undefined): void {
@@ -143,11 +146,11 @@ function negativePicked<D extends DTypeName>(
  * @returns a scalar, or with reduction 'none' the labels' shape
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function nllLoss<D extends DTypeName>(
+export function nllLoss<D extends DTypeName, R extends Reduction = 'mean'>(
   logProbabilities: Tensor<Shape, D>,
   labels: AnyTensor,
-  options: NllOptions = {},
-): Tensor<Shape, D> {
+  options: NllOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requireOptions('nllLoss', options, NLL);
   const { rows, flat } = asRows('nllLoss', logProbabilities, labels);
   checkWeight('nllLoss', rows, rows.shape[1]!, options.weight);
@@ -162,11 +165,11 @@ export function nllLoss<D extends DTypeName>(
  * @returns a scalar, or with reduction 'none' the labels' shape
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function crossEntropy<D extends DTypeName>(
+export function crossEntropy<D extends DTypeName, R extends Reduction = 'mean'>(
   logits: Tensor<Shape, D>,
   labels: AnyTensor,
-  options: CrossEntropyOptions = {},
-): Tensor<Shape, D> {
+  options: CrossEntropyOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requireOptions('crossEntropy', options, CROSS_ENTROPY);
   const { weight, labelSmoothing = 0 } = options;
   const { rows, flat } = asRows('crossEntropy', logits, labels);
@@ -199,13 +202,13 @@ function checkPair<O extends LossOptions>(
 }
 
 /** Options of `bce`. */
-export interface BceOptions extends LossOptions {
+export interface BceOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** A factor for each loss; it broadcasts. */
   readonly weight?: AnyTensor | undefined;
 }
 
 /** Options of `bceWithLogits`. */
-export interface BceWithLogitsOptions extends BceOptions {
+export interface BceWithLogitsOptions<R extends Reduction = Reduction> extends BceOptions<R> {
   /** A factor for the losses of targets 1, such as (negative examples) / (positive ones); it broadcasts. */
   readonly posWeight?: AnyTensor | undefined;
 }
@@ -229,11 +232,11 @@ function requireFactor(op: string, x: AnyTensor, name: string, factor: AnyTensor
  * @param probabilities in [0, 1], any shape
  * @param target the same shape and dtype, in [0, 1]
  */
-export function bce<D extends DTypeName>(
+export function bce<D extends DTypeName, R extends Reduction = 'mean'>(
   probabilities: Tensor<Shape, D>,
   target: AnyTensor,
-  options: BceOptions = {},
-): Tensor<Shape, D> {
+  options: BceOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('bce', probabilities, target, options, BCE);
   requireFactor('bce', probabilities, 'weight', options.weight);
   const losses = new Tensor<Shape, D>(
@@ -248,11 +251,11 @@ export function bce<D extends DTypeName>(
  * @param x logits, any shape
  * @param target the same shape and dtype, in [0, 1]
  */
-export function bceWithLogits<D extends DTypeName>(
+export function bceWithLogits<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,
-  options: BceWithLogitsOptions = {},
-): Tensor<Shape, D> {
+  options: BceWithLogitsOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('bceWithLogits', x, target, options, BCE_WITH_LOGITS);
   const { weight, posWeight } = options;
   requireFactor('bceWithLogits', x, 'weight', weight);
@@ -276,11 +279,11 @@ export function bceWithLogits<D extends DTypeName>(
 }
 
 /** Mean squared error: (x − target)². Both of the same shape and dtype. */
-export function mse<D extends DTypeName>(
+export function mse<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,
-  options: LossOptions = {},
-): Tensor<Shape, D> {
+  options: LossOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('mse', x, target, options, LOSS);
   return reduced(
     widely((x, target) => x.sub(target).square(), inFullPrecision(x), target),
@@ -289,17 +292,17 @@ export function mse<D extends DTypeName>(
 }
 
 /** Mean absolute error: |x − target|. Both of the same shape and dtype. */
-export function l1<D extends DTypeName>(
+export function l1<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,
-  options: LossOptions = {},
-): Tensor<Shape, D> {
+  options: LossOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('l1', x, target, options, LOSS);
   return reduced(inFullPrecision(x).sub(target).abs(), options.reduction);
 }
 
 /** Options of `huber`. */
-export interface HuberOptions extends LossOptions {
+export interface HuberOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** Where the square becomes a line: greater than 0, default 1. */
   readonly delta?: number;
 }
@@ -307,11 +310,11 @@ export interface HuberOptions extends LossOptions {
 const HUBER: Rules<HuberOptions> = { ...LOSS, delta: above(0) };
 
 /** With d = |x − target|: ½d² where d ≤ delta, else delta · (d − ½delta). Both of the same shape and dtype. */
-export function huber<D extends DTypeName>(
+export function huber<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,
-  options: HuberOptions = {},
-): Tensor<Shape, D> {
+  options: HuberOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('huber', x, target, options, HUBER);
   const { delta = 1 } = options;
   // With q = d cut to ±delta both branches are q·(d − ½q), of which the derivative is q exactly.
@@ -324,7 +327,7 @@ export function huber<D extends DTypeName>(
 }
 
 /** Options of `smoothL1`. */
-export interface SmoothL1Options extends LossOptions {
+export interface SmoothL1Options<R extends Reduction = Reduction> extends LossOptions<R> {
   /** Where the square becomes a line: at least 0 (then it is `l1`), default 1. */
   readonly beta?: number;
 }
@@ -332,21 +335,21 @@ export interface SmoothL1Options extends LossOptions {
 const SMOOTH_L1: Rules<SmoothL1Options> = { ...LOSS, beta: atLeast(0) };
 
 /** With d = |x − target|: ½d²/beta where d < beta, else d − ½beta (Girshick, Fast R-CNN, 2015). Both of one shape and dtype. */
-export function smoothL1<D extends DTypeName>(
+export function smoothL1<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,
-  options: SmoothL1Options = {},
-): Tensor<Shape, D> {
+  options: SmoothL1Options<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('smoothL1', x, target, options, SMOOTH_L1);
-  const { beta = 1, reduction = 'mean' } = options;
-  if (beta === 0) return l1(x, target, { reduction });
+  const { beta = 1, ...rest } = options;
+  if (beta === 0) return l1(x, target, rest);
   const losses = (x: AnyTensor, target: AnyTensor): AnyTensor =>
     huber(x, target, { delta: beta, reduction: 'none' }).mul(1 / beta);
-  return reduced(widely(losses, inFullPrecision(x), target), reduction);
+  return reduced(widely(losses, inFullPrecision(x), target), options.reduction);
 }
 
 /** Options of `multiMargin`. */
-export interface MultiMarginOptions extends LossOptions {
+export interface MultiMarginOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** The power of each term, 1 (default) or 2. */
   readonly p?: 1 | 2;
   /** By how much the label's score must exceed the others (default 1). */
@@ -364,11 +367,11 @@ const MULTI_MARGIN: Rules<MultiMarginOptions> = { ...LOSS, p: oneOrTwo, margin: 
  * @param labels i32 (N) or (), each 0 … C−1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function multiMargin<D extends DTypeName>(
+export function multiMargin<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   labels: AnyTensor,
-  options: MultiMarginOptions = {},
-): Tensor<Shape, D> {
+  options: MultiMarginOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requireOptions('multiMargin', options, MULTI_MARGIN);
   const { rows, flat } = asRows('multiMargin', x, labels);
   const [count, classes] = rows.shape as [number, number];
@@ -386,7 +389,7 @@ export function multiMargin<D extends DTypeName>(
 }
 
 /** Options of `hinge`. */
-export interface HingeOptions extends LossOptions {
+export interface HingeOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** How far on the right side nothing is lost; default 1. */
   readonly margin?: number;
 }
@@ -394,11 +397,11 @@ export interface HingeOptions extends LossOptions {
 const HINGE: Rules<HingeOptions> = { ...LOSS, margin: aNumber };
 
 /** Hinge loss of a linear margin: max(0, margin − target · x), target −1 or 1. Both of the same shape and dtype. */
-export function hinge<D extends DTypeName>(
+export function hinge<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,
-  options: HingeOptions = {},
-): Tensor<Shape, D> {
+  options: HingeOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   checkPair('hinge', x, target, options, HINGE);
   const losses = (x: AnyTensor, target: AnyTensor): AnyTensor =>
     x

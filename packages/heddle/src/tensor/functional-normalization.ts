@@ -86,12 +86,12 @@ function requireChannels(op: string, x: AnyTensor, least: number): void {
  * @param options `weight` and `bias` are (C)
  * @throws ShapeError, DTypeError
  */
-export function batchNorm<D extends DTypeName>(
-  x: Tensor<Shape, D>,
+export function batchNorm<T extends AnyTensor>(
+  x: T,
   runningMean: AnyTensor,
   runningVar: AnyTensor,
   options: BatchNormOptions = {},
-): Tensor<Shape, D> {
+): T {
   requireChannels('batchNorm', x, 2);
   requireOptions('batchNorm', options, BATCH_NORM);
   const { weight, bias, training = false, momentum = 0.1, eps = 1e-5 } = options;
@@ -166,11 +166,11 @@ function lastAxes(
  * @param options `weight` and `bias` have the normalized shape
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function layerNorm<D extends DTypeName>(
-  x: Tensor<Shape, D>,
+export function layerNorm<T extends AnyTensor>(
+  x: T,
   normalizedShape: number | Shape,
   options: NormOptions = {},
-): Tensor<Shape, D> {
+): T {
   requireOptions('layerNorm', options, NORM);
   const axes = lastAxes('layerNorm', x, normalizedShape, options);
   const { weight, bias, eps = 1e-5 } = options;
@@ -193,11 +193,11 @@ const epsilonOf = ({ dtype }: AnyTensor): number =>
  * @param options `weight` has the normalized shape
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function rmsNorm<D extends DTypeName>(
-  x: Tensor<Shape, D>,
+export function rmsNorm<T extends AnyTensor>(
+  x: T,
   normalizedShape: number | Shape,
   options: RmsNormOptions = {},
-): Tensor<Shape, D> {
+): T {
   requireOptions('rmsNorm', options, RMS_NORM);
   const axes = lastAxes('rmsNorm', x, normalizedShape, options);
   const { weight, eps = epsilonOf(x) } = options;
@@ -214,15 +214,11 @@ export function rmsNorm<D extends DTypeName>(
  * @param options `weight` and `bias` are (C)
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function groupNorm<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  groups: number,
-  options: NormOptions = {},
-): Tensor<Shape, D> {
+export function groupNorm<T extends AnyTensor>(x: T, groups: number, options: NormOptions = {}): T {
   requireChannels('groupNorm', x, 2);
   requireOptions('groupNorm', options, NORM);
   requireArgument('groupNorm', 'groups', groups, integerFrom(1));
-  return normalizeGroups('groupNorm', x, groups, options);
+  return normalizeGroups('groupNorm', x, groups, options) as T;
 }
 
 /**
@@ -232,17 +228,14 @@ export function groupNorm<D extends DTypeName>(
  * @param options `weight` and `bias` are (C)
  * @throws ShapeError, DTypeError
  */
-export function instanceNorm<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: NormOptions = {},
-): Tensor<Shape, D> {
+export function instanceNorm<T extends AnyTensor>(x: T, options: NormOptions = {}): T {
   requireChannels('instanceNorm', x, 3);
   requireOptions('instanceNorm', options, NORM);
   if (x.size > 0 && x.size === x.shape[0]! * x.shape[1]!)
     throw new ShapeError(
       `[instanceNorm] x ${formatShape(x.shape)} has one value per example and channel, a variance needs two.`,
     );
-  return normalizeGroups('instanceNorm', x, Math.max(1, x.shape[1]!), options);
+  return normalizeGroups('instanceNorm', x, Math.max(1, x.shape[1]!), options) as T;
 }
 
 function normalizeGroups<D extends DTypeName>(

@@ -8,9 +8,9 @@ import { sigmoid, softplus } from './functional-activations.js';
 import { type Tensor, widely } from './tensor.js';
 
 /** x limited to 0 … 6. */
-export function relu6<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function relu6<T extends AnyTensor>(x: T): T {
   requireFloat('relu6', 'x', x);
-  return x.clamp(0, 6);
+  return x.clamp(0, 6) as T;
 }
 
 /** Options of `hardtanh`. */
@@ -25,26 +25,23 @@ export interface HardtanhOptions {
 export const HARDTANH: Rules<HardtanhOptions> = { low: aFinite, high: aFinite };
 
 /** x limited to low … high. */
-export function hardtanh<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: HardtanhOptions = {},
-): Tensor<Shape, D> {
+export function hardtanh<T extends AnyTensor>(x: T, options: HardtanhOptions = {}): T {
   requireFloat('hardtanh', 'x', x);
   requireOptions('hardtanh', options, HARDTANH);
   const { low = -1, high = 1 } = options;
-  return x.clamp(low, high);
+  return x.clamp(low, high) as T;
 }
 
 const sixth = (x: AnyTensor): AnyTensor => x.add(3).clamp(0, 6).div(6);
 
 /** (x + 3) / 6, limited to 0 … 1. */
-export function hardsigmoid<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function hardsigmoid<T extends AnyTensor>(x: T): T {
   requireFloat('hardsigmoid', 'x', x);
   return widely(sixth, x);
 }
 
 /** x · hardsigmoid(x) (Howard et al., Searching for MobileNetV3, 2019). */
-export function hardswish<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function hardswish<T extends AnyTensor>(x: T): T {
   requireFloat('hardswish', 'x', x);
   return widely((x) => x.mul(sixth(x)), x);
 }
@@ -56,7 +53,7 @@ const isAbove = (x: AnyTensor): Tensor<Shape, 'bool'> => x.gt(0);
 const SELU = { alpha: 1.6732632423543772, scale: 1.0507009873554805 };
 
 /** 1.0507 · x where x > 0, else 1.0507 · 1.6733 · (e^x − 1) (Klambauer et al., Self-normalizing neural networks, 2017). */
-export function selu<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function selu<T extends AnyTensor>(x: T): T {
   requireFloat('selu', 'x', x);
   return widely((x) => isAbove(x).where(x, falling(x).mul(SELU.alpha)).mul(SELU.scale), x);
 }
@@ -73,7 +70,7 @@ const notZero: Rule = { must: 'a finite number other than 0', holds: (v) => Numb
 export const CELU: Rules<CeluOptions> = { alpha: notZero };
 
 /** x where x > 0, else alpha · (e^(x/alpha) − 1) (Barron, Continuously differentiable exponential linear units, 2017). */
-export function celu<D extends DTypeName>(x: Tensor<Shape, D>, options: CeluOptions = {}): Tensor<Shape, D> {
+export function celu<T extends AnyTensor>(x: T, options: CeluOptions = {}): T {
   requireFloat('celu', 'x', x);
   requireOptions('celu', options, CELU);
   const { alpha = 1 } = options;
@@ -92,25 +89,25 @@ export function celu<D extends DTypeName>(x: Tensor<Shape, D>, options: CeluOpti
 }
 
 /** x · tanh(log(1 + e^x)) (Misra, 2019). */
-export function mish<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function mish<T extends AnyTensor>(x: T): T {
   requireFloat('mish', 'x', x);
   return widely((x) => x.mul(softplus(x).tanh()), x);
 }
 
 /** x / (1 + |x|). */
-export function softsign<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function softsign<T extends AnyTensor>(x: T): T {
   requireFloat('softsign', 'x', x);
   return widely((x) => x.div(x.abs().add(1)), x);
 }
 
 /** log(1 / (1 + e^−x)). */
-export function logSigmoid<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function logSigmoid<T extends AnyTensor>(x: T): T {
   requireFloat('logSigmoid', 'x', x);
   return widely((x) => softplus(x.neg(), { threshold: Number.MAX_VALUE }).neg(), x);
 }
 
 /** x − tanh(x). */
-export function tanhshrink<D extends DTypeName>(x: Tensor<Shape, D>): Tensor<Shape, D> {
+export function tanhshrink<T extends AnyTensor>(x: T): T {
   requireFloat('tanhshrink', 'x', x);
   return widely((x) => x.sub(x.tanh()), x);
 }
@@ -125,10 +122,7 @@ export interface ShrinkOptions {
 export const SHRINK: Rules<ShrinkOptions> = { lambda: atLeast(0) };
 
 /** x − lambda where x > lambda, x + lambda where x < −lambda, else 0. */
-export function softshrink<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: ShrinkOptions = {},
-): Tensor<Shape, D> {
+export function softshrink<T extends AnyTensor>(x: T, options: ShrinkOptions = {}): T {
   requireFloat('softshrink', 'x', x);
   requireOptions('softshrink', options, SHRINK);
   const { lambda = 0.5 } = options;
@@ -136,10 +130,7 @@ export function softshrink<D extends DTypeName>(
 }
 
 /** x where |x| > lambda, else 0. */
-export function hardshrink<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  options: ShrinkOptions = {},
-): Tensor<Shape, D> {
+export function hardshrink<T extends AnyTensor>(x: T, options: ShrinkOptions = {}): T {
   requireFloat('hardshrink', 'x', x);
   requireOptions('hardshrink', options, SHRINK);
   const { lambda = 0.5 } = options;
@@ -152,7 +143,7 @@ export function hardshrink<D extends DTypeName>(
  * @param weight (1) or (C)
  * @throws ShapeError, DTypeError
  */
-export function prelu<D extends DTypeName>(x: Tensor<Shape, D>, weight: AnyTensor): Tensor<Shape, D> {
+export function prelu<T extends AnyTensor>(x: T, weight: AnyTensor): T {
   requireFloat('prelu', 'x', x);
   requireSameDtype('prelu', 'x', x, 'weight', weight);
   const channels = x.ndim > 1 ? x.shape[1]! : 1;

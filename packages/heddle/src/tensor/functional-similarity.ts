@@ -13,7 +13,7 @@ import type { DTypeName } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, normalizeAxis, type Shape } from '../core/shape.js';
 import { type AnyTensor, requireFloat, requireSameDtype, requireSameShape } from './checks.js';
-import { LOSS, type LossOptions, reduced } from './functional-losses.js';
+import { LOSS, type LossOptions, type LossShape, type Reduction, reduced } from './functional-losses.js';
 import { inFullPrecision, type Tensor, widely } from './tensor.js';
 
 function requirePair(op: string, x: AnyTensor, y: AnyTensor): void {
@@ -96,7 +96,7 @@ export function pairwiseDistance<D extends DTypeName>(
 }
 
 /** Options of `cosineEmbedding` and `marginRanking`. */
-export interface MarginOptions extends LossOptions {
+export interface MarginOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** By how much pairs must differ until nothing is lost (default 0). */
   readonly margin?: number;
 }
@@ -110,12 +110,12 @@ const MARGIN: Rules<MarginOptions> = { ...LOSS, margin: aFinite };
  * @param target (N) or (), the same dtype
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function cosineEmbedding<D extends DTypeName>(
+export function cosineEmbedding<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   y: AnyTensor,
   target: AnyTensor,
-  options: MarginOptions = {},
-): Tensor<Shape, D> {
+  options: MarginOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requirePair('cosineEmbedding', x, y);
   requireSigns('cosineEmbedding', x, target, x.shape.slice(0, -1));
   requireOptions('cosineEmbedding', options, MARGIN);
@@ -138,12 +138,12 @@ export function cosineEmbedding<D extends DTypeName>(
  * @param target the same shape and dtype, 1 or −1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function marginRanking<D extends DTypeName>(
+export function marginRanking<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   y: AnyTensor,
   target: AnyTensor,
-  options: MarginOptions = {},
-): Tensor<Shape, D> {
+  options: MarginOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requirePair('marginRanking', x, y);
   requireSigns('marginRanking', x, target, x.shape);
   requireOptions('marginRanking', options, MARGIN);
@@ -154,7 +154,7 @@ export function marginRanking<D extends DTypeName>(
 }
 
 /** Options of `tripletMargin`. */
-export interface TripletOptions extends LossOptions {
+export interface TripletOptions<R extends Reduction = Reduction> extends LossOptions<R> {
   /** By how much the negative must be further away (greater than 0, default 1). */
   readonly margin?: number;
   /** Which norm (default 2). */
@@ -175,12 +175,12 @@ const TRIPLET: Rules<TripletOptions> = { ...LOSS, ...DISTANCE, margin: above(0),
  * @param negative the same shape and dtype: what is not
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function tripletMargin<D extends DTypeName>(
+export function tripletMargin<D extends DTypeName, R extends Reduction = 'mean'>(
   anchor: Tensor<Shape, D>,
   positive: AnyTensor,
   negative: AnyTensor,
-  options: TripletOptions = {},
-): Tensor<Shape, D> {
+  options: TripletOptions<R> = {},
+): Tensor<LossShape<R>, D> {
   requirePair('tripletMargin', anchor, positive);
   requirePair('tripletMargin', anchor, negative);
   requireOptions('tripletMargin', options, TRIPLET);

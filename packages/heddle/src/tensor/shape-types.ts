@@ -20,7 +20,14 @@ export type Count<N extends number> = `${N}` extends `-${string}` | `${string}.$
 export type Fitted<Result, T> = [Result] extends [string] ? Result : T;
 
 /** The shape that an operation gives; where it is not known, and where sizes do not fit, any. */
-export type ResultShape<Result> = [Result] extends [string] ? Shape : Extract<Result, Shape>;
+export type ResultShape<Result> = [Result] extends [string]
+  ? Shape
+  : Result extends infer S extends Shape
+    ? S
+    : never;
+
+/** What a linear layer with weight W makes of A: `Applied<[64, 784], [10, 784]>` is [64, 10]. */
+export type Applied<A extends Shape, W extends Shape> = Product<A, Transposed<W, 0, 1>>;
 
 /** Whether two sizes cannot be equal: both are literals, and differ. */
 type Differ<A extends number, B extends number> = [A & B] extends [never] ? true : false;
@@ -233,7 +240,7 @@ type JoinedPair<A extends Shape, B extends Shape, I, Out extends Shape = []> = n
     : Out;
 
 /** The shape of a 2-d convolution's result; its height and width are not computed. */
-export type Convolved<A extends Shape, In extends number, Out extends number> = A extends readonly [
+export type Convolved<A extends Shape, In extends number, Out> = A extends readonly [
   infer N extends number,
   infer C extends number,
   number,
@@ -241,5 +248,5 @@ export type Convolved<A extends Shape, In extends number, Out extends number> = 
 ]
   ? Differ<C, In> extends true
     ? `channels differ: x has ${C}, the convolution takes ${In}`
-    : [N, Out, number, number]
+    : [N, Out extends number ? Out : number, number, number]
   : Shape;

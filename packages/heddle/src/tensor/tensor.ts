@@ -90,19 +90,25 @@ export type AnyTensor = Tensor<Shape, DTypeName>;
 /** The shape of a tensor; `[]` of a number. */
 export type ShapeOf<T> = T extends Tensor<infer S, infer _> ? S : [];
 
+/** The shapes of a list of tensors. */
+export type ShapesOf<L extends readonly AnyTensor[]> = { readonly [K in keyof L]: ShapeOf<L[K]> };
+
 /** The dtype of a tensor. */
 export type DTypeOf<T> = T extends Tensor<infer _, infer D> ? D : never;
 
-/** A tensor of dtype D, or a number. */
-export type OperandOf<D extends DTypeName> = Tensor<Shape, D> | number | boolean | bigint;
-
 /** A number, or a tensor. Numbers take the dtype of the tensor they meet. */
-export type Operand = OperandOf<DTypeName>;
+export type Operand = AnyTensor | number | boolean | bigint;
 
 /** The shape that the tensor T and the operand O are broadcast to. */
 export type Met<T, O> = O extends number | boolean | bigint
   ? ShapeOf<T>
   : ResultShape<Broadcast<ShapeOf<T>, ShapeOf<O>>>;
+
+/** The shape of `where`: the condition T, X and Y broadcast. */
+export type ChosenShape<T, X, Y> = ResultShape<Broadcast<Met<T, X>, ShapeOf<Y>>>;
+
+/** The dtype of `where`: that of the tensors among its operands, else f32. */
+export type ChosenDType<X> = [X] extends [number | boolean | bigint] ? 'f32' : DTypeOf<X>;
 
 /** The operand O of the tensor T, or a text that says why they do not broadcast. */
 export type Fits<T, O> = O extends number | boolean | bigint
@@ -290,7 +296,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
   /** −1, 0 or 1; NaN stays NaN. Its gradient is 0. */
   sign(): Tensor<S, D> {
     const negative = this.dtype.kind === 'uint' ? this.mul(0) : this.lt(0).where(-1, this.mul(0));
-    return this.gt(0).where(1, negative) as Tensor<S, D>;
+    return new Tensor(this.gt(0).where(1, negative).node);
   }
   /** e^x */
   exp(): Tensor<S, D> {
@@ -439,7 +445,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
     value: number | boolean | bigint | Tensor<Shape, D>,
   ): Tensor<Shape, D> {
     requireTensor('maskedFill', 'mask', mask);
-    return mask.where(new Tensor<Shape, D>(operand('maskedFill', value, this)), this);
+    return new Tensor(mask.where(new Tensor(operand('maskedFill', value, this)), this).node);
   }
   /** max(0, x); the gradient at 0 is 0. @throws DTypeError unless of floats */
   relu(): Tensor<S, D> {
@@ -450,11 +456,11 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
     return new Tensor(activation.sigmoid(this.#floats('sigmoid')));
   }
   /** This where it is true, else the other two's elements: `condition.where(a, b)`. */
-  where<T extends AnyTensor, X extends Operand, Y extends Operand, E extends DTypeName = 'f32'>(
+  where<T extends AnyTensor, X extends Operand, Y extends Operand>(
     this: T,
-    then: X & OperandOf<E>,
-    otherwise: Y & OperandOf<E>,
-  ): Tensor<ResultShape<Broadcast<Met<T, X>, ShapeOf<Y>>>, E> {
+    then: X,
+    otherwise: Y,
+  ): Tensor<ChosenShape<T, X, Y>, ChosenDType<X | Y>> {
     const like = then instanceof Tensor ? then : otherwise instanceof Tensor ? otherwise : undefined;
     const [x, y] = [then, otherwise].map((v) => operand('where', v, like)) as [GraphNode, GraphNode];
     const [p, q] = met(x, y) as [GraphNode, GraphNode];
@@ -1005,19 +1011,18 @@ function floorDivide(x: AnyTensor, y: AnyTensor): AnyTensor {
 }
 
 /** @internal `compute` of tensors of one dtype; of 16-bit floats in f32, rounded once: at each step they would lose too much. */
-export function widely<
-  S extends Shape,
-  D extends DTypeName,
-  Others extends readonly (AnyTensor | undefined)[],
->(compute: (x: AnyTensor, ...others: Others) => AnyTensor, x: Tensor<S, D>, ...others: Others): Tensor<S, D> {
-  const wide = <T extends AnyTensor | undefined>(t: T) => t && new Tensor(b.wide(t.node));
+export function widely<T extends AnyTensor, Others extends readonly (AnyTensor | undefined)[]>(
+  compute: (x: AnyTensor, ...others: Others) => AnyTensor,
+  x: T,
+  ...others: Others
+): T {
+  const wide = (t: AnyTensor | undefined) => t && new Tensor(b.wide(t.node));
   const y = compute(wide(x) as AnyTensor, ...(others.map(wide) as unknown as Others));
-  return new Tensor(b.cast(y.node, x.dtype));
+  return new Tensor(b.cast(y.node, x.dtype)) as AnyTensor as T;
 }
 
 /** @internal 16-bit floats as f32 in mixed precision (`autocast`), else as they are. */
-export const inFullPrecision = <S extends Shape, D extends DTypeName>(x: Tensor<S, D>): Tensor<S, D> =>
-  new Tensor(inFull(x.node));
+export const inFullPrecision = <T extends AnyTensor>(x: T): T => new Tensor(inFull(x.node)) as AnyTensor as T;
 
 /** @throws ArgumentError */
 export function requireTensor(op: string, name: string, x: unknown): asserts x is AnyTensor {

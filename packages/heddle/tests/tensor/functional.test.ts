@@ -196,7 +196,7 @@ const ERRORS: readonly [string, () => unknown, new (m: string) => Error, RegExp]
   ],
   [
     'linear sizes',
-    () => F.linear(zeros([2, 4]), zeros([3, 5])),
+    () => F.linear(zeros([2, 4]) as Tensor, zeros([3, 5])),
     ShapeError,
     /x is \(2,4\), weight \(3,5\).*must be 5.*flatten/,
   ],

@@ -3,19 +3,31 @@ import {
   type AnyTensor,
   arange,
   bool,
+  cat,
+  conv2d,
+  crossEntropy,
+  dropout,
   eye,
   full,
+  gelu,
   i32,
   jit,
+  layerNorm,
+  linear,
+  mse,
   type NumberDType,
   nn,
   ones,
   rand,
   randn,
+  relu,
   type Shape,
   type shapes,
+  softmax,
+  stack,
   type Tensor,
   tensor,
+  where,
   zeros,
 } from 'heddle';
 
@@ -146,3 +158,43 @@ export const scaled = <S extends Shape>(t: Tensor<S>): Tensor<S> => t.exp().relu
 same<shapes.Broadcast<[64, 1, 10], [3, 1]>, [64, 3, 10]>();
 same<shapes.Reshaped<[60000, 28, 28], [60000, 784]>, [60000, 784]>();
 same<shapes.Flattened<[123, 45, 67], 0>, [370845]>();
+
+// Lists of tensors.
+const joined = cat([zeros([2, 3]), zeros([4, 3]), ones([1, 3])]);
+same<typeof joined, Tensor<[7, 3], 'f32'>>();
+const sideways = cat([x, zeros([64, 16])], -1);
+same<typeof sideways, Tensor<[64, 800], 'f32'>>();
+const layered = stack([x, x, x], 1);
+same<typeof layered, Tensor<[64, 3, 784], 'f32'>>();
+export const listedJoins: readonly Tensor[] = [cat([x, plain]), cat([x, w].slice(1)), stack([plain, x])];
+const picked = where(x.gt(0), x, zeros([784]));
+same<typeof picked, Tensor<[64, 784], 'f32'>>();
+
+// Functions of shapes as they are, layers and losses.
+const active = softmax(dropout(layerNorm(relu(x), [784])));
+same<typeof active, Tensor<[64, 784], 'f32'>>();
+export const activated = [x, w].map((t) => gelu(t).sum());
+const hidden = linear(x, zeros([10, 784]), zeros([10]));
+same<typeof hidden, Tensor<[64, 10], 'f32'>>();
+const fc = new nn.Linear(784, 10);
+same<typeof fc, nn.Linear<784, 10>>();
+const outputs = new nn.ReLU().forward(fc.forward(x));
+same<typeof outputs, Tensor<[64, 10]>>();
+const perToken = fc.forward(zeros([8, 16, 784]));
+same<typeof perToken, Tensor<[8, 16, 10]>>();
+const conv = new nn.Conv2d(1, 6, 5, { padding: 2 });
+const maps = new nn.BatchNorm2d(6).forward(conv.forward(images));
+same<typeof maps, Tensor<[64, 6, number, number]>>();
+const convolved = conv2d(images, zeros([16, 1, 3, 3]));
+same<typeof convolved, Tensor<[64, 16, number, number], 'f32'>>();
+const loss = crossEntropy(outputs, zeros([64], { dtype: i32 }));
+same<typeof loss, Tensor<[]>>();
+const each = mse(x, x, { reduction: 'none' });
+same<typeof each, Tensor<Shape, 'f32'>>();
+
+// Layers whose sizes are not known, and of any kind.
+const anyLinear: nn.Linear = fc;
+export const layers: readonly nn.Layer[] = [fc, conv, anyLinear, new nn.Flatten(), new nn.ReLU()];
+export const through: Tensor = anyLinear.forward(plain);
+const sized = new nn.Linear(count, 10).forward(x);
+same<typeof sized, Tensor<[64, 10]>>();
