@@ -62,7 +62,8 @@ export async function createProgram(
 
 const TRAIN_NOTES =
   "Settings that are not given come from the program's recipe. The run is written to a new folder: config.json, " +
-  'metrics.jsonl (a line per epoch), weights.safetensors (the last weights), best.safetensors (those of the epoch with ' +
+  'metrics.jsonl (a line per epoch), log.jsonl (a line per 50 steps: loss, learning rate, examples per second), ' +
+  'weights.safetensors (the last weights), best.safetensors (those of the epoch with ' +
   'the highest test accuracy, of a text the lowest loss on its last tenth, which is held out) and checkpoint.safetensors, after every epoch and at the end.\n\n' +
   'Ctrl-C ends the training after the step under way and saves it, and so do SIGTERM and a closed terminal (SIGHUP). ' +
   '--resume continues a training that was interrupted, in whatever way, from its last checkpoint: the losses and weights ' +
@@ -123,6 +124,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
       'save every n steps what is needed to resume, besides after every epoch',
       wholeNumber(1),
     )
+    .option('--log-every <n>', 'steps between two lines of log.jsonl', wholeNumber(1), 50)
     .option('--no-progress', 'print one line per epoch and nothing in between')
     .addHelpText('after', trainExamples)
     .action(async (program: string | undefined, options: TrainOptions, command: Command) => {
@@ -135,7 +137,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
 }
 
 /** What may be given with --resume; everything else is as it was when the run began. */
-const RESUMABLE = new Set(['resume', 'checkpointEvery', 'workers', 'device', 'progress']);
+const RESUMABLE = new Set(['resume', 'checkpointEvery', 'logEvery', 'workers', 'device', 'progress']);
 
 function refuseSettings(command: Command): void {
   for (const option of command.options) {

@@ -114,6 +114,11 @@ export class RunFolder {
     return join(this.path, 'weights.safetensors');
   }
 
+  /** A line of JSON for every so many steps, and for every epoch. */
+  get log(): string {
+    return join(this.path, 'log.jsonl');
+  }
+
   async writeConfig(config: RunConfig): Promise<void> {
     await writeFileAtomic(join(this.path, 'config.json'), `${JSON.stringify(config, null, 2)}\n`);
   }

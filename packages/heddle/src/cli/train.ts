@@ -12,6 +12,7 @@ import {
   type EpochReport,
   fit,
   type History,
+  jsonLog,
   programNamed,
   saveWeights,
   type TrainingPlan,
@@ -45,6 +46,8 @@ export interface TrainOptions extends RecipeOptions {
   readonly resume?: string;
   /** Steps between two checkpoints, besides those after every epoch. */
   readonly checkpointEvery?: number;
+  /** Steps between two lines of log.jsonl. */
+  readonly logEvery: number;
   /** False for no bar and no lines between epochs. */
   readonly progress: boolean;
 }
@@ -158,7 +161,8 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       ...schedulePart(recipe),
       clipGradNorm: recipe.clipGradNorm,
       signal: interrupt.signal,
-      callbacks: [resumption, launches, shown, recorder],
+      callbacks: [resumption, launches, shown, recorder, jsonLog(folder.log)],
+      logEvery: options.logEvery,
       folder: folder.path,
       checkpointEvery: options.checkpointEvery ? { epochs: 1, steps: options.checkpointEvery } : undefined,
       monitor: program.monitor,

@@ -32,6 +32,26 @@ export interface StepReport {
   readonly lr: number;
 }
 
+/** After every `logEvery` steps; told some steps later, when it is known, so that the device need not wait. */
+export interface LogReport {
+  /** Counted from 0. */
+  readonly epoch: number;
+  /** Within the epoch, counted from 1. */
+  readonly step: number;
+  /** Steps of the whole training up to there. */
+  readonly totalSteps: number;
+  /** Examples seen in this epoch. */
+  readonly examples: number;
+  /** Mean over the examples since the last report, or since the epoch began. */
+  readonly loss: number;
+  /** The learning rate of the step. */
+  readonly lr: number;
+  /** Since the last report, or since the epoch began. */
+  readonly examplesPerSecond: number;
+  /** Seconds since the training began, validation included. */
+  readonly elapsed: number;
+}
+
 /** After an epoch. */
 export interface EpochReport {
   /** Counted from 0. */
@@ -88,6 +108,8 @@ export interface Callback {
   readonly onStart?: (plan: TrainingPlan) => void | Promise<void>;
   /** After each step. */
   readonly onStep?: (report: StepReport) => CallbackAnswer | Promise<CallbackAnswer>;
+  /** After every `logEvery` steps. */
+  readonly onLog?: (report: LogReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After each epoch and its validation. */
   readonly onEpochEnd?: (report: EpochReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After the last epoch, or when the training ends early. */
@@ -101,6 +123,7 @@ export interface Callback {
 const CALLBACK: Rules<Callback> = {
   onStart: aFunction,
   onStep: aFunction,
+  onLog: aFunction,
   onEpochEnd: aFunction,
   onEnd: aFunction,
   saveState: aFunction,

@@ -45,6 +45,8 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
   readonly clipGradNorm?: number | undefined;
   /** Told about the training as it goes. */
   readonly callbacks?: readonly Callback[] | undefined;
+  /** Steps between two calls of `onLog` of callbacks, counted over all epochs (default 50). */
+  readonly logEvery?: number | undefined;
   /** Steps between two readings of the loss, at least (default 16): reading waits for the device. */
   readonly readEvery?: number;
   /**
@@ -93,6 +95,7 @@ export const FIT: Rules<FitOptions> = {
   accumulate: integerFrom(1),
   clipGradNorm: above(0),
   callbacks: { must: 'an array of callbacks', holds: Array.isArray },
+  logEvery: integerFrom(1),
   readEvery: integerFrom(1),
   folder: aString,
   checkpointEvery: { must: 'an object such as { epochs: 1 } or { steps: 500 }', holds: isPlainObject },

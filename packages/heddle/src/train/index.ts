@@ -6,6 +6,7 @@ export {
   type EpochReport,
   earlyStopping,
   type History,
+  type LogReport,
   type StepReport,
   type TrainingPlan,
 } from './callbacks.js';
@@ -23,6 +24,7 @@ export {
 export { fit } from './fit.js';
 export type { CheckpointInterval, FitOptions } from './fit-options.js';
 export type { GPTSizes } from './gpt.js';
+export { jsonLog } from './json-log.js';
 export * as metrics from './metric-kinds.js';
 export { accuracy, binaryAccuracy, type Metric, type MetricFunction, type SummedMetric } from './metrics.js';
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';

@@ -19,6 +19,8 @@ export interface Standing {
   readonly step: number;
   /** Good steps of this epoch, and the sum of the losses of their examples. */
   readonly sums: readonly number[];
+  /** The examples of this epoch that the last log has told of, and the sum of their losses. */
+  readonly logged: readonly number[];
   /** Since the epoch began. */
   readonly seconds: number;
   /** Since the training began. */
@@ -125,6 +127,7 @@ export class RunCheckpoints {
     // JSON leaves out what is undefined.
     return {
       ...saved,
+      logged: saved.logged ?? [0, 0],
       reports: saved.reports.map((report) => ({ ...report, validation: report.validation })),
     };
   }

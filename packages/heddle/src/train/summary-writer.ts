@@ -120,31 +120,27 @@ function histogramOf(all: readonly number[]): Histogram {
 export interface TensorBoardOptions {
   /** A model whose parameters are shown as histograms after every epoch. Default: none. */
   readonly histograms?: Module;
-  /** Steps between two points of the loss and the learning rate, at least (default 10). */
-  readonly every?: number;
 }
 
-const TENSOR_BOARD: Rules<TensorBoardOptions> = { histograms: aModule, every: integerFrom(1) };
+const TENSOR_BOARD: Rules<TensorBoardOptions> = { histograms: aModule };
 
 /**
- * A callback that writes a training for TensorBoard: loss and learning rate as the steps go, and after every epoch its
- * loss, what validation gives, and histograms if asked for. Steps are counted over all epochs.
+ * A callback that writes a training for TensorBoard: loss, learning rate and speed every `logEvery` steps, and after every
+ * epoch its loss, what validation gives, and histograms if asked for. Steps are counted over all epochs.
  */
 export function tensorBoard(folder: string, options: TensorBoardOptions = {}): Callback {
   const writer = new SummaryWriter(folder);
   requireOptions('tensorBoard', options, TENSOR_BOARD);
-  const { histograms, every = 10 } = options;
-  let [steps, writtenAt] = [0, 0];
+  const { histograms } = options;
+  let steps = 0;
   return {
     onStart: (plan) => {
       steps = plan.steps;
     },
-    onStep: ({ epoch, step, loss, lr }) => {
-      const at = epoch * steps + step;
-      if (loss === undefined || at - writtenAt < every) return;
-      writtenAt = at;
-      writer.addScalar('train/loss', loss, at);
-      writer.addScalar('train/lr', lr, at);
+    onLog: ({ totalSteps, loss, lr, examplesPerSecond }) => {
+      writer.addScalar('train/loss', loss, totalSteps);
+      writer.addScalar('train/lr', lr, totalSteps);
+      writer.addScalar('train/examplesPerSecond', examplesPerSecond, totalSteps);
     },
     onEpochEnd: async ({ epoch, loss, validation }) => {
       const at = (epoch + 1) * steps;

@@ -1,28 +1,26 @@
 /** A training as it runs: steps, epochs, what is read from the device, and what happens when a number is not finite. */
-import { f32, f64, i32 } from '../core/dtype.js';
+import { i32 } from '../core/dtype.js';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import type { AnyDataset, Batched, Dataset, Loader } from '../data/index.js';
 import { TensorDataset } from '../data/index.js';
 import type { Module } from '../nn/index.js';
-import { clipGradNorm, type LrSpan } from '../optim/index.js';
-import { stack, tensor } from '../tensor/create.js';
+import type { LrSpan } from '../optim/index.js';
+import { tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { type EpochReport, type History, monitored } from './callbacks.js';
+import { type EpochReport, type History, type LogReport, monitored } from './callbacks.js';
 import type { Stateful } from './checkpoint-file.js';
 import { feedOf } from './choose-feed.js';
 import { firstNonFinite } from './diagnose.js';
-import { type Evaluation, inPrecision, ModelEvaluator, outputsOf, scalarOf } from './evaluate.js';
-import type { BatchWork, Feed } from './feed.js';
+import { type Evaluation, ModelEvaluator } from './evaluate.js';
+import type { Feed } from './feed.js';
 import type { FitOptions } from './fit-options.js';
 import { Inputs } from './inputs.js';
 import type { LoopState } from './loop-state.js';
 import type { RunCheckpoints, Standing } from './run-checkpoints.js';
 import { Snapshot } from './snapshot.js';
+import { TrainingStep } from './training-step.js';
 import { Turns } from './turns.js';
-
-/** The largest f32: anything larger, or NaN, aborts training. */
-const MAX_FINITE = 3.4028234663852886e38;
 
 /** A value on its way. If it fails, that is met where it is awaited, which may be later. */
 function underway<T>(value: Promise<T>): Promise<T> {
@@ -38,16 +36,37 @@ interface Reading {
   readonly step: number;
   readonly examples: number;
   readonly sums: Promise<ArrayLike<number>>;
+  /** When they arrived, in ms. */
+  readonly arrival: Promise<number>;
+  /** What is to be logged with them, if anything. */
+  readonly log: Pick<LogReport, 'totalSteps' | 'lr'> | undefined;
+}
+
+/** The examples of an epoch that the last log has told of, the sum of their losses, and when that was, in ms. */
+interface Logged {
+  readonly examples: number;
+  readonly sum: number;
+  readonly at: number;
 }
 
 /** Before the first step. */
-const BEGINNING = { epoch: 0, step: 0, sums: [0, 0], seconds: 0, elapsed: 0, reports: [], stopped: false };
+const BEGINNING = {
+  epoch: 0,
+  step: 0,
+  sums: [0, 0],
+  logged: [0, 0],
+  seconds: 0,
+  elapsed: 0,
+  reports: [],
+  stopped: false,
+};
 
 /** What an epoch came to, or the part of it before it was cut short. */
 interface EpochFigures extends Pick<EpochReport, 'loss' | 'seconds' | 'examplesPerSecond'> {
   /** Steps of the epoch that are done. */
   readonly step: number;
   readonly sums: readonly number[];
+  readonly logged: readonly number[];
 }
 
 /** What goes with a training, where there is such a thing. */
@@ -78,10 +97,8 @@ export class Training {
   /** What the schedule watches, after each epoch. */
   readonly #observed: number[] = [];
   #reschedule: () => void = () => {};
-  /** Of this epoch: good steps, and the sum of the losses of their examples. f64: no step is too small to count. */
-  readonly #sums = tensor([0, 0], { dtype: f64 });
-  /** 1 until a loss is not finite. */
-  readonly #good = tensor(1);
+  #logged: Logged = { examples: 0, sum: 0, at: 0 };
+  readonly #step: TrainingStep;
   /** Done when the device has the first chunks to work on. */
   readonly #preparations: (() => unknown)[];
   #steps: number;
@@ -92,7 +109,7 @@ export class Training {
     this.#options = options;
     this.#checkpoints = checkpoints;
     this.#state = state;
-    const { train, validation, loss, optimizer, lossReduction = 'mean', resident } = options;
+    const { train, validation, optimizer, resident } = options;
     this.#baseRates = optimizer.groups.map((group) => group.lr);
     this.#from = standing ?? { ...BEGINNING, firstEpoch: train.epoch, rates: this.#baseRates };
     const { epoch, step, firstEpoch, reports, stopped } = this.#from;
@@ -103,35 +120,8 @@ export class Training {
     this.#last = { epoch, weights: this.#weights() };
     optimizer.zeroGrad();
     const setRates = this.#schedule();
-    const { autocast, clipGradNorm: maxNorm } = options;
-    const { accumulation, scaler } = state;
-    const parameters = optimizer.groups.flatMap((group) => group.params);
-    const work: BatchWork = (inputs, targets, size) => {
-      if (!accumulation) setRates(1);
-      const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
-      const value = inPrecision(autocast, () =>
-        scalarOf('fit', 'loss', loss(outputsOf(model, inputs) as Tensor, targets as Tensor)),
-      );
-      (scaler?.scale(value) ?? value).backward();
-      const seen = value.detach().cast(f32);
-      const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
-      this.#requireOwn();
-      const when = accumulation?.add(size, lossReduction === 'mean', good) ?? good;
-      if (accumulation) setRates(when.cast(i32));
-      scaler?.unscale(optimizer);
-      if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
-      if (scaler) scaler.step(optimizer, { when });
-      else optimizer.step({ when });
-      model.zeroGrad();
-      noGrad(() => {
-        for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
-        const one = good.where(1, 0);
-        const total = lossReduction === 'mean' ? seen.mul(size) : seen;
-        this.#sums.assign(good.where(this.#sums.add(stack([one, total]).cast(f64)), this.#sums));
-        this.#good.assign(one);
-      });
-    };
-    this.#feed = feedOf(train, work, { resident });
+    this.#step = new TrainingStep(model, options, state, setRates, () => this.#requireOwn());
+    this.#feed = feedOf(train, this.#step.work, { resident });
     this.#evaluator = validation && new ModelEvaluator(model, validation, options, 'frozen');
     this.#preparations = [() => this.#feed.prepare?.('all'), () => this.#evaluator?.prepare()];
   }
@@ -172,9 +162,9 @@ export class Training {
   /** @returns whether there may be another one */
   async #epochAndValidation(epoch: number): Promise<boolean> {
     const { epochs, train, callbacks = [], checkpointEvery = { epochs: 1 } } = this.#options;
-    const { step, sums, ...figures } = await this.#epoch(epoch);
+    const { step, sums, logged, ...figures } = await this.#epoch(epoch);
     if (step === 0) {
-      await this.#save(epoch, step, sums, 0);
+      await this.#save({ epoch, step, sums, logged, seconds: 0 });
       return false;
     }
     const weights = this.#weights();
@@ -183,7 +173,7 @@ export class Training {
     const report = { ...figures, epoch, epochs, validation, lr: this.#lr, elapsed: this.#elapsed };
     const isWhole = step === train.length && (validation || !this.#evaluator);
     if (this.#stopping === 'aborted' && !isWhole) {
-      await this.#save(epoch, step, sums, figures.seconds);
+      await this.#save({ epoch, step, sums, logged, seconds: figures.seconds });
       this.#reports.push(report);
       return false;
     }
@@ -192,14 +182,14 @@ export class Training {
     for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
     await this.#checkpoints?.keepBest(report);
     const isDue = checkpointEvery.epochs && (epoch + 1) % checkpointEvery.epochs === 0;
-    if (isDue || epoch + 1 === epochs || this.#stopping) await this.#save(epoch + 1, 0, [0, 0], 0);
+    if (isDue || epoch + 1 === epochs || this.#stopping) await this.#save({ ...BEGINNING, epoch: epoch + 1 });
     return true;
   }
 
   /** Where the training stands, which goes to the disk while it goes on. */
-  async #save(epoch: number, step: number, sums: readonly number[], seconds: number): Promise<void> {
+  async #save(place: Pick<Standing, 'epoch' | 'step' | 'sums' | 'logged' | 'seconds'>): Promise<void> {
     await this.#checkpoints?.save({
-      ...{ epoch, step, sums, seconds },
+      ...place,
       firstEpoch: this.#firstEpoch,
       elapsed: this.#elapsed,
       reports: this.#reports,
@@ -211,8 +201,7 @@ export class Training {
   #dispose(): void {
     this.#evaluator?.dispose();
     this.#feed.dispose();
-    this.#sums.dispose();
-    this.#good.dispose();
+    this.#step.dispose();
     for (const part of Object.values(this.#state) as Stateful[])
       for (const held of Object.values(part.stateDict())) held.dispose();
   }
@@ -228,13 +217,13 @@ export class Training {
 
   /** The steps of an epoch that are left. @returns where it ended, and what was measured */
   async #epoch(epoch: number): Promise<EpochFigures> {
-    const { train, callbacks = [], readEvery = 16, signal, checkpointEvery } = this.#options;
+    const { train, callbacks = [], readEvery = 16, logEvery = 50, signal, checkpointEvery } = this.#options;
     const isFirst = epoch === this.#from.epoch;
-    const before = isFirst ? this.#from : { step: 0, sums: [0, 0], seconds: 0 };
+    const before = isFirst ? this.#from : BEGINNING;
     const start = performance.now();
     const seconds = (): number => before.seconds + (performance.now() - start) / 1000;
     this.#model.train();
-    this.#sums.write(before.sums);
+    this.#step.sums.write(before.sums);
     // Kernels that are not in the cache yet are compiled together, those of all programs.
     if (isFirst && this.#feed.prepare?.('full') === false)
       for (const prepare of this.#preparations.splice(0)) prepare();
@@ -243,43 +232,54 @@ export class Training {
     let loss = step > 0 ? before.sums[1]! / examples : undefined;
     const readings: Reading[] = [];
     let readAt = step;
-    const every = this.#checkpoints ? checkpointEvery?.steps : undefined;
-    /** Steps until the next checkpoint that is due within the epoch. */
-    const room = (batch: number): number =>
+    const [loggedExamples, loggedSum] = before.logged as readonly [number, number];
+    this.#logged = { examples: loggedExamples, sum: loggedSum, at: start };
+    const until = (every: number | undefined, batch: number): number =>
       every === undefined ? Number.POSITIVE_INFINITY : every - ((epoch * train.length + batch) % every);
+    /** Steps until the next checkpoint that is due within the epoch, and until the next log. */
+    const untilSaved = (batch: number): number => until(this.#checkpoints && checkpointEvery?.steps, batch);
+    const isHeard = callbacks.some(({ onLog }) => onLog);
+    const untilLogged = (batch: number): number => until(isHeard ? logEvery : undefined, batch);
+    const room = (batch: number): number => Math.min(untilSaved(batch), untilLogged(batch));
     for await (const chunk of this.#feed.chunks(this.#firstEpoch + epoch, step, room)) {
       if (signal?.aborted) this.#stopping = 'aborted';
       if (this.#stopping) break;
-      const isDue = room(step) === chunk.batches;
+      const isDue = untilSaved(step) === chunk.batches;
+      const isLogged = untilLogged(step) === chunk.batches;
       chunk.run();
       this.#steps += chunk.batches;
       step += chunk.batches;
       examples += chunk.examples;
-      if (readAt === 0 || step - readAt >= readEvery) {
-        readings.push(this.#read(step, examples));
+      if (isLogged || readAt === 0 || step - readAt >= readEvery) {
+        readings.push(this.#read(step, examples, isLogged));
         readAt = step;
       }
       if (readings.length > AHEAD) {
         this.#preparations.shift()?.();
-        loss = await this.#meanLoss(epoch, readings.shift()!);
+        loss = await this.#arrived(epoch, readings.shift()!);
       }
       const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
       for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
       if (isDue) {
         const reading = this.#read(step, examples);
-        loss = await this.#meanLoss(epoch, reading);
-        readings.length = 0;
+        for (const earlier of readings.splice(0)) await this.#arrived(epoch, earlier);
+        loss = await this.#arrived(epoch, reading);
         readAt = step;
-        await this.#save(epoch, step, Array.from(await reading.sums), seconds());
+        const sums = Array.from(await reading.sums);
+        await this.#save({ epoch, step, sums, logged: this.#loggedSums, seconds: seconds() });
       }
       await this.#turns.next();
     }
-    if (step === 0) return { step, sums: before.sums, loss: Number.NaN, seconds: 0, examplesPerSecond: 0 };
+    if (step === 0) return { ...BEGINNING, loss: Number.NaN, examplesPerSecond: 0 };
     const last = this.#read(step, examples);
-    loss = await this.#meanLoss(epoch, last);
+    for (const earlier of readings) await this.#arrived(epoch, earlier);
+    loss = await this.#arrived(epoch, last);
     const took = seconds();
     const sums = Array.from(await last.sums);
-    return { step, sums, loss, seconds: took, examplesPerSecond: examples / took };
+    return {
+      ...{ step, sums, logged: this.#loggedSums, loss },
+      ...{ seconds: took, examplesPerSecond: examples / took },
+    };
   }
 
   /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
@@ -366,15 +366,35 @@ export class Training {
     if ((await answer) === 'stop') this.#stopping ??= 'stopped';
   }
 
-  #read(step: number, examples: number): Reading {
-    return { step, examples, sums: underway(this.#sums.data()) };
+  #read(step: number, examples: number, isLogged = false): Reading {
+    const sums = underway(this.#step.sums.data());
+    const arrival = underway(sums.then(() => performance.now()));
+    const log = isLogged ? { totalSteps: this.#steps, lr: this.#lr } : undefined;
+    return { step, examples, sums, arrival, log };
   }
 
-  /** The mean loss of the epoch's examples up to there. @throws NumericError if a step went wrong */
-  async #meanLoss(epoch: number, { step, examples, sums }: Reading): Promise<number> {
-    const { 0: good, 1: sum } = await sums;
-    if (good !== step) await this.#fail(epoch, good!);
-    return sum! / examples;
+  /** Take a reading, and log it if it is one to log. @returns the mean loss of the epoch's examples up to there @throws NumericError if a step went wrong */
+  async #arrived(epoch: number, { step, examples, sums, arrival, log }: Reading): Promise<number> {
+    const [good, sum] = (await sums) as unknown as readonly [number, number];
+    if (good !== step) await this.#fail(epoch, good);
+    if (log) {
+      const before = this.#logged;
+      const at = await arrival;
+      const since = examples - before.examples;
+      const report: LogReport = {
+        ...{ epoch, step, ...log, examples },
+        loss: (sum - before.sum) / since,
+        examplesPerSecond: (1000 * since) / (at - before.at),
+        elapsed: this.#from.elapsed + (at - this.#began) / 1000,
+      };
+      this.#logged = { examples, sum, at };
+      for (const callback of this.#options.callbacks ?? []) await this.#heed(callback.onLog?.(report));
+    }
+    return sum / examples;
+  }
+
+  get #loggedSums(): readonly number[] {
+    return [this.#logged.examples, this.#logged.sum];
   }
 
   #weights(): Promise<Snapshot> {

@@ -220,7 +220,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
         epochs: slow(number()),
         schedule: optional(schedule),
         callbacks: optional(list(() => [])),
-        readEvery: optional(number()),
+        ...{ readEvery: optional(number()), logEvery: optional(number()) },
         accumulate: optional(number()),
         clipGradNorm: optional(number()),
         folder: optional(path),
@@ -261,7 +261,8 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'metrics.f1': [options(perClass)],
   'metrics.perplexity': [options({ ignoreIndex: optional(number(-100)) })],
   SummaryWriter: [path],
-  tensorBoard: [path, options({ histograms: optional(model), every: optional(number()) })],
+  tensorBoard: [path, options({ histograms: optional(model) })],
+  jsonLog: [path],
   'train.programNamed': [text('mlp')],
 
   Generator: [number()],

@@ -213,18 +213,49 @@ test('past runs: a table, side by side, curves, and their networks judged and us
   }
 });
 
+/** What a line of metrics.jsonl or log.jsonl may have. */
+interface Line {
+  readonly event?: string;
+  readonly epoch: number;
+  readonly step?: number;
+  readonly loss: number;
+  readonly lr: number;
+  readonly test: { readonly loss: number; readonly accuracy: number };
+}
+
 test('the same seed gives the same weights, also of a run that was killed and resumed', async () => {
   const begin = (out: string, seed: string): string[] => [
-    ...['train', 'quadrants', '--epochs', '9', '--seed', seed, '--out', out, '--checkpoint-every', '7'],
+    ...[
+      'train',
+      'quadrants',
+      '--epochs',
+      '9',
+      '--seed',
+      seed,
+      '--out',
+      out,
+      '--checkpoint-every',
+      '7',
+      '--log-every',
+      '10',
+    ],
   ];
   const file = (out: string, name: string): Promise<Buffer> => readFile(join(folder, out, name));
-  const figures = async (out: string): Promise<unknown[]> =>
-    (await file(out, 'metrics.jsonl'))
+  const linesOf = async (out: string, name: string): Promise<Line[]> =>
+    (await file(out, name))
       .toString()
       .trimEnd()
       .split('\n')
-      .map((line) => JSON.parse(line))
-      .map(({ epoch, loss, lr, test }) => ({ epoch, loss, lr, test: [test.loss, test.accuracy] }));
+      .map((line) => JSON.parse(line));
+  const log = async (out: string): Promise<unknown[]> =>
+    (await linesOf(out, 'log.jsonl')).map((l) => [l.event, l.epoch, l.step, l.loss, l.lr]);
+  const figures = async (out: string): Promise<unknown[]> =>
+    (await linesOf(out, 'metrics.jsonl')).map(({ epoch, loss, lr, test }) => ({
+      epoch,
+      loss,
+      lr,
+      test: [test.loss, test.accuracy],
+    }));
   for (const [out, seed] of [
     ['whole', '1'],
     ['other', '2'],
@@ -236,12 +267,14 @@ test('the same seed gives the same weights, also of a run that was killed and re
   assert.equal(killed.code, null);
   const misuse = await heddle(['train', '--resume', 'killed', '--lr', '1']);
   assert.match(misuse.err, /a resumed run keeps its settings: leave --lr out/);
-  const { code, out, err } = await heddle(['train', '--resume', 'killed']);
+  const { code, out, err } = await heddle(['train', '--resume', 'killed', '--log-every', '10']);
   assert.equal(code, 0, err);
   assert.match(out, /^resumed {2}at epoch \d+, after \d+ steps? of it$/m);
   for (const name of ['weights.safetensors', 'best.safetensors'])
     assert.deepEqual(await file('killed', name), await file('whole', name));
   assert.deepEqual(await figures('killed'), await figures('whole'));
+  assert.deepEqual(await log('killed'), await log('whole'));
+  assert.equal((await log('whole')).length, 180 / 10 + 9);
   assert.notDeepEqual(await file('other', 'weights.safetensors'), await file('whole', 'weights.safetensors'));
 });
 
