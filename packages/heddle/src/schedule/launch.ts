@@ -3,6 +3,7 @@ import type { KernelStage, LibraryStage } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Scalar } from '../kernel/ir/ops.js';
 import type { Group } from './group.js';
+import type { AnySizeForm } from './lower/lowering.js';
 import type { Touch } from './passes/needs.js';
 
 /** Where an argument's memory is: a leaf, a result, or the arena at an offset. */
@@ -33,6 +34,8 @@ export interface ScheduledLaunch {
 /** A launch before it is known which others it needs. */
 export interface PlacedLaunch extends Omit<ScheduledLaunch, 'needs'> {
   readonly touches: readonly Touch[];
+  /** Its kernel for any number of elements, if it has one. */
+  readonly anySize?: AnySizeForm | undefined;
 }
 
 /** The fused op that a launch computes. */
@@ -63,7 +66,11 @@ export type UnplacedArgument =
 export interface Work {
   readonly group: Group;
   readonly reads: ReadonlySet<GraphNode>;
-  readonly stages: readonly { readonly work: StageWork; readonly slots: readonly UnplacedArgument[] }[];
+  readonly stages: readonly {
+    readonly work: StageWork;
+    readonly slots: readonly UnplacedArgument[];
+    readonly anySize?: AnySizeForm | undefined;
+  }[];
   readonly scratch: readonly { bytes: number; from: number; to: number }[];
   readonly call?: FusedCall;
 }

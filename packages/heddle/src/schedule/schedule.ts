@@ -8,6 +8,7 @@ import { canonicalize } from './passes/canonical.js';
 import { joinFollowers } from './passes/followers.js';
 import { mergeLaunches } from './passes/horizontal.js';
 import { assignLevels } from './passes/levels.js';
+import { joinLists } from './passes/lists.js';
 import { mergeGroups } from './passes/merge.js';
 import { launchNeeds } from './passes/needs.js';
 import { partition } from './passes/partition.js';
@@ -64,6 +65,12 @@ export const PASSES: readonly PlanPass[] = [
   },
   { name: 'place', why: 'what does not live at the same time shares the memory of one arena', run: place },
   {
+    name: 'lists',
+    why: 'the updates of all parameters, of any sizes, are one launch',
+    when: gpu,
+    run: ({ launches }, { target }) => ({ launches: joinLists(launches, target) }),
+  },
+  {
     name: 'side by side',
     why: 'a launch with next to nothing to do costs less as a few blocks of another',
     when: gpu,
@@ -102,6 +109,9 @@ export function schedule(
     debug(3, () => `schedule after ${pass.name}: ${printPlan(plan, made)}`);
   }
   const { arenaBytes, results, needs } = plan;
-  const launches = plan.launches.map(({ touches: _, ...launch }, i) => ({ ...launch, needs: needs[i]! }));
+  const launches = plan.launches.map(({ touches: _, anySize: __, ...launch }, i) => ({
+    ...launch,
+    needs: needs[i]!,
+  }));
   return { launches, arenaBytes, roots: results };
 }

@@ -140,6 +140,11 @@ export interface KernelIr {
   readonly arrays: readonly ArrayDecl[];
   /** What a thread does. */
   readonly body: Statement;
+  /**
+   * Several launches in one: the arguments are that many first blocks, then as many lists of the parameters. A block finds
+   * the arguments of the last list that begins at or before it, and counts blockIdx.x from there.
+   */
+  readonly lists?: number | undefined;
   /** Only of a kernel that the passes have lowered for the CPU. */
   readonly lowered?: Lowered;
 }
@@ -160,6 +165,15 @@ export interface Lowered {
   /** The kernel before it was lowered. Its work is estimated on this. */
   readonly from: KernelIr;
 }
+
+/** The block that a list of arguments begins at. */
+const FIRST_BLOCK: Param = { name: 'firstBlock', schema: i32 };
+
+/** What a launch's arguments are for, in their order. */
+export const argumentsOf = ({ params, lists }: Pick<KernelIr, 'params' | 'lists'>): readonly Param[] =>
+  lists === undefined
+    ? params
+    : [...Array<Param>(lists).fill(FIRST_BLOCK), ...Array.from({ length: lists }, () => params).flat()];
 
 /** The address of a thread's memory for arrays, as a parameter that every lowered kernel has. */
 export const SCRATCH: Param = { name: 'scratch', schema: i32 };

@@ -2,19 +2,22 @@
 import { ObjectReader, ObjectWriter } from '../../core/object-table.js';
 import type { KernelIr } from './ir.js';
 
-type Head = Pick<KernelIr, 'name' | 'params'>;
+type Head = Pick<KernelIr, 'name' | 'params' | 'lists'>;
 type Inside = Pick<KernelIr, 'arrays' | 'body'>;
 
 /** Two lines: what launching a kernel takes, and what compiling it takes. */
-export function packKernel({ name, params, arrays, body }: KernelIr): [head: string, inside: string] {
+export function packKernel({ name, params, lists, arrays, body }: KernelIr): [head: string, inside: string] {
   const writer = new ObjectWriter();
-  return [writer.write({ name, params } satisfies Head), writer.write({ arrays, body } satisfies Inside)];
+  return [
+    writer.write({ name, params, ...(lists && { lists }) } satisfies Head),
+    writer.write({ arrays, body } satisfies Inside),
+  ];
 }
 
 /** The kernel of these lines. What is inside is read when it is asked for. */
 export function unpackKernel(head: string, inside: string): KernelIr {
   const reader = new ObjectReader();
-  const { name, params } = reader.read(head) as Head;
+  const { name, params, lists } = reader.read(head) as Head;
   let read: Inside | undefined;
   const whole = (): Inside => {
     read ??= reader.read(inside) as Inside;
@@ -23,6 +26,7 @@ export function unpackKernel(head: string, inside: string): KernelIr {
   return {
     name,
     params,
+    lists,
     get arrays() {
       return whole().arrays;
     },

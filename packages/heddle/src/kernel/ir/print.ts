@@ -13,7 +13,8 @@ export function printKernel(ir: KernelIr): string {
   const arrays = ir.arrays.map((a) => `  ${a.space} ${names.of(a)}: ${elementType(a)}`);
   const printer = new Printer(names);
   const once = ir.lowered ? printer.once(ir.lowered) : [];
-  const head = `kernel ${ir.name}(${params.join(', ')})`;
+  const lists = ir.lists === undefined ? '' : ` × ${ir.lists}`;
+  const head = `kernel ${ir.name}(${params.join(', ')})${lists}`;
   return `${[head, ...arrays, ...once, ...printer.block(ir.body, 1)].join('\n')}\n`;
 }
 

@@ -29,6 +29,8 @@ export interface GpuLimits {
   readonly registersPerMultiprocessor: number;
   readonly threadsPerMultiprocessor: number;
   readonly blocksPerMultiprocessor: number;
+  /** Of all parameters of a kernel. */
+  readonly parameterBytes: number;
 }
 
 /** What the compiler and the scheduler need to know of a device, and all they are told. */
@@ -74,5 +76,6 @@ export const H200: Target = {
     registersPerMultiprocessor: 65536,
     threadsPerMultiprocessor: 2048,
     blocksPerMultiprocessor: 32,
+    parameterBytes: 32764,
   },
 };

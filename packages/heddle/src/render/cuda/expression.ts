@@ -51,8 +51,11 @@ export class CudaExpressions {
   readonly #prelude: Prelude;
   readonly #names: Names;
   readonly #analysis: Analysis;
+  readonly #block: string;
 
-  constructor(prelude: Prelude, names: Names, analysis: Analysis) {
+  /** @param block what blockIdx.x is called */
+  constructor(prelude: Prelude, names: Names, analysis: Analysis, block = 'blockIdx.x') {
+    this.#block = block;
     this.#prelude = prelude;
     this.#names = names;
     this.#analysis = analysis;
@@ -170,7 +173,8 @@ export class CudaExpressions {
       return call(part);
     }
     this.#prelude.need('index_below');
-    return call('index_below', postfix(name), postfix(SPECIAL_ENDS[name]));
+    const text = name === 'blockIdx.x' ? this.#block : name;
+    return call('index_below', postfix(text), postfix(SPECIAL_ENDS[name]));
   }
 
   #alu(e: Expr & { op: 'alu' }): Text {

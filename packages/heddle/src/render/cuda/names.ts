@@ -24,6 +24,7 @@ const RESERVED: ReadonlySet<string> = new Set(
   ptrdiff_t clock_t
   f16 bf16 dynamic_shared idiv mod shl shr lane_id warp_id index_below nan_min nan_max wrap_add wrap_sub wrap_mul wrap_neg wrap_abs
   MessageLog message_log record_message message
+  Arguments Lists lists list list_block
   round_f16 round_bf16 f16_to_float float_to_f16 bf16_to_float float_to_bf16`),
 );
 

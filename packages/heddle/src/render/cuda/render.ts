@@ -47,6 +47,9 @@ export interface CudaOptions {
   readonly comments?: boolean;
 }
 
+/** Where a block stands among those of its list of arguments. */
+const LIST_BLOCK = 'list_block';
+
 /** The name of a kernel's entry point. */
 export const cudaEntry = (ir: KernelIr): string => identifier(ir.name);
 
@@ -86,14 +89,16 @@ class Writer {
     const { maxThreads = 32 } = options;
     this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns);
     this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
-    this.#expressions = new CudaExpressions(this.#prelude, this.#names, this.#analysis);
+    const block = ir.lists === undefined ? undefined : LIST_BLOCK;
+    this.#expressions = new CudaExpressions(this.#prelude, this.#names, this.#analysis, block);
   }
 
   write(): CudaKernel {
-    const { params, arrays, body } = this.#ir;
+    const { params, arrays, body, lists } = this.#ir;
     const { maxThreads } = this.#options;
     const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
-    const list = params.map((p) => this.#parameter(p)).join(', ');
+    const list =
+      lists === undefined ? params.map((p) => this.#parameter(p)).join(', ') : this.#lists(params, lists);
     for (const array of arrays) this.#array(array);
     this.#statements(body);
     const prelude = this.#prelude.toString();
@@ -109,6 +114,26 @@ class Writer {
     if (dtype.name === 'f16' || dtype.name === 'bf16') this.#prelude.need(dtype.name);
     if (!isBuffer(schema)) return `${MEMORY_TYPE[dtype.name]} ${name}`;
     return `${this.#analysis.written.has(param) ? '' : 'const '}${MEMORY_TYPE[dtype.name]}* ${name}`;
+  }
+
+  /** All lists in one parameter, of 8 bytes for each argument. A block looks for its own among their first blocks. */
+  #lists(params: readonly Param[], lists: number): string {
+    const members = params.map((p) => `alignas(8) ${this.#parameter(p)};`).join(' ');
+    this.#prelude.define('Lists', () =>
+      [
+        `struct Arguments { ${members} };`,
+        `struct Lists { long long first[${lists}]; Arguments of[${lists}]; };`,
+      ].join('\n'),
+    );
+    this.#line('int list = 0;');
+    this.#line(`for (int step = ${2 ** Math.floor(Math.log2(lists))}; step > 0; step >>= 1)`);
+    this.#line(`  if (list + step < ${lists} && lists.first[list + step] <= blockIdx.x) list += step;`);
+    this.#line(`const int ${LIST_BLOCK} = blockIdx.x - lists.first[list];`);
+    for (const p of params) {
+      const name = this.#names.of(p, p.name);
+      this.#line(`const auto ${name} = lists.of[list].${name};`);
+    }
+    return 'const __grid_constant__ Lists lists';
   }
 
   #array(array: ArrayDecl): void {

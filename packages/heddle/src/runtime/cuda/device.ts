@@ -44,7 +44,7 @@ export class CudaDevice implements Device {
     const nvrtc = openNvrtc(driver.version);
     const context = new CudaContext(driver, ordinal);
     this.name = context.name;
-    this.target = targetOf(context);
+    this.target = targetOf(context, Math.min(driver.version, nvrtc.versionNumber));
     this.description = descriptionOf(context, this.target, nvrtc.version);
     this.#context = context;
     this.#streams = new Streams(context, this);
@@ -129,12 +129,13 @@ export class CudaDevice implements Device {
   }
 }
 
-const targetOf = (context: CudaContext): Target => ({
+/** @param version of CUDA that the driver and the compiler both know */
+const targetOf = (context: CudaContext, version: number): Target => ({
   name: 'cuda',
   model: 'threads',
   units: context.attribute(ATTRIBUTE.multiprocessors),
   fma: true,
-  limits: limitsOf((which) => context.attribute(which)),
+  limits: limitsOf((which) => context.attribute(which), version),
   capability: context.capability,
   overlapped: context.overlapped,
   libraries: new Set(Object.keys(ROUTINES).filter((name) => ROUTINES[name]!.available())),

@@ -2,6 +2,7 @@
 import { viewAs } from '../../core/dtype.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
+import { argumentsOf } from '../../kernel/ir/ir.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import {
   type Device,
@@ -124,7 +125,7 @@ export class SimDevice implements Device {
   #launch(launch: KernelLaunch, slots: readonly DeviceBuffer[]): void {
     const { kernel, grid, block, sharedBytes = 0, cluster } = launch;
     requireSizes(kernel.name, { grid, block, cluster });
-    const args = kernel.params.map((p, i) => {
+    const args = argumentsOf(kernel).map((p, i) => {
       const arg = launch.args[i];
       if (!arg) throw new DeviceError(`[${kernel.name}] the argument ${p.name} is missing.`);
       if ('value' in arg) return arg.value;

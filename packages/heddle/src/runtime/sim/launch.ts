@@ -3,7 +3,7 @@ import { requireOptions } from '../../core/arguments.js';
 import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
-import type { KernelIr, Param } from '../../kernel/ir/ir.js';
+import { argumentsOf, type KernelIr, type Param } from '../../kernel/ir/ir.js';
 import { type Scalar, wrap } from '../../kernel/ir/ops.js';
 import { H200, type Target } from '../../kernel/ir/target.js';
 import { isBuffer } from '../../kernel/ir/types.js';
@@ -84,7 +84,7 @@ export class Sanitizer {
   }
 
   /**
-   * Run one launch to its end. `args` are in the order of the parameters, buffers as typed arrays.
+   * Run one launch to its end. `args` are in the order of `argumentsOf`, buffers as typed arrays.
    * @throws SimulatorError at the first finding
    */
   launch(
@@ -96,7 +96,7 @@ export class Sanitizer {
     const { js, bind } = compiledFor(ir);
     const run = new Run(js.sites, grid, block, this.#epoch, options);
     const places = smallestElements(ir, args);
-    const bound = ir.params.map((p, i) => {
+    const bound = argumentsOf(ir).map((p, i) => {
       const arg = args[i]!;
       if (!isBuffer(p.schema)) return wrap(p.schema, arg as Scalar);
       const data = arg as TypedArray;
@@ -106,7 +106,8 @@ export class Sanitizer {
     const shared = ir.arrays
       .filter((a) => a.space === 'shared')
       .map((a) => WatchedMemory.shared(run, a, sharedBytes));
-    const thread = bind(run, bound, shared, (index) => new LocalMemory(run, ir.arrays[index]!));
+    const local = (index: number): LocalMemory => new LocalMemory(run, ir.arrays[index]!);
+    const thread = threadOf(ir, bound, (list) => bind(run, list, shared, local));
     try {
       if (js.waits) runWaitingThreads(run, thread as WaitingThreadFunction);
       else runThreads(run, thread as ThreadFunction);
@@ -117,13 +118,31 @@ export class Sanitizer {
   }
 }
 
+/** What a thread does, with the arguments of its block's list if there are several. */
+function threadOf<Argument, Thread extends ThreadFunction | WaitingThreadFunction>(
+  { params, lists }: KernelIr,
+  args: readonly Argument[],
+  bind: (list: readonly Argument[]) => Thread,
+): Thread {
+  if (lists === undefined) return bind(args);
+  const first = args.slice(0, lists) as readonly unknown[] as readonly number[];
+  const threads = first.map((_, i) => {
+    const from = lists + i * params.length;
+    return bind(args.slice(from, from + params.length));
+  });
+  return ((x: number, y: number, z: number, block: number, ...rest: [number, number]) => {
+    const list = first.findLastIndex((from) => from <= block);
+    return threads[list]!(x, y, z, block - first[list]!, ...rest);
+  }) as Thread;
+}
+
 /** For each buffer, the bytes of the smallest elements that a parameter sees in it. */
 function smallestElements(
   ir: KernelIr,
   args: readonly (TypedArray | Scalar)[],
 ): Map<ArrayBufferLike, number> {
   const smallest = new Map<ArrayBufferLike, number>();
-  ir.params.forEach(({ schema }, i) => {
+  argumentsOf(ir).forEach(({ schema }, i) => {
     if (!isBuffer(schema)) return;
     const { buffer } = args[i] as TypedArray;
     smallest.set(buffer, Math.min(smallest.get(buffer) ?? schema.dtype.bytes, schema.dtype.bytes));

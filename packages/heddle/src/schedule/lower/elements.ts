@@ -28,14 +28,14 @@ import {
 import type { Survey } from './survey.js';
 
 /** Threads of a block. */
-const THREADS = 256;
+export const THREADS = 256;
 /** Vectors that a thread has on their way at most, of all inputs together. */
-const IN_FLIGHT = 8;
+export const IN_FLIGHT = 8;
 /**
  * Vectors that a thread takes at most. One each is too few even where nothing is read: a kernel that lets the next one
  * begin early starts its blocks so slowly that 10⁸ uniform numbers take a third longer.
  */
-const MOST = 4;
+export const MOST = 4;
 /** Operations on an element from which a thread has enough to do with one vector. */
 const HEAVY = 100;
 /** Side of the square of a transposing block, and threads of a warp along the output's rows (packages/bench/src/transpose-ladder.ts compares). */
@@ -107,7 +107,7 @@ function lanesOf(axis: LoopAxis, shape: Survey, full: number): Lanes {
 }
 
 /** Computes all roots; the stores come back, to be put after all that is computed. */
-function computed(
+export function computed(
   roots: readonly GraphNode[],
   outputs: readonly MemoryNode[],
   at: Coordinates,

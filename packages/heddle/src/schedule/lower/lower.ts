@@ -9,11 +9,13 @@ import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Group } from '../group.js';
 import type { Atom } from './affine.js';
+import { anySizeBody } from './any-size.js';
 import { columnsBody } from './columns.js';
 import { type Digit, type LoopAxis, loopSizes } from './coordinates.js';
 import { elementsBody } from './elements.js';
 import type { LoopScope, Vector } from './evaluate.js';
 import {
+  type AnySizeForm,
   type Body,
   below,
   type LoweredGroup,
@@ -40,6 +42,7 @@ export function lowerGroup(
   const own = new Set(roots);
   const memories = new Memories((node) => hasMemory(node) && !own.has(node));
   const outputs = roots.map((root, i) => parameter(`y${i}`, root));
+  let anySize: AnySizeForm | undefined;
   const body = (): Body => {
     if (reduction) {
       const lower = reduction.structure.contiguous ? rowsBody : columnsBody;
@@ -47,6 +50,10 @@ export function lowerGroup(
     }
     const axis: LoopAxis = { size: roots[0]!.size, splits: new Set() };
     const shape = survey(roots, axis, memories);
+    if (target.model === 'threads') {
+      const scope = { ...scopeOf(memories, false), aligned: true };
+      anySize = { elements: axis.size, lower: () => anySizeBody(roots, outputs, axis, scope, shape) };
+    }
     const lower = target.model === 'threads' ? elementsBody : blocksBody;
     return lower(roots, outputs, axis, memories, shape, target);
   };
@@ -57,6 +64,7 @@ export function lowerGroup(
     params: [...memories.reads.keys(), ...roots],
     grid,
     block,
+    anySize,
   };
 }
 

@@ -17,12 +17,30 @@ import { type Affine, atom, ofAtom, toExpr } from './affine.js';
 import { type Coordinates, type Digit, flatten, type LoopAxis, loopSizes } from './coordinates.js';
 import { Evaluator, type LoopScope, type Vector } from './evaluate.js';
 
+/** A kernel for any number of elements: it is given the number after the memory. */
+export interface AnySize {
+  readonly statement: Statement;
+  readonly size: Param;
+  /** Elements and threads of a block. */
+  readonly span: number;
+  readonly threads: number;
+}
+
+/** A group that may be computed by such a kernel, and its number of elements. */
+export interface AnySizeForm {
+  readonly elements: number;
+  /** Undefined where the kernel depends on the number. */
+  readonly lower: () => AnySize | undefined;
+}
+
 export interface LoweredGroup {
   readonly ir: KernelIr;
   /** The nodes whose memory the parameters are: those read, then the roots. */
   readonly params: readonly GraphNode[];
   readonly grid: readonly [number, number, number];
   readonly block: readonly [number, number, number];
+  /** The same for any number of elements, if it can be so. */
+  readonly anySize?: AnySizeForm | undefined;
 }
 
 /** Parameters of a kernel being made, and the loops of its reductions. */

@@ -53,6 +53,7 @@ export function mergeLaunches(launches: readonly PlacedLaunch[], target: Target)
 function partOf({ work, ...rest }: PlacedLaunch, target: Target): Part | undefined {
   if ('library' in work) return undefined;
   const { kernel, grid, block, sharedBytes: dynamicBytes = 0 } = work;
+  if (kernel.lists !== undefined) return undefined;
   if (volume(grid) > SMALL * target.units || staticBytes(kernel.arrays) > GPU.freeSharedBytes)
     return undefined;
   const cost = costOfThread(kernel, { grid, block, args: rest.args }, DURATION);

@@ -2,11 +2,14 @@
 import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { type Group, readsOf } from '../group.js';
-import type { Plan } from '../plan.js';
+import type { Plan, PlanSetting } from '../plan.js';
 import { isReduction, onlyInPlace } from './finish.js';
 
 /** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel; none for nothing. */
-export function mergeGroups({ groups, stored }: Plan): { groups: Group[] } {
+export function mergeGroups({ groups, stored }: Plan, { target }: PlanSetting): { groups: Group[] } {
+  // On a GPU, a number that several read says nothing: all updates read the learning rate. See passes/lists.ts.
+  const shares = (read: GraphNode, { size }: GraphNode): boolean =>
+    target.model === 'blocks' || size === 1 || read.size > 1;
   const merged: { group: Group; reads: Set<GraphNode>; loops: boolean }[] = [];
   const makes = new Map<GraphNode, number>();
   const dependsOn = (reads: ReadonlySet<GraphNode>, target: number, avoid: number): boolean => {
@@ -24,7 +27,7 @@ export function mergeGroups({ groups, stored }: Plan): { groups: Group[] } {
     }
     return false;
   };
-  for (const group of groups) {
+  for (const group of numbersFirst(groups, stored)) {
     const root = group.roots[0]!;
     const reads = new Set(
       group.roots.flatMap((r) => [...readsOf(r, stored)].filter((read) => !group.roots.includes(read))),
@@ -35,7 +38,8 @@ export function mergeGroups({ groups, stored }: Plan): { groups: Group[] } {
       : merged.findIndex((other, i) => {
           if (other.loops || other.group.roots[0]!.size !== root.size) return false;
           const related =
-            other.group.roots.some((r) => reads.has(r)) || [...reads].some((r) => other.reads.has(r));
+            other.group.roots.some((r) => reads.has(r)) ||
+            [...reads].some((r) => shares(r, root) && other.reads.has(r));
           const inPlace = other.group.roots.every((r) => !reads.has(r) || onlyInPlace(root, r, stored));
           // Other groups that this one reads must not need the host first, nor come after it
           const late = [...reads].some((r) => (makes.get(r) ?? -1) > i);
@@ -52,6 +56,20 @@ export function mergeGroups({ groups, stored }: Plan): { groups: Group[] } {
     }
   }
   return { groups: merged.map((m) => m.group).filter(({ roots }) => roots[0]!.size > 0) };
+}
+
+/** Single numbers that need nothing else before all other groups, so that those that read them may join any. */
+function numbersFirst(groups: readonly Group[], stored: ReadonlySet<GraphNode>): Group[] {
+  const made = new Set(groups.flatMap(({ roots }) => roots));
+  const first = new Set<Group>();
+  for (const group of groups) {
+    const { roots, call, reduction } = group;
+    if (call || reduction || roots.some(({ size }) => size !== 1)) continue;
+    if (roots.some((root) => [...readsOf(root, stored)].some((read) => made.has(read)))) continue;
+    first.add(group);
+    for (const root of roots) made.delete(root);
+  }
+  return [...first, ...groups.filter((group) => !first.has(group))];
 }
 
 const hasLoops = (root: GraphNode, stored: ReadonlySet<GraphNode>): boolean =>

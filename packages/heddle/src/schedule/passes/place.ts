@@ -69,6 +69,7 @@ export function place(
       w.stages.map(
         (s, i): PlacedLaunch => ({
           work: s.work,
+          anySize: s.anySize,
           level: levelOf(w, i),
           bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
           call: w.call,

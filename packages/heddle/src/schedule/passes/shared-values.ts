@@ -13,6 +13,8 @@ const MOST_POSITIONS = 4;
 /** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
 const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
 
+const VIEWS: ReadonlySet<GraphNode['op']> = new Set<GraphNode['op']>(['expand', 'reshape', 'detach']);
+
 /** The nodes that use a node. */
 export type Users = ReadonlyMap<GraphNode, readonly GraphNode[]>;
 
@@ -49,6 +51,8 @@ export function sharedValues(
     );
   }
   const positions = new Positions();
+  /** Views without memory that are repeated along a new dimension. */
+  const repeated = new Set<GraphNode>();
   /** The kernels that compute a node: a stored node, or a reduction, stands for its kernel. */
   const owners = new Map<GraphNode, Set<GraphNode | MatrixReduction>>();
   for (const node of [...order].reverse()) {
@@ -65,17 +69,20 @@ export function sharedValues(
     const w = weight.get(node)!;
     const repeats = users
       .get(node)!
-      .some((u) => (u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size);
+      .some((u) => ((u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size) || repeated.has(u));
     const scattered = evaluations > MOST_POSITIONS;
-    if (
+    // What is only repeated or seen in another shape is stored before that.
+    const source = VIEWS.has(node.op) ? node.src[0]! : node;
+    const isView = source !== node && (stored.has(source) || !claimed.has(source));
+    const worthStoring =
       (mine.size > 1 && w >= WORTH_STORING) ||
       (repeats && w >= WORTH_STORING_REPEATED[model]) ||
-      (scattered && w > 0)
-    ) {
+      (scattered && w > 0);
+    if (worthStoring && !isView) {
       store(node);
       owners.set(node, new Set([node]));
       positions.begin(node);
-    }
+    } else if (repeats && isView && node.op !== 'expand') repeated.add(node);
   }
   return [...shared];
 }

@@ -80,6 +80,8 @@ export class Nvrtc {
   readonly path: string;
   /** Such as 13.0. */
   readonly version: string;
+  /** As the driver gives its own: 13000. */
+  readonly versionNumber: number;
   /** Compute capabilities × 10 that it makes machine code for. */
   readonly capabilities: readonly number[];
   readonly #api: Functions<typeof SIGNATURES>;
@@ -98,7 +100,9 @@ export class Nvrtc {
         cause,
       });
     }
-    this.version = `${this.#out.i32()}.${this.#out.i32(4)}`;
+    const [major, minor] = [this.#out.i32(), this.#out.i32(4)];
+    this.version = `${major}.${minor}`;
+    this.versionNumber = 1000 * major + 10 * minor;
     this.#check(this.#api.nvrtcGetNumSupportedArchs(this.#out.address), 'nvrtcGetNumSupportedArchs');
     const count = Math.min(this.#out.i32(), 256);
     this.#check(this.#api.nvrtcGetSupportedArchs(this.#out.address), 'nvrtcGetSupportedArchs');

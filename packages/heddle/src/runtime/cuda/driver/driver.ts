@@ -189,8 +189,12 @@ export const ATTRIBUTE = {
   reservedSharedPerBlock: 111,
 } as const;
 
-/** The limits of a GPU, from its attributes. */
-export const limitsOf = (attribute: (which: number) => number): GpuLimits => ({
+/**
+ * The limits of a GPU, from its attributes; that of parameters is CUDA's.
+ * @param version of CUDA, such as 13000
+ */
+export const limitsOf = (attribute: (which: number) => number, version: number): GpuLimits => ({
+  parameterBytes: version >= 12010 ? 32764 : 4096,
   sharedBytesPerBlock: attribute(ATTRIBUTE.maxSharedPerBlockOptIn),
   sharedBytesPerMultiprocessor: attribute(ATTRIBUTE.maxSharedPerMultiprocessor),
   sharedBytesReserved: attribute(ATTRIBUTE.reservedSharedPerBlock),

@@ -2,7 +2,7 @@
 
 import { DeviceError } from '../../../core/errors.js';
 import { toBf16, toF16 } from '../../../core/float16.js';
-import type { Param } from '../../../kernel/ir/ir.js';
+import { argumentsOf, type KernelIr, type Param } from '../../../kernel/ir/ir.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
 import { isBuffer } from '../../../kernel/ir/types.js';
 import { type Launch, nameOfLaunch } from '../../device.js';
@@ -77,13 +77,13 @@ export class ArgumentBlock {
 
   #scalar(index: number, argument: number, value: Scalar): Uint8Array {
     const launch = this.#launches[index]!;
-    const param = 'kernel' in launch ? launch.kernel.params[argument] : undefined;
+    const param = 'kernel' in launch ? argumentsOf(launch.kernel)[argument] : undefined;
     return scalarBytes(value, param, nameOfLaunch(launch));
   }
 }
 
-function checkArguments(launch: Launch & { readonly kernel: { readonly params: readonly Param[] } }): void {
-  const { params } = launch.kernel;
+function checkArguments(launch: Launch & { readonly kernel: KernelIr }): void {
+  const params = argumentsOf(launch.kernel);
   const name = nameOfLaunch(launch);
   if (params.length !== launch.args.length)
     throw new DeviceError(`[${name}] takes ${params.length} arguments, got ${launch.args.length}.`);
