@@ -218,6 +218,25 @@ for (const gpu of GPUS) {
   });
 }
 
+test('many sums of columns of the same numbers fit into the shared memory of their launches', () => {
+  const added = Array.from({ length: 30 }, (_, i) => values([2048, 256], f32, i + 1));
+  let sum: Tensor = added[0]!;
+  const roots = added.slice(1).map((x) => {
+    sum = sum.add(x);
+    return sum.sum(0);
+  });
+  const { launches: made } = schedule(
+    roots.map((t) => t.node),
+    H200,
+  );
+  assert.ok(made.length < roots.length, 'those that read the same numbers share a launch');
+  for (const { work } of made) {
+    assert.ok('kernel' in work);
+    const bytes = work.kernel.arrays.map(({ dims, dtype }) => dims.reduce((n, d) => n * d, dtype.bytes));
+    assert.ok(bytes.reduce((a, b) => a + b, 0) <= 48 * 1024, `${work.kernel.name}: ${bytes}`);
+  }
+});
+
 test('one launch where the rows are at hand', () => {
   const x = values([64, 512]);
   assert.equal(launches(x.softmax(1)), 1);

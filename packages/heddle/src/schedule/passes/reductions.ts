@@ -10,6 +10,11 @@ import { runsOf } from '../lower/movement.js';
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
 export const MOST_IN_CHAIN = 128;
+/**
+ * Bytes of one result of each of a kernel's reductions along columns, at most: 4 KiB of shared memory belong to one of f32,
+ * and a block has 48 KiB (in the gradients of a deep residual network all bias gradients read the same sums).
+ */
+const MOST_RESULT_BYTES = 48;
 /** Reduced elements up to which a window's reduction is left to one thread. */
 const SERIAL = 64;
 
@@ -73,6 +78,13 @@ export function reductionsOf(
     node.src.every((s) => draftOf.get(s) === draft || !needs.get(s)!.has(draft)) &&
     [...needs.get(node)!].every((other) => other === draft || !mustFollow(other, draft));
 
+  /** Whether a kernel can take one more reduction. */
+  const hasRoom = ({ structure: { contiguous }, members }: Draft, { dtype }: GraphNode): boolean => {
+    let bytes: number = dtype.bytes;
+    for (const member of members.keys()) if (member.op === 'reduce') bytes += member.dtype.bytes;
+    return contiguous || bytes <= MOST_RESULT_BYTES;
+  };
+
   const join = (node: GraphNode, per: 'row' | 'element', draft: Draft): void => {
     draft.members.set(node, per);
     draftOf.set(node, draft);
@@ -89,9 +101,10 @@ export function reductionsOf(
       const own = structureOf(node);
       if (own.columns === 1 || (own.columns <= SERIAL && isWindowed(node))) continue;
       const x = node.src[0]!;
+      const suits = (d: Draft): boolean => isEqual(d.structure, own) && hasRoom(d, node);
       const found =
-        [...sources].find((d) => isEqual(d.structure, own) && d.members.get(x) === 'element') ??
-        drafts.find((d) => isEqual(d.structure, own) && !needs.get(node)!.has(d) && readSame(node, d));
+        [...sources].find((d) => suits(d) && d.members.get(x) === 'element') ??
+        drafts.find((d) => suits(d) && !needs.get(node)!.has(d) && readSame(node, d));
       const draft =
         found && fits(node, found) ? found : { structure: own, members: new Map(), after: new Set<Draft>() };
       if (draft !== found) drafts.push(draft);
