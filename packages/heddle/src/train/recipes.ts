@@ -46,6 +46,9 @@ export interface Settings {
   readonly variants?: Readonly<Record<string, Recipe>>;
 }
 
+/** A twentieth of the training up to the learning rate, then down a half cosine. */
+const WARM_COSINE = "chain(warmup(0.05, { unit: 'training' }), cosine)";
+
 export const SETTINGS = {
   perceptron: {
     name: 'perceptron',
@@ -161,7 +164,7 @@ export const SETTINGS = {
       batchSize: 64,
       optimizer: 'adamw',
       lr: 1e-3,
-      schedule: 'cosine',
+      schedule: WARM_COSINE,
       lossReduction: 'mean',
       clipGradNorm: 1,
       sizes: { context: 128, dim: 256, heads: 4, depth: 4, dropout: 0.1 },
@@ -173,7 +176,7 @@ export const SETTINGS = {
         batchSize: 32,
         optimizer: 'adamw',
         lr: 2e-3,
-        schedule: 'cosine',
+        schedule: WARM_COSINE,
         lossReduction: 'mean',
         clipGradNorm: 1,
         sizes: { context: 64, dim: 128, heads: 4, depth: 2, dropout: 0 },
