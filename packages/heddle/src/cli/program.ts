@@ -10,7 +10,7 @@ import type { SavedRunOptions } from './saved-run.js';
 import type { SummaryCommandOptions } from './summary.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
-import { atLeastZero, DEVICE_HELP, positiveNumber, wholeNumber } from './values.js';
+import { atLeastZero, DEVICE_HELP, fraction, positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
@@ -113,6 +113,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
         'mixed precision: products in bf16, or in f16 with a scaled loss',
       ).choices(['bf16', 'f16']),
     )
+    .option('--ema <decay>', 'average the weights, keeping this share of the averages at a step', fraction)
     .option('-s, --seed <n>', 'for weights, order and generated data', wholeNumber(0), 0)
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
     .option('--workers <n>', 'threads that prepare batches', wholeNumber(0, 64), 0)

@@ -14,12 +14,13 @@ export interface RecipeOptions {
   readonly optimizer?: OptimizerName;
   readonly schedule?: Recipe['schedule'];
   readonly autocast?: AutocastName;
+  readonly ema?: number;
 }
 
 /** @throws ArgumentError for a recipe that the program does not have, or a schedule that is none */
 export function recipeFor(
   program: TrainingProgram,
-  { recipe: variant, epochs, batchSize, lr, optimizer, schedule, autocast }: RecipeOptions,
+  { recipe: variant, epochs, batchSize, lr, optimizer, schedule, autocast, ema }: RecipeOptions,
 ): Recipe {
   const chosen = variant === undefined ? program.recipe : program.variants?.[variant];
   if (!chosen) {
@@ -39,6 +40,7 @@ export function recipeFor(
     ...(optimizer !== undefined && { optimizer }),
     ...(schedule !== undefined && { schedule }),
     ...(autocast !== undefined && { autocast }),
+    ...(ema !== undefined && { ema }),
   };
   scheduleOf(recipe);
   return recipe;

@@ -121,11 +121,11 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   fact('device', `${device().name}: ${device().description} (${why})`);
   fact('program', `${program.name}: ${program.doc} (${whole(parameters)} parameters)`);
   fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
-  const { epochs, batchSize, optimizer, lr, schedule, autocast } = recipe;
+  const { epochs, batchSize, optimizer, lr, schedule, autocast, ema } = recipe;
   const batches = `batches of ${batchSize}${batchSize > data.train.length ? ' (all examples in one)' : ''}`;
   fact(
     'recipe',
-    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), ${autocast ? `${autocast} autocast, ` : ''}seed ${seed}`,
+    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), ${autocast ? `${autocast} autocast, ` : ''}${ema === undefined ? '' : `averages of ${ema}, `}seed ${seed}`,
   );
   fact('run', folder.path);
   if (!plan.resumed) say('');
@@ -155,6 +155,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       loss: program.loss(recipe.lossReduction),
       lossReduction: recipe.lossReduction,
       autocast,
+      ema: ema === undefined ? undefined : { decay: ema },
       metrics: { accuracy: program.metric },
       optimizer: OPTIMIZERS[optimizer](model.parameters(), lr),
       epochs,

@@ -21,6 +21,13 @@ export function positiveNumber(text: string): number {
   return value;
 }
 
+export function fraction(text: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || !(value >= 0 && value <= 1))
+    throw new InvalidArgumentError('Must be a number from 0 to 1.');
+  return value;
+}
+
 export function atLeastZero(text: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isFinite(value) || value < 0)

@@ -10,7 +10,7 @@ import {
   required,
 } from '../core/arguments.js';
 import type { LoaderOf } from '../data/index.js';
-import { type BaseSettings, type LrSchedule, Optimizer } from '../optim/index.js';
+import { type BaseSettings, type EmaOptions, type LrSchedule, Optimizer } from '../optim/index.js';
 import { aSchedule } from '../optim/lr-schedule.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { Callback } from './callbacks.js';
@@ -43,6 +43,11 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
   readonly accumulate?: number | undefined;
   /** Scale the gradients of an update so that their norm is at most this: see `optim.clipGradNorm`. Default: no limit. */
   readonly clipGradNorm?: number | undefined;
+  /**
+   * Keep averages of the weights: see `optim.ExponentialMovingAverage`. Validation, `onEpochEnd` and the best weights are
+   * those of the averages, which the model has in the end; a checkpoint has both. Default: none.
+   */
+  readonly ema?: EmaOptions | undefined;
   /** Told about the training as it goes. */
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two calls of `onLog` of callbacks, counted over all epochs (default 50). */
@@ -94,6 +99,7 @@ export const FIT: Rules<FitOptions> = {
   schedule: aSchedule,
   accumulate: integerFrom(1),
   clipGradNorm: above(0),
+  ema: { must: 'an object such as { decay: 0.999 }', holds: isPlainObject },
   callbacks: { must: 'an array of callbacks', holds: Array.isArray },
   logEvery: integerFrom(1),
   readEvery: integerFrom(1),

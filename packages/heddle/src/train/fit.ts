@@ -34,7 +34,7 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
   if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
   const interrupt = options.signal ? undefined : new Interrupt(({ name }) => notify(name, options));
   try {
-    const state = loopStateFor(options);
+    const state = loopStateFor(model, options);
     const { checkpoints, standing } = await RunCheckpoints.open(model, options, state);
     const watched = interrupt ? { ...options, signal: interrupt.signal } : options;
     const history = await new Training(model, watched, { checkpoints, standing, state }).run();

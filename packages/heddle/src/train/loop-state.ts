@@ -1,5 +1,6 @@
 /** What the loop keeps from step to step, besides model and optimizer: checkpoints have it as well. */
-import { GradScaler } from '../optim/index.js';
+import type { Module } from '../nn/index.js';
+import { ExponentialMovingAverage, GradScaler } from '../optim/index.js';
 import { BatchGroups } from './batch-groups.js';
 import type { FitOptions } from './fit-options.js';
 
@@ -8,11 +9,17 @@ export interface LoopState {
   readonly accumulation?: BatchGroups;
   /** The scale of the loss, where gradients are in f16. */
   readonly scaler?: GradScaler;
+  /** Averages of the weights, if they are asked for. */
+  readonly ema?: ExponentialMovingAverage;
 }
 
-export function loopStateFor({ accumulate = 1, autocast, optimizer, train }: FitOptions): LoopState {
+export function loopStateFor(
+  model: Module,
+  { accumulate = 1, autocast, ema, optimizer, train }: FitOptions,
+): LoopState {
   return {
     ...(accumulate > 1 && { accumulation: new BatchGroups(optimizer, accumulate, train.length) }),
     ...(autocast === 'f16' && { scaler: new GradScaler() }),
+    ...(ema && { ema: new ExponentialMovingAverage(model.parameters(), ema) }),
   };
 }

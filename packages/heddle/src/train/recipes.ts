@@ -26,6 +26,8 @@ export interface Recipe {
   readonly lossReduction: LossReduction;
   /** Mixed precision (default: off). */
   readonly autocast?: AutocastName;
+  /** The share of the old averages that averages of the weights keep. Default: there are none. */
+  readonly ema?: number;
   /** Gradients are scaled so that their norm is at most this. Default: no limit. */
   readonly clipGradNorm?: number;
   /** Of a network that comes in several sizes: its own. */

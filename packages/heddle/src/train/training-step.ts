@@ -27,7 +27,7 @@ export class TrainingStep {
   constructor(
     model: Module,
     { loss, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
-    { accumulation, scaler }: LoopState,
+    { accumulation, scaler, ema }: LoopState,
     setRates: (updates: Tensor | number) => void,
     check: () => void,
   ) {
@@ -48,6 +48,7 @@ export class TrainingStep {
       if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
       if (scaler) scaler.step(optimizer, { when });
       else optimizer.step({ when });
+      ema?.update({ when });
       model.zeroGrad();
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));

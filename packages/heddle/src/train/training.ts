@@ -6,7 +6,7 @@ import { TensorDataset } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import type { LrSpan } from '../optim/index.js';
 import { tensor } from '../tensor/create.js';
-import { noGrad } from '../tensor/modes.js';
+import { noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type EpochReport, type History, type LogReport, monitored } from './callbacks.js';
 import type { Stateful } from './checkpoint-file.js';
@@ -136,6 +136,8 @@ export class Training {
       for (let epoch = firstEpoch; epoch < epochs && !this.#stopping; epoch++)
         if (!(await this.#epochAndValidation(epoch))) break;
       await this.#checkpoints?.written();
+      this.#state.ema?.swap();
+      realize(...this.#model.parameters());
     } finally {
       await this.#checkpoints?.written().catch(() => {}); // an error before it is the one to tell
       this.#dispose();
@@ -168,7 +170,7 @@ export class Training {
       return false;
     }
     const weights = this.#weights();
-    const validation = await this.#evaluate();
+    const validation = await this.#averaged(() => this.#evaluate());
     await this.#keep(epoch, weights);
     const report = { ...figures, epoch, epochs, validation, lr: this.#lr, elapsed: this.#elapsed };
     const isWhole = step === train.length && (validation || !this.#evaluator);
@@ -179,8 +181,10 @@ export class Training {
     }
     this.#reports.push(report);
     this.#observe(report);
-    for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
-    await this.#checkpoints?.keepBest(report);
+    await this.#averaged(async () => {
+      for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
+      await this.#checkpoints?.keepBest(report);
+    });
     const isDue = checkpointEvery.epochs && (epoch + 1) % checkpointEvery.epochs === 0;
     if (isDue || epoch + 1 === epochs || this.#stopping) await this.#save({ ...BEGINNING, epoch: epoch + 1 });
     return true;
@@ -204,6 +208,18 @@ export class Training {
     this.#step.dispose();
     for (const part of Object.values(this.#state) as Stateful[])
       for (const held of Object.values(part.stateDict())) held.dispose();
+  }
+
+  /** Run `body` while the model has the averages of its weights, if there are any. */
+  async #averaged<T>(body: () => Promise<T>): Promise<T> {
+    const { ema } = this.#state;
+    if (!ema) return body();
+    ema.swap();
+    try {
+      return await body();
+    } finally {
+      ema.restore();
+    }
   }
 
   /** @returns undefined without validation data, or if the signal cut it short */

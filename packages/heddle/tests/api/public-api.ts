@@ -223,6 +223,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
         ...{ readEvery: optional(number()), logEvery: optional(number()) },
         accumulate: optional(number()),
         clipGradNorm: optional(number()),
+        ema: optional(options({ decay: optional(number(0.9)) })),
         folder: optional(path),
         checkpointEvery: optional(
           spec(

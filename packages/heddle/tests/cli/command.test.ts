@@ -238,6 +238,8 @@ test('the same seed gives the same weights, also of a run that was killed and re
       '7',
       '--log-every',
       '10',
+      '--ema',
+      '0.9',
     ],
   ];
   const file = (out: string, name: string): Promise<Buffer> => readFile(join(folder, out, name));

@@ -68,6 +68,7 @@ export async function train(folder: string, seed: number, epochs = 40): Promise<
     resident: seed % 2 === 0,
     ...(seed % 2 === 1 && { accumulate: 3, clipGradNorm: 0.5 }),
     ...(seed % 4 >= 2 && { autocast: 'f16' as const }),
+    ...(seed % 4 >= 2 && { ema: { decay: 0.95 } }),
     callbacks: [losses, earlyStopping({ patience: 20 })],
     ...{ folder, resume: true, checkpointEvery: { epochs: 1, steps: 7 }, monitor: 'accuracy' },
   });
