@@ -1,5 +1,5 @@
 /** What works on sequences: embeddings, attention, recurrent networks, CTC. */
-import { bf16, bool, f64, i32 } from '../../src/core/dtype.js';
+import { bf16, bool, f16, f32, f64, i32 } from '../../src/core/dtype.js';
 import * as H from '../../src/index.js';
 import { recurrentLayer } from '../../src/tensor/functional-recurrent.js';
 import { make, type NdArray, total } from '../ndarray.js';
@@ -152,22 +152,24 @@ const recurrents: Case[] = (
     ['lstm', 4],
   ] as const
 ).flatMap(([cell, gates]) =>
-  [
-    [3, 2, 2, 3],
-    [1, 1, 1, 1],
-    [2, 3, 1, 4],
-  ].map(
-    ([steps, rows, features, size]): Case => ({
-      op: `recurrent layer of ${cell}`,
+  (
+    [
+      [3, 2, 2, 3, f32],
+      [1, 1, 1, 1, f32],
+      [2, 3, 1, 4, f32],
+      [3, 2, 2, 3, bf16],
+      [2, 1, 2, 4, f16],
+    ] as const
+  ).map(
+    ([steps, rows, features, size, dtype]): Case => ({
+      op: `recurrent layer of ${cell}${dtype === f32 ? '' : ` in ${dtype.name}`}`,
       inputs: [
-        { shape: [steps!, rows!, features!] },
-        ...[[gates * size!, features!], [gates * size!, size!], [gates * size!], [gates * size!]].map(
-          (shape) => ({
-            ...{ shape, low: -0.9, high: 0.8 },
-          }),
-        ),
-        { shape: [rows!, size!] },
-        { shape: [rows!, size!] },
+        { shape: [steps, rows, features], dtype },
+        ...[[gates * size, features], [gates * size, size], [gates * size], [gates * size]].map((shape) => ({
+          ...{ shape, dtype, low: -0.9, high: 0.8 },
+        })),
+        { shape: [rows, size], dtype },
+        { shape: [rows, size], dtype },
       ],
       run: (x, weightIh, weightHh, biasIh, biasHh, h0, c0) => {
         const first = cell === 'lstm' ? [h0!, c0!] : [h0!];
@@ -176,7 +178,7 @@ const recurrents: Case[] = (
         return H.cat([output.flatten(), last.at(-1)!.flatten()]);
       },
       reference: (...inputs) => recurrent(cell, inputs),
-      absolute: 1e-5,
+      absolute: dtype === f32 ? 1e-5 : dtype === f16 ? 2e-3 : 2e-2,
     }),
   ),
 );

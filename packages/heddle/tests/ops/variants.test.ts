@@ -1,5 +1,5 @@
 /**
- * Every variant of products, convolutions and pooling, the vendor's among them, against the composition in f64. Without
+ * Every variant of products, convolutions, pooling and recurrent layers, the vendor's among them, against the composition in f64. Without
  * a GPU there is one way for each, that of the CPU.
  */
 import assert from 'node:assert/strict';
@@ -13,6 +13,8 @@ import type { GraphNode } from '../../src/graph/node.js';
 import { conv2d, conv2dInputOp, conv2dWeightOp } from '../../src/ops/conv2d/op.js';
 import { matmul } from '../../src/ops/matmul/op.js';
 import { maxPool2d } from '../../src/ops/max-pool2d/op.js';
+import { CELLS } from '../../src/ops/recurrent/cells.js';
+import { recurrentGradientOp, recurrentOp } from '../../src/ops/recurrent/op.js';
 import type { Device, DeviceBuffer } from '../../src/runtime/device.js';
 import { closeDevices, listDevices, openDevice } from '../../src/runtime/registry.js';
 import type { Tune } from '../../src/schedule/passes/tuning.js';
@@ -111,9 +113,52 @@ function poolings(leaf: Leaf): Case[] {
   ];
 }
 
+/** All steps of a layer, and its gradient. */
+function recurrents(leaf: Leaf): Case[] {
+  const [steps, rows] = [3, 33];
+  return (
+    [
+      ['tanh', 256],
+      ['gru', 100],
+      ['lstm', 100],
+      ['lstm', 300],
+    ] as const
+  ).flatMap(([cell, size]): Case[] => {
+    const { gates, states } = CELLS[cell];
+    const products = (): GraphNode => leaf(steps, rows, gates * size);
+    const all = (): GraphNode => leaf(steps, rows, states * size);
+    const first = [leaf(rows, size), leaf(rows, size)];
+    // Weights such that a step does not make errors larger.
+    const [w, wt] = [leaf(size, gates * size), leaf(gates * size, size)];
+    const scaled = (x: GraphNode): GraphNode => b.mul(x, b.like(x, 1 / Math.sqrt(size)));
+    const forward = [products(), w, leaf(gates * size), ...first];
+    const back = [all(), all(), products(), products(), wt, ...first];
+    const call = (op: typeof recurrentOp, src: readonly GraphNode[]): GraphNode =>
+      b.call(
+        op,
+        src.map((x) => (x === w || x === wt ? scaled(x) : x)),
+        { cell },
+      );
+    const name = `${cell} of ${size}`;
+    return [
+      { precision: 'f32', name, leaves: forward, root: call(recurrentOp, forward) },
+      {
+        precision: 'f32',
+        name: `${name}, gradient`,
+        leaves: back,
+        root: call(recurrentGradientOp, back),
+      },
+    ];
+  });
+}
+
 const casesOf = (dtype: DType): Case[] => {
   const leaf: Leaf = (...shape) => b.leaf(shape, dtype, false);
-  return [...PRECISIONS.flatMap((p) => [...products(leaf, p), ...convolutions(leaf, p)]), ...poolings(leaf)];
+  return [
+    ...PRECISIONS.flatMap((p) => [...products(leaf, p), ...convolutions(leaf, p)]),
+    ...poolings(leaf),
+    ...recurrents(leaf),
+  ];
 };
 
 async function compute(

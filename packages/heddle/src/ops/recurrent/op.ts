@@ -4,18 +4,18 @@
  */
 import { f32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo, Stage } from '../../graph/fused-op.js';
+import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
+import type { KernelIr } from '../../kernel/ir/ir.js';
 import { matmul } from '../matmul/op.js';
+import { stage } from '../stage.js';
 import { at, cut, joined } from '../steps.js';
 import { CELLS, type CellName } from './cells.js';
-import { backwardSteps, forwardSteps, threadsOf } from './kernels.js';
+import { backwardChoice, forwardChoice } from './choose-cuda.js';
+import { backwardSteps, forwardSteps } from './cpu.js';
+import { problemOf, type RecurrentArg, type RecurrentProblem } from './problem.js';
 
 export type { CellName } from './cells.js';
-
-export interface RecurrentArg {
-  readonly cell: CellName;
-}
 
 /** (N, blocks·H) as (N, H) each. */
 const blocksOf = (x: GraphNode, blocks: number): GraphNode[] => {
@@ -23,18 +23,19 @@ const blocksOf = (x: GraphNode, blocks: number): GraphNode[] => {
   return Array.from({ length: blocks }, (_, i) => cut(x, x.shape.length - 1, i * size, size));
 };
 
-const stages = (
-  { node, inputs, output, target }: KernelIo,
-  { cell }: RecurrentArg,
-  kernelOf: typeof forwardSteps,
-): Stage[] => {
-  const [steps, rows] = output.shape as [number, number];
-  const size = node.src.at(-1)!.shape[1]!;
-  const isGpu = target.model === 'threads';
-  const kernel = kernelOf({ cell, rows, size, steps, isGpu, offsets: inputs.map(({ offset }) => offset) });
-  const args = [...inputs.map((_, input) => ({ input })), { output: true } as const];
-  return [{ kernel, args, grid: [rows, 1, 1], block: [isGpu ? threadsOf(size) : 1, 1, 1] }];
-};
+const cpuChoice = (
+  name: string,
+  kernelOf: (problem: RecurrentProblem) => KernelIr,
+): KernelChoice<RecurrentArg> => ({
+  name,
+  when: ({ model }, { dtype, size }) => model === 'blocks' && dtype === f32 && size > 0,
+  finishes: false,
+  plan: (io, arg) => {
+    const problem = problemOf(io, arg);
+    const sources = io.inputs.map((_, input) => ({ input }));
+    return [stage({ kernel: kernelOf(problem), blocks: problem.rows }, ...sources, { output: true })];
+  },
+});
 
 /**
  * x (T, N, gates·H), the product with the input; w (H, gates·H), bias (gates·H), of the product with the state; h0, c0
@@ -78,14 +79,7 @@ export const recurrentOp: FusedOp<RecurrentArg> = {
     ];
   },
   flops: ({ src: [x, w] }) => 2 * x!.shape[0]! * x!.shape[1]! * w!.size,
-  kernels: [
-    {
-      name: 'recurrent-steps',
-      when: (_, { dtype, size }) => dtype === f32 && size > 0,
-      finishes: false,
-      plan: (io, arg) => stages(io, arg, forwardSteps),
-    },
-  ],
+  kernels: [cpuChoice('recurrent-cpu', forwardSteps), forwardChoice],
 };
 
 /**
@@ -123,14 +117,7 @@ export const recurrentGradientOp: FusedOp<RecurrentArg> = {
     }
     return joined(all, 0);
   },
-  kernels: [
-    {
-      name: 'recurrentGradient-steps',
-      when: (_, { dtype, size }) => dtype === f32 && size > 0,
-      finishes: false,
-      plan: (io, arg) => stages(io, arg, backwardSteps),
-    },
-  ],
+  kernels: [cpuChoice('recurrentGradient-cpu', backwardSteps), backwardChoice],
 };
 
 /** All steps of a layer; see `recurrentOp`. */

@@ -11,7 +11,7 @@ import {
   type WindowSizes,
 } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
-import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
+import type { Expr, KernelIr, MemoryNode, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 import * as k from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import type { Target } from '../../kernel/ir/target.js';
@@ -133,13 +133,20 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     reads.clear();
     const planned = variant ? variant.plan() : choice.plan(io, arg);
     const extra = [...reads, ...others.map((o) => [o.node, o.memory] as const)];
+    // Stages of one kernel stay so: it is compiled once.
+    const finished = new Map<KernelIr, { readonly kernel: KernelIr; readonly extra: GraphNode[] }>();
+    const withExtra = (kernel: KernelIr): { readonly kernel: KernelIr; readonly extra: GraphNode[] } => {
+      const used = paramsUsed(kernel.body);
+      const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
+      const params = [...kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];
+      return { kernel: { ...kernel, params }, extra: mine.map(([n]) => n) };
+    };
     const stages = planned.map((stage) => {
       if ('library' in stage)
         return { ...stage, extra: stage.library.options.bias === true ? [epilogue!.base!] : [] };
-      const used = paramsUsed(stage.kernel.body);
-      const mine = extra.filter(([, memory]) => used.has(memory.arg as Param));
-      const params = [...stage.kernel.params, ...mine.map(([, memory]) => memory.arg as Param)];
-      return { ...stage, kernel: { ...stage.kernel, params }, extra: mine.map(([n]) => n) };
+      const known = finished.get(stage.kernel) ?? withExtra(stage.kernel);
+      finished.set(stage.kernel, known);
+      return { ...stage, ...known };
     });
     return { stages, inputs: bases, name: choice.name };
   };
