@@ -352,7 +352,8 @@ export function fold(x: GraphNode, size: readonly [number, number], arg: WindowA
 
 // ── indexing, random, rest ───────────────────────────────────────────────────────────────────────────────────────
 
-const checkIndex = (op: string, x: GraphNode, index: GraphNode, axis: number): void => {
+/** @throws DTypeError, ShapeError unless `index` can pick from `x` along `axis` */
+export const checkIndex = (op: string, x: GraphNode, index: GraphNode, axis: number): void => {
   if (index.dtype !== i32)
     throw new DTypeError(`[${op}] the index must be i32, got ${index.dtype.name}. Convert with .cast(i32).`);
   if (index.shape.length !== x.shape.length || index.shape.some((d, i) => i !== axis && d !== x.shape[i])) {

@@ -84,6 +84,7 @@ export function interpolate<D extends DTypeName>(
     );
   const sizes = resizes(x, options, alignCorners);
   requireIndexable([...x.shape.slice(0, 2), ...sizes.map(({ to }) => to)]);
+  if (mode === 'nearest' && sizes.every(isRepeat)) return repeated(x, sizes);
   return sizes.reduce((y, resize, i) => {
     if (mode === 'nearest') return nearest(y, 2 + i, resize);
     const taps = Array.from({ length: resize.to }, (_, at) =>
@@ -110,12 +111,21 @@ function resizes(x: AnyTensor, { size, scaleFactor }: InterpolateOptions, alignC
   });
 }
 
-function nearest<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  axis: number,
-  { from, to, step }: Resize,
-): Tensor<Shape, D> {
-  if (to % from === 0 && step === from / to) return x.repeatInterleave(to / from, axis);
+/** Whether each element stands for as many of the result. */
+const isRepeat = ({ from, to, step }: Resize): boolean => to % from === 0 && step === from / to;
+
+/** Every element as a block of the result: the gradient is one sum over all dimensions of the block. */
+function repeated<D extends DTypeName>(x: Tensor<Shape, D>, sizes: readonly Resize[]): Tensor<Shape, D> {
+  const lead = x.shape.slice(0, 2);
+  return x
+    .reshape([...lead, ...sizes.flatMap(({ from }) => [from, 1])])
+    .expand([...lead, ...sizes.flatMap(({ from, to }) => [from, to / from])])
+    .reshape([...lead, ...sizes.map(({ to }) => to)]);
+}
+
+function nearest<D extends DTypeName>(x: Tensor<Shape, D>, axis: number, resize: Resize): Tensor<Shape, D> {
+  const { from, to, step } = resize;
+  if (isRepeat(resize)) return x.repeatInterleave(to / from, axis);
   const positions = Int32Array.from({ length: to }, (_, at) => Math.min(from - 1, Math.floor(at * step)));
   return x.at(...x.shape.slice(0, axis).map(() => ':'), tensor(positions));
 }

@@ -69,6 +69,13 @@ function rowsOf(op: string, x: GraphNode, axis: number, index: GraphNode, src: G
 }
 
 /** @internal */
+export function gather(x: GraphNode, axis: number, index: GraphNode): GraphNode {
+  const at = normalizeAxis('gather', axis, x.shape.length);
+  b.checkIndex('gather', x, index, at);
+  return withLast(rows.gather(withLast(x, at), withLast(index, at)), at);
+}
+
+/** @internal */
 export function scatter(x: GraphNode, axis: number, index: GraphNode, src: GraphNode): GraphNode {
   if (src.shape.length === 0 && index.shape.length > 0)
     return scatter(x, axis, index, b.expand(src, index.shape));

@@ -740,7 +740,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
   /** out[…, i, …] = this[…, positions[…, i, …], …] along `axis`; `positions` is i32, out of range it gives 0. */
   gather(axis: number, positions: AnyTensor): Tensor<Shape, D> {
     requireTensor('gather', 'positions', positions);
-    return new Tensor(b.gather(this.node, positions.node, normalizeAxis('gather', axis, this.ndim)));
+    return new Tensor(scattering.gather(this.node, axis, positions.node));
   }
 
   /** The slices along `axis` at the positions in `index`, i32 (n); negative ones count from the back. As `take` otherwise. */

@@ -160,6 +160,9 @@ const positioned: Case[] = [
       [[5], 0, [3], [9, -1, 2]],
       [[2, 3], 1, [2, 0], []],
       [[2, 1, 3], -2, [2, 2, 3], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]],
+      // So many that the gradient has kernels.
+      [[2, 300], 1, [2, 300], Array.from({ length: 600 }, (_, i) => (i * i * 7 + i) % 320)],
+      [[9, 2], 0, [300, 2], Array.from({ length: 600 }, (_, i) => (i * i * 5 + i) % 10)],
     ] as const
   ).flatMap(([shape, axis, at, values]) =>
     [{}, { dtype: f64 }].map(

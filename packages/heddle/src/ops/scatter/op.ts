@@ -101,6 +101,9 @@ const gatherOp: FusedOp<null> = {
   kernels: [],
 };
 
+/** x (…, size) at the positions in index (…, n): (…, n). */
+export const gather = (x: GraphNode, index: GraphNode): GraphNode => b.call(gatherOp, [x, index], null);
+
 /** Values (…, n) added up where the index (…, n) points: (…, size). */
 export const scatterAdd = (values: GraphNode, index: GraphNode, size: number): GraphNode =>
   b.call(scatterAddOp, [values, index], { size });
