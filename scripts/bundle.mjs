@@ -1,5 +1,5 @@
 /**
- * Bundles the compiled library: dist/src, hundreds of modules, into dist/bundle, some fifty files that Node loads in half the
+ * Bundles the compiled library: dist/src, hundreds of modules, into dist/bundle, a few dozen files that Node loads in half the
  * time, since each file takes it most of a millisecond to find, read and link. Each folder of the sources is bundled
  * by itself. An import of another folder stays an import: of that module's own file, if it is one of ENTRIES, or else
  * of `internal-<folder>.js`, which has whatever others import from that folder. So every module is there once. All files lie

@@ -77,7 +77,12 @@ test('documents, sources and built files are packed, and nothing else', { skip: 
     ['bin/heddle.js'],
   );
   // What Node takes the time for is to find and link files, more than to read them.
-  assert.ok(bundles.length < 60, `${bundles.length} bundles`);
+  const loaded = new Set(['index.js']);
+  for (const file of loaded)
+    for (const [, name] of read(`dist/bundle/${file}`).matchAll(/(?:from|import) "\.\/([^"]+)"/g))
+      loaded.add(name!);
+  assert.ok(loaded.size < 40, `an import of heddle loads ${[...loaded].join(', ')}`);
+  assert.ok(loaded.size > 10);
   // JavaScript, declarations and maps are of about the size of the sources each; there is little else.
   const sources = packed.files
     .filter(({ path }) => path.startsWith('src/'))
