@@ -27,9 +27,10 @@ export interface Dataset {
   readonly classes: number;
   /**
    * Write the examples `indices`, one after another, into `inputs` (f32, `indices.length` × `sizeOf(inputShape)`) and
-   * `labels` (`indices.length`). Nothing is allocated. It is not awaited: what it writes is used when it returns.
+   * `labels` (`indices.length`). Nothing is allocated. It may return a promise, as of images that are decoded: what it
+   * writes is used when that is fulfilled, and the next batch is asked for after it.
    */
-  batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void;
+  batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void | Promise<void>;
   /** How to open the dataset on another thread. Without it, a loader cannot use workers. */
   remote?(): RemoteDataset;
 }
@@ -108,8 +109,8 @@ export function requireDataset(op: string, name: string, dataset: unknown): asse
 }
 
 /**
- * @internal The examples `indices` of a dataset.
- * @throws ArgumentError if the dataset makes them asynchronously: nobody waits for it
+ * @internal The examples `indices` of a dataset, at once.
+ * @throws ArgumentError if the dataset makes them asynchronously
  */
 export function fillBatch(
   dataset: Dataset,
@@ -117,12 +118,16 @@ export function fillBatch(
   inputs: Float32Array,
   labels: Int32Array,
 ): void {
-  const returned: unknown = dataset.batchInto(indices, inputs, labels);
-  if (!isThenable(returned)) return;
+  requireWritten(dataset.batchInto(indices, inputs, labels));
+}
+
+/** @internal @throws ArgumentError for a batch that is not written yet: here nobody can wait for it */
+export function requireWritten(batch: void | Promise<void>): void {
+  if (!isThenable(batch)) return;
   // Its failure is not a second error.
-  returned.then(undefined, () => {});
+  batch.then(undefined, () => {});
   throw new ArgumentError(
-    '[Dataset] batchInto is async: batches are used when it returns, before they are written. Read the data first, in an async function that makes the dataset, and let batchInto copy it.',
+    '[Dataset] batchInto is async, and cannot be awaited here: loader.batches() and resident: true need batches at once. Write for await (const batch of loader), and leave resident out.',
   );
 }
 

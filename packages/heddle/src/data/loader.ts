@@ -2,6 +2,7 @@
 import {
   aBoolean,
   integerFrom,
+  isThenable,
   type Rules,
   requireArgument,
   required,
@@ -14,7 +15,7 @@ import { tensor } from '../tensor/create.js';
 import { reclaim } from '../tensor/modes.js';
 import { type Batch, makeBatch } from './batch.js';
 import type { Batched } from './batched.js';
-import { type Dataset, fillBatch, requireDataset } from './dataset.js';
+import { type Dataset, requireDataset, requireWritten } from './dataset.js';
 import { prefetch } from './prefetch.js';
 import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
@@ -57,6 +58,12 @@ export type BatchOf<D extends AnyDataset> =
 export type LoaderOf<Targets> =
   | Loader<Dataset>
   | (Targets extends Batched ? Loader<TensorDataset<Batched, Targets>> : never);
+
+/** A batch, and a promise of its values where they are not there yet. */
+interface MadeBatch {
+  readonly batch: Batch | TensorBatch;
+  readonly written?: void | Promise<void>;
+}
 
 /** Batches of a data set, epoch by epoch. */
 export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<BatchOf<D>> {
@@ -125,19 +132,25 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     return order;
   }
 
-  /** The batches of an epoch, made on this thread. */
+  /**
+   * The batches of an epoch, made on this thread, at once.
+   * @throws ArgumentError for a data set that makes them asynchronously: write `for await (const batch of loader)`
+   */
   *batches(epoch: number = this.epoch++): Generator<BatchOf<D>, void, undefined> {
     requireArgument('batches', 'epoch', epoch, integerFrom(0));
     const first = this.#begin();
-    for (const batch of this.#made(this.#chunks(epoch, first), first)) yield batch as BatchOf<D>;
+    for (const { batch, written } of this.#made(this.#chunks(epoch, first), first)) {
+      requireWritten(written);
+      yield batch as BatchOf<D>;
+    }
   }
 
-  *#made(chunks: readonly Uint32Array[], first: number): Generator<Batch | TensorBatch> {
+  *#made(chunks: readonly Uint32Array[], first: number): Generator<MadeBatch> {
     const dataset: AnyDataset = this.dataset;
     if (dataset instanceof TensorDataset) {
       for (const [place, indices] of chunks.entries()) {
         const rows = tensor(Int32Array.from(indices));
-        yield { ...examplesAt(dataset, rows), size: indices.length, index: first + place };
+        yield { batch: { ...examplesAt(dataset, rows), size: indices.length, index: first + place } };
       }
       return;
     }
@@ -145,8 +158,8 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     const inputs = new Float32Array(most * sizeOf(dataset.inputShape));
     const labels = new Int32Array(most);
     for (const [place, indices] of chunks.entries()) {
-      fillBatch(dataset, indices, inputs, labels);
-      yield makeBatch(first + place, indices.length, inputs, labels);
+      const written = dataset.batchInto(indices, inputs, labels);
+      yield { batch: makeBatch(first + place, indices.length, inputs, labels), written };
     }
   }
 
@@ -155,15 +168,16 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     const epoch = this.epoch++;
     const dataset: AnyDataset = this.dataset;
     const remote = this.#workers > 0 && !(dataset instanceof TensorDataset) ? dataset.remote?.() : undefined;
+    const first = this.#begin();
     if (!remote || dataset instanceof TensorDataset) {
-      for (const batch of this.batches(epoch)) {
+      for (const { batch, written } of this.#made(this.#chunks(epoch, first), first)) {
+        if (isThenable(written)) await written;
         // A loop over batches may await nothing else: memory of earlier ones is given back here.
         await reclaim();
-        yield batch;
+        yield batch as BatchOf<D>;
       }
       return;
     }
-    const first = this.#begin();
     const made = prefetch({
       remote,
       workers: this.#workers,

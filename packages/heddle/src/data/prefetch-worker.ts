@@ -1,6 +1,6 @@
 /** A thread of the loader: opens the dataset, then makes one batch per message. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { type Dataset, fillBatch, type RemoteDataset } from './dataset.js';
+import type { Dataset, RemoteDataset } from './dataset.js';
 import type { WorkerJob, WorkerSetup } from './prefetch.js';
 
 async function open({ module, open, data }: RemoteDataset): Promise<Dataset> {
@@ -10,8 +10,12 @@ async function open({ module, open, data }: RemoteDataset): Promise<Dataset> {
 
 const { remote, slots } = workerData as WorkerSetup;
 const dataset = await open(remote);
+/** One batch after the other; a failure ends the thread. */
+let made: Promise<void> = Promise.resolve();
 parentPort!.on('message', ({ index, slot, indices }: WorkerJob) => {
   const { inputs, labels } = slots[slot]!;
-  fillBatch(dataset, indices, inputs, labels);
-  parentPort!.postMessage(index);
+  made = made.then(async () => {
+    await dataset.batchInto(indices, inputs, labels);
+    parentPort!.postMessage(index);
+  });
 });

@@ -1,7 +1,7 @@
 /** A training as it runs: steps, epochs, what is read from the device, and what happens when a number is not finite. */
 import { i32 } from '../core/dtype.js';
-import { ArgumentError, NumericError } from '../core/errors.js';
-import type { AnyDataset, Batched, Dataset, Loader } from '../data/index.js';
+import { ArgumentError, InternalError, NumericError } from '../core/errors.js';
+import type { AnyDataset, Batch, Batched, Dataset, Loader, TensorBatch } from '../data/index.js';
 import { TensorDataset } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import type { LrSpan } from '../optim/index.js';
@@ -435,7 +435,7 @@ export class Training {
   /** Batch `bad` (from 0) gave a loss that is not finite, by the weights that the model still has. */
   async #fail(epoch: number, bad: number): Promise<never> {
     const { train, autocast } = this.#options;
-    const { inputs, targets } = batchOf(train, this.#firstEpoch + epoch, bad);
+    const { inputs, targets } = await batchOf(train, this.#firstEpoch + epoch, bad);
     const where = await firstNonFinite(this.#model, inputs, targets, this.#options);
     const spoiled = where?.startsWith('parameter') ?? false;
     if (spoiled) (await this.#last.weights).restore();
@@ -450,18 +450,22 @@ export class Training {
 }
 
 /** One batch of an epoch, on the device. */
-function batchOf(
+async function batchOf(
   loader: Loader<AnyDataset>,
   epoch: number,
   index: number,
-): { readonly inputs: Batched; readonly targets: Batched } {
+): Promise<{ readonly inputs: Batched; readonly targets: Batched }> {
+  const { epoch: next } = loader;
+  loader.epoch = epoch;
   loader.batch = index;
-  if (loader.dataset instanceof TensorDataset) {
-    const [batch] = (loader as Loader<TensorDataset>).batches(epoch);
-    return batch!;
+  try {
+    for await (const batch of loader) {
+      if (loader.dataset instanceof TensorDataset) return batch as TensorBatch;
+      const { inputs, labels } = new Inputs(loader.dataset as Dataset).write(batch as Batch);
+      return { inputs, targets: labels };
+    }
+  } finally {
+    loader.epoch = next;
   }
-  const ofArrays = loader as Loader<Dataset>;
-  const [batch] = ofArrays.batches(epoch);
-  const { inputs, labels } = new Inputs(ofArrays.dataset).write(batch!);
-  return { inputs, targets: labels };
+  throw new InternalError(`epoch ${epoch} has no batch ${index}`);
 }

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { ArrayDataset, type Dataset, Loader, type LoaderOptions } from '../../src/data/index.js';
 import { property } from '../property.js';
+import { decoding } from './decoding-dataset.js';
 import { failing } from './failing-dataset.js';
 
 /** `length` examples; example i has input (i, i) and label i % 10. */
@@ -133,4 +134,24 @@ test('options outside their range are refused', () => {
   }
   const local: Dataset = { length: 1, inputShape: [1], classes: 1, batchInto: () => {} };
   assert.throws(() => new Loader(local, { batchSize: 1, workers: 1 }), /cannot be opened on another thread/);
+});
+
+test('batches that are made asynchronously are awaited, on this thread and on others', async () => {
+  for (const workers of [0, 1, 3]) {
+    const loader = new Loader(decoding(), { batchSize: 6, shuffle: true, workers });
+    const seen: number[] = [];
+    for await (const { inputs, labels, size } of loader) {
+      assert.equal(labels.length, size);
+      labels.forEach((label, i) => {
+        assert.deepEqual([inputs[2 * i + 1], label], [-inputs[2 * i]!, inputs[2 * i]! % 3]);
+        seen.push(inputs[2 * i]!);
+      });
+    }
+    assert.deepEqual(seen, [...loader.order(0)]);
+    const fails = new Loader(decoding(7), { batchSize: 6, workers });
+    await assert.rejects(async () => {
+      for await (const _ of fails);
+    }, /picture 7 is damaged/);
+  }
+  assert.throws(() => [...new Loader(decoding(), { batchSize: 6 }).batches()], /cannot be awaited here/);
 });

@@ -304,12 +304,13 @@ test('what fit is given in another way', async () => {
     inputShape: [2],
     classes: 2,
     async batchInto() {
-      throw new Error('not met');
+      throw new Error('not decoded');
     },
   };
   const waiting = new H.Loader(decoding, { batchSize: 2 });
-  assert.throws(() => [...waiting.batches()], /batchInto is async: batches are used when it returns/);
-  await assert.rejects(H.fit(model, { ...good, train: waiting }), /batchInto is async/);
+  assert.throws(() => [...waiting.batches()], /batchInto is async, and cannot be awaited here/);
+  await assert.rejects(H.fit(model, { ...good, train: waiting, resident: true }), /batchInto is async/);
+  await assert.rejects(H.fit(model, { ...good, train: waiting }), /not decoded/);
 });
 
 test('gradients that a jitted function does not use are named', () => {

@@ -1,9 +1,11 @@
 /** What `fit` trains besides classifiers: targets and inputs of any number, shape and dtype. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { NumericError } from '../../src/core/errors.js';
 import {
   ArrayDataset,
   crossEntropy,
+  type data,
   evaluate,
   type FitOptions,
   f32,
@@ -22,6 +24,7 @@ import {
   TensorDataset,
   tensor,
 } from '../../src/index.js';
+import { decoding } from '../data/decoding-dataset.js';
 
 const close = (a: number, b: number, tolerance: number): void =>
   assert.ok(Math.abs(a - b) <= tolerance, `${a}, ${b}`);
@@ -215,4 +218,32 @@ test('a random split has each example once', () => {
   );
   for (const part of parts) assert.deepEqual([...part.inputs], [...part.labels]);
   assert.throws(() => randomSplit(dataset, [0.9, 0.2]), /add up to 1\.1/);
+});
+
+test('a data set that decodes asynchronously trains as one that is in memory', async () => {
+  const asynchronous = decoding();
+  const inputs = new Float32Array(40);
+  const labels = new Int32Array(20);
+  await asynchronous.batchInto(
+    Array.from({ length: 20 }, (_, i) => i),
+    inputs,
+    labels,
+  );
+  const inMemory = new ArrayDataset({ inputs, inputShape: [2], labels, classes: 3 });
+  const trained = (dataset: data.Dataset, lr = 0.01): Promise<readonly (number | undefined)[]> => {
+    manualSeed(0);
+    const model = new nn.Linear(2, 3);
+    const loader = new Loader(dataset, { batchSize: 6, shuffle: true });
+    const optimizer = new optim.SGD(model.parameters(), { lr });
+    const fitted = fit(model, {
+      train: loader,
+      validation: loader,
+      optimizer,
+      loss: crossEntropy,
+      epochs: 2,
+    });
+    return fitted.then(({ epochs }) => epochs.flatMap(({ loss, validation }) => [loss, validation?.loss]));
+  };
+  assert.deepEqual(await trained(asynchronous), await trained(inMemory));
+  await assert.rejects(trained(asynchronous, 1e38), NumericError);
 });
