@@ -111,6 +111,21 @@ test('characters are drawn by their softmax, from the likeliest', () => {
   }
 });
 
+test('a loss is of a character, an accuracy of the characters of an example', async () => {
+  // Of two texts of three characters among four; in each row one character has 3/4 of the probability.
+  const likely = [0, 1, 2, 3, 0, 0];
+  const logits = tensor(
+    likely.flatMap((best) => [0, 1, 2, 3].map((code) => (code === best ? Math.log(9) : 0))),
+    { shape: [2, 3, 4] },
+  );
+  const right = tensor(Int32Array.from(likely), { shape: [2, 3] });
+  const half = tensor(Int32Array.of(0, 1, 2, 1, 1, 0), { shape: [2, 3] });
+  const { loss, metric } = PROGRAMS.gpt;
+  assertClose(await loss('mean')(logits, right).data(), [Math.log(4 / 3)], 'the mean over the examples');
+  assertClose(await loss('sum')(logits, right).data(), [2 * Math.log(4 / 3)], 'the sum over the examples');
+  assertClose(await metric(logits, half).data(), [1 + 1 / 3], 'all of the first, one of the second');
+});
+
 test('it learns a text by heart, and writes it', async () => {
   const verse = 'the quick brown fox jumps over the lazy dog while seven wizards box. ';
   const vocabulary = new Vocabulary(verse);
