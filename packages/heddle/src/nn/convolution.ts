@@ -23,8 +23,9 @@ import {
   type Triple,
   triple,
 } from '../tensor/functional-convolutions.js';
-import type { Convolved, Fitted, ResultShape } from '../tensor/shape-types.js';
-import { type ShapeOf, Tensor } from '../tensor/tensor.js';
+import type { Convolved } from '../tensor/shape-types.js';
+import { type DTypeOf, type ShapeOf, Tensor } from '../tensor/tensor.js';
+import type { Conv2dInput } from './layer-types.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
@@ -139,21 +140,8 @@ export class Conv2d<In extends number = number, Out extends number = number> ext
     this.options = own;
   }
 
-  /** How many channels the images have. */
-  get inChannels(): In {
-    return (this.weight.shape[1]! * (this.options.groups ?? 1)) as In;
-  }
-
-  /** How many channels the result has. */
-  get outChannels(): Out {
-    return this.weight.shape[0] as Out;
-  }
-
   /** @param x (N, C, H, W) · @returns (N, O, outH, outW), see `conv2d` */
-  forward<T extends Tensor, I extends number, O extends number>(
-    this: Conv2d<I, O>,
-    x: Fitted<Convolved<ShapeOf<T>, I, O>, T>,
-  ): Tensor<ResultShape<Convolved<ShapeOf<T>, I, O>>> {
+  forward<T extends Tensor>(x: Conv2dInput<T, In>): Tensor<Convolved<ShapeOf<T>, Out>, DTypeOf<T>> {
     return new Tensor(conv2d(x as Tensor, this.weight, this.bias, this.options).node);
   }
 }

@@ -34,6 +34,7 @@ export { Embedding } from './embedding.js';
 export { Fold, PixelShuffle, PixelUnshuffle, Unfold, Upsample } from './images.js';
 export * as init from './init.js';
 export { KeyValueCache } from './key-value-cache.js';
+export type { Conv2dInput, LinearInput, LinearShape } from './layer-types.js';
 export { Linear, type LinearOptions } from './linear.js';
 export { ModuleDict, ModuleList, ParameterDict, ParameterList } from './lists.js';
 export {

@@ -2,8 +2,15 @@
 
 import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
 import { linear } from '../tensor/functional-layers.js';
-import type { Applied, Fitted, ResultShape } from '../tensor/shape-types.js';
-import { type AnyTensor, MATMUL, type MatmulOptions, type ShapeOf, Tensor } from '../tensor/tensor.js';
+import {
+  type AnyTensor,
+  type DTypeOf,
+  MATMUL,
+  type MatmulOptions,
+  type ShapeOf,
+  Tensor,
+} from '../tensor/tensor.js';
+import type { LinearInput, LinearShape } from './layer-types.js';
 import { Module } from './module.js';
 import { requireSize, uniformParameter } from './parameter.js';
 
@@ -35,10 +42,7 @@ export class Linear<In extends number = number, Out extends number = number> ext
   }
 
   /** @param x (…, in) · @returns (…, out) */
-  forward<T extends Tensor, I extends number, O extends number>(
-    this: Linear<I, O>,
-    x: Fitted<Applied<ShapeOf<T>, [O, I]>, T>,
-  ): Tensor<ResultShape<Applied<ShapeOf<T>, [O, I]>>> {
+  forward<T extends Tensor>(x: LinearInput<T, In>): Tensor<LinearShape<ShapeOf<T>, Out>, DTypeOf<T>> {
     return new Tensor(linear(x as Tensor, this.weight as AnyTensor, this.bias, this.#product).node);
   }
 }

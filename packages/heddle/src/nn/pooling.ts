@@ -19,7 +19,8 @@ import {
   maxPool1d,
   maxPool2d,
 } from '../tensor/functional-pooling.js';
-import type { Tensor } from '../tensor/tensor.js';
+import type { Pooled } from '../tensor/shape-types.js';
+import type { DTypeOf, ShapeOf, Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 
 /** The largest element of each window: (N, C, L) → (N, C, outL). */
@@ -59,7 +60,7 @@ export class MaxPool2d extends Module {
   }
 
   /** @param x (N, C, H, W) · @returns (N, C, outH, outW), see `maxPool2d` */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): Tensor<Pooled<ShapeOf<T>>, DTypeOf<T>> {
     return maxPool2d(x, this.kernel, this.options);
   }
 }
@@ -101,7 +102,7 @@ export class AvgPool2d extends Module {
   }
 
   /** @param x (N, C, H, W) · @returns (N, C, outH, outW), see `avgPool2d` */
-  forward(x: Tensor): Tensor {
+  forward<T extends Tensor>(x: T): Tensor<Pooled<ShapeOf<T>>, DTypeOf<T>> {
     return avgPool2d(x, this.kernel, this.options);
   }
 }

@@ -37,7 +37,15 @@ import type { GraphNode } from '../graph/node.js';
 import { type AnyTensor, requireTensor, requireTensors } from './checks.js';
 import { noGradientOf } from './handle.js';
 import { concatenate } from './movement.js';
-import type { Count, Fitted, GivenShape, Joined, ResultShape, Unsqueezed } from './shape-types.js';
+import type {
+  Count,
+  Fitted,
+  GivenShape,
+  Joined,
+  ResultShape,
+  Uninferred,
+  Unsqueezed,
+} from './shape-types.js';
 import {
   type ChosenDType,
   type ChosenShape,
@@ -192,12 +200,12 @@ export function full<const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   value: number | bigint,
   options?: TensorOptions<D>,
-): Tensor<GivenShape<S>, NoInfer<D>>;
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>>;
 export function full<const S extends Shape, D extends DTypeName = 'bool'>(
   shape: S,
   value: boolean,
   options?: TensorOptions<D>,
-): Tensor<GivenShape<S>, NoInfer<D>>;
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>>;
 export function full(shape: Shape, value: number | boolean | bigint, options: TensorOptions = {}): AnyTensor {
   return filled('full', shape, value, options);
 }
@@ -206,12 +214,12 @@ export function full(shape: Shape, value: number | boolean | bigint, options: Te
 export const zeros = <const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   options: TensorOptions<D> = {},
-): Tensor<GivenShape<S>, NoInfer<D>> => filled('zeros', shape, 0, options);
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>> => filled('zeros', shape, 0, options);
 /** 1 in every element. Default dtype f32. */
 export const ones = <const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   options: TensorOptions<D> = {},
-): Tensor<GivenShape<S>, NoInfer<D>> => filled('ones', shape, 1, options);
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>> => filled('ones', shape, 1, options);
 
 const aValue: Rule = {
   must: 'a number or a boolean',
@@ -303,7 +311,7 @@ export function linspace<N extends number, D extends DTypeName = 'f32'>(
   end: number,
   count: N,
   options: TensorOptions<D> = {},
-): Tensor<[N], NoInfer<D>> {
+): Tensor<[N], Uninferred<D, DTypeName>> {
   for (const [name, value] of Object.entries({ start, end }))
     requireArgument('linspace', name, value, aFinite);
   requireArgument('linspace', 'count', count, integerFrom(0));
@@ -351,7 +359,7 @@ export function meshgrid<D extends DTypeName>(
 export function eye<N extends number, D extends DTypeName = 'f32'>(
   n: N,
   options: TensorOptions<D> = {},
-): Tensor<[N, N], NoInfer<D>> {
+): Tensor<[N, N], Uninferred<D, DTypeName>> {
   requireArgument('eye', 'n', n, integerFrom(0));
   requireOptions('eye', options, TENSOR);
   return fromNode(b.cast(b.map('eq', b.iota([n, n], 0), b.iota([n, n], 1)), options.dtype ?? f32), options);
@@ -359,7 +367,7 @@ export function eye<N extends number, D extends DTypeName = 'f32'>(
 
 /** Tensors one after the other along `axis`; the other sizes agree. */
 export function cat<const L extends readonly AnyTensor[], X extends number = 0>(
-  tensors: L & NoInfer<Fitted<Joined<ShapesOf<L>, X>, unknown>>,
+  tensors: L & Uninferred<Fitted<Joined<ShapesOf<L>, X>, unknown>>,
   axis: X = 0 as X,
 ): Tensor<ResultShape<Joined<ShapesOf<L>, X>>, DTypeOf<L[number]>> {
   requireTensors('cat', 'tensors', tensors);

@@ -25,7 +25,7 @@ import {
 } from './checks.js';
 import { stack } from './create.js';
 import { getPrecision } from './precision.js';
-import type { Convolved, ResultShape } from './shape-types.js';
+import type { Convolved } from './shape-types.js';
 import { type DTypeOf, type ShapeOf, Tensor } from './tensor.js';
 
 export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js';
@@ -43,7 +43,7 @@ export function conv2d<T extends AnyTensor, W extends AnyTensor>(
   weight: W,
   bias?: AnyTensor,
   options: Conv2dOptions = {},
-): Tensor<ResultShape<Convolved<ShapeOf<T>, number, ShapeOf<W>[0]>>, DTypeOf<T>> {
+): Tensor<Convolved<ShapeOf<T>, ShapeOf<W>[0]>, DTypeOf<T>> {
   requireTensor('conv2d', 'x', x);
   requireTensor('conv2d', 'weight', weight);
   requireOptions('conv2d', options, CONV2D);

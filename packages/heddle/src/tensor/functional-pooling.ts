@@ -9,7 +9,8 @@ import { aPair, outputSize, type Pair, pair } from '../ops/conv2d/op.js';
 import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../ops/max-pool2d/op.js';
 import { type AnyTensor, requireFloat, requireIndexable, requireRank, requireTensor } from './checks.js';
 import { tensor } from './create.js';
-import { Tensor, widely } from './tensor.js';
+import type { Pooled } from './shape-types.js';
+import { type DTypeOf, type ShapeOf, Tensor, widely } from './tensor.js';
 
 export { MAX_POOL2D, type MaxPool2dOptions } from '../ops/max-pool2d/op.js';
 
@@ -20,11 +21,11 @@ export { MAX_POOL2D, type MaxPool2dOptions } from '../ops/max-pool2d/op.js';
  * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function maxPool2d<D extends DTypeName>(
-  x: Tensor<Shape, D>,
+export function maxPool2d<T extends AnyTensor>(
+  x: T,
   kernel: Pair,
   options: MaxPool2dOptions = {},
-): Tensor<Shape, D> {
+): Tensor<Pooled<ShapeOf<T>>, DTypeOf<T>> {
   requireTensor('maxPool2d', 'x', x);
   requireOptions('maxPool2d', options, MAX_POOL2D);
   return new Tensor(maxPool2dNode(x.node, kernel, options));
@@ -53,11 +54,11 @@ export const AVG_POOL2D: Rules<AvgPool2dOptions> = {
  * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − k) / stride⌋ + 1
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function avgPool2d<D extends DTypeName>(
-  x: Tensor<Shape, D>,
+export function avgPool2d<T extends AnyTensor>(
+  x: T,
   kernel: Pair,
   options: AvgPool2dOptions = {},
-): Tensor<Shape, D> {
+): Tensor<Pooled<ShapeOf<T>>, DTypeOf<T>> {
   requireRank('avgPool2d', 'x', x, 4, '(N,C,H,W)');
   requireFloat('avgPool2d', 'x', x);
   requireOptions('avgPool2d', options, AVG_POOL2D);
@@ -82,13 +83,14 @@ export function avgPool2d<D extends DTypeName>(
     const padded = image.pad([[0, 0], [0, 0], ...around]);
     return new Tensor(b.window(padded.node, arg)).sum([-2, -1]);
   };
-  return widely(
+  const means = widely(
     (x) =>
       (options.countIncludePad ?? true)
         ? sums(x).mul(1 / (size[0] * size[1]))
         : sums(x).div(sums(new Tensor(b.full([1, 1, ...image], x.dtype, 1)))),
     x,
   );
+  return new Tensor(means.node);
 }
 
 /** Options of `maxPool1d`. */

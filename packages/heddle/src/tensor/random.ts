@@ -36,7 +36,7 @@ import { scan } from '../ops/scan/op.js';
 import { order } from '../ops/sort/op.js';
 import { requireFloat } from './checks.js';
 import { fromNode, TENSOR, type TensorOptions, tensor } from './create.js';
-import type { GivenShape } from './shape-types.js';
+import type { GivenShape, Uninferred } from './shape-types.js';
 import { type AnyTensor, Tensor } from './tensor.js';
 
 /** Tensors draw from stream 0. */
@@ -153,7 +153,7 @@ const UNIFORM_BITS: Readonly<Record<string, number>> = { f16: 11, bf16: 8 };
 export function rand<const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   options: RandomOptions<D> = {},
-): Tensor<GivenShape<S>, NoInfer<D>> {
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>> {
   requireRandom('rand', shape, options);
   const { generator = standard, dtype = f32 as DType } = options;
   return fromNode(b.cast(uniform(generator, shape, UNIFORM_BITS[dtype.name]), dtype), options);
@@ -202,7 +202,7 @@ export function randint<const S extends Shape, D extends DTypeName = 'i32'>(
   high: number,
   shape: S,
   options: RandintOptions<D> = {},
-): Tensor<GivenShape<S>, NoInfer<D>> {
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>> {
   requireArgument('randint', 'low', low, anInteger);
   requireArgument('randint', 'high', high, anInteger);
   requireShape('randint', shape);
@@ -302,7 +302,7 @@ const uniform = (generator: Generator, shape: Shape, count = 24): GraphNode => {
 export function randn<const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,
   options: RandomOptions<D> = {},
-): Tensor<GivenShape<S>, NoInfer<D>> {
+): Tensor<GivenShape<S>, Uninferred<D, DTypeName>> {
   requireRandom('randn', shape, options);
   const size = sizeOf(shape);
   // The first half of the numbers are the cosines, the second the sines, of the same draws.

@@ -16,6 +16,9 @@ export type GivenShape<S extends Shape> = S extends readonly [...infer R extends
 /** The size N as it is counted: `number` for what is no literal integer ≥ 0. */
 export type Count<N extends number> = `${N}` extends `-${string}` | `${string}.${string}` ? number : N;
 
+/** T, which the compiler infers nothing from. (TypeScript's own `NoInfer` is newer than the oldest TypeScript that can be used.) */
+export type Uninferred<T, Kind = unknown> = T extends infer U extends Kind ? U : never;
+
 /** The type T of an argument, or the text that says why its shape does not fit. */
 export type Fitted<Result, T> = [Result] extends [string] ? Result : T;
 
@@ -148,7 +151,7 @@ export type Transposed<A extends Shape, X extends number, Y extends number> = nu
   | X
   | Y
   ? Shape
-  : Exchanged<A, AxisFromFront<A, X>, AxisFromFront<A, Y>>;
+  : ResultShape<Exchanged<A, AxisFromFront<A, X>, AxisFromFront<A, Y>>>;
 type Exchanged<A extends Shape, I extends number, J extends number> = {
   -readonly [K in keyof A]: K extends `${I}` ? A[J] : K extends `${J}` ? A[I] : A[K];
 };
@@ -239,14 +242,15 @@ type JoinedPair<A extends Shape, B extends Shape, I, Out extends Shape = []> = n
         : JoinedPair<P, Q, I, [...Out, M & N]>
     : Out;
 
-/** The shape of a 2-d convolution's result; its height and width are not computed. */
-export type Convolved<A extends Shape, In extends number, Out> = A extends readonly [
+/** The shape of pooled images (N, C, …); their height and width are not computed. */
+export type Pooled<A extends Shape> = Convolved<A, A[1]>;
+
+/** The shape that a 2-d convolution to `Out` channels gives; its height and width are not computed. */
+export type Convolved<A extends Shape, Out> = A extends readonly [
   infer N extends number,
-  infer C extends number,
+  number,
   number,
   number,
 ]
-  ? Differ<C, In> extends true
-    ? `channels differ: x has ${C}, the convolution takes ${In}`
-    : [N, Out extends number ? Out : number, number, number]
+  ? [N, Out extends number ? Out : number, number, number]
   : Shape;

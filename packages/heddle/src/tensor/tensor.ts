@@ -76,6 +76,7 @@ import type {
   ResultShape,
   Squeezed,
   Transposed,
+  Uninferred,
   Unsqueezed,
 } from './shape-types.js';
 import type { SortOptions, TopkOptions } from './sorting.js';
@@ -631,7 +632,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
   /** The same elements in another shape; one size may be −1. */
   reshape<T extends AnyTensor, const R extends Shape>(
     this: T,
-    shape: R & NoInfer<Fitted<Reshaped<ShapeOf<T>, R>, unknown>>,
+    shape: R & Uninferred<Fitted<Reshaped<ShapeOf<T>, R>, unknown>>,
   ): Tensor<ResultShape<Reshaped<ShapeOf<T>, R>>, DTypeOf<T>> {
     return new Tensor(b.reshape(this.node, inferShape(shape, this)));
   }

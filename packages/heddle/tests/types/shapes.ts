@@ -14,6 +14,7 @@ import {
   jit,
   layerNorm,
   linear,
+  maxPool2d,
   mse,
   type NumberDType,
   nn,
@@ -179,22 +180,28 @@ same<typeof hidden, Tensor<[64, 10], 'f32'>>();
 const fc = new nn.Linear(784, 10);
 same<typeof fc, nn.Linear<784, 10>>();
 const outputs = new nn.ReLU().forward(fc.forward(x));
-same<typeof outputs, Tensor<[64, 10]>>();
+same<typeof outputs, Tensor<[64, 10], 'f32'>>();
 const perToken = fc.forward(zeros([8, 16, 784]));
-same<typeof perToken, Tensor<[8, 16, 10]>>();
+same<typeof perToken, Tensor<[8, 16, 10], 'f32'>>();
 const conv = new nn.Conv2d(1, 6, 5, { padding: 2 });
 const maps = new nn.BatchNorm2d(6).forward(conv.forward(images));
-same<typeof maps, Tensor<[64, 6, number, number]>>();
+same<typeof maps, Tensor<[64, 6, number, number], 'f32'>>();
+const features = fc.forward(maxPool2d(new nn.AvgPool2d(2).forward(maps), 2).flatten(1));
+same<typeof features, Tensor<[64, 10], 'f32'>>();
 const convolved = conv2d(images, zeros([16, 1, 3, 3]));
 same<typeof convolved, Tensor<[64, 16, number, number], 'f32'>>();
 const loss = crossEntropy(outputs, zeros([64], { dtype: i32 }));
-same<typeof loss, Tensor<[]>>();
+same<typeof loss, Tensor<[], 'f32'>>();
 const each = mse(x, x, { reduction: 'none' });
 same<typeof each, Tensor<Shape, 'f32'>>();
 
 // Layers whose sizes are not known, and of any kind.
 const anyLinear: nn.Linear = fc;
+let value: Tensor = x;
+for (const layer of [fc, conv, new nn.ReLU(), new nn.MaxPool2d(2), new nn.Flatten()])
+  value = layer.forward(value);
+export const last = value;
 export const layers: readonly nn.Layer[] = [fc, conv, anyLinear, new nn.Flatten(), new nn.ReLU()];
 export const through: Tensor = anyLinear.forward(plain);
 const sized = new nn.Linear(count, 10).forward(x);
-same<typeof sized, Tensor<[64, 10]>>();
+same<typeof sized, Tensor<[64, 10], 'f32'>>();
