@@ -340,6 +340,7 @@ export {
   type MetricFunction,
   type Model,
   metrics,
+  type SaveWeightsOptions,
   type Stateful,
   type StepReport,
   SummaryWriter,

@@ -134,6 +134,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     status.replace(`${cause}: stopping after this step and saving. Once more to stop at once.`),
   );
   const launches = new LaunchCount();
+  const metadata = { program: program.name };
   const recorder = new Recorder(folder, model, program.name);
   const resumption: Callback = {
     onStart: ({ epoch, step }) => {
@@ -169,7 +170,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       monitor: program.monitor,
       resume: plan.resumed !== undefined,
     });
-    if (history.ended === 'aborted') await saveWeights(model, folder.weights, { program: program.name });
+    if (history.ended === 'aborted') await saveWeights(model, folder.weights, { metadata });
     summarize(history, { folder, launches, noun, program, say, fact });
     if (interrupt.cause && history.ended === 'aborted') {
       say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. Go on with it:`);
@@ -181,7 +182,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   } catch (error) {
     if (error instanceof NumericError) {
       await recorder.onEnd();
-      await saveWeights(model, folder.weights, { program: program.name });
+      await saveWeights(model, folder.weights, { metadata });
       say(`The last good weights are in ${folder.weights}`);
     }
     throw error;
@@ -226,10 +227,8 @@ class Recorder implements Callback {
   async #write(report: EpochReport): Promise<void> {
     const { weights } = this.#folder;
     // The weights are read here and now: the next epoch changes them.
-    const saved = saveWeights(this.#model, weights, {
-      program: this.#program,
-      epoch: String(report.epoch + 1),
-    });
+    const metadata = { program: this.#program, epoch: String(report.epoch + 1) };
+    const saved = saveWeights(this.#model, weights, { metadata });
     await Promise.all([saved, this.#folder.addMetrics(lineOf(report))]);
   }
 }

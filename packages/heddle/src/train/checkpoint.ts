@@ -25,7 +25,8 @@ export function checkpoint(model: Module, path: string, options: CheckpointOptio
         if (!(value > best)) return;
         best = value;
       }
-      await saveWeights(model, path, { epoch: String(report.epoch + 1), loss: String(report.loss) });
+      const metadata = { epoch: String(report.epoch + 1), loss: String(report.loss) };
+      await saveWeights(model, path, { metadata });
     },
     saveState: () => best,
     loadState: (state) => {

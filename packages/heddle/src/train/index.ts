@@ -30,4 +30,4 @@ export { accuracy, binaryAccuracy, type Metric, type MetricFunction, type Summed
 export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
 export type { OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';
 export { SummaryWriter, type TensorBoardOptions, tensorBoard } from './summary-writer.js';
-export { type LoadWeightsOptions, loadWeights, saveWeights } from './weights.js';
+export { type LoadWeightsOptions, loadWeights, type SaveWeightsOptions, saveWeights } from './weights.js';

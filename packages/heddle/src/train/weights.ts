@@ -4,28 +4,79 @@ import {
   aFunction,
   aString,
   instance,
+  oneOf,
   type Rules,
+  recordOf,
   requireArgument,
   requireOptions,
 } from '../core/arguments.js';
-import { isFloat } from '../core/dtype.js';
+import { i64, isFloat } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { loadTensors, type StoredMetadata, saveTensors } from '../io/index.js';
 import { Module } from '../nn/index.js';
+import { BatchNorm } from '../nn/normalization.js';
+import { zeros } from '../tensor/create.js';
 import type { AnyTensor } from '../tensor/tensor.js';
 
 /** @internal */
 export const aModule = instance(Module, 'a module, such as nn.Sequential');
 
+/** Options of `saveWeights`. */
+export interface SaveWeightsOptions {
+  /** Texts to keep in the file. */
+  readonly metadata?: StoredMetadata;
+  /**
+   * 'pytorch': names as PyTorch has them, such as `bn1.running_mean`, with batch normalization's `num_batches_tracked`, so that
+   * `load_state_dict` of the same model takes the file. Default: 'heddle', those of `model.stateDict()`.
+   */
+  readonly names?: 'heddle' | 'pytorch';
+}
+
+const SAVE: Rules<SaveWeightsOptions> = {
+  metadata: recordOf(aString, 'an object of strings by name'),
+  names: oneOf('heddle', 'pytorch'),
+};
+
 /**
  * Write a model's state, atomically: what was at `path` stays whole if anything fails. The path ends in .safetensors or .npz.
- * @param metadata texts to keep in the file
- * @throws FileError
+ * @throws ArgumentError, FileError
  */
-export async function saveWeights(model: Module, path: string, metadata: StoredMetadata = {}): Promise<void> {
+export async function saveWeights(
+  model: Module,
+  path: string,
+  options: SaveWeightsOptions = {},
+): Promise<void> {
   requireArgument('saveWeights', 'model', model, aModule);
   requireArgument('saveWeights', 'path', path, aString);
-  await saveTensors(path, model.stateDict(), { metadata });
+  requireOptions('saveWeights', options, SAVE);
+  const { metadata = {}, names = 'heddle' } = options;
+  const state = names === 'pytorch' ? pytorchState(model) : model.stateDict();
+  await saveTensors(path, state, { metadata });
+}
+
+/** A model's state by PyTorch's names, which `loadWeights` understands as well. */
+function pytorchState(model: Module): Record<string, AnyTensor> {
+  const named = Object.entries(model.stateDict()).map(([name, t]) => [snakeCase(name), t] as const);
+  const counts = [...model.namedModules()].flatMap(([name, module]) =>
+    module instanceof BatchNorm
+      ? [
+          [
+            `${name === '' ? '' : `${snakeCase(name)}.`}num_batches_tracked`,
+            zeros([], { dtype: i64 }),
+          ] as const,
+        ]
+      : [],
+  );
+  return Object.fromEntries<AnyTensor>([...named, ...counts]);
+}
+
+/** `selfAttn.inProjWeight` → `self_attn.in_proj_weight`; a name that would not come back stays as it is. */
+function snakeCase(name: string): string {
+  const parts = name.split('.').map((part) => {
+    const snake = part.replace(/(?<=[a-z0-9])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
+    return camelCase(snake) === part ? snake : part;
+  });
+  return parts.join('.');
 }
 
 /** Options of `loadWeights`. */

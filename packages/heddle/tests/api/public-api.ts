@@ -245,7 +245,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   earlyStopping: [options({ patience: number(), monitor: optional(text('loss')) }, () => ({ patience: 1 }))],
   saveCheckpoint: [path, parts, optional(json)],
   loadCheckpoint: [path, parts],
-  saveWeights: [model, path, metadata],
+  saveWeights: [model, path, options({ metadata, names: optional(oneOf('heddle', 'pytorch')) })],
   loadWeights: [
     model,
     path,
