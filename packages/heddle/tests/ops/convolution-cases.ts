@@ -42,6 +42,10 @@ export const CASES: readonly ConvolutionCase[] = [
   conv('dilated rows, stride 2, eight channels in groups', [2, 16, 16], [9, 8], 3, {
     ...{ stride: 2, dilation: [2, 1], padding: [2, 1], groups: 2 },
   }),
+  conv('one long row', [2, 9, 20], [1, 96], [1, 5], { padding: [0, 2] }),
+  conv('one long row, dilated, in groups', [1, 16, 16], [1, 128], [1, 3], {
+    ...{ padding: [0, 4], dilation: [1, 4], groups: 2 },
+  }),
   conv('1×1', [2, 5, 3], [3, 7], 1),
   conv('5×5 padded', [2, 1, 6], [7, 9], 5, { padding: 2 }),
   conv('padded above only', [1, 2, 2], [5, 8], 3, { padding: [1, 0] }),

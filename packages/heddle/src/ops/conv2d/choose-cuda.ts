@@ -10,7 +10,7 @@ import { type ConvolveTile, convolve } from './cuda.js';
 import type { ImageTile } from './cuda-image.js';
 import { convolveTiles, weightTiles } from './cuda-tiles.js';
 import { addParts, convolveWeight, type PartLayout, partsOf } from './cuda-weight-gradient.js';
-import { type ConvolveProblem, convolveProblem, weightGradientProblem } from './problem.js';
+import { type ConvolveProblem, convolveProblem, folded, weightGradientProblem } from './problem.js';
 import { type ConvolveTensorTile, convolveTensor } from './tensor-core.js';
 import { convolveTensorTiles, weightTensorTiles } from './tensor-core-tiles.js';
 import { convolveWeightTensor, tensorParts } from './tensor-core-weight-gradient.js';
@@ -44,6 +44,13 @@ function choiceOf(
     ],
     plan: (io, arg) => ways(io, arg)[0]!.plan(),
   };
+}
+
+/** What the tiles are cut of. */
+function tiledProblem(io: KernelIo, arg: Conv2dArg, adjoint: boolean): ConvolveProblem {
+  const problem = folded(convolveProblem(io, arg, adjoint));
+  const [images, channels] = io.output.shape as [number, number];
+  return problem.folded ? { ...problem, finish: io.finish([images, channels, ...problem.outSize]) } : problem;
 }
 
 /** Ways by tiles, on tensor cores where they may be used. */
@@ -82,7 +89,7 @@ function winogradWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): V
  */
 export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Conv2dArg> => ({
   ...choiceOf(name, adjoint ? 'input' : 'forward', (io, arg) => {
-    const byTiles = (io: KernelIo): Variant[] => tileWays(io, arg, convolveProblem(io, arg, adjoint));
+    const byTiles = (io: KernelIo): Variant[] => tileWays(io, arg, tiledProblem(io, arg, adjoint));
     const others = (io: KernelIo): Variant[] => winogradWays(io, arg, convolveProblem(io, arg, adjoint));
     const own = byTiles(io);
     if (!io.window) return [...own, ...others(io)];
@@ -95,7 +102,7 @@ export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Con
 /** The weight gradient, of x and the outputs' gradient. */
 export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
   choiceOf(name, 'weight', (io, arg) => {
-    const problem = weightGradientProblem(io, arg);
+    const problem = folded(weightGradientProblem(io, arg));
     const way = (name: string, parts: number, kernel: () => GridKernel, layout?: PartLayout): Variant => ({
       name,
       plan: (): Stage[] => {

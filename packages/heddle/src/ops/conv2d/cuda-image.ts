@@ -117,6 +117,7 @@ export function imageLayout(p: Convolution, tile: ImageTile, threads: number, ph
     widened: isHalf(p.dtype),
     step: stepOf(p),
     spread: spreadOf(p),
+    folded: p.folded === true,
     dilation: p.dilation,
     kernel: p.kernel,
     before: [beforeOf(p, 0), beforeOf(p, 1)] as const,
@@ -183,7 +184,7 @@ export function copyImage(
 ): void {
   const { threadIdx, idiv, copyRun } = context;
   const { images, groups, channels, size, tile, step, spread, before, flat, vector, lead } = layout;
-  const { width, plane, planes, lines, copies, lanes, planeTeams, lineTeams, perLine } = layout;
+  const { width, plane, planes, lines, copies, lanes, planeTeams, lineTeams, perLine, folded } = layout;
   const team = idiv(threadIdx.x, lanes);
   const member = threadIdx.x % lanes;
   const firstLine = idiv(team, planeTeams);
@@ -206,7 +207,9 @@ export function copyImage(
       for (let q = 0; q < perLine; q++) {
         const u = left + q * lanes * vector;
         const c = idiv(u, spread[1]);
-        const hit = there && u >= 0 && (flat ? u < end : c < size[1] && u % spread[1] === 0);
+        const hit = folded
+          ? there && y * size[1] + c >= 0 && y * size[1] + c < size[0] * size[1]
+          : there && u >= 0 && (flat ? u < end : c < size[1] && u % spread[1] === 0);
         const spot = place + line * width + q * lanes * vector;
         const source = from + y * size[1] + c;
         if (copies % lanes === 0 || member + q * lanes < copies) {

@@ -22,6 +22,21 @@ export interface Convolution extends SlidingWindow {
    * wanted, and the weights are those of the forward direction.
    */
   readonly adjoint: boolean;
+  /** Its rows are the pieces of one: a tap beyond the end of a row finds the row next to it. */
+  readonly folded?: boolean | undefined;
+}
+
+/** Columns of a row that is cut into pieces. */
+const PIECE = 32;
+
+/** One long row as rows of 32: in a tile of them, what is read of the weights serves several rows. For kernels of a GPU. */
+export function folded<P extends ConvolveProblem | WeightGradientProblem>(p: P): P {
+  const [rows, columns] = p.outSize;
+  const isOneRow = rows === 1 && p.size[0] === 1 && p.kernel[0] === 1 && columns === p.size[1];
+  const isPlain = p.stride[0] === 1 && p.stride[1] === 1 && !('window' in p && p.window);
+  if (!isOneRow || !isPlain || columns <= 2 * PIECE || columns % PIECE !== 0) return p;
+  const size = [columns / PIECE, PIECE] as const;
+  return { ...p, size, outSize: size, folded: true };
 }
 
 /** A convolution, or its adjoint in the image. */
