@@ -63,5 +63,8 @@ export const CASES: readonly ConvolutionCase[] = [
   }),
   conv('groups', [2, 4, 6], [5, 8], 3, { groups: 2 }),
   conv('depthwise, padded', [1, 3, 3], [5, 6], 3, { groups: 3, padding: 1 }),
+  conv('depthwise, strided, dilated', [2, 5, 5], [19, 23], [3, 2], {
+    ...{ groups: 5, stride: 2, dilation: [2, 3], padding: [1, 2] },
+  }),
   conv('many images', [9, 1, 2], [3, 6], 3),
 ];

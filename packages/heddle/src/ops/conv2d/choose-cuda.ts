@@ -7,6 +7,7 @@ import type { GridKernel } from '../tiled.js';
 import { cudnnVariants } from '../vendor.js';
 import type { Conv2dArg } from './arg.js';
 import { type ConvolveTile, convolve } from './cuda.js';
+import { convolveDepthwise, convolveWeightDepthwise, depthwiseParts, isDepthwise } from './cuda-depthwise.js';
 import type { ImageTile } from './cuda-image.js';
 import { convolveTiles, weightTiles } from './cuda-tiles.js';
 import { addParts, convolveWeight, type PartLayout, partsOf } from './cuda-weight-gradient.js';
@@ -72,6 +73,13 @@ function tileWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Varia
   return ways('f32', convolveTiles(problem, io.target), (tile) => convolve(problem, tile));
 }
 
+/** Each channel by itself. */
+function depthwiseWays(problem: ConvolveProblem): Variant[] {
+  if (!isDepthwise(problem)) return [];
+  const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
+  return [{ name: 'depthwise', plan: () => [gridStage(convolveDepthwise(problem), ...args)] }];
+}
+
 /** Winograd's algorithm, where it suits; in f32. */
 function winogradWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Variant[] {
   if (useTensorCores(io, arg) || !suitsWinograd(problem)) return [];
@@ -92,7 +100,7 @@ export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Con
     const byTiles = (io: KernelIo): Variant[] => tileWays(io, arg, tiledProblem(io, arg, adjoint));
     const others = (io: KernelIo): Variant[] => winogradWays(io, arg, convolveProblem(io, arg, adjoint));
     const own = byTiles(io);
-    if (!io.window) return [...own, ...others(io)];
+    if (!io.window) return [...depthwiseWays(convolveProblem(io, arg, adjoint)), ...own, ...others(io)];
     const plainly = (io: KernelIo): Variant[] => [...(own.length > 0 ? [] : byTiles(io)), ...others(io)];
     return [...own, ...finishedAfter(io, plainly)];
   }),
@@ -113,9 +121,13 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
         ];
       },
     });
+    const depthwise = isDepthwise(problem) ? [depthwiseParts(problem, io.target)] : [];
+    const ways = depthwise.map((parts) =>
+      way('depthwise', parts, () => convolveWeightDepthwise(problem, parts)),
+    );
     const tensorTiles = useTensorCores(io, arg) ? weightTensorTiles(problem, io.target) : [];
     if (tensorTiles.length > 0) {
-      return tensorTiles.map((t) =>
+      const byTiles = tensorTiles.map((t) =>
         way(
           `tf32-${t.each.join('x')}-${t.warps.join('x')}-${inner(t)}-${t.splits}`,
           t.splits,
@@ -123,10 +135,12 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
           tensorParts(problem, t),
         ),
       );
+      return [...ways, ...byTiles];
     }
-    return weightTiles(problem, io.target).map((t) =>
+    const byTiles = weightTiles(problem, io.target).map((t) =>
       way(`f32-${t.each.join('x')}-${t.threads.join('x')}-${inner(t)}-${t.splits}`, t.splits, () =>
         convolveWeight(problem, t),
       ),
     );
+    return [...ways, ...byTiles];
   });

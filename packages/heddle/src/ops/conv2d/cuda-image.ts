@@ -39,7 +39,7 @@ const stepOf = (p: Convolution) => (p.adjoint ? APART : p.stride);
 const spreadOf = (p: Convolution) => (p.adjoint ? p.stride : APART);
 const reachOf = ({ dilation, kernel }: Convolution, i: 0 | 1): number => dilation[i] * (kernel[i] - 1);
 /** Rows or columns of padding above and left of the image. */
-const beforeOf = (p: Convolution, i: 0 | 1): number =>
+export const beforeOf = (p: Convolution, i: 0 | 1): number =>
   p.adjoint ? reachOf(p, i) - p.padding[i] : p.padding[i];
 
 /** Pixels of one copy, and how many the rows of the copy begin further left for it. */
