@@ -9,7 +9,7 @@ import {
   rounded,
 } from 'heddle/internal/cli/figures.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
-import { OPTIMIZERS, scheduleOf } from 'heddle/internal/train/programs.js';
+import { fitOptionsOf } from 'heddle/internal/train/programs.js';
 import type { Recipe } from 'heddle/internal/train/recipes.js';
 import type { Callback } from 'heddle/train';
 import { PROGRAMS, type TrainingProgram } from 'heddle/train';
@@ -90,17 +90,11 @@ export async function runAccuracyBench(options: AccuracyOptions = {}): Promise<A
     for (const seed of seeds) {
       manualSeed(seed);
       const model = program.build();
-      const schedule = scheduleOf(settings);
       const images = limit === undefined ? train : train.slice(0, Math.min(limit, train.length));
       const { epochs: reports } = await fit(model, {
         train: new Loader(images, { batchSize: settings.batchSize, shuffle: true, seed }),
         validation: new Loader(test, { batchSize: 500 }),
-        optimizer: OPTIMIZERS[settings.optimizer](model.parameters(), settings.lr),
-        loss: program.loss(settings.lossReduction),
-        lossReduction: settings.lossReduction,
-        metrics: { accuracy: program.metric },
-        epochs: settings.epochs,
-        ...(schedule && { schedule }),
+        ...fitOptionsOf(program, settings, model),
         signal,
         callbacks: [teller(`${name}, seed ${seed}`, options.onProgress)],
       });

@@ -2,7 +2,7 @@
 import { recordOrigins } from '../graph/origin.js';
 import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
-import { OPTIMIZERS, programNamed } from '../train/programs.js';
+import { optimizerOf, programNamed } from '../train/programs.js';
 import { measureCeilings, realDevice } from './ceilings.js';
 import { circumstances, measuredDevice, rounded, spreadOf, writeResults, writeText } from './figures.js';
 import { percent, table } from './format.js';
@@ -50,7 +50,7 @@ export async function profileStep(
   const ceilings = await measureCeilings(device);
   recordOrigins(true);
   const steps = new TrainingSteps(program, {
-    optimizer: (parameters) => OPTIMIZERS[recipe.optimizer](parameters, recipe.lr),
+    optimizer: (parameters) => optimizerOf(recipe, parameters),
     batchSize,
     batches: 1,
   });

@@ -3,7 +3,6 @@ import { resolve } from 'node:path';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
 import type { Module } from '../nn/index.js';
-import type { LrSchedule } from '../optim/index.js';
 import { closeDevices } from '../runtime/registry.js';
 import { device, engineStats } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
@@ -18,7 +17,7 @@ import {
   type TrainingPlan,
 } from '../train/index.js';
 import { Interrupt } from '../train/interrupt.js';
-import { OPTIMIZERS, scheduleOf, type TrainingProgram } from '../train/programs.js';
+import { fitOptionsOf, type TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, perCharacter, percent, table, whole } from './format.js';
 import { progress } from './progress.js';
@@ -69,7 +68,7 @@ function planOf(name: string | undefined, options: TrainOptions): RunPlan {
     const program = programNamed(name!);
     const { seed, limit } = options;
     const data = dataNamed(program, options);
-    const recipe = recipeFor(program, options);
+    const recipe = onThisDevice(recipeFor(program, options), options);
     return { program, recipe, data, seed, limit, vocabulary: undefined, resumed: undefined };
   }
   const { folder, config } = RunFolder.open(options.resume);
@@ -94,9 +93,9 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   };
   const fact = (label: string, text: string): void =>
     say(wrapped(`${label.padEnd(LABEL)}${text}`, widthOf(process.stdout), LABEL));
+  const why = chooseDevice(options.device);
   const plan = planOf(name, options);
   const { program, recipe, seed } = plan;
-  const why = chooseDevice(options.device);
   const data = await loadData(plan);
   manualSeed(seed);
   const vocabulary = 'vocabulary' in data ? data.vocabulary : undefined;
@@ -121,12 +120,8 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   fact('device', `${device().name}: ${device().description} (${why})`);
   fact('program', `${program.name}: ${program.doc} (${whole(parameters)} parameters)`);
   fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
-  const { epochs, batchSize, optimizer, lr, schedule, autocast, ema } = recipe;
-  const batches = `batches of ${batchSize}${batchSize > data.train.length ? ' (all examples in one)' : ''}`;
-  fact(
-    'recipe',
-    `${counted(epochs, 'epoch')}, ${batches}, ${optimizer}, lr ${lr} (${schedule}), ${autocast ? `${autocast} autocast, ` : ''}${ema === undefined ? '' : `averages of ${ema}, `}seed ${seed}`,
-  );
+  const { batchSize } = recipe;
+  fact('recipe', `${recipeText(recipe, data.train.length)}, seed ${seed}`);
   fact('run', folder.path);
   if (!plan.resumed) say('');
 
@@ -153,21 +148,12 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     const history = await fit(model, {
       train: loaderOf(data.train, { batchSize, shuffle: true, seed, workers: options.workers }),
       validation: evaluationLoader(data.test),
-      loss: program.loss(recipe.lossReduction),
-      lossReduction: recipe.lossReduction,
-      autocast,
-      ema: ema === undefined ? undefined : { decay: ema },
-      metrics: { accuracy: program.metric },
-      optimizer: OPTIMIZERS[optimizer](model.parameters(), lr),
-      epochs,
-      ...schedulePart(recipe),
-      clipGradNorm: recipe.clipGradNorm,
+      ...fitOptionsOf(program, recipe, model),
       signal: interrupt.signal,
       callbacks: [resumption, launches, shown, recorder, jsonLog(folder.log)],
       logEvery: options.logEvery,
       folder: folder.path,
       checkpointEvery: options.checkpointEvery ? { epochs: 1, steps: options.checkpointEvery } : undefined,
-      monitor: program.monitor,
       resume: plan.resumed !== undefined,
     });
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { metadata });
@@ -193,9 +179,25 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   }
 }
 
-function schedulePart(recipe: Recipe): { schedule?: LrSchedule } {
-  const schedule = scheduleOf(recipe);
-  return schedule ? { schedule } : {};
+/** Mixed precision is for GPUs: only where it is asked for is it used elsewhere, where it takes longer. */
+function onThisDevice({ autocast, ...recipe }: Recipe, asked: RecipeOptions): Recipe {
+  const isUsed = asked.autocast !== undefined || device().name.startsWith('cuda');
+  return isUsed && autocast ? { ...recipe, autocast } : recipe;
+}
+
+/** A recipe in a line. */
+function recipeText(recipe: Recipe, examples: number): string {
+  const { epochs, batchSize, optimizer, lr, schedule, autocast, weightDecay, augment, ema } = recipe;
+  return [
+    counted(epochs, 'epoch'),
+    `batches of ${batchSize}${batchSize > examples ? ' (all examples in one)' : ''}`,
+    `${optimizer}, lr ${lr} (${schedule})`,
+    ...(weightDecay ? [`weight decay ${weightDecay}`] : []),
+    ...(autocast ? [`${autocast} autocast`] : []),
+    ...(ema === undefined ? [] : [`averages of ${ema}`]),
+    ...(augment?.shift ? [`images shifted by up to ${counted(augment.shift, 'pixel')}`] : []),
+    ...(augment?.flip ? ['mirrored at random'] : []),
+  ].join(', ');
 }
 
 /** Writes figures and weights after every epoch, while the next one runs. */

@@ -16,7 +16,9 @@ import {
 } from '../optim/index.js';
 import { bceWithLogits, crossEntropy } from '../tensor/functional-losses.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { augmented } from './augment.js';
 import type { Loss, LossReduction } from './evaluate.js';
+import type { FitOptions } from './fit-options.js';
 import { GPT } from './gpt.js';
 import { accuracy, binaryAccuracy, type Metric } from './metrics.js';
 import { type OptimizerName, type Recipe, SETTINGS, type Settings } from './recipes.js';
@@ -25,15 +27,28 @@ import { parseSchedule } from './schedule-expression.js';
 import { ViT } from './vit.js';
 
 /** Optimizers by the names that commands take, with the settings that suit the programs. */
-export const OPTIMIZERS = {
-  sgd: (params, lr) => new SGD(params, { lr }),
-  momentum: (params, lr) => new SGD(params, { lr, momentum: 0.9 }),
-  adam: (params, lr) => new Adam(params, { lr }),
-  adamw: (params, lr) => new AdamW(params, { lr }),
-  adagrad: (params, lr) => new Adagrad(params, { lr }),
-  lion: (params, lr) => new Lion(params, { lr }),
-  rmsprop: (params, lr) => new RMSprop(params, { lr }),
-} as const satisfies Record<OptimizerName, (params: Tensor[], lr: number) => Optimizer<BaseSettings>>;
+const OPTIMIZERS = {
+  sgd: (params, settings) => new SGD(params, settings),
+  momentum: (params, settings) => new SGD(params, { ...settings, momentum: 0.9 }),
+  adam: (params, settings) => new Adam(params, settings),
+  adamw: (params, settings) => new AdamW(params, settings),
+  adagrad: (params, settings) => new Adagrad(params, settings),
+  lion: (params, settings) => new Lion(params, settings),
+  rmsprop: (params, settings) => new RMSprop(params, settings),
+} as const satisfies Record<
+  OptimizerName,
+  (params: Tensor[], settings: UpdateSettings) => Optimizer<BaseSettings>
+>;
+
+/** The settings of a recipe that are its optimizer's. */
+type UpdateSettings = Pick<Recipe, 'lr' | 'weightDecay'>;
+
+/** The optimizer of a recipe. */
+export const optimizerOf = (
+  { optimizer, lr, weightDecay }: Recipe,
+  params: Tensor[],
+): Optimizer<BaseSettings> =>
+  OPTIMIZERS[optimizer](params, { lr, ...(weightDecay !== undefined && { weightDecay }) });
 
 /** A network with the data and the settings it is trained with. */
 export interface TrainingProgram extends Settings {
@@ -171,3 +186,25 @@ export function programNamed(name: string): TrainingProgram {
 /** The learning rate's factor over the training. @throws ArgumentError unless it is a schedule */
 export const scheduleOf = ({ schedule }: Pick<Recipe, 'schedule'>): LrSchedule | undefined =>
   schedule === 'constant' ? undefined : parseSchedule(schedule);
+
+/** What `fit` is told to train a program's network by a recipe. While it trains, the network varies its images. */
+export function fitOptionsOf(
+  program: TrainingProgram,
+  recipe: Recipe,
+  model: nn.Module,
+): Omit<FitOptions, 'train'> {
+  const { epochs, lossReduction, autocast, clipGradNorm, augment, ema } = recipe;
+  if (augment)
+    model.registerForwardPreHook((module, [images, ...others]) =>
+      module.training ? [augmented(images as Tensor, augment), ...others] : undefined,
+    );
+  return {
+    loss: program.loss(lossReduction),
+    metrics: { accuracy: program.metric },
+    monitor: program.monitor,
+    optimizer: optimizerOf(recipe, model.parameters()),
+    schedule: scheduleOf(recipe),
+    ...{ epochs, lossReduction, autocast, clipGradNorm },
+    ema: ema === undefined ? undefined : { decay: ema },
+  };
+}

@@ -10,6 +10,14 @@ export const OPTIMIZER_NAMES = ['sgd', 'momentum', 'adam', 'adamw', 'adagrad', '
 /** Their names: `momentum` is SGD with a momentum of 0.9. */
 export type OptimizerName = (typeof OPTIMIZER_NAMES)[number];
 
+/** How images are varied at random. */
+export interface Augmentation {
+  /** Pixels by which they are moved at most, along each axis. Default 0. */
+  readonly shift?: number;
+  /** Whether every other one is mirrored. Default: no. */
+  readonly flip?: boolean;
+}
+
 /** How a program is trained. */
 export interface Recipe {
   /** How often all examples are seen. */
@@ -24,12 +32,16 @@ export interface Recipe {
   readonly schedule: string;
   /** Whether a step takes the mean of its examples' losses, or the sum. */
   readonly lossReduction: LossReduction;
-  /** Mixed precision (default: off). */
+  /** Mixed precision on a GPU (default: off). */
   readonly autocast?: AutocastName;
   /** The share of the old averages that averages of the weights keep. Default: there are none. */
   readonly ema?: number;
   /** Gradients are scaled so that their norm is at most this. Default: no limit. */
   readonly clipGradNorm?: number;
+  /** As the optimizer understands it. Default: none; for adamw its own. */
+  readonly weightDecay?: number;
+  /** How images are varied while the network trains on them. Default: they are not. */
+  readonly augment?: Augmentation;
   /** Of a network that comes in several sizes: its own. */
   readonly sizes?: GPTSizes;
 }
@@ -140,8 +152,11 @@ export const SETTINGS = {
       batchSize: 128,
       optimizer: 'momentum',
       lr: 0.05,
-      schedule: 'cosine',
+      schedule: 'chain(warmup(500), cosine)',
       lossReduction: 'mean',
+      autocast: 'bf16',
+      weightDecay: 5e-4,
+      augment: { shift: 2, flip: true },
     },
   },
   vit: {
@@ -152,9 +167,11 @@ export const SETTINGS = {
       epochs: 20,
       batchSize: 128,
       optimizer: 'adamw',
-      lr: 1e-3,
-      schedule: 'cosine',
+      lr: 2e-3,
+      schedule: 'chain(warmup(500), cosine)',
       lossReduction: 'mean',
+      weightDecay: 0.05,
+      augment: { shift: 2 },
     },
   },
   gpt: {
