@@ -1,5 +1,6 @@
 /** Recurrent networks: one layer in one direction. */
 import { type CellName, recurrent } from '../ops/recurrent/op.js';
+import { forProduct } from './autocast.js';
 import { zeros } from './create.js';
 import { linear } from './functional-layers.js';
 import { type AnyTensor, Tensor } from './tensor.js';
@@ -25,7 +26,7 @@ export interface RecurrentOutput {
 }
 
 /**
- * All steps of a layer.
+ * All steps of a layer. In mixed precision its sources are of 16 bits, and so are its states; a step is computed in f32.
  * @param x (T, N, I), T ≥ 1
  * @param first (N, H) each: the states before the first step
  * @param isReversed from the last step to the first
@@ -42,7 +43,8 @@ export function recurrentLayer(
   const size = weightHh.shape[1]!;
   const input = linear(inOrder, weightIh, biasIh);
   const bias = biasHh ?? zeros([weightHh.shape[0]!], { dtype: x.dtype });
-  const y = new Tensor(recurrent(cell, input.node, weightHh.transpose().node, bias.node, h0!, c0!));
+  const sources = [input.node, weightHh.transpose().node, bias.node, h0!, c0!].map(forProduct);
+  const y = new Tensor(recurrent(cell, ...sources));
   const h = y.at(':', ':', `0:${size}`);
   return {
     output: isReversed ? h.flip(0) : h,

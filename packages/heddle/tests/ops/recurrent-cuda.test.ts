@@ -46,6 +46,10 @@ test('lstm, 2 steps of 3 rows of 100 features, one copy after the other', () => 
   for (const node of nodesOf('lstm', 2, 3, 100)) check(node, narrow);
 });
 
+test('tanh, 2 steps of 3 rows of 184 features, two rows and some of the weights in shared memory of a block', () => {
+  for (const node of nodesOf('tanh', 2, 3, 184)) check(node, { ...SIM_TARGET, units: 2 });
+});
+
 test('all steps are launches of one kernel', () => {
   for (const node of nodesOf('lstm', 40, 64, 256)) {
     const sources = node.src.map(() => ({ data: new Float32Array() }));

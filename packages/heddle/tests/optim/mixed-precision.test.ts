@@ -63,6 +63,26 @@ for (const device of DEVICES) {
     assert.throws(() => H.ones([2], { dtype: bf16 }).add(H.ones([2])), /dtypes differ/);
   });
 
+  test(`${device}: recurrent layers take and give 16 bits`, async () => {
+    H.useDevice(device);
+    const x = H.randn([2, 2, 3], { generator: new H.Generator(1) });
+    const gradients = async (model: nn.GRU | nn.LSTM, output: H.Tensor): Promise<number[]> => {
+      model.zeroGrad();
+      output.square().sum().backward();
+      return [...(await H.cat(model.parameters().map((p) => p.grad!.flatten())).data())];
+    };
+    for (const [model, dtype, tolerance] of [
+      [new nn.GRU(3, 4), f16, 4e-3],
+      [new nn.LSTM(3, 4), bf16, 3e-2],
+    ] as const) {
+      const exact = await gradients(model, model.forward(x)[0]);
+      const mixed = autocast(dtype, () => model.forward(x)[0]);
+      assert.equal(mixed.dtype.name, dtype.name);
+      const off = (await gradients(model, mixed)).map((g, i) => Math.abs(g - exact[i]!));
+      assert.ok(Math.max(...off) <= tolerance * Math.max(...exact.map(Math.abs)), dtype.name);
+    }
+  });
+
   test(`${device}: a network trains in f16 with a scaled loss, jitted`, async () => {
     H.useDevice(device);
     const { x, labels } = inputs();

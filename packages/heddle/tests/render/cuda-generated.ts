@@ -10,13 +10,14 @@ import { batchNorm } from '../../src/tensor/functional-normalization.js';
 import { Tensor } from '../../src/tensor/tensor.js';
 import { PROGRAMS } from '../../src/train/programs.js';
 
-const kernelsOf = (name: string, roots: readonly Tensor[], target: Target): KernelIr[] =>
-  schedule(
+const kernelsOf = (name: string, roots: readonly Tensor[], target: Target): KernelIr[] => {
+  const { launches } = schedule(
     roots.map((t) => t.node),
     target,
-  ).launches.flatMap(({ work }, i): KernelIr[] =>
-    'kernel' in work ? [{ ...work.kernel, name: `${name}_${i}_${work.kernel.name}` }] : [],
   );
+  const kernels = new Set(launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel] : [])));
+  return [...kernels].map((kernel, i) => ({ ...kernel, name: `${name}_${i}_${kernel.name}` }));
+};
 
 /** Every launch's kernel of one step of lenet5 and cnn: the loss and all gradients. */
 const ofPrograms = (target: Target): KernelIr[] =>
@@ -53,7 +54,8 @@ function ofLayers(target: Target): KernelIr[] {
 /** Recurrent networks, causal attention and CTC, with their gradients. */
 function ofSequences(target: Target): KernelIr[] {
   const x = new Tensor<Shape, 'f32'>(leaf([5, 3, 4], ones([1]).dtype));
-  const models = [new nn.RNN(4, 6), new nn.GRU(4, 6), new nn.LSTM(4, 6)];
+  // All steps in one launch, weights one by one and in vectors; and a launch for each step.
+  const models = [new nn.RNN(4, 6), new nn.GRU(4, 64), new nn.LSTM(4, 256)];
   const attention = new nn.MultiheadAttention(4, 2);
   const outputs = [
     ...models.map((model) => model.forward(x)[0].sum()),
