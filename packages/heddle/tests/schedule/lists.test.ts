@@ -14,6 +14,7 @@ import {
   tensor,
   useDevice,
 } from '../../src/index.js';
+import { costOfThread, DURATION } from '../../src/kernel/ir/cost.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
@@ -108,4 +109,12 @@ test('a list is as long as parameters may be, and the text of its kernel does no
   const text = (count: number): string =>
     renderCuda(compile(planned(count, 32764)[0]!, H200)).replaceAll(/\[\d+\]|step = \d+|< \d+ &&/g, '');
   assert.equal(text(600), text(20));
+});
+
+test('the work of a list is estimated by its first arguments', () => {
+  const doubled = (size: number) => b.map('mul', b.leaf([size], f32, false), b.leaf([size], f32, false));
+  const [launch] = schedule([doubled(40000), doubled(10)], H200).launches;
+  assert.ok(launch && 'kernel' in launch.work && launch.work.kernel.lists === 2);
+  const cost = costOfThread(launch.work.kernel, { ...launch.work, args: launch.args }, DURATION);
+  assert.ok(cost > 10 && cost < 1000, `${cost}`);
 });

@@ -53,8 +53,10 @@ class Estimate {
   constructor(ir: KernelIr, launch: CountedLaunch, cost: Cost) {
     this.#launch = launch;
     this.#cost = cost;
+    // Of several lists of arguments the first stands for all.
+    const args = launch.args.slice(ir.lists ?? 0);
     ir.params.forEach((p, i) => {
-      const arg = launch.args[i]!;
+      const arg = args[i]!;
       if ('value' in arg) this.#values.set(p, arg.value as Scalar);
     });
   }

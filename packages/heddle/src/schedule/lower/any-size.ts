@@ -49,14 +49,18 @@ export function anySizeBody(
   const stores = Array.from({ length: each }, (_, i) =>
     at(i === 0 ? first : declared('i', add(k.read(first), k.int(i * span)), all), LANES, all),
   );
+  const atMost = (from: k.Variable, count: number): Expr =>
+    k.alu('min', [add(k.read(from), k.int(count)), end]);
   const [i, j] = [variable('i'), variable('j')];
-  const single = k.block([k.forLoop(j, k.read(i), end, k.int(1), one(j, 1), 'never')]);
+  const single = k.block([k.forLoop(j, k.read(i), atMost(i, LANES), k.int(1), one(j, 1), 'never')]);
   const rest = k.when(below(k.read(i), LANES - 1), one(i, LANES), single);
   out.push(
     k.when(
       below(k.read(first), (each - 1) * span + LANES - 1),
       k.block([...all, ...stores.flat()]),
-      k.block([k.forLoop(i, k.read(first), end, k.int(span), k.block([rest]), 'never')]),
+      k.block([
+        k.forLoop(i, k.read(first), atMost(first, each * span), k.int(span), k.block([rest]), 'never'),
+      ]),
     ),
   );
   return { statement: k.block(out), size, span: span * each, threads: THREADS };
