@@ -130,8 +130,8 @@ const copyState = (
   const first = idiv(blockIdx.x, work.across) * work.rows;
   const along = depth / vector;
   const total = work.rows * along;
-  for (let round = 0; round * threads < total; round++) {
-    const i = round * threads + threadIdx.x;
+  for (let before = 0; before < total; before += threads) {
+    const i = before + threadIdx.x;
     if (total % threads === 0 || i < total) {
       const row = idiv(i, along);
       const k = (i % along) * vector;
@@ -159,8 +159,8 @@ const copyWeights = (
   const first = (blockIdx.x % work.across) * features;
   const along = columns / vector;
   const total = depth * along;
-  for (let round = 0; round * threads < total; round++) {
-    const i = round * threads + threadIdx.x;
+  for (let before = 0; before < total; before += threads) {
+    const i = before + threadIdx.x;
     if (total % threads === 0 || i < total) {
       const k = idiv(i, along);
       const column = (i % along) * vector;
@@ -183,8 +183,8 @@ const multiplyChunk = (sums: Memory, held: Memory, at: number, context: StepCont
   const row = idiv(place, quads);
   const column = 4 * (place % quads);
   const from = local4(f32, each);
-  for (let round = 0; round * 4 * shares < depth; round++) {
-    const k = (round * shares + share) * 4;
+  for (let before = 0; before < depth; before += 4 * shares) {
+    const k = before + 4 * share;
     if (depth % (4 * shares) === 0 || k < depth) {
       for (let i = 0; i < each; i++) from[i] = load4(held, at + (row + i * down) * pitch + k);
       for (let l = 0; l < 4; l++) {
