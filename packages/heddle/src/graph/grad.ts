@@ -3,7 +3,7 @@ import { InternalError } from '../core/errors.js';
 import { topological } from '../core/node.js';
 import type { ScalarOp } from '../kernel/ir/ops.js';
 import * as b from './build.js';
-import { callOf } from './fused-op.js';
+import { callOf, type FusedOp } from './fused-op.js';
 import type { GraphNode, GraphOp } from './node.js';
 import { argOf } from './node.js';
 import { asPartOf } from './origin.js';
@@ -119,7 +119,7 @@ const RULES = {
     const x = node.src[0]!;
     const { op, axes } = argOf(node, 'reduce');
     if (op === 'sum') return [b.expand(g, x.shape)];
-    if (op === 'prod') return [b.mul(b.expand(g, x.shape), productOfOthers(x, axes))];
+    if (op === 'prod') return [b.mul(b.expand(g, x.shape), b.call(slopeOfProduct, [x], axes))];
     // To the extreme values, evenly where several tie (as PyTorch's amax does).
     const hit = b.cast(b.map('eq', x, b.expand(node, x.shape)), x.dtype);
     return [b.mul(hit, b.expand(b.div(g, b.sum(hit, axes)), x.shape))];
@@ -160,6 +160,35 @@ function productOfOthers(x: GraphNode, axes: readonly number[]): GraphNode {
   const others = b.sub(zeros, b.cast(isZero, x.dtype));
   return b.where(b.map('eq', others, zero(x)), b.div(product, factors), zero(x));
 }
+
+/** The same as one product for each element, of n factors of which its own is 1. */
+function productsOfOthers(x: GraphNode, axes: readonly number[]): GraphNode {
+  const kept = x.shape.map((_, i) => i).filter((i) => !axes.includes(i));
+  const order = [...kept, ...axes];
+  const moved = b.permute(x, order);
+  const lead = kept.map((i) => x.shape[i]!);
+  const n = axes.reduce((size, i) => size * x.shape[i]!, 1);
+  const square = [...lead, n, n];
+  const factors = b.expand(b.reshape(moved, [...lead, 1, n]), square);
+  const isOwn = b.map('eq', b.iota(square, lead.length), b.iota(square, lead.length + 1));
+  const products = b.reduce('prod', b.where(isOwn, b.like(factors, 1), factors), [lead.length + 1]);
+  return b.permute(
+    b.reshape(products, moved.shape),
+    order.map((_, i) => order.indexOf(i)),
+  );
+}
+
+/**
+ * The slope of a product. It is computed by a division, whose derivative would be wrong where an element is 0: its own
+ * derivative is that of a product for each element.
+ */
+const slopeOfProduct: FusedOp<readonly number[]> = {
+  name: 'productOfOthers',
+  infer: ([x]) => x!,
+  compose: ([x], axes) => productOfOthers(x!, axes),
+  grad: ({ src: [x] }, g, axes) => vjp([b.withGradients(() => productsOfOthers(x!, axes))], [g], [x!]),
+  kernels: [],
+};
 
 /** A slice's gradient: flipped back where it walked backwards, spread out by its steps, padded with zeros. */
 function sliceGradient(node: GraphNode, g: GraphNode): GraphNode {

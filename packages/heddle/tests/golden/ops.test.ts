@@ -121,6 +121,7 @@ const RUNS: Readonly<Record<string, Run>> = {
     F.grad((x: Tensor) => x.matmul(w!).tanh().square().sum().add(F.softmax(x, 1).log().sum()))(x!)
       .square()
       .sum(1),
+  slopeOfProd: ({ x, w }) => F.grad((x: Tensor) => x.prod(1).mul(w!).sum())(x!),
   sort: ({ x }, { axis, descending }) => x!.sort(axis, { descending }).values,
   argsort: ({ x }, { axis, descending }) => x!.argsort(axis, { descending }),
   topk: ({ x }, { k, axis, largest }) => x!.topk(k, axis, { largest }).values,

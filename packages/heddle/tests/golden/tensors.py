@@ -23,6 +23,15 @@ def second_derivatives(c):
 
     c.add("penalty", "penalty", penalty, {"x": r(3, 4), "w": r(4, 5)}, grad=["x", "w"])
 
+    def slope_of_product(x, w):
+        if not x.requires_grad:
+            x = x.detach().requires_grad_(True)
+        (g,) = torch.autograd.grad((x.prod(1) * w).sum(), x, create_graph=True)
+        return g
+
+    zeros = torch.tensor([[2.0, -1, 3, 0.5], [0, -1, 3, 0.5], [0, -1, 0, 0.5], [0, 0, 3, 0]])
+    c.add("slope of prod", "slopeOfProd", slope_of_product, {"x": zeros, "w": r(4)}, grad=["x", "w"])
+
 
 def order(c):
     ties = torch.tensor([[2.0, -0.0, 1.0, 0.0, 2.0, 1.0], [1.0, 1.0, -3.0, 5.0, 0.0, -3.0]])

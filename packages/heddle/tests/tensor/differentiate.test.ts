@@ -123,6 +123,12 @@ test('second derivatives agree with differences of first ones', async () => {
     gelu: (x) => H.gelu(x).mul(H.silu(x)),
     huber: (x, w) => H.huber(x, w.transpose(), { reduction: 'none' }).mul(x),
     'max, min and norm': (x) => x.max(0).mul(x.min(0)).add(x.norm(0)),
+    'prod, also with a 0': (x) =>
+      x
+        .sub(values[0]!)
+        .prod(0)
+        .mul(x)
+        .add(x.prod([0, 1])),
     cumprod: (x) => x.cumprod(1).mul(x.cumsum(1)),
     conv2d: (x, w) =>
       H.maxPool2d(
