@@ -74,8 +74,7 @@ const METHOD = {
     "as between a network's layers. Ceilings are of the same run.",
   layers:
     'Layers and losses: one program computes the result and the gradients of the input and of all weights. Optimizers: an ' +
-    "update of 25 million parameters. Own kernels, without the vendor's libraries. Device time by events: a round repeats " +
-    'the program without a wait for about 10 ms; the figures are of seven rounds after a warm-up. Ceilings are of the same run.',
+    'update of 25 million parameters. Device time by events: a round repeats the program without a wait for about 10 ms; the figures are of seven rounds after a warm-up. Ceilings are of the same run.',
   train:
     'A step on a batch that is on the device: forward, backward and the optimizer. The figures are wall-clock time of ' +
     '200 steps (fewer above 2.5 ms) between two synchronisations, started at once as fit does, five rounds after one to ' +

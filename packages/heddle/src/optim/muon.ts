@@ -10,6 +10,7 @@ import {
   type Rules,
 } from '../core/arguments.js';
 import { ShapeError } from '../core/errors.js';
+import { aPrecision, type Precision } from '../core/precision.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../tensor/tensor.js';
 import {
@@ -37,6 +38,8 @@ export interface MuonSettings extends BaseSettings {
   readonly eps: number;
   /** How often it is iterated (default 5). */
   readonly nsSteps: number;
+  /** How exactly the iteration's products of f32 are computed (default bf16). */
+  readonly precision: Precision;
   /**
    * How the learning rate depends on the matrix, of A rows and B columns: times √max(1, A/B) ('original', default), or times
    * 0.2·√max(A, B), which suits a learning rate found for AdamW ('matchRmsAdamw').
@@ -52,6 +55,7 @@ const MUON: MuonSettings = {
   nsCoefficients: [3.4445, -4.775, 2.0315],
   eps: 1e-7,
   nsSteps: 5,
+  precision: 'bf16',
   adjustLrFn: 'original',
 };
 
@@ -68,14 +72,15 @@ const RULES: Rules<MuonSettings> = {
   nsCoefficients: COEFFICIENTS,
   eps: atLeast(0),
   nsSteps: integerFrom(0, 99),
+  precision: aPrecision,
   adjustLrFn: oneOf('original', 'matchRmsAdamw'),
 };
 
 /**
  * m ← momentum·m + (1 − momentum)·g;  p ← p − lr·weightDecay·p − lr·k·O, where O is the matrix m (with nesterov
  * momentum·m + (1 − momentum)·g) with all singular values made about 1, and k is that of `adjustLrFn`. For the matrices of
- * hidden layers alone: give biases, norms, embeddings and the last layer to AdamW. O is computed in the parameter's dtype,
- * where PyTorch rounds to bf16. Defaults: lr 1e-3, weightDecay 0.1, momentum 0.95, nesterov.
+ * hidden layers alone: give biases, norms, embeddings and the last layer to AdamW. The products of O have
+ * operands of bf16, as in its source, which the iteration bears well. Defaults: lr 1e-3, weightDecay 0.1, momentum 0.95, nesterov.
  */
 export class Muon extends Optimizer<MuonSettings> {
   /** @throws ShapeError for a parameter that is not a matrix */
@@ -111,15 +116,21 @@ export class Muon extends Optimizer<MuonSettings> {
  * A matrix with all singular values made about 1 (0.7 to 1.2), by the Newton–Schulz iteration of fifth order on X / ‖X‖:
  * its polynomial ax + bx³ + cx⁵ takes any value in (0, 1] near to 1.
  */
-function orthogonalized(matrix: Tensor, { nsCoefficients: [a, b, c], nsSteps, eps }: MuonSettings): Tensor {
+function orthogonalized(matrix: Tensor, settings: MuonSettings): Tensor {
+  const {
+    nsCoefficients: [a, b, c],
+    nsSteps,
+    eps,
+    precision,
+  } = settings;
   const [rows, columns] = matrix.shape as [number, number];
   const isTall = rows > columns;
   let x = isTall ? matrix.transpose() : matrix;
   x = x.div(x.norm().maximum(eps));
   for (let i = 0; i < nsSteps; i++) {
-    const gram = x.matmul(x.transpose());
-    const polynomial = gram.mul(b).add(gram.matmul(gram).mul(c));
-    x = x.mul(a).add(polynomial.matmul(x));
+    const gram = x.matmul(x.transpose(), { precision });
+    const polynomial = gram.mul(b).add(gram.matmul(gram, { precision }).mul(c));
+    x = x.mul(a).add(polynomial.matmul(x, { precision }));
   }
   return isTall ? x.transpose() : x;
 }

@@ -16,7 +16,7 @@ const OPTIMIZERS: Readonly<Record<string, (p: Tensor[], options: object) => Opti
   Adagrad: (p, options) => new Adagrad(p, options),
   Lion: (p, options) => new Lion(p, options),
   RMSprop: (p, options) => new RMSprop(p, options),
-  Muon: (p, options) => new Muon(p, options),
+  Muon: (p, options) => new Muon(p, { ...options, precision: 'f32' }),
 };
 
 /** In f64, rounding is all that may differ: 20 steps of it, on parameters of about 1. */

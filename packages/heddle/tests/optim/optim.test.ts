@@ -23,6 +23,7 @@ import {
 import { tensor, zeros } from '../../src/tensor/create.js';
 import { jit } from '../../src/tensor/jit.js';
 import { engineStats } from '../../src/tensor/modes.js';
+import { manualSeed, randn } from '../../src/tensor/random.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
 import { assertClose } from '../close.js';
 
@@ -358,6 +359,22 @@ test('averages of weights are put into the model, taken back, and saved', async 
     () => other.loadStateDict({ 0: zeros([2]) }),
     /not the state of these averages. Missing: begun/,
   );
+});
+
+test('the columns of an update by Muon are nearly orthogonal, of nearly the same length', async () => {
+  manualSeed(7);
+  const start = randn([24, 6]).realize();
+  const p = tensor(await start.array(), { requiresGrad: true }) as Tensor;
+  const optimizer = new Muon([p], { lr: 1, weightDecay: 0 });
+  p.mul(randn([24, 6]))
+    .sum()
+    .backward();
+  optimizer.step();
+  const update = start.sub(p.detach()).div(2); // √(24 / 6) is the factor of the shape
+  const gram = (await update.transpose().matmul(update).array()) as number[][];
+  for (const [i, row] of gram.entries())
+    for (const [j, v] of row.entries())
+      assert.ok(i === j ? v > 0.4 && v < 1.6 : Math.abs(v) < 0.6, `${i},${j}: ${v}`);
 });
 
 test('Muon refuses what is not a matrix', () => {
