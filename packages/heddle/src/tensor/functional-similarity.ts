@@ -126,7 +126,7 @@ export function cosineEmbedding<D extends DTypeName, R extends Reduction = 'mean
       .mul(y)
       .sum(-1)
       .div(length(x).mul(length(y)).sqrt());
-    return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu());
+    return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).clamp(0));
   };
   return reduced(widely(losses, inFullPrecision(x), y, target), options.reduction);
 }
@@ -149,7 +149,7 @@ export function marginRanking<D extends DTypeName, R extends Reduction = 'mean'>
   requireOptions('marginRanking', options, MARGIN);
   const { margin = 0 } = options;
   const losses = (x: AnyTensor, y: AnyTensor, target: AnyTensor): AnyTensor =>
-    target.neg().mul(x.sub(y)).add(margin).relu();
+    target.neg().mul(x.sub(y)).add(margin).clamp(0);
   return reduced(widely(losses, inFullPrecision(x), y, target), options.reduction);
 }
 
@@ -189,7 +189,7 @@ export function tripletMargin<D extends DTypeName, R extends Reduction = 'mean'>
     const distance = (x: AnyTensor, y: AnyTensor): AnyTensor => pairwiseDistance(x, y, { p, eps });
     const apart = distance(anchor, negative);
     const least = swap ? apart.minimum(distance(positive, negative)) : apart;
-    return distance(anchor, positive).sub(least).add(margin).relu();
+    return distance(anchor, positive).sub(least).add(margin).clamp(0);
   };
   return reduced(widely(losses, inFullPrecision(anchor), positive, negative), options.reduction);
 }

@@ -552,6 +552,14 @@ def ties(c):
     corners = torch.tensor([-2.0, -1.5, -1, 0, 1, 1.5, 2])
     c.add("clamp at its bounds", "clamp", lambda x: x.clamp(-1, 1.5), {"x": corners}, {"low": -1, "high": 1.5}, grad=["x"])
     c.add("clamp to nothing", "clamp", lambda x: x.clamp(1, -1), {"x": corners}, {"low": 1, "high": -1}, grad=["x"])
+    same, one = torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([1.0, -1])
+    c.add("marginRanking of equal values", "marginRanking", lambda x, y, target: F.margin_ranking_loss(x, y, target),
+          {"x": same[0], "y": same[0], "target": one}, grad=["x", "y"])
+    c.add("tripletMargin at 0", "tripletMargin", lambda x, y, z: F.triplet_margin_loss(x, y, z, margin=1, eps=0),
+          {"x": same * 0, "y": same, "z": same + same.sign()}, {"margin": 1, "eps": 0}, grad=["x", "y", "z"])
+    c.add("cosineEmbedding of perpendicular vectors", "cosineEmbedding",
+          lambda x, y, target: F.cosine_embedding_loss(x, y, target),
+          {"x": same, "y": same.flip(0), "target": -one.abs()}, {}, grad=["x", "y"])
     c.add("relu at 0", "relu", lambda x: F.relu(x), {"x": corners}, grad=["x"])
     c.add("abs at 0", "abs", lambda x: x.abs(), {"x": corners}, grad=["x"])
     slope = {"negativeSlope": 0.2}
