@@ -8,7 +8,7 @@ const complete = ({ shape, data }: GoldenArray, isMask = false): boolean =>
   data.length === shape.reduce((n, d) => n * d, 1) &&
   data.every((v) => Number.isFinite(v) || (isMask && v === Number.NEGATIVE_INFINITY));
 
-for (const group of ['ops', 'losses', 'tensors', 'optimizers', 'sequences', 'images'] as const) {
+for (const group of ['ops', 'losses', 'large', 'tensors', 'optimizers', 'sequences', 'images'] as const) {
   test(`golden ${group}: every array is complete and finite, every gradient belongs to an input`, () => {
     const cases = goldenCases(group);
     assert.equal(new Set(cases.map((c) => c.name)).size, cases.length);
