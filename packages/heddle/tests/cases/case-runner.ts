@@ -21,6 +21,7 @@ import { assertClose } from '../close.js';
 import { count, type NdArray, ravel, unravel } from '../ndarray.js';
 import { type Case, type Input, valuesFor } from './case.js';
 import { LAYERS } from './layers.js';
+import { LOSSES } from './losses.js';
 import { OPS } from './ops.js';
 
 /** Devices to run on: the one that HEDDLE_DEVICE names, else all that this machine has. */
@@ -37,7 +38,7 @@ export function cudaReason(): string | undefined {
 // The cases' tolerances are those of f32; tests of the kernels cover what is computed less exactly.
 setPrecision({ matmul: 'f32', conv: 'f32' });
 
-const CASES: readonly Case[] = [...OPS, ...LAYERS];
+const CASES: readonly Case[] = [...OPS, ...LAYERS, ...LOSSES];
 
 const seeds = new Map(CASES.map((c, i) => [c, i]));
 const inputsOf = (c: Case): NdArray[] => c.inputs.map((input, i) => valuesFor(input, seeds.get(c)! * 8 + i));

@@ -257,6 +257,12 @@ const specials: Case[] = [
     run: (x) => x.isNaN(),
     reference: (x) => map((v) => Number(Number.isNaN(v)), x),
   },
+  {
+    op: 'isInf and isFinite',
+    inputs: [{ shape: [12], values: SPECIAL }],
+    run: (x) => x.isInf().cast(i32).sub(x.isFinite().cast(i32)),
+    reference: (x) => map((v) => Number(Math.abs(v!) === Infinity) - Number(Number.isFinite(v)), x),
+  },
   ...(
     [
       ['maximum', Math.max],

@@ -395,8 +395,15 @@ const others: Case[] = [
   {
     op: 'dropout outside training',
     inputs: [{ shape: [3, 4] }],
-    run: (x) => H.dropout(x, { p: 0.5, training: false }).mul(2),
-    reference: (x) => map((v) => 2 * v, x),
+    run: (x) => {
+      const off = { p: 0.5, training: false };
+      return H.dropPath(H.dropout2d(H.dropout(x, off).reshape([1, 3, 2, 2]), off), off).mul(2);
+    },
+    reference: (x) =>
+      reshape(
+        map((v) => 2 * v, x),
+        [1, 3, 2, 2],
+      ),
   },
 ];
 

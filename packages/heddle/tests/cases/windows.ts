@@ -209,6 +209,18 @@ const pooling: Case[] = [
     },
   ]),
   {
+    op: 'adaptiveAvgPool1d',
+    inputs: [{ shape: [2, 2, 7] }],
+    run: (x) => H.adaptiveAvgPool1d(x, 3),
+    reference: (x) => signals(adaptive(rows(x), [1, 3], mean)),
+  },
+  {
+    op: 'adaptiveMaxPool1d',
+    inputs: [{ shape: [2, 2, 7] }],
+    run: (x) => H.adaptiveMaxPool1d(x, 3),
+    reference: (x) => signals(adaptive(rows(x), [1, 3], (v) => Math.max(...v))),
+  },
+  {
     op: 'adaptive pooling of bf16',
     inputs: [{ shape: [1, 1, 3, 5], dtype: bf16 }],
     run: (x) => H.adaptiveAvgPool2d(x, [2, 3]).add(H.adaptiveMaxPool2d(x, [2, 3])),
