@@ -125,13 +125,39 @@ def angles():
     return pairs + list(zip(finite_bits(40), finite_bits(40)))
 
 
+def composed():
+    """What tensors have beside the elementary functions, made of several; after the others, whose numbers stay as they are."""
+    unit = lambda: spread(-1, 1, 100) + logarithmic(1e-20, 1, 40) + around(0.5, -0.5) + [1.0, -1.0, math.nextafter(1, 0)] + SMALLEST
+    turns = [v for v in wide(-30, 30) if abs(v) < 1e5] + WAVES[:6]
+    near = lambda low: [v for v in wide(low, 20) if abs(v) < 1e5] + logarithmic(1e-9, 1, 40)
+    scale, alpha = mpf(1.0507009873554805), mpf(1.6732632423543772)
+    return {
+        "tan": (mpmath.tan, turns + logarithmic(1e-3, 10, 60)),
+        "asin": (mpmath.asin, unit()),
+        "acos": (mpmath.acos, unit()),
+        "sinh": (mpmath.sinh, spread(-710, 710, 80) + near(-20) + around(80.0, -80.0)),
+        "cosh": (mpmath.cosh, spread(-710, 710, 80) + near(-20) + around(80.0, -80.0)),
+        "logSigmoid": (lambda x: -mpmath.log1p(mpmath.exp(-x)), near(-40) + spread(600, 745, 20)),
+        "mish": (lambda x: x * mpmath.tanh(mpmath.log1p(mpmath.exp(x))), near(-40) + spread(-745, -600, 40)),
+        "softsign": (lambda x: x / (1 + abs(x)), wide(-20, 20) + logarithmic(1e-9, 1e9, 60)),
+        "selu": (lambda x: scale * (x if x > 0 else alpha * mpmath.expm1(x)), near(-40)),
+        "celu": (lambda x: x if x > 0 else mpmath.expm1(x), near(-40)),
+    }
+
+
 def main():
     lines = []
-    for name, (f, xs) in FUNCTIONS.items():
+
+    def add(name, f, xs):
         rows = [[x, *value(f, x)] for x in xs if in_range(name, x)]
         lines.append(json.dumps({"name": name, "rows": rows}))
+
+    for name, (f, xs) in FUNCTIONS.items():
+        add(name, f, xs)
     lines.append(json.dumps({"name": "pow", "rows": [[a, b, *value(lambda p, q: p**q, a, b)] for a, b in powers()]}))
     lines.append(json.dumps({"name": "atan2", "rows": [[y, x, *value(mpmath.atan2, y, x)] for y, x in angles()]}))
+    for name, (f, xs) in composed().items():
+        add(name, f, xs)
     text = '{"functions": [\n' + ",\n".join(lines) + "\n]}\n"
     Path(__file__).with_name("functions.json").write_text(text)
 
