@@ -311,7 +311,7 @@ test('what cannot be measured is refused by name', async () => {
     runKernelsBench({ only: ['warp'] }),
     /no case is called 'warp'\. Expected one of: matmul-f32-512/,
   );
-  await assert.rejects(profileStep('gpt'), ArgumentError);
+  await assert.rejects(profileStep('gtp'), ArgumentError);
   useDevice('sim');
   await assert.rejects(runTrainBench(), /the simulator finds faults and says nothing of speed/);
   useDevice('cpu');

@@ -120,7 +120,8 @@ function compute(roots: readonly GraphNode[]): void {
   programs.set(key, compiled);
   const results = compiled.run(buffers, 'tensors', false);
   compiled.schedule.roots.forEach((place, i) => {
-    if ('result' in place) roots[i]!.realized(results[place.result]!);
+    // An op that changes nothing has its source's values.
+    roots[i]!.realized('result' in place ? results[place.result]! : leaves[place.leaf]!.storage!);
   });
 }
 

@@ -16,6 +16,7 @@ import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { WindowArg } from '../graph/node.js';
 import { aPair, outputSize, type Pair, pair } from '../ops/conv2d/op.js';
+import { windowRepeatOp } from '../ops/window-sum/op.js';
 import { type AnyTensor, requireFloat, requireIndexable, requireRank, requireTensor } from './checks.js';
 import { tensor } from './create.js';
 import { Tensor, widely } from './tensor.js';
@@ -116,11 +117,10 @@ const isRepeat = ({ from, to, step }: Resize): boolean => to % from === 0 && ste
 
 /** Every element as a block of the result: the gradient is one sum over all dimensions of the block. */
 function repeated<D extends DTypeName>(x: Tensor<Shape, D>, sizes: readonly Resize[]): Tensor<Shape, D> {
-  const lead = x.shape.slice(0, 2);
-  return x
-    .reshape([...lead, ...sizes.flatMap(({ from }) => [from, 1])])
-    .expand([...lead, ...sizes.flatMap(({ from, to }) => [from, to / from])])
-    .reshape([...lead, ...sizes.map(({ to }) => to)]);
+  const [h, w] = sizes.map(({ from, to }) => to / from) as [number, number?];
+  if (w !== undefined) return new Tensor(b.call(windowRepeatOp, [x.node], [h, w]));
+  const row = b.call(windowRepeatOp, [x.unsqueeze(2).node], [1, h]);
+  return new Tensor<Shape, D>(row).squeeze(2);
 }
 
 function nearest<D extends DTypeName>(x: Tensor<Shape, D>, axis: number, resize: Resize): Tensor<Shape, D> {

@@ -7,6 +7,7 @@ import * as b from '../graph/build.js';
 import type { WindowArg } from '../graph/node.js';
 import { aPair, outputSize, type Pair, pair } from '../ops/conv2d/op.js';
 import { MAX_POOL2D, type MaxPool2dOptions, maxPool2d as maxPool2dNode } from '../ops/max-pool2d/op.js';
+import { windowSumOp } from '../ops/window-sum/op.js';
 import { type AnyTensor, requireFloat, requireIndexable, requireRank, requireTensor } from './checks.js';
 import { tensor } from './create.js';
 import type { Pooled } from './shape-types.js';
@@ -79,7 +80,9 @@ export function avgPool2d<T extends AnyTensor>(
       `[avgPool2d] a ${size.join('×')} window does not fit into ${image.join('×')} with padding ${padding.join('×')}.`,
     );
   const around = padding.map((p) => [p, p] as const);
+  const isSideBySide = size.every((n, i) => arg.stride[i] === n && padding[i] === 0);
   const sums = (image: AnyTensor): AnyTensor => {
+    if (isSideBySide) return new Tensor(b.call(windowSumOp, [image.node], size));
     const padded = image.pad([[0, 0], [0, 0], ...around]);
     return new Tensor(b.window(padded.node, arg)).sum([-2, -1]);
   };

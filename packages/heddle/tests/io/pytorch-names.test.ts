@@ -6,7 +6,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { arange, f32, loadWeights, manualSeed, nn, saveWeights, type Tensor } from '../../src/index.js';
+import {
+  arange,
+  f32,
+  loadWeights,
+  manualSeed,
+  nn,
+  saveWeights,
+  setPrecision,
+  type Tensor,
+} from '../../src/index.js';
 import { readSafetensors } from '../../src/io/index.js';
 
 const place = await mkdtemp(join(tmpdir(), 'heddle-names-'));
@@ -29,6 +38,8 @@ class Net extends nn.Module {
     return this.head.forward(this.cell.forward(outputs.at(':', -1) as Tensor));
   }
 }
+
+setPrecision({ matmul: 'f32', conv: 'f32' });
 
 const made = (seed: number): Net => {
   manualSeed(seed);

@@ -76,7 +76,11 @@ test('Ctrl-C in a program of one’s own saves, says so and ends it, unless it l
   assert.equal(code, 130);
   assert.equal(resultOf(folder), undefined);
   const before = process.exitCode;
-  const onStep: Callback['onStep'] = ({ step }) => void (step === 1 && process.kill(process.pid, 'SIGHUP'));
+  let isSent = false;
+  const onStep: Callback['onStep'] = () => {
+    if (!isSent) process.kill(process.pid, 'SIGHUP');
+    isSent = true;
+  };
   const own = new Promise((resolve) => process.once('SIGHUP', resolve));
   const { ended } = await train3(made('listening'), { epochs: 1, callbacks: [{ onStep }] });
   // A listener for signals alone does not keep the process waiting for one.
