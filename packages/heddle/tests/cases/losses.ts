@@ -73,8 +73,8 @@ const byRow = (f: (i: number, ...rows: number[][]) => number, ...x: readonly NdA
   make([x[0]!.shape[0]!], ([i]) => f(i!, ...x.map((a) => row(a, i!))));
 
 const dot = (x: readonly number[], y: readonly number[]): number => total(x.map((v, i) => v * y[i]!));
-const cosine = (x: readonly number[], y: readonly number[]): number =>
-  dot(x, y) / Math.sqrt(dot(x, x) * dot(y, y));
+const cosine = (x: readonly number[], y: readonly number[], eps = 0): number =>
+  dot(x, y) / Math.sqrt((dot(x, x) + eps) * (dot(y, y) + eps));
 const distance = (x: readonly number[], y: readonly number[], p: number): number => {
   const apart = x.map((v, i) => Math.abs(v - y[i]! + 1e-6));
   return p === Number.POSITIVE_INFINITY ? Math.max(...apart) : total(apart.map((v) => v ** p)) ** (1 / p);
@@ -111,10 +111,22 @@ const distances: Case[] = [
 const margins: Case[] = [
   ...loss(
     'cosineEmbedding',
-    (shape) => [{ shape }, { shape }, { shape: [shape[0]!], values: signs(shape[0]!) }],
+    // A vector of one element turns round at 0.
+    (shape) => [
+      ...alike(2, shape[1] === 1 ? { low: 0.5 } : {})(shape),
+      { shape: [shape[0]!], values: signs(shape[0]!) },
+    ],
     (reduction, x, y, sign) => H.cosineEmbedding(x, y, sign, { margin: -0.25, reduction }),
     (x, y, sign) =>
-      byRow((i, a, b) => (sign.data[i]! > 0 ? 1 - cosine(a, b) : positive(cosine(a, b) + 0.25)), x, y),
+      byRow(
+        (i, ...rows) => {
+          const [a, b] = rows as [number[], number[]];
+          const similarity = cosine(a, b, 1e-12);
+          return sign.data[i]! > 0 ? 1 - similarity : positive(similarity + 0.25);
+        },
+        x,
+        y,
+      ),
   ),
   ...loss(
     'marginRanking',
