@@ -145,6 +145,22 @@ def place(f):
     return lambda x, arg: (f(x[0].t, arg["axis"], keepdim=arg["keepdim"]).to(torch.int32), "i32")
 
 
+def gelu_tanh(t):
+    """As F.gelu(t, approximate="tanh"), which loses all digits of small results: 1 + tanh(u) = 2 sigmoid(2u)."""
+    return t * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (t + 0.044715 * t**3))
+
+
+def norm(x, arg):
+    ord, axes, keep = number(arg["ord"]), arg["axes"], arg["keepdim"]
+    if not axes:
+        return x[0].t.abs(), x[0].dtype
+    return torch.linalg.vector_norm(x[0].t, ord, axes, keep), x[0].dtype
+
+
+def ordered(t, arg):
+    return t.sort(dim=arg["axis"], descending=arg["descending"], stable=True)
+
+
 def sliced(x, arg):
     t = x[0].t
     for axis, part in enumerate(arg):
@@ -262,7 +278,7 @@ OPS = {
     "softplus": unary(F.softplus),
     "softplusBeta": unary(lambda t: F.softplus(t, 2, 5)),
     "gelu": unary(F.gelu),
-    "geluTanh": unary(lambda t: F.gelu(t, approximate="tanh")),
+    "geluTanh": unary(gelu_tanh),
     "neg": lambda x, _: (wrapped(-x[0].t, x[0].dtype), x[0].dtype),
     "clamp": shape_of(lambda t, arg: t.clamp(*arg)),
     "isNaN": lambda x, _: (torch.isnan(x[0].t), "bool"),
@@ -310,6 +326,16 @@ OPS = {
     "logSoftmax": shape_of(F.log_softmax),
     "cumsum": shape_of(torch.cumsum),
     "cumprod": shape_of(torch.cumprod),
+    "norm": norm,
+    "logSumExp": shape_of(torch.logsumexp),
+    "roll": shape_of(lambda t, arg: t.roll(arg["by"], arg["axis"])),
+    "tril": shape_of(torch.tril),
+    "triu": shape_of(torch.triu),
+    "sort": shape_of(lambda t, arg: ordered(t, arg).values),
+    "argsort": lambda x, arg: (ordered(x[0].t, arg).indices.to(torch.int32), "i32"),
+    "topk": shape_of(lambda t, arg: ordered(t, arg).values.narrow(arg["axis"], 0, arg["k"])),
+    "scatterAdd": lambda x, axis: (x[0].t.scatter_add(axis, x[1].t.long(), x[2].t), x[0].dtype),
+    "einsum": lambda x, equation: (torch.einsum(equation, *(v.t for v in x)), x[0].dtype),
     "matmul": matmul,
     "linear": linear,
     "conv2d": conv2d,

@@ -59,6 +59,19 @@ function sliceOf(n: number, p: Picker): Slice {
   return { text: `${from}:${to}:${step}`, positions: nd.range(from, to, step) };
 }
 
+/** The elements on one side of a diagonal, zeros on the other. */
+const triangle = (side: 'tril' | 'triu'): Op<unknown> =>
+  move(
+    (shape, p) => (shape.length < 2 ? undefined : p.below(4) - 2),
+    (t, diagonal) => t[side](diagonal),
+    (x, diagonal, tape) =>
+      nd.make(x.shape, (at) => {
+        const [i, j] = at.slice(-2) as [number, number];
+        const isKept = side === 'tril' ? j - i <= diagonal : j - i >= diagonal;
+        return isKept ? nd.get(x, at) : tape.constant(x.dtype, 0);
+      }),
+  );
+
 export const MOVEMENT: Readonly<Record<string, Op<unknown>>> = {
   permute: move(
     (shape, p) => {
@@ -113,6 +126,20 @@ export const MOVEMENT: Readonly<Record<string, Op<unknown>>> = {
         x.shape.filter((_, d) => d !== at),
       ),
   ),
+  roll: move(
+    (shape, p) => {
+      const axis = axisOf(shape, p);
+      return axis === undefined ? undefined : { axis, by: p.below(9) - 4 };
+    },
+    (t, { axis, by }) => t.roll(by, axis),
+    (x, { axis, by }) =>
+      nd.pick(
+        x,
+        x.shape.map((n, d) => nd.range(0, n).map((i) => (d === axis ? (((i - by) % n) + n) % n : i))),
+      ),
+  ),
+  tril: triangle('tril'),
+  triu: triangle('triu'),
   flip: move(axisOf, (t, axis) => t.flip(axis), nd.flip),
   slice: move(
     (shape, p) => (shape.length === 0 ? undefined : shape.map((n) => sliceOf(n, p))),

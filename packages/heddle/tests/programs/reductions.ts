@@ -4,7 +4,7 @@ import type { DTypeName } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import * as nd from '../ndarray.js';
 import { each, type Op, op, type Picker } from './op.js';
-import { type Entries, FORMATS, isFloat, type Tape } from './tape.js';
+import { type Curve, type Entries, FORMATS, isFloat, type Tape } from './tape.js';
 
 export interface Over {
   readonly axes: readonly number[];
@@ -199,6 +199,13 @@ const place = (
       folded(x!, { axes: [axis], keepdim }, (ids) => tape.place(ids, sign), 'i32'),
   });
 
+const squareRoot: Curve = {
+  f: Math.sqrt,
+  // Where all elements are the same, or 0, the gradient is 0.
+  slope: (v) => (v === 0 ? 0 : 0.5 / Math.sqrt(v)),
+  jump: Math.abs,
+};
+
 const deviation = (correction: number) => ({
   variance: reduction(
     (t, { axes, keepdim }) => t.variance(axes, { keepdim, correction }),
@@ -211,18 +218,42 @@ const deviation = (correction: number) => ({
     isFloat,
     (tape, x, o) => {
       const squared = variance(tape, x, { ...o, correction });
-      return each(squared, (id) =>
-        tape.curve(x.dtype, id, {
-          f: Math.sqrt,
-          // Where all elements are the same, the gradient is 0.
-          slope: (v) => (v === 0 ? 0 : 0.5 / Math.sqrt(v)),
-          jump: Math.abs,
-        }),
-      );
+      return each(squared, (id) => tape.curve(x.dtype, id, squareRoot));
     },
     2,
   ),
 });
+
+function norm(tape: Tape, x: Entries, o: Over & { readonly ord: number }): Entries {
+  if (o.ord === 2) {
+    const squares = each(x, (id) => tape.dot(x.dtype, [id], [id]));
+    return each(total(tape, squares, o), (id) => tape.curve(x.dtype, id, squareRoot));
+  }
+  const sizes = each(x, (id) =>
+    tape.curve(x.dtype, id, { f: Math.abs, slope: Math.sign, jump: Math.abs, exact: true }),
+  );
+  return o.ord === 1 ? total(tape, sizes, o) : extreme(1)(tape, sizes, o);
+}
+
+/** x less what `logSoftmax` takes off it, the same for all of a line. Beside an infinite element the others are nothing. */
+function logSumExp(tape: Tape, x: Entries, axis: number): Entries {
+  const logs = logSoftmax(tape, x, axis).data;
+  const places = { ...x, data: x.data.map((_, i) => i) };
+  return {
+    ...nd.reduce(
+      (at) => {
+        const ids = at.map((i) => x.data[i]!);
+        const top = Math.max(...ids.map((id) => tape.value[id]!));
+        if (!Number.isFinite(top)) return tape.extreme(x.dtype, ids, 1, true);
+        const k = ids.findIndex((id) => tape.value[id] === top);
+        return tape.combination(x.dtype, [ids[k]!, logs[at[k]!]!], [1, -1]);
+      },
+      places,
+      [axis],
+    ),
+    dtype: x.dtype,
+  };
+}
 
 export const REDUCTIONS: Readonly<Record<string, Op<unknown>>> = {
   sum: reduction(
@@ -245,6 +276,17 @@ export const REDUCTIONS: Readonly<Record<string, Op<unknown>>> = {
   biasedVariance: deviation(0).variance,
   argmax: place((t, axis, o) => t.argmax(axis, o), 1),
   argmin: place((t, axis, o) => t.argmin(axis, o), -1),
+  norm: op<Over & { readonly ord: number }>({
+    choose: (p) => {
+      const x = p.floats();
+      if (x === undefined) return undefined;
+      const o = { ...over(p.shape(x), p), ord: p.one([2, 2, 1, Number.POSITIVE_INFINITY]) };
+      return count(p.shape(x), o.axes) < 1 ? undefined : { src: [x], arg: o };
+    },
+    run: ([t], { axes, keepdim, ord }) => t!.norm(axes, { keepdim, ord }),
+    exact: (tape, [x], o) => norm(tape, x!, o),
+  }),
+  logSumExp: alongAxis((t, axis) => t.logSumExp(axis), logSumExp),
   softmax: alongAxis((t, axis) => t.softmax(axis), softmax),
   logSoftmax: alongAxis((t, axis) => t.logSoftmax(axis), logSoftmax),
   cumsum: alongAxis(
