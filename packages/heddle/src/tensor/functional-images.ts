@@ -27,8 +27,11 @@ export interface InterpolateOptions {
   readonly size?: number | readonly number[] | undefined;
   /** By what the size is multiplied, rounded down: one number, or one for each dimension. */
   readonly scaleFactor?: number | readonly number[] | undefined;
-  /** The nearest element (default), or a polynomial through 2 or 4 of them in each direction. */
-  readonly mode?: 'nearest' | 'linear' | 'bilinear' | 'bicubic';
+  /**
+   * The element at the lower corner (default), the nearest one, a polynomial through 2 or 4 of them in each direction, or
+   * the mean of those that an element of the result covers: 'area' is `adaptiveAvgPool2d` to the size.
+   */
+  readonly mode?: 'nearest' | 'nearest-exact' | 'linear' | 'bilinear' | 'bicubic' | 'area';
   /** Whether the first and the last elements stay where they are, not the outer edges (default false). */
   readonly alignCorners?: boolean;
 }
@@ -41,7 +44,7 @@ const onceOrEach = (each: Rule): Rule => ({
 const INTERPOLATE: Rules<InterpolateOptions> = {
   size: onceOrEach(integerFrom(1)),
   scaleFactor: onceOrEach(above(0)),
-  mode: oneOf('nearest', 'linear', 'bilinear', 'bicubic'),
+  mode: oneOf('nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'area'),
   alignCorners: aBoolean,
 };
 
@@ -53,7 +56,12 @@ export function requireInterpolation(op: string, options: InterpolateOptions): v
 }
 
 /** Of which dimensions inputs of a mode are. */
-const RANKS = { nearest: [3, 4], linear: [3], bilinear: [4], bicubic: [4] } as const;
+const RANKS = {
+  ...{ nearest: [3, 4], 'nearest-exact': [3, 4], area: [3, 4] },
+  ...{ linear: [3], bilinear: [4], bicubic: [4] },
+} as const;
+/** The modes that can be aligned at their corners. */
+const POLYNOMIALS: readonly unknown[] = ['linear', 'bilinear', 'bicubic'];
 
 /** A dimension before and after, and the distance of neighbours of the result in elements of x. */
 interface Resize {
@@ -64,7 +72,7 @@ interface Resize {
 
 /**
  * Signals or images of another size.
- * @param x (N, C, L) for nearest and linear, (N, C, H, W) for nearest, bilinear and bicubic
+ * @param x (N, C, L) for nearest, nearest-exact, area and linear, (N, C, H, W) for all modes but linear
  * @returns (N, C, …size)
  * @throws ShapeError, DTypeError, ArgumentError unless exactly one of size and scaleFactor is given
  */
@@ -79,18 +87,18 @@ export function interpolate<D extends DTypeName>(
     throw new ShapeError(
       `[interpolate] x is ${formatShape(x.shape)}, must have ${RANKS[mode].join(' or ')} dimensions for mode '${mode}'.`,
     );
-  if (alignCorners && mode === 'nearest')
+  if (alignCorners && !POLYNOMIALS.includes(mode))
     throw new ArgumentError(
       "[interpolate] alignCorners is for the modes 'linear', 'bilinear' and 'bicubic'.",
     );
   const sizes = resizes(x, options, alignCorners);
   requireIndexable([...x.shape.slice(0, 2), ...sizes.map(({ to }) => to)]);
-  if (mode === 'nearest' && sizes.every(isRepeat)) return repeated(x, sizes);
+  const isNearest = mode === 'nearest' || mode === 'nearest-exact';
+  if (isNearest && sizes.every(isRepeat)) return repeated(x, sizes);
   return sizes.reduce((y, resize, i) => {
-    if (mode === 'nearest') return nearest(y, 2 + i, resize);
-    const taps = Array.from({ length: resize.to }, (_, at) =>
-      mode === 'bicubic' ? cubicTaps(at, resize, alignCorners) : linearTaps(at, resize, alignCorners),
-    );
+    if (isNearest) return nearest(y, 2 + i, resize, mode === 'nearest' ? 0 : 0.5);
+    const tapsOf = mode === 'area' ? areaTaps : mode === 'bicubic' ? cubicTaps : linearTaps;
+    const taps = Array.from({ length: resize.to }, (_, at) => tapsOf(at, resize, alignCorners));
     return weighted(y, 2 + i, resize, taps);
   }, x);
 }
@@ -123,10 +131,18 @@ function repeated<D extends DTypeName>(x: Tensor<Shape, D>, sizes: readonly Resi
   return new Tensor<Shape, D>(row).squeeze(2);
 }
 
-function nearest<D extends DTypeName>(x: Tensor<Shape, D>, axis: number, resize: Resize): Tensor<Shape, D> {
+/** @param middle where in an element of the result its place in x is taken: 0 at its beginning */
+function nearest<D extends DTypeName>(
+  x: Tensor<Shape, D>,
+  axis: number,
+  resize: Resize,
+  middle: number,
+): Tensor<Shape, D> {
   const { from, to, step } = resize;
   if (isRepeat(resize)) return x.repeatInterleave(to / from, axis);
-  const positions = Int32Array.from({ length: to }, (_, at) => Math.min(from - 1, Math.floor(at * step)));
+  const positions = Int32Array.from({ length: to }, (_, at) =>
+    Math.min(from - 1, Math.floor((at + middle) * step)),
+  );
   return x.at(...x.shape.slice(0, axis).map(() => ':'), tensor(positions));
 }
 
@@ -157,6 +173,12 @@ function cubicTaps(at: number, resize: Resize, alignCorners: boolean): Taps {
     const weight = d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
     return [Math.max(0, Math.min(resize.from - 1, before + offset)), weight];
   });
+}
+
+/** The elements that one of the result overlaps, each with the same weight. */
+function areaTaps(at: number, { from, to }: Resize): Taps {
+  const [first, end] = [Math.floor((at * from) / to), Math.ceil(((at + 1) * from) / to)];
+  return Array.from({ length: end - first }, (_, i) => [first + i, 1 / (end - first)] as const);
 }
 
 /** Along an axis, sums of weighted elements: a product with a matrix, and so are its gradients. */

@@ -40,7 +40,10 @@ const sliding = { ...pooling, dilation: optional(pair(1)) };
 const resizing = options(
   {
     ...{ size: optional(orElse(number(2), isList)), scaleFactor: optional(orElse(number(2), isList)) },
-    ...{ mode: optional(oneOf('nearest', 'linear', 'bilinear', 'bicubic')), alignCorners: optional(flag) },
+    ...{
+      mode: optional(oneOf('nearest', 'nearest-exact', 'linear', 'bilinear', 'bicubic', 'area')),
+      alignCorners: optional(flag),
+    },
   },
   () => ({ size: 2 }),
 );

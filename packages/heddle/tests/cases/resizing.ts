@@ -41,6 +41,22 @@ const interpolation: Case[] = [
     (x) => resized(x, [5, 8], (i, n, to) => [[Math.floor((i * n) / to), 1]]),
   ),
   one(
+    'interpolate to the nearest, exactly',
+    shape,
+    (x) => H.interpolate(x, { size: [5, 8], mode: 'nearest-exact' }),
+    (x) => resized(x, [5, 8], (i, n, to) => [[Math.floor(((i + 0.5) * n) / to), 1]]),
+  ),
+  one(
+    'interpolation by area',
+    shape,
+    (x) => H.interpolate(x, { size: [2, 7], mode: 'area' }),
+    (x) =>
+      resized(x, [2, 7], (i, n, to) => {
+        const covered = range(Math.floor((i * n) / to), Math.ceil(((i + 1) * n) / to));
+        return covered.map((k) => [k, 1 / covered.length]);
+      }),
+  ),
+  one(
     'bilinear interpolation',
     shape,
     (x) => H.interpolate(x, { size: [5, 2], mode: 'bilinear' }),
