@@ -7,56 +7,25 @@ million parameters, with the fused implementation where there is one. Every case
 --quick, compiled inside such a graph; images also with channels last. Products are strict fp32, convolutions may use tf32,
 as are the defaults of both.
 """
-import argparse, json, statistics, sys, warnings
+import argparse, json, sys, warnings
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-CALLS, ROUNDS, ROUND_US = 4, 5, 10_000
+from torch_gpu import device_us, rand, recorded
 
-
-def device_us(run):
-    def round_us(times):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(times):
-            run()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end) * 1e3 / times
-    round_us(2)
-    times = max(1, min(500, int(ROUND_US / max(round_us(2), 0.1))))
-    round_us(times)
-    return statistics.median(round_us(times) for _ in range(ROUNDS))
-
-
-def recorded(run):
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            run()
-    return graph.replay
+CALLS = 4  # in a graph
 
 
 def measure(case, mode, make):
     """A mode that does not work for a case is no reason to stop."""
     line = {'peer': 'torch', 'version': torch.__version__, 'case': case, 'mode': mode}
     try:
-        us = device_us(recorded(make())) / CALLS if 'graph' in mode else device_us(make())
+        us = device_us(recorded(make(), CALLS), CALLS) if 'graph' in mode else device_us(make())
         line['us'] = float(f'{us:.4g}')
     except Exception as error:
         line['error'] = str(error)[:200]
     print(json.dumps(line), flush=True)
-
-
-def rand(*shape, **options):
-    return torch.randn(*shape, device='cuda', **options)
 
 
 def integers(low, high, *shape):
