@@ -60,6 +60,19 @@ test('beside one that fills the GPU a large launch gains nothing, and on a CPU e
   assert.equal(levelsOf(small.steps, CPU).get(small.beside), 1);
 });
 
+test('on a CPU what a kernel makes for its next launch is made right before it, and before it is written over', () => {
+  const first = step(1, 64);
+  const third = step(1, 64, step(1, 64, first));
+  const work = { ...third.work, stages: [third.work.stages[0]!, third.work.stages[0]!] };
+  const prepare: LaunchStep = { work, stage: 0, needs: new Set([first]) };
+  const compute: LaunchStep = { work, stage: 1, needs: new Set([prepare, third]) };
+  const levels = levelsOf([first, ...third.needs, third, prepare, compute], CPU);
+  assert.deepEqual([levels.get(prepare), levels.get(compute)], [2, 3]);
+  const overwriting = step(1, 64, prepare);
+  const bounded = levelsOf([first, ...third.needs, third, prepare, compute, overwriting], CPU);
+  assert.deepEqual([bounded.get(prepare), bounded.get(overwriting), bounded.get(compute)], [1, 2, 3]);
+});
+
 test('nothing runs after what needs it: a side chain goes up as a whole', () => {
   const first = step(1, 64);
   const long = step(5000, 64, step(10, 64, first));

@@ -69,8 +69,10 @@ function stepsOf(
 }
 
 /**
- * The level of each step: as low as possible. On a GPU, steps that others do not wait for (weights' gradients and
- * updates) move to where they cost least: next to long launches that leave multiprocessors idle.
+ * The level of each step: as low as possible. On a CPU, what a step makes for the next of its kernel is made right before
+ * it: the padded images of a weight gradient would otherwise stay in memory from the forward pass on. On a GPU, steps that
+ * others do not wait for (weights' gradients and updates) move to where they cost least: next to long launches that leave
+ * multiprocessors idle.
  */
 export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<LaunchStep, number> {
   const levels = new Map<LaunchStep, number>();
@@ -78,7 +80,8 @@ export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<Laun
     Math.max(0, ...[...step.needs].map((need) => levels.get(need)! + 1));
   const order = inOrder(steps);
   for (const step of order) levels.set(step, lowest(step));
-  if (target.model !== 'threads' || steps.length === 0) return levels;
+  if (steps.length === 0) return levels;
+  if (target.model !== 'threads') return withLateStages(order, levels);
 
   const depth = Math.max(...levels.values());
   const highest = new Map(order.map((step) => [step, depth]));
@@ -99,6 +102,21 @@ export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<Laun
       if (costOn(level) < costOn(best)) best = level;
     levels.set(step, best);
     add(step, best);
+  }
+  return levels;
+}
+
+/** The levels, with all steps but the last of a kernel as late as those that need them allow. */
+function withLateStages(
+  order: readonly LaunchStep[],
+  levels: Map<LaunchStep, number>,
+): Map<LaunchStep, number> {
+  const latest = new Map<LaunchStep, number>();
+  for (const step of order.toReversed()) {
+    const { work, stage } = step;
+    if (stage < work.stages.length - 1) levels.set(step, latest.get(step)!);
+    for (const need of step.needs)
+      latest.set(need, Math.min(latest.get(need) ?? Number.POSITIVE_INFINITY, levels.get(step)! - 1));
   }
   return levels;
 }
