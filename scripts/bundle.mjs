@@ -9,7 +9,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { build } from 'esbuild';
 
-/** Modules with a file of their own: what users import, what is run, and what is loaded before the rest. */
+/** Modules that get separate files: what users import, what is run, and what is loaded before the rest. */
 const ENTRIES = {
   'index.js': 'index',
   'kernel/language/index.js': 'kernel',

@@ -46,7 +46,7 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
       {
         name: `${of.name}-cudnn-last`,
         when: isFor,
-        // What follows is as fast as a launch of its own: the routine writes the output itself.
+        // The routine writes the output; elementwise ops after it are another launch.
         finishes: false,
         plan: (io, arg) => cudnnChannelsLastVariants(io, arg, direction)[0]!.plan(),
         variants: (io: KernelIo, arg) => cudnnChannelsLastVariants(io, arg, direction),

@@ -23,7 +23,7 @@ const MOST_TAPS = 49;
 /** Blocks of the weight gradient for each multiprocessor. */
 const BLOCKS = 8;
 
-/** Whether each channel is convolved by itself, by few taps, and its gradient, too, is one: without gaps. */
+/** Whether each channel is convolved by itself with few taps; of an input gradient, with stride 1. */
 export const isDepthwise = ({ inputs, outputs, groups, kernel, stride, adjoint }: Convolution): boolean =>
   inputs === 1 &&
   outputs === 1 &&
