@@ -1,6 +1,5 @@
 /**
- * Build the library, its benchmarks and the tests of both into packages/<name>/dist, without leftovers of files that are
- * gone. The build gets an id, a hash of the compiled library (core/build-id.ts). Then the library is bundled (bundle.mjs).
+ * Build the packages and their tests into packages/<name>/dist, without leftovers of files that are gone. The build gets an id, a hash of the compiled library (core/build-id.ts). Then the library is bundled (bundle.mjs).
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -14,15 +13,20 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const library = join(root, 'packages', 'heddle');
 const compiler = createRequire(import.meta.url).resolve('typescript/package.json');
 
-/** The benchmarks are compiled against the library's declarations: it comes first. */
-const built = [library, join(root, 'packages', 'bench')].every((folder) => {
+const others = ['data', 'look', 'bench'].map((name) => join(root, 'packages', name));
+
+/** The other packages are compiled against the library's declarations: it comes first. */
+const built = [library, ...others].every((folder) => {
   rmSync(join(folder, 'dist'), { recursive: true, force: true });
   const args = [join(dirname(compiler), 'bin', 'tsc'), '-p', folder, '--noEmitOnError'];
   return spawnSync(process.execPath, args, { stdio: 'inherit' }).status === 0;
 });
 if (built) {
   identify(join(library, 'dist', 'src'));
-  await bundle(library, join(root, 'packages', 'bench', 'dist'));
+  await bundle(
+    library,
+    others.map((folder) => join(folder, 'dist')),
+  );
 }
 process.exitCode = built ? 0 : 1;
 

@@ -32,13 +32,13 @@ const folderOf = (name) => name.slice(0, Math.max(0, name.indexOf('/')));
 
 /**
  * @param {string} library the folder of the package
- * @param {string} user the folder of a compiled package that imports `heddle/internal/…`
+ * @param {readonly string[]} users the folders of compiled packages that import `heddle/internal/…`
  */
-export async function bundle(library, user) {
+export async function bundle(library, users) {
   const root = join(library, 'dist', 'src');
   const outdir = join(library, 'dist', 'bundle');
   rmSync(outdir, { recursive: true, force: true });
-  for (const [folder, shared] of sharedModules(root, user)) {
+  for (const [folder, shared] of sharedModules(root, users)) {
     const entries = Object.entries(ENTRIES).filter(([name]) => folderOf(name) === folder);
     const { outputFiles } = await build({
       write: false,
@@ -89,9 +89,9 @@ const folderPlugin = (root, folder, shared) => ({
 
 /**
  * The modules of each folder that others import, but for ENTRIES.
- * @param {string} root @param {string} user @returns {Map<string, Set<string>>}
+ * @param {string} root @param {readonly string[]} users @returns {Map<string, Set<string>>}
  */
-function sharedModules(root, user) {
+function sharedModules(root, users) {
   const shared = new Map();
   /** @param {string} name @param {string} by */
   const add = (name, by) => {
@@ -105,7 +105,7 @@ function sharedModules(root, user) {
     for (const [, target] of readFileSync(path, 'utf8').matchAll(/\b(?:from|import) ?\(?'(\.[^']+)'/g))
       add(nameIn(root, resolve(dirname(path), target)), by);
   }
-  for (const path of modulesIn(user))
+  for (const path of users.flatMap(modulesIn))
     for (const [, name] of readFileSync(path, 'utf8').matchAll(/'heddle\/internal\/([^']+)'/g)) add(name, '');
   return shared;
 }

@@ -3,16 +3,18 @@
  * not optimized by V8: both would cost more than they save. Arguments choose files: `npm run unit -- kernel/ io/idx`.
  */
 import { spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const packages = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages');
 const wanted = process.argv.slice(2);
-const files = ['heddle', 'bench']
+const files = ['heddle', 'data', 'look', 'bench']
   .map((name) => join(packages, name, 'dist', 'tests'))
   .flatMap((folder) =>
-    readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((name) => join(folder, name)),
+    (existsSync(folder) ? readdirSync(folder, { recursive: true, encoding: 'utf8' }) : []).map((name) =>
+      join(folder, name),
+    ),
   )
   .filter((path) => path.endsWith('.test.js'))
   .filter((path) => {

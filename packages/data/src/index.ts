@@ -1,0 +1,2 @@
+/** Data sets of files that need a codec: images, tables, tokenized text. */
+export {};

@@ -1,0 +1,2 @@
+/** Pictures of networks and of their training. */
+export {};
