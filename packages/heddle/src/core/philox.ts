@@ -50,14 +50,19 @@ export const keyOfSeed = (seed: number): PhiloxKey => [seed >>> 0, Math.floor(se
 export class PhiloxStream {
   readonly #key: PhiloxKey;
   readonly #stream: number;
+  readonly #substream: number;
   #block = 0;
   #words: [number, number, number, number] = [0, 0, 0, 0];
   #used = 4;
 
-  /** @param stream which of the seed's 2^32 independent sequences, such as the number of an epoch */
-  constructor(seed: number, stream = 0) {
+  /**
+   * @param stream which of the seed's 2^32 independent sequences, such as the number of an epoch
+   * @param substream which of the stream's 2^32 independent sequences, such as that of an example
+   */
+  constructor(seed: number, stream = 0, substream = 0) {
     this.#key = keyOfSeed(seed);
     this.#stream = stream >>> 0;
+    this.#substream = substream >>> 0;
   }
 
   /** Words given out so far. Set it to go on from there. */
@@ -75,7 +80,7 @@ export class PhiloxStream {
   next(): number {
     if (this.#used === 4) {
       const high = Math.floor(this.#block / 2 ** 32) >>> 0;
-      this.#words = philox4x32([this.#block >>> 0, high, this.#stream, 0], this.#key);
+      this.#words = philox4x32([this.#block >>> 0, high, this.#stream, this.#substream], this.#key);
       this.#block++;
       this.#used = 0;
     }

@@ -15,6 +15,7 @@ import {
 } from '../core/arguments.js';
 import { ArgumentError, DataError } from '../core/errors.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
+import type { EpochRandom } from './epoch-random.js';
 import { requireClasses } from './labels.js';
 
 /** Examples with labels: implement it to train on data of your own. */
@@ -29,8 +30,15 @@ export interface Dataset {
    * Write the examples `indices`, one after another, into `inputs` (f32, `indices.length` × `sizeOf(inputShape)`) and
    * `labels` (`indices.length`). Nothing is allocated. It may return a promise, as of images that are decoded: what it
    * writes is used when that is fulfilled, and the next batch is asked for after it.
+   * @param random where examples that vary at random get their numbers; a loader gives it, so that they are the same
+   *   whatever the number of workers. Without it, an example is to be as it is.
    */
-  batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void | Promise<void>;
+  batchInto(
+    indices: ArrayLike<number>,
+    inputs: Float32Array,
+    labels: Int32Array,
+    random?: EpochRandom,
+  ): void | Promise<void>;
   /** How to open the dataset on another thread. Without it, a loader cannot use workers. */
   remote?(): RemoteDataset;
 }

@@ -8,6 +8,7 @@ export {
   type Normalization,
   type RemoteDataset,
 } from './dataset.js';
+export { EpochRandom } from './epoch-random.js';
 export { type AnyDataset, type BatchOf, Loader, type LoaderOf, type LoaderOptions } from './loader.js';
 export {
   findImages,

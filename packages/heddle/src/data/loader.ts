@@ -16,6 +16,7 @@ import { reclaim } from '../tensor/modes.js';
 import { type Batch, makeBatch } from './batch.js';
 import type { Batched } from './batched.js';
 import { type Dataset, requireDataset, requireWritten } from './dataset.js';
+import { EpochRandom } from './epoch-random.js';
 import { prefetch } from './prefetch.js';
 import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
@@ -139,13 +140,14 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   *batches(epoch: number = this.epoch++): Generator<BatchOf<D>, void, undefined> {
     requireArgument('batches', 'epoch', epoch, integerFrom(0));
     const first = this.#begin();
-    for (const { batch, written } of this.#made(this.#chunks(epoch, first), first)) {
+    for (const { batch, written } of this.#made(epoch, first)) {
       requireWritten(written);
       yield batch as BatchOf<D>;
     }
   }
 
-  *#made(chunks: readonly Uint32Array[], first: number): Generator<MadeBatch> {
+  *#made(epoch: number, first: number): Generator<MadeBatch> {
+    const chunks = this.#chunks(epoch, first);
     const dataset: AnyDataset = this.dataset;
     if (dataset instanceof TensorDataset) {
       for (const [place, indices] of chunks.entries()) {
@@ -157,8 +159,9 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     const most = this.#mostExamples;
     const inputs = new Float32Array(most * sizeOf(dataset.inputShape));
     const labels = new Int32Array(most);
+    const random = new EpochRandom(this.seed, epoch);
     for (const [place, indices] of chunks.entries()) {
-      const written = dataset.batchInto(indices, inputs, labels);
+      const written = dataset.batchInto(indices, inputs, labels, random);
       yield { batch: makeBatch(first + place, indices.length, inputs, labels), written };
     }
   }
@@ -170,7 +173,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     const remote = this.#workers > 0 && !(dataset instanceof TensorDataset) ? dataset.remote?.() : undefined;
     const first = this.#begin();
     if (!remote || dataset instanceof TensorDataset) {
-      for (const { batch, written } of this.#made(this.#chunks(epoch, first), first)) {
+      for (const { batch, written } of this.#made(epoch, first)) {
         if (isThenable(written)) await written;
         // A loop over batches may await nothing else: memory of earlier ones is given back here.
         await reclaim();
@@ -180,6 +183,8 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     }
     const made = prefetch({
       remote,
+      seed: this.seed,
+      epoch,
       workers: this.#workers,
       ahead: this.#prefetch,
       first,

@@ -6,6 +6,9 @@ import type { RemoteDataset } from './dataset.js';
 
 export interface PrefetchOptions {
   readonly remote: RemoteDataset;
+  /** What the examples' random numbers are drawn from. */
+  readonly seed: number;
+  readonly epoch: number;
   readonly workers: number;
   /** Batches made ahead of the one in use. */
   readonly ahead: number;
@@ -26,6 +29,8 @@ export interface BatchSlot {
 /** What a worker is started with. */
 export interface WorkerSetup {
   readonly remote: RemoteDataset;
+  readonly seed: number;
+  readonly epoch: number;
   readonly slots: readonly BatchSlot[];
 }
 
@@ -43,12 +48,12 @@ export interface WorkerJob {
  * @throws DataError with the cause if a worker fails
  */
 export async function* prefetch(options: PrefetchOptions): AsyncGenerator<Batch, void, undefined> {
-  const { chunks, batchSize, features, remote } = options;
+  const { chunks, batchSize, features, remote, seed, epoch } = options;
   const slots = Array.from({ length: Math.min(options.ahead + 1, chunks.length) }, () =>
     makeSlot(batchSize, features),
   );
   const count = Math.min(options.workers, slots.length);
-  const crew = new Crew(count, { remote, slots });
+  const crew = new Crew(count, { remote, seed, epoch, slots });
   try {
     const start = (index: number): void => {
       const indices = chunks[index];

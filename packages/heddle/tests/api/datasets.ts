@@ -35,6 +35,7 @@ export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
     ),
   ],
   TensorDataset: [batched, batched],
+  'data.EpochRandom': [number(0), number(0)],
   'data.randomSplit': [
     only(dataset, H.ArrayDataset),
     list(() => [0.5, 0.5]),
@@ -71,6 +72,7 @@ export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
 
 export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
   ArrayDataset: dataset,
+  EpochRandom: () => new H.data.EpochRandom(0, 0),
   Loader: loader,
   TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
   TextDataset: () => new H.TextDataset(new Int32Array(9), 4),
@@ -88,6 +90,7 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
     select: [indices],
     remote: [],
   },
+  EpochRandom: { of: [number(0)] },
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },

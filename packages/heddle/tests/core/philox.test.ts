@@ -23,6 +23,7 @@ test('a stream reads block after block of its seed', () => {
   const words = Array.from({ length: 10 }, () => stream.next());
   const blocks = [0, 1, 2].flatMap((block) => philox4x32([block, 0, 3, 0], keyOfSeed(7)));
   assert.deepEqual(words, blocks.slice(0, 10));
+  assert.equal(new PhiloxStream(7, 3, 5).next(), philox4x32([0, 0, 3, 5], keyOfSeed(7))[0]);
 });
 
 test('seeds over 32 bits differ from their lower half', () => {

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { ArrayDataset, type Dataset, Loader, type LoaderOptions } from '../../src/data/index.js';
 import { property } from '../property.js';
 import { decoding } from './decoding-dataset.js';
+import { drawing } from './drawing-dataset.js';
 import { failing } from './failing-dataset.js';
 
 /** `length` examples; example i has input (i, i) and label i % 10. */
@@ -93,6 +94,27 @@ test('workers give the same batches as this thread', async () => {
     const there = new Loader(numbered(64), { ...base, ...options });
     for (let epoch = 0; epoch < 2; epoch++) assert.deepEqual(await visited(there), await visited(here));
   }
+});
+
+test("an example's random numbers depend on the seed, the epoch and the example alone", async () => {
+  const drawn = async (seed: number, epoch: number, options: LoaderOptions): Promise<number[]> => {
+    const loader = new Loader(drawing(30), { ...options, seed });
+    loader.epoch = epoch;
+    const numbers: number[] = [];
+    for await (const { inputs, size } of loader)
+      for (let row = 0; row < size; row++) numbers[inputs[2 * row]!] = inputs[2 * row + 1]!;
+    return numbers;
+  };
+  const first = await drawn(3, 1, { batchSize: 4 });
+  assert.equal(new Set(first).size, 30);
+  assert.deepEqual(await drawn(3, 1, { batchSize: 7, shuffle: true }), first);
+  for (const workers of [1, 3])
+    assert.deepEqual(await drawn(3, 1, { batchSize: 5, shuffle: true, workers }), first);
+  for (const [seed, epoch] of [
+    [3, 2],
+    [4, 1],
+  ] as const)
+    assert.equal(new Set([...first, ...(await drawn(seed, epoch, { batchSize: 4 }))]).size, 60);
 });
 
 test('a loader with workers can be left early and used again', async () => {
