@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Put the newest figures of bench/results into docs/benchmarks.md, between <!-- bench:cpu --> and <!-- /bench:cpu -->
+ * Put the newest figures of bench/results into docs/performance/index.md, between <!-- bench:cpu --> and <!-- /bench:cpu -->
  * (and bench:accuracy and bench:gpu alike), and a summary of them into the README, at bench:summary. What there are no
  * figures of a GPU for is left out.
  *
@@ -22,7 +22,7 @@ const { values, positionals } = parseArgs({
   },
 });
 const results = join(values.root, 'bench/results');
-const PAGES = ['README.md', 'docs/benchmarks.md'];
+const PAGES = ['README.md', 'docs/performance/index.md'];
 
 /** The rows of the page; the results have more. Those without FMA are other measurements of the same case. */
 const CPU_ROWS = [
@@ -299,13 +299,13 @@ const source = ({ device, machine, date, commit, command, note }, file) =>
   `Medians. ${device.description}${device.driver ? `, driver ${device.driver}` : ''}, Node ${machine.node}, ${date.slice(0, 10)}${commit ? `, commit ${commit}` : ''}: ` +
   `${link(file)}. To reproduce: \`${command}\`.${note ? ` ${note}` : ''}`;
 
-/** Of the figures, from docs/benchmarks.md. */
-const link = (file) => `[${basename(file)}](../bench/results/${basename(file)})`;
+/** Of the figures, from docs/performance. */
+const link = (file) => `[${basename(file)}](../../bench/results/${basename(file)})`;
 
 /** The chart that belongs to the figures. */
 function picture(file) {
   const chart = file.replace(/\.json$/, '.svg');
-  return existsSync(chart) ? `\n\n![chart](../bench/results/${basename(chart)})` : '';
+  return existsSync(chart) ? `\n\n![chart](../../bench/results/${basename(chart)})` : '';
 }
 
 /** One row a case: Heddle's best figure and the best of the other, by time. */

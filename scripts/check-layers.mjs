@@ -1,5 +1,5 @@
 /**
- * Folders are layers: each may import only those below it (docs/design.md, "Layout"), and no files import each other
+ * Folders are layers: each may import only those below it (docs/design/layout.md), and no files import each other
  * in a circle. Checks every import of the library's sources, type imports included. A type that a file exports has its
  * name alone: no other file declares one of that name.
  * Usage: node scripts/check-layers.mjs [folder of the sources]
@@ -75,7 +75,7 @@ for (const name of readdirSync(root, { recursive: true, encoding: 'utf8' })) {
   graph.set(path, targets);
   if (from !== '' && !(from in RULES)) {
     problems.push(
-      `${name}: the folder ${from} is no layer. Add it to docs/design.md and to scripts/check-layers.mjs.`,
+      `${name}: the folder ${from} is no layer. Add it to docs/design/layout.md and to scripts/check-layers.mjs.`,
     );
     continue;
   }

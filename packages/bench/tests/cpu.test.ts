@@ -98,8 +98,8 @@ test('bench cpu writes figures that hang together, and README and tables take th
   assert.equal(of('startup').length, 1);
 
   await writeFile(join(folder, 'README.md'), 'a\n<!-- bench:summary -->\n<!-- /bench:summary -->\nb\n');
-  await mkdir(join(folder, 'docs'));
-  const page = join(folder, 'docs/benchmarks.md');
+  await mkdir(join(folder, 'docs/performance'), { recursive: true });
+  const page = join(folder, 'docs/performance/index.md');
   await writeFile(page, 'before\n<!-- bench:cpu -->\n<!-- /bench:cpu -->\nafter\n');
   const script = join(repository(), 'scripts/bench-table.mjs');
   assert.equal((await run(script, ['--root', folder, '--check'])).code, 1);

@@ -163,9 +163,9 @@ test('train: wall-clock, device and host time of a step', async () => {
 
 test('the benchmarks have a section of the GPU once there are figures of one', async () => {
   const script = join(repository(), 'scripts/bench-table.mjs');
-  const page = join(folder, 'docs/benchmarks.md');
+  const page = join(folder, 'docs/performance/index.md');
   const readme = join(folder, 'README.md');
-  await mkdir(join(folder, 'docs'));
+  await mkdir(join(folder, 'docs/performance'), { recursive: true });
   const write = (): void =>
     void execFileSync(process.execPath, [script, '--root', folder], { stdio: 'pipe' });
   const results = (name: string, of: object): Promise<void> =>

@@ -248,7 +248,7 @@ const POWERS_OF_2: Special = [
   [2 ** 127, 127],
 ];
 
-test('docs/accuracy.md states these bounds', () => {
+test('docs/reference/accuracy.md states these bounds', () => {
   const table = (head: string, rows: readonly string[]): string =>
     [head, head.replace(/[^|]+/g, '---'), ...rows].map((row) => `| ${row} |\n`).join('');
   const functions = FUNCTIONS.map((name) => {
@@ -258,7 +258,7 @@ test('docs/accuracy.md states these bounds', () => {
   const composed = Object.entries(ACTIVATIONS).map(
     ([name, { bound }]) => `\`${name}\` | ${bound.f32} | ${bound.f64}`,
   );
-  const path = join(root, 'docs/accuracy.md');
+  const path = join(root, 'docs/reference/accuracy.md');
   const page = readFileSync(path, 'utf8');
   const tables = [
     table('op | CPU, f32 | CPU, f64 | simulator, f64 | CUDA, f32 | CUDA, f64', functions),

@@ -1,0 +1,62 @@
+import { readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { defineConfig, type MarkdownRenderer } from 'vitepress';
+import { bar, sidebars } from './navigation.js';
+
+const pages = dirname(dirname(fileURLToPath(import.meta.url)));
+const root = dirname(pages);
+const { repository, version } = JSON.parse(readFileSync(join(root, 'packages/heddle/package.json'), 'utf8'));
+const repositoryPage: string = repository.url.replace(/^git\+|\.git$/g, '');
+
+/** Browsers give a page threads on shared memory only if it is cross-origin isolated. */
+const ISOLATION = {
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Embedder-Policy': 'require-corp',
+};
+
+/** Links of pages into the rest of the repository, which a checkout can follow, lead to its page on the site. */
+function repositoryLinks(markdown: MarkdownRenderer): void {
+  markdown.core.ruler.push('repository-links', ({ tokens, env }) => {
+    const folder = dirname(env.path);
+    for (const token of tokens.flatMap(({ children }) => children ?? [])) {
+      const name = token.type === 'link_open' ? 'href' : 'src';
+      const target = token.attrGet(name);
+      if (!target || !/^\.\.?\//.test(target)) continue;
+      const path = relative(root, resolve(folder, target));
+      if (token.type === 'link_open' && !path.startsWith('docs/'))
+        token.attrSet(name, `${repositoryPage}/blob/main/${path}`);
+    }
+  });
+}
+
+export default defineConfig({
+  title: 'Heddle',
+  description: 'Neural networks from TypeScript, down to kernels that are themselves written in TypeScript.',
+  lang: 'en',
+  srcExclude: ['node_modules/**', 'dist/**'],
+  outDir: '.vitepress/dist',
+  base: (process.env.HEDDLE_DOCS_BASE as `/${string}/` | undefined) ?? '/',
+  head: [
+    ['link', { rel: 'icon', type: 'image/svg+xml', href: `${process.env.HEDDLE_DOCS_BASE ?? '/'}logo.svg` }],
+  ],
+  lastUpdated: false,
+  markdown: {
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
+    config: (markdown) => void markdown.use(repositoryLinks),
+  },
+  vite: {
+    server: { headers: ISOLATION },
+    preview: { headers: ISOLATION },
+    build: { chunkSizeWarningLimit: 4096 },
+  },
+  themeConfig: {
+    logo: '/logo.svg',
+    nav: [...bar],
+    sidebar: sidebars(),
+    outline: { level: [2, 3] },
+    search: { provider: 'local' },
+    socialLinks: [{ icon: 'github', link: repositoryPage }],
+    footer: { message: `Heddle ${version}. MIT licence.` },
+  },
+});
