@@ -236,7 +236,10 @@ export interface Intrinsics {
   /** `if (x[i] === expected) x[i] = v`; returns the old value: `atomicCompareExchange(x, i, expected, v)`. */
   atomicCompareExchange(x: Memory, ...indexAndValues: readonly [number, number, number, ...number[]]): number;
 
-  /** Checked in the simulator: reports the message with line, block and thread. */
+  /**
+   * Fails with the message where the condition is false: at once in the simulator, with the block and the thread; on other
+   * devices when a result is waited for.
+   */
   assert(condition: boolean, message?: string): void;
   /** Prints a line, each `{}` replaced by the next value: `print('x = {}', x)`. */
   print(text: string, ...values: readonly (number | boolean)[]): void;
