@@ -1,2 +1,11 @@
 /** Data sets of files that need a codec: images, tables, tokenized text. */
-export {};
+
+export {
+  type DamagedImage,
+  ImageFolder,
+  type ImageFolderOptions,
+  imageFolder,
+} from './images/image-folder.js';
+export type { ImageFormat, ImageOptions, ResizeMode } from './images/image-format.js';
+export { type ImageSplits, type ImageSplitsOptions, imageSplits } from './images/image-splits.js';
+export type { LongWorkOptions } from './images/in-parallel.js';

@@ -1,0 +1,198 @@
+/** A data set of images in files. */
+import { join } from 'node:path';
+import { ArgumentError, DataError } from 'heddle';
+import { ArrayDataset, type Dataset, type RemoteDataset } from 'heddle/data';
+import {
+  anArrayLike,
+  aString,
+  integerFrom,
+  listOf,
+  type Rules,
+  requireArgument,
+  requireOptions,
+} from 'heddle/internal/core/arguments.js';
+import { CONCURRENCY, decodeImage, imageFacts } from './decode.js';
+import { type FoundImages, findImages } from './find-images.js';
+import { formatFor, IMAGE_RULES, type ImageFormat, type ImageOptions } from './image-format.js';
+import { inParallel, type LongWorkOptions } from './in-parallel.js';
+import { byteTables, writeBytePlanes, writePlanes } from './planes.js';
+
+/** Options of `imageFolder`. */
+export interface ImageFolderOptions extends ImageOptions {
+  /** The classes there may be, in the order of their labels. Default: all that have a folder, sorted. */
+  readonly classNames?: readonly string[];
+}
+
+export const FOLDER_RULES: Rules<ImageFolderOptions> = { ...IMAGE_RULES, classNames: listOf(aString) };
+
+/** A file that cannot be decoded. */
+export interface DamagedImage {
+  /** The number of the example. */
+  readonly index: number;
+  /** Where it is. */
+  readonly path: string;
+  /** What is wrong with it. */
+  readonly error: DataError;
+}
+
+/** What an `ImageFolder` is made of; it survives structured cloning. */
+export interface ImageFolderParts extends FoundImages {
+  readonly root: string;
+  readonly format: ImageFormat;
+}
+
+/**
+ * Images in files, decoded when a batch asks for them. Inputs are f32 (channels, height, width). Several images are decoded
+ * at a time: four, or as many as the environment variable UV_THREADPOOL_SIZE says and there are cores.
+ */
+export class ImageFolder implements Dataset {
+  /** The folder that the files are in. */
+  readonly root: string;
+  /** The name of each class. */
+  readonly classNames: readonly string[];
+  /** Of each example, relative to `root`. */
+  readonly files: readonly string[];
+  /** Of each example. */
+  readonly labels: Int32Array;
+  /** How images become inputs. */
+  readonly format: ImageFormat;
+  /** (channels, height, width). */
+  readonly inputShape: readonly [number, number, number];
+  readonly #tables: readonly Float32Array[];
+
+  /** @internal Use `imageFolder`. */
+  constructor({ root, classNames, files, labels, format }: ImageFolderParts) {
+    this.root = root;
+    this.classNames = classNames;
+    this.files = files;
+    this.labels = labels;
+    this.format = format;
+    this.inputShape = [format.channels, ...format.size];
+    this.#tables = byteTables(format.normalize, format.channels);
+  }
+
+  /** How many examples there are. */
+  get length(): number {
+    return this.files.length;
+  }
+
+  /** How many classes there are. */
+  get classes(): number {
+    return this.classNames.length;
+  }
+
+  get #features(): number {
+    const [channels, height, width] = this.inputShape;
+    return channels * height * width;
+  }
+
+  /** Where an example's file is. */
+  path(index: number): string {
+    requireArgument('path', 'index', index, integerFrom(0, this.length - 1));
+    return join(this.root, this.files[index]!);
+  }
+
+  /**
+   * See `Dataset.batchInto`.
+   * @throws DataError naming the first file that cannot be decoded, when no other is being decoded any more
+   */
+  async batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): Promise<void> {
+    const features = this.#features;
+    await inParallel(indices.length, CONCURRENCY, async (row) => {
+      const index = indices[row]!;
+      writePlanes(await decodeImage(this.path(index), this.format), this.#tables, inputs, row * features);
+      labels[row] = this.labels[index]!;
+    });
+  }
+
+  /** The examples of these numbers, one after the other. */
+  select(indices: ArrayLike<number>): ImageFolder {
+    requireArgument('select', 'indices', indices, anArrayLike);
+    const { root, classNames, format } = this;
+    const chosen = Array.from(indices);
+    for (const [i, index] of chosen.entries())
+      requireArgument('select', `index ${i}`, index, integerFrom(0, this.length - 1));
+    const files = chosen.map((index) => this.files[index]!);
+    const labels = Int32Array.from(chosen, (index) => this.labels[index]!);
+    return new ImageFolder({ root, classNames, format, files, labels });
+  }
+
+  /** The examples `begin` up to but without `end`. */
+  slice(begin: number, end: number = this.length): ImageFolder {
+    requireArgument('slice', 'begin', begin, integerFrom(0, this.length));
+    requireArgument('slice', 'end', end, integerFrom(begin, this.length));
+    return this.select(Int32Array.from({ length: end - begin }, (_, i) => begin + i));
+  }
+
+  /**
+   * Decode all images, once, into memory: a byte for each value. What is trained on for several epochs is best kept so, where
+   * there is memory for it: `length` × channels × height × width bytes.
+   * @throws DataError naming the first file that cannot be decoded, or if there is not enough memory; the signal's reason
+   */
+  async load(options: LongWorkOptions = {}): Promise<ArrayDataset> {
+    const { labels, classes, inputShape, format } = this;
+    const features = this.#features;
+    const inputs = this.#memory(this.length * features);
+    await inParallel(
+      this.length,
+      CONCURRENCY,
+      async (i) =>
+        writeBytePlanes(await decodeImage(this.path(i), format), format.channels, inputs, i * features),
+      options,
+    );
+    return new ArrayDataset({ inputs, inputShape, labels, classes, normalize: format.normalize });
+  }
+
+  #memory(bytes: number): Uint8Array {
+    try {
+      return new Uint8Array(bytes);
+    } catch (error) {
+      throw new DataError(
+        `${this.root}: ${this.length} images of ${this.inputShape.join(' × ')} take ${bytes} bytes, more than can be had. Do not load them: batches are decoded as they are asked for. Or choose a smaller size.`,
+        { cause: error },
+      );
+    }
+  }
+
+  /** Decode every image, and say which cannot be. @throws the signal's reason */
+  async verify(options: LongWorkOptions = {}): Promise<readonly DamagedImage[]> {
+    const damaged: DamagedImage[] = [];
+    const check = async (index: number): Promise<void> => {
+      const path = this.path(index);
+      try {
+        await decodeImage(path, this.format);
+      } catch (error) {
+        if (!(error instanceof DataError)) throw error;
+        damaged.push({ index, path, error });
+      }
+    };
+    await inParallel(this.length, CONCURRENCY, check, options);
+    return damaged.sort((a, b) => a.index - b.index);
+  }
+
+  /** The list of files is sent to the thread, which decodes them. */
+  remote(): RemoteDataset {
+    if (!import.meta.url)
+      throw new ArgumentError(
+        'an image folder cannot be opened on another thread from a CommonJS bundle, which does not know where its files are. Use workers: 0, or leave heddle-data out of the bundle.',
+      );
+    const { root, classNames, files, labels, format } = this;
+    const data: ImageFolderParts = { root, classNames, files, labels, format };
+    return { module: new URL('./open-image-folder.js', import.meta.url).href, open: 'open', data };
+  }
+}
+
+/**
+ * The images of a folder that has a folder for each class, as torchvision's ImageFolder: `root/cat/1.jpg`, and
+ * `root/cat/more/2.png` as well. Labels are the places of the sorted names of the classes.
+ * @throws DataError for a folder without classes, a class without images, and what else is wrong with the folder
+ * @throws ArgumentError for an option outside its range
+ */
+export async function imageFolder(root: string, options: ImageFolderOptions = {}): Promise<ImageFolder> {
+  requireArgument('imageFolder', 'root', root, aString);
+  requireOptions('imageFolder', options, FOLDER_RULES);
+  const found = await findImages(root, options.classNames);
+  const first = join(root, found.files[0]!);
+  const format = await formatFor(options, () => imageFacts(first, options.maxPixels));
+  return new ImageFolder({ root, format, ...found });
+}
