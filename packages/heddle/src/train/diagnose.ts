@@ -50,6 +50,12 @@ function tensorsIn(value: unknown): AnyTensor[] {
 const moduleName = (name: string, module: Module): string =>
   name ? `'${name}' (${module.constructor.name})` : module.constructor.name;
 
+/** What is not finite, and where to look for the cause. */
+export interface NonFinite {
+  readonly name: string;
+  readonly cause: 'data' | 'parameter' | 'model' | 'targets';
+}
+
 /**
  * The first thing that is not finite when `model` sees this batch: an input, a parameter, a layer's output or the
  * loss; undefined if all is finite.
@@ -59,13 +65,12 @@ export async function firstNonFinite(
   inputs: Batched,
   targets: Batched,
   { loss, autocast }: Pick<FitOptions, 'loss' | 'autocast'>,
-): Promise<string | undefined> {
-  for (const [name, t] of namedIn('inputs', inputs))
-    if (!(await allFinite(t))) return `the batch's ${name}: check the data`;
-  for (const [name, t] of namedIn('targets', targets))
-    if (!(await allFinite(t))) return `the batch's ${name}: check the data`;
+): Promise<NonFinite | undefined> {
+  for (const [name, t] of [...namedIn('inputs', inputs), ...namedIn('targets', targets)])
+    if (!(await allFinite(t))) return { name: `the batch's ${name}`, cause: 'data' };
   for (const [name, parameter] of model.namedParameters())
-    if (!(await allFinite(parameter))) return `parameter '${name}', changed by the step before`;
+    if (!(await allFinite(parameter)))
+      return { name: `parameter '${name}', changed by the step before`, cause: 'parameter' };
   // Running statistics must not see the bad batch.
   const buffers = await Snapshot.of(model.buffers());
   let value: AnyTensor | undefined;
@@ -77,8 +82,8 @@ export async function firstNonFinite(
   buffers.restore();
   for (const output of outputs) {
     if (!(await allFinite(output.value)))
-      return `the output of layer ${moduleName(output.name, output.module)}`;
+      return { name: `the output of layer ${moduleName(output.name, output.module)}`, cause: 'model' };
   }
   const lossIsFinite = value === undefined || (await allFinite(value));
-  return lossIsFinite ? undefined : 'the loss itself, of finite outputs: is a label outside the classes?';
+  return lossIsFinite ? undefined : { name: 'the loss itself; all outputs are finite', cause: 'targets' };
 }

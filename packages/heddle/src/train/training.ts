@@ -11,7 +11,7 @@ import type { Tensor } from '../tensor/tensor.js';
 import { type EpochReport, type History, type LogReport, monitored } from './callbacks.js';
 import type { Stateful } from './checkpoint-file.js';
 import { feedOf } from './choose-feed.js';
-import { firstNonFinite } from './diagnose.js';
+import { firstNonFinite, type NonFinite } from './diagnose.js';
 import { type Evaluation, ModelEvaluator } from './evaluate.js';
 import type { Feed } from './feed.js';
 import type { FitOptions } from './fit-options.js';
@@ -436,17 +436,24 @@ export class Training {
   async #fail(epoch: number, bad: number): Promise<never> {
     const { train, autocast } = this.#options;
     const { inputs, targets } = await batchOf(train, this.#firstEpoch + epoch, bad);
-    const where = await firstNonFinite(this.#model, inputs, targets, this.#options);
-    const spoiled = where?.startsWith('parameter') ?? false;
+    const found = await firstNonFinite(this.#model, inputs, targets, this.#options);
+    const spoiled = found?.cause === 'parameter';
     if (spoiled) (await this.#last.weights).restore();
     const kept = spoiled ? `those before epoch ${this.#last.epoch + 1}` : 'those before that step';
     throw new NumericError(
       `[fit] the loss is not finite in step ${bad + 1} of epoch ${epoch + 1} (learning rate ${this.#lr}). ` +
-        `First not finite: ${where ?? 'nothing when repeated; a random layer may be the cause'}. ` +
-        `The model keeps its last good weights, ${kept}. Try a smaller learning rate` +
-        (autocast === 'f16' ? ", or autocast: 'bf16', which has the range of f32." : '.'),
+        `First not finite: ${found?.name ?? 'nothing when repeated; a random layer may be the cause'}. ` +
+        `The model keeps its last good weights, ${kept}. ${remedy(found?.cause, autocast)}`,
     );
   }
+}
+
+/** What may help where a loss is not finite. */
+function remedy(cause: NonFinite['cause'] | undefined, autocast: FitOptions['autocast']): string {
+  if (cause === 'data') return 'Check the data.';
+  if (cause === 'targets') return 'Check the targets: is a label outside the classes?';
+  const range = autocast === 'f16' ? ", or autocast: 'bf16', which has the range of f32" : '';
+  return `Try a smaller learning rate${range}.`;
 }
 
 /** One batch of an epoch, on the device. */

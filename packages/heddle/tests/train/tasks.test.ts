@@ -160,9 +160,23 @@ test('an array of inputs is several arguments; what is not finite is named', asy
   close(await run([a, b], a.mul(6)), 3, 1e-3);
   await assert.rejects(
     run([a, tensor([2, 2, Number.NaN, 2])], a),
-    /step 2 of epoch 1.*the batch's inputs\[1\]: check the data/,
+    /step 2 of epoch 1.*the batch's inputs\[1\]\..* Check the data\.$/,
   );
-  await assert.rejects(run([a, b], tensor([2, 2, 2, Number.NaN])), /the batch's targets: check the data/);
+  await assert.rejects(
+    run([a, b], tensor([2, 2, 2, Number.NaN])),
+    /the batch's targets\..* Check the data\.$/,
+  );
+  const classifier = new nn.Linear(1, 2);
+  await assert.rejects(
+    fit(classifier, {
+      train: new Loader(new TensorDataset(a.reshape([4, 1]), tensor(Int32Array.of(0, 1, 2, 1))), {
+        batchSize: 2,
+      }),
+      optimizer: new optim.SGD(classifier.parameters(), { lr: 0.02 }),
+      ...{ loss: crossEntropy, epochs: 1 },
+    }),
+    /the loss itself; all outputs are finite\..* is a label outside the classes\?$/,
+  );
   assert.throws(
     () => new TensorDataset([a, tensor([1])], a),
     /inputs\[1\] has the shape \(1\), inputs\[0\] \(4\): the first size/,
