@@ -2,7 +2,7 @@
 /**
  * Put the newest figures of bench/results into docs/performance/index.md, between <!-- bench:cpu --> and <!-- /bench:cpu -->
  * (and bench:accuracy and bench:gpu alike), and a summary of them into the README, at bench:summary. What there are no
- * figures of a GPU for is left out.
+ * figures of a GPU for is left out. The charts beside the figures are drawn anew, for which the packages must be built.
  *
  *   node scripts/bench-table.mjs            write
  *   node scripts/bench-table.mjs --check    fail if a page says something else than the figures
@@ -342,6 +342,15 @@ function summaryTable() {
   ].join('\n');
 }
 
+/** Draw each chart from the figures beside it. */
+async function redraw() {
+  const { chartOfResults } = await import('../packages/bench/dist/src/chart.js');
+  for (const name of readdirSync(results).filter((file) => file.endsWith('.svg'))) {
+    const figures = JSON.parse(readFileSync(join(results, name.replace(/svg$/, 'json')), 'utf8'));
+    writeFileSync(join(results, name), chartOfResults(figures));
+  }
+}
+
 function withTables(text, page) {
   return text.replace(/(<!-- bench:(\w+) -->\n)[\s\S]*?(<!-- \/bench:\2 -->)/g, (_, open, name, close) => {
     const make = TABLES[name];
@@ -362,6 +371,7 @@ try {
     else if (after !== before)
       throw new Error(`${page} and bench/results differ: run node scripts/bench-table.mjs`);
   }
+  if (!values.check) await redraw();
 } catch (error) {
   process.stderr.write(`bench-table: ${error.message}\n`);
   process.exitCode = 1;

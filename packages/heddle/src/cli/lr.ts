@@ -1,12 +1,12 @@
 /** `heddle lr`: a learning-rate schedule before it is used. */
 import { ArgumentError } from '../core/errors.js';
-import { writeFileAtomic } from '../io/index.js';
 import { programNamed } from '../train/index.js';
 import { scheduleOf } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
-import { type Curve, svgCurves, textCurves } from './curves.js';
+import { type Curve, textCurves } from './curves.js';
 import { counted } from './format.js';
 import { recipeFor } from './recipe-options.js';
+import { svgFile } from './svg-file.js';
 import { widthOf } from './terminal.js';
 import { EXAMPLES } from './training-steps.js';
 
@@ -25,6 +25,7 @@ const POINTS = 500;
 
 /** Draw the learning rate of a program's recipe, or of a schedule alone, over a training. */
 export async function drawSchedule(name: string | undefined, options: LrCommandOptions): Promise<void> {
+  const drawing = await svgFile(options.svg);
   const { recipe, stepsPerEpoch } = planOf(name, options);
   const { epochs, lr } = recipe;
   const schedule = scheduleOf(recipe);
@@ -48,9 +49,7 @@ export async function drawSchedule(name: string | undefined, options: LrCommandO
     say(
       `\nThe rate depends on the ${schedule.monitor} of each epoch: drawn is a training in which it always improves.`,
     );
-  if (options.svg === undefined) return;
-  await writeFileAtomic(options.svg, svgCurves(title, [curve]));
-  say(`\ndrawn in ${options.svg}`);
+  await drawing?.((look) => look.lineChart({ title, x: 'epoch', y: 'learning rate', curves: [curve] }));
 }
 
 const shortly = (rate: number): string => String(Number(rate.toPrecision(4)));

@@ -4,11 +4,11 @@ import { closeDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import { optimizerOf, programNamed } from '../train/programs.js';
 import { measureCeilings, realDevice } from './ceilings.js';
-import { circumstances, measuredDevice, rounded, spreadOf, writeResults, writeText } from './figures.js';
+import { circumstances, measuredDevice, rounded, spreadOf, writeResults } from './figures.js';
 import { percent, table } from './format.js';
 import { figuresOf, type LaunchFigures } from './launch-figures.js';
-import { rooflineChart } from './roofline-chart.js';
 import type { StepProfile } from './step-profile.js';
+import { svgFile } from './svg-file.js';
 import { widthOf, wrapped } from './terminal.js';
 import { TrainingSteps } from './training-steps.js';
 
@@ -25,13 +25,14 @@ export interface ProfileCommandOptions {
 export async function profile(name: string, options: ProfileCommandOptions): Promise<number> {
   if (options.device !== undefined) useDevice(options.device);
   try {
+    const drawing = await svgFile(options.svg);
     const figures = await profileStep(name, options);
     process.stdout.write(`${profileReport(figures, widthOf(process.stdout))}\n`);
     if (options.json !== undefined) {
       await writeResults(options.json, figures);
       process.stdout.write(`\nWritten to ${options.json}\n`);
     }
-    if (options.svg !== undefined) await writeText(options.svg, rooflineChart(figures));
+    await drawing?.((look) => look.rooflineChart(figures));
     return 0;
   } finally {
     await closeDevices();

@@ -1,9 +1,9 @@
 /** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
 import { Argument, Command, Option } from 'commander';
-import { ArgumentError } from '../core/errors.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
 import type { GenerateOptions } from './generate.js';
 import type { LrCommandOptions } from './lr.js';
+import { type AddCommand, neededPackage, optionalPackage } from './packages.js';
 import type { ProfileCommandOptions } from './profile.js';
 import type { PlotOptions } from './runs.js';
 import type { SavedRunOptions } from './saved-run.js';
@@ -53,7 +53,7 @@ export async function createProgram(
   addSavedRun(root, ended);
   addGenerate(root, ended);
   addDoctor(root, ended);
-  await addBench(root, words, ended);
+  for (const command of PACKAGE_COMMANDS) await addPackageCommand(root, command, words, ended);
   addProfile(root, ended);
   addSummary(root, ended);
   addLr(root, ended);
@@ -292,33 +292,39 @@ function addDoctor(root: Command, ended: (exitCode: number) => void): void {
     });
 }
 
-/** The benchmarks are a package of their own, which is loaded when it is asked for. */
-const BENCH: string = 'heddle-bench';
-type BenchPackage = { addBench(root: Command, ended: (exitCode: number) => void): void };
+/** A command of another package, which is loaded when the command is asked for. */
+interface PackageCommand {
+  readonly name: string;
+  readonly package: Parameters<typeof optionalPackage>[0];
+  readonly add: () => Promise<AddCommand | undefined>;
+  /** Where the package is not installed. */
+  readonly summary: string;
+}
 
-async function addBench(
+const PACKAGE_COMMANDS: readonly PackageCommand[] = [
+  {
+    ...{ name: 'bench', package: 'heddle-bench' },
+    add: async () => (await optionalPackage('heddle-bench'))?.addBench,
+    summary: 'measure speed, or the accuracy that training reaches',
+  },
+];
+
+async function addPackageCommand(
   root: Command,
+  { name, package: from, add, summary }: PackageCommand,
   words: readonly string[],
   ended: (exitCode: number) => void,
 ): Promise<void> {
-  if (words.find((word) => word !== 'help') === 'bench') {
-    try {
-      const bench = (await import(BENCH)) as BenchPackage;
-      bench.addBench(root, ended);
-      return;
-    } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException;
-      if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${BENCH}'`)) throw error;
-    }
-  }
+  const addCommand = words.find((word) => word !== 'help') === name ? await add() : undefined;
+  if (addCommand) return addCommand(root, ended);
   root
-    .command('bench')
-    .summary('measure speed, or the accuracy that training reaches')
-    .description(`Measure. This command is a separate package: npm install ${BENCH}`)
+    .command(name)
+    .summary(summary)
+    .description(`This command is a separate package: npm install ${from}`)
     .allowUnknownOption()
     .allowExcessArguments()
-    .action(() => {
-      throw new ArgumentError(`heddle bench is a separate package. Install it: npm install ${BENCH}`);
+    .action(async () => {
+      await neededPackage(from, `heddle ${name}`);
     });
 }
 

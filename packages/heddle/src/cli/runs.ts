@@ -2,10 +2,10 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
-import { writeFileAtomic } from '../io/index.js';
-import { type Curve, svgCurves, textCurves } from './curves.js';
+import { type Curve, textCurves } from './curves.js';
 import { duration, percent, table } from './format.js';
 import { type EpochFiguresLine, type RunConfig, RunFolder } from './run-folder.js';
+import { svgFile } from './svg-file.js';
 import { widthOf } from './terminal.js';
 
 interface PastRun {
@@ -92,6 +92,14 @@ export function compareRuns(paths: readonly string[]): void {
 /** What `plot` can show. */
 export const FIGURES = ['accuracy', 'loss', 'test-loss', 'lr'] as const;
 
+/** What is along the y axis. */
+const UNITS = {
+  accuracy: 'test accuracy',
+  loss: 'training loss',
+  'test-loss': 'test loss',
+  lr: 'learning rate',
+} as const satisfies Record<(typeof FIGURES)[number], string>;
+
 export interface PlotOptions {
   readonly figure: (typeof FIGURES)[number];
   readonly svg?: string;
@@ -99,6 +107,7 @@ export interface PlotOptions {
 
 /** A figure of runs over their epochs. */
 export async function plotRuns(paths: readonly string[], { figure, svg }: PlotOptions): Promise<void> {
+  const drawing = await svgFile(svg);
   const of = ({ loss, lr, test }: EpochFiguresLine): number | undefined =>
     ({ accuracy: test?.accuracy, loss, 'test-loss': test?.loss, lr })[figure];
   const curves: Curve[] = paths.map(runAt).map(({ path, config, figures }) => ({
@@ -111,7 +120,8 @@ export async function plotRuns(paths: readonly string[], { figure, svg }: PlotOp
   if (curves.every(({ points }) => points.length === 0))
     throw new ArgumentError(`no epoch of ${paths.join(', ')} has the figure '${figure}'.`);
   say(`${figure} by epoch\n${textCurves(curves, Math.min(100, widthOf(process.stdout)))}`);
-  if (svg === undefined) return;
-  await writeFileAtomic(svg, svgCurves(`${figure} by epoch`, curves));
-  say(`\ndrawn in ${svg}`);
+  const format = figure === 'accuracy' ? 'percent' : 'number';
+  await drawing?.((look) =>
+    look.lineChart({ title: `${figure} by epoch`, x: 'epoch', y: UNITS[figure], format, curves }),
+  );
 }

@@ -183,7 +183,9 @@ test('past runs: a table, side by side, curves, and their networks judged and us
   );
   assert.match(plot, /^ +1 +3\n +● mine\/run \(perceptron\)\n +○ mine\/slow/m);
   assert.equal(
-    (await readFile(join(folder, 'loss.svg'), 'utf8')).match(/<polyline points="[\d., ]+"/g)?.length,
+    (await readFile(join(folder, 'loss.svg'), 'utf8')).match(
+      /<path d="M[\d. L]+" fill="none" stroke="#\w+" stroke-width="2"/g,
+    )?.length,
     2,
   );
   const judged = await succeeds('eval', 'mine/run', '--weights', 'last');
@@ -333,9 +335,14 @@ test('learning rates are drawn, in the terminal and as SVG', async () => {
   const { code, out } = await heddle(['lr', '--schedule', schedule, '--svg', 'lr.svg', '--epochs', '2']);
   assert.equal(code, 0);
   assert.match(out, /^highest {2}1 in step 51$/m);
-  const [, line] = /<polyline points="([^"]+)"/.exec(await readFile(join(folder, 'lr.svg'), 'utf8'))!;
-  const points = line!.split(' ');
-  assert.deepEqual([points.length, points[0], points.at(-1)], [501, '72.0,376.0', '712.0,344.0']);
+  const svg = await readFile(join(folder, 'lr.svg'), 'utf8');
+  const [, line] = /<path d="M([\d. L]+)" fill="none" stroke="#\w+" stroke-width="2"/.exec(svg)!;
+  const points = line!.split('L').map((point) => point.split(' ').map(Number));
+  assert.equal(points.length, 501);
+  const [[left, bottom], [right, end]] = [points[0]!, points.at(-1)!] as [[number, number], [number, number]];
+  const top = Math.min(...points.map(([, y]) => y!));
+  // The rate is 0 at first, 1 after the warm-up and 0.1 in the end.
+  assert(Math.abs((bottom - end) / (bottom - top) - 0.1) < 2e-3 && right > left);
 });
 
 test('the layers of a network are listed', async () => {
