@@ -29,7 +29,8 @@ export interface Dataset {
   /**
    * Write the examples `indices`, one after another, into `inputs` (f32, `indices.length` × `sizeOf(inputShape)`) and
    * `labels` (`indices.length`). Nothing is allocated. It may return a promise, as of images that are decoded: what it
-   * writes is used when that is fulfilled, and the next batch is asked for after it.
+   * writes is used when that is fulfilled. A promise that is rejected leaves nothing running that writes. A loader that
+   * makes batches ahead asks for others meanwhile, with other arrays.
    * @param random where examples that vary at random get their numbers; a loader gives it, so that they are the same
    *   whatever the number of workers. Without it, an example is to be as it is.
    */

@@ -18,6 +18,14 @@ export {
   type LoadImagesOptions,
   loadImages,
 } from './mnist.js';
+export {
+  RandomSampler,
+  type Sampler,
+  SequentialSampler,
+  StratifiedSampler,
+  WeightedRandomSampler,
+  type WeightedSamplerOptions,
+} from './sampler.js';
 export { randomSplit, type SplitOptions } from './split.js';
 export { type TensorBatch, TensorDataset } from './tensor-dataset.js';
 export { type LoadTextOptions, loadText, TextDataset, type TextSet } from './text.js';

@@ -3,10 +3,12 @@ import {
   aBoolean,
   integerFrom,
   isThenable,
+  oneOf,
   type Rules,
   requireArgument,
   required,
   requireOptions,
+  shown,
 } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
@@ -15,9 +17,12 @@ import { tensor } from '../tensor/create.js';
 import { reclaim } from '../tensor/modes.js';
 import { type Batch, makeBatch } from './batch.js';
 import type { Batched } from './batched.js';
+import { Crew } from './crew.js';
 import { type Dataset, requireDataset, requireWritten } from './dataset.js';
 import { EpochRandom } from './epoch-random.js';
-import { prefetch } from './prefetch.js';
+import type { BatchJob, BatchSlot, SkippedExamples } from './fill.js';
+import { type BatchMaker, prefetch, ThisThread } from './prefetch.js';
+import { aSampler, RandomSampler, type Sampler, SequentialSampler } from './sampler.js';
 import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
 /** How a `Loader` goes through its data set. */
@@ -26,7 +31,11 @@ export interface LoaderOptions {
   readonly batchSize: number;
   /** A new order every epoch. Default: false, the order of the dataset. */
   readonly shuffle?: boolean;
-  /** Integer from 0 to 2^53 − 1. Default: 0. */
+  /** Chooses the examples of an epoch and their order, instead of `shuffle`. */
+  readonly sampler?: Sampler;
+  /**
+   * What the order and the examples' random numbers are drawn from: an integer from 0 to 2^53 − 1. Default: 0.
+   */
   readonly seed?: number;
   /** Leave out the last batch if it is not full. Default: false. */
   readonly dropLast?: boolean;
@@ -35,17 +44,28 @@ export interface LoaderOptions {
    * where making one is cheap (64 MNIST images).
    */
   readonly workers?: number;
-  /** Batches prepared ahead of the one in use, with workers. Default: 2 per worker. */
+  /**
+   * Batches prepared ahead of the one in use: that many and one are in memory, and no more. Default: 2 per worker. Without
+   * workers (default 0) it is of use where `batchInto` is async, as this many more batches are then under way at a time.
+   */
   readonly prefetch?: number;
+  /**
+   * What becomes of an example for which `batchInto` throws. 'throw' (default): the error ends the iteration. 'skip': the
+   * next example of the epoch's order that can be read takes its place (after the last, the first), so that batches have
+   * the size and the order that they would have, and `skipped` tells of it.
+   */
+  readonly onError?: 'throw' | 'skip';
 }
 
 const RULES: Rules<LoaderOptions> = {
   batchSize: required(integerFrom(1)),
   shuffle: aBoolean,
+  sampler: aSampler,
   seed: integerFrom(0),
   dropLast: aBoolean,
   workers: integerFrom(0),
   prefetch: integerFrom(0),
+  onError: oneOf('throw', 'skip'),
 };
 
 /** What a loader goes through. */
@@ -74,7 +94,9 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   readonly batchSize: number;
   /** Whether each epoch has an order of its own. */
   readonly shuffle: boolean;
-  /** What the order of the epochs is drawn from. */
+  /** Chooses the examples of an epoch and their order. */
+  readonly sampler: Sampler;
+  /** What the order and the examples' random numbers are drawn from. */
   readonly seed: number;
   /** The epoch that the next iteration runs. Set it to resume. */
   epoch = 0;
@@ -83,6 +105,8 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   readonly #dropLast: boolean;
   readonly #workers: number;
   readonly #prefetch: number;
+  readonly #onError: 'throw' | 'skip';
+  readonly #skipped = new Map<number, string>();
 
   /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
   constructor(dataset: D, options: LoaderOptions) {
@@ -97,10 +121,14 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
           'method, or use workers: 0.',
       );
     }
+    if (options.sampler && shuffle)
+      throw new ArgumentError('[Loader] shuffle and sampler both choose the order: leave shuffle out.');
     this.dataset = dataset;
     this.batchSize = batchSize;
-    this.shuffle = shuffle;
     this.seed = seed;
+    this.sampler = options.sampler ?? new (shuffle ? RandomSampler : SequentialSampler)(dataset.length);
+    this.shuffle = this.sampler instanceof RandomSampler;
+    this.#onError = options.onError ?? 'throw';
     this.#dropLast = dropLast;
     this.#workers = workers;
     this.#prefetch = ahead;
@@ -108,28 +136,26 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
 
   /** Batches per epoch. */
   get length(): number {
-    const full = this.dataset.length / this.batchSize;
+    const full = this.sampler.length / this.batchSize;
     return this.#dropLast ? Math.floor(full) : Math.ceil(full);
   }
 
-  /** Of the largest batch there is. */
-  get #mostExamples(): number {
-    return Math.min(this.batchSize, this.dataset.length);
+  /** Examples per epoch. */
+  get examples(): number {
+    const { length } = this.sampler;
+    return this.#dropLast ? length - (length % this.batchSize) : length;
   }
 
-  /** The examples of an epoch, in order: each index of the dataset once. */
+  /** With `onError: 'skip'`, the examples that could not be read so far, by their index, and why. */
+  get skipped(): ReadonlyMap<number, string> {
+    return this.#skipped;
+  }
+
+  /** The examples of an epoch, in order: without a sampler, each index of the dataset once. */
   order(epoch: number): Uint32Array {
     requireArgument('order', 'epoch', epoch, integerFrom(0));
-    const order = new Uint32Array(this.dataset.length);
-    for (let i = 0; i < order.length; i++) order[i] = i;
-    if (!this.shuffle) return order;
-    const random = new PhiloxStream(this.seed, epoch);
-    for (let last = order.length - 1; last > 0; last--) {
-      const other = random.below(last + 1);
-      const swapped = order[last]!;
-      order[last] = order[other]!;
-      order[other] = swapped;
-    }
+    const order = this.sampler.order(new PhiloxStream(this.seed, epoch), epoch);
+    requireOrder(order, this.sampler.length, this.dataset.length);
     return order;
   }
 
@@ -139,6 +165,10 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
    */
   *batches(epoch: number = this.epoch++): Generator<BatchOf<D>, void, undefined> {
     requireArgument('batches', 'epoch', epoch, integerFrom(0));
+    if (this.#onError === 'skip')
+      throw new ArgumentError(
+        "[batches] onError: 'skip' is for batches that are awaited: write for await (const batch of loader).",
+      );
     const first = this.#begin();
     for (const { batch, written } of this.#made(epoch, first)) {
       requireWritten(written);
@@ -147,52 +177,70 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   }
 
   *#made(epoch: number, first: number): Generator<MadeBatch> {
-    const chunks = this.#chunks(epoch, first);
     const dataset: AnyDataset = this.dataset;
+    const order = this.order(epoch);
+    const jobs = this.#jobs(first);
+    const examplesOf = ({ from, size }: BatchJob): Uint32Array => order.subarray(from, from + size);
     if (dataset instanceof TensorDataset) {
-      for (const [place, indices] of chunks.entries()) {
-        const rows = tensor(Int32Array.from(indices));
-        yield { batch: { ...examplesAt(dataset, rows), size: indices.length, index: first + place } };
+      for (const job of jobs) {
+        const rows = tensor(Int32Array.from(examplesOf(job)));
+        yield { batch: { ...examplesAt(dataset, rows), size: job.size, index: job.index } };
       }
       return;
     }
-    const most = this.#mostExamples;
-    const inputs = new Float32Array(most * sizeOf(dataset.inputShape));
-    const labels = new Int32Array(most);
+    const { inputs, labels } = this.#slot(dataset, ArrayBuffer);
     const random = new EpochRandom(this.seed, epoch);
-    for (const [place, indices] of chunks.entries()) {
-      const written = dataset.batchInto(indices, inputs, labels, random);
-      yield { batch: makeBatch(first + place, indices.length, inputs, labels), written };
+    for (const job of jobs) {
+      const written = dataset.batchInto(examplesOf(job), inputs, labels, random);
+      yield { batch: makeBatch(job.index, job.size, inputs, labels), written };
     }
   }
 
   /** The batches of the next epoch, made ahead by workers if there are any. */
   async *[Symbol.asyncIterator](): AsyncGenerator<BatchOf<D>, void, undefined> {
     const epoch = this.epoch++;
-    const dataset: AnyDataset = this.dataset;
-    const remote = this.#workers > 0 && !(dataset instanceof TensorDataset) ? dataset.remote?.() : undefined;
     const first = this.#begin();
-    if (!remote || dataset instanceof TensorDataset) {
-      for (const { batch, written } of this.#made(epoch, first)) {
-        if (isThenable(written)) await written;
-        // A loop over batches may await nothing else: memory of earlier ones is given back here.
-        await reclaim();
-        yield batch as BatchOf<D>;
-      }
+    const dataset: AnyDataset = this.dataset;
+    const ahead = this.#workers + this.#prefetch > 0 || this.#onError === 'skip';
+    if (ahead && !(dataset instanceof TensorDataset)) {
+      const skip = (skipped: SkippedExamples): void => {
+        for (const [example, reason] of skipped) this.#skipped.set(example, reason);
+      };
+      yield* prefetch(this.#jobs(first), this.#maker(dataset, epoch), skip) as AsyncGenerator<BatchOf<D>>;
       return;
     }
-    const made = prefetch({
-      remote,
-      seed: this.seed,
-      epoch,
-      workers: this.#workers,
-      ahead: this.#prefetch,
-      first,
-      chunks: this.#chunks(epoch, first),
-      batchSize: this.#mostExamples,
-      features: sizeOf(dataset.inputShape),
-    });
-    yield* made as AsyncGenerator<BatchOf<D>, void, undefined>;
+    for (const { batch, written } of this.#made(epoch, first)) {
+      if (isThenable(written)) await written;
+      // A loop over batches may await nothing else: memory of earlier ones is given back here.
+      await reclaim();
+      yield batch as BatchOf<D>;
+    }
+  }
+
+  /** What makes batches ahead: workers if there are any, else this thread. */
+  #maker(dataset: Dataset, epoch: number): BatchMaker {
+    const count = Math.min(this.#prefetch + 1, this.length);
+    const { seed } = this;
+    const onError = this.#onError;
+    const order = this.order(epoch);
+    if (this.#workers === 0) {
+      const slots = Array.from({ length: count }, () => this.#slot(dataset, ArrayBuffer));
+      return new ThisThread({ dataset, order, random: new EpochRandom(seed, epoch), onError }, slots);
+    }
+    const remote = dataset.remote!();
+    const slots = Array.from({ length: count }, () => this.#slot(dataset, SharedArrayBuffer));
+    const shared = new Uint32Array(new SharedArrayBuffer(order.byteLength));
+    shared.set(order);
+    return new Crew(Math.min(this.#workers, count), { remote, seed, epoch, order: shared, onError, slots });
+  }
+
+  /** Room for the largest batch there is. */
+  #slot({ inputShape }: Dataset, memory: typeof ArrayBuffer | typeof SharedArrayBuffer): BatchSlot {
+    const most = Math.min(this.batchSize, this.sampler.length);
+    return {
+      inputs: new Float32Array(new memory(4 * most * sizeOf(inputShape))),
+      labels: new Int32Array(new memory(4 * most)),
+    };
   }
 
   /** The batch that an iteration begins with; the next one begins with the first. */
@@ -203,11 +251,25 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     return batch;
   }
 
-  /** The examples of each batch from `first` on. */
-  #chunks(epoch: number, first: number): Uint32Array[] {
-    const order = this.order(epoch);
-    return Array.from({ length: this.length - first }, (_, i) =>
-      order.subarray((first + i) * this.batchSize, (first + i + 1) * this.batchSize),
-    );
+  /** The batches of an epoch from `first` on. */
+  #jobs(first: number): BatchJob[] {
+    const { batchSize, examples } = this;
+    return Array.from({ length: this.length - first }, (_, i) => {
+      const from = (first + i) * batchSize;
+      return { index: first + i, from, size: Math.min(batchSize, examples - from) };
+    });
   }
+}
+
+/** @throws ArgumentError unless a sampler has chosen so many examples of a data set of `examples` */
+function requireOrder(order: unknown, length: number, examples: number): void {
+  if (!(order instanceof Uint32Array && order.length === length))
+    throw new ArgumentError(
+      `[Loader] the sampler gives ${shown(order)} for an epoch, must give a Uint32Array of ${length} indices.`,
+    );
+  for (let place = 0; place < length; place++)
+    if (order[place]! >= examples)
+      throw new ArgumentError(
+        `[Loader] the sampler gives example ${order[place]}, the data set has ${examples}. Was it made for another data set?`,
+      );
 }

@@ -1,23 +1,22 @@
-/** A thread of the loader: opens the dataset, then makes one batch per message. */
+/** A thread of the loader: opens the dataset, then makes the batches that it is told to. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Dataset, RemoteDataset } from './dataset.js';
+import type { WorkerAnswer, WorkerJob, WorkerSetup } from './crew.js';
 import { EpochRandom } from './epoch-random.js';
-import type { WorkerJob, WorkerSetup } from './prefetch.js';
+import { type EpochSource, fill } from './fill.js';
+import { openRemote } from './remote.js';
 
-async function open({ module, open, data }: RemoteDataset): Promise<Dataset> {
-  const exported = (await import(module)) as Record<string, (data: unknown) => Dataset | Promise<Dataset>>;
-  return exported[open]!(data);
-}
+const { remote, seed, epoch, order, onError, slots } = workerData as WorkerSetup;
+const dataset = await openRemote(remote);
+const source: EpochSource = { dataset, order, onError, random: new EpochRandom(seed, epoch) };
 
-const { remote, seed, epoch, slots } = workerData as WorkerSetup;
-const random = new EpochRandom(seed, epoch);
-const dataset = await open(remote);
-/** One batch after the other; a failure ends the thread. */
-let made: Promise<void> = Promise.resolve();
-parentPort!.on('message', ({ index, slot, indices }: WorkerJob) => {
-  const { inputs, labels } = slots[slot]!;
-  made = made.then(async () => {
-    await dataset.batchInto(indices, inputs, labels, random);
-    parentPort!.postMessage(index);
-  });
-});
+const answerTo = async (job: WorkerJob): Promise<WorkerAnswer> => {
+  const { index } = job;
+  try {
+    return { index, skipped: await fill(source, job, slots[job.slot]!) };
+  } catch (error) {
+    return { index, error: error instanceof Error ? error : new Error(String(error)) };
+  }
+};
+
+// A batch that is made asynchronously lets the next one begin.
+parentPort!.on('message', async (job: WorkerJob) => parentPort!.postMessage(await answerTo(job)));

@@ -10,6 +10,7 @@ import {
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
 import { ArrayDataset } from './dataset.js';
+import { shuffled } from './order.js';
 import { TensorDataset } from './tensor-dataset.js';
 
 /** Options of `randomSplit`. */
@@ -40,11 +41,7 @@ export function randomSplit<D extends ArrayDataset | TensorDataset>(
   if (sum > 1 + 1e-9)
     throw new ArgumentError(`[randomSplit] the fractions add up to ${sum}, must be at most 1.`);
   const random = new PhiloxStream(options.seed ?? 0);
-  const order = Int32Array.from({ length: dataset.length }, (_, i) => i);
-  for (let last = order.length - 1; last > 0; last--) {
-    const other = random.below(last + 1);
-    [order[last], order[other]] = [order[other]!, order[last]!];
-  }
+  const order = shuffled(dataset.length, random);
   let end = 0;
   return fractions.map((_, i) => {
     const begin = end;

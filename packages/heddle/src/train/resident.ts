@@ -26,7 +26,7 @@ export class ResidentFeed implements Feed {
   /** How many of them are done. */
   readonly #done = tensor(0, { dtype: i32 });
   /** The epoch to come, made ahead. */
-  #next: Order;
+  #next: EpochOrder;
   readonly #full: Jitted<[number], void>;
   /** Of the last batch, if it is smaller. */
   readonly #rest: Jitted<[number], void>;
@@ -38,7 +38,7 @@ export class ResidentFeed implements Feed {
     this.#copied = copy ? [copy.inputs, copy.targets] : [];
     const examples: TensorDataset = copy ?? (dataset as TensorDataset);
     this.#next = orderOf(loader, loader.epoch);
-    this.#order = tensor(this.#next.examples);
+    this.#order = tensor(this.#next.order);
     const gathered = (size: number): void => {
       const { inputs, targets } = noGrad(() => {
         const rows = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
@@ -52,12 +52,12 @@ export class ResidentFeed implements Feed {
   }
 
   async *chunks(epoch: number, first: number, room: (batch: number) => number): AsyncGenerator<Chunk> {
-    const { dataset, batchSize, length } = this.#loader;
-    const { examples } = this.#next.epoch === epoch ? this.#next : orderOf(this.#loader, epoch);
+    const { examples, batchSize, length } = this.#loader;
+    const { order } = this.#next.epoch === epoch ? this.#next : orderOf(this.#loader, epoch);
     this.#loader.epoch = epoch + 1;
-    this.#order.write(examples);
+    this.#order.write(order);
     this.#done.write([first * batchSize]);
-    const full = Math.min(length, Math.floor(dataset.length / batchSize));
+    const full = Math.floor(examples / batchSize);
     // On a CPU a launch ends before anything else happens: signals would wait for all of its batches.
     const most = device().name.startsWith('cuda') ? CHUNK : 1;
     let batches: number;
@@ -67,18 +67,18 @@ export class ResidentFeed implements Feed {
       const run = (): void => this.#full.repeat(count, batchSize);
       yield { batches, examples: batches * batchSize, run };
     }
-    const rest = dataset.length - full * batchSize;
+    const rest = examples - full * batchSize;
     if (full < length && first < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
     // While the device is busy.
     this.#next = orderOf(this.#loader, epoch + 1);
   }
 
   prepare(what: 'full' | 'all'): boolean {
-    const { dataset, batchSize, length } = this.#loader;
-    const full = Math.min(length, Math.floor(dataset.length / batchSize));
+    const { examples, batchSize, length } = this.#loader;
+    const full = Math.floor(examples / batchSize);
     const ready = full === 0 || this.#full.prepare(batchSize);
     if (what === 'full' || full === length) return ready;
-    return this.#rest.prepare(dataset.length - full * batchSize) && ready;
+    return this.#rest.prepare(examples - full * batchSize) && ready;
   }
 
   dispose(): void {
@@ -89,14 +89,14 @@ export class ResidentFeed implements Feed {
 }
 
 /** The examples of an epoch, one after the other. */
-interface Order {
+interface EpochOrder {
   readonly epoch: number;
-  readonly examples: Int32Array;
+  readonly order: Int32Array;
 }
 
-const orderOf = (loader: Loader<AnyDataset>, epoch: number): Order => ({
+const orderOf = (loader: Loader<AnyDataset>, epoch: number): EpochOrder => ({
   epoch,
-  examples: new Int32Array(loader.order(epoch).buffer),
+  order: new Int32Array(loader.order(epoch)),
 });
 
 /** All examples of a data set. @throws DataError for a label that is not a class */

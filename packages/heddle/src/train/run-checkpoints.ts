@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder } from '../core/folders.js';
-import type { AnyDataset, Loader } from '../data/index.js';
+import { type AnyDataset, type Loader, RandomSampler, SequentialSampler } from '../data/index.js';
 import { writeSafetensors } from '../io/index.js';
 import { storedAll } from '../io/stored.js';
 import type { Module } from '../nn/index.js';
@@ -45,25 +45,25 @@ export const LAST = 'checkpoint.safetensors';
 export const BEST = 'best.safetensors';
 
 /** What decides which examples a step sees. */
-const orderOf = ({
-  dataset,
-  batchSize,
-  length,
-  shuffle,
-  seed,
-}: Loader<AnyDataset>): Readonly<Record<string, JsonValue>> => ({
-  examples: dataset.length,
-  batchSize,
-  batches: length,
-  shuffle,
-  seed,
-});
+function orderOf(loader: Loader<AnyDataset>): Readonly<Record<string, JsonValue>> {
+  const { dataset, batchSize, length, shuffle, sampler, seed } = loader;
+  const isUsual = sampler instanceof SequentialSampler || sampler instanceof RandomSampler;
+  return {
+    ...{ examples: dataset.length, batchSize, batches: length, shuffle, seed },
+    ...(!isUsual && { sampler: digest(loader.order(0)) }),
+  };
+}
+
+/** FNV-1a. */
+const digest = (numbers: Uint32Array): string =>
+  numbers.reduce((hash, n) => Math.imul(hash ^ n, 0x01000193) >>> 0, 0x811c9dc5).toString(16);
 
 export class RunCheckpoints {
   readonly #model: Module;
   readonly #options: FitOptions;
   readonly #folder: string;
   readonly #parts: Readonly<Record<string, Stateful>>;
+  readonly #order: Readonly<Record<string, JsonValue>>;
   #best = Number.NEGATIVE_INFINITY;
   /** Files are written one after the other: what a checkpoint says of other files is true once it is there. */
   #writing: Promise<void> = Promise.resolve();
@@ -74,6 +74,7 @@ export class RunCheckpoints {
     this.#parts = { model, optimizer: options.optimizer, ...state };
     this.#options = options;
     this.#folder = folder;
+    this.#order = orderOf(options.train);
   }
 
   /**
@@ -108,13 +109,14 @@ export class RunCheckpoints {
   }
 
   async #load(path: string): Promise<Standing> {
-    const { optimizer, train, callbacks = [] } = this.#options;
+    const { optimizer, callbacks = [] } = this.#options;
     const saved = (await loadCheckpoint(path, this.#parts)) as unknown as Saved;
-    const order: Readonly<Record<string, JsonValue>> = orderOf(train);
-    for (const [name, value] of Object.entries(saved.order as Readonly<Record<string, JsonValue>>))
-      if (order[name] !== value)
+    const order = this.#order;
+    const before = saved.order as Readonly<Record<string, JsonValue>>;
+    for (const name of Object.keys({ ...before, ...order }))
+      if (order[name] !== before[name])
         throw new ArgumentError(
-          `[fit] the training in ${path} had other data: ${name} was ${value}, here it is ${order[name]}. Resume it with the loader it began with.`,
+          `[fit] the training in ${path} had other data: ${name} was ${before[name]}, here it is ${order[name]}. Resume it with the loader it began with.`,
         );
     optimizer.groups.forEach((group, i) => {
       group.lr = saved.rates[i]!;
@@ -134,11 +136,11 @@ export class RunCheckpoints {
 
   /** Start to write where the training stands now. The one before is on the disk when this returns. */
   async save(standing: Standing): Promise<void> {
-    const { train, callbacks = [] } = this.#options;
+    const { callbacks = [] } = this.#options;
     const state = {
       ...standing,
       best: this.#best,
-      order: orderOf(train),
+      order: this.#order,
       callbacks: callbacks.map((callback) => callback.saveState?.() ?? null),
     };
     const path = join(this.#folder, LAST);

@@ -244,7 +244,7 @@ export class Training {
     if (isFirst && this.#feed.prepare?.('full') === false)
       for (const prepare of this.#preparations.splice(0)) prepare();
     let { step } = before;
-    let examples = Math.min(step * train.batchSize, train.dataset.length);
+    let examples = Math.min(step * train.batchSize, train.examples);
     let loss = step > 0 ? before.sums[1]! / examples : undefined;
     const readings: Reading[] = [];
     let readAt = step;

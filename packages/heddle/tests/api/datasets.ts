@@ -1,4 +1,6 @@
 /** Data sets and loaders: what they take. */
+
+import { PhiloxStream } from '../../src/core/philox.js';
 import * as H from '../../src/index.js';
 import { ones } from '../../src/index.js';
 import {
@@ -20,6 +22,10 @@ import {
   text,
   toy,
 } from './spec.js';
+
+const sequential = (): H.data.SequentialSampler => new H.data.SequentialSampler(4);
+const drawn = only(() => new PhiloxStream(0), PhiloxStream);
+const weights = indices;
 
 export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ArrayDataset: [
@@ -47,14 +53,20 @@ export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       {
         batchSize: number(2),
         shuffle: optional(flag),
+        sampler: optional(only(sequential, H.data.SequentialSampler)),
         seed: optional(number()),
         dropLast: optional(flag),
         workers: slow(optional(number(0))),
         prefetch: optional(number(1)),
+        onError: optional(oneOf('throw', 'skip')),
       },
       () => ({ batchSize: 2 }),
     ),
   ],
+  'data.SequentialSampler': [slow(number(4))],
+  'data.RandomSampler': [slow(number(4))],
+  'data.WeightedRandomSampler': [weights, slow(number(4)), options({ replacement: optional(flag) })],
+  'data.StratifiedSampler': [indices],
   TextDataset: [only(() => new Int32Array(9), Int32Array), number(4)],
   Vocabulary: [text('abc')],
   'data.loadText': [
@@ -74,6 +86,10 @@ export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
   ArrayDataset: dataset,
   EpochRandom: () => new H.data.EpochRandom(0, 0),
   Loader: loader,
+  SequentialSampler: sequential,
+  RandomSampler: () => new H.data.RandomSampler(4),
+  WeightedRandomSampler: () => new H.data.WeightedRandomSampler([1, 2], 4),
+  StratifiedSampler: () => new H.data.StratifiedSampler([0, 1, 1]),
   TensorDataset: () => new H.TensorDataset(ones([3, 2]), ones([3])),
   TextDataset: () => new H.TextDataset(new Int32Array(9), 4),
   Vocabulary: () => new H.Vocabulary('abc'),
@@ -95,4 +111,8 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },
   Loader: { order: [number(0)], batches: [optional(number(0))] },
+  SequentialSampler: { order: [] },
+  RandomSampler: { order: [drawn] },
+  WeightedRandomSampler: { order: [drawn] },
+  StratifiedSampler: { order: [drawn] },
 };

@@ -3,7 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { Dataset } from '../../src/data/index.js';
 
 /** Example i is (i, −i) of class i mod 3. What is written first is overwritten after a while. */
-export const decoding = (damaged = -1): Dataset => ({
+export const decoding = (damaged: readonly number[] = []): Dataset => ({
   length: 20,
   inputShape: [2],
   classes: 3,
@@ -12,7 +12,7 @@ export const decoding = (damaged = -1): Dataset => ({
     await wait(indices[0]! % 4);
     for (let row = 0; row < indices.length; row++) {
       const index = indices[row]!;
-      if (index === damaged) throw new Error(`picture ${index} is damaged`);
+      if (damaged.includes(index)) throw new Error(`picture ${index} is damaged`);
       inputs.set([index, -index], 2 * row);
       labels[row] = index % 3;
     }

@@ -1,19 +1,18 @@
-/** A dataset whose other end, on a worker thread, throws at example 5, or cannot be opened at all. */
+/** A data set that cannot read some of its examples; its other end, on a worker thread, cannot always be opened. */
 import type { Dataset } from '../../src/data/index.js';
 
-export const failing = (open: string): Dataset => ({
-  length: 20,
+/** Example i is (i, i); those of `damaged` throw. */
+export const failing = (damaged: readonly number[], open = 'failing', length = 20): Dataset => ({
+  length,
   inputShape: [2],
   classes: 10,
-  batchInto: () => {},
-  remote: () => ({ module: import.meta.url, open, data: undefined }),
-});
-
-export const openFailing = (): Dataset => ({
-  ...failing(''),
-  batchInto: (indices) => {
-    for (let i = 0; i < indices.length; i++) {
-      if (indices[i] === 5) throw new Error('picture 5 is damaged');
+  batchInto(indices, inputs, labels) {
+    for (let row = 0; row < indices.length; row++) {
+      const index = indices[row]!;
+      if (damaged.includes(index)) throw new Error(`picture ${index} is damaged`);
+      inputs.fill(index, 2 * row, 2 * row + 2);
+      labels[row] = index % 10;
     }
   },
+  remote: () => ({ module: import.meta.url, open, data: damaged }),
 });

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as wait } from 'node:timers/promises';
 import fc from 'fast-check';
 import { ArrayDataset, type Dataset, Loader, type LoaderOptions } from '../../src/data/index.js';
 import { property } from '../property.js';
+import { counting } from './counting-dataset.js';
 import { decoding } from './decoding-dataset.js';
 import { drawing } from './drawing-dataset.js';
 import { failing } from './failing-dataset.js';
@@ -124,11 +126,75 @@ test('a loader with workers can be left early and used again', async () => {
   assert.equal((await visited(loader)).length, 100);
 });
 
-test("a worker's error reaches the loop", async () => {
-  const failsAt5 = new Loader(failing('openFailing'), { batchSize: 2, workers: 2 });
-  await assert.rejects(drain(failsAt5), { code: 'HEDDLE_DATA', message: /worker.*picture 5 is damaged/ });
-  const failsToOpen = new Loader(failing('nothing'), { batchSize: 2, workers: 1 });
+test('an error reaches the loop with the batch that it is of', async () => {
+  for (const workers of [0, 1, 2]) {
+    const seen: number[] = [];
+    const loader = new Loader(failing([5, 7]), { batchSize: 2, workers });
+    await assert.rejects(
+      async () => {
+        for await (const { index } of loader) seen.push(index);
+      },
+      { message: workers > 0 ? /worker.*picture 5 is damaged/ : /picture 5 is damaged/ },
+    );
+    assert.deepEqual(seen, [0, 1]);
+  }
+  const failsToOpen = new Loader(failing([], 'nothing'), { batchSize: 2, workers: 1 });
   await assert.rejects(drain(failsToOpen), { code: 'HEDDLE_DATA', message: /worker of the loader failed/ });
+});
+
+test('examples that cannot be read are skipped when told so, and named', async () => {
+  for (const make of [failing, (damaged: number[]) => decoding(damaged)])
+    for (const more of [{}, { prefetch: 3 }, { workers: 2 }]) {
+      const options = { batchSize: 6, seed: 3, shuffle: true, onError: 'skip', ...more } as const;
+      const dataset = make([4, 9, 10]);
+      const loader = new Loader(dataset, options);
+      const seen: number[] = [];
+      for await (const { inputs, size } of loader)
+        for (let row = 0; row < size; row++) seen.push(inputs[2 * row]!);
+      const order = [...loader.order(0)];
+      const readable = [...order, ...order];
+      const expected = order.map((_, place) =>
+        readable.find((e, i) => i >= place && ![4, 9, 10].includes(e)),
+      );
+      assert.deepEqual(seen, expected);
+      assert.deepEqual([...loader.skipped].sort(), [
+        [10, 'picture 10 is damaged'],
+        [4, 'picture 4 is damaged'],
+        [9, 'picture 9 is damaged'],
+      ]);
+    }
+  const all = new Loader(failing([0, 1, 2], 'failing', 3), { batchSize: 2, onError: 'skip' });
+  await assert.rejects(drain(all), {
+    code: 'HEDDLE_DATA',
+    message: /none of the 3 examples of the epoch can be read\. Example 0: picture 0 is damaged/,
+  });
+  assert.throws(() => [...all.batches()], /onError: 'skip' is for batches that are awaited/);
+});
+
+test('no more batches are under way than the loader may prepare, on this thread and on others', async () => {
+  for (const [options, most] of [
+    [{ prefetch: 2 }, 3],
+    [{ workers: 2, prefetch: 3 }, 4],
+    [{ workers: 1 }, 3],
+  ] as const) {
+    const counts = new Int32Array(new SharedArrayBuffer(12));
+    for await (const _ of new Loader(counting({ counts, together: most }), { batchSize: 1, ...options }));
+    assert.equal(counts[1], most, JSON.stringify(options));
+  }
+});
+
+test('a loop that is left, or fails, leaves nothing running', async () => {
+  for (const options of [{ prefetch: 3 }, { workers: 2 }])
+    for (const leave of [() => true, () => assert.fail('an error of the loop')]) {
+      const counts = new Int32Array(new SharedArrayBuffer(12));
+      const loader = new Loader(counting({ counts, together: 1 }), { batchSize: 1, ...options });
+      await (async () => {
+        for await (const batch of loader) if (batch.index === 2 && leave()) break;
+      })().catch(({ message }: Error) => assert.equal(message, 'an error of the loop'));
+      const ticks = Atomics.load(counts, 2);
+      await wait(30);
+      assert.equal(Atomics.load(counts, 2), ticks);
+    }
 });
 
 async function drain(loader: Loader): Promise<void> {
@@ -170,7 +236,7 @@ test('batches that are made asynchronously are awaited, on this thread and on ot
       });
     }
     assert.deepEqual(seen, [...loader.order(0)]);
-    const fails = new Loader(decoding(7), { batchSize: 6, workers });
+    const fails = new Loader(decoding([7]), { batchSize: 6, workers });
     await assert.rejects(async () => {
       for await (const _ of fails);
     }, /picture 7 is damaged/);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { ArgumentError, NumericError } from '../../src/core/errors.js';
-import { ArrayDataset, Loader } from '../../src/data/index.js';
+import { ArrayDataset, Loader, WeightedRandomSampler } from '../../src/data/index.js';
 import { bce, bf16, f16, jit, mse, nn, optim, rand, sigmoid, type Tensor, tensor } from '../../src/index.js';
 import {
   type Callback,
@@ -265,6 +265,10 @@ test('fit goes on where the loader stands, evaluation leaves it alone', async ()
     await evaluate(model, one, { loss: sum, resident });
     assert.equal(one.epoch, 0);
   }
+  // An epoch of two batches, the second smaller, and more examples than the data set has.
+  const drawn = (): Loader =>
+    new Loader(counted(6), { batchSize: 7, sampler: new WeightedRandomSampler([1, 2, 3, 4, 5, 6], 10) });
+  assert.equal(await trained(drawn(), true, [2]), await trained(drawn(), false, [2]));
 });
 
 test('a learning rate that a callback changes is the one that is used, reported and kept', async () => {

@@ -10,7 +10,7 @@ import { after, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { ArgumentError, FileError } from '../../src/core/errors.js';
 import { PhiloxStream } from '../../src/core/philox.js';
-import { separablePoints } from '../../src/data/index.js';
+import { separablePoints, WeightedRandomSampler } from '../../src/data/index.js';
 import {
   type Callback,
   crossEntropy,
@@ -150,6 +150,14 @@ test('what cannot be resumed is refused, and says why', async () => {
     train3(folder, { resume: true, train: new Loader(other, { batchSize: 10, shuffle: true }) }),
     /\[fit\] the training in .* had other data: examples was 40, here it is 50/,
   );
+  const sampled = (weight: number): Loader => {
+    const weights = Array.from({ length: 40 }, (_, i) => (i < 20 ? weight : 1));
+    const sampler = new WeightedRandomSampler(weights, 40);
+    return new Loader(separablePoints({ trainLength: 40 }).train, { batchSize: 10, sampler });
+  };
+  const weighted = made('weighted');
+  await train3(weighted, { epochs: 1, train: sampled(1) });
+  await assert.rejects(train3(weighted, { resume: true, train: sampled(2) }), /other data: sampler was/);
   await assert.rejects(
     train3(folder, { checkpointEvery: { step: 3 } as never }),
     /\[fit, checkpointEvery\] unknown option 'step'/,
