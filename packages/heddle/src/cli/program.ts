@@ -15,15 +15,15 @@ import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
 Examples:
-  $ heddle train cnn          a convolutional network on MNIST
+  $ heddle train cnn          train a convolutional network on MNIST
   $ heddle train lenet5 --data fashion-mnist
-  $ heddle runs               past runs, side by side and as curves
-  $ heddle eval runs/mine     how good a trained network is
-  $ heddle generate runs/book text from a trained language model
-  $ heddle doctor             what this machine offers and lacks
-  $ heddle bench cpu          how fast it is
-  $ heddle summary resnet18   its layers, with shapes, parameters and work
-  $ heddle profile cnn        where the time of a training step goes`;
+  $ heddle runs               list past runs
+  $ heddle eval runs/mine     evaluate a trained network
+  $ heddle generate runs/book write text with a trained language model
+  $ heddle doctor             show what this machine offers and lacks
+  $ heddle bench cpu          measure how fast it is
+  $ heddle summary resnet18   list its layers, with shapes, parameters and work
+  $ heddle profile cnn        show where the time of a training step goes`;
 
 /**
  * @param words of the command line
@@ -63,12 +63,13 @@ export async function createProgram(
 const TRAIN_NOTES =
   "Settings that are not given come from the program's recipe. The run is written to a new folder: config.json, " +
   'metrics.jsonl (a line per epoch), log.jsonl (a line per 50 steps: loss, learning rate, examples per second), ' +
-  'weights.safetensors (the last weights), best.safetensors (those of the epoch with ' +
-  'the highest test accuracy, of a text the lowest loss on its last tenth, which is held out) and checkpoint.safetensors, after every epoch and at the end.\n\n' +
-  'Ctrl-C ends the training after the step under way and saves it, and so do SIGTERM and a closed terminal (SIGHUP). ' +
-  '--resume continues a training that was interrupted, in whatever way, from its last checkpoint: the losses and weights ' +
-  'are bit for bit those of one that was not. ' +
-  'If the reader of a pipe ends (… | head), the training goes on without output.';
+  'weights.safetensors (the last weights), best.safetensors (the weights after the epoch with the highest test accuracy; ' +
+  'for a text, with the lowest loss on its last tenth, which is held out) and checkpoint.safetensors (what --resume needs), ' +
+  'written after every epoch and at the end.\n\n' +
+  'Ctrl-C ends the training after the current step and saves it, and so do SIGTERM and a closed terminal (SIGHUP). ' +
+  '--resume continues an interrupted training from its last checkpoint, whatever interrupted it: the losses and weights ' +
+  'are bit for bit those of a training that was never interrupted. ' +
+  'If the output is piped into a program that ends (… | head), the training goes on without output.';
 
 function trainExamples(): string {
   const width = Math.max(...Object.keys(SETTINGS).map((name) => name.length));
@@ -88,7 +89,7 @@ Examples:
   $ heddle train --resume runs/2026-01-31T09-05-00-cnn`;
 }
 
-const SCHEDULE_HELP = "of the learning rate: constant, cosine, 'chain(warmup(500), cosine)'";
+const SCHEDULE_HELP = "learning-rate schedule: constant, cosine, 'chain(warmup(500), cosine)'";
 
 const recipeNames = (): string[] =>
   Object.values(SETTINGS).flatMap((program) => ('variants' in program ? Object.keys(program.variants) : []));
@@ -98,11 +99,11 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .command('train')
     .summary('train a network and write the run to a folder')
     .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
-    .addArgument(new Argument('[program]', 'which network').choices(Object.keys(SETTINGS)))
+    .addArgument(new Argument('[program]', 'the network').choices(Object.keys(SETTINGS)))
     .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
-    .option('--text <file>', 'what gpt learns to write: UTF-8, plain or gzipped')
-    .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipeNames()))
-    .option('-e, --epochs <n>', 'times through the training data', wholeNumber(1))
+    .option('--text <file>', 'the text that gpt learns to write: UTF-8, plain or gzipped')
+    .addOption(new Option('--recipe <name>', 'use another recipe of the program').choices(recipeNames()))
+    .option('-e, --epochs <n>', 'passes through the training data', wholeNumber(1))
     .option('-b, --batch-size <n>', 'examples per step', wholeNumber(1))
     .option('--lr <rate>', 'learning rate', positiveNumber)
     .addOption(new Option('--optimizer <name>', 'update rule').choices(OPTIMIZER_NAMES))
@@ -113,16 +114,20 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
         'mixed precision: products in bf16, or in f16 with a scaled loss',
       ).choices(['bf16', 'f16']),
     )
-    .option('--ema <decay>', 'average the weights, keeping this share of the averages at a step', fraction)
-    .option('-s, --seed <n>', 'for weights, order and generated data', wholeNumber(0), 0)
+    .option(
+      '--ema <decay>',
+      'average the weights over the training; this fraction of the averages is kept at each step',
+      fraction,
+    )
+    .option('-s, --seed <n>', 'seed of initial weights, data order and generated data', wholeNumber(0), 0)
     .option('--limit <n>', 'use only the first n training examples', wholeNumber(1))
     .option('--workers <n>', 'threads that prepare batches', wholeNumber(0, 64), 0)
     .option('--device <name>', DEVICE_HELP)
     .option('-o, --out <folder>', 'a new or empty folder for the run (default: runs/<date>-<program>)')
-    .option('--resume <run>', 'continue the training in that folder where it was interrupted')
+    .option('--resume <run>', 'continue the interrupted training in that folder')
     .option(
       '--checkpoint-every <n>',
-      'save every n steps what is needed to resume, besides after every epoch',
+      'save a checkpoint every n steps, besides after every epoch',
       wholeNumber(1),
     )
     .option('--log-every <n>', 'steps between two lines of log.jsonl', wholeNumber(1), 50)
@@ -159,7 +164,7 @@ function addRuns(root: Command, ended: (exitCode: number) => void): void {
     );
   runs
     .command('list', { isDefault: true })
-    .description('All runs in a folder: how far they came, and with what result.')
+    .description('List all runs in a folder, with their progress and results.')
     .argument('[folder]', 'where the runs are', 'runs')
     .addHelpText('after', '\nExample:\n  $ heddle runs list runs')
     .action(async (folder: string) => {
@@ -169,7 +174,7 @@ function addRuns(root: Command, ended: (exitCode: number) => void): void {
     });
   runs
     .command('compare')
-    .description('Runs side by side: the settings that differ, and the results.')
+    .description('Show runs side by side: the settings that differ, and the results.')
     .argument('<run...>', 'folders of runs')
     .addHelpText('after', '\nExample:\n  $ heddle runs compare runs/a runs/b')
     .action(async (paths: string[]) => {
@@ -179,14 +184,14 @@ function addRuns(root: Command, ended: (exitCode: number) => void): void {
     });
   runs
     .command('plot')
-    .description('A figure of runs over their epochs, in the terminal and as SVG.')
+    .description('Plot a figure of one or several runs over the epochs, in the terminal and as SVG.')
     .argument('<run...>', 'folders of runs')
     .addOption(
       new Option('--figure <name>', 'what to draw')
         .choices(['accuracy', 'loss', 'test-loss', 'lr'])
         .default('accuracy'),
     )
-    .option('--svg <file>', 'where to draw it as well (default: nowhere)')
+    .option('--svg <file>', 'write the chart to this file, too')
     .addHelpText('after', '\nExample:\n  $ heddle runs plot runs/a runs/b --figure loss --svg loss.svg')
     .action(async (paths: string[], options: PlotOptions) => {
       const { plotRuns } = await import('./runs.js');
@@ -201,7 +206,7 @@ const withModel = (command: Command): Command =>
     .addOption(
       new Option(
         '--weights <which>',
-        'of the best epoch (default, where they are kept), or the last',
+        'weights of the best epoch (the default, if they were kept) or the last ones',
       ).choices(['best', 'last']),
     )
     .option('--device <name>', DEVICE_HELP);
@@ -210,15 +215,15 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
   withModel(
     root
       .command('eval')
-      .summary("judge a run's network on the test set")
+      .summary("evaluate a run's network on the test set")
       .description(
-        "Loss, accuracy, precision, recall, F1 and the confusion matrix of a run's network on the test set; of a " +
-          'language model the loss per character and the accuracy on the text that was held out.',
+        "Print loss, accuracy, precision, recall, F1 and the confusion matrix of a run's network on the test set; for a " +
+          'language model, the loss per character and the accuracy on the held-out text.',
       )
       .argument('<run>', 'the folder of a run'),
   )
-    .option('-d, --data <set>', "other images than the run's")
-    .option('--text <file>', "another text than the run's: its last tenth is the test set")
+    .option('-d, --data <set>', "use these images instead of the run's")
+    .option('--text <file>', "use this text instead of the run's: its last tenth is the test set")
     .addHelpText('after', '\nExample:\n  $ heddle eval runs/mine --weights last')
     .action(async (run: string, options: SavedRunOptions) => {
       const { evaluateRun } = await import('./saved-run.js');
@@ -227,15 +232,17 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
   withModel(
     root
       .command('predict')
-      .summary("classify an input by a run's network")
-      .description("What a run's network takes an input for, the likeliest first.")
+      .summary("classify an input with a run's network")
+      .description(
+        "Classify an input with a run's network, and print the classes with their probabilities, the most likely first.",
+      )
       .argument('<run>', 'the folder of a run')
       .argument(
         '<input>',
         'numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file of one or more images',
       ),
   )
-    .option('-d, --data <set>', "other images than the run's")
+    .option('-d, --data <set>', "use these images instead of the run's")
     .addHelpText(
       'after',
       '\nExamples:\n  $ heddle predict runs/quadrants 0.5,-0.2\n  $ heddle predict runs/mine test:3\n  $ heddle predict runs/mine digits.npy',
@@ -252,20 +259,20 @@ function addGenerate(root: Command, ended: (exitCode: number) => void): void {
       .command('generate')
       .summary("write text with a run's language model")
       .description(
-        'Write text, character by character, as a run of gpt has learned it. The same seed gives the same text; Ctrl-C ends it.',
+        'Write text, character by character, with the language model of a run. The same seed gives the same text; Ctrl-C ends it.',
       )
       .argument('<run>', 'the folder of a run'),
   )
-    .option('-p, --prompt <text>', 'what the text begins with (default: the beginning of a line)')
+    .option('-p, --prompt <text>', 'beginning of the text (default: the beginning of a line)')
     .option('-n, --length <n>', 'characters to write', wholeNumber(1), 500)
     .option(
       '-t, --temperature <t>',
-      'below 1 likely characters become likelier, above 1 less so; at 0 the likeliest is taken',
+      'below 1, likely characters become likelier; above 1, less so; at 0 the likeliest is always taken',
       atLeastZero,
       1,
     )
     .option('-k, --top-k <k>', 'draw from the k likeliest characters (default: from all)', wholeNumber(1))
-    .option('-s, --seed <n>', 'of the characters that are drawn', wholeNumber(0), 0)
+    .option('-s, --seed <n>', 'seed of the characters that are drawn', wholeNumber(0), 0)
     .addHelpText(
       'after',
       "\nExamples:\n  $ heddle generate runs/book --prompt 'In the beginning' --length 1000\n  $ heddle generate runs/book --temperature 0.8 --top-k 20 --seed 7",
@@ -279,10 +286,10 @@ function addGenerate(root: Command, ended: (exitCode: number) => void): void {
 function addDoctor(root: Command, ended: (exitCode: number) => void): void {
   root
     .command('doctor')
-    .summary('say what this machine offers, what is missing and how to get it')
+    .summary('show what this machine offers, what is missing and how to get it')
     .description(
       'Look at Node, processor, memory, WebAssembly features, devices, data sets and environment variables. For what ' +
-        'is missing, print the one command that brings it.',
+        'is missing, print the command that installs it.',
     )
     .addHelpText('after', '\nExample:\n  $ heddle doctor')
     .action(async () => {
@@ -305,7 +312,7 @@ const PACKAGE_COMMANDS: readonly PackageCommand[] = [
   {
     ...{ name: 'bench', package: 'heddle-bench' },
     add: async () => (await optionalPackage('heddle-bench'))?.addBench,
-    summary: 'measure speed, or the accuracy that training reaches',
+    summary: 'measure speed, or the accuracy that a training reaches',
   },
 ];
 
@@ -333,11 +340,11 @@ function addSummary(root: Command, ended: (exitCode: number) => void): void {
     .command('summary')
     .summary("list a network's layers, with their shapes, parameters, work and memory")
     .description(
-      'Layer by layer: the shape of the output, parameters, floating-point operations and memory of a forward pass. ' +
+      'List the layers: output shape, parameters, floating-point operations and memory of a forward pass. ' +
         'Nothing is computed.',
     )
-    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))
-    .option('-b, --batch-size <n>', 'examples at once', wholeNumber(1), 1)
+    .addArgument(new Argument('<program>', 'the network').choices(Object.keys(SETTINGS)))
+    .option('-b, --batch-size <n>', 'examples per batch', wholeNumber(1), 1)
     .addHelpText('after', '\nExample:\n  $ heddle summary resnet18 --batch-size 128')
     .action(async (program: string, options: SummaryCommandOptions) => {
       const { summary } = await import('./summary.js');
@@ -348,8 +355,8 @@ function addSummary(root: Command, ended: (exitCode: number) => void): void {
 
 const LR_NOTES = `
 A schedule is an expression of optim.schedules, whose factors are multiplied with the learning rate: constant, warmup, cosine, \
-cosineRestarts, polynomial, exponential, step, multiStep, oneCycle, plateau, and chain for one after another. Options are in \
-braces. heddle train takes the same expressions.
+cosineRestarts, polynomial, exponential, step, multiStep, oneCycle, plateau, and chain, which puts schedules one after another. Options \
+are in braces. heddle train takes the same expressions.
 
 Examples:
   $ heddle lr resnet18 --epochs 30
@@ -361,18 +368,22 @@ function addLr(root: Command, ended: (exitCode: number) => void): void {
     .command('lr')
     .summary('draw the learning rate over a training')
     .description("Draw the learning rate of a network's recipe, or of a schedule alone, over a training.")
-    .addArgument(new Argument('[program]', 'which network').choices(Object.keys(SETTINGS)))
+    .addArgument(new Argument('[program]', 'the network').choices(Object.keys(SETTINGS)))
     .option('--schedule <expression>', SCHEDULE_HELP)
-    .addOption(new Option('--recipe <name>', 'other settings than the usual ones').choices(recipeNames()))
+    .addOption(new Option('--recipe <name>', 'use another recipe of the program').choices(recipeNames()))
     .option(
       '-e, --epochs <n>',
-      "times through the training data (default: the recipe's, or 10)",
+      "passes through the training data (default: the recipe's, or 10)",
       wholeNumber(1),
     )
     .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
-    .option('--steps-per-epoch <n>', "default: those of the program's data, or 100", wholeNumber(1))
+    .option(
+      '--steps-per-epoch <n>',
+      "steps per epoch (default: from the program's data, or 100)",
+      wholeNumber(1),
+    )
     .option('--lr <rate>', "learning rate (default: the recipe's, or 1)", positiveNumber)
-    .option('--svg <file>', 'where to draw it as well (default: nowhere)')
+    .option('--svg <file>', 'write the chart to this file, too')
     .addHelpText('after', LR_NOTES)
     .action(async (program: string | undefined, options: LrCommandOptions) => {
       const { drawSchedule } = await import('./lr.js');
@@ -384,16 +395,16 @@ function addLr(root: Command, ended: (exitCode: number) => void): void {
 function addProfile(root: Command, ended: (exitCode: number) => void): void {
   root
     .command('profile')
-    .summary('list a training step launch by launch, with times')
+    .summary('time a training step, launch by launch')
     .description(
-      'Time one training step on random data: every kernel launch separately, what it moves and computes, how near that ' +
-        'is to what the device reaches, where the kernel was written, and which call asked for its results.',
+      'Time one training step on random data. For each kernel launch: its time, the bytes it moves, the operations it computes, ' +
+        'how near that is to the limits of the device, where the kernel is written, and which call asked for its results.',
     )
-    .addArgument(new Argument('<program>', 'which network').choices(Object.keys(SETTINGS)))
+    .addArgument(new Argument('<program>', 'the network').choices(Object.keys(SETTINGS)))
     .option('-b, --batch-size <n>', "examples per step (default: the recipe's)", wholeNumber(1))
     .option('--device <name>', DEVICE_HELP)
-    .option('--json <file>', 'where to write the figures (default: nowhere)')
-    .option('--svg <file>', 'where to draw the launches under the roofline (default: nowhere)')
+    .option('--json <file>', 'write the figures to this file, too')
+    .option('--svg <file>', 'draw the launches under the roofline into this file')
     .addHelpText(
       'after',
       '\nExamples:\n  $ heddle profile cnn\n  $ heddle profile lenet5 --batch-size 256 --svg lenet5.svg',

@@ -121,7 +121,7 @@ async function judgeClasses(
   say(`loss       ${loss.toFixed(4)}`);
   for (const [name, value] of Object.entries(found)) say(`${name.padEnd(11)}${percent(value)}`);
   const rows = tables!.confusion!.map((row, c) => [names[c]!, ...row.map(whole)]);
-  say(`\n${table(['is \\ taken for', ...names], rows)}`);
+  say(`\n${table(['true \\ predicted', ...names], rows)}`);
 }
 
 /** Classify one input, or the examples of a file, by a run's model. */
@@ -152,7 +152,7 @@ export async function predictRun(path: string, input: string, options: SavedRunO
         .map((share, c) => ({ share, name: data.classes[c]! }))
         .sort((a, b) => b.share - a.share)
         .slice(0, 3);
-      const label = input.startsWith('test:') ? `   (is ${data.classes[examples.labels[i]!]})` : '';
+      const label = input.startsWith('test:') ? `   (true class: ${data.classes[examples.labels[i]!]})` : '';
       say(`${ranked.map(({ name, share }) => `${name} ${percent(share)}`).join('   ')}${label}`);
     }
     return 0;

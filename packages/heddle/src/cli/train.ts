@@ -159,7 +159,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { metadata });
     summarize(history, { folder, launches, noun, program, say, fact });
     if (interrupt.cause && history.ended === 'aborted') {
-      say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. Go on with it:`);
+      say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. To continue:`);
       say(`  npx heddle train --resume ${folder.path}`);
       return interrupt.cause.code;
     }

@@ -27,7 +27,7 @@ export interface MultiheadAttentionOptions {
   readonly batchFirst?: boolean;
 }
 
-/** What a call of `MultiheadAttention` may attend to. As in PyTorch, true in a mask of bools hides a key. */
+/** Masks for a call of `MultiheadAttention`. As in PyTorch, true in a bool mask hides a key. */
 export interface AttendOptions {
   /** (N, S): of bools, which keys no query attends to; of floats, added to the scores. */
   readonly keyPaddingMask?: AnyTensor | undefined;
@@ -135,7 +135,7 @@ export class MultiheadAttention extends Module {
     return this.attend(query, key, value, options).output as Tensor;
   }
 
-  /** What `forward` computes, and beside it the weights of every head, (N, numHeads, L, S); without a batch (numHeads, L, S). */
+  /** The output of `forward`, together with the weights of every head, (N, numHeads, L, S); without a batch (numHeads, L, S). */
   attend(query: Tensor, key: Tensor = query, value: Tensor = key, options: AttendOptions = {}): Attention {
     requireOptions('MultiheadAttention', options, ATTEND);
     this.#check(query, key, value);

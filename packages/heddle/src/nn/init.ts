@@ -19,7 +19,7 @@ export interface KaimingOptions {
   readonly a?: number;
   /** Keep the size of values ('fanIn', default) or of gradients ('fanOut'). */
   readonly mode?: 'fanIn' | 'fanOut';
-  /** What follows the layer (default 'leakyRelu'). */
+  /** The nonlinearity that follows the layer (default 'leakyRelu'). */
   readonly nonlinearity?: Nonlinearity;
 }
 
@@ -139,7 +139,7 @@ export function ones<D extends DTypeName>(t: Tensor<Shape, D>): Tensor<Shape, D>
 
 /** Options of `xavierUniform` and `xavierNormal`. */
 export interface XavierOptions {
-  /** What makes up for the nonlinearity that follows, see `gainOf` (default 1). */
+  /** The gain that makes up for the nonlinearity that follows, see `gainOf` (default 1). */
   readonly gain?: number;
 }
 

@@ -7,7 +7,7 @@ import { noGrad } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import { requireSize } from './parameter.js';
 
-/** What a layer of attention attends to, with a cache. */
+/** The keys and values that an attention layer attends to, with a cache. */
 export interface CachedKeys {
   /** (N, heads, maxLength, E) */
   readonly keys: AnyTensor;

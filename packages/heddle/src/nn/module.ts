@@ -31,9 +31,9 @@ export type ForwardPreHook = (module: Module, inputs: readonly unknown[]) => rea
 /** Called after `forward` with its arguments and its result; returns another result, or nothing. */
 export type ForwardHook = (module: Module, inputs: readonly unknown[], output: unknown) => unknown;
 
-/** What takes a hook away again. */
+/** Removes a hook. */
 export interface HookHandle {
-  /** The hook is not called any more. */
+  /** After this the hook is no longer called. */
   readonly remove: () => void;
 }
 
@@ -47,7 +47,7 @@ export abstract class Module {
   training = true;
   readonly #hooks = new Hooks(this);
 
-  /** What the module computes. Most take a tensor and return one (a `Layer`); any other arguments and results will do. */
+  /** Computes the module's output. Most modules take a tensor and return one (a `Layer`); other arguments and results are fine. */
   abstract forward(...inputs: never[]): unknown;
 
   /** Named things that are state: own properties, unless a module says otherwise. */
@@ -139,7 +139,7 @@ export abstract class Module {
     return this.train(false);
   }
 
-  /** Forget the gradients gathered so far. */
+  /** Clear the gradients of all parameters. */
   zeroGrad(): void {
     for (const parameter of this.parameters()) parameter.grad = undefined;
   }
@@ -161,7 +161,7 @@ export abstract class Module {
   /**
    * The layers in the order in which they are called, with the shapes of their outputs, their parameters, and the work and
    * memory of a forward pass. `forward` is traced in evaluation mode: nothing is computed, and the model stays as it is.
-   * @param input what `forward` takes: the shape of one example of f32, to which the batch is added in front; a tensor, with
+   * @param input describes the input of `forward`: the shape of one example of f32, to which the batch is added in front; a tensor, with
    *   its batch, for inputs of another dtype; a record of these; a list of them is several arguments
    * @example console.log(model.summary([1, 28, 28]))
    * @example model.summary([zeros([1, 128], { dtype: i32 }), [64]], { batchSize: 1 })
@@ -171,7 +171,7 @@ export abstract class Module {
     return summarize(this, input, options);
   }
 
-  /** What `console.log` shows: the layers, their parameters' shapes and their settings. */
+  /** The text that `console.log` shows: the layers, the shapes of their parameters, and their settings. */
   [INSPECT](depth: number | null, options: InspectOptions): string {
     const count = this.parameters().reduce((n, p) => n + p.size, 0);
     if (isInside(depth, options)) return `${this.constructor.name}(${count} parameters)`;
@@ -208,7 +208,7 @@ function settingsOf(properties: object): string[] {
 
 /** A module of one tensor to one tensor: what `Sequential`, `fit` and `evaluate` take. */
 export interface Layer extends Module {
-  /** What the layer makes of a tensor. */
+  /** Computes the layer's output. */
   forward(x: Tensor): Tensor;
 }
 

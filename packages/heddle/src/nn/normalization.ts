@@ -62,7 +62,7 @@ const BATCH: Rules<BatchNormLayerOptions> = { ...GROUP, momentum: BATCH_NORM.mom
 const LAYER: Rules<LayerNormOptions> = { eps: NORM.eps, elementwiseAffine: aBoolean, bias: aBoolean };
 const RMS: Rules<RMSNormOptions> = { eps: RMS_NORM.eps, elementwiseAffine: aBoolean };
 
-/** What layers that normalize channels have in common: a factor and an offset for each. */
+/** The base of layers that normalize channels: a factor and an offset for each. */
 export abstract class ChannelNorm extends Module {
   /** (channels): the factor; undefined with `affine: false`. */
   readonly weight: Tensor<Shape, 'f32'> | undefined;

@@ -55,7 +55,7 @@ export abstract class PaddingLayer extends Module {
 
 /** Pads signals (N, C, L) with a number. */
 export class ConstantPad1d extends PaddingLayer {
-  /** What stands around. */
+  /** How the elements around are chosen. */
   readonly value: number;
 
   constructor(padding: Padding1d, value: number) {
@@ -78,7 +78,7 @@ export class ZeroPad1d extends PaddingLayer {
 
 /** Pads images (N, C, H, W) with a number. */
 export class ConstantPad2d extends PaddingLayer {
-  /** What stands around. */
+  /** How the elements around are chosen. */
   readonly value: number;
 
   constructor(padding: Padding2d, value: number) {

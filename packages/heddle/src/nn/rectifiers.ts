@@ -164,7 +164,7 @@ export class Hardshrink extends Module {
 export interface PReLUOptions {
   /** How many slopes there are: 1, or the channels of x (default 1). */
   readonly parameters?: number;
-  /** What they begin with (default 0.25). */
+  /** The initial value of the slopes (default 0.25). */
   readonly init?: number;
 }
 

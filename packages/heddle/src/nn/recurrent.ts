@@ -34,7 +34,7 @@ export interface RecurrentOptions {
 
 /** Options of the layer `RNN`. */
 export interface RnnOptions extends RecurrentOptions {
-  /** What becomes of the sums; default 'tanh'. */
+  /** The activation function; default 'tanh'. */
   readonly nonlinearity?: 'tanh' | 'relu';
 }
 
@@ -46,7 +46,7 @@ export interface CellOptions {
 
 /** Options of the layer `RNNCell`. */
 export interface RnnCellOptions extends CellOptions {
-  /** What becomes of the sum; default 'tanh'. */
+  /** The activation function; default 'tanh'. */
   readonly nonlinearity?: 'tanh' | 'relu';
 }
 
@@ -76,7 +76,7 @@ function weightsOf(kind: RecurrentKind, inputs: number, hidden: number, bias: bo
   };
 }
 
-/** What recurrent layers have in common. */
+/** The base of recurrent layers. */
 export abstract class Recurrent extends Module {
   /**
    * By PyTorch's names: of layer k `weightIhL{k}` (gates·hiddenSize, features), `weightHhL{k}` (gates·hiddenSize,
@@ -204,7 +204,7 @@ function requirePair(name: string, state: unknown): void {
 
 /** h′ = tanh(Wᵢₕ·x + bᵢₕ + Wₕₕ·h + bₕₕ), or relu of that, step by step. */
 export class RNN extends Recurrent {
-  /** What becomes of the sums. */
+  /** The activation function. */
   readonly nonlinearity: 'tanh' | 'relu';
 
   /** @throws ArgumentError */
@@ -274,7 +274,7 @@ export class LSTM extends Recurrent {
   }
 }
 
-/** What the cells of recurrent networks have in common. */
+/** The base of the cells of recurrent networks. */
 export abstract class RecurrentCell extends Module {
   /** (gates·hiddenSize, inputSize) */
   readonly weightIh: Tensor;
@@ -332,7 +332,7 @@ export abstract class RecurrentCell extends Module {
 
 /** A step of `RNN`. */
 export class RNNCell extends RecurrentCell {
-  /** What becomes of the sum. */
+  /** The activation function. */
   readonly nonlinearity: 'tanh' | 'relu';
 
   /** @throws ArgumentError */

@@ -34,7 +34,7 @@ export interface LayerSummary {
   readonly type: string;
   /** How many calls it is within. */
   readonly depth: number;
-  /** What it returned, one after the other; undefined if it was not called. */
+  /** Its outputs, in order; undefined if it was not called. */
   readonly outputs: readonly OutputSummary[] | undefined;
   /** Elements of its parameters, those of layers below it and frozen ones included. */
   readonly parameters: number;
@@ -48,7 +48,7 @@ export interface LayerSummary {
   readonly activationBytes: number;
 }
 
-/** What `Module.summary` gives. `console.log` shows it as a table. */
+/** The result of `Module.summary`. `console.log` shows it as a table. */
 export class ModelSummary {
   /** A line for each call of a layer, in the order of the calls; the first is the model. */
   readonly layers: readonly LayerSummary[];
@@ -111,7 +111,7 @@ export class ModelSummary {
     ].join('\n');
   }
 
-  /** What `console.log` shows. */
+  /** The text that `console.log` shows. */
   [INSPECT](): string {
     return this.toString();
   }

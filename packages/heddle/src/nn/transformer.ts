@@ -43,7 +43,7 @@ export interface TransformerLayerOptions {
   readonly bias?: boolean;
 }
 
-/** What a position of an encoder may attend to. As in PyTorch, true in a mask of bools hides a position. */
+/** Masks of an encoder: which positions each position may attend to. As in PyTorch, true in a bool mask hides a position. */
 export interface EncodeOptions<Cache = KeyValueCache> {
   /** (L, L) or (N·heads, L, L), see `attnMask` of `MultiheadAttention`. */
   readonly srcMask?: AnyTensor | undefined;
@@ -55,7 +55,7 @@ export interface EncodeOptions<Cache = KeyValueCache> {
   readonly cache?: Cache | undefined;
 }
 
-/** What a position of a decoder may attend to. As in PyTorch, true in a mask of bools hides a position. */
+/** Masks of a decoder: which positions each position may attend to. As in PyTorch, true in a bool mask hides a position. */
 export interface DecodeOptions<Cache = KeyValueCache> {
   /** (L, L) or (N·heads, L, L): of the target's positions. */
   readonly tgtMask?: AnyTensor | undefined;
@@ -102,7 +102,7 @@ const DECODE: Rules<DecodeOptions> = {
   cache: ATTEND.cache,
 };
 
-/** What the layers of encoders and decoders have in common. */
+/** The base of encoder and decoder layers. */
 export abstract class TransformerLayer extends Module {
   /** Among the positions. */
   readonly selfAttn: MultiheadAttention;
@@ -273,7 +273,7 @@ function requireCaches(name: string, caches: readonly KeyValueCache[] | undefine
     );
 }
 
-/** Encoder layers, one on the result of the other. With `isCausal` it is the decoder of a language model. */
+/** A stack of encoder layers. With `isCausal` it is the decoder of a language model. */
 export class TransformerEncoder extends Module {
   /** In their order. */
   readonly layers: readonly TransformerEncoderLayer[];

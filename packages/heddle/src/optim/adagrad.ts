@@ -19,7 +19,7 @@ export interface AdagradSettings extends BaseSettings {
   readonly lrDecay: number;
   /** L2 penalty: added to the gradient, times the parameter (default 0). */
   readonly weightDecay: number;
-  /** What the sums of squares begin with (default 0). */
+  /** The initial value of the sums of squares (default 0). */
   readonly initialAccumulatorValue: number;
   /** Added to the root, against division by 0 (default 1e-10). */
   readonly eps: number;

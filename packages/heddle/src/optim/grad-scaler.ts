@@ -24,9 +24,9 @@ import { assignAll, requireMatch } from './state.js';
 export interface GradScalerOptions {
   /** The scale at first (default 65536). */
   readonly initScale?: number;
-  /** What the scale is multiplied by after `growthInterval` steps without overflow (default 2). */
+  /** The scale is multiplied by this after `growthInterval` steps without overflow (default 2). */
   readonly growthFactor?: number;
-  /** What it is multiplied by after an overflow (default 0.5). */
+  /** The scale is multiplied by this after an overflow (default 0.5). */
   readonly backoffFactor?: number;
   /** Steps without overflow until the scale grows (default 2000). */
   readonly growthInterval?: number;

@@ -4,7 +4,7 @@ import { ArgumentError } from '../core/errors.js';
 import { aSchedule, type LrSchedule, type LrSpan, SPAN } from './lr-schedule.js';
 import { type BaseSettings, Optimizer } from './optimizer.js';
 
-/** What an `LrScheduler` saves: plain numbers, for JSON. */
+/** The state of an `LrScheduler`: plain numbers, for JSON. */
 export interface LrSchedulerState {
   /** Steps done. */
   readonly step: number;
@@ -51,7 +51,7 @@ export class LrScheduler {
     this.#apply();
   }
 
-  /** What to save to resume. */
+  /** The state to save, in order to resume later. */
   stateDict(): LrSchedulerState {
     return this.#state;
   }

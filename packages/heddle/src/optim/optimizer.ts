@@ -22,10 +22,10 @@ import { assignAll, requireMatch } from './state.js';
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
 export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iterable<Tensor> };
 
-/** What to train: tensors, or groups of them. */
+/** The tensors to train, or groups of them. */
 export type Trainable<Settings> = Iterable<Tensor> | readonly GroupOptions<Settings>[];
 
-/** What every optimizer has. */
+/** Settings that every optimizer has. */
 export interface BaseSettings {
   /** Learning rate. */
   readonly lr: number;
@@ -245,7 +245,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   }
 }
 
-/** What an update rule is given for a parameter. */
+/** The arguments of an update rule for one parameter. */
 export interface Update<Settings> {
   /** The parameter before the step. */
   readonly parameter: Tensor;

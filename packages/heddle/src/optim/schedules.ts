@@ -223,15 +223,15 @@ interface OneCyclePhase {
 
 /** Options of `plateau`. */
 export interface PlateauOptions {
-  /** What to watch: 'loss' (default; that of validation, if there is one), or a metric of validation. */
+  /** The figure to watch: 'loss' (default; the validation loss, if there is one), or a validation metric. */
   readonly monitor?: string;
   /** Whether less is better (default), or more. */
   readonly mode?: 'min' | 'max';
-  /** What the factor is multiplied by, less than 1 (default 0.1). */
+  /** The factor is multiplied by this number, less than 1 (default 0.1). */
   readonly factor?: number;
   /** Epochs without improvement that are waited for (default 10). */
   readonly patience?: number;
-  /** What counts as an improvement (default 1e-4). */
+  /** The smallest change that counts as an improvement (default 1e-4). */
   readonly threshold?: number;
   /** Whether the threshold is a fraction of the best value (default), or a difference from it. */
   readonly thresholdMode?: 'rel' | 'abs';
@@ -304,8 +304,8 @@ function improvement(options: PlateauOptions): (value: number, best: number) => 
 }
 
 /**
- * A function of one's own: PyTorch's LambdaLR.
- * @param factor from how much of the schedule is over, and how long it is, in the unit: t of end
+ * A schedule given by a function: PyTorch's LambdaLR.
+ * @param factor the factor at time t of a schedule that ends at `end`, both in the unit
  */
 export function custom(factor: (t: number, end: number) => number, options: LrOptions = {}): LrSchedule {
   requireArgument('custom', 'factor', factor, aFunction, 'Write custom((t, end) => 1 - t / end).');

@@ -125,7 +125,7 @@ export type CustomBackward<I extends readonly AnyTensor[], O extends AnyTensor> 
 ) => readonly (AnyTensor | undefined)[];
 
 /**
- * `forward` with gradients by `backward`. This is how a kernel of one's own takes part in training, within `jit` as well.
+ * `forward` with gradients computed by `backward`. This is how your own kernel takes part in training, also within `jit`.
  * `forward` runs without gradients, so that a tensor that it uses from outside gets none: pass it as an input. What
  * `backward` computes can be differentiated again, if it is made of what can.
  * @param forward a function of tensors that gives a tensor, such as `(x) => cube.apply(…)`

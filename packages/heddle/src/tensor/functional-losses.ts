@@ -29,7 +29,7 @@ import {
 import { oneHot } from './functional-layers.js';
 import { inFullPrecision, Tensor, widely } from './tensor.js';
 
-/** What becomes of the losses of the elements: their mean (default), their sum, or nothing. */
+/** How the losses of the elements are reduced: to their mean (default), to their sum, or not at all. */
 export type Reduction = 'mean' | 'sum' | 'none';
 
 /** The shape of a loss: `[]` unless its elements are left as they are. */
@@ -37,7 +37,7 @@ export type LossShape<R> = 'none' extends R ? Shape : [];
 
 /** Options of all losses. */
 export interface LossOptions<R extends Reduction = Reduction> {
-  /** What becomes of the losses of the elements (default 'mean'). */
+  /** How the losses of the elements are reduced (default 'mean'). */
   readonly reduction?: R;
 }
 
@@ -51,7 +51,7 @@ export interface NllOptions<R extends Reduction = Reduction> extends LossOptions
 
 /** Options of `crossEntropy`. */
 export interface CrossEntropyOptions<R extends Reduction = Reduction> extends NllOptions<R> {
-  /** The share of the target spread evenly over all classes, 0 to 1 (default 0). */
+  /** The fraction of the target that is spread evenly over all classes, 0 to 1 (default 0). */
   readonly labelSmoothing?: number;
 }
 

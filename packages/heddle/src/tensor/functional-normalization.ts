@@ -16,7 +16,7 @@ import { type AnyTensor, aTensor, requireFloat, requireSameDtype } from './check
 import { noGrad } from './modes.js';
 import { Tensor, widely } from './tensor.js';
 
-/** What is done to the normalized values. */
+/** The affine map that is applied to the normalized values. */
 export interface AffineOptions {
   /** The factor of the normalized values. */
   readonly weight?: AnyTensor | undefined;

@@ -114,7 +114,7 @@ export function tanhshrink<T extends AnyTensor>(x: T): T {
 
 /** Options of `softshrink` and `hardshrink`. */
 export interface ShrinkOptions {
-  /** What lies between −lambda and lambda becomes 0 (at least 0, default 0.5). */
+  /** Values between −lambda and lambda become 0 (at least 0, default 0.5). */
   readonly lambda?: number;
 }
 

@@ -17,7 +17,7 @@ export interface RecurrentWeights {
   readonly biasHh?: AnyTensor | undefined;
 }
 
-/** What a layer gives. */
+/** The results of a layer. */
 export interface RecurrentOutput {
   /** (T, N, H): h after each step. */
   readonly output: Tensor;

@@ -196,7 +196,7 @@ export function tripletMargin<D extends DTypeName, R extends Reduction = 'mean'>
 
 /** Options of `klDiv`. */
 export interface KlOptions {
-  /** What becomes of the losses of the elements (default 'mean'); 'batchMean': their sum divided by N. */
+  /** How the losses of the elements are reduced (default 'mean'); 'batchMean' is their sum divided by N. */
   readonly reduction?: 'mean' | 'sum' | 'none' | 'batchMean';
   /** Whether the target is given as logarithms, too (default false). */
   readonly logTarget?: boolean;

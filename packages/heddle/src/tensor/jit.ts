@@ -24,7 +24,7 @@ import type { Device } from '../runtime/device.js';
 import { labelOf } from './names.js';
 import { type AnyTensor, Tensor } from './tensor.js';
 
-/** What a jitted function may take and return: tensors, in arrays and records, among plain values. */
+/** The values that a jitted function may take and return: tensors and plain values, in arrays and records. */
 export type JitValue =
   | AnyTensor
   | number
@@ -36,22 +36,23 @@ export type JitValue =
   | readonly JitValue[]
   | { readonly [key: string]: JitValue };
 
-/** What makes an async function a type error. What else a function takes and returns is checked when it is called. */
+/** Makes an async function a type error. Other arguments and results are checked when the function is called. */
 export type NotAsync<R> = R extends PromiseLike<unknown> ? never : unknown;
 
 /** A function that runs as one program for each shape of its arguments. */
 export interface Jitted<A extends readonly unknown[], R> {
   (...args: A): R;
-  /** Kernel launches of the program last run; 0 before the first. */
+  /** Kernel launches of the program that was run last; 0 before the first run. */
   readonly launches: number;
   /**
-   * How long the program for these arguments takes on the device, as a whole and launch by launch. It runs many
-   * times for that: state that it assigns moves on as by as many calls.
+   * Time the program for these arguments on the device, as a whole and launch by launch. It is run many times for
+   * that, and state that it assigns changes as it would by as many calls.
    */
   profile(args: A, options?: ProfileOptions): Promise<Profile>;
   /**
-   * Call it `times` times with the values that these arguments have now, each call on the state that the one before
-   * left; returns what the last one does. On a GPU many calls are one launch, with no work on the host between them.
+   * Call the function `times` times with the current values of these arguments, each call continuing from the state
+   * that the one before left. Returns the result of the last call. On a GPU many calls are one launch, with no work on
+   * the host between them.
    */
   repeat(times: number, ...args: A): R;
   /**
@@ -60,15 +61,16 @@ export interface Jitted<A extends readonly unknown[], R> {
    *   first call waits for them
    */
   prepare(...args: A): boolean;
-  /** Forget all programs and give their memory back. */
+  /** Forget all programs and free their memory. */
   dispose(): void;
 }
 
 /** Options of `jit`. */
 export interface JitOptions {
   /**
-   * How kernels are chosen on a GPU where there are several ways: 'on' times those that are not remembered;
-   * 'frozen' takes the first guess for them, as is enough for what seldom runs. HEDDLE_TUNE goes before. Default: 'on'.
+   * How kernels are chosen on a GPU where there are several variants: 'on' times those that are not in the cache;
+   * 'frozen' takes the first guess for them, which is enough for a function that seldom runs. HEDDLE_TUNE overrides it.
+   * Default: 'on'.
    */
   readonly tune?: 'on' | 'frozen';
 }
@@ -79,11 +81,11 @@ const JIT: Rules<JitOptions> = { tune: oneOf('on', 'frozen') };
 const KEPT = 16;
 
 /**
- * `fn` as one compiled program per shapes of its inputs. The first call traces it: tensors in its arguments become
- * inputs; tensors it uses from outside (parameters, optimizer state) are looked up again at every run, and those it
- * assigns are updated in place. Everything else in `fn` happens once, at the trace: plain arguments are constants of
- * the program (other values make another one), and values cannot be awaited inside. Gradients last until it returns: those
- * that no optimizer has used by then are not computed.
+ * Compile `fn` into one program for each combination of shapes and dtypes. The first call traces it: tensors in its
+ * arguments become inputs; tensors it uses from outside (parameters, optimizer state) are looked up again at every run, and
+ * those it assigns are updated in place. Everything else in `fn` happens once, during the trace: plain arguments are
+ * constants of the program (other values make another program), and values cannot be awaited inside. Gradients last until
+ * the function returns: those that no optimizer has used by then are not computed.
  * @throws ArgumentError for an argument that `fn` assigns, directly or as a tensor from outside
  */
 export function jit<A extends readonly unknown[], R>(

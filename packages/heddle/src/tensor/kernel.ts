@@ -32,17 +32,17 @@ import { type AnyTensor, Tensor } from './tensor.js';
 /** A scalar of a kernel, by its dtype: a boolean, a bigint or a number. */
 export type ScalarOf<P> = P extends DType<'bool'> ? boolean : P extends DType<'i64'> ? bigint : number;
 
-/** What a launch takes: tensors or `allocate`d memory for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
+/** The arguments of a launch: tensors or `allocate`d memory for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
 export type LaunchArguments<S extends Schema> = { readonly [K in keyof S]: LaunchArgument<S[K]> };
-/** What a parameter of a kernel is given at a launch. */
+/** The argument for one parameter of a kernel at a launch. */
 export type LaunchArgument<P> = P extends BufferSchema ? AnyTensor | DeviceArray : ScalarOf<P>;
 
-/** What a simulation takes: for buffers the typed array that memory of the dtype is seen as, scalars as a launch. */
+/** The arguments of a simulation: a typed array for each buffer, scalars as in a launch. */
 export type SimulateArguments<S extends Schema> = { readonly [K in keyof S]: SimulateArgument<S[K]> };
-/** What a parameter of a kernel is given in the simulator. */
+/** The argument for one parameter of a kernel in the simulator. */
 export type SimulateArgument<P> = P extends BufferSchema<DType<infer N>> ? MemoryOf<N> : ScalarOf<P>;
 
-/** What `apply` takes for the parameters but its result `K`: tensors for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
+/** The arguments of `apply`, all but the result `K`: tensors for buffers, numbers (bool: booleans, i64: bigints) for scalars. */
 export type ApplyArguments<S extends Schema, K extends keyof S> = {
   readonly [P in Exclude<keyof S, K>]: S[P] extends BufferSchema ? AnyTensor : ScalarOf<S[P]>;
 };
@@ -147,7 +147,7 @@ export class Kernel<S extends Schema = Schema> {
   }
 
   /**
-   * What the GPU's compiler makes of the kernel for such blocks: registers, shared and local memory, occupancy.
+   * The resources that the kernel needs on the GPU for such blocks: registers, shared and local memory, occupancy.
    * @throws ArgumentError for blocks that no GPU takes
    * @throws DeviceError if the current device has no such figures, which only `cuda` has
    */

@@ -14,7 +14,7 @@ export { reclaim } from '../engine/storage.js';
 /** @internal */
 export { currentTrace, isFromBefore, noteUseOfGradients } from '../engine/trace.js';
 
-/** Run `body` without recording gradients: nothing made in it requires one. */
+/** Run `body` without recording gradients: no tensor made in it requires one. */
 export function noGrad<T>(body: () => T): T {
   requireArgument('noGrad', 'body', body, aFunction, 'Write noGrad(() => …).');
   const result = withoutGradients(body);
@@ -27,7 +27,7 @@ export function noGrad<T>(body: () => T): T {
 
 /**
  * Make `name` the device of all tensors made from now on: cuda, cuda:1 (the second GPU), cpu or sim.
- * @returns what `device()` says from now on
+ * @returns the device, as `device()` does from now on
  * @throws DeviceError if there is none of that name, or it cannot be used here
  */
 export function useDevice(name: string): DeviceInfo {
@@ -44,7 +44,7 @@ export const realize = (...tensors: readonly AnyTensor[]): void => {
   if (!currentTrace()) realizeNodes(tensors.map((t) => t.node));
 };
 
-/** What the current device holds, in bytes, and by what. */
+/** Memory of the current device in bytes: used, reserved, peak, and who holds it. */
 export const memory = (): MemoryReport => currentDevice().memory();
 
 /** Graphs compiled, programs run, kernels launched so far. */
@@ -57,8 +57,8 @@ export function device(): DeviceInfo {
 }
 
 /**
- * How long the device takes for what `work` starts (kernels on whatever stream, jitted functions, `realize`), in µs: by
- * events on a GPU, by the clock elsewhere.
+ * The time in µs that the device takes for the work that `work` starts (kernels on any stream, jitted functions,
+ * `realize`): measured by events on a GPU, by the clock elsewhere.
  */
 export async function time(work: () => void): Promise<number> {
   requireArgument('time', 'work', work, aFunction, 'Write time(() => …).');
@@ -66,7 +66,7 @@ export async function time(work: () => void): Promise<number> {
 }
 
 /**
- * Resolves once the current device has done everything that was started. Values that are awaited need no such wait.
+ * Resolves once the current device has finished all work that was started. You need not call it before you read values.
  * @throws KernelError for an assertion that failed in a kernel, DeviceError if a kernel has faulted
  */
 export const synchronize = (): Promise<void> => currentDevice().synchronize();

@@ -59,12 +59,12 @@ export function unsqueeze(x: GraphNode, axis: number): GraphNode {
 /** [before, after] of each dimension. */
 export type Padding = readonly (readonly [before: number, after: number])[];
 
-/** What stands around elements that are padded. */
+/** How the elements around are chosen when a tensor is padded. */
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 /** Options of `pad`. */
 export interface PadOptions {
-  /** What the elements around are (default 0); of a bool 0 or 1. */
+  /** The value of the elements around (default 0); for a bool 0 or 1. */
   readonly value?: number;
   /**
    * 'constant' (default): `value`; 'reflect': the elements mirrored at the first and the last one; 'replicate': these repeated;

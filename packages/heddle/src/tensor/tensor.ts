@@ -119,7 +119,7 @@ export type Fits<T, O> = O extends number | boolean | bigint
 /** The dtype of sums and products. */
 export type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
 
-/** What `sort` and `topk` give. */
+/** The results of `sort` and `topk`. */
 export interface Sorted<S extends Shape, D extends DTypeName> {
   /** The elements in order. */
   readonly values: Tensor<S, D>;
@@ -395,7 +395,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
   round(): Tensor<S, D> {
     return this.#unary('rint');
   }
-  /** What `trunc` cuts off, with the sign of x. @throws DTypeError unless of floats */
+  /** The fractional part, with the sign of x: x − trunc(x). @throws DTypeError unless of floats */
   frac(): Tensor<S, D> {
     return new Tensor(elementary.frac(this.node));
   }

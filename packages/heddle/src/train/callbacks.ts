@@ -1,4 +1,4 @@
-/** What `fit` tells about itself while it runs. */
+/** Reports of `fit` while it runs. */
 import {
   aFunction,
   aString,
@@ -32,7 +32,7 @@ export interface StepReport {
   readonly lr: number;
 }
 
-/** After every `logEvery` steps; told some steps later, when it is known, so that the device need not wait. */
+/** After every `logEvery` steps; delivered some steps later, when the loss has been read, so that the device need not wait. */
 export interface LogReport {
   /** Counted from 0. */
   readonly epoch: number;
@@ -72,7 +72,7 @@ export interface EpochReport {
   readonly elapsed: number;
 }
 
-/** What is to be done, before the first step. */
+/** The plan of a training, before its first step. */
 export interface TrainingPlan {
   /** How many epochs there are to be. */
   readonly epochs: number;
@@ -86,7 +86,7 @@ export interface TrainingPlan {
   readonly reports: readonly EpochReport[];
 }
 
-/** What became of a training. */
+/** The result of a training. */
 export interface History {
   /** A report of each epoch. */
   readonly epochs: readonly EpochReport[];
@@ -94,15 +94,15 @@ export interface History {
   readonly steps: number;
   /** The time it took, validation included. */
   readonly seconds: number;
-  /** Why training ended: all epochs done, the signal, or a callback's wish. */
+  /** Why the training ended: all epochs were done, the signal aborted it, or a callback stopped it. */
   readonly ended: 'done' | 'aborted' | 'stopped';
 }
 
-/** What a callback may return: nothing, or 'stop' to end the training. */
+/** The result of a callback: nothing, or 'stop' to end the training. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a callback may return nothing at all
 export type CallbackAnswer = void | 'stop';
 
-/** Functions that `fit` calls; one that answers 'stop' ends the training after it. */
+/** Functions that `fit` calls during a training. A function that returns 'stop' ends it. */
 export interface Callback {
   /** Before the first step. */
   readonly onStart?: (plan: TrainingPlan) => void | Promise<void>;
@@ -114,9 +114,9 @@ export interface Callback {
   readonly onEpochEnd?: (report: EpochReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After the last epoch, or when the training ends early. */
   readonly onEnd?: (history: History) => void | Promise<void>;
-  /** What a checkpoint keeps of the callback. */
+  /** The callback's state, which a checkpoint keeps. */
   readonly saveState?: () => JsonValue;
-  /** Take over what `saveState` gave, before `onStart`, where a training is resumed. */
+  /** Restore what `saveState` returned; called before `onStart` when a training is resumed. */
   readonly loadState?: (state: JsonValue) => void;
 }
 

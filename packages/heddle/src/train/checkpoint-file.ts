@@ -9,7 +9,7 @@ import { restored, storedAll } from '../io/stored.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { AnyTensor } from '../tensor/tensor.js';
 
-/** What JSON can hold; numbers that are not finite are kept as well. */
+/** A value that JSON can hold; numbers that are not finite are kept as well. */
 export type JsonValue =
   | number
   | string
@@ -18,7 +18,7 @@ export type JsonValue =
   | readonly JsonValue[]
   | { readonly [name: string]: JsonValue | undefined };
 
-/** What has state in tensors: modules, optimizers, generators. */
+/** An object with state in tensors: a module, an optimizer, a generator. */
 export interface Stateful {
   /** The tensors by name. */
   stateDict(): Readonly<Record<string, AnyTensor>>;

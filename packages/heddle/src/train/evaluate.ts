@@ -36,7 +36,7 @@ export type Loss<Outputs = Tensor, Targets = Tensor> = (outputs: Outputs, target
 
 /** A module that can be trained: it takes a batch's inputs, and may return anything that the loss can judge. */
 export interface Model<Outputs = unknown> extends Module {
-  /** What the model makes of inputs: of an array of them, each is an argument. */
+  /** Computes the model's outputs. If the inputs are an array, each is an argument. */
   forward(...inputs: never[]): Outputs;
 }
 
@@ -46,7 +46,7 @@ export function outputsOf(model: Module, inputs: Batched): unknown {
   return Array.isArray(inputs) ? forward.apply(model, inputs) : forward.call(model, inputs);
 }
 
-/** What products are computed in, in mixed precision. */
+/** The dtype of products in mixed precision. */
 export type AutocastName = 'bf16' | 'f16';
 
 /** @internal `body` in mixed precision, where it is asked for. */

@@ -1,4 +1,4 @@
-/** What `fit` is told. */
+/** The options of `fit`. */
 import {
   aBoolean,
   above,
@@ -18,13 +18,13 @@ import { type AutocastName, aLoader, EVALUATE, type EvaluateOptions } from './ev
 
 /** Options of `fit`. */
 export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends EvaluateOptions<Outputs, Targets> {
-  /** Its epochs are those from `train.epoch` on, which is left at the one to come. */
+  /** The training data. Epochs are counted from `train.epoch` on, which afterwards is the next epoch. */
   readonly train: LoaderOf<Targets>;
   /** Evaluated after every epoch, if given. */
   readonly validation?: LoaderOf<Targets> | undefined;
   /** Updates the model's parameters. */
   readonly optimizer: Optimizer<BaseSettings>;
-  /** How often all examples are seen. */
+  /** How many times all examples are seen. */
   readonly epochs: number;
   /**
    * The learning rates' factors, such as `optim.schedules.cosine()`. The rates are put back afterwards.
@@ -48,7 +48,7 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
    * those of the averages, which the model has in the end; a checkpoint has both. Default: none.
    */
   readonly ema?: EmaOptions | undefined;
-  /** Told about the training as it goes. */
+  /** Called during the training. */
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two calls of `onLog` of callbacks, counted over all epochs (default 50). */
   readonly logEvery?: number | undefined;
@@ -61,17 +61,17 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
   readonly folder?: string | undefined;
   /** When checkpoints are written, besides at the end. Default: after every epoch. */
   readonly checkpointEvery?: CheckpointInterval | undefined;
-  /** What makes an epoch the best: a metric (more is better), or 'loss' (less is better; default). */
+  /** The figure that says which epoch is the best: a metric (more is better), or 'loss' (less is better; default). */
   readonly monitor?: string | undefined;
   /**
-   * true: continue from the last checkpoint in `folder`, if there is one. A path: from the one in that folder, which is
-   * also `folder` unless another is named. Losses, learning rates, random numbers, the order of the examples and weights
+   * true: continue from the last checkpoint in `folder`, if there is one. A path: continue from the checkpoint in that
+   * folder, which also serves as `folder` unless another is given. Losses, learning rates, random numbers, the order of the examples and weights
    * are then bit for bit those of a training that was never interrupted.
    */
   readonly resume?: boolean | string | undefined;
   /**
-   * Ends the training after the steps under way, with everything whole. Without one, Ctrl-C, SIGTERM and SIGHUP do,
-   * unless the program has listeners of its own for them; the process then has their exit code.
+   * Ends the training after the steps in progress, with everything saved that is to be saved. Without a signal, Ctrl-C,
+   * SIGTERM and SIGHUP do so, unless the program listens to them itself; the process then has their exit code.
    */
   readonly signal?: AbortSignal | undefined;
 }

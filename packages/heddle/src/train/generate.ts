@@ -10,11 +10,11 @@ import type { GPT } from './gpt.js';
 
 /** How characters are chosen. */
 export interface SamplingOptions {
-  /** What logits are divided by: below 1 likely characters become likelier; at 0 the likeliest is taken. */
+  /** Logits are divided by it: below 1 likely characters become likelier; at 0 the likeliest is taken. */
   readonly temperature: number;
   /** How many of the likeliest characters are drawn from. Default: all. */
   readonly topK?: number | undefined;
-  /** What is drawn depends on it alone, besides model and prompt. */
+  /** Seeds the draws: the same model, prompt and seed give the same text. */
   readonly seed: number;
 }
 

@@ -85,7 +85,7 @@ const characterLoss =
     return reduction === 'mean' ? loss : loss.div(characters.shape[1]!);
   };
 
-/** The share of an example's characters that have the largest logit. */
+/** The fraction of an example's characters whose logit is the largest. */
 const characterAccuracy: Metric = (logits, characters) =>
   logits.argmax(2).eq(characters).cast(f32).mean(1).sum();
 

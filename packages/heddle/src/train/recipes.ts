@@ -34,7 +34,7 @@ export interface Recipe {
   readonly lossReduction: LossReduction;
   /** Mixed precision on a GPU (default: off). */
   readonly autocast?: AutocastName;
-  /** The share of the old averages that averages of the weights keep. Default: there are none. */
+  /** The decay of the averages of the weights: the fraction that is kept at a step. Default: no averages. */
   readonly ema?: number;
   /** Gradients are scaled so that their norm is at most this. Default: no limit. */
   readonly clipGradNorm?: number;

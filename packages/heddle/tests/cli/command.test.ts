@@ -192,7 +192,7 @@ test('past runs: a table, side by side, curves, and their networks judged and us
   const metrics = (await readFile(join(folder, 'mine/run/metrics.jsonl'), 'utf8')).trimEnd().split('\n');
   const { accuracy } = JSON.parse(metrics.at(-1)!).test;
   assert(judged.includes(`accuracy   ${(100 * accuracy).toFixed(2)} %`), judged);
-  assert.match(judged, /^is \\ taken for +0 +1$/m);
+  assert.match(judged, /^true \\ predicted +0 +1$/m);
   await writeFile(
     join(folder, 'points.npy'),
     encodeNpy({ dtype: 'f32', shape: [2, 2], data: new Uint8Array(Float32Array.of(1, 1, -1, -1).buffer) }),
@@ -200,7 +200,7 @@ test('past runs: a table, side by side, curves, and their networks judged and us
   const [first, second] = (await succeeds('predict', 'mine/run', 'points.npy')).split('\n');
   assert.notEqual(first![0], second![0]);
   assert.equal(await succeeds('predict', 'mine/run', '1,1'), `${first}\n`);
-  assert.match(await succeeds('predict', 'mine/run', 'test:3'), /\(is [01]\)$/m);
+  assert.match(await succeeds('predict', 'mine/run', 'test:3'), /\(true class: [01]\)$/m);
   const wrong: [string[], RegExp, number][] = [
     [['runs', 'nowhere'], /nowhere: no such folder/, 1],
     [['eval', 'nowhere'], /nowhere is not the folder of a run/, 2],
