@@ -20,6 +20,8 @@ import {
   MarkLineComponent,
   TitleComponent,
   type TitleComponentOption,
+  type VisualMapComponentOption,
+  VisualMapPiecewiseComponent,
 } from 'echarts/components';
 import type { ComposeOption } from 'echarts/core';
 import * as echarts from 'echarts/core';
@@ -29,6 +31,7 @@ import { darkStyle, INK, MUTED, PICTURE, PIXEL_STYLE, RULE, SERIES } from './pal
 echarts.use([
   ...[BarChart, HeatmapChart, LineChart, ScatterChart],
   ...[GraphicComponent, GridComponent, LegendComponent, MarkLineComponent, TitleComponent],
+  VisualMapPiecewiseComponent,
   SVGRenderer,
 ]);
 
@@ -42,6 +45,7 @@ export type ChartOption = ComposeOption<
   | GridComponentOption
   | LegendComponentOption
   | TitleComponentOption
+  | VisualMapComponentOption
 >;
 
 /** Options of every picture. */

@@ -6,7 +6,8 @@ const PREFIXES = ['', 'k', 'M', 'G', 'T'] as const;
 export function digits(value: number, count = 3): string {
   if (!Number.isFinite(value)) return String(value);
   const rounded = Number(value.toPrecision(count));
-  if (rounded !== 0 && (Math.abs(rounded) < 1e-4 || Math.abs(rounded) >= 1e9)) return rounded.toExponential();
+  if (rounded !== 0 && (Math.abs(rounded) < 1e-4 || Math.abs(rounded) >= 1e9))
+    return rounded.toExponential().replaceAll('-', '−');
   return rounded.toLocaleString('en-US', { maximumSignificantDigits: count }).replace('-', '−');
 }
 

@@ -1,0 +1,150 @@
+/**
+ * Where a network looks: Grad-CAM (R. R. Selvaraju et al., Grad-CAM: visual explanations from deep networks via
+ * gradient-based localization, 2017).
+ */
+import { ArgumentError, grad, type nn, oneHot, realize, type Tensor, tensor } from 'heddle';
+import type { PictureOptions } from './chart.js';
+import { batchOf, isConvolution, judged, layerNamed, traceCalls, valuesOf } from './layers.js';
+import { percent } from './numbers.js';
+import { enlarged, heated, rasterOf } from './raster.js';
+import { tilesSvg } from './tiles.js';
+
+/** Options of `gradCam`. */
+export interface GradCamOptions {
+  /** The dotted name of a layer that gives maps (N, C, H, W). Default: the last convolution that the model calls. */
+  readonly layer?: string | undefined;
+  /** Whose evidence is asked for, a class for each image. Default: the class that the model takes the image for. */
+  readonly targets?: readonly number[];
+}
+
+/** Grad-CAM of an image. */
+export interface GradCam {
+  /** height × width, from 0 to 1: the largest value of a map is 1, unless nothing speaks for the class. */
+  readonly map: Float32Array;
+  readonly height: number;
+  readonly width: number;
+  /** Whose evidence it is. */
+  readonly target: number;
+  /** The probability that the model gives to it. */
+  readonly probability: number;
+  /** The layer's name. */
+  readonly layer: string;
+}
+
+/**
+ * Where in images a network finds the evidence for a class: relu(Σₖ αₖ Aₖ) of the layer's maps Aₖ, with αₖ the mean over
+ * the map of the gradient of the class's logit. The model is in evaluation mode, and no gradient of a parameter is touched.
+ * @param model gives logits (N, classes); of one logit per example the classes are 0 and 1
+ * @param images (C, H, W), or (N, C, H, W)
+ * @throws ArgumentError
+ */
+export async function gradCam(
+  model: nn.Layer,
+  images: Tensor,
+  { layer: name, targets }: GradCamOptions = {},
+): Promise<GradCam[]> {
+  const batch = batchOf('gradCam', images);
+  const asked = name === undefined ? undefined : layerNamed('gradCam', model, name);
+  return judged(model, async () => {
+    const { calls, output } = traceCalls(model, batch, (m) => (asked ? m === asked : isConvolution(m)));
+    const call = calls.at(-1);
+    if (!call)
+      throw new ArgumentError(
+        name === undefined
+          ? '[gradCam] the model calls no Conv2d: Grad-CAM needs maps. Name a layer that gives them.'
+          : `[gradCam] the model does not call the layer '${name}'.`,
+      );
+    const maps = call.output;
+    if (maps.ndim !== 4)
+      throw new ArgumentError(
+        `[gradCam] '${call.name}' gives (${maps.shape.join(',')}), must give maps (N,C,H,W). Name a convolution, or what follows one.`,
+      );
+    realize(maps, output);
+    const logits = await rowsOf(output);
+    const wanted = logits.map((row, i) => targets?.[i] ?? row.indexOf(Math.max(...row)));
+    const chosen = oneHot(tensor(Int32Array.from(wanted)), logits[0]!.length);
+    // A layer that is called several times is looked at in its last call.
+    const times = calls.filter(({ layer }) => layer === call.layer).length;
+    const score = (a: Tensor): Tensor => {
+      let count = 0;
+      const hook = call.layer.registerForwardHook(() => (++count === times ? a : undefined));
+      try {
+        return twoSided(model.forward(batch)).mul(chosen).sum();
+      } finally {
+        hook.remove();
+      }
+    };
+    const gradient = grad(score)(maps.detach());
+    const weights = gradient.mean([2, 3], { keepdim: true });
+    const values = await valuesOf(maps.mul(weights).sum(1).relu());
+    const [n, , height, width] = maps.shape as [number, number, number, number];
+    return Array.from({ length: n }, (_, i) => {
+      const own = values.subarray(i * height * width, (i + 1) * height * width);
+      const most = own.reduce((a, b) => Math.max(a, b), 0);
+      const map = Float32Array.from(own, (v) => (most > 0 ? v / most : 0));
+      const target = wanted[i]!;
+      return {
+        ...{ map, height, width, target },
+        probability: shareOf(logits[i]!, target),
+        layer: call.name,
+      };
+    });
+  });
+}
+
+/** Logits of each example. */
+async function rowsOf(output: Tensor): Promise<number[][]> {
+  const [n, width] = output.shape as [number, number];
+  const values = await valuesOf(output);
+  return Array.from({ length: n }, (_, i) =>
+    width === 1 ? [0, values[i]!] : [...values.subarray(i * width, (i + 1) * width)],
+  );
+}
+
+/** The softmax of logits, at a class. */
+function shareOf(logits: readonly number[], target: number): number {
+  const most = Math.max(...logits);
+  const parts = logits.map((v) => Math.exp(v - most));
+  return parts[target]! / parts.reduce((a, b) => a + b, 0);
+}
+
+/** Logits of both classes of a model with one logit per example. */
+export const twoSided = (logits: Tensor): Tensor =>
+  logits.ndim === 2 && logits.shape[1] === 1 ? logits.mul(tensor([[0, 1]])) : logits;
+
+/** Options of `gradCamSvg`. */
+export interface GradCamPictureOptions extends GradCamOptions, PictureOptions {
+  /** What the classes are called; default: their numbers. */
+  readonly classes?: readonly string[];
+}
+
+/**
+ * Images, and beside each the heat of `gradCam` over it.
+ * @param images (C, H, W), or (N, C, H, W)
+ * @returns an SVG
+ */
+export async function gradCamSvg(
+  model: nn.Layer,
+  images: Tensor,
+  { classes, layer, targets, ...drawing }: GradCamPictureOptions = {},
+): Promise<string> {
+  const batch = batchOf('gradCamSvg', images);
+  const found = await gradCam(model, batch, { layer, ...(targets && { targets }) });
+  const [, channels, height, width] = batch.shape as [number, number, number, number];
+  const values = await valuesOf(batch);
+  const size = channels * height * width;
+  const tiles = found.flatMap(({ map, height: h, width: w, target, probability }, i) => {
+    const image = rasterOf(values.subarray(i * size, (i + 1) * size), channels === 3 ? 3 : 1, height, width);
+    const heat = enlarged(map, [h, w], [height, width]);
+    const captions = [`${classes?.[target] ?? target}`, percent(probability)];
+    return [
+      { raster: image, captions: ['', ''] },
+      { raster: heated(image, heat), captions },
+    ];
+  });
+  const heading = {
+    title: `Where the network looks (Grad-CAM of ${found[0]!.layer})`,
+    subtitle: 'Each image, and over it the evidence for the class below: the lighter the colour, the more',
+  };
+  return tilesSvg(heading, tiles, { size: 88, group: 2 }, drawing);
+}
