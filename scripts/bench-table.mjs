@@ -93,7 +93,7 @@ function cpuTable({ measurements, machine, ...run }, file) {
   const threads = [...new Set(measurements.map((m) => m.threads))].sort((a, b) => a - b);
   const peer = measurements.find((m) => m.peer)?.peer;
   const plural = (n) => `${n} thread${n === 1 ? '' : 's'}`;
-  const header = ['', ...threads.map((n) => `Heddle, ${plural(n)}`)];
+  const header = ['what', ...threads.map((n) => `Heddle, ${plural(n)}`)];
   if (peer) header.push(...threads.map((n) => `${peer.peer}, ${plural(n)}`), 'ratio');
   const rows = CPU_ROWS.flatMap(({ case: id, fma = true }) => {
     const found = threads.map((n) =>
@@ -154,7 +154,7 @@ function accuracyTable({ runs, data, machine, device, ...run }, file) {
   });
   const seeds = new Set(runs.map((r) => r.seed)).size;
   return [
-    markdown(['', 'optimizer', 'epochs', 'test accuracy', 'training'], rows),
+    markdown(['network', 'optimizer', 'epochs', 'test accuracy', 'training'], rows),
     '',
     `On ${data}, ${seeds === 1 ? '1 seed' : `${seeds} seeds`}. ${device?.description ?? `${machine.cpu}, ${machine.cores} cores`}, Node ` +
       `${machine.node}, ${run.date.slice(0, 10)}: ${link(file)}. To reproduce: \`${run.command}\`.`,

@@ -14,9 +14,11 @@ const library = join(root, 'packages', 'heddle');
 const compiler = createRequire(import.meta.url).resolve('typescript/package.json');
 
 const others = ['data', 'look', 'bench'].map((name) => join(root, 'packages', name));
+/** The site's tests. */
+const docs = join(root, 'docs');
 
 /** The other packages are compiled against the library's declarations: it comes first. */
-const built = [library, ...others].every((folder) => {
+const built = [library, ...others, docs].every((folder) => {
   rmSync(join(folder, 'dist'), { recursive: true, force: true });
   const args = [join(dirname(compiler), 'bin', 'tsc'), '-p', folder, '--noEmitOnError'];
   return spawnSync(process.execPath, args, { stdio: 'inherit' }).status === 0;

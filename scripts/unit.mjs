@@ -7,10 +7,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const packages = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages');
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const wanted = process.argv.slice(2);
-const files = ['heddle', 'data', 'look', 'bench']
-  .map((name) => join(packages, name, 'dist', 'tests'))
+const files = ['packages/heddle', 'packages/data', 'packages/look', 'packages/bench', 'docs']
+  .map((name) => join(root, name, 'dist', 'tests'))
   .flatMap((folder) =>
     (existsSync(folder) ? readdirSync(folder, { recursive: true, encoding: 'utf8' }) : []).map((name) =>
       join(folder, name),
@@ -18,7 +18,7 @@ const files = ['heddle', 'data', 'look', 'bench']
   )
   .filter((path) => path.endsWith('.test.js'))
   .filter((path) => {
-    const name = relative(packages, path).split(sep).join('/');
+    const name = relative(root, path).split(sep).join('/');
     return wanted.length === 0 || wanted.some((part) => name.includes(part));
   })
   .sort();

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type MarkdownRenderer } from 'vitepress';
+import { ISOLATION } from '../serve.mjs';
 import { bar, sidebars } from './navigation.js';
 
 const pages = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -9,15 +10,10 @@ const root = dirname(pages);
 const { repository, version } = JSON.parse(readFileSync(join(root, 'packages/heddle/package.json'), 'utf8'));
 const repositoryPage: string = repository.url.replace(/^git\+|\.git$/g, '');
 
-/** Browsers give a page threads on shared memory only if it is cross-origin isolated. */
-const ISOLATION = {
-  'Cross-Origin-Opener-Policy': 'same-origin',
-  'Cross-Origin-Embedder-Policy': 'require-corp',
-};
-
 /** Links of pages into the rest of the repository, which a checkout can follow, lead to its page on the site. */
 function repositoryLinks(markdown: MarkdownRenderer): void {
   markdown.core.ruler.push('repository-links', ({ tokens, env }) => {
+    if (!env.path) return;
     const folder = dirname(env.path);
     for (const token of tokens.flatMap(({ children }) => children ?? [])) {
       const name = token.type === 'link_open' ? 'href' : 'src';
@@ -34,8 +30,7 @@ export default defineConfig({
   title: 'Heddle',
   description: 'Neural networks from TypeScript, down to kernels that are themselves written in TypeScript.',
   lang: 'en',
-  srcExclude: ['node_modules/**', 'dist/**'],
-  outDir: '.vitepress/dist',
+  srcExclude: ['api/**', 'tests/**', 'node_modules/**', 'dist/**'],
   base: (process.env.HEDDLE_DOCS_BASE as `/${string}/` | undefined) ?? '/',
   head: [
     ['link', { rel: 'icon', type: 'image/svg+xml', href: `${process.env.HEDDLE_DOCS_BASE ?? '/'}logo.svg` }],
@@ -47,7 +42,6 @@ export default defineConfig({
   },
   vite: {
     server: { headers: ISOLATION },
-    preview: { headers: ISOLATION },
     build: { chunkSizeWarningLimit: 4096 },
   },
   themeConfig: {

@@ -1,5 +1,13 @@
 import type { Theme } from 'vitepress';
 import DefaultTheme from 'vitepress/theme-without-fonts';
+import HomeFigures from './home/HomeFigures.vue';
+import HomeHero from './home/HomeHero.vue';
 import './style.css';
 
-export default { extends: DefaultTheme } satisfies Theme;
+export default {
+  extends: DefaultTheme,
+  enhanceApp({ app }) {
+    app.component('HomeHero', HomeHero);
+    app.component('HomeFigures', HomeFigures);
+  },
+} satisfies Theme;
