@@ -20,7 +20,7 @@ const ENTRIES = {
   'train/index.js': 'train',
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
-  'data/remote-arrays.js': 'remote-arrays',
+  'data/remote-datasets.js': 'remote-datasets',
   'runtime/cpu/worker.js': 'worker',
   'runtime/cuda/compile/processes/broker.js': 'broker',
   'runtime/cuda/compile/processes/process.js': 'process',

@@ -17,6 +17,7 @@ import { ArgumentError, DataError } from '../core/errors.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import type { EpochRandom } from './epoch-random.js';
 import { requireClasses } from './labels.js';
+import { REMOTE_DATASETS } from './remote-module.js';
 
 /** Examples with labels: implement it to train on data of your own. */
 export interface Dataset {
@@ -40,6 +41,8 @@ export interface Dataset {
     labels: Int32Array,
     random?: EpochRandom,
   ): void | Promise<void>;
+  /** The examples of these numbers as a data set. Without it, parts of the data set are `Subset`s. */
+  select?(indices: ArrayLike<number>): Dataset;
   /** How to open the dataset on another thread. Without it, a loader cannot use workers. */
   remote?(): RemoteDataset;
 }
@@ -102,7 +105,8 @@ const ARRAYS: Rules<ArrayDatasetOptions> = {
   normalize: aNormalization,
 };
 
-const aDataset: Rule = shaped(
+/** @internal */
+export const aDataset: Rule = shaped(
   'a dataset such as an ArrayDataset, with length, inputShape, classes and batchInto',
   {
     length: integerFrom(0),
@@ -115,6 +119,13 @@ const aDataset: Rule = shaped(
 /** @internal @throws ArgumentError */
 export function requireDataset(op: string, name: string, dataset: unknown): asserts dataset is Dataset {
   requireArgument(op, name, dataset, aDataset);
+}
+
+/** @internal What `batchInto` is given. @throws ArgumentError */
+export function requireBatch(indices: unknown, inputs: unknown, labels: unknown): void {
+  requireArgument('batchInto', 'indices', indices, anArrayLike);
+  requireArgument('batchInto', 'inputs', inputs, FLOATS);
+  requireArgument('batchInto', 'labels', labels, INTEGERS);
 }
 
 /**
@@ -194,9 +205,7 @@ export class ArrayDataset implements Dataset {
 
   /** See `Dataset.batchInto`. */
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
-    requireArgument('batchInto', 'indices', indices, anArrayLike);
-    requireArgument('batchInto', 'inputs', inputs, FLOATS);
-    requireArgument('batchInto', 'labels', labels, INTEGERS);
+    requireBatch(indices, inputs, labels);
     const features = this.#features;
     for (let row = 0; row < indices.length; row++) {
       const index = this.#requireExample('batchInto', indices[row]!);
@@ -252,9 +261,7 @@ export class ArrayDataset implements Dataset {
           'remote() method of its own, or use workers: 0.',
       );
     const data = { ...this.#options(), inputs: shared(this.inputs), labels: shared(this.labels) };
-    // A CommonJS bundle has no import.meta; there, the loader refuses to start workers.
-    const module = import.meta.url && new URL('./remote-arrays.js', import.meta.url).href;
-    return { module, open: 'open', data };
+    return { module: REMOTE_DATASETS, open: 'openArrays', data };
   }
 
   #options(): ArrayDatasetOptions {

@@ -11,6 +11,8 @@ export class EpochRandom {
   readonly seed: number;
   /** The number of the epoch, from 0. */
   readonly epoch: number;
+  /** The number of example 0 where the data set is a part of another. */
+  #first = 0;
 
   /** @throws ArgumentError unless both are integers from 0 to 2^53 − 1 */
   constructor(seed: number, epoch: number) {
@@ -28,6 +30,14 @@ export class EpochRandom {
   of(index: number): PhiloxStream {
     requireArgument('of', 'index', index, integerFrom(0, 2 ** 32 - 2));
     // Substream 0 is the order of the epoch.
-    return new PhiloxStream(this.seed, this.epoch, index + 1);
+    return new PhiloxStream(this.seed, this.epoch, this.#first + index + 1);
+  }
+
+  /** The numbers of a part whose example 0 is example `first` of the data set that these are of. */
+  from(first: number): EpochRandom {
+    requireArgument('from', 'first', first, integerFrom(0, 2 ** 32 - 2));
+    const part = new EpochRandom(this.seed, this.epoch);
+    part.#first = this.#first + first;
+    return part;
   }
 }

@@ -1,6 +1,7 @@
 /** Datasets and loaders. */
 export type { Batch } from './batch.js';
 export type { Batched } from './batched.js';
+export { ConcatDataset } from './concat.js';
 export {
   ArrayDataset,
   type ArrayDatasetOptions,
@@ -10,6 +11,13 @@ export {
 } from './dataset.js';
 export { EpochRandom } from './epoch-random.js';
 export { type AnyDataset, type BatchOf, Loader, type LoaderOf, type LoaderOptions } from './loader.js';
+export {
+  type ExampleInfo,
+  type ExampleMap,
+  filterExamples,
+  type MapOptions,
+  mapExamples,
+} from './map.js';
 export {
   findImages,
   IMAGE_SETS,
@@ -26,7 +34,8 @@ export {
   WeightedRandomSampler,
   type WeightedSamplerOptions,
 } from './sampler.js';
-export { randomSplit, type SplitOptions } from './split.js';
+export { type KFold, kFold, randomSplit, type SplitOptions } from './split.js';
+export { Subset, type SubsetOf } from './subset.js';
 export { type TensorBatch, TensorDataset } from './tensor-dataset.js';
 export { type LoadTextOptions, loadText, TextDataset, type TextSet } from './text.js';
 export {

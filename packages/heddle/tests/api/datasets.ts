@@ -7,6 +7,7 @@ import {
   batched,
   dataset,
   flag,
+  fn,
   indices,
   list,
   loader,
@@ -26,6 +27,13 @@ import {
 const sequential = (): H.data.SequentialSampler => new H.data.SequentialSampler(4);
 const drawn = only(() => new PhiloxStream(0), PhiloxStream);
 const weights = indices;
+const splitting = options({ seed: optional(number()), stratify: optional(indices) });
+
+const batchInto = [
+  indices,
+  only(() => new Float32Array(2), Float32Array),
+  only(() => new Int32Array(1), Int32Array),
+];
 
 export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ArrayDataset: [
@@ -42,11 +50,16 @@ export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ],
   TensorDataset: [batched, batched],
   'data.EpochRandom': [number(0), number(0)],
-  'data.randomSplit': [
+  'data.randomSplit': [only(dataset, H.ArrayDataset), list(() => [0.5, 0.5]), splitting],
+  'data.kFold': [only(dataset, H.ArrayDataset), number(2), splitting],
+  'data.Subset': [only(dataset, H.ArrayDataset), indices],
+  'data.ConcatDataset': [list(() => [dataset()])],
+  'data.mapExamples': [
     only(dataset, H.ArrayDataset),
-    list(() => [0.5, 0.5]),
-    options({ seed: optional(number()) }),
+    fn(),
+    options({ inputShape: optional(list(() => [2])), module: optional(text('x')) }),
   ],
+  'data.filterExamples': [only(dataset, H.ArrayDataset), fn()],
   Loader: [
     only(dataset, H.ArrayDataset),
     options(
@@ -86,6 +99,8 @@ export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
   ArrayDataset: dataset,
   EpochRandom: () => new H.data.EpochRandom(0, 0),
   Loader: loader,
+  Subset: () => new H.data.Subset(dataset(), [0]),
+  ConcatDataset: () => new H.data.ConcatDataset([dataset()]),
   SequentialSampler: sequential,
   RandomSampler: () => new H.data.RandomSampler(4),
   WeightedRandomSampler: () => new H.data.WeightedRandomSampler([1, 2], 4),
@@ -97,16 +112,14 @@ export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
 
 export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
   ArrayDataset: {
-    batchInto: [
-      indices,
-      only(() => new Float32Array(2), Float32Array),
-      only(() => new Int32Array(1), Int32Array),
-    ],
+    batchInto,
     slice: [number(0), optional(number(1))],
     select: [indices],
     remote: [],
   },
-  EpochRandom: { of: [number(0)] },
+  EpochRandom: { of: [number(0)], from: [number(0)] },
+  Subset: { batchInto },
+  ConcatDataset: { batchInto },
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },
