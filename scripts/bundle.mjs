@@ -18,6 +18,7 @@ const ENTRIES = {
   'data/index.js': 'data',
   'io/index.js': 'io',
   'train/index.js': 'train',
+  'transforms/index.js': 'transforms',
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',

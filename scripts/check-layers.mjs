@@ -34,7 +34,8 @@ const RULES = {
   optim: ['tensor'],
   io: ['tensor'],
   data: ['tensor', 'io'],
-  train: ['nn', 'optim', 'data', 'io', 'tensor'],
+  transforms: ['tensor'],
+  train: ['nn', 'optim', 'data', 'io', 'transforms', 'tensor'],
   cli: 'all',
 };
 

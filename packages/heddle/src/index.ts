@@ -351,3 +351,4 @@ export {
   type TrainingPlan,
   tensorBoard,
 } from './train/index.js';
+export * as transforms from './transforms/index.js';

@@ -1,8 +1,6 @@
-/** Images varied at random, inside the program that trains on them. */
-import { i32 } from '../core/dtype.js';
-import { arange } from '../tensor/create.js';
-import { rand, randint } from '../tensor/random.js';
+/** How recipes vary images, inside the program that trains on them. */
 import type { Tensor } from '../tensor/tensor.js';
+import { compose, randomCrop, randomHorizontalFlip } from '../transforms/index.js';
 import type { Augmentation } from './recipes.js';
 
 /**
@@ -11,16 +9,10 @@ import type { Augmentation } from './recipes.js';
  * @param images (N, C, H, W) · @returns the same shape
  */
 export function augmented(images: Tensor, { shift = 0, flip = false }: Augmentation): Tensor {
-  const [n, , height, width] = images.shape as [number, number, number, number];
-  const offset = () => randint(-shift, shift + 1, [n, 1, 1, 1]);
-  const rows = arange(height, { dtype: i32 }).reshape([1, 1, height, 1]).add(offset());
-  const across = arange(width, { dtype: i32 }).reshape([1, 1, 1, width]).expand([n, 1, 1, width]);
-  const mirrored = flip
-    ? rand([n, 1, 1, 1])
-        .lt(0.5)
-        .where(across.mul(-1).add(width - 1), across)
-    : across;
-  // Positions outside of the image give 0.
-  const moved = images.gather(2, rows.expand(images.shape));
-  return moved.gather(3, mirrored.add(offset()).expand(images.shape));
+  const [height, width] = images.shape.slice(2) as [number, number];
+  const vary = compose([
+    ...(shift > 0 ? [randomCrop([height, width], { padding: shift })] : []),
+    ...(flip ? [randomHorizontalFlip()] : []),
+  ]);
+  return vary(images);
 }

@@ -65,6 +65,7 @@ import {
   value,
   values,
 } from './spec.js';
+import { TRANSFORM_CALLS } from './transforms.js';
 
 /** What `kernel` makes of it writes n ones. */
 const saxpy = H.kernel('ones', { x: H.buffer(f32), n: H.i32 }, ({ x, n }, { globalId }) => {
@@ -202,6 +203,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     options({ reduction: optional(oneOf('mean', 'sum', 'none', 'batchMean')), logTarget: optional(flag) }),
   ],
   hinge: pairwise({ margin: optional(number()) }),
+  ...TRANSFORM_CALLS,
   ...IMAGE_CALLS,
   ...Object.fromEntries(Object.entries(LISTS).map(([name, { takes }]) => [`nn.${name}`, takes])),
   ...SEQUENCE_CALLS,

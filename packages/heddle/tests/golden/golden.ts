@@ -108,7 +108,7 @@ const decodeAll = (arrays: Arrays): Record<string, GoldenArray> =>
 
 /** The cases of a file. */
 export function goldenCases(
-  group: 'ops' | 'losses' | 'large' | 'sequences' | 'tensors' | 'images' | 'optimizers',
+  group: 'ops' | 'losses' | 'large' | 'sequences' | 'tensors' | 'images' | 'transforms' | 'optimizers',
 ): GoldenCase[] {
   type Stored = Omit<GoldenCase, 'inputs' | 'outputs'> & {
     readonly inputs: Arrays;

@@ -1,17 +1,21 @@
 /** Images varied at random are the images, moved and mirrored. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { arange, jit, manualSeed, type Tensor } from '../../src/index.js';
+import { arange, f32, jit, manualSeed, type Tensor } from '../../src/index.js';
 import { augmented } from '../../src/train/augment.js';
 
 const [N, H, W] = [256, 4, 5];
 
 /** Pixel (row, column) of every image is 10·row + column + 11, the second channel's is negative. */
 const images = (): Tensor => {
-  const image = arange(H).mul(10).unsqueeze(1).add(arange(W)).add(11);
+  const image = arange(H, { dtype: f32 })
+    .mul(10)
+    .unsqueeze(1)
+    .add(arange(W, { dtype: f32 }))
+    .add(11);
   return image
     .unsqueeze(0)
-    .mul(arange(2).mul(-2).add(1).reshape([2, 1, 1]))
+    .mul(arange(2, { dtype: f32 }).mul(-2).add(1).reshape([2, 1, 1]))
     .expand([N, 2, H, W]);
 };
 
