@@ -9,3 +9,4 @@ export {
 export type { ImageFormat, ImageOptions, ResizeMode } from './images/image-format.js';
 export { type ImageSplits, type ImageSplitsOptions, imageSplits } from './images/image-splits.js';
 export type { LongWorkOptions } from './images/in-parallel.js';
+export { readImages } from './images/read-images.js';

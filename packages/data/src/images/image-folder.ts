@@ -1,7 +1,7 @@
 /** A data set of images in files. */
 import { join } from 'node:path';
 import { ArgumentError, DataError } from 'heddle';
-import { ArrayDataset, type Dataset, type RemoteDataset } from 'heddle/data';
+import { ArrayDataset, type Dataset, type Normalization, type RemoteDataset } from 'heddle/data';
 import {
   anArrayLike,
   aString,
@@ -24,6 +24,9 @@ export interface ImageFolderOptions extends ImageOptions {
 }
 
 export const FOLDER_RULES: Rules<ImageFolderOptions> = { ...IMAGE_RULES, classNames: listOf(aString) };
+
+/** Images that statistics are taken of. */
+const SAMPLE = 1000;
 
 /** A file that cannot be decoded. */
 export interface DamagedImage {
@@ -108,13 +111,12 @@ export class ImageFolder implements Dataset {
   /** The examples of these numbers, one after the other. */
   select(indices: ArrayLike<number>): ImageFolder {
     requireArgument('select', 'indices', indices, anArrayLike);
-    const { root, classNames, format } = this;
     const chosen = Array.from(indices);
     for (const [i, index] of chosen.entries())
       requireArgument('select', `index ${i}`, index, integerFrom(0, this.length - 1));
     const files = chosen.map((index) => this.files[index]!);
     const labels = Int32Array.from(chosen, (index) => this.labels[index]!);
-    return new ImageFolder({ root, classNames, format, files, labels });
+    return new ImageFolder({ ...this.#parts(), files, labels });
   }
 
   /** The examples `begin` up to but without `end`. */
@@ -154,6 +156,37 @@ export class ImageFolder implements Dataset {
     }
   }
 
+  /**
+   * Mean and standard deviation of the bytes / 255, to be used as `normalize`: of all images, or of 1,000 of them that are
+   * spread evenly.
+   * @throws DataError naming the first of these files that cannot be decoded; the signal's reason
+   */
+  async statistics(options: LongWorkOptions = {}): Promise<Normalization> {
+    const sample = this.spread(SAMPLE);
+    const counts = new Float64Array(256);
+    const count = async (i: number): Promise<void> => {
+      for (const byte of await decodeImage(sample.path(i), this.format)) counts[byte]!++;
+    };
+    await inParallel(sample.length, CONCURRENCY, count, options);
+    const total = sample.length * this.#features;
+    const mean = counts.reduce((sum, n, byte) => sum + (n * byte) / 255, 0) / total;
+    const variance = counts.reduce((sum, n, byte) => sum + n * (byte / 255 - mean) ** 2, 0) / total;
+    return variance > 0 ? { mean, std: Math.sqrt(variance) } : { mean: 0, std: 1 };
+  }
+
+  /** The same images, normalized in another way. */
+  normalized(normalize: Normalization): ImageFolder {
+    requireOptions('normalized', { normalize }, { normalize: IMAGE_RULES.normalize });
+    return new ImageFolder({ ...this.#parts(), format: { ...this.format, normalize } });
+  }
+
+  /** Up to `count` examples at even distances, so that each class keeps its share. */
+  spread(count: number): ImageFolder {
+    requireArgument('spread', 'count', count, integerFrom(1));
+    if (count >= this.length) return this;
+    return this.select(Uint32Array.from({ length: count }, (_, i) => Math.floor((i * this.length) / count)));
+  }
+
   /** Decode every image, and say which cannot be. @throws the signal's reason */
   async verify(options: LongWorkOptions = {}): Promise<readonly DamagedImage[]> {
     const damaged: DamagedImage[] = [];
@@ -176,9 +209,13 @@ export class ImageFolder implements Dataset {
       throw new ArgumentError(
         'an image folder cannot be opened on another thread from a CommonJS bundle, which does not know where its files are. Use workers: 0, or leave heddle-data out of the bundle.',
       );
+    const module = new URL('./open-image-folder.js', import.meta.url).href;
+    return { module, open: 'open', data: this.#parts() };
+  }
+
+  #parts(): ImageFolderParts {
     const { root, classNames, files, labels, format } = this;
-    const data: ImageFolderParts = { root, classNames, files, labels, format };
-    return { module: new URL('./open-image-folder.js', import.meta.url).href, open: 'open', data };
+    return { root, classNames, files, labels, format };
   }
 }
 

@@ -10,7 +10,7 @@ import type { SavedRunOptions } from './saved-run.js';
 import type { SummaryCommandOptions } from './summary.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
-import { atLeastZero, DEVICE_HELP, fraction, positiveNumber, wholeNumber } from './values.js';
+import { atLeastZero, DEVICE_HELP, fraction, imageSize, positiveNumber, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
@@ -83,7 +83,7 @@ ${TRAIN_NOTES}
 Examples:
   $ heddle train cnn
   $ heddle train mlp --epochs 10 --lr 0.1 --optimizer sgd
-  $ heddle train lenet5 --data ./my-digits --out runs/mine
+  $ heddle train resnet18 --data ./photos --size 64 --out runs/mine
   $ heddle train cnn --recipe reference --seed 7
   $ heddle train gpt --text book.txt
   $ heddle train --resume runs/2026-01-31T09-05-00-cnn`;
@@ -100,7 +100,23 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .summary('train a network and write the run to a folder')
     .description('Train a network on real data; show loss, speed and accuracy; write the run to a folder.')
     .addArgument(new Argument('[program]', 'the network').choices(Object.keys(SETTINGS)))
-    .option('-d, --data <set>', 'mnist, fashion-mnist, or a folder with four IDX files (default: mnist)')
+    .option(
+      '-d, --data <set>',
+      'mnist, fashion-mnist, a folder with a folder of images for each class, or one with four IDX files (default: mnist)',
+    )
+    .option(
+      '--size <n>',
+      "pixels of a side of the images of a folder, or <height>x<width> (default: the first image's, at most 64)",
+      imageSize,
+    )
+    .addOption(
+      new Option('--resize <how>', 'how images of another shape are made to fit (default: crop)').choices([
+        'crop',
+        'squash',
+        'pad',
+      ]),
+    )
+    .option('--skip-damaged', 'leave out images that cannot be decoded, and name them (default: an error)')
     .option('--text <file>', 'the text that gpt learns to write: UTF-8, plain or gzipped')
     .addOption(new Option('--recipe <name>', 'use another recipe of the program').choices(recipeNames()))
     .option('-e, --epochs <n>', 'passes through the training data', wholeNumber(1))
@@ -232,24 +248,24 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
   withModel(
     root
       .command('predict')
-      .summary("classify an input with a run's network")
+      .summary("classify inputs with a run's network")
       .description(
-        "Classify an input with a run's network, and print the classes with their probabilities, the most likely first.",
+        "Classify inputs with a run's network, and print the classes of each with their probabilities, the most likely first.",
       )
       .argument('<run>', 'the folder of a run')
       .argument(
-        '<input>',
-        'numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file of one or more images',
+        '<inputs...>',
+        'photos, of a run on an image folder; else numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file of one or more images',
       ),
   )
     .option('-d, --data <set>', "use these images instead of the run's")
     .addHelpText(
       'after',
-      '\nExamples:\n  $ heddle predict runs/quadrants 0.5,-0.2\n  $ heddle predict runs/mine test:3\n  $ heddle predict runs/mine digits.npy',
+      '\nExamples:\n  $ heddle predict runs/quadrants 0.5,-0.2\n  $ heddle predict runs/photos new/1.jpg new/2.jpg\n  $ heddle predict runs/mine test:3\n  $ heddle predict runs/mine digits.npy',
     )
-    .action(async (run: string, input: string, options: SavedRunOptions) => {
+    .action(async (run: string, inputs: string[], options: SavedRunOptions) => {
       const { predictRun } = await import('./saved-run.js');
-      ended(await predictRun(run, input, options));
+      ended(await predictRun(run, inputs, options));
     });
 }
 

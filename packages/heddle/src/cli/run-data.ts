@@ -1,23 +1,25 @@
 /** What the commands on runs have in common: the device, and the data that a program is trained on and judged by. */
 import { basename, relative, resolve } from 'node:path';
 import { ArgumentError } from '../core/errors.js';
-import { formatShape, sameShape } from '../core/shape.js';
 import {
-  ArrayDataset,
+  type Dataset,
+  IMAGE_SETS,
   Loader,
   loadImages,
   loadText,
   quadrantPoints,
   separablePoints,
-  type TensorDataset,
+  TensorDataset,
   Vocabulary,
 } from '../data/index.js';
 import type { LoaderOf, LoaderOptions } from '../data/loader.js';
 import { listDevices } from '../runtime/registry.js';
 import { useDevice } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { TrainingProgram } from '../train/programs.js';
+import type { DataSizes, TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
+import { type ImageFilesOptions, isImageFolder, readImageFolder } from './image-files.js';
+import type { ImageFilesConfig, RunConfig } from './run-folder.js';
 
 /**
  * Larger ones take more memory for what lies between the layers, and save little: with batches of 1,000, a seventh of the
@@ -27,15 +29,20 @@ const EVALUATION_BATCH = 200;
 /** Windows of a text have more between the layers than images. */
 const EVALUATION_WINDOWS = 32;
 
-type RunDataset = ArrayDataset | TensorDataset<Tensor, Tensor>;
+/** Labelled examples, of which parts can be taken. */
+export interface ClassDataset extends Dataset {
+  slice(begin: number, end: number): ClassDataset;
+}
+
+type RunDataset = ClassDataset | TensorDataset<Tensor, Tensor>;
 
 /** The batches of a data set of either kind. */
 export const loaderOf = (dataset: RunDataset, options: LoaderOptions): LoaderOf<Tensor> =>
-  dataset instanceof ArrayDataset ? new Loader(dataset, options) : new Loader(dataset, options);
+  dataset instanceof TensorDataset ? new Loader(dataset, options) : new Loader<Dataset>(dataset, options);
 
 /** The batches that a model is judged by. */
 export const evaluationLoader = (test: RunDataset): LoaderOf<Tensor> => {
-  const most = test instanceof ArrayDataset ? EVALUATION_BATCH : EVALUATION_WINDOWS;
+  const most = test instanceof TensorDataset ? EVALUATION_WINDOWS : EVALUATION_BATCH;
   return loaderOf(test, { batchSize: Math.min(most, test.length) });
 };
 
@@ -61,9 +68,11 @@ export interface RunData<D extends RunDataset = RunDataset> {
 }
 
 /** Images or points, in classes. */
-export interface ClassData extends RunData<ArrayDataset> {
+export interface ClassData extends RunData<ClassDataset> {
   /** What the classes are called. */
   readonly classes: readonly string[];
+  /** How they are read, of images in files. */
+  readonly files?: ImageFilesConfig;
 }
 
 /** Windows of a text. */
@@ -80,8 +89,16 @@ interface DataPlan {
   readonly seed: number;
   /** Use only the first ones to train on. */
   readonly limit?: number | undefined;
-  /** The characters of a run that there is. */
-  readonly vocabulary?: string | undefined;
+  /** What config.json says of the data of a run that there is. */
+  readonly of?: Pick<RunConfig['data'], 'vocabulary' | 'classNames' | 'files'> | undefined;
+  /** Of images in files. */
+  readonly images?: ImageFilesOptions & { readonly skipDamaged?: boolean };
+  /** Only to judge a model. */
+  readonly isTest?: boolean;
+  /** Is told how far long work is. */
+  readonly tell?: (text: string) => void;
+  /** Is told what should be known. */
+  readonly warn?: (text: string) => void;
 }
 
 /** Options that name data. */
@@ -103,6 +120,12 @@ export function dataNamed(program: TrainingProgram, { data, text }: DataOptions)
   return text === undefined ? data : resolve(text);
 }
 
+/** What a run's network depends on in its data. */
+export const sizesOf = ({ inputShape, classNames, vocabulary }: Partial<RunConfig['data']>): DataSizes =>
+  vocabulary === undefined
+    ? { inputShape, classes: classNames?.length }
+    : { classes: [...vocabulary].length };
+
 /** The data that a program is trained on and judged by. */
 export async function loadData(plan: DataPlan): Promise<ClassData | TextData> {
   const { program, data, seed, limit } = plan;
@@ -110,7 +133,7 @@ export async function loadData(plan: DataPlan): Promise<ClassData | TextData> {
     const loaded = await windows(plan);
     return { ...loaded, train: beginning(loaded.train, limit) };
   }
-  const loaded = program.data === 'images' ? await images(program, data) : points(program, data, seed);
+  const loaded = program.data === 'images' ? await images(plan) : points(program, data, seed);
   return { ...loaded, train: beginning(loaded.train, limit) };
 }
 
@@ -120,25 +143,49 @@ const beginning = <D extends { readonly length: number; slice(begin: number, end
   limit: number | undefined,
 ): D => (limit !== undefined && limit < dataset.length ? dataset.slice(0, limit) : dataset);
 
-async function windows({ program, recipe, data, vocabulary: characters }: DataPlan): Promise<TextData> {
+async function windows({ program, recipe, data, of }: DataPlan): Promise<TextData> {
   if (data === undefined)
     throw new ArgumentError(`${program.name} is trained on a text: name its file, as in --text book.txt.`);
-  const vocabulary = characters === undefined ? undefined : new Vocabulary(characters);
+  const vocabulary = of?.vocabulary === undefined ? undefined : new Vocabulary(of.vocabulary);
   const { context } = recipe.sizes!;
   const set = await loadText(data, context, { vocabulary });
   return { ...set, name: `${basename(data)} (${set.vocabulary.size} characters), windows of ${context}` };
 }
 
-async function images(program: TrainingProgram, data = 'mnist'): Promise<ClassData> {
-  const { train, test, source, classes } = await loadImages(data);
-  const expected = [1, 28, 28];
-  if (!sameShape(train.inputShape, expected) || classes.length !== 10) {
+async function images(plan: DataPlan): Promise<ClassData> {
+  const { data = 'mnist', images: options } = plan;
+  if (!Object.hasOwn(IMAGE_SETS, data) && isImageFolder(data)) return imagesInFiles(plan, data);
+  if (options && Object.keys(options).length > 0)
     throw new ArgumentError(
-      `${program.name} takes images of ${formatShape(expected)} in 10 classes, ${source} has ` +
-        `${formatShape(train.inputShape)} in ${classes.length}. Choose other --data.`,
+      `${data} is not a folder of images: leave --size, --resize and --skip-damaged out.`,
     );
-  }
+  const { train, test, source, classes } = await loadImages(data);
   return { name: data === source ? data : `${data} (${near(source)})`, source, train, test, classes };
+}
+
+async function imagesInFiles(plan: DataPlan, root: string): Promise<ClassData> {
+  const { seed, limit, of, isTest, images: { skipDamaged, ...options } = {} } = plan;
+  const { classNames, files } = of ?? {};
+  if (isTest && files === undefined)
+    throw new ArgumentError(
+      `the run was not trained on images in files: ${root} cannot be read as its images were.`,
+    );
+  const read = await readImageFolder({
+    ...{ root, seed, options, classNames, files, limit, skipDamaged, isTest },
+    tell: plan.tell ?? (() => {}),
+    warn: plan.warn ?? (() => {}),
+  });
+  const [channels, height, width] = read.train.inputShape as [number, number, number];
+  const shape = `${height} × ${width} in ${channels === 1 ? 'shades of grey' : 'colour'}`;
+  const name = `${near(resolve(root))} (${read.classNames.length} classes, ${shape})`;
+  return {
+    name,
+    source: resolve(root),
+    train: read.train,
+    test: read.test,
+    classes: read.classNames,
+    files: read.files,
+  };
 }
 
 /** Relative to the working folder where it is in it. */

@@ -3,8 +3,19 @@ import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder, removeStaleTemporaries } from '../core/folders.js';
+import type { Shape } from '../core/shape.js';
 import { writeFileAtomic } from '../io/index.js';
 import type { Recipe } from '../train/recipes.js';
+
+/** How a run reads images in files, and which of them. */
+export interface ImageFilesConfig {
+  /** As heddle-data understands it: size, channels, normalization and so on. */
+  readonly format: Readonly<Record<string, unknown>>;
+  /** The first of a train set that has more. */
+  readonly limit?: number | undefined;
+  /** Whether those that cannot be decoded are left out. */
+  readonly skipDamaged?: boolean | undefined;
+}
 
 /** What config.json says of a run. */
 export interface RunConfig {
@@ -16,6 +27,11 @@ export interface RunConfig {
     /** How many examples there are. */
     readonly train: number;
     readonly test: number;
+    /** Of images: (channels, height, width), and what the classes are called. */
+    readonly inputShape?: Shape | undefined;
+    readonly classNames?: readonly string[] | undefined;
+    /** Of images in files. */
+    readonly files?: ImageFilesConfig | undefined;
     /** Of a text: its characters, in the order of their numbers. */
     readonly vocabulary?: string | undefined;
   };

@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, DataError, FileError } from '../core/errors.js';
-import { formatShape, sizeOf } from '../core/shape.js';
-import { ArrayDataset } from '../data/index.js';
+import { formatShape, sameShape, sizeOf } from '../core/shape.js';
+import { ArrayDataset, type Normalization } from '../data/index.js';
 import { parseNpy } from '../io/index.js';
 import { readBytes } from '../io/read.js';
 import { restored } from '../io/stored.js';
@@ -12,6 +12,7 @@ import { closeDevices } from '../runtime/registry.js';
 import { tensor } from '../tensor/create.js';
 import { sigmoid, softmax } from '../tensor/functional-activations.js';
 import { noGrad } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
 import {
   type EvaluateOptions,
   type Evaluation,
@@ -22,6 +23,7 @@ import {
 } from '../train/index.js';
 import type { TrainingProgram } from '../train/programs.js';
 import { perCharacter, percent, table, whole } from './format.js';
+import { isImageFile, readImageFiles } from './image-files.js';
 import {
   type ClassData,
   chooseDevice,
@@ -29,8 +31,10 @@ import {
   dataNamed,
   evaluationLoader,
   loadData,
+  sizesOf,
 } from './run-data.js';
-import { type RunConfig, RunFolder } from './run-folder.js';
+import { type ImageFilesConfig, type RunConfig, RunFolder } from './run-folder.js';
+import { StatusLine } from './terminal.js';
 
 export interface SavedRunOptions extends DataOptions {
   /** Those of the epoch that was best (if they were kept), or the last ones. */
@@ -63,17 +67,32 @@ export async function openModel(
       'there are no such weights yet: the run was interrupted before its first epoch ended.',
     );
   chooseDevice(device);
-  const { vocabulary } = config.data;
-  const model = program.build(config.recipe, vocabulary === undefined ? undefined : [...vocabulary].length);
+  const model = program.build(config.recipe, sizesOf(config.data));
   await loadWeights(model, file);
   model.eval();
   return { program, config, model, file };
 }
 
-/** The data of a run, or other data of its kind. */
-function dataOf({ program, config: { recipe, data, seed } }: SavedModel, options: SavedRunOptions) {
-  const { set, vocabulary } = data;
-  return loadData({ program, recipe, data: dataNamed(program, options) ?? set, seed, vocabulary });
+/** The data of a run, or other data of its kind. @throws ArgumentError for data that its model does not fit */
+async function dataOf({ program, config: { recipe, data: of, seed } }: SavedModel, options: SavedRunOptions) {
+  const status = new StatusLine(process.stderr);
+  const data = await loadData({
+    ...{ program, recipe, data: dataNamed(program, options) ?? of.set, seed, of, isTest: true },
+    tell: (text) => status.show(() => text),
+    warn: say,
+  }).finally(() => status.clear());
+  if ('classes' in data) requireFit(data, of);
+  return data;
+}
+
+function requireFit({ name, test, classes }: ClassData, of: RunConfig['data']): void {
+  const shape = of.inputShape ?? test.inputShape;
+  const count = of.classNames?.length ?? classes.length;
+  if (sameShape(test.inputShape, shape) && classes.length === count) return;
+  throw new ArgumentError(
+    `the run was trained on inputs of ${formatShape(shape)} in ${count} classes, ${name} has ` +
+      `${formatShape(test.inputShape)} in ${classes.length}. Choose other --data.`,
+  );
 }
 
 /** Judge a run's model on the test set. */
@@ -124,36 +143,27 @@ async function judgeClasses(
   say(`\n${table(['true \\ predicted', ...names], rows)}`);
 }
 
-/** Classify one input, or the examples of a file, by a run's model. */
-export async function predictRun(path: string, input: string, options: SavedRunOptions): Promise<number> {
+/** Classify inputs, or the examples of a file, by a run's model. */
+export async function predictRun(
+  path: string,
+  inputs: readonly string[],
+  options: SavedRunOptions,
+): Promise<number> {
   try {
     const saved = await openModel(path, options);
-    const data = await dataOf(saved, options);
-    if (!('classes' in data))
+    if (saved.program.data === 'text')
       throw new ArgumentError(
         `${path} is a run of ${saved.program.name}, which writes text. Use: npx heddle generate ${path}`,
       );
-    const { model } = saved;
-    const examples = await examplesOf(input, data);
-    const [count, ...shape] = [examples.length, ...examples.inputShape];
-    const inputs = new Float32Array(count * sizeOf(shape));
-    examples.batchInto(
-      Array.from({ length: count }, (_, i) => i),
-      inputs,
-      new Int32Array(count),
-    );
-    const logits = noGrad(() => model.forward(tensor(inputs, { shape: [count, ...shape] })));
-    const isBinary = logits.shape[1] === 1;
-    const shares = [...(await (isBinary ? sigmoid(logits) : softmax(logits, 1)).data())].map(Number);
-    const classes = data.classes.length;
-    for (let i = 0; i < count; i++) {
-      const own = isBinary ? [1 - shares[i]!, shares[i]!] : shares.slice(i * classes, (i + 1) * classes);
-      const ranked = own
-        .map((share, c) => ({ share, name: data.classes[c]! }))
-        .sort((a, b) => b.share - a.share)
-        .slice(0, 3);
-      const label = input.startsWith('test:') ? `   (true class: ${data.classes[examples.labels[i]!]})` : '';
-      say(`${ranked.map(({ name, share }) => `${name} ${percent(share)}`).join('   ')}${label}`);
+    const { files, classNames } = saved.config.data;
+    const areFiles = files !== undefined && classNames !== undefined && inputs.every(isImageFile);
+    const examples = areFiles
+      ? await imageExamples(inputs, files, classNames)
+      : await Promise.all(inputs.map((input) => dataExamples(input, saved, options)));
+    for (const { input, classes, values, labels } of examples) {
+      const name = inputs.length > 1 ? `${input}   ` : '';
+      for (const [i, line] of (await rankedClasses(saved.model, values, classes)).entries())
+        say(`${name}${line}${labels ? `   (true class: ${classes[labels[i]!]})` : ''}`);
     }
     return 0;
   } finally {
@@ -161,16 +171,68 @@ export async function predictRun(path: string, input: string, options: SavedRunO
   }
 }
 
-/** What the command's input names: numbers, an example of the test set, or the rows of a file. */
-async function examplesOf(input: string, { test }: ClassData): Promise<ArrayDataset> {
-  const { inputShape, normalize, classes } = test;
-  const size = sizeOf(inputShape);
+/** What an argument of the command stands for. */
+interface NamedExamples {
+  readonly input: string;
+  readonly classes: readonly string[];
+  /** (N, …). */
+  readonly values: Tensor;
+  /** What they really are, if that is known. */
+  readonly labels?: Int32Array;
+}
+
+/** Files are read as those that the run was trained on; that needs none of these. */
+const imageExamples = (
+  paths: readonly string[],
+  files: ImageFilesConfig,
+  classes: readonly string[],
+): Promise<NamedExamples[]> =>
+  Promise.all(paths.map(async (input) => ({ input, classes, values: await readImageFiles([input], files) })));
+
+/** The likeliest classes of each example, with their probabilities. */
+async function rankedClasses(model: Layer, values: Tensor, names: readonly string[]): Promise<string[]> {
+  const logits = noGrad(() => model.forward(values));
+  const isBinary = logits.shape[1] === 1;
+  const shares = [...(await (isBinary ? sigmoid(logits) : softmax(logits, 1)).data())].map(Number);
+  const classes = names.length;
+  return Array.from({ length: values.shape[0]! }, (_, i) => {
+    const own = isBinary ? [1 - shares[i]!, shares[i]!] : shares.slice(i * classes, (i + 1) * classes);
+    return own
+      .map((share, c) => ({ share, name: names[c]! }))
+      .sort((a, b) => b.share - a.share)
+      .slice(0, 3)
+      .map(({ name, share }) => `${name} ${percent(share)}`)
+      .join('   ');
+  });
+}
+
+/** What an argument names: numbers, an example of the test set, or the rows of a file. */
+async function dataExamples(
+  input: string,
+  saved: SavedModel,
+  options: SavedRunOptions,
+): Promise<NamedExamples> {
+  const data = (await dataOf(saved, options)) as ClassData;
+  const { test, classes } = data;
   const number = /^test:(\d+)$/.exec(input)?.[1];
-  if (number !== undefined) {
-    if (Number(number) >= test.length)
-      throw new ArgumentError(`${input}: the test set has the examples 0 to ${test.length - 1}.`);
-    return test.slice(Number(number), Number(number) + 1);
-  }
+  if (number !== undefined && Number(number) >= test.length)
+    throw new ArgumentError(`${input}: the test set has the examples 0 to ${test.length - 1}.`);
+  const examples = number === undefined ? await givenExamples(input, data) : test;
+  const indices =
+    number === undefined ? Array.from({ length: examples.length }, (_, i) => i) : [Number(number)];
+  const inputs = new Float32Array(indices.length * sizeOf(test.inputShape));
+  const labels = new Int32Array(indices.length);
+  await examples.batchInto(indices, inputs, labels);
+  const values = tensor(inputs, { shape: [indices.length, ...test.inputShape] });
+  return { input, classes, values, ...(number !== undefined && { labels }) };
+}
+
+/** Numbers, or the rows of a file, normalized as the test set is. */
+async function givenExamples(input: string, { test, files }: ClassData): Promise<ArrayDataset> {
+  const { inputShape, classes } = test;
+  const size = sizeOf(inputShape);
+  const normalize =
+    test instanceof ArrayDataset ? test.normalize : (files!.format.normalize as Normalization);
   const make = (inputs: Float32Array | Uint8Array): ArrayDataset => {
     if (inputs.length === 0 || inputs.length % size !== 0)
       throw new DataError(
@@ -181,9 +243,10 @@ async function examplesOf(input: string, { test }: ClassData): Promise<ArrayData
   };
   const numbers = input.split(',').map((text) => (text.trim() === '' ? Number.NaN : Number(text)));
   if (numbers.every(Number.isFinite)) return make(Float32Array.from(numbers));
-  if (!existsSync(input))
+  if (!existsSync(input) || isImageFile(input))
     throw new ArgumentError(
-      `${input} is not an input. Expected numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file.`,
+      `${input} is not an input. Expected numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file; ` +
+        'of a run on an image folder, images.',
     );
   const stored = parseNpy(await readBytes(input), input);
   return make(stored.dtype === 'u8' ? stored.data : Float32Array.from(await restored(stored).data(), Number));

@@ -20,10 +20,11 @@ import { Interrupt } from '../train/interrupt.js';
 import { fitOptionsOf, type TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
 import { counted, duration, mebibytes, perCharacter, percent, table, whole } from './format.js';
+import type { ImageFilesOptions } from './image-files.js';
 import { progress } from './progress.js';
 import { type RecipeOptions, recipeFor } from './recipe-options.js';
-import { chooseDevice, dataNamed, evaluationLoader, loadData, loaderOf } from './run-data.js';
-import { RunFolder } from './run-folder.js';
+import { chooseDevice, dataNamed, evaluationLoader, loadData, loaderOf, sizesOf } from './run-data.js';
+import { type RunConfig, RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
 import { packageVersion } from './version.js';
 
@@ -36,6 +37,9 @@ const LABEL = 9;
 export interface TrainOptions extends RecipeOptions {
   readonly data?: string;
   readonly text?: string;
+  readonly size?: NonNullable<ImageFilesOptions['size']>;
+  readonly resize?: NonNullable<ImageFilesOptions['resize']>;
+  readonly skipDamaged?: boolean;
   readonly seed: number;
   readonly limit?: number;
   readonly workers: number;
@@ -58,8 +62,9 @@ interface RunPlan {
   readonly data: string | undefined;
   readonly seed: number;
   readonly limit: number | undefined;
-  /** The characters of a text, of a run to resume. */
-  readonly vocabulary: string | undefined;
+  readonly images?: ImageFilesOptions & { readonly skipDamaged?: boolean };
+  /** Of a run to resume. */
+  readonly of: RunConfig['data'] | undefined;
   readonly resumed: RunFolder | undefined;
 }
 
@@ -69,16 +74,31 @@ function planOf(name: string | undefined, options: TrainOptions): RunPlan {
     const { seed, limit } = options;
     const data = dataNamed(program, options);
     const recipe = onThisDevice(recipeFor(program, options), options);
-    return { program, recipe, data, seed, limit, vocabulary: undefined, resumed: undefined };
+    return {
+      program,
+      recipe,
+      data,
+      seed,
+      limit,
+      images: imagesOf(options),
+      of: undefined,
+      resumed: undefined,
+    };
   }
   const { folder, config } = RunFolder.open(options.resume);
   if (name !== undefined && name !== config.program)
     throw new ArgumentError(`${options.resume} is a run of ${config.program}, not of ${name}.`);
   const { recipe, seed, data } = config;
   const program = programNamed(config.program);
-  const { set, train, vocabulary } = data;
-  return { program, recipe, data: set, seed, limit: train, vocabulary, resumed: folder };
+  return { program, recipe, data: data.set, seed, limit: data.train, of: data, resumed: folder };
 }
+
+/** What the options say of images in files. */
+const imagesOf = ({ size, resize, skipDamaged }: TrainOptions): RunPlan['images'] & object => ({
+  ...(size !== undefined && { size }),
+  ...(resize !== undefined && { resize }),
+  ...(skipDamaged && { skipDamaged }),
+});
 
 /**
  * Train and print what happens.
@@ -96,10 +116,13 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   const why = chooseDevice(options.device);
   const plan = planOf(name, options);
   const { program, recipe, seed } = plan;
-  const data = await loadData(plan);
+  const tell = (text: string): void => {
+    if (options.progress) status.show(() => text);
+  };
+  const data = await loadData({ ...plan, tell, warn: say }).finally(() => status.clear());
   manualSeed(seed);
-  const vocabulary = 'vocabulary' in data ? data.vocabulary : undefined;
-  const model = program.build(recipe, vocabulary?.size);
+  const described = describedData(data);
+  const model = program.build(recipe, sizesOf(described));
   const parameters = model.parameters().reduce((sum, p) => sum + sizeOf(p.shape), 0);
   const folder = plan.resumed ?? RunFolder.create(program.name, options.out);
   if (!plan.resumed)
@@ -107,7 +130,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       program: program.name,
       data: {
         ...{ set: plan.data, source: data.source, train: data.train.length, test: data.test.length },
-        vocabulary: vocabulary?.characters,
+        ...described,
       },
       recipe,
       seed,
@@ -163,7 +186,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       say(`  npx heddle train --resume ${folder.path}`);
       return interrupt.cause.code;
     }
-    suggest(plan, folder, options.recipe, say);
+    suggest(plan, described.files !== undefined, folder, options.recipe, say);
     return 0;
   } catch (error) {
     if (error instanceof NumericError) {
@@ -177,6 +200,12 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     interrupt.dispose();
     await closeDevices();
   }
+}
+
+/** What a network depends on, and what its inputs must be read by later. */
+function describedData(data: Awaited<ReturnType<typeof loadData>>): Partial<RunConfig['data']> {
+  if ('vocabulary' in data) return { vocabulary: data.vocabulary.characters };
+  return { inputShape: data.train.inputShape, classNames: data.classes, files: data.files };
 }
 
 /** Mixed precision is for GPUs: only where it is asked for is it used elsewhere, where it takes longer. */
@@ -325,12 +354,14 @@ const NEXT: Readonly<Record<string, readonly string[]>> = {
 
 function suggest(
   { program: { name, data: kind }, data }: RunPlan,
+  isOfFiles: boolean,
   folder: RunFolder,
   recipe: string | undefined,
   say: (line: string) => void,
 ): void {
   say(`\n${styled('Try next:', 'bold')}`);
   if (kind === 'text') say(`  npx heddle generate ${folder.path}`);
+  if (isOfFiles) say(`  npx heddle predict ${folder.path} <image> …`);
   const done = [name, ...(data ? [`--data ${data}`] : []), ...(recipe ? [`--recipe ${recipe}`] : [])].join(
     ' ',
   );

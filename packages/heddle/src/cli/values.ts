@@ -35,6 +35,13 @@ export function atLeastZero(text: string): number {
   return value;
 }
 
+/** A side of a square, or both sides: 64, 48x64. */
+export function imageSize(text: string): number | [height: number, width: number] {
+  const sides = text.split('x').map(wholeNumber(1, 2 ** 14));
+  if (sides.length > 2) throw new InvalidArgumentError('Must be one number, or <height>x<width>.');
+  return sides.length === 1 ? sides[0]! : [sides[0]!, sides[1]!];
+}
+
 /** Separated by commas. */
 export const words = (text: string): string[] => text.split(',').map((word) => word.trim());
 

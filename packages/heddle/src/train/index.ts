@@ -27,7 +27,14 @@ export type { GPTSizes } from './gpt.js';
 export { jsonLog } from './json-log.js';
 export * as metrics from './metric-kinds.js';
 export { accuracy, binaryAccuracy, type Metric, type MetricFunction, type SummedMetric } from './metrics.js';
-export { LeNet5, PROGRAMS, type ProgramName, programNamed, type TrainingProgram } from './programs.js';
+export {
+  type DataSizes,
+  LeNet5,
+  PROGRAMS,
+  type ProgramName,
+  programNamed,
+  type TrainingProgram,
+} from './programs.js';
 export type { Augmentation, OptimizerName, Recipe, Settings as ProgramSettings } from './recipes.js';
 export { SummaryWriter, type TensorBoardOptions, tensorBoard } from './summary-writer.js';
 export { type LoadWeightsOptions, loadWeights, type SaveWeightsOptions, saveWeights } from './weights.js';

@@ -2,6 +2,7 @@
 import { aString, requireArgument } from '../core/arguments.js';
 import { f32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
+import { type Shape, sizeOf } from '../core/shape.js';
 import * as nn from '../nn/index.js';
 import {
   Adagrad,
@@ -50,14 +51,22 @@ export const optimizerOf = (
 ): Optimizer<BaseSettings> =>
   OPTIMIZERS[optimizer](params, { lr, ...(weightDecay !== undefined && { weightDecay }) });
 
+/** What a network depends on in its data. */
+export interface DataSizes {
+  /** Of images: (channels, height, width). Default: (1, 28, 28). */
+  readonly inputShape?: Shape | undefined;
+  /** How many classes, or characters of a text, there are. Default: 10 classes, 100 characters. */
+  readonly classes?: number | undefined;
+}
+
 /** A network with the data and the settings it is trained with. */
 export interface TrainingProgram extends Settings {
   /**
-   * The network for inputs of one kind: images (1, 28, 28) into 10 classes, points (2) into 2, or characters of a text.
+   * The network for inputs of one kind: images, points (2), or characters of a text.
    * @param recipe where the network comes in several sizes: has them; default: the program's
-   * @param vocabulary how many characters the text has; default 100
+   * @throws ArgumentError for images of a size that the network cannot work on
    */
-  readonly build: (recipe?: Recipe, vocabulary?: number) => nn.Layer;
+  readonly build: (recipe?: Recipe, sizes?: DataSizes) => nn.Layer;
   /** The loss to train with. */
   readonly loss: (reduction: LossReduction) => Loss;
   /** What it is judged by, besides the loss. */
@@ -93,15 +102,53 @@ const points = { loss: binaryLoss, metric: binaryAccuracy, monitor: 'accuracy' }
 const images = { loss: classLoss, metric: accuracy, monitor: 'accuracy' } as const;
 const text = { loss: characterLoss, metric: characterAccuracy, monitor: 'loss' } as const;
 
+type ImageShape = readonly [channels: number, height: number, width: number];
+
+/** Images as those of MNIST. */
+const MNIST_SHAPE: ImageShape = [1, 28, 28];
+
+/** @throws ArgumentError for images with a side below `least`, or none that `multiple` divides */
+function imageShape(
+  name: string,
+  inputShape: Shape = MNIST_SHAPE,
+  { least = 1, multiple = 1 }: { readonly least?: number; readonly multiple?: number } = {},
+): ImageShape {
+  const [channels, height, width] = inputShape as ImageShape;
+  if (Math.min(height, width) < least)
+    throw new ArgumentError(
+      `[${name}] images are ${height} × ${width}, must be at least ${least} × ${least}. Choose a larger size.`,
+    );
+  if (multiple > 1 && (height !== width || height % multiple !== 0))
+    throw new ArgumentError(
+      `[${name}] images are ${height} × ${width}, must be squares with sides that are multiples of ${multiple}. Choose another size.`,
+    );
+  return [channels, height, width];
+}
+
 /** LeCun et al. 1998, with ReLU, max pooling and softmax. */
 export class LeNet5 extends nn.Module {
-  readonly conv1 = new nn.Conv2d(1, 6, 5, { padding: 2 });
-  readonly conv2 = new nn.Conv2d(6, 16, 5);
-  readonly fc1 = new nn.Linear(400, 120);
-  readonly fc2 = new nn.Linear(120, 84);
-  readonly fc3 = new nn.Linear(84, 10);
+  readonly conv1: nn.Conv2d;
+  readonly conv2: nn.Conv2d;
+  readonly fc1: nn.Linear;
+  readonly fc2: nn.Linear;
+  readonly fc3: nn.Linear;
   readonly relu = new nn.ReLU();
   readonly pool = new nn.MaxPool2d(2);
+
+  /**
+   * @param inputShape (channels, height, width), each side at least 12 · @param classes how many there are
+   * @throws ArgumentError for smaller images
+   */
+  constructor(inputShape: Shape = MNIST_SHAPE, classes = 10) {
+    super();
+    const [channels, height, width] = imageShape('LeNet5', inputShape, { least: 12 });
+    const pooled = (side: number): number => Math.floor((Math.floor(side / 2) - 4) / 2);
+    this.conv1 = new nn.Conv2d(channels, 6, 5, { padding: 2 });
+    this.conv2 = new nn.Conv2d(6, 16, 5);
+    this.fc1 = new nn.Linear(16 * pooled(height) * pooled(width), 120);
+    this.fc2 = new nn.Linear(120, 84);
+    this.fc3 = new nn.Linear(84, classes);
+  }
 
   forward(x: Tensor): Tensor {
     const { relu, pool } = this;
@@ -128,45 +175,56 @@ export const PROGRAMS = {
   mlp: {
     ...SETTINGS.mlp,
     ...images,
-    build: () =>
-      new nn.Sequential(new nn.Flatten(), new nn.Linear(784, 128), new nn.ReLU(), new nn.Linear(128, 10)),
+    build: (_?: Recipe, { inputShape = MNIST_SHAPE, classes = 10 }: DataSizes = {}) =>
+      new nn.Sequential(
+        new nn.Flatten(),
+        new nn.Linear(sizeOf(inputShape), 128),
+        new nn.ReLU(),
+        new nn.Linear(128, classes),
+      ),
   },
   lenet5: {
     ...SETTINGS.lenet5,
     ...images,
-    build: () => new LeNet5(),
+    build: (_?: Recipe, { inputShape, classes }: DataSizes = {}) => new LeNet5(inputShape, classes),
   },
   cnn: {
     ...SETTINGS.cnn,
     ...images,
-    build: () =>
-      new nn.Sequential(
-        new nn.Conv2d(1, 16, 3),
+    build: (_?: Recipe, { inputShape, classes = 10 }: DataSizes = {}) => {
+      const [channels, height, width] = imageShape('cnn', inputShape, { least: 6 });
+      const pooled = (side: number): number => Math.floor((side - 4) / 2);
+      return new nn.Sequential(
+        new nn.Conv2d(channels, 16, 3),
         new nn.ReLU(),
         new nn.Conv2d(16, 32, 3),
         new nn.ReLU(),
         new nn.MaxPool2d(2),
         new nn.Flatten(),
-        new nn.Linear(4608, 10),
-      ),
+        new nn.Linear(32 * pooled(height) * pooled(width), classes),
+      );
+    },
   },
   resnet18: {
     ...SETTINGS.resnet18,
     ...images,
-    build: (): nn.Layer => new ResNet18(1, 10),
+    build: (_?: Recipe, { inputShape, classes = 10 }: DataSizes = {}): nn.Layer =>
+      new ResNet18(imageShape('resnet18', inputShape)[0], classes),
   },
   vit: {
     ...SETTINGS.vit,
     ...images,
-    build: (): nn.Layer =>
-      new ViT({ ...{ image: 28, patch: 4, channels: 1, classes: 10 }, ...{ dim: 64, heads: 4, depth: 4 } }),
+    build: (_?: Recipe, { inputShape, classes = 10 }: DataSizes = {}): nn.Layer => {
+      const [channels, image] = imageShape('vit', inputShape, { multiple: 4 });
+      return new ViT({ ...{ image, patch: 4, channels, classes }, ...{ dim: 64, heads: 4, depth: 4 } });
+    },
   },
   gpt: {
     ...SETTINGS.gpt,
     ...text,
     build: (
       { sizes = SETTINGS.gpt.recipe.sizes }: Recipe = SETTINGS.gpt.recipe,
-      vocabulary = 100,
+      { classes: vocabulary = 100 }: DataSizes = {},
     ): nn.Layer => new GPT(vocabulary, sizes),
   },
 } as const satisfies Record<keyof typeof SETTINGS, TrainingProgram>;

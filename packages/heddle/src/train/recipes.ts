@@ -92,7 +92,7 @@ export const SETTINGS = {
   },
   mlp: {
     name: 'mlp',
-    doc: '784–128–10 with ReLU',
+    doc: 'one hidden layer of 128 units with ReLU',
     data: 'images',
     recipe: {
       epochs: 5,

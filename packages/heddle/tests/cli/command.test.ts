@@ -1,6 +1,6 @@
 /** The command as users run it: in a process of its own. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -80,23 +80,35 @@ test('what is not understood is said, with exit code 2', async () => {
   }
 });
 
-/** For `node --import`: an installation without the package of benchmarks. */
-const WITHOUT_BENCH = `data:text/javascript,${encodeURIComponent(`
+/** For `node --import`: an installation without that package. */
+const without = (name: string): string =>
+  `data:text/javascript,${encodeURIComponent(`
   import { register } from 'node:module';
   register('data:text/javascript,' + encodeURIComponent(\`
-    export const resolve = (name, context, next) => next(name === 'heddle-bench' ? 'heddle-bench-missing' : name, context)
+    export const resolve = (name, context, next) => next(name === '${name}' ? '${name}-missing' : name, context)
       .catch((error) => { error.message = error.message.replace('-missing', ''); throw error; });
   \`));`)}`;
 
 test('where the package of benchmarks is missing, heddle bench says how to get it', async () => {
   for (const args of [['bench'], ['bench', 'cpu', '--threads', '1']]) {
-    const { code, err } = await heddle(args, undefined, ['--import', WITHOUT_BENCH]);
+    const { code, err } = await heddle(args, undefined, ['--import', without('heddle-bench')]);
     assert.match(err, /^heddle: .*Install it: npm install heddle-bench\n$/);
     assert.equal(code, 2);
   }
-  const { code, out } = await heddle(['bench', '--help'], undefined, ['--import', WITHOUT_BENCH]);
+  const { code, out } = await heddle(['bench', '--help'], undefined, ['--import', without('heddle-bench')]);
   assert.match(out, /npm install heddle-bench/);
   assert.equal(code, 0);
+});
+
+test('where the package that reads images is missing, heddle train says how to get it', async () => {
+  await mkdir(join(folder, 'photos/cat'), { recursive: true });
+  const args = ['train', 'mlp', '--data', 'photos'];
+  const { code, err } = await heddle(args, undefined, ['--import', without('heddle-data')]);
+  assert.match(
+    err,
+    /^heddle: images in files are read by a separate package\. Install it: npm install heddle-data\n$/,
+  );
+  assert.equal(code, 2);
 });
 
 test('a device that does not exist and data that is not there fail with exit code 1', async () => {

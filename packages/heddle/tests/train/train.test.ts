@@ -13,7 +13,7 @@ import { ArrayDataset, type Dataset, Loader, quadrantPoints, separablePoints } f
 import { readSafetensors } from '../../src/io/index.js';
 import * as nn from '../../src/nn/index.js';
 import { Adam, SGD, schedules } from '../../src/optim/index.js';
-import { tensor } from '../../src/tensor/create.js';
+import { tensor, zeros } from '../../src/tensor/create.js';
 import { relu } from '../../src/tensor/functional-activations.js';
 import { crossEntropy } from '../../src/tensor/functional-losses.js';
 import { memory } from '../../src/tensor/modes.js';
@@ -470,6 +470,25 @@ test('programs have the sizes that are known of them', () => {
       ['vit', 204938],
       ['gpt', 3243520],
     ],
+  );
+});
+
+test('networks of images are made for the images and classes that there are', () => {
+  for (const name of ['mlp', 'lenet5', 'cnn', 'resnet18', 'vit'] as const) {
+    const program: TrainingProgram = PROGRAMS[name];
+    const inputShape = [3, 16, 16];
+    const logits = program.build(undefined, { inputShape, classes: 7 }).forward(zeros([2, ...inputShape]));
+    assert.deepEqual(logits.shape, [2, 7], name);
+  }
+  const build = (program: TrainingProgram, inputShape: number[]) => () =>
+    program.build(undefined, { inputShape });
+  assert.throws(build(PROGRAMS.lenet5, [1, 11, 28]), {
+    name: 'ArgumentError',
+    message: '[LeNet5] images are 11 × 28, must be at least 12 × 12. Choose a larger size.',
+  });
+  assert.throws(
+    build(PROGRAMS.vit, [1, 28, 30]),
+    /28 × 30, must be squares with sides that are multiples of 4\./,
   );
 });
 
