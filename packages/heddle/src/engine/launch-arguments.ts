@@ -83,8 +83,8 @@ const isHandle = (given: unknown): given is Handle =>
 function requireWritable(ir: KernelIr, name: string, node: GraphNode): void {
   if (node.requiresGrad && node.src.length > 0 && node.op !== 'detach')
     throw new ArgumentError(
-      `[${ir.name}] writes to ${name}, which is computed from what requires a gradient: kernels take no part in gradients, so ` +
-        'backward() would not know of the new values. Write to a copy without it: y.detach().realize().',
+      `[${ir.name}] writes to ${name}, which requires a gradient: a launch takes no part in gradients, so backward() ` +
+        'would not know of the new values. Write to a copy without a gradient: y.detach().realize().',
     );
   if (isView(node))
     throw new ArgumentError(

@@ -151,7 +151,7 @@ export class ParameterDict extends Module implements Iterable<readonly [string, 
 
 const withoutForward = ({ constructor: { name } }: Module): ArgumentError =>
   new ArgumentError(
-    `[${name}] holds others and has no forward of its own. Call theirs: for (const layer of list) x = layer.forward(x).`,
+    `[${name}] is a list and has no forward. Call that of each module: for (const layer of list) x = layer.forward(x).`,
   );
 
 type Check = (op: string, name: string, value: unknown) => void;

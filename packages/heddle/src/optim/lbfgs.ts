@@ -236,7 +236,7 @@ export class LBFGS {
       const isNumber = name === 'scale' || name === 'length';
       if (!t || (isNumber ? t.size !== 1 : t.size % n !== 0))
         throw new ArgumentError(
-          `[LBFGS] '${name}' of the state is ${shown(t)}, must be what stateDict() gave for ${n} numbers.`,
+          `[LBFGS] '${name}' of the state is ${shown(t)}, must be a tensor from the stateDict() of an optimizer of ${n} numbers.`,
         );
       return Float64Array.from(await t.data(), Number);
     };

@@ -67,7 +67,7 @@ export class LrScheduler {
       state.baseRates.length === groups.length;
     if (!isState)
       throw new ArgumentError(
-        `[LrScheduler] the state is ${shown(state)}, must be what stateDict() gave of an optimizer with ${groups.length} groups.`,
+        `[LrScheduler] the state is ${shown(state)}, must be from the stateDict() of a scheduler whose optimizer has ${groups.length} groups.`,
       );
     this.#state = state;
     this.#apply();

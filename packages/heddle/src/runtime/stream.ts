@@ -16,7 +16,7 @@ export function requireSame(
     );
   if (of.device !== device)
     throw new DeviceError(
-      `This ${what} is of the device ${of.device.name}, and the work is on ${device.name}.`,
+      `This ${what} belongs to the device ${of.device.name}, but the work is on ${device.name}.`,
     );
 }
 

@@ -70,7 +70,7 @@ function parse(equation: string, tensors: readonly GraphNode[]) {
   for (const l of term.letters) {
     if (!all.includes(l))
       throw new ArgumentError(
-        `[einsum] the subscript '${l}' of the result '${right}' is of none of the tensors '${left}'.`,
+        `[einsum] the result '${right}' has the subscript '${l}', which none of the tensors '${left}' has.`,
       );
     if (term.letters.indexOf(l) !== term.letters.lastIndexOf(l))
       throw new ArgumentError(`[einsum] the subscript '${l}' stands twice in the result '${right}'.`);

@@ -264,7 +264,7 @@ export function convTranspose2d<D extends DTypeName>(
   ) as [number, number];
   if (size.some((d) => d < 1))
     throw new ShapeError(
-      `[convTranspose2d] x ${formatShape(x.shape)} with padding ${padding.join('×')} leaves nothing of the result: ${size.join('×')}. Pad less.`,
+      `[convTranspose2d] x ${formatShape(x.shape)} with padding ${padding.join('×')} makes the result empty: ${size.join('×')}. Pad less.`,
     );
   const y = extra.every((e, i) => e < stride[i]!)
     ? new Tensor<Shape, D>(

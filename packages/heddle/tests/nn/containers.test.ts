@@ -32,7 +32,7 @@ test('lists and records of modules and parameters have the names of their elemen
   assert.deepEqual(net.forward(ones([3, 2])).shape, [3, 1]);
   assert.throws(() => net.heads.get('third'), /there is no 'third'. Expected one of: first, second/);
   assert.throws(() => net.shifts.get('down'), /there is no 'down'/);
-  assert.throws(() => net.layers.forward(), /\[ModuleList\] holds others and has no forward of its own/);
+  assert.throws(() => net.layers.forward(), /\[ModuleList\] is a list and has no forward/);
   assert.throws(() => new nn.ModuleList([1 as never]), /element 0 is 1, must be a module/);
   assert.throws(() => new nn.ModuleDict({ 'a.b': new nn.ReLU() }), /name 'a.b' contains a dot/);
   assert.throws(() => new nn.ParameterList({} as never), /got \{\}, must be an array/);

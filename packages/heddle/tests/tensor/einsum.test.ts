@@ -13,7 +13,7 @@ test('einsum names the subscript that is wrong', () => {
   refused(
     'ij,jk->iz',
     [x, ones([3, 5])],
-    /the subscript 'z' of the result 'iz' is of none of the tensors 'ij,jk'/,
+    /the result 'iz' has the subscript 'z', which none of the tensors 'ij,jk' has/,
   );
   refused('ij->ii', [x], /the subscript 'i' stands twice in the result 'ii'/);
   refused('ijk->i', [x], /'ijk' has 3 subscripts, tensor 0 is \(2,3\) with 2 dimensions/);

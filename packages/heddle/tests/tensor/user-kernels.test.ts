@@ -355,9 +355,9 @@ test('streams and events belong to their device', async () => {
   const [x, y] = [zeros([3]), zeros([3])];
   await assert.rejects(saxpy.launch({ grid: 1, block: 32, stream: other }, { a: 1, x, y, n: 3 }), {
     name: 'DeviceError',
-    message: 'This stream is of the device sim, and the work is on cpu.',
+    message: 'This stream belongs to the device sim, but the work is on cpu.',
   });
-  assert.throws(() => mine.wait(other.record()), /This event is of the device sim/);
+  assert.throws(() => mine.wait(other.record()), /This event belongs to the device sim/);
 });
 
 test('clusters in the simulator', () => {
