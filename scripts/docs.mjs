@@ -40,7 +40,9 @@ if (command === 'preview') {
   // While pages are written, the reference that was made before will do.
   if (command === 'build' || !existsSync(join(root, 'docs/reference/api/index.md'))) {
     const { makeApi } = await import('../docs/api/make.mjs');
+    const { makeSupport } = await import('../docs/api/support.mjs');
     await makeApi();
+    await makeSupport();
   }
   const package_ = createRequire(import.meta.url).resolve('vitepress/package.json');
   const options = command === 'build' ? ['--outDir', out] : ['--port', values.port ?? '5173'];

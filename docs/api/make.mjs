@@ -7,7 +7,7 @@ import { join, relative } from 'node:path';
 import { Application, Converter, ReflectionKind } from 'typedoc';
 import { MarkdownPageEvent } from 'typedoc-plugin-markdown';
 import { everyExport, root } from './exports.mjs';
-import { GROUPS } from './pages.mjs';
+import { GROUPS, others, pageOf } from './pages.mjs';
 import { tidied, withSections } from './tidy.mjs';
 
 /** @typedef {import('./exports.mjs').Exported} Exported */
@@ -15,26 +15,6 @@ import { tidied, withSections } from './tidy.mjs';
 
 const folder = join(root, 'docs/reference/api');
 const modules = join(root, '.build/api');
-
-/** The page of an export: the one that names its file, or the nearest folder. @param {Exported} exported @returns {Page} */
-function pageOf({ packageName, file }) {
-  if (packageName !== 'heddle') return otherPage(packageName, packageName);
-  const pages = GROUPS.flatMap(([, of]) => of);
-  for (let path = file; path !== '.'; path = join(path, '..')) {
-    const page = pages.find(({ files }) => files.includes(path));
-    if (page) return page;
-  }
-  return otherPage(file.split('/')[0], `heddle/${file.split('/')[0]}`);
-}
-
-/** @type {Map<string, Page>} */
-const others = new Map();
-/** A page that the table does not have. @param {string} name @param {string} title @returns {Page} */
-function otherPage(name, title) {
-  const page = others.get(name) ?? { name, title, files: [] };
-  others.set(name, page);
-  return page;
-}
 
 /** The pages with what is in them. @returns {Map<Page, Exported[]>} */
 function filled() {

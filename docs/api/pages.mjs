@@ -1,4 +1,5 @@
 /** Which page of the API has what: the source files of each, below packages/<name>/src. */
+import { join } from 'node:path';
 
 /**
  * @typedef {object} Page
@@ -163,4 +164,24 @@ export const GROUPS = [
 /** @param {string} name @param {string} title @param {string[]} files @returns {Page} */
 function page(name, title, ...files) {
   return { name, title, files };
+}
+
+/** The page of an export: the one that names its file, or the nearest folder. @param {import('./exports.mjs').Exported} exported @returns {Page} */
+export function pageOf({ packageName, file }) {
+  if (packageName !== 'heddle') return otherPage(packageName, packageName);
+  const pages = GROUPS.flatMap(([, of]) => of);
+  for (let path = file; path !== '.'; path = join(path, '..')) {
+    const page = pages.find(({ files }) => files.includes(path));
+    if (page) return page;
+  }
+  return otherPage(file.split('/')[0], `heddle/${file.split('/')[0]}`);
+}
+
+/** Pages that the table does not have: of other packages, and of folders that are new. @type {Map<string, Page>} */
+export const others = new Map();
+/** A page that the table does not have. @param {string} name @param {string} title @returns {Page} */
+function otherPage(name, title) {
+  const page = others.get(name) ?? { name, title, files: [] };
+  others.set(name, page);
+  return page;
 }

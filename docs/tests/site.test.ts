@@ -70,6 +70,7 @@ const LOOKED_AT = [
   'guide/training.html',
   'kernels/index.html',
   'reference/api/losses.html',
+  'reference/support.html',
   'performance/index.html',
   'design/index.html',
 ];
@@ -137,6 +138,20 @@ test('in Chromium', { skip: noBrowser }, async (t) => {
       assert.ok(width <= 360, `${name} is ${width} wide`);
     }
     await page.context().close();
+  });
+
+  await t.test('the support matrix shows the ops that are asked for', async () => {
+    const page = await browser.newPage();
+    await page.goto(address('reference/support.html'), { waitUntil: 'networkidle' });
+    const rows = page.locator('.vp-doc tbody tr:visible');
+    const all = await rows.count();
+    await page.fill('.filter input', 'conv2d');
+    assert.deepEqual(await rows.locator('td:first-child').allTextContents(), ['conv2d']);
+    await page.fill('.filter input', '');
+    await page.selectOption('.filter select', 'bool');
+    const some = await rows.count();
+    assert.ok(some > 10 && some < all, `${some} of ${all}`);
+    await page.close();
   });
 
   await t.test('the search finds Conv2d and leads there', async () => {

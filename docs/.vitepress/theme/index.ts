@@ -3,11 +3,13 @@ import DefaultTheme from 'vitepress/theme-without-fonts';
 import HomeFigures from './home/HomeFigures.vue';
 import HomeHero from './home/HomeHero.vue';
 import './style.css';
+import SupportFilter from './support/SupportFilter.vue';
 
 export default {
   extends: DefaultTheme,
   enhanceApp({ app }) {
     app.component('HomeHero', HomeHero);
     app.component('HomeFigures', HomeFigures);
+    app.component('SupportFilter', SupportFilter);
   },
 } satisfies Theme;
