@@ -1,14 +1,7 @@
 /** How images become inputs: their size, channels and numbers. */
 import type { Normalization } from 'heddle/data';
-import {
-  above,
-  aFinite,
-  integerFrom,
-  isPlainObject,
-  oneOf,
-  type Rule,
-  type Rules,
-} from 'heddle/internal/core/arguments.js';
+import { integerFrom, oneOf, type Rules } from 'heddle/internal/core/arguments.js';
+import { aNormalization } from 'heddle/internal/data/normalization.js';
 
 /** How an image of another shape is made to fit. */
 export type ResizeMode = 'squash' | 'crop' | 'pad';
@@ -43,11 +36,6 @@ export interface ImageFormat extends Required<Omit<ImageOptions, 'size'>> {
 }
 
 const aSide = integerFrom(1, 2 ** 14);
-
-const aNormalization: Rule = {
-  must: '{ mean, std }, a finite number and one greater than 0',
-  holds: (v) => isPlainObject(v) && aFinite.holds(v.mean) && above(0).holds(v.std),
-};
 
 export const IMAGE_RULES: Rules<ImageOptions> = {
   size: {

@@ -1,11 +1,11 @@
 /** Pixels as networks take them: one plane for each channel. */
 import type { Normalization } from 'heddle/data';
+import { byteTable, normalizationOf } from 'heddle/internal/data/normalization.js';
 
 /** What the bytes of each channel become as inputs, f32: a table of 256 for each channel. */
-export function byteTables({ mean, std }: Normalization, channels: 1 | 3): readonly Float32Array[] {
-  return Array.from({ length: channels }, () =>
-    Float32Array.from({ length: 256 }, (_, byte) => (byte / 255 - mean) / std),
-  );
+export function byteTables(normalize: Normalization, channels: 1 | 3): readonly Float32Array[] {
+  const own = normalizationOf('imageFolder', normalize, [channels]).map(byteTable);
+  return Array.from({ length: channels }, (_, i) => own[own.length === 1 ? 0 : i]!);
 }
 
 /**

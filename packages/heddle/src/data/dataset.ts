@@ -1,7 +1,5 @@
 /** Labelled examples, and the usual kind: arrays in memory. */
 import {
-  above,
-  aFinite,
   anArrayLike,
   integerFrom,
   isThenable,
@@ -17,6 +15,7 @@ import { ArgumentError, DataError } from '../core/errors.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import type { EpochRandom } from './epoch-random.js';
 import { requireClasses } from './labels.js';
+import { aNormalization, byteTable, type Normalization, normalizationOf } from './normalization.js';
 import { REMOTE_DATASETS } from './remote-module.js';
 
 /** Examples with labels: implement it to train on data of your own. */
@@ -57,14 +56,6 @@ export interface RemoteDataset {
   readonly data: unknown;
 }
 
-/** Inputs are used as (x − mean) / std. Bytes are first divided by 255. */
-export interface Normalization {
-  /** Subtracted from each value. */
-  readonly mean: number;
-  /** Each value is divided by it, after the subtraction. */
-  readonly std: number;
-}
-
 /** What an `ArrayDataset` is made of. */
 export interface ArrayDatasetOptions {
   /** One input after another, row-major. Bytes stay bytes; they become f32 batch by batch. */
@@ -86,16 +77,6 @@ const numbersOf = (...types: readonly (abstract new (...args: never[]) => unknow
 
 const FLOATS = numbersOf(Float32Array);
 const INTEGERS = numbersOf(Int32Array);
-
-/** @internal */
-export const aNormalization: Rule = {
-  must: '{ mean, std }, a finite number and one greater than 0',
-  holds: (v) => {
-    if (typeof v !== 'object' || v === null) return false;
-    const { mean, std, ...rest } = v as Record<string, unknown>;
-    return aFinite.holds(mean) && above(0).holds(std) && Object.keys(rest).length === 0;
-  },
-};
 
 const ARRAYS: Rules<ArrayDatasetOptions> = {
   inputs: required(numbersOf(Float32Array, Uint8Array)),
@@ -151,6 +132,13 @@ export function requireWritten(batch: void | Promise<void>): void {
   );
 }
 
+interface ChannelNormalization {
+  readonly mean: number;
+  readonly std: number;
+  /** What each byte becomes. */
+  readonly table: Float32Array;
+}
+
 /** A data set in typed arrays. */
 export class ArrayDataset implements Dataset {
   /** How many examples there are. */
@@ -166,8 +154,8 @@ export class ArrayDataset implements Dataset {
   /** What is subtracted from the inputs, and what they are divided by. */
   readonly normalize: Normalization;
   readonly #features: number;
-  /** What each byte becomes as an input, f32. */
-  readonly table: Float32Array;
+  /** Of each channel, or of all. */
+  readonly #channels: readonly ChannelNormalization[];
 
   /**
    * @throws DataError if the counts of inputs and labels differ, or a label is outside the classes
@@ -192,10 +180,15 @@ export class ArrayDataset implements Dataset {
     this.labels = labels;
     this.normalize = normalize;
     this.#features = features;
-    this.table = Float32Array.from(
-      { length: 256 },
-      (_, byte) => (byte / 255 - normalize.mean) / normalize.std,
-    );
+    this.#channels = normalizationOf('ArrayDataset', normalize, inputShape).map((own) => ({
+      ...own,
+      table: byteTable(own),
+    }));
+  }
+
+  /** @internal What each byte becomes as an input, f32: a table for each channel, or one for all. */
+  get tables(): readonly Float32Array[] {
+    return this.#channels.map(({ table }) => table);
   }
 
   /** Whether its arrays are all there is to it: a subclass may make something else of them. */
@@ -207,13 +200,15 @@ export class ArrayDataset implements Dataset {
   batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): void {
     requireBatch(indices, inputs, labels);
     const features = this.#features;
+    const plane = features / this.#channels.length;
     for (let row = 0; row < indices.length; row++) {
       const index = this.#requireExample('batchInto', indices[row]!);
       labels[row] = this.labels[index]!;
-      if (this.inputs instanceof Uint8Array) {
-        normalizeBytes(this.inputs, index * features, inputs, row * features, features, this.table);
-      } else {
-        normalizeFloats(this.inputs, index * features, inputs, row * features, features, this.normalize);
+      for (const [c, channel] of this.#channels.entries()) {
+        const [from, to] = [index * features + c * plane, row * features + c * plane];
+        if (this.inputs instanceof Uint8Array)
+          normalizeBytes(this.inputs, from, inputs, to, plane, channel.table);
+        else normalizeFloats(this.inputs, from, inputs, to, plane, channel);
       }
     }
   }
@@ -289,7 +284,7 @@ function normalizeFloats(
   to: Float32Array,
   toAt: number,
   count: number,
-  { mean, std }: Normalization,
+  { mean, std }: ChannelNormalization,
 ): void {
   for (let i = 0; i < count; i++) to[toAt + i] = (from[at + i]! - mean) / std;
 }

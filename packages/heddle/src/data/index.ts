@@ -6,7 +6,6 @@ export {
   ArrayDataset,
   type ArrayDatasetOptions,
   type Dataset,
-  type Normalization,
   type RemoteDataset,
 } from './dataset.js';
 export { EpochRandom } from './epoch-random.js';
@@ -26,6 +25,7 @@ export {
   type LoadImagesOptions,
   loadImages,
 } from './mnist.js';
+export type { Normalization } from './normalization.js';
 export {
   RandomSampler,
   type Sampler,

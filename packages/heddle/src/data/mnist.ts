@@ -7,7 +7,8 @@ import { aString, listOf, oneOf, type Rules, requireArgument, requireOptions } f
 import { DataError, FileError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type IdxArray, readIdx } from '../io/idx.js';
-import { ArrayDataset, aNormalization, type Normalization } from './dataset.js';
+import { ArrayDataset } from './dataset.js';
+import { aNormalization, type Normalization } from './normalization.js';
 
 /** A data set of images in the format of MNIST. */
 export interface ImageSet {

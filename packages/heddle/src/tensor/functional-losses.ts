@@ -11,8 +11,8 @@ import {
   requireOptions,
   within,
 } from '../core/arguments.js';
-import type { DTypeName } from '../core/dtype.js';
-import { ShapeError } from '../core/errors.js';
+import { type DTypeName, isFloat } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
 import * as fused from '../ops/activation/op.js';
 import { crossEntropy as crossEntropyRows } from '../ops/cross-entropy/op.js';
@@ -87,7 +87,7 @@ function asRows<D extends DTypeName>(
   if (scores.ndim === 0 || formatShape(rest) !== formatShape(labels.shape)) {
     throw new ShapeError(
       `[${op}] takes scores (N,C,…) and labels (N,…), got ${formatShape(scores.shape)} and ` +
-        `${formatShape(labels.shape)}. One class index per row, not one-hot.`,
+        `${formatShape(labels.shape)}. One class index per row; one-hot rows are for crossEntropy, as floats.`,
     );
   }
   requireFloat(op, 'scores', scores);
@@ -158,11 +158,12 @@ export function nllLoss<D extends DTypeName, R extends Reduction = 'mean'>(
 }
 
 /**
- * Cross-entropy of logits against class labels: −log softmax(logits)[label], computed without overflow. A label that
- * is no class gives NaN (`fit` and the loaders report it by its position).
+ * Cross-entropy of logits against class labels, −log softmax(logits)[label], or against class probabilities,
+ * −Σ target·log softmax(logits), computed without overflow. A label that is not a class gives NaN (`fit` and the loaders
+ * report it by its position). The mean against probabilities is that over the rows, also with `weight`, as in PyTorch.
  * @param logits (N, C) or (N, C, …), floats
- * @param labels i32 (N) or (N, …), each 0 … C−1
- * @returns a scalar, or with reduction 'none' the labels' shape
+ * @param labels i32 (N) or (N, …), each 0 … C−1; or probabilities, floats of the logits' shape
+ * @returns a scalar, or with reduction 'none' the shape of labels
  * @throws ShapeError, DTypeError, ArgumentError
  */
 export function crossEntropy<D extends DTypeName, R extends Reduction = 'mean'>(
@@ -172,6 +173,9 @@ export function crossEntropy<D extends DTypeName, R extends Reduction = 'mean'>(
 ): Tensor<LossShape<R>, D> {
   requireOptions('crossEntropy', options, CROSS_ENTROPY);
   const { weight, labelSmoothing = 0 } = options;
+  requireTensor('crossEntropy', 'labels', labels);
+  requireTensor('crossEntropy', 'logits', logits);
+  if (isFloat(labels.dtype) && labels.ndim === logits.ndim) return ofProbabilities(logits, labels, options);
   const { rows, flat } = asRows('crossEntropy', logits, labels);
   const classes = rows.shape[1]!;
   checkWeight('crossEntropy', rows, classes, weight);
@@ -186,6 +190,32 @@ export function crossEntropy<D extends DTypeName, R extends Reduction = 'mean'>(
     .mul(1 - labelSmoothing)
     .add(spread);
   return finish(losses, flat, labels.shape, options);
+}
+
+/** −Σ weight·target·log softmax(scores) along the classes. */
+function ofProbabilities<D extends DTypeName, R extends Reduction>(
+  scores: Tensor<Shape, D>,
+  targets: AnyTensor,
+  { weight, labelSmoothing = 0, ignoreIndex, reduction }: CrossEntropyOptions<R>,
+): Tensor<LossShape<R>, D> {
+  requireFloat('crossEntropy', 'logits', scores);
+  requireSameShape('crossEntropy', 'logits', scores, 'targets', targets);
+  if (scores.ndim === 0) throw new ShapeError('[crossEntropy] logits are (), must be (C) or (N,C,…).');
+  if (ignoreIndex !== undefined)
+    throw new ArgumentError('[crossEntropy] ignoreIndex is for class labels, the targets are probabilities.');
+  const axis = scores.ndim === 1 ? 0 : 1;
+  const full = inFullPrecision(scores);
+  const classes = scores.shape[axis]!;
+  checkWeight('crossEntropy', full, classes, weight);
+  const logs = full.logSoftmax(axis);
+  const weighted = weight
+    ? logs.mul(weight.reshape([classes, ...scores.shape.slice(axis + 1).map(() => 1)]))
+    : logs;
+  const smoothed = targets
+    .cast(full.dtype)
+    .mul(1 - labelSmoothing)
+    .add(labelSmoothing / classes);
+  return reduced(weighted.mul(smoothed).sum(axis).neg() as Tensor<Shape, D>, reduction);
 }
 
 function checkPair<O extends LossOptions>(

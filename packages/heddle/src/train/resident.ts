@@ -108,12 +108,23 @@ function upload(dataset: Dataset): TensorDataset<Tensor<Shape, 'f32'>, Tensor<Sh
   return new TensorDataset(inputs, tensor(labels, { shape: [length], dtype: i32 }));
 }
 
-/** Bytes are uploaded as such and become numbers there, by the same table as on the host. */
+/** Bytes are uploaded as such and become numbers there, by the same tables as on the host. */
 function arraysOf(dataset: ArrayDataset): [Tensor<Shape, 'f32'>, Int32Array | Uint8Array] {
-  const { inputs, labels, length, inputShape, table } = dataset;
+  const { inputs, labels, length, inputShape, tables } = dataset;
   if (!(inputs instanceof Uint8Array)) return examplesOf(dataset);
   const bytes = tensor(inputs, { shape: [length, ...inputShape], dtype: u8 });
-  const values = tensor(table).at(bytes.cast(i32));
+  const positions = bytes.cast(i32);
+  const values =
+    tables.length === 1
+      ? tensor(tables[0]!).at(positions)
+      : tensor(Float32Array.from(tables.flatMap((table) => [...table]))).at(
+          // Each channel's table begins after those before it.
+          positions.add(
+            arange(tables.length)
+              .mul(256)
+              .reshape([-1, ...inputShape.slice(1).map(() => 1)]),
+          ),
+        );
   realize(values);
   bytes.dispose();
   return [values, labels];

@@ -475,7 +475,7 @@ throwing('functions', [
     'crossEntropy of one-hot labels',
     () => H.crossEntropy(x(2, 3), ints(2, 3)),
     'ShapeError',
-    '[crossEntropy] takes scores (N,C,…) and labels (N,…), got (2,3) and (2,3). One class index per row, not one-hot.',
+    '[crossEntropy] takes scores (N,C,…) and labels (N,…), got (2,3) and (2,3). One class index per row; one-hot rows are for crossEntropy, as floats.',
   ],
   [
     'crossEntropy of float labels',

@@ -7,10 +7,13 @@ import { gzipSync } from 'node:zlib';
 import {
   ArrayDataset,
   findImages,
+  Loader,
   loadImages,
+  type Normalization,
   quadrantPoints,
   separablePoints,
 } from '../../src/data/index.js';
+import { arange, evaluate, f32, nn, type Tensor } from '../../src/index.js';
 
 const near = (found: number, expected: number): void => {
   assert(Math.abs(found - expected) < 1e-6, `${found} is not ${expected}`);
@@ -31,6 +34,41 @@ test('bytes are divided by 255 and normalized, floats normalized', () => {
   new ArrayDataset({ ...options, inputs: Float32Array.of(0, 1) }).batchInto([0, 1, 0], inputs, labels);
   assert.deepEqual([...inputs], [-2, 2, -2]);
   assert.deepEqual([...labels], [1, 0, 1]);
+});
+
+test('channels have means and standard deviations of their own', async () => {
+  const inputShape = [2, 1, 2];
+  const normalize = { mean: [0.5, 0.2], std: [0.25, 0.5] };
+  const labels = Int32Array.of(0, 1);
+  const bytes = Uint8Array.of(0, 51, 102, 255, 255, 204, 153, 0);
+  const expected = [...bytes].map(
+    (v, i) => (v / 255 - normalize.mean[(i % 4) >> 1]!) / normalize.std[(i % 4) >> 1]!,
+  );
+  for (const inputs of [bytes, Float32Array.from(bytes, (v) => v / 255)]) {
+    const dataset = new ArrayDataset({ inputs, inputShape, labels, classes: 2, normalize });
+    const batch = new Float32Array(8);
+    dataset.batchInto([0, 1], batch, new Int32Array(2));
+    expected.forEach((v, i) => {
+      near(batch[i]!, v);
+    });
+    // Where all examples are on the device they get the same numbers.
+    const weights = arange(8, { dtype: f32 }).div(8).reshape([2, 2, 1, 2]);
+    const { loss } = await evaluate(new nn.Identity(), new Loader(dataset, { batchSize: 2 }), {
+      loss: (x: Tensor) => x.mul(weights).sum(),
+      resident: true,
+    });
+    near(
+      loss,
+      expected.reduce((sum, v, i) => sum + (i / 8) * v, 0),
+    );
+  }
+  const make = (normalize: Normalization) => () =>
+    new ArrayDataset({ inputs: bytes, inputShape, labels, classes: 2, normalize });
+  assert.throws(make({ mean: [1, 2, 3], std: 1 }), {
+    code: 'HEDDLE_ARGUMENT',
+    message: '[ArrayDataset] normalize.mean has 3 numbers, inputs of (2,1,2) have 2 channels.',
+  });
+  assert.throws(make({ mean: 0, std: [1, 0] }), { message: /normalize is .*each std greater than 0/ });
 });
 
 test('a slice shares memory and keeps the rest', () => {
@@ -130,8 +168,8 @@ test('a folder is read, plain or zipped, with either spelling of the names', asy
   assert.deepEqual([train.length, held.length, source, name], [4, 2, folder, folder]);
   assert.deepEqual(train.inputShape, [1, 2, 3]);
   assert.equal(classes.length, 10);
-  near(train.normalize.mean, 11.5 / 255);
-  near(train.normalize.std, Math.sqrt((24 ** 2 - 1) / 12) / 255);
+  near(train.normalize.mean as number, 11.5 / 255);
+  near(train.normalize.std as number, Math.sqrt((24 ** 2 - 1) / 12) / 255);
   assert.deepEqual(held.normalize, train.normalize);
 });
 

@@ -420,7 +420,9 @@ def normalizations(c):
 def losses(c):
     def cross_entropy(name, shape, labels, args=None, weight=False, **options):
         r = c.random(name)
-        inputs = {"logits": r(*shape) * 3, "labels": torch.tensor(labels)}
+        inputs = {"logits": r(*shape) * 3}
+        # Without labels: probabilities.
+        inputs["labels"] = r(*shape).softmax(1) if labels is None else torch.tensor(labels)
         if weight:
             inputs["weight"] = r(shape[1]).abs() + 0.2
         c.add(
@@ -457,6 +459,10 @@ def losses(c):
         label_smoothing=0.2,
     )
     cross_entropy("crossEntropy of images", (2, 3, 2, 2), [[[0, 1], [2, 2]], [[1, 1], [0, 2]]])
+    cross_entropy("crossEntropy of probabilities", (4, 3), None)
+    cross_entropy("crossEntropy of probabilities none", (2, 3, 2, 2), None, {"reduction": "none"}, reduction="none")
+    given = {"labelSmoothing": 0.2}
+    cross_entropy("crossEntropy of probabilities weight smoothing", (2, 3, 2, 2), None, given, True, label_smoothing=0.2)
     r = c.random("nllLoss")
     c.add(
         "nllLoss",

@@ -248,9 +248,21 @@ const ERRORS: readonly [string, () => unknown, new (m: string) => Error, RegExp]
   ],
   [
     'crossEntropy one-hot',
-    () => F.crossEntropy(zeros([2, 3]), zeros([2, 3])),
+    () => F.crossEntropy(zeros([2, 3]), zeros([2, 3], { dtype: i32 })),
     ShapeError,
-    /\(2,3\) and \(2,3\).*not one-hot/,
+    /\(2,3\) and \(2,3\).*one-hot rows are for crossEntropy, as floats/,
+  ],
+  [
+    'crossEntropy of other probabilities',
+    () => F.crossEntropy(zeros([2, 3]), zeros([2, 4])),
+    ShapeError,
+    /logits is \(2,3\), targets \(2,4\)/,
+  ],
+  [
+    'crossEntropy ignoring probabilities',
+    () => F.crossEntropy(zeros([2, 3]), zeros([2, 3]), { ignoreIndex: 1 }),
+    ArgumentError,
+    /ignoreIndex is for class labels, the targets are probabilities/,
   ],
   [
     'crossEntropy dtype',

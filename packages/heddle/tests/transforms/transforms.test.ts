@@ -128,11 +128,10 @@ test('mixUp and cutMix mix each image and its target with those before it', asyn
 
 test('batches may be empty, of 16 bits and of any size; bytes are numbers from 0 to 1', async () => {
   const all = T.compose([
-    T.randomResizedCrop([5, 3]),
+    T.randomCrop([5, 3]),
     T.randomAffine(10, { interpolation: 'bilinear' }),
-    T.colorJitter({ contrast: 0.5, saturation: 0.5 }),
+    T.colorJitter({ contrast: 0.5 }),
     T.randomErasing(),
-    T.trivialAugmentWide(),
   ]);
   assert.deepEqual(await all(zeros([0, 3, 7, 11])).array(), []);
   const varied = all(rand([2, 3, 7, 11]).cast(f16));
