@@ -8,7 +8,7 @@ import { become, copy, leafOf, ownMemory, spaceFor } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
 import { CompiledGraph } from './program.js';
 import { bufferOf, realize } from './realize.js';
-import { type BufferStorage, currentDevice } from './storage.js';
+import { type BufferStorage, currentDevice, holding } from './storage.js';
 import type { Handle, Trace } from './trace.js';
 import { tuning } from './tuner.js';
 
@@ -127,7 +127,8 @@ export class Recording {
   async profile(inputs: readonly GraphNode[], options: ProfileOptions): Promise<Profile> {
     // After a run, nobody else sees the state that is updated in place.
     this.run(inputs);
-    return this.#compiled.profile(this.#leaves(inputs).map(bufferOf), options);
+    const leaves = this.#leaves(inputs);
+    return holding(leaves, this.#compiled.profile(leaves.map(bufferOf), options));
   }
 
   /** The inputs and the state as they are now, in the order of the program's leaves. */

@@ -395,7 +395,8 @@ export class Training {
     if (good !== step) await this.#fail(epoch, good);
     if (log) {
       const before = this.#logged;
-      const at = await arrival;
+      // Readings that arrive in one turn of the event loop may have the same time, or be out of order by some µs.
+      const at = Math.max(await arrival, before.at + 1e-3);
       const since = examples - before.examples;
       const report: LogReport = {
         ...{ epoch, step, ...log, examples },

@@ -274,3 +274,14 @@ test('a step that trains convolutions and linear layers updates all its weights 
   step(x);
   assert.ok(memory().buffers <= buffers);
 });
+
+test('a profile keeps the memory of its arguments, whoever else has let go of them', async () => {
+  const step = jit((x: Tensor) => x.mul(2).sum());
+  let done = false;
+  const profile = step.profile([randn([64])], { rounds: 5, roundUs: 10 }).finally(() => {
+    done = true;
+  });
+  while (!done) await collect();
+  assert.equal((await profile).us.length, 5);
+  step.dispose();
+});
