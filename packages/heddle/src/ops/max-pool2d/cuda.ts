@@ -3,10 +3,9 @@
  * read by ops/stored-windows, or are in the threads of a convolution's kernel; what is here is for all others, in f32.
  *
  * The forward pass saves where each window's first maximum is, a byte each (i32 for windows of 255 elements and more).
- * In the gradient of windows that do not overlap a thread has a window and writes the gradient to its place and 0 to the
- * others, up to where the next windows begin; that reads less than looking for the maximum again, and takes two thirds of
- * the time on large images. For windows that overlap, each pixel adds up the gradients of the windows that point to it,
- * in their order.
+ * The gradient reads these positions, which are less than the image. A thread has whole strides of the image, and so the
+ * same taps of windows as every other thread: it adds to each of its pixels the gradients of the windows that point there, in
+ * the order of the windows.
  */
 import { type DType, f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
@@ -34,15 +33,6 @@ const constantsOf = (p: PoolProblem) => ({
   ...{ PY: p.padding[0], PX: p.padding[1], DY: p.dilation[0], DX: p.dilation[1] },
   ...{ X_AT: p.imageOffset, G_AT: p.gradientOffset, finish: p.finish },
 });
-
-/** Whether pairs of a row can be written as one: windows 2 wide side by side, in even rows. */
-const isPaired = ({ kernel, stride, padding, dilation, size, dtype }: PoolProblem): boolean =>
-  kernel[1] === 2 &&
-  stride[1] === 2 &&
-  padding[1] === 0 &&
-  dilation[1] === 1 &&
-  size[1] % 2 === 0 &&
-  dtype === f32;
 
 /** The largest element of every window; NaN if it holds one. */
 export function maxPool(p: PoolProblem): GridKernel {
@@ -73,53 +63,6 @@ export function maxPool(p: PoolProblem): GridKernel {
     constantsOf(p),
   );
   return spread(kernel, p.planes * p.outSize[0] * p.outSize[1]);
-}
-
-/** The gradient, for windows that do not overlap and have no holes. */
-export function maxPoolGradient(p: PoolProblem): GridKernel {
-  // A cell is a window and what lies between it and the next; behind the last window there may be more of them.
-  const cells = [0, 1].map((d) => Math.ceil((p.size[d]! + p.padding[d]!) / p.stride[d]!)) as [number, number];
-  const kernel = defineKernel(
-    'maxPool2dGradient',
-    { positions: buffer(positionDtype(p) as DType), g: buffer(p.dtype), dx: buffer(p.dtype) },
-    ({ positions, g, dx }, context) => {
-      const { globalId, idiv, i32, local, store2, vec2, finish, DTYPE } = context;
-      const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, X_AT, G_AT } = context;
-      const { PAIRED, DOWN, ACROSS } = context;
-      const i = globalId.x;
-      if (i >= PLANES * DOWN * ACROSS) return;
-      const c = i % ACROSS;
-      const r = idiv(i, ACROSS) % DOWN;
-      const plane = idiv(i, ACROSS * DOWN);
-      const n = idiv(plane, CHANNELS);
-      const channel = plane % CHANNELS;
-      const to = plane * H * W;
-      const top = r * SY - PY;
-      const left = c * SX - PX;
-      const isWindow = r < OH && c < OW;
-      const window = (plane * OH + r) * OW + c;
-      const slope = isWindow ? g[G_AT + window] : 0;
-      const position = isWindow ? i32(positions[X_AT + window]) : i32(-1);
-      for (let ky = 0; ky < SY; ky++) {
-        const iy = top + ky;
-        const row = local(DTYPE, SX);
-        for (let kx = 0; kx < SX; kx++) row[kx] = ky < KH && kx < KW && position === ky * KW + kx ? slope : 0;
-        if (iy >= 0 && iy < H) {
-          if (PAIRED) {
-            const slopes = vec2(row[0], row[1]);
-            store2(dx, to + iy * W + c * 2, finish(slopes, n, channel, iy, c * 2));
-          } else {
-            for (let kx = 0; kx < SX; kx++) {
-              const ix = left + kx;
-              if (ix >= 0 && ix < W) dx[to + iy * W + ix] = finish(row[kx], n, channel, iy, ix);
-            }
-          }
-        }
-      }
-    },
-    { ...constantsOf(p), DTYPE: p.dtype, PAIRED: isPaired(p), DOWN: cells[0], ACROSS: cells[1] },
-  );
-  return spread(kernel, p.planes * cells[0] * cells[1]);
 }
 
 /** The place in its window, in row order, of each window's first maximum; one beyond the last if it holds NaN. */
@@ -162,38 +105,94 @@ export function maxPoolPositions(p: PoolProblem): GridKernel {
   return spread(kernel, p.planes * p.outSize[0] * p.outSize[1]);
 }
 
-/** The gradient, for any windows. */
-export function maxPoolGradientOfAny(p: PoolProblem): GridKernel {
+/** What a thread of the gradient has along an axis. */
+interface Span {
+  /** Pixels, a multiple of the stride. */
+  readonly pixels: number;
+  /** The first window that covers some of a thread's pixels, less the number of strides before them. */
+  readonly first: number;
+  /** Windows from there on that do. */
+  readonly windows: number;
+}
+
+function spanOf(p: PoolProblem, axis: 0 | 1, strides: number): Span {
+  const [stride, padding] = [p.stride[axis]!, p.padding[axis]!];
+  const reach = (p.kernel[axis]! - 1) * p.dilation[axis]!;
+  const pixels = strides * stride;
+  const first = Math.ceil((padding - reach) / stride);
+  return { pixels, first, windows: Math.floor((padding + pixels - 1) / stride) - first + 1 };
+}
+
+/** Elements of a row that are written as one vector. */
+const vectorOf = (p: PoolProblem, pixels: number): 1 | 2 | 4 =>
+  (p.dtype === f32 && ([4, 2] as const).find((n) => pixels % n === 0 && p.size[1] % n === 0)) || 1;
+
+/** The gradient: 0 where no window's maximum is. */
+export function maxPoolGradient(p: PoolProblem): GridKernel {
+  const down = spanOf(p, 0, 1);
+  // Four pixels are a vector.
+  const across = spanOf(p, 1, Math.ceil(4 / p.stride[1]));
+  const strides = across.pixels / p.stride[1];
+  const grid = [Math.ceil(p.size[0] / down.pixels), Math.ceil(p.size[1] / across.pixels)] as const;
   const kernel = defineKernel(
     'maxPool2dGradient',
-    { positions: buffer(positionDtype(p) as DType), g: buffer(f32), dx: buffer(f32) },
+    { positions: buffer(positionDtype(p) as DType), g: buffer(p.dtype), dx: buffer(p.dtype) },
     ({ positions, g, dx }, context) => {
-      const { globalId, idiv, i32, f32, finish } = context;
+      const { globalId, idiv, i32, local, store2, store4, vec2, vec4, finish, DTYPE } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, G_AT } = context;
+      const { DOWN, ACROSS, GRID, STRIDES, VECTOR } = context;
       const i = globalId.x;
-      if (i >= PLANES * H * W) return;
-      const ix = i % W;
-      const iy = idiv(i, W) % H;
-      const plane = idiv(i, W * H);
-      let slope = f32(0);
-      // Windows in their order: the later taps of a window belong to the earlier windows.
-      for (let ty = 0; ty < KH; ty++) {
-        const ky = KH - 1 - ty;
-        const v = iy + PY - ky * DY;
-        const r = idiv(v, SY);
-        for (let tx = 0; tx < KW; tx++) {
-          const kx = KW - 1 - tx;
-          const u = ix + PX - kx * DX;
-          const c = idiv(u, SX);
-          if (v >= 0 && v % SY === 0 && r < OH && u >= 0 && u % SX === 0 && c < OW) {
-            const window = (plane * OH + r) * OW + c;
-            if (i32(positions[X_AT + window]) === ky * KW + kx) slope += g[G_AT + window];
+      if (i >= PLANES * GRID[0] * GRID[1]) return;
+      const c = i % GRID[1];
+      const r = idiv(i, GRID[1]) % GRID[0];
+      const plane = idiv(i, GRID[1] * GRID[0]);
+      const n = idiv(plane, CHANNELS);
+      const channel = plane % CHANNELS;
+      const left = c * ACROSS.pixels;
+      for (let py = 0; py < DOWN.pixels; py++) {
+        const iy = r * DOWN.pixels + py;
+        if (iy < H) {
+          const row = local(DTYPE, ACROSS.pixels);
+          for (let px = 0; px < ACROSS.pixels; px++) row[px] = 0;
+          for (let wy = DOWN.first; wy < DOWN.first + DOWN.windows; wy++) {
+            const y = py + PY - wy * SY;
+            const oy = r + wy;
+            if (y >= 0 && y % DY === 0 && y < KH * DY && oy >= 0 && oy < OH) {
+              for (let wx = ACROSS.first; wx < ACROSS.first + ACROSS.windows; wx++) {
+                const ox = c * STRIDES + wx;
+                if (ox >= 0 && ox < OW) {
+                  const window = (plane * OH + oy) * OW + ox;
+                  const position = i32(positions[X_AT + window]);
+                  const slope = g[G_AT + window];
+                  for (let px = 0; px < ACROSS.pixels; px++) {
+                    const x = px + PX - wx * SX;
+                    const isTap = x >= 0 && x % DX === 0 && x < KW * DX;
+                    if (isTap && position === idiv(y, DY) * KW + idiv(x, DX)) row[px] = row[px] + slope;
+                  }
+                }
+              }
+            }
+          }
+          const to = (plane * H + iy) * W + left;
+          for (let px = 0; px < ACROSS.pixels; px += VECTOR) {
+            const ix = left + px;
+            if (ix < W) {
+              if (VECTOR === 4) {
+                const slopes = vec4(row[px], row[px + 1], row[px + 2], row[px + 3]);
+                store4(dx, to + px, finish(slopes, n, channel, iy, ix));
+              } else if (VECTOR === 2) {
+                store2(dx, to + px, finish(vec2(row[px], row[px + 1]), n, channel, iy, ix));
+              } else dx[to + px] = finish(row[px], n, channel, iy, ix);
+            }
           }
         }
       }
-      dx[i] = finish(slope, idiv(plane, CHANNELS), plane % CHANNELS, iy, ix);
     },
-    constantsOf(p),
+    {
+      ...constantsOf(p),
+      ...{ DTYPE: p.dtype, DOWN: down, ACROSS: across, GRID: grid, STRIDES: strides },
+      VECTOR: vectorOf(p, across.pixels),
+    },
   );
-  return spread(kernel, p.planes * p.size[0] * p.size[1]);
+  return spread(kernel, p.planes * grid[0] * grid[1]);
 }

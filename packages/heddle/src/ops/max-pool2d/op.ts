@@ -135,10 +135,7 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
       when: ({ model }, { dtype, size }, arg) =>
         model === 'threads' && isFloat(dtype) && size > 0 && (dtype === f32 || isApart(arg)),
       finishes: true,
-      plan: (io, arg) => {
-        const kernel = isApart(arg) ? cuda.maxPoolGradient : cuda.maxPoolGradientOfAny;
-        return [gridStage(kernel(problemOf(io, arg)), ...gradientArguments)];
-      },
+      plan: (io, arg) => [gridStage(cuda.maxPoolGradient(problemOf(io, arg)), ...gradientArguments)],
     },
   ],
 };

@@ -370,25 +370,41 @@ export class Evaluator {
     const { kernel, stride, dilation } = argOf(node, 'fold');
     const lead = sizeOf(node.shape.slice(0, -2));
     const [outer, h, w] = align(at, [lead, ...node.shape.slice(-2)]) as [Digit[], Digit[], Digit[]];
+    // Without holes a position has every stride-th tap of its windows, from the one in the last window on.
+    const steps = kernel.map((_, i) => (dilation[i] === 1 ? stride[i]! : 1));
     const loops = kernel.map((size, i) => {
       const variable: Variable = { name: `k${i}`, type: valueType(i32), constant: true };
-      return { variable, digit: { size, value: ofAtom(atom(k.read(variable), size)) } };
+      const rounds = Math.ceil(size / steps[i]!);
+      return { variable, digit: { size: rounds, value: ofAtom(atom(k.read(variable), rounds)) } };
     });
     return this.#accumulate(node, loops, (inside) => {
       const valid: Expr[] = [];
-      const windows = [h, w].map((digits, i): Digit => {
+      const declare = (name: string, value: Expr): Expr => {
+        const variable: Variable = { name, type: valueType(i32), constant: true };
+        inside.push(k.declare(variable, value));
+        return k.read(variable);
+      };
+      const found = [h, w].map((digits, i): { window: Digit; tap: Digit } => {
         const count = x.shape[x.shape.length - 4 + i]!;
-        const from: Variable = { name: i === 0 ? 'y' : 'x', type: valueType(i32), constant: true };
-        inside.push(
-          k.declare(from, toExpr(plus(flatten(digits), times(loops[i]!.digit.value, -dilation[i]!)))),
-        );
-        const position = k.read(from);
-        const quotient = stride[i]! === 1 ? position : k.alu('idiv', [position, k.int(stride[i]!)]);
-        valid.push(k.alu('ge', [position, k.int(0)]), k.alu('lt', [quotient, k.int(count)]));
-        if (stride[i]! > 1) valid.push(k.alu('eq', [k.alu('mod', [position, k.int(stride[i]!)]), k.int(0)]));
-        return { size: count, value: ofAtom(atom(quotient, Math.max(2, count))) };
+        const [size, s, step] = [kernel[i]!, stride[i]!, steps[i]!];
+        const at = flatten(digits);
+        let tap = loops[i]!.digit.value;
+        if (step > 1) {
+          const first = atom(k.alu('mod', [toExpr(at), k.int(step)]), step);
+          const expr = declare(i === 0 ? 'ky' : 'kx', toExpr(plus(times(tap, step), ofAtom(first))));
+          if (size % step !== 0) valid.push(k.alu('lt', [expr, k.int(size)]));
+          tap = ofAtom(atom(expr, size));
+        }
+        const from = declare(i === 0 ? 'y' : 'x', toExpr(plus(at, times(tap, -dilation[i]!))));
+        const quotient = s === 1 ? from : k.alu('idiv', [from, k.int(s)]);
+        valid.push(k.alu('ge', [from, k.int(0)]), k.alu('lt', [quotient, k.int(count)]));
+        if (s > step) valid.push(k.alu('eq', [k.alu('mod', [from, k.int(s)]), k.int(0)]));
+        return {
+          window: { size: count, value: ofAtom(atom(quotient, Math.max(2, count))) },
+          tap: { size, value: tap },
+        };
       });
-      const coordinates = [...outer, ...windows, ...loops.map((l) => l.digit)];
+      const coordinates = [...outer, ...found.map((f) => f.window), ...found.map((f) => f.tap)];
       const inner = new Evaluator(this.#scope, SCALAR, inside);
       return inner.#guarded(node, valid, k.constant(node.dtype, zeroOf(node)), (e) =>
         e.value(x, coordinates),

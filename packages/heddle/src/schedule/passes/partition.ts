@@ -123,6 +123,10 @@ function shared({ order, users, target }: Uncut, draft: Draft): Draft {
   return { ...draft, stored: new Set([...draft.stored, ...nodes]) };
 }
 
+/** Whether `user` works element by element on `node`, or leaves out some of the elements of a fold (those of a padding). */
+const follows = (user: GraphNode, node: GraphNode): boolean =>
+  (keepsOrder(user) && user.size === node.size) || (user.op === 'slice' && node.op === 'fold');
+
 /**
  * A node and its only users, one after the other, as long as they work element by element and fit; the last is one
  * that `ends` allows. It gets memory.
@@ -139,7 +143,7 @@ function chainFrom(
   const chain = [from];
   for (let at = from; chain.length <= MOST_IN_CHAIN && !isRoot.has(at); at = chain.at(-1)!) {
     const [user, another] = users.get(at)!;
-    if (!user || another || !keepsOrder(user) || user.size !== at.size || claimed.has(user)) break;
+    if (!user || another || !follows(user, at) || claimed.has(user)) break;
     if (!allowed.fits(user, chain)) break;
     chain.push(user);
   }

@@ -93,6 +93,27 @@ export function reductionsOf(
     needs.get(node)!.add(draft);
   };
 
+  /**
+   * One kernel instead of two of the same rows, where a node needs both and neither needs the other: what both read is read
+   * once (in the gradient of a layer norm, one sums g, the other standardizes x, and what comes out needs both).
+   */
+  const unite = (into: Draft, other: Draft): void => {
+    for (const [member, per] of other.members) {
+      into.members.set(member, per);
+      draftOf.set(member, into);
+    }
+    for (const before of other.after) into.after.add(before);
+    for (const users of [...drafts.map(({ after }) => after), ...needs.values()])
+      if (users.delete(other)) users.add(into);
+    drafts.splice(drafts.indexOf(other), 1);
+  };
+  const areOfSameRows = (a: Draft, b: Draft): boolean =>
+    a !== b &&
+    a.structure.contiguous &&
+    isEqual(a.structure, b.structure) &&
+    !mustFollow(a, b) &&
+    !mustFollow(b, a);
+
   for (const node of order) {
     needs.set(node, new Set(node.src.flatMap((s) => [...needs.get(s)!])));
     if (taken(node)) continue;
@@ -110,6 +131,12 @@ export function reductionsOf(
       if (draft !== found) drafts.push(draft);
       join(node, 'row', draft);
     } else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') {
+      const [first, ...others] = sources;
+      for (const other of others) {
+        if (!areOfSameRows(first!, other)) continue;
+        unite(first!, other);
+        sources.delete(other);
+      }
       const draft = [...sources].find((d) => fits(node, d));
       if (draft) join(node, draft.members.get(node.src.find((s) => draftOf.get(s) === draft)!)!, draft);
     } else if (node.op === 'expand') {
