@@ -373,13 +373,11 @@ export function gather(x: GraphNode, index: GraphNode, axis: number): GraphNode 
 export function scatterAdd(values: GraphNode, index: GraphNode, axis: number, size: number): GraphNode {
   checkIndex('scatterAdd', values, index, axis);
   if (isHalf(values.dtype)) return widened((wide) => scatterAdd(wide, index, axis, size), values);
-  return make(
-    'scatterAdd',
-    values.shape.map((d, i) => (i === axis ? size : d)),
-    values.dtype,
-    [values, index],
-    { axis },
-  );
+  const shape = values.shape.map((d, i) => (i === axis ? size : d));
+  if (values.shape[axis] !== 1) return make('scatterAdd', shape, values.dtype, [values, index], { axis });
+  // One value for a row: nothing is added up.
+  const isPlace = map('eq', iota(shape, axis), expand(index, shape));
+  return where(isPlace, expand(values, shape), full(shape, values.dtype, 0));
 }
 
 /** `size` u32 words of the Philox stream `seed`, from block `counter` on. */
