@@ -3,11 +3,12 @@ import type { Driver } from '../driver/driver.js';
 import { NON_BLOCKING } from '../driver/stream.js';
 import type { Timeline } from '../driver/timeline.js';
 import { happens } from '../driver/wait.js';
+import { Landing } from './landing.js';
 import { closeStaging, MOST, openStaging, type Staging, StagingRing } from './staging.js';
 
 /** Pinned buffers kept for reads. */
 const IDLE = 16;
-/** From this size on a write overlaps with programs instead of waiting between them, which takes two events. */
+/** From this size on a write overlaps with programs instead of waiting between them, which takes some events. */
 const BESIDE = 32 << 10;
 
 export class Transfers {
@@ -19,6 +20,7 @@ export class Transfers {
   /** Writes between programs, and writes that overlap with them. */
   readonly #between: StagingRing;
   readonly #beside: StagingRing;
+  readonly #landing: Landing;
   readonly #idle: Staging[] = [];
 
   /** @param stream what programs run on · @param timeline of that stream */
@@ -29,21 +31,30 @@ export class Transfers {
     this.#copies = driver.handle((at) => driver.api.cuStreamCreate(at, NON_BLOCKING));
     this.#between = new StagingRing(driver, stream);
     this.#beside = new StagingRing(driver, this.#copies);
+    this.#landing = new Landing(driver, stream, this.#copies);
   }
 
   /**
-   * The source may be reused on return. Programs that are queued later see what is written.
-   * @param lastUse the tick of the work that used this memory last
+   * The source may be reused on return. Programs that are queued later see what is written, and those queued earlier do
+   * not: a large write to memory that they use lands elsewhere on the device while they run.
+   * @param lastUse the tick of the work that used this memory last; 0 if none did
    */
   write(address: number, source: Uint8Array, lastUse: number): void {
-    const beside = source.byteLength >= BESIDE;
-    const ring = beside ? this.#beside : this.#between;
-    if (beside) this.#timeline.wait(ring.stream, lastUse);
-    let last = 0;
-    for (let done = 0; done < source.byteLength; done += MOST)
-      last = ring.send(address + done, source.subarray(done, done + MOST));
-    if (!beside) return;
-    this.#driver.api.cuStreamWaitEvent(this.#stream, last, 0);
+    const sendTo = (ring: StagingRing, to: number): number => {
+      let last = 0;
+      for (let done = 0; done < source.byteLength; done += MOST)
+        last = ring.send(to + done, source.subarray(done, done + MOST));
+      return last;
+    };
+    if (source.byteLength < BESIDE) {
+      sendTo(this.#between, address);
+      return;
+    }
+    const isUsed = lastUse > 0;
+    if (isUsed && this.#landing.pass(address, source.byteLength, (place) => sendTo(this.#beside, place)))
+      return;
+    this.#timeline.wait(this.#copies, lastUse);
+    this.#driver.api.cuStreamWaitEvent(this.#stream, sendTo(this.#beside, address), 0);
     this.#timeline.mark();
   }
 
@@ -74,6 +85,7 @@ export class Transfers {
   close(): void {
     this.#between.close();
     this.#beside.close();
+    this.#landing.close();
     for (const staging of this.#idle.splice(0)) closeStaging(this.#driver, staging);
     this.#driver.api.cuStreamDestroy_v2(this.#copies);
   }
