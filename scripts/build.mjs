@@ -1,5 +1,5 @@
 /**
- * Build the packages and their tests into packages/<name>/dist, without leftovers of files that are gone. The build gets an id, a hash of the compiled library (core/build-id.ts). Then the library is bundled (bundle.mjs).
+ * Build the packages and their tests into packages/<name>/dist, without leftovers of files that are gone. The build gets an id, a hash of the compiled library (core/build-id.ts). Then the library is bundled, for Node (bundle.mjs) and for browsers (bundle-browser.mjs).
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -8,6 +8,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bundle } from './bundle.mjs';
+import { bundleForBrowsers } from './bundle-browser.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const library = join(root, 'packages', 'heddle');
@@ -25,10 +26,8 @@ const built = [library, ...others, docs].every((folder) => {
 });
 if (built) {
   identify(join(library, 'dist', 'src'));
-  await bundle(
-    library,
-    others.map((folder) => join(folder, 'dist')),
-  );
+  const users = others.map((folder) => join(folder, 'dist'));
+  await Promise.all([bundle(library, users), bundleForBrowsers(library)]);
 }
 process.exitCode = built ? 0 : 1;
 

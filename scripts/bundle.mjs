@@ -22,7 +22,7 @@ const ENTRIES = {
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',
-  'runtime/cpu/worker.js': 'worker',
+  'runtime/node/worker.js': 'worker',
   'runtime/cuda/compile/processes/broker.js': 'broker',
   'runtime/cuda/compile/processes/process.js': 'process',
   'runtime/cuda/driver/wake.js': 'wake',
@@ -62,7 +62,7 @@ export async function bundle(library, users) {
  * esbuild calls a class that mentions itself `_X`, which would show wherever an object of it is printed.
  * @param {string} code
  */
-function withNamesOfClasses(code) {
+export function withNamesOfClasses(code) {
   const named = new Set([...code.matchAll(/^var (\w+) = class _\1\b/gm)].map(([, name]) => name));
   return code.replace(/\b_(\w+)\b/g, (found, name) => (named.has(name) ? name : found));
 }
@@ -80,9 +80,9 @@ const folderPlugin = (root, folder, shared) => ({
       contents: [...shared].map((name) => `export * from './${name}';\n`).join(''),
       resolveDir: root,
     }));
-    onResolve({ filter: /^\.{1,2}\// }, ({ path, resolveDir }) => {
-      const name = nameIn(root, resolve(resolveDir, path));
-      if (folderOf(name) === folder) return undefined;
+    onResolve({ filter: /^(\.{1,2}\/|#)/ }, ({ path, resolveDir }) => {
+      const name = nameIn(root, resolve(resolveDir, fileOf(root, path)));
+      if (folderOf(name) === folder) return path.startsWith('#') ? { path: join(root, name) } : undefined;
       return { path: `./${ENTRIES[name] ?? `internal-${folderOf(name)}`}.js`, external: true };
     });
   },
@@ -103,13 +103,19 @@ function sharedModules(root, users) {
   for (const path of modulesIn(root)) {
     const by = folderOf(nameIn(root, path));
     add(nameIn(root, path), by);
-    for (const [, target] of readFileSync(path, 'utf8').matchAll(/\b(?:from|import) ?\(?'(\.[^']+)'/g))
-      add(nameIn(root, resolve(dirname(path), target)), by);
+    for (const [, target] of readFileSync(path, 'utf8').matchAll(/\b(?:from|import) ?\(?'([.#][^']+)'/g))
+      add(nameIn(root, resolve(dirname(path), fileOf(root, target))), by);
   }
   for (const path of users.flatMap(modulesIn))
     for (const [, name] of readFileSync(path, 'utf8').matchAll(/'heddle\/internal\/([^']+)'/g)) add(name, '');
   return shared;
 }
+
+/** What the package's "imports" stand for under Node, as a path. @param {string} root @param {string} target */
+const fileOf = (root, target) =>
+  target
+    .replace(/^#platform\//, `${root}/core/platform/node/`)
+    .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** @param {string} root @param {string} path */
 const nameIn = (root, path) => relative(root, path).split(sep).join('/');

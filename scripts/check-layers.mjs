@@ -42,7 +42,7 @@ const RULES = {
 const root = resolve(
   process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '../packages/heddle/src'),
 );
-const IMPORT = /(?:\bfrom\s*|\bimport\s*\(?\s*|\bnew URL\(\s*)'(\.{1,2}\/[^']*)'/g;
+const IMPORT = /(?:\bfrom\s*|\bimport\s*\(?\s*|\bnew URL\(\s*)'((?:\.{1,2}\/|#)[^']*)'/g;
 const TYPE = /^(export )?(?:declare )?(?:abstract )?(?:interface|class|type) (\w+)\b(?! *[,}])/gm;
 
 /** The layer of a path under the sources: the innermost folder with a rule; '' for index.ts. @param {string} path */
@@ -61,6 +61,12 @@ function allowed(from, to) {
   const named = (name) => to === name || to.startsWith(`${name}/`);
   return from === '' || from === to || to === 'core' || rule === 'all' || rule.some(named);
 }
+
+/** What the package's "imports" stand for under Node. @param {string} target */
+const fileOf = (target) =>
+  target
+    .replace(/^#platform\//, `${root}/core/platform/node/`)
+    .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** What each file imports. @type {Map<string, Set<string>>} */
 const graph = new Map();
@@ -89,7 +95,7 @@ for (const name of readdirSync(root, { recursive: true, encoding: 'utf8' })) {
   text.split('\n').forEach((line, i) => {
     for (const [text, target] of line.matchAll(IMPORT)) {
       imports++;
-      const file = resolve(dirname(path), target);
+      const file = resolve(dirname(path), fileOf(target));
       // A worker's file is started, not imported.
       if (!text.startsWith('new URL')) targets.add(file.replace(/\.js$/, '.ts'));
       const to = layerOf(file);

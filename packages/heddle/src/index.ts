@@ -75,8 +75,9 @@ export type {
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
 export type { DeviceInfo, KernelInfo, MemoryReport, Stream, StreamEvent } from './runtime/device.js';
+export type { DeviceStatus } from './runtime/device-entry.js';
 export type { BlockConfig, Extent } from './runtime/launch-rules.js';
-export { type DeviceStatus, listDevices } from './runtime/registry.js';
+export { listDevices } from './runtime/registry.js';
 export type { Simulation } from './runtime/sim/launch.js';
 export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
 export type { Language as SourceLanguage } from './runtime/source.js';

@@ -1,4 +1,5 @@
 /** The one list of environment variables Heddle reads. `heddle doctor` prints it. */
+import { environment } from '#platform/process.js';
 import { nearest } from './arguments.js';
 import { ArgumentError } from './errors.js';
 
@@ -101,7 +102,7 @@ export function flagError(name: FlagName): string | undefined {
 
 /** The value of an environment variable, read each time. @throws ArgumentError if it is malformed. */
 export function env<N extends FlagName>(name: N): (typeof flags)[N]['fallback'] {
-  const text = process.env[name];
+  const text = environment()[name];
   const flag: Flag<string | number> = flags[name];
   return (
     text === undefined || text === '' ? flag.fallback : flag.parse(text, name)
@@ -111,7 +112,7 @@ export function env<N extends FlagName>(name: N): (typeof flags)[N]['fallback'] 
 /** Variables named HEDDLE_… that Heddle does not read, each with the one that was probably meant. */
 export function unknownFlags(): { readonly name: string; readonly hint: string }[] {
   const known = Object.keys(flags) as FlagName[];
-  return Object.keys(process.env)
+  return Object.keys(environment())
     .filter((name) => name.startsWith('HEDDLE_') && !known.includes(name as FlagName))
     .map((name) => {
       const meant = nearest(name, known);

@@ -1,8 +1,8 @@
 /** Folders that are made where needed, and temporary files in them that a killed process has left behind. */
-import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { hostname } from 'node:os';
-import { basename, dirname, join, resolve } from 'node:path';
+import { mkdirSync, readdirSync, rmSync, statSync } from '#platform/files.js';
+import { randomHex } from '#platform/hash.js';
+import { basename, dirname, join, resolve } from '#platform/paths.js';
+import { hostName, isRunning, processId } from '#platform/process.js';
 import { FileError } from './errors.js';
 
 /**
@@ -35,12 +35,12 @@ function makeStepwise(path: string): void {
 const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 
 /** Dots would end the name of the host within that of a file. */
-const HOST = hostname().replace(/[^\w-]/g, '-');
+const HOST = hostName().replace(/[^\w-]/g, '-');
 const TEMPORARY = /\.([\w-]+)\.(\d+)\.[0-9a-f]{16}\.tmp$/;
 
 /** A hidden name next to `path` that no other process uses; it says whose it is. */
 export const temporaryPath = (path: string): string =>
-  join(dirname(path), `.${basename(path)}.${HOST}.${process.pid}.${randomBytes(8).toString('hex')}.tmp`);
+  join(dirname(path), `.${basename(path)}.${HOST}.${processId}.${randomHex(8)}.tmp`);
 
 /** Folders that this process has looked at. */
 const swept = new Set<string>();
@@ -71,14 +71,5 @@ export function removeStaleTemporaries(folder: string): void {
     } catch {
       // It is not ours to remove.
     }
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }

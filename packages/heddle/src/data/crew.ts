@@ -1,5 +1,5 @@
 /** Worker threads that make batches in shared memory: nothing but numbers is sent. */
-import { Worker } from 'node:worker_threads';
+import { Worker } from '#platform/workers.js';
 import { DataError } from '../core/errors.js';
 import type { RemoteDataset } from './dataset.js';
 import type { BatchJob, BatchSlot, EpochSource, SkippedExamples } from './fill.js';
@@ -31,6 +31,15 @@ interface Awaited {
   readonly reject: (error: Error) => void;
 }
 
+/** @throws DataError where no worker can be started */
+export function requireWorkers(): void {
+  if (!import.meta.url)
+    throw new DataError(
+      'workers cannot be started in a browser, or from a CommonJS bundle, which does not know where its files are. ' +
+        'Use workers: 0; under Node, leave heddle out of the bundle.',
+    );
+}
+
 /** The workers of one iteration. Batch `i` is made by worker `i` modulo their number. */
 export class Crew implements BatchMaker {
   readonly slots: readonly BatchSlot[];
@@ -40,11 +49,6 @@ export class Crew implements BatchMaker {
   #failure: DataError | undefined;
 
   constructor(count: number, setup: WorkerSetup) {
-    if (!import.meta.url)
-      throw new DataError(
-        'workers cannot be started from a CommonJS bundle, which does not know where its files are. Use workers: 0, ' +
-          'or leave heddle out of the bundle.',
-      );
     this.slots = setup.slots;
     this.#workers = Array.from({ length: count }, () => {
       const worker = new Worker(new URL('./prefetch-worker.js', import.meta.url), { workerData: setup });

@@ -17,7 +17,7 @@ import { tensor } from '../tensor/create.js';
 import { reclaim } from '../tensor/modes.js';
 import { type Batch, makeBatch } from './batch.js';
 import type { Batched } from './batched.js';
-import { Crew } from './crew.js';
+import { Crew, requireWorkers } from './crew.js';
 import { type Dataset, requireDataset, requireWritten } from './dataset.js';
 import { EpochRandom } from './epoch-random.js';
 import type { BatchJob, BatchSlot, SkippedExamples } from './fill.js';
@@ -227,6 +227,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
       const slots = Array.from({ length: count }, () => this.#slot(dataset, ArrayBuffer));
       return new ThisThread({ dataset, order, random: new EpochRandom(seed, epoch), onError }, slots);
     }
+    requireWorkers();
     const remote = dataset.remote!();
     const slots = Array.from({ length: count }, () => this.#slot(dataset, SharedArrayBuffer));
     const shared = new Uint32Array(new SharedArrayBuffer(order.byteLength));

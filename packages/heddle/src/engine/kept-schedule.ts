@@ -2,7 +2,7 @@
  * Schedules on disk. From the start of a process to its first training step most of the time went into scheduling,
  * by code that V8 had not optimized yet. A graph that any process has scheduled before is read instead.
  */
-import { createHash } from 'node:crypto';
+import { sha256Hex } from '#platform/hash.js';
 import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
@@ -107,7 +107,7 @@ function pack({ launches, ...rest }: Schedule, choices: Choices): string {
   });
   const packed = kernels.map(packKernel);
   const hashes = kernels.map((kernel, i) => {
-    const hash = knownKernelHash(kernel) ?? createHash('sha256').update(packed[i]!.join('\n')).digest('hex');
+    const hash = knownKernelHash(kernel) ?? sha256Hex(packed[i]!.join('\n'));
     setKernelHash(kernel, hash);
     return hash;
   });

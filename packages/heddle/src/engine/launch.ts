@@ -1,4 +1,5 @@
 /** Launching a user's kernel on the current device, on the memory of tensors or on raw memory. */
+import { print } from '#platform/process.js';
 import { type DType, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { once } from '../core/log.js';
@@ -139,7 +140,7 @@ async function inSimulator(
       if (written.has(param)) back.push({ buffer, bytes });
     }
   }
-  for (const line of simulate(ir, config, values).prints) process.stdout.write(`${line}\n`);
+  for (const line of simulate(ir, config, values).prints) print(line);
   for (const { buffer, bytes } of back) buffer.device.write(buffer, bytes);
 }
 

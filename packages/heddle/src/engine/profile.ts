@@ -1,5 +1,5 @@
 /** How long compiled programs take on their device. */
-import { setImmediate } from 'node:timers/promises';
+import { turn } from '#platform/engine.js';
 import { aBoolean, above, integerFrom, type Rules } from '../core/arguments.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/launch.js';
@@ -60,7 +60,7 @@ export async function timeProgram(
 ): Promise<number[]> {
   const round = async (times: number): Promise<number> => {
     // A device with workers needs turns of the event loop to start them.
-    await setImmediate();
+    await turn();
     return (await device.time(() => program.run(slots, times))) / times;
   };
   await round(1);

@@ -1,6 +1,5 @@
 /** Device memory of tensors. It is freed when its storage is garbage, or at once by `release`. */
-import v8 from 'node:v8';
-import vm from 'node:vm';
+import { collectGarbage, turn } from '#platform/engine.js';
 import { env } from '../core/env.js';
 import { DeviceError, InternalError, OutOfMemoryError } from '../core/errors.js';
 import type { Storage } from '../graph/node.js';
@@ -89,7 +88,6 @@ function collectAfter(): number {
 }
 const MIB = 2 ** 20;
 let liveAfterCollection = 0;
-let collect: (() => void) | undefined;
 
 /** A promise that is already kept lets no timer, signal or finalizer run: real turns are taken this often, in ms. */
 const TURN_AFTER = 20;
@@ -115,15 +113,9 @@ export async function holding<T>(owner: object, work: Promise<T>): Promise<T> {
 export async function reclaim(): Promise<void> {
   liveAfterCollection = Math.min(liveAfterCollection, live);
   const grown = live - liveAfterCollection >= collectAfter();
-  if (grown) {
-    if (!collect) {
-      v8.setFlagsFromString('--expose-gc');
-      collect = vm.runInNewContext('gc') as () => void;
-    }
-    collect();
-  }
+  if (grown) collectGarbage();
   if (!grown && performance.now() - lastTurn < TURN_AFTER) return;
-  await new Promise<void>((resolve) => setImmediate(resolve));
+  await turn();
   lastTurn = performance.now();
   if (grown) liveAfterCollection = live;
 }

@@ -1,6 +1,6 @@
 /** Which variant was the fastest, remembered between runs and shared by all processes: one line of JSON each. */
-import { appendFileSync, readFileSync, statSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { appendFileSync, readFileSync, statSync } from '#platform/files.js';
+import { dirname } from '#platform/paths.js';
 import { makeFolder } from '../core/folders.js';
 import { debug } from '../core/log.js';
 

@@ -4,7 +4,7 @@
  * program gives the same bits once it is tuned. HEDDLE_TUNE=off takes each kernel's default, HEDDLE_TUNE=frozen uses
  * only remembered choices; neither times anything.
  */
-import { join } from 'node:path';
+import { join } from '#platform/paths.js';
 import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { toBf16, toF16 } from '../core/float16.js';

@@ -2,8 +2,9 @@
  * Where nodes come from: file and line of the call that asked for them. Recorded on request only, for profiles: a stack
  * takes some µs.
  */
-import { relative } from 'node:path';
-import { writtenAt } from '../kernel/parse/source-map.js';
+import { relative } from '#platform/paths.js';
+import { workingFolder } from '#platform/process.js';
+import { writtenAt } from '#platform/source-map.js';
 
 let recording = false;
 /** The origin of all that is made now. */
@@ -96,6 +97,6 @@ function frameAt(url: string, line: number, column: number): Frame {
     const file = written.file.slice(sources.length).replaceAll('\\', '/');
     return { file, line: written.line, folder: file.split('/')[0]! };
   }
-  const near = relative(process.cwd(), written.file);
+  const near = relative(workingFolder(), written.file);
   return { file: near.length < written.file.length ? near : written.file, line: written.line, folder: '' };
 }

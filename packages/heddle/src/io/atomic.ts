@@ -1,6 +1,6 @@
 /** Writing whole files so that a reader sees the old file or the new one, never a part of it. */
-import { open, rename, unlink } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { open, rename, unlink } from '#platform/files.js';
+import { dirname } from '#platform/paths.js';
 import { aString, requireArgument, shown } from '../core/arguments.js';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { removeStaleTemporaries, temporaryPath } from '../core/folders.js';

@@ -2,6 +2,7 @@
  * TensorBoard's event files: TFRecord frames around messages of protocol buffers (tensorboard/compat/proto/event.proto and
  * summary.proto). Of these only the fields that are written here.
  */
+import { concatBytes } from '../core/bytes.js';
 import { crc32c } from './crc32.js';
 
 /** Fields of a message, by number; each is written in its wire format. */
@@ -30,11 +31,11 @@ const key = (field: number, type: number): number[] => varint(field * 8 + type);
 function encoded(f: Field): Uint8Array {
   if ('varint' in f) return Uint8Array.from([...key(f.field, VARINT), ...varint(f.varint)]);
   if ('bytes' in f)
-    return Buffer.concat([Uint8Array.from([...key(f.field, BYTES), ...varint(f.bytes.length)]), f.bytes]);
-  if ('double' in f) return Buffer.concat([Uint8Array.from(key(f.field, FIXED64)), doubles([f.double])]);
+    return concatBytes([Uint8Array.from([...key(f.field, BYTES), ...varint(f.bytes.length)]), f.bytes]);
+  if ('double' in f) return concatBytes([Uint8Array.from(key(f.field, FIXED64)), doubles([f.double])]);
   const float = new Uint8Array(4);
   new DataView(float.buffer).setFloat32(0, f.float, true);
-  return Buffer.concat([Uint8Array.from(key(f.field, FIXED32)), float]);
+  return concatBytes([Uint8Array.from(key(f.field, FIXED32)), float]);
 }
 
 function doubles(values: readonly number[]): Uint8Array {
@@ -44,7 +45,7 @@ function doubles(values: readonly number[]): Uint8Array {
   return bytes;
 }
 
-const message = (...fields: readonly Field[]): Uint8Array => Buffer.concat(fields.map(encoded));
+const message = (...fields: readonly Field[]): Uint8Array => concatBytes(fields.map(encoded));
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);
 
 /** What a summary shows under a tag. */

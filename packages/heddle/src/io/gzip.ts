@@ -1,6 +1,5 @@
 /** Files that may be gzipped. */
-import { promisify } from 'node:util';
-import { gunzip } from 'node:zlib';
+import { gunzip } from '#platform/compression.js';
 import { FileError } from '../core/errors.js';
 import { errorCode, plainBytes } from './read.js';
 
@@ -10,18 +9,11 @@ const MAX_GZIP_RATIO = 1032;
 /** What to do about a file that is damaged. */
 export const REPLACE = 'The file is damaged or was not fully downloaded: get it again.';
 
-const gunzipAsync = promisify(gunzip);
-
 /** What is in gzip data, told by its first bytes; other bytes as they are. @throws FileError if it is damaged */
 export async function gunzipped(bytes: Uint8Array, path: string): Promise<Uint8Array> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   try {
-    return plainBytes(
-      await gunzipAsync(bytes, {
-        maxOutputLength: MAX_UNZIPPED_BYTES,
-        chunkSize: unzippedBytes(bytes) + 64,
-      }),
-    );
+    return plainBytes(await gunzip(bytes, unzippedBytes(bytes), MAX_UNZIPPED_BYTES));
   } catch (error) {
     const reason =
       errorCode(error) === 'ERR_BUFFER_TOO_LARGE'
@@ -32,8 +24,7 @@ export async function gunzipped(bytes: Uint8Array, path: string): Promise<Uint8A
 }
 
 /**
- * The size that gzip data gives for what is in it, within what is possible. With one output chunk of that size, zlib
- * needs no second copy to join its chunks.
+ * The size that gzip data gives for what is in it, within what is possible.
  */
 function unzippedBytes(bytes: Uint8Array): number {
   const { buffer, byteOffset, length } = bytes;

@@ -3,13 +3,14 @@
  * the length of a header, the header (a Python dictionary as text), then the elements.
  * Source: numpy.lib.format, "NPY format".
  */
+import { fflate } from '#platform/compression.js';
 import { aString, instance, requireArgument } from '../core/arguments.js';
 import { DTYPES, type DTypeName } from '../core/dtype.js';
 import { FileError } from '../core/errors.js';
 import { formatShape, sizeOf } from '../core/shape.js';
 import { requireBytes, requireStored, type StoredTensor, type StoredTensors } from './safetensors.js';
 import { inRowOrder } from './strided.js';
-import { fflate, unzip } from './zip.js';
+import { unzip } from './zip.js';
 
 const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 const DAMAGED = 'The file is damaged or was not fully written.';

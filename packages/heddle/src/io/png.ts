@@ -1,5 +1,6 @@
 /** PNG (ISO/IEC 15948): 8 bits a channel, rows without a filter. */
-import { deflateSync } from 'node:zlib';
+import { deflate } from '#platform/compression.js';
+import { concatBytes } from '../core/bytes.js';
 import { crc32 } from './crc32.js';
 
 const SIGNATURE = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
@@ -16,12 +17,8 @@ export function encodePng(pixels: Uint8Array, height: number, width: number, cha
   const row = width * channels;
   const filtered = new Uint8Array(height * (row + 1));
   for (let y = 0; y < height; y++) filtered.set(pixels.subarray(y * row, (y + 1) * row), y * (row + 1) + 1);
-  const parts = [
-    chunk('IHDR', header),
-    chunk('IDAT', deflateSync(filtered)),
-    chunk('IEND', new Uint8Array()),
-  ];
-  return Buffer.concat([SIGNATURE, ...parts]);
+  const parts = [chunk('IHDR', header), chunk('IDAT', deflate(filtered)), chunk('IEND', new Uint8Array())];
+  return concatBytes([SIGNATURE, ...parts]);
 }
 
 /** Length, name, data, and the check of name and data. */

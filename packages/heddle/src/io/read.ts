@@ -1,5 +1,5 @@
 /** Reading whole files, with errors that say what to do. */
-import { readFile } from 'node:fs/promises';
+import { readFile } from '#platform/files.js';
 import { aString, requireArgument } from '../core/arguments.js';
 import { FileError } from '../core/errors.js';
 
@@ -16,7 +16,7 @@ const REASONS: Readonly<Record<string, string>> = {
 export const errorCode = (error: unknown): string =>
   error instanceof Error && 'code' in error ? String(error.code) : '';
 
-/** All bytes of a file. @throws FileError if it is missing or cannot be read. */
+/** All bytes of a file; in a browser, of what a server has at a URL. @throws FileError if it is missing or cannot be read. */
 export async function readBytes(path: string): Promise<Uint8Array> {
   requireArgument('read', 'path', path, aString);
   try {

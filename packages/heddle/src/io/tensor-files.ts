@@ -1,5 +1,5 @@
 /** Tensors by name in a file, of the format that its name says. */
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join } from '#platform/paths.js';
 import {
   aString,
   instance,

@@ -1,16 +1,6 @@
-/** Zip files, by fflate, which is loaded when the first one is read or written: that takes longer than a small file. */
-import { createRequire } from 'node:module';
-import { join } from 'node:path';
+/** Zip files, by fflate. */
+import { fflate } from '#platform/compression.js';
 import { FileError } from '../core/errors.js';
-
-type Fflate = typeof import('fflate');
-let loaded: Fflate | undefined;
-
-/** A CommonJS bundle has no import.meta: it takes fflate from where the process runs. */
-export function fflate(): Fflate {
-  loaded ??= createRequire(import.meta.url ?? join(process.cwd(), 'package.json'))('fflate') as Fflate;
-  return loaded;
-}
 
 /** The files of a zip file by their names. @throws FileError */
 export function unzip(bytes: Uint8Array, path: string): Record<string, Uint8Array> {

@@ -1,7 +1,8 @@
 /** Compiled programs and kernels on disk: kept by what they were made from, shared by all processes. */
-import { createHash } from 'node:crypto';
 import {
   accessSync,
+  hasFileSystem,
+  homeFolder,
   readdirSync,
   readFileSync,
   renameSync,
@@ -9,21 +10,14 @@ import {
   statSync,
   utimesSync,
   writeFileSync,
-} from 'node:fs';
-import { homedir } from 'node:os';
-import { join } from 'node:path';
+} from '#platform/files.js';
+import { sha256, sha256Hex } from '#platform/hash.js';
+import { join } from '#platform/paths.js';
+import { environment } from '#platform/process.js';
+import { concatBytes } from '../core/bytes.js';
 import { env } from '../core/env.js';
 import { makeFolder, removeStaleTemporaries, temporaryPath } from '../core/folders.js';
 import { debug } from '../core/log.js';
-
-/** The user's own folder; one that is not there for a user without any, as in some containers. */
-export function homeFolder(): string {
-  try {
-    return homedir();
-  } catch {
-    return '/nonexistent';
-  }
-}
 
 /** Whether there is a file that may be seen: `existsSync` throws where Node's permission model hides it. */
 export function fileExists(path: string): boolean {
@@ -41,8 +35,8 @@ export function fileExists(path: string): boolean {
  */
 export function cacheFolder(): string | undefined {
   const chosen = env('HEDDLE_CACHE');
-  if (chosen === 'off') return undefined;
-  if (chosen === '') return join(process.env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'heddle');
+  if (chosen === 'off' || !hasFileSystem) return undefined;
+  if (chosen === '') return join(environment().XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'heddle');
   if (chosen !== made) makeFolder(chosen, 'Set HEDDLE_CACHE to another one, or leave it out.');
   made = chosen;
   return chosen;
@@ -51,15 +45,12 @@ export function cacheFolder(): string | undefined {
 /** What HEDDLE_CACHE named the last time. */
 let made: string | undefined;
 
-const sha256 = (...parts: readonly (string | Uint8Array)[]): Buffer => {
-  const hash = createHash('sha256');
-  // With their lengths, so that no two lists of parts read the same.
-  for (const part of parts) hash.update(`${part.length}:`).update(part);
-  return hash.digest();
-};
+/** With their lengths, so that no two lists of parts read the same. */
+const delimited = (parts: readonly (string | Uint8Array)[]): (string | Uint8Array)[] =>
+  parts.flatMap((part) => [`${part.length}:`, part]);
 
 /** The name of a file that depends on just these. */
-export const cacheKey = (...parts: readonly string[]): string => sha256(...parts).toString('hex');
+export const cacheKey = (...parts: readonly string[]): string => sha256Hex(...delimited(parts));
 
 const CHECKSUM_BYTES = 32;
 
@@ -109,8 +100,8 @@ export class DiskCache {
     }
     // A separate buffer: what native code reads must not be part of Node's pool.
     const contents = new Uint8Array(file.subarray(CHECKSUM_BYTES));
-    const whole =
-      file.length > CHECKSUM_BYTES && sha256(key, contents).equals(file.subarray(0, CHECKSUM_BYTES));
+    const checksum = sha256(...delimited([key, contents]));
+    const whole = file.length > CHECKSUM_BYTES && checksum.every((byte, i) => byte === file[i]);
     if (!whole) debug(1, () => `cache: ${path} is damaged and is made again`);
     try {
       const now = new Date();
@@ -127,7 +118,7 @@ export class DiskCache {
     try {
       makeFolder(this.folder);
       removeStaleTemporaries(this.folder);
-      writeFileSync(part, Buffer.concat([sha256(key, contents), contents]));
+      writeFileSync(part, concatBytes([sha256(...delimited([key, contents])), contents]));
       renameSync(part, join(this.folder, key));
       this.#removeOld();
     } catch (error) {

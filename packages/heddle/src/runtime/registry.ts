@@ -1,56 +1,11 @@
 /** The devices there are, and the one to use. Importing this does no work; a device starts when it is opened. */
+import { DEVICES } from '#runtime/devices.js';
 import { env, requireFlags, unknownFlags } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
 import { once } from '../core/log.js';
-import { CpuDevice } from './cpu/device.js';
-import { CudaDevice } from './cuda/device.js';
-import { countGpus, probeCuda } from './cuda/examine.js';
 import type { Device } from './device.js';
+import type { DeviceStatus } from './device-entry.js';
 import { cacheFolder } from './disk-cache.js';
-import { SimDevice } from './sim/device.js';
-
-/** Whether a device can be used here. */
-export interface DeviceStatus {
-  /** As `useDevice` takes it. */
-  readonly name: string;
-  /** Whether it can be used. */
-  readonly available: boolean;
-  /** Why it is, or is not, available. */
-  readonly reason: string;
-  /** How to get it, where it is not. */
-  readonly hint: string;
-}
-
-interface Entry {
-  /** @param ordinal which of several, 1 for `cuda:1` */
-  readonly open: (ordinal: number) => Device;
-  readonly probe: () => Omit<DeviceStatus, 'name'>;
-  /** How many there are, where there may be several. */
-  readonly count?: () => number;
-  /** Not taken for being the fastest there is. */
-  readonly onlyByName?: true;
-}
-
-/** Fastest first. */
-const DEVICES: Readonly<Record<string, Entry>> = {
-  cuda: {
-    open: (ordinal) => new CudaDevice(ordinal),
-    probe: () => {
-      const { available, reason, hint } = probeCuda();
-      return { available, reason, hint };
-    },
-    count: countGpus,
-  },
-  cpu: {
-    open: () => new CpuDevice(),
-    probe: () => ({ available: true, reason: 'WebAssembly SIMD and worker threads', hint: '' }),
-  },
-  sim: {
-    open: () => new SimDevice(),
-    probe: () => ({ available: true, reason: 'checks every access; slow', hint: '' }),
-    onlyByName: true,
-  },
-};
 
 const opened = new Map<string, Device>();
 

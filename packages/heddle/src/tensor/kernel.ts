@@ -1,4 +1,6 @@
 /** User kernels: the first of Heddle's three levels. */
+
+import { ptxOf } from '#runtime/devices.js';
 import { above, atLeast, isPlainObject, requireArgument, shown } from '../core/arguments.js';
 import type { DType, DTypeName, MemoryOf } from '../core/dtype.js';
 import { ArgumentError, DeviceError, DTypeError } from '../core/errors.js';
@@ -14,7 +16,6 @@ import type { Target } from '../kernel/ir/target.js';
 import { type BufferSchema, isBuffer, type Schema } from '../kernel/ir/types.js';
 import { type Constants, defineKernel, type KernelFunction } from '../kernel/language/language.js';
 import { callKernel } from '../ops/user-kernel/op.js';
-import { ptxOf } from '../runtime/cuda/compile/inspect.js';
 import type { KernelInfo } from '../runtime/device.js';
 import {
   type BlockConfig,

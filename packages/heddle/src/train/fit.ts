@@ -1,4 +1,5 @@
 /** The training loop. */
+import { setExitCode, warn } from '#platform/process.js';
 import { requireArgument, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -38,7 +39,7 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
     const { checkpoints, standing } = await RunCheckpoints.open(model, options, state);
     const watched = interrupt ? { ...options, signal: interrupt.signal } : options;
     const history = await new Training(model, watched, { checkpoints, standing, state }).run();
-    if (interrupt?.cause) process.exitCode = interrupt.cause.code;
+    if (interrupt?.cause) setExitCode(interrupt.cause.code);
     return history;
   } finally {
     interrupt?.dispose();
@@ -48,7 +49,5 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
 /** What a signal does. On stderr: the output is the program's. */
 function notify(cause: string, { folder, resume }: FitOptions): void {
   const saves = folder !== undefined || typeof resume === 'string';
-  process.stderr.write(
-    `${cause}: stopping after this step${saves ? ' and saving' : ''}. Once more to stop at once.\n`,
-  );
+  warn(`${cause}: stopping after this step${saves ? ' and saving' : ''}. Once more to stop at once.`);
 }

@@ -1,4 +1,5 @@
 /** Signals end a training after the step under way. */
+import { exit, listen, type Signal, unheardSignals, unlisten } from '#platform/process.js';
 
 interface Cause {
   /** For the user. */
@@ -33,11 +34,11 @@ export class Interrupt {
    */
   constructor(tell: (cause: Cause) => void) {
     this.#tell = tell;
-    this.#heeded = Object.keys(SIGNALS).filter((signal) => process.listenerCount(signal) === 0);
-    for (const signal of this.#heeded) process.on(signal, this.#heard);
+    this.#heeded = unheardSignals(Object.keys(SIGNALS));
+    listen(this.#heeded, this.#heard);
   }
 
-  readonly #heard = (signal: NodeJS.Signals): void => {
+  readonly #heard = (signal: Signal): void => {
     const cause = SIGNALS[signal]!;
     const now = performance.now();
     if (!this.cause) {
@@ -46,11 +47,11 @@ export class Interrupt {
       this.#tell(cause);
       this.#controller.abort();
     } else if (signal !== 'SIGHUP' && now - this.#heardAt > SAME_PRESS_MS) {
-      process.exit(cause.code);
+      exit(cause.code);
     }
   };
 
   dispose(): void {
-    for (const signal of this.#heeded) process.off(signal, this.#heard);
+    unlisten(this.#heeded, this.#heard);
   }
 }

@@ -1,6 +1,6 @@
 /** A training as lines of JSON, for programs to read. */
-import { appendFileSync, readFileSync, truncateSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { appendFileSync, readFileSync, truncateSync } from '#platform/files.js';
+import { dirname } from '#platform/paths.js';
 import { aString, requireArgument } from '../core/arguments.js';
 import { FileError } from '../core/errors.js';
 import { makeFolder } from '../core/folders.js';
@@ -28,7 +28,7 @@ export function jsonLog(path: string): Callback {
   const add = (line: object): void => {
     const text = `${JSON.stringify(line)}\n`;
     written(() => appendFileSync(path, text));
-    bytes += Buffer.byteLength(text);
+    bytes += new TextEncoder().encode(text).length;
   };
   return {
     onStart: () => {

@@ -1,6 +1,6 @@
 /** The checkpoints of a training in its folder: the last one with everything, and the weights that were best. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync } from '#platform/files.js';
+import { join } from '#platform/paths.js';
 import { ArgumentError, FileError } from '../core/errors.js';
 import { makeFolder } from '../core/folders.js';
 import { type AnyDataset, type Loader, RandomSampler, SequentialSampler } from '../data/index.js';

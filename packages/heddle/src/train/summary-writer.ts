@@ -1,7 +1,7 @@
 /** Figures, histograms and images for TensorBoard, and a callback that writes them as a training goes. */
-import { appendFileSync } from 'node:fs';
-import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { appendFileSync } from '#platform/files.js';
+import { join } from '#platform/paths.js';
+import { hostName, processId } from '#platform/process.js';
 import {
   aNumber,
   anArrayLike,
@@ -39,7 +39,7 @@ export class SummaryWriter {
   constructor(folder: string) {
     requireArgument('SummaryWriter', 'folder', folder, aString);
     makeFolder(folder);
-    const name = `events.out.tfevents.${Math.floor(Date.now() / 1000)}.${hostname()}.${process.pid}.${++writers}`;
+    const name = `events.out.tfevents.${Math.floor(Date.now() / 1000)}.${hostName()}.${processId}.${++writers}`;
     this.#path = join(folder, name);
     this.#append(versionRecord(Date.now() / 1000));
   }

@@ -1,5 +1,7 @@
 /** Keeps the event loop alive while steps run one after another. */
 
+import { turn } from '#platform/engine.js';
+
 /** Longest time between two turns of the event loop, unless a single step takes longer. */
 const LONGEST_MS = 8;
 
@@ -9,7 +11,7 @@ export class Turns {
   /** Give timers, signals and I/O a turn if it is time. */
   async next(): Promise<void> {
     if (performance.now() - this.#last < LONGEST_MS) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
+    await turn();
     this.#last = performance.now();
   }
 }

@@ -36,7 +36,8 @@ export function entryPoints(): ReadonlyMap<string, string> {
   const { exports } = JSON.parse(readFileSync(join(library(), 'package.json'), 'utf8')) as Manifest;
   return new Map(
     Object.entries(exports).flatMap(([path, entry]) =>
-      typeof entry === 'string' || path.includes('*')
+      // In one file for pages without a bundler: what `heddle` has.
+      typeof entry === 'string' || path.includes('*') || path === './browser'
         ? []
         : [[path.replace('.', 'heddle'), join(library(), entry.types)] as const],
     ),

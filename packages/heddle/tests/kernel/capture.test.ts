@@ -79,6 +79,28 @@ for (const [name, options] of Object.entries(settings)) {
   test(`captured from ${name}`, () => check(compiled(transformed(options))));
 }
 
+test('what terser and oxc make of choices: f(c ? 4 : n) of two calls, +(a === b) of 1 and 0, functions called where they stand', () => {
+  const kernel = new Function(`return ({ x, y, n, a }, { local, f32, SIZE }) => {
+    const sum = (size) => ((count) => {
+      const kept = local(f32, count);
+      for (let i = 0; i < count; i++) kept[i] = x[i];
+      let all = +(a > 1);
+      for (let i = 0; i < count; i++) all += kept[i];
+      return all;
+    })(size);
+    y[0] = sum(n > 3 ? SIZE : SIZE - 2) + +!0;
+  }`)() as never;
+  const ir = defineKernel('chosen', schema, kernel, { SIZE: 4 });
+  for (const [n, a, expected] of [
+    [4, 2, 12],
+    [3, 0, 4],
+  ] as const) {
+    const args = { x: [1, 2, 3, 4], y: [0], n, a };
+    interpret(ir, args);
+    assert.deepEqual(args.y, [expected]);
+  }
+});
+
 test('captured from istanbul', () => {
   const prelude = 'const cov_1a2b = () => ({ s: [], b: [[0, 0]], f: [] });';
   const text = `cov_1a2b().s[0]++;

@@ -1,5 +1,5 @@
 /** A kernel as text, for keys: what the compiler makes of a kernel depends on this text alone. */
-import { createHash } from 'node:crypto';
+import { sha256Hex } from '#platform/hash.js';
 import type { KernelIr, Node } from './ir.js';
 import type { Scalar } from './ops.js';
 import { formatType } from './types.js';
@@ -40,7 +40,7 @@ const hashes = new WeakMap<KernelIr, string>();
 export function kernelHash(kernel: KernelIr): string {
   const known = hashes.get(kernel);
   if (known !== undefined) return known;
-  const hash = createHash('sha256').update(kernelFingerprint(kernel)).digest('hex');
+  const hash = sha256Hex(kernelFingerprint(kernel));
   hashes.set(kernel, hash);
   return hash;
 }

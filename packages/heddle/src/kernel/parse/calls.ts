@@ -20,7 +20,8 @@ import {
 import { OPS } from '../ir/ops.js';
 import type { Lanes } from '../ir/types.js';
 import { MATH, NAMED_OPS } from './builtins.js';
-import { inline } from './functions.js';
+import { choose } from './choose.js';
+import { type AuthorFunction, inline } from './functions.js';
 import { unnamed } from './instrumented.js';
 import { constantOf, copyAsync, declareArray, elementsOf, loadWide, place, storeWide } from './memory.js';
 import type { Parsing } from './state.js';
@@ -46,7 +47,7 @@ export function call(p: Parsing, node: CallExpression): Value {
   );
   if (node.callee.type === 'Super') return p.fail(node, '`super` is not part of the kernel language.');
   const callee = p.expression(node.callee);
-  if (callee.kind === 'function') return inline(p, node, callee, args);
+  if (callee.kind === 'function') return inlineSplit(p, node, callee, args);
   if (callee.kind === 'ir-function') {
     const given = p.inOrder(args.map((a) => () => p.expression(a)));
     const operands = given.flatMap((v, i) => elementsOf(v) ?? toExpr(p, args[i]!, v));
@@ -59,6 +60,23 @@ export function call(p: Parsing, node: CallExpression): Value {
     p.fail(node, 'Number(x) names no dtype: write f32(x), i32(x)…');
   }
   return p.fail(node.callee, `${describeValue(callee)} is not a function.`);
+}
+
+/** `f(c ? a : b)` as `c ? f(a) : f(b)`, where a constant in `f` depends on it. */
+function inlineSplit(
+  p: Parsing,
+  node: CallExpression,
+  callee: AuthorFunction,
+  args: readonly Expression[],
+): Value {
+  for (const [i, arg] of args.entries()) {
+    if (arg.type !== 'ConditionalExpression' || !p.isSplit(arg)) continue;
+    const side = (part: Expression) => (): Value => inlineSplit(p, node, callee, args.with(i, part));
+    const { test, consequent, alternate } = arg;
+    const nodes = [consequent, alternate] as const;
+    return choose(p, node, p.expression(test), test, nodes, side(consequent), side(alternate));
+  }
+  return inline(p, node, callee, args);
 }
 
 /** Parse the arguments, in order. @throws KernelError unless there are `count` of them */

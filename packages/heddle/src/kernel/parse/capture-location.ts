@@ -3,11 +3,12 @@
  * that was loaded; the script's source map leads on to the file that was written. That holds for plain JavaScript, for
  * what tsc, esbuild and tsx made of TypeScript, for types that Node itself stripped, and for test runners.
  */
-import { readFileSync } from 'node:fs';
+
 import type { Debugger, Runtime, Session } from 'node:inspector';
 import type { SourceMap } from 'node:module';
+import { readFileSync } from '#platform/files.js';
+import { openInspector, pathOf, sourceMapOf } from '#platform/source-map.js';
 import type { Location } from '../../core/errors.js';
-import { pathOf, sourceMapOf } from './source-map.js';
 
 export interface Origin {
   /** The location of the character `offset` of the function's text. */
@@ -106,7 +107,7 @@ function homeOf(fn: object, text: string): Home | undefined {
 function findHome(fn: object, text: string): Home | undefined {
   let session: Session | undefined;
   try {
-    const inspector = process.getBuiltinModule?.('node:inspector');
+    const inspector = openInspector();
     if (!inspector) return undefined;
     session = new inspector.Session();
     session.connect();

@@ -1,5 +1,6 @@
 /** Expressions of the source. */
 import type { BinaryExpression, Expression, Identifier, LogicalExpression, UnaryExpression } from 'acorn';
+import { bool } from '../../core/dtype.js';
 import { alu, read } from '../ir/ir.js';
 import { missingFrom, unknownName } from './advice.js';
 import { assign, update } from './assignments.js';
@@ -10,7 +11,7 @@ import { withoutCounters } from './instrumented.js';
 import { member } from './memory.js';
 import { combine } from './operators.js';
 import type { Parsing } from './state.js';
-import { apply, staticOf, toCondition } from './typing.js';
+import { apply, choice, staticOf, toCondition } from './typing.js';
 import { fromExpr, fromStatic, type Value, VOID } from './values.js';
 
 const GLOBALS: Readonly<Record<string, Value>> = {
@@ -154,6 +155,11 @@ function unary(p: Parsing, node: UnaryExpression): Value {
         return operand;
       return apply(p, node, 'neg', [node.argument], [operand]);
     case '+':
+      if (operand.kind === 'static' && typeof operand.value === 'boolean')
+        return fromStatic(Number(operand.value));
+      // What minifiers make of `c ? 1 : 0`.
+      if (operand.kind === 'expr' && operand.expr.type.dtype === bool)
+        return choice(p, node, operand.expr, [node, node], [fromStatic(1), fromStatic(0)]);
       // x − 0 is x, also where x is −0.
       return apply(p, node, 'sub', [node.argument, node.argument], [operand, fromStatic(0)]);
     case '~':

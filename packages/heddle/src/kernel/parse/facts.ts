@@ -10,9 +10,10 @@ export interface Fact {
   readonly key: string;
   /**
    * The type of a variable whose initial value is made of literals, from the first typed value that it meets; or that
-   * a loop is unrolled, since a constant depends on its variable.
+   * a loop is unrolled, since a constant depends on its variable; or that a call is made for each side of a choice among
+   * its arguments, since a constant depends on it: minifiers make `f(c ? a : b)` of `c ? f(a) : f(b)`.
    */
-  readonly is: ValueType | 'unrolled';
+  readonly is: ValueType | 'unrolled' | 'split';
 }
 
 export type Facts = ReadonlyMap<string, Fact['is']>;
@@ -20,5 +21,5 @@ export type Facts = ReadonlyMap<string, Fact['is']>;
 /** The type of a variable, if it is known. */
 export function typeIn(facts: Facts, key: string): ValueType | undefined {
   const known = facts.get(key);
-  return known === 'unrolled' ? undefined : known;
+  return typeof known === 'string' ? undefined : known;
 }

@@ -8,7 +8,7 @@ import { type Binding, fromExpr, fromStatic, Scope, type Syntax, type Value, VOI
 
 const DEEPEST = 64;
 
-type AuthorFunction = Extract<Value, { kind: 'function' }>;
+export type AuthorFunction = Extract<Value, { kind: 'function' }>;
 
 /** Inline a call: bind the parameters, parse the body where we stand, and yield what it returns. */
 export function inline(

@@ -129,7 +129,7 @@ export function constantOf(p: Parsing, node: Syntax, v: Value, what: string): nu
   return p.fail(
     node,
     `${what} must be known when the kernel is compiled, got ${describeValue(v)}. Pass it as a constant in the fourth argument of kernel().`,
-    v.kind === 'expr' ? p.constantBy(v.expr) : undefined,
+    v.kind === 'expr' ? p.constantBy(v.expr) : v.kind === 'flexible' ? p.splitBy(v.key) : undefined,
   );
 }
 

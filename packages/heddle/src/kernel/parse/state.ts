@@ -257,6 +257,16 @@ export class Parsing {
     return this.#facts.has(key);
   }
 
+  /** Whether a call is made for each side of this choice among its arguments. */
+  isSplit(node: Syntax): boolean {
+    return this.#facts.get(this.key(node)) === 'split';
+  }
+
+  /** The fact that would make a choice with that key a constant; none if it is known. */
+  splitBy(key: string): Fact | undefined {
+    return this.#facts.has(key) ? undefined : { key, is: 'split' };
+  }
+
   /** A loop with constant bounds, which could be unrolled, counts with `variable`. */
   counts(variable: Variable, loop: string): void {
     this.#counters.set(variable, loop);

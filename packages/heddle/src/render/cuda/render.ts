@@ -5,7 +5,7 @@
  * contracted into fused multiply-adds behind the author's back (a kernel says `fma` where it wants one), and division
  * and square root must round correctly.
  */
-import { basename } from 'node:path';
+import { basename } from '#platform/paths.js';
 import { i32 } from '../../core/dtype.js';
 import { around, InternalError, type Location } from '../../core/errors.js';
 import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../../kernel/ir/ir.js';

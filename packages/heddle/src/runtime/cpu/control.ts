@@ -2,19 +2,24 @@
  * The first page of the device's memory: how the main thread and its workers talk. Byte addresses of i32 words; each
  * group that one side writes often has its own cache line. (The kernels' own words are in render/wasm/abi.ts.)
  */
-import type { WasmMemory, WasmModule } from './webassembly.js';
+import type { WasmMemory } from './webassembly.js';
 
 /** Counts commands, by two: odd while one is being written. A worker sleeps on it. */
 export const COMMAND = 128;
 /** Workers asleep on it. */
 export const SLEEPERS = 192;
 
-/** The command: program, messages to fetch first, its run, its table, scratch memory. */
+/**
+ * The command: the program, its run, its table, scratch memory; then where the program's module stands in memory, its
+ * bytes, and its place among the programs that live, which one that comes later may take.
+ */
 export const PROGRAM = 256;
-export const MAIL = 260;
-export const EPOCH = 264;
-export const TABLE = 268;
-export const SCRATCH = 272;
+export const EPOCH = 260;
+export const TABLE = 264;
+export const SCRATCH = 268;
+export const MODULE = 272;
+export const MODULE_BYTES = 276;
+export const PLACE = 280;
 /** Program numbers that mean: nothing to do, and end. */
 export const IDLE = 0;
 export const STOP = -1;
@@ -46,10 +51,28 @@ export interface WorkerData {
   readonly thread: number;
 }
 
-/** Messages to a worker: a program to keep or to forget. */
-export type Mail =
-  | { readonly kind: 'program'; readonly program: number; readonly module: WasmModule }
-  | { readonly kind: 'forget'; readonly program: number };
+/** What a command says: a number for each word. */
+export interface Command {
+  /** The number of the program, IDLE or STOP. */
+  readonly program: number;
+  readonly epoch: number;
+  readonly table: number;
+  readonly scratch: number;
+  readonly module: number;
+  readonly moduleBytes: number;
+  readonly place: number;
+}
+
+/** The words of a command, in the order in which they are written. */
+export const COMMAND_WORDS: readonly (readonly [keyof Command, number])[] = [
+  ['program', PROGRAM],
+  ['epoch', EPOCH],
+  ['table', TABLE],
+  ['scratch', SCRATCH],
+  ['module', MODULE],
+  ['moduleBytes', MODULE_BYTES],
+  ['place', PLACE],
+];
 
 /** The function that a program's module exports. Returns DONE, FAILED or WAITED. */
 export type RunFunction = (table: number, scratch: number, thread: number, epoch: number) => number;

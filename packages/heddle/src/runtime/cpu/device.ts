@@ -1,5 +1,5 @@
 /** The CPU device: WebAssembly SIMD on memory shared with worker threads. */
-import { availableParallelism, cpus } from 'node:os';
+import { parallelism, processorModel } from '#platform/engine.js';
 import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
@@ -40,7 +40,7 @@ export class CpuDevice implements Device, ProgramHost {
 
   constructor() {
     const { fma } = prepareEngine();
-    const threads = env('HEDDLE_THREADS') || availableParallelism();
+    const threads = env('HEDDLE_THREADS') || parallelism();
     this.heap = new CpuMemory();
     this.workers = new Workers(this.heap.memory, threads);
     this.target = {
@@ -53,9 +53,8 @@ export class CpuDevice implements Device, ProgramHost {
       overlapped: false,
       libraries: new Set(),
     };
-    const model = cpus()[0]?.model.trim() ?? 'processor';
     const plural = threads === 1 ? '' : 's';
-    this.description = `${model}, ${threads} thread${plural}, WebAssembly SIMD${fma ? ' with FMA' : ''}`;
+    this.description = `${processorModel()}, ${threads} thread${plural}, WebAssembly SIMD${fma ? ' with FMA' : ''}`;
     debug(1, () => `cpu: ${this.description}`);
   }
 

@@ -1,5 +1,5 @@
 /** What kernels print: records in a ring in memory (render/wasm/abi.ts), written out after a run. */
-
+import { print } from '#platform/process.js';
 import type { Message } from '../../render/message.js';
 import { PRINT_BYTES, PRINT_HEAD, PRINT_RING } from '../../render/wasm/abi.js';
 
@@ -24,10 +24,10 @@ export function flushPrints(memory: Uint8Array, messages: readonly Message[]): v
       });
       return type.lanes > 1 ? `(${lanes.join(', ')})` : lanes[0]!;
     });
-    process.stdout.write(`${fill(message.text, values)}\n`);
+    print(fill(message.text, values));
   }
   if (asked > PRINT_BYTES) {
-    process.stdout.write(`(more was printed in one run than the ${PRINT_BYTES} bytes kept for it)\n`);
+    print(`(more was printed in one run than the ${PRINT_BYTES} bytes kept for it)`);
   }
 }
 

@@ -7,12 +7,12 @@ import { compile } from '../../kernel/passes/pipeline.js';
 import type { Message } from '../../render/message.js';
 import { FAILURE } from '../../render/wasm/abi.js';
 import type { DeviceBuffer, KernelLaunch, Program } from '../device.js';
-import { DONE, type RunFunction, WAITED } from './control.js';
+import { type Command, DONE, type RunFunction, WAITED } from './control.js';
 import { keptProgram } from './kept-program.js';
 import type { CpuMemory } from './memory.js';
 import { flushPrints } from './print.js';
 import { type CompiledLaunch, countersAt, renderProgram, SECTION_BYTES } from './render.js';
-import { Instance, Module, type WasmModule } from './webassembly.js';
+import { Instance, Module } from './webassembly.js';
 import { estimateWork } from './work.js';
 import type { Workers } from './workers.js';
 
@@ -29,6 +29,9 @@ export interface ProgramHost {
 let programs = 0;
 
 const TABLES = 'program tables';
+const MODULES = 'program modules';
+
+type ProgramPlace = Pick<Command, 'module' | 'moduleBytes' | 'place'>;
 
 export class CpuProgram implements Program {
   readonly launches: readonly KernelLaunch[];
@@ -43,10 +46,11 @@ export class CpuProgram implements Program {
   readonly table: number;
   readonly #tableBytes: number;
   readonly #sections: readonly number[];
-  readonly #module: WasmModule;
+  readonly #bytes: Uint8Array;
   execute: RunFunction | undefined;
   #epoch = 0;
-  #sent = false;
+  /** Where workers find it, once it is given to them. */
+  #place: ProgramPlace | undefined;
 
   constructor(host: ProgramHost, launches: readonly KernelLaunch[]) {
     this.#host = host;
@@ -65,8 +69,8 @@ export class CpuProgram implements Program {
     this.#messages = program.messages;
     this.#scratchBytes = program.scratchBytes;
     this.#sections = program.sections;
-    this.#module = new Module(program.bytes);
-    const { exports } = new Instance(this.#module, { heddle: { memory: host.heap.memory } });
+    this.#bytes = program.bytes;
+    const { exports } = new Instance(new Module(program.bytes), { heddle: { memory: host.heap.memory } });
     this.execute = exports.run as RunFunction;
     this.#tableBytes = countersAt(this.#slots) + SECTION_BYTES * this.#sections.length;
     this.table = host.heap.allocate(this.#tableBytes, TABLES);
@@ -94,9 +98,8 @@ export class CpuProgram implements Program {
     this.#epoch = (epoch + 1) | 0;
     const together = this.#sections.length > 0 && workers.ready;
     if (together) {
-      if (!this.#sent) workers.send({ kind: 'program', program: this.#number, module: this.#module });
-      this.#sent = true;
-      workers.command(this.#number, epoch, table, scratch);
+      this.#place ??= this.#publish();
+      workers.command({ program: this.#number, epoch, table, scratch, ...this.#place });
     }
     let failure: unknown;
     let status = DONE;
@@ -119,11 +122,22 @@ export class CpuProgram implements Program {
     if (!this.execute) return;
     this.execute = undefined;
     const { heap, workers } = this.#host;
-    if (this.#sent) {
+    if (this.#place) {
       workers.rest();
-      workers.send({ kind: 'forget', program: this.#number });
+      const { module, moduleBytes, place } = this.#place;
+      heap.release(module, moduleBytes, MODULES);
+      workers.leavePlace(place);
     }
     heap.release(this.table, this.#tableBytes, TABLES);
+  }
+
+  /** Put the module where workers find it: they compile it, which V8 does once for the same bytes. */
+  #publish(): ProgramPlace {
+    const { heap, workers } = this.#host;
+    const moduleBytes = this.#bytes.length;
+    const module = heap.allocate(moduleBytes, MODULES);
+    heap.bytes.set(this.#bytes, module);
+    return { module, moduleBytes, place: workers.takePlace() };
   }
 
   /** Counters as if no run had been: a failure has left them in between. */

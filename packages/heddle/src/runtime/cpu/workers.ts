@@ -1,44 +1,38 @@
 /** The device's worker threads, from the main thread's side. */
-import { Worker } from 'node:worker_threads';
+import { startThread, type WorkerThread } from '#runtime/threads.js';
 import { debug, once } from '../../core/log.js';
 import {
   ABORT,
   BUSY,
   COMMAND,
-  EPOCH,
+  COMMAND_WORDS,
+  type Command,
   ERROR_LENGTH,
   ERROR_TEXT,
   IDLE,
-  MAIL,
-  type Mail,
-  PROGRAM,
   READY,
-  SCRATCH,
   SLEEPERS,
   STOP,
-  TABLE,
-  type WorkerData,
 } from './control.js';
 import type { WasmMemory } from './webassembly.js';
 
-/**
- * Whether a worker's thread is gone, while its exit event waits for this thread to be idle: it has no event loop any
- * more, and Node gives −1 as the loop's idle time. Node must have been asked while the worker was online.
- */
-const hasEnded = (worker: Worker): boolean => worker.performance?.eventLoopUtilization().idle === -1;
-
 /** How long to wait for workers to end, in ms: it takes some 20. */
 const LONGEST_END = 5000;
+
+const NOTHING: Command = {
+  ...{ program: IDLE, epoch: 0, table: 0, scratch: 0, module: 0, moduleBytes: 0, place: 0 },
+};
 
 export class Workers {
   /** Threads in all, the main one among them. */
   readonly threads: number;
   readonly #memory: WasmMemory;
   readonly #words: Int32Array;
-  workers: Worker[] = [];
+  workers: WorkerThread[] = [];
   #started = false;
   #broken = false;
-  #mail = 0;
+  readonly #freePlaces: number[] = [];
+  #places = 0;
 
   constructor(memory: WasmMemory, threads: number) {
     this.#memory = memory;
@@ -50,31 +44,14 @@ export class Workers {
   start(): void {
     if (this.#started || this.threads === 1) return;
     this.#started = true;
-    if (!import.meta.url) {
-      this.#lost('cannot be started from a CommonJS bundle');
-      return;
-    }
     try {
-      for (let thread = 1; thread < this.threads; thread++) this.#startOne(thread);
+      for (let thread = 1; thread < this.threads; thread++)
+        this.workers.push(startThread({ memory: this.#memory, thread }, (how) => this.#lost(how)));
     } catch (error) {
-      // Node's permission model may forbid it, or the system have no thread left.
+      // Node's permission model or the rules of a page may forbid it, or the system have no thread left.
       this.#lost(`cannot be started: ${(error as Error).message}`);
     }
     debug(1, () => `cpu: starting ${this.threads - 1} worker thread(s)`);
-  }
-
-  #startOne(thread: number): void {
-    const workerData: WorkerData = { memory: this.#memory, thread };
-    const worker = new Worker(new URL('./worker.js', import.meta.url), {
-      workerData,
-      // None of the process's own, which may be loaders or not be allowed for a worker.
-      execArgv: [],
-    });
-    worker.unref();
-    worker.once('online', () => hasEnded(worker));
-    worker.on('error', (error) => this.#lost(`failed: ${error.message}`));
-    worker.on('exit', () => this.#lost('ended'));
-    this.workers.push(worker);
   }
 
   /** Whether all workers are up; until then the main thread works alone. */
@@ -84,7 +61,7 @@ export class Workers {
 
   /** Whether no worker has ended. */
   get alive(): boolean {
-    return !this.#broken && !this.workers.some(hasEnded);
+    return !this.#broken && !this.workers.some(({ ended }) => ended);
   }
 
   #lost(how: string): void {
@@ -93,24 +70,20 @@ export class Workers {
     once(`a worker thread of the CPU device ${how}; going on with one thread`);
   }
 
-  send(message: Mail): void {
-    if (this.workers.length === 0 || this.#broken) return;
-    for (const worker of this.workers) worker.postMessage(message);
-    this.#mail++;
+  /** A place for a program that no other that lives has. */
+  takePlace(): number {
+    return this.#freePlaces.pop() ?? this.#places++;
   }
 
-  /** Set all workers going on a run of a program they have been sent. The main thread must take part. */
-  command(program: number, epoch = 0, table = 0, scratch = 0): void {
+  leavePlace(place: number): void {
+    this.#freePlaces.push(place);
+  }
+
+  /** Set all workers going on a run of a program. The main thread must take part. */
+  command(command: Command): void {
     const words = this.#words;
-    const store = (address: number, v: number): void => {
-      Atomics.store(words, address >> 2, v);
-    };
     Atomics.add(words, COMMAND >> 2, 1);
-    store(PROGRAM, program);
-    store(MAIL, this.#mail);
-    store(EPOCH, epoch);
-    store(TABLE, table);
-    store(SCRATCH, scratch);
+    for (const [name, address] of COMMAND_WORDS) Atomics.store(words, address >> 2, command[name]);
     Atomics.add(words, COMMAND >> 2, 1);
     if (Atomics.load(words, SLEEPERS >> 2) > 0) Atomics.notify(words, COMMAND >> 2);
   }
@@ -118,7 +91,7 @@ export class Workers {
   /** Wait until no worker is in a program any more: after this, a table may be given back. */
   rest(): void {
     if (!this.ready) return;
-    this.command(IDLE);
+    this.command({ ...NOTHING, program: IDLE });
     const words = this.#words;
     for (;;) {
       const busy = Atomics.load(words, BUSY >> 2);
@@ -137,7 +110,7 @@ export class Workers {
     for (const worker of this.workers) void worker.terminate();
     const words = this.#words;
     const started = performance.now();
-    while (!this.workers.every(hasEnded) && performance.now() - started < LONGEST_END)
+    while (!this.workers.every(({ ended }) => ended) && performance.now() - started < LONGEST_END)
       Atomics.wait(words, BUSY >> 2, Atomics.load(words, BUSY >> 2), 1);
     this.workers = [];
   }
@@ -159,7 +132,7 @@ export class Workers {
     const workers = this.workers;
     this.workers = [];
     if (workers.length === 0) return;
-    this.command(STOP);
+    this.command({ ...NOTHING, program: STOP });
     await Promise.all(workers.map((w) => w.terminate()));
   }
 }

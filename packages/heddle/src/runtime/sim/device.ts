@@ -1,4 +1,5 @@
 /** The simulator as a device (`HEDDLE_DEVICE=sim`): plain memory, one thread after another, every access checked. */
+import { print } from '#platform/process.js';
 import { viewAs } from '../../core/dtype.js';
 import { DeviceError, OutOfMemoryError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
@@ -142,7 +143,7 @@ export class SimDevice implements Device {
     const run = this.#sanitizer.launch(kernel, { grid, block, sharedBytes, cluster }, args);
     this.steps += run.steps;
     debug(2, () => `[sim] ${kernel.name} grid (${grid}) block (${block}) ${run.steps} steps`);
-    for (const line of run.prints) process.stdout.write(`${line}\n`);
+    for (const line of run.prints) print(line);
   }
 }
 

@@ -1,5 +1,5 @@
 /** What the scheduler tells the tuner of a hand-written kernel that can be done in several ways. */
-import { createHash } from 'node:crypto';
+import { sha256Hex } from '#platform/hash.js';
 import { topological } from '../../core/node.js';
 import type { Variant, View } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
@@ -56,9 +56,7 @@ export function tuningKey(
     ids.set(n, ids.size);
     return text;
   });
-  const rest = createHash('sha256')
-    .update([...lines, ...variants.map((v) => v.name)].join('\n'))
-    .digest('hex');
+  const rest = sha256Hex([...lines, ...variants.map((v) => v.name)].join('\n'));
   const own = argText(node);
   const follows = roots.length > 1 || roots[0] !== node ? ' …' : '';
   return `${choice.name} ${own} ${inputs.map(viewText).join(' ')} → ${node.dtype.name}(${node.shape.join(',')})${follows} ${rest.slice(0, 12)}`;

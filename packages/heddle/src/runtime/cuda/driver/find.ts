@@ -1,7 +1,8 @@
 /** Where CUDA's libraries are: the toolkit, the system's folders, Python's wheels. Only looks at file names. */
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
-import { fileExists, homeFolder } from '../../disk-cache.js';
+import { homeFolder } from '#platform/files.js';
+import { fileExists } from '../../disk-cache.js';
 
 /** What a search depends on; tests give folders of their own. */
 export interface Surroundings {
