@@ -53,8 +53,8 @@ export function launch(
   const trace = currentTrace();
   if (!trace) return launchNow(ir, config, args);
   const error = new ArgumentError(
-    `[${ir.name}] a kernel cannot be launched inside a jitted function: that runs once, to see what it does with ` +
-      'tensors, and a launch is not part of what is replayed. Launch it before or after the call.',
+    `[${ir.name}] a kernel cannot be launched inside a jitted function: the function runs once, to record its ` +
+      'operations on tensors, and a launch is not one of them. Use apply, or launch it before or after the call.',
   );
   trace.fail(error);
   const rejected = Promise.reject(error);
