@@ -10,6 +10,16 @@ export type { ImageFormat, ImageOptions, ResizeMode } from './images/image-forma
 export { type ImageSplits, type ImageSplitsOptions, imageSplits } from './images/image-splits.js';
 export type { LongWorkOptions } from './images/in-parallel.js';
 export { readImages } from './images/read-images.js';
+export { type ReadCsvOptions, readCsv } from './tables/csv.js';
+export { type ReadParquetOptions, readParquet } from './tables/parquet.js';
+export {
+  type CategoryColumn,
+  type Column,
+  type ColumnType,
+  type NumberColumn,
+  Table,
+} from './tables/table.js';
+export { type TableDataset, TableEncoder, type TableEncoderOptions } from './tables/table-encoder.js';
 export {
   type AddedToken,
   type DecodeOptions,
