@@ -7,9 +7,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, type DType, f16, f32, i32, u8 } from '../../src/core/dtype.js';
 import {
+  avgPool2d,
   crossEntropy,
   jit,
   manualSeed,
+  nllLoss,
   rand,
   randn,
   type Tensor,
@@ -255,4 +257,17 @@ test('one launch where the rows are at hand', () => {
   assert.equal(launches(layerNorm(values([64, 8, 32, 32]), [0, 2, 3])), 3);
   // Two images make too few parts.
   assert.equal(launches(values([2, 3, 256, 256]).variance([0, 2, 3])), 2);
+  const gradient = (fn: (of: Tensor) => Tensor, shape: readonly number[]): Tensor => {
+    const of = values(shape, f32, 1, true);
+    fn(of)
+      .mul(values(fn(of).shape, f32, 2))
+      .sum()
+      .backward();
+    return of.grad!;
+  };
+  // One kernel of the rows of x and of its gradient, which each standardize or sum.
+  assert.equal(launches(gradient((of) => layerNorm(of, [1]), [256, 512])), 1);
+  // A padding's gradient is never written.
+  assert.equal(launches(gradient((of) => avgPool2d(of, 3, { stride: 2, padding: 1 }), [2, 3, 9, 9])), 1);
+  assert.equal(launches(gradient((of) => nllLoss(of, labels), [64, 512])), 1);
 });
