@@ -37,6 +37,8 @@ if (command === 'preview') {
   const { address } = await serve(out, values.base, Number(values.port ?? 4173));
   console.log(`The site is at ${address}`);
 } else {
+  const { makeDigits } = await import('../docs/live/digits.mjs');
+  await makeDigits();
   // While pages are written, the reference that was made before will do.
   if (command === 'build' || !existsSync(join(root, 'docs/reference/api/index.md'))) {
     const { makeApi } = await import('../docs/api/make.mjs');

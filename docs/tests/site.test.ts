@@ -67,6 +67,7 @@ test('every page has one heading of the first level, and skips no level', () => 
 const LOOKED_AT = [
   'index.html',
   'start/first-program.html',
+  'start/live.html',
   'guide/training.html',
   'kernels/index.html',
   'reference/api/losses.html',
@@ -138,6 +139,60 @@ test('in Chromium', { skip: noBrowser }, async (t) => {
       assert.ok(width <= 360, `${name} is ${width} wide`);
     }
     await page.context().close();
+  });
+
+  await t.test(
+    'a kernel is edited and runs in the page, step by step, and its faults are shown',
+    async () => {
+      const page = await browser.newPage();
+      await page.goto(address('start/live.html'), { waitUntil: 'networkidle' });
+      const section = page.locator('[aria-label="A kernel in the simulator"]');
+      await section.locator('.live-run').click();
+      assert.equal(
+        await section.locator('.live-result').textContent(),
+        'y = [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8]',
+      );
+      await section.locator('input[type=range]').fill('16');
+      assert.match(
+        (await section.locator('.live-step').textContent())!,
+        /Block 0: all threads .* \(line 5\)/,
+      );
+      const editor = section.locator('textarea');
+      await editor.fill(
+        (await editor.inputValue()).replace('tile[7 - threadIdx.x]', 'tile[threadIdx.x ^ 1] + x[i + 9]'),
+      );
+      await editor.press('Control+Enter');
+      const error = section.locator('.live-error');
+      await error.waitFor();
+      assert.match((await error.textContent())!, /^Line 6: x\[16\] is outside 0 to 15/);
+      await page.close();
+    },
+  );
+
+  await t.test('LeNet-5 trains in the page, and then knows digits', async () => {
+    const page = await browser.newPage();
+    await page.goto(address('start/live.html'), { waitUntil: 'networkidle' });
+    const section = page.locator('[aria-label="LeNet-5 trains on MNIST"]');
+    await section.locator('.live-run').click();
+    await section.locator('.live-class').waitFor({ timeout: 120_000 });
+    assert.match((await section.locator('.live-accuracy').textContent())!, /^9[0-9]\.\d %$/);
+    const points = (await section.locator('polyline').getAttribute('points'))!.split(' ');
+    const height = (i: number): number => Number(points.at(i)!.split(',')[1]);
+    assert.ok(height(-1) - height(0) > 50, 'the loss falls');
+    // The first test image of MNIST is a 7, the second a 2.
+    for (const [digit, picked] of [
+      ['7', false],
+      ['2', true],
+    ] as const) {
+      if (picked) await section.locator('.live-example').click();
+      await page.waitForFunction(
+        (d) => document.querySelector('.live-truth')?.textContent?.endsWith(`: ${d}`) === true,
+        digit,
+      );
+      await page.waitForFunction((d) => document.querySelector('.live-class')?.textContent === d, digit);
+    }
+    assert.equal(await section.locator('.live-maps canvas').count(), 6 + 16);
+    await page.close();
   });
 
   await t.test('the support matrix shows the ops that are asked for', async () => {

@@ -79,7 +79,7 @@ export type { DeviceStatus } from './runtime/device-entry.js';
 export type { BlockConfig, Extent } from './runtime/launch-rules.js';
 export { listDevices } from './runtime/registry.js';
 export type { Simulation } from './runtime/sim/launch.js';
-export type { RunOptions as SimulateOptions } from './runtime/sim/run.js';
+export type { RunOptions as SimulateOptions, SimulationEvent } from './runtime/sim/run.js';
 export type { Language as SourceLanguage } from './runtime/source.js';
 export type { FusedCall } from './schedule/launch.js';
 export { autocast } from './tensor/autocast.js';

@@ -95,7 +95,7 @@ abstract class CheckedMemory {
 
 /** A buffer parameter or a shared array, watched for races; of a shared one, also what was never written. */
 export class WatchedMemory extends CheckedMemory {
-  readonly #shared: boolean;
+  protected readonly shared: boolean;
   readonly #shadow: Shadow;
   /** The first element, counted from where the shadow begins. */
   readonly #offset: number;
@@ -104,7 +104,7 @@ export class WatchedMemory extends CheckedMemory {
   /** Elements that asynchronous copies are on their way to: the thread that copies, the place, and the block's start. */
   readonly #flying = new Map<number, readonly [thread: number, site: number, block: number]>();
 
-  private constructor(
+  protected constructor(
     run: Run,
     name: string,
     data: TypedArray,
@@ -115,7 +115,7 @@ export class WatchedMemory extends CheckedMemory {
     places: number,
   ) {
     super(run, name, data, dims, width);
-    this.#shared = shared;
+    this.shared = shared;
     this.#shadow = shadow;
     this.#offset = data.byteOffset / data.BYTES_PER_ELEMENT;
     this.#places = places;
@@ -123,12 +123,14 @@ export class WatchedMemory extends CheckedMemory {
 
   /** A buffer parameter; `shadow` is that of the whole buffer, by places of `bytes`, which others may also look at. */
   static global(run: Run, name: string, data: TypedArray, shadow: Shadow, bytes: number): WatchedMemory {
-    return new WatchedMemory(run, name, data, [], 1, false, shadow, data.BYTES_PER_ELEMENT / bytes);
+    const Memory = run.isTraced ? TracedMemory : WatchedMemory;
+    return new Memory(run, name, data, [], 1, false, shadow, data.BYTES_PER_ELEMENT / bytes);
   }
 
   static shared(run: Run, decl: ArrayDecl, sharedBytes: number): WatchedMemory {
     const data = arrayOf(decl.dtype, elementsOf(decl, sharedBytes) * decl.lanes);
-    return new WatchedMemory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 1);
+    const Memory = run.isTraced ? TracedMemory : WatchedMemory;
+    return new Memory(run, decl.name, data, decl.dims, decl.lanes, true, new Shadow(), 1);
   }
 
   /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
@@ -239,13 +241,45 @@ export class WatchedMemory extends CheckedMemory {
 
   #touchPlace(way: AccessKind, element: number, place: number, site: number): void {
     const { run } = this;
-    const shared = this.#shared;
+    const shared = this.shared;
     const since = shared ? run.blockStart : run.launchStart;
     if (shared) {
       if (way !== WRITE && !this.#shadow.writtenSince(place, since)) this.unwritten(element, site);
     } else if (way !== READ && run.loans.size > 0) this.#mustNotBeLent(element, place, site);
     const rival = this.#shadow.access(run, way, place, since, site);
     if (rival !== undefined) reportRace(run, this.describe(element), way, rival, site);
+  }
+}
+
+/** Memory that tells the run of every access before it is checked. */
+class TracedMemory extends WatchedMemory {
+  override read(element: number, site: number): number {
+    this.#tell('read', element, 1, site);
+    return super.read(element, site);
+  }
+
+  override write(element: number, site: number): number {
+    this.#tell('write', element, 1, site);
+    return super.write(element, site);
+  }
+
+  override atomic(element: number, site: number): number {
+    this.#tell('atomic', element, 1, site);
+    return super.atomic(element, site);
+  }
+
+  override readLanes(element: number, lanes: number, site: number): number {
+    this.#tell('read', element, lanes, site);
+    return super.readLanes(element, lanes, site);
+  }
+
+  override writeLanes(element: number, lanes: number, site: number): number {
+    this.#tell('write', element, lanes, site);
+    return super.writeLanes(element, lanes, site);
+  }
+
+  #tell(kind: 'read' | 'write' | 'atomic', element: number, lanes: number, site: number): void {
+    this.run.tell({ kind, memory: this.name, shared: this.shared, element, lanes }, site);
   }
 }
 

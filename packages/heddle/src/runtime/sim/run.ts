@@ -1,10 +1,30 @@
 /** One launch in the simulator: where it stands, what it counts, and how it reports a finding. */
-import { aBoolean, above, type Rules } from '../../core/arguments.js';
+import { aBoolean, above, aFunction, type Rules } from '../../core/arguments.js';
 import type { DType } from '../../core/dtype.js';
 import { type FindingKind, SimulatorError } from '../../core/errors.js';
 import type { Scalar } from '../../kernel/ir/ops.js';
 import type { Site } from '../../render/js/render.js';
 import type { Dim3 } from '../device.js';
+
+/** What a simulated thread does to memory that others see, or that the threads of a block have met. */
+export interface SimulationEvent {
+  /** 'atomic' reads and writes; 'barrier' is of the whole block. */
+  readonly kind: 'read' | 'write' | 'atomic' | 'barrier';
+  /** The parameter or shared array; '' for a barrier. */
+  readonly memory: string;
+  /** Whether that is shared memory. */
+  readonly shared: boolean;
+  /** The first element, counted in scalars from the start of the memory. */
+  readonly element: number;
+  /** How many elements; 0 for a barrier. */
+  readonly lanes: number;
+  /** The block's coordinates (x, y, z). */
+  readonly block: readonly [x: number, y: number, z: number];
+  /** The thread's coordinates (x, y, z) in its block; (0, 0, 0) for a barrier. */
+  readonly thread: readonly [x: number, y: number, z: number];
+  /** The line of the source, from 1, where it is known. */
+  readonly line: number | undefined;
+}
 
 /** Options of `simulate`. */
 export interface RunOptions {
@@ -12,9 +32,14 @@ export interface RunOptions {
   readonly stepBudget?: number;
   /** Vectors may start at any element, as on the CPU device; kernels that run nowhere else rely on it. */
   readonly anyAlignment?: boolean;
+  /**
+   * Is told of every access to buffers and shared memory, and of every barrier, in the order in which they happen. A
+   * finding is thrown after what led to it has been told.
+   */
+  readonly trace?: (event: SimulationEvent) => void;
 }
 
-export const RUN: Rules<RunOptions> = { stepBudget: above(0), anyAlignment: aBoolean };
+export const RUN: Rules<RunOptions> = { stepBudget: above(0), anyAlignment: aBoolean, trace: aFunction };
 
 const DEFAULT_STEP_BUDGET = 50_000_000;
 
@@ -56,6 +81,7 @@ export class Run {
   readonly #blockStarts: number[] = [];
   readonly #sites: readonly Site[];
   readonly anyAlignment: boolean;
+  readonly #trace: RunOptions['trace'];
   readonly #budget: number;
 
   constructor(
@@ -72,6 +98,7 @@ export class Run {
     this.launchStart = lastEpoch + 1;
     this.blockStart = this.launchStart;
     this.anyAlignment = options.anyAlignment ?? false;
+    this.#trace = options.trace;
     this.#budget = options.stepBudget ?? DEFAULT_STEP_BUDGET;
   }
 
@@ -82,9 +109,25 @@ export class Run {
     this.loans.clear();
   }
 
-  /** All threads of the block have met at a barrier. */
-  passBarrier(): void {
+  /** All threads of the block have met at the barrier at `site`. */
+  passBarrier(site: number): void {
+    this.tell({ kind: 'barrier', memory: '', shared: false, element: 0, lanes: 0 }, site, 0);
     this.epoch++;
+  }
+
+  /** Whether somebody is told of every access. */
+  get isTraced(): boolean {
+    return this.#trace !== undefined;
+  }
+
+  /** Tell of what a thread does at `site`. */
+  tell(event: Omit<SimulationEvent, 'block' | 'thread' | 'line'>, site: number, thread = this.thread): void {
+    this.#trace?.({
+      ...event,
+      block: this.blockAt(this.epoch),
+      thread: coordinates(thread, this.blockDim),
+      line: this.#sites[site]?.at?.line,
+    });
   }
 
   site(number: number): Site {

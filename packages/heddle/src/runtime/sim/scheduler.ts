@@ -71,7 +71,7 @@ function meet(run: Run, warps: readonly Warp[]): boolean {
       waiting,
     );
   }
-  run.passBarrier();
+  run.passBarrier(site);
   return true;
 }
 
