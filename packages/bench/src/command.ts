@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import { DEVICE_HELP, positiveNumber, wholeNumber, wholeNumbers, words } from 'heddle/internal/cli/values.js';
+import type { BenchDataOptions } from './data.js';
 import type { DeviceBench } from './device.js';
 import type {
   BenchAccuracyOptions,
@@ -215,6 +216,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
+  addDataBench(bench, ended);
   bench
     .command('vendor')
     .summary("the vendor's libraries on the workloads of kernels: half a minute")
@@ -241,5 +243,25 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .action(async (options: BenchAllOptions) => {
       const { benchAll } = await import('./run.js');
       ended(await benchAll(options));
+    });
+}
+
+function addDataBench(bench: Command, ended: (exitCode: number) => void): void {
+  bench
+    .command('data')
+    .summary('images in files, as the loader gives them and as sharp alone decodes them: some minutes')
+    .description(
+      'Write JPEGs to a temporary folder, then go through them in turns: by sharp alone, and by the loader, which makes f32 ' +
+        'planes of them. Needs the packages heddle-data and sharp.',
+    )
+    .option('--images <n>', 'how many there are', wholeNumber(1), 10_000)
+    .option('--size <n>', 'pixels of a side', wholeNumber(1, 4096), 256)
+    .option('--rounds <n>', 'passes by each', wholeNumber(1), 5)
+    .option('--workers <n>', 'threads of the loader', wholeNumber(0, 64), 0)
+    .option('--json <file>', 'where to write (default: bench/results/data-<date>.json)')
+    .addHelpText('after', '\nExample:\n  $ heddle bench data --images 2000')
+    .action(async (options: BenchDataOptions) => {
+      const { benchData } = await import('./data.js');
+      ended(await benchData(options));
     });
 }

@@ -1,5 +1,6 @@
 /** Data sets of files that need a codec: images, tables, tokenized text. */
 
+export { type ReadArraysOptions, readArrays } from './arrays/array-files.js';
 export {
   type DamagedImage,
   ImageFolder,

@@ -43,7 +43,8 @@ export async function decodeImage(path: string, format: ImageFormat): Promise<Ui
       `${path}: decoded into ${pixels.length} bytes, expected ${height} × ${width} × ${channels}. Save it as PNG or JPEG.`,
     );
   // Words of four bytes are read from it.
-  return new Uint8Array(pixels.byteOffset % 4 === 0 ? pixels : Uint8Array.from(pixels));
+  if (pixels.byteOffset % 4 !== 0) return Uint8Array.from(pixels);
+  return new Uint8Array(pixels.buffer, pixels.byteOffset, pixels.length);
 }
 
 /** Size and channels of an image, from its header. @throws DataError naming the file */
