@@ -66,7 +66,7 @@ interface Heading {
 export const WIDTH = 720;
 /** Pixels around all. */
 const EDGE = 12;
-const FONT = 'system-ui, sans-serif';
+export const FONT = 'system-ui, sans-serif';
 export const FONT_SIZE = 12;
 const TITLE_SIZE = 15;
 

@@ -114,6 +114,8 @@ export const twoSided = (logits: Tensor): Tensor =>
 
 /** Options of `gradCamSvg`. */
 export interface GradCamPictureOptions extends GradCamOptions, PictureOptions {
+  /** Above the picture; default: 'Where the network looks'. */
+  readonly title?: string;
   /** What the classes are called; default: their numbers. */
   readonly classes?: readonly string[];
 }
@@ -126,7 +128,7 @@ export interface GradCamPictureOptions extends GradCamOptions, PictureOptions {
 export async function gradCamSvg(
   model: nn.Layer,
   images: Tensor,
-  { classes, layer, targets, ...drawing }: GradCamPictureOptions = {},
+  { classes, layer, targets, title = 'Where the network looks', ...drawing }: GradCamPictureOptions = {},
 ): Promise<string> {
   const batch = batchOf('gradCamSvg', images);
   const found = await gradCam(model, batch, { layer, ...(targets && { targets }) });
@@ -143,7 +145,7 @@ export async function gradCamSvg(
     ];
   });
   const heading = {
-    title: `Where the network looks (Grad-CAM of ${found[0]!.layer})`,
+    title: `${title} (Grad-CAM of ${found[0]!.layer})`,
     subtitle: 'Each image, and over it the evidence for the class below: the lighter the colour, the more',
   };
   return tilesSvg(heading, tiles, { size: 88, group: 2 }, drawing);

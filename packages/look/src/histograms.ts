@@ -1,6 +1,6 @@
 /** How the weights of a model are distributed, and their gradients. */
-import { type AnyTensor, ArgumentError, type nn } from 'heddle';
-import { type PictureOptions, picture, WIDTH } from './chart.js';
+import { type AnyTensor, ArgumentError, type nn, realize } from 'heddle';
+import { FONT, type PictureOptions, picture, WIDTH } from './chart.js';
 import { valuesOf } from './layers.js';
 import { digits } from './numbers.js';
 import { INK, MUTED, SERIES } from './palette.js';
@@ -44,6 +44,8 @@ export async function gradientsOf(
   try {
     model.zeroGrad();
     loss().backward();
+    // As one program: each of them needs most of the others.
+    realize(...parameters.flatMap(([, { grad }]) => grad ?? []));
     const found = new Map<string, Float64Array>();
     for (const [name, { grad }] of parameters) if (grad) found.set(name, await valuesOf(grad));
     return found;
@@ -109,11 +111,16 @@ export async function histogramsSvg(
           return [
             {
               ...{ type: 'text' as const, silent: true, x: left + 4, y: top },
-              style: { text: clipped(says, column - 24), fill: INK.light, fontSize: 12 },
+              style: { text: clipped(says, column - 24), fill: INK.light, fontSize: 12, fontFamily: FONT },
             },
             {
               ...{ type: 'text' as const, silent: true, x: left + 4, y: top + 15 },
-              style: { text: `${digits(mean, 2)} ± ${digits(std, 2)}`, fill: MUTED.light, fontSize: 11 },
+              style: {
+                text: `${digits(mean, 2)} ± ${digits(std, 2)}`,
+                fill: MUTED.light,
+                fontSize: 11,
+                fontFamily: FONT,
+              },
             },
           ];
         }),

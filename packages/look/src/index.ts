@@ -3,6 +3,7 @@
  */
 export { type Bar, type BarChart, barChart } from './bar-chart.js';
 export type { PictureOptions } from './chart.js';
+export { addLook } from './command.js';
 export { type ConfusionOptions, confusionMatrixSvg } from './confusion.js';
 export {
   type FeatureMapsOptions,
@@ -37,3 +38,4 @@ export {
   worstMistakes,
 } from './predictions.js';
 export { type Profile, rooflineChart } from './roofline.js';
+export { runCurves } from './run/curves.js';

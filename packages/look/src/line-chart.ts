@@ -43,11 +43,12 @@ export function lineChart(chart: LineChart, options: PictureOptions = {}): strin
   const { title, subtitle, x, y, format = 'number', curves } = chart;
   const labelled =
     format === 'percent' ? (v: number) => `${digits(100 * v, 4)} %` : (v: number) => digits(v, 4);
+  const range = rangeOf(curves);
   return picture({ title, subtitle }, options, (frame) => {
-    const legend = legendOf(
-      curves.map(({ name }) => name),
-      frame,
-    );
+    // A lone curve that the title names needs no legend.
+    const [first, ...others] = curves.map(({ name }) => name);
+    const isNamed = others.length === 0 && title.toLowerCase().includes((first ?? '').toLowerCase());
+    const legend = isNamed ? { legend: { show: false }, height: 0 } : legendOf([first!, ...others], frame);
     const top = frame.top + legend.height + 26;
     return {
       height: top + HEIGHT,
@@ -64,7 +65,7 @@ export function lineChart(chart: LineChart, options: PictureOptions = {}): strin
           },
         },
         xAxis: {
-          ...{ type: 'value', name: x, nameLocation: 'middle', nameGap: 28, min: 'dataMin', max: 'dataMax' },
+          ...{ type: 'value', name: x, nameLocation: 'middle', nameGap: 28, ...range },
           axisLine: { onZero: false },
           axisLabel: { formatter: (v: number) => digits(v, 4), hideOverlap: true },
         },
@@ -83,4 +84,17 @@ export function lineChart(chart: LineChart, options: PictureOptions = {}): strin
       },
     };
   });
+}
+
+/** From a whole number to a whole number, marked at whole numbers, where there are some between. */
+function rangeOf(curves: readonly Curve[]): {
+  readonly min: number;
+  readonly max: number;
+  readonly minInterval?: number;
+} {
+  const all = curves.flatMap(({ points }) => points.map(([x]) => x));
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  return high - low < 1.5
+    ? { min: low, max: high }
+    : { min: Math.floor(low), max: Math.ceil(high), minInterval: 1 };
 }

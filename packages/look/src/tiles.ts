@@ -1,5 +1,5 @@
 /** Small images in rows, each with a caption. */
-import { FONT_SIZE, type PictureOptions, picture } from './chart.js';
+import { FONT, FONT_SIZE, type PictureOptions, picture } from './chart.js';
 import { INK, MUTED, RULE } from './palette.js';
 import { dataUrl, type Raster } from './raster.js';
 
@@ -55,7 +55,7 @@ export async function tilesSvg(
         },
         ...captions.map((text, line) => ({
           ...{ type: 'text' as const, silent: true, x, y: y + h + 5 + line * LINE },
-          style: { text, fill: (line === 0 ? INK : MUTED).light, fontSize: FONT_SIZE },
+          style: { text, fill: (line === 0 ? INK : MUTED).light, fontSize: FONT_SIZE, fontFamily: FONT },
         })),
       ];
     });

@@ -14,6 +14,7 @@ export interface BenchPackage {
 
 /** What the commands take from heddle-look. */
 export interface LookPackage {
+  readonly addLook: AddCommand;
   /** Curves over a common x axis. @returns an SVG */
   readonly lineChart: (chart: {
     readonly title: string;

@@ -19,6 +19,7 @@ Examples:
   $ heddle train lenet5 --data fashion-mnist
   $ heddle runs               list past runs
   $ heddle eval runs/mine     evaluate a trained network
+  $ heddle look runs/mine     draw what it has learned, and write a report
   $ heddle generate runs/book write text with a trained language model
   $ heddle doctor             show what this machine offers and lacks
   $ heddle bench cpu          measure how fast it is
@@ -329,6 +330,11 @@ const PACKAGE_COMMANDS: readonly PackageCommand[] = [
     ...{ name: 'bench', package: 'heddle-bench' },
     add: async () => (await optionalPackage('heddle-bench'))?.addBench,
     summary: 'measure speed, or the accuracy that a training reaches',
+  },
+  {
+    ...{ name: 'look', package: 'heddle-look' },
+    add: async () => (await optionalPackage('heddle-look'))?.addLook,
+    summary: 'draw what a network has learned, and write a report of its run',
   },
 ];
 

@@ -76,7 +76,7 @@ export interface ClassData extends RunData<ClassDataset> {
 }
 
 /** Windows of a text. */
-interface TextData extends RunData<TensorDataset<Tensor, Tensor>> {
+export interface TextData extends RunData<TensorDataset<Tensor, Tensor>> {
   readonly vocabulary: Vocabulary;
 }
 

@@ -60,8 +60,8 @@ function resultsOf(figures: readonly EpochFiguresLine[]): string[] {
   ];
 }
 
-/** Runs side by side: the settings that differ, then what came of them. */
-export function compareRuns(paths: readonly string[]): void {
+/** Runs side by side, a column each: the settings that differ, then what came of them. */
+export function comparisonOf(paths: readonly string[]): readonly (readonly string[])[] {
   const runs = paths.map(runAt);
   const settings = runs.map(({ config }) => ({
     program: config.program,
@@ -78,16 +78,15 @@ export function compareRuns(paths: readonly string[]): void {
   const differing = names.filter((name) => new Set(runs.map((_, i) => setting(i, name))).size > 1);
   const results = runs.map(({ figures }) => resultsOf(figures));
   const labels = ['loss', 'test loss', 'accuracy', 'best accuracy', 'seconds'];
-  say(
-    table(
-      ['', ...paths],
-      [
-        ...differing.map((name) => [name, ...runs.map((_, i) => setting(i, name))]),
-        ...labels.map((label, row) => [label, ...results.map((result) => result[row]!)]),
-      ],
-    ),
-  );
+  return [
+    ...differing.map((name) => [name, ...runs.map((_, i) => setting(i, name))]),
+    ...labels.map((label, row) => [label, ...results.map((result) => result[row]!)]),
+  ];
 }
+
+/** Print that. */
+export const compareRuns = (paths: readonly string[]): void =>
+  say(table(['', ...paths], comparisonOf(paths)));
 
 /** What `plot` can show. */
 export const FIGURES = ['accuracy', 'loss', 'test-loss', 'lr'] as const;

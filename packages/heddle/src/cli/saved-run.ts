@@ -42,7 +42,8 @@ export interface SavedRunOptions extends DataOptions {
   readonly device?: string;
 }
 
-interface SavedModel {
+/** A run's network. */
+export interface SavedModel {
   readonly program: TrainingProgram;
   readonly config: RunConfig;
   readonly model: Layer;
@@ -74,7 +75,7 @@ export async function openModel(
 }
 
 /** The data of a run, or other data of its kind. @throws ArgumentError for data that its model does not fit */
-async function dataOf({ program, config: { recipe, data: of, seed } }: SavedModel, options: SavedRunOptions) {
+export async function dataOfRun({ program, config: { recipe, data: of, seed } }: SavedModel, options: SavedRunOptions) {
   const status = new StatusLine(process.stderr);
   const data = await loadData({
     ...{ program, recipe, data: dataNamed(program, options) ?? of.set, seed, of, isTest: true },
@@ -100,7 +101,7 @@ export async function evaluateRun(path: string, options: SavedRunOptions): Promi
   try {
     const saved = await openModel(path, options);
     const { program, config, model, file } = saved;
-    const data = await dataOf(saved, options);
+    const data = await dataOfRun(saved, options);
     say(`weights    ${file}`);
     say(`data       ${data.name}: ${whole(data.test.length)} to test`);
     const judge = (more: EvaluateOptions['metrics']): Promise<Evaluation> =>
@@ -212,7 +213,7 @@ async function dataExamples(
   saved: SavedModel,
   options: SavedRunOptions,
 ): Promise<NamedExamples> {
-  const data = (await dataOf(saved, options)) as ClassData;
+  const data = (await dataOfRun(saved, options)) as ClassData;
   const { test, classes } = data;
   const number = /^test:(\d+)$/.exec(input)?.[1];
   if (number !== undefined && Number(number) >= test.length)

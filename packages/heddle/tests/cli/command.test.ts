@@ -32,6 +32,7 @@ test('every command has a help with examples', async () => {
     ['eval'],
     ['predict'],
     ['generate'],
+    ['look'],
     ['bench', 'cpu'],
     ['bench', 'accuracy'],
     ['bench', 'kernels'],
@@ -89,10 +90,17 @@ const without = (name: string): string =>
       .catch((error) => { error.message = error.message.replace('-missing', ''); throw error; });
   \`));`)}`;
 
-test('where the package of benchmarks is missing, heddle bench says how to get it', async () => {
-  for (const args of [['bench'], ['bench', 'cpu', '--threads', '1']]) {
-    const { code, err } = await heddle(args, undefined, ['--import', without('heddle-bench')]);
-    assert.match(err, /^heddle: .*Install it: npm install heddle-bench\n$/);
+test('where a package of commands is missing, they say how to get it', async () => {
+  for (const [args, name] of [
+    [['bench', 'cpu', '--threads', '1'], 'heddle-bench'],
+    [['look', 'runs/mine'], 'heddle-look'],
+    [['lr', 'mlp', '--svg', 'lr.svg'], 'heddle-look'],
+  ] as const) {
+    const { code, err } = await heddle(args, undefined, ['--import', without(name)]);
+    assert.match(
+      err,
+      new RegExp(`^heddle: .* needs the package ${name}\\. Install it: npm install ${name}\\n$`),
+    );
     assert.equal(code, 2);
   }
   const { code, out } = await heddle(['bench', '--help'], undefined, ['--import', without('heddle-bench')]);
