@@ -75,7 +75,10 @@ export async function openModel(
 }
 
 /** The data of a run, or other data of its kind. @throws ArgumentError for data that its model does not fit */
-export async function dataOfRun({ program, config: { recipe, data: of, seed } }: SavedModel, options: SavedRunOptions) {
+export async function dataOfRun(
+  { program, config: { recipe, data: of, seed } }: SavedModel,
+  options: SavedRunOptions,
+) {
   const status = new StatusLine(process.stderr);
   const data = await loadData({
     ...{ program, recipe, data: dataNamed(program, options) ?? of.set, seed, of, isTest: true },

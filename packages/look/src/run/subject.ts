@@ -1,6 +1,8 @@
 /** The run that is looked at: its network, its data, and what the network makes of them. */
 import { existsSync } from 'node:fs';
 import { ArgumentError, ArrayDataset, type Dataset, FileError, type nn, type Tensor } from 'heddle';
+import { readImageFiles } from 'heddle/internal/cli/image-files.js';
+import type { ClassDataset } from 'heddle/internal/cli/run-data.js';
 import { dataOfRun, openModel, type SavedModel } from 'heddle/internal/cli/saved-run.js';
 import sharp from 'sharp';
 import { isConvolution, layerNamed } from '../layers.js';
@@ -17,7 +19,7 @@ export interface Subject extends SavedModel {
   readonly path: string;
   readonly data: Data;
   /** The test set, if it has classes. */
-  readonly test: ArrayDataset | undefined;
+  readonly test: ClassDataset | undefined;
   /** Whether the inputs are images (C, H, W). */
   readonly ofImages: boolean;
   readonly classes: readonly string[];
@@ -44,7 +46,7 @@ export async function subjectOf(path: string, options: LookOptions, status: Stat
     throw new ArgumentError(
       `${path} is a run of ${saved.program.name}, which is not about images: leave --image ${options.image} out.`,
     );
-  const image = options.image === undefined ? undefined : await imageOf(options.image, test!);
+  const image = options.image === undefined ? undefined : await imageOf(options.image, saved, test!);
   let judged: Promise<Predictions> | undefined;
   return {
     ...{ ...saved, path, data, test, ofImages, options },
@@ -71,7 +73,7 @@ export async function subjectOf(path: string, options: LookOptions, status: Stat
 export const moduleOf = (model: nn.Layer, name: string): nn.Module => layerNamed('look', model, name);
 
 /** (1, C, H, W) of an image file, fitted to what the network takes, or of an example of the test set. */
-async function imageOf(input: string, test: ArrayDataset): Promise<Tensor> {
+async function imageOf(input: string, { config }: SavedModel, test: ClassDataset): Promise<Tensor> {
   const number = /^test:(\d+)$/.exec(input)?.[1];
   if (number !== undefined) {
     if (Number(number) >= test.length)
@@ -80,7 +82,10 @@ async function imageOf(input: string, test: ArrayDataset): Promise<Tensor> {
   }
   if (!existsSync(input))
     throw new FileError(input, 'no such file. Expected an image, or an example of the test set (test:3).');
-  const { inputShape, classes, normalize } = test;
+  // As the images of the run are read, where these are files.
+  if (config.data.files) return readImageFiles([input], config.data.files);
+  const { inputShape, classes } = test;
+  const normalize = test instanceof ArrayDataset ? test.normalize : { mean: 0, std: 1 };
   const [channels, height, width] = inputShape as [number, number, number];
   const pixels = await pixelsOf(input, channels, height, width);
   const one = new ArrayDataset({
