@@ -86,7 +86,17 @@ interface MadeBatch {
   readonly written?: void | Promise<void>;
 }
 
-/** Batches of a data set, epoch by epoch. */
+/**
+ * Batches of a data set, epoch by epoch.
+ * @example
+ * ```ts
+ * import { Loader, randn, TensorDataset } from 'heddle';
+ *
+ * const loader = new Loader(new TensorDataset(randn([100, 3]), randn([100, 1])), { batchSize: 32, shuffle: true });
+ * for await (const { size } of loader) console.log(size); // → 32
+ * console.log(loader.batches); // → 4
+ * ```
+ */
 export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<BatchOf<D>> {
   /** Where the examples are from. */
   readonly dataset: D;

@@ -22,6 +22,12 @@ export interface TensorBatch<Inputs = Batched, Targets = Batched> {
 /**
  * Examples in the memory of the device. Each tensor has one row per example; batches are gathered there, and have the
  * structure of what is given: a tensor, an array of tensors, or a record of them.
+ * @example
+ * ```ts
+ * import { randn, TensorDataset } from 'heddle';
+ *
+ * console.log(new TensorDataset(randn([100, 3]), randn([100, 1])).length); // → 100
+ * ```
  */
 export class TensorDataset<Inputs extends Batched = Batched, Targets extends Batched = Batched> {
   /** How many examples there are. */

@@ -74,6 +74,13 @@ function both(a: AnyTensor | undefined, b: AnyTensor | undefined): AnyTensor | u
  * Attention of several heads side by side: each works on embedDim / numHeads features of projections of the queries,
  * keys and values, and their outputs are projected together (Vaswani and others, 2017). The packed projection is drawn
  * as by `init.xavierUniform`, that of the output as a `Linear`'s; biases are 0.
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * const layer = new nn.MultiheadAttention(64, 4);
+ * console.log(layer.forward(randn([2, 10, 64])).shape); // → [ 2, 10, 64 ]
+ * ```
  */
 export class MultiheadAttention extends Module {
   /** (3·embedDim, embedDim): of queries, keys and values, in this order; undefined if their features differ. */

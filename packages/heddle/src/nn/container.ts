@@ -5,7 +5,16 @@ import { requireTensor } from '../tensor/checks.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { type Layer, Module } from './module.js';
 
-/** Each layer on the result of the one before. Its parameters are named by position: `0.weight`. */
+/**
+ * Each layer on the result of the one before. Its parameters are named by position: `0.weight`.
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * const model = new nn.Sequential(new nn.Linear(784, 128), new nn.ReLU(), new nn.Linear(128, 10));
+ * console.log(model.forward(randn([64, 784])).shape); // → [ 64, 10 ]
+ * ```
+ */
 export class Sequential extends Module {
   /** The layers, in their order. */
   readonly layers: readonly Layer[];

@@ -128,7 +128,16 @@ export class Conv1d extends ConvolutionLayer {
   }
 }
 
-/** Cross-correlation of images plus bias: (N, inChannels, H, W) → (N, outChannels, outH, outW). Depthwise: `groups: inChannels`. */
+/**
+ * Cross-correlation of images plus bias: (N, inChannels, H, W) → (N, outChannels, outH, outW). Depthwise: `groups: inChannels`.
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * const layer = new nn.Conv2d(1, 6, 5, { padding: 2 });
+ * console.log(layer.forward(randn([64, 1, 28, 28])).shape); // → [ 64, 6, 28, 28 ]
+ * ```
+ */
 export class Conv2d<In extends number = number, Out extends number = number> extends ConvolutionLayer {
   /** As given to the constructor. */
   readonly options: Conv2dOptions;

@@ -9,7 +9,16 @@ import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
 import { requireSize } from './parameter.js';
 
-/** The row of `weight` that each index names: (…) → (…, embeddingDim). Drawn from N(0, 1); the padding row is 0. */
+/**
+ * The row of `weight` that each index names: (…) → (…, embeddingDim). Drawn from N(0, 1); the padding row is 0.
+ * @example
+ * ```ts
+ * import { nn, tensor } from 'heddle';
+ *
+ * const layer = new nn.Embedding(1000, 64);
+ * console.log(layer.forward(tensor(Int32Array.of(1, 2, 3))).shape); // → [ 3, 64 ]
+ * ```
+ */
 export class Embedding extends Module {
   /** (numEmbeddings, embeddingDim) */
   readonly weight: Tensor<Shape, 'f32'>;

@@ -22,7 +22,16 @@ export interface LinearOptions extends MatmulOptions {
 
 const RULES: Rules<LinearOptions> = { ...MATMUL, bias: aBoolean };
 
-/** x · weightᵀ + bias: (…, inFeatures) → (…, outFeatures). Both drawn from U(±1/√inFeatures). */
+/**
+ * x · weightᵀ + bias: (…, inFeatures) → (…, outFeatures). Both drawn from U(±1/√inFeatures).
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * const layer = new nn.Linear(784, 10);
+ * console.log(layer.forward(randn([64, 784])).shape, layer.weight.shape); // → [ 64, 10 ] [ 10, 784 ]
+ * ```
+ */
 export class Linear<In extends number = number, Out extends number = number> extends Module {
   /** (out, in) */
   readonly weight: Tensor<[Out, In], 'f32'>;

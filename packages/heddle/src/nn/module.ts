@@ -41,6 +41,20 @@ export interface HookHandle {
  * The base of all layers. A module's state is what its own properties hold: a tensor made with `requiresGrad` is a
  * parameter, any other tensor a buffer, a module a child; arrays and plain objects of these are walked too. Private (#)
  * properties are not seen. A parameter that is frozen (`requiresGrad = false`) counts as a buffer until it is thawed.
+ * @example
+ * ```ts
+ * import { nn, randn, relu, type Tensor } from 'heddle';
+ *
+ * class Perceptron extends nn.Module {
+ *   hidden = new nn.Linear(4, 16);
+ *   out = new nn.Linear(16, 3);
+ *   forward(x: Tensor): Tensor {
+ *     return this.out.forward(relu(this.hidden.forward(x)));
+ *   }
+ * }
+ * const model = new Perceptron();
+ * console.log(model.forward(randn([8, 4])).shape, model.parameters().length); // → [ 8, 3 ] 4
+ * ```
  */
 export abstract class Module {
   /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */

@@ -125,7 +125,17 @@ export class BatchNorm1d extends BatchNorm {
   }
 }
 
-/** Batch normalization of (N, features, H, W); by running statistics in evaluation. */
+/**
+ * Batch normalization of (N, features, H, W); by running statistics in evaluation.
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * const layer = new nn.BatchNorm2d(16);
+ * console.log(layer.forward(randn([8, 16, 7, 7])).shape); // → [ 8, 16, 7, 7 ]
+ * layer.eval(); // from now on by the running statistics
+ * ```
+ */
 export class BatchNorm2d extends BatchNorm {
   /** @throws ArgumentError */
   constructor(features: number, options: BatchNormLayerOptions = {}) {
@@ -199,7 +209,15 @@ function shapeOf(layer: string, normalizedShape: number | Shape): Shape {
   return [...shape];
 }
 
-/** Normalizes over the last dimensions. */
+/**
+ * Normalizes over the last dimensions.
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * console.log(new nn.LayerNorm(64).forward(randn([2, 10, 64])).shape); // → [ 2, 10, 64 ]
+ * ```
+ */
 export class LayerNorm extends Module {
   /** The sizes of the last dimensions. */
   readonly normalizedShape: Shape;

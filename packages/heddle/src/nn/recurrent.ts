@@ -253,6 +253,14 @@ export class GRU extends Recurrent {
 /**
  * i, f, o = σ(W·x + b + W·h + b), g = tanh of such a sum, c′ = f·c + i·g, h′ = o·tanh(c′) (Hochreiter and Schmidhuber,
  * 1997; Gers and others, 2000). Blocks of weights are in the order i, f, g, o.
+ * @example
+ * ```ts
+ * import { nn, randn } from 'heddle';
+ *
+ * const layer = new nn.LSTM(16, 32, { batchFirst: true });
+ * const [output] = layer.forward(randn([4, 10, 16]));
+ * console.log(output.shape); // → [ 4, 10, 32 ]
+ * ```
  */
 export class LSTM extends Recurrent {
   /** @throws ArgumentError */

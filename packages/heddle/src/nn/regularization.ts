@@ -12,7 +12,17 @@ export interface DropoutLayerOptions {
 
 const DROPOUT_LAYER: Rules<DropoutLayerOptions> = { p: DROPOUT.p };
 
-/** In training, clears each element with probability p and divides the others by 1 − p. */
+/**
+ * In training, clears each element with probability p and divides the others by 1 − p.
+ * @example
+ * ```ts
+ * import { nn, ones } from 'heddle';
+ *
+ * const layer = new nn.Dropout({ p: 0.5 });
+ * layer.eval();
+ * console.log(await layer.forward(ones([3])).array()); // → [ 1, 1, 1 ]
+ * ```
+ */
 export class Dropout extends Module {
   /** The probability that an element becomes 0. */
   readonly p: number;

@@ -37,6 +37,14 @@ const RULES: Rules<AdamSettings> = {
 /**
  * m ← β₁m + (1 − β₁)g;  v ← β₂v + (1 − β₂)g²;  p ← p − lr/(1 − β₁ᵗ) · m / (√(v/(1 − β₂ᵗ)) + eps),
  * with g ← ∇ + weightDecay·p. Defaults: lr 1e-3, betas 0.9 and 0.999, eps 1e-8, weightDecay 0.
+ * @example
+ * ```ts
+ * import { nn, optim } from 'heddle';
+ *
+ * const model = new nn.Linear(4, 1);
+ * const optimizer = new optim.Adam(model.parameters(), { lr: 1e-3 });
+ * console.log(optimizer.groups.length); // → 1
+ * ```
  */
 export class Adam extends Optimizer<AdamSettings> {
   constructor(params: Trainable<AdamSettings>, options: Partial<AdamSettings> = {}) {

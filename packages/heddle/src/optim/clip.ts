@@ -19,6 +19,15 @@ const CLIP_NORM: Rules<ClipGradNormOptions> = { normType: above(0) };
 /**
  * Scale the gradients of all parameters so that their norm as one vector is at most `maxNorm`: each times
  * min(1, maxNorm / (norm + 1e-6)). R. Pascanu et al., On the difficulty of training recurrent neural networks (2013).
+ * @example
+ * ```ts
+ * import { nn, optim, randn } from 'heddle';
+ *
+ * const model = new nn.Linear(4, 1);
+ * model.forward(randn([8, 4])).square().sum().backward();
+ * const norm = optim.clipGradNorm(model.parameters(), 1);
+ * console.log((await norm.item()) > 0); // → true
+ * ```
  * @param parameters those without a gradient are left out
  * @returns the norm before, a scalar
  * @throws ArgumentError for what is not a list of tensors, or gradients from outside of the jitted function

@@ -74,6 +74,12 @@ const FINAL: Rules<CosineScheduleOptions> = { ...LR_OPTIONS, final: aFinite };
 /**
  * Down a half cosine: PyTorch's CosineAnnealingLR, which turns back up after `length`.
  * I. Loshchilov, F. Hutter, SGDR (2017).
+ * @example
+ * ```ts
+ * import { optim } from 'heddle';
+ *
+ * const schedule = optim.schedules.chain(optim.schedules.warmup(500), optim.schedules.cosine());
+ * ```
  */
 export function cosine(options: CosineScheduleOptions = {}): LrSchedule {
   requireOptions('cosine', options, FINAL);

@@ -39,6 +39,15 @@ const RULES: Rules<SGDSettings> = {
 /**
  * g ← ∇ + weightDecay·p;  b ← momentum·b + (1 − dampening)·g (b = g at first);  p ← p − lr·b
  * (with nesterov: p ← p − lr·(g + momentum·b)). Defaults: lr 1e-3, all else 0.
+ * @example
+ * ```ts
+ * import { nn, optim, randn } from 'heddle';
+ *
+ * const model = new nn.Linear(4, 1);
+ * const optimizer = new optim.SGD(model.parameters(), { lr: 0.1, momentum: 0.9 });
+ * model.forward(randn([8, 4])).square().mean().backward();
+ * optimizer.step(); // and forgets the gradients
+ * ```
  */
 export class SGD extends Optimizer<SGDSettings> {
   constructor(params: Trainable<SGDSettings>, options: Partial<SGDSettings> = {}) {

@@ -19,8 +19,16 @@ const aHalf: Rule = { must: 'f16 or bf16', holds: (v) => v === f16 || v === bf16
  *
  * bf16 has the range of f32 and needs nothing else; gradients in f16 may become 0 or infinite: see `optim.GradScaler`.
  * `backward` may be called inside or outside.
+ * @example
+ * ```ts
+ * import { autocast, bf16, crossEntropy, nn, randn, tensor } from 'heddle';
+ *
+ * const model = new nn.Linear(8, 2);
+ * const [x, labels] = [randn([4, 8]), tensor(Int32Array.of(0, 1, 1, 0))];
+ * autocast(bf16, () => crossEntropy(model.forward(x), labels)).backward();
+ * console.log(model.weight.grad!.dtype.name); // → f32
+ * ```
  * @param dtype f16 or bf16
- * @example autocast(bf16, () => crossEntropy(model.forward(x), labels)).backward()
  * @throws ArgumentError for another dtype, or an async body
  */
 export function autocast<T>(dtype: DType<'f16' | 'bf16'>, body: () => T): T {

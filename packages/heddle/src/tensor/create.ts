@@ -97,6 +97,14 @@ export type ShapeFor<V> = [V] extends [number | boolean] ? [] : Shape;
 
 /**
  * A tensor of the given values: a number, nested arrays, or a typed array (one dimension, or `shape`).
+ * @example
+ * ```ts
+ * import { f64, tensor } from 'heddle';
+ *
+ * const x = tensor([[1, 2], [3, 4]]);
+ * console.log(x.shape, x.dtype.name); // → [ 2, 2 ] f32
+ * console.log(tensor(Float32Array.of(1, 2, 3, 4), { shape: [2, 2], dtype: f64 }).dtype.name); // → f64
+ * ```
  * @throws ShapeError if nested arrays differ in length, or the values do not fill `shape`
  */
 export function tensor<
@@ -254,6 +262,13 @@ const ARANGE: Rules<ArangeOptions> = { ...TENSOR, step: aFinite };
 
 /**
  * 0, step, 2·step, … below `stop`, one dimension. Default dtype i32 for whole numbers, else f32.
+ * @example
+ * ```ts
+ * import { arange } from 'heddle';
+ *
+ * console.log(await arange(3).array()); // → [ 0, 1, 2 ]
+ * console.log(await arange(1, 2, { step: 0.25 }).array()); // → [ 1, 1.25, 1.5, 1.75 ]
+ * ```
  * @throws ArgumentError, DTypeError for a dtype that cannot represent an element
  */
 export function arange<N extends number, D extends DTypeName = 'i32' | 'f32'>(
@@ -304,6 +319,12 @@ export function arange(
 
 /**
  * `count` numbers from `start` to `end`, both included, at equal distances, one dimension. Default dtype f32.
+ * @example
+ * ```ts
+ * import { linspace } from 'heddle';
+ *
+ * console.log(await linspace(0, 1, 5).array()); // → [ 0, 0.25, 0.5, 0.75, 1 ]
+ * ```
  * @throws ArgumentError, DTypeError unless of floats
  */
 export function linspace<N extends number, D extends DTypeName = 'f32'>(
@@ -365,7 +386,15 @@ export function eye<N extends number, D extends DTypeName = 'f32'>(
   return fromNode(b.cast(b.map('eq', b.iota([n, n], 0), b.iota([n, n], 1)), options.dtype ?? f32), options);
 }
 
-/** Tensors one after the other along `axis`; the other sizes agree. */
+/**
+ * Tensors one after the other along `axis`; the other sizes agree.
+ * @example
+ * ```ts
+ * import { cat, ones, zeros } from 'heddle';
+ *
+ * console.log(await cat([zeros([2, 1]), ones([2, 2])], 1).array()); // → [ [ 0, 1, 1 ], [ 0, 1, 1 ] ]
+ * ```
+ */
 export function cat<const L extends readonly AnyTensor[], X extends number = 0>(
   tensors: L & Uninferred<Fitted<Joined<ShapesOf<L>, X>, unknown>>,
   axis: X = 0 as X,
@@ -393,7 +422,15 @@ export function cat<const L extends readonly AnyTensor[], X extends number = 0>(
   );
 }
 
-/** Tensors of one shape along a new dimension before `axis`. */
+/**
+ * Tensors of one shape along a new dimension before `axis`.
+ * @example
+ * ```ts
+ * import { stack, tensor } from 'heddle';
+ *
+ * console.log(await stack([tensor([1, 2]), tensor([3, 4])]).array()); // → [ [ 1, 2 ], [ 3, 4 ] ]
+ * ```
+ */
 export function stack<const L extends readonly AnyTensor[], X extends number = 0>(
   tensors: L,
   axis: X = 0 as X,
@@ -408,7 +445,16 @@ export function stack<const L extends readonly AnyTensor[], X extends number = 0
   );
 }
 
-/** Elements of `then` where `condition` is true, else of `otherwise`; all broadcast. */
+/**
+ * Elements of `then` where `condition` is true, else of `otherwise`; all broadcast.
+ * @example
+ * ```ts
+ * import { tensor, where } from 'heddle';
+ *
+ * const x = tensor([-1, 0, 2]);
+ * console.log(await where(x.gt(0), x, 0).array()); // → [ 0, 0, 2 ]
+ * ```
+ */
 export function where<T extends AnyTensor, X extends Operand, Y extends Operand>(
   condition: T,
   then: X,

@@ -39,7 +39,13 @@ const GRAD: Rules<GradOptions> = {
  * A function that gives the gradient of `fn`, a function of tensors whose result is one element. What it gives can be
  * differentiated again: by another `grad`, and by `backward`, with respect to its arguments and to whatever else `fn` uses.
  * As PyTorch's torch.func.grad.
- * @example const slope = grad((x: Tensor) => x.sin()); const curvature = grad(slope);
+ * @example
+ * ```ts
+ * import { grad, type Tensor, tensor } from 'heddle';
+ *
+ * const slope = grad((x: Tensor) => x.square().sum());
+ * console.log(await slope(tensor([1, 2, 3])).array()); // → [ 2, 4, 6 ]
+ * ```
  * @throws ArgumentError, DTypeError, ShapeError when called: the arguments must be tensors of floats, the result one element
  */
 export function grad<A extends readonly unknown[], const N extends number | readonly number[] = 0>(
@@ -50,7 +56,16 @@ export function grad<A extends readonly unknown[], const N extends number | read
   return (...args) => both(args).gradient as GradientOf<N>;
 }
 
-/** As `grad`, of both the value and the gradient: `[value, gradient]`. */
+/**
+ * As `grad`, of both the value and the gradient: `[value, gradient]`.
+ * @example
+ * ```ts
+ * import { type Tensor, tensor, valueAndGrad } from 'heddle';
+ *
+ * const [value, slope] = valueAndGrad((x: Tensor) => x.square().sum())(tensor([1, 2, 3]));
+ * console.log(await value.item(), await slope.array()); // → 14 [ 2, 4, 6 ]
+ * ```
+ */
 export function valueAndGrad<
   A extends readonly unknown[],
   R extends AnyTensor,
@@ -128,10 +143,21 @@ export type CustomBackward<I extends readonly AnyTensor[], O extends AnyTensor> 
  * `forward` with gradients computed by `backward`. This is how your own kernel takes part in training, also within `jit`.
  * `forward` runs without gradients, so that a tensor that it uses from outside gets none: pass it as an input. What
  * `backward` computes can be differentiated again, if it is made of what can.
+ * @example
+ * ```ts
+ * import { customGradient, type Tensor, tensor } from 'heddle';
+ *
+ * const straight = customGradient(
+ *   (x: Tensor) => x.round(),
+ *   (g) => [g],
+ * );
+ * const x = tensor([0.4, 1.6], { requiresGrad: true });
+ * straight(x).sum().backward();
+ * console.log(await x.grad!.array()); // → [ 1, 1 ]
+ * ```
  * @param forward a function of tensors that gives a tensor, such as `(x) => cube.apply(…)`
  * @param backward gets the gradient of the output, the inputs and the output, and gives a list with the gradient of each
  * input, in its shape and dtype
- * @example const clip = customGradient((x: Tensor) => x.round(), (g) => [g]);
  */
 export function customGradient<const I extends readonly AnyTensor[], O extends AnyTensor>(
   forward: (...inputs: I) => O,

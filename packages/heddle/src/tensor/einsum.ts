@@ -174,7 +174,13 @@ function contracted(
  * what the result does not name is summed over. '...' stands for any other dimensions, which broadcast. A letter twice in
  * one tensor takes its diagonal. Without '->' the result has the letters that occur once, in alphabetical order. Tensors
  * are multiplied from the left to the right, two at a time, by matrix products where they share what is summed.
- * @example einsum('bhqd,bhkd->bhqk', [queries, keys])
+ * @example
+ * ```ts
+ * import { einsum, randn } from 'heddle';
+ *
+ * const [queries, keys] = [randn([2, 4, 10, 16]), randn([2, 4, 12, 16])];
+ * console.log(einsum('bhqd,bhkd->bhqk', [queries, keys]).shape); // → [ 2, 4, 10, 12 ]
+ * ```
  * @throws ArgumentError, ShapeError, DTypeError
  */
 export function einsum<D extends DTypeName>(

@@ -6,7 +6,15 @@ import * as fused from '../ops/activation/op.js';
 import { type AnyTensor, requireFloat, requireTensor } from './checks.js';
 import { Tensor, widely } from './tensor.js';
 
-/** max(0, x); the gradient at 0 is 0. */
+/**
+ * max(0, x); the gradient at 0 is 0.
+ * @example
+ * ```ts
+ * import { relu, tensor } from 'heddle';
+ *
+ * console.log(await relu(tensor([-1, 0, 2])).array()); // → [ 0, 0, 2 ]
+ * ```
+ */
 export function relu<T extends AnyTensor>(x: T): T {
   requireTensor('relu', 'x', x);
   return x.relu() as T;
@@ -126,7 +134,15 @@ export function gelu<T extends AnyTensor>(x: T, options: GeluOptions = {}): T {
   return widely((x) => x.mul(share(x)), x);
 }
 
-/** e^x / Σ e^x along `axis`, computed from x − max x. */
+/**
+ * e^x / Σ e^x along `axis`, computed from x − max x.
+ * @example
+ * ```ts
+ * import { softmax, tensor } from 'heddle';
+ *
+ * console.log(await softmax(tensor([[0, 0], [1, 1]])).array()); // → [ [ 0.5, 0.5 ], [ 0.5, 0.5 ] ]
+ * ```
+ */
 export function softmax<T extends AnyTensor>(x: T, axis = -1): T {
   requireTensor('softmax', 'x', x);
   return x.softmax(axis) as T;

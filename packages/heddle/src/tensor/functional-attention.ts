@@ -145,6 +145,13 @@ export function attend<D extends DTypeName>(
  * softmax(query · keyᵀ · scale + mask) · value: for each query the mean of the values, weighted by how well their keys
  * fit (Vaswani and others, Attention is all you need, 2017). A query that may attend to no key gives 0. Of 16-bit
  * floats all is f32 until the end, with products in tf32 where there are tensor cores.
+ * @example
+ * ```ts
+ * import { randn, scaledDotProductAttention } from 'heddle';
+ *
+ * const [q, k, v] = [randn([2, 4, 10, 16]), randn([2, 4, 10, 16]), randn([2, 4, 10, 16])];
+ * console.log(scaledDotProductAttention(q, k, v, { isCausal: true }).shape); // → [ 2, 4, 10, 16 ]
+ * ```
  * @param query floats (…, L, E)
  * @param key (…, S, E)
  * @param value (…, S, V)

@@ -32,6 +32,14 @@ export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js
 
 /**
  * Cross-correlation of images with `weight`, plus `bias`.
+ * @example
+ * ```ts
+ * import { conv2d, randn } from 'heddle';
+ *
+ * const images = randn([8, 3, 32, 32]);
+ * const weight = randn([16, 3, 5, 5]);
+ * console.log(conv2d(images, weight, undefined, { padding: 2, stride: 2 }).shape); // → [ 8, 16, 16, 16 ]
+ * ```
  * @param x (N, C, H, W)
  * @param weight (O, C/groups, kH, kW)
  * @param bias (O)

@@ -50,6 +50,13 @@ function limitNorms(weight: AnyTensor, flat: AnyTensor, most: number, ord: numbe
 
 /**
  * The row of `weight` that each index names. The gradient adds up the rows' gradients, always in the same order.
+ * @example
+ * ```ts
+ * import { embedding, randn, tensor } from 'heddle';
+ *
+ * const table = randn([1000, 64]);
+ * console.log(embedding(tensor(Int32Array.of(7, 7, 3)), table).shape); // → [ 3, 64 ]
+ * ```
  * @param indices i32, any shape (…), each 0 … rows−1; others give a row of NaN
  * @param weight floats (rows, features)
  * @returns (…, features)

@@ -72,6 +72,13 @@ interface Resize {
 
 /**
  * Signals or images of another size.
+ * @example
+ * ```ts
+ * import { interpolate, randn } from 'heddle';
+ *
+ * const images = randn([1, 3, 16, 16]);
+ * console.log(interpolate(images, { scaleFactor: 2, mode: 'bilinear' }).shape); // → [ 1, 3, 32, 32 ]
+ * ```
  * @param x (N, C, L) for nearest, nearest-exact, area and linear, (N, C, H, W) for all modes but linear
  * @returns (N, C, …size)
  * @throws ShapeError, DTypeError, ArgumentError unless exactly one of size and scaleFactor is given

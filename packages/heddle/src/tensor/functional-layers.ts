@@ -26,6 +26,12 @@ import { type DTypeOf, MATMUL, type MatmulOptions, type ShapeOf, Tensor, widely 
 
 /**
  * x · weightᵀ + bias.
+ * @example
+ * ```ts
+ * import { linear, ones } from 'heddle';
+ *
+ * console.log(await linear(ones([1, 3]), ones([2, 3]), ones([2])).array()); // → [ [ 4, 4 ] ]
+ * ```
  * @param x (…, in)
  * @param weight (out, in)
  * @param bias (out)
@@ -127,6 +133,12 @@ export function dropPath<T extends AnyTensor>(x: T, options: DropoutOptions = {}
 
 /**
  * 1 where the class is the label, 0 elsewhere.
+ * @example
+ * ```ts
+ * import { oneHot, tensor } from 'heddle';
+ *
+ * console.log(await oneHot(tensor(Int32Array.of(2, 0)), 3).array()); // → [ [ 0, 0, 1 ], [ 1, 0, 0 ] ]
+ * ```
  * @param labels i32, any shape (…), each 0 … classes−1; others give a row of zeros
  * @returns f32 (…, classes)
  */

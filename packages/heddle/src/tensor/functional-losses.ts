@@ -161,6 +161,14 @@ export function nllLoss<D extends DTypeName, R extends Reduction = 'mean'>(
  * Cross-entropy of logits against class labels, −log softmax(logits)[label], or against class probabilities,
  * −Σ target·log softmax(logits), computed without overflow. A label that is not a class gives NaN (`fit` and the loaders
  * report it by its position). The mean against probabilities is that over the rows, also with `weight`, as in PyTorch.
+ * @example
+ * ```ts
+ * import { crossEntropy, tensor } from 'heddle';
+ *
+ * const logits = tensor([[0, 0], [0, 0]]);
+ * const labels = tensor(Int32Array.of(0, 1));
+ * console.log((await crossEntropy(logits, labels).item()).toFixed(4)); // → 0.6931
+ * ```
  * @param logits (N, C) or (N, C, …), floats
  * @param labels i32 (N) or (N, …), each 0 … C−1; or probabilities, floats of the logits' shape
  * @returns a scalar, or with reduction 'none' the shape of labels
@@ -278,6 +286,13 @@ export function bce<D extends DTypeName, R extends Reduction = 'mean'>(
 /**
  * Binary cross-entropy of sigmoid(x): log(1 + e^x) − t·x, computed without overflow; with `posWeight` w
  * (1 − t)·x + (1 + (w − 1)·t)·log(1 + e^−x).
+ * @example
+ * ```ts
+ * import { bceWithLogits, tensor } from 'heddle';
+ *
+ * const loss = bceWithLogits(tensor([0, 0]), tensor([0, 1]));
+ * console.log((await loss.item()).toFixed(4)); // → 0.6931
+ * ```
  * @param x logits, any shape
  * @param target the same shape and dtype, in [0, 1]
  */
@@ -308,7 +323,15 @@ export function bceWithLogits<D extends DTypeName, R extends Reduction = 'mean'>
   return reduced(weight ? losses.mul(weight) : losses, options.reduction);
 }
 
-/** Mean squared error: (x − target)². Both of the same shape and dtype. */
+/**
+ * Mean squared error: (x − target)². Both of the same shape and dtype.
+ * @example
+ * ```ts
+ * import { mse, tensor } from 'heddle';
+ *
+ * console.log(await mse(tensor([1, 2]), tensor([1, 4])).item()); // → 2
+ * ```
+ */
 export function mse<D extends DTypeName, R extends Reduction = 'mean'>(
   x: Tensor<Shape, D>,
   target: AnyTensor,

@@ -161,6 +161,13 @@ function lastAxes(
 
 /**
  * (x − mean) / √(var + eps) · weight + bias over the last dimensions (Ba, Kiros and Hinton, 2016).
+ * @example
+ * ```ts
+ * import { layerNorm, tensor } from 'heddle';
+ *
+ * const y = layerNorm(tensor([[1, 3], [2, 6]]), [2]);
+ * console.log(await y.round().array()); // → [ [ -1, 1 ], [ -1, 1 ] ]
+ * ```
  * @param x (…, normalizedShape)
  * @param normalizedShape the sizes of the last dimensions; a number is one dimension
  * @param options `weight` and `bias` have the normalized shape

@@ -17,6 +17,12 @@ export { MAX_POOL2D, type MaxPool2dOptions } from '../ops/max-pool2d/op.js';
 
 /**
  * The largest element of each window.
+ * @example
+ * ```ts
+ * import { maxPool2d, randn } from 'heddle';
+ *
+ * console.log(maxPool2d(randn([8, 16, 28, 28]), 2).shape); // → [ 8, 16, 14, 14 ]
+ * ```
  * @param x (N, C, H, W)
  * @param kernel the window's size
  * @returns (N, C, outH, outW), out = ⌊(in + 2·padding − dilation·(k − 1) − 1) / stride⌋ + 1

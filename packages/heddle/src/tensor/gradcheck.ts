@@ -21,6 +21,12 @@ const GRADCHECK: Rules<GradcheckOptions> = { step: above(0), tolerance: above(0)
 
 /**
  * Compare the gradient of `fn` (a scalar of its inputs) with central differences, element by element, in f64.
+ * @example
+ * ```ts
+ * import { f64, gradcheck, tensor } from 'heddle';
+ *
+ * await gradcheck((x) => x.sin().mul(x), [tensor([0.5, 1, 2], { dtype: f64 })]); // throws where the gradient is wrong
+ * ```
  * @throws NumericError naming the first element that differs
  */
 export async function gradcheck(

@@ -86,6 +86,14 @@ const KEPT = 16;
  * those it assigns are updated in place. Everything else in `fn` happens once, during the trace: plain arguments are
  * constants of the program (other values make another program), and values cannot be awaited inside. Gradients last until
  * the function returns: those that no optimizer has used by then are not computed.
+ * @example
+ * ```ts
+ * import { jit, ones, type Tensor } from 'heddle';
+ *
+ * const step = jit((x: Tensor, w: Tensor) => x.matmul(w).relu().sum());
+ * console.log(await step(ones([4, 3]), ones([3, 2])).item()); // → 24
+ * await step(ones([4, 3]), ones([3, 2])).item(); // runs the program of the first call
+ * ```
  * @throws ArgumentError for an argument that `fn` assigns, directly or as a tensor from outside
  */
 export function jit<A extends readonly unknown[], R>(

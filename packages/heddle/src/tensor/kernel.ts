@@ -200,6 +200,18 @@ function resultOf(ir: KernelIr, result: unknown): readonly [name: string, shape:
 
 /**
  * Compile a TypeScript function to a kernel.
+ * @example
+ * ```ts
+ * import { buffer, ceilDiv, f32, i32, kernel, ones } from 'heddle';
+ *
+ * const scale = kernel('scale', { x: buffer(f32), by: f32, n: i32 }, ({ x, by, n }, { globalId }) => {
+ *   const i = globalId.x;
+ *   if (i < n) x[i] = by * x[i];
+ * });
+ * const x = ones([1000]);
+ * await scale.launch({ grid: ceilDiv(1000, 256), block: 256 }, { x, by: 3, n: 1000 });
+ * console.log(await x.at(':3').array()); // → [ 3, 3, 3 ]
+ * ```
  * @param schema the parameters: scalars by dtype (`f32`), memory by `buffer(f32)`
  * @param constants what the kernel knows at compile time, taken from the function's second parameter
  * @throws KernelError with file, line and column

@@ -14,7 +14,16 @@ export { reclaim } from '../engine/storage.js';
 /** @internal */
 export { currentTrace, isFromBefore, noteUseOfGradients } from '../engine/trace.js';
 
-/** Run `body` without recording gradients: no tensor made in it requires one. */
+/**
+ * Run `body` without recording gradients: no tensor made in it requires one.
+ * @example
+ * ```ts
+ * import { noGrad, ones } from 'heddle';
+ *
+ * const w = ones([2], { requiresGrad: true });
+ * console.log(noGrad(() => w.mul(2)).requiresGrad); // → false
+ * ```
+ */
 export function noGrad<T>(body: () => T): T {
   requireArgument('noGrad', 'body', body, aFunction, 'Write noGrad(() => …).');
   const result = withoutGradients(body);
@@ -27,6 +36,12 @@ export function noGrad<T>(body: () => T): T {
 
 /**
  * Make `name` the device of all tensors made from now on: cuda, cuda:1 (the second GPU), cpu or sim.
+ * @example
+ * ```ts
+ * import { useDevice } from 'heddle';
+ *
+ * console.log(useDevice('cpu').name); // → cpu
+ * ```
  * @returns the device, as `device()` does from now on
  * @throws DeviceError if there is none of that name, or it cannot be used here
  */
@@ -44,7 +59,17 @@ export const realize = (...tensors: readonly AnyTensor[]): void => {
   if (!currentTrace()) realizeNodes(tensors.map((t) => t.node));
 };
 
-/** Memory of the current device in bytes: used, reserved, peak, and who holds it. */
+/**
+ * Memory of the current device in bytes: used, reserved, peak, and who holds it.
+ * @example
+ * ```ts
+ * import { memory, ones, realize } from 'heddle';
+ *
+ * const x = ones([1024]).add(1);
+ * realize(x);
+ * console.log(memory().used >= 4096); // → true
+ * ```
+ */
 export const memory = (): MemoryReport => currentDevice().memory();
 
 /** Graphs compiled, programs run, kernels launched so far. */

@@ -19,7 +19,13 @@ export const getPrecision = (): Precisions => precisions;
 
 /**
  * Change the precision of what is recorded from now on; a `jit` program keeps that of its trace.
- * @example setPrecision({ matmul: 'tf32' })
+ * @example
+ * ```ts
+ * import { getPrecision, setPrecision } from 'heddle';
+ *
+ * setPrecision({ matmul: 'tf32' });
+ * console.log(getPrecision().matmul); // → tf32
+ * ```
  * @throws ArgumentError for another name
  */
 export function setPrecision(changes: Partial<Precisions>): void {

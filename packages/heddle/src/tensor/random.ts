@@ -129,7 +129,18 @@ export class Generator {
 
 const standard = new Generator(0);
 
-/** Seed the generator that `rand`, `randn` and dropout draw from. */
+/**
+ * Seed the generator that `rand`, `randn` and dropout draw from.
+ * @example
+ * ```ts
+ * import { manualSeed, rand } from 'heddle';
+ *
+ * manualSeed(7);
+ * const first = await rand([2]).array();
+ * manualSeed(7);
+ * console.log(String(await rand([2]).array()) === String(first)); // → true
+ * ```
+ */
 export function manualSeed(seed: number): void {
   requireArgument('manualSeed', 'seed', seed, aSeed);
   standard.reset(seed);
@@ -298,6 +309,13 @@ const uniform = (generator: Generator, shape: Shape, count = 24): GraphNode => {
 /**
  * Normal with mean 0 and variance 1, in pairs √(−2 ln u)·(cos 2πt, sin 2πt): G. Box and M. Muller (1958). A word of 32
  * random bits makes u, the next one t, so that the largest number is √(66 ln 2) = 6.76.
+ * @example
+ * ```ts
+ * import { manualSeed, randn } from 'heddle';
+ *
+ * manualSeed(0);
+ * console.log(randn([64, 784]).shape); // → [ 64, 784 ]
+ * ```
  */
 export function randn<const S extends Shape, D extends DTypeName = 'f32'>(
   shape: S,

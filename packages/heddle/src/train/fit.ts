@@ -16,6 +16,22 @@ import { Training } from './training.js';
  * is read from the device every `readEvery` steps only, and awaited when the next steps are queued.
  * From the first loss that is not finite on, no weight changes any more, and training stops with an error. Every epoch
  * begins in training mode (`model.train()`). Gradients from before are forgotten.
+ * @example
+ * ```ts
+ * import { fit, Loader, manualSeed, mse, nn, optim, randn, TensorDataset, tensor } from 'heddle';
+ *
+ * manualSeed(0);
+ * const x = randn([100, 3]);
+ * const data = new TensorDataset(x, x.matmul(tensor([[1], [-2], [0.5]])));
+ * const model = new nn.Linear(3, 1);
+ * const { epochs } = await fit(model, {
+ *   train: new Loader(data, { batchSize: 20, shuffle: true }),
+ *   optimizer: new optim.SGD(model.parameters(), { lr: 0.1 }),
+ *   loss: mse,
+ *   epochs: 20,
+ * });
+ * console.log(epochs.at(-1)!.loss < 0.01); // → true
+ * ```
  * @returns what happened; also when `signal` ended it: an epoch that it cut short is the last one in the history, and no
  *   callback is told of it
  * @throws NumericError naming the first layer or parameter that is not finite; the model then has its last good weights

@@ -39,6 +39,14 @@ const SAVE: Rules<SaveWeightsOptions> = {
 
 /**
  * Write a model's state, atomically: what was at `path` stays whole if anything fails. The path ends in .safetensors or .npz.
+ * @example
+ * ```ts
+ * import { loadWeights, nn, saveWeights } from 'heddle';
+ *
+ * const model = new nn.Linear(4, 2);
+ * await saveWeights(model, 'linear.safetensors');
+ * await loadWeights(new nn.Linear(4, 2), 'linear.safetensors');
+ * ```
  * @throws ArgumentError, FileError
  */
 export async function saveWeights(
