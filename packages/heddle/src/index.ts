@@ -313,6 +313,7 @@ export {
   Tensor,
 } from './tensor/tensor.js';
 export {
+  type Augment,
   accuracy,
   binaryAccuracy,
   type Callback,

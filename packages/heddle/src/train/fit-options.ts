@@ -2,6 +2,7 @@
 import {
   aBoolean,
   above,
+  aFunction,
   aString,
   instance,
   integerFrom,
@@ -26,6 +27,11 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
   readonly optimizer: Optimizer<BaseSettings>;
   /** How many times all examples are seen. */
   readonly epochs: number;
+  /**
+   * Varies the batches that are trained on, within the program: a transform of the inputs, or a function that also gives
+   * other targets, such as `transforms.mixUp({ numClasses: 10 })`. Default: batches stay as they are.
+   */
+  readonly augment?: Augment<Targets> | undefined;
   /**
    * The learning rates' factors, such as `optim.schedules.cosine()`. The rates are put back afterwards.
    * Default: none, the rates are the optimizer's, which callbacks may change.
@@ -76,6 +82,12 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Inputs and targets of a batch → other inputs, or both. */
+export type Augment<Targets = Tensor> = (
+  inputs: Tensor,
+  targets: Targets,
+) => Tensor | readonly [inputs: Tensor, targets: Targets];
+
 /** How often something happens. */
 export interface CheckpointInterval {
   /** After every so many epochs. */
@@ -96,6 +108,7 @@ export const FIT: Rules<FitOptions> = {
     instance(Optimizer, 'an optimizer, such as new optim.SGD(model.parameters(), { lr: 0.1 })'),
   ),
   epochs: required(integerFrom(1)),
+  augment: aFunction,
   schedule: aSchedule,
   accumulate: integerFrom(1),
   clipGradNorm: above(0),

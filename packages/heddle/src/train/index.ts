@@ -22,7 +22,7 @@ export {
   type Model,
 } from './evaluate.js';
 export { fit } from './fit.js';
-export type { CheckpointInterval, FitOptions } from './fit-options.js';
+export type { Augment, CheckpointInterval, FitOptions } from './fit-options.js';
 export type { GPTSizes } from './gpt.js';
 export { jsonLog } from './json-log.js';
 export * as metrics from './metric-kinds.js';

@@ -245,23 +245,20 @@ export function programNamed(name: string): TrainingProgram {
 export const scheduleOf = ({ schedule }: Pick<Recipe, 'schedule'>): LrSchedule | undefined =>
   schedule === 'constant' ? undefined : parseSchedule(schedule);
 
-/** What `fit` is told to train a program's network by a recipe. While it trains, the network varies its images. */
+/** What `fit` is told to train a program's network by a recipe. */
 export function fitOptionsOf(
   program: TrainingProgram,
   recipe: Recipe,
   model: nn.Module,
 ): Omit<FitOptions, 'train'> {
   const { epochs, lossReduction, autocast, clipGradNorm, augment, ema } = recipe;
-  if (augment)
-    model.registerForwardPreHook((module, [images, ...others]) =>
-      module.training ? [augmented(images as Tensor, augment), ...others] : undefined,
-    );
   return {
     loss: program.loss(lossReduction),
     metrics: { accuracy: program.metric },
     monitor: program.monitor,
     optimizer: optimizerOf(recipe, model.parameters()),
     schedule: scheduleOf(recipe),
+    augment: augment && ((images) => augmented(images, augment)),
     ...{ epochs, lossReduction, autocast, clipGradNorm },
     ema: ema === undefined ? undefined : { decay: ema },
   };

@@ -1,5 +1,6 @@
 /** What a training does with a batch: traced once, then run on the device for each. */
 import { f32, f64, i32 } from '../core/dtype.js';
+import type { Batched } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { clipGradNorm } from '../optim/index.js';
 import { stack, tensor } from '../tensor/create.js';
@@ -12,6 +13,17 @@ import type { LoopState } from './loop-state.js';
 
 /** The largest f32: anything larger, or NaN, aborts training. */
 const MAX_FINITE = 3.4028234663852886e38;
+
+/** What the batch becomes. */
+function varied(
+  augment: FitOptions['augment'],
+  inputs: Batched,
+  targets: Batched,
+): readonly [Batched, Batched] {
+  if (!augment) return [inputs, targets];
+  const made = augment(inputs as Tensor, targets as Tensor);
+  return Array.isArray(made) ? (made as unknown as readonly [Tensor, Tensor]) : [made as Tensor, targets];
+}
 
 export class TrainingStep {
   /** Of this epoch: good steps, and the sum of the losses of their examples. f64: no step is too small to count. */
@@ -26,15 +38,16 @@ export class TrainingStep {
    */
   constructor(
     model: Module,
-    { loss, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
+    { loss, augment, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
     { accumulation, scaler, ema }: LoopState,
     setRates: (updates: Tensor | number) => void,
     check: () => void,
   ) {
     const parameters = optimizer.groups.flatMap((group) => group.params);
-    this.work = (inputs, targets, size) => {
+    this.work = (examples, labels, size) => {
       if (!accumulation) setRates(1);
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
+      const [inputs, targets] = varied(augment, examples, labels);
       const value = inPrecision(autocast, () =>
         scalarOf('fit', 'loss', loss(outputsOf(model, inputs) as Tensor, targets as Tensor)),
       );

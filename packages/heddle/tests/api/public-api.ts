@@ -221,6 +221,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
         optimizer: only(() => new optim.SGD(layer().parameters()), optim.Optimizer),
         epochs: slow(number()),
         schedule: optional(schedule),
+        augment: optional(fn()),
         callbacks: optional(list(() => [])),
         ...{ readEvery: optional(number()), logEvery: optional(number()) },
         accumulate: optional(number()),

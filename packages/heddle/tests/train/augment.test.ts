@@ -1,7 +1,20 @@
 /** Images varied at random are the images, moved and mirrored. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { arange, f32, jit, manualSeed, type Tensor } from '../../src/index.js';
+import {
+  ArrayDataset,
+  arange,
+  crossEntropy,
+  f32,
+  fit,
+  jit,
+  Loader,
+  manualSeed,
+  nn,
+  optim,
+  type Tensor,
+  transforms,
+} from '../../src/index.js';
 import { augmented } from '../../src/train/augment.js';
 
 const [N, H, W] = [256, 4, 5];
@@ -53,4 +66,30 @@ test('images are moved by up to the shift in all directions, mirrored or not, ze
 
 test('without a setting images stay as they are', async () => {
   assert.deepEqual(await augmented(images(), {}).array(), await images().array());
+});
+
+test('fit trains on varied batches, and judges by those that are not', async () => {
+  const dataset = new ArrayDataset({
+    ...{
+      inputs: new Float32Array(8).fill(1),
+      inputShape: [1, 1, 2],
+      labels: Int32Array.of(0, 1, 1, 0),
+      classes: 2,
+    },
+  });
+  const loader = () => new Loader(dataset, { batchSize: 2 });
+  for (const resident of [false, true]) {
+    const seen: string[] = [];
+    const model = new nn.Sequential(new nn.Flatten(), new nn.Linear(2, 2));
+    await fit(model, {
+      ...{ train: loader(), validation: loader(), epochs: 1, resident },
+      optimizer: new optim.SGD(model.parameters(), { lr: 0 }),
+      augment: transforms.cutMix({ numClasses: 2 }),
+      loss: (logits, targets) => {
+        seen.push(`${targets.dtype.name} ${targets.shape}`);
+        return crossEntropy(logits, targets);
+      },
+    });
+    assert.deepEqual([...new Set(seen)], ['f32 2,2', 'i32 2']);
+  }
 });
