@@ -25,6 +25,7 @@ export {
   histogram,
   histogramsSvg,
 } from './histograms.js';
+export { type CaptionedImage, type ImagesOptions, imagesSvg } from './images.js';
 export { type Curve, type LineChart, lineChart } from './line-chart.js';
 export { type EmbeddingOptions, embeddingSvg, type Projection, pca } from './pca.js';
 export { type PngOptions, toPng } from './png.js';
@@ -37,5 +38,6 @@ export {
   predictions,
   worstMistakes,
 } from './predictions.js';
+export type { Raster } from './raster.js';
 export { type Profile, rooflineChart } from './roofline.js';
 export { runCurves } from './run/curves.js';

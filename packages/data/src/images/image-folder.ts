@@ -163,15 +163,20 @@ export class ImageFolder implements Dataset {
    */
   async statistics(options: LongWorkOptions = {}): Promise<Normalization> {
     const sample = this.spread(SAMPLE);
-    const counts = new Float64Array(256);
+    const { channels } = this.format;
+    const counts = Array.from({ length: channels }, () => new Float64Array(256));
     const count = async (i: number): Promise<void> => {
-      for (const byte of await decodeImage(sample.path(i), this.format)) counts[byte]!++;
+      const pixels = await decodeImage(sample.path(i), this.format);
+      for (let at = 0; at < pixels.length; at++) counts[at % channels]![pixels[at]!]!++;
     };
     await inParallel(sample.length, CONCURRENCY, count, options);
-    const total = sample.length * this.#features;
-    const mean = counts.reduce((sum, n, byte) => sum + (n * byte) / 255, 0) / total;
-    const variance = counts.reduce((sum, n, byte) => sum + n * (byte / 255 - mean) ** 2, 0) / total;
-    return variance > 0 ? { mean, std: Math.sqrt(variance) } : { mean: 0, std: 1 };
+    const total = (sample.length * this.#features) / channels;
+    const own = counts.map((of) => {
+      const mean = of.reduce((sum, n, byte) => sum + (n * byte) / 255, 0) / total;
+      const variance = of.reduce((sum, n, byte) => sum + n * (byte / 255 - mean) ** 2, 0) / total;
+      return variance > 0 ? { mean, std: Math.sqrt(variance) } : { mean: 0, std: 1 };
+    });
+    return channels === 1 ? own[0]! : { mean: own.map(({ mean }) => mean), std: own.map(({ std }) => std) };
   }
 
   /** The same images, normalized in another way. */

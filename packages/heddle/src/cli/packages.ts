@@ -12,9 +12,26 @@ export interface BenchPackage {
   readonly addBench: AddCommand;
 }
 
+/** An image of bytes, row by row, its colours side by side, and what is written under it. */
+export interface CaptionedImage {
+  readonly raster: {
+    readonly width: number;
+    readonly height: number;
+    readonly channels: 1 | 3;
+    readonly pixels: Uint8Array;
+  };
+  readonly captions?: readonly string[];
+}
+
 /** What the commands take from heddle-look. */
 export interface LookPackage {
   readonly addLook: AddCommand;
+  /** Images side by side in rows. @returns an SVG */
+  readonly imagesSvg: (
+    images: readonly CaptionedImage[],
+    options: { readonly title: string; readonly subtitle: string },
+  ) => Promise<string>;
+  readonly toPng: (svg: string) => Promise<Uint8Array>;
   /** Curves over a common x axis. @returns an SVG */
   readonly lineChart: (chart: {
     readonly title: string;

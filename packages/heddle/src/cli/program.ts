@@ -1,6 +1,7 @@
 /** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
 import { Argument, Command, Option } from 'commander';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
+import { addData } from './data-program.js';
 import type { GenerateOptions } from './generate.js';
 import type { LrCommandOptions } from './lr.js';
 import { type AddCommand, neededPackage, optionalPackage } from './packages.js';
@@ -56,6 +57,7 @@ export async function createProgram(
   addDoctor(root, ended);
   for (const command of PACKAGE_COMMANDS) await addPackageCommand(root, command, words, ended);
   addProfile(root, ended);
+  addData(root, ended);
   addSummary(root, ended);
   addLr(root, ended);
   return root;

@@ -33,6 +33,9 @@ test('every command has a help with examples', async () => {
     ['predict'],
     ['generate'],
     ['look'],
+    ['data'],
+    ['data', 'stats'],
+    ['data', 'look'],
     ['bench', 'cpu'],
     ['bench', 'accuracy'],
     ['bench', 'kernels'],
@@ -51,6 +54,15 @@ test('every command has a help with examples', async () => {
       [],
     );
   }
+});
+
+test('data stats counts the examples of a set and takes the mean of its pixels', async () => {
+  const { code, out, err } = await heddle(['data', 'stats', 'mnist', '--json']);
+  assert.equal(code, 0, err);
+  const { classes, channels, train, test } = JSON.parse(out);
+  assert.deepEqual([train, test, classes[0]], [60_000, 10_000, { name: '0', train: 5923, test: 980 }]);
+  // What everybody normalizes MNIST by.
+  assert.deepEqual([channels[0].mean.toFixed(4), channels[0].std.toFixed(4)], ['0.1307', '0.3081']);
 });
 
 test('what is not understood is said, with exit code 2', async () => {
