@@ -105,7 +105,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .addArgument(new Argument('[program]', 'the network').choices(Object.keys(SETTINGS)))
     .option(
       '-d, --data <set>',
-      'mnist, fashion-mnist, a folder with a folder of images for each class, or one with four IDX files (default: mnist)',
+      'mnist, fashion-mnist, cifar10, cifar100, a folder with a folder of images for each class, or one with four IDX files (default: mnist)',
     )
     .option(
       '--size <n>',

@@ -35,6 +35,16 @@ export {
   type WeightedSamplerOptions,
 } from './sampler.js';
 export { type KFold, kFold, randomSplit, type SplitOptions } from './split.js';
+export {
+  type CollectOptions,
+  collectExamples,
+  DataStream,
+  type StreamBatchOptions,
+  type StreamExample,
+  type StreamMapOptions,
+  type StreamShuffleOptions,
+  type StreamSource,
+} from './stream.js';
 export { Subset, type SubsetOf } from './subset.js';
 export { type TensorBatch, TensorDataset } from './tensor-dataset.js';
 export { type LoadTextOptions, loadText, TextDataset, type TextSet } from './text.js';

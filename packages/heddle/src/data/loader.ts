@@ -23,6 +23,7 @@ import { EpochRandom } from './epoch-random.js';
 import type { BatchJob, BatchSlot, SkippedExamples } from './fill.js';
 import { type BatchMaker, prefetch, ThisThread } from './prefetch.js';
 import { aSampler, RandomSampler, type Sampler, SequentialSampler } from './sampler.js';
+import { DataStream } from './stream.js';
 import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
 /** How a `Loader` goes through its data set. */
@@ -120,6 +121,11 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
 
   /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
   constructor(dataset: D, options: LoaderOptions) {
+    if ((dataset as unknown) instanceof DataStream)
+      throw new ArgumentError(
+        '[Loader] a DataStream is read from its beginning, a loader asks for any example. Make a data set of it: ' +
+          'await collectExamples(stream, …).',
+      );
     if (!(dataset instanceof TensorDataset)) requireDataset('Loader', 'dataset', dataset);
     requireOptions('Loader', options, RULES);
     const { batchSize, shuffle = false, seed = 0, dropLast = false, workers = 0 } = options;

