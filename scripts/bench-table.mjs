@@ -183,6 +183,7 @@ function gpuSection() {
   const parts = Object.entries({
     train: stepTable,
     kernels: kernelTable,
+    layers: layerTable,
     matmul: ladderTable,
     transpose: transposeTable,
     mnist: mnistTable,
@@ -239,6 +240,13 @@ function kernelTable({ measurements, ceilings, ...run }, file) {
   const products = Object.entries(ceilings.products).map(([p, rate]) => `${p} ${round(rate / 1000)} TFLOP/s`);
   const limits = `Ceilings of the same run: copy ${round(ceilings.copy)} GB/s, products ${products.join(', ')}.`;
   return `${markdown(header, rows)}${picture(file)}\n\n${limits} ${source(run, file)}`;
+}
+
+function layerTable({ measurements, ...run }, file) {
+  const peers = namesOfPeers(measurements);
+  const header = ['a layer, a loss or an optimizer', 'Heddle', ...(peers ? [peers, 'speed-up'] : [])];
+  const rows = measurements.map((m) => [m.title, us(m.median), ...(peers ? peerCells(m) : [])]);
+  return `${markdown(header, rows)}${picture(file)}\n\n${run.method} ${source(run, file)}`;
 }
 
 /** The ladder at its largest size. */
