@@ -12,6 +12,7 @@ import { formatShape, sameShape } from '../core/shape.js';
 import { noGrad } from '../tensor/modes.js';
 import { nameTensor } from '../tensor/names.js';
 import { INSPECT, type InspectOptions, isInside } from '../tensor/print.js';
+import { Setting } from '../tensor/setting.js';
 import { type AnyTensor, requireTensor, Tensor } from '../tensor/tensor.js';
 import { type ModelSummary, type SummaryInput, type SummaryOptions, summarize } from './summary.js';
 
@@ -57,8 +58,19 @@ export interface HookHandle {
  * ```
  */
 export abstract class Module {
+  readonly #training = new Setting(true);
+
   /** Whether layers such as Dropout and BatchNorm2d behave as in training; set by `train()` and `eval()`. */
-  training = true;
+  get training(): boolean {
+    return this.#training.value;
+  }
+
+  /** @throws ArgumentError for what is neither true nor false */
+  set training(mode: boolean) {
+    requireArgument('training', 'the value', mode, aBoolean);
+    this.#training.value = mode;
+  }
+
   readonly #hooks = new Hooks(this);
 
   /** Computes the module's output. Most modules take a tensor and return one (a `Layer`); other arguments and results are fine. */
@@ -212,7 +224,7 @@ export abstract class Module {
 /** Numbers, texts, switches and lists of numbers, also those of options. */
 function settingsOf(properties: object): string[] {
   return Object.entries(properties).flatMap(([name, value]: [string, unknown]) => {
-    if (name === 'training' || typeof value === 'function') return [];
+    if (typeof value === 'function') return [];
     if (Array.isArray(value))
       return value.every((v) => typeof v === 'number') ? [`${name}: [${value.join(', ')}]`] : [];
     if (typeof value !== 'object') return value === undefined ? [] : [`${name}: ${String(value)}`];

@@ -22,6 +22,7 @@ import * as b from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
 import type { Device } from '../runtime/device.js';
 import { labelOf } from './names.js';
+import { areAsRead, type Readings, settingChanges, withReadings } from './setting.js';
 import { type AnyTensor, Tensor } from './tensor.js';
 
 /** The values that a jitted function may take and return: tensors and plain values, in arrays and records. */
@@ -83,8 +84,9 @@ const KEPT = 16;
 /**
  * Compile `fn` into one program for each combination of shapes and dtypes. The first call traces it: tensors in its
  * arguments become inputs; tensors it uses from outside (parameters, optimizer state) are looked up again at every run, and
- * those it assigns are updated in place. Everything else in `fn` happens once, during the trace: plain arguments are
- * constants of the program (other values make another program), and values cannot be awaited inside. Gradients last until
+ * those it assigns are updated in place. Everything else in `fn` happens once, during the trace: plain arguments and the
+ * modes of layers (`train()`, `eval()`) are constants of the program (other values make another program), and values cannot be
+ * awaited inside. Gradients last until
  * the function returns: those that no optimizer has used by then are not computed.
  * @example
  * ```ts
@@ -103,36 +105,37 @@ export function jit<A extends readonly unknown[], R>(
   requireArgument('jit', 'fn', fn, aFunction, 'Write jit((x) => …).');
   requireOptions('jit', options, JIT);
   const { tune = 'on' } = options;
-  const programs = new Map<string, Traced>();
+  const programs: Traced[] = [];
   let launches = 0;
   /** What the last call was given, if only tensors: a training loop is spared the text that tells programs apart. */
   let last:
-    | { readonly device: Device; readonly types: readonly TensorType[]; readonly program: Traced }
+    | {
+        readonly device: Device;
+        readonly types: readonly TensorType[];
+        readonly program: Traced;
+        readonly changes: number;
+      }
     | undefined;
 
   const prepare = (args: A) => {
     const device = currentDevice();
     const given: readonly unknown[] = args;
-    if (last?.device === device && ofTypes(given, last.types)) {
+    if (last?.device === device && last.changes === settingChanges() && ofTypes(given, last.types)) {
       last.program.recording.requireApart(given);
       return { program: last.program, inputs: given.map((t) => t.ownNode) };
     }
     const inputs: AnyTensor[] = [];
     const key = `${device.name}${args.map((a, i) => signatureText(a, `argument ${i}`, inputs)).join(';')}`;
-    let program = programs.get(key);
+    let program = programs.find((known) => known.key === key && areAsRead(known.readings));
     if (!program) {
-      program = record(fn, args, tune === 'on');
-      if (programs.size >= KEPT) {
-        const [oldest] = programs.keys();
-        programs.get(oldest!)!.recording.dispose();
-        programs.delete(oldest!);
-      }
-      programs.set(key, program);
+      program = record(key, fn, args, tune === 'on');
+      if (programs.length >= KEPT) programs.shift()!.recording.dispose();
+      programs.push(program);
     }
     program.recording.requireApart(inputs);
     const nodes = inputs.map((t) => t.ownNode);
     last = args.every((a) => a instanceof Tensor)
-      ? { device, types: nodes.map((n) => n.type), program }
+      ? { device, types: nodes.map((n) => n.type), program, changes: settingChanges() }
       : undefined;
     return { program, inputs: nodes };
   };
@@ -163,8 +166,8 @@ export function jit<A extends readonly unknown[], R>(
     },
     dispose: {
       value: () => {
-        for (const { recording } of programs.values()) recording.dispose();
-        programs.clear();
+        for (const { recording } of programs) recording.dispose();
+        programs.length = 0;
         last = undefined;
       },
     },
@@ -173,6 +176,10 @@ export function jit<A extends readonly unknown[], R>(
 
 /** A function as it was traced for some arguments. */
 interface Traced {
+  /** The device, and the types and plain values of the arguments. */
+  readonly key: string;
+  /** The settings of layers that the function has read. */
+  readonly readings: Readings;
   readonly recording: Recording;
   readonly output: JitValue;
 }
@@ -187,7 +194,21 @@ function ofTypes(args: readonly unknown[], types: readonly TensorType[]): args i
   );
 }
 
-function record<A extends readonly unknown[], R>(fn: (...args: A) => R, args: A, measure: boolean): Traced {
+function record<A extends readonly unknown[], R>(
+  key: string,
+  fn: (...args: A) => R,
+  args: A,
+  measure: boolean,
+): Traced {
+  const { made, readings } = withReadings(() => traced(fn, args, measure));
+  return { key, readings, ...made };
+}
+
+function traced<A extends readonly unknown[], R>(
+  fn: (...args: A) => R,
+  args: A,
+  measure: boolean,
+): Pick<Traced, 'recording' | 'output'> {
   const trace = new Trace((node) => realize([node]));
   const nodes: GraphNode[] = [];
   let output: JitValue;

@@ -126,6 +126,7 @@ export const MODULE_METHODS: Readonly<Record<string, readonly Spec[]>> = {
   buffers: [],
   stateDict: [],
   loadStateDict: [state(() => layer().stateDict()), options({ strict: optional(flag) })],
+  'set training': [flag],
   train: [optional(flag)],
   eval: [],
   zeroGrad: [],
