@@ -8,7 +8,7 @@ import fc from 'fast-check';
 import { DataError } from 'heddle';
 import { imageFolder, parseTokenizer, readCsv, readImages, readParquet, readTokenizer } from 'heddle-data';
 import sharp from 'sharp';
-import { temporaryFolder } from './image-files.js';
+import { temporaryFolder, writePicture } from './image-files.js';
 
 const folder = temporaryFolder();
 const golden = (name: string): string =>
@@ -59,6 +59,25 @@ for (const ending of ['jpg', 'png', 'webp'])
       assert.deepEqual((await readImages([path], images.format)).shape, [1, 3, 16, 16]);
     });
   });
+
+test('the reason is the own one of each image, also when many fail at a time', async () => {
+  const root = join(folder, 'cut');
+  mkdirSync(join(root, 'all'), { recursive: true });
+  for (const ending of ['jpg', 'png']) {
+    const path = await writePicture(join(root, `whole.${ending}`), {
+      width: 48,
+      height: 32,
+      at: (x, y) => x * y,
+    });
+    const whole = readFileSync(path);
+    for (let i = 0; i < 30; i++)
+      writeFileSync(join(root, 'all', `${i}.${ending}`), whole.subarray(0, whole.length - 20 - i));
+  }
+  const damaged = await (await imageFolder(root, { size: 16 })).verify();
+  assert.equal(damaged.length, 60);
+  for (const { path, error } of damaged)
+    assert.match(error.message, path.endsWith('jpg') ? /premature end of JPEG image/ : /libpng read error/);
+});
 
 test('damaged CSV files', () => {
   const path = join(folder, 'x.csv');

@@ -244,10 +244,10 @@ test('a damaged image is named: in a batch, from a worker, and by verify', async
   assert.deepEqual(
     damaged.map(({ path, error }) => [
       error instanceof DataError,
-      error.message.replace(path, '').replace(/\(.*?\)/, '()'),
+      error.message.replace(path, '').replace(/\(Input .*?\)/, '()'),
     ]),
     [
-      ': is damaged or cannot be read (). Fetch it again, or remove it.',
+      ': is damaged or cannot be read (VipsJpeg: premature end of JPEG image). Fetch it again, or remove it.',
       ': is empty, expected an image. Fetch it again, or remove it.',
       ': is not an image that can be decoded (). Expected JPEG, PNG or WebP.',
       ': has 60000 × 60000 pixels, more than maxPixels, which is 268435456. Make it smaller, or raise maxPixels.',

@@ -27,17 +27,9 @@ const FITS: Readonly<Record<ResizeMode, 'fill' | 'cover' | 'contain'>> = {
  * @throws DataError naming the file
  */
 export async function decodeImage(path: string, format: ImageFormat): Promise<Uint8Array> {
-  const { size, channels, resize, maxPixels, failOn } = format;
+  const { size, channels, maxPixels } = format;
   const [height, width] = size;
-  let image: Sharp = sharp(path, { failOn, limitInputPixels: maxPixels, autoOrient: true });
-  image = image.resize({ width, height, fit: FITS[resize], background: 'black' }).removeAlpha();
-  image = channels === 1 ? image.toColourspace('b-w') : image.toColourspace('srgb');
-  const pixels = await image
-    .raw({ depth: 'uchar' })
-    .toBuffer()
-    .catch(async (error: unknown) => {
-      throw await explained(path, maxPixels, error as Error);
-    });
+  const pixels = await explaining(path, maxPixels, () => decode(path, format));
   if (pixels.length !== height * width * channels)
     throw new DataError(
       `${path}: decoded into ${pixels.length} bytes, expected ${height} × ${width} × ${channels}. Save it as PNG or JPEG.`,
@@ -47,16 +39,72 @@ export async function decodeImage(path: string, format: ImageFormat): Promise<Ui
   return new Uint8Array(pixels.buffer, pixels.byteOffset, pixels.length);
 }
 
+function decode(path: string, { size, channels, resize, maxPixels, failOn }: ImageFormat): Promise<Buffer> {
+  const [height, width] = size;
+  let image: Sharp = sharp(path, { failOn, limitInputPixels: maxPixels, autoOrient: true });
+  image = image.resize({ width, height, fit: FITS[resize], background: 'black' }).removeAlpha();
+  image = channels === 1 ? image.toColourspace('b-w') : image.toColourspace('srgb');
+  return image.raw({ depth: 'uchar' }).toBuffer();
+}
+
 /** Size and channels of an image, from its header. @throws DataError naming the file */
 export async function imageFacts(path: string, maxPixels?: number): Promise<ImageFacts> {
+  const { autoOrient, space } = await explaining(path, maxPixels, () =>
+    sharp(path, { limitInputPixels: false }).metadata(),
+  );
+  const isGrey = space === 'b-w' || space === 'grey16';
+  return { ...autoOrient, channels: isGrey ? 1 : 3 };
+}
+
+/** What `read` gives of a file. @throws DataError saying what is wrong with it */
+async function explaining<T>(
+  path: string,
+  maxPixels: number | undefined,
+  read: () => Promise<T>,
+): Promise<T> {
+  while (alone) await alone;
+  const reading = read();
+  underWay.add(reading);
   try {
-    const { autoOrient, space } = await sharp(path, { limitInputPixels: false }).metadata();
-    const isGrey = space === 'b-w' || space === 'grey16';
-    return { ...autoOrient, channels: isGrey ? 1 : 3 };
+    return await reading;
   } catch (error) {
-    throw await explained(path, maxPixels, error as Error);
+    throw await explained(path, maxPixels, await errorAlone(error as Error, read));
+  } finally {
+    underWay.delete(reading);
   }
 }
+
+const underWay = new Set<Promise<unknown>>();
+/** The image that is read while no other is. */
+let alone: Promise<Error> | undefined;
+
+/** What sharp says where libvips has no text. */
+const NO_TEXT = 'Warning treated as error due to failOn setting';
+
+/**
+ * The error of a file, from reading it again while no other is read: libvips has one buffer for the texts of all errors, and
+ * whichever image ends first takes or clears them. Other threads share it as well, so that a text may need several attempts.
+ */
+async function errorAlone(first: Error, read: () => Promise<unknown>): Promise<Error> {
+  while (alone) await alone;
+  const again = async (): Promise<Error> => {
+    await Promise.allSettled(underWay);
+    let error = first;
+    for (let attempt = 0; attempt < 10; attempt++) {
+      error = await read().then(
+        () => first,
+        (reason: Error) => reason,
+      );
+      if (firstLine(error) !== NO_TEXT) break;
+    }
+    alone = undefined;
+    return error;
+  };
+  alone = again();
+  return alone;
+}
+
+const firstLine = ({ message }: Error): string => message.split('\n', 1)[0]!;
 
 /** What is wrong with a file that sharp has refused, and what to do. */
 async function explained(path: string, maxPixels: number | undefined, error: Error): Promise<DataError> {
@@ -70,14 +118,14 @@ async function explained(path: string, maxPixels: number | undefined, error: Err
     );
   if (file.isDirectory()) return say('is a folder, expected an image.');
   if (file.size === 0) return say('is empty, expected an image. Fetch it again, or remove it.');
-  const [reason] = error.message.split('\n');
-  if (/exceeds pixel limit/.test(error.message)) {
+  const reason = firstLine(error);
+  if (/exceeds pixel limit/.test(reason)) {
     const { width, height } = await imageFacts(path).catch(() => ({ width: '?', height: '?' }));
     return say(
       `has ${width} × ${height} pixels, more than maxPixels, which is ${maxPixels}. Make it smaller, or raise maxPixels.`,
     );
   }
-  if (/unsupported image format|missing or unsupported/i.test(error.message))
+  if (/unsupported image format|missing or unsupported/i.test(reason))
     return say(`is not an image that can be decoded (${reason}). Expected JPEG, PNG or WebP.`);
   return say(`is damaged or cannot be read (${reason}). Fetch it again, or remove it.`);
 }
