@@ -25,42 +25,46 @@ export function writePlanes(
     for (let i = 0; i < count; i++) to[at + i] = first[pixels[i]!]!;
     return;
   }
-  const planes = [0, 1, 2].map((c) => to.subarray(at + c * count, at + (c + 1) * count));
-  writeColours(pixels, [first, second, third], planes as [Float32Array, Float32Array, Float32Array]);
+  writeColours(pixels, [first, second, third], to, at);
 }
 
-/**
- * Four pixels are twelve bytes, three words. Reading words takes 160 µs for 256 × 256 pixels where reading bytes takes 270,
- * and the decoder, which needs the processor as well, takes 1,600.
- */
+/** Four pixels are twelve bytes, which are read as three words: half the time that reading bytes takes. */
 function writeColours(
   pixels: Uint8Array,
   [red, green, blue]: readonly [Float32Array, Float32Array, Float32Array],
-  [toRed, toGreen, toBlue]: readonly [Float32Array, Float32Array, Float32Array],
+  to: Float32Array,
+  at: number,
 ): void {
-  const words = new Uint32Array(pixels.buffer, pixels.byteOffset, Math.floor(pixels.length / 12) * 3);
-  let i = 0;
-  for (let word = 0; word < words.length; word += 3, i += 4) {
-    const a = words[word]!;
-    const b = words[word + 1]!;
-    const c = words[word + 2]!;
-    toRed[i] = red[a & 255]!;
-    toGreen[i] = green[(a >>> 8) & 255]!;
-    toBlue[i] = blue[(a >>> 16) & 255]!;
-    toRed[i + 1] = red[a >>> 24]!;
-    toGreen[i + 1] = green[b & 255]!;
-    toBlue[i + 1] = blue[(b >>> 8) & 255]!;
-    toRed[i + 2] = red[(b >>> 16) & 255]!;
-    toGreen[i + 2] = green[b >>> 24]!;
-    toBlue[i + 2] = blue[c & 255]!;
-    toRed[i + 3] = red[(c >>> 8) & 255]!;
-    toGreen[i + 3] = green[(c >>> 16) & 255]!;
-    toBlue[i + 3] = blue[c >>> 24]!;
+  const count = pixels.length / 3;
+  const words = new Uint32Array(pixels.buffer, pixels.byteOffset, Math.floor(count / 4) * 3);
+  // Three indices into one array, not one into an array for each plane: V8 keeps those in registers.
+  let r = at;
+  let g = at + count;
+  let b = at + 2 * count;
+  for (let word = 0; word < words.length; word += 3) {
+    const first = words[word]!;
+    const second = words[word + 1]!;
+    const third = words[word + 2]!;
+    to[r] = red[first & 255]!;
+    to[r + 1] = red[first >>> 24]!;
+    to[r + 2] = red[(second >>> 16) & 255]!;
+    to[r + 3] = red[(third >>> 8) & 255]!;
+    to[g] = green[(first >>> 8) & 255]!;
+    to[g + 1] = green[second & 255]!;
+    to[g + 2] = green[second >>> 24]!;
+    to[g + 3] = green[(third >>> 16) & 255]!;
+    to[b] = blue[(first >>> 16) & 255]!;
+    to[b + 1] = blue[(second >>> 8) & 255]!;
+    to[b + 2] = blue[third & 255]!;
+    to[b + 3] = blue[third >>> 24]!;
+    r += 4;
+    g += 4;
+    b += 4;
   }
-  for (; i < toRed.length; i++) {
-    toRed[i] = red[pixels[3 * i]!]!;
-    toGreen[i] = green[pixels[3 * i + 1]!]!;
-    toBlue[i] = blue[pixels[3 * i + 2]!]!;
+  for (let byte = 4 * words.length; byte < pixels.length; byte += 3) {
+    to[r++] = red[pixels[byte]!]!;
+    to[g++] = green[pixels[byte + 1]!]!;
+    to[b++] = blue[pixels[byte + 2]!]!;
   }
 }
 
