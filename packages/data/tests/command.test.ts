@@ -96,5 +96,16 @@ test('colour images of other sizes train the convolutional networks; damaged one
     [data.inputShape, data.classNames, data.files.skipDamaged],
     [[3, 16, 20], ['blue', 'red'], true],
   );
+  // What each channel is normalized by goes with the run: red, green and blue differ.
+  const { mean, std } = data.files.format.normalize;
+  assert.deepEqual([mean.length, std.length], [3, 3]);
+  assert.ok(mean[0] > 2 * mean[1] && mean[2] > 2 * mean[1], `${mean}`);
+  const config = readFileSync(join(folder, 'colours/config.json'), 'utf8');
+  const predicted = () => succeeds('predict', 'colours', 'photos/red/3.jpg');
+  const before = predicted();
+  const other = JSON.parse(config);
+  other.data.files.format.normalize.mean = [mean[0] - 5, mean[1], mean[2]];
+  writeFileSync(join(folder, 'colours/config.json'), JSON.stringify(other));
+  assert.notEqual(predicted(), before);
   assert.equal(heddle('train', 'mlp', '--size', '16').code, 2);
 });

@@ -106,6 +106,30 @@ test('an image of another shape is cropped, squashed or padded; grey and transpa
   );
 });
 
+test('statistics are of each channel, and normalize it', async () => {
+  const root = temporaryFolder();
+  for (const [name, colour] of Object.entries({ a: [0, 40, 200], b: [51, 80, 200] }))
+    await writePicture(join(root, 'all', `${name}.png`), {
+      ...{ width: 2, height: 2 },
+      at: (_, __, channel) => colour[channel]!,
+    });
+  const folder = await imageFolder(root);
+  const { mean, std } = await folder.statistics();
+  const rounded = (values: unknown) => (values as number[]).map((v) => Math.round(255 * v * 1e6) / 1e6);
+  assert.deepEqual(
+    [rounded(mean), rounded(std)],
+    [
+      [25.5, 60, 0],
+      [25.5, 20, 255],
+    ],
+  );
+  const { inputs } = await batchOf(folder.normalized({ mean, std }), [0, 1]);
+  assert.deepEqual(
+    [0, 4, 12, 16].map((i) => Math.round(1e6 * inputs[i]!) / 1e6),
+    [-1, -1, 1, 1],
+  );
+});
+
 test('a photo is turned as its EXIF orientation says', async () => {
   const root = temporaryFolder();
   mkdirSync(join(root, 'all'));
