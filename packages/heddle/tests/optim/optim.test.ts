@@ -252,7 +252,10 @@ test('an LrScheduler moves the rates of all groups, and resumes', async () => {
     resumed.groups.map(({ lr }) => lr),
     rates(),
   );
-  assert.throws(() => other.loadStateDict({ step: 1, baseRates: [1], observed: [] }), /with 2 groups/);
+  assert.throws(
+    () => other.loadStateDict({ step: 1, baseRates: [1], observed: [] }),
+    /whose optimizer has 2 groups/,
+  );
 });
 
 test('clipping limits gradients within a jitted function', async () => {
