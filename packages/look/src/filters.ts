@@ -104,7 +104,7 @@ export async function featureMapsSvg(
   const { output } = call;
   if (output.ndim !== 4)
     throw new ArgumentError(
-      `[featureMapsSvg] '${name}' gives (${output.shape.join(',')}), must give maps (N,C,H,W). Name a convolution, or what follows one.`,
+      `[featureMapsSvg] '${name}' gives (${output.shape.join(',')}), expected maps (N,C,H,W). Choose a convolution or a layer that follows one.`,
     );
   const [, maps, height, width] = output.shape as [number, number, number, number];
   const [values, pixels] = [await valuesOf(output), await valuesOf(batch)];

@@ -57,7 +57,7 @@ export async function gradCam(
     const maps = call.output;
     if (maps.ndim !== 4)
       throw new ArgumentError(
-        `[gradCam] '${call.name}' gives (${maps.shape.join(',')}), must give maps (N,C,H,W). Name a convolution, or what follows one.`,
+        `[gradCam] '${call.name}' gives (${maps.shape.join(',')}), expected maps (N,C,H,W). Choose a convolution or a layer that follows one.`,
       );
     realize(maps, output);
     const logits = await rowsOf(output);

@@ -113,7 +113,7 @@ test('Grad-CAM of a network whose maps are known', async () => {
     gradCam(model, image, { layer: 'map' }),
     /unknown layer 'map'\. Did you mean 'maps'\? Layers: maps, head\./,
   );
-  await assert.rejects(gradCam(model, image, { layer: 'head' }), /'head' gives \(1,2\), must give maps/);
+  await assert.rejects(gradCam(model, image, { layer: 'head' }), /'head' gives \(1,2\), expected maps/);
   await assert.rejects(gradCam(new nn.Flatten(), image), /the model calls no Conv2d/);
   await assert.rejects(gradCam(model, tensor([1, 2])), /the image is \(2\), must be \(C,H,W\)/);
 });

@@ -181,7 +181,7 @@ test('an image of one’s own, a layer by name; and what is wrong is said', asyn
     [['none'], { only: ['confusion'] }, /there are no such weights yet/],
     [['lenet'], { layer: 'conv_1', only }, /unknown layer 'conv_1'\. Did you mean 'conv1'\?/],
     [['lenet'], { only: ['grad-cam'] }, /unknown picture 'grad-cam'\. Did you mean 'gradcam'\?/],
-    [['lenet'], { only, layer: 'fc1' }, /'fc1' gives \(1,120\), must give maps/],
+    [['lenet'], { only, layer: 'fc1' }, /'fc1' gives \(1,120\), expected maps/],
     [['lenet'], { only, image: at('me.png') }, /me\.png: no such file\. Expected an image/],
     [['lenet'], { only, image: at('torn.png') }, /torn\.png: cannot read it as an image/],
     [['lenet'], { only, image: 'test:400' }, /the test set has the examples 0 to 399/],

@@ -40,9 +40,11 @@ const held = (): number =>
     .holders.filter((h) => h.label === 'tensors' || h.label === 'intermediate values')
     .reduce((n, h) => n + h.bytes, 0);
 
-/** Without the programs' code, which workers are given once they have started, whenever that is. */
+/** Without the programs' code, which workers are given once, whenever they have started: at most one for each table. */
 function withoutCode({ holders }: H.MemoryReport): { used: number; buffers: number; said: string } {
   const rest = holders.filter((h) => h.label !== 'program modules');
+  const buffers = (label: string): number => holders.find((h) => h.label === label)?.buffers ?? 0;
+  assert.ok(buffers('program modules') <= buffers('program tables'), 'a program has its code once');
   return {
     used: rest.reduce((n, h) => n + h.bytes, 0),
     buffers: rest.reduce((n, h) => n + h.buffers, 0),
