@@ -16,7 +16,7 @@ export interface ProgressOptions {
   readonly interval?: number;
 }
 
-/** Loss, speed and time left after every step or now and then, and a line with the accuracy after every epoch. */
+/** Loss, speed and time left as the training comes along, and a line with the accuracy after every epoch. */
 export function progress({
   noun,
   out,
@@ -45,7 +45,7 @@ export function progress({
       started = performance.now();
       lastLine = started;
     },
-    onStep: (report) => {
+    onProgress: (report) => {
       const epoch = `epoch ${report.epoch + 1}/${plan.epochs}`;
       if (status) {
         status((width) => {

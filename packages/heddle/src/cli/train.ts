@@ -279,7 +279,7 @@ class LaunchCount implements Callback {
     this.#reports = [{ step: 0, launches: engineStats().launches }];
   };
 
-  readonly onStep: NonNullable<Callback['onStep']> = ({ epoch, step }) => {
+  readonly onProgress: NonNullable<Callback['onProgress']> = ({ epoch, step }) => {
     if (epoch > 0 || this.#reports.length > 2) return undefined;
     this.#reports.push({ step, launches: engineStats().launches });
     const before = this.#reports.at(-2)!;

@@ -14,7 +14,7 @@ import { ArgumentError } from '../core/errors.js';
 import type { JsonValue } from './checkpoint-file.js';
 import type { Evaluation } from './evaluate.js';
 
-/** After a step. */
+/** After a step, or several for `onProgress`. */
 export interface StepReport {
   /** Counted from 0. */
   readonly epoch: number;
@@ -106,8 +106,13 @@ export type CallbackAnswer = void | 'stop';
 export interface Callback {
   /** Before the first step. */
   readonly onStart?: (plan: TrainingPlan) => void | Promise<void>;
-  /** After each step. */
+  /**
+   * After each step. A GPU otherwise starts many steps of a resident data set at once, which saves time if they are short:
+   * where now and then is enough, use `onProgress`.
+   */
   readonly onStep?: (report: StepReport) => CallbackAnswer | Promise<CallbackAnswer>;
+  /** After one or more steps, up to 128 of them: as often as `fit` comes round without slowing the training down. */
+  readonly onProgress?: (report: StepReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After every `logEvery` steps. */
   readonly onLog?: (report: LogReport) => CallbackAnswer | Promise<CallbackAnswer>;
   /** After each epoch and its validation. */
@@ -123,6 +128,7 @@ export interface Callback {
 const CALLBACK: Rules<Callback> = {
   onStart: aFunction,
   onStep: aFunction,
+  onProgress: aFunction,
   onLog: aFunction,
   onEpochEnd: aFunction,
   onEnd: aFunction,

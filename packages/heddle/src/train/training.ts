@@ -254,9 +254,10 @@ export class Training {
       every === undefined ? Number.POSITIVE_INFINITY : every - ((epoch * train.length + batch) % every);
     /** Steps until the next checkpoint that is due within the epoch, and until the next log. */
     const untilSaved = (batch: number): number => until(this.#checkpoints && checkpointEvery?.steps, batch);
-    const isHeard = callbacks.some(({ onLog }) => onLog);
-    const untilLogged = (batch: number): number => until(isHeard ? logEvery : undefined, batch);
-    const room = (batch: number): number => Math.min(untilSaved(batch), untilLogged(batch));
+    const logs = callbacks.some(({ onLog }) => onLog);
+    const untilLogged = (batch: number): number => until(logs ? logEvery : undefined, batch);
+    const mostSteps = callbacks.some(({ onStep }) => onStep) ? 1 : Number.POSITIVE_INFINITY;
+    const room = (batch: number): number => Math.min(mostSteps, untilSaved(batch), untilLogged(batch));
     for await (const chunk of this.#feed.chunks(this.#firstEpoch + epoch, step, room)) {
       if (signal?.aborted) this.#stopping = 'aborted';
       if (this.#stopping) break;
@@ -275,7 +276,10 @@ export class Training {
         loss = await this.#arrived(epoch, readings.shift()!);
       }
       const report = { epoch, step, steps: train.length, examples, loss, seconds: seconds(), lr: this.#lr };
-      for (const callback of callbacks) await this.#heed(callback.onStep?.(report));
+      for (const callback of callbacks) {
+        await this.#heed(callback.onStep?.(report));
+        await this.#heed(callback.onProgress?.(report));
+      }
       if (isDue) {
         const reading = this.#read(step, examples);
         for (const earlier of readings.splice(0)) await this.#arrived(epoch, earlier);

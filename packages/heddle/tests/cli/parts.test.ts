@@ -104,8 +104,8 @@ test('without a terminal: plain lines now and then, and one per epoch', async ()
   const lines: string[] = [];
   const callback = progress({ noun: 'images', out: (line) => lines.push(line), interval: -1 });
   await callback.onStart?.({ epochs: 2, steps: 4, epoch: 0, step: 0, reports: [] });
-  await callback.onStep?.(stepReport(0, 1));
-  await callback.onStep?.(stepReport(0, 2));
+  await callback.onProgress?.(stepReport(0, 1));
+  await callback.onProgress?.(stepReport(0, 2));
   await callback.onEpochEnd?.(epochReport);
   assert.equal(lines.length, 3);
   assert.match(lines[0]!, /^ {2}epoch 1\/2, step 1\/4: loss –, 640 images\/s, 0:0\d left$/);
@@ -120,7 +120,7 @@ test('between lines there is an interval', async () => {
   const lines: string[] = [];
   const callback = progress({ noun: 'images', out: (line) => lines.push(line), interval: 60 });
   await callback.onStart?.({ epochs: 2, steps: 4, epoch: 0, step: 0, reports: [] });
-  for (let step = 1; step <= 4; step++) await callback.onStep?.(stepReport(0, step));
+  for (let step = 1; step <= 4; step++) await callback.onProgress?.(stepReport(0, step));
   assert.deepEqual(lines, []);
 });
 
@@ -140,8 +140,8 @@ test('on a terminal: a bar of its width, over which nothing is left, and a line 
     status: (text) => status.show(text),
   });
   await callback.onStart?.({ epochs: 2, steps: 4, epoch: 0, step: 0, reports: [] });
-  await callback.onStep?.(stepReport(0, 2));
-  await callback.onStep?.(stepReport(0, 3));
+  await callback.onProgress?.(stepReport(0, 2));
+  await callback.onProgress?.(stepReport(0, 3));
   assert.equal(shown.length, 1, 'drawn at most ten times a second');
   assert.match(shown[0]!, /^\repoch 1\/2 █{12}░{12} 50 % {2}loss 0\.5000 {2}640 images\/s {2}0:0\d left/);
   await callback.onEpochEnd?.(epochReport);
@@ -150,7 +150,7 @@ test('on a terminal: a bar of its width, over which nothing is left, and a line 
   for (columns of [80, 60, 20]) {
     terminal.columns = columns;
     shown.length = 0;
-    await callback.onStep?.(stepReport(1, 1));
+    await callback.onProgress?.(stepReport(1, 1));
     assert.ok(shown[0]!.length - '\r\x1b[K'.length < columns, shown[0]);
     await callback.onEpochEnd?.(epochReport);
     assert.ok(lines.at(-1)!.length <= columns, lines.at(-1));

@@ -10,6 +10,7 @@ import vm from 'node:vm';
 import { f64 } from '../../src/core/dtype.js';
 import { ArgumentError, DataError, NumericError, ShapeError } from '../../src/core/errors.js';
 import { ArrayDataset, type Dataset, Loader, quadrantPoints, separablePoints } from '../../src/data/index.js';
+import { currentDevice } from '../../src/engine/storage.js';
 import { readSafetensors } from '../../src/io/index.js';
 import * as nn from '../../src/nn/index.js';
 import { Adam, SGD, schedules } from '../../src/optim/index.js';
@@ -107,6 +108,30 @@ test('a callback may be an object of a class, with members of its own', async ()
   const count = new Count();
   const { steps } = await fit(net, options(net, { epochs: 1, callbacks: [count] }));
   assert.equal(count.steps, steps);
+});
+
+test('onStep hears of every step, also on a device that starts many at once; onProgress need not', async (t) => {
+  // The name is what tells `fit` that a launch may be of many steps.
+  const device = currentDevice();
+  const { name } = device;
+  Object.defineProperty(device, 'name', { value: 'cuda', configurable: true });
+  t.after(() => Object.defineProperty(device, 'name', { value: name }));
+  const train = new Loader(clouds(200), { batchSize: 20 });
+  const steps: number[] = [];
+  const progress: number[] = [];
+  const run = async (callback: Callback): Promise<unknown[]> => {
+    const net = model();
+    await fit(net, options(net, { train, epochs: 1, resident: true, callbacks: [callback] }));
+    return values(net);
+  };
+  const apart = await run({ onStep: ({ step }) => void steps.push(step) });
+  const together = await run({ onProgress: ({ step }) => void progress.push(step) });
+  assert.deepEqual(
+    steps,
+    Array.from({ length: 10 }, (_, i) => i + 1),
+  );
+  assert.deepEqual(progress, [10]);
+  assert.deepEqual(apart, together);
 });
 
 test('the loss of a report is that of some steps before: nobody waits for it', async () => {
