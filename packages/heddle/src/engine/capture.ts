@@ -1,5 +1,6 @@
 /** Record and replay: a traced function as one program whose state is updated in place. */
 import { ArgumentError } from '../core/errors.js';
+import { holding } from '../core/holding.js';
 import { formatShape } from '../core/shape.js';
 import { detach } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
@@ -8,7 +9,7 @@ import { become, copy, leafOf, ownMemory, spaceFor } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
 import { CompiledGraph } from './program.js';
 import { bufferOf, realize } from './realize.js';
-import { type BufferStorage, currentDevice, holding } from './storage.js';
+import { type BufferStorage, currentDevice } from './storage.js';
 import type { Handle, Trace } from './trace.js';
 import { tuning } from './tuner.js';
 

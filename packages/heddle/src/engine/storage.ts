@@ -93,19 +93,6 @@ let liveAfterCollection = 0;
 const TURN_AFTER = 20;
 let lastTurn = performance.now();
 
-/** Owners of memory that work under way is using. */
-const held = new Set<object>();
-
-/** What `work` gives. Until then the collector leaves `owner` alone, and so the memory that the work was given of it. */
-export async function holding<T>(owner: object, work: Promise<T>): Promise<T> {
-  held.add(owner);
-  try {
-    return await work;
-  } finally {
-    held.delete(owner);
-  }
-}
-
 /**
  * Called where values are awaited. JavaScript's collector knows nothing of device memory, so tensors that are
  * garbage are looked for when much has been allocated since the last time. Finalizers run as tasks of their own.

@@ -4,15 +4,18 @@ import { readFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { extname, join, normalize } from 'node:path';
-import { type Browser, chromium } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 
 const PATH = '/usr/bin/chromium';
 
+const playwright = await import('playwright-core').catch(() => undefined);
+
 /** Why tests of pages are skipped, if they are. */
-export const noChromium = existsSync(PATH) ? false : `${PATH} is not there`;
+export const noChromium =
+  playwright && existsSync(PATH) ? false : `${playwright ? PATH : 'playwright-core'} is not installed`;
 
 export const openChromium = (): Promise<Browser> =>
-  chromium.launch({
+  playwright!.chromium.launch({
     executablePath: PATH,
     args: [
       ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],

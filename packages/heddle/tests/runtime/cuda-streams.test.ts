@@ -1,7 +1,12 @@
 /** Streams on a GPU: they overlap, events hold them back, and memory that is freed is not given away too early. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import v8 from 'node:v8';
+import vm from 'node:vm';
 import { allocate, buffer, f32, i32, jit, kernel, stream, useDevice, zeros } from '../../src/index.js';
+import type { Driver } from '../../src/runtime/cuda/driver/driver.js';
+import { CudaStream, type StreamHost } from '../../src/runtime/cuda/driver/stream.js';
+import { Timeline } from '../../src/runtime/cuda/driver/timeline.js';
 import { cudaReason } from '../cases/case-runner.js';
 
 const reason = cudaReason();
@@ -101,4 +106,39 @@ on('memory that a stream still writes is not anyone else’s yet', async () => {
     taken.dispose();
     zero.dispose();
   }
+});
+
+test('an event lives as long as somebody waits for it, whatever the collector finds meanwhile', async () => {
+  v8.setFlagsFromString('--expose-gc');
+  const collect = vm.runInNewContext('gc') as () => void;
+  // A driver that hands out numbers, and a wait in which garbage is collected.
+  const destroyed: number[] = [];
+  let handles = 0;
+  const driver = {
+    handle: () => ++handles,
+    float: () => 0.5,
+    api: { cuEventRecord: () => {} },
+    raw: { cuEventDestroy_v2: (event: number) => destroyed.push(event) },
+  } as unknown as Driver;
+  const reached = async (event: number): Promise<void> => {
+    for (let i = 0; i < 5; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      collect();
+    }
+    assert.ok(!destroyed.includes(event), `event ${event} is destroyed while somebody waits for it`);
+  };
+  const host: StreamHost = {
+    device: {} as StreamHost['device'],
+    driver,
+    timeline: new Timeline(driver, 0),
+    call: (work) => work(),
+    reached,
+    release: (work) => work(),
+    forget: () => {},
+  };
+  const s = new CudaStream(host);
+  await s.synchronize();
+  assert.equal(await s.record().since(s.record()), 500);
+  await reached(0);
+  assert.equal(destroyed.length, 3, 'and is destroyed when nobody can wait for it any more');
 });

@@ -1,4 +1,5 @@
 /** CUDA streams of users' own, kept in order with the device's stream where both use the same memory. */
+import { holding } from '../../../core/holding.js';
 import type { Device, Stream, StreamEvent } from '../../device.js';
 import { disposedStream, requireSame } from '../../stream.js';
 import type { Driver } from './driver.js';
@@ -120,12 +121,16 @@ class CudaEvent implements StreamEvent {
   }
 
   synchronize(): Promise<void> {
-    return this.#host.reached(this.handle);
+    return holding(this, this.#host.reached(this.handle));
   }
 
   async since(earlier: StreamEvent): Promise<number> {
     requireSame(this.device, 'event', earlier);
-    const from = (earlier as CudaEvent).handle;
+    return holding([this, earlier], this.#after((earlier as CudaEvent).handle));
+  }
+
+  /** @returns µs from another CUevent to this one, once both have happened */
+  async #after(from: number): Promise<number> {
     await this.#host.reached(from);
     await this.#host.reached(this.handle);
     const { driver } = this.#host;
