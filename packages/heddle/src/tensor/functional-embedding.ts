@@ -79,14 +79,15 @@ export function embedding<D extends DTypeName>(
   const [rows, features] = weight.shape as [number, number];
   const flat = indices.reshape([indices.size]);
   if (maxNorm !== undefined) limitNorms(weight, flat, maxNorm, normType);
-  const picked = new Tensor<Shape, D>(indexSelect(weight.node, flat.node, 0));
-  const each = flat.unsqueeze(1);
-  const isRow = each.ge(0).and(each.lt(rows));
+  const picked = new Tensor<Shape, D>(indexSelect(weight.node, flat.node, 0, 'nan'));
   const trained =
     paddingIndex === undefined
       ? picked
-      : each.eq(paddingRow('embedding', paddingIndex, rows)).where(picked.detach(), picked);
-  return isRow.where(trained, Number.NaN).reshape([...indices.shape, features]);
+      : flat
+          .unsqueeze(1)
+          .eq(paddingRow('embedding', paddingIndex, rows))
+          .where(picked.detach(), picked);
+  return trained.reshape([...indices.shape, features]);
 }
 
 /**

@@ -1,9 +1,13 @@
 /** The GPU's kernels for rows added up by an index against their composition, in the simulator. */
+import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { f32, i32 } from '../../src/core/dtype.js';
 import { call, leaf } from '../../src/graph/build.js';
+import { embedding, randint, randn } from '../../src/index.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import { type IndexArg, indexAddOp } from '../../src/ops/index-add/op.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { checkInSimulator, noise } from '../kernel/harness.js';
 
 interface Case {
@@ -50,3 +54,14 @@ for (const [name, { shape, arg, index, tolerance = 1e-6 }] of Object.entries(CAS
     const node = call(indexAddOp, [values, positions], arg);
     checkInSimulator(node, [{ data: noise(values.size, 3) }, { data }], tolerance, SIM_TARGET);
   });
+
+test('the gradient of an embedding adds up what comes back, without a masked copy of it', () => {
+  const table = randn([1000, 8], { requiresGrad: true });
+  const upstream = randn([600, 8]).realize();
+  embedding(randint(0, 1000, [600]).realize(), table.realize())
+    .mul(upstream)
+    .sum()
+    .backward();
+  const { launches } = schedule([table.grad!.node], H200);
+  assert.deepEqual(new Set(launches.map(({ call }) => call?.op)), new Set(['indexAdd']));
+});

@@ -14,6 +14,11 @@ export interface IndexArg {
   readonly size: number;
 }
 
+interface SelectArg extends IndexArg {
+  /** What an index that is out of range picks. */
+  readonly outside: 'zero' | 'nan';
+}
+
 const withSize = (shape: readonly number[], { axis }: IndexArg, size: number): number[] =>
   shape.map((d, i) => (i === axis ? size : d));
 
@@ -27,13 +32,21 @@ const along = (index: GraphNode, shape: readonly number[], { axis }: IndexArg): 
     shape,
   );
 
-/** x (…, size, …), index (n) i32 → (…, n, …): 0 where the index is out of range. */
-export const indexSelectOp: FusedOp<IndexArg> = {
+/** x (…, size, …), index (n) i32 → (…, n, …). What is picked from outside gets no gradient: nothing need mask it. */
+export const indexSelectOp: FusedOp<SelectArg> = {
   name: 'indexSelect',
   infer: ([x, index], arg) => ({ dtype: x!.dtype, shape: withSize(x!.shape, arg, sizeOf(index!.shape)) }),
-  compose: ([x, index], arg) =>
-    b.gather(x!, along(index!, withSize(x!.shape, arg, index!.size), arg), arg.axis),
-  grad: ({ src: [, index] }, g, arg) => [b.call(indexAddOp, [g, index!], arg), undefined],
+  compose: ([x, index], arg) => {
+    const at = along(index!, withSize(x!.shape, arg, index!.size), arg);
+    const picked = b.gather(x!, at, arg.axis);
+    if (arg.outside === 'zero') return picked;
+    const inside = b.map('and', b.map('ge', at, b.like(at, 0)), b.map('lt', at, b.like(at, arg.size)));
+    return b.where(inside, picked, b.like(picked, Number.NaN));
+  },
+  grad: ({ src: [, index] }, g, { axis, size }) => [
+    b.call(indexAddOp, [g, index!], { axis, size }),
+    undefined,
+  ],
   kernels: [],
 };
 
@@ -46,7 +59,7 @@ export const indexAddOp: FusedOp<IndexArg> = {
   infer: ([values], arg) => ({ dtype: values!.dtype, shape: withSize(values!.shape, arg, arg.size) }),
   compose: ([values, index], arg) =>
     b.scatterAdd(values!, along(index!, values!.shape, arg), arg.axis, arg.size),
-  grad: ({ src: [, index] }, g, arg) => [b.call(indexSelectOp, [g, index!], arg), undefined],
+  grad: ({ src: [, index] }, g, { axis }) => [indexSelect(g, index!, axis), undefined],
   kernels: [
     {
       name: 'indexAdd-cuda',
@@ -78,5 +91,9 @@ export const indexAddOp: FusedOp<IndexArg> = {
 };
 
 /** Rows (or whatever `axis` holds) of x by an index (n), i32. */
-export const indexSelect = (x: GraphNode, index: GraphNode, axis: number): GraphNode =>
-  b.call(indexSelectOp, [x, index], { axis, size: x.shape[axis]! });
+export const indexSelect = (
+  x: GraphNode,
+  index: GraphNode,
+  axis: number,
+  outside: SelectArg['outside'] = 'zero',
+): GraphNode => b.call(indexSelectOp, [x, index], { axis, size: x.shape[axis]!, outside });
