@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { DataError } from 'heddle';
 import { Loader } from 'heddle/data';
-import { type ImageFolder, imageFolder, imageSplits } from 'heddle-data';
+import { type ImageFolder, imageFolder, imageSplits, readImages } from 'heddle-data';
 import sharp from 'sharp';
+import { mayBeTurned } from '../src/images/exif.js';
 import { claimedPng, type Picture, temporaryFolder, writePicture } from './image-files.js';
 
 const batchOf = async (folder: ImageFolder, indices: readonly number[]) => {
@@ -133,15 +134,32 @@ test('statistics are of each channel, and normalize it', async () => {
 test('a photo is turned as its EXIF orientation says', async () => {
   const root = temporaryFolder();
   mkdirSync(join(root, 'all'));
-  const raw = { width: 8, height: 4, channels: 1 } as const;
-  const half = Uint8Array.from({ length: 32 }, (_, i) => (i % 8 < 4 ? 255 : 0));
-  await sharp(half, { raw })
-    .withMetadata({ orientation: 6 })
-    .png()
-    .toFile(join(root, 'all', '1.png'));
+  const raw = { width: 64, height: 32, channels: 1 } as const;
+  const half = Uint8Array.from({ length: 64 * 32 }, (_, i) => (i % 64 < 32 ? 255 : 0));
+  for (const ending of ['png', 'jpg', 'webp'])
+    await sharp(half, { raw })
+      .withMetadata({ orientation: 6 })
+      .webp({ force: false })
+      .toFile(join(root, 'all', `1.${ending}`));
   const folder = await imageFolder(root, { channels: 1, size: [8, 4] });
-  const { inputs } = await batchOf(folder, [0]);
-  assert.deepEqual([...inputs], [...Array(16).fill(1), ...Array(16).fill(0)]);
+  const { inputs } = await batchOf(folder, [0, 1, 2]);
+  const turned = [...Array(16).fill(1), ...Array(16).fill(0)];
+  assert.deepEqual([...inputs].map(Math.round), [...turned, ...turned, ...turned]);
+  const plain = await sharp(half, { raw }).jpeg().toBuffer();
+  assert.equal(mayBeTurned(plain), false);
+  assert.equal(mayBeTurned(readFileSync(join(root, 'all', '1.jpg'))), true);
+  for (let end = 0; end < 20; end++) assert.equal(mayBeTurned(plain.subarray(0, end)), true, `${end} bytes`);
+});
+
+test('a file that is too large to be read as a whole is read piece by piece', async () => {
+  const path = join(temporaryFolder(), 'x.png');
+  // All but its beginning takes no room on the disk.
+  writeFileSync(path, claimedPng(60_000, 60_000));
+  truncateSync(path, 2 ** 31 + 1);
+  await assert.rejects(readImages([path], { size: 4, channels: 3 }), {
+    name: 'DataError',
+    message: `${path}: has 60000 × 60000 pixels, more than maxPixels, which is 268435456. Make it smaller, or raise maxPixels.`,
+  });
 });
 
 test('batches of the loader are the same with workers, and from memory', async () => {

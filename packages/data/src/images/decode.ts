@@ -1,8 +1,8 @@
 /** Images out of files, by sharp. */
-import { stat } from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
+import { readFile, stat } from 'node:fs/promises';
 import { DataError } from 'heddle';
 import sharp, { type Sharp } from 'sharp';
+import { mayBeTurned } from './exif.js';
 import type { ImageFacts, ImageFormat, ResizeMode } from './image-format.js';
 
 /** What sharp decodes, by the endings of file names. */
@@ -12,8 +12,11 @@ export const IMAGE_ENDINGS = ['.jpg', '.jpeg', '.png', '.webp', '.gif', '.avif',
 sharp.concurrency(1);
 sharp.cache(false);
 
-/** As many images as there are threads that decode: libuv's, four unless it is told otherwise. */
-export const CONCURRENCY = Math.min(availableParallelism(), Number(process.env.UV_THREADPOOL_SIZE ?? 4));
+/**
+ * Images that are read and decoded at a time: twice as many as there are threads that do it, which are libuv's, four unless it
+ * is told otherwise. So no thread waits for this one to take an image and begin with the next.
+ */
+export const CONCURRENCY = 2 * Number(process.env.UV_THREADPOOL_SIZE ?? 4);
 
 const FITS: Readonly<Record<ResizeMode, 'fill' | 'cover' | 'contain'>> = {
   squash: 'fill',
@@ -39,12 +42,28 @@ export async function decodeImage(path: string, format: ImageFormat): Promise<Ui
   return new Uint8Array(pixels.buffer, pixels.byteOffset, pixels.length);
 }
 
-function decode(path: string, { size, channels, resize, maxPixels, failOn }: ImageFormat): Promise<Buffer> {
+async function decode(
+  path: string,
+  { size, channels, resize, maxPixels, failOn }: ImageFormat,
+): Promise<Buffer> {
+  const file = await fileOf(path);
   const [height, width] = size;
-  let image: Sharp = sharp(path, { failOn, limitInputPixels: maxPixels, autoOrient: true });
+  // sharp takes a sixth of the time of a small image to find that there is nothing to turn.
+  const autoOrient = typeof file === 'string' || mayBeTurned(file);
+  let image: Sharp = sharp(file, { failOn, limitInputPixels: maxPixels, autoOrient });
   image = image.resize({ width, height, fit: FITS[resize], background: 'black' }).removeAlpha();
   image = channels === 1 ? image.toColourspace('b-w') : image.toColourspace('srgb');
   return image.raw({ depth: 'uchar' }).toBuffer();
+}
+
+/** The bytes of a file; of one that is too large for that, its path: libvips reads it piece by piece. */
+async function fileOf(path: string): Promise<Uint8Array | string> {
+  try {
+    return await readFile(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_FS_FILE_TOO_LARGE') return path;
+    throw error;
+  }
 }
 
 /** Size and channels of an image, from its header. @throws DataError naming the file */

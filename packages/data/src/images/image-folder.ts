@@ -46,7 +46,7 @@ export interface ImageFolderParts extends FoundImages {
 
 /**
  * Images in files, decoded when a batch asks for them. Inputs are f32 (channels, height, width). Several images are decoded
- * at a time: four, or as many as the environment variable UV_THREADPOOL_SIZE says and there are cores.
+ * at a time: four, or as many as the environment variable UV_THREADPOOL_SIZE says.
  */
 export class ImageFolder implements Dataset {
   /** The folder that the files are in. */
