@@ -16,6 +16,7 @@ import {
   randn,
   type Tensor,
   tensor,
+  transforms,
   useDevice,
 } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
@@ -270,4 +271,10 @@ test('one launch where the rows are at hand', () => {
   // A padding's gradient is never written.
   assert.equal(launches(gradient((of) => avgPool2d(of, 3, { stride: 2, padding: 1 }), [2, 3, 9, 9])), 1);
   assert.equal(launches(gradient((of) => nllLoss(of, labels), [64, 512])), 1);
+  // Random numbers of each image; the places of rows and columns that follow from them are computed where the pixels are.
+  const vary = transforms.compose([
+    transforms.randomCrop(28, { padding: 2 }),
+    transforms.randomHorizontalFlip(),
+  ]);
+  assert.equal(launches(vary(values([128, 1, 28, 28]))), 2);
 });

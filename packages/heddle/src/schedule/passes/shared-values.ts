@@ -39,6 +39,12 @@ export function sharedValues(
     shared.add(node);
     stored.add(node);
   };
+  /** Whether a value is worth its memory before `user` repeats it: what is computed from that then begins with a load. */
+  const isStoredFor = (user: GraphNode, node: GraphNode): boolean =>
+    repeats(user, node) &&
+    node.op !== 'expand' &&
+    !claimed.has(node) &&
+    weight.get(node)! >= WORTH_STORING_REPEATED[model];
   const weight = new Map<GraphNode, number>();
   const chain = new Map<GraphNode, number>();
   for (const node of order) {
@@ -47,7 +53,12 @@ export function sharedValues(
     chain.set(node, stored.has(node) ? 0 : length);
     weight.set(
       node,
-      stored.has(node) ? 0 : node.src.reduce((n, s) => Math.min(1000, n + weight.get(s)!), ownWeight(node)),
+      stored.has(node)
+        ? 0
+        : node.src.reduce(
+            (n, s) => Math.min(1000, n + (isStoredFor(node, s) ? 0 : weight.get(s)!)),
+            ownWeight(node),
+          ),
     );
   }
   const positions = new Positions();
@@ -67,22 +78,20 @@ export function sharedValues(
     const evaluations = stored.has(node) ? positions.begin(node) : positions.join(node, users.get(node)!);
     if (stored.has(node) || claimed.has(node)) continue;
     const w = weight.get(node)!;
-    const repeats = users
-      .get(node)!
-      .some((u) => ((u.op === 'expand' || u.op === 'window') && u.size >= 4 * node.size) || repeated.has(u));
+    const isRepeated = users.get(node)!.some((u) => repeats(u, node) || repeated.has(u));
     const scattered = evaluations > MOST_POSITIONS;
     // What is only repeated or seen in another shape is stored before that.
     const source = VIEWS.has(node.op) ? node.src[0]! : node;
     const isView = source !== node && (stored.has(source) || !claimed.has(source));
     const worthStoring =
       (mine.size > 1 && w >= WORTH_STORING) ||
-      (repeats && w >= WORTH_STORING_REPEATED[model]) ||
+      (isRepeated && w >= WORTH_STORING_REPEATED[model]) ||
       (scattered && w > 0);
     if (worthStoring && !isView) {
       store(node);
       owners.set(node, new Set([node]));
       positions.begin(node);
-    } else if (repeats && isView && node.op !== 'expand') repeated.add(node);
+    } else if (isRepeated && isView && node.op !== 'expand') repeated.add(node);
   }
   return [...shared];
 }
@@ -122,6 +131,10 @@ class Positions {
     return to;
   }
 }
+
+/** Whether `user` has several elements of each of the node's. */
+const repeats = ({ op, size }: GraphNode, node: GraphNode): boolean =>
+  (op === 'expand' || op === 'window') && size >= 4 * node.size;
 
 /** The work of a node alone. */
 export function ownWeight(node: GraphNode): number {
