@@ -66,5 +66,12 @@ export const CASES: readonly ConvolutionCase[] = [
   conv('depthwise, strided, dilated', [2, 5, 5], [19, 23], [3, 2], {
     ...{ groups: 5, stride: 2, dilation: [2, 3], padding: [1, 2] },
   }),
+  conv('depthwise, rows of 12, stride 2', [2, 4, 4], [10, 12], 3, { groups: 4, stride: 2, padding: 1 }),
+  conv('depthwise, three filters each', [2, 3, 9], [7, 8], 3, { groups: 3, padding: 1 }),
+  conv('depthwise, two filters each, stride 3 by 2', [1, 4, 8], [11, 14], [5, 3], {
+    ...{ groups: 4, stride: [3, 2], padding: 1 },
+  }),
+  conv('depthwise, 9×11 taps', [1, 2, 2], [12, 16], [9, 11], { groups: 2, padding: [4, 5] }),
+  conv('depthwise, one long row', [1, 3, 3], [1, 96], [1, 5], { groups: 3, padding: [0, 2] }),
   conv('many images', [9, 1, 2], [3, 6], 3),
 ];

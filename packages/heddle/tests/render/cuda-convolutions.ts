@@ -28,6 +28,7 @@ const KINDS: readonly ConvolutionCase[] = [
     dilation: 2,
     groups: 2,
   }),
+  conv('depthwise', [300, 4, 4], [2, 8], 3, { padding: 1, groups: 4 }),
 ];
 
 /** How each of them is computed. */
@@ -42,6 +43,7 @@ const WAYS: readonly (readonly (readonly [Precision, DType])[])[] = [
     ['tf32', f16],
   ],
   [['tf32', f32]],
+  [['tf32', bf16]],
 ];
 
 const WINDOWS: readonly PoolArg[] = [

@@ -5,7 +5,9 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { f32 } from '../../src/core/dtype.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
+import { convolutionKernels } from './cuda-convolutions.js';
 import { everyConversion, everyIntrinsic, everyOp } from './cuda-coverage.js';
 import { KERNELS } from './cuda-kernels.js';
 import { matmulKernels } from './cuda-matmul.js';
@@ -29,6 +31,7 @@ for (const ir of [
   everyConversion(f32, 1),
   everyIntrinsic(f32),
   ...matmulKernels().filter(({ name }) => ['matmul_small', 'matmul_tf32', 'matmul_of_bf16'].includes(name)),
+  ...convolutionKernels(H200).filter(({ name }) => name === 'conv2dDepthwise_conv2d_3_tf32_bf16_0'),
 ]) {
   test(`the CUDA text of ${ir.name} is that of its snapshot`, () => {
     const text = unplaced(renderCuda(ir));

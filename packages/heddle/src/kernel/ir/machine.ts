@@ -109,6 +109,17 @@ export const FITTED = {
       productWait: 6,
     },
   },
+  /** Not fitted yet, but reckoned from an H200's figures: a first guess, which the autotuner corrects. */
+  depthwise: {
+    /** Bytes that a multiprocessor moves per cycle. */
+    received: 18,
+    /** Of a warp for a read of memory or a store, with its place and its test. */
+    instructions: 6,
+    /** What of the other limits does not hide behind the narrowest. */
+    unhidden: 0.3,
+    /** From the start of a block to its end, besides. */
+    latency: 1500,
+  },
   /** Launches beside each other, in instructions of a thread (`DURATION` in cost.ts). */
   launch: {
     /** What a launch takes besides its instructions. */

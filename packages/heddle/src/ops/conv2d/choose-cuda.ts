@@ -7,10 +7,11 @@ import type { GridKernel } from '../tiled.js';
 import { cudnnVariants } from '../vendor.js';
 import type { Conv2dArg } from './arg.js';
 import { type ConvolveTile, convolve } from './cuda.js';
-import { convolveDepthwise, convolveWeightDepthwise, depthwiseParts, isDepthwise } from './cuda-depthwise.js';
+import { convolveDepthwise, convolveWeightDepthwise, isDepthwise } from './cuda-depthwise.js';
 import type { ImageTile } from './cuda-image.js';
 import { convolveTiles, weightTiles } from './cuda-tiles.js';
 import { addParts, convolveWeight, type PartLayout, partsOf } from './cuda-weight-gradient.js';
+import { depthwisePatches, depthwiseWeightPatches } from './depthwise-tiles.js';
 import { type ConvolveProblem, convolveProblem, folded, weightGradientProblem } from './problem.js';
 import { type ConvolveTensorTile, convolveTensor } from './tensor-core.js';
 import { convolveTensorTiles, weightTensorTiles } from './tensor-core-tiles.js';
@@ -74,10 +75,13 @@ function tileWays(io: KernelIo, arg: Conv2dArg, problem: ConvolveProblem): Varia
 }
 
 /** Each channel by itself. */
-function depthwiseWays(problem: ConvolveProblem): Variant[] {
+function depthwiseWays(io: KernelIo, problem: ConvolveProblem): Variant[] {
   if (!isDepthwise(problem)) return [];
   const args: StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
-  return [{ name: 'depthwise', plan: () => [gridStage(convolveDepthwise(problem), ...args)] }];
+  return depthwisePatches(problem, io.target).map((patch) => ({
+    name: `depthwise-${patch.rows}x${patch.columns}`,
+    plan: () => [gridStage(convolveDepthwise(problem, patch), ...args)],
+  }));
 }
 
 /** Winograd's algorithm, where it suits; in f32. */
@@ -100,7 +104,7 @@ export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Con
     const byTiles = (io: KernelIo): Variant[] => tileWays(io, arg, tiledProblem(io, arg, adjoint));
     const others = (io: KernelIo): Variant[] => winogradWays(io, arg, convolveProblem(io, arg, adjoint));
     const own = byTiles(io);
-    if (!io.window) return [...depthwiseWays(convolveProblem(io, arg, adjoint)), ...own, ...others(io)];
+    if (!io.window) return [...depthwiseWays(io, convolveProblem(io, arg, adjoint)), ...own, ...others(io)];
     const plainly = (io: KernelIo): Variant[] => [...(own.length > 0 ? [] : byTiles(io)), ...others(io)];
     return [...own, ...finishedAfter(io, plainly)];
   }),
@@ -110,7 +114,8 @@ export const convolveChoice = (name: string, adjoint: boolean): KernelChoice<Con
 /** The weight gradient, of x and the outputs' gradient. */
 export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
   choiceOf(name, 'weight', (io, arg) => {
-    const problem = folded(weightGradientProblem(io, arg));
+    const plain = weightGradientProblem(io, arg);
+    const problem = folded(plain);
     const way = (name: string, parts: number, kernel: () => GridKernel, layout?: PartLayout): Variant => ({
       name,
       plan: (): Stage[] => {
@@ -121,9 +126,11 @@ export const weightChoice = (name: string): KernelChoice<Conv2dArg> =>
         ];
       },
     });
-    const depthwise = isDepthwise(problem) ? [depthwiseParts(problem, io.target)] : [];
-    const ways = depthwise.map((parts) =>
-      way('depthwise', parts, () => convolveWeightDepthwise(problem, parts)),
+    const patches = isDepthwise(plain) ? depthwiseWeightPatches(plain, io.target) : [];
+    const ways = patches.map((patch) =>
+      way(`depthwise-${patch.rows}x${patch.columns}-${patch.parts}`, patch.parts, () =>
+        convolveWeightDepthwise(plain, patch),
+      ),
     );
     const tensorTiles = useTensorCores(io, arg) ? weightTensorTiles(problem, io.target) : [];
     if (tensorTiles.length > 0) {

@@ -1,166 +1,180 @@
 /**
- * Convolution of each channel by itself (MobileNet's, depthwise) on a GPU, and its gradients. There is nothing to multiply
- * as matrices: all is bound by memory. A thread has some rows of one column of a channel; it goes down the rows under
- * them, and what it reads serves all rows of the kernel. Neighbouring threads read neighbouring columns, which the cache
- * serves for the columns of the kernel.
+ * Convolution of each channel by itself (depthwise, MobileNet's) on a GPU, and its gradients. There is nothing to multiply
+ * as matrices: all is bound by memory, and by how few instructions a multiply-add takes besides itself.
  *
- * For the weight gradient a block has a channel and a share of its columns; its threads' sums become one, and another
- * launch adds those of the blocks (addParts).
+ * A thread has a patch of results in registers, some rows × columns of one plane (image, channel). It goes down the lines
+ * of the source under the patch and reads each once, up to 16 bytes at a time. What it has read meets every tap of every
+ * result that it belongs to, without a test: which these are is known when the kernel is compiled (depthwise-patch.ts).
+ * Neighbouring threads have neighbouring patches, so that the pixels that two of them read come from memory once, and
+ * from the cache of the multiprocessor after that. Of a strided input gradient the patch begins at a multiple of the
+ * stride, which makes the taps of each result known there, too: nothing is multiplied by zeros in between.
+ *
+ * For the weight gradient a block has a channel and a share of its patches; a thread has the sums of all taps in
+ * registers, the threads' sums become one, and another launch adds those of the blocks (addParts).
  */
 import { f32 } from '../../core/dtype.js';
-import { GPU, type Target } from '../../kernel/ir/target.js';
+import { GPU } from '../../kernel/ir/target.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import { asCast, defineKernel } from '../../kernel/language/language.js';
+import { loadLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
-import { beforeOf } from './cuda-image.js';
-import { storing } from './cuda-store.js';
+import { type Patch, patchOf, readLine } from './depthwise-patch.js';
 import type { Convolution, ConvolveProblem, WeightGradientProblem } from './problem.js';
 
-const THREADS = 256;
-/** Rows of a thread, and taps whose products it can have in registers. */
-const ROWS = 8;
-const MOST_TAPS = 49;
-/** Blocks of the weight gradient for each multiprocessor. */
-const BLOCKS = 8;
+/** Threads of a block. */
+export const THREADS = 128;
 
-/** Whether each channel is convolved by itself with few taps; of an input gradient, with stride 1. */
-export const isDepthwise = ({ inputs, outputs, groups, kernel, stride, adjoint }: Convolution): boolean =>
-  inputs === 1 &&
-  outputs === 1 &&
-  groups > 1 &&
-  kernel[0] * kernel[1] <= MOST_TAPS &&
-  (!adjoint || (stride[0] === 1 && stride[1] === 1));
+/** Whether the outputs of a group have one input channel: each channel has filters of its own, one or several. */
+export const isDepthwise = ({ inputs, outputs, groups, adjoint }: Convolution): boolean =>
+  groups > 1 && (adjoint ? outputs : inputs) === 1;
 
-/** How the pixels of a plane are shared out: rows of a thread, strips of so many rows, lines of the image under one. */
-function stripsOf(p: Convolution) {
-  const rows = Math.min(ROWS, p.outSize[0]);
-  const step = p.adjoint ? ([1, 1] as const) : p.stride;
-  return {
-    rows,
-    step,
-    before: [beforeOf(p, 0), beforeOf(p, 1)] as const,
-    strips: Math.ceil(p.outSize[0] / rows),
-    span: (rows - 1) * step[0] + (p.kernel[0] - 1) * p.dilation[0] + 1,
-    taps: p.kernel[0] * p.kernel[1],
-  };
-}
-
-/** Which tap's row meets line `line` of those under a strip in its row `r`; none: −1. For use in kernels. */
-function tapRow(
-  line: number,
-  r: number,
-  {
-    problem,
-    step,
-    idiv,
-  }: Intrinsics & { readonly problem: Convolution; readonly step: readonly [number, number] },
-): number {
-  const { kernel, dilation } = problem;
-  const below = line - r * step[0];
-  const met = below >= 0 && below <= (kernel[0] - 1) * dilation[0] && below % dilation[0] === 0;
-  return met ? idiv(below, dilation[0]) : -1;
-}
-
-/** What stands at row v and column u of the plane from `x[from]` on, 0 around it. For use in kernels. */
-function pixelAt(
-  x: Memory,
-  from: number,
-  v: number,
-  u: number,
-  { problem, f32 }: Intrinsics & { readonly problem: Convolution },
-): number {
-  const { size } = problem;
-  const there = v >= 0 && v < size[0] && u >= 0 && u < size[1];
-  return there ? f32(x[from + v * size[1] + u]) : f32(0);
-}
-
-/** Each channel convolved by its own weights. */
-export function convolveDepthwise(p: ConvolveProblem): GridKernel {
-  const strips = stripsOf(p);
-  const items = p.images * p.groups * strips.strips * p.outSize[1];
+/** Each channel convolved by its own weights; of an input gradient, the sum over the filters of the channel. */
+export function convolveDepthwise(p: ConvolveProblem, patch: Patch): GridKernel {
+  const layout = patchOf(p, patch);
+  const items = p.images * p.groups * p.outputs * layout.perPlane;
   const kernel = defineKernel(
     p.adjoint ? 'conv2dInputDepthwise' : 'conv2dDepthwise',
     { x: buffer(p.dtype), w: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, w, y }, context) => {
-      const { globalId, idiv, f32, local, fma, problem, items, rows, strips, span, taps, step } = context;
-      const { before, tapRow, pixelAt, storePixel } = context;
-      const { groups, kernel, dilation, size, outSize, adjoint, imageOffset, weightOffset } = problem;
+      const { globalId, idiv, f32, local, fma, vec2, vec4, problem, layout, items } = context;
+      const { element, finish, readLine, storeLanes } = context;
+      const { groups, inputs, outputs, kernel, size, outSize, adjoint, imageOffset, weightOffset } = problem;
+      const { patch, rows, columns, lanes } = layout;
       const i = globalId.x;
       if (i >= items) return;
-      const column = i % outSize[1];
-      const row = (idiv(i, outSize[1]) % strips) * rows;
-      const plane = idiv(i, outSize[1] * strips);
-      const channel = plane % groups;
-      const from = imageOffset + plane * (size[0] * size[1]);
-      const factors = local(f32, taps);
-      for (let t = 0; t < taps; t++)
-        factors[t] = f32(w[weightOffset + channel * taps + (adjoint ? taps - 1 - t : t)]);
-      const sums = local(f32, rows);
-      for (let r = 0; r < rows; r++) sums[r] = f32(0);
-      for (let line = 0; line < span; line++) {
-        for (let j = 0; j < kernel[1]; j++) {
-          const v = row * step[0] - before[0] + line;
-          const u = column * step[1] - before[1] + j * dilation[1];
-          const value = pixelAt(x, from, v, u, context);
-          for (let r = 0; r < rows; r++) {
-            const tap = tapRow(line, r, context);
-            if (tap >= 0) sums[r] = fma(value, factors[tap * kernel[1] + j], sums[r]);
+      const across = i % columns.patches;
+      const down = idiv(i, columns.patches) % rows.patches;
+      const plane = idiv(i, layout.perPlane);
+      const channel = plane % (groups * outputs);
+      const group = idiv(channel, outputs);
+      const image = idiv(plane, groups * outputs);
+
+      const sums = local(f32, patch.rows, patch.columns);
+      for (let r = 0; r < patch.rows; r++) for (let c = 0; c < patch.columns; c++) sums[r][c] = f32(0);
+      for (let piece = 0; piece < inputs * layout.pieces; piece++) {
+        const input = idiv(piece, layout.pieces);
+        const pieceRow = idiv(piece, columns.pieces) % rows.pieces;
+        const pieceColumn = piece % columns.pieces;
+        const filter = weightOffset + (adjoint ? group * inputs + input : channel) * layout.allTaps;
+        const factors = local(f32, layout.taps);
+        for (let t = 0; t < layout.taps; t++) {
+          const tapRow = pieceRow * rows.taps + idiv(t, columns.taps);
+          const tapColumn = pieceColumn * columns.taps + (t % columns.taps);
+          const there = (rows.whole || tapRow < kernel[0]) && (columns.whole || tapColumn < kernel[1]);
+          factors[t] = there ? f32(w[filter + tapRow * kernel[1] + tapColumn]) : f32(0);
+        }
+        const from = imageOffset + ((image * groups + group) * inputs + input) * (size[0] * size[1]);
+        const top = down * rows.patchShift + pieceRow * rows.pieceShift;
+        const left = across * columns.patchShift + pieceColumn * columns.pieceShift;
+        const values = local(f32, columns.lines.length);
+        for (let v = 0; v < rows.lines.length; v++) {
+          readLine(x, from, top, left, v, values, context);
+          for (let r = 0; r < patch.rows; r++)
+            if (rows.lines[v]!.taps[r]! >= 0)
+              for (let u = 0; u < columns.lines.length; u++)
+                for (let c = 0; c < patch.columns; c++)
+                  if (columns.lines[u]!.taps[c]! >= 0)
+                    sums[r][c] = fma(
+                      values[u],
+                      factors[rows.lines[v]!.taps[r]! * columns.taps + columns.lines[u]!.taps[c]!],
+                      sums[r][c],
+                    );
+        }
+      }
+
+      for (let r = 0; r < patch.rows; r++) {
+        const row = down * patch.rows + r;
+        for (let c = 0; c < patch.columns; c += lanes) {
+          const column = across * patch.columns + c;
+          if (row < outSize[0] && column < outSize[1]) {
+            const sum =
+              lanes === 4
+                ? vec4(sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3])
+                : lanes === 2
+                  ? vec2(sums[r][c], sums[r][c + 1])
+                  : sums[r][c];
+            const to = (plane * outSize[0] + row) * outSize[1] + column;
+            storeLanes(y, to, finish(element(sum), image, channel, row, column), lanes, context);
           }
         }
       }
-      for (let r = 0; r < rows; r++)
-        if (row + r < outSize[0])
-          storePixel(y, sums[r], idiv(plane, groups), channel, row + r, column, context);
     },
-    { ...storing(p), ...strips, items, tapRow, pixelAt },
+    {
+      ...{ problem: p, finish: p.finish, element: asCast(p.dtype), layout, items },
+      ...{ readLine, loadLanes, storeLanes },
+    },
   );
   return { kernel, grid: [Math.ceil(items / THREADS), 1, 1], threads: THREADS, sharedBytes: 0 };
 }
 
-/** Blocks that share the sum of a channel. */
-export const depthwiseParts = (p: WeightGradientProblem, { units }: Target): number => {
-  const rounds = Math.ceil((p.images * stripsOf(p).strips * p.outSize[1]) / THREADS);
-  return Math.min(rounds, Math.max(1, Math.ceil((BLOCKS * units) / p.groups)));
-};
+/** How the weight gradient is cut: the patch of a thread, and the blocks that share the sum of a channel. */
+export interface WeightPatch extends Patch {
+  readonly parts: number;
+}
+
+/** Patches of a channel, in rounds of a block. */
+export const roundsOf = (p: WeightGradientProblem, patch: Patch): number =>
+  Math.ceil((p.images * patchOf(p, patch).perPlane) / THREADS);
 
 /** Parts of the weight gradient of each channel: (part, channel, tap). */
-export function convolveWeightDepthwise(p: WeightGradientProblem, parts: number): GridKernel {
-  const strips = stripsOf(p);
-  const items = p.images * strips.strips * p.outSize[1];
-  const share = Math.ceil(items / parts / THREADS) * THREADS;
+export function convolveWeightDepthwise(
+  p: WeightGradientProblem,
+  { parts, ...patch }: WeightPatch,
+): GridKernel {
+  const layout = patchOf(p, patch, p.gradientOffset);
   const kernel = defineKernel(
     'conv2dWeightDepthwise',
     { x: buffer(p.dtype), dy: buffer(p.dtype), parts: buffer(f32) },
     ({ x, dy, parts }, context) => {
       const { blockIdx, threadIdx, laneId, warpId, warpSum, shared, barrier, THREADS, WARP } = context;
-      const { idiv, f32, local, fma, problem, items, share, rows, strips, span, taps, step } = context;
-      const { before, tapRow, pixelAt } = context;
-      const { groups, kernel, dilation, size, outSize, imageOffset, gradientOffset } = problem;
+      const { idiv, f32, local, fma, lane, splat2, splat4, problem, layout, items, share } = context;
+      const { readLine, loadLanes } = context;
+      const { groups, outputs, kernel, size, outSize, imageOffset, gradientOffset } = problem;
+      const { patch, rows, columns, lanes, taps } = layout;
       const channel = blockIdx.y;
+      const pieceRow = idiv(blockIdx.z, columns.pieces);
+      const pieceColumn = blockIdx.z % columns.pieces;
       const sums = local(f32, taps);
       for (let t = 0; t < taps; t++) sums[t] = f32(0);
       const end = Math.min(items, (blockIdx.x + 1) * share);
       for (let i = blockIdx.x * share + threadIdx.x; i < end; i += THREADS) {
-        const column = i % outSize[1];
-        const row = (idiv(i, outSize[1]) % strips) * rows;
-        const plane = idiv(i, outSize[1] * strips) * groups + channel;
-        const from = imageOffset + plane * (size[0] * size[1]);
-        const to = gradientOffset + plane * (outSize[0] * outSize[1]) + row * outSize[1] + column;
-        const slopes = local(f32, rows);
-        for (let r = 0; r < rows; r++)
-          slopes[r] = row + r < outSize[0] ? f32(dy[to + r * outSize[1]]) : f32(0);
-        for (let line = 0; line < span; line++) {
-          for (let j = 0; j < kernel[1]; j++) {
-            const v = row * step[0] - before[0] + line;
-            const u = column * step[1] - before[1] + j * dilation[1];
-            const value = pixelAt(x, from, v, u, context);
-            for (let r = 0; r < rows; r++) {
-              const tap = tapRow(line, r, context);
-              if (tap >= 0) sums[tap * kernel[1] + j] = fma(value, slopes[r], sums[tap * kernel[1] + j]);
-            }
+        const across = i % columns.patches;
+        const down = idiv(i, columns.patches) % rows.patches;
+        const image = idiv(i, layout.perPlane);
+        const plane = image * (groups * outputs) + channel;
+        const slopes = local(f32, patch.rows, patch.columns);
+        for (let r = 0; r < patch.rows; r++) {
+          const row = down * patch.rows + r;
+          for (let c = 0; c < patch.columns; c += lanes) {
+            const column = across * patch.columns + c;
+            const at = gradientOffset + (plane * outSize[0] + row) * outSize[1] + column;
+            const there =
+              (outSize[0] % patch.rows === 0 || row < outSize[0]) &&
+              (outSize[1] % patch.columns === 0 || column < outSize[1]);
+            const none = lanes === 4 ? splat4(f32(0)) : lanes === 2 ? splat2(f32(0)) : f32(0);
+            const read = there ? f32(loadLanes(dy, at, lanes, context)) : none;
+            for (let l = 0; l < lanes; l++) slopes[r][c + l] = lanes === 1 ? read : lane(read, l);
           }
         }
+        const from = imageOffset + (image * groups + idiv(channel, outputs)) * (size[0] * size[1]);
+        const top = down * rows.patchShift + pieceRow * rows.pieceShift;
+        const left = across * columns.patchShift + pieceColumn * columns.pieceShift;
+        const values = local(f32, columns.lines.length);
+        for (let v = 0; v < rows.lines.length; v++) {
+          readLine(x, from, top, left, v, values, context);
+          for (let r = 0; r < patch.rows; r++)
+            if (rows.lines[v]!.taps[r]! >= 0)
+              for (let c = 0; c < patch.columns; c++)
+                for (let u = 0; u < columns.lines.length; u++)
+                  if (columns.lines[u]!.taps[c]! >= 0)
+                    sums[rows.lines[v]!.taps[r]! * columns.taps + columns.lines[u]!.taps[c]!] = fma(
+                      values[u],
+                      slopes[r][c],
+                      sums[rows.lines[v]!.taps[r]! * columns.taps + columns.lines[u]!.taps[c]!],
+                    );
+        }
       }
+
       const held = shared(f32, idiv(THREADS, WARP), taps);
       for (let t = 0; t < taps; t++) {
         const sum = warpSum(sums[t]);
@@ -170,10 +184,22 @@ export function convolveWeightDepthwise(p: WeightGradientProblem, parts: number)
       if (threadIdx.x < taps) {
         let sum = f32(0);
         for (let warp = 0; warp < idiv(THREADS, WARP); warp++) sum += held[warp][threadIdx.x];
-        parts[(blockIdx.x * groups + channel) * taps + threadIdx.x] = sum;
+        const tapRow = pieceRow * rows.taps + idiv(threadIdx.x, columns.taps);
+        const tapColumn = pieceColumn * columns.taps + (threadIdx.x % columns.taps);
+        const tap = tapRow * kernel[1] + tapColumn;
+        if (tapRow < kernel[0] && tapColumn < kernel[1])
+          parts[(blockIdx.x * (groups * outputs) + channel) * layout.allTaps + tap] = sum;
       }
     },
-    { problem: p, ...strips, items, share, THREADS, WARP: GPU.warp, tapRow, pixelAt },
+    {
+      ...{ problem: p, layout, items: p.images * layout.perPlane, THREADS, WARP: GPU.warp },
+      ...{ share: Math.ceil(roundsOf(p, patch) / parts) * THREADS, readLine, loadLanes },
+    },
   );
-  return { kernel, grid: [parts, p.groups, 1], threads: THREADS, sharedBytes: 0 };
+  return {
+    kernel,
+    grid: [parts, p.groups * p.outputs, layout.pieces],
+    threads: THREADS,
+    sharedBytes: 0,
+  };
 }
