@@ -5,7 +5,7 @@ import { formatShape } from '../core/shape.js';
 import { detach } from '../graph/build.js';
 import type { GraphNode, TensorType } from '../graph/node.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
-import { become, copy, leafOf, ownMemory, spaceFor } from './ownership.js';
+import { become, copy, leafOf, ownMemory, privateStorage, spaceFor } from './ownership.js';
 import type { Profile, ProfileOptions } from './profile.js';
 import { CompiledGraph } from './program.js';
 import { bufferOf, realize } from './realize.js';
@@ -27,7 +27,7 @@ export class Recording {
   readonly #outputs: readonly TensorType[];
   /** Tensors that a run updates where they are, and the leaves that are their memory. */
   readonly #updated: readonly { readonly handle: Handle; readonly leaf: number }[];
-  /** Tensors that a run gives new memory, and the roots that are their values. */
+  /** Tensors that are assigned other values than those, and the roots that are these values. */
   readonly #moved: readonly { readonly handle: Handle; readonly root: number }[];
   /** Values that are a leaf's, and are copied after a run. */
   readonly #copied: readonly { readonly root: number; readonly leaf: number }[];
@@ -113,15 +113,32 @@ export class Recording {
     for (const { handle, leaf } of this.#updated) buffers[leaf] = ownMemory(handle);
     // All memory is there before the run: where there is not enough, no state has changed.
     const copies = new Map(this.#copied.map(({ root, leaf }) => [root, spaceFor(buffers[leaf]!)]));
-    const results = this.#compiled.run(buffers, 'tensors', true, times);
+    const results = this.#compiled.run(buffers, 'tensors', true, times, this.#memoryOfAssigned(nodes));
     for (const { root, leaf } of this.#copied) copy(buffers[leaf]!, copies.get(root)!);
     const { roots } = this.#compiled.schedule;
     const value = (root: number): BufferStorage => {
       const place = roots[root]!;
       return 'result' in place ? results[place.result]! : copies.get(root)!;
     };
-    for (const { handle, root } of this.#moved) become(handle, value(root));
+    for (const { handle, root } of this.#moved)
+      if (handle.ownNode.storage !== value(root)) become(handle, value(root));
     return this.#outputs.map((type, i) => leafOf(value(i), type, false));
+  }
+
+  /**
+   * Memory for results that are assigned: that of the tensor itself, where the run does not read it and nobody else can see
+   * it change.
+   */
+  #memoryOfAssigned(leaves: readonly GraphNode[]): Map<number, BufferStorage> {
+    const memory = new Map<number, BufferStorage>();
+    const read = new Set(leaves.map(({ storage }) => storage));
+    for (const { handle, root } of this.#moved) {
+      const place = this.#compiled.schedule.roots[root]!;
+      const own = privateStorage(handle);
+      if (!own || read.has(own) || !('result' in place)) continue;
+      if (own.bytes === place.bytes && own.device === this.#compiled.device) memory.set(place.result, own);
+    }
+    return memory;
   }
 
   /** Run once, then time it, launch by launch if asked. State moves on with every run that is timed. */

@@ -39,6 +39,12 @@ export function ownMemory(handle: Handle): DeviceBuffer {
   return bufferOf(handle.ownNode);
 }
 
+/** The memory of a tensor that nobody else can see change, if it has any. */
+export function privateStorage({ ownNode }: Handle): BufferStorage | undefined {
+  const { storage } = ownNode;
+  return ownNode.isPrivate && storage instanceof BufferStorage && !storage.isReleased ? storage : undefined;
+}
+
 /** Memory for a copy of a buffer. */
 export const spaceFor = ({ bytes, device }: DeviceBuffer): BufferStorage =>
   new BufferStorage(bytes, 'tensors', device);

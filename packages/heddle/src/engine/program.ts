@@ -99,17 +99,26 @@ export class CompiledGraph {
   /**
    * Results in their own memory, one storage each; the arena is kept for the next run if `keepArena`. With `times`,
    * that many runs on the same memory, and the results of the last.
+   * @param given memory for results, by their numbers; the others get new memory
    */
-  run(leaves: readonly DeviceBuffer[], label: string, keepArena: boolean, times = 1): BufferStorage[] {
+  run(
+    leaves: readonly DeviceBuffer[],
+    label: string,
+    keepArena: boolean,
+    times = 1,
+    given: ReadonlyMap<number, BufferStorage> = new Map(),
+  ): BufferStorage[] {
     const results: BufferStorage[] = [];
     try {
-      const slots = this.#memory(leaves, results, label);
+      const slots = this.#memory(leaves, results, label, given);
       const { program, single } = this.#make();
       if (single.length > 0) for (let i = 0; i < times; i++) this.#timed(single, slots);
       else program.run(slots, times);
     } catch (error) {
       // At once: the collector would find them only when the program waits for something.
-      for (const result of results) result.release();
+      results.forEach((result, i) => {
+        if (!given.has(i)) result.release();
+      });
       throw error;
     } finally {
       if (!keepArena) {
@@ -142,10 +151,16 @@ export class CompiledGraph {
     return { us, launches };
   }
 
-  /** What a run works on: the leaves, new memory for the results, which it adds to `results`, the arena. */
-  #memory(leaves: readonly DeviceBuffer[], results: BufferStorage[], label: string): DeviceBuffer[] {
+  /** What a run works on: the leaves, memory for the results, which it adds to `results`, the arena. */
+  #memory(
+    leaves: readonly DeviceBuffer[],
+    results: BufferStorage[],
+    label: string,
+    given: ReadonlyMap<number, BufferStorage> = new Map(),
+  ): DeviceBuffer[] {
     requireOn(this.device, leaves);
-    for (const bytes of this.#results) results.push(new BufferStorage(bytes, label, this.device));
+    for (const [i, bytes] of this.#results.entries())
+      results.push(given.get(i) ?? new BufferStorage(bytes, label, this.device));
     const { arenaBytes } = this.schedule;
     if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
     const arena = this.#arena ? [this.#arena.buffer] : [];

@@ -83,6 +83,8 @@ const EQUAL: Readonly<Record<string, () => readonly [Tensor, Tensor]>> = {
 const CHANGES: Readonly<Record<string, (t: Tensor) => void | Promise<void>>> = {
   write: (t) => void t.write([7, 8, 9, 10]),
   'an update in place': (t) => jit((by: Tensor) => void t.assign(t.mul(0).add(by)))(by(t)),
+  'an assignment of what it is not read for': (t) =>
+    jit((by: Tensor) => void t.assign(by.mul(2).sub(by)))(by(t)),
   'a kernel': (t) =>
     kernel('put', { x: buffer(f32) }, ({ x }, { globalId, f32 }) => {
       x[globalId.x] = f32(globalId.x + 7);
@@ -153,6 +155,19 @@ for (const device of DEVICES) {
     y.dispose();
     // What earlier tests left may be collected meanwhile: there is never more.
     assert.ok(memory().used <= shared - (1 << 20));
+  });
+
+  on('what jit assigns without reading it stays in the memory that it has', async () => {
+    const [x, z] = [ones([1 << 18]), zeros([1 << 18])];
+    realize(x, z);
+    const step = jit((x: Tensor) => void z.assign(x.mul(3)));
+    step(x);
+    const before = memory().used;
+    for (let times = 0; times < 4; times++) step(x);
+    assert.ok(memory().used <= before, `${memory().used} bytes, ${before} before`);
+    const old = z.detach();
+    step(tensor(new Float32Array(1 << 18)));
+    assert.deepEqual([(await list(old))[0], (await list(z))[0]], [3, 0]);
   });
 
   on('a computed value that is overwritten passes no gradient on to what it was made of', async () => {
