@@ -54,7 +54,7 @@ export class TrainingSteps implements Workload {
     const integers = (size: number): Int32Array =>
       Int32Array.from({ length: batchSize * size }, () => random.below(classes));
     const floats = (size: number): Float32Array =>
-      Float32Array.from({ length: batchSize * size }, () => random.uniform());
+      random.fill(new Float32Array(batchSize * size), (stream) => stream.uniform());
     this.#batches = Array.from({ length: batches }, () => ({
       inputs: program.data === 'text' ? integers(sizeOf(shape)) : floats(sizeOf(shape)),
       labels: integers(sizeOf(targets)),

@@ -13,34 +13,40 @@ const ROUNDS = 10;
 export type PhiloxKey = readonly [number, number];
 export type PhiloxCounter = readonly [number, number, number, number];
 
-/** The upper 32 bits of the 64-bit product of two u32. */
-function multiplyHigh(a: number, b: number): number {
-  const aLow = a & 0xffff;
-  const aHigh = a >>> 16;
-  const bLow = b & 0xffff;
-  const bHigh = b >>> 16;
-  const middle = aHigh * bLow + ((aLow * bLow) >>> 16);
-  const carry = aLow * bHigh + (middle & 0xffff);
-  return (aHigh * bHigh + Math.floor(middle / 0x10000) + Math.floor(carry / 0x10000)) >>> 0;
-}
+/**
+ * The upper 32 bits of the 64-bit product of two u32, whose lower ones are `low`. The product as an f64 is off by 2^10 at
+ * most, which is nothing beside 2^32: rounding finds the right one.
+ */
+const multiplyHigh = (a: number, b: number, low: number): number => ((a * b - low) * 2 ** -32 + 0.5) >>> 0;
 
 /** The four u32 of block `counter` of the stream `key`. */
 export function philox4x32(counter: PhiloxCounter, key: PhiloxKey): [number, number, number, number] {
-  let [c0, c1, c2, c3] = counter;
-  let [k0, k1] = key;
+  const block = new Uint32Array(4);
+  drawBlock(block, ...counter, ...key);
+  return [block[0]!, block[1]!, block[2]!, block[3]!];
+}
+
+/** A block, in memory that its reader uses again: millions are drawn one after the other. */
+function drawBlock(
+  into: Uint32Array,
+  ...[c0, c1, c2, c3, k0, k1]: [number, number, number, number, number, number]
+): void {
   for (let round = 0; round < ROUNDS; round++) {
-    const high0 = multiplyHigh(MULTIPLIER_0, c0);
-    const low0 = Math.imul(MULTIPLIER_0, c0);
-    const high1 = multiplyHigh(MULTIPLIER_1, c2);
-    const low1 = Math.imul(MULTIPLIER_1, c2);
+    const low0 = Math.imul(MULTIPLIER_0, c0) >>> 0;
+    const high0 = multiplyHigh(MULTIPLIER_0, c0, low0);
+    const low1 = Math.imul(MULTIPLIER_1, c2) >>> 0;
+    const high1 = multiplyHigh(MULTIPLIER_1, c2, low1);
     c0 = (high1 ^ c1 ^ k0) >>> 0;
-    c1 = low1 >>> 0;
+    c1 = low1;
     c2 = (high0 ^ c3 ^ k1) >>> 0;
-    c3 = low0 >>> 0;
+    c3 = low0;
     k0 = (k0 + WEYL_0) >>> 0;
     k1 = (k1 + WEYL_1) >>> 0;
   }
-  return [c0, c1, c2, c3];
+  into[0] = c0;
+  into[1] = c1;
+  into[2] = c2;
+  into[3] = c3;
 }
 
 /** The key of a seed: its lower and upper 32 bits. `seed` is a whole number from 0 to 2^53 − 1. */
@@ -52,7 +58,7 @@ export class PhiloxStream {
   readonly #stream: number;
   readonly #substream: number;
   #block = 0;
-  #words: [number, number, number, number] = [0, 0, 0, 0];
+  readonly #words = new Uint32Array(4);
   #used = 4;
 
   /**
@@ -80,7 +86,8 @@ export class PhiloxStream {
   next(): number {
     if (this.#used === 4) {
       const high = Math.floor(this.#block / 2 ** 32) >>> 0;
-      this.#words = philox4x32([this.#block >>> 0, high, this.#stream, this.#substream], this.#key);
+      const [k0, k1] = this.#key;
+      drawBlock(this.#words, this.#block >>> 0, high, this.#stream, this.#substream, k0, k1);
       this.#block++;
       this.#used = 0;
     }
@@ -98,6 +105,13 @@ export class PhiloxStream {
   /** A number from 0 up to but without 1, with 24 bits, as an f32 holds them. */
   uniform(): number {
     return (this.next() >>> 8) * 2 ** -24;
+  }
+
+  /** Every element of `values`, drawn one after the other. */
+  fill<T extends Float32Array | Float64Array>(values: T, draw: (stream: this) => number): T {
+    // By index: the array's own `from` takes several times as long.
+    for (let i = 0; i < values.length; i++) values[i] = draw(this);
+    return values;
   }
 
   /** A number of the standard normal distribution (Box–Muller). */

@@ -226,11 +226,11 @@ export function write(handle: Handle, values: ArrayLike<number | bigint>): void 
  * @throws DTypeError for a value that an integer type does not have: it would otherwise be converted silently
  */
 export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8Array {
-  const at = (Type: {
-    from(a: ArrayLike<number>): { buffer: ArrayBufferLike; byteOffset: number; byteLength: number };
-  }): Uint8Array => {
+  const at = (
+    Type: new (a: ArrayLike<number>) => { buffer: ArrayBufferLike; byteOffset: number; byteLength: number },
+  ): Uint8Array => {
     requireValues(values, dtype);
-    return bytesOf(Type.from(numbers(values, dtype)));
+    return bytesOf(new Type(numbers(values, dtype)));
   };
   switch (dtype.name) {
     case 'f32':

@@ -40,9 +40,10 @@ export class Embedding extends Module {
       paddingIndex === undefined ? undefined : paddingRow('Embedding', paddingIndex, numEmbeddings);
     this.maxNorm = maxNorm;
     this.normType = normType;
-    const stream = defaultGenerator().host;
     const shape = [numEmbeddings, embeddingDim];
-    const values = Float32Array.from({ length: numEmbeddings * embeddingDim }, () => stream.normal());
+    const values = defaultGenerator().host.fill(new Float32Array(numEmbeddings * embeddingDim), (stream) =>
+      stream.normal(),
+    );
     if (this.paddingIndex !== undefined) {
       const start = this.paddingIndex * embeddingDim;
       values.fill(0, start, start + embeddingDim);

@@ -3,8 +3,9 @@
  * a tensor in place and return it. Sources: Glorot and Bengio 2010 (Xavier), He et al. 2015 (Kaiming).
  */
 import { aFinite, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
-import type { DTypeName } from '../core/dtype.js';
+import { type DType, type DTypeName, f32 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
+import type { PhiloxStream } from '../core/philox.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
 import { defaultGenerator } from '../tensor/random.js';
@@ -73,11 +74,12 @@ function filled<D extends DTypeName>(
   op: string,
   t: Tensor<Shape, D>,
   settings: Readonly<Record<string, number>>,
-  draw: () => number,
+  draw: (stream: PhiloxStream) => number,
 ): Tensor<Shape, D> {
   requireTensor(op, 't', t);
   for (const [name, value] of Object.entries(settings)) requireArgument(op, name, value, aFinite);
-  return t.write(Float64Array.from({ length: t.size }, draw));
+  const values = (t.dtype as DType) === f32 ? new Float32Array(t.size) : new Float64Array(t.size);
+  return t.write(defaultGenerator().host.fill(values, draw));
 }
 
 /** Options of `uniform`. */
@@ -97,8 +99,7 @@ export function uniform<D extends DTypeName>(
 ): Tensor<Shape, D> {
   requireOptions('uniform', options, UNIFORM);
   const { low = 0, high = 1 } = options;
-  const stream = defaultGenerator().host;
-  return filled('uniform', t, { low, high }, () => low + (high - low) * stream.uniform());
+  return filled('uniform', t, { low, high }, (stream) => low + (high - low) * stream.uniform());
 }
 
 /** Options of `normal`. */
@@ -118,8 +119,7 @@ export function normal<D extends DTypeName>(
 ): Tensor<Shape, D> {
   requireOptions('normal', options, NORMAL);
   const { mean = 0, std = 1 } = options;
-  const stream = defaultGenerator().host;
-  return filled('normal', t, { mean, std }, () => mean + std * stream.normal());
+  return filled('normal', t, { mean, std }, (stream) => mean + std * stream.normal());
 }
 
 /** `value` in every element. */

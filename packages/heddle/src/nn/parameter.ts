@@ -13,9 +13,11 @@ export function uniformParameter<const S extends Shape>(
   fanIn: number,
 ): Tensor<GivenShape<S>, 'f32'> {
   requireIndexable(shape);
-  const stream = defaultGenerator().host;
   const bound = 1 / Math.sqrt(fanIn);
-  const values = Float32Array.from({ length: sizeOf(shape) }, () => bound * (2 * stream.uniform() - 1));
+  const values = defaultGenerator().host.fill(
+    new Float32Array(sizeOf(shape)),
+    (stream) => bound * (2 * stream.uniform() - 1),
+  );
   return tensor(values, { shape, requiresGrad: true });
 }
 
