@@ -7,6 +7,7 @@ import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
+import { during } from '../core/phases.js';
 import { recordsOrigins } from '../graph/origin.js';
 import { knownKernelHash, setKernelHash } from '../kernel/ir/fingerprint.js';
 import type { KernelIr } from '../kernel/ir/ir.js';
@@ -46,8 +47,10 @@ export function keptSchedule(
     fingerprint,
     JSON.stringify([rest, [...libraries].sort(), [...(updates ?? [])], kernels, tuner !== undefined]),
   );
-  const found = cache.get(key);
-  const kept = found && unpack(new TextDecoder().decode(found));
+  const kept = during('read', () => {
+    const found = cache.get(key);
+    return found && unpack(new TextDecoder().decode(found));
+  });
   if (kept && stillChosen(kept.choices, tuner)) {
     debug(1, () => `schedule of ${kept.schedule.launches.length} launches read from ${cache.folder}`);
     return kept.schedule;
@@ -57,8 +60,8 @@ export function keptSchedule(
   const schedule = make({
     ...options,
     ...(tuner && {
-      tune: (requests) => {
-        const names = tuner.tune(requests);
+      tune: (requests, others) => {
+        const names = tuner.tune(requests, others);
         requests.forEach(({ key: call }, i) => {
           choices[call] = names[i] ?? null;
         });
@@ -67,7 +70,7 @@ export function keptSchedule(
     }),
   });
   if (performance.now() - started >= WORTH_KEEPING_MS)
-    cache.put(key, new TextEncoder().encode(pack(schedule, choices)));
+    during('keep', () => cache.put(key, new TextEncoder().encode(pack(schedule, choices))));
   return schedule;
 }
 

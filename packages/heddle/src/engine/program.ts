@@ -1,6 +1,7 @@
 /** Scheduled graphs as device programs. */
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
+import { during, type PhaseTimes, phasesSince, phaseTimes } from '../core/phases.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import type { Schedule } from '../schedule/launch.js';
@@ -44,18 +45,20 @@ export class CompiledGraph {
   readonly schedule: Schedule;
   readonly device: Device;
   readonly #launches: readonly Launch[];
+  readonly #before: PhaseTimes;
   #made: Made | undefined;
   readonly #results: readonly number[];
   #arena: BufferStorage | undefined;
 
   constructor(roots: readonly GraphNode[], leaves: number, device: Device, options: CompileOptions = {}) {
-    const started = performance.now();
+    this.#before = phaseTimes();
     this.device = device;
     const { tuner, fingerprint, beside, ...rest } = options;
     const { target } = device;
+    const planned = (all: ScheduleOptions): Schedule => during('plan', () => schedule(roots, target, all));
     this.schedule = fingerprint
-      ? keptSchedule({ fingerprint, target, options: rest, tuner }, (all) => schedule(roots, target, all))
-      : schedule(roots, target, { ...rest, ...(tuner && { tune: tuner.tune }) });
+      ? keptSchedule({ fingerprint, target, options: rest, tuner }, planned)
+      : planned({ ...rest, ...(tuner && { tune: tuner.tune }) });
     const bytes: number[] = [];
     for (const r of this.schedule.roots) if ('result' in r) bytes[r.result] = r.bytes;
     this.#results = bytes;
@@ -70,7 +73,6 @@ export class CompiledGraph {
     });
     counts.compiled++;
     if (!beside || this.ready) this.#make();
-    debug(1, () => `compiled ${this.launches} launches in ${(performance.now() - started).toFixed(1)} ms`);
   }
 
   /** Whether nothing is left to compile: the first run then starts at once. */
@@ -79,11 +81,11 @@ export class CompiledGraph {
   }
 
   #make(): Made {
-    const { device } = this;
-    this.#made ??= {
-      program: device.compile(this.#launches),
-      single: env('HEDDLE_DEBUG') >= 2 ? this.#launches.map((l) => this.#alone(l)) : [],
-    };
+    if (this.#made) return this.#made;
+    const program = this.device.compile(this.#launches);
+    const single = env('HEDDLE_DEBUG') >= 2 ? this.#launches.map((l) => this.#alone(l)) : [];
+    this.#made = { program, single };
+    debug(1, () => `compiled ${this.launches} launches: ${phasesSince(this.#before) || 'less than 1 ms'}`);
     return this.#made;
   }
 

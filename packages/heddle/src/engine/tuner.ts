@@ -9,9 +9,11 @@ import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { toBf16, toF16 } from '../core/float16.js';
 import { debug } from '../core/log.js';
+import { during } from '../core/phases.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
 import { cacheFolder } from '../runtime/disk-cache.js';
+import type { StageWork } from '../schedule/launch.js';
 import type { Trial, Tune, TuneRequest } from '../schedule/passes/tuning.js';
 import { median } from './profile.js';
 import { TuningMemory } from './tuner-memory.js';
@@ -60,21 +62,29 @@ function tunerOf(device: Device, measure: boolean, memory: TuningMemory): Tuner 
     const known = memory.get(where, key)?.chosen;
     return variants.some((v) => v.name === known) ? known : undefined;
   };
-  const tune: Tune = (requests) => {
-    const unknown = new Map(requests.filter((r) => !remembered(r)).map((r) => [r.key, r]));
+  const tune: Tune = (requests, others) => {
+    const unknown = new Map<string, TuneRequest>();
+    for (const request of requests)
+      if (!remembered(request) && !unknown.has(request.key)) unknown.set(request.key, request);
     if (!measure || unknown.size === 0) return requests.map(remembered);
-    const candidates = plan(device, [...unknown.values()]);
-    compileTogether(device, candidates);
-    for (const key of unknown.keys()) {
-      const us = timeCandidates(
-        device,
-        candidates.filter((c) => c.key === key),
-      );
-      const chosen = fastest(us);
-      if (!chosen) continue;
-      debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
-      const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
-      memory.put({ device: where, key, chosen, us: rounded });
+    // All that has to be compiled is begun, in the order in which it is waited for.
+    const candidates = during('variants', () => plan(device, [...unknown.values()]));
+    if (others) prepare(device, others());
+    const trials = new TrialMemory(device);
+    try {
+      for (const [key, first] of unknown) {
+        const own = candidates.filter((c) => c.key === key);
+        const us = during('tune', () => timeCandidates(device, trials, own));
+        const chosen = fastest(us);
+        if (!chosen) continue;
+        debug(1, () => `tuner: ${key}\n${table(us, chosen)}`);
+        const rounded = Object.fromEntries([...us].map(([name, t]) => [name, Number(t.toPrecision(4))]));
+        memory.put({ device: where, key, chosen, us: rounded });
+        for (const request of requests)
+          if (request.key === key && request !== first) prepareChosen(device, request, chosen);
+      }
+    } finally {
+      trials.free();
     }
     return requests.map(remembered);
   };
@@ -120,12 +130,21 @@ const plan = (device: Device, requests: readonly TuneRequest[]): Candidate[] =>
 const leaveOut = (key: string, name: string, error: unknown): void =>
   debug(1, () => `tuner: ${key}: ${name} is left out: ${(error as Error).message.split('\n')[0]}`);
 
-/** A device may compile many kernels at once. What fails here fails again on its own, with its reason. */
-function compileTogether(device: Device, candidates: readonly Candidate[]): void {
+/** Begin to compile, if the device does that in the background. */
+function prepare(device: Device, works: readonly StageWork[]): void {
+  device.prepare?.(works.map((work): Launch => ({ ...work, args: [] })));
+}
+
+/** What another call of the same choice is computed by, too: with something else computed at its stores. */
+function prepareChosen(device: Device, { key, variants }: TuneRequest, chosen: string): void {
   try {
-    device.compile(candidates.flatMap((c) => c.launches.filter((l) => 'kernel' in l))).dispose();
-  } catch {
-    // Found out one by one.
+    const variant = variants.find(({ name }) => name === chosen)!;
+    prepare(
+      device,
+      variant.make().stages.map(({ work }) => work),
+    );
+  } catch (error) {
+    leaveOut(key, chosen, error);
   }
 }
 
@@ -139,20 +158,20 @@ interface Runner {
 }
 
 /** Median µs of each candidate that runs, in their order. All do the same work. */
-function timeCandidates(device: Device, candidates: readonly Candidate[]): Map<string, number> {
-  const memory = new TrialMemory(device);
-  try {
-    const us = timeHeat(
-      device,
-      memory,
-      candidates.filter((c) => c.leastUs === 0),
-    );
-    const best = Math.min(...us.values());
-    const later = candidates.filter((c) => c.leastUs > 0 && c.leastUs < best);
-    return new Map([...us, ...timeHeat(device, memory, later)]);
-  } finally {
-    memory.free();
-  }
+function timeCandidates(
+  device: Device,
+  memory: TrialMemory,
+  candidates: readonly Candidate[],
+): Map<string, number> {
+  memory.begin();
+  const us = timeHeat(
+    device,
+    memory,
+    candidates.filter((c) => c.leastUs === 0),
+  );
+  const best = Math.min(...us.values());
+  const later = candidates.filter((c) => c.leastUs > 0 && c.leastUs < best);
+  return new Map([...us, ...timeHeat(device, memory, later)]);
 }
 
 function timeHeat(
@@ -206,36 +225,69 @@ const launchesOf = ({ stages }: Trial): Launch[] =>
     args: slots.map((s) => ('value' in s ? s : { slot: s.memory, offset: 0 })),
   }));
 
-/** Memory for trials: nodes' with values like those of a network, shared by all variants; scratch by its place. */
+/** Memory of a node, and what is in it. */
+interface Held {
+  readonly kind: string;
+  readonly buffer: DeviceBuffer;
+}
+
+/**
+ * Memory for trials: nodes' with values like those of a network, shared by all variants of a call; scratch by its place.
+ * The next call takes over what is large enough.
+ */
 class TrialMemory {
   readonly #device: Device;
-  readonly #nodes = new Map<GraphNode, DeviceBuffer>();
+  readonly #nodes = new Map<GraphNode, Held>();
   readonly #scratch: DeviceBuffer[][] = [];
+  /** Of earlier calls, by the kind of their values. */
+  readonly #free = new Map<string, Held[]>();
 
   constructor(device: Device) {
     this.#device = device;
   }
 
-  of({ memory }: Trial): DeviceBuffer[] {
+  /** For another call. */
+  begin(): void {
+    for (const held of this.#nodes.values()) this.#freeOf(held.kind).push(held);
+    this.#nodes.clear();
+  }
+
+  of({ memory, results }: Trial): DeviceBuffer[] {
     return memory.map((place, i) =>
-      typeof place === 'number' ? this.#scratchOf(i, place) : this.#node(place),
+      typeof place === 'number' ? this.#scratchOf(i, place) : this.#node(place, results.includes(place)),
     );
   }
 
   free(): void {
-    for (const buffer of [...this.#nodes.values(), ...this.#scratch.filter(Boolean).flat()])
-      this.#device.free(buffer);
+    this.begin();
+    const held = [...this.#free.values()].flat().map(({ buffer }) => buffer);
+    for (const buffer of [...held, ...this.#scratch.filter(Boolean).flat()]) this.#device.free(buffer);
   }
 
-  #node(node: GraphNode): DeviceBuffer {
+  #freeOf(kind: string): Held[] {
+    const known = this.#free.get(kind) ?? [];
+    this.#free.set(kind, known);
+    return known;
+  }
+
+  #node(node: GraphNode, isResult: boolean): DeviceBuffer {
     const known = this.#nodes.get(node);
-    if (known) return known;
-    const made = this.#device.allocate(Math.max(4, node.size * node.dtype.bytes), 'tuner');
-    this.#nodes.set(node, made);
-    const block = blockOf(node.dtype.name);
-    for (let at = 0; at < made.bytes; at += block.length)
-      this.#device.write(made, block.subarray(0, Math.min(block.length, made.bytes - at)), at);
-    return made;
+    if (known) return known.buffer;
+    const { dtype, size } = node;
+    const bytes = size * dtype.bytes;
+    // What a trial has written is no random number any more.
+    const kind = `${dtype.name}${isResult ? ' result' : ''}`;
+    const free = this.#freeOf(kind);
+    const at = free.findIndex(({ buffer }) => buffer.bytes >= bytes && buffer.bytes <= 2 * bytes);
+    const held = at >= 0 ? free.splice(at, 1)[0]! : { kind, buffer: this.#allocate(bytes) };
+    if (at < 0 && !isResult) this.#fill(held.buffer, blockOf(dtype.name));
+    this.#nodes.set(node, held);
+    return held.buffer;
+  }
+
+  #fill(buffer: DeviceBuffer, block: Uint8Array): void {
+    for (let at = 0; at < buffer.bytes; at += block.length)
+      this.#device.write(buffer, block.subarray(0, Math.min(block.length, buffer.bytes - at)), at);
   }
 
   #scratchOf(index: number, bytes: number): DeviceBuffer {
@@ -244,9 +296,23 @@ class TrialMemory {
     // A smaller one stays: the trial that took it runs again.
     const known = mine.find((b) => b.bytes >= bytes);
     if (known) return known;
-    const made = this.#device.allocate(Math.max(4, bytes), 'tuner');
+    const made = this.#allocate(bytes);
     mine.push(made);
     return made;
+  }
+
+  /** Where memory runs short, what no call uses any more is given back. */
+  #allocate(bytes: number): DeviceBuffer {
+    const most = Math.max(4, bytes);
+    try {
+      return this.#device.allocate(most, 'tuner');
+    } catch (error) {
+      const unused = [...this.#free.values()].flat();
+      if (unused.length === 0) throw error;
+      this.#free.clear();
+      for (const { buffer } of unused) this.#device.free(buffer);
+      return this.#device.allocate(most, 'tuner');
+    }
   }
 }
 

@@ -16,6 +16,12 @@ export interface LaunchRule<Problem, Tile> {
   readonly key?: (tile: Tile) => string;
 }
 
+/**
+ * A tile that takes this much longer than the fastest by the model is not compiled: the model is off by less where it
+ * was fitted, and a compiler needs up to a second for each.
+ */
+const HOPELESS = 1.15;
+
 /** The `count` tiles that take the fewest cycles, the fastest first; of equals, the one considered first. */
 export function fastestTiles<Problem, Tile>(
   rule: LaunchRule<Problem, Tile>,
@@ -29,8 +35,8 @@ export function fastestTiles<Problem, Tile>(
   ranked.sort((a, b) => a.cycles - b.cycles);
   const seen = new Set<string>();
   const tiles: Tile[] = [];
-  for (const { tile } of ranked) {
-    if (tiles.length === count) break;
+  for (const { tile, cycles } of ranked) {
+    if (tiles.length === count || cycles > HOPELESS * ranked[0]!.cycles) break;
     const key = rule.key?.(tile);
     if (key !== undefined && seen.has(key)) continue;
     if (key !== undefined) seen.add(key);

@@ -3,6 +3,7 @@ import { DEVICES } from '#runtime/devices.js';
 import { env, requireFlags, unknownFlags } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
 import { once } from '../core/log.js';
+import { during } from '../core/phases.js';
 import type { Device } from './device.js';
 import type { DeviceStatus } from './device-entry.js';
 import { cacheFolder } from './disk-cache.js';
@@ -66,7 +67,7 @@ function openNamed(name: string, variable?: string): Device {
   const count = entry.count?.() ?? 1;
   if (ordinal >= count)
     throw new DeviceError(`${which} is not available: there are ${count}, numbered from 0.`);
-  const device = entry.open(ordinal);
+  const device = during('open', () => entry.open(ordinal));
   opened.set(full, device);
   return device;
 }

@@ -1,4 +1,5 @@
 /** What the passes of the scheduler hand on, each with what it has added or changed. */
+import { InternalError } from '../core/errors.js';
 import type { KernelChoice, Variant } from '../graph/fused-op.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Target } from '../kernel/ir/target.js';
@@ -22,6 +23,8 @@ export interface Plan {
   readonly calls: ReadonlyMap<Group, OpenCall>;
   /** How calls are done that can be done in several ways; without one, as the kernel guesses. */
   readonly variants: ReadonlyMap<Group, Variant>;
+  /** The launches of a group: of a call by one of its variants, or as the kernel guesses. */
+  readonly workOf: (group: Group, variant?: Variant) => Work;
   /** The launches of each group. */
   readonly work: readonly Work[];
   /** Roots that are written over a leaf. */
@@ -59,6 +62,10 @@ export interface PlanPass {
 
 export const planOf = (roots: readonly GraphNode[]): Plan => ({
   ...{ roots, leaves: [], choices: new Map(), groups: [], stored: new Set<GraphNode>(), calls: new Map() },
-  ...{ variants: new Map(), work: [], updated: new Map(), levels: new Map() },
+  ...{ variants: new Map(), workOf: () => unopened(), work: [], updated: new Map(), levels: new Map() },
   ...{ launches: [], arenaBytes: 0, results: [], needs: [] },
 });
+
+function unopened(): never {
+  throw new InternalError('groups have no launches before their calls are open');
+}

@@ -12,6 +12,7 @@ import {
   shown,
 } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
+import { during } from '../core/phases.js';
 import { sameShape } from '../core/shape.js';
 import { Recording } from '../engine/capture.js';
 import { PROFILE, type Profile, type ProfileOptions } from '../engine/profile.js';
@@ -213,7 +214,7 @@ function traced<A extends readonly unknown[], R>(
   const nodes: GraphNode[] = [];
   let output: JitValue;
   try {
-    trace.run(() => {
+    const body = (): void => {
       const inside = substitute(args as readonly JitValue[], (t) => {
         const stand = new Tensor(b.leaf(t.shape, t.dtype, false));
         trace.inputs.push(stand);
@@ -232,7 +233,8 @@ function traced<A extends readonly unknown[], R>(
         nodes.push(t.node);
         return t;
       });
-    });
+    };
+    during('trace', () => trace.run(body));
   } catch (error) {
     forgetGradients(trace);
     throw error;

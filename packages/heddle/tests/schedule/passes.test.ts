@@ -153,3 +153,23 @@ test('HEDDLE_DEBUG=3 has something to say of every pass', () => {
   assert.equal(said.length, PASSES.length);
   for (const text of said) assert.match(text, /^\d+ \w+/);
 });
+
+test('layers that are alike are launches of the same kernels', () => {
+  const leaf = (...shape: number[]) => b.leaf(shape, f32, false);
+  let x = leaf(64, 32);
+  const weights = [1, 2, 3].map(() => leaf(32, 32));
+  // A row kernel and a product with an epilogue in each; what follows the last differs.
+  for (const w of weights) {
+    const centred = b.sub(x, b.expand(b.reduce('max', x, [1]), [64, 32]));
+    x = b.map('max', b.add(matmul(centred, w), x), b.like(x, 0));
+  }
+  const { launches } = schedule([b.mul(x, x)], H200, {});
+  const kernels = launches.map(({ work }) => ('kernel' in work ? work.kernel : undefined));
+  assert.equal(kernels.length, 6);
+  assert.deepEqual(
+    kernels.map((kernel) => kernels.indexOf(kernel)),
+    [0, 1, 0, 1, 0, 5],
+  );
+  const arguments_ = launches.map(({ args }) => JSON.stringify(args));
+  assert.equal(new Set(arguments_).size, launches.length);
+});

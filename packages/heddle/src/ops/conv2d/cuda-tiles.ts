@@ -68,7 +68,7 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTile> = {
 };
 
 /** Ways to convolve, the most promising first; none if even the smallest tile does not fit. */
-export const convolveTiles = (p: ConvolveProblem, target: Target, count = 4): ConvolveTile[] =>
+export const convolveTiles = (p: ConvolveProblem, target: Target, count = 3): ConvolveTile[] =>
   fastestTiles(convolveRule, target, p, count);
 
 /** Blocks that share nothing of the sum over pixels: those of other channels. */
@@ -133,5 +133,5 @@ const weightRule: LaunchRule<WeightGradientProblem, WeightTile> = {
 };
 
 /** Ways to sum the weight gradient, the most promising first. */
-export const weightTiles = (p: WeightGradientProblem, target: Target, count = 4): WeightTile[] =>
+export const weightTiles = (p: WeightGradientProblem, target: Target, count = 3): WeightTile[] =>
   fastestTiles(weightRule, target, p, count);

@@ -149,7 +149,7 @@ const convolveRule: LaunchRule<ConvolveProblem, ConvolveTensorTile> = {
 };
 
 /** Ways to convolve on tensor cores, the most promising first. */
-export const convolveTensorTiles = (p: ConvolveProblem, target: Target, count = 4): ConvolveTensorTile[] =>
+export const convolveTensorTiles = (p: ConvolveProblem, target: Target, count = 3): ConvolveTensorTile[] =>
   fastestTiles(convolveRule, target, p, count);
 
 // ── weight gradient ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -344,7 +344,7 @@ const manyRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
 };
 
 /** Ways to sum the weight gradient on tensor cores, the most promising first. */
-export function weightTensorTiles(p: WeightGradientProblem, target: Target, count = 4): WeightTensorTile[] {
+export function weightTensorTiles(p: WeightGradientProblem, target: Target, count = 3): WeightTensorTile[] {
   const isMany = p.inputs > 4 && p.kernel[0] * p.kernel[1] <= MOST_TAPS;
   const many = isMany ? fastestTiles(manyRule, target, p, count) : [];
   return many.length > 0 ? many : fastestTiles(fewRule, target, p, count);

@@ -71,7 +71,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
     }));
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
-  const plain = matmulTiles(p, io.target, few ? 4 : 8).map((tile) => ({
+  const plain = matmulTiles(p, io.target, 4).map((tile) => ({
     name: nameOf(tile),
     plan: () => stages(p, matmulTile(p, tile), tile, LEVEL.f32),
   }));

@@ -155,8 +155,11 @@ const rule: LaunchRule<MatmulProblem, MatmulTile> = {
     );
   },
 
-  // One of each size: they differ more than lanes and warps laid out otherwise.
-  key: (tile) => [...sizeOf(tile), tile.warps[2], tile.splits].join(),
+  // One of each size, upright or lying: they differ more than lanes and warps laid out otherwise.
+  key: (tile) => {
+    const [rows, columns] = sizeOf(tile);
+    return [Math.min(rows, columns), Math.max(rows, columns), tile.warps[2], tile.splits].join();
+  },
 };
 
 /** Ways to multiply, the most promising first. */

@@ -100,5 +100,5 @@ export const tensorTiles = (
   target: Target,
   operand: TensorOperand,
   dtype: DType,
-  count = 6,
+  count = 4,
 ): TensorTile[] => fastestTiles(rule, target, { ...p, operand, dtype }, count);

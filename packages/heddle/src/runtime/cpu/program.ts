@@ -1,6 +1,7 @@
 /** Launches compiled together, and their runs. */
 import { DeviceError, KernelError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
+import { during } from '../../core/phases.js';
 import type { KernelIr } from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { compile } from '../../kernel/passes/pipeline.js';
@@ -59,9 +60,11 @@ export class CpuProgram implements Program {
     this.#slots = used.reduce((n, u) => Math.max(n, u), 0);
     const { fma, units: threads } = host.target;
     const program = keptProgram(launches, { fma, slots: this.#slots, threads }, (options) =>
-      renderProgram(
-        launches.map((l) => planLaunch(l, host.target)),
-        options,
+      during('render', () =>
+        renderProgram(
+          launches.map((l) => planLaunch(l, host.target)),
+          options,
+        ),
       ),
     );
     this.text = program.text;
@@ -70,7 +73,10 @@ export class CpuProgram implements Program {
     this.#scratchBytes = program.scratchBytes;
     this.#sections = program.sections;
     this.#bytes = program.bytes;
-    const { exports } = new Instance(new Module(program.bytes), { heddle: { memory: host.heap.memory } });
+    const { exports } = during(
+      'compile',
+      () => new Instance(new Module(program.bytes), { heddle: { memory: host.heap.memory } }),
+    );
     this.execute = exports.run as RunFunction;
     this.#tableBytes = countersAt(this.#slots) + SECTION_BYTES * this.#sections.length;
     this.table = host.heap.allocate(this.#tableBytes, TABLES);

@@ -52,7 +52,13 @@ export function lowerGroup(
     const shape = survey(roots, axis, memories);
     if (target.model === 'threads') {
       const scope = { ...scopeOf(memories, false), aligned: true };
-      anySize = { elements: axis.size, lower: () => anySizeBody(roots, outputs, axis, scope, shape) };
+      // Once: all groups that are alike have it.
+      let lowered: ReturnType<AnySizeForm['lower']> | 'not yet' = 'not yet';
+      const lower = () => {
+        if (lowered === 'not yet') lowered = anySizeBody(roots, outputs, axis, scope, shape);
+        return lowered;
+      };
+      anySize = { elements: axis.size, lower };
     }
     const lower = target.model === 'threads' ? elementsBody : blocksBody;
     return lower(roots, outputs, axis, memories, shape, target);

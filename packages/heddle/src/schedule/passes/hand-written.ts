@@ -150,7 +150,12 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     });
     return { stages, inputs: bases, name: choice.name };
   };
-  return { inputs, variants: () => choice.variants?.(io, arg) ?? [], plan };
+  let ways: readonly Variant[] | undefined;
+  const variants = (): readonly Variant[] => {
+    ways ??= choice.variants?.(io, arg) ?? [];
+    return ways;
+  };
+  return { inputs, variants, plan };
 }
 
 /** The coordinates of a window's values, in row order, from those of the window. */

@@ -5,10 +5,12 @@ import type { Group } from '../group.js';
 import type { Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
 import { type Trial, type TuneRequest, tuningKey } from './tuning.js';
-import { callToWork } from './work.js';
 
 /** The variants that `tune` takes for the calls that can be done in several ways. */
-export function tuneCalls({ calls, stored }: Plan, { tune }: PlanSetting): { variants: Map<Group, Variant> } {
+export function tuneCalls(
+  { groups, calls, workOf }: Plan,
+  { tune }: PlanSetting,
+): { variants: Map<Group, Variant> } {
   const several: { readonly group: Group; readonly variants: readonly Variant[] }[] = [];
   const requests: TuneRequest[] = [];
   for (const [group, open] of calls) {
@@ -16,26 +18,29 @@ export function tuneCalls({ calls, stored }: Plan, { tune }: PlanSetting): { var
     if (variants.length < 2) continue;
     several.push({ group, variants });
     requests.push({
-      key: tuningKey(group, stored, open.inputs, variants),
+      key: tuningKey(group, open.inputs, variants),
       variants: variants.map((variant) => ({
         name: variant.name,
         leastUs: variant.leastUs ?? 0,
-        make: () => trialOf(callToWork(group, open, variant)),
+        make: () => trialOf(workOf(group, variant)),
       })),
     });
   }
-  const names = requests.length > 0 ? tune!(requests) : [];
-  const chosen = new Map(
+  const chosen = new Set(several.map(({ group }) => group));
+  const others = () =>
+    groups.filter((g) => !chosen.has(g)).flatMap((g) => workOf(g).stages.map(({ work }) => work));
+  const names = requests.length > 0 ? tune!(requests, others) : [];
+  const variants = new Map(
     several.flatMap(({ group, variants }, i): [Group, Variant][] => {
       const variant = variants.find((v) => v.name === names[i]);
       return variant ? [[group, variant]] : [];
     }),
   );
-  return { variants: chosen };
+  return { variants };
 }
 
 /** A group's launches alone, all their memory numbered. */
-function trialOf({ stages, scratch }: Work): Trial {
+function trialOf({ group, stages, scratch }: Work): Trial {
   const nodes: GraphNode[] = [];
   const numberOf = (node: GraphNode): number => {
     const known = nodes.indexOf(node);
@@ -48,5 +53,6 @@ function trialOf({ stages, scratch }: Work): Trial {
       return { memory: 'node' in slot ? scratch.length + numberOf(slot.node) : slot.scratch };
     }),
   }));
-  return { stages: numbered, memory: [...scratch.map((s) => s.bytes), ...nodes] };
+  const memory = [...scratch.map((s) => s.bytes), ...nodes];
+  return { stages: numbered, memory, results: group.roots };
 }

@@ -6,28 +6,40 @@ import type { Group } from '../group.js';
 import type { UnplacedArgument, Work } from '../launch.js';
 import { lowerGroup } from '../lower/lower.js';
 import type { Plan, PlanSetting } from '../plan.js';
+import { formOf, ofOther } from './alike.js';
 import { type OpenCall, openCall } from './hand-written.js';
 
-/** The sources of hand-written kernels, as views of what has memory. */
-export function openCalls(
-  { groups, stored }: Plan,
-  { target }: PlanSetting,
-): { calls: Map<Group, OpenCall> } {
-  return {
-    calls: new Map(groups.filter((g) => g.call).map((group) => [group, openCall(group, stored, target)])),
+/**
+ * The sources of hand-written kernels, as views of what has memory. Groups that are alike share what is opened, and are
+ * planned once.
+ */
+export function openCalls({ groups, stored }: Plan, { target }: PlanSetting): Pick<Plan, 'calls' | 'workOf'> {
+  const forms = new Map(groups.map((group) => [group, formOf(group, stored)]));
+  const firsts = new Map<string, Group>();
+  const calls = new Map<Group, OpenCall>();
+  for (const group of groups) {
+    const { text } = forms.get(group)!;
+    const first = firsts.get(text) ?? group;
+    firsts.set(text, first);
+    if (group.call) calls.set(group, calls.get(first) ?? openCall(group, stored, target));
+  }
+  const planned = new Map<string, Work>();
+  const workOf = (group: Group, variant?: Variant): Work => {
+    const form = forms.get(group)!;
+    const first = firsts.get(form.text)!;
+    const key = `${variant?.name ?? ''}\n${form.text}`;
+    const open = calls.get(first);
+    const work =
+      planned.get(key) ?? (open ? callToWork(first, open, variant) : toWork(first, stored, target));
+    planned.set(key, work);
+    return group === first ? work : ofOther(work, forms.get(first)!, group, form);
   };
+  return { calls, workOf };
 }
 
-export function lowerGroups(
-  { groups, stored, calls, variants }: Plan,
-  { target }: PlanSetting,
-): { work: Work[] } {
-  const work = groups.map((group) => {
-    const call = calls.get(group);
-    return call ? callToWork(group, call, variants.get(group)) : toWork(group, stored, target);
-  });
-  return { work };
-}
+export const lowerGroups = ({ groups, variants, workOf }: Plan): { work: Work[] } => ({
+  work: groups.map((group) => workOf(group, variants.get(group))),
+});
 
 const nameOf = (group: Group): string => {
   const root = group.roots[0]!;
@@ -45,7 +57,7 @@ function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): W
   };
 }
 
-export function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
+function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
   const plan = open.plan(variant);
   const names = new Map<string, number>();
   const scratch: { bytes: number; from: number; to: number }[] = [];

@@ -1,6 +1,7 @@
 /** From kernels to functions of loaded modules: text, image, module. Equal texts share one. */
 import { DeviceError, KernelError } from '../../../core/errors.js';
 import { debug } from '../../../core/log.js';
+import { during } from '../../../core/phases.js';
 import type { KernelIr } from '../../../kernel/ir/ir.js';
 import { GPU, type Target } from '../../../kernel/ir/target.js';
 import { locationOf } from '../../../kernel/ir/walk.js';
@@ -69,7 +70,10 @@ export class Kernels {
         const { source, kernel } = wanted[i]!;
         if (!(image instanceof Uint8Array)) throw refused(kernel, image.log);
         debug(4, () => `[cuda] ${source.name}\n${source.text}`);
-        this.#loaded.set(source.key, this.#loadImage(source, image));
+        this.#loaded.set(
+          source.key,
+          during('load', () => this.#loadImage(source, image)),
+        );
       });
     }
     return sources.map((source) => this.#loaded.get(source.key)!);

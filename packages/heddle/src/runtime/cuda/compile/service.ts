@@ -1,5 +1,6 @@
 /** From CUDA C++ to images that the driver loads: from the cache on disk, else by NVRTC, in processes of its own or here. */
 import { debug } from '../../../core/log.js';
+import { during } from '../../../core/phases.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
 import { type Architecture, compileFlags, type Nvrtc } from './nvrtc.js';
 import type { CompileResult, CudaSource } from './processes/orders.js';
@@ -60,7 +61,9 @@ export class CompileService {
       : missing.map((i) => this.#begun.get(keys[i]!) ?? this.#pool.begin(sources[i]!, arch));
     // Whether or not they succeed, a later request starts over.
     for (const i of missing) this.#begun.delete(keys[i]!);
-    const made = few ? missing.map((i) => own(sources[i]!)) : this.#pool.finish(jobs, own);
+    const made = during('compile', () =>
+      few ? missing.map((i) => own(sources[i]!)) : this.#pool.finish(jobs, own),
+    );
     missing.forEach((index, i) => {
       const image = made[i]!;
       images[index] = image;

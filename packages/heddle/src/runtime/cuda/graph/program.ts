@@ -1,5 +1,6 @@
 /** Launches compiled together, and their runs: kernel by kernel the first time, as a CUDA graph from then on. */
 import { DeviceError } from '../../../core/errors.js';
+import { during } from '../../../core/phases.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
 import type { DeviceBuffer, Launch, Program, Stream } from '../../device.js';
 import type { CudaContext } from '../driver/context.js';
@@ -142,7 +143,10 @@ export class CudaProgram implements Program {
   }
 
   #build(copies: number): CudaGraph {
-    const graph = new CudaGraph(this.#context, this.plan, this.#args, copies, this.#addresses);
+    const graph = during(
+      'graph',
+      () => new CudaGraph(this.#context, this.plan, this.#args, copies, this.#addresses),
+    );
     this.#graphs.set(copies, graph);
     return graph;
   }
