@@ -1,6 +1,6 @@
 """PyTorch on the GPU, doing what `npx heddle bench layers` does: one JSON object a line, for its --peer.
 
-    python3 packages/bench/torch_layers.py [--only layers,losses,ops,optimizers] [--quick] > torch.jsonl
+    python3 packages/bench/torch_layers.py [--only layers,losses,ops,axes,optimizers] [--quick] > torch.jsonl
 
 Needs torch. Layers and losses: the result and the gradients of the input and of all weights; optimizers: an update of 25
 million parameters, with the fused implementation where there is one. Every case runs eager, in one CUDA graph, and, unless
@@ -145,7 +145,7 @@ def ops(modes):
     x, y, index = rand(4096, 4096), rand(4096, 4096), integers(0, 4096, 4096, 4096)
     leaf = rand(4096, 4096, requires_grad=True)
     cases = {'cumsum rows': lambda: x.cumsum(1), 'cumsum columns': lambda: x.cumsum(0), 'sort rows': lambda: x.sort(1)[0],
-             'topk(16) rows': lambda: x.topk(16)[0], 'logsumexp rows': lambda: x.logsumexp(1),
+             'topk(16) rows': lambda: x.topk(16)[0],
              'norm rows': lambda: torch.linalg.vector_norm(x, dim=1), 'scatterAdd rows': lambda: x.scatter_add(1, index, y)}
     for name, fn in cases.items():
         print(name, file=sys.stderr)
@@ -155,6 +155,38 @@ def ops(modes):
                 return torch.compile(fn) if 'compile' in mode else fn
             measure(f'{name} 4096x4096', mode, make)
     grads('gather rows 4096x4096', modes, lambda: leaf.gather(1, index), (leaf,))
+
+
+def axes(modes):
+    """Reductions and norms along each axis of a matrix, and a copy of it."""
+    def standardized(x, axis):
+        centred = x - x.mean(axis, keepdim=True)
+        return centred * (centred.square().mean(axis, keepdim=True) + 1e-5).rsqrt()
+    functions = {
+        'softmax': lambda x, axis: x.softmax(axis),
+        'logSoftmax': lambda x, axis: x.log_softmax(axis),
+        'logsumexp': lambda x, axis: x.logsumexp(axis),
+        'layernorm': standardized,
+        'rmsnorm': lambda x, axis: x * (x.square().mean(axis, keepdim=True) + 1e-5).rsqrt(),
+        'sum': lambda x, axis: x.sum(axis),
+        'variance': lambda x, axis: x.var(axis),
+    }
+    for side in (4096, 8192):
+        for dtype in (torch.float32, torch.bfloat16):
+            x = rand(side, side).to(dtype)
+            size = f'{side}x{side}' + ('' if dtype == torch.float32 else ' bf16')
+            cases = {'copy': lambda x: x.clone()}
+            for name, fn in functions.items():
+                for axis, along in ((1, 'rows'), (0, 'columns')):
+                    cases[f'{name} {along}'] = lambda x, fn=fn, axis=axis: fn(x, axis)
+            for name, fn in cases.items():
+                print(name, size, file=sys.stderr)
+                for mode in modes:
+                    def make():
+                        torch.compiler.reset()
+                        f = torch.compile(fn) if 'compile' in mode else fn
+                        return lambda: f(x)
+                    measure(f'{name} {size}', mode, make)
 
 
 def optimizers(modes):
@@ -183,7 +215,7 @@ def optimizers(modes):
                 measure(f"{name} 25M", f'{mode}-{kind}', make)
 
 
-GROUPS = {'layers': layers, 'losses': losses, 'ops': ops, 'optimizers': optimizers}
+GROUPS = {'layers': layers, 'losses': losses, 'ops': ops, 'axes': axes, 'optimizers': optimizers}
 
 
 def main():

@@ -62,12 +62,13 @@ ${PEER_EXAMPLE('kernels')}`,
     layers: {
       summary: 'layers, losses, sorting and the like, and optimizers: some minutes',
       description:
-        'Device time of layers and losses with their gradients, of ops such as sort and cumsum, and of the update of 25 ' +
-        'million parameters by each optimizer, with the share of the copy rate that it reaches.',
+        'Device time of layers and losses with their gradients, of ops such as sort and cumsum, of reductions and norms ' +
+        'along each axis of a matrix, and of the update of 25 million parameters by each optimizer, with the share of the copy rate that it reaches.',
       after: `
 Examples:
   $ heddle bench layers
   $ heddle bench layers --only LSTM,Adam,crossEntropy
+  $ heddle bench layers --only copy,softmax,layernorm,logsumexp
 ${PEER_EXAMPLE('layers', 'torch_layers.py')}`,
     },
     train: {

@@ -24,6 +24,7 @@ import {
   tripletMargin,
 } from 'heddle';
 import { compiled, type Workload, workload } from 'heddle/internal/cli/workload.js';
+import { axisCases } from './axis-cases.js';
 import type { KernelCase } from './device-cases.js';
 import { resultAndGradients } from './workload.js';
 
@@ -234,7 +235,6 @@ function opList(s: number): KernelCase[] {
     of('cumsum columns', 2 * bytes, (x) => x.cumsum(0)),
     of('sort rows', 4 * bytes, (x) => x.sort(1).values as Tensor),
     of('topk(16) rows', bytes, (x) => x.topk(16).values as Tensor),
-    of('logsumexp rows', bytes, (x) => x.logSumExp(1)),
     of('norm rows', bytes, (x) => x.norm(1)),
     named(
       `gather rows ${rows.join('x')}`,
@@ -318,5 +318,5 @@ function optimizerList(s: number): KernelCase[] {
 /** @param large sizes for a GPU, which would take minutes on a processor */
 export function layerCases(large: boolean): KernelCase[] {
   const s = large ? 1 : 8;
-  return [...layerList(s), ...lossList(s), ...opList(s), ...optimizerList(s)];
+  return [...layerList(s), ...lossList(s), ...opList(s), ...axisCases(s), ...optimizerList(s)];
 }

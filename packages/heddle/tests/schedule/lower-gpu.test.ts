@@ -5,7 +5,9 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, type DType, f16, f32, i32, u8 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32, i32, u8, viewAs } from '../../src/core/dtype.js';
+import * as b from '../../src/graph/build.js';
+import type { GraphNode } from '../../src/graph/node.js';
 import {
   avgPool2d,
   crossEntropy,
@@ -19,8 +21,12 @@ import {
   transforms,
   useDevice,
 } from '../../src/index.js';
-import { H200 } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
+import { softmax, softmaxOp } from '../../src/ops/softmax/op.js';
+import { standardize } from '../../src/ops/standardize/op.js';
+import { SimDevice } from '../../src/runtime/sim/device.js';
 import { schedule } from '../../src/schedule/schedule.js';
+import { logSumExp } from '../../src/tensor/reductions.js';
 import { DEVICES } from '../cases/case-runner.js';
 import { assertClose } from '../close.js';
 
@@ -149,6 +155,78 @@ agree('columns', {
   'of images': () => values([8, 6, 10, 10]).sum([0, 2, 3]),
 });
 
+agree('columns that are reduced and needed again', {
+  'of one warp': () => values([5, 3]).mul(3).softmax(0),
+  'of more than a warp': () => values([70, 33]).mul(3).softmax(0),
+  'in vectors': () => values([64, 4100]).mul(3).softmax(0),
+  'in the middle, with the largest': () => {
+    const x = values([3, 50, 40]).mul(3);
+    return [x.softmax(1), x.max(1), x.logSumExp(1)];
+  },
+  'normalised, and the sums': () => {
+    const x = values([77, 36]);
+    return [layerNorm(x, [0]), x.sum(0), x.variance(0)];
+  },
+  'over two dimensions': () => layerNorm(values([6, 3, 8, 5]), [0, 2]),
+});
+
+agree('gradients around columns', {
+  'of softmax': () => {
+    const x = values([40, 24], f32, 1, true);
+    x.mul(3)
+      .softmax(0)
+      .mul(values([40, 24], f32, 2))
+      .sum()
+      .backward();
+    return [x.grad!];
+  },
+  'of a norm': () => {
+    const [x, w] = [values([48, 20], f32, 1, true), values([20], f32, 2, true)];
+    layerNorm(x, [0])
+      .mul(w)
+      .mul(values([48, 20], f32, 3))
+      .sum()
+      .backward();
+    return [x.grad!, w.grad!];
+  },
+});
+
+/** The values of a node by the launches for a GPU of such limits, in the simulator. */
+async function simulated(make: (x: GraphNode) => GraphNode, x: Tensor, target: Target): Promise<number[]> {
+  const { launches: made } = schedule([make(b.leaf(x.shape, x.dtype))], target);
+  assert.equal(made.length, 1);
+  const { work, args } = made[0]!;
+  assert.ok('kernel' in work);
+  const device = new SimDevice();
+  const [input, output] = ['x', 'y'].map((name) => device.allocate(x.size * x.dtype.bytes, name));
+  device.write(input!, new Uint8Array((await x.data()).buffer));
+  const slots = args.map((place) => ({ slot: 'leaf' in place ? 0 : 1, offset: 0 }));
+  device.compile([{ ...work, args: slots }]).run([input!, output!]);
+  const bytes = await device.read(output!);
+  return Array.from(viewAs(x.dtype, bytes.buffer as ArrayBuffer, 0, x.size), Number);
+}
+
+test('columns in registers, in shared memory, and read again', async () => {
+  useDevice('cpu');
+  const x = values([8192, 32]).mul(3);
+  const few: Target = { ...H200, units: 2 };
+  const less: Target = { ...few, limits: { ...H200.limits, sharedBytesPerBlock: 100_000 } };
+  const softmaxOf = (of: GraphNode): GraphNode => softmax(of, 0, false);
+  const [whole, part] = [few, less].map((target) => {
+    const { work } = schedule([softmaxOf(b.leaf(x.shape, f32))], target).launches[0]!;
+    return 'kernel' in work ? (work.sharedBytes ?? 0) : 0;
+  });
+  const strip = 8192 * 8 * 4;
+  assert.ok(whole! > strip / 2 && whole! < strip, 'registers and shared memory hold all of a strip');
+  assert.ok(part! > 0 && part! < strip / 2, 'some of it is read again');
+  const expected = Array.from(await x.softmax(0).data(), Number);
+  for (const target of [few, less])
+    assertClose(await simulated(softmaxOf, x, target), expected, 'softmax', {
+      relative: 2e-6,
+      absolute: 1e-9,
+    });
+});
+
 agree('all elements', {
   'in parts': () => values([256, 512]).sum(),
   'of a size without divisors': () => values([40009]).sum(),
@@ -238,6 +316,26 @@ test('many sums of columns of the same numbers fit into the shared memory of the
     const bytes = work.kernel.arrays.map(({ dims, dtype }) => dims.reduce((n, d) => n * d, dtype.bytes));
     assert.ok(bytes.reduce((a, b) => a + b, 0) <= 48 * 1024, `${work.kernel.name}: ${bytes}`);
   }
+});
+
+test('one launch where columns are reduced and needed again', () => {
+  for (const dtype of [f32, bf16])
+    for (const side of [4096, 8192]) {
+      const x = b.leaf([side, side], dtype);
+      const g = b.leaf([side, side], dtype);
+      const of = (node: GraphNode): number => schedule([node], H200).launches.length;
+      assert.equal(of(softmax(x, 0, false)), 1, 'softmax');
+      assert.equal(of(softmax(x, 0, true)), 1, 'log-softmax');
+      assert.equal(of(logSumExp(x, 0)), 1, 'log-sum-exp');
+      assert.equal(of(standardize(x, [0], 1e-5)), 1, 'norm');
+      assert.equal(of(softmaxOp.grad!(x, g, { axis: 0, log: false })[0]!), 1, "softmax's gradient");
+    }
+  // Of few columns each kernel shares out the rows: one block for each strip would leave the GPU idle.
+  assert.ok(schedule([softmax(b.leaf([65536, 64], f32), 0, false)], H200).launches.length > 1);
+  assert.equal(schedule([softmax(b.leaf([2, 2 ** 20], f32), 0, false)], H200).launches.length, 1, 'short');
+  // What is not needed again is not kept.
+  const sums = schedule([b.sum(b.leaf([8192, 8192], f32), [0])], H200).launches;
+  assert.ok(sums.every(({ work }) => 'kernel' in work && work.sharedBytes === undefined));
 });
 
 test('one launch where the rows are at hand', () => {

@@ -120,6 +120,18 @@ export const FITTED = {
     /** From the start of a block to its end, besides. */
     latency: 1500,
   },
+  /** Columns that a block keeps while it reduces them. Estimates from the datasheet: nothing is fitted yet. */
+  strips: {
+    /** Bytes that a multiprocessor has of the memory's bandwidth per cycle, and that it receives at most. */
+    memory: 18,
+    received: 40,
+    /** For another kernel after one. */
+    kernel: 1900,
+    /** How much longer it takes if no other block of the multiprocessor moves while one computes. */
+    alone: 0.15,
+    /** How much longer accesses of single sectors take than of whole lines. */
+    narrow: 0.08,
+  },
   /** Launches beside each other, in instructions of a thread (`DURATION` in cost.ts). */
   launch: {
     /** What a launch takes besides its instructions. */

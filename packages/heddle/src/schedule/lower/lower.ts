@@ -1,7 +1,7 @@
 /**
  * Generic lowering: a group of nodes → one kernel. Right on every device: the CPU ('blocks') gets loops over vectors
- * of 4; how a GPU ('threads') shares out the elements, rows or columns of a group is lower-elements.ts,
- * lower-rows.ts and lower-columns.ts.
+ * of 4; how a GPU ('threads') shares out the elements, rows or columns of a group is elements.ts, rows.ts, columns.ts and
+ * strips.ts.
  */
 import type { GraphNode } from '../../graph/node.js';
 import type { Expr, MemoryNode, Param, Statement } from '../../kernel/ir/ir.js';
@@ -27,6 +27,7 @@ import {
   variable,
 } from './lowering.js';
 import { rowsBody } from './rows.js';
+import { stripsBody } from './strips.js';
 import { type Survey, survey } from './survey.js';
 
 /** Elementary operations that are worth a block of their own on the CPU. */
@@ -45,7 +46,9 @@ export function lowerGroup(
   let anySize: AnySizeForm | undefined;
   const body = (): Body => {
     if (reduction) {
-      const lower = reduction.structure.contiguous ? rowsBody : columnsBody;
+      const isAgain = reduction.members.some(({ per }) => per === 'element');
+      const ofColumns = isAgain ? stripsBody : columnsBody;
+      const lower = reduction.structure.contiguous ? rowsBody : ofColumns;
       return lower(roots, outputs, reduction, memories, target);
     }
     const axis: LoopAxis = { size: roots[0]!.size, splits: new Set() };
@@ -63,13 +66,14 @@ export function lowerGroup(
     const lower = target.model === 'threads' ? elementsBody : blocksBody;
     return lower(roots, outputs, axis, memories, shape, target);
   };
-  const { statement, grid, block, arrays = [] } = body();
+  const { statement, grid, block, arrays = [], sharedBytes } = body();
   const params = [...memories.reads.values(), ...outputs].map((m) => m.arg as Param);
   return {
     ir: { name, params, arrays, body: statement },
     params: [...memories.reads.keys(), ...roots],
     grid,
     block,
+    ...(sharedBytes === undefined ? {} : { sharedBytes }),
     anySize,
   };
 }

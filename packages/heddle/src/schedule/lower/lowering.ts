@@ -39,6 +39,8 @@ export interface LoweredGroup {
   readonly params: readonly GraphNode[];
   readonly grid: readonly [number, number, number];
   readonly block: readonly [number, number, number];
+  /** Bytes of the dynamic shared array, if the kernel has one. */
+  readonly sharedBytes?: number;
   /** The same for any number of elements, if it can be so. */
   readonly anySize?: AnySizeForm | undefined;
 }
@@ -129,6 +131,8 @@ export interface Body {
   readonly arrays?: readonly ArrayDecl[];
   readonly grid: readonly [number, number, number];
   readonly block: readonly [number, number, number];
+  /** Bytes of the dynamic shared array, if the kernel has one. */
+  readonly sharedBytes?: number;
 }
 
 /** Compute all roots at these coordinates, then store them: an output may be an input's own memory. */

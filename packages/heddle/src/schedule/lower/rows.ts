@@ -28,6 +28,7 @@ import {
   times,
   toIndex,
 } from './lowering.js';
+import { guarded, levelsOf, neededInside } from './members.js';
 
 /** Elements of a row that a thread keeps in registers, if the threads of a block are enough for that: else twice as many. */
 const KEPT = 16;
@@ -145,9 +146,9 @@ class Rows {
 
   body(): Body {
     const { structure } = this.#reduction;
-    const early = this.#neededInside();
+    const early = neededInside(this.#reduction);
     const rows = new Evaluator(this.#scope, undefined, this.#out);
-    for (const level of this.#levels()) {
+    for (const level of levelsOf(this.#reduction)) {
       this.#reduce(level.filter((node) => node.op === 'reduce'));
       for (const node of level)
         if (node.op !== 'reduce' && early.has(node))
@@ -161,31 +162,6 @@ class Rows {
       grid: [Math.ceil(structure.rows / rowsPerBlock), 1, 1],
       block: [Math.max(32, team * rowsPerBlock), 1, 1],
     };
-  }
-
-  /** What there is one of for a row: reductions that do not depend on each other, what is computed from them, and so on. */
-  #levels(): GraphNode[][] {
-    const levels: GraphNode[][] = [];
-    const levelOf = new Map<GraphNode, number>();
-    for (const { node, per } of this.#reduction.members) {
-      const below = node.src.reduce((n, s) => Math.max(n, levelOf.get(s) ?? -1), -1);
-      const level = node.op === 'reduce' ? below + 1 : below;
-      levelOf.set(node, level);
-      if (per === 'row') levels[level] = [...(levels[level] ?? []), node];
-    }
-    return levels;
-  }
-
-  /** What is computed once for a row, because every element of it needs it. */
-  #neededInside(): Set<GraphNode> {
-    const { members } = this.#reduction;
-    const isRow = new Map(members.map(({ node, per }) => [node, per === 'row']));
-    const needed = new Set<GraphNode>();
-    for (const { node, per } of [...members].reverse()) {
-      if (per === 'row' && !needed.has(node)) continue;
-      for (const s of node.src) if (isRow.get(s) && s.op !== 'reduce') needed.add(s);
-    }
-    return needed;
   }
 
   /** The vectors of a thread, from element `base` of the row on (by default its start). */
@@ -355,11 +331,3 @@ class Rows {
     });
   }
 }
-
-const guarded = (conditions: readonly Expr[], body: readonly Statement[]): Statement =>
-  conditions.length === 0
-    ? k.block(body)
-    : k.when(
-        conditions.reduce((a, b) => k.alu('and', [a, b])),
-        k.block(body),
-      );

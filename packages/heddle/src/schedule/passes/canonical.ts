@@ -14,7 +14,7 @@ import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { inF32, kernelOf } from '../kernel-choice.js';
 import { reordered } from '../orders.js';
-import { inTwo } from './parts.js';
+import { inTwo, spreadNodes } from './parts.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
 
@@ -101,8 +101,10 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
     return node;
   };
 
-  const convert = (from: readonly GraphNode[]): void => {
-    for (const node of topological(from, (n) => (mine.has(n) ? [] : sources(n)))) {
+  const convert = (from: readonly GraphNode[], isSpread = false): void => {
+    const order = topological(from, (n) => (mine.has(n) ? [] : sources(n)));
+    const spread = spreadNodes(order, isSpread);
+    for (const node of order) {
       if (mine.has(node)) continue;
       if (node.isLeaf) {
         const stand = adopt(new GraphNode('leaf', node.type, [], null, false));
@@ -117,17 +119,17 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
       );
       let made = shared.get(key);
       if (!made) {
-        made = asPartOf(node.origin, () => replace(node, src));
+        made = asPartOf(node.origin, () => replace(node, src, spread.has(node)));
         shared.set(key, made);
       }
       mine.set(node, made);
     }
   };
 
-  const replace = (node: GraphNode, src: readonly GraphNode[]): GraphNode => {
+  const replace = (node: GraphNode, src: readonly GraphNode[], isSpread: boolean): GraphNode => {
     const nothing = ofNothing(node);
     if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
-    const two = src.length === 1 ? inTwo(node, src[0]!, target) : undefined;
+    const two = src.length === 1 ? inTwo(node, src[0]!, isSpread, target) : undefined;
     if (two) {
       convert([two]);
       return mine.get(two)!;
@@ -152,7 +154,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
       return adopt(call);
     }
     const composed = (kernels ? inF32(call, target) : undefined) ?? op.compose(src, arg);
-    convert([composed]);
+    convert([composed], isSpread);
     return mine.get(composed)!;
   };
 

@@ -96,7 +96,7 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
 /** On a GPU: reductions, each with all that can be computed around it. */
 function matrixReductions({ order, users, target }: Uncut, draft: Draft): Draft {
   if (target.model !== 'threads') return draft;
-  const reductions = reductionsOf(order, (n) => n.op === 'leaf' || draft.claimed.has(n));
+  const reductions = reductionsOf(order, (n) => n.op === 'leaf' || draft.claimed.has(n), target);
   const inReduction = new Map(reductions.flatMap((r) => r.members.map(({ node }) => [node, r] as const)));
   const stored = new Set(draft.stored);
   for (const reduction of reductions)

@@ -2,12 +2,14 @@
  * A long reduction of few results as two, on a GPU: of parts, then of the parts' results, so that all multiprocessors
  * have work.
  */
+import { some } from '../../core/node.js';
 import * as b from '../../graph/build.js';
 import { callOf, type PartialReduction } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Structure } from '../group.js';
-import { structure } from './reductions.js';
+import { suitsStrips } from '../lower/strip-shares.js';
+import { isEqual, structure, structureOf } from './reductions.js';
 
 /** Elements that one block reduces well. */
 const MOST_COLUMNS = 32768;
@@ -59,14 +61,46 @@ function partsOf({ runs, rows, columns, contiguous }: Structure, target: Target)
 /**
  * The reduction as two, or undefined where one does as well. A fused op's is cut where its elements lie side by side;
  * elsewhere the reductions that it is composed of are. `src` stands for its source.
+ * @param isSpread its result is repeated, and meets the elements again that it was made of
  */
-export function inTwo(node: GraphNode, src: GraphNode, target: Target): GraphNode | undefined {
+export function inTwo(
+  node: GraphNode,
+  src: GraphNode,
+  isSpread: boolean,
+  target: Target,
+): GraphNode | undefined {
   const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
   if (!reduction || node.size === 0) return undefined;
   const { axes, ofParts, inRows } = reduction;
   const found = structure(src.shape, (i) => axes.includes(i));
+  if ((isSpread || readsSpread(src, found)) && suitsStrips(found, target)) return undefined;
   const parts = inRows && !found.contiguous ? undefined : partsOf(found, target);
   return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);
+}
+
+/** Whether `x` is made of a reduction of the same structure, whose result is repeated. */
+function readsSpread(x: GraphNode, found: Structure): boolean {
+  const isReduced = (n: GraphNode): boolean => n.op === 'reduce' && isEqual(structureOf(n), found);
+  return some(
+    [x],
+    (n) => isReduced(n),
+    (n) => (n.isLeaf || n.op === 'reduce' || n.op === 'call' || n.op === 'permute' ? [] : n.src),
+  );
+}
+
+/**
+ * Nodes that are repeated along a dimension, as they are or after elementwise ops on no more elements.
+ * @param order sources first
+ * @param last whether this is so for the last
+ */
+export function spreadNodes(order: readonly GraphNode[], last: boolean): Set<GraphNode> {
+  const spread = new Set<GraphNode>(last ? order.slice(-1) : []);
+  for (const node of order.toReversed())
+    for (const s of node.src) {
+      const passesOn = node.op !== 'expand' && s.size === node.size && spread.has(node);
+      if (passesOn || (node.op === 'expand' && node.size > s.size)) spread.add(s);
+    }
+  return spread;
 }
 
 /** As many parts as keep the GPU busy, of at least 4096 elements. */

@@ -5,8 +5,10 @@
  */
 import { some, topological } from '../../core/node.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
+import type { Target } from '../../kernel/ir/target.js';
 import type { MatrixReduction, Structure } from '../group.js';
 import { runsOf } from '../lower/movement.js';
+import { suitsStrips } from '../lower/strip-shares.js';
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
 export const MOST_IN_CHAIN = 128;
@@ -33,7 +35,7 @@ export const structureOf = (node: GraphNode): Structure => {
   return structure(node.src[0]!.shape, (i) => axes.includes(i));
 };
 
-const isEqual = (a: Structure, b: Structure): boolean =>
+export const isEqual = (a: Structure, b: Structure): boolean =>
   a.runs.length === b.runs.length &&
   a.runs.every((r, i) => r.size === b.runs[i]!.size && r.marked === b.runs[i]!.marked);
 
@@ -60,10 +62,12 @@ const mustFollow = (draft: Draft, other: Draft): boolean => {
  * The kernels that compute reductions, each with all that can be computed where its rows are in registers.
  * @param order all nodes, sources first
  * @param taken nodes that are computed elsewhere
+ * @param target a GPU
  */
 export function reductionsOf(
   order: readonly GraphNode[],
   taken: (node: GraphNode) => boolean,
+  target: Target,
 ): MatrixReduction[] {
   const drafts: Draft[] = [];
   const draftOf = new Map<GraphNode, Draft>();
@@ -78,10 +82,10 @@ export function reductionsOf(
     node.src.every((s) => draftOf.get(s) === draft || !needs.get(s)!.has(draft)) &&
     [...needs.get(node)!].every((other) => other === draft || !mustFollow(other, draft));
 
-  /** Whether a kernel can take one more reduction. */
-  const hasRoom = ({ structure: { contiguous }, members }: Draft, { dtype }: GraphNode): boolean => {
-    let bytes: number = dtype.bytes;
-    for (const member of members.keys()) if (member.op === 'reduce') bytes += member.dtype.bytes;
+  /** Whether a kernel can take more reductions. */
+  const hasRoom = ({ structure: { contiguous }, members }: Draft, more: Iterable<GraphNode>): boolean => {
+    let bytes = 0;
+    for (const { op, dtype } of [...members.keys(), ...more]) if (op === 'reduce') bytes += dtype.bytes;
     return contiguous || bytes <= MOST_RESULT_BYTES;
   };
 
@@ -107,9 +111,12 @@ export function reductionsOf(
       if (users.delete(other)) users.add(into);
     drafts.splice(drafts.indexOf(other), 1);
   };
+  /** Whether a kernel has what it reduces at hand when the results are known. */
+  const keepsElements = ({ structure: own }: Draft): boolean => own.contiguous || suitsStrips(own, target);
   const areOfSameRows = (a: Draft, b: Draft): boolean =>
     a !== b &&
-    a.structure.contiguous &&
+    keepsElements(a) &&
+    hasRoom(a, b.members.keys()) &&
     isEqual(a.structure, b.structure) &&
     !mustFollow(a, b) &&
     !mustFollow(b, a);
@@ -122,7 +129,7 @@ export function reductionsOf(
       const own = structureOf(node);
       if (own.columns === 1 || (own.columns <= SERIAL && isWindowed(node))) continue;
       const x = node.src[0]!;
-      const suits = (d: Draft): boolean => isEqual(d.structure, own) && hasRoom(d, node);
+      const suits = (d: Draft): boolean => isEqual(d.structure, own) && hasRoom(d, [node]);
       const found =
         [...sources].find((d) => suits(d) && d.members.get(x) === 'element') ??
         drafts.find((d) => suits(d) && !needs.get(node)!.has(d) && readSame(node, d));
@@ -143,7 +150,7 @@ export function reductionsOf(
       const [x] = node.src as [GraphNode];
       const draft = [...sources].find(
         (d) =>
-          d.structure.contiguous &&
+          keepsElements(d) &&
           d.members.get(x) === 'row' &&
           isEqual(
             d.structure,

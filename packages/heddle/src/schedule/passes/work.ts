@@ -47,12 +47,20 @@ const nameOf = (group: Group): string => {
 };
 
 function toWork(group: Group, stored: ReadonlySet<GraphNode>, target: Target): Work {
-  const { ir, params, grid, block, anySize } = lowerGroup(nameOf(group), group, (n) => stored.has(n), target);
+  const { ir, params, grid, block, sharedBytes, anySize } = lowerGroup(
+    nameOf(group),
+    group,
+    (n) => stored.has(n),
+    target,
+  );
+  const shared = sharedBytes === undefined ? {} : { sharedBytes };
   const reads = new Set(params.filter((p) => !group.roots.includes(p)));
   return {
     group,
     reads,
-    stages: [{ work: { kernel: ir, grid, block }, slots: params.map((node) => ({ node })), anySize }],
+    stages: [
+      { work: { kernel: ir, grid, block, ...shared }, slots: params.map((node) => ({ node })), anySize },
+    ],
     scratch: [],
   };
 }

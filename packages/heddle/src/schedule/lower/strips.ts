@@ -1,0 +1,407 @@
+/**
+ * Columns on a GPU that are reduced and needed again: a block takes a strip of neighbouring columns (strip-shares.ts says
+ * how wide) and does everything there is to do for it. Threads side by side take neighbouring columns, threads above each
+ * other take turns down the columns; their results meet through shuffles, then shared memory, always in the same order.
+ */
+import { i32 } from '../../core/dtype.js';
+import type { GraphNode } from '../../graph/node.js';
+import type { ArrayDecl, Expr, MemoryNode, Statement, Variable } from '../../kernel/ir/ir.js';
+import * as k from '../../kernel/ir/ir.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { value as valueType } from '../../kernel/ir/types.js';
+import type { MatrixReduction } from '../group.js';
+import { Accumulation, identityOf, opOf } from './accumulate.js';
+import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
+import { Evaluator, type LoopScope, type Vector } from './evaluate.js';
+import {
+  add,
+  BLOCK,
+  type Body,
+  cut,
+  declared,
+  lessThan,
+  type Memories,
+  scopeOf,
+  settled,
+  THREAD,
+  times,
+  toIndex,
+} from './lowering.js';
+import { guarded, levelsOf, neededInside } from './members.js';
+import { rowsOfWarp, SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
+
+/** Vectors that a thread has on their way where it keeps none. */
+const IN_FLIGHT = 8;
+/** Bytes of the shortest and the longest asynchronous copy. */
+const COPY = [4, 16] as const;
+
+export function stripsBody(
+  roots: readonly GraphNode[],
+  outputs: readonly MemoryNode[],
+  reduction: MatrixReduction,
+  memories: Memories,
+  target: Target,
+): Body {
+  const axes = reduction.structure.runs.map((r): LoopAxis => ({ size: r.size, splits: new Set() }));
+  return settled(axes, memories, () =>
+    new StripKernel(roots, outputs, reduction, axes, memories, target).body(),
+  );
+}
+
+/** What is read for each element, at its own place: it can be kept. */
+function inputsOf(roots: readonly GraphNode[], reduction: MatrixReduction, memories: Memories): GraphNode[] {
+  const { structure, members } = reduction;
+  const size = structure.rows * structure.columns;
+  const inputs = new Set<GraphNode>();
+  const seen = new Set<GraphNode>();
+  const visit = (node: GraphNode): void => {
+    if (node.size !== size || seen.has(node)) return;
+    seen.add(node);
+    if (memories.memory(node)) inputs.add(node);
+    else if (node.op === 'map' || node.op === 'reshape' || node.op === 'detach') node.src.forEach(visit);
+  };
+  for (const { node } of members) if (node.op === 'reduce') visit(node.src[0]!);
+  roots.forEach(visit);
+  return [...inputs];
+}
+
+/** Neighbouring elements of one row: where, and what computes there. */
+interface Piece {
+  readonly at: Coordinates;
+  readonly evaluator: Evaluator;
+  /** Whether the columns go so far down; undefined if they always do. */
+  readonly inside: Expr | undefined;
+}
+
+/** Pieces that a thread takes in a loop: numbers `from` to `to` of its column, `turn` at a time. */
+interface Section {
+  readonly from: number;
+  readonly to: number;
+  readonly turn: number;
+  /** In shared memory, after they were read once. */
+  readonly isKept: boolean;
+}
+
+type Visit = (pieces: readonly Piece[], out: Statement[]) => void;
+
+class StripKernel {
+  readonly #out: Statement[] = [];
+  readonly #arrays: ArrayDecl[] = [];
+  readonly #held = new Map<GraphNode, Expr>();
+  readonly #roots: readonly GraphNode[];
+  readonly #outputs: readonly MemoryNode[];
+  readonly #reduction: MatrixReduction;
+  readonly #axes: readonly LoopAxis[];
+  readonly #scope: LoopScope;
+  readonly #shares: Strips;
+  /** The thread's number among those side by side, and among those above each other. */
+  readonly #x: Variable;
+  readonly #y: Variable;
+  /** The thread's columns, and whether there are such; undefined if always. */
+  readonly #column: Coordinates;
+  readonly #isColumn: Expr | undefined;
+  readonly #vector: Vector | undefined;
+  readonly #inputs: readonly GraphNode[];
+  /** Of the pieces in shared memory, where each thread has its own places. */
+  readonly #kept: MemoryNode | undefined;
+  #isCopied = false;
+  readonly #pieces: readonly Piece[];
+  readonly #sections: readonly Section[];
+
+  constructor(
+    roots: readonly GraphNode[],
+    outputs: readonly MemoryNode[],
+    reduction: MatrixReduction,
+    axes: readonly LoopAxis[],
+    memories: Memories,
+    target: Target,
+  ) {
+    this.#roots = roots;
+    this.#outputs = outputs;
+    this.#reduction = reduction;
+    this.#axes = axes;
+    this.#scope = { ...scopeOf(memories, false), aligned: true, held: (node) => this.#held.get(node) };
+    const { structure, members } = reduction;
+    this.#inputs = inputsOf(roots, reduction, memories);
+    const [first] = this.#inputs;
+    const reads = {
+      tensors: this.#inputs.length,
+      bytes: Math.max(...this.#inputs.map(({ dtype }) => dtype.bytes), 2),
+      isUniform: first !== undefined && this.#inputs.every(({ dtype }) => dtype === first.dtype),
+    };
+    const resultBytes = members.reduce((n, { node }) => (node.op === 'reduce' ? n + node.dtype.bytes : n), 0);
+    const inner = loopSizes(axes.at(-1)!).at(-1)!;
+    this.#shares = stripsOf(structure, inner, reads, resultBytes, target);
+    const { lanes, across, inRegisters, inShared, pieces } = this.#shares;
+    const out = this.#out;
+    const span = across * lanes;
+    this.#x = declared('x', k.alu('mod', [THREAD, k.int(across)]), out);
+    this.#y = declared('y', k.alu('idiv', [THREAD, k.int(across)]), out);
+    let column = declared('column', add(times(BLOCK, span), times(k.read(this.#x), lanes)), out);
+    if (structure.rows % span !== 0) {
+      // Beyond the end: read the last columns again, and take no notice of them.
+      this.#isColumn = lessThan(k.read(column), structure.rows);
+      column = declared('column', k.alu('min', [k.read(column), k.int(structure.rows - lanes)]), out);
+    }
+    this.#column = cut(column, this.#axesOf(false), 'i', out).flat();
+    this.#vector = lanes > 1 ? { atom: this.#column.at(-1)!.value.terms[0]!.atom, lanes } : undefined;
+    if (inShared > 0) {
+      this.#kept = this.#keptArray(first!);
+      this.#copy();
+    }
+    this.#pieces = Array.from({ length: inRegisters }, (_, n) => this.#piece(undefined, n, inRegisters, out));
+    const rest = inRegisters + inShared;
+    this.#sections = [
+      { from: rest, to: pieces, turn: Math.min(IN_FLIGHT, pieces - rest), isKept: false },
+      { from: inRegisters, to: rest, turn: SHARED_TURN, isKept: true },
+    ].filter(({ from, to }) => from < to);
+  }
+
+  get #threads(): number {
+    return this.#shares.across * this.#shares.down;
+  }
+
+  #axesOf(marked: boolean): LoopAxis[] {
+    return this.#axes.filter((_, i) => this.#reduction.structure.runs[i]!.marked === marked);
+  }
+
+  body(): Body {
+    const early = neededInside(this.#reduction);
+    const columns = new Evaluator(this.#scope, this.#vector, this.#out);
+    for (const level of levelsOf(this.#reduction)) {
+      this.#reduce(level.filter((node) => node.op === 'reduce'));
+      for (const node of level)
+        if (node.op !== 'reduce' && early.has(node))
+          this.#held.set(node, k.read(declared('each', columns.value(node, this.#column), this.#out)));
+    }
+    this.#store(columns);
+    const { lanes, across } = this.#shares;
+    const sharedBytes = this.#keptBytes;
+    return {
+      statement: k.block(this.#out),
+      arrays: this.#arrays,
+      grid: [Math.ceil(this.#reduction.structure.rows / (across * lanes)), 1, 1],
+      block: [this.#threads, 1, 1],
+      ...(sharedBytes > 0 ? { sharedBytes } : {}),
+    };
+  }
+
+  /** Of dynamic shared memory. */
+  get #keptBytes(): number {
+    const { inShared, lanes } = this.#shares;
+    return inShared * this.#inputs.length * this.#threads * lanes * (this.#inputs[0]?.dtype.bytes ?? 0);
+  }
+
+  #keptArray({ dtype }: GraphNode): MemoryNode {
+    const array: ArrayDecl = { name: 'kept', dtype, space: 'shared', dims: [-1], lanes: 1 };
+    this.#arrays.push(array);
+    return k.arrayNode(array);
+  }
+
+  /** Where the thread keeps piece `base + n` of input `i`. */
+  #slot(base: Expr | undefined, n: number, i: number): Expr {
+    const { lanes, inRegisters } = this.#shares;
+    const size = this.#threads * lanes;
+    const tensors = this.#inputs.length;
+    const own = add(times(THREAD, lanes), k.int(((n - inRegisters) * tensors + i) * size));
+    return base ? add(times(base, tensors * size), own) : own;
+  }
+
+  /** Piece `base + n` of the thread's columns; no piece of this base is further down than `base + to`. */
+  #piece(base: Expr | undefined, n: number, to: number, out: Statement[]): Piece {
+    const { columns: length } = this.#reduction.structure;
+    const { down } = this.#shares;
+    const reduced = this.#axesOf(true);
+    const kept = this.#axesOf(false);
+    let position: Expr = n === 0 ? k.read(this.#y) : add(k.read(this.#y), k.int(n * down));
+    if (base) position = add(times(base, down), position);
+    let row = declared('row', position, out);
+    const inside = (base ? to : n + 1) * down > length ? lessThan(k.read(row), length) : undefined;
+    if (inside) row = declared('row', k.alu('min', [k.read(row), k.int(length - 1)]), out);
+    const digits = cut(row, reduced, `r${n}_`, out);
+    const columnOf = (axis: LoopAxis): Coordinates => this.#column.filter((d) => d.origin?.axis === axis);
+    const at = this.#axes.flatMap((axis) =>
+      kept.includes(axis) ? columnOf(axis) : digits[reduced.indexOf(axis)]!,
+    );
+    return { at, inside, evaluator: new Evaluator(this.#scope, this.#vector, out) };
+  }
+
+  /** Start to copy to shared memory what the thread keeps there: all of it is on its way at once. */
+  #copy(): void {
+    const { inRegisters, inShared, lanes } = this.#shares;
+    const inside: Statement[] = [];
+    const base: Variable = { name: 'base', type: valueType(i32), constant: true };
+    for (let n = 0; n < SHARED_TURN; n++) {
+      const { at } = this.#piece(k.read(base), inRegisters + n, inRegisters + inShared, inside);
+      for (const [i, input] of this.#inputs.entries()) {
+        const memory = this.#scope.memory(input)!;
+        const bytes = lanes * input.dtype.bytes;
+        const way = bytes >= COPY[0] && bytes <= COPY[1] ? 'async-once' : null;
+        const slot = this.#slot(k.read(base), inRegisters + n, i);
+        inside.push(k.store(this.#kept!, k.load(memory, [toIndex(at)], lanes), [slot], undefined, way));
+      }
+    }
+    const loop = k.forLoop(base, k.int(0), k.int(inShared), k.int(SHARED_TURN), k.block(inside));
+    this.#out.push(loop, k.act('commitCopies', []));
+  }
+
+  /** What is done with the pieces of a section, a turn at a time. */
+  #turns(
+    { from, to, turn, isKept }: Section,
+    visit: Visit,
+  ): { readonly base: Variable; readonly inside: Statement[] } {
+    const inside: Statement[] = [];
+    const base: Variable = { name: 'base', type: valueType(i32), constant: true };
+    const last = from + Math.ceil((to - from) / turn) * turn;
+    const pieces = Array.from({ length: turn }, (_, n) => this.#piece(k.read(base), from + n, last, inside));
+    if (isKept)
+      for (const [n, { at, evaluator }] of pieces.entries())
+        for (const [i, input] of this.#inputs.entries()) {
+          const slot = this.#slot(k.read(base), from + n, i);
+          const v = declared('v', k.load(this.#kept!, [slot], this.#shares.lanes), inside);
+          evaluator.define(input, at, k.read(v));
+        }
+    visit(pieces, inside);
+    return { base, inside };
+  }
+
+  /** Reductions side by side: everything is read once for all of them, and their threads meet once. */
+  #reduce(nodes: readonly GraphNode[]): void {
+    if (nodes.length === 0) return;
+    const { lanes } = this.#shares;
+    const out = this.#out;
+    const termOf = (node: GraphNode, { at, evaluator, inside }: Piece, into: Statement[]): Expr => {
+      const v = k.read(declared('v', evaluator.value(node.src[0]!, at), into));
+      return inside ? k.select(k.splat(inside, lanes), v, identityOf(node, lanes)) : v;
+    };
+    const terms = nodes.map((node) => this.#pieces.map((piece) => termOf(node, piece, out)));
+    for (const section of this.#sections) {
+      if (section.isKept && !this.#isCopied) out.push(k.act('waitCopies', [k.int(0)]));
+      const sums = new Accumulation();
+      const accumulators = nodes.map((node) => sums.open(node, lanes));
+      const { base, inside } = this.#turns(section, (pieces, into) => {
+        nodes.forEach((node, i) => {
+          const total = pieces.map((piece) => termOf(node, piece, into)).reduce(joining(node));
+          into.push(k.set(accumulators[i]!, joining(node)(k.read(accumulators[i]!), total)));
+        });
+      });
+      sums.add(inside);
+      sums.loop(base, section.to - section.from, section.turn);
+      sums.close(out).forEach((total, i) => {
+        terms[i]!.push(k.read(total));
+      });
+    }
+    this.#isCopied = true;
+    this.#together(
+      nodes,
+      nodes.map((node, i) => inPairs(node, terms[i]!)),
+    );
+  }
+
+  /** The values of all threads of the same columns, held in each of them. */
+  #together(nodes: readonly GraphNode[], own: readonly Expr[]): void {
+    const { across, down, lanes } = this.#shares;
+    const out = this.#out;
+    const butterfly = (node: GraphNode, from: Expr, width: number): Expr => {
+      let v = k.read(declared('s', from, out));
+      for (let by = width / 2; by >= 1; by /= 2) {
+        const others = Array.from({ length: lanes }, (_, i) =>
+          k.intrinsic('shuffleXor', [lanes === 1 ? v : k.lane(v, i), k.int(by * across)], node.dtype),
+        );
+        const other = lanes === 1 ? others[0]! : k.vector(others);
+        v = k.read(declared('s', joining(node)(v, other), out));
+      }
+      return v;
+    };
+    const rows = rowsOfWarp(across);
+    const groups = down / rows;
+    const ofGroup = nodes.map((node, i) => butterfly(node, own[i]!, rows));
+    if (groups === 1) {
+      nodes.forEach((node, i) => {
+        this.#held.set(node, ofGroup[i]!);
+      });
+      return;
+    }
+    const parts = nodes.map(({ dtype }): MemoryNode => {
+      const dims = [groups, across * lanes];
+      const array: ArrayDecl = { name: 'part', dtype, space: 'shared', dims, lanes: 1 };
+      this.#arrays.push(array);
+      return k.arrayNode(array);
+    });
+    const place = (group: Expr): Expr[] => [group, times(k.read(this.#x), lanes)];
+    const inWarp = k.alu('mod', [k.read(this.#y), k.int(rows)]);
+    const group = k.alu('idiv', [k.read(this.#y), k.int(rows)]);
+    const stores = parts.map((part, i) => k.store(part, ofGroup[i]!, place(group)));
+    out.push(rows === 1 ? k.block(stores) : k.when(k.alu('eq', [inWarp, k.int(0)]), k.block(stores)));
+    out.push(k.barrier());
+    nodes.forEach((node, i) => {
+      const side = Math.min(rows, groups);
+      const mine = k.alu('mod', [inWarp, k.int(side)]);
+      const read = Array.from({ length: groups / side }, (_, n) =>
+        k.load(parts[i]!, place(n === 0 ? mine : add(mine, k.int(n * side))), lanes),
+      );
+      this.#held.set(node, butterfly(node, inPairs(node, read), side));
+    });
+  }
+
+  /** Results for every column, then for every element. */
+  #store(columns: Evaluator): void {
+    const out = this.#out;
+    const perColumn = new Set(
+      this.#reduction.members.flatMap(({ node, per }) => (per === 'row' ? [node] : [])),
+    );
+    const results = this.#roots.map((root, i) => ({ root, memory: this.#outputs[i]! }));
+    const isColumn = this.#isColumn ? [this.#isColumn] : [];
+    const stored = (
+      evaluator: Evaluator,
+      at: Coordinates,
+      of: typeof results,
+      into: Statement[],
+    ): Statement[] =>
+      of.map(({ root, memory }) => {
+        const v = declared('v', evaluator.value(root, at), into);
+        evaluator.define(root, at, k.read(v));
+        return k.store(memory, k.read(v), [toIndex(at)]);
+      });
+    const ofColumn = results.filter(({ root }) => perColumn.has(root));
+    if (ofColumn.length > 0) {
+      const inside: Statement[] = [];
+      const stores = stored(columns.within(inside), this.#column, ofColumn, inside);
+      const isFirst = k.alu('eq', [k.read(this.#y), k.int(0)]);
+      out.push(guarded([isFirst, ...isColumn], [...inside, ...stores]));
+    }
+    const ofElement = results.filter(({ root }) => !perColumn.has(root));
+    if (ofElement.length === 0) return;
+    const visit: Visit = (pieces, into) => {
+      const stores: Statement[] = [];
+      for (const { at, evaluator, inside } of pieces) {
+        const conditions = [...(inside ? [inside] : []), ...isColumn];
+        if (conditions.length === 0) stores.push(...stored(evaluator, at, ofElement, into));
+        else {
+          const within: Statement[] = [];
+          const mine = stored(evaluator.within(within), at, ofElement, within);
+          into.push(guarded(conditions, [...within, ...mine]));
+        }
+      }
+      into.push(...stores);
+    };
+    visit(this.#pieces, out);
+    for (const section of this.#sections) {
+      const { from, to, turn } = section;
+      const { base, inside } = this.#turns(section, visit);
+      out.push(k.forLoop(base, k.int(0), k.int(to - from), k.int(turn), k.block(inside)));
+    }
+  }
+}
+
+const joining =
+  (node: GraphNode) =>
+  (a: Expr, b: Expr): Expr =>
+    k.alu(opOf(node), [a, b]);
+
+/** Neighbours first, then their results. */
+function inPairs(node: GraphNode, terms: readonly Expr[]): Expr {
+  if (terms.length === 1) return terms[0]!;
+  const middle = Math.ceil(terms.length / 2);
+  return joining(node)(inPairs(node, terms.slice(0, middle)), inPairs(node, terms.slice(middle)));
+}
