@@ -162,6 +162,31 @@ test('a file that is too large to be read as a whole is read piece by piece', as
   });
 });
 
+test('bytes stand for the same inputs, whatever the size', async () => {
+  const normalize = { mean: [0.4, 0.5, 0.6], std: [0.3, 0.2, 0.1] };
+  for (const [size, channels] of [
+    [4, 3],
+    [5, 3],
+    [5, 1],
+  ] as const) {
+    const folder = await imageFolder(await colours(), {
+      size,
+      channels,
+      ...(channels === 3 && { normalize }),
+    });
+    const { inputs, labels } = await batchOf(folder, [4, 0, 3]);
+    const bytes = new Uint8Array(inputs.length);
+    const again = new Int32Array(3);
+    await folder.bytes.batchInto([4, 0, 3], bytes, again);
+    assert.deepEqual(again, labels);
+    const { tables } = folder.bytes;
+    assert.deepEqual(
+      Float32Array.from(bytes, (byte, i) => tables[Math.floor(i / size ** 2) % channels]![byte]!),
+      inputs,
+    );
+  }
+});
+
 test('batches of the loader are the same with workers, and from memory', async () => {
   const folder = await imageFolder(await colours(), { normalize: { mean: 0.4, std: 0.3 } });
   const options = { batchSize: 2, shuffle: true, seed: 3 };

@@ -1,7 +1,13 @@
 /** A data set of images in files. */
 import { join } from 'node:path';
 import { ArgumentError, DataError } from 'heddle';
-import { ArrayDataset, type Dataset, type Normalization, type RemoteDataset } from 'heddle/data';
+import {
+  ArrayDataset,
+  type ByteInputs,
+  type Dataset,
+  type Normalization,
+  type RemoteDataset,
+} from 'heddle/data';
 import {
   anArrayLike,
   aString,
@@ -99,13 +105,26 @@ export class ImageFolder implements Dataset {
    * See `Dataset.batchInto`.
    * @throws DataError naming the first file that cannot be decoded, when no other is being decoded any more
    */
-  async batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): Promise<void> {
+  batchInto(indices: ArrayLike<number>, inputs: Float32Array, labels: Int32Array): Promise<void> {
     const features = this.#features;
-    await inParallel(indices.length, CONCURRENCY, async (row) => {
+    return inParallel(indices.length, CONCURRENCY, async (row) => {
       const index = indices[row]!;
       writePlanes(await decodeImage(this.path(index), this.format), this.#tables, inputs, row * features);
       labels[row] = this.labels[index]!;
     });
+  }
+
+  /** See `Dataset.bytes`: the images as they are decoded. */
+  get bytes(): ByteInputs {
+    const features = this.#features;
+    const { channels } = this.format;
+    const batchInto = (indices: ArrayLike<number>, inputs: Uint8Array, labels: Int32Array): Promise<void> =>
+      inParallel(indices.length, CONCURRENCY, async (row) => {
+        const index = indices[row]!;
+        writeBytePlanes(await decodeImage(this.path(index), this.format), channels, inputs, row * features);
+        labels[row] = this.labels[index]!;
+      });
+    return { tables: this.#tables, batchInto };
   }
 
   /** The examples of these numbers, one after the other. */

@@ -75,9 +75,34 @@ export function writeBytePlanes(pixels: Uint8Array, channels: 1 | 3, to: Uint8Ar
     return;
   }
   const count = pixels.length / 3;
+  if (count % 4 === 0 && (to.byteOffset + at) % 4 === 0) {
+    writeWordPlanes(pixels, to, at);
+    return;
+  }
   for (let i = 0; i < count; i++) {
     to[at + i] = pixels[3 * i]!;
     to[at + count + i] = pixels[3 * i + 1]!;
     to[at + 2 * count + i] = pixels[3 * i + 2]!;
+  }
+}
+
+/** Three words are four pixels: a word for each plane. The first byte of a word is its lowest. */
+function writeWordPlanes(pixels: Uint8Array, to: Uint8Array, at: number): void {
+  const from = new Uint32Array(pixels.buffer, pixels.byteOffset, pixels.length / 4);
+  const words = new Uint32Array(to.buffer, to.byteOffset + at, pixels.length / 4);
+  const plane = from.length / 3;
+  for (let i = 0; i < plane; i++) {
+    const first = from[3 * i]!;
+    const second = from[3 * i + 1]!;
+    const third = from[3 * i + 2]!;
+    words[i] =
+      (first & 0xff) | ((first >>> 16) & 0xff00) | (second & 0xff0000) | ((third << 16) & 0xff000000);
+    words[plane + i] =
+      ((first >>> 8) & 0xff) |
+      ((second << 8) & 0xff00) |
+      ((second >>> 8) & 0xff0000) |
+      ((third << 8) & 0xff000000);
+    words[2 * plane + i] =
+      ((first >>> 16) & 0xff) | (second & 0xff00) | ((third << 16) & 0xff0000) | (third & 0xff000000);
   }
 }

@@ -1,3 +1,5 @@
+import type { BatchSlot } from './fill.js';
+
 /** The arrays are reused for the next batch; copy them if you need to keep them. */
 export interface Batch {
   /** f32, `size` × `sizeOf(dataset.inputShape)`, normalized. */
@@ -10,8 +12,13 @@ export interface Batch {
   readonly index: number;
 }
 
-/** The batch in the first `size` rows of buffers for a full one. */
-export function makeBatch(index: number, size: number, inputs: Float32Array, labels: Int32Array): Batch {
+/** Batches side by side; `index` is that of the first. Inputs may be bytes, which the device makes numbers of. */
+export interface BatchSpan extends Omit<Batch, 'inputs'> {
+  readonly inputs: Float32Array | Uint8Array;
+}
+
+/** What is in the first `size` rows of a slot. */
+export function spanOf(index: number, size: number, { inputs, labels }: BatchSlot): BatchSpan {
   const features = inputs.length / labels.length;
   return { index, size, inputs: inputs.subarray(0, size * features), labels: labels.subarray(0, size) };
 }

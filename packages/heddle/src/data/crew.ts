@@ -1,16 +1,16 @@
-/** Worker threads that make batches in shared memory: nothing but numbers is sent. */
+/** Worker threads that make batches in shared memory: of a batch nothing but numbers is sent. */
 import { Worker } from '#platform/workers.js';
 import { DataError } from '../core/errors.js';
 import type { RemoteDataset } from './dataset.js';
-import type { BatchJob, BatchSlot, EpochSource, SkippedExamples } from './fill.js';
+import type { BatchJob, BatchSlot, EpochSource, MadeReport } from './fill.js';
 import type { BatchMaker } from './prefetch.js';
 
-/** What a worker is started with. */
-export interface WorkerSetup extends Pick<EpochSource, 'order' | 'onError'> {
-  readonly remote: RemoteDataset;
+/** What a worker needs to know of an epoch. */
+export interface WorkerEpoch extends Pick<EpochSource, 'order' | 'onError'> {
   /** What the examples' random numbers are drawn from. */
   readonly seed: number;
   readonly epoch: number;
+  /** In shared memory. */
   readonly slots: readonly BatchSlot[];
 }
 
@@ -19,15 +19,17 @@ export interface WorkerJob extends BatchJob {
   readonly slot: number;
 }
 
+export type WorkerMessage = WorkerEpoch | WorkerJob;
+
 /** What a worker answers: it has made the batch, or why it has not. */
 export interface WorkerAnswer {
   readonly index: number;
-  readonly skipped?: SkippedExamples;
+  readonly report?: MadeReport;
   readonly error?: Error;
 }
 
 interface Awaited {
-  readonly resolve: (skipped: SkippedExamples) => void;
+  readonly resolve: (report: MadeReport) => void;
   readonly reject: (error: Error) => void;
 }
 
@@ -40,18 +42,19 @@ export function requireWorkers(): void {
     );
 }
 
-/** The workers of one iteration. Batch `i` is made by worker `i` modulo their number. */
+/** Workers that have opened a data set, and make batches of it in turn, one epoch after the other. */
 export class Crew implements BatchMaker {
-  readonly slots: readonly BatchSlot[];
+  slots: readonly BatchSlot[] = [];
   readonly #workers: readonly Worker[];
   /** By the number of the batch. */
   readonly #awaited = new Map<number, Awaited>();
+  #next = 0;
+  #isBusy = false;
   #failure: DataError | undefined;
 
-  constructor(count: number, setup: WorkerSetup) {
-    this.slots = setup.slots;
+  constructor(count: number, remote: RemoteDataset) {
     this.#workers = Array.from({ length: count }, () => {
-      const worker = new Worker(new URL('./prefetch-worker.js', import.meta.url), { workerData: setup });
+      const worker = new Worker(new URL('./prefetch-worker.js', import.meta.url), { workerData: remote });
       worker.on('message', (answer: WorkerAnswer) => this.#settle(answer));
       worker.on('error', (error: Error) => this.#fail(failed(error.message, error)));
       worker.on('exit', (code) => this.#fail(failed(`it exited with code ${code}`)));
@@ -60,11 +63,27 @@ export class Crew implements BatchMaker {
     });
   }
 
-  make(job: BatchJob, slot: number): Promise<SkippedExamples> {
+  /** Whether an epoch is under way. */
+  get isBusy(): boolean {
+    return this.#isBusy;
+  }
+
+  /** Whether it can begin an epoch. */
+  get isReady(): boolean {
+    return !this.#isBusy && !this.#failure;
+  }
+
+  begin(epoch: WorkerEpoch): void {
+    this.#isBusy = true;
+    this.slots = epoch.slots;
+    for (const worker of this.#workers) worker.postMessage(epoch);
+  }
+
+  make(job: BatchJob, slot: number): Promise<MadeReport> {
     return new Promise((resolve, reject) => {
       if (this.#failure) return reject(this.#failure);
       this.#awaited.set(job.index, { resolve, reject });
-      this.#workers[job.index % this.#workers.length]!.postMessage({ ...job, slot } satisfies WorkerJob);
+      this.#workers[this.#next++ % this.#workers.length]!.postMessage({ ...job, slot } satisfies WorkerJob);
     });
   }
 
@@ -78,15 +97,22 @@ export class Crew implements BatchMaker {
     }
   }
 
-  async dismiss(): Promise<void> {
+  /** After an epoch that was done the workers stay for the next one. */
+  async dismiss(isDone: boolean): Promise<void> {
+    this.#isBusy = false;
+    if (!isDone) await this.end();
+  }
+
+  async end(): Promise<void> {
+    this.#failure ??= failed('it was ended');
     await Promise.all(this.#workers.map((worker) => worker.terminate()));
   }
 
-  #settle({ index, skipped = [], error }: WorkerAnswer): void {
-    const { resolve, reject } = this.#awaited.get(index)!;
+  #settle({ index, report, error }: WorkerAnswer): void {
+    const awaited = this.#awaited.get(index);
     this.#awaited.delete(index);
-    if (error) reject(failed(error.message, error));
-    else resolve(skipped);
+    if (error) awaited?.reject(failed(error.message, error));
+    else awaited?.resolve(report!);
   }
 
   /** Without one of the workers there are no further batches. */

@@ -40,10 +40,25 @@ export interface Dataset {
     labels: Int32Array,
     random?: EpochRandom,
   ): void | Promise<void>;
+  /** The same examples with inputs as bytes, for a training that turns them into numbers on its device. */
+  readonly bytes?: ByteInputs | undefined;
   /** The examples of these numbers as a data set. Without it, parts of the data set are `Subset`s. */
   select?(indices: ArrayLike<number>): Dataset;
   /** How to open the dataset on another thread. Without it, a loader cannot use workers. */
   remote?(): RemoteDataset;
+}
+
+/** Inputs as bytes, and what they stand for. */
+export interface ByteInputs {
+  /** What each byte becomes, f32: a table of 256 for each channel, which is the first size of an input, or one for all. */
+  readonly tables: readonly Float32Array[];
+  /** As `Dataset.batchInto`, with inputs as bytes (`indices.length` × `sizeOf(inputShape)`). */
+  batchInto(
+    indices: ArrayLike<number>,
+    inputs: Uint8Array,
+    labels: Int32Array,
+    random?: EpochRandom,
+  ): void | Promise<void>;
 }
 
 /** A function exported by a module that makes a dataset from `data`, which is sent to the thread by structured clone. */
@@ -186,9 +201,20 @@ export class ArrayDataset implements Dataset {
     }));
   }
 
-  /** @internal What each byte becomes as an input, f32: a table for each channel, or one for all. */
-  get tables(): readonly Float32Array[] {
-    return this.#channels.map(({ table }) => table);
+  /** See `Dataset.bytes`: where the inputs are bytes, unless a subclass makes something else of them. */
+  get bytes(): ByteInputs | undefined {
+    const { inputs } = this;
+    if (!(inputs instanceof Uint8Array && this.isPlain)) return undefined;
+    const tables = this.#channels.map(({ table }) => table);
+    const features = this.#features;
+    const batchInto = (indices: ArrayLike<number>, to: Uint8Array, labels: Int32Array): void => {
+      for (let row = 0; row < indices.length; row++) {
+        const index = this.#requireExample('batchInto', indices[row]!);
+        labels[row] = this.labels[index]!;
+        copyBytes(inputs, index * features, to, row * features, features);
+      }
+    };
+    return { tables, batchInto };
   }
 
   /** Whether its arrays are all there is to it: a subclass may make something else of them. */
@@ -287,6 +313,12 @@ function normalizeFloats(
   { mean, std }: ChannelNormalization,
 ): void {
   for (let i = 0; i < count; i++) to[toAt + i] = (from[at + i]! - mean) / std;
+}
+
+/** A loop for a few bytes: calls of `subarray` and `set` take longer than copying those. */
+function copyBytes(from: Uint8Array, at: number, to: Uint8Array, toAt: number, count: number): void {
+  if (count > 256) to.set(from.subarray(at, at + count), toAt);
+  else for (let i = 0; i < count; i++) to[toAt + i] = from[at + i]!;
 }
 
 const copies = new WeakMap<ArrayBufferView, ArrayBufferView>();

@@ -3,15 +3,15 @@ import { DataError } from '../core/errors.js';
 import type { Dataset } from './dataset.js';
 import type { EpochRandom } from './epoch-random.js';
 
-/** A place for one batch. */
+/** A place for a batch, or for several side by side. With bytes, inputs are those of `Dataset.bytes`. */
 export interface BatchSlot {
-  readonly inputs: Float32Array;
+  readonly inputs: Float32Array | Uint8Array;
   readonly labels: Int32Array;
 }
 
-/** A batch: so many examples of the epoch's order, from this place on. */
+/** A batch, or several side by side: so many examples of the epoch's order, from this place on. */
 export interface BatchJob {
-  /** The number of the batch in the epoch. */
+  /** The number of the first batch in the epoch. */
   readonly index: number;
   readonly from: number;
   readonly size: number;
@@ -29,28 +29,46 @@ export interface EpochSource {
 /** Examples that could not be read, and why. */
 export type SkippedExamples = readonly (readonly [example: number, reason: string])[];
 
-/** @returns what was skipped @throws what `batchInto` throws, unless it is to be skipped; DataError if nothing is left */
-export async function fill(source: EpochSource, job: BatchJob, slot: BatchSlot): Promise<SkippedExamples> {
-  const { dataset, order, random, onError } = source;
-  const examples = order.subarray(job.from, job.from + job.size);
+/** What is told of a batch that is made. */
+export interface MadeReport {
+  readonly skipped: SkippedExamples;
+  /** How long it took. */
+  readonly milliseconds: number;
+}
+
+/** @throws what `batchInto` throws, unless it is to be skipped; DataError if nothing is left */
+export async function fill(source: EpochSource, job: BatchJob, slot: BatchSlot): Promise<MadeReport> {
+  const { order, onError } = source;
+  const start = performance.now();
+  let skipped: SkippedExamples = [];
   try {
-    await dataset.batchInto(examples, slot.inputs, slot.labels, random);
-    return [];
+    await write(source, order.subarray(job.from, job.from + job.size), slot);
   } catch (error) {
     if (onError === 'throw') throw error;
-    return fillOneByOne(source, job, slot);
+    skipped = await fillOneByOne(source, job, slot);
   }
+  return { skipped, milliseconds: performance.now() - start };
 }
+
+const write = (
+  { dataset, random }: EpochSource,
+  examples: ArrayLike<number>,
+  { inputs, labels }: BatchSlot,
+): void | Promise<void> =>
+  inputs instanceof Uint8Array
+    ? dataset.bytes!.batchInto(examples, inputs, labels, random)
+    : dataset.batchInto(examples, inputs, labels, random);
 
 /**
  * Find out which examples of a batch cannot be read. In the place of each comes the next one of the epoch's order that can
  * be (after the last, the first): so a batch keeps its size, and is the same on whatever thread it is made.
  */
 async function fillOneByOne(
-  { dataset, order, random }: EpochSource,
+  source: EpochSource,
   { from, size }: BatchJob,
   { inputs, labels }: BatchSlot,
 ): Promise<SkippedExamples> {
+  const { order } = source;
   const features = inputs.length / labels.length;
   const skipped = new Map<number, string>();
   const read = async (place: number, row: number): Promise<boolean> => {
@@ -58,7 +76,7 @@ async function fillOneByOne(
     if (skipped.has(example)) return false;
     const into = inputs.subarray(row * features, (row + 1) * features);
     try {
-      await dataset.batchInto([example], into, labels.subarray(row, row + 1), random);
+      await write(source, [example], { inputs: into, labels: labels.subarray(row, row + 1) });
       return true;
     } catch (error) {
       skipped.set(example, reasonOf(error));

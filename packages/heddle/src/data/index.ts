@@ -5,6 +5,7 @@ export { ConcatDataset } from './concat.js';
 export {
   ArrayDataset,
   type ArrayDatasetOptions,
+  type ByteInputs,
   type Dataset,
   type RemoteDataset,
 } from './dataset.js';

@@ -2,7 +2,6 @@
 import {
   aBoolean,
   integerFrom,
-  isThenable,
   oneOf,
   type Rules,
   requireArgument,
@@ -15,12 +14,12 @@ import { PhiloxStream } from '../core/philox.js';
 import { sizeOf } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
 import { reclaim } from '../tensor/modes.js';
-import { type Batch, makeBatch } from './batch.js';
+import { type Batch, type BatchSpan, spanOf } from './batch.js';
 import type { Batched } from './batched.js';
 import { Crew, requireWorkers } from './crew.js';
 import { type Dataset, requireDataset, requireWritten } from './dataset.js';
 import { EpochRandom } from './epoch-random.js';
-import type { BatchJob, BatchSlot, SkippedExamples } from './fill.js';
+import type { BatchJob, BatchSlot } from './fill.js';
 import { type BatchMaker, prefetch, ThisThread } from './prefetch.js';
 import { aSampler, RandomSampler, type Sampler, SequentialSampler } from './sampler.js';
 import { DataStream } from './stream.js';
@@ -41,8 +40,9 @@ export interface LoaderOptions {
   /** Leave out the last batch if it is not full. Default: false. */
   readonly dropLast?: boolean;
   /**
-   * Threads that prepare batches ahead. Default: 0, batches are made when they are asked for, which is the faster way
-   * where making one is cheap (64 MNIST images).
+   * Threads that prepare batches ahead. They are started for the first epoch, and stay for those that follow: each opens the
+   * data set once. Default: 0, batches are made when they are asked for, which is the faster way where making one is cheap
+   * (64 MNIST images).
    */
   readonly workers?: number;
   /**
@@ -83,9 +83,26 @@ export type LoaderOf<Targets> =
 
 /** A batch, and a promise of its values where they are not there yet. */
 interface MadeBatch {
-  readonly batch: Batch | TensorBatch;
+  readonly batch: BatchSpan | TensorBatch;
   readonly written?: void | Promise<void>;
 }
+
+/** How a training takes batches. */
+export interface SpanOptions {
+  /** How many batches, one or more, are made side by side from this one on, at most. */
+  readonly together: (batch: number) => number;
+  /** What `together` says at most. */
+  readonly most: number;
+  /** Inputs as `Dataset.bytes` gives them. */
+  readonly bytes: boolean;
+  /** Is told how long it took to make so many batches. */
+  readonly made?: (batches: number, milliseconds: number) => void;
+}
+
+const ONE_BY_ONE: SpanOptions = { together: () => 1, most: 1, bytes: false };
+
+/** Ends the workers of loaders that nobody has any more. */
+const abandoned = new FinalizationRegistry<Crew>((crew) => void crew.end());
 
 /**
  * Batches of a data set, epoch by epoch.
@@ -118,6 +135,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   readonly #prefetch: number;
   readonly #onError: 'throw' | 'skip';
   readonly #skipped = new Map<number, string>();
+  #crew: Crew | undefined;
 
   /** @throws ArgumentError if an option is outside its range, or the dataset cannot be used with workers */
   constructor(dataset: D, options: LoaderOptions) {
@@ -204,59 +222,86 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
       }
       return;
     }
-    const { inputs, labels } = this.#slot(dataset, ArrayBuffer);
+    const slot = this.#slot(dataset, ArrayBuffer);
     const random = new EpochRandom(this.seed, epoch);
     for (const job of jobs) {
-      const written = dataset.batchInto(examplesOf(job), inputs, labels, random);
-      yield { batch: makeBatch(job.index, job.size, inputs, labels), written };
+      const written = dataset.batchInto(examplesOf(job), slot.inputs as Float32Array, slot.labels, random);
+      yield { batch: spanOf(job.index, job.size, slot), written };
     }
   }
 
   /** The batches of the next epoch, made ahead by workers if there are any. */
   async *[Symbol.asyncIterator](): AsyncGenerator<BatchOf<D>, void, undefined> {
-    const epoch = this.epoch++;
-    const first = this.#begin();
-    const dataset: AnyDataset = this.dataset;
-    const ahead = this.#workers + this.#prefetch > 0 || this.#onError === 'skip';
-    if (ahead && !(dataset instanceof TensorDataset)) {
-      const skip = (skipped: SkippedExamples): void => {
-        for (const [example, reason] of skipped) this.#skipped.set(example, reason);
-      };
-      yield* prefetch(this.#jobs(first), this.#maker(dataset, epoch), skip) as AsyncGenerator<BatchOf<D>>;
+    if (!((this.dataset as AnyDataset) instanceof TensorDataset)) {
+      yield* this.spans() as AsyncGenerator<BatchOf<D>>;
       return;
     }
-    for (const { batch, written } of this.#made(epoch, first)) {
-      if (isThenable(written)) await written;
+    for (const { batch } of this.#made(this.epoch++, this.#begin())) {
       // A loop over batches may await nothing else: memory of earlier ones is given back here.
       await reclaim();
       yield batch as BatchOf<D>;
     }
   }
 
-  /** What makes batches ahead: workers if there are any, else this thread. */
-  #maker(dataset: Dataset, epoch: number): BatchMaker {
+  /** @internal The batches of the next epoch, several of them side by side where that is asked for. */
+  async *spans(options: SpanOptions = ONE_BY_ONE): AsyncGenerator<BatchSpan, void, undefined> {
+    const epoch = this.epoch++;
+    const jobs = this.#jobs(this.#begin(), options.together);
+    yield* prefetch(jobs, this.#maker(epoch, options), ({ skipped, milliseconds }, { size }) => {
+      for (const [example, reason] of skipped) this.#skipped.set(example, reason);
+      options.made?.(Math.ceil(size / this.batchSize), milliseconds);
+    });
+  }
+
+  /** End the workers. An iteration after that starts others. */
+  dispose(): void {
+    if (!this.#crew) return;
+    abandoned.unregister(this);
+    void this.#crew.end();
+    this.#crew = undefined;
+  }
+
+  /** What makes batches: workers if there are any, else this thread. */
+  #maker(epoch: number, options: SpanOptions): BatchMaker {
+    const dataset = this.dataset as Dataset;
     const count = Math.min(this.#prefetch + 1, this.length);
     const { seed } = this;
     const onError = this.#onError;
     const order = this.order(epoch);
-    if (this.#workers === 0) {
-      const slots = Array.from({ length: count }, () => this.#slot(dataset, ArrayBuffer));
-      return new ThisThread({ dataset, order, random: new EpochRandom(seed, epoch), onError }, slots);
-    }
-    requireWorkers();
-    const remote = dataset.remote!();
-    const slots = Array.from({ length: count }, () => this.#slot(dataset, SharedArrayBuffer));
+    const slotsIn = (memory: SlotMemory): BatchSlot[] =>
+      Array.from({ length: count }, () => this.#slot(dataset, memory, options));
+    if (this.#workers === 0)
+      return new ThisThread(
+        { dataset, order, random: new EpochRandom(seed, epoch), onError },
+        slotsIn(ArrayBuffer),
+      );
+    const crew = this.#freeCrew(dataset, Math.min(this.#workers, count));
     const shared = new Uint32Array(new SharedArrayBuffer(order.byteLength));
     shared.set(order);
-    return new Crew(Math.min(this.#workers, count), { remote, seed, epoch, order: shared, onError, slots });
+    crew.begin({ seed, epoch, order: shared, onError, slots: slotsIn(SharedArrayBuffer) });
+    return crew;
   }
 
-  /** Room for the largest batch there is. */
-  #slot({ inputShape }: Dataset, memory: typeof ArrayBuffer | typeof SharedArrayBuffer): BatchSlot {
-    const most = Math.min(this.batchSize, this.sampler.length);
+  /** The workers of the epoch before, unless they are at work: an iteration within another one has its own. */
+  #freeCrew(dataset: Dataset, count: number): Crew {
+    requireWorkers();
+    if (this.#crew?.isReady) return this.#crew;
+    const crew = new Crew(count, dataset.remote!());
+    if (!this.#crew?.isBusy) {
+      this.dispose();
+      this.#crew = crew;
+      abandoned.register(this, crew, this);
+    }
+    return crew;
+  }
+
+  /** Room for the largest batch there is, or for several. */
+  #slot(dataset: Dataset, memory: SlotMemory, { most, bytes } = ONE_BY_ONE): BatchSlot {
+    const examples = Math.min(most * this.batchSize, this.sampler.length);
+    const values = examples * sizeOf(dataset.inputShape);
     return {
-      inputs: new Float32Array(new memory(4 * most * sizeOf(inputShape))),
-      labels: new Int32Array(new memory(4 * most)),
+      inputs: bytes ? new Uint8Array(new memory(values)) : new Float32Array(new memory(4 * values)),
+      labels: new Int32Array(new memory(4 * examples)),
     };
   }
 
@@ -268,15 +313,21 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     return batch;
   }
 
-  /** The batches of an epoch from `first` on. */
-  #jobs(first: number): BatchJob[] {
+  /** The batches of an epoch from `first` on, each with those that are made together with it. */
+  *#jobs(first: number, together = ONE_BY_ONE.together): Generator<BatchJob, undefined> {
     const { batchSize, examples } = this;
-    return Array.from({ length: this.length - first }, (_, i) => {
-      const from = (first + i) * batchSize;
-      return { index: first + i, from, size: Math.min(batchSize, examples - from) };
-    });
+    const full = Math.floor(examples / batchSize);
+    let batches: number;
+    for (let index = first; index < this.length; index += batches) {
+      // The last one, if it is smaller, comes alone.
+      batches = index < full ? Math.min(together(index), full - index) : 1;
+      const from = index * batchSize;
+      yield { index, from, size: Math.min(batches * batchSize, examples - from) };
+    }
   }
 }
+
+type SlotMemory = typeof ArrayBuffer | typeof SharedArrayBuffer;
 
 /** @throws ArgumentError unless a sampler has chosen so many examples of a data set of `examples` */
 function requireOrder(order: unknown, length: number, examples: number): void {

@@ -1,48 +1,57 @@
 /** Batches made ahead of the one in use, on this thread or on others. */
 import { reclaim } from '../tensor/modes.js';
-import { type Batch, makeBatch } from './batch.js';
-import { type BatchJob, type BatchSlot, type EpochSource, fill, type SkippedExamples } from './fill.js';
+import { type BatchSpan, spanOf } from './batch.js';
+import { type BatchJob, type BatchSlot, type EpochSource, fill, type MadeReport } from './fill.js';
 
 /** Makes batches, as many at a time as it has slots. */
 export interface BatchMaker {
   readonly slots: readonly BatchSlot[];
-  /** Make a batch in one of the slots. @returns what was skipped, when the batch is there */
-  make(job: BatchJob, slot: number): Promise<SkippedExamples>;
+  /** Make a batch in one of the slots. @returns what is told of it, when it is there */
+  make(job: BatchJob, slot: number): Promise<MadeReport>;
   /** The process stays alive until a batch is there. */
   wait<T>(made: Promise<T>): Promise<T>;
-  /** End what is under way. */
-  dismiss(): Promise<void>;
+  /** End what is under way. @param isDone whether nothing is: all batches have been made */
+  dismiss(isDone: boolean): Promise<void>;
+}
+
+interface Underway {
+  readonly job: BatchJob;
+  readonly slot: number;
+  readonly made: Promise<MadeReport>;
 }
 
 /**
  * The batches of an epoch in order. A slot is used again when the consumer asks for the batch after the one in it, so that
  * no more are under way than there are slots. However the iteration ends, nothing of it is left running.
+ * @param jobs is asked for a job when there is a slot for it
+ * @param told is told of each batch when it is there
  */
 export async function* prefetch(
-  jobs: readonly BatchJob[],
+  jobs: Iterator<BatchJob>,
   maker: BatchMaker,
-  skip: (skipped: SkippedExamples) => void,
-): AsyncGenerator<Batch, void, undefined> {
-  const { slots } = maker;
-  const underway: Promise<SkippedExamples>[] = [];
-  const start = (place: number): void => {
-    const job = jobs[place];
-    if (!job) return;
-    const made = maker.make(job, place % slots.length);
+  told: (report: MadeReport, job: BatchJob) => void,
+): AsyncGenerator<BatchSpan, void, undefined> {
+  const underway: Underway[] = [];
+  const start = (slot: number): void => {
+    const { value: job, done } = jobs.next();
+    if (done) return;
+    const made = maker.make(job, slot);
     // A failure is met where the batch is awaited.
     made.catch(() => {});
-    underway.push(made);
+    underway.push({ job, slot, made });
   };
+  let isDone = false;
   try {
-    for (let place = 0; place < slots.length; place++) start(place);
-    for (const [place, { index, size }] of jobs.entries()) {
-      skip(await maker.wait(underway.shift()!));
-      const { inputs, labels } = slots[place % slots.length]!;
-      yield makeBatch(index, size, inputs, labels);
-      start(place + slots.length);
+    for (let slot = 0; slot < maker.slots.length; slot++) start(slot);
+    for (let first = underway.shift(); first; first = underway.shift()) {
+      const { job, slot, made } = first;
+      told(await maker.wait(made), job);
+      yield spanOf(job.index, job.size, maker.slots[slot]!);
+      start(slot);
     }
+    isDone = true;
   } finally {
-    await maker.dismiss();
+    await maker.dismiss(isDone);
   }
 }
 
@@ -57,7 +66,7 @@ export class ThisThread implements BatchMaker {
     this.slots = slots;
   }
 
-  make(job: BatchJob, slot: number): Promise<SkippedExamples> {
+  make(job: BatchJob, slot: number): Promise<MadeReport> {
     const made = fill(this.#source, job, this.slots[slot]!);
     const done = (): boolean => this.#underway.delete(made);
     this.#underway.add(made);

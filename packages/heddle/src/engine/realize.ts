@@ -1,7 +1,7 @@
 /** Computing nodes when they are asked for. Programs are kept by the structure of their graphs. */
 import { shown } from '../core/arguments.js';
 import { type DType, describeValues, isInteger, isOf, type TypedArray, viewAs } from '../core/dtype.js';
-import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DTypeError, InternalError, ShapeError } from '../core/errors.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../core/float16.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { detach, leaf } from '../graph/build.js';
@@ -219,6 +219,15 @@ export function write(handle: Handle, values: ArrayLike<number | bigint>): void 
   const device = buffer?.device ?? homeOf(own);
   handle.ownNode = upload(values, own.shape, own.dtype, own.requiresGrad, 'tensors', device);
   setOwner(handle.ownNode, handle);
+}
+
+/** Overwrite the first elements of a tensor that has memory of its own. The others keep what they are. */
+export function writeFirst(handle: Handle, values: ArrayLike<number | bigint>): void {
+  const own = handle.ownNode;
+  const buffer = own.storage && bufferOf(own);
+  if (!buffer || !own.isPrivate)
+    throw new InternalError('a tensor that is written in part has no own memory');
+  buffer.device.write(buffer, encode(values, own.dtype));
 }
 
 /**

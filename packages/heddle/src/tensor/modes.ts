@@ -10,6 +10,8 @@ import type { DeviceInfo, MemoryReport } from '../runtime/device.js';
 import { type AnyTensor, requireTensor } from './tensor.js';
 
 /** @internal */
+export { writeFirst } from '../engine/realize.js';
+/** @internal */
 export { reclaim } from '../engine/storage.js';
 /** @internal */
 export { currentTrace, isFromBefore, noteUseOfGradients } from '../engine/trace.js';

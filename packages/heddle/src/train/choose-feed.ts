@@ -1,4 +1,4 @@
-/** Which feed a data set gets: from the host one by one, or from the memory of the device. */
+/** Which feed a data set gets: batches from the host, or from the memory of the device. */
 import { sizeOf } from '../core/shape.js';
 import { type AnyDataset, ArrayDataset, type Dataset, type Loader, TensorDataset } from '../data/index.js';
 import type { JitOptions } from '../tensor/jit.js';

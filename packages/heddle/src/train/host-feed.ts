@@ -1,43 +1,75 @@
-/** Batches from the host, one by one. */
-import type { Shape } from '../core/shape.js';
+/** Batches from the host: several are written to the device at a time, and worked on one after the other. */
+import { sizeOf } from '../core/shape.js';
 import type { Dataset, Loader } from '../data/index.js';
-import { jit } from '../tensor/jit.js';
-import type { Tensor } from '../tensor/tensor.js';
+import type { JitOptions } from '../tensor/jit.js';
+import { device } from '../tensor/modes.js';
+import { BatchWindow } from './batch-window.js';
 import type { BatchWork, Chunk, Feed } from './feed.js';
-import { Inputs } from './inputs.js';
 
-/** Each batch is written to the same memory on the device, then worked on. */
+/** Batches of one launch on a GPU are at most so many, and take at most so many bytes and so long to make. */
+const MOST = 64;
+const BYTES = 4 << 20;
+const MILLISECONDS = 4;
+
+/** How many batches are written together. On a CPU a launch ends before anything else happens: signals would wait for it. */
+function mostTogether({ dataset, batchSize, examples }: Loader<Dataset>): number {
+  if (!device().name.startsWith('cuda')) return 1;
+  const bytes = (dataset.bytes ? 1 : 4) * Math.min(batchSize, examples) * sizeOf(dataset.inputShape);
+  return powerOfTwo(Math.min(MOST, BYTES / bytes));
+}
+
+/** The largest power of two that is not above a number, and at least 1: each count of batches is a graph of its own. */
+const powerOfTwo = (most: number): number => 2 ** Math.max(0, Math.floor(Math.log2(most)));
+
 export class HostFeed implements Feed {
   readonly #loader: Loader<Dataset>;
-  readonly #inputs: Inputs;
-  readonly #full;
-  readonly #rest;
+  readonly #most: number;
+  /** Of full batches, if there are any. */
+  readonly #full: BatchWindow | undefined;
+  /** Of the last batch, if it is smaller. */
+  readonly #rest: BatchWindow | undefined;
+  /** How many batches can be made in the time that they may take. */
+  #pace = 1;
 
-  constructor(loader: Loader<Dataset>, work: BatchWork, tune: 'on' | 'frozen') {
+  /** @param most how many batches are written together, at most: a power of two */
+  constructor(
+    loader: Loader<Dataset>,
+    work: BatchWork,
+    tune: JitOptions['tune'],
+    most: number = mostTogether(loader),
+  ) {
+    const { dataset, batchSize, examples } = loader;
+    const rest = examples % batchSize;
     this.#loader = loader;
-    this.#inputs = new Inputs(loader.dataset);
-    const traced = (inputs: Tensor<Shape, 'f32'>, labels: Tensor<Shape, 'i32'>): void =>
-      work(inputs, labels, labels.shape[0]!);
-    this.#full = jit(traced, { tune });
-    this.#rest = jit(traced, { tune: 'frozen' });
+    this.#most = most;
+    if (examples >= batchSize)
+      this.#full = new BatchWindow(dataset, { size: batchSize, batches: most, work, tune });
+    if (rest > 0) this.#rest = new BatchWindow(dataset, { size: rest, batches: 1, work, tune: 'frozen' });
   }
 
-  async *chunks(epoch: number, first: number): AsyncGenerator<Chunk> {
-    this.#loader.epoch = epoch;
-    this.#loader.batch = first;
-    for await (const batch of this.#loader) {
-      const run = (): void => {
-        const { inputs, labels } = this.#inputs.write(batch);
-        const work = batch.size === this.#loader.batchSize ? this.#full : this.#rest;
-        work(inputs, labels);
-      };
-      yield { batches: 1, examples: batch.size, run };
+  async *chunks(epoch: number, first: number, room: (batch: number) => number): AsyncGenerator<Chunk> {
+    const loader = this.#loader;
+    loader.epoch = epoch;
+    loader.batch = first;
+    const spans = loader.spans({
+      together: (batch) => powerOfTwo(Math.min(this.#most, this.#pace, room(batch))),
+      most: this.#most,
+      bytes: loader.dataset.bytes !== undefined,
+      made: (batches, milliseconds) => {
+        // At most twice as many: the first ones may take another time than those after them.
+        this.#pace = Math.min(2 * batches, (batches * MILLISECONDS) / milliseconds);
+      },
+    });
+    for await (const span of spans) {
+      const isRest = span.size < loader.batchSize;
+      const window = isRest ? this.#rest! : this.#full!;
+      const batches = isRest ? 1 : span.size / loader.batchSize;
+      yield { batches, examples: span.size, run: () => window.run(span) };
     }
   }
 
   dispose(): void {
-    this.#full.dispose();
-    this.#rest.dispose();
-    this.#inputs.dispose();
+    this.#full?.dispose();
+    this.#rest?.dispose();
   }
 }

@@ -12,6 +12,7 @@ import { arange, tensor } from '../tensor/create.js';
 import { type Jitted, jit } from '../tensor/jit.js';
 import { device, noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { ByteValues } from './byte-values.js';
 import type { BatchWork, Chunk, Feed } from './feed.js';
 
 /** Batches of one launch on a GPU, at most: some milliseconds of the smallest networks. */
@@ -108,25 +109,16 @@ function upload(dataset: Dataset): TensorDataset<Tensor<Shape, 'f32'>, Tensor<Sh
   return new TensorDataset(inputs, tensor(labels, { shape: [length], dtype: i32 }));
 }
 
-/** Bytes are uploaded as such and become numbers there, by the same tables as on the host. */
+/** Bytes are uploaded as such and become numbers there. */
 function arraysOf(dataset: ArrayDataset): [Tensor<Shape, 'f32'>, Int32Array | Uint8Array] {
-  const { inputs, labels, length, inputShape, tables } = dataset;
-  if (!(inputs instanceof Uint8Array)) return examplesOf(dataset);
-  const bytes = tensor(inputs, { shape: [length, ...inputShape], dtype: u8 });
-  const positions = bytes.cast(i32);
-  const values =
-    tables.length === 1
-      ? tensor(tables[0]!).at(positions)
-      : tensor(Float32Array.from(tables.flatMap((table) => [...table]))).at(
-          // Each channel's table begins after those before it.
-          positions.add(
-            arange(tables.length)
-              .mul(256)
-              .reshape([-1, ...inputShape.slice(1).map(() => 1)]),
-          ),
-        );
+  const { inputs, labels, length, inputShape } = dataset;
+  if (!dataset.bytes) return examplesOf(dataset);
+  const bytes = tensor(inputs as Uint8Array, { shape: [length, ...inputShape], dtype: u8 });
+  const byteValues = new ByteValues(dataset.bytes.tables);
+  const values = byteValues.of(bytes);
   realize(values);
   bytes.dispose();
+  byteValues.dispose();
   return [values, labels];
 }
 

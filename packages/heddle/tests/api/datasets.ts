@@ -139,7 +139,7 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },
-  Loader: { order: [number(0)], batches: [optional(number(0))] },
+  Loader: { order: [number(0)], batches: [optional(number(0))], spans: [], dispose: [] },
   DataStream: {
     epoch: [number(0)],
     map: [fn(), options({ concurrency: optional(number(1)) })],

@@ -8,6 +8,7 @@ import { counting } from './counting-dataset.js';
 import { decoding } from './decoding-dataset.js';
 import { drawing } from './drawing-dataset.js';
 import { failing } from './failing-dataset.js';
+import { opened } from './opened-dataset.js';
 
 /** `length` examples; example i has input (i, i) and label i % 10. */
 const numbered = (length: number): ArrayDataset =>
@@ -124,6 +125,40 @@ test('a loader with workers can be left early and used again', async () => {
   for await (const batch of loader) if (batch.index === 2) break;
   assert.equal(loader.epoch, 1);
   assert.equal((await visited(loader)).length, 100);
+});
+
+test('workers stay from epoch to epoch, and are started again where one has ended', async () => {
+  const counts = new Int32Array(new SharedArrayBuffer(8));
+  const loader = new Loader(opened({ counts }), { batchSize: 2, shuffle: true, workers: 2 });
+  const epoch = async (): Promise<number[]> => {
+    const threads = new Set<number>();
+    const seen: number[] = [];
+    const expected = [...loader.order(loader.epoch)];
+    for await (const { inputs, labels } of loader) {
+      seen.push(inputs[0]!, inputs[2]!);
+      for (const thread of labels) threads.add(thread);
+    }
+    assert.deepEqual(seen, expected);
+    return [...threads].sort(ascending);
+  };
+  const first = await epoch();
+  assert.deepEqual([await epoch(), await epoch(), counts[0]], [first, first, 2]);
+  for await (const { index } of loader) {
+    if (index > 0) continue;
+    // The workers are at work for this loop: another one within it has its own.
+    assert.notDeepEqual(await epoch(), first);
+    assert.equal(counts[0], 4);
+  }
+  assert.deepEqual([await epoch(), counts[0]], [first, 4]);
+  loader.dispose();
+  assert.notDeepEqual(await epoch(), first);
+  counts[1] = 1;
+  await assert.rejects(epoch(), {
+    code: 'HEDDLE_DATA',
+    message: /worker of the loader failed: it exited with code 3/,
+  });
+  await epoch();
+  assert.equal(counts[0], 8);
 });
 
 test('an error reaches the loop with the batch that it is of', async () => {

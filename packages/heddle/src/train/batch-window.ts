@@ -1,0 +1,86 @@
+/** Device memory for batches of one size, and the program that works on them. */
+import { i32, u8 } from '../core/dtype.js';
+import { type Shape, sizeOf } from '../core/shape.js';
+import type { BatchSpan } from '../data/batch.js';
+import { type Dataset, TensorDataset } from '../data/index.js';
+import { requireClasses } from '../data/labels.js';
+import { examplesAt } from '../data/tensor-dataset.js';
+import { arange, tensor } from '../tensor/create.js';
+import { type JitOptions, type Jitted, jit } from '../tensor/jit.js';
+import { noGrad, writeFirst } from '../tensor/modes.js';
+import type { Tensor } from '../tensor/tensor.js';
+import { ByteValues } from './byte-values.js';
+import type { BatchWork } from './feed.js';
+
+/** What a window is for. */
+interface WindowOptions {
+  /** Examples of a batch. */
+  readonly size: number;
+  /** Batches that there is room for. */
+  readonly batches: number;
+  readonly work: BatchWork;
+  readonly tune: JitOptions['tune'];
+}
+
+export class BatchWindow {
+  readonly #size: number;
+  readonly #batches: number;
+  readonly #classes: number;
+  /** f32, or the bytes that stand for it. */
+  readonly #inputs: Tensor<Shape, 'f32'> | Tensor<Shape, 'u8'>;
+  readonly #labels: Tensor<Shape, 'i32'>;
+  readonly #values: ByteValues | undefined;
+  /** How many examples are done. */
+  readonly #done = tensor(0, { dtype: i32 });
+  readonly #program: Jitted<[], void>;
+
+  constructor({ inputShape, classes, bytes }: Dataset, { size, batches, work, tune = 'on' }: WindowOptions) {
+    const examples = size * batches;
+    const shape = [examples, ...inputShape];
+    const inputs = bytes
+      ? tensor(new Uint8Array(sizeOf(shape)), { shape, dtype: u8 })
+      : tensor(new Float32Array(sizeOf(shape)), { shape });
+    const labels = tensor(new Int32Array(examples));
+    const values = bytes && new ByteValues(bytes.tables);
+    const window = new TensorDataset(inputs, labels);
+    const next = (): Pick<TensorDataset<Tensor, Tensor>, 'inputs' | 'targets'> => {
+      if (batches === 1) return window;
+      const rows = arange(size, { dtype: i32 }).add(this.#done);
+      this.#done.assign(this.#done.add(size));
+      return examplesAt(window, rows);
+    };
+    const step = (): void => {
+      const batch = noGrad(() => {
+        const { inputs: own, targets } = next();
+        return { inputs: values ? values.of(own as Tensor<Shape, 'u8'>) : own, targets };
+      });
+      work(batch.inputs, batch.targets, size);
+    };
+    this.#size = size;
+    this.#batches = batches;
+    this.#classes = classes;
+    this.#inputs = inputs;
+    this.#labels = labels;
+    this.#values = values;
+    this.#program = jit(step, { tune });
+  }
+
+  /** Write batches to the device and start the work on them. @throws DataError for a label that is not a class */
+  run({ inputs, labels, size, index }: BatchSpan): void {
+    requireClasses(
+      labels,
+      this.#classes,
+      (place) => `example ${place % this.#size} of batch ${index + Math.floor(place / this.#size)}`,
+    );
+    writeFirst(this.#inputs, inputs);
+    writeFirst(this.#labels, labels);
+    if (this.#batches > 1) this.#done.write([0]);
+    this.#program.repeat(size / this.#size);
+  }
+
+  dispose(): void {
+    this.#program.dispose();
+    this.#values?.dispose();
+    for (const held of [this.#inputs, this.#labels, this.#done]) held.dispose();
+  }
+}
