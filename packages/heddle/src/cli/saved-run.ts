@@ -247,7 +247,7 @@ async function givenExamples(input: string, { test, files }: ClassData): Promise
   };
   const numbers = input.split(',').map((text) => (text.trim() === '' ? Number.NaN : Number(text)));
   if (numbers.every(Number.isFinite)) return make(Float32Array.from(numbers));
-  if (!existsSync(input) || isImageFile(input))
+  if (!existsSync(input) || !/\.npy$/i.test(input))
     throw new ArgumentError(
       `${input} is not an input. Expected numbers (0.5,-0.2), an example of the test set (test:3), or a .npy file; ` +
         'of a run on an image folder, images.',

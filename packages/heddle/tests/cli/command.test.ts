@@ -238,6 +238,7 @@ test('past runs: a table, side by side, curves, and their networks judged and us
     [['eval', 'nowhere'], /nowhere is not the folder of a run/, 2],
     [['predict', 'mine/run', '1,2,3'], /has 3 values, this model takes 2/, 1],
     [['predict', 'mine/run', 'me.png'], /me\.png is not an input\. Expected numbers/, 2],
+    [['predict', 'mine/run', 'mine/run/config.json'], /config\.json is not an input\. Expected numbers/, 2],
     [['predict', 'mine/run', 'test:100'], /the test set has the examples 0 to 99/, 2],
   ];
   for (const [args, message, code] of wrong) {
