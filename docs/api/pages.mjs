@@ -45,7 +45,13 @@ export const GROUPS = [
     'Functions on tensors',
     [
       page('activations', 'Activations', 'tensor/functional-activations', 'tensor/functional-rectifiers'),
-      page('convolutions', 'Convolutions', 'tensor/functional-convolutions', 'ops/conv2d'),
+      page(
+        'convolutions',
+        'Convolutions',
+        'tensor/functional-convolutions',
+        'tensor/functional-transposed-convolutions',
+        'ops/conv2d',
+      ),
       page('pooling', 'Pooling', 'tensor/functional-pooling', 'ops'),
       page('normalization', 'Normalization', 'tensor/functional-normalization'),
       page(

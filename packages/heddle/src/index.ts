@@ -138,13 +138,10 @@ export {
   type Conv1dOptions,
   type Conv2dOptions,
   type Conv3dOptions,
-  type ConvTranspose1dOptions,
-  type ConvTranspose2dOptions,
   conv1d,
   conv2d,
   conv3d,
-  convTranspose1d,
-  convTranspose2d,
+  type NamedPadding,
   type Pair,
   type Triple,
 } from './tensor/functional-convolutions.js';
@@ -247,6 +244,14 @@ export {
   type TripletOptions,
   tripletMargin,
 } from './tensor/functional-similarity.js';
+export {
+  type ConvTranspose1dOptions,
+  type ConvTranspose2dOptions,
+  type ConvTranspose3dOptions,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+} from './tensor/functional-transposed-convolutions.js';
 export { type GradcheckOptions, gradcheck } from './tensor/gradcheck.js';
 export type { TensorHandle } from './tensor/handle.js';
 export type { Index } from './tensor/indexing.js';

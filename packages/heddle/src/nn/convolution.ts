@@ -3,26 +3,31 @@ import { aBoolean, type Rules, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import {
-  CONV_TRANSPOSE1D,
-  CONV_TRANSPOSE2D,
   CONV1D,
   CONV2D,
   CONV3D,
   type Conv1dOptions,
   type Conv2dOptions,
   type Conv3dOptions,
-  type ConvTranspose1dOptions,
-  type ConvTranspose2dOptions,
   conv1d,
   conv2d,
   conv3d,
-  convTranspose1d,
-  convTranspose2d,
   type Pair,
   pair,
   type Triple,
   triple,
 } from '../tensor/functional-convolutions.js';
+import {
+  CONV_TRANSPOSE1D,
+  CONV_TRANSPOSE2D,
+  CONV_TRANSPOSE3D,
+  type ConvTranspose1dOptions,
+  type ConvTranspose2dOptions,
+  type ConvTranspose3dOptions,
+  convTranspose1d,
+  convTranspose2d,
+  convTranspose3d,
+} from '../tensor/functional-transposed-convolutions.js';
 import type { Convolved } from '../tensor/shape-types.js';
 import { type DTypeOf, type ShapeOf, Tensor } from '../tensor/tensor.js';
 import type { Conv2dInput } from './layer-types.js';
@@ -59,12 +64,19 @@ export interface ConvTranspose2dLayerOptions extends ConvTranspose2dOptions {
   readonly bias?: boolean;
 }
 
+/** Options of the layer `ConvTranspose3d`. */
+export interface ConvTranspose3dLayerOptions extends ConvTranspose3dOptions {
+  /** Whether there is a bias; default true. */
+  readonly bias?: boolean;
+}
+
 const RULES = {
   Conv1d: { ...CONV1D, bias: aBoolean } satisfies Rules<Conv1dLayerOptions>,
   Conv2d: { ...CONV2D, bias: aBoolean } satisfies Rules<Conv2dLayerOptions>,
   Conv3d: { ...CONV3D, bias: aBoolean } satisfies Rules<Conv3dLayerOptions>,
   ConvTranspose1d: { ...CONV_TRANSPOSE1D, bias: aBoolean } satisfies Rules<ConvTranspose1dLayerOptions>,
   ConvTranspose2d: { ...CONV_TRANSPOSE2D, bias: aBoolean } satisfies Rules<ConvTranspose2dLayerOptions>,
+  ConvTranspose3d: { ...CONV_TRANSPOSE3D, bias: aBoolean } satisfies Rules<ConvTranspose3dLayerOptions>,
 };
 
 /** The options as they were given, without those that the layer itself heeds. */
@@ -228,6 +240,35 @@ export class ConvTranspose2d extends ConvolutionLayer {
   /** @param x (N, C, H, W) · @returns (N, O, outH, outW), see `convTranspose2d` */
   forward(x: Tensor): Tensor {
     return convTranspose2d(x, this.weight, this.bias, this.options);
+  }
+}
+
+/** The adjoint of `Conv3d` plus bias: (N, inChannels, D, H, W) → (N, outChannels, outD, outH, outW). */
+export class ConvTranspose3d extends ConvolutionLayer {
+  /** As given to the constructor. */
+  readonly options: ConvTranspose3dOptions;
+
+  /** @throws ArgumentError if a size is not an integer ≥ 1, or the groups do not divide the channels */
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernel: Triple,
+    options: ConvTranspose3dLayerOptions = {},
+  ) {
+    const own = functionOptions('ConvTranspose3d', options);
+    super(
+      'ConvTranspose3d',
+      [inChannels, outChannels],
+      triple('ConvTranspose3d', 'kernel', kernel, 1),
+      options,
+      true,
+    );
+    this.options = own;
+  }
+
+  /** @param x (N, C, D, H, W) · @returns (N, O, outD, outH, outW), see `convTranspose3d` */
+  forward(x: Tensor): Tensor {
+    return convTranspose3d(x, this.weight, this.bias, this.options);
   }
 }
 

@@ -29,6 +29,8 @@ export {
   type ConvTranspose1dLayerOptions,
   ConvTranspose2d,
   type ConvTranspose2dLayerOptions,
+  ConvTranspose3d,
+  type ConvTranspose3dLayerOptions,
 } from './convolution.js';
 export { Embedding } from './embedding.js';
 export { Fold, PixelShuffle, PixelUnshuffle, Unfold, Upsample } from './images.js';

@@ -4,31 +4,78 @@ import type { DTypeName } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { aPrecision, type Precision } from '../core/precision.js';
 import { formatShape, type Shape } from '../core/shape.js';
-import * as b from '../graph/build.js';
-import {
-  CONV2D,
-  type Conv2dArg,
-  type Conv2dOptions,
-  conv2dInputOp,
-  conv2d as conv2dNode,
-  type Pair,
-  pair,
-} from '../ops/conv2d/op.js';
+import { aPair, conv2d as conv2dNode, type Pair, pair } from '../ops/conv2d/op.js';
 import { forProduct } from './autocast.js';
-import {
-  type AnyTensor,
-  requireBias,
-  requireFloat,
-  requireRank,
-  requireSameDtype,
-  requireTensor,
-} from './checks.js';
+import { type AnyTensor, requireBias, requireRank, requireTensor } from './checks.js';
 import { stack } from './create.js';
 import { getPrecision } from './precision.js';
 import type { Convolved } from './shape-types.js';
 import { type DTypeOf, type ShapeOf, Tensor } from './tensor.js';
 
-export { CONV2D, type Conv2dOptions, type Pair, pair } from '../ops/conv2d/op.js';
+export { type Pair, pair } from '../ops/conv2d/op.js';
+
+/**
+ * A padding by its name: 'valid' is none; 'same' is the zeros with which the result has the size of the input, of an odd
+ * number one more at the end. It takes a stride of 1.
+ */
+export type NamedPadding = 'same' | 'valid';
+
+/** @internal */
+export const orNamed = ({ must, holds }: Rule): Rule => ({
+  must: `${must}, or 'same' or 'valid'`,
+  holds: (v) => v === 'same' || v === 'valid' || holds(v),
+});
+
+/** Settings of a convolution, a number for each dimension. */
+interface Windows {
+  readonly kernel: readonly number[];
+  readonly stride: readonly number[];
+  readonly dilation: readonly number[];
+}
+
+/** What a padding by its name is in numbers, and x (N, C, …) with the zeros that its ends alone get. @throws ArgumentError */
+function byName<T extends AnyTensor>(
+  op: string,
+  x: T,
+  name: NamedPadding,
+  { kernel, stride, dilation }: Windows,
+): { readonly x: T; readonly padding: readonly number[] } {
+  if (name === 'valid') return { x, padding: kernel.map(() => 0) };
+  if (stride.some((s) => s !== 1))
+    throw new ArgumentError(
+      `[${op}] padding 'same' takes a stride of 1, got ${stride.join('×')}. Give the padding in numbers.`,
+    );
+  const zeros = kernel.map((k, i) => dilation[i]! * (k - 1));
+  const more = zeros.map((n) => [0, n % 2] as const);
+  const isEven = zeros.every((n) => n % 2 === 0);
+  return {
+    x: isEven ? x : (x.pad([[0, 0], [0, 0], ...more]) as T),
+    padding: zeros.map((n) => Math.floor(n / 2)),
+  };
+}
+
+/** Options of `conv2d`. */
+export interface Conv2dOptions {
+  /** Default 1. */
+  readonly stride?: Pair;
+  /** Zeros around the image, on each side; default 0. */
+  readonly padding?: Pair | NamedPadding;
+  /** Distance between the taps of the kernel; default 1. */
+  readonly dilation?: Pair;
+  /** Channels in as many separate groups; default 1. */
+  readonly groups?: number;
+  /** How exactly products are computed; default: `getPrecision().conv`. */
+  readonly precision?: Precision;
+}
+
+/** @internal */
+export const CONV2D: Rules<Conv2dOptions> = {
+  stride: aPair(1),
+  padding: orNamed(aPair(0)),
+  dilation: aPair(1),
+  groups: integerFrom(1),
+  precision: aPrecision,
+};
 
 /**
  * Cross-correlation of images with `weight`, plus `bias`.
@@ -55,12 +102,32 @@ export function conv2d<T extends AnyTensor, W extends AnyTensor>(
   requireTensor('conv2d', 'x', x);
   requireTensor('conv2d', 'weight', weight);
   requireOptions('conv2d', options, CONV2D);
-  const precision = options.precision ?? getPrecision().conv;
-  const y = conv2dNode(forProduct(x.node), forProduct(weight.node), { ...options, precision });
+  const { padding = 0, precision = getPrecision().conv, ...rest } = options;
+  const numbers = typeof padding === 'string' ? namedPair(x, weight, padding, rest) : { x, padding };
+  const y = conv2dNode(forProduct(numbers.x.node), forProduct(weight.node), {
+    ...rest,
+    precision,
+    padding: numbers.padding,
+  });
   if (bias === undefined) return new Tensor(y);
   const outputs = weight.shape[0]!;
   requireBias('conv2d', x, bias, outputs);
   return new Tensor(new Tensor(y).add(bias.cast(y.dtype).reshape([outputs, 1, 1])).node);
+}
+
+/** @throws ShapeError, ArgumentError */
+function namedPair<T extends AnyTensor>(
+  x: T,
+  weight: AnyTensor,
+  name: NamedPadding,
+  options: Conv2dOptions,
+): { readonly x: T; readonly padding: Pair } {
+  requireRank('conv2d', 'x', x, 4, '(N,C,H,W)');
+  requireRank('conv2d', 'weight', weight, 4, '(O,C/groups,kH,kW)');
+  const stride = pair('conv2d', 'stride', options.stride ?? 1, 1);
+  const dilation = pair('conv2d', 'dilation', options.dilation ?? 1, 1);
+  const all = byName('conv2d', x, name, { kernel: weight.shape.slice(2), stride, dilation });
+  return { x: all.x, padding: all.padding as readonly [number, number] };
 }
 
 /** Options of `conv1d`. */
@@ -68,7 +135,7 @@ export interface Conv1dOptions {
   /** Default 1. */
   readonly stride?: number;
   /** Zeros before and after the signal; default 0. */
-  readonly padding?: number;
+  readonly padding?: number | NamedPadding;
   /** Distance between the taps of the kernel; default 1. */
   readonly dilation?: number;
   /** Channels in as many separate groups; default 1. */
@@ -80,7 +147,7 @@ export interface Conv1dOptions {
 /** @internal */
 export const CONV1D: Rules<Conv1dOptions> = {
   stride: integerFrom(1),
-  padding: integerFrom(0),
+  padding: orNamed(integerFrom(0)),
   dilation: integerFrom(1),
   groups: integerFrom(1),
   precision: aPrecision,
@@ -90,8 +157,13 @@ export const CONV1D: Rules<Conv1dOptions> = {
 const along = (across: number, n: number | undefined): Pair | undefined =>
   n === undefined ? n : [across, n];
 
-/** Options of a signal for an image of one row. */
-const ofRow = ({ stride, padding, dilation, ...rest }: Conv1dOptions): Conv2dOptions => ({
+/** @internal Options of a signal for an image of one row. */
+export const ofRow = <O extends Omit<Conv1dOptions, 'padding'> & { readonly padding?: number }>({
+  stride,
+  padding,
+  dilation,
+  ...rest
+}: O) => ({
   stride: along(1, stride) ?? 1,
   padding: along(0, padding) ?? 0,
   dilation: along(1, dilation) ?? 1,
@@ -115,7 +187,11 @@ export function conv1d<D extends DTypeName>(
   requireRank('conv1d', 'x', x, 3, '(N,C,L)');
   requireRank('conv1d', 'weight', weight, 3, '(O,C/groups,k)');
   requireOptions('conv1d', options, CONV1D);
-  return conv2d(x.unsqueeze(2), weight.unsqueeze(2), bias, ofRow(options)).squeeze(2);
+  const { padding = 0, stride = 1, dilation = 1 } = options;
+  const windows = { kernel: weight.shape.slice(2), stride: [stride], dilation: [dilation] };
+  const all = typeof padding === 'string' ? byName('conv1d', x, padding, windows) : { x, padding: [padding] };
+  const row = ofRow({ ...options, padding: all.padding[0]! });
+  return conv2d(all.x.unsqueeze(2), weight.unsqueeze(2), bias, row).squeeze(2);
 }
 
 /** One number for all, or depth, height and width. */
@@ -126,7 +202,7 @@ export interface Conv3dOptions {
   /** Default 1. */
   readonly stride?: Triple;
   /** Zeros around the volume, on each side; default 0. */
-  readonly padding?: Triple;
+  readonly padding?: Triple | NamedPadding;
   /** Distance between the taps of the kernel; default 1. */
   readonly dilation?: Triple;
   /** Channels in as many separate groups; default 1. */
@@ -135,7 +211,8 @@ export interface Conv3dOptions {
   readonly precision?: Precision;
 }
 
-const aTriple = (least: number): Rule => {
+/** @internal */
+export const aTriple = (least: number): Rule => {
   const { must, holds } = integerFrom(least);
   return {
     must: `${must}, or three of them: [depth, height, width]`,
@@ -146,7 +223,7 @@ const aTriple = (least: number): Rule => {
 /** @internal */
 export const CONV3D: Rules<Conv3dOptions> = {
   stride: aTriple(1),
-  padding: aTriple(0),
+  padding: orNamed(aTriple(0)),
   dilation: aTriple(1),
   groups: integerFrom(1),
   precision: aPrecision,
@@ -181,6 +258,13 @@ export function conv3d<D extends DTypeName>(
   requireRank('conv3d', 'x', x, 5, '(N,C,D,H,W)');
   requireRank('conv3d', 'weight', weight, 5, '(O,C/groups,kD,kH,kW)');
   requireOptions('conv3d', options, CONV3D);
+  if (typeof options.padding === 'string') {
+    const stride = triple('conv3d', 'stride', options.stride ?? 1, 1);
+    const dilation = triple('conv3d', 'dilation', options.dilation ?? 1, 1);
+    const all = byName('conv3d', x, options.padding, { kernel: weight.shape.slice(2), stride, dilation });
+    const padding = all.padding as readonly [number, number, number];
+    return conv3d(all.x, weight, bias, { ...options, padding });
+  }
   const [stride, ...strides] = triple('conv3d', 'stride', options.stride ?? 1, 1);
   const [padding, ...paddings] = triple('conv3d', 'padding', options.padding ?? 0, 0);
   const [dilation, ...dilations] = triple('conv3d', 'dilation', options.dilation ?? 1, 1);
@@ -216,120 +300,4 @@ export function conv3d<D extends DTypeName>(
   });
   const [outHeight, outWidth] = y.shape.slice(2) as [number, number];
   return y.reshape([n, slices, o, outHeight, outWidth]).permute([0, 2, 1, 3, 4]);
-}
-
-/** Options of `convTranspose2d`. */
-export interface ConvTranspose2dOptions extends Conv2dOptions {
-  /** Rows and columns more at the end, less than the stride or the dilation; default 0. */
-  readonly outputPadding?: Pair;
-}
-
-/** @internal */
-export const CONV_TRANSPOSE2D: Rules<ConvTranspose2dOptions> = { ...CONV2D, outputPadding: CONV2D.padding };
-
-/**
- * The adjoint of `conv2d` in its images, plus `bias`: each pixel of x adds the kernel to a window of the result.
- * @param x (N, C, H, W)
- * @param weight (C, O/groups, kH, kW)
- * @param bias (O)
- * @returns (N, O, outH, outW), out = (in − 1)·stride − 2·padding + dilation·(k − 1) + outputPadding + 1
- * @throws ShapeError, DTypeError, ArgumentError
- */
-export function convTranspose2d<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  weight: AnyTensor,
-  bias?: AnyTensor,
-  options: ConvTranspose2dOptions = {},
-): Tensor<Shape, D> {
-  requireOptions('convTranspose2d', options, CONV_TRANSPOSE2D);
-  requireRank('convTranspose2d', 'x', x, 4, '(N,C,H,W)');
-  requireRank('convTranspose2d', 'weight', weight, 4, '(C,O/groups,kH,kW)');
-  requireSameDtype('convTranspose2d', 'x', x, 'weight', weight);
-  requireFloat('convTranspose2d', 'x', x);
-  const of = (name: 'stride' | 'padding' | 'dilation' | 'outputPadding', least: 0 | 1) =>
-    pair('convTranspose2d', name, options[name] ?? least, least);
-  const { groups = 1, precision = getPrecision().conv } = options;
-  const [stride, padding, dilation, extra] = [
-    of('stride', 1),
-    of('padding', 0),
-    of('dilation', 1),
-    of('outputPadding', 0),
-  ];
-  const [, channels, height, width] = x.shape as [number, number, number, number];
-  const [from, perGroup, kernelHeight, kernelWidth] = weight.shape as [number, number, number, number];
-  if (channels !== from || channels % groups !== 0)
-    throw new ShapeError(
-      `[convTranspose2d] channels do not fit: x ${formatShape(x.shape)}, weight ${formatShape(weight.shape)}, ${groups} ` +
-        `group${groups === 1 ? '' : 's'}. weight must be (${channels}, O/groups, kH, kW), and groups divide ${channels}.`,
-    );
-  if (extra.some((e, i) => e >= Math.max(stride[i]!, dilation[i]!)))
-    throw new ArgumentError(
-      `[convTranspose2d] outputPadding ${extra.join('×')} must be less than the stride ${stride.join('×')} or the dilation ${dilation.join('×')}.`,
-    );
-  const kernel = [kernelHeight, kernelWidth] as const;
-  const size = [height, width].map(
-    (d, i) => (d - 1) * stride[i]! - 2 * padding[i]! + dilation[i]! * (kernel[i]! - 1) + extra[i]! + 1,
-  ) as [number, number];
-  if (size.some((d) => d < 1))
-    throw new ShapeError(
-      `[convTranspose2d] x ${formatShape(x.shape)} with padding ${padding.join('×')} makes the result empty: ${size.join('×')}. Pad less.`,
-    );
-  const y = extra.every((e, i) => e < stride[i]!)
-    ? new Tensor<Shape, D>(
-        b.call(conv2dInputOp, [forProduct(x.node), forProduct(weight.node)], {
-          size,
-          kernel,
-          stride,
-          padding,
-          dilation,
-          groups,
-          precision,
-        } satisfies Conv2dArg),
-      )
-    : cutOut(convTranspose2d(x, weight, undefined, { stride, dilation, groups, precision }), padding, size);
-  if (bias === undefined) return y;
-  requireBias('convTranspose2d', x, bias, perGroup * groups);
-  return y.add(bias.cast(y.dtype).reshape([perGroup * groups, 1, 1])) as Tensor<Shape, D>;
-}
-
-/** The part of images that begins at `from` and has this size; beyond them 0. */
-function cutOut<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  from: readonly [number, number],
-  size: readonly [number, number],
-): Tensor<Shape, D> {
-  const missing = size.map((n, i) => [0, Math.max(0, from[i]! + n - x.shape[2 + i]!)] as const);
-  const [rows, columns] = size.map((n, i) => `${from[i]}:${from[i]! + n}`) as [string, string];
-  return x.pad([[0, 0], [0, 0], ...missing]).at('...', rows, columns);
-}
-
-/** Options of `convTranspose1d`. */
-export interface ConvTranspose1dOptions extends Conv1dOptions {
-  /** Elements more at the end, less than the stride or the dilation; default 0. */
-  readonly outputPadding?: number;
-}
-
-/** @internal */
-export const CONV_TRANSPOSE1D: Rules<ConvTranspose1dOptions> = { ...CONV1D, outputPadding: CONV1D.padding };
-
-/**
- * The adjoint of `conv1d` in its signals, plus `bias`.
- * @param x (N, C, L)
- * @param weight (C, O/groups, k)
- * @param bias (O)
- * @returns (N, O, out), out = (L − 1)·stride − 2·padding + dilation·(k − 1) + outputPadding + 1
- * @throws ShapeError, DTypeError, ArgumentError
- */
-export function convTranspose1d<D extends DTypeName>(
-  x: Tensor<Shape, D>,
-  weight: AnyTensor,
-  bias?: AnyTensor,
-  options: ConvTranspose1dOptions = {},
-): Tensor<Shape, D> {
-  requireRank('convTranspose1d', 'x', x, 3, '(N,C,L)');
-  requireRank('convTranspose1d', 'weight', weight, 3, '(C,O/groups,k)');
-  requireOptions('convTranspose1d', options, CONV_TRANSPOSE1D);
-  const { outputPadding = 0, ...rest } = options;
-  const row = { ...ofRow(rest), outputPadding: [0, outputPadding] as const };
-  return convTranspose2d(x.unsqueeze(2), weight.unsqueeze(2), bias, row).squeeze(2);
 }

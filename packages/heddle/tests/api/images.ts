@@ -27,8 +27,13 @@ const convolution3d = {
   ...{ stride: optional(triple(2)), padding: optional(triple(0)), dilation: optional(triple(1)) },
   ...{ groups: optional(number()), precision },
 };
+const named = (v: unknown): boolean => v === 'same' || v === 'valid';
+const padded1d = { ...convolution1d, padding: optional(orElse(number(0), named)) };
+const padded2d = { ...convolution, padding: optional(orElse(pair(0), named)) };
+const padded3d = { ...convolution3d, padding: optional(orElse(triple(0), named)) };
 const transposed1d = { ...convolution1d, outputPadding: optional(number(0)) };
 const transposed2d = { ...convolution, outputPadding: optional(pair(0)) };
+const transposed3d = { ...convolution3d, outputPadding: optional(triple(0)) };
 const bias = optional(flag);
 const ofKernel = (...kernel: number[]): Spec[] => [
   tensor(() => ones([1, 1, ...kernel])),
@@ -49,11 +54,12 @@ const resizing = options(
 );
 
 export const IMAGE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
-  conv1d: [signals, ...ofKernel(2), options(convolution1d)],
-  conv2d: [images, ...ofKernel(2, 2), options(convolution)],
-  conv3d: [volumes, ...ofKernel(1, 2, 2), options(convolution3d)],
+  conv1d: [signals, ...ofKernel(2), options(padded1d)],
+  conv2d: [images, ...ofKernel(2, 2), options(padded2d)],
+  conv3d: [volumes, ...ofKernel(1, 2, 2), options(padded3d)],
   convTranspose1d: [signals, ...ofKernel(2), options(transposed1d)],
   convTranspose2d: [images, ...ofKernel(2, 2), options(transposed2d)],
+  convTranspose3d: [volumes, ...ofKernel(1, 2, 2), options(transposed3d)],
   maxPool1d: [signals, number(2), options({ ...alongSignal, dilation: optional(number()) })],
   avgPool1d: [signals, number(2), options({ ...alongSignal, countIncludePad: optional(flag) })],
   maxPool2d: [images, pair(2), options({ ...pooling, dilation: optional(pair(1)) })],
@@ -78,15 +84,12 @@ const rate = [options({ p: optional(number(0.5)) })];
 
 export const IMAGE_LAYERS: Readonly<Record<string, LayerRow>> = {
   Conv1d: oneD(
-    [number(1), number(1), number(2), options({ ...convolution1d, bias })],
+    [number(1), number(1), number(2), options({ ...padded1d, bias })],
     () => new nn.Conv1d(1, 1, 2),
   ),
-  Conv2d: twoD(
-    [number(1), number(1), pair(2), options({ ...convolution, bias })],
-    () => new nn.Conv2d(1, 1, 2),
-  ),
+  Conv2d: twoD([number(1), number(1), pair(2), options({ ...padded2d, bias })], () => new nn.Conv2d(1, 1, 2)),
   Conv3d: {
-    takes: [number(1), number(1), triple(2), options({ ...convolution3d, bias })],
+    takes: [number(1), number(1), triple(2), options({ ...padded3d, bias })],
     make: () => new nn.Conv3d(1, 1, 2),
     input: volumes,
   },
@@ -98,6 +101,11 @@ export const IMAGE_LAYERS: Readonly<Record<string, LayerRow>> = {
     [number(1), number(1), pair(2), options({ ...transposed2d, bias })],
     () => new nn.ConvTranspose2d(1, 1, 2),
   ),
+  ConvTranspose3d: {
+    takes: [number(1), number(1), triple(2), options({ ...transposed3d, bias })],
+    make: () => new nn.ConvTranspose3d(1, 1, 2),
+    input: volumes,
+  },
   MaxPool1d: oneD(
     [number(2), options({ ...alongSignal, dilation: optional(number()) })],
     () => new nn.MaxPool1d(2),

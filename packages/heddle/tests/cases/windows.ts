@@ -97,6 +97,27 @@ const transposedCases: readonly (readonly [Size, Size, Transposed])[] = [
   [[0, 1, 3, 3], [1, 2, 2, 2], {}],
 ];
 
+/** Where a tap meets an element of x, both are multiplied. w (C, O, …kernel) */
+const transposedVolume = (x: NdArray, w: NdArray, stride: Size, padding: Size): NdArray => {
+  const [channels, outputs, ...kernel] = w.shape as number[];
+  const size = kernel.map((k, i) => (x.shape[2 + i]! - 1) * stride[i]! - 2 * padding[i]! + k);
+  return make([x.shape[0]!, outputs!, ...size], ([n, out, ...at]) =>
+    total(
+      range(0, channels! * kernel[0]! * kernel[1]! * kernel[2]!).map((t) => {
+        const [channel, ...k] = [
+          kernel[0]! * kernel[1]! * kernel[2]!,
+          kernel[1]! * kernel[2]!,
+          kernel[2]!,
+          1,
+        ].map((below, i) => Math.floor(t / below) % [channels!, ...kernel][i]!) as [number, ...number[]];
+        const from = k.map((v, i) => (at[i]! + padding[i]! - v) / stride[i]!);
+        const isThere = from.every((v, i) => Number.isInteger(v) && v >= 0 && v < x.shape[2 + i]!);
+        return isThere ? get(x, [n!, channel, ...from]) * get(w, [channel, out!, ...k]) : 0;
+      }),
+    ),
+  );
+};
+
 const convolutions: Case[] = [
   {
     op: 'conv1d',
@@ -114,6 +135,13 @@ const convolutions: Case[] = [
     run: (x, w) =>
       H.conv3d(x, w, undefined, { stride: [2, 1, 1], padding: [1, 0, 1], dilation: [2, 1, 2], groups: 2 }),
     reference: (x, w) => volume(x, w, [2, 1, 1], [1, 0, 1], [2, 1, 2], 2),
+    absolute: 1e-5,
+  },
+  {
+    op: 'convTranspose3d',
+    inputs: [{ shape: [2, 2, 2, 3, 2] }, { shape: [2, 2, 3, 2, 2] }],
+    run: (x, w) => H.convTranspose3d(x, w, undefined, { stride: [2, 1, 3], padding: [1, 0, 1] }),
+    reference: (x, w) => transposedVolume(x, w, [2, 1, 3], [1, 0, 1]),
     absolute: 1e-5,
   },
   {

@@ -29,6 +29,10 @@ def convolutions(c):
         ("conv3d", (2, 2, 4, 5, 6), (3, 2, 2, 3, 3), {}),
         ("conv3d", (1, 4, 5, 6, 5), (6, 2, 3, 2, 3), {"stride": [2, 1, 2], "padding": [1, 0, 1], "groups": 2}),
         ("conv3d", (1, 1, 6, 5, 5), (2, 1, 2, 2, 2), {"dilation": [3, 2, 1], "padding": 1}),
+        ("conv1d", (2, 2, 7), (3, 2, 4), {"padding": "same", "dilation": 3}),
+        ("conv2d", (1, 2, 5, 6), (4, 1, 4, 3), {"padding": "same", "groups": 2}),
+        ("conv2d", (1, 2, 4, 4), (2, 2, 3, 3), {"padding": "valid", "stride": 2}),
+        ("conv3d", (1, 2, 3, 4, 3), (2, 2, 2, 3, 2), {"padding": "same", "dilation": [1, 2, 1]}),
         ("convTranspose1d", (2, 3, 5), (3, 4, 3), {}),
         ("convTranspose1d", (2, 4, 5), (4, 2, 4), {"stride": 3, "padding": 1, "outputPadding": 2, "groups": 2}),
         ("convTranspose2d", (1, 1, 1, 1), (1, 1, 2, 2), {}),
@@ -38,6 +42,9 @@ def convolutions(c):
         ("convTranspose2d", (1, 4, 4, 4), (4, 3, 3, 3), {"groups": 2, "dilation": 2, "padding": 2}),
         ("convTranspose2d", (1, 4, 3, 4), (4, 1, 3, 3), {"groups": 4, "stride": 2}),
         ("convTranspose2d", (1, 2, 4, 3), (2, 2, 2, 2), {"dilation": 3, "outputPadding": 2, "padding": 1}),
+        ("convTranspose3d", (2, 2, 3, 2, 3), (2, 3, 2, 3, 2), {}),
+        ("convTranspose3d", (1, 4, 2, 3, 2), (4, 1, 3, 3, 2), {"stride": [2, 1, 3], "padding": [1, 0, 1], "outputPadding": [1, 0, 2], "groups": 2}),
+        ("convTranspose3d", (1, 1, 3, 2, 2), (1, 2, 2, 2, 2), {"dilation": 3, "outputPadding": 2, "padding": 1}),
     ):
         name = f"{op} {x} {w} {json.dumps(args)}"
         r = c.random(name)

@@ -4,7 +4,7 @@ import type { Tensor } from '../../src/tensor/tensor.js';
 import type { Inputs, Options, Run } from './golden.js';
 
 const convolution =
-  (name: 'conv1d' | 'conv3d' | 'convTranspose1d' | 'convTranspose2d'): Run =>
+  (name: 'conv1d' | 'conv3d' | 'convTranspose1d' | 'convTranspose2d' | 'convTranspose3d'): Run =>
   ({ x, weight, bias }, options) =>
     F[name](x!, weight!, bias, options);
 const pooling =
@@ -18,9 +18,11 @@ const adaptive =
 
 export const IMAGES: Readonly<Record<string, Run>> = {
   conv1d: convolution('conv1d'),
+  conv2d: ({ x, weight, bias }, options) => F.conv2d(x!, weight!, bias, options),
   conv3d: convolution('conv3d'),
   convTranspose1d: convolution('convTranspose1d'),
   convTranspose2d: convolution('convTranspose2d'),
+  convTranspose3d: convolution('convTranspose3d'),
   maxPool1d: pooling('maxPool1d'),
   avgPool1d: pooling('avgPool1d'),
   adaptiveAvgPool1d: adaptive('adaptiveAvgPool1d'),

@@ -237,6 +237,23 @@ test('convolutions of all kinds keep weights as PyTorch does', () => {
   assert.deepEqual(shapes(new nn.ConvTranspose1d(4, 6, 3, { groups: 2 })), { weight: [4, 3, 3], bias: [6] });
   assert.deepEqual(shapes(new nn.ConvTranspose2d(2, 3, [4, 5], { bias: false })), { weight: [2, 3, 4, 5] });
   assert.throws(() => new nn.ConvTranspose2d(4, 6, 3, { groups: 4 }), /groups is 4, must divide both/);
+  assert.deepEqual(shapes(new nn.ConvTranspose3d(4, 6, [1, 2, 3])), { weight: [4, 6, 1, 2, 3], bias: [6] });
+});
+
+test('a padding named same takes a stride of 1, and is no padding of a transposed convolution', () => {
+  const message = (text: string) => ({ name: 'ArgumentError', message: text });
+  assert.throws(
+    () => new nn.Conv2d(1, 1, 3, { padding: 'same', stride: 2 }).forward(rand([1, 1, 4, 4])),
+    message("[conv2d] padding 'same' takes a stride of 1, got 2×2. Give the padding in numbers."),
+  );
+  assert.throws(
+    () => new nn.Conv1d(1, 1, 3, { padding: 'full' as 'same' }),
+    /padding is 'full', must be an integer ≥ 0, or 'same' or 'valid'/,
+  );
+  assert.throws(
+    () => new nn.ConvTranspose1d(1, 1, 3, { padding: 'same' as unknown as number }),
+    /padding is 'same', must be an integer ≥ 0/,
+  );
 });
 
 test('Dropout2d drops channels and DropPath examples, and the mean stays', async () => {

@@ -6,7 +6,7 @@ import * as b from '../../src/graph/build.js';
 import { vjp } from '../../src/graph/grad.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import { H200 } from '../../src/kernel/ir/target.js';
-import { type Conv2dOptions, conv2d } from '../../src/ops/conv2d/op.js';
+import { type Conv2dSettings, conv2d } from '../../src/ops/conv2d/op.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { interpolate } from '../../src/tensor/functional-images.js';
 import { Tensor } from '../../src/tensor/tensor.js';
@@ -32,7 +32,7 @@ test('the gradient of nearest interpolation by whole factors is one sum over blo
   assert.equal(launches.length, 1);
 });
 
-const convolved = (shape: readonly number[], weight: readonly number[], options: Conv2dOptions) => {
+const convolved = (shape: readonly number[], weight: readonly number[], options: Conv2dSettings) => {
   const node = conv2d(b.leaf(shape, f32, true), b.leaf(weight, f32, true), options);
   const gradients = vjp([node], [b.leaf(node.shape, f32, false)], node.src);
   return schedule([node, ...(gradients as GraphNode[])], H200).launches.flatMap(({ work }) =>

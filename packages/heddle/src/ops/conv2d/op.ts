@@ -1,8 +1,8 @@
 /** Convolution of images and its two gradients: three ops that are each other's derivatives. */
-import { integerFrom, type Rule, type Rules, requireArgument } from '../../core/arguments.js';
+import { integerFrom, type Rule, requireArgument } from '../../core/arguments.js';
 import { f32, isFloat } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
-import { aPrecision, type Precision } from '../../core/precision.js';
+import type { Precision } from '../../core/precision.js';
 import { formatShape, type Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
@@ -20,8 +20,8 @@ export { type Conv2dArg, outputSize } from './arg.js';
 /** One number for both, or height and width. */
 export type Pair = number | readonly [number, number];
 
-/** Options of `conv2d`. */
-export interface Conv2dOptions {
+/** Settings of a convolution. */
+export interface Conv2dSettings {
   /** Default 1. */
   readonly stride?: Pair;
   /** Zeros around the image, on each side; default 0. */
@@ -199,15 +199,6 @@ export const aPair = (least: number): Rule => {
   };
 };
 
-/** The rules of `Conv2dOptions`. */
-export const CONV2D: Rules<Conv2dOptions> = {
-  stride: aPair(1),
-  padding: aPair(0),
-  dilation: aPair(1),
-  groups: integerFrom(1),
-  precision: aPrecision,
-};
-
 /** A pair from an option. @throws ArgumentError unless integers from `least` on */
 export function pair(op: string, name: string, given: Pair, least: number): readonly [number, number] {
   requireArgument(op, name, given, aPair(least));
@@ -218,7 +209,7 @@ export function pair(op: string, name: string, given: Pair, least: number): read
  * Cross-correlation of x (N, C, H, W) with w (O, C/groups, kH, kW) → (N, O, outH, outW).
  * @throws ShapeError, DTypeError, ArgumentError
  */
-export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dOptions = {}): GraphNode {
+export function conv2d(x: GraphNode, w: GraphNode, options: Conv2dSettings = {}): GraphNode {
   const { groups = 1 } = options;
   const both = `x ${formatShape(x.shape)}, w ${formatShape(w.shape)}`;
   if (x.shape.length !== 4 || w.shape.length !== 4) {
