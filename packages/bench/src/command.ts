@@ -11,6 +11,7 @@ import type {
   BenchDeviceOptions,
   BenchLadderOptions,
   BenchMnistOptions,
+  BenchStartOptions,
   BenchVendorOptions,
 } from './run.js';
 
@@ -217,7 +218,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
-  addDataBench(bench, ended);
+  for (const add of [addStartBench, addDataBench]) add(bench, ended);
   bench
     .command('vendor')
     .summary("the vendor's libraries on the workloads of kernels: half a minute")
@@ -244,6 +245,29 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     .action(async (options: BenchAllOptions) => {
       const { benchAll } = await import('./run.js');
       ended(await benchAll(options));
+    });
+}
+
+function addStartBench(bench: Command, ended: (exitCode: number) => void): void {
+  bench
+    .command('start')
+    .summary('from the start of a process to its first training step: half a minute')
+    .description(
+      'Start processes that train one step: the first with an empty cache folder, the others with what it has left there. ' +
+        'Says where the time went: importing, planning, compiling, timing variants, loading.',
+    )
+    .option(
+      '--only <list>',
+      'training cases or their first words (default: mlp-64,resnet18-tf32-256,gpt-f32-32)',
+      words,
+    )
+    .option('--device <name>', DEVICE_HELP)
+    .option('--warm-runs <n>', 'processes that find a filled cache folder (default: 3)', wholeNumber(0))
+    .option('--json <file>', 'where to write (default: bench/results/start-<date>.json)')
+    .addHelpText('after', '\nExample:\n  $ heddle bench start --only gpt-f32-32 --device cuda')
+    .action(async (options: BenchStartOptions) => {
+      const { benchStart } = await import('./run.js');
+      ended(await benchStart(options));
     });
 }
 

@@ -4,6 +4,7 @@ import { batchNorm, bf16, conv2d, maxPool2d, ones, optim, rand, randn, type Tens
 import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import { compiled, product, type Workload } from 'heddle/internal/cli/workload.js';
 import { ARITHMETICS, type Arithmetic } from 'heddle/internal/core/precision.js';
+import { GPT } from 'heddle/internal/train/gpt.js';
 import { ResNet18 } from 'heddle/internal/train/resnet.js';
 import { PROGRAMS } from 'heddle/train';
 import { gradients } from './workload.js';
@@ -265,6 +266,27 @@ const LARGE: readonly TrainCase[] = (['tf32', 'bf16'] as const).map((arithmetic)
     ),
 }));
 
+/** 4 layers of 256 numbers on 128 characters of 256 kinds, without dropout. */
+const GPTS: readonly TrainCase[] = (['f32', 'bf16'] as const).map((arithmetic) => ({
+  id: `gpt-${arithmetic}-32`,
+  title: `gpt, batch 32 of 128 characters, AdamW, ${arithmetic}`,
+  peer: `train gpt d256 l4 t128 bs32 ${arithmetic}`,
+  prepare: () =>
+    new TrainingSteps(
+      {
+        ...PROGRAMS.gpt,
+        build: () => new GPT(256, { ...{ context: 128, dim: 256, heads: 4, depth: 4 }, dropout: 0 }),
+      },
+      {
+        optimizer: (p) => new optim.AdamW(p, { lr: 1e-3 }),
+        batchSize: 32,
+        batches: 1,
+        example: { shape: [128], targets: [128], classes: 256 },
+        ...(arithmetic === 'bf16' && { autocast: bf16 }),
+      },
+    ),
+}));
+
 export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer, by, rule, optimizer }) =>
   [64, 256, 1024].map((batchSize) => ({
     id: `${name}-${batchSize}`,
@@ -272,4 +294,4 @@ export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer,
     peer: `${peer} bs${batchSize} ${by}`,
     prepare: () => new TrainingSteps(PROGRAMS[name], { optimizer, batchSize, batches: 1 }),
   })),
-).concat(LARGE);
+).concat(LARGE, GPTS);

@@ -7,6 +7,7 @@ import type { LadderResults } from './matmul.js';
 import type { MnistResults } from './mnist.js';
 import { namesOf } from './peers.js';
 import type { CpuResults, Measurement } from './results.js';
+import type { StartResults } from './start.js';
 import type { TransposeResults } from './transpose.js';
 
 export function cpuReport(results: CpuResults): string {
@@ -105,6 +106,26 @@ export const mnistReport = (results: MnistResults): string =>
     '',
     'an epoch: with its test, the first left out · training: from the first step to the end of the last test, ' +
       'compiling included · process: all of `heddle train`.',
+  ].join('\n');
+
+export const startReport = (results: StartResults): string =>
+  [
+    place(results),
+    results.device.description,
+    '',
+    table(
+      ['first step of', 'cache', 'total', 'imports', 'build', 'step', 'next step', 'of these'],
+      results.starts.map(({ title, cache, total, imports, build, first, second, phases }) => [
+        ...[title, cache],
+        ...[total.median, imports, build, first, second].map((ms) => `${duration(ms / 1000)} s`),
+        Object.entries(phases)
+          .map(([phase, ms]) => `${phase} ${ms.toFixed(0)}`)
+          .join(', '),
+      ]),
+    ),
+    '',
+    'total: from the start of the process to the value of the first loss · build: device, model and data · of these: ms of ' +
+      'the phases that HEDDLE_DEBUG=1 prints (core/phases.ts).',
   ].join('\n');
 
 export const matmulReport = (results: LadderResults): string =>

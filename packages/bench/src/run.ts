@@ -29,10 +29,12 @@ import {
   kernelsReport,
   matmulReport,
   mnistReport,
+  startReport,
   trainReport,
   transposeReport,
 } from './report.js';
 import { readPeers } from './results.js';
+import { runStartBench, type StartBenchOptions } from './start.js';
 import { runTransposeBench, TRANSPOSE_SIZES } from './transpose.js';
 import { measureVendor, yardsticks } from './vendor.js';
 
@@ -248,6 +250,19 @@ export async function benchMnist({ json, ...options }: BenchMnistOptions): Promi
   const results = await watched((watch) => runMnistBench({ ...options, ...watch }));
   if (!results) return 130;
   await publish(results, mnistReport(results), json);
+  return 0;
+}
+
+export interface BenchStartOptions extends Omit<StartBenchOptions, 'onProgress' | 'signal'> {
+  /** Where the results go. Default: `bench/results/start-<date>.json`. */
+  readonly json?: string;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchStart({ json, ...options }: BenchStartOptions): Promise<number> {
+  const results = await watched((watch) => runStartBench({ ...options, ...watch }));
+  if (!results) return 130;
+  await publish(results, startReport(results), json);
   return 0;
 }
 

@@ -21,7 +21,15 @@ import { layerCases } from '../src/layer-cases.js';
 import { runMatmulBench } from '../src/matmul.js';
 import { runMnistBench } from '../src/mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/peers.js';
-import { kernelsReport, matmulReport, mnistReport, trainReport, transposeReport } from '../src/report.js';
+import {
+  kernelsReport,
+  matmulReport,
+  mnistReport,
+  startReport,
+  trainReport,
+  transposeReport,
+} from '../src/report.js';
+import { runStartBench } from '../src/start.js';
 import { runTransposeBench } from '../src/transpose.js';
 
 useDevice('cpu');
@@ -258,6 +266,22 @@ test('mnist: processes with a cold and a warm cache', async () => {
   assert.equal(results.command, 'npx heddle bench mnist --only lenet5 --device cpu --epochs 1 --limit 64');
   assert.match(mnistReport(results), /^run +cache +test accuracy +an epoch +training +process$/m);
   await assert.rejects(runMnistBench({ ...options, device: 'abacus' }), /'abacus' is not a device/);
+});
+
+test('start: the first step of processes with an empty and a filled cache, and where its time goes', async () => {
+  const results = await runStartBench({ only: ['mlp-64'], device: 'cpu', warmRuns: 1 });
+  const [cold, warm] = results.starts;
+  assert.deepEqual([cold?.cache, warm?.cache, results.starts.length], ['cold', 'warm', 2]);
+  for (const { total, imports, build, first, phases, launches } of results.starts) {
+    assert.ok(launches > 0 && Math.abs(total.median - imports - build - first) < 1);
+    const all = Object.values(phases).reduce((sum, ms) => sum + ms, 0);
+    assert.ok(all > 0 && all < build + first + 1);
+  }
+  assert.ok(cold!.phases.plan! > 0 && warm!.phases.plan === undefined);
+  assert.match(
+    startReport(results),
+    /^first step of +cache +total +imports +build +step +next step +of these$/m,
+  );
 });
 
 test('profile: shares add up, products count their operations, hand-written kernels say where they stand', async () => {
