@@ -3,7 +3,7 @@
  * of every element more than a kernel that applies its own epilogue; the price of a routine that cannot.
  */
 import type { DType } from '../core/dtype.js';
-import { f32 } from '../core/dtype.js';
+import { f32, isHalf } from '../core/dtype.js';
 import { stridesOf } from '../core/shape.js';
 import type { KernelIo, Stage, StageArgument, Variant } from '../graph/fused-op.js';
 import type { KernelIr } from '../kernel/ir/ir.js';
@@ -31,7 +31,7 @@ function finishPlain({ split, from, to, finish }: FinishProblem): {
   readonly blocks: number;
 } {
   const [A, B, C] = split;
-  const LANES = C % 4 === 0 && from === f32 && to === f32 ? 4 : 1;
+  const LANES = C % 4 === 0 && from === to && (from === f32 || isHalf(from)) ? 4 : 1;
   const COUNT = A * B * C;
   const kernel = defineKernel(
     'finishPlain',

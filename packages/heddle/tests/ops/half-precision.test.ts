@@ -172,6 +172,40 @@ for (const device of DEVICES) {
     }
   });
 
+  if (device !== 'cpu')
+    test(`${device}: what follows a kernel is computed at its store, and rounds as it would alone`, async () => {
+      useDevice(device);
+      const { target } = openDevice(device);
+      const of = (shape: readonly number[], seed: number, dtype: DType): Tensor => {
+        const size = shape.reduce((n, d) => n * d, 1);
+        const values = Array.from({ length: size }, (_, i) => (((i * 37 + seed * 11) % 61) - 30) / 16);
+        return tensor(values, { shape, dtype }).realize() as Tensor;
+      };
+      for (const dtype of [f16, bf16]) {
+        const [x, w, bias, other] = [
+          of([20, 32], 0, dtype),
+          of([32, 24], 1, dtype),
+          of([24], 2, dtype),
+          of([20, 24], 3, dtype),
+        ];
+        const [image, filter, channel] = [
+          of([2, 4, 9, 8], 0, dtype),
+          of([8, 4, 3, 3], 1, dtype),
+          of([8, 1, 1], 2, dtype),
+        ];
+        const cases: readonly (readonly [Tensor, (y: Tensor) => Tensor])[] = [
+          [x.matmul(w), (y) => H.gelu(y.add(bias)).add(other)],
+          [H.conv2d(image, filter, undefined, { padding: 1 }), (y) => y.add(channel).relu()],
+        ];
+        for (const [y, after] of cases) {
+          const fused = after(y);
+          assert.equal(schedule([fused.node], target).launches.length, 1);
+          const together = await bits(fused);
+          assert.deepEqual(together, await bits(after(y.detach().realize())));
+        }
+      }
+    });
+
   test(`${device}: products in 16 bits with two rows, columns or steps`, async () => {
     useDevice(device);
     const values = (size: number, seed: number): number[] =>

@@ -249,7 +249,7 @@ test('HEDDLE_CHECK=1 finds groups that break the rules', () => {
   const less = new Set(
     [...stored].filter((n) => n === added.roots[0] || !topological([n]).includes(reduction)),
   );
-  assert.equal(canFinish(added.roots[0]!, call.call.node, less), false);
+  assert.equal(canFinish(added.roots[0]!, call.call.node, less, 'threads'), false);
   broken([{ ...call, roots: [...call.roots, ...added.roots] }, rectified], less, /cannot finish/);
 });
 

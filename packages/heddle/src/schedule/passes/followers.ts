@@ -6,17 +6,18 @@
 
 import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
+import type { Target } from '../../kernel/ir/target.js';
 import { type Group, readsOf } from '../group.js';
-import type { Plan } from '../plan.js';
+import type { Plan, PlanSetting } from '../plan.js';
 import { canFinish, isReduction } from './finish.js';
 import type { Partition } from './partition.js';
 
 /** Each kernel, one after the other, with the groups that can be computed where it stores its result. */
-export function joinFollowers({ groups, stored, roots }: Plan): Partition {
+export function joinFollowers({ groups, stored, roots }: Plan, { target }: PlanSetting): Partition {
   const isRoot = new Set(roots);
   let plan: Partition = { groups, stored };
   for (let at = 0; at < plan.groups.length; at++) {
-    const joined = joinedTo(plan.groups[at]!, plan, isRoot);
+    const joined = joinedTo(plan.groups[at]!, plan, isRoot, target.model);
     if (!joined) continue;
     plan = joined.plan;
     at = plan.groups.indexOf(joined.group);
@@ -29,11 +30,12 @@ function joinedTo(
   host: Group,
   { groups, stored }: Partition,
   isRoot: ReadonlySet<GraphNode>,
+  model: Target['model'],
 ): { readonly plan: Partition; readonly group: Group } | undefined {
   const [made, ...besides] = host.roots as [GraphNode, ...GraphNode[]];
   if (host.reduction || (host.call ? !host.call.choice.finishes : !reduces(made, stored))) return undefined;
   const readers = groups.filter((g) => g !== host && readsOfGroup(g, stored).has(made));
-  const followers = new Set(readers.filter((g) => follows(g, host, groups, stored)));
+  const followers = new Set(readers.filter((g) => follows(g, host, groups, stored, model)));
   if (followers.size === 0) return undefined;
   const joined = [...followers].flatMap((g) => g.roots);
   // A hand-written kernel stores elements of one dtype: what takes the place of `made` has it too.
@@ -61,10 +63,11 @@ function follows(
   host: Group,
   groups: readonly Group[],
   stored: ReadonlySet<GraphNode>,
+  model: Target['model'],
 ): boolean {
   const [made] = host.roots as [GraphNode];
   if (group.call || group.reduction) return false;
-  if (!group.roots.every((root) => canFinish(root, made, stored))) return false;
+  if (!group.roots.every((root) => canFinish(root, made, stored, model))) return false;
   // What else it reads must not need the host.
   const makerOf = (node: GraphNode): Group | undefined => groups.find((g) => g.roots.includes(node));
   const stack = [...readsOfGroup(group, stored)].filter((r) => r !== made);

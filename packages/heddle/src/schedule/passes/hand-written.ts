@@ -18,9 +18,10 @@ import type { Target } from '../../kernel/ir/target.js';
 import { type Group, memoryOf } from '../group.js';
 import { atom, ofAtom, offset, times, toExpr } from '../lower/affine.js';
 import { type Coordinates, type Digit, flatten } from '../lower/coordinates.js';
-import { Evaluator, type LoopScope, VECTOR_DTYPES } from '../lower/evaluate.js';
+import { Evaluator, type LoopScope } from '../lower/evaluate.js';
 import { parameter } from '../lower/lowering.js';
 import { epilogueOf } from './epilogue.js';
+import { comesInVectors } from './finish.js';
 import { viewOf } from './views.js';
 import { sourceOfWindows, windowFunctionOf } from './windows.js';
 
@@ -119,7 +120,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       });
       const index = toExpr(flatten(at));
       others.forEach(({ memory }, i) => {
-        storeLanes(memory, finished[i + 1]!, index, emit);
+        storeLanes(memory, finished[i + 1]!, index, target, emit);
       });
       return k.cast(root.dtype, finished[0]!);
     });
@@ -174,11 +175,17 @@ function placesInWindow(at: Coordinates, sizes: WindowSizes): Coordinates[] {
 }
 
 /** Stores neighbouring elements, one by one where the dtype does not come in vectors. */
-function storeLanes(memory: MemoryNode, v: Expr, index: Expr, emit: (statement: Statement) => void): void {
+function storeLanes(
+  memory: MemoryNode,
+  v: Expr,
+  index: Expr,
+  { model }: Target,
+  emit: (statement: Statement) => void,
+): void {
   const { dtype } = memory.type;
   const { lanes } = v.type;
   const store = (element: Expr, at: Expr): void => emit(k.store(memory, k.cast(dtype, element), [at]));
-  if (lanes === 1 || VECTOR_DTYPES.has(dtype)) store(v, index);
+  if (lanes === 1 || comesInVectors(dtype, model)) store(v, index);
   else for (let i = 0; i < lanes; i++) store(k.lane(v, i), k.alu('add', [index, k.int(i)]));
 }
 

@@ -65,7 +65,7 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
   const windowsOf = windowsOfCalls(order, users, choices, isRoot, target);
   for (const { between, functions } of windowsOf.values())
     for (const node of [...between, ...functions]) claimed.add(node);
-  const canFinish = finishable(order);
+  const canFinish = finishable(order, target.model);
   for (const node of order) {
     const choice = choices.get(node);
     if (!choice || claimed.has(node)) continue;

@@ -146,6 +146,6 @@ function verifyResults(
   // The results of one kernel are computed, not read.
   const others = new Set([...stored].filter((node) => !roots.includes(node)));
   for (const root of results)
-    if (root !== call.made && !canFinish(root, call.made, others))
+    if (root !== call.made && !canFinish(root, call.made, others, 'threads'))
       fail(`${call.choice.name} cannot finish`, root);
 }
