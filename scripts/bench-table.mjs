@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * Put the newest figures of bench/results into docs/performance/index.md, between <!-- bench:cpu --> and <!-- /bench:cpu -->
- * (and bench:accuracy and bench:gpu alike), and a summary of them into the README, at bench:summary. What there are no
+ * (and bench:accuracy, bench:data and bench:gpu alike), and a summary of them into the README, at bench:summary. What there are no
  * figures of a GPU for is left out. The charts beside the figures are drawn anew, for which the packages must be built.
  *
  *   node scripts/bench-table.mjs            write
@@ -79,6 +79,7 @@ const TABLES = {
   summary: summaryTable,
   cpu: () => table('cpu', cpuTable),
   accuracy: () => table('accuracy', accuracyTable),
+  data: () => table('data', dataTable),
   gpu: gpuSection,
 };
 
@@ -161,6 +162,59 @@ function accuracyTable({ runs, data, machine, device, ...run }, file) {
   ].join('\n');
 }
 
+function dataTable({ sharp, loader, floats, ratio, floatRatio, images, size, machine, ...run }, file) {
+  const row = (name, { median, processorMicroseconds }, share) => [
+    name,
+    `${round(median)} images/s`,
+    `${round(processorMicroseconds)} µs`,
+    share ? `${share.median.toFixed(2)}×` : '',
+  ];
+  const rows = [
+    row('sharp alone', sharp),
+    // Figures from before there were batches of bytes are of f32.
+    row(floats ? 'the loader: bytes in planes' : 'the loader: f32 in planes', loader, ratio),
+    ...(floats ? [row('the loader: f32 in planes', floats, floatRatio)] : []),
+  ];
+  return [
+    markdown(['who decodes', 'rate', 'of the processor, for an image', 'of sharp'], rows),
+    '',
+    `${images.toLocaleString('en')} JPEGs of ${size} × ${size}; the last column is the median over rounds in which they take turns. ` +
+      `${machine.cpu}, ${machine.cores} cores, Node ${machine.node}, ${run.date.slice(0, 10)}, commit ${run.commit}: ${link(file)}. To reproduce: \`${run.command}\`.`,
+  ].join('\n');
+}
+
+/** How busy the host keeps the device. */
+function feedTable({ measurements, ...run }, file) {
+  const peers = namesOfPeers(measurements);
+  const rows = [...new Set(measurements.map((m) => m.case))].map((name) => {
+    const [resident, host, workers] = ['resident', 'host', 'workers'].map((way) =>
+      measurements.find((m) => m.case === name && m.way === way),
+    );
+    const share = ({ us: time, busy }) => `${us(time)} (${Math.round(100 * busy)} %)`;
+    const beside = (m) => (peers === '' ? [] : [m.peer ? share(m.peer) : '']);
+    return [
+      name,
+      us(resident.us),
+      ...beside(resident),
+      ...[host, workers].flatMap((m) => [share(m), ...beside(m)]),
+    ];
+  });
+  const { workers } = measurements.find((m) => m.way === 'workers');
+  const beside = peers === '' ? [] : [peers];
+  return [
+    markdown(
+      [
+        ...['a training step on', 'resident data', ...beside],
+        ...['batches from the host', ...beside],
+        ...[`by ${workers} workers`, ...beside],
+      ],
+      rows,
+    ),
+    '',
+    `In brackets: how busy the host keeps the device, which is the time of a resident step ÷ the time taken. ${source(run, file)}`,
+  ].join('\n');
+}
+
 function markdown(header, rows) {
   const line = (cells) => `| ${cells.join(' | ')} |`;
   return [line(header), `|---|${'--:|'.repeat(header.length - 1)}`, ...rows.map(line)].join('\n');
@@ -187,6 +241,7 @@ function gpuSection() {
     matmul: ladderTable,
     transpose: transposeTable,
     mnist: mnistTable,
+    feed: feedTable,
   }).flatMap(([name, write]) => (newest(name, onGpu) ? [table(name, write, onGpu)] : []));
   return parts.length === 0 ? '' : ['## On a GPU', GPU_NOTE, ...parts].join('\n\n');
 }

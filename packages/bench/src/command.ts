@@ -9,6 +9,7 @@ import type {
   BenchAllOptions,
   BenchCpuOptions,
   BenchDeviceOptions,
+  BenchFeedOptions,
   BenchLadderOptions,
   BenchMnistOptions,
   BenchStartOptions,
@@ -218,7 +219,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
-  for (const add of [addStartBench, addDataBench]) add(bench, ended);
+  for (const add of [addStartBench, addDataBenches]) add(bench, ended);
   bench
     .command('vendor')
     .summary("the vendor's libraries on the workloads of kernels: half a minute")
@@ -271,13 +272,13 @@ function addStartBench(bench: Command, ended: (exitCode: number) => void): void 
     });
 }
 
-function addDataBench(bench: Command, ended: (exitCode: number) => void): void {
+function addDataBenches(bench: Command, ended: (exitCode: number) => void): void {
   bench
     .command('data')
     .summary('images in files, as the loader gives them and as sharp alone decodes them: some minutes')
     .description(
-      'Write JPEGs to a temporary folder, then go through them in turns: by sharp alone, and by the loader, which makes f32 ' +
-        'planes of them. Needs the packages heddle-data and sharp.',
+      'Write JPEGs to a temporary folder, then go through them in turns: by sharp alone, and by the loader, which makes planes ' +
+        'of them, bytes as for a training, and f32. Needs the packages heddle-data and sharp.',
     )
     .option('--images <n>', 'how many there are', wholeNumber(1), 10_000)
     .option('--size <n>', 'pixels of a side', wholeNumber(1, 4096), 256)
@@ -288,5 +289,24 @@ function addDataBench(bench: Command, ended: (exitCode: number) => void): void {
     .action(async (options: BenchDataOptions) => {
       const { benchData } = await import('./data.js');
       ended(await benchData(options));
+    });
+  bench
+    .command('feed')
+    .summary('trainings from the memory of the host beside those from that of the device: about a minute')
+    .description(
+      'Train lenet5 and resnet18 on random images that are gathered on the device, made on the host, and made by worker ' +
+        'threads: µs of a step, and how busy the host keeps the device.',
+    )
+    .option('--only <list>', 'lenet5-64, lenet5-256, lenet5-1024, resnet18-256 (default: all)', words)
+    .option('--steps <n>', 'of an epoch, unless it would take more than 60,000 images', wholeNumber(1), 1000)
+    .option('--rounds <n>', 'trainings of each kind', wholeNumber(1), 3)
+    .option('--workers <n>', 'threads of the loader that has some', wholeNumber(1, 64), 4)
+    .option('--peer <file>', 'figures of another library to compare with, as torch_loader.py prints them')
+    .option('--device <name>', DEVICE_HELP)
+    .option('--json <file>', 'where to write (default: bench/results/feed-<date>.json)')
+    .addHelpText('after', `\nExample:\n  $ heddle bench feed\n${PEER_EXAMPLE('feed', 'torch_loader.py')}`)
+    .action(async (options: BenchFeedOptions) => {
+      const { benchFeed } = await import('./run.js');
+      ended(await benchFeed(options));
     });
 }

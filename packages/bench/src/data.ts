@@ -40,14 +40,27 @@ interface DataResults extends Circumstances {
   readonly size: number;
   readonly workers: number;
   readonly sharp: DataFigure;
+  /** Batches of bytes in planes, as a training takes them. */
   readonly loader: DataFigure;
-  /** Of the two of each round: the loader's rate / sharp's. */
+  /** Of each round: the loader's rate / sharp's. */
   readonly ratio: Spread;
+  /** The same with batches of f32. */
+  readonly floats: DataFigure;
+  readonly floatRatio: Spread;
 }
 
 /** What is used of heddle-data. */
 interface DataPackage {
   imageFolder(root: string, options: { size: number }): Promise<Dataset & { path(index: number): string }>;
+}
+
+/** How a training takes batches of a loader: a method of its own. */
+interface TrainingLoader {
+  spans(options: {
+    readonly together: () => number;
+    readonly most: number;
+    readonly bytes: boolean;
+  }): AsyncIterable<unknown>;
 }
 
 const BATCH = 64;
@@ -62,7 +75,8 @@ async function packages(): Promise<{ readonly data: DataPackage; readonly sharp:
       sharp: ((await import(codec!)) as { default: typeof Sharp }).default,
     };
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ERR_MODULE_NOT_FOUND' || !/'(heddle-data|sharp)'/.test(message)) throw error;
     throw new ArgumentError('heddle bench data needs two packages: npm install heddle-data sharp');
   }
 }
@@ -107,7 +121,11 @@ export async function benchData(options: BenchDataOptions): Promise<number> {
     await writeImages(sharp, root, options);
     const folder = await data.imageFolder(root, { size: options.size });
     const loader = new Loader(folder, { batchSize: BATCH, workers: options.workers, prefetch: 2 });
+    const asTaken = loader as unknown as TrainingLoader;
     const byLoader = async (): Promise<void> => {
+      for await (const _ of asTaken.spans({ together: () => 1, most: 1, bytes: true }));
+    };
+    const floats = async (): Promise<void> => {
       for await (const _ of loader);
     };
     const alone = async (): Promise<void> => {
@@ -117,13 +135,14 @@ export async function benchData(options: BenchDataOptions): Promise<number> {
       };
       await Promise.all(Array.from({ length: CONCURRENCY }, run));
     };
-    const results = await measure({ alone, byLoader }, options);
-    const { images, size, sharp: ofSharp, loader: ofLoader, ratio } = results;
+    const results = await measure({ alone, byLoader, floats }, options);
+    const { images, size, sharp: ofSharp, loader: ofLoader, ratio, floatRatio } = results;
     process.stdout.write(
       `${images} JPEGs of ${size} × ${size}, ${CONCURRENCY} at a time, ${options.workers} workers\n` +
         `sharp alone  ${ofSharp.median} images/s, ${ofSharp.processorMicroseconds} µs of processor time each\n` +
         `the loader   ${ofLoader.median} images/s, ${ofLoader.processorMicroseconds} µs\n` +
-        `ratio        ${ratio.median} (${ratio.min} to p90 ${ratio.p90})\n`,
+        `  in f32     ${results.floats.median} images/s, ${results.floats.processorMicroseconds} µs\n` +
+        `ratio        ${ratio.median} (${ratio.min} to p90 ${ratio.p90}), in f32 ${floatRatio.median}\n`,
     );
     const path = options.json ?? join('bench', 'results', `data-${results.date.slice(0, 10)}.json`);
     await writeResults(path, results);
@@ -134,16 +153,20 @@ export async function benchData(options: BenchDataOptions): Promise<number> {
   }
 }
 
-interface Ways {
-  readonly alone: () => Promise<void>;
-  readonly byLoader: () => Promise<void>;
+/** Passes over all images. */
+type Ways = Readonly<Record<'alone' | 'byLoader' | 'floats', () => Promise<void>>>;
+
+/** Of a pass: images/s, and µs of the processor for each. */
+interface Pass {
+  readonly rate: number;
+  readonly processor: number;
 }
 
 async function measure(
   ways: Ways,
   { images, size, rounds, workers }: BenchDataOptions,
 ): Promise<DataResults> {
-  const timed = async (work: () => Promise<void>): Promise<{ rate: number; processor: number }> => {
+  const timed = async (work: () => Promise<void>): Promise<Pass> => {
     const before = process.cpuUsage();
     const start = performance.now();
     await work();
@@ -151,26 +174,29 @@ async function measure(
     const { user, system } = process.cpuUsage(before);
     return { rate: images / seconds, processor: (user + system) / images };
   };
-  await ways.byLoader();
-  await ways.alone();
-  const sharp: { rate: number; processor: number }[] = [];
-  const loader: typeof sharp = [];
-  for (let round = 0; round < rounds; round++) {
-    sharp.push(await timed(ways.alone));
-    loader.push(await timed(ways.byLoader));
-  }
-  const figure = (of: typeof sharp): DataFigure => ({
+  const passes: Readonly<Record<keyof Ways, Pass[]>> = { alone: [], byLoader: [], floats: [] };
+  const names = ['alone', 'byLoader', 'floats'] as const;
+  for (const name of names) await ways[name]();
+  for (let round = 0; round < rounds; round++)
+    // The other way round every other time: a machine that gets slower favours none of them.
+    for (const name of round % 2 === 0 ? names : names.toReversed())
+      passes[name].push(await timed(ways[name]));
+  const figure = (of: readonly Pass[]): DataFigure => ({
     ...spreadOf(of.map(({ rate }) => rate)),
     unit: 'images/s',
     processorMicroseconds: spreadOf(of.map(({ processor }) => processor)).median,
   });
+  const ratioOf = (of: readonly Pass[]): Spread =>
+    spreadOf(of.map(({ rate }, i) => rate / passes.alone[i]!.rate));
   return {
     ...circumstances(`heddle bench data --images ${images} --size ${size}`),
     benchmark: 'data',
     method:
-      'Passes over the same files in turns, after one of each: sharp(path).raw().toBuffer(), and batches of 64 as f32 ' +
-      'planes from the loader, with as many images decoded at a time. The images are smooth colours, waves and noise, JPEG quality 85.',
-    ...{ images, size, workers, sharp: figure(sharp), loader: figure(loader) },
-    ratio: spreadOf(loader.map(({ rate }, i) => rate / sharp[i]!.rate)),
+      'Passes over the same files in turns, after one of each: sharp(path).raw().toBuffer(), and batches of 64 from the loader, ' +
+      'in planes of bytes and of f32, with as many images decoded at a time. The images are smooth colours, waves and noise, ' +
+      'JPEG quality 85.',
+    ...{ images, size, workers },
+    ...{ sharp: figure(passes.alone), loader: figure(passes.byLoader), floats: figure(passes.floats) },
+    ...{ ratio: ratioOf(passes.byLoader), floatRatio: ratioOf(passes.floats) },
   };
 }

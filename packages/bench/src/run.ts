@@ -19,6 +19,7 @@ import {
   runKernelsBench,
   runTrainBench,
 } from './device.js';
+import { type FeedBenchOptions, feedReport, readFeedPeers, runFeedBench } from './feed.js';
 import type { LadderOptions } from './ladder.js';
 import { LADDER_SIZES, runMatmulBench } from './matmul.js';
 import { type MnistBenchOptions, runMnistBench } from './mnist.js';
@@ -264,6 +265,34 @@ export async function benchStart({ json, ...options }: BenchStartOptions): Promi
   if (!results) return 130;
   await publish(results, startReport(results), json);
   return 0;
+}
+
+export interface BenchFeedOptions extends Pick<FeedBenchOptions, 'only' | 'steps' | 'rounds' | 'workers'> {
+  /** A file of another library's figures. */
+  readonly peer?: string;
+  readonly device?: string;
+  /** Where the results go. Default: `bench/results/feed-<date>.json`. */
+  readonly json?: string;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchFeed({ peer, device, json, ...options }: BenchFeedOptions): Promise<number> {
+  const peers = peer === undefined ? undefined : await readFeedPeers(peer);
+  const { only, steps, rounds, workers } = options;
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    only ? ` --only ${only.join(',')}` : '',
+    ` --steps ${steps} --rounds ${rounds} --workers ${workers}`,
+    peer === undefined ? '' : ` --peer ${peer}`,
+  ].join('');
+  return onDevice(device, async () => {
+    const results = await watched((watch) =>
+      runFeedBench({ ...options, given, ...(peers && { peers }), ...watch }),
+    );
+    if (!results) return 130;
+    await publish(results, feedReport(results), json);
+    return 0;
+  });
 }
 
 async function publish(

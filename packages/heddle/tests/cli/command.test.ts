@@ -43,6 +43,8 @@ test('every command has a help with examples', async () => {
     ['bench', 'matmul'],
     ['bench', 'vendor'],
     ['bench', 'mnist'],
+    ['bench', 'data'],
+    ['bench', 'feed'],
     ['bench', 'all'],
   ]) {
     const { code, out, err } = await heddle([...args, '--help']);
