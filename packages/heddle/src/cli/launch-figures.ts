@@ -12,6 +12,7 @@ import { compile } from '../kernel/passes/pipeline.js';
 import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/launch.js';
 import type { Ceilings } from './ceilings.js';
+import { rounded } from './figures.js';
 
 export interface LaunchFigures {
   readonly name: string;
@@ -36,12 +37,15 @@ export interface LaunchFigures {
   readonly origins: readonly string[];
 }
 
-/** The figures of all launches of a program. */
+/**
+ * The figures of all launches of a program, and the ceilings that they are compared with: what is measured of the device,
+ * or of a launch where that was faster.
+ */
 export function figuresOf(
   launches: readonly LaunchProfile[],
-  ceilings: Ceilings,
+  measured: Ceilings,
   target: Target,
-): LaunchFigures[] {
+): { readonly ceilings: Ceilings; readonly launches: readonly LaunchFigures[] } {
   const total = launches.reduce((sum, { us }) => sum + us, 0);
   const counted = launches.map(({ launch }) => ('kernel' in launch ? countFlops(launch, target) : undefined));
   // What an op says of all its stages is shared out as their loops say; a library's routine does nearly all of it.
@@ -50,13 +54,26 @@ export function figuresOf(
   launches.forEach(({ call }, i) => {
     if (call) sums.set(call, (sums.get(call) ?? 0) + weights[i]!);
   });
-  return launches.map((profile, i) => {
-    const { call } = profile;
-    const known = call?.flops;
+  const flops = launches.map(({ call }, i) => {
     const sum = call ? sums.get(call)! : 0;
-    const flops = known === undefined || sum === 0 ? counted[i] : (known * weights[i]!) / sum;
-    return figuresOfLaunch(profile, total, flops, ceilings);
+    return call?.flops === undefined || sum === 0 ? counted[i] : (call.flops * weights[i]!) / sum;
   });
+  const products: Partial<Record<Arithmetic, number>> = { ...measured.products };
+  launches.forEach(({ launch, us }, i) => {
+    const precision = precisionOf(launch);
+    const kind = products[precision] === undefined ? 'f32' : precision;
+    products[kind] = Math.max(products[kind] ?? 0, rounded((flops[i] ?? 0) / us / 1e3));
+  });
+  const ceilings = { ...measured, products };
+  return {
+    ceilings,
+    launches: launches.map((profile, i) => {
+      // What fits into a cache is copied faster: as fast as any launch of so many bytes.
+      const copies = launches.filter(({ bytes }) => bytes >= profile.bytes);
+      const copy = Math.max(measured.copy, ...copies.map(({ bytes, us }) => bytes / us / 1e3));
+      return figuresOfLaunch(profile, total, flops[i], { ...ceilings, copy });
+    }),
+  };
 }
 
 function figuresOfLaunch(

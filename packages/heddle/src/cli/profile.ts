@@ -70,8 +70,7 @@ export async function profileStep(
     device: measuredDevice(device),
     us: spreadOf(us).median,
     sumUs: rounded(sumUs),
-    ceilings,
-    launches: figuresOf(launches, ceilings, device.target),
+    ...figuresOf(launches, ceilings, device.target),
   };
 }
 
@@ -108,7 +107,7 @@ export function profileReport(
     `${us.toFixed(1)} µs as one program; each launch timed separately (median, µs):`,
   ];
   const notes =
-    `roofline: ${quantity(ceilings.copy * 1e9)}B/s copied, ` +
+    `roofline: ${quantity(ceilings.copy * 1e9)}B/s copied from and to memory, or what a launch of as many bytes reaches in a cache, ` +
     `${Object.entries(ceilings.products)
       .map(([p, rate]) => `${quantity(rate * 1e9)}FLOP/s in ${p}`)
       .join(', ')} ` +
