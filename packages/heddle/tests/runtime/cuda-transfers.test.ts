@@ -8,6 +8,7 @@ import { PhiloxStream } from '../../src/core/philox.js';
 import type { Driver } from '../../src/runtime/cuda/driver/driver.js';
 import { NativeMemory, viewNative } from '../../src/runtime/cuda/driver/native.js';
 import { Timeline } from '../../src/runtime/cuda/driver/timeline.js';
+import { CudaAllocator } from '../../src/runtime/cuda/memory/allocator.js';
 import { Transfers } from '../../src/runtime/cuda/memory/transfers.js';
 import { property } from '../property.js';
 
@@ -113,6 +114,16 @@ class LazyDriver {
 
 const FLOATS = 16 << 10;
 
+/** A device that runs what is queued in any order, and copies to it. */
+function openDevice(seed: number) {
+  const driver = new LazyDriver(seed);
+  const stream = driver.handle((at) => void driver.api.cuStreamCreate(at));
+  const real = driver as unknown as Driver;
+  const timeline = new Timeline(real, stream);
+  const allocator = new CudaAllocator(real, 'cuda');
+  return { driver, stream, timeline, allocator, transfers: new Transfers(real, allocator, stream, timeline) };
+}
+
 /** A write to one of several buffers, then programs that use one of them. */
 const step = fc.record({
   written: fc.nat(2),
@@ -125,10 +136,7 @@ property(
   'every program sees what was written last before it, in whatever order streams come to run',
   [fc.array(step, { minLength: 1, maxLength: 14 }), fc.nat()],
   (steps, seed) => {
-    const driver = new LazyDriver(seed);
-    const stream = driver.handle((at) => void driver.api.cuStreamCreate(at));
-    const timeline = new Timeline(driver as unknown as Driver, stream);
-    const transfers = new Transfers(driver as unknown as Driver, stream, timeline);
+    const { driver, stream, timeline, transfers } = openDevice(seed);
     const buffers = [0, 1, 2].map(() => ({ memory: new NativeMemory(4 * FLOATS), lastUse: 0 }));
     const contents = buffers.map(() => new Float32Array(FLOATS));
     const seen: [found: number[], expected: number[]][] = [];
@@ -158,10 +166,7 @@ property(
 );
 
 test('large writes come to the device while a program runs, and to its memory when it has', () => {
-  const driver = new LazyDriver(0);
-  const stream = driver.handle((at) => void driver.api.cuStreamCreate(at));
-  const timeline = new Timeline(driver as unknown as Driver, stream);
-  const transfers = new Transfers(driver as unknown as Driver, stream, timeline);
+  const { driver, stream, timeline, allocator, transfers } = openDevice(0);
   const memory = new NativeMemory(4 * FLOATS);
   const write = (value: number): void => {
     transfers.write(
@@ -179,7 +184,29 @@ test('large writes come to the device while a program runs, and to its memory wh
   driver.finish(stream);
   assert.deepEqual(driver.arrived, [1, 2, 3]);
   assert.equal(new Float32Array(memory.bytes.buffer)[0], 1);
-  driver.finish();
+  // Where they land is memory of the device, which a tensor may need more.
+  assert.equal(allocator.report().reserved, 2 << 20);
+  assert.equal(transfers.clear(), true);
+  assert.equal(allocator.report().reserved, 0);
   assert.equal(new Float32Array(memory.bytes.buffer)[0], 3);
+  for (const value of [4, 5, 6]) write(value);
+  driver.finish();
+  assert.equal(new Float32Array(memory.bytes.buffer)[0], 6);
+  transfers.close();
+  assert.equal(allocator.report().reserved, 0);
+});
+
+test('writes land nowhere that HEDDLE_CUDA_MEMORY_MB does not allow: they wait for the program', (t) => {
+  process.env.HEDDLE_CUDA_MEMORY_MB = '16';
+  t.after(() => delete process.env.HEDDLE_CUDA_MEMORY_MB);
+  const { driver, stream, timeline, allocator, transfers } = openDevice(0);
+  allocator.reserve(15 << 20);
+  const memory = new NativeMemory(4 * FLOATS);
+  const source = new Uint8Array(new Float32Array(FLOATS).fill(1).buffer);
+  for (let i = 0; i < 3; i++) transfers.write(memory.address, source, timeline.now++);
+  assert.equal(allocator.report().reserved, 16 << 20);
+  driver.finish(stream);
+  driver.finish();
+  assert.equal(driver.arrived.length, 3);
   transfers.close();
 });

@@ -68,10 +68,7 @@ export class CudaAllocator {
   trim(): void {
     for (const [size, blocks] of this.#free) {
       if (size <= SMALL) continue;
-      for (const { address } of blocks.splice(0)) {
-        this.#driver.api.cuMemFree_v2(address);
-        this.#reserved -= size;
-      }
+      for (const { address } of blocks.splice(0)) this.giveBack(address, size);
     }
   }
 
@@ -97,6 +94,17 @@ export class CudaAllocator {
     const first = blocks.pop();
     this.#free.set(size, blocks);
     return first;
+  }
+
+  /** The address of memory in no buffer, of just this size, until `giveBack`; undefined if there is none left. */
+  reserve(size: number): number | undefined {
+    return this.#tryReserve(size)?.address;
+  }
+
+  /** To the driver, which waits until nothing uses it. */
+  giveBack(address: number, size: number): void {
+    this.#driver.api.cuMemFree_v2(address);
+    this.#reserved -= size;
   }
 
   /** From the driver, if need be after giving back what nobody holds. */

@@ -1,6 +1,7 @@
 /** Device memory where large writes land while programs still use the memory that they are for. */
 import type { Driver } from '../driver/driver.js';
 import { UNTIMED } from '../driver/timeline.js';
+import type { CudaAllocator } from './allocator.js';
 
 /** A larger write waits for the programs: a data set that is uploaded once need not take its memory twice. */
 const MOST = 256 << 20;
@@ -17,14 +18,16 @@ interface LandingPlace {
 
 export class Landing {
   readonly #driver: Driver;
+  readonly #allocator: CudaAllocator;
   /** CUstream of programs, and of large writes. */
   readonly #programs: number;
   readonly #copies: number;
   readonly #places: LandingPlace[] = [];
   #next = 0;
 
-  constructor(driver: Driver, programs: number, copies: number) {
+  constructor(driver: Driver, allocator: CudaAllocator, programs: number, copies: number) {
     this.#driver = driver;
+    this.#allocator = allocator;
     this.#programs = programs;
     this.#copies = copies;
   }
@@ -46,8 +49,12 @@ export class Landing {
     return true;
   }
 
-  close(): void {
-    for (const place of this.#places.splice(0)) this.#giveBack(place);
+  /** Give all memory back, until the next write takes some. @returns whether there was any */
+  clear(): boolean {
+    const places = this.#places.splice(0);
+    for (const place of places) this.#giveBack(place);
+    this.#next = 0;
+    return places.length > 0;
   }
 
   /** The place whose turn it is, made larger if need be. */
@@ -65,20 +72,15 @@ export class Landing {
   }
 
   #open(bytes: number): LandingPlace | undefined {
-    const { raw, api } = this.#driver;
+    const { api } = this.#driver;
     const size = Math.max(LEAST, 2 ** Math.ceil(Math.log2(bytes)));
-    let status = 0;
-    const address = this.#driver.handle((at) => {
-      status = raw.cuMemAlloc_v2(at, size);
-    });
-    if (status !== 0) return undefined;
+    const address = this.#allocator.reserve(size);
+    if (address === undefined) return undefined;
     return { address, bytes: size, free: this.#driver.handle((at) => api.cuEventCreate(at, UNTIMED)) };
   }
 
-  /** The driver waits until nothing uses it. */
-  #giveBack({ address, free }: LandingPlace): void {
-    const { api } = this.#driver;
-    api.cuMemFree_v2(address);
-    api.cuEventDestroy_v2(free);
+  #giveBack({ address, bytes, free }: LandingPlace): void {
+    this.#allocator.giveBack(address, bytes);
+    this.#driver.api.cuEventDestroy_v2(free);
   }
 }

@@ -1,12 +1,12 @@
 /** The buffers of a device: their memory, and the order of the work that uses them. */
-import { DeviceError } from '../../../core/errors.js';
+import { DeviceError, OutOfMemoryError } from '../../../core/errors.js';
 import type { Device, DeviceBuffer, MemoryReport } from '../../device.js';
 import { requireRange } from '../../pool.js';
 import type { CudaContext } from '../driver/context.js';
 import type { CudaStream, Uses } from '../driver/stream.js';
 import type { Streams } from '../driver/streams.js';
 import type { WorkMemory } from '../vendor/routine.js';
-import { CudaAllocator } from './allocator.js';
+import { type Block, CudaAllocator } from './allocator.js';
 import { Transfers } from './transfers.js';
 
 interface CudaBuffer extends DeviceBuffer {
@@ -30,12 +30,12 @@ export class CudaMemory {
     this.#context = context;
     this.#streams = streams;
     this.#allocator = new CudaAllocator(context.driver, context.name);
-    this.#transfers = new Transfers(context.driver, context.stream, streams.timeline);
+    this.#transfers = new Transfers(context.driver, this.#allocator, context.stream, streams.timeline);
   }
 
   allocate(bytes: number, label: string): DeviceBuffer {
     return this.#context.call(() => {
-      const block = this.#allocator.allocate(bytes, label);
+      const block = this.#take(bytes, label);
       const buffer: CudaBuffer = { device: this.#device, bytes, label, ...block };
       return buffer;
     });
@@ -43,10 +43,20 @@ export class CudaMemory {
 
   /** Memory that is in no buffer, for a library's routine. */
   allocateWork(bytes: number, label: string): WorkMemory {
-    const { address } = this.#allocator.allocate(bytes, label);
+    const { address } = this.#take(bytes, label);
     const free = (): void =>
       this.#allocator.release({ address, lastUse: this.#streams.timeline.now }, bytes, label);
     return { address, free };
+  }
+
+  /** If need be, writes under way wait between programs instead of landing beside them. @throws OutOfMemoryError */
+  #take(bytes: number, label: string): Block {
+    try {
+      return this.#allocator.allocate(bytes, label);
+    } catch (error) {
+      if (!(error instanceof OutOfMemoryError && this.#transfers.clear())) throw error;
+      return this.#allocator.allocate(bytes, label);
+    }
   }
 
   free(buffer: DeviceBuffer): void {

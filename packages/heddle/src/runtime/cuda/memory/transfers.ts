@@ -3,6 +3,7 @@ import type { Driver } from '../driver/driver.js';
 import { NON_BLOCKING } from '../driver/stream.js';
 import type { Timeline } from '../driver/timeline.js';
 import { happens } from '../driver/wait.js';
+import type { CudaAllocator } from './allocator.js';
 import { Landing } from './landing.js';
 import { closeStaging, MOST, openStaging, type Staging, StagingRing } from './staging.js';
 
@@ -23,15 +24,15 @@ export class Transfers {
   readonly #landing: Landing;
   readonly #idle: Staging[] = [];
 
-  /** @param stream what programs run on · @param timeline of that stream */
-  constructor(driver: Driver, stream: number, timeline: Timeline) {
+  /** @param allocator of the device's memory · @param stream what programs run on · @param timeline of that stream */
+  constructor(driver: Driver, allocator: CudaAllocator, stream: number, timeline: Timeline) {
     this.#driver = driver;
     this.#stream = stream;
     this.#timeline = timeline;
     this.#copies = driver.handle((at) => driver.api.cuStreamCreate(at, NON_BLOCKING));
     this.#between = new StagingRing(driver, stream);
     this.#beside = new StagingRing(driver, this.#copies);
-    this.#landing = new Landing(driver, stream, this.#copies);
+    this.#landing = new Landing(driver, allocator, stream, this.#copies);
   }
 
   /**
@@ -82,10 +83,15 @@ export class Transfers {
     return result;
   }
 
+  /** Give the device memory back that writes land in. @returns whether there was any */
+  clear(): boolean {
+    return this.#landing.clear();
+  }
+
   close(): void {
     this.#between.close();
     this.#beside.close();
-    this.#landing.close();
+    this.#landing.clear();
     for (const staging of this.#idle.splice(0)) closeStaging(this.#driver, staging);
     this.#driver.api.cuStreamDestroy_v2(this.#copies);
   }
