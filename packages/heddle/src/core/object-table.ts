@@ -42,15 +42,17 @@ export class ObjectWriter {
       return `#${this.#numbers.size - 1}`;
     };
     const record = (o: object): Line => {
+      const values = o as Readonly<Record<string, unknown>>;
+      const names = Object.keys(o);
       const line: [number, ...unknown[]] = [0];
-      const names: string[] = [];
-      for (const [name, v] of Object.entries(o)) {
+      let text = '';
+      for (const name of names) {
+        const v = values[name];
         if (v === undefined) continue;
-        names.push(name);
+        text += `${name},`;
         line.push(value(v));
       }
-      const text = names.join();
-      line[0] = numberOfKeys.get(text) ?? keys.push(names) - 1;
+      line[0] = numberOfKeys.get(text) ?? keys.push(names.filter((name) => values[name] !== undefined)) - 1;
       numberOfKeys.set(text, line[0]);
       return line;
     };

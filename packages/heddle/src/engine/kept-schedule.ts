@@ -5,6 +5,7 @@
 import { sha256Hex } from '#platform/hash.js';
 import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
+import { later } from '../core/later.js';
 import { debug } from '../core/log.js';
 import { ObjectReader, ObjectWriter } from '../core/object-table.js';
 import { during } from '../core/phases.js';
@@ -70,7 +71,7 @@ export function keptSchedule(
     }),
   });
   if (performance.now() - started >= WORTH_KEEPING_MS)
-    during('keep', () => cache.put(key, new TextEncoder().encode(pack(schedule, choices))));
+    later(() => cache.put(key, new TextEncoder().encode(pack(schedule, choices))));
   return schedule;
 }
 

@@ -33,6 +33,9 @@ export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
   readonly beside?: boolean;
 }
 
+/** About how many kernels a graph becomes, those included that are timed only: one for so many nodes. */
+const kernelsOf = (fingerprint: string): number => Math.ceil(fingerprint.split('\n').length / 16);
+
 /** What a device makes of the launches. */
 interface Made {
   readonly program: Program;
@@ -55,7 +58,10 @@ export class CompiledGraph {
     this.device = device;
     const { tuner, fingerprint, beside, ...rest } = options;
     const { target } = device;
-    const planned = (all: ScheduleOptions): Schedule => during('plan', () => schedule(roots, target, all));
+    const planned = (all: ScheduleOptions): Schedule => {
+      if (beside && fingerprint) device.expect?.(kernelsOf(fingerprint));
+      return during('plan', () => schedule(roots, target, all));
+    };
     this.schedule = fingerprint
       ? keptSchedule({ fingerprint, target, options: rest, tuner }, planned)
       : planned({ ...rest, ...(tuner && { tune: tuner.tune }) });

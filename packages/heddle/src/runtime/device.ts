@@ -121,6 +121,8 @@ export interface Device extends DeviceInfo {
   peek?(buffer: DeviceBuffer): Uint8Array | undefined;
   copy(from: DeviceBuffer, to: DeviceBuffer, bytes: number): void;
   compile(launches: readonly Launch[]): Program;
+  /** Say that about so many kernels are going to be compiled: what compiles them may start. */
+  expect?(kernels: number): void;
   /**
    * Begin to compile what these launches need, and return at once: a later `compile` is done sooner.
    * @returns whether all of it is there already

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import { f32, i32 } from '../../src/core/dtype.js';
+import { doNow } from '../../src/core/later.js';
 import { ObjectReader, ObjectWriter } from '../../src/core/object-table.js';
 import { keptSchedule } from '../../src/engine/kept-schedule.js';
 import type { Tuner } from '../../src/engine/tuner.js';
@@ -61,6 +62,7 @@ function kept({ target = gpu, tuner, options = {}, ms = 20 }: Asked = {}): { of:
     clock += ms;
     return schedule(roots, target, all);
   });
+  doNow();
   return { of, made };
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
@@ -107,6 +107,24 @@ const children = (): number[] =>
   readdirSync('/proc/self/task').flatMap((thread) =>
     readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
   );
+
+test('processes start for what is expected, before there is anything to compile', {
+  skip:
+    skip || (existsSync(CHILDREN) ? false : 'not run: the system does not list the children of a process'),
+}, async () => {
+  const before = new Set(children());
+  const pool = new CompilePool(found!.path);
+  const started = (): number => children().filter((pid) => !before.has(pid)).length;
+  const most = Math.min(2, Math.max(1, availableParallelism() - 1));
+  try {
+    pool.expect(2);
+    for (const end = Date.now() + 60_000; started() < most && Date.now() < end; )
+      Atomics.wait(pause, 0, 0, 20);
+    assert.equal(started(), most);
+  } finally {
+    await pool.close();
+  }
+});
 
 test('what a killed process was compiling another one compiles, once, and others go on', {
   skip:

@@ -48,10 +48,22 @@ export function kernelHash(kernel: KernelIr): string {
 /** `kernelHash` if it has been asked for before, as of every kernel that is kept on disk. */
 export const knownKernelHash = (kernel: KernelIr): string | undefined => hashes.get(kernel);
 
+const unhashed = new WeakMap<KernelIr, ((hash: string) => void)[]>();
+
 /** Say what `kernelHash` of a kernel is: a text that no other kernel has. It need not be looked at then. */
-export const setKernelHash = (kernel: KernelIr, hash: string): void => {
+export function setKernelHash(kernel: KernelIr, hash: string): void {
   hashes.set(kernel, hash);
-};
+  const waiting = unhashed.get(kernel) ?? [];
+  unhashed.delete(kernel);
+  for (const work of waiting) work(hash);
+}
+
+/** Do something with the hash of a kernel as soon as somebody says it: never for a kernel that is not kept. */
+export function onceHashed(kernel: KernelIr, work: (hash: string) => void): void {
+  const hash = hashes.get(kernel);
+  if (hash !== undefined) work(hash);
+  else unhashed.set(kernel, [...(unhashed.get(kernel) ?? []), work]);
+}
 
 /** A text for each value: 0 and -0 differ, as do 1 and 1n. */
 export const scalarText = (v: Scalar): string =>

@@ -44,17 +44,14 @@ export const beforeOf = (p: Convolution, i: 0 | 1): number =>
 
 /** Pixels of one copy, and how many the rows of the copy begin further left for it. */
 function vectorOf(p: Convolution, tile: ImageTile) {
-  const pitch = tile.columns * stepOf(p)[1];
-  const vector =
-    [4, 2].find(
-      (n) =>
-        spreadOf(p)[1] === 1 &&
-        (tile.columns >= p.outSize[1] || pitch % n === 0) &&
-        p.size[1] % n === 0 &&
-        p.imageOffset % n === 0,
-    ) ?? 1;
+  const pitch = tile.columns >= p.outSize[1] ? 0 : tile.columns * stepOf(p)[1];
+  const vector = spreadOf(p)[1] === 1 ? commonVector(pitch, p.size[1], p.imageOffset) : 1;
   return { vector, lead: (vector - (beforeOf(p, 1) % vector)) % vector };
 }
+
+/** 4, 2 or 1: the most elements of a copy that divide these. */
+export const commonVector = (a: number, b: number, c: number): number =>
+  (a | b | c) % 4 === 0 ? 4 : (a | b | c) % 2 === 0 ? 2 : 1;
 
 /**
  * The pixels that a tile reads, and how many such tiles there are: all that the search for a good tile asks for.
@@ -68,10 +65,11 @@ export function imageSpan(p: Convolution, tile: ImageTile, phase?: number) {
   // Rows that are whole in image and tile are one run of memory.
   const flat =
     reach === p.size[1] &&
-    [...spreadOf(p), ...step].every((n) => n === 1) &&
+    p.stride[0] === 1 &&
+    p.stride[1] === 1 &&
     beforeOf(p, 0) === 0 &&
     beforeOf(p, 1) === 0 &&
-    [p.size[0] * p.size[1], tile.rows * p.size[1], p.imageOffset].every((n) => n % 4 === 0);
+    commonVector(p.size[0] * p.size[1], tile.rows * p.size[1], p.imageOffset) === 4;
   const { vector, lead } = flat ? { vector: 4, lead: 0 } : vectorOf(p, tile);
   const width = flat ? reach : Math.ceil((lead + reach) / vector) * vector;
   const plane = inPhase(Math.ceil((height * width) / vector) * vector, phase);

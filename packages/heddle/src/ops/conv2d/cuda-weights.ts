@@ -8,7 +8,7 @@
  */
 import { isHalf } from '../../core/dtype.js';
 import type { Memory } from '../../kernel/language/language.js';
-import { type Copying, inPhase } from './cuda-image.js';
+import { type Copying, commonVector, inPhase } from './cuda-image.js';
 import type { Convolution } from './problem.js';
 
 type Weighted = Convolution & { readonly weightOffset: number };
@@ -51,18 +51,20 @@ export interface WeightRows extends Weights {
  */
 export function weightRows(p: Weighted, chunk: number, channels: number, threads: number): WeightRows {
   const taps = p.kernel[0] * p.kernel[1];
-  const [rows, length, stride] = p.adjoint
-    ? [chunk, channels * taps, p.outputs * taps]
-    : [channels, chunk * taps, p.inputs * taps];
-  const [phase, by] = p.adjoint ? [8, 16] : [4, 8];
-  return {
-    ...weightsOf(p),
-    rows,
-    length,
-    threads,
-    pitch: inPhase(length, phase, by),
-    vector: [4, 2].find((n) => [p.weightOffset, length, stride].every((v) => v % n === 0)) ?? 1,
-  };
+  const rows = p.adjoint ? chunk : channels;
+  const length = (p.adjoint ? channels : chunk) * taps;
+  const stride = (p.adjoint ? p.outputs : p.inputs) * taps;
+  const vector = commonVector(p.weightOffset, length, stride);
+  return { ...weightsOf(p), rows, length, threads, pitch: pitchOf(p, length), vector };
+}
+
+const pitchOf = ({ adjoint }: Weighted, length: number): number =>
+  adjoint ? inPhase(length, 8, 16) : inPhase(length, 4, 8);
+
+/** Floats of all rows: all that the search for a good tile asks for. */
+export function weightFloats(p: Weighted, chunk: number, channels: number): number {
+  const taps = p.kernel[0] * p.kernel[1];
+  return p.adjoint ? chunk * pitchOf(p, channels * taps) : channels * pitchOf(p, chunk * taps);
 }
 
 /** Starts to copy the rows of output channels `output` … and input channels `input` … of group g. For use in kernels. */

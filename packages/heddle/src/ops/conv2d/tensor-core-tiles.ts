@@ -297,6 +297,11 @@ const manyRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
       [2, 3, 4, 5, 6, 7],
       [1, 2, 3],
     )) {
+      const outputs = warps * sixteens * 16;
+      if (outputs > 16 && outputs >= 2 * p.outputs) continue;
+      if (eights > 1 && 8 * eights >= 2 * p.inputs) continue;
+      const all = warps * eights * slices;
+      if (all < 4 || all > 16 || !suits(2 * rows * groups, p.outSize[0], 4)) continue;
       const tile: WeightTensorTile = {
         ...line,
         rows: 2 * rows * groups,
@@ -306,9 +311,6 @@ const manyRule: LaunchRule<WeightGradientProblem, WeightTensorTile> = {
         splits: 1,
         stages: 1,
       };
-      if (outputsOf(tile) > 16 && outputsOf(tile) >= 2 * p.outputs) continue;
-      if (eights > 1 && tile.channels >= 2 * p.inputs) continue;
-      if (warpsOf(tile) < 4 || warpsOf(tile) > 16 || !suits(tile.rows, p.outSize[0], 4)) continue;
       yield shared(p, tile, target.units / othersOf(p, tile), mostShared(target));
     }
   },

@@ -32,7 +32,7 @@ import {
 } from './cuda-image.js';
 import { PIPELINE, stagesOf } from './cuda-pipeline.js';
 import { type BlockPlace, blockPlace, storing } from './cuda-store.js';
-import { copyWeightRows, weightRows } from './cuda-weights.js';
+import { copyWeightRows, weightFloats, weightRows } from './cuda-weights.js';
 import type { ConvolveProblem } from './problem.js';
 
 /** How the work is cut. A tile's rows are those of its warps. */
@@ -63,7 +63,8 @@ function layoutOf(p: ConvolveProblem, tile: ConvolveTensorTile) {
 
 /** What a launch rule asks for: floats of one stage, and tiles. */
 export function tensorNeeds(p: ConvolveProblem, tile: ConvolveTensorTile) {
-  const { image, stage } = layoutOf(p, tile);
+  const image = imageSpan(p, tile, isInside(tile) ? PHASE : undefined);
+  const stage = weightFloats(p, tile.channels, tile.warps[0] * tile.each[0] * 16) + image.floats;
   return { stage, tiles: tilesOf(image) };
 }
 

@@ -79,6 +79,10 @@ export class CudaDevice implements Device {
     this.#memory.copy(from, to, bytes);
   }
 
+  expect(kernels: number): void {
+    this.#compiler.expect(kernels);
+  }
+
   prepare(launches: readonly Launch[]): boolean {
     return this.#kernels.begin(launches.filter((l) => 'kernel' in l));
   }

@@ -15,10 +15,11 @@ export function claimUpdates(
 ): { updated: Map<GraphNode, GraphNode> } {
   const updated = new Map<GraphNode, GraphNode>();
   const taken = new Set<GraphNode>();
+  const users = new MakersAndReaders(work);
   for (const [root, leaf] of updates) {
     const node = roots[root]!;
     const old = leaves[leaf]!;
-    const writer = work.find((w) => w.group.roots.includes(node));
+    const writer = users.maker(node);
     if (!writer || taken.has(old) || updated.has(node)) continue;
     // Threads of a reduction's kernel read of what the others write, also by way of its own results.
     const own = writer.group.reduction ? new Set(writer.group.roots) : undefined;
@@ -31,33 +32,51 @@ export function claimUpdates(
     const read = new Set([...stored, old]);
     const operands = writer.group.call?.node.src ?? [];
     if (operands.some((s) => s === old || (!read.has(s) && readsOf(s, read).has(old)))) continue;
-    const needs = ancestors(work, writer, updated);
-    const readers = work.filter((w) => w !== writer && w.reads.has(old));
-    if (readers.some((r) => ancestors(work, r, updated).has(writer)) || needs.has(writer)) continue;
+    const readers = users.readers(old).filter((w) => w !== writer);
+    if ([writer, ...readers].some((w) => users.ancestors(w, updated).has(writer))) continue;
     updated.set(node, old);
     taken.add(old);
   }
   return { updated };
 }
 
-/** What must run before `w`: the makers of what it reads, and the readers of what it overwrites. */
-function needsOf(work: readonly Work[], w: Work, updated: ReadonlyMap<GraphNode, GraphNode>): Work[] {
-  const overwritten = w.group.roots.flatMap((r) => updated.get(r) ?? []);
-  return work.filter(
-    (o) =>
-      o !== w && (o.group.roots.some((r) => w.reads.has(r)) || overwritten.some((old) => o.reads.has(old))),
-  );
-}
+/** Who makes and who reads a node. */
+class MakersAndReaders {
+  readonly #makers = new Map<GraphNode, Work>();
+  readonly #readers = new Map<GraphNode, Work[]>();
 
-function ancestors(work: readonly Work[], of: Work, updated: ReadonlyMap<GraphNode, GraphNode>): Set<Work> {
-  const found = new Set<Work>();
-  const stack = [of];
-  while (stack.length > 0) {
-    for (const need of needsOf(work, stack.pop()!, updated)) {
-      if (found.has(need)) continue;
-      found.add(need);
-      stack.push(need);
+  constructor(work: readonly Work[]) {
+    for (const w of work) {
+      for (const root of w.group.roots) this.#makers.set(root, w);
+      for (const node of w.reads) {
+        const readers = this.#readers.get(node) ?? [];
+        readers.push(w);
+        this.#readers.set(node, readers);
+      }
     }
   }
-  return found;
+
+  maker(node: GraphNode): Work | undefined {
+    return this.#makers.get(node);
+  }
+
+  readers(node: GraphNode): readonly Work[] {
+    return this.#readers.get(node) ?? [];
+  }
+
+  /** All that must run before `of`: the makers of what it reads, and the readers of what it overwrites. */
+  ancestors(of: Work, updated: ReadonlyMap<GraphNode, GraphNode>): Set<Work> {
+    const found = new Set<Work>();
+    const stack = [of];
+    for (let at = stack.pop(); at; at = stack.pop()) {
+      const makers = [...at.reads].map((node) => this.#makers.get(node));
+      const overwritten = at.group.roots.flatMap((root) => updated.get(root) ?? []);
+      for (const need of [...makers, ...overwritten.flatMap((old) => this.readers(old))]) {
+        if (!need || need === at || found.has(need)) continue;
+        found.add(need);
+        stack.push(need);
+      }
+    }
+    return found;
+  }
 }

@@ -22,6 +22,8 @@ export const listen: typeof node.listen = () => {};
 
 export const unlisten: typeof node.unlisten = () => {};
 
+export const atExit: typeof node.atExit = () => {};
+
 export const exit: typeof node.exit = () => {};
 
 export const setExitCode: typeof node.setExitCode = () => {};

@@ -42,6 +42,11 @@ export function unlisten(signals: readonly string[], listener: (signal: Signal) 
   for (const signal of signals) process.off(signal, listener);
 }
 
+/** Do this once when the process ends, however it does. It cannot wait for anything. */
+export function atExit(work: () => void): void {
+  if (!process.listeners('exit').includes(work)) process.once('exit', work);
+}
+
 /** End the process now. */
 export function exit(code: number): void {
   process.exit(code);

@@ -31,6 +31,11 @@ export class CompileService {
     this.#pool = new CompilePool(nvrtc.path);
   }
 
+  /** Processes for that many sources may start. */
+  expect(kernels: number): void {
+    if (kernels >= LEAST_SOURCES) this.#pool.expect(kernels);
+  }
+
   /**
    * Begin to compile a source in another process: `compile` takes the result.
    * @returns whether it is in the cache, or has been compiled by now

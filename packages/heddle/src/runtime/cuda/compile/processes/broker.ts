@@ -3,13 +3,11 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { workerData } from 'node:worker_threads';
-import { type BrokerData, type CompileAnswer, claimed, type OpenOrder } from './orders.js';
+import { type BrokerData, type CompileAnswer, claimed, type Expected, type OpenOrder } from './orders.js';
 
 const { nvrtc, port, answers } = workerData as BrokerData;
 
 const MOST_PROCESSES = Math.min(Math.max(1, availableParallelism() - 1), 15);
-/** Orders that a process has at once: one to work on, one to go on with. */
-const MOST_ORDERS = 2;
 /** Processes take 50 MiB each: without work for so long, in ms, they end. */
 const IDLE = 5000;
 
@@ -23,8 +21,8 @@ interface Compiling {
   readonly child: ChildProcess;
   /** It has said that it is there. */
   ready: boolean;
-  /** What it has not answered, by number. */
-  readonly orders: Map<number, Waiting>;
+  /** What it works on. */
+  work: Waiting | undefined;
 }
 
 const processes = new Set<Compiling>();
@@ -32,25 +30,32 @@ let started = 0;
 const waiting: Waiting[] = [];
 let idle: NodeJS.Timeout | undefined;
 
-port.on('message', (order: OpenOrder) => {
-  waiting.push({ order, again: false });
+port.on('message', (message: OpenOrder | Expected) => {
   clearTimeout(idle);
   idle = setTimeout(dismiss, IDLE);
-  // As many as there is work for.
-  if (started < MOST_PROCESSES && started < waiting.length) start();
-  handOut();
+  if ('kernels' in message) startFor(message.kernels);
+  else {
+    waiting.push({ order: message, again: false });
+    startFor(waiting.length);
+    handOut();
+  }
 });
+
+/** As many processes as there is work for. */
+function startFor(kernels: number): void {
+  while (started < Math.min(MOST_PROCESSES, kernels)) start();
+}
 
 function start(): void {
   started++;
   const file = fileURLToPath(new URL('./process.js', import.meta.url));
   const child = fork(file, [nvrtc], { execArgv: [], serialization: 'advanced', stdio: 'ignore' });
-  const process: Compiling = { child, ready: false, orders: new Map() };
+  const process: Compiling = { child, ready: false, work: undefined };
   processes.add(process);
   child.on('message', (message: 'ready' | CompileAnswer) => {
     if (message === 'ready') process.ready = true;
     else {
-      process.orders.delete(message.number);
+      process.work = undefined;
       answer(message);
     }
     handOut();
@@ -61,8 +66,7 @@ function start(): void {
 
 function dismiss(): void {
   // What is waiting waits for a process that is still on its way.
-  if (waiting.length > 0 || [...processes].some(({ orders }) => orders.size > 0))
-    idle = setTimeout(dismiss, IDLE);
+  if (waiting.length > 0 || [...processes].some(({ work }) => work)) idle = setTimeout(dismiss, IDLE);
   else {
     for (const { child } of processes) child.disconnect();
     processes.clear();
@@ -73,10 +77,8 @@ function dismiss(): void {
 /** What it was given another one compiles, once: it may have been killed, or it may be the source. */
 function lost(process: Compiling): void {
   if (!processes.delete(process)) return;
-  for (const { order, again } of process.orders.values()) {
-    if (again) fail(order);
-    else waiting.unshift({ order, again: true });
-  }
+  if (process.work?.again) fail(process.work.order);
+  else if (process.work) waiting.unshift({ ...process.work, again: true });
   if (process.ready) {
     started--;
     if (waiting.length > 0) start();
@@ -96,20 +98,14 @@ function answer(message: CompileAnswer): void {
 }
 
 function handOut(): void {
-  for (let count = 0; count < MOST_ORDERS && waiting.length > 0; count++) {
-    for (const { child, ready, orders } of processes) {
-      if (!ready || orders.size > count) continue;
-      const [first] = waiting;
-      // Alone, so that it takes no other with it.
-      const apart = [...orders.values()].some(({ again }) => again);
-      if (apart || (first?.again && orders.size > 0)) continue;
-      // The caller may have done some itself.
-      let next = waiting.shift();
-      while (next && !next.again && !claimed(next.order)) next = waiting.shift();
-      if (!next) return;
-      const { number, source, arch } = next.order;
-      orders.set(number, next);
-      child.send({ number, source, arch });
-    }
+  for (const process of processes) {
+    if (!process.ready || process.work) continue;
+    // The caller may have done some itself.
+    let next = waiting.shift();
+    while (next && !next.again && !claimed(next.order)) next = waiting.shift();
+    if (!next) return;
+    const { number, source, arch } = next.order;
+    process.work = next;
+    process.child.send({ number, source, arch });
   }
 }

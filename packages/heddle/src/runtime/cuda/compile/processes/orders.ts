@@ -31,6 +31,11 @@ export interface OpenOrder extends CompileOrder {
   readonly claim: Int32Array;
 }
 
+/** Word that so many kernels are about to be ordered: processes take a while to come up. */
+export interface Expected {
+  readonly kernels: number;
+}
+
 /** Whether the caller is the one to have it compiled. */
 export const claimed = ({ claim }: OpenOrder): boolean => Atomics.exchange(claim, 0, 1) === 0;
 

@@ -12,6 +12,7 @@ import {
   type CompileResult,
   type CudaSource,
   claimed,
+  type Expected,
   type OpenOrder,
 } from './orders.js';
 
@@ -40,6 +41,12 @@ export class CompilePool {
 
   constructor(nvrtc: string) {
     this.#nvrtc = nvrtc;
+  }
+
+  /** Start processes for that many kernels. Returns at once. */
+  expect(kernels: number): void {
+    this.#broker ??= this.#startBroker();
+    this.#broker.port.postMessage({ kernels } satisfies Expected);
   }
 
   /** Have it compiled. Returns at once. */
