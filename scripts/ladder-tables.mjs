@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 /**
  * Put the newest figures of ladders into the pages of docs/kernels and docs/learn, between <!-- ladder:matmul --> and
- * <!-- /ladder --> (transpose, and each chapter's own name, alike).
+ * <!-- /ladder --> (conv, transpose, and each chapter's own name, alike).
  *
  *   node scripts/ladder-tables.mjs            write
  *   node scripts/ladder-tables.mjs --check    fail if a page says something else than the figures
  *
- * The figures: `npx heddle bench matmul` and `transpose` on a GPU, `node scripts/measure-ladders.mjs` for the chapters.
+ * The figures: `npx heddle bench matmul`, `conv` and `transpose` on a GPU, `node scripts/measure-ladders.mjs` for the chapters.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -61,6 +61,30 @@ function matmul() {
   return `${markdown(header, rows)}\n\n${source(figures)}`;
 }
 
+function conv() {
+  const figures = newest('conv');
+  if (!figures) return 'Not measured yet: `npx heddle bench conv` on a GPU measures this ladder.';
+  const sizes = [...new Set(figures.steps.map((s) => s.size))];
+  const at = (rung, size) => figures.steps.find((s) => s.rung === rung && s.size === size);
+  const largest = sizes.at(-1);
+  const rungs = [...new Set(figures.steps.map((s) => s.rung))];
+  const rows = rungs.map((rung, i) => {
+    const before = at(rungs[i - 1], largest);
+    const climbs = before && !/^(conv2d|cudnn)/.test(rung);
+    return [
+      rung.replace('cudnn direct', 'cuDNN'),
+      time(at(rung, largest).median),
+      climbs ? times(before.median / at(rung, largest).median) : '',
+      ...sizes.map((size) => (at(rung, size).ofPeer === undefined ? '' : percent(at(rung, size).ofPeer))),
+    ];
+  });
+  const header = [
+    ...['step', `${largest} channels`, 'gain'],
+    ...sizes.map((size) => `of cuDNN in f32, ${size} channels`),
+  ];
+  return `${markdown(header, rows)}\n\n${source(figures)}`;
+}
+
 function transpose() {
   const { steps, ...figures } = newest('transpose');
   const rows = steps.map(({ rung, median, gigabytes, ofCopy }) => [
@@ -97,7 +121,7 @@ function chapter(chapter) {
   return [markdown(header, rows), '', ...runs.map(source)].join('\n');
 }
 
-const write = { matmul, transpose };
+const write = { matmul, conv, transpose };
 let stale = 0;
 for (const folder of ['docs/kernels', 'docs/learn'])
   for (const name of readdirSync(join(root, folder)).filter((file) => file.endsWith('.md'))) {

@@ -29,7 +29,7 @@ export function chartOf(results: DeviceResults): string {
   return draw(results, { ...scale, bars });
 }
 
-/** Of the ladder at its largest size; of products, those in f32, since tensor cores would dwarf them. */
+/** Of the ladder at its largest size; of products and convolutions, those in f32, since tensor cores would dwarf them. */
 export function ladderChart(results: LadderResults | TransposeResults): string {
   const size = Math.max(...results.steps.map((s) => s.size));
   if (results.benchmark === 'transpose') {
@@ -44,10 +44,10 @@ export function ladderChart(results: LadderResults | TransposeResults): string {
       })),
     });
   }
-  const steps = results.steps.filter((s) => s.size === size && !/tf32|f16|fp16/.test(s.rung));
+  const steps = results.steps.filter((s) => s.size === size && !/tf32|f16|fp16|tensor cores/.test(s.rung));
   const best = steps.find((s) => s.ofPeer !== undefined);
   return draw(results, {
-    title: `the ladder at ${size}³, f32`,
+    title: `the ladder at ${results.benchmark === 'conv' ? `${size} channels` : `${size}³`}, f32`,
     x: 'rate (TFLOP/s)',
     mark: markAt(best && best.gflops / 1000 / best.ofPeer!, 'the fastest peer'),
     bars: steps.map(({ rung, gflops, median }) => ({

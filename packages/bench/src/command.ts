@@ -92,10 +92,25 @@ const LADDERS = {
       'From three nested loops to shared memory, registers, vectors, asynchronous copies and tensor cores: what each ' +
       'idea gains, and what share that is of the fastest peer.',
     sizes: '1024,4096',
+    what: 'square matrices',
+    least: 128,
     example: "--sizes 8192 --only 'warp tiles,pipeline,matmul'",
     rungs:
       'naive · coalesced · shared · 1-d registers · 2-d registers · vectors ·\n  no bank conflicts · double buffer · ' +
       'warp tiles · pipeline ·\n  matmul (as tuned: f32, and tensor cores in tf32, bf16 and f16)',
+  },
+  conv: {
+    summary: "the ladder of convolutions on a GPU, rung by rung, compared with the vendor's library",
+    description:
+      'A 3×3 convolution of 64 images of 32×32, from nested loops to im2col, implicit products, Winograd and tensor cores: ' +
+      'what each idea gains, and what share that is of cuDNN.',
+    sizes: '64,256',
+    what: 'channels, as many in as out',
+    least: 1,
+    example: '--sizes 128 --only naive,winograd,conv2d',
+    rungs:
+      'naive · im2col + product · implicit product · image tile · winograd · tensor cores ·\n  ' +
+      'conv2d (as tuned: f32, and tensor cores in tf32 and bf16)',
   },
   transpose: {
     summary: 'the ladder of transposes on a GPU, rung by rung, compared with a copy',
@@ -103,6 +118,8 @@ const LADDERS = {
       'From an element a thread to tiles in shared memory and squares in registers: what each idea gains, and what ' +
       'share that is of copying as many bytes.',
     sizes: '8192',
+    what: 'square matrices',
+    least: 128,
     example: '--only tiled,padded --svg transpose.svg',
     rungs: 'naive · tiled · padded · squares16 · squares8 · squares4 · x.transpose()',
   },
@@ -179,25 +196,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     if (which === 'kernels')
       command.option('--vendor', "measure the vendor's libraries, too, where there are any");
   }
-  for (const [which, { summary, description, sizes, rungs, example }] of Object.entries(LADDERS)) {
-    const command = bench
-      .command(which)
-      .summary(summary)
-      .description(description)
-      .option('--only <list>', 'rungs or their first words, separated by commas (default: all)', words)
-      .option('--sizes <list>', `square matrices (default: ${sizes})`, wholeNumbers(128));
-    onDevice(command, which)
-      .addHelpText(
-        'after',
-        `\nRungs:\n  ${rungs}\n\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} ${example}`,
-      )
-      .action(async (options: BenchLadderOptions) => {
-        const { benchMatmul, benchTranspose } = await import('./run.js');
-        ended(
-          await { matmul: benchMatmul, transpose: benchTranspose }[which as keyof typeof LADDERS](options),
-        );
-      });
-  }
+  addLadders(bench, ended);
   bench
     .command('mnist')
     .summary('whole runs on MNIST: training and process, with a cold and a warm cache of kernels')
@@ -237,7 +236,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
     });
   bench
     .command('all')
-    .summary('kernels, train, matmul, transpose and mnist, one after the other')
+    .summary('kernels, train, matmul, conv, transpose and mnist, one after the other')
     .description('Everything that is measured on one device; figures and charts go into a folder.')
     .option('--peer <file>', 'figures of another library to compare with, as torch_gpu.py prints them')
     .option('--device <name>', DEVICE_HELP)
@@ -270,6 +269,29 @@ function addStartBench(bench: Command, ended: (exitCode: number) => void): void 
       const { benchStart } = await import('./run.js');
       ended(await benchStart(options));
     });
+}
+
+function addLadders(bench: Command, ended: (exitCode: number) => void): void {
+  for (const [which, { summary, description, sizes, what, least, rungs, example }] of Object.entries(
+    LADDERS,
+  )) {
+    const command = bench
+      .command(which)
+      .summary(summary)
+      .description(description)
+      .option('--only <list>', 'rungs or their first words, separated by commas (default: all)', words)
+      .option('--sizes <list>', `${what} (default: ${sizes})`, wholeNumbers(least));
+    onDevice(command, which)
+      .addHelpText(
+        'after',
+        `\nRungs:\n  ${rungs}\n\nExamples:\n  $ heddle bench ${which}\n  $ heddle bench ${which} ${example}`,
+      )
+      .action(async (options: BenchLadderOptions) => {
+        const { benchMatmul, benchConv, benchTranspose } = await import('./run.js');
+        const benches = { matmul: benchMatmul, conv: benchConv, transpose: benchTranspose };
+        ended(await benches[which as keyof typeof LADDERS](options));
+      });
+  }
 }
 
 function addDataBenches(bench: Command, ended: (exitCode: number) => void): void {

@@ -6,7 +6,7 @@ import type { Device, DeviceBuffer, KernelLaunch } from 'heddle/internal/runtime
 import type { DevicePeers } from './peers.js';
 
 export interface LadderOptions {
-  /** Of square matrices. */
+  /** Of square matrices, or channels. */
   readonly sizes?: readonly number[];
   /** Rungs, or their first words. Default: all. */
   readonly only?: readonly string[];

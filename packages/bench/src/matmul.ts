@@ -15,14 +15,15 @@ import { MATMUL_LADDER } from './matmul-ladder.js';
 
 export interface LadderStep extends Spread {
   readonly rung: string;
+  /** Of square matrices, or channels. */
   readonly size: number;
   readonly gflops: number;
-  /** The time of the fastest strict f32 product of a peer / this one's. */
+  /** The time of a peer's fastest product, or convolution, in strict f32 / this one's. */
   readonly ofPeer?: number;
 }
 
 export interface LadderResults extends Circumstances {
-  readonly benchmark: 'matmul';
+  readonly benchmark: 'matmul' | 'conv';
   readonly device: MeasuredDevice;
   readonly steps: readonly LadderStep[];
 }

@@ -128,16 +128,17 @@ export const startReport = (results: StartResults): string =>
       'the phases that HEDDLE_DEBUG=1 prints (core/phases.ts).',
   ].join('\n');
 
-export const matmulReport = (results: LadderResults): string =>
+/** Of `heddle bench matmul` and `heddle bench conv`. */
+export const productsReport = (results: LadderResults): string =>
   [
     place(results),
     results.device.description,
     '',
     table(
-      ['rung', 'size', 'µs', 'FLOP/s', 'of the best f32 peer'],
+      ['rung', results.benchmark === 'conv' ? 'channels' : 'size', 'µs', 'FLOP/s', 'of the best f32 peer'],
       results.steps.map(({ rung, size, median, gflops, ofPeer }) => [
         rung,
-        `${size}³`,
+        results.benchmark === 'conv' ? `${size}` : `${size}³`,
         microseconds(median),
         si(gflops),
         ofPeer === undefined ? '' : percent(ofPeer),

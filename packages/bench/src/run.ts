@@ -11,6 +11,7 @@ import { closeDevices, listDevices, openDevice } from 'heddle/internal/runtime/r
 import { useDevice } from 'heddle/internal/tensor/modes.js';
 import { type AccuracyOptions, runAccuracyBench } from './accuracy.js';
 import { chartOf, ladderChart } from './chart.js';
+import { CONV_SIZES, runConvBench } from './conv.js';
 import { type CpuBenchOptions, runCpuBench } from './cpu.js';
 import {
   type DeviceBench,
@@ -21,15 +22,15 @@ import {
 } from './device.js';
 import { type FeedBenchOptions, feedReport, readFeedPeers, runFeedBench } from './feed.js';
 import type { LadderOptions } from './ladder.js';
-import { LADDER_SIZES, runMatmulBench } from './matmul.js';
+import { LADDER_SIZES, type LadderResults, runMatmulBench } from './matmul.js';
 import { type MnistBenchOptions, runMnistBench } from './mnist.js';
 import { bestModes, type DevicePeers, readDevicePeers } from './peers.js';
 import {
   accuracyReport,
   cpuReport,
   kernelsReport,
-  matmulReport,
   mnistReport,
+  productsReport,
   startReport,
   trainReport,
   transposeReport,
@@ -37,7 +38,7 @@ import {
 import { readPeers } from './results.js';
 import { runStartBench, type StartBenchOptions } from './start.js';
 import { runTransposeBench, TRANSPOSE_SIZES } from './transpose.js';
-import { measureVendor, yardsticks } from './vendor.js';
+import { ladderYardsticks, measureVendor, type Yardstick, yardsticks } from './vendor.js';
 
 export interface BenchCpuOptions extends Omit<CpuBenchOptions, 'peers'> {
   /** A file of another library's figures. */
@@ -99,7 +100,7 @@ export async function benchAll({ out, peer, device }: BenchAllOptions): Promise<
     ['kernels', '--vendor', ...beside, ...on, ...written('kernels')],
     ['train', ...beside, ...on, ...written('train')],
     ...(onGpu(device)
-      ? ['matmul', 'transpose'].map((name) => [name, ...beside, ...on, ...written(name)])
+      ? ['matmul', 'conv', 'transpose'].map((name) => [name, ...beside, ...on, ...written(name)])
       : []),
     ['mnist', ...on, '--json', `${path('mnist')}.json`],
   ]) {
@@ -139,17 +140,16 @@ export async function benchDevice(which: DeviceBench, options: BenchDeviceOption
 
 /**
  * These figures and those of the vendor's libraries, where the device has any.
- * @param of which cases, by their names
+ * @param sticks what they are measured by
  */
 async function withVendor(
   peers: DevicePeers,
   { onProgress, signal }: Watch,
-  of: (name: string) => boolean = () => true,
+  sticks: readonly Yardstick[] = yardsticks(),
 ): Promise<DevicePeers> {
   const device = realDevice();
   if (device.target.libraries.size === 0) return peers;
   const all = [...peers].map(([name, figure]) => ({ name, ...figure }));
-  const sticks = yardsticks().filter((stick) => of(stick.case));
   for await (const figure of measureVendor(device, sticks)) {
     signal.throwIfAborted();
     onProgress(`${figure.peer}: ${figure.case}`);
@@ -192,24 +192,42 @@ async function measureDevice(
   return { results, report: trainReport(results) };
 }
 
-/** Of `heddle bench matmul` and `heddle bench transpose`. */
+/** Of `heddle bench matmul`, `heddle bench conv` and `heddle bench transpose`. */
 export interface BenchLadderOptions extends Omit<BenchDeviceOptions, 'vendor'> {
   readonly sizes?: readonly number[];
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export async function benchMatmul(options: BenchLadderOptions): Promise<number> {
-  const { peer, device, sizes = LADDER_SIZES } = options;
+export function benchMatmul(options: BenchLadderOptions): Promise<number> {
+  const { sizes = LADDER_SIZES } = options;
+  const sticks = yardsticks().filter(({ case: name }) =>
+    sizes.some((n) => /^gemm \w+ (\d+)$/.exec(name)?.[1] === String(n)),
+  );
+  return climb(options, sizes, sticks, runMatmulBench);
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export function benchConv(options: BenchLadderOptions): Promise<number> {
+  const { sizes = CONV_SIZES } = options;
+  return climb(options, sizes, ladderYardsticks(sizes), runConvBench);
+}
+
+/** The vendor's libraries by these yardsticks, then the ladder, by our own kernels alone. */
+async function climb(
+  options: BenchLadderOptions,
+  sizes: readonly number[],
+  sticks: readonly Yardstick[],
+  run: (options: LadderOptions) => Promise<LadderResults>,
+): Promise<number> {
+  const { peer, device } = options;
   const read = peer === undefined ? new Map() : await readDevicePeers(peer);
   const results = await watched(async (watch) => {
-    const peers = await onDevice(device, () =>
-      withVendor(read, watch, (name) => sizes.some((n) => /^gemm \w+ (\d+)$/.exec(name)?.[1] === String(n))),
-    );
+    const peers = await onDevice(device, () => withVendor(read, watch, sticks));
     process.env.HEDDLE_VENDOR = 'off';
-    return onDevice(device, () => runMatmulBench({ ...ladderOptions(options, sizes), peers, ...watch }));
+    return onDevice(device, () => run({ ...ladderOptions(options, sizes), peers, ...watch }));
   });
   if (!results) return 130;
-  await publish(results, matmulReport(results), options.json);
+  await publish(results, productsReport(results), options.json);
   if (options.svg !== undefined) await writeText(options.svg, ladderChart(results));
   return 0;
 }

@@ -4,6 +4,7 @@ import { ARITHMETICS, type Arithmetic } from 'heddle/internal/core/precision.js'
 import { median, timeProgram } from 'heddle/internal/engine/profile.js';
 import type { LibraryCall } from 'heddle/internal/kernel/ir/library-call.js';
 import type { Device, DeviceBuffer, Launch, LibraryLaunch, Program } from 'heddle/internal/runtime/device.js';
+import { CONV_PRECISIONS, convPeer, convSizes } from './conv.js';
 import { productPeer } from './device-cases.js';
 
 /** Calls that do a case's work, one after the other, each on its own memory. */
@@ -60,6 +61,30 @@ function convolution([N, C, H, W]: Sizes, out: number, padding: number): Yardsti
     { case: `${name} bwd`, calls: [of('input', y, w, x), of('weight', x, y, w)] },
   ];
 }
+
+/** What `heddle bench conv` climbs to, for each number of channels: NCHW in f32 and tf32, channels last in bf16. */
+export const ladderYardsticks = (channels: readonly number[]): Yardstick[] =>
+  channels.flatMap((size) =>
+    CONV_PRECISIONS.map((precision): Yardstick => {
+      const { images, channels, outputs, side } = convSizes(size);
+      const [x, w, y] = [
+        [images, channels, side, side],
+        [outputs, channels, 3, 3],
+        [images, outputs, side, side],
+      ] as const;
+      const isHalf = precision === 'bf16';
+      const layout = isHalf ? { dtype: 'bf16', layout: 'NHWC' } : { dtype: 'f32', layout: 'NCHW', any: true };
+      const options = {
+        ...{ x, w, y, stride: [1, 1], padding: [1, 1], dilation: [1, 1], groups: 1 },
+        ...{ ...layout, precision, rank: 0, direction: 'forward' },
+      };
+      const bytes = [x, w, y].map((shape) => (isHalf ? 2 : 4) * count(shape));
+      return {
+        case: convPeer(precision, size),
+        calls: [{ library: { name: 'cudnn.convolution', options }, bytes }],
+      };
+    }),
+  );
 
 /** What else a network is made of, on one image size. */
 function layers(x: readonly [number, number, number, number]): Yardstick[] {

@@ -15,6 +15,7 @@ import { ArgumentError, FileError } from 'heddle/internal/core/errors.js';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { rooflineChart } from 'heddle-look';
 import { chartOf, ladderChart } from '../src/chart.js';
+import { runConvBench } from '../src/conv.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/device.js';
 import { kernelCases, TRAIN_CASES } from '../src/device-cases.js';
 import { layerCases } from '../src/layer-cases.js';
@@ -23,8 +24,8 @@ import { runMnistBench } from '../src/mnist.js';
 import { type DevicePeers, readDevicePeers } from '../src/peers.js';
 import {
   kernelsReport,
-  matmulReport,
   mnistReport,
+  productsReport,
   startReport,
   trainReport,
   transposeReport,
@@ -131,11 +132,36 @@ test('matmul: every rung of the ladder, the product in each precision, then the 
     'torch eager, f32',
   ]);
   assert.ok(results.steps.every((s) => s.median > 0 && Math.abs(s.ofPeer! * s.median - 5) < 0.01));
-  assert.match(matmulReport(results), /^torch eager, f32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
+  assert.match(productsReport(results), /^torch eager, f32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
   const chart = ladderChart(results);
   assert.equal(barsOf(chart), rungs.filter((r) => !/tf32|f16/.test(r)).length);
   assert.match(chart, /the ladder at 16³, f32.*>rate \(TFLOP\/s\)<.*>the fastest peer</s);
   await assert.rejects(runMatmulBench(), /the ladder is for GPUs, cpu is none/);
+});
+
+test('conv: the rungs that are asked for, then the peer', async () => {
+  useDevice('sim');
+  const peers: DevicePeers = new Map([['conv ladder f32 1', { peer: 'cudnn', mode: 'direct', us: 5 }]]);
+  const results = await runConvBench({ sizes: [1], only: ['im2col', 'conv2d, bf16'], peers }, (channels) => ({
+    ...{ images: 1, channels, outputs: 1, side: 8 },
+  }));
+  await assert
+    .rejects(
+      runConvBench({ only: ['imag'] }),
+      /no rung is called 'imag'\. Expected one of: naive · im2col \+ product/,
+    )
+    .finally(() => useDevice('cpu'));
+  assert.deepEqual(
+    results.steps.map(({ rung, size }) => [rung, size]),
+    [
+      ['im2col + product', 1],
+      ['conv2d, bf16', 1],
+      ['cudnn direct, f32', 1],
+    ],
+  );
+  assert.match(productsReport(results), /^cudnn direct, f32 +1 +5\.00 +[\d.]+ \w +100\.00 %$/m);
+  assert.match(ladderChart(results), /the ladder at 1 channels, f32/);
+  await assert.rejects(runConvBench(), /the ladder is for GPUs, cpu is none/);
 });
 
 test('transpose: a copy, every rung of the ladder, what the scheduler writes, then the peer', async () => {

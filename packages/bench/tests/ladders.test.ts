@@ -8,6 +8,7 @@ import { H200 } from 'heddle/internal/kernel/ir/target.js';
 import { compile } from 'heddle/internal/kernel/passes/pipeline.js';
 import { renderCuda } from 'heddle/internal/render/cuda/render.js';
 import { simulate } from 'heddle/internal/runtime/sim/launch.js';
+import { CONV_LADDER, type ConvSizes } from '../src/conv-ladder.js';
 import { MATMUL_LADDER } from '../src/matmul-ladder.js';
 import { TRANSPOSES } from '../src/transpose-ladder.js';
 
@@ -27,6 +28,54 @@ for (const [name, rung] of Object.entries(MATMUL_LADDER)) {
         let wanted = 0;
         for (let k = 0; k < K; k++) wanted += a[Math.floor(at / N) * K + k]! * b[k * N + (at % N)]!;
         assert.ok(Math.abs(c[at]! - wanted) < 1e-5, `${M} × ${K} · ${K} × ${N}, element ${at}`);
+      }
+    }
+  });
+}
+
+/** By the definition, in f64. */
+function convolved(
+  x: Float32Array,
+  w: Float32Array,
+  { channels, outputs, side }: ConvSizes,
+  at: number,
+): number {
+  const [column, row] = [at % side, Math.floor(at / side) % side];
+  const plane = Math.floor(at / side / side);
+  const image = Math.floor(plane / outputs);
+  let sum = 0;
+  for (let c = 0; c < channels; c++)
+    for (let tap = 0; tap < 9; tap++) {
+      const [v, u] = [row + Math.floor(tap / 3) - 1, column + (tap % 3) - 1];
+      if (v < 0 || v >= side || u < 0 || u >= side) continue;
+      const pixel = x[((image * channels + c) * side + v) * side + u]!;
+      sum += pixel * w[((plane % outputs) * channels + c) * 9 + tap]!;
+    }
+  return sum;
+}
+
+for (const [name, rung] of Object.entries(CONV_LADDER)) {
+  test(`conv, ${name}: images of odd sides, and of 8 × 8`, () => {
+    for (const sizes of [
+      { images: 2, channels: 3, outputs: 5, side: 7 },
+      { images: 1, channels: 17, outputs: 66, side: 8 },
+    ]) {
+      const { images, channels, outputs, side } = sizes;
+      // Numbers that tf32 holds, so that all rungs differ by the order of sums alone.
+      const coarse = (size: number, seed: number) => noise(size, seed).map((v) => Math.round(256 * v) / 256);
+      const x = coarse(images * channels * side * side, 1);
+      const w = coarse(outputs * channels * 9, 2);
+      const y = new Float32Array(images * outputs * side * side).fill(Number.NaN);
+      const { scratch, launches } = rung(sizes, H200);
+      const memory = { x, w, y, scratch: new Float32Array(scratch).fill(Number.NaN) };
+      for (const { kernel, args } of launches) {
+        const { grid, threads, sharedBytes } = kernel;
+        const given = kernel.kernel.params.map((p, i) => [p.name, memory[args[i]!]] as const);
+        simulate(kernel.kernel, { grid, block: threads, sharedBytes }, Object.fromEntries(given));
+      }
+      for (let at = 0; at < y.length; at++) {
+        const wanted = convolved(x, w, sizes, at);
+        assert.ok(Math.abs(y[at]! - wanted) < 1e-4, `element ${at}: ${y[at]} instead of ${wanted}`);
       }
     }
   });
@@ -68,6 +117,12 @@ test('every rung is legal CUDA C++', async (t) => {
       (rung, i) => ({ ...rung({ M: 512, N: 512, K: 512 }).kernel, name: `matmul_rung_${i}` }) as const,
     ),
     ...TRANSPOSES.map(({ make }) => make(512, 512).kernel),
+    ...Object.values(CONV_LADDER).flatMap((rung, i) =>
+      rung({ images: 4, channels: 64, outputs: 64, side: 32 }, H200).launches.map(({ kernel }, j) => ({
+        ...kernel.kernel,
+        name: `conv_rung_${i}_${j}`,
+      })),
+    ),
   ];
   const result = await compileCheck(
     kernels.map((kernel) => renderCuda(compile(kernel, H200))),
