@@ -30,7 +30,7 @@ import {
 import { gridStage } from '../../src/ops/stage.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { checkInSimulator, noise, type Source } from '../kernel/harness.js';
-import { CASES, type ConvolutionCase, conv } from './convolution-cases.js';
+import { CASES, type ConvolutionCase, conv, LAST_CASES, lastCall } from './convolution-cases.js';
 
 const WINOGRAD = [
   conv('3×3 of many channels', [2, 9, 17], [6, 7], 3, { padding: 1 }),
@@ -142,6 +142,24 @@ test('the weight gradient of more pixels than an accumulator takes', () => {
   const [x, y] = [leaf([1, 1, 80, 64], f32), leaf([1, 2, 80, 64], f32)];
   checkInSimulator(call(op, [x, y], arg), [coarse(x, 3), coarse(y, 4)], 1e-5, SIM_TARGET);
 });
+
+for (const [i, { name, n, c, o, arg }] of LAST_CASES.entries()) {
+  const dtype = i % 2 === 0 ? bf16 : f16;
+  const x = leaf([n, c, ...arg.size], dtype);
+  const w = leaf([o, c, ...arg.kernel], dtype);
+  const y = leaf([n, o, ...outputSize(arg)], dtype);
+  for (const [op, a, b] of [
+    [conv2dOp, x, w],
+    [conv2dInputOp, y, w],
+    [conv2dWeightOp, x, y],
+  ] as const) {
+    test(`${op.name} with channels last, ${name}, of ${dtype.name}`, () => {
+      const node = lastCall(op, [a, b], arg, SIM_TARGET);
+      const sources = node.src.map((s, i) => coarse(s, 3 + i));
+      checkInSimulator(node, sources, toleranceOf(dtype), SIM_TARGET);
+    });
+  }
+}
 
 for (const each of CASES) check(each, 'tf32');
 for (const each of [...CASES.slice(-1), ...WINOGRAD]) check(each, 'f32');

@@ -1,4 +1,8 @@
 /** Convolutions of all kinds, small enough for the simulator. */
+import { call, leaf } from '../../src/graph/build.js';
+import type { FusedOp } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
+import type { Target } from '../../src/kernel/ir/target.js';
 import type { Conv2dArg } from '../../src/ops/conv2d/op.js';
 
 export interface ConvolutionCase {
@@ -26,6 +30,33 @@ export const conv = (
   };
   return { name, n, c, o, arg };
 };
+
+/** Without groups, and with channels that are multiples of 8. */
+export const LAST_CASES: readonly ConvolutionCase[] = [
+  conv('40 channels to 24, stride 2', [1, 40, 24], [5, 7], 3, { stride: 2, padding: 1 }),
+  conv('stride 2 by 1, dilated', [2, 16, 8], [7, 6], [3, 2], {
+    stride: [2, 1],
+    dilation: [1, 2],
+    padding: [1, 0],
+  }),
+  conv('1×1 to 72 channels', [3, 24, 72], 4, 1),
+  conv('stride 3 by 2, dilated', [1, 8, 8], [10, 9], 3, { stride: [3, 2], dilation: [2, 1], padding: 2 }),
+];
+
+/** The call of `op` on sources with channels last that stands for a convolution of these sources. */
+export function lastCall(
+  op: FusedOp<Conv2dArg>,
+  [a, b]: readonly [GraphNode, GraphNode],
+  arg: Conv2dArg,
+  target: Target,
+): GraphNode {
+  const last = [a, b].map(({ shape, dtype }) => leaf([shape[0]!, shape[2]!, shape[3]!, shape[1]!], dtype));
+  // For a library as well as for own kernels: these take few channels, too.
+  const wide = { ...target, libraries: new Set(['cudnn.convolution']) };
+  let node = op.reordered!(wide, call(op, [a, b], arg), arg)!.make(last);
+  while (node.op !== 'call') node = node.src[0]!;
+  return node;
+}
 
 export const CASES: readonly ConvolutionCase[] = [
   conv('3×3', [2, 3, 4], [6, 10], 3),

@@ -18,7 +18,7 @@ import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
 import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { identity, ioFor, kernelOf } from '../kernel/harness.js';
-import { type ConvolutionCase, conv } from '../ops/convolution-cases.js';
+import { type ConvolutionCase, conv, LAST_CASES, lastCall } from '../ops/convolution-cases.js';
 
 const KINDS: readonly ConvolutionCase[] = [
   conv('few channels', [4, 3, 8], 30, 5, { padding: 2 }),
@@ -100,6 +100,17 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ];
     }),
   );
+  const last = LAST_CASES.slice(0, 2).flatMap(({ n, c, o, arg }, kind) => {
+    const dtype = kind === 0 ? bf16 : f16;
+    const x = leaf([n, c, ...arg.size], dtype);
+    const w = leaf([o, c, ...arg.kernel], dtype);
+    const y = leaf([n, o, ...outputSize(arg)], dtype);
+    return [
+      ...kernelsOf(lastCall(conv2dOp, [x, w], arg, target), target, `last_${kind}`),
+      ...kernelsOf(lastCall(conv2dInputOp, [y, w], arg, target), target, `last_${kind}`),
+      ...kernelsOf(lastCall(conv2dWeightOp, [x, y], arg, target), target, `last_${kind}`),
+    ];
+  });
   const pools = WINDOWS.flatMap((arg, kind) => {
     const x = leaf([2, 3, ...arg.size], f32);
     const g = leaf([2, 3, ...pooledSize(arg)], f32);
@@ -110,5 +121,5 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ...kernelsOf(call(maxPool2dGradientOp, [at, g], arg), target, `${kind}`),
     ];
   });
-  return [...convolutions, ...pools];
+  return [...convolutions, ...last, ...pools];
 }

@@ -24,13 +24,14 @@ import type { Target } from '../../src/kernel/ir/target.js';
 import { closeDevices } from '../../src/runtime/registry.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { reordered } from '../../src/schedule/orders.js';
+import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { Tensor as TensorOf } from '../../src/tensor/tensor.js';
 import { assertClose } from '../close.js';
 
 after(closeDevices);
 
-/** A GPU with a library that has convolutions with channels last; the kernels of 16-bit floats are its. */
+/** A GPU with a library that has convolutions with channels last, of few channels, too. */
 const WITH_LIBRARY: Target = { ...SIM_TARGET, libraries: new Set(['cudnn.convolution']) };
 
 /** Convolutions with batch norm, a residual, three image channels, a stride and a layer that is not square. */
@@ -95,10 +96,10 @@ for (const isPooled of [false, true])
   });
 
 test('the library does all convolutions of the step, with channels last', () => {
-  const { launches } = schedule(
-    stepOf(false).map((t) => t.node),
-    WITH_LIBRARY,
-  );
+  const tune: Tune = (requests) =>
+    requests.map(({ variants }) => variants.find(({ name }) => name.startsWith('cudnn'))?.name);
+  const roots = stepOf(false).map((t) => t.node);
+  const { launches } = schedule(roots, WITH_LIBRARY, { tune });
   const routines = launches.flatMap(({ work }) => ('library' in work ? [work.library.options] : []));
   assert.equal(routines.length, 11);
   assert.ok(routines.every(({ layout, dtype }) => layout === 'NHWC' && dtype === 'bf16'));
@@ -111,9 +112,19 @@ test('one convolution alone stays as it is: converting it would cost more than i
   assert.equal(reordered(roots, WITH_LIBRARY), roots);
 });
 
-test('targets without such a library keep the order', () => {
+test('without such a library few channels keep their order, and many are convolved by own kernels', () => {
   const roots = stepOf(false).map((t) => t.node);
   assert.equal(reordered(roots, SIM_TARGET), roots);
+  const [first, second] = [32, 16].map((n) => new nn.Conv2d(48 - n, n, 3, { padding: 1, bias: false }));
+  const x = randn([8, 16, 16, 16]).cast(bf16).realize();
+  const loss = autocast(bf16, () => second!.forward(relu(first!.forward(x))).sum()) as Tensor;
+  loss.backward();
+  const gradients = [first!.weight, second!.weight].map((p) => p.grad!.node);
+  const names = schedule(gradients, SIM_TARGET).launches.flatMap(({ work }) =>
+    'kernel' in work ? [work.kernel.name.replace(/_.*/, '')] : [],
+  );
+  const convolutions = names.filter((name) => /^conv2d/.test(name)).sort();
+  assert.deepEqual(convolutions, ['conv2dInputLast', 'conv2dLast', 'conv2dWeightLast', 'conv2dWeightLast']);
 });
 
 test('the device of the tests agrees with the CPU, in whatever order it computes', async () => {

@@ -6,11 +6,15 @@
 import { isHalf } from '../../core/dtype.js';
 import type { Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo, Reordered } from '../../graph/fused-op.js';
+import type { FusedOp, KernelIo, Reordered, Stage, Variant } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { matmulSum } from '../matmul/cuda-store.js';
+import { gridStage } from '../stage.js';
 import { cudnnChannelsLastVariants } from '../vendor.js';
-import type { Conv2dArg } from './arg.js';
+import { type Conv2dArg, outputSize } from './arg.js';
+import type { LastProblem } from './last-product.js';
+import { lastKernel, lastTiles } from './last-tiles.js';
 
 /** NCHW → NHWC, OIHW → OHWI */
 const LAST = [0, 2, 3, 1] as const;
@@ -44,19 +48,78 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
     }),
     kernels: [
       {
-        name: `${of.name}-cudnn-last`,
+        name: `${of.name}-last`,
         when: isFor,
-        // The routine writes the output; elementwise ops after it are another launch.
-        finishes: false,
-        plan: (io, arg) => cudnnChannelsLastVariants(io, arg, direction)[0]!.plan(),
-        variants: (io: KernelIo, arg) => cudnnChannelsLastVariants(io, arg, direction),
+        finishes: true,
+        plan: (io, arg) => ownWays(io, arg, direction)[0]!.plan(),
+        variants: (io: KernelIo, arg) => [
+          ...ownWays(io, arg, direction),
+          ...(io.target.libraries.has('cudnn.convolution')
+            ? cudnnChannelsLastVariants(io, arg, direction)
+            : []),
+        ],
       },
     ],
   };
 }
 
-const isFor = ({ model, libraries, capability }: Target, { dtype, size }: GraphNode): boolean =>
-  model === 'threads' && capability >= 80 && libraries.has('cudnn.convolution') && isHalf(dtype) && size > 0;
+const isFor = ({ model, capability }: Target, { dtype, size }: GraphNode): boolean =>
+  model === 'threads' && capability >= 80 && isHalf(dtype) && size > 0;
+
+/** What own kernels are given of a convolution with channels last. */
+function problemOf(io: KernelIo, arg: Conv2dArg, direction: Direction): LastProblem {
+  const [first, second] = io.inputs;
+  const { kernel, stride, dilation, padding } = arg;
+  const adjoint = direction === 'input';
+  return {
+    ...{ kernel, stride, dilation, padding, adjoint, groups: 1, dtype: io.node.dtype },
+    images: first!.shape[0]!,
+    inputs: first!.shape[3]!,
+    outputs: direction === 'weight' ? second!.shape[3]! : io.output.shape[3]!,
+    size: adjoint ? outputSize(arg) : arg.size,
+    outSize: adjoint ? arg.size : outputSize(arg),
+    imageOffset: first!.offset,
+    secondOffset: second!.offset,
+    finish: io.finish(io.output.shape),
+  };
+}
+
+/** By own kernels, the best guess first. */
+function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] {
+  const problem = problemOf(io, arg, direction);
+  const isWeight = direction === 'weight';
+  const sources = [{ input: 0 }, { input: 1 }] as const;
+  return lastTiles(problem, io.target, isWeight).map((way): Variant => {
+    const { warps, each, splits } = way;
+    const plan = (): Stage[] => {
+      const kernel = lastKernel(problem, way, isWeight);
+      if (!isWeight) return [gridStage(kernel, ...sources, { output: true })];
+      const parts = { scratch: 'parts', bytes: 4 * splits * io.node.size };
+      const [outputs, height, width, inputs] = io.node.shape as [number, number, number, number];
+      const columns = height * width * inputs;
+      const finish = io.finish([1, outputs, columns]);
+      const matrix = { offset: 0, batch: [], batchStrides: [], rowStride: columns, columnStride: 1 };
+      const sums = { batches: 1, M: outputs, N: columns, K: 1, a: matrix, b: matrix, finish };
+      return [
+        gridStage(kernel, ...sources, parts),
+        gridStage(matmulSum(sums, splits, io.node.dtype), parts, { output: true }),
+      ];
+    };
+    return { name: `last-${each.join('x')}-${warps.join('x')}${isWeight ? `-${splits}` : ''}`, plan };
+  });
+}
+
+/** Fewest channels, in and out, for which own kernels gain by it: those of their steps of 32 that are missing are zeros. */
+const LEAST_CHANNELS = 16;
+
+/** Whether it is faster so: by the library, or by own kernels. */
+function gains(target: Target, node: GraphNode, direction: Direction): boolean {
+  const [outputs, inputs] = (direction === 'weight' ? node : node.src[1]!).shape as [number, number];
+  return (
+    isFor(target, node) &&
+    (target.libraries.has('cudnn.convolution') || Math.min(outputs, inputs) >= LEAST_CHANNELS)
+  );
+}
 
 /** With zeros after its values until the sizes along `axes` are aligned: they add nothing. */
 function aligned(x: GraphNode, axes: readonly number[]): GraphNode {
@@ -77,7 +140,7 @@ const cut = (x: GraphNode, shape: Shape): GraphNode =>
   );
 
 /**
- * How `of` is computed with channels last, where a library does that with 16-bit floats on tensor cores.
+ * How `of` is computed with channels last: 16-bit floats on tensor cores.
  * @param channels of each source, the dimensions in its channels-last order that are channels
  */
 export function reorderedBy(
@@ -87,7 +150,8 @@ export function reorderedBy(
 ): NonNullable<FusedOp<Conv2dArg>['reordered']> {
   const op = channelsLast(of, direction);
   return (target, node, arg): Reordered | undefined => {
-    if (!isFor(target, node) || arg.groups !== 1 || node.src.some((s) => s.size === 0)) return undefined;
+    if (arg.groups !== 1 || !gains(target, node, direction) || node.src.some((s) => s.size === 0))
+      return undefined;
     return {
       order: LAST,
       make: (sources) =>
