@@ -27,6 +27,9 @@ function* patchesOf(p: Convolution): Generator<Patch> {
   }
 }
 
+/** Patches alike in width and size: of these the fastest is timed, so that the others are of another kind. */
+const kindOf = ({ rows, columns }: Patch): string => `${columns} ${rows * columns > 32 ? 'large' : 'small'}`;
+
 /** Multiply-adds of a piece of the kernel, of a thread. */
 function productsOf({ rows, columns }: PatchLayout): number {
   const met = (lines: PatchLayout['rows']['lines']): number =>
@@ -95,6 +98,7 @@ const convolveRule: LaunchRule<ConvolveProblem, Patch> = {
     const registers = registersOf(layout);
     return cyclesOf(target, p, layout, { threads, times: p.inputs * layout.pieces, blocks, registers });
   },
+  key: kindOf,
 };
 
 /** Patches of a thread, the most promising first. */
@@ -126,7 +130,7 @@ const weightRule: LaunchRule<WeightGradientProblem, WeightPatch> = {
     const registers = weightRegistersOf(layout);
     return cyclesOf(target, p, layout, { threads, times: 1, blocks, registers }) + sums;
   },
-  key: ({ rows, columns }) => `${rows}x${columns}`,
+  key: kindOf,
 };
 
 /** Ways to sum the weight gradient, the most promising first. */
