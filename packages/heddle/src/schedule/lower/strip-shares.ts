@@ -45,7 +45,7 @@ export interface ElementReads {
 }
 
 /** Vectors of a thread that go to shared memory, or come from it, at a time. */
-export const SHARED_TURN = 4;
+export const SHARED_TURN = 2;
 
 /** Threads of a warp above each other. */
 export const rowsOfWarp = (across: number): number => Math.max(1, 32 / across);

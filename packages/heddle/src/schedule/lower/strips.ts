@@ -30,8 +30,10 @@ import {
 import { guarded, levelsOf, neededInside } from './members.js';
 import { rowsOfWarp, SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
 
-/** Vectors that a thread has on their way where it keeps none. */
-const IN_FLIGHT = 8;
+/** Elements that a thread has on their way where it keeps none: more would not fit into its registers. */
+const IN_FLIGHT = 16;
+/** Vectors of them at most. */
+const MOST_VECTORS = 8;
 /** Bytes of the shortest and the longest asynchronous copy. */
 const COPY = [4, 16] as const;
 
@@ -151,8 +153,9 @@ class StripKernel {
     }
     this.#pieces = Array.from({ length: inRegisters }, (_, n) => this.#piece(undefined, n, inRegisters, out));
     const rest = inRegisters + inShared;
+    const streamed = Math.max(1, Math.min(MOST_VECTORS, Math.floor(IN_FLIGHT / lanes / reads.tensors)));
     this.#sections = [
-      { from: rest, to: pieces, turn: Math.min(IN_FLIGHT, pieces - rest), isKept: false },
+      { from: rest, to: pieces, turn: Math.min(streamed, pieces - rest), isKept: false },
       { from: inRegisters, to: rest, turn: SHARED_TURN, isKept: true },
     ].filter(({ from, to }) => from < to);
   }
