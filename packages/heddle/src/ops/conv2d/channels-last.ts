@@ -109,16 +109,19 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
   });
 }
 
-/** Fewest channels, in and out, for which own kernels gain by it: those of their steps of 32 that are missing are zeros. */
-const LEAST_CHANNELS = 16;
+/**
+ * Channels from which own kernels gain by it: on both sides, or on one if the other has few, as the colours of an image.
+ * Those of their steps of 32 that are missing are zeros.
+ */
+const LEAST_CHANNELS = { both: 16, one: 64 } as const;
 
 /** Whether it is faster so: by the library, or by own kernels. */
 function gains(target: Target, node: GraphNode, direction: Direction): boolean {
+  if (!isFor(target, node)) return false;
   const [outputs, inputs] = (direction === 'weight' ? node : node.src[1]!).shape as [number, number];
-  return (
-    isFor(target, node) &&
-    (target.libraries.has('cudnn.convolution') || Math.min(outputs, inputs) >= LEAST_CHANNELS)
-  );
+  const byOwn =
+    Math.min(outputs, inputs) >= LEAST_CHANNELS.both || Math.max(outputs, inputs) >= LEAST_CHANNELS.one;
+  return byOwn || target.libraries.has('cudnn.convolution');
 }
 
 /** With zeros after its values until the sizes along `axes` are aligned: they add nothing. */
