@@ -46,6 +46,7 @@ export {
   type StreamShuffleOptions,
   type StreamSource,
 } from './stream.js';
+export { StreamDataset, type StreamDatasetOptions } from './stream-dataset.js';
 export { Subset, type SubsetOf } from './subset.js';
 export { type TensorBatch, TensorDataset } from './tensor-dataset.js';
 export { type LoadTextOptions, loadText, TextDataset, type TextSet } from './text.js';

@@ -141,8 +141,8 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   constructor(dataset: D, options: LoaderOptions) {
     if ((dataset as unknown) instanceof DataStream)
       throw new ArgumentError(
-        '[Loader] a DataStream is read from its beginning, a loader asks for any example. Make a data set of it: ' +
-          'await collectExamples(stream, …).',
+        '[Loader] a DataStream has no length and no shapes. Make a data set of it: await collectExamples(stream, …), which ' +
+          'keeps its examples, or new StreamDataset(stream, …), which does not.',
       );
     if (!(dataset instanceof TensorDataset)) requireDataset('Loader', 'dataset', dataset);
     requireOptions('Loader', options, RULES);

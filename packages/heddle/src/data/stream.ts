@@ -247,9 +247,22 @@ const COLLECT: Rules<CollectOptions> = {
   normalize: aNormalization,
 };
 
+/** @throws DataError for an input with another number of values; ArgumentError */
+export function requireExample(op: string, example: StreamExample, index: number, inputShape: Shape): void {
+  requireArgument(op, `example ${index}`, example, anExample);
+  const { input, label } = example;
+  requireArgument(op, `the input of example ${index}`, input, anArrayLike);
+  requireArgument(op, `the label of example ${index}`, label, integerFrom(0));
+  const size = sizeOf(inputShape);
+  if (input.length !== size)
+    throw new DataError(
+      `example ${index} has ${input.length} values, must have ${size} for inputs of shape ${formatShape(inputShape)}.`,
+    );
+}
+
 /**
- * A data set of the examples of a stream, which are read to the end and kept as f32: `fit` and `Loader` take data sets, of
- * which they can ask for any example.
+ * A data set of the examples of a stream, which are read to the end and kept as f32, so that a loader
+ * can shuffle them. Of more than there is memory for, make a `StreamDataset`.
  * @throws DataError for an input with another number of values, or a label that is not a class; ArgumentError
  */
 export async function collectExamples(
@@ -263,14 +276,8 @@ export async function collectExamples(
   const size = sizeOf(inputShape);
   const kept: StreamExample[] = [];
   for await (const example of examples) {
-    requireArgument('collectExamples', `example ${kept.length}`, example, anExample);
+    requireExample('collectExamples', example, kept.length, inputShape);
     const { input, label } = example;
-    requireArgument('collectExamples', `the input of example ${kept.length}`, input, anArrayLike);
-    requireArgument('collectExamples', `the label of example ${kept.length}`, label, integerFrom(0));
-    if (input.length !== size)
-      throw new DataError(
-        `example ${kept.length} has ${input.length} values, must have ${size} for inputs of shape ${formatShape(inputShape)}.`,
-      );
     kept.push({ input: Float32Array.from(input), label });
   }
   const inputs = new Float32Array(kept.length * size);

@@ -91,6 +91,14 @@ export const DATA_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       ...{ inputShape: [2], classes: 2 },
     })),
   ],
+  'data.StreamDataset': [
+    only(() => new H.data.DataStream([{ input: [1, 2], label: 0 }]), H.data.DataStream),
+    options({ length: slow(number(1)), inputShape: list(() => [2]), classes: slow(number(2)) }, () => ({
+      length: 1,
+      inputShape: [2],
+      classes: 2,
+    })),
+  ],
   'data.SequentialSampler': [slow(number(4))],
   'data.RandomSampler': [slow(number(4))],
   'data.WeightedRandomSampler': [weights, slow(number(4)), options({ replacement: optional(flag) })],
@@ -115,6 +123,10 @@ export const DATA_RECEIVERS: Readonly<Record<string, () => object>> = {
   EpochRandom: () => new H.data.EpochRandom(0, 0),
   Loader: loader,
   DataStream: () => new H.data.DataStream([1, 2]),
+  StreamDataset: () =>
+    new H.data.StreamDataset(new H.data.DataStream([{ input: [1, 2], label: 0 }]), {
+      ...{ length: 1, inputShape: [2], classes: 2 },
+    }),
   Subset: () => new H.data.Subset(dataset(), [0]),
   ConcatDataset: () => new H.data.ConcatDataset([dataset()]),
   SequentialSampler: sequential,
@@ -134,6 +146,7 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
     remote: [],
   },
   EpochRandom: { of: [number(0)], from: [number(0)] },
+  StreamDataset: { batchInto },
   Subset: { batchInto },
   ConcatDataset: { batchInto },
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import fc from 'fast-check';
-import { collectExamples, DataStream, Loader } from '../../src/data/index.js';
+import { collectExamples, DataStream, Loader, StreamDataset } from '../../src/data/index.js';
+import { f32, fit, mse, nn, optim } from '../../src/index.js';
 import { property } from '../property.js';
 
 async function listed<T>(items: AsyncIterable<T>): Promise<T[]> {
@@ -95,6 +96,74 @@ test('a stream is collected into a data set; a loader and bad examples are told 
   await assert.rejects(collectExamples(stream, { inputShape: [2], classes: 1 }), /label 1 of example 1/);
   assert.throws(() => new Loader(stream as never, { batchSize: 1 }), {
     code: 'HEDDLE_ARGUMENT',
-    message: /a DataStream is read from its beginning.*await collectExamples\(stream, …\)/,
+    message: /a DataStream has no length.*collectExamples\(stream, …\).*new StreamDataset\(stream, …\)/,
   });
+});
+
+test('a stream is a data set of its own: each epoch reads it, from where a loader begins', async () => {
+  const opened: number[] = [];
+  const closed: number[] = [];
+  const stream = new DataStream(async function* (epoch: number) {
+    opened.push(epoch);
+    try {
+      for (let i = 0; ; i++) yield { input: [epoch, i], label: i % 3 };
+    } finally {
+      closed.push(epoch);
+    }
+  });
+  const options = { length: 5, inputShape: [2], classes: 3 };
+  const seen = async (loader: Loader): Promise<number[][]> => {
+    const rows: number[][] = [];
+    for await (const { inputs, labels } of loader) rows.push([...inputs, ...labels]);
+    return rows;
+  };
+  for (const prefetch of [0, 3]) {
+    const loader = new Loader(new StreamDataset(stream, options), { batchSize: 2, prefetch });
+    assert.deepEqual(await seen(loader), [
+      [0, 0, 0, 1, 0, 1],
+      [0, 2, 0, 3, 2, 0],
+      [0, 4, 1],
+    ]);
+    loader.batch = 2;
+    assert.deepEqual(await seen(loader), [[1, 4, 1]]);
+    assert.deepEqual(
+      [opened.splice(0), closed.splice(0)],
+      [
+        [0, 1],
+        [0, 1],
+      ],
+    );
+  }
+  const shuffled = new Loader(new StreamDataset(stream, options), { batchSize: 2, shuffle: true });
+  await assert.rejects(seen(shuffled), /a stream gives its examples in their order/);
+  const once = new StreamDataset(new DataStream([{ input: [1, 2], label: 0 }].values()), {
+    ...options,
+    length: 1,
+  });
+  const loader = new Loader(once, { batchSize: 1 });
+  await seen(loader);
+  await assert.rejects(
+    seen(loader),
+    /the stream of epoch 1 ended after 0 of 1 examples\. .*new DataStream\(\(\) => …\)/,
+  );
+});
+
+test('fit trains on a stream', async () => {
+  const stream = new DataStream(function* (epoch) {
+    for (let i = 0; i < 64; i++) yield { input: [Math.sin(i + epoch), Math.cos(3 * i)], label: i % 2 };
+  });
+  const dataset = new StreamDataset(
+    stream.map((e) => ({ ...e, input: [e.input[0]!, e.label] })),
+    {
+      ...{ length: 60, inputShape: [2], classes: 2 },
+    },
+  );
+  const model = new nn.Sequential(new nn.Linear(2, 1), new nn.Flatten(0));
+  const { epochs } = await fit(model, {
+    train: new Loader(dataset, { batchSize: 8 }),
+    optimizer: new optim.SGD(model.parameters(), { lr: 0.3 }),
+    loss: (outputs, labels) => mse(outputs, labels.cast(f32)),
+    epochs: 12,
+  });
+  assert.ok(epochs.at(-1)!.loss < 0.02, `${epochs.at(-1)!.loss}`);
 });
