@@ -1,10 +1,11 @@
 /** `heddle data` on a folder of images, as users run it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
+import { encodeNpy, encodeNpz } from 'heddle/io';
 import sharp from 'sharp';
 import { temporaryFolder, writePicture } from './image-files.js';
 
@@ -133,4 +134,36 @@ test('what cannot be drawn is refused', () => {
     'cnn',
   );
   refuse(/nowhere: no such folder/, 'stats', 'nowhere');
+});
+
+test('stats of tables and arrays say what each column holds', () => {
+  writeFileSync(join(folder, 'houses.csv'), 'rooms,place\n2,town\n,coast\n4,town\n6,NA\n');
+  const { code, out, err } = heddle('stats', 'houses.csv');
+  assert.deepEqual([code, err], [0, '']);
+  assert.match(out, /^data {2}houses\.csv\nrows {2}4\n/);
+  assert.match(out, /^rooms +1 +4 +1\.633 +2 +6$/m);
+  assert.match(out, /^place +1 +2 +town \(2\), coast \(1\)$/m);
+  const { rows, columns } = JSON.parse(heddle('stats', 'houses.csv', '--json').out);
+  assert.deepEqual(
+    [rows, columns[0].numbers.missing, columns[1].categories],
+    [
+      4,
+      1,
+      [
+        { name: 'town', count: 2 },
+        { name: 'coast', count: 1 },
+      ],
+    ],
+  );
+  writeFileSync(join(folder, 'houses.tsv'), 'a\tb\n1\t2\n');
+  assert.match(heddle('stats', 'houses.tsv').out, /^b +0 +2 +0 +2 +2$/m);
+  const halves = { dtype: 'f16', shape: [2], data: Uint8Array.of(0, 0x3c, 0, 0x40) } as const;
+  writeFileSync(join(folder, 'x.npy'), encodeNpy(halves));
+  assert.match(heddle('stats', 'x.npy').out, /^x\.npy +f16 +\(2\) +0 +1\.5 +0\.5 +1 +2$/m);
+  const bytes = { dtype: 'u8', shape: [1, 3], data: Uint8Array.of(1, 2, 6) } as const;
+  writeFileSync(join(folder, 'x.npz'), encodeNpz({ halves, bytes }));
+  assert.match(heddle('stats', 'x.npz').out, /^bytes +u8 +\(1,3\) +0 +3 +2\.1602 +1 +6$/m);
+  writeFileSync(join(folder, 'bad.csv'), 'a,b\n1\n');
+  assert.match(heddle('stats', 'bad.csv').err, /^heddle: bad\.csv:2: /);
+  assert.match(heddle('stats', 'houses.csv', '--size', '4').err, /leave --size and --resize out/);
 });

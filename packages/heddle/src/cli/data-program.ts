@@ -4,9 +4,9 @@ import { SETTINGS } from '../train/recipes.js';
 import type { LookOptions, StatsOptions } from './data.js';
 import { DEVICE_HELP, imageSize, wholeNumber } from './values.js';
 
-const ofSet = (command: Command): Command =>
+const ofSet = (command: Command, or = ''): Command =>
   command
-    .argument('<set>', 'mnist, fashion-mnist, a folder with four IDX files, or a folder of images')
+    .argument('<set>', `mnist, fashion-mnist, a folder with four IDX files, or a folder of images${or}`)
     .option('--size <n>', 'of the images of a folder, or <height>x<width>', imageSize)
     .addOption(
       new Option('--resize <how>', 'how images of another shape are made to fit (default: crop)').choices([
@@ -27,13 +27,15 @@ export function addData(root: Command, ended: (exitCode: number) => void): void 
     data
       .command('stats')
       .description(
-        'Examples of each class, the size of inputs, and the mean and standard deviation of each channel of the training data.',
+        'Examples of each class, the size of inputs, and the mean and standard deviation of each channel of the training data. Of ' +
+          'a table: what each column holds. Tables and images in files are read by the package heddle-data.',
       ),
+    '; or a table: .csv, .tsv, .parquet, .npy, .npz',
   )
     .option('--json', 'print it as JSON')
     .addHelpText(
       'after',
-      '\nExamples:\n  $ heddle data stats fashion-mnist\n  $ heddle data stats photos --json',
+      '\nExamples:\n  $ heddle data stats fashion-mnist\n  $ heddle data stats photos --json\n  $ heddle data stats houses.csv',
     )
     .action(async (set: string, options: StatsOptions) => {
       const { dataStats } = await import('./data.js');

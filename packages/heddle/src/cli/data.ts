@@ -11,10 +11,11 @@ import { noGrad } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
 import { augmented } from '../train/augment.js';
 import { programNamed } from '../train/programs.js';
+import type { ImageFilesOptions } from './data-package.js';
 import { counted, table, whole } from './format.js';
-import type { ImageFilesOptions } from './image-files.js';
 import { type CaptionedImage, neededPackage } from './packages.js';
 import { type ClassData, chooseDevice, loadData } from './run-data.js';
+import { isTableFile, tableStats } from './table-stats.js';
 import { StatusLine } from './terminal.js';
 
 /** Options of all that read a data set. */
@@ -72,6 +73,12 @@ interface PartStatistics {
 
 /** Print what a data set holds. */
 export async function dataStats(set: string, options: StatsOptions): Promise<number> {
+  if (isTableFile(set)) {
+    if (options.size !== undefined || options.resize !== undefined)
+      throw new ArgumentError(`${set} is not a folder of images: leave --size and --resize out.`);
+    await tableStats(set, options);
+    return 0;
+  }
   const status = new StatusLine(process.stderr);
   try {
     const data = await opened(set, options, status);

@@ -1,47 +1,12 @@
 /** Images in files on the command line, read by heddle-data, which is installed where it is needed. */
 import { existsSync, readdirSync } from 'node:fs';
-import { ArgumentError } from '../core/errors.js';
 import { type Shape, sizeOf } from '../core/shape.js';
-import type { ArrayDataset, Dataset, Normalization } from '../data/index.js';
+import type { ArrayDataset } from '../data/index.js';
 import type { Tensor } from '../tensor/tensor.js';
+import type { DataPackage, ImageFiles, ImageFilesOptions, LongWork } from './data-package.js';
 import { whole } from './format.js';
+import { neededPackage } from './packages.js';
 import type { ImageFilesConfig } from './run-folder.js';
-
-/** What the commands use of heddle-data. */
-interface DataPackage {
-  imageSplits(root: string, options: ImageFilesOptions & { readonly seed: number }): Promise<ImageSplits>;
-  readImages(paths: readonly string[], options: ImageFilesConfig['format']): Promise<Tensor<Shape, 'f32'>>;
-}
-
-type Splits<Part> = { readonly train: Part; readonly validation: Part; readonly test: Part };
-
-interface ImageSplits extends Splits<ImageFiles> {
-  readonly source: string;
-  readonly classNames: readonly string[];
-}
-
-interface LongWork {
-  readonly onProgress: (done: number, total: number) => void;
-}
-
-/** Images that are decoded when they are asked for. */
-interface ImageFiles extends Dataset {
-  readonly format: ImageFilesConfig['format'];
-  slice(begin: number, end?: number): ImageFiles;
-  select(indices: ArrayLike<number>): ImageFiles;
-  spread(count: number): ImageFiles;
-  statistics(work: LongWork): Promise<Normalization>;
-  normalized(normalize: Normalization): ImageFiles;
-  load(work: LongWork): Promise<ArrayDataset>;
-  verify(work: LongWork): Promise<readonly { readonly index: number; readonly error: Error }[]>;
-}
-
-/** How images become inputs, as options say it. */
-export interface ImageFilesOptions {
-  readonly size?: number | readonly [number, number];
-  readonly resize?: 'squash' | 'crop' | 'pad';
-  readonly classNames?: readonly string[];
-}
 
 /** Which images, and how they are read. */
 export interface ImageFilesPlan {
@@ -65,19 +30,7 @@ export interface ImageFilesPlan {
 /** Up to this size, in bytes, all images of a run are decoded once and kept. */
 const KEPT_BYTES = 2 ** 31;
 
-const PACKAGE: string = 'heddle-data';
-
-async function dataPackage(): Promise<DataPackage> {
-  try {
-    return (await import(PACKAGE)) as DataPackage;
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== 'ERR_MODULE_NOT_FOUND' || !message.includes(`'${PACKAGE}'`)) throw error;
-    throw new ArgumentError(
-      `images in files are read by a separate package. Install it: npm install ${PACKAGE}`,
-    );
-  }
-}
+const dataPackage = (): Promise<DataPackage> => neededPackage('heddle-data', 'reading images in files');
 
 /** Whether a path is a folder of folders or images, and not one of files in a format of their own. */
 export function isImageFolder(path: string): boolean {

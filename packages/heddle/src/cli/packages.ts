@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import type { Curve } from './curves.js';
+import type { DataPackage } from './data-package.js';
 import type { StepProfile } from './step-profile.js';
 
 /** What a package has that brings a command. */
@@ -48,6 +49,7 @@ export interface LookPackage {
 /** The packages by their names. */
 interface Packages {
   'heddle-bench': BenchPackage;
+  'heddle-data': DataPackage;
   'heddle-look': LookPackage;
 }
 

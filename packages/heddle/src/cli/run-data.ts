@@ -18,7 +18,8 @@ import { useDevice } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { DataSizes, TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
-import { type ImageFilesOptions, isImageFolder, readImageFolder } from './image-files.js';
+import type { ImageFilesOptions } from './data-package.js';
+import { isImageFolder, readImageFolder } from './image-files.js';
 import type { ImageFilesConfig, RunConfig } from './run-folder.js';
 
 /**

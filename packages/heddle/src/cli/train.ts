@@ -19,8 +19,8 @@ import {
 import { Interrupt } from '../train/interrupt.js';
 import { fitOptionsOf, type TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
+import type { ImageFilesOptions } from './data-package.js';
 import { counted, duration, mebibytes, perCharacter, percent, table, whole } from './format.js';
-import type { ImageFilesOptions } from './image-files.js';
 import { progress } from './progress.js';
 import { type RecipeOptions, recipeFor } from './recipe-options.js';
 import { chooseDevice, dataNamed, evaluationLoader, loadData, loaderOf, sizesOf } from './run-data.js';
