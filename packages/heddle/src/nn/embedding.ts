@@ -4,10 +4,9 @@ import { requireOptions } from '../core/arguments.js';
 import type { Shape } from '../core/shape.js';
 import { tensor } from '../tensor/create.js';
 import { EMBEDDING, type EmbeddingOptions, embedding, paddingRow } from '../tensor/functional-embedding.js';
-import { defaultGenerator } from '../tensor/random.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import { Module } from './module.js';
-import { requireSize } from './parameter.js';
+import { drawnValues, requireSize } from './parameter.js';
 
 /**
  * The row of `weight` that each index names: (…) → (…, embeddingDim). Drawn from N(0, 1); the padding row is 0.
@@ -41,9 +40,7 @@ export class Embedding extends Module {
     this.maxNorm = maxNorm;
     this.normType = normType;
     const shape = [numEmbeddings, embeddingDim];
-    const values = defaultGenerator().host.fill(new Float32Array(numEmbeddings * embeddingDim), (stream) =>
-      stream.normal(),
-    );
+    const values = drawnValues(numEmbeddings * embeddingDim, 2, (stream) => stream.normal());
     if (this.paddingIndex !== undefined) {
       const start = this.paddingIndex * embeddingDim;
       values.fill(0, start, start + embeddingDim);

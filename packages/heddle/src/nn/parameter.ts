@@ -1,11 +1,44 @@
 /** How layers make their parameters. */
 import { integerFrom, requireArgument } from '../core/arguments.js';
+import type { PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { requireIndexable } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { GivenShape } from '../tensor/shape-types.js';
 import type { Tensor } from '../tensor/tensor.js';
+
+let drawn = true;
+
+/**
+ * Make layers whose drawn parameters are going to be overwritten: they are 0. The generator moves on as if they were drawn,
+ * which takes most of the time to make a large layer.
+ */
+export function withoutDraws<T>(make: () => T): T {
+  const before = drawn;
+  drawn = false;
+  try {
+    return make();
+  } finally {
+    drawn = before;
+  }
+}
+
+/**
+ * Values of a parameter, from the host's generator.
+ * @param words that `draw` takes of it
+ */
+export function drawnValues(
+  size: number,
+  words: number,
+  draw: (stream: PhiloxStream) => number,
+): Float32Array {
+  const { host } = defaultGenerator();
+  const values = new Float32Array(size);
+  if (drawn) return host.fill(values, draw);
+  host.position += words * size;
+  return values;
+}
 
 /** f32, drawn as PyTorch's Linear and Conv2d draw theirs: from U(−1/√fanIn, 1/√fanIn). */
 export function uniformParameter<const S extends Shape>(
@@ -14,10 +47,7 @@ export function uniformParameter<const S extends Shape>(
 ): Tensor<GivenShape<S>, 'f32'> {
   requireIndexable(shape);
   const bound = 1 / Math.sqrt(fanIn);
-  const values = defaultGenerator().host.fill(
-    new Float32Array(sizeOf(shape)),
-    (stream) => bound * (2 * stream.uniform() - 1),
-  );
+  const values = drawnValues(sizeOf(shape), 1, (stream) => bound * (2 * stream.uniform() - 1));
   return tensor(values, { shape, requiresGrad: true });
 }
 

@@ -6,6 +6,7 @@ import { i32 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import * as nn from '../nn/index.js';
+import { withoutDraws } from '../nn/parameter.js';
 import { arange } from '../tensor/create.js';
 import { dropout } from '../tensor/functional-layers.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
@@ -42,15 +43,22 @@ export class GPT extends nn.Module {
     super();
     this.context = context;
     this.#dropout = dropout;
-    this.tokens = new nn.Embedding(vocabulary, dim);
-    this.positions = new nn.Embedding(context, dim);
     const layer = (): nn.TransformerEncoderLayer =>
       new nn.TransformerEncoderLayer(dim, heads, {
         ...{ dimFeedforward: 4 * dim, activation: 'gelu', normFirst: true },
         ...{ batchFirst: true, dropout },
       });
-    this.decoder = new nn.TransformerEncoder(layer, depth, { norm: new nn.LayerNorm(dim) });
-    this.head = new nn.Linear(dim, vocabulary, { bias: false });
+    // All that is drawn is overwritten below.
+    const made = withoutDraws(() => ({
+      tokens: new nn.Embedding(vocabulary, dim),
+      positions: new nn.Embedding(context, dim),
+      decoder: new nn.TransformerEncoder(layer, depth, { norm: new nn.LayerNorm(dim) }),
+      head: new nn.Linear(dim, vocabulary, { bias: false }),
+    }));
+    this.tokens = made.tokens;
+    this.positions = made.positions;
+    this.decoder = made.decoder;
+    this.head = made.head;
     for (const [name, parameter] of this.namedParameters()) {
       // What is added to the sum of all branches before it is smaller the more of them there are.
       const isBranch = /(outProj|linear2)\.weight$/.test(name);

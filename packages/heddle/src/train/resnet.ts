@@ -1,5 +1,6 @@
 /** Residual networks (He, Zhang, Ren and Sun, Deep residual learning for image recognition, 2016). */
 import * as nn from '../nn/index.js';
+import { withoutDraws } from '../nn/parameter.js';
 import type { Tensor } from '../tensor/tensor.js';
 
 const convolution = (from: number, to: number, size: number, stride: number): nn.Conv2d =>
@@ -33,15 +34,19 @@ export class BasicBlock extends nn.Module {
   }
 }
 
+/** Two blocks. What they draw is overwritten below. */
+const stage = (from: number, to: number, stride: number): nn.Sequential =>
+  withoutDraws(() => new nn.Sequential(new BasicBlock(from, to, stride), new BasicBlock(to, to, 1)));
+
 /** ResNet-18 for small images: its first convolution is 3×3 without stride, and no pooling follows it. */
 export class ResNet18 extends nn.Module {
   readonly conv1: nn.Conv2d;
   readonly bn1 = new nn.BatchNorm2d(64);
   readonly relu = new nn.ReLU();
-  readonly layer1 = new nn.Sequential(new BasicBlock(64, 64, 1), new BasicBlock(64, 64, 1));
-  readonly layer2 = new nn.Sequential(new BasicBlock(64, 128, 2), new BasicBlock(128, 128, 1));
-  readonly layer3 = new nn.Sequential(new BasicBlock(128, 256, 2), new BasicBlock(256, 256, 1));
-  readonly layer4 = new nn.Sequential(new BasicBlock(256, 512, 2), new BasicBlock(512, 512, 1));
+  readonly layer1 = stage(64, 64, 1);
+  readonly layer2 = stage(64, 128, 2);
+  readonly layer3 = stage(128, 256, 2);
+  readonly layer4 = stage(256, 512, 2);
   readonly fc: nn.Linear;
 
   constructor(channels: number, classes: number) {

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { f64 } from '../../src/core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../../src/core/errors.js';
 import * as nn from '../../src/nn/index.js';
+import { withoutDraws } from '../../src/nn/parameter.js';
 import { ones, tensor, zeros } from '../../src/tensor/create.js';
 import { dropout2d, dropPath } from '../../src/tensor/functional-layers.js';
 import { jit } from '../../src/tensor/jit.js';
@@ -279,4 +280,18 @@ test('Dropout2d drops channels and DropPath examples, and the mean stays', async
     assert.equal(layer.eval().forward(x), x);
   }
   assert.equal(new nn.DropPath().forward(x), x);
+});
+
+test('layers whose parameters are overwritten are 0, and those after them draw what they would have drawn', async () => {
+  const made = async (make: <T>(layers: () => T) => T): Promise<readonly ArrayLike<number>[]> => {
+    manualSeed(3);
+    const [linear, embedding] = make(() => [new nn.Linear(5, 3), new nn.Embedding(3, 2)] as const);
+    const after = new nn.Linear(2, 3);
+    return Promise.all([linear.weight, embedding.weight, after.weight].map((p) => p.data()));
+  };
+  const drawn = await made((layers) => layers());
+  const [linear, embedding, after] = await made(withoutDraws);
+  assert.deepEqual([...Array.from(linear!), ...Array.from(embedding!)], new Array(21).fill(0));
+  assert.deepEqual(after, drawn[2]);
+  assert.ok(Array.from(drawn[0]!).every((v) => v !== 0));
 });

@@ -48,14 +48,12 @@ interface Draft {
 }
 
 const mustFollow = (draft: Draft, other: Draft): boolean => {
-  const seen = new Set<Draft>();
-  const visit = (at: Draft): boolean => {
+  const before = new Set(draft.after);
+  for (const at of before) {
     if (at === other) return true;
-    if (seen.has(at)) return false;
-    seen.add(at);
-    return [...at.after].some(visit);
-  };
-  return [...draft.after].some(visit);
+    for (const earlier of at.after) before.add(earlier);
+  }
+  return false;
 };
 
 /**

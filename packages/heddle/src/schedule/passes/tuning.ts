@@ -40,13 +40,11 @@ export type Tune = (
   others?: () => readonly StageWork[],
 ) => readonly (string | undefined)[];
 
-/** Sizes, and which axis is contiguous. */
-const viewText = ({ dtype, shape, strides }: View): string =>
-  `${dtype.name}(${shape.join(',')})[${strides.lastIndexOf(1)}]`;
+const viewText = ({ dtype, shape }: View): string => `${dtype.name}(${shape.join(',')})`;
 
 /**
- * A text for a call with all that the model of the machine knows of it: the kernel, sizes, which way operands lie, and
- * the variants in the model's order, on which what is computed at the store has its part.
+ * A text for a call with all that the model of the machine knows of it: the kernel, sizes, and the variants in the model's
+ * order, on which what is computed at the store has its part.
  */
 export function tuningKey({ call }: Group, inputs: readonly View[], variants: readonly Variant[]): string {
   const { node, choice, made } = call!;
