@@ -38,11 +38,16 @@ export type CompileResult =
 /**
  * Compile complete sources (each with its own prelude) for one architecture, as one translation unit: every source in
  * a namespace of its own. The names of their kernels must differ.
+ * @param optimized as they run: the compiler then says where it makes products of warpgroups wait for each other
  */
-export async function compileCheck(sources: readonly string[], arch: Architecture): Promise<CompileResult> {
+export async function compileCheck(
+  sources: readonly string[],
+  arch: Architecture,
+  optimized = false,
+): Promise<CompileResult> {
   const unit = sources.map((s, i) => `namespace source_${i} {\n${s}}\n`).join('\n');
   const nvcc = findNvcc();
-  if (nvcc) return byNvcc(nvcc, unit, arch);
+  if (nvcc) return byNvcc(nvcc, unit, arch, optimized ? [] : HASTY);
   const nvrtc = findNvrtc();
   if (!nvrtc)
     return { status: 'skipped', reason: `no nvcc on the PATH or in /usr/local/cuda*. ${NVRTC_HINT}` };
@@ -55,13 +60,18 @@ export async function compileCheck(sources: readonly string[], arch: Architectur
 /** Whether text is legal does not depend on how well it is optimized, which would take twice the time. */
 const HASTY = ['-Xcicc', '-O1', '-Xptxas', '-O0'];
 
-async function byNvcc(nvcc: string, unit: string, arch: Architecture): Promise<CompileResult> {
+async function byNvcc(
+  nvcc: string,
+  unit: string,
+  arch: Architecture,
+  hasty: readonly string[],
+): Promise<CompileResult> {
   const folder = mkdtempSync(join(tmpdir(), 'heddle-cuda-'));
   try {
     const file = join(folder, 'kernels.cu');
     writeFileSync(file, unit);
     const flags = NVRTC_FLAGS.map((flag) => flag.replace(/^-/, ''));
-    const args = ['-cubin', `-arch=${arch}`, ...flags, ...HASTY, '-o', join(folder, 'kernels.cubin'), file];
+    const args = ['-cubin', `-arch=${arch}`, ...flags, ...hasty, '-o', join(folder, 'kernels.cubin'), file];
     const { stdout, stderr } = await promisify(execFile)(nvcc, args);
     return { status: 'compiled', log: `${stdout}${stderr}` };
   } catch (error) {

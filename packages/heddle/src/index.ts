@@ -60,7 +60,14 @@ export type { LaunchProfile, Profile, ProfileOptions } from './engine/profile.js
 export type { Stats as EngineStats } from './engine/program.js';
 export * as io from './io/index.js';
 export type { KernelIr } from './kernel/ir/ir.js';
-export { type BufferSchema, buffer, type Schema } from './kernel/ir/types.js';
+export {
+  type BufferSchema,
+  buffer,
+  type Schema,
+  type TensorMap,
+  type TensorMapOptions,
+  tensorMap,
+} from './kernel/ir/types.js';
 export type {
   Cast,
   Constants,

@@ -82,6 +82,10 @@ export type FindingKind =
   | 'uninitialized-read'
   | 'race'
   | 'divergent-barrier'
+  | 'missing-fence'
+  | 'mbarrier'
+  | 'unfinished'
+  | 'deadlock'
   | 'inactive-lane'
   | 'assert'
   | 'step-budget';

@@ -111,7 +111,9 @@ export function writtenBy(ir: KernelIr): ReadonlySet<Param> {
   if (known) return known;
   const written = new Set<Param>();
   for (const node of topological<Node>([ir.body])) {
-    if (node.op !== 'store' && node.op !== 'intrinsic') continue;
+    const stores =
+      node.op === 'store' || node.op === 'intrinsic' || (node.op === 'effect' && node.arg === 'tmaStore');
+    if (!stores) continue;
     const memory = node.src[0];
     if (memory?.op === 'buffer') written.add(memory.arg);
   }

@@ -136,6 +136,19 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
     optional(spec(() => ({}), isPlain)),
   ],
   buffer: [dtype],
+  tensorMap: [
+    spec(
+      () => f32,
+      (v) => v === f32,
+    ),
+    options({
+      sizes: list(() => [8, 64]),
+      box: list(() => [8, 32]),
+      strides: optional(list(() => [64, 1])),
+      offset: optional(number(0)),
+      tf32: optional(flag),
+    }),
+  ],
 
   ...Object.fromEntries(
     [

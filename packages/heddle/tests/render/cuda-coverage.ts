@@ -1,11 +1,8 @@
 /** Kernels that use everything the renderer can write: every op, conversion and intrinsic on every dtype. */
 import { bool, DTYPES, type DType, i32, isInteger, u32 } from '../../src/core/dtype.js';
-import {
-  INTRINSICS,
-  type Intrinsic,
-  type IntrinsicRecord,
-  PARAM_TYPE,
-} from '../../src/kernel/ir/intrinsics.js';
+import { ASYNCHRONOUS } from '../../src/kernel/ir/asynchronous.js';
+import type { IntrinsicRecord } from '../../src/kernel/ir/intrinsic-record.js';
+import { INTRINSICS, type Intrinsic, PARAM_TYPE } from '../../src/kernel/ir/intrinsics.js';
 import {
   act,
   alu,
@@ -136,7 +133,7 @@ export function everyIntrinsic(t: DType): KernelIr {
   ];
   for (const name of Object.keys(INTRINSICS) as Intrinsic[]) {
     const record: IntrinsicRecord = INTRINSICS[name];
-    if (record.internal) continue;
+    if (record.internal || name in ASYNCHRONOUS) continue;
     if (record.result === 'none') {
       statements.push(
         act(

@@ -1,57 +1,14 @@
 /**
  * Operations that involve more than one value: barriers, warp shuffles, votes and reductions, tensor cores, atomics,
  * and the waiting for asynchronous copies. One record each: a type rule, a simulated meaning here, and their text in
- * render/cuda/intrinsics.ts. wgmma and TMA (planned) will be records of the same kind.
+ * render/cuda/intrinsics.ts. Those of Hopper's copy engine and warpgroups are in asynchronous.ts.
  */
-import { bool, type DType, type DTypeName, f32, i32, u32 } from '../../core/dtype.js';
+import { bool, type DType, i32, u32 } from '../../core/dtype.js';
+import { ASYNCHRONOUS } from './asynchronous.js';
+import { type IntrinsicRecord, type LaneValue, VECTORS, type WarpArguments } from './intrinsic-record.js';
 import { evaluate, type Scalar } from './ops.js';
 import { fragments, multiplyBf16, multiplyF16, multiplyTf32 } from './tensor-core.js';
 import { type ValueType, value } from './types.js';
-
-/** The threads that take part: one, the 32 of a warp in lockstep, or all of a block. */
-export type ThreadScope = 'thread' | 'warp' | 'block';
-
-/** A scalar, or a vector. */
-export type LaneValue = Scalar | readonly Scalar[];
-
-/** Vectors, by dtype and lanes. */
-const VECTORS = {
-  f32x2: value(f32, 2),
-  f32x4: value(f32, 4),
-  u32x2: value(u32, 2),
-  u32x4: value(u32, 4),
-} as const;
-type VectorName = keyof typeof VECTORS;
-
-export interface IntrinsicRecord {
-  readonly scope: ThreadScope;
-  /** Dtypes of the arguments: `T` is any number (all Ts equal); for atomics the memory comes before these. */
-  readonly params: readonly ('T' | 'i32' | 'u32' | 'bool' | VectorName)[];
-  readonly result: 'T' | 'u32' | 'bool' | VectorName | 'none';
-  /** Its first argument is a place in memory, `x[i]`; the result is what stood there. */
-  readonly atomic?: true;
-  /**
-   * Its argument is a place in a shared array of one of these dtypes: of each lane a row of 16 bytes, given to `warp`
-   * as 8 numbers of 16 bits.
-   */
-  readonly rows?: readonly DTypeName[];
-  readonly doc: string;
-  /** Passes put it into kernels; authors have no name for it. */
-  readonly internal?: true;
-  /**
-   * warp: results of all lanes from the arguments of all lanes (`undefined` where a lane does not take part: it has
-   * returned, or the block ends before it).
-   */
-  readonly warp?: (t: DType, lanes: WarpArguments) => (LaneValue | undefined)[];
-  /** The lane whose value `lane` gets; outside of 0 to 31, its own. That of a lane that does not take part is undefined. */
-  readonly source?: (lane: number, by: number) => number;
-  /** All 32 lanes must take part. */
-  readonly whole?: true;
-  /** atomic: the new value from the old one and the arguments. */
-  readonly update?: (t: DType, old: Scalar, args: readonly Scalar[]) => Scalar;
-}
-
-type WarpArguments = readonly (readonly LaneValue[] | undefined)[];
 
 /** A lane that asks for one outside of the warp gets its own value back, as from `__shfl_sync`. */
 const shuffle = (doc: string, source: (lane: number, by: number) => number) =>
@@ -245,6 +202,7 @@ export const INTRINSICS = {
     (_t, old, args) => (old === args[0] ? args[1]! : old),
     ['T', 'T'],
   ),
+  ...ASYNCHRONOUS,
 } as const satisfies Record<string, IntrinsicRecord>;
 
 export type Intrinsic = keyof typeof INTRINSICS;

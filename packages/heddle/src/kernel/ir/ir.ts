@@ -8,6 +8,7 @@
 import { bool, type DType, i32 } from '../../core/dtype.js';
 import { InternalError, type Location } from '../../core/errors.js';
 import type { IrNode } from '../../core/node.js';
+import type { IntrinsicRecord } from './intrinsic-record.js';
 import { INTRINSICS, type Intrinsic, resultOf } from './intrinsics.js';
 import { OPS, type Scalar, type ScalarOp } from './ops.js';
 import {
@@ -44,6 +45,11 @@ export interface ArrayDecl {
   readonly dims: readonly number[];
   /** Elements are vectors of this many lanes (local arrays of accumulators). */
   readonly lanes: Lanes;
+  /**
+   * tile: of a shared array that the copy engine and the tensor cores reach: its rows lie swizzled. barriers: of one whose
+   * elements are mbarriers.
+   */
+  readonly form?: 'tile' | 'barriers';
 }
 
 export type Axis = 'x' | 'y' | 'z';
@@ -121,7 +127,10 @@ export type Statement =
   | Shaped<'break', null, typeof NONE>
   | Shaped<'continue', null, typeof NONE>
   | Shaped<'return', null, typeof NONE>
-  /** An intrinsic for its effect. src: [intrinsic expression], or of one without a result (`arg`) its arguments. */
+  /**
+   * An intrinsic for its effect. src: [intrinsic expression], or of one without a result (`arg`) its places, each a memory
+   * and its indices, and its arguments.
+   */
   | Shaped<'effect', Intrinsic | null, typeof NONE>
   /** src: [condition]; arg: the message. */
   | Shaped<'assert', string, typeof NONE>
@@ -204,7 +213,12 @@ export const bufferParam = (param: Param, at?: Location): MemoryNode =>
   isBuffer(param.schema)
     ? {
         op: 'buffer',
-        type: { kind: 'memory', dtype: param.schema.dtype, space: 'global', dims: [] },
+        type: {
+          kind: 'memory',
+          dtype: param.schema.dtype,
+          space: 'global',
+          dims: param.schema.map?.sizes ?? [],
+        },
         src: [],
         arg: param,
         ...spread(at),
@@ -348,7 +362,7 @@ export const leave = (at?: Location): Statement => statement('return', [], null,
 export const barrier = (at?: Location, threads?: number): Statement =>
   statement('effect', threads === undefined ? [] : [int(threads)], 'barrier', at);
 /** An intrinsic without a result. */
-export const act = (name: Intrinsic, args: readonly Expr[], at?: Location): Statement =>
+export const act = (name: Intrinsic, args: readonly Node[], at?: Location): Statement =>
   statement('effect', args, name, at);
 export const effect = (expr: Expr, at?: Location): Statement => statement('effect', [expr], null, at);
 export const assertion = (condition: Expr, message: string, at?: Location): Statement =>
@@ -356,5 +370,8 @@ export const assertion = (condition: Expr, message: string, at?: Location): Stat
 export const print = (text: string, values: readonly Expr[], at?: Location): Statement =>
   statement('print', values, text, at);
 
-/** Whether an intrinsic needs other threads: its scope is not `thread`. */
-export const needsOthers = (name: Intrinsic): boolean => INTRINSICS[name].scope !== 'thread';
+/** Whether a thread may have to wait in it for others. */
+export function needsOthers(name: Intrinsic): boolean {
+  const { scope, waits }: IntrinsicRecord = INTRINSICS[name];
+  return scope !== 'thread' || waits === true;
+}

@@ -70,6 +70,13 @@ export const FITTED = {
       /** To wait for a copy, and to meet. */
       chunk: 40,
     },
+    /** By warpgroups. Not fitted yet: from the datasheet's rates. */
+    warpgroup: {
+      /** Multiply-adds of a multiprocessor per cycle, times the bytes of an operand. */
+      rate: 4096,
+      /** To store one element of a tile of C: what does not hide behind the next tile. */
+      store: 0.05,
+    },
   },
   /**
    * Fitted to 200 timings of 16 small convolutions: its first guess takes 6 % longer than the best of them, on average, the

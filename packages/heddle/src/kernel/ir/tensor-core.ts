@@ -5,10 +5,8 @@
  */
 import type { DType } from '../../core/dtype.js';
 import { fromBf16, fromF16 } from '../../core/float16.js';
+import type { WarpArguments } from './intrinsic-record.js';
 import type { Scalar } from './ops.js';
-
-/** Per lane its arguments, vectors as arrays; undefined where a lane does not take part. */
-type WarpArguments = readonly (readonly (Scalar | readonly Scalar[])[] | undefined)[];
 
 /** How operands lie in the registers of lane (g, t): the column of A and row of B that its values stand at. */
 interface Fragment {
@@ -25,7 +23,7 @@ interface Fragment {
 const words = new DataView(new ArrayBuffer(4));
 
 /** The hardware reads the upper 19 bits only. */
-function cut(v: number): number {
+export function cutToTf32(v: number): number {
   words.setFloat32(0, v);
   words.setUint32(0, words.getUint32(0) & 0xffffe000);
   return words.getFloat32(0);
@@ -33,7 +31,7 @@ function cut(v: number): number {
 
 const TF32: Fragment = {
   depth: 8,
-  read: (registers) => registers.map((v) => cut(v as number)),
+  read: (registers) => registers.map((v) => cutToTf32(v as number)),
   alongA: (i, t) => t + (i >> 1) * 4,
   alongB: (i, t) => t + i * 4,
   lower: (i) => i % 2 === 1,

@@ -1,7 +1,8 @@
 /** The grammar of the kernel IR, checked after every pass under HEDDLE_CHECK=1. */
 import { bool, f32, i32, isFloat, isInteger } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
-import { INTRINSICS, type IntrinsicRecord, resultOf } from './intrinsics.js';
+import type { IntrinsicRecord } from './intrinsic-record.js';
+import { INTRINSICS, resultOf } from './intrinsics.js';
 import {
   type ArrayDecl,
   type Expr,
@@ -13,8 +14,9 @@ import {
   type Statement,
   type Variable,
 } from './ir.js';
+import { indicesOf, operandsOf } from './operands.js';
 import { OPS, type OpRecord } from './ops.js';
-import { formatType, isBuffer, type KernelType, sameValueType } from './types.js';
+import { formatType, isBuffer, type KernelType, value as ofType, sameValueType } from './types.js';
 
 /** @throws InternalError naming `pass` and the node, if `ir` breaks a rule of kernel/ir/ir.ts */
 export function verify(ir: KernelIr, pass: string): void {
@@ -166,12 +168,7 @@ class Verifier {
       case 'return':
         return;
       case 'effect':
-        if (node.arg)
-          this.#need(
-            node,
-            src.length === INTRINSICS[node.arg].params.length || (node.arg === 'barrier' && src.length === 1),
-            `${node.arg} has other arguments`,
-          );
+        if (node.arg) this.#act(node, INTRINSICS[node.arg], node.arg === 'barrier' ? 1 : 0);
         else if (src[0]?.op !== 'intrinsic') this.#fail(node, 'an effect needs an intrinsic');
         else this.#expr(node, src[0]);
         return;
@@ -182,6 +179,23 @@ class Verifier {
         for (const s of src) this.#expr(node, s);
         return;
     }
+  }
+
+  /** @param more arguments that it may have besides */
+  #act(node: Statement, record: IntrinsicRecord, more: number): void {
+    const { places, values } = operandsOf(record, node.src);
+    for (const { kind, memory, indices } of places) {
+      if (memory?.op !== 'buffer' && memory?.op !== 'array') this.#fail(node, 'memory is missing');
+      this.#need(node, indices.length === indicesOf(kind, memory), `${memory.arg.name} has other indices`);
+      for (const index of indices) this.#value(node, index, ofType(i32));
+    }
+    const { length } = record.params;
+    this.#need(
+      node,
+      values.length >= length && values.length <= length + more,
+      `${node.arg} has other arguments`,
+    );
+    for (const v of values) this.#expr(node, v);
   }
 
   #value(node: Node, v: Node | undefined, type: KernelType): void {

@@ -13,7 +13,14 @@ export {
   u32,
 } from '../../core/dtype.js';
 export type { KernelIr } from '../ir/ir.js';
-export { type BufferSchema, buffer, type Schema } from '../ir/types.js';
+export {
+  type BufferSchema,
+  buffer,
+  type Schema,
+  type TensorMap,
+  type TensorMapOptions,
+  tensorMap,
+} from '../ir/types.js';
 export {
   type Cast,
   type Constants,

@@ -217,6 +217,67 @@ export interface Intrinsics {
   /** Waits until at most the `n` groups committed last may still be on their way; n is a constant. */
   waitCopies(n: number): void;
 
+  /**
+   * Shared memory for the copy engine (TMA) and for `wgmma`, of compute capability 9.0. Rows (the last size) have 32, 64
+   * or 128 bytes, and lie swizzled; `t[i][j]` finds its element wherever it lies.
+   */
+  sharedTile(dtype: DType, ...sizes: Sizes): Memory;
+  /** `n` mbarriers. Each counts the arrivals, and the bytes of tiles, that complete its current phase. */
+  mbarriers(n: number): Memory;
+  /**
+   * Begins phase 0 of an mbarrier, each of `arrivals`: `initBarrier(full, i, 1)`. One thread does so, and a `barrier()`
+   * comes before anybody uses it.
+   */
+  initBarrier(barriers: Memory, i: number, arrivals: number): void;
+  /** Arrives at an mbarrier: those that wait for its phase see what this thread has done before. */
+  arrive(barriers: Memory, i: number): void;
+  /** Arrives at an mbarrier whose phase waits for that many bytes of `tmaLoad` as well. */
+  arriveExpect(barriers: Memory, i: number, bytes: number): void;
+  /**
+   * Waits until phase number `phase` is complete, which must be the current one or the one before: mbarriers know only
+   * whether its number is even. Phase −1, or 1 before any is complete, is.
+   */
+  waitBarrier(barriers: Memory, i: number, phase: number): void;
+  /**
+   * Starts to copy a box of a `tensorMap` parameter to a tile: `tmaLoad(as, stage, 0, 0, a, row, k, full, stage)`, by the
+   * copy engine, zeros where the box is outside of the buffer. It is there when the mbarrier's phase, which counts its
+   * bytes, is complete. One thread does so for the block.
+   */
+  tmaLoad(tile: Memory, ...indexMapIndexBarrierIndex: readonly (number | Memory)[]): void;
+  /**
+   * Starts to copy a box from a tile to a `tensorMap` parameter: `tmaStore(c, row, column, cs, 0, 0)`. What is outside
+   * of the buffer is not written. What threads have written to the tile needs `fenceAsync` by them and a barrier before.
+   */
+  tmaStore(map: Memory, ...indexTileIndex: readonly (number | Memory)[]): void;
+  /** Makes a group of the `tmaStore` of this thread since the last. */
+  tmaCommit(): void;
+  /** Waits until at most the `n` groups of `tmaStore` committed last still read their tiles; n is a constant. */
+  tmaWait(n: number): void;
+  /** Lets the copy engine and `wgmma` see what this thread has written to shared memory; a barrier comes after it. */
+  fenceAsync(): void;
+
+  /**
+   * Starts to add a product of 64 × N to the sums of a warpgroup, 128 neighbouring threads from a multiple of 128 on:
+   * `wgmma(sums, as, stage, row, k, bs, stage, column, k)`. N is twice the size of `sums`, a local array of f32. The tiles
+   * hold (row, k) and (column, k), from the places given on: 64 rows, N columns, 16 along k (8 of f32, as tf32). With
+   * `transposedA` a is (k, row), with `transposedB` b is (k, column), 16-bit floats only, where the index before k is that
+   * of a panel of the tile's row. Element i of `sums` is row 16w + g + 8·(⌊i / 2⌋ mod 2), column 8⌊i / 4⌋ + 2t + i mod 2 of
+   * warp w of the warpgroup, with g = ⌊laneId / 4⌋ and t = laneId mod 4. They are there after `commitWgmma` and `waitWgmma`.
+   */
+  wgmma(sums: Memory, ...indexTileIndexTileIndexTransposed: readonly (number | Memory | boolean)[]): void;
+  /** Lets `wgmma` see what this thread has put into `sums`. */
+  fenceWgmma(sums: Memory): void;
+  /** Makes a group of the `wgmma` of this warpgroup since the last. */
+  commitWgmma(): void;
+  /** Waits until at most the `n` groups of `wgmma` committed last still work; n is a constant. `sums` may be read after it. */
+  waitWgmma(sums: Memory, n: number): void;
+  /** Waits at barrier `id`, 1 to 15, until `threads` of the block have come, a multiple of 32. */
+  groupBarrier(id: number, threads: number): void;
+  /** Gives each thread of the warpgroup `n` registers, a multiple of 8 up to 256, once others have lowered theirs. */
+  raiseRegisters(n: number): void;
+  /** Leaves each thread of the warpgroup `n` registers, a multiple of 8 from 24 on. */
+  lowerRegisters(n: number): void;
+
   /** `x[i] += v`; returns the old value. Arrays take one index per dimension. */
   atomicAdd(x: Memory, ...indexAndValue: readonly [number, number, ...number[]]): number;
   /** `x[i] -= v`; returns the old value. */

@@ -1,6 +1,7 @@
 /** The names of the language: operations, `Math`, and what the context offers. */
 import { DTYPES } from '../../core/dtype.js';
-import { INTRINSICS, type IntrinsicRecord } from '../ir/intrinsics.js';
+import type { IntrinsicRecord } from '../ir/intrinsic-record.js';
+import { INTRINSICS } from '../ir/intrinsics.js';
 import { type Axis, alu, type Special, special } from '../ir/ir.js';
 import { OPS, type ScalarOp } from '../ir/ops.js';
 import type { Parsing } from './state.js';
@@ -68,7 +69,7 @@ const one = (name: Special) => (): Value => fromExpr(special(name));
 const named = (name: string) => (): Value => ({ kind: 'builtin', name });
 
 const FUNCTIONS = [
-  'shared local local2 local4 dynamicShared',
+  'shared local local2 local4 dynamicShared sharedTile mbarriers',
   'load2 load4 store2 store4 vec2 vec4 splat2 splat4 lane',
   'copyAsync copyAsync2 copyAsync4 copyAsync4Once',
   'bitcast rsqrt select assert print',

@@ -1,7 +1,8 @@
 /** Calls: casts, operations, vectors, intrinsics, and the author's own functions. */
 import type { CallExpression, Expression } from 'acorn';
 import { bool, type DType, f32, i32, isHalf } from '../../core/dtype.js';
-import { INTRINSICS, type Intrinsic, type IntrinsicRecord, PARAM_TYPE, resultOf } from '../ir/intrinsics.js';
+import type { IntrinsicRecord } from '../ir/intrinsic-record.js';
+import { INTRINSICS, type Intrinsic, PARAM_TYPE, resultOf } from '../ir/intrinsics.js';
 import {
   act,
   assertion,
@@ -24,6 +25,7 @@ import { choose } from './choose.js';
 import { type AuthorFunction, inline } from './functions.js';
 import { unnamed } from './instrumented.js';
 import { constantOf, copyAsync, declareArray, elementsOf, loadWide, place, storeWide } from './memory.js';
+import { placesOf, requirePlaces } from './places.js';
 import type { Parsing } from './state.js';
 import {
   apply,
@@ -118,6 +120,8 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
     case 'local2':
     case 'local4':
     case 'dynamicShared':
+    case 'sharedTile':
+    case 'mbarriers':
       return declareArray(p, node, name, args);
     case 'load2':
       return loadWide(p, node, args, 2);
@@ -295,18 +299,7 @@ function callIntrinsic(
   args: readonly Expression[],
 ): Value {
   const record: IntrinsicRecord = INTRINSICS[name];
-  if (record.result === 'none') {
-    const usage = `${name}(${record.params.length > 0 ? 'n' : ''})`;
-    const given = values(p, node, args, usage, record.params.length);
-    p.emit(
-      act(
-        name,
-        given.map((v, i) => int(constantOf(p, args[i]!, v, `the argument of ${name}`))),
-        p.at(node),
-      ),
-    );
-    return VOID;
-  }
+  if (record.result === 'none') return actOf(p, node, name, record, args);
   if (record.rows) {
     const { memory, indices } = place(p, node, args);
     const { dtype, space } = memory.type;
@@ -342,6 +335,47 @@ function callIntrinsic(
   const src = at ? [at.memory, ...at.indices, ...exprs] : exprs;
   const expr = intrinsic(name, src, t ?? exprs[0]?.type.dtype ?? i32, p.at(node));
   return resultOf(name, f32) ? fromExpr(read(p.keep(expr, name), p.at(node))) : effectOf(p, expr);
+}
+
+/** Those whose arguments need not be constants. */
+const VARYING: ReadonlySet<Intrinsic> = new Set<Intrinsic>([
+  'initBarrier',
+  'arriveExpect',
+  'waitBarrier',
+  'groupBarrier',
+]);
+
+/** An intrinsic without a result. */
+function actOf(
+  p: Parsing,
+  node: CallExpression,
+  name: Intrinsic,
+  { places = [], params, optional = 0 }: IntrinsicRecord,
+  args: readonly Expression[],
+): Value {
+  const taken = placesOf(p, node, name, places, args);
+  const rest = args.slice(taken.count);
+  const usage = `${name}(${[...places.map((kind) => `${kind}, i…`), ...params.map(() => 'n')].join(', ')})`;
+  if (rest.length > params.length || rest.length < params.length - optional) {
+    const most = `${params.length} argument${params.length === 1 ? '' : 's'}`;
+    p.fail(
+      node,
+      `${usage} takes ${most}${places.length > 0 ? ' after its places' : ''}, got ${rest.length}.`,
+    );
+  }
+  const given = p.inOrder(rest.map((a) => () => p.expression(a)));
+  const values = params.map((type, i): Expr => {
+    const v = given[i] ?? fromStatic(false);
+    const at = rest[i] ?? node;
+    if (VARYING.has(name)) return assignable(p, at, `argument ${i + 1} of ${name}`, v, i32, 1);
+    if (type !== 'bool') return int(constantOf(p, at, v, `the argument of ${name}`));
+    const known = staticOf(v);
+    if (typeof known !== 'boolean') p.fail(at, `argument ${i + 1} of ${name} is true or false, a constant.`);
+    return literal(p, at, known === true, bool);
+  });
+  requirePlaces(p, node, name, taken.places, values);
+  p.emit(act(name, [...taken.places.flatMap((at) => [at.memory, ...at.indices]), ...values], p.at(node)));
+  return VOID;
 }
 
 function effectOf(p: Parsing, expr: Expr): Value {

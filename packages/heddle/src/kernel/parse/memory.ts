@@ -1,5 +1,6 @@
 /** `x[i]`, `tile[r][c]`, `p.x`, `threadIdx.x`; declarations of shared and local arrays; wide loads and stores. */
 import type { CallExpression, Expression, MemberExpression, Super } from 'acorn';
+import { i64 } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import {
   type ArrayDecl,
@@ -14,7 +15,7 @@ import {
   zeroOf,
 } from '../ir/ir.js';
 import { H200 } from '../ir/target.js';
-import type { Lanes } from '../ir/types.js';
+import { type Lanes, TILE_ROWS } from '../ir/types.js';
 import { missingFrom } from './advice.js';
 import type { Parsing } from './state.js';
 import { assignable, describeValue, isDType, staticOf, toCondition, toIndex } from './typing.js';
@@ -93,12 +94,21 @@ function entry(p: Parsing, node: Syntax, v: Value, key: Expression): Value {
   return fromStatic(v.value[index]);
 }
 
+/** Memory that is only for the copy engine and for barriers. */
+const isWhole = (memory: MemoryNode): boolean =>
+  memory.op === 'buffer' ? memory.type.dims.length > 0 : memory.arg.form === 'barriers';
+
 export function elementOf(
   p: Parsing,
   node: Syntax,
   base: Extract<Value, { kind: 'memory' }>,
   keys: readonly Expression[],
 ): ElementRef {
+  if (isWhole(base.memory))
+    p.fail(
+      node,
+      `${base.name} has no elements: ${base.memory.op === 'buffer' ? 'tmaLoad and tmaStore copy it' : 'arrive and waitBarrier take it'}.`,
+    );
   const wanted = Math.max(1, base.memory.type.dims.length);
   if (keys.length !== wanted) {
     p.fail(
@@ -222,8 +232,10 @@ export function declareArray(
   callee: string,
   args: readonly Expression[],
 ): Value {
-  const [first, ...sizes] = args;
-  const dtype = first ? p.expression(first) : VOID;
+  const form = callee === 'sharedTile' ? 'tile' : callee === 'mbarriers' ? 'barriers' : undefined;
+  const sizes = form === 'barriers' ? args : args.slice(1);
+  const [first] = args;
+  const dtype = form === 'barriers' ? fromStatic(i64) : first ? p.expression(first) : VOID;
   if (dtype.kind !== 'static' || !isDType(dtype.value)) {
     return p.fail(
       first ?? node,
@@ -265,11 +277,22 @@ export function declareArray(
       space: callee.startsWith('local') ? 'local' : 'shared',
       dims: dims.length > 0 ? dims : [-1],
       lanes: callee === 'local4' ? 4 : callee === 'local2' ? 2 : 1,
+      ...(form ? { form } : {}),
     } satisfies ArrayDecl;
+    if (form === 'tile') requireRows(p, node, decl);
     p.arrays.set(key, decl);
     requireFitting(p, node);
   }
   return { kind: 'memory', memory: arrayNode(decl, p.at(node)), name: decl.name };
+}
+
+function requireRows(p: Parsing, node: Syntax, { dims, dtype }: ArrayDecl): void {
+  const bytes = dims.at(-1)! * dtype.bytes;
+  if (dims.length < 2 || !TILE_ROWS.includes(bytes as 32) || (dims.at(-2)! * bytes) % 1024 !== 0)
+    p.fail(
+      node,
+      `a tile has rows of ${TILE_ROWS.join(', ')} bytes, and whole KiB of them: (${dims}) of ${dtype.name} has rows of ${bytes}.`,
+    );
 }
 
 /** Shared arrays of fixed sizes must fit into the shared memory of a block. */

@@ -1,6 +1,7 @@
 /** The matrix products for GPUs, as a choice of the fused op. */
 import { type DType, f32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, Variant } from '../../graph/fused-op.js';
+import type { Target } from '../../kernel/ir/target.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cublasLtVariants } from '../vendor.js';
@@ -15,6 +16,8 @@ import { matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
+import { depthOf, matmulWarpgroups, rowsOf, suitsWarpgroups, type WarpgroupTile } from './warpgroup.js';
+import { warpgroupTiles } from './warpgroup-tiles.js';
 
 type SplitTile = Pick<Cut, 'splits'>;
 
@@ -36,6 +39,24 @@ function tensorNameOf(operand: TensorOperand, tile: TensorTile): string {
   return `${operand}-${size}-${each.join('x')}${along}${splitName(tile)}`;
 }
 
+/** `bf16-warpgroups-128x256x64`: rows, columns and depth of a tile. */
+function warpgroupNameOf(operand: TensorOperand, tile: WarpgroupTile, dtype: DType): string {
+  const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
+  return `${operand}-warpgroups-${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}${each}${splitName(tile)}`;
+}
+
+/** By warpgroups: the product, and where blocks share K the sum of its parts. */
+function warpgroupStages(
+  p: MatmulProblem,
+  { units }: Target,
+  tile: WarpgroupTile,
+  dtype: DType,
+): readonly Stage[] {
+  const product = matmulWarpgroups(p, tile, dtype, units);
+  if (tile.splits === 1) return [gridStage(product, { input: 0 }, { input: 1 }, { output: true })];
+  return sumOf(p, product, tile.splits, dtype);
+}
+
 /** The launches: the product, and where it comes in parts their sum. */
 function stages(
   p: MatmulProblem,
@@ -44,9 +65,13 @@ function stages(
   level: number,
   dtype = f32 as DType,
 ): readonly Stage[] {
-  const { splits } = tile;
+  if (!isInParts(p.K, tile, level)) return [gridStage(product, { input: 0 }, { input: 1 }, { output: true })];
+  return sumOf(p, product, tile.splits, dtype);
+}
+
+/** A product of that many parts, and their sum. */
+function sumOf(p: MatmulProblem, product: GridKernel, splits: number, dtype: DType): readonly Stage[] {
   const sources = [{ input: 0 }, { input: 1 }] as const;
-  if (!isInParts(p.K, tile, level)) return [gridStage(product, ...sources, { output: true })];
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
   return [
     gridStage(product, ...sources, parts),
@@ -60,15 +85,37 @@ function stages(
  */
 const FEW = 2 ** 27;
 
+/** Compute capability × 10 of Hopper: the only one with wgmma. */
+const WARPGROUPS = 90;
+
+/** What warpgroups multiply matrices of that dtype as. */
+const operandOf = (dtype: DType): TensorOperand => (dtype === f32 ? 'tf32' : (dtype.name as 'f16' | 'bf16'));
+
 /** The most promising first. Tensor cores only where less than f32 is asked for; small products are f32 anyway. */
 function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
   const { dtype } = io.node;
-  const tensorVariants = (operand: TensorOperand): Variant[] =>
+  const warpVariants = (operand: TensorOperand): Variant[] =>
     tensorTiles(p, io.target, operand, dtype).map((tile) => ({
       name: tensorNameOf(operand, tile),
       plan: () => stages(p, matmulTensor(p, tile, operand, dtype), tile, LEVEL.tensor, dtype),
     }));
+  const warpgroupVariants = (operand: TensorOperand): Variant[] =>
+    warpgroupTiles(p, io.target, dtype).map((tile) => ({
+      name: warpgroupNameOf(operand, tile, dtype),
+      plan: () => warpgroupStages(p, io.target, tile, dtype),
+    }));
+  // Small products are done before the copy engine has begun.
+  const isLarge = 2 * p.batches * p.M * p.N * p.K >= FEW;
+  const hasWarpgroups = (operand: TensorOperand): boolean =>
+    io.target.capability === WARPGROUPS &&
+    isLarge &&
+    operand === operandOf(dtype) &&
+    suitsWarpgroups(p, dtype);
+  const tensorVariants = (operand: TensorOperand): Variant[] =>
+    hasWarpgroups(operand)
+      ? [...warpgroupVariants(operand), ...warpVariants(operand).slice(0, 2)]
+      : warpVariants(operand);
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   const plain = matmulTiles(p, io.target, 4).map((tile) => ({

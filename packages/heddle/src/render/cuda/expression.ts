@@ -1,10 +1,12 @@
 /** Expressions of the kernel IR in C++. */
 import { bool, type DType, isHalf, u8 } from '../../core/dtype.js';
-import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
+import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
+import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import type { Axis, Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
+import type { Asynchronous, PlaceText } from './asynchronous.js';
 import { type Analysis, accessOf } from './index-arithmetic.js';
 import { intrinsicCall } from './intrinsics.js';
 import type { Names } from './names.js';
@@ -85,6 +87,7 @@ export class CudaExpressions {
   place(memory: MemoryNode, indices: readonly Expr[], lanes: Lanes): Text {
     const { dtype } = memory.type;
     if (lanes === 1 || isVectorArray(memory)) return this.#element(memory, indices);
+    if (isTile(memory)) return this.#inTile(memory, indices, this.#prelude.memoryVector(dtype, lanes));
     const type = this.#prelude.memoryVector(dtype, lanes);
     const readOnly = memory.op === 'buffer' && !this.#analysis.written.has(memory.arg);
     const pointer = call(
@@ -117,7 +120,31 @@ export class CudaExpressions {
     return this.#names.of(memory.arg, memory.arg.name);
   }
 
+  /** What an operation of the copy engine or of a warpgroup works on. */
+  placeText(kind: PlaceKind, memory: MemoryNode, indices: readonly Expr[]): PlaceText {
+    const text = kind === 'sums' ? this.#element(memory, indices).text : this.#memoryName(memory);
+    return { memory, indices: indices.map((i) => this.value(i)), text };
+  }
+
+  /** What is there in a tile, whose rows lie swizzled: pieces of 16 bytes change places, by the number of the row. */
+  #inTile(memory: MemoryNode, indices: readonly Expr[], type: string): Text {
+    const { dims, dtype } = memory.type;
+    const row = dims.at(-1)! * dtype.bytes;
+    const name = `swizzled_${row}`;
+    this.#prelude.define(
+      name,
+      () =>
+        `__device__ inline unsigned char* ${name}(unsigned char* tile, int at) { return tile + (at ^ (at >> 3 & ${16 * (row / 16 - 1)})); }`,
+    );
+    const flat = indices
+      .map((i) => this.value(i).text)
+      .reduce((sum, index, i) => (i === 0 ? index : `(${sum}) * ${dims[i]} + ${index}`));
+    const at = call(name, postfix(this.#memoryName(memory)), postfix(`(${flat}) * ${dtype.bytes}`));
+    return { text: `*${call(`reinterpret_cast<${type}*>`, at).text}`, precedence: PRECEDENCE.unary };
+  }
+
   #element(memory: MemoryNode, indices: readonly Expr[]): Text {
+    if (isTile(memory)) return this.#inTile(memory, indices, MEMORY_TYPE[memory.type.dtype.name]);
     return postfix(`${this.#memoryName(memory)}${indices.map((i) => `[${this.value(i).text}]`).join('')}`);
   }
 
@@ -258,9 +285,11 @@ export class CudaExpressions {
     const at = accessOf(e);
     const t: DType = at ? at.memory.type.dtype : (args[0]?.type.dtype ?? u8);
     const place = at && prefix('&', this.#element(at.memory, at.indices));
-    return intrinsicCall(this.#prelude, e.arg, t, texts, place);
+    return intrinsicCall(this.#prelude, e.arg as Exclude<Intrinsic, Asynchronous>, t, texts, place);
   }
 }
+
+const isTile = (memory: MemoryNode): boolean => memory.op === 'array' && memory.arg.form === 'tile';
 
 /** An array whose elements are vectors. */
 export const isVectorArray = (memory: MemoryNode): boolean => memory.op === 'array' && memory.arg.lanes > 1;

@@ -1,7 +1,8 @@
 /** What the renderer has to know of a kernel before it writes: which arithmetic makes indices, what is aligned. */
 
 import { topological } from '../../core/node.js';
-import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
+import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
+import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
 import type { Expr, MemoryNode, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
 
 /** How a kernel touches memory at one place. */

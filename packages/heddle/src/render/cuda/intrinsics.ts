@@ -2,6 +2,7 @@
 import { type DType, f32, u32 } from '../../core/dtype.js';
 import type { Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
+import type { Asynchronous } from './asynchronous.js';
 import { fromMemory, rounded, scalarOp, toMemory } from './ops.js';
 import type { Prelude } from './prelude.js';
 import {
@@ -256,12 +257,12 @@ const TABLE = {
     ['i32', 'u32', 'i64'],
     (_prelude, _t, old, v, w) => ternary(infix(old, '==', v, PRECEDENCE.equality), w, old),
   ),
-} as const satisfies Record<Intrinsic, IntrinsicText>;
+} as const satisfies Record<Exclude<Intrinsic, Asynchronous>, IntrinsicText>;
 
 /** The call of an intrinsic. @param place of an atomic: the address of the element */
 export function intrinsicCall(
   prelude: Prelude,
-  name: Intrinsic,
+  name: Exclude<Intrinsic, Asynchronous>,
   t: DType,
   args: readonly Text[],
   place: Text = postfix(''),

@@ -22,15 +22,16 @@ const RESERVED: ReadonlySet<string> = new Set(
   isnan isinf isfinite signbit dim3 uint3 int2 int3 int4 uint2 uint4 float1 float2 float3 float4 double2
   double3 double4 uchar2 uchar4 char2 char4 short2 short4 ushort2 ushort4 long2 ulong2 longlong2 ulonglong2 size_t
   ptrdiff_t clock_t
-  f16 bf16 dynamic_shared idiv mod shl shr lane_id warp_id index_below nan_min nan_max wrap_add wrap_sub wrap_mul wrap_neg wrap_abs
+  f16 bf16 dynamic_shared placed_shared idiv mod shl shr lane_id warp_id index_below nan_min nan_max wrap_add wrap_sub wrap_mul wrap_neg wrap_abs
   MessageLog message_log record_message message
   Arguments Lists lists list list_block
+  TensorMap tile_descriptor arrive arrive_expect init_barrier
   round_f16 round_bf16 f16_to_float float_to_f16 bf16_to_float float_to_bf16`),
 );
 
 /** Names of the prelude's vectors and generated functions, and CUDA's atomics and intrinsics. */
 const RESERVED_FORM =
-  /^(__.*|_[A-Z].*|atomic[A-Z_].*|warp_.*|saturate_.*|odd_.*|(\w+_)?(f16|bf16|f32|f64|u8|i32|u32|i64|bool)x[24])$/;
+  /^(__.*|_[A-Z].*|atomic[A-Z_].*|warp_.*|saturate_.*|odd_.*|(tma|commit|wait|fence|swizzled|wgmma|hold|group|raise|lower)_\w+|(\w+_)?(f16|bf16|f32|f64|u8|i32|u32|i64|bool)x[24])$/;
 
 /** `name` as a C++ identifier that means nothing else. */
 export function identifier(name: string): string {

@@ -8,9 +8,15 @@
 import { basename } from '#platform/paths.js';
 import { i32 } from '../../core/dtype.js';
 import { around, InternalError, type Location } from '../../core/errors.js';
-import type { ArrayDecl, Expr, KernelIr, Param, Statement, Variable } from '../../kernel/ir/ir.js';
+import { some } from '../../core/node.js';
+import { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
+import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
+import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
+import { operandsOf } from '../../kernel/ir/operands.js';
+import { type SharedLayout, sharedLayoutOf } from '../../kernel/ir/shared-layout.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import type { Message } from '../message.js';
+import { type Asynchronous, asynchronousCall } from './asynchronous.js';
 import { asyncCopy } from './copies.js';
 import { CudaExpressions, isVectorArray } from './expression.js';
 import { type Analysis, accessOf, analyse } from './index-arithmetic.js';
@@ -96,10 +102,14 @@ class Writer {
   write(): CudaKernel {
     const { params, arrays, body, lists } = this.#ir;
     const { maxThreads } = this.#options;
-    const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads})`;
+    // Registers can be moved between warpgroups only where their number is fixed: by one block of a multiprocessor.
+    const blocks = some([body], movesRegisters) ? ', 1' : '';
+    const bounds = maxThreads === undefined ? '' : ` __launch_bounds__(${maxThreads}${blocks})`;
     const list =
       lists === undefined ? params.map((p) => this.#parameter(p)).join(', ') : this.#lists(params, lists);
-    for (const array of arrays) this.#array(array);
+    const layout = sharedLayoutOf(this.#ir);
+    if (layout) this.#line(`alignas(1024) extern __shared__ unsigned char placed_shared[];`);
+    for (const array of arrays) this.#array(array, layout);
     this.#statements(body);
     const prelude = this.#prelude.toString();
     const text = `${prelude}${prelude && '\n'}extern "C" __global__ void${bounds} ${cudaEntry(this.#ir)}(${list}) {\n${this.#lines.map((l) => `${l}\n`).join('')}}\n`;
@@ -113,6 +123,7 @@ class Writer {
     const dtype = isBuffer(schema) ? schema.dtype : schema;
     if (dtype.name === 'f16' || dtype.name === 'bf16') this.#prelude.need(dtype.name);
     if (!isBuffer(schema)) return `${MEMORY_TYPE[dtype.name]} ${name}`;
+    if (schema.map) return `const __grid_constant__ TensorMap ${name}`;
     return `${this.#analysis.written.has(param) ? '' : 'const '}${MEMORY_TYPE[dtype.name]}* ${name}`;
   }
 
@@ -136,17 +147,31 @@ class Writer {
     return 'const __grid_constant__ Lists lists';
   }
 
-  #array(array: ArrayDecl): void {
+  #array(array: ArrayDecl, layout: SharedLayout | undefined): void {
     const name = this.#names.declare(array, array.name);
-    const { dtype, lanes, dims, space } = array;
+    const { dtype, lanes, dims, space, form } = array;
+    const offset = layout?.offsets.get(array);
+    if (form === 'tile') {
+      this.#line(`unsigned char* const ${name} = placed_shared + ${offset};`);
+      return;
+    }
+    if (form === 'barriers') {
+      this.#line(`auto* const ${name} = reinterpret_cast<unsigned long long*>(placed_shared + ${offset});`);
+      return;
+    }
     if (dtype.name === 'f16' || dtype.name === 'bf16') this.#prelude.need(dtype.name);
     const element = lanes > 1 ? this.#prelude.vector(dtype, lanes) : MEMORY_TYPE[dtype.name];
     if (dims[0] === -1) {
-      this.#line('alignas(16) extern __shared__ unsigned char dynamic_shared[];');
-      this.#line(`${element}* const ${name} = reinterpret_cast<${element}*>(dynamic_shared);`);
+      if (!layout) this.#line('alignas(16) extern __shared__ unsigned char dynamic_shared[];');
+      const from = layout ? `placed_shared + ${layout.bytes}` : 'dynamic_shared';
+      this.#line(`${element}* const ${name} = reinterpret_cast<${element}*>(${from});`);
       return;
     }
     const sizes = dims.map((d) => `[${d}]`).join('');
+    if (offset !== undefined) {
+      this.#line(`auto& ${name} = *reinterpret_cast<${element} (*)${sizes}>(placed_shared + ${offset});`);
+      return;
+    }
     // Aligned, for accesses to several lanes at once.
     this.#line(`${space === 'shared' ? '__shared__ ' : ''}alignas(16) ${element} ${name}${sizes};`);
   }
@@ -249,8 +274,17 @@ class Writer {
 
   /** An intrinsic without a result. */
   #act(s: Statement & { op: 'effect' }): Text {
+    const name = s.arg!;
+    if (name in ASYNCHRONOUS) {
+      const { places, values } = operandsOf(INTRINSICS[name], s.src);
+      const texts = places.map(({ kind, memory, indices }) =>
+        this.#expressions.placeText(kind, memory, indices),
+      );
+      const given = values.map((e) => this.#value(e));
+      return asynchronousCall(this.#prelude, name as Asynchronous, texts, values, given);
+    }
     const args = (s.src as readonly Expr[]).map((e) => this.#value(e));
-    return intrinsicCall(this.#prelude, s.arg!, i32, args);
+    return intrinsicCall(this.#prelude, name as Exclude<Intrinsic, Asynchronous>, i32, args);
   }
 
   #store(s: Statement & { op: 'store' }): void {
@@ -375,6 +409,9 @@ class Writer {
     this.#line('}');
   }
 }
+
+const movesRegisters = ({ op, arg }: Node): boolean =>
+  op === 'effect' && (arg === 'raiseRegisters' || arg === 'lowerRegisters');
 
 /** Whether an expression is as good evaluated again: it is short and nothing in the loop can change it. */
 function isFixed(e: Expr): boolean {

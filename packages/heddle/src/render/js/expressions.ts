@@ -2,7 +2,8 @@
 import { type DType, isHalf } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import { some } from '../../core/node.js';
-import { INTRINSICS, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
+import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
+import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
 import type { Expr, MemoryNode, Node } from '../../kernel/ir/ir.js';
 import { needsRounding, OPS, type OpRecord, type Scalar, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { Scribe } from './names.js';

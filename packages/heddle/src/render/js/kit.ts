@@ -1,7 +1,8 @@
 /** The functions that a kernel's JavaScript (render/js/render.ts) calls by name. */
 import { DTYPES, type DType, type TypedArray } from '../../core/dtype.js';
 import { fromBf16, fromF16, toBf16, toF16 } from '../../core/float16.js';
-import { INTRINSICS, type Intrinsic, type IntrinsicRecord } from '../../kernel/ir/intrinsics.js';
+import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
+import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { convert, evaluate, OPS, type Scalar } from '../../kernel/ir/ops.js';
 
 /** A vector of the kernel language at run time. */

@@ -44,7 +44,7 @@ export function isPast(end: Path, operation: Path): boolean {
 
 const RESERVED = new Set([
   ...Object.keys(KIT),
-  ...'run args shared local steps thread copies arguments await break case catch class const continue debugger default delete'.split(
+  ...'run args shared local engine steps thread copies arguments await break case catch class const continue debugger default delete'.split(
     ' ',
   ),
   ...'do else enum eval export extends false finally for function if implements import in instanceof'.split(

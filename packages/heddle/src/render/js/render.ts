@@ -6,6 +6,8 @@
  */
 import { InternalError } from '../../core/errors.js';
 import { some, topological } from '../../core/node.js';
+import { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
+import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import {
   type Expr,
   type KernelIr,
@@ -16,6 +18,7 @@ import {
   type Statement,
   type StoreWay,
 } from '../../kernel/ir/ir.js';
+import { operandsOf } from '../../kernel/ir/operands.js';
 import { isBuffer } from '../../kernel/ir/types.js';
 import { jumps } from '../../kernel/ir/walk.js';
 import { access, bare, encoded, expression, gathered, observes } from './expressions.js';
@@ -26,12 +29,16 @@ export type { Site } from './names.js';
 
 export interface JsKernel {
   readonly name: string;
-  /** Body of a function of `run`, `args`, `shared`, `local` and the KIT's names that returns the thread function. */
+  /** Body of a function of `run`, `args`, `shared`, `local`, `engine` and the KIT's names that returns the thread function. */
   readonly source: string;
   /** The thread function is a generator: the kernel has barriers or warp operations. */
   readonly waits: boolean;
+  /** It has work beside its threads, or threads that wait in groups. */
+  readonly asynchronous: boolean;
   readonly sites: readonly Site[];
 }
+
+const isAsynchronous = (n: Node): boolean => n.op === 'effect' && n.arg !== null && n.arg in ASYNCHRONOUS;
 
 const waitsHere = (n: Node): boolean =>
   (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg);
@@ -43,7 +50,8 @@ const copiesHere = (n: Node): boolean =>
 /** The JavaScript of a kernel; the same text for the same kernel. */
 export function renderJs(ir: KernelIr): JsKernel {
   const to = new Scribe();
-  const waits = some<Node>([ir.body], waitsHere);
+  const asynchronous = some<Node>([ir.body], isAsynchronous) || ir.arrays.some((a) => a.form);
+  const waits = asynchronous || some<Node>([ir.body], waitsHere);
   const schema = (p: KernelIr['params'][number]): string =>
     isBuffer(p.schema) ? `buffer(${p.schema.dtype.name})` : p.schema.name;
   to.line(`// ${ir.name}(${ir.params.map((p) => `${p.name}: ${schema(p)}`).join(', ')})`);
@@ -84,7 +92,7 @@ export function renderJs(ir: KernelIr): JsKernel {
     },
     '};',
   );
-  return { name: ir.name, source: to.text(), waits, sites: to.sites };
+  return { name: ir.name, source: to.text(), waits, asynchronous, sites: to.sites };
 }
 
 /** Where a statement stands. */
@@ -141,6 +149,7 @@ function statement(to: Scribe, s: Statement, around: Around): void {
     case 'effect':
       if (s.arg === 'commitCopies') to.line('copies.commit();');
       else if (s.arg === 'waitCopies') to.line(`copies.wait(${x(s.src[0])});`);
+      else if (s.arg && s.arg in ASYNCHRONOUS) beside(to, s, s.arg);
       else if (s.arg)
         to.line(
           `yield [${[to.site(s.at, { intrinsic: s.arg, path: to.path() }), ...s.src.map(x)].join(', ')}];`,
@@ -159,6 +168,18 @@ function statement(to: Scribe, s: Statement, around: Around): void {
       break;
     }
   }
+}
+
+/** An operation of the engine that works beside the threads: asked of it, or waited for with others. */
+function beside(to: Scribe, s: Statement & { op: 'effect' }, name: Intrinsic): void {
+  const { places, values } = operandsOf(INTRINSICS[name], s.src);
+  const at = places.map(
+    ({ memory, indices }) => `[${to.name(memory.arg)}$, [${indices.map((i) => bare(to, i)).join(', ')}]]`,
+  );
+  const operands = [...at, ...values.map((v) => bare(to, v))];
+  const site = to.site(s.at, { intrinsic: name, path: to.path() });
+  const all = [site, ...operands].join(', ');
+  to.line(needsOthers(name) ? `yield [${all}];` : `engine.${name}(${all});`);
 }
 
 /** Both sides of a last `if` end the thread, as `return` in one of them would: nothing comes after it. */

@@ -16,7 +16,9 @@ import {
   requireNames,
   requireScalar,
 } from '../launch-rules.js';
-import { LocalMemory, WatchedMemory } from './memory.js';
+import type { ClockedMemory } from './clocked-memory.js';
+import { Engine, type Mbarriers } from './engine.js';
+import { LocalMemory, SumsMemory, WatchedMemory } from './memory.js';
 import { RUN, Run, type RunOptions } from './run.js';
 import {
   runThreads,
@@ -30,14 +32,16 @@ import { Shadow } from './shadow.js';
 export const SIM_TARGET: Target = { ...H200, name: 'sim', units: 4 };
 
 /** The parameters of `Bind`, by the names that the JavaScript of a kernel has for them. */
-const ENVIRONMENT = ['run', 'args', 'shared', 'local'] as const;
+const ENVIRONMENT = ['run', 'args', 'shared', 'local', 'engine'] as const;
 
 type Bind = (
   run: Run,
   args: readonly (WatchedMemory | Scalar)[],
-  shared: readonly WatchedMemory[],
+  shared: readonly (WatchedMemory | ClockedMemory | Mbarriers)[],
   /** The registers of array `index` of the kernel, for one thread. */
   local: (index: number) => LocalMemory,
+  /** What works beside the threads, if anything does. */
+  engine: Engine | undefined,
 ) => ThreadFunction | WaitingThreadFunction;
 
 interface SimulatedKernel {
@@ -96,20 +100,24 @@ export class Sanitizer {
     const { js, bind } = compiledFor(ir);
     const run = new Run(js.sites, grid, block, this.#epoch, options);
     const places = smallestElements(ir, args);
+    const engine = js.asynchronous ? new Engine(run) : undefined;
     const bound = argumentsOf(ir).map((p, i) => {
       const arg = args[i]!;
       if (!isBuffer(p.schema)) return wrap(p.schema, arg as Scalar);
       const data = arg as TypedArray;
       const bytes = places.get(data.buffer)!;
-      return WatchedMemory.global(run, p.name, data, this.#shadowOf(data.buffer, bytes), bytes);
+      const memory = WatchedMemory.global(run, p.name, data, this.#shadowOf(data.buffer, bytes), bytes);
+      if (p.schema.map) engine?.describe(memory, p.schema.map);
+      return memory;
     });
     const shared = ir.arrays
       .filter((a) => a.space === 'shared')
-      .map((a) => WatchedMemory.shared(run, a, sharedBytes));
-    const local = (index: number): LocalMemory => new LocalMemory(run, ir.arrays[index]!);
-    const thread = threadOf(ir, bound, (list) => bind(run, list, shared, local));
+      .map((a) => engine?.shared(a, sharedBytes) ?? WatchedMemory.shared(run, a, sharedBytes));
+    const Local = engine ? SumsMemory : LocalMemory;
+    const local = (index: number): LocalMemory => new Local(run, ir.arrays[index]!);
+    const thread = threadOf(ir, bound, (list) => bind(run, list, shared, local, engine));
     try {
-      if (js.waits) runWaitingThreads(run, thread as WaitingThreadFunction);
+      if (js.waits) runWaitingThreads(run, thread as WaitingThreadFunction, engine);
       else runThreads(run, thread as ThreadFunction);
     } finally {
       this.#epoch = run.epoch;

@@ -10,7 +10,7 @@ import type { Loan, Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
 
 /** Bounds and alignment, the same for all memory. */
-abstract class CheckedMemory {
+export abstract class CheckedMemory {
   readonly data: TypedArray;
   protected readonly run: Run;
   protected readonly name: string;
@@ -316,5 +316,64 @@ export class LocalMemory extends CheckedMemory {
     this.checkBounds(element, lanes, site);
     for (let i = element; i < element + lanes; i++) this.#written[i] = 1;
     return element;
+  }
+}
+
+/** A local array in a kernel with wgmma, whose products are added to it while the thread goes on. */
+export class SumsMemory extends LocalMemory {
+  readonly decl: ArrayDecl;
+  /** The group of products that was started last, and its place; undefined when nothing works on the array. */
+  #busy: { readonly group: number; readonly site: number } | undefined;
+  /** Changed by the thread since it was fenced for wgmma. */
+  #changed = false;
+
+  constructor(run: Run, decl: ArrayDecl) {
+    super(run, decl);
+    this.decl = decl;
+  }
+
+  override readLanes(element: number, lanes: number, site: number): number {
+    this.#mustBeDone('read', site);
+    return super.readLanes(element, lanes, site);
+  }
+
+  override writeLanes(element: number, lanes: number, site: number): number {
+    this.#mustBeDone('written', site);
+    this.#changed = true;
+    return super.writeLanes(element, lanes, site);
+  }
+
+  fence(): void {
+    this.#changed = false;
+  }
+
+  /** A wgmma of `thread` adds to the array, as one of a group. */
+  multiplied(group: number, site: number, thread: number): void {
+    const { run } = this;
+    if (this.#changed)
+      run.fail(
+        'missing-fence',
+        `wgmma adds to ${this.name}, which the thread has changed: call fenceWgmma(${this.name}) after that.`,
+        site,
+        thread,
+      );
+    run.thread = thread;
+    if (!this.#busy) super.readLanes(0, this.length, site);
+    this.#busy = { group, site };
+  }
+
+  /** The groups up to `done` are. */
+  settle(done: number): void {
+    if (this.#busy && this.#busy.group <= done) this.#busy = undefined;
+  }
+
+  #mustBeDone(what: string, site: number): void {
+    if (!this.#busy) return;
+    this.run.fail(
+      'unfinished',
+      `${this.name} is ${what} while wgmma${this.run.nameLine(this.#busy.site)} may still add to it. ` +
+        `Call commitWgmma() and waitWgmma(${this.name}, 0) first.`,
+      site,
+    );
   }
 }

@@ -1,7 +1,10 @@
 /** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
-import { INTRINSICS, type IntrinsicRecord, type LaneValue } from '../../kernel/ir/intrinsics.js';
+import { WARPGROUP } from '../../kernel/ir/asynchronous.js';
+import type { IntrinsicRecord, LaneValue } from '../../kernel/ir/intrinsic-record.js';
+import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
 import { isPast } from '../../render/js/names.js';
 import type { Dim3 } from '../device.js';
+import type { Engine } from './engine.js';
 import { coordinates, type Run } from './run.js';
 
 type ThreadIndex = [number, number, number, number, number, number];
@@ -15,6 +18,8 @@ export type ThreadFunction = (...index: ThreadIndex) => void;
 export type WaitingThreadFunction = (...index: ThreadIndex) => Thread;
 
 const WARP = 32;
+/** Of a warpgroup. */
+const WARPS = WARPGROUP / WARP;
 
 const volume = ([x, y, z]: Dim3): number => x * y * z;
 
@@ -32,32 +37,90 @@ export function runThreads(run: Run, thread: ThreadFunction): void {
   }
 }
 
-/** Run a kernel with barriers or warp operations. */
-export function runWaitingThreads(run: Run, thread: WaitingThreadFunction): void {
+/** Run a kernel with barriers or warp operations. @param engine what works beside its threads, if anything does */
+export function runWaitingThreads(run: Run, thread: WaitingThreadFunction, engine?: Engine): void {
   const threads = volume(run.blockDim);
   for (let b = 0; b < volume(run.gridDim); b++) {
     const block = coordinates(b, run.gridDim);
     run.beginBlock();
+    engine?.beginBlock();
     const warps: Warp[] = [];
     for (let first = 0; first < threads; first += WARP) {
       const lanes = Array.from({ length: Math.min(WARP, threads - first) }, (_, i) =>
         thread(...coordinates(first + i, run.blockDim), ...block),
       );
-      warps.push(new Warp(run, first, lanes));
+      warps.push(new Warp(run, first, lanes, engine));
     }
-    let running = true;
-    while (running) {
-      for (const warp of warps) warp.advance();
-      running = meet(run, warps);
-    }
+    do {
+      while (advance(run, warps, engine));
+    } while (meet(run, warps, engine));
+    engine?.endBlock();
   }
 }
 
+/** Let every warp go on until it waits for others; whether any could. */
+function advance(run: Run, warps: readonly Warp[], engine: Engine | undefined): boolean {
+  let any = false;
+  for (const warp of warps) if (warp.advance()) any = true;
+  if (!engine) return false;
+  return multiplyTogether(run, warps, engine) || meetInGroups(run, warps, engine) || any;
+}
+
+/** Warpgroups whose threads all wait at one wgmma start it; whether any did. */
+function multiplyTogether(run: Run, warps: readonly Warp[], engine: Engine): boolean {
+  let any = false;
+  for (let w = 0; w + WARPS <= warps.length; w += WARPS) {
+    const group = warps.slice(w, w + WARPS);
+    const requests = group.flatMap((warp) => warp.requests);
+    const site = requests[0]?.[0];
+    if (site === undefined || run.site(site).intrinsic !== 'wgmma' || requests.length < WARPGROUP) continue;
+    if (requests.some((r) => r?.[0] !== site)) continue;
+    const lanes = requests.map((r) => r!.slice(1)) as unknown as Parameters<Engine['wgmma']>[2];
+    engine.wgmma(site, w * WARP, lanes);
+    for (const warp of group) warp.release(() => true);
+    any = true;
+  }
+  return any;
+}
+
+/** Threads that have met at a barrier of a group go on; whether any did. */
+function meetInGroups(run: Run, warps: readonly Warp[], engine: Engine): boolean {
+  const waiting = new Map<number, { readonly wanted: number; readonly threads: number[] }>();
+  warps.forEach((warp, w) => {
+    warp.requests.forEach((request, lane) => {
+      if (!request || run.site(request[0]).intrinsic !== 'groupBarrier') return;
+      const [site, id, wanted] = request as readonly [number, number, number];
+      const here = waiting.get(id) ?? { wanted, threads: [] };
+      waiting.set(id, here);
+      here.threads.push(w * WARP + lane);
+      if (here.wanted !== wanted || here.threads.length > wanted)
+        run.fail(
+          'divergent-barrier',
+          `groupBarrier(${id}, ${wanted}) is reached by ${here.threads.length} threads, and by some with ${here.wanted}: ` +
+            'give each group of threads a number of its own.',
+          site,
+          w * WARP + lane,
+        );
+    });
+  });
+  let any = false;
+  for (const { wanted, threads } of waiting.values()) {
+    if (threads.length < wanted) continue;
+    engine.groupBarrier(threads);
+    const members = new Set(threads);
+    for (const [w, warp] of warps.entries()) warp.release((lane) => members.has(w * WARP + lane));
+    any = true;
+  }
+  return any;
+}
+
 /** All threads stand at a barrier or have returned: check that they agree. Whether the block goes on. */
-function meet(run: Run, warps: readonly Warp[]): boolean {
+function meet(run: Run, warps: readonly Warp[], engine: Engine | undefined): boolean {
   const requests = warps.flatMap((w) => w.requests);
   const waiting = requests.findIndex((r) => r !== undefined);
   if (waiting < 0) return false;
+  const stuck = stuckOf(run, requests, engine);
+  if (stuck >= 0) reportStuck(run, requests, stuck, engine!);
   const [site, expected = requests.length] = requests[waiting]! as [number, number?];
   const other = requests.findIndex((r, i) => r?.[0] !== (i < expected ? site : undefined));
   if (other >= 0) {
@@ -72,7 +135,58 @@ function meet(run: Run, warps: readonly Warp[]): boolean {
     );
   }
   run.passBarrier(site);
+  engine?.clocks.meet([...requests.keys()]);
+  for (const warp of warps) warp.release(() => true);
   return true;
+}
+
+/** The thread that tells most of why nothing goes on, −1 if all wait at barriers of the block. */
+function stuckOf(run: Run, requests: readonly (Request | undefined)[], engine: Engine | undefined): number {
+  const at = (...names: readonly string[]): number =>
+    requests.findIndex((r) => r !== undefined && names.includes(run.site(r[0]).intrinsic!));
+  const divergent = at('wgmma', 'groupBarrier');
+  if (divergent >= 0) return divergent;
+  const begun = requests.findIndex(
+    (r) =>
+      r !== undefined &&
+      run.site(r[0]).intrinsic === 'waitBarrier' &&
+      engine!.hasBegun(r[1] as unknown as Parameters<Engine['hasBegun']>[0]),
+  );
+  if (begun >= 0) return begun;
+  const waiting = at('waitBarrier');
+  return waiting >= 0
+    ? waiting
+    : requests.findIndex((r) => r !== undefined && run.site(r[0]).intrinsic !== 'barrier');
+}
+
+/** Nothing goes on: say what the threads wait for. */
+function reportStuck(
+  run: Run,
+  requests: readonly (Request | undefined)[],
+  stuck: number,
+  engine: Engine,
+): never {
+  const [site, ...args] = requests[stuck]!;
+  const { intrinsic } = run.site(site);
+  if (intrinsic === 'waitBarrier') {
+    const [at, parity] = args as unknown as readonly [Parameters<Engine['explainWait']>[0], number];
+    return run.fail('deadlock', engine.explainWait(at, parity), site, stuck);
+  }
+  const first = stuck - (stuck % WARPGROUP);
+  const [from, count] = intrinsic === 'wgmma' ? [first, WARPGROUP] : [0, Number(args[1])];
+  const all = Array.from(requests.keys()).slice(from, intrinsic === 'wgmma' ? first + WARPGROUP : undefined);
+  const there = all.filter((thread) => requests[thread]?.[0] === site);
+  const absent = all.find((thread) => requests[thread]?.[0] !== site);
+  return run.fail(
+    'divergent-barrier',
+    `${intrinsic}() is reached by ${there.length} of ${count} threads` +
+      (absent === undefined ? '. ' : `: ${whereabouts(run, absent, requests[absent])}. `) +
+      (intrinsic === 'wgmma'
+        ? 'All 128 threads of a warpgroup must reach it together: it is 4 whole warps, from a multiple of 128 threads on.'
+        : 'As many threads must reach it as it names.'),
+    site,
+    stuck,
+  );
 }
 
 function whereabouts(run: Run, thread: number, request: Request | undefined): string {
@@ -98,28 +212,59 @@ class Warp {
   readonly #lanes: readonly Thread[];
   /** The sites where lanes have ended. */
   readonly #ends: (number | undefined)[];
+  /** Lanes that need not wait any more. */
+  readonly #free: boolean[];
+  readonly #engine: Engine | undefined;
 
-  constructor(run: Run, first: number, lanes: readonly Thread[]) {
+  constructor(run: Run, first: number, lanes: readonly Thread[], engine: Engine | undefined) {
     this.#run = run;
     this.#first = first;
     this.#lanes = lanes;
     this.requests = lanes.map(() => undefined);
     this.#ends = lanes.map(() => undefined);
+    this.#free = lanes.map(() => true);
+    this.#engine = engine;
   }
 
-  /** Run every lane to its next barrier or its end, through warp operations. */
-  advance(): void {
-    let results: readonly (LaneValue | undefined)[] = [];
-    do {
+  /** Let these lanes go on. */
+  release(which: (lane: number) => boolean): void {
+    this.#lanes.forEach((_, i) => {
+      if (this.#ends[i] === undefined && which(i)) this.#free[i] = true;
+    });
+  }
+
+  /** Run every lane to where it waits for other warps, or to its end, through warp operations; whether any went on. */
+  advance(): boolean {
+    let any = false;
+    for (let results: readonly (LaneValue | undefined)[] = []; ; ) {
+      this.#passBarriers();
+      if (!this.#free.includes(true)) return any;
+      any = true;
       this.#lanes.forEach((lane, i) => {
-        if (this.#ends[i] !== undefined) return;
+        if (!this.#free[i]) return;
+        this.#free[i] = false;
         this.#run.thread = this.#first + i;
         const { done, value } = lane.next(results[i]);
         if (done) this.#ends[i] = value;
         this.requests[i] = done ? undefined : value;
       });
       results = this.#exchange();
-    } while (results.length > 0);
+      if (results.length > 0) this.release(() => true);
+    }
+  }
+
+  /** Lanes that wait at mbarriers whose phase is complete go on. */
+  #passBarriers(): void {
+    if (!this.#engine) return;
+    this.requests.forEach((request, lane) => {
+      if (!request || this.#free[lane] || this.#run.site(request[0]).intrinsic !== 'waitBarrier') return;
+      const [site, at, parity] = request as unknown as readonly [
+        number,
+        Parameters<Engine['mayPass']>[2],
+        number,
+      ];
+      if (this.#engine!.mayPass(site, this.#first + lane, at, parity)) this.#free[lane] = true;
+    });
   }
 
   /** The results of the warp operation that all lanes wait at; empty if they wait at a barrier or have returned. */
@@ -128,6 +273,8 @@ class Warp {
     const run = this.#run;
     const asking = requests.findIndex((r) => r && this.#record(r).scope === 'warp');
     if (asking < 0) return [];
+    // A lane that waits at an mbarrier may still come.
+    if (requests.some((r) => r && run.site(r[0]).intrinsic === 'waitBarrier')) return [];
     const [site] = requests[asking]!;
     const other = requests.findIndex((r, i) => (r ? r[0] !== site : this.#hasPassed(i, site)));
     if (other >= 0) {

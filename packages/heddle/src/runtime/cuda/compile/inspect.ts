@@ -1,6 +1,7 @@
 /** What the compiler made of a kernel. */
 import { DeviceError, KernelError } from '../../../core/errors.js';
 import type { KernelIr } from '../../../kernel/ir/ir.js';
+import { dynamicBytesOf } from '../../../kernel/ir/shared-layout.js';
 import { GPU, type Target } from '../../../kernel/ir/target.js';
 import { compile } from '../../../kernel/passes/pipeline.js';
 import { cudaEntry, renderCuda } from '../../../render/cuda/render.js';
@@ -20,18 +21,19 @@ export function inspectKernel(
 ): KernelInfo {
   const { api } = driver;
   const fn = kernels.load([{ kernel, block }])[0]!;
-  kernels.allowShared(fn, sharedBytes);
+  const dynamic = dynamicBytesOf(kernel, sharedBytes);
+  kernels.allowShared(fn, dynamic);
   const attribute = (which: number): number =>
     driver.number((at) => api.cuFuncGetAttribute(at, which, fn.handle));
   const threads = block[0] * block[1] * block[2];
   const blocks = driver.number((at) =>
-    api.cuOccupancyMaxActiveBlocksPerMultiprocessor(at, fn.handle, threads, sharedBytes),
+    api.cuOccupancyMaxActiveBlocksPerMultiprocessor(at, fn.handle, threads, dynamic),
   );
   const warps = Math.ceil(threads / GPU.warp);
   const mostWarps = driver.attribute(gpu, ATTRIBUTE.maxThreadsPerMultiprocessor) / GPU.warp;
   return {
     registers: attribute(FUNCTION_ATTRIBUTE.registers),
-    sharedBytes: attribute(FUNCTION_ATTRIBUTE.sharedBytes) + sharedBytes,
+    sharedBytes: attribute(FUNCTION_ATTRIBUTE.sharedBytes) + dynamic,
     localBytes: attribute(FUNCTION_ATTRIBUTE.localBytes),
     blocksPerMultiprocessor: blocks,
     occupancy: (blocks * warps) / mostWarps,

@@ -58,6 +58,13 @@ const SIGNATURES = {
   ],
   // configuration, function, parameters, extra
   cuLaunchKernelEx: ['address', 'address', 'address', 'address'],
+  // map, dtype, rank, address, sizes, strides, box, element strides, interleave, swizzle, L2 promotion, filling
+  cuTensorMapEncodeTiled: [
+    'address',
+    ...(['i32', 'u32', 'address'] as const),
+    ...(['address', 'address', 'address', 'address'] as const),
+    ...(['i32', 'i32', 'i32', 'i32'] as const),
+  ],
   cuGraphCreate: ['address', 'u32'],
   cuGraphDestroy: ['address'],
   cuGraphAddKernelNode_v2: ['address', 'address', 'address', 'u64', 'address'],

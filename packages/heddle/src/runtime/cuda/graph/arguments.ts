@@ -4,15 +4,19 @@ import { DeviceError } from '../../../core/errors.js';
 import { toBf16, toF16 } from '../../../core/float16.js';
 import { argumentsOf, type KernelIr, type Param } from '../../../kernel/ir/ir.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
-import { isBuffer } from '../../../kernel/ir/types.js';
+import { type BufferSchema, isBuffer } from '../../../kernel/ir/types.js';
 import { type Launch, nameOfLaunch } from '../../device.js';
+import type { Driver } from '../driver/driver.js';
 import { NativeMemory } from '../driver/native.js';
+import { TENSOR_MAP, TensorMapEncoder } from '../driver/tensor-map.js';
 
 /** Where a slot's address is written. */
 interface AddressUse {
   readonly launch: number;
   readonly place: number;
   readonly offset: number;
+  /** What writes the address, if it is not the argument itself. */
+  readonly map: TensorMapEncoder | undefined;
 }
 
 export class ArgumentBlock {
@@ -25,22 +29,30 @@ export class ArgumentBlock {
   readonly #uses: readonly (readonly AddressUse[])[];
   readonly #starts: readonly number[];
 
-  constructor(launches: readonly Launch[]) {
+  constructor(driver: Driver, launches: readonly Launch[]) {
     this.#launches = launches;
     const count = launches.reduce((n, l) => n + l.args.length, 0);
-    this.#memory = new NativeMemory(16 * count);
+    const { bytes, alignment } = TENSOR_MAP;
+    const maps = launches.reduce((n, l) => n + l.args.filter((_, i) => mapOf(l, i)).length, 0);
+    // Values, pointers to the arguments, tensor maps.
+    this.#memory = new NativeMemory(16 * count + (maps > 0 ? bytes * maps + alignment : 0));
+    const { address } = this.#memory;
+    let nextMap = Math.ceil((address + 16 * count) / alignment) * alignment - address;
     const uses: AddressUse[][] = [];
     const starts: number[] = [];
     let next = 0;
     launches.forEach((launch, index) => {
       starts.push(next);
       launch.args.forEach((arg, i) => {
-        const place = 8 * next;
-        this.#memory.setU64(8 * (count + next), this.#memory.address + place);
+        const schema = mapOf(launch, i);
+        const place = schema ? nextMap : 8 * next;
+        if (schema) nextMap += bytes;
+        this.#memory.setU64(8 * (count + next), address + place);
         next++;
         if ('slot' in arg) {
           while (uses.length <= arg.slot) uses.push([]);
-          uses[arg.slot]!.push({ launch: index, place, offset: arg.offset });
+          const map = schema && new TensorMapEncoder(driver, schema);
+          uses[arg.slot]!.push({ launch: index, place, offset: arg.offset, map });
         } else {
           this.#memory.bytes.set(this.#scalar(index, i, arg.value), place);
         }
@@ -55,7 +67,10 @@ export class ArgumentBlock {
 
   /** Write a slot's address where it is used. */
   set(slot: number, address: number): void {
-    for (const { place, offset } of this.#uses[slot]!) this.#memory.setU64(place, address + offset);
+    for (const { place, offset, map } of this.#uses[slot]!) {
+      if (map) map.encode(this.#memory.address + place, address + offset);
+      else this.#memory.setU64(place, address + offset);
+    }
   }
 
   /** @throws DeviceError if the argument is not a scalar */
@@ -80,6 +95,12 @@ export class ArgumentBlock {
     const param = 'kernel' in launch ? argumentsOf(launch.kernel)[argument] : undefined;
     return scalarBytes(value, param, nameOfLaunch(launch));
   }
+}
+
+/** The schema of an argument that is passed as a tensor map. */
+function mapOf(launch: Launch, argument: number): BufferSchema | undefined {
+  const schema = 'kernel' in launch ? argumentsOf(launch.kernel)[argument]?.schema : undefined;
+  return schema && isBuffer(schema) && schema.map ? schema : undefined;
 }
 
 function checkArguments(launch: Launch & { readonly kernel: KernelIr }): void {

@@ -1,6 +1,7 @@
 /** The launches of a program as the driver takes them. */
 import { DeviceError } from '../../../core/errors.js';
 import type { Scalar } from '../../../kernel/ir/ops.js';
+import { dynamicBytesOf } from '../../../kernel/ir/shared-layout.js';
 import type { Target } from '../../../kernel/ir/target.js';
 import { type Dim3, type KernelLaunch, type Launch, nameOfLaunch } from '../../device.js';
 import { requireSizes } from '../../launch-rules.js';
@@ -42,7 +43,7 @@ export function planLaunches(
   context: LibraryContext,
 ): PlannedLaunch[] {
   const own = launches.filter((l): l is KernelLaunch => 'kernel' in l);
-  for (const launch of own) checkSizes(launch, target);
+  for (const launch of own) checkLaunch(launch, target);
   const functions = kernels.load(own);
   let next = 0;
   const calls = new Map<number, PreparedRoutine>();
@@ -56,7 +57,8 @@ export function planLaunches(
       calls.set(i, routine.prepare(launch.library, context));
       return { name, needs };
     }
-    const { grid, block, sharedBytes = 0, cluster } = launch;
+    const { grid, block, cluster, kernel } = launch;
+    const sharedBytes = dynamicBytesOf(kernel, launch.sharedBytes);
     const fn = functions[next++]!;
     kernels.allowShared(fn, sharedBytes);
     const clusters = cluster && new ClusterConfig(grid, block, sharedBytes, cluster);
@@ -103,13 +105,17 @@ function withWorkspace(
   });
 }
 
-/** Compute capability × 10 that has thread-block clusters. */
-const CLUSTERS = 90;
+/** Compute capability × 10 that has thread-block clusters, the copy engine and products of warpgroups. */
+const HOPPER = 90;
 
-function checkSizes({ kernel, grid, block, cluster }: KernelLaunch, target: Target): void {
+function checkLaunch({ kernel, grid, block, cluster }: KernelLaunch, target: Target): void {
   requireSizes(kernel.name, { grid, block, cluster });
-  if (cluster && target.capability < CLUSTERS)
+  if (kernel.arrays.some((a) => a.form) && target.capability < HOPPER)
     throw new DeviceError(
-      `[${kernel.name}] cluster (${cluster.join(', ')}): this GPU has compute capability ${target.capability / 10}, clusters come with ${CLUSTERS / 10} (Hopper). Launch without.`,
+      `[${kernel.name}] has tiles or mbarriers: this GPU has compute capability ${target.capability / 10}, they come with ${HOPPER / 10} (Hopper).`,
+    );
+  if (cluster && target.capability < HOPPER)
+    throw new DeviceError(
+      `[${kernel.name}] cluster (${cluster.join(', ')}): this GPU has compute capability ${target.capability / 10}, clusters come with ${HOPPER / 10} (Hopper). Launch without.`,
     );
 }

@@ -40,7 +40,7 @@ export class CudaProgram implements Program {
     this.#memory = memory;
     this.launches = launches;
     this.plan = plan;
-    this.#args = new ArgumentBlock(launches);
+    this.#args = new ArgumentBlock(context.driver, launches);
     this.#addresses = new Float64Array(this.#args.slots);
   }
 

@@ -1,0 +1,141 @@
+/**
+ * What works beside the threads of a GPU of compute capability 9.0: the copy engine (TMA), which copies tiles and tells an
+ * mbarrier of it; the tensor cores of a warpgroup, which multiply tiles where they lie (wgmma); and what orders them. The
+ * records of their operations, as in intrinsics.ts. What they mean is in runtime/sim/engine.ts.
+ *
+ * Source: NVIDIA, PTX ISA 8.7: mbarrier, cp.async.bulk.tensor, wgmma, fence.proxy, setmaxnreg, and "Memory Consistency
+ * Model, Async proxy".
+ */
+import type { DTypeName } from '../../core/dtype.js';
+import type { IntrinsicRecord } from './intrinsic-record.js';
+
+export const ASYNCHRONOUS = {
+  initBarrier: {
+    scope: 'thread',
+    places: ['barrier'],
+    params: ['i32'],
+    result: 'none',
+    doc: 'begins the first phase of an mbarrier, of that many arrivals',
+  },
+  arrive: {
+    scope: 'thread',
+    places: ['barrier'],
+    params: [],
+    result: 'none',
+    doc: 'arrives at an mbarrier: what this thread has done is seen by those that wait for the phase',
+  },
+  arriveExpect: {
+    scope: 'thread',
+    places: ['barrier'],
+    params: ['i32'],
+    result: 'none',
+    doc: 'arrives at an mbarrier whose phase is to wait for that many bytes of tiles as well',
+  },
+  waitBarrier: {
+    scope: 'thread',
+    waits: true,
+    places: ['barrier'],
+    params: ['i32'],
+    result: 'none',
+    doc: 'waits until the phase of that number, or one of the same parity, is complete',
+  },
+  tmaLoad: {
+    scope: 'thread',
+    places: ['tile', 'map', 'barrier'],
+    params: [],
+    result: 'none',
+    doc: 'starts to copy a box of a buffer to a tile, and tells the mbarrier of its bytes when they are there',
+  },
+  tmaStore: {
+    scope: 'thread',
+    places: ['map', 'tile'],
+    params: [],
+    result: 'none',
+    doc: 'starts to copy a box of a tile to a buffer',
+  },
+  tmaCommit: {
+    scope: 'thread',
+    params: [],
+    result: 'none',
+    doc: 'makes a group of the tmaStore of this thread since the last',
+  },
+  tmaWait: {
+    scope: 'thread',
+    params: ['i32'],
+    result: 'none',
+    doc: 'waits until at most the n groups of tmaStore committed last still read their tiles',
+  },
+  fenceAsync: {
+    scope: 'thread',
+    params: [],
+    result: 'none',
+    doc: 'lets the copy engine and the tensor cores see what this thread has written to shared memory',
+  },
+  wgmma: {
+    scope: 'warpgroup',
+    places: ['sums', 'tile', 'tile'],
+    params: ['bool', 'bool'],
+    optional: 2,
+    result: 'none',
+    doc: 'starts to add a product of two tiles to the sums of a warpgroup',
+  },
+  fenceWgmma: {
+    scope: 'thread',
+    places: ['array'],
+    params: [],
+    result: 'none',
+    doc: 'lets wgmma see what this thread has put into its sums',
+  },
+  commitWgmma: {
+    scope: 'thread',
+    params: [],
+    result: 'none',
+    doc: 'makes a group of the wgmma since the last',
+  },
+  waitWgmma: {
+    scope: 'thread',
+    places: ['array'],
+    params: ['i32'],
+    result: 'none',
+    doc: 'waits until at most the n groups of wgmma committed last still work: the sums of the others are there',
+  },
+  groupBarrier: {
+    scope: 'group',
+    params: ['i32', 'i32'],
+    result: 'none',
+    doc: 'waits at barrier number id (1 to 15) until that many threads of the block have come',
+  },
+  raiseRegisters: {
+    scope: 'thread',
+    params: ['i32'],
+    result: 'none',
+    doc: 'gives each thread of the warpgroup up to n registers, once others have lowered theirs',
+  },
+  lowerRegisters: {
+    scope: 'thread',
+    params: ['i32'],
+    result: 'none',
+    doc: 'leaves each thread of the warpgroup n registers',
+  },
+} as const satisfies Record<string, IntrinsicRecord>;
+
+/** Threads of a warpgroup. */
+export const WARPGROUP = 128;
+
+/** Rows of the product that one wgmma adds. */
+export const WGMMA_ROWS = 64;
+
+/** Elements along K that one wgmma multiplies: 32 bytes. */
+export const wgmmaDepth = (bytes: number): number => 32 / bytes;
+
+/** The operands that wgmma takes; f32 as tf32. */
+export const WGMMA_OPERANDS: readonly DTypeName[] = ['bf16', 'f16', 'f32'];
+
+/**
+ * Where in a product of 64 × N element `i` of a thread's sums stands, as in PTX's fragment D of wgmma.m64nNk16.
+ * @param thread within the warpgroup
+ */
+export const sumAt = (thread: number, i: number): readonly [row: number, column: number] => [
+  16 * (thread >> 5) + ((thread & 31) >> 2) + 8 * ((i >> 1) & 1),
+  8 * (i >> 2) + 2 * (thread & 3) + (i & 1),
+];

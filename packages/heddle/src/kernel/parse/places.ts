@@ -1,0 +1,135 @@
+/** The places that operations of the copy engine and of warpgroups work on: `tmaLoad(as, stage, 0, 0, a, row, k, full, stage)`. */
+import type { CallExpression, Expression } from 'acorn';
+import { WGMMA_OPERANDS } from '../ir/asynchronous.js';
+import type { PlaceKind } from '../ir/intrinsic-record.js';
+import type { Intrinsic } from '../ir/intrinsics.js';
+import type { Expr, MemoryNode } from '../ir/ir.js';
+import { indicesOf, type OperandPlace } from '../ir/operands.js';
+import type { BufferSchema, TensorMap } from '../ir/types.js';
+import type { Parsing } from './state.js';
+import { describeValue, toIndex } from './typing.js';
+import { fromExpr, VOID } from './values.js';
+
+/** What stands at a place, for people. */
+const NOUNS: Readonly<Record<PlaceKind, string>> = {
+  barrier: 'one of mbarriers(n)',
+  tile: 'a place in a sharedTile(dtype, …)',
+  map: 'a place in a tensorMap parameter',
+  sums: 'a local array of f32',
+  array: 'a local array of f32',
+};
+
+/** The layout of a tensor map's parameter. */
+export const mapOf = (memory: MemoryNode): TensorMap | undefined =>
+  memory.op === 'buffer' ? (memory.arg.schema as BufferSchema).map : undefined;
+
+const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
+  if (kind === 'map') return mapOf(memory) !== undefined;
+  if (memory.op !== 'array') return false;
+  const { form, space, dtype, lanes } = memory.arg;
+  if (kind === 'tile') return form === 'tile';
+  if (kind === 'barrier') return form === 'barriers';
+  return space === 'local' && dtype.name === 'f32' && lanes === 1;
+};
+
+/** Parse the places among a call's arguments; `count` of them belong to places. */
+export function placesOf(
+  p: Parsing,
+  node: CallExpression,
+  name: Intrinsic,
+  kinds: readonly PlaceKind[],
+  args: readonly Expression[],
+): { readonly places: readonly OperandPlace[]; readonly count: number } {
+  let count = 0;
+  const places = kinds.map((kind): OperandPlace => {
+    const first = args[count++];
+    const base = first ? p.expression(first) : VOID;
+    if (base.kind !== 'memory' || !fits(kind, base.memory))
+      return p.fail(first ?? node, `${name} takes ${NOUNS[kind]} here, got ${describeValue(base)}.`);
+    const keys = args.slice(count, count + indicesOf(kind, base.memory));
+    if (keys.length < indicesOf(kind, base.memory))
+      p.fail(
+        node,
+        `${base.name} takes ${indicesOf(kind, base.memory)} indices in ${name}, got ${keys.length}.`,
+      );
+    count += keys.length;
+    const indices = p
+      .inOrder(keys.map((key) => () => fromExpr(toIndex(p, key, p.expression(key)))))
+      .map((v, i) => toIndex(p, keys[i]!, v));
+    return { kind, memory: base.memory, indices };
+  });
+  return { places, count };
+}
+
+/** What the places of an operation must have in common. */
+export function requirePlaces(
+  p: Parsing,
+  node: CallExpression,
+  name: Intrinsic,
+  places: readonly OperandPlace[],
+  values: readonly Expr[],
+): void {
+  const [first, second, third] = places.map(({ memory }) => memory);
+  if (name === 'tmaLoad') requireBox(p, node, name, first!, second!);
+  if (name === 'tmaStore') requireBox(p, node, name, second!, first!);
+  if (name === 'wgmma')
+    requireProduct(
+      p,
+      node,
+      first!,
+      second!,
+      third!,
+      values.map((v) => v.op === 'const' && v.arg === true),
+    );
+}
+
+function requireBox(
+  p: Parsing,
+  node: CallExpression,
+  name: string,
+  tile: MemoryNode,
+  memory: MemoryNode,
+): void {
+  const { box } = mapOf(memory)!;
+  const [{ dims, dtype }, { dtype: other }] = [tile.type, memory.type];
+  if (dtype !== other)
+    p.fail(node, `${name} keeps the dtype: the tile is ${dtype.name}, the map ${other.name}.`);
+  const inner = box.slice(-dims.length);
+  const isInside = inner.every((n, i) => n <= dims.at(i - inner.length)!);
+  if (box.slice(0, -inner.length).some((n) => n !== 1) || !isInside || box.at(-1) !== dims.at(-1))
+    p.fail(
+      node,
+      `${name}: a box of (${box}) does not lie in a tile of (${dims}). The last sizes are equal, the others no larger.`,
+    );
+  // The rows of the box are neighbours in memory: all dimensions between the first that is cut and the last are whole.
+  const cut = inner.findIndex((n) => n > 1);
+  if (inner.some((n, i) => i > cut && n !== dims.at(i - inner.length)!))
+    p.fail(node, `${name}: the rows of a box of (${box}) are not neighbours in a tile of (${dims}).`);
+}
+
+function requireProduct(
+  p: Parsing,
+  node: CallExpression,
+  sums: MemoryNode,
+  a: MemoryNode,
+  b: MemoryNode,
+  transposed: readonly boolean[],
+): void {
+  const { dtype } = a.type;
+  if (dtype !== b.type.dtype || !WGMMA_OPERANDS.includes(dtype.name))
+    p.fail(
+      node,
+      `wgmma multiplies tiles of one dtype, ${WGMMA_OPERANDS.join(', ')}: got ${dtype.name} and ${b.type.dtype.name}.`,
+    );
+  if (dtype.bytes !== 2 && transposed.some((t) => t))
+    p.fail(
+      node,
+      `wgmma takes tiles of ${dtype.name} as (row of the product, k) only: they cannot be transposed.`,
+    );
+  const columns = 2 * sums.type.dims.at(-1)!;
+  if (columns % 8 !== 0 || columns > 256)
+    p.fail(
+      node,
+      `wgmma adds to 4 to 128 sums of a thread, a multiple of 4: got ${columns / 2}. They are half the columns of the product.`,
+    );
+}

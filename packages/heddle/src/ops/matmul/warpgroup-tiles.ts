@@ -1,0 +1,75 @@
+/** The launch rule of the products by warpgroups. */
+import type { DType } from '../../core/dtype.js';
+import { FITTED } from '../../kernel/ir/machine.js';
+import type { Target } from '../../kernel/ir/target.js';
+import { fastestTiles, type LaunchRule } from '../launch-rule.js';
+import type { MatmulProblem } from './cpu.js';
+import { LEVEL } from './cuda-block.js';
+import { MARGIN, sumCycles } from './cuda-tiles.js';
+import { depthOf, rowsOf, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
+
+type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns'>;
+
+/** Warpgroups, blocks of 64 rows of each, and columns; and what share of the tensor cores' speed such a tile reaches. */
+const SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
+  [{ groups: 2, each: 1, columns: 256 }, 1],
+  [{ groups: 2, each: 2, columns: 128 }, 0.98],
+  [{ groups: 2, each: 1, columns: 192 }, 0.95],
+  [{ groups: 2, each: 1, columns: 128 }, 0.85],
+  [{ groups: 1, each: 1, columns: 256 }, 0.75],
+  [{ groups: 1, each: 2, columns: 128 }, 0.75],
+  [{ groups: 2, each: 1, columns: 64 }, 0.6],
+  [{ groups: 1, each: 1, columns: 128 }, 0.6],
+  [{ groups: 1, each: 1, columns: 64 }, 0.4],
+];
+
+interface Problem extends MatmulProblem {
+  readonly dtype: DType;
+}
+
+interface RatedTile extends WarpgroupTile {
+  readonly speed: number;
+}
+
+const rule: LaunchRule<Problem, RatedTile> = {
+  *candidates({ units, limits }, p) {
+    const { M, N, K, batches, dtype } = p;
+    const depth = depthOf(dtype);
+    const chunks = Math.ceil(K / depth);
+    for (const [shape, speed] of SHAPES) {
+      const [rows, { columns }] = [rowsOf(shape), shape];
+      if (columns % depth !== 0) continue;
+      // Half a tile at least is in the matrix, unless no smaller one is to be had.
+      if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
+      const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
+      const one: WarpgroupTile = { ...shape, stages: 1, splits: 1 };
+      const fixed = warpgroupBytes({ ...one, stages: 0 });
+      const each = warpgroupBytes(one) - fixed;
+      const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
+      for (const splits of [1, 2, 3, 4, 6, 8, 16]) {
+        // Blocks share K where there are too few tiles for all multiprocessors, and where one sum would be too long.
+        if (K > splits * LEVEL.tensor || splits > chunks) continue;
+        if (splits > 1 && K <= (splits - 1) * LEVEL.tensor && tiles * splits > 2 * units) continue;
+        yield { ...shape, stages, splits, speed };
+      }
+    }
+  },
+
+  fits: (_target, _p, { stages }) => stages >= 2,
+
+  cycles({ units }, p, tile) {
+    const { columns, splits, speed } = tile;
+    const { latency, warpgroup } = FITTED.matmul;
+    const rows = rowsOf(tile);
+    const depth = depthOf(p.dtype);
+    const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches * splits;
+    const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
+    const product = (rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
+    const each = chunks * product + warpgroup.store * rows * columns;
+    return Math.ceil(tiles / units) * each + latency + sumCycles(p, splits, units);
+  },
+};
+
+/** Ways to multiply by warpgroups, the most promising first. @param dtype of the matrices */
+export const warpgroupTiles = (p: MatmulProblem, target: Target, dtype: DType, count = 6): WarpgroupTile[] =>
+  fastestTiles(rule, target, { ...p, dtype }, count);

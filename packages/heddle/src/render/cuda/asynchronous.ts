@@ -1,0 +1,264 @@
+/** The copy engine, mbarriers and the products of warpgroups in C++: one instruction each, by inline PTX. */
+import type { DType } from '../../core/dtype.js';
+import type { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
+import { WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
+import type { Expr, MemoryNode } from '../../kernel/ir/ir.js';
+import type { Prelude } from './prelude.js';
+import { call, postfix, type Text } from './text.js';
+
+export type Asynchronous = keyof typeof ASYNCHRONOUS;
+
+/** A place, as text. */
+export interface PlaceText {
+  readonly memory: MemoryNode;
+  readonly indices: readonly Text[];
+  /** The memory's name, or of a local array the element's. */
+  readonly text: string;
+}
+
+/** One use: its places, and its arguments after them. */
+interface Use {
+  readonly prelude: Prelude;
+  readonly places: readonly PlaceText[];
+  readonly args: readonly Text[];
+  readonly values: readonly Expr[];
+}
+
+const ADDRESS = '(unsigned)__cvta_generic_to_shared';
+
+/** A function of the prelude that is one piece of inline PTX. */
+function instruction(
+  prelude: Prelude,
+  name: string,
+  parameters: string,
+  asm: string,
+  args: readonly Text[],
+): Text {
+  prelude.define(
+    name,
+    () => `__device__ __forceinline__ void ${name}(${parameters}) { asm volatile(${asm}); }`,
+  );
+  return call(name, ...args);
+}
+
+/** On the mbarrier at a place. */
+const onBarrier =
+  (name: string, ptx: string, parameters: readonly string[] = [], operands = parameters.join()) =>
+  ({ prelude, places: [at], args }: Use): Text =>
+    instruction(
+      prelude,
+      name,
+      ['unsigned long long* barrier', ...parameters.map((p) => `unsigned ${p}`)].join(', '),
+      `"${ptx}" :: "r"(${ADDRESS}(barrier))${operands && `, "r"(${operands})`} : "memory"`,
+      [postfix(`${at!.text} + ${at!.indices[0]!.text}`), ...args],
+    );
+
+const plain =
+  (name: string, ptx: string) =>
+  ({ prelude, args: [n] }: Use): Text =>
+    instruction(
+      prelude,
+      n ? `${name}_${n.text}` : name,
+      '',
+      `"${ptx.replace('N', n?.text ?? '')}" ::: "memory"`,
+      [],
+    );
+
+/** Bytes from the start of a tile's array to a place in it. */
+function bytesTo({ memory, indices }: PlaceText): string {
+  const { dims, dtype } = memory.type;
+  const flat = indices.reduce(
+    (sum, { text }, i) => (i === 0 ? text : `(${sum}) * ${dims[i]} + ${text}`),
+    '0',
+  );
+  return `(${flat}) * ${dtype.bytes}`;
+}
+
+const tileAddress = (at: PlaceText): Text => postfix(`${at.text} + ${bytesTo(at)}`);
+
+/** The coordinates of a box, innermost first. */
+const coordinatesOf = ({ indices }: PlaceText): readonly Text[] => indices.toReversed();
+
+const numbered = (count: number, from: number): string =>
+  Array.from({ length: count }, (_, i) => `%${from + i}`).join(', ');
+
+/** A copy of a box, in one direction or the other. */
+const copyOf =
+  (name: string, ptx: (rank: number, at: string) => string, map: number, tile: number, barrier?: number) =>
+  ({ prelude, places }: Use): Text => {
+    const coordinates = coordinatesOf(places[map]!);
+    const rank = coordinates.length;
+    const names = coordinates.map((_, i) => `c${i}`);
+    const isLoad = barrier !== undefined;
+    const first = isLoad ? 3 : 2;
+    return instruction(
+      prelude,
+      `${name}_${rank}d`,
+      `void* tile, const TensorMap& map, ${isLoad ? 'unsigned long long* barrier, ' : ''}${names.map((c) => `int ${c}`).join(', ')}`,
+      `"${ptx(rank, numbered(rank, first))}" :: "r"(${ADDRESS}(tile)), "l"(&map)` +
+        `${isLoad ? `, "r"(${ADDRESS}(barrier))` : ''}${names.map((c) => `, "r"(${c})`).join('')} : "memory"`,
+      [
+        tileAddress(places[tile]!),
+        postfix(places[map]!.text),
+        ...(isLoad ? [postfix(`${places[barrier]!.text} + ${places[barrier]!.indices[0]!.text}`)] : []),
+        ...coordinates,
+      ],
+    );
+  };
+
+/** Rows of 32, 64 and 128 bytes, as descriptors of tiles number their patterns. */
+const PATTERNS: Readonly<Record<number, bigint>> = { 128: 1n, 64: 2n, 32: 3n };
+
+/**
+ * What the tensor cores are told of a tile besides its place: how its rows lie, the bytes from 8 of them to the next 8, and,
+ * transposed, from one panel to the next.
+ */
+function descriptorOf({ type }: MemoryNode, transposed: boolean): bigint {
+  const row = type.dims.at(-1)! * type.dtype.bytes;
+  const panel = transposed ? type.dims.at(-2)! * row : 16;
+  return (PATTERNS[row]! << 62n) | (BigInt((8 * row) >> 4) << 32n) | (BigInt(panel >> 4) << 16n);
+}
+
+function descriptor(prelude: Prelude, at: PlaceText, transposed: boolean): Text {
+  prelude.define(
+    'tile_descriptor',
+    () =>
+      `__device__ inline unsigned long long tile_descriptor(const void* tile, unsigned long long layout) {
+  return layout | (${ADDRESS}(tile) & 0x3ffff) >> 4;
+}`,
+  );
+  return call(
+    'tile_descriptor',
+    tileAddress(at),
+    postfix(`0x${descriptorOf(at.memory, transposed).toString(16)}ull`),
+  );
+}
+
+/** The operands' type, as PTX names it. */
+const operandType = ({ name }: DType): string => (name === 'f32' ? 'tf32' : name);
+
+function wgmma({ prelude, places, values }: Use): Text {
+  const [sums, a, b] = places as readonly [PlaceText, PlaceText, PlaceText];
+  const [transposedA, transposedB] = values.map((v) => v.op === 'const' && v.arg === true) as [
+    boolean,
+    boolean,
+  ];
+  const { dtype } = a.memory.type;
+  const count = sums.memory.type.dims.at(-1)!;
+  const type = operandType(dtype);
+  const shape = `m${WGMMA_ROWS}n${2 * count}k${wgmmaDepth(dtype.bytes)}`;
+  const order = dtype.bytes === 2 ? `, ${Number(transposedA)}, ${Number(transposedB)}` : '';
+  const name = `wgmma_${shape}_${type}${transposedA ? '_ta' : ''}${transposedB ? '_tb' : ''}`;
+  prelude.define(name, () => {
+    const registers = Array.from({ length: count }, (_, i) => `"+f"(d[${i}])`).join(', ');
+    return `__device__ __forceinline__ void ${name}(float (&d)[${count}], unsigned long long a, unsigned long long b) {
+  asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n"
+    "wgmma.mma_async.sync.aligned.${shape}.f32.${type}.${type} {${numbered(count, 0)}}, %${count}, %${count + 1}, add, 1, 1${order};\\n}"
+    : ${registers} : "l"(a), "l"(b));
+}`;
+  });
+  return call(
+    name,
+    postfix(sums.text),
+    descriptor(prelude, a, transposedA),
+    descriptor(prelude, b, transposedB),
+  );
+}
+
+/** Lets no access to the sums move over it. */
+function heldSums(
+  prelude: Prelude,
+  { memory, text }: PlaceText,
+): { readonly name: string; readonly sums: Text } {
+  const count = memory.type.dims.reduce((n, d) => n * d, 1);
+  const name = `hold_sums_${count}`;
+  prelude.define(
+    name,
+    () =>
+      `__device__ __forceinline__ void ${name}(float (&d)[${count}]) {
+#pragma unroll
+  for (int i = 0; i < ${count}; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+}`,
+  );
+  const isFlat = memory.type.dims.length === 1;
+  return { name, sums: postfix(isFlat ? text : `reinterpret_cast<float (&)[${count}]>(${text})`) };
+}
+
+function fenceWgmma({ prelude, places: [at] }: Use): Text {
+  const { name, sums } = heldSums(prelude, at!);
+  return postfix(`${call(name, sums).text}, fence_wgmma()`);
+}
+
+const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
+  initBarrier: onBarrier(
+    'init_barrier',
+    'mbarrier.init.shared::cta.b64 [%0], %1;\\nfence.mbarrier_init.release.cluster;',
+    ['arrivals'],
+  ),
+  arrive: onBarrier('arrive', 'mbarrier.arrive.shared::cta.b64 _, [%0];'),
+  arriveExpect: onBarrier('arrive_expect', 'mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;', [
+    'bytes',
+  ]),
+  waitBarrier: onBarrier(
+    'wait_barrier',
+    '{\\n.reg .pred done;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n@!done bra again;\\n}',
+    ['phase'],
+    'phase & 1',
+  ),
+  tmaLoad: copyOf(
+    'tma_load',
+    (rank, at) =>
+      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {${at}}], [%2];`,
+    1,
+    0,
+    2,
+  ),
+  tmaStore: copyOf(
+    'tma_store',
+    (rank, at) => `cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%1, {${at}}], [%0];`,
+    0,
+    1,
+  ),
+  tmaCommit: plain('tma_commit', 'cp.async.bulk.commit_group;'),
+  tmaWait: plain('tma_wait', 'cp.async.bulk.wait_group.read N;'),
+  fenceAsync: plain('fence_async', 'fence.proxy.async.shared::cta;'),
+  wgmma,
+  fenceWgmma,
+  commitWgmma: plain('commit_wgmma', 'wgmma.commit_group.sync.aligned;'),
+  // While products still work, moving their sums would make the compiler wait for each of them.
+  waitWgmma: (use) => {
+    const wait = plain('wait_wgmma', 'wgmma.wait_group.sync.aligned N;')(use);
+    if (use.args[0]!.text !== '0') return wait;
+    const { name, sums } = heldSums(use.prelude, use.places[0]!);
+    return postfix(`${wait.text}, ${call(name, sums).text}`);
+  },
+  groupBarrier: ({ prelude, args }) =>
+    instruction(
+      prelude,
+      'group_barrier',
+      'unsigned id, unsigned threads',
+      '"bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"',
+      args,
+    ),
+  raiseRegisters: plain('raise_registers', 'setmaxnreg.inc.sync.aligned.u32 N;'),
+  lowerRegisters: plain('lower_registers', 'setmaxnreg.dec.sync.aligned.u32 N;'),
+};
+
+/** The call of an operation of the copy engine, of mbarriers or of warpgroups. */
+export function asynchronousCall(
+  prelude: Prelude,
+  name: Asynchronous,
+  places: readonly PlaceText[],
+  values: readonly Expr[],
+  args: readonly Text[],
+): Text {
+  if (places.some(({ memory }) => memory.op === 'buffer'))
+    prelude.define('TensorMap', () => 'struct alignas(64) TensorMap { unsigned long long words[16]; };');
+  if (name === 'fenceWgmma')
+    prelude.define(
+      'fence_wgmma',
+      () =>
+        '__device__ __forceinline__ void fence_wgmma() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }',
+    );
+  return TABLE[name]({ prelude, places, args, values });
+}

@@ -1,0 +1,73 @@
+/** A tensor map as the copy engine reads it: a CUtensorMap, encoded by the driver for the address of a buffer. */
+import type { DTypeName } from '../../../core/dtype.js';
+import { DeviceError } from '../../../core/errors.js';
+import type { BufferSchema } from '../../../kernel/ir/types.js';
+import type { Driver } from './driver.js';
+import { NativeMemory } from './native.js';
+
+/** Bytes of a CUtensorMap, and what it is aligned to. */
+export const TENSOR_MAP = { bytes: 128, alignment: 64 } as const;
+
+/** CUtensorMapDataType */
+const TYPES: Partial<Readonly<Record<DTypeName, number>>> = {
+  ...{ u8: 0, u32: 2, i32: 3, i64: 5 },
+  ...{ f16: 6, f32: 7, f64: 8, bf16: 9 },
+};
+const TF32 = 11;
+/** CUtensorMapSwizzle, by the bytes of a row. */
+const SWIZZLES: Readonly<Record<number, number>> = { 32: 1, 64: 2, 128: 3 };
+/** CU_TENSOR_MAP_L2_PROMOTION_L2_256B: a miss brings neighbours that the next boxes need. */
+const PROMOTION = 3;
+
+/** Writes the tensor maps of one parameter, for one address after another. */
+export class TensorMapEncoder {
+  readonly #driver: Driver;
+  readonly #schema: BufferSchema;
+  /** Sizes, strides in bytes, box, element strides. */
+  readonly #numbers: NativeMemory;
+
+  /** @throws DeviceError for a dtype that the copy engine does not know */
+  constructor(driver: Driver, schema: BufferSchema) {
+    this.#driver = driver;
+    this.#schema = schema;
+    const { dtype, map } = schema;
+    const { sizes, strides, box } = map!;
+    if (TYPES[dtype.name] === undefined)
+      throw new DeviceError(
+        `The copy engine does not know ${dtype.name}: a tensorMap takes ${Object.keys(TYPES).join(', ')}.`,
+      );
+    const numbers = new NativeMemory(24 * sizes.length);
+    const rank = sizes.length;
+    // The driver counts from the innermost dimension, whose stride is not said.
+    for (let i = 0; i < rank; i++) {
+      const from = rank - 1 - i;
+      numbers.setU64(8 * i, sizes[from]!);
+      if (i > 0) numbers.setU64(8 * (rank + i - 1), strides[from]! * dtype.bytes);
+      numbers.setU32(16 * rank + 4 * i, box[from]!);
+      numbers.setU32(20 * rank + 4 * i, 1);
+    }
+    this.#numbers = numbers;
+  }
+
+  /** @param at the address of the map @param buffer that of the buffer */
+  encode(at: number, buffer: number): void {
+    const { dtype, map } = this.#schema;
+    const { sizes, box, offset, tf32 } = map!;
+    const rank = sizes.length;
+    const { address } = this.#numbers;
+    this.#driver.api.cuTensorMapEncodeTiled(
+      at,
+      tf32 ? TF32 : TYPES[dtype.name]!,
+      rank,
+      buffer + offset * dtype.bytes,
+      address,
+      address + 8 * rank,
+      address + 16 * rank,
+      address + 20 * rank,
+      0,
+      SWIZZLES[box.at(-1)! * dtype.bytes]!,
+      PROMOTION,
+      0,
+    );
+  }
+}

@@ -1,0 +1,165 @@
+/** Small kernels on the copy engine and on warpgroups: a product of tiles by a producer and a warpgroup that multiplies. */
+import { bf16, buffer, type DType, f32, kernel, tensorMap } from '../../src/index.js';
+
+/** What can be left out or done wrong. */
+export type Fault =
+  | 'wait'
+  | 'reuse'
+  | 'early'
+  | 'bytes'
+  | 'arrivals'
+  | 'finish'
+  | 'sums-fence'
+  | 'init'
+  | 'divergent';
+
+export interface TileProduct {
+  readonly M: number;
+  readonly N: number;
+  readonly K: number;
+  readonly dtype?: DType;
+  readonly transposedA?: boolean;
+  readonly transposedB?: boolean;
+  readonly fault?: Fault;
+}
+
+/** Elements along K of a tile, of 16 bits: 128 bytes. */
+const ROW = 128;
+const STAGES = 2;
+
+/** c (M, N) = a · b, in blocks of 64 × N: a is (M, K), or (K, M) if transposed, b is (N, K), or (K, N) if transposed. */
+export function tileProduct({
+  M,
+  N,
+  K,
+  dtype = bf16,
+  transposedA = false,
+  transposedB = false,
+  fault,
+}: TileProduct) {
+  const depth = ROW / dtype.bytes;
+  const tf32 = dtype === f32;
+  const panels = Math.ceil(N / depth);
+  const map = (sizes: readonly number[], box: readonly number[]) => tensorMap(dtype, { sizes, box, tf32 });
+  return kernel(
+    'tileProduct',
+    {
+      a: transposedA ? map([K, M], [depth, depth]) : map([M, K], [64, depth]),
+      b: transposedB ? map([K, N], [depth, depth]) : map([N, K], [N, depth]),
+      c: buffer(f32),
+    },
+    ({ a, b, c }, context) => {
+      const { barrier, blockIdx, idiv, local, mbarriers, sharedTile, threadIdx, f32 } = context;
+      const { arrive, arriveExpect, initBarrier, tmaLoad, waitBarrier } = context;
+      const { commitWgmma, fenceWgmma, waitWgmma, wgmma } = context;
+      const { M, N, K, STAGES, depth, dtype, fault, panels, step, transposedA, transposedB } = context;
+      const as = sharedTile(dtype, STAGES, 1, 64, depth);
+      const bs = transposedB
+        ? sharedTile(dtype, STAGES, panels, depth, depth)
+        : sharedTile(dtype, STAGES, 1, N, depth);
+      const full = mbarriers(STAGES);
+      const empty = mbarriers(STAGES);
+      const row = blockIdx.x * 64;
+      if (threadIdx.x === 0) {
+        for (let s = 0; s < STAGES; s++) {
+          initBarrier(full, s, fault === 'arrivals' ? 2 : 1);
+          initBarrier(empty, s, 128);
+        }
+      }
+      if (fault !== 'init') barrier();
+      if (threadIdx.x < 128) {
+        if (threadIdx.x === 0) {
+          for (let k = 0; k < idiv(K, depth); k++) {
+            const stage = k % STAGES;
+            if (fault !== 'reuse') waitBarrier(empty, stage, idiv(k, STAGES) + 1);
+            arriveExpect(
+              full,
+              stage,
+              (64 + (transposedB ? panels * depth : N)) * 128 + (fault === 'bytes' ? 16 : 0),
+            );
+            if (transposedA) tmaLoad(as, stage, 0, 0, 0, a, k * depth, row, full, stage);
+            else tmaLoad(as, stage, 0, 0, 0, a, row, k * depth, full, stage);
+            if (transposedB)
+              for (let p = 0; p < panels; p++)
+                tmaLoad(bs, stage, p, 0, 0, b, k * depth, p * depth, full, stage);
+            else tmaLoad(bs, stage, 0, 0, 0, b, 0, k * depth, full, stage);
+          }
+        }
+      } else {
+        const thread = threadIdx.x - 128;
+        const sums = local(f32, idiv(N, 2));
+        for (let i = 0; i < idiv(N, 2); i++) sums[i] = 0;
+        if (fault !== 'sums-fence') fenceWgmma(sums);
+        for (let k = 0; k < idiv(K, depth); k++) {
+          const stage = k % STAGES;
+          if (fault !== 'wait') waitBarrier(full, stage, idiv(k, STAGES));
+          if (fault === 'early') arrive(empty, stage);
+          for (let d = 0; d < depth; d += step) {
+            if (fault === 'divergent' && thread < 32) {
+              if (d === 0) wgmma(sums, as, stage, 0, 0, 0, bs, stage, 0, 0, 0);
+            } else if (transposedA && transposedB)
+              wgmma(sums, as, stage, 0, d, 0, bs, stage, 0, d, 0, true, true);
+            else if (transposedA) wgmma(sums, as, stage, 0, d, 0, bs, stage, 0, 0, d, true);
+            else if (transposedB) wgmma(sums, as, stage, 0, 0, d, bs, stage, 0, d, 0, false, true);
+            else wgmma(sums, as, stage, 0, 0, d, bs, stage, 0, 0, d);
+          }
+          commitWgmma();
+          if (fault !== 'finish') waitWgmma(sums, 0);
+          if (fault !== 'early') arrive(empty, stage);
+        }
+        for (let i = 0; i < idiv(N, 2); i++) {
+          const r = row + 16 * idiv(thread, 32) + idiv(thread % 32, 4) + 8 * (idiv(i, 2) % 2);
+          const column = 8 * idiv(i, 4) + 2 * (thread % 4) + (i % 2);
+          if (r < M) c[r * N + column] = sums[i];
+        }
+      }
+    },
+    {
+      ...{ M, N, K, STAGES, depth, dtype, panels, transposedA, transposedB },
+      fault: fault ?? '',
+      step: 32 / dtype.bytes,
+    },
+  );
+}
+
+/** y = 2x, of tiles that threads read and write: by way of two tiles and a barrier of the threads that share them. */
+export const throughTiles = (rows: number, columns: number, fault?: 'fence' | 'barrier' | 'unfinished') =>
+  kernel(
+    'throughTiles',
+    {
+      x: tensorMap(f32, { sizes: [rows, columns], box: [64, 32] }),
+      y: tensorMap(f32, { sizes: [rows, columns], box: [64, 32] }),
+    },
+    ({ x, y }, context) => {
+      const { barrier, blockIdx, fault, f32, idiv, mbarriers, sharedTile, threadIdx } = context;
+      const { arriveExpect, tmaCommit, fenceAsync, groupBarrier, initBarrier, load4, tmaLoad } = context;
+      const { lowerRegisters, store4, tmaStore, waitBarrier, tmaWait } = context;
+      const from = sharedTile(f32, 64, 32);
+      const to = sharedTile(f32, 64, 32);
+      const full = mbarriers(1);
+      const row = blockIdx.y * 64;
+      const column = blockIdx.x * 32;
+      if (threadIdx.x === 0) initBarrier(full, 0, 1);
+      barrier();
+      lowerRegisters(64);
+      if (threadIdx.x === 0) {
+        arriveExpect(full, 0, 64 * 32 * 4);
+        tmaLoad(from, 0, 0, x, row, column, full, 0);
+      }
+      waitBarrier(full, 0, 0);
+      for (let i = threadIdx.x; i < 512; i += 128) {
+        const r = idiv(i, 8);
+        const c = 4 * (i % 8);
+        const v = load4(from, r, c);
+        store4(to, r, c, v + v);
+      }
+      if (fault !== 'fence') fenceAsync();
+      if (fault !== 'barrier') groupBarrier(2, 128);
+      if (threadIdx.x === 0) {
+        tmaStore(y, row, column, to, 0, 0);
+        tmaCommit();
+        if (fault !== 'unfinished') tmaWait(0);
+      }
+    },
+    { fault: fault ?? '' },
+  );

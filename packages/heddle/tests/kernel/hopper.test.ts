@@ -1,0 +1,171 @@
+/** The copy engine, mbarriers and products of warpgroups: their meaning, on the simulator and on a GPU, and their faults. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  bf16,
+  type DType,
+  device,
+  f16,
+  f32,
+  randn,
+  SimulatorError,
+  useDevice,
+  zeros,
+} from '../../src/index.js';
+import { cudaReason } from '../cases/case-runner.js';
+import { type Fault, type TileProduct, throughTiles, tileProduct } from './hopper-kernels.js';
+
+const DEVICES = ['sim', 'cuda'] as const;
+const reasonOf = (name: string): string | undefined => (name === 'cuda' ? cudaReason() : undefined);
+
+/** What wgmma multiplies: 8 bits of fraction of bf16, 11 of f16, 10 of tf32. */
+const UNIT: Readonly<Record<string, number>> = { bf16: 0, f16: 0, f32: 2 ** -11 };
+
+async function checkProduct(product: TileProduct): Promise<void> {
+  const { M, N, K, dtype = bf16, transposedA, transposedB } = product;
+  const a = randn([M, K]).cast(dtype);
+  const b = randn([N, K]).cast(dtype);
+  const c = zeros([M, N]);
+  const given = { a: transposedA ? a.transpose().mul(1) : a, b: transposedB ? b.transpose().mul(1) : b };
+  await tileProduct(product).launch({ grid: Math.ceil(M / 64), block: 256 }, { ...given, c });
+  const [x, y, z] = await Promise.all([a.cast(f32).data(), b.cast(f32).data(), c.data()]);
+  for (let i = 0; i < M; i++)
+    for (let j = 0; j < N; j++) {
+      let [sum, size] = [0, 0];
+      for (let k = 0; k < K; k++) {
+        const term = x[i * K + k]! * y[j * K + k]!;
+        sum += term;
+        size += Math.abs(term);
+      }
+      // Operands in tf32 are off by a unit each; sums in f32 by one for each of K / 8 additions, cut and not rounded.
+      const bound = size * (2 * UNIT[dtype.name]! + (K / 8 + 1) * 2 ** -22);
+      assert.ok(
+        Math.abs(z[i * N + j]! - sum) <= bound,
+        `(${i}, ${j}): ${z[i * N + j]} for ${sum} ± ${bound}`,
+      );
+    }
+}
+
+for (const name of DEVICES) {
+  const reason = reasonOf(name);
+  const on = (title: string, body: () => Promise<void>): void => {
+    test(`${name}: ${title}`, { skip: reason ? `not run: ${reason}` : false }, async () => {
+      const before = device().name;
+      useDevice(name);
+      try {
+        await body();
+      } finally {
+        useDevice(before);
+      }
+    });
+  };
+
+  const sizes = { M: 104, N: 64, K: 320 };
+  for (const dtype of [bf16, f16, f32] as DType[])
+    on(`wgmma multiplies ${dtype.name}, rows beyond the matrix are zeros`, () =>
+      checkProduct({ ...sizes, dtype }),
+    );
+  for (const [transposedA, transposedB] of [
+    [true, false],
+    [false, true],
+    [true, true],
+  ] as const)
+    on(
+      `wgmma takes a ${transposedA ? 'transposed' : 'as it is'}, b ${transposedB ? 'transposed' : 'as it is'}`,
+      () => checkProduct({ ...sizes, N: 192, K: 128, transposedA, transposedB }),
+    );
+  on('wgmma has 8 columns at least, and 256 at most', async () => {
+    await checkProduct({ M: 64, N: 8, K: 64 });
+    await checkProduct({ M: 64, N: 256, K: 64, dtype: f16 });
+  });
+
+  on('tiles are read and written by threads where they lie, and copied back', async () => {
+    const x = randn([100, 72]);
+    const y = zeros([100, 72]);
+    await throughTiles(100, 72).launch({ grid: [3, 2], block: 128 }, { x, y });
+    assert.deepEqual(await y.data(), await x.mul(2).data());
+  });
+}
+
+const finds = (title: string, run: () => unknown, kind: SimulatorError['kind'], message: RegExp): void => {
+  test(`the simulator finds ${title}`, () => {
+    assert.throws(run, (error: unknown) => {
+      assert.ok(error instanceof SimulatorError, String(error));
+      assert.equal(error.kind, kind, error.message);
+      assert.match(error.message, message);
+      assert.ok(error.at?.file.includes('hopper-kernels'), 'names its line');
+      return true;
+    });
+  });
+};
+
+const faulty = (fault: Fault) => (): unknown =>
+  tileProduct({ M: 64, N: 16, K: 256, fault }).simulate(
+    { grid: 1, block: 256 },
+    { a: new Uint16Array(64 * 256), b: new Uint16Array(16 * 256), c: new Float32Array(64 * 16) },
+  );
+
+finds(
+  'a tile that is read before it is there',
+  faulty('wait'),
+  'race',
+  /wgmma reads what a tile copy writes.*waitBarrier/s,
+);
+finds(
+  'a tile that is copied to while it is used',
+  faulty('reuse'),
+  'race',
+  /a tile copy writes what a tile copy writes/,
+);
+finds(
+  'an arrival before the product has been waited for',
+  faulty('early'),
+  'race',
+  /a tile copy writes what wgmma reads.*waitWgmma/s,
+);
+finds(
+  'a product that is not waited for',
+  faulty('finish'),
+  'race',
+  /a tile copy writes what wgmma reads.*waitWgmma/s,
+);
+finds(
+  'bytes that never come',
+  faulty('bytes'),
+  'deadlock',
+  /full\[0\], 0\) waits for ever: phase 0 lacks 0 of 1 arrivals and 16 bytes/,
+);
+finds('arrivals that never come', faulty('arrivals'), 'deadlock', /phase 0 lacks 1 of 2 arrivals/);
+finds('sums that were changed without a fence', faulty('sums-fence'), 'missing-fence', /fenceWgmma\(sums\)/);
+finds(
+  'mbarriers that others do not know of',
+  faulty('init'),
+  'mbarrier',
+  /full\[0\] is used before it is initialized/,
+);
+finds(
+  'a warpgroup that is divided',
+  faulty('divergent'),
+  'divergent-barrier',
+  /wgmma\(\) is reached by 32 of 128 threads/,
+);
+
+const faultyTiles = (fault: 'fence' | 'barrier' | 'unfinished') => (): unknown =>
+  throughTiles(64, 32, fault).simulate(
+    { grid: 1, block: 128 },
+    { x: new Float32Array(2048), y: new Float32Array(2048) },
+  );
+
+finds(
+  'writes that the copy engine does not see',
+  faultyTiles('fence'),
+  'missing-fence',
+  /a tile store reads what thread \(0,0,0\) wrote.*fenceAsync/s,
+);
+finds(
+  'writes that nothing orders before a copy',
+  faultyTiles('barrier'),
+  'uninitialized-read',
+  /to\[0\]\[4\] is read before it is written/,
+);
+finds('tiles that are left while they are read', faultyTiles('unfinished'), 'unfinished', /tmaWait\(0\)/);

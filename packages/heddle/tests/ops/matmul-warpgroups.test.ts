@@ -1,0 +1,151 @@
+/** Matrix products by warpgroups: tiles of every shape in the simulator, and on a GPU every layout of large matrices. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { fromBf16, toBf16 } from '../../src/core/float16.js';
+import * as H from '../../src/index.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
+import { matmulWarpgroups, suitsWarpgroups, type WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { simulate } from '../../src/runtime/sim/launch.js';
+import { cudaReason } from '../cases/case-runner.js';
+import { noise } from '../kernel/harness.js';
+
+interface Layout {
+  readonly batches: number;
+  readonly M: number;
+  readonly N: number;
+  readonly K: number;
+  /** Stored as (K, M), and as (N, K). */
+  readonly transposedA?: boolean;
+  readonly transposedB?: boolean;
+}
+
+/** A matrix of each batch, as (rows, columns) or the other way round. */
+const layoutOf = (batches: number, rows: number, columns: number, transposed = false): OperandLayout => ({
+  offset: 0,
+  batch: [batches],
+  batchStrides: [batches > 1 ? rows * columns : 0],
+  rowStride: transposed ? 1 : columns,
+  columnStride: transposed ? rows : 1,
+});
+
+const problemOf = ({ batches, M, N, K, transposedA, transposedB }: Layout): MatmulProblem => ({
+  ...{ batches, M, N, K },
+  a: layoutOf(batches, M, K, transposedA),
+  b: layoutOf(batches, K, N, transposedB),
+  finish: irFunction(([v]) => v!),
+});
+
+/** Numbers that bf16 and tf32 have, by place in memory. */
+const values = (count: number, seed: number): Float32Array =>
+  noise(count, seed).map((v) => fromBf16(toBf16(v)));
+
+function check(layout: Layout, tile: WarpgroupTile, dtype: DType): void {
+  const { batches, M, N, K } = layout;
+  const p = problemOf(layout);
+  assert.ok(suitsWarpgroups(p, dtype));
+  const { kernel, grid, threads } = matmulWarpgroups(p, tile, dtype, 2);
+  const [x, y] = [values(batches * M * K, 1), values(batches * K * N, 2)];
+  const stored = (v: Float32Array) => (dtype === f32 ? v : Uint16Array.from(v, toBf16));
+  const inParts = tile.splits > 1;
+  const size = batches * M * N;
+  const out = inParts || dtype === f32 ? new Float32Array(size * tile.splits) : new Uint16Array(size);
+  simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out });
+  const at = (
+    { batchStrides, rowStride, columnStride }: OperandLayout,
+    batch: number,
+    i: number,
+    j: number,
+  ) => batch * batchStrides[0]! + i * rowStride + j * columnStride;
+  for (let n = 0; n < size; n++) {
+    const [batch, i, j] = [Math.floor(n / (M * N)), Math.floor(n / N) % M, n % N];
+    let [sum, total] = [0, 0];
+    for (let k = 0; k < K; k++) {
+      const term = x[at(p.a, batch, i, k)]! * y[at(p.b, batch, k, j)]!;
+      sum += term;
+      total += Math.abs(term);
+    }
+    let got = 0;
+    for (let part = 0; part < tile.splits; part++) got += out[part * size + n] as number;
+    if (!inParts && dtype !== f32) got = fromBf16(out[n] as number);
+    // The sums are exact but for a rounding of each wgmma; the result is rounded to its dtype.
+    const bound = total * (K / 8) * 2 ** -24 + (inParts || dtype === f32 ? 0 : Math.abs(sum) * 2 ** -8);
+    assert.ok(Math.abs(got - sum) <= bound, `(${batch}, ${i}, ${j}): ${got} for ${sum} ± ${bound}`);
+  }
+}
+
+const plain = { stages: 2, splits: 1 } as const;
+test('two warpgroups, one tile after the other, rows and columns beyond the matrix', () =>
+  check(
+    { batches: 1, M: 136, N: 72, K: 136, transposedB: true },
+    { groups: 2, each: 1, columns: 64, ...plain },
+    bf16,
+  ));
+test('two blocks of rows each, B across K', () =>
+  check({ batches: 1, M: 72, N: 136, K: 72 }, { groups: 1, each: 2, columns: 128, ...plain }, bf16));
+test('A across K, batches', () =>
+  check(
+    { batches: 2, M: 72, N: 72, K: 72, transposedA: true },
+    { groups: 1, each: 1, columns: 64, ...plain, stages: 3 },
+    bf16,
+  ));
+test('both across K, four blocks of rows', () =>
+  check(
+    { batches: 1, M: 136, N: 72, K: 72, transposedA: true },
+    { groups: 2, each: 2, columns: 64, ...plain },
+    bf16,
+  ));
+test('tf32', () =>
+  check(
+    { batches: 1, M: 68, N: 68, K: 100, transposedB: true },
+    { groups: 1, each: 1, columns: 64, ...plain },
+    f32,
+  ));
+test('blocks that share K give parts', () =>
+  check(
+    { batches: 1, M: 72, N: 72, K: 200, transposedB: true },
+    { groups: 1, each: 1, columns: 64, stages: 3, splits: 2 },
+    bf16,
+  ));
+
+test('what the copy engine does not take is left to other kernels', () => {
+  const suits = (layout: Layout, dtype: DType): boolean => suitsWarpgroups(problemOf(layout), dtype);
+  assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60 }, bf16), false, 'rows of 120 bytes');
+  assert.equal(suits({ batches: 1, M: 64, N: 60, K: 64 }, bf16), false, 'columns of 120 bytes');
+  assert.equal(suits({ batches: 1, M: 64, N: 64, K: 64 }, f32), false, 'f32 across K');
+  assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60, transposedB: true }, f32), true);
+});
+
+const reason = cudaReason();
+for (const dtype of [bf16, f16, f32])
+  test(`cuda: products of ${dtype.name} in every layout`, {
+    skip: reason ? `not run: ${reason}` : false,
+  }, async () => {
+    H.useDevice('cuda');
+    const precision = dtype === f32 ? { precision: 'tf32' as const } : {};
+    const unit = { bf16: 2 ** -8, f16: 2 ** -11, f32: 2 ** -10 }[dtype.name]!;
+    for (const [M, K, N] of [
+      [600, 520, 544],
+      [264, 9000, 512],
+    ] as const)
+      for (const layout of ['NN', 'NT', 'TN', 'TT']) {
+        const stored = (rows: number, columns: number, t: boolean) =>
+          H.randn(t ? [columns, rows] : [rows, columns])
+            .cast(dtype)
+            .realize();
+        const [a, b] = [stored(M, K, layout[0] === 'T'), stored(K, N, layout[1] === 'T')];
+        const x = layout[0] === 'T' ? a.transpose() : a;
+        const y = layout[1] === 'T' ? b.transpose() : b;
+        const got = await x.matmul(y, precision).cast(f32).data();
+        const exact = x.cast(f32).matmul(y.cast(f32));
+        const size = x.cast(f32).abs().matmul(y.cast(f32).abs());
+        const [wanted, sizes] = await Promise.all([exact.data(), size.data()]);
+        const worst = got.reduce((most, v, i) => {
+          // The result is rounded, of f32 the operands.
+          const bound = dtype === f32 ? sizes[i]! * unit : Math.abs(wanted[i]!) * unit + sizes[i]! * 2 ** -16;
+          return Math.max(most, Math.abs(v - wanted[i]!) / bound);
+        }, 0);
+        assert.ok(worst <= 1, `${layout} of ${M} × ${K} × ${N}: ${worst} times the bound`);
+      }
+  });
