@@ -2,6 +2,7 @@
 import { type DType, f32, isHalf } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Stage, Variant } from '../../graph/fused-op.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { finishedAfter } from '../finish-cuda.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cublasLtVariants } from '../vendor.js';
@@ -85,6 +86,19 @@ function sumOf(p: MatmulProblem, product: GridKernel, splits: number, dtype: DTy
  */
 const FEW = 2 ** 27;
 
+const warpgroupVariants = (io: KernelIo, operand: TensorOperand): Variant[] => {
+  const p = problemOf(io);
+  const { dtype } = io.node;
+  return warpgroupTiles(p, io.target, dtype).map((tile) => ({
+    name: warpgroupNameOf(operand, tile, dtype),
+    plan: () => warpgroupStages(p, io.target, tile, dtype),
+  }));
+};
+
+/** An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. */
+const finishedApart = (io: KernelIo, operand: TensorOperand): Variant[] =>
+  io.plain ? [] : finishedAfter(io, (plain) => warpgroupVariants(plain, operand).slice(0, 1));
+
 /** Compute capability × 10 of Hopper: the only one with wgmma. */
 const WARPGROUPS = 90;
 
@@ -100,11 +114,6 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
       name: tensorNameOf(operand, tile),
       plan: () => stages(p, matmulTensor(p, tile, operand, dtype), tile, LEVEL.tensor, dtype),
     }));
-  const warpgroupVariants = (operand: TensorOperand): Variant[] =>
-    warpgroupTiles(p, io.target, dtype).map((tile) => ({
-      name: warpgroupNameOf(operand, tile, dtype),
-      plan: () => warpgroupStages(p, io.target, tile, dtype),
-    }));
   // Small products are done before the copy engine has begun.
   const isLarge = 2 * p.batches * p.M * p.N * p.K >= FEW;
   const hasWarpgroups = (operand: TensorOperand): boolean =>
@@ -114,7 +123,11 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
     suitsWarpgroups(p, dtype);
   const tensorVariants = (operand: TensorOperand): Variant[] =>
     hasWarpgroups(operand)
-      ? [...warpgroupVariants(operand), ...warpVariants(operand).slice(0, 2)]
+      ? [
+          ...warpgroupVariants(io, operand),
+          ...finishedApart(io, operand),
+          ...warpVariants(operand).slice(0, 2),
+        ]
       : warpVariants(operand);
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
