@@ -115,6 +115,7 @@ function sharedModules(root, users) {
 const fileOf = (root, target) =>
   target
     .replace(/^#platform\//, `${root}/core/platform/node/`)
+    .replace(/^#ops\//, `${root}/ops/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** @param {string} root @param {string} path */

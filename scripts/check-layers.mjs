@@ -66,6 +66,7 @@ function allowed(from, to) {
 const fileOf = (target) =>
   target
     .replace(/^#platform\//, `${root}/core/platform/node/`)
+    .replace(/^#ops\//, `${root}/ops/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** What each file imports. @type {Map<string, Set<string>>} */

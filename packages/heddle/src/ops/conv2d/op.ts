@@ -1,4 +1,5 @@
 /** Convolution of images and its two gradients: three ops that are each other's derivatives. */
+import { convolveChoice, reorderedBy, weightChoice } from '#ops/gpu-kernels.js';
 import { integerFrom, type Rule, requireArgument } from '../../core/arguments.js';
 import { f32, isFloat } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
@@ -9,8 +10,6 @@ import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-o
 import type { GraphNode } from '../../graph/node.js';
 import { SPREAD, stage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
-import { reorderedBy } from './channels-last.js';
-import { convolveChoice, weightChoice } from './choose-cuda.js';
 import { convolve, packedWeights, packWeights } from './cpu.js';
 import { convolveWeight, paddedSize, padImages } from './cpu-weight.js';
 import { convolveProblem, weightGradientProblem } from './problem.js';

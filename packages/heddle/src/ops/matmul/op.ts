@@ -1,4 +1,5 @@
 /** Matrix product (B1). */
+import { matmulChoice } from '#ops/gpu-kernels.js';
 import { f32, requireFloats } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import type { Precision } from '../../core/precision.js';
@@ -7,7 +8,6 @@ import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import { SPREAD, stage } from '../stage.js';
-import { matmulChoice } from './choose-cuda.js';
 import { matmulDirect, matmulDot } from './cpu.js';
 import { matmulPacked, packedSizes, packPanels } from './cpu-packed.js';
 import { type MatmulArg, problemOf } from './problem.js';

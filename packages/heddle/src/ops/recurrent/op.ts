@@ -2,6 +2,7 @@
  * Recurrent networks: all steps of a layer in one direction, as one fused op. The gradient is another: the gates of all
  * steps are computed again, by one product, and only what goes from step to step is done step by step.
  */
+import { backwardChoice, forwardChoice } from '#ops/gpu-kernels.js';
 import { f32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
@@ -11,7 +12,6 @@ import { matmul } from '../matmul/op.js';
 import { stage } from '../stage.js';
 import { at, cut, joined } from '../steps.js';
 import { CELLS, type CellName } from './cells.js';
-import { backwardChoice, forwardChoice } from './choose-cuda.js';
 import { backwardSteps, forwardSteps } from './cpu.js';
 import { problemOf, type RecurrentArg, type RecurrentProblem } from './problem.js';
 

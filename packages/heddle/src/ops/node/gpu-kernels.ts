@@ -1,0 +1,5 @@
+/** The kernels of ops that only a GPU runs, and the simulator for it. A browser has none: see ops/browser/gpu-kernels.ts. */
+export { reorderedBy } from '../conv2d/channels-last.js';
+export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
+export { matmulChoice } from '../matmul/choose-cuda.js';
+export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
