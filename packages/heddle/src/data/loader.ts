@@ -101,7 +101,7 @@ export interface SpanOptions {
 
 const ONE_BY_ONE: SpanOptions = { together: () => 1, most: 1, bytes: false };
 
-/** Ends the workers of loaders that nobody has any more. */
+/** Ends the workers of loaders that have been garbage-collected. */
 const abandoned = new FinalizationRegistry<Crew>((crew) => void crew.end());
 
 /**

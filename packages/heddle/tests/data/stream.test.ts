@@ -100,7 +100,7 @@ test('a stream is collected into a data set; a loader and bad examples are told 
   });
 });
 
-test('a stream is a data set of its own: each epoch reads it, from where a loader begins', async () => {
+test("a stream is a data set: each epoch reads it from the loader's position", async () => {
   const opened: number[] = [];
   const closed: number[] = [];
   const stream = new DataStream(async function* (epoch: number) {

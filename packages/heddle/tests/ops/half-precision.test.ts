@@ -173,7 +173,7 @@ for (const device of DEVICES) {
   });
 
   if (device !== 'cpu')
-    test(`${device}: what follows a kernel is computed at its store, and rounds as it would alone`, async () => {
+    test(`${device}: an epilogue runs at the kernel's store and rounds as a separate launch would`, async () => {
       useDevice(device);
       const { target } = openDevice(device);
       const of = (shape: readonly number[], seed: number, dtype: DType): Tensor => {

@@ -158,7 +158,7 @@ test('layers that are alike are launches of the same kernels', () => {
   const leaf = (...shape: number[]) => b.leaf(shape, f32, false);
   let x = leaf(64, 32);
   const weights = [1, 2, 3].map(() => leaf(32, 32));
-  // A row kernel and a product with an epilogue in each; what follows the last differs.
+  // Each has a row kernel and a product with an epilogue; only the last epilogue differs.
   for (const w of weights) {
     const centred = b.sub(x, b.expand(b.reduce('max', x, [1]), [64, 32]));
     x = b.map('max', b.add(matmul(centred, w), x), b.like(x, 0));

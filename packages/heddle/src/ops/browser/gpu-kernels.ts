@@ -1,6 +1,6 @@
 /**
- * In place of the kernels for GPUs, which are a tenth of the library: there is no GPU in a browser, and the simulator there
- * runs what is generated, and kernels of users' own.
+ * Stands in for the kernels for GPUs in a browser, where Heddle has no GPU to run on: they are a tenth of the library. The
+ * simulator there runs generated kernels and the user's own.
  */
 import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
 

@@ -114,13 +114,10 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
       name: tensorNameOf(operand, tile),
       plan: () => stages(p, matmulTensor(p, tile, operand, dtype), tile, LEVEL.tensor, dtype),
     }));
+  const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   // Small products are done before the copy engine has begun.
-  const isLarge = 2 * p.batches * p.M * p.N * p.K >= FEW;
   const hasWarpgroups = (operand: TensorOperand): boolean =>
-    io.target.capability === WARPGROUPS &&
-    isLarge &&
-    operand === operandOf(dtype) &&
-    suitsWarpgroups(p, dtype);
+    io.target.capability === WARPGROUPS && !few && operand === operandOf(dtype) && suitsWarpgroups(p, dtype);
   const tensorVariants = (operand: TensorOperand): Variant[] =>
     hasWarpgroups(operand)
       ? [
@@ -130,7 +127,6 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
         ]
       : warpVariants(operand);
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
-  const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   const plain = matmulTiles(p, io.target, 4).map((tile) => ({
     name: nameOf(tile),
     plan: () => stages(p, matmulTile(p, tile), tile, LEVEL.f32),
