@@ -153,7 +153,7 @@ test('tiles are cut for the GPU that they run on: two blocks fit into one with l
       sharedBytesReserved: 1024,
     },
     ...{ registersPerMultiprocessor: 65536, threadsPerMultiprocessor: 1536, blocksPerMultiprocessor: 24 },
-    parameterBytes: 4096,
+    ...{ parameterBytes: 4096, cacheBytes: 72 * 2 ** 20 },
   };
   const side: OperandLayout = { offset: 0, batch: [1], batchStrides: [0], rowStride: 1000, columnStride: 1 };
   const problem = { batches: 1, M: 1000, N: 1000, K: 1000, finish: identity(), a: side, b: side };

@@ -31,6 +31,8 @@ export interface GpuLimits {
   readonly blocksPerMultiprocessor: number;
   /** Of all parameters of a kernel. */
   readonly parameterBytes: number;
+  /** Of the cache that all multiprocessors share (L2). */
+  readonly cacheBytes: number;
 }
 
 /** What the compiler and the scheduler need to know of a device, and all they are told. */
@@ -77,5 +79,6 @@ export const H200: Target = {
     threadsPerMultiprocessor: 2048,
     blocksPerMultiprocessor: 32,
     parameterBytes: 32764,
+    cacheBytes: 60 * 2 ** 20,
   },
 };

@@ -113,6 +113,10 @@ interface Span {
   readonly first: number;
   /** Windows from there on that do. */
   readonly windows: number;
+  /** Threads along the axis. */
+  readonly threads: number;
+  /** Whether some of those windows are not there: at the ends of the image. */
+  readonly beyond: boolean;
 }
 
 function spanOf(p: PoolProblem, axis: 0 | 1, strides: number): Span {
@@ -120,7 +124,10 @@ function spanOf(p: PoolProblem, axis: 0 | 1, strides: number): Span {
   const reach = (p.kernel[axis]! - 1) * p.dilation[axis]!;
   const pixels = strides * stride;
   const first = Math.ceil((padding - reach) / stride);
-  return { pixels, first, windows: Math.floor((padding + pixels - 1) / stride) - first + 1 };
+  const windows = Math.floor((padding + pixels - 1) / stride) - first + 1;
+  const threads = Math.ceil(p.size[axis]! / pixels);
+  const beyond = first < 0 || (threads - 1) * strides + first + windows > p.outSize[axis]!;
+  return { pixels, first, windows, threads, beyond };
 }
 
 /** Elements of a row that are written as one vector. */
@@ -130,69 +137,77 @@ const vectorOf = (p: PoolProblem, pixels: number): 1 | 2 | 4 =>
 /** The gradient: 0 where no window's maximum is. */
 export function maxPoolGradient(p: PoolProblem): GridKernel {
   const down = spanOf(p, 0, 1);
-  // Four pixels are a vector.
-  const across = spanOf(p, 1, Math.ceil(4 / p.stride[1]));
-  const strides = across.pixels / p.stride[1];
-  const grid = [Math.ceil(p.size[0] / down.pixels), Math.ceil(p.size[1] / across.pixels)] as const;
+  // Four pixels are a vector, and share the windows that overlap there.
+  const most = p.size[1] % 4 === 0 || p.stride[1] < p.kernel[1] ? 4 : 2;
+  const strides = Math.ceil(most / p.stride[1]);
+  const across = spanOf(p, 1, strides);
   const kernel = defineKernel(
     'maxPool2dGradient',
     { positions: buffer(positionDtype(p) as DType), g: buffer(p.dtype), dx: buffer(p.dtype) },
     ({ positions, g, dx }, context) => {
       const { globalId, idiv, i32, local, store2, store4, vec2, vec4, finish, DTYPE } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, G_AT } = context;
-      const { DOWN, ACROSS, GRID, STRIDES, VECTOR } = context;
+      const { DOWN, ACROSS, STRIDES, VECTOR } = context;
       const i = globalId.x;
-      if (i >= PLANES * GRID[0] * GRID[1]) return;
-      const c = i % GRID[1];
-      const r = idiv(i, GRID[1]) % GRID[0];
-      const plane = idiv(i, GRID[1] * GRID[0]);
+      if (i >= PLANES * DOWN.threads * ACROSS.threads) return;
+      const c = i % ACROSS.threads;
+      const r = idiv(i, ACROSS.threads) % DOWN.threads;
+      const plane = idiv(i, ACROSS.threads * DOWN.threads);
       const n = idiv(plane, CHANNELS);
       const channel = plane % CHANNELS;
       const left = c * ACROSS.pixels;
+      // No position is negative.
+      const at = local(i32, DOWN.windows, ACROSS.windows);
+      const slopes = local(DTYPE, DOWN.windows, ACROSS.windows);
+      for (let wy = 0; wy < DOWN.windows; wy++) {
+        for (let wx = 0; wx < ACROSS.windows; wx++) {
+          const oy = r + DOWN.first + wy;
+          const ox = c * STRIDES + ACROSS.first + wx;
+          at[wy][wx] = -1;
+          slopes[wy][wx] = 0;
+          if ((!DOWN.beyond || (oy >= 0 && oy < OH)) && (!ACROSS.beyond || (ox >= 0 && ox < OW))) {
+            const window = (plane * OH + oy) * OW + ox;
+            at[wy][wx] = i32(positions[X_AT + window]);
+            slopes[wy][wx] = g[G_AT + window];
+          }
+        }
+      }
       for (let py = 0; py < DOWN.pixels; py++) {
         const iy = r * DOWN.pixels + py;
-        if (iy < H) {
-          const row = local(DTYPE, ACROSS.pixels);
-          for (let px = 0; px < ACROSS.pixels; px++) row[px] = 0;
-          for (let wy = DOWN.first; wy < DOWN.first + DOWN.windows; wy++) {
-            const y = py + PY - wy * SY;
-            const oy = r + wy;
-            if (y >= 0 && y % DY === 0 && y < KH * DY && oy >= 0 && oy < OH) {
-              for (let wx = ACROSS.first; wx < ACROSS.first + ACROSS.windows; wx++) {
-                const ox = c * STRIDES + wx;
-                if (ox >= 0 && ox < OW) {
-                  const window = (plane * OH + oy) * OW + ox;
-                  const position = i32(positions[X_AT + window]);
-                  const slope = g[G_AT + window];
-                  for (let px = 0; px < ACROSS.pixels; px++) {
-                    const x = px + PX - wx * SX;
-                    const isTap = x >= 0 && x % DX === 0 && x < KW * DX;
-                    if (isTap && position === idiv(y, DY) * KW + idiv(x, DX)) row[px] = row[px] + slope;
-                  }
-                }
+        const row = local(DTYPE, ACROSS.pixels);
+        for (let px = 0; px < ACROSS.pixels; px++) {
+          row[px] = 0;
+          for (let wy = 0; wy < DOWN.windows; wy++) {
+            const y = py + PY - (DOWN.first + wy) * SY;
+            if (y >= 0 && y % DY === 0 && y < KH * DY) {
+              for (let wx = 0; wx < ACROSS.windows; wx++) {
+                const x = px + PX - (ACROSS.first + wx) * SX;
+                const isTap = x >= 0 && x % DX === 0 && x < KW * DX;
+                if (isTap && at[wy][wx] === idiv(y, DY) * KW + idiv(x, DX))
+                  row[px] = row[px] + slopes[wy][wx];
               }
             }
           }
-          const to = (plane * H + iy) * W + left;
-          for (let px = 0; px < ACROSS.pixels; px += VECTOR) {
-            const ix = left + px;
-            if (ix < W) {
-              if (VECTOR === 4) {
-                const slopes = vec4(row[px], row[px + 1], row[px + 2], row[px + 3]);
-                store4(dx, to + px, finish(slopes, n, channel, iy, ix));
-              } else if (VECTOR === 2) {
-                store2(dx, to + px, finish(vec2(row[px], row[px + 1]), n, channel, iy, ix));
-              } else dx[to + px] = finish(row[px], n, channel, iy, ix);
-            }
+        }
+        const to = (plane * H + iy) * W + left;
+        for (let px = 0; px < ACROSS.pixels; px += VECTOR) {
+          const ix = left + px;
+          if (iy < H && ix < W) {
+            if (VECTOR === 4) {
+              const four = vec4(row[px], row[px + 1], row[px + 2], row[px + 3]);
+              store4(dx, to + px, finish(four, n, channel, iy, ix));
+            } else if (VECTOR === 2) {
+              store2(dx, to + px, finish(vec2(row[px], row[px + 1]), n, channel, iy, ix));
+            } else dx[to + px] = finish(row[px], n, channel, iy, ix);
           }
         }
       }
     },
     {
       ...constantsOf(p),
-      ...{ DTYPE: p.dtype, DOWN: down, ACROSS: across, GRID: grid, STRIDES: strides },
+      ...{ DTYPE: p.dtype, DOWN: down, ACROSS: across, STRIDES: strides },
       VECTOR: vectorOf(p, across.pixels),
     },
   );
-  return spread(kernel, p.planes * grid[0] * grid[1]);
+  return spread(kernel, p.planes * down.threads * across.threads);
 }

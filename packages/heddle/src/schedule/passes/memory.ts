@@ -9,8 +9,20 @@ export interface Lifetime {
 
 const ALIGNMENT = 64;
 
-/** Offsets such that memories in use at the same time never overlap, and the size of the whole. */
-export function planArena(lifetimes: readonly Lifetime[]): { offsets: number[]; bytes: number } {
+export interface Arena {
+  /** Of each lifetime. */
+  readonly offsets: readonly number[];
+  readonly bytes: number;
+}
+
+/**
+ * Offsets such that memories in use at the same time never overlap.
+ * @param mayShare whether two lifetimes (by their numbers) at different times may have the same memory
+ */
+export function planArena(
+  lifetimes: readonly Lifetime[],
+  mayShare: (i: number, j: number) => boolean = () => true,
+): Arena {
   const offsets = new Array<number>(lifetimes.length).fill(0);
   const placed: number[] = [];
   const bySize = lifetimes
@@ -21,7 +33,7 @@ export function planArena(lifetimes: readonly Lifetime[]): { offsets: number[]; 
     const mine = lifetimes[i]!;
     const bytes = Math.ceil(mine.bytes / ALIGNMENT) * ALIGNMENT;
     const busy = placed
-      .filter((j) => lifetimes[j]!.from <= mine.to && mine.from <= lifetimes[j]!.to)
+      .filter((j) => (lifetimes[j]!.from <= mine.to && mine.from <= lifetimes[j]!.to) || !mayShare(i, j))
       .map((j) => ({
         start: offsets[j]!,
         end: offsets[j]! + Math.ceil(lifetimes[j]!.bytes / ALIGNMENT) * ALIGNMENT,

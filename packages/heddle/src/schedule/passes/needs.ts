@@ -63,6 +63,18 @@ function inOrder(needs: readonly ((other: number) => boolean)[]): number[][] {
   });
 }
 
+/** Whether a launch is over when another begins, by what each needs. */
+export function runsBefore(needs: readonly (readonly number[])[]): (first: number, then: number) => boolean {
+  const before = needs.map(() => new Set<number>());
+  needs.forEach((mine, i) => {
+    for (const need of mine) {
+      before[i]!.add(need);
+      for (const other of before[need]!) before[i]!.add(other);
+    }
+  });
+  return (first, then) => before[then]!.has(first);
+}
+
 /** How many launches hang on each, one after the other. */
 export function heightsOf(needs: readonly (readonly number[])[]): number[] {
   const heights = needs.map(() => 0);

@@ -1,16 +1,20 @@
 /** Where everything is in memory: leaves, results, and one arena for all that lives inside the program. */
 import { sizeOf } from '../../core/shape.js';
 import { type GraphNode, requireIndexable } from '../../graph/node.js';
+import type { Target } from '../../kernel/ir/target.js';
 import type { Group } from '../group.js';
 import type { Place, PlacedLaunch, Schedule, UnplacedArgument, Work } from '../launch.js';
 import type { Plan, PlanSetting } from '../plan.js';
-import { type Lifetime, planArena } from './memory.js';
-import type { Touch } from './needs.js';
+import { type Arena, type Lifetime, planArena } from './memory.js';
+import { launchNeeds, runsBefore, type Touch } from './needs.js';
+
+/** `Touch.memory` of the arena. */
+const ARENA = 'arena';
 
 /** The launches, level by level, with the places of their arguments. */
 export function place(
   { work, levels, roots, leaves, updated }: Plan,
-  { updates }: PlanSetting,
+  { target, updates }: PlanSetting,
 ): Pick<Plan, 'launches' | 'arenaBytes' | 'results'> {
   const levelOf = (w: Work, stage: number): number => levels.get(w)!.at(stage)!;
   for (const { group } of work) for (const { shape } of group.roots) requireIndexable(shape);
@@ -41,9 +45,7 @@ export function place(
     for (const s of w.scratch)
       lifetimes.push({ bytes: s.bytes, from: levelOf(w, s.from), to: levelOf(w, s.to) });
   }
-  const { offsets, bytes } = planArena(lifetimes);
-
-  const toPlace = (slot: UnplacedArgument, w: Work): Place => {
+  const toPlace = (slot: UnplacedArgument, w: Work, { offsets }: Arena): Place => {
     if ('value' in slot) return slot;
     if ('scratch' in slot) return { arena: offsets[scratchAt.get(w)! + slot.scratch]! };
     const leaf = leaves.indexOf(updated.get(slot.node) ?? slot.node);
@@ -55,32 +57,60 @@ export function place(
     if ('value' in slot) return 0;
     return 'node' in slot ? slot.node.size * slot.node.dtype.bytes : w.scratch[slot.scratch]!.bytes;
   };
-  const touchOf = (slot: UnplacedArgument, w: Work): Touch[] => {
-    const place = toPlace(slot, w);
+  const touchOf = (slot: UnplacedArgument, w: Work, arena: Arena): Touch[] => {
+    const place = toPlace(slot, w, arena);
     if ('value' in slot || 'value' in place) return [];
     const writes = 'scratch' in slot || ('node' in slot && w.group.roots.includes(slot.node));
     const from = 'arena' in place ? place.arena : 0;
-    const memory = 'arena' in place ? 'arena' : JSON.stringify(place);
+    const memory = 'arena' in place ? ARENA : JSON.stringify(place);
     const value = 'node' in slot ? slot.node : w.scratch[slot.scratch]!;
     return [{ memory, from, to: from + bytesOf(slot, w), writes, value }];
   };
-  const launches = work
-    .flatMap((w) =>
-      w.stages.map(
-        (s, i): PlacedLaunch => ({
-          work: s.work,
-          anySize: s.anySize,
-          level: levelOf(w, i),
-          bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
-          call: w.call,
-          origins: originsOf(w.group),
-          args: s.slots.map((slot) => toPlace(slot, w)),
-          touches: s.slots.flatMap((slot) => touchOf(slot, w)),
-        }),
-      ),
-    )
-    .sort((a, b) => a.level - b.level);
-  return { launches, arenaBytes: bytes, results: rootPlaces };
+  const launchesIn = (arena: Arena): PlacedLaunch[] =>
+    work
+      .flatMap((w) =>
+        w.stages.map(
+          (s, i): PlacedLaunch => ({
+            work: s.work,
+            anySize: s.anySize,
+            level: levelOf(w, i),
+            bytes: s.slots.reduce((sum, slot) => sum + bytesOf(slot, w), 0),
+            call: w.call,
+            origins: originsOf(w.group),
+            args: s.slots.map((slot) => toPlace(slot, w, arena)),
+            touches: s.slots.flatMap((slot) => touchOf(slot, w, arena)),
+          }),
+        ),
+      )
+      .sort((a, b) => a.level - b.level);
+  const arena = arenaFor(lifetimes, launchesIn, target);
+  return { launches: launchesIn(arena), arenaBytes: arena.bytes, results: rootPlaces };
+}
+
+/**
+ * The smallest arena; but on a GPU, as long as its cache holds everything, one whose memory is taken over only by launches
+ * that follow those who used it anyway: small launches side by side do not wait for each other's memory.
+ */
+function arenaFor(
+  lifetimes: readonly Lifetime[],
+  launchesIn: (arena: Arena) => readonly PlacedLaunch[],
+  { model, limits }: Target,
+): Arena {
+  const smallest = planArena(lifetimes);
+  if (model !== 'threads' || smallest.bytes > limits.cacheBytes) return smallest;
+  const apart = planArena(lifetimes, () => false);
+  const launches = launchesIn(apart);
+  const isBefore = runsBefore(launchNeeds(launches));
+  const usersAt = new Map<number, number[]>();
+  launches.forEach(({ touches }, i) => {
+    for (const { memory, from } of touches)
+      if (memory === ARENA) usersAt.set(from, [...(usersAt.get(from) ?? []), i]);
+  });
+  const users = lifetimes.map((_, i) => usersAt.get(apart.offsets[i]!) ?? []);
+  const follow = (i: number, j: number): boolean =>
+    users[j]!.every((then) => users[i]!.every((first) => isBefore(first, then)));
+  const roomy = planArena(lifetimes, (i, j) => follow(i, j) || follow(j, i));
+  return roomy.bytes <= limits.cacheBytes ? roomy : smallest;
 }
 
 /** Undefined unless origins are recorded. */

@@ -208,6 +208,7 @@ export const limitsOf = (attribute: (which: number) => number, version: number):
   registersPerMultiprocessor: attribute(ATTRIBUTE.maxRegistersPerMultiprocessor),
   threadsPerMultiprocessor: attribute(ATTRIBUTE.maxThreadsPerMultiprocessor),
   blocksPerMultiprocessor: attribute(ATTRIBUTE.maxBlocksPerMultiprocessor),
+  cacheBytes: attribute(ATTRIBUTE.l2Bytes),
 });
 
 /** Numbers of CUfunction_attribute. */
