@@ -63,6 +63,7 @@ export type { KernelIr } from './kernel/ir/ir.js';
 export {
   type BufferSchema,
   buffer,
+  type PixelWalk,
   type Schema,
   type TensorMap,
   type TensorMapOptions,

@@ -147,6 +147,12 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
       strides: optional(list(() => [64, 1])),
       offset: optional(number(0)),
       tf32: optional(flag),
+      walk: optional(
+        spec(
+          () => undefined,
+          (v) => v === undefined,
+        ),
+      ),
     }),
   ],
 

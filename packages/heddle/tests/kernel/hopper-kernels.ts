@@ -1,5 +1,5 @@
 /** Small kernels on the copy engine and on warpgroups: a product of tiles by a producer and a warpgroup that multiplies. */
-import { bf16, buffer, type DType, f32, kernel, tensorMap } from '../../src/index.js';
+import { bf16, buffer, type DType, f32, kernel, type PixelWalk, tensorMap } from '../../src/index.js';
 
 /** What can be left out or done wrong. */
 export type Fault =
@@ -163,3 +163,55 @@ export const throughTiles = (rows: number, columns: number, fault?: 'fence' | 'b
     },
     { fault: fault ?? '' },
   );
+
+/** Images, and the pixels of them that tiles take one after the other. */
+export interface Walked {
+  /** (image, …, channel) */
+  readonly sizes: readonly number[];
+  readonly walk: PixelWalk;
+  /** Which image and which pixel of the walk is the first, along each dimension. */
+  readonly first: readonly number[];
+  /** From the pixels to those that are copied. */
+  readonly offsets: readonly number[];
+}
+
+/** Images of so many dimensions, as a kernel of 3 taps along each sees them. */
+export const pixelsOf = (dimensions: number): Walked => {
+  const along = <T>(each: T): T[] => new Array<T>(dimensions).fill(each);
+  return {
+    sizes: [2, ...along(8), 16],
+    walk: { from: along(-1), counts: along(8) },
+    ...{ first: [0, ...along(0)], offsets: along(2) },
+  };
+};
+
+/** Pixels and channels of a tile. */
+export const WALKED = [64, 8] as const;
+
+/** y (64, 8): so many pixels of images, each off its place by `offsets`, and the channels from 4 on. */
+export function walked({ sizes, walk, first, offsets }: Walked) {
+  const [image, ...place] = first;
+  const at = place.map((n, d) => walk.from[d]! + n * (walk.steps?.[d] ?? 1));
+  return kernel(
+    'walked',
+    { x: tensorMap(f32, { sizes, box: WALKED, walk }), y: buffer(f32) },
+    ({ x, y }, context) => {
+      const { arriveExpect, barrier, f32, idiv, initBarrier, mbarriers, sharedTile, threadIdx } = context;
+      const { at, dimensions, image, off, tmaLoad, waitBarrier } = context;
+      const tile = sharedTile(f32, 64, 8);
+      const full = mbarriers(1);
+      if (threadIdx.x === 0) initBarrier(full, 0, 1);
+      barrier();
+      if (threadIdx.x === 0) {
+        arriveExpect(full, 0, 64 * 8 * 4);
+        if (dimensions === 1) tmaLoad(tile, 0, 0, x, image, at[0]!, 4, off[0]!, full, 0);
+        if (dimensions === 2) tmaLoad(tile, 0, 0, x, image, at[0]!, at[1]!, 4, off[0]!, off[1]!, full, 0);
+        if (dimensions === 3)
+          tmaLoad(tile, 0, 0, x, image, at[0]!, at[1]!, at[2]!, 4, off[0]!, off[1]!, off[2]!, full, 0);
+      }
+      waitBarrier(full, 0, 0);
+      for (let i = threadIdx.x; i < 64 * 8; i += 128) y[i] = tile[idiv(i, 8)][i % 8];
+    },
+    { at, dimensions: place.length, image: image!, off: offsets },
+  );
+}

@@ -7,13 +7,23 @@ import {
   device,
   f16,
   f32,
+  type PixelWalk,
   randn,
   SimulatorError,
+  tensorMap,
   useDevice,
   zeros,
 } from '../../src/index.js';
 import { cudaReason } from '../cases/case-runner.js';
-import { type Fault, type TileProduct, throughTiles, tileProduct } from './hopper-kernels.js';
+import {
+  type Fault,
+  type TileProduct,
+  throughTiles,
+  tileProduct,
+  WALKED,
+  type Walked,
+  walked,
+} from './hopper-kernels.js';
 
 const DEVICES = ['sim', 'cuda'] as const;
 const reasonOf = (name: string): string | undefined => (name === 'cuda' ? cudaReason() : undefined);
@@ -44,6 +54,59 @@ async function checkProduct(product: TileProduct): Promise<void> {
         `(${i}, ${j}): ${z[i * N + j]} for ${sum} ± ${bound}`,
       );
     }
+}
+
+/** Tiles that begin within an image and end in another, in its padding or beyond the last. */
+const WALKS: Readonly<Record<string, Walked>> = {
+  'images, as a kernel of 3 × 3 with padding sees them': {
+    sizes: [3, 5, 6, 12],
+    walk: { from: [-1, -1], counts: [5, 6] },
+    ...{ first: [0, 2, 4], offsets: [2, 0] },
+  },
+  'images, as a kernel does in steps of 2 and 3, dilated': {
+    sizes: [2, 9, 14, 8],
+    walk: { from: [-2, 0], counts: [5, 4], steps: [2, 3] },
+    ...{ first: [1, 0, 1], offsets: [4, 3] },
+  },
+  'images that are smaller than the kernel': {
+    sizes: [40, 1, 2, 16],
+    walk: { from: [-3, -2], counts: [3, 2] },
+    ...{ first: [7, 1, 1], offsets: [2, 1] },
+  },
+  rows: { sizes: [4, 21, 12], walk: { from: [-2], counts: [11], steps: [2] }, first: [1, 3], offsets: [3] },
+  volumes: {
+    sizes: [2, 3, 4, 5, 12],
+    walk: { from: [-1, 0, -1], counts: [3, 2, 5], steps: [1, 2, 1] },
+    ...{ first: [0, 1, 1, 3], offsets: [1, 2, 1] },
+  },
+};
+
+async function checkWalk(given: Walked): Promise<void> {
+  const { sizes, walk, first, offsets } = given;
+  const x = randn(sizes);
+  const y = zeros(WALKED);
+  await walked(given).launch({ grid: 1, block: 128 }, { x, y });
+  const [values, got] = await Promise.all([x.data(), y.data()]);
+  const wanted = new Float32Array(got.length);
+  const perImage = walk.counts.reduce((n, count) => n * count, 1);
+  const start = first.slice(1).reduce((n, p, d) => n * walk.counts[d]! + p, 0);
+  for (let p = 0; p < WALKED[0]; p++) {
+    let rest = (start + p) % perImage;
+    const image = first[0]! + Math.floor((start + p) / perImage);
+    const at: number[] = [];
+    for (let d = walk.counts.length - 1; d >= 0; d--) {
+      at.unshift(walk.from[d]! + (rest % walk.counts[d]!) * (walk.steps?.[d] ?? 1) + offsets[d]!);
+      rest = Math.floor(rest / walk.counts[d]!);
+    }
+    const place = [image, ...at];
+    if (place.some((index, d) => index < 0 || index >= sizes[d]!)) continue;
+    const pixel = place.reduce((n, index, d) => n * sizes[d]! + index, 0);
+    const channels = sizes.at(-1)!;
+    for (let c = 0; c < WALKED[1] && 4 + c < channels; c++)
+      wanted[p * WALKED[1] + c] = values[pixel * channels + 4 + c]!;
+  }
+  assert.ok(wanted.some((v) => v !== 0));
+  assert.deepEqual(got, wanted);
 }
 
 for (const name of DEVICES) {
@@ -78,6 +141,9 @@ for (const name of DEVICES) {
     await checkProduct({ M: 64, N: 8, K: 64 });
     await checkProduct({ M: 64, N: 256, K: 64, dtype: f16 });
   });
+
+  for (const [title, each] of Object.entries(WALKS))
+    on(`a copy walks over the pixels of ${title}`, () => checkWalk(each));
 
   on('tiles are read and written by threads where they lie, and copied back', async () => {
     const x = randn([100, 72]);
@@ -149,6 +215,25 @@ finds(
   'divergent-barrier',
   /wgmma\(\) is reached by 32 of 128 threads/,
 );
+
+finds(
+  'pixels that are not of the walk',
+  () =>
+    walked({
+      sizes: [1, 4, 4, 8],
+      walk: { from: [-1, -1], counts: [2, 2], steps: [2, 2] },
+      ...{ first: [0, 1, 2], offsets: [0, 0] },
+    }).simulate({ grid: 1, block: 128 }, { x: new Float32Array(128), y: new Float32Array(512) }),
+  'out-of-bounds',
+  /begins with a pixel of the walk/,
+);
+
+test('what the copy engine cannot walk over is refused', () => {
+  const map = (sizes: number[], walk: PixelWalk) => () => tensorMap(bf16, { sizes, box: [64, 16], walk });
+  assert.throws(map([2, 8, 8, 8], { from: [0], counts: [8] }), /1 to 3 dimensions between image and channel/);
+  assert.throws(map([2, 8, 8, 8], { from: [-129, 0], counts: [8, 8] }), /within 128 of the edges/);
+  assert.throws(map([2, 8, 8], { from: [0], counts: [1], steps: [9] }), /steps \(1 to 8\)/);
+});
 
 const faultyTiles = (fault: 'fence' | 'barrier' | 'unfinished') => (): unknown =>
   throughTiles(64, 32, fault).simulate(

@@ -8,7 +8,7 @@ import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
-import { throughTiles, tileProduct } from '../kernel/hopper-kernels.js';
+import { pixelsOf, throughTiles, tileProduct, walked } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { generatedKernels } from './cuda-generated.js';
@@ -46,6 +46,7 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 256, K: 64, transposedA: true, transposedB: true }),
   tileProduct({ M: 64, N: 8, K: 32, dtype: f32 }),
   throughTiles(64, 32),
+  ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
   { ir: warpgroupKernel() },
 ].map(({ ir }, i) => ({ ...ir, name: `${ir.name}${i}` }));
 

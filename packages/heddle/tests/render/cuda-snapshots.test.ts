@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { f32 } from '../../src/core/dtype.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
-import { throughTiles, tileProduct } from '../kernel/hopper-kernels.js';
+import { pixelsOf, throughTiles, tileProduct, walked } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { everyConversion, everyIntrinsic, everyOp } from './cuda-coverage.js';
 import { KERNELS } from './cuda-kernels.js';
@@ -33,6 +33,7 @@ for (const ir of [
   everyIntrinsic(f32),
   tileProduct({ M: 64, N: 16, K: 128 }).ir,
   throughTiles(64, 32).ir,
+  walked(pixelsOf(2)).ir,
   ...matmulKernels().filter(({ name }) => ['matmul_small', 'matmul_tf32', 'matmul_of_bf16'].includes(name)),
   ...convolutionKernels(H200).filter(({ name }) => name === 'conv2dDepthwise_conv2d_3_tf32_bf16_0'),
 ]) {

@@ -1,6 +1,7 @@
 /** The operands of operations on memory that are not loads or stores: places, and the arguments after them. */
 import type { IntrinsicRecord, PlaceKind } from './intrinsic-record.js';
 import type { Expr, MemoryNode, Node } from './ir.js';
+import type { BufferSchema, TensorMap } from './types.js';
 
 /** A memory and its indices. */
 export interface OperandPlace {
@@ -9,10 +10,16 @@ export interface OperandPlace {
   readonly indices: readonly Expr[];
 }
 
-/** How many indices a place has. */
-export function indicesOf(kind: PlaceKind, { type }: MemoryNode): number {
+/** The layout of a tensor map's parameter. */
+export const mapOf = (memory: MemoryNode): TensorMap | undefined =>
+  memory.op === 'buffer' ? (memory.arg.schema as BufferSchema).map : undefined;
+
+/** How many indices a place has. After those of a pixel come the offsets from it, of all but image and channel. */
+export function indicesOf(kind: PlaceKind, memory: MemoryNode): number {
+  const { length } = memory.type.dims;
   if (kind === 'array') return 0;
-  return kind === 'sums' ? type.dims.length - 1 : type.dims.length;
+  if (kind === 'sums') return length - 1;
+  return kind === 'map' && mapOf(memory)?.walk ? 2 * length - 2 : length;
 }
 
 /** The sources of an operation: its places, and its arguments after them. */

@@ -16,6 +16,7 @@ export type { KernelIr } from '../ir/ir.js';
 export {
   type BufferSchema,
   buffer,
+  type PixelWalk,
   type Schema,
   type TensorMap,
   type TensorMapOptions,

@@ -242,6 +242,10 @@ export interface Intrinsics {
    * Starts to copy a box of a `tensorMap` parameter to a tile: `tmaLoad(as, stage, 0, 0, a, row, k, full, stage)`, by the
    * copy engine, zeros where the box is outside of the buffer. It is there when the mbarrier's phase, which counts its
    * bytes, is complete. One thread does so for the block.
+   *
+   * Of a map with a `walk` the place is a pixel of it, and offsets follow that are added to the position of this pixel and
+   * of all that come after it, as of a convolution's tap: `tmaLoad(as, stage, 0, 0, x, image, row, column, channel, i, j,
+   * full, stage)`.
    */
   tmaLoad(tile: Memory, ...indexMapIndexBarrierIndex: readonly (number | Memory)[]): void;
   /**

@@ -4,8 +4,7 @@ import { WGMMA_OPERANDS } from '../ir/asynchronous.js';
 import type { PlaceKind } from '../ir/intrinsic-record.js';
 import type { Intrinsic } from '../ir/intrinsics.js';
 import type { Expr, MemoryNode } from '../ir/ir.js';
-import { indicesOf, type OperandPlace } from '../ir/operands.js';
-import type { BufferSchema, TensorMap } from '../ir/types.js';
+import { indicesOf, mapOf, type OperandPlace } from '../ir/operands.js';
 import type { Parsing } from './state.js';
 import { describeValue, toIndex } from './typing.js';
 import { fromExpr, VOID } from './values.js';
@@ -18,10 +17,6 @@ const NOUNS: Readonly<Record<PlaceKind, string>> = {
   sums: 'a local array of f32',
   array: 'a local array of f32',
 };
-
-/** The layout of a tensor map's parameter. */
-export const mapOf = (memory: MemoryNode): TensorMap | undefined =>
-  memory.op === 'buffer' ? (memory.arg.schema as BufferSchema).map : undefined;
 
 const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
   if (kind === 'map') return mapOf(memory) !== undefined;
@@ -90,7 +85,12 @@ function requireBox(
   tile: MemoryNode,
   memory: MemoryNode,
 ): void {
-  const { box } = mapOf(memory)!;
+  const { box, walk } = mapOf(memory)!;
+  if (walk && name === 'tmaStore')
+    p.fail(
+      node,
+      'tmaStore does not write the pixels of a walk: declare the buffer by a tensorMap without one.',
+    );
   const [{ dims, dtype }, { dtype: other }] = [tile.type, memory.type];
   if (dtype !== other)
     p.fail(node, `${name} keeps the dtype: the tile is ${dtype.name}, the map ${other.name}.`);

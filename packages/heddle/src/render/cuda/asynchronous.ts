@@ -76,32 +76,47 @@ function bytesTo({ memory, indices }: PlaceText): string {
 
 const tileAddress = (at: PlaceText): Text => postfix(`${at.text} + ${bytesTo(at)}`);
 
-/** The coordinates of a box, innermost first. */
-const coordinatesOf = ({ indices }: PlaceText): readonly Text[] => indices.toReversed();
+/** The coordinates of a box, and the offsets from its pixels if they are walked over; innermost first. */
+function coordinatesOf({ memory, indices }: PlaceText) {
+  const { length } = memory.type.dims;
+  return {
+    coordinates: indices.slice(0, length).toReversed(),
+    offsets: indices.slice(length).toReversed(),
+  };
+}
 
 const numbered = (count: number, from: number): string =>
   Array.from({ length: count }, (_, i) => `%${from + i}`).join(', ');
 
 /** A copy of a box, in one direction or the other. */
 const copyOf =
-  (name: string, ptx: (rank: number, at: string) => string, map: number, tile: number, barrier?: number) =>
+  (
+    name: string,
+    ptx: (rank: number, at: string, offsets: string) => string,
+    map: number,
+    tile: number,
+    barrier?: number,
+  ) =>
   ({ prelude, places }: Use): Text => {
-    const coordinates = coordinatesOf(places[map]!);
+    const { coordinates, offsets } = coordinatesOf(places[map]!);
     const rank = coordinates.length;
-    const names = coordinates.map((_, i) => `c${i}`);
+    const names = [...coordinates.map((_, i) => `c${i}`), ...offsets.map((_, i) => `o${i}`)];
     const isLoad = barrier !== undefined;
     const first = isLoad ? 3 : 2;
+    // Offsets are numbers of 16 bits.
+    const operand = (c: string, i: number) => (i < rank ? `, "r"(${c})` : `, "h"((unsigned short)${c})`);
     return instruction(
       prelude,
-      `${name}_${rank}d`,
+      `${name}_${rank}d${offsets.length > 0 ? '_pixels' : ''}`,
       `void* tile, const TensorMap& map, ${isLoad ? 'unsigned long long* barrier, ' : ''}${names.map((c) => `int ${c}`).join(', ')}`,
-      `"${ptx(rank, numbered(rank, first))}" :: "r"(${ADDRESS}(tile)), "l"(&map)` +
-        `${isLoad ? `, "r"(${ADDRESS}(barrier))` : ''}${names.map((c) => `, "r"(${c})`).join('')} : "memory"`,
+      `"${ptx(rank, numbered(rank, first), numbered(offsets.length, first + rank))}" :: "r"(${ADDRESS}(tile)), "l"(&map)` +
+        `${isLoad ? `, "r"(${ADDRESS}(barrier))` : ''}${names.map(operand).join('')} : "memory"`,
       [
         tileAddress(places[tile]!),
         postfix(places[map]!.text),
         ...(isLoad ? [postfix(`${places[barrier]!.text} + ${places[barrier]!.indices[0]!.text}`)] : []),
         ...coordinates,
+        ...offsets,
       ],
     );
   };
@@ -207,8 +222,9 @@ const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
   ),
   tmaLoad: copyOf(
     'tma_load',
-    (rank, at) =>
-      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {${at}}], [%2];`,
+    (rank, at, offsets) =>
+      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.${offsets ? 'im2col' : 'tile'}.mbarrier::complete_tx::bytes ` +
+      `[%0], [%1, {${at}}], [%2]${offsets && `, {${offsets}}`};`,
     1,
     0,
     2,

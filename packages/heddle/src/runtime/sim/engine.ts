@@ -11,7 +11,7 @@ import { sumAt, WARPGROUP, WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynch
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { evaluate } from '../../kernel/ir/ops.js';
 import { cutToTf32 } from '../../kernel/ir/tensor-core.js';
-import type { TensorMap } from '../../kernel/ir/types.js';
+import { type TensorMap, walkReach } from '../../kernel/ir/types.js';
 import { type Actor, ClockedMemory } from './clocked-memory.js';
 import { Clocks, Knowledge } from './clocks.js';
 import type { SumsMemory, WatchedMemory } from './memory.js';
@@ -281,7 +281,9 @@ export class Engine {
     site: number,
     visit: (n: number, element: number) => void,
   ): number {
-    const { sizes, strides, box, offset } = this.#maps.get(memory)!;
+    const map = this.#maps.get(memory)!;
+    if (map.walk) return this.#pixelsOf(map, corner, site, visit);
+    const { sizes, strides, box, offset } = map;
     const count = sizeOf(box);
     if (corner.length !== box.length) this.#run.fail('out-of-bounds', 'a box has other dimensions.', site);
     for (let n = 0; n < count; n++) {
@@ -297,6 +299,46 @@ export class Engine {
       visit(n, inside ? element : -1);
     }
     return count;
+  }
+
+  /** The same of pixels that are walked over. @param at image, position along each dimension, channel, and offsets */
+  #pixelsOf(
+    map: TensorMap,
+    at: readonly number[],
+    site: number,
+    visit: (n: number, element: number) => void,
+  ): number {
+    const { sizes, strides, box, offset, walk } = map;
+    const { from, counts, steps = from.map(() => 1) } = walk!;
+    const [pixels, channels] = box as [number, number];
+    const rank = sizes.length;
+    const [first, offsets] = [at.slice(0, rank), at.slice(rank)];
+    // Which pixel of the walk it is, along each dimension.
+    const place = from.map((start, d) => (first[d + 1]! - start) / steps[d]!);
+    const isAt = place.every((p, d) => Number.isInteger(p) && p >= 0 && p < counts[d]!);
+    const reach = walkReach(from.length);
+    if (!isAt || offsets.some((o) => o < 0 || o >= reach))
+      this.#run.fail(
+        'out-of-bounds',
+        `tmaLoad from (${first.join(', ')}) with offsets (${offsets.join(', ')}): it begins with a pixel of the walk, ` +
+          `from (${from.join(', ')}) on in steps of (${steps.join(', ')}), (${counts.join(', ')}) of them; offsets are 0 to ${reach - 1}.`,
+        site,
+      );
+    let image = first[0]!;
+    for (let p = 0; p < pixels; p++) {
+      const indices = [image, ...place.map((n, d) => from[d]! + n * steps[d]! + offsets[d]!)];
+      const inside = indices.every((index, d) => index >= 0 && index < sizes[d]!);
+      const pixel = indices.reduce((sum, index, d) => sum + index * strides[d]!, offset);
+      for (let c = 0; c < channels; c++) {
+        const channel = first[rank - 1]! + c;
+        visit(p * channels + c, inside && channel >= 0 && channel < sizes[rank - 1]! ? pixel + channel : -1);
+      }
+      let d = place.length - 1;
+      while (d >= 0 && place[d] === counts[d]! - 1) place[d--] = 0;
+      if (d >= 0) place[d]!++;
+      else image++;
+    }
+    return pixels * channels;
   }
 
   /** The first element of a box in a tile, which begins with a row. */

@@ -65,6 +65,14 @@ const SIGNATURES = {
     ...(['address', 'address', 'address', 'address'] as const),
     ...(['i32', 'i32', 'i32', 'i32'] as const),
   ],
+  // map, dtype, rank, address, sizes, strides, lower corner, upper corner, channels, pixels, element strides, and as above
+  cuTensorMapEncodeIm2col: [
+    'address',
+    ...(['i32', 'u32', 'address'] as const),
+    ...(['address', 'address', 'address', 'address'] as const),
+    ...(['u32', 'u32', 'address'] as const),
+    ...(['i32', 'i32', 'i32', 'i32'] as const),
+  ],
   cuGraphCreate: ['address', 'u32'],
   cuGraphDestroy: ['address'],
   cuGraphAddKernelNode_v2: ['address', 'address', 'address', 'u64', 'address'],

@@ -1,7 +1,7 @@
 /** A tensor map as the copy engine reads it: a CUtensorMap, encoded by the driver for the address of a buffer. */
 import type { DTypeName } from '../../../core/dtype.js';
 import { DeviceError } from '../../../core/errors.js';
-import type { BufferSchema } from '../../../kernel/ir/types.js';
+import { type BufferSchema, walkEnd } from '../../../kernel/ir/types.js';
 import type { Driver } from './driver.js';
 import { NativeMemory } from './native.js';
 
@@ -23,7 +23,7 @@ const PROMOTION = 3;
 export class TensorMapEncoder {
   readonly #driver: Driver;
   readonly #schema: BufferSchema;
-  /** Sizes, strides in bytes, box, element strides. */
+  /** Sizes, strides in bytes, element strides, and the box or the corners of a walk. */
   readonly #numbers: NativeMemory;
 
   /** @throws DeviceError for a dtype that the copy engine does not know */
@@ -31,20 +31,29 @@ export class TensorMapEncoder {
     this.#driver = driver;
     this.#schema = schema;
     const { dtype, map } = schema;
-    const { sizes, strides, box } = map!;
+    const { sizes, strides, box, walk } = map!;
     if (TYPES[dtype.name] === undefined)
       throw new DeviceError(
         `The copy engine does not know ${dtype.name}: a tensorMap takes ${Object.keys(TYPES).join(', ')}.`,
       );
-    const numbers = new NativeMemory(24 * sizes.length);
     const rank = sizes.length;
+    const numbers = new NativeMemory(28 * rank);
     // The driver counts from the innermost dimension, whose stride is not said.
     for (let i = 0; i < rank; i++) {
       const from = rank - 1 - i;
       numbers.setU64(8 * i, sizes[from]!);
       if (i > 0) numbers.setU64(8 * (rank + i - 1), strides[from]! * dtype.bytes);
-      numbers.setU32(16 * rank + 4 * i, box[from]!);
-      numbers.setU32(20 * rank + 4 * i, 1);
+      numbers.setU32(16 * rank + 4 * i, walk?.steps?.[from - 1] ?? 1);
+      if (!walk) numbers.setU32(20 * rank + 4 * i, box[from]!);
+    }
+    if (walk) {
+      const ends = walkEnd(map!);
+      const dimensions = rank - 2;
+      for (let i = 0; i < dimensions; i++) {
+        const from = dimensions - 1 - i;
+        numbers.setU32(20 * rank + 4 * i, walk.from[from]! >>> 0);
+        numbers.setU32(20 * rank + 4 * (dimensions + i), ends[from]! >>> 0);
+      }
     }
     this.#numbers = numbers;
   }
@@ -52,22 +61,24 @@ export class TensorMapEncoder {
   /** @param at the address of the map @param buffer that of the buffer */
   encode(at: number, buffer: number): void {
     const { dtype, map } = this.#schema;
-    const { sizes, box, offset, tf32 } = map!;
+    const { sizes, box, offset, tf32, walk } = map!;
     const rank = sizes.length;
     const { address } = this.#numbers;
-    this.#driver.api.cuTensorMapEncodeTiled(
-      at,
-      tf32 ? TF32 : TYPES[dtype.name]!,
-      rank,
-      buffer + offset * dtype.bytes,
-      address,
-      address + 8 * rank,
-      address + 16 * rank,
-      address + 20 * rank,
-      0,
-      SWIZZLES[box.at(-1)! * dtype.bytes]!,
-      PROMOTION,
-      0,
-    );
+    const type = tf32 ? TF32 : TYPES[dtype.name]!;
+    const elementStrides = address + 16 * rank;
+    const corners = address + 20 * rank;
+    const layout = [at, type, rank, buffer + offset * dtype.bytes, address, address + 8 * rank] as const;
+    const pattern = [0, SWIZZLES[box.at(-1)! * dtype.bytes]!, PROMOTION, 0] as const;
+    if (!walk) this.#driver.api.cuTensorMapEncodeTiled(...layout, corners, elementStrides, ...pattern);
+    else {
+      const [pixels, channels] = box as [number, number];
+      const ends = corners + 4 * (rank - 2);
+      this.#driver.api.cuTensorMapEncodeIm2col(
+        ...layout,
+        ...([corners, ends, channels, pixels] as const),
+        elementStrides,
+        ...pattern,
+      );
+    }
   }
 }
