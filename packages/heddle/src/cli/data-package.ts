@@ -1,6 +1,6 @@
 /** What the commands take from heddle-data. */
 import type { Shape } from '../core/shape.js';
-import type { ArrayDataset, Dataset, Normalization } from '../data/index.js';
+import type { ArrayDataset, Dataset, Normalization, TextCodec } from '../data/index.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { ImageFilesConfig } from './run-folder.js';
 
@@ -51,6 +51,12 @@ export interface ColumnTable {
 }
 
 export interface DataPackage {
+  readonly trainTokenizer: (
+    texts: Iterable<string>,
+    options: { readonly vocabularySize: number },
+  ) => TextCodec;
+  readonly readTokenizer: (path: string) => Promise<TextCodec>;
+  readonly writeTokenizer: (path: string, tokenizer: TextCodec) => Promise<void>;
   readonly imageSplits: (
     root: string,
     options: ImageFilesOptions & { readonly seed: number },

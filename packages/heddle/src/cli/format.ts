@@ -10,9 +10,17 @@ export const counted = (n: number, one: string, many = `${one}s`): string =>
 /** 0.98765 → 98.77 % */
 export const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
 
-/** A mean cross-entropy of characters, in nats: 1.2345 nats per character (perplexity 3.44, 1.78 bits) */
-export const perCharacter = (nats: number): string =>
-  `${nats.toFixed(4)} nats per character (perplexity ${Math.exp(nats).toFixed(2)}, ${(nats / Math.LN2).toFixed(2)} bits)`;
+/**
+ * A mean cross-entropy of a text, in nats: 1.2345 nats per character (perplexity 3.44, 1.78 bits). Of other tokens the bits are
+ * those of a character, too, so that tokenizers can be compared: 2.3456 nats per token (perplexity 10.44, 1.50 bits per character)
+ * @param tokensPerCharacter of the text; undefined where the tokens are characters
+ */
+export function textLoss(nats: number, tokensPerCharacter?: number): string {
+  const unit = tokensPerCharacter === undefined ? 'character' : 'token';
+  const bits = `${((nats * (tokensPerCharacter ?? 1)) / Math.LN2).toFixed(2)} bits`;
+  const each = tokensPerCharacter === undefined ? '' : ' per character';
+  return `${nats.toFixed(4)} nats per ${unit} (perplexity ${Math.exp(nats).toFixed(2)}, ${bits}${each})`;
+}
 
 /** Seconds: three digits of short times, tenths of long ones. */
 export const duration = (seconds: number): string => seconds.toFixed(seconds < 10 ? 2 : 1);

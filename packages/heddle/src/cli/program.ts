@@ -89,6 +89,7 @@ Examples:
   $ heddle train resnet18 --data ./photos --size 64 --out runs/mine
   $ heddle train cnn --recipe reference --seed 7
   $ heddle train gpt --text book.txt
+  $ heddle train gpt --text book.txt --tokenizer bpe --vocabulary-size 2000
   $ heddle train --resume runs/2026-01-31T09-05-00-cnn`;
 }
 
@@ -121,6 +122,15 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     )
     .option('--skip-damaged', 'leave out images that cannot be decoded, and name them (default: an error)')
     .option('--text <file>', 'the text that gpt learns to write: UTF-8, plain or gzipped')
+    .option(
+      '--tokenizer <which>',
+      'what the text is cut into: chars, bpe (byte pairs, learned from it), or a tokenizer.json (default: chars)',
+    )
+    .option(
+      '--vocabulary-size <n>',
+      'tokens at most, with --tokenizer bpe: 256 for bytes and those that are learned (default: 1024)',
+      wholeNumber(256, 2 ** 26),
+    )
     .addOption(new Option('--recipe <name>', 'use another recipe of the program').choices(recipeNames()))
     .option('-e, --epochs <n>', 'passes through the training data', wholeNumber(1))
     .option('-b, --batch-size <n>', 'examples per step', wholeNumber(1))
@@ -237,7 +247,7 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
       .summary("evaluate a run's network on the test set")
       .description(
         "Print loss, accuracy, precision, recall, F1 and the confusion matrix of a run's network on the test set; for a " +
-          'language model, the loss per character and the accuracy on the held-out text.',
+          'language model, the loss per token and the accuracy on the held-out text.',
       )
       .argument('<run>', 'the folder of a run'),
   )
@@ -278,20 +288,25 @@ function addGenerate(root: Command, ended: (exitCode: number) => void): void {
       .command('generate')
       .summary("write text with a run's language model")
       .description(
-        'Write text, character by character, with the language model of a run. The same seed gives the same text; Ctrl-C ends it.',
+        'Write text, token by token, with the language model of a run. The same seed gives the same text; Ctrl-C ends it.',
       )
       .argument('<run>', 'the folder of a run'),
   )
     .option('-p, --prompt <text>', 'beginning of the text (default: the beginning of a line)')
-    .option('-n, --length <n>', 'characters to write', wholeNumber(1), 500)
+    .option(
+      '-n, --length <n>',
+      'tokens to write: characters, or the byte pairs of the run',
+      wholeNumber(1),
+      500,
+    )
     .option(
       '-t, --temperature <t>',
-      'below 1, likely characters become likelier; above 1, less so; at 0 the likeliest is always taken',
+      'below 1, likely tokens become likelier; above 1, less so; at 0 the likeliest is always taken',
       atLeastZero,
       1,
     )
-    .option('-k, --top-k <k>', 'draw from the k likeliest characters (default: from all)', wholeNumber(1))
-    .option('-s, --seed <n>', 'seed of the characters that are drawn', wholeNumber(0), 0)
+    .option('-k, --top-k <k>', 'draw from the k likeliest tokens (default: from all)', wholeNumber(1))
+    .option('-s, --seed <n>', 'seed of the tokens that are drawn', wholeNumber(0), 0)
     .addHelpText(
       'after',
       "\nExamples:\n  $ heddle generate runs/book --prompt 'In the beginning' --length 1000\n  $ heddle generate runs/book --temperature 0.8 --top-k 20 --seed 7",

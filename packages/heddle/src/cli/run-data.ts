@@ -1,16 +1,15 @@
 /** What the commands on runs have in common: the device, and the data that a program is trained on and judged by. */
-import { basename, relative, resolve } from 'node:path';
+import { relative, resolve } from 'node:path';
 import { ArgumentError } from '../core/errors.js';
 import {
   type Dataset,
   IMAGE_SETS,
   Loader,
   loadImages,
-  loadText,
   quadrantPoints,
   separablePoints,
   TensorDataset,
-  Vocabulary,
+  type TextCodec,
 } from '../data/index.js';
 import type { LoaderOf, LoaderOptions } from '../data/loader.js';
 import { listDevices } from '../runtime/registry.js';
@@ -21,6 +20,7 @@ import type { Recipe } from '../train/recipes.js';
 import type { ImageFilesOptions } from './data-package.js';
 import { isImageFolder, readImageFolder } from './image-files.js';
 import type { ImageFilesConfig, RunConfig } from './run-folder.js';
+import { chosenCodec, readTextData, type TextData, type TokenizerOptions } from './text-data.js';
 
 /**
  * Larger ones take more memory for what lies between the layers, and save little: with batches of 1,000, a seventh of the
@@ -76,11 +76,6 @@ export interface ClassData extends RunData<ClassDataset> {
   readonly files?: ImageFilesConfig;
 }
 
-/** Windows of a text. */
-export interface TextData extends RunData<TensorDataset<Tensor, Tensor>> {
-  readonly vocabulary: Vocabulary;
-}
-
 /** Which data: those of `--data` or `--text`, or of the program. */
 interface DataPlan {
   readonly program: TrainingProgram;
@@ -91,7 +86,11 @@ interface DataPlan {
   /** Use only the first ones to train on. */
   readonly limit?: number | undefined;
   /** What config.json says of the data of a run that there is. */
-  readonly of?: Pick<RunConfig['data'], 'vocabulary' | 'classNames' | 'files'> | undefined;
+  readonly of?: Pick<RunConfig['data'], 'classNames' | 'files'> | undefined;
+  /** What encodes the text of a run that there is. */
+  readonly codec?: TextCodec | undefined;
+  /** What the options of a new run say of that. */
+  readonly tokenizer?: TokenizerOptions | undefined;
   /** Of images in files. */
   readonly images?: ImageFilesOptions & { readonly skipDamaged?: boolean };
   /** Only to judge a model. */
@@ -103,7 +102,7 @@ interface DataPlan {
 }
 
 /** Options that name data. */
-export interface DataOptions {
+export interface DataOptions extends TokenizerOptions {
   readonly data?: string;
   readonly text?: string;
 }
@@ -112,19 +111,31 @@ export interface DataOptions {
  * What the options name: an image set, or a text by its whole path.
  * @throws ArgumentError for an option that is not of the program's data
  */
-export function dataNamed(program: TrainingProgram, { data, text }: DataOptions): string | undefined {
+export function dataNamed(
+  program: TrainingProgram,
+  { data, text, tokenizer, vocabularySize }: DataOptions,
+): string | undefined {
   const isText = program.data === 'text';
   if (isText && data !== undefined)
     throw new ArgumentError(`${program.name} is trained on a text: name it by --text, leave --data out.`);
   if (!isText && text !== undefined)
     throw new ArgumentError(`${program.name} is not trained on a text: leave --text ${text} out.`);
+  if (!isText && (tokenizer !== undefined || vocabularySize !== undefined))
+    throw new ArgumentError(
+      `${program.name} is not trained on a text: leave --tokenizer and --vocabulary-size out.`,
+    );
   return text === undefined ? data : resolve(text);
 }
 
 /** What a run's network depends on in its data. */
-export const sizesOf = ({ inputShape, classNames, vocabulary }: Partial<RunConfig['data']>): DataSizes =>
+export const sizesOf = ({
+  inputShape,
+  classNames,
+  vocabulary,
+  tokenizer,
+}: Partial<RunConfig['data']>): DataSizes =>
   vocabulary === undefined
-    ? { inputShape, classes: classNames?.length }
+    ? { inputShape, classes: tokenizer?.size ?? classNames?.length }
     : { classes: [...vocabulary].length };
 
 /** The data that a program is trained on and judged by. */
@@ -144,13 +155,11 @@ const beginning = <D extends { readonly length: number; slice(begin: number, end
   limit: number | undefined,
 ): D => (limit !== undefined && limit < dataset.length ? dataset.slice(0, limit) : dataset);
 
-async function windows({ program, recipe, data, of }: DataPlan): Promise<TextData> {
+async function windows({ program, recipe, data, codec, tokenizer, tell }: DataPlan): Promise<TextData> {
   if (data === undefined)
     throw new ArgumentError(`${program.name} is trained on a text: name its file, as in --text book.txt.`);
-  const vocabulary = of?.vocabulary === undefined ? undefined : new Vocabulary(of.vocabulary);
-  const { context } = recipe.sizes!;
-  const set = await loadText(data, context, { vocabulary });
-  return { ...set, name: `${basename(data)} (${set.vocabulary.size} characters), windows of ${context}` };
+  const used = codec ?? (await chosenCodec(data, tokenizer ?? {}, tell ?? (() => {})));
+  return readTextData(data, recipe.sizes!.context, used);
 }
 
 async function images(plan: DataPlan): Promise<ClassData> {

@@ -34,6 +34,8 @@ export interface RunConfig {
     readonly files?: ImageFilesConfig | undefined;
     /** Of a text: its characters, in the order of their numbers. */
     readonly vocabulary?: string | undefined;
+    /** Of a text in other tokens than characters: how many there are. The tokenizer itself is in `tokenizer.json`. */
+    readonly tokenizer?: { readonly size: number } | undefined;
   };
   readonly recipe: Recipe;
   readonly seed: number;
@@ -128,6 +130,11 @@ export class RunFolder {
 
   get weights(): string {
     return join(this.path, 'weights.safetensors');
+  }
+
+  /** How its text is cut into tokens, where these are not characters: as Hugging Face's tokenizers write it. */
+  get tokenizer(): string {
+    return join(this.path, 'tokenizer.json');
   }
 
   /** A line of JSON for every so many steps, and for every epoch. */

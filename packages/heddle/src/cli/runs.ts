@@ -44,8 +44,10 @@ export function listRuns(folder: string): void {
   say(table(['run', 'program', 'data', 'epochs', 'loss', 'test loss', 'accuracy', 'best', 'seconds'], rows));
 }
 
-const dataOf = ({ data: { set, source, vocabulary } }: RunConfig): string =>
-  vocabulary === undefined ? (set ?? (source.startsWith('points') ? 'points' : 'mnist')) : basename(source);
+function dataOf({ data: { set, source, vocabulary, tokenizer } }: RunConfig): string {
+  if (vocabulary !== undefined || tokenizer !== undefined) return basename(source);
+  return set ?? (source.startsWith('points') ? 'points' : 'mnist');
+}
 
 /** Last training loss, test loss and accuracy, the best accuracy, and the seconds of training. */
 function resultsOf(figures: readonly EpochFiguresLine[]): string[] {

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ArgumentError, DataError, FileError } from '../core/errors.js';
 import { formatShape, sameShape, sizeOf } from '../core/shape.js';
-import { ArrayDataset, type Normalization } from '../data/index.js';
+import { ArrayDataset, type Normalization, type TextCodec } from '../data/index.js';
 import { parseNpy } from '../io/index.js';
 import { readBytes } from '../io/read.js';
 import { restored } from '../io/stored.js';
@@ -22,7 +22,7 @@ import {
   programNamed,
 } from '../train/index.js';
 import type { TrainingProgram } from '../train/programs.js';
-import { perCharacter, percent, table, whole } from './format.js';
+import { percent, table, textLoss, whole } from './format.js';
 import { isImageFile, readImageFiles } from './image-files.js';
 import {
   type ClassData,
@@ -35,6 +35,7 @@ import {
 } from './run-data.js';
 import { type ImageFilesConfig, type RunConfig, RunFolder } from './run-folder.js';
 import { StatusLine } from './terminal.js';
+import { codecOfRun } from './text-data.js';
 
 export interface SavedRunOptions extends DataOptions {
   /** Those of the epoch that was best (if they were kept), or the last ones. */
@@ -47,6 +48,8 @@ export interface SavedModel {
   readonly program: TrainingProgram;
   readonly config: RunConfig;
   readonly model: Layer;
+  /** What encodes the text of a language model. */
+  readonly codec: TextCodec | undefined;
   /** The file of its weights. */
   readonly file: string;
 }
@@ -58,7 +61,7 @@ export async function openModel(
   path: string,
   { weights, device }: Pick<SavedRunOptions, 'weights' | 'device'>,
 ): Promise<SavedModel> {
-  const { config } = RunFolder.open(path);
+  const { folder, config } = RunFolder.open(path);
   const program = programNamed(config.program);
   const files = { best: join(path, 'best.safetensors'), last: join(path, 'weights.safetensors') };
   const file = files[weights ?? (existsSync(files.best) ? 'best' : 'last')];
@@ -67,21 +70,22 @@ export async function openModel(
       file,
       'there are no such weights yet: the run was interrupted before its first epoch ended.',
     );
+  const codec = await codecOfRun(folder, config.data);
   chooseDevice(device);
   const model = program.build(config.recipe, sizesOf(config.data));
   await loadWeights(model, file);
   model.eval();
-  return { program, config, model, file };
+  return { program, config, model, codec, file };
 }
 
 /** The data of a run, or other data of its kind. @throws ArgumentError for data that its model does not fit */
 export async function dataOfRun(
-  { program, config: { recipe, data: of, seed } }: SavedModel,
+  { program, config: { recipe, data: of, seed }, codec }: SavedModel,
   options: SavedRunOptions,
 ) {
   const status = new StatusLine(process.stderr);
   const data = await loadData({
-    ...{ program, recipe, data: dataNamed(program, options) ?? of.set, seed, of, isTest: true },
+    ...{ program, recipe, data: dataNamed(program, options) ?? of.set, seed, of, codec, isTest: true },
     tell: (text) => status.show(() => text),
     warn: say,
   }).finally(() => status.clear());
@@ -116,7 +120,7 @@ export async function evaluateRun(path: string, options: SavedRunOptions): Promi
     if ('classes' in data) await judgeClasses(judge, data.classes);
     else {
       const { loss, metrics } = await judge({});
-      say(`loss       ${perCharacter(loss)}`);
+      say(`loss       ${textLoss(loss, data.tokensPerCharacter)}`);
       say(`accuracy   ${percent(metrics.accuracy!)}`);
     }
     return 0;

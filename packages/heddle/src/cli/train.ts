@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { ArgumentError, NumericError } from '../core/errors.js';
 import { sizeOf } from '../core/shape.js';
+import type { TextCodec } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { closeDevices } from '../runtime/registry.js';
 import { device, engineStats } from '../tensor/modes.js';
@@ -20,12 +21,13 @@ import { Interrupt } from '../train/interrupt.js';
 import { fitOptionsOf, type TrainingProgram } from '../train/programs.js';
 import type { Recipe } from '../train/recipes.js';
 import type { ImageFilesOptions } from './data-package.js';
-import { counted, duration, mebibytes, perCharacter, percent, table, whole } from './format.js';
+import { counted, duration, mebibytes, percent, table, textLoss, whole } from './format.js';
 import { progress } from './progress.js';
 import { type RecipeOptions, recipeFor } from './recipe-options.js';
 import { chooseDevice, dataNamed, evaluationLoader, loadData, loaderOf, sizesOf } from './run-data.js';
 import { type RunConfig, RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
+import { codecOfRun, describedCodec, keepCodec, type TokenizerOptions } from './text-data.js';
 import { packageVersion } from './version.js';
 
 /** What the examples are. */
@@ -34,7 +36,7 @@ const NOUNS = { images: 'images', text: 'windows', separable: 'points', quadrant
 /** Width of the labels before the facts of a run. */
 const LABEL = 9;
 
-export interface TrainOptions extends RecipeOptions {
+export interface TrainOptions extends RecipeOptions, TokenizerOptions {
   readonly data?: string;
   readonly text?: string;
   readonly size?: NonNullable<ImageFilesOptions['size']>;
@@ -63,12 +65,14 @@ interface RunPlan {
   readonly seed: number;
   readonly limit: number | undefined;
   readonly images?: ImageFilesOptions & { readonly skipDamaged?: boolean };
+  readonly tokenizer?: TokenizerOptions;
   /** Of a run to resume. */
+  readonly codec?: TextCodec | undefined;
   readonly of: RunConfig['data'] | undefined;
   readonly resumed: RunFolder | undefined;
 }
 
-function planOf(name: string | undefined, options: TrainOptions): RunPlan {
+async function planOf(name: string | undefined, options: TrainOptions): Promise<RunPlan> {
   if (options.resume === undefined) {
     const program = programNamed(name!);
     const { seed, limit } = options;
@@ -81,6 +85,7 @@ function planOf(name: string | undefined, options: TrainOptions): RunPlan {
       seed,
       limit,
       images: imagesOf(options),
+      tokenizer: options,
       of: undefined,
       resumed: undefined,
     };
@@ -90,7 +95,10 @@ function planOf(name: string | undefined, options: TrainOptions): RunPlan {
     throw new ArgumentError(`${options.resume} is a run of ${config.program}, not of ${name}.`);
   const { recipe, seed, data } = config;
   const program = programNamed(config.program);
-  return { program, recipe, data: data.set, seed, limit: data.train, of: data, resumed: folder };
+  return {
+    ...{ program, recipe, data: data.set, seed, limit: data.train, of: data, resumed: folder },
+    codec: await codecOfRun(folder, data),
+  };
 }
 
 /** What the options say of images in files. */
@@ -114,7 +122,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   const fact = (label: string, text: string): void =>
     say(wrapped(`${label.padEnd(LABEL)}${text}`, widthOf(process.stdout), LABEL));
   const why = chooseDevice(options.device);
-  const plan = planOf(name, options);
+  const plan = await planOf(name, options);
   const { program, recipe, seed } = plan;
   const tell = (text: string): void => {
     if (options.progress) status.show(() => text);
@@ -125,7 +133,8 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   const model = program.build(recipe, sizesOf(described));
   const parameters = model.parameters().reduce((sum, p) => sum + sizeOf(p.shape), 0);
   const folder = plan.resumed ?? RunFolder.create(program.name, options.out);
-  if (!plan.resumed)
+  if (!plan.resumed) {
+    if ('codec' in data) await keepCodec(folder, data.codec);
     await folder.writeConfig({
       program: program.name,
       data: {
@@ -140,6 +149,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       node: process.version,
       started: new Date().toISOString(),
     });
+  }
   fact('device', `${device().name}: ${device().description} (${why})`);
   fact('program', `${program.name}: ${program.doc} (${whole(parameters)} parameters)`);
   fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
@@ -180,7 +190,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       resume: plan.resumed !== undefined,
     });
     if (history.ended === 'aborted') await saveWeights(model, folder.weights, { metadata });
-    summarize(history, { folder, launches, noun, program, say, fact });
+    summarize(history, { folder, launches, noun, program, data, say, fact });
     if (interrupt.cause && history.ended === 'aborted') {
       say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. To continue:`);
       say(`  npx heddle train --resume ${folder.path}`);
@@ -204,7 +214,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
 
 /** What a network depends on, and what its inputs must be read by later. */
 function describedData(data: Awaited<ReturnType<typeof loadData>>): Partial<RunConfig['data']> {
-  if ('vocabulary' in data) return { vocabulary: data.vocabulary.characters };
+  if ('codec' in data) return describedCodec(data.codec);
   return { inputShape: data.train.inputShape, classNames: data.classes, files: data.files };
 }
 
@@ -294,13 +304,14 @@ interface Summary {
   readonly launches: LaunchCount;
   readonly noun: string;
   readonly program: TrainingProgram;
+  readonly data: Awaited<ReturnType<typeof loadData>>;
   readonly say: (line: string) => void;
   readonly fact: (label: string, text: string) => void;
 }
 
 function summarize(
   { epochs, steps, seconds }: History,
-  { folder, launches: { perStep }, noun, program, say, fact }: Summary,
+  { folder, launches: { perStep }, noun, program, data, say, fact }: Summary,
 ): void {
   const accuracy = ({ validation }: EpochReport): number | undefined => validation?.metrics.accuracy;
   const rows = epochs.map((e) => [
@@ -323,7 +334,8 @@ function summarize(
   const isText = program.monitor === 'loss';
   const tested = epochs.flatMap((e) => (isText ? e.validation?.loss : accuracy(e)) ?? []);
   const best = tested.indexOf(isText ? Math.min(...tested) : Math.max(...tested));
-  const shown = isText ? perCharacter : percent;
+  const shown = (figure: number): string =>
+    'codec' in data ? textLoss(figure, data.tokensPerCharacter) : percent(figure);
   if (tested.length > 0)
     fact(
       program.monitor,

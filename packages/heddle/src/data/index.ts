@@ -57,4 +57,4 @@ export {
   separablePoints,
   type ToyOptions,
 } from './toy.js';
-export { Vocabulary } from './vocabulary.js';
+export { type TextCodec, Vocabulary } from './vocabulary.js';

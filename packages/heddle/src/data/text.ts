@@ -1,6 +1,7 @@
-/** Texts to train language models on, character by character. */
+/** Texts to train language models on, as characters or as other tokens. */
 import {
   above,
+  aFunction,
   aString,
   instance,
   integerFrom,
@@ -8,6 +9,7 @@ import {
   type Rules,
   requireArgument,
   requireOptions,
+  shaped,
 } from '../core/arguments.js';
 import { DataError, FileError } from '../core/errors.js';
 import type { Shape } from '../core/shape.js';
@@ -16,21 +18,21 @@ import { readBytes } from '../io/read.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { TensorDataset } from './tensor-dataset.js';
-import { Vocabulary } from './vocabulary.js';
+import { type TextCodec, Vocabulary } from './vocabulary.js';
 
-const CODES: Rule = instance(Int32Array, 'an Int32Array, as Vocabulary.encode gives it');
+const CODES: Rule = instance(Int32Array, 'an Int32Array, as encode gives it');
 
 /**
- * Windows of a text, side by side: an input is `context` characters, i32 (context), its targets the characters that
- * follow each of them. The last window ends where the text ends, and overlaps the one before it where that is needed.
+ * Windows of a text, side by side: an input is `context` tokens, i32 (context), its targets the tokens that follow each
+ * of them. Tokens are characters, where a `Vocabulary` has encoded the text. The last window ends where the text ends, and overlaps the one before it where that is needed.
  */
 export class TextDataset extends TensorDataset<Tensor<Shape, 'i32'>, Tensor<Shape, 'i32'>> {
-  /** Characters of an input. */
+  /** Tokens of an input. */
   readonly context: number;
 
   /**
-   * @param codes a number for each character
-   * @throws DataError if the text is shorter than one window of `context` + 1 characters; ArgumentError
+   * @param codes the numbers of the tokens
+   * @throws DataError if the text is shorter than one window of `context` + 1 tokens; ArgumentError
    */
   constructor(codes: Int32Array, context: number) {
     requireArgument('TextDataset', 'codes', codes, CODES);
@@ -38,7 +40,7 @@ export class TextDataset extends TensorDataset<Tensor<Shape, 'i32'>, Tensor<Shap
     const last = codes.length - context - 1;
     if (last < 0)
       throw new DataError(
-        `the text has ${codes.length} characters, a window takes ${context + 1}: ${context} and the one after them. ` +
+        `the text has ${codes.length} tokens, a window takes ${context + 1}: ${context} and the one after them. ` +
           'Choose a longer text, or a smaller context.',
       );
     const count = Math.ceil(last / context) + 1;
@@ -56,54 +58,60 @@ export class TextDataset extends TensorDataset<Tensor<Shape, 'i32'>, Tensor<Shap
 }
 
 /** A text in two parts. */
-export interface TextSet {
+export interface TextSet<V extends TextCodec = Vocabulary> {
   /** The file it was read from. */
   readonly source: string;
-  /** The characters of both parts. */
-  readonly vocabulary: Vocabulary;
+  /** What has encoded both parts. */
+  readonly vocabulary: V;
   /** The beginning, to train on. */
   readonly train: TextDataset;
-  /** The end, to judge a trained model by: it shares no character with `train`, and its windows do not overlap. */
+  /** The end, to judge a trained model by: it shares no token with `train`, and its windows do not overlap. */
   readonly test: TextDataset;
 }
 
 /** Options of `loadText`. */
-export interface LoadTextOptions {
-  /** The fraction of the text that is held out for `test`. Default 0.1. */
+export interface LoadTextOptions<V extends TextCodec = Vocabulary> {
+  /** The fraction of the text that is held out for `test`. Default: 0.1. */
   readonly heldOut?: number;
-  /** Default: the characters of the text. */
-  readonly vocabulary?: Vocabulary | undefined;
+  /** What encodes the text: a `Vocabulary`, or a `Tokenizer` of heddle-data. Default: the characters of the text. */
+  readonly vocabulary?: V | undefined;
 }
 
-const LOAD_TEXT: Rules<LoadTextOptions> = {
+const LOAD_TEXT: Rules<LoadTextOptions<TextCodec>> = {
   heldOut: { must: 'a number above 0 and below 1', holds: (v) => above(0).holds(v) && (v as number) < 1 },
-  vocabulary: instance(Vocabulary, 'a Vocabulary'),
+  vocabulary: shaped('a Vocabulary or a Tokenizer', {
+    size: integerFrom(1),
+    encode: aFunction,
+    decode: aFunction,
+  }),
 };
 
 /**
- * Read a text file (UTF-8), plain or gzipped, as windows of `context` characters and the one after each. As many whole
+ * Read a text file (UTF-8), plain or gzipped, as windows of `context` tokens and the one after each. As many whole
  * windows of its end are held out as come nearest to the fraction, at least one.
  * @throws FileError if the file is missing, damaged, empty or not UTF-8
  * @throws DataError if the text is too short, or has a character that is not in the vocabulary
+ * @throws ArgumentError
  */
-export async function loadText(
+export async function loadText<V extends TextCodec = Vocabulary>(
   path: string,
   context: number,
-  options: LoadTextOptions = {},
-): Promise<TextSet> {
+  options: LoadTextOptions<V> = {},
+): Promise<TextSet<V>> {
   requireArgument('loadText', 'path', path, aString);
   requireArgument('loadText', 'context', context, integerFrom(1));
   requireOptions('loadText', options, LOAD_TEXT);
-  const { heldOut = 0.1 } = options;
-  const text = decoded(await gunzipped(await readBytes(path), path), path);
-  if (text === '') throw new FileError(path, 'is empty, expected a text.');
-  const { vocabulary = new Vocabulary(text) } = options;
+  const { heldOut = HELD_OUT } = options;
+  const text = await readTextFile(path);
+  // Without the option, V is Vocabulary.
+  const vocabulary = options.vocabulary ?? (new Vocabulary(text) as TextCodec as V);
+  const unit = vocabulary instanceof Vocabulary ? 'characters' : 'tokens';
   const codes = encoded(text, vocabulary, path);
   // A window to train on is left.
   const most = Math.floor((codes.length - 2) / context) - 1;
   if (most < 1)
     throw new DataError(
-      `${path} has ${codes.length} characters, too few: one window of ${context} + 1 characters to train on and one to ` +
+      `${path} has ${codes.length} ${unit}, too few: one window of ${context} + 1 ${unit} to train on and one to ` +
         `hold out take ${2 * context + 2}. Choose a longer text, or a smaller context.`,
     );
   const windows = Math.min(most, Math.max(1, Math.round((heldOut * codes.length) / context)));
@@ -116,8 +124,18 @@ export async function loadText(
   };
 }
 
+/** The fraction of a text that is held out. */
+export const HELD_OUT = 0.1;
+
+/** A text file (UTF-8), plain or gzipped. @throws FileError if it is missing, damaged, empty or not UTF-8 */
+export async function readTextFile(path: string): Promise<string> {
+  const text = decoded(await gunzipped(await readBytes(path), path), path);
+  if (text === '') throw new FileError(path, 'is empty, expected a text.');
+  return text;
+}
+
 /** @throws DataError naming the file */
-function encoded(text: string, vocabulary: Vocabulary, path: string): Int32Array {
+function encoded(text: string, vocabulary: TextCodec, path: string): Int32Array {
   try {
     return vocabulary.encode(text);
   } catch (error) {

@@ -2,8 +2,18 @@
 import { anArrayLike, aString, requireArgument, shown } from '../core/arguments.js';
 import { ArgumentError, DataError } from '../core/errors.js';
 
+/** Texts as numbers and back: a `Vocabulary`, or a `Tokenizer` of heddle-data. */
+export interface TextCodec {
+  /** How many tokens there are: their numbers are below it. */
+  readonly size: number;
+  /** The numbers of a text's tokens. @throws DataError for a text that cannot be written in tokens */
+  encode(text: string): Int32Array;
+  /** The text of tokens. @throws ArgumentError for a number that stands for no token */
+  decode(codes: ArrayLike<number>): string;
+}
+
 /** Characters, and the number of each. A character is a Unicode code point. */
-export class Vocabulary {
+export class Vocabulary implements TextCodec {
   /** In the order of their code points: the place of a character is its number. */
   readonly characters: string;
   readonly #characters: readonly string[];

@@ -1,4 +1,4 @@
-/** Text from a language model, one character after the other. */
+/** Text from a language model, one token after the other. */
 import { ArgumentError } from '../core/errors.js';
 import { PhiloxStream } from '../core/philox.js';
 import type { Shape } from '../core/shape.js';
@@ -8,38 +8,38 @@ import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import type { GPT } from './gpt.js';
 
-/** How characters are chosen. */
+/** How tokens are chosen. */
 export interface SamplingOptions {
-  /** Logits are divided by it: below 1 likely characters become likelier; at 0 the likeliest is taken. */
+  /** Logits are divided by it: below 1 likely tokens become likelier; at 0 the likeliest is taken. */
   readonly temperature: number;
-  /** How many of the likeliest characters are drawn from. Default: all. */
+  /** How many of the likeliest tokens are drawn from. Default: all. */
   readonly topK?: number | undefined;
   /** Seeds the draws: the same model, prompt and seed give the same text. */
   readonly seed: number;
 }
 
 /**
- * The numbers of the characters that follow a prompt, without an end. The model is in evaluation mode. Keys and values
- * of its layers are kept from character to character; when `context` of them are there, the later half is read again.
- * @param prompt at least one character; of a longer one than `context` the end is read
+ * The numbers of the tokens that follow a prompt, without an end. The model is in evaluation mode. Keys and values
+ * of its layers are kept from token to token; when `context` of them are there, the later half is read again.
+ * @param prompt at least one token; of a longer one than `context` the end is read
  */
 export async function* generate(
   model: GPT,
   prompt: Int32Array,
   options: SamplingOptions,
 ): AsyncGenerator<number, never, undefined> {
-  if (prompt.length === 0) throw new ArgumentError('[generate] prompt is empty, must have a character.');
+  if (prompt.length === 0) throw new ArgumentError('[generate] prompt is empty, must have a token.');
   const { context } = model;
   const random = new PhiloxStream(options.seed);
   const caches = model.cache();
-  const character = tensor(Int32Array.of(0), { shape: [1, 1] });
+  const token = tensor(Int32Array.of(0), { shape: [1, 1] });
   const step = jit((x: Tensor<Shape, 'i32'>) => noGrad(() => model.forward(x, caches).reshape([-1])));
   try {
     let seen = Array.from(prompt.subarray(-context));
     let read = 0;
     for (;;) {
-      for (; read < seen.length - 1; read++) step(character.write([seen[read]!])).dispose();
-      const logits = step(character.write([seen[read++]!]));
+      for (; read < seen.length - 1; read++) step(token.write([seen[read]!])).dispose();
+      const logits = step(token.write([seen[read++]!]));
       const next = draw((await logits.data()) as Float32Array, options, random);
       logits.dispose();
       yield next;
@@ -51,7 +51,7 @@ export async function* generate(
     }
   } finally {
     step.dispose();
-    character.dispose();
+    token.dispose();
     for (const { keys, values, length } of caches) for (const held of [keys, values, length]) held.dispose();
   }
 }

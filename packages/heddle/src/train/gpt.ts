@@ -1,5 +1,5 @@
 /**
- * A language model: a transformer that predicts each character from those before it (Radford and others, Language models
+ * A language model: a transformer that predicts each token from those before it (Radford and others, Language models
  * are unsupervised multitask learners, 2019).
  */
 import { i32 } from '../core/dtype.js';
@@ -13,9 +13,9 @@ import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 
 /** The sizes of a GPT, all but that of its vocabulary. */
 export interface GPTSizes {
-  /** Characters that it sees at most. */
+  /** Tokens that it sees at most. */
   readonly context: number;
-  /** Numbers that stand for a character; `heads` divides it. */
+  /** Numbers that stand for a token; `heads` divides it. */
   readonly dim: number;
   /** Heads of each layer's attention. */
   readonly heads: number;
@@ -28,17 +28,17 @@ export interface GPTSizes {
 /** The standard deviation of weights before the training. */
 const STD = 0.02;
 
-/** Characters and their positions as vectors, a causal transformer over them, and a logit for each character. */
+/** Tokens and their positions as vectors, a causal transformer over them, and a logit for each token. */
 export class GPT extends nn.Module {
   readonly tokens: nn.Embedding;
   readonly positions: nn.Embedding;
   readonly decoder: nn.TransformerEncoder;
   readonly head: nn.Linear;
-  /** Characters that it sees at most. */
+  /** Tokens that it sees at most. */
   readonly context: number;
   readonly #dropout: number;
 
-  /** @param vocabulary how many characters there are */
+  /** @param vocabulary how many tokens there are */
   constructor(vocabulary: number, { context, dim, heads, depth, dropout }: GPTSizes) {
     super();
     this.context = context;
@@ -69,20 +69,20 @@ export class GPT extends nn.Module {
   }
 
   /**
-   * @param characters i32 (N, L), L ≤ `context`
-   * @param cache of earlier characters: those given follow them
-   * @returns logits of the character after each, (N, L, vocabulary)
+   * @param tokens i32 (N, L), L ≤ `context`
+   * @param cache of earlier tokens: those given follow them
+   * @returns logits of the token after each, (N, L, vocabulary)
    * @throws ShapeError
    */
-  forward(characters: AnyTensor, cache?: readonly nn.KeyValueCache[]): Tensor {
-    const [, length] = characters.shape;
-    if (characters.ndim !== 2 || length! > this.context)
+  forward(tokens: AnyTensor, cache?: readonly nn.KeyValueCache[]): Tensor {
+    const [, length] = tokens.shape;
+    if (tokens.ndim !== 2 || length! > this.context)
       throw new ShapeError(
-        `[GPT] characters are ${formatShape(characters.shape)}, must be (N,L) with L ≤ ${this.context}, the context.`,
+        `[GPT] tokens are ${formatShape(tokens.shape)}, must be (N,L) with L ≤ ${this.context}, the context.`,
       );
     const at = arange(length!, { dtype: i32 });
     const places = cache ? at.add(cache[0]!.length.detach()) : at;
-    const x = this.tokens.forward(characters).add(this.positions.forward(places));
+    const x = this.tokens.forward(tokens).add(this.positions.forward(places));
     const dropped = dropout(x, { p: this.#dropout, training: this.training });
     return this.head.forward(this.decoder.forward(dropped, cache ? { cache } : { isCausal: true }));
   }

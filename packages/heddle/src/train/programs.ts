@@ -55,14 +55,14 @@ export const optimizerOf = (
 export interface DataSizes {
   /** Of images: (channels, height, width). Default: (1, 28, 28). */
   readonly inputShape?: Shape | undefined;
-  /** How many classes, or characters of a text, there are. Default: 10 classes, 100 characters. */
+  /** How many classes, or tokens of a text, there are. Default: 10 classes, 100 tokens. */
   readonly classes?: number | undefined;
 }
 
 /** A network with the data and the settings it is trained with. */
 export interface TrainingProgram extends Settings {
   /**
-   * The network for inputs of one kind: images, points (2), or characters of a text.
+   * The network for inputs of one kind: images, points (2), or tokens of a text.
    * @param recipe where the network comes in several sizes: has them; default: the program's
    * @throws ArgumentError for images of a size that the network cannot work on
    */
@@ -86,21 +86,20 @@ const binaryLoss =
   (logits, labels) =>
     bceWithLogits(logits, labels.cast(f32).unsqueeze(1), { reduction });
 
-/** Of logits (N, L, vocabulary) and characters (N, L): the mean over the characters of each example. */
-const characterLoss =
+/** Of logits (N, L, vocabulary) and tokens (N, L): the mean over the tokens of each example. */
+const tokenLoss =
   (reduction: LossReduction): Loss =>
-  (logits, characters) => {
-    const loss = crossEntropy(logits.reshape([-1, logits.shape[2]!]), characters.flatten(), { reduction });
-    return reduction === 'mean' ? loss : loss.div(characters.shape[1]!);
+  (logits, tokens) => {
+    const loss = crossEntropy(logits.reshape([-1, logits.shape[2]!]), tokens.flatten(), { reduction });
+    return reduction === 'mean' ? loss : loss.div(tokens.shape[1]!);
   };
 
-/** The fraction of an example's characters whose logit is the largest. */
-const characterAccuracy: Metric = (logits, characters) =>
-  logits.argmax(2).eq(characters).cast(f32).mean(1).sum();
+/** The fraction of an example's tokens whose logit is the largest. */
+const tokenAccuracy: Metric = (logits, tokens) => logits.argmax(2).eq(tokens).cast(f32).mean(1).sum();
 
 const points = { loss: binaryLoss, metric: binaryAccuracy, monitor: 'accuracy' } as const;
 const images = { loss: classLoss, metric: accuracy, monitor: 'accuracy' } as const;
-const text = { loss: characterLoss, metric: characterAccuracy, monitor: 'loss' } as const;
+const text = { loss: tokenLoss, metric: tokenAccuracy, monitor: 'loss' } as const;
 
 type ImageShape = readonly [channels: number, height: number, width: number];
 

@@ -176,7 +176,7 @@ export const SETTINGS = {
   },
   gpt: {
     name: 'gpt',
-    doc: 'a transformer that learns to write a text, character by character',
+    doc: 'a transformer that learns to write a text, by characters or by byte pairs',
     data: 'text',
     recipe: {
       epochs: 10,

@@ -47,7 +47,7 @@ test('windows cover the text, and each target is the character after its input',
   assert.deepEqual(new Set(after.flat()), new Set(codes.subarray(1)), 'every character is predicted');
   assert.throws(
     () => new TextDataset(codes.subarray(0, 5), 5),
-    (e) => e instanceof DataError && /the text has 5 characters, a window takes 6/.test(e.message),
+    (e) => e instanceof DataError && /the text has 5 tokens, a window takes 6/.test(e.message),
   );
 });
 

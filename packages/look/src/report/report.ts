@@ -168,6 +168,7 @@ function settingsOf({ config }: RunHistory, subject: Subject | undefined): (read
     ['training examples', data.train.toLocaleString('en-US')],
     ['test examples', data.test.toLocaleString('en-US')],
     ...(data.vocabulary === undefined ? [] : [['characters', String([...data.vocabulary].length)] as const]),
+    ...(data.tokenizer === undefined ? [] : [['byte-pair tokens', String(data.tokenizer.size)] as const]),
     ...Object.entries(recipe).map(([name, value]) => [name, textOf(value)] as const),
     ['seed', String(seed)],
   ];

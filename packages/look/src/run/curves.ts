@@ -81,8 +81,9 @@ export function chartsOf(runs: readonly RunHistory[]): LineChart[] {
   const named = (run: RunHistory, what: string): string => (several ? run.path : what);
   const each = (what: string, points: (run: RunHistory) => Point[]): Curve[] =>
     runs.map((run) => ({ name: named(run, what), points: points(run) }));
-  const isText = runs.every(({ config }) => config.data.vocabulary !== undefined);
-  const unit = isText ? 'nats per character' : 'nats';
+  const isOf = (data: 'vocabulary' | 'tokenizer'): boolean =>
+    runs.every(({ config }) => config.data[data] !== undefined);
+  const unit = isOf('vocabulary') ? 'nats per character' : isOf('tokenizer') ? 'nats per token' : 'nats';
   const training = each('training', trainingLoss);
   const test = each('test', (run) => testFigure(run, 'loss'));
   const accuracy = each('test', (run) => testFigure(run, 'accuracy'));

@@ -89,14 +89,16 @@ export const MAKERS: Readonly<
           gradCamSvg(model, (await examplesOf(test!, examples)).inputs, { ...of, title, ...drawing }),
       }));
   },
-  embedding: async ({ model, test, classes, config }) => {
-    if (model instanceof GPT) {
-      const texts = [...config.data.vocabulary!].map((c) => ({ '\n': '↵', ' ': '␣', '\t': '⇥' })[c] ?? c);
-      const { weight } = model.tokens;
+  embedding: async ({ model, test, classes, config, codec }) => {
+    if (model instanceof GPT && codec) {
+      const count = Math.min(POINTS, codec.size);
+      const texts = Array.from({ length: count }, (_, code) => visible(codec.decode([code])));
+      const name = config.data.vocabulary === undefined ? 'Tokens' : 'Characters';
+      const weight = model.tokens.weight.at(`:${count}`);
       return [
         {
           file: 'embedding',
-          draw: (options) => embeddingSvg(weight, { texts, name: 'Characters', ...options }),
+          draw: (options) => embeddingSvg(weight, { texts, name, ...options }),
         },
       ];
     }
@@ -130,8 +132,11 @@ export const MAKERS: Readonly<
 const NO_CLASSES = 'the network does not tell classes apart';
 const NO_IMAGES = 'its inputs are not images';
 const NO_CONVOLUTIONS = 'the network has no convolution over images';
-/** Examples that are projected. */
+/** Examples that are projected, or tokens. */
 const POINTS = 500;
+/** A text with its white space to be seen. */
+const visible = (text: string): string =>
+  text.replaceAll('\n', '↵').replaceAll(' ', '␣').replaceAll('\t', '⇥');
 /** Windows of a text that gradients are taken of. */
 const WINDOWS = 16;
 
