@@ -1,16 +1,17 @@
 /**
  * `npm run fuzz`: the property tests, from other seeds than the suite's, over and over until the time is up. Every
- * device has its own process; what it runs tells each case before it begins (tests/property.ts), so that one that
+ * device has its own process; what it runs tells each case before it begins (packages/heddle/tests/property.ts), so that one that
  * never ends can be named.
  */
 import { spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join, relative, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { testName } from '../packages/heddle/dist/tests/test-name.js';
 
 const HELP = `Usage: npm run fuzz -- [options] [built test files]
 
@@ -71,14 +72,17 @@ const firstSeed = number('seed', given.seed, -(2 ** 31));
 const devices = given.device.split(',').filter((name) => name !== '');
 if (devices.length === 0) refuse('--device: names none.');
 
-const tests = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages', 'heddle', 'dist', 'tests');
+const packages = join(dirname(dirname(fileURLToPath(import.meta.url))), 'packages');
 const files =
   positionals.length > 0
     ? positionals.map((path) => resolve(path))
-    : readdirSync(tests, { recursive: true, encoding: 'utf8' })
-        .filter((name) => name.endsWith('.test.js'))
-        .map((name) => join(tests, name))
-        .filter((path) => readFileSync(path, 'utf8').includes("from '../property.js'"));
+    : ['heddle', 'data']
+        .map((name) => join(packages, name, 'dist', 'tests'))
+        .flatMap((tests) =>
+          readdirSync(tests, { recursive: true, encoding: 'utf8' }).map((name) => join(tests, name)),
+        )
+        .filter((path) => path.endsWith('.test.js'))
+        .filter((path) => /from '\.\.?\/property\.js'/.test(readFileSync(path, 'utf8')));
 
 /** @typedef {{ file: string, name: string, share: number }} Property */
 
@@ -152,10 +156,7 @@ async function propertiesOf(device) {
 }
 
 /** @param {Property} property */
-const label = ({ file, name }) => {
-  const path = file.startsWith(tests) ? relative(tests, file) : basename(file);
-  return `${path.replace(/\.test\.js$/, '')}: ${name}`;
-};
+const label = ({ file, name }) => `${testName(file)}: ${name}`;
 
 const all = await Promise.all(devices.map(propertiesOf));
 const known = new Set();

@@ -3,10 +3,9 @@
  * under `npm run fuzz` (scripts/fuzz.mjs) it runs from other seeds until its time is up.
  */
 import { writeSync } from 'node:fs';
-import { dirname, relative } from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
+import { testName } from './test-name.js';
 
 const SEED = 1;
 
@@ -33,10 +32,7 @@ const request = process.env.FUZZ === undefined ? undefined : (JSON.parse(process
 /** Tell the fuzzer, at once, so that it knows which case never ends. */
 const tell = (message: object): void => void writeSync(3, `${JSON.stringify(message)}\n`);
 
-const FILE = relative(dirname(fileURLToPath(import.meta.url)), process.argv[1] ?? '').replace(
-  /\.test\.js$/,
-  '',
-);
+const FILE = testName(process.argv[1] ?? '');
 
 /** A test that `check` accepts any values of `arbitraries`. */
 export function property<T extends [unknown, ...unknown[]]>(

@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { DataError, FileError } from '../../src/core/errors.js';
 import { findImages, loadImages } from '../../src/data/index.js';
+import { property } from '../property.js';
 
 const place = await mkdtemp(join(tmpdir(), 'heddle-cifar-'));
 const before = process.cwd();
@@ -124,3 +127,26 @@ test('damaged files are named, and what is not here says how to get it', async (
     await assert.rejects(loadImages(path), { code: 'HEDDLE_FILE', message });
   }
 });
+
+const archived = archive('x', CIFAR100);
+property(
+  'an archive of CIFAR-100 that is cut, or has changed bytes, is read or refused by name',
+  [
+    fc.array(fc.tuple(fc.nat(archived.length - 1), fc.nat(255)), { maxLength: 3 }),
+    fc.oneof(fc.constant(archived.length), fc.nat(archived.length)),
+    fc.boolean(),
+  ],
+  async (edits, keep, isZipped) => {
+    const path = join(place, 'cifar-100-binary.tar.gz');
+    const bytes = Uint8Array.from(isZipped ? gzipSync(archived) : archived);
+    for (const [at, byte] of edits) bytes[at % bytes.length] = byte;
+    await writeFile(path, bytes.subarray(0, keep));
+    try {
+      const { train } = await loadImages(path);
+      assert.equal(train.inputs.length, 3072 * train.length);
+    } catch (error) {
+      assert.ok(error instanceof FileError || error instanceof DataError, (error as Error).stack);
+      assert.match((error as Error).message, /cifar-100-binary\.tar\.gz/);
+    }
+  },
+);
