@@ -1,6 +1,6 @@
 """PyTorch on the GPU, doing what `npx heddle bench layers` does: one JSON object a line, for its --peer.
 
-    python3 packages/bench/torch_layers.py [--only layers,losses,ops,axes,optimizers] [--quick] > torch.jsonl
+    python3 packages/bench/torch_layers.py [--only layers,attention,losses,ops,axes,optimizers] [--quick] > torch.jsonl
 
 Needs torch. Layers and losses: the result and the gradients of the input and of all weights; optimizers: an update of 25
 million parameters, with the fused implementation where there is one. Every case runs eager, in one CUDA graph, and, unless
@@ -110,6 +110,25 @@ def layers(modes):
     grads('Embedding(50000,512) 64x512', modes, lambda: table(indices), tuple(table.parameters()))
 
 
+def attention(modes):
+    """Causal, in bf16, by the fastest of the backends."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    for b, h, t, d in ((8, 12, 1024, 64), (4, 16, 2048, 64), (4, 16, 2048, 128), (1, 16, 8192, 128), (32, 4, 128, 64)):
+        q, k, v = (torch.randn(b, t, h, d, device='cuda', dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        size = f'{b}x{h}x{t}x{d} bf16'
+        fn = lambda: F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=True).transpose(1, 2)
+        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+            print(size, backend.name, file=sys.stderr)
+            tag = '-' + backend.name.split('_')[0].lower()
+            with sdpa_kernel(backend):
+                for mode in modes[:2]:
+                    def forward():
+                        with torch.no_grad():
+                            return fn()
+                    measure(f'attention causal {size}', mode + tag, lambda: forward)
+                grads(f'attention causal, gradients {size}', [m + tag for m in modes[:2]], fn, (q, k, v))
+
+
 def losses(modes):
     n, c, d = 8192, 1000, 512
     x, y, target, weight = rand(n, c, requires_grad=True), integers(0, c, n), torch.rand(n, c, device='cuda'), torch.rand(c, device='cuda')
@@ -215,7 +234,7 @@ def optimizers(modes):
                 measure(f"{name} 25M", f'{mode}-{kind}', make)
 
 
-GROUPS = {'layers': layers, 'losses': losses, 'ops': ops, 'axes': axes, 'optimizers': optimizers}
+GROUPS = {'layers': layers, 'attention': attention, 'losses': losses, 'ops': ops, 'axes': axes, 'optimizers': optimizers}
 
 
 def main():

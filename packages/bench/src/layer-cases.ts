@@ -24,6 +24,7 @@ import {
   tripletMargin,
 } from 'heddle';
 import { compiled, type Workload, workload } from 'heddle/internal/cli/workload.js';
+import { attentionCases } from './attention-cases.js';
 import { axisCases } from './axis-cases.js';
 import type { KernelCase } from './device-cases.js';
 import { resultAndGradients } from './workload.js';
@@ -318,5 +319,12 @@ function optimizerList(s: number): KernelCase[] {
 /** @param large sizes for a GPU, which would take minutes on a processor */
 export function layerCases(large: boolean): KernelCase[] {
   const s = large ? 1 : 8;
-  return [...layerList(s), ...lossList(s), ...opList(s), ...axisCases(s), ...optimizerList(s)];
+  return [
+    ...layerList(s),
+    ...attentionCases(s),
+    ...lossList(s),
+    ...opList(s),
+    ...axisCases(s),
+    ...optimizerList(s),
+  ];
 }

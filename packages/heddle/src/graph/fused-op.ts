@@ -94,6 +94,11 @@ export interface KernelChoice<Arg = unknown> {
   readonly finishes: boolean;
   /** Whether its threads hold whole windows of these sizes, and pass them to `io.finish`; see `KernelIo.window`. Default: no. */
   windows?(target: Target, node: GraphNode, arg: Arg, sizes: WindowSizes): boolean;
+  /**
+   * Names of ops that its launches can compute as well, where they are wanted of the same sources with the same argument. It
+   * then finishes nothing. Default: none.
+   */
+  readonly also?: readonly string[];
   /** The launches that compute the node: the best guess for its shapes. */
   plan(io: KernelIo, arg: Arg): readonly Stage[];
   /**
@@ -137,6 +142,8 @@ export interface KernelIo {
    * for all its values.
    */
   readonly window?: Window | undefined;
+  /** Which of the ops that the choice names in `also` are wanted; default: none. */
+  readonly also?: ReadonlySet<string>;
   /** Nothing follows: `finish` gives back the value as it is. A library's routine may then write the output itself. */
   readonly plain: boolean;
   /**
@@ -161,6 +168,8 @@ export interface Epilogue {
 export type StageArgument =
   | { readonly input: number }
   | { readonly output: true }
+  /** The result of an op of `also`. */
+  | { readonly also: string }
   /** Memory that lives during this plan: equal names are the same memory. */
   | { readonly scratch: string; readonly bytes: number }
   | { readonly value: Scalar };

@@ -4,7 +4,7 @@ import { bool } from '../core/dtype.js';
 import { ArgumentError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape, sameShape } from '../core/shape.js';
 import { aTensor, requireTensor } from '../tensor/checks.js';
-import { type Attention, attend } from '../tensor/functional-attention.js';
+import { type Attention, attend, scaledDotProductAttention } from '../tensor/functional-attention.js';
 import { linear } from '../tensor/functional-layers.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
 import * as init from './init.js';
@@ -57,6 +57,11 @@ export const ATTEND: Rules<AttendOptions> = {
   isCausal: aBoolean,
   cache: instance(KeyValueCache, 'a KeyValueCache'),
 };
+
+/** Attention of the heads side by side, perhaps with its weights. */
+type Attending = (
+  ...args: Parameters<typeof attend>
+) => Pick<Attention, 'output'> & { readonly weights?: AnyTensor | undefined };
 
 /** As `attend` takes it: of bools true where a query may attend, else added to the scores. */
 const opened = (mask: AnyTensor): AnyTensor => (mask.dtype === bool ? mask.not() : mask);
@@ -139,11 +144,24 @@ export class MultiheadAttention extends Module {
    * @throws ShapeError, DTypeError, ArgumentError
    */
   forward(query: Tensor, key: Tensor = query, value: Tensor = key, options: AttendOptions = {}): Tensor {
-    return this.attend(query, key, value, options).output as Tensor;
+    const outputOf: Attending = (q, k, v, given) => ({ output: scaledDotProductAttention(q, k, v, given) });
+    return this.#projectedBack(query, key, value, options, outputOf).output as Tensor;
   }
 
   /** The output of `forward`, together with the weights of every head, (N, numHeads, L, S); without a batch (numHeads, L, S). */
   attend(query: Tensor, key: Tensor = query, value: Tensor = key, options: AttendOptions = {}): Attention {
+    const { output, weights } = this.#projectedBack(query, key, value, options, attend);
+    return { output, weights: query.ndim === 3 ? weights! : weights!.squeeze(0) };
+  }
+
+  /** The attention of the projected queries, keys and values by `attending`, its output projected. */
+  #projectedBack(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    options: AttendOptions,
+    attending: Attending,
+  ): ReturnType<Attending> {
     requireOptions('MultiheadAttention', options, ATTEND);
     this.#check(query, key, value);
     const hasBatch = query.ndim === 3;
@@ -160,17 +178,14 @@ export class MultiheadAttention extends Module {
       q.shape[2]!,
       seen ? seen.keys.shape[2]! : k.shape[2]!,
     ] as const;
-    const { output, weights } = attend(q, seen?.keys ?? k, seen?.values ?? v, {
+    const { output, weights } = attending(q, seen?.keys ?? k, seen?.values ?? v, {
       mask: both(this.#mask(options, shape), seen?.mask),
       isCausal: isCausal && !seen,
       dropout: this.training ? this.dropout : 0,
     });
     const rows = output.permute(this.batchFirst || !hasBatch ? [0, 2, 1, 3] : [2, 0, 1, 3]);
     const y = this.outProj.forward(rows.reshape(query.shape) as Tensor);
-    return {
-      output: seen ? seen.fits.where(y, Number.NaN) : y,
-      weights: hasBatch ? weights : weights.squeeze(0),
-    };
+    return { output: seen ? seen.fits.where(y, Number.NaN) : y, weights };
   }
 
   /** An empty cache for `batch` sequences of up to `maxLength` positions: pass it with every call. @throws ArgumentError */

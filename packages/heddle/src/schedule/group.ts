@@ -20,6 +20,8 @@ export interface GroupCall {
   /** What the kernel would store if nothing followed: the node, or the first of the functions of its windows. */
   readonly made: GraphNode;
   readonly windows?: WindowsOf | undefined;
+  /** Calls of other ops on the same sources that its launches compute as well: the group's last roots. */
+  readonly also: readonly GraphNode[];
 }
 
 /** What a kernel makes of the windows of a call's values, which themselves are not wanted. */

@@ -2,11 +2,17 @@
 import { aBoolean, aFinite, type Rules, requireOptions, within } from '../core/arguments.js';
 import { bool, type DTypeName, isHalf } from '../core/dtype.js';
 import { DTypeError, ShapeError } from '../core/errors.js';
-import { broadcastShapes, formatShape, type Shape } from '../core/shape.js';
+import { broadcastShapes, formatShape, type Shape, sizeOf } from '../core/shape.js';
 import * as b from '../graph/build.js';
+import type { GraphNode } from '../graph/node.js';
+import type { AttentionArg } from '../ops/attention/arg.js';
+import { attentionWeights, weightedValues } from '../ops/attention/composition.js';
+import { attentionOp, headsInside } from '../ops/attention/op.js';
+import { forProduct } from './autocast.js';
 import { type AnyTensor, aTensor, requireFloat, requireSameDtype } from './checks.js';
 import { dropout as drop } from './functional-layers.js';
-import { MATMUL, type MatmulOptions, Tensor, widely } from './tensor.js';
+import { getPrecision } from './precision.js';
+import { MATMUL, type MatmulOptions, Tensor } from './tensor.js';
 
 /** Options of `scaledDotProductAttention`. */
 export interface AttentionOptions extends MatmulOptions {
@@ -34,39 +40,19 @@ const ATTENTION: Rules<AttentionOptions> = {
   enableGqa: aBoolean,
 };
 
-/** Stands for −Infinity: a row that may attend to nothing then has weights instead of NaN, which are cleared. */
-const LOWEST = -1e38;
-
-/** (L, S): whether key j is not after query i. */
-const causal = (queries: number, keys: number): Tensor<Shape, 'bool'> => {
-  const shape = [queries, keys];
-  return new Tensor<Shape, 'i32'>(b.iota(shape, 1)).le(new Tensor(b.iota(shape, 0)));
-};
-
-/** Softmax of the scores (…, L, S) where a query may attend, 0 elsewhere. */
-function weightsOf(scores: AnyTensor, mask: AnyTensor | undefined, isCausal: boolean): AnyTensor {
-  const before = isCausal ? causal(scores.shape.at(-2)!, scores.shape.at(-1)!) : undefined;
-  if (!mask) return (before ? before.where(scores, LOWEST) : scores).softmax(-1);
-  const open = (mask.dtype === bool ? mask : mask.ne(-Infinity)) as Tensor<Shape, 'bool'>;
-  const allowed = before ? open.and(before) : open;
-  const moved = mask.dtype === bool ? scores : scores.add(mask);
-  return allowed.where(allowed.where(moved, LOWEST).softmax(-1), 0);
-}
-
 const OP = 'scaledDotProductAttention';
 
 /** The sizes before the last `count`. */
 const lead = (x: AnyTensor, count: number): Shape => x.shape.slice(0, x.ndim - count);
 
-/** How many heads of queries share one of keys and values. @throws ShapeError */
-function sharing(q: AnyTensor, k: AnyTensor, v: AnyTensor): number {
+/** @throws ShapeError */
+function requireSharing(q: AnyTensor, k: AnyTensor, v: AnyTensor): void {
   const [heads, keyHeads, valueHeads] = [q, k, v].map((x) => x.shape.at(-3) ?? 0) as [number, number, number];
   if (q.ndim < 3 || keyHeads !== valueHeads || keyHeads === 0 || heads % keyHeads !== 0)
     throw new ShapeError(
       `[${OP}] with enableGqa the heads of keys and values must divide those of queries, got queries ` +
         `${formatShape(q.shape)}, keys ${formatShape(k.shape)}, values ${formatShape(v.shape)}. Heads are the third dimension from the end.`,
     );
-  return heads / keyHeads;
 }
 
 /** @throws ShapeError, DTypeError */
@@ -96,6 +82,53 @@ export interface Attention<D extends DTypeName = DTypeName> {
   readonly weights: AnyTensor;
 }
 
+/** Tensors as `attentionOp` takes them, and what its output is to be. */
+interface Prepared {
+  /** (B, H, L, E), (B, G, S, E), (B, G, S, V) */
+  readonly sources: readonly [q: GraphNode, k: GraphNode, v: GraphNode];
+  /** (B, H, L, S) */
+  readonly mask: GraphNode | undefined;
+  readonly arg: AttentionArg;
+  /** The dimensions before the last two. */
+  readonly lead: Shape;
+}
+
+/** @throws ShapeError, DTypeError */
+function prepared(
+  query: AnyTensor,
+  key: AnyTensor,
+  value: AnyTensor,
+  { mask, isCausal = false, enableGqa = false, ...options }: AttentionOptions,
+): Prepared {
+  requireAttention(query, key, value, mask);
+  if (enableGqa) requireSharing(query, key, value);
+  // tf32 has all digits of 16-bit floats, and tensor cores.
+  const precision = options.precision ?? (isHalf(query.dtype) ? 'tf32' : getPrecision().matmul);
+  const { scale = 1 / Math.sqrt(query.shape.at(-1)!) } = options;
+  const apart = enableGqa ? 3 : 2;
+  const outer = broadcastShapes(OP, ...[query, key, value].map((x) => lead(x, apart)));
+  const heads = (x: AnyTensor): Shape => (enableGqa ? [...outer, x.shape.at(-3)!] : outer);
+  /** Repeated where it is, the dimensions before the last two as a batch and heads. */
+  const inFour = (x: GraphNode, lead: Shape): GraphNode => {
+    const [rows, columns] = x.shape.slice(-2) as [number, number];
+    const own = lead.at(-1) ?? 1;
+    return b.reshape(b.expand(x, [...lead, rows, columns]), [sizeOf(lead.slice(0, -1)), own, rows, columns]);
+  };
+  const sources = [query, key, value].map((x) => inFour(forProduct(x.node), heads(x)));
+  const scores = [...heads(query), query.shape.at(-2)!, key.shape.at(-2)!];
+  const shape = broadcastShapes(OP, scores, mask?.shape ?? []);
+  if (formatShape(shape) !== formatShape(scores))
+    throw new ShapeError(
+      `[${OP}] mask is ${formatShape(mask!.shape)}, must broadcast to the scores' ${formatShape(scores)}.`,
+    );
+  return {
+    sources: sources as [GraphNode, GraphNode, GraphNode],
+    mask: mask && inFour(b.expand(mask.node, scores), heads(query)),
+    arg: { isCausal, scale, precision },
+    lead: heads(query),
+  };
+}
+
 /** @internal What `scaledDotProductAttention` computes, with its weights. */
 export function attend<D extends DTypeName>(
   query: Tensor<Shape, D>,
@@ -103,42 +136,14 @@ export function attend<D extends DTypeName>(
   value: AnyTensor,
   options: AttentionOptions = {},
 ): Attention<D> {
-  requireAttention(query, key, value, options.mask);
-  const { mask, isCausal = false, dropout = 0, enableGqa = false } = options;
-  // tf32 has all digits of 16-bit floats, and tensor cores.
-  const precision = options.precision ?? (isHalf(query.dtype) ? 'tf32' : undefined);
-  const { scale = 1 / Math.sqrt(query.shape.at(-1)!) } = options;
-  const shared = enableGqa ? sharing(query, key, value) : 1;
-  /** (…, H, L, X) as (…, H / shared, shared · L, X), and back. */
-  const joined = (x: AnyTensor): AnyTensor =>
-    shared === 1
-      ? x
-      : x.reshape([...lead(x, 3), x.shape.at(-3)! / shared, shared * x.shape.at(-2)!, x.shape.at(-1)!]);
-  const apart = (x: AnyTensor): AnyTensor =>
-    shared === 1
-      ? x
-      : x.reshape([...lead(x, 3), x.shape.at(-3)! * shared, x.shape.at(-2)! / shared, x.shape.at(-1)!]);
-  let weights: AnyTensor | undefined;
-  const output = widely(
-    (q, k, v, mask) => {
-      const rows = joined(q);
-      broadcastShapes(OP, lead(rows, 2), lead(k, 2));
-      const scores = apart(rows.matmul(k.transpose(), { precision }).mul(scale));
-      const shape = broadcastShapes(OP, scores.shape, mask?.shape ?? []);
-      if (formatShape(shape) !== formatShape(scores.shape))
-        throw new ShapeError(
-          `[${OP}] mask is ${formatShape(mask!.shape)}, must broadcast to the scores' ${formatShape(scores.shape)}.`,
-        );
-      const all = weightsOf(scores, mask, isCausal);
-      weights = dropout > 0 ? drop(all, { p: dropout }) : all;
-      return apart(joined(weights).matmul(v, { precision }));
-    },
-    query,
-    key,
-    value,
-    mask,
-  );
-  return { output, weights: weights! };
+  const { sources, mask, arg, lead } = prepared(query, key, value, options);
+  const [q, k, v] = sources.map(b.wide) as [GraphNode, GraphNode, GraphNode];
+  const all = new Tensor(attentionWeights(q, k, mask, arg));
+  const { dropout = 0 } = options;
+  const weights: AnyTensor = dropout > 0 ? drop(all, { p: dropout }) : all;
+  const output = b.cast(weightedValues(weights.node, v, arg.precision), sources[0].dtype);
+  const shaped = (x: GraphNode): GraphNode => b.reshape(x, [...lead, ...x.shape.slice(-2)]);
+  return { output: new Tensor(shaped(output)), weights: new Tensor(shaped(weights.node)) };
 }
 
 /**
@@ -165,5 +170,10 @@ export function scaledDotProductAttention<D extends DTypeName>(
   options: AttentionOptions = {},
 ): Tensor<Shape, D> {
   requireOptions(OP, options, ATTENTION);
-  return attend(query, key, value, options).output;
+  // The kernels have no random numbers, and no gradient of a mask.
+  if ((options.dropout ?? 0) > 0 || options.mask?.requiresGrad)
+    return attend(query, key, value, options).output;
+  const { sources, mask, arg, lead } = prepared(query, key, value, options);
+  const output = headsInside(b.call(attentionOp, mask ? [...sources, mask] : sources, arg));
+  return new Tensor(b.reshape(output, [...lead, ...output.shape.slice(-2)]));
 }

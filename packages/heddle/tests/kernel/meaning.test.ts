@@ -1,6 +1,7 @@
 /** What kernels mean, where a pass, a renderer or the simulator could take it for something else. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { toBf16, toF16 } from '../../src/core/float16.js';
 import { buffer, f32, i32, type Kernel, kernel, tensor, useDevice, zeros } from '../../src/index.js';
 import { DEVICES } from '../cases/case-runner.js';
 
@@ -51,6 +52,29 @@ means(
   }),
   (_, x) => 2 * x * 100 + 2 * x + 1,
 );
+
+for (const [name, bitsOf] of [
+  ['bf16', toBf16],
+  ['f16', toF16],
+] as const)
+  means(
+    `two ${name} as one word, the first in its lower half`,
+    kernel(
+      'pairs',
+      floats,
+      ({ x, y }, { bf16, bitcast, f16, f32, isBf16, threadIdx, u32, vec2 }) => {
+        const t = threadIdx.x;
+        const both = vec2(x[t] * 0.7, x[t] + 0.001);
+        const bits = isBf16 ? bitcast(u32, bf16(both)) : bitcast(u32, f16(both));
+        y[t] = f32(bits >>> 16) * 0.5 + f32(bits & 0xffff);
+      },
+      { isBf16: name === 'bf16' },
+    ) as Kernel<typeof floats>,
+    (_, x) =>
+      Math.fround(bitsOf(Math.fround(x + Math.fround(0.001))) * 0.5) +
+      bitsOf(Math.fround(x * Math.fround(0.7))),
+    [1, -2, 3.3, -0.001, 1e20, 70000, 6e-6, 0].map(Math.fround),
+  );
 
 means(
   'a name for what has a name',

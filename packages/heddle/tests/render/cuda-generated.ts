@@ -1,7 +1,18 @@
 /** The kernels that the scheduler makes for a GPU: those of whole training steps and of layers, forward and backward. */
-import { f64, i32 } from '../../src/core/dtype.js';
+import { bf16, bool, f64, i32 } from '../../src/core/dtype.js';
 import { leaf } from '../../src/graph/build.js';
-import { ctcLoss, nn, ones, rand, randn, type Shape, tensor, zeros } from '../../src/index.js';
+import { vjp } from '../../src/graph/grad.js';
+import {
+  ctcLoss,
+  nn,
+  ones,
+  rand,
+  randn,
+  type Shape,
+  scaledDotProductAttention,
+  tensor,
+  zeros,
+} from '../../src/index.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { schedule } from '../../src/schedule/schedule.js';
@@ -68,8 +79,21 @@ function ofSequences(target: Target): KernelIr[] {
   return kernelsOf('sequences', [...outputs, ...gradients], target);
 }
 
+/** Attention of 16-bit floats with its gradients, of a mask and without. */
+function ofAttention(target: Target): KernelIr[] {
+  const roots = [64, 128].flatMap((width) => {
+    const leaves = [1, 2, 3].map(() => leaf([2, 4, 256, width], bf16, true));
+    const [q, k, v] = leaves.map((x) => new Tensor(x));
+    const mask = width === 64 ? new Tensor(leaf([256, 256], bool)) : undefined;
+    const y = scaledDotProductAttention(q!, k!, v!, { mask, isCausal: true }).node;
+    return [y, ...vjp([y], [leaf(y.shape, bf16)], leaves)].map((node) => new Tensor(node!));
+  });
+  return kernelsOf('attention', roots, target).filter(({ name }) => /_attention/.test(name));
+}
+
 export const generatedKernels = (target: Target): KernelIr[] => [
   ...ofPrograms(target),
   ...ofLayers(target),
   ...ofSequences(target),
+  ...ofAttention(target),
 ];

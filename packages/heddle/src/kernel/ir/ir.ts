@@ -5,7 +5,7 @@
  * Loads and stores name their memory and one index per dimension; with more than one lane they touch that many
  * neighbouring elements from the last index on, which must be a multiple of the lanes for `global` memory on a GPU.
  */
-import { bool, type DType, i32 } from '../../core/dtype.js';
+import { bool, type DType, i32, isHalf, u32 } from '../../core/dtype.js';
 import { InternalError, type Location } from '../../core/errors.js';
 import type { IrNode } from '../../core/node.js';
 import type { IntrinsicRecord } from './intrinsic-record.js';
@@ -265,10 +265,16 @@ export function alu(op: ScalarOp, src: readonly Expr[], at?: Location): Expr {
 export const cast = (to: DType, v: Expr, at?: Location): Expr =>
   v.type.dtype === to ? v : { op: 'cast', type: value(to, v.type.lanes), src: [v], arg: null, ...spread(at) };
 
-export const bitcast = (to: DType, v: Expr, at?: Location): Expr =>
-  to.bytes === v.type.dtype.bytes
-    ? { op: 'bitcast', type: value(to, v.type.lanes), src: [v], arg: null, ...spread(at) }
+/** Whether a bitcast to `to` joins two neighbours of 16 bits, the lower half first. */
+export const isPair = (to: DType, { dtype, lanes }: ValueType): boolean =>
+  to === u32 && isHalf(dtype) && lanes === 2;
+
+export const bitcast = (to: DType, v: Expr, at?: Location): Expr => {
+  const lanes = isPair(to, v.type) ? 1 : v.type.lanes;
+  return to.bytes * lanes === v.type.dtype.bytes * v.type.lanes
+    ? { op: 'bitcast', type: value(to, lanes), src: [v], arg: null, ...spread(at) }
     : fail('bitcast between sizes');
+};
 
 export const select = (condition: Expr, then: Expr, otherwise: Expr, at?: Location): Expr =>
   then.type.dtype !== otherwise.type.dtype ||

@@ -6,6 +6,7 @@ import { INTRINSICS, resultOf } from './intrinsics.js';
 import {
   type ArrayDecl,
   type Expr,
+  isPair,
   type KernelIr,
   type MemoryNode,
   type Node,
@@ -303,9 +304,12 @@ class Verifier {
         return;
       }
       case 'cast':
-      case 'bitcast':
         this.#need(e, a !== undefined && a.lanes === lanes, 'keeps the lanes');
-        if (e.op === 'bitcast') this.#need(e, a!.dtype.bytes === dtype.bytes, 'keeps the size');
+        return;
+      case 'bitcast':
+        if (a !== undefined && lanes === 1 && isPair(dtype, a)) return;
+        this.#need(e, a !== undefined && a.lanes === lanes, 'keeps the lanes');
+        this.#need(e, a!.dtype.bytes === dtype.bytes, 'keeps the size');
         return;
       case 'select':
         this.#need(e, a?.dtype === bool && (a.lanes === 1 || a.lanes === lanes), 'the condition is a bool');

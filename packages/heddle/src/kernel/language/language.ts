@@ -129,7 +129,10 @@ export interface Intrinsics {
   readonly i64: Cast<'i64'>;
   /** Whether a number is not 0. */
   readonly bool: Cast<'bool'>;
-  /** The bits of `value` read as another dtype of the same size. */
+  /**
+   * The bits of `value` read as another dtype of the same size; those of a vector of 2 f16 or bf16 as one u32, the first in
+   * its lower half, as tensor cores take them.
+   */
   bitcast(dtype: DType, value: number): number;
 
   /** Quotient of integers, rounded to zero; 0 for b = 0. */

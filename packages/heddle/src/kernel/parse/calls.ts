@@ -12,6 +12,7 @@ import {
   effect,
   int,
   intrinsic,
+  isPair,
   lane,
   print,
   read,
@@ -162,7 +163,7 @@ function builtin(p: Parsing, node: CallExpression, name: string, args: readonly 
       if (t!.kind !== 'static' || !isDType(t!.value))
         return p.fail(node, 'bitcast takes a dtype first: bitcast(f32, x).');
       const from = toExpr(p, args[1]!, v!);
-      if (from.type.dtype.bytes !== t!.value.bytes) {
+      if (from.type.dtype.bytes !== t!.value.bytes && !isPair(t!.value, from.type)) {
         p.fail(
           node,
           `bitcast needs equal sizes: ${from.type.dtype.name} has ${from.type.dtype.bytes} bytes, ${t!.value.name} ${t!.value.bytes}.`,

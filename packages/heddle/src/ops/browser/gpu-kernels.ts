@@ -12,6 +12,11 @@ const none = (name: string): KernelChoice<never> => ({
   plan: () => [],
 });
 
+export const attentionChoice = none('attention-cuda');
+export const logSumExpChoice = none('attentionLogSumExp-cuda');
+export const queryGradientChoice = none('attentionQueryGradient-cuda');
+export const keyGradientChoice = none('attentionKeyGradient-cuda');
+export const valueGradientChoice = none('attentionValueGradient-cuda');
 export const convolveChoice = none;
 export const weightChoice = none;
 export const matmulChoice = none('matmul-cuda');

@@ -1,4 +1,11 @@
 /** The kernels of ops that only a GPU runs, and the simulator for it. A browser has none: see ops/browser/gpu-kernels.ts. */
+export {
+  attentionChoice,
+  keyGradientChoice,
+  logSumExpChoice,
+  queryGradientChoice,
+  valueGradientChoice,
+} from '../attention/choose-cuda.js';
 export { reorderedBy } from '../conv2d/channels-last.js';
 export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
 export { matmulChoice } from '../matmul/choose-cuda.js';

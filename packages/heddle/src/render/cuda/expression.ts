@@ -1,8 +1,8 @@
 /** Expressions of the kernel IR in C++. */
-import { bool, type DType, isHalf, u8 } from '../../core/dtype.js';
+import { bool, type DType, f32, isHalf, u8 } from '../../core/dtype.js';
 import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
-import type { Axis, Expr, MemoryNode, Special } from '../../kernel/ir/ir.js';
+import { type Axis, type Expr, isPair, type MemoryNode, type Special } from '../../kernel/ir/ir.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
@@ -169,6 +169,7 @@ export class CudaExpressions {
       }
       case 'bitcast': {
         const [from] = e.src as readonly [Expr];
+        if (isPair(dtype, from.type)) return this.#pair(from);
         return this.#lanes(`bits_${dtype.name}`, e, ([a]) =>
           reinterpretation(prelude, from.type.dtype, dtype, a!),
         );
@@ -236,6 +237,22 @@ export class CudaExpressions {
     const operator = name.slice('operator'.length);
     const level = operator === '+' || operator === '-' ? PRECEDENCE.sum : PRECEDENCE.product;
     return infix(args[0]!, operator, args[1]!, level);
+  }
+
+  /** Two 16-bit floats as one word; what is converted to them, by the one instruction that does both. */
+  #pair(both: Expr): Text {
+    const prelude = this.#prelude;
+    const { dtype } = both.type;
+    const inner = both.src[0] as Expr | undefined;
+    const from = both.op === 'cast' && inner?.type.dtype === f32 ? inner : both;
+    const name = `pair_${dtype.name}`;
+    const type = prelude.vector(from.type.dtype, 2);
+    prelude.define(
+      `${name}(${type})`,
+      () =>
+        `__device__ inline unsigned ${name}(${type} v) { unsigned both; asm("cvt.rn.${dtype.name}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(v.y), "f"(v.x)); return both; }`,
+    );
+    return call(name, this.value(from));
   }
 
   #splat(e: Expr): Text {

@@ -4,7 +4,7 @@ import { InternalError } from '../../core/errors.js';
 import { some } from '../../core/node.js';
 import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
-import type { Expr, MemoryNode, Node } from '../../kernel/ir/ir.js';
+import { type Expr, isPair, type MemoryNode, type Node } from '../../kernel/ir/ir.js';
 import { needsRounding, OPS, type OpRecord, type Scalar, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { Scribe } from './names.js';
 
@@ -139,6 +139,7 @@ export function expression(to: Scribe, e: Expr): string {
     }
     case 'bitcast': {
       const from = (operand as Expr).type.dtype;
+      if (isPair(e.type.dtype, (operand as Expr).type)) return `pairBits(${from.name}, ${x(operand!)})`;
       const write = (v: string): string => `bitcast(${from.name}, ${e.type.dtype.name}, ${v})`;
       return e.type.lanes === 1 ? write(x(operand!)) : lanes(([v]) => write(v!), e.src);
     }

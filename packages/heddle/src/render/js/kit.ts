@@ -88,6 +88,12 @@ export function bitcast(from: DType, to: DType, v: Scalar): Scalar {
   return takeBits(to);
 }
 
+/** The bits of two 16-bit floats, the first in the lower half. */
+export const pairBits = (t: DType, [low, high]: readonly number[]): number => {
+  const bits = t.name === 'f16' ? toF16 : toBf16;
+  return (bits(low!) | (bits(high!) << 16)) >>> 0;
+};
+
 function putBits(t: DType, v: Scalar): void {
   switch (t.name) {
     case 'f16':
@@ -212,6 +218,7 @@ export const KIT = {
   fromBf16,
   toBf16,
   bitcast,
+  pairBits,
   lanes1,
   lanes2,
   lanes3,

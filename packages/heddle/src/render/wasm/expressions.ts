@@ -4,7 +4,7 @@
  */
 import type { DType } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
-import type { Expr, Param, Special, Variable } from '../../kernel/ir/ir.js';
+import { type Expr, isPair, type Param, type Special, type Variable } from '../../kernel/ir/ir.js';
 import { OPS, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { ValueType } from '../../kernel/ir/types.js';
 import { convert, convert4 } from './convert.js';
@@ -357,6 +357,18 @@ export class WasmExpressions implements WasmEmitter {
     const four = to.lanes > 1;
     this.push(from);
     if (source === to.dtype) return;
+    if (isPair(to.dtype, from.type)) {
+      toHalf(f, source.name as 'f16' | 'bf16', true);
+      const bits = f.local('pair', 'v128');
+      f.tee(bits);
+      f.op('i32x4.extract_lane', 0);
+      f.get(bits);
+      f.op('i32x4.extract_lane', 1);
+      f.i32(16);
+      f.op('i32.shl');
+      f.op('i32.or');
+      return;
+    }
     if (source.name === 'f16' || source.name === 'bf16') {
       // Both are held as f32, so their bits change.
       toHalf(f, source.name, four);

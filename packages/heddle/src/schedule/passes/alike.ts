@@ -27,7 +27,7 @@ export function formOf({ roots, call, reduction }: Group, stored: ReadonlySet<Gr
   const { windows } = call ?? {};
   const group = [
     numbers(roots),
-    call && [call.choice.name, ...numbers([call.node, call.made])],
+    call && [call.choice.name, ...numbers([call.node, call.made, ...call.also])],
     windows && [windows.sizes, numbers(windows.functions), numbers(windows.between)],
     reduction && [reduction.structure, reduction.members.map(({ node, per }) => [ids.get(node), per])],
   ];

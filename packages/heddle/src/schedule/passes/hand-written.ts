@@ -43,7 +43,7 @@ export interface OpenCall {
 }
 
 export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: Target): OpenCall {
-  const { node, choice, made, windows } = group.call!;
+  const { node, choice, made, windows, also } = group.call!;
   const root = group.roots[0]!;
   const bases: GraphNode[] = [];
   const inputs = node.src.map((s, i): View => {
@@ -71,7 +71,10 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     vectorReduce: false,
   };
 
-  const others = group.roots.slice(1).map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
+  const others = group.roots
+    .slice(1)
+    .filter((n) => !also.includes(n))
+    .map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
   const plain = root === node && others.length === 0;
   const values = windows ? windows.sizes[0] * windows.sizes[1] : 1;
   const finish = (split: readonly number[]): IrFunction =>
@@ -128,7 +131,8 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const output: View = { shape: made.shape, dtype: root.dtype, strides: stridesOf(made.shape), offset: 0 };
   const epilogue = others.length === 0 && !windows ? epilogueOf(node, root, stored) : undefined;
   const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
-  const io: KernelIo = { target, node, inputs, output, finish, window, plain, epilogue };
+  const names = new Set(also.map((n) => callOf(n).op.name));
+  const io: KernelIo = { target, node, inputs, output, finish, window, plain, epilogue, also: names };
   const { arg } = callOf(node);
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();

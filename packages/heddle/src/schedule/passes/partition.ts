@@ -5,10 +5,11 @@
  */
 
 import { topological } from '../../core/node.js';
+import { callOf, type KernelChoice } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } from '../group.js';
-import type { Canonical } from './canonical.js';
+import { type Canonical, jsonOf } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
 import { type MadeSoFar, ownWeight, sharedValues, type Users, WORTH_STORING } from './shared-values.js';
@@ -66,6 +67,8 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
   for (const { between, functions } of windowsOf.values())
     for (const node of [...between, ...functions]) claimed.add(node);
   const canFinish = finishable(order, target.model);
+  const alsoOf = computedToo(order, choices);
+  for (const also of alsoOf.values()) for (const node of also) claimed.add(node);
   for (const node of order) {
     const choice = choices.get(node);
     if (!choice || claimed.has(node)) continue;
@@ -83,14 +86,37 @@ function handWritten({ order, users, choices, isRoot, target }: Uncut, draft: Dr
     });
     for (const follower of chain.slice(1)) claimed.add(follower);
     const final = chain.at(-1)!;
-    for (const result of [final, ...others]) stored.add(result);
-    for (const other of others) isOther.add(other);
-    calls.set(final, { node, choice, made, windows });
+    const also = alsoOf.get(node) ?? [];
+    for (const result of [final, ...others, ...also]) stored.add(result);
+    for (const other of [...others, ...also]) isOther.add(other);
+    calls.set(final, { node, choice, made, windows, also });
     node.src.forEach((s, i) => {
       stored.add((choice.strided?.[i] && viewOf(s, stored)?.base) || memoryOf(s, stored));
     });
   }
   return { ...draft, stored, claimed, calls, others: isOther };
+}
+
+/** Calls that other calls' launches compute as well, by those: of the same sources with the same argument. */
+function computedToo(
+  order: readonly GraphNode[],
+  choices: ReadonlyMap<GraphNode, KernelChoice>,
+): Map<GraphNode, readonly GraphNode[]> {
+  const named = (node: GraphNode, name: string): GraphNode | undefined =>
+    order.find(
+      (n) =>
+        n.op === 'call' &&
+        callOf(n).op.name === name &&
+        n.src.length === node.src.length &&
+        n.src.every((s, i) => s === node.src[i]) &&
+        jsonOf(callOf(n).arg) === jsonOf(callOf(node).arg),
+    );
+  return new Map(
+    order.flatMap((node) => {
+      const also = choices.get(node)?.also?.flatMap((name) => named(node, name) ?? []) ?? [];
+      return also.length > 0 ? [[node, also] as const] : [];
+    }),
+  );
 }
 
 /** On a GPU: reductions, each with all that can be computed around it. */
@@ -165,7 +191,9 @@ function groupsOf(order: readonly GraphNode[], draft: Draft): readonly Group[] {
     const reduction = inReduction.get(node);
     if (!reduction)
       groups.push(
-        call ? { roots: [node, ...(call.windows?.functions.slice(1) ?? [])], call } : { roots: [node] },
+        call
+          ? { roots: [node, ...(call.windows?.functions.slice(1) ?? []), ...call.also], call }
+          : { roots: [node] },
       );
     else if (!made.has(reduction)) {
       made.add(reduction);

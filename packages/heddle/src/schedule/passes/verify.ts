@@ -131,7 +131,9 @@ function verifyResults(
   stored: ReadonlySet<GraphNode>,
   fail: (rule: string, node: GraphNode) => never,
 ): void {
-  const results = roots.filter((root) => !call?.windows?.functions.includes(root));
+  const results = roots.filter(
+    (root) => !call?.windows?.functions.includes(root) && !call?.also.includes(root),
+  );
   if (!call) {
     const computed = results.flatMap((root) =>
       topological([root], (n) => (n !== root && stored.has(n) ? [] : n.src)),

@@ -1,0 +1,54 @@
+/** Causal attention in bf16, alone and with its gradients, by the names of torch_layers.py. */
+import { bf16, randn, scaledDotProductAttention, type Tensor } from 'heddle';
+import { compiled } from 'heddle/internal/cli/workload.js';
+import type { KernelCase } from './device-cases.js';
+import { resultAndGradients } from './workload.js';
+
+/** Batch, heads, queries and features of a head. */
+const SHAPES: readonly (readonly [number, number, number, number])[] = [
+  [8, 12, 1024, 64],
+  [4, 16, 2048, 64],
+  [4, 16, 2048, 128],
+  [1, 16, 8192, 128],
+  [32, 4, 128, 64],
+];
+
+/** Of tensors (B, L, H, E), as a layer has them. */
+const attended = (...sources: readonly (Tensor | undefined)[]): Tensor => {
+  const [q, k, v] = sources.map((x) => x!.permute([0, 2, 1, 3]) as Tensor) as [Tensor, Tensor, Tensor];
+  return scaledDotProductAttention(q, k, v, { isCausal: true }).permute([0, 2, 1, 3]) as Tensor;
+};
+
+/** @param s divides the length: 1 on a GPU */
+export function attentionCases(s: number): KernelCase[] {
+  return SHAPES.flatMap(([batch, heads, full, width]) => {
+    const length = full / s;
+    const size = `${batch}x${heads}x${length}x${width} bf16`;
+    const of = (): Tensor =>
+      randn([batch, length, heads, width], {
+        dtype: bf16,
+        requiresGrad: true,
+      }).realize() as unknown as Tensor;
+    const three = (): Tensor[] => [of(), of(), of()];
+    // A product for the scores and one for the values, of half the pairs.
+    const flops = 2 * batch * heads * length * length * width;
+    const named = (name: string, flops: number, prepare: KernelCase['prepare']): KernelCase => ({
+      id: `${name} ${size}`.replaceAll(' ', '-'),
+      title: `${name} ${size}`,
+      peer: `${name} ${size}`,
+      flops,
+      prepare,
+    });
+    return [
+      named('attention causal', flops, () =>
+        compiled(
+          attended,
+          three().map((x) => x.detach().realize()),
+        ),
+      ),
+      named('attention causal, gradients', 3.5 * flops, () =>
+        resultAndGradients(attended, three(), of().detach().realize()),
+      ),
+    ];
+  });
+}

@@ -1,0 +1,77 @@
+/** What the kernels of attention are given. */
+import type { DType } from '../../core/dtype.js';
+import type { KernelIo, View } from '../../graph/fused-op.js';
+import type { AttentionArg } from './arg.js';
+
+/** A source of four dimensions as it lies, in elements. */
+export interface RowsLayout {
+  readonly offset: number;
+  readonly batch: number;
+  readonly head: number;
+  readonly row: number;
+  readonly column: number;
+}
+
+/** Whether a query may attend to a key, or what is added to their score. */
+export interface MaskLayout extends RowsLayout {
+  readonly dtype: DType;
+}
+
+export interface AttentionProblem {
+  readonly dtype: DType;
+  readonly batch: number;
+  /** Of queries, and of keys and values. */
+  readonly heads: number;
+  readonly keyHeads: number;
+  readonly queries: number;
+  readonly keys: number;
+  /** Of a row of queries, keys and values: the head dimension. */
+  readonly width: number;
+  readonly isCausal: boolean;
+  readonly scale: number;
+  readonly q: RowsLayout;
+  readonly k: RowsLayout;
+  readonly v: RowsLayout;
+  readonly mask: MaskLayout | undefined;
+}
+
+/** The problem of a gradient. */
+export interface GradientProblem extends AttentionProblem {
+  /** Of the output, which is (B, L, H, V). */
+  readonly g: RowsLayout;
+}
+
+const layoutOf = ({ strides, offset }: View): RowsLayout => {
+  const [batch, head, row, column] = strides as readonly [number, number, number, number];
+  return { offset, batch, head, row, column };
+};
+
+function problemOf(
+  [q, k, v]: readonly [View, View, View],
+  mask: View | undefined,
+  { isCausal, scale }: AttentionArg,
+): AttentionProblem {
+  const [batch, heads, queries, width] = q.shape as readonly [number, number, number, number];
+  return {
+    ...{ dtype: q.dtype, batch, heads, queries, width, isCausal, scale },
+    keyHeads: k.shape[1]!,
+    keys: k.shape[2]!,
+    ...{ q: layoutOf(q), k: layoutOf(k), v: layoutOf(v) },
+    mask: mask && { ...layoutOf(mask), dtype: mask.dtype },
+  };
+}
+
+/** Of sources q, k, v and perhaps a mask. */
+export const attentionProblem = (
+  { inputs: [q, k, v, mask] }: KernelIo,
+  arg: AttentionArg,
+): AttentionProblem => problemOf([q!, k!, v!], mask, arg);
+
+/** Of sources g, q, k, v, log-sum-exp, the mean of weights' gradients, and perhaps a mask. */
+export function gradientProblem(
+  { inputs: [g, q, k, v, , , mask] }: KernelIo,
+  arg: AttentionArg,
+): GradientProblem {
+  const { batch, head: row, row: head, column, offset } = layoutOf(g!);
+  return { ...problemOf([q!, k!, v!], mask, arg), g: { batch, head, row, column, offset } };
+}

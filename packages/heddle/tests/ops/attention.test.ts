@@ -1,0 +1,143 @@
+/** Attention's kernels, forward and backward, against their composition: in the simulator, and on a GPU. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import * as b from '../../src/graph/build.js';
+import { vjp } from '../../src/graph/grad.js';
+import type { GraphNode } from '../../src/graph/node.js';
+import * as H from '../../src/index.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import { schedule } from '../../src/schedule/schedule.js';
+import { Tensor } from '../../src/tensor/tensor.js';
+import { cudaReason } from '../cases/case-runner.js';
+
+interface Shape {
+  readonly batch?: number;
+  readonly heads?: number;
+  readonly keyHeads?: number;
+  readonly queries: number;
+  readonly keys?: number;
+  readonly width: number;
+  readonly isCausal?: boolean;
+  readonly scale?: number;
+  readonly dtype?: DType;
+  /** Of bools or of floats, of (L, S) or of (B, 1, 1, S). */
+  readonly mask?: 'bool' | 'float' | 'padding';
+  /** Queries, keys and values are columns of one product, as in a layer: (B, L, 3, H, E). */
+  readonly packed?: boolean;
+  /** Rows begin where copies of 16 bytes cannot. */
+  readonly uneven?: boolean;
+}
+
+type Sources = readonly [H.Tensor, H.Tensor, H.Tensor];
+
+/** Leaves, and queries, keys and values of them as (B, H, L, E). */
+function made(s: Shape): { readonly leaves: H.Tensor[]; readonly sources: () => Sources } {
+  const { batch = 1, heads = 1, keyHeads = heads, queries, keys = queries, width, dtype = bf16 } = s;
+  const of = (...shape: number[]): H.Tensor =>
+    H.randn(shape, { dtype: dtype as typeof bf16, requiresGrad: true }).realize() as H.AnyTensor as H.Tensor;
+  if (s.packed) {
+    const all = of(batch, queries, 3, heads, s.uneven ? width + 1 : width);
+    const part = (i: number): H.Tensor =>
+      all.at(':', ':', i, ':', s.uneven ? '1:' : ':').permute([0, 2, 1, 3]) as H.Tensor;
+    return { leaves: [all], sources: () => [part(0), part(1), part(2)] };
+  }
+  const [q, k, v] = [
+    of(batch, heads, queries, width),
+    of(batch, keyHeads, keys, width),
+    of(batch, keyHeads, keys, width),
+  ];
+  return { leaves: [q, k, v], sources: () => [q, k, v] };
+}
+
+function maskOf({ batch = 1, queries, keys = queries, mask }: Shape): H.AnyTensor | undefined {
+  if (mask === undefined) return undefined;
+  const shape = mask === 'padding' ? [batch, 1, 1, keys] : [queries, keys];
+  const numbers = H.rand(shape);
+  if (mask === 'float') return H.randn(shape).realize();
+  // Row 0 may attend to nothing.
+  const row = H.arange(shape[0]!).reshape([shape[0]!, ...shape.slice(1).map(() => 1)]);
+  return numbers.gt(0.4).and(row.gt(0)).realize();
+}
+
+/** The output and the gradients, one after the other. */
+async function results(
+  s: Shape,
+  device: string,
+): Promise<{ readonly all: Float64Array; readonly sizes: number[] }> {
+  H.useDevice(device);
+  H.manualSeed(7);
+  const { leaves, sources } = made(s);
+  const mask = maskOf(s);
+  const { isCausal = false, scale, keyHeads, heads = 1 } = s;
+  const [q, k, v] = sources();
+  const y = H.scaledDotProductAttention(q, k, v, {
+    mask,
+    isCausal,
+    scale,
+    enableGqa: keyHeads !== undefined && keyHeads !== heads,
+  });
+  const g = H.randn(y.shape).cast(y.dtype).realize();
+  y.mul(g).sum().backward();
+  const values = [y, ...leaves.map((x) => x.grad! as H.Tensor)];
+  H.realize(...values);
+  const data = await Promise.all(values.map((x) => x.cast(f32).data()));
+  return { all: Float64Array.from(data.flatMap((d) => [...d])), sizes: data.map((d) => d.length) };
+}
+
+async function check(device: string, s: Shape): Promise<void> {
+  const got = await results(s, device);
+  const wanted = await results(s, 'cpu');
+  let from = 0;
+  wanted.sizes.forEach((size, i) => {
+    let [off, all] = [0, 0];
+    for (let n = from; n < from + size; n++) {
+      assert.ok(Number.isFinite(got.all[n]), `result ${i} has ${got.all[n]} for ${wanted.all[n]}`);
+      off += (got.all[n]! - wanted.all[n]!) ** 2;
+      all += wanted.all[n]! ** 2;
+    }
+    from += size;
+    // In norm: weights, their gradients, the output and the results are each rounded to half a unit.
+    const bound = 4 * (s.dtype === f16 ? 2 ** -12 : 2 ** -9);
+    assert.ok(Math.sqrt(off / (all || 1)) < bound, `result ${i}: off by ${Math.sqrt(off / (all || 1))}`);
+  });
+}
+
+const SHAPES: Readonly<Record<string, Shape>> = {
+  causal: { queries: 130, width: 16, isCausal: true },
+  'more keys than queries': { queries: 33, keys: 100, width: 48, isCausal: true, dtype: f16 },
+  'more queries than keys': { queries: 70, keys: 33, width: 128, isCausal: true, scale: -0.3 },
+  'one query': { batch: 2, queries: 1, keys: 66, width: 16 },
+  'shared heads': { heads: 4, keyHeads: 2, queries: 34, keys: 20, width: 32, isCausal: true },
+  'a mask of bools': { heads: 2, queries: 40, keys: 70, width: 32, mask: 'bool' },
+  'a mask that is added': { queries: 40, keys: 90, width: 32, mask: 'float', isCausal: true },
+  padding: { batch: 3, queries: 20, keys: 40, width: 16, mask: 'padding' },
+  'columns of one product': { batch: 2, heads: 2, queries: 20, width: 64, packed: true, isCausal: true },
+  'rows of uneven places': { heads: 2, queries: 20, width: 16, packed: true, uneven: true },
+};
+
+/** The launches of the output and the gradients on a GPU, and the memory between them. */
+function planned(length: number): { readonly names: string[]; readonly bytes: number } {
+  const source = () => b.leaf([2, length, 4, 64], bf16, true);
+  const leaves = [source(), source(), source()];
+  const [q, k, v] = leaves.map((x) => new Tensor(b.permute(x, [0, 2, 1, 3])));
+  const y = H.scaledDotProductAttention(q!, k!, v!, { isCausal: true }).permute([0, 2, 1, 3]).node;
+  const gradients = vjp([y], [b.leaf(y.shape, bf16)], leaves) as GraphNode[];
+  const { launches, arenaBytes } = schedule([y, ...gradients], H200);
+  const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name : work.library.name));
+  return { names, bytes: arenaBytes };
+}
+
+test('no matrix of scores is in memory, nothing is copied, and the log-sum-exp comes with the output', () => {
+  const { names, bytes } = planned(1024);
+  assert.equal(names.length, 4, names.join(', '));
+  for (const name of ['attention', 'attentionQueryGradient', 'attentionKeyValueGradient'])
+    assert.ok(names.includes(name), names.join(', '));
+  // Two numbers for each query, each with room for its alignment.
+  assert.ok(bytes <= 2 * 4 * 2 * 4 * 1024 + 512, `${bytes} bytes`);
+});
+
+for (const [name, shape] of Object.entries(SHAPES)) test(`sim: ${name}`, () => check('sim', shape));
+const reason = cudaReason();
+for (const [name, shape] of Object.entries(SHAPES))
+  test(`cuda: ${name}`, { skip: reason ? `not run: ${reason}` : false }, () => check('cuda', shape));
