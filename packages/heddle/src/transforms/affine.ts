@@ -1,12 +1,15 @@
 /** Images turned, moved, scaled and sheared. Sources: torchvision.transforms.v2, whose names, arguments and defaults these have. */
 import {
+  aBoolean,
   aFinite,
   listOf,
   type Rule,
   type Rules,
   requireArgument,
   requireOptions,
+  shown,
 } from '../core/arguments.js';
+import { ArgumentError } from '../core/errors.js';
 import {
   aFill,
   aRange,
@@ -34,11 +37,13 @@ export interface AffineMap<P> {
  * Where the pixels of the result are in the image, by the inverse of T·C·R·S·C⁻¹: move, and around a centre turn, shear and
  * scale.
  * @param center x and y in pixels from the upper left corner; default: the middle
+ * @param size of the result, in whose middle that of the image is; default: the image's
  */
 export function affinePlaces<P extends Pixels<P>>(
   image: P,
   { angle, translate, scale, shear }: AffineMap<P>,
   center?: readonly [x: number, y: number],
+  [toHeight, toWidth]: Size = [image.height, image.width],
 ): readonly [y: P, x: P] {
   const { height, width } = image;
   const [turn, shearX, shearY] = [angle, ...shear].map((degrees) => degrees.mul(Math.PI / 180)) as [P, P, P];
@@ -52,20 +57,20 @@ export function affinePlaces<P extends Pixels<P>>(
   const [cx, cy] = center ? [center[0] - width / 2, center[1] - height / 2] : [0, 0];
   // From the centre of the result, in pixels.
   const x = image
-    .columns(width)
-    .add(0.5 - width / 2 - cx)
+    .columns(toWidth)
+    .add(0.5 - toWidth / 2 - cx)
     .sub(translate[0]);
   const y = image
-    .rows(height)
-    .add(0.5 - height / 2 - cy)
+    .rows(toHeight)
+    .add(0.5 - toHeight / 2 - cy)
     .sub(translate[1]);
   const fromX = d.mul(x).sub(b.mul(y)).div(scale);
   const fromY = a.mul(y).sub(c.mul(x)).div(scale);
   return [fromY.add(cy + height / 2 - 0.5), fromX.add(cx + width / 2 - 0.5)];
 }
 
-/** Options of `randomRotation`. */
-export interface RandomRotationOptions {
+/** What rotations and affine maps have in common. */
+export interface PlacingOptions {
   /** How pixels between others are made (default 'nearest'). */
   readonly interpolation?: Interpolation;
   /** Around which place, [x, y] in pixels from the upper left corner. Default: the middle. */
@@ -74,8 +79,18 @@ export interface RandomRotationOptions {
   readonly fill?: Fill;
 }
 
+/** Options of `randomRotation`. */
+export interface RandomRotationOptions extends PlacingOptions {
+  /**
+   * Whether results are as large as the whole turned image needs (default false: as large as the image), so that images turned
+   * by different angles have different sizes. On a device, where the images of a batch have one size, the angle must be fixed:
+   * `randomRotation([30, 30], { expand: true })`. Not together with `center`.
+   */
+  readonly expand?: boolean;
+}
+
 /** Options of `randomAffine`. */
-export interface RandomAffineOptions extends RandomRotationOptions {
+export interface RandomAffineOptions extends PlacingOptions {
   /** How far images are moved at most, as fractions of their width and of their height. Default: not at all. */
   readonly translate?: readonly [x: number, y: number];
   /** The smallest and the largest factor. Default: 1. */
@@ -89,14 +104,16 @@ const pair = (must: string, each: Rule): Rule => ({
   holds: (v) => listOf(each).holds(v) && (v as unknown[]).length === 2,
 });
 
-const ROTATION: Rules<RandomRotationOptions> = {
+const PLACING: Rules<PlacingOptions> = {
   interpolation: INTERPOLATION,
   center: pair('[x, y], two finite numbers', aFinite),
   fill: aFill,
 };
 
+const ROTATION: Rules<RandomRotationOptions> = { ...PLACING, expand: aBoolean };
+
 const AFFINE: Rules<RandomAffineOptions> = {
-  ...ROTATION,
+  ...PLACING,
   translate: pair('[x, y], two numbers from 0 to 1', {
     must: 'a number from 0 to 1',
     holds: (v) => typeof v === 'number' && v >= 0 && v <= 1,
@@ -113,7 +130,7 @@ const AFFINE: Rules<RandomAffineOptions> = {
   },
 };
 
-const samplingOf = ({ interpolation = 'nearest', fill = 0 }: RandomRotationOptions): Sampling => ({
+const samplingOf = ({ interpolation = 'nearest', fill = 0 }: PlacingOptions): Sampling => ({
   interpolation,
   fill,
 });
@@ -129,20 +146,46 @@ export const spanned = <P extends Pixels<P>>(uniform: P, [low, high]: readonly [
 /**
  * Each image turned around its middle by a random angle.
  * @param degrees the largest angle d of [−d, d], or [low, high]; counter-clockwise
+ * @throws ArgumentError for a batch whose images would differ in size, by `expand`
  */
 export function randomRotation(degrees: Degrees, options: RandomRotationOptions = {}): Transform {
   const op = 'randomRotation';
   requireArgument(op, 'degrees', degrees, aRange);
   requireOptions(op, options, ROTATION);
+  const { center, expand = false } = options;
+  if (expand && center)
+    throw new ArgumentError(
+      `[${op}] center is ${shown(center)} and expand true: what is as large as the whole image is turned around its middle. Leave one out.`,
+    );
   const sampling = samplingOf(options);
+  const [low, high] = rangeOf(degrees);
   return transform(op, {
     apply: (image, random) => {
       const [zero, one] = [image.number(0), image.number(1)];
-      const angle = drawn(random, rangeOf(degrees)).mul(-1);
+      const angle = drawn(random, [low, high]).mul(-1);
       const map = { angle, translate: [zero, zero], scale: one, shear: [zero, zero] } as const;
-      return sampled(op, image, affinePlaces(image, map, options.center), sampling);
+      const size = expand ? turnedSize(image, low === high ? -low : angle.known()) : undefined;
+      return sampled(op, image, affinePlaces(image, map, center, size), sampling);
     },
   });
+}
+
+type Size = readonly [height: number, width: number];
+
+/** What the corners of a turned image need. @throws ArgumentError for an angle that is not known */
+function turnedSize<P extends Pixels<P>>({ height, width }: P, degrees: number | undefined): Size {
+  if (degrees === undefined)
+    throw new ArgumentError(
+      '[randomRotation] expand gives each image a size of its own, and the images of a batch have one. Turn them one at a time, by image(…), or all by one angle, as in randomRotation([30, 30], { expand: true }).',
+    );
+  const [sin, cos] = [Math.sin((degrees * Math.PI) / 180), Math.cos((degrees * Math.PI) / 180)];
+  // As torchvision rounds: in f32, and without what is less than a ten-thousandth of a pixel.
+  const truncated = (place: number): number => Math.trunc(Math.fround(place) * 1e4) / 1e4;
+  const needed = (size: number, other: number): number => {
+    const half = (Math.abs(size * cos) + Math.abs(other * sin)) / 2;
+    return Math.ceil(truncated(size / 2 + half)) - Math.floor(truncated(size / 2 - half));
+  };
+  return [needed(height, width), needed(width, height)];
 }
 
 /**

@@ -12,6 +12,9 @@ export type Fill = number | readonly number[];
 
 export const INTERPOLATION: Rule = oneOf('nearest', 'bilinear');
 
+/** How pixels of another size are made; bicubic: a sum of the sixteen around, whose weights may be below 0. */
+export type ResizeInterpolation = Interpolation | 'bicubic';
+
 const pairOf = (v: unknown, each: Rule): boolean => listOf(each).holds(v) && (v as unknown[]).length === 2;
 
 export const aSize: Rule = {

@@ -97,6 +97,9 @@ export class DevicePixels implements Pixels<DevicePixels> {
   number(value: number): DevicePixels {
     return new DevicePixels(full([1, 1, 1, 1], value, { dtype: f32 }));
   }
+  known(): undefined {
+    return undefined;
+  }
   each(values: readonly number[]): DevicePixels {
     return new DevicePixels(tensor(Float32Array.from(values), { shape: [1, values.length, 1, 1] }));
   }

@@ -83,6 +83,9 @@ export class HostPixels implements Pixels<HostPixels> {
   number(value: number): HostPixels {
     return new HostPixels(Float32Array.of(value), [1, 1, 1]);
   }
+  known(): number {
+    return this.data[0]!;
+  }
   each(values: readonly number[]): HostPixels {
     return new HostPixels(Float32Array.from(values), [values.length, 1, 1]);
   }

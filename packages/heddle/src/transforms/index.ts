@@ -1,11 +1,12 @@
 /** Images varied: augmentation on a device, inside the program that trains, and on the host. */
 export {
+  type PlacingOptions,
   type RandomAffineOptions,
   type RandomRotationOptions,
   randomAffine,
   randomRotation,
 } from './affine.js';
-export type { Degrees, Fill, Interpolation } from './arguments.js';
+export type { Degrees, Fill, Interpolation, ResizeInterpolation } from './arguments.js';
 export {
   type ColorJitterOptions,
   colorJitter,

@@ -36,6 +36,8 @@ export interface Pixels<P> {
 
   /** One number. */
   number(value: number): P;
+  /** The value of one number, where the host knows it: not on a device, whose program is made before it is drawn. */
+  known(): number | undefined;
   /** A number for each channel, (C, 1, 1). */
   each(values: readonly number[]): P;
   /** 0 … height − 1, (1, height, 1). */

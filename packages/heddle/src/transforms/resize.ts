@@ -1,17 +1,20 @@
 /** Images of another size. Sources: torchvision.transforms.v2, whose names, arguments and defaults these have. */
-import { aBoolean, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
+import { aBoolean, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { spanned } from './affine.js';
-import { aSize, aSpan, INTERPOLATION, type Interpolation, sizeOfBoth } from './arguments.js';
+import { aSize, aSpan, type ResizeInterpolation, sizeOfBoth } from './arguments.js';
 import type { Draws, Pixels } from './pixels.js';
 import { type Transform, transform } from './transform.js';
 
 /** Options of `resize`. */
 export interface ResizeOptions {
-  /** How pixels between others are made (default 'bilinear'). */
-  readonly interpolation?: Interpolation;
   /**
-   * Whether bilinear images that become smaller are means of all pixels that a new one covers (default), or of the nearest
-   * four.
+   * How pixels between others are made (default 'bilinear'). What 'bicubic' makes may be a little below the darkest pixel or
+   * above the brightest, and is not cut off.
+   */
+  readonly interpolation?: ResizeInterpolation;
+  /**
+   * Whether the pixels of images that become smaller are means of all that a new one covers (default), or of the nearest
+   * four ('bilinear') or sixteen ('bicubic'). 'nearest' takes no mean.
    */
   readonly antialias?: boolean;
 }
@@ -24,7 +27,10 @@ export interface RandomResizedCropOptions extends ResizeOptions {
   readonly ratio?: readonly [low: number, high: number];
 }
 
-const RESIZE: Rules<ResizeOptions> = { interpolation: INTERPOLATION, antialias: aBoolean };
+const RESIZE: Rules<ResizeOptions> = {
+  interpolation: oneOf('nearest', 'bilinear', 'bicubic'),
+  antialias: aBoolean,
+};
 
 /** [low, high], both above 0. */
 const aRatio = { ...aSpan(0), holds: (v: unknown) => aSpan(0).holds(v) && (v as number[])[0]! > 0 };
@@ -58,8 +64,10 @@ export function resized<P extends Pixels<P>>(
     const step = from.div(to);
     const middle = image.rows(to).add(0.5).mul(step).add(start);
     const pixel = image.columns(size);
+    if (interpolation === 'bicubic' && !antialias) return nearestFour(pixel, middle, start, from);
     const reach = antialias ? step.maximum(1) : image.number(1);
-    const share = pixel.add(0.5).sub(middle).abs().div(reach).mul(-1).add(1).maximum(0);
+    const distance = pixel.add(0.5).sub(middle).abs().div(reach);
+    const share = interpolation === 'bicubic' ? cubic(distance, -0.5) : distance.mul(-1).add(1).maximum(0);
     const within = start.le(pixel).and(pixel.lt(start.add(from)));
     const kept = within.where(share, 0);
     return kept.div(kept.rowSums());
@@ -68,6 +76,35 @@ export function resized<P extends Pixels<P>>(
     weights(toHeight, image.height, top, height),
     weights(toWidth, image.width, left, width),
   );
+}
+
+/**
+ * The weight of pixels at a distance: R. Keys, Cubic convolution interpolation (1981).
+ * @param a the slope at 1: −0.5 in Pillow and for PyTorch's means, −0.75 for PyTorch's sixteen pixels
+ */
+function cubic<P extends Pixels<P>>(distance: P, a: number): P {
+  const d = distance.minimum(2);
+  const near = d
+    .mul(a + 2)
+    .sub(a + 3)
+    .mul(d)
+    .mul(d)
+    .add(1);
+  const far = d.sub(5).mul(d).add(8).mul(d).sub(4).mul(a);
+  return d.le(1).where(near, far);
+}
+
+/** Cubic weights of the four pixels around `middle`; those outside of the part are its outermost ones. */
+function nearestFour<P extends Pixels<P>>(pixel: P, middle: P, start: P, from: P): P {
+  const place = middle.sub(0.5);
+  const before = place.floor();
+  const last = start.add(from).sub(1);
+  const [first, ...rest] = [-1, 0, 1, 2].map((offset): P => {
+    const at = before.add(offset);
+    const inPart = at.minimum(last).maximum(start);
+    return pixel.eq(inPart).where(cubic(place.sub(at).abs(), -0.75), 0);
+  });
+  return rest.reduce((sum, weight) => sum.add(weight), first!);
 }
 
 /**

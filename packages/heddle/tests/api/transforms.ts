@@ -8,7 +8,10 @@ const span = optional(list(() => [0.5, 1]));
 const range = orElse(number(10), isList);
 const chance = options({ p: optional(number(0.5)) });
 const interpolation = optional(oneOf('nearest', 'bilinear'));
-const resizing = { interpolation, antialias: optional(flag) };
+const resizing = {
+  interpolation: optional(oneOf('nearest', 'bilinear', 'bicubic')),
+  antialias: optional(flag),
+};
 const rotation = { interpolation, center: optional(list(() => [1, 1])), fill };
 const factor = optional(orElse(number(0.5), isList));
 const mix = options({ alpha: optional(number()), numClasses: optional(number(2)) });
@@ -26,7 +29,7 @@ export const TRANSFORM_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'transforms.centerCrop': [size],
   'transforms.randomHorizontalFlip': [chance],
   'transforms.randomVerticalFlip': [chance],
-  'transforms.randomRotation': [range, options(rotation)],
+  'transforms.randomRotation': [range, options({ ...rotation, expand: optional(flag) })],
   'transforms.randomAffine': [
     range,
     options({ ...rotation, translate: optional(list(() => [0, 0.5])), scale: span, shear: factor }),

@@ -25,6 +25,7 @@ from make import Cases, write
 
 HEIGHT, WIDTH = 7, 9
 MODES = {"nearest": InterpolationMode.NEAREST, "bilinear": InterpolationMode.BILINEAR}
+RESIZE_MODES = MODES | {"bicubic": InterpolationMode.BICUBIC}
 
 
 class Images(Cases):
@@ -104,10 +105,28 @@ def part(draws, scale, ratio, ratio_is_height_by_width, fits):
     return None
 
 
+def expanding(c):
+    for degrees in (25, 90, 180, -135):
+        for mode in MODES:
+            # With a fill torchvision darkens what is bilinear between the image and its outside.
+            fill = {"fill": 0.5} if mode == "nearest" else {}
+            larger = ([0.5], lambda x: F.rotate(x, degrees, MODES[mode], expand=True, **fill))
+            options = {"interpolation": mode, "expand": True} | fill
+            c.case("randomRotation", [larger, larger], [[degrees, degrees]], options)
+
+
 def resizing(c):
-    for options in ({}, {"antialias": False}, {"interpolation": "nearest"}):
-        mode, antialias = MODES[options.get("interpolation", "bilinear")], options.get("antialias", True)
-        for size in (5, [14, 5], [7, 20]) if antialias else ([3, 4],):
+    resized(c, [{}, {"antialias": False}, {"interpolation": "nearest"}])
+
+
+def cubic(c):
+    resized(c, [{"interpolation": "bicubic"}, {"interpolation": "bicubic", "antialias": False}])
+
+
+def resized(c, kinds):
+    for options in kinds:
+        mode, antialias = RESIZE_MODES[options.get("interpolation", "bilinear")], options.get("antialias", True)
+        for size in (5, [14, 5], [7, 20]) if antialias or options.get("interpolation") else ([3, 4],):
             compute = lambda x: F.resize(x, [size] if isinstance(size, int) else size, mode, antialias=antialias)
             c.case("resize", [([], compute)], [size], options)
         scale, ratio = [0.25, 1], [0.5, 2]
@@ -121,9 +140,10 @@ def resizing(c):
         small, large, rest = [0.125, 0.25], [0.875, 0.625], [0.5, 0.75] * 8
         images = [cropped(small + large + rest + [0.375, 0.875]), cropped([1 - 2**-8, 0] + large + rest + [0.75, 0.125])]
         c.case("randomResizedCrop", images, [[4, 6]], {"scale": scale, "ratio": ratio} | options)
-    # No attempt fits: the whole image.
-    images = [cropped([0.9375, 0] * 10 + [0.375, 0.875], [0.98, 1])]
-    c.case("randomResizedCrop", images, [[4, 6]], {"scale": [0.98, 1], "ratio": ratio, "interpolation": "nearest"})
+        # No attempt fits: the whole image.
+        if mode == MODES["nearest"]:
+            images = [cropped([0.9375, 0] * 10 + [0.375, 0.875], [0.98, 1])]
+            c.case("randomResizedCrop", images, [[4, 6]], {"scale": [0.98, 1], "ratio": ratio, "interpolation": "nearest"})
 
 
 ADJUST = {
@@ -226,7 +246,7 @@ def trivial(c):
 
 def main():
     c = Images()
-    for family in (crops, affine, resizing, colors, erasing, trivial):
+    for family in (crops, affine, resizing, colors, erasing, trivial, expanding, cubic):
         family(c)
     write("transforms", cases=c.cases)
     print(f"{len(c.cases)} cases")

@@ -147,6 +147,20 @@ test('batches may be empty, of 16 bits and of any size; bytes are numbers from 0
   assert.deepEqual(shape, [1, 1, 3]);
 });
 
+test('an image that is turned by any angle is as large as it needs, on the host', () => {
+  const turned = T.randomRotation([10, 80], { expand: true });
+  const image = { data: new Float32Array(40).fill(1), shape: [1, 4, 10] };
+  const sizes = new Set<string>();
+  for (let i = 0; i < 20; i++) {
+    const { shape, data: numbers } = turned.image(image, stream(i));
+    sizes.add(shape.join());
+    // Nothing is cut off: about as many ones as there were.
+    const sum = numbers.reduce((a, b) => a + b, 0);
+    assert.ok(Math.abs(sum - 40) <= 8, `${shape}: ${sum}`);
+  }
+  assert.ok(sizes.size >= 4, [...sizes].join(' '));
+});
+
 test('the same stream gives the same image; on the device the same seed', async () => {
   const vary = T.compose([T.randomCrop(6, { padding: 2 }), T.randomRotation(20), T.randomErasing({ p: 1 })]);
   const image = { data: Float32Array.from({ length: 36 }, (_, i) => i), shape: [1, 6, 6] };
@@ -170,6 +184,18 @@ test('what does not fit is refused', () => {
   refuse(
     () => T.randomCrop(4, { padding: 4, paddingMode: 'reflect' })(zeros([1, 1, 4, 4])),
     /a padding of 4 by paddingMode 'reflect' must be at most 3/,
+  );
+  refuse(
+    () => T.randomRotation(30, { expand: true })(zeros([2, 1, 4, 4])),
+    /^\[randomRotation\] expand gives each image a size of its own, and the images of a batch have one/,
+  );
+  refuse(
+    () => T.randomRotation(30, { expand: true, center: [1, 2] }),
+    /^\[randomRotation\] center is \[1, 2\] and expand true: .* Leave one out\.$/,
+  );
+  refuse(
+    () => T.randomAffine(30, { interpolation: 'bicubic' as 'nearest' }),
+    /must be 'nearest' or 'bilinear'/,
   );
   refuse(
     () => T.colorJitter({ hue: 0.1 })(zeros([1, 2, 4, 4])),
