@@ -6,9 +6,11 @@ export {
   ImageFolder,
   type ImageFolderOptions,
   imageFolder,
+  type LoadImagesOptions,
 } from './images/image-folder.js';
 export type { ImageFormat, ImageOptions, ResizeMode } from './images/image-format.js';
 export { type ImageSplits, type ImageSplitsOptions, imageSplits } from './images/image-splits.js';
+export { imageStatistics } from './images/image-statistics.js';
 export type { LongWorkOptions } from './images/in-parallel.js';
 export { readImages } from './images/read-images.js';
 export { type ReadCsvOptions, readCsv } from './tables/csv.js';

@@ -4,7 +4,14 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { DataError } from 'heddle';
 import { Loader } from 'heddle/data';
-import { type ImageFolder, imageFolder, imageSplits, readImages } from 'heddle-data';
+import {
+  type DamagedImage,
+  type ImageFolder,
+  imageFolder,
+  imageSplits,
+  imageStatistics,
+  readImages,
+} from 'heddle-data';
 import sharp from 'sharp';
 import { mayBeTurned } from '../src/images/exif.js';
 import { claimedPng, type Picture, temporaryFolder, writePicture } from './image-files.js';
@@ -324,6 +331,19 @@ test('a damaged image is named: in a batch, from a worker, and by verify', async
     damaged.map(({ path }) => path),
     ['c-cut.jpg', 'd-empty.jpg', 'e-text.jpg', 'f-large.png'].map(place),
   );
+  // What can be decoded is loaded in one go, as if the others were not there.
+  const skipped: DamagedImage[] = [];
+  const loaded = await folder.load({ onDamaged: (image) => skipped.push(image) });
+  assert.deepEqual(
+    skipped.map(({ index, error: { message } }) => [index, message]),
+    damaged.map(({ index, error: { message } }) => [index, message]),
+  );
+  const gone = new Set(damaged.map(({ index }) => index));
+  const rest = folder.select(Array.from(folder.files.keys()).filter((i) => !gone.has(i)));
+  const others = await rest.load();
+  assert.deepEqual([loaded.inputs, loaded.labels], [others.inputs, others.labels]);
+  assert.deepEqual(imageStatistics(loaded), await rest.statistics());
+  await assert.rejects(folder.load(), damaged[0]!.error);
   const inputs = new Float32Array(folder.length * 48);
   const labels = new Int32Array(folder.length);
   await assert.rejects(async () => folder.batchInto([0, 4, 3, 2], inputs, labels), damaged[2]!.error);

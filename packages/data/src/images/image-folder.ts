@@ -20,6 +20,7 @@ import {
 import { CONCURRENCY, decodeImage, imageFacts } from './decode.js';
 import { type FoundImages, findImages } from './find-images.js';
 import { formatFor, IMAGE_RULES, type ImageFormat, type ImageOptions } from './image-format.js';
+import { countsOf, normalizationBy, SAMPLE, spreadIndices } from './image-statistics.js';
 import { inParallel, type LongWorkOptions } from './in-parallel.js';
 import { byteTables, writeBytePlanes, writePlanes } from './planes.js';
 
@@ -31,9 +32,6 @@ export interface ImageFolderOptions extends ImageOptions {
 
 export const FOLDER_RULES: Rules<ImageFolderOptions> = { ...IMAGE_RULES, classNames: listOf(aString) };
 
-/** Images that statistics are taken of. */
-const SAMPLE = 1000;
-
 /** A file that cannot be decoded. */
 export interface DamagedImage {
   /** The number of the example. */
@@ -42,6 +40,12 @@ export interface DamagedImage {
   readonly path: string;
   /** What is wrong with it. */
   readonly error: DataError;
+}
+
+/** Options of `ImageFolder.load`. */
+export interface LoadImagesOptions extends LongWorkOptions {
+  /** Is told of each image that cannot be decoded, in their order, which is then left out. Default: such an image is an error. */
+  readonly onDamaged?: (damaged: DamagedImage) => void;
 }
 
 /** What an `ImageFolder` is made of; it survives structured cloning. */
@@ -150,18 +154,42 @@ export class ImageFolder implements Dataset {
    * there is memory for it: `length` × channels × height × width bytes.
    * @throws DataError naming the first file that cannot be decoded, or if there is not enough memory; the signal's reason
    */
-  async load(options: LongWorkOptions = {}): Promise<ArrayDataset> {
-    const { labels, classes, inputShape, format } = this;
+  async load({ onDamaged, ...options }: LoadImagesOptions = {}): Promise<ArrayDataset> {
+    const { classes, inputShape, format } = this;
     const features = this.#features;
     const inputs = this.#memory(this.length * features);
-    await inParallel(
-      this.length,
-      CONCURRENCY,
-      async (i) =>
-        writeBytePlanes(await decodeImage(this.path(i), format), format.channels, inputs, i * features),
-      options,
-    );
-    return new ArrayDataset({ inputs, inputShape, labels, classes, normalize: format.normalize });
+    const read = async (i: number): Promise<void> =>
+      writeBytePlanes(await decodeImage(this.path(i), format), format.channels, inputs, i * features);
+    const damaged = await this.#readEach(read, onDamaged !== undefined, options);
+    for (const image of damaged) onDamaged?.(image);
+    const gone = new Set(damaged.map(({ index }) => index));
+    const left = Array.from(this.files.keys()).filter((i) => !gone.has(i));
+    for (const [to, i] of left.entries())
+      if (to !== i) inputs.copyWithin(to * features, i * features, (i + 1) * features);
+    return new ArrayDataset({
+      inputs: inputs.subarray(0, left.length * features),
+      labels: Int32Array.from(left, (i) => this.labels[i]!),
+      ...{ inputShape, classes, normalize: format.normalize },
+    });
+  }
+
+  /** @returns those that cannot be decoded, in their order @throws DataError of the first of these, unless they are skipped */
+  async #readEach(
+    read: (i: number) => Promise<void>,
+    isSkipping: boolean,
+    options: LongWorkOptions,
+  ): Promise<readonly DamagedImage[]> {
+    const damaged: DamagedImage[] = [];
+    const attempt = async (index: number): Promise<void> => {
+      try {
+        await read(index);
+      } catch (error) {
+        if (!(isSkipping && error instanceof DataError)) throw error;
+        damaged.push({ index, path: this.path(index), error });
+      }
+    };
+    await inParallel(this.length, CONCURRENCY, attempt, options);
+    return damaged.sort((a, b) => a.index - b.index);
   }
 
   #memory(bytes: number): Uint8Array {
@@ -183,19 +211,13 @@ export class ImageFolder implements Dataset {
   async statistics(options: LongWorkOptions = {}): Promise<Normalization> {
     const sample = this.spread(SAMPLE);
     const { channels } = this.format;
-    const counts = Array.from({ length: channels }, () => new Float64Array(256));
+    const counts = countsOf(channels);
     const count = async (i: number): Promise<void> => {
       const pixels = await decodeImage(sample.path(i), this.format);
       for (let at = 0; at < pixels.length; at++) counts[at % channels]![pixels[at]!]!++;
     };
     await inParallel(sample.length, CONCURRENCY, count, options);
-    const total = (sample.length * this.#features) / channels;
-    const own = counts.map((of) => {
-      const mean = of.reduce((sum, n, byte) => sum + (n * byte) / 255, 0) / total;
-      const variance = of.reduce((sum, n, byte) => sum + n * (byte / 255 - mean) ** 2, 0) / total;
-      return variance > 0 ? { mean, std: Math.sqrt(variance) } : { mean: 0, std: 1 };
-    });
-    return channels === 1 ? own[0]! : { mean: own.map(({ mean }) => mean), std: own.map(({ std }) => std) };
+    return normalizationBy(counts);
   }
 
   /** The same images, normalized in another way. */
@@ -208,23 +230,13 @@ export class ImageFolder implements Dataset {
   spread(count: number): ImageFolder {
     requireArgument('spread', 'count', count, integerFrom(1));
     if (count >= this.length) return this;
-    return this.select(Uint32Array.from({ length: count }, (_, i) => Math.floor((i * this.length) / count)));
+    return this.select(spreadIndices(this.length, count));
   }
 
   /** Decode every image, and say which cannot be. @throws the signal's reason */
-  async verify(options: LongWorkOptions = {}): Promise<readonly DamagedImage[]> {
-    const damaged: DamagedImage[] = [];
-    const check = async (index: number): Promise<void> => {
-      const path = this.path(index);
-      try {
-        await decodeImage(path, this.format);
-      } catch (error) {
-        if (!(error instanceof DataError)) throw error;
-        damaged.push({ index, path, error });
-      }
-    };
-    await inParallel(this.length, CONCURRENCY, check, options);
-    return damaged.sort((a, b) => a.index - b.index);
+  verify(options: LongWorkOptions = {}): Promise<readonly DamagedImage[]> {
+    const read = async (i: number): Promise<void> => void (await decodeImage(this.path(i), this.format));
+    return this.#readEach(read, true, options);
   }
 
   /** The list of files is sent to the thread, which decodes them. */

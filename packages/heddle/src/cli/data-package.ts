@@ -15,16 +15,22 @@ export interface LongWork {
   readonly onProgress: (done: number, total: number) => void;
 }
 
+/** One that cannot be decoded. */
+export interface DamagedImage {
+  readonly index: number;
+  readonly error: Error;
+}
+
 /** Images that are decoded when they are asked for. */
 export interface ImageFiles extends Dataset {
-  readonly format: ImageFilesConfig['format'];
+  readonly format: ImageFilesConfig['format'] & { readonly normalize: Normalization };
   slice(begin: number, end?: number): ImageFiles;
   select(indices: ArrayLike<number>): ImageFiles;
   spread(count: number): ImageFiles;
   statistics(work: LongWork): Promise<Normalization>;
   normalized(normalize: Normalization): ImageFiles;
-  load(work: LongWork): Promise<ArrayDataset>;
-  verify(work: LongWork): Promise<readonly { readonly index: number; readonly error: Error }[]>;
+  load(work: LongWork & { readonly onDamaged?: (damaged: DamagedImage) => void }): Promise<ArrayDataset>;
+  verify(work: LongWork): Promise<readonly DamagedImage[]>;
 }
 
 interface ImageSplits {
@@ -61,6 +67,7 @@ export interface DataPackage {
     root: string,
     options: ImageFilesOptions & { readonly seed: number },
   ) => Promise<ImageSplits>;
+  readonly imageStatistics: (images: ArrayDataset) => Normalization;
   readonly readImages: (
     paths: readonly string[],
     options: ImageFilesConfig['format'],

@@ -1,10 +1,11 @@
 /** Images in files on the command line, read by heddle-data, which is installed where it is needed. */
 import { existsSync, readdirSync } from 'node:fs';
+import { DataError } from '../core/errors.js';
 import { type Shape, sizeOf } from '../core/shape.js';
-import type { ArrayDataset } from '../data/index.js';
+import { ArrayDataset, type Normalization } from '../data/index.js';
 import type { Tensor } from '../tensor/tensor.js';
-import type { DataPackage, ImageFiles, ImageFilesOptions, LongWork } from './data-package.js';
-import { whole } from './format.js';
+import type { DamagedImage, DataPackage, ImageFiles, ImageFilesOptions, LongWork } from './data-package.js';
+import { counted, whole } from './format.js';
 import { neededPackage } from './packages.js';
 import type { ImageFilesConfig } from './run-folder.js';
 
@@ -43,47 +44,73 @@ export function isImageFolder(path: string): boolean {
 /** Whether a path ends like an image's. */
 export const isImageFile = (path: string): boolean => /\.(jpe?g|png|webp|gif|avif|tiff?)$/i.test(path);
 
-/** The parts of an image folder, decoded if they are not too large for it. */
-export async function readImageFolder(plan: ImageFilesPlan): Promise<{
+/** What is trained on, what is judged by, and how both are normalized. */
+interface ImageParts {
   readonly train: ImageFiles | ArrayDataset;
   readonly test: ImageFiles | ArrayDataset;
-  readonly classNames: readonly string[];
-  readonly files: ImageFilesConfig;
-}> {
-  const { root, seed, options, tell, warn } = plan;
+  readonly normalize: Normalization;
+}
+
+/** The parts of an image folder, decoded if they are not too large for it. */
+export async function readImageFolder(plan: ImageFilesPlan): Promise<
+  Omit<ImageParts, 'normalize'> & {
+    readonly classNames: readonly string[];
+    readonly files: ImageFilesConfig;
+  }
+> {
+  const { root, seed, options, isTest } = plan;
   const { limit = plan.limit, skipDamaged = plan.skipDamaged } = plan.files ?? {};
   const { imageSplits } = await dataPackage();
   const given = plan.files ? { ...plan.files.format, classNames: plan.classNames! } : { ...options };
-  const splits = await imageSplits(root, { ...given, seed });
-  const work = (doing: string): LongWork => ({
-    onProgress: (done, total) => tell(`${doing} ${whole(done)} of ${whole(total)} images`),
-  });
-  const readable = async (part: ImageFiles): Promise<ImageFiles> => {
-    if (!skipDamaged) return part;
-    const damaged = await part.verify(work('checking'));
-    for (const { error } of damaged) warn(`left out: ${error.message}`);
-    const left = new Set(damaged.map(({ index }) => index));
-    return part.select(Array.from({ length: part.length }, (_, i) => i).filter((i) => !left.has(i)));
-  };
-  const judged = plan.isTest ? splits.test : splits.validation;
-  let train = limit === undefined ? splits.train : splits.train.spread(limit);
-  if (!plan.isTest) train = await readable(train);
-  let test = await readable(judged);
-  if (!plan.files) {
-    const normalize = await train.statistics(work('looking at'));
-    train = train.normalized(normalize);
-    test = test.normalized(normalize);
-  }
-  const files = { format: train.format, limit, skipDamaged };
-  const { classNames } = splits;
+  const { train: all, validation, test: last, classNames } = await imageSplits(root, { ...given, seed });
+  const train = limit === undefined ? all : all.spread(limit);
+  const test = isTest ? last : validation;
   const bytes = (train.length + test.length) * sizeOf(train.inputShape);
-  if (bytes > KEPT_BYTES) return { train, test, classNames, files };
-  return {
-    train: plan.isTest ? train : await train.load(work('decoding')),
-    test: await test.load(work('decoding')),
-    ...{ classNames, files },
-  };
+  const read = bytes > KEPT_BYTES ? checked : decoded;
+  const { normalize, ...parts } = await read(train, test, { ...plan, skipDamaged });
+  return { ...parts, classNames, files: { format: { ...train.format, normalize }, limit, skipDamaged } };
 }
+
+/** All images in memory: each is decoded once. */
+async function decoded(train: ImageFiles, test: ImageFiles, plan: ImageFilesPlan): Promise<ImageParts> {
+  const { imageStatistics } = await dataPackage();
+  const load = async (part: ImageFiles): Promise<ArrayDataset> => {
+    const skipping = { onDamaged: (damaged: DamagedImage) => leftOut(damaged, plan) };
+    const images = await part.load({ ...saying('decoding', plan), ...(plan.skipDamaged && skipping) });
+    if (images.length > 0) return images;
+    throw new DataError(`${plan.root}: none of ${counted(part.length, 'image')} can be decoded.`);
+  };
+  if (plan.isTest) return { train, test: await load(test), normalize: train.format.normalize };
+  const [first, second] = [await load(train), await load(test)];
+  const normalize = plan.files ? train.format.normalize : imageStatistics(first);
+  const normalized = ({ inputs, inputShape, labels, classes }: ArrayDataset): ArrayDataset =>
+    new ArrayDataset({ inputs, inputShape, labels, classes, normalize });
+  return { train: normalized(first), test: normalized(second), normalize };
+}
+
+/**
+ * Images that are decoded when a batch asks for them. How many there are must be known before, so that damaged ones are looked
+ * for at once: each image is decoded for that, and again in every epoch.
+ */
+async function checked(train: ImageFiles, test: ImageFiles, plan: ImageFilesPlan): Promise<ImageParts> {
+  const readable = async (part: ImageFiles): Promise<ImageFiles> => {
+    if (!plan.skipDamaged) return part;
+    const found = await part.verify(saying('checking', plan));
+    for (const damaged of found) leftOut(damaged, plan);
+    const gone = new Set(found.map(({ index }) => index));
+    return part.select(Array.from({ length: part.length }, (_, i) => i).filter((i) => !gone.has(i)));
+  };
+  const [first, second] = [plan.isTest ? train : await readable(train), await readable(test)];
+  const normalize = plan.files ? train.format.normalize : await first.statistics(saying('looking at', plan));
+  return { train: first.normalized(normalize), test: second.normalized(normalize), normalize };
+}
+
+const saying = (doing: string, { tell }: ImageFilesPlan): LongWork => ({
+  onProgress: (done, total) => tell(`${doing} ${whole(done)} of ${whole(total)} images`),
+});
+
+const leftOut = ({ error }: DamagedImage, { warn }: ImageFilesPlan): void =>
+  warn(`left out: ${error.message}`);
 
 /** Images of files, f32 (N, channels, height, width), as a run reads its own. */
 export async function readImageFiles(
