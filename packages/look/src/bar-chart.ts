@@ -5,9 +5,11 @@ import { INK, PAPER, SERIES } from './palette.js';
 
 /** A bar of a chart. */
 export interface Bar {
+  /** To the left of the bar. */
   readonly label: string;
+  /** Its length, in the unit of the axis; at least 0. */
   readonly value: number;
-  /** Beside the bar. */
+  /** To the right of the bar, such as the value with its unit. */
   readonly text: string;
 }
 
@@ -30,10 +32,11 @@ const ROW = 24;
 const ON_PAPER = { backgroundColor: PAPER.light, padding: [2, 4], distance: 2 };
 
 /**
- * Horizontal bars: blue from the mark on, orange below it.
- * @returns an SVG
+ * Horizontal bars, from the first at the top: blue from the mark on, orange below it.
+ * @returns the text of an SVG
  */
-export function barChart({ title, subtitle, x, mark, bars }: BarChart, options: PictureOptions = {}): string {
+export function barChart(chart: BarChart, options: PictureOptions = {}): string {
+  const { title, subtitle, x, mark, bars } = chart;
   const { width = WIDTH } = options;
   const beside = Math.max(0, ...bars.map(({ text }) => textWidth(text)));
   const label = Math.min(0.5 * width, Math.max(0, ...bars.map(({ label }) => textWidth(label))) + 8);

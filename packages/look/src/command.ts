@@ -12,7 +12,11 @@ const names = (): string => {
     .join('\n');
 };
 
-/** @param ended is told the exit code when the command has run */
+/**
+ * Add `heddle look` to the command line: heddle calls this where the package is installed.
+ * @param root the command that `look` becomes a part of
+ * @param ended is told the exit code when the command has run
+ */
 export function addLook(root: Command, ended: (exitCode: number) => void): void {
   root
     .command('look')

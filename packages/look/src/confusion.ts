@@ -16,13 +16,14 @@ const READABLE = 22;
 
 /**
  * A confusion matrix: a row for each class, a column for each prediction.
- * @param counts as `metrics.confusionMatrix` gives it
- * @returns an SVG
+ * @param counts classes × classes, as `metrics.confusionMatrix` and `confusionOf` give them
+ * @returns the text of an SVG
  */
 export function confusionMatrixSvg(
   counts: readonly (readonly number[])[],
-  { classes, cells = 'counts', ...drawing }: ConfusionOptions = {},
+  options: ConfusionOptions = {},
 ): string {
+  const { classes, cells = 'counts', ...drawing } = options;
   const { width = WIDTH } = drawing;
   const names = counts.map((_, c) => classes?.[c] ?? String(c));
   const sums = counts.map((row) => row.reduce((a, b) => a + b, 0));

@@ -21,7 +21,8 @@ const MOST = 64;
 /**
  * The filters of a convolution, or the rows of a linear layer that takes images: each from its smallest weight (black) to
  * its largest (white); of three input channels in colour, of others an image for each channel.
- * @returns an SVG
+ * @param layer a Conv2d with weights (out, in, H, W), or a Linear with weights (out, C·H·W) and `inputShape`
+ * @returns the text of an SVG
  * @throws ArgumentError for another layer
  */
 export async function filtersSvg(layer: nn.Module, options: FiltersOptions = {}): Promise<string> {
@@ -86,15 +87,16 @@ export interface FeatureMapsOptions extends PictureOptions {
 /**
  * What a layer makes of an image, a map for each of its channels: each from its smallest value (black) to its largest
  * (white). The first tile is the image.
- * @param image (C, H, W), or (1, C, H, W)
- * @returns an SVG
+ * @param image floats (C, H, W) or (1, C, H, W), normalized as the model takes them
+ * @returns the text of an SVG
  * @throws ArgumentError for a layer that the model does not have or does not call, or that gives no maps (N, C, H, W)
  */
 export async function featureMapsSvg(
   model: nn.Layer,
   image: Tensor,
-  { layer: name, most = 32, ...drawing }: FeatureMapsOptions,
+  options: FeatureMapsOptions,
 ): Promise<string> {
+  const { layer: name, most = 32, ...drawing } = options;
   const layer = layerNamed('featureMapsSvg', model, name);
   const batch = batchOf('featureMapsSvg', image);
   const call = await judged(model, async () =>

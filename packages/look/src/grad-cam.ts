@@ -21,7 +21,9 @@ export interface GradCamOptions {
 export interface GradCam {
   /** height × width, from 0 to 1: the largest value of a map is 1, unless nothing speaks for the class. */
   readonly map: Float32Array;
+  /** Of the map: that of the layer's, which may be smaller than the image's. */
   readonly height: number;
+  /** Of the map. */
   readonly width: number;
   /** Whose evidence it is. */
   readonly target: number;
@@ -33,16 +35,20 @@ export interface GradCam {
 
 /**
  * Where in images a network finds the evidence for a class: relu(Σₖ αₖ Aₖ) of the layer's maps Aₖ, with αₖ the mean over
- * the map of the gradient of the class's logit. The model is in evaluation mode, and no gradient of a parameter is touched.
+ * the map of the gradient of the class's logit (R. Selvaraju et al., Grad-CAM: visual explanations from deep networks via
+ * gradient-based localization, 2017). The model computes in evaluation mode, and gradients of its parameters stay as they are.
  * @param model gives logits (N, classes); of one logit per example the classes are 0 and 1
- * @param images (C, H, W), or (N, C, H, W)
- * @throws ArgumentError
+ * @param images floats (C, H, W) or (N, C, H, W), normalized as the model takes them
+ * @returns one for each image
+ * @throws ArgumentError for a layer that the model does not have or does not call, or that gives no maps (N, C, H, W), and for
+ * targets that are not one class for each image
  */
 export async function gradCam(
   model: nn.Layer,
   images: Tensor,
-  { layer: name, targets }: GradCamOptions = {},
+  options: GradCamOptions = {},
 ): Promise<GradCam[]> {
+  const { layer: name, targets } = options;
   const batch = batchOf('gradCam', images);
   const asked = name === undefined ? undefined : layerNamed('gradCam', model, name);
   return judged(model, async () => {
@@ -61,8 +67,14 @@ export async function gradCam(
       );
     realize(maps, output);
     const logits = await rowsOf(output);
+    const classes = logits[0]!.length;
+    const isClass = (c: number): boolean => Number.isInteger(c) && c >= 0 && c < classes;
+    if (targets && (targets.length !== logits.length || !targets.every(isClass)))
+      throw new ArgumentError(
+        `[gradCam] targets is [${targets.join(', ')}], must be a class from 0 to ${classes - 1} for each of ${logits.length} images.`,
+      );
     const wanted = logits.map((row, i) => targets?.[i] ?? row.indexOf(Math.max(...row)));
-    const chosen = oneHot(tensor(Int32Array.from(wanted)), logits[0]!.length);
+    const chosen = oneHot(tensor(Int32Array.from(wanted)), classes);
     // A layer that is called several times is looked at in its last call.
     const times = calls.filter(({ layer }) => layer === call.layer).length;
     const score = (a: Tensor): Tensor => {
@@ -122,14 +134,15 @@ export interface GradCamPictureOptions extends GradCamOptions, PictureOptions {
 
 /**
  * Images, and beside each the heat of `gradCam` over it.
- * @param images (C, H, W), or (N, C, H, W)
- * @returns an SVG
+ * @param images floats (C, H, W) or (N, C, H, W), normalized as the model takes them
+ * @returns the text of an SVG
  */
 export async function gradCamSvg(
   model: nn.Layer,
   images: Tensor,
-  { classes, layer, targets, title = 'Where the network looks', ...drawing }: GradCamPictureOptions = {},
+  options: GradCamPictureOptions = {},
 ): Promise<string> {
+  const { classes, layer, targets, title = 'Where the network looks', ...drawing } = options;
   const batch = batchOf('gradCamSvg', images);
   const found = await gradCam(model, batch, { layer, ...(targets && { targets }) });
   const [, channels, height, width] = batch.shape as [number, number, number, number];

@@ -9,15 +9,21 @@ import { INK, MUTED, SERIES } from './palette.js';
 export interface Histogram {
   /** How many values each bin has. */
   readonly counts: readonly number[];
-  /** Where the first bin begins and the last one ends. */
+  /** Where the first bin begins. */
   readonly low: number;
+  /** Where the last bin ends. */
   readonly high: number;
+  /** Of the values themselves. */
   readonly mean: number;
-  /** The standard deviation, of the values themselves. */
+  /** The standard deviation of the values themselves, divided by their number. */
   readonly std: number;
 }
 
-/** The finite ones of some values in bins. */
+/**
+ * The finite ones of some values in bins of equal width, from the least value to the largest.
+ * @param bins how many; default 40
+ * @throws ArgumentError if none is finite
+ */
 export function histogram(values: ArrayLike<number>, bins = 40): Histogram {
   const finite = Array.from(values).filter(Number.isFinite);
   const [least, most] = finite.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [
@@ -34,7 +40,11 @@ export function histogram(values: ArrayLike<number>, bins = 40): Histogram {
   return { counts, low, high, mean, std };
 }
 
-/** The gradients of a loss by the names of the parameters; those that the model has stay as they are. */
+/**
+ * The gradients of a loss by the dotted names of the parameters. Gradients that the model has stay as they are.
+ * @param loss computes one number from the model, and is called once
+ * @returns of each parameter that the loss depends on, its elements in f64
+ */
 export async function gradientsOf(
   model: nn.Module,
   loss: () => AnyTensor,
@@ -66,13 +76,12 @@ const ROW = 112;
 const PLOT = 56;
 
 /**
- * The weights of each layer, and their gradients: of vectors such as biases only where a model has nothing else.
- * @returns an SVG
+ * Histograms of the weights of each layer, and of their gradients. Vectors such as biases are drawn only where a model has
+ * nothing else.
+ * @returns the text of an SVG
  */
-export async function histogramsSvg(
-  model: nn.Module,
-  { gradients, most = 24, ...drawing }: HistogramsOptions = {},
-): Promise<string> {
+export async function histogramsSvg(model: nn.Module, options: HistogramsOptions = {}): Promise<string> {
+  const { gradients, most = 24, ...drawing } = options;
   const { width = WIDTH } = drawing;
   const parameters = [...model.namedParameters()];
   const matrices = parameters.filter(([, { ndim }]) => ndim > 1);

@@ -20,8 +20,8 @@ export interface ImagesOptions extends PictureOptions {
 }
 
 /**
- * Images side by side in rows.
- * @returns an SVG
+ * Images side by side in rows, about 72 pixels each, with captions under them.
+ * @returns the text of an SVG
  */
 export const imagesSvg = (
   images: readonly CaptionedImage[],

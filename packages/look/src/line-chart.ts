@@ -36,8 +36,8 @@ const MARKED = 30;
 const DASHES = ['solid', 'dashed', 'dotted', [8, 3, 2, 3]] as const;
 
 /**
- * Curves over a common x axis.
- * @returns an SVG
+ * Curves over a common x axis, each with a colour and a dash pattern of its own.
+ * @returns the text of an SVG
  */
 export function lineChart(chart: LineChart, options: PictureOptions = {}): string {
   const { title, subtitle, x, y, format = 'number', curves } = chart;

@@ -22,10 +22,10 @@ const ROUNDS = 200;
 const SETTLED = 1e-15;
 
 /**
- * The directions in which rows vary most, by subspace iteration on the device in f64.
- * @param rows (count, features), at least 2 rows
- * @param components how many; default 2
- * @throws ArgumentError
+ * The directions in which rows vary most (principal component analysis), by subspace iteration on the device in f64.
+ * @param rows numbers (count, features), at least 2 rows
+ * @param components how many directions, at most as many as rows and as features; default 2
+ * @throws ArgumentError for rows of another rank, or too few of them
  */
 export async function pca(rows: Tensor, components = 2): Promise<Projection> {
   const [count, features] = rows.shape as [number, number];
@@ -174,7 +174,7 @@ function pointingUp(v: Vector): Vector {
 
 /** Options of `embeddingSvg`. */
 export interface EmbeddingOptions extends PictureOptions {
-  /** The class of each row: its colour and mark. */
+  /** The class of each row, which chooses its colour and mark: integers ≥ 0. */
   readonly labels?: ArrayLike<number>;
   /** What the classes are called; default: their numbers. */
   readonly classes?: readonly string[];
@@ -188,9 +188,10 @@ export interface EmbeddingOptions extends PictureOptions {
 const MARKS = ['circle', 'triangle', 'rect', 'diamond'] as const;
 
 /**
- * Rows projected on their two principal components.
- * @param rows (count, features), such as what the layer before the last makes of examples
- * @returns an SVG
+ * Rows as points, projected on their two principal components by `pca`.
+ * @param rows numbers (count, features), such as what the layer before the last makes of examples
+ * @returns the text of an SVG
+ * @throws ArgumentError as `pca` does
  */
 export async function embeddingSvg(rows: Tensor, options: EmbeddingOptions = {}): Promise<string> {
   const { labels, classes, texts, name = 'vectors', ...drawing } = options;

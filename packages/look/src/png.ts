@@ -13,12 +13,11 @@ export interface PngOptions {
 /**
  * A picture of this package as PNG. Texts are set in the fonts of the machine.
  * @param svg what a function of this package has returned
+ * @returns the bytes of the file
  * @example await writeFile('curves.png', await toPng(lineChart(…)));
  */
-export async function toPng(
-  svg: string,
-  { scale = 2, scheme = 'light' }: PngOptions = {},
-): Promise<Uint8Array> {
+export async function toPng(svg: string, options: PngOptions = {}): Promise<Uint8Array> {
+  const { scale = 2, scheme = 'light' } = options;
   const text = scheme === 'dark' ? darkened(svg) : svg;
   const png = await sharp(Buffer.from(text), { density: 72 * scale, limitInputPixels: false })
     .flatten({ background: PAPER[scheme] })

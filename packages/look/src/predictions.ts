@@ -9,13 +9,15 @@ import { tilesSvg } from './tiles.js';
 
 /** What a model takes the examples of a data set for. */
 export interface Predictions {
+  /** The true class of each example. */
   readonly labels: Int32Array;
-  /** The class with the largest logit. */
+  /** Of each example the class with the largest logit. */
   readonly predicted: Int32Array;
-  /** The probability that the model gives to it. */
+  /** The probability that the model gives to the predicted class, from 0 to 1. */
   readonly probabilities: Float32Array;
   /** The cross-entropy of each example, in nats. */
   readonly losses: Float32Array;
+  /** How many classes there are. */
   readonly classes: number;
 }
 
@@ -40,14 +42,16 @@ export async function examplesOf(
 }
 
 /**
- * Judge every example of a data set, in evaluation mode.
+ * Judge every example of a data set, in evaluation mode and without gradients.
  * @param model gives logits (N, classes); of one logit per example the classes are 0 and 1
+ * @throws what `dataset.batchInto` throws
  */
 export async function predictions(
   model: nn.Layer,
   dataset: Dataset,
-  { batchSize = 200, onProgress }: PredictionsOptions = {},
+  options: PredictionsOptions = {},
 ): Promise<Predictions> {
+  const { batchSize = 200, onProgress } = options;
   const { length } = dataset;
   const predicted = new Int32Array(length);
   const [probabilities, losses] = [new Float32Array(length), new Float32Array(length)];
@@ -78,19 +82,26 @@ export async function predictions(
   return { labels, predicted, probabilities, losses, classes };
 }
 
-/** How often each class (row) is taken for each (column). */
-export function confusionOf({ labels, predicted, classes }: Predictions): number[][] {
+/** How often each class (row) is taken for each class (column). @returns classes × classes counts */
+export function confusionOf(found: Predictions): number[][] {
+  const { labels, predicted, classes } = found;
   const counts = Array.from({ length: classes }, () => new Array<number>(classes).fill(0));
   for (const [i, label] of labels.entries()) counts[label]![predicted[i]!]!++;
   return counts;
 }
 
-/** The examples that are taken for another class, the highest loss first. */
-export const worstMistakes = ({ labels, predicted, losses }: Predictions, most = 24): number[] =>
-  [...labels.keys()]
+/**
+ * The examples that are taken for another class, the highest loss first.
+ * @param most how many at most; default 24
+ * @returns their numbers in the data set
+ */
+export function worstMistakes(found: Predictions, most = 24): number[] {
+  const { labels, predicted, losses } = found;
+  return [...labels.keys()]
     .filter((i) => labels[i] !== predicted[i])
     .sort((a, b) => losses[b]! - losses[a]! || a - b)
     .slice(0, most);
+}
 
 /** Options of `mistakesSvg`. */
 export interface MistakesOptions extends PictureOptions {
@@ -102,14 +113,15 @@ export interface MistakesOptions extends PictureOptions {
 
 /**
  * The mistakes with the highest loss: each image, what it is and what it is taken for, and with which probability.
- * @param dataset of images, the one that the predictions are of
- * @returns an SVG
+ * @param dataset of images (C, H, W), the one that the predictions are of
+ * @returns the text of an SVG
  */
 export async function mistakesSvg(
   dataset: Dataset,
   found: Predictions,
-  { classes, most = 24, ...drawing }: MistakesOptions = {},
+  options: MistakesOptions = {},
 ): Promise<string> {
+  const { classes, most = 24, ...drawing } = options;
   const worst = worstMistakes(found, most);
   const all = worstMistakes(found, found.labels.length).length;
   const [channels, height, width] = dataset.inputShape as [number, number, number];

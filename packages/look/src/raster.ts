@@ -3,11 +3,13 @@ import sharp from 'sharp';
 
 /** An image of bytes, row by row. */
 export interface Raster {
+  /** Pixels of a row. */
   readonly width: number;
+  /** How many rows there are. */
   readonly height: number;
   /** Grey, or red, green and blue. */
   readonly channels: 1 | 3;
-  /** height × width × channels. */
+  /** height × width × channels bytes, the colours of a pixel side by side. */
   readonly pixels: Uint8Array;
 }
 

@@ -7,18 +7,24 @@ import { INK, MUTED, SERIES } from './palette.js';
 export interface Profile {
   /** The network. */
   readonly profile: string;
+  /** Examples of the step. */
   readonly batchSize: number;
+  /** What it ran on. */
   readonly device: { readonly description: string };
   /** In ISO 8601. */
   readonly date: string;
   /** GB/s of a copy, and GFLOP/s of products by their arithmetic. */
   readonly ceilings: { readonly copy: number; readonly products: Readonly<Record<string, number>> };
+  /** In the order in which they ran. */
   readonly launches: readonly {
     readonly name: string;
+    /** Microseconds. */
     readonly us: number;
-    /** Of the time of all launches. */
+    /** Of the time of all launches, from 0 to 1. */
     readonly share: number;
+    /** Read and written. */
     readonly bytes: number;
+    /** Floating-point operations. */
     readonly flops?: number;
     /** What products are computed in. */
     readonly precision: string;
@@ -35,8 +41,10 @@ const PRECISIONS = ['f32', 'tf32', 'bf16', 'f16'];
 
 /**
  * Each launch that computes, by its operations per byte and per second, both axes logarithmic, under the roofs of
- * memory and of each precision's products. The area of a circle is the share of the time.
- * @returns an SVG
+ * memory and of each precision's products (S. Williams, A. Waterman and D. Patterson, Roofline, 2009). The area of a circle is
+ * the share of the time.
+ * @param step what `heddle profile --json` writes
+ * @returns the text of an SVG
  */
 export function rooflineChart(step: Profile, options: PictureOptions = {}): string {
   const { profile, batchSize, device, date, ceilings, launches } = step;

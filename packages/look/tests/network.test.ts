@@ -114,6 +114,10 @@ test('Grad-CAM of a network whose maps are known', async () => {
     /unknown layer 'map'\. Did you mean 'maps'\? Layers: maps, head\./,
   );
   await assert.rejects(gradCam(model, image, { layer: 'head' }), /'head' gives \(1,2\), expected maps/);
+  await assert.rejects(
+    gradCam(model, image, { targets: [2] }),
+    /targets is \[2\], must be a class from 0 to 1 for each of 1 images/,
+  );
   await assert.rejects(gradCam(new nn.Flatten(), image), /the model calls no Conv2d/);
   await assert.rejects(gradCam(model, tensor([1, 2])), /the image is \(2\), must be \(C,H,W\)/);
 });

@@ -154,13 +154,14 @@ export class ImageFolder implements Dataset {
    * there is memory for it: `length` × channels × height × width bytes.
    * @throws DataError naming the first file that cannot be decoded, or if there is not enough memory; the signal's reason
    */
-  async load({ onDamaged, ...options }: LoadImagesOptions = {}): Promise<ArrayDataset> {
+  async load(options: LoadImagesOptions = {}): Promise<ArrayDataset> {
+    const { onDamaged, ...work } = options;
     const { classes, inputShape, format } = this;
     const features = this.#features;
     const inputs = this.#memory(this.length * features);
     const read = async (i: number): Promise<void> =>
       writeBytePlanes(await decodeImage(this.path(i), format), format.channels, inputs, i * features);
-    const damaged = await this.#readEach(read, onDamaged !== undefined, options);
+    const damaged = await this.#readEach(read, onDamaged !== undefined, work);
     for (const image of damaged) onDamaged?.(image);
     const gone = new Set(damaged.map(({ index }) => index));
     const left = Array.from(this.files.keys()).filter((i) => !gone.has(i));

@@ -32,6 +32,7 @@ export interface ImageOptions {
 
 /** `ImageOptions` with everything decided. It survives structured cloning and JSON. */
 export interface ImageFormat extends Required<Omit<ImageOptions, 'size'>> {
+  /** Pixels. */
   readonly size: readonly [height: number, width: number];
 }
 

@@ -36,10 +36,11 @@ const RULES: Rules<ReadCsvOptions> = {
 const LONGEST_ROW = 2 ** 24;
 
 /**
- * A CSV file as a table, plain or `.gz`, UTF-8, read piece by piece. An empty value, NA, N/A, NaN, null, None and ? are
- * missing; what is done about them says the `TableEncoder`.
+ * A CSV file (RFC 4180) as a table, plain or `.gz`, UTF-8, read piece by piece. An empty value, NA, N/A, NaN, null, None and ?
+ * are missing; the `TableEncoder` says what is done about them.
  * @throws DataError naming the file and the line: for a row with more or fewer values than the header, a value that is
  * not a number where the ones before it are, two columns of one name, or no rows
+ * @throws ArgumentError for an option outside its range, or `columns` that the file does not have
  */
 export async function readCsv(path: string, options: ReadCsvOptions = {}): Promise<Table> {
   requireArgument('readCsv', 'path', path, aString);

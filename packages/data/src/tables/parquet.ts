@@ -15,8 +15,9 @@ export interface ReadParquetOptions {
 const RULES: Rules<ReadParquetOptions> = { columns: columnTypes };
 
 /**
- * A Parquet file as a table. Values that are null are missing.
+ * A Parquet file (Apache Parquet, compressed by any of its codecs) as a table. Values that are null are missing.
  * @throws DataError naming the file, for one that is damaged, has no rows, or has lists or records in a column
+ * @throws ArgumentError for `columns` that the file does not have
  */
 export async function readParquet(path: string, options: ReadParquetOptions = {}): Promise<Table> {
   requireArgument('readParquet', 'path', path, aString);

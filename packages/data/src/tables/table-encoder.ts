@@ -61,7 +61,7 @@ export type TableDataset = TensorDataset<Tensor<Shape, 'f32'>, Tensor<Shape, 'f3
 export class TableEncoder {
   /** What each input is: the name of a column, or `column=category`. */
   readonly features: readonly string[];
-  /** The classes, if the target is a category. */
+  /** The names of the classes in the order of their labels, if the target is a category. */
   readonly classes: readonly string[] | undefined;
   readonly #inputs: readonly Encoding[];
   readonly #targets: readonly Encoding[];

@@ -7,7 +7,9 @@ export type ColumnType = 'number' | 'category' | 'skip';
 
 /** A column of numbers. */
 export interface NumberColumn {
+  /** As the header has it. */
   readonly name: string;
+  /** What tells it from a column of categories. */
   readonly type: 'number';
   /** Of each row; NaN where it is missing. */
   readonly values: Float64Array;
@@ -15,7 +17,9 @@ export interface NumberColumn {
 
 /** A column of texts that stand for kinds. */
 export interface CategoryColumn {
+  /** As the header has it. */
   readonly name: string;
+  /** What tells it from a column of numbers. */
   readonly type: 'category';
   /** The different texts, sorted; as numbers where all are numbers. */
   readonly categories: readonly string[];
@@ -53,7 +57,7 @@ export class Table {
     throw new DataError(`${place}: ${unknownName('column', 'column', name, names).replace('[column] ', '')}`);
   }
 
-  /** Where a row stands, for messages: `houses.csv:12`. */
+  /** Where a row (counted from 0) stands in its file, for messages: `houses.csv:12`. */
   place(row: number): string {
     return this.#lines ? `${this.source}:${this.#lines[row]}` : `${this.source}, row ${row}`;
   }

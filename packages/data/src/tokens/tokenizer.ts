@@ -37,6 +37,7 @@ export interface TokenizerParts {
   readonly vocabulary: ReadonlyMap<string, number>;
   /** Pairs of tokens that become one, the first ones first. */
   readonly merges: readonly (readonly [left: string, right: string])[];
+  /** Tokens that are found as they are written, before words are cut. */
   readonly addedTokens: readonly AddedToken[];
   /** Whether a text begins with a space, as its other words do. */
   readonly addPrefixSpace: boolean;
@@ -44,6 +45,7 @@ export interface TokenizerParts {
   readonly useRegex: boolean;
   /** Whether a word that is a token is taken for it without merges. */
   readonly ignoreMerges: boolean;
+  /** How texts are normalized first, if they are. */
   readonly normalizer: NormalizationForm | undefined;
   /** What stands for bytes that have no token. */
   readonly unknown: string | undefined;
@@ -61,8 +63,10 @@ const DECODE: Rules<DecodeOptions> = { skipSpecialTokens: aBoolean };
 const REMEMBERED = 100_000;
 
 /**
- * Byte-pair encoding on bytes, as GPT-2 has it: any text has tokens, and its tokens give the text again. `trainTokenizer` makes
- * one, `readTokenizer` reads one of Hugging Face.
+ * Byte-pair encoding on bytes, as GPT-2 has it: any text has tokens, and its tokens give the text again (unless a normalizer
+ * changes it). `trainTokenizer` makes one, `readTokenizer` reads one of Hugging Face. Sources: R. Sennrich, B. Haddow and
+ * A. Birch, Neural machine translation of rare words with subword units (2016); A. Radford et al., Language models are
+ * unsupervised multitask learners (2019).
  */
 export class Tokenizer {
   /** @internal */
@@ -105,7 +109,7 @@ export class Tokenizer {
     return this.#added.get(token) ?? this.parts.vocabulary.get(token);
   }
 
-  /** The numbers of a text's tokens. @throws DataError for a byte that has no token and no unknown one in its place */
+  /** The numbers of a text's tokens, i32. @throws DataError for a byte that has no token and no unknown one in its place */
   encode(text: string): Int32Array {
     requireArgument('encode', 'text', text, aString);
     const ids: number[] = [];

@@ -18,9 +18,9 @@ import { Tokenizer } from './tokenizer.js';
 
 /** Options of `trainTokenizer`. */
 export interface TrainTokenizerOptions {
-  /** Tokens in all: the special ones, 256 for bytes, and merged ones; fewer if the texts do not have as many pairs. */
+  /** Tokens in all, at most: the special ones, 256 for bytes, and merged ones; fewer if the texts do not have as many pairs. */
   readonly vocabularySize: number;
-  /** How often a pair must be there to be merged. Default: 2. */
+  /** How often a pair must be there to be merged, at least 1. Default: 2. */
   readonly minFrequency?: number;
   /** Such as `<|endoftext|>`; they get the first numbers. Default: none. */
   readonly specialTokens?: readonly string[];

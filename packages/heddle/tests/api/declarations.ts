@@ -28,18 +28,22 @@ export function library(): string {
 }
 
 interface Manifest {
+  readonly name: string;
   readonly exports: Readonly<Record<string, string | { readonly types: string }>>;
 }
 
-/** The entry points by the names that they are imported by, and their declaration files. */
-export function entryPoints(): ReadonlyMap<string, string> {
-  const { exports } = JSON.parse(readFileSync(join(library(), 'package.json'), 'utf8')) as Manifest;
+/**
+ * The entry points by the names that they are imported by, and their declaration files.
+ * @param folder of the package
+ */
+export function entryPoints(folder: string = library()): ReadonlyMap<string, string> {
+  const { name, exports } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest;
   return new Map(
     Object.entries(exports).flatMap(([path, entry]) =>
       // In one file for pages without a bundler: what `heddle` has.
       typeof entry === 'string' || path.includes('*') || path === './browser'
         ? []
-        : [[path.replace('.', 'heddle'), join(library(), entry.types)] as const],
+        : [[path.replace('.', name), join(folder, entry.types)] as const],
     ),
   );
 }
@@ -94,10 +98,10 @@ function declarationsOf(file: string): Declaration[] {
       if (before?.name === name)
         members[members.length - 1] = {
           ...before,
-          text: `${before.text}\n${of.join('\n')}`,
+          text: `${before.text}\n${withoutComments(of.join('\n'))}`,
           doc: before.doc ?? said,
         };
-      else members.push({ name, text: of.join('\n'), doc: said, file, members: [] });
+      else members.push({ name, text: withoutComments(of.join('\n')), doc: said, file, members: [] });
     }
     const head = first.replace(/^export (declare )?/, '');
     const text = members.length > 0 ? head : withoutComments([head, ...lines.slice(1)].join('\n'));
