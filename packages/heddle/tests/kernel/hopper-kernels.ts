@@ -10,6 +10,8 @@ export type Fault =
   | 'arrivals'
   | 'finish'
   | 'sums-fence'
+  | 'words-fence'
+  | 'words-early'
   | 'init'
   | 'divergent';
 
@@ -20,6 +22,8 @@ export interface TileProduct {
   readonly dtype?: DType;
   readonly transposedA?: boolean;
   readonly transposedB?: boolean;
+  /** a goes by way of registers. */
+  readonly held?: boolean;
   readonly fault?: Fault;
 }
 
@@ -35,6 +39,7 @@ export function tileProduct({
   dtype = bf16,
   transposedA = false,
   transposedB = false,
+  held = false,
   fault,
 }: TileProduct) {
   const depth = ROW / dtype.bytes;
@@ -52,7 +57,8 @@ export function tileProduct({
       const { barrier, blockIdx, idiv, local, mbarriers, sharedTile, threadIdx, f32 } = context;
       const { arrive, arriveExpect, initBarrier, tmaLoad, waitBarrier } = context;
       const { commitWgmma, fenceWgmma, waitWgmma, wgmma } = context;
-      const { M, N, K, STAGES, depth, dtype, fault, panels, step, transposedA, transposedB } = context;
+      const { M, N, K, STAGES, depth, dtype, fault, held, panels, step, transposedA, transposedB } = context;
+      const { bitcast, laneId, u32, vec2 } = context;
       const as = sharedTile(dtype, STAGES, 1, 64, depth);
       const bs = transposedB
         ? sharedTile(dtype, STAGES, panels, depth, depth)
@@ -97,6 +103,20 @@ export function tileProduct({
           for (let d = 0; d < depth; d += step) {
             if (fault === 'divergent' && thread < 32) {
               if (d === 0) wgmma(sums, as, stage, 0, 0, 0, bs, stage, 0, 0, 0);
+            } else if (held) {
+              const words = local(u32, 4);
+              const first = 16 * idiv(thread, 32) + idiv(laneId, 4);
+              for (let j = 0; j < 4; j++) {
+                const row = first + 8 * (j % 2);
+                const at = d + 8 * idiv(j, 2) + 2 * (laneId % 4);
+                words[j] = bitcast(u32, vec2(as[stage][0][row][at], as[stage][0][row][at + 1]));
+              }
+              if (fault !== 'words-fence') fenceWgmma(words);
+              // The sums begin with the first product.
+              if (k === 0 && d === 0) wgmma(sums, words, bs, stage, 0, 0, d, false, false, true);
+              else wgmma(sums, words, bs, stage, 0, 0, d);
+              commitWgmma();
+              if (fault !== 'words-early') waitWgmma(sums, 0);
             } else if (transposedA && transposedB)
               wgmma(sums, as, stage, 0, d, 0, bs, stage, 0, d, 0, true, true);
             else if (transposedA) wgmma(sums, as, stage, 0, d, 0, bs, stage, 0, 0, d, true);
@@ -115,7 +135,7 @@ export function tileProduct({
       }
     },
     {
-      ...{ M, N, K, STAGES, depth, dtype, panels, transposedA, transposedB },
+      ...{ M, N, K, STAGES, depth, dtype, held, panels, transposedA, transposedB },
       fault: fault ?? '',
       step: 32 / dtype.bytes,
     },

@@ -137,6 +137,8 @@ for (const name of DEVICES) {
       `wgmma takes a ${transposedA ? 'transposed' : 'as it is'}, b ${transposedB ? 'transposed' : 'as it is'}`,
       () => checkProduct({ ...sizes, N: 192, K: 128, transposedA, transposedB }),
     );
+  for (const dtype of [bf16, f16] as DType[])
+    on(`wgmma takes a in ${dtype.name} from registers`, () => checkProduct({ ...sizes, dtype, held: true }));
   on('wgmma has 8 columns at least, and 256 at most', async () => {
     await checkProduct({ M: 64, N: 8, K: 64 });
     await checkProduct({ M: 64, N: 256, K: 64, dtype: f16 });
@@ -165,11 +167,13 @@ const finds = (title: string, run: () => unknown, kind: SimulatorError['kind'], 
   });
 };
 
-const faulty = (fault: Fault) => (): unknown =>
-  tileProduct({ M: 64, N: 16, K: 256, fault }).simulate(
-    { grid: 1, block: 256 },
-    { a: new Uint16Array(64 * 256), b: new Uint16Array(16 * 256), c: new Float32Array(64 * 16) },
-  );
+const faulty =
+  (fault: Fault, held = false) =>
+  (): unknown =>
+    tileProduct({ M: 64, N: 16, K: 256, fault, held }).simulate(
+      { grid: 1, block: 256 },
+      { a: new Uint16Array(64 * 256), b: new Uint16Array(16 * 256), c: new Float32Array(64 * 16) },
+    );
 
 finds(
   'a tile that is read before it is there',
@@ -194,6 +198,18 @@ finds(
   faulty('finish'),
   'race',
   /a tile copy writes what wgmma reads.*waitWgmma/s,
+);
+finds(
+  'registers that change between wgmma and its fence',
+  faulty('words-fence', true),
+  'missing-fence',
+  /wgmma reads words, which the thread has changed: call fenceWgmma\(words\)/,
+);
+finds(
+  'registers that change while wgmma reads them',
+  faulty('words-early', true),
+  'unfinished',
+  /words is written while wgmma.* may still read it/,
 );
 finds(
   'bytes that never come',

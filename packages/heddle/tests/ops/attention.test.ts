@@ -105,6 +105,8 @@ async function check(device: string, s: Shape): Promise<void> {
 
 const SHAPES: Readonly<Record<string, Shape>> = {
   causal: { queries: 130, width: 16, isCausal: true },
+  'by warpgroups': { heads: 2, queries: 200, keys: 150, width: 64, isCausal: true },
+  'by warpgroups, wide heads': { heads: 2, keyHeads: 1, queries: 70, keys: 300, width: 128, dtype: f16 },
   'more keys than queries': { queries: 33, keys: 100, width: 48, isCausal: true, dtype: f16 },
   'more queries than keys': { queries: 70, keys: 33, width: 128, isCausal: true, scale: -0.3 },
   'one query': { batch: 2, queries: 1, keys: 66, width: 16 },
@@ -131,7 +133,7 @@ function planned(length: number): { readonly names: string[]; readonly bytes: nu
 test('no matrix of scores is in memory, nothing is copied, and the log-sum-exp comes with the output', () => {
   const { names, bytes } = planned(1024);
   assert.equal(names.length, 4, names.join(', '));
-  for (const name of ['attention', 'attentionQueryGradient', 'attentionKeyValueGradient'])
+  for (const name of ['attentionGroups', 'attentionQueryGradient', 'attentionKeyValueGradient'])
     assert.ok(names.includes(name), names.join(', '));
   // Two numbers for each query, each with room for its alignment.
   assert.ok(bytes <= 2 * 4 * 2 * 4 * 1024 + 512, `${bytes} bytes`);

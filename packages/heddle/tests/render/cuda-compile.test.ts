@@ -45,6 +45,7 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 64, K: 128 }),
   tileProduct({ M: 64, N: 256, K: 64, transposedA: true, transposedB: true }),
   tileProduct({ M: 64, N: 8, K: 32, dtype: f32 }),
+  tileProduct({ M: 64, N: 16, K: 64, held: true }),
   throughTiles(64, 32),
   ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
   { ir: warpgroupKernel() },

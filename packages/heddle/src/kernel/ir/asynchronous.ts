@@ -73,18 +73,18 @@ export const ASYNCHRONOUS = {
   },
   wgmma: {
     scope: 'warpgroup',
-    places: ['sums', 'tile', 'tile'],
-    params: ['bool', 'bool'],
-    optional: 2,
+    places: ['sums', 'left', 'tile'],
+    params: ['bool', 'bool', 'bool'],
+    optional: 3,
     result: 'none',
-    doc: 'starts to add a product of two tiles to the sums of a warpgroup',
+    doc: 'starts to add a product of two tiles, the left one perhaps in registers, to the sums of a warpgroup',
   },
   fenceWgmma: {
     scope: 'thread',
     places: ['array'],
     params: [],
     result: 'none',
-    doc: 'lets wgmma see what this thread has put into its sums',
+    doc: 'lets wgmma see what this thread has put into its sums or its left operand',
   },
   commitWgmma: {
     scope: 'thread',

@@ -14,11 +14,15 @@ export interface OperandPlace {
 export const mapOf = (memory: MemoryNode): TensorMap | undefined =>
   memory.op === 'buffer' ? (memory.arg.schema as BufferSchema).map : undefined;
 
+/** Whether an operand is in registers, 4 words of each thread. */
+export const isHeld = (kind: PlaceKind, { type }: MemoryNode): boolean =>
+  kind === 'left' && type.space === 'local';
+
 /** How many indices a place has. After those of a pixel come the offsets from it, of all but image and channel. */
 export function indicesOf(kind: PlaceKind, memory: MemoryNode): number {
   const { length } = memory.type.dims;
   if (kind === 'array') return 0;
-  if (kind === 'sums') return length - 1;
+  if (kind === 'sums' || isHeld(kind, memory)) return length - 1;
   return kind === 'map' && mapOf(memory)?.walk ? 2 * length - 2 : length;
 }
 

@@ -270,9 +270,16 @@ export interface Intrinsics {
    * `transposedA` a is (k, row), with `transposedB` b is (k, column), 16-bit floats only, where the index before k is that
    * of a panel of the tile's row. Element i of `sums` is row 16w + g + 8·(⌊i / 2⌋ mod 2), column 8⌊i / 4⌋ + 2t + i mod 2 of
    * warp w of the warpgroup, with g = ⌊laneId / 4⌋ and t = laneId mod 4. They are there after `commitWgmma` and `waitWgmma`.
+   *
+   * Instead of a tile, a may be a local array of u32, (…, 4), of which the indices but the last are given: word j is the pair
+   * of row 16w + g + 8·(j mod 2), k = 8⌊j / 2⌋ + 2t and k + 1. They may be changed after the wait. With `fresh`, a last
+   * argument, the sums begin at 0.
    */
-  wgmma(sums: Memory, ...indexTileIndexTileIndexTransposed: readonly (number | Memory | boolean)[]): void;
-  /** Lets `wgmma` see what this thread has put into `sums`. */
+  wgmma(
+    sums: Memory,
+    ...indexTileIndexTileIndexTransposedFresh: readonly (number | Memory | boolean)[]
+  ): void;
+  /** Lets `wgmma` see what this thread has put into `sums`, or into its words of a. */
   fenceWgmma(sums: Memory): void;
   /** Makes a group of the `wgmma` of this warpgroup since the last. */
   commitWgmma(): void;

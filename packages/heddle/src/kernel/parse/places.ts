@@ -4,7 +4,7 @@ import { WGMMA_OPERANDS } from '../ir/asynchronous.js';
 import type { PlaceKind } from '../ir/intrinsic-record.js';
 import type { Intrinsic } from '../ir/intrinsics.js';
 import type { Expr, MemoryNode } from '../ir/ir.js';
-import { indicesOf, mapOf, type OperandPlace } from '../ir/operands.js';
+import { indicesOf, isHeld, mapOf, type OperandPlace } from '../ir/operands.js';
 import type { Parsing } from './state.js';
 import { describeValue, toIndex } from './typing.js';
 import { fromExpr, VOID } from './values.js';
@@ -15,7 +15,8 @@ const NOUNS: Readonly<Record<PlaceKind, string>> = {
   tile: 'a place in a sharedTile(dtype, …)',
   map: 'a place in a tensorMap parameter',
   sums: 'a local array of f32',
-  array: 'a local array of f32',
+  left: 'a place in a sharedTile(dtype, …) or in a local array of u32, of rows of 4,',
+  array: 'a local array of f32 or u32',
 };
 
 const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
@@ -24,7 +25,10 @@ const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
   const { form, space, dtype, lanes } = memory.arg;
   if (kind === 'tile') return form === 'tile';
   if (kind === 'barrier') return form === 'barriers';
-  return space === 'local' && dtype.name === 'f32' && lanes === 1;
+  if (kind === 'left' && form === 'tile') return true;
+  if (space !== 'local' || lanes !== 1) return false;
+  if (kind === 'left') return dtype.name === 'u32' && memory.type.dims.at(-1) === 4;
+  return dtype.name === 'f32' || (kind === 'array' && dtype.name === 'u32');
 };
 
 /** Parse the places among a call's arguments; `count` of them belong to places. */
@@ -74,7 +78,7 @@ export function requirePlaces(
       first!,
       second!,
       third!,
-      values.map((v) => v.op === 'const' && v.arg === true),
+      values.slice(0, 2).map((v) => v.op === 'const' && v.arg === true),
     );
 }
 
@@ -115,11 +119,17 @@ function requireProduct(
   b: MemoryNode,
   transposed: readonly boolean[],
 ): void {
-  const { dtype } = a.type;
-  if (dtype !== b.type.dtype || !WGMMA_OPERANDS.includes(dtype.name))
+  const { dtype } = b.type;
+  const held = isHeld('left', a);
+  if (held && (dtype.bytes !== 2 || transposed[0]))
     p.fail(
       node,
-      `wgmma multiplies tiles of one dtype, ${WGMMA_OPERANDS.join(', ')}: got ${dtype.name} and ${b.type.dtype.name}.`,
+      `wgmma takes a left operand in registers as pairs of 16-bit floats along k, not transposed.`,
+    );
+  if ((!held && a.type.dtype !== dtype) || !WGMMA_OPERANDS.includes(dtype.name))
+    p.fail(
+      node,
+      `wgmma multiplies tiles of one dtype, ${WGMMA_OPERANDS.join(', ')}: got ${a.type.dtype.name} and ${dtype.name}.`,
     );
   if (dtype.bytes !== 2 && transposed.some((t) => t))
     p.fail(

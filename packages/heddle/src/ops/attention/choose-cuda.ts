@@ -1,14 +1,15 @@
 /** The kernels of attention for GPUs, as choices of the fused ops. */
 import { bool, f32, isHalf } from '../../core/dtype.js';
-import type { KernelChoice, KernelIo, Stage, StageArgument } from '../../graph/fused-op.js';
+import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { gridStage } from '../stage.js';
 import type { AttentionArg } from './arg.js';
 import { attentionWarps, type ForwardResults } from './cuda-forward.js';
 import { keyValueGradientWarps, queryGradientWarps } from './cuda-gradients.js';
-import { attentionProblem, gradientProblem } from './problem.js';
+import { type AttentionProblem, attentionProblem, gradientProblem } from './problem.js';
 import type { WarpTile } from './warp.js';
+import { attentionGroups, type GroupTile, suitsCopies } from './warpgroup-forward.js';
 
 /** Compute capability × 10 of Ampere: mma of bf16 and asynchronous copies. */
 const MMA = 80;
@@ -39,17 +40,41 @@ const tileOf = (width: number): WarpTile => ({ warps: 4, across: width > 64 ? 32
 
 const inputs = (...numbers: readonly number[]): StageArgument[] => numbers.map((input) => ({ input }));
 
-/** The parameters of results come last, the mask before them. */
-function forwardStages(
+/** Compute capability × 10 of Hopper: the only one with wgmma. */
+const WARPGROUPS = 90;
+
+/** Whether warpgroups can do it. */
+const suitsGroups = (p: AttentionProblem, { capability }: Target): boolean =>
+  capability === WARPGROUPS && p.mask === undefined && p.scale > 0 && [p.q, p.k, p.v].every(suitsCopies);
+
+/** As many warpgroups as there are registers for; heads of 128 features need more of them for a row. */
+const groupTileOf = ({ width }: AttentionProblem): GroupTile => ({
+  groups: width > 64 ? 2 : 3,
+  across: 128,
+  stages: 2,
+});
+
+/** The parameters of results come last, the mask before them. The most promising way first. */
+function forwardVariants(
   io: KernelIo,
   arg: AttentionArg,
   results: ForwardResults,
-  outs: StageArgument[],
-): Stage[] {
+  outs: readonly StageArgument[],
+): Variant[] {
   const p = attentionProblem(io, arg);
-  const mask = p.mask ? inputs(3) : [];
-  const kernel = attentionWarps(p, { ...tileOf(p.width), across: 64 }, results);
-  return [gridStage(kernel, ...inputs(0, 1, 2), ...mask, ...outs)];
+  const sources = [...inputs(0, 1, 2), ...(p.mask ? inputs(3) : []), ...outs];
+  const tile = { ...tileOf(p.width), across: 64 };
+  const warps = {
+    name: `warps-${16 * tile.warps}x${tile.across}`,
+    plan: () => [gridStage(attentionWarps(p, tile, results), ...sources)],
+  };
+  if (!suitsGroups(p, io.target)) return [warps];
+  const groupTile = groupTileOf(p);
+  const groups = {
+    name: `warpgroups-${64 * groupTile.groups}x${groupTile.across}`,
+    plan: () => [gridStage(attentionGroups(p, groupTile, io.target.units, results), ...sources)],
+  };
+  return p.queries > 64 ? [groups, warps] : [warps, groups];
 }
 
 const LOG_SUM_EXP = 'attentionLogSumExp';
@@ -59,17 +84,23 @@ const VALUE_GRADIENT = 'attentionValueGradient';
 const ANY = [true, true, true, true];
 const ANY_GRADIENT = [true, true, true, true, false, false, true];
 
+function outputVariants(io: KernelIo, arg: AttentionArg): Variant[] {
+  const logSumExp = io.also?.has(LOG_SUM_EXP) === true;
+  const outs = [{ output: true } as const, ...(logSumExp ? [{ also: LOG_SUM_EXP }] : [])];
+  return forwardVariants(io, arg, { output: true, logSumExp }, outs);
+}
+
+const logSumExpVariants = (io: KernelIo, arg: AttentionArg): Variant[] =>
+  forwardVariants(io, arg, { output: false, logSumExp: true }, [{ output: true }]);
+
 export const attentionChoice: KernelChoice<AttentionArg> = {
   name: 'attention-cuda',
   when: fitsForward,
   strided: ANY,
   finishes: false,
   also: [LOG_SUM_EXP],
-  plan: (io, arg) => {
-    const logSumExp = io.also?.has(LOG_SUM_EXP) === true;
-    const outs = [{ output: true } as const, ...(logSumExp ? [{ also: LOG_SUM_EXP }] : [])];
-    return forwardStages(io, arg, { output: true, logSumExp }, outs);
-  },
+  variants: outputVariants,
+  plan: (io, arg) => outputVariants(io, arg)[0]!.plan(),
 };
 
 export const logSumExpChoice: KernelChoice<AttentionArg> = {
@@ -77,7 +108,8 @@ export const logSumExpChoice: KernelChoice<AttentionArg> = {
   when: fitsForward,
   strided: ANY,
   finishes: false,
-  plan: (io, arg) => forwardStages(io, arg, { output: false, logSumExp: true }, [{ output: true }]),
+  variants: logSumExpVariants,
+  plan: (io, arg) => logSumExpVariants(io, arg)[0]!.plan(),
 };
 
 const gradientInputs = (hasMask: boolean): StageArgument[] => [

@@ -3,6 +3,7 @@ import type { DType } from '../../core/dtype.js';
 import type { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { Expr, MemoryNode } from '../../kernel/ir/ir.js';
+import { isHeld } from '../../kernel/ir/operands.js';
 import type { Prelude } from './prelude.js';
 import { call, postfix, type Text } from './text.js';
 
@@ -154,28 +155,34 @@ const operandType = ({ name }: DType): string => (name === 'f32' ? 'tf32' : name
 
 function wgmma({ prelude, places, values }: Use): Text {
   const [sums, a, b] = places as readonly [PlaceText, PlaceText, PlaceText];
-  const [transposedA, transposedB] = values.map((v) => v.op === 'const' && v.arg === true) as [
+  const [transposedA, transposedB, fresh] = values.map((v) => v.op === 'const' && v.arg === true) as [
+    boolean,
     boolean,
     boolean,
   ];
-  const { dtype } = a.memory.type;
+  const held = isHeld('left', a.memory);
+  const { dtype } = b.memory.type;
   const count = sums.memory.type.dims.at(-1)!;
   const type = operandType(dtype);
   const shape = `m${WGMMA_ROWS}n${2 * count}k${wgmmaDepth(dtype.bytes)}`;
-  const order = dtype.bytes === 2 ? `, ${Number(transposedA)}, ${Number(transposedB)}` : '';
-  const name = `wgmma_${shape}_${type}${transposedA ? '_ta' : ''}${transposedB ? '_tb' : ''}`;
+  const order = dtype.bytes !== 2 ? '' : `, ${held ? '' : `${Number(transposedA)}, `}${Number(transposedB)}`;
+  const kind = `${held ? '_held' : ''}${transposedA ? '_ta' : ''}${transposedB ? '_tb' : ''}${fresh ? '_fresh' : ''}`;
+  const name = `wgmma_${shape}_${type}${kind}`;
   prelude.define(name, () => {
     const registers = Array.from({ length: count }, (_, i) => `"+f"(d[${i}])`).join(', ');
-    return `__device__ __forceinline__ void ${name}(float (&d)[${count}], unsigned long long a, unsigned long long b) {
-  asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n"
-    "wgmma.mma_async.sync.aligned.${shape}.f32.${type}.${type} {${numbered(count, 0)}}, %${count}, %${count + 1}, add, 1, 1${order};\\n}"
-    : ${registers} : "l"(a), "l"(b));
+    const words = held ? 4 : 1;
+    const left = held ? `{${numbered(words, count)}}` : `%${count}`;
+    const given = held ? [0, 1, 2, 3].map((i) => `"r"(a[${i}])`).join(', ') : '"l"(a)';
+    return `__device__ __forceinline__ void ${name}(float (&d)[${count}], ${held ? 'unsigned (&a)[4]' : 'unsigned long long a'}, unsigned long long b) {
+  asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, ${Number(!fresh)}, 0;\\n"
+    "wgmma.mma_async.sync.aligned.${shape}.f32.${type}.${type} {${numbered(count, 0)}}, ${left}, %${count + words}, add, 1, 1${order};\\n}"
+    : ${registers} : ${given}, "l"(b));
 }`;
   });
   return call(
     name,
     postfix(sums.text),
-    descriptor(prelude, a, transposedA),
+    held ? postfix(a.text) : descriptor(prelude, a, transposedA),
     descriptor(prelude, b, transposedB),
   );
 }
@@ -186,17 +193,18 @@ function heldSums(
   { memory, text }: PlaceText,
 ): { readonly name: string; readonly sums: Text } {
   const count = memory.type.dims.reduce((n, d) => n * d, 1);
-  const name = `hold_sums_${count}`;
+  const [type, register] = memory.type.dtype.name === 'f32' ? ['float', 'f'] : ['unsigned', 'r'];
+  const name = `hold_${type === 'float' ? 'sums' : 'words'}_${count}`;
   prelude.define(
     name,
     () =>
-      `__device__ __forceinline__ void ${name}(float (&d)[${count}]) {
+      `__device__ __forceinline__ void ${name}(${type} (&d)[${count}]) {
 #pragma unroll
-  for (int i = 0; i < ${count}; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+  for (int i = 0; i < ${count}; i++) asm volatile("" : "+${register}"(d[i]) :: "memory");
 }`,
   );
   const isFlat = memory.type.dims.length === 1;
-  return { name, sums: postfix(isFlat ? text : `reinterpret_cast<float (&)[${count}]>(${text})`) };
+  return { name, sums: postfix(isFlat ? text : `reinterpret_cast<${type} (&)[${count}]>(${text})`) };
 }
 
 function fenceWgmma({ prelude, places: [at] }: Use): Text {

@@ -3,6 +3,7 @@ import { bool, type DType, f32, isHalf, u8 } from '../../core/dtype.js';
 import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { type Axis, type Expr, isPair, type MemoryNode, type Special } from '../../kernel/ir/ir.js';
+import { isHeld } from '../../kernel/ir/operands.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import { GPU } from '../../kernel/ir/target.js';
 import type { Lanes } from '../../kernel/ir/types.js';
@@ -122,7 +123,10 @@ export class CudaExpressions {
 
   /** What an operation of the copy engine or of a warpgroup works on. */
   placeText(kind: PlaceKind, memory: MemoryNode, indices: readonly Expr[]): PlaceText {
-    const text = kind === 'sums' ? this.#element(memory, indices).text : this.#memoryName(memory);
+    const text =
+      kind === 'sums' || isHeld(kind, memory)
+        ? this.#element(memory, indices).text
+        : this.#memoryName(memory);
     return { memory, indices: indices.map((i) => this.value(i)), text };
   }
 

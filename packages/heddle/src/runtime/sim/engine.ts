@@ -4,7 +4,7 @@
  * knows of what (clocks.ts), so that a finding does not depend on the order in which threads run here.
  */
 
-import { f32 } from '../../core/dtype.js';
+import { type DType, f32 } from '../../core/dtype.js';
 import { fromBf16, fromF16 } from '../../core/float16.js';
 import { sizeOf } from '../../core/shape.js';
 import { sumAt, WARPGROUP, WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
@@ -48,10 +48,11 @@ export class Mbarriers {
 /** What a warpgroup multiplies: lanes' arguments of one wgmma. */
 type WgmmaArguments = readonly [
   sums: At<SumsMemory>,
-  a: At<ClockedMemory>,
+  a: At<ClockedMemory | SumsMemory>,
   b: At<ClockedMemory>,
   transposedA: boolean,
   transposedB: boolean,
+  fresh: boolean,
 ];
 
 /** Groups of work that a thread has committed, and how many of them it knows to be done. */
@@ -62,6 +63,8 @@ interface Groups {
   open: boolean;
   /** Where the last of it was started. */
   site: number;
+  /** The thread's registers that it reads. */
+  readonly reads: Set<SumsMemory>;
 }
 
 export class Engine {
@@ -102,7 +105,13 @@ export class Engine {
     for (const memory of this.#memories) memory.begin(this.clocks);
     for (const { list } of this.#barriers) list.fill(undefined);
     const groups = (): Groups[] =>
-      Array.from({ length: this.#count }, () => ({ committed: 0, done: 0, open: false, site: 0 }));
+      Array.from({ length: this.#count }, () => ({
+        committed: 0,
+        done: 0,
+        open: false,
+        site: 0,
+        reads: new Set(),
+      }));
     this.#products = groups();
     this.#stores = groups();
   }
@@ -359,7 +368,7 @@ export class Engine {
   /** All threads of a warpgroup have come to one wgmma. @param first the first of them */
   wgmma(site: number, first: number, lanes: readonly WgmmaArguments[]): void {
     const run = this.#run;
-    const [[sums, rowOfSums], a, b, transposedA, transposedB] = lanes[0]!;
+    const [[sums, rowOfSums], a, b, transposedA, transposedB, fresh] = lanes[0]!;
     const places = ([[, s], [, x], [, y]]: WgmmaArguments): string => `${s} ${x} ${y}`;
     const other = lanes.findIndex((each) => places(each) !== places(lanes[0]!));
     if (other >= 0)
@@ -381,16 +390,19 @@ export class Engine {
     };
     const count = sums.decl.dims.at(-1)!;
     const columns = 2 * count;
-    const depth = wgmmaDepth(a[0].decl.dtype.bytes);
-    const left = this.#operand(actor, a, WGMMA_ROWS, depth, transposedA);
+    const depth = wgmmaDepth(b[0].decl.dtype.bytes);
+    const left =
+      a[0] instanceof ClockedMemory
+        ? this.#operand(actor, [a[0], a[1]], WGMMA_ROWS, depth, transposedA)
+        : this.#held(lanes, b[0].decl.dtype, group, site, first);
     const right = this.#operand(actor, b, columns, depth, transposedB);
     const base = rowOfSums.reduce((sum, index, d) => sum * sums.decl.dims[d]! + index, 0) * count;
     lanes.forEach(([[own]], thread) => {
       this.#products[first + thread]!.open = true;
-      own.multiplied(group, site, first + thread);
+      own.multiplied(group, site, first + thread, fresh ? { base, count } : undefined);
       for (let i = 0; i < count; i++) {
         const [row, column] = sumAt(thread, i);
-        let sum = own.data[base + i] as number;
+        let sum = fresh ? 0 : (own.data[base + i] as number);
         for (let k = 0; k < depth; k++) sum += left[row * depth + k]! * right[column * depth + k]!;
         own.data[base + i] = Math.fround(sum);
       }
@@ -410,7 +422,10 @@ export class Engine {
   waitWgmma(_site: number, [sums]: At<SumsMemory>, left: number): void {
     const { thread } = this.#run;
     const first = thread - (thread % WARPGROUP);
-    sums.settle(this.#wait(this.#products[thread]!, left, thread, `products of ${first}`));
+    const groups = this.#products[thread]!;
+    const done = this.#wait(groups, left, thread, `products of ${first}`);
+    sums.settle(done);
+    for (const operand of groups.reads) if (operand.settle(done)) groups.reads.delete(operand);
   }
 
   groupBarrier(threads: readonly number[]): void {
@@ -426,6 +441,33 @@ export class Engine {
     groups.done = Math.max(groups.done, groups.committed - left);
     this.clocks.of(thread).seen[this.clocks.agent(agent)] = groups.done;
     return groups.done;
+  }
+
+  /** The elements of a left operand in registers, as (row of the product, k): pairs, as in PTX's fragment A of wgmma.m64nNk16. */
+  #held(
+    lanes: readonly WgmmaArguments[],
+    { name }: DType,
+    group: number,
+    site: number,
+    first: number,
+  ): Float64Array {
+    const decode = name === 'f16' ? fromF16 : fromBf16;
+    const depth = wgmmaDepth(2);
+    const out = new Float64Array(WGMMA_ROWS * depth);
+    lanes.forEach(([, [memory, indices]], thread) => {
+      const own = memory as SumsMemory;
+      own.lent(group, site, first + thread);
+      this.#products[first + thread]!.reads.add(own);
+      const base = indices.reduce((sum, index, d) => sum * own.decl.dims[d]! + index, 0) * 4;
+      const row = 16 * (thread >> 5) + ((thread & 31) >> 2);
+      for (let i = 0; i < 4; i++) {
+        const word = own.data[base + i] as number;
+        const at = (row + 8 * (i & 1)) * depth + 8 * (i >> 1) + 2 * (thread & 3);
+        out[at] = decode(word & 0xffff);
+        out[at + 1] = decode(word >>> 16);
+      }
+    });
+    return out;
   }
 
   /** The elements of an operand, as (row or column of the product, k). */

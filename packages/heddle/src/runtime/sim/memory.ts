@@ -319,11 +319,19 @@ export class LocalMemory extends CheckedMemory {
   }
 }
 
+/** Where a group of products was started. */
+interface Started {
+  readonly group: number;
+  readonly site: number;
+}
+
 /** A local array in a kernel with wgmma, whose products are added to it while the thread goes on. */
 export class SumsMemory extends LocalMemory {
   readonly decl: ArrayDecl;
   /** The group of products that was started last, and its place; undefined when nothing works on the array. */
-  #busy: { readonly group: number; readonly site: number } | undefined;
+  #busy: Started | undefined;
+  /** The last group that reads the array as an operand. */
+  #lent: Started | undefined;
   /** Changed by the thread since it was fenced for wgmma. */
   #changed = false;
 
@@ -339,6 +347,13 @@ export class SumsMemory extends LocalMemory {
 
   override writeLanes(element: number, lanes: number, site: number): number {
     this.#mustBeDone('written', site);
+    if (this.#lent)
+      this.run.fail(
+        'unfinished',
+        `${this.name} is written while wgmma${this.run.nameLine(this.#lent.site)} may still read it. ` +
+          'Call commitWgmma() and waitWgmma(…, 0) first.',
+        site,
+      );
     this.#changed = true;
     return super.writeLanes(element, lanes, site);
   }
@@ -347,24 +362,43 @@ export class SumsMemory extends LocalMemory {
     this.#changed = false;
   }
 
-  /** A wgmma of `thread` adds to the array, as one of a group. */
-  multiplied(group: number, site: number, thread: number): void {
-    const { run } = this;
-    if (this.#changed)
-      run.fail(
-        'missing-fence',
-        `wgmma adds to ${this.name}, which the thread has changed: call fenceWgmma(${this.name}) after that.`,
-        site,
-        thread,
-      );
-    run.thread = thread;
-    if (!this.#busy) super.readLanes(0, this.length, site);
+  /** A wgmma of `thread` adds to the array, as one of a group; or writes the elements of `fresh`. */
+  multiplied(
+    group: number,
+    site: number,
+    thread: number,
+    fresh?: { readonly base: number; readonly count: number },
+  ): void {
+    this.#mustBeFenced('adds to', site, thread);
+    this.run.thread = thread;
+    if (fresh) super.writeLanes(fresh.base, fresh.count, site);
+    else if (!this.#busy) super.readLanes(0, this.length, site);
     this.#busy = { group, site };
   }
 
-  /** The groups up to `done` are. */
-  settle(done: number): void {
+  /** A wgmma of `thread` reads the array, as one of a group. */
+  lent(group: number, site: number, thread: number): void {
+    this.#mustBeFenced('reads', site, thread);
+    this.run.thread = thread;
+    super.readLanes(0, this.length, site);
+    this.#lent = { group, site };
+  }
+
+  /** The groups up to `done` are; whether none works on the array any more. */
+  settle(done: number): boolean {
     if (this.#busy && this.#busy.group <= done) this.#busy = undefined;
+    if (this.#lent && this.#lent.group <= done) this.#lent = undefined;
+    return !this.#busy && !this.#lent;
+  }
+
+  #mustBeFenced(does: string, site: number, thread: number): void {
+    if (this.#changed)
+      this.run.fail(
+        'missing-fence',
+        `wgmma ${does} ${this.name}, which the thread has changed: call fenceWgmma(${this.name}) after that.`,
+        site,
+        thread,
+      );
   }
 
   #mustBeDone(what: string, site: number): void {
