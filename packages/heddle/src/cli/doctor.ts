@@ -162,7 +162,7 @@ function imageSet(name: ImageSetName): Finding {
   return {
     name,
     ok: false,
-    text: 'not found (any folder with its four IDX files will do: --data FOLDER)',
+    text: 'not found (any folder with its files will do: --data FOLDER)',
     remedy: IMAGE_SETS[name].install,
   };
 }

@@ -106,7 +106,7 @@ function addTrain(root: Command, ended: (exitCode: number) => void): void {
     .addArgument(new Argument('[program]', 'the network').choices(Object.keys(SETTINGS)))
     .option(
       '-d, --data <set>',
-      'mnist, fashion-mnist, cifar10, cifar100, a folder with a folder of images for each class, or one with four IDX files (default: mnist)',
+      'mnist, fashion-mnist, cifar10, cifar100, a folder with the files of such a set, or one with a folder of images for each class (default: mnist)',
     )
     .option(
       '--size <n>',
