@@ -5,7 +5,7 @@ import { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import { compiled, product, type Workload } from 'heddle/internal/cli/workload.js';
 import { ARITHMETICS, type Arithmetic } from 'heddle/internal/core/precision.js';
 import { GPT } from 'heddle/internal/train/gpt.js';
-import { ResNet18 } from 'heddle/internal/train/resnet.js';
+import { ResNet18, ResNet50 } from 'heddle/internal/train/resnet.js';
 import { PROGRAMS } from 'heddle/train';
 import { gradients } from './workload.js';
 
@@ -287,6 +287,45 @@ const GPTS: readonly TrainCase[] = (['f32', 'bf16'] as const).map((arithmetic) =
     ),
 }));
 
+/** Networks that take a GPU of the largest kind, in bf16. */
+const LARGEST: readonly TrainCase[] = [
+  {
+    id: 'resnet50-bf16-64',
+    title: 'resnet50, batch 64 of 3×224×224, SGD with momentum, bf16',
+    peer: 'train resnet50 224x224 bs64 bf16',
+    prepare: () =>
+      new TrainingSteps(
+        { ...PROGRAMS.resnet18, build: () => new ResNet50(3, 1000) },
+        {
+          optimizer: momentum,
+          batchSize: 64,
+          batches: 1,
+          example: { shape: [3, 224, 224], classes: 1000 },
+          autocast: bf16,
+        },
+      ),
+  },
+  {
+    id: 'gpt2-bf16-8',
+    title: 'gpt2 (124 M), batch 8 of 1,024 tokens, AdamW, bf16',
+    peer: 'train gpt2-small t1024 bs8 bf16',
+    prepare: () =>
+      new TrainingSteps(
+        {
+          ...PROGRAMS.gpt,
+          build: () => new GPT(50304, { ...{ context: 1024, dim: 768, heads: 12, depth: 12 }, dropout: 0 }),
+        },
+        {
+          optimizer: (p) => new optim.AdamW(p, { lr: 1e-3 }),
+          batchSize: 8,
+          batches: 1,
+          example: { shape: [1024], targets: [1024], classes: 50304 },
+          autocast: bf16,
+        },
+      ),
+  },
+];
+
 export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer, by, rule, optimizer }) =>
   [64, 256, 1024].map((batchSize) => ({
     id: `${name}-${batchSize}`,
@@ -294,4 +333,4 @@ export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer,
     peer: `${peer} bs${batchSize} ${by}`,
     prepare: () => new TrainingSteps(PROGRAMS[name], { optimizer, batchSize, batches: 1 }),
   })),
-).concat(LARGE, GPTS);
+).concat(LARGE, GPTS, LARGEST);

@@ -34,34 +34,112 @@ export class BasicBlock extends nn.Module {
   }
 }
 
-/** Two blocks. What they draw is overwritten below. */
-const stage = (from: number, to: number, stride: number): nn.Sequential =>
-  withoutDraws(() => new nn.Sequential(new BasicBlock(from, to, stride), new BasicBlock(to, to, 1)));
+/**
+ * A 3×3 convolution between two of 1×1, added to what they got; named as in torchvision, and with the stride at the 3×3
+ * convolution, as there.
+ */
+export class Bottleneck extends nn.Module {
+  readonly conv1: nn.Conv2d;
+  readonly bn1: nn.BatchNorm2d;
+  readonly conv2: nn.Conv2d;
+  readonly bn2: nn.BatchNorm2d;
+  readonly conv3: nn.Conv2d;
+  readonly bn3: nn.BatchNorm2d;
+  /** What is added, if its shape is another one. */
+  readonly downsample: nn.Sequential | undefined;
+  readonly relu = new nn.ReLU();
+
+  constructor(from: number, to: number, stride: number) {
+    super();
+    const inner = to / 4;
+    this.conv1 = convolution(from, inner, 1, 1);
+    this.bn1 = new nn.BatchNorm2d(inner);
+    this.conv2 = convolution(inner, inner, 3, stride);
+    this.bn2 = new nn.BatchNorm2d(inner);
+    this.conv3 = convolution(inner, to, 1, 1);
+    this.bn3 = new nn.BatchNorm2d(to);
+    if (stride !== 1 || from !== to)
+      this.downsample = new nn.Sequential(convolution(from, to, 1, stride), new nn.BatchNorm2d(to));
+  }
+
+  /** @param x (N, from, H, W) · @returns (N, to, ⌈H/stride⌉, ⌈W/stride⌉) */
+  forward(x: Tensor): Tensor {
+    const { relu, conv1, bn1, conv2, bn2, conv3, bn3, downsample } = this;
+    const first = relu.forward(bn1.forward(conv1.forward(x)));
+    const inner = bn3.forward(conv3.forward(relu.forward(bn2.forward(conv2.forward(first)))));
+    return relu.forward(inner.add(downsample ? downsample.forward(x) : x));
+  }
+}
+
+/** How a block is made. */
+type BlockOf = new (from: number, to: number, stride: number) => BasicBlock | Bottleneck;
+
+/** Blocks after each other, the first with the stride. What they draw is overwritten below. */
+const stage = (Block: BlockOf, count: number, [from, to]: [number, number], stride: number): nn.Sequential =>
+  withoutDraws(
+    () =>
+      new nn.Sequential(
+        ...Array.from({ length: count }, (_, i) => new Block(i ? to : from, to, i ? 1 : stride)),
+      ),
+  );
+
+/** Weights as the paper by He et al. (2015) has them. */
+function drawConvolutions(model: nn.Module): void {
+  for (const [, module] of model.namedModules())
+    if (module instanceof nn.Conv2d)
+      nn.init.kaimingNormal(module.weight, { mode: 'fanOut', nonlinearity: 'relu' });
+}
 
 /** ResNet-18 for small images: its first convolution is 3×3 without stride, and no pooling follows it. */
 export class ResNet18 extends nn.Module {
   readonly conv1: nn.Conv2d;
   readonly bn1 = new nn.BatchNorm2d(64);
   readonly relu = new nn.ReLU();
-  readonly layer1 = stage(64, 64, 1);
-  readonly layer2 = stage(64, 128, 2);
-  readonly layer3 = stage(128, 256, 2);
-  readonly layer4 = stage(256, 512, 2);
+  readonly layer1 = stage(BasicBlock, 2, [64, 64], 1);
+  readonly layer2 = stage(BasicBlock, 2, [64, 128], 2);
+  readonly layer3 = stage(BasicBlock, 2, [128, 256], 2);
+  readonly layer4 = stage(BasicBlock, 2, [256, 512], 2);
   readonly fc: nn.Linear;
 
   constructor(channels: number, classes: number) {
     super();
     this.conv1 = convolution(channels, 64, 3, 1);
     this.fc = new nn.Linear(512, classes);
-    for (const [, module] of this.namedModules())
-      if (module instanceof nn.Conv2d)
-        nn.init.kaimingNormal(module.weight, { mode: 'fanOut', nonlinearity: 'relu' });
+    drawConvolutions(this);
   }
 
   /** @param x (N, channels, H, W) · @returns logits (N, classes) */
   forward(x: Tensor): Tensor {
     const { relu, conv1, bn1, layer1, layer2, layer3, layer4, fc } = this;
     const first = relu.forward(bn1.forward(conv1.forward(x)));
+    const last = [layer1, layer2, layer3, layer4].reduce((y, layer) => layer.forward(y), first);
+    return fc.forward(last.mean([2, 3]));
+  }
+}
+
+/** ResNet-50 for large images: a 7×7 convolution and a pooling, each of stride 2, before its blocks. */
+export class ResNet50 extends nn.Module {
+  readonly conv1: nn.Conv2d;
+  readonly bn1 = new nn.BatchNorm2d(64);
+  readonly relu = new nn.ReLU();
+  readonly maxpool = new nn.MaxPool2d(3, { stride: 2, padding: 1 });
+  readonly layer1 = stage(Bottleneck, 3, [64, 256], 1);
+  readonly layer2 = stage(Bottleneck, 4, [256, 512], 2);
+  readonly layer3 = stage(Bottleneck, 6, [512, 1024], 2);
+  readonly layer4 = stage(Bottleneck, 3, [1024, 2048], 2);
+  readonly fc: nn.Linear;
+
+  constructor(channels: number, classes: number) {
+    super();
+    this.conv1 = convolution(channels, 64, 7, 2);
+    this.fc = new nn.Linear(2048, classes);
+    drawConvolutions(this);
+  }
+
+  /** @param x (N, channels, H, W) · @returns logits (N, classes) */
+  forward(x: Tensor): Tensor {
+    const { relu, conv1, bn1, maxpool, layer1, layer2, layer3, layer4, fc } = this;
+    const first = maxpool.forward(relu.forward(bn1.forward(conv1.forward(x))));
     const last = [layer1, layer2, layer3, layer4].reduce((y, layer) => layer.forward(y), first);
     return fc.forward(last.mean([2, 3]));
   }
