@@ -169,6 +169,7 @@ interface Context extends Intrinsics {
   readonly work: WarpgroupWork;
   readonly cast: Cast<'f32'>;
   readonly finish: IrFunction;
+  readonly out: DType;
   readonly ROWS: number;
   readonly THREADS: number;
   readonly eachTile: typeof eachTile;
@@ -257,7 +258,10 @@ function multiply(sums: Memory, ring: Ring, stage: number, group: number, contex
   commitWgmma();
 }
 
-/** Finishes the sums of a warpgroup, and lets the copy engine store them: two tiles of `cs` take turns. */
+/**
+ * Finishes the sums of a warpgroup, and lets the copy engine store them: two tiles of `cs` take turns. All values of a tile
+ * are finished before the first is stored, without branches, so that their instructions overlap.
+ */
 function storeSums(
   c: Memory,
   sums: Memory,
@@ -266,14 +270,35 @@ function storeSums(
   at: WarpgroupPlace,
   context: Context,
 ): void {
-  const { fenceAsync, groupBarrier, idiv, store2, threadIdx, tmaCommit, tmaStore, tmaWait, vec2 } = context;
-  const { cast, finish, work, ROWS, THREADS } = context;
-  const { each, inParts, panels, sizes, width } = work;
+  const { fenceAsync, groupBarrier, idiv, lane, local, store2, threadIdx, vec2 } = context;
+  const { tmaCommit, tmaStore, tmaWait } = context;
+  const { cast, finish, out, work, ROWS, THREADS } = context;
+  const { across, columns, down, each, inParts, panels, rows, sizes, width } = work;
   const thread = threadIdx.x % THREADS;
   const inTile = 16 * idiv(thread, 32) + idiv(thread % 32, 4);
   const top = at.row + group * each * ROWS;
+  const values = local(out, idiv(width, 2));
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
+      for (let i = 0; i < idiv(width, 8); i++) {
+        const of = 4 * (panel * idiv(width, 8) + i);
+        const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
+        for (let half = 0; half < 2; half++) {
+          const row = top + e * ROWS + inTile + 8 * half;
+          const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
+          if (inParts) {
+            values[4 * i + 2 * half] = lane(v, 0);
+            values[4 * i + 2 * half + 1] = lane(v, 1);
+          } else {
+            // What lies beyond the matrix is not stored; the last row and columns stand for it.
+            const y = down * rows > sizes.M ? Math.min(row, sizes.M - 1) : row;
+            const x = across * columns > sizes.N ? Math.min(column, sizes.N - 2) : column;
+            const finished = finish(cast(v), at.batch, y, x);
+            values[4 * i + 2 * half] = lane(finished, 0);
+            values[4 * i + 2 * half + 1] = lane(finished, 1);
+          }
+        }
+      }
       const held = (e * panels + panel) % 2;
       // The copy engine has read the tile that comes now.
       if (thread === 0) {
@@ -282,15 +307,9 @@ function storeSums(
       }
       groupBarrier(1 + group, THREADS);
       for (let i = 0; i < idiv(width, 8); i++) {
-        const of = 4 * (panel * idiv(width, 8) + i);
-        const inRow = 8 * i + 2 * (thread % 4);
-        const column = at.column + panel * width + inRow;
         for (let half = 0; half < 2; half++) {
-          const row = top + e * ROWS + inTile + 8 * half;
-          const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
-          if (inParts) store2(cs, group, held, inTile + 8 * half, inRow, v);
-          else if (row < sizes.M && column < sizes.N)
-            store2(cs, group, held, inTile + 8 * half, inRow, finish(cast(v), at.batch, row, column));
+          const v = vec2(values[4 * i + 2 * half], values[4 * i + 2 * half + 1]);
+          store2(cs, group, held, inTile + 8 * half, 8 * i + 2 * (thread % 4), v);
         }
       }
       fenceAsync();
