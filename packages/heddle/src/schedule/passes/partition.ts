@@ -12,7 +12,14 @@ import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } f
 import { type Canonical, jsonOf } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
-import { type MadeSoFar, ownWeight, sharedValues, type Users, WORTH_STORING } from './shared-values.js';
+import {
+  type MadeSoFar,
+  ownWeight,
+  sharedValues,
+  trafficSaved,
+  type Users,
+  WORTH_STORING,
+} from './shared-values.js';
 import { viewOf } from './views.js';
 import { windowsOfCalls } from './windows.js';
 
@@ -245,9 +252,10 @@ function resultsOf(
   const perElement = new Set(members.flatMap(({ node, per }) => (per === 'element' ? [node] : [])));
   const results = new Set<GraphNode>();
   const weight = new Map<GraphNode, number>();
-  const isMade = (node: GraphNode): boolean => stored.has(node) || results.has(node);
+  const isMade = (node: GraphNode): boolean =>
+    node.isLeaf || stored.has(node) || results.has(node) || (inReduction.has(node) && !perElement.has(node));
   const weightOf = (node: GraphNode): number => {
-    if (node.isLeaf || isMade(node) || (inReduction.has(node) && !perElement.has(node))) return 0;
+    if (isMade(node)) return 0;
     let known = weight.get(node);
     if (known === undefined) {
       known = node.src.reduce((n, s) => Math.min(1000, n + weightOf(s)), ownWeight(node));
@@ -258,9 +266,11 @@ function resultsOf(
   const again = new Set<GraphNode>();
   for (const { node, per } of [...members].reverse()) {
     if (stored.has(node)) continue;
-    const outside = users.get(node)!.some((u) => inReduction.get(u) !== own || again.has(u));
-    if (!outside) continue;
-    const light = per === 'element' && weightOf(node) < WORTH_STORING;
+    const outside = users.get(node)!.filter((u) => inReduction.get(u) !== own || again.has(u));
+    if (outside.length === 0) continue;
+    const kernels = new Set(outside.map((u) => inReduction.get(u) ?? u)).size;
+    const light =
+      per === 'element' && weightOf(node) < WORTH_STORING && trafficSaved(node, kernels, isMade, true) <= 0;
     if (light || node.op === 'reshape' || node.op === 'detach') again.add(node);
     else results.add(node);
   }

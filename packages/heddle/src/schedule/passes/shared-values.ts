@@ -1,5 +1,6 @@
 /** Values that several kernels would compute again, or one would again and again: they get memory. */
 import { argOf, type GraphNode } from '../../graph/node.js';
+import { FITTED } from '../../kernel/ir/machine.js';
 import { OPS } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type MatrixReduction, memoryOf } from '../group.js';
@@ -13,7 +14,43 @@ const MOST_POSITIONS = 4;
 /** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
 const WORTH_STORING_REPEATED = { blocks: 3, threads: WORTH_STORING } as const;
 
+/** Bytes that a GPU moves while it starts another kernel. */
+const bytesOfLaunch = (units: number): number => units * FITTED.strips.memory * FITTED.strips.kernel;
+
 const VIEWS: ReadonlySet<GraphNode['op']> = new Set<GraphNode['op']>(['expand', 'reshape', 'detach']);
+
+/** Bytes of a value. */
+const bytesOf = ({ size, dtype }: GraphNode): number => size * dtype.bytes;
+
+/** Bytes that a kernel reads to compute a value: of everything below it that has memory. */
+function bytesBelow(node: GraphNode, hasMemory: (node: GraphNode) => boolean): number {
+  const seen = new Set<GraphNode>();
+  let bytes = 0;
+  const visit = (at: GraphNode): void => {
+    for (const s of at.src) {
+      if (seen.has(s)) continue;
+      seen.add(s);
+      if (hasMemory(s)) bytes += bytesOf(s);
+      else visit(s);
+    }
+  };
+  visit(node);
+  return bytes;
+}
+
+/**
+ * Bytes of memory traffic that it saves if `kernels` kernels read a value instead of what it is computed from.
+ * @param extra bytes that are read only to compute it for memory
+ */
+export const trafficSaved = (
+  node: GraphNode,
+  kernels: number,
+  hasMemory: (node: GraphNode) => boolean,
+  isMade: boolean,
+): number => {
+  const below = bytesBelow(node, hasMemory);
+  return kernels * below - (isMade ? 0 : below) - (kernels + 1) * bytesOf(node);
+};
 
 /** The nodes that use a node. */
 export type Users = ReadonlyMap<GraphNode, readonly GraphNode[]>;
@@ -31,7 +68,7 @@ export function sharedValues(
   order: readonly GraphNode[],
   users: Users,
   { stored: before, claimed, inReduction }: MadeSoFar,
-  { model }: Target,
+  { model, units }: Target,
 ): GraphNode[] {
   const shared = new Set<GraphNode>();
   const stored = new Set(before);
@@ -84,7 +121,10 @@ export function sharedValues(
     const source = VIEWS.has(node.op) ? node.src[0]! : node;
     const isView = source !== node && (stored.has(source) || !claimed.has(source));
     const worthStoring =
-      (mine.size > 1 && w >= WORTH_STORING) ||
+      (mine.size > 1 &&
+        (w >= WORTH_STORING ||
+          (model === 'threads' &&
+            trafficSaved(node, mine.size, (n) => stored.has(n), false) > bytesOfLaunch(units)))) ||
       (isRepeated && w >= WORTH_STORING_REPEATED[model]) ||
       (scattered && w > 0);
     if (worthStoring && !isView) {
