@@ -5,8 +5,11 @@ import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
 import { fromBf16, toBf16 } from '../../src/core/float16.js';
 import * as H from '../../src/index.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import { H200 } from '../../src/kernel/ir/target.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
+import { LEVEL } from '../../src/ops/matmul/cuda-block.js';
 import { matmulWarpgroups, suitsWarpgroups, type WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
 import { cudaReason } from '../cases/case-runner.js';
 import { noise } from '../kernel/harness.js';
@@ -149,3 +152,11 @@ for (const dtype of [bf16, f16, f32])
         assert.ok(worst <= 1, `${layout} of ${M} × ${K} × ${N}: ${worst} times the bound`);
       }
   });
+
+test('a sum that is too long for one block is split, however many tiles there are', () => {
+  for (const K of [8192, 8200, 50304, 200_000]) {
+    const tiles = warpgroupTiles(problemOf({ batches: 1, M: 8192, N: 768, K }), H200, bf16);
+    assert.ok(tiles.length > 0, `K = ${K}`);
+    for (const { splits } of tiles) assert.ok(K <= splits * LEVEL.tensor, `K = ${K} in ${splits}`);
+  }
+});

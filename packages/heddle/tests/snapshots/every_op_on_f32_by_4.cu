@@ -24,7 +24,26 @@ __device__ inline f32x4 cos_f32x4(f32x4 a) { return {cosf(a.x), cosf(a.y), cosf(
 __device__ inline f32x4 tanh_f32x4(f32x4 a) { return {tanhf(a.x), tanhf(a.y), tanhf(a.z), tanhf(a.w)}; }
 __device__ inline f32x4 atan2_f32x4(f32x4 a, f32x4 b) { return {atan2f(a.x, b.x), atan2f(a.y, b.y), atan2f(a.z, b.z), atan2f(a.w, b.w)}; }
 __device__ inline f32x4 erf_f32x4(f32x4 a) { return {erff(a.x), erff(a.y), erff(a.z), erff(a.w)}; }
-__device__ inline f32x4 normcdf_f32x4(f32x4 a) { return {normcdff(a.x), normcdff(a.y), normcdff(a.z), normcdff(a.w)}; }
+__device__ inline float normal_cdf(float a) { 
+  const float t = nan_min(fabsf(a), 14.5f);
+  const float high = __uint_as_float(__float_as_uint(t) & 0xfffff000u);
+  const float square = high * high;
+  const float power = square * -0.7213475f;
+  const float whole = rintf(power);
+  float part = fmaf(square, -9.629815e-9f, fmaf(square, -0.7213475f, -power));
+  part = power - whole + fmaf((t - high) * (t + high), -0.7213475f, part);
+  float e, scale, inverse;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(e) : "f"(part));
+  asm("ex2.approx.f32 %0, %1;" : "=f"(scale) : "f"(whole));
+  const float sum = t + 4.0f;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(sum));
+  inverse = fmaf(inverse, fmaf(-sum, inverse, 1.0f), inverse);
+  const float u = fmaf(t * inverse, 2.0f, -1.0f);
+  const float p = fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(fmaf(-0.00013197077f, u, 0.00017935285f), u, 0.001569918f), u, -0.003512556f), u, -0.0075252685f), u, 0.06040383f), u, -0.18652344f), u, 0.3871369f), u, -0.60789657f), u, 0.75528514f);
+  const float tail = e * (p * inverse) * scale;
+  return a < 0.0f ? tail : 1.0f - tail;
+ }
+__device__ inline f32x4 normcdf_f32x4(f32x4 a) { return {normal_cdf(a.x), normal_cdf(a.y), normal_cdf(a.z), normal_cdf(a.w)}; }
 __device__ inline f32x4 pow_f32x4(f32x4 a, f32x4 b) { return {powf(a.x, b.x), powf(a.y, b.y), powf(a.z, b.z), powf(a.w, b.w)}; }
 __device__ inline f32x4 floor_f32x4(f32x4 a) { return {floorf(a.x), floorf(a.y), floorf(a.z), floorf(a.w)}; }
 __device__ inline f32x4 ceil_f32x4(f32x4 a) { return {ceilf(a.x), ceilf(a.y), ceilf(a.z), ceilf(a.w)}; }

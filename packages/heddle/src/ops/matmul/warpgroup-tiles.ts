@@ -46,10 +46,11 @@ const rule: LaunchRule<Problem, RatedTile> = {
       const fixed = warpgroupBytes({ ...one, stages: 0 });
       const each = warpgroupBytes(one) - fixed;
       const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
-      for (const splits of [1, 2, 3, 4, 6, 8, 16]) {
-        // Blocks share K where there are too few tiles for all multiprocessors, and where one sum would be too long.
-        if (K > splits * LEVEL.tensor || splits > chunks) continue;
-        if (splits > 1 && K <= (splits - 1) * LEVEL.tensor && tiles * splits > 2 * units) continue;
+      // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
+      const least = Math.ceil(K / LEVEL.tensor);
+      for (const splits of new Set([least, 1, 2, 3, 4, 6, 8, 16])) {
+        if (splits < least || splits > chunks) continue;
+        if (splits > least && tiles * splits > 2 * units) continue;
         yield { ...shape, stages, splits, speed };
       }
     }

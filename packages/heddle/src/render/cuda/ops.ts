@@ -103,6 +103,7 @@ const count = (t: DType, b: Text): Text => {
 
 const SCALAR = {
   ...FUNCTIONS,
+  normcdf: (use) => (use.t.name === 'f64' ? math('normcdf') : ours('normal_cdf'))(use),
   add: arithmetic('+', PRECEDENCE.sum, ours('wrap_add')),
   sub: arithmetic('-', PRECEDENCE.sum, ours('wrap_sub')),
   mul: arithmetic('*', PRECEDENCE.product, ours('wrap_mul')),
