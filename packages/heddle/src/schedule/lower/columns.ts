@@ -23,11 +23,11 @@ import {
   type Memories,
   powerOfTwo,
   scopeOf,
-  settled,
   THREAD,
   times,
   toIndex,
 } from './lowering.js';
+import { matrixBody } from './matrix-kernel.js';
 
 const THREADS = 256;
 /** Vectors of a column that a thread has on their way. */
@@ -42,8 +42,7 @@ export function columnsBody(
   memories: Memories,
   _target: Target,
 ): Body {
-  const axes = reduction.structure.runs.map((r): LoopAxis => ({ size: r.size, splits: new Set() }));
-  return settled(axes, memories, () => columns(roots, outputs, reduction, axes, memories));
+  return matrixBody(reduction, memories, (axes) => columns(roots, outputs, reduction, axes, memories));
 }
 
 function columns(

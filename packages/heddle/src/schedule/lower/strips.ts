@@ -10,24 +10,21 @@ import * as k from '../../kernel/ir/ir.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { value as valueType } from '../../kernel/ir/types.js';
 import type { MatrixReduction } from '../group.js';
-import { Accumulation, identityOf, opOf } from './accumulate.js';
+import { Accumulation, opOf } from './accumulate.js';
 import { type Coordinates, type LoopAxis, loopSizes } from './coordinates.js';
-import { Evaluator, type LoopScope, type Vector } from './evaluate.js';
+import { Evaluator, type Vector } from './evaluate.js';
 import {
   add,
   BLOCK,
   type Body,
-  cut,
   declared,
   lessThan,
   type Memories,
-  scopeOf,
-  settled,
   THREAD,
   times,
   toIndex,
 } from './lowering.js';
-import { guarded, levelsOf, neededInside } from './members.js';
+import { MatrixKernel, type MatrixWork, matrixBody, type Piece } from './matrix-kernel.js';
 import { rowsOfWarp, SHARED_TURN, type Strips, stripsOf } from './strip-shares.js';
 
 /** Elements that a thread has on their way where it keeps none: more would not fit into its registers. */
@@ -44,14 +41,12 @@ export function stripsBody(
   memories: Memories,
   target: Target,
 ): Body {
-  const axes = reduction.structure.runs.map((r): LoopAxis => ({ size: r.size, splits: new Set() }));
-  return settled(axes, memories, () =>
-    new StripKernel(roots, outputs, reduction, axes, memories, target).body(),
-  );
+  const work = { roots, outputs, reduction, memories };
+  return matrixBody(reduction, memories, (axes) => new StripKernel(work, axes, target).body());
 }
 
 /** What is read for each element, at its own place: it can be kept. */
-function inputsOf(roots: readonly GraphNode[], reduction: MatrixReduction, memories: Memories): GraphNode[] {
+function inputsOf({ roots, reduction, memories }: MatrixWork): GraphNode[] {
   const { structure, members } = reduction;
   const size = structure.rows * structure.columns;
   const inputs = new Set<GraphNode>();
@@ -67,14 +62,6 @@ function inputsOf(roots: readonly GraphNode[], reduction: MatrixReduction, memor
   return [...inputs];
 }
 
-/** Neighbouring elements of one row: where, and what computes there. */
-interface Piece {
-  readonly at: Coordinates;
-  readonly evaluator: Evaluator;
-  /** Whether the columns go so far down; undefined if they always do. */
-  readonly inside: Expr | undefined;
-}
-
 /** Pieces that a thread takes in a loop: numbers `from` to `to` of its column, `turn` at a time. */
 interface Section {
   readonly from: number;
@@ -87,14 +74,9 @@ interface Section {
 type Visit = (pieces: readonly Piece[], out: Statement[]) => void;
 
 class StripKernel {
-  readonly #out: Statement[] = [];
-  readonly #arrays: ArrayDecl[] = [];
-  readonly #held = new Map<GraphNode, Expr>();
-  readonly #roots: readonly GraphNode[];
-  readonly #outputs: readonly MemoryNode[];
-  readonly #reduction: MatrixReduction;
-  readonly #axes: readonly LoopAxis[];
-  readonly #scope: LoopScope;
+  readonly #kernel: MatrixKernel;
+  readonly #out: Statement[];
+  readonly #structure: MatrixReduction['structure'];
   readonly #shares: Strips;
   /** The thread's number among those side by side, and among those above each other. */
   readonly #x: Variable;
@@ -110,21 +92,12 @@ class StripKernel {
   readonly #pieces: readonly Piece[];
   readonly #sections: readonly Section[];
 
-  constructor(
-    roots: readonly GraphNode[],
-    outputs: readonly MemoryNode[],
-    reduction: MatrixReduction,
-    axes: readonly LoopAxis[],
-    memories: Memories,
-    target: Target,
-  ) {
-    this.#roots = roots;
-    this.#outputs = outputs;
-    this.#reduction = reduction;
-    this.#axes = axes;
-    this.#scope = { ...scopeOf(memories, false), aligned: true, held: (node) => this.#held.get(node) };
-    const { structure, members } = reduction;
-    this.#inputs = inputsOf(roots, reduction, memories);
+  constructor(work: MatrixWork, axes: readonly LoopAxis[], target: Target) {
+    this.#kernel = new MatrixKernel(work, axes);
+    const { structure, members } = work.reduction;
+    this.#out = this.#kernel.out;
+    this.#structure = structure;
+    this.#inputs = inputsOf(work);
     const [first] = this.#inputs;
     const reads = {
       tensors: this.#inputs.length,
@@ -145,7 +118,7 @@ class StripKernel {
       this.#isColumn = lessThan(k.read(column), structure.rows);
       column = declared('column', k.alu('min', [k.read(column), k.int(structure.rows - lanes)]), out);
     }
-    this.#column = cut(column, this.#axesOf(false), 'i', out).flat();
+    this.#column = this.#kernel.line(column);
     this.#vector = lanes > 1 ? { atom: this.#column.at(-1)!.value.terms[0]!.atom, lanes } : undefined;
     if (inShared > 0) {
       this.#kept = this.#keptArray(first!);
@@ -164,26 +137,16 @@ class StripKernel {
     return this.#shares.across * this.#shares.down;
   }
 
-  #axesOf(marked: boolean): LoopAxis[] {
-    return this.#axes.filter((_, i) => this.#reduction.structure.runs[i]!.marked === marked);
-  }
-
   body(): Body {
-    const early = neededInside(this.#reduction);
-    const columns = new Evaluator(this.#scope, this.#vector, this.#out);
-    for (const level of levelsOf(this.#reduction)) {
-      this.#reduce(level.filter((node) => node.op === 'reduce'));
-      for (const node of level)
-        if (node.op !== 'reduce' && early.has(node))
-          this.#held.set(node, k.read(declared('each', columns.value(node, this.#column), this.#out)));
-    }
+    const columns = new Evaluator(this.#kernel.scope, this.#vector, this.#out);
+    this.#kernel.compute(this.#column, columns, (nodes) => this.#reduce(nodes));
     this.#store(columns);
     const { lanes, across } = this.#shares;
     const sharedBytes = this.#keptBytes;
     return {
       statement: k.block(this.#out),
-      arrays: this.#arrays,
-      grid: [Math.ceil(this.#reduction.structure.rows / (across * lanes)), 1, 1],
+      arrays: this.#kernel.arrays,
+      grid: [Math.ceil(this.#structure.rows / (across * lanes)), 1, 1],
       block: [this.#threads, 1, 1],
       ...(sharedBytes > 0 ? { sharedBytes } : {}),
     };
@@ -197,7 +160,7 @@ class StripKernel {
 
   #keptArray({ dtype }: GraphNode): MemoryNode {
     const array: ArrayDecl = { name: 'kept', dtype, space: 'shared', dims: [-1], lanes: 1 };
-    this.#arrays.push(array);
+    this.#kernel.arrays.push(array);
     return k.arrayNode(array);
   }
 
@@ -212,21 +175,15 @@ class StripKernel {
 
   /** Piece `base + n` of the thread's columns; no piece of this base is further down than `base + to`. */
   #piece(base: Expr | undefined, n: number, to: number, out: Statement[]): Piece {
-    const { columns: length } = this.#reduction.structure;
+    const { columns: length } = this.#structure;
     const { down } = this.#shares;
-    const reduced = this.#axesOf(true);
-    const kept = this.#axesOf(false);
     let position: Expr = n === 0 ? k.read(this.#y) : add(k.read(this.#y), k.int(n * down));
     if (base) position = add(times(base, down), position);
     let row = declared('row', position, out);
     const inside = (base ? to : n + 1) * down > length ? lessThan(k.read(row), length) : undefined;
     if (inside) row = declared('row', k.alu('min', [k.read(row), k.int(length - 1)]), out);
-    const digits = cut(row, reduced, `r${n}_`, out);
-    const columnOf = (axis: LoopAxis): Coordinates => this.#column.filter((d) => d.origin?.axis === axis);
-    const at = this.#axes.flatMap((axis) =>
-      kept.includes(axis) ? columnOf(axis) : digits[reduced.indexOf(axis)]!,
-    );
-    return { at, inside, evaluator: new Evaluator(this.#scope, this.#vector, out) };
+    const at = this.#kernel.element(this.#column, row, `r${n}_`, out);
+    return { at, inside, evaluator: new Evaluator(this.#kernel.scope, this.#vector, out) };
   }
 
   /** Start to copy to shared memory what the thread keeps there: all of it is on its way at once. */
@@ -237,7 +194,7 @@ class StripKernel {
     for (let n = 0; n < SHARED_TURN; n++) {
       const { at } = this.#piece(k.read(base), inRegisters + n, inRegisters + inShared, inside);
       for (const [i, input] of this.#inputs.entries()) {
-        const memory = this.#scope.memory(input)!;
+        const memory = this.#kernel.scope.memory(input)!;
         const bytes = lanes * input.dtype.bytes;
         const way = bytes >= COPY[0] && bytes <= COPY[1] ? 'async-once' : null;
         const slot = this.#slot(k.read(base), inRegisters + n, i);
@@ -273,18 +230,16 @@ class StripKernel {
     if (nodes.length === 0) return;
     const { lanes } = this.#shares;
     const out = this.#out;
-    const termOf = (node: GraphNode, { at, evaluator, inside }: Piece, into: Statement[]): Expr => {
-      const v = k.read(declared('v', evaluator.value(node.src[0]!, at), into));
-      return inside ? k.select(k.splat(inside, lanes), v, identityOf(node, lanes)) : v;
-    };
-    const terms = nodes.map((node) => this.#pieces.map((piece) => termOf(node, piece, out)));
+    const termsOf = (node: GraphNode, pieces: readonly Piece[], into: Statement[]): Expr[] =>
+      pieces.map((piece) => this.#kernel.term(node, piece, lanes, into));
+    const terms = nodes.map((node) => termsOf(node, this.#pieces, out));
     for (const section of this.#sections) {
       if (section.isKept && !this.#isCopied) out.push(k.act('waitCopies', [k.int(0)]));
       const sums = new Accumulation();
       const accumulators = nodes.map((node) => sums.open(node, lanes));
       const { base, inside } = this.#turns(section, (pieces, into) => {
         nodes.forEach((node, i) => {
-          const total = pieces.map((piece) => termOf(node, piece, into)).reduce(joining(node));
+          const total = termsOf(node, pieces, into).reduce(joining(node));
           into.push(k.set(accumulators[i]!, joining(node)(k.read(accumulators[i]!), total)));
         });
       });
@@ -321,16 +276,11 @@ class StripKernel {
     const ofGroup = nodes.map((node, i) => butterfly(node, own[i]!, rows));
     if (groups === 1) {
       nodes.forEach((node, i) => {
-        this.#held.set(node, ofGroup[i]!);
+        this.#kernel.held.set(node, ofGroup[i]!);
       });
       return;
     }
-    const parts = nodes.map(({ dtype }): MemoryNode => {
-      const dims = [groups, across * lanes];
-      const array: ArrayDecl = { name: 'part', dtype, space: 'shared', dims, lanes: 1 };
-      this.#arrays.push(array);
-      return k.arrayNode(array);
-    });
+    const parts = this.#kernel.parts(nodes, [groups, across * lanes]);
     const place = (group: Expr): Expr[] => [group, times(k.read(this.#x), lanes)];
     const inWarp = k.alu('mod', [k.read(this.#y), k.int(rows)]);
     const group = k.alu('idiv', [k.read(this.#y), k.int(rows)]);
@@ -343,51 +293,19 @@ class StripKernel {
       const read = Array.from({ length: groups / side }, (_, n) =>
         k.load(parts[i]!, place(n === 0 ? mine : add(mine, k.int(n * side))), lanes),
       );
-      this.#held.set(node, butterfly(node, inPairs(node, read), side));
+      this.#kernel.held.set(node, butterfly(node, inPairs(node, read), side));
     });
   }
 
   /** Results for every column, then for every element. */
   #store(columns: Evaluator): void {
+    const kernel = this.#kernel;
     const out = this.#out;
-    const perColumn = new Set(
-      this.#reduction.members.flatMap(({ node, per }) => (per === 'row' ? [node] : [])),
-    );
-    const results = this.#roots.map((root, i) => ({ root, memory: this.#outputs[i]! }));
     const isColumn = this.#isColumn ? [this.#isColumn] : [];
-    const stored = (
-      evaluator: Evaluator,
-      at: Coordinates,
-      of: typeof results,
-      into: Statement[],
-    ): Statement[] =>
-      of.map(({ root, memory }) => {
-        const v = declared('v', evaluator.value(root, at), into);
-        evaluator.define(root, at, k.read(v));
-        return k.store(memory, k.read(v), [toIndex(at)]);
-      });
-    const ofColumn = results.filter(({ root }) => perColumn.has(root));
-    if (ofColumn.length > 0) {
-      const inside: Statement[] = [];
-      const stores = stored(columns.within(inside), this.#column, ofColumn, inside);
-      const isFirst = k.alu('eq', [k.read(this.#y), k.int(0)]);
-      out.push(guarded([isFirst, ...isColumn], [...inside, ...stores]));
-    }
-    const ofElement = results.filter(({ root }) => !perColumn.has(root));
-    if (ofElement.length === 0) return;
-    const visit: Visit = (pieces, into) => {
-      const stores: Statement[] = [];
-      for (const { at, evaluator, inside } of pieces) {
-        const conditions = [...(inside ? [inside] : []), ...isColumn];
-        if (conditions.length === 0) stores.push(...stored(evaluator, at, ofElement, into));
-        else {
-          const within: Statement[] = [];
-          const mine = stored(evaluator.within(within), at, ofElement, within);
-          into.push(guarded(conditions, [...within, ...mine]));
-        }
-      }
-      into.push(...stores);
-    };
+    const isFirst = k.alu('eq', [k.read(this.#y), k.int(0)]);
+    kernel.storeLine(this.#column, columns, [isFirst, ...isColumn]);
+    if (kernel.ofElement.length === 0) return;
+    const visit: Visit = (pieces, into) => kernel.storePieces(pieces, isColumn, into);
     visit(this.#pieces, out);
     for (const section of this.#sections) {
       const { from, to, turn } = section;
