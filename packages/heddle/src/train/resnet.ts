@@ -83,64 +83,71 @@ const stage = (Block: BlockOf, count: number, [from, to]: [number, number], stri
       ),
   );
 
-/** Weights as the paper by He et al. (2015) has them. */
-function drawConvolutions(model: nn.Module): void {
-  for (const [, module] of model.namedModules())
-    if (module instanceof nn.Conv2d)
-      nn.init.kaimingNormal(module.weight, { mode: 'fanOut', nonlinearity: 'relu' });
+/** What residual networks differ in. */
+interface ResNetSizes {
+  readonly Block: BlockOf;
+  /** Blocks of each stage, and their outputs' channels. */
+  readonly stages: readonly [count: number, channels: number][];
+  /** For large images: the first convolution is 7×7 of stride 2, and a pooling of stride 2 follows it. */
+  readonly large: boolean;
 }
 
-/** ResNet-18 for small images: its first convolution is 3×3 without stride, and no pooling follows it. */
-export class ResNet18 extends nn.Module {
+class ResNet extends nn.Module {
   readonly conv1: nn.Conv2d;
   readonly bn1 = new nn.BatchNorm2d(64);
   readonly relu = new nn.ReLU();
-  readonly layer1 = stage(BasicBlock, 2, [64, 64], 1);
-  readonly layer2 = stage(BasicBlock, 2, [64, 128], 2);
-  readonly layer3 = stage(BasicBlock, 2, [128, 256], 2);
-  readonly layer4 = stage(BasicBlock, 2, [256, 512], 2);
+  readonly maxpool: nn.MaxPool2d | undefined;
+  readonly layer1: nn.Sequential;
+  readonly layer2: nn.Sequential;
+  readonly layer3: nn.Sequential;
+  readonly layer4: nn.Sequential;
   readonly fc: nn.Linear;
 
-  constructor(channels: number, classes: number) {
+  constructor(channels: number, classes: number, { Block, stages, large }: ResNetSizes) {
     super();
-    this.conv1 = convolution(channels, 64, 3, 1);
-    this.fc = new nn.Linear(512, classes);
-    drawConvolutions(this);
-  }
-
-  /** @param x (N, channels, H, W) · @returns logits (N, classes) */
-  forward(x: Tensor): Tensor {
-    const { relu, conv1, bn1, layer1, layer2, layer3, layer4, fc } = this;
-    const first = relu.forward(bn1.forward(conv1.forward(x)));
-    const last = [layer1, layer2, layer3, layer4].reduce((y, layer) => layer.forward(y), first);
-    return fc.forward(last.mean([2, 3]));
-  }
-}
-
-/** ResNet-50 for large images: a 7×7 convolution and a pooling, each of stride 2, before its blocks. */
-export class ResNet50 extends nn.Module {
-  readonly conv1: nn.Conv2d;
-  readonly bn1 = new nn.BatchNorm2d(64);
-  readonly relu = new nn.ReLU();
-  readonly maxpool = new nn.MaxPool2d(3, { stride: 2, padding: 1 });
-  readonly layer1 = stage(Bottleneck, 3, [64, 256], 1);
-  readonly layer2 = stage(Bottleneck, 4, [256, 512], 2);
-  readonly layer3 = stage(Bottleneck, 6, [512, 1024], 2);
-  readonly layer4 = stage(Bottleneck, 3, [1024, 2048], 2);
-  readonly fc: nn.Linear;
-
-  constructor(channels: number, classes: number) {
-    super();
-    this.conv1 = convolution(channels, 64, 7, 2);
-    this.fc = new nn.Linear(2048, classes);
-    drawConvolutions(this);
+    this.conv1 = large ? convolution(channels, 64, 7, 2) : convolution(channels, 64, 3, 1);
+    if (large) this.maxpool = new nn.MaxPool2d(3, { stride: 2, padding: 1 });
+    const layer = (i: number): nn.Sequential => {
+      const [count, to] = stages[i]!;
+      return stage(Block, count, [stages[i - 1]?.[1] ?? 64, to], i === 0 ? 1 : 2);
+    };
+    this.layer1 = layer(0);
+    this.layer2 = layer(1);
+    this.layer3 = layer(2);
+    this.layer4 = layer(3);
+    this.fc = new nn.Linear(stages.at(-1)![1], classes);
+    for (const [, module] of this.namedModules())
+      if (module instanceof nn.Conv2d)
+        nn.init.kaimingNormal(module.weight, { mode: 'fanOut', nonlinearity: 'relu' });
   }
 
   /** @param x (N, channels, H, W) · @returns logits (N, classes) */
   forward(x: Tensor): Tensor {
     const { relu, conv1, bn1, maxpool, layer1, layer2, layer3, layer4, fc } = this;
-    const first = maxpool.forward(relu.forward(bn1.forward(conv1.forward(x))));
-    const last = [layer1, layer2, layer3, layer4].reduce((y, layer) => layer.forward(y), first);
+    const first = relu.forward(bn1.forward(conv1.forward(x)));
+    const pooled = maxpool ? maxpool.forward(first) : first;
+    const last = [layer1, layer2, layer3, layer4].reduce((y, layer) => layer.forward(y), pooled);
     return fc.forward(last.mean([2, 3]));
+  }
+}
+
+/** ResNet-18 for small images: its first convolution is 3×3 without stride, and no pooling follows it. */
+export class ResNet18 extends ResNet {
+  constructor(channels: number, classes: number) {
+    const stages: ResNetSizes['stages'] = [64, 128, 256, 512].map((width) => [2, width]);
+    super(channels, classes, { Block: BasicBlock, stages, large: false });
+  }
+}
+
+/** ResNet-50, for large images. */
+export class ResNet50 extends ResNet {
+  constructor(channels: number, classes: number) {
+    const stages: ResNetSizes['stages'] = [
+      [3, 256],
+      [4, 512],
+      [6, 1024],
+      [3, 2048],
+    ];
+    super(channels, classes, { Block: Bottleneck, stages, large: true });
   }
 }

@@ -36,6 +36,7 @@ import {
   saveWeights,
   type TrainingProgram,
 } from '../../src/train/index.js';
+import { Bottleneck } from '../../src/train/resnet.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'heddle-train-'));
 after(() => rm(folder, { recursive: true }));
@@ -475,6 +476,29 @@ test('checkpoints of the best only', async () => {
     }),
   );
   assert.equal((await readSafetensors(path)).metadata.epoch, '1');
+});
+
+test('a bottleneck narrows the channels, halves the image by its 3×3 convolution, and adds what it got', async () => {
+  const block = new Bottleneck(64, 256, 2);
+  assert.deepEqual(
+    [block.conv1, block.conv2, block.conv3].map(({ weight }) => weight.shape),
+    [
+      [64, 64, 1, 1],
+      [64, 64, 3, 3],
+      [256, 64, 1, 1],
+    ],
+  );
+  assert.deepEqual(block.downsample!.parameters().map(({ shape }) => shape)[0], [256, 64, 1, 1]);
+  // Branches of 0 leave what is added.
+  nn.init.zeros(block.bn3.weight!);
+  block.eval();
+  const x = tensor(
+    Float32Array.from({ length: 64 * 64 }, (_, i) => Math.sin(i)),
+    { shape: [1, 64, 8, 8] },
+  );
+  const [got, added] = [block.forward(x), block.downsample!.forward(x).relu()];
+  assert.deepEqual(got.shape, [1, 256, 4, 4]);
+  assert.deepEqual(await got.data(), await added.data());
 });
 
 test('programs have the sizes that are known of them', () => {
