@@ -128,7 +128,8 @@ export class WeightedRandomSampler implements Sampler {
     // The order of arrivals that come at random with these rates (Efraimidis and Spirakis, Weighted random sampling
     // with a reservoir, 2006): that of draws without replacement.
     const arrivals = this.#weights.map((weight) => -Math.log(1 - fine(random)) / weight);
-    const order = Uint32Array.from(arrivals, (_, i) => i);
+    // The smallest weights arrive at infinity, too, where those of weight 0 would stand beside them.
+    const order = Uint32Array.from(arrivals, (_, i) => i).filter((i) => this.#weights[i]! > 0);
     return order.sort((a, b) => arrivals[a]! - arrivals[b]! || a - b).slice(0, this.length);
   }
 

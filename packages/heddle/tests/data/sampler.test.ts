@@ -26,6 +26,7 @@ property(
     if (!replacement) assert.equal(new Set(order).size, numSamples);
     assert.deepEqual(make().order(new PhiloxStream(seed), 0), order);
   },
+  { found: [[[0, 5e-324], 1, false, 0]] },
 );
 
 test('weighted: examples come as often as their weights say', () => {
