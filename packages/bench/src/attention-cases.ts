@@ -2,7 +2,7 @@
 import { bf16, randn, scaledDotProductAttention, type Tensor } from 'heddle';
 import { compiled } from 'heddle/internal/cli/workload.js';
 import type { KernelCase } from './device-cases.js';
-import { resultAndGradients } from './workload.js';
+import { gradients } from './workload.js';
 
 /** Batch, heads, queries and features of a head. */
 const SHAPES: readonly (readonly [number, number, number, number])[] = [
@@ -47,7 +47,7 @@ export function attentionCases(s: number): KernelCase[] {
         ),
       ),
       named('attention causal, gradients', 3.5 * flops, () =>
-        resultAndGradients(attended, three(), of().detach().realize()),
+        gradients(attended, three(), of().detach().realize()),
       ),
     ];
   });

@@ -11,7 +11,7 @@ import { renderCuda } from '../../src/render/cuda/render.js';
 import { pixelsOf, throughTiles, tileProduct, walked } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
-import { generatedKernels } from './cuda-generated.js';
+import { attentionKernels, generatedKernels } from './cuda-generated.js';
 import { KERNELS } from './cuda-kernels.js';
 import { matmulKernels } from './cuda-matmul.js';
 import { productKernels } from './cuda-products.js';
@@ -88,5 +88,7 @@ describe('CUDA text', { concurrency: true }, () => {
   const own = hopperKernels.map((ir) =>
     renderCuda(compile(ir, H200), { maxThreads: ir.name.startsWith('matmul') ? 384 : 256 }),
   );
-  checked('sm_90a', own, true);
+  const attention = [64, 128].flatMap((width) => attentionKernels(H200, width));
+  const groups = attention.map(({ ir, threads }) => renderCuda(compile(ir, H200), { maxThreads: threads }));
+  checked('sm_90a', [...own, ...groups], true);
 });

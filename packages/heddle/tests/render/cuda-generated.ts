@@ -79,21 +79,29 @@ function ofSequences(target: Target): KernelIr[] {
   return kernelsOf('sequences', [...outputs, ...gradients], target);
 }
 
-/** Attention of 16-bit floats with its gradients, of a mask and without. */
-function ofAttention(target: Target): KernelIr[] {
-  const roots = [64, 128].flatMap((width) => {
-    const leaves = [1, 2, 3].map(() => leaf([2, 4, 256, width], bf16, true));
-    const [q, k, v] = leaves.map((x) => new Tensor(x));
-    const mask = width === 64 ? new Tensor(leaf([256, 256], bool)) : undefined;
-    const y = scaledDotProductAttention(q!, k!, v!, { mask, isCausal: true }).node;
-    return [y, ...vjp([y], [leaf(y.shape, bf16)], leaves)].map((node) => new Tensor(node!));
-  });
-  return kernelsOf('attention', roots, target).filter(({ name }) => /_attention/.test(name));
+/** Attention of 16-bit floats and its gradients: their kernels, and the threads of a block. */
+export function attentionKernels(
+  target: Target,
+  width: number,
+  isMasked = false,
+): readonly { readonly ir: KernelIr; readonly threads: number }[] {
+  const leaves = [1, 2, 3].map(() => leaf([2, 4, 256, width], bf16, true));
+  const [q, k, v] = leaves.map((x) => new Tensor(x));
+  const mask = isMasked ? new Tensor(leaf([256, 256], bool)) : undefined;
+  const y = scaledDotProductAttention(q!, k!, v!, { mask, isCausal: true }).node;
+  const gradients = vjp([y], [leaf(y.shape, bf16)], leaves);
+  const { launches } = schedule([y, ...gradients.map((node) => node!)], target);
+  return launches.flatMap(({ work }) =>
+    'kernel' in work && work.kernel.name.startsWith('attention')
+      ? [{ ir: { ...work.kernel, name: `${work.kernel.name}_${width}` }, threads: work.block[0] }]
+      : [],
+  );
 }
 
 export const generatedKernels = (target: Target): KernelIr[] => [
   ...ofPrograms(target),
   ...ofLayers(target),
   ...ofSequences(target),
-  ...ofAttention(target),
+  ...attentionKernels(target, 64, true).map(({ ir }) => ir),
+  ...attentionKernels(target, 128).map(({ ir }) => ir),
 ];

@@ -1,6 +1,6 @@
 /** The kernels of attention for GPUs, as choices of the fused ops. */
 import { bool, f32, isHalf } from '../../core/dtype.js';
-import type { KernelChoice, KernelIo, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
+import type { KernelChoice, KernelIo, StageArgument, Variant } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { gridStage } from '../stage.js';
@@ -9,7 +9,10 @@ import { attentionWarps, type ForwardResults } from './cuda-forward.js';
 import { keyValueGradientWarps, queryGradientWarps } from './cuda-gradients.js';
 import { type AttentionProblem, attentionProblem, gradientProblem } from './problem.js';
 import type { WarpTile } from './warp.js';
-import { attentionGroups, type GroupTile, suitsCopies } from './warpgroup-forward.js';
+import { type GroupTile, suitsCopies } from './warpgroup.js';
+import { attentionGroups } from './warpgroup-forward.js';
+import { keyValueGradientGroups } from './warpgroup-key-gradient.js';
+import { queryGradientGroups } from './warpgroup-query-gradient.js';
 
 /** Compute capability × 10 of Ampere: mma of bf16 and asynchronous copies. */
 const MMA = 80;
@@ -45,7 +48,11 @@ const WARPGROUPS = 90;
 
 /** Whether warpgroups can do it. */
 const suitsGroups = (p: AttentionProblem, { capability }: Target): boolean =>
-  capability === WARPGROUPS && p.mask === undefined && p.scale > 0 && [p.q, p.k, p.v].every(suitsCopies);
+  capability === WARPGROUPS &&
+  p.width % 64 === 0 &&
+  p.mask === undefined &&
+  p.scale > 0 &&
+  [p.q, p.k, p.v].every(suitsCopies);
 
 /** As many warpgroups as there are registers for; heads of 128 features need more of them for a row. */
 const groupTileOf = ({ width }: AttentionProblem): GroupTile => ({
@@ -53,6 +60,31 @@ const groupTileOf = ({ width }: AttentionProblem): GroupTile => ({
   across: 128,
   stages: 2,
 });
+
+/**
+ * The most promising first: tiles as large as there are registers for. A row of a tile takes one and a quarter of a thread,
+ * beside the sums, half of one for each feature of a gradient.
+ */
+const queryTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
+  width > 64
+    ? [
+        { groups: 2, across: 96, stages: 2 },
+        { groups: 2, across: 64, stages: 2 },
+      ]
+    : [
+        { groups: 2, across: 128, stages: 2 },
+        { groups: 3, across: 64, stages: 3 },
+      ];
+
+const keyTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
+  width > 64 ? [{ groups: 2, across: 48, stages: 3 }] : [{ groups: 2, across: 64, stages: 3 }];
+
+/** `warps-64x32`: rows of a block, and of the tiles that they meet. */
+const warpsName = ({ warps, across }: WarpTile): string => `warps-${16 * warps}x${across}`;
+const groupsName = ({ groups, across }: GroupTile): string => `warpgroups-${64 * groups}x${across}`;
+
+/** Rows of which a warpgroup has not more than one block. */
+const FEW = 64;
 
 /** The parameters of results come last, the mask before them. The most promising way first. */
 function forwardVariants(
@@ -65,16 +97,16 @@ function forwardVariants(
   const sources = [...inputs(0, 1, 2), ...(p.mask ? inputs(3) : []), ...outs];
   const tile = { ...tileOf(p.width), across: 64 };
   const warps = {
-    name: `warps-${16 * tile.warps}x${tile.across}`,
+    name: warpsName(tile),
     plan: () => [gridStage(attentionWarps(p, tile, results), ...sources)],
   };
   if (!suitsGroups(p, io.target)) return [warps];
   const groupTile = groupTileOf(p);
   const groups = {
-    name: `warpgroups-${64 * groupTile.groups}x${groupTile.across}`,
+    name: groupsName(groupTile),
     plan: () => [gridStage(attentionGroups(p, groupTile, io.target.units, results), ...sources)],
   };
-  return p.queries > 64 ? [groups, warps] : [warps, groups];
+  return p.queries > FEW ? [groups, warps] : [warps, groups];
 }
 
 const LOG_SUM_EXP = 'attentionLogSumExp';
@@ -118,24 +150,50 @@ const gradientInputs = (hasMask: boolean): StageArgument[] => [
   ...inputs(4, 5),
 ];
 
+function queryGradientVariants(io: KernelIo, arg: AttentionArg): Variant[] {
+  const p = gradientProblem(io, arg);
+  const sources = [...gradientInputs(p.mask !== undefined), { output: true } as const];
+  const tile = tileOf(p.width);
+  const warps = {
+    name: warpsName(tile),
+    plan: () => [gridStage(queryGradientWarps(p, tile), ...sources)],
+  };
+  if (!suitsGroups(p, io.target) || !suitsCopies(p.g)) return [warps];
+  const groups = queryTiles(p).map((tile) => ({
+    name: groupsName(tile),
+    plan: () => [gridStage(queryGradientGroups(p, tile, io.target.units), ...sources)],
+  }));
+  return p.queries > FEW ? [...groups, warps] : [warps, ...groups.slice(0, 1)];
+}
+
 export const queryGradientChoice: KernelChoice<AttentionArg> = {
   name: 'attentionQueryGradient-cuda',
   when: fitsGradient,
   strided: ANY_GRADIENT,
   finishes: false,
-  plan: (io, arg) => {
-    const p = gradientProblem(io, arg);
-    const kernel = queryGradientWarps(p, tileOf(p.width));
-    return [gridStage(kernel, ...gradientInputs(p.mask !== undefined), { output: true })];
-  },
+  variants: queryGradientVariants,
+  plan: (io, arg) => queryGradientVariants(io, arg)[0]!.plan(),
 };
 
-function keyValueStages(io: KernelIo, arg: AttentionArg, toK: boolean): Stage[] {
+function keyValueVariants(io: KernelIo, arg: AttentionArg, toK: boolean): Variant[] {
   const p = gradientProblem(io, arg);
-  const toV = !toK || io.also?.has(VALUE_GRADIENT) === true;
-  const kernel = keyValueGradientWarps(p, tileOf(p.width), { toK, toV });
-  const outs: StageArgument[] = [{ output: true }, ...(toK && toV ? [{ also: VALUE_GRADIENT }] : [])];
-  return [gridStage(kernel, ...gradientInputs(p.mask !== undefined), ...outs)];
+  const results = { toK, toV: !toK || io.also?.has(VALUE_GRADIENT) === true };
+  const outs: StageArgument[] = [
+    { output: true },
+    ...(results.toK && results.toV ? [{ also: VALUE_GRADIENT }] : []),
+  ];
+  const sources = [...gradientInputs(p.mask !== undefined), ...outs];
+  const tile = tileOf(p.width);
+  const warps = {
+    name: warpsName(tile),
+    plan: () => [gridStage(keyValueGradientWarps(p, tile, results), ...sources)],
+  };
+  if (!suitsGroups(p, io.target) || !suitsCopies(p.g)) return [warps];
+  const groups = keyTiles(p).map((tile) => ({
+    name: groupsName(tile),
+    plan: () => [gridStage(keyValueGradientGroups(p, tile, io.target.units, results), ...sources)],
+  }));
+  return p.keys > FEW ? [...groups, warps] : [warps, ...groups.slice(0, 1)];
 }
 
 export const keyGradientChoice: KernelChoice<AttentionArg> = {
@@ -144,7 +202,8 @@ export const keyGradientChoice: KernelChoice<AttentionArg> = {
   strided: ANY_GRADIENT,
   finishes: false,
   also: [VALUE_GRADIENT],
-  plan: (io, arg) => keyValueStages(io, arg, true),
+  variants: (io, arg) => keyValueVariants(io, arg, true),
+  plan: (io, arg) => keyValueVariants(io, arg, true)[0]!.plan(),
 };
 
 export const valueGradientChoice: KernelChoice<AttentionArg> = {
@@ -152,5 +211,6 @@ export const valueGradientChoice: KernelChoice<AttentionArg> = {
   when: fitsGradient,
   strided: ANY_GRADIENT,
   finishes: false,
-  plan: (io, arg) => keyValueStages(io, arg, false),
+  variants: (io, arg) => keyValueVariants(io, arg, false),
+  plan: (io, arg) => keyValueVariants(io, arg, false)[0]!.plan(),
 };

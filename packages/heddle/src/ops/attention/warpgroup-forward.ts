@@ -7,178 +7,29 @@
  * cores work while it makes powers of the scores. Weights are the left operand of that product where they are, in registers.
  */
 import { f32 } from '../../core/dtype.js';
-import { type BufferSchema, buffer, tensorMap } from '../../kernel/ir/types.js';
-import {
-  asCast,
-  type Cast,
-  defineKernel,
-  type Intrinsics,
-  type Memory,
-} from '../../kernel/language/language.js';
+import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
+import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import type { ForwardResults } from './cuda-forward.js';
-import type { AttentionProblem, RowsLayout } from './problem.js';
+import type { AttentionProblem } from './problem.js';
+import {
+  GROUP,
+  type GroupContext,
+  type GroupTile,
+  groupWork,
+  mappedRows,
+  type QueriesPlace,
+  REGISTERS,
+  ROWS,
+  THREADS,
+} from './warpgroup.js';
 
-/** How the work is cut. */
-export interface GroupTile {
-  /** Warpgroups that multiply, of 64 rows each. */
-  readonly groups: 2 | 3;
-  /** Keys of a tile. */
-  readonly across: number;
-  readonly stages: number;
-}
-
-const ROWS = 64;
-const THREADS = 128;
-
-/** Registers of a thread that copies, and of one that multiplies, by the number of warpgroups that do. */
-const REGISTERS = { 2: { producer: 40, consumer: 232 }, 3: { producer: 32, consumer: 160 } } as const;
-
-/** Bytes of keys and values of heads that are worked on side by side: they stay in the cache that all multiprocessors share. */
-const CACHED = 24 * 2 ** 20;
-
-/** Elements of a row of a tile: panels of 128 bytes, or of what divides a head's features. */
-export const panelOf = (width: number): number => (width % 64 === 0 ? 64 : width % 32 === 0 ? 32 : 16);
-
-/** A source for the copy engine: what is repeated has one index. */
-export interface MappedRows {
-  readonly schema: BufferSchema;
-  /** 0 where all batches, or heads, are the same, else 1. */
-  readonly batch: 0 | 1;
-  readonly head: 0 | 1;
-}
-
-/** Whether the copy engine takes rows that lie so. */
-export const suitsCopies = ({ offset, batch, head, row, column }: RowsLayout): boolean =>
-  column === 1 && row > 0 && [offset, batch, head, row].every((n) => n >= 0 && n % 8 === 0);
-
-/** @param sizes batches, heads and rows */
-export function mappedRows(
-  x: RowsLayout,
-  p: AttentionProblem,
-  [batches, heads, rows]: readonly [number, number, number],
-  along: number,
-): MappedRows {
-  const batch = x.batch > 0 ? 1 : 0;
-  const head = x.head > 0 ? 1 : 0;
-  const panel = panelOf(p.width);
-  const schema = tensorMap(p.dtype, {
-    sizes: [batch ? batches : 1, head ? heads : 1, rows, p.width],
-    strides: [x.batch || x.row, x.head || x.row, x.row, 1],
-    box: [1, 1, along, panel],
-    offset: x.offset,
-  });
-  return { schema, batch, head };
-}
-
-/** All that the device functions have to know when the kernel is compiled. */
-interface GroupWork {
-  readonly groups: number;
-  readonly across: number;
-  readonly stages: number;
-  readonly rows: number;
-  readonly width: number;
-  readonly panel: number;
-  readonly panels: number;
-  readonly batch: number;
-  readonly heads: number;
-  readonly sharing: number;
-  readonly queries: number;
-  readonly keys: number;
-  readonly isCausal: boolean;
-  readonly scale2: number;
-  /** Blocks of rows of a head, and all of them. */
-  readonly down: number;
-  readonly total: number;
-  /** Heads of all batches that are worked on side by side. */
-  readonly together: number;
-  readonly q: Omit<MappedRows, 'schema'>;
-  readonly k: Omit<MappedRows, 'schema'>;
-  readonly v: Omit<MappedRows, 'schema'>;
-  readonly cast: Cast<'f32'>;
+interface Context extends GroupContext {
   readonly results: ForwardResults;
-}
-
-interface Context extends Intrinsics {
-  readonly work: GroupWork;
-  readonly ROWS: number;
-  readonly THREADS: number;
-  readonly eachBlock: typeof eachBlock;
-  readonly startScores: typeof startScores;
-  readonly startOutput: typeof startOutput;
-  readonly maskScores: typeof maskScores;
   readonly toPowers: typeof toPowers;
-  readonly toOperand: typeof toOperand;
   readonly produce: typeof produce;
   readonly attend: typeof attend;
   readonly finishRows: typeof finishRows;
-}
-
-/** The rows of queries that a block works on, and how many tiles of keys they meet. */
-interface QueriesPlace {
-  readonly batch: number;
-  readonly head: number;
-  readonly first: number;
-  readonly tiles: number;
-}
-
-/** Calls `body` for each block of rows that this one takes: of some heads side by side the last rows first. */
-function eachBlock(body: (at: QueriesPlace) => void, context: Context): void {
-  const { blockIdx, gridDim, idiv, work } = context;
-  const { across, batch, down, heads, isCausal, keys, rows, together, total } = work;
-  for (let number = blockIdx.x; number < total; number += gridDim.x) {
-    const from = idiv(number, together * down) * together;
-    const beside = Math.min(together, batch * heads - from);
-    const inside = number - from * down;
-    const index = from + (inside % beside);
-    const first = (down - 1 - idiv(inside, beside)) * rows;
-    const end = isCausal ? Math.min(keys, first + rows) : keys;
-    body({ batch: idiv(index, heads), head: index % heads, first, tiles: idiv(end + across - 1, across) });
-  }
-}
-
-/** Starts the products of a warpgroup's queries with a tile of keys. */
-function startScores(
-  scores: Memory,
-  qs: Memory,
-  ks: Memory,
-  stage: number,
-  group: number,
-  context: Context,
-): void {
-  const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
-  const { panel, width } = work;
-  fenceWgmma(scores);
-  for (let k = 0; k < width; k += 16) {
-    const p = idiv(k, panel);
-    if (k === 0)
-      wgmma(scores, qs, p, group * ROWS, k % panel, ks, stage, p, 0, k % panel, false, false, true);
-    else wgmma(scores, qs, p, group * ROWS, k % panel, ks, stage, p, 0, k % panel);
-  }
-  commitWgmma();
-}
-
-/** Starts to add the products of weights with a tile of values. */
-function startOutput(out: Memory, weights: Memory, vs: Memory, stage: number, context: Context): void {
-  const { commitWgmma, fenceWgmma, idiv, wgmma, work } = context;
-  fenceWgmma(out);
-  fenceWgmma(weights);
-  for (let k = 0; k < idiv(work.across, 16); k++)
-    wgmma(out, weights, k, vs, stage, 0, 16 * k, 0, false, true);
-  commitWgmma();
-}
-
-/** −Infinity for keys that are too late, or beyond the end. @param row of the first of the thread's sums */
-function maskScores(scores: Memory, row: number, column: number, context: Context): void {
-  const { idiv, work } = context;
-  const { across, isCausal, keys } = work;
-  for (let i = 0; i < idiv(across, 2); i++) {
-    const key = column + 8 * idiv(i, 4) + (i % 2);
-    const query = row + 8 * (idiv(i, 2) % 2);
-    if (isCausal) {
-      if (key > query || key >= keys) scores[i] = -Infinity;
-    } else if (key >= keys) scores[i] = -Infinity;
-  }
 }
 
 /** Makes powers of scores relative to the largest so far, of the thread's two rows. */
@@ -204,14 +55,6 @@ function toPowers(scores: Memory, most: Memory, totals: Memory, factors: Memory,
     }
     totals[half] = total;
   }
-}
-
-/** Sums, rounded, as the left operand of a product along their columns. */
-function toOperand(words: Memory, sums: Memory, count: number, context: Context): void {
-  const { bitcast, idiv, u32, vec2, work } = context;
-  for (let k = 0; k < idiv(count, 16); k++)
-    for (let j = 0; j < 4; j++)
-      words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
 }
 
 /** What the warpgroups of a block share: tiles of queries, keys and values, and the mbarriers that say whose turn it is. */
@@ -266,7 +109,7 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
 /** A warpgroup: the output and the log-sum-exp of its 64 rows of each block. */
 function attend(given: Given, tiles: Tiles, group: number, context: Context): void {
   const { arrive, eachBlock, f32, fenceWgmma, idiv, laneId, local, threadIdx, u32, waitBarrier } = context;
-  const { finishRows, maskScores, startOutput, startScores, toOperand, toPowers, waitWgmma } = context;
+  const { finishRows, maskScores, startColumns, startRows, toOperand, toPowers, waitWgmma } = context;
   const { work, ROWS, THREADS } = context;
   const { across, isCausal, keys, stages, width } = work;
   const { emptyK, emptyQ, emptyV, fullK, fullQ, fullV, ks, qs, vs } = tiles;
@@ -294,7 +137,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
     const multiplyValues = (n: number) => {
       const stage = (begin + n) % stages;
       waitBarrier(fullV, stage, idiv(begin + n, stages));
-      startOutput(out, weights, vs, stage, context);
+      startColumns(out, weights, vs, stage, context);
     };
     const freeValues = (n: number) => {
       waitWgmma(out, 0);
@@ -307,7 +150,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
     for (let i = 0; i < idiv(width, 2); i++) out[i] = 0;
     waitBarrier(fullQ, 0, taken);
     waitBarrier(fullK, begin % stages, idiv(begin, stages));
-    startScores(scores, qs, ks, begin % stages, group, context);
+    startRows(scores, qs, ks, begin % stages, group, context);
     waitWgmma(scores, 0);
     if (isFirstLane) arrive(emptyK, begin % stages);
     toWeights(0);
@@ -315,7 +158,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
     for (let n = 1; n < own; n++) {
       const stage = (begin + n) % stages;
       waitBarrier(fullK, stage, idiv(begin + n, stages));
-      startScores(scores, qs, ks, stage, group, context);
+      startRows(scores, qs, ks, stage, group, context);
       multiplyValues(n - 1);
       waitWgmma(scores, 1);
       // No read of the scores moves over the wait.
@@ -352,8 +195,8 @@ function finishRows(
   at: QueriesPlace,
   context: Context,
 ): void {
-  const { idiv, laneId, shuffleXor, store2, vec2, work } = context;
-  const { heads, queries, results, scale2, width } = work;
+  const { idiv, laneId, results, shuffleXor, store2, vec2, work } = context;
+  const { heads, queries, scale2, width } = work;
   for (let half = 0; half < 2; half++) {
     let total = totals[half];
     total = total + shuffleXor(total, 1);
@@ -375,10 +218,7 @@ function finishRows(
   }
 }
 
-const FUNCTIONS = {
-  ...{ eachBlock, startScores, startOutput, maskScores, toPowers, toOperand },
-  ...{ produce, attend, finishRows },
-};
+const FUNCTIONS = { toPowers, produce, attend, finishRows };
 
 /** The output and the log-sum-exp, or one of them. No mask, and a scale above 0. */
 export function attentionGroups(
@@ -391,7 +231,7 @@ export function attentionGroups(
   const q = mappedRows(p.q, p, [p.batch, p.heads, p.queries], rows);
   const k = mappedRows(p.k, p, [p.batch, p.keyHeads, p.keys], tile.across);
   const v = mappedRows(p.v, p, [p.batch, p.keyHeads, p.keys], tile.across);
-  const work = workOf(p, tile, { q, k, v }, results);
+  const work = groupWork(p, tile, { q, k, v }, { length: p.queries, heads: p.batch * p.heads });
   const kernel = defineKernel(
     'attentionGroups',
     {
@@ -434,41 +274,16 @@ export function attentionGroups(
         attend(given, tiles, group, context);
       }
     },
-    { ...FUNCTIONS, dtype: p.dtype, registers: REGISTERS[tile.groups], work, ROWS, THREADS },
+    {
+      ...GROUP,
+      ...FUNCTIONS,
+      ...{ dtype: p.dtype, registers: REGISTERS[tile.groups], results, work, ROWS, THREADS },
+    },
   );
   return {
     kernel,
-    grid: [Math.min(work.total, units), 1, 1],
+    grid: [Math.min(work.down * p.batch * p.heads, units), 1, 1],
     threads: (tile.groups + 1) * THREADS,
     sharedBytes: 0,
-  };
-}
-
-function workOf(
-  p: AttentionProblem,
-  tile: GroupTile,
-  { q, k, v }: Readonly<Record<'q' | 'k' | 'v', MappedRows>>,
-  results: ForwardResults,
-): GroupWork {
-  const { batch, heads, keys, width } = p;
-  const rows = ROWS * tile.groups;
-  const down = Math.ceil(p.queries / rows);
-  const panel = panelOf(width);
-  const sharing = heads / p.keyHeads;
-  return {
-    ...tile,
-    ...{ rows, width, panel, batch, heads, sharing, keys, down, results },
-    panels: width / panel,
-    queries: p.queries,
-    isCausal: p.isCausal,
-    scale2: p.scale * Math.LOG2E,
-    total: down * batch * heads,
-    together: Math.min(batch * heads, Math.max(sharing, Math.floor((CACHED * sharing) / (4 * keys * width)))),
-    ...{
-      q: { batch: q.batch, head: q.head },
-      k: { batch: k.batch, head: k.head },
-      v: { batch: v.batch, head: v.head },
-    },
-    cast: asCast(p.dtype),
   };
 }

@@ -1,0 +1,213 @@
+/**
+ * What the kernels of attention by warpgroups have in common: sources for the copy engine, products of 64 rows with a tile
+ * along them and down its columns, and the rows that a block takes.
+ */
+import { type BufferSchema, tensorMap } from '../../kernel/ir/types.js';
+import { asCast, type Cast, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import type { AttentionProblem, RowsLayout } from './problem.js';
+
+/** How the work is cut. */
+export interface GroupTile {
+  /** Warpgroups that multiply, of 64 rows each. */
+  readonly groups: 2 | 3;
+  /** Rows of a tile that the block's rows meet, one tile after the other. */
+  readonly across: number;
+  readonly stages: number;
+}
+
+/** Of a warpgroup: rows that it multiplies, and threads. */
+export const ROWS = 64;
+export const THREADS = 128;
+
+/** Registers of a thread that copies, and of one that multiplies, by the number of warpgroups that do. */
+export const REGISTERS = { 2: { producer: 40, consumer: 232 }, 3: { producer: 32, consumer: 160 } } as const;
+
+/** Bytes of keys and values of heads that are worked on side by side: they stay in the cache that all multiprocessors share. */
+const CACHED = 24 * 2 ** 20;
+
+/** Elements of a row of a tile: panels of 128 bytes, or of what divides a head's features. */
+export const panelOf = (width: number): number => (width % 64 === 0 ? 64 : width % 32 === 0 ? 32 : 16);
+
+/** 0 where all batches, or heads, are the same, else 1. */
+interface Repeats {
+  readonly batch: 0 | 1;
+  readonly head: 0 | 1;
+}
+
+/** A source for the copy engine: what is repeated has one index. */
+export interface MappedRows extends Repeats {
+  readonly schema: BufferSchema;
+}
+
+/** Whether the copy engine takes rows that lie so. */
+export const suitsCopies = ({ offset, batch, head, row, column }: RowsLayout): boolean =>
+  column === 1 && row > 0 && [offset, batch, head, row].every((n) => n >= 0 && n % 8 === 0);
+
+/** @param sizes batches, heads and rows */
+export function mappedRows(
+  x: RowsLayout,
+  p: AttentionProblem,
+  [batches, heads, rows]: readonly [number, number, number],
+  along: number,
+): MappedRows {
+  const batch = x.batch > 0 ? 1 : 0;
+  const head = x.head > 0 ? 1 : 0;
+  const panel = panelOf(p.width);
+  const schema = tensorMap(p.dtype, {
+    sizes: [batch ? batches : 1, head ? heads : 1, rows, p.width],
+    strides: [x.batch || x.row, x.head || x.row, x.row, 1],
+    box: [1, 1, along, panel],
+    offset: x.offset,
+  });
+  return { schema, batch, head };
+}
+
+/** All that the device functions have to know when the kernel is compiled. */
+export interface GroupWork {
+  readonly groups: number;
+  readonly across: number;
+  readonly stages: number;
+  /** Of a block. */
+  readonly rows: number;
+  readonly width: number;
+  readonly panel: number;
+  readonly panels: number;
+  readonly batch: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  /** Heads of queries for one of keys. */
+  readonly sharing: number;
+  readonly queries: number;
+  readonly keys: number;
+  readonly isCausal: boolean;
+  readonly scale: number;
+  /** For powers of 2 instead of e. */
+  readonly scale2: number;
+  /** Blocks of rows of a head, and heads of all batches that are worked on side by side. */
+  readonly down: number;
+  readonly together: number;
+  readonly q: Repeats;
+  readonly k: Repeats;
+  readonly v: Repeats;
+  readonly g: Repeats;
+  readonly cast: Cast<'f32'>;
+}
+
+/** The sources as the copy engine takes them. */
+export type MappedSources = Readonly<Record<'q' | 'k' | 'v', MappedRows>> & { readonly g?: MappedRows };
+
+/** @param length rows of a head that blocks take @param heads of all batches */
+export function groupWork(
+  p: AttentionProblem,
+  tile: GroupTile,
+  { q, k, v, g = q }: MappedSources,
+  { length, heads }: { readonly length: number; readonly heads: number },
+): GroupWork {
+  const { batch, keyHeads, keys, width } = p;
+  const rows = ROWS * tile.groups;
+  const panel = panelOf(width);
+  const sharing = p.heads / keyHeads;
+  const cached = Math.floor((CACHED * heads) / (4 * keys * width * keyHeads * batch));
+  const repeats = ({ batch, head }: MappedRows): Repeats => ({ batch, head });
+  return {
+    ...tile,
+    ...{ rows, width, panel, batch, sharing, keys, keyHeads },
+    ...{ heads: p.heads, queries: p.queries, isCausal: p.isCausal },
+    panels: width / panel,
+    scale: p.scale,
+    scale2: p.scale * Math.LOG2E,
+    down: Math.ceil(length / rows),
+    together: Math.min(heads, Math.max(1, cached)),
+    ...{ q: repeats(q), k: repeats(k), v: repeats(v), g: repeats(g) },
+    cast: asCast(p.dtype),
+  };
+}
+
+/** What a device function takes from the context. */
+export interface GroupContext extends Intrinsics {
+  readonly work: GroupWork;
+  readonly ROWS: number;
+  readonly THREADS: number;
+  readonly eachBlock: typeof eachBlock;
+  readonly startRows: typeof startRows;
+  readonly startColumns: typeof startColumns;
+  readonly maskScores: typeof maskScores;
+  readonly toOperand: typeof toOperand;
+}
+
+/** The rows of queries that a block works on, and how many tiles of keys they meet. */
+export interface QueriesPlace {
+  readonly batch: number;
+  readonly head: number;
+  readonly first: number;
+  readonly tiles: number;
+}
+
+/** Calls `body` for each block of rows that this one takes: of some heads side by side the last rows first. */
+function eachBlock(body: (at: QueriesPlace) => void, context: GroupContext): void {
+  const { blockIdx, gridDim, idiv, work } = context;
+  const { across, batch, down, heads, isCausal, keys, rows, together } = work;
+  for (let number = blockIdx.x; number < batch * heads * down; number += gridDim.x) {
+    const from = idiv(number, together * down) * together;
+    const beside = Math.min(together, batch * heads - from);
+    const inside = number - from * down;
+    const index = from + (inside % beside);
+    const first = (down - 1 - idiv(inside, beside)) * rows;
+    const end = isCausal ? Math.min(keys, first + rows) : keys;
+    body({ batch: idiv(index, heads), head: index % heads, first, tiles: idiv(end + across - 1, across) });
+  }
+}
+
+/** −Infinity for keys that are too late, or beyond the end. @param row of the first of the thread's sums */
+function maskScores(scores: Memory, row: number, column: number, context: GroupContext): void {
+  const { idiv, work } = context;
+  const { across, isCausal, keys } = work;
+  for (let i = 0; i < idiv(across, 2); i++) {
+    const key = column + 8 * idiv(i, 4) + (i % 2);
+    const query = row + 8 * (idiv(i, 2) % 2);
+    if (isCausal) {
+      if (key > query || key >= keys) scores[i] = -Infinity;
+    } else if (key >= keys) scores[i] = -Infinity;
+  }
+}
+
+/** Starts the products of a warpgroup's rows with each row of a tile. */
+function startRows(
+  sums: Memory,
+  own: Memory,
+  tile: Memory,
+  stage: number,
+  group: number,
+  context: GroupContext,
+): void {
+  const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
+  const { panel, width } = work;
+  fenceWgmma(sums);
+  for (let k = 0; k < width; k += 16) {
+    const p = idiv(k, panel);
+    if (k === 0)
+      wgmma(sums, own, p, group * ROWS, k % panel, tile, stage, p, 0, k % panel, false, false, true);
+    else wgmma(sums, own, p, group * ROWS, k % panel, tile, stage, p, 0, k % panel);
+  }
+  commitWgmma();
+}
+
+/** Starts to add the products of rows in registers with the columns of a tile. */
+function startColumns(sums: Memory, words: Memory, tile: Memory, stage: number, context: GroupContext): void {
+  const { commitWgmma, fenceWgmma, idiv, wgmma, work } = context;
+  fenceWgmma(sums);
+  fenceWgmma(words);
+  for (let k = 0; k < idiv(work.across, 16); k++)
+    wgmma(sums, words, k, tile, stage, 0, 16 * k, 0, false, true);
+  commitWgmma();
+}
+
+/** Sums, rounded, as the left operand of a product along their columns. */
+function toOperand(words: Memory, sums: Memory, count: number, context: GroupContext): void {
+  const { bitcast, idiv, u32, vec2, work } = context;
+  for (let k = 0; k < idiv(count, 16); k++)
+    for (let j = 0; j < 4; j++)
+      words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
+}
+
+export const GROUP = { eachBlock, startRows, startColumns, maskScores, toOperand };
