@@ -235,3 +235,27 @@ export function walked({ sizes, walk, first, offsets }: Walked) {
     { at, dimensions: place.length, image: image!, off: offsets },
   );
 }
+
+/** Pixels of y are 1, 2, …, one after the other as a walk has them from this one on: (64, 8) of them. */
+export function walkedBack({ sizes, walk, first }: Omit<Walked, 'offsets'>) {
+  const [image, ...place] = first;
+  const at = place.map((n, d) => walk.from[d]! + n * (walk.steps?.[d] ?? 1));
+  return kernel(
+    'walkedBack',
+    { y: tensorMap(f32, { sizes, box: WALKED, walk }) },
+    ({ y }, context) => {
+      const { at, barrier, f32, fenceAsync, idiv, image, sharedTile, threadIdx } = context;
+      const { tmaCommit, tmaStore, tmaWait } = context;
+      const tile = sharedTile(f32, 64, 8);
+      for (let i = threadIdx.x; i < 64 * 8; i += 128) tile[idiv(i, 8)][i % 8] = f32(i + 1);
+      fenceAsync();
+      barrier();
+      if (threadIdx.x === 0) {
+        tmaStore(y, image, at[0]!, at[1]!, 4, tile, 0, 0);
+        tmaCommit();
+        tmaWait(0);
+      }
+    },
+    { at, image: image! },
+  );
+}

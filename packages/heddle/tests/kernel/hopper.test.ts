@@ -23,6 +23,7 @@ import {
   WALKED,
   type Walked,
   walked,
+  walkedBack,
 } from './hopper-kernels.js';
 
 const DEVICES = ['sim', 'cuda'] as const;
@@ -81,31 +82,49 @@ const WALKS: Readonly<Record<string, Walked>> = {
   },
 };
 
-async function checkWalk(given: Walked): Promise<void> {
-  const { sizes, walk, first, offsets } = given;
-  const x = randn(sizes);
-  const y = zeros(WALKED);
-  await walked(given).launch({ grid: 1, block: 128 }, { x, y });
-  const [values, got] = await Promise.all([x.data(), y.data()]);
-  const wanted = new Float32Array(got.length);
+/** Calls `visit` with each element of a tile, and of the images where it comes from: those that are outside are left out. */
+function eachWalked(
+  { sizes, walk, first, offsets }: Walked,
+  visit: (inTile: number, inImages: number) => void,
+): void {
   const perImage = walk.counts.reduce((n, count) => n * count, 1);
   const start = first.slice(1).reduce((n, p, d) => n * walk.counts[d]! + p, 0);
   for (let p = 0; p < WALKED[0]; p++) {
     let rest = (start + p) % perImage;
-    const image = first[0]! + Math.floor((start + p) / perImage);
-    const at: number[] = [];
+    const place = [first[0]! + Math.floor((start + p) / perImage)];
     for (let d = walk.counts.length - 1; d >= 0; d--) {
-      at.unshift(walk.from[d]! + (rest % walk.counts[d]!) * (walk.steps?.[d] ?? 1) + offsets[d]!);
+      place.splice(1, 0, walk.from[d]! + (rest % walk.counts[d]!) * (walk.steps?.[d] ?? 1) + offsets[d]!);
       rest = Math.floor(rest / walk.counts[d]!);
     }
-    const place = [image, ...at];
     if (place.some((index, d) => index < 0 || index >= sizes[d]!)) continue;
     const pixel = place.reduce((n, index, d) => n * sizes[d]! + index, 0);
     const channels = sizes.at(-1)!;
     for (let c = 0; c < WALKED[1] && 4 + c < channels; c++)
-      wanted[p * WALKED[1] + c] = values[pixel * channels + 4 + c]!;
+      visit(p * WALKED[1] + c, pixel * channels + 4 + c);
   }
+}
+
+async function checkWalk(given: Walked): Promise<void> {
+  const x = randn(given.sizes);
+  const y = zeros(WALKED);
+  await walked(given).launch({ grid: 1, block: 128 }, { x, y });
+  const [values, got] = await Promise.all([x.data(), y.data()]);
+  const wanted = new Float32Array(got.length);
+  eachWalked(given, (inTile, inImages) => {
+    wanted[inTile] = values[inImages]!;
+  });
   assert.ok(wanted.some((v) => v !== 0));
+  assert.deepEqual(got, wanted);
+}
+
+async function checkWalkBack(given: Omit<Walked, 'offsets'>): Promise<void> {
+  const y = zeros(given.sizes);
+  await walkedBack(given).launch({ grid: 1, block: 128 }, { y });
+  const got = await y.data();
+  const wanted = new Float32Array(got.length);
+  eachWalked({ ...given, offsets: given.first.slice(1).map(() => 0) }, (inTile, inImages) => {
+    wanted[inImages] = inTile + 1;
+  });
   assert.deepEqual(got, wanted);
 }
 
@@ -146,6 +165,14 @@ for (const name of DEVICES) {
 
   for (const [title, each] of Object.entries(WALKS))
     on(`a copy walks over the pixels of ${title}`, () => checkWalk(each));
+
+  on('a copy walks over pixels that it writes, and leaves out those beyond the images', () =>
+    checkWalkBack({
+      sizes: [3, 4, 5, 12],
+      walk: { from: [0, 0], counts: [4, 5] },
+      first: [0, 2, 3],
+    }),
+  );
 
   on('tiles are read and written by threads where they lie, and copied back', async () => {
     const x = randn([100, 72]);
@@ -249,6 +276,8 @@ test('what the copy engine cannot walk over is refused', () => {
   assert.throws(map([2, 8, 8, 8], { from: [0], counts: [8] }), /1 to 3 dimensions between image and channel/);
   assert.throws(map([2, 8, 8, 8], { from: [-129, 0], counts: [8, 8] }), /within 128 of the edges/);
   assert.throws(map([2, 8, 8], { from: [0], counts: [1], steps: [9] }), /steps \(1 to 8\)/);
+  const around = { sizes: [3, 4, 5, 12], walk: { from: [0, 0], counts: [5, 5] }, first: [0, 0, 0] };
+  assert.throws(() => walkedBack(around), /tmaStore walks over all pixels of images/);
 });
 
 const faultyTiles = (fault: 'fence' | 'barrier' | 'unfinished') => (): unknown =>

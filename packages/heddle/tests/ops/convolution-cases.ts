@@ -1,4 +1,5 @@
 /** Convolutions of all kinds, small enough for the simulator. */
+import { f32 } from '../../src/core/dtype.js';
 import { call, leaf } from '../../src/graph/build.js';
 import type { FusedOp } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
@@ -51,8 +52,8 @@ export function lastCall(
   target: Target,
 ): GraphNode {
   const last = [a, b].map(({ shape, dtype }) => leaf([shape[0]!, shape[2]!, shape[3]!, shape[1]!], dtype));
-  // For a library as well as for own kernels: these take few channels, too.
-  const wide = { ...target, libraries: new Set(['cudnn.convolution']) };
+  // For a library as well as for own kernels: these take few channels, too. In f32 there are own kernels only.
+  const wide = a.dtype === f32 ? target : { ...target, libraries: new Set(['cudnn.convolution']) };
   let node = op.reordered!(wide, call(op, [a, b], arg), arg)!.make(last);
   while (node.op !== 'call') node = node.src[0]!;
   return node;

@@ -8,7 +8,9 @@ import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { LEVEL } from '../../src/ops/matmul/cuda-block.js';
-import { matmulWarpgroups, suitsWarpgroups, type WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { warpgroupTiles } from '../../src/ops/matmul/warpgroup-tiles.js';
 import { simulate } from '../../src/runtime/sim/launch.js';
 import { cudaReason } from '../cases/case-runner.js';
@@ -105,6 +107,17 @@ test('tf32', () =>
     { groups: 1, each: 1, columns: 64, ...plain },
     f32,
   ));
+for (const [name, transposedA, transposedB] of [
+  ['A', true, true],
+  ['B', false, false],
+  ['both', true, false],
+] as const)
+  test(`tf32, ${name} across K: two warpgroups turn their tiles`, () =>
+    check(
+      { batches: 1, M: 136, N: 72, K: 100, transposedA, transposedB },
+      { groups: 2, each: 1, columns: 64, ...plain },
+      f32,
+    ));
 test('blocks that share K give parts', () =>
   check(
     { batches: 1, M: 72, N: 72, K: 200, transposedB: true },
@@ -112,11 +125,26 @@ test('blocks that share K give parts', () =>
     bf16,
   ));
 
+test('many parts are added by several threads each', () => {
+  const [M, N, splits] = [5, 36, 45];
+  const { kernel, grid, threads } = matmulSum({ batches: 1, M, N, finish: irFunction(([v]) => v!) }, splits);
+  const parts = noise(splits * M * N, 3);
+  const c = new Float32Array(M * N);
+  simulate(kernel, { grid, block: threads }, { parts, c });
+  for (let i = 0; i < M * N; i++) {
+    let [sum, size] = [0, 0];
+    for (let s = 0; s < splits; s++) {
+      sum += parts[s * M * N + i]!;
+      size += Math.abs(parts[s * M * N + i]!);
+    }
+    assert.ok(Math.abs(c[i]! - sum) <= splits * 2 ** -24 * size, `${i}: ${c[i]} for ${sum}`);
+  }
+});
+
 test('what the copy engine does not take is left to other kernels', () => {
   const suits = (layout: Layout, dtype: DType): boolean => suitsWarpgroups(problemOf(layout), dtype);
   assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60 }, bf16), false, 'rows of 120 bytes');
   assert.equal(suits({ batches: 1, M: 64, N: 60, K: 64 }, bf16), false, 'columns of 120 bytes');
-  assert.equal(suits({ batches: 1, M: 64, N: 64, K: 64 }, f32), false, 'f32 across K');
   assert.equal(suits({ batches: 1, M: 64, N: 64, K: 60, transposedB: true }, f32), true);
 });
 
@@ -155,7 +183,8 @@ for (const dtype of [bf16, f16, f32])
 
 test('a sum that is too long for one block is split, however many tiles there are', () => {
   for (const K of [8192, 8200, 50304, 200_000]) {
-    const tiles = warpgroupTiles(problemOf({ batches: 1, M: 8192, N: 768, K }), H200, bf16);
+    const sizes = { batches: 1, M: 8192, N: 768, K, dtype: bf16, turned: { a: false, b: false } };
+    const tiles = warpgroupTiles(sizes, H200);
     assert.ok(tiles.length > 0, `K = ${K}`);
     for (const { splits } of tiles) assert.ok(K <= splits * LEVEL.tensor, `K = ${K} in ${splits}`);
   }

@@ -3,12 +3,15 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, type Architecture, compileCheck } from '../../scripts/compile-cuda.js';
 import { bf16, f32 } from '../../src/core/dtype.js';
+import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
-import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup.js';
+import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
+import { convolveWarpgroups, convolveWeightWarpgroups } from '../../src/ops/conv2d/warpgroup.js';
+import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
-import { pixelsOf, throughTiles, tileProduct, walked } from '../kernel/hopper-kernels.js';
+import { pixelsOf, throughTiles, tileProduct, walked, walkedBack } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
 import { attentionKernels, generatedKernels } from './cuda-generated.js';
@@ -37,7 +40,30 @@ const ampere = textOf(false);
 function warpgroupKernel() {
   const layout = { offset: 0, batch: [], batchStrides: [], rowStride: 4096, columnStride: 1 };
   const p = { batches: 1, M: 4096, N: 4096, K: 4096, a: layout, b: layout, finish: irFunction(([v]) => v!) };
-  return matmulWarpgroups(p, { groups: 2, each: 1, columns: 256, stages: 4, splits: 1 }, bf16, 132).kernel;
+  return matmulWarpgroups(p, { groups: 2, each: 1, columns: 256, stages: 4, splits: 1 }, bf16, 132);
+}
+
+/** Convolutions as large networks have them, of the tiles that each direction takes first. */
+function warpgroupConvolutions() {
+  const p: LastProblem = {
+    ...{ images: 256, groups: 1, dtype: bf16, inputs: 64, outputs: 64, kernel: [3, 3], dilation: [1, 1] },
+    ...{ stride: [2, 2], padding: [1, 1], size: [32, 32], outSize: [16, 16], adjoint: false },
+    ...{ imageOffset: 0, secondOffset: 0, finish: irFunction(([v]) => v!) },
+  };
+  const adjoint: LastProblem = { ...p, adjoint: true, size: p.outSize, outSize: p.size };
+  const tile = { groups: 2, each: 2, columns: 64, stages: 4, splits: 1 } as const;
+  return [
+    convolveWarpgroups(p, tile, 132),
+    convolveWarpgroups(adjoint, tile, 132),
+    convolveWeightWarpgroups(p, { ...tile, groups: 1, each: 1, columns: 256, splits: 44 }, 132),
+    // Turns both operands.
+    convolveWeightWarpgroups({ ...p, dtype: f32 }, { ...tile, columns: 128, stages: 2, splits: 44 }, 132),
+  ];
+}
+
+interface HopperKernel {
+  readonly ir: KernelIr;
+  readonly threads?: number;
 }
 
 /** What only Hopper has. */
@@ -48,8 +74,9 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 16, K: 64, held: true }),
   throughTiles(64, 32),
   ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
-  { ir: warpgroupKernel() },
-].map(({ ir }, i) => ({ ...ir, name: `${ir.name}${i}` }));
+  walkedBack({ sizes: [2, 8, 8, 16], walk: { from: [0, 0], counts: [8, 8] }, first: [0, 0, 0] }),
+  ...[warpgroupKernel(), ...warpgroupConvolutions()].map(({ kernel: ir, threads }) => ({ ir, threads })),
+].map(({ ir, threads = 256 }: HopperKernel, i) => ({ ir: { ...ir, name: `${ir.name}${i}` }, threads }));
 
 /**
  * What is legal for one generation is for the next: of the texts that begin before the kernel ahead has ended, those
@@ -85,9 +112,7 @@ describe('CUDA text', { concurrency: true }, () => {
     });
   };
   for (const arch of ARCHITECTURES) checked(arch, arch === 'sm_80' ? ampere : hopper());
-  const own = hopperKernels.map((ir) =>
-    renderCuda(compile(ir, H200), { maxThreads: ir.name.startsWith('matmul') ? 384 : 256 }),
-  );
+  const own = hopperKernels.map(({ ir, threads }) => renderCuda(compile(ir, H200), { maxThreads: threads }));
   const attention = [64, 128].flatMap((width) => attentionKernels(H200, width));
   const groups = attention.map(({ ir, threads }) => renderCuda(compile(ir, H200), { maxThreads: threads }));
   checked('sm_90a', [...own, ...groups], true);

@@ -41,14 +41,14 @@ export const ASYNCHRONOUS = {
   },
   tmaLoad: {
     scope: 'thread',
-    places: ['tile', 'map', 'barrier'],
+    places: ['tile', 'source', 'barrier'],
     params: [],
     result: 'none',
     doc: 'starts to copy a box of a buffer to a tile, and tells the mbarrier of its bytes when they are there',
   },
   tmaStore: {
     scope: 'thread',
-    places: ['map', 'tile'],
+    places: ['target', 'tile'],
     params: [],
     result: 'none',
     doc: 'starts to copy a box of a tile to a buffer',

@@ -18,12 +18,12 @@ export const mapOf = (memory: MemoryNode): TensorMap | undefined =>
 export const isHeld = (kind: PlaceKind, { type }: MemoryNode): boolean =>
   kind === 'left' && type.space === 'local';
 
-/** How many indices a place has. After those of a pixel come the offsets from it, of all but image and channel. */
+/** How many indices a place has. Where pixels are read, offsets from them come after, of all but image and channel. */
 export function indicesOf(kind: PlaceKind, memory: MemoryNode): number {
   const { length } = memory.type.dims;
   if (kind === 'array') return 0;
   if (kind === 'sums' || isHeld(kind, memory)) return length - 1;
-  return kind === 'map' && mapOf(memory)?.walk ? 2 * length - 2 : length;
+  return kind === 'source' && mapOf(memory)?.walk ? 2 * length - 2 : length;
 }
 
 /** The sources of an operation: its places, and its arguments after them. */

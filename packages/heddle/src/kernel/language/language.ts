@@ -253,7 +253,8 @@ export interface Intrinsics {
   tmaLoad(tile: Memory, ...indexMapIndexBarrierIndex: readonly (number | Memory)[]): void;
   /**
    * Starts to copy a box from a tile to a `tensorMap` parameter: `tmaStore(c, row, column, cs, 0, 0)`. What is outside
-   * of the buffer is not written. What threads have written to the tile needs `fenceAsync` by them and a barrier before.
+   * of the buffer is not written. Of a map with a `walk`, over all pixels, the place is one of them, without offsets. What threads have written
+   * to the tile needs `fenceAsync` by them and a barrier before.
    */
   tmaStore(map: Memory, ...indexTileIndex: readonly (number | Memory)[]): void;
   /** Makes a group of the `tmaStore` of this thread since the last. */

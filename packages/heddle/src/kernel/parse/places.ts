@@ -13,14 +13,15 @@ import { fromExpr, VOID } from './values.js';
 const NOUNS: Readonly<Record<PlaceKind, string>> = {
   barrier: 'one of mbarriers(n)',
   tile: 'a place in a sharedTile(dtype, …)',
-  map: 'a place in a tensorMap parameter',
+  source: 'a place in a tensorMap parameter',
+  target: 'a place in a tensorMap parameter',
   sums: 'a local array of f32',
   left: 'a place in a sharedTile(dtype, …) or in a local array of u32, of rows of 4,',
   array: 'a local array of f32 or u32',
 };
 
 const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
-  if (kind === 'map') return mapOf(memory) !== undefined;
+  if (kind === 'source' || kind === 'target') return mapOf(memory) !== undefined;
   if (memory.op !== 'array') return false;
   const { form, space, dtype, lanes } = memory.arg;
   if (kind === 'tile') return form === 'tile';
@@ -89,11 +90,14 @@ function requireBox(
   tile: MemoryNode,
   memory: MemoryNode,
 ): void {
-  const { box, walk } = mapOf(memory)!;
-  if (walk && name === 'tmaStore')
+  const { box, sizes, walk } = mapOf(memory)!;
+  const isWhole =
+    walk?.from.every((n, d) => n === 0 && walk.counts[d] === sizes[d + 1]) &&
+    (walk?.steps ?? []).every((n) => n === 1);
+  if (name === 'tmaStore' && walk && !isWhole)
     p.fail(
       node,
-      'tmaStore does not write the pixels of a walk: declare the buffer by a tensorMap without one.',
+      'tmaStore walks over all pixels of images: from 0 on, as many as the sizes say, without steps.',
     );
   const [{ dims, dtype }, { dtype: other }] = [tile.type, memory.type];
   if (dtype !== other)

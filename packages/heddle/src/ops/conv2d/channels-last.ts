@@ -3,27 +3,50 @@
  * the values a tensor core multiplies lie side by side there. Tensors stay NCHW; schedule/orders.ts decides what is stored
  * so.
  */
-import { isHalf } from '../../core/dtype.js';
+import { type DType, f32, isHalf } from '../../core/dtype.js';
 import type { Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo, Reordered, Stage, Variant } from '../../graph/fused-op.js';
+import type { FusedOp, KernelIo, Reordered, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { finishedAfter } from '../finish-cuda.js';
 import { matmulSum } from '../matmul/cuda-store.js';
+import { WARPGROUPS, warpgroupName, warpgroupTiles } from '../matmul/warpgroup-tiles.js';
 import { gridStage } from '../stage.js';
+import type { GridKernel } from '../tiled.js';
 import { cudnnChannelsLastVariants } from '../vendor.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import type { LastProblem } from './last-product.js';
 import { lastKernel, lastTiles } from './last-tiles.js';
+import {
+  asProduct,
+  convolveWarpgroups,
+  convolveWeightWarpgroups,
+  joined,
+  suitsConvolution,
+} from './warpgroup.js';
 
 /** NCHW → NHWC, OIHW → OHWI */
 const LAST = [0, 2, 3, 1] as const;
 const FIRST = [0, 3, 1, 2] as const;
+/** The dimension of an image's columns among them. */
+const COLUMNS = 2;
 
-/** 16-bit elements of the 16 bytes that tensor cores' loads take: what channels must be a multiple of. */
-const ALIGNED = 8;
+/** Bytes that the tensor cores' loads take: channels are a multiple of them. */
+const COPY = 16;
+
+/** Tiles of warpgroups to time. */
+const MOST_TILES = 4;
 
 type Direction = Parameters<typeof cudnnChannelsLastVariants>[2];
+
+/** OHWI → IHWO: the weights of an input gradient in f32, whose kernels take them along the sum over outputs. */
+const TURNED = [3, 1, 2, 0] as const;
+const isTurned = (direction: Direction, dtype: DType): boolean => direction === 'input' && dtype === f32;
+
+/** How the sources of an op on channels-last operands become those of the plain one. */
+const ordersOf = (direction: Direction, dtype: DType): readonly (readonly number[])[] =>
+  isTurned(direction, dtype) ? [FIRST, [3, 0, 1, 2]] : [FIRST, FIRST];
 
 const reorder = (shape: Shape, order: readonly number[]): Shape => order.map((a) => shape[a]!);
 
@@ -32,17 +55,22 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
   return {
     name: `${of.name}ChannelsLast`,
     infer: (src, arg) => {
-      const first = src.map(({ shape, dtype }): TensorType => ({ shape: reorder(shape, FIRST), dtype }));
+      const orders = ordersOf(direction, src[0]!.dtype);
+      const first = src.map(
+        ({ shape, dtype }, i): TensorType => ({ shape: reorder(shape, orders[i]!), dtype }),
+      );
       const { shape, dtype } = of.infer(first, arg);
       return { shape: reorder(shape, LAST), dtype };
     },
     compose: (src, arg) => {
-      const first = src.map((s) => b.permute(s, FIRST));
+      const orders = ordersOf(direction, src[0]!.dtype);
+      const first = src.map((s, i) => b.permute(s, orders[i]!));
       return b.permute(b.call(of, first, arg), LAST);
     },
     ...(of.flops && {
       flops: (node, arg) => {
-        const first = node.src.map((s) => b.leaf(reorder(s.shape, FIRST), s.dtype));
+        const orders = ordersOf(direction, node.dtype);
+        const first = node.src.map((s, i) => b.leaf(reorder(s.shape, orders[i]!), s.dtype));
         return of.flops!(b.call(of, first, arg), arg);
       },
     }),
@@ -54,7 +82,7 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
         plan: (io, arg) => ownWays(io, arg, direction)[0]!.plan(),
         variants: (io: KernelIo, arg) => [
           ...ownWays(io, arg, direction),
-          ...(io.target.libraries.has('cudnn.convolution')
+          ...(io.target.libraries.has('cudnn.convolution') && isHalf(io.node.dtype)
             ? cudnnChannelsLastVariants(io, arg, direction)
             : []),
         ],
@@ -63,75 +91,153 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
   };
 }
 
-const isFor = ({ model, capability }: Target, { dtype, size }: GraphNode): boolean =>
-  model === 'threads' && capability >= 80 && isHalf(dtype) && size > 0;
+/** 16-bit floats on tensor cores, and on those of warpgroups f32 as tf32. */
+const isFor = (
+  { model, capability }: Target,
+  { dtype, size }: GraphNode,
+  { precision }: Conv2dArg,
+): boolean =>
+  model === 'threads' &&
+  size > 0 &&
+  (isHalf(dtype) ? capability >= 80 : capability === WARPGROUPS && dtype === f32 && precision !== 'f32');
+
+/** A convolution of so many images, whose kernels read `inputs` channels of the first source. */
+function geometryOf(
+  arg: Conv2dArg,
+  direction: Direction,
+  sizes: Pick<LastProblem, 'images' | 'inputs' | 'outputs' | 'dtype'>,
+): Omit<LastProblem, 'finish'> {
+  const { kernel, stride, dilation, padding } = arg;
+  const adjoint = direction === 'input';
+  return {
+    ...{ ...sizes, kernel, stride, dilation, padding, adjoint, groups: 1 },
+    ...{ imageOffset: 0, secondOffset: 0 },
+    size: adjoint ? outputSize(arg) : arg.size,
+    outSize: adjoint ? arg.size : outputSize(arg),
+  };
+}
 
 /** What own kernels are given of a convolution with channels last. */
 function problemOf(io: KernelIo, arg: Conv2dArg, direction: Direction): LastProblem {
   const [first, second] = io.inputs;
-  const { kernel, stride, dilation, padding } = arg;
-  const adjoint = direction === 'input';
-  return {
-    ...{ kernel, stride, dilation, padding, adjoint, groups: 1, dtype: io.node.dtype },
+  const sizes = {
     images: first!.shape[0]!,
     inputs: first!.shape[3]!,
     outputs: direction === 'weight' ? second!.shape[3]! : io.output.shape[3]!,
-    size: adjoint ? outputSize(arg) : arg.size,
-    outSize: adjoint ? arg.size : outputSize(arg),
+    dtype: io.node.dtype,
+  };
+  return {
+    ...geometryOf(arg, direction, sizes),
     imageOffset: first!.offset,
     secondOffset: second!.offset,
     finish: io.finish(io.output.shape),
   };
 }
 
+/** The result as a matrix, (pixel or output, channel or tap and channel), with the epilogue on it. */
+function matrixOf({ node, finish }: KernelIo, direction: Direction) {
+  const [images, rows, columns, channels] = node.shape as [number, number, number, number];
+  const [M, N] =
+    direction === 'weight' ? [images, rows * columns * channels] : [images * rows * columns, channels];
+  return { batches: 1, M, N, finish: finish([1, M, N]) };
+}
+
+type Sources = readonly [StageArgument, StageArgument];
+const SOURCES: Sources = [{ input: 0 }, { input: 1 }];
+
+/** A kernel that gives so many parts of the result, and their sum. */
+function inParts(
+  io: KernelIo,
+  direction: Direction,
+  kernel: GridKernel,
+  splits: number,
+  sources = SOURCES,
+): Stage[] {
+  const parts = { scratch: 'parts', bytes: 4 * splits * io.node.size };
+  return [
+    gridStage(kernel, ...sources, parts),
+    gridStage(matmulSum(matrixOf(io, direction), splits, io.node.dtype), parts, { output: true }),
+  ];
+}
+
+/** By warpgroups, on GPUs that have them. */
+function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction): Variant[] {
+  const isWeight = direction === 'weight';
+  const { target, node } = io;
+  const { dtype } = node;
+  if (target.capability !== WARPGROUPS || !suitsConvolution(problem)) return [];
+  const p = joined({ ...problem, finish: matrixOf(io, direction).finish });
+  return warpgroupTiles(asProduct(p, isWeight), target, MOST_TILES).map((tile) => ({
+    name: `last-${warpgroupName(tile, dtype)}`,
+    plan: () => {
+      if (isWeight) {
+        const kernel = convolveWeightWarpgroups(p, tile, target.units);
+        return inParts(io, direction, kernel, tile.splits, [{ input: 1 }, { input: 0 }]);
+      }
+      const kernel = convolveWarpgroups(p, tile, target.units);
+      if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
+      return [gridStage(kernel, ...SOURCES, { output: true })];
+    },
+  }));
+}
+
 /** By own kernels, the best guess first. */
 function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] {
   const problem = problemOf(io, arg, direction);
   const isWeight = direction === 'weight';
-  const sources = [{ input: 0 }, { input: 1 }] as const;
-  return lastTiles(problem, io.target, isWeight).map((way): Variant => {
+  // An epilogue that reads other tensors keeps tensor cores waiting: a launch behind the convolution may take less.
+  const apart = (plain: KernelIo): Variant[] =>
+    warpgroupWays(plain, problemOf(plain, arg, direction), direction).slice(0, 1);
+  const byWarpgroups = [
+    ...warpgroupWays(io, problem, direction),
+    ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
+  ];
+  if (!isHalf(io.node.dtype)) return byWarpgroups;
+  const byWarps = lastTiles(problem, io.target, isWeight).map((way): Variant => {
     const { warps, each, splits } = way;
     const plan = (): Stage[] => {
       const kernel = lastKernel(problem, way, isWeight);
-      if (!isWeight) return [gridStage(kernel, ...sources, { output: true })];
-      const parts = { scratch: 'parts', bytes: 4 * splits * io.node.size };
-      const [outputs, height, width, inputs] = io.node.shape as [number, number, number, number];
-      const columns = height * width * inputs;
-      const finish = io.finish([1, outputs, columns]);
-      const matrix = { offset: 0, batch: [], batchStrides: [], rowStride: columns, columnStride: 1 };
-      const sums = { batches: 1, M: outputs, N: columns, K: 1, a: matrix, b: matrix, finish };
-      return [
-        gridStage(kernel, ...sources, parts),
-        gridStage(matmulSum(sums, splits, io.node.dtype), parts, { output: true }),
-      ];
+      if (isWeight) return inParts(io, direction, kernel, splits);
+      return [gridStage(kernel, ...SOURCES, { output: true })];
     };
     return { name: `last-${each.join('x')}-${warps.join('x')}${isWeight ? `-${splits}` : ''}`, plan };
   });
+  return [...byWarpgroups, ...(byWarpgroups.length > 0 ? byWarps.slice(0, 1) : byWarps)];
 }
 
 /**
  * Channels from which own kernels gain by it: on both sides, or on one if the other has few, as the colours of an image.
- * Those of their steps of 32 that are missing are zeros.
+ * Those of their steps of 32 that are missing are zeros. In f32 kernels with channels first are as fast on fewer.
  */
-const LEAST_CHANNELS = { both: 16, one: 64 } as const;
+const LEAST_CHANNELS = { both: 16, one: 64, f32: 64, colours: 4 } as const;
 
 /** Whether it is faster so: by the library, or by own kernels. */
-function gains(target: Target, node: GraphNode, direction: Direction): boolean {
-  if (!isFor(target, node)) return false;
+function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direction): boolean {
+  if (!isFor(target, node, arg)) return false;
   const [outputs, inputs] = (direction === 'weight' ? node : node.src[1]!).shape as [number, number];
-  const byOwn =
-    Math.min(outputs, inputs) >= LEAST_CHANNELS.both || Math.max(outputs, inputs) >= LEAST_CHANNELS.one;
+  const [fewer, more] = [Math.min(outputs, inputs), Math.max(outputs, inputs)];
+  if (node.dtype === f32) {
+    const [o, c] = [outputs, inputs].map((n) => n + missing(n, f32)) as [number, number];
+    const [from, to] = direction === 'input' ? [o, c] : [c, o];
+    const sizes = { images: node.src[0]!.shape[0]!, inputs: from, outputs: to, dtype: f32 };
+    const isWide =
+      fewer >= LEAST_CHANNELS.f32 || (fewer <= LEAST_CHANNELS.colours && more >= LEAST_CHANNELS.f32);
+    // The library's f32 stays as it is where it is installed.
+    const byLibrary = target.libraries.has('cudnn.convolution');
+    return isWide && !byLibrary && suitsConvolution(geometryOf(arg, direction, sizes));
+  }
+  const byOwn = fewer >= LEAST_CHANNELS.both || more >= LEAST_CHANNELS.one;
   return byOwn || target.libraries.has('cudnn.convolution');
 }
 
-/** With zeros after its values until the sizes along `axes` are aligned: they add nothing. */
-function aligned(x: GraphNode, axes: readonly number[]): GraphNode {
-  const missing = x.shape.map((d, i) => (axes.includes(i) ? (ALIGNED - (d % ALIGNED)) % ALIGNED : 0));
-  return b.pad(
-    x,
-    missing.map(() => 0),
-    missing,
-  );
+/** Channels after so many until copies of 16 bytes fit. */
+const missing = (channels: number, { bytes }: DType): number => -channels & (COPY / bytes - 1);
+
+/** With zeros after its values until the sizes along `axes` are aligned: they add nothing. And so many columns around them. */
+function aligned(x: GraphNode, axes: readonly number[], beside = 0): GraphNode {
+  const around = x.shape.map((_, i) => (i === COLUMNS ? beside : 0));
+  const after = x.shape.map((d, i) => around[i]! + (axes.includes(i) ? missing(d, x.dtype) : 0));
+  return b.pad(x, around, after);
 }
 
 /** The first elements along every dimension. */
@@ -143,7 +249,7 @@ const cut = (x: GraphNode, shape: Shape): GraphNode =>
   );
 
 /**
- * How `of` is computed with channels last: 16-bit floats on tensor cores.
+ * How `of` is computed with channels last, where that is faster.
  * @param channels of each source, the dimensions in its channels-last order that are channels
  */
 export function reorderedBy(
@@ -153,19 +259,20 @@ export function reorderedBy(
 ): NonNullable<FusedOp<Conv2dArg>['reordered']> {
   const op = channelsLast(of, direction);
   return (target, node, arg): Reordered | undefined => {
-    if (arg.groups !== 1 || !gains(target, node, direction) || node.src.some((s) => s.size === 0))
+    if (arg.groups !== 1 || !gains(target, node, arg, direction) || node.src.some((s) => s.size === 0))
       return undefined;
+    // Images whose channels are copied to more anyway get their padding beside them as well: rows of taps are joined then.
+    const colours = direction === 'input' ? 0 : node.src[0]!.shape[1]!;
+    const beside = missing(colours, node.dtype) > 0 ? arg.padding[1] : 0;
+    const size = [arg.size[0], arg.size[1] + 2 * beside] as const;
+    const padded = { ...arg, size, padding: [arg.padding[0], arg.padding[1] - beside] as const };
     return {
       order: LAST,
-      make: (sources) =>
-        cut(
-          b.call(
-            op,
-            sources.map((s, i) => aligned(s, channels[i]!)),
-            arg,
-          ),
-          reorder(node.shape, LAST),
-        ),
+      make: (sources) => {
+        const [first, second] = sources.map((s, i) => aligned(s, channels[i]!, i === 0 ? beside : 0));
+        const given = [first!, isTurned(direction, node.dtype) ? b.permute(second!, TURNED) : second!];
+        return cut(b.call(op, given, beside > 0 ? padded : arg), reorder(node.shape, LAST));
+      },
     };
   };
 }

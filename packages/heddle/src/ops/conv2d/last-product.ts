@@ -34,6 +34,8 @@ export interface LastTile {
 export interface LastProblem extends Convolution {
   /** Where the second source begins, in elements. */
   readonly secondOffset: number;
+  /** Elements from a row of pixels of the first source to the next, and from a pixel to the next. Default: those of dense ones. */
+  readonly apart?: { readonly row: number; readonly pixel: number };
   /** (value, image, row, column, channel) → the value to store. */
   readonly finish: IrFunction;
 }
@@ -146,7 +148,7 @@ const copiesOf = ({ rows, words }: LastPanel, threads: number) => ({
 });
 
 /** Along one axis, which taps meet the pixels of a phase: of each phase the first tap, how many, and from one to the next. */
-function phasesOf(p: Convolution, axis: 0 | 1) {
+export function phasesOf(p: Convolution, axis: 0 | 1) {
   const [stride, dilation, padding, kernel] = [
     p.stride[axis],
     p.dilation[axis],

@@ -8,7 +8,7 @@ import type { GridKernel } from '../tiled.js';
 import { cublasLtVariants } from '../vendor.js';
 import type { MatmulProblem } from './cpu.js';
 import { matmulTile } from './cuda.js';
-import { type Cut, isInParts, LEVEL } from './cuda-block.js';
+import { isInParts, LEVEL } from './cuda-block.js';
 import type { MatmulTile } from './cuda-layout.js';
 import { matmulSum } from './cuda-store.js';
 import { matmulTiles } from './cuda-tiles.js';
@@ -17,12 +17,9 @@ import { matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
-import { depthOf, matmulWarpgroups, rowsOf, suitsWarpgroups, type WarpgroupTile } from './warpgroup.js';
-import { warpgroupTiles } from './warpgroup-tiles.js';
-
-type SplitTile = Pick<Cut, 'splits'>;
-
-const splitName = ({ splits }: SplitTile): string => (splits > 1 ? `-split-k-${splits}` : '');
+import type { WarpgroupTile } from './warpgroup.js';
+import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
+import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles } from './warpgroup-tiles.js';
 
 /** `f32-64x32x16`: rows, columns and depth of a tile; lanes and elements of each; its warps along K. */
 function nameOf(tile: MatmulTile): string {
@@ -38,12 +35,6 @@ function tensorNameOf(operand: TensorOperand, tile: TensorTile): string {
   const size = [warps[0] * each[0] * 16, warps[1] * each[1] * 8, depth].join('x');
   const along = warps[2] > 1 ? `-warps-${warps[2]}` : '';
   return `${operand}-${size}-${each.join('x')}${along}${splitName(tile)}`;
-}
-
-/** `bf16-warpgroups-128x256x64`: rows, columns and depth of a tile. */
-function warpgroupNameOf(operand: TensorOperand, tile: WarpgroupTile, dtype: DType): string {
-  const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
-  return `${operand}-warpgroups-${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}${each}${splitName(tile)}`;
 }
 
 /** By warpgroups: the product, and where blocks share K the sum of its parts. */
@@ -86,21 +77,18 @@ function sumOf(p: MatmulProblem, product: GridKernel, splits: number, dtype: DTy
  */
 const FEW = 2 ** 27;
 
-const warpgroupVariants = (io: KernelIo, operand: TensorOperand): Variant[] => {
+const warpgroupVariants = (io: KernelIo): Variant[] => {
   const p = problemOf(io);
   const { dtype } = io.node;
-  return warpgroupTiles(p, io.target, dtype).map((tile) => ({
-    name: warpgroupNameOf(operand, tile, dtype),
+  return warpgroupTiles({ ...p, dtype, turned: turnedOf(p, dtype) }, io.target).map((tile) => ({
+    name: warpgroupName(tile, dtype),
     plan: () => warpgroupStages(p, io.target, tile, dtype),
   }));
 };
 
 /** An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. */
-const finishedApart = (io: KernelIo, operand: TensorOperand): Variant[] =>
-  io.plain ? [] : finishedAfter(io, (plain) => warpgroupVariants(plain, operand).slice(0, 1));
-
-/** Compute capability × 10 of Hopper: the only one with wgmma. */
-const WARPGROUPS = 90;
+const finishedApart = (io: KernelIo): Variant[] =>
+  io.plain ? [] : finishedAfter(io, (plain) => warpgroupVariants(plain).slice(0, 1));
 
 /** What warpgroups multiply matrices of that dtype as. */
 const operandOf = (dtype: DType): TensorOperand => (dtype === f32 ? 'tf32' : (dtype.name as 'f16' | 'bf16'));
@@ -120,11 +108,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
     io.target.capability === WARPGROUPS && !few && operand === operandOf(dtype) && suitsWarpgroups(p, dtype);
   const tensorVariants = (operand: TensorOperand): Variant[] =>
     hasWarpgroups(operand)
-      ? [
-          ...warpgroupVariants(io, operand),
-          ...finishedApart(io, operand),
-          ...warpVariants(operand).slice(0, 2),
-        ]
+      ? [...warpgroupVariants(io), ...finishedApart(io), ...warpVariants(operand).slice(0, 2)]
       : warpVariants(operand);
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const plain = matmulTiles(p, io.target, 4).map((tile) => ({

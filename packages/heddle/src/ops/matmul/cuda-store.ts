@@ -79,33 +79,65 @@ export function storeShares(
 export const STORE = { storeSums, storeShares, loadLanes, storeLanes };
 
 const SUM_THREADS = 128;
+/** Parts that a thread adds, if it can be helped: it waits for one after the other. */
+const PARTS = 16;
 
-/** The product from its parts, added in the order of K. */
+/**
+ * The product from its parts, added in the order of K. Of many parts each of several threads adds its share, and the first
+ * adds up the shares.
+ */
 export function matmulSum(
-  { batches, M, N, finish }: MatmulProblem,
+  { batches, M, N, finish }: Pick<MatmulProblem, 'batches' | 'M' | 'N' | 'finish'>,
   splits: number,
   dtype: DType = f32,
 ): GridKernel {
   const lanes: Lanes = N % 4 === 0 ? 4 : N % 2 === 0 ? 2 : 1;
   const size = batches * M * N;
+  const shares = Math.min(16, 2 ** Math.ceil(Math.log2(splits / Math.min(splits, PARTS))));
+  const width = SUM_THREADS / shares;
   const kernel = defineKernel(
     'matmulSum',
     { parts: buffer(f32), c: buffer(dtype) },
     ({ parts, c }, context) => {
-      const { globalId, idiv, finish, size, splits, M, N, lanes, cast, loadLanes, storeLanes } = context;
-      const i = globalId.x * lanes;
-      if (i < size) {
-        let sum = loadLanes(parts, i, lanes, context);
-        for (let s = 1; s < splits; s++) sum += loadLanes(parts, s * size + i, lanes, context);
-        const row = idiv(i, N);
-        storeLanes(c, i, finish(cast(sum), idiv(row, M), row % M, i % N), lanes, context);
+      const { barrier, blockIdx, f32, globalId, idiv, shared, threadIdx } = context;
+      const { finish, size, splits, M, N, lanes, cast, loadLanes, storeLanes } = context;
+      const { SUM_THREADS, share, shares, width } = context;
+      if (shares === 1) {
+        const i = globalId.x * lanes;
+        if (i < size) {
+          let sum = loadLanes(parts, i, lanes, context);
+          for (let s = 1; s < splits; s++) sum += loadLanes(parts, s * size + i, lanes, context);
+          const row = idiv(i, N);
+          storeLanes(c, i, finish(cast(sum), idiv(row, M), row % M, i % N), lanes, context);
+        }
+      } else {
+        const held = shared(f32, SUM_THREADS * lanes);
+        const i = (blockIdx.x * width + (threadIdx.x % width)) * lanes;
+        const first = idiv(threadIdx.x, width) * share;
+        if (i < size && first < splits) {
+          let sum = loadLanes(parts, first * size + i, lanes, context);
+          for (let s = first + 1; s < Math.min(first + share, splits); s++)
+            sum += loadLanes(parts, s * size + i, lanes, context);
+          storeLanes(held, threadIdx.x * lanes, sum, lanes, context);
+        }
+        barrier();
+        if (i < size && threadIdx.x < width) {
+          let sum = loadLanes(held, threadIdx.x * lanes, lanes, context);
+          for (let s = 1; s * share < splits; s++)
+            sum += loadLanes(held, (s * width + threadIdx.x) * lanes, lanes, context);
+          const row = idiv(i, N);
+          storeLanes(c, i, finish(cast(sum), idiv(row, M), row % M, i % N), lanes, context);
+        }
       }
     },
-    { size, splits, M, N, lanes, cast: asCast(dtype), finish, loadLanes, storeLanes },
+    {
+      ...{ size, splits, M, N, lanes, cast: asCast(dtype), finish, loadLanes, storeLanes },
+      ...{ SUM_THREADS, shares, share: Math.ceil(splits / shares), width },
+    },
   );
   return {
     kernel,
-    grid: [Math.ceil(size / (lanes * SUM_THREADS)), 1, 1],
+    grid: [Math.ceil(size / (lanes * width)), 1, 1],
     threads: SUM_THREADS,
     sharedBytes: 0,
   };

@@ -80,7 +80,11 @@ function copiesOf(K: number, width: number, along: number, room: number): Pick<C
 }
 
 /** To add the parts of blocks that share K, in a second kernel. */
-export const sumCycles = ({ batches, M, N }: MatmulProblem, splits: number, units: number): number =>
+export const sumCycles = (
+  { batches, M, N }: Pick<MatmulProblem, 'batches' | 'M' | 'N'>,
+  splits: number,
+  units: number,
+): number =>
   splits > 1
     ? FITTED.matmul.anotherKernel + (batches * M * N * splits * 8) / (units * FITTED.matmul.received)
     : 0;

@@ -1,12 +1,12 @@
 /** The launch rule of the products by warpgroups. */
-import type { DType } from '../../core/dtype.js';
+import { type DType, f32 } from '../../core/dtype.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { fastestTiles, type LaunchRule } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
-import { depthOf, rowsOf, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
+import { depthOf, rowsOf, type Turned, turnedRows, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
 
 type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns'>;
 
@@ -18,22 +18,27 @@ const SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
   [{ groups: 2, each: 1, columns: 128 }, 0.85],
   [{ groups: 1, each: 1, columns: 256 }, 0.75],
   [{ groups: 1, each: 2, columns: 128 }, 0.75],
+  [{ groups: 2, each: 2, columns: 64 }, 0.7],
   [{ groups: 2, each: 1, columns: 64 }, 0.6],
   [{ groups: 1, each: 1, columns: 128 }, 0.6],
   [{ groups: 1, each: 1, columns: 64 }, 0.4],
 ];
 
-interface Problem extends MatmulProblem {
+/** Sizes of a product, or of a convolution as one. */
+export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N' | 'K'> {
   readonly dtype: DType;
+  /** Blocks may not share K. Default: they may. */
+  readonly whole?: boolean;
+  readonly turned: Turned;
 }
 
 interface RatedTile extends WarpgroupTile {
   readonly speed: number;
 }
 
-const rule: LaunchRule<Problem, RatedTile> = {
+const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, batches, dtype } = p;
+    const { M, N, K, batches, dtype, turned, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
     for (const [shape, speed] of SHAPES) {
@@ -43,12 +48,14 @@ const rule: LaunchRule<Problem, RatedTile> = {
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
       const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
       const one: WarpgroupTile = { ...shape, stages: 1, splits: 1 };
-      const fixed = warpgroupBytes({ ...one, stages: 0 });
-      const each = warpgroupBytes(one) - fixed;
+      const fixed = warpgroupBytes({ ...one, stages: 0 }, turned);
+      const each = warpgroupBytes(one, turned) - fixed;
       const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
       const least = Math.ceil(K / LEVEL.tensor);
-      for (const splits of new Set([least, 1, 2, 3, 4, 6, 8, 16])) {
+      for (const splits of whole
+        ? [1]
+        : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...manySplits(tiles, units)])) {
         if (splits < least || splits > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
         yield { ...shape, stages, splits, speed };
@@ -66,11 +73,31 @@ const rule: LaunchRule<Problem, RatedTile> = {
     const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches * splits;
     const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
     const product = (rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
-    const each = chunks * product + warpgroup.store * rows * columns;
+    // Shared memory gives 128 bytes in a cycle: what is turned is read and written, and wgmma reads each operand's rows.
+    const turning = turnedRows(tile, p.turned);
+    const moved = turning > 0 ? 2 * turning + tile.groups * tile.each * (64 + columns) : 0;
+    const each = chunks * Math.max(product, moved) + warpgroup.store * rows * columns;
     return Math.ceil(tiles / units) * each + latency + sumCycles(p, splits, units);
   },
 };
 
-/** Ways to multiply by warpgroups, the most promising first. @param dtype of the matrices */
-export const warpgroupTiles = (p: MatmulProblem, target: Target, dtype: DType, count = 6): WarpgroupTile[] =>
-  fastestTiles(rule, target, { ...p, dtype }, count);
+/** Blocks that share the sums of a few tiles: one or two for each multiprocessor. */
+const manySplits = (tiles: number, units: number): number[] =>
+  [Math.floor(units / tiles), Math.floor((2 * units) / tiles)].filter((n) => n > 16);
+
+/** Ways to multiply by warpgroups, the most promising first. */
+export const warpgroupTiles = (p: WarpgroupSizes, target: Target, count = 6): WarpgroupTile[] =>
+  fastestTiles(rule, target, p, count);
+
+export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
+  splits > 1 ? `-split-k-${splits}` : '';
+
+/** `bf16-warpgroups-128x256x64`: rows, columns and depth of a tile. */
+export function warpgroupName(tile: WarpgroupTile, dtype: DType): string {
+  const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
+  const operand = dtype === f32 ? 'tf32' : dtype.name;
+  return `${operand}-warpgroups-${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}${each}${splitName(tile)}`;
+}
+
+/** Compute capability × 10 of Hopper: the only one with wgmma. */
+export const WARPGROUPS = 90;

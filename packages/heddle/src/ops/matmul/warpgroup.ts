@@ -1,5 +1,7 @@
 /**
- * Matrix product by warpgroups, for GPUs of compute capability 9.0: 16-bit floats, and f32 as tf32. Sums are f32.
+ * Sums of products by warpgroups, for GPUs of compute capability 9.0: of 16-bit floats, and of f32 as tf32. Sums are f32.
+ * Matrix products (warpgroup-product.ts) and convolutions (ops/conv2d/warpgroup.ts) differ in how the copy engine finds
+ * their operands' tiles, and where it puts the result's.
  *
  * Blocks stay on their multiprocessor and take one tile of C after the other. One thread, the producer, has the copy engine
  * bring tiles of A and B into a ring of stages; the warpgroups behind it multiply them where they lie (wgmma), 64 rows each at a
@@ -7,19 +9,19 @@
  * end of a tile of C, while its sums are still finished and stored. Those go by way of a tile for each warpgroup, from which
  * the copy engine takes them, so that a warpgroup goes on without waiting for memory.
  */
-import { type DType, f32, isHalf } from '../../core/dtype.js';
+import { type DType, f32 } from '../../core/dtype.js';
 import { wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
-import { type BufferSchema, tensorMap } from '../../kernel/ir/types.js';
+import type { BufferSchema } from '../../kernel/ir/types.js';
 import {
   asCast,
   type Cast,
+  type Constants,
   defineKernel,
   type Intrinsics,
   type Memory,
 } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
-import type { MatmulProblem, OperandLayout } from './cpu.js';
 
 /** How the work is cut. */
 export interface WarpgroupTile {
@@ -42,99 +44,125 @@ const THREADS = 128;
 /** Registers of a thread that copies, and of one that multiplies beside another warpgroup: as many as a block has. */
 const REGISTERS = { producer: 40, consumer: 232 } as const;
 
-/** How an operand lies for the copy engine: along K, or along its rows; undefined if it does not take it. */
-interface Along {
-  readonly k: boolean;
-  readonly pitch: number;
-  /** Elements from a batch to the next, 0 if all are the same. */
-  readonly batchStride: number;
-}
-
-/** @param size rows of the operand: of A, or columns of B */
-function alongOf(x: OperandLayout, inner: number, size: number, dtype: DType): Along | undefined {
-  const batches = collapsed(x);
-  if (batches === undefined) return undefined;
-  const aligned = (n: number): boolean => (n * dtype.bytes) % 16 === 0;
-  if (!aligned(batches) || !aligned(x.offset)) return undefined;
-  const lies = (step: number, pitch: number, along: number): boolean =>
-    (step === 1 || along === 1) && pitch > 0 && aligned(pitch);
-  if (lies(x.columnStride, x.rowStride, inner)) return { k: true, pitch: x.rowStride, batchStride: batches };
-  if (isHalf(dtype) && lies(x.rowStride, x.columnStride, size))
-    return { k: false, pitch: x.columnStride, batchStride: batches };
-  return undefined;
-}
-
-/** The stride of all leading dimensions as one; undefined if they are not one. */
-function collapsed({ batch, batchStrides }: OperandLayout): number | undefined {
-  let [stride, next] = [0, 0];
-  for (let d = batch.length - 1; d >= 0; d--) {
-    if (batch[d] === 1) continue;
-    if (next === 0) stride = batchStrides[d]!;
-    else if (batchStrides[d] !== next) return undefined;
-    next = batchStrides[d]! * batch[d]!;
-    if (stride === 0 && next !== 0) return undefined;
-  }
-  return stride;
-}
-
-/** B with rows and columns exchanged. */
-const transposed = (x: OperandLayout): OperandLayout => ({
-  ...x,
-  rowStride: x.columnStride,
-  columnStride: x.rowStride,
-});
-
-/** Whether warpgroups can multiply it. */
-export const suitsWarpgroups = (p: MatmulProblem, dtype: DType): boolean =>
-  alongOf(p.a, p.K, p.M, dtype) !== undefined &&
-  alongOf(transposed(p.b), p.K, p.N, dtype) !== undefined &&
-  (p.N * dtype.bytes) % 16 === 0;
-
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
 
 export const rowsOf = ({ groups, each }: Pick<WarpgroupTile, 'groups' | 'each'>): number =>
   ROWS * groups * each;
 
-/** Bytes of shared memory: the stages, and two tiles of sums for each warpgroup. */
-export const warpgroupBytes = (tile: WarpgroupTile): number =>
-  tile.stages * (rowsOf(tile) + tile.columns) * ROW + tile.groups * 2 * ROWS * ROW;
+/** Which operands are turned in shared memory. */
+export interface Turned {
+  readonly a: boolean;
+  readonly b: boolean;
+}
 
-/** An operand's tiles in shared memory, (stage, panel, row, column), and its map, (batch, row, column). */
-interface OperandTiles {
-  readonly schema: BufferSchema;
+/** Rows of a tile's operands that are turned. */
+export const turnedRows = (tile: WarpgroupTile, { a, b }: Turned): number =>
+  (a ? rowsOf(tile) : 0) + (b ? tile.columns : 0);
+
+/** Bytes of shared memory: the stages, two steps of what is turned, and two tiles of sums for each warpgroup. */
+export const warpgroupBytes = (tile: WarpgroupTile, turned: Turned): number =>
+  (tile.stages * (rowsOf(tile) + tile.columns) + 2 * turnedRows(tile, turned) + tile.groups * 2 * ROWS) * ROW;
+
+/** Where an operand's tile begins. */
+export interface OperandStart {
+  readonly batch: number;
+  readonly term: number;
+  /** Row of A, column of B. */
+  readonly along: number;
+  readonly k: number;
+}
+
+/** How an operand's tiles lie in shared memory, (stage, panel, row, column): all that device functions have to know. */
+export interface OperandTiles {
+  /** Whether a row is along K. Otherwise a panel has so many steps of it, and there is one for each row's length of `along`. */
+  readonly k: boolean;
   readonly panels: number;
   readonly rows: number;
-  /** Whether a row is along K. */
-  readonly k: boolean;
-  readonly batched: boolean;
+  /** Lies across K, as wgmma does not take f32: warpgroups exchange rows and columns before they multiply. */
+  readonly turned: boolean;
 }
 
-interface OperandSizes {
+/** A, or B with rows and columns exchanged. */
+export interface WarpgroupOperand {
+  readonly schema: BufferSchema;
+  readonly tiles: OperandTiles;
+  /** Starts to copy its tiles of one stage: a device function. */
+  load(
+    to: Memory,
+    from: Memory,
+    tiles: OperandTiles,
+    at: OperandStart,
+    full: Memory,
+    stage: number,
+    context: PipelineContext,
+  ): void;
+}
+
+/** How so many rows of A, or columns of B, lie in a tile. */
+export const tilesOf = (k: boolean, along: number, dtype: DType): OperandTiles => ({
+  ...(k ? { k, panels: 1, rows: along } : { k, panels: along / depthOf(dtype), rows: depthOf(dtype) }),
+  turned: !k && dtype === f32,
+});
+
+/** All that the device functions of a result have to know: what they find as `work.c`. */
+export interface ResultPlaces {
+  /** Whether the copy engine stores. */
+  readonly byEngine: boolean;
+}
+
+/** Where the sums go: device functions. */
+export interface WarpgroupResult {
+  /** Of C: a tensor map for the copy engine, a buffer if threads store. @param box rows and columns of a tile */
+  schema(dtype: DType, box: readonly [number, number]): BufferSchema;
+  readonly places: ResultPlaces;
+  /** Passes the finished value of two neighbours in a row to `keep`, if they are in C: an epilogue may store more than that. */
+  finishAt(
+    v: number,
+    batch: number,
+    row: number,
+    column: number,
+    keep: (v: number) => void,
+    context: PipelineContext,
+  ): void;
+  /** Stores a tile of `cs` whose first element is this one: by one thread, or without the copy engine by all of a group. */
+  storeTile(
+    c: Memory,
+    cs: Memory,
+    tile: SumsTile,
+    at: WarpgroupPlace,
+    row: number,
+    column: number,
+    context: PipelineContext,
+  ): void;
+}
+
+/** One of the tiles that a warpgroup's sums go by way of, and the thread's number in the warpgroup. */
+export interface SumsTile {
+  readonly group: number;
+  readonly held: number;
+  readonly thread: number;
+}
+
+/** C (batch, row, column) = sums over all terms and along K of A (row, k) · B (column, k). */
+export interface WarpgroupProblem {
+  readonly name: string;
   readonly batches: number;
-  /** Rows of A, columns of B. */
-  readonly size: number;
-  readonly inner: number;
-  /** Of a tile. */
-  readonly along: number;
-  readonly dtype: DType;
-}
-
-function tilesOf(x: OperandLayout, { batches, size, inner, along, dtype }: OperandSizes): OperandTiles {
-  const { k, pitch, batchStride } = alongOf(x, inner, size, dtype)!;
-  const depth = depthOf(dtype);
-  const batched = batchStride > 0 && batches > 1;
-  const [outer, row] = k ? [size, inner] : [inner, size];
-  const sizes = [batched ? batches : 1, outer, row];
-  const strides = [batched ? batchStride : pitch, pitch, 1];
-  const box = [1, k ? along : depth, depth];
-  return {
-    schema: tensorMap(dtype, { sizes, strides, box, offset: x.offset, tf32: dtype === f32 }),
-    panels: k ? 1 : along / depth,
-    rows: k ? along : depth,
-    k,
-    batched,
-  };
+  readonly M: number;
+  readonly N: number;
+  /** Of one term. */
+  readonly K: number;
+  /** Terms of each batch, or of all of them: products that are added up, as those of a convolution's taps. */
+  readonly terms: readonly number[];
+  readonly a: WarpgroupOperand;
+  readonly b: WarpgroupOperand;
+  readonly result: WarpgroupResult;
+  /** The result is parts in f32 even where blocks do not share K. Default: false. */
+  readonly parts?: boolean;
+  /** As `finishAt` calls it. */
+  readonly finish: IrFunction;
+  /** What the operands' and the result's device functions call. */
+  readonly functions: Constants;
 }
 
 /** All that the device functions have to know when the kernel is compiled. */
@@ -152,20 +180,25 @@ interface WarpgroupWork {
   readonly band: number;
   readonly splits: number;
   readonly total: number;
-  /** Along K: stages of the product, and of a block that shares it; steps of a stage, and of one wgmma. */
+  /** Along K: stages of a term, of each batch, and of a block that shares it; steps of a stage, and of one wgmma. */
   readonly chunks: number;
+  readonly lengths: readonly number[];
+  readonly oneTerm: boolean;
   readonly share: number;
   readonly depth: number;
   readonly step: number;
   /** Of the tiles that C goes by way of: columns, and how many make a tile of C. */
   readonly width: number;
   readonly panels: number;
-  readonly a: Omit<OperandTiles, 'schema'>;
-  readonly b: Omit<OperandTiles, 'schema'>;
+  readonly a: OperandTiles;
+  readonly b: OperandTiles;
+  readonly c: ResultPlaces;
+  /** Whether an operand is turned. */
+  readonly turns: boolean;
   readonly inParts: boolean;
 }
 
-interface Context extends Intrinsics {
+export interface PipelineContext extends Intrinsics {
   readonly work: WarpgroupWork;
   readonly cast: Cast<'f32'>;
   readonly finish: IrFunction;
@@ -173,13 +206,20 @@ interface Context extends Intrinsics {
   readonly ROWS: number;
   readonly THREADS: number;
   readonly eachTile: typeof eachTile;
+  readonly lengthOf: typeof lengthOf;
   readonly load: typeof load;
+  readonly loadA: WarpgroupOperand['load'];
+  readonly loadB: WarpgroupOperand['load'];
+  readonly turn: typeof turn;
+  readonly turnPanel: typeof turnPanel;
   readonly multiply: typeof multiply;
   readonly storeSums: typeof storeSums;
+  readonly finishAt: WarpgroupResult['finishAt'];
+  readonly storeTile: WarpgroupResult['storeTile'];
 }
 
 /** The part of the product that a block works on: where its tile of C begins, and its stages along K. */
-interface WarpgroupPlace {
+export interface WarpgroupPlace {
   readonly split: number;
   readonly batch: number;
   readonly row: number;
@@ -188,10 +228,18 @@ interface WarpgroupPlace {
   readonly end: number;
 }
 
+/** Stages along K of a batch. */
+function lengthOf(batch: number, { i32, work }: PipelineContext): number {
+  const { lengths } = work;
+  let length = i32(lengths[0]!);
+  for (let n = 1; n < lengths.length; n++) if (batch === n) length = lengths[n]!;
+  return length;
+}
+
 /** Calls `body` for each tile of C that the block takes. */
-function eachTile(body: (at: WarpgroupPlace) => void, context: Context): void {
-  const { blockIdx, gridDim, idiv, work } = context;
-  const { across, band, chunks, columns, down, rows, share, sizes, total } = work;
+function eachTile(body: (at: WarpgroupPlace) => void, context: PipelineContext): void {
+  const { blockIdx, gridDim, idiv, lengthOf, work } = context;
+  const { across, band, columns, down, rows, share, sizes, total } = work;
   for (let number = blockIdx.x; number < total; number += gridDim.x) {
     const split = idiv(number, down * across * sizes.batches);
     const batch = idiv(number, down * across) % sizes.batches;
@@ -202,7 +250,7 @@ function eachTile(body: (at: WarpgroupPlace) => void, context: Context): void {
     const row = (first + (inBand % height)) * rows;
     const column = idiv(inBand, height) * columns;
     const from = split * share;
-    body({ split, batch, row, column, from, end: Math.min(from + share, chunks) });
+    body({ split, batch, row, column, from, end: Math.min(from + share, lengthOf(batch, context)) });
   }
 }
 
@@ -214,42 +262,90 @@ function load(
   stage: number,
   chunk: number,
   at: WarpgroupPlace,
-  context: Context,
+  context: PipelineContext,
 ): void {
-  const { arriveExpect, tmaLoad, work } = context;
-  const { columns, depth, rows } = work;
+  const { arriveExpect, idiv, loadA, loadB, work } = context;
+  const { chunks, columns, depth, oneTerm, rows } = work;
   const { as, bs, full } = ring;
-  const k = chunk * depth;
-  const inA = work.a.batched ? at.batch : 0;
-  const inB = work.b.batched ? at.batch : 0;
+  const term = oneTerm ? 0 : idiv(chunk, chunks);
+  const k = (oneTerm ? chunk : chunk % chunks) * depth;
   arriveExpect(full, stage, (rows + columns) * 128);
-  if (work.a.k) tmaLoad(as, stage, 0, 0, 0, a, inA, at.row, k, full, stage);
-  else
-    for (let i = 0; i < work.a.panels; i++)
-      tmaLoad(as, stage, i, 0, 0, a, inA, k, at.row + i * depth, full, stage);
-  if (work.b.k) tmaLoad(bs, stage, 0, 0, 0, b, inB, at.column, k, full, stage);
-  else
-    for (let i = 0; i < work.b.panels; i++)
-      tmaLoad(bs, stage, i, 0, 0, b, inB, k, at.column + i * depth, full, stage);
+  loadA(as, a, work.a, { batch: at.batch, term, along: at.row, k }, full, stage, context);
+  loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
 }
 
-/** The stages in shared memory, and the mbarriers that say which are full, and which are empty again. */
+/**
+ * The stages in shared memory, and the mbarriers that say which are full, and which are empty again; and what is turned of the
+ * stage that is multiplied, and of that before.
+ */
 interface Ring {
   readonly as: Memory;
   readonly bs: Memory;
+  readonly turnedA: Memory;
+  readonly turnedB: Memory;
   readonly full: Memory;
   readonly empty: Memory;
 }
 
-/** Starts to add the products of one stage to the sums of a warpgroup. */
-function multiply(sums: Memory, ring: Ring, stage: number, group: number, context: Context): void {
+/**
+ * Exchanges rows and columns of a panel of 32 × 32. A lane takes blocks of 4 × 4; those that eight lanes take at a time lie in
+ * different banks, in both tiles.
+ */
+function turnPanel(
+  from: Memory,
+  to: Memory,
+  stage: number,
+  half: number,
+  panel: number,
+  { idiv, lane, laneId, load4, store4, vec4 }: PipelineContext,
+): void {
+  const down = laneId % 8;
+  for (let round = 0; round < 2; round++) {
+    const across = idiv(down, 2) ^ (idiv(laneId, 8) + 4 * round);
+    const v = load4(from, stage, panel, 4 * down, 4 * across);
+    const w = load4(from, stage, panel, 4 * down + 1, 4 * across);
+    const x = load4(from, stage, panel, 4 * down + 2, 4 * across);
+    const y = load4(from, stage, panel, 4 * down + 3, 4 * across);
+    for (let i = 0; i < 4; i++) {
+      const row = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
+      store4(to, half, 0, panel * 32 + 4 * across + i, 4 * down, row);
+    }
+  }
+}
+
+/** Turns the tiles of a stage that lie across K: all warpgroups share the panels. */
+function turn(ring: Ring, stage: number, half: number, context: PipelineContext): void {
+  const { fenceAsync, idiv, threadIdx, turnPanel, work } = context;
+  const { as, bs, turnedA, turnedB } = ring;
+  const { a, b, groups } = work;
+  const ofA = a.turned ? a.panels : 0;
+  const ofBoth = ofA + (b.turned ? b.panels : 0);
+  for (let panel = idiv(threadIdx.x, 32); panel < ofBoth; panel += groups * 4) {
+    if (a.turned && panel < ofA) turnPanel(as, turnedA, stage, half, panel, context);
+    if (b.turned && panel >= ofA) turnPanel(bs, turnedB, stage, half, panel - ofA, context);
+  }
+  fenceAsync();
+}
+
+/** Starts to add the products of one stage to the sums of a warpgroup. @param half of what is turned */
+function multiply(
+  sums: Memory,
+  ring: Ring,
+  stage: number,
+  half: number,
+  group: number,
+  context: PipelineContext,
+): void {
   const { commitWgmma, idiv, wgmma, work, ROWS } = context;
   const { a, b, depth, each, step } = work;
-  const { as, bs } = ring;
+  const { as, bs, turnedA, turnedB } = ring;
   for (let k = 0; k < depth; k += step) {
     for (let e = 0; e < each; e++) {
       const part = (group * each + e) * ROWS;
-      if (a.k && b.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
+      if (a.turned && b.turned) wgmma(sums, e, turnedA, half, 0, part, k, turnedB, half, 0, 0, k);
+      else if (a.turned) wgmma(sums, e, turnedA, half, 0, part, k, bs, stage, 0, 0, k);
+      else if (b.turned) wgmma(sums, e, as, stage, 0, part, k, turnedB, half, 0, 0, k);
+      else if (a.k && b.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
       else if (a.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, k, 0, false, true);
       else if (b.k) wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
       else wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, k, 0, true, true);
@@ -259,8 +355,8 @@ function multiply(sums: Memory, ring: Ring, stage: number, group: number, contex
 }
 
 /**
- * Finishes the sums of a warpgroup, and lets the copy engine store them: two tiles of `cs` take turns. All values of a tile
- * are finished before the first is stored, without branches, so that their instructions overlap.
+ * Finishes the sums of a warpgroup, and stores them: two tiles of `cs` take turns. All values of a tile are finished before the
+ * first is stored, so that their instructions overlap.
  */
 function storeSums(
   c: Memory,
@@ -268,12 +364,13 @@ function storeSums(
   cs: Memory,
   group: number,
   at: WarpgroupPlace,
-  context: Context,
+  context: PipelineContext,
 ): void {
-  const { fenceAsync, groupBarrier, idiv, lane, local, store2, threadIdx, vec2 } = context;
-  const { tmaCommit, tmaStore, tmaWait } = context;
-  const { cast, finish, out, work, ROWS, THREADS } = context;
-  const { across, columns, down, each, inParts, panels, rows, sizes, width } = work;
+  const { fenceAsync, groupBarrier, idiv, lane, local, store2, threadIdx, tmaCommit, tmaWait, vec2 } =
+    context;
+  const { cast, finishAt, out, storeTile, work, ROWS, THREADS } = context;
+  const { each, inParts, panels, width } = work;
+  const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
   const inTile = 16 * idiv(thread, 32) + idiv(thread % 32, 4);
   const top = at.row + group * each * ROWS;
@@ -286,22 +383,21 @@ function storeSums(
         for (let half = 0; half < 2; half++) {
           const row = top + e * ROWS + inTile + 8 * half;
           const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
-          if (inParts) {
-            values[4 * i + 2 * half] = lane(v, 0);
-            values[4 * i + 2 * half + 1] = lane(v, 1);
-          } else {
-            // What lies beyond the matrix is not stored; the last row and columns stand for it.
-            const y = down * rows > sizes.M ? Math.min(row, sizes.M - 1) : row;
-            const x = across * columns > sizes.N ? Math.min(column, sizes.N - 2) : column;
-            const finished = finish(cast(v), at.batch, y, x);
+          const keep = (finished: number) => {
             values[4 * i + 2 * half] = lane(finished, 0);
             values[4 * i + 2 * half + 1] = lane(finished, 1);
+          };
+          if (inParts) keep(v);
+          else {
+            // What lies beyond C is not stored, as it is.
+            keep(cast(v));
+            finishAt(v, at.batch, row, column, keep, context);
           }
         }
       }
       const held = (e * panels + panel) % 2;
       // The copy engine has read the tile that comes now.
-      if (thread === 0) {
+      if (byEngine && thread === 0) {
         if ((each * panels) % 2 === 0) tmaWait(1);
         else tmaWait(0);
       }
@@ -312,11 +408,13 @@ function storeSums(
           store2(cs, group, held, inTile + 8 * half, 8 * i + 2 * (thread % 4), v);
         }
       }
-      fenceAsync();
+      if (byEngine) fenceAsync();
       groupBarrier(1 + group, THREADS);
-      if (thread === 0) {
-        const to = inParts ? at.split * sizes.batches + at.batch : at.batch;
-        tmaStore(c, to, top + e * ROWS, at.column + panel * width, cs, group, held, 0, 0);
+      const row = top + e * ROWS;
+      const column = at.column + panel * width;
+      if (!byEngine) storeTile(c, cs, { group, held, thread }, at, row, column, context);
+      else if (thread === 0) {
+        storeTile(c, cs, { group, held, thread }, at, row, column, context);
         tmaCommit();
       }
     }
@@ -324,44 +422,42 @@ function storeSums(
 }
 
 /** The device functions, as constants of a kernel. */
-const FUNCTIONS = { eachTile, load, multiply, storeSums };
+const FUNCTIONS = { eachTile, lengthOf, load, turn, turnPanel, multiply, storeSums };
 
 /**
- * The product, or if blocks share K its parts in f32: (split, batch, row, column).
- * @param dtype of the matrices
+ * The sums, or if blocks share K their parts in f32, for which `result` has a place by `split`.
+ * @param dtype of the operands
  * @param units multiprocessors: so many blocks take all tiles
  */
-export function matmulWarpgroups(
-  p: MatmulProblem,
+export function byWarpgroups(
+  p: WarpgroupProblem,
   tile: WarpgroupTile,
   dtype: DType,
   units: number,
 ): GridKernel {
-  const { M, N, K, batches } = p;
-  const { groups, splits } = tile;
-  const a = tilesOf(p.a, { batches, size: M, inner: K, along: rowsOf(tile), dtype });
-  const b = tilesOf(transposed(p.b), { batches, size: N, inner: K, along: tile.columns, dtype });
-  const inParts = splits > 1;
+  const { a, b, result } = p;
+  const { groups } = tile;
+  const inParts = tile.splits > 1 || p.parts === true;
   const out = inParts ? f32 : dtype;
-  const work = workOf(p, tile, { a, b, dtype, out, units });
+  const work = workOf(p, tile, { dtype, out, inParts, units });
   const kernel = defineKernel(
-    `matmulWarpgroups${inParts ? 'Parts' : ''}`,
-    {
-      a: a.schema,
-      b: b.schema,
-      c: tensorMap(out, { sizes: [splits * batches, M, N], box: [1, ROWS, work.width] }),
-    },
+    `${p.name}${inParts ? 'Parts' : ''}`,
+    { a: a.schema, b: b.schema, c: result.schema(out, [ROWS, work.width]) },
     ({ a, b, c }, context) => {
       const { arrive, barrier, f32, idiv, initBarrier, local, mbarriers, sharedTile, threadIdx } = context;
-      const { fenceWgmma, lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
-      const { dtype, eachTile, load, multiply, out, storeSums, work, REGISTERS, ROWS, THREADS } = context;
-      const { columns, depth, each, groups, stages, width } = work;
+      const { fenceWgmma, groupBarrier, lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } =
+        context;
+      const { dtype, eachTile, load, multiply, out, storeSums, turn, work, REGISTERS, ROWS, THREADS } =
+        context;
+      const { columns, depth, each, groups, stages, turns, width } = work;
       const as = sharedTile(dtype, stages, work.a.panels, work.a.rows, depth);
       const bs = sharedTile(dtype, stages, work.b.panels, work.b.rows, depth);
       const cs = sharedTile(out, groups, 2, ROWS, width);
       const full = mbarriers(stages);
       const empty = mbarriers(stages);
-      const ring = { as, bs, full, empty };
+      const turnedA = work.a.turned ? sharedTile(dtype, 2, 1, work.rows, depth) : as;
+      const turnedB = work.b.turned ? sharedTile(dtype, 2, 1, columns, depth) : bs;
+      const ring = { as, bs, turnedA, turnedB, full, empty };
       if (threadIdx.x === 0) {
         for (let s = 0; s < stages; s++) {
           initBarrier(full, s, 1);
@@ -373,8 +469,9 @@ export function matmulWarpgroups(
       const group = idiv(threadIdx.x, THREADS);
       let stage = 0;
       let phase = 0;
+      let half = 0;
       if (group === groups) {
-        if (groups === 2) lowerRegisters(REGISTERS.producer);
+        lowerRegisters(REGISTERS.producer);
         if (threadIdx.x === groups * THREADS) {
           eachTile((at) => {
             for (let chunk = at.from; chunk < at.end; chunk++) {
@@ -389,7 +486,9 @@ export function matmulWarpgroups(
           }, context);
         }
       } else {
+        // The compiler lets products overlap only where each warpgroup says how many registers it has.
         if (groups === 2) raiseRegisters(REGISTERS.consumer);
+        else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
         const sums = local(f32, each, idiv(columns, 2));
         eachTile((at) => {
@@ -398,7 +497,14 @@ export function matmulWarpgroups(
           let before = 0;
           for (let chunk = at.from; chunk < at.end; chunk++) {
             waitBarrier(full, stage, phase);
-            multiply(sums, ring, stage, group, context);
+            if (turns) {
+              // While the products of the stage before are summed. When all have done so, nobody needs its tiles.
+              half = 1 - half;
+              turn(ring, stage, half, context);
+              waitWgmma(sums, 0);
+              groupBarrier(3, groups * THREADS);
+            }
+            multiply(sums, ring, stage, half, group, context);
             // The products of the stage before are done.
             waitWgmma(sums, 1);
             if (chunk > at.from && isFirstLane) arrive(empty, before);
@@ -416,7 +522,16 @@ export function matmulWarpgroups(
         if (threadIdx.x % THREADS === 0) tmaWait(0);
       }
     },
-    { ...FUNCTIONS, dtype, out, work, REGISTERS, ROWS, THREADS, cast: asCast(dtype), finish: p.finish },
+    {
+      ...{ ...FUNCTIONS, dtype, out, work, REGISTERS, ROWS, THREADS, cast: asCast(dtype), finish: p.finish },
+      ...{
+        ...p.functions,
+        loadA: a.load,
+        loadB: b.load,
+        finishAt: result.finishAt,
+        storeTile: result.storeTile,
+      },
+    },
   );
   return {
     kernel,
@@ -427,34 +542,37 @@ export function matmulWarpgroups(
 }
 
 interface Kept {
-  readonly a: OperandTiles;
-  readonly b: OperandTiles;
   readonly dtype: DType;
   readonly out: DType;
+  readonly inParts: boolean;
   readonly units: number;
 }
 
-function workOf({ M, N, K, batches }: MatmulProblem, tile: WarpgroupTile, kept: Kept): WarpgroupWork {
+function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): WarpgroupWork {
+  const { dtype, out, inParts, units } = kept;
+  const { M, N, batches } = p;
   const { columns, splits } = tile;
-  const { a, b, dtype, out, units } = kept;
   const rows = rowsOf(tile);
   const depth = depthOf(dtype);
   const width = ROW / out.bytes;
   const down = Math.ceil(M / rows);
   const across = Math.ceil(N / columns);
-  const chunks = Math.ceil(K / depth);
+  const chunks = Math.ceil(p.K / depth);
+  const lengths = p.terms.map((n) => n * chunks);
   return {
     ...tile,
-    ...{ rows, down, across, chunks, depth, width },
+    ...{ rows, down, across, chunks, lengths, depth, width, oneTerm: Math.max(...p.terms) === 1 },
     sizes: { M, N, batches },
     // Blocks that run together read about as many rows of A as columns of B.
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
-    share: Math.ceil(chunks / splits),
+    share: Math.ceil(Math.max(...lengths) / splits),
     step: wgmmaDepth(dtype.bytes),
     panels: columns / width,
-    a: { panels: a.panels, rows: a.rows, k: a.k, batched: a.batched },
-    b: { panels: b.panels, rows: b.rows, k: b.k, batched: b.batched },
-    inParts: splits > 1,
+    a: p.a.tiles,
+    b: p.b.tiles,
+    c: p.result.places,
+    turns: p.a.tiles.turned || p.b.tiles.turned,
+    inParts,
   };
 }

@@ -3,7 +3,7 @@ import type { DType } from '../../core/dtype.js';
 import type { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { Expr, MemoryNode } from '../../kernel/ir/ir.js';
-import { isHeld } from '../../kernel/ir/operands.js';
+import { isHeld, mapOf } from '../../kernel/ir/operands.js';
 import type { Prelude } from './prelude.js';
 import { call, postfix, type Text } from './text.js';
 
@@ -77,10 +77,11 @@ function bytesTo({ memory, indices }: PlaceText): string {
 
 const tileAddress = (at: PlaceText): Text => postfix(`${at.text} + ${bytesTo(at)}`);
 
-/** The coordinates of a box, and the offsets from its pixels if they are walked over; innermost first. */
+/** The coordinates of a box, and where pixels are read the offsets from them; innermost first. */
 function coordinatesOf({ memory, indices }: PlaceText) {
   const { length } = memory.type.dims;
   return {
+    isWalk: mapOf(memory)!.walk !== undefined,
     coordinates: indices.slice(0, length).toReversed(),
     offsets: indices.slice(length).toReversed(),
   };
@@ -89,28 +90,34 @@ function coordinatesOf({ memory, indices }: PlaceText) {
 const numbered = (count: number, from: number): string =>
   Array.from({ length: count }, (_, i) => `%${from + i}`).join(', ');
 
+/** What the instruction of a copy names, innermost first. */
+interface CopyOperands {
+  readonly rank: number;
+  readonly isWalk: boolean;
+  readonly coordinates: string;
+  readonly offsets: string;
+}
+
 /** A copy of a box, in one direction or the other. */
 const copyOf =
-  (
-    name: string,
-    ptx: (rank: number, at: string, offsets: string) => string,
-    map: number,
-    tile: number,
-    barrier?: number,
-  ) =>
+  (name: string, ptx: (operands: CopyOperands) => string, map: number, tile: number, barrier?: number) =>
   ({ prelude, places }: Use): Text => {
-    const { coordinates, offsets } = coordinatesOf(places[map]!);
+    const { isWalk, coordinates, offsets } = coordinatesOf(places[map]!);
     const rank = coordinates.length;
     const names = [...coordinates.map((_, i) => `c${i}`), ...offsets.map((_, i) => `o${i}`)];
     const isLoad = barrier !== undefined;
     const first = isLoad ? 3 : 2;
+    const operands: CopyOperands = {
+      ...{ rank, isWalk, coordinates: numbered(rank, first) },
+      offsets: numbered(offsets.length, first + rank),
+    };
     // Offsets are numbers of 16 bits.
     const operand = (c: string, i: number) => (i < rank ? `, "r"(${c})` : `, "h"((unsigned short)${c})`);
     return instruction(
       prelude,
-      `${name}_${rank}d${offsets.length > 0 ? '_pixels' : ''}`,
+      `${name}_${rank}d${isWalk ? '_pixels' : ''}`,
       `void* tile, const TensorMap& map, ${isLoad ? 'unsigned long long* barrier, ' : ''}${names.map((c) => `int ${c}`).join(', ')}`,
-      `"${ptx(rank, numbered(rank, first), numbered(offsets.length, first + rank))}" :: "r"(${ADDRESS}(tile)), "l"(&map)` +
+      `"${ptx(operands)}" :: "r"(${ADDRESS}(tile)), "l"(&map)` +
         `${isLoad ? `, "r"(${ADDRESS}(barrier))` : ''}${names.map(operand).join('')} : "memory"`,
       [
         tileAddress(places[tile]!),
@@ -230,16 +237,17 @@ const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
   ),
   tmaLoad: copyOf(
     'tma_load',
-    (rank, at, offsets) =>
-      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.${offsets ? 'im2col' : 'tile'}.mbarrier::complete_tx::bytes ` +
-      `[%0], [%1, {${at}}], [%2]${offsets && `, {${offsets}}`};`,
+    ({ rank, isWalk, coordinates, offsets }) =>
+      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.${isWalk ? 'im2col' : 'tile'}.mbarrier::complete_tx::bytes ` +
+      `[%0], [%1, {${coordinates}}], [%2]${offsets && `, {${offsets}}`};`,
     1,
     0,
     2,
   ),
   tmaStore: copyOf(
     'tma_store',
-    (rank, at) => `cp.async.bulk.tensor.${rank}d.global.shared::cta.tile.bulk_group [%1, {${at}}], [%0];`,
+    ({ rank, isWalk, coordinates }) =>
+      `cp.async.bulk.tensor.${rank}d.global.shared::cta.${isWalk ? 'im2col_no_offs' : 'tile'}.bulk_group [%1, {${coordinates}}], [%0];`,
     0,
     1,
   ),

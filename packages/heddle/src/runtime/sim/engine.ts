@@ -321,7 +321,9 @@ export class Engine {
     const { from, counts, steps = from.map(() => 1) } = walk!;
     const [pixels, channels] = box as [number, number];
     const rank = sizes.length;
-    const [first, offsets] = [at.slice(0, rank), at.slice(rank)];
+    const first = at.slice(0, rank);
+    // Where pixels are written there are none.
+    const offsets = from.map((_, d) => at[rank + d] ?? 0);
     // Which pixel of the walk it is, along each dimension.
     const place = from.map((start, d) => (first[d + 1]! - start) / steps[d]!);
     const isAt = place.every((p, d) => Number.isInteger(p) && p >= 0 && p < counts[d]!);
@@ -329,7 +331,7 @@ export class Engine {
     if (!isAt || offsets.some((o) => o < 0 || o >= reach))
       this.#run.fail(
         'out-of-bounds',
-        `tmaLoad from (${first.join(', ')}) with offsets (${offsets.join(', ')}): it begins with a pixel of the walk, ` +
+        `a copy from (${first.join(', ')}) with offsets (${offsets.join(', ')}): it begins with a pixel of the walk, ` +
           `from (${from.join(', ')}) on in steps of (${steps.join(', ')}), (${counts.join(', ')}) of them; offsets are 0 to ${reach - 1}.`,
         site,
       );

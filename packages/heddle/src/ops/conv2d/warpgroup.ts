@@ -1,0 +1,474 @@
+/**
+ * Convolutions with channels last and their two gradients by warpgroups, on the pipeline of ops/matmul/warpgroup.ts. The
+ * copy engine walks over the pixels that a tap of the kernel meets (a tensor map's `walk`): the matrix of an implicit product
+ * is never in memory.
+ *
+ *   forward          pixels × outputs: a term for each tap, summed over inputs
+ *   input gradient   pixels × inputs: the same of dY, the weights across K; where the stride is more than 1, a batch for each
+ *                    phase of the pixels, with those taps that meet it
+ *   weight gradient  outputs × (tap, input), summed over pixels, both operands across K
+ *
+ * A kernel of one tap that meets every pixel is a matrix product, whose operands are copied as matrices.
+ */
+import { f32 } from '../../core/dtype.js';
+import { buffer, type TensorMapOptions, tensorMap, walkFault, walkReach } from '../../kernel/ir/types.js';
+import type { Memory } from '../../kernel/language/language.js';
+import { LEVEL } from '../matmul/cuda-block.js';
+import {
+  byWarpgroups,
+  depthOf,
+  type OperandStart,
+  type OperandTiles,
+  type PipelineContext,
+  type ResultPlaces,
+  rowsOf,
+  type SumsTile,
+  tilesOf,
+  type WarpgroupOperand,
+  type WarpgroupPlace,
+  type WarpgroupResult,
+  type WarpgroupTile,
+} from '../matmul/warpgroup.js';
+import { finishInMatrix, matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
+import type { WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
+import type { GridKernel } from '../tiled.js';
+import { type LastProblem, phasesOf } from './last-product.js';
+
+type Geometry = Omit<LastProblem, 'finish'>;
+
+/** A kernel's taps, and the pixels that they meet: all that device functions have to know. Pairs are (row, column). */
+interface Taps {
+  readonly problem: Geometry;
+  /** Of a strided input gradient the phases of pixels along each axis, with the taps that meet them. */
+  readonly vertical: ReturnType<typeof phasesOf>;
+  readonly horizontal: ReturnType<typeof phasesOf>;
+  readonly phases: number;
+  /** Pixels of an image that one tap after the other meets, of each phase, and from one to the next. */
+  readonly counts: readonly [number, number];
+  readonly steps: readonly [number, number];
+  /** Where the first of them is for the tap that is farthest up, and for the one farthest left. */
+  readonly from: readonly [number, number];
+  /** From there to the last tap's. */
+  readonly reach: readonly [number, number];
+}
+
+/** Positions that the taps of a kernel have along one axis, relative to the pixel of the result. */
+function positionsOf(p: Geometry, axis: 0 | 1): number[] {
+  const [stride, dilation, padding] = [p.stride[axis], p.dilation[axis], p.padding[axis]];
+  const { phases, first, count, step } = phasesOf(p, axis);
+  return Array.from({ length: phases }, (_, phase) =>
+    Array.from({ length: count[phase]! }, (_, n) => {
+      const along = (first[phase]! + n * step) * dilation;
+      return p.adjoint ? (phase + padding - along) / stride : along - padding;
+    }),
+  ).flat();
+}
+
+function tapsOf(p: Geometry): Taps {
+  const [vertical, horizontal] = [phasesOf(p, 0), phasesOf(p, 1)];
+  const positions = [positionsOf(p, 0), positionsOf(p, 1)] as const;
+  const from = [Math.min(...positions[0]), Math.min(...positions[1])] as const;
+  return {
+    ...{ problem: p, vertical, horizontal, from },
+    phases: vertical.phases * horizontal.phases,
+    counts: [Math.ceil(p.outSize[0] / vertical.phases), Math.ceil(p.outSize[1] / horizontal.phases)],
+    steps: p.adjoint ? [1, 1] : p.stride,
+    reach: [Math.max(...positions[0]) - from[0], Math.max(...positions[1]) - from[1]],
+  };
+}
+
+/**
+ * Few channels: where there is no padding beside the images, a row of taps meets neighbours in memory, and is one tap with the
+ * channels of all of them. So it is copied as one, and a step along K has fewer zeros.
+ */
+export function joined<P extends Geometry>(p: P): P {
+  const { inputs, kernel, size } = p;
+  const channels = kernel[1] * inputs;
+  const steps = (n: number): number => Math.ceil(n / depthOf(p.dtype));
+  const isPadded = p.padding[1] !== 0 || p.dilation[1] !== 1;
+  if (p.adjoint || isPadded || steps(channels) >= kernel[1] * steps(inputs)) return p;
+  return {
+    ...{ ...p, inputs: channels, kernel: [kernel[0], 1], size: [size[0], size[1] - kernel[1] + 1] },
+    apart: { row: size[1] * inputs, pixel: inputs },
+  };
+}
+
+/** One tap that meets every pixel in its own place. */
+const isPointwise = ({ apart, kernel, stride, padding }: Geometry): boolean =>
+  apart === undefined && [...kernel, ...stride].every((n) => n === 1) && padding.every((n) => n === 0);
+
+function pixelMap(p: Geometry, taps: Taps, box: readonly [number, number]): TensorMapOptions {
+  const { row, pixel } = p.apart ?? { row: p.size[1] * p.inputs, pixel: p.inputs };
+  return {
+    sizes: [p.images, ...p.size, p.inputs],
+    strides: [p.size[0] * row, row, pixel, 1],
+    box,
+    offset: p.imageOffset,
+    tf32: p.dtype === f32,
+    walk: { from: taps.from, counts: taps.counts, steps: taps.steps },
+  };
+}
+
+/** Whether warpgroups can do it. */
+export function suitsConvolution(p: Geometry): boolean {
+  const aligned = (n: number): boolean => (n * p.dtype.bytes) % 16 === 0;
+  if (![p.inputs, p.outputs, p.imageOffset, p.secondOffset].every(aligned)) return false;
+  const taps = tapsOf(p);
+  const { sizes, walk } = pixelMap(p, taps, [1, 1]);
+  return (
+    walkFault({ sizes, strides: [], box: [], offset: 0, tf32: false, walk: walk! }) === undefined &&
+    taps.steps.every((n) => n <= 8) &&
+    taps.reach.every((n) => n < walkReach(2)) &&
+    (taps.phases === 1 || asProduct(p, false).K <= LEVEL.tensor)
+  );
+}
+
+interface TapContext extends PipelineContext {
+  readonly pick: typeof pick;
+  readonly eachTap: typeof eachTap;
+}
+
+/** The element of a constant list. */
+function pick(list: readonly number[], at: number, { i32 }: PipelineContext): number {
+  let value = i32(list[0]!);
+  for (let n = 1; n < list.length; n++) if (at === n) value = list[n]!;
+  return value;
+}
+
+/** A tap of the kernel, and how far the first pixel that it meets is from that of the walk. */
+interface Tap {
+  readonly number: number;
+  readonly down: number;
+  readonly across: number;
+}
+
+/** Passes a term's tap to `body`. */
+function eachTap(
+  batch: number,
+  term: number,
+  { problem, vertical, horizontal, phases, from }: Taps,
+  body: (tap: Tap) => void,
+  context: TapContext,
+): void {
+  const { idiv, pick } = context;
+  const { adjoint, kernel, stride, dilation, padding } = problem;
+  // The last phase usually has the most taps: its tiles are begun first.
+  const phase = phases - 1 - batch;
+  const down = idiv(phase, horizontal.phases);
+  const across = phase % horizontal.phases;
+  const count = pick(horizontal.count, across, context);
+  const i = pick(vertical.first, down, context) + idiv(term, count) * vertical.step;
+  const j = pick(horizontal.first, across, context) + (term % count) * horizontal.step;
+  const v = adjoint ? idiv(down + padding[0] - i * dilation[0], stride[0]) : i * dilation[0] - padding[0];
+  const u = adjoint ? idiv(across + padding[1] - j * dilation[1], stride[1]) : j * dilation[1] - padding[1];
+  body({ number: i * kernel[1] + j, down: v - from[0], across: u - from[1] });
+}
+
+// ── The pixels of images ─────────────────────────────────────────────────────────────────────────────────────────
+
+interface PixelTiles extends OperandTiles {
+  readonly taps: Taps;
+  /** Of the weight gradient: columns from a tap to the next. */
+  readonly pitch: number;
+}
+
+/** Starts to copy pixels, rows of A, as the term's tap meets them: channels are along K. */
+function loadPixels(
+  to: Memory,
+  from: Memory,
+  { taps }: PixelTiles,
+  { batch, term, along, k }: OperandStart,
+  full: Memory,
+  stage: number,
+  context: TapContext,
+): void {
+  const { eachTap, idiv, tmaLoad } = context;
+  const { counts, steps } = taps;
+  const image = idiv(along, counts[0] * counts[1]);
+  const row = taps.from[0] + (idiv(along, counts[1]) % counts[0]) * steps[0];
+  const column = taps.from[1] + (along % counts[1]) * steps[1];
+  const copy = ({ down, across }: Tap) =>
+    tmaLoad(to, stage, 0, 0, 0, from, image, row, column, k, down, across, full, stage);
+  eachTap(batch, term, taps, copy, context);
+}
+
+/** Starts to copy pixels along K, as the taps of B's columns meet them. */
+function loadTaps(
+  to: Memory,
+  from: Memory,
+  { panels, pitch, taps }: PixelTiles,
+  { along, k }: OperandStart,
+  full: Memory,
+  stage: number,
+  { idiv, tmaLoad, work }: PipelineContext,
+): void {
+  const { counts, problem, steps } = taps;
+  const { kernel, dilation } = problem;
+  const image = idiv(k, counts[0] * counts[1]);
+  const row = taps.from[0] + (idiv(k, counts[1]) % counts[0]) * steps[0];
+  const column = taps.from[1] + (k % counts[1]) * steps[1];
+  for (let i = 0; i < panels; i++) {
+    // Columns beyond the last tap are not stored.
+    const tap = Math.min(idiv(along + i * work.depth, pitch), kernel[0] * kernel[1] - 1);
+    const channel = (along + i * work.depth) % pitch;
+    const down = idiv(tap, kernel[1]) * dilation[0];
+    const across = (tap % kernel[1]) * dilation[1];
+    tmaLoad(to, stage, i, 0, 0, from, image, row, column, channel, down, across, full, stage);
+  }
+}
+
+/** The pixels of the first source as the taps meet them: along the rows of a tile, or along K. */
+function pixelOperand(p: LastProblem, taps: Taps, k: boolean, along: number, pitch = 0): WarpgroupOperand {
+  const { dtype } = p;
+  if (isPointwise(p)) {
+    const pixels = p.images * p.size[0] * p.size[1];
+    const [rowStride, columnStride] = k ? [p.inputs, 1] : [1, p.inputs];
+    const layout = { offset: p.imageOffset, batch: [], batchStrides: [], rowStride, columnStride };
+    const [size, inner] = k ? [pixels, p.inputs] : [p.inputs, pixels];
+    return matrixOperand(layout, { batches: 1, size, inner, along, dtype });
+  }
+  const tiles: PixelTiles = { ...tilesOf(k, along, dtype), taps, pitch };
+  const schema = tensorMap(dtype, pixelMap(p, taps, [tiles.rows, depthOf(dtype)]));
+  return { schema, tiles, load: k ? loadPixels : loadTaps };
+}
+
+// ── The weights ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+interface WeightTiles extends OperandTiles {
+  readonly taps: Taps;
+}
+
+/** Starts to copy the weights of the term's tap, (tap, row, column). */
+function loadWeights(
+  to: Memory,
+  from: Memory,
+  { k: alongK, panels, taps }: WeightTiles,
+  { batch, term, along, k }: OperandStart,
+  full: Memory,
+  stage: number,
+  context: TapContext,
+): void {
+  const { eachTap, tmaLoad, work } = context;
+  const copy = ({ number }: Tap) => {
+    if (alongK) tmaLoad(to, stage, 0, 0, 0, from, number, along, k, full, stage);
+    else
+      for (let i = 0; i < panels; i++)
+        tmaLoad(to, stage, i, 0, 0, from, number, k, along + i * work.depth, full, stage);
+  };
+  eachTap(batch, term, taps, copy, context);
+}
+
+/**
+ * The weights (O, kH, kW, C), along K. Of an input gradient they lie across it; in f32, which wgmma takes along K only, they
+ * come as (C, kH, kW, O).
+ */
+function weightOperand(p: LastProblem, taps: Taps, along: number): WarpgroupOperand {
+  const { dtype, inputs, outputs, kernel, adjoint } = p;
+  const k = !adjoint || dtype === f32;
+  const [rows, columns] = k ? [outputs, inputs] : [inputs, outputs];
+  const count = kernel[0] * kernel[1];
+  const tiles: WeightTiles = { ...tilesOf(k, along, dtype), taps };
+  const schema = tensorMap(dtype, {
+    sizes: [count, rows, columns],
+    strides: [columns, count * columns, 1],
+    box: [1, tiles.rows, depthOf(dtype)],
+    offset: p.secondOffset,
+    tf32: dtype === f32,
+  });
+  return { schema, tiles, load: loadWeights };
+}
+
+// ── Where the result goes ────────────────────────────────────────────────────────────────────────────────────────
+
+interface PhasePlaces extends ResultPlaces {
+  readonly taps: Taps;
+  /** Elements from an image's pixels of one phase to those of the next, downwards and across. */
+  readonly apart: readonly [number, number];
+}
+
+interface PhaseContext extends PipelineContext {
+  readonly pixelOf: typeof pixelOf;
+}
+
+/** The number of a pixel of the result, given its number among those of its phase; −1 if it is beyond the images. */
+function pixelOf(batch: number, row: number, { i32, idiv, work }: PipelineContext): number {
+  const { byEngine, taps } = work.c as PhasePlaces;
+  const { counts, horizontal, phases, problem, vertical } = taps;
+  const { outSize } = problem;
+  const phase = phases - 1 - batch;
+  const r = (idiv(row, counts[1]) % counts[0]) * vertical.phases + idiv(phase, horizontal.phases);
+  const c = (row % counts[1]) * horizontal.phases + (phase % horizontal.phases);
+  let pixel = i32((idiv(row, counts[0] * counts[1]) * outSize[0] + r) * outSize[1] + c);
+  if (row >= work.sizes.M) pixel = -1;
+  // Where phases are equal, every pixel of them is in an image.
+  if (!byEngine && (r >= outSize[0] || c >= outSize[1])) pixel = -1;
+  return pixel;
+}
+
+function finishInPhase(
+  v: number,
+  batch: number,
+  row: number,
+  column: number,
+  keep: (v: number) => void,
+  context: PhaseContext,
+): void {
+  const { cast, finish, pixelOf, work } = context;
+  const pixel = pixelOf(batch, row, context);
+  if (pixel >= 0 && column < work.sizes.N) keep(finish(cast(v), 0, pixel, column));
+}
+
+/** The copy engine walks over the pixels of a phase, whose first is so many channels from the image's first. */
+function storeWalk(
+  c: Memory,
+  cs: Memory,
+  { group, held }: SumsTile,
+  { batch }: WarpgroupPlace,
+  row: number,
+  column: number,
+  { idiv, tmaStore, work }: PipelineContext,
+): void {
+  const { apart, taps } = work.c as PhasePlaces;
+  const { counts, horizontal, phases } = taps;
+  const phase = phases - 1 - batch;
+  const from = idiv(phase, horizontal.phases) * apart[0] + (phase % horizontal.phases) * apart[1] + column;
+  const image = idiv(row, counts[0] * counts[1]);
+  tmaStore(c, image, idiv(row, counts[1]) % counts[0], row % counts[1], from, cs, group, held, 0, 0);
+}
+
+/** Where phases or channels are uneven, the threads of a group store their rows, 4 elements at a time. */
+function storeRows(
+  c: Memory,
+  cs: Memory,
+  { group, held, thread }: SumsTile,
+  { batch }: WarpgroupPlace,
+  row: number,
+  column: number,
+  context: PhaseContext,
+): void {
+  const { idiv, load4, pixelOf, store4, work, ROWS, THREADS } = context;
+  const perRow = idiv(work.width, 4);
+  for (let i = thread; i < ROWS * perRow; i += THREADS) {
+    const r = idiv(i, perRow);
+    const inRow = 4 * (i % perRow);
+    const pixel = pixelOf(batch, row + r, context);
+    if (pixel >= 0 && column + inRow < work.sizes.N)
+      store4(c, pixel * work.sizes.N + column + inRow, load4(cs, group, held, r, inRow));
+  }
+}
+
+/** Of a strided input gradient: each phase's pixels, at their places in the images. */
+function phaseResult({ dtype, images, outputs, outSize }: LastProblem, taps: Taps): WarpgroupResult {
+  const { counts, vertical, horizontal } = taps;
+  const [down, across] = [vertical.phases, horizontal.phases];
+  const apart = [outSize[1] * outputs, outputs] as const;
+  // The engine sees all phases as channels of the pixels of one. It would store a panel's last columns in the next.
+  const byEngine =
+    outSize[0] === counts[0] * down && outSize[1] === counts[1] * across && outputs % depthOf(dtype) === 0;
+  const places: PhasePlaces = { byEngine, taps, apart };
+  return {
+    schema: (dtype, box) =>
+      byEngine
+        ? tensorMap(dtype, {
+            sizes: [images, ...counts, (down - 1) * apart[0] + across * outputs],
+            strides: [outSize[0] * apart[0], down * apart[0], across * outputs, 1],
+            box,
+            walk: { from: [0, 0], counts },
+          })
+        : buffer(dtype),
+    places,
+    finishAt: finishInPhase,
+    storeTile: byEngine ? storeWalk : storeRows,
+  };
+}
+
+interface TapPlaces extends ResultPlaces {
+  readonly pitch: number;
+}
+
+function storeTap(
+  c: Memory,
+  cs: Memory,
+  { group, held }: SumsTile,
+  { split }: WarpgroupPlace,
+  row: number,
+  column: number,
+  { idiv, tmaStore, work }: PipelineContext,
+): void {
+  const { pitch } = work.c as TapPlaces;
+  tmaStore(c, split, idiv(column, pitch), row, column % pitch, cs, group, held, 0, 0);
+}
+
+/** Parts of the weight gradient, (split, output, tap, input). */
+function tapResult({ kernel, inputs, outputs }: LastProblem, splits: number, pitch: number): WarpgroupResult {
+  const count = kernel[0] * kernel[1];
+  const places: TapPlaces = { byEngine: true, pitch };
+  return {
+    schema: (dtype, [rows, columns]) =>
+      tensorMap(dtype, {
+        sizes: [splits, count, outputs, inputs],
+        strides: [outputs * count * inputs, inputs, count * inputs, 1],
+        box: [1, 1, rows, columns],
+      }),
+    places,
+    finishAt: finishInMatrix,
+    storeTile: storeTap,
+  };
+}
+
+// ── The kernels ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** As a matrix product, whose launch rule is asked for tiles. A phase has its share of the taps. */
+export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
+  const { dtype } = p;
+  const pixels = p.images * p.outSize[0] * p.outSize[1];
+  const depth = depthOf(dtype);
+  const rounded = (n: number): number => Math.ceil(n / depth) * depth;
+  const count = p.kernel[0] * p.kernel[1];
+  if (weight) {
+    const sizes = { batches: 1, M: p.outputs, N: count * rounded(p.inputs), K: pixels };
+    return { ...sizes, dtype, turned: { a: dtype === f32, b: dtype === f32 } };
+  }
+  const { counts, phases } = tapsOf(p);
+  const K = Math.ceil(count / phases) * rounded(p.inputs);
+  const sizes = { batches: phases, M: p.images * counts[0] * counts[1], N: p.outputs, K };
+  // Blocks do not share the sums of phases.
+  return { ...sizes, dtype, whole: phases > 1, turned: { a: false, b: false } };
+}
+
+/**
+ * The convolution of x (N, H, W, C) with w (O, kH, kW, C), or with `adjoint` the input gradient from dY and w. If blocks share
+ * sums, parts of it in f32, (split, pixel, output).
+ */
+export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): GridKernel {
+  const taps = tapsOf(p);
+  const { phases, vertical, horizontal } = taps;
+  const { batches, M, N } = asProduct(p, false);
+  const problem = {
+    ...{ name: p.adjoint ? 'conv2dInputWarpgroups' : 'conv2dWarpgroups', batches, M, N, K: p.inputs },
+    terms: vertical.count.flatMap((down) => horizontal.count.map((across) => down * across)).reverse(),
+    a: pixelOperand(p, taps, true, rowsOf(tile)),
+    b: weightOperand(p, taps, tile.columns),
+    result: phases > 1 ? phaseResult(p, taps) : matrixResult(tile.splits, M, N),
+    finish: p.finish,
+    functions: { pick, eachTap, pixelOf },
+  };
+  return byWarpgroups(problem, tile, p.dtype, units);
+}
+
+/** Parts of the weight gradient, (split, output, tap, input), from x and dY. */
+export function convolveWeightWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): GridKernel {
+  const { dtype, outputs, secondOffset } = p;
+  const { M, N, K } = asProduct(p, true);
+  const pitch = N / (p.kernel[0] * p.kernel[1]);
+  const layout = { offset: secondOffset, batch: [], batchStrides: [], rowStride: 1, columnStride: outputs };
+  const problem = {
+    ...{ name: 'conv2dWeightWarpgroups', batches: 1, M, N, K, terms: [1], parts: true },
+    a: matrixOperand(layout, { batches: 1, size: M, inner: K, along: rowsOf(tile), dtype }),
+    b: pixelOperand(p, tapsOf(p), false, tile.columns, pitch),
+    result: tapResult(p, tile.splits, pitch),
+    finish: p.finish,
+    functions: {},
+  };
+  return byWarpgroups(problem, tile, dtype, units);
+}

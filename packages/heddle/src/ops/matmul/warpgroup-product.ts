@@ -1,0 +1,180 @@
+/** Matrix products by warpgroups: batches, every layout that the copy engine takes. */
+import { type DType, f32 } from '../../core/dtype.js';
+import { tensorMap } from '../../kernel/ir/types.js';
+import type { Memory } from '../../kernel/language/language.js';
+import type { GridKernel } from '../tiled.js';
+import type { MatmulProblem, OperandLayout } from './cpu.js';
+import {
+  byWarpgroups,
+  depthOf,
+  type OperandStart,
+  type OperandTiles,
+  type PipelineContext,
+  rowsOf,
+  type SumsTile,
+  type Turned,
+  tilesOf,
+  type WarpgroupOperand,
+  type WarpgroupPlace,
+  type WarpgroupResult,
+  type WarpgroupTile,
+} from './warpgroup.js';
+
+/** How an operand lies for the copy engine: along K, or along its rows; undefined if it does not take it. */
+interface Along {
+  readonly k: boolean;
+  readonly pitch: number;
+  /** Elements from a batch to the next, 0 if all are the same. */
+  readonly batchStride: number;
+}
+
+/** @param size rows of the operand: of A, or columns of B */
+function alongOf(x: OperandLayout, inner: number, size: number, dtype: DType): Along | undefined {
+  const batches = collapsed(x);
+  if (batches === undefined) return undefined;
+  const aligned = (n: number): boolean => (n * dtype.bytes) % 16 === 0;
+  if (!aligned(batches) || !aligned(x.offset)) return undefined;
+  const lies = (step: number, pitch: number, along: number): boolean =>
+    (step === 1 || along === 1) && pitch > 0 && aligned(pitch);
+  if (lies(x.columnStride, x.rowStride, inner)) return { k: true, pitch: x.rowStride, batchStride: batches };
+  if (lies(x.rowStride, x.columnStride, size))
+    return { k: false, pitch: x.columnStride, batchStride: batches };
+  return undefined;
+}
+
+/** The stride of all leading dimensions as one; undefined if they are not one. */
+function collapsed({ batch, batchStrides }: OperandLayout): number | undefined {
+  let [stride, next] = [0, 0];
+  for (let d = batch.length - 1; d >= 0; d--) {
+    if (batch[d] === 1) continue;
+    if (next === 0) stride = batchStrides[d]!;
+    else if (batchStrides[d] !== next) return undefined;
+    next = batchStrides[d]! * batch[d]!;
+    if (stride === 0 && next !== 0) return undefined;
+  }
+  return stride;
+}
+
+/** B with rows and columns exchanged. */
+const transposed = (x: OperandLayout): OperandLayout => ({
+  ...x,
+  rowStride: x.columnStride,
+  columnStride: x.rowStride,
+});
+
+/** Whether warpgroups can multiply it. */
+export const suitsWarpgroups = (p: MatmulProblem, dtype: DType): boolean =>
+  alongOf(p.a, p.K, p.M, dtype) !== undefined &&
+  alongOf(transposed(p.b), p.K, p.N, dtype) !== undefined &&
+  (p.N * dtype.bytes) % 16 === 0;
+
+/** Which operands are turned in shared memory, of a product that suits warpgroups. */
+export const turnedOf = (p: MatmulProblem, dtype: DType): Turned => ({
+  a: dtype === f32 && !alongOf(p.a, p.K, p.M, dtype)!.k,
+  b: dtype === f32 && !alongOf(transposed(p.b), p.K, p.N, dtype)!.k,
+});
+
+/** A matrix of each batch. */
+interface MatrixTiles extends OperandTiles {
+  readonly batched: boolean;
+}
+
+/** Starts to copy the tiles of one stage of a matrix, (batch, row, column). */
+export function loadMatrix(
+  to: Memory,
+  from: Memory,
+  tiles: MatrixTiles,
+  { batch, along, k }: OperandStart,
+  full: Memory,
+  stage: number,
+  { tmaLoad, work }: PipelineContext,
+): void {
+  const of = tiles.batched ? batch : 0;
+  if (tiles.k) tmaLoad(to, stage, 0, 0, 0, from, of, along, k, full, stage);
+  else
+    for (let i = 0; i < tiles.panels; i++)
+      tmaLoad(to, stage, i, 0, 0, from, of, k, along + i * work.depth, full, stage);
+}
+
+interface OperandSizes {
+  readonly batches: number;
+  /** Rows of A, columns of B. */
+  readonly size: number;
+  readonly inner: number;
+  /** Of a tile. */
+  readonly along: number;
+  readonly dtype: DType;
+}
+
+/** A matrix of each batch, or one of all, that lies so. */
+export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupOperand {
+  const { batches, size, inner, along, dtype } = sizes;
+  const { k, pitch, batchStride } = alongOf(x, inner, size, dtype)!;
+  const batched = batchStride > 0 && batches > 1;
+  const [outer, row] = k ? [size, inner] : [inner, size];
+  const tiles: MatrixTiles = { ...tilesOf(k, along, dtype), batched };
+  const schema = tensorMap(dtype, {
+    sizes: [batched ? batches : 1, outer, row],
+    strides: [batched ? batchStride : pitch, pitch, 1],
+    box: [1, tiles.rows, depthOf(dtype)],
+    offset: x.offset,
+    tf32: dtype === f32,
+  });
+  return { schema, tiles, load: loadMatrix };
+}
+
+/** Passes the finished value of two neighbours in a row to `keep`: without a branch where no tile goes beyond the matrix. */
+export function finishInMatrix(
+  v: number,
+  batch: number,
+  row: number,
+  column: number,
+  keep: (v: number) => void,
+  { cast, finish, work }: PipelineContext,
+): void {
+  const { across, columns, down, rows, sizes } = work;
+  const isWhole = down * rows === sizes.M && across * columns === sizes.N;
+  if (isWhole) keep(finish(cast(v), batch, row, column));
+  else if (row < sizes.M && column < sizes.N) keep(finish(cast(v), batch, row, column));
+}
+
+function storeInMatrix(
+  c: Memory,
+  cs: Memory,
+  { group, held }: SumsTile,
+  { split, batch }: WarpgroupPlace,
+  row: number,
+  column: number,
+  { tmaStore, work }: PipelineContext,
+): void {
+  const to = work.inParts ? split * work.sizes.batches + batch : batch;
+  tmaStore(c, to, row, column, cs, group, held, 0, 0);
+}
+
+/** A matrix of each batch, or of each part of each batch. */
+export const matrixResult = (batches: number, M: number, N: number): WarpgroupResult => ({
+  schema: (dtype, [rows, columns]) => tensorMap(dtype, { sizes: [batches, M, N], box: [1, rows, columns] }),
+  places: { byEngine: true },
+  finishAt: finishInMatrix,
+  storeTile: storeInMatrix,
+});
+
+/**
+ * The product, or if blocks share K its parts in f32: (split, batch, row, column).
+ * @param dtype of the matrices
+ * @param units multiprocessors: so many blocks take all tiles
+ */
+export function matmulWarpgroups(
+  p: MatmulProblem,
+  tile: WarpgroupTile,
+  dtype: DType,
+  units: number,
+): GridKernel {
+  const { M, N, K, batches, finish } = p;
+  const both = { batches, inner: K, dtype };
+  const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
+  const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
+  const result = matrixResult(tile.splits * batches, M, N);
+  const problem = { batches, M, N, K, terms: [1], a, b, result, finish, functions: {} };
+  return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);
+}

@@ -1,0 +1,235 @@
+/** Convolutions by warpgroups: tiles, strides, dilation and padding of all kinds in the simulator, larger ones on a GPU. */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { bf16, type DType, f32 } from '../../src/core/dtype.js';
+import { fromBf16, toBf16 } from '../../src/core/float16.js';
+import { call, leaf, permute } from '../../src/graph/build.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
+import { conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../../src/ops/conv2d/op.js';
+import {
+  convolveWarpgroups,
+  convolveWeightWarpgroups,
+  joined,
+  suitsConvolution,
+} from '../../src/ops/conv2d/warpgroup.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { closeDevices, openDevice } from '../../src/runtime/registry.js';
+import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';
+import { cudaReason } from '../cases/case-runner.js';
+import { interpret } from '../cases/reference.js';
+import { assertClose, identity, ioFor, kernelOf, noise, runOnDevice } from '../kernel/harness.js';
+import { type ConvolutionCase, conv, lastCall } from './convolution-cases.js';
+
+type Direction = 'forward' | 'input' | 'weight';
+
+const finish = irFunction(([v]) => v!);
+
+function problemOf({ n, c, o, arg }: ConvolutionCase, direction: Direction, dtype: DType): LastProblem {
+  const adjoint = direction === 'input';
+  const { kernel, stride, dilation, padding, size } = arg;
+  const [inputs, outputs] = adjoint ? [o, c] : [c, o];
+  const [from, to] = adjoint ? [outputSize(arg), size] : [size, outputSize(arg)];
+  return {
+    ...{ images: n, groups: 1, dtype, inputs, outputs, kernel, stride, dilation, padding, adjoint },
+    ...{ size: from, outSize: to, imageOffset: 0, secondOffset: 0, finish },
+  };
+}
+
+/** Numbers that bf16 and tf32 have. */
+const values = (count: number, seed: number): Float32Array =>
+  noise(count, seed).map((v) => fromBf16(toBf16(v)));
+
+/** Passes every product of the convolution: indices into x (N, H, W, C), w (O, kH, kW, C) and y (N, outH, outW, O). */
+function eachProduct(
+  { n, c, o, arg }: ConvolutionCase,
+  visit: (x: number, w: number, y: number) => void,
+): void {
+  const { size, kernel, stride, dilation, padding } = arg;
+  const [height, width] = outputSize(arg);
+  for (let image = 0; image < n; image++)
+    for (let row = 0; row < height; row++)
+      for (let column = 0; column < width; column++)
+        for (let i = 0; i < kernel[0]; i++)
+          for (let j = 0; j < kernel[1]; j++) {
+            const [v, u] = [
+              row * stride[0] - padding[0] + i * dilation[0],
+              column * stride[1] - padding[1] + j * dilation[1],
+            ];
+            if (v < 0 || v >= size[0] || u < 0 || u >= size[1]) continue;
+            const x = ((image * size[0] + v) * size[1] + u) * c;
+            const y = ((image * height + row) * width + column) * o;
+            for (let out = 0; out < o; out++)
+              for (let channel = 0; channel < c; channel++)
+                visit(x + channel, ((out * kernel[0] + i) * kernel[1] + j) * c + channel, y + out);
+          }
+}
+
+/** Sources (x and w, y and w, x and y), and the exact result with the sum of its terms' sizes. */
+function exactly(shape: ConvolutionCase, direction: Direction) {
+  const { n, c, o, arg } = shape;
+  const taps = arg.kernel[0] * arg.kernel[1];
+  const sizes = {
+    x: n * arg.size[0] * arg.size[1] * c,
+    w: o * taps * c,
+    y: n * outputSize(arg)[0] * outputSize(arg)[1] * o,
+  };
+  const [first, second, result] = (
+    { forward: ['x', 'w', 'y'], input: ['y', 'w', 'x'], weight: ['x', 'y', 'w'] } as const
+  )[direction];
+  const [a, b] = [values(sizes[first], 1), values(sizes[second], 2)];
+  const sums = new Float64Array(sizes[result]);
+  const totals = new Float64Array(sizes[result]);
+  eachProduct(shape, (x, w, y) => {
+    const at = { x, w, y };
+    const term = a[at[first]]! * b[at[second]]!;
+    sums[at[result]]! += term;
+    totals[at[result]]! += Math.abs(term);
+  });
+  const terms = { forward: taps * c, input: taps * o, weight: sizes.y / o }[direction];
+  return { a, b, sums, totals, terms, taps };
+}
+
+/** Each wgmma rounds the sum once, and adds 8 products or more; the result may be rounded to 16 bits. */
+function mustBe(
+  { sums, totals, terms, taps }: ReturnType<typeof exactly>,
+  got: (i: number) => number,
+  unit: number,
+): void {
+  for (let i = 0; i < sums.length; i++) {
+    const bound = totals[i]! * (terms / 8 + taps + 1) * unit + Math.abs(sums[i]!) * 2 ** -8;
+    assert.ok(Math.abs(got(i) - sums[i]!) <= bound, `${i}: ${got(i)} for ${sums[i]} ± ${bound}`);
+  }
+}
+
+/** As the kernels take weights of an input gradient in f32: (O, kH, kW, C) → (C, kH, kW, O). */
+function turned(w: Float32Array, { c, o, arg }: ConvolutionCase): Float32Array {
+  const taps = arg.kernel[0] * arg.kernel[1];
+  return w.map((_, i) => w[((i % o) * taps + (Math.floor(i / o) % taps)) * c + Math.floor(i / (o * taps))]!);
+}
+
+const stored = (v: Float32Array, dtype: DType) => (dtype === f32 ? v : Uint16Array.from(v, toBf16));
+
+function check(shape: ConvolutionCase, direction: Direction, tile: WarpgroupTile, dtype: DType): void {
+  const p = joined(problemOf(shape, direction, dtype));
+  const isWeight = direction === 'weight';
+  assert.ok(suitsConvolution(p));
+  const { kernel, grid, threads } = isWeight
+    ? convolveWeightWarpgroups(p, tile, 2)
+    : convolveWarpgroups(p, tile, 2);
+  const exact = exactly(shape, direction);
+  const inParts = isWeight || tile.splits > 1;
+  const size = exact.sums.length;
+  const out = inParts || dtype === f32 ? new Float32Array(size * tile.splits) : new Uint16Array(size);
+  const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
+  const [a, b] = isWeight ? [second, exact.a] : [exact.a, second];
+  simulate(kernel, { grid, block: threads }, { a: stored(a, dtype), b: stored(b, dtype), c: out });
+  const sum = (i: number): number => {
+    let got = 0;
+    for (let part = 0; part < tile.splits; part++) got += out[part * size + i] as number;
+    return !inParts && dtype !== f32 ? fromBf16(got) : got;
+  };
+  mustBe(exact, sum, 2 ** -24);
+}
+
+const small: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 3, splits: 1 };
+const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
+  [conv('3×3 with padding', [2, 16, 24], [5, 7], 3, { padding: 1 }), { groups: 2, stages: 2 }],
+  [conv('3×3 with padding', [1, 12, 8], [5, 7], 3, { padding: 1 }), {}, f32],
+  [conv('more channels than a step has', [1, 72, 72], [3, 4], [1, 3], { padding: [0, 1] }), { columns: 128 }],
+  [conv('stride 2', [2, 8, 16], [8, 9], 3, { stride: 2, padding: 1 }), { each: 2 }],
+  [conv('stride 2', [1, 8, 12], [7, 8], 3, { stride: 2, padding: 1 }), {}, f32],
+  [
+    conv('stride 3 by 1, dilated', [1, 8, 8], [11, 9], [3, 2], {
+      ...{ stride: [3, 1], dilation: [2, 3], padding: [2, 1] },
+    }),
+    {},
+  ],
+  [conv('stride 2 of equal phases', [3, 64, 16], [8, 6], 3, { stride: 2, padding: 1 }), {}],
+  [
+    conv('few channels, whose rows of taps are joined', [2, 8, 16], [7, 9], 3, {
+      stride: 2,
+      padding: [1, 0],
+    }),
+    {},
+  ],
+  [conv('1×1', [3, 24, 72], 4, 1), { columns: 128 }],
+  [conv('1×1, stride 2', [2, 16, 8], [5, 6], 1, { stride: 2 }), {}],
+  [conv('a kernel larger than the image', [9, 8, 8], [2, 3], 5, { padding: 2 }), {}],
+];
+
+for (const [shape, tile, dtype = bf16] of cases)
+  for (const direction of ['forward', 'input', 'weight'] as const)
+    test(`${direction} of ${shape.name}, ${dtype.name}`, () =>
+      check(shape, direction, { ...small, ...tile }, dtype));
+
+for (const direction of ['forward', 'input', 'weight'] as const)
+  test(`${direction} in parts`, () =>
+    check(conv('', [2, 72, 16], [5, 7], 3, { padding: 1 }), direction, { ...small, splits: 3 }, bf16));
+
+test('images of few colours are padded beside, and that changes nothing', () => {
+  const { n, c, o, arg } = conv('', [2, 3, 64], [5, 6], 3, { stride: 2, padding: [0, 1] });
+  const x = leaf([n, c, ...arg.size], f32);
+  const w = leaf([o, c, ...arg.kernel], f32);
+  const y = leaf([n, o, ...outputSize(arg)], f32);
+  for (const [op, sources] of [
+    [conv2dOp, [x, w]],
+    [conv2dWeightOp, [x, y]],
+  ] as const) {
+    const way = op.reordered!(SIM_TARGET, call(op, sources, arg), arg)!;
+    const made = way.make(sources.map((s) => permute(s, way.order)));
+    const given = new Map(sources.map((s, i) => [s, Array.from(values(s.size, i))]));
+    const plain = interpret(permute(op.compose(sources, arg), way.order), given);
+    assertClose(interpret(made, given) as number[], plain as number[], 1e-6, op.name);
+  }
+});
+
+after(closeDevices);
+
+const reason = cudaReason();
+const wide: readonly ConvolutionCase[] = [
+  conv('3×3', [3, 64, 128], [11, 13], 3, { padding: 1 }),
+  conv('3×3, stride 2', [4, 72, 64], [15, 12], 3, { stride: 2, padding: 1 }),
+  conv('3×3, stride 2 of equal phases', [4, 128, 64], [14, 12], 3, { stride: 2, padding: 1 }),
+  conv('1×1, stride 2', [9, 64, 72], [14, 12], 1, { stride: 2 }),
+  conv('1×1', [9, 64, 72], [14, 13], 1),
+  conv('7×7 of few channels, stride 2', [4, 8, 64], [24, 27], 7, { stride: 2, padding: [3, 0] }),
+  conv('5×3, dilated', [3, 40, 64], [17, 11], [5, 3], { padding: [2, 3], dilation: [2, 1] }),
+];
+for (const [shape, dtype] of [
+  ...wide.map((w) => [w, bf16] as const),
+  ...wide.slice(0, 4).map((w) => [w, f32] as const),
+])
+  for (const direction of ['forward', 'input', 'weight'] as const)
+    test(`cuda: ${direction} of ${shape.name}, ${dtype.name}, in every way`, {
+      skip: reason ? `not run: ${reason}` : false,
+    }, async () => {
+      const { n, c, o, arg } = shape;
+      const exact = exactly(shape, direction);
+      const x = leaf([n, c, ...arg.size], dtype);
+      const w = leaf([o, c, ...arg.kernel], dtype);
+      const y = leaf([n, o, ...outputSize(arg)], dtype);
+      const [op, sources] = (
+        {
+          forward: [conv2dOp, [x, w]],
+          input: [conv2dInputOp, [y, w]],
+          weight: [conv2dWeightOp, [x, y]],
+        } as const
+      )[direction];
+      const on = openDevice('cuda');
+      const target = { ...on.target, libraries: new Set<string>() };
+      const node = lastCall(op, sources, arg, target);
+      const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
+      const given = [exact.a, second].map((v) => ({ data: stored(v, dtype) }));
+      const choice = kernelOf(node, target)!;
+      const io = ioFor(node, given, target, identity);
+      const ways = choice.variants!(io, arg);
+      for (const { plan } of ways) {
+        const out = dtype === f32 ? new Float32Array(exact.sums.length) : new Uint16Array(exact.sums.length);
+        const inputs = given.map(({ data }) => data);
+        await runOnDevice(on, plan(), inputs, out);
+        mustBe(exact, (i) => (dtype === f32 ? out[i]! : fromBf16(out[i]!)), 2 ** -22);
+      }
+      const names = ways.map(({ name }) => name);
+      assert.ok(names.some((name) => name.includes('warpgroups')) || target.capability !== 90, `${names}`);
+    });
