@@ -87,6 +87,8 @@ export interface KernelChoice<Arg = unknown> {
   when(target: Target, node: GraphNode, arg: Arg): boolean;
   /** Sources that may arrive as strided views instead of contiguous (default: none). */
   readonly strided?: readonly boolean[];
+  /** Those are read where they lie even if several kernels read the same: a copy would gain nothing. Default: false. */
+  readonly copiesNothing?: boolean;
   /**
    * Elementwise ops that follow may run inside this kernel: it passes every final value through `io.finish` exactly
    * once. Such a kernel must not write its output otherwise.

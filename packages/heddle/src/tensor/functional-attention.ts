@@ -149,7 +149,8 @@ export function attend<D extends DTypeName>(
 /**
  * softmax(query · keyᵀ · scale + mask) · value: for each query the mean of the values, weighted by how well their keys
  * fit (Vaswani and others, Attention is all you need, 2017). A query that may attend to no key gives 0. Of 16-bit
- * floats all is f32 until the end, with products in tf32 where there are tensor cores.
+ * floats all is f32 until the end. On a GPU with tensor cores heads of up to 128 features, a multiple of 16, never have all
+ * scores in memory: weights are then rounded to 16 bits before they are multiplied with values. Others have products in tf32.
  * @example
  * ```ts
  * import { randn, scaledDotProductAttention } from 'heddle';

@@ -8,6 +8,7 @@ import { vjp } from '../../src/graph/grad.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import * as H from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
+import { matmul } from '../../src/ops/matmul/op.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { Tensor } from '../../src/tensor/tensor.js';
 import { cudaReason } from '../cases/case-runner.js';
@@ -113,6 +114,20 @@ async function check(device: string, s: Shape, oracle = 'cpu'): Promise<void> {
     assert.ok(Math.sqrt(off / (all || 1)) < bound, `result ${i}: off by ${Math.sqrt(off / (all || 1))}`);
   });
 }
+
+test('columns of a product are read where they lie', () => {
+  const [x, weight] = [b.leaf([32, 256, 64], bf16, true), b.leaf([64, 768], bf16, true)];
+  const columns = new Tensor(matmul(x, weight)).split(256, -1);
+  const [q, k, v] = columns.map((t) => t.reshape([32, 256, 4, 64]).permute([0, 2, 1, 3]));
+  const y = H.scaledDotProductAttention(q!, k!, v!).permute([0, 2, 1, 3]).node;
+  const gradients = vjp([y], [b.leaf(y.shape, bf16)], [x, weight]) as GraphNode[];
+  const { launches } = schedule([y, ...gradients], H200);
+  const names = launches.map(({ work }) => ('kernel' in work ? work.kernel.name : work.library.name));
+  assert.ok(
+    names.includes('attentionGroups') && !names.some((name) => name.includes('x4x256x64')),
+    `${names}`,
+  );
+});
 
 const SHAPES: Readonly<Record<string, Shape>> = {
   causal: { queries: 130, width: 16, isCausal: true },

@@ -5,6 +5,10 @@
  * scores are left operands where they are, in registers. The products of the next tile are started behind those that add.
  *
  * Beside the producer a warp brings the log-sum-exp and the mean of each query.
+ *
+ * On an H200 it takes 0.70 of the time of the kernel by mma with 1,024 causal queries of 64 features, 0.56 with 8,192 of 128.
+ * With 128 features registers are for tiles of 48 queries: with 64, and an operand for each of the two sums, the compiler makes
+ * products wait for each other.
  */
 import { f32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';

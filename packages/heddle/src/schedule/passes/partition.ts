@@ -151,8 +151,13 @@ function loneReductions({ order, users, isRoot }: Uncut, draft: Draft): Draft {
   return { ...draft, stored, claimed };
 }
 
-function shared({ order, users, target }: Uncut, draft: Draft): Draft {
-  const nodes = sharedValues(order, users, draft, target);
+function shared({ order, users, choices, target }: Uncut, draft: Draft): Draft {
+  const views = (user: GraphNode, node: GraphNode): boolean => {
+    const { copiesNothing, strided } = choices.get(user) ?? {};
+    const isView = copiesNothing === true && user.src.every((s, i) => s !== node || strided?.[i] === true);
+    return isView && viewOf(node, draft.stored)?.base !== node;
+  };
+  const nodes = sharedValues(order, users, { ...draft, views }, target);
   return { ...draft, stored: new Set([...draft.stored, ...nodes]) };
 }
 

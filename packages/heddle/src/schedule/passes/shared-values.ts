@@ -60,6 +60,8 @@ export interface MadeSoFar {
   readonly stored: ReadonlySet<GraphNode>;
   /** Nodes that a kernel computes on its way to what it stores. */
   readonly claimed: ReadonlySet<GraphNode>;
+  /** Whether a node reads another as a view of what that is a view of. */
+  readonly views?: (user: GraphNode, node: GraphNode) => boolean;
   readonly inReduction: ReadonlyMap<GraphNode, MatrixReduction>;
 }
 
@@ -67,7 +69,7 @@ export interface MadeSoFar {
 export function sharedValues(
   order: readonly GraphNode[],
   users: Users,
-  { stored: before, claimed, inReduction }: MadeSoFar,
+  { stored: before, claimed, inReduction, views }: MadeSoFar,
   { model, units }: Target,
 ): GraphNode[] {
   const shared = new Set<GraphNode>();
@@ -107,6 +109,7 @@ export function sharedValues(
     const mine = new Set<GraphNode | MatrixReduction>();
     for (const user of users.get(node)!) {
       const reduction = inReduction.get(user);
+      if (views?.(user, node)) continue;
       if (reduction) mine.add(reduction);
       if (stored.has(user)) mine.add(reduction ?? user);
       else for (const o of owners.get(user)!) mine.add(o);
