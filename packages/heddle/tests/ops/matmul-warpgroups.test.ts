@@ -4,8 +4,11 @@ import { test } from 'node:test';
 import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
 import { fromBf16, toBf16 } from '../../src/core/float16.js';
 import * as H from '../../src/index.js';
+import type { Param } from '../../src/kernel/ir/ir.js';
+import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200 } from '../../src/kernel/ir/target.js';
+import { buffer } from '../../src/kernel/ir/types.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { LEVEL } from '../../src/ops/matmul/cuda-block.js';
 import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
@@ -139,6 +142,28 @@ test('many parts are added by several threads each', () => {
     }
     assert.ok(Math.abs(c[i]! - sum) <= splits * 2 ** -24 * size, `${i}: ${c[i]} for ${sum}`);
   }
+});
+
+test('an epilogue stores once for each element, also where tiles reach beyond the matrix', () => {
+  const [M, N, K] = [72, 72, 64];
+  const also = k.bufferParam({ name: 'also', schema: buffer(f32) });
+  const finish = irFunction(([v, , row, column], emit) => {
+    const index = k.alu('add', [k.alu('mul', [row!, k.int(N)]), column!]);
+    emit(k.store(also, k.cast(f32, k.lane(v!, 0)), [index]));
+    return v!;
+  });
+  const problem = { ...problemOf({ batches: 1, M, N, K }), finish };
+  const tile = { groups: 1, each: 1, columns: 64, stages: 2, splits: 1 } as const;
+  const { kernel, grid, threads } = matmulWarpgroups(problem, tile, bf16, 2);
+  const [x, y] = [values(M * K, 1), values(K * N, 2)].map((v) => Uint16Array.from(v, toBf16));
+  const [c, stored] = [new Uint16Array(M * N), new Float32Array(M * N)];
+  // The simulator names two threads that write the same element.
+  simulate(
+    { ...kernel, params: [...kernel.params, also.arg as Param] },
+    { grid, block: threads },
+    { a: x!, b: y!, c, also: stored },
+  );
+  for (let i = 0; i < M * N; i += 2) assert.equal(stored[i], fromBf16(c[i]!), `element ${i}`);
 });
 
 test('what the copy engine does not take is left to other kernels', () => {
