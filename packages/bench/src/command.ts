@@ -74,13 +74,16 @@ Examples:
 ${PEER_EXAMPLE('layers', 'torch_layers.py')}`,
     },
     train: {
-      summary: 'training steps of mlp, cnn and lenet5 at batch 64, 256 and 1024: about ten seconds',
+      summary:
+        'training steps of mlp, cnn and lenet5, on a GPU of resnet18 and gpt, too: about half a minute',
       description:
-        'Steady state of a training step: device time, wall-clock time in a loop, time of the host, launches.',
+        'Steady state of a training step: device time, wall-clock time in a loop, time of the host, launches. ' +
+        'resnet50 and gpt2 (124 M), which take minutes and tens of GB of a GPU, are measured where --only names them.',
       after: `
 Examples:
   $ heddle bench train
   $ heddle bench train --only cnn,mlp-64 --device cpu
+  $ heddle bench train --only resnet50,gpt2
 ${PEER_EXAMPLE('train')}`,
     },
   };

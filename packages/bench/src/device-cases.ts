@@ -27,6 +27,8 @@ export interface KernelCase extends DeviceCase {
 }
 
 export interface TrainCase extends DeviceCase {
+  /** Where it is measured without being named: elsewhere it takes minutes, or more memory than there is. */
+  readonly unnamed: 'everywhere' | 'on a GPU' | 'nowhere';
   readonly prepare: () => TrainingSteps;
 }
 
@@ -251,6 +253,7 @@ const TRAINING = [
 /** A network that fills a GPU, in the two arithmetics of tensor cores. */
 const LARGE: readonly TrainCase[] = (['tf32', 'bf16'] as const).map((arithmetic) => ({
   id: `resnet18-${arithmetic}-256`,
+  unnamed: 'on a GPU',
   title: `resnet18, batch 256 of 3×32×32, SGD with momentum, ${arithmetic}`,
   peer: `train resnet18 32x32 bs256 ${arithmetic}`,
   prepare: () =>
@@ -269,6 +272,7 @@ const LARGE: readonly TrainCase[] = (['tf32', 'bf16'] as const).map((arithmetic)
 /** 4 layers of 256 numbers on 128 characters of 256 kinds, without dropout. */
 const GPTS: readonly TrainCase[] = (['f32', 'bf16'] as const).map((arithmetic) => ({
   id: `gpt-${arithmetic}-32`,
+  unnamed: 'on a GPU',
   title: `gpt, batch 32 of 128 characters, AdamW, ${arithmetic}`,
   peer: `train gpt d256 l4 t128 bs32 ${arithmetic}`,
   prepare: () =>
@@ -287,10 +291,11 @@ const GPTS: readonly TrainCase[] = (['f32', 'bf16'] as const).map((arithmetic) =
     ),
 }));
 
-/** Networks that take a GPU of the largest kind, in bf16. */
+/** Networks that take tens of GB of a GPU, in bf16. */
 const LARGEST: readonly TrainCase[] = [
   {
     id: 'resnet50-bf16-64',
+    unnamed: 'nowhere',
     title: 'resnet50, batch 64 of 3×224×224, SGD with momentum, bf16',
     peer: 'train resnet50 224x224 bs64 bf16',
     prepare: () =>
@@ -307,6 +312,7 @@ const LARGEST: readonly TrainCase[] = [
   },
   {
     id: 'gpt2-bf16-8',
+    unnamed: 'nowhere',
     title: 'gpt2 (124 M), batch 8 of 1,024 tokens, AdamW, bf16',
     peer: 'train gpt2-small t1024 bs8 bf16',
     prepare: () =>
@@ -327,10 +333,17 @@ const LARGEST: readonly TrainCase[] = [
 ];
 
 export const TRAIN_CASES: readonly TrainCase[] = TRAINING.flatMap(({ name, peer, by, rule, optimizer }) =>
-  [64, 256, 1024].map((batchSize) => ({
-    id: `${name}-${batchSize}`,
-    title: `${name}, batch ${batchSize}, ${rule}`,
-    peer: `${peer} bs${batchSize} ${by}`,
-    prepare: () => new TrainingSteps(PROGRAMS[name], { optimizer, batchSize, batches: 1 }),
-  })),
+  [64, 256, 1024].map(
+    (batchSize): TrainCase => ({
+      id: `${name}-${batchSize}`,
+      unnamed: 'everywhere',
+      title: `${name}, batch ${batchSize}, ${rule}`,
+      peer: `${peer} bs${batchSize} ${by}`,
+      prepare: () => new TrainingSteps(PROGRAMS[name], { optimizer, batchSize, batches: 1 }),
+    }),
+  ),
 ).concat(LARGE, GPTS, LARGEST);
+
+/** What is measured unless cases are named. @param large on a GPU */
+export const unnamedTrainCases = (large: boolean): TrainCase[] =>
+  TRAIN_CASES.filter(({ unnamed }) => unnamed === 'everywhere' || (large && unnamed === 'on a GPU'));

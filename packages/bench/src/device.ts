@@ -13,7 +13,13 @@ import {
 } from 'heddle/internal/cli/figures.js';
 import type { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
 import type { Device } from 'heddle/internal/runtime/device.js';
-import { type DeviceCase, type KernelCase, kernelCases, TRAIN_CASES } from './device-cases.js';
+import {
+  type DeviceCase,
+  type KernelCase,
+  kernelCases,
+  TRAIN_CASES,
+  unnamedTrainCases,
+} from './device-cases.js';
 import { layerCases } from './layer-cases.js';
 import type { DevicePeers } from './peers.js';
 import { selectCases } from './workload.js';
@@ -122,7 +128,8 @@ export async function runTrainBench(
 ): Promise<DeviceResults<TrainMeasurement>> {
   const device = realDevice();
   const measurements: TrainMeasurement[] = [];
-  for (const of of selectCases(TRAIN_CASES, options.only)) {
+  const cases = options.only ? TRAIN_CASES : unnamedTrainCases(isLarge(device));
+  for (const of of selectCases(cases, options.only)) {
     begin(of, options);
     const steps = of.prepare();
     const { us } = await steps.profile({ each: false });

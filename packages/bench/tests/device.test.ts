@@ -17,7 +17,7 @@ import { rooflineChart } from 'heddle-look';
 import { chartOf, ladderChart } from '../src/chart.js';
 import { runConvBench } from '../src/conv.js';
 import { type DeviceResults, runKernelsBench, runTrainBench } from '../src/device.js';
-import { kernelCases, TRAIN_CASES } from '../src/device-cases.js';
+import { kernelCases, TRAIN_CASES, unnamedTrainCases } from '../src/device-cases.js';
 import { layerCases } from '../src/layer-cases.js';
 import { runMatmulBench } from '../src/matmul.js';
 import { runMnistBench } from '../src/mnist.js';
@@ -70,6 +70,15 @@ test('every case has a name of its own, and so has what it is compared with', ()
     for (const key of ['id', 'title', 'peer'] as const)
       assert.equal(new Set(cases.map((c) => c[key])).size, cases.length, key);
   }
+});
+
+test('networks that take minutes, or more memory than there may be, are measured where they are named', () => {
+  const networks = (large: boolean): string[] => [
+    ...new Set(unnamedTrainCases(large).map(({ id }) => id.split('-')[0]!)),
+  ];
+  assert.deepEqual(networks(false), ['mlp', 'cnn', 'lenet5']);
+  assert.deepEqual(networks(true), ['mlp', 'cnn', 'lenet5', 'resnet18', 'gpt']);
+  assert.ok(['resnet50', 'gpt2'].every((name) => TRAIN_CASES.some(({ id }) => id.startsWith(`${name}-`))));
 });
 
 test('kernels: rates follow from the time, and nothing is above its ceiling', async () => {
