@@ -40,7 +40,7 @@ function bytesBelow(node: GraphNode, hasMemory: (node: GraphNode) => boolean): n
 
 /**
  * Bytes of memory traffic that it saves if `kernels` kernels read a value instead of what it is computed from.
- * @param extra bytes that are read only to compute it for memory
+ * @param isMade a kernel computes the value anyway, and only has to store it
  */
 export const trafficSaved = (
   node: GraphNode,
