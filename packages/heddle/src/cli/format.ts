@@ -11,8 +11,9 @@ export const counted = (n: number, one: string, many = `${one}s`): string =>
 export const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
 
 /**
- * A mean cross-entropy of a text, in nats: 1.2345 nats per character (perplexity 3.44, 1.78 bits). Of other tokens the bits are
- * those of a character, too, so that tokenizers can be compared: 2.3456 nats per token (perplexity 10.44, 1.50 bits per character)
+ * A mean cross-entropy of a text, in nats: "1.2345 nats per character (perplexity 3.44, 1.78 bits)". For other tokens it also
+ * gives the bits per character, which do not depend on the tokenizer: "2.3456 nats per token (perplexity 10.44, 1.50 bits per
+ * character)".
  * @param tokensPerCharacter of the text; undefined where the tokens are characters
  */
 export function textLoss(nats: number, tokensPerCharacter?: number): string {

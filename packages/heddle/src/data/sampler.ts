@@ -128,7 +128,7 @@ export class WeightedRandomSampler implements Sampler {
     // The order of arrivals that come at random with these rates (Efraimidis and Spirakis, Weighted random sampling
     // with a reservoir, 2006): that of draws without replacement.
     const arrivals = this.#weights.map((weight) => -Math.log(1 - fine(random)) / weight);
-    // The smallest weights arrive at infinity, too, where those of weight 0 would stand beside them.
+    // A very small weight also gives infinity, as a weight of 0 does: sorting alone cannot tell them apart.
     const order = Uint32Array.from(arrivals, (_, i) => i).filter((i) => this.#weights[i]! > 0);
     return order.sort((a, b) => arrivals[a]! - arrivals[b]! || a - b).slice(0, this.length);
   }

@@ -6,13 +6,18 @@ import type { Tensor } from '../tensor/tensor.js';
 const convolution = (from: number, to: number, size: number, stride: number): nn.Conv2d =>
   new nn.Conv2d(from, to, size, { stride, padding: (size - 1) / 2, bias: false });
 
+/** What makes a block's input as large as its output; undefined where it is so already. */
+const shortcut = (from: number, to: number, stride: number): nn.Sequential | undefined =>
+  stride === 1 && from === to
+    ? undefined
+    : new nn.Sequential(convolution(from, to, 1, stride), new nn.BatchNorm2d(to));
+
 /** Two 3×3 convolutions, added to what they got; named as in torchvision. */
 export class BasicBlock extends nn.Module {
   readonly conv1: nn.Conv2d;
   readonly bn1: nn.BatchNorm2d;
   readonly conv2: nn.Conv2d;
   readonly bn2: nn.BatchNorm2d;
-  /** What is added, if its shape is another one. */
   readonly downsample: nn.Sequential | undefined;
   readonly relu = new nn.ReLU();
 
@@ -22,8 +27,7 @@ export class BasicBlock extends nn.Module {
     this.bn1 = new nn.BatchNorm2d(to);
     this.conv2 = convolution(to, to, 3, 1);
     this.bn2 = new nn.BatchNorm2d(to);
-    if (stride !== 1 || from !== to)
-      this.downsample = new nn.Sequential(convolution(from, to, 1, stride), new nn.BatchNorm2d(to));
+    this.downsample = shortcut(from, to, stride);
   }
 
   /** @param x (N, from, H, W) · @returns (N, to, ⌈H/stride⌉, ⌈W/stride⌉) */
@@ -45,7 +49,6 @@ export class Bottleneck extends nn.Module {
   readonly bn2: nn.BatchNorm2d;
   readonly conv3: nn.Conv2d;
   readonly bn3: nn.BatchNorm2d;
-  /** What is added, if its shape is another one. */
   readonly downsample: nn.Sequential | undefined;
   readonly relu = new nn.ReLU();
 
@@ -58,8 +61,7 @@ export class Bottleneck extends nn.Module {
     this.bn2 = new nn.BatchNorm2d(inner);
     this.conv3 = convolution(inner, to, 1, 1);
     this.bn3 = new nn.BatchNorm2d(to);
-    if (stride !== 1 || from !== to)
-      this.downsample = new nn.Sequential(convolution(from, to, 1, stride), new nn.BatchNorm2d(to));
+    this.downsample = shortcut(from, to, stride);
   }
 
   /** @param x (N, from, H, W) · @returns (N, to, ⌈H/stride⌉, ⌈W/stride⌉) */

@@ -4,8 +4,9 @@
  * query, that of scores is s = p · (g · vᵀ − mean), and those of the sources are s · k, sᵀ · q and pᵀ · g.
  *
  * A block has some rows of queries and meets tiles of keys, or the other way round: each adds its own sums in a fixed order,
- * so that nothing is added by atomics. Products are 5 for keys and values and 3 for queries instead of 5 together. Weights
- * of keys by queries come transposed from the product, so that here, too, they never leave the registers.
+ * so that nothing is added by atomics. That takes 4 products for keys and values and 3 for queries, instead of 5 in one
+ * kernel. The kernel for keys multiplies keys by queries, which gives it the weights transposed, as it needs them: they stay in
+ * registers in both kernels.
  */
 import { f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';

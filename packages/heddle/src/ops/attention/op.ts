@@ -4,7 +4,8 @@
  *
  * Queries are (B, H, L, E), keys (B, G, S, E) and values (B, G, S, V), G dividing H: H / G heads in a row share one of
  * keys and values. A mask is (B, H, L, S), mostly a repeated smaller one: of bools, whether a query may attend to a key; of
- * floats, added to the scores. Outputs are (B, L, H, V), the order in which what follows wants its features.
+ * floats, added to the scores. Outputs are (B, L, H, V): the projection that follows
+ * reads the features of all heads as one row.
  */
 import {
   attentionChoice,

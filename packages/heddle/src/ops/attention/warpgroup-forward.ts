@@ -5,9 +5,6 @@
  *
  * A warpgroup starts the scores of the next tile before the product of the last weights with their values, so that the tensor
  * cores work while it makes powers of the scores. Weights are the left operand of that product where they are, in registers.
- *
- * On an H200 causal attention in bf16 reaches 200 to 240 TFLOP/s with heads of 64 features and 360 to 420 with 128, three
- * quarters of what cuDNN does: powers take as long as products, and warpgroups do not take turns at them yet.
  */
 import { f32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';

@@ -3,8 +3,6 @@
  * computed. A warpgroup has 64 rows of queries and of the output's gradient, and meets tiles of keys and values. The products
  * of the next tile are started behind the one that adds to the gradient, whose left operand, the gradient of the scores, is
  * in registers.
- *
- * On an H200 it takes 0.74 of the time of the kernel by mma with 1,024 causal queries of 64 features, 0.52 with 8,192 of 128.
  */
 import { f32 } from '../../core/dtype.js';
 import { type BufferSchema, buffer } from '../../kernel/ir/types.js';
