@@ -42,7 +42,7 @@ let files = 0;
 for (const path of folders.filter((folder) => existsSync(folder)).flatMap((folder) => [...entries(folder)])) {
   const stem = basename(path).replace(/\.(test\.)?\w+$/, '');
   if (VAGUE.has(stem)) problems.push(`${path}: '${stem}' says nothing: name it after what is in it.`);
-  if (!/\.(ts|mjs|js)$/.test(path)) continue;
+  if (!/\.(ts|mjs|js)$/.test(path) || path.endsWith('_pb.ts')) continue;
   files++;
   const text = readFileSync(path, 'utf8');
   const lines = text.trimEnd().split('\n').length;

@@ -1,0 +1,2 @@
+/** ONNX models for Heddle. */
+export type { ElementTypeName } from './file/element-types.js';
