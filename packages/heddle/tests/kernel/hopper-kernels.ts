@@ -1,5 +1,15 @@
 /** Small kernels on the copy engine and on warpgroups: a product of tiles by a producer and a warpgroup that multiplies. */
-import { bf16, buffer, type DType, f32, kernel, type PixelWalk, tensorMap } from '../../src/index.js';
+import {
+  bf16,
+  buffer,
+  type DType,
+  f32,
+  type Intrinsics,
+  i32,
+  kernel,
+  type PixelWalk,
+  tensorMap,
+} from '../../src/index.js';
 
 /** What can be left out or done wrong. */
 export type Fault =
@@ -24,12 +34,23 @@ export interface TileProduct {
   readonly transposedB?: boolean;
   /** a goes by way of registers. */
   readonly held?: boolean;
+  /** The dtype of the sums. */
+  readonly total?: DType;
   readonly fault?: Fault;
 }
 
-/** Elements along K of a tile, of 16 bits: 128 bytes. */
+/** Bytes along K of a tile. */
 const ROW = 128;
 const STAGES = 2;
+
+type ElementOf = (i: number) => number;
+/** The elements of a word, by their bytes. */
+const WORDS: Readonly<Record<number, (element: ElementOf, context: Intrinsics) => number>> = {
+  1: (element, { u32 }) =>
+    u32(element(0)) | (u32(element(1)) << 8) | (u32(element(2)) << 16) | (u32(element(3)) << 24),
+  2: (element, { bitcast, u32, vec2 }) => bitcast(u32, vec2(element(0), element(1))),
+  4: (element, { bitcast, u32 }) => bitcast(u32, element(0)),
+};
 
 /** c (M, N) = a · b, in blocks of 64 × N: a is (M, K), or (K, M) if transposed, b is (N, K), or (K, N) if transposed. */
 export function tileProduct({
@@ -40,6 +61,7 @@ export function tileProduct({
   transposedA = false,
   transposedB = false,
   held = false,
+  total = dtype.kind === 'float' ? f32 : i32,
   fault,
 }: TileProduct) {
   const depth = ROW / dtype.bytes;
@@ -51,14 +73,15 @@ export function tileProduct({
     {
       a: transposedA ? map([K, M], [depth, depth]) : map([M, K], [64, depth]),
       b: transposedB ? map([K, N], [depth, depth]) : map([N, K], [N, depth]),
-      c: buffer(f32),
+      c: buffer(total),
     },
     ({ a, b, c }, context) => {
-      const { barrier, blockIdx, idiv, local, mbarriers, sharedTile, threadIdx, f32 } = context;
+      const { barrier, blockIdx, idiv, local, mbarriers, sharedTile, threadIdx } = context;
       const { arrive, arriveExpect, initBarrier, tmaLoad, waitBarrier } = context;
       const { commitWgmma, fenceWgmma, waitWgmma, wgmma } = context;
-      const { M, N, K, STAGES, depth, dtype, fault, held, panels, step, transposedA, transposedB } = context;
-      const { bitcast, laneId, u32, vec2 } = context;
+      const { M, N, K, STAGES, depth, dtype, fault, held, panels, step, total, transposedA, transposedB } =
+        context;
+      const { laneId, u32, wordOf } = context;
       const as = sharedTile(dtype, STAGES, 1, 64, depth);
       const bs = transposedB
         ? sharedTile(dtype, STAGES, panels, depth, depth)
@@ -93,7 +116,7 @@ export function tileProduct({
         }
       } else {
         const thread = threadIdx.x - 128;
-        const sums = local(f32, idiv(N, 2));
+        const sums = local(total, idiv(N, 2));
         for (let i = 0; i < idiv(N, 2); i++) sums[i] = 0;
         if (fault !== 'sums-fence') fenceWgmma(sums);
         for (let k = 0; k < idiv(K, depth); k++) {
@@ -108,8 +131,8 @@ export function tileProduct({
               const first = 16 * idiv(thread, 32) + idiv(laneId, 4);
               for (let j = 0; j < 4; j++) {
                 const row = first + 8 * (j % 2);
-                const at = d + 8 * idiv(j, 2) + 2 * (laneId % 4);
-                words[j] = bitcast(u32, vec2(as[stage][0][row][at], as[stage][0][row][at + 1]));
+                const at = d + idiv(step, 2) * idiv(j, 2) + idiv(step, 8) * (laneId % 4);
+                words[j] = wordOf((i: number) => as[stage][0][row][at + i], context);
               }
               if (fault !== 'words-fence') fenceWgmma(words);
               // The sums begin with the first product.
@@ -135,9 +158,10 @@ export function tileProduct({
       }
     },
     {
-      ...{ M, N, K, STAGES, depth, dtype, held, panels, transposedA, transposedB },
+      ...{ M, N, K, STAGES, depth, dtype, held, panels, total, transposedA, transposedB },
       fault: fault ?? '',
       step: 32 / dtype.bytes,
+      wordOf: WORDS[dtype.bytes]!,
     },
   );
 }

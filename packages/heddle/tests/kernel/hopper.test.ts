@@ -7,10 +7,13 @@ import {
   device,
   f16,
   f32,
+  i32,
   type PixelWalk,
+  randint,
   randn,
   SimulatorError,
   tensorMap,
+  u8,
   useDevice,
   zeros,
 } from '../../src/index.js';
@@ -34,9 +37,13 @@ const UNIT: Readonly<Record<string, number>> = { bf16: 0, f16: 0, f32: 2 ** -11 
 
 async function checkProduct(product: TileProduct): Promise<void> {
   const { M, N, K, dtype = bf16, transposedA, transposedB } = product;
-  const a = randn([M, K]).cast(dtype);
-  const b = randn([N, K]).cast(dtype);
-  const c = zeros([M, N]);
+  const drawn = (shape: number[]) =>
+    dtype.kind === 'float'
+      ? randn(shape).cast(dtype)
+      : randint(dtype.kind === 'int' ? -128 : 0, dtype.kind === 'int' ? 128 : 256, shape, { dtype });
+  const a = drawn([M, K]);
+  const b = drawn([N, K]);
+  const c = zeros([M, N], { dtype: dtype.kind === 'float' ? f32 : i32 });
   const given = { a: transposedA ? a.transpose().mul(1) : a, b: transposedB ? b.transpose().mul(1) : b };
   await tileProduct(product).launch({ grid: Math.ceil(M / 64), block: 256 }, { ...given, c });
   const [x, y, z] = await Promise.all([a.cast(f32).data(), b.cast(f32).data(), c.data()]);
@@ -48,8 +55,9 @@ async function checkProduct(product: TileProduct): Promise<void> {
         sum += term;
         size += Math.abs(term);
       }
-      // Operands in tf32 are off by a unit each; sums in f32 by one for each of K / 8 additions, cut and not rounded.
-      const bound = size * (2 * UNIT[dtype.name]! + (K / 8 + 1) * 2 ** -22);
+      // Operands in tf32 are off by a unit each; sums in f32 by one for each of K / 8 additions, cut and not rounded. Whole
+      // numbers are exact.
+      const bound = dtype.kind === 'float' ? size * (2 * UNIT[dtype.name]! + (K / 8 + 1) * 2 ** -22) : 0;
       assert.ok(
         Math.abs(z[i * N + j]! - sum) <= bound,
         `(${i}, ${j}): ${z[i * N + j]} for ${sum} ± ${bound}`,
@@ -142,8 +150,8 @@ for (const name of DEVICES) {
     });
   };
 
-  const sizes = { M: 104, N: 64, K: 320 };
-  for (const dtype of [bf16, f16, f32] as DType[])
+  const sizes = { M: 104, N: 64, K: 384 };
+  for (const dtype of [bf16, f16, f32, u8] as DType[])
     on(`wgmma multiplies ${dtype.name}, rows beyond the matrix are zeros`, () =>
       checkProduct({ ...sizes, dtype }),
     );
@@ -156,7 +164,7 @@ for (const name of DEVICES) {
       `wgmma takes a ${transposedA ? 'transposed' : 'as it is'}, b ${transposedB ? 'transposed' : 'as it is'}`,
       () => checkProduct({ ...sizes, N: 192, K: 128, transposedA, transposedB }),
     );
-  for (const dtype of [bf16, f16] as DType[])
+  for (const dtype of [bf16, f16, f32, u8] as DType[])
     on(`wgmma takes a in ${dtype.name} from registers`, () => checkProduct({ ...sizes, dtype, held: true }));
   on('wgmma has 8 columns at least, and 256 at most', async () => {
     await checkProduct({ M: 64, N: 8, K: 64 });
@@ -278,6 +286,19 @@ test('what the copy engine cannot walk over is refused', () => {
   assert.throws(map([2, 8, 8], { from: [0], counts: [1], steps: [9] }), /steps \(1 to 8\)/);
   const around = { sizes: [3, 4, 5, 12], walk: { from: [0, 0], counts: [5, 5] }, first: [0, 0, 0] };
   assert.throws(() => walkedBack(around), /tmaStore walks over all pixels of images/);
+});
+
+test('what the tensor cores cannot add is refused', () => {
+  const product = (given: Partial<TileProduct>) => () =>
+    tileProduct({ M: 64, N: 16, K: 256, dtype: u8, ...given });
+  assert.throws(product({ transposedB: true }), /tiles of u8 as \(row of the product, k\) only/);
+  assert.throws(product({ N: 40 }), /sums of i32.* by a multiple of 8: got 20/);
+  assert.throws(product({ total: f32 }), /adds products of u8 to sums of i32: got a local array of f32/);
+  assert.throws(
+    product({ dtype: f16, total: i32 }),
+    /adds products of f16 to sums of f32: got a local array of i32/,
+  );
+  product({ N: 24 })();
 });
 
 const faultyTiles = (fault: 'fence' | 'barrier' | 'unfinished') => (): unknown =>

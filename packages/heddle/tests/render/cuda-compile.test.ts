@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, type Architecture, compileCheck } from '../../scripts/compile-cuda.js';
-import { bf16, f32 } from '../../src/core/dtype.js';
+import { bf16, f32, u8 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
@@ -72,6 +72,9 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 256, K: 64, transposedA: true, transposedB: true }),
   tileProduct({ M: 64, N: 8, K: 32, dtype: f32 }),
   tileProduct({ M: 64, N: 16, K: 64, held: true }),
+  tileProduct({ M: 64, N: 16, K: 64, dtype: f32, held: true }),
+  tileProduct({ M: 64, N: 256, K: 128, dtype: u8 }),
+  tileProduct({ M: 64, N: 24, K: 128, dtype: u8, held: true }),
   throughTiles(64, 32),
   ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
   walkedBack({ sizes: [2, 8, 8, 16], walk: { from: [0, 0], counts: [8, 8] }, first: [0, 0, 0] }),

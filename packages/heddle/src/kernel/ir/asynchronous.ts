@@ -128,11 +128,26 @@ export const WGMMA_ROWS = 64;
 /** Elements along K that one wgmma multiplies: 32 bytes. */
 export const wgmmaDepth = (bytes: number): number => 32 / bytes;
 
-/** The operands that wgmma takes; f32 as tf32. */
-export const WGMMA_OPERANDS: readonly DTypeName[] = ['bf16', 'f16', 'f32'];
+/** The operands that wgmma takes, f32 as tf32, and the dtype of their sums. */
+export const WGMMA_OPERANDS: Readonly<Partial<Record<DTypeName, 'f32' | 'i32'>>> = {
+  ...{ bf16: 'f32', f16: 'f32', f32: 'f32' },
+  ...{ u8: 'i32' },
+};
+
+/** Words of a left operand that a thread has in registers for one wgmma. */
+export const WGMMA_WORDS = 4;
 
 /**
- * Where in a product of 64 × N element `i` of a thread's sums stands, as in PTX's fragment D of wgmma.m64nNk16.
+ * Where in a left operand of 64 × (32 bytes) word `i` of a thread begins, as in PTX's fragment A of wgmma.
+ * @param thread within the warpgroup
+ */
+export const wordAt = (thread: number, i: number): readonly [row: number, byte: number] => [
+  16 * (thread >> 5) + ((thread & 31) >> 2) + 8 * (i & 1),
+  16 * (i >> 1) + 4 * (thread & 3),
+];
+
+/**
+ * Where in a product of 64 × N element `i` of a thread's sums stands, as in PTX's fragment D of wgmma.
  * @param thread within the warpgroup
  */
 export const sumAt = (thread: number, i: number): readonly [row: number, column: number] => [

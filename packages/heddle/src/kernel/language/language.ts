@@ -266,15 +266,16 @@ export interface Intrinsics {
 
   /**
    * Starts to add a product of 64 × N to the sums of a warpgroup, 128 neighbouring threads from a multiple of 128 on:
-   * `wgmma(sums, as, stage, row, k, bs, stage, column, k)`. N is twice the size of `sums`, a local array of f32. The tiles
-   * hold (row, k) and (column, k), from the places given on: 64 rows, N columns, 16 along k (8 of f32, as tf32). With
+   * `wgmma(sums, as, stage, row, k, bs, stage, column, k)`. N is twice the size of `sums`, a local array of f32, or of i32
+   * where the tiles are of 8-bit integers; those sums wrap. The tiles hold (row, k) and (column, k), from the places given
+   * on: 64 rows, N columns, 32 bytes along k: 16 of f16 and bf16, 8 of f32 (as tf32), 32 of 8-bit integers. With
    * `transposedA` a is (k, row), with `transposedB` b is (k, column), 16-bit floats only, where the index before k is that
    * of a panel of the tile's row. Element i of `sums` is row 16w + g + 8·(⌊i / 2⌋ mod 2), column 8⌊i / 4⌋ + 2t + i mod 2 of
    * warp w of the warpgroup, with g = ⌊laneId / 4⌋ and t = laneId mod 4. They are there after `commitWgmma` and `waitWgmma`.
    *
-   * Instead of a tile, a may be a local array of u32, (…, 4), of which the indices but the last are given: word j is the pair
-   * of row 16w + g + 8·(j mod 2), k = 8⌊j / 2⌋ + 2t and k + 1. They may be changed after the wait. With `fresh`, a last
-   * argument, the sums begin at 0.
+   * Instead of a tile, a may be a local array of u32, (…, 4), of which the indices but the last are given: word j has the
+   * elements of row 16w + g + 8·(j mod 2) from byte 16⌊j / 2⌋ + 4t of the 32 along k on, the first in its lowest bits. They
+   * may be changed after the wait. With `fresh`, a last argument, the sums begin at 0.
    */
   wgmma(
     sums: Memory,

@@ -1,6 +1,6 @@
 /** The places that operations of the copy engine and of warpgroups work on: `tmaLoad(as, stage, 0, 0, a, row, k, full, stage)`. */
 import type { CallExpression, Expression } from 'acorn';
-import { WGMMA_OPERANDS } from '../ir/asynchronous.js';
+import { WGMMA_OPERANDS, WGMMA_WORDS } from '../ir/asynchronous.js';
 import type { PlaceKind } from '../ir/intrinsic-record.js';
 import type { Intrinsic } from '../ir/intrinsics.js';
 import type { Expr, MemoryNode } from '../ir/ir.js';
@@ -15,9 +15,9 @@ const NOUNS: Readonly<Record<PlaceKind, string>> = {
   tile: 'a place in a sharedTile(dtype, …)',
   source: 'a place in a tensorMap parameter',
   target: 'a place in a tensorMap parameter',
-  sums: 'a local array of f32',
+  sums: 'a local array of f32 or i32',
   left: 'a place in a sharedTile(dtype, …) or in a local array of u32, of rows of 4,',
-  array: 'a local array of f32 or u32',
+  array: 'a local array of f32, i32 or u32',
 };
 
 const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
@@ -28,8 +28,8 @@ const fits = (kind: PlaceKind, memory: MemoryNode): boolean => {
   if (kind === 'barrier') return form === 'barriers';
   if (kind === 'left' && form === 'tile') return true;
   if (space !== 'local' || lanes !== 1) return false;
-  if (kind === 'left') return dtype.name === 'u32' && memory.type.dims.at(-1) === 4;
-  return dtype.name === 'f32' || (kind === 'array' && dtype.name === 'u32');
+  if (kind === 'left') return dtype.name === 'u32' && memory.type.dims.at(-1) === WGMMA_WORDS;
+  return dtype.name === 'f32' || dtype.name === 'i32' || (kind === 'array' && dtype.name === 'u32');
 };
 
 /** Parse the places among a call's arguments; `count` of them belong to places. */
@@ -125,15 +125,18 @@ function requireProduct(
 ): void {
   const { dtype } = b.type;
   const held = isHeld('left', a);
-  if (held && (dtype.bytes !== 2 || transposed[0]))
+  if (held && transposed[0])
+    p.fail(node, 'wgmma takes a left operand in registers as words along k, not transposed.');
+  const wanted = WGMMA_OPERANDS[dtype.name];
+  if ((!held && a.type.dtype !== dtype) || !wanted)
     p.fail(
       node,
-      `wgmma takes a left operand in registers as pairs of 16-bit floats along k, not transposed.`,
+      `wgmma multiplies tiles of one dtype, ${Object.keys(WGMMA_OPERANDS).join(', ')}: got ${a.type.dtype.name} and ${dtype.name}.`,
     );
-  if ((!held && a.type.dtype !== dtype) || !WGMMA_OPERANDS.includes(dtype.name))
+  if (sums.type.dtype.name !== wanted)
     p.fail(
       node,
-      `wgmma multiplies tiles of one dtype, ${WGMMA_OPERANDS.join(', ')}: got ${a.type.dtype.name} and ${dtype.name}.`,
+      `wgmma adds products of ${dtype.name} to sums of ${wanted}: got a local array of ${sums.type.dtype.name}.`,
     );
   if (dtype.bytes !== 2 && transposed.some((t) => t))
     p.fail(
@@ -145,5 +148,10 @@ function requireProduct(
     p.fail(
       node,
       `wgmma adds to 4 to 128 sums of a thread, a multiple of 4: got ${columns / 2}. They are half the columns of the product.`,
+    );
+  if (wanted === 'i32' && columns > 32 && columns % 16 !== 0)
+    p.fail(
+      node,
+      `wgmma adds to sums of i32, where there are more than 16, by a multiple of 8: got ${columns / 2}.`,
     );
 }

@@ -1,7 +1,7 @@
 /** The copy engine, mbarriers and the products of warpgroups in C++: one instruction each, by inline PTX. */
-import type { DType } from '../../core/dtype.js';
+import type { DType, DTypeName } from '../../core/dtype.js';
 import type { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
-import { WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
+import { WGMMA_OPERANDS, WGMMA_ROWS, WGMMA_WORDS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { Expr, MemoryNode } from '../../kernel/ir/ir.js';
 import { isHeld, mapOf } from '../../kernel/ir/operands.js';
 import type { Prelude } from './prelude.js';
@@ -160,6 +160,13 @@ function descriptor(prelude: Prelude, at: PlaceText, transposed: boolean): Text 
 /** The operands' type, as PTX names it. */
 const operandType = ({ name }: DType): string => (name === 'f32' ? 'tf32' : name);
 
+/** A local array's elements: their type in C++, and the class of registers that they are in. */
+const REGISTERS: Readonly<Partial<Record<DTypeName, readonly [type: string, register: string]>>> = {
+  f32: ['float', 'f'],
+  i32: ['int', 'r'],
+  u32: ['unsigned', 'r'],
+};
+
 function wgmma({ prelude, places, values }: Use): Text {
   const [sums, a, b] = places as readonly [PlaceText, PlaceText, PlaceText];
   const [transposedA, transposedB, fresh] = values.map((v) => v.op === 'const' && v.arg === true) as [
@@ -172,17 +179,21 @@ function wgmma({ prelude, places, values }: Use): Text {
   const count = sums.memory.type.dims.at(-1)!;
   const type = operandType(dtype);
   const shape = `m${WGMMA_ROWS}n${2 * count}k${wgmmaDepth(dtype.bytes)}`;
+  const added = WGMMA_OPERANDS[dtype.name]!;
+  const [T, register] = REGISTERS[added]!;
+  // Of floats: operands may be negated, those of 16 bits transposed.
   const order = dtype.bytes !== 2 ? '' : `, ${held ? '' : `${Number(transposedA)}, `}${Number(transposedB)}`;
+  const ways = added === 'f32' ? `, 1, 1${order}` : '';
   const kind = `${held ? '_held' : ''}${transposedA ? '_ta' : ''}${transposedB ? '_tb' : ''}${fresh ? '_fresh' : ''}`;
   const name = `wgmma_${shape}_${type}${kind}`;
   prelude.define(name, () => {
-    const registers = Array.from({ length: count }, (_, i) => `"+f"(d[${i}])`).join(', ');
-    const words = held ? 4 : 1;
+    const registers = Array.from({ length: count }, (_, i) => `"+${register}"(d[${i}])`).join(', ');
+    const words = held ? WGMMA_WORDS : 1;
     const left = held ? `{${numbered(words, count)}}` : `%${count}`;
-    const given = held ? [0, 1, 2, 3].map((i) => `"r"(a[${i}])`).join(', ') : '"l"(a)';
-    return `__device__ __forceinline__ void ${name}(float (&d)[${count}], ${held ? 'unsigned (&a)[4]' : 'unsigned long long a'}, unsigned long long b) {
+    const given = held ? Array.from({ length: words }, (_, i) => `"r"(a[${i}])`).join(', ') : '"l"(a)';
+    return `__device__ __forceinline__ void ${name}(${T} (&d)[${count}], ${held ? `unsigned (&a)[${WGMMA_WORDS}]` : 'unsigned long long a'}, unsigned long long b) {
   asm volatile("{\\n.reg .pred add;\\nsetp.ne.b32 add, ${Number(!fresh)}, 0;\\n"
-    "wgmma.mma_async.sync.aligned.${shape}.f32.${type}.${type} {${numbered(count, 0)}}, ${left}, %${count + words}, add, 1, 1${order};\\n}"
+    "wgmma.mma_async.sync.aligned.${shape}.${added === 'i32' ? 's32' : added}.${type}.${type} {${numbered(count, 0)}}, ${left}, %${count + words}, add${ways};\\n}"
     : ${registers} : ${given}, "l"(b));
 }`;
   });
@@ -200,8 +211,8 @@ function heldSums(
   { memory, text }: PlaceText,
 ): { readonly name: string; readonly sums: Text } {
   const count = memory.type.dims.reduce((n, d) => n * d, 1);
-  const [type, register] = memory.type.dtype.name === 'f32' ? ['float', 'f'] : ['unsigned', 'r'];
-  const name = `hold_${type === 'float' ? 'sums' : 'words'}_${count}`;
+  const [type, register] = REGISTERS[memory.type.dtype.name]!;
+  const name = `hold_${type === 'unsigned' ? 'words' : type === 'int' ? 'whole_sums' : 'sums'}_${count}`;
   prelude.define(
     name,
     () =>

@@ -4,10 +4,17 @@
  * knows of what (clocks.ts), so that a finding does not depend on the order in which threads run here.
  */
 
-import { type DType, f32 } from '../../core/dtype.js';
+import { type DType, type DTypeName, f32, viewAs } from '../../core/dtype.js';
 import { fromBf16, fromF16 } from '../../core/float16.js';
 import { sizeOf } from '../../core/shape.js';
-import { sumAt, WARPGROUP, WGMMA_ROWS, wgmmaDepth } from '../../kernel/ir/asynchronous.js';
+import {
+  sumAt,
+  WARPGROUP,
+  WGMMA_ROWS,
+  WGMMA_WORDS,
+  wgmmaDepth,
+  wordAt,
+} from '../../kernel/ir/asynchronous.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { evaluate } from '../../kernel/ir/ops.js';
 import { cutToTf32 } from '../../kernel/ir/tensor-core.js';
@@ -66,6 +73,13 @@ interface Groups {
   /** The thread's registers that it reads. */
   readonly reads: Set<SumsMemory>;
 }
+
+const MULTIPLIED: Readonly<Partial<Record<DTypeName, (stored: number) => number>>> = {
+  ...{ bf16: fromBf16, f16: fromF16, f32: cutToTf32 },
+};
+
+/** The number that tensor cores take for an element, as it is stored. */
+const multiplied = ({ name }: DType, stored: number): number => MULTIPLIED[name]?.(stored) ?? stored;
 
 export class Engine {
   readonly #run: Run;
@@ -406,7 +420,8 @@ export class Engine {
         const [row, column] = sumAt(thread, i);
         let sum = fresh ? 0 : (own.data[base + i] as number);
         for (let k = 0; k < depth; k++) sum += left[row * depth + k]! * right[column * depth + k]!;
-        own.data[base + i] = Math.fround(sum);
+        // Rounded to f32 by the array, or whole modulo 2³².
+        own.data[base + i] = sum;
       }
     });
   }
@@ -445,28 +460,28 @@ export class Engine {
     return groups.done;
   }
 
-  /** The elements of a left operand in registers, as (row of the product, k): pairs, as in PTX's fragment A of wgmma.m64nNk16. */
+  /** The elements of a left operand in registers, as (row of the product, k). */
   #held(
     lanes: readonly WgmmaArguments[],
-    { name }: DType,
+    dtype: DType,
     group: number,
     site: number,
     first: number,
   ): Float64Array {
-    const decode = name === 'f16' ? fromF16 : fromBf16;
-    const depth = wgmmaDepth(2);
+    const depth = wgmmaDepth(dtype.bytes);
+    const perWord = 4 / dtype.bytes;
     const out = new Float64Array(WGMMA_ROWS * depth);
     lanes.forEach(([, [memory, indices]], thread) => {
       const own = memory as SumsMemory;
       own.lent(group, site, first + thread);
       this.#products[first + thread]!.reads.add(own);
-      const base = indices.reduce((sum, index, d) => sum * own.decl.dims[d]! + index, 0) * 4;
-      const row = 16 * (thread >> 5) + ((thread & 31) >> 2);
-      for (let i = 0; i < 4; i++) {
-        const word = own.data[base + i] as number;
-        const at = (row + 8 * (i & 1)) * depth + 8 * (i >> 1) + 2 * (thread & 3);
-        out[at] = decode(word & 0xffff);
-        out[at + 1] = decode(word >>> 16);
+      const base = indices.reduce((sum, index, d) => sum * own.decl.dims[d]! + index, 0) * WGMMA_WORDS;
+      const { buffer, byteOffset } = (own.data as Uint32Array).slice(base, base + WGMMA_WORDS);
+      const elements = viewAs(dtype, buffer, byteOffset, WGMMA_WORDS * perWord);
+      for (let i = 0; i < WGMMA_WORDS; i++) {
+        const [row, byte] = wordAt(thread, i);
+        for (let j = 0; j < perWord; j++)
+          out[row * depth + byte / dtype.bytes + j] = multiplied(dtype, elements[i * perWord + j] as number);
       }
     });
     return out;
@@ -483,7 +498,6 @@ export class Engine {
     const { dims, dtype, name } = tile.decl;
     const rank = dims.length;
     const [rows, row] = [dims[rank - 2]!, dims[rank - 1]!];
-    const decode = dtype.name === 'f32' ? cutToTf32 : dtype.name === 'f16' ? fromF16 : fromBf16;
     const out = new Float64Array(along * depth);
     const outside = (): never =>
       this.#run.fail(
@@ -515,7 +529,7 @@ export class Engine {
           0,
         );
         tile.readBy(actor, element);
-        out[r * depth + k] = decode(tile.data[element] as number);
+        out[r * depth + k] = multiplied(dtype, tile.data[element] as number);
       }
     return out;
   }
