@@ -8,7 +8,7 @@ import { everyExport, root } from './exports.mjs';
 import { pageOf } from './pages.mjs';
 
 const cases = join(root, 'packages/heddle/dist/tests/cases');
-const DTYPES = ['f32', 'f64', 'f16', 'bf16', 'i32', 'u32', 'i64', 'u8', 'bool'];
+const DTYPES = ['f32', 'f64', 'f16', 'bf16', 'i32', 'u32', 'i64', 'i8', 'u8', 'bool'];
 const DEVICES = ['cpu', 'cuda', 'sim'];
 
 /** The lists of the cases, by the file that they are in, in the order of the page. */

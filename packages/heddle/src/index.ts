@@ -15,6 +15,7 @@ export {
   f16,
   f32,
   f64,
+  i8,
   i32,
   i64,
   type MemoryOf,

@@ -3,7 +3,7 @@ import { type Rule, requireArgument } from './arguments.js';
 import { DTypeError } from './errors.js';
 
 /** The names of the dtypes: floats of 16, 32 and 64 bits, integers, and bool. */
-export type DTypeName = 'f16' | 'bf16' | 'f32' | 'f64' | 'u8' | 'i32' | 'u32' | 'i64' | 'bool';
+export type DTypeName = 'f16' | 'bf16' | 'f32' | 'f64' | 'i8' | 'u8' | 'i32' | 'u32' | 'i64' | 'bool';
 /** What a dtype counts as; u8 and u32 are `uint`. */
 export type DTypeKind = 'float' | 'int' | 'uint' | 'bool';
 
@@ -28,6 +28,8 @@ export const bf16: DType<'bf16'> = dtype('bf16', 'float', 2);
 export const f32: DType<'f32'> = dtype('f32', 'float', 4);
 /** IEEE 754 double precision, 53 bits: JavaScript's numbers. */
 export const f64: DType<'f64'> = dtype('f64', 'float', 8);
+/** Whole numbers from −128 to 127, modulo 256: quantized values. */
+export const i8: DType<'i8'> = dtype('i8', 'int', 1);
 /** Whole numbers from 0 to 255, modulo 256: bytes, such as pixels. */
 export const u8: DType<'u8'> = dtype('u8', 'uint', 1);
 /** Whole numbers from −2³¹ to 2³¹ − 1, modulo 2³²: labels, indices and counts. */
@@ -40,18 +42,21 @@ export const i64: DType<'i64'> = dtype('i64', 'int', 8);
 export const bool: DType<'bool'> = dtype('bool', 'bool', 1);
 
 /** Every dtype by its name. */
-export const DTYPES = { f16, bf16, f32, f64, u8, i32, u32, i64, bool } as const satisfies {
+export const DTYPES = { f16, bf16, f32, f64, i8, u8, i32, u32, i64, bool } as const satisfies {
   [N in DTypeName]: DType<N>;
 };
 
 export const isFloat = (t: DType): boolean => t.kind === 'float';
 /** f16 or bf16: what is computed of them is computed in f32, and rounded once more. */
 export const isHalf = (t: DType): boolean => t.kind === 'float' && t.bytes === 2;
+/** i8 or u8: held in 32 bits, cut to a byte after each operation. */
+export const isByte = (t: DType): boolean => t.bytes === 1 && t.kind !== 'bool';
 /** Signed and unsigned integers; bool is not one. */
 export const isInteger = (t: DType): boolean => t.kind === 'int' || t.kind === 'uint';
 
 /** The least and the largest number of each integer type. */
 export const LIMITS: Readonly<Partial<Record<DTypeName, readonly [bigint, bigint]>>> = {
+  i8: [-128n, 127n],
   u8: [0n, 255n],
   i32: [-(2n ** 31n), 2n ** 31n - 1n],
   u32: [0n, 2n ** 32n - 1n],
@@ -104,6 +109,7 @@ export function requireDType(op: string, t: unknown): asserts t is DType {
 export type TypedArray =
   | Float32Array
   | Float64Array
+  | Int8Array
   | Uint8Array
   | Uint16Array
   | Int32Array
@@ -116,6 +122,7 @@ export interface DataArrays {
   bf16: Float32Array;
   f32: Float32Array;
   f64: Float64Array;
+  i8: Int8Array;
   u8: Uint8Array;
   i32: Int32Array;
   u32: Uint32Array;
@@ -144,6 +151,8 @@ export function viewAs(t: DType, buffer: ArrayBufferLike, byteOffset: number, le
       return new Uint32Array(buffer, byteOffset, length);
     case 'i64':
       return new BigInt64Array(buffer, byteOffset, length);
+    case 'i8':
+      return new Int8Array(buffer, byteOffset, length);
     case 'u8':
     case 'bool':
       return new Uint8Array(buffer, byteOffset, length);

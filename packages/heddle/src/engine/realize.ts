@@ -250,6 +250,8 @@ export function encode(values: ArrayLike<number | bigint>, dtype: DType): Uint8A
       return values instanceof Int32Array ? bytesOf(values) : at(Int32Array);
     case 'u32':
       return values instanceof Uint32Array ? bytesOf(values) : at(Uint32Array);
+    case 'i8':
+      return values instanceof Int8Array ? bytesOf(values) : at(Int8Array);
     case 'u8':
       return values instanceof Uint8Array ? values : at(Uint8Array);
     case 'bool':
@@ -277,7 +279,7 @@ function numbers(values: ArrayLike<number | bigint>, dtype: DType): ArrayLike<nu
 }
 
 function requireValues(values: ArrayLike<number | bigint>, dtype: DType): void {
-  if (!isInteger(dtype) || values instanceof Uint8Array) return;
+  if (!isInteger(dtype) || (values instanceof Uint8Array && dtype.name !== 'i8')) return;
   if (dtype.name === 'i64' && values instanceof BigInt64Array) return;
   for (let i = 0; i < values.length; i++)
     if (!isOf(dtype, values[i]))

@@ -18,6 +18,7 @@ const DAMAGED = 'The file is damaged or was not fully written.';
 /** What NumPy calls dtypes; bf16 it does not have. */
 const CODES: Readonly<Partial<Record<DTypeName, string>>> = {
   bool: '|b1',
+  i8: '|i1',
   u8: '|u1',
   i32: '<i4',
   u32: '<u4',

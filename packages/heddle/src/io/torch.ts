@@ -21,6 +21,7 @@ const STORAGES: Readonly<Record<string, DTypeName>> = {
   BFloat16Storage: 'bf16',
   IntStorage: 'i32',
   LongStorage: 'i64',
+  CharStorage: 'i8',
   ByteStorage: 'u8',
   BoolStorage: 'bool',
 };

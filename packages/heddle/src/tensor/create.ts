@@ -18,6 +18,7 @@ import {
   describeValues,
   f32,
   f64,
+  i8,
   i32,
   i64,
   isFloat,
@@ -82,15 +83,17 @@ export type DTypeFor<V> = [V] extends [
     ? 'bool'
     : [V] extends [Int32Array]
       ? 'i32'
-      : [V] extends [Uint8Array]
-        ? 'u8'
-        : [V] extends [Float64Array]
-          ? 'f64'
-          : [V] extends [Uint32Array]
-            ? 'u32'
-            : [V] extends [BigInt64Array]
-              ? 'i64'
-              : NumberDType;
+      : [V] extends [Int8Array]
+        ? 'i8'
+        : [V] extends [Uint8Array]
+          ? 'u8'
+          : [V] extends [Float64Array]
+            ? 'f64'
+            : [V] extends [Uint32Array]
+              ? 'u32'
+              : [V] extends [BigInt64Array]
+                ? 'i64'
+                : NumberDType;
 
 /** The shape of a tensor of such values, where no other is given: `[]` of a number, else not known to types. */
 export type ShapeFor<V> = [V] extends [number | boolean] ? [] : Shape;
@@ -156,6 +159,7 @@ const ARRAY_TYPES: readonly (readonly [abstract new (...args: never[]) => TypedA
   [Int32Array, i32],
   [Uint32Array, u32],
   [BigInt64Array, i64],
+  [Int8Array, i8],
   [Uint8Array, u8],
 ];
 

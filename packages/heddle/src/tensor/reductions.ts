@@ -1,6 +1,6 @@
 /** Reductions as users ask for them, on nodes. */
 import { aBoolean, aFinite, aNumber, type Rules, requireOptions } from '../core/arguments.js';
-import { bool, i32, isFloat, requireFloats, u8 } from '../core/dtype.js';
+import { bool, i32, isByte, isFloat, requireFloats } from '../core/dtype.js';
 import { normalizeAxis } from '../core/shape.js';
 import * as b from '../graph/build.js';
 import type { GraphNode, ReduceOp } from '../graph/node.js';
@@ -29,11 +29,11 @@ const REDUCE: Rules<ReduceOptions> = { keepdim: aBoolean };
 const NORM: Rules<VectorNormOptions> = { ...REDUCE, ord: aNumber };
 const VARIANCE: Rules<VarianceOptions> = { ...REDUCE, correction: aFinite };
 
-/** @internal Over `axes`; sums and products of u8 are i32. */
+/** @internal Over `axes`; sums and products of i8 and u8 are i32. */
 export function reduced(op: ReduceOp, x: GraphNode, axes: Axes, options: ReduceOptions = {}): GraphNode {
   requireOptions(op, options, REDUCE);
   const over = axesOf(op, axes, x.shape.length);
-  const grows = x.dtype === u8 && (op === 'sum' || op === 'prod');
+  const grows = isByte(x.dtype) && (op === 'sum' || op === 'prod');
   return without(b.reduce(op, grows ? b.cast(x, i32) : x, over), over, options);
 }
 

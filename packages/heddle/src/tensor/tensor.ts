@@ -117,7 +117,7 @@ export type Fits<T, O> = O extends number | boolean | bigint
   : Fitted<Broadcast<ShapeOf<T>, ShapeOf<O>>, O>;
 
 /** The dtype of sums and products. */
-export type Summed<D extends DTypeName> = D extends 'u8' ? 'i32' : D;
+export type Summed<D extends DTypeName> = D extends 'i8' | 'u8' ? 'i32' : D;
 
 /** The results of `sort` and `topk`. */
 export interface Sorted<S extends Shape, D extends DTypeName> {
@@ -475,7 +475,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
   // ── reductions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * The sum along `axes`; of u8 in i32, of 16-bit floats in f32, rounded once. Integers are summed exactly, modulo their
+   * The sum along `axes`; of i8 and u8 in i32, of 16-bit floats in f32, rounded once. Integers are summed exactly, modulo their
    * range; n floats in parts, so that the error grows like log n:
    * |error| ≤ h · u · Σ|xᵢ| to first order, h = 16·⌈log₁₆ n⌉ + 32, u = 2⁻²⁴ (f64: 2⁻⁵³).
    * N. Higham, The accuracy of floating point summation (1993). The bound holds for whatever contains a sum: means,
@@ -505,7 +505,7 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
   ): Tensor<Reduced<ShapeOf<T>, X, K>, DTypeOf<T>> {
     return new Tensor(reduced('min', this.node, axes, options));
   }
-  /** Products of u8 are i32. The gradient of its gradient is right where no element is 0. */
+  /** Products of i8 and u8 are i32. The gradient of its gradient is right where no element is 0. */
   prod<T extends AnyTensor, const X extends Axes = undefined, K extends boolean = false>(
     this: T,
     axes?: X,
@@ -589,11 +589,11 @@ export class Tensor<S extends Shape = Shape, D extends DTypeName = NumberDType> 
     return new Tensor(argOf('min', this.node, axis, options));
   }
 
-  /** Running sums along `axis`: element i is the sum of those up to i, exact for integers; of u8 in i32. */
+  /** Running sums along `axis`: element i is the sum of those up to i, exact for integers; of i8 and u8 in i32. */
   cumsum(axis: number): Tensor<S, Summed<D>> {
     return new Tensor(scan('add', this.#full, axis));
   }
-  /** Running products along `axis`: element i is the product of those up to i; of u8 in i32. */
+  /** Running products along `axis`: element i is the product of those up to i; of i8 and u8 in i32. */
   cumprod(axis: number): Tensor<S, Summed<D>> {
     return new Tensor(scan('mul', this.#full, axis));
   }

@@ -1,5 +1,5 @@
 /** Element by element: arithmetic, comparison, selection, conversion. */
-import { bf16, bool, type DType, f16, f32, f64, i32, i64, u8, u32 } from '../../src/core/dtype.js';
+import { bf16, bool, type DType, f16, f32, f64, i8, i32, i64, u8, u32 } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import * as H from '../../src/index.js';
 import { convert, type Scalar } from '../../src/kernel/ir/ops.js';
@@ -161,6 +161,9 @@ const UNARY: Case[] = [
   ...unary('sign', Math.sign, { dtype: i32, ...tiny }),
   ...unary('square', (v) => v * v, { dtype: u32, ...words }),
   ...unary('not', (v) => ~v, { dtype: i32, ...tiny }),
+  ...unary('not', (v) => ~v, { dtype: i8, ...tiny }),
+  ...unary('neg', (v) => -v, { dtype: i8, ...tiny }),
+  ...unary('abs', Math.abs, { dtype: i8, ...tiny }),
   ...unary('not', (v) => ~v, { dtype: u8, ...words }),
   ...unary('not', (v) => 1 - v, { dtype: bool }),
 ];
@@ -195,6 +198,11 @@ const BINARY: Case[] = [
   ...binary('lt', (a, b) => Number(a < b), { dtype: u32, low: 0, high: 4 }),
   ...binary('le', (a, b) => Number(a <= b), { dtype: i64, low: -2, high: 2 }),
   ...binary('add', (a, b) => a + b, { dtype: i32, ...tiny }),
+  ...binary('add', (a, b) => a + b, { dtype: i8, ...tiny }),
+  ...binary('mul', (a, b) => a * b, { dtype: i8, ...tiny }),
+  ...binary('idiv', (a, b) => (b === 0 ? 0 : Math.trunc(a / b)), { dtype: i8, ...tiny }),
+  ...binary('lt', (a, b) => Number(a < b), { dtype: i8, ...tiny }),
+  ...binary('minimum', (a, b) => Math.min(a, b), { dtype: i8, ...tiny }),
   ...binary('add', (a, b) => a + b, { dtype: u8, ...words }),
   ...binary('add', (a, b) => a + b, { dtype: i64, ...tiny }),
   ...binary('sub', (a, b) => a - b, { dtype: u32, ...words }),
@@ -377,12 +385,13 @@ const FLOATS = [-2.75, -1, -0.5, 0, 0.25, 1, 1.5, 2.5, 100.25, 200];
 const INTEGERS: Readonly<Record<string, readonly number[]>> = {
   i32: [-(2 ** 31), -300, -1, 0, 1, 2, 77, 255, 256, 2 ** 31 - 1],
   u32: [0, 1, 2, 77, 255, 256, 65535, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1],
+  i8: [-128, -127, -77, -1, 0, 1, 2, 77, 126, 127],
   u8: [0, 1, 2, 77, 127, 128, 200, 254, 255, 3],
   i64: [-(2 ** 40), -300, -1, 0, 1, 2, 77, 255, 2 ** 33, 2 ** 40],
   bool: [0, 1, 1, 0, 0, 1, 0, 1, 1, 0],
 };
 const EXTREMES = [Number.NaN, Infinity, -Infinity, 3e9, -3e9, 5e9, -0.9, 0.9, 255.9, 256];
-const DTYPES = [f32, f64, f16, bf16, i32, u32, u8, i64, bool];
+const DTYPES = [f32, f64, f16, bf16, i32, u32, i8, u8, i64, bool];
 const asScalar = (t: DType, v: number): Scalar => (t === i64 ? BigInt(v) : t === bool ? v !== 0 : v);
 
 const casts: Case[] = DTYPES.flatMap((from) =>

@@ -1,5 +1,5 @@
 /** Reductions, positions of extremes, softmax. */
-import { bf16, bool, f16, f64, i32, i64, u8, u32 } from '../../src/core/dtype.js';
+import { bf16, bool, f16, f64, i8, i32, i64, u8, u32 } from '../../src/core/dtype.js';
 import type { Tensor } from '../../src/index.js';
 import {
   alongAxis,
@@ -101,9 +101,11 @@ const sums: Case[] = [
     ...over('sum', total, several, { dtype, low: 0, high: 50 }),
     ...over('max', greatest, several, { dtype, low: 0, high: 50 }),
   ]),
+  ...over('sum', total, several, { dtype: i8, low: -100, high: 100 }),
   ...over('sum', total, several, { dtype: u8, low: 0, high: 200 }),
   ...over('min', least, several, { dtype: i32, low: -50, high: -3 }),
   ...over('max', greatest, several, { dtype: i32, low: -50, high: -3 }),
+  ...over('min', least, several, { dtype: i8, low: -100, high: -20 }),
   ...over('min', least, several, { dtype: u8, low: 100, high: 200 }),
   ...over('prod', product, [{ shape: [2, 3], axes: 1 }], { dtype: i32, low: -3, high: 4 }),
   ...over('sum', total, several, { dtype: f64 }, { relative: 1e-12, absolute: 1e-12 }),

@@ -9,7 +9,9 @@ import {
   crossEntropy,
   f16,
   f32,
+  full,
   Generator,
+  i8,
   i32,
   ones,
   rand,
@@ -50,6 +52,20 @@ for (const device of DEVICES) {
     const half = ones([100_000], { dtype: f16 });
     assert.equal(await half.mean().item(), 1);
     assert.equal(await half.variance().item(), 0);
+  });
+
+  on('i8 is summed and multiplied in i32, and made from floats by saturating', async () => {
+    const sum = full([300], -100, { dtype: i8 }).sum();
+    assert.equal(sum.dtype, i32);
+    assert.equal(await sum.item(), -30_000);
+    assert.equal(await tensor([-20, 30], { dtype: i8 }).prod().item(), -600);
+    assert.deepEqual(
+      await list(tensor([-300, -128.9, 127.9, 300, Number.NaN]).cast(i8)),
+      [-128, -128, 127, 127, 0],
+    );
+    assert.deepEqual(await list(tensor(Int8Array.of(-128, 127)).add(1)), [-127, -128]);
+    assert.throws(() => tensor([200], { dtype: i8 }), /200 cannot be represented as i8 .* from -128 to 127/);
+    assert.throws(() => tensor(Uint8Array.of(200), { dtype: i8 }), /200 cannot be represented as i8/);
   });
 
   on('u8 is summed and multiplied in i32', async () => {

@@ -71,7 +71,7 @@ const product =
 
 const isNumber = (dtype: DTypeName): boolean => dtype !== 'bool';
 
-/** Of whole numbers, u8 in i32. */
+/** Of whole numbers, i8 and u8 in i32. */
 const wholes = (
   tape: Tape,
   x: Entries,
@@ -79,7 +79,7 @@ const wholes = (
   start: number,
   f: (a: number, b: number) => number,
 ): Entries => {
-  const dtype = x.dtype === 'u8' ? 'i32' : x.dtype;
+  const dtype = x.dtype === 'i8' || x.dtype === 'u8' ? 'i32' : x.dtype;
   const fold = (ids: readonly number[]): number => {
     let known = tape.isExact(...ids);
     let sum = start;

@@ -37,6 +37,7 @@ export const FORMATS: Readonly<Record<DTypeName, Format>> = {
   bf16: { unit: 2 ** -8, tiny: 2 ** -126, largest: 2 ** 128 - 2 ** 120, round: (v) => fromBf16(toBf16(v)) },
   i32: whole(2 ** 31 - 1, (v) => v | 0),
   u32: whole(2 ** 32 - 1, (v) => v >>> 0),
+  i8: whole(127, (v) => (v << 24) >> 24),
   u8: whole(255, (v) => v & 255),
   i64: whole(2 ** 53, (v) => v),
   bool: whole(1, (v) => (v ? 1 : 0)),

@@ -1,7 +1,7 @@
 /** Statements, arrays, atomics, messages: kernels on the CPU device against plain JavaScript. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { f32, f64, i32, i64, u8, u32 } from '../../src/core/dtype.js';
+import { f32, f64, i8, i32, i64, u8, u32 } from '../../src/core/dtype.js';
 import { DeviceError, KernelError } from '../../src/core/errors.js';
 import type { Scalar } from '../../src/kernel/ir/ops.js';
 import { buffer } from '../../src/kernel/ir/types.js';
@@ -333,6 +333,35 @@ test('bytes: u8 wraps, bools are masks in vectors', async () => {
   assert.deepEqual(
     big,
     x.map((v) => v * 1000),
+  );
+});
+
+test('signed bytes are loaded with their sign and cut to it', async () => {
+  const ir = defineKernel(
+    'signedBytes',
+    { x: buffer(i8), out: buffer(i8), big: buffer(i32) },
+    ({ x, out, big }, { blockIdx, load4, store4, splat4, select, i8, i32 }) => {
+      const i = blockIdx.x * 4;
+      const v = load4(x, i);
+      store4(out, i, select(v > splat4(i8(0)), v + splat4(i8(100)), v * splat4(i8(3))));
+      store4(big, i, i32(v) * splat4(1000));
+      for (let l = 0; l < 4; l++) x[i + l] = i8(x[i + l] - i8(1));
+    },
+  );
+  const x = [-128, -127, -77, -1, 0, 1, 100, 127];
+  const cut = (v: number): number => (v << 24) >> 24;
+  const [less, out, big] = await runKernel(device, ir, [2, 1, 1], [x, zeros(8), zeros(8)]);
+  assert.deepEqual(
+    out,
+    x.map((v) => cut(v > 0 ? v + 100 : v * 3)),
+  );
+  assert.deepEqual(
+    big,
+    x.map((v) => v * 1000),
+  );
+  assert.deepEqual(
+    less,
+    x.map((v) => cut(v - 1)),
   );
 });
 

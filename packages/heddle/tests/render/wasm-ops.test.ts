@@ -9,6 +9,7 @@ import {
   f16,
   f32,
   f64,
+  i8,
   i32,
   i64,
   isFloat,
@@ -248,7 +249,7 @@ test('casts between all dtypes, on one lane and four', async () => {
 });
 
 test('a shift of all lanes by one count', async () => {
-  for (const t of [i32, u32, u8]) {
+  for (const t of [i32, u32, i8, u8]) {
     const values = edgeValues(t).slice(0, 24);
     for (const name of ['shl', 'shr'] as const) {
       for (const count of [0, 1, 7, 31, 33]) {

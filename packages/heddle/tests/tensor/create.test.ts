@@ -12,6 +12,7 @@ import {
   f32,
   f64,
   full,
+  i8,
   i32,
   i64,
   linspace,
@@ -83,6 +84,7 @@ for (const device of DEVICES) {
     await is(tensor(Float64Array.of(0.1, 0.2), { shape: [2, 1] }), [2, 1], f64, [[0.1], [0.2]]);
     await is(tensor(Int32Array.of(-1)), [1], i32, [-1]);
     await is(tensor(Uint32Array.of(2 ** 32 - 1)), [1], u32, [2 ** 32 - 1]);
+    await is(tensor(Int8Array.of(-128)), [1], i8, [-128]);
     await is(tensor(Uint8Array.of(255)), [1], u8, [255]);
     await is(tensor(BigInt64Array.of(-5n)), [1], i64, [-5]);
     await is(tensor(Uint8Array.of(0, 1, 2), { dtype: bool }), [3], bool, [false, true, true]);
@@ -96,6 +98,7 @@ for (const device of DEVICES) {
       [f64, Float64Array],
       [i32, Int32Array],
       [u32, Uint32Array],
+      [i8, Int8Array],
       [u8, Uint8Array],
       [bool, Uint8Array],
       [i64, BigInt64Array],

@@ -315,6 +315,8 @@ function nearestIn(t: DType, raw: Scalar): Scalar {
       return (raw as number) | 0;
     case 'u32':
       return (raw as number) >>> 0;
+    case 'i8':
+      return ((raw as number) << 24) >> 24;
     case 'u8':
       return (raw as number) & 255;
     case 'i64':

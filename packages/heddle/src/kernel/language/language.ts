@@ -119,6 +119,8 @@ export interface Intrinsics {
   readonly f32: Cast<'f32'>;
   /** Convert to f64. */
   readonly f64: Cast<'f64'>;
+  /** Convert to i8; floats towards zero, saturating. */
+  readonly i8: Cast<'i8'>;
   /** Convert to u8; floats towards zero, saturating. */
   readonly u8: Cast<'u8'>;
   /** Convert to i32; floats towards zero, saturating. */

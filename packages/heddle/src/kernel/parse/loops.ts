@@ -9,7 +9,7 @@ import type {
   UpdateExpression,
   WhileStatement,
 } from 'acorn';
-import { bool, i32, isInteger } from '../../core/dtype.js';
+import { bool, i32, isByte, isInteger, LIMITS } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import {
   alu,
@@ -172,8 +172,14 @@ function countedLoop(p: Parsing, node: ForStatement, counting: Counting): boolea
     // Types that differ are an error of the comparison, which the general loop reports.
     return false;
   }
-  if (type.dtype.name === 'u8')
-    p.fail(node, 'a loop does not count in u8, which ends at 255. Count in i32, and write u8(i) inside.');
+  if (isByte(type.dtype)) {
+    const byte = type.dtype.name;
+    const end = LIMITS[byte]![1];
+    p.fail(
+      node,
+      `a loop does not count in ${byte}, which ends at ${end}. Count in i32, and write ${byte}(i) inside.`,
+    );
+  }
   const numbers = Object.values(exprs).map((e) => (e.op === 'const' ? Number(e.arg) : undefined));
   const constants = numbers.every((n) => n !== undefined);
   const key = p.key(node);

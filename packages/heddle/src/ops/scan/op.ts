@@ -1,5 +1,5 @@
 /** Running sums and products along an axis. */
-import { bool, f32, i32, u8 } from '../../core/dtype.js';
+import { bool, f32, i32, isByte } from '../../core/dtype.js';
 import { DTypeError } from '../../core/errors.js';
 import { normalizeAxis, sizeOf } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
@@ -96,14 +96,14 @@ const OPS: Readonly<Record<ScanArg['op'], FusedOp<ScanArg>>> = {
 };
 
 /**
- * Running sums or products along `axis` (negative counts from the back); of u8 in i32.
+ * Running sums or products along `axis` (negative counts from the back); of i8 and u8 in i32.
  * @throws ShapeError if there is no such axis, DTypeError for bool
  */
 export function scan(op: ScanArg['op'], x: GraphNode, axis: number): GraphNode {
   const name = OPS[op].name;
   const at = normalizeAxis(name, axis, x.shape.length);
   if (x.dtype === bool) throw new DTypeError(`[${name}] takes numbers, got bool. Convert with .cast(i32).`);
-  const wide = x.dtype === u8 ? b.cast(x, i32) : x;
+  const wide = isByte(x.dtype) ? b.cast(x, i32) : x;
   if (x.size === 0) return wide;
   const last = x.shape.length - 1;
   const order = x.shape.map((_, i) => (i === at ? last : i === last ? at : i));

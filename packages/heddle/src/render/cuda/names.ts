@@ -31,7 +31,7 @@ const RESERVED: ReadonlySet<string> = new Set(
 
 /** Names of the prelude's vectors and generated functions, and CUDA's atomics and intrinsics. */
 const RESERVED_FORM =
-  /^(__.*|_[A-Z].*|atomic[A-Z_].*|warp_.*|saturate_.*|odd_.*|(tma|commit|wait|fence|swizzled|wgmma|hold|group|raise|lower)_\w+|(\w+_)?(f16|bf16|f32|f64|u8|i32|u32|i64|bool)x[24])$/;
+  /^(__.*|_[A-Z].*|atomic[A-Z_].*|warp_.*|saturate_.*|odd_.*|(tma|commit|wait|fence|swizzled|wgmma|hold|group|raise|lower)_\w+|(\w+_)?(f16|bf16|f32|f64|i8|u8|i32|u32|i64|bool)x[24])$/;
 
 /** `name` as a C++ identifier that means nothing else. */
 export function identifier(name: string): string {

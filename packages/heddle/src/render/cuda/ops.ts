@@ -1,5 +1,5 @@
 /** The scalar operations and conversions in C++. Each line means exactly what kernel/ir/ops.ts says. */
-import { type DType, isHalf, u8 } from '../../core/dtype.js';
+import { type DType, isByte, isHalf, u8 } from '../../core/dtype.js';
 import { MATH_FUNCTIONS, type MathFunction, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { PartName, Prelude } from './prelude.js';
 import {
@@ -28,10 +28,11 @@ interface OpUse {
 
 type OpText = (use: OpUse) => Text;
 
-const isSigned = (t: DType): boolean => t.kind === 'int';
+/** Signed, and as wide as C++ computes it: it may overflow. */
+const isSigned = (t: DType): boolean => t.kind === 'int' && !isByte(t);
 
-/** C++ computes u8 as int: cut the result. */
-const cut = (t: DType, text: Text): Text => (t.name === 'u8' ? convertTo('unsigned char', text) : text);
+/** C++ computes bytes as int: cut the result. */
+const cut = (t: DType, text: Text): Text => (isByte(t) ? convertTo(REGISTER_TYPE[t.name], text) : text);
 
 /** A function of our prelude, written for the register type of `t`. */
 const ours =
@@ -84,9 +85,9 @@ const division =
   ({ t, a, b, prelude }) => {
     if (b.literal !== undefined && Number(b.literal) > 0)
       return cut(t, infix(a, operator, b, PRECEDENCE.product));
-    if (t.name === 'u8') {
+    if (isByte(t)) {
       prelude.need(name, 'int');
-      return convertTo('unsigned char', call(name, a, b));
+      return cut(t, call(name, a, b));
     }
     const part = t.kind === 'uint' ? (name === 'idiv' ? 'udiv' : 'umod') : name;
     prelude.need(part, REGISTER_TYPE[t.name]);
@@ -114,8 +115,11 @@ const SCALAR = {
       ? call(use.t.name === 'f64' ? 'fmod' : 'fmodf', use.a, use.b)
       : division('%', 'mod')(use),
   neg: (use) => (isSigned(use.t) && !use.plain ? ours('wrap_neg')(use) : cut(use.t, prefix('-', use.a))),
-  abs: (use) =>
-    use.t.kind === 'float' ? math('fabs')(use) : isSigned(use.t) ? ours('wrap_abs')(use) : use.a,
+  abs: (use) => {
+    if (use.t.kind === 'float') return math('fabs')(use);
+    if (isSigned(use.t)) return ours('wrap_abs')(use);
+    return use.t.name === 'i8' ? cut(use.t, call('abs', use.a)) : use.a;
+  },
   min: extreme('min'),
   max: extreme('max'),
   fma: ({ t, a, b, c }) => call(t.name === 'f64' ? 'fma' : 'fmaf', a, b, c),
@@ -141,13 +145,13 @@ const SCALAR = {
   shl: (use) => {
     const { t, a, b } = use;
     if (isSigned(t) && !use.plain) return ours('shl')(use);
-    const left = t.name === 'u8' ? convertTo('unsigned', a) : a;
+    const left = isByte(t) ? convertTo('unsigned', a) : a;
     return cut(t, infix(left, '<<', count(t, b), PRECEDENCE.shift));
   },
   shr: ({ t, a, b }) => cut(t, infix(a, '>>', count(t, b), PRECEDENCE.shift)),
   mulhi: ({ t, a, b }) => {
     if (t.name === 'u8') return literal(t, 0);
-    return call(t.name === 'i64' ? '__mul64hi' : t.name === 'u32' ? '__umulhi' : '__mulhi', a, b);
+    return cut(t, call(t.name === 'i64' ? '__mul64hi' : t.name === 'u32' ? '__umulhi' : '__mulhi', a, b));
   },
 } as const satisfies Record<ScalarOp, OpText>;
 
@@ -193,7 +197,7 @@ export function conversion(prelude: Prelude, from: DType, to: DType, a: Text): T
     return call(part, a);
   }
   if (from.kind === 'float') {
-    const part = `saturate_${to.name as 'i32' | 'u32' | 'u8' | 'i64'}` as const;
+    const part = `saturate_${to.name as 'i32' | 'u32' | 'i8' | 'u8' | 'i64'}` as const;
     prelude.need(part, REGISTER_TYPE[from.name]);
     return call(part, a);
   }

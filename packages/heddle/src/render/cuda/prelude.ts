@@ -143,6 +143,11 @@ const PARTS = {
     needs: [],
     text: (T) => inline(`unsigned saturate_u32(${T} a)`, `return a > 0 ? __${T}2uint_rz(a) : 0u;`),
   },
+  saturate_i8: {
+    needs: [],
+    text: (T) =>
+      inline(`signed char saturate_i8(${T} a)`, `return a != a ? 0 : max(min(__${T}2int_rz(a), 127), -128);`),
+  },
   saturate_u8: {
     needs: [],
     text: (T) =>

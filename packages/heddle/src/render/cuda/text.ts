@@ -69,6 +69,7 @@ export const REGISTER_TYPE = {
   bf16: 'float',
   f32: 'float',
   f64: 'double',
+  i8: 'signed char',
   u8: 'unsigned char',
   i32: 'int',
   u32: 'unsigned',
@@ -137,6 +138,7 @@ export function literal(t: DType, v: Scalar): Text {
         : written(`${v}ll`, v);
     case 'u32':
       return written(`${v}u`, v);
+    case 'i8':
     case 'u8':
       return written(String(v), v);
     default:

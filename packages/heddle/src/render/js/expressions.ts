@@ -1,5 +1,5 @@
 /** Expressions of the kernel IR as JavaScript that rounds exactly as ops.ts says. */
-import { type DType, isHalf } from '../../core/dtype.js';
+import { type DType, isByte, isHalf } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import { some } from '../../core/node.js';
 import type { IntrinsicRecord } from '../../kernel/ir/intrinsic-record.js';
@@ -29,6 +29,8 @@ function round(t: DType, raw: string): string {
       return `(${raw} | 0)`;
     case 'u32':
       return `(${raw} >>> 0)`;
+    case 'i8':
+      return `(${raw} << 24 >> 24)`;
     case 'u8':
       return `(${raw} & 255)`;
     case 'i64':
@@ -59,7 +61,7 @@ function scalarOp(name: ScalarOp, t: DType, operands: readonly string[]): string
   if (whole && /^(and|or|xor|shl)$/.test(name) && t.name === 'i32') return `(${raw})`;
   if (whole && infix) return round(t, /[&|^]|<</.test(infix) ? `(${raw})` : raw);
   if (t.kind === 'float' && !needsRounding(name)) return `(${raw})`;
-  return round(t, isHalf(t) ? `fround(${raw})` : t.name === 'u8' ? `(${raw})` : raw);
+  return round(t, isHalf(t) ? `fround(${raw})` : isByte(t) ? `(${raw})` : raw);
 }
 
 /** A conversion of one value (`convert` in ops.ts), the frequent ones inline. */

@@ -115,6 +115,7 @@ function putBits(t: DType, v: Scalar): void {
     case 'i64':
       word.setBigInt64(0, v as bigint);
       break;
+    case 'i8':
     case 'u8':
     case 'bool':
       word.setUint8(0, Number(v));
@@ -138,6 +139,8 @@ function takeBits(t: DType): Scalar {
       return word.getUint32(0);
     case 'i64':
       return word.getBigInt64(0);
+    case 'i8':
+      return word.getInt8(0);
     case 'u8':
       return word.getUint8(0);
     case 'bool':

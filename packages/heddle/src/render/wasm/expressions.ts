@@ -2,7 +2,7 @@
  * Expressions in WebAssembly. A value is one stack entry: a scalar, or a v128 for 2 or 4 lanes of up to 32 bits
  * (bools are masks of all ones). Vectors of 64-bit elements are "wide": a local per lane.
  */
-import type { DType } from '../../core/dtype.js';
+import { type DType, isByte } from '../../core/dtype.js';
 import { InternalError } from '../../core/errors.js';
 import { type Expr, isPair, type Param, type Special, type Variable } from '../../kernel/ir/ir.js';
 import { OPS, type ScalarOp } from '../../kernel/ir/ops.js';
@@ -10,10 +10,10 @@ import type { ValueType } from '../../kernel/ir/types.js';
 import { convert, convert4 } from './convert.js';
 import type { WasmEmitter } from './emitter.js';
 import type { FunctionBuilder, Local } from './encode.js';
-import { fromHalf, roundToHalf, toHalf, wordsOf } from './half.js';
+import { fromHalf, roundToHalf, toHalf } from './half.js';
 import { atomic, load, loadSplat } from './memory.js';
 import { type HelperName, type OpContext, type OpInstructions, ruleOf } from './ops.js';
-import { fail, holderOf, isUnsigned, isWide, laneType, vectorBytes } from './values.js';
+import { cutToByte, fail, holderOf, isUnsigned, isWide, laneType, vectorBytes } from './values.js';
 import { wide } from './wide.js';
 
 /** What the functions of a module share. */
@@ -213,11 +213,8 @@ export class WasmExpressions implements WasmEmitter {
 
   /** Bring a result back into the range of a dtype smaller than what holds it. */
   #narrow(t: DType, four: boolean): void {
-    if (t.name === 'u8') {
-      if (four) this.f.op('v128.const', wordsOf(255));
-      else this.f.i32(255);
-      this.f.op(four ? 'v128.and' : 'i32.and');
-    } else if (t.name === 'f16' || t.name === 'bf16') {
+    if (isByte(t)) cutToByte(this.f, t, four);
+    else if (t.name === 'f16' || t.name === 'bf16') {
       roundToHalf(this.f, t.name, four);
     }
   }

@@ -5,7 +5,7 @@ import type { WasmEmitter } from './emitter.js';
 import type { Local } from './encode.js';
 import { fromHalf, toHalf, wordsOf } from './half.js';
 import type { InstructionName } from './instructions.js';
-import { fail, isWide, laneType, unsupported } from './values.js';
+import { cutToByte, fail, isWide, laneType, unsupported } from './values.js';
 
 const dtypeOf = (memory: Node): DType => {
   if (memory.type.kind !== 'memory') fail(`${memory.op} is not memory`);
@@ -41,7 +41,7 @@ export function load(x: WasmEmitter, e: Expr): void {
     }
     case 1:
       if (lanes === 1) {
-        from('i32.load8_u');
+        from(t.name === 'i8' ? 'i32.load8_s' : 'i32.load8_u');
         return;
       }
       if (lanes === 4) {
@@ -50,8 +50,8 @@ export function load(x: WasmEmitter, e: Expr): void {
         from('i32.load16_u');
         f.op('i32x4.splat');
       }
-      f.op('i16x8.extend_low_i8x16_u');
-      f.op('i32x4.extend_low_i16x8_u');
+      f.op(t.name === 'i8' ? 'i16x8.extend_low_i8x16_s' : 'i16x8.extend_low_i8x16_u');
+      f.op(t.name === 'i8' ? 'i32x4.extend_low_i16x8_s' : 'i32x4.extend_low_i16x8_u');
       if (t.name === 'bool') f.op('i32x4.neg');
   }
 }
@@ -129,6 +129,7 @@ function storeScalar(x: WasmEmitter, t: DType, offset: number): void {
       toHalf(f, t.name, false);
       f.op('i32.store16', undefined, offset);
       return;
+    case 'i8':
     case 'u8':
     case 'bool':
       f.op('i32.store8', undefined, offset);
@@ -215,6 +216,7 @@ function differs(x: WasmEmitter, a: Local, b: Local, bits: 'i32' | 'i64'): void 
 function fromBits(x: WasmEmitter, t: DType): void {
   if (t.name === 'f32') x.f.op('f32.reinterpret_i32');
   else if (t.name === 'f64') x.f.op('f64.reinterpret_i64');
+  else if (t.name === 'i8') cutToByte(x.f, t, false);
   else if (t.name === 'f16' || t.name === 'bf16') fromHalf(x.f, t.name, false);
 }
 

@@ -2,7 +2,7 @@
 import type { DType } from '../../core/dtype.js';
 import { InternalError, KernelError, type Location } from '../../core/errors.js';
 import type { ValueType } from '../../kernel/ir/types.js';
-import type { WasmType } from './encode.js';
+import type { FunctionBuilder, WasmType } from './encode.js';
 
 /** Whether it takes a local per lane: a vector of 64-bit elements. */
 export const isWide = (t: ValueType): boolean => t.lanes > 1 && t.dtype.bytes === 8;
@@ -36,6 +36,24 @@ export function vectorBytes(t: DType, values: readonly (number | bigint | boolea
     else view.setInt32(4 * i, t.name === 'bool' ? -Number(v) : Number(v), true);
   });
   return bytes;
+}
+
+/** [one lane, or a vector] of 32 bits → its lowest byte, as the value of an i8 or u8. */
+export function cutToByte(f: FunctionBuilder, t: DType, four: boolean): void {
+  if (t.name === 'i8') {
+    if (!four) {
+      f.op('i32.extend8_s');
+      return;
+    }
+    for (const shift of ['i32x4.shl', 'i32x4.shr_s'] as const) {
+      f.i32(24);
+      f.op(shift);
+    }
+    return;
+  }
+  if (four) f.op('v128.const', vectorBytes(t, [255, 255, 255, 255]));
+  else f.i32(255);
+  f.op(four ? 'v128.and' : 'i32.and');
 }
 
 export function fail(message: string): never {

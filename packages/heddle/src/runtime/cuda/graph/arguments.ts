@@ -146,6 +146,7 @@ function scalarBytes(value: Scalar, param: Param | undefined, kernel: string): U
       case 'u32':
         view.setUint32(0, Number(value), true);
         break;
+      case 'i8':
       case 'u8':
       case 'bool':
         view.setUint8(0, Number(value));
