@@ -17,6 +17,7 @@ const ENTRIES = {
   io: 'io/index.js',
   train: 'train/index.js',
   transforms: 'transforms/index.js',
+  inference: 'inference/index.js',
 };
 
 /** @param {string} library the folder of the package */

@@ -19,6 +19,7 @@ const ENTRIES = {
   'io/index.js': 'io',
   'train/index.js': 'train',
   'transforms/index.js': 'transforms',
+  'inference/index.js': 'inference',
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',

@@ -35,6 +35,7 @@ const RULES = {
   io: ['tensor'],
   data: ['tensor', 'io'],
   transforms: ['tensor'],
+  inference: ['nn', 'io', 'tensor', 'engine', 'schedule', 'graph', 'kernel', 'runtime'],
   train: ['nn', 'optim', 'data', 'io', 'transforms', 'tensor'],
   cli: 'all',
 };

@@ -157,6 +157,7 @@ export const GROUPS = [
       page('networks', 'Networks', 'train/programs', 'train/recipes', 'train/gpt'),
     ],
   ],
+  ['Inference', [page('inference', 'Inference', 'inference')]],
   [
     'Data and files',
     [

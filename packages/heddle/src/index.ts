@@ -59,6 +59,7 @@ export { allocate, type DeviceArray, stream } from './engine/device-array.js';
 export type { LaunchConfig, LaunchOptions } from './engine/launch.js';
 export type { LaunchProfile, Profile, ProfileOptions } from './engine/profile.js';
 export type { Stats as EngineStats } from './engine/program.js';
+export * as inference from './inference/index.js';
 export * as io from './io/index.js';
 export type { KernelIr } from './kernel/ir/ir.js';
 export {

@@ -36,6 +36,43 @@ export interface CompileOptions extends Omit<ScheduleOptions, 'tune'> {
 /** About how many kernels a graph becomes, those included that are timed only: one for so many nodes. */
 const kernelsOf = (fingerprint: string): number => Math.ceil(fingerprint.split('\n').length / 16);
 
+/** The schedule of a graph, made or read from disk. */
+export function scheduleFor(
+  roots: readonly GraphNode[],
+  device: Device,
+  { tuner, fingerprint, beside, ...options }: CompileOptions,
+): Schedule {
+  const { target } = device;
+  const planned = (all: ScheduleOptions): Schedule => {
+    if (beside && fingerprint) device.expect?.(kernelsOf(fingerprint));
+    return during('plan', () => schedule(roots, target, all));
+  };
+  return fingerprint
+    ? keptSchedule({ fingerprint, target, options, tuner }, planned)
+    : planned({ ...options, ...(tuner && { tune: tuner.tune }) });
+}
+
+/** Bytes of each result. */
+export function resultBytes({ roots }: Schedule): number[] {
+  const bytes: number[] = [];
+  for (const root of roots) if ('result' in root) bytes[root.result] = root.bytes;
+  return bytes;
+}
+
+/** The launches of a schedule on slots: the leaves' buffers, the results', and the arena. */
+export function launchesOf(schedule: Schedule, leaves: number): Launch[] {
+  const arena = leaves + resultBytes(schedule).length;
+  return schedule.launches.map((l): Launch => {
+    const args = l.args.map((place) => {
+      if ('value' in place) return place;
+      if ('leaf' in place) return { slot: place.leaf, offset: 0 };
+      if ('result' in place) return { slot: leaves + place.result, offset: 0 };
+      return { slot: arena, offset: place.arena };
+    });
+    return { ...l.work, args, needs: l.needs };
+  });
+}
+
 /** What a device makes of the launches. */
 interface Made {
   readonly program: Program;
@@ -56,29 +93,11 @@ export class CompiledGraph {
   constructor(roots: readonly GraphNode[], leaves: number, device: Device, options: CompileOptions = {}) {
     this.#before = phaseTimes();
     this.device = device;
-    const { tuner, fingerprint, beside, ...rest } = options;
-    const { target } = device;
-    const planned = (all: ScheduleOptions): Schedule => {
-      if (beside && fingerprint) device.expect?.(kernelsOf(fingerprint));
-      return during('plan', () => schedule(roots, target, all));
-    };
-    this.schedule = fingerprint
-      ? keptSchedule({ fingerprint, target, options: rest, tuner }, planned)
-      : planned({ ...rest, ...(tuner && { tune: tuner.tune }) });
-    const bytes: number[] = [];
-    for (const r of this.schedule.roots) if ('result' in r) bytes[r.result] = r.bytes;
-    this.#results = bytes;
-    this.#launches = this.schedule.launches.map((l): Launch => {
-      const args = l.args.map((place) => {
-        if ('value' in place) return place;
-        if ('leaf' in place) return { slot: place.leaf, offset: 0 };
-        if ('result' in place) return { slot: leaves + place.result, offset: 0 };
-        return { slot: leaves + bytes.length, offset: place.arena };
-      });
-      return { ...l.work, args, needs: l.needs };
-    });
+    this.schedule = scheduleFor(roots, device, options);
+    this.#results = resultBytes(this.schedule);
+    this.#launches = launchesOf(this.schedule, leaves);
     counts.compiled++;
-    if (!beside || this.ready) this.#make();
+    if (!options.beside || this.ready) this.#make();
   }
 
   /** Whether nothing is left to compile: the first run then starts at once. */

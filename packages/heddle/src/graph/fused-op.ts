@@ -23,6 +23,11 @@ export interface FusedOp<Arg = unknown> {
    * Default: no.
    */
   selects?(arg: Arg): boolean;
+  /**
+   * Weights that the node is linear in, if there are any: a factor for each index along one of their axes is the same factor
+   * along an axis of the node, and can be made theirs where they are constant. Default: none.
+   */
+  scaledBy?(node: GraphNode, arg: Arg): ScaledBy | undefined;
   /** How it is put together of parts, if it is a reduction of its one source. Default: it is not, or needs all at once. */
   readonly reduction?: PartialReduction<Arg>;
   /** As a function of windows, if it is one for this argument and its one source. Default: it is not. */
@@ -38,6 +43,16 @@ export interface FusedOp<Arg = unknown> {
   flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */
   readonly kernels: readonly KernelChoice<Arg>[];
+}
+
+/** Weights of an op, and how their scale is its result's. */
+export interface ScaledBy {
+  /** Which of its sources they are. */
+  readonly source: number;
+  /** Their axis. */
+  readonly along: number;
+  /** The node's axis. */
+  readonly axis: number;
 }
 
 /** The fused op of a `call` node, and its argument. */

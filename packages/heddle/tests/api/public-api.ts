@@ -4,6 +4,7 @@ import { f32, ones, optim, Tensor, zeros } from '../../src/index.js';
 import { OPS } from '../../src/kernel/ir/ops.js';
 import { DATA_CALLS, DATA_METHODS, DATA_RECEIVERS } from './datasets.js';
 import { IMAGE_CALLS } from './images.js';
+import { INFERENCE_CALLS, INFERENCE_METHODS, INFERENCE_RECEIVERS } from './inference.js';
 import { LAYERS, MODULE_METHODS, NORMALIZATION_CALLS } from './layers.js';
 import { LISTS } from './lists.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
@@ -223,6 +224,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   ],
   hinge: pairwise({ margin: optional(number()) }),
   ...TRANSFORM_CALLS,
+  ...INFERENCE_CALLS,
   ...IMAGE_CALLS,
   ...Object.fromEntries(Object.entries(LISTS).map(([name, { takes }]) => [`nn.${name}`, takes])),
   ...SEQUENCE_CALLS,
@@ -349,6 +351,7 @@ export const NOT_CALLED: Readonly<Record<string, string>> = {
       .concat('OutOfMemory', 'Simulator')
       .map((name) => [`${name}Error`, 'errors are for catching']),
   ),
+  'inference.Engine': 'made by compile',
   'train.LeNet5': 'a model that PROGRAMS makes',
   Tensor: 'it has a message of its own for those who call it (misuse.test.ts)',
   Kernel: 'made by kernel()',
@@ -377,6 +380,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   ...SEQUENCE_RECEIVERS,
   ...DATA_RECEIVERS,
   ...OPTIM_RECEIVERS,
+  ...INFERENCE_RECEIVERS,
 };
 
 /** The methods that are ops of kernels, of that many operands. */
@@ -555,5 +559,6 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   ...SEQUENCE_METHODS,
   ...DATA_METHODS,
   ...OPTIM_METHODS,
+  ...INFERENCE_METHODS,
   TensorHandle: { numel: [], 'set requiresGrad': [flag] },
 };

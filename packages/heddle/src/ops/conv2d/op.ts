@@ -91,6 +91,7 @@ export const conv2dOp: FusedOp<Conv2dArg> = {
     x!.requiresGrad ? b.call(conv2dInputOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [x!, g], arg) : undefined,
   ],
+  scaledBy: () => ({ source: 1, along: 0, axis: 1 }),
   flops: (node) => flops(node, node.src[1]!),
   kernels: [
     {
@@ -127,6 +128,7 @@ export const conv2dInputOp: FusedOp<Conv2dArg> = {
     y!.requiresGrad ? b.call(conv2dOp, [g, w!], arg) : undefined,
     w!.requiresGrad ? b.call(conv2dWeightOp, [g, y!], arg) : undefined,
   ],
+  scaledBy: (_, { groups }) => (groups === 1 ? { source: 1, along: 1, axis: 1 } : undefined),
   flops: (node) => flops(node.src[0]!, node.src[1]!),
   kernels: [
     {

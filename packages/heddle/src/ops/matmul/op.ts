@@ -61,6 +61,7 @@ export const matmulOp: FusedOp<MatmulArg> = {
       ? b.transpose(gradientOf(b.transpose(y!), b.transpose(x!), b.transpose(g), precision))
       : undefined,
   ],
+  scaledBy: ({ src: [_, y] }) => (y!.shape.length === 2 ? { source: 1, along: 1, axis: 1 } : undefined),
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   kernels: [matmulChoice, cpuKernel],
 };

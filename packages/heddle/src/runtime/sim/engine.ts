@@ -81,7 +81,7 @@ const MULTIPLIED: Readonly<Partial<Record<DTypeName, (stored: number) => number>
 /** The number that tensor cores take for an element, as it is stored. */
 const multiplied = ({ name }: DType, stored: number): number => MULTIPLIED[name]?.(stored) ?? stored;
 
-export class Engine {
+export class AsyncEngine {
   readonly #run: Run;
   readonly #maps = new Map<WatchedMemory, TensorMap>();
   readonly #memories: ClockedMemory[] = [];

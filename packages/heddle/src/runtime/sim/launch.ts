@@ -17,7 +17,7 @@ import {
   requireScalar,
 } from '../launch-rules.js';
 import type { ClockedMemory } from './clocked-memory.js';
-import { Engine, type Mbarriers } from './engine.js';
+import { AsyncEngine, type Mbarriers } from './engine.js';
 import { LocalMemory, SumsMemory, WatchedMemory } from './memory.js';
 import { RUN, Run, type RunOptions } from './run.js';
 import {
@@ -41,7 +41,7 @@ type Bind = (
   /** The registers of array `index` of the kernel, for one thread. */
   local: (index: number) => LocalMemory,
   /** What works beside the threads, if anything does. */
-  engine: Engine | undefined,
+  engine: AsyncEngine | undefined,
 ) => ThreadFunction | WaitingThreadFunction;
 
 interface SimulatedKernel {
@@ -100,7 +100,7 @@ export class Sanitizer {
     const { js, bind } = compiledFor(ir);
     const run = new Run(js.sites, grid, block, this.#epoch, options);
     const places = smallestElements(ir, args);
-    const engine = js.asynchronous ? new Engine(run) : undefined;
+    const engine = js.asynchronous ? new AsyncEngine(run) : undefined;
     const bound = argumentsOf(ir).map((p, i) => {
       const arg = args[i]!;
       if (!isBuffer(p.schema)) return wrap(p.schema, arg as Scalar);

@@ -4,7 +4,7 @@ import type { IntrinsicRecord, LaneValue } from '../../kernel/ir/intrinsic-recor
 import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
 import { isPast } from '../../render/js/names.js';
 import type { Dim3 } from '../device.js';
-import type { Engine } from './engine.js';
+import type { AsyncEngine } from './engine.js';
 import { coordinates, type Run } from './run.js';
 
 type ThreadIndex = [number, number, number, number, number, number];
@@ -38,7 +38,7 @@ export function runThreads(run: Run, thread: ThreadFunction): void {
 }
 
 /** Run a kernel with barriers or warp operations. @param engine what works beside its threads, if anything does */
-export function runWaitingThreads(run: Run, thread: WaitingThreadFunction, engine?: Engine): void {
+export function runWaitingThreads(run: Run, thread: WaitingThreadFunction, engine?: AsyncEngine): void {
   const threads = volume(run.blockDim);
   for (let b = 0; b < volume(run.gridDim); b++) {
     const block = coordinates(b, run.gridDim);
@@ -59,7 +59,7 @@ export function runWaitingThreads(run: Run, thread: WaitingThreadFunction, engin
 }
 
 /** Let every warp go on until it waits for others; whether any could. */
-function advance(run: Run, warps: readonly Warp[], engine: Engine | undefined): boolean {
+function advance(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefined): boolean {
   let any = false;
   for (const warp of warps) if (warp.advance()) any = true;
   if (!engine) return false;
@@ -67,7 +67,7 @@ function advance(run: Run, warps: readonly Warp[], engine: Engine | undefined): 
 }
 
 /** Warpgroups whose threads all wait at one wgmma start it; whether any did. */
-function multiplyTogether(run: Run, warps: readonly Warp[], engine: Engine): boolean {
+function multiplyTogether(run: Run, warps: readonly Warp[], engine: AsyncEngine): boolean {
   let any = false;
   for (let w = 0; w + WARPS <= warps.length; w += WARPS) {
     const group = warps.slice(w, w + WARPS);
@@ -75,7 +75,7 @@ function multiplyTogether(run: Run, warps: readonly Warp[], engine: Engine): boo
     const site = requests[0]?.[0];
     if (site === undefined || run.site(site).intrinsic !== 'wgmma' || requests.length < WARPGROUP) continue;
     if (requests.some((r) => r?.[0] !== site)) continue;
-    const lanes = requests.map((r) => r!.slice(1)) as unknown as Parameters<Engine['wgmma']>[2];
+    const lanes = requests.map((r) => r!.slice(1)) as unknown as Parameters<AsyncEngine['wgmma']>[2];
     engine.wgmma(site, w * WARP, lanes);
     for (const warp of group) warp.release(() => true);
     any = true;
@@ -84,7 +84,7 @@ function multiplyTogether(run: Run, warps: readonly Warp[], engine: Engine): boo
 }
 
 /** Threads that have met at a barrier of a group go on; whether any did. */
-function meetInGroups(run: Run, warps: readonly Warp[], engine: Engine): boolean {
+function meetInGroups(run: Run, warps: readonly Warp[], engine: AsyncEngine): boolean {
   const waiting = new Map<number, { readonly wanted: number; readonly threads: number[] }>();
   warps.forEach((warp, w) => {
     warp.requests.forEach((request, lane) => {
@@ -115,7 +115,7 @@ function meetInGroups(run: Run, warps: readonly Warp[], engine: Engine): boolean
 }
 
 /** All threads stand at a barrier or have returned: check that they agree. Whether the block goes on. */
-function meet(run: Run, warps: readonly Warp[], engine: Engine | undefined): boolean {
+function meet(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefined): boolean {
   const requests = warps.flatMap((w) => w.requests);
   const waiting = requests.findIndex((r) => r !== undefined);
   if (waiting < 0) return false;
@@ -141,7 +141,11 @@ function meet(run: Run, warps: readonly Warp[], engine: Engine | undefined): boo
 }
 
 /** The thread that tells most of why nothing goes on, −1 if all wait at barriers of the block. */
-function stuckOf(run: Run, requests: readonly (Request | undefined)[], engine: Engine | undefined): number {
+function stuckOf(
+  run: Run,
+  requests: readonly (Request | undefined)[],
+  engine: AsyncEngine | undefined,
+): number {
   const at = (...names: readonly string[]): number =>
     requests.findIndex((r) => r !== undefined && names.includes(run.site(r[0]).intrinsic!));
   const divergent = at('wgmma', 'groupBarrier');
@@ -150,7 +154,7 @@ function stuckOf(run: Run, requests: readonly (Request | undefined)[], engine: E
     (r) =>
       r !== undefined &&
       run.site(r[0]).intrinsic === 'waitBarrier' &&
-      engine!.hasBegun(r[1] as unknown as Parameters<Engine['hasBegun']>[0]),
+      engine!.hasBegun(r[1] as unknown as Parameters<AsyncEngine['hasBegun']>[0]),
   );
   if (begun >= 0) return begun;
   const waiting = at('waitBarrier');
@@ -164,12 +168,12 @@ function reportStuck(
   run: Run,
   requests: readonly (Request | undefined)[],
   stuck: number,
-  engine: Engine,
+  engine: AsyncEngine,
 ): never {
   const [site, ...args] = requests[stuck]!;
   const { intrinsic } = run.site(site);
   if (intrinsic === 'waitBarrier') {
-    const [at, parity] = args as unknown as readonly [Parameters<Engine['explainWait']>[0], number];
+    const [at, parity] = args as unknown as readonly [Parameters<AsyncEngine['explainWait']>[0], number];
     return run.fail('deadlock', engine.explainWait(at, parity), site, stuck);
   }
   const first = stuck - (stuck % WARPGROUP);
@@ -214,9 +218,9 @@ class Warp {
   readonly #ends: (number | undefined)[];
   /** Lanes that need not wait any more. */
   readonly #free: boolean[];
-  readonly #engine: Engine | undefined;
+  readonly #engine: AsyncEngine | undefined;
 
-  constructor(run: Run, first: number, lanes: readonly Thread[], engine: Engine | undefined) {
+  constructor(run: Run, first: number, lanes: readonly Thread[], engine: AsyncEngine | undefined) {
     this.#run = run;
     this.#first = first;
     this.#lanes = lanes;
@@ -260,7 +264,7 @@ class Warp {
       if (!request || this.#free[lane] || this.#run.site(request[0]).intrinsic !== 'waitBarrier') return;
       const [site, at, parity] = request as unknown as readonly [
         number,
-        Parameters<Engine['mayPass']>[2],
+        Parameters<AsyncEngine['mayPass']>[2],
         number,
       ];
       if (this.#engine!.mayPass(site, this.#first + lane, at, parity)) this.#free[lane] = true;

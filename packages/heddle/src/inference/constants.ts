@@ -1,0 +1,74 @@
+/** Expressions of constants alone, computed once. */
+import { topological } from '../core/node.js';
+import { bufferOf, copyTo, realize } from '../engine/realize.js';
+import type { BufferStorage } from '../engine/storage.js';
+import type { GraphNode } from '../graph/node.js';
+import type { Device } from '../runtime/device.js';
+import { fingerprint } from '../schedule/passes/canonical.js';
+
+const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
+
+/** The nodes below `roots` that depend on no input: leaves with values, and what is computed of these and of literals alone. */
+export function constantsOf(roots: readonly GraphNode[]): Set<GraphNode> {
+  const constants = new Set<GraphNode>();
+  for (const node of topological(roots, sources))
+    if (node.isLeaf ? node.storage : node.src.every((s) => constants.has(s))) constants.add(node);
+  return constants;
+}
+
+/** Values that are known without memory, or that other nodes have: the same elements, moved or repeated. */
+const isMoved = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'permute' || op === 'expand';
+const isLiteral = ({ op }: GraphNode): boolean => op === 'full' || op === 'iota';
+
+/** Values that the graphs of one model share. */
+export class ConstantValues {
+  readonly #known = new Map<string, BufferStorage>();
+  readonly #numbers = new Map<object, number>();
+  readonly #copies = new Map<object, Promise<GraphNode>>();
+
+  /**
+   * Compute each largest expression of constants below `roots`: its node is a leaf then. What only moves or repeats elements
+   * stays on top of it, since a kernel reads through that.
+   */
+  compute(roots: readonly GraphNode[]): void {
+    const constants = constantsOf(roots);
+    const wanted = new Set<GraphNode>();
+    const want = (node: GraphNode): void => {
+      let at = node;
+      while (!at.isLeaf && isMoved(at)) at = at.src[0]!;
+      if (!at.isLeaf && !isLiteral(at)) wanted.add(at);
+    };
+    for (const root of roots) if (constants.has(root)) want(root);
+    for (const node of topological(roots, (n) => (constants.has(n) ? [] : sources(n))))
+      for (const source of constants.has(node) ? [] : sources(node)) if (constants.has(source)) want(source);
+    const keys = [...wanted].map((node) => [node, this.#keyOf(node)] as const);
+    for (const [node, key] of keys) {
+      const known = this.#known.get(key);
+      if (known) node.realized(known);
+    }
+    realize([...wanted]);
+    for (const [node, key] of keys) {
+      bufferOf(node);
+      this.#known.set(key, node.storage as BufferStorage);
+    }
+  }
+
+  /** The memory of a constant on a device: its own, or a copy. */
+  async on({ name }: Device, leaf: GraphNode): Promise<BufferStorage> {
+    const { storage } = leaf;
+    const copy = this.#copies.get(storage!) ?? copyTo(leaf, name);
+    this.#copies.set(storage!, copy);
+    return (await copy).storage as BufferStorage;
+  }
+
+  /** Equal for equal expressions of the same memory. */
+  #keyOf(node: GraphNode): string {
+    const { text, leaves } = fingerprint([node]);
+    const numbers = leaves.map(({ storage }) => {
+      const number = this.#numbers.get(storage!) ?? this.#numbers.size;
+      this.#numbers.set(storage!, number);
+      return number;
+    });
+    return `${text}\n${numbers.join(' ')}`;
+  }
+}

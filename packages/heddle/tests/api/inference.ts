@@ -1,0 +1,32 @@
+/** Inference: what it takes. */
+import { f32, inference, nn, ones } from '../../src/index.js';
+import { list, model, number, oneOf, optional, options, type Spec, slow, tensor, text } from './spec.js';
+
+export const INFERENCE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
+  'inference.compile': [
+    model,
+    options(
+      {
+        shapes: list(() => [[2]]),
+        dtypes: optional(list(() => [f32])),
+        inputNames: optional(list(() => ['x'])),
+        batchSizes: slow(optional(list(() => [1]))),
+        precision: optional(oneOf('f32', 'tf32', 'bf16', 'f16')),
+        device: optional(text('cpu')),
+      },
+      () => ({ shapes: [[2]] }),
+    ),
+  ],
+};
+
+const engine = await inference.compile(new nn.Linear(2, 2), { shapes: [[2]], device: 'cpu' });
+
+export const INFERENCE_RECEIVERS: Readonly<Record<string, () => object>> = { Engine: () => engine };
+
+export const INFERENCE_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
+  Engine: {
+    run: [tensor(() => ones([1, 2]))],
+    runArrays: [list(() => [new Float32Array(2)]), number()],
+    dispose: [],
+  },
+};
