@@ -18,6 +18,7 @@ const ENTRIES = {
   train: 'train/index.js',
   transforms: 'transforms/index.js',
   inference: 'inference/index.js',
+  quantization: 'quantization/index.js',
 };
 
 /** @param {string} library the folder of the package */

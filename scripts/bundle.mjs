@@ -20,6 +20,7 @@ const ENTRIES = {
   'train/index.js': 'train',
   'transforms/index.js': 'transforms',
   'inference/index.js': 'inference',
+  'quantization/index.js': 'quantization',
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',

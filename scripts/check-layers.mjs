@@ -37,6 +37,7 @@ const RULES = {
   transforms: ['tensor'],
   inference: ['nn', 'io', 'tensor', 'engine', 'schedule', 'graph', 'kernel', 'runtime'],
   train: ['nn', 'optim', 'data', 'io', 'transforms', 'tensor'],
+  quantization: ['nn', 'data', 'train', 'tensor'],
   cli: 'all',
 };
 

@@ -155,6 +155,7 @@ export const GROUPS = [
         'train/summary-writer',
       ),
       page('networks', 'Networks', 'train/programs', 'train/recipes', 'train/gpt'),
+      page('quantization', 'Quantization', 'tensor/functional-quantization', 'quantization'),
     ],
   ],
   ['Inference', [page('inference', 'Inference', 'inference')]],

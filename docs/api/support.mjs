@@ -28,6 +28,7 @@ const LISTS = {
   sequences: 'Sequences',
   layers: 'Activations, normalization and losses',
   losses: 'Activations, normalization and losses',
+  quantization: 'Quantization',
 };
 
 /** Rows of layers, under the names that users know. */

@@ -84,6 +84,7 @@ export type {
 } from './kernel/language/language.js';
 export * as nn from './nn/index.js';
 export * as optim from './optim/index.js';
+export * as quantization from './quantization/index.js';
 export type { DeviceInfo, KernelInfo, MemoryReport, Stream, StreamEvent } from './runtime/device.js';
 export type { DeviceStatus } from './runtime/device-entry.js';
 export type { BlockConfig, Extent } from './runtime/launch-rules.js';

@@ -8,6 +8,7 @@ import { INFERENCE_CALLS, INFERENCE_METHODS, INFERENCE_RECEIVERS } from './infer
 import { LAYERS, MODULE_METHODS, NORMALIZATION_CALLS } from './layers.js';
 import { LISTS } from './lists.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
+import { QUANTIZATION_CALLS } from './quantization.js';
 import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequences.js';
 import {
   axes,
@@ -225,6 +226,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
   hinge: pairwise({ margin: optional(number()) }),
   ...TRANSFORM_CALLS,
   ...INFERENCE_CALLS,
+  ...QUANTIZATION_CALLS,
   ...IMAGE_CALLS,
   ...Object.fromEntries(Object.entries(LISTS).map(([name, { takes }]) => [`nn.${name}`, takes])),
   ...SEQUENCE_CALLS,

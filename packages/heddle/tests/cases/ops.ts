@@ -7,6 +7,7 @@ import { INDEXING } from './indexing.js';
 import { MATMUL } from './matmul.js';
 import { MOVEMENT } from './movement.js';
 import { PIECES } from './pieces.js';
+import { QUANTIZATION } from './quantization.js';
 import { REDUCE } from './reduce.js';
 import { RESIZING } from './resizing.js';
 import { SCATTERING } from './scattering.js';
@@ -27,5 +28,6 @@ export const OPS: readonly Case[] = [
   ...IMAGES,
   ...SEQUENCES,
   ...WINDOWS,
+  ...QUANTIZATION,
   ...RESIZING,
 ];

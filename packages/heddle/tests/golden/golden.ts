@@ -1,4 +1,5 @@
 /** Reads the golden numbers that make.py took from PyTorch; its docstring says what they are. */
+import type { Nested } from '../../src/tensor/create.js';
 import type { Tensor } from '../../src/tensor/tensor.js';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -149,6 +150,22 @@ export interface GoldenSchedule {
 
 export const goldenSchedules = (): readonly GoldenSchedule[] =>
   (parse('schedules.json') as { readonly cases: readonly GoldenSchedule[] }).cases;
+
+/** ONNX Runtime's levels `q` of x and their values `d`; PyTorch's gradient of Σ i·y[i] through fake quantization. */
+export interface GoldenQuantization {
+  readonly dtype: 'i8' | 'u8';
+  readonly scale: number | readonly number[];
+  readonly zeroPoint: number | readonly number[];
+  readonly axis: number;
+  readonly x: Nested;
+  readonly q: Nested;
+  readonly d: Nested;
+  readonly gradient: Nested;
+}
+
+/** What quantization.py took from ONNX Runtime and PyTorch. */
+export const goldenQuantization = (): readonly GoldenQuantization[] =>
+  (parse('quantization.json') as { cases: readonly GoldenQuantization[] }).cases;
 
 /** The long sums. */
 export const goldenSums = (): GoldenSum[] =>
