@@ -54,8 +54,10 @@ export const keyOfSeed = (seed: number): PhiloxKey => [seed >>> 0, Math.floor(se
 
 /** Philox read one number after another, for work on the host: shuffling, generated data. */
 export class PhiloxStream {
-  readonly #key: PhiloxKey;
-  readonly #stream: number;
+  /** @internal That of the seed. */
+  readonly key: PhiloxKey;
+  /** @internal Which of the seed's sequences it is. */
+  readonly stream: number;
   readonly #substream: number;
   #block = 0;
   readonly #words = new Uint32Array(4);
@@ -66,8 +68,8 @@ export class PhiloxStream {
    * @param substream which of the stream's 2^32 independent sequences, such as that of an example
    */
   constructor(seed: number, stream = 0, substream = 0) {
-    this.#key = keyOfSeed(seed);
-    this.#stream = stream >>> 0;
+    this.key = keyOfSeed(seed);
+    this.stream = stream >>> 0;
     this.#substream = substream >>> 0;
   }
 
@@ -86,8 +88,8 @@ export class PhiloxStream {
   next(): number {
     if (this.#used === 4) {
       const high = Math.floor(this.#block / 2 ** 32) >>> 0;
-      const [k0, k1] = this.#key;
-      drawBlock(this.#words, this.#block >>> 0, high, this.#stream, this.#substream, k0, k1);
+      const [k0, k1] = this.key;
+      drawBlock(this.#words, this.#block >>> 0, high, this.stream, this.#substream, k0, k1);
       this.#block++;
       this.#used = 0;
     }

@@ -40,7 +40,9 @@ export class Embedding extends Module {
     this.maxNorm = maxNorm;
     this.normType = normType;
     const shape = [numEmbeddings, embeddingDim];
-    const values = drawnValues(numEmbeddings * embeddingDim, 2, (stream) => stream.normal());
+    const values = drawnValues(numEmbeddings * embeddingDim, {
+      ...{ distribution: 'normal', offset: 0, scale: 1 },
+    });
     if (this.paddingIndex !== undefined) {
       const start = this.paddingIndex * embeddingDim;
       values.fill(0, start, start + embeddingDim);

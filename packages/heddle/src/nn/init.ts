@@ -5,9 +5,9 @@
 import { aFinite, oneOf, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { type DType, type DTypeName, f32 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import type { PhiloxStream } from '../core/philox.js';
 import { formatShape, type Shape, sizeOf } from '../core/shape.js';
 import { type AnyTensor, requireTensor } from '../tensor/checks.js';
+import { fillDrawn, type ScaledDraws } from '../tensor/host-draws.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { Tensor } from '../tensor/tensor.js';
 
@@ -69,18 +69,21 @@ function fans(op: string, t: AnyTensor): { fanIn: number; fanOut: number } {
   return { fanIn: shape[1]! * taps, fanOut: shape[0]! * taps };
 }
 
-/** `t` with a value drawn for each element. @param settings numbers by name */
+/** `t` with values that `fill` writes. @param settings numbers by name */
 function filled<D extends DTypeName>(
   op: string,
   t: Tensor<Shape, D>,
   settings: Readonly<Record<string, number>>,
-  draw: (stream: PhiloxStream) => number,
+  fill: (values: Float32Array | Float64Array) => Float32Array | Float64Array,
 ): Tensor<Shape, D> {
   requireTensor(op, 't', t);
   for (const [name, value] of Object.entries(settings)) requireArgument(op, name, value, aFinite);
-  const values = (t.dtype as DType) === f32 ? new Float32Array(t.size) : new Float64Array(t.size);
-  return t.write(defaultGenerator().host.fill(values, draw));
+  return t.write(fill((t.dtype as DType) === f32 ? new Float32Array(t.size) : new Float64Array(t.size)));
 }
+
+/** Numbers of the generator for the host. */
+const drawn = (draws: ScaledDraws) => (values: Float32Array | Float64Array) =>
+  fillDrawn(defaultGenerator().host, values, draws);
 
 /** Options of `uniform`. */
 export interface UniformOptions {
@@ -99,7 +102,12 @@ export function uniform<D extends DTypeName>(
 ): Tensor<Shape, D> {
   requireOptions('uniform', options, UNIFORM);
   const { low = 0, high = 1 } = options;
-  return filled('uniform', t, { low, high }, (stream) => low + (high - low) * stream.uniform());
+  return filled(
+    'uniform',
+    t,
+    { low, high },
+    drawn({ distribution: 'uniform', offset: low, scale: high - low }),
+  );
 }
 
 /** Options of `normal`. */
@@ -119,12 +127,12 @@ export function normal<D extends DTypeName>(
 ): Tensor<Shape, D> {
   requireOptions('normal', options, NORMAL);
   const { mean = 0, std = 1 } = options;
-  return filled('normal', t, { mean, std }, (stream) => mean + std * stream.normal());
+  return filled('normal', t, { mean, std }, drawn({ distribution: 'normal', offset: mean, scale: std }));
 }
 
 /** `value` in every element. */
 export function constant<D extends DTypeName>(t: Tensor<Shape, D>, value: number): Tensor<Shape, D> {
-  return filled('constant', t, { value }, () => value);
+  return filled('constant', t, { value }, (values) => values.fill(value));
 }
 
 /** 0 in every element. */

@@ -1,9 +1,9 @@
 /** How layers make their parameters. */
 import { integerFrom, requireArgument } from '../core/arguments.js';
-import type { PhiloxStream } from '../core/philox.js';
 import { type Shape, sizeOf } from '../core/shape.js';
 import { requireIndexable } from '../tensor/checks.js';
 import { tensor } from '../tensor/create.js';
+import { fillDrawn, type ScaledDraws, WORDS_OF } from '../tensor/host-draws.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { GivenShape } from '../tensor/shape-types.js';
 import type { Tensor } from '../tensor/tensor.js';
@@ -24,19 +24,12 @@ export function withoutDraws<T>(make: () => T): T {
   }
 }
 
-/**
- * Values of a parameter, from the host's generator.
- * @param words that `draw` takes of it
- */
-export function drawnValues(
-  size: number,
-  words: number,
-  draw: (stream: PhiloxStream) => number,
-): Float32Array {
+/** Values of a parameter, from the host's generator. */
+export function drawnValues(size: number, draws: ScaledDraws): Float32Array {
   const { host } = defaultGenerator();
   const values = new Float32Array(size);
-  if (drawn) return host.fill(values, draw);
-  host.position += words * size;
+  if (drawn) return fillDrawn(host, values, draws);
+  host.position += WORDS_OF[draws.distribution] * size;
   return values;
 }
 
@@ -47,7 +40,7 @@ export function uniformParameter<const S extends Shape>(
 ): Tensor<GivenShape<S>, 'f32'> {
   requireIndexable(shape);
   const bound = 1 / Math.sqrt(fanIn);
-  const values = drawnValues(sizeOf(shape), 1, (stream) => bound * (2 * stream.uniform() - 1));
+  const values = drawnValues(sizeOf(shape), { distribution: 'uniform', offset: -bound, scale: 2 * bound });
   return tensor(values, { shape, requiresGrad: true });
 }
 
