@@ -14,7 +14,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const library = join(root, 'packages', 'heddle');
 const compiler = createRequire(import.meta.url).resolve('typescript/package.json');
 
-const others = ['data', 'look', 'onnx', 'bench'].map((name) => join(root, 'packages', name));
+const others = ['data', 'look', 'onnx', 'serve', 'bench'].map((name) => join(root, 'packages', name));
 /** The site's tests. */
 const docs = join(root, 'docs');
 

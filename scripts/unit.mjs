@@ -9,7 +9,15 @@ import { fileURLToPath } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const wanted = process.argv.slice(2);
-const files = ['packages/heddle', 'packages/data', 'packages/look', 'packages/onnx', 'packages/bench', 'docs']
+const files = [
+  'packages/heddle',
+  'packages/data',
+  'packages/look',
+  'packages/onnx',
+  'packages/serve',
+  'packages/bench',
+  'docs',
+]
   .map((name) => join(root, name, 'dist', 'tests'))
   .flatMap((folder) =>
     (existsSync(folder) ? readdirSync(folder, { recursive: true, encoding: 'utf8' }) : []).map((name) =>

@@ -46,11 +46,17 @@ export interface LookPackage {
   readonly rooflineChart: (profile: StepProfile) => string;
 }
 
+/** What the commands take from heddle-serve. */
+export interface ServePackage {
+  readonly addServe: AddCommand;
+}
+
 /** The packages by their names. */
 interface Packages {
   'heddle-bench': BenchPackage;
   'heddle-data': DataPackage;
   'heddle-look': LookPackage;
+  'heddle-serve': ServePackage;
 }
 
 /** The package, or undefined if it is not installed. */

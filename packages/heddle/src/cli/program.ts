@@ -21,6 +21,7 @@ Examples:
   $ heddle runs               list past runs
   $ heddle eval runs/mine     evaluate a trained network
   $ heddle look runs/mine     draw what it has learned, and write a report
+  $ heddle serve runs         serve trained networks over REST and gRPC
   $ heddle generate runs/book write text with a trained language model
   $ heddle doctor             show what this machine offers and lacks
   $ heddle bench cpu          measure how fast it is
@@ -352,6 +353,11 @@ const PACKAGE_COMMANDS: readonly PackageCommand[] = [
     ...{ name: 'look', package: 'heddle-look' },
     add: async () => (await optionalPackage('heddle-look'))?.addLook,
     summary: 'draw what a network has learned, and write a report of its run',
+  },
+  {
+    ...{ name: 'serve', package: 'heddle-serve' },
+    add: async () => (await optionalPackage('heddle-serve'))?.addServe,
+    summary: 'serve models over REST and gRPC',
   },
 ];
 

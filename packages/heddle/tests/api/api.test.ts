@@ -17,7 +17,9 @@ import {
 
 /** Of the library, and of the packages beside it that programs import. */
 const ENTRIES = new Map(
-  ['heddle', 'data', 'look', 'onnx'].flatMap((name) => [...entryPoints(join(library(), '..', name))]),
+  ['heddle', 'data', 'look', 'onnx', 'serve'].flatMap((name) => [
+    ...entryPoints(join(library(), '..', name)),
+  ]),
 );
 
 /** All that is exported, each once, under the first name that it has: `relu`, `heddle/nn Linear`. */

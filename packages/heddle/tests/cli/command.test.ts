@@ -109,6 +109,7 @@ test('where a package of commands is missing, they say how to get it', async () 
   for (const [args, name] of [
     [['bench', 'cpu', '--threads', '1'], 'heddle-bench'],
     [['look', 'runs/mine'], 'heddle-look'],
+    [['serve', 'runs'], 'heddle-serve'],
     [['lr', 'mlp', '--svg', 'lr.svg'], 'heddle-look'],
     [['train', 'mlp', '--data', 'photos'], 'heddle-data'],
     [['data', 'stats', 'houses.csv'], 'heddle-data'],

@@ -1,0 +1,88 @@
+/**
+ * What the service and its workers say to each other over a socket: frames of 8 bytes with two lengths, a JSON text of the
+ * first, and bytes of the second.
+ */
+import type { Socket } from 'node:net';
+import type { ModelSpec } from '../protocol/model-spec.js';
+
+/** Bytes of the two lengths: u32, little-endian. */
+const PREFIX = 8;
+
+/** Says what a worker is to do. */
+export type WorkerRequest =
+  | {
+      readonly kind: 'run';
+      readonly rows: number;
+      readonly shapes: readonly (readonly number[])[];
+    }
+  | { readonly kind: 'explain'; readonly shape: readonly number[]; readonly target: number | undefined };
+
+/** Says what a worker has to say: that its model is open, the result of a request, or why there is none. */
+export type WorkerReply =
+  | { readonly kind: 'ready'; readonly spec: ModelSpec }
+  | {
+      readonly kind: 'outputs';
+      readonly shapes: readonly (readonly number[])[];
+      readonly lengths: readonly number[];
+    }
+  | {
+      readonly kind: 'explanation';
+      readonly height: number;
+      readonly width: number;
+      readonly target: number;
+      readonly layer: string;
+    }
+  | { readonly kind: 'error'; readonly message: string; readonly isClients: boolean };
+
+/** Send a frame. The parts are not copied: they must not change before they are sent. */
+export function sendFrame(
+  socket: Socket,
+  head: WorkerRequest | WorkerReply,
+  parts: Iterable<Uint8Array>,
+): void {
+  const text = Buffer.from(JSON.stringify(head));
+  const prefix = Buffer.alloc(PREFIX);
+  let length = 0;
+  socket.cork();
+  const bodies = [...parts];
+  for (const part of bodies) length += part.byteLength;
+  prefix.writeUInt32LE(text.length, 0);
+  prefix.writeUInt32LE(length, 4);
+  socket.write(prefix);
+  socket.write(text);
+  for (const part of bodies) if (part.byteLength > 0) socket.write(part);
+  socket.uncork();
+}
+
+/** Puts frames together again from the pieces in which a socket hands them on. */
+export class FrameReader<Head> {
+  readonly #onFrame: (head: Head, body: Uint8Array) => void;
+  #pieces: Buffer[] = [];
+  #length = 0;
+  #needed = PREFIX;
+
+  constructor(onFrame: (head: Head, body: Uint8Array) => void) {
+    this.#onFrame = onFrame;
+  }
+
+  push(piece: Buffer): void {
+    this.#pieces.push(piece);
+    this.#length += piece.length;
+    while (this.#length >= this.#needed) {
+      const all = this.#pieces.length === 1 ? this.#pieces[0]! : Buffer.concat(this.#pieces, this.#length);
+      const headLength = all.readUInt32LE(0);
+      const end = PREFIX + headLength + all.readUInt32LE(4);
+      this.#needed = end;
+      if (all.length < end) {
+        this.#pieces = [all];
+        return;
+      }
+      const head = JSON.parse(all.toString('utf8', PREFIX, PREFIX + headLength)) as Head;
+      const rest = all.subarray(end);
+      this.#pieces = rest.length > 0 ? [rest] : [];
+      this.#length = rest.length;
+      this.#needed = PREFIX;
+      this.#onFrame(head, all.subarray(PREFIX + headLength, end));
+    }
+  }
+}
