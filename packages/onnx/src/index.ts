@@ -1,2 +1,10 @@
 /** ONNX models for Heddle. */
+
+export {
+  type DynamicAxes,
+  type ExportOptions,
+  exportOnnx,
+  type OnnxExport,
+} from './export/export-onnx.js';
+export type { ExampleInput } from './export/trace-model.js';
 export type { ElementTypeName } from './file/element-types.js';

@@ -14,11 +14,40 @@ export { newestSerial } from '../graph/node.js';
  * Run `body` as `jit` traces a function: tensors have no values, and what it assigns to those from outside is forgotten.
  * @param of who asks @throws ArgumentError within `jit`
  */
-export function tracedAlone<T>(of: string, body: () => T): T {
+export const tracedAlone = <T>(of: string, body: () => T): T => tracedGraph(of, body).result;
+
+/** A function's graph, as it was traced. */
+export interface TracedGraph<T> {
+  /** What the function returned: its tensors have no values. */
+  readonly result: T;
+  /** The node of a tensor of the result. */
+  readonly nodeOf: (tensor: AnyTensor) => GraphNode;
+  /** The tensor from outside that a leaf stands for. */
+  readonly tensorOf: (leaf: GraphNode) => AnyTensor | undefined;
+  /** How many tensors from outside were assigned. */
+  readonly assigned: number;
+}
+
+/** Run `body` as `tracedAlone` does. @returns what is needed to read its graph @throws ArgumentError within `jit` */
+export function tracedGraph<T>(of: string, body: () => T): TracedGraph<T> {
   if (currentTrace())
     throw new ArgumentError(`[${of}] cannot be called within a jitted function. Call it before.`);
-  return new Trace(() => {}).run(() => b.withoutGradients(body));
+  const trace = new Trace(() => {});
+  const result = trace.run(() => b.withoutGradients(body));
+  const outsiders = new Map([...trace.captured].map(([handle, leaf]) => [leaf, handle]));
+  return {
+    result,
+    nodeOf: (tensor) => trace.captured.get(tensor) ?? tensor.ownNode,
+    tensorOf: (leaf) => outsiders.get(leaf) as AnyTensor | undefined,
+    assigned: trace.assigned.size,
+  };
 }
+
+/** The node of a tensor: within a traced function, what stands for it there. */
+export const nodeOf = (tensor: AnyTensor): GraphNode => tensor.node;
+
+/** A tensor of a node. */
+export const tensorOf = (node: GraphNode): AnyTensor => new Tensor(node);
 
 /** A tensor without values, for `tracedAlone`. */
 export const valueless = (shape: Shape, dtype: DType): AnyTensor => new Tensor(b.leaf(shape, dtype), true);

@@ -14,7 +14,8 @@ export interface IndexArg {
   readonly size: number;
 }
 
-interface SelectArg extends IndexArg {
+/** What `indexSelect` is, besides its tensors. */
+export interface SelectArg extends IndexArg {
   /** What an index that is out of range picks. */
   readonly outside: 'zero' | 'nan';
 }
