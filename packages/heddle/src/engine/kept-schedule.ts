@@ -2,21 +2,17 @@
  * Schedules on disk. From the start of a process to its first training step most of the time went into scheduling,
  * by code that V8 had not optimized yet. A graph that any process has scheduled before is read instead.
  */
-import { sha256Hex } from '#platform/hash.js';
 import { BUILD_ID } from '../core/build-id.js';
 import { env } from '../core/env.js';
 import { later } from '../core/later.js';
 import { debug } from '../core/log.js';
-import { ObjectReader, ObjectWriter } from '../core/object-table.js';
 import { during } from '../core/phases.js';
 import { recordsOrigins } from '../graph/origin.js';
-import { knownKernelHash, setKernelHash } from '../kernel/ir/fingerprint.js';
-import type { KernelIr } from '../kernel/ir/ir.js';
-import { packKernel, unpackKernel } from '../kernel/ir/pack.js';
 import type { Target } from '../kernel/ir/target.js';
 import { cacheKey, cacheOf } from '../runtime/disk-cache.js';
-import type { Schedule, ScheduledLaunch, StageWork } from '../schedule/launch.js';
+import type { Schedule } from '../schedule/launch.js';
 import type { ScheduleOptions } from '../schedule/schedule.js';
+import { packSchedule, unpackSchedule } from './packed-schedule.js';
 import type { Tuner } from './tuner.js';
 
 /** What is scheduled faster is not worth a file. */
@@ -42,17 +38,24 @@ export function keptSchedule(
   const cache = seen ? undefined : cacheOf('schedule', MOST_FILES);
   if (!cache || BUILD_ID === undefined) return make({ ...options, ...(tuner && { tune: tuner.tune }) });
   const { libraries, ...rest } = target;
-  const { updates, kernels = true } = options;
+  const { updates, constants, kernels = true } = options;
   const key = cacheKey(
     BUILD_ID,
     fingerprint,
-    JSON.stringify([rest, [...libraries].sort(), [...(updates ?? [])], kernels, tuner !== undefined]),
+    JSON.stringify([
+      rest,
+      [...libraries].sort(),
+      [...(updates ?? [])],
+      [...(constants ?? [])],
+      kernels,
+      tuner !== undefined,
+    ]),
   );
   const kept = during('read', () => {
     const found = cache.get(key);
-    return found && unpack(new TextDecoder().decode(found));
+    return found && unpackSchedule<Choices>(new TextDecoder().decode(found));
   });
-  if (kept && stillChosen(kept.choices, tuner)) {
+  if (kept && stillChosen(kept.beside, tuner)) {
     debug(1, () => `schedule of ${kept.schedule.launches.length} launches read from ${cache.folder}`);
     return kept.schedule;
   }
@@ -71,7 +74,7 @@ export function keptSchedule(
     }),
   });
   if (performance.now() - started >= WORTH_KEEPING_MS)
-    later(() => cache.put(key, new TextEncoder().encode(pack(schedule, choices))));
+    later(() => cache.put(key, new TextEncoder().encode(packSchedule(schedule, choices))));
   return schedule;
 }
 
@@ -83,52 +86,3 @@ const stillChosen = (choices: Choices, tuner: Tuner | undefined): boolean =>
     const known = tuner?.chosen(call) ?? null;
     return known === name && !(known === null && tuner?.measures);
   });
-
-/** What is written first: a schedule with its kernels by their numbers. */
-interface Kept extends Omit<Schedule, 'launches'> {
-  readonly choices: Choices;
-  /** Of each kernel: what `kernelHash` is from then on. */
-  readonly hashes: readonly string[];
-  readonly launches: readonly KeptLaunch[];
-}
-
-interface KeptLaunch extends Omit<ScheduledLaunch, 'work'> {
-  readonly work: Extract<StageWork, { library: unknown }> | NumberedWork;
-}
-
-interface NumberedWork extends Omit<Extract<StageWork, { kernel: unknown }>, 'kernel'> {
-  readonly kernel: number;
-}
-
-/** The schedule in a line, and two lines for each kernel. */
-function pack({ launches, ...rest }: Schedule, choices: Choices): string {
-  const kernels: KernelIr[] = [];
-  const numbered = launches.map((launch): KeptLaunch => {
-    if ('library' in launch.work) return { ...launch, work: launch.work };
-    const { kernel, ...work } = launch.work;
-    if (!kernels.includes(kernel)) kernels.push(kernel);
-    return { ...launch, work: { ...work, kernel: kernels.indexOf(kernel) } };
-  });
-  const packed = kernels.map(packKernel);
-  const hashes = kernels.map((kernel, i) => {
-    const hash = knownKernelHash(kernel) ?? sha256Hex(packed[i]!.join('\n'));
-    setKernelHash(kernel, hash);
-    return hash;
-  });
-  const kept: Kept = { ...rest, launches: numbered, choices, hashes };
-  return [new ObjectWriter().write(kept), ...packed.flat()].join('\n');
-}
-
-function unpack(text: string): { readonly schedule: Schedule; readonly choices: Choices } {
-  const [first, ...lines] = text.split('\n');
-  const { launches, choices, hashes, ...rest } = new ObjectReader().read(first!) as Kept;
-  const kernels = hashes.map((hash, i) => {
-    const kernel = unpackKernel(lines[2 * i]!, lines[2 * i + 1]!);
-    setKernelHash(kernel, hash);
-    return kernel;
-  });
-  const read = launches.map(({ work, ...launch }): ScheduledLaunch => {
-    return { ...launch, work: 'library' in work ? work : { ...work, kernel: kernels[work.kernel]! } };
-  });
-  return { schedule: { ...rest, launches: read }, choices };
-}

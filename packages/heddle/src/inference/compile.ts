@@ -16,8 +16,10 @@ import { ArgumentError, ShapeError } from '../core/errors.js';
 import { aShape, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { scheduleFor } from '../engine/program.js';
 import { type ResidentLeaf, ResidentProgram } from '../engine/resident-program.js';
-import { currentDevice } from '../engine/storage.js';
+import { leavesRead, runBefore } from '../engine/run-before.js';
+import { BufferStorage, currentDevice } from '../engine/storage.js';
 import { tuning } from '../engine/tuner.js';
+import { withoutGradients } from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { Module } from '../nn/module.js';
 import type { Device } from '../runtime/device.js';
@@ -94,7 +96,7 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
   let outputs: readonly EngineValue[] = [];
   for (const batch of [...new Set(batchSizes)].sort((x, y) => x - y)) {
     const traced = traceModel(model, inputs, batch, precision);
-    const roots = foldScales(traced.outputs.map(([, node]) => node));
+    const roots = withoutGradients(() => foldScales(traced.outputs.map(([, node]) => node)));
     constants.compute(roots);
     const named = traced.outputs.map(([name], i): EngineValue => {
       const { dtype, shape } = roots[i]!;
@@ -115,15 +117,21 @@ async function programOf(
   device: Device,
 ): Promise<ResidentProgram> {
   const { text, leaves } = fingerprint(roots);
-  const schedule = scheduleFor(roots, device, { fingerprint: text, ...tuning(device, true) });
-  const found = await Promise.all(
-    leaves.map(async (leaf): Promise<ResidentLeaf> => {
-      const input = inputs.indexOf(leaf);
-      if (input >= 0) return { input, bytes: leaf.size * leaf.dtype.bytes };
-      return { constant: await constants.on(device, leaf) };
-    }),
+  const numbers = leaves.flatMap((leaf, i) => (inputs.includes(leaf) ? [] : [i]));
+  const options = { fingerprint: text, constants: new Set(numbers), ...tuning(device, true) };
+  const schedule = scheduleFor(roots, device, options);
+  const none = new BufferStorage(0, 'engines', device);
+  const values = await Promise.all(
+    leaves.map((leaf) => (inputs.includes(leaf) ? none : constants.on(device, leaf))),
   );
-  return new ResidentProgram(schedule, found, device);
+  const made = await Promise.all(runBefore(schedule, values, device).map((value) => constants.shared(value)));
+  const read = leavesRead(schedule);
+  const resident = leaves.map((leaf, i): ResidentLeaf => {
+    const input = inputs.indexOf(leaf);
+    if (input >= 0) return { input, bytes: leaf.size * leaf.dtype.bytes };
+    return { constant: read.has(i) ? values[i]! : none };
+  });
+  return new ResidentProgram(schedule, [...resident, ...made.map((constant) => ({ constant }))], device);
 }
 
 function requireOneEach(name: string, given: readonly unknown[], shapes: readonly Shape[]): void {

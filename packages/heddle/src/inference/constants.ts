@@ -1,4 +1,5 @@
 /** Expressions of constants alone, computed once. */
+import { sha256Hex } from '#platform/hash.js';
 import { topological } from '../core/node.js';
 import { bufferOf, copyTo, realize } from '../engine/realize.js';
 import type { BufferStorage } from '../engine/storage.js';
@@ -17,13 +18,15 @@ export function constantsOf(roots: readonly GraphNode[]): Set<GraphNode> {
 }
 
 /** Values that are known without memory, or that other nodes have: the same elements, moved or repeated. */
-const isMoved = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'permute' || op === 'expand';
+const isMoved = ({ op }: GraphNode): boolean =>
+  op === 'reshape' || op === 'permute' || op === 'expand' || op === 'detach';
 const isLiteral = ({ op }: GraphNode): boolean => op === 'full' || op === 'iota';
 
 /** Values that the graphs of one model share. */
 export class ConstantValues {
   readonly #known = new Map<string, BufferStorage>();
   readonly #numbers = new Map<object, number>();
+  readonly #shared = new Map<string, BufferStorage>();
   readonly #copies = new Map<object, Promise<GraphNode>>();
 
   /**
@@ -59,6 +62,16 @@ export class ConstantValues {
     const copy = this.#copies.get(storage!) ?? copyTo(leaf, name);
     this.#copies.set(storage!, copy);
     return (await copy).storage as BufferStorage;
+  }
+
+  /** Memory with these values: that of an equal one which is there already. */
+  async shared(storage: BufferStorage): Promise<BufferStorage> {
+    const { buffer } = storage;
+    const key = sha256Hex(await buffer.device.read(buffer, 0, storage.bytes));
+    const known = this.#shared.get(key);
+    if (known) storage.release();
+    else this.#shared.set(key, storage);
+    return known ?? storage;
   }
 
   /** Equal for equal expressions of the same memory. */

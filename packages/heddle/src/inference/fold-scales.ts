@@ -63,9 +63,15 @@ function affineOf(
   }
   if (node.op === 'reshape') {
     const form = of(node.src[0]!);
-    if (!form || form.factor || form.shift) return undefined;
-    const axis = axisAfter(node.src[0]!.shape, form.axis, node.shape);
-    return axis === undefined ? undefined : { ...form, axis };
+    const axis = form && axisAfter(node.src[0]!.shape, form.axis, node.shape);
+    if (axis === undefined) return undefined;
+    const moved = (constant: GraphNode | undefined): GraphNode | undefined =>
+      constant &&
+      b.reshape(
+        constant,
+        node.shape.map((_, i) => (i === axis ? constant.size : 1)),
+      );
+    return { call: form!.call, axis, factor: moved(form!.factor), shift: moved(form!.shift) };
   }
   if (node.op !== 'map' || !isFloat(node.dtype)) return undefined;
   const { op } = argOf(node, 'map');

@@ -49,6 +49,8 @@ export interface FusedCall {
 export interface Schedule {
   readonly launches: readonly ScheduledLaunch[];
   readonly arenaBytes: number;
+  /** What runs once before, on the same leaves: its roots are further leaves of these launches. */
+  readonly before?: Schedule | undefined;
   /** Per root: a leaf it simply is, a leaf whose memory it overwrites, or a result with its own memory. */
   readonly roots: readonly (
     | { readonly leaf: number; readonly updated: boolean }

@@ -27,6 +27,8 @@ export interface Plan {
   readonly workOf: (group: Group, variant?: Variant) => Work;
   /** The launches of each group. */
   readonly work: readonly Work[];
+  /** What runs once before, for leaves that come after the graph's own. */
+  readonly before: Pick<Plan, 'work' | 'leaves' | 'roots'> | undefined;
   /** Roots that are written over a leaf. */
   readonly updated: ReadonlyMap<GraphNode, GraphNode>;
   /** For each stage of a group the level that it runs on. */
@@ -45,6 +47,8 @@ export interface PlanSetting {
   readonly target: Target;
   /** For a root, the leaf (by its number) whose memory it may take over when nothing needs the old values. */
   readonly updates: ReadonlyMap<number, number>;
+  /** Leaves, by their numbers, whose values are the same at every run: what depends on them alone is computed once. */
+  readonly constants: ReadonlySet<number>;
   /** false: compositions only, no hand-written kernels. */
   readonly kernels: boolean;
   /** Chooses among the ways of a hand-written kernel; without it, each takes its best guess. */
@@ -62,7 +66,14 @@ export interface PlanPass {
 
 export const planOf = (roots: readonly GraphNode[]): Plan => ({
   ...{ roots, leaves: [], choices: new Map(), groups: [], stored: new Set<GraphNode>(), calls: new Map() },
-  ...{ variants: new Map(), workOf: () => unopened(), work: [], updated: new Map(), levels: new Map() },
+  ...{
+    variants: new Map(),
+    workOf: () => unopened(),
+    work: [],
+    before: undefined,
+    updated: new Map(),
+    levels: new Map(),
+  },
   ...{ launches: [], arenaBytes: 0, results: [], needs: [] },
 });
 

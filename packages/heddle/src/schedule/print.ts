@@ -10,7 +10,7 @@ const lines = (head: string, list: readonly string[]): string =>
 /** The changed parts of a plan. */
 export function printPlan(
   plan: Plan,
-  { choices, groups, calls, variants, work, updated, levels, launches, needs }: Partial<Plan>,
+  { choices, groups, calls, variants, work, before, updated, levels, launches, needs }: Partial<Plan>,
 ): string {
   if (launches) {
     const last = launches.at(-1)?.level ?? -1;
@@ -26,6 +26,8 @@ export function printPlan(
       `${variants.size} chosen`,
       [...variants].map(([g, v]) => `${groupText(g)}: ${v.name}`),
     );
+  if (before)
+    return `${before.work.reduce((n, w) => n + w.stages.length, 0)} launches once, for ${before.roots.length} further leaves`;
   if (work) return `${work.reduce((n, w) => n + w.stages.length, 0)} launches of ${work.length} groups`;
   if (updated) return lines(`${updated.size} in place`, [...updated.keys()].map(nodeText));
   if (levels) return `${new Set([...levels.values()].flat()).size} levels`;

@@ -5,6 +5,7 @@ import type { GraphNode } from '../graph/node.js';
 import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
+import { splitConstants } from './passes/constants.js';
 import { joinFollowers } from './passes/followers.js';
 import { mergeLaunches } from './passes/horizontal.js';
 import { assignLevels } from './passes/levels.js';
@@ -17,7 +18,7 @@ import { claimUpdates } from './passes/updates.js';
 import { tuneCalls } from './passes/variants.js';
 import { verifyPlan } from './passes/verify.js';
 import { lowerGroups, openCalls } from './passes/work.js';
-import { type PlanPass, type PlanSetting, planOf } from './plan.js';
+import { type Plan, type PlanPass, type PlanSetting, planOf } from './plan.js';
 import { printPlan } from './print.js';
 
 const gpu = ({ target }: PlanSetting): boolean => target.model === 'threads';
@@ -52,6 +53,12 @@ export const PASSES: readonly PlanPass[] = [
     run: tuneCalls,
   },
   { name: 'lower', why: 'a device runs launches: kernels in IR with their grids', run: lowerGroups },
+  {
+    name: 'constants',
+    why: 'weights that are packed, converted or reordered for a kernel are so once, not at every run',
+    when: ({ constants }) => constants.size > 0,
+    run: splitConstants,
+  },
   {
     name: 'updates',
     why: 'a parameter after its update takes the memory of the one before: no copy, no second buffer',
@@ -95,12 +102,22 @@ export type ScheduleOptions = {
 export function schedule(
   roots: readonly GraphNode[],
   target: Target,
-  { updates = new Map(), kernels = true, tune }: ScheduleOptions = {},
+  { updates = new Map(), constants = new Set(), kernels = true, tune }: ScheduleOptions = {},
   passes: readonly PlanPass[] = PASSES,
 ): Schedule {
-  const setting: PlanSetting = { target, updates, kernels, tune };
+  const setting: PlanSetting = { target, updates, constants, kernels, tune };
+  const plan = planned(planOf(roots), setting, passes);
+  const { before } = plan;
+  if (!before) return scheduleOf(plan);
+  const later = passes.slice(passes.findIndex(({ name }) => name === 'constants') + 1);
+  const first = planned({ ...planOf([]), ...before }, { ...setting, updates: new Map() }, later);
+  return { ...scheduleOf(plan), before: scheduleOf(first) };
+}
+
+/** A plan after these passes. */
+function planned(from: Plan, setting: PlanSetting, passes: readonly PlanPass[]): Plan {
   const check = env('HEDDLE_CHECK') === 1;
-  let plan = planOf(roots);
+  let plan = from;
   for (const pass of passes) {
     if (pass.when && !pass.when(setting)) continue;
     const made = pass.run(plan, setting);
@@ -108,10 +125,11 @@ export function schedule(
     if (check) verifyPlan(plan, made, pass.name);
     debug(3, () => `schedule after ${pass.name}: ${printPlan(plan, made)}`);
   }
-  const { arenaBytes, results, needs } = plan;
-  const launches = plan.launches.map(({ touches: _, anySize: __, ...launch }, i) => ({
-    ...launch,
-    needs: needs[i]!,
-  }));
-  return { launches, arenaBytes, roots: results };
+  return plan;
 }
+
+const scheduleOf = ({ launches, arenaBytes, results, needs }: Plan): Schedule => ({
+  launches: launches.map(({ touches: _, anySize: __, ...launch }, i) => ({ ...launch, needs: needs[i]! })),
+  arenaBytes,
+  roots: results,
+});

@@ -12,12 +12,15 @@ import {
   randn,
   relu,
   ShapeError,
+  setPrecision,
   type Tensor,
   tensor,
 } from '../../src/index.js';
 import { LeNet5 } from '../../src/train/programs.js';
 
 const { compile } = inference;
+
+setPrecision({ matmul: 'f32', conv: 'f32' });
 
 /** A residual block: two convolutions with batch norms whose statistics and factors are not 1 and 0. */
 class Block extends nn.Module {

@@ -42,6 +42,7 @@ export function ofOther(work: Work, from: Form, group: Group, to: Form): Work {
     ...work,
     group,
     reads: new Set([...work.reads].map(of)),
+    scratch: work.scratch.map((piece) => ({ ...piece })),
     stages: work.stages.map((stage) => ({
       ...stage,
       slots: stage.slots.map((slot) => ('node' in slot ? { node: of(slot.node) } : slot)),
