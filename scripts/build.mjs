@@ -1,9 +1,9 @@
 /**
- * Build the packages and their tests into packages/<name>/dist, without leftovers of files that are gone. The build gets an id, a hash of the compiled library (core/build-id.ts). Then the library is bundled, for Node (bundle.mjs) and for browsers (bundle-browser.mjs).
+ * Build the packages and their tests into packages/<name>/dist, without leftovers of files that are gone. The build gets an id, a hash of the compiled library, and the name of its commit (core/build-id.ts). Then the library is bundled, for Node (bundle.mjs) and for browsers (bundle-browser.mjs).
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -31,14 +31,29 @@ if (built) {
 }
 process.exitCode = built ? 0 : 1;
 
-/** @param {string} folder */
+/**
+ * Write the build's id and its commit into the library.
+ * @param {string} folder
+ */
 function identify(folder) {
   const hash = createHash('sha256');
   for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort())
     if (name.endsWith('.js')) hash.update(name).update(readFileSync(join(folder, name)));
   const file = join(folder, 'core', 'build-id.js');
-  const text = readFileSync(file, 'utf8');
-  const named = text.replace('BUILD_ID = undefined', `BUILD_ID = '${hash.digest('hex').slice(0, 16)}'`);
-  if (named === text) throw new Error(`${file} has no place for the build's id.`);
-  writeFileSync(file, named);
+  const facts = { BUILD_ID: hash.digest('hex').slice(0, 16), BUILD_COMMIT: commit() };
+  let text = readFileSync(file, 'utf8');
+  for (const [name, value] of Object.entries(facts)) {
+    if (!text.includes(`${name} = undefined`)) throw new Error(`${file} has no place for ${name}.`);
+    if (value !== undefined) text = text.replace(`${name} = undefined`, `${name} = '${value}'`);
+  }
+  writeFileSync(file, text);
+}
+
+/** The checkout's commit, with `-dirty` if files have been changed since; undefined for a copy that is not under version control. */
+function commit() {
+  if (!existsSync(join(root, '.git'))) return undefined;
+  const { status, stdout } = spawnSync('git', ['describe', '--always', '--dirty', '--exclude=*'], {
+    ...{ cwd: root, encoding: 'utf8' },
+  });
+  return status === 0 ? stdout.trim() : undefined;
 }

@@ -1,9 +1,8 @@
 /** What a measurement leaves behind: figures with their spread, and all it takes to judge and repeat them. */
-import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { dirname } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { BUILD_COMMIT } from '../core/build-id.js';
 import { makeFolder } from '../core/folders.js';
 import { writeFileAtomic } from '../io/index.js';
 import { packageVersion } from './version.js';
@@ -20,7 +19,7 @@ export interface Spread {
 export interface Circumstances {
   readonly date: string;
   readonly version: string;
-  /** Of the checkout that was built; null for an installed package. */
+  /** The one that was built; null where the build did not know it. */
   readonly commit: string | null;
   readonly command: string;
   readonly machine: {
@@ -49,7 +48,7 @@ export function circumstances(command: string): Circumstances {
   return {
     date: new Date().toISOString(),
     version: packageVersion(),
-    commit: commit(),
+    commit: BUILD_COMMIT ?? null,
     command,
     machine: {
       cpu: cpus()[0]?.model.trim() ?? process.arch,
@@ -81,21 +80,6 @@ function nvidiaDriver(): string | undefined {
     return /\b\d{3,}\.\d+(\.\d+)?\b/.exec(readFileSync('/proc/driver/nvidia/version', 'utf8'))?.[0];
   } catch {
     return undefined; // not on Linux, or hidden in a container
-  }
-}
-
-/** The commit of the checkout that this file was built in, with `-dirty` if files have been changed since. */
-function commit(): string | null {
-  const cwd = dirname(fileURLToPath(import.meta.url));
-  const git = (...args: string[]): string =>
-    execFileSync('git', args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
-  try {
-    // Installed into another project, this file is in that project's repository, but not of it.
-    const top = git('rev-parse', '--show-toplevel');
-    if (git('-C', top, 'ls-files', '--', ':(glob)**/src/cli/profile.ts') === '') return null;
-    return git('describe', '--always', '--dirty', '--exclude=*');
-  } catch {
-    return null; // no git, or a copy that is not under version control
   }
 }
 
