@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { ArgumentError } from 'heddle';
 import { aString, requireArgument } from 'heddle/internal/core/arguments.js';
 import { AccessControl } from './access.js';
+import { createGrpcServer, listen } from './grpc/server.js';
 import { ServiceMetrics } from './metrics.js';
 import { type DecidedOptions, decide, type ServeOptions } from './options.js';
 import { Repository } from './repository/repository.js';
@@ -46,10 +47,14 @@ async function start(folder: string, options: DecidedOptions): Promise<RunningSe
     isReady: () => !isDraining && repository.isReady,
   };
   addRoutes(app, service, options);
+  const grpc = options.grpcPort === null ? undefined : createGrpcServer(service, options, app.log);
+  let grpcPort: number | undefined;
   try {
     await repository.loadAll();
+    if (grpc) grpcPort = await listen(grpc, options);
     await app.listen({ host, port });
   } catch (error) {
+    grpc?.forceShutdown();
     await Promise.all([app.close(), repository.close(0)]);
     throw error;
   }
@@ -61,14 +66,19 @@ async function start(folder: string, options: DecidedOptions): Promise<RunningSe
       { waiting: [...repository.loaded()].reduce((sum, own) => sum + own.waiting, 0) },
       'the service is ending',
     );
-    const closing = app.close();
+    const closing = Promise.all([
+      app.close(),
+      grpc && new Promise<void>((done) => grpc.tryShutdown(() => done())),
+    ]);
     await repository.close(drainMs);
+    grpc?.forceShutdown();
     app.server.closeAllConnections();
     await closing;
   };
   return {
     url: `${options.tlsCert === undefined ? 'http' : 'https'}://${family === 'IPv6' ? `[${address}]` : address}:${actual}`,
-    grpcAddress: undefined,
+    grpcAddress:
+      grpcPort === undefined ? undefined : `${host.includes(':') ? `[${host}]` : host}:${grpcPort}`,
     workers: () => [...repository.loaded()].flatMap(({ pids }) => pids),
     close: () => {
       ended ??= end();
