@@ -90,11 +90,13 @@ test('an inference in JSON gives what the network gives, in the version that is 
     ...point([0.5, -0.25]),
   });
   assert.equal(status, 200);
+  const [logit] = json.outputs[0].data;
+  assert.ok(Math.abs(logit - expected!) < 1e-6, `${logit} ≠ ${expected}`);
   assert.deepEqual(json, {
     model_name: 'points',
     model_version: '1',
     id: 'a "b"',
-    outputs: [{ name: 'logits', datatype: 'FP32', shape: [1, 1], data: [expected] }],
+    outputs: [{ name: 'logits', datatype: 'FP32', shape: [1, 1], data: [logit] }],
   });
   const latest = (await post('/v2/models/points/infer', point([[0.5, -0.25]]))).json;
   assert.equal(latest.model_version, '3');

@@ -47,13 +47,13 @@ export class ModelVersion {
     this.model = model;
     this.version = version;
     this.settings = settings;
-    const { instances, maxBatchSize, maxRunMs } = settings;
+    const { instances, maxBatchSize, maxRunMs, precision } = settings;
     const devices = settings.device ?? [device];
     const threads = settings.threads ?? Math.max(1, Math.floor((availableParallelism() - 1) / instances));
     this.#workers = Array.from({ length: instances }, (_, instance) => {
       const own = { model, version, instance };
       return new WorkerProcess({
-        ...{ path, maxBatchSize, maxRunMs, threads },
+        ...{ path, maxBatchSize, maxRunMs, precision, threads },
         device: devices[instance % devices.length],
         onReady: (spec) => {
           this.#opened(spec, metrics);

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Ajv, type ErrorObject } from 'ajv';
 import { FileError } from 'heddle';
+import type { EnginePrecision } from 'heddle/inference';
 import { nearest, shown } from 'heddle/internal/core/arguments.js';
 import type { ImageInput } from '../protocol/model-spec.js';
 
@@ -11,6 +12,7 @@ import type { ImageInput } from '../protocol/model-spec.js';
 export interface ModelSettings {
   readonly maxBatchSize: number;
   readonly maxDelayMs: number;
+  readonly precision: EnginePrecision;
   readonly instances: number;
   readonly device?: readonly string[];
   readonly threads?: number;

@@ -15,7 +15,7 @@ export type WorkerRequest =
       readonly rows: number;
       readonly shapes: readonly (readonly number[])[];
     }
-  | { readonly kind: 'explain'; readonly shape: readonly number[]; readonly target: number | undefined };
+  | { readonly kind: 'explain'; readonly shape: readonly number[]; readonly target: number };
 
 /** Says what a worker has to say: that its model is open, the result of a request, or why there is none. */
 export type WorkerReply =
@@ -40,7 +40,10 @@ export function sendFrame(
   head: WorkerRequest | WorkerReply,
   parts: Iterable<Uint8Array>,
 ): void {
-  const text = Buffer.from(JSON.stringify(head));
+  const json = JSON.stringify(head);
+  const size = Buffer.byteLength(json);
+  // Spaces, so that the bytes behind it are aligned as typed arrays of any dtype want them.
+  const text = Buffer.from(json + ' '.repeat((8 - (size % 8)) % 8));
   const prefix = Buffer.alloc(PREFIX);
   let length = 0;
   socket.cork();

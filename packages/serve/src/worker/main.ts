@@ -10,18 +10,15 @@ import { decode, encode } from 'heddle/internal/engine/realize.js';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { recordOf } from '../protocol/datatypes.js';
 import type { TensorSpec } from '../protocol/model-spec.js';
+import { batchSizes } from './engine-model.js';
 import { FrameReader, sendFrame, type WorkerReply, type WorkerRequest } from './frames.js';
-import { openServedModel } from './open-model.js';
+import { type OpenOptions, openServedModel } from './open-model.js';
 import type { HostTensor, ServedModel } from './served-model.js';
 
 /** What the service passes as the only argument, as JSON. */
-export interface WorkerArguments {
-  readonly path: string;
-  readonly device: string | undefined;
-  readonly maxBatchSize: number;
-}
+export type WorkerArguments = OpenOptions;
 
-const { path, device, maxBatchSize } = JSON.parse(process.argv[2]!) as WorkerArguments;
+const options = JSON.parse(process.argv[2]!) as WorkerArguments;
 const socket = new Socket({ fd: 3 });
 // The service tells its workers to end: a signal to the whole group of processes is for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
@@ -38,7 +35,7 @@ const end = (): void => {
 socket.on('end', end).on('error', end);
 
 try {
-  const model = await openServedModel(path, device);
+  const model = await openServedModel(options);
   await warmUp(model);
   let last = Promise.resolve();
   const reader = new FrameReader<WorkerRequest>((head, body) => {
@@ -60,54 +57,45 @@ async function answer(model: ServedModel, request: WorkerRequest, body: Uint8Arr
     ]);
   }
   const { rows, shapes } = request;
-  const padded = model.spec.batched ? batchSize(rows) : rows;
   let at = 0;
   const tensors = inputs.map((spec, i) => {
     const own = shapes[i]!;
     const length = rows * sizeOf(own) * recordOf(spec.datatype).bytes;
     const bytes = body.subarray(at, at + length);
     at += length;
-    return model.spec.batched ? hostTensor(spec, [padded, ...own], bytes) : hostTensor(spec, own, bytes);
+    return hostTensor(spec, model.spec.batched ? [rows, ...own] : own, bytes);
   });
   const outputs = await model.run(tensors);
-  const parts = outputs.map(({ values, shape }, i) => {
+  const parts = outputs.map(({ values }, i) => {
     const { datatype } = model.spec.outputs[i]!;
-    const bytes = encode(values, DTYPES[recordOf(datatype).dtype!]);
-    return model.spec.batched ? bytes.subarray(0, (bytes.byteLength / shape[0]!) * rows) : bytes;
+    return encode(values, DTYPES[recordOf(datatype).dtype!]);
   });
   reply(
     {
       kind: 'outputs',
-      shapes: outputs.map(({ shape }) => (model.spec.batched ? [rows, ...shape.slice(1)] : shape)),
+      shapes: outputs.map(({ shape }) => shape),
       lengths: parts.map(({ byteLength }) => byteLength),
     },
     parts,
   );
 }
 
-/** A tensor of these elements, and of zeros behind them as far as its shape asks for more. */
 function hostTensor({ datatype }: TensorSpec, shape: readonly number[], bytes: Uint8Array): HostTensor {
-  const { dtype, bytes: size } = recordOf(datatype);
-  // Aligned, as typed arrays want it.
-  const own = new Uint8Array(sizeOf(shape) * size);
-  own.set(bytes);
-  return { shape, values: decode(own, DTYPES[dtype!]) };
+  const dtype = DTYPES[recordOf(datatype).dtype!];
+  // As typed arrays want it; a frame is so unless its socket cut it badly.
+  const isAligned = bytes.byteOffset % dtype.bytes === 0;
+  return { shape, values: decode(isAligned ? bytes : Uint8Array.from(bytes), dtype) };
 }
 
-/** A power of two, or the largest batch: each size is a program of its own. */
-function batchSize(rows: number): number {
-  return Math.min(maxBatchSize, 2 ** Math.ceil(Math.log2(rows)));
-}
-
-/** Compile the programs of all batch sizes, so that no request waits for that. */
+/** Run each program once, so that no request is the first. */
 async function warmUp({ spec, run }: ServedModel): Promise<void> {
   const isKnown = spec.inputs.every(({ shape }) => !(spec.batched ? shape.slice(1) : shape).includes(-1));
   if (!isKnown) return;
-  const sizes = new Set(Array.from({ length: spec.batched ? maxBatchSize : 1 }, (_, i) => batchSize(i + 1)));
-  for (const rows of sizes) {
-    const zeros = spec.inputs.map((input) =>
-      hostTensor(input, spec.batched ? [rows, ...input.shape.slice(1)] : input.shape, new Uint8Array(0)),
-    );
+  for (const rows of spec.batched ? batchSizes(options.maxBatchSize) : [1]) {
+    const zeros = spec.inputs.map((input) => {
+      const shape = spec.batched ? [rows, ...input.shape.slice(1)] : input.shape;
+      return hostTensor(input, shape, new Uint8Array(sizeOf(shape) * recordOf(input.datatype).bytes));
+    });
     await run(zeros);
   }
 }

@@ -25,6 +25,6 @@ export interface ServedModel {
    * the batch.
    */
   readonly run: (inputs: readonly HostTensor[]) => Promise<readonly HostTensor[]>;
-  /** Of a classifier of images. @param input (C, H, W) @param target the class, or that which it takes the image for */
-  readonly explain?: (input: HostTensor, target: number | undefined) => Promise<Explanation>;
+  /** Of a classifier of images. @param input (C, H, W) @param target the class */
+  readonly explain?: (input: HostTensor, target: number) => Promise<Explanation>;
 }

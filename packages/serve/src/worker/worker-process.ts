@@ -103,8 +103,8 @@ export class WorkerProcess implements BatchRunner {
   }
 
   #start(): void {
-    const { path, device, maxBatchSize, threads, onOutput } = this.#options;
-    const own: WorkerArguments = { path, device, maxBatchSize };
+    const { path, device, maxBatchSize, precision, threads, onOutput } = this.#options;
+    const own: WorkerArguments = { path, device, maxBatchSize, precision };
     const child = spawn(process.execPath, [MAIN, JSON.stringify(own)], {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       env: { ...process.env, HEDDLE_THREADS: String(threads) },
