@@ -1,6 +1,7 @@
 /** Data sets of files that need a codec: images, tables, tokenized text. */
 
 export { type ReadArraysOptions, readArrays } from './arrays/array-files.js';
+export type { ImageSource } from './images/decode.js';
 export {
   type DamagedImage,
   ImageFolder,
@@ -12,7 +13,7 @@ export type { ImageFormat, ImageOptions, ResizeMode } from './images/image-forma
 export { type ImageSplits, type ImageSplitsOptions, imageSplits } from './images/image-splits.js';
 export { imageStatistics } from './images/image-statistics.js';
 export type { LongWorkOptions } from './images/in-parallel.js';
-export { readImages } from './images/read-images.js';
+export { type ImageValues, readImages, readImageValues } from './images/read-images.js';
 export { type ReadCsvOptions, readCsv } from './tables/csv.js';
 export { type ReadParquetOptions, readParquet } from './tables/parquet.js';
 export {

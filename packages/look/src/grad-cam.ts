@@ -6,7 +6,7 @@ import { ArgumentError, grad, type nn, oneHot, realize, type Tensor, tensor } fr
 import type { PictureOptions } from './chart.js';
 import { batchOf, isConvolution, judged, layerNamed, traceCalls, valuesOf } from './layers.js';
 import { percent } from './numbers.js';
-import { enlarged, heated, rasterOf } from './raster.js';
+import { enlarged, heated, magnified, pngOf, rasterOf } from './raster.js';
 import { tilesSvg } from './tiles.js';
 
 /** Options of `gradCam`. */
@@ -162,4 +162,33 @@ export async function gradCamSvg(
     subtitle: 'Each image, and over it the evidence for the class below: the lighter the colour, the more',
   };
   return tilesSvg(heading, tiles, { size: 88, group: 2 }, drawing);
+}
+
+/** An image as a network takes it: floats (C, H, W), 1 channel or 3. */
+export interface ImageInput {
+  /** 1 or 3. */
+  readonly channels: 1 | 3;
+  /** Rows of pixels. */
+  readonly height: number;
+  /** Pixels of a row. */
+  readonly width: number;
+  /** Of each channel its pixels, row by row. */
+  readonly values: ArrayLike<number>;
+}
+
+/** The overlay has at least so many pixels a side, so that the heat is smooth over images of few pixels. */
+const OVERLAY_SIDE = 224;
+
+/**
+ * An image with the heat of `gradCam` over it.
+ * @returns a PNG
+ */
+export function gradCamPng(
+  { channels, height, width, values }: ImageInput,
+  found: Pick<GradCam, 'map' | 'height' | 'width'>,
+): Promise<Uint8Array> {
+  const scale = Math.max(1, Math.ceil(OVERLAY_SIDE / Math.max(height, width)));
+  const image = magnified(rasterOf(values, channels, height, width), scale);
+  const heat = enlarged(found.map, [found.height, found.width], [image.height, image.width]);
+  return pngOf(heated(image, heat));
 }

@@ -16,7 +16,9 @@ export {
   type GradCamOptions,
   type GradCamPictureOptions,
   gradCam,
+  gradCamPng,
   gradCamSvg,
+  type ImageInput,
 } from './grad-cam.js';
 export {
   gradientsOf,

@@ -26,6 +26,21 @@ export async function dataUrl({ width, height, channels, pixels }: Raster): Prom
   return `data:image/png;base64,${png.toString('base64')}`;
 }
 
+/** An image as a PNG. */
+export const pngOf = ({ width, height, channels, pixels }: Raster): Promise<Buffer> =>
+  sharp(pixels, { raw: { width, height, channels } }).png().toBuffer();
+
+/** An image of which each pixel is a square of `scale` × `scale`. */
+export function magnified({ width, height, channels, pixels }: Raster, scale: number): Raster {
+  const out = new Uint8Array(pixels.length * scale * scale);
+  for (let y = 0; y < height * scale; y++)
+    for (let x = 0; x < width * scale; x++) {
+      const from = (Math.floor(y / scale) * width + Math.floor(x / scale)) * channels;
+      out.set(pixels.subarray(from, from + channels), (y * width * scale + x) * channels);
+    }
+  return { width: width * scale, height: height * scale, channels, pixels: out };
+}
+
 /**
  * Values as an image, from the least (black) to the largest (white) of all of them.
  * @param values channels × height × width, as tensors have them: 1 channel or 3

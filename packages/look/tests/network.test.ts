@@ -25,6 +25,7 @@ import {
   featureMapsSvg,
   filtersSvg,
   gradCam,
+  gradCamPng,
   gradCamSvg,
   gradientsOf,
   histogram,
@@ -270,4 +271,17 @@ test('weights, gradients and embeddings of the same network', async () => {
   assert.equal(embedding.match(/fill-opacity="0\.75"/g)!.length - new Set(labels).size, 60);
   assert.match(embedding, /60 × 784; two components explain \d\d\.\d % of the variance/);
   await sharp(await toPng(embedding)).metadata();
+});
+
+test('gradCamPng lays heat over an image, and leaves it alone where there is none', async () => {
+  const values = Float32Array.from({ length: 28 * 28 }, (_, i) => (i % 28 < 14 ? 0 : 1));
+  const map = Float32Array.of(0, 0, 0, 1);
+  const png = await gradCamPng({ channels: 1, height: 28, width: 28, values }, { map, height: 2, width: 2 });
+  const { data, info } = await sharp(png).raw().toBuffer({ resolveWithObject: true });
+  assert.deepEqual([info.width, info.height, info.channels], [224, 224, 3]);
+  const at = (x: number, y: number): number[] => [...data.subarray((y * 224 + x) * 3, (y * 224 + x) * 3 + 3)];
+  assert.deepEqual(at(0, 0), [0, 0, 0]);
+  assert.deepEqual(at(223, 0), [255, 255, 255]);
+  // The hottest colour, with a quarter of the white image in it.
+  assert.deepEqual(at(223, 223), [253, 253, 207]);
 });

@@ -18,6 +18,12 @@ sharp.cache(false);
  */
 export const CONCURRENCY = 2 * Number(process.env.UV_THREADPOOL_SIZE ?? 4);
 
+/** An image: the path of its file, or the bytes of one. */
+export type ImageSource = string | Uint8Array;
+
+/** What messages call it. */
+const nameOf = (source: ImageSource): string => (typeof source === 'string' ? source : 'the image');
+
 const FITS: Readonly<Record<ResizeMode, 'fill' | 'cover' | 'contain'>> = {
   squash: 'fill',
   crop: 'cover',
@@ -29,13 +35,13 @@ const FITS: Readonly<Record<ResizeMode, 'fill' | 'cover' | 'contain'>> = {
  * pixel its channels side by side. Transparency is dropped.
  * @throws DataError naming the file
  */
-export async function decodeImage(path: string, format: ImageFormat): Promise<Uint8Array> {
+export async function decodeImage(source: ImageSource, format: ImageFormat): Promise<Uint8Array> {
   const { size, channels, maxPixels } = format;
   const [height, width] = size;
-  const pixels = await explaining(path, maxPixels, () => decode(path, format));
+  const pixels = await explaining(source, maxPixels, () => decode(source, format));
   if (pixels.length !== height * width * channels)
     throw new DataError(
-      `${path}: decoded into ${pixels.length} bytes, expected ${height} × ${width} × ${channels}. Save it as PNG or JPEG.`,
+      `${nameOf(source)}: decoded into ${pixels.length} bytes, expected ${height} × ${width} × ${channels}. Save it as PNG or JPEG.`,
     );
   // Words of four bytes are read from it.
   if (pixels.byteOffset % 4 !== 0) return Uint8Array.from(pixels);
@@ -43,10 +49,10 @@ export async function decodeImage(path: string, format: ImageFormat): Promise<Ui
 }
 
 async function decode(
-  path: string,
+  source: ImageSource,
   { size, channels, resize, maxPixels, failOn }: ImageFormat,
 ): Promise<Buffer> {
-  const file = await fileOf(path);
+  const file = typeof source === 'string' ? await fileOf(source) : source;
   const [height, width] = size;
   // sharp takes a sixth of the time of a small image to find that there is nothing to turn.
   const autoOrient = typeof file === 'string' || mayBeTurned(file);
@@ -67,17 +73,17 @@ async function fileOf(path: string): Promise<Uint8Array | string> {
 }
 
 /** Size and channels of an image, from its header. @throws DataError naming the file */
-export async function imageFacts(path: string, maxPixels?: number): Promise<ImageFacts> {
-  const { autoOrient, space } = await explaining(path, maxPixels, () =>
-    sharp(path, { limitInputPixels: false }).metadata(),
+export async function imageFacts(source: ImageSource, maxPixels?: number): Promise<ImageFacts> {
+  const { autoOrient, space } = await explaining(source, maxPixels, () =>
+    sharp(source, { limitInputPixels: false }).metadata(),
   );
   const isGrey = space === 'b-w' || space === 'grey16';
   return { ...autoOrient, channels: isGrey ? 1 : 3 };
 }
 
-/** What `read` gives of a file. @throws DataError saying what is wrong with it */
+/** What `read` gives of an image. @throws DataError saying what is wrong with it */
 async function explaining<T>(
-  path: string,
+  source: ImageSource,
   maxPixels: number | undefined,
   read: () => Promise<T>,
 ): Promise<T> {
@@ -87,7 +93,7 @@ async function explaining<T>(
   try {
     return await reading;
   } catch (error) {
-    throw await explained(path, maxPixels, await errorAlone(error as Error, read));
+    throw await explained(source, maxPixels, await errorAlone(error as Error, read));
   } finally {
     underWay.delete(reading);
   }
@@ -126,9 +132,16 @@ async function errorAlone(first: Error, read: () => Promise<unknown>): Promise<E
 const firstLine = ({ message }: Error): string => message.split('\n', 1)[0]!;
 
 /** What is wrong with a file that sharp has refused, and what to do. */
-async function explained(path: string, maxPixels: number | undefined, error: Error): Promise<DataError> {
-  const say = (what: string): DataError => new DataError(`${path}: ${what}`, { cause: error });
-  const file = await stat(path).catch((reason: NodeJS.ErrnoException) => reason);
+async function explained(
+  source: ImageSource,
+  maxPixels: number | undefined,
+  error: Error,
+): Promise<DataError> {
+  const say = (what: string): DataError => new DataError(`${nameOf(source)}: ${what}`, { cause: error });
+  const file =
+    typeof source === 'string'
+      ? await stat(source).catch((reason: NodeJS.ErrnoException) => reason)
+      : { size: source.length, isDirectory: () => false };
   if (file instanceof Error)
     return say(
       file.code === 'ENOENT'
@@ -139,7 +152,7 @@ async function explained(path: string, maxPixels: number | undefined, error: Err
   if (file.size === 0) return say('is empty, expected an image. Fetch it again, or remove it.');
   const reason = firstLine(error);
   if (/exceeds pixel limit/.test(reason)) {
-    const { width, height } = await imageFacts(path).catch(() => ({ width: '?', height: '?' }));
+    const { width, height } = await imageFacts(source).catch(() => ({ width: '?', height: '?' }));
     return say(
       `has ${width} × ${height} pixels, more than maxPixels, which is ${maxPixels}. Make it smaller, or raise maxPixels.`,
     );

@@ -6,6 +6,7 @@ import { Ajv, type ErrorObject } from 'ajv';
 import { FileError } from 'heddle';
 import type { EnginePrecision } from 'heddle/inference';
 import { nearest, shown } from 'heddle/internal/core/arguments.js';
+import type { Scores } from '../images/classification.js';
 import type { ImageInput } from '../protocol/model-spec.js';
 
 /** How a model is served. What each means is in settings.schema.json, and so are the defaults. */
@@ -20,6 +21,7 @@ export interface ModelSettings {
   readonly timeoutMs: number;
   readonly maxRunMs: number;
   readonly versions: number | readonly string[];
+  readonly scores: Scores;
   readonly classes?: readonly string[];
   readonly image?: ImageInput;
 }

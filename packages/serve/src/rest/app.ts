@@ -11,8 +11,10 @@ import { ServiceError } from '../errors.js';
 import type { DecidedOptions } from '../options.js';
 import type { Service } from '../service.js';
 import { traceOf } from '../trace.js';
+import { addClassifyRoutes } from './classify-routes.js';
 import { addInferRoutes } from './infer-routes.js';
 import { addModelRoutes } from './model-routes.js';
+import { addPageRoutes } from './page-routes.js';
 import { addRepositoryRoutes } from './repository-routes.js';
 
 declare module 'fastify' {
@@ -84,6 +86,8 @@ export function addRoutes(app: FastifyInstance, service: Service, { logRequests 
     });
   addModelRoutes(app, service);
   addInferRoutes(app, service);
+  addPageRoutes(app);
+  addClassifyRoutes(app, service);
   addRepositoryRoutes(app, service);
   app.get('/metrics', async (_request, reply) => {
     const { registry } = service.metrics;
