@@ -1,4 +1,5 @@
 /** ONNX models for Heddle. */
+export { addOnnx } from './command.js';
 
 export {
   type DynamicAxes,

@@ -46,6 +46,11 @@ export interface LookPackage {
   readonly rooflineChart: (profile: StepProfile) => string;
 }
 
+/** What the commands take from heddle-onnx. */
+export interface OnnxPackage {
+  readonly addOnnx: AddCommand;
+}
+
 /** What the commands take from heddle-serve. */
 export interface ServePackage {
   readonly addServe: AddCommand;
@@ -56,6 +61,7 @@ interface Packages {
   'heddle-bench': BenchPackage;
   'heddle-data': DataPackage;
   'heddle-look': LookPackage;
+  'heddle-onnx': OnnxPackage;
   'heddle-serve': ServePackage;
 }
 

@@ -22,6 +22,7 @@ Examples:
   $ heddle eval runs/mine     evaluate a trained network
   $ heddle look runs/mine     draw what it has learned, and write a report
   $ heddle serve runs         serve trained networks over REST and gRPC
+  $ heddle onnx convert runs/mine mine.onnx
   $ heddle generate runs/book write text with a trained language model
   $ heddle doctor             show what this machine offers and lacks
   $ heddle bench cpu          measure how fast it is
@@ -353,6 +354,11 @@ const PACKAGE_COMMANDS: readonly PackageCommand[] = [
     ...{ name: 'look', package: 'heddle-look' },
     add: async () => (await optionalPackage('heddle-look'))?.addLook,
     summary: 'draw what a network has learned, and write a report of its run',
+  },
+  {
+    ...{ name: 'onnx', package: 'heddle-onnx' },
+    add: async () => (await optionalPackage('heddle-onnx'))?.addOnnx,
+    summary: 'look at ONNX models, check and convert them',
   },
   {
     ...{ name: 'serve', package: 'heddle-serve' },

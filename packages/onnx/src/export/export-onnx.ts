@@ -15,7 +15,6 @@ import {
   requireOptions,
 } from 'heddle/internal/core/arguments.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
-import { topological } from 'heddle/internal/core/node.js';
 import type { GraphNode } from 'heddle/internal/graph/node.js';
 import { writeFileAtomic } from 'heddle/internal/io/atomic.js';
 import { ELEMENT_TYPES } from '../file/element-types.js';
@@ -27,6 +26,7 @@ import {
   ValueInfoProtoSchema,
 } from '../protobuf/onnx_pb.js';
 import { type DynamicDimension, Emission } from './emission.js';
+import { refuseKernels } from './fused-ops.js';
 import { isWhole } from './layers.js';
 import { writeNode } from './primitives.js';
 import {
@@ -46,6 +46,7 @@ import {
   type NamedTensor,
   namedTensors,
   traceModel,
+  withOrigins,
 } from './trace-model.js';
 import { externalTensors, inlineTensors } from './write-tensors.js';
 
@@ -257,7 +258,7 @@ function traceAll(
     return traceModel(module, exampleInputs, shapes, whole);
   };
   // First as it is given: what is wrong with the model itself is said as such.
-  trace(examples);
+  refuseKernels(withOrigins(() => trace(examples)));
   const choices: Record<string, Choices> = {};
   for (const [symbol, example] of Object.entries(examples))
     choices[symbol] = choose(symbol, example, (size) => trace({ ...examples, [symbol]: size }));
@@ -287,7 +288,7 @@ function written(
   });
   const ends = models[0]!.outputs.map(({ node }) => node);
   // In the order of the graph, so that no chain of nodes is followed all the way back at once.
-  for (const node of topological(ends, ({ src }) => src)) if (node.op === 'call') emission.value(node);
+  for (const node of models[0]!.nodes) if (node.op === 'call') emission.value(node);
   for (const node of ends) emission.value(node);
   return emission;
 }

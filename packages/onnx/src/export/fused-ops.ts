@@ -14,7 +14,7 @@ import type { StandardizeArg } from 'heddle/internal/ops/standardize/op.js';
 import type { Emission } from './emission.js';
 import { float, int, ints, text } from './graph-writer.js';
 import { writeLayer } from './layers.js';
-import { layerCallOf } from './trace-model.js';
+import { layerCallOf, type ModelTrace } from './trace-model.js';
 
 /** Writes a fused op. @returns its value; undefined where it does not fit */
 type WriteFused<Arg> = (
@@ -129,7 +129,7 @@ function sorted(keys: GraphNode): { readonly values: GraphNode; readonly descend
   return { values: own, descending };
 }
 
-/** Write the call of a layer or of a fused op. @returns its value @throws ArgumentError for a kernel of the user's */
+/** Write the call of a layer or of a fused op. @returns its value */
 export function writeCall(io: Emission, node: GraphNode): string {
   const layer = layerCallOf(node);
   if (layer) return writeLayer(io, node, layer);
@@ -138,23 +138,22 @@ export function writeCall(io: Emission, node: GraphNode): string {
   const written = record?.(io, node, arg as never, () => node.src.map((s) => io.value(s)));
   if (written !== undefined) return written;
   const composed = withoutGradients(() =>
-    io.traces.twins(node).map((twin) => {
-      if (isKernel(twin)) throw noCounterpart(io, node, op.name);
-      return op.compose(twin.src, callOf(twin).arg);
-    }),
+    io.traces.twins(node).map((twin) => op.compose(twin.src, callOf(twin).arg)),
   );
   io.traces.add(composed);
   return io.value(composed[0]!);
 }
 
-/** Whether a node is a kernel of the user's, which is composed of nothing. */
-const isKernel = (node: GraphNode): boolean => {
-  const { arg } = callOf(node);
-  return typeof arg === 'object' && arg !== null && 'hash' in arg && 'grid' in arg;
-};
-
-const noCounterpart = (io: Emission, node: GraphNode, name: string): ArgumentError =>
-  new ArgumentError(
-    `[exportOnnx] the kernel '${name}', called in ${io.where(node)}${node.origin ? ` at ${node.origin}` : ''}, has no counterpart in ONNX. ` +
-      'Write that part of forward with operations on tensors.',
-  );
+/** @throws ArgumentError for a kernel of the user's, which is composed of nothing */
+export function refuseKernels({ nodes, pathOf }: ModelTrace): void {
+  for (const node of nodes) {
+    if (node.op !== 'call') continue;
+    const { op, arg } = callOf(node);
+    if (typeof arg !== 'object' || arg === null || !('hash' in arg && 'grid' in arg)) continue;
+    const path = pathOf(node);
+    throw new ArgumentError(
+      `[exportOnnx] the kernel '${op.name}', called in ${path === '' ? 'the model' : `'${path}'`}${node.origin ? ` at ${node.origin}` : ''}, ` +
+        'has no counterpart in ONNX. Write that part of forward with operations on tensors.',
+    );
+  }
+}

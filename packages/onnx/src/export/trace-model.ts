@@ -61,6 +61,8 @@ export function layerCallOf(node: GraphNode): LayerArg | undefined {
 export interface ModelTrace {
   readonly inputs: readonly GraphNode[];
   readonly outputs: readonly { readonly name: string; readonly node: GraphNode }[];
+  /** All nodes that the outputs are made of, each after its sources. */
+  readonly nodes: readonly GraphNode[];
   /** The tensor from outside of `forward` that a leaf stands for. */
   readonly tensorOf: (leaf: GraphNode) => AnyTensor | undefined;
   /** The dotted name of the innermost module in whose `forward` a node was made; '' for the model itself. */
@@ -79,39 +81,44 @@ export function traceModel(
   isWhole: (module: nn.Module, inputs: readonly GraphNode[]) => boolean,
 ): ModelTrace {
   const inputs: GraphNode[] = [];
-  const origins = recordsOrigins();
+  const { result, ...graph } = tracedGraph('exportOnnx', () => {
+    const given = substituted(args, ({ dtype }) => {
+      const stand = valueless(shapes[inputs.length]!, dtype);
+      inputs.push(nodeOf(stand));
+      return stand;
+    });
+    let output: unknown;
+    const pathOf = inEvaluation(model, isWhole, () => {
+      output = (model.forward as (...args: unknown[]) => unknown).apply(model, given as unknown[]);
+    });
+    return { output, pathOf };
+  });
+  const outputs = namedTensors('output', result.output).map(({ name, tensor }) => ({
+    ...{ name, node: graph.nodeOf(tensor) },
+  }));
+  if (outputs.length === 0)
+    throw new ArgumentError('[exportOnnx] forward returns no tensor: there is nothing to export.');
+  const nodes = topological(
+    outputs.map(({ node }) => node),
+    ({ src }) => src,
+  );
+  // Random numbers advance their generator: that they are drawn is said where they are.
+  if (graph.assigned > 0 && !nodes.some(({ op }) => op === 'random'))
+    throw new ArgumentError(
+      `[exportOnnx] forward assigns ${graph.assigned === 1 ? 'a tensor' : `${graph.assigned} tensors`} that it keeps, as a ` +
+        'key-value cache does. An ONNX model has no state: pass it in and return it instead.',
+    );
+  return { inputs, outputs, nodes, tensorOf: graph.tensorOf, pathOf: result.pathOf };
+}
+
+/** Run `body` with the lines recorded that ask for nodes: a stack for each takes time. */
+export function withOrigins<T>(body: () => T): T {
+  const before = recordsOrigins();
   recordOrigins(true);
   try {
-    const { result, ...graph } = tracedGraph('exportOnnx', () => {
-      const given = substituted(args, ({ dtype }) => {
-        const stand = valueless(shapes[inputs.length]!, dtype);
-        inputs.push(nodeOf(stand));
-        return stand;
-      });
-      let output: unknown;
-      const pathOf = inEvaluation(model, isWhole, () => {
-        output = (model.forward as (...args: unknown[]) => unknown).apply(model, given as unknown[]);
-      });
-      return { output, pathOf };
-    });
-    const outputs = namedTensors('output', result.output).map(({ name, tensor }) => ({
-      ...{ name, node: graph.nodeOf(tensor) },
-    }));
-    if (outputs.length === 0)
-      throw new ArgumentError('[exportOnnx] forward returns no tensor: there is nothing to export.');
-    const nodes = topological(
-      outputs.map(({ node }) => node),
-      ({ src }) => src,
-    );
-    // Random numbers advance their generator: that they are drawn is said where they are.
-    if (graph.assigned > 0 && !nodes.some(({ op }) => op === 'random'))
-      throw new ArgumentError(
-        `[exportOnnx] forward assigns ${graph.assigned === 1 ? 'a tensor' : `${graph.assigned} tensors`} that it keeps, as a ` +
-          'key-value cache does. An ONNX model has no state: pass it in and return it instead.',
-      );
-    return { inputs, outputs, tensorOf: graph.tensorOf, pathOf: result.pathOf };
+    return body();
   } finally {
-    recordOrigins(origins);
+    recordOrigins(before);
   }
 }
 

@@ -1,0 +1,154 @@
+/** `heddle onnx convert`: trained networks as ONNX models, and ONNX models as weights. */
+import { existsSync, statSync } from 'node:fs';
+import { dirname, extname, join } from 'node:path';
+import {
+  type AnyTensor,
+  ArgumentError,
+  FileError,
+  i32,
+  loadWeights,
+  type nn,
+  useDevice,
+  zeros,
+} from 'heddle';
+import { whole } from 'heddle/internal/cli/format.js';
+import { sizesOf } from 'heddle/internal/cli/run-data.js';
+import { type RunConfig, RunFolder } from 'heddle/internal/cli/run-folder.js';
+import { openModel } from 'heddle/internal/cli/saved-run.js';
+import { StatusLine } from 'heddle/internal/cli/terminal.js';
+import { EXAMPLES } from 'heddle/internal/cli/training-steps.js';
+import { closeDevices } from 'heddle/internal/runtime/registry.js';
+import { programNamed, type TrainingProgram } from 'heddle/internal/train/programs.js';
+import { readSafetensors, saveTensors } from 'heddle/io';
+import { type DynamicAxes, exportOnnx } from '../export/export-onnx.js';
+import { readModel } from '../file/model-file.js';
+import { bytes } from './info.js';
+import { weightsOf } from './weights.js';
+
+/** Options of `heddle onnx convert`. */
+export interface ConvertOptions {
+  readonly opset?: number;
+  /** Dimensions of any size; default: the batch. */
+  readonly dynamic?: readonly string[];
+  readonly weights?: 'best' | 'last';
+  readonly program?: string;
+  readonly externalData?: boolean;
+}
+
+type Say = (line: string) => void;
+
+/** @param say prints a line @throws ArgumentError for what cannot be converted, FileError */
+export async function convert(from: string, to: string, options: ConvertOptions, say: Say): Promise<void> {
+  const target = extname(to).toLowerCase();
+  if (!existsSync(from)) throw new FileError(from, 'no such file or folder.');
+  const isModel = extname(from).toLowerCase() === '.onnx';
+  try {
+    if (isModel && ['.safetensors', '.npz'].includes(target)) return await toWeights(from, to, say);
+    if (target !== '.onnx')
+      throw new ArgumentError(
+        `${to}: cannot be written from ${from}. ${isModel ? 'Name a file .safetensors or .npz.' : 'Name a file .onnx.'}`,
+      );
+    if (isModel)
+      throw new ArgumentError(
+        `${from} is an ONNX model already. Convert it to weights: name a file .safetensors or .npz.`,
+      );
+    await toOnnx(await networkOf(from, options), to, options, say);
+  } finally {
+    await closeDevices();
+  }
+}
+
+/** A network with its weights, and what it was trained on. */
+interface Network {
+  readonly model: nn.Module;
+  readonly program: TrainingProgram;
+  /** Of a run. */
+  readonly config: RunConfig | undefined;
+  /** Where its weights are from. */
+  readonly file: string;
+}
+
+/** @throws ArgumentError if nothing says which network the weights are of */
+async function networkOf(from: string, { weights, program: name }: ConvertOptions): Promise<Network> {
+  useDevice('cpu');
+  if (statSync(from).isDirectory()) return openModel(from, { ...(weights && { weights }), device: 'cpu' });
+  const folder = dirname(from);
+  const config =
+    name === undefined && existsSync(join(folder, 'config.json')) ? RunFolder.open(folder).config : undefined;
+  if (name === undefined && !config)
+    throw new ArgumentError(
+      `${from}: nothing says which network these weights are of. Give it: --program lenet5, or convert the folder of a run.`,
+    );
+  const program = programNamed(name ?? config!.program);
+  const model = program.build(config?.recipe, config && sizesOf(config.data));
+  await loadWeights(model, from, (await isCheckpoint(from)) ? { prefix: 'model.' } : {});
+  return { model: model.eval(), program, config, file: from };
+}
+
+/** Whether a file is what `heddle train --resume` needs. */
+const isCheckpoint = async (path: string): Promise<boolean> =>
+  extname(path) === '.safetensors' && (await readSafetensors(path)).metadata.format === 'heddle checkpoint';
+
+async function toOnnx(network: Network, to: string, options: ConvertOptions, say: Say): Promise<void> {
+  const { model, program, config, file } = network;
+  const dynamic = options.dynamic ?? ['batch'];
+  const status = new StatusLine(process.stderr);
+  status.show(() => `exporting ${program.name} …`);
+  try {
+    const input = exampleOf(network);
+    const { operators, files } = await exportOnnx(model, [input], {
+      path: to,
+      ...(options.opset !== undefined && { opset: options.opset }),
+      ...(options.externalData && { externalData: true }),
+      dynamicAxes: dynamicAxes(program, dynamic),
+      metadata: metadataOf(program, config),
+    });
+    status.clear();
+    const nodes = Object.values(operators).reduce((n, count) => n + count, 0);
+    const named = Object.entries(operators).map(([name, n]) => `${name} ${n}`);
+    say(`weights    ${file}`);
+    say(`input      ${input.dtype.name} (${input.shape.join(', ')}), dynamic: ${dynamic.join(', ')}`);
+    say(`nodes      ${whole(nodes)}: ${named.join(', ')}`);
+    for (const path of files) say(`written    ${path}, ${bytes(statSync(path).size)}`);
+  } finally {
+    status.clear();
+  }
+}
+
+/** A batch of one, as the network was trained with. */
+function exampleOf({ program, config }: Network): AnyTensor {
+  if (program.data === 'text') {
+    const { context } = config?.recipe.sizes ?? program.recipe.sizes!;
+    return zeros([1, context], { dtype: i32 });
+  }
+  return zeros([1, ...(config?.data.inputShape ?? EXAMPLES[program.data].shape)]);
+}
+
+const AXES: Readonly<Record<string, number>> = { batch: 0, length: 1 };
+
+/** @throws ArgumentError for dimensions that the network does not have */
+function dynamicAxes({ name, data }: TrainingProgram, dynamic: readonly string[]): DynamicAxes {
+  if (dynamic.join() === 'none') return {};
+  const known = data === 'text' ? ['batch', 'length'] : ['batch'];
+  for (const one of dynamic)
+    if (!known.includes(one))
+      throw new ArgumentError(`--dynamic ${dynamic.join(',')}: ${name} has ${known.join(' and ')}, or none.`);
+  return { input: Object.fromEntries(dynamic.map((one) => [AXES[one]!, one])) };
+}
+
+/** What users of the model want to know of its training. */
+function metadataOf({ name }: TrainingProgram, config: RunConfig | undefined): Record<string, string> {
+  const { classNames, files } = config?.data ?? {};
+  return {
+    'heddle.program': name,
+    ...(classNames && { 'heddle.classes': JSON.stringify(classNames) }),
+    ...(files && { 'heddle.images': JSON.stringify(files.format) }),
+  };
+}
+
+async function toWeights(from: string, to: string, say: Say): Promise<void> {
+  const tensors = await weightsOf(await readModel(from));
+  await saveTensors(to, tensors);
+  say(`tensors    ${whole(Object.keys(tensors).length)}`);
+  say(`written    ${to}, ${bytes(statSync(to).size)}`);
+}
