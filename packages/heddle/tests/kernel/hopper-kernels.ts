@@ -47,7 +47,10 @@ type ElementOf = (i: number) => number;
 /** The elements of a word, by their bytes. */
 const WORDS: Readonly<Record<number, (element: ElementOf, context: Intrinsics) => number>> = {
   1: (element, { u32 }) =>
-    u32(element(0)) | (u32(element(1)) << 8) | (u32(element(2)) << 16) | (u32(element(3)) << 24),
+    (u32(element(0)) & 255) |
+    ((u32(element(1)) & 255) << 8) |
+    ((u32(element(2)) & 255) << 16) |
+    ((u32(element(3)) & 255) << 24),
   2: (element, { bitcast, u32, vec2 }) => bitcast(u32, vec2(element(0), element(1))),
   4: (element, { bitcast, u32 }) => bitcast(u32, element(0)),
 };

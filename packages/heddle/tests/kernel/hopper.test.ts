@@ -7,6 +7,7 @@ import {
   device,
   f16,
   f32,
+  i8,
   i32,
   type PixelWalk,
   randint,
@@ -151,7 +152,7 @@ for (const name of DEVICES) {
   };
 
   const sizes = { M: 104, N: 64, K: 384 };
-  for (const dtype of [bf16, f16, f32, u8] as DType[])
+  for (const dtype of [bf16, f16, f32, i8, u8] as DType[])
     on(`wgmma multiplies ${dtype.name}, rows beyond the matrix are zeros`, () =>
       checkProduct({ ...sizes, dtype }),
     );
@@ -164,7 +165,7 @@ for (const name of DEVICES) {
       `wgmma takes a ${transposedA ? 'transposed' : 'as it is'}, b ${transposedB ? 'transposed' : 'as it is'}`,
       () => checkProduct({ ...sizes, N: 192, K: 128, transposedA, transposedB }),
     );
-  for (const dtype of [bf16, f16, f32, u8] as DType[])
+  for (const dtype of [bf16, f16, f32, i8] as DType[])
     on(`wgmma takes a in ${dtype.name} from registers`, () => checkProduct({ ...sizes, dtype, held: true }));
   on('wgmma has 8 columns at least, and 256 at most', async () => {
     await checkProduct({ M: 64, N: 8, K: 64 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, type Architecture, compileCheck } from '../../scripts/compile-cuda.js';
-import { bf16, f32, u8 } from '../../src/core/dtype.js';
+import { bf16, f32, i8, u8 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
@@ -11,6 +11,7 @@ import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
 import { convolveWarpgroups, convolveWeightWarpgroups } from '../../src/ops/conv2d/warpgroup.js';
 import { matmulWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
 import { renderCuda } from '../../src/render/cuda/render.js';
+import { clusterProduct, clusterSum, copiedProduct } from '../kernel/cluster-kernels.js';
 import { pixelsOf, throughTiles, tileProduct, walked, walkedBack } from '../kernel/hopper-kernels.js';
 import { convolutionKernels } from './cuda-convolutions.js';
 import { coverageKernels } from './cuda-coverage.js';
@@ -74,7 +75,10 @@ const hopperKernels = [
   tileProduct({ M: 64, N: 16, K: 64, held: true }),
   tileProduct({ M: 64, N: 16, K: 64, dtype: f32, held: true }),
   tileProduct({ M: 64, N: 256, K: 128, dtype: u8 }),
-  tileProduct({ M: 64, N: 24, K: 128, dtype: u8, held: true }),
+  tileProduct({ M: 64, N: 24, K: 128, dtype: i8, held: true }),
+  clusterProduct({ M: 64, N: 128, K: 128, size: 2 }),
+  clusterSum(),
+  copiedProduct(),
   throughTiles(64, 32),
   ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
   walkedBack({ sizes: [2, 8, 8, 16], walk: { from: [0, 0], counts: [8, 8] }, first: [0, 0, 0] }),

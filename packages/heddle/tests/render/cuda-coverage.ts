@@ -133,7 +133,7 @@ export function everyIntrinsic(t: DType): KernelIr {
   ];
   for (const name of Object.keys(INTRINSICS) as Intrinsic[]) {
     const record: IntrinsicRecord = INTRINSICS[name];
-    if (record.internal || name in ASYNCHRONOUS) continue;
+    if (record.internal || record.cluster || name in ASYNCHRONOUS) continue;
     if (record.result === 'none') {
       statements.push(
         act(

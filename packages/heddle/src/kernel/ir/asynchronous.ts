@@ -3,7 +3,7 @@
  * mbarrier of it; the tensor cores of a warpgroup, which multiply tiles where they lie (wgmma); and what orders them. The
  * records of their operations, as in intrinsics.ts. What they mean is in runtime/sim/engine.ts.
  *
- * Source: NVIDIA, PTX ISA 8.7: mbarrier, cp.async.bulk.tensor, wgmma, fence.proxy, setmaxnreg, and "Memory Consistency
+ * Source: NVIDIA, PTX ISA 8.7: mbarrier, cp.async.bulk.tensor, cp.async.mbarrier, barrier.cluster, mapa, wgmma, fence.proxy, setmaxnreg, and "Memory Consistency
  * Model, Async proxy".
  */
 import type { DTypeName } from '../../core/dtype.js';
@@ -31,6 +31,21 @@ export const ASYNCHRONOUS = {
     result: 'none',
     doc: 'arrives at an mbarrier whose phase is to wait for that many bytes of tiles as well',
   },
+  arriveCopies: {
+    scope: 'thread',
+    places: ['barrier'],
+    params: [],
+    result: 'none',
+    doc: 'arrives at an mbarrier once the copies that this thread has started are made',
+  },
+  arriveRemote: {
+    scope: 'thread',
+    cluster: true,
+    places: ['barrier'],
+    params: ['i32'],
+    result: 'none',
+    doc: 'arrives at the same mbarrier of another block of the cluster',
+  },
   waitBarrier: {
     scope: 'thread',
     waits: true,
@@ -45,6 +60,14 @@ export const ASYNCHRONOUS = {
     params: [],
     result: 'none',
     doc: 'starts to copy a box of a buffer to a tile, and tells the mbarrier of its bytes when they are there',
+  },
+  tmaLoadMulticast: {
+    scope: 'thread',
+    cluster: true,
+    places: ['tile', 'source', 'barrier'],
+    params: ['i32'],
+    result: 'none',
+    doc: 'starts to copy a box to the same tile of several blocks of the cluster, and tells the mbarrier of each of its bytes',
   },
   tmaStore: {
     scope: 'thread',
@@ -105,6 +128,21 @@ export const ASYNCHRONOUS = {
     result: 'none',
     doc: 'waits at barrier number id (1 to 15) until that many threads of the block have come',
   },
+  arriveCluster: {
+    scope: 'thread',
+    cluster: true,
+    params: [],
+    result: 'none',
+    doc: 'arrives at the barrier of the cluster, and goes on',
+  },
+  waitCluster: {
+    scope: 'thread',
+    cluster: true,
+    waits: true,
+    params: [],
+    result: 'none',
+    doc: 'waits until all threads of the cluster have arrived',
+  },
   raiseRegisters: {
     scope: 'thread',
     params: ['i32'],
@@ -131,7 +169,7 @@ export const wgmmaDepth = (bytes: number): number => 32 / bytes;
 /** The operands that wgmma takes, f32 as tf32, and the dtype of their sums. */
 export const WGMMA_OPERANDS: Readonly<Partial<Record<DTypeName, 'f32' | 'i32'>>> = {
   ...{ bf16: 'f32', f16: 'f32', f32: 'f32' },
-  ...{ u8: 'i32' },
+  ...{ i8: 'i32', u8: 'i32' },
 };
 
 /** Words of a left operand that a thread has in registers for one wgmma. */

@@ -37,10 +37,14 @@ export interface IntrinsicRecord {
    * as 8 numbers of 16 bits.
    */
   readonly rows?: readonly DTypeName[];
+  /** Its first argument is a place in a shared array, of which another block of the cluster has its own: that is read. */
+  readonly remote?: true;
   /** Memory that it works on, before its arguments. It has no result. */
   readonly places?: readonly PlaceKind[];
   /** How many of the last arguments may be left out: they are false. */
   readonly optional?: number;
+  /** It involves other blocks of the cluster. */
+  readonly cluster?: true;
   /** A thread alone may have to wait in it. */
   readonly waits?: true;
   readonly doc: string;

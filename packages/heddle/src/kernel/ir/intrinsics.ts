@@ -163,6 +163,14 @@ export const INTRINSICS = {
     whole: true,
     warp: fragments(true),
   },
+  loadRemote: {
+    scope: 'thread',
+    params: ['i32'],
+    result: 'T',
+    remote: true,
+    cluster: true,
+    doc: 'what stands at a place in shared memory of another block of the cluster',
+  },
   commitCopies: {
     scope: 'thread',
     params: [],

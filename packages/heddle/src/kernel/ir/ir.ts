@@ -53,7 +53,9 @@ export interface ArrayDecl {
 }
 
 export type Axis = 'x' | 'y' | 'z';
-export type Special = `${'threadIdx' | 'blockIdx' | 'blockDim' | 'gridDim'}.${Axis}` | 'laneId' | 'warpId';
+/** A number of its own that a thread or its block has. */
+export type Own = 'laneId' | 'warpId' | 'clusterRank' | 'clusterSize';
+export type Special = `${'threadIdx' | 'blockIdx' | 'blockDim' | 'gridDim'}.${Axis}` | Own;
 
 interface Shaped<Op extends string, Arg, Type extends KernelType> extends IrNode {
   readonly op: Op;
@@ -375,6 +377,14 @@ export const assertion = (condition: Expr, message: string, at?: Location): Stat
   statement('assert', [condition], message, at);
 export const print = (text: string, values: readonly Expr[], at?: Location): Statement =>
   statement('print', values, text, at);
+
+/** Whether it involves the other blocks of a cluster. */
+export function isOfCluster({ op, arg }: Node): boolean {
+  if (op === 'special') return arg === 'clusterRank' || arg === 'clusterSize';
+  if ((op !== 'effect' && op !== 'intrinsic') || arg === null) return false;
+  const { cluster }: IntrinsicRecord = INTRINSICS[arg];
+  return cluster === true;
+}
 
 /** Whether a thread may have to wait in it for others. */
 export function needsOthers(name: Intrinsic): boolean {

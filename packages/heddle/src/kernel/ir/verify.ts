@@ -349,9 +349,12 @@ class Verifier {
       }
       case 'intrinsic': {
         const record: IntrinsicRecord = INTRINSICS[e.arg];
-        if (record.atomic || record.rows)
+        if (record.atomic || record.rows || record.remote)
           this.#place(e, e.src[0], e.src.slice(1, e.src.length - record.params.length));
-        const t = record.atomic || record.rows ? (e.src[0] as MemoryNode).type.dtype : (a?.dtype ?? i32);
+        const t =
+          record.atomic || record.rows || record.remote
+            ? (e.src[0] as MemoryNode).type.dtype
+            : (a?.dtype ?? i32);
         const result = resultOf(e.arg, t);
         this.#need(e, result !== undefined && sameValueType(result, e.type), `${e.arg} gives another type`);
         return;

@@ -78,6 +78,10 @@ export interface Intrinsics {
   readonly laneId: number;
   /** The warp within its block, i32. */
   readonly warpId: number;
+  /** The block within its cluster, i32, x fastest; 0 where a launch has no clusters. */
+  readonly clusterRank: number;
+  /** Blocks of a cluster, i32; 1 where a launch has no clusters. */
+  readonly clusterSize: number;
 
   /** Waits for all threads of the block; shared and global writes before it are seen after it. */
   barrier(): void;
@@ -239,6 +243,16 @@ export interface Intrinsics {
   /** Arrives at an mbarrier whose phase waits for that many bytes of `tmaLoad` as well. */
   arriveExpect(barriers: Memory, i: number, bytes: number): void;
   /**
+   * Arrives at an mbarrier once all `copyAsync` that this thread has started are made; it may go on. Those that wait for the
+   * phase see what has been copied. Before `wgmma` and `tmaStore` they call `fenceAsync`, since the copies are those of a thread.
+   */
+  arriveCopies(barriers: Memory, i: number): void;
+  /**
+   * Arrives at the same mbarrier of block `rank` of the cluster: `arriveRemote(empty, i, 0)`. All blocks have met at the
+   * barrier of the cluster after `initBarrier`, and none ends before others have arrived for the last time.
+   */
+  arriveRemote(barriers: Memory, i: number, rank: number): void;
+  /**
    * Waits until phase number `phase` is complete, which must be the current one or the one before: mbarriers know only
    * whether its number is even. Phase −1, or 1 before any is complete, is.
    */
@@ -253,6 +267,12 @@ export interface Intrinsics {
    * full, stage)`.
    */
   tmaLoad(tile: Memory, ...indexMapIndexBarrierIndex: readonly (number | Memory)[]): void;
+  /**
+   * As `tmaLoad`, to the same tile of all blocks of the cluster whose bit is set in `mask`, a last argument:
+   * `tmaLoadMulticast(as, stage, 0, 0, a, row, k, full, stage, 3)`. The mbarrier of each of them, the same one, counts the
+   * bytes that come to its block. What is multicast is read from memory once.
+   */
+  tmaLoadMulticast(tile: Memory, ...indexMapIndexBarrierIndexMask: readonly (number | Memory)[]): void;
   /**
    * Starts to copy a box from a tile to a `tensorMap` parameter: `tmaStore(c, row, column, cs, 0, 0)`. What is outside
    * of the buffer is not written. Of a map with a `walk`, over all pixels, the place is one of them, without offsets. What threads have written
@@ -291,6 +311,15 @@ export interface Intrinsics {
   waitWgmma(sums: Memory, n: number): void;
   /** Waits at barrier `id`, 1 to 15, until `threads` of the block have come, a multiple of 32. */
   groupBarrier(id: number, threads: number): void;
+  /** Arrives at the barrier of the cluster, and goes on: what this thread has done is seen by those that wait. */
+  arriveCluster(): void;
+  /** Waits until all threads of all blocks of the cluster have arrived. Each thread arrives, then waits. */
+  waitCluster(): void;
+  /**
+   * `x[i]` of block `rank` of the cluster, of a shared array: `loadRemote(sums, i, rank)`. What it has written is there after
+   * the barrier of the cluster, and until it ends.
+   */
+  loadRemote(x: Memory, ...indexAndRank: readonly [number, number, ...number[]]): number;
   /** Gives each thread of the warpgroup `n` registers, a multiple of 8 up to 256, once others have lowered theirs. */
   raiseRegisters(n: number): void;
   /** Leaves each thread of the warpgroup `n` registers, a multiple of 8 from 24 on. */

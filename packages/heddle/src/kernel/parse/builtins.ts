@@ -96,6 +96,8 @@ export const CONTEXT: ReadonlyMap<string, () => Value> = new Map<string, () => V
   ],
   ['laneId', one('laneId')],
   ['warpId', one('warpId')],
+  ['clusterRank', one('clusterRank')],
+  ['clusterSize', one('clusterSize')],
   ...Object.values(DTYPES).map((t) => [t.name, (): Value => fromStatic(t)] as const),
   ...[...WRITTEN_INTRINSICS, ...Object.keys(NAMED_OPS), ...FUNCTIONS].map((n) => [n, named(n)] as const),
 ]);

@@ -313,15 +313,18 @@ function callIntrinsic(
     return fromExpr(read(p.keep(matrices, name), p.at(node)));
   }
   const given = record.params.length;
-  const usage = `${name}(${[...(record.atomic ? ['x', 'i'] : []), ...['v', 'w'].slice(0, given)].join(', ')})`;
-  if (record.atomic ? args.length < given + 2 : args.length !== given) {
+  const isAtPlace = record.atomic || record.remote;
+  const usage = `${name}(${[...(isAtPlace ? ['x', 'i'] : []), ...['v', 'w'].slice(0, given)].join(', ')})`;
+  if (isAtPlace ? args.length < given + 2 : args.length !== given) {
     p.fail(
       node,
-      `${usage}: ${record.doc}. It takes ${given + (record.atomic ? 2 : 0)} arguments, got ${args.length}.`,
+      `${usage}: ${record.doc}. It takes ${given + (isAtPlace ? 2 : 0)} arguments, got ${args.length}.`,
     );
   }
-  const split = record.atomic ? args.length - given : 0;
-  const at = record.atomic ? place(p, node, args.slice(0, split)) : undefined;
+  const split = isAtPlace ? args.length - given : 0;
+  const at = isAtPlace ? place(p, node, args.slice(0, split)) : undefined;
+  if (record.remote && at?.memory.type.space !== 'shared')
+    p.fail(node, `${name} reads a shared array, got ${at?.name}, ${at?.memory.type.space} memory.`);
   const rest = args.slice(split);
   const parts = p.inOrder(rest.map((a) => () => p.expression(a)));
   const typed = parts.find((v, i) => record.params[i] === 'T' && v.kind === 'expr');
@@ -342,6 +345,8 @@ function callIntrinsic(
 const VARYING: ReadonlySet<Intrinsic> = new Set<Intrinsic>([
   'initBarrier',
   'arriveExpect',
+  'arriveRemote',
+  'tmaLoadMulticast',
   'waitBarrier',
   'groupBarrier',
 ]);

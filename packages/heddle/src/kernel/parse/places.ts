@@ -70,7 +70,7 @@ export function requirePlaces(
   values: readonly Expr[],
 ): void {
   const [first, second, third] = places.map(({ memory }) => memory);
-  if (name === 'tmaLoad') requireBox(p, node, name, first!, second!);
+  if (name === 'tmaLoad' || name === 'tmaLoadMulticast') requireBox(p, node, name, first!, second!);
   if (name === 'tmaStore') requireBox(p, node, name, second!, first!);
   if (name === 'wgmma')
     requireProduct(

@@ -9,8 +9,16 @@
  * the simulator would find is not seen here.
  */
 import { KernelError } from '../../core/errors.js';
-import { preorder } from '../../core/node.js';
-import { type ArrayDecl, block, type KernelIr, type Node, read, type Variable } from '../ir/ir.js';
+import { find, preorder } from '../../core/node.js';
+import {
+  type ArrayDecl,
+  block,
+  isOfCluster,
+  type KernelIr,
+  type Node,
+  read,
+  type Variable,
+} from '../ir/ir.js';
 import { uniformity } from '../ir/uniform.js';
 import { Emitter } from './emit.js';
 import { type KernelPiece, partsOf, split, Unsplittable } from './split.js';
@@ -37,6 +45,8 @@ export function serialize(ir: KernelIr, size: readonly [number, number, number])
     const obstacles: Obstacle[] = [];
     const body = separateWarpOperations(ir.body, obstacles);
     if (obstacles[0]) throw new Unsplittable(obstacles[0].why, obstacles[0].node);
+    const ofCluster = find<Node>([body], isOfCluster);
+    if (ofCluster) throw new Unsplittable('its blocks work together in clusters', ofCluster);
     const uniform = uniformity(body);
     const shared = new Set<Variable>();
     let pieces: KernelPiece[];

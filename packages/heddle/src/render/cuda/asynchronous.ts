@@ -54,6 +54,18 @@ const onBarrier =
       [postfix(`${at!.text} + ${at!.indices[0]!.text}`), ...args],
     );
 
+/** On the mbarrier of another block of the cluster at a place. */
+const onRemoteBarrier = ({ prelude, places: [at], args }: Use): Text =>
+  instruction(
+    prelude,
+    'arrive_remote',
+    'unsigned long long* barrier, unsigned rank',
+    '"{\\n.reg .b32 remote;\\nmapa.shared::cluster.u32 remote, %0, %1;\\n' +
+      'mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\\n}" ' +
+      `:: "r"(${ADDRESS}(barrier)), "r"(rank) : "memory"`,
+    [postfix(`${at!.text} + ${at!.indices[0]!.text}`), ...args],
+  );
+
 const plain =
   (name: string, ptx: string) =>
   ({ prelude, args: [n] }: Use): Text =>
@@ -96,12 +108,13 @@ interface CopyOperands {
   readonly isWalk: boolean;
   readonly coordinates: string;
   readonly offsets: string;
+  readonly mask: string;
 }
 
-/** A copy of a box, in one direction or the other. */
+/** A copy of a box, in one direction or the other; its arguments are the blocks of the cluster that a load is for. */
 const copyOf =
   (name: string, ptx: (operands: CopyOperands) => string, map: number, tile: number, barrier?: number) =>
-  ({ prelude, places }: Use): Text => {
+  ({ prelude, places, args: [mask] }: Use): Text => {
     const { isWalk, coordinates, offsets } = coordinatesOf(places[map]!);
     const rank = coordinates.length;
     const names = [...coordinates.map((_, i) => `c${i}`), ...offsets.map((_, i) => `o${i}`)];
@@ -110,21 +123,23 @@ const copyOf =
     const operands: CopyOperands = {
       ...{ rank, isWalk, coordinates: numbered(rank, first) },
       offsets: numbered(offsets.length, first + rank),
+      mask: mask ? `, %${first + names.length}` : '',
     };
     // Offsets are numbers of 16 bits.
     const operand = (c: string, i: number) => (i < rank ? `, "r"(${c})` : `, "h"((unsigned short)${c})`);
     return instruction(
       prelude,
       `${name}_${rank}d${isWalk ? '_pixels' : ''}`,
-      `void* tile, const TensorMap& map, ${isLoad ? 'unsigned long long* barrier, ' : ''}${names.map((c) => `int ${c}`).join(', ')}`,
+      `void* tile, const TensorMap& map, ${isLoad ? 'unsigned long long* barrier, ' : ''}${names.map((c) => `int ${c}`).join(', ')}${mask ? ', int mask' : ''}`,
       `"${ptx(operands)}" :: "r"(${ADDRESS}(tile)), "l"(&map)` +
-        `${isLoad ? `, "r"(${ADDRESS}(barrier))` : ''}${names.map(operand).join('')} : "memory"`,
+        `${isLoad ? `, "r"(${ADDRESS}(barrier))` : ''}${names.map(operand).join('')}${mask ? ', "h"((unsigned short)mask)' : ''} : "memory"`,
       [
         tileAddress(places[tile]!),
         postfix(places[map]!.text),
         ...(isLoad ? [postfix(`${places[barrier]!.text} + ${places[barrier]!.indices[0]!.text}`)] : []),
         ...coordinates,
         ...offsets,
+        ...(mask ? [mask] : []),
       ],
     );
   };
@@ -158,7 +173,7 @@ function descriptor(prelude: Prelude, at: PlaceText, transposed: boolean): Text 
 }
 
 /** The operands' type, as PTX names it. */
-const operandType = ({ name }: DType): string => (name === 'f32' ? 'tf32' : name);
+const operandType = ({ name }: DType): string => (name === 'f32' ? 'tf32' : name === 'i8' ? 's8' : name);
 
 /** A local array's elements: their type in C++, and the class of registers that they are in. */
 const REGISTERS: Readonly<Partial<Record<DTypeName, readonly [type: string, register: string]>>> = {
@@ -230,6 +245,29 @@ function fenceWgmma({ prelude, places: [at] }: Use): Text {
   return postfix(`${call(name, sums).text}, fence_wgmma()`);
 }
 
+/** A copy to the tile of this block, or of several of the cluster. */
+const loadOf = (name: string, multicast: '' | '.multicast::cluster') =>
+  copyOf(
+    name,
+    ({ rank, isWalk, coordinates, offsets, mask }) =>
+      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.${isWalk ? 'im2col' : 'tile'}.mbarrier::complete_tx::bytes${multicast} ` +
+      `[%0], [%1, {${coordinates}}], [%2]${offsets && `, {${offsets}}`}${mask};`,
+    1,
+    0,
+    2,
+  );
+
+/** In a kernel with clusters it sees what those of other blocks have done who have arrived. */
+const waitBarrier = (use: Use): Text => {
+  const scope = use.prelude.hasClusters ? '.acquire.cluster' : '';
+  return onBarrier(
+    'wait_barrier',
+    `{\\n.reg .pred done;\\nagain:\\nmbarrier.try_wait.parity${scope}.shared::cta.b64 done, [%0], %1;\\n@!done bra again;\\n}`,
+    ['phase'],
+    'phase & 1',
+  )(use);
+};
+
 const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
   initBarrier: onBarrier(
     'init_barrier',
@@ -240,21 +278,11 @@ const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
   arriveExpect: onBarrier('arrive_expect', 'mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;', [
     'bytes',
   ]),
-  waitBarrier: onBarrier(
-    'wait_barrier',
-    '{\\n.reg .pred done;\\nagain:\\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n@!done bra again;\\n}',
-    ['phase'],
-    'phase & 1',
-  ),
-  tmaLoad: copyOf(
-    'tma_load',
-    ({ rank, isWalk, coordinates, offsets }) =>
-      `cp.async.bulk.tensor.${rank}d.shared::cluster.global.${isWalk ? 'im2col' : 'tile'}.mbarrier::complete_tx::bytes ` +
-      `[%0], [%1, {${coordinates}}], [%2]${offsets && `, {${offsets}}`};`,
-    1,
-    0,
-    2,
-  ),
+  arriveCopies: onBarrier('arrive_copies', 'cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];'),
+  arriveRemote: onRemoteBarrier,
+  waitBarrier,
+  tmaLoad: loadOf('tma_load', ''),
+  tmaLoadMulticast: loadOf('tma_load_multicast', '.multicast::cluster'),
   tmaStore: copyOf(
     'tma_store',
     ({ rank, isWalk, coordinates }) =>
@@ -283,6 +311,8 @@ const TABLE: Readonly<Record<Asynchronous, (use: Use) => Text>> = {
       '"bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"',
       args,
     ),
+  arriveCluster: plain('arrive_cluster', 'barrier.cluster.arrive.release;'),
+  waitCluster: plain('wait_cluster', 'barrier.cluster.wait.acquire;'),
   raiseRegisters: plain('raise_registers', 'setmaxnreg.inc.sync.aligned.u32 N;'),
   lowerRegisters: plain('lower_registers', 'setmaxnreg.dec.sync.aligned.u32 N;'),
 };

@@ -2,7 +2,7 @@
 import { bool, type DType, f32, isHalf, u8 } from '../../core/dtype.js';
 import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
-import { type Axis, type Expr, isPair, type MemoryNode, type Special } from '../../kernel/ir/ir.js';
+import { type Axis, type Expr, isPair, type MemoryNode, type Own, type Special } from '../../kernel/ir/ir.js';
 import { isHeld } from '../../kernel/ir/operands.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import { GPU } from '../../kernel/ir/target.js';
@@ -40,12 +40,22 @@ const along = <Name extends 'threadIdx' | 'blockIdx' | 'blockDim' | 'gridDim'>(
   ) as Record<`${Name}.${Axis}`, string>;
 
 /** What a launch's numbers stay below on every GPU. */
-const SPECIAL_ENDS: Readonly<Record<Exclude<Special, 'laneId' | 'warpId'>, string>> = {
+const SPECIAL_ENDS: Readonly<Record<Exclude<Special, Own>, string>> = {
   ...along('threadIdx', GPU.block, 0),
   ...along('blockIdx', GPU.grid, 0),
   ...along('blockDim', GPU.block, 1),
   ...along('gridDim', GPU.grid, 1),
 };
+
+/** The functions of the prelude for numbers of a thread's or block's own. */
+const OWN = {
+  laneId: 'lane_id',
+  warpId: 'warp_id',
+  clusterRank: 'cluster_rank',
+  clusterSize: 'cluster_size',
+} as const satisfies Record<Own, string>;
+
+const isOwn = (name: Special): name is Own => name in OWN;
 
 /** Float operators that vectors have as well. */
 const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
@@ -199,8 +209,8 @@ export class CudaExpressions {
   }
 
   #special(name: Special): Text {
-    if (name === 'laneId' || name === 'warpId') {
-      const part = name === 'laneId' ? 'lane_id' : 'warp_id';
+    if (isOwn(name)) {
+      const part = OWN[name];
       this.#prelude.need(part);
       return call(part);
     }

@@ -25,8 +25,8 @@ export function accessOf(node: Node): Access | undefined {
   const record: IntrinsicRecord = INTRINSICS[node.arg];
   if (record.rows)
     return access(first!, node.src.slice(1), 1, false, 16 / (first as MemoryNode).type.dtype.bytes);
-  if (!record.atomic) return undefined;
-  return access(first!, node.src.slice(1, node.src.length - record.params.length), 1, true, 1);
+  if (!record.atomic && !record.remote) return undefined;
+  return access(first!, node.src.slice(1, node.src.length - record.params.length), 1, !record.remote, 1);
 }
 
 const access = (

@@ -12,6 +12,7 @@ import {
   MEMORY_TYPE,
   PRECEDENCE,
   postfix,
+  prefix,
   REGISTER_TYPE,
   type Text,
   ternary,
@@ -23,7 +24,7 @@ interface IntrinsicUse {
   /** The dtype of its `T`. */
   readonly t: DType;
   readonly args: readonly Text[];
-  /** Of atomics and `rows`: the address of the element. */
+  /** Of atomics, `rows` and what is remote: the address of the element. */
   readonly place: Text;
 }
 
@@ -221,6 +222,15 @@ const TABLE = {
   mmaBf16: multiply('mma_bf16', 'm16n8k16', 'bf16', 'u32'),
   loadMatrix4: matrices('load_matrix_4', 'x4'),
   loadMatrix4Transposed: matrices('load_matrix_4_transposed', 'x4.trans'),
+  loadRemote: ({ prelude, t, place, args: [rank] }) => {
+    prelude.define(
+      'remote_place',
+      () =>
+        'template <class T> __device__ __forceinline__ T* remote_place(T* at, unsigned rank) ' +
+        '{ T* there; asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(at), "r"(rank) : "memory"); return there; }',
+    );
+    return fromMemory(prelude, t, prefix('*', call('remote_place', place, rank!)));
+  },
   commitCopies: ({ prelude }) => {
     prelude.define(
       'commit_copies',

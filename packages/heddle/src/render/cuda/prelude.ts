@@ -167,6 +167,22 @@ const PARTS = {
         'unsigned id; asm("mov.u32 %0, %%laneid;" : "=r"(id)); __builtin_assume(id < 32); return id;',
       ),
   },
+  cluster_rank: {
+    needs: [],
+    text: () =>
+      inline(
+        'int cluster_rank()',
+        'unsigned rank; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)); __builtin_assume(rank < 16); return rank;',
+      ),
+  },
+  cluster_size: {
+    needs: [],
+    text: () =>
+      inline(
+        'int cluster_size()',
+        'unsigned size; asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size)); __builtin_assume(size <= 16); return size;',
+      ),
+  },
   // What cannot be negative divides by shifts and multiplications alone.
   index_below: {
     needs: [],
@@ -242,9 +258,12 @@ export class Prelude {
   readonly #definitions = new Map<string, string>();
   /** Whether every warp has all its 32 lanes, throughout. */
   readonly wholeWarps: boolean;
+  /** Whether the blocks of a cluster work together. */
+  readonly hasClusters: boolean;
 
-  constructor(wholeWarps = true) {
+  constructor(wholeWarps = true, hasClusters = false) {
     this.wholeWarps = wholeWarps;
+    this.hasClusters = hasClusters;
   }
 
   /** Ask for a part, for type `T` if it is generic. */

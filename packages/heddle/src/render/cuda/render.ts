@@ -11,7 +11,16 @@ import { around, InternalError, type Location } from '../../core/errors.js';
 import { some } from '../../core/node.js';
 import { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
-import type { ArrayDecl, Expr, KernelIr, Node, Param, Statement, Variable } from '../../kernel/ir/ir.js';
+import {
+  type ArrayDecl,
+  type Expr,
+  isOfCluster,
+  type KernelIr,
+  type Node,
+  type Param,
+  type Statement,
+  type Variable,
+} from '../../kernel/ir/ir.js';
 import { operandsOf } from '../../kernel/ir/operands.js';
 import { type SharedLayout, sharedLayoutOf } from '../../kernel/ir/shared-layout.js';
 import { isBuffer } from '../../kernel/ir/types.js';
@@ -93,7 +102,10 @@ class Writer {
     this.#options = options;
     this.#analysis = analyse(ir.body);
     const { maxThreads = 32 } = options;
-    this.#prelude = new Prelude(maxThreads % 32 === 0 && !this.#analysis.returns);
+    this.#prelude = new Prelude(
+      maxThreads % 32 === 0 && !this.#analysis.returns,
+      some<Node>([ir.body], isOfCluster),
+    );
     this.#messages = new Messages(ir.name, cudaEntry(ir), this.#prelude);
     const block = ir.lists === undefined ? undefined : LIST_BLOCK;
     this.#expressions = new CudaExpressions(this.#prelude, this.#names, this.#analysis, block);

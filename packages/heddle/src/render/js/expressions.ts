@@ -181,6 +181,13 @@ export function expression(to: Scribe, e: Expr): string {
         );
         return `(yield [${site}, rowBits(${to.name(memory.arg)}, ${row})])`;
       }
+      if (record.remote) {
+        const memory = operand as MemoryNode;
+        const site = to.site(e.at);
+        const element = elementAt(to, memory, e.src.slice(1, -1) as Expr[], site);
+        const rank = x(e.src.at(-1)!);
+        return `gather(${e.type.dtype.name}, ${to.name(memory.arg)}$.remote(${element}, ${rank}, ${site}), ${element}, 1)[0]`;
+      }
       if (!record.atomic) {
         const dtype = (operand as Expr | undefined)?.type.dtype;
         const site = to.site(e.at, { intrinsic: e.arg, path: to.path(), ...(dtype ? { dtype } : {}) });
@@ -226,6 +233,15 @@ export function access(
   site: number,
 ): string {
   const check = `${to.name(memory.arg)}$`;
+  const flat = elementAt(to, memory, indices, site);
+  return type.lanes === 1
+    ? `${check}.${way}(${flat}, ${site})`
+    : `${check}.${way}Lanes(${flat}, ${type.lanes}, ${site})`;
+}
+
+/** Which element of its memory stands at a place, its indices checked. */
+function elementAt(to: Scribe, memory: MemoryNode, indices: readonly Expr[], site: number): string {
+  const check = `${to.name(memory.arg)}$`;
   const at = indices.map((i) =>
     i.type.dtype.name === 'i64' ? `Number(${expression(to, i)})` : expression(to, i),
   );
@@ -238,8 +254,5 @@ export function access(
       flat = `${d > 1 ? `(${flat})` : flat} * ${dims[d]} + ${check}.dim(${at[d]}, ${d}, ${site})`;
     }
   }
-  if (width > 1) flat = `(${flat}) * ${width}`;
-  return type.lanes === 1
-    ? `${check}.${way}(${flat}, ${site})`
-    : `${check}.${way}Lanes(${flat}, ${type.lanes}, ${site})`;
+  return width > 1 ? `(${flat}) * ${width}` : flat;
 }

@@ -164,7 +164,8 @@ function atomic(
 
 /** Memory that a copy is on its way to, or that it reads. */
 interface Watched {
-  depart(element: number, lanes: number, site: number): void;
+  /** Whether the copy is to be made now. */
+  depart(element: number, lanes: number, site: number): boolean;
   arrive(element: number, lanes: number, site: number): void;
   /** Until what is returned is called, a copy reads these elements. */
   lend(element: number, lanes: number, site: number): () => void;
@@ -174,6 +175,8 @@ interface Watched {
 class Copies {
   #started: (() => void)[] = [];
   readonly #groups: (() => void)[][] = [];
+  /** What those that are not waited for still read. */
+  readonly #lent = new Set<() => void>();
 
   /** @param source where it reads; no element where its condition is false */
   start(
@@ -185,13 +188,21 @@ class Copies {
     source?: Watched,
     from = -1,
   ): void {
-    to.depart(element, lanes, site);
+    const now = to.depart(element, lanes, site);
+    if (now) copy();
     const giveBack = from >= 0 ? source?.lend(from, lanes, site) : undefined;
+    if (giveBack) this.#lent.add(giveBack);
     this.#started.push(() => {
-      copy();
-      giveBack?.();
+      if (!now) copy();
+      if (giveBack && this.#lent.delete(giveBack)) giveBack();
       to.arrive(element, lanes, site);
     });
+  }
+
+  /** An mbarrier waits for all of them from here on. */
+  handOver(): void {
+    for (const giveBack of this.#lent) giveBack();
+    this.#lent.clear();
   }
 
   commit(): void {

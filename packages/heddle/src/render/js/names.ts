@@ -53,7 +53,7 @@ const RESERVED = new Set([
   ...'interface let new null package private protected public return static super switch this throw'.split(
     ' ',
   ),
-  ...'true try typeof var void while with yield NaN Infinity undefined Math BigInt Number Array laneId warpId'.split(
+  ...'true try typeof var void while with yield NaN Infinity undefined Math BigInt Number Array laneId warpId clusterRank clusterSize'.split(
     ' ',
   ),
   ...['threadIdx', 'blockIdx', 'blockDim', 'gridDim'].flatMap((s) => [`${s}_x`, `${s}_y`, `${s}_z`]),

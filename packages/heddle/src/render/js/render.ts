@@ -10,6 +10,7 @@ import { ASYNCHRONOUS } from '../../kernel/ir/asynchronous.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import {
   type Expr,
+  isOfCluster,
   type KernelIr,
   type MemoryNode,
   type Node,
@@ -38,14 +39,15 @@ export interface JsKernel {
   readonly sites: readonly Site[];
 }
 
-const isAsynchronous = (n: Node): boolean => n.op === 'effect' && n.arg !== null && n.arg in ASYNCHRONOUS;
+const isAsynchronous = (n: Node): boolean =>
+  (n.op === 'effect' && n.arg !== null && n.arg in ASYNCHRONOUS) || (n.op === 'intrinsic' && isOfCluster(n));
 
 const waitsHere = (n: Node): boolean =>
   (n.op === 'intrinsic' || n.op === 'effect') && n.arg !== null && needsOthers(n.arg);
 
 const copiesHere = (n: Node): boolean =>
   (n.op === 'store' && n.arg !== null) ||
-  (n.op === 'effect' && (n.arg === 'commitCopies' || n.arg === 'waitCopies'));
+  (n.op === 'effect' && (n.arg === 'commitCopies' || n.arg === 'waitCopies' || n.arg === 'arriveCopies'));
 
 /** The JavaScript of a kernel; the same text for the same kernel. */
 export function renderJs(ir: KernelIr): JsKernel {
@@ -83,6 +85,8 @@ export function renderJs(ir: KernelIr): JsKernel {
       if (some<Node>([ir.body], copiesHere)) to.line('const copies = new Copies();');
       if (used.has('laneId')) to.line('const laneId = run.thread & 31;');
       if (used.has('warpId')) to.line('const warpId = run.thread >> 5;');
+      if (used.has('clusterRank')) to.line('const clusterRank = run.rank;');
+      if (used.has('clusterSize')) to.line('const clusterSize = run.clusterSize;');
       for (const a of inSpace('local')) {
         const name = to.name(a);
         to.line(`const ${name}$ = local(${ir.arrays.indexOf(a)}), ${name} = ${name}$.data;`);
@@ -179,6 +183,7 @@ function beside(to: Scribe, s: Statement & { op: 'effect' }, name: Intrinsic): v
   const operands = [...at, ...values.map((v) => bare(to, v))];
   const site = to.site(s.at, { intrinsic: name, path: to.path() });
   const all = [site, ...operands].join(', ');
+  if (name === 'arriveCopies') to.line('copies.handOver();');
   to.line(needsOthers(name) ? `yield [${all}];` : `engine.${name}(${all});`);
 }
 

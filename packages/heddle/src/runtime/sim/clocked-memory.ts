@@ -1,5 +1,5 @@
 /** Shared memory in a kernel that waits at mbarriers or in groups: every access must know of those before it that it touches. */
-import { arrayOf } from '../../core/dtype.js';
+import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import type { ArrayDecl } from '../../kernel/ir/ir.js';
 import { elementsOf } from '../launch-rules.js';
 import type { Clocks, Knowledge } from './clocks.js';
@@ -13,6 +13,8 @@ interface PastAccess {
   readonly site: number;
   /** What did it, if not a plain access of a thread. */
   readonly by?: string | undefined;
+  /** It was the copy engine or the tensor cores. */
+  readonly isAsync?: boolean | undefined;
 }
 
 /** Who reads or writes: a thread, or what works beside the threads. */
@@ -22,20 +24,32 @@ export interface Actor {
   /** Of those on whose behalf it acts: each must know of what was before. */
   readonly knowledge: readonly Knowledge[];
   readonly site: number;
-  /** The copy engine or the tensor cores, by name; they see only what is fenced. */
+  /** What it is, if not a plain access of a thread. */
   readonly by?: string;
+  /** The copy engine or the tensor cores: they see only what is fenced. */
+  readonly isAsync?: boolean;
+}
+
+/** Of the engine: what it is told of accesses. */
+interface Reach {
+  remote(memory: ClockedMemory, element: number, rank: number, site: number): TypedArray;
 }
 
 export class ClockedMemory extends CheckedMemory {
   readonly decl: ArrayDecl;
+  readonly rank: number;
+  readonly #reach: Reach;
   #clocks!: Clocks;
   #writes: (PastAccess | undefined)[] = [];
   #reads: (PastAccess[] | undefined)[] = [];
 
-  constructor(run: Run, decl: ArrayDecl, sharedBytes: number) {
+  /** @param rank of the block in its cluster that has it */
+  constructor(run: Run, decl: ArrayDecl, sharedBytes: number, reach: Reach, rank: number) {
     const data = arrayOf(decl.dtype, elementsOf(decl, sharedBytes) * decl.lanes);
     super(run, decl.name, data, decl.dims, decl.lanes);
     this.decl = decl;
+    this.#reach = reach;
+    this.rank = rank;
   }
 
   /** A block begins: nothing is in shared memory yet. */
@@ -74,17 +88,30 @@ export class ClockedMemory extends CheckedMemory {
     return element;
   }
 
-  /** cp.async has no mbarrier here. */
-  depart(_element: number, _lanes: number, site: number): never {
-    return this.run.fail(
-      'race',
-      `${this.name}: copyAsync does not work in a kernel that waits at mbarriers or in groups. Use tmaLoad, or load and store.`,
-      site,
-    );
+  /** What stands there in another block of the cluster. */
+  remote(element: number, rank: number, site: number): TypedArray {
+    return this.#reach.remote(this, element, rank, site);
+  }
+
+  /** An asynchronous copy is made where it is started: who has not waited for it does not know of it. */
+  depart(element: number, lanes: number, site: number): boolean {
+    const thread = this.run.inCluster();
+    const copies = this.#clocks.nextCopy(thread);
+    const actor = { ...copies, knowledge: [this.#clocks.of(thread)], site, by: 'an asynchronous copy' };
+    for (let i = element; i < element + lanes; i++) this.writeBy(actor, i);
+    return true;
+  }
+
+  /** The thread that copies has waited for these elements. */
+  arrive(element: number): void {
+    const written = this.#writes[element];
+    const thread = this.run.inCluster();
+    const { agent } = this.#clocks.copiesOf(thread);
+    if (written?.agent === agent) this.#clocks.of(thread).see(agent, written.step);
   }
 
   #thread(site: number): Actor {
-    const { thread } = this.run;
+    const thread = this.run.inCluster();
     return { agent: thread, step: this.#clocks.stepOf(thread), knowledge: [this.#clocks.of(thread)], site };
   }
 
@@ -93,12 +120,12 @@ export class ClockedMemory extends CheckedMemory {
     if (!written) this.unwritten(element, actor.site);
     this.#mustKnow(actor, written, element, 'reads', 'writes');
     this.#mustSee(actor, written, element, 'reads');
-    const { agent, step, site, by } = actor;
+    const { agent, step, site, by, isAsync } = actor;
     // Whoever knows of this read knows of those that this one knows of.
     const others = (this.#reads[element] ?? []).filter(
       (r) => r.agent !== agent && !actor.knowledge.every((k) => k.hasSeen(r.agent, r.step)),
     );
-    this.#reads[element] = [...others, { agent, step, site, by }];
+    this.#reads[element] = [...others, { agent, step, site, by, isAsync }];
   }
 
   writeBy(actor: Actor, element: number): void {
@@ -108,14 +135,14 @@ export class ClockedMemory extends CheckedMemory {
       this.#mustSee(actor, written, element, 'writes');
     }
     for (const read of this.#reads[element] ?? []) this.#mustKnow(actor, read, element, 'writes', 'reads');
-    const { agent, step, site, by } = actor;
+    const { agent, step, site, by, isAsync } = actor;
     this.#reads[element] = undefined;
-    this.#writes[element] = { agent, step, site, by };
+    this.#writes[element] = { agent, step, site, by, isAsync };
   }
 
   #mustKnow(actor: Actor, before: PastAccess, element: number, does: string, did: string): void {
     if (actor.knowledge.every((k) => k.hasSeen(before.agent, before.step))) return;
-    const other = before.by ?? this.run.nameThread(before.agent);
+    const other = before.by ?? this.run.nameOfCluster(before.agent);
     this.run.fail(
       'race',
       `a race on ${this.describe(element)}: ${this.#name(actor)} ${does} what ${other} ${did}${this.run.nameLine(before.site)}, ` +
@@ -126,24 +153,31 @@ export class ClockedMemory extends CheckedMemory {
 
   /** What the copy engine and the tensor cores touch must have been fenced by the thread that wrote it. */
   #mustSee(actor: Actor, written: PastAccess, element: number, does: string): void {
-    if (!actor.by || written.by || actor.knowledge.every((k) => k.hasFenced(written.agent, written.step)))
-      return;
+    if (!actor.isAsync || written.isAsync) return;
+    if (actor.knowledge.every((k) => k.hasFenced(written.agent, written.step))) return;
+    const who = written.by ?? this.run.nameOfCluster(written.agent);
     this.run.fail(
       'missing-fence',
-      `${this.describe(element)}: ${this.#name(actor)} ${does} what ${this.run.nameThread(written.agent)} wrote` +
-        `${this.run.nameLine(written.site)} without a fence. Call fenceAsync() after writing, before the barrier.`,
+      `${this.describe(element)}: ${this.#name(actor)} ${does} what ${who} wrote${this.run.nameLine(written.site)} without a fence. ` +
+        (written.by
+          ? 'Call fenceAsync() after waiting for the copy.'
+          : 'Call fenceAsync() after writing, before the barrier.'),
       actor.site,
     );
   }
 
   #name({ by, agent }: Actor): string {
-    return by ?? this.run.nameThread(agent);
+    return by ?? this.run.nameOfCluster(agent);
   }
 
-  #remedy({ by }: PastAccess, did: string): string {
+  #remedy({ agent, by }: PastAccess, did: string): string {
     if (by?.startsWith('a tile copy')) return 'Wait at its mbarrier with waitBarrier(…) first.';
+    if (by?.startsWith('an asynchronous copy'))
+      return 'The thread that copies waits with waitCopies(…), or calls arriveCopies(…) for an mbarrier that others wait at.';
     if (by?.startsWith('wgmma')) return 'Wait with waitWgmma(…), and arrive after it.';
     if (by?.startsWith('a tile store')) return 'Wait with tmaWait(…) first.';
+    if (!by && Math.floor(agent / this.run.threads) !== this.run.rank)
+      return 'Put arriveCluster() and waitCluster() between the two.';
     return did === 'reads'
       ? 'Those who read arrive at an mbarrier when they are done, and those who write wait for it.'
       : 'Put a barrier, or arrive(…) and waitBarrier(…), between the two.';

@@ -27,6 +27,11 @@ export class Knowledge {
     join(this.fenced, fenced);
   }
 
+  /** What an agent has done up to a step. */
+  see(agent: number, step: number): void {
+    if (!this.hasSeen(agent, step)) this.seen[agent] = step;
+  }
+
   hasSeen(agent: number, step: number): boolean {
     return (this.seen[agent] ?? 0) >= step;
   }
@@ -40,6 +45,8 @@ export class Clocks {
   readonly #threads: readonly Knowledge[];
   /** Agents beside the threads, by what they are. */
   readonly #agents = new Map<string, number>();
+  /** Copies that each thread has started. */
+  readonly #copies = new Map<number, { readonly agent: number; step: number }>();
 
   constructor(threads: number) {
     this.#threads = Array.from({ length: threads }, (_, thread) => {
@@ -68,10 +75,6 @@ export class Clocks {
     return number;
   }
 
-  isThread(agent: number): boolean {
-    return agent < this.#threads.length;
-  }
-
   /** A thread tells others what it has done; what it does from now on they do not know. */
   release(thread: number, to: Knowledge): void {
     const own = this.#threads[thread]!;
@@ -79,10 +82,32 @@ export class Clocks {
     own.seen[thread]!++;
   }
 
-  /** What a thread has written so far may be read by the copy engine and the tensor cores. */
+  /** The asynchronous copies of a thread so far. */
+  copiesOf(thread: number): { readonly agent: number; readonly step: number } {
+    let copies = this.#copies.get(thread);
+    if (!copies) {
+      copies = { agent: this.agent(`copies of ${thread}`), step: 0 };
+      this.#copies.set(thread, copies);
+    }
+    return copies;
+  }
+
+  /** A thread starts another. */
+  nextCopy(thread: number): { readonly agent: number; readonly step: number } {
+    this.copiesOf(thread);
+    const copies = this.#copies.get(thread)!;
+    copies.step++;
+    return { ...copies };
+  }
+
+  /**
+   * What a thread has written so far, and the asynchronous copies that it knows of, may be read by the copy engine and the
+   * tensor cores.
+   */
   fence(thread: number): void {
     const own = this.#threads[thread]!;
     own.fenced[thread] = own.seen[thread]!;
+    for (const { agent } of this.#copies.values()) own.fenced[agent] = own.seen[agent] ?? 0;
     own.seen[thread]!++;
   }
 

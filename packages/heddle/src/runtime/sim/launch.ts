@@ -3,6 +3,7 @@ import { requireOptions } from '../../core/arguments.js';
 import { arrayOf, type TypedArray } from '../../core/dtype.js';
 import { DTypeError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
+import { sizeOf } from '../../core/shape.js';
 import { argumentsOf, type KernelIr, type Param } from '../../kernel/ir/ir.js';
 import { type Scalar, wrap } from '../../kernel/ir/ops.js';
 import { H200, type Target } from '../../kernel/ir/target.js';
@@ -17,10 +18,12 @@ import {
   requireScalar,
 } from '../launch-rules.js';
 import type { ClockedMemory } from './clocked-memory.js';
-import { AsyncEngine, type Mbarriers } from './engine.js';
+import { AsyncEngine } from './engine.js';
+import type { Mbarriers } from './mbarriers.js';
 import { LocalMemory, SumsMemory, WatchedMemory } from './memory.js';
 import { RUN, Run, type RunOptions } from './run.js';
 import {
+  runClusters,
   runThreads,
   runWaitingThreads,
   type ThreadFunction,
@@ -93,12 +96,13 @@ export class Sanitizer {
    */
   launch(
     ir: KernelIr,
-    { grid, block, sharedBytes }: LaunchSizes,
+    { grid, block, sharedBytes, cluster }: LaunchSizes,
     args: readonly (TypedArray | Scalar)[],
     options: RunOptions = {},
   ): Run {
     const { js, bind } = compiledFor(ir);
-    const run = new Run(js.sites, grid, block, this.#epoch, options);
+    const size = cluster ? sizeOf(cluster) : 1;
+    const run = new Run(js.sites, grid, block, this.#epoch, options, size);
     const places = smallestElements(ir, args);
     const engine = js.asynchronous ? new AsyncEngine(run) : undefined;
     const bound = argumentsOf(ir).map((p, i) => {
@@ -110,17 +114,27 @@ export class Sanitizer {
       if (p.schema.map) engine?.describe(memory, p.schema.map);
       return memory;
     });
-    const shared = ir.arrays
-      .filter((a) => a.space === 'shared')
-      .map((a) => engine?.shared(a, sharedBytes) ?? WatchedMemory.shared(run, a, sharedBytes));
     const Local = engine ? SumsMemory : LocalMemory;
     const local = (index: number): LocalMemory => new Local(run, ir.arrays[index]!);
-    const thread = threadOf(ir, bound, (list) => bind(run, list, shared, local, engine));
+    /** What a thread of a block does: each block of a cluster has its own shared memory. */
+    const thread = () => {
+      const shared = ir.arrays
+        .filter((a) => a.space === 'shared')
+        .map((a) => engine?.shared(a, sharedBytes) ?? WatchedMemory.shared(run, a, sharedBytes));
+      return threadOf(ir, bound, (list) => bind(run, list, shared, local, engine));
+    };
     try {
-      if (js.waits) runWaitingThreads(run, thread as WaitingThreadFunction, engine);
-      else runThreads(run, thread as ThreadFunction);
+      if (engine)
+        runClusters(
+          run,
+          Array.from({ length: size }, thread) as WaitingThreadFunction[],
+          engine,
+          cluster ?? [1, 1, 1],
+        );
+      else if (js.waits) runWaitingThreads(run, thread() as WaitingThreadFunction, cluster);
+      else runThreads(run, thread() as ThreadFunction, cluster);
     } finally {
-      this.#epoch = run.epoch;
+      this.#epoch = run.lastEpoch;
     }
     return run;
   }

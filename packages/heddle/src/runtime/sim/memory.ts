@@ -9,6 +9,9 @@ import { elementsOf } from '../launch-rules.js';
 import type { Loan, Run } from './run.js';
 import { type AccessKind, ATOMIC, READ, reportRace, Shadow, WRITE } from './shadow.js';
 
+/** A memory and the indices of a place in it, as a kernel's JavaScript passes them. */
+export type At<M> = readonly [memory: M, indices: readonly number[]];
+
 /** Bounds and alignment, the same for all memory. */
 export abstract class CheckedMemory {
   readonly data: TypedArray;
@@ -134,9 +137,10 @@ export class WatchedMemory extends CheckedMemory {
   }
 
   /** An asynchronous copy to these elements has begun: until it has been waited for, nobody may touch them. */
-  depart(element: number, lanes: number, site: number): void {
+  depart(element: number, lanes: number, site: number): boolean {
     const { thread, blockStart } = this.run;
     for (let i = element; i < element + lanes; i++) this.#flying.set(i, [thread, site, blockStart]);
+    return false;
   }
 
   /** The thread that copies has waited. For the others a barrier is still to come. */

@@ -60,17 +60,31 @@ export interface Loan {
   readonly site: number;
 }
 
+/** A block of a launch, and where it stands in time. */
+export interface BlockTime {
+  readonly coordinates: Dim3;
+  /** Which block of its cluster it is. */
+  readonly rank: number;
+  /** Its first epoch, and the one it is in. */
+  readonly start: number;
+  epoch: number;
+}
+
 /**
  * Time is counted in epochs: each block, and each interval between two barriers of a block, begins a new one. What
- * memory remembers of an access is its epoch, so nothing need be cleared between intervals, blocks or launches.
+ * memory remembers of an access is its epoch, so nothing need be cleared between intervals, blocks or launches. The blocks
+ * of a cluster run by turns, each in epochs of its own.
  */
 export class Run {
   /** The thread that runs now, counted within its block. */
   thread = 0;
+  /** The epoch of the block that runs now. */
   epoch: number;
-  /** The first epoch of this launch and of this block. */
+  /** The first epoch of this launch and of the block that runs now. */
   readonly launchStart: number;
   blockStart: number;
+  /** Which block of its cluster runs now. */
+  rank = 0;
   /** Loop iterations taken, by all threads. */
   steps = 0;
   readonly prints: string[] = [];
@@ -78,7 +92,17 @@ export class Run {
   readonly loans = new Set<Loan>();
   readonly blockDim: Dim3;
   readonly gridDim: Dim3;
-  readonly #blockStarts: number[] = [];
+  /** Blocks of a cluster, and threads of a block. */
+  readonly clusterSize: number;
+  readonly threads: number;
+  /** The newest epoch. */
+  lastEpoch: number;
+  /** The block of each epoch of this launch, the first at 0. */
+  readonly #owners: BlockTime[] = [];
+  #block: BlockTime | undefined;
+  /** The first epoch of the cluster, and the last before all its threads have met. */
+  #clusterStart: number;
+  #clusterMet = 0;
   readonly #sites: readonly Site[];
   readonly anyAlignment: boolean;
   readonly #trace: RunOptions['trace'];
@@ -90,29 +114,88 @@ export class Run {
     blockDim: Dim3,
     lastEpoch: number,
     options: RunOptions = {},
+    clusterSize = 1,
   ) {
     this.#sites = sites;
     this.gridDim = gridDim;
     this.blockDim = blockDim;
     this.epoch = lastEpoch;
+    this.lastEpoch = lastEpoch;
     this.launchStart = lastEpoch + 1;
     this.blockStart = this.launchStart;
+    this.#clusterStart = this.launchStart;
+    this.clusterSize = clusterSize;
+    this.threads = blockDim[0] * blockDim[1] * blockDim[2];
     this.anyAlignment = options.anyAlignment ?? false;
     this.#trace = options.trace;
     this.#budget = options.stepBudget ?? DEFAULT_STEP_BUDGET;
   }
 
-  /** The next block begins, in the order of the grid, x fastest. */
-  beginBlock(): void {
-    this.blockStart = ++this.epoch;
-    this.#blockStarts.push(this.epoch);
+  /** The blocks that begin from here on run together. */
+  beginCluster(): void {
+    this.#clusterStart = this.lastEpoch + 1;
+    this.#clusterMet = 0;
     this.loans.clear();
+  }
+
+  /** A block begins, and runs now. */
+  beginBlock(coordinates: Dim3, rank = 0): BlockTime {
+    const start = this.lastEpoch + 1;
+    const block = { coordinates, rank, start, epoch: start };
+    this.#nextEpoch(block);
+    this.resume(block);
+    return block;
+  }
+
+  /** A block of the cluster runs now. */
+  resume(block: BlockTime): void {
+    this.#block = block;
+    this.epoch = block.epoch;
+    this.blockStart = block.start;
+    this.rank = block.rank;
   }
 
   /** All threads of the block have met at the barrier at `site`. */
   passBarrier(site: number): void {
     this.tell({ kind: 'barrier', memory: '', shared: false, element: 0, lanes: 0 }, site, 0);
-    this.epoch++;
+    this.#nextEpoch(this.#block!);
+    this.epoch = this.#block!.epoch;
+  }
+
+  /** All threads of the cluster have met. */
+  passClusterBarrier(blocks: readonly BlockTime[]): void {
+    this.#clusterMet = this.lastEpoch;
+    for (const block of blocks) this.#nextEpoch(block);
+  }
+
+  #nextEpoch(block: BlockTime): void {
+    block.epoch = ++this.lastEpoch;
+    this.#owners.push(block);
+  }
+
+  /** Whether an epoch is one of the block that runs now. */
+  isOwn(epoch: number): boolean {
+    return epoch >= this.blockStart && this.#ownerOf(epoch) === this.#block;
+  }
+
+  /** Whether what happened in an epoch before comes before what the running block does now. */
+  isOrdered(epoch: number): boolean {
+    if (this.clusterSize === 1) return epoch >= this.blockStart;
+    return (epoch >= this.#clusterStart && epoch <= this.#clusterMet) || this.isOwn(epoch);
+  }
+
+  /** Whether an epoch is one of the cluster that runs now. */
+  isOfCluster(epoch: number): boolean {
+    return epoch >= this.#clusterStart;
+  }
+
+  #ownerOf(epoch: number): BlockTime | undefined {
+    return this.#owners[epoch - this.launchStart];
+  }
+
+  /** A thread of the block that runs now, counted in the cluster. */
+  inCluster(thread = this.thread): number {
+    return this.rank * this.threads + thread;
   }
 
   /** Whether somebody is told of every access. */
@@ -136,18 +219,19 @@ export class Run {
 
   /** Coordinates of the block that ran at an epoch of this launch. */
   blockAt(epoch: number): Dim3 {
-    let low = 0;
-    for (let high = this.#blockStarts.length; high - low > 1; ) {
-      const middle = (low + high) >> 1;
-      if (this.#blockStarts[middle]! <= epoch) low = middle;
-      else high = middle;
-    }
-    return coordinates(low, this.gridDim);
+    return this.#ownerOf(epoch)?.coordinates ?? [0, 0, 0];
   }
 
   /** A thread of a block, for people. */
   nameThread(thread: number): string {
     return `thread (${coordinates(thread, this.blockDim).join(',')})`;
+  }
+
+  /** A thread that is counted in its cluster, for people. */
+  nameOfCluster(thread: number): string {
+    const rank = Math.floor(thread / this.threads);
+    const name = this.nameThread(thread % this.threads);
+    return rank === this.rank ? name : `${name} of block ${rank} of the cluster`;
   }
 
   /** ` (line 12)`, where a site's line is known. */

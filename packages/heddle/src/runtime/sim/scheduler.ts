@@ -1,11 +1,16 @@
-/** Runs the threads of a kernel: blocks one after another, the threads of a block from one barrier to the next. */
+/**
+ * Runs the threads of a kernel: clusters of blocks one after another, the blocks of a cluster by turns, the threads of a
+ * block from one barrier to the next.
+ */
 import { WARPGROUP } from '../../kernel/ir/asynchronous.js';
 import type { IntrinsicRecord, LaneValue } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS } from '../../kernel/ir/intrinsics.js';
 import { isPast } from '../../render/js/names.js';
 import type { Dim3 } from '../device.js';
 import type { AsyncEngine } from './engine.js';
-import { coordinates, type Run } from './run.js';
+import type { Mbarriers } from './mbarriers.js';
+import type { At } from './memory.js';
+import { type BlockTime, coordinates, type Run } from './run.js';
 
 type ThreadIndex = [number, number, number, number, number, number];
 /** What a waiting thread says: the site it waits at, and its arguments there. */
@@ -23,39 +28,108 @@ const WARPS = WARPGROUP / WARP;
 
 const volume = ([x, y, z]: Dim3): number => x * y * z;
 
-/** Run a kernel that never waits: one thread after another. */
-export function runThreads(run: Run, thread: ThreadFunction): void {
-  const threads = volume(run.blockDim);
-  for (let b = 0; b < volume(run.gridDim); b++) {
-    const [bx, by, bz] = coordinates(b, run.gridDim);
-    run.beginBlock();
-    for (let t = 0; t < threads; t++) {
-      run.thread = t;
-      const [x, y, z] = coordinates(t, run.blockDim);
-      thread(x, y, z, bx, by, bz);
-    }
+/** The coordinates of the blocks of each cluster, one cluster after the other. */
+function* clustersOf(grid: Dim3, cluster: Dim3): Generator<Dim3[]> {
+  const clusters = grid.map((n, i) => n / cluster[i]!) as unknown as Dim3;
+  for (let c = 0; c < volume(clusters); c++) {
+    const first = coordinates(c, clusters);
+    yield Array.from({ length: volume(cluster) }, (_, rank) => {
+      const within = coordinates(rank, cluster);
+      return first.map((at, i) => at * cluster[i]! + within[i]!) as unknown as Dim3;
+    });
   }
 }
 
-/** Run a kernel with barriers or warp operations. @param engine what works beside its threads, if anything does */
-export function runWaitingThreads(run: Run, thread: WaitingThreadFunction, engine?: AsyncEngine): void {
-  const threads = volume(run.blockDim);
-  for (let b = 0; b < volume(run.gridDim); b++) {
-    const block = coordinates(b, run.gridDim);
-    run.beginBlock();
-    engine?.beginBlock();
-    const warps: Warp[] = [];
-    for (let first = 0; first < threads; first += WARP) {
-      const lanes = Array.from({ length: Math.min(WARP, threads - first) }, (_, i) =>
-        thread(...coordinates(first + i, run.blockDim), ...block),
-      );
-      warps.push(new Warp(run, first, lanes, engine));
+const ALONE: Dim3 = [1, 1, 1];
+
+/** Run a kernel that never waits: one thread after another. */
+export function runThreads(run: Run, thread: ThreadFunction, cluster = ALONE): void {
+  for (const blocks of clustersOf(run.gridDim, cluster))
+    for (const [rank, block] of blocks.entries()) {
+      run.beginCluster();
+      run.beginBlock(block, rank);
+      for (let t = 0; t < run.threads; t++) {
+        run.thread = t;
+        thread(...coordinates(t, run.blockDim), ...block);
+      }
     }
-    do {
-      while (advance(run, warps, engine));
-    } while (meet(run, warps, engine));
-    engine?.endBlock();
+}
+
+/** A block that runs. */
+interface RunningBlock {
+  readonly time: BlockTime;
+  readonly warps: readonly Warp[];
+}
+
+function startBlock(
+  run: Run,
+  thread: WaitingThreadFunction,
+  [block, rank]: readonly [Dim3, number],
+  engine?: AsyncEngine,
+): RunningBlock {
+  const time = run.beginBlock(block, rank);
+  const warps: Warp[] = [];
+  for (let first = 0; first < run.threads; first += WARP) {
+    const lanes = Array.from({ length: Math.min(WARP, run.threads - first) }, (_, i) =>
+      thread(...coordinates(first + i, run.blockDim), ...block),
+    );
+    warps.push(new Warp(run, first, lanes, engine));
   }
+  return { time, warps };
+}
+
+/** Run a kernel with barriers or warp operations: one block after another. */
+export function runWaitingThreads(run: Run, thread: WaitingThreadFunction, cluster = ALONE): void {
+  for (const blocks of clustersOf(run.gridDim, cluster))
+    for (const [rank, at] of blocks.entries()) {
+      run.beginCluster();
+      toTheEnd(run, [startBlock(run, thread, [at, rank])]);
+    }
+}
+
+/**
+ * Run a kernel with work beside its threads: the blocks of a cluster by turns.
+ * @param threads what the threads do of each block of a cluster
+ */
+export function runClusters(
+  run: Run,
+  threads: readonly WaitingThreadFunction[],
+  engine: AsyncEngine,
+  cluster: Dim3,
+): void {
+  for (const blocks of clustersOf(run.gridDim, cluster)) {
+    run.beginCluster();
+    engine.beginCluster();
+    const running = blocks.map((at, rank) => startBlock(run, threads[rank]!, [at, rank], engine));
+    toTheEnd(run, running, engine);
+    engine.endCluster(running.map(({ time }) => time));
+  }
+}
+
+/** Run blocks until all threads have returned. @throws SimulatorError where some wait for ever */
+function toTheEnd(run: Run, blocks: readonly RunningBlock[], engine?: AsyncEngine): void {
+  for (let any = true; any; ) {
+    any = false;
+    for (const { time, warps } of blocks) {
+      run.resume(time);
+      while (advance(run, warps, engine)) any = true;
+      if (meet(run, warps, engine)) any = true;
+    }
+    if (!any && engine && meetAsCluster(run, blocks, engine)) any = true;
+  }
+  const waiting = blocks.filter(({ warps }) => warps.some((w) => w.requests.some((r) => r)));
+  const stuck = waiting.find(({ warps }) => engine && hasBegunWaiting(run, warps, engine)) ?? waiting[0];
+  if (!stuck) return;
+  run.resume(stuck.time);
+  reportWaiting(run, stuck.warps, engine);
+}
+
+/** All threads of a cluster that have not returned have arrived at its barrier: those that wait may go on. */
+function meetAsCluster(run: Run, blocks: readonly RunningBlock[], engine: AsyncEngine): boolean {
+  const ended = blocks.flatMap(({ warps }) => warps.flatMap((w) => w.requests.map((r) => r === undefined)));
+  if (!engine.cluster.meet(ended)) return false;
+  run.passClusterBarrier(blocks.map(({ time }) => time));
+  return true;
 }
 
 /** Let every warp go on until it waits for others; whether any could. */
@@ -106,7 +180,7 @@ function meetInGroups(run: Run, warps: readonly Warp[], engine: AsyncEngine): bo
   let any = false;
   for (const { wanted, threads } of waiting.values()) {
     if (threads.length < wanted) continue;
-    engine.groupBarrier(threads);
+    engine.meet(threads);
     const members = new Set(threads);
     for (const [w, warp] of warps.entries()) warp.release((lane) => members.has(w * WARP + lane));
     any = true;
@@ -114,31 +188,45 @@ function meetInGroups(run: Run, warps: readonly Warp[], engine: AsyncEngine): bo
   return any;
 }
 
-/** All threads stand at a barrier or have returned: check that they agree. Whether the block goes on. */
+/** Threads that all stand at one barrier of the block go on; whether they do. */
 function meet(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefined): boolean {
   const requests = warps.flatMap((w) => w.requests);
+  const first = requests.find((r) => r !== undefined);
+  if (!first || run.site(first[0]).intrinsic !== 'barrier') return false;
+  const [site, expected = requests.length] = first as [number, number?];
+  if (requests.some((r, i) => r?.[0] !== (i < expected ? site : undefined))) return false;
+  run.passBarrier(site);
+  engine?.meet([...requests.keys()]);
+  for (const warp of warps) warp.release(() => true);
+  return true;
+}
+
+/** Some threads wait, and nothing goes on: say why. */
+function reportWaiting(run: Run, warps: readonly Warp[], engine: AsyncEngine | undefined): never {
+  const requests = warps.flatMap((w) => w.requests);
   const waiting = requests.findIndex((r) => r !== undefined);
-  if (waiting < 0) return false;
   const stuck = stuckOf(run, requests, engine);
   if (stuck >= 0) reportStuck(run, requests, stuck, engine!);
   const [site, expected = requests.length] = requests[waiting]! as [number, number?];
   const other = requests.findIndex((r, i) => r?.[0] !== (i < expected ? site : undefined));
-  if (other >= 0) {
-    const arrived = requests.filter((r) => r?.[0] === site).length;
-    run.fail(
-      'divergent-barrier',
-      `barrier() is reached by ${arrived} of the block's ${expected} threads: ` +
-        `${whereabouts(run, other, requests[other])}. Every thread of a block must reach the same barrier(): ` +
-        'move it out of the if or loop, and do not return before it.',
-      site,
-      waiting,
-    );
-  }
-  run.passBarrier(site);
-  engine?.clocks.meet([...requests.keys()]);
-  for (const warp of warps) warp.release(() => true);
-  return true;
+  const arrived = requests.filter((r) => r?.[0] === site).length;
+  return run.fail(
+    'divergent-barrier',
+    `barrier() is reached by ${arrived} of the block's ${expected} threads: ` +
+      `${whereabouts(run, other, requests[other])}. Every thread of a block must reach the same barrier(): ` +
+      'move it out of the if or loop, and do not return before it.',
+    site,
+    waiting,
+  );
 }
+
+/** Whether a thread of the block waits at an mbarrier whose phase has begun. */
+const hasBegunWaiting = (run: Run, warps: readonly Warp[], engine: AsyncEngine): boolean =>
+  warps.some(({ requests }) => requests.some((r) => r && waitsBegun(run, r, engine)));
+
+const waitsBegun = (run: Run, request: Request, engine: AsyncEngine): boolean =>
+  run.site(request[0]).intrinsic === 'waitBarrier' &&
+  engine.mbarriers.hasBegun(request[1] as unknown as At<Mbarriers>);
 
 /** The thread that tells most of why nothing goes on, −1 if all wait at barriers of the block. */
 function stuckOf(
@@ -150,14 +238,9 @@ function stuckOf(
     requests.findIndex((r) => r !== undefined && names.includes(run.site(r[0]).intrinsic!));
   const divergent = at('wgmma', 'groupBarrier');
   if (divergent >= 0) return divergent;
-  const begun = requests.findIndex(
-    (r) =>
-      r !== undefined &&
-      run.site(r[0]).intrinsic === 'waitBarrier' &&
-      engine!.hasBegun(r[1] as unknown as Parameters<AsyncEngine['hasBegun']>[0]),
-  );
+  const begun = requests.findIndex((r) => r !== undefined && waitsBegun(run, r, engine!));
   if (begun >= 0) return begun;
-  const waiting = at('waitBarrier');
+  const waiting = at('waitBarrier', 'waitCluster');
   return waiting >= 0
     ? waiting
     : requests.findIndex((r) => r !== undefined && run.site(r[0]).intrinsic !== 'barrier');
@@ -173,9 +256,10 @@ function reportStuck(
   const [site, ...args] = requests[stuck]!;
   const { intrinsic } = run.site(site);
   if (intrinsic === 'waitBarrier') {
-    const [at, parity] = args as unknown as readonly [Parameters<AsyncEngine['explainWait']>[0], number];
-    return run.fail('deadlock', engine.explainWait(at, parity), site, stuck);
+    const [at, parity] = args as unknown as readonly [At<Mbarriers>, number];
+    return run.fail('deadlock', engine.mbarriers.explainWait(at, parity), site, stuck);
   }
+  if (intrinsic === 'waitCluster') return run.fail('deadlock', engine.cluster.explain(), site, stuck);
   const first = stuck - (stuck % WARPGROUP);
   const [from, count] = intrinsic === 'wgmma' ? [first, WARPGROUP] : [0, Number(args[1])];
   const all = Array.from(requests.keys()).slice(from, intrinsic === 'wgmma' ? first + WARPGROUP : undefined);
@@ -257,17 +341,18 @@ class Warp {
     }
   }
 
-  /** Lanes that wait at mbarriers whose phase is complete go on. */
+  /** Lanes that wait at mbarriers or the barrier of the cluster, whose phase is complete, go on. */
   #passBarriers(): void {
-    if (!this.#engine) return;
+    const engine = this.#engine;
+    if (!engine) return;
     this.requests.forEach((request, lane) => {
-      if (!request || this.#free[lane] || this.#run.site(request[0]).intrinsic !== 'waitBarrier') return;
-      const [site, at, parity] = request as unknown as readonly [
-        number,
-        Parameters<AsyncEngine['mayPass']>[2],
-        number,
-      ];
-      if (this.#engine!.mayPass(site, this.#first + lane, at, parity)) this.#free[lane] = true;
+      if (!request || this.#free[lane]) return;
+      const { intrinsic } = this.#run.site(request[0]);
+      const thread = this.#first + lane;
+      if (intrinsic === 'waitCluster') this.#free[lane] = engine.cluster.mayPass(request[0], thread);
+      if (intrinsic !== 'waitBarrier') return;
+      const [site, at, parity] = request as unknown as readonly [number, At<Mbarriers>, number];
+      if (engine.mbarriers.mayPass(site, thread, at, parity)) this.#free[lane] = true;
     });
   }
 
@@ -278,7 +363,7 @@ class Warp {
     const asking = requests.findIndex((r) => r && this.#record(r).scope === 'warp');
     if (asking < 0) return [];
     // A lane that waits at an mbarrier may still come.
-    if (requests.some((r) => r && run.site(r[0]).intrinsic === 'waitBarrier')) return [];
+    if (requests.some((r) => r && this.#record(r).waits)) return [];
     const [site] = requests[asking]!;
     const other = requests.findIndex((r, i) => (r ? r[0] !== site : this.#hasPassed(i, site)));
     if (other >= 0) {

@@ -77,7 +77,7 @@ export class Shadow {
     if (before === run.epoch) {
       if ((page[mine + 1]! & WHO) !== run.thread) page[mine + 1]! |= SEVERAL;
     } else {
-      if (before >= since && before < run.blockStart) page[mine + 2] = since;
+      if (before >= since && before < run.blockStart && !run.isOfCluster(before)) page[mine + 2] = since;
       page[mine] = run.epoch;
       page[mine + 1] = (site << SITE_SHIFT) | run.thread;
     }
@@ -91,7 +91,7 @@ function clashes(run: Run, page: Int32Array, track: number, since: number): bool
   if (epoch < since) return false;
   if (epoch === run.epoch) {
     if ((page[track + 1]! & WHO) !== run.thread) return true;
-  } else if (epoch < run.blockStart) return true;
+  } else if (!run.isOrdered(epoch)) return true;
   return page[track + 2] === since;
 }
 
@@ -109,7 +109,7 @@ function rival(run: Run, page: Int32Array, at: number, way: AccessKind): Rival {
   const packed = page[at + way + 1]!;
   const line = run.nameLine(packed >> SITE_SHIFT);
   const who = packed & THREAD;
-  if (epoch < run.blockStart) {
+  if (!run.isOwn(epoch)) {
     const block = run.blockAt(epoch).join(',');
     return { way, sameBlock: false, who: `${run.nameThread(who)} of block (${block})`, line };
   }

@@ -8,9 +8,9 @@ import { NativeMemory } from './native.js';
 /** Bytes of a CUtensorMap, and what it is aligned to. */
 export const TENSOR_MAP = { bytes: 128, alignment: 64 } as const;
 
-/** CUtensorMapDataType */
+/** CUtensorMapDataType; bytes are copied alike whether they have a sign. */
 const TYPES: Partial<Readonly<Record<DTypeName, number>>> = {
-  ...{ u8: 0, u32: 2, i32: 3, i64: 5 },
+  ...{ u8: 0, i8: 0, u32: 2, i32: 3, i64: 5 },
   ...{ f16: 6, f32: 7, f64: 8, bf16: 9 },
 };
 const TF32 = 11;
