@@ -27,7 +27,7 @@ const THREADS = 256;
 /** Blocks of one launch. */
 const BLOCKS = 2 ** 18;
 /** Fewer numbers are drawn sooner than a kernel is compiled. */
-const FEW = 2 ** 18;
+const FEW: Readonly<Record<Distribution, number>> = { uniform: 2 ** 20, normal: 2 ** 18 };
 
 /** `offset` + `scale` · x, for x drawn one after the other. */
 export interface ScaledDraws {
@@ -45,7 +45,8 @@ export function fillDrawn<T extends Values>(stream: PhiloxStream, values: T, dra
   };
   // A launch begins with a block. Numbers that lie across two blocks stay here.
   const before = ((BLOCK - (stream.position % BLOCK)) % BLOCK) / words;
-  const kernel = values.length >= FEW && Number.isInteger(before) ? launchFor(values, draws) : undefined;
+  const kernel =
+    values.length >= FEW[distribution] && Number.isInteger(before) ? launchFor(values, draws) : undefined;
   if (!kernel) {
     onHost(values);
     return values;

@@ -483,3 +483,23 @@ test('a register tile becomes variables', () => {
 `,
   );
 });
+
+test('a loop in one that is unrolled is unrolled in all of its rounds, or in none', () => {
+  const ir = defineKernel(
+    'rounds',
+    { y: buffer(i32) },
+    ({ y }, { COUNTS, WEIGHTS }) => {
+      for (let i = 0; i < 3; i++) {
+        let sum = 0;
+        // Only a later round needs j as a constant.
+        for (let j = 0; j < 2; j++) sum += COUNTS[i]! > 1 ? WEIGHTS[j]! : j;
+        y[i] = sum;
+      }
+    },
+    { COUNTS: [1, 2, 1], WEIGHTS: [10, 20] },
+  );
+  assert.ok(!/\bfor\b/.test(printKernel(ir)), printKernel(ir));
+  const args = { y: [0, 0, 0] };
+  interpret(ir, args);
+  assert.deepEqual(args.y, [1, 30, 1]);
+});

@@ -1,7 +1,7 @@
 /**
  * What a translation must know of places that it has not reached yet. Values of a kernel have types only once it is
  * translated, so facts are found by translating: where one is missing, the translation fails as it would for good and
- * names the fact that would resolve the error (parse.ts).
+ * names the fact that would resolve the error (parse.ts): a loop is then translated again (loops.ts), or else the kernel.
  */
 import type { ValueType } from '../ir/types.js';
 

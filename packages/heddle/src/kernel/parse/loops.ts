@@ -48,8 +48,11 @@ interface Counting {
 
 export function forStatement(p: Parsing, node: ForStatement): void {
   const counting = countingOf(node);
-  if (counting && !isAssigned(p.source.node, counting.declared, node.body) && countedLoop(p, node, counting))
-    return;
+  const counts =
+    counting &&
+    !isAssigned(p.source.node, counting.declared, node.body) &&
+    p.attempt(p.key(node), () => countedLoop(p, node, counting));
+  if (counts) return;
   const whole = p.nested(() => {
     const { init, update } = node;
     if (init) {

@@ -4,7 +4,7 @@ import { KernelError, type Location } from '../../core/errors.js';
 import { type ArrayDecl, declare, type Expr, read, type Statement, type Variable } from '../ir/ir.js';
 import type { ValueType } from '../ir/types.js';
 import { type Captured, SourcePlace } from './capture.js';
-import { type Fact, type Facts, typeIn } from './facts.js';
+import { type Fact, typeIn } from './facts.js';
 import { fromExpr, Scope, type Syntax, type Value } from './values.js';
 
 /**
@@ -52,7 +52,7 @@ export interface TranslationInput {
 export class Parsing {
   readonly arrays = new Map<string, ArrayDecl>();
   readonly #origin: TranslationInput;
-  readonly #facts: Facts;
+  readonly #facts: Map<string, Fact['is']>;
   /** Changed by `within` alone. */
   #around: Around;
   /** The statements of the innermost block; changed by `nested` alone. */
@@ -62,9 +62,12 @@ export class Parsing {
   /** The facts that variables may need, by their keys: types of those made of literals, loops that count with them. */
   readonly #open = new Map<Variable, string>();
   readonly #counters = new Map<Variable, string>();
+  /** Places that have been translated without their fact. */
+  readonly #withoutFact = new Set<string>();
   #missing: Fact | undefined;
 
-  constructor(origin: TranslationInput, facts: Facts) {
+  /** @param facts to which a translation adds those that it has found on its way */
+  constructor(origin: TranslationInput, facts: Map<string, Fact['is']>) {
     this.#origin = origin;
     this.#facts = facts;
     this.#around = { scope: new Scope(), source: origin.kernel, path: '', depth: 0, isConditional: false };
@@ -152,6 +155,30 @@ export class Parsing {
   /** As `nested`, where it depends on values whether it happens. */
   conditional<T>(translate: () => T): { readonly statements: Statement[]; readonly result: T } {
     return this.nested(translate, { isConditional: true });
+  }
+
+  /**
+   * Translate what a fact of that key can change, and once more if that is the fact it misses. Nothing before it depends on
+   * the fact, unless the same place has been translated without it (in a round of a loop that is unrolled): only then the
+   * kernel is translated again from its beginning.
+   */
+  attempt<T>(key: string, translate: () => T): T {
+    const [around, out, statements, arrays] = [this.#around, this.#out, [...this.#out], [...this.arrays]];
+    try {
+      const made = translate();
+      if (!this.#facts.has(key)) this.#withoutFact.add(key);
+      return made;
+    } catch (error) {
+      if (this.#missing?.key !== key || this.#withoutFact.has(key)) throw error;
+      this.#facts.set(key, this.#missing.is);
+      this.#missing = undefined;
+      this.#around = around;
+      this.#out = out;
+      out.splice(0, out.length, ...statements);
+      this.arrays.clear();
+      for (const [name, decl] of arrays) this.arrays.set(name, decl);
+      return translate();
+    }
   }
 
   // ── Statements, and values that they keep ────────────────────────────────────────────────────────────────────

@@ -47,12 +47,15 @@ interface Draft {
   readonly after: Set<Draft>;
 }
 
-const mustFollow = (draft: Draft, other: Draft): boolean => {
-  const before = new Set(draft.after);
-  for (const at of before) {
-    if (at === other) return true;
-    for (const earlier of at.after) before.add(earlier);
-  }
+/** Whether one of these kernels, other than `draft` itself, must follow it. Each is looked at once: there are hundreds. */
+const mustFollow = (drafts: ReadonlySet<Draft>, draft: Draft): boolean => {
+  const before = new Set(drafts);
+  before.delete(draft);
+  for (const at of before)
+    for (const earlier of at.after) {
+      if (earlier === draft) return true;
+      before.add(earlier);
+    }
   return false;
 };
 
@@ -78,7 +81,7 @@ export function reductionsOf(
   const fits = (node: GraphNode, draft: Draft): boolean =>
     lengthOf(node) < MOST_IN_CHAIN &&
     node.src.every((s) => draftOf.get(s) === draft || !needs.get(s)!.has(draft)) &&
-    [...needs.get(node)!].every((other) => other === draft || !mustFollow(other, draft));
+    !mustFollow(needs.get(node)!, draft);
 
   /** Whether a kernel can take more reductions. */
   const hasRoom = ({ structure: { contiguous }, members }: Draft, more: Iterable<GraphNode>): boolean => {
@@ -116,8 +119,8 @@ export function reductionsOf(
     keepsElements(a) &&
     hasRoom(a, b.members.keys()) &&
     isEqual(a.structure, b.structure) &&
-    !mustFollow(a, b) &&
-    !mustFollow(b, a);
+    !mustFollow(new Set([a]), b) &&
+    !mustFollow(new Set([b]), a);
 
   for (const node of order) {
     needs.set(node, new Set(node.src.flatMap((s) => [...needs.get(s)!])));
