@@ -105,6 +105,7 @@ export function map(op: ScalarOp, ...sources: GraphNode[]): GraphNode {
     number: dtype !== bool,
     float: isFloat(dtype),
     f32: dtype === f32,
+    i32: dtype === i32,
     integer: isInteger(dtype),
     bits: isInteger(dtype) || dtype === bool,
     bool: dtype === bool,

@@ -99,6 +99,8 @@ const SCALAR_RULES = {
   shl: none,
   shr: none,
   mulhi: none,
+  dp4a: none,
+  dp4aPositive: none,
 } as const satisfies Record<ScalarOp, ScalarRule>;
 
 const RULES = {

@@ -9,6 +9,7 @@ import type { BufferStorage } from '../engine/storage.js';
 import { Trace } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
+import { evaluating } from '../nn/evaluating.js';
 import type { Module } from '../nn/module.js';
 import { autocast } from '../tensor/autocast.js';
 import { getPrecision, setPrecision } from '../tensor/precision.js';
@@ -78,17 +79,6 @@ export function traceModel(
 
 const forward = (model: Module, inputs: readonly AnyTensor[]): unknown =>
   b.withoutGradients(() => (model.forward as (...inputs: AnyTensor[]) => unknown).apply(model, [...inputs]));
-
-/** Run `body` with the model in evaluation mode; each module then has the mode that it had. */
-function evaluating<T>(model: Module, body: () => T): T {
-  const modes = [...model.namedModules()].map(([, module]) => [module, module.training] as const);
-  try {
-    model.eval();
-    return body();
-  } finally {
-    for (const [module, training] of modes) module.training = training;
-  }
-}
 
 function inPrecision<T>(precision: EnginePrecision, body: () => T): T {
   const before = getPrecision();

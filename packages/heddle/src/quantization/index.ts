@@ -9,3 +9,16 @@ export {
   type Scale,
   type ZeroPoint,
 } from '../tensor/functional-quantization.js';
+export type { QuantizationBatch, QuantizationBatches } from './batches.js';
+export { QuantizedLayer } from './layers.js';
+export type { CalibrationMethod } from './observe.js';
+export { prepareQat, QatModule, type QatOptions } from './qat.js';
+export { type ModuleQuantizationOptions, quantize } from './quantize.js';
+export { QuantizedModule } from './quantized-module.js';
+export {
+  type LayerQuantizationReport,
+  type QuantizationError,
+  QuantizationReport,
+  type QuantizationReportOptions,
+  quantizationReport,
+} from './report.js';

@@ -8,7 +8,7 @@ import { INFERENCE_CALLS, INFERENCE_METHODS, INFERENCE_RECEIVERS } from './infer
 import { LAYERS, MODULE_METHODS, NORMALIZATION_CALLS } from './layers.js';
 import { LISTS } from './lists.js';
 import { OPTIM_CALLS, OPTIM_METHODS, OPTIM_RECEIVERS, schedule } from './optim.js';
-import { QUANTIZATION_CALLS } from './quantization.js';
+import { QUANTIZATION_CALLS, QUANTIZATION_METHODS, QUANTIZATION_RECEIVERS } from './quantization.js';
 import { SEQUENCE_CALLS, SEQUENCE_METHODS, SEQUENCE_RECEIVERS } from './sequences.js';
 import {
   axes,
@@ -354,6 +354,10 @@ export const NOT_CALLED: Readonly<Record<string, string>> = {
       .map((name) => [`${name}Error`, 'errors are for catching']),
   ),
   'inference.Engine': 'made by compile',
+  'quantization.QuantizedLayer': 'made by quantize',
+  'quantization.QuantizedModule': 'made by quantize',
+  'quantization.QatModule': 'made by prepareQat',
+  'quantization.QuantizationReport': 'made by quantizationReport',
   'train.LeNet5': 'a model that PROGRAMS makes',
   Tensor: 'it has a message of its own for those who call it (misuse.test.ts)',
   Kernel: 'made by kernel()',
@@ -383,6 +387,7 @@ export const RECEIVERS: Readonly<Record<string, () => object>> = {
   ...DATA_RECEIVERS,
   ...OPTIM_RECEIVERS,
   ...INFERENCE_RECEIVERS,
+  ...QUANTIZATION_RECEIVERS,
 };
 
 /** The methods that are ops of kernels, of that many operands. */
@@ -562,5 +567,6 @@ export const METHODS: Readonly<Record<string, Readonly<Record<string, readonly S
   ...DATA_METHODS,
   ...OPTIM_METHODS,
   ...INFERENCE_METHODS,
+  ...QUANTIZATION_METHODS,
   TensorHandle: { numel: [], 'set requiresGrad': [flag] },
 };

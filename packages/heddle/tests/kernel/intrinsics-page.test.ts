@@ -30,6 +30,7 @@ const OPERANDS: Readonly<Record<OperandRule, string>> = {
   number: 'numbers',
   float: 'floats',
   f32: 'f32',
+  i32: 'i32',
   integer: 'integers',
   bits: 'integers and booleans',
   bool: 'booleans',

@@ -40,7 +40,8 @@ const accepts = (record: OpRecord, t: DType): boolean => {
     case 'float':
       return t.kind === 'float';
     case 'f32':
-      return t.name === 'f32';
+    case 'i32':
+      return t.name === record.operands;
     case 'integer':
       return isInteger(t);
     case 'bits':

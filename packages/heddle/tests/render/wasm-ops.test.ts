@@ -141,7 +141,8 @@ const takes = (record: OpRecord, t: DType): boolean => {
     case 'float':
       return isFloat(t);
     case 'f32':
-      return t.name === 'f32';
+    case 'i32':
+      return t.name === record.operands;
     case 'integer':
       return isInteger(t);
     case 'bits':
@@ -197,7 +198,9 @@ for (const [name, record] of Object.entries(OPS) as [ScalarOp, OpRecord][]) {
     for (const t of Object.values(DTYPES)) {
       if (!takes(record, t)) continue;
       const out = record.result === 'bool' ? bool : t;
-      const rows = operandsFor(t, record.arity);
+      const drawn = operandsFor(t, record.arity);
+      const rows =
+        name === 'dp4aPositive' ? drawn.map(([a, b, c]) => [a!, Number(b) & 0x7f7f7f7f, c!]) : drawn;
       const columns = [0, 1, 2].slice(0, record.arity).map((c) => rows.map((r) => r[c]!));
       for (const lanes of [1, 2, 4] as const) {
         const ir = opKernel(`${name}_${t.name}x${lanes}`, t, out, record.arity, lanes, (o) => alu(name, o));

@@ -106,6 +106,7 @@ const accepts: Record<OpRecord['operands'], (t: DType) => boolean> = {
   number: (t) => t.kind !== 'bool',
   float: (t) => t.kind === 'float',
   f32: (t) => t.name === 'f32',
+  i32: (t) => t.name === 'i32',
   integer: (t) => t.kind === 'int' || t.kind === 'uint',
   bits: (t) => t.kind !== 'float',
   bool: (t) => t.kind === 'bool',

@@ -110,4 +110,6 @@ export const SCALAR_OPS = {
   shl: refused('a shift'),
   shr: refused('a shift'),
   mulhi: refused('mulhi'),
+  dp4a: refused('dp4a'),
+  dp4aPositive: refused('dp4a'),
 } as const satisfies Record<ScalarOp, WriteScalar>;

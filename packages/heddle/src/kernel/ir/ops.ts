@@ -14,7 +14,7 @@ import { erf, normcdf, power } from '../math/numbers.js';
 export type Scalar = number | bigint | boolean;
 
 /** Which operands an op takes. */
-export type OperandRule = 'number' | 'float' | 'f32' | 'integer' | 'bits' | 'bool' | 'any';
+export type OperandRule = 'number' | 'float' | 'f32' | 'i32' | 'integer' | 'bits' | 'bool' | 'any';
 
 export interface OpRecord {
   readonly arity: 1 | 2 | 3;
@@ -124,6 +124,10 @@ const nearest = (a: number): number => {
   const near = rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
   return near === 0 && a < 0 ? -0 : near;
 };
+
+/** c plus the products of the four signed bytes of a and of b. */
+const dotBytes = (a: number, b: number, c: number): number =>
+  [24, 16, 8, 0].reduce((sum, left) => sum + ((a << left) >> 24) * ((b << left) >> 24), c);
 
 const toTf32 = (a: number): number => {
   if (!Number.isFinite(a) || a === 0) return a;
@@ -281,6 +285,10 @@ export const OPS = {
     (a, b) => Number((BigInt(a) * BigInt(b)) >> 32n),
     (a, b) => (a * b) >> 64n,
   ),
+  /** c and the sum of the products of four signed bytes, those of the words a and b: NVIDIA's name for it. */
+  dp4a: op(3, 'i32', 'dp4a(a, b, c)', dotBytes, { rounding: 'exact', cost: 4 }),
+  /** The same where no byte of b is negative, for which WebAssembly has an instruction. */
+  dp4aPositive: op(3, 'i32', 'dp4aPositive(a, b, c)', dotBytes, { rounding: 'exact', cost: 2 }),
 } as const satisfies Record<string, OpRecord>;
 
 export type ScalarOp = keyof typeof OPS;

@@ -290,6 +290,7 @@ class Verifier {
           number: t !== bool,
           float: isFloat(t),
           f32: t === f32,
+          i32: t === i32,
           integer: isInteger(t),
           bits: !isFloat(t),
           bool: t === bool,

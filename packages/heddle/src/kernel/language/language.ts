@@ -145,6 +145,10 @@ export interface Intrinsics {
   idiv(a: number, b: number): number;
   /** The upper half of the product of integers. */
   mulhi(a: number, b: number): number;
+  /** i32: c and the sum of the products of four signed bytes, those of the words a and b. */
+  dp4a(a: number, b: number, c: number): number;
+  /** As `dp4a`, where no byte of b is negative: what others give is not defined. A CPU has an instruction for it. */
+  dp4aPositive(a: number, b: number, c: number): number;
   /** `a * b + c`, rounded once where the device can. */
   fma(a: number, b: number, c: number): number;
   /** 2 to the power of `x`. */

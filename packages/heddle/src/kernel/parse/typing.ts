@@ -166,6 +166,7 @@ const RULES: Readonly<Record<OperandRule, (t: DType) => boolean>> = {
   number: (t) => t !== bool,
   float: isFloat,
   f32: (t) => t === f32,
+  i32: (t) => t === i32,
   integer: isInteger,
   bits: (t) => !isFloat(t),
   bool: (t) => t === bool,
@@ -175,6 +176,7 @@ const RULE_TEXT: Readonly<Record<OperandRule, string>> = {
   number: 'numbers',
   float: 'floats',
   f32: 'f32',
+  i32: 'i32',
   integer: 'integers',
   bits: 'integers or bools',
   bool: 'bools',
@@ -206,7 +208,7 @@ export function apply(
         ? 'Write idiv(a, b) for the whole quotient, or convert both sides: f32(a) / f32(b).'
         : record.operands === 'float' || record.operands === 'f32'
           ? `Convert first: f32(x).`
-          : record.operands === 'integer' || record.operands === 'bits'
+          : ['integer', 'bits', 'i32'].includes(record.operands)
             ? 'Convert first: i32(x).'
             : 'Use select(b, 1, 0) for the number of a bool.';
     p.fail(node, `${what} needs ${RULE_TEXT[record.operands]}, got ${dtype.name}. ${hint}`);

@@ -153,6 +153,8 @@ const SCALAR = {
     if (t.name === 'u8') return literal(t, 0);
     return cut(t, call(t.name === 'i64' ? '__mul64hi' : t.name === 'u32' ? '__umulhi' : '__mulhi', a, b));
   },
+  dp4a: ({ a, b, c }) => call('__dp4a', a, b, c),
+  dp4aPositive: ({ a, b, c }) => call('__dp4a', a, b, c),
 } as const satisfies Record<ScalarOp, OpText>;
 
 const NOTHING: Text = { text: '', precedence: PRECEDENCE.postfix };

@@ -206,6 +206,7 @@ export class WasmExpressions implements WasmEmitter {
     return {
       f: this.f,
       unsigned: isUnsigned(t),
+      relaxed: this.module.fma,
       safeDivisor,
       helper: (name) => this.module.helper(name),
     };

@@ -14,6 +14,8 @@ export interface OpContext {
   readonly f: FunctionBuilder;
   /** Integers: compare, divide and shift as unsigned. */
   readonly unsigned: boolean;
+  /** Whether the engine has relaxed SIMD. */
+  readonly relaxed: boolean;
   /** The divisor is known to be neither 0 nor -1. */
   readonly safeDivisor: boolean;
   helper(name: HelperName): FunctionBuilder;
@@ -88,6 +90,16 @@ const zero = (f: FunctionBuilder, p: IntPrefix): void =>
 const one = (f: FunctionBuilder, p: IntPrefix): void =>
   p === 'i32' ? f.op('i32.const', 1) : f.op('i64.const', 1n);
 
+function pop3(f: FunctionBuilder, p: 'i32' | 'v128') {
+  const c = f.local('c', p);
+  const b = f.local('b', p);
+  const a = f.local('a', p);
+  f.set(c);
+  f.set(b);
+  f.set(a);
+  return [a, b, c] as const;
+}
+
 /** [value for small arguments, argument]: kernel/passes/decompose.ts has made the one, for the others a function is called. */
 function wave(name: WaveName): OpInstructions {
   /** The argument on the stack → the value. */
@@ -144,6 +156,48 @@ function wave(name: WaveName): OpInstructions {
         }
       });
       f.get(near);
+    },
+  };
+}
+
+/** [a, b, c] → c and the products of the bytes of a and b. @param positive no byte of b is negative */
+function dotBytes(positive: boolean): OpInstructions {
+  return {
+    int: ({ f }) => {
+      const [a, b, c] = pop3(f, 'i32');
+      f.get(c);
+      for (const shift of [0, 8, 16, 24]) {
+        for (const word of [a, b]) {
+          f.get(word);
+          f.i32(shift);
+          f.op('i32.shr_u');
+          f.op('i32.extend8_s');
+        }
+        f.op('i32.mul');
+        f.op('i32.add');
+      }
+    },
+    int4: ({ f, relaxed }) => {
+      if (positive && relaxed) {
+        f.op('i32x4.relaxed_dot_i8x16_i7x16_add_s');
+        return;
+      }
+      // The bytes of a word as two pairs of 16 bits: those at even places, and those at odd ones.
+      const [a, b, c] = pop3(f, 'v128');
+      f.get(c);
+      for (const isEven of [true, false]) {
+        for (const word of [a, b]) {
+          f.get(word);
+          if (isEven) {
+            f.i32(8);
+            f.op('i16x8.shl');
+          }
+          f.i32(8);
+          f.op('i16x8.shr_s');
+        }
+        f.op('i32x4.dot_i16x8_s');
+        f.op('i32x4.add');
+      }
     },
   };
 }
@@ -313,6 +367,8 @@ const RULES = {
       f.op('i32.wrap_i64');
     },
   },
+  dp4a: dotBytes(false),
+  dp4aPositive: dotBytes(true),
 } as const satisfies Record<Exclude<ScalarOp, Elementary> | WaveName, OpInstructions>;
 export const ruleOf = (op: ScalarOp): OpInstructions => (op in RULES ? RULES[op as keyof typeof RULES] : {});
 
