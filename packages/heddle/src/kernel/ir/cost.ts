@@ -38,8 +38,21 @@ const ROUNDS = 16;
  * The cost of the first thread of the first block; where it branches, of the dearer side. A lowered kernel costs what it
  * did before.
  */
-export const costOfThread = (ir: KernelIr, launch: CountedLaunch, cost: Cost): number =>
-  new Estimate(ir, launch, cost).statement((ir.lowered?.from ?? ir).body);
+export function costOfThread(ir: KernelIr, launch: CountedLaunch, cost: Cost): number {
+  const known = costs.get(ir) ?? new Map<Cost, Map<string, number>>();
+  costs.set(ir, known);
+  const ofLaunches = known.get(cost) ?? new Map<string, number>();
+  known.set(cost, ofLaunches);
+  const values = launch.args.map((arg) => ('value' in arg ? arg.value : ''));
+  const key = `${launch.grid} ${launch.block} ${values}`;
+  const found =
+    ofLaunches.get(key) ?? new Estimate(ir, launch, cost).statement((ir.lowered?.from ?? ir).body);
+  ofLaunches.set(key, found);
+  return found;
+}
+
+/** Costs that are known: the blocks of a network launch the same kernels, and several passes ask for them. */
+const costs = new WeakMap<KernelIr, Map<Cost, Map<string, number>>>();
 
 class Estimate {
   readonly #values = new Map<object, Scalar>();
