@@ -108,7 +108,7 @@ export function clusterProduct({ M, N, K, size, fault }: ClusterProduct) {
 }
 
 /** y[cluster] = the sum of a cluster's elements of x, 64 for each block: blocks read what the others have added up. */
-export const clusterSum = (fault?: 'unmet' | 'left' | 'rank' | 'early') =>
+export const clusterSum = (fault?: 'unmet' | 'left' | 'rank' | 'early' | 'absent') =>
   kernel(
     'clusterSum',
     { x: buffer(f32), y: buffer(f32) },
@@ -120,6 +120,7 @@ export const clusterSum = (fault?: 'unmet' | 'left' | 'rank' | 'early') =>
       if (laneId === 0) parts[idiv(threadIdx.x, 32)] = sum;
       barrier();
       if (fault === 'early') waitCluster();
+      if (fault === 'absent' && threadIdx.x >= 32) barrier();
       if (fault !== 'unmet') {
         arriveCluster();
         waitCluster();

@@ -6,10 +6,13 @@ import {
   buffer,
   device,
   f32,
+  KernelError,
   kernel,
+  ones,
   randn,
   SimulatorError,
   tensor,
+  tensorMap,
   useDevice,
   zeros,
 } from '../../src/index.js';
@@ -149,7 +152,14 @@ finds(
   /arriveCluster\(\) comes twice/,
 );
 
-const faultySum = (fault: 'unmet' | 'left' | 'rank' | 'early') => (): unknown =>
+finds(
+  'a block that ends before the others do',
+  faulty('end-alone'),
+  'unfinished',
+  /arriveRemote\(\) arrives at empty of block \d of the cluster, which may have ended/,
+);
+
+const faultySum = (fault: 'unmet' | 'left' | 'rank' | 'early' | 'absent') => (): unknown =>
   clusterSum(fault).simulate(
     { grid: 2, block: 64, cluster: 2 },
     { x: new Float32Array(128), y: new Float32Array(1) },
@@ -208,3 +218,58 @@ finds(
   'race',
   /writes what an asynchronous copy writes.*arriveCopies/s,
 );
+finds(
+  'threads that do not come to the barrier of the cluster',
+  faultySum('absent'),
+  'deadlock',
+  /waitCluster\(\) waits for ever: 64 of the cluster's 128 threads have arrived, thread \(32,0,0\) has not/,
+);
+
+test('what is not of a cluster is refused', () => {
+  const map = tensorMap(bf16, { sizes: [64, 64], box: [64, 64] });
+  const refused = (message: RegExp, define: () => unknown): void => {
+    assert.throws(define, (error) => error instanceof KernelError && message.test(error.message));
+  };
+  refused(/loadRemote reads a shared array, got x, global memory/, () =>
+    kernel('k', { x: buffer(f32) }, ({ x }, { loadRemote }) => {
+      x[0] = loadRemote(x, 0, 1);
+    }),
+  );
+  refused(/loadRemote\(x, i, v\).* takes 3 arguments, got 2/s, () =>
+    kernel('k', { x: buffer(f32) }, ({ x }, { f32, loadRemote, shared }) => {
+      x[0] = (loadRemote as (...args: unknown[]) => number)(shared(f32, 4), 0);
+    }),
+  );
+  refused(/arriveRemote takes one of mbarriers\(n\) here/, () =>
+    kernel('k', {}, (_, { arriveRemote, f32, shared }) => {
+      arriveRemote(shared(f32, 4), 0, 1);
+    }),
+  );
+  refused(/arriveCopies.* takes 0 arguments after its places, got 1/s, () =>
+    kernel('k', {}, (_, { arriveCopies, mbarriers }) => {
+      (arriveCopies as (...args: unknown[]) => void)(mbarriers(1), 0, 1);
+    }),
+  );
+  refused(/a box of \(64,64\) does not lie in a tile of \(32,64\)/, () =>
+    kernel('k', { map }, ({ map }, { bf16, mbarriers, sharedTile, tmaLoadMulticast }) => {
+      tmaLoadMulticast(sharedTile(bf16, 32, 64), 0, 0, map, 0, 0, mbarriers(1), 0, 3);
+    }),
+  );
+  refused(/tmaLoadMulticast.* takes 1 argument after its places, got 0/s, () =>
+    kernel('k', { map }, ({ map }, { bf16, mbarriers, sharedTile, tmaLoadMulticast }) => {
+      tmaLoadMulticast(sharedTile(bf16, 64, 64), 0, 0, map, 0, 0, mbarriers(1), 0);
+    }),
+  );
+});
+
+test('the CPU device runs clusters in the simulator', async () => {
+  const before = device().name;
+  useDevice('cpu');
+  try {
+    const y = zeros([1]);
+    await clusterSum().launch({ grid: 2, block: 64, cluster: 2 }, { x: ones([128]), y });
+    assert.equal(await y.item(), 128);
+  } finally {
+    useDevice(before);
+  }
+});
