@@ -42,6 +42,7 @@ import {
 import { bytesOfTensor } from './tensor-bytes.js';
 import {
   type ExampleInput,
+  layerCallOf,
   type ModelTrace,
   type NamedTensor,
   namedTensors,
@@ -288,7 +289,8 @@ function written(
   });
   const ends = models[0]!.outputs.map(({ node }) => node);
   // In the order of the graph, so that no chain of nodes is followed all the way back at once.
-  for (const node of models[0]!.nodes) if (node.op === 'call') emission.value(node);
+  for (const node of models[0]!.nodes)
+    if (layerCallOf(node) || (node.op === 'call' && node.users > 1)) emission.value(node);
   for (const node of ends) emission.value(node);
   return emission;
 }

@@ -2,17 +2,18 @@
  * Fused ops as ONNX operators. One without a record here, or whose record does not fit, is written as the primitives that it is
  * composed of.
  */
-import { f32, i32 } from 'heddle/internal/core/dtype.js';
+import { DTYPES, type DType, f32, i32 } from 'heddle/internal/core/dtype.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
-import { withoutGradients } from 'heddle/internal/graph/build.js';
+import { knownValue, withoutGradients } from 'heddle/internal/graph/build.js';
 import { callOf } from 'heddle/internal/graph/fused-op.js';
 import { argOf, type GraphNode } from 'heddle/internal/graph/node.js';
 import type { Conv2dArg } from 'heddle/internal/ops/conv2d/arg.js';
 import type { SelectArg } from 'heddle/internal/ops/index-add/op.js';
 import type { PoolArg } from 'heddle/internal/ops/max-pool2d/windows.js';
+import type { Quantized } from 'heddle/internal/ops/quantize/op.js';
 import type { StandardizeArg } from 'heddle/internal/ops/standardize/op.js';
 import type { Emission } from './emission.js';
-import { float, int, ints, text } from './graph-writer.js';
+import { type Attributes, float, int, ints, text } from './graph-writer.js';
 import { writeLayer } from './layers.js';
 import { layerCallOf, type ModelTrace } from './trace-model.js';
 
@@ -38,6 +39,12 @@ const windows = ({ kernel, stride, dilation, padding }: Omit<PoolArg, 'size'>) =
   pads: pads(padding),
 });
 
+/** What Conv and ConvTranspose are told. */
+export const convolutionAttributes = (arg: Conv2dArg): Attributes => ({
+  ...windows(arg),
+  group: int(arg.groups),
+});
+
 const FUSED = {
   relu: as('Relu'),
   sigmoid: as('Sigmoid'),
@@ -53,10 +60,9 @@ const FUSED = {
   softmax: (io, _, { axis, log }: { readonly axis: number; readonly log: boolean }, values) =>
     io.add(log ? 'LogSoftmax' : 'Softmax', values(), { axis: int(axis) }),
   matmul: as('MatMul'),
-  conv2d: (io, _, arg: Conv2dArg, values) =>
-    io.add('Conv', values(), { ...windows(arg), group: int(arg.groups) }),
+  conv2d: (io, _, arg: Conv2dArg, values) => io.add('Conv', values(), convolutionAttributes(arg)),
   conv2dInput: (io, node, arg: Conv2dArg, values) => {
-    const { kernel, stride, padding, dilation, groups } = arg;
+    const { kernel, stride, padding, dilation } = arg;
     const missing = io.traces.fixed(node, 'the output padding', (n) =>
       kernel.map((k, i) => {
         const from =
@@ -65,8 +71,7 @@ const FUSED = {
       }),
     );
     return io.add('ConvTranspose', values(), {
-      ...windows(arg),
-      group: int(groups),
+      ...convolutionAttributes(arg),
       output_padding: missing.some((n) => n > 0) ? ints(missing) : undefined,
     });
   },
@@ -98,6 +103,12 @@ const FUSED = {
   indexSelect: (io, _, { axis }: SelectArg, values) => io.add('Gather', values(), { axis: int(axis) }),
   reorder: (io, node, _, values) => io.add('GatherElements', values(), { axis: int(node.shape.length - 1) }),
   cumsum: (io, node, _, values) => io.add('CumSum', [...values(), io.scalar(node.shape.length - 1, i32)]),
+  quantizeLinear: (io, node, { dtype }: Quantized) => quantized(io, node, 'QuantizeLinear', DTYPES[dtype]),
+  dequantizeLinear: (io, node) => quantized(io, node, 'DequantizeLinear'),
+  fakeQuantize: (io, node, { dtype }: Quantized) => {
+    const levels = quantized(io, node, 'QuantizeLinear', DTYPES[dtype]);
+    return quantized(io, node, 'DequantizeLinear', DTYPES[dtype], levels);
+  },
   argsort: (io, node) => {
     const { values, descending } = sorted(node.src[0]!);
     const last = io.traces.sizes(node).at(-1)!;
@@ -110,6 +121,34 @@ const FUSED = {
     return io.cast(positions!, i32);
   },
 } satisfies Record<string, WriteFused<never>>;
+
+/**
+ * Scales and zero points lie along an axis in ONNX; in the graph they broadcast to x. A zero point is written where it says what is
+ * quantized to.
+ * @param x what is quantized, if it is not the node's first source
+ */
+function quantized(io: Emission, node: GraphNode, opType: string, levels?: DType, x?: string): string {
+  const [from, scale, zeroPoint] = node.src as [GraphNode, GraphNode, GraphNode?];
+  const axis = Math.max(
+    0,
+    scale.shape.findIndex((d) => d !== 1),
+  );
+  const isScalar = scale.size === 1;
+  const sizes = isScalar ? [] : [io.traces.sizes(scale)[axis]!];
+  const alongAxis = (parameter: GraphNode): string => {
+    if (isScalar && knownValue(parameter) !== undefined) return io.known(parameter);
+    // As the model has it, where that is along an axis: engines want parameters here.
+    const own = parameter.op === 'reshape' ? parameter.src[0]! : parameter;
+    if (own.shape.length === sizes.length) return io.value(own);
+    return io.reshape(io.value(parameter), io.traces.sizes(parameter), sizes);
+  };
+  const zero = (dtype: DType): string => {
+    const count = isScalar ? 1 : scale.size;
+    return io.writer.constant(new Array<number>(count).fill(0), dtype, isScalar ? [] : [count]);
+  };
+  const zeros = zeroPoint ? alongAxis(zeroPoint) : levels && zero(levels);
+  return io.add(opType, [x ?? io.value(from), alongAxis(scale), zeros], isScalar ? {} : { axis: int(axis) });
+}
 
 /**
  * What `argsort` sorts: the keys, or the floats whose bits they are; see keysOf of the library's ops/sort. Keys are sorted in

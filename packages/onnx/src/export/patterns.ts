@@ -1,13 +1,20 @@
-/** Operators of ONNX that are several nodes in the graph: Concat, ReduceMean and Gelu. Engines are fast where they find those. */
+/**
+ * Operators of ONNX that are several nodes in the graph: Concat, ReduceMean, Gelu, and convolutions and products with
+ * their bias. Engines are fast where they find those.
+ */
 import { knownValue } from 'heddle/internal/graph/build.js';
+import { callOf } from 'heddle/internal/graph/fused-op.js';
 import { argOf, type GraphNode } from 'heddle/internal/graph/node.js';
+import type { Conv2dArg } from 'heddle/internal/ops/conv2d/arg.js';
 import type { Emission } from './emission.js';
+import { convolutionAttributes } from './fused-ops.js';
 import { int, text } from './graph-writer.js';
 
 /** Write a map that ends one of the patterns. @returns its value; undefined for others */
 export function writePattern(io: Emission, node: GraphNode): string | undefined {
   const { op } = argOf(node, 'map');
   if (op === 'select') return concat(io, node);
+  if (op === 'add') return convolution(io, node) ?? gemm(io, node);
   return op === 'mul' ? (mean(io, node) ?? gelu(io, node)) : undefined;
 }
 
@@ -108,4 +115,39 @@ function gelu(io: Emission, node: GraphNode): string | undefined {
   const [x, share] = node.src as [GraphNode, GraphNode];
   if (io.opset < 20 || !isMap(share, 'normcdf') || share.src[0] !== x) return undefined;
   return io.add('Gelu', [io.value(x)], { approximate: text('none') });
+}
+
+// ── Conv, Gemm ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A convolution, which nothing else uses, and a bias for each channel. */
+function convolution(io: Emission, node: GraphNode): string | undefined {
+  const [product, added] = node.src as [GraphNode, GraphNode];
+  const bias = isOnlyUse(product, 'conv2d') ? vectorAlong(added, -3, product.shape[1]!) : undefined;
+  if (!bias) return undefined;
+  const values = [...product.src, bias].map((source) => io.value(source));
+  return io.add('Conv', values, convolutionAttributes(callOf(product).arg as Conv2dArg));
+}
+
+/** A product of matrices, which nothing else uses, and a bias for each column; the right one as it is before it is transposed. */
+function gemm(io: Emission, node: GraphNode): string | undefined {
+  const [product, added] = node.src as [GraphNode, GraphNode];
+  if (product.shape.length !== 2 || !isOnlyUse(product, 'matmul')) return undefined;
+  const bias = vectorAlong(added, -1, product.shape[1]!);
+  if (!bias) return undefined;
+  const [left, right] = product.src as [GraphNode, GraphNode];
+  const isTransposed = right.op === 'permute';
+  const values = [left, isTransposed ? right.src[0]! : right, bias].map((source) => io.value(source));
+  return io.add('Gemm', values, isTransposed ? { transB: int(1) } : {});
+}
+
+/** Whether a node is the call of a fused op, and only one node is made from it. */
+const isOnlyUse = (node: GraphNode, name: string): boolean =>
+  node.op === 'call' && callOf(node).op.name === name && node.users <= 1;
+
+/** The vector that is laid out along a dimension, counted from the last, and repeated along all others. */
+function vectorAlong(node: GraphNode, axis: number, size: number): GraphNode | undefined {
+  const laidOut = unexpanded(node);
+  const vector = laidOut.op === 'reshape' ? laidOut.src[0]! : laidOut;
+  const isAlong = laidOut.shape.at(axis) === size && laidOut.size === size;
+  return isAlong && vector.shape.length === 1 ? vector : undefined;
 }

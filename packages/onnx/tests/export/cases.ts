@@ -3,17 +3,22 @@ import {
   type AnyTensor,
   arange,
   cat,
+  conv2d,
   f32,
   gelu,
+  i8,
   i32,
   layerNorm,
+  linear,
   nn,
   scaledDotProductAttention,
   type Tensor,
   tensor,
+  u8,
   zeros,
 } from 'heddle';
 import { PROGRAMS } from 'heddle/internal/train/programs.js';
+import { dequantizeLinear, fakeQuantize, quantizeLinear } from 'heddle/quantization';
 import {
   type DynamicAxes,
   type ExportOptions,
@@ -345,6 +350,13 @@ const FUNCTIONS: Readonly<Record<string, Case>> = {
     of((x) => layerNorm(gelu(x), 8).softmax(-1)),
     rows,
   ),
+  products: layer(
+    of((x) => [
+      linear(x, values([3, 6], 5), values([3], 6)),
+      x.matmul(values([6, 3], 5)).add(values([3], 6)),
+    ]),
+    vector,
+  ),
   attention: layer(
     of((x) => scaledDotProductAttention(x, x, x, { isCausal: true })),
     rows,
@@ -383,6 +395,28 @@ const FUNCTIONS: Readonly<Record<string, Case>> = {
       ),
     image,
     { dynamicAxes: { input: { 0: 'batch', 2: 'height', 3: 'width' } } },
+  ),
+  quantized: layer(
+    of((x) => [
+      quantizeLinear(x, 0.03),
+      quantizeLinear(x, tensor([0.02]), tensor([7], { dtype: u8 }), { dtype: u8 }),
+      quantizeLinear(x, tensor([0.01, 0.02, 0.03, 0.04]), tensor([1, -2, 3, -4], { dtype: i8 })),
+      dequantizeLinear(quantizeLinear(x, 0.03, 5), 0.03, 5),
+      fakeQuantize(x, tensor([0.01, 0.02, 0.03, 0.04]), 0, { axis: 1 }),
+    ]),
+    signal,
+  ),
+  quantizedConvolution: layer(
+    of((x) =>
+      conv2d(
+        dequantizeLinear(quantizeLinear(x, 0.015), 0.015),
+        dequantizeLinear(values([3, 4, 2, 2], 7).mul(60).cast(i8), tensor([0.01, 0.02, 0.015]), 0, {
+          axis: 0,
+        }),
+        tensor([0.1, 0.2, 0.3]),
+      ).relu(),
+    ),
+    image,
   ),
   record: layer(
     of((x) => ({ left: x, right: x.mul(2), same: x })),

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-TYPES = {"f32": np.float32, "i32": np.int32, "bool": np.bool_}
+TYPES = {"f32": np.float32, "i32": np.int32, "bool": np.bool_, "i8": np.int8, "u8": np.uint8}
 TOLERANCE = 2e-6
 
 folder = pathlib.Path(sys.argv[1])
