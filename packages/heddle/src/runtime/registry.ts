@@ -4,6 +4,7 @@ import { env, requireFlags, unknownFlags } from '../core/env.js';
 import { DeviceError } from '../core/errors.js';
 import { once } from '../core/log.js';
 import { during } from '../core/phases.js';
+import { CpuDevice } from './cpu/device.js';
 import type { Device } from './device.js';
 import type { DeviceStatus } from './device-entry.js';
 import { cacheFolder } from './disk-cache.js';
@@ -69,6 +70,18 @@ function openNamed(name: string, variable?: string): Device {
     throw new DeviceError(`${which} is not available: there are ${count}, numbered from 0.`);
   const device = during('open', () => entry.open(ordinal));
   opened.set(full, device);
+  return device;
+}
+
+/** Threads of a helper: each takes 9 MB and 40 ms of a processor to start. */
+const HELPER_THREADS = 4;
+
+/** The CPU device, for work beside that of another device: where it is not open, one of few threads. */
+export function openHelper(): Device {
+  const known = opened.get('cpu') ?? opened.get('helper');
+  if (known) return known;
+  const device = during('open', () => new CpuDevice(HELPER_THREADS));
+  opened.set('helper', device);
   return device;
 }
 

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PhiloxStream } from '../../src/core/philox.js';
-import { f64, manualSeed, nn, zeros } from '../../src/index.js';
+import { f64, manualSeed, nn, useDevice, zeros } from '../../src/index.js';
+import { closeDevices, openHelper } from '../../src/runtime/registry.js';
 import { type Distribution, fillDrawn } from '../../src/tensor/host-draws.js';
 
 /** More than two launches of the kernel, and not whole blocks. */
@@ -35,6 +36,23 @@ for (const [distribution, T, from] of [
     assert.equal(stray, 0);
     assert.equal(stream.position, plain.position);
   });
+
+test('for another device they are drawn beside it, by few threads, and are the same', async () => {
+  const drawnOn = async (name: string): Promise<Float32Array> => {
+    useDevice(name);
+    manualSeed(3);
+    return await nn.init.normal(zeros([512, 513])).data();
+  };
+  const here = await drawnOn('cpu');
+  await closeDevices();
+  try {
+    assert.deepEqual(await drawnOn('sim'), here);
+    assert.ok(openHelper().target.units <= 4);
+  } finally {
+    await closeDevices();
+    useDevice('cpu');
+  }
+});
 
 test('parameters of a large layer are drawn from the seed, and the next layer from there on', async () => {
   const made = async () => {

@@ -38,9 +38,10 @@ export class CpuDevice implements Device, ProgramHost {
   #scratchAddress = 0;
   #scratchBytes = 0;
 
-  constructor() {
+  /** @param most threads, at most as many as the machine and HEDDLE_THREADS say */
+  constructor(most = Number.POSITIVE_INFINITY) {
     const { fma } = prepareEngine();
-    const threads = env('HEDDLE_THREADS') || parallelism();
+    const threads = Math.min(most, env('HEDDLE_THREADS') || parallelism());
     this.heap = new CpuMemory();
     this.workers = new Workers(this.heap.memory, threads);
     this.target = {
