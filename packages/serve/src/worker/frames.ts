@@ -34,27 +34,27 @@ export type WorkerReply =
     }
   | { readonly kind: 'error'; readonly message: string; readonly isClients: boolean };
 
-/** Send a frame. The parts are not copied: they must not change before they are sent. */
+/** Send a frame: its parts are copied once, into the buffer that goes to the socket. */
 export function sendFrame(
   socket: Socket,
   head: WorkerRequest | WorkerReply,
-  parts: Iterable<Uint8Array>,
+  parts: readonly Uint8Array[],
 ): void {
   const json = JSON.stringify(head);
   const size = Buffer.byteLength(json);
   // Spaces, so that the bytes behind it are aligned as typed arrays of any dtype want them.
-  const text = Buffer.from(json + ' '.repeat((8 - (size % 8)) % 8));
-  const prefix = Buffer.alloc(PREFIX);
-  let length = 0;
-  socket.cork();
-  const bodies = [...parts];
-  for (const part of bodies) length += part.byteLength;
-  prefix.writeUInt32LE(text.length, 0);
-  prefix.writeUInt32LE(length, 4);
-  socket.write(prefix);
-  socket.write(text);
-  for (const part of bodies) if (part.byteLength > 0) socket.write(part);
-  socket.uncork();
+  const headLength = size + ((8 - (size % 8)) % 8);
+  const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const frame = Buffer.allocUnsafe(PREFIX + headLength + length);
+  frame.writeUInt32LE(headLength, 0);
+  frame.writeUInt32LE(length, 4);
+  frame.write(json.padEnd(json.length + headLength - size), PREFIX);
+  let at = PREFIX + headLength;
+  for (const part of parts) {
+    frame.set(part, at);
+    at += part.byteLength;
+  }
+  socket.write(frame);
 }
 
 /** Puts frames together again from the pieces in which a socket hands them on. */
