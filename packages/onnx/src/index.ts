@@ -9,3 +9,5 @@ export {
 } from './export/export-onnx.js';
 export type { ExampleInput } from './export/trace-model.js';
 export type { ElementTypeName } from './file/element-types.js';
+export { type LoadOnnxOptions, loadOnnx, OnnxModel, type OnnxOutputs } from './model/onnx-model.js';
+export type { OnnxValueInfo } from './model/signature.js';

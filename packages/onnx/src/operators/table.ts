@@ -1,0 +1,35 @@
+/** All operators, by name; those of other domains than ONNX's own with the domain before it. */
+import { ACTIVATIONS } from './activations.js';
+import { CONSTANT_OPERATORS } from './constants.js';
+import { CONTROL_FLOW } from './control-flow.js';
+import { CONVOLUTION } from './convolution.js';
+import { ELEMENTWISE } from './elementwise.js';
+import { INDEXING } from './indexing.js';
+import { LOSSES } from './losses.js';
+import { MATRICES } from './matrices.js';
+import { MOVEMENT } from './movement.js';
+import { NORMALIZATION } from './normalization.js';
+import type { Operators } from './operator.js';
+import { POOLING } from './pooling.js';
+import { QUANTIZATION } from './quantization.js';
+import { RECURRENT_OPERATORS } from './recurrent.js';
+import { REDUCTIONS } from './reductions.js';
+import { RESIZE } from './resize.js';
+
+export const OPERATORS: Operators = {
+  ...ELEMENTWISE,
+  ...ACTIVATIONS,
+  ...MOVEMENT,
+  ...INDEXING,
+  ...REDUCTIONS,
+  ...CONSTANT_OPERATORS,
+  ...MATRICES,
+  ...CONVOLUTION,
+  ...POOLING,
+  ...NORMALIZATION,
+  ...RESIZE,
+  ...QUANTIZATION,
+  ...RECURRENT_OPERATORS,
+  ...LOSSES,
+  ...CONTROL_FLOW,
+};
