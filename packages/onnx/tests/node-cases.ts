@@ -29,8 +29,6 @@ interface Header {
   readonly versions: Readonly<Record<string, readonly number[]>>;
   /** Versions at which an operator was replaced by another; they may be claimed. */
   readonly deprecated: Readonly<Record<string, readonly number[]>>;
-  /** Versions at which an operator was replaced by another; they may be claimed. */
-  readonly deprecated: Readonly<Record<string, readonly number[]>>;
   readonly cases: readonly {
     readonly name: string;
     readonly rtol: number;

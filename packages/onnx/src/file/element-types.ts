@@ -1,9 +1,23 @@
 /**
  * The element types of ONNX, one record each: how many bits a file has for an element, the typed array of values on the host,
- * and the dtype of the tensor that carries them. Heddle has no tensors of 4, 8 (signed) or 16-bit integers: their values are
+ * and the dtype of the tensor that carries them. Heddle has no tensors of 2, 4 or 16-bit integers: their values are
  * carried as i32, and operators bring results back into the range of the type.
  */
-import { bf16, bool, type DType, DTypeError, type DTypeName, f16, f32, f64, i32, i64, u8, u32 } from 'heddle';
+import {
+  bf16,
+  bool,
+  type DType,
+  DTypeError,
+  type DTypeName,
+  f16,
+  f32,
+  f64,
+  i8,
+  i32,
+  i64,
+  u8,
+  u32,
+} from 'heddle';
 
 /** The names of the element types: Heddle's dtypes by their own names, and those that only ONNX has, named alike. */
 export type ElementTypeName =
@@ -12,7 +26,6 @@ export type ElementTypeName =
   | 'u2'
   | 'i4'
   | 'u4'
-  | 'i8'
   | 'i16'
   | 'u16'
   | 'u64'
@@ -85,7 +98,7 @@ const texts = (n: number): string[] => new Array<string>(n).fill('');
 export const ELEMENT_TYPES: { readonly [N in ElementTypeName]: ElementType } = {
   f32: type('f32', 1, 'float', 32, 'floatData', f32, F32),
   u8: type('u8', 2, 'uint', 8, 'int32Data', u8, U8),
-  i8: type('i8', 3, 'int', 8, 'int32Data', i32, I8),
+  i8: type('i8', 3, 'int', 8, 'int32Data', i8, I8),
   u16: type('u16', 4, 'uint', 16, 'int32Data', i32, (n) => new Uint16Array(n)),
   i16: type('i16', 5, 'int', 16, 'int32Data', i32, (n) => new Int16Array(n)),
   i32: type('i32', 6, 'int', 32, 'int32Data', i32, (n) => new Int32Array(n)),
@@ -134,5 +147,5 @@ export function limitsOf({ kind, bits }: ElementType): readonly [least: bigint, 
   return kind === 'int' ? [-values / 2n, values / 2n - 1n] : [0n, values - 1n];
 }
 
-/** Whether values of a type are exactly those of its dtype: f32, but not i8, which i32 carries. */
+/** Whether values of a type are exactly those of its dtype: f32, but not i16, which i32 carries. */
 export const isNative = (t: ElementType): boolean => t.dtype?.name === t.name;

@@ -9,7 +9,7 @@ import { Value } from '../values/value.js';
 export interface OnnxValueInfo {
   /** Its name in the model. */
   readonly name: string;
-  /** The type of its elements. Types that Heddle lacks are tensors of a wider dtype: i8 and i16 are i32. */
+  /** The type of its elements. Types that Heddle lacks are tensors of a wider dtype: i16 and i4 are i32. */
   readonly dtype: ElementTypeName;
   /** Its sizes: a number, the name of one that is free, or null for one without a name; undefined if the rank is free. */
   readonly shape: readonly (number | string | null)[] | undefined;

@@ -1,8 +1,10 @@
 /** All operators, by name; those of other domains than ONNX's own with the domain before it. */
 import { ACTIVATIONS } from './activations.js';
+import { ATTENTION_OPERATORS } from './attention.js';
 import { CONSTANT_OPERATORS } from './constants.js';
 import { CONTROL_FLOW } from './control-flow.js';
 import { CONVOLUTION } from './convolution.js';
+import { DETECTION } from './detection.js';
 import { ELEMENTWISE } from './elementwise.js';
 import { INDEXING } from './indexing.js';
 import { LOSSES } from './losses.js';
@@ -31,5 +33,7 @@ export const OPERATORS: Operators = {
   ...QUANTIZATION,
   ...RECURRENT_OPERATORS,
   ...LOSSES,
+  ...ATTENTION_OPERATORS,
+  ...DETECTION,
   ...CONTROL_FLOW,
 };

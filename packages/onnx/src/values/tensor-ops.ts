@@ -18,6 +18,6 @@ export function castTensor(x: AnyTensor, from: ElementType, to: ElementType): An
   if (to.kind === 'bool') return x.dtype.name === 'bool' ? x : x.ne(0);
   if (!isNative(to)) return wrapTensor(x, to);
   // Floats saturate; integers keep their low bits.
-  if (to.name === 'u8' && from.kind === 'int') return x.cast(i32).and(255).cast(to.dtype);
+  if (to.bits === 8 && from.kind !== 'float') return wrapTensor(x, to).cast(to.dtype);
   return x.cast(to.dtype);
 }
