@@ -31,6 +31,8 @@ test('the page of operators is up to date', () => {
 test('every version of an operator since the first that is claimed is claimed', () => {
   assert.equal(NEWEST_OPSETS[''], HEADER.opset);
   for (const [name, { since }] of Object.entries(OPERATORS)) {
+    // ONNX Runtime's own operators are not in the standard.
+    if (name.startsWith('com.microsoft.')) continue;
     const standard = HEADER.versions[name];
     assert.ok(standard, `${name} is no operator of ONNX`);
     const isCurrent = (v: number): boolean => !HEADER.deprecated[name]?.includes(v);

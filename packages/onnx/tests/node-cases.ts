@@ -38,13 +38,11 @@ interface Header {
   }[];
 }
 
-const file = new URL('../../tests/golden/node-cases.bin.br', import.meta.url);
-const bytes = new Uint8Array(brotliDecompressSync(readFileSync(file)));
-const headerBytes = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-export const HEADER = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + headerBytes))) as Header;
-
-/** All cases, in the order of their names. */
-export function nodeCases(): NodeCase[] {
+/** A file of cases, as golden/node_cases.py and golden/models.py write it. */
+export function casesOf(file: URL): { readonly header: Header; readonly cases: NodeCase[] } {
+  const bytes = new Uint8Array(brotliDecompressSync(readFileSync(file)));
+  const headerBytes = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + headerBytes))) as Header;
   let at = 4 + headerBytes;
   const next = (length: number): Uint8Array => {
     at += length;
@@ -52,14 +50,22 @@ export function nodeCases(): NodeCase[] {
   };
   const read = (stored: Stored): Expected =>
     stored === null ? null : typeof stored === 'number' ? next(stored) : stored.map(read);
-  return HEADER.cases.map(({ name, rtol, atol, model, sets }) => ({
+  const cases = header.cases.map(({ name, rtol, atol, model, sets }) => ({
     ...{ name, rtol, atol, model: next(model) },
     sets: sets.map(({ inputs, outputs }) => ({ inputs: inputs.map(read), outputs: outputs.map(read) })),
   }));
+  return { header, cases };
 }
 
+const { header, cases } = casesOf(new URL('../../tests/golden/node-cases.bin.br', import.meta.url));
+/** The version of ONNX that the cases are of, and the versions of its operators. */
+export const HEADER = header;
+
+/** All node cases, in the order of their names. */
+export const nodeCases = (): readonly NodeCase[] => cases;
+
 /** A stored value on the host. */
-const parsed = (stored: Uint8Array): HostTensor =>
+export const parsed = (stored: Uint8Array): HostTensor =>
   parseTensor(fromBinary(TensorProtoSchema, stored), 'node case', 'a value');
 
 /** Inputs as tensors of a device, or as values of the host. */

@@ -51,7 +51,7 @@ export interface Plan {
 }
 
 /** The newest opset of each domain that the tables were written for. */
-export const NEWEST_OPSETS: Readonly<Record<string, number>> = { '': 28, 'ai.onnx.ml': 5 };
+export const NEWEST_OPSETS: Readonly<Record<string, number>> = { '': 28, 'com.microsoft': 1 };
 /** The oldest opset that is read. */
 export const OLDEST_OPSET = 7;
 /** Nodes of a model with its functions written out: functions that call functions could make any number. */
@@ -222,12 +222,14 @@ export class Planner {
     const given = new Map<string, AttributeProto>();
     for (const attribute of [...f.attributeProto, ...node.attribute]) given.set(attribute.name, attribute);
     const bind = (attribute: AttributeProto): AttributeProto[] => {
-      if (attribute.g) return [{ ...attribute, g: { ...attribute.g, node: attribute.g.node.map(bound) } }];
+      if (attribute.g)
+        return [changed(attribute, { g: changed(attribute.g, { node: attribute.g.node.map(bound) }) })];
       if (attribute.refAttrName === '') return [attribute];
       const value = given.get(attribute.refAttrName);
-      return value ? [{ ...value, name: attribute.name }] : [];
+      return value ? [changed(value, { name: attribute.name })] : [];
     };
-    const bound = (inner: NodeProto): NodeProto => ({ ...inner, attribute: inner.attribute.flatMap(bind) });
+    const bound = (inner: NodeProto): NodeProto =>
+      changed(inner, { attribute: inner.attribute.flatMap(bind) });
     const opsets = this.#opsets(f.opsetImport);
     const nodes = f.node.map(bound);
     const names = new Names(this.#path, f.input);
@@ -235,6 +237,10 @@ export class Planner {
     return { inputs: f.input, outputs: f.output, steps, constants: new Map() };
   }
 }
+
+/** A message with other fields; fields that are not set have their defaults from its prototype. */
+const changed = <M extends object>(message: M, fields: Partial<M>): M =>
+  Object.assign(Object.create(Object.getPrototypeOf(message)), message, fields) as M;
 
 /** The names that are there at a place of a graph, with those of the graphs around it. */
 class Names {

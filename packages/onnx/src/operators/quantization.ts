@@ -5,7 +5,7 @@
 import { type AnyTensor, f32, f64, type Tensor } from 'heddle';
 import { ELEMENT_TYPES, type ElementType, elementTypeOf, limitsOf } from '../file/element-types.js';
 import { Value } from '../values/value.js';
-import { int } from './attributes.js';
+import { float, int } from './attributes.js';
 import { convolve } from './convolution.js';
 import { multiply } from './matrices.js';
 import { type Call, operator } from './operator.js';
@@ -184,7 +184,68 @@ const QLinearConv = operator({
   },
 });
 
+/** A function of two quantized tensors, computed on what they stand for. */
+const quantizedBinary = (f: (a: AnyTensor, b: AnyTensor) => AnyTensor) =>
+  operator({
+    since: [1],
+    inputs: [8],
+    fixed: [1, 2, 4, 5, 6, 7],
+    compute: (call) => {
+      const [a, b] = [0, 3].map((i) =>
+        dequantized(call.tensor(i), scalar(call.tensor(i + 1))!, scalar(call.tensor(i + 2))),
+      ) as [AnyTensor, AnyTensor];
+      return quantized(f(a, b), scalar(call.tensor(6))!, scalar(call.tensor(7)), call.value(7).type);
+    },
+  });
+
+const QGemm = operator({
+  since: [1],
+  inputs: [6, 9],
+  fixed: [1, 2, 4, 5, 7, 8],
+  attributes: { alpha: float(1), transA: int(0), transB: int(0) },
+  compute: (call) => {
+    const { alpha, transA, transB } = call.attributes;
+    const a = centred(call.tensor(0), scalar(call.tensor(2)));
+    const b = centred(call.tensor(3), scalar(call.tensor(5)));
+    const product = multiply(transA ? a.transpose() : a, transB ? b.transpose() : b);
+    const bias = call.optional(6)?.tensor;
+    const sum = bias ? product.add(bias.cast(f64)) : product;
+    const unit = scalar(call.tensor(1))!
+      .cast(f64)
+      .mul(scalar(call.tensor(4))!.cast(f64))
+      .mul(alpha);
+    const outScale = call.optional(7);
+    if (!outScale) return Value.of(sum.mul(unit).cast(f32));
+    return quantized(
+      sum,
+      scalar(outScale.tensor)!.cast(f64).div(unit),
+      scalar(call.tensor(8)),
+      call.value(8).type,
+    );
+  },
+});
+
+const QLinearGlobalAveragePool = operator({
+  since: [1],
+  inputs: [5],
+  fixed: [1, 2, 3, 4],
+  attributes: { channels_last: int(0) },
+  compute: (call) => {
+    const x = dequantized(call.tensor(0), scalar(call.tensor(1))!, scalar(call.tensor(2)));
+    if (call.attributes.channels_last) throw call.shapeError('channels_last is not supported.');
+    const mean = x.mean(
+      x.shape.slice(2).map((_, i) => 2 + i),
+      { keepdim: true },
+    );
+    return quantized(mean, scalar(call.tensor(3))!, scalar(call.tensor(4)), call.value(4).type);
+  },
+});
+
 export const QUANTIZATION = {
+  'com.microsoft.QLinearAdd': quantizedBinary((a, b) => a.add(b)),
+  'com.microsoft.QLinearMul': quantizedBinary((a, b) => a.mul(b)),
+  'com.microsoft.QGemm': QGemm,
+  'com.microsoft.QLinearGlobalAveragePool': QLinearGlobalAveragePool,
   ...{
     QuantizeLinear,
     DequantizeLinear,
