@@ -10,7 +10,7 @@ import { type Datum, Sequence, Value } from '../values/value.js';
 import type { Plan, Planner, Step } from './plan.js';
 
 /** Steps of one run, with the bodies of loops: a loop could ask for any number. */
-const MOST_STEPS = 1_000_000;
+const MOST_STEPS = 100_000;
 
 /** Names and what they stand for, with those of the graphs around. */
 type Scope = { readonly values: Map<string, Datum>; readonly around: Scope | undefined };

@@ -2,6 +2,7 @@
 import { type AnyTensor, f32, scaledDotProductAttention, type Tensor } from 'heddle';
 import { ELEMENT_TYPES, elementTypeOf } from '../file/element-types.js';
 import { hostTensor } from '../values/host-ops.js';
+import { listOf } from '../values/limits.js';
 import { positionsOf, Value } from '../values/value.js';
 import { float, int } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -51,7 +52,7 @@ const line = (count: number, shape: readonly number[]): AnyTensor =>
     hostTensor(
       ELEMENT_TYPES.i32,
       shape,
-      Array.from({ length: count }, (_, i) => i),
+      listOf(count, (_, i) => i),
     ),
   ).tensor;
 

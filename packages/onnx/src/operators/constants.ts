@@ -3,6 +3,7 @@ import { DTypeError } from 'heddle';
 import { ELEMENT_TYPES, type ElementType, elementTypeOf } from '../file/element-types.js';
 import { constantFill, constantOf } from '../values/constant.js';
 import { cells, hostTensor } from '../values/host-ops.js';
+import { listOf } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, floats, int, ints, required, tensorOf, text, texts } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -114,7 +115,7 @@ const EyeLike = operator({
     if (x.rank !== 2) throw call.shapeError(`the input has ${x.rank} dimensions, must have 2.`);
     const type = call.attributes.dtype === undefined ? x.type : targetOf(call, call.attributes.dtype);
     const [rows, columns] = x.shape as [number, number];
-    const values = Array.from({ length: rows * columns }, (_, i) =>
+    const values = listOf(rows * columns, (_, i) =>
       (i % columns) - Math.floor(i / columns) === call.attributes.k ? 1 : 0,
     );
     return Value.host(hostTensor(FLOAT, x.shape, values)).cast(type);

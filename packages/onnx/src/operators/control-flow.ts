@@ -6,6 +6,7 @@ import type { Shape } from 'heddle';
 import { ELEMENT_TYPES, elementTypeOf } from '../file/element-types.js';
 import { constantFill } from '../values/constant.js';
 import { hostTensor } from '../values/host-ops.js';
+import { listOf, requireParts } from '../values/limits.js';
 import { type Datum, Sequence, Value } from '../values/value.js';
 import { graph, int, ints, required } from './attributes.js';
 import { sliced, splitBy } from './movement.js';
@@ -40,7 +41,7 @@ const Loop = operator({
     const most = call.number(0) ?? ANY;
     let goesOn = (yield* scalarOf(call.inputs[1])) ?? 1;
     let carried = call.inputs.slice(2);
-    const scanned: Value[][] = Array.from({ length: call.outputs.length - carried.length }, () => []);
+    const scanned: Value[][] = listOf(call.outputs.length - carried.length, () => []);
     for (let i = 0; i < most && goesOn; i++) {
       const condition = Value.host(hostTensor(ELEMENT_TYPES.bool, [], [1]));
       const outputs = yield* call.evaluate(body, [Value.int64s([i], []), condition, ...carried]);
@@ -120,7 +121,7 @@ const Scan = operator({
     const length = scanned[0]!.shape[axes[0]!]!;
     if (scanned.some((x, k) => x.shape[axes[k]!] !== length))
       throw call.shapeError('scanned inputs differ in length.');
-    const rows: Value[][] = Array.from({ length: a.body.output.length - states }, () => []);
+    const rows: Value[][] = listOf(a.body.output.length - states, () => []);
     for (let i = 0; i < length; i++) {
       const parts = scanned.map((x, k) =>
         sliceAt(x, axes[k]!, a.scan_input_directions?.[k] ? length - 1 - i : i),
@@ -222,10 +223,9 @@ const SplitToSequence = operator({
     const given = call.numbers(1);
     const each = given && call.value(1).rank === 0 ? given[0]! : 1;
     if (each < 1) throw call.shapeError(`parts of ${each} elements.`);
-    const even = Array.from({ length: Math.ceil(length / each) }, (_, i) =>
-      Math.min(each, length - i * each),
-    );
+    const even = listOf(Math.ceil(length / each), (_, i) => Math.min(each, length - i * each));
     const sizes = given && call.value(1).rank === 1 ? given : even;
+    requireParts(sizes.length, 'parts');
     if (sizes.reduce((n, size) => n + size, 0) !== length)
       throw call.shapeError(`parts of ${sizes} of ${length} elements.`);
     const parts = splitBy(x, axis, sizes);

@@ -9,6 +9,7 @@ import {
   convTranspose3d,
   type Tensor,
 } from 'heddle';
+import { requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { ints } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -148,6 +149,7 @@ const Col2Im = operator({
     const w = windowsOf(call, attributes, sizes, block);
     const [n, rows] = x.shape as [number, number];
     const taps = block.reduce((p, k) => p * k, 1);
+    requireParts(taps, 'elements of a kernel');
     const c = rows / taps;
     const columns = x.tensor.reshape([n, c, taps, ...w.count]) as Tensor;
     const padded = sizes.map((d, i) => d + w.before[i]! + w.after[i]!);

@@ -1,6 +1,7 @@
 /** Boxes and sampling of images, as detectors use them. */
 import { type AnyTensor, f32, i32, type Tensor, tensor } from 'heddle';
 import { formatShape, sizeOf, stridesOf } from 'heddle/internal/core/shape.js';
+import { listOf } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, int, text } from './attributes.js';
 import { offsetsOf } from './convolution.js';
@@ -41,7 +42,7 @@ const NonMaxSuppression = operator({
     const [most_overlap, least] = [call.number(3) ?? 0, call.optional(4) && call.number(4)];
     const kept: number[] = [];
     for (let n = 0; n < batches; n++) {
-      const boxes = Array.from({ length: count }, (_, i) =>
+      const boxes = listOf(count, (_, i) =>
         boxOf(
           coordinates.slice(4 * (n * count + i), 4 * (n * count + i + 1)),
           call.attributes.center_point_box === 1,
@@ -238,9 +239,9 @@ function samplesOf(call: Call<typeof ROI>, region: readonly number[], height: nu
   const [binHeight, binWidth] = [h / a.output_height, w / a.output_width];
   const rows = a.sampling_ratio > 0 ? a.sampling_ratio : Math.ceil(binHeight);
   const columns = a.sampling_ratio > 0 ? a.sampling_ratio : Math.ceil(binWidth);
-  return Array.from({ length: a.output_height * a.output_width }, (_, bin) => {
+  return listOf(a.output_height * a.output_width, (_, bin) => {
     const [py, px] = [Math.floor(bin / a.output_width), bin % a.output_width];
-    return Array.from({ length: Math.max(0, rows) * Math.max(0, columns) }, (_, s) => {
+    return listOf(Math.max(0, rows) * Math.max(0, columns), (_, s) => {
       const [iy, ix] = [Math.floor(s / columns), s % columns];
       const y = y0 + (py + (iy + 0.5) / rows) * binHeight;
       return corners(y, x0 + (px + (ix + 0.5) / columns) * binWidth, height, width);
@@ -263,7 +264,7 @@ const RoiAlign = operator({
     const perBin = bins.map((samples, i) => {
       const image = images[Math.floor(i / (call.attributes.output_height * call.attributes.output_width))]!;
       // Bins with fewer samples repeat the first: with the weight 0, or for the largest as it is.
-      return Array.from({ length: most }, (_, s) => ({
+      return listOf(most, (_, s) => ({
         image,
         isExtra: s >= samples.length,
         taps: samples[s] ?? samples[0] ?? corners(-2, 0, height, width),

@@ -3,6 +3,7 @@ import { type AnyTensor, f64 } from 'heddle';
 import { broadcastShapes } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES, type ElementType } from '../file/element-types.js';
 import { cells, type HostValue, hostTensor, wrapInteger } from '../values/host-ops.js';
+import { listOf } from '../values/limits.js';
 import { roundTo } from '../values/rounding.js';
 import { Value } from '../values/value.js';
 import { type Attributes, int, required, text } from './attributes.js';
@@ -48,7 +49,7 @@ export function elementwise(
     const shape = broadcastShapes(call.where, ...inputs.map((x) => x.shape));
     const values = inputs.map((x) => cells(x.expand(shape).host!.values));
     const size = shape.reduce((n, d) => n * d, 1);
-    const results = Array.from({ length: size }, (_, i) => settle(onHost(...values.map((v) => v[i]!)), type));
+    const results = listOf(size, (_, i) => settle(onHost(...values.map((v) => v[i]!)), type));
     return Value.host(hostTensor(type, shape, results));
   }
   return Value.wrapped(f.tensor(...inputs.map((x) => x.tensor)), type);

@@ -3,6 +3,7 @@ import { type AnyTensor, DTypeError, i32, type Tensor } from 'heddle';
 import { formatShape, sizeOf, stridesOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES } from '../file/element-types.js';
 import { cells, type HostValue, hostTensor } from '../values/host-ops.js';
+import { listOf } from '../values/limits.js';
 import { positionsOf, Value } from '../values/value.js';
 import { int, text } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -75,7 +76,7 @@ const GatherND = operator({
       hostTensor(
         ELEMENT_TYPES.i32,
         [sizeOf(batch), 1],
-        Array.from({ length: sizeOf(batch) }, (_, i) => i * sizeOf(addressed)),
+        listOf(sizeOf(batch), (_, i) => i * sizeOf(addressed)),
       ),
     );
     const flat = within.add(offsets.tensor).reshape([-1]);
@@ -181,12 +182,10 @@ const OneHot = operator({
       hostTensor(
         ELEMENT_TYPES.i32,
         [depth],
-        Array.from({ length: depth }, (_, i) => i),
+        listOf(depth, (_, i) => i),
       ),
     );
-    const along = line.tensor.reshape(
-      Array.from({ length: index.rank + 1 }, (_, i) => (i === axis ? depth : 1)),
-    );
+    const along = line.tensor.reshape(listOf(index.rank + 1, (_, i) => (i === axis ? depth : 1)));
     const on = positions.reshape([...index.shape.slice(0, axis), 1, ...index.shape.slice(axis)]).eq(along);
     return Value.of(on.where(values.tensor.at(1), values.tensor.at(0)) as AnyTensor, values.type);
   },
@@ -269,7 +268,7 @@ const Unique = operator({
     const moved = x.permute([along, ...x.shape.flatMap((_, i) => (i === along ? [] : [i]))]);
     const values = cells(moved.host!.values);
     const width = sizeOf(moved.shape.slice(1));
-    const rowAt = (i: number): HostValue[] => Array.from({ length: width }, (_, j) => values[i * width + j]!);
+    const rowAt = (i: number): HostValue[] => listOf(width, (_, j) => values[i * width + j]!);
     const groups = new Map<string, number[]>();
     for (let i = 0; i < moved.shape[0]!; i++) {
       const key = rowAt(i).map(String).join('\u0000');
@@ -325,9 +324,7 @@ const TensorScatter = operator({
     const starts = call.numbers(2) ?? new Array<number>(batch).fill(0);
     const [length, count] = [cache.shape[axis]!, update.shape[axis]!];
     const circular = call.attributes.mode === 'circular';
-    const places = starts.flatMap((s) =>
-      Array.from({ length: count }, (_, i) => (circular ? (s + i) % length : s + i)),
-    );
+    const places = starts.flatMap((s) => listOf(count, (_, i) => (circular ? (s + i) % length : s + i)));
     if (places.some((p) => p >= length))
       throw new DTypeError(`[onnx] ${call.where}: an update goes beyond the ${length} places.`);
     const shape = update.shape.map((d, i) => (i === 0 || i === axis ? d : 1));

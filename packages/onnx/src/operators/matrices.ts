@@ -1,6 +1,7 @@
 /** Matrix products. */
 import { type AnyTensor, type DType, einsum, f64, i32, i64, type Tensor } from 'heddle';
 import { formatShape } from 'heddle/internal/core/shape.js';
+import { requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, int, required, text } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -72,6 +73,7 @@ const Det = operator({
     const n = x.shape.at(-1) ?? 0;
     if (x.rank < 2 || n !== x.shape.at(-2))
       throw call.shapeError(`${formatShape(x.shape)} are no square matrices.`);
+    requireParts(n, 'columns');
     let rest = x.tensor as Tensor;
     let det: AnyTensor | undefined;
     for (let k = n; k > 0; k--) {

@@ -4,6 +4,7 @@ import { formatShape, sizeOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES } from '../file/element-types.js';
 import { constantFill } from '../values/constant.js';
 import { cells, type HostValue, hostTensor } from '../values/host-ops.js';
+import { listOf, requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, floats, int, ints, required, text } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -82,7 +83,7 @@ const Unsqueeze = operator({
     const rank = x.rank + given.length;
     const axes = new Set(call.axes(given, rank));
     const left = [...x.shape];
-    return x.reshape(Array.from({ length: rank }, (_, i) => (axes.has(i) ? 1 : left.shift()!)));
+    return x.reshape(listOf(rank, (_, i) => (axes.has(i) ? 1 : left.shift()!)));
   },
 });
 
@@ -112,7 +113,7 @@ const Expand = operator({
 /** The shape that two broadcast to. */
 function bothWays(call: Pick<Call, 'shapeError'>, a: Shape, b: Shape): number[] {
   const rank = Math.max(a.length, b.length);
-  return Array.from({ length: rank }, (_, i) => {
+  return listOf(rank, (_, i) => {
     const p = a[i - rank + a.length] ?? 1;
     const q = b[i - rank + b.length] ?? 1;
     if (p !== q && p !== 1 && q !== 1)
@@ -199,6 +200,7 @@ const Slice = operator({
 
 /** Parts along an axis, of the sizes given. */
 export function splitBy(x: Value, axis: number, sizes: readonly number[]): Value[] {
+  requireParts(sizes.length, 'parts');
   let at = 0;
   return sizes.map((size) => {
     const start = zeros(x.rank);
@@ -228,7 +230,7 @@ const Split = operator({
     const count = call.attributes.num_outputs ?? call.outputs.length;
     if (count < 1) throw call.shapeError(`cannot split in ${count} parts.`);
     const each = Math.ceil(length / count);
-    const even = Array.from({ length: count }, (_, i) => Math.max(0, Math.min(each, length - i * each)));
+    const even = listOf(count, (_, i) => Math.max(0, Math.min(each, length - i * each)));
     const sizes = call.numbers(1) ?? call.attributes.split ?? even;
     if (sizes.reduce((n, size) => n + size, 0) !== length || sizes.some((size) => size < 0))
       throw call.shapeError(`parts of ${sizes} do not make up the ${length} elements of dimension ${axis}.`);
@@ -258,7 +260,7 @@ function amounts(call: Call, x: Value): Amounts {
 
 /** For each place of a padded dimension the place it is taken from; −1 for none. */
 function padSources(mode: string, length: number, before: number, after: number): number[] {
-  return Array.from({ length: Math.max(0, length + before + after) }, (_, i) => {
+  return listOf(Math.max(0, length + before + after), (_, i) => {
     const at = i - before;
     if (at >= 0 && at < length) return at;
     if (mode === 'edge') return at < 0 ? 0 : length - 1;
@@ -408,7 +410,7 @@ const ReverseSequence = operator({
     const steps = x.shape[time]!;
     const reversed = parts.map((part, i) => {
       const n = lengths[i]!;
-      const order = Array.from({ length: steps }, (_, t) => (t < n ? n - 1 - t : t));
+      const order = listOf(steps, (_, t) => (t < n ? n - 1 - t : t));
       return part.take(Value.int64s(order), time);
     });
     return Value.concat(reversed, batch);
@@ -429,10 +431,7 @@ const Upsample = operator({
       const scale = scales[axis] ?? 1;
       if (scale === 1) return y;
       const size = Math.floor(d * scale);
-      return y.take(
-        Value.int64s(Array.from({ length: size }, (_, i) => Math.min(d - 1, Math.floor(i / scale)))),
-        axis,
-      );
+      return y.take(Value.int64s(listOf(size, (_, i) => Math.min(d - 1, Math.floor(i / scale)))), axis);
     }, x);
   },
 });
@@ -477,7 +476,7 @@ const Range = operator({
       hostTensor(
         type,
         [count],
-        Array.from({ length: count }, (_, i) => element(i)),
+        listOf(count, (_, i) => element(i)),
       ),
     );
   },

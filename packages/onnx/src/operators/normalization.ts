@@ -2,12 +2,12 @@
 import { type AnyTensor, batchNorm, f32, instanceNorm, layerNorm, rmsNorm, type Tensor } from 'heddle';
 import { sameShape, sizeOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES } from '../file/element-types.js';
+import { listOf, requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, int, ints } from './attributes.js';
 import { operator } from './operator.js';
 
-const last = (from: number, rank: number): number[] =>
-  Array.from({ length: rank - from }, (_, i) => from + i);
+const last = (from: number, rank: number): number[] => listOf(rank - from, (_, i) => from + i);
 const KEEP = { keepdim: true } as const;
 
 /** A value of each channel, to be broadcast with (N, C, …). */
@@ -163,6 +163,7 @@ const LRN = operator({
   compute: (call) => {
     const x = call.tensor(0) as Tensor;
     const { alpha, beta, bias, size = 1 } = call.attributes;
+    requireParts(size, 'channels');
     const before = Math.floor((size - 1) / 2);
     const padded = x.square().pad(x.shape.map((_, i) => (i === 1 ? [before, size - 1 - before] : [0, 0])));
     const c = x.shape[1]!;
@@ -229,7 +230,7 @@ const LogSoftmax = normalized((x, axis) => x.logSoftmax(axis));
 /** 1 for the first of the largest elements, else 0. */
 const Hardmax = normalized((x, axis) => {
   const size = x.shape[axis]!;
-  const line = Value.int64s(Array.from({ length: size }, (_, i) => i)).cast(ELEMENT_TYPES.i32).tensor;
+  const line = Value.int64s(listOf(size, (_, i) => i)).cast(ELEMENT_TYPES.i32).tensor;
   const along = line.reshape(x.shape.map((_, i) => (i === axis ? size : 1)));
   return x.argmax(axis, KEEP).eq(along).cast(x.dtype);
 });

@@ -1,7 +1,8 @@
 /** Pooling: the largest, the mean or the norm of windows. */
-import { type AnyTensor, avgPool2d, f64, maxPool2d, type Tensor, tensor, where } from 'heddle';
+import { type AnyTensor, avgPool2d, f64, maxPool2d, ShapeError, type Tensor, tensor, where } from 'heddle';
 import { sizeOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES, type ElementType, limitsOf } from '../file/element-types.js';
+import { listOf, requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { int } from './attributes.js';
 import { offsetsOf } from './convolution.js';
@@ -27,6 +28,7 @@ const reached = (w: Windows): number[] =>
 
 /** The elements of all windows at each tap of the kernel. @param value of the padding */
 function* taps(x: Tensor, w: Windows, value: number): Generator<AnyTensor> {
+  requireParts(sizeOf(w.kernel), 'elements of a kernel');
   const sizes = reached(w);
   const around = sizes.map(
     (size, i) => [w.before[i]!, Math.max(0, size - x.shape[2 + i]! - w.before[i]!)] as const,
@@ -91,6 +93,8 @@ const MaxPool = operator({
 function placesOf(x: Value, columnMajor: boolean): Tensor {
   const spatial = x.shape.slice(2);
   const size = sizeOf(spatial);
+  if (x.size > 2 ** 24)
+    throw new ShapeError(`[onnx] places of ${x.size} elements are not told, of ${2 ** 24} they are.`);
   const places = Float64Array.from({ length: x.size }, (_, i) => {
     if (!columnMajor) return i;
     const [image, within] = [Math.floor(i / size), offsetsOf(i % size, spatial)];
@@ -118,19 +122,19 @@ const AveragePool = operator({
     const sum = [...taps(x.tensor as Tensor, w, 0)].reduce((a, b) => a.add(b));
     const counts = w.count.map((n, i) => countsOf(w, i, n, x.shape[2 + i]!, countIncludePad));
     const shape = w.count;
-    const all = Float32Array.from({ length: sizeOf(shape) }, (_, i) =>
+    const all = listOf(sizeOf(shape), (_, i) =>
       offsetsOf(i, shape).reduce((product, at, k) => product * counts[k]![at]!, 1),
     );
-    return Value.of(sum.div(tensor(all, { shape: shape as number[] }).cast(sum.dtype)));
+    return Value.of(sum.div(tensor(Float32Array.from(all), { shape: shape as number[] }).cast(sum.dtype)));
   },
 });
 
 /** Of how many elements each window along a dimension is the mean. */
 function countsOf(w: Windows, i: number, count: number, size: number, includePad: boolean): number[] {
   const [low, high] = includePad ? [-w.before[i]!, size + w.after[i]!] : [0, size];
-  return Array.from({ length: count }, (_, n) => {
+  return listOf(count, (_, n) => {
     const start = n * w.strides[i]! - w.before[i]!;
-    const places = Array.from({ length: w.kernel[i]! }, (_, k) => start + k * w.dilations[i]!);
+    const places = listOf(w.kernel[i]!, (_, k) => start + k * w.dilations[i]!);
     return Math.max(1, places.filter((at) => at >= low && at < high).length);
   });
 }

@@ -3,6 +3,7 @@
  * activations. Gates are in the order of ONNX: i, o, f, c of an LSTM; z, r, h of a GRU.
  */
 import { type AnyTensor, stack, type Tensor, zeros } from 'heddle';
+import { listOf, requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, floats, int, text, texts } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -79,7 +80,7 @@ type Cell = (
 
 /** Parts of gates, `size` wide. */
 const partsOf = (x: AnyTensor, size: number): AnyTensor[] =>
-  Array.from({ length: x.shape.at(-1)! / size }, (_, i) => x.at('...', `${i * size}:${(i + 1) * size}`));
+  listOf(x.shape.at(-1)! / size, (_, i) => x.at('...', `${i * size}:${(i + 1) * size}`));
 
 const product = (h: AnyTensor, r: AnyTensor): AnyTensor => (h as Tensor).matmul(r.transpose() as Tensor);
 
@@ -178,6 +179,7 @@ function recurrent(
   )
     throw call.shapeError(`weights are (${w.shape}) and (${r.shape}), for the direction '${a.direction}'.`);
   if (x.shape[0] === 0) throw call.shapeError('there are no steps.');
+  requireParts(x.shape[0]!, 'steps');
   const batch = x.shape[1]!;
   const bias = call.optional(3)?.tensor ?? zeros([directions, 2 * gates * hidden], { dtype: x.dtype });
   const peepholes = states > 1 ? call.optional(7)?.tensor : undefined;
@@ -194,7 +196,7 @@ function recurrent(
       `${functions.length} activations are given, must be ${names.length * defaults.length}.`,
     );
   const made = names.map((name, k) => {
-    const first = Array.from({ length: states }, (_, s) => {
+    const first = listOf(states, (_, s) => {
       const state = call.optional(5 + s)?.tensor;
       if (!state) return zeros([batch, hidden], { dtype: x.dtype }) as AnyTensor;
       return batchFirst ? state.at(':', k) : state.at(k);

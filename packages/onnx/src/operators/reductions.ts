@@ -4,6 +4,7 @@ import { sizeOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES, type ElementType, limitsOf } from '../file/element-types.js';
 import { constantFill } from '../values/constant.js';
 import { castValue, cells, type HostValue, hostTensor, wrapInteger } from '../values/host-ops.js';
+import { listOf } from '../values/limits.js';
 import { roundTo } from '../values/rounding.js';
 import { Value } from '../values/value.js';
 import { int, ints } from './attributes.js';
@@ -30,7 +31,7 @@ function onHost(x: Value, axes: readonly number[], { number, bigint }: Reduction
   if (!f || width === 0 || x.type.kind === 'string') return undefined;
   const values = cells(rows.values);
   const shape = kept.map((a) => x.shape[a]!);
-  const reduced = Array.from({ length: sizeOf(shape) }, (_, i) => {
+  const reduced = listOf(sizeOf(shape), (_, i) => {
     let sum = values[i * width]!;
     for (let j = 1; j < width; j++) sum = settled(f(sum, values[i * width + j]!), x.type);
     return sum;

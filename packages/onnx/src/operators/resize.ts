@@ -3,6 +3,7 @@
  * which ones, and their weights, are known from the sizes alone.
  */
 import { type AnyTensor, f32, type Tensor, tensor } from 'heddle';
+import { listOf, requireParts } from '../values/limits.js';
 import { Value } from '../values/value.js';
 import { float, int, ints, text } from './attributes.js';
 import { type Call, operator } from './operator.js';
@@ -75,6 +76,7 @@ function filtered(
   exclude: boolean,
 ): Taps {
   const reach = radius * stretch;
+  requireParts(2 * reach, 'neighbours');
   const taps: [number, number][] = [];
   for (let at = Math.floor(x - reach) + 1; at < x + reach; at++) {
     if (exclude && (at < 0 || at >= from)) continue;
@@ -96,7 +98,7 @@ interface ResizeAttributes {
 
 /** The taps of every element of a resized dimension; undefined where the value is extrapolated. */
 function tapsOf(call: Call, a: ResizeAttributes, axis: Axis): (Taps | undefined)[] {
-  return Array.from({ length: axis.to }, (_, i) => {
+  return listOf(axis.to, (_, i) => {
     const x = coordinate(a.coordinate_transformation_mode, i, axis);
     if (x === undefined)
       throw call.shapeError(`the coordinate mode '${a.coordinate_transformation_mode}' is not known.`);

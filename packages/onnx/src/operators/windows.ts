@@ -38,8 +38,8 @@ export function windowsOf(
   ceil = false,
 ): Windows {
   const n = sizes.length;
-  const strides = listOf(call, 'strides', attributes.strides, n, 1);
-  const dilations = listOf(call, 'dilations', attributes.dilations, n, 1);
+  const strides = perDimension(call, 'strides', attributes.strides, n, 1);
+  const dilations = perDimension(call, 'dilations', attributes.dilations, n, 1);
   if (kernel.length !== n) throw call.shapeError(`kernel_shape is (${kernel}), must have ${n} sizes.`);
   if ([...strides, ...dilations, ...kernel].some((v) => v < 1))
     throw call.shapeError('kernel, strides and dilations must be at least 1.');
@@ -55,7 +55,7 @@ export function windowsOf(
   }
   if (auto !== 'NOTSET' && auto !== 'VALID' && auto !== '')
     throw call.shapeError(`auto_pad '${auto}' is not known.`);
-  const pads = listOf(call, 'pads', auto === 'VALID' ? undefined : attributes.pads, 2 * n, 0);
+  const pads = perDimension(call, 'pads', auto === 'VALID' ? undefined : attributes.pads, 2 * n, 0);
   if (pads.some((p) => p < 0)) throw call.shapeError(`pads are (${pads}), must be at least 0.`);
   const [before, after] = [pads.slice(0, n), pads.slice(n)];
   const count = sizes.map((d, i) => {
@@ -71,7 +71,7 @@ export function windowsOf(
 }
 
 /** A list of `n` numbers, or `n` times the same. */
-function listOf(
+function perDimension(
   call: Pick<Call, 'shapeError'>,
   name: string,
   given: readonly number[] | undefined,

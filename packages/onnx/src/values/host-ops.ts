@@ -15,7 +15,7 @@ export type HostCells = { readonly length: number; [index: number]: HostValue };
 export const cells = (values: HostArray): HostCells => values as unknown as HostCells;
 
 /** The most elements that are computed on the host: shapes and small constants have few. */
-const MOST_ELEMENTS = 2 ** 24;
+const MOST_ELEMENTS = 2 ** 22;
 
 /** Zeroed values of a type that the library reads. @throws ShapeError for more than the host computes */
 export function zeroed(type: ElementType, size: number): HostArray {

@@ -8,6 +8,7 @@ import { formatShape, sizeOf, stridesOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES, type ElementType, isNative } from '../file/element-types.js';
 import type { HostTensor } from '../file/host-tensor.js';
 import { broadcastStrides, castHost, cells, concatenate, int64s, strided, take } from './host-ops.js';
+import { requireRank } from './limits.js';
 import { castTensor, wrapTensor } from './tensor-ops.js';
 
 /** A tensor of ONNX. */
@@ -21,6 +22,7 @@ export class Value {
   #tensor: AnyTensor | undefined;
 
   private constructor(type: ElementType, shape: Shape, host?: HostTensor, tensor?: AnyTensor) {
+    requireRank(shape.length);
     this.type = type;
     this.shape = shape;
     this.host = host;
