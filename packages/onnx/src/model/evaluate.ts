@@ -92,6 +92,8 @@ const LOCATED = new WeakSet<object>();
 
 /** An error of the library with the node that it is about. */
 function located(error: unknown, { where }: Step, inputs: readonly Datum[]): unknown {
+  if (error instanceof RangeError)
+    return new ShapeError(`[onnx] ${where} asks for more than can be computed: ${error.message}.`);
   if (!(error instanceof HeddleError) || error instanceof FileError || LOCATED.has(error)) return error;
   const shapes = inputs
     .filter((x) => x instanceof Value)
@@ -116,11 +118,16 @@ export function withoutReading<R>(reading: Reading<R>): R {
 /** The graph of a model depends on values that `forward` does not have. */
 export class ValueNeeded extends DTypeError {}
 
+/** The most values of a tensor that are read. */
+const MOST_READ = 2 ** 28;
+
 /** Run a reading, with the values that it asks for. */
 export async function withReading<R>(reading: Reading<R>): Promise<R> {
   let next = reading.next();
   while (!next.done) {
     const { type, shape, tensor } = next.value;
+    if (next.value.size > MOST_READ)
+      throw new ShapeError(`[onnx] ${formatShape(shape)} values are to be read, at most ${MOST_READ} are.`);
     const values = type.array!(next.value.size);
     (values as Float32Array).set((await tensor.data()) as Float32Array);
     next = reading.next({ type, shape, values });

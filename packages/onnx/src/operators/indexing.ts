@@ -65,7 +65,7 @@ const GatherND = operator({
     const [x, index] = call.values() as [Value, Value];
     const b = call.attributes.batch_dims;
     const k = index.shape.at(-1) ?? 0;
-    if (k < 1 || b + k > x.rank || b >= index.rank)
+    if (k < 1 || b < 0 || b + k > x.rank || b >= index.rank)
       throw call.shapeError(`index tuples of ${k} positions do not fit ${formatShape(x.shape)}.`);
     const batch = x.shape.slice(0, b);
     const addressed = x.shape.slice(b, b + k);

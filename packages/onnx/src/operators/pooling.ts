@@ -208,6 +208,8 @@ const MaxUnpool = operator({
       return (d - 1) * (strides?.[i] ?? 1) - ends + (kernel[i] ?? 1);
     });
     const natural = [...x.shape.slice(0, 2), ...sizes];
+    if (natural.some((d) => d < 0) || sizeOf(natural) > 2 ** 28)
+      throw call.shapeError(`the result would have the sizes (${natural}).`);
     const shape = call.numbers(2) ?? natural;
     // Places count in the tensor of natural size, of which a larger one is an extension in every dimension.
     const flat = tensor(new Float32Array(sizeOf(natural)));
