@@ -1,7 +1,9 @@
 /** The node tests of the `onnx` package, as golden/node_cases.py writes them, and how one is run. */
+import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { brotliDecompressSync } from 'node:zlib';
 import { fromBinary } from '@bufbuild/protobuf';
+import type { Tensor } from 'heddle';
 import type { HostTensor } from '../src/file/host-tensor.js';
 import { parseTensor } from '../src/file/tensor-values.js';
 import { withReading } from '../src/model/evaluate.js';
@@ -125,4 +127,14 @@ function* ask(value: Value): Generator<Value, HostTensor, HostTensor> {
 function close(a: number | bigint | string, b: number | bigint | string, { rtol, atol }: NodeCase): boolean {
   if (typeof a !== 'number' || typeof b !== 'number') return a === b;
   return Object.is(a, b) || a === b || Math.abs(a - b) <= atol + rtol * Math.abs(b);
+}
+
+/** The largest difference of a tensor from a stored one, in parts of the largest element. @throws AssertionError for another shape */
+export async function largestDifference(got: Tensor, stored: Uint8Array): Promise<number> {
+  const want = parsed(stored);
+  assert.deepEqual([...got.shape], [...want.shape]);
+  const values = Array.from((await got.data()) as ArrayLike<number>, Number);
+  const expected = Array.from(want.values as ArrayLike<number>, Number);
+  const scale = expected.reduce((most, v) => Math.max(most, Math.abs(v)), 1e-6);
+  return values.reduce((most, v, i) => Math.max(most, Math.abs(v - expected[i]!)), 0) / scale;
 }

@@ -2,7 +2,7 @@
 Exports models of torchvision, timm and transformers with random weights, and what ONNX Runtime computes of them.
 
     python3 packages/onnx/tests/golden/models.py                      # small ones: model-cases.bin.br, for the tests
-    python3 packages/onnx/tests/golden/models.py --large /tmp/models  # whole architectures, for tests/models.sweep.ts
+    python3 packages/onnx/tests/golden/models.py --large /tmp/models  # whole architectures, for tests/compare-models.ts
 
 Weights of the small ones are taken from few values, so that the file is small. The file has the form of node-cases.bin.br, and
 so has each file of the large ones: a model, its inputs, and the outputs of ONNX Runtime.
