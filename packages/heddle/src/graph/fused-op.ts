@@ -37,6 +37,11 @@ export interface FusedOp<Arg = unknown> {
    * target; see schedule/orders.ts. Default: it is not.
    */
   reordered?(target: Target, node: GraphNode, arg: Arg): Reordered | undefined;
+  /**
+   * The same values by an op on integers, where the sources are bytes that were dequantized; see ops/integers. It is taken where
+   * the target has a kernel for it.
+   */
+  ofIntegers?(src: readonly GraphNode[], arg: Arg): OfIntegers | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */
   readonly identity?: boolean;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
@@ -58,6 +63,12 @@ export interface ScaledBy {
 /** The fused op of a `call` node, and its argument. */
 export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: unknown } =>
   argOf(node, 'call') as { readonly op: FusedOp; readonly arg: unknown };
+
+/** A call on bytes whose sums are i32, and the values that stand for them. */
+export interface OfIntegers {
+  readonly sums: GraphNode;
+  readonly values: GraphNode;
+}
 
 /** An op on tensors of another order of dimensions. */
 export interface Reordered {
@@ -109,6 +120,8 @@ export interface KernelChoice<Arg = unknown> {
    * once. Such a kernel must not write its output otherwise.
    */
   readonly finishes: boolean;
+  /** What is stored in place of its result may have another dtype, that of `io.output`. Default: it has the op's. */
+  readonly storesAny?: boolean;
   /** Whether its threads hold whole windows of these sizes, and pass them to `io.finish`; see `KernelIo.window`. Default: no. */
   windows?(target: Target, node: GraphNode, arg: Arg, sizes: WindowSizes): boolean;
   /**

@@ -24,6 +24,7 @@ import type { GraphNode } from '../graph/node.js';
 import { Module } from '../nn/module.js';
 import type { Device } from '../runtime/device.js';
 import { openDevice } from '../runtime/registry.js';
+import { inIntegers } from '../schedule/integers.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
 import { ConstantValues } from './constants.js';
 import { type BatchProgram, Engine, type EngineValue } from './engine.js';
@@ -96,7 +97,9 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
   let outputs: readonly EngineValue[] = [];
   for (const batch of [...new Set(batchSizes)].sort((x, y) => x - y)) {
     const traced = traceModel(model, inputs, batch, precision);
-    const roots = withoutGradients(() => foldScales(traced.outputs.map(([, node]) => node)));
+    const outputNodes = traced.outputs.map(([, node]) => node);
+    // Bytes first: what a dequantization leaves are factors per channel, which foldScales would move into the weights.
+    const roots = withoutGradients(() => foldScales(inIntegers(outputNodes, device.target)));
     constants.compute(roots);
     const named = traced.outputs.map(([name], i): EngineValue => {
       const { dtype, shape } = roots[i]!;

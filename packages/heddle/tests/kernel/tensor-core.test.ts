@@ -1,7 +1,7 @@
 /** Tensor cores and asynchronous copies in the kernel language: their meaning in the simulator, and their text. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bf16, f32, u32 } from '../../src/core/dtype.js';
+import { bf16, f32, i32, u32 } from '../../src/core/dtype.js';
 import { KernelError } from '../../src/core/errors.js';
 import { toBf16, toF16 } from '../../src/core/float16.js';
 import { evaluate } from '../../src/kernel/ir/ops.js';
@@ -97,6 +97,38 @@ for (const [name, toBits] of [
     }
   });
 }
+
+test('mmaI8 multiplies bytes and adds them in i32', () => {
+  const kernel = defineKernel(
+    'productI8',
+    { a: buffer(u32), b: buffer(u32), c: buffer(i32) },
+    ({ a, b, c }, { laneId, idiv, vec2, vec4, lane, mmaI8 }) => {
+      const g = idiv(laneId, 4);
+      const t = laneId % 4;
+      const left = vec4(a[g * 8 + t], a[(g + 8) * 8 + t], a[g * 8 + t + 4], a[(g + 8) * 8 + t + 4]);
+      const right = vec2(b[g * 8 + t], b[g * 8 + t + 4]);
+      const upper = g * 8 + 2 * t;
+      const lower = upper + 64;
+      const sum = mmaI8(left, right, vec4(c[upper], c[upper + 1], c[lower], c[lower + 1]));
+      c[upper] = lane(sum, 0);
+      c[upper + 1] = lane(sum, 1);
+      c[lower] = lane(sum, 2);
+      c[lower + 1] = lane(sum, 3);
+    },
+  );
+  const bytes = (n: number, seed: number) => Int8Array.from(noise(n, seed), (v) => Math.round(v * 128));
+  const [a, b] = [bytes(512, 4), bytes(256, 5)];
+  const c = Int32Array.from({ length: 128 }, (_, i) => (i === 0 ? 2 ** 31 - 1 : i * 1_000_003));
+  const before = c.slice();
+  const words = (values: Int8Array) => new Uint32Array(values.buffer);
+  simulate(kernel, { grid: 1, block: 32 }, { a: words(a), b: words(b), c });
+  for (let i = 0; i < 16; i++)
+    for (let j = 0; j < 8; j++) {
+      let sum = before[i * 8 + j]!;
+      for (let k = 0; k < 32; k++) sum = (sum + a[i * 32 + k]! * b[j * 32 + k]!) | 0;
+      assert.equal(c[i * 8 + j], sum, `element ${i}, ${j}`);
+    }
+});
 
 test('tf32 rounds to 10 bits of fraction, ties to even', () => {
   const cases = [

@@ -1,5 +1,5 @@
 /** The matrix products of GPUs, cut as they are for small and large matrices. */
-import { bf16, f16, f32 } from '../../src/core/dtype.js';
+import { bf16, f16, f32, i32 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
 import { matmulTile } from '../../src/ops/matmul/cuda.js';
@@ -38,5 +38,6 @@ export const matmulKernels = (): readonly KernelIr[] => [
   named('matmul_tf32_pieces', matmulTensor(problem(512, 511, 9000, true, true), tensor, 'tf32', f32)),
   named('matmul_bf16', matmulTensor(problem(512, 512, 512, true, false), tensor, 'bf16', f32)),
   named('matmul_of_f16', matmulTensor(problem(512, 511, 512, false, true), tensor, 'f16', f16)),
+  named('matmul_of_i8', matmulTensor(problem(512, 511, 128, true, true), tensor, 'i8', f32, i32)),
   named('matmul_of_bf16', matmulTensor(problem(512, 512, 512, true, false), tensor, 'bf16', bf16)),
 ];

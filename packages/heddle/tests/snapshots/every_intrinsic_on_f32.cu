@@ -32,6 +32,15 @@ __device__ inline f32x4 mma_bf16(u32x4 a, u32x2 b, f32x4 c) {
     : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
   return c;
 }
+struct alignas(16) i32x4 { int x, y, z, w; };
+__device__ inline i32x4 splat_i32x4(int a) { return {a, a, a, a}; }
+__device__ inline i32x4 mma_i8(u32x4 a, u32x2 b, i32x4 c) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+r"(c.x), "+r"(c.y), "+r"(c.z), "+r"(c.w)
+    : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  return c;
+}
+__device__ inline u32x4 cast_u32x4(i32x4 a) { return {unsigned(a.x), unsigned(a.y), unsigned(a.z), unsigned(a.w)}; }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ inline void wait_copies_3() { asm volatile("cp.async.wait_group 3;" ::: "memory"); }
 __device__ inline float atomic_min_f32(float* place, float v) {
@@ -95,6 +104,8 @@ extern "C" __global__ void every_intrinsic_on_f32(const float* x, float* out, un
   *reinterpret_cast<f32x4*>(out + warp_id()) = mmaF16_result;
   const f32x4 mmaBf16_result = mma_bf16(splat_u32x4(3u), splat_u32x2(3u), splat_f32x4(3.0f));
   *reinterpret_cast<f32x4*>(out + warp_id()) = mmaBf16_result;
+  const i32x4 mmaI8_result = mma_i8(splat_u32x4(3u), splat_u32x2(3u), splat_i32x4(3));
+  *reinterpret_cast<u32x4*>(votes + lane_id()) = cast_u32x4(mmaI8_result);
   commit_copies();
   wait_copies_3();
   atomicAdd(&out[lane_id()], a);

@@ -1,5 +1,5 @@
 /** What is known of an operation that involves more than one value. */
-import { type DType, type DTypeName, f32, u32 } from '../../core/dtype.js';
+import { type DType, type DTypeName, f32, i32, u32 } from '../../core/dtype.js';
 import type { Scalar } from './ops.js';
 import { value } from './types.js';
 
@@ -20,6 +20,7 @@ export type LaneValue = Scalar | readonly Scalar[];
 export const VECTORS = {
   f32x2: value(f32, 2),
   f32x4: value(f32, 4),
+  i32x4: value(i32, 4),
   u32x2: value(u32, 2),
   u32x4: value(u32, 4),
 } as const;

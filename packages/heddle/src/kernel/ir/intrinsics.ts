@@ -7,7 +7,7 @@ import { bool, type DType, i32, u32 } from '../../core/dtype.js';
 import { ASYNCHRONOUS } from './asynchronous.js';
 import { type IntrinsicRecord, type LaneValue, VECTORS, type WarpArguments } from './intrinsic-record.js';
 import { evaluate, type Scalar } from './ops.js';
-import { fragments, multiplyBf16, multiplyF16, multiplyTf32 } from './tensor-core.js';
+import { fragments, multiplyBf16, multiplyBytes, multiplyF16, multiplyTf32 } from './tensor-core.js';
 import { type ValueType, value } from './types.js';
 
 /** A lane that asks for one outside of the warp gets its own value back, as from `__shfl_sync`. */
@@ -145,6 +145,14 @@ export const INTRINSICS = {
   },
   mmaF16: multiplyPairs('f16', multiplyF16),
   mmaBf16: multiplyPairs('bf16', multiplyBf16),
+  mmaI8: {
+    scope: 'warp',
+    params: ['u32x4', 'u32x2', 'i32x4'],
+    result: 'i32x4',
+    doc: 'a · b + c of 16 × 8 × 32 in i8 on a tensor core',
+    whole: true,
+    warp: multiplyBytes,
+  },
   loadMatrix4: {
     scope: 'warp',
     params: [],

@@ -1,6 +1,6 @@
 /**
  * What a warp's tensor cores compute: D (16 × 8) = A (16 × K) · B (K × 8) + C from the registers of 32 lanes, laid out
- * as NVIDIA's PTX ISA says for mma.m16n8k8 and mma.m16n8k16. Products of the rounded operands are exact; their sum is
+ * as NVIDIA's PTX ISA says for mma.m16n8k8, mma.m16n8k16 and mma.m16n8k32. Products of the rounded operands are exact; their sum is
  * formed in f64 here and rounded to f32 once, closer than the hardware's, whose order of adding is not documented.
  */
 import type { DType } from '../../core/dtype.js';
@@ -46,8 +46,18 @@ const pairs = (from: (bits: number) => number): Fragment => ({
   lower: (i) => (i >> 1) % 2 === 1,
 });
 
+/** Of i8: four in a register. */
+const BYTES: Fragment = {
+  depth: 32,
+  read: (registers) => registers.flatMap((v) => [24, 16, 8, 0].map((left) => ((v as number) << left) >> 24)),
+  alongA: (i, t) => 4 * t + (i % 4) + (i >> 3) * 16,
+  alongB: (i, t) => 4 * t + (i % 4) + (i >> 2) * 16,
+  lower: (i) => (i >> 2) % 2 === 1,
+};
+
+/** @param round a sum to a number of the result's dtype */
 const multiply =
-  ({ depth, read, alongA, alongB, lower }: Fragment) =>
+  ({ depth, read, alongA, alongB, lower }: Fragment, round: (sum: number) => number = Math.fround) =>
   (_t: DType, lanes: WarpArguments): (number[] | undefined)[] => {
     const a = new Float64Array(16 * depth);
     const b = new Float64Array(depth * 8);
@@ -69,7 +79,7 @@ const multiply =
         const column = 2 * t + (i & 1);
         let sum = c;
         for (let k = 0; k < depth; k++) sum += a[row * depth + k]! * b[k * 8 + column]!;
-        return Math.fround(sum);
+        return round(sum);
       });
     });
   };
@@ -97,3 +107,5 @@ export const fragments =
 export const multiplyTf32 = multiply(TF32);
 export const multiplyF16 = multiply(pairs(fromF16));
 export const multiplyBf16 = multiply(pairs(fromBf16));
+/** Sums wrap, as i32 does. */
+export const multiplyBytes = multiply(BYTES, (sum) => sum | 0);

@@ -202,6 +202,12 @@ export interface Intrinsics {
   mmaF16(a: number, b: number, c: number): number;
   /** As `mmaF16`, in bf16. */
   mmaBf16(a: number, b: number, c: number): number;
+  /**
+   * As `mma`, 16 × 8 × 32 in i8: u32 vectors of 4 and 2, each number four bytes, the lowest first: a at (g, 4t) (g + 8, 4t)
+   * (g, 4t + 16) (g + 8, 4t + 16), each with the next three columns; b at (4t, g) (4t + 16, g), each with the next three rows.
+   * c and the result are i32, at the same places, and wrap.
+   */
+  mmaI8(a: number, b: number, c: number): number;
 
   /**
    * Fragments for `mmaF16` and `mmaBf16` of four matrices of 8 × 8 in a shared array of f16 or bf16, a u32 vector of 4. Lane 8i + r

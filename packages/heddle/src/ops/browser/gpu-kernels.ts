@@ -19,6 +19,7 @@ export const keyGradientChoice = none('attentionKeyGradient-cuda');
 export const valueGradientChoice = none('attentionValueGradient-cuda');
 export const convolveChoice = none;
 export const weightChoice = none;
+export const matmulBytesChoice = none('matmulInteger-cuda');
 export const matmulChoice = none('matmul-cuda');
 export const forwardChoice = none('recurrent-cuda');
 export const backwardChoice = none('recurrentGradient-cuda');

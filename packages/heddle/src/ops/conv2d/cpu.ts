@@ -22,9 +22,14 @@
  *
  * On 16 × 26 × 26 with 32 kernels of 3 × 3 it reaches 96 % of what the bare micro-kernel does, the input gradient 88 %.
  */
-import { f32 } from '../../core/dtype.js';
+import { type DType, f32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
+import {
+  type Constants,
+  defineKernel,
+  type Intrinsics,
+  type Memory,
+} from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
 import { bandOf, type CpuConvolveProblem, rowLayout, rowsRead, type Strip, stripsOf } from './cpu-layout.js';
 
@@ -69,8 +74,28 @@ export function packWeights(problem: CpuConvolveProblem): Tiled {
 export const packedWeights = ({ groups, inputs, outputs, kernel }: CpuConvolveProblem): number =>
   groups * Math.ceil(outputs / 4) * 4 * inputs * kernel[0] * kernel[1];
 
+/** What is multiplied: how rows come into the copy, and the dtypes of what is in memory. */
+export interface CpuArithmetic {
+  readonly name: string;
+  /** Of the images, of the copy, the weights and the sums, and of the output. */
+  readonly image: DType;
+  readonly element: DType;
+  readonly output: DType;
+  readonly copyRows: typeof copyRows;
+  /** sum + weight · pixel, in each lane. */
+  readonly multiply: (weight: number, pixel: number, sum: number, context: ConvolveContext) => number;
+  /** What `copyRows` knows besides. */
+  readonly constants: Constants;
+}
+
+const FLOATS: CpuArithmetic = {
+  ...{ name: '', image: f32, element: f32, output: f32, copyRows },
+  multiply: (weight, pixel, sum, { fma }) => fma(weight, pixel, sum),
+  constants: {},
+};
+
 /** What the device functions below know when the kernel is compiled. */
-function constantsOf(problem: CpuConvolveProblem) {
+function constantsOf(problem: CpuConvolveProblem, { element, copyRows, multiply }: CpuArithmetic) {
   const row = rowLayout(problem);
   const band = bandOf(problem, row.pitch);
   return {
@@ -82,10 +107,14 @@ function constantsOf(problem: CpuConvolveProblem) {
     strips: stripsOf(problem.outSize[1], problem.outputs),
     /** Packed weights of 4 output channels. */
     quad: problem.kernel[0] * problem.kernel[1] * problem.inputs * 4,
+    element,
+    copyRows,
+    multiply,
   };
 }
 
-interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
+/** What the device functions take from the context. */
+export interface ConvolveContext extends Intrinsics, ReturnType<typeof constantsOf> {
   readonly rowMet: typeof rowMet;
   readonly copyRow: typeof copyRow;
   readonly spreadRow: typeof spreadRow;
@@ -96,7 +125,7 @@ interface Context extends Intrinsics, ReturnType<typeof constantsOf> {
 }
 
 /** What a block computes: a band of rows of one image and group; and the first row of the image that it holds. */
-function blockPlace({ problem, band, rowMet, blockIdx, idiv }: Context) {
+function blockPlace({ problem, band, rowMet, blockIdx, idiv }: ConvolveContext) {
   const { groups, stride, outSize, adjoint } = problem;
   const part = blockIdx.x % band.count;
   const image = idiv(blockIdx.x, band.count * groups);
@@ -108,7 +137,7 @@ function blockPlace({ problem, band, rowMet, blockIdx, idiv }: Context) {
   return { image, group, top, bottom, firstRow };
 }
 
-type BandPlace = ReturnType<typeof blockPlace>;
+export type BandPlace = ReturnType<typeof blockPlace>;
 
 /** Image row (times the stride, if adjoint) that the kernel's first row meets at output row `r`. */
 function rowMet(r: number, { adjoint, kernel, stride, dilation, padding }: CpuConvolveProblem): number {
@@ -116,7 +145,7 @@ function rowMet(r: number, { adjoint, kernel, stride, dilation, padding }: CpuCo
 }
 
 /** Copies the rows of the image that the block reads, the channels of a row together. */
-function copyRows(x: Memory, copy: Memory, block: BandPlace, context: Context): void {
+function copyRows(x: Memory, copy: Memory, block: BandPlace, context: ConvolveContext): void {
   const { problem, row, band, copyRow, spreadRow } = context;
   const { groups, inputs, size, imageOffset } = problem;
   const image = imageOffset + (block.image * groups + block.group) * inputs * size[0] * size[1];
@@ -134,7 +163,7 @@ function copyRows(x: Memory, copy: Memory, block: BandPlace, context: Context): 
 }
 
 /** Copies a row as it lies, between zeros. */
-function copyRow(x: Memory, from: number, copy: Memory, to: number, context: Context): void {
+function copyRow(x: Memory, from: number, copy: Memory, to: number, context: ConvolveContext): void {
   const { load4, store4, problem, row } = context;
   const width = problem.size[1];
   const start = Math.max(row.left, 0);
@@ -148,7 +177,7 @@ function copyRow(x: Memory, from: number, copy: Memory, to: number, context: Con
 }
 
 /** Copies a row phase by phase, or with zeros between its columns. */
-function spreadRow(x: Memory, from: number, copy: Memory, to: number, context: Context): void {
+function spreadRow(x: Memory, from: number, copy: Memory, to: number, context: ConvolveContext): void {
   const { idiv, problem, row } = context;
   for (let i = 0; i < row.pitch; i++) {
     // Place i holds column i / phase + by·(i % phase) of the padded row.
@@ -166,7 +195,7 @@ function eachTap(
   c: number,
   step: (pixel: number, weight: number) => void,
   block: BandPlace,
-  { problem, row, quad, rowMet, idiv }: Context,
+  { problem, row, quad, rowMet, idiv }: ConvolveContext,
 ): void {
   const { inputs, outputs, size, kernel, stride, dilation, adjoint } = problem;
   const weights = (block.group * idiv(outputs + 3, 4) + idiv(o, 4)) * quad;
@@ -224,22 +253,22 @@ function pixelTile(
   rows: number,
   strip: Strip,
   block: BandPlace,
-  context: Context,
+  context: ConvolveContext,
 ): void {
-  const { f32, local4, load4, store4, splat4, lane, fma, finish } = context;
-  const { problem, quad, eachTap, placeInOutput } = context;
+  const { local4, load4, store4, splat4, lane, finish } = context;
+  const { problem, quad, eachTap, element, multiply, placeInOutput } = context;
   const { vectors, skip } = strip;
-  const acc = local4(f32, rows, vectors);
+  const acc = local4(element, rows, vectors);
   for (let i = 0; i < rows; i++) for (let j = 0; j < vectors; j++) acc[i][j] = splat4(0);
-  const multiply = (pixel: number, weight: number) => {
-    const pixels = local4(f32, vectors);
+  const step = (pixel: number, weight: number) => {
+    const pixels = local4(element, vectors);
     for (let j = 0; j < vectors; j++) pixels[j] = load4(copy, pixel + 4 * j);
     for (let i = 0; i < rows; i++) {
       const factor = splat4(w[weight + (i < 4 ? i : quad + i - 4)]);
-      for (let j = 0; j < vectors; j++) acc[i][j] = fma(factor, pixels[j], acc[i][j]);
+      for (let j = 0; j < vectors; j++) acc[i][j] = multiply(factor, pixels[j], acc[i][j], context);
     }
   };
-  eachTap(o, r, c, multiply, block, context);
+  eachTap(o, r, c, step, block, context);
   for (let i = 0; i < rows; i++) {
     const channel = block.group * problem.outputs + o + i;
     const to = placeInOutput(block.image, channel, r, c, problem);
@@ -264,21 +293,22 @@ function channelTile(
   quads: number,
   columns: number,
   block: BandPlace,
-  context: Context,
+  context: ConvolveContext,
 ): void {
-  const { f32, local4, load4, splat4, lane, fma, finish, problem, quad, eachTap, placeInOutput } = context;
+  const { local4, load4, splat4, lane, finish, problem, quad, eachTap, placeInOutput } = context;
+  const { element, multiply } = context;
   const { outputs } = problem;
-  const acc = local4(f32, quads, columns);
+  const acc = local4(element, quads, columns);
   for (let q = 0; q < quads; q++) for (let j = 0; j < columns; j++) acc[q][j] = splat4(0);
-  const multiply = (pixel: number, weight: number) => {
-    const column = local4(f32, columns);
+  const step = (pixel: number, weight: number) => {
+    const column = local4(element, columns);
     for (let j = 0; j < columns; j++) column[j] = splat4(copy[pixel + j]);
     for (let q = 0; q < quads; q++) {
       const factors = load4(w, weight + q * quad);
-      for (let j = 0; j < columns; j++) acc[q][j] = fma(factors, column[j], acc[q][j]);
+      for (let j = 0; j < columns; j++) acc[q][j] = multiply(factors, column[j], acc[q][j], context);
     }
   };
-  eachTap(o, r, c, multiply, block, context);
+  eachTap(o, r, c, step, block, context);
   for (let q = 0; q < quads; q++) {
     for (let l = 0; l < 4; l++) {
       const channel = block.group * outputs + o + 4 * q + l;
@@ -300,7 +330,7 @@ function computeStrip(
   rows: number,
   strip: Strip,
   block: BandPlace,
-  context: Context,
+  context: ConvolveContext,
 ): void {
   const { idiv, pixelTile, channelTile } = context;
   for (let r = block.top; r < block.bottom; r++) {
@@ -318,16 +348,17 @@ function computeStrip(
 }
 
 /** The image, contiguous, convolved with packed weights. */
-export function convolve(problem: CpuConvolveProblem): Tiled {
-  const constants = constantsOf(problem);
+export function convolve(problem: CpuConvolveProblem, arithmetic: CpuArithmetic = FLOATS): Tiled {
+  const constants = constantsOf(problem, arithmetic);
+  const { name, image, element, output } = arithmetic;
   const ir = defineKernel(
-    problem.adjoint ? 'conv2dInput' : 'conv2d',
-    { x: buffer(f32), w: buffer(f32), y: buffer(f32) },
+    `conv2d${problem.adjoint ? 'Input' : ''}${name}`,
+    { x: buffer(image), w: buffer(element), y: buffer(output) },
     ({ x, w, y }, context) => {
-      const { f32, local, blockPlace, copyRows, computeStrip, problem, row, band, strips } = context;
+      const { element, local, blockPlace, copyRows, computeStrip, problem, row, band, strips } = context;
       const { inputs, outputs } = problem;
       const block = blockPlace(context);
-      const copy = local(f32, band.held * inputs * row.pitch);
+      const copy = local(element, band.held * inputs * row.pitch);
       copyRows(x, copy, block, context);
       for (let s = 0; s < strips.length; s++) {
         const strip = strips[s]!;
@@ -344,9 +375,9 @@ export function convolve(problem: CpuConvolveProblem): Tiled {
     },
     {
       ...constants,
+      ...arithmetic.constants,
       blockPlace,
       rowMet,
-      copyRows,
       copyRow,
       spreadRow,
       eachTap,

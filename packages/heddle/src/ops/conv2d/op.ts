@@ -8,6 +8,7 @@ import { formatShape, type Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
+import { conv2dOfBytes } from '../integers/op.js';
 import { SPREAD, stage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import { convolve, packedWeights, packWeights } from './cpu.js';
@@ -93,6 +94,7 @@ export const conv2dOp: FusedOp<Conv2dArg> = {
   ],
   scaledBy: () => ({ source: 1, along: 0, axis: 1 }),
   flops: (node) => flops(node, node.src[1]!),
+  ofIntegers: conv2dOfBytes,
   kernels: [
     {
       name: 'conv2d-cpu',

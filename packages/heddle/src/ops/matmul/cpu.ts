@@ -23,11 +23,11 @@
  * edges have code of their own.
  * All three reach more than nine tenths of the speed of the bare micro-kernel, in every layout.
  */
-import { f32 } from '../../core/dtype.js';
+import { type DType, f32 } from '../../core/dtype.js';
 import { alu, type Expr, int } from '../../kernel/ir/ir.js';
 import { type IrFunction, irFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { defineKernel, type Intrinsics } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
 
 /** Where a source's elements stand, in elements: its batches, its rows and its columns. */
@@ -224,16 +224,36 @@ export function matmulDirect(problem: MatmulProblem, leastBlocks: number): Tiled
   return { kernel, blocks: batches * PARTS * ACROSS };
 }
 
+/** What a product of rows multiplies. */
+export interface DotArithmetic {
+  readonly name: string;
+  /** Of the matrices, as they are read, and of the sums; of the output. */
+  readonly element: DType;
+  readonly output: DType;
+  /** sum + x · y, in each lane or of one element. */
+  readonly multiply: (x: number, y: number, sum: number, context: Intrinsics) => number;
+  /** Vectors that an accumulator takes. */
+  readonly level: number;
+}
+
+const FLOATS: DotArithmetic = {
+  ...{ name: '', element: f32, output: f32, level: LEVEL },
+  multiply: (x, y, sum, { fma }) => fma(x, y, sum),
+};
+
 /** C as dot products of contiguous rows of A and contiguous columns of B. */
-export function matmulDot({ batches, M, N, K, a: left, b: right, finish }: MatmulProblem): Tiled {
+export function matmulDot(
+  { batches, M, N, K, a: left, b: right, finish }: MatmulProblem,
+  { name, element, output, multiply, level }: DotArithmetic = FLOATS,
+): Tiled {
   const R = M >= 2 ? 2 : 1;
   const C = 8 / R;
   const [DOWN, ACROSS] = [Math.ceil(M / R), Math.ceil(N / C)];
   const kernel = defineKernel(
-    'matmulDot',
-    buffers,
+    `matmulDot${name}`,
+    { a: buffer(element), b: buffer(element), c: buffer(output) },
     ({ a, b, c }, context) => {
-      const { blockIdx, f32, idiv, lane, local, local4, load4, store4, splat4, vec4, fma } = context;
+      const { blockIdx, element, idiv, lane, local, local4, load4, multiply, store4, splat4, vec4 } = context;
       const { BATCHES, M, N, K, R, C, DOWN, ACROSS, AM, BN, aBatch, bBatch, finish, LEVEL } = context;
       const z = BATCHES === 1 ? 0 : idiv(blockIdx.x, DOWN * ACROSS);
       const index = BATCHES === 1 ? blockIdx.x : blockIdx.x % (DOWN * ACROSS);
@@ -259,8 +279,8 @@ export function matmulDot({ batches, M, N, K, a: left, b: right, finish }: Matmu
       };
 
       const tile = (rows: number, columns: number) => {
-        const acc = local4(f32, rows, columns);
-        const rest = local(f32, rows, columns);
+        const acc = local4(element, rows, columns);
+        const rest = local(element, rows, columns);
         for (let i = 0; i < rows; i++) {
           for (let j = 0; j < columns; j++) {
             acc[i][j] = splat4(0);
@@ -271,18 +291,18 @@ export function matmulDot({ batches, M, N, K, a: left, b: right, finish }: Matmu
         let k = 0;
         const steps = (end: number) => {
           while (k < end) {
-            const row = local4(f32, rows);
+            const row = local4(element, rows);
             for (let i = 0; i < rows; i++) row[i] = load4(a, from + i * AM + k);
             for (let j = 0; j < columns; j++) {
               const column = load4(b, by + j * BN + k);
-              for (let i = 0; i < rows; i++) acc[i][j] = fma(row[i], column, acc[i][j]);
+              for (let i = 0; i < rows; i++) acc[i][j] = multiply(row[i], column, acc[i][j], context);
             }
             k += 4;
           }
         };
         if (K <= 4 * LEVEL) steps(whole);
         else {
-          const total = local4(f32, rows, columns);
+          const total = local4(element, rows, columns);
           for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) total[i][j] = splat4(0);
           while (k < whole) {
             steps(Math.min(k + 4 * LEVEL, whole));
@@ -298,7 +318,7 @@ export function matmulDot({ batches, M, N, K, a: left, b: right, finish }: Matmu
         while (k < K) {
           for (let i = 0; i < rows; i++) {
             for (let j = 0; j < columns; j++)
-              rest[i][j] = fma(a[from + i * AM + k], b[by + j * BN + k], rest[i][j]);
+              rest[i][j] = multiply(a[from + i * AM + k], b[by + j * BN + k], rest[i][j], context);
           }
           k += 1;
         }
@@ -325,7 +345,7 @@ export function matmulDot({ batches, M, N, K, a: left, b: right, finish }: Matmu
       else across(M % R);
     },
     {
-      ...{ BATCHES: batches, M, N, K, R, C, DOWN, ACROSS, LEVEL, finish },
+      ...{ BATCHES: batches, M, N, K, R, C, DOWN, ACROSS, LEVEL: level, finish, element, multiply },
       ...{ AM: left.rowStride, BN: right.columnStride },
       ...{ aBatch: batchOffset(left), bBatch: batchOffset(right) },
     },

@@ -7,6 +7,7 @@ import { broadcastShapes, formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
+import { matmulOfBytes } from '../integers/op.js';
 import { SPREAD, stage } from '../stage.js';
 import { matmulDirect, matmulDot } from './cpu.js';
 import { matmulPacked, packedSizes, packPanels } from './cpu-packed.js';
@@ -63,6 +64,7 @@ export const matmulOp: FusedOp<MatmulArg> = {
   ],
   scaledBy: ({ src: [_, y] }) => (y!.shape.length === 2 ? { source: 1, along: 1, axis: 1 } : undefined),
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
+  ofIntegers: matmulOfBytes,
   kernels: [matmulChoice, cpuKernel],
 };
 

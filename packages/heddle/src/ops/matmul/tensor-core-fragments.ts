@@ -9,10 +9,10 @@ import type { BlockContext, TilePlace } from './cuda-block.js';
 import type { Panel } from './cuda-panel.js';
 
 /** What tensor cores multiply. */
-export type TensorOperand = Exclude<Arithmetic, 'f32'>;
+export type TensorOperand = Exclude<Arithmetic, 'f32'> | 'i8';
 
-/** Steps along K of an mma. */
-export const stepOf = (operand: TensorOperand): number => (operand === 'tf32' ? 8 : 16);
+/** Steps along K of an mma; of i8 in words of four. */
+export const stepOf = (operand: TensorOperand): number => (operand === 'tf32' || operand === 'i8' ? 8 : 16);
 
 /** How fragments are made and multiplied. */
 export interface Fragments {
@@ -131,7 +131,7 @@ function readStep(
     readA(as, to, held, stage * stages.elements + own.aAt + aStep, context);
     readB(bs, to, held, stage * stages.elements + own.bAt + bStep, context);
   };
-  if (fragments.half) read(to, k);
+  if (fragments.half || fragments.operand === 'i8') read(to, k);
   else if (fragments.operand === 'tf32') {
     read(to, k);
     roundToTf32(as, bs, to, context);
@@ -176,7 +176,7 @@ function packToBf16(as: Memory, bs: Memory, to: number, context: FragmentContext
 
 /** Adds the products of the fragments at place `from`. */
 function multiplyStep(own: Lane, from: number, context: FragmentContext): void {
-  const { bitcast, f32, fragments, lane, mma, mmaBf16, mmaF16, vec2, vec4 } = context;
+  const { bitcast, f32, fragments, lane, mma, mmaBf16, mmaF16, mmaI8, vec2, vec4 } = context;
   const { each, operand } = fragments;
   const { as, bs, sums } = own;
   for (let i = 0; i < each[0]; i++) {
@@ -187,7 +187,8 @@ function multiplyStep(own: Lane, from: number, context: FragmentContext): void {
         const x = (k: number) => bitcast(f32, lane(v, k));
         const y = (k: number) => bitcast(f32, lane(w, k));
         sums[i][j] = mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sums[i][j]);
-      } else if (operand === 'f16') sums[i][j] = mmaF16(v, w, sums[i][j]);
+      } else if (operand === 'i8') sums[i][j] = mmaI8(v, w, sums[i][j]);
+      else if (operand === 'f16') sums[i][j] = mmaF16(v, w, sums[i][j]);
       else sums[i][j] = mmaBf16(v, w, sums[i][j]);
     }
   }

@@ -16,7 +16,7 @@
  * memory, which at the full speed of mma would be busy four fifths of the time, and registers hold no larger tile than
  * 64 × 64. Warps that share K give small products more of them.
  */
-import { type DType, f32, isHalf, u32 } from '../../core/dtype.js';
+import { type DType, f32, i32, isHalf, u32 } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel, type Memory } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
@@ -91,31 +91,38 @@ function putShare(held: Memory, sums: Memory, at: TilePlace, context: Context): 
   }
 }
 
-const NAMES: Readonly<Record<TensorOperand, string>> = { tf32: 'Tf32', bf16: 'Bf16', f16: 'F16' };
+const NAMES: Readonly<Record<TensorOperand, string>> = { tf32: 'Tf32', bf16: 'Bf16', f16: 'F16', i8: 'I8' };
 
 const WARP = { storePair, storeTile, putShare };
 
-/** The product, or if `isInParts` its parts: (split, batch, row, column). */
+/**
+ * The product, or if `isInParts` its parts: (split, batch, row, column). Of i8 the matrices come as words of four along K, which is
+ * contiguous in both and counts words; sums are i32, and there are no parts.
+ * @param dtype of the matrices
+ * @param output what is stored, if not that
+ */
 export function matmulTensor(
   p: MatmulProblem,
   tile: TensorTile,
   operand: TensorOperand,
   dtype: DType = f32,
+  output: DType = dtype,
 ): GridKernel {
   const layout = tensorLayoutOf(p, tile, dtype);
-  const work = workOf(p, tile, layout, LEVEL.tensor, {
+  const sum = operand === 'i8' ? i32 : f32;
+  const work = workOf(p, tile, layout, operand === 'i8' ? p.K : LEVEL.tensor, {
     lanes: p.N % 2 === 0 ? 2 : 1,
-    dtype,
+    dtype: operand === 'i8' ? i32 : dtype,
     band: bandOf(layout.rows, layout.columns),
   });
   const { inParts, threads, tiles } = work;
-  const element = layout.words ? u32 : dtype;
+  const element = layout.words || operand === 'i8' ? u32 : dtype;
   const fragments = { each: tile.each, step: stepOf(operand), element, operand, half: isHalf(dtype) };
   const kernel = defineKernel(
     `matmul${NAMES[operand]}${inParts ? 'Parts' : ''}`,
-    { a: buffer(element), b: buffer(element), c: buffer(inParts ? f32 : dtype) },
+    { a: buffer(element), b: buffer(element), c: buffer(inParts ? f32 : output) },
     ({ a, b, c }, context) => {
-      const { barrier, dynamicShared, f32, idiv, laneId, local2, local4, u32, waitCopies } = context;
+      const { barrier, dynamicShared, idiv, laneId, local2, local4, sum, u32, waitCopies } = context;
       const { copyChunk, eachPiece, placeOf, storeShares, storeSums } = context;
       const { clear, multiplyStep, putShare, readStep, startOfLane, storeTile } = context;
       const { fragments, work } = context;
@@ -123,7 +130,7 @@ export function matmulTensor(
       const { each, element, step } = fragments;
       const at = placeOf(context);
       const held = dynamicShared(element);
-      const sums = local4(f32, each[0], each[1]);
+      const sums = local4(sum, each[0], each[1]);
       const as = local4(u32, 4, each[0]);
       const bs = local2(u32, 4, each[1]);
       const second = idiv(laneId, 8) % 2;
@@ -180,6 +187,7 @@ export function matmulTensor(
       ...FRAGMENTS,
       ...WARP,
       fragments,
+      sum,
       finish: p.finish,
     },
   );

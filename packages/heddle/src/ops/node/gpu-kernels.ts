@@ -8,5 +8,6 @@ export {
 } from '../attention/choose-cuda.js';
 export { reorderedBy } from '../conv2d/channels-last.js';
 export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
+export { matmulBytesChoice } from '../integers/cuda.js';
 export { matmulChoice } from '../matmul/choose-cuda.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';

@@ -1,5 +1,5 @@
 /** Barriers, warp operations and atomics in C++. */
-import { type DType, f32, u32 } from '../../core/dtype.js';
+import { type DType, f32, i32, u32 } from '../../core/dtype.js';
 import type { Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { needsRounding, type ScalarOp } from '../../kernel/ir/ops.js';
 import type { Asynchronous } from './asynchronous.js';
@@ -152,17 +152,24 @@ const atomicAdd = atomic('atomic_add', 'atomicAdd', ['i32', 'u32', 'i64', 'f32',
 
 /** A product of fragments by a warp's tensor cores. @param bits of an operand's register, as C++ */
 const multiply =
-  (name: string, shape: string, operands: string, register: 'f32' | 'u32'): IntrinsicText =>
+  (
+    name: string,
+    shape: string,
+    operands: string,
+    register: 'f32' | 'u32',
+    sums: DType = f32,
+  ): IntrinsicText =>
   ({ prelude, args }) => {
+    const [type, held] = sums === f32 ? ['f32', 'f'] : ['s32', 'r'];
     const a = prelude.vector(register === 'f32' ? f32 : u32, 4);
     const b = prelude.vector(register === 'f32' ? f32 : u32, 2);
-    const c = prelude.vector(f32, 4);
+    const c = prelude.vector(sums, 4);
     const input = (v: string): string => `"r"(${register === 'f32' ? `__float_as_uint(${v})` : v})`;
     prelude.define(
       name,
       () => `__device__ inline ${c} ${name}(${a} a, ${b} b, ${c} c) {
-  asm volatile("mma.sync.aligned.${shape}.row.col.f32.${operands}.${operands}.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-    : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
+  asm volatile("mma.sync.aligned.${shape}.row.col.${type}.${operands}.${operands}.${type} {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+${held}"(c.x), "+${held}"(c.y), "+${held}"(c.z), "+${held}"(c.w)
     : ${['a.x', 'a.y', 'a.z', 'a.w', 'b.x', 'b.y'].map(input).join(', ')});
   return c;
 }`,
@@ -220,6 +227,7 @@ const TABLE = {
   mma: multiply('mma_tf32', 'm16n8k8', 'tf32', 'f32'),
   mmaF16: multiply('mma_f16', 'm16n8k16', 'f16', 'u32'),
   mmaBf16: multiply('mma_bf16', 'm16n8k16', 'bf16', 'u32'),
+  mmaI8: multiply('mma_i8', 'm16n8k32', 's8', 'u32', i32),
   loadMatrix4: matrices('load_matrix_4', 'x4'),
   loadMatrix4Transposed: matrices('load_matrix_4_transposed', 'x4.trans'),
   loadRemote: ({ prelude, t, place, args: [rank] }) => {

@@ -232,6 +232,7 @@ export const INSTRUCTIONS = {
   'f32x4.nearest': simd(106),
   'i16x8.extend_low_i8x16_s': simd(135),
   'i16x8.extend_low_i8x16_u': simd(137),
+  'i32x4.extadd_pairwise_i16x8_s': simd(126),
   'i16x8.shl': simd(139),
   'i16x8.shr_s': simd(140),
   'i32x4.abs': simd(160),
@@ -266,7 +267,7 @@ export const INSTRUCTIONS = {
   'f32x4.convert_i32x4_s': simd(250),
   'f32x4.convert_i32x4_u': simd(251),
   'f32x4.relaxed_madd': simd(0x105),
-  'i32x4.relaxed_dot_i8x16_i7x16_add_s': simd(0x113),
+  'i16x8.relaxed_dot_i8x16_i7x16_s': simd(0x112),
 
   'memory.atomic.notify': atomic(0x00),
   'memory.atomic.wait32': atomic(0x01),

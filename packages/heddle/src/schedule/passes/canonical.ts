@@ -12,6 +12,7 @@ import { asPartOf } from '../../graph/origin.js';
 import { beforeMonotone } from '../../graph/rewrites.js';
 import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
+import { inIntegers } from '../integers.js';
 import { inF32, kernelOf } from '../kernel-choice.js';
 import { reordered } from '../orders.js';
 import { inTwo, spreadNodes } from './parts.js';
@@ -159,7 +160,7 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
   };
 
   for (const node of topological(roots, sources)) if (node.isLeaf) convert([node]);
-  const inOrder = kernels ? reordered(roots, target) : roots;
+  const inOrder = kernels ? reordered(inIntegers(roots, target), target) : roots;
   convert(inOrder);
   return { roots: inOrder.map((r) => mine.get(r)!), leaves, choices };
 }

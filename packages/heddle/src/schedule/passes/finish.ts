@@ -9,7 +9,7 @@
  *   - all values, read or in between, have dtypes that fit into vectors of 4, or are masks. Those of 16 bits do on a GPU.
  * What is stored is not a mask, and the node that takes the place of `made` in the kernel's output has its dtype.
  */
-import { bool, type DType, isHalf } from '../../core/dtype.js';
+import { bool, type DType, isByte, isHalf } from '../../core/dtype.js';
 import type { GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { VECTOR_DTYPES } from '../lower/evaluate.js';
@@ -35,7 +35,7 @@ const isStraight = (node: GraphNode): boolean =>
 
 /** Whether vectors of the dtype may be passed on by a finish. */
 export const comesInVectors = (dtype: DType, model: Target['model']): boolean =>
-  VECTOR_DTYPES.has(dtype) || (model === 'threads' && isHalf(dtype));
+  VECTOR_DTYPES.has(dtype) || isByte(dtype) || (model === 'threads' && isHalf(dtype));
 const isVectorOrMask = ({ dtype }: GraphNode, model: Target['model']): boolean =>
   comesInVectors(dtype, model) || dtype === bool;
 

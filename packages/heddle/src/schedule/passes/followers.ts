@@ -38,8 +38,9 @@ function joinedTo(
   const followers = new Set(readers.filter((g) => follows(g, host, groups, stored, model)));
   if (followers.size === 0) return undefined;
   const joined = [...followers].flatMap((g) => g.roots);
-  // A hand-written kernel stores elements of one dtype: what takes the place of `made` has it too.
-  const successor = host.call ? joined.find((r) => r.dtype === made.dtype) : joined[0];
+  // Most hand-written kernels store elements of the op's dtype: what takes the place of `made` has it too.
+  const isFree = !host.call || host.call.choice.storesAny === true;
+  const successor = isFree ? joined[0] : joined.find((r) => r.dtype === made.dtype);
   const needed = isRoot.has(made) || followers.size < readers.length || !successor;
   const first = needed ? made : successor;
   const group = { ...host, roots: [first, ...joined.filter((r) => r !== first), ...besides] };

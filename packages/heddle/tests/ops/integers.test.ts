@@ -1,0 +1,183 @@
+/** Products and convolutions of dequantized bytes: that they are of the bytes, and that their sums are exact. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  conv2d,
+  f32,
+  i8,
+  maxPool2d,
+  relu,
+  type Shape,
+  type Tensor,
+  tensor,
+  u8,
+  useDevice,
+} from '../../src/index.js';
+import type { Target } from '../../src/kernel/ir/target.js';
+import { isPositive } from '../../src/ops/integers/positive.js';
+import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
+import { openDevice } from '../../src/runtime/registry.js';
+import { schedule } from '../../src/schedule/schedule.js';
+
+const { target } = openDevice('cpu');
+
+/** Bytes from `low` to 127. */
+function bytes(shape: Shape, seed: number, low = -127): Tensor<Shape, 'i8'> {
+  let state = seed;
+  const next = (): number => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return low + Math.floor((state / 2 ** 32) * (128 - low));
+  };
+  const size = shape.reduce((n, d) => n * d, 1);
+  return tensor(Int8Array.from({ length: size }, next), { shape: [...shape], dtype: i8 });
+}
+
+const scales = (n: number): Tensor => tensor(Array.from({ length: n }, (_, i) => 2 ** (i % 5) / 8));
+const launchesOf = (y: Tensor, on: Target = target): string[] =>
+  schedule([y.node], on).launches.map(({ work }) => ('kernel' in work ? work.kernel.name : ''));
+const list = async (t: Tensor): Promise<number[]> => Array.from(await t.data());
+
+/** The same values without how they came about. */
+const fresh = async (t: Tensor): Promise<Tensor> =>
+  tensor(Float32Array.from(await t.data()), { shape: [...t.shape] });
+
+interface Convolution {
+  readonly name: string;
+  readonly x: Shape;
+  readonly w: Shape;
+  readonly stride?: number;
+  readonly padding?: number;
+  readonly dilation?: number;
+  readonly groups?: number;
+}
+
+// Sums of products below 2^24, which f32 holds exactly.
+const CONVOLUTIONS: readonly Convolution[] = [
+  { name: 'one channel, taps as words', x: [2, 1, 28, 28], w: [6, 1, 5, 5], padding: 2 },
+  { name: 'six channels', x: [2, 6, 14, 14], w: [16, 6, 5, 5] },
+  { name: 'eight channels, padded', x: [1, 8, 9, 13], w: [12, 8, 3, 3], padding: 1 },
+  { name: 'depthwise', x: [2, 8, 8, 8], w: [8, 1, 3, 3], padding: 1, groups: 8 },
+  { name: 'three channels with stride', x: [2, 3, 11, 12], w: [5, 3, 3, 3], stride: 2, padding: 1 },
+  { name: 'groups with stride', x: [1, 16, 10, 10], w: [8, 8, 3, 3], stride: 2, padding: 1, groups: 2 },
+  { name: '1×1 of five channels', x: [3, 5, 7, 7], w: [4, 5, 1, 1] },
+  { name: '2×2 of seven channels', x: [1, 7, 6, 9], w: [4, 7, 2, 2], padding: 1 },
+  { name: 'dilated taps', x: [1, 2, 12, 15], w: [3, 2, 3, 3], padding: 2, dilation: 2 },
+  { name: 'wide', x: [1, 4, 4, 33], w: [9, 4, 1, 7], padding: 3 },
+];
+
+for (const { name, x: shape, w: weights, ...options } of CONVOLUTIONS)
+  for (const positive of [false, true])
+    test(`convolution of ${positive ? 'positive' : 'signed'} bytes: ${name}`, async () => {
+      useDevice('cpu');
+      const x = bytes(shape, 1);
+      const w = bytes(weights, 2);
+      const scale = scales(weights[0]!);
+      const exact = (positive ? relu(x.cast(f32)) : x.cast(f32)).mul(0.25);
+      const q = positive ? quantizeLinear(exact, 0.25) : x;
+      const y = conv2d(
+        dequantizeLinear(q, 0.25),
+        dequantizeLinear(w, scale, 0, { axis: 0 }),
+        undefined,
+        options,
+      );
+      assert.ok(
+        launchesOf(y).some((launch) => launch.startsWith('conv2dBytes')),
+        launchesOf(y).join(),
+      );
+      const scaled = w.cast(f32).mul(scale.reshape([-1, 1, 1, 1]));
+      assert.deepEqual(await list(y), await list(conv2d(exact, scaled, undefined, options)));
+    });
+
+for (const device of ['cpu', 'sim'] as const)
+  for (const [M, N, K] of [
+    [1, 7, 16],
+    [2, 9, 20],
+    [5, 24, 36],
+    [17, 3, 400],
+  ] as const)
+    for (const positive of [false, true])
+      test(`${device}: product of ${positive ? 'positive' : 'signed'} bytes: ${M} × ${K} × ${N}`, async () => {
+        useDevice(device);
+        const x = bytes([M, K], 3);
+        const w = bytes([N, K], 4);
+        const scale = scales(N);
+        const exact = (positive ? relu(x.cast(f32)) : x.cast(f32)).mul(0.5);
+        const q = positive ? quantizeLinear(exact, 0.5) : x;
+        const y = dequantizeLinear(q, 0.5).matmul(dequantizeLinear(w, scale, 0, { axis: 0 }).transpose());
+        const names = launchesOf(y, openDevice(device).target);
+        assert.ok(names.includes(device === 'cpu' ? 'matmulDotBytes' : 'matmulI8'), names.join());
+        const scaled = w.cast(f32).mul(scale.unsqueeze(1)).transpose();
+        assert.deepEqual(await list(y), await list(exact.matmul(scaled, { precision: 'f32' })));
+        const rounded = quantizeLinear(y.relu(), 500);
+        assert.deepEqual(
+          await list(rounded as never),
+          await list(quantizeLinear((await fresh(y)).relu(), 500) as never),
+        );
+      });
+
+test('a quantized layer stores bytes: bias, activation and rounding are in its kernel', async () => {
+  useDevice('cpu');
+  const x = dequantizeLinear(bytes([2, 4, 8, 8], 5), 0.5);
+  const w = dequantizeLinear(bytes([8, 4, 3, 3], 6), scales(8), 0, { axis: 0 });
+  const bias = tensor(Array.from({ length: 8 }, (_, i) => i - 4));
+  const y = quantizeLinear(relu(conv2d(x, w, bias, { padding: 1 })), 200);
+  const launches = schedule([y.node], target).launches;
+  const last = launches.at(-1)!.work;
+  assert.ok('kernel' in last && last.kernel.name.startsWith('conv2dBytes'), launchesOf(y as never).join());
+  const exact = conv2d(await fresh(x), await fresh(w), bias, { padding: 1 });
+  assert.deepEqual(await list(y as never), await list(quantizeLinear(relu(exact), 200) as never));
+});
+
+test('what is no product of such bytes stays one of floats', () => {
+  useDevice('cpu');
+  const q = bytes([4, 8], 7);
+  const w = bytes([4, 8], 8);
+  const other = quantizeLinear(tensor([[1, 2]]), 1, 3, { dtype: u8 });
+  const names = [
+    dequantizeLinear(q, 0.5, 3).matmul(dequantizeLinear(w, 0.5).transpose()),
+    dequantizeLinear(q, 0.5).matmul(w.cast(f32).transpose()),
+    dequantizeLinear(q, scales(4), 0, { axis: 0 }).matmul(dequantizeLinear(w, 0.5).transpose()),
+    dequantizeLinear(q, 0.5).matmul(dequantizeLinear(w, scales(8)).transpose()),
+    dequantizeLinear(other, 0.5).matmul(dequantizeLinear(bytes([3, 2], 9), 0.5).transpose()),
+  ].flatMap((y) => launchesOf(y as Tensor, target));
+  assert.deepEqual(
+    names.filter((name) => name.includes('Bytes')),
+    [],
+  );
+});
+
+test('bytes are known to be positive behind ReLU and what keeps its values, else not', () => {
+  const x = tensor([[[[-1, 2, 3, 4]]]]);
+  const after = (y: Tensor): boolean => isPositive(quantizeLinear(y, 0.5).node);
+  assert.equal(after(x), false);
+  assert.equal(after(relu(x)), true);
+  assert.equal(after(maxPool2d(relu(x), [1, 2]).flatten(1)), true);
+  assert.equal(
+    after(
+      relu(x).pad([
+        [0, 0],
+        [0, 0],
+        [0, 0],
+        [1, 1],
+      ]),
+    ),
+    true,
+  );
+  assert.equal(
+    after(
+      relu(x).pad(
+        [
+          [0, 0],
+          [0, 0],
+          [0, 0],
+          [1, 1],
+        ],
+        { value: -1 },
+      ),
+    ),
+    false,
+  );
+  assert.equal(after(relu(x).sub(1)), false);
+  assert.equal(isPositive(quantizeLinear(relu(x), 0.5, -3).node), false);
+  assert.equal(after(x.maximum(0)), true);
+});
