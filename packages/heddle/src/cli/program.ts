@@ -6,6 +6,7 @@ import type { GenerateOptions } from './generate.js';
 import type { LrCommandOptions } from './lr.js';
 import { type AddCommand, neededPackage, optionalPackage } from './packages.js';
 import type { ProfileCommandOptions } from './profile.js';
+import type { QuantizeCommandOptions } from './quantize.js';
 import type { PlotOptions } from './runs.js';
 import type { SavedRunOptions } from './saved-run.js';
 import type { SummaryCommandOptions } from './summary.js';
@@ -259,6 +260,36 @@ function addSavedRun(root: Command, ended: (exitCode: number) => void): void {
     .action(async (run: string, options: SavedRunOptions) => {
       const { evaluateRun } = await import('./saved-run.js');
       ended(await evaluateRun(run, options));
+    });
+  withModel(
+    root
+      .command('quantize')
+      .summary("make a run's network one of 8-bit integers")
+      .description(
+        "Quantize a run's network: calibrate it by examples of the training set, print what that costs on the test set, layer by " +
+          "layer, and write quantized.safetensors and quantization.json into the run's folder.",
+      )
+      .argument('<run>', 'the folder of a run that classifies'),
+  )
+    .option('-d, --data <set>', "use these images instead of the run's")
+    .addOption(
+      new Option('--method <name>', "how the range of each layer's inputs is chosen")
+        .choices(['minmax', 'percentile', 'entropy'])
+        .default('percentile'),
+    )
+    .option(
+      '--percentile <p>',
+      "inputs' values within the range, by --method percentile",
+      positiveNumber,
+      99.99,
+    )
+    .option('--examples <n>', 'training examples to calibrate by', wholeNumber(1), 512)
+    .option('--max-loss <points>', 'percentage points of accuracy that may be lost', atLeastZero, 0.3)
+    .option('--keep <layers...>', 'layers to keep in floating point')
+    .addHelpText('after', '\nExample:\n  $ heddle quantize runs/mine --method minmax')
+    .action(async (run: string, options: QuantizeCommandOptions) => {
+      const { quantizeRun } = await import('./quantize.js');
+      ended(await quantizeRun(run, options));
     });
   withModel(
     root

@@ -43,7 +43,7 @@ export class QuantizationReport {
   readonly layers: readonly LayerQuantizationReport[];
   /** Of the model's outputs. */
   readonly output: QuantizationError;
-  /** The fraction of examples whose largest output is that of their label; undefined without labels. */
+  /** The fraction of examples whose largest output (whose one output's sign) is that of their label; undefined without labels. */
   readonly accuracy: { readonly float: number; readonly quantized: number } | undefined;
   /** The fraction of examples whose largest output is the same. */
   readonly agreement: number;
@@ -177,7 +177,11 @@ async function outputsOf(
   }
 }
 
-const answersOf = (logits: Tensor): Promise<ArrayLike<number>> => logits.flatten(1).argmax(1).data();
+/** The largest output; of a single one whether it is positive. */
+function answersOf(logits: Tensor): Promise<ArrayLike<number>> {
+  const rows = logits.flatten(1);
+  return rows.shape[1] === 1 ? rows.gt(0).flatten().data() : rows.argmax(1).data();
+}
 
 /**
  * What a quantization costs: for each layer how far its outputs are from those in floating point, and how far the model's are if

@@ -30,6 +30,7 @@ test('every command has a help with examples', async () => {
     ['runs'],
     ['runs', 'plot'],
     ['eval'],
+    ['quantize'],
     ['predict'],
     ['generate'],
     ['look'],
@@ -220,6 +221,16 @@ test('past runs: a table, side by side, curves, and their networks judged and us
   const { accuracy } = JSON.parse(metrics.at(-1)!).test;
   assert(judged.includes(`accuracy   ${(100 * accuracy).toFixed(2)} %`), judged);
   assert.match(judged, /^true \\ predicted +0 +1$/m);
+  const quantized = await succeeds('quantize', 'mine/run', '--weights', 'last', '--method', 'minmax');
+  assert.match(quantized, /^layer +kind +SQNR dB +max error +alone dB$/m);
+  const written = JSON.parse(await readFile(join(folder, 'mine/run/quantization.json'), 'utf8'));
+  assert.equal(written.report.accuracy.float, accuracy);
+  assert(written.report.accuracy.quantized > accuracy - 0.02, quantized);
+  const stored = await readSafetensors(join(folder, 'mine/run/quantized.safetensors'));
+  assert.equal(
+    stored.tensors.weight?.dtype ?? Object.values(stored.tensors).find((t) => t.dtype === 'i8')?.dtype,
+    'i8',
+  );
   await writeFile(
     join(folder, 'points.npy'),
     encodeNpy({ dtype: 'f32', shape: [2, 2], data: new Uint8Array(Float32Array.of(1, 1, -1, -1).buffer) }),
