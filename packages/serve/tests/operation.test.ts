@@ -4,6 +4,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
+import { connect as http2Connect } from 'node:http2';
 import { request as httpsRequest } from 'node:https';
 import { connect } from 'node:net';
 import { join } from 'node:path';
@@ -207,6 +208,26 @@ test('clients that send slowly, or too much, do not hold the service up', async 
     assert.match(body, /^HTTP\/1\.1 408/);
     assert.equal(large.status, 413);
     assert.equal((await infer(url)).status, 200);
+  });
+});
+
+test('a gRPC call whose message does not arrive in time is ended', async () => {
+  await using({ receiveTimeoutMs: 200, grpcPort: 0 }, async ({ grpcAddress }) => {
+    const session = http2Connect(`http://${grpcAddress}`);
+    const stream = session.request({
+      ...{ ':method': 'POST', ':path': '/inference.GRPCInferenceService/ModelInfer' },
+      ...{ 'content-type': 'application/grpc', te: 'trailers' },
+    });
+    // The prefix of a message of 100 bytes, and three of them.
+    stream.write(Buffer.from([0, 0, 0, 0, 100, 1, 2, 3]));
+    const [headers] = (await once(stream, 'response')) as [Record<string, string>];
+    const trailers =
+      headers['grpc-status'] === undefined
+        ? ((await once(stream.resume(), 'trailers')) as [Record<string, string>])[0]
+        : headers;
+    assert.equal(Number(trailers['grpc-status']), status.DEADLINE_EXCEEDED);
+    assert.match(decodeURIComponent(trailers['grpc-message']!), /did not arrive within 200 ms/);
+    session.destroy();
   });
 });
 

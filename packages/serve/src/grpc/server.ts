@@ -25,6 +25,7 @@ import {
   ServerReadyResponseSchema,
 } from './generated/open_inference_grpc_pb.js';
 import { checkInferRequest, inferResponse, parameterOf } from './infer-messages.js';
+import { receiveTimeout } from './receive-timeout.js';
 
 type Methods = typeof GRPCInferenceService.method;
 /** The call whose requests are not read yet: what is wrong with them is for the handler to say. */
@@ -42,10 +43,11 @@ const FOR_ANYONE: ReadonlySet<string> = new Set(['serverLive', 'serverReady']);
 /** A gRPC server for a service. It does not listen yet. */
 export function createGrpcServer(
   service: Service,
-  { maxBodyBytes }: DecidedOptions,
+  { maxBodyBytes, receiveTimeoutMs }: DecidedOptions,
   log: ServiceLog,
 ): Server {
   const server = new Server({
+    interceptors: [receiveTimeout(receiveTimeoutMs)],
     'grpc.max_receive_message_length': maxBodyBytes,
     'grpc.max_send_message_length': -1,
     'grpc.max_concurrent_streams': 1000,
