@@ -1,4 +1,5 @@
 /** A schedule as a program on memory of its own: inputs are written, it runs, outputs are read. Nothing is made per run. */
+import { type CarriedFiles, carrying } from '../runtime/carried-files.js';
 import type { Device, DeviceBuffer, Program } from '../runtime/device.js';
 import type { Schedule } from '../schedule/launch.js';
 import { launchesOf, resultBytes } from './program.js';
@@ -14,8 +15,9 @@ export type ResidentLeaf =
 export class ResidentProgram {
   readonly device: Device;
   readonly schedule: Schedule;
+  /** In the order of the schedule's. */
+  readonly leaves: readonly ResidentLeaf[];
   readonly #program: Program;
-  readonly #leaves: readonly ResidentLeaf[];
   /** Of each slot of the program. */
   readonly #memory: readonly BufferStorage[];
   readonly #slots: readonly DeviceBuffer[];
@@ -26,7 +28,7 @@ export class ResidentProgram {
   constructor(schedule: Schedule, leaves: readonly ResidentLeaf[], device: Device) {
     this.device = device;
     this.schedule = schedule;
-    this.#leaves = leaves;
+    this.leaves = leaves;
     const own = (bytes: number): BufferStorage => new BufferStorage(bytes, LABEL, device);
     const results = resultBytes(schedule).map(own);
     this.#memory = [
@@ -59,6 +61,13 @@ export class ResidentProgram {
     if (slot !== undefined) this.device.copy(from, this.#slots[slot]!, bytes);
   }
 
+  /** The files of the caches that compiling it takes. */
+  files(): CarriedFiles {
+    const files: CarriedFiles = new Map();
+    carrying(files, () => this.device.compile(launchesOf(this.schedule, this.leaves.length))).dispose();
+    return files;
+  }
+
   /** Run on what the inputs have been written with. */
   run(): void {
     this.#program.run(this.#slots);
@@ -80,7 +89,7 @@ export class ResidentProgram {
   dispose(): void {
     this.#program.dispose();
     this.#memory.forEach((storage, slot) => {
-      const leaf = this.#leaves[slot];
+      const leaf = this.leaves[slot];
       if (!leaf || 'input' in leaf) storage.release();
     });
   }
@@ -88,7 +97,7 @@ export class ResidentProgram {
   /** Of a root of the schedule: one that is a leaf as it came has the leaf's memory. */
   #bufferOf(root: number): DeviceBuffer {
     const place = this.schedule.roots[root]!;
-    return this.#slots['result' in place ? this.#leaves.length + place.result : place.leaf]!;
+    return this.#slots['result' in place ? this.leaves.length + place.result : place.leaf]!;
   }
 }
 

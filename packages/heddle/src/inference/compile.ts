@@ -27,7 +27,8 @@ import { openDevice } from '../runtime/registry.js';
 import { inIntegers } from '../schedule/integers.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
 import { ConstantValues } from './constants.js';
-import { type BatchProgram, Engine, type EngineValue } from './engine.js';
+import { Engine } from './engine.js';
+import type { BatchProgram, EngineValue } from './engine-parts.js';
 import { foldScales } from './fold-scales.js';
 import { type EnginePrecision, traceModel } from './trace-model.js';
 

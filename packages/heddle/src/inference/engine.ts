@@ -1,44 +1,19 @@
 /** Engines: models compiled for inference. */
-import { aList, integerFrom, requireArgument } from '../core/arguments.js';
-import type { DType, TypedArray } from '../core/dtype.js';
+import { aList, aString, integerFrom, requireArgument } from '../core/arguments.js';
+import type { TypedArray } from '../core/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, ShapeError } from '../core/errors.js';
-import { formatShape, type Shape, sameShape, sizeOf } from '../core/shape.js';
+import { formatShape, sameShape, sizeOf } from '../core/shape.js';
 import { leafOf } from '../engine/ownership.js';
 import { bufferOf, decode, encode, realize } from '../engine/realize.js';
-import type { ResidentProgram } from '../engine/resident-program.js';
 import { reclaim, requireOn } from '../engine/storage.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import type { Device } from '../runtime/device.js';
 import { cat } from '../tensor/create.js';
 import { type AnyTensor, requireTensor, Tensor } from '../tensor/tensor.js';
+import { saveEngine } from './engine-file.js';
+import type { BatchProgram, EngineParts, EngineValue } from './engine-parts.js';
 import type { EnginePrecision } from './trace-model.js';
-
-/** An input or an output of an engine. */
-export interface EngineValue {
-  /** As the engine was compiled with, or `input0`, `output0` and so on. */
-  readonly name: string;
-  /** Outputs of 16-bit precisions are f32. */
-  readonly dtype: DType;
-  /** Of one example: the batch is not among its dimensions. */
-  readonly shape: Shape;
-}
-
-/** A program of an engine, and the batch that it is for. */
-export interface BatchProgram {
-  readonly batch: number;
-  readonly program: ResidentProgram;
-}
-
-/** What an engine is made of. */
-export interface EngineParts {
-  readonly inputs: readonly EngineValue[];
-  readonly outputs: readonly EngineValue[];
-  readonly precision: EnginePrecision;
-  readonly device: Device;
-  /** Smallest batch first. */
-  readonly programs: readonly BatchProgram[];
-}
 
 /** Examples of a batch that run together: `count` from `first` on. */
 interface BatchPart extends BatchProgram {
@@ -143,6 +118,17 @@ export class Engine {
     return this.outputs.map(({ dtype }, i) => decode(joined(parts.map((part) => part[i]!)), dtype));
   }
 
+  /**
+   * Write the engine to a file that `loadEngine` reads: the weights as its kernels take them, and the compiled programs.
+   * @throws FileError
+   */
+  async save(path: string): Promise<void> {
+    requireArgument('save', 'path', path, aString);
+    this.#requireLive();
+    const { inputs, outputs, precision } = this;
+    await saveEngine(path, { inputs, outputs, precision, device: this.#device, programs: this.#programs });
+  }
+
   /** Give the memory back. The engine must not be used afterwards. */
   dispose(): void {
     for (const { program } of this.#programs) program.dispose();
@@ -155,7 +141,7 @@ export class Engine {
 
   /** The batch as the programs take it, one after the other. */
   #chunksOf(batch: number): BatchPart[] {
-    if (this.#programs.length === 0) throw new DeviceError('This engine has been disposed of.');
+    this.#requireLive();
     const chunks: BatchPart[] = [];
     for (let first = 0; first < batch; ) {
       const left = batch - first;
@@ -185,6 +171,10 @@ export class Engine {
         );
     });
     return batch;
+  }
+
+  #requireLive(): void {
+    if (this.#programs.length === 0) throw new DeviceError('This engine has been disposed of.');
   }
 
   #requireCount(op: string, count: number): void {

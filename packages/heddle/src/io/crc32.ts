@@ -1,4 +1,5 @@
 /** Cyclic redundancy checks of 32 bits, of which PNG has one polynomial and TensorFlow's records another. */
+import { systemCrc32 } from '#platform/hash.js';
 
 const tableOf = (polynomial: number): Uint32Array =>
   Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -7,16 +8,16 @@ const tableOf = (polynomial: number): Uint32Array =>
     return rest;
   });
 
-const checkBy = (polynomial: number): ((bytes: Uint8Array) => number) => {
+const checkBy = (polynomial: number): ((bytes: Uint8Array, before?: number) => number) => {
   const table = tableOf(polynomial);
-  return (bytes) => {
-    let rest = 0xffffffff;
+  return (bytes, before = 0) => {
+    let rest = ~before;
     for (let i = 0; i < bytes.length; i++) rest = table[(rest ^ bytes[i]!) & 0xff]! ^ (rest >>> 8);
     return ~rest >>> 0;
   };
 };
 
-/** CRC-32 of ISO 3309, as PNG and zip have it. */
-export const crc32 = checkBy(0xedb88320);
+/** CRC-32 of ISO 3309, as PNG and zip have it; of more bytes, after those that gave `before`. */
+export const crc32 = systemCrc32 ?? checkBy(0xedb88320);
 /** CRC-32C (Castagnoli). */
 export const crc32c = checkBy(0x82f63b78);

@@ -18,6 +18,7 @@ import { concatBytes } from '../core/bytes.js';
 import { env } from '../core/env.js';
 import { makeFolder, removeStaleTemporaries, temporaryPath } from '../core/folders.js';
 import { debug } from '../core/log.js';
+import { type FileCache, withCarried } from './carried-files.js';
 
 /** Whether there is a file that may be seen: `existsSync` throws where Node's permission model hides it. */
 export function fileExists(path: string): boolean {
@@ -56,8 +57,12 @@ const CHECKSUM_BYTES = 32;
 
 const caches = new Map<string, DiskCache>();
 
-/** The cache in a folder within Heddle's, if it keeps any; a process has one of each, which knows how many files are there. */
-export function cacheOf(name: string, mostFiles: number): DiskCache | undefined {
+/** The cache of that name, if there is any: a folder within Heddle's, and the files that are carried. */
+export const cacheOf = (name: string, mostFiles: number): FileCache | undefined =>
+  withCarried(name, diskCacheOf(name, mostFiles));
+
+/** A process has one of each, which knows how many files are there. */
+function diskCacheOf(name: string, mostFiles: number): DiskCache | undefined {
   const all = cacheFolder();
   if (all === undefined) return undefined;
   const folder = join(all, name);
@@ -70,8 +75,9 @@ export function cacheOf(name: string, mostFiles: number): DiskCache | undefined 
  * Files in one folder, each a checksum (of its name, too) and its contents. A file appears by renaming, so that a reader sees all of it
  * or nothing; one that is damaged is removed. Where the folder cannot be written, nothing is kept.
  */
-export class DiskCache {
+export class DiskCache implements FileCache {
   readonly folder: string;
+  readonly keepsAll = false;
   readonly #mostFiles: number;
   /** Files there, by the last count and what has been put since. */
   #files: number | undefined;

@@ -1,6 +1,18 @@
 /** Inference: what it takes. */
 import { f32, inference, nn, ones } from '../../src/index.js';
-import { list, model, number, oneOf, optional, options, type Spec, slow, tensor, text } from './spec.js';
+import {
+  list,
+  model,
+  number,
+  oneOf,
+  optional,
+  options,
+  path,
+  type Spec,
+  slow,
+  tensor,
+  text,
+} from './spec.js';
 
 export const INFERENCE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
   'inference.compile': [
@@ -17,6 +29,7 @@ export const INFERENCE_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       () => ({ shapes: [[2]] }),
     ),
   ],
+  'inference.loadEngine': [path, options({ device: optional(text('cpu')) })],
 };
 
 const engine = await inference.compile(new nn.Linear(2, 2), { shapes: [[2]], device: 'cpu' });
@@ -27,6 +40,7 @@ export const INFERENCE_METHODS: Readonly<Record<string, Readonly<Record<string, 
   Engine: {
     run: [tensor(() => ones([1, 2]))],
     runArrays: [list(() => [new Float32Array(2)]), number()],
+    save: [path],
     dispose: [],
   },
 };

@@ -33,8 +33,8 @@ export function keptProgram(
   }
   const started = performance.now();
   const program = render(options);
-  if (program.messages.length === 0 && performance.now() - started >= WORTH_KEEPING_MS)
-    cache.put(key, pack(program));
+  const isWorth = cache.keepsAll || performance.now() - started >= WORTH_KEEPING_MS;
+  if (program.messages.length === 0 && isWorth) cache.put(key, pack(program));
   return program;
 }
 

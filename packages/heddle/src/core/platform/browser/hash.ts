@@ -73,3 +73,5 @@ export const sha256Hex: typeof node.sha256Hex = (...parts) => hex(sha256(...part
 
 export const randomHex: typeof node.randomHex = (bytes) =>
   hex(Uint8Array.from({ length: bytes }, () => Math.random() * 256));
+
+export const systemCrc32: typeof node.systemCrc32 = undefined;

@@ -5,6 +5,7 @@ import { during } from '../../../core/phases.js';
 import type { KernelIr } from '../../../kernel/ir/ir.js';
 import { GPU, type Target } from '../../../kernel/ir/target.js';
 import { locationOf } from '../../../kernel/ir/walk.js';
+import { isCarrying } from '../../carried-files.js';
 import type { Dim3 } from '../../device.js';
 import type { CudaContext } from '../driver/context.js';
 import { FUNCTION_ATTRIBUTE } from '../driver/driver.js';
@@ -61,7 +62,8 @@ export class Kernels {
     const sources = launches.map((launch) => this.#sourceOf(launch));
     const missing = new Map<string, { source: KernelSource; kernel: KernelIr }>();
     sources.forEach((source, i) => {
-      if (!this.#loaded.has(source.key)) missing.set(source.key, { source, kernel: launches[i]!.kernel });
+      if (!this.#loaded.has(source.key) || isCarrying())
+        missing.set(source.key, { source, kernel: launches[i]!.kernel });
     });
     if (missing.size > 0) {
       const wanted = [...missing.values()];
@@ -70,6 +72,7 @@ export class Kernels {
         const { source, kernel } = wanted[i]!;
         if (!(image instanceof Uint8Array)) throw refused(kernel, image.log);
         debug(4, () => `[cuda] ${source.name}\n${source.text}`);
+        if (this.#loaded.has(source.key)) return;
         this.#loaded.set(
           source.key,
           during('load', () => this.#loadImage(source, image)),

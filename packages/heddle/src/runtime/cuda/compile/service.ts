@@ -19,7 +19,6 @@ const LEAST_SOURCES = 4;
 export class CompileService {
   readonly nvrtc: Nvrtc;
   readonly #capability: number;
-  readonly #cache = cacheOf('cubin', MOST_FILES);
   readonly #pool: CompilePool;
   /** Sources that are being compiled, by their keys. */
   readonly #begun = new Map<string, CompileJob>();
@@ -84,6 +83,10 @@ export class CompileService {
 
   async close(): Promise<void> {
     await this.#pool.close();
+  }
+
+  get #cache(): ReturnType<typeof cacheOf> {
+    return cacheOf('cubin', MOST_FILES);
   }
 
   #keyOf({ text }: CudaSource, arch: Architecture): string {

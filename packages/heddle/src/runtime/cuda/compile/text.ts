@@ -12,6 +12,7 @@ import {
   renderCudaKernel,
 } from '../../../render/cuda/render.js';
 import type { Message } from '../../../render/message.js';
+import { isCarrying } from '../../carried-files.js';
 import { cacheKey, cacheOf } from '../../disk-cache.js';
 import type { CudaSource } from './processes/orders.js';
 
@@ -38,7 +39,7 @@ export class KernelTexts {
   of(kernel: KernelIr, threads: number): KernelSource {
     const known = this.#sources.get(kernel) ?? new Map<number, KernelSource>();
     this.#sources.set(kernel, known);
-    let source = known.get(threads);
+    let source = isCarrying() ? undefined : known.get(threads);
     if (!source) {
       const options = { maxThreads: threads, comments: false };
       const { text, messages } = during('render', () => this.#kept(kernel, options));
