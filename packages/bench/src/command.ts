@@ -10,6 +10,7 @@ import type {
   BenchCpuOptions,
   BenchDeviceOptions,
   BenchFeedOptions,
+  BenchInferenceOptions,
   BenchLadderOptions,
   BenchMnistOptions,
   BenchStartOptions,
@@ -221,7 +222,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
-  for (const add of [addStartBench, addDataBenches]) add(bench, ended);
+  for (const add of [addStartBench, addDataBenches, addInferenceBench]) add(bench, ended);
   bench
     .command('vendor')
     .summary("the vendor's libraries on the workloads of kernels: half a minute")
@@ -333,5 +334,34 @@ function addDataBenches(bench: Command, ended: (exitCode: number) => void): void
     .action(async (options: BenchFeedOptions) => {
       const { benchFeed } = await import('./run.js');
       ended(await benchFeed(options));
+    });
+}
+
+function addInferenceBench(bench: Command, ended: (exitCode: number) => void): void {
+  bench
+    .command('inference')
+    .summary('engines beside ONNX Runtime and, on a GPU, PyTorch and TensorRT: about two minutes')
+    .description(
+      'Time of a batch from an array to an array, and of loading an engine from its file. ONNX Runtime computes the same weights in ' +
+        'turns with Heddle, written by heddle-onnx; what is not installed is named.',
+    )
+    .option(
+      '--only <list>',
+      'cases or their first words: lenet5, resnet18-32, resnet18-224, resnet50-bf16 (on a GPU)',
+      words,
+    )
+    .option('--seconds <n>', 'time for each case in each round', positiveNumber, 0.6)
+    .option('--rounds <n>', 'turns of Heddle and its peers', wholeNumber(1), 3)
+    .option('--python <command>', 'a Python with onnxruntime, numpy and, on a GPU, torch', 'python3')
+    .option('--no-peers', 'measure Heddle alone')
+    .option('--device <name>', DEVICE_HELP)
+    .option('--json <file>', 'where to write (default: bench/results/inference-<date>.json)')
+    .addHelpText(
+      'after',
+      '\nExample, with one thread:\n  $ HEDDLE_THREADS=1 heddle bench inference --only lenet5',
+    )
+    .action(async (options: BenchInferenceOptions) => {
+      const { benchInference } = await import('./run.js');
+      ended(await benchInference(options));
     });
 }

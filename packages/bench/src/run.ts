@@ -21,6 +21,7 @@ import {
   runTrainBench,
 } from './device.js';
 import { type FeedBenchOptions, feedReport, readFeedPeers, runFeedBench } from './feed.js';
+import { type InferenceBenchOptions, inferenceReport, runInferenceBench } from './inference.js';
 import type { LadderOptions } from './ladder.js';
 import { LADDER_SIZES, type LadderResults, runMatmulBench } from './matmul.js';
 import { type MnistBenchOptions, runMnistBench } from './mnist.js';
@@ -309,6 +310,34 @@ export async function benchFeed({ peer, device, json, ...options }: BenchFeedOpt
     );
     if (!results) return 130;
     await publish(results, feedReport(results), json);
+    return 0;
+  });
+}
+
+export interface BenchInferenceOptions extends Pick<InferenceBenchOptions, 'only' | 'seconds' | 'rounds'> {
+  readonly python: string;
+  /** false: Heddle alone. */
+  readonly peers: boolean;
+  readonly device?: string;
+  /** Where the results go. Default: `bench/results/inference-<date>.json`. */
+  readonly json?: string;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchInference(options: BenchInferenceOptions): Promise<number> {
+  const { python, peers, device, json, ...rest } = options;
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    rest.only ? ` --only ${rest.only.join(',')}` : '',
+    ` --seconds ${rest.seconds} --rounds ${rest.rounds}`,
+    peers ? '' : ' --no-peers',
+  ].join('');
+  return onDevice(device, async () => {
+    const results = await watched((watch) =>
+      runInferenceBench({ ...rest, given, python: peers ? python : undefined, ...watch }),
+    );
+    if (!results) return 130;
+    await publish(results, inferenceReport(results), json);
     return 0;
   });
 }

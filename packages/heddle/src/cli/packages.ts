@@ -1,6 +1,8 @@
 /** Packages beside the library, which some commands need: loaded when they are asked for. */
 import type { Command } from 'commander';
 import { ArgumentError } from '../core/errors.js';
+import type { Module } from '../nn/module.js';
+import type { AnyTensor } from '../tensor/tensor.js';
 import type { Curve } from './curves.js';
 import type { DataPackage } from './data-package.js';
 import type { StepProfile } from './step-profile.js';
@@ -49,6 +51,12 @@ export interface LookPackage {
 /** What the commands take from heddle-onnx. */
 export interface OnnxPackage {
   readonly addOnnx: AddCommand;
+  /** Writes a module as a model, for tensors like these. */
+  readonly exportOnnx: (
+    module: Module,
+    exampleInputs: readonly AnyTensor[],
+    options: { readonly path: string },
+  ) => Promise<unknown>;
 }
 
 /** What the commands take from heddle-serve. */

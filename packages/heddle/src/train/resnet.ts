@@ -133,11 +133,11 @@ class ResNet extends nn.Module {
   }
 }
 
-/** ResNet-18 for small images: its first convolution is 3×3 without stride, and no pooling follows it. */
+/** ResNet-18, for small images unless it is said to be for large ones. */
 export class ResNet18 extends ResNet {
-  constructor(channels: number, classes: number) {
+  constructor(channels: number, classes: number, { large = false }: { readonly large?: boolean } = {}) {
     const stages: ResNetSizes['stages'] = [64, 128, 256, 512].map((width) => [2, width]);
-    super(channels, classes, { Block: BasicBlock, stages, large: false });
+    super(channels, classes, { Block: BasicBlock, stages, large });
   }
 }
 

@@ -46,6 +46,7 @@ test('every command has a help with examples', async () => {
     ['bench', 'mnist'],
     ['bench', 'data'],
     ['bench', 'feed'],
+    ['bench', 'inference'],
     ['bench', 'all'],
   ]) {
     const { code, out, err } = await heddle([...args, '--help']);
