@@ -358,7 +358,7 @@ function addInferenceBench(bench: Command, ended: (exitCode: number) => void): v
     .option('--json <file>', 'where to write (default: bench/results/inference-<date>.json)')
     .addHelpText(
       'after',
-      '\nExample, with one thread:\n  $ HEDDLE_THREADS=1 heddle bench inference --only lenet5',
+      '\nExamples:\n  $ heddle bench inference --only lenet5,resnet18-32\n  $ HEDDLE_THREADS=1 heddle bench inference',
     )
     .action(async (options: BenchInferenceOptions) => {
       const { benchInference } = await import('./run.js');

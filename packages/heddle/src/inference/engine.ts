@@ -1,5 +1,6 @@
 /** Engines: models compiled for inference. */
 import { aList, aString, integerFrom, requireArgument } from '../core/arguments.js';
+import { concatBytes } from '../core/bytes.js';
 import type { TypedArray } from '../core/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape, sizeOf } from '../core/shape.js';
@@ -16,7 +17,7 @@ import type { BatchProgram, EngineParts, EngineValue } from './engine-parts.js';
 import type { EnginePrecision } from './trace-model.js';
 
 /** Examples of a batch that run together: `count` from `first` on. */
-interface BatchPart extends BatchProgram {
+interface BatchPart extends Pick<BatchProgram, 'program'> {
   readonly first: number;
   readonly count: number;
 }
@@ -64,8 +65,7 @@ export class Engine {
    */
   async run(...inputs: AnyTensor[]): Promise<AnyTensor[]> {
     const batch = this.#batchOf(inputs);
-    const chunks = this.#chunksOf(batch);
-    const parts = chunks.map(({ program, first, count }) => {
+    const parts = this.#partsOf(batch).map(({ program, first, count }) => {
       const nodes = inputs.map(({ node }) => (count === batch ? node : rowsOf(node, first, count)));
       realize(nodes);
       const buffers = nodes.map(bufferOf);
@@ -106,7 +106,7 @@ export class Engine {
       return encode(values, dtype);
     });
     // All is queued before anything is awaited: the next call finds memory that is read already.
-    const reads = this.#chunksOf(batch).map(({ program, first, count }) => {
+    const reads = this.#partsOf(batch).flatMap(({ program, first, count }) => {
       bytes.forEach((all, i) => {
         const each = all.byteLength / batch;
         program.write(i, count === batch ? all : all.subarray(first * each, (first + count) * each));
@@ -114,8 +114,15 @@ export class Engine {
       program.run();
       return this.outputs.map(({ shape, dtype }, i) => program.read(i, count * sizeOf(shape) * dtype.bytes));
     });
-    const parts = await Promise.all(reads.map((read) => Promise.all(read)));
-    return this.outputs.map(({ dtype }, i) => decode(joined(parts.map((part) => part[i]!)), dtype));
+    const parts = await Promise.all(reads);
+    const { outputs } = this;
+    return outputs.map(({ dtype }, i) => {
+      const own =
+        parts.length === outputs.length
+          ? parts[i]!
+          : concatBytes(parts.filter((_, at) => at % outputs.length === i));
+      return decode(own, dtype);
+    });
   }
 
   /**
@@ -140,17 +147,17 @@ export class Engine {
   }
 
   /** The batch as the programs take it, one after the other. */
-  #chunksOf(batch: number): BatchPart[] {
+  #partsOf(batch: number): BatchPart[] {
     this.#requireLive();
-    const chunks: BatchPart[] = [];
+    const parts: BatchPart[] = [];
     for (let first = 0; first < batch; ) {
       const left = batch - first;
       const chosen = this.#programs.find((p) => p.batch >= left) ?? this.#programs.at(-1)!;
       const count = Math.min(left, chosen.batch);
-      chunks.push({ ...chosen, first, count });
+      parts.push({ program: chosen.program, first, count });
       first += count;
     }
-    return chunks;
+    return parts;
   }
 
   /** The batch that all of these have. */
@@ -192,14 +199,3 @@ const rowsOf = (node: GraphNode, first: number, count: number): GraphNode =>
     node.shape.map((_, i) => (i === 0 ? first : 0)),
     [count, ...node.shape.slice(1)],
   );
-
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  if (parts.length === 1) return parts[0]!;
-  const all = new Uint8Array(parts.reduce((n, { length }) => n + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
-}
