@@ -1,8 +1,10 @@
 /**
- * Quantization: integers q stand for (q − zero point) · scale. Rounding and clamping are composed here, in one place.
- * Products of integers are computed in f64, where they are exact, and rounded once.
+ * Quantization: integers q stand for (q − zero point) · scale. Bytes with one scale, or one for each channel, are the library's own
+ * quantization, which engines compute in 8 bits; what it lacks (16 and 4 bits, blocks, scales of 16 bits) is composed here. Products of
+ * integers are computed in f64, where they are exact, and rounded once.
  */
-import { type AnyTensor, f32, f64, type Tensor } from 'heddle';
+import { type AnyTensor, type DType, f32, f64, type Tensor } from 'heddle';
+import { dequantizeLinear, quantizeLinear } from 'heddle/quantization';
 import { ELEMENT_TYPES, type ElementType, elementTypeOf, limitsOf } from '../file/element-types.js';
 import { Value } from '../values/value.js';
 import { float, int } from './attributes.js';
@@ -50,6 +52,17 @@ export function dequantized(q: AnyTensor, scale: AnyTensor, zeroPoint: AnyTensor
   return computed.dtype === scale.dtype ? computed : computed.cast(scale.dtype);
 }
 
+/** Scales and zero points as the library's own quantization takes them; undefined for what it does not have. */
+function ofBytes(x: Value, bytes: ElementType, scale: Value, zero: Value | undefined, block: number) {
+  const isSimple = scale.type.name === 'f32' && scale.rank <= 1 && (!zero || zero.size === scale.size);
+  if (block > 0 || !isSimple || (bytes.name !== 'i8' && bytes.name !== 'u8')) return undefined;
+  if (scale.size !== 1 && x.rank === 0) return undefined;
+  const known = scale.host && scale.size === 1 ? Number(scale.host.values[0]) : undefined;
+  if (known !== undefined && !(known > 0 && Number.isFinite(known))) return undefined;
+  const isZero = !zero || (zero.host !== undefined && [...zero.host.values].every((v) => Number(v) === 0));
+  return { by: known ?? (scale.tensor as Tensor), zeroPoint: isZero ? 0 : zero.tensor };
+}
+
 const AXIS = { axis: int(1, { from: 13 }), block_size: int(0, { from: 21 }) };
 
 /** The axis that scales belong to; one scale belongs to none. */
@@ -73,6 +86,11 @@ const QuantizeLinear = operator({
     if (type.kind !== 'int' && type.kind !== 'uint')
       throw call.typeError(`quantization to ${type.name} is not supported: integers are.`);
     const axis = axisOf(call, x, scale, given);
+    const own = x.type.name === 'f32' ? ofBytes(x, type, scale, zero, block) : undefined;
+    if (own) {
+      const dtype = type.dtype as DType<'i8' | 'u8'>;
+      return Value.of(quantizeLinear(x.tensor as Tensor, own.by, own.zeroPoint, { axis, dtype }));
+    }
     const wide = x.type.bits < 32 || x.type.kind !== 'float' ? x.tensor.cast(f32) : x.tensor;
     const by = spread(call, scale.tensor.cast(wide.dtype), x, axis, block);
     return quantized(wide, by, zero && spread(call, zero.tensor, x, axis, block), type);
@@ -90,6 +108,8 @@ const DequantizeLinear = operator({
       throw call.typeError(`quantization of ${q.type.name} is not supported: integers are.`);
     const { output_dtype: code, block_size: block, axis: given } = call.attributes;
     const axis = axisOf(call, q, scale, given);
+    const own = ofBytes(q, q.type, scale, zero, block);
+    if (own && code === 0) return Value.of(dequantizeLinear(q.tensor, own.by, own.zeroPoint, { axis }));
     const by = spread(call, scale.tensor, q, axis, block);
     const made = dequantized(q.tensor, by, zero && spread(call, zero.tensor, q, axis, block));
     return code === 0 ? Value.of(made) : Value.of(made).cast(elementTypeOf(code, call.where));
