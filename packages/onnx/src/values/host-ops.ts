@@ -1,5 +1,5 @@
 /** Movement of values on the host, for shapes and small constants. */
-import { type Shape, ShapeError } from 'heddle';
+import { DTypeError, type Shape, ShapeError } from 'heddle';
 import { formatShape, sizeOf, stridesOf } from 'heddle/internal/core/shape.js';
 import { ELEMENT_TYPES, type ElementType, type HostArray, limitsOf } from '../file/element-types.js';
 import type { HostTensor } from '../file/host-tensor.js';
@@ -17,13 +17,17 @@ export const cells = (values: HostArray): HostCells => values as unknown as Host
 /** The most elements that are computed on the host: shapes and small constants have few. */
 const MOST_ELEMENTS = 2 ** 22;
 
-/** Zeroed values of a type that the library reads. @throws ShapeError for more than the host computes */
+/** Zeroed values of a type that the library reads. @throws ShapeError for more than the host computes, DTypeError */
 export function zeroed(type: ElementType, size: number): HostArray {
   if (size > MOST_ELEMENTS)
     throw new ShapeError(
       `[onnx] ${size} elements are computed of shapes alone, at most ${MOST_ELEMENTS} are.`,
     );
-  return type.array!(size);
+  if (!type.array)
+    throw new DTypeError(
+      `[onnx] values of type ${type.name} are asked for, which the library does not compute with.`,
+    );
+  return type.array(size);
 }
 
 /** A tensor of values given one by one. */
