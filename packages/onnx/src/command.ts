@@ -58,6 +58,9 @@ export function addOnnx(root: Command, ended: (exitCode: number) => void): void 
       words,
     )
     .addOption(
+      new Option('--precision <dtype>', 'what the model computes in (default: f32)').choices(['f32', 'f16']),
+    )
+    .addOption(
       new Option(
         '--weights <which>',
         'of the best epoch (default, where they are kept), or the last',

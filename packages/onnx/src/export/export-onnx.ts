@@ -8,12 +8,14 @@ import {
   instance,
   integerFrom,
   listOf,
+  oneOf,
   type Rule,
   type Rules,
   recordOf,
   requireArgument,
   requireOptions,
 } from 'heddle/internal/core/arguments.js';
+import { f32 } from 'heddle/internal/core/dtype.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
 import type { GraphNode } from 'heddle/internal/graph/node.js';
 import { writeFileAtomic } from 'heddle/internal/io/atomic.js';
@@ -27,6 +29,7 @@ import {
 } from '../protobuf/onnx_pb.js';
 import { type DynamicDimension, Emission } from './emission.js';
 import { refuseKernels } from './fused-ops.js';
+import { toHalf } from './half.js';
 import { isWhole } from './layers.js';
 import { writeNode } from './primitives.js';
 import {
@@ -66,6 +69,8 @@ export interface ExportOptions {
   readonly outputNames?: readonly string[];
   /** Dimensions that may have any size; equal names are equal sizes. 'batch': the first one of every input. Default: none. */
   readonly dynamicAxes?: DynamicAxes | 'batch';
+  /** What the model computes in; its inputs and outputs stay as they are. With 'f16' weights take half the memory. Default: 'f32'. */
+  readonly precision?: 'f32' | 'f16';
   /** Keep the tensors in a file beside the model. Default: if the model has 2 GiB or more, which a file cannot have. */
   readonly externalData?: boolean;
   /** Texts to keep in the file, by name. */
@@ -99,6 +104,7 @@ const EXPORT: Rules<ExportOptions> = {
   inputNames: NAMES,
   outputNames: NAMES,
   dynamicAxes: { must: AXES.must, holds: (v) => v === 'batch' || AXES.holds(v) },
+  precision: oneOf('f32', 'f16'),
   externalData: aBoolean,
   metadata: recordOf(aString, 'an object of texts'),
 };
@@ -141,6 +147,14 @@ export async function exportOnnx(
   const outputs = finish(emission, models[0]!.outputs, inputs, options.outputNames);
   await requireClaims(emission);
   const { writer } = emission;
+  if (options.precision === 'f16') {
+    const isSingle = (node: GraphNode): boolean => node.dtype === f32;
+    await toHalf(
+      writer,
+      inputs.flatMap(({ name }, i) => (isSingle(models[0]!.inputs[i]!) ? [name] : [])),
+      outputs.filter((_, i) => isSingle(models[0]!.outputs[i]!.node)),
+    );
+  }
   const total = writer.initializers.reduce(
     (sum, { dtype, shape }) => sum + shape.reduce((n, d) => n * d, dtype.bytes),
     0,

@@ -15,6 +15,7 @@ import type { StandardizeArg } from 'heddle/internal/ops/standardize/op.js';
 import type { Emission } from './emission.js';
 import { type Attributes, float, int, ints, text } from './graph-writer.js';
 import { writeLayer } from './layers.js';
+import { isFixed } from './sizes.js';
 import { layerCallOf, type ModelTrace } from './trace-model.js';
 
 /** Writes a fused op. @returns its value; undefined where it does not fit */
@@ -93,9 +94,13 @@ const FUSED = {
     const rank = node.shape.length;
     const isTrailing = axes.every((axis, i) => axis === rank - axes.length + i);
     if (!isTrailing || node.src.length > 1) return undefined;
+    const [x] = values();
     const shape = io.traces.sizes(node).slice(rank - axes.length);
-    const scale = io.add('Expand', [io.scalar(1, node.dtype), io.sizes(shape)]);
-    return io.add('LayerNormalization', [...values(), scale], {
+    const sizes = shape.every(isFixed)
+      ? io.sizes(shape)
+      : io.add('Shape', [x], { start: int(rank - axes.length) });
+    const scale = io.add('Expand', [io.scalar(1, node.dtype), sizes]);
+    return io.add('LayerNormalization', [x, scale], {
       axis: int(rank - axes.length),
       epsilon: float(eps),
     });

@@ -43,6 +43,15 @@ function iota(io: Emission, node: GraphNode, axis: number): string {
 const taps = (count: number, kernel: number, stride: number, dilation: number): number[] =>
   Array.from({ length: count * kernel }, (_, i) => Math.floor(i / kernel) * stride + (i % kernel) * dilation);
 
+/** Beyond the end of any dimension. */
+const FAR = 2 ** 31 - 1;
+
+/** Positions as they are if they are fixed, else counted from the end if they are fixed so. */
+function fromEitherEnd(positions: Size, size: Size): Size {
+  const back = positions.map((n, i) => n - size[i]!);
+  return !isFixed(positions) && isFixed(back) && back[0]! < 0 ? back : positions;
+}
+
 export const PRIMITIVES: { readonly [Op in GraphOp]: WriteNode<Op> } = {
   leaf: (io, node) => io.leaf(node),
   full: (io, node) => io.add('Expand', [io.known(node), io.sizes(io.traces.sizes(node))]),
@@ -87,15 +96,20 @@ export const PRIMITIVES: { readonly [Op in GraphOp]: WriteNode<Op> } = {
       );
       return isAll ? [] : [i];
     });
-    const starts = axes.map((i) => read((arg, axis) => arg.start[axis]!, i));
+    const starts = axes.map((i) =>
+      fromEitherEnd(
+        read((arg, axis) => arg.start[axis]!, i),
+        from[i]!,
+      ),
+    );
     const steps = io.traces.fixed(node, 'the step', (n) => axes.map((i) => argOf(n, 'slice').step[i]!));
     // One beyond the last element; before the first, going backwards, is any number below −size.
-    const ends = axes.map((i) =>
-      read((arg, axis) => {
-        const end = arg.start[axis]! + arg.step[axis]! * arg.size[axis]!;
-        return end < 0 ? -(2 ** 31) : end;
-      }, i),
-    );
+    const ends = axes.map((i) => {
+      const end = read((arg, axis) => arg.start[axis]! + arg.step[axis]! * arg.size[axis]!, i);
+      if (end.every((n) => n < 0)) return end.map(() => -FAR);
+      if (!isFixed(end) && end.every((n, k) => n >= from[i]![k]!)) return end.map(() => FAR);
+      return fromEitherEnd(end, from[i]!);
+    });
     const inputs = [io.value(x), io.sizes(starts), io.sizes(ends), io.integers(axes)];
     return io.add('Slice', steps.every((s) => s === 1) ? inputs : [...inputs, io.integers(steps)]);
   },

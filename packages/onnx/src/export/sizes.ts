@@ -78,8 +78,11 @@ export const polynomialText = (terms: Polynomial): string =>
     )
     .join(' + ') || '0';
 
-/** Sizes that models are rarely built for, so that none is equal to another size of the model by chance. */
-const UNUSUAL = [61, 67, 71, 73, 79];
+/**
+ * Sizes that models are rarely built for, so that none is equal to another size of the model by chance; odd and even, with other
+ * remainders by small divisors, so that what is rounded shows.
+ */
+const UNUSUAL = [61, 68, 75, 82, 89];
 
 /** Sizes worth trying for a dimension that is `example` in the example. */
 export function candidates(example: number): number[] {

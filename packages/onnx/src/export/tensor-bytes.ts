@@ -1,6 +1,6 @@
 /** The bytes of numbers and tensors as an ONNX file has them: little-endian, in row-major order. */
 import type { AnyTensor } from 'heddle';
-import { arrayOf, type DType } from 'heddle/internal/core/dtype.js';
+import { arrayOf, type DType, viewAs } from 'heddle/internal/core/dtype.js';
 import { toBf16, toF16 } from 'heddle/internal/core/float16.js';
 import { readBytes } from 'heddle/internal/engine/realize.js';
 import { nodeOf } from 'heddle/internal/tensor/tracing.js';
@@ -19,6 +19,10 @@ export function bytesOfNumbers(values: readonly (number | bigint | boolean)[], d
   });
   return new Uint8Array(array.buffer);
 }
+
+/** Elements of a dtype, other than i64 and 16-bit floats, as numbers. */
+export const numbersOfBytes = ({ buffer, byteOffset, byteLength }: Uint8Array, dtype: DType): number[] =>
+  Array.from(viewAs(dtype, buffer, byteOffset, byteLength / dtype.bytes), Number);
 
 /** The values that a tensor has now. */
 export const bytesOfTensor = (tensor: AnyTensor): Promise<Uint8Array> => readBytes(nodeOf(tensor));

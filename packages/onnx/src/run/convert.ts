@@ -30,6 +30,7 @@ export interface ConvertOptions {
   readonly opset?: number;
   /** Dimensions of any size; default: the batch. */
   readonly dynamic?: readonly string[];
+  readonly precision?: 'f32' | 'f16';
   readonly weights?: 'best' | 'last';
   readonly program?: string;
   readonly externalData?: boolean;
@@ -98,8 +99,7 @@ async function toOnnx(network: Network, to: string, options: ConvertOptions, say
     const input = exampleOf(network);
     const { operators, files } = await exportOnnx(model, [input], {
       path: to,
-      ...(options.opset !== undefined && { opset: options.opset }),
-      ...(options.externalData && { externalData: true }),
+      ...exportOptions(options),
       dynamicAxes: dynamicAxes(program, dynamic),
       metadata: metadataOf(program, config),
     });
@@ -114,6 +114,13 @@ async function toOnnx(network: Network, to: string, options: ConvertOptions, say
     status.clear();
   }
 }
+
+/** The options that are those of `exportOnnx`. */
+const exportOptions = ({ opset, precision, externalData }: ConvertOptions) => ({
+  ...(opset !== undefined && { opset }),
+  ...(precision && { precision }),
+  ...(externalData && { externalData }),
+});
 
 /** A batch of one, as the network was trained with. */
 function exampleOf({ program, config }: Network): AnyTensor {

@@ -33,6 +33,8 @@ export interface Case {
   /** Shapes of the inputs for a batch of n: f32, or i32 below `tokens`. */
   readonly shapes: (n: number) => readonly (readonly number[])[];
   readonly tokens?: number;
+  /** How far ONNX Runtime's answers may be from Heddle's, in parts of the largest; default 2e-6. */
+  readonly tolerance?: number;
   readonly options?: Omit<ExportOptions, 'path' | 'dynamicAxes'>;
   /** Default: the batch. */
   readonly dynamicAxes?: DynamicAxes;
@@ -66,9 +68,8 @@ export function values(shape: readonly number[], seed: number, tokens?: number):
   );
 }
 
-/** The module of a case, its parameters and buffers set to such numbers; variances are above 0. */
-export function built(one: Case): nn.Module {
-  const model = one.model();
+/** Parameters and buffers set to such numbers; variances are above 0. */
+export function filled<M extends nn.Module>(model: M): M {
   Object.entries(model.stateDict()).forEach(([name, t], i) => {
     if (t.dtype !== f32) return;
     const from = numbers(i + 1);
@@ -87,7 +88,7 @@ export const inputsOf = (one: Case, n: number): AnyTensor[] =>
 
 /** The module of a case as an ONNX model. */
 export async function exported(one: Case): Promise<OnnxExport & { readonly model: nn.Module }> {
-  const model = built(one);
+  const model = filled(one.model());
   const options = { dynamicAxes: one.dynamicAxes ?? 'batch', ...one.options } as const;
   return { model, ...(await exportOnnx(model, inputsOf(one, 2), options)) };
 }
@@ -120,7 +121,7 @@ const rows6 = (n: number) => [[n, 5, 6]];
 const rows = (n: number) => [[n, 5, 8]];
 
 /** A layer on inputs of these shapes. */
-const layer = (model: () => nn.Module, shapes: Case['shapes'], more: Partial<Case> = {}): Case => ({
+const layer = (model: Case['model'], shapes: Case['shapes'], more: Partial<Case> = {}): Case => ({
   ...{ model, shapes, ...more },
 });
 const steps2 = { dynamicAxes: { input: { 1: 'batch' } } } as const;
@@ -451,6 +452,17 @@ const MODELS: Readonly<Record<string, Case>> = {
   ),
 };
 
+/** In f16. */
+const HALF: Readonly<Record<string, Case>> = Object.fromEntries(
+  Object.entries({
+    lenet5F16: MODELS.lenet5!,
+    LSTMF16: LAYERS.LSTMStacked!,
+    TransformerEncoderF16: LAYERS.TransformerEncoder!,
+    attentionF16: FUNCTIONS.attention!,
+    UpsampleBilinearF16: LAYERS.UpsampleBilinear!,
+  }).map(([name, one]) => [name, { ...one, options: { precision: 'f16' }, tolerance: 4e-3 }] as const),
+);
+
 /** All cases by name. */
 export const CASES: Readonly<Record<string, Case>> = {
   ...Object.fromEntries(
@@ -459,4 +471,5 @@ export const CASES: Readonly<Record<string, Case>> = {
   ...LAYERS,
   ...FUNCTIONS,
   ...MODELS,
+  ...HALF,
 };

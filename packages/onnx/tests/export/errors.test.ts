@@ -136,6 +136,15 @@ test('what depends on a dynamic size otherwise than by sums and products', async
   );
 });
 
+test('weights that f16 does not have, by their name', async () => {
+  const layer = new nn.Linear(6, 2);
+  layer.weight.write(new Float32Array(12).fill(70_000));
+  await assert.rejects(exportOnnx(layer, [x()], { precision: 'f16' }), {
+    name: 'ArgumentError',
+    message: /weight has elements up to 70000, f16 has numbers up to 65504/,
+  });
+});
+
 test('a hook of the user is part of the model', async () => {
   const layer = new nn.ReLU();
   layer.registerForwardHook((_, __, y) => (y as Tensor).mul(3));

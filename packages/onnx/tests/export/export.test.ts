@@ -50,7 +50,7 @@ for (const [name, one] of Object.entries(CASES))
       for (let at = 0; at < own.length; at++) {
         const difference = Math.abs(Number(own[at]) - theirs[at]!);
         assert.ok(
-          difference <= 2e-6 * largest,
+          difference <= (one.tolerance ?? 2e-6) * largest,
           `output ${i}, element ${at}: ${own[at]}, expected ${theirs[at]}`,
         );
       }

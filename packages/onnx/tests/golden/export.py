@@ -18,7 +18,6 @@ import onnx
 import onnxruntime
 
 TYPES = {"f32": np.float32, "i32": np.int32, "bool": np.bool_, "i8": np.int8, "u8": np.uint8}
-TOLERANCE = 2e-6
 
 folder = pathlib.Path(sys.argv[1])
 onnxruntime.set_default_logger_severity(3)
@@ -46,12 +45,13 @@ for file in sorted(folder.glob("*.onnx")):
             if number == 0:
                 kept.append({"shape": answer.shape, "dtype": tensor["dtype"], "data": base64.b64encode(answer.tobytes()).decode()})
     print(f"{file.stem}: {worst:.1e}")
-    assert worst <= TOLERANCE, file.stem
-    worst_of_all = max(worst_of_all, worst)
+    assert worst <= case["tolerance"], file.stem
+    if case["tolerance"] < 1e-5:
+        worst_of_all = max(worst_of_all, worst)
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     golden[file.stem] = {"sha256": sha256, "operators": case["operators"], "outputs": kept}
 
-print(f"{len(golden)} cases, largest difference {worst_of_all:.1e}")
+print(f"{len(golden)} cases, largest difference of those in f32 {worst_of_all:.1e}")
 lines = [f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in golden.items()]
 path = pathlib.Path(__file__).with_suffix(".json")
 path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
