@@ -1,6 +1,7 @@
 /** The command `heddle onnx`. */
-import { type Command, Option } from 'commander';
-import { wholeNumber, words } from 'heddle/internal/cli/values.js';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { DEVICE_HELP, wholeNumber, words } from 'heddle/internal/cli/values.js';
+import type { CheckOptions } from './run/check.js';
 import type { ConvertOptions } from './run/convert.js';
 
 const CONVERT_NOTES = `
@@ -46,6 +47,29 @@ export function addOnnx(root: Command, ended: (exitCode: number) => void): void 
       ended(0);
     });
   onnx
+    .command('check')
+    .summary('whether Heddle computes a model, and what stands in the way')
+    .description(
+      'Read a model and list everything that is wrong with it, operators that are not supported among that. Then run it on random ' +
+        'inputs, and compare the answers for a batch with those for its examples. The exit code is 1 if there is a problem.',
+    )
+    .argument('<file>', 'an ONNX model')
+    .option('--no-run', 'only read it')
+    .option(
+      '--sizes <list>',
+      'sizes of dynamic dimensions: batch=4,length=32 (default: 2 of a first one, 16)',
+      sizes,
+    )
+    .option('--device <name>', DEVICE_HELP)
+    .addHelpText(
+      'after',
+      '\nExamples:\n  $ heddle onnx check model.onnx\n  $ heddle onnx check bert.onnx --sizes batch=2,sequence=128',
+    )
+    .action(async (file: string, options: CheckOptions) => {
+      const { check } = await import('./run/check.js');
+      ended(await check(file, options, say));
+    });
+  onnx
     .command('convert')
     .summary('runs to ONNX, ONNX to weights')
     .description("Write a trained network as an ONNX model, or an ONNX model's weights as safetensors.")
@@ -74,6 +98,14 @@ export function addOnnx(root: Command, ended: (exitCode: number) => void): void 
       await convert(from, to, options, say);
       ended(0);
     });
+}
+
+/** Names and whole numbers: batch=4,length=32. */
+function sizes(text: string): Record<string, number> {
+  const pairs = words(text).map((word) => /^(.+)=(\d+)$/.exec(word));
+  if (pairs.some((pair) => !pair))
+    throw new InvalidArgumentError('Must be names with sizes, such as batch=4,length=32.');
+  return Object.fromEntries(pairs.map((pair) => [pair![1]!, Number(pair![2])]));
 }
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);

@@ -21,8 +21,12 @@ import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { programNamed, type TrainingProgram } from 'heddle/internal/train/programs.js';
 import { readSafetensors, saveTensors } from 'heddle/io';
 import { type DynamicAxes, exportOnnx } from '../export/export-onnx.js';
+import { ELEMENT_TYPES } from '../file/element-types.js';
 import { readModel } from '../file/model-file.js';
+import { loadOnnx, type OnnxOutputs } from '../model/onnx-model.js';
+import { describe } from './describe.js';
 import { bytes } from './info.js';
+import { dimensionName, randomInputs, sizesFor } from './random-inputs.js';
 import { weightsOf } from './weights.js';
 
 /** Options of `heddle onnx convert`. */
@@ -49,10 +53,7 @@ export async function convert(from: string, to: string, options: ConvertOptions,
       throw new ArgumentError(
         `${to}: cannot be written from ${from}. ${isModel ? 'Name a file .safetensors or .npz.' : 'Name a file .onnx.'}`,
       );
-    if (isModel)
-      throw new ArgumentError(
-        `${from} is an ONNX model already. Convert it to weights: name a file .safetensors or .npz.`,
-      );
+    if (isModel) return await again(from, to, options, say);
     await toOnnx(await networkOf(from, options), to, options, say);
   } finally {
     await closeDevices();
@@ -104,12 +105,9 @@ async function toOnnx(network: Network, to: string, options: ConvertOptions, say
       metadata: metadataOf(program, config),
     });
     status.clear();
-    const nodes = Object.values(operators).reduce((n, count) => n + count, 0);
-    const named = Object.entries(operators).map(([name, n]) => `${name} ${n}`);
     say(`weights    ${file}`);
     say(`input      ${input.dtype.name} (${input.shape.join(', ')}), dynamic: ${dynamic.join(', ')}`);
-    say(`nodes      ${whole(nodes)}: ${named.join(', ')}`);
-    for (const path of files) say(`written    ${path}, ${bytes(statSync(path).size)}`);
+    sayWritten(operators, files, say);
   } finally {
     status.clear();
   }
@@ -151,6 +149,42 @@ function metadataOf({ name }: TrainingProgram, config: RunConfig | undefined): R
     ...(classNames && { 'heddle.classes': JSON.stringify(classNames) }),
     ...(files && { 'heddle.images': JSON.stringify(files.format) }),
   };
+}
+
+/** A model once more: with the operators of another version, or with its weights elsewhere. */
+async function again(from: string, to: string, options: ConvertOptions, say: Say): Promise<void> {
+  useDevice('cpu');
+  const model = await loadOnnx<OnnxOutputs>(from);
+  const { metadata } = describe(await readModel(from));
+  const axes = model.inputs.map(({ name, shape }) => {
+    const dynamic = (shape ?? []).flatMap((size, axis) =>
+      typeof size === 'number' ? [] : [[axis, dimensionName(name, axis, size)] as const],
+    );
+    return [name, Object.fromEntries(dynamic)] as const;
+  });
+  for (const { name, dtype } of [...model.inputs, ...model.outputs])
+    if (ELEMENT_TYPES[dtype].dtype?.name !== dtype)
+      throw new ArgumentError(
+        `${from}: '${name}' is of type ${dtype}, which the library has no tensors of: it cannot be written again.`,
+      );
+  const { operators, files } = await exportOnnx(
+    model,
+    randomInputs(model.inputs, sizesFor(model.inputs, {})),
+    {
+      ...{ path: to, metadata, dynamicAxes: Object.fromEntries(axes) },
+      ...exportOptions(options),
+      inputNames: model.inputs.map(({ name }) => name),
+      outputNames: model.outputs.map(({ name }) => name),
+    },
+  );
+  sayWritten(operators, files, say);
+}
+
+function sayWritten(operators: Readonly<Record<string, number>>, files: readonly string[], say: Say): void {
+  const nodes = Object.values(operators).reduce((n, count) => n + count, 0);
+  const named = Object.entries(operators).map(([name, n]) => `${name} ${n}`);
+  say(`nodes      ${whole(nodes)}: ${named.join(', ')}`);
+  for (const path of files) say(`written    ${path}, ${bytes(statSync(path).size)}`);
 }
 
 async function toWeights(from: string, to: string, say: Say): Promise<void> {

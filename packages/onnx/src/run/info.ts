@@ -1,16 +1,28 @@
 /** `heddle onnx info`: what is in a model. */
 import { table, whole } from 'heddle/internal/cli/format.js';
 import { readModel } from '../file/model-file.js';
-import { type DescribedValue, type Description, describe } from './describe.js';
+import { type DescribedOperator, type DescribedValue, type Description, describe } from './describe.js';
+import { supportOf } from './support.js';
 
 /** @param say prints a line @throws FileError */
 export async function info(path: string, json: boolean, say: (line: string) => void): Promise<void> {
-  const description = describe(await readModel(path));
+  const file = await readModel(path);
+  const isSupported = supportOf(file);
+  const found = describe(file);
+  const operators = found.operators.map((operator) => ({
+    ...operator,
+    supported: isSupported(operator.name),
+  }));
+  const description = { ...found, operators };
   if (json) say(JSON.stringify(description, null, 2));
   else for (const line of linesOf(path, description)) say(line);
 }
 
-function linesOf(path: string, model: Description): string[] {
+type Supported = Omit<Description, 'operators'> & {
+  readonly operators: readonly (DescribedOperator & { readonly supported: boolean })[];
+};
+
+function linesOf(path: string, model: Supported): string[] {
   const opsets = Object.entries(model.opsets).map(([domain, version]) => `${domain} ${version}`);
   const facts: Record<string, string> = {
     file: `${path}, ${bytes(model.bytes)}`,
@@ -33,8 +45,8 @@ function linesOf(path: string, model: Description): string[] {
     ...model.outputs.map((value) => `output     ${valueText(value)}`),
     '',
     table(
-      ['operator', 'nodes'],
-      model.operators.map(({ name, count }) => [name, whole(count)]),
+      ['operator', 'nodes', 'supported'],
+      model.operators.map(({ name, count, supported }) => [name, whole(count), supported ? 'yes' : 'no']),
     ),
   ];
 }

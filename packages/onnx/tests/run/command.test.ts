@@ -6,11 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { manualSeed, saveWeights } from 'heddle';
+import { toBinary } from '@bufbuild/protobuf';
+import { manualSeed, saveWeights, tensor } from 'heddle';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { readSafetensors } from 'heddle/io';
 import { LeNet5 } from 'heddle/train';
 import { readModel } from '../../src/file/model-file.js';
+import { loadOnnx } from '../../src/model/onnx-model.js';
+import { ModelProtoSchema } from '../../src/protobuf/onnx_pb.js';
 
 const MAIN = fileURLToPath(new URL('../../../../heddle/dist/bundle/main.js', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'heddle-onnx-command-'));
@@ -39,7 +42,7 @@ before(async () => {
 });
 
 test('every command has a help with examples', () => {
-  for (const args of [[], ['info'], ['convert']]) {
+  for (const args of [[], ['info'], ['check'], ['convert']]) {
     const out = done('onnx', ...args, '--help');
     assert.match(out, new RegExp(`^Usage: heddle onnx${args.map((a) => ` ${a}`).join('')} `));
     assert.match(out, /Examples?:\n {2}\$ heddle onnx /);
@@ -73,11 +76,11 @@ test('info lists what is in a model, as text and as JSON', () => {
   );
   assert.match(out, /\nweights {4}61,706 elements in 10 tensors, /);
   assert.match(out, /\ninput {6}input {2}f32 \(batch, 1, 28, 28\)\noutput {5}output {2}f32 \(batch, 10\)\n/);
-  assert.match(out, /\nConv +2\nMaxPool +2\n/);
+  assert.match(out, /\nConv +2 +yes\nMaxPool +2 +yes\n/);
   const model = JSON.parse(done('onnx', 'info', 'lenet.onnx', '--json'));
   assert.deepEqual(model.opsets, { 'ai.onnx': 18 });
   assert.deepEqual(model.inputs, [{ name: 'input', dtype: 'f32', shape: ['batch', 1, 28, 28] }]);
-  assert.deepEqual(model.operators[0], { name: 'Relu', count: 4 });
+  assert.deepEqual(model.operators[0], { name: 'Relu', count: 4, supported: true });
   assert.deepEqual(model.metadata, { 'heddle.program': 'lenet5' });
 });
 
@@ -109,6 +112,45 @@ test('weights in a file beside the model, fixed sizes, checkpoints', async () =>
   );
 });
 
+test('a sound model is run, and its batch sizes are compared', () => {
+  done('onnx', 'convert', 'lenet.safetensors', 'sound.onnx', '--program', 'lenet5');
+  const out = done('onnx', 'check', 'sound.onnx', '--sizes', 'batch=4');
+  assert.match(out, /^file {7}sound\.onnx\noperators {2}5 in 12 nodes\nweights {4}61,706 elements\nloaded /);
+  assert.match(out, /\nrun {8}input f32 \(4, 1, 28, 28\) → output f32 \(4, 10\), /);
+  assert.match(out, /\nbatch {6}3 examples at once as one by one, to \S+ of the largest value\nok\n$/);
+  assert.match(done('onnx', 'check', 'sound.onnx', '--no-run'), /\nloaded .*\nok\n$/);
+});
+
+test('everything that is wrong with a model is listed at once, with exit code 1', async () => {
+  const { model } = await readModel(join(folder, 'sound.onnx'));
+  const graph = model.graph!;
+  graph.node[0]!.opType = 'Konv';
+  graph.node[3]!.input[0] = 'nowhere';
+  graph.initializer[0]!.rawData = graph.initializer[0]!.rawData.subarray(4);
+  writeFileSync(join(folder, 'wrong.onnx'), toBinary(ModelProtoSchema, model));
+  const { code, out } = heddle('onnx', 'check', 'wrong.onnx');
+  assert.equal(code, 1);
+  assert.match(out, /\nproblem {4}the operator Konv, of 1 node, is not supported\.\n/);
+  assert.match(out, /\nproblem {4}the tensor '\S+' has \d+ bytes, f32 \(.*\) asks for \d+\.\n/);
+  assert.match(out, /\nproblem {4}node '\/\S+' \(Conv\) takes 'nowhere', which nothing before it gives\.\n/);
+  assert.match(out, /\n3 problems\n$/);
+  assert.match(done('onnx', 'info', 'wrong.onnx'), /\nKonv +1 +no\n/);
+});
+
+test('a model is written again with other operators, and computes the same', async () => {
+  done('onnx', 'convert', 'lenet.safetensors', 'new.onnx', '--program', 'lenet5', '--opset', '23');
+  const out = done('onnx', 'convert', 'new.onnx', 'old.onnx', '--opset', '18');
+  assert.match(out, /^nodes {6}\d+: Conv 2, /);
+  const x = tensor(
+    Float32Array.from({ length: 2 * 784 }, (_, i) => (i % 17) / 17),
+    { shape: [2, 1, 28, 28] },
+  );
+  const [now, then] = await Promise.all(['new.onnx', 'old.onnx'].map((name) => loadOnnx(join(folder, name))));
+  assert.deepEqual(then!.inputs, now!.inputs);
+  const [a, b] = await Promise.all([now!, then!].map(async (model) => (await model.run(x)).data()));
+  assert.ok(a!.every((v, i) => Math.abs(v - b![i]!) < 1e-5));
+});
+
 test('what cannot be done is said, with exit code 1 for files and 2 for arguments', () => {
   writeFileSync(join(folder, 'text.onnx'), 'no model');
   writeFileSync(join(folder, 'empty.onnx'), '');
@@ -134,6 +176,8 @@ test('what cannot be done is said, with exit code 1 for files and 2 for argument
     [['convert', 'lenet.safetensors', 'a.onnx', '--program', 'mlp'], 2, /names do not match/],
     [['convert', 'lenet.safetensors', 'a.onnx', '--program', 'lenet6'], 2, /'lenet6' is not a program/],
     [['convert', 'run', 'missing/a.onnx'], 1, /missing\/a\.onnx: cannot write .* its folder does not exist/],
+    [['check', 'text.onnx'], 1, /text\.onnx: is no ONNX model, or damaged/],
+    [['check', 'run.onnx', '--sizes', 'batch'], 2, /Must be names with sizes, such as batch=4,length=32/],
     [['bogus'], 2, /unknown command 'bogus'|too many arguments/],
   ];
   for (const [args, code, message] of cases) {
