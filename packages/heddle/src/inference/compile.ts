@@ -30,6 +30,7 @@ import { ConstantValues } from './constants.js';
 import { Engine } from './engine.js';
 import type { BatchProgram, EngineValue } from './engine-parts.js';
 import { foldScales } from './fold-scales.js';
+import { requireSeparateExamples } from './separate-examples.js';
 import { type EnginePrecision, traceModel } from './trace-model.js';
 
 /** Options of `compile`. */
@@ -69,7 +70,7 @@ const OPTIONS: Rules<EngineOptions> = {
  * Compile a model for inference. `forward` is traced in evaluation mode, with the parameters as they are now as constants: later
  * training does not change the engine. Factors per channel, such as those of a batch norm, are moved into the weights of the
  * convolution or linear layer before, and whatever depends on constants alone is computed once. Each example of a batch must be
- * computed by itself.
+ * computed by itself: that is checked for batches of more than one.
  * @param model its `forward` takes tensors with the batch first, and returns one, or a list or record of them
  * @example
  * ```ts
@@ -98,6 +99,7 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
   let outputs: readonly EngineValue[] = [];
   for (const batch of [...new Set(batchSizes)].sort((x, y) => x - y)) {
     const traced = traceModel(model, inputs, batch, precision);
+    if (batch > 1) requireSeparateExamples(traced.outputs, traced.inputs, batch);
     const outputNodes = traced.outputs.map(([, node]) => node);
     // Bytes first: what a dequantization leaves are factors per channel, which foldScales would move into the weights.
     const roots = withoutGradients(() => foldScales(inIntegers(outputNodes, device.target)));
