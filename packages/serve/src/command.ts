@@ -8,7 +8,7 @@ type CommandOptions = Omit<ServeOptions, 'grpcPort'> & { readonly grpcPort?: num
 
 const NOTES = `
 The folder has a folder for each model, with a folder for each version: <folder>/<model>/<version>/. A model is a run of
-heddle train or an ONNX file (model.onnx); what is in <folder>/<model> itself has version 1. settings.json in the folder of a model says how it is served:
+heddle train, an ONNX file (model.onnx) or a saved engine (model.engine); what is in <folder>/<model> itself has version 1. settings.json in the folder of a model says how it is served:
 batch size, delay, instances, queue; heddle-serve/settings.schema.json describes it.
 
 SIGTERM and Ctrl-C end the service once the requests that it has accepted are answered.

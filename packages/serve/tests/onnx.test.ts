@@ -1,10 +1,11 @@
-/** ONNX files over REST, with the answers of ONNX Runtime (tests/golden/models.py). */
+/** ONNX files over REST, with the answers of ONNX Runtime (tests/golden/models.py), and saved engines. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { cp, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { useDevice } from 'heddle';
+import { nn, noGrad, type Tensor, tensor, useDevice } from 'heddle';
+import { compile } from 'heddle/inference';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import sharp from 'sharp';
 import { type RunningService, serve } from '../src/index.js';
@@ -25,6 +26,7 @@ const golden = (name: string): URL => new URL(`../../tests/golden/${name}`, impo
 const ANSWERS = JSON.parse(readFileSync(golden('answers.json'), 'utf8')) as Answers;
 
 useDevice('cpu');
+const linear = new nn.Linear(3, 2);
 const folder = await temporaryFolder();
 let service: RunningService;
 before(async () => {
@@ -37,6 +39,14 @@ before(async () => {
   await writeFile(join(folder, 'classifier', 'settings.json'), JSON.stringify(settings));
   await mkdir(join(folder, 'damaged', '1'), { recursive: true });
   await writeFile(join(folder, 'damaged', '1', 'model.onnx'), 'no model');
+  await mkdir(join(folder, 'engine', '1'), { recursive: true });
+  const engine = await compile(linear, {
+    shapes: [[3]],
+    inputNames: ['x'],
+    batchSizes: [1, 4],
+    device: 'cpu',
+  });
+  await engine.save(join(folder, 'engine', '1', 'model.engine'));
   service = await serve(folder, { port: 0, grpcPort: null, device: 'cpu', logLevel: 'silent' });
 });
 after(async () => {
@@ -65,6 +75,15 @@ for (const [model, examples] of Object.entries(ANSWERS))
           assert.ok(Math.abs(found[i]![k]!.data[at]! - value) < 1e-5, `${found[i]![k]!.data[at]} ≠ ${value}`);
       }
   });
+
+test('a saved engine answers as the network that it was compiled from', async () => {
+  const data = [0.1, -0.2, 0.3, 1, 2, 3];
+  const [output] = await infer('engine', { x: { shape: [2, 3], data } });
+  const x = tensor(Float32Array.from(data), { shape: [2, 3] }) as Tensor;
+  const expected = await noGrad(() => linear.forward(x)).data();
+  assert.deepEqual(output!.shape, [2, 2]);
+  for (const [i, value] of output!.data.entries()) assert.ok(Math.abs(value - Number(expected[i])) < 1e-6);
+});
 
 test('an ONNX classifier classifies images by its settings', async () => {
   const png = await sharp({ create: { width: 20, height: 10, channels: 3, background: '#804020' } })

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The file by which the folder of a kind of model is known. */
-export const MODEL_FILES = { run: 'config.json', onnx: 'model.onnx' } as const;
+export const MODEL_FILES = { run: 'config.json', onnx: 'model.onnx', engine: 'model.engine' } as const;
 
 /** What kind of model there is. */
 export type ModelKind = keyof typeof MODEL_FILES;

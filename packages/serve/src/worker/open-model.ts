@@ -19,6 +19,7 @@ type OpenModel = (options: OpenOptions) => Promise<ServedModel>;
 const OPEN: Readonly<Record<ModelKind, () => Promise<OpenModel>>> = {
   run: async () => (await import('./open-run.js')).openRun,
   onnx: async () => (await import('./open-onnx.js')).openOnnx,
+  engine: async () => (await import('./open-engine.js')).openEngine,
 };
 
 /** @throws FileError if the folder holds no model, or what its kind throws if it cannot be opened */
