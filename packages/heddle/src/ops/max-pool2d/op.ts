@@ -1,20 +1,20 @@
 /** Max pooling of images and its gradient. */
+import { maxPoolChoice, maxPoolGradientChoice, maxPoolPositionsChoice } from '#ops/gpu-kernels.js';
 import type { Rules } from '../../core/arguments.js';
 import { f32, i32, isFloat, requireFloats } from '../../core/dtype.js';
 import { ShapeError } from '../../core/errors.js';
 import { formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo, Stage, StageArgument } from '../../graph/fused-op.js';
+import type { FusedOp } from '../../graph/fused-op.js';
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import { aPair, type Pair, pair } from '../conv2d/op.js';
-import { gridStage, stage } from '../stage.js';
-import { cudnnPoolingVariants } from '../vendor.js';
+import { stage } from '../stage.js';
 import * as cpu from './cpu.js';
-import * as cuda from './cuda.js';
-import { type PoolProblem, positionDtype } from './problem.js';
+import { positionDtype, problemOf } from './problem.js';
 import {
   firstLargest,
   firstLargestOfWindows,
+  isApart,
   largest,
   largestOfWindows,
   type PoolArg,
@@ -41,28 +41,9 @@ export const MAX_POOL2D: Rules<MaxPool2dOptions> = {
   dilation: aPair(1),
 };
 
-function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): PoolProblem {
-  const [images, channels] = x!.shape as [number, number];
-  return {
-    ...arg,
-    ...{ planes: images * channels, channels, outSize: pooledSize(arg), finish: finish(output.shape) },
-    ...{ dtype: (g ?? x!).dtype, imageOffset: x!.offset, gradientOffset: g?.offset ?? 0 },
-  };
-}
-
 const pooledShape = ({ shape }: TensorType, arg: PoolArg): number[] => [
   ...shape.slice(0, 2),
   ...pooledSize(arg),
-];
-
-/** Whether windows touch every pixel at most once, and all between their corners. */
-const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
-  kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));
-
-const gradientArguments: readonly StageArgument[] = [{ input: 0 }, { input: 1 }, { output: true }];
-
-const cudaStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
-  gridStage(cuda.maxPool(problemOf(io, arg)), { input: 0 }, { output: true }),
 ];
 
 /** (N, C, H, W) → (N, C, outH, outW): the largest of each window, NaN if it holds one. */
@@ -83,16 +64,7 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
       finishes: true,
       plan: (io, arg) => [stage(cpu.maxPool(problemOf(io, arg)), { input: 0 }, { output: true })],
     },
-    {
-      name: 'maxPool2d-cuda',
-      when: ({ model }, { dtype, size }) => model === 'threads' && dtype === f32 && size > 0,
-      finishes: true,
-      plan: cudaStages,
-      variants: (io, arg) => [
-        { name: 'own', plan: () => cudaStages(io, arg) },
-        ...cudnnPoolingVariants(io, arg),
-      ],
-    },
+    maxPoolChoice,
   ],
 };
 
@@ -105,16 +77,7 @@ export const maxPool2dPositionsOp: FusedOp<PoolArg> = {
   infer: ([x], arg) => ({ shape: pooledShape(x!, arg), dtype: positionDtype(arg) }),
   compose: ([x], arg) => b.cast(firstLargest(x!, arg), positionDtype(arg)),
   windows: firstLargestOfWindows,
-  kernels: [
-    {
-      name: 'maxPool2dPositions-cuda',
-      when: ({ model }, { src, size }) => model === 'threads' && src[0]!.dtype === f32 && size > 0,
-      finishes: false,
-      plan: (io, arg) => [
-        gridStage(cuda.maxPoolPositions(problemOf(io, arg)), { input: 0 }, { output: true }),
-      ],
-    },
-  ],
+  kernels: [maxPoolPositionsChoice],
 };
 
 /** positions, g (N, C, outH, outW) → (N, C, H, W): each g at its position of its window, summed; 0 elsewhere. */
@@ -128,15 +91,11 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
       when: ({ model }, { dtype, size }, arg) =>
         model === 'blocks' && isFloat(dtype) && size > 0 && isApart(arg),
       finishes: true,
-      plan: (io, arg) => [stage(cpu.maxPoolGradient(problemOf(io, arg)), ...gradientArguments)],
+      plan: (io, arg) => [
+        stage(cpu.maxPoolGradient(problemOf(io, arg)), { input: 0 }, { input: 1 }, { output: true }),
+      ],
     },
-    {
-      name: 'maxPool2dGradient-cuda',
-      when: ({ model }, { dtype, size }, arg) =>
-        model === 'threads' && isFloat(dtype) && size > 0 && (dtype === f32 || isApart(arg)),
-      finishes: true,
-      plan: (io, arg) => [gridStage(cuda.maxPoolGradient(problemOf(io, arg)), ...gradientArguments)],
-    },
+    maxPoolGradientChoice,
   ],
 };
 

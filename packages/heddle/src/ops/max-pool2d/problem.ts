@@ -1,7 +1,9 @@
 /** Max pooling, as its kernels for all devices know it. */
 import { type DType, i32, u8 } from '../../core/dtype.js';
+import type { KernelIo } from '../../graph/fused-op.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { SlidingWindow } from '../window.js';
+import { type PoolArg, pooledSize } from './windows.js';
 
 export interface PoolProblem extends SlidingWindow {
   /** Images × channels, and the channels. */
@@ -14,6 +16,16 @@ export interface PoolProblem extends SlidingWindow {
   readonly gradientOffset: number;
   /** (value, image, channel, row, column) → the value to store. */
   readonly finish: IrFunction;
+}
+
+/** The problem of pooling the first source, or of its gradient with the positions as the first source and g as the second. */
+export function problemOf({ inputs: [x, g], output, finish }: KernelIo, arg: PoolArg): PoolProblem {
+  const [images, channels] = x!.shape as [number, number];
+  return {
+    ...arg,
+    ...{ planes: images * channels, channels, outSize: pooledSize(arg), finish: finish(output.shape) },
+    ...{ dtype: (g ?? x!).dtype, imageOffset: x!.offset, gradientOffset: g?.offset ?? 0 },
+  };
 }
 
 /** What a position in a window is stored as. */

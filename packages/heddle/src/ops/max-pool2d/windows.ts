@@ -76,3 +76,7 @@ export const firstLargestOfWindows = (arg: PoolArg): WindowFunction | undefined 
       place(values.length),
     );
   });
+
+/** Whether windows touch every pixel at most once, and all between their corners. */
+export const isApart = ({ kernel, stride, dilation }: PoolArg): boolean =>
+  kernel.every((k, i) => stride[i]! >= k && (dilation[i] === 1 || k === 1));

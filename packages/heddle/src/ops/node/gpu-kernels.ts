@@ -10,4 +10,9 @@ export { reorderedBy } from '../conv2d/channels-last.js';
 export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
 export { matmulBytesChoice } from '../integers/cuda.js';
 export { matmulChoice } from '../matmul/choose-cuda.js';
+export {
+  maxPoolChoice,
+  maxPoolGradientChoice,
+  maxPoolPositionsChoice,
+} from '../max-pool2d/choose-cuda.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
