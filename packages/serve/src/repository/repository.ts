@@ -111,10 +111,10 @@ export class Repository {
     });
   }
 
-  /** All models of the folder, and the states of their versions. */
+  /** All models of the folder by name, and the states of their versions. */
   async index(): Promise<readonly IndexEntry[]> {
     const entries: IndexEntry[] = [];
-    for (const name of new Set([...(await this.#names()), ...this.#models.keys()])) {
+    for (const name of [...new Set([...(await this.#names()), ...this.#models.keys()])].sort()) {
       const known = this.#models.get(name);
       const found = await this.#versionsOf(name).catch(() => new Map<string, string>());
       for (const version of [...new Set([...found.keys(), ...(known?.keys() ?? [])])].sort(byVersion)) {
