@@ -61,17 +61,13 @@ export function createGrpcServer(
   for (const method of GRPCInferenceService.methods) {
     const own = method.localName as keyof Methods;
     definition[own] = {
-      ...{
-        path: `/${GRPCInferenceService.typeName}/${method.name}`,
-        requestStream: false,
-        responseStream: false,
-      },
-      ...{
-        requestSerialize: asBuffer,
-        requestDeserialize: asIs,
-        responseSerialize: asBuffer,
-        responseDeserialize: asIs,
-      },
+      path: `/${GRPCInferenceService.typeName}/${method.name}`,
+      requestStream: false,
+      responseStream: false,
+      requestSerialize: asBuffer,
+      requestDeserialize: asIs,
+      responseSerialize: asBuffer,
+      responseDeserialize: asIs,
     };
     const handle = handlers[own] as (request: unknown, call: Call) => unknown;
     implementation[own] = (call, callback) => {
