@@ -1,4 +1,4 @@
-/** A schedule as a program on memory of its own: inputs are written, it runs, outputs are read. Nothing is made per run. */
+/** A schedule as a program that owns its memory: write the inputs, run it, read the outputs. A run allocates nothing. */
 import { type CarriedFiles, carrying } from '../runtime/carried-files.js';
 import type { Device, DeviceBuffer, Program } from '../runtime/device.js';
 import type { Schedule } from '../schedule/launch.js';

@@ -34,7 +34,7 @@ export interface ModelGraph {
 
 /**
  * Trace a model's `forward` for a batch. The model stays as it is.
- * @throws ArgumentError where the result is no tensor, or list or record of tensors, or where the model assigns its state;
+ * @throws ArgumentError if the result is not a tensor, a list or a record of tensors, or if the model assigns its state;
  *   ShapeError for a result without the batch; what `forward` throws for such inputs
  */
 export function traceModel(

@@ -147,8 +147,7 @@ function typedValues(tensor: TensorProto, header: TensorHeader, path: string): H
 
 /** The first place at which two lists of integers differ, or −1. */
 function firstOther(values: ArrayLike<number | bigint>, stored: readonly (number | bigint)[]): number {
-  // biome-ignore lint/suspicious/noDoubleEquals: a bigint equals the number of the same value
-  return stored.findIndex((value, i) => value != values[i]);
+  return stored.findIndex((value, i) => BigInt(value) !== BigInt(values[i]!));
 }
 
 function requireBooleans(values: HostArray, { name, type }: TensorHeader, path: string): void {

@@ -15,7 +15,7 @@ export interface OnnxValueInfo {
   readonly shape: readonly (number | string | null)[] | undefined;
 }
 
-/** @throws FileError for what is no tensor */
+/** @throws FileError unless the value is a tensor */
 export function infoOf(
   { name, type }: ValueInfoProto,
   path: string,

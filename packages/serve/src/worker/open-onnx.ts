@@ -65,7 +65,9 @@ function specOf({ name, dtype, shape }: ValueInfo, file: string): TensorSpec {
       `${file}: '${name}' is ${dtype}, which no tensor is. Served are ${Object.keys(DTYPES).join(', ')}.`,
     );
   if (!shape)
-    throw new DTypeError(`${file}: '${name}' has any number of dimensions. Give it a shape in the model.`);
+    throw new DTypeError(
+      `${file}: '${name}' has no shape in the model. Give it one, or export the model again.`,
+    );
   return {
     ...{ name, datatype: datatypeOf(dtype as DTypeName) },
     shape: shape.map((size) => (typeof size === 'number' ? size : -1)),
