@@ -38,6 +38,7 @@ const RULES = {
   inference: ['nn', 'io', 'tensor', 'engine', 'schedule', 'graph', 'kernel', 'runtime'],
   train: ['nn', 'optim', 'data', 'io', 'transforms', 'tensor'],
   quantization: ['nn', 'data', 'train', 'tensor'],
+  distributed: ['nn', 'optim', 'tensor', 'engine', 'graph', 'kernel', 'runtime'],
   cli: 'all',
 };
 

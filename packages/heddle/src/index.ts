@@ -27,6 +27,7 @@ export {
   ArgumentError,
   DataError,
   DeviceError,
+  DistributedError,
   DTypeError,
   FileError,
   type FindingKind,

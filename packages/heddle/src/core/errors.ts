@@ -149,6 +149,13 @@ export class DataError extends HeddleError {
   }
 }
 
+/** The processes that train together do not: one is gone, late, or does something else than the others. */
+export class DistributedError extends HeddleError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('HEDDLE_DISTRIBUTED', message, options);
+  }
+}
+
 /** NaN or infinity where a number was needed. */
 export class NumericError extends HeddleError {
   constructor(message: string) {
