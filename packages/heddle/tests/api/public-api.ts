@@ -350,7 +350,7 @@ export const CALLS: Readonly<Record<string, readonly Spec[]>> = {
 export const NOT_CALLED: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     ['Argument', 'DType', 'Data', 'Device', 'File', 'Heddle', 'Internal', 'Kernel', 'Numeric', 'Shape']
-      .concat('OutOfMemory', 'Simulator')
+      .concat('Distributed', 'OutOfMemory', 'Simulator')
       .map((name) => [`${name}Error`, 'errors are for catching']),
   ),
   'inference.Engine': 'made by compile',
