@@ -21,6 +21,7 @@ const ENTRIES = {
   'transforms/index.js': 'transforms',
   'inference/index.js': 'inference',
   'quantization/index.js': 'quantization',
+  'distributed/index.js': 'distributed',
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',

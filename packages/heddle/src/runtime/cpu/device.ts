@@ -4,19 +4,13 @@ import { env } from '../../core/env.js';
 import { DeviceError } from '../../core/errors.js';
 import { debug } from '../../core/log.js';
 import { H200, type Target } from '../../kernel/ir/target.js';
-import {
-  type Device,
-  type DeviceBuffer,
-  type Launch,
-  type MemoryReport,
-  type Program,
-  requireKernels,
-  type Stream,
-} from '../device.js';
+import type { Device, DeviceBuffer, Launch, MemoryReport, Program, Stream } from '../device.js';
+import { hostRoutines } from '../host-routines.js';
 import { requireRange } from '../pool.js';
 import { ImmediateStream } from '../stream.js';
 import { prepareEngine } from './engine.js';
 import { CpuMemory } from './memory.js';
+import { MixedProgram } from './mixed-program.js';
 import { CpuProgram, type ProgramHost } from './program.js';
 import { Workers } from './workers.js';
 
@@ -52,7 +46,7 @@ export class CpuDevice implements Device, ProgramHost {
       limits: H200.limits,
       capability: 0,
       overlapped: false,
-      libraries: new Set(),
+      libraries: hostRoutines,
     };
     const plural = threads === 1 ? '' : 's';
     this.description = `${processorModel()}, ${threads} thread${plural}, WebAssembly SIMD${fma ? ' with FMA' : ''}`;
@@ -95,7 +89,9 @@ export class CpuDevice implements Device, ProgramHost {
 
   compile(launches: readonly Launch[]): Program {
     this.#mustBeOpen();
-    return new CpuProgram(this, requireKernels(this.name, launches));
+    return launches.every((launch) => 'kernel' in launch)
+      ? new CpuProgram(this, launches)
+      : new MixedProgram(this, launches);
   }
 
   openStream(): Stream {

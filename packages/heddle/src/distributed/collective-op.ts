@@ -1,0 +1,171 @@
+/**
+ * Collectives as nodes of the graph: a routine of the device (NCCL, or the host's transport) makes the values. A node takes
+ * tensors of one dtype and gives one flat tensor, in which each result has a place of its own: many gradients are one call,
+ * and are not copied together before.
+ *
+ * All ranks must make the same calls in the same order. So within a traced function each node also has the one made before it
+ * as a source, in whose values nobody is interested: whatever else the scheduler does, it keeps this order.
+ */
+import { ArgumentError, DeviceError } from '../core/errors.js';
+import { sizeOf } from '../core/shape.js';
+import { realize } from '../engine/realize.js';
+import { currentTrace, type Trace } from '../engine/trace.js';
+import * as b from '../graph/build.js';
+import type { FusedOp, KernelChoice } from '../graph/fused-op.js';
+import type { GraphNode } from '../graph/node.js';
+import type { ReductionOp } from './transport.js';
+
+export type CollectiveKind = 'allReduce' | 'broadcast' | 'allGather' | 'reduceScatter';
+
+/** What the routine `collective.<kind>` is told, as the options of its call. */
+export interface CollectiveArg {
+  readonly kind: CollectiveKind;
+  /** Who takes part, by their ranks in the world, ascending. */
+  readonly ranks: readonly number[];
+  /** How values become one, where they do. */
+  readonly op: ReductionOp;
+  /** Whose values all get, where one has them: a place in `ranks`. */
+  readonly root: number;
+  /** Elements of each source. */
+  readonly counts: readonly number[];
+  /** Where the result of each begins in the flat one, in elements. */
+  readonly offsets: readonly number[];
+  /** Elements of the result. */
+  readonly size: number;
+}
+
+/** Each result begins at a multiple of so many bytes. */
+const ALIGNMENT = 64;
+
+/** The last collective of each trace. */
+const lastOf = new WeakMap<Trace, GraphNode>();
+
+/**
+ * In a traced function the node that must come after the one before. Outside, where ranks may ask for different values, it is
+ * computed at once, and once only.
+ */
+function inOrder(op: FusedOp<CollectiveArg>, src: readonly GraphNode[], arg: CollectiveArg): GraphNode {
+  const trace = currentTrace();
+  const before = trace && lastOf.get(trace);
+  const node = b.call(op, before ? [...src, b.detach(before)] : src, arg);
+  if (trace) lastOf.set(trace, node);
+  else realize([node]);
+  return node;
+}
+
+const routine = (kind: CollectiveKind): KernelChoice<CollectiveArg> => ({
+  name: kind,
+  when: ({ libraries }) => libraries.has(`collective.${kind}`),
+  finishes: false,
+  plan: ({ node }, { kind: _, ...options }) => {
+    const { counts } = options;
+    const sources = counts.map((__, input) => ({ input }));
+    const before = node.src.slice(counts.length).map((__, i) => ({ input: counts.length + i }));
+    const library = { name: `collective.${kind}`, options: { ...options, dtype: node.dtype.name } };
+    return [{ library, args: [...sources, { output: true }, ...before] }];
+  },
+});
+
+/** The gradients of sources from that of the flat result. */
+type CollectiveGradient = (
+  src: readonly GraphNode[],
+  g: GraphNode,
+  arg: CollectiveArg,
+) => readonly GraphNode[];
+
+const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<CollectiveArg> => ({
+  name: kind,
+  infer: ([first], { size }) => ({ shape: [size], dtype: first!.dtype }),
+  compose: () => {
+    throw new DeviceError(`[${kind}] this device does not communicate: use the CPU, or a GPU with NCCL.`);
+  },
+  grad: ({ src }, g, arg) => grad(src.slice(0, arg.counts.length), g, arg),
+  kernels: [routine(kind)],
+});
+
+const requireSum = (name: CollectiveKind, op: ReductionOp): void => {
+  if (op !== 'sum')
+    throw new ArgumentError(
+      `[${name}] has no gradient with op '${op}', only with 'sum' and 'mean'. Reduce x.detach() if none is needed.`,
+    );
+};
+
+/** A gradient of the flat result summed over the ranks, in the shapes of the sources. */
+const summed: CollectiveGradient = (src, g, { ranks, counts, offsets }) => {
+  const pieces = counts.map((count, i) => b.slice(g, [offsets[i]!], [count]));
+  return unpacked(allReduceOf(pieces, { ranks, op: 'sum' }), src);
+};
+
+const allReduceOp = collective('allReduce', (src, g, arg) => {
+  requireSum('allReduce', arg.op);
+  return summed(src, g, arg);
+});
+
+/** The rank whose values those were gets the sum of all gradients. */
+const broadcastOp = collective('broadcast', (src, g, arg) => {
+  const isRoot = arg.ranks[arg.root] === ownRank;
+  return summed(src, g, arg).map((sum) => (isRoot ? sum : b.like(sum, 0)));
+});
+
+const allGatherOp = collective('allGather', ([x], g, { ranks }) => [
+  b.reshape(reduceScatterOf(g, { ranks, op: 'sum' }), x!.shape),
+]);
+
+const reduceScatterOp = collective('reduceScatter', ([x], g, { ranks, op }) => {
+  requireSum('reduceScatter', op);
+  return [b.reshape(allGatherOf(g, { ranks }), x!.shape)];
+});
+
+let ownRank = 0;
+
+/** Say which rank this process is. */
+export const setOwnRank = (rank: number): void => {
+  ownRank = rank;
+};
+
+interface Together {
+  readonly ranks: readonly number[];
+  readonly op: ReductionOp;
+}
+
+/** Places of tensors side by side in a flat one. */
+function placed(src: readonly GraphNode[]): Pick<CollectiveArg, 'counts' | 'offsets' | 'size'> {
+  const step = ALIGNMENT / src[0]!.dtype.bytes;
+  const offsets: number[] = [];
+  let size = 0;
+  for (const { shape } of src) {
+    offsets.push(size);
+    size += Math.ceil(sizeOf(shape) / step) * step;
+  }
+  return { counts: src.map(({ shape }) => sizeOf(shape)), offsets, size };
+}
+
+/** Each source reduced over the ranks, one after the other in a flat tensor: see `unpacked`. The sources have one dtype. */
+export const allReduceOf = (src: readonly GraphNode[], { ranks, op }: Together): GraphNode =>
+  inOrder(allReduceOp, src, { kind: 'allReduce', ranks, op, root: 0, ...placed(src) });
+
+/** The values of the rank at `root`, one after the other in a flat tensor. The sources have one dtype. */
+export const broadcastOf = (
+  src: readonly GraphNode[],
+  { ranks, root }: { readonly ranks: readonly number[]; readonly root: number },
+): GraphNode => inOrder(broadcastOp, src, { kind: 'broadcast', ranks, op: 'sum', root, ...placed(src) });
+
+/** What an all-reduce or a broadcast of `src` gives, in their shapes. */
+export const unpacked = (flat: GraphNode, src: readonly GraphNode[]): GraphNode[] => {
+  const { offsets, counts } = placed(src);
+  return src.map(({ shape }, i) => b.reshape(b.slice(flat, [offsets[i]!], [counts[i]!]), shape));
+};
+
+/** x of all ranks, (n) each, one after the other: (ranks · n). */
+export const allGatherOf = (x: GraphNode, { ranks }: { readonly ranks: readonly number[] }): GraphNode =>
+  inOrder(allGatherOp, [x], {
+    ...{ kind: 'allGather', ranks, op: 'sum', root: 0, counts: [x.size], offsets: [0] },
+    size: x.size * ranks.length,
+  });
+
+/** x of all ranks, (ranks · n) each, reduced: every rank has its part (n). */
+export const reduceScatterOf = (x: GraphNode, { ranks, op }: Together): GraphNode =>
+  inOrder(reduceScatterOp, [x], {
+    ...{ kind: 'reduceScatter', ranks, op, root: 0, counts: [x.size], offsets: [0] },
+    size: x.size / ranks.length,
+  });

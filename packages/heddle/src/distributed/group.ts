@@ -1,0 +1,28 @@
+/** Groups of ranks, and what this process is in them. */
+import { ArgumentError } from '../core/errors.js';
+import type { Peers } from './transport.js';
+
+/** Ranks that exchange values with each other: all of the world, or some, by `newGroup`. */
+export class Group implements Peers {
+  readonly ranks: readonly number[];
+  readonly index: number;
+
+  /** @internal @param rank of this process */
+  constructor(ranks: readonly number[], rank: number) {
+    this.ranks = ranks;
+    this.index = ranks.indexOf(rank);
+  }
+
+  /** How many ranks there are in it. */
+  get size(): number {
+    return this.ranks.length;
+  }
+}
+
+/** @throws ArgumentError unless this process belongs to the group */
+export function requireMember(op: string, { ranks, index }: Group): void {
+  if (index < 0)
+    throw new ArgumentError(
+      `[${op}] this rank is not one of the group's (${ranks.join(', ')}): only those may call it.`,
+    );
+}

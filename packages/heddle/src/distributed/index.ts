@@ -1,0 +1,16 @@
+/** `heddle/distributed`: several processes that train together. */
+export {
+  allGather,
+  allReduce,
+  type BroadcastOptions,
+  barrier,
+  broadcast,
+  type CollectiveOptions,
+  newGroup,
+  type ReduceOptions,
+  reduceScatter,
+} from './collectives.js';
+export { type AverageGradientsOptions, averageGradients } from './data-parallel.js';
+export type { Group } from './group.js';
+export { close, type InitOptions, init, isInitialized, localRank, rank, worldSize } from './init.js';
+export type { Peers, ReductionOp } from './transport.js';

@@ -1,0 +1,31 @@
+/** What this process is among those that train together, from `init` to `close`. */
+import { ArgumentError } from '../core/errors.js';
+import type { Group } from './group.js';
+
+export interface Membership {
+  /** All ranks. */
+  readonly world: Group;
+  /** The number of this process among those of its host. */
+  readonly localRank: number;
+  /** Resolves when all ranks of a group have called it. */
+  barrier(group: Group): Promise<void>;
+  /** Connects the ranks of a group. */
+  prepare(group: Group): Promise<void>;
+  /** The value of rank 0, on all ranks. */
+  fromFirst<T>(value: T): Promise<T>;
+  close(): Promise<void>;
+}
+
+let current: Membership | undefined;
+
+export const isMember = (): boolean => current !== undefined;
+
+/** @throws ArgumentError before `init` */
+export function membership(): Membership {
+  if (current) return current;
+  throw new ArgumentError('[distributed] this process has not joined the others: await init() first.');
+}
+
+export const setMembership = (membership: Membership | undefined): void => {
+  current = membership;
+};

@@ -1,0 +1,26 @@
+/** The processes that train together, as a training sees them. `heddle/distributed` sets them. */
+import type { AnyTensor } from './tensor.js';
+
+export interface World {
+  /** The number of this process, from 0. */
+  readonly rank: number;
+  /** How many there are. */
+  readonly size: number;
+  /** The sums over all ranks of each of these, of the same shapes on all ranks. May be traced. */
+  sum(tensors: readonly AnyTensor[]): AnyTensor[];
+  /** x (n, …) of all ranks one after the other, (size · n, …). May be traced. */
+  gather(x: AnyTensor): AnyTensor;
+  /** Give these tensors the values that they have on rank 0. */
+  copyFromFirst(tensors: readonly AnyTensor[]): void;
+  /** The value of rank 0, on all ranks: what JSON can hold. */
+  fromFirst<T>(value: T): Promise<T>;
+}
+
+let current: World | undefined;
+
+/** Undefined where this process trains alone. */
+export const currentWorld = (): World | undefined => current;
+
+export const setWorld = (world: World | undefined): void => {
+  current = world;
+};

@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import {
+  allGather,
+  allReduce,
+  averageGradients,
+  barrier,
+  broadcast,
+  init,
+  isInitialized,
+  newGroup,
+  rank,
+  reduceScatter,
+  worldSize,
+} from '../../src/distributed/index.js';
+import { membership } from '../../src/distributed/membership.js';
+import {
+  type AnyTensor,
+  DTypeError,
+  f32,
+  i32,
+  jit,
+  noGrad,
+  ShapeError,
+  tensor,
+  useDevice,
+} from '../../src/index.js';
+import { joinTwin, type Twins } from './twins.js';
+
+let twins: Twins;
+beforeEach(() => {
+  useDevice('cpu');
+  twins = joinTwin();
+});
+afterEach(() => twins.leave());
+
+const values = async (x: AnyTensor): Promise<number[]> => Array.from((await x.data()) as ArrayLike<number>);
+
+test('a reduction has the values of both ranks, as many tensors as wanted at a time', async () => {
+  const [a, b] = [tensor([1, 2, 3]), tensor([[4], [5]])];
+  const [sumA, sumB] = allReduce([a, b]);
+  assert.deepEqual(await values(sumA!), [2, 4, 6]);
+  assert.deepEqual(sumB!.shape, [2, 1]);
+  assert.deepEqual(await values(sumB!), [8, 10]);
+  assert.deepEqual(twins.calls, ['allReduce sum 32']);
+  assert.deepEqual(await values(allReduce(a, { op: 'mean' })), [1, 2, 3]);
+  assert.deepEqual(await values(allReduce(a, { op: 'max' })), [1, 2, 3]);
+  assert.deepEqual(await values(allReduce(a, { op: 'prod' })), [1, 4, 9]);
+});
+
+test('the other collectives', async () => {
+  const x = tensor([
+    [1, 2],
+    [3, 4],
+  ]);
+  assert.deepEqual(await values(broadcast(x, { root: 1 })), [1, 2, 3, 4]);
+  const all = allGather(x);
+  assert.deepEqual(all.shape, [4, 2]);
+  assert.deepEqual(await values(all), [1, 2, 3, 4, 1, 2, 3, 4]);
+  assert.deepEqual(await values(allGather(tensor(7))), [7, 7]);
+  const mine = reduceScatter(x);
+  assert.deepEqual(mine.shape, [1, 2]);
+  assert.deepEqual(await values(mine), [2, 4]);
+  await barrier();
+  assert.deepEqual(twins.calls, [
+    'broadcast 1 16',
+    'allGather 4',
+    'allGather 1',
+    'reduceScatter sum 4',
+    'barrier',
+  ]);
+});
+
+test('outside of jit a collective happens where it is called', () => {
+  const x = tensor([1]);
+  allReduce(x);
+  broadcast(x);
+  assert.deepEqual(twins.calls, ['allReduce sum 16', 'broadcast 0 16']);
+});
+
+test('within jit, collectives happen in the order of their calls, whatever their results are for', async () => {
+  const step = jit((x: typeof a) => {
+    const first = allReduce(x.mul(3));
+    const second = allGather(x);
+    const third = allReduce(x.add(1), { op: 'max' });
+    return third.sum().add(first.sum()).add(second.sum().mul(0));
+  });
+  const a = tensor([1, 2]);
+  for (let i = 0; i < 3; i++) assert.equal(await step(a).item(), 18 + 5);
+  const once = ['allReduce sum 16', 'allGather 2', 'allReduce max 16'];
+  assert.deepEqual(twins.calls, [...once, ...once, ...once]);
+});
+
+test('gradients flow through sums, means, gathered and scattered values', async () => {
+  const weights = tensor([10, 20, 30, 40]);
+  const gradientOf = async (f: (x: typeof weights) => typeof weights): Promise<number[]> => {
+    const x = tensor([1, 2, 3, 4], { requiresGrad: true }) as typeof weights;
+    f(x).sum().backward();
+    return values(x.grad!);
+  };
+  // Both ranks take a loss of the sum: each value counts in both.
+  assert.deepEqual(await gradientOf((x) => allReduce(x).mul(weights) as typeof weights), [20, 40, 60, 80]);
+  assert.deepEqual(
+    await gradientOf((x) => allReduce(x, { op: 'mean' }).mul(weights) as typeof weights),
+    [10, 20, 30, 40],
+  );
+  assert.deepEqual(await gradientOf((x) => broadcast(x).mul(weights) as typeof weights), [20, 40, 60, 80]);
+  assert.deepEqual(
+    await gradientOf((x) => allGather(x).mul(allGather(noGrad(() => weights))) as unknown as typeof weights),
+    [20, 40, 60, 80],
+  );
+  assert.deepEqual(
+    await gradientOf((x) => reduceScatter(x).mul(tensor([1, 2])) as unknown as typeof weights),
+    [1, 2, 1, 2],
+  );
+  assert.throws(
+    () =>
+      allReduce(tensor([1], { requiresGrad: true }), { op: 'max' })
+        .sum()
+        .backward(),
+    /'sum' and 'mean'/,
+  );
+});
+
+test('gradients are averaged in buckets, the last parameters first', async () => {
+  const parameters = [1, 2, 3].map((v) => tensor([v, v], { requiresGrad: true }));
+  const loss = jit(() => {
+    const [a, b, c] = parameters as [typeof weights, typeof weights, typeof weights];
+    a.mul(b).add(c).sum().backward();
+    averageGradients(parameters, { bucketBytes: 16 });
+    return parameters.map((p) => p.grad!);
+  });
+  const weights = parameters[0]!;
+  assert.deepEqual(await Promise.all(loss().map(values)), [
+    [2, 2],
+    [1, 1],
+    [1, 1],
+  ]);
+  assert.deepEqual(twins.calls, ['allReduce sum 32', 'allReduce sum 16']);
+});
+
+test('a group of one rank exchanges nothing, and others may not use it', async () => {
+  const [mine, others] = [await newGroup([0]), await newGroup([1])];
+  assert.deepEqual(await values(allReduce(tensor([3]), { group: mine })), [3]);
+  assert.throws(() => allReduce(tensor([3]), { group: others }), /not one of the group's \(1\)/);
+  assert.deepEqual(twins.calls, []);
+});
+
+test('what cannot be exchanged is refused', async () => {
+  assert.throws(() => allReduce(tensor([1], { dtype: i32 }), { op: 'mean' }), DTypeError);
+  assert.throws(() => reduceScatter(tensor([1, 2, 3])), ShapeError);
+  assert.throws(() => broadcast(tensor([1]), { root: 2 }), /root is 2, must be a rank of the group \(0, 1\)/);
+  await assert.rejects(newGroup([0, 0]), /different ranks from 0 to 1/);
+  assert.throws(() => allReduce(tensor([1]), { op: 'median' as 'sum' }), /'median'/);
+  assert.throws(() => allReduce([1] as never), /must be/);
+});
+
+test('empty tensors come back as they are', async () => {
+  const [empty, one] = allReduce([tensor([], { shape: [0, 3], dtype: f32 }), tensor([1])]);
+  assert.deepEqual(empty!.shape, [0, 3]);
+  assert.deepEqual(await values(one!), [2]);
+  assert.deepEqual(allGather(tensor([], { shape: [0, 3] })).shape, [0, 3]);
+});
+
+test('without other processes every collective is of one rank', async () => {
+  await membership().close();
+  assert.equal(isInitialized(), false);
+  assert.throws(() => allReduce(tensor([1])), /await init\(\) first/);
+  await init();
+  assert.deepEqual([rank(), worldSize()], [0, 1]);
+  await assert.rejects(init(), /has joined already/);
+  assert.deepEqual(await values(allReduce(tensor([5]), { op: 'mean' })), [5]);
+  assert.deepEqual(await values(allGather(tensor([5]))), [5]);
+  assert.deepEqual(await values(reduceScatter(tensor([5]))), [5]);
+  assert.deepEqual(await values(broadcast(tensor([5]))), [5]);
+  await barrier();
+});
