@@ -18,18 +18,18 @@ import { type AnyTensor, requireTensor, requireTensors } from '../tensor/checks.
 import type { Tensor } from '../tensor/tensor.js';
 import { nodeOf, tensorOf } from '../tensor/tracing.js';
 import { allGatherOf, allReduceOf, broadcastOf, reduceScatterOf, unpacked } from './collective-op.js';
-import { Group, requireMember } from './group.js';
+import { ProcessGroup, requireMember } from './group.js';
 import { membership } from './membership.js';
 import type { ReductionOp } from './transport.js';
 
 /** Options of all collectives. */
 export interface CollectiveOptions {
   /** Who takes part; all of them call it. Default: all ranks. */
-  readonly group?: Group;
+  readonly group?: ProcessGroup;
 }
 
 /** Options of collectives that reduce. */
-export interface ReduceOptions extends CollectiveOptions {
+export interface ReductionOptions extends CollectiveOptions {
   /** What becomes of the ranks' values (default sum). The mean is of floats only; any and all of bools are max and min. */
   readonly op?: ReductionOp | 'mean';
 }
@@ -40,13 +40,13 @@ export interface BroadcastOptions extends CollectiveOptions {
   readonly root?: number;
 }
 
-const aGroup = instance(Group, 'a group made by newGroup');
+const aGroup = instance(ProcessGroup, 'a group made by newGroup');
 const ALL: Rules<CollectiveOptions> = { group: aGroup };
-const REDUCE: Rules<ReduceOptions> = { ...ALL, op: oneOf('sum', 'mean', 'prod', 'min', 'max') };
+const REDUCE: Rules<ReductionOptions> = { ...ALL, op: oneOf('sum', 'mean', 'prod', 'min', 'max') };
 const BROADCAST: Rules<BroadcastOptions> = { ...ALL, root: integerFrom(0) };
 
 /** The group that takes part. @throws ArgumentError for options that are not its, and ranks that are not in it */
-function groupOf<O extends CollectiveOptions>(op: string, options: O, rules: Rules<O>): Group {
+function groupOf<O extends CollectiveOptions>(op: string, options: O, rules: Rules<O>): ProcessGroup {
   requireOptions(op, options, rules);
   const { group = membership().world } = options;
   requireMember(op, group);
@@ -70,7 +70,11 @@ function byDtype(
   return results;
 }
 
-function requireReducible(op: string, { dtype }: { readonly dtype: DType }, by: ReduceOptions['op']): void {
+function requireReducible(
+  op: string,
+  { dtype }: { readonly dtype: DType },
+  by: ReductionOptions['op'],
+): void {
   if (by === 'mean' && !isFloat(dtype))
     throw new DTypeError(`[${op}] the mean is of floats, got ${dtype.name}. Use 'sum', or .cast(f32).`);
 }
@@ -78,17 +82,17 @@ function requireReducible(op: string, { dtype }: { readonly dtype: DType }, by: 
 /** The sum (or product, least, largest, mean) over all ranks of a group, element by element; every rank gets it. */
 export function allReduce<S extends Shape, D extends DTypeName>(
   x: Tensor<S, D>,
-  options?: ReduceOptions,
+  options?: ReductionOptions,
 ): Tensor<S, D>;
 /** Of several tensors, of any shapes, in one exchange for each dtype. */
-export function allReduce(x: readonly AnyTensor[], options?: ReduceOptions): AnyTensor[];
+export function allReduce(x: readonly AnyTensor[], options?: ReductionOptions): AnyTensor[];
 /**
  * The sum (or product, least, largest, mean) over all ranks of a group, element by element; every rank gets it, with the same
  * bits. Shapes and dtypes are the same on all ranks. Gradients of sums and means flow through it.
  * @param x a tensor of any shape and dtype, or several, which takes one exchange for each dtype
  * @throws ArgumentError, DTypeError for the mean of integers, DistributedError if a rank is gone or does something else
  */
-export function allReduce(x: AnyTensor | readonly AnyTensor[], options: ReduceOptions = {}): unknown {
+export function allReduce(x: AnyTensor | readonly AnyTensor[], options: ReductionOptions = {}): unknown {
   const list = Array.isArray(x) ? (x as readonly AnyTensor[]) : [x as AnyTensor];
   if (Array.isArray(x)) requireTensors('allReduce', 'x', x);
   else requireTensor('allReduce', 'x', x);
@@ -157,7 +161,7 @@ export function allGather<D extends DTypeName>(
  */
 export function reduceScatter<D extends DTypeName>(
   x: Tensor<Shape, D>,
-  options: ReduceOptions = {},
+  options: ReductionOptions = {},
 ): Tensor<Shape, D> {
   requireTensor('reduceScatter', 'x', x);
   const { ranks, size } = groupOf('reduceScatter', options, REDUCE);
@@ -186,7 +190,7 @@ export async function barrier(options: CollectiveOptions = {}): Promise<void> {
  * @param ranks in the world, each once
  * @throws ArgumentError for ranks that do not exist or are named twice
  */
-export async function newGroup(ranks: readonly number[]): Promise<Group> {
+export async function newGroup(ranks: readonly number[]): Promise<ProcessGroup> {
   const { world } = membership();
   requireArgument('newGroup', 'ranks', ranks, {
     must: `a list of different ranks from 0 to ${world.size - 1}`,
@@ -196,7 +200,7 @@ export async function newGroup(ranks: readonly number[]): Promise<Group> {
       new Set(v).size === v.length &&
       v.every((r) => Number.isInteger(r) && r >= 0 && r < world.size),
   });
-  const group = new Group(
+  const group = new ProcessGroup(
     [...ranks].sort((a, b) => a - b),
     world.ranks[world.index]!,
   );

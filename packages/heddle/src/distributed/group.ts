@@ -1,10 +1,11 @@
 /** Groups of ranks, and what this process is in them. */
 import { ArgumentError } from '../core/errors.js';
-import type { Peers } from './transport.js';
 
 /** Ranks that exchange values with each other: all of the world, or some, by `newGroup`. */
-export class Group implements Peers {
+export class ProcessGroup {
+  /** Their ranks in the world, ascending. */
   readonly ranks: readonly number[];
+  /** The place of this process among them; −1 if it is not one of them. */
   readonly index: number;
 
   /** @internal @param rank of this process */
@@ -20,7 +21,7 @@ export class Group implements Peers {
 }
 
 /** @throws ArgumentError unless this process belongs to the group */
-export function requireMember(op: string, { ranks, index }: Group): void {
+export function requireMember(op: string, { ranks, index }: ProcessGroup): void {
   if (index < 0)
     throw new ArgumentError(
       `[${op}] this rank is not one of the group's (${ranks.join(', ')}): only those may call it.`,

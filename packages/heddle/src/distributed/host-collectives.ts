@@ -3,30 +3,30 @@ import { DTYPES, type DTypeName } from '../core/dtype.js';
 import type { LibraryCall } from '../kernel/ir/library-call.js';
 import { registerHostRoutine } from '../runtime/host-routines.js';
 import type { CollectiveArg, CollectiveKind } from './collective-op.js';
-import { Group } from './group.js';
+import { ProcessGroup } from './group.js';
 import type { HostValues, Transport } from './transport.js';
 
-type Options = Omit<CollectiveArg, 'kind'> & { readonly dtype: DTypeName };
+type RoutineOptions = Omit<CollectiveArg, 'kind'> & { readonly dtype: DTypeName };
 
 /** A call with its buffers: `valuesOf(i, at, n)` are n values of the i-th from element `at` on. */
 interface HostCall {
-  readonly options: Options;
-  readonly group: Group;
+  readonly options: RoutineOptions;
+  readonly group: ProcessGroup;
   readonly valuesOf: (buffer: number, at: number, count: number) => HostValues;
 }
 
 /** @param transport may change: programs outlive `close` and `init` */
 export function registerCollectives(transport: () => Transport, rank: number): void {
-  const groups = new Map<string, Group>();
-  const groupOf = (ranks: readonly number[]): Group => {
+  const groups = new Map<string, ProcessGroup>();
+  const groupOf = (ranks: readonly number[]): ProcessGroup => {
     const key = ranks.join();
-    const known = groups.get(key) ?? new Group(ranks, rank);
+    const known = groups.get(key) ?? new ProcessGroup(ranks, rank);
     groups.set(key, known);
     return known;
   };
   const register = (kind: CollectiveKind, run: (call: HostCall) => void): void =>
     registerHostRoutine(`collective.${kind}`, (call: LibraryCall, memory, addresses) => {
-      const options = call.options as unknown as Options;
+      const options = call.options as unknown as RoutineOptions;
       const { dtype, ranks } = options;
       const { bytes } = DTYPES[dtype];
       const valuesOf = (buffer: number, at: number, count: number): HostValues => {

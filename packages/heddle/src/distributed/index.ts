@@ -7,10 +7,10 @@ export {
   broadcast,
   type CollectiveOptions,
   newGroup,
-  type ReduceOptions,
+  type ReductionOptions,
   reduceScatter,
 } from './collectives.js';
 export { type AverageGradientsOptions, averageGradients } from './data-parallel.js';
-export type { Group } from './group.js';
+export type { ProcessGroup } from './group.js';
 export { close, type InitOptions, init, isInitialized, localRank, rank, worldSize } from './init.js';
-export type { Peers, ReductionOp } from './transport.js';
+export type { ReductionOp } from './transport.js';

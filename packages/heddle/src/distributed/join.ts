@@ -5,7 +5,7 @@ import { setWorld } from '../tensor/world.js';
 import { setOwnRank } from './collective-op.js';
 import { allGather, broadcast } from './collectives.js';
 import { sumInBuckets } from './data-parallel.js';
-import { Group } from './group.js';
+import { ProcessGroup } from './group.js';
 import { registerCollectives } from './host-collectives.js';
 import { type Membership, setMembership } from './membership.js';
 import type { Rendezvous, Transport } from './transport.js';
@@ -20,7 +20,7 @@ export interface Ways {
 
 /** From now on this process is the rank of that number. */
 export function join(rank: number, worldSize: number, localRank: number, ways: Ways | undefined): void {
-  const world = new Group(
+  const world = new ProcessGroup(
     Array.from({ length: worldSize }, (_, i) => i),
     rank,
   );

@@ -1,16 +1,16 @@
 /** What this process is among those that train together, from `init` to `close`. */
 import { ArgumentError } from '../core/errors.js';
-import type { Group } from './group.js';
+import type { ProcessGroup } from './group.js';
 
 export interface Membership {
   /** All ranks. */
-  readonly world: Group;
+  readonly world: ProcessGroup;
   /** The number of this process among those of its host. */
   readonly localRank: number;
   /** Resolves when all ranks of a group have called it. */
-  barrier(group: Group): Promise<void>;
+  barrier(group: ProcessGroup): Promise<void>;
   /** Connects the ranks of a group. */
-  prepare(group: Group): Promise<void>;
+  prepare(group: ProcessGroup): Promise<void>;
   /** The value of rank 0, on all ranks. */
   fromFirst<T>(value: T): Promise<T>;
   close(): Promise<void>;
