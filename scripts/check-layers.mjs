@@ -35,9 +35,9 @@ const RULES = {
   io: ['tensor'],
   data: ['tensor', 'io'],
   transforms: ['tensor'],
-  inference: ['nn', 'io', 'tensor', 'engine', 'schedule', 'graph', 'kernel', 'runtime'],
+  inference: ['quantization', 'nn', 'io', 'tensor', 'engine', 'schedule', 'graph', 'kernel', 'runtime'],
   train: ['nn', 'optim', 'data', 'io', 'transforms', 'tensor'],
-  quantization: ['nn', 'data', 'train', 'tensor'],
+  quantization: ['nn', 'io', 'train', 'tensor'],
   distributed: ['nn', 'optim', 'tensor', 'engine', 'graph', 'kernel', 'runtime'],
   cli: 'all',
 };

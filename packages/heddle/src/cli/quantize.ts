@@ -6,7 +6,6 @@ import { type CalibrationMethod, quantizationReport, quantize } from '../quantiz
 import { closeDevices } from '../runtime/registry.js';
 import { tensor } from '../tensor/create.js';
 import type { Tensor } from '../tensor/tensor.js';
-import { saveWeights } from '../train/index.js';
 import { whole } from './format.js';
 import { type ClassDataset, evaluationLoader, loaderOf } from './run-data.js';
 import { dataOfRun, openModel, type SavedRunOptions } from './saved-run.js';
@@ -55,7 +54,7 @@ export async function quantizeRun(path: string, options: QuantizeCommandOptions)
     const test = await batchesOf(data.test, evaluationLoader(data.test));
     const report = await quantizationReport(saved.model, quantized, test, { maxLoss });
     const [weights, facts] = [join(path, 'quantized.safetensors'), join(path, 'quantization.json')];
-    await saveWeights(quantized, weights);
+    await quantized.save(weights);
     await writeFileAtomic(facts, `${JSON.stringify({ method, percentile, keep, report }, null, 2)}\n`);
     say(`\n${report}\n\nwritten      ${weights}\n             ${facts}`);
     return 0;

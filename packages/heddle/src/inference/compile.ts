@@ -22,6 +22,8 @@ import { tuning } from '../engine/tuner.js';
 import { withoutGradients } from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { Module } from '../nn/module.js';
+import { anIterable } from '../quantization/batches.js';
+import { type QuantizationBatches, QuantizedModule, quantize } from '../quantization/index.js';
 import type { Device } from '../runtime/device.js';
 import { openDevice } from '../runtime/registry.js';
 import { inIntegers } from '../schedule/integers.js';
@@ -45,9 +47,11 @@ export interface EngineOptions {
   readonly batchSizes?: readonly number[];
   /**
    * f32 (the default) · tf32: products of f32 by tensor cores, with 10 bits of mantissa · bf16, f16: as by `autocast`, with the
-   * weights of products stored in 16 bits.
+   * weights of products stored in 16 bits · int8: products of bytes, as by `quantize`, whose defaults it takes; all else in f32.
    */
   readonly precision?: EnginePrecision;
+  /** With precision int8: some hundred examples of the training data, unless the model is one that `quantize` made. */
+  readonly calibration?: QuantizationBatches;
   /** The name of the device to run on (default: the current one). */
   readonly device?: string;
 }
@@ -62,7 +66,8 @@ const OPTIONS: Rules<EngineOptions> = {
   dtypes: listOf(aDType),
   inputNames: listOf(aString),
   batchSizes: aList(integerFrom(1)),
-  precision: oneOf('f32', 'tf32', 'bf16', 'f16'),
+  precision: oneOf('f32', 'tf32', 'bf16', 'f16', 'int8'),
+  calibration: anIterable,
   device: aString,
 };
 
@@ -93,12 +98,13 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
   const inputs = shapes.map((shape, i): EngineValue => {
     return { name: inputNames[i] ?? `input${i}`, dtype: dtypes[i] ?? f32, shape };
   });
+  const computed = await inBytes(model, precision, options.calibration);
   const device = options.device === undefined ? currentDevice() : openDevice(options.device);
   const constants = new ConstantValues();
   const programs: BatchProgram[] = [];
   let outputs: readonly EngineValue[] = [];
   for (const batch of [...new Set(batchSizes)].sort((x, y) => x - y)) {
-    const traced = traceModel(model, inputs, batch, precision);
+    const traced = traceModel(computed, inputs, batch, precision);
     if (batch > 1) requireSeparateExamples(traced.outputs, traced.inputs, batch);
     const outputNodes = traced.outputs.map(([, node]) => node);
     // Bytes first: what a dequantization leaves are factors per channel, which foldScales would move into the weights.
@@ -113,6 +119,26 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
     programs.push({ batch, program: await programOf(roots, traced.inputs, constants, device) });
   }
   return new Engine({ inputs, outputs, precision, device, programs });
+}
+
+/** The model that is compiled: with precision int8, one whose layers compute in bytes. @throws ArgumentError */
+async function inBytes(
+  model: Module,
+  precision: EnginePrecision,
+  calibration: QuantizationBatches | undefined,
+): Promise<Module> {
+  const isQuantized = model instanceof QuantizedModule;
+  if (precision !== 'int8' || isQuantized) {
+    if (calibration === undefined) return model;
+    throw new ArgumentError(
+      `[compile] calibration is given for ${isQuantized ? 'a model that is quantized already' : `precision ${precision}`}: ` +
+        "it is for precision 'int8' and a model in floating point. Leave it out.",
+    );
+  }
+  if (calibration) return quantize(model, calibration);
+  throw new ArgumentError(
+    "[compile] precision is 'int8', calibration is undefined: give batches of the training data, or a model that quantize made.",
+  );
 }
 
 /** The program of a graph whose leaves are the inputs and constants. */

@@ -16,7 +16,7 @@ import { getPrecision, setPrecision } from '../tensor/precision.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
 
 /** How products are computed, and what weights are stored as. */
-export type EnginePrecision = Precision | 'f16';
+export type EnginePrecision = Precision | 'f16' | 'int8';
 
 /** An input of a model, without the batch. */
 export interface ModelInput {
@@ -85,8 +85,8 @@ function inPrecision<T>(precision: EnginePrecision, body: () => T): T {
   const products = precision === 'tf32' ? 'tf32' : 'f32';
   setPrecision({ matmul: products, conv: products });
   try {
-    if (precision === 'f32' || precision === 'tf32') return body();
-    return autocast(precision === 'f16' ? f16 : bf16, body);
+    if (precision === 'f16' || precision === 'bf16') return autocast(precision === 'f16' ? f16 : bf16, body);
+    return body();
   } finally {
     setPrecision(before);
   }

@@ -1,5 +1,5 @@
 /** The examples that a quantization is calibrated and judged by. */
-import { shown } from '../core/arguments.js';
+import { type Rule, requireArgument, shown } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import { Tensor } from '../tensor/tensor.js';
 
@@ -15,17 +15,19 @@ export interface LabeledBatch {
   readonly labels: Tensor | undefined;
 }
 
+/** @internal Something to iterate over. A tensor is so too, and would be taken apart. */
+export const anIterable: Rule = {
+  must: 'a list of tensors or of { inputs, labels }, or generate them',
+  holds: (v) =>
+    typeof v === 'object' &&
+    v !== null &&
+    !(v instanceof Tensor) &&
+    (Symbol.iterator in v || Symbol.asyncIterator in v),
+};
+
 /** @throws ArgumentError for what is no batch, and where there is none */
 export async function batchesOf(op: string, batches: QuantizationBatches): Promise<LabeledBatch[]> {
-  const isIterable =
-    typeof batches === 'object' &&
-    batches !== null &&
-    !(batches instanceof Tensor) &&
-    (Symbol.iterator in batches || Symbol.asyncIterator in batches);
-  if (!isIterable)
-    throw new ArgumentError(
-      `[${op}] batches is ${shown(batches)}, must be a list of tensors or of { inputs, labels }, or generate them.`,
-    );
+  requireArgument(op, 'batches', batches, anIterable);
   const list: LabeledBatch[] = [];
   for await (const batch of batches) {
     const { inputs, labels } = batch instanceof Tensor ? { inputs: batch, labels: undefined } : (batch ?? {});

@@ -11,6 +11,7 @@ export {
 } from '../tensor/functional-quantization.js';
 export type { QuantizationBatch, QuantizationBatches } from './batches.js';
 export { QuantizedLayer } from './layers.js';
+export { loadQuantized } from './load-quantized.js';
 export type { CalibrationMethod } from './observe.js';
 export { prepareQat, QatModule, type QatOptions } from './qat.js';
 export { type ModuleQuantizationOptions, quantize } from './quantize.js';

@@ -48,6 +48,23 @@ function weightScales({ weight, shape }: HostWeights, perChannel: boolean): Floa
   return Float32Array.from(ranges, (range) => scaleOf(perChannel ? range : most));
 }
 
+/** What a quantized layer computes with, as its fields describe it. */
+export type LayerBytes = Pick<QuantizedLayer, 'weight' | 'weightScale' | 'inputScale' | 'bias'>;
+
+/** The weights of a layer as bytes. */
+export function bytesOf(host: HostWeights, inputScale: number, perChannel: boolean): LayerBytes {
+  const { shape, weight, bias } = host;
+  const scales = weightScales(host, perChannel);
+  const each = weight.length / shape[0]!;
+  const levels = Int8Array.from(weight, (v, i) => roundHalfEven(v / scales[Math.floor(i / each)]!));
+  return {
+    weight: tensor(levels, { shape, dtype: i8 }),
+    weightScale: tensor(scales),
+    inputScale: tensor(inputScale),
+    bias: bias && tensor(bias),
+  };
+}
+
 /**
  * A `Linear` or `Conv2d` on bytes: y = product(q(x), q(w)) · inputScale · weightScale + bias. It is written as the product of
  * dequantized tensors, which is computed on the bytes where the device has a kernel for it, with sums in i32.
@@ -67,20 +84,16 @@ export class QuantizedLayer extends Module {
   readonly options: Conv2dOptions;
   readonly #product: (x: Tensor, weight: Tensor, bias: Tensor | undefined) => Tensor;
 
-  /** @internal Made by `quantize`. */
-  constructor(layer: QuantizableLayer, host: HostWeights, inputScale: number, perChannel: boolean) {
+  /** @internal Made by `quantize` and `loadQuantized`. */
+  constructor(layer: QuantizableLayer, bytes: LayerBytes) {
     super();
     this.kind = layer instanceof Conv2d ? 'Conv2d' : 'Linear';
     this.options = layer instanceof Conv2d ? layer.options : {};
     this.#product = productOf(layer);
-    const { shape, weight, bias } = host;
-    const scales = weightScales(host, perChannel);
-    const each = weight.length / shape[0]!;
-    const levels = Int8Array.from(weight, (v, i) => roundHalfEven(v / scales[Math.floor(i / each)]!));
-    this.weight = tensor(levels, { shape, dtype: i8 });
-    this.weightScale = tensor(scales);
-    this.inputScale = tensor(inputScale);
-    this.bias = bias && tensor(bias);
+    this.weight = bytes.weight;
+    this.weightScale = bytes.weightScale;
+    this.inputScale = bytes.inputScale;
+    this.bias = bytes.bias;
   }
 
   /** @param x as the layer took it */

@@ -17,7 +17,7 @@ import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { batchesOf, type LabeledBatch, type QuantizationBatches } from './batches.js';
 import { type Folds, foldedWeights, foldsOf } from './fold.js';
-import { isQuantizable, type QuantizableLayer, QuantizedLayer, scaleOf } from './layers.js';
+import { bytesOf, isQuantizable, type QuantizableLayer, QuantizedLayer, scaleOf } from './layers.js';
 import { type CalibrationMethod, Magnitudes, rangeOf } from './observe.js';
 import { QuantizedModule } from './quantized-module.js';
 
@@ -147,7 +147,7 @@ export async function quantizedBy(
   const made = new Map<string, QuantizedLayer>();
   for (const [name, layer] of layers) {
     const host = await foldedWeights(layer, folds.get(layer));
-    made.set(name, new QuantizedLayer(layer, host, scales.get(name)!, perChannel));
+    made.set(name, new QuantizedLayer(layer, bytesOf(host, scales.get(name)!, perChannel)));
   }
   return new QuantizedModule(model, made, folds);
 }

@@ -1,12 +1,19 @@
 /** A model in which some layers compute in bytes. */
-
-import { instance, listOf, oneOf, requireArgument } from '../core/arguments.js';
+import { aString, instance, listOf, oneOf, requireArgument } from '../core/arguments.js';
 import { evaluating } from '../nn/evaluating.js';
 import { Module } from '../nn/module.js';
+import { BatchNorm } from '../nn/normalization.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { saveWeights } from '../train/weights.js';
 import type { Folds } from './fold.js';
 import type { QuantizableLayer, QuantizedLayer } from './layers.js';
 import { type Forward, withForwards } from './replace.js';
+
+/** What files of quantized models name themselves. */
+export const FORMAT = 'heddle-quantized-1';
+
+/** In such a file's metadata: by the name of each quantized layer, that of the batch norm folded into it. */
+export type StoredFolds = Readonly<Record<string, string | null>>;
 
 /**
  * The model that `quantize` makes: the original's `forward`, in evaluation mode, in which the layers compute in bytes and what is
@@ -19,7 +26,7 @@ export class QuantizedModule extends Module {
   readonly #folds: Folds;
   readonly #forwards: ReadonlyMap<Module, Forward>;
 
-  /** @internal Made by `quantize`. */
+  /** @internal Made by `quantize` and `loadQuantized`. */
   constructor(model: Module, layers: ReadonlyMap<string, QuantizedLayer>, folds: Folds) {
     super();
     this.layers = layers;
@@ -66,6 +73,20 @@ export class QuantizedModule extends Module {
     const forward = (): Tensor =>
       (this.#model.forward as (...inputs: readonly Tensor[]) => Tensor)(...inputs);
     return withForwards(this.#forwards, () => evaluating(this.#model, forward));
+  }
+
+  /**
+   * Write the quantized layers and those that stay in floating point, atomically, for `loadQuantized`.
+   * @param path ends in .safetensors
+   * @throws ArgumentError, FileError
+   */
+  async save(path: string): Promise<void> {
+    requireArgument('save', 'path', path, aString);
+    const names = new Map([...this.#model.namedModules()].map(([name, module]) => [module, name]));
+    const folds: StoredFolds = Object.fromEntries(
+      [...this.originals].map(([name, last]) => [name, last instanceof BatchNorm ? names.get(last)! : null]),
+    );
+    await saveWeights(this, path, { metadata: { format: FORMAT, folds: JSON.stringify(folds) } });
   }
 
   /**

@@ -11,6 +11,7 @@ import {
   optional,
   options,
   orElse,
+  path,
   type Spec,
   spec,
   tensor,
@@ -52,6 +53,7 @@ export const QUANTIZATION_CALLS: Readonly<Record<string, readonly Spec[]>> = {
       keep,
     }),
   ],
+  'quantization.loadQuantized': [model, path],
   'quantization.prepareQat': [
     model,
     options({ momentum: optional(number(0.9)), perChannel: optional(flag), keep }),
@@ -73,6 +75,7 @@ export const QUANTIZATION_RECEIVERS: Readonly<Record<string, () => object>> = {
 export const QUANTIZATION_METHODS: Readonly<Record<string, Readonly<Record<string, readonly Spec[]>>>> = {
   QuantizedModule: {
     keeping: [list(() => [])],
+    save: [path],
     forward: [tensor(() => ones([1, 2]))],
     state: [],
     isOf: [model],

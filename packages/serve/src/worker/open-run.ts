@@ -1,20 +1,27 @@
 /** The network of a run of `heddle train`, as a model that is served. */
-import { type DType, f32, i32, nn, type Shape, type Tensor, tensor } from 'heddle';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type DType, FileError, f32, i32, nn, type Shape, type Tensor, tensor } from 'heddle';
 import { IMAGE_SETS } from 'heddle/data';
 import { compile } from 'heddle/inference';
 import type { RunConfig } from 'heddle/internal/cli/run-folder.js';
 import { openModel, type SavedModel } from 'heddle/internal/cli/saved-run.js';
+import { loadQuantized } from 'heddle/quantization';
 import type { ImageInput, ModelSpec } from '../protocol/model-spec.js';
 import { batchSizes, engineRun, engineTensors } from './engine-model.js';
 import type { OpenOptions } from './open-model.js';
 import type { Explanation, HostTensor, ServedModel } from './served-model.js';
 
-/** Open a run: its best weights, or the last ones where those are not kept. @throws ArgumentError, FileError */
+/**
+ * Open a run: its best weights, or the last ones where those are not kept; with precision int8 those that `heddle quantize` wrote.
+ * @throws ArgumentError, FileError
+ */
 export async function openRun({ path, device, maxBatchSize, precision }: OpenOptions): Promise<ServedModel> {
   const saved = await openModel(path, device === undefined ? {} : { device });
   const { model, program, config } = saved;
   const { shape, dtype, below } = inputOf(config, program.data);
-  const engine = await compile(model as nn.Module, {
+  const computed = precision === 'int8' ? await quantizedOf(path, model) : model;
+  const engine = await compile(computed as nn.Module, {
     ...{
       shapes: [shape],
       dtypes: [dtype],
@@ -43,6 +50,13 @@ export async function openRun({ path, device, maxBatchSize, precision }: OpenOpt
     return found!;
   };
   return { spec, run, explain };
+}
+
+/** A run's model in bytes. Its own weights stay: Grad-CAM needs their gradients. @throws FileError */
+async function quantizedOf(path: string, model: SavedModel['model']): Promise<nn.Module> {
+  const file = join(path, 'quantized.safetensors');
+  if (existsSync(file)) return loadQuantized(model as nn.Module, file);
+  throw new FileError(file, `does not exist: precision int8 serves what \`heddle quantize ${path}\` writes.`);
 }
 
 /** Whether Grad-CAM has a convolution to look at, and heddle-look is there to do it. */

@@ -1,18 +1,12 @@
 /** Rows picked by an index, and the adjoint: rows added up where the index points. The index is the same everywhere. */
-import { f32, i32 } from '../../core/dtype.js';
+import { indexAddChoice } from '#ops/gpu-kernels.js';
 import { sizeOf } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
-import { sortedPairs } from '../sort/cuda.js';
-import { gridStage } from '../stage.js';
-import * as cuda from './cuda.js';
+import type { IndexArg } from './arg.js';
 
-export interface IndexArg {
-  readonly axis: number;
-  /** Of the tensor that is picked from, along `axis`. */
-  readonly size: number;
-}
+export type { IndexArg } from './arg.js';
 
 /** What `indexSelect` is, besides its tensors. */
 export interface SelectArg extends IndexArg {
@@ -51,9 +45,6 @@ export const indexSelectOp: FusedOp<SelectArg> = {
   kernels: [],
 };
 
-/** Positions up to which every element of the result looks at all of them. */
-const FEW = 256;
-
 /** values (…, n, …), index (n) i32 → (…, size, …), added always in the same order. */
 export const indexAddOp: FusedOp<IndexArg> = {
   name: 'indexAdd',
@@ -61,34 +52,7 @@ export const indexAddOp: FusedOp<IndexArg> = {
   compose: ([values, index], arg) =>
     b.scatterAdd(values!, along(index!, values!.shape, arg), arg.axis, arg.size),
   grad: ({ src: [, index] }, g, { axis }) => [indexSelect(g, index!, axis), undefined],
-  kernels: [
-    {
-      name: 'indexAdd-cuda',
-      when: ({ model }, { dtype, src }) => model === 'threads' && dtype === f32 && src[1]!.size > FEW,
-      finishes: true,
-      plan: ({ inputs: [values, index], output, finish }, { axis, size }) => {
-        const n = index!.shape[0]!;
-        const outer = sizeOf(output.shape.slice(0, axis));
-        const inner = sizeOf(output.shape.slice(axis + 1));
-        const problem: cuda.IndexAddProblem = {
-          ...{ outer, n, size, inner, valuesOffset: values!.offset },
-          finish: finish([outer, size, inner]),
-        };
-        const { stages, keys, positions } = sortedPairs(
-          { rows: 1, n, offset: index!.offset, dtype: i32 },
-          { input: 1 },
-        );
-        const starts = { scratch: 'starts', bytes: (size + 1) * i32.bytes };
-        const sums = [{ input: 0 }, positions, starts, { output: true }] as const;
-        return [
-          ...stages,
-          gridStage(cuda.rowStarts(problem), keys, starts),
-          gridStage(cuda.addRows(problem), ...sums),
-          ...(n > cuda.LONG ? [gridStage(cuda.addLongRows(problem), keys, ...sums)] : []),
-        ];
-      },
-    },
-  ],
+  kernels: [indexAddChoice],
 };
 
 /** Rows (or whatever `axis` holds) of x by an index (n), i32. */

@@ -8,6 +8,7 @@ export {
 } from '../attention/choose-cuda.js';
 export { reorderedBy } from '../conv2d/channels-last.js';
 export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
+export { indexAddChoice } from '../index-add/choose-cuda.js';
 export { matmulBytesChoice } from '../integers/cuda.js';
 export { matmulChoice } from '../matmul/choose-cuda.js';
 export {
@@ -16,3 +17,4 @@ export {
   maxPoolPositionsChoice,
 } from '../max-pool2d/choose-cuda.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
+export { scanChoice } from '../scan/choose-cuda.js';

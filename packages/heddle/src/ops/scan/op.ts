@@ -1,15 +1,14 @@
 /** Running sums and products along an axis. */
+import { scanChoice } from '#ops/gpu-kernels.js';
 import { bool, f32, i32, isByte } from '../../core/dtype.js';
 import { DTypeError } from '../../core/errors.js';
-import { normalizeAxis, sizeOf } from '../../core/shape.js';
+import { normalizeAxis } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo, Stage, StageArgument } from '../../graph/fused-op.js';
+import type { FusedOp } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
-import { irFunction } from '../../kernel/ir/ir-function.js';
-import { gridStage, stage } from '../stage.js';
+import { stage } from '../stage.js';
 import { scanRows } from './cpu.js';
-import { cutOf, scanChunks, scanTotals } from './cuda.js';
-import type { ScanArg, ScanProblem } from './problem.js';
+import { problemOf, type ScanArg } from './problem.js';
 
 /** x moved by `by` places towards the end of the last dimension, `value` before it. */
 function shifted(x: GraphNode, by: number, value: number): GraphNode {
@@ -28,36 +27,6 @@ function doubling(x: GraphNode, { op }: ScanArg): GraphNode {
   return y;
 }
 
-const problemOf = ({ inputs: [x], output, finish }: KernelIo, { op }: ScanArg): ScanProblem => {
-  const n = output.shape.at(-1)!;
-  const rows = sizeOf(output.shape) / n;
-  return { op, rows, n, offset: x!.offset, finish: finish([rows, n]) };
-};
-
-function cudaStages(io: KernelIo, arg: ScanArg): Stage[] {
-  const problem = problemOf(io, arg);
-  const { dtype } = io.output;
-  const cut = cutOf(problem, io.target);
-  if (cut.chunks === 1) return [gridStage(scanChunks(problem, dtype, cut), { input: 0 }, { output: true })];
-  // The totals of the chunks are rows as well, and short enough for a block.
-  const totals: ScanProblem = {
-    op: arg.op,
-    rows: problem.rows,
-    n: cut.chunks,
-    offset: 0,
-    finish: irFunction(([v]) => v!),
-  };
-  const [own, running] = ['totals', 'running'].map((scratch) => ({
-    scratch,
-    bytes: problem.rows * cut.chunks * dtype.bytes,
-  })) as [StageArgument, StageArgument];
-  return [
-    gridStage(scanTotals(problem, dtype, cut), { input: 0 }, own),
-    gridStage(scanChunks(totals, dtype, { chunk: cut.chunks, chunks: 1 }), own, running),
-    gridStage(scanChunks(problem, dtype, cut), { input: 0 }, { output: true }, running),
-  ];
-}
-
 /** (…, n) → the same shape: what the elements up to each add up to, or their product. */
 const scanOp = (name: string, grad?: FusedOp<ScanArg>['grad']): FusedOp<ScanArg> => ({
   name,
@@ -71,12 +40,7 @@ const scanOp = (name: string, grad?: FusedOp<ScanArg>['grad']): FusedOp<ScanArg>
       finishes: true,
       plan: (io, arg) => [stage(scanRows(problemOf(io, arg)), { input: 0 }, { output: true })],
     },
-    {
-      name: `${name}-cuda`,
-      when: ({ model }, { dtype }) => model === 'threads' && (dtype === f32 || dtype === i32),
-      finishes: true,
-      plan: cudaStages,
-    },
+    scanChoice(`${name}-cuda`),
   ],
 });
 
