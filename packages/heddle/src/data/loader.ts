@@ -22,6 +22,7 @@ import { EpochRandom } from './epoch-random.js';
 import type { BatchJob, BatchSlot } from './fill.js';
 import { type BatchMaker, prefetch, ThisThread } from './prefetch.js';
 import { aSampler, RandomSampler, type Sampler, SequentialSampler } from './sampler.js';
+import { type BatchRows, orderOfShard, rowsOf, type Shard, WHOLE } from './shard.js';
 import { DataStream } from './stream.js';
 import { examplesAt, type TensorBatch, TensorDataset } from './tensor-dataset.js';
 
@@ -118,7 +119,7 @@ const abandoned = new FinalizationRegistry<Crew>((crew) => void crew.end());
 export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<BatchOf<D>> {
   /** Where the examples are from. */
   readonly dataset: D;
-  /** Examples of a batch; the last one of an epoch may have fewer. */
+  /** Examples of a batch, of all shards together; the last one of an epoch may have fewer. */
   readonly batchSize: number;
   /** Whether each epoch has an order of its own. */
   readonly shuffle: boolean;
@@ -130,6 +131,8 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   epoch = 0;
   /** The batch that the next iteration begins with, and 0 again after that. Set it to resume within an epoch. */
   batch = 0;
+  readonly #options: LoaderOptions;
+  #shard: Shard = WHOLE;
   readonly #dropLast: boolean;
   readonly #workers: number;
   readonly #prefetch: number;
@@ -158,6 +161,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     if (options.sampler && shuffle)
       throw new ArgumentError('[Loader] shuffle and sampler both choose the order: leave shuffle out.');
     this.dataset = dataset;
+    this.#options = options;
     this.batchSize = batchSize;
     this.seed = seed;
     this.sampler = options.sampler ?? new (shuffle ? RandomSampler : SequentialSampler)(dataset.length);
@@ -178,6 +182,41 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
   get examples(): number {
     const { length } = this.sampler;
     return this.#dropLast ? length - (length % this.batchSize) : length;
+  }
+
+  /**
+   * The same batches, of which each of `count` ranks takes its part: of n examples those from ⌊rank · n / count⌋ on. The
+   * order is that of the whole loader, whatever the number of ranks. `batchSize`, `length` and `examples` count all ranks
+   * together, `size` of a batch the rows of this one. Where the last batch of an epoch has fewer examples than there are
+   * ranks, one that gets none has a row of another's.
+   * @example
+   * ```ts
+   * import { Loader, randn, TensorDataset } from 'heddle';
+   *
+   * const loader = new Loader(new TensorDataset(randn([100, 3]), randn([100, 1])), { batchSize: 32 });
+   * for (const { size } of loader.shard(1, 2).batches()) console.log(size); // → 16
+   * ```
+   * @param rank from 0 to count − 1
+   * @throws ArgumentError for a rank that does not exist, or fewer examples in a batch than ranks
+   */
+  shard(rank: number, count: number): Loader<D> {
+    requireArgument('shard', 'count', count, integerFrom(1, this.batchSize));
+    requireArgument('shard', 'rank', rank, integerFrom(0, count - 1));
+    const part = new Loader(this.dataset, this.#options);
+    part.#shard = { rank, count };
+    part.epoch = this.epoch;
+    part.batch = this.batch;
+    return part;
+  }
+
+  /** @internal The rows that this shard has of batches. */
+  get rows(): BatchRows {
+    return rowsOf(this.#shard, this.batchSize, this.examples);
+  }
+
+  /** @internal The examples of an epoch that this shard has, batch after batch. */
+  ownOrder(epoch: number): Uint32Array {
+    return orderOfShard(this.#shard, this.order(epoch), this.batchSize, this.examples);
   }
 
   /** With `onError: 'skip'`, the examples that could not be read so far, by their index, and why. */
@@ -212,7 +251,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
 
   *#made(epoch: number, first: number): Generator<MadeBatch> {
     const dataset: AnyDataset = this.dataset;
-    const order = this.order(epoch);
+    const order = this.ownOrder(epoch);
     const jobs = this.#jobs(first);
     const examplesOf = ({ from, size }: BatchJob): Uint32Array => order.subarray(from, from + size);
     if (dataset instanceof TensorDataset) {
@@ -249,7 +288,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     const jobs = this.#jobs(this.#begin(), options.together);
     yield* prefetch(jobs, this.#maker(epoch, options), ({ skipped, milliseconds }, { size }) => {
       for (const [example, reason] of skipped) this.#skipped.set(example, reason);
-      options.made?.(Math.ceil(size / this.batchSize), milliseconds);
+      options.made?.(Math.ceil(size / this.rows.full), milliseconds);
     });
   }
 
@@ -267,7 +306,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
     const count = Math.min(this.#prefetch + 1, this.length);
     const { seed } = this;
     const onError = this.#onError;
-    const order = this.order(epoch);
+    const order = this.ownOrder(epoch);
     const slotsIn = (memory: SlotMemory): BatchSlot[] =>
       Array.from({ length: count }, () => this.#slot(dataset, memory, options));
     if (this.#workers === 0)
@@ -297,7 +336,7 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
 
   /** Room for the largest batch there is, or for several. */
   #slot(dataset: Dataset, memory: SlotMemory, { most, bytes } = ONE_BY_ONE): BatchSlot {
-    const examples = Math.min(most * this.batchSize, this.sampler.length);
+    const examples = Math.min(most * this.rows.full, this.sampler.length);
     const values = examples * sizeOf(dataset.inputShape);
     return {
       inputs: bytes ? new Uint8Array(new memory(values)) : new Float32Array(new memory(4 * values)),
@@ -315,14 +354,13 @@ export class Loader<D extends AnyDataset = Dataset> implements AsyncIterable<Bat
 
   /** The batches of an epoch from `first` on, each with those that are made together with it. */
   *#jobs(first: number, together = ONE_BY_ONE.together): Generator<BatchJob, undefined> {
-    const { batchSize, examples } = this;
-    const full = Math.floor(examples / batchSize);
+    const full = Math.floor(this.examples / this.batchSize);
+    const { rows } = this;
     let batches: number;
     for (let index = first; index < this.length; index += batches) {
       // The last one, if it is smaller, comes alone.
       batches = index < full ? Math.min(together(index), full - index) : 1;
-      const from = index * batchSize;
-      yield { index, from, size: Math.min(batches * batchSize, examples - from) };
+      yield { index, from: index * rows.full, size: index < full ? batches * rows.full : rows.rest };
     }
   }
 }

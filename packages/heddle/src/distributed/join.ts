@@ -1,6 +1,5 @@
 /** This process as one of several: what collectives and trainings know of it. */
 import { currentDevice } from '../engine/storage.js';
-import { noGrad, realize } from '../tensor/modes.js';
 import { setWorld } from '../tensor/world.js';
 import { setOwnRank } from './collective-op.js';
 import { allGather, broadcast } from './collectives.js';
@@ -24,7 +23,7 @@ export function join(rank: number, worldSize: number, localRank: number, ways: W
     Array.from({ length: worldSize }, (_, i) => i),
     rank,
   );
-  let values = 0;
+  let texts = 0;
   const membership: Membership = {
     world,
     localRank,
@@ -33,13 +32,6 @@ export function join(rank: number, worldSize: number, localRank: number, ways: W
       if (group.size > 1) ways?.transport.barrier(group);
     },
     async prepare() {},
-    async fromFirst(value) {
-      if (!ways) return value;
-      const key = `value ${values++}`;
-      // undefined is no JSON.
-      if (rank === 0) await ways.rendezvous.set(key, JSON.stringify({ value }));
-      return (JSON.parse(await ways.rendezvous.get(key)) as { readonly value: typeof value }).value;
-    },
     async close() {
       leave();
       await ways?.transport.close();
@@ -55,12 +47,12 @@ export function join(rank: number, worldSize: number, localRank: number, ways: W
     size: worldSize,
     sum: (tensors) => sumInBuckets(tensors),
     gather: (x) => allGather(x),
-    copyFromFirst: (tensors) =>
-      noGrad(() => {
-        for (const [i, value] of broadcast(tensors).entries()) tensors[i]!.assign(value);
-        realize(...tensors);
-      }),
-    fromFirst: (value) => membership.fromFirst(value),
+    tensorsOfFirst: (tensors) => broadcast(tensors),
+    async textOfFirst(text) {
+      const key = `text ${texts++}`;
+      if (rank === 0) await ways.rendezvous.set(key, text);
+      return ways.rendezvous.get(key);
+    },
   });
 }
 

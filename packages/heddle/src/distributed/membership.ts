@@ -11,8 +11,6 @@ export interface Membership {
   barrier(group: ProcessGroup): Promise<void>;
   /** Connects the ranks of a group. */
   prepare(group: ProcessGroup): Promise<void>;
-  /** The value of rank 0, on all ranks. */
-  fromFirst<T>(value: T): Promise<T>;
   close(): Promise<void>;
 }
 

@@ -29,7 +29,7 @@ import { keyOfSeed, PhiloxStream } from '../core/philox.js';
 import { formatShape, requireShape, type Shape, sizeOf } from '../core/shape.js';
 import { upload } from '../engine/realize.js';
 import { currentDevice } from '../engine/storage.js';
-import { setOwner } from '../engine/trace.js';
+import { currentTrace, setOwner } from '../engine/trace.js';
 import * as b from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { scan } from '../ops/scan/op.js';
@@ -38,6 +38,7 @@ import { requireFloat } from './checks.js';
 import { fromNode, TENSOR, type TensorOptions, tensor } from './create.js';
 import type { GivenShape, Uninferred } from './shape-types.js';
 import { type AnyTensor, Tensor } from './tensor.js';
+import { currentWorld } from './world.js';
 
 /** Tensors draw from stream 0. */
 const HOST_STREAM = 0xffffffff;
@@ -117,10 +118,16 @@ export class Generator {
     this.host.position = host!;
   }
 
-  /** @internal The next words, u32. */
+  /**
+   * @internal The next words, u32. Where several processes train together, each draws its own in traced functions: examples
+   * of other ranks get other masks of dropout. Elsewhere all draw the same: models begin with equal weights.
+   */
   bits(shape: Shape): GraphNode {
     const counter = this.counter;
-    const bits = b.random(shape, counter.node, keyOfSeed(this.#seed));
+    const [low, high] = keyOfSeed(this.#seed);
+    // Above the 53 bits of a seed.
+    const rank = currentTrace() ? (currentWorld()?.rank ?? 0) : 0;
+    const bits = b.random(shape, counter.node, [low, (high | (rank << 21)) >>> 0]);
     const blocks = Math.ceil(sizeOf(shape) / 4);
     counter.assign(counter.add(blocks));
     return bits;

@@ -10,10 +10,10 @@ export interface World {
   sum(tensors: readonly AnyTensor[]): AnyTensor[];
   /** x (n, …) of all ranks one after the other, (size · n, …). May be traced. */
   gather(x: AnyTensor): AnyTensor;
-  /** Give these tensors the values that they have on rank 0. */
-  copyFromFirst(tensors: readonly AnyTensor[]): void;
-  /** The value of rank 0, on all ranks: what JSON can hold. */
-  fromFirst<T>(value: T): Promise<T>;
+  /** The values that these tensors have on rank 0. */
+  tensorsOfFirst(tensors: readonly AnyTensor[]): AnyTensor[];
+  /** The text that rank 0 has. */
+  textOfFirst(text: string): Promise<string>;
 }
 
 let current: World | undefined;

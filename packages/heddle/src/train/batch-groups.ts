@@ -30,11 +30,11 @@ export class BatchGroups {
 
   /**
    * Take the gradients of a batch, and leave those of the group for the optimizer.
-   * @param size examples of the batch @param isMean whether its gradients are those of a mean over them
+   * @param size examples of the batch, a number or a scalar f32 @param isMean whether its gradients are those of a mean over them
    * @param good where it is false, nothing is added
    * @returns whether the group is complete, a bool scalar
    */
-  add(size: number, isMean: boolean, good: Tensor<Shape, 'bool'>): Tensor<Shape, 'bool'> {
+  add(size: number | Tensor, isMean: boolean, good: Tensor<Shape, 'bool'>): Tensor<Shape, 'bool'> {
     return noGrad(() => {
       const done = this.#done.add(1);
       const isComplete = done.mod(this.#batches).eq(0).or(done.eq(this.#length));
@@ -42,7 +42,9 @@ export class BatchGroups {
       for (const [parameter, sum] of this.#sums) {
         const { grad } = parameter;
         if (!grad) continue;
-        const total = sum.add(isMean ? grad.mul(size) : grad);
+        const total = sum.add(
+          isMean ? grad.mul(typeof size === 'number' ? size : size.cast(grad.dtype)) : grad,
+        );
         parameter.grad = isMean ? total.div(examples.cast(parameter.dtype)) : total;
         sum.assign(good.where(isComplete.where(0, total), sum));
       }

@@ -8,6 +8,7 @@ import { readSafetensors, writeSafetensors } from '../io/index.js';
 import { restored, storedAll } from '../io/stored.js';
 import { defaultGenerator } from '../tensor/random.js';
 import type { AnyTensor } from '../tensor/tensor.js';
+import type { World } from '../tensor/world.js';
 
 /** A value that JSON can hold; numbers that are not finite are kept as well. */
 export type JsonValue =
@@ -123,6 +124,19 @@ export async function loadCheckpoint(
   return state;
 }
 
+/**
+ * Give parts, and the default generator, the state that they have on the first of several ranks.
+ * @param parts of the same names and structure on all ranks
+ */
+export async function shareParts(world: World, parts: Readonly<Record<string, Stateful>>): Promise<void> {
+  for (const part of [...Object.values(parts), defaultGenerator()]) {
+    const state = Object.entries(part.stateDict());
+    const values = world.tensorsOfFirst(state.map(([, t]) => t));
+    const shared = Object.fromEntries(state.map(([name], i) => [name, values[i]!]));
+    if (world.rank > 0) await part.loadStateDict(shared);
+  }
+}
+
 /** JSON has no NaN and no infinity, which a metric may be. */
 const SPECIAL: Readonly<Record<string, number>> = {
   '#NaN': Number.NaN,
@@ -130,15 +144,17 @@ const SPECIAL: Readonly<Record<string, number>> = {
   '#-Infinity': Number.NEGATIVE_INFINITY,
 };
 
-const toJson = (state: JsonValue): string =>
+export const toJson = (state: JsonValue): string =>
   JSON.stringify(state, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? `#${v}` : v));
 
-const fromJson = (_: string, v: unknown): unknown =>
-  typeof v === 'string' && Object.hasOwn(SPECIAL, v) ? SPECIAL[v] : v;
+export const fromJson = (text: string): JsonValue =>
+  JSON.parse(text, (_, v: unknown) =>
+    typeof v === 'string' && Object.hasOwn(SPECIAL, v) ? SPECIAL[v] : v,
+  ) as JsonValue;
 
 function parsed(path: string, text = ''): JsonValue {
   try {
-    return JSON.parse(text, fromJson) as JsonValue;
+    return fromJson(text);
   } catch (error) {
     throw new FileError(path, `its state is not valid JSON (${(error as Error).message}).`, { cause: error });
   }

@@ -23,6 +23,7 @@ import { autocast } from '../tensor/autocast.js';
 import { cat, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import { type AnyTensor, Tensor } from '../tensor/tensor.js';
+import { currentWorld } from '../tensor/world.js';
 import { feedOf } from './choose-feed.js';
 import type { BatchWork, Feed } from './feed.js';
 import type { Metric, SummedMetric } from './metrics.js';
@@ -156,7 +157,9 @@ export interface Evaluation {
 /** Evaluates one model on one data set, again and again with the same compiled program. */
 export class ModelEvaluator {
   readonly #model: Module;
+  /** Of several ranks, this one's part. */
   readonly #loader: Loader<AnyDataset>;
+  readonly #world = currentWorld();
   readonly #options: EvaluateOptions;
   readonly #metrics: readonly (readonly [name: string, metric: SummedMetric])[];
   /** Sums over the examples seen, f64: of the loss, then of each metric. */
@@ -172,13 +175,15 @@ export class ModelEvaluator {
   ) {
     const { loss, lossReduction = 'mean', metrics = {}, resident } = options;
     this.#model = model;
-    this.#loader = loader;
+    const world = this.#world;
+    this.#loader = world ? loader.shard(world.rank, world.size) : loader;
     this.#options = options;
     this.#metrics = Object.entries(metrics).map(([name, metric]) => [name, summed(name, metric)] as const);
     const size = this.#metrics.reduce((sum, [, metric]) => sum + metric.size, 1);
     this.#sums = tensor(new Float64Array(size));
     const work: BatchWork = (inputs, targets, size) =>
       noGrad(() => {
+        if (size === 0) return;
         const labels = targets as Tensor;
         const [value, sums] = inPrecision(options.autocast, () => {
           const outputs = outputsOf(model, inputs) as Tensor;
@@ -190,7 +195,7 @@ export class ModelEvaluator {
         const total = lossReduction === 'mean' ? value.mul(size) : value;
         this.#sums.assign(this.#sums.add(cat([total, ...sums].map((sum) => sum.cast(f64).reshape([-1])))));
       });
-    this.#feed = feedOf(loader, work, { resident, tune });
+    this.#feed = feedOf(this.#loader, work, { resident, tune });
   }
 
   /** In evaluation mode, from the loader's first epoch; the modules' modes and the loader's epoch are put back. */
@@ -203,12 +208,13 @@ export class ModelEvaluator {
     try {
       this.#sums.write(new Float64Array(this.#sums.size));
       for await (const chunk of this.#feed.chunks(0, 0, () => Number.POSITIVE_INFINITY)) {
-        if (this.#options.signal?.aborted) break;
+        if (this.#options.signal?.aborted && !this.#world) break;
         chunk.run();
         examples += chunk.examples;
         await turns.next();
       }
-      const [loss, ...sums] = (await this.#sums.data()) as Float64Array;
+      const all = this.#world?.sum([this.#sums])[0] ?? this.#sums;
+      const [loss, ...sums] = (await all.data()) as Float64Array;
       const results = this.#metrics.map(
         ([name, { size, result }]) => [name, result(sums.splice(0, size), examples)] as const,
       );
@@ -241,6 +247,7 @@ export class ModelEvaluator {
 
   dispose(): void {
     this.#feed.dispose();
+    if (this.#world) this.#loader.dispose();
     this.#sums.dispose();
   }
 }
@@ -254,7 +261,11 @@ function evaluationMode(model: Module): () => void {
   };
 }
 
-/** Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. */
+/**
+ * Loss and metrics of a model on data, as means over the examples; in evaluation mode, without gradients. Where several
+ * processes train together, all call it: each takes its part of every batch, and all get the figures of all examples. The
+ * signal then does not cut it short.
+ */
 export async function evaluate<Outputs = Tensor, Targets = Tensor>(
   model: Model<Outputs>,
   loader: LoaderOf<Targets>,

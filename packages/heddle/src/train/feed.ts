@@ -3,13 +3,15 @@ import type { Batched } from '../data/index.js';
 
 /**
  * What is done with a batch of `size` examples: of a `Dataset` inputs (size, …inputShape), f32, and labels (size), i32.
- * Traced, not run, for each size.
+ * Traced, not run, for each size. A size of 0 is that of a rank without a part in the batch: it has a row that counts
+ * elsewhere.
  */
 export type BatchWork = (inputs: Batched, targets: Batched, size: number) => void;
 
 /** Batches that are worked on together. */
 export interface Chunk {
   readonly batches: number;
+  /** Of all ranks. */
   readonly examples: number;
   /** Start the work on them. */
   run(): void;

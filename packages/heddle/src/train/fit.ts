@@ -3,6 +3,7 @@ import { setExitCode, warn } from '#platform/process.js';
 import { requireArgument, requireOptions } from '../core/arguments.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { currentWorld } from '../tensor/world.js';
 import { type History, requireCallback } from './callbacks.js';
 import { aLayer, type Model } from './evaluate.js';
 import { FIT, type FitOptions, INTERVAL } from './fit-options.js';
@@ -16,6 +17,10 @@ import { Training } from './training.js';
  * is read from the device every `readEvery` steps only, and awaited when the next steps are queued.
  * From the first loss that is not finite on, no weight changes any more, and training stops with an error. Every epoch
  * begins in training mode (`model.train()`). Gradients from before are forgotten.
+ *
+ * Where several processes train together (`heddle/distributed`), all call it with the same options: each takes its part of
+ * every batch, and all have the same weights and figures after every step, those of rank 0 before the first one. Only rank
+ * 0 reads and writes the folder.
  * @example
  * ```ts
  * import { fit, Loader, manualSeed, mse, nn, optim, randn, TensorDataset, tensor } from 'heddle';
@@ -49,15 +54,20 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
   for (const callback of options.callbacks ?? []) requireCallback(callback);
   requireOptions('fit, checkpointEvery', options.checkpointEvery ?? {}, INTERVAL);
   if (options.train.length === 0) throw new ArgumentError('[fit] there are no batches to train on.');
+  const { train } = options;
+  const world = currentWorld();
+  const ranked = world ? { ...options, train: train.shard(world.rank, world.size) } : options;
   const interrupt = options.signal ? undefined : new Interrupt(({ name }) => notify(name, options));
   try {
-    const state = loopStateFor(model, options);
-    const { checkpoints, standing } = await RunCheckpoints.open(model, options, state);
-    const watched = interrupt ? { ...options, signal: interrupt.signal } : options;
+    const state = loopStateFor(model, ranked);
+    const { checkpoints, standing } = await RunCheckpoints.open(model, ranked, state);
+    const watched = interrupt ? { ...ranked, signal: interrupt.signal } : ranked;
     const history = await new Training(model, watched, { checkpoints, standing, state }).run();
     if (interrupt?.cause) setExitCode(interrupt.cause.code);
     return history;
   } finally {
+    train.epoch = ranked.train.epoch;
+    if (world) ranked.train.dispose();
     interrupt?.dispose();
   }
 }

@@ -3,6 +3,7 @@ import { sizeOf } from '../core/shape.js';
 import type { Dataset, Loader } from '../data/index.js';
 import type { JitOptions } from '../tensor/jit.js';
 import { device } from '../tensor/modes.js';
+import { currentWorld } from '../tensor/world.js';
 import { BatchWindow } from './batch-window.js';
 import type { BatchWork, Chunk, Feed } from './feed.js';
 
@@ -12,9 +13,9 @@ const BYTES = 4 << 20;
 const MILLISECONDS = 4;
 
 /** How many batches are written together. On a CPU a launch ends before anything else happens: signals would wait for it. */
-function mostTogether({ dataset, batchSize, examples }: Loader<Dataset>): number {
+function mostTogether({ dataset, rows, examples }: Loader<Dataset>): number {
   if (!device().name.startsWith('cuda')) return 1;
-  const bytes = (dataset.bytes ? 1 : 4) * Math.min(batchSize, examples) * sizeOf(dataset.inputShape);
+  const bytes = (dataset.bytes ? 1 : 4) * Math.min(rows.full, examples) * sizeOf(dataset.inputShape);
   return powerOfTwo(Math.min(MOST, BYTES / bytes));
 }
 
@@ -28,8 +29,8 @@ export class HostFeed implements Feed {
   readonly #full: BatchWindow | undefined;
   /** Of the last batch, if it is smaller. */
   readonly #rest: BatchWindow | undefined;
-  /** How many batches can be made in the time that they may take. */
-  #pace = 1;
+  /** How many batches can be made in the time that they may take. Several ranks must take the same: as many as they may. */
+  #pace = currentWorld() ? MOST : 1;
 
   /** @param most how many batches are written together, at most: a power of two */
   constructor(
@@ -38,13 +39,17 @@ export class HostFeed implements Feed {
     tune: JitOptions['tune'],
     most: number = mostTogether(loader),
   ) {
-    const { dataset, batchSize, examples } = loader;
-    const rest = examples % batchSize;
+    const { dataset, batchSize, examples, rows } = loader;
+    const { rest } = rows;
     this.#loader = loader;
     this.#most = most;
     if (examples >= batchSize)
-      this.#full = new BatchWindow(dataset, { size: batchSize, batches: most, work, tune });
-    if (rest > 0) this.#rest = new BatchWindow(dataset, { size: rest, batches: 1, work, tune: 'frozen' });
+      this.#full = new BatchWindow(dataset, { size: rows.full, batches: most, work, tune });
+    if (rest > 0)
+      this.#rest = new BatchWindow(dataset, {
+        ...{ size: rest, batches: 1, tune: 'frozen' },
+        work: rows.restCounts ? work : (inputs, targets) => work(inputs, targets, 0),
+      });
   }
 
   async *chunks(epoch: number, first: number, room: (batch: number) => number): AsyncGenerator<Chunk> {
@@ -56,15 +61,18 @@ export class HostFeed implements Feed {
       most: this.#most,
       bytes: loader.dataset.bytes !== undefined,
       made: (batches, milliseconds) => {
+        if (currentWorld()) return;
         // At most twice as many: the first ones may take another time than those after them.
         this.#pace = Math.min(2 * batches, (batches * MILLISECONDS) / milliseconds);
       },
     });
+    const full = Math.floor(loader.examples / loader.batchSize);
     for await (const span of spans) {
-      const isRest = span.size < loader.batchSize;
+      const isRest = span.index === full;
       const window = isRest ? this.#rest! : this.#full!;
-      const batches = isRest ? 1 : span.size / loader.batchSize;
-      yield { batches, examples: span.size, run: () => window.run(span) };
+      const batches = isRest ? 1 : span.size / loader.rows.full;
+      const examples = isRest ? loader.examples % loader.batchSize : batches * loader.batchSize;
+      yield { batches, examples, run: () => window.run(span) };
     }
   }
 

@@ -40,24 +40,26 @@ export class ResidentFeed implements Feed {
     const examples: TensorDataset = copy ?? (dataset as TensorDataset);
     this.#next = orderOf(loader, loader.epoch);
     this.#order = tensor(this.#next.order);
-    const gathered = (size: number): void => {
-      const { inputs, targets } = noGrad(() => {
-        const rows = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
-        this.#done.assign(this.#done.add(size));
-        return examplesAt(examples, rows);
-      });
-      work(inputs, targets, size);
-    };
-    this.#full = jit(gathered, { tune });
-    this.#rest = jit(gathered, { tune: 'frozen' });
+    const gathered =
+      (counts: boolean) =>
+      (size: number): void => {
+        const { inputs, targets } = noGrad(() => {
+          const rows = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
+          this.#done.assign(this.#done.add(size));
+          return examplesAt(examples, rows);
+        });
+        work(inputs, targets, counts ? size : 0);
+      };
+    this.#full = jit(gathered(true), { tune });
+    this.#rest = jit(gathered(loader.rows.restCounts), { tune: 'frozen' });
   }
 
   async *chunks(epoch: number, first: number, room: (batch: number) => number): AsyncGenerator<Chunk> {
-    const { examples, batchSize, length } = this.#loader;
+    const { examples, batchSize, length, rows } = this.#loader;
     const { order } = this.#next.epoch === epoch ? this.#next : orderOf(this.#loader, epoch);
     this.#loader.epoch = epoch + 1;
     this.#order.write(order);
-    this.#done.write([first * batchSize]);
+    this.#done.write([first * rows.full]);
     const full = Math.floor(examples / batchSize);
     // On a CPU a launch ends before anything else happens: signals would wait for all of its batches.
     const most = device().name.startsWith('cuda') ? CHUNK : 1;
@@ -65,21 +67,22 @@ export class ResidentFeed implements Feed {
     for (let from = first; from < full; from += batches) {
       batches = Math.min(most, full - from, room(from));
       const count = batches;
-      const run = (): void => this.#full.repeat(count, batchSize);
+      const run = (): void => this.#full.repeat(count, rows.full);
       yield { batches, examples: batches * batchSize, run };
     }
     const rest = examples - full * batchSize;
-    if (full < length && first < length) yield { batches: 1, examples: rest, run: () => this.#rest(rest) };
+    if (full < length && first < length)
+      yield { batches: 1, examples: rest, run: () => this.#rest(rows.rest) };
     // While the device is busy.
     this.#next = orderOf(this.#loader, epoch + 1);
   }
 
   prepare(what: 'full' | 'all'): boolean {
-    const { examples, batchSize, length } = this.#loader;
+    const { examples, batchSize, length, rows } = this.#loader;
     const full = Math.floor(examples / batchSize);
-    const ready = full === 0 || this.#full.prepare(batchSize);
+    const ready = full === 0 || this.#full.prepare(rows.full);
     if (what === 'full' || full === length) return ready;
-    return this.#rest.prepare(examples - full * batchSize) && ready;
+    return this.#rest.prepare(rows.rest) && ready;
   }
 
   dispose(): void {
@@ -97,7 +100,7 @@ interface EpochOrder {
 
 const orderOf = (loader: Loader<AnyDataset>, epoch: number): EpochOrder => ({
   epoch,
-  order: new Int32Array(loader.order(epoch)),
+  order: new Int32Array(loader.ownOrder(epoch)),
 });
 
 /** All examples of a data set. @throws DataError for a label that is not a class */

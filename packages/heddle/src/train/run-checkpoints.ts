@@ -1,14 +1,23 @@
 /** The checkpoints of a training in its folder: the last one with everything, and the weights that were best. */
 import { existsSync } from '#platform/files.js';
 import { join } from '#platform/paths.js';
-import { ArgumentError, FileError } from '../core/errors.js';
+import { ArgumentError, DistributedError, FileError } from '../core/errors.js';
 import { makeFolder } from '../core/folders.js';
 import { type AnyDataset, type Loader, RandomSampler, SequentialSampler } from '../data/index.js';
 import { writeSafetensors } from '../io/index.js';
 import { storedAll } from '../io/stored.js';
 import type { Module } from '../nn/index.js';
+import { currentWorld } from '../tensor/world.js';
 import { type EpochReport, monitored } from './callbacks.js';
-import { checkpointOf, type JsonValue, loadCheckpoint, type Stateful } from './checkpoint-file.js';
+import {
+  checkpointOf,
+  fromJson,
+  type JsonValue,
+  loadCheckpoint,
+  type Stateful,
+  shareParts,
+  toJson,
+} from './checkpoint-file.js';
 import type { FitOptions } from './fit-options.js';
 import type { LoopState } from './loop-state.js';
 
@@ -58,12 +67,42 @@ function orderOf(loader: Loader<AnyDataset>): Readonly<Record<string, JsonValue>
 const digest = (numbers: Uint32Array): string =>
   numbers.reduce((hash, n) => Math.imul(hash ^ n, 0x01000193) >>> 0, 0x811c9dc5).toString(16);
 
+/** The checkpoints of a training, if it has a folder, and where it stands, if it is resumed. */
+interface Opened {
+  readonly checkpoints: RunCheckpoints | undefined;
+  readonly standing: Standing | undefined;
+}
+
+/** What the first of several ranks does and finds, on all ranks. @throws DistributedError on others if it fails */
+async function ofFirst<T>(find: () => Promise<T | undefined>): Promise<T | undefined> {
+  const world = currentWorld();
+  if (!world) return find();
+  if (world.rank > 0) {
+    const { error, found } = fromJson(await world.textOfFirst('')) as {
+      readonly error?: string;
+      readonly found?: T;
+    };
+    if (error !== undefined) throw new DistributedError(`rank 0 cannot begin: ${error}`);
+    return found;
+  }
+  try {
+    const found = await find();
+    await world.textOfFirst(toJson({ found: found as unknown as JsonValue }));
+    return found;
+  } catch (error) {
+    await world.textOfFirst(toJson({ error: (error as Error).message }));
+    throw error;
+  }
+}
+
 export class RunCheckpoints {
   readonly #model: Module;
   readonly #options: FitOptions;
   readonly #folder: string;
   readonly #parts: Readonly<Record<string, Stateful>>;
   readonly #order: Readonly<Record<string, JsonValue>>;
+  /** Whether files are written here. */
+  readonly #writes: boolean;
   #best = Number.NEGATIVE_INFINITY;
   /** Files are written one after the other: what a checkpoint says of other files is true once it is there. */
   #writing: Promise<void> = Promise.resolve();
@@ -75,49 +114,61 @@ export class RunCheckpoints {
     this.#options = options;
     this.#folder = folder;
     this.#order = orderOf(options.train);
+    this.#writes = (currentWorld()?.rank ?? 0) === 0;
   }
 
   /**
    * The folder that the options name, if any. If the training is to be resumed, the model, the optimizer, the generator
-   * and the callbacks are as they were then.
+   * and the callbacks are as they were then. Of several ranks only the first looks at files, and writes them; the others
+   * get its state.
    * @returns also where it stands, if it is resumed
-   * @throws ArgumentError if the folder has a training that is not to be resumed, or the data differ; FileError
+   * @throws ArgumentError if the folder has a training that is not to be resumed, or the data differ; FileError;
+   * DistributedError on other ranks, if the first one fails
    */
-  static async open(
-    model: Module,
-    options: FitOptions,
-    state: LoopState,
-  ): Promise<{ readonly checkpoints: RunCheckpoints | undefined; readonly standing: Standing | undefined }> {
+  static async open(model: Module, options: FitOptions, state: LoopState): Promise<Opened> {
     const { resume = false } = options;
     const folder = options.folder ?? (typeof resume === 'string' ? resume : undefined);
-    if (folder === undefined) {
-      if (resume !== true) return { checkpoints: undefined, standing: undefined };
-      throw new ArgumentError("[fit] resume is true, but no folder is named: write resume: 'runs/mine'.");
-    }
-    const from = join(typeof resume === 'string' ? resume : folder, LAST);
-    const checkpoints = new RunCheckpoints(model, options, folder, state);
-    if (resume === false ? existsSync(from) : existsSync(from) || typeof resume === 'string') {
-      if (resume === false)
-        throw new ArgumentError(
-          `[fit] ${folder} has the checkpoint of another training. Continue it with resume: true, or name another folder.`,
-        );
-      if (!existsSync(from)) throw new FileError(from, 'there is no checkpoint to resume from.');
-      return { checkpoints, standing: await checkpoints.#load(from) };
-    }
-    makeFolder(folder);
-    return { checkpoints, standing: undefined };
+    const checkpoints = folder === undefined ? undefined : new RunCheckpoints(model, options, folder, state);
+    const saved = await ofFirst(async () => {
+      if (checkpoints) return checkpoints.#find();
+      if (resume === true)
+        throw new ArgumentError("[fit] resume is true, but no folder is named: write resume: 'runs/mine'.");
+      return undefined;
+    });
+    const world = currentWorld();
+    if (world) await shareParts(world, { model, optimizer: options.optimizer, ...state });
+    return { checkpoints, standing: saved && checkpoints!.#resumed(saved) };
   }
 
-  async #load(path: string): Promise<Standing> {
-    const { optimizer, callbacks = [] } = this.#options;
-    const saved = (await loadCheckpoint(path, this.#parts)) as unknown as Saved;
+  /** What the last checkpoint says, if the training is to go on from it: its tensors are loaded. */
+  async #find(): Promise<Saved | undefined> {
+    const { resume = false } = this.#options;
+    const folder = this.#folder;
+    const from = join(typeof resume === 'string' ? resume : folder, LAST);
+    const exists = existsSync(from);
+    if (resume === false && exists)
+      throw new ArgumentError(
+        `[fit] ${folder} has the checkpoint of another training. Continue it with resume: true, or name another folder.`,
+      );
+    if (!exists && typeof resume === 'string')
+      throw new FileError(from, 'there is no checkpoint to resume from.');
+    if (!exists) {
+      makeFolder(folder);
+      return undefined;
+    }
+    const saved = (await loadCheckpoint(from, this.#parts)) as unknown as Saved;
     const order = this.#order;
     const before = saved.order as Readonly<Record<string, JsonValue>>;
     for (const name of Object.keys({ ...before, ...order }))
       if (order[name] !== before[name])
         throw new ArgumentError(
-          `[fit] the training in ${path} had other data: ${name} was ${before[name]}, here it is ${order[name]}. Resume it with the loader it began with.`,
+          `[fit] the training in ${from} had other data: ${name} was ${before[name]}, here it is ${order[name]}. Resume it with the loader it began with.`,
         );
+    return saved;
+  }
+
+  #resumed(saved: Saved): Standing {
+    const { optimizer, callbacks = [] } = this.#options;
     optimizer.groups.forEach((group, i) => {
       group.lr = saved.rates[i]!;
     });
@@ -136,6 +187,7 @@ export class RunCheckpoints {
 
   /** Start to write where the training stands now. The one before is on the disk when this returns. */
   async save(standing: Standing): Promise<void> {
+    if (!this.#writes) return;
     const { callbacks = [] } = this.#options;
     const state = {
       ...standing,
@@ -161,6 +213,7 @@ export class RunCheckpoints {
     const value = monitored('fit', report, monitor);
     if (!(value > this.#best)) return;
     this.#best = value;
+    if (!this.#writes) return;
     const path = join(this.#folder, BEST);
     const weights = await storedAll(this.#model.stateDict());
     this.#write(() => writeSafetensors(path, weights, { epoch: String(report.epoch + 1) }));

@@ -1,11 +1,12 @@
 /** What a training does with a batch: traced once, then run on the device for each. */
-import { f32, f64, i32 } from '../core/dtype.js';
+import { f32, f64, i32, isFloat } from '../core/dtype.js';
 import type { Batched } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { clipGradNorm } from '../optim/index.js';
-import { stack, tensor } from '../tensor/create.js';
+import { cat, full, stack, tensor } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { currentWorld, type World } from '../tensor/world.js';
 import { inPrecision, outputsOf, scalarOf } from './evaluate.js';
 import type { BatchWork } from './feed.js';
 import type { FitOptions } from './fit-options.js';
@@ -25,9 +26,35 @@ function varied(
   return Array.isArray(made) ? (made as unknown as readonly [Tensor, Tensor]) : [made as Tensor, targets];
 }
 
+/** Why a training ends early: a callback says 'stop', or the signal is given. */
+export type StopReason = 'stopped' | 'aborted';
+
+/** A batch as this rank has it. */
+interface MyBatch {
+  /** The loss; where the loss is a mean and there are other ranks, the sum over the examples. */
+  readonly loss: Tensor;
+  readonly size: number;
+  readonly isMean: boolean;
+}
+
+/** A batch as all ranks together have it. */
+interface WholeBatch {
+  /** The loss. */
+  readonly seen: Tensor;
+  /** Examples. */
+  readonly total: Tensor;
+  /** How many ranks wish to stop, (2): see `TrainingStep.sums`. */
+  readonly wishes: Tensor;
+}
+
 export class TrainingStep {
-  /** Of this epoch: good steps, and the sum of the losses of their examples. f64: no step is too small to count. */
-  readonly sums = tensor([0, 0], { dtype: f64 });
+  /**
+   * Of this epoch: good steps, the sum of the losses of their examples, and how many ranks have wished to stop as by 'stop'
+   * of a callback and as by the signal, summed over steps. f64: no step is too small to count.
+   */
+  readonly sums = tensor([0, 0, 0, 0], { dtype: f64 });
+  /** 1 for what this rank wishes. */
+  readonly #wishes = tensor([0, 0]);
   /** 1 until a loss is not finite: then nothing changes any more. */
   readonly #good = tensor(1);
   readonly work: BatchWork;
@@ -44,6 +71,8 @@ export class TrainingStep {
     check: () => void,
   ) {
     const parameters = optimizer.groups.flatMap((group) => group.params);
+    const isMean = lossReduction === 'mean';
+    const world = currentWorld();
     this.work = (examples, labels, size) => {
       if (!accumulation) setRates(1);
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
@@ -51,11 +80,16 @@ export class TrainingStep {
       const value = inPrecision(autocast, () =>
         scalarOf('fit', 'loss', loss(outputsOf(model, inputs) as Tensor, targets as Tensor)),
       );
-      (scaler?.scale(value) ?? value).backward();
-      const seen = value.detach().cast(f32);
+      // Several ranks add up sums over examples: their numbers of examples may differ.
+      const own = world ? value.mul(isMean || size === 0 ? size : 1) : value;
+      (scaler?.scale(own) ?? own).backward();
+      const mine = { loss: own.detach().cast(f32), size, isMean };
+      const { seen, total, wishes } = world
+        ? this.#ofAll(world, mine, parameters, model.buffers())
+        : { seen: mine.loss, total: size, wishes: this.#wishes };
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       check();
-      const when = accumulation?.add(size, lossReduction === 'mean', good) ?? good;
+      const when = accumulation?.add(total, isMean, good) ?? good;
       if (accumulation) setRates(when.cast(i32));
       scaler?.unscale(optimizer);
       if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
@@ -66,15 +100,56 @@ export class TrainingStep {
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
         const one = good.where(1, 0);
-        const total = lossReduction === 'mean' ? seen.mul(size) : seen;
-        this.sums.assign(good.where(this.sums.add(stack([one, total]).cast(f64)), this.sums));
+        const seenTotal = isMean ? seen.mul(total) : seen;
+        const step = cat([stack([one, seenTotal]), wishes]).cast(f64);
+        this.sums.assign(good.where(this.sums.add(step), this.sums));
         this.#good.assign(one);
       });
     };
   }
 
+  /** Begin an epoch, or go on in it: with its sums so far. */
+  begin([good, loss]: readonly number[]): void {
+    this.sums.write([good!, loss!, 0, 0]);
+  }
+
+  /** Tell the other ranks with the next step that all are to stop. */
+  wish(why: StopReason): void {
+    this.#wishes.write(why === 'stopped' ? [1, 0] : [0, 1]);
+  }
+
+  /**
+   * What the ranks have together: gradients become those of the whole batch, and buffers means over its examples, with the
+   * same bits on all ranks.
+   */
+  #ofAll(
+    world: World,
+    { loss, size, isMean }: MyBatch,
+    parameters: readonly Tensor[],
+    buffers: readonly Tensor[],
+  ): WholeBatch {
+    return noGrad(() => {
+      const moving = parameters.filter((p) => p.grad);
+      const floats = buffers.filter(({ dtype }) => isFloat(dtype));
+      const [of, ...sums] = world.sum([
+        cat([stack([loss, full([], size)]), this.#wishes]),
+        ...floats.map((buffer) => buffer.mul(size)),
+        ...moving.map((p) => p.grad!),
+      ]) as Tensor[];
+      const [seen, total, ...wished] = of!.unbind() as [Tensor, Tensor, ...Tensor[]];
+      const mean = (sum: Tensor): Tensor => sum.div(total.cast(sum.dtype)) as Tensor;
+      for (const [i, buffer] of floats.entries()) buffer.assign(mean(sums[i]!));
+      for (const [i, parameter] of moving.entries()) {
+        const sum = sums[floats.length + i]!;
+        parameter.grad = isMean ? mean(sum) : sum;
+      }
+      return { seen: isMean ? mean(seen) : seen, total, wishes: stack(wished) };
+    });
+  }
+
   dispose(): void {
     this.sums.dispose();
+    this.#wishes.dispose();
     this.#good.dispose();
   }
 }

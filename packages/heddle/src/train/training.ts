@@ -8,6 +8,7 @@ import type { LrSpan } from '../optim/index.js';
 import { tensor } from '../tensor/create.js';
 import { noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
+import { currentWorld } from '../tensor/world.js';
 import { type EpochReport, type History, type LogReport, monitored } from './callbacks.js';
 import type { Stateful } from './checkpoint-file.js';
 import { feedOf } from './choose-feed.js';
@@ -19,7 +20,7 @@ import { Inputs } from './inputs.js';
 import type { LoopState } from './loop-state.js';
 import type { RunCheckpoints, Standing } from './run-checkpoints.js';
 import { Snapshot } from './snapshot.js';
-import { TrainingStep } from './training-step.js';
+import { type StopReason, TrainingStep } from './training-step.js';
 import { Turns } from './turns.js';
 
 /** A value on its way. If it fails, that is met where it is awaited, which may be later. */
@@ -77,6 +78,25 @@ interface TrainingParts {
   readonly state: LoopState;
 }
 
+/** After how many steps what happens; null where it does not. */
+interface Cadence {
+  readonly readEvery: number;
+  readonly logEvery: number | null;
+  readonly saveEvery: number | null;
+  /** Steps that are started at a time, at most. */
+  readonly mostSteps: number | null;
+}
+
+const cadenceOf = (
+  { callbacks = [], readEvery = 16, logEvery = 50, checkpointEvery }: FitOptions,
+  saves: boolean,
+): Cadence => ({
+  readEvery,
+  logEvery: callbacks.some(({ onLog }) => onLog) ? logEvery : null,
+  saveEvery: (saves && checkpointEvery?.steps) || null,
+  mostSteps: callbacks.some(({ onStep }) => onStep) ? 1 : null,
+});
+
 export class Training {
   readonly #model: Module;
   readonly #options: FitOptions;
@@ -93,12 +113,17 @@ export class Training {
   readonly #reports: EpochReport[];
   /** The weights as they were before an epoch. */
   #last: { readonly epoch: number; readonly weights: Promise<Snapshot> };
+  /** Several ranks have that of the first: they must make as many steps at a time. */
+  #cadence: Cadence;
   readonly #baseRates: readonly number[];
   /** What the schedule watches, after each epoch. */
   readonly #observed: number[] = [];
   #reschedule: () => void = () => {};
   #logged: Logged = { examples: 0, sum: 0, at: 0 };
   readonly #step: TrainingStep;
+  readonly #world = currentWorld();
+  /** What this rank wishes. */
+  #wish: StopReason | undefined;
   /** Done when the device has the first chunks to work on. */
   readonly #preparations: (() => unknown)[];
   #steps: number;
@@ -110,6 +135,7 @@ export class Training {
     this.#checkpoints = checkpoints;
     this.#state = state;
     const { train, validation, optimizer, resident } = options;
+    this.#cadence = cadenceOf(options, checkpoints !== undefined);
     this.#baseRates = optimizer.groups.map((group) => group.lr);
     this.#from = standing ?? { ...BEGINNING, firstEpoch: train.epoch, rates: this.#baseRates };
     const { epoch, step, firstEpoch, reports, stopped } = this.#from;
@@ -129,6 +155,8 @@ export class Training {
   async run(): Promise<History> {
     const { epochs, train, optimizer, schedule, callbacks = [] } = this.#options;
     const { epoch: firstEpoch, step } = this.#from;
+    const cadence = await this.#world?.textOfFirst(JSON.stringify(this.#cadence));
+    if (cadence) this.#cadence = JSON.parse(cadence) as Cadence;
     this.#began = performance.now();
     try {
       const plan = { epochs, steps: train.length, epoch: firstEpoch, step, reports: [...this.#reports] };
@@ -185,6 +213,7 @@ export class Training {
       for (const callback of callbacks) await this.#heed(callback.onEpochEnd?.(report));
       await this.#checkpoints?.keepBest(report);
     });
+    await this.#agree();
     const isDue = checkpointEvery.epochs && (epoch + 1) % checkpointEvery.epochs === 0;
     if (isDue || epoch + 1 === epochs || this.#stopping) await this.#save({ ...BEGINNING, epoch: epoch + 1 });
     return true;
@@ -225,6 +254,8 @@ export class Training {
   /** @returns undefined without validation data, or if the signal cut it short */
   async #evaluate(): Promise<Evaluation | undefined> {
     const { signal } = this.#options;
+    // Several ranks evaluate together, to the end.
+    if (this.#world) return this.#evaluator?.run();
     const evaluation = signal?.aborted ? undefined : await this.#evaluator?.run();
     if (!signal?.aborted) return evaluation;
     this.#stopping = 'aborted';
@@ -233,13 +264,14 @@ export class Training {
 
   /** The steps of an epoch that are left. @returns where it ended, and what was measured */
   async #epoch(epoch: number): Promise<EpochFigures> {
-    const { train, callbacks = [], readEvery = 16, logEvery = 50, signal, checkpointEvery } = this.#options;
+    const { train, callbacks = [], signal } = this.#options;
+    const { readEvery, logEvery, saveEvery, mostSteps } = this.#cadence;
     const isFirst = epoch === this.#from.epoch;
     const before = isFirst ? this.#from : BEGINNING;
     const start = performance.now();
     const seconds = (): number => before.seconds + (performance.now() - start) / 1000;
     this.#model.train();
-    this.#step.sums.write(before.sums);
+    this.#step.begin(before.sums);
     // Kernels that are not in the cache yet are compiled together, those of all programs.
     if (isFirst && this.#feed.prepare?.('full') === false)
       for (const prepare of this.#preparations.splice(0)) prepare();
@@ -250,16 +282,15 @@ export class Training {
     let readAt = step;
     const [loggedExamples, loggedSum] = before.logged as readonly [number, number];
     this.#logged = { examples: loggedExamples, sum: loggedSum, at: start };
-    const until = (every: number | undefined, batch: number): number =>
-      every === undefined ? Number.POSITIVE_INFINITY : every - ((epoch * train.length + batch) % every);
+    const until = (every: number | null, batch: number): number =>
+      every === null ? Number.POSITIVE_INFINITY : every - ((epoch * train.length + batch) % every);
     /** Steps until the next checkpoint that is due within the epoch, and until the next log. */
-    const untilSaved = (batch: number): number => until(this.#checkpoints && checkpointEvery?.steps, batch);
-    const logs = callbacks.some(({ onLog }) => onLog);
-    const untilLogged = (batch: number): number => until(logs ? logEvery : undefined, batch);
-    const mostSteps = callbacks.some(({ onStep }) => onStep) ? 1 : Number.POSITIVE_INFINITY;
-    const room = (batch: number): number => Math.min(mostSteps, untilSaved(batch), untilLogged(batch));
+    const untilSaved = (batch: number): number => until(saveEvery, batch);
+    const untilLogged = (batch: number): number => until(logEvery, batch);
+    const room = (batch: number): number =>
+      Math.min(mostSteps ?? Number.POSITIVE_INFINITY, untilSaved(batch), untilLogged(batch));
     for await (const chunk of this.#feed.chunks(this.#firstEpoch + epoch, step, room)) {
-      if (signal?.aborted) this.#stopping = 'aborted';
+      if (signal?.aborted) this.#stop('aborted');
       if (this.#stopping) break;
       const isDue = untilSaved(step) === chunk.batches;
       const isLogged = untilLogged(step) === chunk.batches;
@@ -285,7 +316,7 @@ export class Training {
         for (const earlier of readings.splice(0)) await this.#arrived(epoch, earlier);
         loss = await this.#arrived(epoch, reading);
         readAt = step;
-        const sums = Array.from(await reading.sums);
+        const sums = Array.from(await reading.sums).slice(0, 2);
         await this.#save({ epoch, step, sums, logged: this.#loggedSums, seconds: seconds() });
       }
       await this.#turns.next();
@@ -295,7 +326,7 @@ export class Training {
     for (const earlier of readings) await this.#arrived(epoch, earlier);
     loss = await this.#arrived(epoch, last);
     const took = seconds();
-    const sums = Array.from(await last.sums);
+    const sums = Array.from(await last.sums).slice(0, 2);
     return {
       ...{ step, sums, logged: this.#loggedSums, loss },
       ...{ seconds: took, examplesPerSecond: examples / took },
@@ -383,7 +414,31 @@ export class Training {
   }
 
   async #heed(answer: unknown): Promise<void> {
-    if ((await answer) === 'stop') this.#stopping ??= 'stopped';
+    if ((await answer) === 'stop') this.#stop('stopped');
+  }
+
+  /** End after this step. Several ranks end after the same one: the first whose figures tell all of them of the wish. */
+  #stop(why: StopReason): void {
+    if (this.#world) {
+      if (!this.#wish) this.#step.wish(why);
+      this.#wish ??= why;
+    } else if (why === 'aborted') this.#stopping = why;
+    else this.#stopping ??= why;
+  }
+
+  /** What the ranks wish by now, for all of them. */
+  async #agree(): Promise<void> {
+    const world = this.#world;
+    if (!world) return;
+    if (this.#options.signal?.aborted) this.#stop('aborted');
+    const mine = tensor([this.#wish === 'stopped' ? 1 : 0, this.#wish === 'aborted' ? 1 : 0]);
+    this.#obey(Array.from((await world.sum([mine])[0]!.data()) as Float32Array));
+  }
+
+  /** @param stopped how many ranks wish to stop for that reason @param aborted for this one */
+  #obey([stopped, aborted]: readonly number[]): void {
+    if (aborted! > 0) this.#stopping = 'aborted';
+    else if (stopped! > 0) this.#stopping ??= 'stopped';
   }
 
   #read(step: number, examples: number, isLogged = false): Reading {
@@ -395,8 +450,9 @@ export class Training {
 
   /** Take a reading, and log it if it is one to log. @returns the mean loss of the epoch's examples up to there @throws NumericError if a step went wrong */
   async #arrived(epoch: number, { step, examples, sums, arrival, log }: Reading): Promise<number> {
-    const [good, sum] = (await sums) as unknown as readonly [number, number];
+    const [good, sum, ...wishes] = (await sums) as unknown as readonly [number, number, ...number[]];
     if (good !== step) await this.#fail(epoch, good);
+    if (this.#world) this.#obey(wishes);
     if (log) {
       const before = this.#logged;
       // Readings that arrive in one turn of the event loop may have the same time, or be out of order by some µs.
