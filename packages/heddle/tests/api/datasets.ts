@@ -152,7 +152,10 @@ export const DATA_METHODS: Readonly<Record<string, Readonly<Record<string, reado
   TensorDataset: { select: [indices], slice: [number(0), optional(number(1))] },
   TextDataset: {},
   Vocabulary: { encode: [text('abc')], decode: [indices] },
-  Loader: { order: [number(0)], batches: [optional(number(0))], spans: [], dispose: [] },
+  Loader: {
+    ...{ order: [number(0)], ownOrder: [number(0)], batches: [optional(number(0))], spans: [], dispose: [] },
+    shard: [number(0), number(2)],
+  },
   DataStream: {
     epoch: [number(0)],
     map: [fn(), options({ concurrency: optional(number(1)) })],

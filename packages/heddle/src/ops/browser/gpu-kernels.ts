@@ -28,4 +28,7 @@ export const maxPoolGradientChoice = none('maxPool2dGradient-cuda');
 export const forwardChoice = none('recurrent-cuda');
 export const backwardChoice = none('recurrentGradient-cuda');
 export const scanChoice = none;
+export const lastAtChoice = none('lastAt-cuda');
+export const scatterAddChoice = none('scatterAdd-cuda');
+export const argsortChoice = none('argsort-cuda');
 export const reorderedBy = (): NonNullable<FusedOp['reordered']> => () => undefined;

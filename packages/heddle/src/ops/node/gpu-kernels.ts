@@ -18,3 +18,5 @@ export {
 } from '../max-pool2d/choose-cuda.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
 export { scanChoice } from '../scan/choose-cuda.js';
+export { lastAtChoice, scatterAddChoice } from '../scatter/choose-cuda.js';
+export { argsortChoice } from '../sort/choose-cuda.js';

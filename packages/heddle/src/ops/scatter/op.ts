@@ -1,34 +1,16 @@
 /** Values put, or added up, where an index points along the last dimension. Out of range is left out. */
+import { lastAtChoice, scatterAddChoice } from '#ops/gpu-kernels.js';
 import { f32, f64, i32 } from '../../core/dtype.js';
 import { sizeOf } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo } from '../../graph/fused-op.js';
+import type { FusedOp } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { stage } from '../stage.js';
 import { addToRows, lastOfRows } from './cpu.js';
-import { addStages, lastStages } from './cuda.js';
-import type { ScatterProblem } from './problem.js';
+import { positionsIn, problemOf, type ScatterArg } from './problem.js';
 
-interface ScatterArg {
-  /** Of the result, along the last dimension. */
-  readonly size: number;
-}
-
-/** Positions in a row up to which every place looks at all of them. */
-const FEW = 256;
-/** On a CPU. */
+/** Positions in a row up to which every place looks at all of them, on a CPU. */
 const VERY_FEW = 16;
-
-const positionsIn = (index: GraphNode): number => index.shape.at(-1)!;
-
-function problemOf({ inputs, output, finish }: KernelIo, { size }: ScatterArg): ScatterProblem {
-  const index = inputs.at(-1)!;
-  const rows = sizeOf(output.shape) / size;
-  return {
-    ...{ rows, n: index.shape.at(-1)!, size, indexOffset: index.offset, valuesOffset: inputs[0]!.offset },
-    finish: finish([rows, size]),
-  };
-}
 
 /** Index (…, n) i32 → (…, size) i32: the last of the positions that point at each place, −1 where none does. */
 const lastAtOp: FusedOp<ScatterArg> = {
@@ -53,12 +35,7 @@ const lastAtOp: FusedOp<ScatterArg> = {
         return [stage(lastOfRows(problemOf(io, arg)), { input: 0 }, last, { output: true })];
       },
     },
-    {
-      name: 'lastAt-cuda',
-      when: ({ model }, { src }) => model === 'threads' && positionsIn(src[0]!) > FEW,
-      finishes: true,
-      plan: (io, arg) => lastStages(problemOf(io, arg)),
-    },
+    lastAtChoice,
   ],
 };
 
@@ -80,12 +57,7 @@ const scatterAddOp: FusedOp<ScatterArg> = {
         return [stage(addToRows(problemOf(io, arg)), ...sources)];
       },
     },
-    {
-      name: 'scatterAdd-cuda',
-      when: ({ model }, { dtype, src }) => model === 'threads' && dtype === f32 && positionsIn(src[1]!) > FEW,
-      finishes: true,
-      plan: (io, arg) => addStages(problemOf(io, arg)),
-    },
+    scatterAddChoice,
   ],
 };
 

@@ -7,7 +7,7 @@ import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { defineKernel } from '../../kernel/language/language.js';
 import type { Tiled } from '../tiled.js';
-import type { SortProblem } from './cuda.js';
+import type { SortProblem } from './problem.js';
 
 const RUN = 8;
 

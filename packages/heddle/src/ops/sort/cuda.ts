@@ -13,16 +13,7 @@ import { buffer } from '../../kernel/ir/types.js';
 import { type Cast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
-
-export interface SortProblem {
-  readonly rows: number;
-  /** Elements of a row, at least 1. */
-  readonly n: number;
-  /** Where the keys begin. */
-  readonly offset: number;
-  /** Of the keys: i32 or i64. */
-  readonly dtype: DType;
-}
+import type { SortProblem } from './problem.js';
 
 /** Elements that a block sorts. */
 const CHUNK = 1024;

@@ -1,12 +1,13 @@
 /** Sorting along an axis: the order of elements, and elements in that order. */
+import { argsortChoice } from '#ops/gpu-kernels.js';
 import { type DType, f32, i32, i64, isHalf, u32 } from '../../core/dtype.js';
-import { normalizeAxis, sizeOf } from '../../core/shape.js';
+import { normalizeAxis } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp, KernelIo, StageArgument } from '../../graph/fused-op.js';
+import type { FusedOp, StageArgument } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
 import { stage } from '../stage.js';
 import { sortRows } from './cpu.js';
-import { type SortProblem, sortedPositions } from './cuda.js';
+import { problemOf } from './problem.js';
 
 /** (…, n) → positions: each element's place is the number of those that come before it. */
 function byCounting(keys: GraphNode): GraphNode {
@@ -24,11 +25,6 @@ function byCounting(keys: GraphNode): GraphNode {
   const position = b.iota(square, own);
   return b.reshape(b.sum(b.where(isThere, position, b.like(position, 0)), [own]), keys.shape);
 }
-
-const problemOf = ({ inputs: [keys], output: { shape } }: KernelIo): SortProblem => {
-  const n = shape.at(-1)!;
-  return { rows: sizeOf(shape) / n, n, offset: keys!.offset, dtype: keys!.dtype };
-};
 
 /** Keys (…, n) i32 or i64 → where the elements of each row were before they are sorted, i32, equal ones as they stood. */
 const argsortOp: FusedOp<null> = {
@@ -51,15 +47,7 @@ const argsortOp: FusedOp<null> = {
         return [stage(sortRows(problem, io.finish([rows, n])), { input: 0 }, ...work, { output: true })];
       },
     },
-    {
-      name: 'argsort-cuda',
-      when: ({ model }) => model === 'threads',
-      finishes: true,
-      plan: (io) => {
-        const problem = problemOf(io);
-        return sortedPositions(problem, { input: 0 }, io.finish([problem.rows, problem.n]));
-      },
-    },
+    argsortChoice,
   ],
 };
 
