@@ -91,6 +91,7 @@ export function addOnnx(root: Command, ended: (exitCode: number) => void): void 
       ).choices(['best', 'last']),
     )
     .option('--program <name>', 'the network that weights are of, if they are in no folder of a run')
+    .option('--functions', 'write layers as functions, so that viewers show the model layer by layer')
     .option('--external-data', 'keep the weights in a file beside the model')
     .addHelpText('after', CONVERT_NOTES)
     .action(async (from: string, to: string, options: ConvertOptions) => {

@@ -58,7 +58,7 @@ export class Emission {
     this.#symbols = options.symbols;
     this.#nameOf = options.nameOf;
     this.#write = write;
-    this.traces = new GraphTraces(models[0]!.pathOf);
+    this.traces = new GraphTraces(models[0]!.madeIn);
     models[0]!.outputs.forEach((_, i) => {
       this.traces.add(models.map(({ outputs }) => outputs[i]!.node));
     });
@@ -75,11 +75,11 @@ export class Emission {
   value(node: GraphNode): string {
     const known = this.#values.get(node);
     if (known !== undefined) return known;
-    const { path } = this.writer;
+    const { within } = this.writer;
     // What a composition is made of belongs to the layer that it is written for.
-    this.writer.path = this.#models[0]!.pathOf(node) || path;
+    this.writer.within = this.#models[0]!.madeIn(node) ?? within;
     const value = this.#write(node, this);
-    this.writer.path = path;
+    this.writer.within = within;
     this.#values.set(node, value);
     return value;
   }
@@ -146,7 +146,7 @@ export class Emission {
 
   /** The layer that a node was made in, for messages. */
   where(node: GraphNode): string {
-    const path = this.#models[0]!.pathOf(node) || this.writer.path;
+    const path = this.#models[0]!.madeIn(node)?.path || this.writer.path;
     return path === '' ? 'the model' : `'${path}'`;
   }
 
@@ -224,10 +224,10 @@ export class Emission {
     let length = this.#lengths.get(symbol);
     if (length === undefined) {
       const { input, axis } = this.#symbols.get(symbol)!;
-      const { path } = this.writer;
-      this.writer.path = '';
+      const { within } = this.writer;
+      this.writer.within = undefined;
       length = this.add('Shape', [input], { start: int(axis), end: int(axis + 1) });
-      this.writer.path = path;
+      this.writer.within = within;
       this.#lengths.set(symbol, length);
     }
     return length;

@@ -22,12 +22,12 @@ import { writeFileAtomic } from 'heddle/internal/io/atomic.js';
 import { ELEMENT_TYPES } from '../file/element-types.js';
 import {
   ModelProtoSchema,
-  OperatorSetIdProtoSchema,
   StringStringEntryProtoSchema,
   type ValueInfoProto,
   ValueInfoProtoSchema,
 } from '../protobuf/onnx_pb.js';
 import { type DynamicDimension, Emission } from './emission.js';
+import { groupByLayers, type LayerClass, type LayerFunctions, opsetImport } from './functions.js';
 import { refuseKernels } from './fused-ops.js';
 import { toHalf } from './half.js';
 import { isWhole } from './layers.js';
@@ -73,6 +73,12 @@ export interface ExportOptions {
   readonly precision?: 'f32' | 'f16';
   /** Keep the tensors in a file beside the model. Default: if the model has 2 GiB or more, which a file cannot have. */
   readonly externalData?: boolean;
+  /**
+   * Write layers as functions of the model, so that viewers show the model layer by layer: true for every layer that is more than one
+   * operator, or the classes of those to write so. A function is named after the class; layers of equal structure share one.
+   * Default: false.
+   */
+  readonly functions?: boolean | readonly LayerClass[];
   /** Texts to keep in the file, by name. */
   readonly metadata?: Readonly<Record<string, string>>;
 }
@@ -83,8 +89,10 @@ export interface OnnxExport {
   readonly bytes: Uint8Array;
   /** The files that were written: none without `path`; the model's, and the one of external data. */
   readonly files: readonly string[];
-  /** How many nodes there are of each operator. */
+  /** How many nodes there are of each operator, those of functions included as often as they are called. */
   readonly operators: Readonly<Record<string, number>>;
+  /** How many calls there are of each function that layers became. */
+  readonly functions: Readonly<Record<string, number>>;
 }
 
 /** The least and the latest version of the operators, and what the format is called that each needs. */
@@ -98,6 +106,11 @@ const AXES = recordOf(
   "'batch', or an object of axes by input, such as { input: { 0: 'batch' } }",
 );
 
+const CLASSES = listOf({
+  must: 'a class of layers',
+  holds: (v) => typeof v === 'function' && v.prototype instanceof nn.Module,
+});
+
 const EXPORT: Rules<ExportOptions> = {
   path: aName,
   opset: integerFrom(OPSETS[0]!, OPSETS.at(-1)!),
@@ -106,6 +119,10 @@ const EXPORT: Rules<ExportOptions> = {
   dynamicAxes: { must: AXES.must, holds: (v) => v === 'batch' || AXES.holds(v) },
   precision: oneOf('f32', 'f16'),
   externalData: aBoolean,
+  functions: {
+    must: 'a boolean, or a list of classes of layers',
+    holds: (v) => typeof v === 'boolean' || CLASSES.holds(v),
+  },
   metadata: recordOf(aString, 'an object of texts'),
 };
 
@@ -155,6 +172,12 @@ export async function exportOnnx(
       outputs.filter((_, i) => isSingle(models[0]!.outputs[i]!.node)),
     );
   }
+  const operators: Record<string, number> = {};
+  for (const { opType } of writer.nodes) operators[opType] = (operators[opType] ?? 0) + 1;
+  const { functions = false } = options;
+  const layers: LayerFunctions = functions
+    ? groupByLayers(writer, functions, opset, outputs)
+    : { functions: [], calls: {} };
   const total = writer.initializers.reduce(
     (sum, { dtype, shape }) => sum + shape.reduce((n, d) => n * d, dtype.bytes),
     0,
@@ -171,7 +194,8 @@ export async function exportOnnx(
   const model = create(ModelProtoSchema, {
     irVersion: BigInt(FORMATS[opset]!),
     producerName: 'heddle',
-    opsetImport: [create(OperatorSetIdProtoSchema, { version: BigInt(opset) })],
+    opsetImport: opsetImport(opset, layers.functions.length > 0),
+    functions: [...layers.functions],
     graph: {
       name: module.constructor.name,
       node: writer.nodes,
@@ -185,9 +209,7 @@ export async function exportOnnx(
   });
   const bytes = toBinary(ModelProtoSchema, model);
   const files = path === undefined ? [] : await tensors.write(() => writeFileAtomic(path, bytes));
-  const operators: Record<string, number> = {};
-  for (const { opType } of writer.nodes) operators[opType] = (operators[opType] ?? 0) + 1;
-  return { bytes, files: path === undefined ? [] : [path, ...files], operators };
+  return { bytes, files: path === undefined ? [] : [path, ...files], operators, functions: layers.calls };
 }
 
 /** Bytes of tensors from which on they are kept in another file: a protobuf message has less than 2³¹. */

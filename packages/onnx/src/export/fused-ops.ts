@@ -189,12 +189,12 @@ export function writeCall(io: Emission, node: GraphNode): string {
 }
 
 /** @throws ArgumentError for a kernel of the user's, which is composed of nothing */
-export function refuseKernels({ nodes, pathOf }: ModelTrace): void {
+export function refuseKernels({ nodes, madeIn }: ModelTrace): void {
   for (const node of nodes) {
     if (node.op !== 'call') continue;
     const { op, arg } = callOf(node);
     if (typeof arg !== 'object' || arg === null || !('hash' in arg && 'grid' in arg)) continue;
-    const path = pathOf(node);
+    const path = madeIn(node)?.path ?? '';
     throw new ArgumentError(
       `[exportOnnx] the kernel '${op.name}', called in ${path === '' ? 'the model' : `'${path}'`}${node.origin ? ` at ${node.origin}` : ''}, ` +
         'has no counterpart in ONNX. Write that part of forward with operations on tensors.',

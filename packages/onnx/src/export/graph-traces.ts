@@ -3,7 +3,7 @@ import { ArgumentError } from 'heddle/internal/core/errors.js';
 import { callOf } from 'heddle/internal/graph/fused-op.js';
 import { argOf, type GraphArgs, type GraphNode, type GraphOp } from 'heddle/internal/graph/node.js';
 import { isFixed, type Size } from './sizes.js';
-import { layerCallOf } from './trace-model.js';
+import { layerCallOf, type ModelTrace } from './trace-model.js';
 
 /** What a node does, as text: nodes of different traces that stand for each other have the same. */
 function describe(node: GraphNode): string {
@@ -18,10 +18,10 @@ function describe(node: GraphNode): string {
 /** Nodes of the first trace, each with those that stand for it in the others. */
 export class GraphTraces {
   readonly #twins = new Map<GraphNode, readonly GraphNode[]>();
-  readonly #pathOf: (node: GraphNode) => string;
+  readonly #madeIn: ModelTrace['madeIn'];
 
-  constructor(pathOf: (node: GraphNode) => string) {
-    this.#pathOf = pathOf;
+  constructor(madeIn: ModelTrace['madeIn']) {
+    this.#madeIn = madeIn;
   }
 
   /**
@@ -55,7 +55,7 @@ export class GraphTraces {
   }
 
   #where(node: GraphNode): string {
-    const path = this.#pathOf(node);
+    const path = this.#madeIn(node)?.path ?? '';
     return path === '' ? 'the model' : `'${path}'`;
   }
 

@@ -11,6 +11,7 @@ import {
   NodeProtoSchema,
 } from '../protobuf/onnx_pb.js';
 import { bytesOfNumbers } from './tensor-bytes.js';
+import type { ModuleCall } from './trace-model.js';
 
 /** The value of an attribute; its kind is part of the file. */
 export type Attribute =
@@ -38,14 +39,9 @@ export interface Initializer {
   readonly values: Uint8Array | AnyTensor;
 }
 
-/** Writes one graph. Values are known by their names. */
-export class GraphWriter {
-  readonly nodes: NodeProto[] = [];
-  readonly initializers: Initializer[] = [];
-  /** The dotted name of the layer that nodes are written for. */
-  path = '';
+/** Names that are each given once. */
+export class UniqueNames {
   readonly #taken = new Set<string>();
-  readonly #constants = new Map<string, string>();
 
   /** A name that nothing has yet: `name`, or with a number after it. */
   unique(name: string): string {
@@ -53,6 +49,26 @@ export class GraphWriter {
     for (let i = 1; this.#taken.has(unique); i++) unique = `${name}_${i}`;
     this.#taken.add(unique);
     return unique;
+  }
+}
+
+/** Writes one graph. Values are known by their names. */
+export class GraphWriter extends UniqueNames {
+  readonly nodes: NodeProto[] = [];
+  readonly initializers: Initializer[] = [];
+  /** The call of a layer that nodes are written for; undefined for the model itself. */
+  within: ModuleCall | undefined;
+  readonly #calls = new Map<NodeProto, ModuleCall>();
+  readonly #constants = new Map<string, string>();
+
+  /** The dotted name of the layer that nodes are written for. */
+  get path(): string {
+    return this.within?.path ?? '';
+  }
+
+  /** The call of a layer that a node is written for; undefined for the model itself. */
+  callOf(node: NodeProto): ModuleCall | undefined {
+    return this.#calls.get(node);
   }
 
   /** Write a node. @returns the names of its outputs */
@@ -70,7 +86,9 @@ export class GraphWriter {
     const attribute = Object.entries(attributes).flatMap(([key, value]) =>
       value === undefined ? [] : [attributeProto(key, value)],
     );
-    this.nodes.push(create(NodeProtoSchema, { name, opType, input: given, output, attribute }));
+    const node = create(NodeProtoSchema, { name, opType, input: given, output, attribute });
+    if (this.within) this.#calls.set(node, this.within);
+    this.nodes.push(node);
     return output;
   }
 

@@ -37,7 +37,7 @@ export function writeLayer(
   if (!values) {
     const { module, path } = call;
     const inputs = node.src;
-    io.writer.path = path;
+    io.writer.within = call;
     values = LAYERS.get(module.constructor)!.write({
       ...{ io, module, path, inputs },
       values: inputs.map((input) => io.value(input)),

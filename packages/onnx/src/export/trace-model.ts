@@ -25,12 +25,19 @@ export interface NamedTensor {
   readonly tensor: AnyTensor;
 }
 
-/** The call of a layer. */
-export interface LayerCall {
+/** A call of a module's `forward` while the model is traced. */
+export interface ModuleCall {
   readonly module: nn.Module;
+  /** The dotted name of the module; '' for the model itself. */
+  readonly path: string;
+  /** The call that it is part of; undefined for the model's own. */
+  readonly within: ModuleCall | undefined;
+}
+
+/** The call of a layer that becomes one node. */
+export interface LayerCall extends ModuleCall {
   /** The tensors among its arguments. */
   readonly inputs: readonly GraphNode[];
-  readonly path: string;
 }
 
 /** One of the results of a call; `type` is its own. */
@@ -65,8 +72,8 @@ export interface ModelTrace {
   readonly nodes: readonly GraphNode[];
   /** The tensor from outside of `forward` that a leaf stands for. */
   readonly tensorOf: (leaf: GraphNode) => AnyTensor | undefined;
-  /** The dotted name of the innermost module in whose `forward` a node was made; '' for the model itself. */
-  readonly pathOf: (node: GraphNode) => string;
+  /** The innermost call of a module that a node was made in; undefined for one that was made after the trace. */
+  readonly madeIn: (node: GraphNode) => ModuleCall | undefined;
 }
 
 /**
@@ -88,10 +95,10 @@ export function traceModel(
       return stand;
     });
     let output: unknown;
-    const pathOf = inEvaluation(model, isWhole, () => {
+    const madeIn = inEvaluation(model, isWhole, () => {
       output = (model.forward as (...args: unknown[]) => unknown).apply(model, given as unknown[]);
     });
-    return { output, pathOf };
+    return { output, madeIn };
   });
   const outputs = namedTensors('output', result.output).map(({ name, tensor }) => ({
     ...{ name, node: graph.nodeOf(tensor) },
@@ -108,7 +115,7 @@ export function traceModel(
       `[exportOnnx] forward assigns ${graph.assigned === 1 ? 'a tensor' : `${graph.assigned} tensors`} that it keeps, as a ` +
         'key-value cache does. An ONNX model has no state: pass it in and return it instead.',
     );
-  return { inputs, outputs, nodes, tensorOf: graph.tensorOf, pathOf: result.pathOf };
+  return { inputs, outputs, nodes, tensorOf: graph.tensorOf, madeIn: result.madeIn };
 }
 
 /** Run `body` with the lines recorded that ask for nodes: a stack for each takes time. */
@@ -146,7 +153,7 @@ function substituted(value: unknown, by: (tensor: AnyTensor) => AnyTensor): unkn
 
 /** Serial numbers of the nodes that a call of a module made. */
 interface Span {
-  readonly path: string;
+  readonly call: ModuleCall;
   readonly after: number;
   readonly upTo: number;
 }
@@ -156,10 +163,10 @@ function inEvaluation(
   model: nn.Module,
   isWhole: (module: nn.Module, inputs: readonly GraphNode[]) => boolean,
   body: () => void,
-): ModelTrace['pathOf'] {
+): ModelTrace['madeIn'] {
   const modules = [...model.namedModules()];
   const modes = modules.map(([, module]) => module.training);
-  const open: number[] = [];
+  const open: Omit<Span, 'upTo'>[] = [];
   /** Those of inner calls come before those of outer ones. */
   const spans: Span[] = [];
   const hooks = modules.flatMap(([path, module]) => {
@@ -167,14 +174,15 @@ function inEvaluation(
     const isPlain = !Object.hasOwn(module, 'forward');
     return [
       module.registerForwardPreHook(() => {
-        open.push(newestSerial());
+        open.push({ call: { module, path, within: open.at(-1)?.call }, after: newestSerial() });
         return undefined;
       }),
       module.registerForwardHook((_, inputs, output) => {
-        spans.push({ path, after: open.pop()!, upTo: newestSerial() });
+        const span = open.pop()!;
+        spans.push({ ...span, upTo: newestSerial() });
         const tensors = tensorsOf(inputs);
         if (!tensors || !isPlain || !isWhole(module, tensors)) return undefined;
-        return asOneNode({ module, inputs: tensors, path }, output);
+        return asOneNode({ ...span.call, inputs: tensors }, output);
       }),
     ];
   });
@@ -187,7 +195,7 @@ function inEvaluation(
       module.training = modes[i]!;
     });
   }
-  return ({ serial }) => spans.find(({ after, upTo }) => after < serial && serial <= upTo)?.path ?? '';
+  return ({ serial }) => spans.find(({ after, upTo }) => after < serial && serial <= upTo)?.call;
 }
 
 /** The tensors among the arguments of a layer; undefined if there is anything else that may change what it computes. */

@@ -38,6 +38,7 @@ export interface ConvertOptions {
   readonly weights?: 'best' | 'last';
   readonly program?: string;
   readonly externalData?: boolean;
+  readonly functions?: boolean;
 }
 
 type Say = (line: string) => void;
@@ -114,10 +115,11 @@ async function toOnnx(network: Network, to: string, options: ConvertOptions, say
 }
 
 /** The options that are those of `exportOnnx`. */
-const exportOptions = ({ opset, precision, externalData }: ConvertOptions) => ({
+const exportOptions = ({ opset, precision, externalData, functions }: ConvertOptions) => ({
   ...(opset !== undefined && { opset }),
   ...(precision && { precision }),
   ...(externalData && { externalData }),
+  ...(functions && { functions }),
 });
 
 /** A batch of one, as the network was trained with. */

@@ -110,6 +110,40 @@ class FunctionModule extends nn.Module {
     return this.#of(...inputs);
   }
 }
+
+/** Layers that are called more than once, and a weight of the one used by the other. */
+class Shared extends nn.Module {
+  readonly wide = new nn.Sequential(new nn.Linear(6, 6), new nn.Tanh());
+  readonly tall = new nn.Sequential(new nn.Linear(6, 6), new nn.Tanh());
+  readonly gate = new Gate(this.wide);
+  forward(x: Tensor): unknown {
+    const inner = this.wide.forward(x);
+    return [this.tall.forward(this.wide.forward(inner)).add(inner), this.gate.forward(inner)];
+  }
+}
+
+/** A layer that calls another one, which is not its own, and has two results. */
+class Gate extends nn.Module {
+  readonly #of: nn.Sequential;
+  constructor(of: nn.Sequential) {
+    super();
+    this.#of = of;
+  }
+  forward(x: Tensor): readonly AnyTensor[] {
+    const inner = this.#of.forward(x);
+    return [inner.sigmoid().mul(x), inner.mul(inner).add(1)];
+  }
+}
+
+/** The output and the last state of a stack, within a layer that is called for its output alone. */
+class Recurrence extends nn.Module {
+  readonly stack = new nn.LSTM(6, 6, { numLayers: 2, batchFirst: true });
+  forward(x: Tensor): Tensor {
+    const [output, [, cell]] = this.stack.forward(x);
+    return output.add(cell.at(-1).unsqueeze(1)) as Tensor;
+  }
+}
+
 const of = (body: (...inputs: Tensor[]) => unknown) => () => new FunctionModule(body);
 
 const vector = (n: number) => [[n, 6]];
@@ -463,6 +497,19 @@ const HALF: Readonly<Record<string, Case>> = Object.fromEntries(
   }).map(([name, one]) => [name, { ...one, options: { precision: 'f16' }, tolerance: 4e-3 }] as const),
 );
 
+/** With layers as functions. */
+const AS_FUNCTIONS: Readonly<Record<string, Case>> = Object.fromEntries(
+  Object.entries({
+    resnet18Functions: MODELS.resnet18!,
+    vitFunctions: MODELS.vit!,
+    gptFunctions: MODELS.gpt!,
+    TransformerDecoderFunctions: LAYERS.TransformerDecoder!,
+    SharedFunctions: layer(() => new Shared(), vector),
+    LSTMFunctions: layer(() => new nn.Sequential(new Recurrence(), new Recurrence()), rows6),
+    TransformerEncoderF16Functions: HALF.TransformerEncoderF16!,
+  }).map(([name, one]) => [name, { ...one, options: { ...one.options, functions: true } }] as const),
+);
+
 /** All cases by name. */
 export const CASES: Readonly<Record<string, Case>> = {
   ...Object.fromEntries(
@@ -472,4 +519,5 @@ export const CASES: Readonly<Record<string, Case>> = {
   ...FUNCTIONS,
   ...MODELS,
   ...HALF,
+  ...AS_FUNCTIONS,
 };

@@ -58,6 +58,10 @@ test('wrong arguments', async () => {
   await wrong([model, x()], /exampleInputs is .*, must be an array\. Write exportOnnx\(model, \[x\]\)/);
   await wrong([model, []], /has no tensor/);
   await wrong([model, ['text']], /input is string/);
+  await wrong(
+    [model, [x()], { functions: [model] }],
+    /functions is \[.*\], must be a boolean, or a list of classes/,
+  );
   await wrong([model, [x()], { opset: 17 }], /opset is 17, must be an integer from 18 to 24/);
   await wrong(
     [model, [x()], { dynamicaxes: 'batch' }],

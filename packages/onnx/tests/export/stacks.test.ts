@@ -72,13 +72,13 @@ const steps = fc.array(fc.constantFrom(...Object.keys(STEPS)), { minLength: 1, m
 
 property(
   'stacks of layers compute the same after export and import',
-  [steps, fc.constantFrom(21, 23), fc.integer({ min: 4, max: 7 })],
-  async (names, opset, side) => {
+  [steps, fc.constantFrom(21, 23), fc.integer({ min: 4, max: 7 }), fc.boolean()],
+  async (names, opset, side, functions) => {
     const model = filled(new nn.Sequential(...names.map((name) => STEPS[name]!())));
     const x = values([3, CHANNELS, side, 5], 2) as Tensor;
     if (!takes(model, x)) return;
     const { bytes } = await exportOnnx(model, [values([2, CHANNELS, 6, 6], 1)], {
-      ...{ opset, dynamicAxes: { input: { 0: 'batch', 2: 'height', 3: 'width' } } },
+      ...{ opset, functions, dynamicAxes: { input: { 0: 'batch', 2: 'height', 3: 'width' } } },
     });
     const again = await loadOnnx(bytes);
     const [own, theirs] = [model.forward(x), await again.run(x)];

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { toBinary } from '@bufbuild/protobuf';
 import { manualSeed, saveWeights, tensor } from 'heddle';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
+import { PROGRAMS } from 'heddle/internal/train/programs.js';
 import { readSafetensors } from 'heddle/io';
 import { LeNet5 } from 'heddle/train';
 import { readModel } from '../../src/file/model-file.js';
@@ -72,7 +73,7 @@ test('info lists what is in a model, as text and as JSON', () => {
   const out = done('onnx', 'info', 'lenet.onnx');
   assert.match(
     out,
-    /^file {7}lenet\.onnx, 242\.50 KiB\nname {7}LeNet5\nproducer {3}heddle\nopset {6}ai\.onnx 18 \(IR 8\)\n/,
+    /^file {7}lenet\.onnx, 242\.49 KiB\nname {7}LeNet5\nproducer {3}heddle\nopset {6}ai\.onnx 18 \(IR 8\)\n/,
   );
   assert.match(out, /\nweights {4}61,706 elements in 10 tensors, /);
   assert.match(out, /\ninput {6}input {2}f32 \(batch, 1, 28, 28\)\noutput {5}output {2}f32 \(batch, 10\)\n/);
@@ -110,6 +111,16 @@ test('weights in a file beside the model, fixed sizes, checkpoints', async () =>
     model.graph!.node.map(({ opType }) => opType),
     ['Gemm', 'Relu', 'Gemm'],
   );
+});
+
+test('layers as functions, which are listed, checked and run', async () => {
+  await saveWeights(PROGRAMS.vit.build(), join(folder, 'vit.safetensors'));
+  done('onnx', 'convert', 'vit.safetensors', 'layers.onnx', '--program', 'vit', '--functions');
+  assert.match(
+    done('onnx', 'info', 'layers.onnx'),
+    /\nfunctions {2}Linear, MultiheadAttention, TransformerEncoderLayer, TransformerEncoder\n/,
+  );
+  assert.match(done('onnx', 'check', 'layers.onnx'), /\nok\n$/);
 });
 
 test('a sound model is run, and its batch sizes are compared', () => {
