@@ -101,6 +101,17 @@ test('what waits while a batch runs is the next batch, and each request gets its
   assert.equal(batcher.isBusy, false);
 });
 
+test('the next batch begins before the answers of the last one are handed out', async () => {
+  const { batcher, runners } = make();
+  const [runner] = runners as [Runner];
+  const first = submit(batcher, { id: 1 });
+  await turn();
+  submit(batcher, { id: 2 });
+  const begun = bytesOf(first).then(() => runner.batches.map(idsOf));
+  await runner.end();
+  assert.deepEqual(await begun, [[1], [2]]);
+});
+
 test('requests of one turn of the event loop share a batch', async () => {
   const { batcher, runners } = make();
   for (const id of [1, 2, 3]) submit(batcher, { id });

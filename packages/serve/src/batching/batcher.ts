@@ -183,24 +183,27 @@ export class Batcher {
       rows,
       entries.map(({ arrived }) => began - arrived),
     );
+    const parts = bytes.map((_, i) => entries.map(({ inputs }) => inputs.bytes[i]!));
+    let outputs: readonly OutputTensor[];
     try {
-      const parts = bytes.map((_, i) => entries.map(({ inputs }) => inputs.bytes[i]!));
-      const outputs = await runner.run({ rows, shapes, parts });
-      let at = 0;
-      for (const entry of entries) {
-        entry.resolve(
-          this.#limits.batched ? outputs.map((output) => rowsOf(output, rows, at, entry.rows)) : outputs,
-        );
-        at += entry.rows;
-      }
+      outputs = await runner.run({ rows, shapes, parts });
+    } catch (error) {
+      for (const { reject } of entries) reject(error as Error);
+      return;
+    } finally {
       const took = performance.now() - began;
       this.#rate = 0.9 * this.#rate + 0.1 * (entries.length / Math.max(took, 0.01));
       this.#observer.ended(took);
-    } catch (error) {
-      for (const { reject } of entries) reject(error as Error);
-    } finally {
       this.#running--;
-      this.wake();
+      // The runner computes the next batch while the answers of this one are written.
+      this.#dispatch();
+    }
+    let at = 0;
+    for (const entry of entries) {
+      entry.resolve(
+        this.#limits.batched ? outputs.map((output) => rowsOf(output, rows, at, entry.rows)) : outputs,
+      );
+      at += entry.rows;
     }
   }
 

@@ -51,6 +51,8 @@ export function createGrpcServer(
     'grpc.max_receive_message_length': maxBodyBytes,
     'grpc.max_send_message_length': -1,
     'grpc.max_concurrent_streams': 1000,
+    // Nobody can ask for what channelz counts.
+    'grpc.enable_channelz': 0,
     // A client that vanishes without closing its connection is noticed.
     'grpc.keepalive_time_ms': 60_000,
     'grpc.keepalive_timeout_ms': 20_000,

@@ -34,7 +34,7 @@ export type WorkerReply =
     }
   | { readonly kind: 'error'; readonly message: string; readonly isClients: boolean };
 
-/** Send a frame: its parts are copied once, into the buffer that goes to the socket. */
+/** Send a frame: its parts go to the socket as they are. */
 export function sendFrame(
   socket: Socket,
   head: WorkerRequest | WorkerReply,
@@ -44,48 +44,51 @@ export function sendFrame(
   const size = Buffer.byteLength(json);
   // Spaces, so that the bytes behind it are aligned as typed arrays of any dtype want them.
   const headLength = size + ((8 - (size % 8)) % 8);
-  const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  const frame = Buffer.allocUnsafe(PREFIX + headLength + length);
-  frame.writeUInt32LE(headLength, 0);
-  frame.writeUInt32LE(length, 4);
-  frame.write(json.padEnd(json.length + headLength - size), PREFIX);
-  let at = PREFIX + headLength;
-  for (const part of parts) {
-    frame.set(part, at);
-    at += part.byteLength;
-  }
-  socket.write(frame);
+  const start = Buffer.allocUnsafe(PREFIX + headLength);
+  start.writeUInt32LE(headLength, 0);
+  start.writeUInt32LE(
+    parts.reduce((sum, { byteLength }) => sum + byteLength, 0),
+    4,
+  );
+  start.write(json.padEnd(json.length + headLength - size), PREFIX);
+  socket.cork();
+  socket.write(start);
+  for (const part of parts) socket.write(part);
+  socket.uncork();
 }
 
-/** Puts frames together again from the pieces in which a socket hands them on. */
+/** Puts frames together again from the pieces that come from a socket: each is copied once, to its place in its frame. */
 export class FrameReader<Head> {
   readonly #onFrame: (head: Head, body: Uint8Array) => void;
-  #pieces: Buffer[] = [];
-  #length = 0;
-  #needed = PREFIX;
+  readonly #prefix = Buffer.alloc(PREFIX);
+  /** What is being filled, and how much of it is there: the prefix, then what it says is behind it. */
+  #into: Buffer = this.#prefix;
+  #at = 0;
 
   constructor(onFrame: (head: Head, body: Uint8Array) => void) {
     this.#onFrame = onFrame;
   }
 
-  push(piece: Buffer): void {
-    this.#pieces.push(piece);
-    this.#length += piece.length;
-    while (this.#length >= this.#needed) {
-      const all = this.#pieces.length === 1 ? this.#pieces[0]! : Buffer.concat(this.#pieces, this.#length);
-      const headLength = all.readUInt32LE(0);
-      const end = PREFIX + headLength + all.readUInt32LE(4);
-      this.#needed = end;
-      if (all.length < end) {
-        this.#pieces = [all];
-        return;
-      }
-      const head = JSON.parse(all.toString('utf8', PREFIX, PREFIX + headLength)) as Head;
-      const rest = all.subarray(end);
-      this.#pieces = rest.length > 0 ? [rest] : [];
-      this.#length = rest.length;
-      this.#needed = PREFIX;
-      this.#onFrame(head, all.subarray(PREFIX + headLength, end));
+  push(piece: Uint8Array): void {
+    for (let from = 0; from < piece.length; ) {
+      const count = Math.min(this.#into.length - this.#at, piece.length - from);
+      this.#into.set(piece.subarray(from, from + count), this.#at);
+      from += count;
+      this.#at += count;
+      if (this.#at === this.#into.length) this.#filled();
     }
+  }
+
+  #filled(): void {
+    const headLength = this.#prefix.readUInt32LE(0);
+    this.#at = 0;
+    if (this.#into === this.#prefix) {
+      // Memory of its own, which is aligned.
+      this.#into = Buffer.allocUnsafeSlow(headLength + this.#prefix.readUInt32LE(4));
+      return;
+    }
+    const frame = this.#into;
+    this.#into = this.#prefix;
+    this.#onFrame(JSON.parse(frame.toString('utf8', 0, headLength)) as Head, frame.subarray(headLength));
   }
 }

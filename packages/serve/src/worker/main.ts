@@ -10,7 +10,6 @@ import { decode, encode } from 'heddle/internal/engine/realize.js';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { recordOf } from '../protocol/datatypes.js';
 import type { TensorSpec } from '../protocol/model-spec.js';
-import { batchSizes } from './engine-model.js';
 import { FrameReader, sendFrame, type WorkerReply, type WorkerRequest } from './frames.js';
 import { type OpenOptions, openServedModel } from './open-model.js';
 import type { HostTensor, ServedModel } from './served-model.js';
@@ -18,8 +17,26 @@ import type { HostTensor, ServedModel } from './served-model.js';
 /** What the service passes as the only argument, as JSON. */
 export type WorkerArguments = OpenOptions;
 
+/** What is read from the socket at once, into memory that is used again: as much as a socket holds. */
+const READ_BYTES = 2 ** 18;
+
+let model: ServedModel;
+let last = Promise.resolve();
 const options = JSON.parse(process.argv[2]!) as WorkerArguments;
-const socket = new Socket({ fd: 3 });
+const reader = new FrameReader<WorkerRequest>((head, body) => {
+  last = last.then(() => answer(head, body)).catch(refuse);
+});
+const fromService = {
+  fd: 3,
+  onread: {
+    buffer: Buffer.alloc(READ_BYTES),
+    callback: (length: number, buffer: Uint8Array): boolean => {
+      reader.push(buffer.subarray(0, length));
+      return true;
+    },
+  },
+};
+const socket = new Socket(fromService);
 // The service tells its workers to end: a signal to the whole group of processes is for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 
@@ -35,19 +52,13 @@ const end = (): void => {
 socket.on('end', end).on('error', end);
 
 try {
-  const model = await openServedModel(options);
-  await warmUp(model);
-  let last = Promise.resolve();
-  const reader = new FrameReader<WorkerRequest>((head, body) => {
-    last = last.then(() => answer(model, head, body)).catch(refuse);
-  });
-  socket.on('data', (piece: Buffer) => reader.push(piece));
+  model = await openServedModel(options);
   reply({ kind: 'ready', spec: model.spec });
 } catch (error) {
   refuse(error);
 }
 
-async function answer(model: ServedModel, request: WorkerRequest, body: Uint8Array): Promise<void> {
+async function answer(request: WorkerRequest, body: Uint8Array): Promise<void> {
   const { inputs } = model.spec;
   if (request.kind === 'explain') {
     const input = hostTensor(inputs[0]!, request.shape, body);
@@ -82,20 +93,7 @@ async function answer(model: ServedModel, request: WorkerRequest, body: Uint8Arr
 
 function hostTensor({ datatype }: TensorSpec, shape: readonly number[], bytes: Uint8Array): HostTensor {
   const dtype = DTYPES[recordOf(datatype).dtype!];
-  // As typed arrays want it; a frame is so unless its socket cut it badly.
+  // Of several inputs, one may begin where typed arrays of its dtype cannot.
   const isAligned = bytes.byteOffset % dtype.bytes === 0;
   return { shape, values: decode(isAligned ? bytes : Uint8Array.from(bytes), dtype) };
-}
-
-/** Run each program once, so that no request is the first. */
-async function warmUp({ spec, run }: ServedModel): Promise<void> {
-  const isKnown = spec.inputs.every(({ shape }) => !(spec.batched ? shape.slice(1) : shape).includes(-1));
-  if (!isKnown) return;
-  for (const rows of spec.batched ? batchSizes(options.maxBatchSize) : [1]) {
-    const zeros = spec.inputs.map((input) => {
-      const shape = spec.batched ? [rows, ...input.shape.slice(1)] : input.shape;
-      return hostTensor(input, shape, new Uint8Array(sizeOf(shape) * recordOf(input.datatype).bytes));
-    });
-    await run(zeros);
-  }
 }

@@ -9,5 +9,5 @@ import type { ServedModel } from './served-model.js';
 /** Open the engine of a folder. Its precision and its batch sizes are those that it was compiled with. @throws FileError */
 export async function openEngine({ path, device }: OpenOptions): Promise<ServedModel> {
   const engine = await loadEngine(join(path, MODEL_FILES.engine), device === undefined ? {} : { device });
-  return { spec: { platform: 'heddle_engine', ...engineTensors(engine) }, run: engineRun(engine) };
+  return { spec: { platform: 'heddle_engine', ...engineTensors(engine) }, run: await engineRun(engine) };
 }

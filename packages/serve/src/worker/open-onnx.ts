@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { DTypeError, tensor, useDevice } from 'heddle';
 import { compile } from 'heddle/inference';
 import { DTYPES, type DTypeName } from 'heddle/internal/core/dtype.js';
+import { sizeOf } from 'heddle/internal/core/shape.js';
+import { decode } from 'heddle/internal/engine/realize.js';
 import { loadOnnx, type OnnxModel, type OnnxOutputs } from 'heddle-onnx';
 import { datatypeOf, recordOf } from '../protocol/datatypes.js';
 import type { TensorSpec } from '../protocol/model-spec.js';
@@ -30,7 +32,7 @@ export async function openOnnx(options: OpenOptions): Promise<ServedModel> {
   const isFixed = inputs!.every(({ shape }) => !shape.slice(1).includes(-1));
   return {
     spec,
-    run: batched && isFixed ? await compiled(model, spec.inputs, options) : asItIs(model, spec.inputs),
+    run: batched && isFixed ? await compiled(model, spec.inputs, options) : await asItIs(model, spec.inputs),
   };
 }
 
@@ -48,16 +50,28 @@ async function compiled(
   return engineRun(engine);
 }
 
-/** A program for each shape of the inputs, made when it first comes. */
-const asItIs =
-  (model: OnnxModel<OnnxOutputs>, specs: readonly TensorSpec[]): ServedModel['run'] =>
-  async (inputs: readonly HostTensor[]): Promise<readonly HostTensor[]> => {
+/** A program for each shape of the inputs, made when it first comes; of a model with one shape, it is made here. */
+async function asItIs(
+  model: OnnxModel<OnnxOutputs>,
+  specs: readonly TensorSpec[],
+): Promise<ServedModel['run']> {
+  const dtypes = specs.map(({ datatype }) => DTYPES[recordOf(datatype).dtype!]);
+  const run = async (inputs: readonly HostTensor[]): Promise<readonly HostTensor[]> => {
     const given = inputs.map(({ values, shape }, i) =>
-      tensor(values, { shape: [...shape], dtype: DTYPES[recordOf(specs[i]!.datatype).dtype!] }),
+      tensor(values, { shape: [...shape], dtype: dtypes[i]! }),
     );
     const outputs = [await model.run(...given)].flat();
     return Promise.all(outputs.map(async (output) => ({ shape: output.shape, values: await output.data() })));
   };
+  if (specs.every(({ shape }) => !shape.includes(-1)))
+    await run(
+      specs.map(({ shape }, i) => ({
+        shape,
+        values: decode(new Uint8Array(sizeOf(shape) * dtypes[i]!.bytes), dtypes[i]!),
+      })),
+    );
+  return run;
+}
 
 function specOf({ name, dtype, shape }: ValueInfo, file: string): TensorSpec {
   if (!Object.hasOwn(DTYPES, dtype))

@@ -40,7 +40,7 @@ export async function openRun({ path, device, maxBatchSize, precision }: OpenOpt
     ...(classNames && { classes: classNames }),
     ...(image && { image, explains: await canExplain(model) }),
   };
-  const run = engineRun(engine);
+  const run = await engineRun(engine);
   if (!spec.explains) return { spec, run };
   const explain = async (input: HostTensor, target: number): Promise<Explanation> => {
     const { gradCam } = await import('heddle-look');
