@@ -37,7 +37,7 @@ const RULES = {
   transforms: ['tensor'],
   inference: ['quantization', 'nn', 'io', 'tensor', 'engine', 'schedule', 'graph', 'kernel', 'runtime'],
   train: ['nn', 'optim', 'data', 'io', 'transforms', 'tensor'],
-  quantization: ['nn', 'io', 'train', 'tensor'],
+  quantization: ['nn', 'io', 'train', 'tensor', 'graph', 'ops'],
   distributed: ['nn', 'optim', 'tensor', 'engine', 'graph', 'kernel', 'runtime'],
   cli: 'all',
 };

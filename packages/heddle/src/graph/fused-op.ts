@@ -39,7 +39,7 @@ export interface FusedOp<Arg = unknown> {
   reordered?(target: Target, node: GraphNode, arg: Arg): Reordered | undefined;
   /**
    * The same values by an op on integers, where the sources are bytes that were dequantized; see ops/integers. It is taken where
-   * the target has a kernel for it.
+   * the target has a kernel for its sums.
    */
   ofIntegers?(src: readonly GraphNode[], arg: Arg): OfIntegers | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */
@@ -66,7 +66,8 @@ export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: u
 
 /** A call on bytes whose sums are i32, and the values that stand for them. */
 export interface OfIntegers {
-  readonly sums: GraphNode;
+  /** Absent where none is computed: bytes as others. */
+  readonly sums?: GraphNode;
   readonly values: GraphNode;
 }
 

@@ -106,7 +106,7 @@ export async function compile(model: Module, options: EngineOptions): Promise<En
   for (const batch of [...new Set(batchSizes)].sort((x, y) => x - y)) {
     const traced = traceModel(computed, inputs, batch, precision);
     if (batch > 1) requireSeparateExamples(traced.outputs, traced.inputs, batch);
-    const outputNodes = traced.outputs.map(([, node]) => node);
+    const outputNodes = await constants.sharing(traced.outputs.map(([, node]) => node));
     // Bytes first: what a dequantization leaves are factors per channel, which foldScales would move into the weights.
     const roots = withoutGradients(() => foldScales(inIntegers(outputNodes, device.target)));
     constants.compute(roots);

@@ -3,7 +3,7 @@ import { sha256Hex } from '#platform/hash.js';
 import { topological } from '../core/node.js';
 import { bufferOf, copyTo, realize } from '../engine/realize.js';
 import type { BufferStorage } from '../engine/storage.js';
-import type { GraphNode } from '../graph/node.js';
+import { GraphNode } from '../graph/node.js';
 import type { Device } from '../runtime/device.js';
 import { fingerprint } from '../schedule/passes/canonical.js';
 
@@ -25,6 +25,7 @@ const isLiteral = ({ op }: GraphNode): boolean => op === 'full' || op === 'iota'
 /** Values that the graphs of one model share. */
 export class ConstantValues {
   readonly #known = new Map<string, BufferStorage>();
+  readonly #scalars = new Map<string, GraphNode>();
   readonly #numbers = new Map<object, number>();
   readonly #shared = new Map<string, BufferStorage>();
   readonly #copies = new Map<object, Promise<GraphNode>>();
@@ -54,6 +55,30 @@ export class ConstantValues {
       bufferOf(node);
       this.#known.set(key, node.storage as BufferStorage);
     }
+  }
+
+  /** The graph of `roots` with equal constants of one element as one, so that what is computed of them is computed once. */
+  async sharing(roots: readonly GraphNode[]): Promise<GraphNode[]> {
+    const made = new Map<GraphNode, GraphNode>();
+    for (const node of topological(roots, sources)) {
+      if (node.isLeaf) made.set(node, node.storage && node.size === 1 ? await this.#scalar(node) : node);
+      else {
+        const src = node.src.map((s) => made.get(s)!);
+        const isSame = src.every((s, i) => s === node.src[i]);
+        made.set(node, isSame ? node : new GraphNode(node.op, node.type, src, node.arg, node.requiresGrad));
+      }
+    }
+    return roots.map((root) => made.get(root)!);
+  }
+
+  /** The first constant with the value of this one. */
+  async #scalar(node: GraphNode): Promise<GraphNode> {
+    const { buffer, bytes } = node.storage as BufferStorage;
+    const value = (await buffer.device.read(buffer, 0, bytes)).join(' ');
+    const key = `${node.dtype.name} ${node.shape.join(' ')}: ${value}`;
+    const known = this.#scalars.get(key) ?? node;
+    this.#scalars.set(key, known);
+    return known;
   }
 
   /** The memory of a constant on a device: its own, or a copy. */

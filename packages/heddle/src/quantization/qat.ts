@@ -26,6 +26,7 @@ import { LARGEST, productOf, type QuantizableLayer, scaleOf } from './layers.js'
 import { quantizableLayers, quantizedBy } from './quantize.js';
 import type { QuantizedModule } from './quantized-module.js';
 import { type Forward, withForwards } from './replace.js';
+import { withSumsOfBytes } from './sums.js';
 
 /** Options of `prepareQat`. */
 export interface QatOptions {
@@ -76,7 +77,7 @@ export class QatModule extends Module {
   /** What the model computes of these inputs with its layers' roundings. */
   forward(...inputs: readonly Tensor[]): Tensor {
     const forward = this.model.forward as (...inputs: readonly Tensor[]) => Tensor;
-    return withForwards(this.#forwards, () => forward.apply(this.model, [...inputs]));
+    return withSumsOfBytes(withForwards(this.#forwards, () => forward.apply(this.model, [...inputs])));
   }
 
   #rounded(layer: QuantizableLayer, range: Tensor<Shape, 'f32'>, momentum: number, x: Tensor): Tensor {

@@ -8,6 +8,7 @@ import { saveWeights } from '../train/weights.js';
 import type { Folds } from './fold.js';
 import type { QuantizableLayer, QuantizedLayer } from './layers.js';
 import { type Forward, withForwards } from './replace.js';
+import { withSumsOfBytes } from './sums.js';
 
 /** What files of quantized models name themselves. */
 export const FORMAT = 'heddle-quantized-1';
@@ -16,8 +17,8 @@ export const FORMAT = 'heddle-quantized-1';
 export type StoredFolds = Readonly<Record<string, string | null>>;
 
 /**
- * The model that `quantize` makes: the original's `forward`, in evaluation mode, in which the layers compute in bytes and what is
- * folded into them nothing. Its state are the quantized layers and those that stay in floating point, by the original's names.
+ * The model that `quantize` makes: the original's `forward`, in evaluation mode, in which the layers compute in bytes, what is folded
+ * into them nothing, and sums take the values that a layer rounds to bytes as these bytes. Its state are the quantized layers and those that stay in floating point, by the original's names.
  */
 export class QuantizedModule extends Module {
   /** The quantized layers, by their names in the original. */
@@ -72,7 +73,7 @@ export class QuantizedModule extends Module {
   forward(...inputs: readonly Tensor[]): Tensor {
     const forward = (): Tensor =>
       (this.#model.forward as (...inputs: readonly Tensor[]) => Tensor)(...inputs);
-    return withForwards(this.#forwards, () => evaluating(this.#model, forward));
+    return withSumsOfBytes(withForwards(this.#forwards, () => evaluating(this.#model, forward)));
   }
 
   /**

@@ -8,6 +8,7 @@ import { INSPECT } from '../tensor/print.js';
 import { Tensor } from '../tensor/tensor.js';
 import { batchesOf, type LabeledBatch, type QuantizationBatches } from './batches.js';
 import { QuantizedModule } from './quantized-module.js';
+import { withSumsOfBytes } from './sums.js';
 
 /** Options of `quantizationReport`. */
 export interface QuantizationReportOptions {
@@ -170,7 +171,8 @@ async function outputsOf(
         `[quantizationReport] the model gives ${shown(logits)}, must give a tensor (N, …): an output for each example.`,
       );
     const layers = new Map<string, ArrayLike<number>>();
-    for (const [name, y] of seen) layers.set(name, await y.data());
+    const made = model instanceof QuantizedModule ? withSumsOfBytes(seen) : seen;
+    for (const [name, y] of made) layers.set(name, await y.data());
     return { logits, layers };
   } finally {
     for (const hook of hooks) hook.remove();

@@ -26,5 +26,6 @@ function ofIntegers(node: GraphNode, target: Target): GraphNode | undefined {
   if (node.op !== 'call') return undefined;
   const { op, arg } = callOf(node);
   const integers = op.ofIntegers?.(node.src, arg);
-  return integers && kernelOf(integers.sums, target) ? integers.values : undefined;
+  if (!integers) return undefined;
+  return !integers.sums || kernelOf(integers.sums, target) ? integers.values : undefined;
 }

@@ -12,7 +12,8 @@ import { compile } from '../../src/inference/compile.js';
 import { ConstantValues } from '../../src/inference/constants.js';
 import { foldScales } from '../../src/inference/fold-scales.js';
 import { type EnginePrecision, traceModel } from '../../src/inference/trace-model.js';
-import { ResNet18 } from '../../src/train/resnet.js';
+import { quantize } from '../../src/quantization/index.js';
+import { BasicBlock, ResNet18 } from '../../src/train/resnet.js';
 
 useDevice('cpu');
 
@@ -100,4 +101,20 @@ test('resnet18 on the CPU: a launch for each convolution, one for the mean and o
   const convolutions = [...model.namedModules()].filter(([, m]) => m instanceof nn.Conv2d).length;
   using engine = await compile(model, { shapes: [[3, 16, 16]], device: 'cpu' });
   assert.deepEqual(engine.launches, [convolutions + 2]);
+});
+
+test('layers that take the same values round them once: equal scales are one constant', async () => {
+  manualSeed(4);
+  const block = new BasicBlock(3, 4, 2);
+  const quantized = await quantize(block, [randn([8, 3, 8, 8])]);
+  const { inputs, outputs } = traceModel(quantized, [{ shape: [3, 8, 8], dtype: f32 }], 1, 'int8');
+  const scalesOf = (roots: readonly GraphNode[]): Set<GraphNode> =>
+    new Set(
+      topological(roots, (n) => (n.isLeaf ? [] : n.src))
+        .filter((n) => n.op === 'call' && callOf(n).op.name === 'quantizeLinear' && n.src[0] === inputs[0])
+        .map((n) => n.src[1]!),
+    );
+  const roots = outputs.map(([, node]) => node);
+  assert.equal(scalesOf(roots).size, 2);
+  assert.equal(scalesOf(await new ConstantValues().sharing(roots)).size, 1);
 });

@@ -1,10 +1,13 @@
 /** Products and convolutions of dequantized bytes: that they are of the bytes, and that their sums are exact. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { topological } from '../../src/core/node.js';
+import { callOf } from '../../src/graph/fused-op.js';
 import {
   conv2d,
   f32,
   i8,
+  i32,
   maxPool2d,
   relu,
   type Shape,
@@ -15,8 +18,9 @@ import {
 } from '../../src/index.js';
 import type { Target } from '../../src/kernel/ir/target.js';
 import { isPositive } from '../../src/ops/integers/positive.js';
-import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
+import { dequantizeLinear, quantizeLinear, type ZeroPoint } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
+import { inIntegers } from '../../src/schedule/integers.js';
 import { schedule } from '../../src/schedule/schedule.js';
 
 const { target } = openDevice('cpu');
@@ -115,6 +119,102 @@ for (const device of ['cpu', 'sim'] as const)
         );
       });
 
+/** What bytes stand for, without quantization. */
+const values = (q: Tensor<Shape, 'i8' | 'u8'>, zero: number | readonly number[]): Tensor => {
+  const by = typeof zero === 'number' ? tensor(zero) : tensor([...zero]);
+  return q.cast(f32).sub(by.reshape(by.ndim === 0 ? [] : [-1, ...new Array<number>(q.ndim - 1).fill(1)]));
+};
+const unsigned = (shape: Shape, seed: number): Tensor<Shape, 'u8'> =>
+  bytes(shape, seed, -128).cast(i32).add(128).cast(u8);
+
+/** Of i8, of u8 as they lie, and of u8 that are rounded to here; and a weight's zero points. */
+const ZERO_POINTS = ['i8', 'u8', 'rounded u8'].flatMap((x) =>
+  (['none', 'one', 'each'] as const).map((w) => [x, w] as const),
+);
+
+for (const [kind, ofWeights] of ZERO_POINTS) {
+  const q = (shape: Shape) => {
+    if (kind === 'i8') return { x: bytes(shape, 1, -128), zero: -7 };
+    const x = unsigned(shape, 1);
+    return { x: kind === 'u8' ? x : quantizeLinear(values(x, 77), 1, 77, { dtype: u8 }), zero: 77 };
+  };
+  const zerosOf = (n: number): { readonly zeros: number | number[]; readonly given: ZeroPoint } => {
+    if (ofWeights !== 'each')
+      return { zeros: ofWeights === 'none' ? 0 : 9, given: ofWeights === 'none' ? 0 : 9 };
+    const zeros = Array.from({ length: n }, (_, i) => (i % 5) - 2);
+    return { zeros, given: tensor(zeros, { dtype: i8 }) };
+  };
+  const name = `of ${kind} with a zero point, weights with ${ofWeights === 'each' ? 'one each' : ofWeights}`;
+
+  for (const { name: of, x: shape, w: weights, ...options } of CONVOLUTIONS)
+    test(`convolution ${name}: ${of}`, async () => {
+      useDevice('cpu');
+      const { x, zero } = q(shape);
+      const w = bytes(weights, 2);
+      const { zeros, given } = zerosOf(weights[0]!);
+      const scale = ofWeights === 'each' ? scales(weights[0]!) : 0.5;
+      const y = conv2d(
+        dequantizeLinear(x, 0.25, zero),
+        dequantizeLinear(w, scale, given, { axis: 0 }),
+        undefined,
+        options,
+      );
+      const names = launchesOf(y);
+      assert.ok(names.includes('conv2dBytes') && !names.includes('conv2d'), names.join());
+      const factor = typeof scale === 'number' ? scale : scale.reshape([-1, 1, 1, 1]);
+      const scaled = values(w, zeros).mul(factor) as Tensor;
+      assert.deepEqual(
+        await list(y),
+        await list(conv2d(values(x, zero).mul(0.25), scaled, undefined, options)),
+      );
+    });
+
+  for (const device of ['cpu', 'sim'] as const)
+    test(`${device}: product ${name}`, async () => {
+      useDevice(device);
+      const { x, zero } = q([5, 36]);
+      const w = bytes([24, 36], 4);
+      const { zeros, given } = zerosOf(24);
+      const scale = ofWeights === 'each' ? scales(24) : 0.5;
+      const y = dequantizeLinear(x, 0.5, zero).matmul(
+        dequantizeLinear(w, scale, given, { axis: 0 }).transpose(),
+      );
+      const names = launchesOf(y, openDevice(device).target);
+      assert.ok(names.includes(device === 'cpu' ? 'matmulDotBytes' : 'matmulI8'), names.join());
+      const factor = typeof scale === 'number' ? scale : scale.unsqueeze(1);
+      const scaled = values(w, zeros).mul(factor).transpose() as Tensor;
+      assert.deepEqual(
+        await list(y),
+        await list(values(x, zero).mul(0.5).matmul(scaled, { precision: 'f32' })),
+      );
+    });
+}
+
+test('u8 between layers are in memory as i8 alone', async () => {
+  useDevice('cpu');
+  const rounded = (v: Tensor, scale: number, zero: number): Tensor =>
+    dequantizeLinear(quantizeLinear(v, scale, zero, { dtype: u8 }), scale, zero);
+  const x = rounded(
+    tensor(
+      Float32Array.from({ length: 256 }, (_, i) => Math.sin(i)),
+      { shape: [1, 4, 8, 8] },
+    ),
+    0.02,
+    120,
+  );
+  const w = dequantizeLinear(bytes([4, 4, 3, 3], 6), 0.01);
+  const inner = rounded(conv2d(x, w, undefined, { padding: 1 }), 0.5, 100);
+  const y = conv2d(inner, w, undefined, { padding: 1 }).add(inner);
+  const roundings = topological(inIntegers([y.node], target), (n) => (n.isLeaf ? [] : n.src)).flatMap((n) =>
+    n.op === 'call' && callOf(n).op.name === 'quantizeLinear' ? [n.dtype.name] : [],
+  );
+  assert.ok(roundings.length >= 2 && roundings.every((name) => name === 'i8'), roundings.join());
+  const plain = conv2d(await fresh(inner), await fresh(w), undefined, { padding: 1, precision: 'f32' });
+  const expected = await list(plain.add(await fresh(inner)));
+  for (const [i, v] of (await list(y)).entries())
+    assert.ok(Math.abs(v - expected[i]!) <= 1e-4, `${i}: ${v} is not ${expected[i]}`);
+});
+
 test('a quantized layer stores bytes: bias, activation and rounding are in its kernel', async () => {
   useDevice('cpu');
   const x = dequantizeLinear(bytes([2, 4, 8, 8], 5), 0.5);
@@ -134,7 +234,6 @@ test('what is no product of such bytes stays one of floats', () => {
   const w = bytes([4, 8], 8);
   const other = quantizeLinear(tensor([[1, 2]]), 1, 3, { dtype: u8 });
   const names = [
-    dequantizeLinear(q, 0.5, 3).matmul(dequantizeLinear(w, 0.5).transpose()),
     dequantizeLinear(q, 0.5).matmul(w.cast(f32).transpose()),
     dequantizeLinear(q, scales(4), 0, { axis: 0 }).matmul(dequantizeLinear(w, 0.5).transpose()),
     dequantizeLinear(q, 0.5).matmul(dequantizeLinear(w, scales(8)).transpose()),

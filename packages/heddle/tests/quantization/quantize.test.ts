@@ -17,10 +17,13 @@ import {
 } from '../../src/index.js';
 import {
   type CalibrationMethod,
+  dequantizeLinear,
   prepareQat,
   QuantizationReport,
+  type QuantizedLayer,
   quantizationReport,
   quantize,
+  quantizeLinear,
 } from '../../src/quantization/index.js';
 
 /** Convolutions with batch norms, one of them depthwise, a skip connection, and a linear layer. */
@@ -113,6 +116,31 @@ test('weights are bytes with a scale for each output, and values are those of th
   assert.equal(net.training, true, 'the model keeps its mode');
   const after = await net.eval().forward(known.inputs).data();
   assert.deepEqual(after, first, 'and its forward');
+});
+
+test('what is added to the result of layers is added as the bytes that they took', async () => {
+  class Block extends nn.Module {
+    conv = new nn.Conv2d(2, 2, 3, { padding: 1 });
+    shortcut = new nn.Conv2d(2, 2, 1);
+    forward(x: Tensor): { readonly sum: Tensor; readonly scaled: Tensor } {
+      const sum = relu(this.conv.forward(x).add(x));
+      return { sum, scaled: this.shortcut.forward(sum).add(sum.mul(2)).add(sum) };
+    }
+  }
+  const model = new Block();
+  const x = randn([4, 2, 5, 5]);
+  const quantized = await quantize(model, [x], { method: 'minmax' });
+  const { conv, shortcut } = Object.fromEntries(quantized.layers);
+  const rounded = (v: Tensor, { inputScale }: QuantizedLayer): Tensor =>
+    dequantizeLinear(quantizeLinear(v, inputScale), inputScale);
+  const sum = relu(conv!.forward(x).add(rounded(x, conv!)));
+  // What is multiplied is not: the product is a value of its own.
+  const scaled = shortcut!.forward(sum).add(sum.mul(2)).add(rounded(sum, shortcut!));
+  const made = quantized.forward(x) as unknown as { readonly sum: Tensor; readonly scaled: Tensor };
+  assert.deepEqual(await made.sum.data(), await sum.data());
+  assert.deepEqual(await made.scaled.data(), await scaled.data());
+  const exact = relu(conv!.forward(x).add(x));
+  assert.notDeepEqual(await made.sum.data(), await exact.data(), 'the rounding is seen');
 });
 
 test('layers in keep stay in floating point, those of a module with it', async () => {

@@ -8,7 +8,7 @@ import { formatShape, type Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
-import { conv2dOfBytes } from '../integers/op.js';
+import { conv2dOfBytes } from '../integers/dequantized.js';
 import { SPREAD, stage } from '../stage.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import { convolve, packedWeights, packWeights } from './cpu.js';

@@ -7,7 +7,7 @@ import { broadcastShapes, formatShape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
-import { matmulOfBytes } from '../integers/op.js';
+import { matmulOfBytes } from '../integers/dequantized.js';
 import { SPREAD, stage } from '../stage.js';
 import { matmulDirect, matmulDot } from './cpu.js';
 import { matmulPacked, packedSizes, packPanels } from './cpu-packed.js';

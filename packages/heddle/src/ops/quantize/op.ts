@@ -3,10 +3,10 @@
  * zeroPoint), rounded half to even, and x ≈ (q − zeroPoint) · scale. These are elementwise ops without kernels of their own,
  * fused with what is around them.
  */
-import { DTYPES, f32, i32, NUMBER_LIMITS } from '../../core/dtype.js';
+import { DTYPES, f32, i8, i32, NUMBER_LIMITS, u8 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
-import type { FusedOp } from '../../graph/fused-op.js';
-import type { GraphNode } from '../../graph/node.js';
+import { callOf, type FusedOp, type OfIntegers } from '../../graph/fused-op.js';
+import { GraphNode } from '../../graph/node.js';
 
 /** What values are rounded to. The sources are (x, scale) or (x, scale, zeroPoint), the last two broadcast to x. */
 export interface Quantized {
@@ -33,6 +33,40 @@ export const quantizeOp: FusedOp<Quantized> = {
   kernels: [],
 };
 
+/** Kernels multiply i8: a u8 is the i8 that is 128 less, with a zero point that is 128 less. */
+const SIGN = 128;
+
+/** u8 as i8 that are 128 less. @param v bytes or zero points */
+const lessSign = (v: GraphNode): GraphNode => b.cast(b.sub(b.cast(v, i32), b.full(v.shape, i32, SIGN)), i8);
+
+/** The zero point of u8 for the i8 that are 128 less. @param scale has its shape */
+export const signedZero = (scale: GraphNode, zeroPoint: GraphNode | undefined): GraphNode =>
+  zeroPoint ? lessSign(zeroPoint) : b.full(scale.shape, i8, -SIGN);
+
+const MOVES: ReadonlySet<string> = new Set(['reshape', 'permute', 'detach']);
+
+/** u8 that were rounded to just before, and moved, rounded to the i8 that are 128 less; undefined for others. */
+function roundedToSigned(q: GraphNode): GraphNode | undefined {
+  if (q.isLeaf) return undefined;
+  if (MOVES.has(q.op)) {
+    const inner = roundedToSigned(q.src[0]!);
+    return inner && new GraphNode(q.op, { shape: q.shape, dtype: i8 }, [inner], q.arg, false);
+  }
+  if (q.op !== 'call' || callOf(q).op !== (quantizeOp as unknown as FusedOp)) return undefined;
+  const [x, scale, zeroPoint] = q.src;
+  return b.call(quantizeOp, [x!, scale!, signedZero(scale!, zeroPoint)], { dtype: 'i8' });
+}
+
+/** u8 as the i8 that are 128 less. */
+export const signedBytes = (q: GraphNode): GraphNode => roundedToSigned(q) ?? lessSign(q);
+
+/** What is rounded to u8 is rounded to i8, so that all who read it read the same memory. */
+function ofSigned([q, scale, zeroPoint]: readonly GraphNode[]): OfIntegers | undefined {
+  const bytes = q!.dtype === u8 ? roundedToSigned(q!) : undefined;
+  const src = bytes && [bytes, scale!, signedZero(scale!, zeroPoint)];
+  return src && { values: b.call(dequantizeOp, src, null) };
+}
+
 /** q, bytes or i32 → floats of the scale's dtype. The difference from the zero point is exact. */
 export const dequantizeOp: FusedOp<null> = {
   name: 'dequantizeLinear',
@@ -41,6 +75,7 @@ export const dequantizeOp: FusedOp<null> = {
     const steps = zeroPoint ? b.sub(b.cast(q!, i32), b.cast(zeroPoint, i32)) : q!;
     return b.cast(b.mul(b.cast(steps, f32), b.cast(scale!, f32)), scale!.dtype);
   },
+  ofIntegers: ofSigned,
   kernels: [],
 };
 
