@@ -25,6 +25,7 @@ const ENTRIES = {
   'cli/main.js': 'main',
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',
+  'distributed/tcp/tcp-worker.js': 'tcp-worker',
   'runtime/node/worker.js': 'worker',
   'runtime/cuda/compile/processes/broker.js': 'broker',
   'runtime/cuda/compile/processes/process.js': 'process',

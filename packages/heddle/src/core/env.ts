@@ -60,6 +60,11 @@ const flags = {
     fallback: '',
     parse: (s) => s,
   },
+  HEDDLE_MPI: {
+    doc: 'the MPI library (default: that of the mpirun on the PATH, system libraries)',
+    fallback: '',
+    parse: (s) => s,
+  },
   HEDDLE_CACHE: {
     doc: 'folder of compiled kernels and tuning results (default: ~/.cache/heddle); off: keep nothing',
     fallback: '',

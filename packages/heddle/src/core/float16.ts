@@ -16,8 +16,10 @@ function bitsOf(value: number): number {
 }
 
 /** The bits of `value` as bfloat16. */
-export function toBf16(value: number): number {
-  const bits = bitsOf(value);
+export const toBf16 = (value: number): number => f32ToBf16(bitsOf(value));
+
+/** The bits as bfloat16 of what `bits` stand for in f32. */
+export function f32ToBf16(bits: number): number {
   if ((bits & 0x7fffffff) > 0x7f800000) return (bits >>> 16) | 0x40;
   return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff;
 }
@@ -29,8 +31,10 @@ export function fromBf16(bits: number): number {
 }
 
 /** The bits of `value` as IEEE binary16. */
-export function toF16(value: number): number {
-  const bits = bitsOf(value);
+export const toF16 = (value: number): number => f32ToF16(bitsOf(value));
+
+/** The bits as IEEE binary16 of what `bits` stand for in f32. */
+export function f32ToF16(bits: number): number {
   const sign = (bits >>> 16) & 0x8000;
   const magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;

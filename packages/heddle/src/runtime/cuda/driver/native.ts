@@ -51,12 +51,18 @@ export type Functions<S extends Signatures> = {
 
 /**
  * Open a library. Its functions are looked up when they are first used, so that an older library that lacks some
- * still serves the others. @throws Error of the loader, if the library is not there or lacks a function
+ * still serves the others.
+ * @param global whether libraries that it loads by itself may use its symbols
+ * @throws Error of the loader, if the library is not there or lacks a function
  */
-export function openLibrary<const S extends Signatures>(path: string, signatures: S): Functions<S> {
+export function openLibrary<const S extends Signatures>(
+  path: string,
+  signatures: S,
+  global = false,
+): Functions<S> {
   let library: ReturnType<Koffi['load']>;
   try {
-    library = koffi().load(path);
+    library = koffi().load(path, { global });
   } catch (cause) {
     throw new Error(`${path} does not load: ${(cause as Error).message}`, { cause });
   }
@@ -77,6 +83,9 @@ export function openLibrary<const S extends Signatures>(path: string, signatures
   }
   return functions as Functions<S>;
 }
+
+/** Where a library has a global variable. @throws Error if it has none of that name */
+export const symbolAddress = (path: string, name: string): number => Number(koffi().load(path).symbol(name));
 
 /** Memory of this process that native code may hold pointers to, as long as this object lives. Little-endian. */
 export class NativeMemory {

@@ -1,0 +1,131 @@
+/** One call of a collective, as ranks tell each other of it before they exchange values. */
+import { DTYPES, type DTypeName } from '../core/dtype.js';
+import { ArgumentError, DistributedError } from '../core/errors.js';
+import type { HostValues, Peers, ReductionOp, Transport } from './transport.js';
+
+const KINDS = ['allReduce', 'broadcast', 'allGather', 'reduceScatter', 'barrier'] as const;
+const OPS = ['sum', 'prod', 'min', 'max'] as const;
+const NAMES = Object.keys(DTYPES) as DTypeName[];
+
+/** A method of `Transport`. */
+export type CallKind = (typeof KINDS)[number] & keyof Transport;
+
+/** What a call does, and to which memory. */
+export interface CollectiveCall {
+  readonly kind: CallKind;
+  /** Its ranks in the world, and the place of this rank among them. */
+  readonly ranks: readonly number[];
+  readonly index: number;
+  /** From 0, counted by the ranks of the group. */
+  readonly sequence: number;
+  readonly dtype: DTypeName;
+  readonly op: ReductionOp;
+  /** Of a broadcast: an index of `ranks`. */
+  readonly root: number;
+  readonly from: Uint8Array;
+  readonly to: Uint8Array;
+}
+
+const NOTHING: HostValues = { bytes: new Uint8Array(0), dtype: 'u8' };
+
+/** Makes the calls of one process, counts them for each group, and checks that the memory fits. */
+export class CallCounter {
+  readonly #counts = new Map<string, number>();
+
+  /** @throws ArgumentError if the lengths or dtypes of `from` and `to` do not fit */
+  next(
+    kind: CallKind,
+    { ranks, index }: Peers,
+    from: HostValues = NOTHING,
+    to: HostValues = from,
+    { op = 'sum', root = 0 }: { readonly op?: ReductionOp; readonly root?: number } = {},
+  ): CollectiveCall {
+    requireFit(kind, ranks.length, from, to);
+    const group = ranks.join(',');
+    const sequence = this.#counts.get(group) ?? 0;
+    this.#counts.set(group, sequence + 1);
+    const memory = { from: from.bytes, to: to.bytes, dtype: from.dtype };
+    return { kind, ranks, index, sequence, op, root, ...memory };
+  }
+}
+
+function requireFit(kind: CallKind, ranks: number, from: HostValues, to: HostValues): void {
+  const [many, one] = kind === 'reduceScatter' ? [from, to] : [to, from];
+  const times = kind === 'reduceScatter' || kind === 'allGather' ? ranks : 1;
+  if (many.dtype !== one.dtype || many.bytes.length !== times * one.bytes.length)
+    throw new ArgumentError(
+      `[${kind}] from has ${from.bytes.length} bytes of ${from.dtype}, to has ${to.bytes.length} of ${to.dtype}: with ` +
+        `${ranks} ranks ${one === from ? 'to' : 'from'} must have ${times} × as many, of the same dtype.`,
+    );
+}
+
+/** Words of a header, which are i32. */
+const HEADER_WORDS = 8;
+export const HEADER_BYTES: number = 4 * HEADER_WORDS;
+
+/** What ranks compare: equal headers are calls that fit together. */
+export function headerOf(call: CollectiveCall): Uint8Array {
+  const { kind, op, dtype, root, ranks, sequence, from } = call;
+  const words = new Int32Array(HEADER_WORDS);
+  const elements = from.length / DTYPES[dtype].bytes;
+  words.set([KINDS.indexOf(kind), OPS.indexOf(op), NAMES.indexOf(dtype), ranks[root]!, ranks.length]);
+  // Twelve bits for the rest of a length are enough: 2⁴⁴ elements.
+  words.set([sequence, elements % 2 ** 32, Math.floor(elements / 2 ** 32) | (digest(ranks) << 12)], 5);
+  return new Uint8Array(words.buffer);
+}
+
+/** FNV-1a: two groups of the same size rarely have the same. */
+const digest = (ranks: readonly number[]): number =>
+  ranks.reduce((hash, rank) => Math.imul(hash ^ rank, 0x01000193), 0x811c9dc5);
+
+/** @throws DistributedError that says what both ranks do, unless a peer's header is this call's */
+export function requireSameCall(
+  call: CollectiveCall,
+  mine: Uint8Array,
+  peer: number,
+  theirs: Uint8Array,
+): void {
+  if (mine.every((byte, i) => byte === theirs[i])) return;
+  const rank = call.ranks[call.index]!;
+  const both = [
+    { rank, words: wordsOf(mine) },
+    { rank: peer, words: wordsOf(theirs) },
+  ].sort((a, b) => a.rank - b.rank);
+  const [a, b] = both as [HeaderOfRank, HeaderOfRank];
+  const places = [placeOf(a.words), placeOf(b.words)];
+  const same = places[0] === places[1];
+  const said = both.map(
+    ({ rank: r, words }, i) => `rank ${r} ${actOf(words)}${same ? '' : ` in ${places[i]}`}`,
+  );
+  const other = same && actOf(a.words) === actOf(b.words) ? ', with other ranks,' : '';
+  throw new DistributedError(
+    `[distributed] ${said.join(', ')}${other}${same ? ` in ${places[0]}` : ''}. All ranks of a group must make the same calls in ` +
+      'the same order, with values of the same length and dtype: is there a branch that depends on the rank or its data?',
+  );
+}
+
+interface HeaderOfRank {
+  readonly rank: number;
+  readonly words: Int32Array;
+}
+
+const wordsOf = (header: Uint8Array): Int32Array => new Int32Array(header.slice().buffer);
+
+function actOf([kind = 0, op = 0, dtype = 0, root = 0, , , low = 0, high = 0]: Int32Array): string {
+  const values = `${(low >>> 0) + (high & 0xfff) * 2 ** 32} ${NAMES[dtype]}`;
+  switch (KINDS[kind]) {
+    case 'allReduce':
+      return `reduces ${values} (${OPS[op]})`;
+    case 'reduceScatter':
+      return `reduces and scatters ${values} (${OPS[op]})`;
+    case 'broadcast':
+      return `broadcasts ${values} of rank ${root}`;
+    case 'allGather':
+      return `gathers ${values}`;
+    default:
+      return 'waits at a barrier';
+  }
+}
+
+const placeOf = ([, , , , ranks = 0, sequence = 0]: Int32Array): string =>
+  `call ${sequence + 1} of ${ranks} ranks`;

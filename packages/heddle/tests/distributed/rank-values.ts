@@ -1,0 +1,72 @@
+/** Values that each rank can make for all others, and what collectives should make of them, element by element. */
+import { arrayOf, DTYPES, type DTypeName, type TypedArray } from '../../src/core/dtype.js';
+import { fromBf16, fromF16, toBf16, toF16 } from '../../src/core/float16.js';
+import type { ReductionOp } from '../../src/distributed/transport.js';
+
+export const ALL_DTYPES = Object.keys(DTYPES) as DTypeName[];
+export const ALL_OPS: readonly ReductionOp[] = ['sum', 'prod', 'min', 'max'];
+
+/** 32 bits, by the finalizer of MurmurHash3. */
+function hash(a: number, b: number, c: number): number {
+  let h = Math.imul(a, 0x9e3779b1) ^ Math.imul(b + 1, 0x85ebca6b) ^ Math.imul(c + 1, 0xc2b2ae35);
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
+}
+
+/** What a rank has: any integers; floats from −4 to 4, whose sums are rounded. */
+export function valuesOfRank(dtype: DTypeName, count: number, rank: number, seed: number): TypedArray {
+  const values = arrayOf(DTYPES[dtype], count);
+  for (let i = 0; i < count; i++) {
+    const h = hash(seed, rank, i);
+    const float = (h / 2 ** 32 - 0.5) * 8;
+    if (values instanceof BigInt64Array) values[i] = (BigInt(h) << 32n) | BigInt(hash(h, rank, i));
+    else if (dtype === 'f16') values[i] = toF16(float);
+    else if (dtype === 'bf16') values[i] = toBf16(float);
+    else if (dtype === 'bool') values[i] = h & 1;
+    else values[i] = DTYPES[dtype].kind === 'float' ? float : h;
+  }
+  return values;
+}
+
+const HALVES = { f16: [fromF16, toF16], bf16: [fromBf16, toBf16] } as const;
+
+function combine(op: ReductionOp, a: number, b: number): number {
+  if (op === 'sum') return a + b;
+  if (op === 'prod') return a * b;
+  return op === 'min' ? Math.min(a, b) : Math.max(a, b);
+}
+
+function combineIntegers(op: ReductionOp, a: bigint, b: bigint): bigint {
+  if (op === 'sum') return a + b;
+  if (op === 'prod') return a * b;
+  return (op === 'min') === a < b ? a : b;
+}
+
+/** The reduction in the order of the ranks: in f64 or f32 step by step, 16-bit floats rounded once, integers as such. */
+export function reducedValues(op: ReductionOp, dtype: DTypeName, ranks: readonly TypedArray[]): TypedArray {
+  const result = arrayOf(DTYPES[dtype], ranks[0]!.length);
+  const { kind, bytes } = DTYPES[dtype];
+  for (let i = 0; i < result.length; i++) {
+    const all = ranks.map((values) => values[i]!);
+    if (dtype === 'bool') {
+      result[i] = Number(op === 'sum' || op === 'max' ? all.some(Boolean) : all.every(Boolean));
+    } else if (kind === 'float') {
+      const [from, to] = dtype === 'f16' || dtype === 'bf16' ? HALVES[dtype] : [Number, Number];
+      const round = bytes === 8 ? Number : Math.fround;
+      result[i] = to(all.map((v) => from(Number(v))).reduce((a, b) => round(combine(op, a, b))));
+    } else {
+      const value = all.map(BigInt).reduce((a, b) => combineIntegers(op, a, b));
+      if (result instanceof BigInt64Array) result[i] = value;
+      else result[i] = Number(BigInt.asUintN(8 * bytes, value));
+    }
+  }
+  return result;
+}
+
+/** In memory that threads share, as that of the CPU device. */
+export function inSharedMemory(values: TypedArray): Uint8Array {
+  const bytes = new Uint8Array(new SharedArrayBuffer(values.byteLength));
+  bytes.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+  return bytes;
+}
