@@ -1,92 +1,25 @@
 /** The REST side against its OpenAPI document, by a client that is made of the document, and the document against the protocol's. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Ajv } from 'ajv';
+import { parse } from 'yaml';
 import { type RunningService, serve } from '../src/index.js';
+import { DocumentClient, type OpenApiDocument } from './document-client.js';
 import { lenetRun, pointsRun, temporaryFolder } from './models.js';
-
-interface Operation {
-  readonly operationId: string;
-  readonly parameters?: readonly { readonly in: string; readonly name: string }[];
-  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
-  readonly responses: Readonly<
-    Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>
-  >;
-}
-interface Document {
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-  readonly components: {
-    readonly schemas: Readonly<
-      Record<string, { readonly required?: readonly string[]; readonly properties?: object }>
-    >;
-  };
-}
 
 const folder = await temporaryFolder();
 let service: RunningService;
-let document: Document;
-let ajv: Ajv;
+let document: OpenApiDocument;
+let client: DocumentClient;
 before(async () => {
   await pointsRun(join(folder, 'points'));
   await lenetRun(join(folder, 'lenet'));
   service = await serve(folder, { port: 0, grpcPort: null, device: 'cpu', logLevel: 'silent' });
-  document = (await (await fetch(`${service.url}/openapi.json`)).json()) as Document;
-  ajv = new Ajv({ strict: false }).addSchema({ $id: 'openapi', ...document });
+  document = (await (await fetch(`${service.url}/openapi.json`)).json()) as OpenApiDocument;
+  client = new DocumentClient(document, service.url);
 });
 after(() => service?.close());
-
-const called = new Set<string>();
-
-function operation(id: string): { readonly path: string; readonly method: string; readonly own: Operation } {
-  for (const [path, methods] of Object.entries(document.paths))
-    for (const [method, own] of Object.entries(methods))
-      if (own.operationId === id) return { path, method, own };
-  throw new Error(`the document has no operation ${id}`);
-}
-
-function requireSchema(schema: object, value: unknown, what: string): void {
-  const text = JSON.stringify(schema).replaceAll('"#/', '"openapi#/');
-  const validate = ajv.compile(JSON.parse(text) as object);
-  assert.ok(validate(value), `${what}: ${ajv.errorsText(validate.errors)} in ${JSON.stringify(value)}`);
-}
-
-/** Call an operation by its id; request and response have to be as the document says. */
-async function call(
-  id: string,
-  parameters: Readonly<Record<string, string>> = {},
-  body?: object | Uint8Array,
-): Promise<{ readonly status: number; readonly value: unknown }> {
-  called.add(id);
-  const { path, method, own } = operation(id);
-  const headers: Record<string, string> = {};
-  const query = new URLSearchParams();
-  let target = path;
-  for (const [name, value] of Object.entries(parameters)) {
-    const place = own.parameters?.find((parameter) => parameter.name === name)?.in;
-    if (place === 'path') target = target.replace(`{${name}}`, encodeURIComponent(value));
-    else if (place === 'query') query.set(name, value);
-    else if (place === 'header') headers[name] = value;
-    else throw new Error(`${id} has no parameter ${name}`);
-  }
-  const json = own.requestBody?.content['application/json'];
-  if (body !== undefined && !(body instanceof Uint8Array))
-    requireSchema(json!.schema, body, `the request of ${id}`);
-  const response = await fetch(`${service.url}${target}${query.size > 0 ? `?${query}` : ''}`, {
-    ...{ method: method.toUpperCase(), headers },
-    ...(body !== undefined && {
-      body: body instanceof Uint8Array ? (body as BodyInit) : JSON.stringify(body),
-    }),
-  });
-  const described = own.responses[response.status];
-  assert.ok(described, `${id} answered ${response.status}, which the document does not have`);
-  const text = await response.text();
-  const schema = described.content?.['application/json']?.schema;
-  if (!schema) return { status: response.status, value: text };
-  const value: unknown = JSON.parse(text);
-  requireSchema(schema, value, `the answer ${response.status} of ${id}`);
-  return { status: response.status, value };
-}
 
 /** A PNG of one pixel. */
 const PNG = Buffer.from(
@@ -106,27 +39,27 @@ test('every operation answers as the document says, and every operation was call
     'metrics',
     'repositoryIndex',
   ])
-    assert.equal((await call(id)).status, 200, id);
+    assert.equal((await client.call(id)).status, 200, id);
   for (const id of ['modelReady', 'modelMetadata']) {
-    assert.equal((await call(id, model)).status, 200, id);
-    assert.equal((await call(id, { model: 'none' })).status, 404, id);
-    assert.equal((await call(`${id}Version`, version)).status, 200, id);
+    assert.equal((await client.call(id, model)).status, 200, id);
+    assert.equal((await client.call(id, { model: 'none' })).status, 404, id);
+    assert.equal((await client.call(`${id}Version`, version)).status, 200, id);
   }
   const request = { id: '42', inputs: [INPUT], outputs: [{ name: 'logits' }], parameters: { priority: 1 } };
-  assert.equal((await call('infer', model, request)).status, 200);
-  assert.equal((await call('inferVersion', version, request)).status, 200);
-  assert.equal((await call('infer', model, { inputs: [] })).status, 400);
-  assert.equal((await call('infer', { ...model, 'X-Request-Timeout-Ms': '0.001' }, request)).status, 504);
-  const image = { model: 'lenet', top: '2', gradcam: 'true' };
-  assert.equal((await call('classify', image, PNG)).status, 200);
-  assert.equal((await call('classify', image, Buffer.from('text'))).status, 415);
-  assert.equal((await call('repositoryUnload', model)).status, 200);
-  assert.equal((await call('repositoryUnload', model)).status, 404);
-  assert.equal((await call('repositoryLoad', model)).status, 200);
-  const all = Object.values(document.paths).flatMap((methods) =>
-    Object.values(methods).map((own) => own.operationId),
+  assert.equal((await client.call('infer', model, request)).status, 200);
+  assert.equal((await client.call('inferVersion', version, request)).status, 200);
+  assert.equal((await client.call('infer', model, { inputs: [] })).status, 400);
+  assert.equal(
+    (await client.call('infer', { ...model, 'X-Request-Timeout-Ms': '0.001' }, request)).status,
+    504,
   );
-  assert.deepEqual([...called].sort(), all.sort());
+  const image = { model: 'lenet', top: '2', gradcam: 'true' };
+  assert.equal((await client.call('classify', image, PNG)).status, 200);
+  assert.equal((await client.call('classify', image, Buffer.from('text'))).status, 415);
+  assert.equal((await client.call('repositoryUnload', model)).status, 200);
+  assert.equal((await client.call('repositoryUnload', model)).status, 404);
+  assert.equal((await client.call('repositoryLoad', model)).status, 200);
+  assert.deepEqual([...client.called].sort(), [...client.operations].sort());
 });
 
 /**
@@ -164,4 +97,42 @@ test('the document has the operations and the required members of the published 
     assert.deepEqual([...(schema.required ?? [])].sort(), [...required].sort(), name);
     for (const member of required) assert.ok(Object.hasOwn(schema.properties!, member), `${name}.${member}`);
   }
+});
+
+/** The published document itself, open_inference_rest.yaml, where a copy of it is named. */
+const PUBLISHED_FILE = process.env.OPEN_INFERENCE_REST_YAML;
+
+test('a client made of the published document gets what that promises', {
+  skip: PUBLISHED_FILE === undefined && 'OPEN_INFERENCE_REST_YAML does not name the published document',
+}, async () => {
+  const published = parse(readFileSync(PUBLISHED_FILE!, 'utf8')) as OpenApiDocument;
+  const own = new DocumentClient(published, service.url);
+  const model = { MODEL_NAME: 'points', MODEL_VERSION: '1' };
+  const ids = Object.fromEntries(
+    own.operations.map((id) => [
+      id.replace(/-?\$-(MODEL_NAME|MODEL_VERSION|modelName|modelVersion)/g, ''),
+      id,
+    ]),
+  );
+  const call = (id: string, ...rest: [Record<string, string>?, object?]) => own.call(ids[id]!, ...rest);
+  for (const id of ['get-v2-health-live', 'get-v2-health-ready', 'get-v2'])
+    assert.equal((await call(id)).status, 200, id);
+  assert.equal((await call('get-v2-models-versions-ready', model)).status, 200);
+  const { value: metadata } = await call('get-v2-models-versions', model);
+  assert.deepEqual((metadata as { inputs: unknown }).inputs, [
+    { name: 'input', datatype: 'FP32', shape: [-1, 2] },
+  ]);
+  const infer = 'post-v2-models-versions-infer';
+  const request = { id: '42', inputs: [INPUT], outputs: [{ name: 'logits' }] };
+  const { value: answer } = await call(infer, model, request);
+  const { id, model_name, outputs } = answer as {
+    id: string;
+    model_name: string;
+    outputs: { data: number[] }[];
+  };
+  assert.deepEqual([id, model_name, outputs.length, outputs[0]!.data.length], ['42', 'points', 1, 1]);
+  const { status, value: refusal } = await call(infer, model, { inputs: [{ ...INPUT, name: 'other' }] });
+  assert.equal(status, 400);
+  assert.match((refusal as { error: string }).error, /'input' is missing/);
+  assert.deepEqual([...own.called].sort(), [...own.operations].sort());
 });

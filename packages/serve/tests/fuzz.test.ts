@@ -1,15 +1,14 @@
 /** Damaged requests get a refusal that says why, and the service goes on. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
-import { create, toBinary } from '@bufbuild/protobuf';
+import { after, before, test } from 'node:test';
 import { Client, credentials, type ServiceError as GrpcError } from '@grpc/grpc-js';
+import fc from 'fast-check';
 import { ServiceError } from '../src/errors.js';
-import { ModelInferRequestSchema } from '../src/grpc/generated/open_inference_grpc_pb.js';
 import { type RunningService, serve } from '../src/index.js';
 import type { ModelSpec } from '../src/protocol/model-spec.js';
 import { parseInferBody } from '../src/rest/infer-body.js';
-import { damagedMessage, damagedRequest, REFUSED_STATUS } from './damaged-requests.js';
+import { damagedMessage, damagedRequest, type RawRequest, REFUSED_STATUS } from './damaged-requests.js';
 import { pointsRun, temporaryFolder } from './models.js';
 import { property } from './property.js';
 
@@ -31,6 +30,19 @@ const SPEC: ModelSpec = {
   inputs: [{ name: 'input', datatype: 'FP32', shape: [-1, 2] }],
   outputs: [{ name: 'logits', datatype: 'FP32', shape: [-1, 1] }],
 };
+
+test('a fifth of the damaged requests and more are still right: they get as far as the model', () => {
+  const isRight = ({ body, headerLength }: RawRequest): boolean => {
+    try {
+      parseInferBody(body, headerLength, SPEC, 10);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  const cases = fc.sample(damagedRequest, { numRuns: 1000, seed: 1 });
+  assert.ok(cases.filter(isRight).length >= 200);
+});
 
 property(
   'a damaged body is parsed to inputs that fit, or refused',
@@ -64,23 +76,12 @@ property(
   { runs: 150 },
 );
 
-const message = toBinary(
-  ModelInferRequestSchema,
-  create(ModelInferRequestSchema, {
-    modelName: 'points',
-    id: 'x',
-    inputs: [{ name: 'input', datatype: 'FP32', shape: [2n, 2n] }],
-    outputs: [{ name: 'logits' }],
-    rawInputContents: [new Uint8Array(16)],
-  }),
-);
-
 /** OK, INVALID_ARGUMENT, NOT_FOUND. */
 const GRPC_STATUS: ReadonlySet<number> = new Set([0, 3, 5]);
 
 property(
   'a damaged gRPC message is answered, and not by a failure of the service',
-  [damagedMessage(message)],
+  [damagedMessage],
   async (bytes) => {
     const code = await new Promise<number>((resolve) =>
       client.makeUnaryRequest(
