@@ -13,6 +13,7 @@ import type {
   BenchInferenceOptions,
   BenchLadderOptions,
   BenchMnistOptions,
+  BenchServeOptions,
   BenchStartOptions,
   BenchVendorOptions,
 } from './run.js';
@@ -222,7 +223,7 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
-  for (const add of [addStartBench, addDataBenches, addInferenceBench]) add(bench, ended);
+  for (const add of [addStartBench, addDataBenches, addInferenceBench, addServeBench]) add(bench, ended);
   bench
     .command('vendor')
     .summary("the vendor's libraries on the workloads of kernels: half a minute")
@@ -363,5 +364,38 @@ function addInferenceBench(bench: Command, ended: (exitCode: number) => void): v
     .action(async (options: BenchInferenceOptions) => {
       const { benchInference } = await import('./run.js');
       ended(await benchInference(options));
+    });
+}
+
+function addServeBench(bench: Command, ended: (exitCode: number) => void): void {
+  bench
+    .command('serve')
+    .summary('a service under load beside its engine alone, on the CPU: about two minutes')
+    .description(
+      'Requests a second, latency and CPU time of a request, with clients that wait for their answers: over REST and gRPC, batched and ' +
+        'one by one, an example and 32 of them in a request. Needs the package heddle-serve, and the load tools wrk and h2load, which take ' +
+        'their CPU time from the same machine.',
+    )
+    .option('--only <list>', 'cases or their first words, separated by commas (default: all)', words)
+    .option('--seconds <n>', 'time for each case in each round', wholeNumber(1), 5)
+    .option('--rounds <n>', 'times that each case is loaded', wholeNumber(1), 3)
+    .option('--clients <n>', 'connections', wholeNumber(1, 10_000), 64)
+    .option('--json <file>', 'where to write (default: bench/results/serve-<date>.json)')
+    .addHelpText(
+      'after',
+      `
+Cases:
+  lenet5-rest, wide-rest        an example in a request, binary
+  lenet5-grpc, wide-grpc        the same over gRPC
+  lenet5-single, wide-single    over REST, not batched
+  lenet5-rest32, wide-rest32    32 examples in a request
+wide is a network of three layers with 20 million weights.
+
+Example:
+  $ heddle bench serve --only lenet5`,
+    )
+    .action(async (options: BenchServeOptions) => {
+      const { benchServe } = await import('./run.js');
+      ended(await benchServe(options));
     });
 }

@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { realDevice } from 'heddle/internal/cli/ceilings.js';
 import { writeResults, writeText } from 'heddle/internal/cli/figures.js';
@@ -37,6 +38,7 @@ import {
   transposeReport,
 } from './report.js';
 import { readPeers } from './results.js';
+import { runServeBench, type ServeBenchOptions, serveReport } from './serve.js';
 import { runStartBench, type StartBenchOptions } from './start.js';
 import { runTransposeBench, TRANSPOSE_SIZES } from './transpose.js';
 import { ladderYardsticks, measureVendor, type Yardstick, yardsticks } from './vendor.js';
@@ -338,6 +340,25 @@ export async function benchInference(options: BenchInferenceOptions): Promise<nu
     );
     if (!results) return 130;
     await publish(results, inferenceReport(results), json);
+    return 0;
+  });
+}
+
+export interface BenchServeOptions extends Omit<ServeBenchOptions, 'given' | 'onProgress' | 'signal'> {
+  /** Where the results go. Default: `bench/results/serve-<date>.json`. */
+  readonly json?: string;
+}
+
+/** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
+export async function benchServe({ json, ...options }: BenchServeOptions): Promise<number> {
+  const { only, seconds, rounds, clients } = options;
+  const given = `${only ? ` --only ${only.join(',')}` : ''} --seconds ${seconds} --rounds ${rounds} --clients ${clients}`;
+  // The engine alone gets as many threads as the service leaves to its models.
+  process.env.HEDDLE_THREADS ??= String(Math.max(1, availableParallelism() - 1));
+  return onDevice('cpu', async () => {
+    const results = await watched((watch) => runServeBench({ ...options, given, ...watch }));
+    if (!results) return 130;
+    await publish(results, serveReport(results), json);
     return 0;
   });
 }

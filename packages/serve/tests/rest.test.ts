@@ -103,6 +103,22 @@ test('an inference in JSON gives what the network gives, in the version that is 
   assert.notEqual(latest.outputs[0].data[0], expected);
 });
 
+test('an answer that JSON has no numbers for is refused, and given as binary data', async () => {
+  const input = { name: 'input', datatype: 'FP32', shape: [1, 2], parameters: { binary_data_size: 8 } };
+  const send = (parameters: object): Promise<Response> => {
+    const head = Buffer.from(JSON.stringify({ inputs: [input], parameters }));
+    return fetch(`${service.url}/v2/models/points/infer`, {
+      method: 'POST',
+      headers: { 'inference-header-content-length': String(head.length) },
+      body: Buffer.concat([head, Buffer.from(Float32Array.of(Number.NaN, 1).buffer)]) as BodyInit,
+    });
+  };
+  const refused = await send({});
+  assert.equal(refused.status, 400);
+  assert.match(await refused.text(), /has the value NaN at 0, which JSON cannot say\. Ask for binary data/);
+  assert.equal((await send({ binary_data_output: true })).status, 200);
+});
+
 test('binary data come in and go out', async () => {
   const values = Float32Array.from({ length: 3 * 784 }, (_, i) => Math.sin(i));
   const expected = await outputOf(lenet, values, [3, 1, 28, 28]);

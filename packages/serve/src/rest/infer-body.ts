@@ -1,7 +1,7 @@
 /** The bodies of REST inference: JSON, with the elements of tensors in it or, by the binary data extension, behind it. */
 import { isPlainObject, shown } from 'heddle/internal/core/arguments.js';
 import type { OutputTensor } from '../batching/batcher.js';
-import { invalid, ServiceError } from '../errors.js';
+import { invalid } from '../errors.js';
 import { bytesOf, valuesOf } from '../protocol/datatypes.js';
 import {
   type CheckedInputs,
@@ -198,8 +198,7 @@ export function formatInferAnswer(
     const values = valuesOf(datatype, bytes);
     const at = values.findIndex((value) => typeof value === 'number' && !Number.isFinite(value));
     if (at >= 0)
-      throw new ServiceError(
-        'internal',
+      throw invalid(
         `the output '${name}' has the value ${values[at]} at ${at}, which JSON cannot say. Ask for binary data.`,
       );
     tensors.push(`${head}"data":[${values.join()}]}`);
