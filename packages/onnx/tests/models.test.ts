@@ -1,4 +1,7 @@
-/** Models that PyTorch exported, from torchvision, timm and transformers: the results of ONNX Runtime to 10⁻⁴. */
+/**
+ * Models that PyTorch exported, from torchvision, timm and transformers, and models of the operators that ONNX Runtime's optimizer
+ * writes: the results of ONNX Runtime to 10⁻⁴.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Tensor } from 'heddle';
@@ -6,7 +9,9 @@ import { loadOnnx } from '../src/index.js';
 import { Value } from '../src/values/value.js';
 import { casesOf, largestDifference, parsed } from './node-cases.js';
 
-const { cases } = casesOf(new URL('../../tests/golden/model-cases.bin.br', import.meta.url));
+const cases = ['model', 'contrib'].flatMap(
+  (name) => casesOf(new URL(`../../tests/golden/${name}-cases.bin.br`, import.meta.url)).cases,
+);
 
 for (const { name, model: bytes, sets } of cases)
   test(`${name} computes what ONNX Runtime does`, async () => {

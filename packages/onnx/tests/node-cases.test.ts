@@ -32,7 +32,7 @@ test('every version of an operator since the first that is claimed is claimed', 
   assert.equal(NEWEST_OPSETS[''], HEADER.opset);
   for (const [name, { since }] of Object.entries(OPERATORS)) {
     // ONNX Runtime's own operators are not in the standard.
-    if (name.startsWith('com.microsoft.')) continue;
+    if (name.startsWith('com.microsoft.') || name === 'SimplifiedLayerNormalization') continue;
     const standard = HEADER.versions[name];
     assert.ok(standard, `${name} is no operator of ONNX`);
     const isCurrent = (v: number): boolean => !HEADER.deprecated[name]?.includes(v);

@@ -102,6 +102,8 @@ where an operator works there, on values of the host. The test suite makes this 
 
 A version is listed if the standard changed the operator there; a model of any opset from 7 to ${HEADER.opset} is of the newest
 version that is not newer than its opset. Cases of a function's expansion count for the function.
+Operators of \`com.microsoft\` and SimplifiedLayerNormalization are ONNX Runtime's own, which its optimizers write; other tests compare
+them with its answers.
 
 | operator | versions | cases | those that do not pass |
 |---|---|--:|---|

@@ -103,7 +103,8 @@ export class Planner {
   }
 
   #opsets(imports: ModelProto['opsetImport']): ReadonlyMap<string, number> {
-    const opsets = new Map<string, number>();
+    // ONNX Runtime's optimizer writes nodes of its domain into models that do not import it.
+    const opsets = new Map([['com.microsoft', 1]]);
     for (const { domain, version } of imports) {
       const name = domainOf(domain);
       const newest = NEWEST_OPSETS[name];

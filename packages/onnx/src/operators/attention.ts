@@ -1,5 +1,5 @@
 /** Attention, and what goes with it: rotary positions and gated activations. */
-import { type AnyTensor, f32, scaledDotProductAttention, type Tensor } from 'heddle';
+import { type AnyTensor, type DType, f32, scaledDotProductAttention, type Tensor } from 'heddle';
 import { ELEMENT_TYPES, elementTypeOf } from '../file/element-types.js';
 import { hostTensor } from '../values/host-ops.js';
 import { listOf } from '../values/limits.js';
@@ -20,7 +20,7 @@ const ATTENTION = {
 };
 
 /** (B, S, heads · d) → (B, heads, S, d); four dimensions stay as they are. */
-function headsOf(call: Call, x: Value, heads: number | undefined): Value {
+export function headsOf(call: Call, x: Value, heads: number | undefined): Value {
   if (x.rank === 4) return x;
   const [b, s, width] = x.shape as [number, number, number];
   if (x.rank !== 3 || !heads || width % heads !== 0)
@@ -32,7 +32,7 @@ function headsOf(call: Call, x: Value, heads: number | undefined): Value {
 const MASKED = Number.NEGATIVE_INFINITY;
 
 /** 0 where a score counts and −∞ where it does not. */
-const biasOf = (allowed: AnyTensor, like: AnyTensor): AnyTensor =>
+export const biasOf = (allowed: AnyTensor, like: AnyTensor): AnyTensor =>
   (allowed.where(0, MASKED) as AnyTensor).cast(like.dtype);
 
 /** The mask of a node as what is added to the scores, as wide as there are keys. */
@@ -47,7 +47,7 @@ function maskBias(mask: Value, keys: number, like: AnyTensor): AnyTensor {
 }
 
 /** 0, 1, … in i32, as a column or a row. */
-const line = (count: number, shape: readonly number[]): AnyTensor =>
+export const line = (count: number, shape: readonly number[]): AnyTensor =>
   Value.host(
     hostTensor(
       ELEMENT_TYPES.i32,
@@ -82,6 +82,44 @@ function scoreBias(
   return parts.length > 0 ? parts.reduce((a, b) => a.add(b)) : undefined;
 }
 
+/** How queries attend to keys. */
+interface Attending {
+  readonly scale: number;
+  /** What is added to the scores. */
+  readonly bias: AnyTensor | undefined;
+  /** Scores s become softcap · tanh(s / softcap); 0: they stay. */
+  readonly softcap: number;
+  /** What the softmax is computed in; default: the dtype of the queries. */
+  readonly precision?: DType | undefined;
+}
+
+/** softmax(q·kᵀ · scale + bias) · v for queries (B, heads, S, d), and keys and values of as many heads, or of a divisor of them. */
+export function attended(q: AnyTensor, k: AnyTensor, v: AnyTensor, how: Attending): AnyTensor {
+  if (how.bias || how.softcap > 0) return scored(q, k, v, how).output;
+  const enableGqa = q.shape[1] !== k.shape[1];
+  return scaledDotProductAttention(q as Tensor, k, v, { scale: how.scale, enableGqa });
+}
+
+/** The same, with the scores: as products, capped, with the bias, and as shares. */
+function scored(
+  q: AnyTensor,
+  k: AnyTensor,
+  v: AnyTensor,
+  { scale, bias, softcap, precision }: Attending,
+): { readonly output: AnyTensor; readonly stages: readonly [AnyTensor, AnyTensor, AnyTensor, AnyTensor] } {
+  const repeated = (x: AnyTensor): Tensor => x.repeatInterleave(q.shape[1]! / x.shape[1]!, 1) as Tensor;
+  const root = Math.sqrt(scale);
+  const raw = (q.mul(root) as Tensor).matmul(repeated(k).mul(root).transpose() as Tensor) as AnyTensor;
+  const capped = softcap > 0 ? raw.div(softcap).tanh().mul(softcap) : raw;
+  const biased = bias ? capped.add(bias) : capped;
+  const wide = (precision ? biased.cast(precision) : biased) as Tensor;
+  // A query that no key counts for has no probabilities: its row is 0.
+  const isMasked = bias?.max(-1, { keepdim: true }).eq(MASKED);
+  const shares = wide.softmax(-1).cast(q.dtype);
+  const clean = isMasked ? (isMasked.where(0, shares) as AnyTensor).cast(q.dtype) : shares;
+  return { output: (clean as Tensor).matmul(repeated(v)) as AnyTensor, stages: [raw, capped, biased, clean] };
+}
+
 const Attention = operator({
   since: [23, 24, 25],
   inputs: [3, 7],
@@ -104,33 +142,40 @@ const Attention = operator({
     const joined = (y: AnyTensor): Value =>
       Value.of(given.rank === 4 ? y : y.transpose(1, 2).reshape([q.shape[0]!, queries, -1]));
     const wantsScores = call.outputs[3] === true;
-    if (!bias && !wantsScores && a.softcap === 0 && a.softmax_precision === undefined) {
-      const output = scaledDotProductAttention(q.tensor as Tensor, k.tensor, v.tensor, {
-        scale,
-        enableGqa: heads !== keyHeads,
-      });
-      return [joined(output), k, v];
-    }
-    const repeated = (x: Value): Tensor => x.tensor.repeatInterleave(heads / keyHeads, 1) as Tensor;
-    const root = Math.sqrt(scale);
-    const raw = (q.tensor.mul(root) as Tensor).matmul(
-      repeated(k).mul(root).transpose() as Tensor,
-    ) as AnyTensor;
-    const capped = a.softcap > 0 ? raw.div(a.softcap).tanh().mul(a.softcap) : raw;
-    const biased = bias ? capped.add(bias) : capped;
     const precision =
       a.softmax_precision === undefined ? undefined : elementTypeOf(a.softmax_precision, call.where).dtype;
-    const wide = (precision ? biased.cast(precision) : biased) as Tensor;
-    // A query that no key counts for has no probabilities: its row is 0.
-    const isMasked = bias?.max(-1, { keepdim: true }).eq(MASKED);
-    const shares = wide.softmax(-1).cast(q.tensor.dtype);
-    const clean = isMasked ? (isMasked.where(0, shares) as AnyTensor).cast(q.tensor.dtype) : shares;
-    const scores = [raw, capped, biased, clean][a.qk_matmul_output_mode] ?? raw;
-    return [joined((clean as Tensor).matmul(repeated(v)) as AnyTensor), k, v, Value.of(scores)];
+    if (!wantsScores && precision === undefined) {
+      const output = attended(q.tensor, k.tensor, v.tensor, { scale, bias, softcap: a.softcap });
+      return [joined(output), k, v];
+    }
+    const { output, stages } = scored(q.tensor, k.tensor, v.tensor, {
+      ...{ scale, bias, precision, softcap: a.softcap },
+    });
+    return [joined(output), k, v, Value.of(stages[a.qk_matmul_output_mode] ?? stages[0])];
   },
 });
 
-/** Pairs of features turned by angles that grow with the position. Su et al. 2021. */
+/**
+ * Pairs of features turned by angles that grow with the position. Su et al. 2021.
+ * @param heads (B, heads, S, d) @param cos of the angles, (B or 1, 1, S, pairs); features beyond the pairs stay as they are
+ */
+export function rotated(heads: AnyTensor, cos: AnyTensor, sin: AnyTensor, isInterleaved: boolean): Value {
+  const size = heads.shape[3]!;
+  const turned = 2 * cos.shape.at(-1)!;
+  const [first, second] = isInterleaved
+    ? [heads.at('...', `0:${turned}:2`), heads.at('...', `1:${turned}:2`)]
+    : [heads.at('...', `0:${turned / 2}`), heads.at('...', `${turned / 2}:${turned}`)];
+  const real = Value.of(cos.mul(first!).sub(sin.mul(second!)));
+  const imaginary = Value.of(sin.mul(first!).add(cos.mul(second!)));
+  const both = isInterleaved
+    ? Value.concat(
+        [real, imaginary].map((x) => x.reshape([...x.shape, 1])),
+        4,
+      ).reshape([...real.shape.slice(0, 3), turned])
+    : Value.concat([real, imaginary], 3);
+  return turned < size ? Value.concat([both, Value.of(heads.at('...', `${turned}:`))], 3) : both;
+}
+
 const RotaryEmbedding = operator({
   since: [23],
   inputs: [3, 4],
@@ -138,8 +183,7 @@ const RotaryEmbedding = operator({
   compute: (call) => {
     const given = call.value(0);
     const heads = headsOf(call, given, call.attributes.num_heads).tensor;
-    const size = heads.shape[3]!;
-    const turned = call.attributes.rotary_embedding_dim || size;
+    const turned = call.attributes.rotary_embedding_dim || heads.shape[3]!;
     const positions = call.optional(3);
     const angles = (i: number): AnyTensor => {
       const cache = call.value(i);
@@ -148,20 +192,7 @@ const RotaryEmbedding = operator({
         throw call.shapeError(`caches have ${at.shape.at(-1)} angles, must have ${turned / 2}.`);
       return at.unsqueeze(1);
     };
-    const [cos, sin] = [angles(1), angles(2)];
-    const isInterleaved = call.attributes.interleaved === 1;
-    const [first, second] = isInterleaved
-      ? [heads.at('...', `0:${turned}:2`), heads.at('...', `1:${turned}:2`)]
-      : [heads.at('...', `0:${turned / 2}`), heads.at('...', `${turned / 2}:${turned}`)];
-    const real = Value.of(cos.mul(first!).sub(sin.mul(second!)));
-    const imaginary = Value.of(sin.mul(first!).add(cos.mul(second!)));
-    const both = isInterleaved
-      ? Value.concat(
-          [real, imaginary].map((x) => x.reshape([...x.shape, 1])),
-          4,
-        ).reshape([...real.shape.slice(0, 3), turned])
-      : Value.concat([real, imaginary], 3);
-    const made = turned < size ? Value.concat([both, Value.of(heads.at('...', `${turned}:`))], 3) : both;
+    const made = rotated(heads, angles(1), angles(2), call.attributes.interleaved === 1);
     return given.rank === 4 ? made : made.permute([0, 2, 1, 3]).reshape(given.shape);
   },
 });

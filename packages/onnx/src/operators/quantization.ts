@@ -116,32 +116,43 @@ const DequantizeLinear = operator({
   },
 });
 
+/** Bytes with the scale and zero point that x itself asks for: its range, with 0 in it. */
+export function dynamicallyQuantized(x: Tensor): {
+  readonly levels: Value;
+  readonly scale: AnyTensor;
+  readonly zero: AnyTensor;
+} {
+  const low = x.min().minimum(0);
+  const high = x.max().maximum(0);
+  const scale = high.sub(low).div(255);
+  // All zeros have the scale 0; they are quantized by 1.
+  const safe = scale.eq(0).where(1, scale) as AnyTensor;
+  const zero = low.neg().div(safe).round().clamp(0, 255);
+  return { levels: quantized(x, safe, zero, UINT8), scale, zero };
+}
+
 const DynamicQuantizeLinear = operator({
   since: [11],
   inputs: [1],
   compute: (call) => {
-    const x = call.tensor(0) as Tensor;
-    const low = x.min().minimum(0);
-    const high = x.max().maximum(0);
-    const scale = high.sub(low).div(255);
-    // All zeros have the scale 0; they are quantized by 1.
-    const safe = scale.eq(0).where(1, scale) as AnyTensor;
-    const zero = low.neg().div(safe).round().clamp(0, 255);
-    return [quantized(x, safe, zero, UINT8), Value.of(scale), Value.of(zero.cast(UINT8.dtype!))];
+    const { levels, scale, zero } = dynamicallyQuantized(call.tensor(0) as Tensor);
+    return [levels, Value.of(scale), Value.of(zero.cast(UINT8.dtype!))];
   },
 });
 
 /** Integers without their zero point, in f64. */
-const centred = (x: AnyTensor, zero: AnyTensor | undefined): AnyTensor =>
+export const centred = (x: AnyTensor, zero: AnyTensor | undefined): AnyTensor =>
   zero ? x.cast(f64).sub(zero.cast(f64)) : x.cast(f64);
 
 /** Of a matrix (…, M, K), a value for each row. */
-const perRow = (v: AnyTensor | undefined): AnyTensor | undefined =>
+export const perRow = (v: AnyTensor | undefined): AnyTensor | undefined =>
   v && v.ndim === 1 && v.size > 1 ? v.reshape([-1, 1]) : v && v.size === 1 ? v.reshape([]) : v;
 /** Of weights (O, …), a value for each output channel. */
 const perOutput = (v: AnyTensor | undefined, rank: number): AnyTensor | undefined =>
   v && (v.size === 1 ? v.reshape([]) : v.reshape([-1, ...new Array<number>(rank - 1).fill(1)]));
-const scalar = (v: AnyTensor | undefined): AnyTensor | undefined => (v && v.size === 1 ? v.reshape([]) : v);
+/** One value for all, without dimensions. */
+export const scalar = (v: AnyTensor | undefined): AnyTensor | undefined =>
+  v && v.size === 1 ? v.reshape([]) : v;
 
 const MatMulInteger = operator({
   since: [10],

@@ -2,6 +2,9 @@
 import { ACTIVATIONS } from './activations.js';
 import { ATTENTION_OPERATORS } from './attention.js';
 import { CONSTANT_OPERATORS } from './constants.js';
+import { CONTRIB } from './contrib.js';
+import { CONTRIB_ATTENTION } from './contrib-attention.js';
+import { CONTRIB_QUANTIZATION } from './contrib-quantization.js';
 import { CONTROL_FLOW } from './control-flow.js';
 import { CONVOLUTION } from './convolution.js';
 import { DETECTION } from './detection.js';
@@ -36,4 +39,7 @@ export const OPERATORS: Operators = {
   ...ATTENTION_OPERATORS,
   ...DETECTION,
   ...CONTROL_FLOW,
+  ...CONTRIB,
+  ...CONTRIB_ATTENTION,
+  ...CONTRIB_QUANTIZATION,
 };

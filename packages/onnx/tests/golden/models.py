@@ -232,6 +232,17 @@ class Gpt(nn.Module):
         return self.model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits
 
 
+class Causal(nn.Module):
+    """A language model of the Llama kind as a function of tokens alone: rotary positions, RMS norms, grouped queries, gated layers."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits
+
+
 BATCH = {0: "batch"}
 SEQUENCE = {0: "batch", 1: "sequence"}
 
@@ -340,6 +351,7 @@ LARGE_VISION = [
 LARGE_TIMM = [
     "vit_tiny_patch16_224", "deit_tiny_patch16_224", "mixer_s32_224", "tf_efficientnet_lite0", "ghostnet_100", "repvgg_a0",
     "edgenext_xx_small", "levit_128s", "mobilevit_xxs", "poolformer_s12", "resnetv2_50", "hardcorenas_a", "lcnet_050", "coat_tiny",
+    "convnextv2_atto", "mobilenetv4_conv_small", "eva02_tiny_patch14_224",
 ]
 
 
@@ -374,11 +386,18 @@ def write_large(folder, only):
     one("bert", lambda: bert(128, 4, 4, 1000), (torch.from_numpy(ids),), [SEQUENCE], [(ids,), (tokens(3, 40, 1000),)])
     one("gpt2", lambda: Gpt(128, 4, 4, 1000), (torch.from_numpy(ids),), [SEQUENCE], [(ids,), (tokens(3, 40, 1000),)])
     hf = {}
-    from transformers import DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
+    from transformers import DistilBertConfig, DistilBertModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from transformers import RobertaConfig, RobertaModel
 
     common = {"return_dict": False, "attn_implementation": "eager"}
     hf["distilbert"] = lambda: Encoder(DistilBertModel(DistilBertConfig(vocab_size=1000, dim=64, n_layers=2, n_heads=4, hidden_dim=128, **common)))
     hf["roberta"] = lambda: Encoder(RobertaModel(RobertaConfig(vocab_size=1000, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64, **common)))
+    causal = {
+        "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 128, "max_position_embeddings": 64, "attn_implementation": "eager",
+    }
+    hf["llama"] = lambda: Causal(LlamaForCausalLM(LlamaConfig(**causal)))
+    hf["qwen3"] = lambda: Causal(Qwen3ForCausalLM(Qwen3Config(**causal, head_dim=16)))
     for name, make in hf.items():
         one(name, make, (torch.from_numpy(ids),), [SEQUENCE], [(ids,), (tokens(3, 40, 1000),)])
 
