@@ -3,15 +3,32 @@
  * gradient-based localization, 2017).
  */
 import { ArgumentError, grad, type nn, oneHot, realize, type Tensor, tensor } from 'heddle';
+import { topological } from 'heddle/internal/core/node.js';
+import { like, withoutGradients } from 'heddle/internal/graph/build.js';
+import { callOf } from 'heddle/internal/graph/fused-op.js';
+import { vjp } from 'heddle/internal/graph/grad.js';
+import { argOf, type GraphNode } from 'heddle/internal/graph/node.js';
+import { nodeOf, tensorOf } from 'heddle/internal/tensor/tracing.js';
 import type { PictureOptions } from './chart.js';
-import { batchOf, isConvolution, judged, layerNamed, traceCalls, valuesOf } from './layers.js';
+import {
+  batchOf,
+  isConvolution,
+  judged,
+  type LayerCall,
+  layerNamed,
+  traceCalls,
+  valuesOf,
+} from './layers.js';
 import { percent } from './numbers.js';
 import { enlarged, heated, magnified, pngOf, rasterOf } from './raster.js';
 import { tilesSvg } from './tiles.js';
 
 /** Options of `gradCam`. */
 export interface GradCamOptions {
-  /** The dotted name of a layer that gives maps (N, C, H, W). Default: the last convolution that the model calls. */
+  /**
+   * The dotted name of a layer that gives maps (N, C, H, W). Default: the last convolution that the model calls; of a model without
+   * layers, such as one of an ONNX file, the last one that it computes.
+   */
   readonly layer?: string | undefined;
   /** Whose evidence is asked for, a class for each image. Default: the class that the model takes the image for. */
   readonly targets?: readonly number[];
@@ -53,19 +70,6 @@ export async function gradCam(
   const asked = name === undefined ? undefined : layerNamed('gradCam', model, name);
   return judged(model, async () => {
     const { calls, output } = traceCalls(model, batch, (m) => (asked ? m === asked : isConvolution(m)));
-    const call = calls.at(-1);
-    if (!call)
-      throw new ArgumentError(
-        name === undefined
-          ? '[gradCam] the model calls no Conv2d: Grad-CAM needs maps. Name a layer that gives them.'
-          : `[gradCam] the model does not call the layer '${name}'.`,
-      );
-    const maps = call.output;
-    if (maps.ndim !== 4)
-      throw new ArgumentError(
-        `[gradCam] '${call.name}' gives (${maps.shape.join(',')}), expected maps (N,C,H,W). Choose a convolution or a layer that follows one.`,
-      );
-    realize(maps, output);
     const logits = await rowsOf(output);
     const classes = logits[0]!.length;
     const isClass = (c: number): boolean => Number.isInteger(c) && c >= 0 && c < classes;
@@ -75,18 +79,11 @@ export async function gradCam(
       );
     const wanted = logits.map((row, i) => targets?.[i] ?? row.indexOf(Math.max(...row)));
     const chosen = oneHot(tensor(Int32Array.from(wanted)), classes);
-    // A layer that is called several times is looked at in its last call.
-    const times = calls.filter(({ layer }) => layer === call.layer).length;
-    const score = (a: Tensor): Tensor => {
-      let count = 0;
-      const hook = call.layer.registerForwardHook(() => (++count === times ? a : undefined));
-      try {
-        return twoSided(model.forward(batch)).mul(chosen).sum();
-      } finally {
-        hook.remove();
-      }
-    };
-    const gradient = grad(score)(maps.detach());
+    const found =
+      calls.length > 0 || name !== undefined
+        ? ofLayer(model, batch, calls, name, chosen)
+        : ofGraph(model, batch, chosen);
+    const { maps, gradient } = found;
     const weights = gradient.mean([2, 3], { keepdim: true });
     const values = await valuesOf(maps.mul(weights).sum(1).relu());
     const [n, , height, width] = maps.shape as [number, number, number, number];
@@ -98,11 +95,75 @@ export async function gradCam(
       return {
         ...{ map, height, width, target },
         probability: shareOf(logits[i]!, target),
-        layer: call.name,
+        layer: found.name,
       };
     });
   });
 }
+
+/** The maps that are looked at, and the gradient of the chosen classes' logits with respect to them. */
+interface MapsAndGradient {
+  readonly name: string;
+  readonly maps: Tensor;
+  readonly gradient: Tensor;
+}
+
+/** Of the last of a layer's calls, from where the model computes again. @throws ArgumentError */
+function ofLayer(
+  model: nn.Layer,
+  batch: Tensor,
+  calls: readonly LayerCall[],
+  name: string | undefined,
+  chosen: Tensor,
+): MapsAndGradient {
+  const call = calls.at(-1);
+  if (!call) throw new ArgumentError(`[gradCam] the model does not call the layer '${name}'.`);
+  const maps = call.output;
+  if (maps.ndim !== 4)
+    throw new ArgumentError(
+      `[gradCam] '${call.name}' gives (${maps.shape.join(',')}), expected maps (N,C,H,W). Choose a convolution or a layer that follows one.`,
+    );
+  realize(maps);
+  // A layer that is called several times is looked at in its last call.
+  const times = calls.filter(({ layer }) => layer === call.layer).length;
+  const score = (a: Tensor): Tensor => {
+    let count = 0;
+    const hook = call.layer.registerForwardHook(() => (++count === times ? a : undefined));
+    try {
+      return twoSided(model.forward(batch)).mul(chosen).sum();
+    } finally {
+      hook.remove();
+    }
+  };
+  return { name: call.name, maps, gradient: grad(score)(maps.detach()) };
+}
+
+/** Of the last convolution in the graph of the model's output, for models whose layers are no modules. @throws ArgumentError */
+function ofGraph(model: nn.Layer, batch: Tensor, chosen: Tensor): MapsAndGradient {
+  const score = nodeOf(twoSided(model.forward(batch)).mul(chosen).sum());
+  const order = topological([score]);
+  const product = order.findLast(isConvolutionNode);
+  const node = product && (order.find((user) => isBiasOf(user, product)) ?? product);
+  const [slope] = node ? withoutGradients(() => vjp([score], [like(score, 1)], [node])) : [];
+  if (!node || !slope)
+    throw new ArgumentError(
+      '[gradCam] the model calls no Conv2d: Grad-CAM needs maps. Name a layer that gives them.',
+    );
+  const own = [...model.namedParameters()].find(([, parameter]) => nodeOf(parameter) === product.src[1]);
+  const [maps, gradient] = [tensorOf(node) as Tensor, tensorOf(slope) as Tensor];
+  realize(maps, gradient);
+  return { name: own?.[0].replace(/\.weight$/, '') ?? 'the last convolution', maps, gradient };
+}
+
+/** Whether a node adds a number for each channel: a convolution's bias. */
+const isBiasOf = (node: GraphNode, product: GraphNode): boolean =>
+  node.op === 'map' &&
+  argOf(node, 'map').op === 'add' &&
+  node.src.includes(product) &&
+  node.src.some(({ op }) => op === 'expand');
+
+const isConvolutionNode = (node: GraphNode): boolean =>
+  node.op === 'call' && node.requiresGrad && callOf(node).op.name === 'conv2d';
 
 /** Logits of each example. */
 async function rowsOf(output: Tensor): Promise<number[][]> {

@@ -4,13 +4,16 @@ import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import {
   type ArrayDataset,
+  conv2d,
   crossEntropy,
   fit,
   Loader,
+  linear,
   loadImages,
   manualSeed,
   nn,
   optim,
+  randn,
   type Tensor,
   tensor,
   useDevice,
@@ -121,6 +124,42 @@ test('Grad-CAM of a network whose maps are known', async () => {
   );
   await assert.rejects(gradCam(new nn.Flatten(), image), /the model calls no Conv2d/);
   await assert.rejects(gradCam(model, tensor([1, 2])), /the image is \(2\), must be \(C,H,W\)/);
+});
+
+test('Grad-CAM of a model whose layers are no modules is that of one with layers', async () => {
+  manualSeed(1);
+  const layers = new nn.Sequential(
+    ...[new nn.Conv2d(1, 3, 3), new nn.ReLU(), new nn.Conv2d(3, 4, 3), new nn.Tanh(), new nn.Flatten()],
+    new nn.Linear(64, 5),
+  );
+  const [w1, b1, w2, b2, w3, b3] = layers.parameters() as [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor];
+  class Functions extends nn.Module {
+    readonly weights = [w1, b1, w2, b2, w3, b3];
+    protected override state(): Iterable<readonly [string, unknown]> {
+      return this.weights.map((weight, i) => [`w${i}`, weight] as const);
+    }
+    forward(x: Tensor): Tensor {
+      const maps = conv2d(conv2d(x, w1, b1).relu(), w2, b2).tanh();
+      return linear(maps.flatten(1), w3, b3) as Tensor;
+    }
+  }
+  const images = randn([2, 1, 8, 8]) as Tensor;
+  const expected = await gradCam(layers, images, { targets: [3, 1] });
+  const found = await gradCam(new Functions(), images, { targets: [3, 1] });
+  assert.deepEqual(
+    found.map(({ layer, target, width }) => [layer, target, width]),
+    [
+      ['w2', 3, 4],
+      ['w2', 1, 4],
+    ],
+  );
+  for (const [i, { map, probability }] of found.entries()) {
+    assert(expected[i]!.map.some((v) => v > 0 && v < 1));
+    map.forEach((v, at) => {
+      assert(Math.abs(v - expected[i]!.map[at]!) < 1e-5, `${v} and ${expected[i]!.map[at]}`);
+    });
+    assert(Math.abs(probability - expected[i]!.probability) < 1e-6);
+  }
 });
 
 test("PCA as numpy's SVD has it", async () => {

@@ -19,4 +19,9 @@ export interface Service {
 export const SERVER_NAME = 'heddle';
 
 /** The extensions of the protocol that are there. */
-export const EXTENSIONS = ['binary_tensor_data', 'model_repository', 'schedule_policy'] as const;
+export const EXTENSIONS = [
+  'binary_tensor_data',
+  'classification',
+  'model_repository',
+  'schedule_policy',
+] as const;

@@ -29,7 +29,8 @@ class Runner {
         this.#end = undefined;
         if (error) return reject(error);
         const bytes = Buffer.concat(batch.parts[0]!);
-        resolve([{ shape: [batch.rows, bytes.length / batch.rows], bytes }]);
+        const layer = batch.target !== undefined && { layer: 'conv' };
+        resolve([{ shape: [batch.rows, bytes.length / batch.rows], bytes, ...layer }]);
       };
     });
   }
@@ -132,6 +133,31 @@ test('shapes are not mixed, and a request that is larger than what is left waits
   await turn();
   for (let i = 0; i < 3; i++) await runner.end();
   assert.deepEqual(runner.batches.map(idsOf), [[1], [2, 4], [3]]);
+});
+
+test('an explanation runs alone, in its turn, and says which layer it is of', async () => {
+  const { batcher, runners } = make();
+  const [runner] = runners as [Runner];
+  const all = [1, 2, 3].map((id) =>
+    batcher.submit(
+      { bytes: [Uint8Array.of(id)], shapes: [[1]], rows: 1, ...(id !== 1 && { target: id }) },
+      { priority: 50, expires: Infinity },
+    ),
+  );
+  for (const _ of all) {
+    await turn();
+    await runner.end();
+  }
+  assert.deepEqual(
+    runner.batches.map((batch) => [idsOf(batch), batch.target]),
+    [
+      [[1], undefined],
+      [[2], 2],
+      [[3], 3],
+    ],
+  );
+  const layers = await Promise.all(all.map(async ({ outputs }) => (await outputs)[0]!.layer));
+  assert.deepEqual(layers, [undefined, 'conv', 'conv']);
 });
 
 test('the most urgent go first, then those that came first', async () => {

@@ -116,7 +116,7 @@ test('what is no image, or too large a one, is refused', async () => {
     assert.equal(found.status, status, found.json.error);
     assert.match(found.json.error, message);
   };
-  await refuse('', 400, /body is empty/);
+  await refuse('', 400, /image is empty/);
   await refuse('GIF89a', 415, /no image that is read here\. Expected JPEG, PNG, WebP/);
   await refuse('<svg xmlns="http://www.w3.org/2000/svg"/>', 415, /no image/);
   await refuse(png.subarray(0, 60), 400, /is damaged/);

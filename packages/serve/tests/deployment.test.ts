@@ -1,6 +1,9 @@
-/** The deployment files parse, and name options, ports and paths that there are. Nothing is deployed: that needs the tools. */
+/** The deployment files parse, and name options, ports and paths that there are. systemd checks its unit, where it is installed; nothing is deployed. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { Command } from 'commander';
 import { parseAllDocuments } from 'yaml';
@@ -80,6 +83,26 @@ test('the unit of systemd starts the command with options that there are, and wa
   assert.equal(options.folder, '/var/lib/heddle/models');
   assert.ok(Number(value('TimeoutStopSec')) * 1000 > (options.drainMs as number));
   for (const line of unit.split('\n')) assert.match(line, /^(#.*|\[\w+\]|\w+=.+|)$/);
+});
+
+const noSystemd = spawnSync('systemd-analyze', ['--version']).error && 'needs systemd-analyze';
+
+test('systemd understands the unit', { skip: noSystemd ?? false }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'heddle-unit-'));
+  try {
+    const verify = (text: string): string => {
+      const path = join(folder, 'heddle-serve.service');
+      // systemd asks for a program that is there.
+      writeFileSync(path, text.replace('/usr/local/bin/heddle', process.execPath));
+      const { stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', path], { encoding: 'utf8' });
+      const lines = stderr.split('\n').filter((line) => line.includes('heddle-serve'));
+      return lines.join('\n');
+    };
+    assert.equal(verify(file('heddle-serve.service')), '');
+    assert.match(verify(file('heddle-serve.service').replace('KillMode', 'KillMod')), /KillMod/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('the Dockerfile starts the command with options that there are', () => {

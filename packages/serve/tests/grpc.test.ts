@@ -93,6 +93,7 @@ test('health and metadata', async () => {
   await assert.rejects(call('ModelReady', { name: '../points' }), { code: status.NOT_FOUND });
   assert.deepEqual((await call('ServerMetadata', {})).extensions, [
     'binary_tensor_data',
+    'classification',
     'model_repository',
     'schedule_policy',
   ]);

@@ -108,3 +108,29 @@ test('a file that is no ONNX model is named in the index', async () => {
   assert.equal(damaged.state, 'UNAVAILABLE');
   assert.match(damaged.reason, /model\.onnx/);
 });
+
+test('Grad-CAM looks into an ONNX file, at its last convolution', async () => {
+  const png = await sharp({ create: { width: 8, height: 8, channels: 3, background: '#48f' } })
+    .png()
+    .toBuffer();
+  const ask = (model: string): Promise<Response> =>
+    fetch(`${service.url}/v1/models/${model}/classify?gradcam=true`, {
+      method: 'POST',
+      body: png as BodyInit,
+    });
+  const response = await ask('classifier');
+  const text = await response.text();
+  assert.equal(response.status, 200, text);
+  const { gradcam, classes } = JSON.parse(text) as {
+    gradcam: { layer: string; target: number; image: string };
+    classes: { index: number }[];
+  };
+  assert.deepEqual([gradcam.layer, gradcam.target], ['w1', classes[0]!.index]);
+  const { format } = await sharp(Buffer.from(gradcam.image.split(',')[1]!, 'base64')).metadata();
+  assert.equal(format, 'png');
+  const models = (await (await fetch(`${service.url}/v1/models`)).json()) as {
+    models: { name: string; classifies: boolean; explains: boolean }[];
+  };
+  const explaining = models.models.filter(({ explains }) => explains).map(({ name }) => name);
+  assert.deepEqual(explaining, ['classifier']);
+});

@@ -67,7 +67,7 @@ test('health, server metadata and model metadata', async () => {
   assert.deepEqual(json, {
     name: 'heddle',
     version: '0.1.0',
-    extensions: ['binary_tensor_data', 'model_repository', 'schedule_policy'],
+    extensions: ['binary_tensor_data', 'classification', 'model_repository', 'schedule_policy'],
   });
   assert.deepEqual((await ask('/v2/')).json, json);
   assert.deepEqual((await ask('/v2/models/points')).json, {

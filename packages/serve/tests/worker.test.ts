@@ -20,12 +20,11 @@ property(
   (bodies, sizes) => {
     const wire = new PassThrough({ highWaterMark: 2 ** 20 });
     bodies.forEach((parts, rows) => {
-      sendFrame(wire as unknown as Socket, { kind: 'run', rows, shapes: [] }, parts);
+      sendFrame(wire as unknown as Socket, { rows, shapes: [] }, parts);
     });
     const bytes = (wire.read() as Buffer | null) ?? Buffer.alloc(0);
     const found: { rows: number; body: number[] }[] = [];
     const reader = new FrameReader<WorkerRequest>((head, body) => {
-      assert.ok(head.kind === 'run');
       found.push({ rows: head.rows, body: [...body] });
       assert.equal(body.byteOffset % 8, 0, 'aligned for every dtype');
     });

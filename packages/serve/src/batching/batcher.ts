@@ -10,6 +10,8 @@ export interface Batch {
   readonly shapes: readonly (readonly number[])[];
   /** Of each input: the elements of each request, one after another. */
   readonly parts: readonly (readonly Uint8Array[])[];
+  /** Of a request for an explanation, which runs alone: the class. */
+  readonly target: number | undefined;
 }
 
 /** An output of a run, or of one request of it. */
@@ -17,6 +19,8 @@ export interface OutputTensor {
   /** In a batched model with the batch. */
   readonly shape: readonly number[];
   readonly bytes: Uint8Array;
+  /** Of an explanation: the layer whose maps were looked at. */
+  readonly layer?: string;
 }
 
 /** What runs batches, one at a time. */
@@ -86,6 +90,8 @@ export class Batcher {
   /** Requests answered in a millisecond, smoothed: how soon a refused client should come back. */
   #rate = 1 / FIRST_GUESS_MS;
   #running = 0;
+  /** Requests for explanations up to now. */
+  #explanations = 0;
 
   /** @param runners those that there are at the moment */
   constructor(limits: BatchLimits, runners: () => Iterable<BatchRunner>, observer: BatchObserver) {
@@ -113,7 +119,8 @@ export class Batcher {
       throw new ServiceError('busy', `${queueSize} requests wait for this model, which is its limit.`, {
         retryAfter: Math.max(1, Math.ceil(this.#queue.length / this.#rate / 1000)),
       });
-    const key = inputs.shapes.map((shape) => shape.join()).join(';');
+    const shapes = inputs.shapes.map((shape) => shape.join()).join(';');
+    const key = inputs.target === undefined ? shapes : `explain ${++this.#explanations}`;
     let entry: Entry | undefined;
     const outputs = new Promise<readonly OutputTensor[]>((resolve, reject) => {
       entry = { key, rows: inputs.rows, priority, arrived, expires, wanted: true, inputs, resolve, reject };
@@ -177,7 +184,7 @@ export class Batcher {
   async #run(runner: BatchRunner, entries: readonly Entry[]): Promise<void> {
     const began = performance.now();
     const rows = entries.reduce((sum, entry) => sum + entry.rows, 0);
-    const { shapes, bytes } = entries[0]!.inputs;
+    const { shapes, bytes, target } = entries[0]!.inputs;
     this.#running++;
     this.#observer.began(
       rows,
@@ -186,7 +193,7 @@ export class Batcher {
     const parts = bytes.map((_, i) => entries.map(({ inputs }) => inputs.bytes[i]!));
     let outputs: readonly OutputTensor[];
     try {
-      outputs = await runner.run({ rows, shapes, parts });
+      outputs = await runner.run({ rows, shapes, parts, target });
     } catch (error) {
       for (const { reject } of entries) reject(error as Error);
       return;
@@ -237,7 +244,12 @@ const expired = (): ServiceError =>
   new ServiceError('expired', 'the deadline passed before the model could answer. Nothing was computed.');
 
 /** Some rows of an output, in the same memory. */
-function rowsOf({ shape, bytes }: OutputTensor, all: number, at: number, rows: number): OutputTensor {
+function rowsOf(output: OutputTensor, all: number, at: number, rows: number): OutputTensor {
+  const { shape, bytes } = output;
   const size = bytes.byteLength / all;
-  return { shape: [rows, ...shape.slice(1)], bytes: bytes.subarray(at * size, (at + rows) * size) };
+  return {
+    ...output,
+    shape: [rows, ...shape.slice(1)],
+    bytes: bytes.subarray(at * size, (at + rows) * size),
+  };
 }

@@ -3,14 +3,10 @@ import { create } from '@bufbuild/protobuf';
 import { shown } from 'heddle/internal/core/arguments.js';
 import type { OutputTensor } from '../batching/batcher.js';
 import { invalid } from '../errors.js';
+import { classificationOf, classificationParameter } from '../images/classification.js';
+import { joinStrings, splitStrings } from '../protocol/byte-strings.js';
 import { bytesOf, type Datatype, recordOf, valuesOf } from '../protocol/datatypes.js';
-import {
-  type CheckedInputs,
-  checkInputs,
-  chosenOutputs,
-  type GivenTensor,
-  requireLength,
-} from '../protocol/infer-request.js';
+import { chosenOutputs, type GivenTensor, requireLength } from '../protocol/infer-request.js';
 import type { ModelSpec } from '../protocol/model-spec.js';
 import {
   type InferParameter,
@@ -23,33 +19,33 @@ import {
   ModelInferResponseSchema,
 } from './generated/open_inference_grpc_pb.js';
 
-/** A request, checked against its model. */
+/** What a request says. */
 export interface GrpcInferRequest {
-  readonly inputs: CheckedInputs;
-  /** The places of the outputs that are asked for. */
-  readonly outputs: readonly number[];
+  /** Not checked yet. */
+  readonly given: readonly GivenTensor[];
+  /** The places of the outputs that are asked for, and of how many of the likeliest classes in place of the values. */
+  readonly outputs: readonly { readonly place: number; readonly classification: number | undefined }[];
 }
 
 /** @throws ServiceError */
-export function checkInferRequest(
+export function readInferRequest(
   { inputs, outputs, rawInputContents: raw }: ModelInferRequest,
   spec: ModelSpec,
-  maxBatchSize: number,
 ): GrpcInferRequest {
   if (raw.length > 0 && raw.length !== inputs.length)
     throw invalid(
       `raw_input_contents has ${raw.length} entries for ${inputs.length} inputs, must have one for each.`,
     );
+  const places = chosenOutputs(
+    spec,
+    outputs.map(({ name }) => name),
+  );
+  const counts = outputs.map(({ name, parameters }) =>
+    classificationParameter(name, parameterOf(parameters, 'classification')),
+  );
   return {
-    inputs: checkInputs(
-      spec,
-      inputs.map((input, i) => givenTensor(input, raw[i])),
-      maxBatchSize,
-    ),
-    outputs: chosenOutputs(
-      spec,
-      outputs.map(({ name }) => name),
-    ),
+    given: inputs.map((input, i) => givenTensor(input, raw[i])),
+    outputs: places.map((place, i) => ({ place, classification: counts[i] })),
   };
 }
 
@@ -66,6 +62,7 @@ function givenTensor(
       requireLength(name, spec.datatype, count, raw.length);
       return raw;
     },
+    strings: () => (raw === undefined ? (contents?.bytesContents ?? []) : splitStrings(name, raw)),
   };
 }
 
@@ -111,30 +108,39 @@ const snake = (name: string): string => name.replace(/([A-Z])/g, '_$1').toLowerC
 export function inferResponse(
   model: { readonly model: string; readonly version: string; readonly spec: ModelSpec },
   { id, rawInputContents }: ModelInferRequest,
-  outputs: readonly number[],
+  outputs: GrpcInferRequest['outputs'],
   results: readonly OutputTensor[],
 ): ModelInferResponse {
   const { model: modelName, version: modelVersion, spec } = model;
+  const answers = outputs.map(({ place, classification }) => {
+    const own = spec.outputs[place]!;
+    const { shape, bytes } = results[place]!;
+    if (classification === undefined) return { ...own, shape, bytes, strings: undefined };
+    const found = classificationOf(own, results[place]!, spec.classes, classification);
+    const strings = found.strings.map((text) => Buffer.from(text));
+    return { ...own, datatype: 'BYTES', shape: found.shape, bytes: joinStrings(strings), strings } as const;
+  });
   const isRaw =
-    rawInputContents.length > 0 ||
-    outputs.some((place) => recordOf(spec.outputs[place]!.datatype).contents === undefined);
+    rawInputContents.length > 0 || answers.some(({ datatype }) => fieldOf(datatype) === undefined);
   return create(ModelInferResponseSchema, {
     ...{ modelName, modelVersion, id },
-    outputs: outputs.map((place) => {
-      const { name, datatype } = spec.outputs[place]!;
-      const { shape, bytes } = results[place]!;
-      return create(ModelInferResponse_InferOutputTensorSchema, {
+    outputs: answers.map(({ name, datatype, shape, bytes, strings }) =>
+      create(ModelInferResponse_InferOutputTensorSchema, {
         ...{ name, datatype, shape: shape.map(BigInt) },
         ...(!isRaw && {
           contents: create(InferTensorContentsSchema, {
-            [recordOf(datatype).contents!]: valuesOf(datatype, bytes),
+            [fieldOf(datatype)!]: strings ?? valuesOf(datatype as Datatype, bytes),
           }),
         }),
-      });
-    }),
-    rawOutputContents: isRaw ? outputs.map((place) => results[place]!.bytes) : [],
+      }),
+    ),
+    rawOutputContents: isRaw ? answers.map(({ bytes }) => bytes) : [],
   });
 }
+
+/** The field of typed contents for a datatype. */
+const fieldOf = (datatype: Datatype | 'BYTES'): keyof InferTensorContents | undefined =>
+  datatype === 'BYTES' ? 'bytesContents' : recordOf(datatype).contents;
 
 /** The value of a parameter. */
 export const parameterOf = (

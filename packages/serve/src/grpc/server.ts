@@ -11,8 +11,10 @@ import {
 } from '@grpc/grpc-js';
 import type { OutputTensor, PendingAnswer } from '../batching/batcher.js';
 import { invalid, ServiceError } from '../errors.js';
+import { decodedImages, givesImages } from '../images/image-bytes.js';
 import type { DecidedOptions } from '../options.js';
 import { packageVersion } from '../package-version.js';
+import { checkInputs } from '../protocol/infer-request.js';
 import { urgencyOf } from '../protocol/urgency.js';
 import type { ServiceLog } from '../repository/model-version.js';
 import { EXTENSIONS, SERVER_NAME, type Service } from '../service.js';
@@ -24,7 +26,7 @@ import {
   ServerMetadataResponseSchema,
   ServerReadyResponseSchema,
 } from './generated/open_inference_grpc_pb.js';
-import { checkInferRequest, inferResponse, parameterOf } from './infer-messages.js';
+import { inferResponse, parameterOf, readInferRequest } from './infer-messages.js';
 import { receiveTimeout } from './receive-timeout.js';
 
 type Methods = typeof GRPCInferenceService.method;
@@ -103,7 +105,7 @@ export function listen(server: Server, { host, grpcPort, tlsCert, tlsKey }: Deci
   );
 }
 
-function handlersOf({ repository, metrics, isReady }: Service): Handlers {
+function handlersOf({ repository, metrics, isReady, limits }: Service): Handlers {
   return {
     serverLive: () => create(ServerLiveResponseSchema, { live: true }),
     serverReady: () => create(ServerReadyResponseSchema, { ready: isReady() }),
@@ -130,7 +132,12 @@ function handlersOf({ repository, metrics, isReady }: Service): Handlers {
       const own = repository.find(request.modelName, request.modelVersion);
       let status = 13;
       try {
-        const { inputs, outputs } = checkInferRequest(request, own.spec, own.settings.maxBatchSize);
+        const { given, outputs } = readInferRequest(request, own.spec);
+        const { maxBatchSize } = own.settings;
+        const decoded = givesImages(given, own.spec)
+          ? await decodedImages(given, own.spec, { maxBatchSize, maxImagePixels: limits.maxImagePixels })
+          : given;
+        const inputs = checkInputs(own.spec, decoded, maxBatchSize);
         const urgency = urgencyOf(
           {
             priority: parameterOf(request.parameters, 'priority'),

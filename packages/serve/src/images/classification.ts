@@ -1,5 +1,11 @@
 /** From the output of a classifier to labels. */
 
+import { shown } from 'heddle/internal/core/arguments.js';
+import type { OutputTensor } from '../batching/batcher.js';
+import { invalid } from '../errors.js';
+import { valuesOf } from '../protocol/datatypes.js';
+import { formatSpec, type TensorSpec } from '../protocol/model-spec.js';
+
 /** A class, and how sure the model is of it. */
 export interface RankedClass {
   /** Its place among the model's classes. */
@@ -38,3 +44,40 @@ function probabilities(logits: Float32Array): Float32Array {
 /** Outputs of both classes of a model with one output: logits 0 and x, probabilities 1 − x and x. */
 const twoSided = (outputs: Float32Array, whole: 0 | 1): Float32Array =>
   outputs.length === 1 ? Float32Array.of(whole === 1 ? 1 - outputs[0]! : 0, outputs[0]!) : outputs;
+
+/**
+ * The classification extension: of each example the classes of the largest values, as texts of value, index and, if the classes have
+ * names, label.
+ * @throws ServiceError for an output that is not one row of numbers for each example
+ */
+export function classificationOf(
+  { name, datatype }: TensorSpec,
+  { shape, bytes }: OutputTensor,
+  classes: readonly string[] | undefined,
+  count: number,
+): { readonly shape: readonly number[]; readonly strings: readonly string[] } {
+  const [rows, width] = shape;
+  if (shape.length !== 2 || rows === undefined || !width)
+    throw invalid(
+      `the output '${name}' has the shape ${formatSpec(shape)}, classification is of outputs of [n, classes].`,
+    );
+  const values = valuesOf(datatype, bytes).map(Number);
+  const most = Math.min(count, width);
+  const strings = Array.from({ length: rows }, (_, row) =>
+    values
+      .slice(row * width, (row + 1) * width)
+      .map((value, index) => ({ value, index }))
+      .sort((a, b) => b.value - a.value)
+      .slice(0, most)
+      .map(({ value, index }) => [value, index, ...(classes ? [classes[index] ?? ''] : [])].join(':')),
+  ).flat();
+  return { shape: [rows, most], strings };
+}
+
+/** The parameter `classification` of an output: how many classes; undefined without it. @throws ServiceError */
+export function classificationParameter(name: string, value: unknown): number | undefined {
+  if (value === undefined) return undefined;
+  const count = typeof value === 'bigint' ? Number(value) : value;
+  if (Number.isSafeInteger(count) && (count as number) >= 1) return count as number;
+  throw invalid(`classification of the output '${name}' is ${shown(value)}, must be an integer ≥ 1.`);
+}

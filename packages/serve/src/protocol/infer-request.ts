@@ -11,6 +11,8 @@ export interface GivenTensor {
   readonly shape: readonly number[];
   /** Its elements, once datatype and shape are known to fit. @param count how many there must be */
   readonly bytes: (spec: TensorSpec, count: number) => Uint8Array;
+  /** Its elements, if they are BYTES. @throws ServiceError */
+  readonly strings: () => readonly Uint8Array[];
 }
 
 /** The inputs of a request, in the order of the model's. */
@@ -21,6 +23,8 @@ export interface CheckedInputs {
   readonly shapes: readonly (readonly number[])[];
   /** Rows of the batch; 1 if the model is not batched. */
   readonly rows: number;
+  /** Asks for the evidence for this class in one image, in place of the outputs. */
+  readonly target?: number;
 }
 
 /** @throws ServiceError unless these are the model's inputs, each once */

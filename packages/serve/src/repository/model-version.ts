@@ -5,7 +5,6 @@ import { ServiceError } from '../errors.js';
 import type { ServiceMetrics } from '../metrics.js';
 import type { CheckedInputs } from '../protocol/infer-request.js';
 import type { ModelSpec } from '../protocol/model-spec.js';
-import type { Explanation } from '../worker/served-model.js';
 import { WorkerProcess } from '../worker/worker-process.js';
 import type { ModelSettings } from './settings.js';
 
@@ -118,18 +117,6 @@ export class ModelVersion {
     return this.#batcher!.submit(inputs, urgency);
   }
 
-  /** Where an image has the evidence for a class. @throws ServiceError if no instance can say */
-  async explain(input: Float32Array, shape: readonly number[], target: number): Promise<Explanation> {
-    const worker = this.#workers.find(({ isIdle }) => isIdle) ?? this.#workers.find(({ isReady }) => isReady);
-    if (!worker)
-      throw new ServiceError('unavailable', `no instance of ${this.model} is ready.`, { retryAfter: 1 });
-    try {
-      return await worker.explain(input, shape, target);
-    } finally {
-      this.#batcher!.wake();
-    }
-  }
-
   /** Answer what has been accepted, and end the instances. @param graceMs what is not answered by then is refused */
   async close(graceMs = 0): Promise<void> {
     if (this.#isClosed) return;
@@ -144,7 +131,8 @@ export class ModelVersion {
   #opened(spec: ModelSpec, metrics: ServiceMetrics): void {
     if (this.#batcher) return;
     const { classes, image } = this.settings;
-    this.#spec = { ...spec, ...(classes && { classes }), ...(image && { image: withDefaults(image) }) };
+    const own = { ...spec, ...(classes && { classes }), ...(image && { image: withDefaults(image) }) };
+    this.#spec = { ...own, explains: own.explains === true && own.image !== undefined };
     this.#batcher = new Batcher(
       { ...this.settings, batched: spec.batched },
       () => this.#workers,

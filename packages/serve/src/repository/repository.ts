@@ -147,9 +147,9 @@ export class Repository {
       .sort(byVersion);
   }
 
-  /** All loaded versions. */
+  /** All loaded versions, by the names of their models. */
   *loaded(): Generator<ModelVersion> {
-    for (const versions of this.#models.values())
+    for (const [, versions] of [...this.#models].sort(([a], [b]) => (a < b ? -1 : 1)))
       for (const own of versions.values()) if (own instanceof ModelVersion) yield own;
   }
 

@@ -1,9 +1,11 @@
 /** Classification of images: an image comes in, labels go out. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { shown } from 'heddle/internal/core/arguments.js';
+import type { OutputTensor } from '../batching/batcher.js';
 import { invalid, ServiceError } from '../errors.js';
 import { rankedClasses } from '../images/classification.js';
-import { decodeImageInput } from '../images/image-bytes.js';
+import { decodeImageInput, imagesTensor } from '../images/image-bytes.js';
+import { checkInputs } from '../protocol/infer-request.js';
 import type { ImageInput } from '../protocol/model-spec.js';
 import { urgencyOf } from '../protocol/urgency.js';
 import type { ModelVersion } from '../repository/model-version.js';
@@ -31,17 +33,28 @@ export function addClassifyRoutes(app: FastifyInstance, { repository, metrics, l
         own.settings.timeoutMs,
       );
       const values = await decodeImageInput(request.body ?? Buffer.alloc(0), image, limits.maxImagePixels);
-      const shape = [image.channels, ...image.size];
-      const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-      const [output] = await wantedBy(
-        reply,
-        own.submit({ bytes: [bytes], shapes: [shape], rows: 1 }, urgency),
+      const inputs = checkInputs(
+        own.spec,
+        [imagesTensor(own.spec, image, values)],
+        own.settings.maxBatchSize,
       );
+      const [output] = await wantedBy(reply, own.submit(inputs, urgency));
       const scores = new Float32Array(Uint8Array.from(output!.bytes).buffer);
       const classes = rankedClasses(scores, own.settings.scores, own.spec.classes, top);
-      const heat = gradcam ? await heatOf(own, values, image, classes[0]!.index) : undefined;
+      const target = classes[0]!.index;
+      const heat = gradcam
+        ? await heatOf(own, values, image, target, async () => {
+            const [found] = await wantedBy(reply, own.submit({ ...inputs, target }, urgency));
+            return found!;
+          })
+        : undefined;
       status = 200;
-      return { model_name: own.model, model_version: own.version, classes, ...(heat && { gradcam: heat }) };
+      return {
+        model_name: own.model,
+        model_version: own.version,
+        classes,
+        ...(heat && { gradcam: heat }),
+      };
     } catch (error) {
       if (error instanceof ServiceError) status = error.httpStatus;
       throw error;
@@ -83,12 +96,13 @@ function imageInputOf({ model, spec: { image } }: ModelVersion): ImageInput {
   );
 }
 
-/** The image with the evidence for its class laid over it. */
+/** The image with the evidence for a class laid over it. @param explain asks the model for it */
 async function heatOf(
   own: ModelVersion,
   values: Float32Array,
   { size, channels }: ImageInput,
   target: number,
+  explain: () => Promise<OutputTensor>,
 ): Promise<object> {
   if (!own.spec.explains)
     throw new ServiceError(
@@ -97,11 +111,9 @@ async function heatOf(
     );
   const { gradCamPng } = await import('heddle-look');
   const [height, width] = size;
-  const found = await own.explain(values, [channels, height, width], target);
-  const png = await gradCamPng({ channels, height, width, values }, found);
-  return {
-    layer: found.layer,
-    target,
-    image: `data:image/png;base64,${Buffer.from(png).toString('base64')}`,
-  };
+  const { shape, bytes, layer } = await explain();
+  const [, rows, columns] = shape as [number, number, number];
+  const map = new Float32Array(Uint8Array.from(bytes).buffer);
+  const png = await gradCamPng({ channels, height, width, values }, { map, height: rows, width: columns });
+  return { layer, target, image: `data:image/png;base64,${Buffer.from(png).toString('base64')}` };
 }

@@ -2,23 +2,28 @@
 import { isPlainObject, shown } from 'heddle/internal/core/arguments.js';
 import type { OutputTensor } from '../batching/batcher.js';
 import { invalid } from '../errors.js';
+import { classificationOf, classificationParameter } from '../images/classification.js';
+import { joinStrings, splitStrings } from '../protocol/byte-strings.js';
 import { bytesOf, valuesOf } from '../protocol/datatypes.js';
-import {
-  type CheckedInputs,
-  checkInputs,
-  chosenOutputs,
-  type GivenTensor,
-  requireLength,
-} from '../protocol/infer-request.js';
+import { chosenOutputs, type GivenTensor, requireLength } from '../protocol/infer-request.js';
 import type { ModelSpec, TensorSpec } from '../protocol/model-spec.js';
 
 /** A request as its body says it. */
 export interface RestInferRequest {
   readonly id: string | undefined;
-  readonly inputs: CheckedInputs;
-  /** The places of the outputs that are asked for, and which of them as binary data. */
-  readonly outputs: readonly { readonly place: number; readonly isBinary: boolean }[];
+  /** Not checked yet. */
+  readonly given: readonly GivenTensor[];
+  readonly outputs: readonly AskedOutput[];
   readonly parameters: Readonly<Record<string, unknown>>;
+}
+
+/** An output that is asked for. */
+interface AskedOutput {
+  readonly place: number;
+  /** Whether as binary data. */
+  readonly isBinary: boolean;
+  /** So many of the likeliest classes, in place of the values. */
+  readonly classification?: number | undefined;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -31,7 +36,6 @@ export function parseInferBody(
   body: Uint8Array,
   headerLength: string | undefined,
   spec: ModelSpec,
-  maxBatchSize: number,
 ): RestInferRequest {
   const end = headerLength === undefined ? body.length : lengthOf(headerLength, body.length);
   const fields = parseFields(body, end);
@@ -46,7 +50,7 @@ export function parseInferBody(
   reader.requireEnd();
   return {
     id,
-    inputs: checkInputs(spec, given, maxBatchSize),
+    given,
     outputs: outputsOf(outputs, spec, parameters.binary_data_output === true),
     parameters,
   };
@@ -125,7 +129,11 @@ function givenTensor(input: unknown, i: number, reader: BinaryReader): GivenTens
       throw invalid(
         `the data of the input '${name}' is ${shown(data)}, must be an array, or binary data with the parameter binary_data_size.`,
       );
-    return { name, datatype, shape, bytes: (spec, count) => elementsOf(spec, data, count) };
+    return {
+      ...{ name, datatype, shape },
+      bytes: (spec, count) => elementsOf(spec, data, count),
+      strings: () => base64Of(name, data),
+    };
   }
   if (data !== undefined)
     throw invalid(`the input '${name}' has both data and binary_data_size. Leave one of them out.`);
@@ -138,7 +146,19 @@ function givenTensor(input: unknown, i: number, reader: BinaryReader): GivenTens
       requireLength(name, spec.datatype, count, bytes.length);
       return bytes;
     },
+    strings: () => splitStrings(name, bytes),
   };
+}
+
+/** Strings of bytes in JSON: as base64, since a text has no bytes of its own. */
+function base64Of(name: string, data: readonly unknown[]): readonly Uint8Array[] {
+  return data.flat(64).map((text, i) => {
+    const isBase64 = typeof text === 'string' && /^[A-Za-z0-9+/]*={0,2}$/.test(text) && text.length % 4 === 0;
+    if (isBase64) return Buffer.from(text, 'base64');
+    throw invalid(
+      `the input '${name}' has the element ${shown(text)} at ${i}, must be a file of an image in base64, or sent as binary data (BYTES).`,
+    );
+  });
 }
 
 /** The elements of JSON arrays, which may be nested as the shape is, or flat. */
@@ -157,18 +177,22 @@ function outputsOf(outputs: unknown, spec: ModelSpec, isBinary: boolean): RestIn
   const asked = outputs.map((output, i) => {
     if (!isPlainObject(output) || typeof output.name !== 'string')
       throw invalid(`outputs[${i}] is ${shown(output)}, must be a JSON object with a name.`);
-    const { binary_data = isBinary } = parametersOf(output, `the output '${output.name}'`);
+    const { binary_data = isBinary, classification } = parametersOf(output, `the output '${output.name}'`);
     if (typeof binary_data !== 'boolean')
       throw invalid(
         `binary_data of the output '${output.name}' is ${shown(binary_data)}, must be true or false.`,
       );
-    return { name: output.name, isBinary: binary_data };
+    return {
+      ...{ name: output.name, isBinary: binary_data },
+      classification: classificationParameter(output.name, classification),
+    };
   });
   const places = chosenOutputs(
     spec,
     asked.map(({ name }) => name),
   );
-  return places.map((place, i) => ({ place, isBinary: asked[i]?.isBinary ?? isBinary }));
+  // Of an empty list, all.
+  return places.map((place, i) => ({ isBinary, ...asked[i], place }));
 }
 
 /** An answer: JSON, and binary data behind it. */
@@ -186,13 +210,26 @@ export function formatInferAnswer(
 ): RestInferAnswer {
   const tensors: string[] = [];
   const binary: Uint8Array[] = [];
-  for (const { place, isBinary } of outputs) {
-    const { name, datatype } = model.spec.outputs[place]!;
+  for (const { place, isBinary, classification } of outputs) {
+    const spec = model.spec.outputs[place]!;
+    const { name, datatype } = spec;
     const { shape, bytes } = results[place]!;
-    const head = `{"name":${JSON.stringify(name)},"datatype":"${datatype}","shape":[${shape.join()}],`;
+    const headOf = (type: string, sizes: readonly number[]): string =>
+      `{"name":${JSON.stringify(name)},"datatype":"${type}","shape":[${sizes.join()}],`;
+    const asBinary = (head: string, own: Uint8Array): void => {
+      tensors.push(`${head}"parameters":{"binary_data_size":${own.byteLength}}}`);
+      binary.push(own);
+    };
+    if (classification !== undefined) {
+      const found = classificationOf(spec, results[place]!, model.spec.classes, classification);
+      const head = headOf('BYTES', found.shape);
+      if (isBinary) asBinary(head, joinStrings(found.strings.map((text) => Buffer.from(text))));
+      else tensors.push(`${head}"data":${JSON.stringify(found.strings)}}`);
+      continue;
+    }
+    const head = headOf(datatype, shape);
     if (isBinary) {
-      tensors.push(`${head}"parameters":{"binary_data_size":${bytes.byteLength}}}`);
-      binary.push(bytes);
+      asBinary(head, bytes);
       continue;
     }
     const values = valuesOf(datatype, bytes);

@@ -3,12 +3,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { shown } from 'heddle/internal/core/arguments.js';
 import type { OutputTensor, PendingAnswer } from '../batching/batcher.js';
 import { invalid, ServiceError } from '../errors.js';
+import { decodedImages, givesImages } from '../images/image-bytes.js';
+import { checkInputs } from '../protocol/infer-request.js';
 import { urgencyOf } from '../protocol/urgency.js';
 import type { Service } from '../service.js';
 import { formatInferAnswer, parseInferBody } from './infer-body.js';
 import { type ModelParams, modelPaths } from './model-routes.js';
 
-export function addInferRoutes(app: FastifyInstance, { repository, metrics }: Service): void {
+export function addInferRoutes(app: FastifyInstance, { repository, metrics, limits }: Service): void {
   const infer = async (
     request: FastifyRequest<{ Params: ModelParams; Body: Buffer | undefined }>,
     reply: FastifyReply,
@@ -23,12 +25,16 @@ export function addInferRoutes(app: FastifyInstance, { repository, metrics }: Se
         request.body ?? Buffer.alloc(0),
         oneHeader(headers['inference-header-content-length']),
         own.spec,
-        own.settings.maxBatchSize,
       );
       const { priority, timeout } = asked.parameters;
       const timeoutMs = timeoutHeader(headers['x-request-timeout-ms']);
       const urgency = urgencyOf({ priority, timeout, timeoutMs }, own.settings.timeoutMs);
-      const results = await wantedBy(reply, own.submit(asked.inputs, urgency));
+      const { maxBatchSize } = own.settings;
+      const given = givesImages(asked.given, own.spec)
+        ? await decodedImages(asked.given, own.spec, { maxBatchSize, maxImagePixels: limits.maxImagePixels })
+        : asked.given;
+      const inputs = checkInputs(own.spec, given, maxBatchSize);
+      const results = await wantedBy(reply, own.submit(inputs, urgency));
       const { body, headerLength } = formatInferAnswer(own, asked, results);
       status = 200;
       if (headerLength === undefined) return reply.header('content-type', 'application/json').send(body);

@@ -8,14 +8,12 @@ import type { ModelSpec } from '../protocol/model-spec.js';
 /** Bytes of the two lengths: u32, little-endian. */
 const PREFIX = 8;
 
-/** Says what a worker is to do. */
-export type WorkerRequest =
-  | {
-      readonly kind: 'run';
-      readonly rows: number;
-      readonly shapes: readonly (readonly number[])[];
-    }
-  | { readonly kind: 'explain'; readonly shape: readonly number[]; readonly target: number };
+/** Says what a worker is to do: compute the outputs, or with a target the evidence for this class. */
+export interface WorkerRequest {
+  readonly rows: number;
+  readonly shapes: readonly (readonly number[])[];
+  readonly target?: number;
+}
 
 /** Says what a worker has to say: that its model is open, the result of a request, or why there is none. */
 export type WorkerReply =
@@ -24,13 +22,8 @@ export type WorkerReply =
       readonly kind: 'outputs';
       readonly shapes: readonly (readonly number[])[];
       readonly lengths: readonly number[];
-    }
-  | {
-      readonly kind: 'explanation';
-      readonly height: number;
-      readonly width: number;
-      readonly target: number;
-      readonly layer: string;
+      /** Of an explanation: the layer whose maps were looked at. */
+      readonly layer?: string;
     }
   | { readonly kind: 'error'; readonly message: string; readonly isClients: boolean };
 

@@ -3,7 +3,7 @@
  * and ends when the service closes it.
  */
 import { Socket } from 'node:net';
-import { ArgumentError, DataError, DTypeError, ShapeError } from 'heddle';
+import { ArgumentError, DataError, type DType, DTypeError, f32, ShapeError } from 'heddle';
 import { DTYPES } from 'heddle/internal/core/dtype.js';
 import { sizeOf } from 'heddle/internal/core/shape.js';
 import { decode, encode } from 'heddle/internal/engine/realize.js';
@@ -58,37 +58,31 @@ try {
   refuse(error);
 }
 
-async function answer(request: WorkerRequest, body: Uint8Array): Promise<void> {
-  const { inputs } = model.spec;
-  if (request.kind === 'explain') {
-    const input = hostTensor(inputs[0]!, request.shape, body);
-    const { map, ...found } = await model.explain!(input, request.target);
-    return reply({ kind: 'explanation', ...found }, [
-      new Uint8Array(map.buffer, map.byteOffset, map.byteLength),
-    ]);
-  }
-  const { rows, shapes } = request;
+async function answer({ rows, shapes, target }: WorkerRequest, body: Uint8Array): Promise<void> {
+  const { inputs, batched } = model.spec;
   let at = 0;
   const tensors = inputs.map((spec, i) => {
     const own = shapes[i]!;
     const length = rows * sizeOf(own) * recordOf(spec.datatype).bytes;
     const bytes = body.subarray(at, at + length);
     at += length;
-    return hostTensor(spec, model.spec.batched ? [rows, ...own] : own, bytes);
+    return hostTensor(spec, batched ? [rows, ...own] : own, bytes);
   });
-  const outputs = await model.run(tensors);
-  const parts = outputs.map(({ values }, i) => {
-    const { datatype } = model.spec.outputs[i]!;
-    return encode(values, DTYPES[recordOf(datatype).dtype!]);
-  });
-  reply(
-    {
-      kind: 'outputs',
-      shapes: outputs.map(({ shape }) => shape),
-      lengths: parts.map(({ byteLength }) => byteLength),
-    },
-    parts,
+  if (target !== undefined) {
+    const { map, layer } = await model.explain!(tensors[0]!, target);
+    return answerWith([map], [f32], layer);
+  }
+  answerWith(
+    await model.run(tensors),
+    model.spec.outputs.map(({ datatype }) => DTYPES[recordOf(datatype).dtype!]),
   );
+}
+
+function answerWith(outputs: readonly HostTensor[], dtypes: readonly DType[], layer?: string): void {
+  const parts = outputs.map(({ values }, i) => encode(values, dtypes[i]!));
+  const lengths = parts.map(({ byteLength }) => byteLength);
+  const shapes = outputs.map(({ shape }) => shape);
+  reply({ kind: 'outputs', shapes, lengths, ...(layer !== undefined && { layer }) }, parts);
 }
 
 function hostTensor({ datatype }: TensorSpec, shape: readonly number[], bytes: Uint8Array): HostTensor {

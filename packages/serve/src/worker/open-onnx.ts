@@ -1,6 +1,6 @@
 /** An ONNX file, as a model that is served. */
 import { join } from 'node:path';
-import { DTypeError, tensor, useDevice } from 'heddle';
+import { DTypeError, nn, type Tensor, tensor, useDevice } from 'heddle';
 import { compile } from 'heddle/inference';
 import { DTYPES, type DTypeName } from 'heddle/internal/core/dtype.js';
 import { sizeOf } from 'heddle/internal/core/shape.js';
@@ -10,6 +10,7 @@ import { datatypeOf, recordOf } from '../protocol/datatypes.js';
 import type { TensorSpec } from '../protocol/model-spec.js';
 import { MODEL_FILES } from '../repository/model-files.js';
 import { batchSizes, engineRun } from './engine-model.js';
+import { canExplain, explainBy } from './explain.js';
 import type { OpenOptions } from './open-model.js';
 import type { HostTensor, ServedModel } from './served-model.js';
 
@@ -28,12 +29,39 @@ export async function openOnnx(options: OpenOptions): Promise<ServedModel> {
     infos.map((info) => specOf(info, file)),
   );
   const batched = [...inputs!, ...outputs!].every(({ shape }) => shape[0] === -1);
-  const spec = { platform: 'onnx_heddle', inputs: inputs!, outputs: outputs!, batched };
+  const explains = await canExplain(takesImages(inputs!) && hasKernels(model));
+  const spec = { platform: 'onnx_heddle', inputs: inputs!, outputs: outputs!, batched, explains };
   const isFixed = inputs!.every(({ shape }) => !shape.slice(1).includes(-1));
   return {
-    spec,
+    ...{ spec, ...(explains && { explain: explainBy(new FirstOutput(model)) }) },
     run: batched && isFixed ? await compiled(model, spec.inputs, options) : await asItIs(model, spec.inputs),
   };
+}
+
+/** One input, (N, C, H, W). */
+const takesImages = (inputs: readonly TensorSpec[]): boolean =>
+  inputs.length === 1 && inputs[0]!.datatype === 'FP32' && inputs[0]!.shape.length === 4;
+
+/** Whether it has weights as those of convolutions over images. */
+const hasKernels = (model: OnnxModel<OnnxOutputs>): boolean =>
+  model.parameters().some(({ ndim }) => ndim === 4);
+
+/** A model as a layer, with its weights: its first output. */
+class FirstOutput extends nn.Module {
+  readonly #model: OnnxModel<OnnxOutputs>;
+
+  constructor(model: OnnxModel<OnnxOutputs>) {
+    super();
+    this.#model = model;
+  }
+
+  protected override state(): Iterable<readonly [string, unknown]> {
+    return this.#model.namedParameters();
+  }
+
+  forward(x: Tensor): Tensor {
+    return [this.#model.forward(x)].flat()[0] as Tensor;
+  }
 }
 
 async function compiled(

@@ -1,7 +1,7 @@
 /** The network of a run of `heddle train`, as a model that is served. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type DType, FileError, f32, i32, nn, type Shape, type Tensor, tensor } from 'heddle';
+import { type DType, FileError, f32, i32, nn, type Shape } from 'heddle';
 import { IMAGE_SETS } from 'heddle/data';
 import { compile } from 'heddle/inference';
 import type { RunConfig } from 'heddle/internal/cli/run-folder.js';
@@ -9,8 +9,9 @@ import { openModel, type SavedModel } from 'heddle/internal/cli/saved-run.js';
 import { loadQuantized } from 'heddle/quantization';
 import type { ImageInput, ModelSpec } from '../protocol/model-spec.js';
 import { batchSizes, engineRun, engineTensors } from './engine-model.js';
+import { canExplain, explainBy } from './explain.js';
 import type { OpenOptions } from './open-model.js';
-import type { Explanation, HostTensor, ServedModel } from './served-model.js';
+import type { ServedModel } from './served-model.js';
 
 /**
  * Open a run: its best weights, or the last ones where those are not kept; with precision int8 those that `heddle quantize` wrote.
@@ -38,18 +39,10 @@ export async function openRun({ path, device, maxBatchSize, precision }: OpenOpt
     inputs: inputs.map((input) => ({ ...input, ...(below !== undefined && { below }) })),
     outputs: outputs.map((output) => ({ ...output, name: 'logits' })),
     ...(classNames && { classes: classNames }),
-    ...(image && { image, explains: await canExplain(model) }),
+    ...(image && { image, explains: await canExplain(convolves(model)) }),
   };
   const run = await engineRun(engine);
-  if (!spec.explains) return { spec, run };
-  const explain = async (input: HostTensor, target: number): Promise<Explanation> => {
-    const { gradCam } = await import('heddle-look');
-    const [found] = await gradCam(model, tensor(input.values, { shape: [...input.shape] }) as Tensor, {
-      targets: [target],
-    });
-    return found!;
-  };
-  return { spec, run, explain };
+  return spec.explains ? { spec, run, explain: explainBy(model) } : { spec, run };
 }
 
 /** A run's model in bytes. Its own weights stay: Grad-CAM needs their gradients. @throws FileError */
@@ -59,17 +52,8 @@ async function quantizedOf(path: string, model: SavedModel['model']): Promise<nn
   throw new FileError(file, `does not exist: precision int8 serves what \`heddle quantize ${path}\` writes.`);
 }
 
-/** Whether Grad-CAM has a convolution to look at, and heddle-look is there to do it. */
-async function canExplain(model: SavedModel['model']): Promise<boolean> {
-  const convolves = [...model.namedModules()].some(([, module]) => module instanceof nn.Conv2d);
-  return (
-    convolves &&
-    (await import('heddle-look').then(
-      () => true,
-      () => false,
-    ))
-  );
-}
+const convolves = (model: SavedModel['model']): boolean =>
+  [...model.namedModules()].some(([, module]) => module instanceof nn.Conv2d);
 
 /** An example of what the network of a program takes. */
 function inputOf(

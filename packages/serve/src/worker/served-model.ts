@@ -8,12 +8,11 @@ export interface HostTensor {
   readonly values: TypedArray;
 }
 
-/** Where a model finds the evidence for a class: values from 0 to 1, row by row. */
+/** Where a model finds the evidence for a class. */
 export interface Explanation {
-  readonly map: Float32Array;
-  readonly height: number;
-  readonly width: number;
-  readonly target: number;
+  /** (1, height, width), from 0 to 1. */
+  readonly map: HostTensor;
+  /** The layer whose maps were looked at. */
   readonly layer: string;
 }
 
@@ -25,6 +24,6 @@ export interface ServedModel {
    * the batch.
    */
   readonly run: (inputs: readonly HostTensor[]) => Promise<readonly HostTensor[]>;
-  /** Of a classifier of images. @param input (C, H, W) @param target the class */
+  /** Of a classifier of images. @param input (1, C, H, W) @param target the class */
   readonly explain?: (input: HostTensor, target: number) => Promise<Explanation>;
 }

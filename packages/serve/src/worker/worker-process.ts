@@ -7,7 +7,6 @@ import { ServiceError } from '../errors.js';
 import type { ModelSpec } from '../protocol/model-spec.js';
 import { FrameReader, sendFrame, type WorkerReply, type WorkerRequest } from './frames.js';
 import type { WorkerArguments } from './main.js';
-import type { Explanation } from './served-model.js';
 
 const MAIN = fileURLToPath(new URL('./main.js', import.meta.url));
 
@@ -68,25 +67,20 @@ export class WorkerProcess implements BatchRunner {
     return this.#child?.pid;
   }
 
-  async run({ rows, shapes, parts }: Batch): Promise<readonly OutputTensor[]> {
-    const { reply, body } = await this.#ask({ kind: 'run', rows, shapes }, parts.flat());
+  async run({ rows, shapes, parts, target }: Batch): Promise<readonly OutputTensor[]> {
+    const { reply, body } = await this.#ask(
+      { rows, shapes, ...(target !== undefined && { target }) },
+      parts.flat(),
+    );
     if (reply.kind !== 'outputs') throw unexpected(reply);
+    const { layer } = reply;
     let at = 0;
     return reply.shapes.map((shape, i) => {
       const end = at + reply.lengths[i]!;
       const bytes = body.subarray(at, end);
       at = end;
-      return { shape, bytes };
+      return { shape, bytes, ...(layer !== undefined && { layer }) };
     });
-  }
-
-  /** Where an image has the evidence for a class. @param input (C, H, W) of f32 */
-  async explain(input: Float32Array, shape: readonly number[], target: number): Promise<Explanation> {
-    const bytes = new Uint8Array(input.buffer, input.byteOffset, input.byteLength);
-    const { reply, body } = await this.#ask({ kind: 'explain', shape, target }, [bytes]);
-    if (reply.kind !== 'explanation') throw unexpected(reply);
-    const { kind: _, ...found } = reply;
-    return { ...found, map: new Float32Array(Uint8Array.from(body).buffer) };
   }
 
   /** End the process. What it computes is not waited for. */
