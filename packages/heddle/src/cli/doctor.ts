@@ -2,6 +2,8 @@
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
 import { FLAGS, type FlagName, flagError, unknownFlags } from '../core/env.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
+import { findMpi } from '../distributed/mpi/find.js';
+import { MpiLibrary } from '../distributed/mpi/library.js';
 import { tuningMemory } from '../engine/tuner.js';
 import { FunctionBuilder, ModuleBuilder } from '../render/wasm/encode.js';
 import { prepareEngine } from '../runtime/cpu/engine.js';
@@ -34,6 +36,7 @@ export function examine(): ReportSection[] {
     { title: 'WebAssembly', findings: webAssembly() },
     { title: 'Devices', findings: devices(cuda) },
     { title: 'NVIDIA', findings: nvidia(cuda) },
+    { title: 'MPI', findings: [mpi()] },
     { title: 'Data', findings: (Object.keys(IMAGE_SETS) as ImageSetName[]).map(imageSet) },
     { title: 'Environment variables', findings: flags() },
   ];
@@ -154,6 +157,18 @@ function tuning(): Finding {
     text:
       size === 0 ? 'remembers nothing yet' : `remembers ${counted(size, 'choice')}${path ? `: ${path}` : ''}`,
   };
+}
+
+/** Processes find each other without it: what is missing is not an error. */
+function mpi(): Finding {
+  const name = 'library';
+  try {
+    const [found] = findMpi();
+    if (!found) return { name, text: 'not found; optional, for programs that mpirun or srun starts' };
+    return { name, ok: true, text: `${new MpiLibrary(found).version}: ${found.path}` };
+  } catch (error) {
+    return { name, ok: false, text: (error as Error).message };
+  }
 }
 
 function imageSet(name: ImageSetName): Finding {

@@ -140,7 +140,7 @@ test('a damaged NVRTC and a damaged driver are reasons, not failures', async () 
     { HEDDLE_NVRTC: root },
   );
   const [examined, nvrtc, driver] = out.trim().split('\n');
-  assert.equal(examined, 'false true true 3');
+  assert.equal(examined, 'false true true 4');
   assert.match(
     nvrtc!,
     /^NVRTC cannot be used: .*libnvrtc\.so\.13 does not load: .*pip install nvidia-cuda-nvrtc/,

@@ -124,6 +124,7 @@ const OPTIONAL = [
   { name: 'cublasLt', packages: ['cu13', 'cublas'], command: 'pip install nvidia-cublas' },
   { name: 'cudnn', packages: ['cudnn'], command: 'pip install nvidia-cudnn-cu13' },
   { name: 'curand', packages: ['cu13', 'curand'], command: 'pip install nvidia-curand' },
+  { name: 'nccl', packages: ['nccl'], command: 'pip install nvidia-nccl-cu13' },
 ] as const;
 
 /** Everything that `heddle doctor` shows. */

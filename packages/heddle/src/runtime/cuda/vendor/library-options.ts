@@ -8,6 +8,8 @@ export interface Options {
   /** false if it is not given. */
   flag(name: string): boolean;
   numbers(name: string, length: number): readonly number[];
+  /** Any number of numbers. */
+  list(name: string): readonly number[];
   /** The entry of `table` that a text option names. */
   lookup<T>(name: string, table: Readonly<Record<string, T>>): T;
 }
@@ -32,6 +34,11 @@ export function optionsOf({ name: call, options }: LibraryCall): Options {
     numbers(name, length) {
       const value = options[name];
       if (!Array.isArray(value) || value.length !== length) throw wrong(name, `${length} numbers`);
+      return value as readonly number[];
+    },
+    list(name) {
+      const value = options[name];
+      if (!Array.isArray(value)) throw wrong(name, 'numbers');
       return value as readonly number[];
     },
     lookup(name, table) {

@@ -12,6 +12,7 @@ export const VENDOR_LIBRARIES = {
   cublasLt: { title: 'cuBLASLt', wheels: ['cublas', 'cu13'] },
   cudnn: { title: 'cuDNN', wheels: ['cudnn'] },
   curand: { title: 'cuRAND', wheels: ['curand', 'cu13'] },
+  nccl: { title: 'NCCL', wheels: ['nccl'] },
 } as const;
 
 export type VendorName = keyof typeof VENDOR_LIBRARIES;

@@ -1,0 +1,181 @@
+/**
+ * NCCL: collectives between the GPUs of several processes, `collective.allReduce` and so on. Each process has one GPU. Before
+ * they are prepared, the ranks of a group are connected: one of them makes an id, which all use.
+ *
+ * NCCL itself chooses how it goes round: with the same GPUs and the same number of ranks it sums in the same order. 16-bit floats
+ * are rounded after each of its steps.
+ */
+import { DeviceError } from '../../../core/errors.js';
+import type { LibraryCall } from '../../../kernel/ir/library-call.js';
+import { koffi } from '../driver/native.js';
+import { optionsOf } from './library-options.js';
+import type { PreparedRoutine } from './routine.js';
+import { type Checked, created, findVendorLibrary, openVendorLibrary } from './vendor-library.js';
+
+const SIGNATURES = {
+  ncclGetVersion: ['memory'],
+  ncclGetUniqueId: ['memory'],
+  ncclCommDestroy: ['address'],
+  ncclCommAbort: ['address'],
+  ncclCommGetAsyncError: ['address', 'memory'],
+  ncclGroupStart: [],
+  ncclGroupEnd: [],
+  ncclAllReduce: ['address', 'address', 'u64', 'i32', 'i32', 'address', 'address'],
+  ncclBroadcast: ['address', 'address', 'u64', 'i32', 'i32', 'address', 'address'],
+  ncclAllGather: ['address', 'address', 'u64', 'i32', 'address', 'address'],
+  ncclReduceScatter: ['address', 'address', 'u64', 'i32', 'i32', 'address', 'address'],
+} as const;
+
+/** NCCL_UNIQUE_ID_BYTES. */
+const ID_BYTES = 128;
+
+/** ncclDataType_t and the bytes of an element; bool is a byte of 0 or 1. */
+const NCCL_TYPES: Readonly<Record<string, readonly [type: number, bytes: number]>> = {
+  ...{ i8: [0, 1], u8: [1, 1], bool: [1, 1], i32: [2, 4], u32: [3, 4], i64: [4, 8] },
+  ...{ f16: [6, 2], f32: [7, 4], f64: [8, 8], bf16: [9, 2] },
+};
+/** ncclRedOp_t. */
+const NCCL_OPS: Readonly<Record<string, number>> = { sum: 0, prod: 1, max: 2, min: 3 };
+/** Of bytes that are 0 or 1, any is the largest and all the smallest. */
+const BOOL_OPS: Readonly<Record<string, number>> = { sum: 2, prod: 3, max: 2, min: 3 };
+
+interface Nccl extends Checked<typeof SIGNATURES> {
+  /** Takes the id, a struct of 128 bytes, by value. */
+  initRank(out: BigUint64Array, ranks: number, id: Uint8Array, index: number): void;
+  errorText(status: number): string;
+}
+
+let opened: Nccl | undefined;
+
+function nccl(): Nccl {
+  if (opened) return opened;
+  const functions = openVendorLibrary('nccl', SIGNATURES, 'ncclGetErrorString');
+  const library = koffi().load(findVendorLibrary('nccl')!.path);
+  const text = library.func('ncclGetErrorString', 'str', ['int']);
+  const id = koffi().struct({ internal: koffi().array('uint8_t', ID_BYTES) });
+  const init = library.func('ncclCommInitRank', 'int', ['void *', 'int', id, 'int']);
+  const errorText = (status: number): string => String(text(status));
+  opened = {
+    ...functions,
+    errorText,
+    initRank(out, ranks, internal, index) {
+      const status = init(out, ranks, { internal }, index) as number;
+      if (status !== 0)
+        throw new DeviceError(
+          `[ncclCommInitRank] NCCL answers with status ${status} (${errorText(status)}). NCCL_DEBUG=WARN makes it say more.`,
+        );
+    },
+  };
+  return opened;
+}
+
+/** As 2.30.7. @throws DeviceError if NCCL is not there */
+export function ncclVersion(): string {
+  const word = new Int32Array(1);
+  nccl().ncclGetVersion(word);
+  const code = word[0]!;
+  return `${Math.floor(code / 10000)}.${Math.floor(code / 100) % 100}.${code % 100}`;
+}
+
+/** What the ranks of a group use to find each other: one of them makes it and passes it on. */
+export function createNcclId(): string {
+  const id = new Uint8Array(ID_BYTES);
+  nccl().ncclGetUniqueId(id);
+  return Buffer.from(id).toString('base64');
+}
+
+/** Communicators by the ranks that they connect. */
+const communicators = new Map<string, number>();
+
+/**
+ * Connect the GPU of this process, whose context is current, with those of other ranks. Returns when all of them have called this.
+ * @param index the place of this process in `ranks`
+ * @param id what one of them has made by `createNcclId`
+ * @throws DeviceError with NCCL's reason
+ */
+export function connectNccl(ranks: readonly number[], index: number, id: string): void {
+  const bytes = new Uint8Array(Buffer.from(id, 'base64'));
+  if (bytes.length !== ID_BYTES)
+    throw new DeviceError(`an id of NCCL has ${ID_BYTES} bytes, this one has ${bytes.length}.`);
+  communicators.set(
+    ranks.join(),
+    created((out) => nccl().initRank(out, ranks.length, bytes, index)),
+  );
+}
+
+/** What has gone wrong between the GPUs since they were connected, if anything has. Does not wait. */
+export function ncclFailure(): string | undefined {
+  const status = new Int32Array(1);
+  for (const [ranks, communicator] of communicators) {
+    nccl().ncclCommGetAsyncError(communicator, status);
+    // 7 is ncclInProgress.
+    if (status[0] !== 0 && status[0] !== 7) return `NCCL, ranks ${ranks}: ${nccl().errorText(status[0]!)}`;
+  }
+  return undefined;
+}
+
+/**
+ * Let all communicators go. Programs that use them must not run any more.
+ * @param abort while collectives may be running that will not end, since a rank is gone
+ */
+export function disconnectNccl(abort = false): void {
+  const all = [...communicators.values()];
+  communicators.clear();
+  for (const communicator of all)
+    if (abort) nccl().ncclCommAbort(communicator);
+    else nccl().ncclCommDestroy(communicator);
+}
+
+function communicatorOf(call: LibraryCall, ranks: readonly number[]): number {
+  const communicator = communicators.get(ranks.join());
+  if (communicator !== undefined) return communicator;
+  throw new DeviceError(
+    `[${call.name}] the GPUs of ranks ${ranks.join(', ')} are not connected. Make the group on all of its ranks before it is used.`,
+  );
+}
+
+/**
+ * `collective.allReduce`, `.broadcast`, `.allGather` and `.reduceScatter`. Arguments: the sources and the result; what
+ * comes after them is left alone. Options: dtype, ranks (of the group), op, root (a place in ranks), counts (elements of each
+ * source), offsets (where the result of each begins, in elements), size (elements of the result).
+ */
+export function prepareCollective(call: LibraryCall): PreparedRoutine {
+  const lib = nccl();
+  const o = optionsOf(call);
+  const [type, bytes] = o.lookup('dtype', NCCL_TYPES);
+  const ranks = o.list('ranks');
+  const counts = o.list('counts');
+  const offsets = o.list('offsets');
+  const [root, size] = [o.number('root'), o.number('size')];
+  const op = o.lookup('op', o.text('dtype') === 'bool' ? BOOL_OPS : NCCL_OPS);
+  communicatorOf(call, ranks);
+  /** Puts one source on its way: addresses, elements, communicator, stream. */
+  type Send = (from: number, to: number, count: number, communicator: number, stream: number) => void;
+  const sends: Readonly<Record<string, Send>> = {
+    'collective.allReduce': (from, to, count, ...on) => lib.ncclAllReduce(from, to, count, type, op, ...on),
+    'collective.broadcast': (from, to, count, ...on) => lib.ncclBroadcast(from, to, count, type, root, ...on),
+    'collective.allGather': (from, to, count, ...on) => lib.ncclAllGather(from, to, count, type, ...on),
+    // NCCL counts what a rank gets.
+    'collective.reduceScatter': (from, to, _, ...on) =>
+      lib.ncclReduceScatter(from, to, size, type, op, ...on),
+  };
+  const send = sends[call.name];
+  if (!send) throw new DeviceError(`[${call.name}] NCCL has no such collective.`);
+  return {
+    workspaceBytes: 0,
+    enqueue(stream, args) {
+      const communicator = communicatorOf(call, ranks);
+      const result = args[counts.length] as number;
+      // As a group, many small ones are one kernel.
+      lib.ncclGroupStart();
+      try {
+        for (const [i, count] of counts.entries())
+          send(args[i] as number, result + offsets[i]! * bytes, count, communicator, stream);
+      } finally {
+        lib.ncclGroupEnd();
+      }
+    },
+    // The communicator is the group's.
+    dispose() {},
+  };
+}
