@@ -27,5 +27,11 @@ function ofIntegers(node: GraphNode, target: Target): GraphNode | undefined {
   const { op, arg } = callOf(node);
   const integers = op.ofIntegers?.(node.src, arg);
   if (!integers) return undefined;
-  return !integers.sums || kernelOf(integers.sums, target) ? integers.values : undefined;
+  return !integers.sums || isFast(integers.sums, target) ? integers.values : undefined;
 }
+
+/** Whether there is a kernel for a call, with its dimensions in this order or in another. */
+const isFast = (call: GraphNode, target: Target): boolean => {
+  const { op, arg } = callOf(call);
+  return kernelOf(call, target) !== undefined || op.reordered?.(target, call, arg) !== undefined;
+};

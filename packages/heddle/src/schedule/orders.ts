@@ -141,6 +141,8 @@ class Orders {
         this.gaining += s.size;
         return this.#inOrder(s, way.order);
       });
+      // Without a kernel for the order that it is in, it gains whatever the conversion costs.
+      if (!hasKernel(node, this.#target)) this.gaining = Number.POSITIVE_INFINITY;
       this.gaining += node.size;
       return { order: way.order, values: way.make(sources) };
     }

@@ -1,7 +1,8 @@
 /** The convolution and pooling kernels for GPUs for a few kinds of shapes. */
-import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32, i8 } from '../../src/core/dtype.js';
 import type { Precision } from '../../src/core/precision.js';
-import { call, leaf } from '../../src/graph/build.js';
+import type { Shape } from '../../src/core/shape.js';
+import { call, full, leaf, map } from '../../src/graph/build.js';
 import { callOf } from '../../src/graph/fused-op.js';
 import type { GraphNode } from '../../src/graph/node.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
@@ -15,6 +16,7 @@ import {
   pooledSize,
 } from '../../src/ops/max-pool2d/op.js';
 import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
+import { dequantizeOp, quantizeOp } from '../../src/ops/quantize/op.js';
 import type { Tune } from '../../src/schedule/passes/tuning.js';
 import { schedule } from '../../src/schedule/schedule.js';
 import { identity, ioFor, kernelOf } from '../kernel/harness.js';
@@ -84,6 +86,23 @@ function kernelsOf(node: GraphNode, target: Target, label: string): KernelIr[] {
   );
 }
 
+/** Convolutions of bytes with a bias, a residual, ReLU and the rounding to the next bytes, and with the sums of zero points. */
+function bytesKernels(target: Target): KernelIr[] {
+  const bytes = (shape: Shape): GraphNode => leaf(shape, i8);
+  const scale = leaf([], f32);
+  const [x, w, residual] = [bytes([2, 24, 9, 7]), bytes([32, 24, 3, 3]), bytes([2, 32, 9, 7])];
+  const of = (q: GraphNode, ...zero: GraphNode[]): GraphNode => call(dequantizeOp, [q, scale, ...zero], null);
+  const { arg } = conv('bytes', [2, 24, 32], [9, 7], 3, { padding: 1 });
+  const sums = map('add', call(conv2dOp, [of(x), of(w)], arg), of(residual));
+  const rounded = call(quantizeOp, [map('max', sums, full(sums.shape, f32, 0)), scale], { dtype: 'i8' });
+  const shifted = call(conv2dOp, [of(x, leaf([], i8)), of(w, leaf([], i8))], arg);
+  return [rounded, shifted].flatMap((root, i) =>
+    schedule([root], target).launches.flatMap(({ work }, j): KernelIr[] =>
+      'kernel' in work ? [{ ...work.kernel, name: `${work.kernel.name}_bytes_${i}_${j}` }] : [],
+    ),
+  );
+}
+
 export function convolutionKernels(target: Target): KernelIr[] {
   const convolutions = KINDS.flatMap(({ n, c, o, arg: sizes }, kind) =>
     WAYS[kind]!.flatMap(([precision, dtype]) => {
@@ -121,5 +140,5 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ...kernelsOf(call(maxPool2dGradientOp, [at, g], arg), target, `${kind}`),
     ];
   });
-  return [...convolutions, ...last, ...pools];
+  return [...convolutions, ...last, ...bytesKernels(target), ...pools];
 }

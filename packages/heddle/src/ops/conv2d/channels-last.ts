@@ -3,7 +3,7 @@
  * the values a tensor core multiplies lie side by side there. Tensors stay NCHW; schedule/orders.ts decides what is stored
  * so.
  */
-import { type DType, f32, isHalf } from '../../core/dtype.js';
+import { type DType, f32, i8, isHalf } from '../../core/dtype.js';
 import type { Shape } from '../../core/shape.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelIo, Reordered, Stage, StageArgument, Variant } from '../../graph/fused-op.js';
@@ -51,7 +51,11 @@ const ordersOf = (direction: Direction, dtype: DType): readonly (readonly number
 const reorder = (shape: Shape, order: readonly number[]): Shape => order.map((a) => shape[a]!);
 
 /** `of` on channels-last operands. Its composition puts them first again. */
-function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Conv2dArg> {
+function channelsLast<Arg extends Conv2dArg>(
+  of: FusedOp<Arg>,
+  direction: Direction,
+  storesAny: boolean,
+): FusedOp<Arg> {
   return {
     name: `${of.name}ChannelsLast`,
     infer: (src, arg) => {
@@ -79,6 +83,7 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
         name: `${of.name}-last`,
         when: isFor,
         finishes: true,
+        storesAny,
         plan: (io, arg) => ownWays(io, arg, direction)[0]!.plan(),
         variants: (io: KernelIo, arg) => [
           ...ownWays(io, arg, direction),
@@ -91,15 +96,16 @@ function channelsLast(of: FusedOp<Conv2dArg>, direction: Direction): FusedOp<Con
   };
 }
 
-/** 16-bit floats on tensor cores, and on those of warpgroups f32 as tf32. */
-const isFor = (
-  { model, capability }: Target,
-  { dtype, size }: GraphNode,
-  { precision }: Conv2dArg,
-): boolean =>
-  model === 'threads' &&
-  size > 0 &&
-  (isHalf(dtype) ? capability >= 80 : capability === WARPGROUPS && dtype === f32 && precision !== 'f32');
+/** What warps multiply, by kernels that need no warpgroups. */
+const isByWarps = (dtype: DType): boolean => isHalf(dtype) || dtype === i8;
+
+/** 16-bit floats and bytes on tensor cores, and on those of warpgroups f32 as tf32. */
+function isFor({ model, capability }: Target, { src, size }: GraphNode, { precision }: Conv2dArg): boolean {
+  if (model !== 'threads' || size === 0) return false;
+  const { dtype } = src[0]!;
+  if (isByWarps(dtype)) return capability >= 80;
+  return capability === WARPGROUPS && dtype === f32 && precision !== 'f32';
+}
 
 /** A convolution of so many images, whose kernels read `inputs` channels of the first source. */
 function geometryOf(
@@ -120,16 +126,18 @@ function geometryOf(
 /** What own kernels are given of a convolution with channels last. */
 function problemOf(io: KernelIo, arg: Conv2dArg, direction: Direction): LastProblem {
   const [first, second] = io.inputs;
+  const together = first!.dtype === i8 ? 2 : 1;
   const sizes = {
     images: first!.shape[0]!,
-    inputs: first!.shape[3]!,
+    inputs: first!.shape[3]! / together,
     outputs: direction === 'weight' ? second!.shape[3]! : io.output.shape[3]!,
-    dtype: io.node.dtype,
+    dtype: first!.dtype,
   };
   return {
     ...geometryOf(arg, direction, sizes),
-    imageOffset: first!.offset,
-    secondOffset: second!.offset,
+    imageOffset: first!.offset / together,
+    secondOffset: second!.offset / together,
+    output: io.output.dtype,
     finish: io.finish(io.output.shape),
   };
 }
@@ -163,9 +171,9 @@ function inParts(
 /** By warpgroups, on GPUs that have them. */
 function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction): Variant[] {
   const isWeight = direction === 'weight';
-  const { target, node } = io;
-  const { dtype } = node;
-  if (target.capability !== WARPGROUPS || !suitsConvolution(problem)) return [];
+  const { target } = io;
+  const { dtype } = problem;
+  if (target.capability !== WARPGROUPS || dtype === i8 || !suitsConvolution(problem)) return [];
   const p = joined({ ...problem, finish: matrixOf(io, direction).finish });
   return warpgroupTiles(asProduct(p, isWeight), target, MOST_TILES).map((tile) => ({
     name: `last-${warpgroupName(tile, dtype)}`,
@@ -192,7 +200,7 @@ function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] 
     ...warpgroupWays(io, problem, direction),
     ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
   ];
-  if (!isHalf(io.node.dtype)) return byWarpgroups;
+  if (!isByWarps(problem.dtype)) return byWarpgroups;
   const byWarps = lastTiles(problem, io.target, isWeight).map((way): Variant => {
     const { warps, each, splits } = way;
     const plan = (): Stage[] => {
@@ -215,6 +223,8 @@ const LEAST_CHANNELS = { both: 16, one: 64, f32: 64, colours: 4 } as const;
 function gains(target: Target, node: GraphNode, arg: Conv2dArg, direction: Direction): boolean {
   if (!isFor(target, node, arg)) return false;
   const [outputs, inputs] = (direction === 'weight' ? node : node.src[1]!).shape as [number, number];
+  // No kernel takes bytes otherwise.
+  if (node.src[0]!.dtype === i8) return true;
   const [fewer, more] = [Math.min(outputs, inputs), Math.max(outputs, inputs)];
   if (node.dtype === f32) {
     const [o, c] = [outputs, inputs].map((n) => n + missing(n, f32)) as [number, number];
@@ -251,19 +261,21 @@ const cut = (x: GraphNode, shape: Shape): GraphNode =>
 /**
  * How `of` is computed with channels last, where that is faster.
  * @param channels of each source, the dimensions in its channels-last order that are channels
+ * @param storesAny whether all its kernels store any dtype that an epilogue gives
  */
-export function reorderedBy(
-  of: FusedOp<Conv2dArg>,
+export function reorderedBy<Arg extends Conv2dArg>(
+  of: FusedOp<Arg>,
   direction: Direction,
   channels: readonly (readonly number[])[],
-): NonNullable<FusedOp<Conv2dArg>['reordered']> {
-  const op = channelsLast(of, direction);
+  storesAny = false,
+): NonNullable<FusedOp<Arg>['reordered']> {
+  const op = channelsLast(of, direction, storesAny);
   return (target, node, arg): Reordered | undefined => {
     if (arg.groups !== 1 || !gains(target, node, arg, direction) || node.src.some((s) => s.size === 0))
       return undefined;
     // Images whose channels are copied to more anyway get their padding beside them as well: rows of taps are joined then.
     const colours = direction === 'input' ? 0 : node.src[0]!.shape[1]!;
-    const beside = missing(colours, node.dtype) > 0 ? arg.padding[1] : 0;
+    const beside = missing(colours, node.src[0]!.dtype) > 0 ? arg.padding[1] : 0;
     const size = [arg.size[0], arg.size[1] + 2 * beside] as const;
     const padded = { ...arg, size, padding: [arg.padding[0], arg.padding[1] - beside] as const };
     return {

@@ -1,6 +1,6 @@
 /**
- * Convolution of 16-bit floats with channels last, x (N, H, W, C) and w (O, kH, kW, C), as an implicit matrix product on
- * tensor cores, and its two gradients. What a tensor core multiplies lies side by side in memory then: copies are 16
+ * Convolution of 16-bit floats, or of bytes, with channels last, x (N, H, W, C) and w (O, kH, kW, C), as an implicit matrix
+ * product on tensor cores, and its two gradients. What a tensor core multiplies lies side by side in memory then: copies are 16
  * bytes of 8 channels each, with nothing to decide but whether their pixel is inside, and fragments are read by ldmatrix.
  *
  *   forward          pixels × outputs, summed over (tap, input)      both operands along K
@@ -10,8 +10,11 @@
  * A block sums a tile in steps of 32 along K; several are on their way while one is multiplied (cuda-pipeline.ts). Of a
  * strided input gradient the pixels of a block are of one phase, those that the same taps meet, and the others are left
  * out. The weight gradient is split over blocks, whose parts another launch adds in order.
+ *
+ * Of bytes two lie where one float of 16 bits does: in memory, in the copies and in ldmatrix's rows alike. All but the instruction
+ * that multiplies (m16n8k32 for m16n8k16, with sums in i32) counts pairs of them.
  */
-import { bf16, f32, u32 } from '../../core/dtype.js';
+import { bf16, type DType, f32, i8, i32, u32 } from '../../core/dtype.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
@@ -30,8 +33,13 @@ export interface LastTile {
   readonly stages: number;
 }
 
-/** A convolution with channels last: channels are multiples of 8, and there are no groups. */
+/**
+ * A convolution with channels last: channels are multiples of 16 bytes, and there are no groups. Of i8 `inputs` and offsets count
+ * pairs, and there is no gradient.
+ */
 export interface LastProblem extends Convolution {
+  /** What is stored (default dtype). */
+  readonly output?: DType;
   /** Where the second source begins, in elements. */
   readonly secondOffset: number;
   /** Elements from a row of pixels of the first source to the next, and from a pixel to the next. Default: those of dense ones. */
@@ -70,7 +78,9 @@ function tileOf(p: LastProblem, tile: LastTile, aAlongK: boolean, bAlongK: boole
   const bAt = a.rows * a.pitch;
   const words = bAt + b.rows * b.pitch;
   return {
-    ...{ a, b, bAt, tile, problem: p, DEPTH, isBf16: p.dtype === bf16 },
+    ...{ a, b, bAt, tile, problem: p, DEPTH, isBf16: p.dtype === bf16, isBytes: p.dtype === i8 },
+    /** What sums are, and what the epilogue takes. */
+    ...{ sum: p.dtype === i8 ? i32 : f32, element: asCast(p.dtype === i8 ? i32 : p.dtype) },
     ...{ rows: rowsOf(tile), columns: columnsOf(tile), threads: 32 * tile.warps[0] * tile.warps[1] },
     stages: stagesOf(Math.min(tile.stages, Math.max(2, steps)), steps, words),
   };
@@ -99,8 +109,8 @@ function readPanel(
 
 /** Adds the products of the stage at `at`. */
 function multiplyStage(held: Memory, at: number, sums: Memory, context: TileContext): void {
-  const { warpId, laneId, idiv, u32, local4, local2, lane, vec2, mmaF16, mmaBf16, readPanel } = context;
-  const { tile, a, b, bAt, isBf16, DEPTH } = context;
+  const { warpId, laneId, idiv, u32, local4, local2, lane, vec2, mmaF16, mmaBf16, mmaI8 } = context;
+  const { readPanel, tile, a, b, bAt, isBf16, isBytes, DEPTH } = context;
   const { warps, each } = tile;
   const firstRow = (warpId % warps[0]) * (each[0] * 16);
   const firstColumn = idiv(warpId, warps[0]) * (each[1] * 8);
@@ -118,7 +128,8 @@ function multiplyStage(held: Memory, at: number, sums: Memory, context: TileCont
     }
     for (let i = 0; i < each[0]; i++)
       for (let j = 0; j < each[1]; j++)
-        sums[i][j] = isBf16 ? mmaBf16(as[i], bs[j], sums[i][j]) : mmaF16(as[i], bs[j], sums[i][j]);
+        if (isBytes) sums[i][j] = mmaI8(as[i], bs[j], sums[i][j]);
+        else sums[i][j] = isBf16 ? mmaBf16(as[i], bs[j], sums[i][j]) : mmaF16(as[i], bs[j], sums[i][j]);
   }
 }
 
@@ -169,6 +180,9 @@ export function phasesOf(p: Convolution, axis: 0 | 1) {
   };
 }
 
+const nameOf = ({ adjoint, dtype }: LastProblem): string =>
+  adjoint ? 'conv2dInputLast' : dtype === i8 ? 'conv2dBytesLast' : 'conv2dLast';
+
 /** The convolution of x (N, H, W, C) with w (O, kH, kW, C), or with `adjoint` the input gradient from dY and w. */
 export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
   const [vertical, horizontal] = [phasesOf(p, 0), phasesOf(p, 1)];
@@ -181,10 +195,10 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
   const constants = tileOf(p, tile, true, !p.adjoint, steps);
   const { threads, stages } = constants;
   const kernel = defineKernel(
-    p.adjoint ? 'conv2dInputLast' : 'conv2dLast',
-    { x: buffer(u32), w: buffer(u32), y: buffer(p.dtype) },
+    nameOf(p),
+    { x: buffer(u32), w: buffer(u32), y: buffer(p.output ?? p.dtype) },
     ({ x, w, y }, context) => {
-      const { blockIdx, threadIdx, idiv, f32, i32, u32, local, local4, splat4, dynamicShared } = context;
+      const { blockIdx, threadIdx, idiv, sum, i32, u32, local, local4, splat4, dynamicShared } = context;
       const { copyAsync4, store2, startCopies, multiplyPieces, multiplyStage, eachPair } = context;
       const { problem, a, b, bAt, rows, columns, threads, stages, element, finish } = context;
       const { aCopies, bCopies, vertical, horizontal, height, width, chunks, DEPTH } = context;
@@ -266,7 +280,7 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
             );
         }
       };
-      const sums = local4(f32, context.tile.each[0], context.tile.each[1]);
+      const sums = local4(sum, context.tile.each[0], context.tile.each[1]);
       for (let i = 0; i < context.tile.each[0]; i++)
         for (let j = 0; j < context.tile.each[1]; j++) sums[i][j] = splat4(0);
       const pieces = countDown * countAcross * chunks;
@@ -291,7 +305,7 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
     },
     {
       ...{ ...constants, ...PIPELINE, multiplyStage, readPanel, eachPair },
-      ...{ vertical, horizontal, height, width, chunks, finish: p.finish, element: asCast(p.dtype) },
+      ...{ vertical, horizontal, height, width, chunks, finish: p.finish },
       ...{ aCopies: copiesOf(constants.a, threads), bCopies: copiesOf(constants.b, threads) },
     },
   );

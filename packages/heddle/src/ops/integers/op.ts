@@ -2,7 +2,7 @@
  * Products of bytes, summed in i32: ONNX's MatMulInteger and ConvInteger without zero points. Users do not call them. A product
  * or convolution of dequantized bytes becomes one of the bytes: dequantized.ts.
  */
-import { matmulBytesChoice } from '#ops/gpu-kernels.js';
+import { matmulBytesChoice, reorderedBy } from '#ops/gpu-kernels.js';
 import { i32 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp } from '../../graph/fused-op.js';
@@ -40,4 +40,7 @@ export const convolveIntegerOp: FusedOp<ConvolveBytesArg> = {
   },
   flops: (node) => 2 * node.size * (node.src[1]!.size / node.src[1]!.shape[0]!),
   kernels: [convolveBytesCpu],
+  reordered: (target, node, arg) => channelsLast(target, node, arg),
 };
+
+const channelsLast = reorderedBy(convolveIntegerOp, 'forward', [[3], [0, 3]], true);
