@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { create, toBinary } from '@bufbuild/protobuf';
-import { i32, i64, jit, mse, optim, type Tensor, tensor, zeros } from 'heddle';
+import { i32, i64, jit, manualSeed, mse, optim, type Tensor, tensor, zeros } from 'heddle';
 import { loadOnnx } from '../src/index.js';
 import {
   type FunctionProto,
@@ -343,4 +343,39 @@ test('external data that lie about their size are errors', async () => {
 test('a path that leads nowhere is an error', async () => {
   await assert.rejects(loadOnnx(join(folder, 'nothing.onnx')), /no such file/);
   await assert.rejects(loadOnnx(folder), /is a folder/);
+});
+
+test('random numbers are of the distribution asked for, and others at every run', async () => {
+  const size = 20_000;
+  const model = await loadOnnx<readonly Tensor[]>(
+    modelOf({
+      inputs: [info('p', [size])],
+      outputs: ['b', 'n', 'u'].map((name) => info(name, [size])),
+      nodes: [
+        node('Bernoulli', ['p'], ['b']),
+        node('RandomNormalLike', ['p'], ['n']),
+        node('RandomUniform', [], ['u'], { shape: [size] }),
+      ],
+    }),
+  );
+  manualSeed(1);
+  const p = zeros([size]).add(0.3) as Tensor;
+  const [first, second] = [await model.run(p), await model.run(p)];
+  const moments = async (x: Tensor): Promise<number[]> => [
+    await x.mean().item(),
+    await x.std().item(),
+    await x.min().item(),
+    await x.max().item(),
+  ];
+  const expected = [
+    [0.3, Math.sqrt(0.21), 0, 1],
+    [0, 1, -4, 4],
+    [0.5, Math.sqrt(1 / 12), 0, 1],
+  ];
+  for (const [i, of] of expected.entries()) {
+    const found = await moments(first[i]!);
+    for (const [k, value] of of.entries())
+      assert.ok(Math.abs(found[k]! - value) < (i === 1 && k > 1 ? 0.7 : 0.02), `${i}: ${found}`);
+    assert.notDeepEqual(await first[i]!.array(), await second[i]!.array());
+  }
 });

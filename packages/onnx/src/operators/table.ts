@@ -20,6 +20,7 @@ import { QUANTIZATION } from './quantization.js';
 import { RECURRENT_OPERATORS } from './recurrent.js';
 import { REDUCTIONS } from './reductions.js';
 import { RESIZE } from './resize.js';
+import { SIGNAL } from './signal.js';
 
 export const OPERATORS: Operators = {
   ...ELEMENTWISE,
@@ -39,6 +40,7 @@ export const OPERATORS: Operators = {
   ...ATTENTION_OPERATORS,
   ...DETECTION,
   ...CONTROL_FLOW,
+  ...SIGNAL,
   ...CONTRIB,
   ...CONTRIB_ATTENTION,
   ...CONTRIB_QUANTIZATION,
