@@ -16,6 +16,7 @@ import {
   rand,
   type Tensor,
   tensor,
+  zeros,
 } from 'heddle';
 import { closeDevices } from 'heddle/internal/runtime/registry.js';
 import { type ExportOptions, exportOnnx } from '../../src/export/export-onnx.js';
@@ -202,6 +203,15 @@ test('external data lie beside the model, and replace those of the model before'
   // Small tensors stay in the model.
   assert.equal(bias!.rawData.length, 256);
   assert.equal(readFileSync(files[1]!).length, 16384);
+});
+
+test('2 GiB of weights need a file beside the model', async () => {
+  // Nothing is computed before it is written.
+  const weight = zeros([2 ** 15, 2 ** 14]);
+  await refused(
+    (x) => x.matmul(weight.at('0:6') as Tensor),
+    /the tensors have 2147483\d{3} bytes, too many for one file/,
+  );
 });
 
 test('names, metadata and dynamic dimensions are in the file', async () => {
