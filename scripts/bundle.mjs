@@ -26,6 +26,7 @@ const ENTRIES = {
   'data/prefetch-worker.js': 'prefetch-worker',
   'data/remote-datasets.js': 'remote-datasets',
   'distributed/tcp/tcp-worker.js': 'tcp-worker',
+  'distributed/control/control-thread.js': 'control-thread',
   'runtime/node/worker.js': 'worker',
   'runtime/cuda/compile/processes/broker.js': 'broker',
   'runtime/cuda/compile/processes/process.js': 'process',

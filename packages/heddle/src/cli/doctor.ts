@@ -1,6 +1,7 @@
 /** `heddle doctor`: what this machine offers, what is missing and how to get it. */
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
 import { FLAGS, type FlagName, flagError, unknownFlags } from '../core/env.js';
+import { packageVersion } from '../core/platform/node/version.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
 import { findMpi } from '../distributed/mpi/find.js';
 import { MpiLibrary } from '../distributed/mpi/library.js';
@@ -13,7 +14,6 @@ import { type CudaExamination, examineCuda } from '../runtime/cuda/examine.js';
 import { listDevices } from '../runtime/registry.js';
 import { counted, mebibytes } from './format.js';
 import { styled, widthOf, wrapped } from './terminal.js';
-import { packageVersion } from './version.js';
 
 /** One thing looked at. Without `ok` it is neither good nor bad. */
 export interface Finding {

@@ -4,8 +4,8 @@ import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { BUILD_COMMIT } from '../core/build-id.js';
 import { makeFolder } from '../core/folders.js';
+import { packageVersion } from '../core/platform/node/version.js';
 import { writeFileAtomic } from '../io/index.js';
-import { packageVersion } from './version.js';
 
 /** The middle and the spread of some samples. */
 export interface Spread {

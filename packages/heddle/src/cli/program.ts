@@ -1,5 +1,6 @@
 /** The commands and their options. What a command does is loaded when it runs, so that --help is instant. */
 import { Argument, Command, Option } from 'commander';
+import { packageVersion } from '../core/platform/node/version.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
 import { addData } from './data-program.js';
 import type { GenerateOptions } from './generate.js';
@@ -13,7 +14,6 @@ import type { SummaryCommandOptions } from './summary.js';
 import { folded, styled } from './terminal.js';
 import type { TrainOptions } from './train.js';
 import { atLeastZero, DEVICE_HELP, fraction, imageSize, positiveNumber, wholeNumber } from './values.js';
-import { packageVersion } from './version.js';
 
 const ROOT_EXAMPLES = `
 Examples:

@@ -1,6 +1,7 @@
 /** `heddle train`: a program of ours on real data, shown and recorded. */
 import { resolve } from 'node:path';
 import { ArgumentError, NumericError } from '../core/errors.js';
+import { packageVersion } from '../core/platform/node/version.js';
 import { sizeOf } from '../core/shape.js';
 import type { TextCodec } from '../data/index.js';
 import type { Module } from '../nn/index.js';
@@ -28,7 +29,6 @@ import { chooseDevice, dataNamed, evaluationLoader, loadData, loaderOf, sizesOf 
 import { type RunConfig, RunFolder } from './run-folder.js';
 import { StatusLine, styled, widthOf, wrapped } from './terminal.js';
 import { codecOfRun, describedCodec, keepCodec, type TokenizerOptions } from './text-data.js';
-import { packageVersion } from './version.js';
 
 /** What the examples are. */
 const NOUNS = { images: 'images', text: 'windows', separable: 'points', quadrants: 'points' } as const;

@@ -90,6 +90,16 @@ const flags = {
     fallback: 'on',
     parse: oneOf('on', 'off'),
   },
+  HEDDLE_RESTART: {
+    doc: 'set by heddle launch: how often it has started the program again',
+    fallback: 0,
+    parse: integer(0, 2 ** 31),
+  },
+  HEDDLE_LAUNCHER: {
+    doc: 'set by heddle launch: the file descriptor by which it is told of ranks that are gone',
+    fallback: 0,
+    parse: integer(3, 2 ** 16),
+  },
 } satisfies Record<string, Flag<string> | Flag<number>>;
 
 export type FlagName = keyof typeof flags;

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { InternalError } from '../core/errors.js';
+import { InternalError } from '../../errors.js';
 
 export function packageVersion(): string {
   for (

@@ -1,0 +1,106 @@
+/**
+ * The thread that keeps a process's connection to rank 0, and in rank 0 also the server. The main thread waits for other ranks
+ * in collectives, and cannot notice that one of them is gone.
+ */
+import { Socket } from 'node:net';
+import { parentPort, workerData } from 'node:worker_threads';
+import { ControlClient, withResolvers } from './client.js';
+import { EXIT_LOST, endProcess, tell } from './ending.js';
+import type { WorldMember } from './messages.js';
+import { ControlServer } from './server.js';
+import {
+  type ControlThreadData,
+  type FromControlThread,
+  SHARED,
+  type ToControlThread,
+} from './thread-messages.js';
+
+/** What the main thread gets to end the process itself. */
+const GRACE_MS = 2000;
+
+const data = workerData as ControlThreadData;
+const { me, shared, launcher } = data;
+const post = (message: FromControlThread): void => parentPort!.postMessage(message);
+
+let members: readonly WorldMember[] = [];
+let server: ControlServer | undefined;
+let client: ControlClient | undefined;
+let watched: Socket | undefined;
+
+function raise(flag: number): void {
+  Atomics.store(shared, flag, 1);
+  Atomics.notify(shared, flag);
+}
+
+function end(): void {
+  raise(SHARED.lost);
+  raise(SHARED.noted);
+  post({ kind: 'lost' });
+  setTimeout(() => endProcess(EXIT_LOST), GRACE_MS);
+}
+
+function lost(rank: number, reason: string): void {
+  tell({ member: members[rank]!, reason }, me, members, launcher);
+  end();
+}
+
+async function join(): Promise<readonly WorldMember[]> {
+  client = await ControlClient.reach(data, {
+    onAnswer: post,
+    onLost: lost,
+    onLeft: (rank) => Atomics.store(shared, SHARED.ranks + rank, 1),
+  });
+  return client.formed;
+}
+
+/** Rank 0 is told by its server why the ranks do not get together, the others by their connections. */
+async function host(): Promise<readonly WorldMember[]> {
+  const { promise: refused, reject } = withResolvers<never>();
+  server = new ControlServer({ ...data, onRefused: (reason) => reject(new Error(reason)) });
+  await server.listen();
+  return Promise.race([join(), refused]);
+}
+
+/** A launcher that is killed closes its end. Nobody is left to tell anything to. */
+function watchLauncher(descriptor: number): void {
+  watched = new Socket({ fd: descriptor, readable: true, writable: false });
+  watched.on('error', end).on('close', end).resume().unref();
+}
+
+async function leave(waits: boolean): Promise<void> {
+  await client?.leave();
+  await server?.close(!waits);
+  await client?.close();
+  watched?.removeAllListeners().destroy();
+}
+
+parentPort!.on('message', async (message: ToControlThread) => {
+  switch (message.kind) {
+    case 'failed':
+      await client?.fail(message.reason);
+      raise(SHARED.noted);
+      return;
+    case 'leave':
+      await leave(false);
+      raise(SHARED.noted);
+      return;
+    case 'close':
+      await leave(true);
+      post({ kind: 'closed' });
+      parentPort!.close();
+      return;
+    default:
+      client!.ask(message);
+  }
+});
+
+try {
+  members = await (me.rank === 0 ? host() : join());
+  if (launcher !== undefined) watchLauncher(launcher);
+  post({ kind: 'formed', members });
+} catch (error) {
+  await client?.close();
+  await server?.close(true);
+  post({ kind: 'refused', reason: (error as Error).message });
+  parentPort!.close();
+}
