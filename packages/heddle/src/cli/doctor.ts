@@ -1,6 +1,7 @@
 /** `heddle doctor`: what this machine offers, what is missing and how to get it. */
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
-import { FLAGS, type FlagName, flagError, unknownFlags } from '../core/env.js';
+import { type FlagName, flagError, unknownFlags } from '../core/env.js';
+import { FLAG_DOCS } from '../core/env-docs.js';
 import { packageVersion } from '../core/platform/node/version.js';
 import { findImages, IMAGE_SETS, type ImageSetName } from '../data/index.js';
 import { findMpi } from '../distributed/mpi/find.js';
@@ -183,10 +184,10 @@ function imageSet(name: ImageSetName): Finding {
 }
 
 const flags = (): Finding[] => [
-  ...(Object.keys(FLAGS) as FlagName[]).map((name) => {
+  ...(Object.keys(FLAG_DOCS) as FlagName[]).map((name) => {
     const value = process.env[name];
     const error = flagError(name);
-    const text = `${FLAGS[name].doc}${value ? ` [now ${value}]` : ''}`;
+    const text = `${FLAG_DOCS[name]}${value ? ` [now ${value}]` : ''}`;
     return error ? { name, ok: false, text, remedy: error } : { name, text };
   }),
   ...unknownFlags().map(({ name, hint }) => ({

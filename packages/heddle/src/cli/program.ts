@@ -4,6 +4,7 @@ import { packageVersion } from '../core/platform/node/version.js';
 import { OPTIMIZER_NAMES, SETTINGS } from '../train/recipes.js';
 import { addData } from './data-program.js';
 import type { GenerateOptions } from './generate.js';
+import type { LaunchCommandOptions } from './launch.js';
 import type { LrCommandOptions } from './lr.js';
 import { type AddCommand, neededPackage, optionalPackage } from './packages.js';
 import type { ProfileCommandOptions } from './profile.js';
@@ -19,6 +20,7 @@ const ROOT_EXAMPLES = `
 Examples:
   $ heddle train cnn          train a convolutional network on MNIST
   $ heddle train lenet5 --data fashion-mnist
+  $ heddle launch mine.ts      start a program once for each GPU
   $ heddle runs               list past runs
   $ heddle eval runs/mine     evaluate a trained network
   $ heddle look runs/mine     draw what it has learned, and write a report
@@ -52,8 +54,11 @@ export async function createProgram(
       outputError: (text, write) => write(text.replace(/^error:/, styled('heddle:', 'red', process.stderr))),
     })
     .exitOverride()
+    // What follows the program of `heddle launch` is the program's.
+    .enablePositionalOptions()
     .addHelpText('after', ROOT_EXAMPLES);
   addTrain(root, ended);
+  addLaunch(root, ended);
   addRuns(root, ended);
   addSavedRun(root, ended);
   addGenerate(root, ended);
@@ -183,6 +188,47 @@ function refuseSettings(command: Command): void {
     if (RESUMABLE.has(name) || command.getOptionValueSource(name) !== 'cli') continue;
     command.error(`error: a resumed run keeps its settings: leave ${option.long} out, or begin a new run`);
   }
+}
+
+const LAUNCH_NOTES = `
+Each rank finds its place in RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which init() of \
+heddle/distributed reads; torchrun sets the same. On GPUs each rank gets one of its own (HEDDLE_DEVICE=cuda:<local rank>), on the CPU \
+its part of the threads (HEDDLE_THREADS, unless it is set). On one machine a free port is chosen.
+
+Rank 0 prints as if it were alone, progress bars included; lines of the others begin with [rank 1], [rank 2] and so on. \
+Ctrl-C and SIGTERM are passed on once, and the ranks end in order; a second Ctrl-C kills them.
+
+If a rank fails, the others are ended within 10 s, one message names it, and its exit code is that of the command; it is 3 if a rank of \
+another machine has failed. With --restarts all ranks are started again, and HEDDLE_RESTART counts from 0: a program that calls \
+fit(model, { ..., folder, resume: true }) goes on from its last checkpoint.
+
+TypeScript runs as it is on Node 22.18 or later, and with tsx where that is installed.
+
+Examples:
+  $ heddle launch train.ts
+  $ heddle launch -n 2 train.ts --epochs 3
+  $ heddle launch -n 4 --device cpu --restarts 3 train.js
+  $ heddle launch -n 8 --nodes 2 --node-rank 0 --address gpu1:29500 train.js`;
+
+function addLaunch(root: Command, ended: (exitCode: number) => void): void {
+  root
+    .command('launch')
+    .summary('start a program in several processes, which train together')
+    .description('Start a program once for each rank: on every GPU of a machine, or of several machines.')
+    .argument('<script>', 'the program: a file of JavaScript or TypeScript')
+    .argument('[args...]', 'its own arguments')
+    .passThroughOptions()
+    .option('-n, --processes <n>', 'ranks on this machine (default: one for each GPU)', wholeNumber(1, 1024))
+    .option('--nodes <n>', 'machines; the command is run on each of them', wholeNumber(1), 1)
+    .option('--node-rank <n>', 'which of the machines this is, from 0', wholeNumber(0))
+    .option('--address <host:port>', 'where rank 0 listens: the machine with node rank 0')
+    .option('--restarts <n>', 'start all ranks again, at most n times, if one fails', wholeNumber(0), 0)
+    .option('--device <name>', 'cpu, cuda or sim (default: the fastest found)')
+    .addHelpText('after', LAUNCH_NOTES)
+    .action(async (script: string, args: string[], options: LaunchCommandOptions) => {
+      const { launch } = await import('./launch.js');
+      ended(await launch(script, args, options));
+    });
 }
 
 function addRuns(root: Command, ended: (exitCode: number) => void): void {

@@ -1,10 +1,9 @@
-/** The one list of environment variables Heddle reads. `heddle doctor` prints it. */
+/** The one list of environment variables Heddle reads. What each is for is in env-docs.ts, which `heddle doctor` prints. */
 import { environment } from '#platform/process.js';
 import { nearest } from './arguments.js';
 import { ArgumentError } from './errors.js';
 
 interface Flag<T> {
-  readonly doc: string;
   readonly fallback: T;
   readonly parse: (text: string, name: string) => T;
 }
@@ -29,81 +28,24 @@ const oneOf =
   };
 
 const flags = {
-  HEDDLE_DEVICE: {
-    doc: 'device to use: cuda, cuda:1, cpu, sim (default: the fastest found)',
-    fallback: '',
-    parse: (s) => s,
-  },
-  HEDDLE_DEBUG: {
-    doc: '1: devices and caches, 2: a line per launch, 3: fusion and memory plan, 4: source, 5: IR per pass',
-    fallback: 0,
-    parse: integer(0, 5),
-  },
-  HEDDLE_CHECK: {
-    doc: '1: verify kernels and schedules after every pass',
-    fallback: 0,
-    parse: integer(0, 1),
-  },
-  HEDDLE_THREADS: {
-    doc: 'threads of the CPU device (default: one per core)',
-    fallback: 0,
-    parse: integer(1, 256),
-  },
-  HEDDLE_FMA: { doc: '0: never use fused multiply-add on the CPU device', fallback: 1, parse: integer(0, 1) },
-  HEDDLE_MEMORY_MB: {
-    doc: 'most memory the CPU device may hold, in MiB (at most 4096)',
-    fallback: 4096,
-    parse: integer(16, 4096),
-  },
-  HEDDLE_NVRTC: {
-    doc: 'the NVRTC library, or the folder it is in (default: CUDA toolkit, system libraries, Python wheels)',
-    fallback: '',
-    parse: (s) => s,
-  },
-  HEDDLE_MPI: {
-    doc: 'the MPI library (default: that of the mpirun on the PATH, system libraries)',
-    fallback: '',
-    parse: (s) => s,
-  },
-  HEDDLE_CACHE: {
-    doc: 'folder of compiled kernels and tuning results (default: ~/.cache/heddle); off: keep nothing',
-    fallback: '',
-    parse: (s) => s,
-  },
-  HEDDLE_CUDA_MEMORY_MB: {
-    doc: 'most memory a CUDA device may hold, in MiB (default: all there is)',
-    fallback: 0,
-    parse: integer(16, 2 ** 24),
-  },
-  HEDDLE_CUDA_SYNC: {
-    doc: '1: wait for every kernel launch of a CUDA device, so that a fault names its kernel, and give every buffer its own memory, for compute-sanitizer; slow',
-    fallback: 0,
-    parse: integer(0, 1),
-  },
-  HEDDLE_TUNE: {
-    doc: 'on: time the variants of a product or a convolution (inside jit, on a GPU) and remember the fastest; frozen: use only remembered choices; off: take the default',
-    fallback: 'on',
-    parse: oneOf('on', 'off', 'frozen'),
-  },
-  HEDDLE_VENDOR: {
-    doc: "off: leave out the vendor's libraries (cuBLASLt, cuDNN, cuRAND)",
-    fallback: 'on',
-    parse: oneOf('on', 'off'),
-  },
-  HEDDLE_RESTART: {
-    doc: 'set by heddle launch: how often it has started the program again',
-    fallback: 0,
-    parse: integer(0, 2 ** 31),
-  },
-  HEDDLE_LAUNCHER: {
-    doc: 'set by heddle launch: the file descriptor by which it is told of ranks that are gone',
-    fallback: 0,
-    parse: integer(3, 2 ** 16),
-  },
+  HEDDLE_DEVICE: { fallback: '', parse: (s) => s },
+  HEDDLE_DEBUG: { fallback: 0, parse: integer(0, 5) },
+  HEDDLE_CHECK: { fallback: 0, parse: integer(0, 1) },
+  HEDDLE_THREADS: { fallback: 0, parse: integer(1, 256) },
+  HEDDLE_FMA: { fallback: 1, parse: integer(0, 1) },
+  HEDDLE_MEMORY_MB: { fallback: 4096, parse: integer(16, 4096) },
+  HEDDLE_NVRTC: { fallback: '', parse: (s) => s },
+  HEDDLE_MPI: { fallback: '', parse: (s) => s },
+  HEDDLE_CACHE: { fallback: '', parse: (s) => s },
+  HEDDLE_CUDA_MEMORY_MB: { fallback: 0, parse: integer(16, 2 ** 24) },
+  HEDDLE_CUDA_SYNC: { fallback: 0, parse: integer(0, 1) },
+  HEDDLE_TUNE: { fallback: 'on', parse: oneOf('on', 'off', 'frozen') },
+  HEDDLE_VENDOR: { fallback: 'on', parse: oneOf('on', 'off') },
+  HEDDLE_RESTART: { fallback: 0, parse: integer(0, 2 ** 24) },
+  HEDDLE_LAUNCHER: { fallback: 0, parse: integer(3, 2 ** 24) },
 } satisfies Record<string, Flag<string> | Flag<number>>;
 
 export type FlagName = keyof typeof flags;
-export const FLAGS: Readonly<Record<FlagName, { readonly doc: string }>> = flags;
 
 /** Why the text that an environment variable has is malformed, if it is. */
 export function flagError(name: FlagName): string | undefined {

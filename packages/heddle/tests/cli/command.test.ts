@@ -22,6 +22,7 @@ test('every command has a help with examples', async () => {
   for (const args of [
     [],
     ['train'],
+    ['launch'],
     ['doctor'],
     ['bench'],
     ['profile'],

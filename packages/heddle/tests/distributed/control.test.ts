@@ -182,6 +182,22 @@ describe('ranks that do not find each other say why', () => {
     }
   });
 
+  limited('ranks that have been started again meet when all have been', async () => {
+    const port = await freePort();
+    const old = startRank(['exchange'], 0, 2, port, { HEDDLE_RESTART: '1' });
+    const late = startRank(['exchange'], 1, 2, port, { HEDDLE_RESTART: '0' });
+    const again = /belongs to restart (0|2) of the job, rank 0 to restart 1\./;
+    const { code, err } = await late.ended;
+    assert.equal(code, 1);
+    assert.match(err, again);
+    const first = startRank(['exchange'], 1, 2, port, { HEDDLE_RESTART: '2' });
+    const end = await old.ended;
+    assert.equal(end.code, 1);
+    assert.match(end.err, again);
+    const ends = await endOf([startRank(['exchange'], 0, 2, port, { HEDDLE_RESTART: '2' }), first]);
+    assert.deepEqual(codes(ends), [0, 0], ends.map(({ err }) => err).join(''));
+  });
+
   limited('another job on the same port', async () => {
     const port = await freePort();
     const mine = [0, 1].map((rank) => startRank(['idle'], rank, 2, port, { TORCHELASTIC_RUN_ID: 'mine' }));

@@ -75,6 +75,11 @@ const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
     if (place.rank === 1) process.exit(7);
     block(60_000);
   },
+  'exits-last': async () => {
+    await wait(200);
+    if (place.rank === place.worldSize - 1) process.exit(7);
+    block(60_000);
+  },
   leaves: async () => {
     await wait(200);
     if (place.rank === Number(argument)) process.exit(0);

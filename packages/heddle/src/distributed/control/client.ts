@@ -14,7 +14,7 @@ import {
 import { ownAddress } from './server.js';
 
 /** Between two attempts to reach rank 0, which may not have started yet. */
-const AGAIN_MS = 200;
+export const AGAIN_MS = 200;
 /** For one attempt: who drops packets lets it wait for minutes. */
 const ATTEMPT_MS = 5000;
 
@@ -33,6 +33,9 @@ export interface ClientOptions {
   /** How long to try to reach rank 0. */
   readonly timeoutMs: number;
 }
+
+/** Rank 0 that a process looks for has not started yet. */
+export class TooEarly extends Error {}
 
 export class ControlClient {
   readonly #channel: ControlChannel<ToServer>;
@@ -112,7 +115,7 @@ export class ControlClient {
         this.#host = message.host;
         return;
       case 'refused':
-        this.#refuse(new Error(message.reason));
+        this.#refuse(message.isEarly ? new TooEarly(message.reason) : new Error(message.reason));
         void this.close();
         return;
       case 'formed':

@@ -3,8 +3,9 @@
  * in collectives, and cannot notice that one of them is gone.
  */
 import { Socket } from 'node:net';
+import { setTimeout as wait } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
-import { ControlClient, withResolvers } from './client.js';
+import { AGAIN_MS, ControlClient, TooEarly, withResolvers } from './client.js';
 import { EXIT_LOST, endProcess, tell } from './ending.js';
 import type { WorldMember } from './messages.js';
 import { ControlServer } from './server.js';
@@ -45,12 +46,20 @@ function lost(rank: number, reason: string): void {
 }
 
 async function join(): Promise<readonly WorldMember[]> {
-  client = await ControlClient.reach(data, {
-    onAnswer: post,
-    onLost: lost,
-    onLeft: (rank) => Atomics.store(shared, SHARED.ranks + rank, 1),
-  });
-  return client.formed;
+  const deadline = performance.now() + data.timeoutMs;
+  for (;;) {
+    client = await ControlClient.reach(data, {
+      onAnswer: post,
+      onLost: lost,
+      onLeft: (rank) => Atomics.store(shared, SHARED.ranks + rank, 1),
+    });
+    try {
+      return await client.formed;
+    } catch (error) {
+      if (!(error instanceof TooEarly) || performance.now() > deadline) throw error;
+      await wait(AGAIN_MS);
+    }
+  }
 }
 
 /** Rank 0 is told by its server why the ranks do not get together, the others by their connections. */

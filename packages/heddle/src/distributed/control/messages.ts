@@ -44,7 +44,8 @@ export type ToServer =
 export type ToMember =
   /** It has been let in; others are still missing. */
   | { readonly kind: 'waiting'; readonly host: WorldMember }
-  | { readonly kind: 'refused'; readonly reason: string }
+  /** `isEarly`: rank 0 that it looks for is about to start. */
+  | { readonly kind: 'refused'; readonly reason: string; readonly isEarly?: boolean }
   | { readonly kind: 'formed'; readonly members: readonly WorldMember[] }
   | ControlAnswer
   /** The others know that this process has failed, or that it ends. */

@@ -26,6 +26,14 @@ interface Seat {
   hasEnded: boolean;
 }
 
+/** Why a process cannot take part. */
+interface Objection {
+  readonly reason: string;
+  /** It is one of this job, which then cannot begin. */
+  readonly isOurs: boolean;
+  readonly isEarly?: boolean;
+}
+
 export interface ServerOptions {
   readonly place: WorldPlace;
   readonly version: string;
@@ -111,7 +119,7 @@ export class ControlServer {
   #admit(hello: Hello, channel: ControlChannel<ToMember>): Seat | undefined {
     const wrong = this.#objection(hello);
     if (wrong !== undefined) {
-      channel.send({ kind: 'refused', reason: wrong.reason });
+      channel.send({ kind: 'refused', ...wrong });
       void channel.close();
       if (wrong.isOurs && !this.#isFormed) this.#refuseAll(wrong.reason);
       return undefined;
@@ -124,8 +132,7 @@ export class ControlServer {
     return seat;
   }
 
-  /** Why a process cannot take part; whether it is one of this job, which then cannot begin. */
-  #objection(hello: Hello): { readonly reason: string; readonly isOurs: boolean } | undefined {
+  #objection(hello: Hello): Objection | undefined {
     const { place, version } = this.#options;
     const zero = 'rank 0';
     const who = named(hello);
@@ -142,7 +149,9 @@ export class ControlServer {
     if (hello.restart !== place.restart)
       return {
         reason: `${who} belongs to restart ${hello.restart} of the job, ${zero} to restart ${place.restart}.`,
+        // The lower one fails, is started again, and catches up.
         isOurs: hello.restart > place.restart,
+        isEarly: hello.restart > place.restart,
       };
     if (hello.worldSize !== place.worldSize)
       return {
