@@ -48,6 +48,10 @@ test('every operation answers as the document says, and every operation was call
   const request = { id: '42', inputs: [INPUT], outputs: [{ name: 'logits' }], parameters: { priority: 1 } };
   assert.equal((await client.call('infer', model, request)).status, 200);
   assert.equal((await client.call('inferVersion', version, request)).status, 200);
+  const file = { ...INPUT, shape: [1], datatype: 'BYTES', data: [PNG.toString('base64')] };
+  const classes = [{ name: 'logits', parameters: { classification: 2 } }];
+  const labels = await client.call('infer', { model: 'lenet' }, { inputs: [file], outputs: classes });
+  assert.equal(labels.status, 200);
   assert.equal((await client.call('infer', model, { inputs: [] })).status, 400);
   assert.equal(
     (await client.call('infer', { ...model, 'X-Request-Timeout-Ms': '0.001' }, request)).status,

@@ -208,7 +208,7 @@ const string = { type: 'string' };
 const tensor = {
   name: string,
   shape: list({ type: 'integer' }),
-  datatype: { type: 'string', enum: Object.keys(DATATYPES) },
+  datatype: { type: 'string', enum: [...Object.keys(DATATYPES), 'BYTES'] },
 };
 const data = { parameters: ref('parameters'), data: ref('tensor_data') };
 
