@@ -7,6 +7,7 @@ import { CONTRIB_ATTENTION } from './contrib-attention.js';
 import { CONTRIB_QUANTIZATION } from './contrib-quantization.js';
 import { CONTROL_FLOW } from './control-flow.js';
 import { CONVOLUTION } from './convolution.js';
+import { DEFORMABLE } from './deformable.js';
 import { DETECTION } from './detection.js';
 import { ELEMENTWISE } from './elementwise.js';
 import { INDEXING } from './indexing.js';
@@ -39,6 +40,7 @@ export const OPERATORS: Operators = {
   ...LOSSES,
   ...ATTENTION_OPERATORS,
   ...DETECTION,
+  ...DEFORMABLE,
   ...CONTROL_FLOW,
   ...SIGNAL,
   ...CONTRIB,
