@@ -2,6 +2,7 @@
 
 import type { Command } from 'commander';
 import { DEVICE_HELP, positiveNumber, wholeNumber, wholeNumbers, words } from 'heddle/internal/cli/values.js';
+import type { BenchCollectivesOptions } from './collectives.js';
 import type { BenchDataOptions } from './data.js';
 import type { DeviceBench } from './device.js';
 import type {
@@ -223,7 +224,8 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
-  for (const add of [addStartBench, addDataBenches, addInferenceBench, addServeBench]) add(bench, ended);
+  for (const add of [addStartBench, addDataBenches, addInferenceBench, addServeBench, addCollectivesBench])
+    add(bench, ended);
   bench
     .command('vendor')
     .summary("the vendor's libraries on the workloads of kernels: half a minute")
@@ -397,5 +399,22 @@ Example:
     .action(async (options: BenchServeOptions) => {
       const { benchServe } = await import('./run.js');
       ended(await benchServe(options));
+    });
+}
+
+function addCollectivesBench(bench: Command, ended: (exitCode: number) => void): void {
+  bench
+    .command('collectives')
+    .summary('all-reduce between processes of this machine, over TCP and by MPI: half a minute')
+    .description(
+      'Time and bandwidth of sums of 1 KB to 100 MB that each process has, beside MPI_Allreduce where mpirun is installed.',
+    )
+    .option('--ranks <list>', 'numbers of processes, separated by commas (default: 2,4)', wholeNumbers(1, 64))
+    .option('--only <list>', 'tcp or mpi (default: both)', words)
+    .option('--json <file>', 'where to write (default: bench/results/collectives-<date>.json)')
+    .addHelpText('after', '\nExample:\n  $ heddle bench collectives --ranks 2 --only tcp')
+    .action(async (options: BenchCollectivesOptions) => {
+      const { benchCollectives } = await import('./collectives.js');
+      ended(await benchCollectives(options));
     });
 }

@@ -1,0 +1,133 @@
+/** `heddle bench collectives`: all-reduce between processes of this machine, over TCP and by MPI. */
+import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import {
+  type Circumstances,
+  circumstances,
+  rounded,
+  type Spread,
+  spreadOf,
+  writeResults,
+} from 'heddle/internal/cli/figures.js';
+import type { RankReport, RankSettings } from './collectives-child.js';
+
+export interface BenchCollectivesOptions {
+  /** Numbers of processes (default 2 and 4). */
+  readonly ranks?: readonly number[];
+  /** tcp, mpi (default: both). */
+  readonly only?: readonly string[];
+  /** Bytes that each rank has. */
+  readonly sizes?: readonly number[];
+  /** Where the results go. Default: `bench/results/collectives-<date>.json`. */
+  readonly json?: string;
+}
+
+/** One way, number of ranks and size. */
+export interface CollectiveFigure extends Spread {
+  /** `MPI_Allreduce` is MPI's own reduction, without Heddle. */
+  readonly by: RankReport['by'];
+  readonly ranks: number;
+  readonly bytes: number;
+  readonly unit: 'ms';
+  /** Bytes that each rank sends and gets at the least, 2 · (ranks − 1) / ranks of its own, per time of the median, in GB/s. */
+  readonly bandwidth: number;
+}
+
+export interface CollectivesResults extends Circumstances {
+  readonly benchmark: 'collectives';
+  readonly method: string;
+  readonly figures: readonly CollectiveFigure[];
+  readonly skipped: readonly { readonly by: string; readonly reason: string }[];
+}
+
+const SIZES = [1e3, 1e5, 1e6, 1e7, 1e8];
+const CHILD = fileURLToPath(new URL('./collectives-child.js', import.meta.url));
+
+/** What the ranks of one run say, from the first of them. */
+async function runRanks(by: 'tcp' | 'mpi', ranks: number, sizes: readonly number[]): Promise<RankReport[]> {
+  const settings = JSON.stringify({ by, ranks, sizes } satisfies RankSettings);
+  const children =
+    by === 'tcp'
+      ? Array.from({ length: ranks }, (_, r) => fork(CHILD, [settings, String(r)], { silent: true }))
+      : [
+          spawn('mpirun', ['--oversubscribe', '-n', String(ranks), process.execPath, CHILD, settings], {
+            env: { ...process.env, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
+            stdio: 'pipe',
+          }),
+        ];
+  // What one rank leaves for the others.
+  const passOn = (message: object): void => {
+    for (const one of children) one.send(message);
+  };
+  if (by === 'tcp') for (const child of children) child.on('message', passOn);
+  const outputs = await Promise.all(children.map(outputOf));
+  return JSON.parse(outputs[0]!) as RankReport[];
+}
+
+function outputOf(child: ChildProcess): Promise<string> {
+  let [output, errors] = ['', ''];
+  child.stdout!.on('data', (part) => {
+    output += String(part);
+  });
+  child.stderr!.on('data', (part) => {
+    errors += String(part);
+  });
+  return new Promise((resolve, reject) => {
+    child.once('close', (code) => {
+      if (code === 0) resolve(output);
+      else reject(new Error(`a process ended with ${code}: ${errors.trim()}`));
+    });
+  });
+}
+
+export async function runCollectivesBench({
+  ranks = [2, 4],
+  only = ['tcp', 'mpi'],
+  sizes = SIZES,
+}: BenchCollectivesOptions): Promise<CollectivesResults> {
+  const figures: CollectiveFigure[] = [];
+  const skipped: { by: string; reason: string }[] = [];
+  for (const by of ['tcp', 'mpi'] as const) {
+    if (!only.includes(by)) continue;
+    if (by === 'mpi' && spawnSync('mpirun', ['--version'], { stdio: 'ignore' }).status !== 0) {
+      skipped.push({ by, reason: 'there is no mpirun' });
+      continue;
+    }
+    for (const n of ranks)
+      for (const report of await runRanks(by, n, sizes)) {
+        const spread = spreadOf(report.milliseconds);
+        const bandwidth = rounded((2 * (n - 1) * report.bytes) / n / spread.median / 1e6);
+        figures.push({ by: report.by, ranks: n, bytes: report.bytes, ...spread, unit: 'ms', bandwidth });
+      }
+  }
+  return {
+    ...circumstances('heddle bench collectives'),
+    benchmark: 'collectives',
+    method:
+      'Sums of f32 over processes of this machine: ms on rank 0 from a barrier to the result, after two runs that do not count. ' +
+      'bandwidth is 2 (ranks − 1) / ranks · bytes / median, in GB/s. MPI_Allreduce is called on the same values in the ' +
+      'processes of mpi.',
+    figures,
+    skipped,
+  };
+}
+
+export function collectivesReport({ figures, skipped }: CollectivesResults): string {
+  const size = (bytes: number): string => (bytes < 1e6 ? `${bytes / 1e3} KB` : `${bytes / 1e6} MB`);
+  const lines = figures.map(
+    ({ by, ranks, bytes, median, bandwidth }) =>
+      `${by.padEnd(14)}${String(ranks).padStart(3)} ranks${size(bytes).padStart(9)}` +
+      `${median.toFixed(3).padStart(11)} ms${bandwidth.toFixed(3).padStart(9)} GB/s`,
+  );
+  return [...lines, ...skipped.map(({ by, reason }) => `${by} skipped: ${reason}`), ''].join('\n');
+}
+
+export async function benchCollectives(options: BenchCollectivesOptions): Promise<number> {
+  const results = await runCollectivesBench(options);
+  process.stdout.write(collectivesReport(results));
+  const path = options.json ?? join('bench', 'results', `collectives-${results.date.slice(0, 10)}.json`);
+  await writeResults(path, results);
+  process.stdout.write(`written to ${path}\n`);
+  return 0;
+}
