@@ -13,8 +13,14 @@ import { type ResidentLeaf, ResidentProgram } from '../engine/resident-program.j
 import { BufferStorage } from '../engine/storage.js';
 import { writeFileAtomic } from '../io/atomic.js';
 import { crc32 } from '../io/crc32.js';
-import { readBytes } from '../io/read.js';
-import { encodeSafetensors, parseSafetensors, type StoredTensor } from '../io/safetensors.js';
+import { type FileParts, readInParts } from '../io/read.js';
+import {
+  encodeSafetensors,
+  parseSafetensorsHeader,
+  type StoredMetadata,
+  type StoredTensor,
+  safetensorsHeaderBytes,
+} from '../io/safetensors.js';
 import { type CarriedFiles, carrying } from '../runtime/carried-files.js';
 import type { Device } from '../runtime/device.js';
 import type { EngineParts, EngineValue } from './engine-parts.js';
@@ -24,6 +30,7 @@ const FORMAT = 'heddle-engine-1';
 const SUM = 'sum.crc32';
 const SUM_BYTES = 4;
 const CODE = 'code/';
+const CONSTANT = 'constant.';
 const BUILD = BUILD_ID ?? 'not built';
 
 /** An input or output as JSON. */
@@ -74,7 +81,7 @@ export async function saveEngine(path: string, engine: EngineParts): Promise<voi
     for (const [name, contents] of program.files()) tensors[`${CODE}${name}`] = raw(contents);
   }
   for (const [i, { buffer, bytes }] of constants.entries())
-    tensors[`constant.${i}`] = raw(await device.read(buffer, 0, bytes));
+    tensors[`${CONSTANT}${i}`] = raw(await device.read(buffer, 0, bytes));
   tensors[SUM] = raw(new Uint8Array(SUM_BYTES));
   const stored = ({ name, dtype, shape }: EngineValue): StoredValue => ({ name, dtype: dtype.name, shape });
   const description: Description = {
@@ -94,54 +101,108 @@ function bytesOfSum(sum: number): Uint8Array {
   return bytes;
 }
 
+/** Bytes that are read at a time: they stay in the processor's cache on their way to the device. */
+const PART = 2 ** 20;
+
+/** What a file of an engine holds: the constants, on the device already, and the rest. */
+interface EngineContents {
+  readonly constants: ReadonlyMap<number, BufferStorage>;
+  readonly texts: ReadonlyMap<string, Uint8Array>;
+  readonly metadata: StoredMetadata;
+}
+
+/** The contents of a file, whose bytes go to the device as they are read. @throws FileError */
+async function readContents(
+  { size, fill }: FileParts,
+  path: string,
+  device: Device,
+  constants: Map<number, BufferStorage>,
+): Promise<EngineContents> {
+  const first = new Uint8Array(Math.min(size, 8));
+  await fill(first, 0);
+  const start = new Uint8Array(safetensorsHeaderBytes(first, size, path));
+  await fill(start, 0);
+  const { entries, metadata } = parseSafetensorsHeader(start, size, path);
+  const last = entries.at(-1);
+  if (metadata.format !== FORMAT || last?.name !== SUM || last.end - last.begin !== SUM_BYTES)
+    throw new FileError(
+      path,
+      `is no engine of format ${FORMAT}${metadata.format ? `, but of ${metadata.format}` : ''}. Save one with engine.save(path).`,
+    );
+  const texts = new Map<string, Uint8Array>();
+  const takers = entries.map(({ name, begin, end }) => {
+    if (!name.startsWith(CONSTANT)) {
+      const bytes = new Uint8Array(end - begin);
+      texts.set(name, bytes);
+      return (part: Uint8Array, at: number): void => bytes.set(part, at);
+    }
+    const storage = new BufferStorage(end - begin, 'engines', device);
+    constants.set(Number(name.slice(CONSTANT.length)), storage);
+    return (part: Uint8Array, at: number): void => device.write(storage.buffer, part, at);
+  });
+  const piece = new Uint8Array(Math.min(PART, size - start.length));
+  let sum = crc32(start);
+  let next = 0;
+  for (let at = 0; at < size - start.length; at += PART) {
+    const bytes = piece.subarray(0, Math.min(PART, size - start.length - at));
+    await fill(bytes, start.length + at);
+    sum = crc32(bytes.subarray(0, Math.max(0, last.begin - at)), sum);
+    for (; next < entries.length && entries[next]!.begin < at + bytes.length; next++) {
+      const { begin, end } = entries[next]!;
+      const from = Math.max(begin, at);
+      takers[next]!(
+        bytes.subarray(from - at, Math.max(from, Math.min(end, at + bytes.length)) - at),
+        from - begin,
+      );
+      if (end > at + bytes.length) break;
+    }
+  }
+  const given = texts.get(SUM)!;
+  if (!bytesOfSum(sum).every((byte, i) => byte === given[i]))
+    throw new FileError(
+      path,
+      'its checksum is wrong. The file is damaged or was not fully written: save the engine again.',
+    );
+  return { constants, texts, metadata };
+}
+
 /**
  * What `saveEngine` wrote, on a device. Kernels whose code is for another processor are compiled again, which is said on stderr.
  * @throws FileError for a file that is damaged, of another build, or for another kind of device
  */
 export async function readEngine(path: string, device: Device): Promise<EngineParts> {
-  const bytes = await readBytes(path);
-  const fail = (message: string): never => {
-    throw new FileError(path, message);
-  };
-  const end = bytes.length - SUM_BYTES;
-  const { tensors, metadata } = parseSafetensors(bytes, path);
-  if (metadata.format !== FORMAT || !tensors[SUM])
-    fail(
-      `is no engine of format ${FORMAT}${metadata.format ? `, but of ${metadata.format}` : ''}. Save one with engine.save(path).`,
-    );
-  const sum = bytesOfSum(crc32(bytes.subarray(0, end)));
-  if (!sum.every((byte, i) => byte === bytes[end + i]))
-    fail('its checksum is wrong. The file is damaged or was not fully written: save the engine again.');
+  const constants = new Map<number, BufferStorage>();
+  try {
+    const contents = await readInParts(path, (file) => readContents(file, path, device, constants));
+    return partsOf(contents, path, device);
+  } catch (error) {
+    for (const storage of constants.values()) storage.release();
+    throw error;
+  }
+}
+
+function partsOf({ constants, texts, metadata }: EngineContents, path: string, device: Device): EngineParts {
   if (metadata.build !== BUILD)
-    fail(
+    throw new FileError(
+      path,
       `was saved by build ${metadata.build} of Heddle, this is ${BUILD}: what one build compiles is not for another. Compile the model again.`,
     );
   const { inputs, outputs, precision, programs, ...made } = JSON.parse(metadata.engine!) as Description;
   const { target } = device;
   if (made.device !== target.name || made.capability !== target.capability)
-    fail(
+    throw new FileError(
+      path,
       `was compiled for ${kindOf(made.device, made.capability)}, ${device.name} is ${kindOf(target.name, target.capability)}. ` +
         'Compile the model again, or load it on another device.',
     );
   const files: CarriedFiles = new Map();
-  for (const [name, { data }] of Object.entries(tensors))
-    if (name.startsWith(CODE)) files.set(name.slice(CODE.length), data);
+  for (const [name, data] of texts) if (name.startsWith(CODE)) files.set(name.slice(CODE.length), data);
   const carried = files.size;
-  const constants = new Map<number, BufferStorage>();
-  const constantOf = (number: number): BufferStorage => {
-    const known = constants.get(number);
-    if (known) return known;
-    const { data } = tensors[`constant.${number}`]!;
-    const storage = new BufferStorage(data.length, 'engines', device);
-    device.write(storage.buffer, data);
-    constants.set(number, storage);
-    return storage;
-  };
   const loaded = Array.from({ length: programs }, (_, i) => {
-    const text = new TextDecoder().decode(tensors[`program.${i}`]!.data);
+    const text = new TextDecoder().decode(texts.get(`program.${i}`)!);
     const { schedule, beside } = unpackSchedule<ProgramLeaves>(text);
     const leaves = beside.leaves.map(
-      (leaf): ResidentLeaf => ('input' in leaf ? leaf : { constant: constantOf(leaf.constant) }),
+      (leaf): ResidentLeaf => ('input' in leaf ? leaf : { constant: constants.get(leaf.constant)! }),
     );
     return {
       batch: beside.batch,

@@ -1,5 +1,5 @@
-/** Reading whole files, with errors that say what to do. */
-import { readFile } from '#platform/files.js';
+/** Reading files, with errors that say what to do. */
+import { openToRead, type ReadableFile, readFile } from '#platform/files.js';
 import { aString, requireArgument } from '../core/arguments.js';
 import { FileError } from '../core/errors.js';
 
@@ -22,8 +22,45 @@ export async function readBytes(path: string): Promise<Uint8Array> {
   try {
     return plainBytes(await readFile(path));
   } catch (error) {
-    const reason = REASONS[errorCode(error)] ?? `cannot be read: ${(error as Error).message}`;
-    throw new FileError(path, reason, { cause: error });
+    throw unreadable(path, error);
+  }
+}
+
+function unreadable(path: string, error: unknown): FileError {
+  const reason = REASONS[errorCode(error)] ?? `cannot be read: ${(error as Error).message}`;
+  return new FileError(path, reason, { cause: error });
+}
+
+/** A file that is open: its size, and its bytes from a position on, as many as there is room for. */
+export interface FileParts {
+  readonly size: number;
+  /** @throws FileError if the file ends before, or cannot be read */
+  readonly fill: (into: Uint8Array, position: number) => Promise<void>;
+}
+
+/** Read a file in parts: what is large need not be in memory at once. @throws FileError, and what `use` throws */
+export async function readInParts<T>(path: string, use: (file: FileParts) => Promise<T>): Promise<T> {
+  requireArgument('read', 'path', path, aString);
+  let file: ReadableFile;
+  try {
+    file = await openToRead(path);
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+  const { size, read, close } = file;
+  const fill = async (into: Uint8Array, position: number): Promise<void> => {
+    for (let done = 0; done < into.length; ) {
+      const count = await read(into.subarray(done), position + done).catch((error: unknown) => {
+        throw unreadable(path, error);
+      });
+      if (count === 0) throw new FileError(path, `truncated at byte ${position + done}.`);
+      done += count;
+    }
+  };
+  try {
+    return await use({ size, fill });
+  } finally {
+    await close();
   }
 }
 

@@ -103,6 +103,62 @@ export function encodeSafetensors(
   return [padded, ...entries.map(([, tensor]) => tensor.data)];
 }
 
+/** A tensor of a file: what it is, and where its bytes are, counted from the end of the header. */
+export interface StoredEntry {
+  readonly name: string;
+  readonly dtype: DTypeName;
+  readonly shape: Shape;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** What a file says of itself before the tensors' bytes. */
+export interface SafetensorsHeader {
+  /** In the order of their bytes, which fill the file. */
+  readonly entries: readonly StoredEntry[];
+  readonly metadata: StoredMetadata;
+  /** Bytes of the length and of the header. */
+  readonly dataBegin: number;
+}
+
+const failsOf =
+  (path: string): Fail =>
+  (message) => {
+    throw new FileError(path, message);
+  };
+
+/** Bytes of the length and of the header, by the first bytes of a file of this size. @throws FileError */
+export function safetensorsHeaderBytes(start: Uint8Array, size: number, path: string): number {
+  const fail = failsOf(path);
+  if (size < LENGTH_BYTES)
+    fail(`truncated: ${size} bytes, a safetensors file has at least ${LENGTH_BYTES}. ${DAMAGED}`);
+  const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
+  const headerBytes = view.getBigUint64(0, true);
+  if (headerBytes > BigInt(MAX_HEADER_BYTES))
+    fail(
+      `not a safetensors file: a header of ${headerBytes} bytes, at most ${MAX_HEADER_BYTES} are allowed.`,
+    );
+  const dataBegin = LENGTH_BYTES + Number(headerBytes);
+  if (dataBegin > size) fail(`truncated: ${size} bytes, its header alone ends at ${dataBegin}. ${DAMAGED}`);
+  return dataBegin;
+}
+
+/** The header of a file of this size, checked in full. @param start its first bytes @throws FileError */
+export function parseSafetensorsHeader(start: Uint8Array, size: number, path: string): SafetensorsHeader {
+  const fail = failsOf(path);
+  const dataBegin = safetensorsHeaderBytes(start, size, path);
+  const header = parseHeader(start.subarray(LENGTH_BYTES, dataBegin), fail);
+  const entries: StoredEntry[] = [];
+  let metadata: StoredMetadata = {};
+  for (const [name, value] of Object.entries(header)) {
+    if (name === METADATA) metadata = checkMetadata(value, fail);
+    else entries.push({ name, ...checkEntry(name, value, size - dataBegin, fail) });
+  }
+  entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
+  checkCoverage(entries, size - dataBegin, fail);
+  return { entries, metadata, dataBegin };
+}
+
 /**
  * The tensors in the bytes of a safetensors file, checked in full. Their data are views of `bytes`.
  * @param path names the bytes in errors
@@ -111,41 +167,15 @@ export function encodeSafetensors(
 export function parseSafetensors(bytes: Uint8Array, path = 'safetensors data'): SafetensorsFile {
   requireArgument('parseSafetensors', 'bytes', bytes, instance(Uint8Array, 'a Uint8Array'));
   requireArgument('parseSafetensors', 'path', path, aString);
-  const fail = (message: string): never => {
-    throw new FileError(path, message);
-  };
-  if (bytes.length < LENGTH_BYTES) {
-    fail(`truncated: ${bytes.length} bytes, a safetensors file has at least ${LENGTH_BYTES}. ${DAMAGED}`);
-  }
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const headerBytes = view.getBigUint64(0, true);
-  if (headerBytes > BigInt(MAX_HEADER_BYTES)) {
-    fail(
-      `not a safetensors file: a header of ${headerBytes} bytes, at most ${MAX_HEADER_BYTES} are allowed.`,
-    );
-  }
-  const dataBegin = LENGTH_BYTES + Number(headerBytes);
-  if (dataBegin > bytes.length) {
-    fail(`truncated: ${bytes.length} bytes, its header alone ends at ${dataBegin}. ${DAMAGED}`);
-  }
-  const header = parseHeader(bytes.subarray(LENGTH_BYTES, dataBegin), fail);
+  const { entries, metadata, dataBegin } = parseSafetensorsHeader(bytes, bytes.length, path);
   const data = bytes.subarray(dataBegin);
-  const spans: Span[] = [];
-  const tensors: [string, StoredTensor][] = [];
-  let metadata: StoredMetadata = {};
-  for (const [name, value] of Object.entries(header)) {
-    if (name === METADATA) {
-      metadata = checkMetadata(value, fail);
-      continue;
-    }
-    const { dtype, shape, begin, end } = checkEntry(name, value, data.length, fail);
-    spans.push({ name, begin, end });
-    tensors.push([name, { dtype, shape, data: data.subarray(begin, end) }]);
-  }
-  checkCoverage(spans, data.length, fail);
+  const tensors = entries.map(({ name, dtype, shape, begin, end }): [string, StoredTensor] => [
+    name,
+    { dtype, shape, data: data.subarray(begin, end) },
+  ]);
   for (const [name, tensor] of tensors) {
     if (tensor.dtype === 'bool' && tensor.data.some((byte) => byte > 1)) {
-      fail(`tensor ${quote(name)} is BOOL and holds bytes other than 0 and 1. ${DAMAGED}`);
+      failsOf(path)(`tensor ${quote(name)} is BOOL and holds bytes other than 0 and 1. ${DAMAGED}`);
     }
   }
   return { tensors: Object.fromEntries(tensors), metadata };
@@ -188,12 +218,6 @@ function requireTexts(what: string, texts: unknown): void {
 }
 
 type Fail = (message: string) => never;
-
-interface Span {
-  readonly name: string;
-  readonly begin: number;
-  readonly end: number;
-}
 
 const quote = (name: string): string => JSON.stringify(name);
 
@@ -259,8 +283,8 @@ function checkEntry(
   return { dtype, shape, begin, end };
 }
 
-function checkCoverage(spans: Span[], dataBytes: number, fail: Fail): void {
-  spans.sort((a, b) => a.begin - b.begin || a.end - b.end);
+/** @param spans in the order of their bytes */
+function checkCoverage(spans: readonly StoredEntry[], dataBytes: number, fail: Fail): void {
   let covered = 0;
   for (const { name, begin, end } of spans) {
     if (begin < covered)

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import fc from 'fast-check';
 import { useDevice } from '../../src/engine/storage.js';
-import { FileError, inference, io, manualSeed, nn, randn } from '../../src/index.js';
+import { FileError, inference, io, manualSeed, memory, nn, randn } from '../../src/index.js';
 import { readEngine } from '../../src/inference/engine-file.js';
 import { CpuDevice } from '../../src/runtime/cpu/device.js';
 import { openDevice } from '../../src/runtime/registry.js';
@@ -83,6 +83,26 @@ test('nothing is compiled for a processor that the code is for; for another it i
     delete process.env.HEDDLE_THREADS;
     stderr.write = write;
   }
+});
+
+test('an engine of several MiB is read in parts; what is damaged behind the first leaves no memory held', async () => {
+  const large = new nn.Sequential(new nn.Linear(700, 600), new nn.Tanh(), new nn.Linear(600, 500));
+  using made = await compile(large, { shapes: [[700]], batchSizes: [2] });
+  const file = join(folder, 'large.engine');
+  await made.save(file);
+  const whole = readFileSync(file);
+  assert.ok(whole.length > 2 * 2 ** 20);
+  using loaded = await loadEngine(file);
+  const x = await randn([2, 700]).data();
+  assert.deepEqual(await loaded.runArrays([x], 2), await made.runArrays([x], 2));
+  const held = memory().used;
+  for (const place of [2 ** 20 - 1, 2 ** 20, whole.length - 5, whole.length - 1]) {
+    const copy = Buffer.from(whole);
+    copy[place] = copy[place]! ^ 1;
+    writeFileSync(file, copy);
+    await assert.rejects(loadEngine(file), /its checksum is wrong/);
+  }
+  assert.equal(memory().used, held);
 });
 
 test('files of other formats, builds and devices are refused with what they are', async () => {

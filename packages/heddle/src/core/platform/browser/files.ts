@@ -44,3 +44,13 @@ export async function readFile(url: string): Promise<Uint8Array> {
     ...(response.status === 404 && { code: 'ENOENT' }),
   });
 }
+
+/** All of it is fetched when it is opened. */
+export async function openToRead(url: string): Promise<node.ReadableFile> {
+  const bytes = await readFile(url);
+  const read = async (into: Uint8Array, position: number): Promise<number> => {
+    into.set(bytes.subarray(position, position + into.length));
+    return into.length;
+  };
+  return { size: bytes.length, read, close: async () => {} };
+}
