@@ -1,9 +1,13 @@
-/** The gradients of all ranks, in one sum. */
-import { above, type Rules, requireOptions } from '../core/arguments.js';
+/** Data parallel training: the gradients of all ranks in one sum, and what else ranks share. */
+import { above, instance, type Rules, requireArgument, requireOptions } from '../core/arguments.js';
 import { noteUseOfGradients } from '../engine/trace.js';
+import * as nn from '../nn/index.js';
+import { Module } from '../nn/index.js';
+import { type BaseSettings, Optimizer } from '../optim/index.js';
 import { requireTensors } from '../tensor/checks.js';
 import { noGrad } from '../tensor/modes.js';
 import type { AnyTensor, Tensor } from '../tensor/tensor.js';
+import { currentWorld } from '../tensor/world.js';
 import { allReduce } from './collectives.js';
 import { membership } from './membership.js';
 
@@ -85,4 +89,32 @@ export function averageGradients(parameters: Iterable<Tensor>, options: AverageG
       moving[i]!.grad = sum.div(size) as unknown as Tensor;
     });
   });
+}
+
+/**
+ * Keep the state of each parameter on one rank only, which updates it and gives it to the others: with n ranks, each has
+ * about an n-th of the state (S. Rajbhandari et al., ZeRO: Memory optimizations toward training trillion parameter models,
+ * 2020: stage 1). Call it once, before the first step; all ranks call `step` and `stateDict` together from then on, with
+ * averaged gradients. A saved state is whole, and loads with any number of ranks. (`fit` has an option for it.)
+ */
+export function shardOptimizer(optimizer: Optimizer<BaseSettings>): void {
+  requireArgument(
+    'shardOptimizer',
+    'optimizer',
+    optimizer,
+    instance(Optimizer, 'an optimizer, such as optim.AdamW'),
+  );
+  membership();
+  const world = currentWorld();
+  if (world) optimizer.shard(world);
+}
+
+/**
+ * Let all batch norms of a model train with the statistics of the batches of all ranks together, rather than each rank's own.
+ * It matters where a rank has few examples.
+ */
+export function synchronizeBatchNorm(model: Module): void {
+  requireArgument('synchronizeBatchNorm', 'model', model, instance(Module, 'a module'));
+  for (const [, layer] of model.namedModules())
+    if (layer instanceof nn.BatchNorm1d || layer instanceof nn.BatchNorm2d) layer.synchronized = true;
 }

@@ -10,7 +10,12 @@ export {
   type ReductionOptions,
   reduceScatter,
 } from './collectives.js';
-export { type AverageGradientsOptions, averageGradients } from './data-parallel.js';
+export {
+  type AverageGradientsOptions,
+  averageGradients,
+  shardOptimizer,
+  synchronizeBatchNorm,
+} from './data-parallel.js';
 export type { ProcessGroup } from './group.js';
 export { close, type InitOptions, init, isInitialized, localRank, rank, worldSize } from './init.js';
 export type { ReductionOp } from './transport.js';

@@ -47,7 +47,7 @@ export function join(rank: number, worldSize: number, localRank: number, ways: W
     size: worldSize,
     sum: (tensors) => sumInBuckets(tensors),
     gather: (x) => allGather(x),
-    tensorsOfFirst: (tensors) => broadcast(tensors),
+    tensorsOf: (root, tensors) => broadcast(tensors, { root }),
     async textOfFirst(text) {
       const key = `text ${texts++}`;
       if (rank === 0) await ways.rendezvous.set(key, text);

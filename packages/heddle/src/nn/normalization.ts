@@ -37,6 +37,11 @@ export interface GroupNormOptions {
 export interface BatchNormLayerOptions extends GroupNormOptions {
   /** The batch's fraction of the running statistics (default 0.1). */
   readonly momentum?: number;
+  /**
+   * Train with the statistics of the batches of all processes that train together, see `heddle/distributed` (default false:
+   * of each process's own).
+   */
+  readonly synchronized?: boolean;
 }
 
 /** Options of the layer `LayerNorm`. */
@@ -58,7 +63,11 @@ export interface RMSNormOptions {
 }
 
 const GROUP: Rules<GroupNormOptions> = { eps: NORM.eps, affine: aBoolean };
-const BATCH: Rules<BatchNormLayerOptions> = { ...GROUP, momentum: BATCH_NORM.momentum };
+const BATCH: Rules<BatchNormLayerOptions> = {
+  ...GROUP,
+  momentum: BATCH_NORM.momentum,
+  synchronized: BATCH_NORM.synchronized,
+};
 const LAYER: Rules<LayerNormOptions> = { eps: NORM.eps, elementwiseAffine: aBoolean, bias: aBoolean };
 const RMS: Rules<RMSNormOptions> = { eps: RMS_NORM.eps, elementwiseAffine: aBoolean };
 
@@ -95,19 +104,23 @@ export abstract class BatchNorm extends ChannelNorm {
   readonly runningVar: Tensor<Shape, 'f32'>;
   /** The batch's fraction of the running statistics. */
   readonly momentum: number;
+  /** Whether training uses the statistics of all processes that train together. */
+  synchronized: boolean;
 
   constructor(name: string, features: number, options: BatchNormLayerOptions) {
     requireOptions(name, options, BATCH);
     super(name, features, options);
     this.momentum = options.momentum ?? 0.1;
+    this.synchronized = options.synchronized ?? false;
     this.runningMean = tensor(new Float32Array(features), { shape: [features] });
     this.runningVar = tensor(new Float32Array(features).fill(1), { shape: [features] });
   }
 
   /** @internal */
   protected normalize<T extends Tensor>(x: T): T {
-    const { weight, bias, training, momentum, eps } = this;
-    return batchNorm(x, this.runningMean, this.runningVar, { weight, bias, training, momentum, eps });
+    const { runningMean, runningVar, weight, bias, training, momentum, eps, synchronized } = this;
+    const options = { weight, bias, training, momentum, eps, synchronized };
+    return batchNorm(x, runningMean, runningVar, options);
   }
 }
 

@@ -7,11 +7,11 @@ import {
   type BaseSettings,
   LEARNING_RATE,
   Optimizer,
-  type State,
   type Trainable,
   type Update,
   withDefaults,
 } from './optimizer.js';
+import type { State } from './state.js';
 
 /** Settings of `Adagrad`. */
 export interface AdagradSettings extends BaseSettings {

@@ -8,12 +8,12 @@ import {
   BETAS,
   LEARNING_RATE,
   Optimizer,
-  type State,
   type Trainable,
   type Update,
   withDefaults,
   zerosLike,
 } from './optimizer.js';
+import type { State } from './state.js';
 
 /** Settings of `Adam` and `AdamW`. */
 export interface AdamSettings extends BaseSettings {

@@ -16,7 +16,6 @@ export {
   type GroupOptions,
   Optimizer,
   ParameterGroup,
-  type State,
   type StepOptions,
   type Trainable,
   type Update,
@@ -24,3 +23,4 @@ export {
 export { RMSprop, type RMSpropSettings } from './rmsprop.js';
 export * as schedules from './schedules.js';
 export { SGD, type SGDSettings } from './sgd.js';
+export type { State } from './state.js';

@@ -6,12 +6,12 @@ import {
   BETAS,
   LEARNING_RATE,
   Optimizer,
-  type State,
   type Trainable,
   type Update,
   withDefaults,
   zerosLike,
 } from './optimizer.js';
+import type { State } from './state.js';
 
 /** Settings of `Lion`. */
 export interface LionSettings extends BaseSettings {

@@ -17,7 +17,9 @@ import { tensor } from '../tensor/create.js';
 import { currentTrace, isFromBefore, noGrad, noteUseOfGradients, realize } from '../tensor/modes.js';
 import { labelOf } from '../tensor/names.js';
 import { Tensor } from '../tensor/tensor.js';
-import { assignAll, requireMatch } from './state.js';
+import type { World } from '../tensor/world.js';
+import { Sharding } from './sharding.js';
+import { assignAll, requireMatch, type State } from './state.js';
 
 /** Parameters with settings of their own; what a group leaves out is the optimizer's. */
 export type GroupOptions<Settings> = Partial<Settings> & { readonly params: Iterable<Tensor> };
@@ -72,9 +74,6 @@ export class ParameterGroup<Settings extends BaseSettings> {
   }
 }
 
-/** Values that an update rule keeps from step to step for one parameter, or for its group. */
-export type State = Readonly<Record<string, Tensor>>;
-
 /** Options of `step`. */
 export interface StepOptions {
   /** A bool scalar: where it is false, parameters and state stay as they are. */
@@ -95,6 +94,7 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   readonly groups: readonly ParameterGroup<Settings>[];
   readonly #states = new Map<Tensor, State>();
   readonly #shared = new Map<ParameterGroup<Settings>, State>();
+  #sharding: Sharding | undefined;
 
   /**
    * @param settings those of groups that leave them out
@@ -148,6 +148,22 @@ export abstract class Optimizer<Settings extends BaseSettings> {
   }
 
   /**
+   * @internal Keep the state of some of the parameters only, the other ranks that of the others (S. Rajbhandari et al., ZeRO:
+   * Memory optimizations toward training trillion parameter models, 2020: stage 1). Each rank updates its parameters and gives
+   * them to the others. From then on all ranks call `step` and `stateDict` together, with gradients that are the same on all.
+   */
+  shard(world: World): void {
+    if (this.#sharding) return;
+    const parameters = this.groups.flatMap(({ params }) => params);
+    this.#sharding = new Sharding(world, parameters);
+    for (const parameter of parameters) {
+      if (this.#sharding.isOwn(parameter)) continue;
+      for (const held of Object.values(this.#states.get(parameter)!)) held.dispose();
+      this.#states.delete(parameter);
+    }
+  }
+
+  /**
    * Apply the gradients gathered since the last step, then forget them. Parameters without a gradient are left alone.
    * Where a step cannot be computed, for want of memory or because a tensor it needs has been disposed of, parameters and
    * state keep their values.
@@ -159,7 +175,13 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     const changed: Change[] = [];
     try {
       noGrad(() => {
-        for (const group of this.groups) this.#stepGroup(group, options.when, changed);
+        const assign = (to: Tensor, value: Tensor): void => {
+          if (to === value) return;
+          changed.push({ tensor: to, before: to.ownNode });
+          to.assign(value);
+        };
+        const moving = this.groups.flatMap((group) => this.#stepGroup(group, options.when, assign));
+        this.#sharding?.exchange(moving, assign);
       });
       realize(...changed.map(({ tensor }) => tensor));
     } catch (error) {
@@ -178,36 +200,40 @@ export abstract class Optimizer<Settings extends BaseSettings> {
     );
   }
 
-  /** @param changed where what it changes is added */
-  #stepGroup(group: ParameterGroup<Settings>, when: Tensor | undefined, changed: Change[]): void {
+  /** @returns the parameters that had a gradient */
+  #stepGroup(
+    group: ParameterGroup<Settings>,
+    when: Tensor | undefined,
+    assign: (to: Tensor, value: Tensor) => void,
+  ): readonly Tensor[] {
     const moving = group.params.filter((p) => p.grad);
-    if (moving.length === 0) return;
+    if (moving.length === 0) return moving;
     const stale = moving.find((p) => isFromBefore(p.grad!));
     if (stale)
       throw new ArgumentError(
         `[optim] step() within jit: the gradient of a parameter of shape ${formatShape(stale.shape)} is from outside, and every call would apply it again. Call backward() in the jitted function, too.`,
       );
-    const assign = (to: Tensor, value: Tensor): void => {
-      if (to === value) return;
-      changed.push({ tensor: to, before: to.ownNode });
-      to.assign(when ? when.where(value, to) : value);
+    const change = (to: Tensor, value: Tensor): void => {
+      if (to !== value) assign(to, when ? when.where(value, to) : value);
     };
-    const assignEach = (to: State, values: State): void => {
-      for (const [name, value] of Object.entries(values)) assign(to[name]!, value);
+    const changeEach = (to: State, values: State): void => {
+      for (const [name, value] of Object.entries(values)) change(to[name]!, value);
     };
     const { settings } = group;
     const sharedBefore = this.#shared.get(group)!;
     const shared = this.nextShared(sharedBefore, settings);
     for (const parameter of moving) {
-      const before = this.#states.get(parameter)!;
       const gradient = parameter.grad!;
+      parameter.grad = undefined;
+      const before = this.#states.get(parameter);
+      if (!before) continue;
       const lr = group.rate.cast(parameter.dtype);
       const { value, state } = this.update({ parameter, gradient, lr, state: before, shared, settings });
-      assignEach(before, state);
-      assign(parameter, value);
-      parameter.grad = undefined;
+      changeEach(before, state);
+      change(parameter, value);
     }
-    assignEach(sharedBefore, shared);
+    changeEach(sharedBefore, shared);
+    return moving;
   }
 
   /** Forget the gradients gathered so far. (`step` does so automatically.) */
@@ -217,16 +243,31 @@ export abstract class Optimizer<Settings extends BaseSettings> {
 
   /** Learning rates and state by name, such as `0.lr`, `0.3.momentum` (group 0, parameter 3). */
   stateDict(): Record<string, Tensor> {
+    const whole = this.#sharding?.gather(this.#wholeStates());
+    return this.#named((parameter) => whole?.get(parameter) ?? this.#states.get(parameter)!);
+  }
+
+  /** @param stateOf where the state of a parameter is */
+  #named(stateOf: (parameter: Tensor) => State | undefined): Record<string, Tensor> {
     const named: Record<string, Tensor> = {};
     this.groups.forEach((group, g) => {
       named[`${g}.lr`] = group.rate;
       for (const [name, value] of Object.entries(this.#shared.get(group)!)) named[`${g}.${name}`] = value;
       group.params.forEach((parameter, i) => {
-        for (const [name, value] of Object.entries(this.#states.get(parameter)!))
+        for (const [name, value] of Object.entries(stateOf(parameter) ?? {}))
           named[`${g}.${i}.${name}`] = value;
       });
     });
     return named;
+  }
+
+  /** The state of all parameters; of those that other ranks have, as it is in the beginning. */
+  #wholeStates(): Map<Tensor, State> {
+    return new Map(
+      this.groups.flatMap(({ params, settings }) =>
+        params.map((p) => [p, this.#states.get(p) ?? this.initialState(p, settings)] as const),
+      ),
+    );
   }
 
   /**
@@ -234,8 +275,14 @@ export abstract class Optimizer<Settings extends BaseSettings> {
    * @throws ArgumentError for missing or unexpected names, ShapeError
    */
   async loadStateDict(state: Readonly<Record<string, AnyTensor>>): Promise<void> {
-    const own = this.stateDict();
-    requireMatch('optim', 'this optimizer', own, state);
+    const whole = this.#wholeStates();
+    requireMatch(
+      'optim',
+      'this optimizer',
+      this.#named((parameter) => whole.get(parameter)),
+      state,
+    );
+    const own = this.#named((parameter) => this.#states.get(parameter));
     const rates = await Promise.all(this.groups.map((_, g) => state[`${g}.lr`]!.item()));
     for (const rate of rates) requireArgument('optim', 'lr', rate, LEARNING_RATE);
     assignAll(own, state);

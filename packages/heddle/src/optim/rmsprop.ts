@@ -5,12 +5,12 @@ import {
   type BaseSettings,
   LEARNING_RATE,
   Optimizer,
-  type State,
   type Trainable,
   type Update,
   withDefaults,
   zerosLike,
 } from './optimizer.js';
+import type { State } from './state.js';
 
 /** Settings of `RMSprop`. */
 export interface RMSpropSettings extends BaseSettings {

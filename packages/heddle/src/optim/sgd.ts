@@ -7,12 +7,12 @@ import {
   type BaseSettings,
   LEARNING_RATE,
   Optimizer,
-  type State,
   type Trainable,
   type Update,
   withDefaults,
   zerosLike,
 } from './optimizer.js';
+import type { State } from './state.js';
 
 /** Settings of `SGD`. */
 export interface SGDSettings extends BaseSettings {

@@ -9,6 +9,9 @@ import type { Tensor } from '../tensor/tensor.js';
 /** Tensors by name. */
 export type SavedTensors = Readonly<Record<string, AnyTensor>>;
 
+/** Values that an update rule keeps from step to step for one parameter, or for its group. */
+export type State = Readonly<Record<string, Tensor>>;
+
 /** @throws ArgumentError unless it is a record of tensors */
 export function requireRecord(op: string, state: unknown): asserts state is SavedTensors {
   if (!isPlainObject(state))

@@ -13,8 +13,10 @@ import { ShapeError } from '../core/errors.js';
 import { aShape, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { moments, standardize } from '../ops/standardize/op.js';
 import { type AnyTensor, aTensor, requireFloat, requireSameDtype } from './checks.js';
+import { cat, full } from './create.js';
 import { noGrad } from './modes.js';
 import { Tensor, widely } from './tensor.js';
+import { currentWorld, type World } from './world.js';
 
 /** The affine map that is applied to the normalized values. */
 export interface AffineOptions {
@@ -36,6 +38,11 @@ export interface BatchNormOptions extends NormOptions {
   readonly training?: boolean;
   /** The batch's share in the running statistics (default 0.1). */
   readonly momentum?: number;
+  /**
+   * Use the statistics of the batches of all processes that train together, see `heddle/distributed` (default false). All
+   * call it then.
+   */
+  readonly synchronized?: boolean;
 }
 
 /** Options of `rmsNorm`. */
@@ -49,7 +56,12 @@ export interface RmsNormOptions {
 /** @internal */
 export const NORM: Rules<NormOptions> = { weight: aTensor, bias: aTensor, eps: atLeast(0) };
 /** @internal */
-export const BATCH_NORM: Rules<BatchNormOptions> = { ...NORM, training: aBoolean, momentum: within(0, 1) };
+export const BATCH_NORM: Rules<BatchNormOptions> = {
+  ...NORM,
+  training: aBoolean,
+  momentum: within(0, 1),
+  synchronized: aBoolean,
+};
 /** @internal */
 export const RMS_NORM: Rules<RmsNormOptions> = { weight: aTensor, eps: atLeast(0) };
 
@@ -94,7 +106,7 @@ export function batchNorm<T extends AnyTensor>(
 ): T {
   requireChannels('batchNorm', x, 2);
   requireOptions('batchNorm', options, BATCH_NORM);
-  const { weight, bias, training = false, momentum = 0.1, eps = 1e-5 } = options;
+  const { weight, bias, training = false, momentum = 0.1, eps = 1e-5, synchronized = false } = options;
   const channels = x.shape[1]!;
   const mean = perChannel('batchNorm', 'runningMean', runningMean, x);
   const variance = perChannel('batchNorm', 'runningVar', runningVar, x);
@@ -113,24 +125,77 @@ export function batchNorm<T extends AnyTensor>(
       offset,
     );
   const count = x.size / channels;
-  if (count < 2)
+  const world = synchronized ? currentWorld() : undefined;
+  if (count * (world?.size ?? 1) < 2)
     throw new ShapeError(
       `[batchNorm] x ${formatShape(x.shape)} has ${count === 0 ? 'no values' : 'one value'} per channel, a variance needs two. ` +
         'Train with larger batches, or call .eval().',
     );
   const axes = x.shape.map((_, i) => i).filter((i) => i !== 1);
-  noGrad(() => {
-    const batch = moments(x.node, axes);
-    const blend = (running: AnyTensor, now: AnyTensor): void => {
-      const seen = now.cast(running.dtype).reshape([channels]);
-      running.assign(running.mul(1 - momentum).add(seen.mul(momentum)));
-    };
-    blend(runningMean, new Tensor(batch.mean));
-    blend(runningVar, new Tensor(batch.variance).mul(count / (count - 1)));
-  });
+  const update = (mean: AnyTensor, unbiased: AnyTensor): void =>
+    noGrad(() => {
+      const blend = (running: AnyTensor, now: AnyTensor): void => {
+        const seen = now.cast(running.dtype).reshape([channels]);
+        running.assign(running.mul(1 - momentum).add(seen.mul(momentum)));
+      };
+      blend(runningMean, mean);
+      blend(runningVar, unbiased);
+    });
+  if (world)
+    return widely(
+      (x: AnyTensor, factor?: AnyTensor, offset?: AnyTensor) => {
+        const all = statisticsOfAll(world, x, axes);
+        update(all.mean.detach(), all.variance.detach().mul(all.count.div(all.count.sub(1))));
+        const scale = all.variance.add(eps).rsqrt();
+        return affine(x.sub(all.mean).mul(factor ? scale.mul(factor) : scale), undefined, offset);
+      },
+      x,
+      factor,
+      offset,
+    );
+  const batch = noGrad(() => moments(x.node, axes));
+  update(
+    new Tensor(batch.mean),
+    noGrad(() => new Tensor(batch.variance).mul(count / (count - 1))),
+  );
   const normalized = (x: AnyTensor, factor?: AnyTensor, offset?: AnyTensor): AnyTensor =>
     affine(new Tensor(standardize(x.node, axes, eps, factor?.node)), undefined, offset);
   return widely(normalized, x, factor, offset);
+}
+
+/** Of the batches of all ranks together: the mean and the biased variance of each channel, laid out as x, and a count. */
+interface Statistics {
+  readonly mean: AnyTensor;
+  readonly variance: AnyTensor;
+  /** Values per channel, a scalar. */
+  readonly count: AnyTensor;
+}
+
+/**
+ * Each rank has the moments of its own batch about its own mean, which are put together without the loss of digits that
+ * sums of squares would have (T. Chan, G. Golub, R. LeVeque, Updating formulae and a pairwise algorithm for computing sample
+ * variances, 1979).
+ */
+function statisticsOfAll(world: World, x: AnyTensor, axes: readonly number[]): Statistics {
+  const channels = x.shape[1]!;
+  const layout = x.shape.map((_, i) => (i === 1 ? channels : 1));
+  const own = x.mean(axes, { keepdim: true });
+  const squares = x.sub(own).square().sum(axes);
+  const mine = cat([
+    own.reshape([channels]),
+    squares.reshape([channels]),
+    full([1], x.size / channels, { dtype: x.dtype }),
+  ]);
+  const all = world.gather(mine).reshape([world.size, 2 * channels + 1]);
+  const [means, deviations, counts] = all.split([channels, channels, 1], 1) as [
+    AnyTensor,
+    AnyTensor,
+    AnyTensor,
+  ];
+  const count = counts.sum();
+  const mean = means.mul(counts).sum(0).div(count);
+  const variance = deviations.add(means.sub(mean).square().mul(counts)).sum(0).div(count);
+  return { mean: mean.reshape(layout), variance: variance.reshape(layout), count };
 }
 
 /** The last dimensions of x, if they are `shape`, and weight and bias of that shape. */

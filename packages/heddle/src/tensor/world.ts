@@ -10,8 +10,8 @@ export interface World {
   sum(tensors: readonly AnyTensor[]): AnyTensor[];
   /** x (n, …) of all ranks one after the other, (size · n, …). May be traced. */
   gather(x: AnyTensor): AnyTensor;
-  /** The values that these tensors have on rank 0. */
-  tensorsOfFirst(tensors: readonly AnyTensor[]): AnyTensor[];
+  /** The values that these tensors have on one rank. May be traced. */
+  tensorsOf(rank: number, tensors: readonly AnyTensor[]): AnyTensor[];
   /** The text that rank 0 has. */
   textOfFirst(text: string): Promise<string>;
 }

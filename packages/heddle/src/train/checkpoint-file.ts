@@ -41,6 +41,11 @@ const VERSION = 1;
 /** The part that is always there: without it dropout would go another way. */
 const GENERATOR = 'generator';
 
+const withGenerator = (parts: Readonly<Record<string, Stateful>>): Readonly<Record<string, Stateful>> => ({
+  ...parts,
+  [GENERATOR]: defaultGenerator(),
+});
+
 const aStateful: Rule = shaped('an object with stateDict() and loadStateDict()', {
   stateDict: { must: '', holds: (v) => typeof v === 'function' },
   loadStateDict: { must: '', holds: (v) => typeof v === 'function' },
@@ -79,8 +84,7 @@ export async function checkpointOf(
   requireArgument('saveCheckpoint', 'parts', parts, someParts);
   requireArgument('saveCheckpoint', 'state', state, aJsonValue);
   const metadata = { format: FORMAT, version: String(VERSION), state: toJson(state) };
-  const all: Readonly<Record<string, Stateful>> = { ...parts, [GENERATOR]: defaultGenerator() };
-  const named = Object.entries(all).flatMap(([name, part]) =>
+  const named = Object.entries(withGenerator(parts)).flatMap(([name, part]) =>
     Object.entries(part.stateDict()).map(([own, t]) => [`${name}.${own}`, t] as const),
   );
   const tensors = await storedAll(Object.fromEntries(named));
@@ -92,10 +96,19 @@ export async function checkpointOf(
  * @returns the state that was saved with them
  * @throws FileError if it is not such a file; ArgumentError for other parts, and what their `loadStateDict` throws
  */
-export async function loadCheckpoint(
+export const loadCheckpoint = async (
   path: string,
   parts: Readonly<Record<string, Stateful>>,
-): Promise<JsonValue> {
+): Promise<JsonValue> => (await readCheckpoint(path, parts)).state;
+
+/** The tensors of each part, by name. */
+export type FoundParts = Readonly<Record<string, Readonly<Record<string, AnyTensor>>>>;
+
+/** As `loadCheckpoint`. @returns also the tensors that were read */
+export async function readCheckpoint(
+  path: string,
+  parts: Readonly<Record<string, Stateful>>,
+): Promise<{ readonly state: JsonValue; readonly found: FoundParts }> {
   requireArgument('loadCheckpoint', 'path', path, aString);
   requireArgument('loadCheckpoint', 'parts', parts, someParts);
   const { tensors, metadata } = await readSafetensors(path);
@@ -119,21 +132,29 @@ export async function loadCheckpoint(
       );
     part[name.slice(dot + 1)] = restored(t);
   }
-  for (const [name, part] of Object.entries(parts)) await part.loadStateDict(found[name]!);
-  await defaultGenerator().loadStateDict(found[GENERATOR]!);
-  return state;
+  const all = withGenerator(parts);
+  for (const [name, part] of Object.entries(all)) await part.loadStateDict(found[name]!);
+  return { state, found };
 }
 
 /**
  * Give parts, and the default generator, the state that they have on the first of several ranks.
  * @param parts of the same names and structure on all ranks
+ * @param found the state to give, if it is not what the parts have by now
  */
-export async function shareParts(world: World, parts: Readonly<Record<string, Stateful>>): Promise<void> {
-  for (const part of [...Object.values(parts), defaultGenerator()]) {
-    const state = Object.entries(part.stateDict());
-    const values = world.tensorsOfFirst(state.map(([, t]) => t));
-    const shared = Object.fromEntries(state.map(([name], i) => [name, values[i]!]));
-    if (world.rank > 0) await part.loadStateDict(shared);
+export async function shareParts(
+  world: World,
+  parts: Readonly<Record<string, Stateful>>,
+  found: FoundParts = {},
+): Promise<void> {
+  for (const [name, part] of Object.entries(withGenerator(parts))) {
+    const own = part.stateDict();
+    const names = Object.keys(own);
+    const values = world.tensorsOf(
+      0,
+      names.map((of) => found[name]?.[of]?.cast(own[of]!.dtype) ?? own[of]!),
+    );
+    await part.loadStateDict(Object.fromEntries(names.map((of, i) => [of, values[i]!])));
   }
 }
 

@@ -54,6 +54,11 @@ export interface FitOptions<Outputs = Tensor, Targets = Tensor> extends Evaluate
    * those of the averages, which the model has in the end; a checkpoint has both. Default: none.
    */
   readonly ema?: EmaOptions | undefined;
+  /**
+   * Where several processes train together, let each keep the optimizer's state of some of the parameters only, and update
+   * those (default false). Results are the same; an update then also takes time to send the parameters.
+   */
+  readonly shardOptimizer?: boolean | undefined;
   /** Called during the training. */
   readonly callbacks?: readonly Callback[] | undefined;
   /** Steps between two calls of `onLog` of callbacks, counted over all epochs (default 50). */
@@ -113,6 +118,7 @@ export const FIT: Rules<FitOptions> = {
   accumulate: integerFrom(1),
   clipGradNorm: above(0),
   ema: { must: 'an object such as { decay: 0.999 }', holds: isPlainObject },
+  shardOptimizer: aBoolean,
   callbacks: { must: 'an array of callbacks', holds: Array.isArray },
   logEvery: integerFrom(1),
   readEvery: integerFrom(1),

@@ -59,6 +59,7 @@ async function trained(model: Model, options: FitOptions): Promise<History> {
   const ranked = world ? { ...options, train: train.shard(world.rank, world.size) } : options;
   const interrupt = options.signal ? undefined : new Interrupt(({ name }) => notify(name, options));
   try {
+    if (world && options.shardOptimizer) options.optimizer.shard(world);
     const state = loopStateFor(model, ranked);
     const { checkpoints, standing } = await RunCheckpoints.open(model, ranked, state);
     const watched = interrupt ? { ...ranked, signal: interrupt.signal } : ranked;

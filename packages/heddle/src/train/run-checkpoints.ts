@@ -11,9 +11,10 @@ import { currentWorld } from '../tensor/world.js';
 import { type EpochReport, monitored } from './callbacks.js';
 import {
   checkpointOf,
+  type FoundParts,
   fromJson,
   type JsonValue,
-  loadCheckpoint,
+  readCheckpoint,
   type Stateful,
   shareParts,
   toJson,
@@ -129,19 +130,24 @@ export class RunCheckpoints {
     const { resume = false } = options;
     const folder = options.folder ?? (typeof resume === 'string' ? resume : undefined);
     const checkpoints = folder === undefined ? undefined : new RunCheckpoints(model, options, folder, state);
+    let found: FoundParts = {};
     const saved = await ofFirst(async () => {
-      if (checkpoints) return checkpoints.#find();
+      if (checkpoints) {
+        const last = await checkpoints.#find();
+        found = last?.found ?? {};
+        return last?.saved;
+      }
       if (resume === true)
         throw new ArgumentError("[fit] resume is true, but no folder is named: write resume: 'runs/mine'.");
       return undefined;
     });
     const world = currentWorld();
-    if (world) await shareParts(world, { model, optimizer: options.optimizer, ...state });
+    if (world) await shareParts(world, { model, optimizer: options.optimizer, ...state }, found);
     return { checkpoints, standing: saved && checkpoints!.#resumed(saved) };
   }
 
   /** What the last checkpoint says, if the training is to go on from it: its tensors are loaded. */
-  async #find(): Promise<Saved | undefined> {
+  async #find(): Promise<{ readonly saved: Saved; readonly found: FoundParts } | undefined> {
     const { resume = false } = this.#options;
     const folder = this.#folder;
     const from = join(typeof resume === 'string' ? resume : folder, LAST);
@@ -156,7 +162,8 @@ export class RunCheckpoints {
       makeFolder(folder);
       return undefined;
     }
-    const saved = (await loadCheckpoint(from, this.#parts)) as unknown as Saved;
+    const { state, found } = await readCheckpoint(from, this.#parts);
+    const saved = state as unknown as Saved;
     const order = this.#order;
     const before = saved.order as Readonly<Record<string, JsonValue>>;
     for (const name of Object.keys({ ...before, ...order }))
@@ -164,7 +171,7 @@ export class RunCheckpoints {
         throw new ArgumentError(
           `[fit] the training in ${from} had other data: ${name} was ${before[name]}, here it is ${order[name]}. Resume it with the loader it began with.`,
         );
-    return saved;
+    return { saved, found };
   }
 
   #resumed(saved: Saved): Standing {
@@ -187,7 +194,11 @@ export class RunCheckpoints {
 
   /** Start to write where the training stands now. The one before is on the disk when this returns. */
   async save(standing: Standing): Promise<void> {
-    if (!this.#writes) return;
+    if (!this.#writes) {
+      // What ranks have in parts is gathered from all of them.
+      for (const part of Object.values(this.#parts)) part.stateDict();
+      return;
+    }
     const { callbacks = [] } = this.#options;
     const state = {
       ...standing,

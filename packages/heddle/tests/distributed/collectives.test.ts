@@ -11,6 +11,8 @@ import {
   newGroup,
   rank,
   reduceScatter,
+  shardOptimizer,
+  synchronizeBatchNorm,
   worldSize,
 } from '../../src/distributed/index.js';
 import { membership } from '../../src/distributed/membership.js';
@@ -20,7 +22,10 @@ import {
   f32,
   i32,
   jit,
+  nn,
   noGrad,
+  optim,
+  randn,
   ShapeError,
   tensor,
   useDevice,
@@ -174,4 +179,54 @@ test('without other processes every collective is of one rank', async () => {
   assert.deepEqual(await values(reduceScatter(tensor([5]))), [5]);
   assert.deepEqual(await values(broadcast(tensor([5]))), [5]);
   await barrier();
+});
+
+test('a synchronized batch norm has the statistics of all ranks, and gradients through them', async () => {
+  const x = randn([6, 3, 2]);
+  const weights = randn([6, 3, 2]);
+  const layers = [false, true].map((synchronized) => new nn.BatchNorm1d(3, { synchronized }));
+  const [ys, gradients] = [[] as number[][], [] as number[][]];
+  for (const layer of layers) {
+    const given = tensor((await x.data()) as Float32Array, { shape: [6, 3, 2], requiresGrad: true });
+    const y = layer.forward(given);
+    y.mul(weights).sum().backward();
+    ys.push(await values(y));
+    gradients.push(await values(given.grad!));
+    ys.push(await values(layer.runningMean));
+  }
+  const close = (a: number[], b: number[]): void => {
+    for (const [i, v] of a.entries()) assert.ok(Math.abs(v - b[i]!) < 2e-5, `${v} and ${b[i]}`);
+  };
+  // Twice the same values have the same mean and biased variance; both ranks' losses count.
+  close(ys[0]!, ys[2]!);
+  close(ys[1]!, ys[3]!);
+  close(gradients[0]!, gradients[1]!);
+  const [alone, together] = await Promise.all(layers.map((layer) => values(layer.runningVar)));
+  // (0.9 + 0.1·v·n/(n−1)): 12 values alone, 24 together.
+  close(
+    alone!.map((v) => 0.9 + (v - 0.9) * (11 / 12) * (24 / 23)),
+    together!,
+  );
+  const model = new nn.Sequential(new nn.BatchNorm1d(3), new nn.ReLU());
+  synchronizeBatchNorm(model);
+  assert.ok([...model.namedModules()].some(([, m]) => m instanceof nn.BatchNorm1d && m.synchronized));
+});
+
+test('a sharded optimizer keeps the state of its parameters, and gets the others', async () => {
+  const parameters = [4, 3, 2].map((n) => tensor(new Float32Array(n).fill(1), { requiresGrad: true }));
+  const optimizer = new optim.SGD(parameters, { lr: 0.5, momentum: 0.9 });
+  shardOptimizer(optimizer);
+  for (const p of parameters) p.mul(2).sum().backward();
+  twins.calls.length = 0;
+  optimizer.step();
+  // Of 4, 3 and 2 elements rank 0 has the first, rank 1 the others.
+  assert.deepEqual(twins.calls, ['broadcast 0 16', 'broadcast 1 32']);
+  assert.deepEqual(await values(parameters[0]!), [0, 0, 0, 0]);
+  // The twin has not updated its own.
+  assert.deepEqual(await values(parameters[1]!), [1, 1, 1]);
+  const state = optimizer.stateDict();
+  assert.deepEqual(Object.keys(state), ['0.lr', '0.0.momentum', '0.1.momentum', '0.2.momentum']);
+  assert.deepEqual(await values(state['0.0.momentum']!), [2, 2, 2, 2]);
+  await optimizer.loadStateDict({ ...state, '0.0.momentum': tensor([1, 2, 3, 4]) });
+  assert.deepEqual(await values(optimizer.stateDict()['0.0.momentum']!), [1, 2, 3, 4]);
 });
