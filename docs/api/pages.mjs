@@ -159,6 +159,7 @@ export const GROUPS = [
     ],
   ],
   ['Inference', [page('inference', 'Inference', 'inference')]],
+  ['Several processes', [page('distributed', 'Several processes', 'distributed')]],
   [
     'Data and files',
     [

@@ -1,35 +1,84 @@
 /** Joining the other processes, and leaving them. */
-import { ArgumentError } from '../core/errors.js';
-import { join } from './join.js';
+import { above, oneOf, type Rules, requireOptions } from '../core/arguments.js';
+import { ArgumentError, DeviceError } from '../core/errors.js';
+import { currentDevice } from '../engine/storage.js';
+import { openControl } from './control/control.js';
+import { placeFromEnvironment, type WorldPlace } from './environment.js';
+import { join, type Ways } from './join.js';
 import { isMember, membership } from './membership.js';
+import { isMpiProcess, openMpiTransport } from './mpi/transport.js';
+import { openTcpTransport } from './tcp/transport.js';
+import type { Transport } from './transport.js';
 
 /** Options of `init`. */
 export interface InitOptions {
-  /** How long to wait for the other ranks, in seconds (default 60). */
+  /** How long to wait for the other ranks, in seconds (default 300). */
   readonly timeout?: number;
+  /** How values travel on the CPU: by MPI (default in processes that mpirun has started) or over TCP (default elsewhere). */
+  readonly transport?: Transport['name'];
 }
 
-/** Join. */
-export async function init(_options: InitOptions = {}): Promise<void> {
+const INIT: Rules<InitOptions> = { timeout: above(0), transport: oneOf('tcp', 'mpi') };
+
+/** In seconds. */
+const TIMEOUT = 300;
+
+/**
+ * Join the other processes: those that were started together with this one, by `heddle launch`, torchrun, mpirun or srun. Call
+ * it once, at the start. A process that was started alone is a world of one. From then on, if a rank ends before it has called
+ * `close`, or fails, all others end within 10 seconds with a message that names it.
+ * @example
+ * ```ts
+ * import * as distributed from 'heddle/distributed';
+ *
+ * await distributed.init();
+ * console.log(distributed.rank(), distributed.worldSize()); // → 0 1
+ * await distributed.close();
+ * ```
+ * @throws ArgumentError if it has joined already; DistributedError if variables of the environment contradict each other, or
+ * ranks do not come in time, differ in their version, or disagree on their number
+ */
+export async function init(options: InitOptions = {}): Promise<void> {
+  requireOptions('init', options, INIT);
   if (isMember())
     throw new ArgumentError('[init] this process has joined already. Call init() once, at the start.');
-  join(0, 1, 0, undefined);
+  const place = placeFromEnvironment(process.env);
+  const { rank, worldSize, localRank } = place;
+  join(rank, worldSize, localRank, worldSize > 1 ? await waysOf(place, options) : undefined);
 }
 
-/** Whether `init` has been called. */
+async function waysOf(place: WorldPlace, { timeout = TIMEOUT, transport }: InitOptions): Promise<Ways> {
+  const { name } = currentDevice();
+  if (name !== 'cpu')
+    throw new DeviceError(`[init] several processes train together on the CPU only as yet, this one uses ${name}.`);
+  const control = await openControl(place, { timeoutMs: 1000 * timeout });
+  try {
+    const byMpi = (transport ?? (isMpiProcess(process.env) ? 'mpi' : 'tcp')) === 'mpi';
+    return {
+      rendezvous: control,
+      transport: byMpi ? openMpiTransport(process.env) : await openTcpTransport(control, { timeout }),
+      close: () => control.close(),
+    };
+  } catch (error) {
+    await control.close();
+    throw error;
+  }
+}
+
+/** Whether `init` has been called, and `close` has not. */
 export const isInitialized = isMember;
 
-/** The number of this process among all, from 0. */
+/** The number of this process among all, from 0. @throws ArgumentError before `init` */
 export function rank(): number {
   const { world } = membership();
   return world.ranks[world.index]!;
 }
 
-/** How many processes train together. */
+/** How many processes there are. @throws ArgumentError before `init` */
 export const worldSize = (): number => membership().world.size;
 
-/** The number of this process among those of its host, from 0. */
+/** The number of this process among those of its host, from 0. @throws ArgumentError before `init` */
 export const localRank = (): number => membership().localRank;
 
-/** Leave. */
+/** Leave the other processes, in good order: a rank that ends without it, while others go on, counts as lost. */
 export const close = (): Promise<void> => membership().close();

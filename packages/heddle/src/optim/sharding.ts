@@ -24,9 +24,9 @@ export class Sharding {
    */
   exchange(moving: readonly Tensor[], assign: (to: Tensor, value: Tensor) => void): void {
     for (const [owner, parameters] of this.#byOwner(moving)) {
+      // The owner takes them as well: what nobody needs would not be sent.
       const values = this.#world.tensorsOf(owner, parameters);
-      if (owner !== this.#world.rank)
-        for (const [i, parameter] of parameters.entries()) assign(parameter, values[i] as Tensor);
+      for (const [i, parameter] of parameters.entries()) assign(parameter, values[i] as Tensor);
     }
   }
 
