@@ -50,7 +50,9 @@ export async function init(options: InitOptions = {}): Promise<void> {
 async function waysOf(place: WorldPlace, { timeout = TIMEOUT, transport }: InitOptions): Promise<Ways> {
   const { name } = currentDevice();
   if (name !== 'cpu')
-    throw new DeviceError(`[init] several processes train together on the CPU only as yet, this one uses ${name}.`);
+    throw new DeviceError(
+      `[init] several processes train together on the CPU only as yet, this one uses ${name}.`,
+    );
   const control = await openControl(place, { timeoutMs: 1000 * timeout });
   try {
     const byMpi = (transport ?? (isMpiProcess(process.env) ? 'mpi' : 'tcp')) === 'mpi';

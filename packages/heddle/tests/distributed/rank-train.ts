@@ -1,0 +1,137 @@
+/**
+ * A rank of a training, in a process of its own: `rank-train.js <job as JSON>`. It prints a line of JSON, a `Trained`.
+ */
+import { createHash } from 'node:crypto';
+import * as distributed from '../../src/distributed/index.js';
+import {
+  ArrayDataset,
+  accuracy,
+  type Callback,
+  crossEntropy,
+  f64,
+  fit,
+  Loader,
+  type Module,
+  manualSeed,
+  nn,
+  optim,
+  TensorDataset,
+  tensor,
+} from '../../src/index.js';
+
+/** What is trained, and how. */
+export interface TrainingJob {
+  readonly examples?: number;
+  readonly batchSize?: number;
+  readonly epochs?: number;
+  readonly layers?: 'plain' | 'batchNorm' | 'synchronized' | 'dropout';
+  /** The data are tensors instead of arrays. */
+  readonly tensors?: boolean;
+  readonly accumulate?: number;
+  readonly clipGradNorm?: number;
+  readonly ema?: number;
+  readonly shardOptimizer?: boolean;
+  readonly folder?: string;
+  readonly resume?: boolean;
+  /** The rank that says 'stop' after so many steps. */
+  readonly stop?: { readonly rank: number; readonly steps: number };
+  /** An example whose input is not a number. */
+  readonly nan?: number;
+  /** It goes on until a signal ends it: rank 0 prints `step` after the first. */
+  readonly long?: boolean;
+}
+
+/** What a rank has in the end. */
+export interface Trained {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly steps: number;
+  readonly ended: string;
+  readonly losses: readonly number[];
+  readonly validation: number;
+  readonly accuracy: number;
+  readonly weights: readonly number[];
+  /** Of the bits of all weights and buffers. */
+  readonly digest: string;
+}
+
+const FEATURES = 8;
+const {
+  examples = 203,
+  batchSize = 32,
+  epochs = 3,
+  layers = 'plain',
+  stop,
+  nan,
+  ...job
+} = JSON.parse(process.argv[2]!) as TrainingJob;
+
+/** No numbers of a generator that ranks could share. */
+function pointsOf(): { readonly inputs: Float32Array; readonly labels: Int32Array } {
+  const inputs = Float32Array.from({ length: examples * FEATURES }, (_, i) => Math.sin(i * i * 0.37 + i));
+  const labels = Int32Array.from({ length: examples }, (_, i) =>
+    inputs[8 * i]! * inputs[8 * i + 1]! > 0 ? 1 : 0,
+  );
+  if (nan !== undefined) inputs[nan * FEATURES] = Number.NaN;
+  return { inputs, labels };
+}
+
+function modelOf(): Module & { forward: (x: never) => never } {
+  const hidden = 16;
+  const middle = {
+    plain: [],
+    batchNorm: [new nn.BatchNorm1d(hidden)],
+    synchronized: [new nn.BatchNorm1d(hidden, { synchronized: true })],
+    dropout: [new nn.Dropout(0.3)],
+  }[layers];
+  // A bias before a batch norm has no gradient but rounding errors, of which Adam would make steps.
+  const first = new nn.Linear(FEATURES, hidden, { bias: middle.length === 0 });
+  return new nn.Sequential(first, ...middle, new nn.ReLU(), new nn.Linear(hidden, 2)) as never;
+}
+
+await distributed.init();
+const rank = distributed.rank();
+manualSeed(1);
+const { inputs, labels } = pointsOf();
+const dataset = job.tensors
+  ? new TensorDataset(tensor(inputs, { shape: [examples, FEATURES] }), tensor(labels))
+  : new ArrayDataset({ inputs, labels, inputShape: [FEATURES], classes: 2 });
+const model = modelOf();
+const stopping: Callback = {
+  onStep: ({ step, epoch }) => {
+    if (job.long && rank === 0 && epoch === 0 && step === 1) process.stdout.write('step\n');
+    return stop?.rank === rank && epoch === 0 && step >= stop.steps ? 'stop' : undefined;
+  },
+};
+const loaderOf = (shuffle: boolean): Loader => new Loader(dataset as ArrayDataset, { batchSize, shuffle });
+const history = await fit(model, {
+  train: loaderOf(true),
+  validation: loaderOf(false),
+  optimizer: new optim.Adam(model.parameters(), { lr: 0.01 }),
+  loss: crossEntropy,
+  metrics: { accuracy },
+  epochs: job.long ? 100_000 : epochs,
+  callbacks: [stopping],
+  ...(job.accumulate && { accumulate: job.accumulate }),
+  ...(job.clipGradNorm && { clipGradNorm: job.clipGradNorm }),
+  ...(job.ema && { ema: { decay: job.ema } }),
+  ...(job.shardOptimizer && { shardOptimizer: true }),
+  ...(job.folder && { folder: job.folder, checkpointEvery: { steps: 3 }, resume: job.resume ?? false }),
+});
+const hash = createHash('sha256');
+const weights: number[] = [];
+for (const held of Object.values(model.stateDict())) {
+  const values = (await held.cast(f64).data()) as Float64Array;
+  hash.update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+  weights.push(...values);
+}
+const last = history.epochs.at(-1);
+const trained: Trained = {
+  ...{ rank, worldSize: distributed.worldSize(), steps: history.steps, ended: history.ended },
+  losses: history.epochs.map(({ loss }) => loss),
+  validation: last?.validation?.loss ?? Number.NaN,
+  accuracy: last?.validation?.metrics.accuracy ?? Number.NaN,
+  ...{ weights, digest: hash.digest('hex') },
+};
+process.stdout.write(`${JSON.stringify(trained)}\n`);
+await distributed.close();
