@@ -11,7 +11,6 @@ import {
   f64,
   fit,
   Loader,
-  type Module,
   manualSeed,
   nn,
   optim,
@@ -76,17 +75,17 @@ function pointsOf(): { readonly inputs: Float32Array; readonly labels: Int32Arra
   return { inputs, labels };
 }
 
-function modelOf(): Module & { forward: (x: never) => never } {
+function modelOf(): nn.Sequential {
   const hidden = 16;
   const middle = {
     plain: [],
     batchNorm: [new nn.BatchNorm1d(hidden)],
     synchronized: [new nn.BatchNorm1d(hidden, { synchronized: true })],
-    dropout: [new nn.Dropout(0.3)],
+    dropout: [new nn.Dropout({ p: 0.3 })],
   }[layers];
   // A bias before a batch norm has no gradient but rounding errors, of which Adam would make steps.
   const first = new nn.Linear(FEATURES, hidden, { bias: middle.length === 0 });
-  return new nn.Sequential(first, ...middle, new nn.ReLU(), new nn.Linear(hidden, 2)) as never;
+  return new nn.Sequential(first, ...middle, new nn.ReLU(), new nn.Linear(hidden, 2));
 }
 
 await distributed.init();
