@@ -75,6 +75,7 @@ type CollectiveGradient = (
 
 const collective = (kind: CollectiveKind, grad: CollectiveGradient): FusedOp<CollectiveArg> => ({
   name: kind,
+  exchanges: true,
   infer: ([first], { size }) => ({ shape: [size], dtype: first!.dtype }),
   compose: () => {
     throw new DeviceError(`[${kind}] this device does not communicate: use the CPU, or a GPU with NCCL.`);

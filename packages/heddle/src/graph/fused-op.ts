@@ -44,6 +44,8 @@ export interface FusedOp<Arg = unknown> {
   ofIntegers?(src: readonly GraphNode[], arg: Arg): OfIntegers | undefined;
   /** The values are those of the one source: its kernels read memory for functions of windows. */
   readonly identity?: boolean;
+  /** Its values are made together with other processes: it begins as early as it can. Default: false. */
+  readonly exchanges?: boolean;
   /** Floating-point operations of the node, a multiply-add being two; for profiles. Default: not known. */
   flops?(node: GraphNode, arg: Arg): number;
   /** Tried in order; the first whose `when` holds replaces the composition. */

@@ -2,6 +2,7 @@
 import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import type { GraphNode } from '../graph/node.js';
+import { isCollective } from '../kernel/ir/library-call.js';
 import type { Target } from '../kernel/ir/target.js';
 import type { Schedule } from './launch.js';
 import { canonicalize } from './passes/canonical.js';
@@ -86,7 +87,14 @@ export const PASSES: readonly PlanPass[] = [
   {
     name: 'needs',
     why: 'a launch waits for those whose memory it touches, not for a whole level',
-    run: ({ launches }) => ({ needs: launchNeeds(launches) }),
+    run: ({ launches }) => ({
+      needs: launchNeeds(
+        launches.map(({ touches, level, work }) => {
+          const isExchange = 'library' in work && isCollective(work.library);
+          return { touches, level, isExchange };
+        }),
+      ),
+    }),
   },
 ];
 

@@ -8,3 +8,9 @@ export interface LibraryCall {
   readonly name: string;
   readonly options: Readonly<Record<string, LibraryOption>>;
 }
+
+/**
+ * Whether it exchanges values with other processes (heddle/distributed). That takes its time on the network: it begins as early
+ * as it can, and what does not need it goes on beside it.
+ */
+export const isCollective = ({ name }: LibraryCall): boolean => name.startsWith('collective.');

@@ -4,6 +4,7 @@
  */
 import type { GraphNode } from '../../graph/node.js';
 import { costOfThread, DURATION } from '../../kernel/ir/cost.js';
+import { isCollective } from '../../kernel/ir/library-call.js';
 import { FITTED } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Work } from '../launch.js';
@@ -72,7 +73,7 @@ function stepsOf(
  * The level of each step: as low as possible. On a CPU, what a step makes for the next of its kernel is made right before
  * it: the padded images of a weight gradient would otherwise stay in memory from the forward pass on. On a GPU, steps that
  * others do not wait for (weights' gradients and updates) move to where they cost least: next to long launches that leave
- * multiprocessors idle.
+ * multiprocessors idle. Exchanges with other processes, and what they wait for, stay where they are.
  */
 export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<LaunchStep, number> {
   const levels = new Map<LaunchStep, number>();
@@ -84,7 +85,7 @@ export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<Laun
   if (target.model !== 'threads') return withLateStages(order, levels);
 
   const depth = Math.max(...levels.values());
-  const highest = new Map(order.map((step) => [step, depth]));
+  const highest = new Map(order.map((step) => [step, isExchange(step) ? levels.get(step)! : depth]));
   for (const step of order.toReversed())
     for (const need of step.needs) highest.set(need, Math.min(highest.get(need)!, highest.get(step)! - 1));
   const loads = Array.from({ length: depth + 1 }, (): Load => ({ path: 0, work: 0 }));
@@ -105,6 +106,11 @@ export function levelsOf(steps: readonly LaunchStep[], target: Target): Map<Laun
   }
   return levels;
 }
+
+const isExchange = ({ work: { stages }, stage }: LaunchStep): boolean => {
+  const { work } = stages[stage]!;
+  return 'library' in work && isCollective(work.library);
+};
 
 /** The levels, with all steps but the last of a kernel as late as those that need them allow. */
 function withLateStages(

@@ -3,10 +3,12 @@ import { topological } from '../../core/node.js';
 import type { GraphNode } from '../../graph/node.js';
 import { type Group, readsOf } from '../group.js';
 import type { Plan, PlanSetting } from '../plan.js';
+import { firstExchange } from './exchanges.js';
 import { isReduction, onlyInPlace } from './finish.js';
 
 /** Put elementwise groups of one size that share inputs, or feed each other in place, into one kernel; none for nothing. */
-export function mergeGroups({ groups, stored }: Plan, { target }: PlanSetting): { groups: Group[] } {
+export function mergeGroups({ roots, groups, stored }: Plan, { target }: PlanSetting): { groups: Group[] } {
+  const exchangeOf = firstExchange(topological(roots));
   // On a GPU, a number that several read says nothing: all updates read the learning rate. See passes/lists.ts.
   const shares = (read: GraphNode, { size }: GraphNode): boolean =>
     target.model === 'blocks' || size === 1 || read.size > 1;
@@ -36,7 +38,8 @@ export function mergeGroups({ groups, stored }: Plan, { target }: PlanSetting): 
     const host = loops
       ? -1
       : merged.findIndex((other, i) => {
-          if (other.loops || other.group.roots[0]!.size !== root.size) return false;
+          const [made] = other.group.roots as [GraphNode];
+          if (other.loops || made.size !== root.size || exchangeOf(made) !== exchangeOf(root)) return false;
           const related =
             other.group.roots.some((r) => reads.has(r)) ||
             [...reads].some((r) => shares(r, root) && other.reads.has(r));

@@ -15,6 +15,8 @@ export interface Touch {
 export interface Placed {
   readonly touches: readonly Touch[];
   readonly level: number;
+  /** It exchanges values with other processes: it waits only for what it must, and no launch of the next level for it. */
+  readonly isExchange?: boolean;
 }
 
 /**
@@ -31,14 +33,14 @@ export function launchNeeds(launches: readonly Placed[]): number[][] {
   );
   const heights = heightsOf(inOrder(clash));
   const leading = new Map<number, number>();
-  launches.forEach(({ level }, i) => {
-    if (heights[i]! > (heights[leading.get(level) ?? -1] ?? -1)) leading.set(level, i);
+  launches.forEach(({ level, isExchange }, i) => {
+    if (!isExchange && heights[i]! > (heights[leading.get(level) ?? -1] ?? -1)) leading.set(level, i);
   });
   return inOrder(
     launches.map(
-      ({ level }, i) =>
+      ({ level, isExchange }, i) =>
         (other) =>
-          clash[i]!(other) || leading.get(level - 1) === other,
+          clash[i]!(other) || (!isExchange && leading.get(level - 1) === other),
     ),
   );
 }

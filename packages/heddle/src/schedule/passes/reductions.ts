@@ -9,6 +9,7 @@ import type { Target } from '../../kernel/ir/target.js';
 import type { MatrixReduction, Structure } from '../group.js';
 import { runsOf } from '../lower/movement.js';
 import { suitsStrips } from '../lower/strip-shares.js';
+import { firstExchange } from './exchanges.js';
 
 /** Ops one after the other in a kernel. A longer chain goes through memory: compiling recurses along it. */
 export const MOST_IN_CHAIN = 128;
@@ -70,6 +71,7 @@ export function reductionsOf(
   taken: (node: GraphNode) => boolean,
   target: Target,
 ): MatrixReduction[] {
+  const exchangeOf = firstExchange(order);
   const drafts: Draft[] = [];
   const draftOf = new Map<GraphNode, Draft>();
   const needs = new Map<GraphNode, Set<Draft>>();
@@ -88,6 +90,12 @@ export function reductionsOf(
     let bytes = 0;
     for (const { op, dtype } of [...members.keys(), ...more]) if (op === 'reduce') bytes += dtype.bytes;
     return contiguous || bytes <= MOST_RESULT_BYTES;
+  };
+
+  /** Whether no exchange waits for one of both only. */
+  const isForSame = (node: GraphNode, { members }: Draft): boolean => {
+    const [member] = members.keys();
+    return exchangeOf(member!) === exchangeOf(node);
   };
 
   const join = (node: GraphNode, per: 'row' | 'element', draft: Draft): void => {
@@ -133,7 +141,7 @@ export function reductionsOf(
       const suits = (d: Draft): boolean => isEqual(d.structure, own) && hasRoom(d, [node]);
       const found =
         [...sources].find((d) => suits(d) && d.members.get(x) === 'element') ??
-        drafts.find((d) => suits(d) && !needs.get(node)!.has(d) && readSame(node, d));
+        drafts.find((d) => suits(d) && !needs.get(node)!.has(d) && isForSame(node, d) && readSame(node, d));
       const draft =
         found && fits(node, found) ? found : { structure: own, members: new Map(), after: new Set<Draft>() };
       if (draft !== found) drafts.push(draft);
