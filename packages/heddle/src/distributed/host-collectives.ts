@@ -15,8 +15,8 @@ interface HostCall {
   readonly valuesOf: (buffer: number, at: number, count: number) => HostValues;
 }
 
-/** @param transport may change: programs outlive `close` and `init` */
-export function registerCollectives(transport: () => Transport, rank: number): void {
+/** Programs call this transport from now on, also those that have been compiled. @param rank of this process */
+export function registerCollectives(transport: Transport, rank: number): void {
   const groups = new Map<string, ProcessGroup>();
   const groupOf = (ranks: readonly number[]): ProcessGroup => {
     const key = ranks.join();
@@ -43,13 +43,13 @@ export function registerCollectives(transport: () => Transport, rank: number): v
   };
   register('allReduce', (call) => {
     const values = packed(call);
-    transport().allReduce(call.group, call.options.op, values, values);
+    transport.allReduce(call.group, call.options.op, values, values);
   });
-  register('broadcast', (call) => transport().broadcast(call.group, call.options.root, packed(call)));
+  register('broadcast', (call) => transport.broadcast(call.group, call.options.root, packed(call)));
   register('allGather', ({ options: { counts, size }, group, valuesOf }) =>
-    transport().allGather(group, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
+    transport.allGather(group, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
   );
   register('reduceScatter', ({ options: { counts, size, op }, group, valuesOf }) =>
-    transport().reduceScatter(group, op, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
+    transport.reduceScatter(group, op, valuesOf(0, 0, counts[0]!), valuesOf(1, 0, size)),
   );
 }

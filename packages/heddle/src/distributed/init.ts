@@ -2,8 +2,10 @@
 import { above, oneOf, type Rules, requireOptions } from '../core/arguments.js';
 import { ArgumentError, DeviceError } from '../core/errors.js';
 import { currentDevice } from '../engine/storage.js';
-import { openControl } from './control/control.js';
+import { connectNccl, createNcclId, disconnectNccl } from '../runtime/cuda/vendor/nccl.js';
+import { type Control, openControl } from './control/control.js';
 import { placeFromEnvironment, type WorldPlace } from './environment.js';
+import { registerCollectives } from './host-collectives.js';
 import { join, type Ways } from './join.js';
 import { isMember, membership } from './membership.js';
 import { isMpiProcess, openMpiTransport } from './mpi/transport.js';
@@ -14,7 +16,7 @@ import type { Transport } from './transport.js';
 export interface InitOptions {
   /** How long to wait for the other ranks, in seconds (default 300). */
   readonly timeout?: number;
-  /** How values travel on the CPU: by MPI (default in processes that mpirun has started) or over TCP (default elsewhere). */
+  /** How values travel between CPUs: by MPI (default in processes that mpirun has started) or over TCP (default elsewhere). */
   readonly transport?: Transport['name'];
 }
 
@@ -44,27 +46,61 @@ export async function init(options: InitOptions = {}): Promise<void> {
     throw new ArgumentError('[init] this process has joined already. Call init() once, at the start.');
   const place = placeFromEnvironment(process.env);
   const { rank, worldSize, localRank } = place;
-  join(rank, worldSize, localRank, worldSize > 1 ? await waysOf(place, options) : undefined);
+  await join(rank, worldSize, localRank, worldSize > 1 ? await waysOf(place, options) : undefined);
 }
 
-async function waysOf(place: WorldPlace, { timeout = TIMEOUT, transport }: InitOptions): Promise<Ways> {
+async function waysOf(place: WorldPlace, options: InitOptions): Promise<Ways> {
   const { name } = currentDevice();
-  if (name !== 'cpu')
-    throw new DeviceError(
-      `[init] several processes train together on the CPU only as yet, this one uses ${name}.`,
-    );
+  if (name === 'sim')
+    throw new DeviceError('[init] the simulator does not communicate: use the CPU or GPUs.');
+  const { timeout = TIMEOUT } = options;
   const control = await openControl(place, { timeoutMs: 1000 * timeout });
   try {
-    const byMpi = (transport ?? (isMpiProcess(process.env) ? 'mpi' : 'tcp')) === 'mpi';
-    return {
-      rendezvous: control,
-      transport: byMpi ? openMpiTransport(process.env) : await openTcpTransport(control, { timeout }),
-      close: () => control.close(),
-    };
+    return name === 'cpu' ? await waysOfHost(control, options) : waysOfGpu(control);
   } catch (error) {
     await control.close();
     throw error;
   }
+}
+
+async function waysOfHost(
+  control: Control,
+  { timeout = TIMEOUT, transport: kind }: InitOptions,
+): Promise<Ways> {
+  const byMpi = (kind ?? (isMpiProcess(process.env) ? 'mpi' : 'tcp')) === 'mpi';
+  const transport = byMpi ? openMpiTransport(process.env) : await openTcpTransport(control, { timeout });
+  registerCollectives(transport, control.rank);
+  return {
+    rendezvous: control,
+    // The transport knows its peers by their ranks.
+    connect: async () => {},
+    async close() {
+      await transport.close();
+      await control.close();
+    },
+  };
+}
+
+function waysOfGpu(control: Control): Ways {
+  const connected = new Set<string>();
+  return {
+    rendezvous: control,
+    async connect({ ranks, index }) {
+      const key = `nccl ${ranks.join()}`;
+      if (connected.has(key)) return;
+      connected.add(key);
+      if (index === 0) await control.set(key, createNcclId());
+      const id = await control.get(key);
+      // NCCL connects the GPU whose context is current.
+      await currentDevice().synchronize();
+      connectNccl(ranks, index, id);
+    },
+    async close() {
+      await currentDevice().synchronize();
+      disconnectNccl();
+      await control.close();
+    },
+  };
 }
 
 /** Whether `init` has been called, and `close` has not. */

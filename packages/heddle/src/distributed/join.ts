@@ -1,24 +1,30 @@
 /** This process as one of several: what collectives and trainings know of it. */
 import { currentDevice } from '../engine/storage.js';
+import { tensor } from '../tensor/create.js';
 import { setWorld } from '../tensor/world.js';
 import { setOwnRank } from './collective-op.js';
-import { allGather, broadcast } from './collectives.js';
+import { allGather, allReduce, broadcast } from './collectives.js';
 import { sumInBuckets } from './data-parallel.js';
 import { ProcessGroup } from './group.js';
-import { registerCollectives } from './host-collectives.js';
 import { type Membership, setMembership } from './membership.js';
-import type { Rendezvous, Transport } from './transport.js';
+import type { Rendezvous } from './transport.js';
 
 /** The ways to the other ranks. There are none where this process is alone. */
 export interface Ways {
   readonly rendezvous: Rendezvous;
-  readonly transport: Transport;
-  /** Says good-bye. */
+  /** Called by all ranks of a group, once, before they use it. */
+  connect(group: ProcessGroup): Promise<void>;
+  /** Ends connections, and says good-bye. */
   close(): Promise<void>;
 }
 
 /** From now on this process is the rank of that number. */
-export function join(rank: number, worldSize: number, localRank: number, ways: Ways | undefined): void {
+export async function join(
+  rank: number,
+  worldSize: number,
+  localRank: number,
+  ways: Ways | undefined,
+): Promise<void> {
   const world = new ProcessGroup(
     Array.from({ length: worldSize }, (_, i) => i),
     rank,
@@ -29,19 +35,21 @@ export function join(rank: number, worldSize: number, localRank: number, ways: W
     localRank,
     async barrier(group) {
       await currentDevice().synchronize();
-      if (group.size > 1) ways?.transport.barrier(group);
+      // All have come when there is a sum.
+      await allReduce(tensor([1]), { group }).data();
     },
-    async prepare() {},
+    async prepare(group) {
+      if (group.size > 1 && group.index >= 0) await ways?.connect(group);
+    },
     async close() {
       leave();
-      await ways?.transport.close();
       await ways?.close();
     },
   };
   setOwnRank(rank);
   setMembership(membership);
   if (!ways) return;
-  registerCollectives(() => ways.transport, rank);
+  await ways.connect(world);
   setWorld({
     rank,
     size: worldSize,

@@ -33,9 +33,9 @@ import {
 import { joinTwin, type Twins } from './twins.js';
 
 let twins: Twins;
-beforeEach(() => {
+beforeEach(async () => {
   useDevice('cpu');
-  twins = joinTwin();
+  twins = await joinTwin();
 });
 afterEach(() => twins.leave());
 
@@ -72,7 +72,7 @@ test('the other collectives', async () => {
     'allGather 4',
     'allGather 1',
     'reduceScatter sum 4',
-    'barrier',
+    'allReduce sum 16',
   ]);
 });
 

@@ -10,7 +10,7 @@ import { schedule } from '../../src/schedule/schedule.js';
 import { joinTwin } from './twins.js';
 
 useDevice('cpu');
-const twins = joinTwin();
+const twins = await joinTwin();
 after(() => twins.leave());
 
 const TARGET: Target = { ...H200, libraries: new Set(['collective.allReduce']) };

@@ -1,4 +1,5 @@
 /** A world of two ranks in one process: the other one, the twin, always has the same values. */
+import { registerCollectives } from '../../src/distributed/host-collectives.js';
 import { join } from '../../src/distributed/join.js';
 import { membership } from '../../src/distributed/membership.js';
 import type { HostValues, Transport } from '../../src/distributed/transport.js';
@@ -14,7 +15,7 @@ const floats = ({ bytes }: HostValues): Float32Array =>
   new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
 
 /** @param rank of this process: 0 or 1 */
-export function joinTwin(rank = 0): Twins {
+export async function joinTwin(rank = 0): Promise<Twins> {
   const calls: string[] = [];
   const kept = new Map<string, string>();
   const combined = {
@@ -57,6 +58,7 @@ export function joinTwin(rank = 0): Twins {
     set: async (key: string, value: string) => void kept.set(key, value),
     get: async (key: string) => kept.get(key)!,
   };
-  join(rank, 2, rank, { rendezvous, transport, close: async () => {} });
+  registerCollectives(transport, rank);
+  await join(rank, 2, rank, { rendezvous, connect: async () => {}, close: async () => {} });
   return { calls, leave: () => membership().close() };
 }

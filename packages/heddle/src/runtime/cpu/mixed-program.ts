@@ -51,13 +51,12 @@ const alone = (launches: readonly KernelLaunch[], first: number): readonly Kerne
   );
 
 function call({ library, args }: LibraryLaunch, host: ProgramHost): (slots: readonly DeviceBuffer[]) => void {
-  const routine = hostRoutine(library);
   return (slots) => {
     const addresses = args.map((arg) => {
       if ('value' in arg)
         throw new DeviceError(`[${library.name}] takes buffers, not the number ${arg.value}.`);
       return host.addressOf(slots[arg.slot]!) + arg.offset;
     });
-    routine(library, host.heap.bytes, addresses);
+    hostRoutine(library)(library, host.heap.bytes, addresses);
   };
 }
