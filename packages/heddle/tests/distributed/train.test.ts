@@ -18,11 +18,12 @@ import {
 import type { Trained, TrainingJob } from './rank-train.js';
 
 const PROGRAM = fileURLToPath(new URL('./rank-train.js', import.meta.url));
-const ONE_THREAD = { HEDDLE_DEVICE: 'cpu', HEDDLE_THREADS: '1' };
 /** For the machines of a test: a world of four on two busy cores takes its time. */
 const LIMIT = { timeout: 60_000 };
 
 const folders = mkdtempSync(join(tmpdir(), 'heddle-ranks-'));
+/** What one of them has compiled the others find. */
+const ONE_THREAD = { HEDDLE_DEVICE: 'cpu', HEDDLE_THREADS: '1', HEDDLE_CACHE: join(folders, 'cache') };
 after(() => rmSync(folders, { recursive: true, force: true }));
 
 async function begin(worldSize: number, job: TrainingJob): Promise<RunningRank[]> {
