@@ -57,13 +57,13 @@ export function sumInBuckets(tensors: readonly AnyTensor[], bucketBytes = BUCKET
  * of a bucket runs while the gradients of earlier layers are computed.
  * @example
  * ```ts no-run
- * import { crossEntropy, jit, nn, optim } from 'heddle';
+ * import { crossEntropy, jit, nn, optim, type Tensor } from 'heddle';
  * import * as distributed from 'heddle/distributed';
  *
  * await distributed.init();
  * const model = new nn.Linear(784, 10);
  * const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
- * const step = jit((x, y) => {
+ * const step = jit((x: Tensor, y: Tensor<[number], 'i32'>) => {
  *   const loss = crossEntropy(model.forward(x), y);
  *   loss.backward();
  *   distributed.averageGradients(model.parameters());

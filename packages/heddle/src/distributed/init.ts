@@ -10,14 +10,13 @@ import { join, type Ways } from './join.js';
 import { isMember, membership } from './membership.js';
 import { isMpiProcess, openMpiTransport } from './mpi/transport.js';
 import { openTcpTransport } from './tcp/transport.js';
-import type { Transport } from './transport.js';
 
 /** Options of `init`. */
 export interface InitOptions {
   /** How long to wait for the other ranks, in seconds (default 300). */
   readonly timeout?: number;
   /** How values travel between CPUs: by MPI (default in processes that mpirun has started) or over TCP (default elsewhere). */
-  readonly transport?: Transport['name'];
+  readonly transport?: 'tcp' | 'mpi';
 }
 
 const INIT: Rules<InitOptions> = { timeout: above(0), transport: oneOf('tcp', 'mpi') };

@@ -205,7 +205,7 @@ const HIDDEN: Readonly<Record<string, readonly string[]>> = {
   ParameterDict: ['state'],
   Sequential: ['state'],
   KeyValueCache: ['append'],
-  Optimizer: ['initialShared', 'nextShared', 'check'],
+  Optimizer: ['initialShared', 'nextShared', 'check', 'shard'],
   SGD: ['check', 'initialState', 'initialShared', 'nextShared', 'update'],
   Adam: ['initialState', 'initialShared', 'nextShared', 'decay', 'update'],
   AdamW: ['decay'],

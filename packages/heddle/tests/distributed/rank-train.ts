@@ -1,7 +1,9 @@
 /**
- * A rank of a training, in a process of its own: `rank-train.js <job as JSON>`. It prints a line of JSON, a `Trained`.
+ * A rank of a training, as a process: `rank-train.js <job as JSON>`. It writes its `Trained` as JSON to the job's file, with its
+ * rank behind the name.
  */
 import { createHash } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import * as distributed from '../../src/distributed/index.js';
 import {
   ArrayDataset,
@@ -20,6 +22,7 @@ import {
 
 /** What is trained, and how. */
 export interface TrainingJob {
+  readonly file: string;
   readonly examples?: number;
   readonly batchSize?: number;
   readonly epochs?: number;
@@ -132,5 +135,5 @@ const trained: Trained = {
   accuracy: last?.validation?.metrics.accuracy ?? Number.NaN,
   ...{ weights, digest: hash.digest('hex') },
 };
-process.stdout.write(`${JSON.stringify(trained)}\n`);
+writeFileSync(`${job.file}.${rank}`, JSON.stringify(trained));
 await distributed.close();

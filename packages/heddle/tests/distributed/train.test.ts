@@ -1,7 +1,7 @@
 /** Trainings by several real processes: they agree with each other, and with one process. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -26,20 +26,27 @@ const folders = mkdtempSync(join(tmpdir(), 'heddle-ranks-'));
 const ONE_THREAD = { HEDDLE_DEVICE: 'cpu', HEDDLE_THREADS: '1', HEDDLE_CACHE: join(folders, 'cache') };
 after(() => rmSync(folders, { recursive: true, force: true }));
 
-async function begin(worldSize: number, job: TrainingJob): Promise<RunningRank[]> {
+/** A training without the file of its results. */
+type Job = Omit<TrainingJob, 'file'>;
+
+/** Where the ranks of a training write what they have in the end. */
+const newFile = (): string => join(mkdtempSync(join(folders, 'trained-')), 'rank');
+
+const read = (file: string, worldSize: number): Trained[] =>
+  Array.from(
+    { length: worldSize },
+    (_, rank) => JSON.parse(readFileSync(`${file}.${rank}`, 'utf8')) as Trained,
+  );
+
+async function begin(worldSize: number, job: Job, file = newFile()): Promise<RunningRank[]> {
   const port = await freePort();
   return Array.from({ length: worldSize }, (_, rank) =>
-    start(process.execPath, [PROGRAM, JSON.stringify(job)], {
+    start(process.execPath, [PROGRAM, JSON.stringify({ ...job, file })], {
       ...ranksEnvironment(rank, worldSize, port),
       ...ONE_THREAD,
     }),
   );
 }
-
-const resultOf = ({ code, out, err }: RankEnd): Trained => {
-  assert.equal(code, 0, `${err}${out}`);
-  return JSON.parse(out.trim().split('\n').at(-1)!) as Trained;
-};
 
 /** What the ranks have, which is the same on all of them: that of rank 0. */
 function agreed(ranks: readonly Trained[]): Trained {
@@ -51,8 +58,11 @@ function agreed(ranks: readonly Trained[]): Trained {
   return first!;
 }
 
-const train = async (worldSize: number, job: TrainingJob): Promise<Trained> =>
-  agreed((await endOf(await begin(worldSize, job))).map(resultOf));
+async function train(worldSize: number, job: Job): Promise<Trained> {
+  const file = newFile();
+  for (const { code, err } of await endOf(await begin(worldSize, job, file))) assert.equal(code, 0, err);
+  return agreed(read(file, worldSize));
+}
 
 /** The largest difference of two trainings' weights, of which the largest is about 1. */
 const distance = (a: Trained, b: Trained): number =>
@@ -86,14 +96,14 @@ test(
 
 test('batches and epochs that ranks cannot divide evenly count every example once', LIMIT, async () => {
   // The last batch has one example, and batches of 5 are cut into 2 and 3, or 1, 2 and 2.
-  const job: TrainingJob = { examples: 31, batchSize: 5 };
+  const job: Job = { examples: 31, batchSize: 5 };
   const alone = await train(1, job);
   requireClose(await train(2, job), alone);
   requireClose(await train(3, { ...job, tensors: true }), await train(1, { ...job, tensors: true }));
 });
 
 test('with accumulation, clipping and averages', LIMIT, async () => {
-  const job: TrainingJob = { accumulate: 3, clipGradNorm: 0.5, ema: 0.9 };
+  const job: Job = { accumulate: 3, clipGradNorm: 0.5, ema: 0.9 };
   requireClose(await train(2, job), await train(1, job));
 });
 
@@ -101,14 +111,14 @@ test(
   'synchronized batch norms have the statistics of the whole batch; others are the same on all ranks',
   LIMIT,
   async () => {
-    const job: TrainingJob = { layers: 'synchronized' };
+    const job: Job = { layers: 'synchronized' };
     requireClose(await train(2, job), await train(1, job), 1e-5);
     await train(2, { layers: 'batchNorm' });
   },
 );
 
 test('ranks draw different masks of dropout, the same every time', LIMIT, async () => {
-  const job: TrainingJob = { layers: 'dropout' };
+  const job: Job = { layers: 'dropout' };
   const two = await train(2, job);
   assert.equal((await train(2, job)).digest, two.digest);
   assert.ok(distance(two, await train(1, job)) > 1e-3);
@@ -140,12 +150,12 @@ test('what one rank wishes ends the training of all after the same step', LIMIT,
   const stopped = await train(3, { stop: { rank: 1, steps: 2 }, epochs: 50 });
   assert.equal(stopped.ended, 'stopped');
   assert.ok(stopped.steps < 40);
-  const ranks = await begin(2, { long: true });
+  const file = newFile();
+  const ranks = await begin(2, { long: true }, file);
   await printed(ranks[0]!, 'step');
   ranks[1]!.child.kill('SIGTERM');
   const ends = await endOf(ranks);
-  const trained = ends.map(({ out }) => JSON.parse(out.trim().split('\n').at(-1)!) as Trained);
-  assert.equal(agreed(trained).ended, 'aborted');
+  assert.equal(agreed(read(file, 2)).ended, 'aborted');
   assert.equal(ends[1]!.code, 143);
 });
 
@@ -169,8 +179,9 @@ test('a folder that rank 0 cannot use is an error that names it, on all ranks', 
 const mpirun = spawnSync('mpirun', ['--version']).status === 0;
 
 test('by MPI as over TCP, to the bit', { ...LIMIT, skip: mpirun ? false : 'no mpirun' }, async () => {
-  const job: TrainingJob = { layers: 'synchronized', shardOptimizer: true };
+  const job: Job = { layers: 'synchronized', shardOptimizer: true };
   const port = await freePort();
+  const file = newFile();
   const args = [
     '--allow-run-as-root',
     '--oversubscribe',
@@ -178,15 +189,10 @@ test('by MPI as over TCP, to the bit', { ...LIMIT, skip: mpirun ? false : 'no mp
     '2',
     process.execPath,
     PROGRAM,
-    JSON.stringify(job),
+    JSON.stringify({ ...job, file }),
   ];
   const environment = { ...ONE_THREAD, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) };
-  const [{ code, out, err }] = (await endOf([start('mpirun', args, environment)])) as [RankEnd];
+  const [{ code, err }] = (await endOf([start('mpirun', args, environment)])) as [RankEnd];
   assert.equal(code, 0, err);
-  const ranks = out
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Trained);
-  assert.equal(ranks.length, 2);
-  assert.equal(agreed(ranks).digest, (await train(2, job)).digest);
+  assert.equal(agreed(read(file, 2)).digest, (await train(2, job)).digest);
 });
