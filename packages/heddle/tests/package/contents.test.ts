@@ -138,7 +138,7 @@ test('every entry point is there, with types, and can be imported', { skip: noNp
     .join('\n');
   for (const [name, entry] of entries) {
     assert.ok(typeof entry === 'object' && existsSync(join(unpacked, entry.default)), name);
-    // Several processes are none of a browser's.
+    // A browser does not start several processes.
     const runsInBrowsers = name !== './distributed';
     const keys = ['types', ...(runsInBrowsers ? ['browser'] : []), 'default'];
     assert.deepEqual(Object.keys(entry), keys, 'the types come first');
