@@ -3,7 +3,7 @@
  * 129 SIGHUP.
  */
 import { CommanderError } from 'commander';
-import { ArgumentError, HeddleError } from '../core/errors.js';
+import { ArgumentError, DistributedError, HeddleError } from '../core/errors.js';
 import { wakeGpu } from '../runtime/cuda/driver/wake.js';
 import { styled } from './terminal.js';
 
@@ -27,6 +27,7 @@ try {
   // By the signal itself: at an ordinary exit Node aborts where the terminal is gone.
   if (process.exitCode === 129) process.kill(process.pid, 'SIGHUP');
 } catch (error) {
+  if (error instanceof DistributedError) (await import('../distributed/control/control.js')).endIfLost();
   process.exitCode = exitCodeOf(error);
 }
 
@@ -36,7 +37,7 @@ function trainsOnGpu([command, ...rest]: readonly string[]): boolean {
   const device = at >= 0 ? rest[at + 1] : process.env.HEDDLE_DEVICE;
   return (
     command === 'train' &&
-    !rest.some((arg) => /^(-h|--help)$/.test(arg)) &&
+    !rest.some((arg) => /^(-h|--help)$|^--(gpus|processes)\b/.test(arg)) &&
     (!device || /^cuda(:0)?$/.test(device))
   );
 }

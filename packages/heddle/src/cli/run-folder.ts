@@ -93,6 +93,11 @@ export class RunFolder {
     }
   }
 
+  /** The folder that the first of several ranks has made. */
+  static ofFirst(path: string): RunFolder {
+    return new RunFolder(path);
+  }
+
   /** The folder of a run that there is. @throws ArgumentError if it is not one */
   static open(path: string): { readonly folder: RunFolder; readonly config: RunConfig } {
     const file = join(path, 'config.json');

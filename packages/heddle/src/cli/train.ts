@@ -8,6 +8,7 @@ import type { Module } from '../nn/index.js';
 import { closeDevices } from '../runtime/registry.js';
 import { device, engineStats } from '../tensor/modes.js';
 import { manualSeed } from '../tensor/random.js';
+import { currentWorld } from '../tensor/world.js';
 import {
   type Callback,
   type EpochReport,
@@ -46,6 +47,9 @@ export interface TrainOptions extends RecipeOptions, TokenizerOptions {
   readonly limit?: number;
   readonly workers: number;
   readonly device?: string;
+  /** How many processes train together; it is in one of them that this is read. */
+  readonly gpus?: number;
+  readonly processes?: number;
   readonly out?: string;
   /** The folder of a run to continue. */
   readonly resume?: string;
@@ -114,26 +118,34 @@ const imagesOf = ({ size, resize, skipDamaged }: TrainOptions): RunPlan['images'
  * @returns the exit code: that of the signal that ended it, with everything saved
  */
 export async function train(name: string | undefined, options: TrainOptions): Promise<number> {
+  const leave = await joined(options);
+  const world = currentWorld();
+  /** Of several ranks the first prints and writes. */
+  const isFirst = !world || world.rank === 0;
   const status = new StatusLine(process.stderr);
   const say = (line: string): void => {
+    if (!isFirst) return;
     status.clear();
     process.stdout.write(`${line}\n`);
   };
   const fact = (label: string, text: string): void =>
     say(wrapped(`${label.padEnd(LABEL)}${text}`, widthOf(process.stdout), LABEL));
-  const why = chooseDevice(options.device);
+  // heddle launch has given each rank its own.
+  const why = chooseDevice(world ? undefined : options.device);
   const plan = await planOf(name, options);
   const { program, recipe, seed } = plan;
   const tell = (text: string): void => {
-    if (options.progress) status.show(() => text);
+    if (options.progress && isFirst) status.show(() => text);
   };
   const data = await loadData({ ...plan, tell, warn: say }).finally(() => status.clear());
   manualSeed(seed);
   const described = describedData(data);
   const model = program.build(recipe, sizesOf(described));
   const parameters = model.parameters().reduce((sum, p) => sum + sizeOf(p.shape), 0);
-  const folder = plan.resumed ?? RunFolder.create(program.name, options.out);
-  if (!plan.resumed) {
+  const mine = plan.resumed ?? (isFirst ? RunFolder.create(program.name, options.out) : undefined);
+  const folder = mine ?? RunFolder.ofFirst((await world?.textOfFirst('')) ?? '');
+  if (mine && world && !plan.resumed) await world.textOfFirst(mine.path);
+  if (!plan.resumed && isFirst) {
     if ('codec' in data) await keepCodec(folder, data.codec);
     await folder.writeConfig({
       program: program.name,
@@ -151,6 +163,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     });
   }
   fact('device', `${device().name}: ${device().description} (${why})`);
+  if (world) fact('ranks', `${world.size}, each with its part of every batch`);
   fact('program', `${program.name}: ${program.doc} (${whole(parameters)} parameters)`);
   fact('data', `${data.name}: ${whole(data.train.length)} to train on, ${whole(data.test.length)} to test`);
   const { batchSize } = recipe;
@@ -158,9 +171,9 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
   fact('run', folder.path);
   if (!plan.resumed) say('');
 
-  const interrupt = new Interrupt(({ name: cause }) =>
-    status.replace(`${cause}: stopping after this step and saving. Once more to stop at once.`),
-  );
+  const interrupt = new Interrupt(({ name: cause }) => {
+    if (isFirst) status.replace(`${cause}: stopping after this step and saving. Once more to stop at once.`);
+  });
   const launches = new LaunchCount();
   const metadata = { program: program.name };
   const recorder = new Recorder(folder, model, program.name);
@@ -174,7 +187,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     noun,
     out: say,
     columns: () => widthOf(process.stdout),
-    status: options.progress && process.stderr.isTTY ? (text) => status.show(text) : undefined,
+    status: options.progress && isFirst && process.stderr.isTTY ? (text) => status.show(text) : undefined,
     interval: options.progress ? 10 : Number.POSITIVE_INFINITY,
   });
   try {
@@ -183,13 +196,15 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
       validation: evaluationLoader(data.test),
       ...fitOptionsOf(program, recipe, model),
       signal: interrupt.signal,
-      callbacks: [resumption, launches, shown, recorder, jsonLog(folder.log)],
+      // The same places on all ranks: what callbacks keep is that of the first.
+      callbacks: [resumption, launches, ...(isFirst ? [shown, recorder, jsonLog(folder.log)] : [{}, {}, {}])],
       logEvery: options.logEvery,
       folder: folder.path,
       checkpointEvery: options.checkpointEvery ? { epochs: 1, steps: options.checkpointEvery } : undefined,
       resume: plan.resumed !== undefined,
     });
-    if (history.ended === 'aborted') await saveWeights(model, folder.weights, { metadata });
+    if (history.ended === 'aborted' && isFirst) await saveWeights(model, folder.weights, { metadata });
+    await leave();
     summarize(history, { folder, launches, noun, program, data, say, fact });
     if (interrupt.cause && history.ended === 'aborted') {
       say(`\nStopped by ${interrupt.cause.name}; the training so far is saved. To continue:`);
@@ -199,7 +214,7 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     suggest(plan, described.files !== undefined, folder, options.recipe, say);
     return 0;
   } catch (error) {
-    if (error instanceof NumericError) {
+    if (error instanceof NumericError && isFirst) {
       await recorder.onEnd();
       await saveWeights(model, folder.weights, { metadata });
       say(`The last good weights are in ${folder.weights}`);
@@ -210,6 +225,14 @@ export async function train(name: string | undefined, options: TrainOptions): Pr
     interrupt.dispose();
     await closeDevices();
   }
+}
+
+/** Joins the other ranks, if there are any. @returns what leaves them */
+async function joined({ gpus, processes }: TrainOptions): Promise<() => Promise<void>> {
+  if ((gpus ?? processes) === undefined) return async () => {};
+  const { close, init } = await import('../distributed/index.js');
+  await init();
+  return close;
 }
 
 /** What a network depends on, and what its inputs must be read by later. */

@@ -141,6 +141,12 @@ class ThreadControl extends AskingControl {
     }).finally(() => worker.unref());
   }
 
+  /** What another rank's end leads to is not said: that a rank is gone is known in a moment, and this process then ends. */
+  endIfLost(): void {
+    Atomics.wait(this.#shared, SHARED.lost, 0, VERDICT_MS);
+    if (this.#isLost) process.exit(EXIT_LOST);
+  }
+
   hasLeft(rank: number): boolean {
     return Atomics.load(this.#shared, SHARED.ranks + rank) === 1;
   }
@@ -186,8 +192,7 @@ class ThreadControl extends AskingControl {
   /** Called before an error is printed that ends the process. */
   readonly #onUncaught = (error: unknown): void => {
     if (process.listenerCount('uncaughtException') > 0) return;
-    // It may be a consequence of another rank's end, which is known in a moment, and this process then ends without a word.
-    if (error instanceof DistributedError) Atomics.wait(this.#shared, SHARED.lost, 0, VERDICT_MS);
+    if (error instanceof DistributedError) this.endIfLost();
     if (!this.#isLost) this.#fail(`it failed with ${errorText(error)}`);
     if (this.#isLost) process.exit(EXIT_LOST);
   };
@@ -224,17 +229,24 @@ class ThreadControl extends AskingControl {
   }
 
   #hook(): void {
+    opened = this;
     process.on('uncaughtExceptionMonitor', this.#onUncaught);
     process.on('beforeExit', this.#onIdle);
     process.on('exit', this.#onExit);
   }
 
   #unhook(): void {
+    opened = undefined;
     process.off('uncaughtExceptionMonitor', this.#onUncaught);
     process.off('beforeExit', this.#onIdle);
     process.off('exit', this.#onExit);
   }
 }
+
+let opened: ThreadControl | undefined;
+
+/** For who catches a DistributedError: end this process without another word if it is because a rank is gone. */
+export const endIfLost = (): void => opened?.endIfLost();
 
 /** What the others need at most to say that a rank is gone, after a connection to it has ended. */
 const VERDICT_MS = 3000;
