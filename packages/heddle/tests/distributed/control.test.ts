@@ -1,5 +1,6 @@
 /** Processes that find each other, watch each other and end together: real processes, and none waits for longer than 10 s. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import { connect, createServer as createTcpServer } from 'node:net';
 import { describe, test } from 'node:test';
@@ -19,7 +20,10 @@ import {
   startWorld,
 } from './processes.js';
 
-const limited = (name: string, body: () => Promise<void>): void => void test(name, { timeout: 20_000 }, body);
+const limited = (name: string, body: () => Promise<void>, skip: string | false = false): void =>
+  void test(name, { timeout: 20_000, skip }, body);
+
+const noMpirun = spawnSync('mpirun', ['--version']).status === 0 ? false : 'no mpirun';
 
 /** The lines of all processes that `pattern` matches. */
 const lines = (ends: readonly RankEnd[], pattern: RegExp): string[] =>
@@ -67,15 +71,19 @@ describe('ranks that find each other', () => {
     assert.deepEqual([control.rank, control.worldSize, control.hasLeft(0)], [0, 1, false]);
   });
 
-  limited('under mpirun', async () => {
-    const { code, out, err } = await start(
-      'mpirun',
-      ['--allow-run-as-root', '--oversubscribe', '-n', '3', process.execPath, RANK, 'exchange'],
-      {},
-    ).ended;
-    assert.equal(code, 0, err);
-    assert.equal(out.match(/: value 0, value 1, value 2/g)?.length, 3);
-  });
+  limited(
+    'under mpirun',
+    async () => {
+      const { code, out, err } = await start(
+        'mpirun',
+        ['--allow-run-as-root', '--oversubscribe', '-n', '3', process.execPath, RANK, 'exchange'],
+        {},
+      ).ended;
+      assert.equal(code, 0, err);
+      assert.equal(out.match(/: value 0, value 1, value 2/g)?.length, 3);
+    },
+    noMpirun,
+  );
 
   limited('as tasks of Slurm', async () => {
     const job = String(process.pid);

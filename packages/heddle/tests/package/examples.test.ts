@@ -54,3 +54,13 @@ test('mnist.ts, 20 steps', async () => {
   const accuracy = Number(/test accuracy ([\d.]+) %/.exec(printed)?.[1]);
   assert.ok(accuracy > 30, printed);
 });
+
+test('distributed/train.ts, 20 steps of two processes', async () => {
+  const library = join(root, 'packages', 'heddle', 'bin', 'heddle.js');
+  const program = join(root, 'examples', 'dist', 'distributed', 'train.js');
+  const args = [library, 'launch', '-n', '2', '--device', 'cpu', program];
+  const { stdout } = await run(process.execPath, args, { cwd: root, env: { ...process.env, STEPS: '20' } });
+  const [, accuracy, rest] = /^epoch 1: .* test accuracy ([\d.]+) %.*\n(.*)$/s.exec(stdout) ?? [];
+  assert.ok(Number(accuracy) > 30, stdout);
+  assert.equal(rest, '', 'only rank 0 prints');
+});
