@@ -120,6 +120,7 @@ function sharedModules(root, users) {
 const fileOf = (root, target) =>
   target
     .replace(/^#platform\//, `${root}/core/platform/node/`)
+    .replace(/^#engine\//, `${root}/engine/node/`)
     .replace(/^#ops\//, `${root}/ops/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 

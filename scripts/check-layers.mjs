@@ -69,6 +69,7 @@ function allowed(from, to) {
 const fileOf = (target) =>
   target
     .replace(/^#platform\//, `${root}/core/platform/node/`)
+    .replace(/^#engine\//, `${root}/engine/node/`)
     .replace(/^#ops\//, `${root}/ops/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 

@@ -1,4 +1,5 @@
 /** Record and replay: a traced function as one program whose state is updated in place. */
+import { tuning } from '#engine/tuning.js';
 import { ArgumentError } from '../core/errors.js';
 import { holding } from '../core/holding.js';
 import { formatShape } from '../core/shape.js';
@@ -11,7 +12,6 @@ import { CompiledGraph } from './program.js';
 import { bufferOf, realize } from './realize.js';
 import { type BufferStorage, currentDevice } from './storage.js';
 import type { Handle, Trace } from './trace.js';
-import { tuning } from './tuner.js';
 
 /** Where a leaf of the program comes from at each run. */
 interface Source {

@@ -1,4 +1,5 @@
 /** Computing nodes when they are asked for. Programs are kept by the structure of their graphs. */
+import { tuning } from '#engine/tuning.js';
 import { shown } from '../core/arguments.js';
 import { type DType, describeValues, isInteger, isOf, type TypedArray, viewAs } from '../core/dtype.js';
 import { ArgumentError, DTypeError, InternalError, ShapeError } from '../core/errors.js';
@@ -13,7 +14,6 @@ import { fingerprint } from '../schedule/passes/canonical.js';
 import { CompiledGraph } from './program.js';
 import { BufferStorage, currentDevice, reclaim } from './storage.js';
 import { currentTrace, type Handle, setOwner } from './trace.js';
-import { tuning } from './tuner.js';
 
 export { ownerOf } from './trace.js';
 

@@ -1,4 +1,5 @@
 /** From a model to an engine. */
+import { tuning } from '#engine/tuning.js';
 import {
   aString,
   instance,
@@ -18,7 +19,6 @@ import { scheduleFor } from '../engine/program.js';
 import { type ResidentLeaf, ResidentProgram } from '../engine/resident-program.js';
 import { leavesRead, runBefore } from '../engine/run-before.js';
 import { BufferStorage, currentDevice } from '../engine/storage.js';
-import { tuning } from '../engine/tuner.js';
 import { withoutGradients } from '../graph/build.js';
 import type { GraphNode } from '../graph/node.js';
 import { Module } from '../nn/module.js';
