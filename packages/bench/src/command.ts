@@ -1,6 +1,6 @@
 /** The command `heddle bench`. */
 
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { DEVICE_HELP, positiveNumber, wholeNumber, wholeNumbers, words } from 'heddle/internal/cli/values.js';
 import type { BenchCollectivesOptions } from './collectives.js';
 import type { BenchDataOptions } from './data.js';
@@ -18,6 +18,7 @@ import type {
   BenchStartOptions,
   BenchVendorOptions,
 } from './run.js';
+import type { BenchScalingOptions } from './scaling.js';
 
 const CPU_EXAMPLES = `
 Cases:
@@ -224,7 +225,14 @@ export function addBench(root: Command, ended: (exitCode: number) => void): void
       const { benchMnist } = await import('./run.js');
       ended(await benchMnist(options));
     });
-  for (const add of [addStartBench, addDataBenches, addInferenceBench, addServeBench, addCollectivesBench])
+  for (const add of [
+    addStartBench,
+    addDataBenches,
+    addInferenceBench,
+    addServeBench,
+    addCollectivesBench,
+    addScalingBench,
+  ])
     add(bench, ended);
   bench
     .command('vendor')
@@ -416,5 +424,36 @@ function addCollectivesBench(bench: Command, ended: (exitCode: number) => void):
     .action(async (options: BenchCollectivesOptions) => {
       const { benchCollectives } = await import('./collectives.js');
       ended(await benchCollectives(options));
+    });
+}
+
+function addScalingBench(bench: Command, ended: (exitCode: number) => void): void {
+  bench
+    .command('scaling')
+    .summary('training steps of several processes, beside one and beside PyTorch: a minute')
+    .description(
+      'Weak scaling (each process has the whole batch) and strong scaling (a part of it), and the share of the exchange of ' +
+        'gradients that takes place beside other work. PyTorch (DistributedDataParallel) is measured in turns if python3 has it.',
+    )
+    .option(
+      '--ranks <list>',
+      'numbers of processes beside one, separated by commas (default: 2)',
+      wholeNumbers(2, 64),
+    )
+    .option('--networks <list>', 'of mlp, lenet5 and cnn (default: mlp,lenet5)', words)
+    .option('--batch <n>', 'examples (default: 512)', wholeNumber(1))
+    .addOption(
+      new Option('--device <name>', 'cpu or cuda (default: cuda, if there is a GPU)').choices([
+        'cpu',
+        'cuda',
+      ]),
+    )
+    .option('--rounds <n>', 'measurements of each (default: 20)', wholeNumber(1))
+    .option('--no-peer', 'Heddle alone')
+    .option('--json <file>', 'where to write (default: bench/results/scaling-<date>.json)')
+    .addHelpText('after', '\nExample:\n  $ heddle bench scaling --ranks 2,4 --networks lenet5 --batch 1024')
+    .action(async (options: BenchScalingOptions) => {
+      const { benchScaling } = await import('./scaling.js');
+      ended(await benchScaling(options));
     });
 }
