@@ -45,7 +45,7 @@ manualSeed(0);
 const x = randn([batch, ...inputShape]);
 const y = randint(0, CLASSES, [batch], { dtype: i32 });
 
-/** Each with a model of its own: a step changes its weights in place. */
+/** Each has its own model: a step changes the weights in place. */
 function training(exchanges: boolean): () => void {
   const model = programNamed(network).build(undefined, { inputShape, classes: CLASSES });
   const optimizer = new optim.Adam(model.parameters(), { lr: 1e-3 });

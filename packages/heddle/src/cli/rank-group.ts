@@ -92,7 +92,7 @@ export class RankGroup {
     const child = spawn(process.execPath, this.#words, {
       stdio: ['ignore', output, output, 'pipe'],
       env: { ...Object.fromEntries(inherited), ...env, HEDDLE_LAUNCHER: String(REPORTS) },
-      // A group of its own: Ctrl-C in the terminal reaches this process alone, which passes it on once.
+      // Its own process group: Ctrl-C in the terminal reaches this process alone, which passes it on once.
       detached: true,
     });
     this.#running.push({ rank, child });

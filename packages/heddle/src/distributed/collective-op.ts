@@ -1,6 +1,6 @@
 /**
  * Collectives as nodes of the graph: a routine of the device (NCCL, or the host's transport) makes the values. A node takes
- * tensors of one dtype and gives one flat tensor, in which each result has a place of its own: many gradients are one call,
+ * tensors of one dtype and gives one flat tensor, in which each result has its own place: many gradients are one call,
  * and are not copied together before.
  *
  * All ranks must make the same calls in the same order. So within a traced function each node also has the one made before it

@@ -3,7 +3,7 @@ import { f32, f64, i32, isFloat } from '../core/dtype.js';
 import type { Batched } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { clipGradNorm } from '../optim/index.js';
-import { cat, full, stack, tensor } from '../tensor/create.js';
+import { cat, full, stack, tensor, zeros } from '../tensor/create.js';
 import { noGrad } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { currentWorld, type World } from '../tensor/world.js';
@@ -86,7 +86,7 @@ export class TrainingStep {
       const mine = { loss: own.detach().cast(f32), size, isMean };
       const { seen, total, wishes } = world
         ? this.#ofAll(world, mine, parameters, model.buffers())
-        : { seen: mine.loss, total: size, wishes: this.#wishes };
+        : { seen: mine.loss, total: size, wishes: zeros([2]) };
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       check();
       const when = accumulation?.add(total, isMean, good) ?? good;

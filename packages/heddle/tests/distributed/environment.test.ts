@@ -146,7 +146,7 @@ describe('variables that say too little, or nothing sensible', () => {
     ['an address alone', { MASTER_ADDR: 'node0' }, /^MASTER_ADDR is set, but RANK and WORLD_SIZE are not\./],
     ['PMIx alone', { PMIX_RANK: '1' }, /^PMIX_RANK is set, but RANK and WORLD_SIZE are not\./],
     [
-      'a rank that is no number',
+      'a rank that is not a number',
       { ...TORCHRUN, RANK: 'one' },
       /^RANK=one: must be a whole number, at least 0\./,
     ],

@@ -1,5 +1,5 @@
 /**
- * A rank of the tests, in a process of its own: `rank.js <scenario> [argument]`. It prints `<rank>: …`, which the tests read.
+ * A rank of the tests, run as a process: `rank.js <scenario> [argument]`. It prints `<rank>: …`, which the tests read.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { DistributedError } from '../../src/core/errors.js';

@@ -42,7 +42,7 @@ export class MixedProgram implements Program {
   }
 }
 
-/** Launches as a program of their own: those before `first` have run. */
+/** Launches as a separate program: those before `first` have run. */
 const alone = (launches: readonly KernelLaunch[], first: number): readonly KernelLaunch[] =>
   launches.map((launch) =>
     launch.needs
