@@ -1,5 +1,5 @@
 /** `heddle bench collectives`: all-reduce between processes of this machine, over TCP and by MPI. */
-import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
+import { fork, spawn, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
@@ -11,6 +11,7 @@ import {
   writeResults,
 } from 'heddle/internal/cli/figures.js';
 import type { RankReport, RankSettings } from './collectives-child.js';
+import { outputOf } from './processes.js';
 
 export interface BenchCollectivesOptions {
   /** Numbers of processes (default 2 and 4). */
@@ -63,22 +64,6 @@ async function runRanks(by: 'tcp' | 'mpi', ranks: number, sizes: readonly number
   if (by === 'tcp') for (const child of children) child.on('message', passOn);
   const outputs = await Promise.all(children.map(outputOf));
   return JSON.parse(outputs[0]!) as RankReport[];
-}
-
-function outputOf(child: ChildProcess): Promise<string> {
-  let [output, errors] = ['', ''];
-  child.stdout!.on('data', (part) => {
-    output += String(part);
-  });
-  child.stderr!.on('data', (part) => {
-    errors += String(part);
-  });
-  return new Promise((resolve, reject) => {
-    child.once('close', (code) => {
-      if (code === 0) resolve(output);
-      else reject(new Error(`a process ended with ${code}: ${errors.trim()}`));
-    });
-  });
 }
 
 export async function runCollectivesBench({

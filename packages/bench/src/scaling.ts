@@ -1,7 +1,5 @@
 /** `heddle bench scaling`: training steps of several processes, beside one and beside PyTorch's DistributedDataParallel. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { spawn, spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,6 +12,7 @@ import {
   writeResults,
 } from 'heddle/internal/cli/figures.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
+import { freePort, outputOf } from './processes.js';
 import type { ScalingJob, ScalingReport } from './scaling-child.js';
 
 export interface BenchScalingOptions {
@@ -68,28 +67,6 @@ const NETWORKS: Readonly<Record<string, readonly number[]>> = {
   lenet5: [1, 28, 28],
   cnn: [1, 28, 28],
 };
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { readonly port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
-async function outputOf(child: ChildProcess): Promise<string> {
-  let [output, errors] = ['', ''];
-  child.stdout!.on('data', (part) => {
-    output += String(part);
-  });
-  child.stderr!.on('data', (part) => {
-    errors += String(part);
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
-  if (code !== 0) throw new Error(`a process ended with ${code}: ${errors.trim()}`);
-  return output;
-}
 
 /** What rank 0 of so many says. */
 async function run(

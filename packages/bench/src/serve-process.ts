@@ -2,10 +2,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { DeviceError } from 'heddle';
 import { MAIN } from 'heddle/internal/cli/main-path.js';
+import { freePort } from './processes.js';
 
 /** A service that runs. */
 export interface ServiceProcess {
@@ -46,15 +46,6 @@ export async function startService(folder: string, threads: number): Promise<Ser
     workers: childrenOf(pid).reduce((sum, own) => sum + cpuMicroseconds(own), 0),
   });
   return { port, grpcPort, cpu, close };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { readonly port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Of the clock that Linux counts CPU time by, in µs. */

@@ -1,0 +1,28 @@
+/** Processes that a benchmark starts. */
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+
+/** A port of this machine that nothing listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { readonly port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** What a process prints, when it has ended. @throws Error with what it says on stderr if it fails */
+export async function outputOf(child: ChildProcess): Promise<string> {
+  let [output, errors] = ['', ''];
+  child.stdout!.on('data', (part) => {
+    output += String(part);
+  });
+  child.stderr!.on('data', (part) => {
+    errors += String(part);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  if (code !== 0) throw new Error(`a process ended with ${code}: ${errors.trim()}`);
+  return output;
+}
