@@ -77,6 +77,17 @@ Examples:
   $ heddle bench layers --only copy,softmax,layernorm,logsumexp
 ${PEER_EXAMPLE('layers', 'torch_layers.py')}`,
     },
+    large: {
+      summary: 'products and convolutions of networks that fill a GPU: some minutes',
+      description:
+        'Device time of large matrix products and of every layer of resnet18, resnet50 and depthwise networks, forward and both ' +
+        'gradients, by own kernels.',
+      after: `
+Examples:
+  $ heddle bench large
+  $ heddle bench large --only matmul,gelu,conv-bf16-resnet18
+${PEER_EXAMPLE('large', 'torch_large.py')}`,
+    },
     train: {
       summary:
         'training steps of mlp, cnn and lenet5, on a GPU of resnet18 and gpt, too: about half a minute',
@@ -358,7 +369,7 @@ function addInferenceBench(bench: Command, ended: (exitCode: number) => void): v
     )
     .option(
       '--only <list>',
-      'cases or their first words: lenet5, resnet18-32, resnet18-224, resnet50-bf16 (on a GPU)',
+      'cases or their first words: lenet5, resnet18-32, resnet18-224, on a GPU resnet50-bf16, resnet50-int8',
       words,
     )
     .option('--seconds <n>', 'time for each case in each round', positiveNumber, 0.6)

@@ -12,6 +12,7 @@ import {
   spreadOf,
 } from 'heddle/internal/cli/figures.js';
 import type { TrainingSteps } from 'heddle/internal/cli/training-steps.js';
+import { ArgumentError } from 'heddle/internal/core/errors.js';
 import type { Device } from 'heddle/internal/runtime/device.js';
 import {
   type DeviceCase,
@@ -20,11 +21,12 @@ import {
   TRAIN_CASES,
   unnamedTrainCases,
 } from './device-cases.js';
+import { LARGE_CASES } from './large-cases.js';
 import { layerCases } from './layer-cases.js';
 import type { DevicePeers } from './peers.js';
 import { selectCases } from './workload.js';
 
-export type DeviceBench = 'kernels' | 'layers' | 'train';
+export type DeviceBench = 'kernels' | 'layers' | 'large' | 'train';
 
 export interface DeviceBenchOptions {
   /** Ids of cases, or their first words. Default: all. */
@@ -81,6 +83,8 @@ const METHOD = {
   layers:
     'Layers and losses: one program computes the result and the gradients of the input and of all weights. Optimizers: an ' +
     'update of 25 million parameters. Device time by events: a round repeats the program without a wait for about 10 ms; the figures are of seven rounds after a warm-up. Ceilings are of the same run.',
+  large:
+    "Own kernels, without the vendor's libraries, on random data. Device time by events: a round repeats the compiled program without a wait for about 10 ms; the figures are of seven rounds after a warm-up. Ceilings are of the same run.",
   train:
     'A step on a batch that is on the device: forward, backward and the optimizer. The figures are wall-clock time of ' +
     '200 steps (fewer above 2.5 ms) between two synchronisations, started at once as fit does, five rounds after one to ' +
@@ -88,7 +92,14 @@ const METHOD = {
     'them on an empty queue, 25 rounds after 100, or half a second, to warm up.',
 } as const;
 
-const CASES = { kernels: kernelCases, layers: layerCases } as const;
+const CASES = {
+  kernels: kernelCases,
+  layers: layerCases,
+  large: (large: boolean): readonly KernelCase[] => {
+    if (large) return LARGE_CASES;
+    throw new ArgumentError('[bench large] is for GPUs: on a processor, use heddle bench kernels.');
+  },
+} as const;
 
 /**
  * Device time of kernels, or of layers, losses, ops and optimizers.

@@ -68,6 +68,12 @@ const GPU_CASES: readonly InferenceCase[] = [
     precision: 'bf16',
     network: 'resnet50',
   }),
+  ...casesOf('resnet50-int8', [32], {
+    build: () => new ResNet50(3, 1000),
+    shape: [3, 224, 224],
+    precision: 'int8',
+    network: 'resnet50',
+  }),
   ...CPU_CASES,
 ];
 
@@ -88,9 +94,11 @@ export interface InferenceMeasurement extends Spread {
   readonly title: string;
   readonly batch: number;
   readonly launches: number;
+  /** On a GPU, of a run alone: the input is there, and the output stays. */
+  readonly device?: Spread;
   /** Of an engine with its one program: milliseconds and bytes of its file. */
   readonly load: { readonly ms: Spread; readonly bytes: number };
-  /** The best round of each mode; `ratio` is Heddle's median / the peer's: below 1 Heddle takes less. */
+  /** The best round of each mode; `ratio` is Heddle's median / the peer's, on a GPU that of `device`: below 1 Heddle takes less. */
   readonly peers: readonly (PeerLine & { readonly ratio?: number })[];
 }
 
@@ -120,7 +128,7 @@ export interface InferenceBenchOptions {
 const METHOD =
   'From an array of the host to an array of the host (engine.runArrays; session.run), one batch after the other, wall-clock. Heddle and its ' +
   'peers take turns, each in a round warms up for a third of its time; the medians are of the best round of each. On a GPU, the ' +
-  "peers' inputs and outputs stay there. load: loadEngine, from the second time on.";
+  "peers' inputs and outputs stay there, as Heddle's do in the time of the device. load: loadEngine, from the second time on.";
 
 /** @throws ArgumentError for an unknown case; the signal's reason */
 export async function runInferenceBench(options: InferenceBenchOptions): Promise<InferenceResults> {
@@ -153,6 +161,7 @@ async function measure(
     shapes: [of.shape],
     batchSizes: [of.batch],
     precision: of.precision,
+    ...(of.precision === 'int8' && { calibration: [randn([8, ...of.shape])] }),
   });
   const onnx = python === undefined ? undefined : await exported(model, of, folder);
   const best: { spread?: Spread } = {};
@@ -170,15 +179,18 @@ async function measure(
         peers.set(key, line);
     }
   }
+  const isGpu = currentDevice().target.model === 'threads';
+  const device = isGpu ? spreadOf((await engine.profile(of.batch, { each: false })).us) : undefined;
   const load = await loadTimes(engine, join(folder, `${of.id}.engine`));
   const { launches } = engine;
   engine.dispose();
   const spread = best.spread!;
   return {
     ...{ case: of.id, title: of.title, batch: of.batch, ...spread, launches: launches[0]!, load },
+    ...(device && { device }),
     peers: [...peers.values()].map((p) => ({
       ...p,
-      ...(p.us !== undefined && { ratio: rounded(spread.median / p.us) }),
+      ...(p.us !== undefined && { ratio: rounded((device ?? spread).median / p.us) }),
     })),
   };
 }
@@ -252,11 +264,11 @@ async function peerLines(
 }
 
 export function inferenceReport({ device, threads, measurements }: InferenceResults): string {
-  const rows = measurements.map(({ title, median, min, batch, launches, load, peers }) => {
+  const rows = measurements.map(({ title, median, min, batch, launches, device: alone, load, peers }) => {
     const timed = peers.filter((p) => p.us !== undefined);
     return [
       title,
-      ...[median, min].map((us) => us.toFixed(us < 100 ? 1 : 0)),
+      ...[median, min, ...(alone ? [alone.median] : [])].map((us) => us.toFixed(us < 100 ? 1 : 0)),
       ((batch / median) * 1e6).toFixed(0),
       String(launches),
       load.ms.median.toFixed(1),
@@ -268,7 +280,17 @@ export function inferenceReport({ device, threads, measurements }: InferenceResu
       p.skipped === undefined ? [] : [`skipped: ${id}, ${p.peer} ${p.mode}: ${p.skipped}`],
     ),
   );
-  const header = ['case', 'µs', 'min', 'images/s', 'launches', 'load ms', 'peers: median µs (ratio)'];
+  const onGpu = measurements.some(({ device: alone }) => alone);
+  const header = [
+    'case',
+    'µs',
+    'min',
+    ...(onGpu ? ['device'] : []),
+    'images/s',
+    'launches',
+    'load ms',
+    'peers: median µs (ratio)',
+  ];
   const head = `${device.description}${device.name === 'cpu' ? `; ONNX Runtime with ${threads} thread${threads === 1 ? '' : 's'}` : ''}`;
   return [head, table(header, rows), ...skipped].join('\n');
 }

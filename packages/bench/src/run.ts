@@ -132,7 +132,7 @@ export async function benchDevice(which: DeviceBench, options: BenchDeviceOption
   const measured = await watched(async (watch) => {
     const peers = vendor ? await onDevice(device, () => withVendor(read, watch)) : read;
     // Kernels are our own; a network takes what the tuner finds fastest.
-    if (which === 'kernels') process.env.HEDDLE_VENDOR = 'off';
+    if (which === 'kernels' || which === 'large') process.env.HEDDLE_VENDOR = 'off';
     return onDevice(device, () => measureDevice(which, { given, peers, ...(only && { only }), ...watch }));
   });
   if (!measured) return 130;

@@ -2,7 +2,7 @@
 import { turn } from '#platform/engine.js';
 import { aBoolean, above, integerFrom, type Rules } from '../core/arguments.js';
 import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js';
-import type { FusedCall } from '../schedule/launch.js';
+import type { FusedCall, Schedule } from '../schedule/launch.js';
 
 /** One launch of a program, timed separately on the memory that the others left. */
 export interface LaunchProfile {
@@ -71,6 +71,31 @@ export async function timeProgram(
   const samples: number[] = [];
   for (let i = 0; i < (slow ? Math.min(rounds, SLOW_ROUNDS) : rounds); i++) samples.push(await round(times));
   return samples;
+}
+
+/** A program of one launch of another. */
+export const compiledAlone = (device: Device, launch: Launch): Program =>
+  device.compile([{ ...launch, needs: [] }]);
+
+/** Device time of a program, and of each of its launches. */
+export async function profileProgram(
+  device: Device,
+  program: Program,
+  schedule: Schedule,
+  slots: readonly DeviceBuffer[],
+  options: ProfileOptions = {},
+): Promise<Profile> {
+  const us = await timeProgram(device, program, slots, options);
+  const launches: LaunchProfile[] = [];
+  if (options.each === false) return { us, launches };
+  for (const [i, { level, bytes, call, origins = [] }] of schedule.launches.entries()) {
+    const launch = program.launches[i]!;
+    const single = compiledAlone(device, launch);
+    const samples = await timeProgram(device, single, slots, options);
+    launches.push({ launch, level, bytes, call, origins, us: median(samples) });
+    single.dispose();
+  }
+  return { us, launches };
 }
 
 /** The middle one; of an even number the lower of both. */

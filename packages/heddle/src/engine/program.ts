@@ -7,7 +7,7 @@ import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js
 import type { Schedule } from '../schedule/launch.js';
 import { type ScheduleOptions, schedule } from '../schedule/schedule.js';
 import { keptSchedule } from './kept-schedule.js';
-import { median, type Profile, type ProfileOptions, timeProgram } from './profile.js';
+import { compiledAlone, type Profile, type ProfileOptions, profileProgram } from './profile.js';
 import { BufferStorage, requireOn } from './storage.js';
 import type { Tuner } from './tuner.js';
 
@@ -108,15 +108,10 @@ export class CompiledGraph {
   #make(): Made {
     if (this.#made) return this.#made;
     const program = this.device.compile(this.#launches);
-    const single = env('HEDDLE_DEBUG') >= 2 ? this.#launches.map((l) => this.#alone(l)) : [];
+    const single = env('HEDDLE_DEBUG') >= 2 ? this.#launches.map((l) => compiledAlone(this.device, l)) : [];
     this.#made = { program, single };
     debug(1, () => `compiled ${this.launches} launches: ${phasesSince(this.#before) || 'less than 1 ms'}`);
     return this.#made;
-  }
-
-  /** A program of one launch of this one. */
-  #alone(launch: Launch): Program {
-    return this.device.compile([{ ...launch, needs: [] }]);
   }
 
   get launches(): number {
@@ -162,20 +157,10 @@ export class CompiledGraph {
   async profile(leaves: readonly DeviceBuffer[], options: ProfileOptions = {}): Promise<Profile> {
     const results: BufferStorage[] = [];
     const slots = this.#memory(leaves, results, 'profile');
-    const { device } = this;
     const { program } = this.#make();
-    const us = await timeProgram(device, program, slots, options);
-    const launches = [];
-    for (const [i, { level, bytes, call, origins = [] }] of this.schedule.launches.entries()) {
-      if (options.each === false) break;
-      const launch = program.launches[i]!;
-      const single = this.#alone(launch);
-      const samples = await timeProgram(device, single, slots, options);
-      launches.push({ launch, level, bytes, call, origins, us: median(samples) });
-      single.dispose();
-    }
+    const profile = await profileProgram(this.device, program, this.schedule, slots, options);
     for (const result of results) result.release();
-    return { us, launches };
+    return profile;
   }
 
   /** What a run works on: the leaves, memory for the results, which it adds to `results`, the arena. */

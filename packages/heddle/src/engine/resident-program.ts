@@ -2,6 +2,7 @@
 import { type CarriedFiles, carrying } from '../runtime/carried-files.js';
 import type { Device, DeviceBuffer, Program } from '../runtime/device.js';
 import type { Schedule } from '../schedule/launch.js';
+import { type Profile, type ProfileOptions, profileProgram } from './profile.js';
 import { launchesOf, resultBytes } from './program.js';
 import { BufferStorage } from './storage.js';
 
@@ -71,6 +72,11 @@ export class ResidentProgram {
   /** Run on what the inputs have been written with. */
   run(): void {
     this.#program.run(this.#slots);
+  }
+
+  /** Device time of a run on what the inputs have been written with. */
+  profile(options?: ProfileOptions): Promise<Profile> {
+    return profileProgram(this.device, this.#program, this.schedule, this.#slots, options);
   }
 
   /** The first bytes of an output, as the last run has left it. What is started before this resolves comes after it. */

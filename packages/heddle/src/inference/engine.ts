@@ -1,10 +1,11 @@
 /** Engines: models compiled for inference. */
-import { aList, aString, integerFrom, requireArgument } from '../core/arguments.js';
+import { aList, aString, integerFrom, requireArgument, requireOptions } from '../core/arguments.js';
 import { concatBytes } from '../core/bytes.js';
 import type { TypedArray } from '../core/dtype.js';
 import { ArgumentError, DeviceError, DTypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape, sizeOf } from '../core/shape.js';
 import { leafOf } from '../engine/ownership.js';
+import { PROFILE, type Profile, type ProfileOptions } from '../engine/profile.js';
 import { bufferOf, decode, encode, realize } from '../engine/realize.js';
 import { reclaim, requireOn } from '../engine/storage.js';
 import * as b from '../graph/build.js';
@@ -123,6 +124,21 @@ export class Engine {
           : concatBytes(parts.filter((_, at) => at % outputs.length === i));
       return decode(own, dtype);
     });
+  }
+
+  /**
+   * Device time of a run on a batch of zeros, or of what was last run, and of each of its launches.
+   * @param batch one of `batchSizes`
+   * @throws ArgumentError for another batch, or unknown options
+   */
+  async profile(batch: number, options: ProfileOptions = {}): Promise<Profile> {
+    requireOptions('profile', options, PROFILE);
+    this.#requireLive();
+    const known = this.#programs.find((p) => p.batch === batch);
+    if (known) return known.program.profile(options);
+    throw new ArgumentError(
+      `[profile] there is no program for a batch of ${batch}. Expected one of: ${this.batchSizes.join(', ')}.`,
+    );
   }
 
   /**
