@@ -170,6 +170,11 @@ export interface KernelIo {
    */
   readonly finish: (split: readonly number[]) => IrFunction;
   /**
+   * How many tensors like the node the epilogue reads, each value with those at its own position. A kernel that brings these
+   * values itself passes them to `finish` after the coordinates, and finds the tensors at the arguments `{ beside: 0 }` and so on.
+   */
+  readonly beside?: number;
+  /**
    * Functions of windows of the node's values are wanted instead of the values. `output` has an element for each window,
    * and `finish` takes all values of a window, in row order, and the window's coordinates. An array of the thread's stands
    * for all its values.
@@ -203,6 +208,8 @@ export type StageArgument =
   | { readonly output: true }
   /** The result of an op of `also`. */
   | { readonly also: string }
+  /** See `KernelIo.beside`. */
+  | { readonly beside: number }
   /** Memory that lives during this plan: equal names are the same memory. */
   | { readonly scratch: string; readonly bytes: number }
   | { readonly value: Scalar };

@@ -108,7 +108,8 @@ export function runInSimulator(
       const arg = args[i]!;
       if ('value' in arg) return [name, arg.value] as const;
       if ('output' in arg) return [name, output] as const;
-      if ('also' in arg) throw new Error('these stages have one result');
+      if ('also' in arg || 'beside' in arg)
+        throw new Error('these stages have one result, and no tensor beside it');
       const dtype = isBuffer(schema) ? schema.dtype : schema;
       if ('input' in arg) return [name, seenAs(dtype, inputs[arg.input]!)] as const;
       const known =
@@ -141,7 +142,8 @@ export async function runOnDevice(
     const places = args.map((arg) => {
       if ('value' in arg) return arg;
       if ('output' in arg) return { slot: result, offset: 0 };
-      if ('also' in arg) throw new Error('these stages have one result');
+      if ('also' in arg || 'beside' in arg)
+        throw new Error('these stages have one result, and no tensor beside it');
       if ('input' in arg) return { slot: sources[arg.input]!, offset: 0 };
       if (!scratch.has(arg.scratch)) scratch.set(arg.scratch, add(arg.bytes));
       return { slot: scratch.get(arg.scratch)!, offset: 0 };

@@ -49,17 +49,28 @@ const problemOf = ({ batches, M, N, K, transposedA, transposedB }: Layout): Matm
 const values = (count: number, seed: number): Float32Array =>
   noise(count, seed).map((v) => fromBf16(toBf16(v)));
 
-function check(layout: Layout, tile: WarpgroupTile, dtype: DType): void {
+/** (value, batch, row, column, what lies beside) → value + first − second. */
+const combined = (dtype: DType, beside: number) =>
+  irFunction(([v, , , , w, x]) => {
+    const sum = k.alu('add', [k.cast(f32, v!), k.cast(f32, w!)]);
+    return k.cast(dtype, beside > 1 ? k.alu('sub', [sum, k.cast(f32, x!)]) : sum);
+  });
+
+/** @param beside how many matrices like the result the epilogue takes */
+function check(layout: Layout, tile: WarpgroupTile, dtype: DType, beside = 0): void {
   const { batches, M, N, K } = layout;
-  const p = problemOf(layout);
+  const p = { ...problemOf(layout), ...(beside > 0 && { finish: combined(dtype, beside) }) };
   assert.ok(suitsWarpgroups(p, dtype));
-  const { kernel, grid, threads } = matmulWarpgroups(p, tile, dtype, 2);
+  const { kernel, grid, threads } = matmulWarpgroups(p, { ...tile, beside }, dtype, 2);
   const [x, y] = [values(batches * M * K, 1), values(batches * K * N, 2)];
   const stored = (v: Float32Array) => (dtype === f32 ? v : Uint16Array.from(v, toBf16));
   const inParts = tile.splits > 1;
   const size = batches * M * N;
   const out = inParts || dtype === f32 ? new Float32Array(size * tile.splits) : new Uint16Array(size);
-  simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out });
+  const [first, second] = [1, 2].map((n) => (n <= beside ? values(size, 2 + n) : new Float32Array(size)));
+  const taken = [['first', first!] as const, ['second', second!] as const].slice(0, beside);
+  const brought = Object.fromEntries(taken.map(([name, v]) => [name, stored(v)]));
+  simulate(kernel, { grid, block: threads }, { a: stored(x), b: stored(y), c: out, ...brought });
   const at = (
     { batchStrides, rowStride, columnStride }: OperandLayout,
     batch: number,
@@ -78,8 +89,15 @@ function check(layout: Layout, tile: WarpgroupTile, dtype: DType): void {
     for (let part = 0; part < tile.splits; part++) got += out[part * size + n] as number;
     if (!inParts && dtype !== f32) got = fromBf16(out[n] as number);
     // The sums are exact but for a rounding of each wgmma; the result is rounded to its dtype.
-    const bound = total * (K / 8) * 2 ** -24 + (inParts || dtype === f32 ? 0 : Math.abs(sum) * 2 ** -8);
-    assert.ok(Math.abs(got - sum) <= bound, `(${batch}, ${i}, ${j}): ${got} for ${sum} ± ${bound}`);
+    const wanted = sum + first![n]! - second![n]!;
+    const rounded = (v: number): number => Math.abs(v) * (dtype === f32 ? 2 ** -24 : 2 ** -8);
+    // In f32: of value + first, and of that − second.
+    const additions = (Math.abs(sum + first![n]!) + Math.abs(wanted)) * 2 ** -23;
+    const bound =
+      total * (K / 8) * 2 ** -24 +
+      (inParts || dtype === f32 ? 0 : rounded(sum)) +
+      (beside > 0 ? rounded(wanted) + additions : 0);
+    assert.ok(Math.abs(got - wanted) <= bound, `(${batch}, ${i}, ${j}): ${got} for ${wanted} ± ${bound}`);
   }
 }
 
@@ -127,6 +145,40 @@ test('blocks that share K give parts', () =>
     { groups: 1, each: 1, columns: 64, stages: 3, splits: 2 },
     bf16,
   ));
+
+for (const [name, layout, tile, dtype, beside] of [
+  [
+    'tiles beyond the matrix',
+    { batches: 1, M: 200, N: 72, K: 72 },
+    { groups: 2, each: 1, columns: 64 },
+    bf16,
+    1,
+  ],
+  [
+    'an odd number of them',
+    { batches: 1, M: 328, N: 192, K: 72 },
+    { groups: 1, each: 1, columns: 192 },
+    bf16,
+    2,
+  ],
+  [
+    'two blocks of rows',
+    { batches: 1, M: 264, N: 136, K: 72 },
+    { groups: 2, each: 2, columns: 128 },
+    bf16,
+    2,
+  ],
+  ['batches', { batches: 3, M: 72, N: 72, K: 72 }, { groups: 1, each: 1, columns: 64 }, bf16, 1],
+  [
+    'tf32',
+    { batches: 1, M: 136, N: 68, K: 100, transposedB: true },
+    { groups: 2, each: 1, columns: 64 },
+    f32,
+    2,
+  ],
+] as const)
+  test(`an epilogue takes matrices beside the sums: ${name}`, () =>
+    check(layout, { ...tile, ...plain }, dtype, beside));
 
 test('many parts are added by several threads each', () => {
   const [M, N, splits] = [5, 36, 45];

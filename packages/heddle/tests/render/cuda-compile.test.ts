@@ -4,6 +4,7 @@ import { describe, test } from 'node:test';
 import { ARCHITECTURES, type Architecture, compileCheck } from '../../scripts/compile-cuda.js';
 import { bf16, f32, i8, u8 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
+import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
 import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { compile } from '../../src/kernel/passes/pipeline.js';
@@ -37,11 +38,19 @@ const textOf = (overlapped: boolean) =>
   kernels.map((ir) => renderCuda(compile(ir, { ...target, overlapped })));
 const ampere = textOf(false);
 
-/** A product as large networks have it. */
-function warpgroupKernel() {
+/** A product as large networks have it, and one whose epilogue adds two matrices. */
+function warpgroupProducts() {
   const layout = { offset: 0, batch: [], batchStrides: [], rowStride: 4096, columnStride: 1 };
   const p = { batches: 1, M: 4096, N: 4096, K: 4096, a: layout, b: layout, finish: irFunction(([v]) => v!) };
-  return matmulWarpgroups(p, { groups: 2, each: 1, columns: 256, stages: 4, splits: 1 }, bf16, 132);
+  const add = irFunction(([v, , , , w, x]) => {
+    const sum = k.alu('add', [k.cast(f32, v!), k.cast(f32, w!)]);
+    return k.cast(bf16, k.alu('add', [sum, k.cast(f32, x!)]));
+  });
+  const tile = { groups: 2, each: 1, columns: 256, stages: 2, splits: 1 } as const;
+  return [
+    matmulWarpgroups(p, { ...tile, stages: 4 }, bf16, 132),
+    matmulWarpgroups({ ...p, finish: add }, { ...tile, beside: 2 }, bf16, 132),
+  ];
 }
 
 /** Convolutions as large networks have them, of the tiles that each direction takes first. */
@@ -82,7 +91,7 @@ const hopperKernels = [
   throughTiles(64, 32),
   ...[1, 2, 3].map((dimensions) => walked(pixelsOf(dimensions))),
   walkedBack({ sizes: [2, 8, 8, 16], walk: { from: [0, 0], counts: [8, 8] }, first: [0, 0, 0] }),
-  ...[warpgroupKernel(), ...warpgroupConvolutions()].map(({ kernel: ir, threads }) => ({ ir, threads })),
+  ...[...warpgroupProducts(), ...warpgroupConvolutions()].map(({ kernel: ir, threads }) => ({ ir, threads })),
 ].map(({ ir, threads = 256 }: HopperKernel, i) => ({ ir: { ...ir, name: `${ir.name}${i}` }, threads }));
 
 /**

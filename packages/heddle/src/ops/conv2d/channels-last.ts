@@ -11,6 +11,7 @@ import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
 import { matmulSum } from '../matmul/cuda-store.js';
+import { finishedStage } from '../matmul/warpgroup.js';
 import { WARPGROUPS, warpgroupName, warpgroupTiles } from '../matmul/warpgroup-tiles.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
@@ -174,7 +175,7 @@ function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction)
   const { target } = io;
   const { dtype } = problem;
   if (target.capability !== WARPGROUPS || dtype === i8 || !suitsConvolution(problem)) return [];
-  const p = joined({ ...problem, finish: matrixOf(io, direction).finish });
+  const p = joined({ ...problem, finish: matrixOf(io, direction).finish, beside: io.beside });
   return warpgroupTiles(asProduct(p, isWeight), target, MOST_TILES).map((tile) => ({
     name: `last-${warpgroupName(tile, dtype)}`,
     plan: () => {
@@ -184,7 +185,7 @@ function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction)
       }
       const kernel = convolveWarpgroups(p, tile, target.units);
       if (tile.splits > 1) return inParts(io, direction, kernel, tile.splits);
-      return [gridStage(kernel, ...SOURCES, { output: true })];
+      return [finishedStage(kernel)];
     },
   }));
 }

@@ -46,6 +46,8 @@ export interface LastProblem extends Convolution {
   readonly apart?: { readonly row: number; readonly pixel: number };
   /** (value, image, row, column, channel) → the value to store. */
   readonly finish: IrFunction;
+  /** `KernelIo.beside` */
+  readonly beside?: number | undefined;
 }
 
 /** Elements along K that are multiplied at a time. */

@@ -20,16 +20,14 @@ import {
   type OperandStart,
   type OperandTiles,
   type PipelineContext,
-  type ResultPlaces,
   rowsOf,
-  type SumsTile,
   tilesOf,
+  type WarpgroupKernel,
   type WarpgroupOperand,
-  type WarpgroupPlace,
-  type WarpgroupResult,
   type WarpgroupTile,
 } from '../matmul/warpgroup.js';
 import { finishInMatrix, matrixOperand, matrixResult } from '../matmul/warpgroup-product.js';
+import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
 import type { WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
 import { type LastProblem, phasesOf } from './last-product.js';
@@ -307,6 +305,8 @@ function pixelOf(batch: number, row: number, { i32, idiv, work }: PipelineContex
 
 function finishInPhase(
   v: number,
+  _first: number,
+  _second: number,
   batch: number,
   row: number,
   column: number,
@@ -433,14 +433,20 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
   const K = Math.ceil(count / phases) * rounded(p.inputs);
   const sizes = { batches: phases, M: p.images * counts[0] * counts[1], N: p.outputs, K };
   // Blocks do not share the sums of phases.
-  return { ...sizes, dtype, whole: phases > 1, turned: { a: false, b: false } };
+  return {
+    ...sizes,
+    dtype,
+    whole: phases > 1,
+    beside: phases === 1 ? p.beside : 0,
+    turned: { a: false, b: false },
+  };
 }
 
 /**
  * The convolution of x (N, H, W, C) with w (O, kH, kW, C), or with `adjoint` the input gradient from dY and w. If blocks share
  * sums, parts of it in f32, (split, pixel, output).
  */
-export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): GridKernel {
+export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): WarpgroupKernel {
   const taps = tapsOf(p);
   const { phases, vertical, horizontal } = taps;
   const { batches, M, N } = asProduct(p, false);

@@ -17,7 +17,7 @@ import { matmulTensor } from './tensor-core.js';
 import type { TensorOperand } from './tensor-core-fragments.js';
 import type { TensorTile } from './tensor-core-panel.js';
 import { tensorTiles } from './tensor-core-tiles.js';
-import type { WarpgroupTile } from './warpgroup.js';
+import { finishedStage, type WarpgroupTile } from './warpgroup.js';
 import { matmulWarpgroups, suitsWarpgroups, turnedOf } from './warpgroup-product.js';
 import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles } from './warpgroup-tiles.js';
 
@@ -45,7 +45,7 @@ function warpgroupStages(
   dtype: DType,
 ): readonly Stage[] {
   const product = matmulWarpgroups(p, tile, dtype, units);
-  if (tile.splits === 1) return [gridStage(product, { input: 0 }, { input: 1 }, { output: true })];
+  if (tile.splits === 1) return [finishedStage(product)];
   return sumOf(p, product, tile.splits, dtype);
 }
 

@@ -51,6 +51,8 @@ export interface MatmulProblem {
   readonly finish: IrFunction;
   /** `finish` does more than give the value back. Default: false. */
   readonly followed?: boolean;
+  /** `KernelIo.beside` */
+  readonly beside?: number | undefined;
 }
 
 /** The offset of a batch, as a device function. */

@@ -2,7 +2,6 @@
 import { type DType, f32 } from '../../core/dtype.js';
 import { tensorMap } from '../../kernel/ir/types.js';
 import type { Memory } from '../../kernel/language/language.js';
-import type { GridKernel } from '../tiled.js';
 import type { MatmulProblem, OperandLayout } from './cpu.js';
 import {
   byWarpgroups,
@@ -11,14 +10,13 @@ import {
   type OperandTiles,
   type PipelineContext,
   rowsOf,
-  type SumsTile,
   type Turned,
   tilesOf,
+  type WarpgroupKernel,
   type WarpgroupOperand,
-  type WarpgroupPlace,
-  type WarpgroupResult,
   type WarpgroupTile,
 } from './warpgroup.js';
+import type { MatrixPlace, SumsTile, WarpgroupPlace, WarpgroupResult } from './warpgroup-result.js';
 
 /** How an operand lies for the copy engine: along K, or along its rows; undefined if it does not take it. */
 interface Along {
@@ -126,16 +124,19 @@ export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupO
 /** Passes the finished value of two neighbours in a row to `keep`: without a branch where no tile goes beyond the matrix. */
 export function finishInMatrix(
   v: number,
+  first: number,
+  second: number,
   batch: number,
   row: number,
   column: number,
   keep: (v: number) => void,
-  { cast, finish, work }: PipelineContext,
+  context: PipelineContext,
 ): void {
+  const { finished, work } = context;
   const { across, columns, down, rows, sizes } = work;
   const isWhole = down * rows === sizes.M && across * columns === sizes.N;
-  if (isWhole) keep(finish(cast(v), batch, row, column));
-  else if (row < sizes.M && column < sizes.N) keep(finish(cast(v), batch, row, column));
+  if (isWhole) keep(finished(v, first, second, batch, row, column, context));
+  else if (row < sizes.M && column < sizes.N) keep(finished(v, first, second, batch, row, column, context));
 }
 
 function storeInMatrix(
@@ -151,12 +152,26 @@ function storeInMatrix(
   tmaStore(c, to, row, column, cs, group, held, 0, 0);
 }
 
+function loadInMatrix(
+  to: Memory,
+  tile: number,
+  held: number,
+  from: Memory,
+  { batch, row, column }: MatrixPlace,
+  full: Memory,
+  barrier: number,
+  { tmaLoad }: PipelineContext,
+): void {
+  tmaLoad(to, tile, held, 0, 0, from, batch, row, column, full, barrier);
+}
+
 /** A matrix of each batch, or of each part of each batch. */
 export const matrixResult = (batches: number, M: number, N: number): WarpgroupResult => ({
   schema: (dtype, [rows, columns]) => tensorMap(dtype, { sizes: [batches, M, N], box: [1, rows, columns] }),
   places: { byEngine: true },
   finishAt: finishInMatrix,
   storeTile: storeInMatrix,
+  loadTile: loadInMatrix,
 });
 
 /**
@@ -169,7 +184,7 @@ export function matmulWarpgroups(
   tile: WarpgroupTile,
   dtype: DType,
   units: number,
-): GridKernel {
+): WarpgroupKernel {
   const { M, N, K, batches, finish } = p;
   const both = { batches, inner: K, dtype };
   const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });

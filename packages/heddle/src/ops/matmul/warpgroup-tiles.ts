@@ -30,7 +30,12 @@ export interface WarpgroupSizes extends Pick<MatmulProblem, 'batches' | 'M' | 'N
   /** Blocks may not share K. Default: they may. */
   readonly whole?: boolean;
   readonly turned: Turned;
+  /** How many matrices like the result the epilogue takes beside the sums. Default: none. */
+  readonly beside?: number | undefined;
 }
+
+/** Stages that keep wgmma busy while memory answers. */
+const STAGES = 4;
 
 interface RatedTile extends WarpgroupTile {
   readonly speed: number;
@@ -38,7 +43,7 @@ interface RatedTile extends WarpgroupTile {
 
 const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, batches, dtype, turned, whole } = p;
+    const { M, N, K, batches, beside = 0, dtype, turned, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
     for (const [shape, speed] of SHAPES) {
@@ -47,10 +52,14 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
       const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
-      const one: WarpgroupTile = { ...shape, stages: 1, splits: 1 };
-      const fixed = warpgroupBytes({ ...one, stages: 0 }, turned);
-      const each = warpgroupBytes(one, turned) - fixed;
-      const stages = Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
+      const stagesWith = (beside: number): number => {
+        const none: WarpgroupTile = { ...shape, beside, stages: 0, splits: 1 };
+        const fixed = warpgroupBytes(none, turned);
+        const each = warpgroupBytes({ ...none, stages: 1 }, turned) - fixed;
+        return Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
+      };
+      // Long sums need the memory for their stages.
+      const brought = [2, 1].find((n) => n <= beside && stagesWith(n) >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
       const least = Math.ceil(K / LEVEL.tensor);
       for (const splits of whole
@@ -58,7 +67,9 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
         : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...manySplits(tiles, units)])) {
         if (splits < least || splits > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
-        yield { ...shape, stages, splits, speed };
+        // Parts are finished by another kernel.
+        const besideSums = splits === 1 ? brought : 0;
+        yield { ...shape, stages: stagesWith(besideSums), splits, speed, beside: besideSums };
       }
     }
   },
@@ -76,7 +87,10 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     // Shared memory gives 128 bytes in a cycle: what is turned is read and written, and wgmma reads each operand's rows.
     const turning = turnedRows(tile, p.turned);
     const moved = turning > 0 ? 2 * turning + tile.groups * tile.each * (64 + columns) : 0;
-    const each = chunks * Math.max(product, moved) + warpgroup.store * rows * columns;
+    const { brought, read } = warpgroup.beside;
+    const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
+    const beside = (ours * brought + (all - ours) * read) * p.dtype.bytes;
+    const each = chunks * Math.max(product, moved) + (warpgroup.store + beside) * rows * columns;
     return Math.ceil(tiles / units) * each + latency + sumCycles(p, splits, units);
   },
 };

@@ -10,18 +10,22 @@
  * the copy engine takes them, so that a warpgroup goes on without waiting for memory.
  */
 import { type DType, f32 } from '../../core/dtype.js';
+import type { Stage } from '../../graph/fused-op.js';
 import { wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import type { BufferSchema } from '../../kernel/ir/types.js';
-import {
-  asCast,
-  type Cast,
-  type Constants,
-  defineKernel,
-  type Intrinsics,
-  type Memory,
-} from '../../kernel/language/language.js';
+import { asCast, type Constants, defineKernel, type Memory } from '../../kernel/language/language.js';
+import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
+import {
+  finished,
+  loadBeside,
+  type ResultContext,
+  type ResultWork,
+  storeSums,
+  type WarpgroupPlace,
+  type WarpgroupResult,
+} from './warpgroup-result.js';
 
 /** How the work is cut. */
 export interface WarpgroupTile {
@@ -34,6 +38,11 @@ export interface WarpgroupTile {
   readonly stages: number;
   /** Blocks that share the sum over K: they give its parts, if there are several. */
   readonly splits: number;
+  /**
+   * How many of the matrices that an epilogue takes beside the sums the copy engine brings, at most 2; it reads the others itself.
+   * Default: none.
+   */
+  readonly beside?: number;
 }
 
 /** Bytes of a row of a tile. */
@@ -60,9 +69,15 @@ export interface Turned {
 export const turnedRows = (tile: WarpgroupTile, { a, b }: Turned): number =>
   (a ? rowsOf(tile) : 0) + (b ? tile.columns : 0);
 
-/** Bytes of shared memory: the stages, two steps of what is turned, and two tiles of sums for each warpgroup. */
+/**
+ * Bytes of shared memory: the stages, two steps of what is turned, and for each warpgroup two tiles of sums, and two of
+ * each matrix that the epilogue takes beside them.
+ */
 export const warpgroupBytes = (tile: WarpgroupTile, turned: Turned): number =>
-  (tile.stages * (rowsOf(tile) + tile.columns) + 2 * turnedRows(tile, turned) + tile.groups * 2 * ROWS) * ROW;
+  (tile.stages * (rowsOf(tile) + tile.columns) +
+    2 * turnedRows(tile, turned) +
+    tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) *
+  ROW;
 
 /** Where an operand's tile begins. */
 export interface OperandStart {
@@ -105,45 +120,6 @@ export const tilesOf = (k: boolean, along: number, dtype: DType): OperandTiles =
   turned: !k && dtype === f32,
 });
 
-/** All that the device functions of a result have to know: what they find as `work.c`. */
-export interface ResultPlaces {
-  /** Whether the copy engine stores. */
-  readonly byEngine: boolean;
-}
-
-/** Where the sums go: device functions. */
-export interface WarpgroupResult {
-  /** Of C: a tensor map for the copy engine, a buffer if threads store. @param box rows and columns of a tile */
-  schema(dtype: DType, box: readonly [number, number]): BufferSchema;
-  readonly places: ResultPlaces;
-  /** Passes the finished value of two neighbours in a row to `keep`, if they are in C: an epilogue may store more than that. */
-  finishAt(
-    v: number,
-    batch: number,
-    row: number,
-    column: number,
-    keep: (v: number) => void,
-    context: PipelineContext,
-  ): void;
-  /** Stores a tile of `cs` whose first element is this one: by one thread, or without the copy engine by all of a group. */
-  storeTile(
-    c: Memory,
-    cs: Memory,
-    tile: SumsTile,
-    at: WarpgroupPlace,
-    row: number,
-    column: number,
-    context: PipelineContext,
-  ): void;
-}
-
-/** One of the tiles that a warpgroup's sums go by way of, and the thread's number in the warpgroup. */
-export interface SumsTile {
-  readonly group: number;
-  readonly held: number;
-  readonly thread: number;
-}
-
 /** C (batch, row, column) = sums over all terms and along K of A (row, k) · B (column, k). */
 export interface WarpgroupProblem {
   readonly name: string;
@@ -166,16 +142,8 @@ export interface WarpgroupProblem {
 }
 
 /** All that the device functions have to know when the kernel is compiled. */
-interface WarpgroupWork {
-  readonly sizes: { readonly M: number; readonly N: number; readonly batches: number };
-  readonly groups: number;
-  readonly each: number;
+interface WarpgroupWork extends ResultWork {
   readonly stages: number;
-  /** Of a tile of C, and of all of them. */
-  readonly rows: number;
-  readonly columns: number;
-  readonly down: number;
-  readonly across: number;
   /** Tiles are taken band by band, and in a band of so many rows of tiles column by column. */
   readonly band: number;
   readonly splits: number;
@@ -187,24 +155,14 @@ interface WarpgroupWork {
   readonly share: number;
   readonly depth: number;
   readonly step: number;
-  /** Of the tiles that C goes by way of: columns, and how many make a tile of C. */
-  readonly width: number;
-  readonly panels: number;
   readonly a: OperandTiles;
   readonly b: OperandTiles;
-  readonly c: ResultPlaces;
   /** Whether an operand is turned. */
   readonly turns: boolean;
-  readonly inParts: boolean;
 }
 
-export interface PipelineContext extends Intrinsics {
+export interface PipelineContext extends ResultContext {
   readonly work: WarpgroupWork;
-  readonly cast: Cast<'f32'>;
-  readonly finish: IrFunction;
-  readonly out: DType;
-  readonly ROWS: number;
-  readonly THREADS: number;
   readonly eachTile: typeof eachTile;
   readonly lengthOf: typeof lengthOf;
   readonly load: typeof load;
@@ -213,19 +171,6 @@ export interface PipelineContext extends Intrinsics {
   readonly turn: typeof turn;
   readonly turnPanel: typeof turnPanel;
   readonly multiply: typeof multiply;
-  readonly storeSums: typeof storeSums;
-  readonly finishAt: WarpgroupResult['finishAt'];
-  readonly storeTile: WarpgroupResult['storeTile'];
-}
-
-/** The part of the product that a block works on: where its tile of C begins, and its stages along K. */
-export interface WarpgroupPlace {
-  readonly split: number;
-  readonly batch: number;
-  readonly row: number;
-  readonly column: number;
-  readonly from: number;
-  readonly end: number;
 }
 
 /** Stages along K of a batch. */
@@ -354,75 +299,21 @@ function multiply(
   commitWgmma();
 }
 
-/**
- * Finishes the sums of a warpgroup, and stores them: two tiles of `cs` take turns. All values of a tile are finished before the
- * first is stored, so that their instructions overlap.
- */
-function storeSums(
-  c: Memory,
-  sums: Memory,
-  cs: Memory,
-  group: number,
-  at: WarpgroupPlace,
-  context: PipelineContext,
-): void {
-  const { fenceAsync, groupBarrier, idiv, lane, local, store2, threadIdx, tmaCommit, tmaWait, vec2 } =
-    context;
-  const { cast, finishAt, out, storeTile, work, ROWS, THREADS } = context;
-  const { each, inParts, panels, width } = work;
-  const { byEngine } = work.c;
-  const thread = threadIdx.x % THREADS;
-  const inTile = 16 * idiv(thread, 32) + idiv(thread % 32, 4);
-  const top = at.row + group * each * ROWS;
-  const values = local(out, idiv(width, 2));
-  for (let e = 0; e < each; e++) {
-    for (let panel = 0; panel < panels; panel++) {
-      for (let i = 0; i < idiv(width, 8); i++) {
-        const of = 4 * (panel * idiv(width, 8) + i);
-        const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
-        for (let half = 0; half < 2; half++) {
-          const row = top + e * ROWS + inTile + 8 * half;
-          const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
-          const keep = (finished: number) => {
-            values[4 * i + 2 * half] = lane(finished, 0);
-            values[4 * i + 2 * half + 1] = lane(finished, 1);
-          };
-          if (inParts) keep(v);
-          else {
-            // What lies beyond C is not stored, as it is.
-            keep(cast(v));
-            finishAt(v, at.batch, row, column, keep, context);
-          }
-        }
-      }
-      const held = (e * panels + panel) % 2;
-      // The copy engine has read the tile that comes now.
-      if (byEngine && thread === 0) {
-        if ((each * panels) % 2 === 0) tmaWait(1);
-        else tmaWait(0);
-      }
-      groupBarrier(1 + group, THREADS);
-      for (let i = 0; i < idiv(width, 8); i++) {
-        for (let half = 0; half < 2; half++) {
-          const v = vec2(values[4 * i + 2 * half], values[4 * i + 2 * half + 1]);
-          store2(cs, group, held, inTile + 8 * half, 8 * i + 2 * (thread % 4), v);
-        }
-      }
-      if (byEngine) fenceAsync();
-      groupBarrier(1 + group, THREADS);
-      const row = top + e * ROWS;
-      const column = at.column + panel * width;
-      if (!byEngine) storeTile(c, cs, { group, held, thread }, at, row, column, context);
-      else if (thread === 0) {
-        storeTile(c, cs, { group, held, thread }, at, row, column, context);
-        tmaCommit();
-      }
-    }
-  }
+/** The device functions, as constants of a kernel. */
+const FUNCTIONS = { eachTile, lengthOf, load, turn, turnPanel, multiply, loadBeside, storeSums, finished };
+
+/** A kernel of warpgroups. Its parameters are A, B, C, and the matrices that the copy engine brings beside the sums. */
+export interface WarpgroupKernel extends GridKernel {
+  readonly beside: number;
 }
 
-/** The device functions, as constants of a kernel. */
-const FUNCTIONS = { eachTile, lengthOf, load, turn, turnPanel, multiply, storeSums };
+/** The launch of a kernel that stores the result. */
+export const finishedStage = (kernel: WarpgroupKernel): Stage =>
+  gridStage(
+    kernel,
+    ...[{ input: 0 }, { input: 1 }, { output: true } as const],
+    ...[0, 1].slice(0, kernel.beside).map((beside) => ({ beside })),
+  );
 
 /**
  * The sums, or if blocks share K their parts in f32, for which `result` has a place by `split`.
@@ -434,7 +325,7 @@ export function byWarpgroups(
   tile: WarpgroupTile,
   dtype: DType,
   units: number,
-): GridKernel {
+): WarpgroupKernel {
   const { a, b, result } = p;
   const { groups } = tile;
   const inParts = tile.splits > 1 || p.parts === true;
@@ -442,13 +333,18 @@ export function byWarpgroups(
   const work = workOf(p, tile, { dtype, out, inParts, units });
   const kernel = defineKernel(
     `${p.name}${inParts ? 'Parts' : ''}`,
-    { a: a.schema, b: b.schema, c: result.schema(out, [ROWS, work.width]) },
-    ({ a, b, c }, context) => {
+    {
+      ...{ a: a.schema, b: b.schema, c: result.schema(out, [ROWS, work.width]) },
+      ...(work.beside > 0 && { first: result.schema(out, [ROWS, work.width]) }),
+      ...(work.beside > 1 && { second: result.schema(out, [ROWS, work.width]) }),
+    } as Record<'a' | 'b' | 'c' | 'first' | 'second', BufferSchema>,
+    (given, context) => {
+      const { a, b, c } = given;
       const { arrive, barrier, f32, idiv, initBarrier, local, mbarriers, sharedTile, threadIdx } = context;
       const { fenceWgmma, groupBarrier, lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } =
         context;
-      const { dtype, eachTile, load, multiply, out, storeSums, turn, work, REGISTERS, ROWS, THREADS } =
-        context;
+      const { dtype, eachTile, load, loadBeside, multiply, out, storeSums, turn, work } = context;
+      const { REGISTERS, ROWS, THREADS } = context;
       const { columns, depth, each, groups, stages, turns, width } = work;
       const as = sharedTile(dtype, stages, work.a.panels, work.a.rows, depth);
       const bs = sharedTile(dtype, stages, work.b.panels, work.b.rows, depth);
@@ -458,18 +354,30 @@ export function byWarpgroups(
       const turnedA = work.a.turned ? sharedTile(dtype, 2, 1, work.rows, depth) : as;
       const turnedB = work.b.turned ? sharedTile(dtype, 2, 1, columns, depth) : bs;
       const ring = { as, bs, turnedA, turnedB, full, empty };
+      const hasBeside = work.beside > 0;
+      const beside = {
+        tiles: hasBeside ? sharedTile(out, work.beside * groups, 2, ROWS, width) : cs,
+        full: hasBeside ? mbarriers(2 * groups) : full,
+        empty: hasBeside ? mbarriers(2 * groups) : empty,
+      };
       if (threadIdx.x === 0) {
         for (let s = 0; s < stages; s++) {
           initBarrier(full, s, 1);
           // Of each warp that multiplies.
           initBarrier(empty, s, groups * 4);
         }
+        if (hasBeside)
+          for (let s = 0; s < 2 * groups; s++) {
+            initBarrier(beside.full, s, 1);
+            initBarrier(beside.empty, s, 1);
+          }
       }
       barrier();
       const group = idiv(threadIdx.x, THREADS);
       let stage = 0;
       let phase = 0;
       let half = 0;
+      let taken = 0;
       if (group === groups) {
         lowerRegisters(REGISTERS.producer);
         if (threadIdx.x === groups * THREADS) {
@@ -483,6 +391,14 @@ export function byWarpgroups(
                 phase += 1;
               }
             }
+          }, context);
+        }
+        // Another warp, which may wait while the first one copies what comes after.
+        if (hasBeside && threadIdx.x === groups * THREADS + 32) {
+          const second = work.beside > 1 ? given.second : given.first;
+          eachTile((at) => {
+            loadBeside(given.first, second, beside, taken, at, context);
+            taken += 1;
           }, context);
         }
       } else {
@@ -517,7 +433,8 @@ export function byWarpgroups(
           }
           waitWgmma(sums, 0);
           if (at.end > at.from && isFirstLane) arrive(empty, before);
-          storeSums(c, sums, cs, group, at, context);
+          storeSums(c, sums, cs, beside, group, taken, at, context);
+          taken += 1;
         }, context);
         if (threadIdx.x % THREADS === 0) tmaWait(0);
       }
@@ -530,6 +447,7 @@ export function byWarpgroups(
         loadB: b.load,
         finishAt: result.finishAt,
         storeTile: result.storeTile,
+        ...(result.loadTile && { loadTile: result.loadTile }),
       },
     },
   );
@@ -538,6 +456,7 @@ export function byWarpgroups(
     grid: [Math.min(work.total, units), 1, 1],
     threads: (groups + 1) * THREADS,
     sharedBytes: 0,
+    beside: work.beside,
   };
 }
 
@@ -574,5 +493,6 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     c: p.result.places,
     turns: p.a.tiles.turned || p.b.tiles.turned,
     inParts,
+    beside: inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0),
   };
 }

@@ -1,7 +1,7 @@
 /** A hand-written kernel in a schedule: its sources as views, and its epilogue computed at its stores. */
 import { f32, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
-import { stridesOf } from '../../core/shape.js';
+import { sameShape, stridesOf } from '../../core/shape.js';
 import {
   callOf,
   type KernelIo,
@@ -30,6 +30,8 @@ export interface HandWritten {
     /** Nodes whose memory comes after `args`. */ readonly extra: readonly GraphNode[];
   })[];
   readonly inputs: readonly GraphNode[];
+  /** What the arguments `beside` stand for. */
+  readonly beside: readonly GraphNode[];
   readonly name: string;
 }
 
@@ -77,10 +79,12 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     .map((n, i) => ({ node: n, memory: parameter(`also${i}`, n) }));
   const plain = root === node && others.length === 0;
   const values = windows ? windows.sizes[0] * windows.sizes[1] : 1;
+  const beside = windows ? [] : besideOf(node, group.roots, stored);
   const finish = (split: readonly number[]): IrFunction =>
     irFunction((args, emit) => {
       const own = args.slice(0, values);
-      const coordinates = args.slice(values);
+      const coordinates = args.slice(values, values + split.length);
+      const brought = args.slice(values + split.length);
       if (plain) return own[0]!;
       const { lanes } = own[0]!.type;
       const atoms = coordinates.map((c, i) => atom(c, Math.max(2, split[i]!)));
@@ -112,6 +116,9 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
           evaluator.define(f, at, windowFunctionOf(f).compute(held, emit));
         }
       } else evaluator.define(node, at, own[0]!);
+      brought.slice(0, beside.length).forEach((value, i) => {
+        evaluator.define(beside[i]!, at, value);
+      });
       if (others.length === 0) return k.cast(root.dtype, computed(root, at));
       // All values before the first store: a result may take the place of what another is made from.
       const finished = group.roots.map((n): Expr => {
@@ -132,7 +139,8 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   const epilogue = others.length === 0 && !windows ? epilogueOf(node, root, stored) : undefined;
   const window = windows && { sizes: windows.sizes, name: callOf(made).op.name };
   const names = new Set(also.map((n) => callOf(n).op.name));
-  const io: KernelIo = { target, node, inputs, output, finish, window, plain, epilogue, also: names };
+  const given = { target, node, inputs, output, finish, window, plain, epilogue, also: names };
+  const io: KernelIo = { ...given, beside: beside.length };
   const { arg } = callOf(node);
   const plan = (variant?: Variant): HandWritten => {
     reads.clear();
@@ -153,7 +161,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
       finished.set(stage.kernel, known);
       return { ...stage, ...known };
     });
-    return { stages, inputs: bases, name: choice.name };
+    return { stages, inputs: bases, beside, name: choice.name };
   };
   let ways: readonly Variant[] | undefined;
   const variants = (): readonly Variant[] => {
@@ -161,6 +169,20 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
     return ways;
   };
   return { inputs, variants, plan };
+}
+
+/** Tensors in memory that are like `node`, and of which `roots` take each element where they take that of `node`. */
+function besideOf(node: GraphNode, roots: readonly GraphNode[], stored: ReadonlySet<GraphNode>): GraphNode[] {
+  const inPlace = (n: GraphNode): readonly GraphNode[] =>
+    n !== node && (roots.includes(n) || !stored.has(n)) && (n.op === 'map' || n.op === 'detach') ? n.src : [];
+  return topological(roots, inPlace).filter(
+    (n) =>
+      n !== node &&
+      !roots.includes(n) &&
+      stored.has(n) &&
+      n.dtype === node.dtype &&
+      sameShape(n.shape, node.shape),
+  );
 }
 
 /** The coordinates of a window's values, in row order, from those of the window. */

@@ -75,6 +75,11 @@ function callToWork(group: Group, open: OpenCall, variant?: Variant): Work {
       if ('input' in arg) return { node: plan.inputs[arg.input]! };
       if ('output' in arg) return { node: group.roots[0]! };
       if ('also' in arg) return { node: group.call!.also.find((node) => callOf(node).op.name === arg.also)! };
+      if ('beside' in arg) {
+        const node = plan.beside[arg.beside]!;
+        reads.add(node);
+        return { node };
+      }
       if ('value' in arg) return arg;
       let id = names.get(arg.scratch);
       if (id === undefined) {

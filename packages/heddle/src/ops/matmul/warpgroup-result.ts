@@ -1,0 +1,239 @@
+/**
+ * Where the sums of warpgroups go: they are finished by the epilogue, and stored by way of tiles in shared memory, from which
+ * the copy engine takes them. What the epilogue takes beside them may come the same way.
+ */
+import type { DType } from '../../core/dtype.js';
+import type { IrFunction } from '../../kernel/ir/ir-function.js';
+import type { BufferSchema } from '../../kernel/ir/types.js';
+import type { Cast, Intrinsics, Memory } from '../../kernel/language/language.js';
+
+/** All that the device functions of a result have to know: what they find as `work.c`. */
+export interface ResultPlaces {
+  /** Whether the copy engine stores. */
+  readonly byEngine: boolean;
+}
+
+/** Where the sums go: device functions. */
+export interface WarpgroupResult {
+  /** Of C: a tensor map for the copy engine, a buffer if threads store. @param box rows and columns of a tile */
+  schema(dtype: DType, box: readonly [number, number]): BufferSchema;
+  readonly places: ResultPlaces;
+  /**
+   * Passes the finished value of two neighbours in a row to `keep`, if they are in C: an epilogue may store more than that.
+   * @param first what it takes beside them, if anything @param second and if there are two matrices
+   */
+  finishAt(
+    v: number,
+    first: number,
+    second: number,
+    batch: number,
+    row: number,
+    column: number,
+    keep: (v: number) => void,
+    context: ResultContext,
+  ): void;
+  /** Stores a tile of `cs` whose first element is this one: by one thread, or without the copy engine by all of a group. */
+  storeTile(
+    c: Memory,
+    cs: Memory,
+    tile: SumsTile,
+    at: WarpgroupPlace,
+    row: number,
+    column: number,
+    context: ResultContext,
+  ): void;
+  /** Starts to copy a tile that lies like that of C, by one thread: where absent, an epilogue reads memory itself. */
+  loadTile?(
+    to: Memory,
+    tile: number,
+    held: number,
+    from: Memory,
+    at: MatrixPlace,
+    full: Memory,
+    barrier: number,
+    context: ResultContext,
+  ): void;
+}
+
+/** An element of C. */
+export interface MatrixPlace {
+  readonly batch: number;
+  readonly row: number;
+  readonly column: number;
+}
+
+/** The part of the product that a block works on: where its tile of C begins, and its stages along K. */
+export interface WarpgroupPlace extends MatrixPlace {
+  readonly split: number;
+  readonly from: number;
+  readonly end: number;
+}
+
+/** One of the tiles that a warpgroup's sums go by way of, and the thread's number in the warpgroup. */
+export interface SumsTile {
+  readonly group: number;
+  readonly held: number;
+  readonly thread: number;
+}
+
+/** All that the device functions of a result have to know when the kernel is compiled. */
+export interface ResultWork {
+  readonly sizes: { readonly M: number; readonly N: number; readonly batches: number };
+  /** Warpgroups that multiply, and blocks of 64 rows of each. */
+  readonly groups: number;
+  readonly each: number;
+  /** Of a tile of C, and of all of them. */
+  readonly rows: number;
+  readonly columns: number;
+  readonly down: number;
+  readonly across: number;
+  /** Of the tiles that C goes by way of: columns, and how many make a tile of C. */
+  readonly width: number;
+  readonly panels: number;
+  readonly c: ResultPlaces;
+  readonly inParts: boolean;
+  /** How many matrices the copy engine brings that the epilogue takes beside the sums. */
+  readonly beside: number;
+}
+
+export interface ResultContext extends Intrinsics {
+  readonly work: ResultWork;
+  readonly cast: Cast<'f32'>;
+  readonly finish: IrFunction;
+  readonly out: DType;
+  readonly ROWS: number;
+  readonly THREADS: number;
+  readonly storeSums: typeof storeSums;
+  readonly finished: typeof finished;
+  readonly finishAt: WarpgroupResult['finishAt'];
+  readonly storeTile: WarpgroupResult['storeTile'];
+  readonly loadTile?: WarpgroupResult['loadTile'];
+}
+
+/** The epilogue's value for two neighbours in a row. */
+export function finished(
+  v: number,
+  first: number,
+  second: number,
+  batch: number,
+  row: number,
+  column: number,
+  { cast, finish, work }: ResultContext,
+): number {
+  if (work.beside > 1) return finish(cast(v), batch, row, column, first, second);
+  if (work.beside > 0) return finish(cast(v), batch, row, column, first);
+  return finish(cast(v), batch, row, column);
+}
+
+/**
+ * What the epilogue takes beside the sums: for each warpgroup two tiles of each matrix, with the mbarriers that say which are
+ * full, and which are empty again.
+ */
+export interface Beside {
+  readonly tiles: Memory;
+  readonly full: Memory;
+  readonly empty: Memory;
+}
+
+/** Starts to copy what lies beside a tile of C, as soon as there is room. @param taken tiles of C before this one */
+export function loadBeside(
+  first: Memory,
+  second: Memory,
+  { tiles, full, empty }: Beside,
+  taken: number,
+  at: WarpgroupPlace,
+  context: ResultContext,
+): void {
+  const { arriveExpect, idiv, loadTile, waitBarrier, work, ROWS } = context;
+  const { each, groups, panels, width } = work;
+  for (let n = 0; n < each * panels; n++) {
+    const number = taken * each * panels + n;
+    const held = number % 2;
+    for (let group = 0; group < groups; group++) {
+      const row = at.row + (group * each + idiv(n, panels)) * ROWS;
+      const column = at.column + (n % panels) * width;
+      const place = { batch: at.batch, row, column };
+      const barrier = 2 * group + held;
+      waitBarrier(empty, barrier, idiv(number, 2) + 1);
+      arriveExpect(full, barrier, work.beside * ROWS * 128);
+      loadTile!(tiles, group, held, first, place, full, barrier, context);
+      if (work.beside > 1) loadTile!(tiles, groups + group, held, second, place, full, barrier, context);
+    }
+  }
+}
+
+/**
+ * Finishes the sums of a warpgroup, and stores them: two tiles of `cs` take turns. All values of a tile are finished before the
+ * first is stored, so that their instructions overlap.
+ * @param taken tiles of C before this one
+ */
+export function storeSums(
+  c: Memory,
+  sums: Memory,
+  cs: Memory,
+  beside: Beside,
+  group: number,
+  taken: number,
+  at: WarpgroupPlace,
+  context: ResultContext,
+): void {
+  const { arrive, fenceAsync, groupBarrier, idiv, lane, load2, local, store2, threadIdx } = context;
+  const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
+  const { cast, finishAt, out, storeTile, work, ROWS, THREADS } = context;
+  const { beside: matrices, each, groups, inParts, panels, width } = work;
+  const { byEngine } = work.c;
+  const thread = threadIdx.x % THREADS;
+  const inTile = 16 * idiv(thread, 32) + idiv(thread % 32, 4);
+  const top = at.row + group * each * ROWS;
+  const values = local(out, idiv(width, 2));
+  for (let e = 0; e < each; e++) {
+    for (let panel = 0; panel < panels; panel++) {
+      const number = taken * each * panels + e * panels + panel;
+      const held = number % 2;
+      if (matrices > 0) waitBarrier(beside.full, 2 * group + held, idiv(number, 2));
+      for (let i = 0; i < idiv(width, 8); i++) {
+        const of = 4 * (panel * idiv(width, 8) + i);
+        const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
+        for (let half = 0; half < 2; half++) {
+          const row = top + e * ROWS + inTile + 8 * half;
+          const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
+          const keep = (finished: number) => {
+            values[4 * i + 2 * half] = lane(finished, 0);
+            values[4 * i + 2 * half + 1] = lane(finished, 1);
+          };
+          if (inParts) keep(v);
+          else {
+            // What lies beyond C is not stored, as it is.
+            keep(cast(v));
+            if (matrices > 0) {
+              const r = inTile + 8 * half;
+              const inRow = 8 * i + 2 * (thread % 4);
+              const first = load2(beside.tiles, group, held, r, inRow);
+              const second = matrices > 1 ? load2(beside.tiles, groups + group, held, r, inRow) : first;
+              finishAt(v, first, second, at.batch, row, column, keep, context);
+            } else finishAt(v, v, v, at.batch, row, column, keep, context);
+          }
+        }
+      }
+      // The copy engine has read the tile that comes now.
+      if (byEngine && thread === 0) tmaWait(1);
+      groupBarrier(1 + group, THREADS);
+      if (matrices > 0 && thread === 0) arrive(beside.empty, 2 * group + held);
+      for (let i = 0; i < idiv(width, 8); i++) {
+        for (let half = 0; half < 2; half++) {
+          const v = vec2(values[4 * i + 2 * half], values[4 * i + 2 * half + 1]);
+          store2(cs, group, held, inTile + 8 * half, 8 * i + 2 * (thread % 4), v);
+        }
+      }
+      if (byEngine) fenceAsync();
+      groupBarrier(1 + group, THREADS);
+      const row = top + e * ROWS;
+      const column = at.column + panel * width;
+      if (!byEngine) storeTile(c, cs, { group, held, thread }, at, row, column, context);
+      else if (thread === 0) {
+        storeTile(c, cs, { group, held, thread }, at, row, column, context);
+        tmaCommit();
+      }
+    }
+  }
+}
