@@ -16,7 +16,7 @@ import {
   u8,
   useDevice,
 } from '../../src/index.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { isPositive } from '../../src/ops/integers/positive.js';
 import { dequantizeLinear, quantizeLinear, type ZeroPoint } from '../../src/quantization/index.js';
 import { openDevice } from '../../src/runtime/registry.js';
@@ -66,6 +66,8 @@ const CONVOLUTIONS: readonly Convolution[] = [
   { name: '1×1 of five channels', x: [3, 5, 7, 7], w: [4, 5, 1, 1] },
   { name: '2×2 of seven channels', x: [1, 7, 6, 9], w: [4, 7, 2, 2], padding: 1 },
   { name: 'dilated taps', x: [1, 2, 12, 15], w: [3, 2, 3, 3], padding: 2, dilation: 2 },
+  { name: '7×7 of colours with stride', x: [2, 3, 18, 20], w: [10, 3, 7, 7], stride: 2, padding: 3 },
+  { name: '1×1 with stride', x: [2, 20, 9, 9], w: [13, 20, 1, 1], stride: 2 },
   { name: 'wide', x: [1, 4, 4, 33], w: [9, 4, 1, 7], padding: 3 },
 ];
 
@@ -98,6 +100,7 @@ for (const device of ['cpu', 'sim'] as const)
     [2, 9, 20],
     [5, 24, 36],
     [17, 3, 400],
+    [32, 37, 1024],
   ] as const)
     for (const positive of [false, true])
       test(`${device}: product of ${positive ? 'positive' : 'signed'} bytes: ${M} × ${K} × ${N}`, async () => {
@@ -118,6 +121,23 @@ for (const device of ['cpu', 'sim'] as const)
           await list(quantizeLinear((await fresh(y)).relu(), 500) as never),
         );
       });
+
+test('an H200 has a tile for every product of bytes', () => {
+  useDevice('cpu');
+  for (const [M, N, K] of [
+    [32, 1000, 2048],
+    [1, 1000, 2048],
+    [4096, 10, 4096],
+    [32, 5, 84],
+    [1, 1, 4],
+  ] as const) {
+    const [x, w] = [bytes([M, K], 3), bytes([N, K], 4)].map((q) => dequantizeLinear(q, 0.5)) as [
+      Tensor,
+      Tensor,
+    ];
+    assert.deepEqual(launchesOf(x.matmul(w.transpose()), H200), ['matmulI8']);
+  }
+});
 
 for (const { name, x: shape, w: weights, ...options } of CONVOLUTIONS.filter(
   ({ groups = 1 }) => groups === 1,

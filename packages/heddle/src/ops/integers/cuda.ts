@@ -1,27 +1,20 @@
 /**
  * Products of bytes on tensor cores, by the kernel of f32 (matmul/tensor-core.ts): a word of four bytes along K stands where a number
  * of f32 does, in memory, in its copies and in ldmatrix's rows alike. Only what multiplies is another instruction, with four times
- * the products, and sums are i32. Blocks do not share K: their parts would be summed in f32.
+ * the products, and sums are i32. Neither warps nor blocks share K: their parts would be summed in f32.
  */
 import { f32 } from '../../core/dtype.js';
 import type { KernelChoice, KernelIo, Variant } from '../../graph/fused-op.js';
-import type { MatmulProblem } from '../matmul/cpu.js';
 import { matmulTensor } from '../matmul/tensor-core.js';
-import type { TensorTile } from '../matmul/tensor-core-panel.js';
 import { tensorTiles } from '../matmul/tensor-core-tiles.js';
 import { gridStage } from '../stage.js';
 import type { BytesArg } from './arg.js';
 import { wordsOf } from './words.js';
 
-/** The tiles in which every sum is one warp's. */
-const tilesOf = (p: MatmulProblem, { target }: KernelIo): TensorTile[] =>
-  tensorTiles(p, target, 'i8', f32, 64)
-    .filter(({ warps, splits }) => warps[2] === 1 && splits === 1)
-    .slice(0, 4);
-
 function variants(io: KernelIo): Variant[] {
   const p = wordsOf(io);
-  return tilesOf(p, io).map((tile) => {
+  const tiles = tensorTiles({ ...p, operand: 'i8', dtype: f32, whole: true }, io.target);
+  return tiles.map((tile) => {
     const { warps, each, depth } = tile;
     const size = [warps[0] * each[0] * 16, warps[1] * each[1] * 8, 4 * depth].join('x');
     return {

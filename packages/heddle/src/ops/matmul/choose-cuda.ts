@@ -98,7 +98,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
   const { dtype } = io.node;
   const warpVariants = (operand: TensorOperand): Variant[] =>
-    tensorTiles(p, io.target, operand, dtype).map((tile) => ({
+    tensorTiles({ ...p, operand, dtype }, io.target).map((tile) => ({
       name: tensorNameOf(operand, tile),
       plan: () => stages(p, matmulTensor(p, tile, operand, dtype), tile, LEVEL.tensor, dtype),
     }));

@@ -29,6 +29,8 @@ interface TensorProblem extends MatmulProblem {
   readonly operand: TensorOperand;
   /** Of the matrices. */
   readonly dtype: DType;
+  /** One warp sums an element: neither warps nor blocks share K. Default: they may. */
+  readonly whole?: boolean;
 }
 
 const sizeOf = ({ warps, each }: Pick<TensorTile, 'warps' | 'each'>): readonly [number, number] => [
@@ -64,11 +66,12 @@ const rule: LaunchRule<TensorProblem, RatedTile> = {
   *candidates(target, p) {
     for (const shape of SHAPES) {
       const [warps, each, speed] = shape;
+      if (p.whole && warps[2] > 1) continue;
       const [rows, columns] = sizeOf({ warps, each });
       if (shape !== SMALLEST && (rows >= 2 * p.M || columns >= 2 * p.N)) continue;
       const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches;
       const copies = copiesOf(target, p, { warps, each });
-      for (const [{ depth, stages }, splits] of combinations(copies, [1, 2, 4, 8, 16])) {
+      for (const [{ depth, stages }, splits] of combinations(copies, p.whole ? [1] : [1, 2, 4, 8, 16])) {
         // Blocks share K where there are too few tiles for all multiprocessors.
         if (splits > 1 && (tiles * splits > 2 * target.units || p.K < 128 * splits)) continue;
         yield { warps, each, depth, stages, splits, speed };
@@ -91,14 +94,6 @@ const rule: LaunchRule<TensorProblem, RatedTile> = {
   },
 };
 
-/**
- * Ways to multiply on tensor cores, the most promising first.
- * @param dtype of the matrices
- */
-export const tensorTiles = (
-  p: MatmulProblem,
-  target: Target,
-  operand: TensorOperand,
-  dtype: DType,
-  count = 4,
-): TensorTile[] => fastestTiles(rule, target, { ...p, operand, dtype }, count);
+/** Ways to multiply on tensor cores, the most promising first. */
+export const tensorTiles = (p: TensorProblem, target: Target, count = 4): TensorTile[] =>
+  fastestTiles(rule, target, p, count);
