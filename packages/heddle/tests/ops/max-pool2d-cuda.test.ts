@@ -1,6 +1,7 @@
 /** The GPU's max pooling kernels against their compositions, in the simulator. */
 import { test } from 'node:test';
-import { f32 } from '../../src/core/dtype.js';
+import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
+import { toBf16, toF16 } from '../../src/core/float16.js';
 import { call, leaf } from '../../src/graph/build.js';
 import {
   maxPool2dGradientOp,
@@ -11,7 +12,7 @@ import {
 } from '../../src/ops/max-pool2d/op.js';
 import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
-import { checkInSimulator, noise } from '../kernel/harness.js';
+import { checkInSimulator, noise, type Source } from '../kernel/harness.js';
 
 type Sides = readonly [number, number];
 const pool = (
@@ -53,25 +54,32 @@ function pixels([h, w]: Sides, nan: boolean): Float32Array {
   return data;
 }
 
-for (const [name, arg] of Object.entries(CASES)) {
-  const x = leaf([3, 2, ...arg.size], f32);
-  const g = leaf([3, 2, ...pooledSize(arg)], f32);
-  const at = leaf(g.shape, positionDtype(arg));
-  test(`maxPool2d ${name}`, () => {
-    for (const nan of [false, true])
-      checkInSimulator(call(maxPool2dOp, [x], arg), [{ data: pixels(arg.size, nan) }], 0, SIM_TARGET);
-  });
-  test(`maxPool2dPositions ${name}`, () => {
-    for (const nan of [false, true])
-      checkInSimulator(
-        call(maxPool2dPositionsOp, [x], arg),
-        [{ data: pixels(arg.size, nan) }],
-        0,
-        SIM_TARGET,
-      );
-  });
-  test(`maxPool2dGradient ${name}`, () => {
-    const sources = [{ data: positions(arg, g.size) }, { data: noise(g.size, 9) }];
-    checkInSimulator(call(maxPool2dGradientOp, [at, g], arg), sources, 1e-5, SIM_TARGET);
-  });
-}
+/** Numbers as a source of that dtype. */
+const held = (data: Float32Array, dtype: DType): Source => ({
+  data: dtype === f32 ? data : Uint16Array.from(data, dtype === f16 ? toF16 : toBf16),
+});
+
+/** Of f32 what the order of sums changes; of 16-bit floats four roundings: of the sum, and of the marks on it. */
+const toleranceOf = (dtype: DType): number =>
+  dtype === f32 ? 1e-5 : 4 * (dtype === f16 ? 2 ** -11 : 2 ** -8);
+
+for (const dtype of [f32, bf16, f16])
+  for (const [name, arg] of Object.entries(CASES)) {
+    const x = leaf([3, 2, ...arg.size], dtype);
+    const g = leaf([3, 2, ...pooledSize(arg)], dtype);
+    const at = leaf(g.shape, positionDtype(arg));
+    const images = [false, true].map((nan) => held(pixels(arg.size, nan), dtype));
+    test(`maxPool2d ${name} of ${dtype.name}`, () => {
+      const tolerance = dtype === f32 ? 0 : toleranceOf(dtype);
+      for (const image of images)
+        checkInSimulator(call(maxPool2dOp, [x], arg), [image], tolerance, SIM_TARGET);
+    });
+    test(`maxPool2dPositions ${name} of ${dtype.name}`, () => {
+      for (const image of images)
+        checkInSimulator(call(maxPool2dPositionsOp, [x], arg), [image], 0, SIM_TARGET);
+    });
+    test(`maxPool2dGradient ${name} of ${dtype.name}`, () => {
+      const sources = [{ data: positions(arg, g.size) }, held(noise(g.size, 9), dtype)];
+      checkInSimulator(call(maxPool2dGradientOp, [at, g], arg), sources, toleranceOf(dtype), SIM_TARGET);
+    });
+  }

@@ -130,15 +130,18 @@ export function convolutionKernels(target: Target): KernelIr[] {
       ...kernelsOf(lastCall(conv2dWeightOp, [x, y], arg, target), target, `last_${kind}`),
     ];
   });
-  const pools = WINDOWS.flatMap((arg, kind) => {
-    const x = leaf([2, 3, ...arg.size], f32);
-    const g = leaf([2, 3, ...pooledSize(arg)], f32);
-    const at = leaf(g.shape, positionDtype(arg));
-    return [
-      ...kernelsOf(call(maxPool2dOp, [x], arg), target, `${kind}`),
-      ...kernelsOf(call(maxPool2dPositionsOp, [x], arg), target, `${kind}`),
-      ...kernelsOf(call(maxPool2dGradientOp, [at, g], arg), target, `${kind}`),
-    ];
-  });
+  const pools = WINDOWS.flatMap((arg, kind) =>
+    [f32, bf16, f16].flatMap((dtype) => {
+      const label = `${kind}_${dtype.name}`;
+      const x = leaf([2, 3, ...arg.size], dtype);
+      const g = leaf([2, 3, ...pooledSize(arg)], dtype);
+      const at = leaf(g.shape, positionDtype(arg));
+      return [
+        ...kernelsOf(call(maxPool2dOp, [x], arg), target, label),
+        ...kernelsOf(call(maxPool2dPositionsOp, [x], arg), target, label),
+        ...kernelsOf(call(maxPool2dGradientOp, [at, g], arg), target, label),
+      ];
+    }),
+  );
   return [...convolutions, ...last, ...bytesKernels(target), ...pools];
 }

@@ -1,15 +1,16 @@
 /**
  * Max pooling and its gradient on a GPU. Bound by memory: a thread per element of the result. Windows side by side are
- * read by ops/stored-windows, or are in the threads of a convolution's kernel; what is here is for all others, in f32.
+ * read by ops/stored-windows, or are in the threads of a convolution's kernel; what is here is for all others. 16-bit floats
+ * become f32 in registers: the gradients of overlapping windows are added there and rounded once.
  *
  * The forward pass saves where each window's first maximum is, a byte each (i32 for windows of 255 elements and more).
  * The gradient reads these positions, which are less than the image. A thread has whole strides of the image, and so the
  * same taps of windows as every other thread: it adds to each of its pixels the gradients of the windows that point there, in
  * the order of the windows.
  */
-import { type DType, f32 } from '../../core/dtype.js';
+import { type DType, f32, isHalf } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
-import { defineKernel } from '../../kernel/language/language.js';
+import { asCast, defineKernel } from '../../kernel/language/language.js';
 import type { GridKernel } from '../tiled.js';
 import { type PoolProblem, positionDtype } from './problem.js';
 
@@ -32,15 +33,16 @@ const constantsOf = (p: PoolProblem) => ({
   },
   ...{ PY: p.padding[0], PX: p.padding[1], DY: p.dilation[0], DX: p.dilation[1] },
   ...{ X_AT: p.imageOffset, G_AT: p.gradientOffset, finish: p.finish },
+  ...{ element: asCast(p.dtype), wide: asCast(isHalf(p.dtype) ? f32 : p.dtype) },
 });
 
 /** The largest element of every window; NaN if it holds one. */
 export function maxPool(p: PoolProblem): GridKernel {
   const kernel = defineKernel(
     'maxPool2d',
-    { x: buffer(f32), y: buffer(f32) },
+    { x: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, y }, context) => {
-      const { globalId, idiv, f32, finish } = context;
+      const { globalId, idiv, wide, element, finish } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT } = context;
       const i = globalId.x;
       if (i >= PLANES * OH * OW) return;
@@ -48,17 +50,17 @@ export function maxPool(p: PoolProblem): GridKernel {
       const r = idiv(i, OW) % OH;
       const plane = idiv(i, OW * OH);
       const image = X_AT + plane * H * W;
-      let largest = f32(Number.NEGATIVE_INFINITY);
+      let largest = wide(Number.NEGATIVE_INFINITY);
       for (let ky = 0; ky < KH; ky++) {
         const iy = r * SY - PY + ky * DY;
         if (iy >= 0 && iy < H) {
           for (let kx = 0; kx < KW; kx++) {
             const ix = c * SX - PX + kx * DX;
-            if (ix >= 0 && ix < W) largest = Math.max(largest, x[image + iy * W + ix]);
+            if (ix >= 0 && ix < W) largest = Math.max(largest, wide(x[image + iy * W + ix]));
           }
         }
       }
-      y[i] = finish(largest, idiv(plane, CHANNELS), plane % CHANNELS, r, c);
+      y[i] = finish(element(largest), idiv(plane, CHANNELS), plane % CHANNELS, r, c);
     },
     constantsOf(p),
   );
@@ -70,37 +72,39 @@ export function maxPoolPositions(p: PoolProblem): GridKernel {
   const dtype: DType = positionDtype(p);
   const kernel = defineKernel(
     'maxPool2dPositions',
-    { x: buffer(f32), positions: buffer(dtype) },
+    { x: buffer(p.dtype), positions: buffer(dtype) },
     ({ x, positions }, context) => {
-      const { globalId, idiv, f32, i32, u8, WIDE } = context;
+      const { globalId, idiv, wide, i32, u8, isWide } = context;
       const { PLANES, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT } = context;
       const i = globalId.x;
       if (i >= PLANES * OH * OW) return;
       const c = i % OW;
       const r = idiv(i, OW) % OH;
       const image = X_AT + idiv(i, OW * OH) * H * W;
-      let largest = f32(0);
+      let largest = wide(0);
       let position = i32(-1);
       for (let ky = 0; ky < KH; ky++) {
         const iy = r * SY - PY + ky * DY;
         for (let kx = 0; kx < KW; kx++) {
           const ix = c * SX - PX + kx * DX;
           const v =
-            iy >= 0 && iy < H && ix >= 0 && ix < W ? x[image + iy * W + ix] : f32(Number.NEGATIVE_INFINITY);
+            iy >= 0 && iy < H && ix >= 0 && ix < W
+              ? wide(x[image + iy * W + ix])
+              : wide(Number.NEGATIVE_INFINITY);
           if (position < 0 || v > largest) {
             largest = v;
             position = ky * KW + kx;
           }
           if (!(v <= Number.POSITIVE_INFINITY)) {
-            largest = f32(Number.POSITIVE_INFINITY);
+            largest = wide(Number.POSITIVE_INFINITY);
             position = KH * KW;
           }
         }
       }
-      if (WIDE) positions[i] = position;
+      if (isWide) positions[i] = position;
       else positions[i] = u8(position);
     },
-    { ...constantsOf(p), WIDE: dtype.name === 'i32' },
+    { ...constantsOf(p), isWide: dtype.name === 'i32' },
   );
   return spread(kernel, p.planes * p.outSize[0] * p.outSize[1]);
 }
@@ -132,7 +136,7 @@ function spanOf(p: PoolProblem, axis: 0 | 1, strides: number): Span {
 
 /** Elements of a row that are written as one vector. */
 const vectorOf = (p: PoolProblem, pixels: number): 1 | 2 | 4 =>
-  (p.dtype === f32 && ([4, 2] as const).find((n) => pixels % n === 0 && p.size[1] % n === 0)) || 1;
+  ([4, 2] as const).find((n) => pixels % n === 0 && p.size[1] % n === 0) ?? 1;
 
 /** The gradient: 0 where no window's maximum is. */
 export function maxPoolGradient(p: PoolProblem): GridKernel {
@@ -145,7 +149,7 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
     'maxPool2dGradient',
     { positions: buffer(positionDtype(p) as DType), g: buffer(p.dtype), dx: buffer(p.dtype) },
     ({ positions, g, dx }, context) => {
-      const { globalId, idiv, i32, local, store2, store4, vec2, vec4, finish, DTYPE } = context;
+      const { globalId, idiv, wide, i32, local, store2, store4, vec2, vec4, element, finish } = context;
       const { PLANES, CHANNELS, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, G_AT } = context;
       const { DOWN, ACROSS, STRIDES, VECTOR } = context;
       const i = globalId.x;
@@ -158,7 +162,7 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
       const left = c * ACROSS.pixels;
       // No position is negative.
       const at = local(i32, DOWN.windows, ACROSS.windows);
-      const slopes = local(DTYPE, DOWN.windows, ACROSS.windows);
+      const slopes = local(wide, DOWN.windows, ACROSS.windows);
       for (let wy = 0; wy < DOWN.windows; wy++) {
         for (let wx = 0; wx < ACROSS.windows; wx++) {
           const oy = r + DOWN.first + wy;
@@ -168,13 +172,13 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
           if ((!DOWN.beyond || (oy >= 0 && oy < OH)) && (!ACROSS.beyond || (ox >= 0 && ox < OW))) {
             const window = (plane * OH + oy) * OW + ox;
             at[wy][wx] = i32(positions[X_AT + window]);
-            slopes[wy][wx] = g[G_AT + window];
+            slopes[wy][wx] = wide(g[G_AT + window]);
           }
         }
       }
       for (let py = 0; py < DOWN.pixels; py++) {
         const iy = r * DOWN.pixels + py;
-        const row = local(DTYPE, ACROSS.pixels);
+        const row = local(wide, ACROSS.pixels);
         for (let px = 0; px < ACROSS.pixels; px++) {
           row[px] = 0;
           for (let wy = 0; wy < DOWN.windows; wy++) {
@@ -195,17 +199,17 @@ export function maxPoolGradient(p: PoolProblem): GridKernel {
           if (iy < H && ix < W) {
             if (VECTOR === 4) {
               const four = vec4(row[px], row[px + 1], row[px + 2], row[px + 3]);
-              store4(dx, to + px, finish(four, n, channel, iy, ix));
+              store4(dx, to + px, finish(element(four), n, channel, iy, ix));
             } else if (VECTOR === 2) {
-              store2(dx, to + px, finish(vec2(row[px], row[px + 1]), n, channel, iy, ix));
-            } else dx[to + px] = finish(row[px], n, channel, iy, ix);
+              store2(dx, to + px, finish(element(vec2(row[px], row[px + 1])), n, channel, iy, ix));
+            } else dx[to + px] = finish(element(row[px]), n, channel, iy, ix);
           }
         }
       }
     },
     {
       ...constantsOf(p),
-      ...{ DTYPE: p.dtype, DOWN: down, ACROSS: across, STRIDES: strides },
+      ...{ DOWN: down, ACROSS: across, STRIDES: strides },
       VECTOR: vectorOf(p, across.pixels),
     },
   );
