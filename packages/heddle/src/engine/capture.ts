@@ -110,7 +110,9 @@ export class Recording {
     }
     const nodes = this.#leaves(inputs);
     const buffers = nodes.map(bufferOf);
-    for (const { handle, leaf } of this.#updated) buffers[leaf] = ownMemory(handle);
+    // Usually nobody else sees the memory, and it is in `buffers` already.
+    for (const { handle, leaf } of this.#updated)
+      if (!handle.ownNode.isPrivate) buffers[leaf] = ownMemory(handle);
     // All memory is there before the run: where there is not enough, no state has changed.
     const copies = new Map(this.#copied.map(({ root, leaf }) => [root, spaceFor(buffers[leaf]!)]));
     const results = this.#compiled.run(buffers, 'tensors', true, times, this.#memoryOfAssigned(nodes));
@@ -131,6 +133,7 @@ export class Recording {
    */
   #memoryOfAssigned(leaves: readonly GraphNode[]): Map<number, BufferStorage> {
     const memory = new Map<number, BufferStorage>();
+    if (this.#moved.length === 0) return memory;
     const read = new Set(leaves.map(({ storage }) => storage));
     for (const { handle, root } of this.#moved) {
       const place = this.#compiled.schedule.roots[root]!;

@@ -171,12 +171,17 @@ export class CompiledGraph {
     given: ReadonlyMap<number, BufferStorage> = new Map(),
   ): DeviceBuffer[] {
     requireOn(this.device, leaves);
-    for (const [i, bytes] of this.#results.entries())
-      results.push(given.get(i) ?? new BufferStorage(bytes, label, this.device));
+    const slots = leaves.slice();
+    this.#results.forEach((bytes, i) => {
+      const result = given.get(i) ?? new BufferStorage(bytes, label, this.device);
+      results.push(result);
+      slots.push(result.buffer);
+    });
     const { arenaBytes } = this.schedule;
-    if (arenaBytes > 0) this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
-    const arena = this.#arena ? [this.#arena.buffer] : [];
-    return [...leaves, ...results.map((r) => r.buffer), ...arena];
+    if (arenaBytes === 0) return slots;
+    this.#arena ??= new BufferStorage(arenaBytes, 'intermediate values', this.device);
+    slots.push(this.#arena.buffer);
+    return slots;
   }
 
   /** Launch by launch, with a line for each. */

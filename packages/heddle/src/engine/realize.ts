@@ -83,9 +83,9 @@ function takePending(device: Device): GraphNode[] {
  * which meet it again when they are asked for.
  */
 export function realize(nodes: readonly GraphNode[]): void {
-  const asked = new Set(nodes.filter((n) => !n.storage));
-  const [first] = asked;
+  const first = nodes.find((n) => !n.storage);
   if (!first) return;
+  const asked = new Set(nodes.filter((n) => !n.storage));
   const all = new Set([...asked, ...takePending(homeOf(first))]);
   if (remembered && !remembered.storage) all.add(remembered);
   remembered = undefined;

@@ -81,8 +81,9 @@ export class CudaProgram implements Program {
 
   #setAddresses(slots: readonly DeviceBuffer[], stream: CudaStream | undefined): void {
     const addresses = this.#addresses;
+    const memory = this.#memory;
     for (let i = 0; i < addresses.length; i++) {
-      const address = this.#memory.use(slots[i]!, stream);
+      const address = memory.use(slots[i]!, stream);
       if (address === addresses[i]) continue;
       addresses[i] = address;
       this.#args.set(i, address);

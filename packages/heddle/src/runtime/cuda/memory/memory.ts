@@ -114,7 +114,7 @@ export class CudaMemory {
       mine.elsewhere ??= new Map();
       mine.elsewhere.set(stream, stream.timeline.now);
     } else {
-      this.#join(mine);
+      if (mine.elsewhere) this.#join(mine);
       mine.lastUse = this.#streams.timeline.now;
     }
     return address;
