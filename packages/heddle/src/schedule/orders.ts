@@ -34,14 +34,21 @@ const isElementwise = ({ op }: GraphNode): boolean =>
 /** Maps before one that is computed in another order: how many of a chain are, too. */
 const DEEPEST = 64;
 
-/** Elements that are converted from one order to another may be at most this share of those that gain by theirs. */
+/** Elements that each run converts from one order to another may be at most this share of those that gain by theirs. */
 const MOST_CONVERTED = 0.5;
 
-/** `roots` with what is faster in another order of dimensions computed in it; the same roots if nothing is. */
-export function reordered(roots: readonly GraphNode[], target: Target): readonly GraphNode[] {
+/**
+ * `roots` with what is faster in another order of dimensions computed in it; the same roots if nothing is.
+ * @param constants leaves that are converted once, not at every run
+ */
+export function reordered(
+  roots: readonly GraphNode[],
+  target: Target,
+  constants: ReadonlySet<GraphNode> = new Set(),
+): readonly GraphNode[] {
   const nodes = topological(roots, (n) => (n.isLeaf ? [] : n.src));
   if (!nodes.some((node) => orderOf(node, target))) return roots;
-  const orders = new Orders(target);
+  const orders = new Orders(target, constants);
   const made = orders.of(roots);
   return orders.converted <= MOST_CONVERTED * orders.gaining ? made : roots;
 }
@@ -57,6 +64,8 @@ class Orders {
   converted = 0;
   gaining = 0;
   readonly #target: Target;
+  /** What depends on constants alone. */
+  readonly #constants: Set<GraphNode>;
   /** Nodes that are computed in an order of their own. */
   readonly #ordered = new Map<GraphNode, InOrder>();
   /** All others. */
@@ -66,8 +75,9 @@ class Orders {
   /** Maps computed in another order. */
   readonly #remapped = new Map<GraphNode, InOrder>();
 
-  constructor(target: Target) {
+  constructor(target: Target, constants: ReadonlySet<GraphNode>) {
     this.#target = target;
+    this.#constants = new Set(constants);
   }
 
   of(roots: readonly GraphNode[]): GraphNode[] {
@@ -83,6 +93,7 @@ class Orders {
 
   #take(node: GraphNode): void {
     if (this.#ordered.has(node) || this.#plain.has(node)) return;
+    if (!node.isLeaf && node.src.every((s) => this.#constants.has(s))) this.#constants.add(node);
     const ordered = node.isLeaf ? undefined : this.#inAnOrder(node);
     if (ordered) this.#ordered.set(node, ordered);
     else if (!this.#plain.has(node)) {
@@ -96,7 +107,7 @@ class Orders {
   #asIs(node: GraphNode): GraphNode {
     const ordered = this.#ordered.get(node);
     if (!ordered) return this.#plain.get(node)!;
-    this.converted += node.size;
+    this.#convert(node);
     return b.permute(ordered.values, inverse(ordered.order));
   }
 
@@ -185,8 +196,12 @@ class Orders {
         case 'map':
           if (depth < DEEPEST) return this.#mapped(node, order, depth + 1);
       }
-    this.converted += node.size;
+    this.#convert(node);
     return b.permute(this.#asIs(node), order);
+  }
+
+  #convert(node: GraphNode): void {
+    if (!this.#constants.has(node)) this.converted += node.size;
   }
 
   #mapped(node: GraphNode, order: Order, depth: number): GraphNode {

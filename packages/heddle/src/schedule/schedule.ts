@@ -29,7 +29,7 @@ export const PASSES: readonly PlanPass[] = [
   {
     name: 'canonicalize',
     why: 'equal nodes are computed once; a fused op becomes a hand-written kernel or its composition',
-    run: ({ roots }, { target, kernels }) => canonicalize(roots, target, kernels),
+    run: ({ roots }, { target, kernels, constants }) => canonicalize(roots, target, kernels, constants),
   },
   {
     name: 'partition',

@@ -7,6 +7,7 @@ import type { GraphNode } from '../../src/graph/node.js';
 import {
   autocast,
   bf16,
+  conv2d,
   crossEntropy,
   device,
   i32,
@@ -110,6 +111,21 @@ test('one convolution alone stays as it is: converting it would cost more than i
   const conv = new nn.Conv2d(8, 8, 3, { bias: false });
   const roots = [autocast(bf16, () => conv.forward(x)).node];
   assert.equal(reordered(roots, WITH_LIBRARY), roots);
+});
+
+test('weights that are constant are converted once: they keep no convolution from channels last', () => {
+  const x = randn([1, 64, 7, 7]).cast(bf16).realize();
+  const weights = [1, 2].map(() => randn([64, 64, 3, 3]).cast(bf16).realize() as unknown as Tensor);
+  const [first, second] = weights as [Tensor, Tensor];
+  const y = conv2d(relu(conv2d(x as unknown as Tensor, first)), second);
+  const leaves = weights.map((w) => w.node);
+  assert.ok(!callsOf(reordered([y.node], SIM_TARGET)).includes('conv2dChannelsLast'));
+  assert.ok(!callsOf(reordered([y.node], SIM_TARGET, new Set(leaves))).includes('conv2d'));
+  const constants = new Set([1, 2]);
+  const { before, launches } = schedule([y.node], SIM_TARGET, { constants });
+  assert.equal(before!.launches.length, 2);
+  const names = launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel.name] : []));
+  assert.equal(names.filter((name) => /^conv2dWarpgroups/.test(name)).length, 2, names.join());
 });
 
 test('without such a library few channels keep their order, and many are convolved by own kernels', () => {

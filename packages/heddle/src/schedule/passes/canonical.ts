@@ -88,8 +88,16 @@ export interface Canonical {
   readonly choices: ReadonlyMap<GraphNode, KernelChoice>;
 }
 
-/** @param kernels false lowers every fused op by its composition (the oracle of the tests) */
-export function canonicalize(roots: readonly GraphNode[], target: Target, kernels = true): Canonical {
+/**
+ * @param kernels false lowers every fused op by its composition (the oracle of the tests)
+ * @param constants as in `PlanSetting`
+ */
+export function canonicalize(
+  roots: readonly GraphNode[],
+  target: Target,
+  kernels = true,
+  constants: ReadonlySet<number> = new Set(),
+): Canonical {
   const shared = new Map<string, GraphNode>();
   const mine = new Map<GraphNode, GraphNode>();
   const ids = new Map<GraphNode, number>();
@@ -159,8 +167,10 @@ export function canonicalize(roots: readonly GraphNode[], target: Target, kernel
     return mine.get(composed)!;
   };
 
-  for (const node of topological(roots, sources)) if (node.isLeaf) convert([node]);
-  const inOrder = kernels ? reordered(inIntegers(roots, target), target) : roots;
+  const given = topological(roots, sources).filter((node) => node.isLeaf);
+  convert(given);
+  const known = new Set(given.filter((_, leaf) => constants.has(leaf)));
+  const inOrder = kernels ? reordered(inIntegers(roots, target), target, known) : roots;
   convert(inOrder);
   return { roots: inOrder.map((r) => mine.get(r)!), leaves, choices };
 }
