@@ -34,7 +34,7 @@ export interface FusedOp<Arg = unknown> {
   windows?(arg: Arg, source: TensorType): WindowFunction | undefined;
   /**
    * How it is computed on sources, and with a result, whose dimensions are in another order, where that is faster on the
-   * target; see schedule/orders.ts. Default: it is not.
+   * target or the sources are so anyway; see schedule/orders.ts. Default: it is not.
    */
   reordered?(target: Target, node: GraphNode, arg: Arg): Reordered | undefined;
   /**
@@ -77,6 +77,8 @@ export interface OfIntegers {
 export interface Reordered {
   /** Dimension i of such a tensor is this one of the tensor as it was: as `permute` takes it. */
   readonly order: readonly number[];
+  /** It gains nothing by that: it is computed so where its first source is in that order anyway. Default: false. */
+  readonly follows?: boolean;
   /** The result in that order, of the sources in that order. */
   make(src: readonly GraphNode[]): GraphNode;
 }

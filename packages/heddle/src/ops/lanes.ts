@@ -21,3 +21,7 @@ export function storeLanes(
   else if (lanes === 2) store2(x, at, v);
   else x[at] = v;
 }
+
+/** A number, or a vector of it. */
+export const splatLanes = (v: number, lanes: Lanes, { splat2, splat4 }: Intrinsics): number =>
+  lanes === 4 ? splat4(v) : lanes === 2 ? splat2(v) : v;

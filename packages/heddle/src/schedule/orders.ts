@@ -1,13 +1,15 @@
 /**
  * The order of dimensions in memory. A fused op may be faster on sources whose dimensions are in another order, such as
  * convolutions with channels last. This rewrite computes it so, and all that comes between two such ops as well: the
- * permutations between them cancel, those at the ends are left. Tensors keep their shapes.
+ * permutations between them cancel, those at the ends are left. An op that has kernels for both orders, such as max pooling,
+ * follows its source. Tensors keep their shapes.
  */
 import { topological } from '../core/node.js';
 import * as b from '../graph/build.js';
-import { callOf, type FusedOp } from '../graph/fused-op.js';
+import { callOf, type Reordered } from '../graph/fused-op.js';
 import { argOf, GraphNode } from '../graph/node.js';
 import { asPartOf } from '../graph/origin.js';
+import { beforeMonotone } from '../graph/rewrites.js';
 import type { Target } from '../kernel/ir/target.js';
 import { hasKernel } from './kernel-choice.js';
 
@@ -47,13 +49,17 @@ export function reordered(
   constants: ReadonlySet<GraphNode> = new Set(),
 ): readonly GraphNode[] {
   const nodes = topological(roots, (n) => (n.isLeaf ? [] : n.src));
-  if (!nodes.some((node) => orderOf(node, target))) return roots;
+  const isFaster = (node: GraphNode): boolean => {
+    const way = orderOf(node, target);
+    return way !== undefined && !way.follows;
+  };
+  if (!nodes.some(isFaster)) return roots;
   const orders = new Orders(target, constants);
   const made = orders.of(roots);
   return orders.converted <= MOST_CONVERTED * orders.gaining ? made : roots;
 }
 
-function orderOf(node: GraphNode, target: Target): ReturnType<NonNullable<FusedOp['reordered']>> {
+function orderOf(node: GraphNode, target: Target): Reordered | undefined {
   if (node.isLeaf || node.op !== 'call') return undefined;
   const { op, arg } = callOf(node);
   return op.reordered?.(target, node, arg);
@@ -147,6 +153,7 @@ class Orders {
 
   #call(node: GraphNode): InOrder | undefined {
     const way = orderOf(node, this.#target);
+    if (way?.follows) return this.#following(node, way);
     if (way) {
       const sources = node.src.map((s) => {
         this.gaining += s.size;
@@ -159,10 +166,23 @@ class Orders {
     }
     if (hasKernel(node, this.#target) || !node.src.some((s) => this.#ordered.has(s))) return undefined;
     const { op, arg } = callOf(node);
-    const composed = op.compose(node.src, arg);
-    this.#takeAll([composed]);
-    const ordered = this.#ordered.get(composed);
-    if (!ordered) this.#plain.set(node, this.#plain.get(composed)!);
+    return this.#insteadOf(node, op.compose(node.src, arg));
+  }
+
+  /** A call in the order of its first source, moved first to where it stays in either order. */
+  #following(node: GraphNode, { order, make }: Reordered): InOrder | undefined {
+    const source = this.#ordered.get(node.src[0]!);
+    if (!source || !sameOrder(source.order, order)) return undefined;
+    const moved = beforeMonotone(node);
+    if (moved) return this.#insteadOf(node, moved);
+    return { order, values: make(node.src.map((s) => this.#inOrder(s, order))) };
+  }
+
+  /** Another graph of the same values. */
+  #insteadOf(node: GraphNode, same: GraphNode): InOrder | undefined {
+    this.#takeAll([same]);
+    const ordered = this.#ordered.get(same);
+    if (!ordered) this.#plain.set(node, this.#plain.get(same)!);
     return ordered;
   }
 

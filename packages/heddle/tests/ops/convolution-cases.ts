@@ -44,17 +44,17 @@ export const LAST_CASES: readonly ConvolutionCase[] = [
   conv('stride 3 by 2, dilated', [1, 8, 8], [10, 9], 3, { stride: [3, 2], dilation: [2, 1], padding: 2 }),
 ];
 
-/** The call of `op` on sources with channels last that stands for a convolution of these sources. */
-export function lastCall(
-  op: FusedOp<Conv2dArg>,
-  [a, b]: readonly [GraphNode, GraphNode],
-  arg: Conv2dArg,
+/** The call of `op` on sources with channels last that stands for that on these sources. */
+export function lastCall<Arg>(
+  op: FusedOp<Arg>,
+  sources: readonly GraphNode[],
+  arg: Arg,
   target: Target,
 ): GraphNode {
-  const last = [a, b].map(({ shape, dtype }) => leaf([shape[0]!, shape[2]!, shape[3]!, shape[1]!], dtype));
+  const last = sources.map(({ shape: [n, c, h, w], dtype }) => leaf([n!, h!, w!, c!], dtype));
   // For a library as well as for own kernels: these take few channels, too. In f32 there are own kernels only.
-  const wide = a.dtype === f32 ? target : { ...target, libraries: new Set(['cudnn.convolution']) };
-  let node = op.reordered!(wide, call(op, [a, b], arg), arg)!.make(last);
+  const wide = sources[0]!.dtype === f32 ? target : { ...target, libraries: new Set(['cudnn.convolution']) };
+  let node = op.reordered!(wide, call(op, sources, arg), arg)!.make(last);
   while (node.op !== 'call') node = node.src[0]!;
   return node;
 }

@@ -2,7 +2,10 @@
 import { test } from 'node:test';
 import { bf16, type DType, f16, f32 } from '../../src/core/dtype.js';
 import { toBf16, toF16 } from '../../src/core/float16.js';
+import { stridesOf } from '../../src/core/shape.js';
 import { call, leaf } from '../../src/graph/build.js';
+import type { FusedOp } from '../../src/graph/fused-op.js';
+import type { GraphNode } from '../../src/graph/node.js';
 import {
   maxPool2dGradientOp,
   maxPool2dOp,
@@ -13,6 +16,7 @@ import {
 import { positionDtype } from '../../src/ops/max-pool2d/problem.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { checkInSimulator, noise, type Source } from '../kernel/harness.js';
+import { lastCall } from './convolution-cases.js';
 
 type Sides = readonly [number, number];
 const pool = (
@@ -63,6 +67,9 @@ const held = (data: Float32Array, dtype: DType): Source => ({
 const toleranceOf = (dtype: DType): number =>
   dtype === f32 ? 1e-5 : 4 * (dtype === f16 ? 2 ** -11 : 2 ** -8);
 
+const check = (node: GraphNode, sources: readonly Source[], tolerance: number): void =>
+  checkInSimulator(node, sources, tolerance, SIM_TARGET);
+
 for (const dtype of [f32, bf16, f16])
   for (const [name, arg] of Object.entries(CASES)) {
     const x = leaf([3, 2, ...arg.size], dtype);
@@ -71,15 +78,55 @@ for (const dtype of [f32, bf16, f16])
     const images = [false, true].map((nan) => held(pixels(arg.size, nan), dtype));
     test(`maxPool2d ${name} of ${dtype.name}`, () => {
       const tolerance = dtype === f32 ? 0 : toleranceOf(dtype);
-      for (const image of images)
-        checkInSimulator(call(maxPool2dOp, [x], arg), [image], tolerance, SIM_TARGET);
+      for (const image of images) check(call(maxPool2dOp, [x], arg), [image], tolerance);
     });
     test(`maxPool2dPositions ${name} of ${dtype.name}`, () => {
-      for (const image of images)
-        checkInSimulator(call(maxPool2dPositionsOp, [x], arg), [image], 0, SIM_TARGET);
+      for (const image of images) check(call(maxPool2dPositionsOp, [x], arg), [image], 0);
     });
     test(`maxPool2dGradient ${name} of ${dtype.name}`, () => {
       const sources = [{ data: positions(arg, g.size) }, held(noise(g.size, 9), dtype)];
-      checkInSimulator(call(maxPool2dGradientOp, [at, g], arg), sources, toleranceOf(dtype), SIM_TARGET);
+      check(call(maxPool2dGradientOp, [at, g], arg), sources, toleranceOf(dtype));
     });
   }
+
+/** Channels, and where a source with them last begins: vectors of 4, of 2 and of 1. */
+const LAST = [
+  [4, 0],
+  [8, 4],
+  [6, 0],
+  [4, 2],
+  [3, 0],
+  [4, 1],
+] as const;
+
+const last = (op: FusedOp<PoolArg>, sources: readonly GraphNode[], arg: PoolArg): GraphNode =>
+  lastCall(op, sources, arg, SIM_TARGET);
+
+/** A source that begins at an offset. */
+const beginning = (source: Source, { shape: [n, c, h, w], size }: GraphNode, offset: number): Source => ({
+  ...source,
+  view: { strides: stridesOf([n!, h!, w!, c!]), offset, length: size + offset },
+});
+
+Object.entries(CASES).forEach(([name, arg], i) => {
+  const [channels, offset] = LAST[i % LAST.length]!;
+  const dtype = [f32, bf16, f16][i % 3]!;
+  const x = leaf([2, channels, ...arg.size], dtype);
+  const g = leaf([2, channels, ...pooledSize(arg)], dtype);
+  const at = leaf(g.shape, positionDtype(arg));
+  test(`channels last: ${name}, ${channels} channels from ${offset} on, of ${dtype.name}`, () => {
+    for (const nan of [false, true]) {
+      const values = noise(x.size, i).map((v) => Math.round(3 * v));
+      if (nan) values[values.length >> 1] = Number.NaN;
+      const image = beginning(held(values, dtype), x, offset);
+      check(last(maxPool2dOp, [x], arg), [image], dtype === f32 ? 0 : toleranceOf(dtype));
+      check(last(maxPool2dPositionsOp, [x], arg), [image], 0);
+    }
+    const sources = [{ data: positions(arg, g.size) }, held(noise(g.size, 9), dtype)];
+    check(
+      last(maxPool2dGradientOp, [at, g], arg),
+      sources.map((s) => beginning(s, g, offset)),
+      toleranceOf(dtype),
+    );
+  });
+});

@@ -133,14 +133,18 @@ export function convolutionKernels(target: Target): KernelIr[] {
   const pools = WINDOWS.flatMap((arg, kind) =>
     [f32, bf16, f16].flatMap((dtype) => {
       const label = `${kind}_${dtype.name}`;
-      const x = leaf([2, 3, ...arg.size], dtype);
-      const g = leaf([2, 3, ...pooledSize(arg)], dtype);
+      const x = leaf([2, 4, ...arg.size], dtype);
+      const g = leaf([2, 4, ...pooledSize(arg)], dtype);
       const at = leaf(g.shape, positionDtype(arg));
-      return [
-        ...kernelsOf(call(maxPool2dOp, [x], arg), target, label),
-        ...kernelsOf(call(maxPool2dPositionsOp, [x], arg), target, label),
-        ...kernelsOf(call(maxPool2dGradientOp, [at, g], arg), target, label),
-      ];
+      const pools = [
+        [maxPool2dOp, [x]],
+        [maxPool2dPositionsOp, [x]],
+        [maxPool2dGradientOp, [at, g]],
+      ] as const;
+      return pools.flatMap(([op, sources]) => [
+        ...kernelsOf(call(op, sources, arg), target, label),
+        ...kernelsOf(lastCall(op, sources, arg, target), target, label),
+      ]);
     }),
   );
   return [...convolutions, ...last, ...bytesKernels(target), ...pools];

@@ -145,6 +145,44 @@ test('without such a library few channels keep their order, and many are convolv
   assert.deepEqual(convolutions, [...byWarpgroups, byWarpgroups[2]]);
 });
 
+/** The loss of two convolutions with max pooling between them, and the gradients of the weights. */
+function pooledStep(): Tensor[] {
+  manualSeed(7);
+  const first = new nn.Conv2d(16, 32, 1, { bias: false });
+  const norm = new nn.BatchNorm2d(32);
+  const second = new nn.Conv2d(32, 16, 1, { bias: false });
+  const x = randn([4, 16, 15, 13]).realize();
+  const loss = autocast(bf16, () => {
+    const pooled = maxPool2d(relu(norm.forward(first.forward(x))), 3, { stride: 2, padding: 1 });
+    return second.forward(pooled).square().mean();
+  }) as Tensor;
+  loss.backward();
+  return [loss.detach(), ...[first, norm, second].flatMap((m) => m.parameters().map((p) => p.grad!))];
+}
+
+test('max pooling follows the order of a convolution, forward and backward', async () => {
+  const { name } = device();
+  useDevice('sim');
+  const roots = pooledStep().map((t) => t.node);
+  const names = schedule(roots, SIM_TARGET).launches.flatMap(({ work }) =>
+    'kernel' in work ? [work.kernel.name] : [],
+  );
+  const pools = ['maxPool2d', 'maxPool2dPositions', 'maxPool2dGradient'];
+  assert.ok([...pools, 'conv2dInputWarpgroups'].every((kernel) => names.some((n) => n.startsWith(kernel))));
+  // No image has its 32 channels before its pixels, and no window is in memory.
+  assert.ok(!names.some((n) => /_4x32x|x9\b/.test(n)), names.join());
+  const actual = await valuesOf(roots);
+  useDevice('cpu');
+  assertSame(actual, await valuesOf(pooledStep().map((t) => t.node)));
+  useDevice(name);
+});
+
+test('max pooling alone stays as it is', () => {
+  const x = randn([4, 16, 15, 13]).cast(bf16);
+  const roots = [maxPool2d(x, 3, { stride: 2 }).node];
+  assert.equal(reordered(roots, SIM_TARGET), roots);
+});
+
 test('the device of the tests agrees with the CPU, in whatever order it computes', async () => {
   const { name } = device();
   const actual = await valuesOf(stepOf(true).map((t) => t.node));

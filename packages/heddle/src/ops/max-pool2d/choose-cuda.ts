@@ -1,36 +1,75 @@
-/** The kernels of max pooling for GPUs, as choices of the fused ops. */
+/** The kernels of max pooling for GPUs, as choices of the fused ops, and as ops on images with channels last. */
 import { isFloat } from '../../core/dtype.js';
-import type { KernelChoice, KernelIo, Stage } from '../../graph/fused-op.js';
+import * as b from '../../graph/build.js';
+import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
+import type { TensorType } from '../../graph/node.js';
 import { gridStage } from '../stage.js';
 import { cudnnPoolingVariants } from '../vendor.js';
 import { maxPool, maxPoolGradient, maxPoolPositions } from './cuda.js';
 import { problemOf } from './problem.js';
 import type { PoolArg } from './windows.js';
 
-const poolStages = (io: KernelIo, arg: PoolArg): readonly Stage[] => [
-  gridStage(maxPool(problemOf(io, arg)), { input: 0 }, { output: true }),
-];
+const KERNELS = {
+  maxPool2d: maxPool,
+  maxPool2dPositions: maxPoolPositions,
+  maxPool2dGradient: maxPoolGradient,
+} as const;
+
+const choiceOf = (op: keyof typeof KERNELS, isLast = false): KernelChoice<PoolArg> => ({
+  name: `${op}-${isLast ? 'last' : 'cuda'}`,
+  when: ({ model }, { src, size }) => model === 'threads' && isFloat(src.at(-1)!.dtype) && size > 0,
+  finishes: op !== 'maxPool2dPositions',
+  plan: (io, arg) => [
+    gridStage(KERNELS[op](problemOf(io, arg, isLast)), ...io.inputs.map((_, input) => ({ input })), {
+      output: true,
+    }),
+  ],
+});
+
+const forward = choiceOf('maxPool2d');
 
 export const maxPoolChoice: KernelChoice<PoolArg> = {
-  name: 'maxPool2d-cuda',
-  when: ({ model }, { dtype, size }) => model === 'threads' && isFloat(dtype) && size > 0,
-  finishes: true,
-  plan: poolStages,
-  variants: (io, arg) => [{ name: 'own', plan: () => poolStages(io, arg) }, ...cudnnPoolingVariants(io, arg)],
-};
-
-export const maxPoolPositionsChoice: KernelChoice<PoolArg> = {
-  name: 'maxPool2dPositions-cuda',
-  when: ({ model }, { src, size }) => model === 'threads' && isFloat(src[0]!.dtype) && size > 0,
-  finishes: false,
-  plan: (io, arg) => [gridStage(maxPoolPositions(problemOf(io, arg)), { input: 0 }, { output: true })],
-};
-
-export const maxPoolGradientChoice: KernelChoice<PoolArg> = {
-  name: 'maxPool2dGradient-cuda',
-  when: ({ model }, { dtype, size }) => model === 'threads' && isFloat(dtype) && size > 0,
-  finishes: true,
-  plan: (io, arg) => [
-    gridStage(maxPoolGradient(problemOf(io, arg)), { input: 0 }, { input: 1 }, { output: true }),
+  ...forward,
+  variants: (io, arg) => [
+    { name: 'own', plan: () => forward.plan(io, arg) },
+    ...cudnnPoolingVariants(io, arg),
   ],
 };
+
+export const maxPoolPositionsChoice = choiceOf('maxPool2dPositions');
+
+export const maxPoolGradientChoice = choiceOf('maxPool2dGradient');
+
+/** NCHW → NHWC */
+const LAST = [0, 2, 3, 1] as const;
+const FIRST = [0, 3, 1, 2] as const;
+
+const reorder = ({ shape, dtype }: TensorType, order: readonly number[]): TensorType => ({
+  shape: order.map((axis) => shape[axis]!),
+  dtype,
+});
+
+/** How `of` is computed with channels last, where its images are so. */
+export function poolingLast(of: FusedOp<PoolArg>): NonNullable<FusedOp<PoolArg>['reordered']> {
+  const choice = choiceOf(of.name as keyof typeof KERNELS, true);
+  const last: FusedOp<PoolArg> = {
+    name: `${of.name}ChannelsLast`,
+    infer: (src, arg) =>
+      reorder(
+        of.infer(
+          src.map((s) => reorder(s, FIRST)),
+          arg,
+        ),
+        LAST,
+      ),
+    compose: (src, arg) => {
+      const first = src.map((s) => b.permute(s, FIRST));
+      return b.permute(b.call(of, first, arg), LAST);
+    },
+    kernels: [choice],
+  };
+  return (target, node, arg) =>
+    choice.when(target, node, arg)
+      ? { order: LAST, follows: true, make: (src) => b.call(last, src, arg) }
+      : undefined;
+}

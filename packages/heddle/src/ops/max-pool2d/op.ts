@@ -1,5 +1,10 @@
 /** Max pooling of images and its gradient. */
-import { maxPoolChoice, maxPoolGradientChoice, maxPoolPositionsChoice } from '#ops/gpu-kernels.js';
+import {
+  maxPoolChoice,
+  maxPoolGradientChoice,
+  maxPoolPositionsChoice,
+  poolingLast,
+} from '#ops/gpu-kernels.js';
 import type { Rules } from '../../core/arguments.js';
 import { f32, i32, isFloat, requireFloats } from '../../core/dtype.js';
 import { ShapeError } from '../../core/errors.js';
@@ -57,6 +62,7 @@ export const maxPool2dOp: FusedOp<PoolArg> = {
   grad: ({ src: [x] }, g, arg) => [
     b.call(maxPool2dGradientOp, [b.call(maxPool2dPositionsOp, [x!], arg), g], arg),
   ],
+  reordered: (target, node, arg) => forwardLast(target, node, arg),
   kernels: [
     {
       name: 'maxPool2d-cpu',
@@ -77,6 +83,7 @@ export const maxPool2dPositionsOp: FusedOp<PoolArg> = {
   infer: ([x], arg) => ({ shape: pooledShape(x!, arg), dtype: positionDtype(arg) }),
   compose: ([x], arg) => b.cast(firstLargest(x!, arg), positionDtype(arg)),
   windows: firstLargestOfWindows,
+  reordered: (target, node, arg) => positionsLast(target, node, arg),
   kernels: [maxPoolPositionsChoice],
 };
 
@@ -85,6 +92,7 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
   name: 'maxPool2dGradient',
   infer: ([, g], arg) => ({ shape: [...g!.shape.slice(0, 2), ...arg.size], dtype: g!.dtype }),
   compose: ([positions, g], arg) => toPositions(b.cast(positions!, i32), g!, arg),
+  reordered: (target, node, arg) => gradientLast(target, node, arg),
   kernels: [
     {
       name: 'maxPool2dGradient-cpu',
@@ -98,6 +106,10 @@ export const maxPool2dGradientOp: FusedOp<PoolArg> = {
     maxPoolGradientChoice,
   ],
 };
+
+const forwardLast = poolingLast(maxPool2dOp);
+const positionsLast = poolingLast(maxPool2dPositionsOp);
+const gradientLast = poolingLast(maxPool2dGradientOp);
 
 /**
  * The largest element of each kernel-sized window of x (N, C, H, W) → (N, C, outH, outW).

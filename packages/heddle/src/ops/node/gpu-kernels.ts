@@ -15,6 +15,7 @@ export {
   maxPoolChoice,
   maxPoolGradientChoice,
   maxPoolPositionsChoice,
+  poolingLast,
 } from '../max-pool2d/choose-cuda.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
 export { scanChoice } from '../scan/choose-cuda.js';
