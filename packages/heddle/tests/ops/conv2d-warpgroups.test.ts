@@ -5,6 +5,7 @@ import { bf16, type DType, f32 } from '../../src/core/dtype.js';
 import { fromBf16, toBf16 } from '../../src/core/float16.js';
 import { call, leaf, permute } from '../../src/graph/build.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import type { LastProblem } from '../../src/ops/conv2d/last-product.js';
 import { conv2dInputOp, conv2dOp, conv2dWeightOp, outputSize } from '../../src/ops/conv2d/op.js';
 import {
@@ -14,6 +15,7 @@ import {
   suitsConvolution,
 } from '../../src/ops/conv2d/warpgroup.js';
 import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import type { Device } from '../../src/runtime/device.js';
 import { closeDevices, openDevice } from '../../src/runtime/registry.js';
 import { SIM_TARGET, simulate } from '../../src/runtime/sim/launch.js';
 import { cudaReason } from '../cases/case-runner.js';
@@ -196,6 +198,39 @@ const wide: readonly ConvolutionCase[] = [
   conv('7×7 of few channels, stride 2', [4, 8, 64], [24, 27], 7, { stride: 2, padding: [3, 0] }),
   conv('5×3, dilated', [3, 40, 64], [17, 11], [5, 3], { padding: [2, 3], dilation: [2, 1] }),
 ];
+/** Computes it by each variant of its kernel for a target. @returns their names */
+async function inEveryWay(
+  shape: ConvolutionCase,
+  direction: Direction,
+  dtype: DType,
+  on: Device,
+  target: Target,
+): Promise<string[]> {
+  const { n, c, o, arg } = shape;
+  const exact = exactly(shape, direction);
+  const x = leaf([n, c, ...arg.size], dtype);
+  const w = leaf([o, c, ...arg.kernel], dtype);
+  const y = leaf([n, o, ...outputSize(arg)], dtype);
+  const [op, sources] = (
+    {
+      forward: [conv2dOp, [x, w]],
+      input: [conv2dInputOp, [y, w]],
+      weight: [conv2dWeightOp, [x, y]],
+    } as const
+  )[direction];
+  const node = lastCall(op, sources, arg, target);
+  const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
+  const given = [exact.a, second].map((v) => ({ data: stored(v, dtype) }));
+  const ways = kernelOf(node, target)!.variants!(ioFor(node, given, target, identity), arg);
+  for (const { plan } of ways) {
+    const out = dtype === f32 ? new Float32Array(exact.sums.length) : new Uint16Array(exact.sums.length);
+    const inputs = given.map(({ data }) => data);
+    await runOnDevice(on, plan(), inputs, out);
+    mustBe(exact, (i) => (dtype === f32 ? out[i]! : fromBf16(out[i]!)), 2 ** -22);
+  }
+  return ways.map(({ name }) => name);
+}
+
 for (const [shape, dtype] of [
   ...wide.map((w) => [w, bf16] as const),
   ...wide.slice(0, 4).map((w) => [w, f32] as const),
@@ -204,32 +239,21 @@ for (const [shape, dtype] of [
     test(`cuda: ${direction} of ${shape.name}, ${dtype.name}, in every way`, {
       skip: reason ? `not run: ${reason}` : false,
     }, async () => {
-      const { n, c, o, arg } = shape;
-      const exact = exactly(shape, direction);
-      const x = leaf([n, c, ...arg.size], dtype);
-      const w = leaf([o, c, ...arg.kernel], dtype);
-      const y = leaf([n, o, ...outputSize(arg)], dtype);
-      const [op, sources] = (
-        {
-          forward: [conv2dOp, [x, w]],
-          input: [conv2dInputOp, [y, w]],
-          weight: [conv2dWeightOp, [x, y]],
-        } as const
-      )[direction];
       const on = openDevice('cuda');
       const target = { ...on.target, libraries: new Set<string>() };
-      const node = lastCall(op, sources, arg, target);
-      const second = direction === 'input' && dtype === f32 ? turned(exact.b, shape) : exact.b;
-      const given = [exact.a, second].map((v) => ({ data: stored(v, dtype) }));
-      const choice = kernelOf(node, target)!;
-      const io = ioFor(node, given, target, identity);
-      const ways = choice.variants!(io, arg);
-      for (const { plan } of ways) {
-        const out = dtype === f32 ? new Float32Array(exact.sums.length) : new Uint16Array(exact.sums.length);
-        const inputs = given.map(({ data }) => data);
-        await runOnDevice(on, plan(), inputs, out);
-        mustBe(exact, (i) => (dtype === f32 ? out[i]! : fromBf16(out[i]!)), 2 ** -22);
-      }
-      const names = ways.map(({ name }) => name);
+      const names = await inEveryWay(shape, direction, dtype, on, target);
       assert.ok(names.some((name) => name.includes('warpgroups')) || target.capability !== 90, `${names}`);
     });
+
+for (const direction of ['forward', 'input'] as const)
+  test(`sim: ${direction} of one image as an H200 does it, in every way`, async () => {
+    const target = { ...H200, libraries: new Set<string>() };
+    const shape = conv('', [1, 136, 136], [5, 7], 3, { padding: 1 });
+    const names = await inEveryWay(shape, direction, bf16, openDevice('sim'), target);
+    for (const kernel of [/^last-bf16-warpgroups/, /^last-\d/])
+      for (const isSplit of [false, true])
+        assert.ok(
+          names.some((name) => kernel.test(name) && name.includes('split-k') === isSplit),
+          `${names}`,
+        );
+  });

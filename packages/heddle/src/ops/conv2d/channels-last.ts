@@ -10,9 +10,10 @@ import type { FusedOp, KernelIo, Reordered, Stage, StageArgument, Variant } from
 import type { GraphNode, TensorType } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { finishedAfter } from '../finish-cuda.js';
+import { withWhole } from '../launch-rule.js';
 import { matmulSum } from '../matmul/cuda-store.js';
 import { finishedStage } from '../matmul/warpgroup.js';
-import { WARPGROUPS, warpgroupName, warpgroupTiles } from '../matmul/warpgroup-tiles.js';
+import { splitName, WARPGROUPS, warpgroupName, warpgroupTiles } from '../matmul/warpgroup-tiles.js';
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import { cudnnChannelsLastVariants } from '../vendor.js';
@@ -169,14 +170,23 @@ function inParts(
   ];
 }
 
+/** With the blocks that share its sums. */
+interface Way extends Variant {
+  readonly splits: number;
+}
+
 /** By warpgroups, on GPUs that have them. */
-function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction): Variant[] {
+function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction): Way[] {
   const isWeight = direction === 'weight';
   const { target } = io;
   const { dtype } = problem;
   if (target.capability !== WARPGROUPS || dtype === i8 || !suitsConvolution(problem)) return [];
   const p = joined({ ...problem, finish: matrixOf(io, direction).finish, beside: io.beside });
-  return warpgroupTiles(asProduct(p, isWeight), target, MOST_TILES).map((tile) => ({
+  const sizes = asProduct(p, isWeight);
+  const best = warpgroupTiles(sizes, target, MOST_TILES);
+  const tiles = isWeight ? best : withWhole(best, () => warpgroupTiles({ ...sizes, whole: true }, target, 1));
+  return tiles.map((tile) => ({
+    splits: tile.splits,
     name: `last-${warpgroupName(tile, dtype)}`,
     plan: () => {
       if (isWeight) {
@@ -194,24 +204,30 @@ function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction)
 function ownWays(io: KernelIo, arg: Conv2dArg, direction: Direction): Variant[] {
   const problem = problemOf(io, arg, direction);
   const isWeight = direction === 'weight';
-  // An epilogue that reads other tensors keeps tensor cores waiting: a launch behind the convolution may take less.
+  // An epilogue that reads other tensors keeps tensor cores waiting: a launch behind the convolution may take less. One that
+  // adds up parts computes the epilogue as well.
   const apart = (plain: KernelIo): Variant[] =>
-    warpgroupWays(plain, problemOf(plain, arg, direction), direction).slice(0, 1);
+    warpgroupWays(plain, problemOf(plain, arg, direction), direction)
+      .slice(0, 1)
+      .filter(({ splits }) => splits === 1);
   const byWarpgroups = [
     ...warpgroupWays(io, problem, direction),
     ...(io.plain || isWeight ? [] : finishedAfter(io, apart)),
   ];
   if (!isByWarps(problem.dtype)) return byWarpgroups;
-  const byWarps = lastTiles(problem, io.target, isWeight).map((way): Variant => {
-    const { warps, each, splits } = way;
-    const plan = (): Stage[] => {
-      const kernel = lastKernel(problem, way, isWeight);
-      if (isWeight) return inParts(io, direction, kernel, splits);
-      return [gridStage(kernel, ...SOURCES, { output: true })];
-    };
-    return { name: `last-${each.join('x')}-${warps.join('x')}${isWeight ? `-${splits}` : ''}`, plan };
-  });
-  return [...byWarpgroups, ...(byWarpgroups.length > 0 ? byWarps.slice(0, 1) : byWarps)];
+  const byWarps = lastTiles(problem, io.target, isWeight, byWarpgroups.length > 0 ? 1 : 2).map(
+    (way): Variant => {
+      const { warps, each, splits } = way;
+      const plan = (): Stage[] => {
+        const kernel = lastKernel(problem, way, isWeight);
+        if (isWeight || splits > 1) return inParts(io, direction, kernel, splits);
+        return [gridStage(kernel, ...SOURCES, { output: true })];
+      };
+      const name = `last-${each.join('x')}-${warps.join('x')}${isWeight ? `-${splits}` : splitName(way)}`;
+      return { name, plan };
+    },
+  );
+  return [...byWarpgroups, ...byWarps];
 }
 
 /**

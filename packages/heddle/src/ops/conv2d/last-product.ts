@@ -182,11 +182,22 @@ export function phasesOf(p: Convolution, axis: 0 | 1) {
   };
 }
 
+/** The element of a constant list. */
+export function pick(list: readonly number[], at: number, { i32 }: Intrinsics): number {
+  let value = i32(list[0]!);
+  for (let n = 1; n < list.length; n++) if (at === n) value = list[n]!;
+  return value;
+}
+
 const nameOf = ({ adjoint, dtype }: LastProblem): string =>
   adjoint ? 'conv2dInputLast' : dtype === i8 ? 'conv2dBytesLast' : 'conv2dLast';
 
-/** The convolution of x (N, H, W, C) with w (O, kH, kW, C), or with `adjoint` the input gradient from dY and w. */
-export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
+/**
+ * The convolution of x (N, H, W, C) with w (O, kH, kW, C), or with `adjoint` the input gradient from dY and w. If blocks share
+ * sums, parts of it in f32, (split, pixel, output): not of bytes, and not of a strided input gradient.
+ */
+export function convolveLast(p: LastProblem, tile: LastTile, splits = 1): GridKernel {
+  const inParts = splits > 1;
   const [vertical, horizontal] = [phasesOf(p, 0), phasesOf(p, 1)];
   const phases = vertical.phases * horizontal.phases;
   /** Rows and columns of the result of one phase, and channels along K, in steps. */
@@ -194,22 +205,25 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
   const width = Math.ceil(p.outSize[1] / horizontal.phases);
   const chunks = Math.ceil(p.inputs / DEPTH);
   const steps = chunks * Math.max(...vertical.count) * Math.max(...horizontal.count);
-  const constants = tileOf(p, tile, true, !p.adjoint, steps);
+  const share = Math.ceil(steps / splits);
+  const constants = tileOf(p, tile, true, !p.adjoint, share);
   const { threads, stages } = constants;
   const kernel = defineKernel(
-    nameOf(p),
-    { x: buffer(u32), w: buffer(u32), y: buffer(p.output ?? p.dtype) },
+    `${nameOf(p)}${inParts ? 'Parts' : ''}`,
+    { x: buffer(u32), w: buffer(u32), y: buffer(inParts ? f32 : (p.output ?? p.dtype)) },
     ({ x, w, y }, context) => {
       const { blockIdx, threadIdx, idiv, sum, i32, u32, local, local4, splat4, dynamicShared } = context;
-      const { copyAsync4, store2, startCopies, multiplyPieces, multiplyStage, eachPair } = context;
+      const { copyAsync4, store2, startCopies, multiplyPieces, multiplyStage, eachPair, pick } = context;
       const { problem, a, b, bAt, rows, columns, threads, stages, element, finish } = context;
-      const { aCopies, bCopies, vertical, horizontal, height, width, chunks, DEPTH } = context;
+      const { aCopies, bCopies, vertical, horizontal, height, width, chunks, inParts, share, DEPTH } =
+        context;
       const { images, inputs, outputs, kernel, stride, dilation, padding, size, outSize, adjoint } = problem;
       const held = dynamicShared(u32);
       const firstRow = blockIdx.x * rows;
       const firstColumn = blockIdx.y * columns;
-      const down = idiv(blockIdx.z, horizontal.phases);
-      const across = blockIdx.z % horizontal.phases;
+      const phase = inParts ? 0 : blockIdx.z;
+      const down = idiv(phase, horizontal.phases);
+      const across = phase % horizontal.phases;
 
       // The pixels whose sources the thread copies: where their window begins.
       const image = local(i32, aCopies.rounds);
@@ -223,20 +237,10 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
         top[q] = adjoint ? r : r * stride[0] - padding[0];
         left[q] = adjoint ? c : c * stride[1] - padding[1];
       }
-      let firstDown = i32(vertical.first[0]!);
-      let countDown = i32(vertical.count[0]!);
-      for (let phase = 1; phase < vertical.phases; phase++)
-        if (down === phase) {
-          firstDown = vertical.first[phase]!;
-          countDown = vertical.count[phase]!;
-        }
-      let firstAcross = i32(horizontal.first[0]!);
-      let countAcross = i32(horizontal.count[0]!);
-      for (let phase = 1; phase < horizontal.phases; phase++)
-        if (across === phase) {
-          firstAcross = horizontal.first[phase]!;
-          countAcross = horizontal.count[phase]!;
-        }
+      const firstDown = pick(vertical.first, down, context);
+      const countDown = pick(vertical.count, down, context);
+      const firstAcross = pick(horizontal.first, across, context);
+      const countAcross = pick(horizontal.count, across, context);
 
       const fetch = (piece: number, to: number) => {
         const from = (piece % chunks) * DEPTH;
@@ -286,9 +290,11 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
       for (let i = 0; i < context.tile.each[0]; i++)
         for (let j = 0; j < context.tile.each[1]; j++) sums[i][j] = splat4(0);
       const pieces = countDown * countAcross * chunks;
-      startCopies(0, pieces, 1, fetch, stages, context);
+      const first = inParts ? blockIdx.z * share : 0;
+      const end = inParts ? Math.min(first + share, pieces) : pieces;
+      startCopies(first, end, 1, fetch, stages, context);
       const multiply = (at: number) => multiplyStage(held, at, sums, context);
-      multiplyPieces(0, pieces, 1, fetch, multiply, stages, context);
+      multiplyPieces(first, end, 1, fetch, multiply, stages, context);
 
       const store = (both: number, row: number, column: number) => {
         const m = firstRow + row;
@@ -296,31 +302,30 @@ export function convolveLast(p: LastProblem, tile: LastTile): GridKernel {
         const r = (idiv(m, width) % height) * vertical.phases + down;
         const c = (m % width) * horizontal.phases + across;
         const channel = firstColumn + column;
-        if (n < images && r < outSize[0] && c < outSize[1] && channel < outputs)
-          store2(
-            y,
-            ((n * outSize[0] + r) * outSize[1] + c) * outputs + channel,
-            finish(element(both), n, r, c, channel),
-          );
+        const pixel = (n * outSize[0] + r) * outSize[1] + c;
+        if (n < images && r < outSize[0] && c < outSize[1] && channel < outputs) {
+          if (inParts) store2(y, (blockIdx.z * images * height * width + pixel) * outputs + channel, both);
+          else store2(y, pixel * outputs + channel, finish(element(both), n, r, c, channel));
+        }
       };
       eachPair(sums, store, context);
     },
     {
-      ...{ ...constants, ...PIPELINE, multiplyStage, readPanel, eachPair },
-      ...{ vertical, horizontal, height, width, chunks, finish: p.finish },
+      ...{ ...constants, ...PIPELINE, multiplyStage, readPanel, eachPair, pick },
+      ...{ vertical, horizontal, height, width, chunks, inParts, share, finish: p.finish },
       ...{ aCopies: copiesOf(constants.a, threads), bCopies: copiesOf(constants.b, threads) },
     },
   );
   const pixels = p.images * height * width;
   return {
     kernel,
-    grid: [Math.ceil(pixels / rowsOf(tile)), Math.ceil(p.outputs / columnsOf(tile)), phases],
+    grid: [Math.ceil(pixels / rowsOf(tile)), Math.ceil(p.outputs / columnsOf(tile)), phases * splits],
     threads,
     sharedBytes: 4 * stages.floats * stages.count,
   };
 }
 
-/** Blocks that share the sum over pixels, if about `wanted` are wanted. */
+/** Blocks that share the weight gradient's sum over pixels, if about `wanted` are wanted. */
 export function lastSplits(p: LastProblem, wanted: number): number {
   const pixels = p.images * p.outSize[0] * p.outSize[1];
   return splitsOf(Math.ceil(pixels / DEPTH), Math.max(wanted, Math.ceil(pixels / LEVEL)));

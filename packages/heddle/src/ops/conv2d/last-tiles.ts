@@ -1,7 +1,9 @@
 /** The launch rule of convolutions with channels last: which tile a block sums. */
+import { i8 } from '../../core/dtype.js';
 import { FITTED, hasRegisters, residentBlocks, sharedBytesOfEach } from '../../kernel/ir/machine.js';
 import type { Target } from '../../kernel/ir/target.js';
-import { fastestTiles, type LaunchRule } from '../launch-rule.js';
+import { fastestTiles, type LaunchRule, splitsOf, withWhole } from '../launch-rule.js';
+import { sumCycles } from '../matmul/cuda-tiles.js';
 import type { GridKernel } from '../tiled.js';
 import {
   convolveLast,
@@ -27,7 +29,7 @@ const PRODUCT = 16;
 
 const { tensor, received, latency } = FITTED.matmul;
 
-/** A tile with the blocks that share the weight gradient's sum; 1 otherwise. */
+/** A tile with the blocks that share its sum. */
 export interface LastWay extends LastTile {
   readonly splits: number;
 }
@@ -36,6 +38,8 @@ interface Request {
   readonly problem: LastProblem;
   /** Whether the weight gradient is asked for. */
   readonly weight: boolean;
+  /** Blocks may not share sums, but for the weight gradient's. Default: they may. */
+  readonly whole?: boolean;
 }
 
 const sidesOf = ({ warps, each }: Omit<LastTile, 'stages'>): readonly [number, number] => [
@@ -55,7 +59,18 @@ function workOf({ problem: p, weight }: Request, tile: LastWay) {
   // Of a strided input gradient each phase has its share of the pixels and of the taps.
   const phases = p.adjoint ? p.stride[0] * p.stride[1] : 1;
   const tiles = phases * Math.ceil(pixels / phases / rows) * Math.ceil(p.outputs / columns);
-  return { blocks: tiles, steps: Math.ceil(taps / phases) * Math.ceil(p.inputs / DEPTH) };
+  const steps = Math.ceil(taps / phases) * Math.ceil(p.inputs / DEPTH);
+  return { blocks: tiles * tile.splits, steps: Math.ceil(steps / tile.splits) };
+}
+
+/** How many blocks may share a sum, so that they are one or two for each multiprocessor. */
+function splitsFor(target: Target, request: Request, whole: LastWay): Iterable<number> {
+  const { problem: p, weight } = request;
+  const { blocks, steps } = workOf(request, whole);
+  if (weight) return [lastSplits(p, (2 * target.units) / blocks)];
+  const isPhased = p.adjoint && p.stride.some((s) => s > 1);
+  if (request.whole || isPhased || p.dtype === i8) return [1];
+  return new Set([1, ...[1, 2].map((each) => splitsOf(steps, (each * target.units) / blocks))]);
 }
 
 const needsOf = (tile: LastTile) => {
@@ -71,10 +86,8 @@ const needsOf = (tile: LastTile) => {
 const rule: LaunchRule<Request, LastWay> = {
   *candidates(target, request) {
     for (const shape of SHAPES) {
-      const tile = { ...shape, stages: STAGES, splits: 1 };
-      const { blocks } = workOf(request, tile);
-      const splits = request.weight ? lastSplits(request.problem, (2 * target.units) / blocks) : 1;
-      yield { ...tile, splits };
+      const whole = { ...shape, stages: STAGES, splits: 1 };
+      for (const splits of splitsFor(target, request, whole)) yield { ...whole, splits };
     }
   },
   fits(target, _request, tile) {
@@ -89,14 +102,25 @@ const rule: LaunchRule<Request, LastWay> = {
     const resident = residentBlocks(target.limits, needsOf(tile));
     const perUnit = Math.ceil(blocks / target.units);
     const waits = (steps * tensor.chunk) / Math.min(resident, perUnit);
-    return perUnit * (steps * Math.max(multiplied, copied) + waits) + Math.ceil(perUnit / resident) * latency;
+    const each = steps * Math.max(multiplied, copied) + waits;
+    const sum = request.weight ? 0 : sumCycles(matrixOf(request.problem), tile.splits, target.units);
+    return perUnit * each + Math.ceil(perUnit / resident) * latency + sum;
   },
 };
 
-/** Ways to convolve with channels last, the most promising first. */
-export const lastTiles = (problem: LastProblem, target: Target, weight: boolean, count = 2): LastWay[] =>
-  fastestTiles(rule, target, { problem, weight }, count);
+const matrixOf = ({ images, outputs, outSize }: LastProblem) => ({
+  batches: 1,
+  M: images * outSize[0] * outSize[1],
+  N: outputs,
+});
+
+/** Ways to convolve with channels last, the most promising first, one without shared sums among them. */
+export const lastTiles = (problem: LastProblem, target: Target, weight: boolean, count = 2): LastWay[] => {
+  const tiles = fastestTiles(rule, target, { problem, weight }, count);
+  if (weight) return tiles;
+  return withWhole(tiles, () => fastestTiles(rule, target, { problem, weight, whole: true }, 1));
+};
 
 /** The kernel of a way. */
 export const lastKernel = (p: LastProblem, { splits, ...tile }: LastWay, weight: boolean): GridKernel =>
-  weight ? convolveWeightLast(p, tile, splits) : convolveLast(p, tile);
+  weight ? convolveWeightLast(p, tile, splits) : convolveLast(p, tile, splits);

@@ -30,7 +30,7 @@ import { finishInMatrix, matrixOperand, matrixResult } from '../matmul/warpgroup
 import type { ResultPlaces, SumsTile, WarpgroupPlace, WarpgroupResult } from '../matmul/warpgroup-result.js';
 import type { WarpgroupSizes } from '../matmul/warpgroup-tiles.js';
 import type { GridKernel } from '../tiled.js';
-import { type LastProblem, phasesOf } from './last-product.js';
+import { type LastProblem, phasesOf, pick } from './last-product.js';
 
 type Geometry = Omit<LastProblem, 'finish'>;
 
@@ -124,13 +124,6 @@ export function suitsConvolution(p: Geometry): boolean {
 interface TapContext extends PipelineContext {
   readonly pick: typeof pick;
   readonly eachTap: typeof eachTap;
-}
-
-/** The element of a constant list. */
-function pick(list: readonly number[], at: number, { i32 }: PipelineContext): number {
-  let value = i32(list[0]!);
-  for (let n = 1; n < list.length; n++) if (at === n) value = list[n]!;
-  return value;
 }
 
 /** A tap of the kernel, and how far the first pixel that it meets is from that of the walk. */
