@@ -24,6 +24,7 @@ interface InOrder {
 const sameOrder = (a: Order, b: Order): boolean =>
   a.length === b.length && a.every((axis, i) => axis === b[i]);
 const inverse = (order: Order): number[] => order.map((_, axis) => order.indexOf(axis));
+const isAsItWas = (order: Order): boolean => order.every((axis, i) => axis === i);
 const permuted = <T>(values: readonly T[], order: Order): T[] => order.map((axis) => values[axis]!);
 
 /** Values that cost nothing in any order: they are made where they are used, or of few. */
@@ -101,9 +102,9 @@ class Orders {
     if (this.#ordered.has(node) || this.#plain.has(node)) return;
     if (!node.isLeaf && node.src.every((s) => this.#constants.has(s))) this.#constants.add(node);
     const ordered = node.isLeaf ? undefined : this.#inAnOrder(node);
-    if (ordered) this.#ordered.set(node, ordered);
+    if (ordered && !isAsItWas(ordered.order)) this.#ordered.set(node, ordered);
     else if (!this.#plain.has(node)) {
-      this.#plain.set(node, this.#remade(node));
+      this.#plain.set(node, ordered?.values ?? this.#remade(node));
       if (node.isLeaf || (isElementwise(node) && node.src.every((s) => isAnywhere(s) || this.#given.has(s))))
         this.#given.add(node);
     }
@@ -131,6 +132,12 @@ class Orders {
       case 'map': {
         const order = this.#commonOrder(node.src.filter((s) => !isAnywhere(s)));
         return order && { order, values: this.#mapped(node, order, 0) };
+      }
+      // Its dimensions have other names, and what is in memory stays.
+      case 'permute': {
+        const ordered = this.#ordered.get(node.src[0]!);
+        const { axes } = argOf(node, 'permute');
+        return ordered && { ...ordered, order: ordered.order.map((axis) => axes.indexOf(axis)) };
       }
       case 'detach':
       case 'reduce':
@@ -202,6 +209,7 @@ class Orders {
   #inOrder(node: GraphNode, order: Order, depth = 0): GraphNode {
     const ordered = this.#ordered.get(node);
     if (ordered && sameOrder(ordered.order, order)) return ordered.values;
+    if (!ordered && isAsItWas(order)) return this.#asIs(node);
     const shape = permuted(node.shape, order);
     if (!ordered && !node.isLeaf)
       switch (node.op) {
@@ -213,6 +221,8 @@ class Orders {
           if (node.src[0]!.shape.length === order.length)
             return b.expand(b.permute(this.#asIs(node.src[0]!), order), shape);
           break;
+        case 'permute':
+          return this.#inOrder(node.src[0]!, permuted(argOf(node, 'permute').axes, order), depth);
         case 'map':
           if (depth < DEEPEST) return this.#mapped(node, order, depth + 1);
       }

@@ -10,6 +10,7 @@ import {
   conv2d,
   crossEntropy,
   device,
+  f32,
   i32,
   manualSeed,
   maxPool2d,
@@ -176,6 +177,34 @@ test('max pooling follows the order of a convolution, forward and backward', asy
   assertSame(actual, await valuesOf(pooledStep().map((t) => t.node)));
   useDevice(name);
 });
+
+/** A convolution of images and weights that are stored with their channels last, and both gradients. */
+function storedLast(dtype: typeof bf16 | typeof f32): Tensor[] {
+  manualSeed(3);
+  const stored = (...shape: number[]): Tensor => randn(shape, { dtype, requiresGrad: true }).realize();
+  const [x, w] = [stored(1, 5, 6, 64), stored(72, 3, 3, 64)];
+  const first = (t: Tensor): Tensor => t.permute([0, 3, 1, 2]);
+  const y = conv2d(first(x), first(w), undefined, { padding: 1 }).permute([0, 2, 3, 1]);
+  y.square().sum().backward();
+  return [y.detach(), x.grad!, w.grad!];
+}
+
+for (const dtype of [bf16, f32])
+  test(`a convolution of ${dtype.name} whose operands are stored so converts no image`, async () => {
+    const { name } = device();
+    useDevice('sim');
+    const roots = storedLast(dtype).map((t) => t.node);
+    const names = schedule(roots, SIM_TARGET).launches.flatMap(({ work }) =>
+      'kernel' in work ? [work.kernel.name] : [],
+    );
+    assert.equal(names.filter((n) => /^conv2d.*Warpgroups/.test(n)).length, 3);
+    // The input gradient in f32 takes its weights in an order of their own.
+    assert.equal(names.filter((n) => /permute/.test(n)).length, dtype === f32 ? 1 : 0, names.join());
+    const actual = await valuesOf(roots);
+    useDevice('cpu');
+    assertSame(actual, await valuesOf(storedLast(dtype).map((t) => t.node)));
+    useDevice(name);
+  });
 
 test('max pooling alone stays as it is', () => {
   const x = randn([4, 16, 15, 13]).cast(bf16);
