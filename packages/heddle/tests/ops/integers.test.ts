@@ -23,6 +23,9 @@ import { openDevice } from '../../src/runtime/registry.js';
 import { inIntegers } from '../../src/schedule/integers.js';
 import { schedule } from '../../src/schedule/schedule.js';
 
+// Every pass of the scheduler is verified.
+process.env.HEDDLE_CHECK = '1';
+
 const { target } = openDevice('cpu');
 
 /** Bytes from `low` to 127. */
