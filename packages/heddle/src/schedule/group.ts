@@ -41,6 +41,8 @@ export interface Structure {
   readonly columns: number;
   /** The innermost dimension is reduced. */
   readonly contiguous: boolean;
+  /** Of an element, as it comes from memory. */
+  readonly bytes: number;
 }
 
 /** What one kernel does around its reductions. */

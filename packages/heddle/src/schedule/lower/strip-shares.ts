@@ -107,16 +107,17 @@ export function stripsOf(
  * matrix three times, but any number of blocks can share in it.
  */
 export function suitsStrips(
-  { rows: results, columns: length, contiguous }: Structure,
+  { rows: results, columns: length, contiguous, bytes }: Structure,
   { units, limits }: Target,
 ): boolean {
   if (contiguous) return false;
   const { memory, received, kernel } = FITTED.strips;
+  // What kernels leave in memory for each other is mostly f32.
   const whole = (results * length * 4) / (units * memory);
   const strip = length * SECTOR;
   const room = limits.registersPerMultiprocessor * 2 + sharedBytesOfEach(limits, 1);
-  const rounds = Math.ceil((results * 4) / SECTOR / units);
-  const once = Math.max(whole, (rounds * strip) / received);
+  const rounds = Math.ceil((results * bytes) / SECTOR / units);
+  const once = Math.max(whole, (rounds * strip) / (received * bytes));
   const again = Math.max(0, 1 - room / strip);
   return once * (2 + 2 * again) < 4 * whole + 2 * kernel;
 }

@@ -9,7 +9,7 @@ import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import type { Structure } from '../group.js';
 import { suitsStrips } from '../lower/strip-shares.js';
-import { isEqual, structure, structureOf } from './reductions.js';
+import { isEqual, structureIn, structureOf } from './reductions.js';
 
 /** Elements that one block reduces well. */
 const MOST_COLUMNS = 32768;
@@ -72,7 +72,7 @@ export function inTwo(
   const reduction = target.model === 'threads' ? reductionOf(node) : undefined;
   if (!reduction || node.size === 0) return undefined;
   const { axes, ofParts, inRows } = reduction;
-  const found = structure(src.shape, (i) => axes.includes(i));
+  const found = structureIn(src, axes);
   if ((isSpread || readsSpread(src, found)) && suitsStrips(found, target)) return undefined;
   const parts = inRows && !found.contiguous ? undefined : partsOf(found, target);
   return parts && b.reshape(ofParts(b.reshape(src, parts.shape), parts.axes, parts.at), node.shape);

@@ -3,6 +3,7 @@
  * rows (softmax: the maximum, the sum, and what is made of them), or along its columns; "matrix" means the dimensions
  * kept against those reduced, wherever they stand.
  */
+import { isFloat } from '../../core/dtype.js';
 import { some, topological } from '../../core/node.js';
 import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
@@ -21,20 +22,41 @@ const MOST_RESULT_BYTES = 48;
 /** Reduced elements up to which a window's reduction is left to one thread. */
 const SERIAL = 64;
 
-export const structure = (shape: readonly number[], marked: (axis: number) => boolean): Structure => {
+export const structure = (
+  { shape }: { readonly shape: readonly number[] },
+  marked: (axis: number) => boolean,
+  bytes = 4,
+): Structure => {
   const axes = shape.flatMap((d, i) => (d === 1 ? [] : [i]));
   const runs = runsOf(
     axes.map((i) => shape[i]!),
     (i) => marked(axes[i]!),
   );
   const size = (of: boolean): number => runs.reduce((n, r) => (r.marked === of ? n * r.size : n), 1);
-  return { runs, rows: size(false), columns: size(true), contiguous: runs.at(-1)?.marked ?? true };
+  return { runs, rows: size(false), columns: size(true), contiguous: runs.at(-1)?.marked ?? true, bytes };
 };
 
 export const structureOf = (node: GraphNode): Structure => {
   const { axes } = argOf(node, 'reduce');
-  return structure(node.src[0]!.shape, (i) => axes.includes(i));
+  return structureIn(node.src[0]!, axes);
 };
+
+/** How a tensor is reduced along these axes. */
+export const structureIn = (src: GraphNode, axes: readonly number[]): Structure =>
+  structure(src, (i) => axes.includes(i), bytesOf(src));
+
+const widths = new WeakMap<GraphNode, number>();
+
+/** Of an element of what `x` is made of: the narrowest of as many. */
+function bytesOf(x: GraphNode): number {
+  const known = widths.get(x);
+  if (known !== undefined) return known;
+  const isElementwise = !x.isLeaf && (x.op === 'map' || x.op === 'detach');
+  const made = isElementwise ? x.src.filter((s) => s.size === x.size && isFloat(s.dtype)) : [];
+  const bytes = Math.min(x.dtype.bytes, ...made.map(bytesOf));
+  widths.set(x, bytes);
+  return bytes;
+}
 
 export const isEqual = (a: Structure, b: Structure): boolean =>
   a.runs.length === b.runs.length &&
@@ -163,7 +185,7 @@ export function reductionsOf(
           d.members.get(x) === 'row' &&
           isEqual(
             d.structure,
-            structure(node.shape, (i) => x.shape[i] !== node.shape[i]),
+            structure(node, (i) => x.shape[i] !== node.shape[i]),
           ),
       );
       if (draft && fits(node, draft)) join(node, 'element', draft);
