@@ -394,7 +394,7 @@ function summaryTable() {
       { where, date: date.slice(0, 10), row: [where, title, `${round(heddle.median)} ${unit}`, ...cells] },
     ];
   });
-  const dates = [...new Set(found.map(({ date }) => date))].sort().join(' and ');
+  const dates = new Intl.ListFormat('en').format([...new Set(found.map(({ date }) => date))].sort());
   return [
     markdown(
       ['on', 'what', 'Heddle', 'PyTorch or library', 'speed-up'],
