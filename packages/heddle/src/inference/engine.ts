@@ -132,6 +132,7 @@ export class Engine {
    * @throws ArgumentError for another batch, or unknown options
    */
   async profile(batch: number, options: ProfileOptions = {}): Promise<Profile> {
+    requireArgument('profile', 'batch', batch, integerFrom(1));
     requireOptions('profile', options, PROFILE);
     this.#requireLive();
     const known = this.#programs.find((p) => p.batch === batch);

@@ -1,6 +1,7 @@
 /** Inference: what it takes. */
 import { f32, inference, nn, ones } from '../../src/index.js';
 import {
+  flag,
   list,
   model,
   number,
@@ -41,6 +42,10 @@ export const INFERENCE_METHODS: Readonly<Record<string, Readonly<Record<string, 
   Engine: {
     run: [tensor(() => ones([1, 2]))],
     runArrays: [list(() => [new Float32Array(2)]), number()],
+    profile: [
+      number(),
+      options({ each: optional(flag), rounds: slow(optional(number())), roundUs: optional(number()) }),
+    ],
     save: [path],
     dispose: [],
   },

@@ -51,13 +51,15 @@ describe('ranks that find each other', () => {
     const ends = await endOf(await startWorld(3, ['absent', '2500'], { TEST_TIMEOUT_MS: '1500' }));
     assert.deepEqual(codes(ends), [0, 0, 0]);
     assert.match(ends[0]!.out, /Rank 0 has waited 1\.5 s for 'nothing', which no rank has set/);
-    assert.match(ends[1]!.out, /Rank 1 has waited 1\.5 s at a barrier for rank 0, 2\./);
+    assert.match(ends[1]!.out, /Rank 1 has waited 1\.5 s at a barrier for ranks 0, 2\./);
   });
 
   limited('who has ended in order comes to no barrier', async () => {
     const ends = await endOf(await startWorld(3, ['early']));
     assert.deepEqual(codes(ends), [0, 0, 0]);
-    assert.match(ends[2]!.out, /Rank 1 has ended and does not come to the barrier/);
+    // Rank 0 ends once the barrier has failed: it may be gone, too, before rank 2 comes.
+    const failed = /The barrier cannot complete: (rank|ranks 0,) 1 ended before reaching it/;
+    assert.match(ends[2]!.out, failed);
     assert.match(ends[0]!.out, /rank 1 has left: true, rank 0 has left: false/);
   });
 

@@ -9,6 +9,10 @@ export interface WorldMember {
 
 export const named = ({ rank, host, pid }: WorldMember): string => `rank ${rank} (pid ${pid} on ${host})`;
 
+/** `rank 1`, or `ranks 0, 2`. */
+export const ranks = (all: readonly number[]): string =>
+  `${all.length === 1 ? 'rank' : 'ranks'} ${all.join(', ')}`;
+
 /** The first message of a process. */
 export interface Hello extends WorldMember {
   readonly kind: 'hello';

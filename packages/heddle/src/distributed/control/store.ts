@@ -1,5 +1,5 @@
 /** Values that ranks leave for each other, and barriers. */
-import type { ControlAnswer, ControlRequest } from './messages.js';
+import { type ControlAnswer, type ControlRequest, ranks } from './messages.js';
 
 type Answer = Omit<ControlAnswer, 'kind' | 'id'>;
 type Reply = (answer: Answer) => void;
@@ -74,7 +74,7 @@ export class ControlStore {
       const absent = this.#absent();
       this.#atBarrier.delete(rank);
       reply({
-        error: `Rank ${rank} has waited ${timeoutMs / 1000} s at a barrier for rank ${absent.join(', ')}.`,
+        error: `Rank ${rank} has waited ${timeoutMs / 1000} s at a barrier for ${ranks(absent)}.`,
       });
     }, timeoutMs);
     this.#atBarrier.set(rank, { rank, reply, timer });
@@ -90,9 +90,8 @@ export class ControlStore {
 
   #failBarrier(): void {
     if (this.#atBarrier.size === 0 || this.#gone.size === 0) return;
-    this.#release({
-      error: `Rank ${[...this.#gone].join(', ')} has ended and does not come to the barrier.`,
-    });
+    const all = [...this.#gone].sort((a, b) => a - b);
+    this.#release({ error: `The barrier cannot complete: ${ranks(all)} ended before reaching it.` });
   }
 
   #release(answer: Answer): void {

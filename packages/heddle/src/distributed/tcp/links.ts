@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { DistributedError } from '../../core/errors.js';
+import { ranks } from '../control/messages.js';
 import { Inbox } from './inbox.js';
 import type { TcpAddress } from './messages.js';
 
@@ -92,7 +93,7 @@ export class Links {
           .map(([rank]) => rank);
         reject(
           new DistributedError(
-            `[distributed] rank ${this.rank} has no connection with rank ${missing.join(', ')} after ${timeout / 1000} s. ` +
+            `[distributed] rank ${this.rank} has no connection with ${ranks(missing)} after ${timeout / 1000} s. ` +
               'Do these processes run, and may they connect to each other on any port?',
           ),
         );
