@@ -157,7 +157,7 @@ describe('a rank that fails ends the others', () => {
       const run = launch(['-n', '3', RANK, 'blocked']);
       await printed(run, /(formed[\s\S]*){3}/);
       const pids = /formed (\d+) (\d+) (\d+)/.exec(run.out())!.slice(1).map(Number);
-      await new Promise((wait) => setTimeout(wait, random.next() * 1000));
+      await new Promise((wait) => setTimeout(wait, random.below(1000)));
       const at = performance.now();
       process.kill(pids[rank]!, 'SIGKILL');
       const { code, err } = await run.ended;

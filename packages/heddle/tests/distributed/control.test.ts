@@ -269,7 +269,7 @@ describe('a rank that is gone ends the others, with one message', () => {
     limited(`rank ${lost} of 4 is killed at a random moment, while all are blocked`, async () => {
       const ranks = await startWorld(4, ['blocked']);
       await Promise.all(ranks.map((rank) => printed(rank, 'formed')));
-      await wait(random.next() * 1000);
+      await wait(random.below(1000));
       const at = performance.now();
       ranks[lost]!.child.kill('SIGKILL');
       const ends = await endOf(ranks);
