@@ -36,10 +36,11 @@ const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
     await control.set('key', 'a').catch((error: Error) => say(`${error.name}: ${error.message}`));
     await control.barrier();
   },
+  /** Rank 0 waits for a key and rank 1 at a barrier; nobody ends before both have given up. */
   absent: async () => {
     if (place.rank === 0) await control.get('nothing').catch((error: Error) => say(error.message));
     if (place.rank === 1) await control.barrier().catch((error: Error) => say(error.message));
-    if (place.rank === 2) await wait(Number(argument));
+    else await wait(Number(argument));
   },
   /** Rank 1 goes early; the others wait for it at a barrier. */
   early: async () => {
