@@ -118,7 +118,7 @@ function chapter(chapter) {
       i === 0 ? '' : times(rungs[0].median / rungs[i].median),
     ]),
   ]);
-  return [markdown(header, rows), '', ...runs.map(source)].join('\n');
+  return [markdown(header, rows), ...runs.map(source)].join('\n\n');
 }
 
 const write = { matmul, conv, transpose };
