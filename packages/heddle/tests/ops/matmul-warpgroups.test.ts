@@ -133,12 +133,20 @@ for (const [name, transposedA, transposedB] of [
   ['B', false, false],
   ['both', true, false],
 ] as const)
-  test(`tf32, ${name} across K: two warpgroups turn their tiles`, () =>
-    check(
-      { batches: 1, M: 136, N: 72, K: 100, transposedA, transposedB },
-      { groups: 2, each: 1, columns: 64, ...plain },
-      f32,
-    ));
+  for (const each of [1, 2] as const)
+    test(`tf32, ${name} across K, is turned: ${each} × 64 rows of each warpgroup`, () =>
+      check(
+        { batches: 1, M: 200, N: 72, K: 100, transposedA, transposedB },
+        { groups: 2, each, columns: 64 * each, ...plain },
+        f32,
+      ));
+test('tf32, B is turned by two warps, while another brings what the epilogue takes beside the sums', () =>
+  check(
+    { batches: 1, M: 72, N: 72, K: 100, transposedA: true },
+    { groups: 1, each: 1, columns: 64, ...plain },
+    f32,
+    2,
+  ));
 test('blocks that share K give parts', () =>
   check(
     { batches: 1, M: 72, N: 72, K: 200, transposedB: true },

@@ -6,7 +6,7 @@ import { fastestTiles, type LaunchRule } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
-import { depthOf, rowsOf, type Turned, turnedRows, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
+import { depthOf, rowsOf, type Turned, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
 
 type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns'>;
 
@@ -19,6 +19,7 @@ const SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
   [{ groups: 1, each: 1, columns: 256 }, 0.75],
   [{ groups: 1, each: 2, columns: 128 }, 0.75],
   [{ groups: 2, each: 2, columns: 64 }, 0.7],
+  [{ groups: 1, each: 1, columns: 192 }, 0.68],
   [{ groups: 2, each: 1, columns: 64 }, 0.6],
   [{ groups: 1, each: 1, columns: 128 }, 0.6],
   [{ groups: 1, each: 1, columns: 64 }, 0.4],
@@ -43,7 +44,7 @@ interface RatedTile extends WarpgroupTile {
 
 const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, batches, beside = 0, dtype, turned, whole } = p;
+    const { M, N, K, batches, beside = 0, dtype, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
     for (const [shape, speed] of SHAPES) {
@@ -54,17 +55,15 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
       const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
       const stagesWith = (beside: number): number => {
         const none: WarpgroupTile = { ...shape, beside, stages: 0, splits: 1 };
-        const fixed = warpgroupBytes(none, turned);
-        const each = warpgroupBytes({ ...none, stages: 1 }, turned) - fixed;
+        const fixed = warpgroupBytes(none);
+        const each = warpgroupBytes({ ...none, stages: 1 }) - fixed;
         return Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
       };
       // Long sums need the memory for their stages.
       const brought = [2, 1].find((n) => n <= beside && stagesWith(n) >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
       const least = Math.ceil(K / LEVEL.tensor);
-      for (const splits of whole
-        ? [1]
-        : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...manySplits(tiles, units)])) {
+      for (const splits of whole ? [1] : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...splitsFor(tiles, units)])) {
         if (splits < least || splits > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
         // Parts are finished by another kernel.
@@ -84,9 +83,9 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches * splits;
     const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
     const product = (rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
-    // Shared memory gives 128 bytes in a cycle: what is turned is read and written, and wgmma reads each operand's rows.
-    const turning = turnedRows(tile, p.turned);
-    const moved = turning > 0 ? 2 * turning + tile.groups * tile.each * (64 + columns) : 0;
+    // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each 64 of them, and for its turn.
+    const { a, b } = p.turned;
+    const moved = a || b ? 2 * rows + (1 + tile.groups * tile.each + (b ? 2 : 0)) * columns : 0;
     const { brought, read } = warpgroup.beside;
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
     const beside = (ours * brought + (all - ours) * read) * p.dtype.bytes;
@@ -96,8 +95,8 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
 };
 
 /** Blocks that share the sums of a few tiles: one or two for each multiprocessor. */
-const manySplits = (tiles: number, units: number): number[] =>
-  [Math.floor(units / tiles), Math.floor((2 * units) / tiles)].filter((n) => n > 16);
+const splitsFor = (tiles: number, units: number): number[] =>
+  [Math.floor(units / tiles), Math.floor((2 * units) / tiles)].filter((n) => n > 1);
 
 /** Ways to multiply by warpgroups, the most promising first. */
 export const warpgroupTiles = (p: WarpgroupSizes, target: Target, count = 6): WarpgroupTile[] =>
