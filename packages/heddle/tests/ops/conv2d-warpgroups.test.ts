@@ -147,6 +147,10 @@ const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
   [conv('stride 2', [2, 8, 16], [8, 9], 3, { stride: 2, padding: 1 }), { each: 2 }],
   [conv('stride 2', [1, 8, 12], [7, 8], 3, { stride: 2, padding: 1 }), {}, f32],
   [
+    conv('stride 2, by turns', [3, 16, 24], [9, 8], 3, { stride: 2, padding: 1 }),
+    { groups: 2, alternate: true },
+  ],
+  [
     conv('stride 3 by 1, dilated', [1, 8, 8], [11, 9], [3, 2], {
       ...{ stride: [3, 1], dilation: [2, 3], padding: [2, 1] },
     }),

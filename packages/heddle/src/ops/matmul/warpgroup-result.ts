@@ -82,6 +82,8 @@ export interface ResultWork {
   /** Warpgroups that multiply, and blocks of 64 rows of each. */
   readonly groups: number;
   readonly each: number;
+  /** Warpgroups that share a tile: all, or where they take them by turns one. */
+  readonly together: number;
   /** Of a tile of C, and of all of them. */
   readonly rows: number;
   readonly columns: number;
@@ -157,12 +159,15 @@ export function loadBeside(
   context: ResultContext,
 ): void {
   const { arriveExpect, idiv, loadTile, waitBarrier, work, ROWS } = context;
-  const { each, groups, panels, width } = work;
+  const { each, groups, panels, together, width } = work;
+  // Where warpgroups take tiles by turns, of the one whose it is.
+  const turns = idiv(groups, together);
   for (let n = 0; n < each * panels; n++) {
-    const number = taken * each * panels + n;
+    const number = idiv(taken, turns) * each * panels + n;
     const held = number % 2;
-    for (let group = 0; group < groups; group++) {
-      const row = at.row + (group * each + idiv(n, panels)) * ROWS;
+    for (let sharer = 0; sharer < together; sharer++) {
+      const group = sharer + (taken % turns);
+      const row = at.row + (sharer * each + idiv(n, panels)) * ROWS;
       const column = at.column + (n % panels) * width;
       const place = { batch: at.batch, row, column };
       const barrier = 2 * group + held;
@@ -192,10 +197,10 @@ export function storeSums(
   const { arrive, fenceAsync, groupBarrier, idiv, lane, load2, local, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
   const { cast, finishAt, out, rowInTile, storeTile, work, ROWS, THREADS } = context;
-  const { beside: matrices, each, groups, inParts, panels, width } = work;
+  const { beside: matrices, each, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
-  const top = at.row + group * each * ROWS;
+  const top = at.row + (group % together) * each * ROWS;
   const values = local(out, idiv(width, 2));
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {

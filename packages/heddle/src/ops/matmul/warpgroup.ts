@@ -22,6 +22,7 @@ import { asCast, type Constants, defineKernel, type Memory } from '../../kernel/
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import {
+  type Beside,
   finished,
   loadBeside,
   type ResultContext,
@@ -38,6 +39,11 @@ export interface WarpgroupTile {
   readonly groups: 1 | 2;
   /** Blocks of 64 rows that one has sums of. */
   readonly each: 1 | 2;
+  /**
+   * Two warpgroups take the block's tiles by turns, instead of one tile together: while one finishes and stores its sums, the
+   * other multiplies. Default: together.
+   */
+  readonly alternate?: boolean;
   /** Of C: a multiple of the elements in 128 bytes, 256 at most. */
   readonly columns: number;
   readonly stages: number;
@@ -64,8 +70,12 @@ const WARPS = 3;
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
 
-export const rowsOf = ({ groups, each }: Pick<WarpgroupTile, 'groups' | 'each'>): number =>
-  ROWS * groups * each;
+type BlockRows = Pick<WarpgroupTile, 'groups' | 'each' | 'alternate'>;
+
+/** Warpgroups that share a tile. */
+const togetherOf = ({ groups, alternate }: BlockRows): number => (alternate ? 1 : groups);
+
+export const rowsOf = (tile: BlockRows): number => ROWS * togetherOf(tile) * tile.each;
 
 /** Which operands are turned. */
 export interface Turned {
@@ -175,6 +185,7 @@ interface WarpgroupWork extends ResultWork {
 
 export interface PipelineContext extends ResultContext {
   readonly work: WarpgroupWork;
+  readonly initBarriers: typeof initBarriers;
   readonly eachTile: typeof eachTile;
   readonly lengthOf: typeof lengthOf;
   readonly load: typeof load;
@@ -232,13 +243,38 @@ function load(
   loadB(bs, b, work.b, { batch: at.batch, term, along: at.column, k }, full, stage, context);
 }
 
-/** The stages in shared memory, and the mbarriers that say which are full, whose B is turned, and which are empty again. */
+/**
+ * The stages in shared memory, and the mbarriers that say which are full, whose B is turned, and which are empty again; and
+ * which warpgroup's turn it is to multiply, if they take tiles by turns.
+ */
 interface Ring {
   readonly as: Memory;
   readonly bs: Memory;
   readonly full: Memory;
   readonly turned: Memory;
   readonly empty: Memory;
+  readonly order: Memory;
+}
+
+/** Says how many arrivals each mbarrier waits for. */
+function initBarriers(
+  { full, turned, empty, order }: Ring,
+  beside: Beside,
+  { initBarrier, work }: PipelineContext,
+): void {
+  const { b, groups, stages, together, turners } = work;
+  for (let s = 0; s < stages; s++) {
+    initBarrier(full, s, 1);
+    // Of each warp that multiplies them.
+    initBarrier(empty, s, together * 4);
+    if (b.turned) initBarrier(turned, s, turners);
+  }
+  if (together < groups) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
+  if (work.beside > 0)
+    for (let s = 0; s < 2 * groups; s++) {
+      initBarrier(beside.full, s, 1);
+      initBarrier(beside.empty, s, 1);
+    }
 }
 
 /**
@@ -267,26 +303,39 @@ function turn(bs: Memory, stage: number, warp: number, context: PipelineContext)
 }
 
 /**
- * Reads a warpgroup's rows of A that lie across K, as wgmma takes a left operand in registers. A thread's two rows are neighbours
+ * Reads a warpgroup's rows of A that lie across K, as wgmma takes a left operand in registers: while the products of the stage
+ * before are summed, and for which it waits, since they read the words. A thread's two rows are neighbours
  * in memory (`rowInTile`): the words that half a warp reads at a time lie in different banks.
  */
-function readTurned(words: Memory, as: Memory, stage: number, group: number, context: PipelineContext): void {
-  const { bitcast, groupBarrier, idiv, lane, load2, rowInTile, threadIdx, u32, warpId, work } = context;
-  const { ROWS, THREADS, WARPS } = context;
-  const { depth, each, step } = work;
+function readTurned(
+  words: Memory,
+  sums: Memory,
+  as: Memory,
+  stage: number,
+  group: number,
+  context: PipelineContext,
+): void {
+  const { bitcast, groupBarrier, idiv, lane, load2, local, rowInTile, threadIdx, u32, waitWgmma, warpId } =
+    context;
+  const { work, ROWS, THREADS, WARPS } = context;
+  const { depth, each, step, together } = work;
+  const next = local(u32, each * idiv(depth, step), 4);
   const row = rowInTile(threadIdx.x % THREADS, 0, context);
   const line = threadIdx.x % 4;
   for (let e = 0; e < each; e++) {
-    const panel = (group * each + e) * ROWS + idiv(row, 32) * 32;
+    const panel = ((group % together) * each + e) * ROWS + idiv(row, 32) * 32;
     for (let k = 0; k < idiv(depth, 4); k++) {
       const v = load2(as, stage, 0, panel + 4 * k + line, row % 32);
       const n = e * idiv(depth, step) + idiv(k, 2);
-      words[n][2 * (k % 2)] = bitcast(u32, lane(v, 0));
-      words[n][2 * (k % 2) + 1] = bitcast(u32, lane(v, 1));
+      next[n][2 * (k % 2)] = bitcast(u32, lane(v, 0));
+      next[n][2 * (k % 2) + 1] = bitcast(u32, lane(v, 1));
     }
   }
   // One lane will say for all that they have read.
   groupBarrier(WARPS + warpId, 32);
+  waitWgmma(sums, 0);
+  waitWgmma(words, 0);
+  for (let n = 0; n < each * idiv(depth, step); n++) for (let j = 0; j < 4; j++) words[n][j] = next[n][j];
 }
 
 /**
@@ -302,13 +351,14 @@ function multiply(
   context: PipelineContext,
 ): void {
   const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
-  const { a, b, depth, each, step } = work;
+  const { a, b, depth, each, step, together } = work;
   const { as, bs } = ring;
   const bAlongK = b.k || b.turned;
+  fenceWgmma(sums);
   if (a.turned) fenceWgmma(words);
   for (let k = 0; k < depth; k += step) {
     for (let e = 0; e < each; e++) {
-      const part = (group * each + e) * ROWS;
+      const part = ((group % together) * each + e) * ROWS;
       if (a.turned) wgmma(sums, e, words, idiv(e * depth + k, step), bs, stage, 0, 0, k);
       else if (a.k && bAlongK) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
       else if (a.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, k, 0, false, true);
@@ -321,7 +371,7 @@ function multiply(
 
 /** The device functions, as constants of a kernel. */
 const FUNCTIONS = {
-  ...{ eachTile, lengthOf, load, turn, readTurned, multiply },
+  ...{ initBarriers, eachTile, lengthOf, load, turn, readTurned, multiply },
   ...{ loadBeside, storeSums, rowInTile, finished },
 };
 
@@ -363,46 +413,36 @@ export function byWarpgroups(
     } as Record<'a' | 'b' | 'c' | 'first' | 'second', BufferSchema>,
     (given, context) => {
       const { a, b, c } = given;
-      const { arrive, barrier, f32, idiv, initBarrier, local, mbarriers, sharedTile, threadIdx, u32 } =
+      const { arrive, barrier, f32, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } =
         context;
-      const { fenceWgmma, lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
+      const { lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
       const { dtype, eachTile, load, loadBeside, multiply, out, readTurned, storeSums, turn, work } = context;
       const { REGISTERS, ROWS, THREADS } = context;
-      const { columns, depth, each, groups, stages, step, turners, width } = work;
+      const { columns, depth, each, groups, stages, step, together, turners, width } = work;
       const as = sharedTile(dtype, stages, work.a.panels, work.a.rows, depth);
       const bs = sharedTile(dtype, stages, work.b.panels, work.b.rows, depth);
       const cs = sharedTile(out, groups, 2, ROWS, width);
       const full = mbarriers(stages);
       const empty = mbarriers(stages);
       const turned = work.b.turned ? mbarriers(stages) : full;
-      const ring = { as, bs, full, turned, empty };
+      const alternate = together < groups;
+      const order = alternate ? mbarriers(2) : full;
+      const ring = { as, bs, full, turned, empty, order };
       const hasBeside = work.beside > 0;
       const beside = {
         tiles: hasBeside ? sharedTile(out, work.beside * groups, 2, ROWS, width) : cs,
         full: hasBeside ? mbarriers(2 * groups) : full,
         empty: hasBeside ? mbarriers(2 * groups) : empty,
       };
-      if (threadIdx.x === 0) {
-        for (let s = 0; s < stages; s++) {
-          initBarrier(full, s, 1);
-          // Of each warp that multiplies.
-          initBarrier(empty, s, groups * 4);
-          if (work.b.turned) initBarrier(turned, s, turners);
-        }
-        if (hasBeside)
-          for (let s = 0; s < 2 * groups; s++) {
-            initBarrier(beside.full, s, 1);
-            initBarrier(beside.empty, s, 1);
-          }
-      }
+      if (threadIdx.x === 0) initBarriers(ring, beside, context);
       barrier();
       const group = idiv(threadIdx.x, THREADS);
       let stage = 0;
       let phase = 0;
       let taken = 0;
-      const nextStage = () => {
-        stage = stage + 1 === stages ? 0 : stage + 1;
-        if (stage === 0) phase += 1;
+      const goOn = (count: number) => {
+        phase += idiv(stage + count, stages);
+        stage = (stage + count) % stages;
       };
       if (group === groups) {
         lowerRegisters(REGISTERS.producer);
@@ -411,7 +451,7 @@ export function byWarpgroups(
             for (let chunk = at.from; chunk < at.end; chunk++) {
               waitBarrier(empty, stage, phase + 1);
               load(a, b, ring, stage, chunk, at, context);
-              nextStage();
+              goOn(1);
             }
           }, context);
         }
@@ -430,7 +470,7 @@ export function byWarpgroups(
               waitBarrier(full, stage, phase);
               turn(bs, stage, turner, context);
               if (threadIdx.x % 32 === 0) arrive(turned, stage);
-              nextStage();
+              goOn(1);
             }
           }, context);
       } else {
@@ -439,37 +479,35 @@ export function byWarpgroups(
         else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
         const sums = local(f32, each, idiv(columns, 2));
-        const held = work.a.turned ? each * idiv(depth, step) : 1;
-        const words = local(u32, held, 4);
-        const next = local(u32, held, 4);
-        eachTile((at) => {
+        const words = local(u32, each * idiv(depth, step), 4);
+        const sum = (at: WarpgroupPlace) => {
           for (let e = 0; e < each; e++) for (let i = 0; i < idiv(columns, 2); i++) sums[e][i] = 0;
-          fenceWgmma(sums);
+          // When the other has its last stage: nobody can wait for the phase after the next.
+          if (alternate) waitBarrier(order, group, taken + group + 1);
           let before = 0;
           for (let chunk = at.from; chunk < at.end; chunk++) {
             waitBarrier(full, stage, phase);
-            if (work.a.turned) {
-              // While the products of the stage before are summed, which read the words.
-              readTurned(next, as, stage, group, context);
-              waitWgmma(sums, 0);
-              waitWgmma(words, 0);
-              if (chunk > at.from && isFirstLane) arrive(empty, before);
-              for (let i = 0; i < held; i++) for (let j = 0; j < 4; j++) words[i][j] = next[i][j];
-            }
+            if (work.a.turned) readTurned(words, sums, as, stage, group, context);
             if (work.b.turned) waitBarrier(turned, stage, phase);
             multiply(sums, words, ring, stage, group, context);
-            if (!work.a.turned) {
-              // The products of the stage before are done.
-              waitWgmma(sums, 1);
-              if (chunk > at.from && isFirstLane) arrive(empty, before);
-            }
+            // The products of the stage before are done.
+            if (!work.a.turned) waitWgmma(sums, 1);
+            if (chunk > at.from && isFirstLane) arrive(empty, before);
             before = stage;
-            nextStage();
+            goOn(1);
           }
+          if (alternate && isFirstLane) arrive(order, 1 - group);
           waitWgmma(sums, 0);
           if (at.end > at.from && isFirstLane) arrive(empty, before);
           storeSums(c, sums, cs, beside, group, taken, at, context);
           taken += 1;
+        };
+        let number = 0;
+        eachTile((at) => {
+          // Stages of the other warpgroup's tiles are passed over.
+          if (alternate && number % 2 !== group) goOn(at.end - at.from);
+          else sum(at);
+          number += 1;
         }, context);
         if (threadIdx.x % THREADS === 0) tmaWait(0);
       }
@@ -531,6 +569,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     inParts,
     beside,
     turners: beside > 0 ? 2 : 3,
+    together: togetherOf(tile),
     paired: p.a.tiles.turned,
   };
 }
