@@ -137,9 +137,9 @@ for (const [name, tile] of Object.entries(TILES))
   });
 
 test('they are ways to multiply large matrices in f32, where tensor cores are that much faster', () => {
-  const waysOf = (size: number, capability: number): string[] => {
+  const waysOf = (size: number, capability: number, K = 512): string[] => {
     const target = { ...H200, capability };
-    const node = matmul(leaf([size, 512], f32), leaf([512, size], f32), 'f32');
+    const node = matmul(leaf([size, K], f32), leaf([K, size], f32), 'f32');
     const io = ioFor(node, [{ data: new Float32Array() }, { data: new Float32Array() }], target, identity);
     const found = kernelOf(node, target)!.variants!(io, callOf(node).arg);
     return [...new Set(found.map((v) => v.name.split('-')[0]!))];
@@ -151,4 +151,5 @@ test('they are ways to multiply large matrices in f32, where tensor cores are th
     [64, 90],
   ] as const)
     assert.deepEqual(waysOf(size, capability), ['f32']);
+  assert.deepEqual(waysOf(32, 90, 2 ** 17), ['f32'], 'slim matrices wait for memory');
 });

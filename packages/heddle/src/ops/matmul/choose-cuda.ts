@@ -94,10 +94,11 @@ const finishedApart = (io: KernelIo): Variant[] =>
 const operandOf = (dtype: DType): TensorOperand => (dtype === f32 ? 'tf32' : (dtype.name as 'f16' | 'bf16'));
 
 /**
- * Whether three products of tf32 take less than one of f32: in data centres tensor cores multiply tf32 eight times as fast as
- * CUDA cores f32, in other GPUs not even three times.
+ * Whether three products of tf32 may take less than one of f32. Slim matrices wait for memory. In data centres tensor cores
+ * multiply tf32 eight times as fast as CUDA cores f32, in other GPUs not even three times.
  */
-const splitsPay = ({ capability }: Target): boolean => capability >= 80 && capability % 10 === 0;
+const splitsPay = ({ M, N }: MatmulProblem, { capability }: Target): boolean =>
+  Math.min(M, N) >= 64 && capability >= 80 && capability % 10 === 0;
 
 /** The most promising first. Small products are f32 whatever was asked for. */
 function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
@@ -121,7 +122,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
     name: nameOf(tile),
     plan: () => stages(p, matmulTile(p, tile), tile, LEVEL.f32),
   }));
-  if (precision === 'f32' && !few && splitsPay(io.target))
+  if (precision === 'f32' && !few && splitsPay(p, io.target))
     return [...tensorVariants('tf32x3').slice(0, 3), ...plain.slice(0, 2)];
   if (precision === 'f32' || io.target.capability < 80) return plain;
   const tensor = tensorVariants(precision);

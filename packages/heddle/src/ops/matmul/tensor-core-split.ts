@@ -49,18 +49,21 @@ function splitStep(as: Memory, bs: Memory, from: number, context: SplitContext):
   }
 }
 
-/** Adds the products of the fragments at place `from` at the accuracy of f32. */
+/**
+ * Adds the products of the fragments at place `from` at the accuracy of f32: row by row, so that a product does not wait
+ * for the one before, to which it is added.
+ */
 function multiplySplit(own: Lane, from: number, context: SplitContext): void {
-  const { fragments, multiplyTf32, splat4, splitStep } = context;
+  const { f32, fragments, local4, multiplyTf32, splat4, splitStep } = context;
   const { each } = fragments;
   const { as, bs, sums } = own;
+  const row = local4(f32, each[1]);
   splitStep(as, bs, from, context);
   for (let i = 0; i < each[0]; i++) {
-    for (let j = 0; j < each[1]; j++) {
-      const lowHigh = multiplyTf32(as[3][i], bs[2][j], splat4(0), context);
-      const small = multiplyTf32(as[2][i], bs[3][j], lowHigh, context);
-      sums[i][j] = sums[i][j] + multiplyTf32(as[2][i], bs[2][j], small, context);
-    }
+    for (let j = 0; j < each[1]; j++) row[j] = multiplyTf32(as[3][i], bs[2][j], splat4(0), context);
+    for (let j = 0; j < each[1]; j++) row[j] = multiplyTf32(as[2][i], bs[3][j], row[j], context);
+    for (let j = 0; j < each[1]; j++) row[j] = multiplyTf32(as[2][i], bs[2][j], row[j], context);
+    for (let j = 0; j < each[1]; j++) sums[i][j] = sums[i][j] + row[j];
   }
 }
 
