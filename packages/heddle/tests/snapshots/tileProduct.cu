@@ -18,8 +18,8 @@ __device__ __forceinline__ void wgmma_m64n16k16_bf16(float (&d)[8], unsigned lon
     "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, add, 1, 1, 0, 0;\n}"
     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]) : "l"(a), "l"(b));
 }
-__device__ inline unsigned long long tile_descriptor(const void* tile, unsigned long long layout) {
-  return layout | ((unsigned)__cvta_generic_to_shared(tile) & 0x3ffff) >> 4;
+__device__ inline unsigned long long tile_descriptor(const void* tiles, unsigned place, unsigned long long layout) {
+  return layout >> 32 << 32 | ((unsigned)layout | (unsigned)__cvta_generic_to_shared(tiles) >> 4) + place;
 }
 __device__ __forceinline__ void commit_wgmma() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wait_wgmma_0() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
@@ -87,7 +87,7 @@ extern "C" __global__ void tileProduct(const __grid_constant__ TensorMap a, cons
       #pragma unroll
       for (int d = 0; d < 64; d += 16) {
         // else wgmma(sums, as, stage, 0, 0, d, bs, stage, 0, 0, d);
-        wgmma_m64n16k16_bf16(sums, tile_descriptor(as + ((((stage) * 1 + 0) * 64 + 0) * 64 + d) * 2, 0x4000004000010000ull), tile_descriptor(bs + ((((stage) * 1 + 0) * 16 + 0) * 64 + d) * 2, 0x4000004000010000ull));
+        wgmma_m64n16k16_bf16(sums, tile_descriptor(as, (((stage) * 1 + 0) * 64 + 0) * 8 + ((d) * 2 >> 4), 0x4000004000010000ull), tile_descriptor(bs, (((stage) * 1 + 0) * 16 + 0) * 8 + ((d) * 2 >> 4), 0x4000004000010000ull));
       }
       // commitWgmma();
       commit_wgmma();

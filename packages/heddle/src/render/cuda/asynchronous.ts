@@ -77,15 +77,23 @@ const plain =
       [],
     );
 
+/** The row of a place, counted through all tiles of the array. */
+const rowOf = ({ memory, indices }: PlaceText): string =>
+  indices
+    .slice(0, -1)
+    .reduce((sum, { text }, i) => (i === 0 ? text : `(${sum}) * ${memory.type.dims[i]} + ${text}`), '0');
+
 /** Bytes from the start of a tile's array to a place in it. */
-function bytesTo({ memory, indices }: PlaceText): string {
-  const { dims, dtype } = memory.type;
-  const flat = indices.reduce(
-    (sum, { text }, i) => (i === 0 ? text : `(${sum}) * ${dims[i]} + ${text}`),
-    '0',
-  );
-  return `(${flat}) * ${dtype.bytes}`;
-}
+const bytesTo = (at: PlaceText): string => {
+  const { dims, dtype } = at.memory.type;
+  return `((${rowOf(at)}) * ${dims.at(-1)} + ${at.indices.at(-1)!.text}) * ${dtype.bytes}`;
+};
+
+/** The same in units of 16 bytes, of which a row has a whole number. */
+const unitsTo = (at: PlaceText): string => {
+  const { dims, dtype } = at.memory.type;
+  return `(${rowOf(at)}) * ${(dims.at(-1)! * dtype.bytes) / 16} + ((${at.indices.at(-1)!.text}) * ${dtype.bytes} >> 4)`;
+};
 
 const tileAddress = (at: PlaceText): Text => postfix(`${at.text} + ${bytesTo(at)}`);
 
@@ -157,17 +165,19 @@ function descriptorOf({ type }: MemoryNode, transposed: boolean): bigint {
   return (PATTERNS[row]! << 62n) | (BigInt((8 * row) >> 4) << 32n) | (BigInt(panel >> 4) << 16n);
 }
 
+/** The place in units of 16 bytes is a sum of its own, so that descriptors of a tile differ by constants. */
 function descriptor(prelude: Prelude, at: PlaceText, transposed: boolean): Text {
   prelude.define(
     'tile_descriptor',
     () =>
-      `__device__ inline unsigned long long tile_descriptor(const void* tile, unsigned long long layout) {
-  return layout | (${ADDRESS}(tile) & 0x3ffff) >> 4;
+      `__device__ inline unsigned long long tile_descriptor(const void* tiles, unsigned place, unsigned long long layout) {
+  return layout >> 32 << 32 | ((unsigned)layout | ${ADDRESS}(tiles) >> 4) + place;
 }`,
   );
   return call(
     'tile_descriptor',
-    tileAddress(at),
+    postfix(at.text),
+    postfix(unitsTo(at)),
     postfix(`0x${descriptorOf(at.memory, transposed).toString(16)}ull`),
   );
 }
