@@ -56,6 +56,7 @@ const SCALAR_RULES = {
   log: (g, _y, x) => [b.div(g, x!)],
   log1p: (g, _y, x) => [b.div(g, b.add(x!, b.like(x!, 1)))],
   exp2: (g, y) => [b.mul(g, b.mul(y, b.like(y, Math.LN2)))],
+  exp2Normal: (g, y) => [b.mul(g, b.mul(y, b.like(y, Math.LN2)))],
   log2: (g, _y, x) => [b.div(g, b.mul(x!, b.like(x!, Math.LN2)))],
   sin: (g, _y, x) => [b.mul(g, b.map('cos', x!))],
   cos: (g, _y, x) => [b.neg(b.mul(g, b.map('sin', x!)))],

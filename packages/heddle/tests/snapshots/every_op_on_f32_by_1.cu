@@ -1,6 +1,7 @@
 __device__ inline int index_below(unsigned i, unsigned end) { __builtin_assume(i < end); return i; }
 __device__ inline float nan_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 __device__ inline float nan_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+__device__ inline float exp2_normal(float a) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a)); return r; }
 __device__ inline float normal_cdf(float a) { 
   const float t = nan_min(fabsf(a), 14.5f);
   const float high = __uint_as_float(__float_as_uint(t) & 0xfffff000u);
@@ -51,26 +52,27 @@ extern "C" __global__ void every_op_on_f32_by_1(const float* x, const float* y, 
   out[index_below(threadIdx.x, 1024) * 1 + 13312] = logf(a);
   out[index_below(threadIdx.x, 1024) * 1 + 14336] = log1pf(a);
   out[index_below(threadIdx.x, 1024) * 1 + 15360] = exp2f(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 16384] = log2f(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 17408] = sinf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 18432] = cosf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 19456] = tanhf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 20480] = atan2f(a, b);
-  out[index_below(threadIdx.x, 1024) * 1 + 21504] = erff(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 22528] = normal_cdf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 23552] = powf(a, b);
-  out[index_below(threadIdx.x, 1024) * 1 + 24576] = floorf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 25600] = ceilf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 26624] = truncf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 27648] = rintf(a);
-  out[index_below(threadIdx.x, 1024) * 1 + 28672] = round_tf32(a);
-  truth[index_below(threadIdx.x, 1024) * 1 + 29696] = a < b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 30720] = a <= b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 31744] = a > b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 32768] = a >= b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 33792] = a == b;
-  truth[index_below(threadIdx.x, 1024) * 1 + 34816] = a != b;
-  out[index_below(threadIdx.x, 1024) * 1 + 35840] = a == b ? b : c;
-  out[index_below(threadIdx.x, 1024) * 1 + 36864] = 1.0f;
-  out[index_below(threadIdx.x, 1024) * 1 + 37888] = a;
+  out[index_below(threadIdx.x, 1024) * 1 + 16384] = exp2_normal(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 17408] = log2f(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 18432] = sinf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 19456] = cosf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 20480] = tanhf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 21504] = atan2f(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 22528] = erff(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 23552] = normal_cdf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 24576] = powf(a, b);
+  out[index_below(threadIdx.x, 1024) * 1 + 25600] = floorf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 26624] = ceilf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 27648] = truncf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 28672] = rintf(a);
+  out[index_below(threadIdx.x, 1024) * 1 + 29696] = round_tf32(a);
+  truth[index_below(threadIdx.x, 1024) * 1 + 30720] = a < b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 31744] = a <= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 32768] = a > b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 33792] = a >= b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 34816] = a == b;
+  truth[index_below(threadIdx.x, 1024) * 1 + 35840] = a != b;
+  out[index_below(threadIdx.x, 1024) * 1 + 36864] = a == b ? b : c;
+  out[index_below(threadIdx.x, 1024) * 1 + 37888] = 1.0f;
+  out[index_below(threadIdx.x, 1024) * 1 + 38912] = a;
 }

@@ -18,6 +18,8 @@ __device__ inline f32x4 expm1_f32x4(f32x4 a) { return {expm1f(a.x), expm1f(a.y),
 __device__ inline f32x4 log_f32x4(f32x4 a) { return {logf(a.x), logf(a.y), logf(a.z), logf(a.w)}; }
 __device__ inline f32x4 log1p_f32x4(f32x4 a) { return {log1pf(a.x), log1pf(a.y), log1pf(a.z), log1pf(a.w)}; }
 __device__ inline f32x4 exp2_f32x4(f32x4 a) { return {exp2f(a.x), exp2f(a.y), exp2f(a.z), exp2f(a.w)}; }
+__device__ inline float exp2_normal(float a) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a)); return r; }
+__device__ inline f32x4 exp2Normal_f32x4(f32x4 a) { return {exp2_normal(a.x), exp2_normal(a.y), exp2_normal(a.z), exp2_normal(a.w)}; }
 __device__ inline f32x4 log2_f32x4(f32x4 a) { return {log2f(a.x), log2f(a.y), log2f(a.z), log2f(a.w)}; }
 __device__ inline f32x4 sin_f32x4(f32x4 a) { return {sinf(a.x), sinf(a.y), sinf(a.z), sinf(a.w)}; }
 __device__ inline f32x4 cos_f32x4(f32x4 a) { return {cosf(a.x), cosf(a.y), cosf(a.z), cosf(a.w)}; }
@@ -92,26 +94,27 @@ extern "C" __global__ void every_op_on_f32_by_4(const float* x, const float* y, 
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 53248)) = log_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 57344)) = log1p_f32x4(a);
   *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 61440)) = exp2_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 65536)) = log2_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 69632)) = sin_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 73728)) = cos_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 77824)) = tanh_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = atan2_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = erf_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = normcdf_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = pow_f32x4(a, b);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = floor_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = ceil_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = trunc_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = rint_f32x4(a);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = tf32_f32x4(a);
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 118784)) = store_u8x4(lt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 122880)) = store_u8x4(le_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 126976)) = store_u8x4(gt_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(ge_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(eq_f32x4(a, b));
-  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(ne_f32x4(a, b));
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 143360)) = selectx4(eq_f32x4(a, b), b, c);
-  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 147456)) = splat_f32x4(1.0f);
-  out[index_below(threadIdx.x, 1024) * 4 + 151552] = a.y;
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 65536)) = exp2Normal_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 69632)) = log2_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 73728)) = sin_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 77824)) = cos_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 81920)) = tanh_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 86016)) = atan2_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 90112)) = erf_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 94208)) = normcdf_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 98304)) = pow_f32x4(a, b);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 102400)) = floor_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 106496)) = ceil_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 110592)) = trunc_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 114688)) = rint_f32x4(a);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 118784)) = tf32_f32x4(a);
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 122880)) = store_u8x4(lt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 126976)) = store_u8x4(le_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 131072)) = store_u8x4(gt_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 135168)) = store_u8x4(ge_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 139264)) = store_u8x4(eq_f32x4(a, b));
+  *reinterpret_cast<u8x4*>(truth + (index_below(threadIdx.x, 1024) * 4 + 143360)) = store_u8x4(ne_f32x4(a, b));
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 147456)) = selectx4(eq_f32x4(a, b), b, c);
+  *reinterpret_cast<f32x4*>(out + (index_below(threadIdx.x, 1024) * 4 + 151552)) = splat_f32x4(1.0f);
+  out[index_below(threadIdx.x, 1024) * 4 + 155648] = a.y;
 }

@@ -165,6 +165,8 @@ const exp2: Unary = (m, x) => {
   return m.scale(expNear(m, m.mul(m.sub(near, whole), Math.LN2)), bits);
 };
 
+const exp2Normal: Unary = (m, x) => m.select(m.test('lt', x, -126), 0, exp2(m, x));
+
 /** e^x − 1 as e and 2^n·e: x = n·ln 2 + r, e = e^r − 2^−n. From expm1Least to 0, where `bounded`. */
 function expm1Of(m: FloatArithmetic, x: Expr, bounded: boolean): { e: Expr; bits: Expr } {
   const { whole, bits } = m.round(x, Math.LOG2E);
@@ -471,6 +473,7 @@ const binary =
 const ELEMENTARY = {
   exp: unary(exp),
   exp2: unary(exp2),
+  exp2Normal: unary(exp2Normal),
   expm1: unary(expm1),
   log: unary(log),
   log2: unary(log2),

@@ -189,6 +189,16 @@ export const OPS = {
     cuda: [1.5, 1.5],
   }),
   exp2: approximate(1, 'exp2(a)', (a) => 2 ** a, { cost: 16, cpu: [1, 1], sim: 1, cuda: [2.5, 1.5] }),
+  /** 2ᵃ of f32, 0 for a below −126, where it is no normal number: a single instruction of a GPU. */
+  exp2Normal: {
+    ...approximate(1, 'exp2Normal(a)', (a) => (a < -126 ? 0 : 2 ** a), {
+      cost: 16,
+      cpu: [1, 1],
+      sim: 1,
+      cuda: [2.5, 1.5],
+    }),
+    operands: 'f32',
+  },
   log2: approximate(1, 'Math.log2(a)', (a) => Math.log2(a), {
     cost: 25,
     cpu: [2, 2],

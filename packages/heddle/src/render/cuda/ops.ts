@@ -104,6 +104,7 @@ const count = (t: DType, b: Text): Text => {
 
 const SCALAR = {
   ...FUNCTIONS,
+  exp2Normal: ours('exp2_normal'),
   normcdf: (use) => (use.t.name === 'f64' ? math('normcdf') : ours('normal_cdf'))(use),
   add: arithmetic('+', PRECEDENCE.sum, ours('wrap_add')),
   sub: arithmetic('-', PRECEDENCE.sum, ours('wrap_sub')),

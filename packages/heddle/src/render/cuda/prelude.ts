@@ -60,6 +60,14 @@ const PARTS = {
         'unsigned both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(f), "f"(0.0f)); return __uint_as_float(both);',
       ),
   },
+  exp2_normal: {
+    needs: [],
+    text: () =>
+      inline(
+        'float exp2_normal(float a)',
+        'float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a)); return r;',
+      ),
+  },
   round_tf32: {
     needs: [],
     text: () =>
