@@ -54,12 +54,17 @@ const suitsGroups = (p: AttentionProblem, { capability }: Target): boolean =>
   p.scale > 0 &&
   [p.q, p.k, p.v].every(suitsCopies);
 
-/** As many warpgroups as there are registers for; heads of 128 features need more of them for a row. */
-const groupTileOf = ({ width }: AttentionProblem): GroupTile => ({
-  groups: width > 64 ? 2 : 3,
-  across: 128,
-  stages: 2,
-});
+/**
+ * The most promising first: as many warpgroups as there are registers for. Heads of 128 features need more of them for a
+ * row; two warpgroups leave fewer rows idle at the end and on the diagonal.
+ */
+const outputTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
+  width > 64
+    ? [{ groups: 2, across: 128, stages: 3 }]
+    : [
+        { groups: 3, across: 128, stages: 4 },
+        { groups: 2, across: 128, stages: 4 },
+      ];
 
 /**
  * The most promising first: tiles as large as there are registers for. A row of a tile takes one and a quarter of a thread,
@@ -68,16 +73,16 @@ const groupTileOf = ({ width }: AttentionProblem): GroupTile => ({
 const queryTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
   width > 64
     ? [
-        { groups: 2, across: 96, stages: 2 },
-        { groups: 2, across: 64, stages: 2 },
+        { groups: 2, across: 96, stages: 3 },
+        { groups: 2, across: 64, stages: 4 },
       ]
     : [
-        { groups: 2, across: 128, stages: 2 },
-        { groups: 3, across: 64, stages: 3 },
+        { groups: 2, across: 128, stages: 4 },
+        { groups: 3, across: 64, stages: 4 },
       ];
 
 const keyTiles = ({ width }: AttentionProblem): readonly GroupTile[] =>
-  width > 64 ? [{ groups: 2, across: 48, stages: 3 }] : [{ groups: 2, across: 64, stages: 3 }];
+  width > 64 ? [{ groups: 2, across: 48, stages: 4 }] : [{ groups: 2, across: 64, stages: 4 }];
 
 /** `warps-64x32`: rows of a block, and of the tiles that they meet. */
 const warpsName = ({ warps, across }: WarpTile): string => `warps-${16 * warps}x${across}`;
@@ -101,12 +106,11 @@ function forwardVariants(
     plan: () => [gridStage(attentionWarps(p, tile, results), ...sources)],
   };
   if (!suitsGroups(p, io.target)) return [warps];
-  const groupTile = groupTileOf(p);
-  const groups = {
-    name: groupsName(groupTile),
-    plan: () => [gridStage(attentionGroups(p, groupTile, io.target.units, results), ...sources)],
-  };
-  return p.queries > FEW ? [groups, warps] : [warps, groups];
+  const groups = outputTiles(p).map((tile) => ({
+    name: groupsName(tile),
+    plan: () => [gridStage(attentionGroups(p, tile, io.target.units, results), ...sources)],
+  }));
+  return p.queries > FEW ? [...groups, warps] : [warps, ...groups.slice(0, 1)];
 }
 
 const LOG_SUM_EXP = 'attentionLogSumExp';

@@ -34,7 +34,7 @@ interface Context extends GroupContext {
 
 /** Makes powers of scores relative to the largest so far, of the thread's two rows. */
 function toPowers(scores: Memory, most: Memory, totals: Memory, factors: Memory, context: Context): void {
-  const { exp2, fma, idiv, shuffleXor, work } = context;
+  const { exp2Normal, fma, idiv, shuffleXor, work } = context;
   const { across, scale2 } = work;
   for (let half = 0; half < 2; half++) {
     let now = most[half];
@@ -42,13 +42,13 @@ function toPowers(scores: Memory, most: Memory, totals: Memory, factors: Memory,
       now = Math.max(now, Math.max(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]));
     now = Math.max(now, shuffleXor(now, 1));
     now = Math.max(now, shuffleXor(now, 2));
-    factors[half] = exp2((most[half] - now) * scale2);
+    factors[half] = exp2Normal((most[half] - now) * scale2);
     most[half] = now;
     const base = -now * scale2;
     let total = totals[half] * factors[half];
     for (let j = 0; j < idiv(across, 8); j++) {
-      const low = exp2(fma(scores[4 * j + 2 * half], scale2, base));
-      const high = exp2(fma(scores[4 * j + 2 * half + 1], scale2, base));
+      const low = exp2Normal(fma(scores[4 * j + 2 * half], scale2, base));
+      const high = exp2Normal(fma(scores[4 * j + 2 * half + 1], scale2, base));
       total = total + (low + high);
       scores[4 * j + 2 * half] = low;
       scores[4 * j + 2 * half + 1] = high;
@@ -74,8 +74,8 @@ type Given = Readonly<Record<'q' | 'k' | 'v' | 'output' | 'logSumExp', Memory>>;
 
 /** The producer: starts the copies of all that the block's warpgroups work on, as soon as there is room. */
 function produce(given: Given, tiles: Tiles, context: Context): void {
-  const { arriveExpect, eachBlock, idiv, tmaLoad, waitBarrier, work } = context;
-  const { across, panel, panels, rows, sharing, stages, width } = work;
+  const { arriveExpect, eachBlock, idiv, tmaLoad, waitBarrier, work, ROWS } = context;
+  const { across, groups, panel, panels, sharing, stages, width } = work;
   const { emptyK, emptyQ, emptyV, fullK, fullQ, fullV, ks, qs, vs } = tiles;
   let taken = 0;
   let met = 0;
@@ -86,9 +86,6 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
     const k1 = idiv(at.head, sharing) * work.k.head;
     const v0 = at.batch * work.v.batch;
     const v1 = idiv(at.head, sharing) * work.v.head;
-    waitBarrier(emptyQ, 0, taken + 1);
-    arriveExpect(fullQ, 0, rows * width * 2);
-    for (let i = 0; i < panels; i++) tmaLoad(qs, i, 0, 0, given.q, q0, q1, at.first, i * panel, fullQ, 0);
     for (let n = 0; n < at.tiles; n++) {
       const stage = (met + n) % stages;
       const phase = idiv(met + n, stages);
@@ -100,6 +97,15 @@ function produce(given: Given, tiles: Tiles, context: Context): void {
       arriveExpect(fullV, stage, across * width * 2);
       for (let i = 0; i < panels; i++)
         tmaLoad(vs, stage, i, 0, 0, given.v, v0, v1, n * across, i * panel, fullV, stage);
+      // Behind the first tile, which there is room for before all warpgroups are done with the block before.
+      if (n === 0)
+        for (let g = 0; g < groups; g++) {
+          const row = g * ROWS;
+          waitBarrier(emptyQ, g, taken + 1);
+          arriveExpect(fullQ, g, ROWS * width * 2);
+          for (let i = 0; i < panels; i++)
+            tmaLoad(qs, i, row, 0, given.q, q0, q1, at.first + row, i * panel, fullQ, g);
+        }
     }
     taken += 1;
     met += at.tiles;
@@ -111,7 +117,7 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
   const { arrive, eachBlock, f32, fenceWgmma, idiv, laneId, local, threadIdx, u32, waitBarrier } = context;
   const { finishRows, maskScores, startColumns, startRows, toOperand, toPowers, waitWgmma } = context;
   const { work, ROWS, THREADS } = context;
-  const { across, isCausal, keys, stages, width } = work;
+  const { across, isCausal, keys, queries, stages, width } = work;
   const { emptyK, emptyQ, emptyV, fullK, fullQ, fullV, ks, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
   const weights = local(u32, idiv(across, 16), 4);
@@ -126,19 +132,17 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
   eachBlock((at) => {
     const row = at.first + inTile;
     const last = at.first + (group + 1) * ROWS;
-    // Tiles that are too late for all rows of the warpgroup are let go.
-    const own = isCausal ? Math.min(at.tiles, idiv(last + across - 1, across)) : at.tiles;
+    // Tiles that are too late for all rows of the warpgroup are let go, as are all of them beyond the last query.
+    const needed = isCausal ? Math.min(at.tiles, idiv(last + across - 1, across)) : at.tiles;
+    const own = last - ROWS < queries ? needed : 0;
     const begin = met;
     const toWeights = (n: number) => {
       const isLate = isCausal && (n + 1) * across > at.first + group * ROWS + 1;
       if (isLate || (n + 1) * across > keys) maskScores(scores, row, n * across + 2 * (laneId % 4), context);
       toPowers(scores, most, totals, factors, context);
     };
-    const multiplyValues = (n: number) => {
-      const stage = (begin + n) % stages;
-      waitBarrier(fullV, stage, idiv(begin + n, stages));
-      startColumns(out, weights, vs, stage, context);
-    };
+    const waitValues = (n: number) => waitBarrier(fullV, (begin + n) % stages, idiv(begin + n, stages));
+    const multiplyValues = (n: number) => startColumns(out, weights, vs, (begin + n) % stages, context);
     const freeValues = (n: number) => {
       waitWgmma(out, 0);
       if (isFirstLane) arrive(emptyV, (begin + n) % stages);
@@ -148,13 +152,16 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       totals[half] = 0;
     }
     for (let i = 0; i < idiv(width, 2); i++) out[i] = 0;
-    waitBarrier(fullQ, 0, taken);
-    waitBarrier(fullK, begin % stages, idiv(begin, stages));
-    startRows(scores, qs, ks, begin % stages, group, context);
-    waitWgmma(scores, 0);
-    if (isFirstLane) arrive(emptyK, begin % stages);
-    toWeights(0);
-    toOperand(weights, scores, across, context);
+    waitBarrier(fullQ, group, taken);
+    if (own > 0) {
+      waitBarrier(fullK, begin % stages, idiv(begin, stages));
+      startRows(scores, qs, ks, begin % stages, group, context);
+      waitWgmma(scores, 0);
+      if (isFirstLane) arrive(emptyK, begin % stages);
+      toWeights(0);
+      toOperand(weights, scores, across, context);
+      waitValues(0);
+    }
     for (let n = 1; n < own; n++) {
       const stage = (begin + n) % stages;
       waitBarrier(fullK, stage, idiv(begin + n, stages));
@@ -165,13 +172,17 @@ function attend(given: Given, tiles: Tiles, group: number, context: Context): vo
       fenceWgmma(scores);
       if (isFirstLane) arrive(emptyK, stage);
       toWeights(n);
+      // A wait for the copy engine keeps the compiler from waiting for the product before it makes the powers.
+      waitValues(n);
       freeValues(n - 1);
       for (let i = 0; i < idiv(width, 2); i++) out[i] = out[i] * factors[idiv(i, 2) % 2];
       toOperand(weights, scores, across, context);
     }
-    if (isFirstLane) arrive(emptyQ, 0);
-    multiplyValues(own - 1);
-    freeValues(own - 1);
+    if (isFirstLane) arrive(emptyQ, group);
+    if (own > 0) {
+      multiplyValues(own - 1);
+      freeValues(own - 1);
+    }
     for (let n = own; n < at.tiles; n++) {
       const stage = (begin + n) % stages;
       waitBarrier(fullK, stage, idiv(begin + n, stages));
@@ -227,8 +238,7 @@ export function attentionGroups(
   units: number,
   results: ForwardResults,
 ): GridKernel {
-  const rows = ROWS * tile.groups;
-  const q = mappedRows(p.q, p, [p.batch, p.heads, p.queries], rows);
+  const q = mappedRows(p.q, p, [p.batch, p.heads, p.queries], ROWS);
   const k = mappedRows(p.k, p, [p.batch, p.keyHeads, p.keys], tile.across);
   const v = mappedRows(p.v, p, [p.batch, p.keyHeads, p.keys], tile.across);
   const work = groupWork(p, tile, { q, k, v }, { length: p.queries, heads: p.batch * p.heads });
@@ -246,8 +256,8 @@ export function attentionGroups(
       const qs = sharedTile(dtype, panels, rows, panel);
       const ks = sharedTile(dtype, stages, panels, across, panel);
       const vs = sharedTile(dtype, stages, panels, across, panel);
-      const fullQ = mbarriers(1);
-      const emptyQ = mbarriers(1);
+      const fullQ = mbarriers(groups);
+      const emptyQ = mbarriers(groups);
       const fullK = mbarriers(stages);
       const emptyK = mbarriers(stages);
       const fullV = mbarriers(stages);
@@ -255,8 +265,10 @@ export function attentionGroups(
       const tiles = { qs, ks, vs, fullQ, emptyQ, fullK, emptyK, fullV, emptyV };
       if (threadIdx.x === 0) {
         // Tiles are free again when each warp that multiplies has said so.
-        initBarrier(fullQ, 0, 1);
-        initBarrier(emptyQ, 0, groups * 4);
+        for (let g = 0; g < groups; g++) {
+          initBarrier(fullQ, g, 1);
+          initBarrier(emptyQ, g, 4);
+        }
         for (let s = 0; s < stages; s++) {
           initBarrier(fullK, s, 1);
           initBarrier(emptyK, s, groups * 4);

@@ -177,7 +177,7 @@ function storeRows(
 
 /** A warpgroup: the gradients of its 64 rows of each block. */
 function differentiate(given: Given, tiles: Tiles, group: number, context: Context): void {
-  const { arrive, eachKeys, exp2, f32, fenceWgmma, fma, groupBarrier, idiv, laneId, local } = context;
+  const { arrive, eachKeys, exp2Normal, f32, fenceWgmma, fma, groupBarrier, idiv, laneId, local } = context;
   const { threadIdx, u32, warpId } = context;
   const { maskWeights, startColumns, startRows, storeRows, toOperand, waitBarrier, waitWgmma } = context;
   const { results, work, ROWS, THREADS } = context;
@@ -185,7 +185,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
   const { empty, emptyOwn, full, fullOwn, gs, ks, logs, means, qs, vs } = tiles;
   const scores = local(f32, idiv(across, 2));
   const products = local(f32, idiv(across, 2));
-  const words = local(u32, idiv(across, 16), 4);
+  const weights = local(u32, idiv(across, 16), 4);
+  const slopes = local(u32, idiv(across, 16), 4);
   const sumsK = local(f32, idiv(width, 2));
   const sumsV = local(f32, idiv(width, 2));
   const isFirstLane = threadIdx.x % 32 === 0;
@@ -205,11 +206,12 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       sumsK[i] = 0;
       sumsV[i] = 0;
     }
+    const waitTile = (n: number) => waitBarrier(full, (begin + n) % stages, idiv(begin + n, stages));
     waitBarrier(fullOwn, 0, taken);
+    if (at.tiles > 0) waitTile(0);
     for (let n = 0; n < at.tiles; n++) {
       const s = (begin + n) % stages;
-      const query = (at.skipped + (n % at.each)) * across;
-      waitBarrier(full, s, idiv(begin + n, stages));
+      const query = (at.skipped + (work.sharing === 1 ? n : n % at.each)) * across;
       startRows(scores, ks, qs, s, group, context);
       startRows(products, vs, gs, s, group, context);
       // What was started before them is done, too: the tile before is free.
@@ -219,17 +221,17 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       if (isCausal && query < at.first + (group + 1) * ROWS - 1)
         maskWeights(scores, row, query + column, context);
       for (let i = 0; i < idiv(across, 2); i++)
-        scores[i] = exp2(fma(scores[i], scale2, -logs[s][8 * idiv(i, 4) + column + (i % 2)]));
-      toOperand(words, scores, across, context);
+        scores[i] = exp2Normal(fma(scores[i], scale2, -logs[s][8 * idiv(i, 4) + column + (i % 2)]));
+      toOperand(weights, scores, across, context);
+      // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
+      if (n + 1 < at.tiles) waitTile(n + 1);
       waitWgmma(products, 0);
-      if (results.toV) startColumns(sumsV, words, gs, s, context);
+      if (results.toV) startColumns(sumsV, weights, gs, s, context);
       if (results.toK) {
         for (let i = 0; i < idiv(across, 2); i++)
           products[i] = scores[i] * (products[i] - means[s][8 * idiv(i, 4) + column + (i % 2)]);
-        // There are no registers for both operands.
-        if (results.toV) waitWgmma(sumsV, 0);
-        toOperand(words, products, across, context);
-        startColumns(sumsK, words, qs, s, context);
+        toOperand(slopes, products, across, context);
+        startColumns(sumsK, slopes, qs, s, context);
       }
     }
     waitWgmma(sumsK, 0);

@@ -81,7 +81,8 @@ function toSlopes(products: Memory, weights: Memory, means: Memory, context: Con
 
 /** A warpgroup: the gradient of its 64 rows of each block. */
 function differentiate(given: Given, tiles: Tiles, group: number, context: Context): void {
-  const { arrive, eachBlock, exp2, f32, fenceWgmma, fma, idiv, laneId, local, store2, threadIdx } = context;
+  const { arrive, eachBlock, exp2Normal, f32, fenceWgmma, fma, idiv, laneId, local, store2, threadIdx } =
+    context;
   const { maskScores, startColumns, startRows, toOperand, toSlopes, u32, vec2, waitBarrier, waitWgmma } =
     context;
   const { work, ROWS, THREADS } = context;
@@ -109,10 +110,11 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       means[half] = given.mean[(at.batch * queries + query) * heads + at.head];
     }
     for (let i = 0; i < idiv(width, 2); i++) sums[i] = 0;
+    const waitTile = (n: number) => waitBarrier(full, (begin + n) % stages, idiv(begin + n, stages));
     waitBarrier(fullOwn, 0, taken);
+    waitTile(0);
     for (let n = 0; n < own; n++) {
       const s = (begin + n) % stages;
-      waitBarrier(full, s, idiv(begin + n, stages));
       startRows(scores, qs, ks, s, group, context);
       startRows(products, gs, vs, s, group, context);
       // What was started before them is done, too: the tile before is free.
@@ -122,7 +124,9 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       const isLate = isCausal && (n + 1) * across > at.first + group * ROWS + 1;
       if (isLate || (n + 1) * across > keys) maskScores(scores, row, n * across + 2 * (laneId % 4), context);
       for (let i = 0; i < idiv(across, 2); i++)
-        scores[i] = exp2(fma(scores[i], scale2, -logs[idiv(i, 2) % 2]));
+        scores[i] = exp2Normal(fma(scores[i], scale2, -logs[idiv(i, 2) % 2]));
+      // A wait for the copy engine keeps the compiler from waiting for the products before it makes the powers.
+      if (n + 1 < own) waitTile(n + 1);
       waitWgmma(products, 0);
       toSlopes(products, scores, means, context);
       toOperand(words, products, across, context);
@@ -134,9 +138,8 @@ function differentiate(given: Given, tiles: Tiles, group: number, context: Conte
       arrive(empty, (begin + own - 1) % stages);
     }
     for (let n = own; n < at.tiles; n++) {
-      const s = (begin + n) % stages;
-      waitBarrier(full, s, idiv(begin + n, stages));
-      if (isFirstLane) arrive(empty, s);
+      waitTile(n);
+      if (isFirstLane) arrive(empty, (begin + n) % stages);
     }
     for (let half = 0; half < 2; half++) {
       const query = row + 8 * half;
