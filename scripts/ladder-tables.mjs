@@ -47,7 +47,7 @@ function matmul() {
   const sizes = [...new Set(figures.steps.map((s) => s.size))];
   const at = (rung, size) => figures.steps.find((s) => s.rung === rung && s.size === size);
   // A vendor's library is listed by how it was called, which differs from size to size: its f32 product is the yardstick.
-  const ours = [...new Set(figures.steps.filter((s) => s.samples > 1).map((s) => s.rung))];
+  const ours = [...new Set(figures.steps.filter((s) => s.samples > 1 && !s.arithmetic).map((s) => s.rung))];
   const largest = sizes.at(-1);
   const rows = ours.map((rung, i) => {
     const step = at(rung, largest);
@@ -58,6 +58,35 @@ function matmul() {
   const yardstick = figures.steps.find((s) => s.size === largest && s.ofPeer === 1);
   rows.push(['cuBLAS, f32', time(yardstick.median), '', ...sizes.map(() => '100 %')]);
   const header = ['step', `${largest}³`, 'gain', ...sizes.map((size) => `of cuBLAS in f32, ${size}³`)];
+  return `${markdown(header, rows)}\n\n${source(figures)}`;
+}
+
+/** The rungs in bf16, against the vendor's product in bf16. */
+function matmulWarpgroups() {
+  const figures = newest('matmul');
+  const steps = figures.steps.filter((s) => s.arithmetic === 'bf16');
+  if (steps.length === 0)
+    return 'Not measured yet: `npx heddle bench matmul` on a Hopper GPU measures this ladder.';
+  const sizes = [...new Set(steps.map((s) => s.size))];
+  const peer = (size) =>
+    figures.steps.find((s) => s.size === size && s.samples === 1 && s.rung.endsWith(', bf16'));
+  const at = (rung, size) => steps.find((s) => s.rung === rung && s.size === size);
+  const rungs = [...new Set(steps.map((s) => s.rung))];
+  const largest = sizes.at(-1);
+  const rows = rungs.map((rung, i) => [
+    rung,
+    time(at(rung, largest).median),
+    i === 0 ? '' : times(at(rungs[i - 1], largest).median / at(rung, largest).median),
+    `${round(at(rung, largest).gflops / 1e3)} TFLOP/s`,
+    ...sizes.map((size) => (peer(size) ? percent(peer(size).median / at(rung, size).median) : '')),
+  ]);
+  const header = [
+    'step',
+    `${largest}³`,
+    'gain',
+    'rate',
+    ...sizes.map((size) => `of cuBLASLt in bf16, ${size}³`),
+  ];
   return `${markdown(header, rows)}\n\n${source(figures)}`;
 }
 
@@ -118,10 +147,10 @@ function chapter(chapter) {
       i === 0 ? '' : times(rungs[0].median / rungs[i].median),
     ]),
   ]);
-  return [markdown(header, rows), '', ...runs.map(source)].join('\n');
+  return [markdown(header, rows), ...runs.map(source)].join('\n\n');
 }
 
-const write = { matmul, conv, transpose };
+const write = { matmul, 'matmul-warpgroups': matmulWarpgroups, conv, transpose };
 let stale = 0;
 for (const folder of ['docs/kernels', 'docs/learn'])
   for (const name of readdirSync(join(root, folder)).filter((file) => file.endsWith('.md'))) {

@@ -391,7 +391,7 @@ function addInferenceBench(bench: Command, ended: (exitCode: number) => void): v
 function addServeBench(bench: Command, ended: (exitCode: number) => void): void {
   bench
     .command('serve')
-    .summary('a service under load beside its engine alone, on the CPU: about two minutes')
+    .summary('a service under load beside its engine alone: about two minutes')
     .description(
       'Requests a second, latency and CPU time of a request, with clients that wait for their answers: over REST and gRPC, batched and ' +
         'one by one, an example and 32 of them in a request. Needs the package heddle-serve, and the load tools wrk and h2load, which take ' +
@@ -401,6 +401,7 @@ function addServeBench(bench: Command, ended: (exitCode: number) => void): void 
     .option('--seconds <n>', 'time for each case in each round', wholeNumber(1), 5)
     .option('--rounds <n>', 'times that each case is loaded', wholeNumber(1), 3)
     .option('--clients <n>', 'connections', wholeNumber(1, 10_000), 64)
+    .option('--device <name>', DEVICE_HELP)
     .option('--json <file>', 'where to write (default: bench/results/serve-<date>.json)')
     .addHelpText(
       'after',

@@ -1,6 +1,8 @@
+import { type DType, f32 } from 'heddle/internal/core/dtype.js';
 import { ArgumentError } from 'heddle/internal/core/errors.js';
 import { PhiloxStream } from 'heddle/internal/core/philox.js';
 import { timeProgram } from 'heddle/internal/engine/profile.js';
+import { encode } from 'heddle/internal/engine/realize.js';
 import { currentDevice } from 'heddle/internal/engine/storage.js';
 import type { Device, DeviceBuffer, KernelLaunch } from 'heddle/internal/runtime/device.js';
 import type { DevicePeers } from './peers.js';
@@ -55,19 +57,28 @@ export async function timeLaunch(
   }
 }
 
-/** Square matrices of f32 with random values. */
-export function matrices(device: Device, size: number, names: readonly string[]): DeviceBuffer[] {
+/** Square matrices with random values. */
+export function matrices(
+  device: Device,
+  size: number,
+  names: readonly string[],
+  dtype: DType = f32,
+): DeviceBuffer[] {
   const random = new PhiloxStream(1);
-  const row = Float32Array.from({ length: size }, () => 2 * random.uniform() - 1);
+  const row = encode(
+    Float32Array.from({ length: size }, () => 2 * random.uniform() - 1),
+    dtype,
+  );
   // Each row is the last, moved by one element: other numbers than those around it.
-  const values = new Float32Array(size * size);
+  const bytes = new Uint8Array(size * row.length);
   for (let i = 0; i < size; i++) {
-    values.set(row.subarray(i), i * size);
-    values.set(row.subarray(0, i), (i + 1) * size - i);
+    const moved = i * dtype.bytes;
+    bytes.set(row.subarray(moved), i * row.length);
+    bytes.set(row.subarray(0, moved), (i + 1) * row.length - moved);
   }
   return names.map((name) => {
-    const buffer = device.allocate(values.byteLength, name);
-    device.write(buffer, new Uint8Array(values.buffer));
+    const buffer = device.allocate(bytes.length, name);
+    device.write(buffer, bytes);
     return buffer;
   });
 }

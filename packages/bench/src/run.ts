@@ -345,17 +345,23 @@ export async function benchInference(options: BenchInferenceOptions): Promise<nu
 }
 
 export interface BenchServeOptions extends Omit<ServeBenchOptions, 'given' | 'onProgress' | 'signal'> {
+  /** A device's name. Default: the current one. */
+  readonly device?: string;
   /** Where the results go. Default: `bench/results/serve-<date>.json`. */
   readonly json?: string;
 }
 
 /** @returns the exit code: 130 if Ctrl-C ended it, with nothing written */
-export async function benchServe({ json, ...options }: BenchServeOptions): Promise<number> {
+export async function benchServe({ json, device, ...options }: BenchServeOptions): Promise<number> {
   const { only, seconds, rounds, clients } = options;
-  const given = `${only ? ` --only ${only.join(',')}` : ''} --seconds ${seconds} --rounds ${rounds} --clients ${clients}`;
+  const given = [
+    device === undefined ? '' : ` --device ${device}`,
+    only ? ` --only ${only.join(',')}` : '',
+    ` --seconds ${seconds} --rounds ${rounds} --clients ${clients}`,
+  ].join('');
   // The engine alone gets as many threads as the service leaves to its models.
   process.env.HEDDLE_THREADS ??= String(Math.max(1, availableParallelism() - 1));
-  return onDevice('cpu', async () => {
+  return onDevice(device, async () => {
     const results = await watched((watch) => runServeBench({ ...options, given, ...watch }));
     if (!results) return 130;
     await publish(results, serveReport(results), json);

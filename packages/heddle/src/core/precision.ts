@@ -2,7 +2,7 @@
 import { oneOf, type Rule } from './arguments.js';
 
 /**
- * f32: every product and sum in f32 · tf32: operands rounded to 10 bits of mantissa, sums in f32, on tensor cores ·
+ * f32: products and sums as accurate as in f32 · tf32: operands rounded to 10 bits of mantissa, sums in f32, on tensor cores ·
  * bf16: operands rounded to bf16 (7 bits of mantissa), sums in f32, on tensor cores. Devices without tensor cores
  * compute in f32 whatever is asked for.
  */

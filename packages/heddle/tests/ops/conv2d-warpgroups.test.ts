@@ -139,8 +139,17 @@ const cases: readonly [ConvolutionCase, Partial<WarpgroupTile>, DType?][] = [
   [conv('3×3 with padding', [2, 16, 24], [5, 7], 3, { padding: 1 }), { groups: 2, stages: 2 }],
   [conv('3×3 with padding', [1, 12, 8], [5, 7], 3, { padding: 1 }), {}, f32],
   [conv('more channels than a step has', [1, 72, 72], [3, 4], [1, 3], { padding: [0, 1] }), { columns: 128 }],
+  [
+    conv('several panels of either', [1, 72, 72], [5, 4], [1, 3], { padding: [0, 1] }),
+    { groups: 2, each: 2, columns: 192 },
+    f32,
+  ],
   [conv('stride 2', [2, 8, 16], [8, 9], 3, { stride: 2, padding: 1 }), { each: 2 }],
   [conv('stride 2', [1, 8, 12], [7, 8], 3, { stride: 2, padding: 1 }), {}, f32],
+  [
+    conv('stride 2, by turns', [3, 16, 24], [9, 8], 3, { stride: 2, padding: 1 }),
+    { groups: 2, alternate: true },
+  ],
   [
     conv('stride 3 by 1, dilated', [1, 8, 8], [11, 9], [3, 2], {
       ...{ stride: [3, 1], dilation: [2, 3], padding: [2, 1] },

@@ -105,6 +105,13 @@ for (const [name, tile] of Object.entries(TILES)) {
   }
 }
 
+for (const layouts of LAYOUTS) {
+  test(`matmul in three products of tf32: ${layouts.join(' · ')}`, () => {
+    const tile: TensorTile = { warps: [2, 1, 1], each: [1, 4], depth: 16, stages: 2, splits: 1 };
+    for (const sizes of SIZES) check((p) => matmulTensor(p, tile, 'tf32x3'), 1, sizes, layouts);
+  });
+}
+
 for (const precision of ['tf32', 'bf16'] as const) {
   test(`matmul in ${precision}, K split over blocks`, () => {
     const tile: TensorTile = { warps: [1, 1, 1], each: [2, 4], depth: 32, stages: 2, splits: 2 };

@@ -133,12 +133,39 @@ for (const [name, transposedA, transposedB] of [
   ['B', false, false],
   ['both', true, false],
 ] as const)
-  test(`tf32, ${name} across K: two warpgroups turn their tiles`, () =>
+  for (const each of [1, 2] as const)
+    test(`tf32, ${name} across K, is turned: ${each} × 64 rows of each warpgroup`, () =>
+      check(
+        { batches: 1, M: 200, N: 72, K: 100, transposedA, transposedB },
+        { groups: 2, each, columns: 64 * each, ...plain },
+        f32,
+      ));
+test('tf32, B is turned by two warps, while another brings what the epilogue takes beside the sums', () =>
+  check(
+    { batches: 1, M: 72, N: 72, K: 100, transposedA: true },
+    { groups: 1, each: 1, columns: 64, ...plain },
+    f32,
+    2,
+  ));
+for (const [M, K, splits, beside, stages] of [
+  [200, 136, 1, 0, 2],
+  [328, 200, 1, 2, 3],
+  [136, 456, 3, 0, 3],
+] as const)
+  test(`two warpgroups by turns, ${M} × ${K}, ${splits} parts, ${beside} matrices beside the sums`, () =>
     check(
-      { batches: 1, M: 136, N: 72, K: 100, transposedA, transposedB },
-      { groups: 2, each: 1, columns: 64, ...plain },
-      f32,
+      { batches: 1, M, N: 136, K, transposedB: true },
+      { groups: 2, each: 1, columns: 64, stages, splits, alternate: true },
+      bf16,
+      beside,
     ));
+test('tf32, two warpgroups by turns, both operands across K', () =>
+  check(
+    { batches: 1, M: 200, N: 72, K: 100, transposedA: true },
+    { groups: 2, each: 1, columns: 64, ...plain, alternate: true },
+    f32,
+    1,
+  ));
 test('blocks that share K give parts', () =>
   check(
     { batches: 1, M: 72, N: 72, K: 200, transposedB: true },

@@ -36,6 +36,7 @@ export const matmulKernels = (): readonly KernelIr[] => [
   named('matmul_tf32', matmulTensor(problem(512, 512, 512, true, true), tensor, 'tf32', f32)),
   named('matmul_pieces', matmulTile(problem(1024, 1024, 9000, true, false), large)),
   named('matmul_tf32_pieces', matmulTensor(problem(512, 511, 9000, true, true), tensor, 'tf32', f32)),
+  named('matmul_tf32x3', matmulTensor(problem(512, 511, 512, true, false), tensor, 'tf32x3', f32)),
   named('matmul_bf16', matmulTensor(problem(512, 512, 512, true, false), tensor, 'bf16', f32)),
   named('matmul_of_f16', matmulTensor(problem(512, 511, 512, false, true), tensor, 'f16', f16)),
   named('matmul_of_i8', matmulTensor(problem(512, 511, 128, true, true), tensor, 'i8', f32, i32)),

@@ -399,8 +399,11 @@ extern "C" __global__ void matmul_tf32(const float* a, const float* b, float* c)
         for (int j = 0; j < 4; j++) {
           // const w = bs[from][j];
           const u32x2 w = bs[1 - (k / 8 % 2 == 0 ? 1 : 0)][j];
-          // sums[i][j] = mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sums[i][j]);
-          const f32x4 mma = mma_tf32(f32x4{__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)}, f32x2{__uint_as_float(w.x), __uint_as_float(w.y)}, sums[i][j]);
+          // if (operand === 'tf32') sums[i][j] = multiplyTf32(v, w, sums[i][j], context);
+          const f32x4 sum = sums[i][j];
+          // return mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sum);
+          const f32x4 mma = mma_tf32(f32x4{__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)}, f32x2{__uint_as_float(w.x), __uint_as_float(w.y)}, sum);
+          // if (operand === 'tf32') sums[i][j] = multiplyTf32(v, w, sums[i][j], context);
           sums[i][j] = mma;
         }
       }

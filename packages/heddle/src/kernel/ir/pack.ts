@@ -2,36 +2,27 @@
 import { ObjectReader, ObjectWriter } from '../../core/object-table.js';
 import type { KernelIr } from './ir.js';
 
-type Head = Pick<KernelIr, 'name' | 'params' | 'lists'>;
-type Inside = Pick<KernelIr, 'arrays' | 'body'>;
+type Head = Pick<KernelIr, 'name' | 'params' | 'lists' | 'arrays'>;
+type Inside = Pick<KernelIr, 'body'>;
 
 /** Two lines: what launching a kernel takes, and what compiling it takes. */
 export function packKernel({ name, params, lists, arrays, body }: KernelIr): [head: string, inside: string] {
   const writer = new ObjectWriter();
   return [
-    writer.write({ name, params, ...(lists && { lists }) } satisfies Head),
-    writer.write({ arrays, body } satisfies Inside),
+    writer.write({ name, params, ...(lists && { lists }), arrays } satisfies Head),
+    writer.write({ body } satisfies Inside),
   ];
 }
 
-/** The kernel of these lines. What is inside is read when it is asked for. */
+/** The kernel of these lines. Its body, which is nearly all of it, is read when it is asked for. */
 export function unpackKernel(head: string, inside: string): KernelIr {
   const reader = new ObjectReader();
-  const { name, params, lists } = reader.read(head) as Head;
   let read: Inside | undefined;
-  const whole = (): Inside => {
-    read ??= reader.read(inside) as Inside;
-    return read;
-  };
   return {
-    name,
-    params,
-    lists,
-    get arrays() {
-      return whole().arrays;
-    },
+    ...(reader.read(head) as Head),
     get body() {
-      return whole().body;
+      read ??= reader.read(inside) as Inside;
+      return read.body;
     },
   };
 }

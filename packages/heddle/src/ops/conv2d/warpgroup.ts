@@ -187,7 +187,7 @@ function loadPixels(
 function loadTaps(
   to: Memory,
   from: Memory,
-  { panels, pitch, taps }: PixelTiles,
+  { apart, boxes, pitch, taps }: PixelTiles,
   { along, k }: OperandStart,
   full: Memory,
   stage: number,
@@ -198,13 +198,14 @@ function loadTaps(
   const image = idiv(k, counts[0] * counts[1]);
   const row = taps.from[0] + (idiv(k, counts[1]) % counts[0]) * steps[0];
   const column = taps.from[1] + (k % counts[1]) * steps[1];
-  for (let i = 0; i < panels; i++) {
+  for (let i = 0; i < boxes; i++) {
     // Columns beyond the last tap are not stored.
     const tap = Math.min(idiv(along + i * work.depth, pitch), kernel[0] * kernel[1] - 1);
     const channel = (along + i * work.depth) % pitch;
     const down = idiv(tap, kernel[1]) * dilation[0];
     const across = (tap % kernel[1]) * dilation[1];
-    tmaLoad(to, stage, i, 0, 0, from, image, row, column, channel, down, across, full, stage);
+    const panel = i * apart[0];
+    tmaLoad(to, stage, panel, i * apart[1], 0, from, image, row, column, channel, down, across, full, stage);
   }
 }
 
@@ -219,7 +220,7 @@ function pixelOperand(p: LastProblem, taps: Taps, k: boolean, along: number, pit
     return matrixOperand(layout, { batches: 1, size, inner, along, dtype });
   }
   const tiles: PixelTiles = { ...tilesOf(k, along, dtype), taps, pitch };
-  const schema = tensorMap(dtype, pixelMap(p, taps, [tiles.rows, depthOf(dtype)]));
+  const schema = tensorMap(dtype, pixelMap(p, taps, [tiles.box, depthOf(dtype)]));
   return { schema, tiles, load: k ? loadPixels : loadTaps };
 }
 
@@ -262,7 +263,7 @@ function weightOperand(p: LastProblem, taps: Taps, along: number): WarpgroupOper
   const schema = tensorMap(dtype, {
     sizes: [count, rows, columns],
     strides: [columns, count * columns, 1],
-    box: [1, tiles.rows, depthOf(dtype)],
+    box: [1, tiles.box, depthOf(dtype)],
     offset: p.secondOffset,
     tf32: dtype === f32,
   });

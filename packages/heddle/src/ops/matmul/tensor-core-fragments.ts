@@ -8,11 +8,11 @@ import type { Memory } from '../../kernel/language/language.js';
 import type { BlockContext, TilePlace } from './cuda-block.js';
 import type { Panel } from './cuda-panel.js';
 
-/** What tensor cores multiply. */
-export type TensorOperand = Exclude<Arithmetic, 'f32'> | 'i8';
+/** What tensor cores multiply: tf32x3 is f32 in two parts, see tensor-core-split.ts. */
+export type TensorOperand = Exclude<Arithmetic, 'f32'> | 'tf32x3' | 'i8';
 
 /** Steps along K of an mma; of i8 in words of four. */
-export const stepOf = (operand: TensorOperand): number => (operand === 'tf32' || operand === 'i8' ? 8 : 16);
+export const stepOf = (operand: TensorOperand): number => (operand === 'f16' || operand === 'bf16' ? 16 : 8);
 
 /** How fragments are made and multiplied. */
 export interface Fragments {
@@ -31,7 +31,10 @@ export interface Fragments {
 /** What a lane has of the tile. */
 export interface Lane {
   readonly sums: Memory;
-  /** Fragments, as bits: of the step in use and of the next; f32 that becomes bf16 passes through two more. */
+  /**
+   * Fragments, as bits: of the step in use and of the next. f32 that becomes bf16 passes through two more, and the high
+   * and low parts of tf32x3 are in these.
+   */
   readonly as: Memory;
   readonly bs: Memory;
   /** Where it reads the first of them in a stage. */
@@ -46,6 +49,7 @@ export interface FragmentContext extends BlockContext {
   readonly readB: typeof readB;
   readonly roundToTf32: typeof roundToTf32;
   readonly packToBf16: typeof packToBf16;
+  readonly multiplyTf32: typeof multiplyTf32;
 }
 
 /** Begins the sums of a warp. */
@@ -131,13 +135,12 @@ function readStep(
     readA(as, to, held, stage * stages.elements + own.aAt + aStep, context);
     readB(bs, to, held, stage * stages.elements + own.bAt + bStep, context);
   };
-  if (fragments.half || fragments.operand === 'i8') read(to, k);
-  else if (fragments.operand === 'tf32') {
-    read(to, k);
-    roundToTf32(as, bs, to, context);
-  } else {
+  if (fragments.operand === 'bf16' && !fragments.half) {
     for (let s = 0; s < 2; s++) read(2 + s, k + 8 * s);
     packToBf16(as, bs, to, context);
+  } else {
+    read(to, k);
+    if (fragments.operand === 'tf32') roundToTf32(as, bs, to, context);
   }
 }
 
@@ -174,20 +177,25 @@ function packToBf16(as: Memory, bs: Memory, to: number, context: FragmentContext
   }
 }
 
+/** A fragment of A by one of B in tf32, added to `sum`. */
+function multiplyTf32(v: number, w: number, sum: number, context: FragmentContext): number {
+  const { bitcast, f32, lane, mma, vec2, vec4 } = context;
+  const x = (k: number) => bitcast(f32, lane(v, k));
+  const y = (k: number) => bitcast(f32, lane(w, k));
+  return mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sum);
+}
+
 /** Adds the products of the fragments at place `from`. */
 function multiplyStep(own: Lane, from: number, context: FragmentContext): void {
-  const { bitcast, f32, fragments, lane, mma, mmaBf16, mmaF16, mmaI8, vec2, vec4 } = context;
+  const { fragments, mmaBf16, mmaF16, mmaI8, multiplyTf32 } = context;
   const { each, operand } = fragments;
   const { as, bs, sums } = own;
   for (let i = 0; i < each[0]; i++) {
     const v = as[from][i];
     for (let j = 0; j < each[1]; j++) {
       const w = bs[from][j];
-      if (operand === 'tf32') {
-        const x = (k: number) => bitcast(f32, lane(v, k));
-        const y = (k: number) => bitcast(f32, lane(w, k));
-        sums[i][j] = mma(vec4(x(0), x(1), x(2), x(3)), vec2(y(0), y(1)), sums[i][j]);
-      } else if (operand === 'i8') sums[i][j] = mmaI8(v, w, sums[i][j]);
+      if (operand === 'tf32') sums[i][j] = multiplyTf32(v, w, sums[i][j], context);
+      else if (operand === 'i8') sums[i][j] = mmaI8(v, w, sums[i][j]);
       else if (operand === 'f16') sums[i][j] = mmaF16(v, w, sums[i][j]);
       else sums[i][j] = mmaBf16(v, w, sums[i][j]);
     }
@@ -203,5 +211,6 @@ export const FRAGMENTS = {
   readStep,
   roundToTf32,
   packToBf16,
+  multiplyTf32,
   multiplyStep,
 };

@@ -9,7 +9,8 @@ import { stepOf, type TensorOperand } from './tensor-core-fragments.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
 
 /** Warps (the last along K) and pieces per warp, and what share of the speed of tensor cores such a tile reaches. */
-const SHAPES: readonly (readonly [TensorTile['warps'], TensorTile['each'], speed: number])[] = [
+type Shapes = readonly (readonly [TensorTile['warps'], TensorTile['each'], speed: number])[];
+const SHAPES: Shapes = [
   [[2, 4, 1], [4, 8], 1],
   [[4, 2, 1], [4, 8], 0.97],
   [[2, 2, 1], [4, 8], 0.85],
@@ -22,7 +23,20 @@ const SHAPES: readonly (readonly [TensorTile['warps'], TensorTile['each'], speed
   [[1, 2, 1], [2, 4], 0.45],
   [[1, 1, 1], [2, 4], 0.25],
 ];
-const SMALLEST = SHAPES.at(-1)!;
+
+/** Of tf32x3: both parts of the fragments take registers, so that a warp sums 64 × 32 at most. Speeds are not fitted yet. */
+const SPLIT_SHAPES: Shapes = [
+  [[2, 4, 1], [4, 4], 1],
+  [[4, 4, 1], [2, 4], 0.95],
+  [[4, 2, 1], [2, 4], 0.9],
+  [[2, 4, 1], [2, 4], 0.9],
+  [[2, 2, 2], [2, 4], 0.85],
+  [[2, 2, 1], [4, 4], 0.65],
+  [[2, 2, 1], [2, 4], 0.6],
+  [[1, 2, 2], [2, 4], 0.55],
+  [[1, 2, 1], [2, 4], 0.35],
+  [[1, 1, 1], [2, 4], 0.2],
+];
 
 /** What is multiplied, as what. */
 interface TensorProblem extends MatmulProblem {
@@ -64,11 +78,12 @@ interface RatedTile extends TensorTile {
 
 const rule: LaunchRule<TensorProblem, RatedTile> = {
   *candidates(target, p) {
-    for (const shape of SHAPES) {
+    const shapes = p.operand === 'tf32x3' ? SPLIT_SHAPES : SHAPES;
+    for (const shape of shapes) {
       const [warps, each, speed] = shape;
       if (p.whole && warps[2] > 1) continue;
       const [rows, columns] = sizeOf({ warps, each });
-      if (shape !== SMALLEST && (rows >= 2 * p.M || columns >= 2 * p.N)) continue;
+      if (shape !== shapes.at(-1) && (rows >= 2 * p.M || columns >= 2 * p.N)) continue;
       const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches;
       const copies = copiesOf(target, p, { warps, each });
       for (const [{ depth, stages }, splits] of combinations(copies, p.whole ? [1] : [1, 2, 4, 8, 16])) {
@@ -88,7 +103,8 @@ const rule: LaunchRule<TensorProblem, RatedTile> = {
     const [rows, columns] = sizeOf(tile);
     const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches;
     const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
-    const busy = (rows * columns * chunks * depth) / (tensor.rate * stepOf(p.operand) * speed);
+    const products = rows * columns * chunks * depth * (p.operand === 'tf32x3' ? 3 : 1);
+    const busy = products / (tensor.rate * stepOf(p.operand) * speed);
     const waves = Math.ceil((tiles * splits) / units);
     return waves * (busy + chunks * tensor.chunk) + latency + sumCycles(p, splits, units);
   },

@@ -1,5 +1,6 @@
 /**
- * Matrix product on tensor cores: of f32 matrices, rounded to tf32 or bf16, or of matrices of 16-bit floats. Sums are f32.
+ * Matrix product on tensor cores: of f32 matrices, rounded to tf32 or bf16 or split into two parts of tf32 (tensor-core-split.ts), or of
+ * matrices of 16-bit floats. Sums are f32.
  *
  * The tiles of A and B come by asynchronous copies in a pipeline of several stages, as they lie in memory. A warp
  * reads the fragments of one step along K while it multiplies those of the step before, over the end of a tile too:
@@ -25,9 +26,13 @@ import { blockConstants, LEVEL, type TilePlace, workOf } from './cuda-block.js';
 import { STORE, type StoreContext } from './cuda-store.js';
 import { FRAGMENTS, type FragmentContext, stepOf, type TensorOperand } from './tensor-core-fragments.js';
 import { type TensorTile, tensorLayoutOf } from './tensor-core-panel.js';
+import { SPLIT } from './tensor-core-split.js';
 
 /** Blocks that run side by side on a large GPU, about. */
 const TOGETHER = 128;
+
+/** Steps along K that an accumulator takes. */
+export const levelOf = (operand: TensorOperand): number => (operand === 'tf32x3' ? LEVEL.f32 : LEVEL.tensor);
 
 /** Rows of tiles in a band, so that the blocks that run together read about as many rows of A as columns of B. */
 const bandOf = (rows: number, columns: number): number =>
@@ -91,7 +96,13 @@ function putShare(held: Memory, sums: Memory, at: TilePlace, context: Context): 
   }
 }
 
-const NAMES: Readonly<Record<TensorOperand, string>> = { tf32: 'Tf32', bf16: 'Bf16', f16: 'F16', i8: 'I8' };
+const NAMES: Readonly<Record<TensorOperand, string>> = {
+  tf32: 'Tf32',
+  tf32x3: 'Tf32x3',
+  bf16: 'Bf16',
+  f16: 'F16',
+  i8: 'I8',
+};
 
 const WARP = { storePair, storeTile, putShare };
 
@@ -110,7 +121,7 @@ export function matmulTensor(
 ): GridKernel {
   const layout = tensorLayoutOf(p, tile, dtype);
   const sum = operand === 'i8' ? i32 : f32;
-  const work = workOf(p, tile, layout, operand === 'i8' ? p.K : LEVEL.tensor, {
+  const work = workOf(p, tile, layout, operand === 'i8' ? p.K : levelOf(operand), {
     lanes: p.N % 2 === 0 ? 2 : 1,
     dtype: operand === 'i8' ? i32 : dtype,
     band: bandOf(layout.rows, layout.columns),
@@ -125,9 +136,10 @@ export function matmulTensor(
       const { barrier, dynamicShared, idiv, laneId, local2, local4, sum, u32, waitCopies } = context;
       const { copyChunk, eachPiece, placeOf, storeShares, storeSums } = context;
       const { clear, multiplyStep, putShare, readStep, startOfLane, storeTile } = context;
+      const { areFinite, multiplySplit, sumPlainly } = context;
       const { fragments, work } = context;
       const { chunks, depth, lanes, stages, warps } = work;
-      const { each, element, step } = fragments;
+      const { each, element, operand, step } = fragments;
       const at = placeOf(context);
       const held = dynamicShared(element);
       const sums = local4(sum, each[0], each[1]);
@@ -164,11 +176,13 @@ export function matmulTensor(
               readStep(own, next, held, used, 0, context);
               fetch(chunk + stages.count, free);
             }
-            multiplyStep(own, 1 - next, context);
+            if (operand === 'tf32x3') multiplySplit(own, 1 - next, context);
+            else multiplyStep(own, 1 - next, context);
           }
           chunk += 1;
         }
 
+        if (operand === 'tf32x3' && !areFinite(sums, context)) sumPlainly(a, b, sums, piece, at, context);
         if (warps.K === 1) storeTile(c, sums, piece, at, context);
         else {
           waitCopies(0);
@@ -185,6 +199,7 @@ export function matmulTensor(
       ...blockConstants(work, p.batches),
       ...STORE,
       ...FRAGMENTS,
+      ...SPLIT,
       ...WARP,
       fragments,
       sum,

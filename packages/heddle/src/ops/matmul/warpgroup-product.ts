@@ -81,17 +81,17 @@ interface MatrixTiles extends OperandTiles {
 export function loadMatrix(
   to: Memory,
   from: Memory,
-  tiles: MatrixTiles,
+  { apart, batched, boxes, k: alongK }: MatrixTiles,
   { batch, along, k }: OperandStart,
   full: Memory,
   stage: number,
   { tmaLoad, work }: PipelineContext,
 ): void {
-  const of = tiles.batched ? batch : 0;
-  if (tiles.k) tmaLoad(to, stage, 0, 0, 0, from, of, along, k, full, stage);
+  const of = batched ? batch : 0;
+  if (alongK) tmaLoad(to, stage, 0, 0, 0, from, of, along, k, full, stage);
   else
-    for (let i = 0; i < tiles.panels; i++)
-      tmaLoad(to, stage, i, 0, 0, from, of, k, along + i * work.depth, full, stage);
+    for (let i = 0; i < boxes; i++)
+      tmaLoad(to, stage, i * apart[0], i * apart[1], 0, from, of, k, along + i * work.depth, full, stage);
 }
 
 interface OperandSizes {
@@ -114,7 +114,7 @@ export function matrixOperand(x: OperandLayout, sizes: OperandSizes): WarpgroupO
   const schema = tensorMap(dtype, {
     sizes: [batched ? batches : 1, outer, row],
     strides: [batched ? batchStride : pitch, pitch, 1],
-    box: [1, tiles.rows, depthOf(dtype)],
+    box: [1, tiles.box, depthOf(dtype)],
     offset: x.offset,
     tf32: dtype === f32,
   });

@@ -82,6 +82,8 @@ export interface ResultWork {
   /** Warpgroups that multiply, and blocks of 64 rows of each. */
   readonly groups: number;
   readonly each: number;
+  /** Warpgroups that share a tile: all, or where they take them by turns one. */
+  readonly together: number;
   /** Of a tile of C, and of all of them. */
   readonly rows: number;
   readonly columns: number;
@@ -92,6 +94,8 @@ export interface ResultWork {
   readonly panels: number;
   readonly c: ResultPlaces;
   readonly inParts: boolean;
+  /** Whether the two rows of sums that a thread has of each wgmma are neighbours. */
+  readonly paired: boolean;
   /** How many matrices the copy engine brings that the epilogue takes beside the sums. */
   readonly beside: number;
 }
@@ -104,10 +108,20 @@ export interface ResultContext extends Intrinsics {
   readonly ROWS: number;
   readonly THREADS: number;
   readonly storeSums: typeof storeSums;
+  readonly rowInTile: typeof rowInTile;
   readonly finished: typeof finished;
   readonly finishAt: WarpgroupResult['finishAt'];
   readonly storeTile: WarpgroupResult['storeTile'];
   readonly loadTile?: WarpgroupResult['loadTile'];
+}
+
+/** The row of a thread's sums among 64. @param half of two rows that it has */
+export function rowInTile(thread: number, half: number, { idiv, work }: ResultContext): number {
+  const warp = idiv(thread, 32);
+  const g = idiv(thread % 32, 4);
+  return work.paired
+    ? 32 * idiv(warp, 2) + 8 * (warp % 2) + 16 * (g % 2) + 2 * idiv(g, 2) + half
+    : 16 * warp + g + 8 * half;
 }
 
 /** The epilogue's value for two neighbours in a row. */
@@ -145,12 +159,15 @@ export function loadBeside(
   context: ResultContext,
 ): void {
   const { arriveExpect, idiv, loadTile, waitBarrier, work, ROWS } = context;
-  const { each, groups, panels, width } = work;
+  const { each, groups, panels, together, width } = work;
+  // Where warpgroups take tiles by turns, of the one whose it is.
+  const turns = idiv(groups, together);
   for (let n = 0; n < each * panels; n++) {
-    const number = taken * each * panels + n;
+    const number = idiv(taken, turns) * each * panels + n;
     const held = number % 2;
-    for (let group = 0; group < groups; group++) {
-      const row = at.row + (group * each + idiv(n, panels)) * ROWS;
+    for (let sharer = 0; sharer < together; sharer++) {
+      const group = sharer + (taken % turns);
+      const row = at.row + (sharer * each + idiv(n, panels)) * ROWS;
       const column = at.column + (n % panels) * width;
       const place = { batch: at.batch, row, column };
       const barrier = 2 * group + held;
@@ -179,12 +196,11 @@ export function storeSums(
 ): void {
   const { arrive, fenceAsync, groupBarrier, idiv, lane, load2, local, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
-  const { cast, finishAt, out, storeTile, work, ROWS, THREADS } = context;
-  const { beside: matrices, each, groups, inParts, panels, width } = work;
+  const { cast, finishAt, out, rowInTile, storeTile, work, ROWS, THREADS } = context;
+  const { beside: matrices, each, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
-  const inTile = 16 * idiv(thread, 32) + idiv(thread % 32, 4);
-  const top = at.row + group * each * ROWS;
+  const top = at.row + (group % together) * each * ROWS;
   const values = local(out, idiv(width, 2));
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
@@ -195,7 +211,8 @@ export function storeSums(
         const of = 4 * (panel * idiv(width, 8) + i);
         const column = at.column + panel * width + 8 * i + 2 * (thread % 4);
         for (let half = 0; half < 2; half++) {
-          const row = top + e * ROWS + inTile + 8 * half;
+          const inTile = rowInTile(thread, half, context);
+          const row = top + e * ROWS + inTile;
           const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
           const keep = (finished: number) => {
             values[4 * i + 2 * half] = lane(finished, 0);
@@ -206,10 +223,9 @@ export function storeSums(
             // What lies beyond C is not stored, as it is.
             keep(cast(v));
             if (matrices > 0) {
-              const r = inTile + 8 * half;
               const inRow = 8 * i + 2 * (thread % 4);
-              const first = load2(beside.tiles, group, held, r, inRow);
-              const second = matrices > 1 ? load2(beside.tiles, groups + group, held, r, inRow) : first;
+              const first = load2(beside.tiles, group, held, inTile, inRow);
+              const second = matrices > 1 ? load2(beside.tiles, groups + group, held, inTile, inRow) : first;
               finishAt(v, first, second, at.batch, row, column, keep, context);
             } else finishAt(v, v, v, at.batch, row, column, keep, context);
           }
@@ -222,7 +238,7 @@ export function storeSums(
       for (let i = 0; i < idiv(width, 8); i++) {
         for (let half = 0; half < 2; half++) {
           const v = vec2(values[4 * i + 2 * half], values[4 * i + 2 * half + 1]);
-          store2(cs, group, held, inTile + 8 * half, 8 * i + 2 * (thread % 4), v);
+          store2(cs, group, held, rowInTile(thread, half, context), 8 * i + 2 * (thread % 4), v);
         }
       }
       if (byEngine) fenceAsync();

@@ -6,19 +6,22 @@ import { fastestTiles, type LaunchRule } from '../launch-rule.js';
 import type { MatmulProblem } from './cpu.js';
 import { LEVEL } from './cuda-block.js';
 import { MARGIN, sumCycles } from './cuda-tiles.js';
-import { depthOf, rowsOf, type Turned, turnedRows, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
+import { depthOf, rowsOf, type Turned, type WarpgroupTile, warpgroupBytes } from './warpgroup.js';
 
-type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns'>;
+type BlockShape = Pick<WarpgroupTile, 'groups' | 'each' | 'columns' | 'alternate'>;
 
 /** Warpgroups, blocks of 64 rows of each, and columns; and what share of the tensor cores' speed such a tile reaches. */
 const SHAPES: readonly (readonly [BlockShape, speed: number])[] = [
   [{ groups: 2, each: 1, columns: 256 }, 1],
   [{ groups: 2, each: 2, columns: 128 }, 0.98],
   [{ groups: 2, each: 1, columns: 192 }, 0.95],
+  [{ groups: 2, each: 2, columns: 128, alternate: true }, 0.88],
   [{ groups: 2, each: 1, columns: 128 }, 0.85],
   [{ groups: 1, each: 1, columns: 256 }, 0.75],
   [{ groups: 1, each: 2, columns: 128 }, 0.75],
   [{ groups: 2, each: 2, columns: 64 }, 0.7],
+  [{ groups: 1, each: 1, columns: 192 }, 0.68],
+  [{ groups: 2, each: 2, columns: 64, alternate: true }, 0.65],
   [{ groups: 2, each: 1, columns: 64 }, 0.6],
   [{ groups: 1, each: 1, columns: 128 }, 0.6],
   [{ groups: 1, each: 1, columns: 64 }, 0.4],
@@ -41,32 +44,37 @@ interface RatedTile extends WarpgroupTile {
   readonly speed: number;
 }
 
-const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
+interface Request extends WarpgroupSizes {
+  /** Only tiles that warpgroups take by turns. Default: only those that they share. */
+  readonly alternate?: boolean;
+}
+
+const rule: LaunchRule<Request, RatedTile> = {
   *candidates({ units, limits }, p) {
-    const { M, N, K, batches, beside = 0, dtype, turned, whole } = p;
+    const { M, N, K, alternate = false, batches, beside = 0, dtype, whole } = p;
     const depth = depthOf(dtype);
     const chunks = Math.ceil(K / depth);
     for (const [shape, speed] of SHAPES) {
       const [rows, { columns }] = [rowsOf(shape), shape];
-      if (columns % depth !== 0) continue;
+      if (columns % depth !== 0 || (shape.alternate ?? false) !== alternate) continue;
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
       const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;
       const stagesWith = (beside: number): number => {
         const none: WarpgroupTile = { ...shape, beside, stages: 0, splits: 1 };
-        const fixed = warpgroupBytes(none, turned);
-        const each = warpgroupBytes({ ...none, stages: 1 }, turned) - fixed;
+        const fixed = warpgroupBytes(none);
+        const each = warpgroupBytes({ ...none, stages: 1 }) - fixed;
         return Math.min(8, Math.floor((limits.sharedBytesPerBlock - MARGIN - fixed) / each));
       };
       // Long sums need the memory for their stages.
       const brought = [2, 1].find((n) => n <= beside && stagesWith(n) >= Math.min(STAGES, chunks)) ?? 0;
       // Blocks share K where one sum would be too long, and where there are too few tiles for all multiprocessors.
       const least = Math.ceil(K / LEVEL.tensor);
-      for (const splits of whole
-        ? [1]
-        : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...manySplits(tiles, units)])) {
+      for (const splits of whole ? [1] : new Set([least, 1, 2, 3, 4, 6, 8, 16, ...splitsFor(tiles, units)])) {
         if (splits < least || splits > chunks) continue;
         if (splits > least && tiles * splits > 2 * units) continue;
+        // A block has a tile for each warpgroup.
+        if (alternate && tiles * splits <= units) continue;
         // Parts are finished by another kernel.
         const besideSums = splits === 1 ? brought : 0;
         yield { ...shape, stages: stagesWith(besideSums), splits, speed, beside: besideSums };
@@ -84,24 +92,36 @@ const rule: LaunchRule<WarpgroupSizes, RatedTile> = {
     const tiles = Math.ceil(p.M / rows) * Math.ceil(p.N / columns) * p.batches * splits;
     const chunks = Math.ceil(Math.ceil(p.K / depth) / splits);
     const product = (rows * columns * depth * p.dtype.bytes) / (warpgroup.rate * speed);
-    // Shared memory gives 128 bytes in a cycle: what is turned is read and written, and wgmma reads each operand's rows.
-    const turning = turnedRows(tile, p.turned);
-    const moved = turning > 0 ? 2 * turning + tile.groups * tile.each * (64 + columns) : 0;
+    // Shared memory gives 128 bytes in a cycle: to the copies, to the rows of A once, to B for each 64 of them, and for its turn.
+    const { a, b } = p.turned;
+    const moved = a || b ? 2 * rows + (1 + rows / 64 + (b ? 2 : 0)) * columns : 0;
     const { brought, read } = warpgroup.beside;
     const [all, ours] = splits > 1 ? [0, 0] : [p.beside ?? 0, tile.beside ?? 0];
     const beside = (ours * brought + (all - ours) * read) * p.dtype.bytes;
-    const each = chunks * Math.max(product, moved) + (warpgroup.store + beside) * rows * columns;
-    return Math.ceil(tiles / units) * each + latency + sumCycles(p, splits, units);
+    const multiplied = chunks * Math.max(product, moved);
+    const finished = (warpgroup.store + beside) * rows * columns;
+    const perUnit = Math.ceil(tiles / units);
+    // By turns, one warpgroup finishes its sums while the other multiplies: all but the last.
+    const each = tile.alternate ? Math.max(multiplied, (multiplied + finished) / 2) : multiplied + finished;
+    const last = tile.alternate ? finished : 0;
+    return perUnit * each + last + latency + sumCycles(p, splits, units);
   },
 };
 
 /** Blocks that share the sums of a few tiles: one or two for each multiprocessor. */
-const manySplits = (tiles: number, units: number): number[] =>
-  [Math.floor(units / tiles), Math.floor((2 * units) / tiles)].filter((n) => n > 16);
+const splitsFor = (tiles: number, units: number): number[] =>
+  [Math.floor(units / tiles), Math.floor((2 * units) / tiles)].filter((n) => n > 1);
 
-/** Ways to multiply by warpgroups, the most promising first. */
-export const warpgroupTiles = (p: WarpgroupSizes, target: Target, count = 6): WarpgroupTile[] =>
-  fastestTiles(rule, target, p, count);
+/**
+ * Ways to multiply by warpgroups that share tiles, the most promising first. Behind them is the best by turns, if it promises
+ * more: how much of an epilogue hides behind products has to be timed.
+ */
+export function warpgroupTiles(p: WarpgroupSizes, target: Target, count = 6): WarpgroupTile[] {
+  const together = fastestTiles(rule, target, p, count);
+  const byTurns = fastestTiles(rule, target, { ...p, alternate: true }, 1);
+  const cycles = (tile: RatedTile): number => rule.cycles(target, p, tile);
+  return [...together, ...byTurns.filter((tile) => together.every((other) => cycles(tile) < cycles(other)))];
+}
 
 export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
   splits > 1 ? `-split-k-${splits}` : '';
@@ -109,8 +129,9 @@ export const splitName = ({ splits }: Pick<WarpgroupTile, 'splits'>): string =>
 /** `bf16-warpgroups-128x256x64`: rows, columns and depth of a tile. */
 export function warpgroupName(tile: WarpgroupTile, dtype: DType): string {
   const each = tile.each > 1 ? `-${tile.groups}x${tile.each}` : '';
+  const turns = tile.alternate ? '-by-turns' : '';
   const operand = dtype === f32 ? 'tf32' : dtype.name;
-  return `${operand}-warpgroups-${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}${each}${splitName(tile)}`;
+  return `${operand}-warpgroups-${rowsOf(tile)}x${tile.columns}x${depthOf(dtype)}${each}${turns}${splitName(tile)}`;
 }
 
 /** Compute capability × 10 of Hopper: the only one with wgmma. */

@@ -4,10 +4,14 @@
  * their operands' tiles, and where it puts the result's.
  *
  * Blocks stay on their multiprocessor and take one tile of C after the other. One thread, the producer, has the copy engine
- * bring tiles of A and B into a ring of stages; the warpgroups behind it multiply them where they lie (wgmma), 64 rows each at a
- * time. Whoever is done with a stage says so at its mbarrier, so that nobody waits for the block: copies run ahead over the
+ * bring tiles of A and B into a ring of stages; the warpgroups behind it multiply them where they lie (wgmma), 64 rows each at
+ * a time. Whoever is done with a stage says so at its mbarrier, so that nobody waits for the block: copies run ahead over the
  * end of a tile of C, while its sums are still finished and stored. Those go by way of a tile for each warpgroup, from which
  * the copy engine takes them, so that a warpgroup goes on without waiting for memory.
+ *
+ * wgmma takes f32 along K only. What lies across it is turned: rows of A on their way to registers, from which wgmma takes a
+ * left operand; B where it lies, by the producer's other warps while the stage before is multiplied. Shared memory is what
+ * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads.
  */
 import { type DType, f32 } from '../../core/dtype.js';
 import type { Stage } from '../../graph/fused-op.js';
@@ -18,10 +22,12 @@ import { asCast, type Constants, defineKernel, type Memory } from '../../kernel/
 import { gridStage } from '../stage.js';
 import type { GridKernel } from '../tiled.js';
 import {
+  type Beside,
   finished,
   loadBeside,
   type ResultContext,
   type ResultWork,
+  rowInTile,
   storeSums,
   type WarpgroupPlace,
   type WarpgroupResult,
@@ -33,6 +39,11 @@ export interface WarpgroupTile {
   readonly groups: 1 | 2;
   /** Blocks of 64 rows that one has sums of. */
   readonly each: 1 | 2;
+  /**
+   * Two warpgroups take the block's tiles by turns, instead of one tile together: while one finishes and stores its sums, the
+   * other multiplies. Default: together.
+   */
+  readonly alternate?: boolean;
   /** Of C: a multiple of the elements in 128 bytes, 256 at most. */
   readonly columns: number;
   readonly stages: number;
@@ -53,31 +64,31 @@ const THREADS = 128;
 /** Registers of a thread that copies, and of one that multiplies beside another warpgroup: as many as a block has. */
 const REGISTERS = { producer: 40, consumer: 232 } as const;
 
+/** The barrier of the first warp, after those of the warpgroups. */
+const WARPS = 3;
+
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
 
-export const rowsOf = ({ groups, each }: Pick<WarpgroupTile, 'groups' | 'each'>): number =>
-  ROWS * groups * each;
+type BlockRows = Pick<WarpgroupTile, 'groups' | 'each' | 'alternate'>;
 
-/** Which operands are turned in shared memory. */
+/** Warpgroups that share a tile. */
+const togetherOf = ({ groups, alternate }: BlockRows): number => (alternate ? 1 : groups);
+
+export const rowsOf = (tile: BlockRows): number => ROWS * togetherOf(tile) * tile.each;
+
+/** Which operands are turned. */
 export interface Turned {
   readonly a: boolean;
   readonly b: boolean;
 }
 
-/** Rows of a tile's operands that are turned. */
-export const turnedRows = (tile: WarpgroupTile, { a, b }: Turned): number =>
-  (a ? rowsOf(tile) : 0) + (b ? tile.columns : 0);
-
 /**
- * Bytes of shared memory: the stages, two steps of what is turned, and for each warpgroup two tiles of sums, and two of
- * each matrix that the epilogue takes beside them.
+ * Bytes of shared memory: the stages, and for each warpgroup two tiles of sums, and two of each matrix that the epilogue takes
+ * beside them.
  */
-export const warpgroupBytes = (tile: WarpgroupTile, turned: Turned): number =>
-  (tile.stages * (rowsOf(tile) + tile.columns) +
-    2 * turnedRows(tile, turned) +
-    tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) *
-  ROW;
+export const warpgroupBytes = (tile: WarpgroupTile): number =>
+  (tile.stages * (rowsOf(tile) + tile.columns) + tile.groups * 2 * (1 + (tile.beside ?? 0)) * ROWS) * ROW;
 
 /** Where an operand's tile begins. */
 export interface OperandStart {
@@ -94,8 +105,15 @@ export interface OperandTiles {
   readonly k: boolean;
   readonly panels: number;
   readonly rows: number;
-  /** Lies across K, as wgmma does not take f32: warpgroups exchange rows and columns before they multiply. */
+  /**
+   * Lies across K, as wgmma does not take f32. Rows and columns of A are exchanged on their way to registers, those of B where
+   * they lie: its panels are below each other.
+   */
   readonly turned: boolean;
+  /** Boxes that the copy engine brings, rows of each, and panels and rows from one to the next. */
+  readonly boxes: number;
+  readonly box: number;
+  readonly apart: readonly [panels: number, rows: number];
 }
 
 /** A, or B with rows and columns exchanged. */
@@ -115,10 +133,14 @@ export interface WarpgroupOperand {
 }
 
 /** How so many rows of A, or columns of B, lie in a tile. */
-export const tilesOf = (k: boolean, along: number, dtype: DType): OperandTiles => ({
-  ...(k ? { k, panels: 1, rows: along } : { k, panels: along / depthOf(dtype), rows: depthOf(dtype) }),
-  turned: !k && dtype === f32,
-});
+export function tilesOf(k: boolean, along: number, dtype: DType): OperandTiles {
+  const turned = !k && dtype === f32;
+  const [boxes, box] = k ? [1, along] : [along / depthOf(dtype), depthOf(dtype)];
+  const boxed = { k, turned, boxes, box };
+  return turned
+    ? { ...boxed, panels: 1, rows: along, apart: [0, box] }
+    : { ...boxed, panels: boxes, rows: box, apart: [1, 0] };
+}
 
 /** C (batch, row, column) = sums over all terms and along K of A (row, k) · B (column, k). */
 export interface WarpgroupProblem {
@@ -157,20 +179,22 @@ interface WarpgroupWork extends ResultWork {
   readonly step: number;
   readonly a: OperandTiles;
   readonly b: OperandTiles;
-  /** Whether an operand is turned. */
-  readonly turns: boolean;
+  /** Warps that turn B: the last ones of those that the producer is of. */
+  readonly turners: number;
 }
 
 export interface PipelineContext extends ResultContext {
   readonly work: WarpgroupWork;
+  readonly initBarriers: typeof initBarriers;
   readonly eachTile: typeof eachTile;
   readonly lengthOf: typeof lengthOf;
   readonly load: typeof load;
   readonly loadA: WarpgroupOperand['load'];
   readonly loadB: WarpgroupOperand['load'];
   readonly turn: typeof turn;
-  readonly turnPanel: typeof turnPanel;
+  readonly readTurned: typeof readTurned;
   readonly multiply: typeof multiply;
+  readonly WARPS: number;
 }
 
 /** Stages along K of a batch. */
@@ -220,79 +244,125 @@ function load(
 }
 
 /**
- * The stages in shared memory, and the mbarriers that say which are full, and which are empty again; and what is turned of the
- * stage that is multiplied, and of that before.
+ * The stages in shared memory, and the mbarriers that say which are full, whose B is turned, and which are empty again; and
+ * which warpgroup's turn it is to multiply, if they take tiles by turns.
  */
 interface Ring {
   readonly as: Memory;
   readonly bs: Memory;
-  readonly turnedA: Memory;
-  readonly turnedB: Memory;
   readonly full: Memory;
+  readonly turned: Memory;
   readonly empty: Memory;
+  readonly order: Memory;
+}
+
+/** Says how many arrivals each mbarrier waits for. */
+function initBarriers(
+  { full, turned, empty, order }: Ring,
+  beside: Beside,
+  { initBarrier, work }: PipelineContext,
+): void {
+  const { b, groups, stages, together, turners } = work;
+  for (let s = 0; s < stages; s++) {
+    initBarrier(full, s, 1);
+    // Of each warp that multiplies them.
+    initBarrier(empty, s, together * 4);
+    if (b.turned) initBarrier(turned, s, turners);
+  }
+  if (together < groups) for (let g = 0; g < groups; g++) initBarrier(order, g, 4);
+  if (work.beside > 0)
+    for (let s = 0; s < 2 * groups; s++) {
+      initBarrier(beside.full, s, 1);
+      initBarrier(beside.empty, s, 1);
+    }
 }
 
 /**
- * Exchanges rows and columns of a panel of 32 × 32. A lane takes blocks of 4 × 4; those that eight lanes take at a time lie in
- * different banks, in both tiles.
+ * Exchanges rows and columns of B's panels of 32 × 32 where they lie, by the warps that share them. A lane takes blocks of 4 × 4:
+ * those that eight lanes read or write at a time lie in different banks, and those of half a panel change places with each
+ * other.
  */
-function turnPanel(
-  from: Memory,
-  to: Memory,
-  stage: number,
-  half: number,
-  panel: number,
-  { idiv, lane, laneId, load4, store4, vec4 }: PipelineContext,
-): void {
+function turn(bs: Memory, stage: number, warp: number, context: PipelineContext): void {
+  const { fenceAsync, groupBarrier, idiv, lane, laneId, load4, store4, vec4, warpId, work, WARPS } = context;
   const down = laneId % 8;
-  for (let round = 0; round < 2; round++) {
-    const across = idiv(down, 2) ^ (idiv(laneId, 8) + 4 * round);
-    const v = load4(from, stage, panel, 4 * down, 4 * across);
-    const w = load4(from, stage, panel, 4 * down + 1, 4 * across);
-    const x = load4(from, stage, panel, 4 * down + 2, 4 * across);
-    const y = load4(from, stage, panel, 4 * down + 3, 4 * across);
+  for (let half = warp; half < 2 * work.b.boxes; half += work.turners) {
+    const panel = 32 * idiv(half, 2);
+    const across = down ^ (idiv(laneId, 8) + 4 * (half % 2));
+    const v = load4(bs, stage, 0, panel + 4 * down, 4 * across);
+    const w = load4(bs, stage, 0, panel + 4 * down + 1, 4 * across);
+    const x = load4(bs, stage, 0, panel + 4 * down + 2, 4 * across);
+    const y = load4(bs, stage, 0, panel + 4 * down + 3, 4 * across);
+    groupBarrier(WARPS + warpId, 32);
     for (let i = 0; i < 4; i++) {
       const row = vec4(lane(v, i), lane(w, i), lane(x, i), lane(y, i));
-      store4(to, half, 0, panel * 32 + 4 * across + i, 4 * down, row);
+      store4(bs, stage, 0, panel + 4 * across + i, 4 * down, row);
     }
   }
-}
-
-/** Turns the tiles of a stage that lie across K: all warpgroups share the panels. */
-function turn(ring: Ring, stage: number, half: number, context: PipelineContext): void {
-  const { fenceAsync, idiv, threadIdx, turnPanel, work } = context;
-  const { as, bs, turnedA, turnedB } = ring;
-  const { a, b, groups } = work;
-  const ofA = a.turned ? a.panels : 0;
-  const ofBoth = ofA + (b.turned ? b.panels : 0);
-  for (let panel = idiv(threadIdx.x, 32); panel < ofBoth; panel += groups * 4) {
-    if (a.turned && panel < ofA) turnPanel(as, turnedA, stage, half, panel, context);
-    if (b.turned && panel >= ofA) turnPanel(bs, turnedB, stage, half, panel - ofA, context);
-  }
   fenceAsync();
+  groupBarrier(WARPS + warpId, 32);
 }
 
-/** Starts to add the products of one stage to the sums of a warpgroup. @param half of what is turned */
-function multiply(
+/**
+ * Reads a warpgroup's rows of A that lie across K, as wgmma takes a left operand in registers: while the products of the stage
+ * before are summed, and for which it waits, since they read the words. A thread's two rows are neighbours
+ * in memory (`rowInTile`): the words that half a warp reads at a time lie in different banks.
+ */
+function readTurned(
+  words: Memory,
   sums: Memory,
-  ring: Ring,
+  as: Memory,
   stage: number,
-  half: number,
   group: number,
   context: PipelineContext,
 ): void {
-  const { commitWgmma, idiv, wgmma, work, ROWS } = context;
-  const { a, b, depth, each, step } = work;
-  const { as, bs, turnedA, turnedB } = ring;
+  const { bitcast, groupBarrier, idiv, lane, load2, local, rowInTile, threadIdx, u32, waitWgmma, warpId } =
+    context;
+  const { work, ROWS, THREADS, WARPS } = context;
+  const { depth, each, step, together } = work;
+  const next = local(u32, each * idiv(depth, step), 4);
+  const row = rowInTile(threadIdx.x % THREADS, 0, context);
+  const line = threadIdx.x % 4;
+  for (let e = 0; e < each; e++) {
+    const panel = ((group % together) * each + e) * ROWS + idiv(row, 32) * 32;
+    for (let k = 0; k < idiv(depth, 4); k++) {
+      const v = load2(as, stage, 0, panel + 4 * k + line, row % 32);
+      const n = e * idiv(depth, step) + idiv(k, 2);
+      next[n][2 * (k % 2)] = bitcast(u32, lane(v, 0));
+      next[n][2 * (k % 2) + 1] = bitcast(u32, lane(v, 1));
+    }
+  }
+  // One lane will say for all that they have read.
+  groupBarrier(WARPS + warpId, 32);
+  waitWgmma(sums, 0);
+  waitWgmma(words, 0);
+  for (let n = 0; n < each * idiv(depth, step); n++) for (let j = 0; j < 4; j++) words[n][j] = next[n][j];
+}
+
+/**
+ * Starts to add the products of one stage to the sums of a warpgroup.
+ * @param words of its rows of A, if they are in registers
+ */
+function multiply(
+  sums: Memory,
+  words: Memory,
+  ring: Ring,
+  stage: number,
+  group: number,
+  context: PipelineContext,
+): void {
+  const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
+  const { a, b, depth, each, step, together } = work;
+  const { as, bs } = ring;
+  const bAlongK = b.k || b.turned;
+  fenceWgmma(sums);
+  if (a.turned) fenceWgmma(words);
   for (let k = 0; k < depth; k += step) {
     for (let e = 0; e < each; e++) {
-      const part = (group * each + e) * ROWS;
-      if (a.turned && b.turned) wgmma(sums, e, turnedA, half, 0, part, k, turnedB, half, 0, 0, k);
-      else if (a.turned) wgmma(sums, e, turnedA, half, 0, part, k, bs, stage, 0, 0, k);
-      else if (b.turned) wgmma(sums, e, as, stage, 0, part, k, turnedB, half, 0, 0, k);
-      else if (a.k && b.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
+      const part = ((group % together) * each + e) * ROWS;
+      if (a.turned) wgmma(sums, e, words, idiv(e * depth + k, step), bs, stage, 0, 0, k);
+      else if (a.k && bAlongK) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, 0, k);
       else if (a.k) wgmma(sums, e, as, stage, 0, part, k, bs, stage, 0, k, 0, false, true);
-      else if (b.k) wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
+      else if (bAlongK) wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, 0, k, true);
       else wgmma(sums, e, as, stage, idiv(part, depth), k, 0, bs, stage, 0, k, 0, true, true);
     }
   }
@@ -300,7 +370,10 @@ function multiply(
 }
 
 /** The device functions, as constants of a kernel. */
-const FUNCTIONS = { eachTile, lengthOf, load, turn, turnPanel, multiply, loadBeside, storeSums, finished };
+const FUNCTIONS = {
+  ...{ initBarriers, eachTile, lengthOf, load, turn, readTurned, multiply },
+  ...{ loadBeside, storeSums, rowInTile, finished },
+};
 
 /** A kernel of warpgroups. Its parameters are A, B, C, and the matrices that the copy engine brings beside the sums. */
 export interface WarpgroupKernel extends GridKernel {
@@ -340,44 +413,37 @@ export function byWarpgroups(
     } as Record<'a' | 'b' | 'c' | 'first' | 'second', BufferSchema>,
     (given, context) => {
       const { a, b, c } = given;
-      const { arrive, barrier, f32, idiv, initBarrier, local, mbarriers, sharedTile, threadIdx } = context;
-      const { fenceWgmma, groupBarrier, lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } =
+      const { arrive, barrier, f32, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } =
         context;
-      const { dtype, eachTile, load, loadBeside, multiply, out, storeSums, turn, work } = context;
+      const { lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
+      const { dtype, eachTile, load, loadBeside, multiply, out, readTurned, storeSums, turn, work } = context;
       const { REGISTERS, ROWS, THREADS } = context;
-      const { columns, depth, each, groups, stages, turns, width } = work;
+      const { columns, depth, each, groups, stages, step, together, turners, width } = work;
       const as = sharedTile(dtype, stages, work.a.panels, work.a.rows, depth);
       const bs = sharedTile(dtype, stages, work.b.panels, work.b.rows, depth);
       const cs = sharedTile(out, groups, 2, ROWS, width);
       const full = mbarriers(stages);
       const empty = mbarriers(stages);
-      const turnedA = work.a.turned ? sharedTile(dtype, 2, 1, work.rows, depth) : as;
-      const turnedB = work.b.turned ? sharedTile(dtype, 2, 1, columns, depth) : bs;
-      const ring = { as, bs, turnedA, turnedB, full, empty };
+      const turned = work.b.turned ? mbarriers(stages) : full;
+      const alternate = together < groups;
+      const order = alternate ? mbarriers(2) : full;
+      const ring = { as, bs, full, turned, empty, order };
       const hasBeside = work.beside > 0;
       const beside = {
         tiles: hasBeside ? sharedTile(out, work.beside * groups, 2, ROWS, width) : cs,
         full: hasBeside ? mbarriers(2 * groups) : full,
         empty: hasBeside ? mbarriers(2 * groups) : empty,
       };
-      if (threadIdx.x === 0) {
-        for (let s = 0; s < stages; s++) {
-          initBarrier(full, s, 1);
-          // Of each warp that multiplies.
-          initBarrier(empty, s, groups * 4);
-        }
-        if (hasBeside)
-          for (let s = 0; s < 2 * groups; s++) {
-            initBarrier(beside.full, s, 1);
-            initBarrier(beside.empty, s, 1);
-          }
-      }
+      if (threadIdx.x === 0) initBarriers(ring, beside, context);
       barrier();
       const group = idiv(threadIdx.x, THREADS);
       let stage = 0;
       let phase = 0;
-      let half = 0;
       let taken = 0;
+      const goOn = (count: number) => {
+        phase += idiv(stage + count, stages);
+        stage = (stage + count) % stages;
+      };
       if (group === groups) {
         lowerRegisters(REGISTERS.producer);
         if (threadIdx.x === groups * THREADS) {
@@ -385,11 +451,7 @@ export function byWarpgroups(
             for (let chunk = at.from; chunk < at.end; chunk++) {
               waitBarrier(empty, stage, phase + 1);
               load(a, b, ring, stage, chunk, at, context);
-              stage += 1;
-              if (stage === stages) {
-                stage = 0;
-                phase += 1;
-              }
+              goOn(1);
             }
           }, context);
         }
@@ -401,46 +463,58 @@ export function byWarpgroups(
             taken += 1;
           }, context);
         }
+        const turner = idiv(threadIdx.x, 32) - (groups + 1) * 4 + turners;
+        if (work.b.turned && turner >= 0)
+          eachTile((at) => {
+            for (let chunk = at.from; chunk < at.end; chunk++) {
+              waitBarrier(full, stage, phase);
+              turn(bs, stage, turner, context);
+              if (threadIdx.x % 32 === 0) arrive(turned, stage);
+              goOn(1);
+            }
+          }, context);
       } else {
         // The compiler lets products overlap only where each warpgroup says how many registers it has.
         if (groups === 2) raiseRegisters(REGISTERS.consumer);
         else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
         const sums = local(f32, each, idiv(columns, 2));
-        eachTile((at) => {
+        const words = local(u32, each * idiv(depth, step), 4);
+        const sum = (at: WarpgroupPlace) => {
           for (let e = 0; e < each; e++) for (let i = 0; i < idiv(columns, 2); i++) sums[e][i] = 0;
-          fenceWgmma(sums);
+          // When the other has its last stage: nobody can wait for the phase after the next.
+          if (alternate) waitBarrier(order, group, taken + group + 1);
           let before = 0;
           for (let chunk = at.from; chunk < at.end; chunk++) {
             waitBarrier(full, stage, phase);
-            if (turns) {
-              // While the products of the stage before are summed. When all have done so, nobody needs its tiles.
-              half = 1 - half;
-              turn(ring, stage, half, context);
-              waitWgmma(sums, 0);
-              groupBarrier(3, groups * THREADS);
-            }
-            multiply(sums, ring, stage, half, group, context);
+            if (work.a.turned) readTurned(words, sums, as, stage, group, context);
+            if (work.b.turned) waitBarrier(turned, stage, phase);
+            multiply(sums, words, ring, stage, group, context);
             // The products of the stage before are done.
-            waitWgmma(sums, 1);
+            if (!work.a.turned) waitWgmma(sums, 1);
             if (chunk > at.from && isFirstLane) arrive(empty, before);
             before = stage;
-            stage += 1;
-            if (stage === stages) {
-              stage = 0;
-              phase += 1;
-            }
+            goOn(1);
           }
+          if (alternate && isFirstLane) arrive(order, 1 - group);
           waitWgmma(sums, 0);
           if (at.end > at.from && isFirstLane) arrive(empty, before);
           storeSums(c, sums, cs, beside, group, taken, at, context);
           taken += 1;
+        };
+        let number = 0;
+        eachTile((at) => {
+          // Stages of the other warpgroup's tiles are passed over.
+          if (alternate && number % 2 !== group) goOn(at.end - at.from);
+          else sum(at);
+          number += 1;
         }, context);
         if (threadIdx.x % THREADS === 0) tmaWait(0);
       }
     },
     {
-      ...{ ...FUNCTIONS, dtype, out, work, REGISTERS, ROWS, THREADS, cast: asCast(dtype), finish: p.finish },
+      ...{ ...FUNCTIONS, dtype, out, work, REGISTERS, ROWS, THREADS, WARPS },
+      ...{ cast: asCast(dtype), finish: p.finish },
       ...{
         ...p.functions,
         loadA: a.load,
@@ -477,6 +551,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const down = Math.ceil(M / rows);
   const across = Math.ceil(N / columns);
   const chunks = Math.ceil(p.K / depth);
+  const beside = inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0);
   const lengths = p.terms.map((n) => n * chunks);
   return {
     ...tile,
@@ -491,8 +566,10 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     a: p.a.tiles,
     b: p.b.tiles,
     c: p.result.places,
-    turns: p.a.tiles.turned || p.b.tiles.turned,
     inParts,
-    beside: inParts || !p.result.loadTile ? 0 : (tile.beside ?? 0),
+    beside,
+    turners: beside > 0 ? 2 : 3,
+    together: togetherOf(tile),
+    paired: p.a.tiles.turned,
   };
 }

@@ -1,0 +1,155 @@
+/**
+ * Products of f32 on tensor cores, in three products of tf32, are those of f32: within the bound that tensor-core-split.ts
+ * derives, which products of tf32 exceed, and at the ends of f32's range.
+ */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { f32 } from '../../src/core/dtype.js';
+import { leaf } from '../../src/graph/build.js';
+import type { Stage } from '../../src/graph/fused-op.js';
+import { callOf } from '../../src/graph/fused-op.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import type { MatmulProblem, OperandLayout } from '../../src/ops/matmul/cpu.js';
+import { isInParts } from '../../src/ops/matmul/cuda-block.js';
+import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
+import { matmul } from '../../src/ops/matmul/op.js';
+import { levelOf, matmulTensor } from '../../src/ops/matmul/tensor-core.js';
+import type { TensorOperand } from '../../src/ops/matmul/tensor-core-fragments.js';
+import type { TensorTile } from '../../src/ops/matmul/tensor-core-panel.js';
+import { gridStage } from '../../src/ops/stage.js';
+import { closeDevices, openDevice } from '../../src/runtime/registry.js';
+import { DEVICES } from '../cases/case-runner.js';
+import { identity, ioFor, kernelOf, noise, runInSimulator, runOnDevice } from '../kernel/harness.js';
+
+after(closeDevices);
+
+const TILES: Readonly<Record<string, TensorTile>> = {
+  'a warp for each element': { warps: [2, 1, 1], each: [1, 4], depth: 16, stages: 2, splits: 1 },
+  'warps that share K': { warps: [1, 1, 2], each: [2, 4], depth: 32, stages: 2, splits: 1 },
+  'blocks that share K': { warps: [1, 1, 1], each: [2, 4], depth: 16, stages: 2, splits: 2 },
+};
+
+interface Matrices {
+  readonly sizes: readonly [M: number, N: number, K: number];
+  readonly a: Float32Array;
+  readonly b: Float32Array;
+}
+
+const byRows = (columns: number): OperandLayout => ({
+  ...{ offset: 0, batch: [1], batchStrides: [0], rowStride: columns, columnStride: 1 },
+});
+
+function stagesOf({ sizes: [M, N, K] }: Matrices, tile: TensorTile, operand: TensorOperand): Stage[] {
+  const p: MatmulProblem = { batches: 1, M, N, K, a: byRows(K), b: byRows(N), finish: identity() };
+  const product = matmulTensor(p, tile, operand);
+  const sources = [{ input: 0 }, { input: 1 }] as const;
+  if (!isInParts(K, tile, levelOf(operand))) return [gridStage(product, ...sources, { output: true })];
+  const parts = { scratch: 'parts', bytes: 4 * tile.splits * M * N };
+  return [
+    gridStage(product, ...sources, parts),
+    gridStage(matmulSum(p, tile.splits), parts, { output: true }),
+  ];
+}
+
+/** The product on a device, twice: the bits are the same. */
+async function productOn(device: string, x: Matrices, stages: readonly Stage[]): Promise<Float32Array> {
+  const run = async (): Promise<Float32Array> => {
+    const c = new Float32Array(x.sizes[0] * x.sizes[1]).fill(123);
+    if (device === 'sim') runInSimulator(stages, [x.a, x.b], c, false);
+    else await runOnDevice(openDevice(device), stages, [x.a, x.b], c);
+    return c;
+  };
+  const c = await run();
+  assert.deepEqual(new Uint32Array((await run()).buffer), new Uint32Array(c.buffer), `${device}: run again`);
+  return c;
+}
+
+/** The largest error of an element, as a share of its Σ|a·b|. */
+function worstOf({ sizes: [M, N, K], a, b }: Matrices, c: Float32Array): number {
+  let worst = 0;
+  for (let i = 0; i < M; i++)
+    for (let j = 0; j < N; j++) {
+      let [sum, magnitude] = [0, 0];
+      for (let k = 0; k < K; k++) {
+        const product = a[i * K + k]! * b[k * N + j]!;
+        sum += product;
+        magnitude += Math.abs(product);
+      }
+      const off = Math.abs(c[i * N + j]! - sum) / magnitude;
+      if (!(off <= worst)) worst = off;
+    }
+  return worst;
+}
+
+const SIDES: readonly (readonly [string, (v: number) => number])[] = [
+  ['of both signs', (v) => v],
+  ['all positive', Math.abs],
+];
+const devices = ['sim', ...DEVICES.filter((d) => d === 'cuda')];
+
+for (const [name, tile] of Object.entries(TILES))
+  for (const [signs, side] of SIDES)
+    test(`as accurate as f32, ${name}, ${signs}`, async (t) => {
+      for (const K of [40, 300]) {
+        const sizes = [37, 28, K] as const;
+        const x = { sizes, a: noise(37 * K, 3).map(side), b: noise(K * 28, 4).map(side) };
+        const bound = 2 ** -21 + 10 * 2 ** -23 + (K / 8) * 2 ** -24;
+        for (const device of devices) {
+          const shareOf = async (operand: TensorOperand): Promise<number> =>
+            worstOf(x, await productOn(device, x, stagesOf(x, tile, operand))) / bound;
+          const [split, rounded] = [await shareOf('tf32x3'), await shareOf('tf32')];
+          t.diagnostic(`${device}, K = ${K}: ${split.toFixed(3)} of the bound, tf32 ${rounded.toFixed(1)}`);
+          assert.ok(split <= 1, `${device}, K = ${K}: off by ${split} of the bound`);
+          assert.ok(rounded > 2, `${device}, K = ${K}: the bound also admits tf32 (${rounded} of it)`);
+        }
+      }
+    });
+
+const LARGEST = 2 ** 128 - 2 ** 104;
+/** Both ends of the range, numbers that tf32 rounds to infinity, and whose parts overflow or underflow where they do not. */
+const ENDS = [
+  ...[Number.NaN, Infinity, -Infinity, LARGEST, -LARGEST, 2 ** 128 - 2 ** 115, 2 ** 127 * (1 + 2 ** -12)],
+  ...[2 ** 60 * (1 - 2 ** -13), -(2 ** 68) * (1 - 2 ** -13), 10 / 3, 1, -1 / 3, 0, 2 ** -60 / 3],
+  ...[2 ** -113 / 3, 2 ** -126 / 3, 2 ** -149],
+].map(Math.fround);
+
+for (const [name, tile] of Object.entries(TILES))
+  test(`what f32 gives at the ends of its range, ${name}`, async () => {
+    // Each times each, in one of the steps along K: the others add 0.
+    const [n, K, step] = [ENDS.length, 40, 37];
+    const x = { sizes: [n, n, K] as const, a: new Float32Array(n * K), b: new Float32Array(K * n) };
+    ENDS.forEach((v, i) => {
+      x.a[i * K + step] = v;
+      x.b[step * n + i] = v;
+    });
+    for (const device of devices) {
+      const c = await productOn(device, x, stagesOf(x, tile, 'tf32x3'));
+      for (const [i, v] of ENDS.entries())
+        for (const [j, w] of ENDS.entries()) {
+          const [found, wanted] = [c[i * n + j]!, Math.fround(v * w)];
+          const allowed = Math.abs(wanted) * 2 ** -20 + 2 ** -136 * (Math.abs(v) + Math.abs(w)) + 2 ** -149;
+          const fits = Number.isFinite(wanted)
+            ? Math.abs(found - wanted) <= allowed
+            : Object.is(found, wanted);
+          assert.ok(fits, `${device}: ${v} · ${w} is ${found}, not ${wanted}`);
+        }
+    }
+  });
+
+test('they are ways to multiply large matrices in f32, where tensor cores are that much faster', () => {
+  const waysOf = (size: number, capability: number, K = 512): string[] => {
+    const target = { ...H200, capability };
+    const node = matmul(leaf([size, K], f32), leaf([K, size], f32), 'f32');
+    const io = ioFor(node, [{ data: new Float32Array() }, { data: new Float32Array() }], target, identity);
+    const found = kernelOf(node, target)!.variants!(io, callOf(node).arg);
+    return [...new Set(found.map((v) => v.name.split('-')[0]!))];
+  };
+  assert.deepEqual(waysOf(1024, 90), ['tf32x3', 'f32']);
+  for (const [size, capability] of [
+    [1024, 89],
+    [1024, 75],
+    [64, 90],
+  ] as const)
+    assert.deepEqual(waysOf(size, capability), ['f32']);
+  assert.deepEqual(waysOf(32, 90, 2 ** 17), ['f32'], 'slim matrices wait for memory');
+});
