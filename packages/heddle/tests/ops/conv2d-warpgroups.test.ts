@@ -195,6 +195,35 @@ test('images of few colours are padded beside, and that changes nothing', () => 
   }
 });
 
+const STRIDED: readonly Parameters<typeof conv>[] = [
+  ['7×7', [2, 3, 64], [9, 12], 7, { stride: 2, padding: 3 }],
+  ['3×3', [2, 3, 64], [8, 11], 3, { stride: 2, padding: [0, 1] }],
+  ['4×5', [2, 3, 64], [7, 14], [4, 5], { stride: [2, 3] }],
+];
+for (const shape of STRIDED.map((given) => conv(...given)))
+  test(`images of few colours become blocks of pixels, and that changes nothing: ${shape.name}`, () => {
+    const { n, c, o, arg } = shape;
+    const x = leaf([n, c, ...arg.size], bf16);
+    const w = leaf([o, c, ...arg.kernel], bf16);
+    const y = leaf([n, o, ...outputSize(arg)], bf16);
+    for (const [op, sources] of [
+      [conv2dOp, [x, w]],
+      [conv2dWeightOp, [x, y]],
+    ] as const) {
+      const way = op.reordered!(SIM_TARGET, call(op, sources, arg), arg)!;
+      const made = way.make(sources.map((s) => permute(s, way.order)));
+      const [images] = lastCall(op as typeof conv2dOp, sources, arg, SIM_TARGET).src;
+      assert.equal(images!.shape[3]! % (arg.stride[0] * arg.stride[1]), 0);
+      assert.ok(images!.shape[1]! < arg.size[0]);
+      // Whole numbers: sums are exact in any order.
+      const given = new Map(
+        sources.map((s, i) => [s, Array.from(noise(s.size, i), (v) => Math.round(4 * v))]),
+      );
+      const plain = interpret(permute(op.compose(sources, arg), way.order), given);
+      assert.deepEqual(interpret(made, given), plain);
+    }
+  });
+
 after(closeDevices);
 
 const reason = cudaReason();

@@ -20,6 +20,7 @@ import { cudnnChannelsLastVariants } from '../vendor.js';
 import { type Conv2dArg, outputSize } from './arg.js';
 import type { LastProblem } from './last-product.js';
 import { lastKernel, lastTiles } from './last-tiles.js';
+import { blocksOf, cut, fromBlocks, toBlocks } from './space-to-depth.js';
 import {
   asProduct,
   convolveWarpgroups,
@@ -267,14 +268,6 @@ function aligned(x: GraphNode, axes: readonly number[], beside = 0): GraphNode {
   return b.pad(x, around, after);
 }
 
-/** The first elements along every dimension. */
-const cut = (x: GraphNode, shape: Shape): GraphNode =>
-  b.slice(
-    x,
-    shape.map(() => 0),
-    shape,
-  );
-
 /**
  * How `of` is computed with channels last, where that is faster.
  * @param channels of each source, the dimensions in its channels-last order that are channels
@@ -290,9 +283,25 @@ export function reorderedBy<Arg extends Conv2dArg>(
   return (target, node, arg): Reordered | undefined => {
     if (arg.groups !== 1 || !gains(target, node, arg, direction) || node.src.some((s) => s.size === 0))
       return undefined;
-    // Images whose channels are copied to more anyway get their padding beside them as well: rows of taps are joined then.
+    // Images whose channels are copied to more anyway become blocks of pixels, where that is less work.
+    const { dtype } = node.src[0]!;
     const colours = direction === 'input' ? 0 : node.src[0]!.shape[1]!;
-    const beside = missing(colours, node.src[0]!.dtype) > 0 ? arg.padding[1] : 0;
+    const missed = missing(colours, dtype);
+    const blocks =
+      missed > 0 && isByWarps(dtype) ? blocksOf(arg, colours, colours + missed, dtype, COPY) : undefined;
+    if (blocks)
+      return {
+        order: LAST,
+        make: ([images, second]) => {
+          const first = toBlocks(images!, arg.padding, blocks.arg.size, blocks);
+          const other =
+            direction === 'weight' ? second! : toBlocks(second!, [0, 0], blocks.arg.kernel, blocks);
+          const made = b.call(op, [first, aligned(other, channels[1]!)], { ...arg, ...blocks.arg });
+          return cut(direction === 'weight' ? fromBlocks(made, blocks) : made, reorder(node.shape, LAST));
+        },
+      };
+    // Or they get their padding beside them as well: rows of taps are joined then.
+    const beside = missed > 0 ? arg.padding[1] : 0;
     const size = [arg.size[0], arg.size[1] + 2 * beside] as const;
     const padded = { ...arg, size, padding: [arg.padding[0], arg.padding[1] - beside] as const };
     return {
