@@ -172,7 +172,7 @@ export interface KernelIo {
    */
   readonly finish: (split: readonly number[]) => IrFunction;
   /**
-   * How many tensors like the node the epilogue reads, each value with those at its own position. A kernel that brings these
+   * How many tensors like the output the epilogue reads, each value with those at its own position. A kernel that brings these
    * values itself passes them to `finish` after the coordinates, and finds the tensors at the arguments `{ beside: 0 }` and so on.
    */
   readonly beside?: number;

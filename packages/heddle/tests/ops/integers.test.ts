@@ -27,6 +27,15 @@ import { schedule } from '../../src/schedule/schedule.js';
 process.env.HEDDLE_CHECK = '1';
 
 const { target } = openDevice('cpu');
+const sim = openDevice('sim').target;
+
+/** Has the simulator run what a GPU of that compute capability would. */
+function simulating(capability: number): Target {
+  const value = { ...sim, capability };
+  Object.defineProperty(openDevice('sim'), 'target', { value, configurable: true });
+  useDevice('sim');
+  return value;
+}
 
 /** Bytes from `low` to 127. */
 function bytes(shape: Shape, seed: number, low = -127): Tensor<Shape, 'i8'> {
@@ -145,32 +154,36 @@ test('an H200 has a tile for every product of bytes', () => {
 for (const { name, x: shape, w: weights, ...options } of CONVOLUTIONS.filter(
   ({ groups = 1 }) => groups === 1,
 ))
-  test(`sim: convolution of signed bytes: ${name}`, async () => {
-    useDevice('sim');
-    const [x, w] = [bytes(shape, 1), bytes(weights, 2)];
-    const scale = scales(weights[0]!);
-    const y = conv2d(
-      dequantizeLinear(x, 0.25),
-      dequantizeLinear(w, scale, 0, { axis: 0 }),
-      undefined,
-      options,
-    );
-    const names = launchesOf(y, openDevice('sim').target);
-    assert.ok(names.includes('conv2dBytesLast'), names.join());
-    const scaled = w.cast(f32).mul(scale.reshape([-1, 1, 1, 1])) as Tensor;
-    const exact = conv2d(x.cast(f32).mul(0.25), scaled, undefined, { ...options, precision: 'f32' });
-    assert.deepEqual(await list(y), await list(exact));
-  });
+  for (const [capability, kernel] of [
+    [80, 'conv2dBytesLast'],
+    [90, 'conv2dWarpgroups'],
+  ] as const)
+    test(`sim: convolution of signed bytes, compute capability ${capability / 10}: ${name}`, async () => {
+      const on = simulating(capability);
+      const [x, w] = [bytes(shape, 1), bytes(weights, 2)];
+      const scale = scales(weights[0]!);
+      const y = conv2d(
+        dequantizeLinear(x, 0.25),
+        dequantizeLinear(w, scale, 0, { axis: 0 }),
+        undefined,
+        options,
+      );
+      const names = launchesOf(y, on);
+      assert.ok(names.includes(kernel), names.join());
+      const scaled = w.cast(f32).mul(scale.reshape([-1, 1, 1, 1])) as Tensor;
+      const exact = conv2d(x.cast(f32).mul(0.25), scaled, undefined, { ...options, precision: 'f32' });
+      assert.deepEqual(await list(y), await list(exact));
+    });
 
 test('sim: between convolutions on tensor cores are bytes with channels last', async () => {
-  useDevice('sim');
+  const on = simulating(80);
   const [x, v] = [bytes([2, 20, 6, 7], 1), bytes([32, 20, 3, 3], 2)];
   const w = dequantizeLinear(bytes([9, 32, 1, 1], 3), scales(9), 0, { axis: 0 });
   const bias = tensor(Array.from({ length: 32 }, (_, i) => i - 12));
   const rounded = (y: Tensor): Tensor => dequantizeLinear(quantizeLinear(relu(y), 64), 64);
   const inner = conv2d(dequantizeLinear(x, 0.5), dequantizeLinear(v, 0.25), bias, { padding: 1 });
   const y = conv2d(rounded(inner), w);
-  const { launches } = schedule([y.node], openDevice('sim').target);
+  const { launches } = schedule([y.node], on);
   const kernels = launches.flatMap(({ work }) => ('kernel' in work ? [work.kernel] : []));
   const [first, second] = kernels.filter((k) => k.name === 'conv2dBytesLast');
   assert.ok(first && second);

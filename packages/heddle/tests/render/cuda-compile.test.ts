@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ARCHITECTURES, type Architecture, compileCheck } from '../../scripts/compile-cuda.js';
-import { bf16, f32, i8, u8 } from '../../src/core/dtype.js';
+import { bf16, f32, i8, i32, u8 } from '../../src/core/dtype.js';
 import type { KernelIr } from '../../src/kernel/ir/ir.js';
 import * as k from '../../src/kernel/ir/ir.js';
 import { irFunction } from '../../src/kernel/ir/ir-function.js';
@@ -53,6 +53,8 @@ function warpgroupProducts() {
   ];
 }
 
+const toBytes = irFunction(([v]) => k.cast(i8, k.cast(f32, v!)));
+
 /** Convolutions as large networks have them, of the tiles that each direction takes first. */
 function warpgroupConvolutions() {
   const p: LastProblem = {
@@ -65,6 +67,9 @@ function warpgroupConvolutions() {
   return [
     convolveWarpgroups(p, tile, 132),
     convolveWarpgroups(adjoint, tile, 132),
+    // Of bytes, to bytes.
+    convolveWarpgroups({ ...p, dtype: i8, output: i8, finish: toBytes }, { ...tile, columns: 128 }, 132),
+    convolveWarpgroups({ ...p, dtype: i8, output: i32 }, { ...tile, splits: 2 }, 132),
     convolveWeightWarpgroups(p, { ...tile, groups: 1, each: 1, columns: 256, splits: 44 }, 132),
     // Turns both operands.
     convolveWeightWarpgroups({ ...p, dtype: f32 }, { ...tile, columns: 128, stages: 2, splits: 44 }, 132),

@@ -129,17 +129,16 @@ function geometryOf(
 /** What own kernels are given of a convolution with channels last. */
 function problemOf(io: KernelIo, arg: Conv2dArg, direction: Direction): LastProblem {
   const [first, second] = io.inputs;
-  const together = first!.dtype === i8 ? 2 : 1;
   const sizes = {
     images: first!.shape[0]!,
-    inputs: first!.shape[3]! / together,
+    inputs: first!.shape[3]!,
     outputs: direction === 'weight' ? second!.shape[3]! : io.output.shape[3]!,
     dtype: first!.dtype,
   };
   return {
     ...geometryOf(arg, direction, sizes),
-    imageOffset: first!.offset / together,
-    secondOffset: second!.offset / together,
+    imageOffset: first!.offset,
+    secondOffset: second!.offset,
     output: io.output.dtype,
     finish: io.finish(io.output.shape),
   };
@@ -167,7 +166,9 @@ function inParts(
   const parts = { scratch: 'parts', bytes: 4 * splits * io.node.size };
   return [
     gridStage(kernel, ...sources, parts),
-    gridStage(matmulSum(matrixOf(io, direction), splits, io.node.dtype), parts, { output: true }),
+    gridStage(matmulSum(matrixOf(io, direction), splits, io.node.dtype, io.output.dtype), parts, {
+      output: true,
+    }),
   ];
 }
 
@@ -181,7 +182,7 @@ function warpgroupWays(io: KernelIo, problem: LastProblem, direction: Direction)
   const isWeight = direction === 'weight';
   const { target } = io;
   const { dtype } = problem;
-  if (target.capability !== WARPGROUPS || dtype === i8 || !suitsConvolution(problem)) return [];
+  if (target.capability !== WARPGROUPS || !suitsConvolution(problem)) return [];
   const p = joined({ ...problem, finish: matrixOf(io, direction).finish, beside: io.beside });
   const sizes = asProduct(p, isWeight);
   const best = warpgroupTiles(sizes, target, MOST_TILES);

@@ -34,8 +34,7 @@ export interface LastTile {
 }
 
 /**
- * A convolution with channels last: channels are multiples of 16 bytes, and there are no groups. Of i8 `inputs` and offsets count
- * pairs, and there is no gradient.
+ * A convolution with channels last: channels are multiples of 16 bytes, and there are no groups. Of i8 there is no gradient.
  */
 export interface LastProblem extends Convolution {
   /** What is stored (default dtype). */
@@ -50,8 +49,15 @@ export interface LastProblem extends Convolution {
   readonly beside?: number | undefined;
 }
 
-/** Elements along K that are multiplied at a time. */
+/** Elements along K, of i8 pairs, that are multiplied at a time. */
 export const DEPTH = 32;
+
+/** As kernels of warps see it: of i8 `inputs` and offsets count pairs. */
+export function inPairs(p: LastProblem): LastProblem {
+  if (p.dtype !== i8) return p;
+  const { inputs, imageOffset, secondOffset } = p;
+  return { ...p, inputs: inputs / 2, imageOffset: imageOffset / 2, secondOffset: secondOffset / 2 };
+}
 /** Pixels that an accumulator of the weight gradient takes. */
 const LEVEL = 8192;
 

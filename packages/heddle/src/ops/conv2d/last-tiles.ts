@@ -9,6 +9,7 @@ import {
   convolveLast,
   convolveWeightLast,
   DEPTH,
+  inPairs,
   type LastProblem,
   type LastTile,
   lastSplits,
@@ -115,7 +116,8 @@ const matrixOf = ({ images, outputs, outSize }: LastProblem) => ({
 });
 
 /** Ways to convolve with channels last, the most promising first, one without shared sums among them. */
-export const lastTiles = (problem: LastProblem, target: Target, weight: boolean, count = 2): LastWay[] => {
+export const lastTiles = (p: LastProblem, target: Target, weight: boolean, count = 2): LastWay[] => {
+  const problem = inPairs(p);
   const tiles = fastestTiles(rule, target, { problem, weight }, count);
   if (weight) return tiles;
   return withWhole(tiles, () => fastestTiles(rule, target, { problem, weight, whole: true }, 1));
@@ -123,4 +125,4 @@ export const lastTiles = (problem: LastProblem, target: Target, weight: boolean,
 
 /** The kernel of a way. */
 export const lastKernel = (p: LastProblem, { splits, ...tile }: LastWay, weight: boolean): GridKernel =>
-  weight ? convolveWeightLast(p, tile, splits) : convolveLast(p, tile, splits);
+  weight ? convolveWeightLast(p, tile, splits) : convolveLast(inPairs(p), tile, splits);

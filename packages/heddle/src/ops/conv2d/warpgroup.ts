@@ -17,6 +17,7 @@ import { LEVEL } from '../matmul/cuda-block.js';
 import {
   byWarpgroups,
   depthOf,
+  isCopied,
   type OperandStart,
   type OperandTiles,
   type PipelineContext,
@@ -110,7 +111,8 @@ function pixelMap(p: Geometry, taps: Taps, box: readonly [number, number]): Tens
 /** Whether warpgroups can do it. */
 export function suitsConvolution(p: Geometry): boolean {
   const aligned = (n: number): boolean => (n * p.dtype.bytes) % 16 === 0;
-  if (![p.inputs, p.outputs, p.imageOffset, p.secondOffset].every(aligned)) return false;
+  if (![p.inputs, p.imageOffset, p.secondOffset].every(aligned)) return false;
+  if (!isCopied(p.output ?? p.dtype, p.outputs)) return false;
   const taps = tapsOf(p);
   const { sizes, walk } = pixelMap(p, taps, [1, 1]);
   return (
@@ -438,7 +440,7 @@ export function asProduct(p: Geometry, weight: boolean): WarpgroupSizes {
 
 /**
  * The convolution of x (N, H, W, C) with w (O, kH, kW, C), or with `adjoint` the input gradient from dY and w. If blocks share
- * sums, parts of it in f32, (split, pixel, output).
+ * sums, parts of it, (split, pixel, output).
  */
 export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: number): WarpgroupKernel {
   const taps = tapsOf(p);
@@ -450,6 +452,7 @@ export function convolveWarpgroups(p: LastProblem, tile: WarpgroupTile, units: n
     a: pixelOperand(p, taps, true, rowsOf(tile)),
     b: weightOperand(p, taps, tile.columns),
     result: phases > 1 ? phaseResult(p, taps) : matrixResult(tile.splits, M, N),
+    output: p.output,
     finish: p.finish,
     functions: { pick, eachTap, pixelOf },
   };

@@ -37,16 +37,16 @@ function tensorNameOf(operand: TensorOperand, tile: TensorTile): string {
   return `${operand}-${size}-${each.join('x')}${along}${splitName(tile)}`;
 }
 
-/** By warpgroups: the product, and where blocks share K the sum of its parts. */
+/** By warpgroups: the product, and where blocks share K the sum of its parts. @param dtype of the matrices */
 function warpgroupStages(
+  { node, output, target }: KernelIo,
   p: MatmulProblem,
-  { units }: Target,
   tile: WarpgroupTile,
   dtype: DType,
 ): readonly Stage[] {
-  const product = matmulWarpgroups(p, tile, dtype, units);
+  const product = matmulWarpgroups(p, tile, dtype, target.units, output.dtype);
   if (tile.splits === 1) return [finishedStage(product)];
-  return sumOf(p, product, tile.splits, dtype);
+  return sumOf(p, product, tile.splits, node.dtype, output.dtype);
 }
 
 /** The launches: the product, and where it comes in parts their sum. */
@@ -62,12 +62,18 @@ function stages(
 }
 
 /** A product of that many parts, and their sum. */
-function sumOf(p: MatmulProblem, product: GridKernel, splits: number, dtype: DType): readonly Stage[] {
+function sumOf(
+  p: MatmulProblem,
+  product: GridKernel,
+  splits: number,
+  dtype: DType,
+  output = dtype,
+): readonly Stage[] {
   const sources = [{ input: 0 }, { input: 1 }] as const;
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
   return [
     gridStage(product, ...sources, parts),
-    gridStage(matmulSum(p, splits, dtype), parts, { output: true }),
+    gridStage(matmulSum(p, splits, dtype, output), parts, { output: true }),
   ];
 }
 
@@ -75,20 +81,20 @@ function sumOf(p: MatmulProblem, product: GridKernel, splits: number, dtype: DTy
  * Below these operations tensor cores save nothing: there are not enough tiles to keep them busy. And the first of the
  * ways is the best or nearly: to compile more than a few is not worth the time of a start.
  */
-const FEW = 2 ** 27;
+export const FEW = 2 ** 27;
 
-const warpgroupVariants = (io: KernelIo): Variant[] => {
-  const p = problemOf(io);
-  const { dtype } = io.node;
-  return warpgroupTiles({ ...p, dtype, turned: turnedOf(p, dtype) }, io.target).map((tile) => ({
+/** By warpgroups. @param dtype of the matrices */
+export const warpgroupVariants = (io: KernelIo, p: MatmulProblem, dtype: DType): Variant[] =>
+  warpgroupTiles({ ...p, dtype, turned: turnedOf(p, dtype) }, io.target).map((tile) => ({
     name: warpgroupName(tile, dtype),
-    plan: () => warpgroupStages(p, io.target, tile, dtype),
+    plan: () => warpgroupStages(io, p, tile, dtype),
   }));
-};
 
 /** An epilogue of many instructions keeps tensor cores waiting: a launch behind the product may take less. */
 const finishedApart = (io: KernelIo): Variant[] =>
-  io.plain ? [] : finishedAfter(io, (plain) => warpgroupVariants(plain).slice(0, 1));
+  io.plain
+    ? []
+    : finishedAfter(io, (plain) => warpgroupVariants(plain, problemOf(plain), plain.node.dtype).slice(0, 1));
 
 /** What warpgroups multiply matrices of that dtype as. */
 const operandOf = (dtype: DType): TensorOperand => (dtype === f32 ? 'tf32' : (dtype.name as 'f16' | 'bf16'));
@@ -115,7 +121,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
     io.target.capability === WARPGROUPS && !few && operand === operandOf(dtype) && suitsWarpgroups(p, dtype);
   const tensorVariants = (operand: TensorOperand): Variant[] =>
     hasWarpgroups(operand)
-      ? [...warpgroupVariants(io), ...finishedApart(io), ...warpVariants(operand).slice(0, 2)]
+      ? [...warpgroupVariants(io, p, dtype), ...finishedApart(io), ...warpVariants(operand).slice(0, 2)]
       : warpVariants(operand);
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const plain = matmulTiles(p, io.target, 4).map((tile) => ({

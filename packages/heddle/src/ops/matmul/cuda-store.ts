@@ -2,7 +2,7 @@
  * How the sums of a matrix product get to memory on a GPU, whatever multiplied: finished, or in parts that `matmulSum`
  * adds; and from the shares of warps along K.
  */
-import { type DType, f32 } from '../../core/dtype.js';
+import { type DType, f32, i32 } from '../../core/dtype.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics, type Memory } from '../../kernel/language/language.js';
@@ -84,23 +84,27 @@ const PARTS = 16;
 
 /**
  * The product from its parts, added in the order of K. Of many parts each of several threads adds its share, and the first
- * adds up the shares.
+ * adds up the shares. Parts of i32 stay so.
+ * @param dtype what the epilogue takes
+ * @param output what is stored
  */
 export function matmulSum(
   { batches, M, N, finish }: Pick<MatmulProblem, 'batches' | 'M' | 'N' | 'finish'>,
   splits: number,
   dtype: DType = f32,
+  output: DType = dtype,
 ): GridKernel {
+  const part = dtype === i32 ? i32 : f32;
   const lanes: Lanes = N % 4 === 0 ? 4 : N % 2 === 0 ? 2 : 1;
   const size = batches * M * N;
   const shares = Math.min(16, 2 ** Math.ceil(Math.log2(splits / Math.min(splits, PARTS))));
   const width = SUM_THREADS / shares;
   const kernel = defineKernel(
     'matmulSum',
-    { parts: buffer(f32), c: buffer(dtype) },
+    { parts: buffer(part), c: buffer(output) },
     ({ parts, c }, context) => {
-      const { barrier, blockIdx, f32, globalId, idiv, shared, threadIdx } = context;
-      const { finish, size, splits, M, N, lanes, cast, loadLanes, storeLanes } = context;
+      const { barrier, blockIdx, globalId, idiv, shared, threadIdx } = context;
+      const { finish, size, splits, M, N, lanes, cast, loadLanes, part, storeLanes } = context;
       const { SUM_THREADS, share, shares, width } = context;
       if (shares === 1) {
         const i = globalId.x * lanes;
@@ -111,7 +115,7 @@ export function matmulSum(
           storeLanes(c, i, finish(cast(sum), idiv(row, M), row % M, i % N), lanes, context);
         }
       } else {
-        const held = shared(f32, SUM_THREADS * lanes);
+        const held = shared(part, SUM_THREADS * lanes);
         const i = (blockIdx.x * width + (threadIdx.x % width)) * lanes;
         const first = idiv(threadIdx.x, width) * share;
         if (i < size && first < splits) {
@@ -131,7 +135,7 @@ export function matmulSum(
       }
     },
     {
-      ...{ size, splits, M, N, lanes, cast: asCast(dtype), finish, loadLanes, storeLanes },
+      ...{ size, splits, M, N, lanes, part, cast: asCast(dtype), finish, loadLanes, storeLanes },
       ...{ SUM_THREADS, shares, share: Math.ceil(splits / shares), width },
     },
   );

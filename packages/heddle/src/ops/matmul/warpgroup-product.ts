@@ -6,6 +6,7 @@ import type { MatmulProblem, OperandLayout } from './cpu.js';
 import {
   byWarpgroups,
   depthOf,
+  isCopied,
   type OperandStart,
   type OperandTiles,
   type PipelineContext,
@@ -60,11 +61,11 @@ const transposed = (x: OperandLayout): OperandLayout => ({
   columnStride: x.rowStride,
 });
 
-/** Whether warpgroups can multiply it. */
-export const suitsWarpgroups = (p: MatmulProblem, dtype: DType): boolean =>
+/** Whether warpgroups can multiply it. @param output what is stored */
+export const suitsWarpgroups = (p: MatmulProblem, dtype: DType, output = dtype): boolean =>
+  isCopied(output, p.N) &&
   alongOf(p.a, p.K, p.M, dtype) !== undefined &&
-  alongOf(transposed(p.b), p.K, p.N, dtype) !== undefined &&
-  (p.N * dtype.bytes) % 16 === 0;
+  alongOf(transposed(p.b), p.K, p.N, dtype) !== undefined;
 
 /** Which operands are turned in shared memory, of a product that suits warpgroups. */
 export const turnedOf = (p: MatmulProblem, dtype: DType): Turned => ({
@@ -175,7 +176,7 @@ export const matrixResult = (batches: number, M: number, N: number): WarpgroupRe
 });
 
 /**
- * The product, or if blocks share K its parts in f32: (split, batch, row, column).
+ * The product, or if blocks share K its parts: (split, batch, row, column).
  * @param dtype of the matrices
  * @param units multiprocessors: so many blocks take all tiles
  */
@@ -184,12 +185,13 @@ export function matmulWarpgroups(
   tile: WarpgroupTile,
   dtype: DType,
   units: number,
+  output?: DType,
 ): WarpgroupKernel {
   const { M, N, K, batches, finish } = p;
   const both = { batches, inner: K, dtype };
   const a = matrixOperand(p.a, { ...both, size: M, along: rowsOf(tile) });
   const b = matrixOperand(transposed(p.b), { ...both, size: N, along: tile.columns });
   const result = matrixResult(tile.splits * batches, M, N);
-  const problem = { batches, M, N, K, terms: [1], a, b, result, finish, functions: {} };
+  const problem = { batches, M, N, K, terms: [1], a, b, result, output, finish, functions: {} };
   return byWarpgroups({ name: 'matmulWarpgroups', ...problem }, tile, dtype, units);
 }

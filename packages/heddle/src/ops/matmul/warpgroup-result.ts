@@ -89,8 +89,9 @@ export interface ResultWork {
   readonly columns: number;
   readonly down: number;
   readonly across: number;
-  /** Of the tiles that C goes by way of: columns, and how many make a tile of C. */
+  /** Of the tiles that C goes by way of: columns, bytes of a row, and how many make a tile of C. */
   readonly width: number;
+  readonly pitch: number;
   readonly panels: number;
   readonly c: ResultPlaces;
   readonly inParts: boolean;
@@ -102,7 +103,9 @@ export interface ResultWork {
 
 export interface ResultContext extends Intrinsics {
   readonly work: ResultWork;
+  /** Of sums to what the epilogue takes, and to what is stored. */
   readonly cast: Cast<'f32'>;
+  readonly stored: Cast<'f32'>;
   readonly finish: IrFunction;
   readonly out: DType;
   readonly ROWS: number;
@@ -172,7 +175,7 @@ export function loadBeside(
       const place = { batch: at.batch, row, column };
       const barrier = 2 * group + held;
       waitBarrier(empty, barrier, idiv(number, 2) + 1);
-      arriveExpect(full, barrier, work.beside * ROWS * 128);
+      arriveExpect(full, barrier, work.beside * ROWS * work.pitch);
       loadTile!(tiles, group, held, first, place, full, barrier, context);
       if (work.beside > 1) loadTile!(tiles, groups + group, held, second, place, full, barrier, context);
     }
@@ -196,7 +199,7 @@ export function storeSums(
 ): void {
   const { arrive, fenceAsync, groupBarrier, idiv, lane, load2, local, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
-  const { cast, finishAt, out, rowInTile, storeTile, work, ROWS, THREADS } = context;
+  const { finishAt, out, rowInTile, stored, storeTile, work, ROWS, THREADS } = context;
   const { beside: matrices, each, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
@@ -221,7 +224,7 @@ export function storeSums(
           if (inParts) keep(v);
           else {
             // What lies beyond C is not stored, as it is.
-            keep(cast(v));
+            keep(stored(v));
             if (matrices > 0) {
               const inRow = 8 * i + 2 * (thread % 4);
               const first = load2(beside.tiles, group, held, inTile, inRow);

@@ -56,7 +56,7 @@ const rule: LaunchRule<Request, RatedTile> = {
     const chunks = Math.ceil(K / depth);
     for (const [shape, speed] of SHAPES) {
       const [rows, { columns }] = [rowsOf(shape), shape];
-      if (columns % depth !== 0 || (shape.alternate ?? false) !== alternate) continue;
+      if ((shape.alternate ?? false) !== alternate) continue;
       // Half a tile at least is in the matrix, unless no smaller one is to be had.
       if ((rows >= 2 * M && rows > 64) || (columns >= 2 * N && columns > 64)) continue;
       const tiles = Math.ceil(M / rows) * Math.ceil(N / columns) * batches;

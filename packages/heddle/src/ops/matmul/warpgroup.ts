@@ -1,5 +1,6 @@
 /**
- * Sums of products by warpgroups, for GPUs of compute capability 9.0: of 16-bit floats, and of f32 as tf32. Sums are f32.
+ * Sums of products by warpgroups, for GPUs of compute capability 9.0: of 16-bit floats, and of f32 as tf32, in f32; of bytes, which
+ * lie along K, in i32.
  * Matrix products (warpgroup-product.ts) and convolutions (ops/conv2d/warpgroup.ts) differ in how the copy engine finds
  * their operands' tiles, and where it puts the result's.
  *
@@ -13,7 +14,7 @@
  * left operand; B where it lies, by the producer's other warps while the stage before is multiplied. Shared memory is what
  * limits such a product, and this way it gives and takes each element of A once, and of B twice more than wgmma reads.
  */
-import { type DType, f32 } from '../../core/dtype.js';
+import { type DType, f32, i8, i32 } from '../../core/dtype.js';
 import type { Stage } from '../../graph/fused-op.js';
 import { wgmmaDepth } from '../../kernel/ir/asynchronous.js';
 import type { IrFunction } from '../../kernel/ir/ir-function.js';
@@ -44,7 +45,7 @@ export interface WarpgroupTile {
    * other multiplies. Default: together.
    */
   readonly alternate?: boolean;
-  /** Of C: a multiple of the elements in 128 bytes, 256 at most. */
+  /** Of C: a multiple of 64, 256 at most. */
   readonly columns: number;
   readonly stages: number;
   /** Blocks that share the sum over K: they give its parts, if there are several. */
@@ -66,6 +67,9 @@ const REGISTERS = { producer: 40, consumer: 232 } as const;
 
 /** The barrier of the first warp, after those of the warpgroups. */
 const WARPS = 3;
+
+/** What products of operands of that dtype are summed in. */
+const sumOf = (dtype: DType): DType => (dtype === i8 ? i32 : f32);
 
 /** Steps along K of a stage. */
 export const depthOf = (dtype: DType): number => ROW / dtype.bytes;
@@ -155,7 +159,9 @@ export interface WarpgroupProblem {
   readonly a: WarpgroupOperand;
   readonly b: WarpgroupOperand;
   readonly result: WarpgroupResult;
-  /** The result is parts in f32 even where blocks do not share K. Default: false. */
+  /** What is stored (default: the operands' dtype). */
+  readonly output?: DType | undefined;
+  /** The result is parts even where blocks do not share K. Default: false. */
   readonly parts?: boolean;
   /** As `finishAt` calls it. */
   readonly finish: IrFunction;
@@ -389,7 +395,7 @@ export const finishedStage = (kernel: WarpgroupKernel): Stage =>
   );
 
 /**
- * The sums, or if blocks share K their parts in f32, for which `result` has a place by `split`.
+ * The sums, or if blocks share K their parts, in f32 or i32, for which `result` has a place by `split`.
  * @param dtype of the operands
  * @param units multiprocessors: so many blocks take all tiles
  */
@@ -402,7 +408,8 @@ export function byWarpgroups(
   const { a, b, result } = p;
   const { groups } = tile;
   const inParts = tile.splits > 1 || p.parts === true;
-  const out = inParts ? f32 : dtype;
+  const summed = sumOf(dtype);
+  const out = inParts ? summed : (p.output ?? dtype);
   const work = workOf(p, tile, { dtype, out, inParts, units });
   const kernel = defineKernel(
     `${p.name}${inParts ? 'Parts' : ''}`,
@@ -413,11 +420,11 @@ export function byWarpgroups(
     } as Record<'a' | 'b' | 'c' | 'first' | 'second', BufferSchema>,
     (given, context) => {
       const { a, b, c } = given;
-      const { arrive, barrier, f32, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } =
-        context;
+      const { arrive, barrier, idiv, initBarriers, local, mbarriers, sharedTile, threadIdx, u32 } = context;
       const { lowerRegisters, raiseRegisters, tmaWait, waitBarrier, waitWgmma } = context;
-      const { dtype, eachTile, load, loadBeside, multiply, out, readTurned, storeSums, turn, work } = context;
-      const { REGISTERS, ROWS, THREADS } = context;
+      const { dtype, eachTile, load, loadBeside, multiply, out, readTurned, storeSums, summed, turn } =
+        context;
+      const { work, REGISTERS, ROWS, THREADS } = context;
       const { columns, depth, each, groups, stages, step, together, turners, width } = work;
       const as = sharedTile(dtype, stages, work.a.panels, work.a.rows, depth);
       const bs = sharedTile(dtype, stages, work.b.panels, work.b.rows, depth);
@@ -478,7 +485,7 @@ export function byWarpgroups(
         if (groups === 2) raiseRegisters(REGISTERS.consumer);
         else lowerRegisters(REGISTERS.consumer);
         const isFirstLane = threadIdx.x % 32 === 0;
-        const sums = local(f32, each, idiv(columns, 2));
+        const sums = local(summed, each, idiv(columns, 2));
         const words = local(u32, each * idiv(depth, step), 4);
         const sum = (at: WarpgroupPlace) => {
           for (let e = 0; e < each; e++) for (let i = 0; i < idiv(columns, 2); i++) sums[e][i] = 0;
@@ -513,8 +520,8 @@ export function byWarpgroups(
       }
     },
     {
-      ...{ ...FUNCTIONS, dtype, out, work, REGISTERS, ROWS, THREADS, WARPS },
-      ...{ cast: asCast(dtype), finish: p.finish },
+      ...{ ...FUNCTIONS, dtype, summed, out, work, REGISTERS, ROWS, THREADS, WARPS },
+      ...{ cast: asCast(dtype === i8 ? summed : dtype), stored: asCast(out), finish: p.finish },
       ...{
         ...p.functions,
         loadA: a.load,
@@ -534,6 +541,14 @@ export function byWarpgroups(
   };
 }
 
+/** Whether the copy engine stores rows of so many columns. */
+export const isCopied = (out: DType, columns: number): boolean =>
+  out.kind !== 'bool' && out.bytes <= 4 && (columns * out.bytes) % 16 === 0;
+
+/** Columns of the tiles that C goes by way of: as many as a row of 128 bytes has, if they divide those of C's tile. */
+const widthOf = (columns: number, out: DType): number =>
+  columns % (ROW / out.bytes) === 0 ? ROW / out.bytes : ROWS;
+
 interface Kept {
   readonly dtype: DType;
   readonly out: DType;
@@ -547,7 +562,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const { columns, splits } = tile;
   const rows = rowsOf(tile);
   const depth = depthOf(dtype);
-  const width = ROW / out.bytes;
+  const width = widthOf(columns, out);
   const down = Math.ceil(M / rows);
   const across = Math.ceil(N / columns);
   const chunks = Math.ceil(p.K / depth);
@@ -555,7 +570,8 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const lengths = p.terms.map((n) => n * chunks);
   return {
     ...tile,
-    ...{ rows, down, across, chunks, lengths, depth, width, oneTerm: Math.max(...p.terms) === 1 },
+    ...{ rows, down, across, chunks, lengths, depth, oneTerm: Math.max(...p.terms) === 1 },
+    ...{ width, pitch: width * out.bytes },
     sizes: { M, N, batches },
     // Blocks that run together read about as many rows of A as columns of B.
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),

@@ -171,7 +171,7 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   return { inputs, variants, plan };
 }
 
-/** Tensors in memory that are like `node`, and of which `roots` take each element where they take that of `node`. */
+/** Tensors in memory that are like what `node` is stored as, and of which `roots` take each element where they take that of `node`. */
 function besideOf(node: GraphNode, roots: readonly GraphNode[], stored: ReadonlySet<GraphNode>): GraphNode[] {
   const inPlace = (n: GraphNode): readonly GraphNode[] =>
     n !== node && (roots.includes(n) || !stored.has(n)) && (n.op === 'map' || n.op === 'detach') ? n.src : [];
@@ -180,7 +180,7 @@ function besideOf(node: GraphNode, roots: readonly GraphNode[], stored: Readonly
       n !== node &&
       !roots.includes(n) &&
       stored.has(n) &&
-      n.dtype === node.dtype &&
+      n.dtype === roots[0]!.dtype &&
       sameShape(n.shape, node.shape),
   );
 }

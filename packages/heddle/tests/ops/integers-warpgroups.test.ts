@@ -1,0 +1,148 @@
+/** Products and convolutions of bytes as an H200 does them, in the simulator: bit for bit what the CPU's kernels give. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  conv2d,
+  type DType,
+  f32,
+  i8,
+  i32,
+  type Shape,
+  type Tensor,
+  tensor,
+  useDevice,
+} from '../../src/index.js';
+import * as k from '../../src/kernel/ir/ir.js';
+import { irFunction } from '../../src/kernel/ir/ir-function.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import { matmulSum } from '../../src/ops/matmul/cuda-store.js';
+import type { WarpgroupTile } from '../../src/ops/matmul/warpgroup.js';
+import { matmulWarpgroups, suitsWarpgroups } from '../../src/ops/matmul/warpgroup-product.js';
+import { dequantizeLinear, quantizeLinear } from '../../src/quantization/index.js';
+import { openDevice } from '../../src/runtime/registry.js';
+import { simulate } from '../../src/runtime/sim/launch.js';
+import { schedule } from '../../src/schedule/schedule.js';
+
+// Every pass of the scheduler is verified.
+process.env.HEDDLE_CHECK = '1';
+
+const target = { ...H200, libraries: new Set<string>() };
+// The simulator runs what an H200 would.
+Object.defineProperty(openDevice('sim'), 'target', { value: target });
+
+/** Bytes from −127 to 127. */
+function bytes(size: number, seed: number): Int8Array {
+  let state = seed;
+  return Int8Array.from({ length: size }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return -127 + Math.floor((state / 2 ** 32) * 255);
+  });
+}
+
+const sizeOf = (shape: Shape): number => shape.reduce((n, d) => n * d, 1);
+/** What bytes of a convolution's sources stand for. */
+const values = (shape: Shape, seed: number): Tensor =>
+  dequantizeLinear(tensor(bytes(sizeOf(shape), seed), { shape: [...shape], dtype: i8 }), 2 ** -8);
+
+/** Rounded to bytes, as the next layer takes it. */
+const rounded = (y: Tensor): Tensor => dequantizeLinear(quantizeLinear(y.relu(), 0.37), 0.37);
+
+interface Case {
+  readonly x: Shape;
+  readonly weights: readonly Shape[];
+  readonly of: (x: Tensor, ...weights: Tensor[]) => Tensor;
+  /** Parameters of its kernels. */
+  readonly kernels: readonly string[];
+}
+
+const CASES: Readonly<Record<string, Case>> = {
+  'one image, whose sums are split': {
+    ...{ x: [1, 32, 5, 7], weights: [[64, 32, 3, 3]] },
+    of: (x, w) => conv2d(x, w, undefined, { padding: 1 }),
+    kernels: ['a:i8,b:i8,c:i32', 'parts:i32,c:i32'],
+  },
+  'bytes between layers, with a residual': {
+    x: [2, 64, 12, 12],
+    weights: [
+      [64, 64, 1, 1],
+      [64, 64, 3, 3],
+      [64, 64, 1, 1],
+      [16, 64, 1, 1],
+    ],
+    of: (x, ...w) => {
+      const h = rounded(conv2d(x, w[0]!));
+      const inner = rounded(conv2d(h, w[1]!, undefined, { padding: 1 }));
+      return conv2d(rounded(conv2d(inner, w[2]!).add(h)), w[3]!);
+    },
+    kernels: [
+      ...['a:i8,b:i8,c:i8', 'a:i8,b:i8,c:i32', 'parts:i32,c:i8'],
+      ...['a:i8,b:i8,c:i8,first:i8', 'a:i8,b:i8,c:i32'],
+    ],
+  },
+};
+
+for (const [name, { x, weights, of, kernels }] of Object.entries(CASES))
+  test(`convolution of bytes: ${name}`, async () => {
+    const on = async (device: string): Promise<number[]> => {
+      useDevice(device);
+      return Array.from(await of(values(x, 1), ...weights.map((w, i) => values(w, 2 + i))).data());
+    };
+    const [got, wanted] = [await on('sim'), await on('cpu')];
+    assert.deepEqual(got, wanted);
+    const node = of(values(x, 1), ...weights.map((w, i) => values(w, 2 + i))).node;
+    const names = schedule([node], target).launches.flatMap(({ work }) =>
+      'kernel' in work && /Warpgroups|Sum/.test(work.kernel.name)
+        ? [
+            work.kernel.params
+              .filter((p) => !p.name.startsWith('finish'))
+              .map((p) => `${p.name}:${p.schema.kind === 'buffer' ? p.schema.dtype.name : ''}`)
+              .join(),
+          ]
+        : [],
+    );
+    assert.deepEqual(names, kernels);
+  });
+
+/** i32 sums, or bytes that are left of them after a division by 2¹⁰. */
+const finish = (output: DType) =>
+  irFunction(([v]) =>
+    output === i32
+      ? v!
+      : k.cast(output, k.alu('mul', [k.cast(f32, v!), k.splat(k.constant(f32, 2 ** -10), v!.type.lanes)])),
+  );
+
+const small: WarpgroupTile = { groups: 1, each: 1, columns: 64, stages: 3, splits: 1 };
+const PRODUCTS: readonly [M: number, N: number, K: number, Partial<WarpgroupTile>, DType][] = [
+  [64, 64, 128, {}, i32],
+  [70, 80, 144, { groups: 2 }, i32],
+  [130, 144, 304, { each: 2, columns: 128 }, i8],
+  [65, 208, 48, { groups: 2, columns: 192 }, i8],
+  [100, 256, 400, { columns: 256, stages: 2 }, i8],
+  [33, 72, 1040, { splits: 4 }, i8],
+];
+
+for (const [M, N, K, given, output] of PRODUCTS)
+  test(`product of bytes, ${M} × ${K} × ${N}, to ${output.name}`, () => {
+    const tile = { ...small, ...given };
+    const layout = { offset: 0, batch: [], batchStrides: [] };
+    const a = { ...layout, rowStride: K, columnStride: 1 };
+    const b = { ...layout, rowStride: 1, columnStride: K };
+    const p = { batches: 1, M, N, K, a, b, finish: finish(output) };
+    assert.ok(tile.splits > 1 || suitsWarpgroups(p, i8, output));
+    const { kernel, grid, threads } = matmulWarpgroups(p, tile, i8, 2, output);
+    const [x, w] = [bytes(M * K, 1), bytes(N * K, 2)];
+    const stored = output === i32 ? new Int32Array(M * N) : new Int8Array(M * N);
+    const parts = tile.splits > 1 ? new Int32Array(tile.splits * M * N) : stored;
+    simulate(kernel, { grid, block: threads }, { a: x, b: w, c: parts });
+    if (tile.splits > 1) {
+      const sum = matmulSum(p, tile.splits, i32, output);
+      simulate(sum.kernel, { grid: sum.grid, block: sum.threads }, { parts, c: stored });
+    }
+    for (let m = 0; m < M; m++)
+      for (let n = 0; n < N; n++) {
+        let sum = 0;
+        for (let i = 0; i < K; i++) sum += x[m * K + i]! * w[n * K + i]!;
+        const wanted = output === i32 ? sum : Math.max(-128, Math.min(127, sum / 2 ** 10)) | 0;
+        assert.equal(stored[m * N + n], wanted, `${m}, ${n}`);
+      }
+  });
