@@ -250,7 +250,7 @@ export function attentionGroups(
       ...(results.logSumExp && { logSumExp: buffer(f32) }),
     } as Record<keyof Given, BufferSchema>,
     (given, context) => {
-      const { attend, barrier, idiv, initBarrier, lowerRegisters, mbarriers, produce } = context;
+      const { attend, barrier, groupOf, initBarrier, lowerRegisters, mbarriers, produce } = context;
       const { dtype, raiseRegisters, registers, sharedTile, threadIdx, work, THREADS } = context;
       const { across, groups, panel, panels, rows, stages } = work;
       const qs = sharedTile(dtype, panels, rows, panel);
@@ -277,7 +277,7 @@ export function attentionGroups(
         }
       }
       barrier();
-      const group = idiv(threadIdx.x, THREADS);
+      const group = groupOf(context);
       if (group === groups) {
         lowerRegisters(registers.producer);
         if (threadIdx.x === groups * THREADS) produce(given, tiles, context);

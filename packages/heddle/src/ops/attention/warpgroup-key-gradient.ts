@@ -267,7 +267,8 @@ export function keyValueGradientGroups(
       ...(results.toV && { toV: buffer(p.dtype) }),
     } as Record<keyof Given, BufferSchema>,
     (given, context) => {
-      const { barrier, bringNumbers, differentiate, f32, idiv, initBarrier, lowerRegisters } = context;
+      const { barrier, bringNumbers, differentiate, f32, groupOf, idiv, initBarrier, lowerRegisters } =
+        context;
       const { dtype, mbarriers, produce, raiseRegisters, registers, shared, sharedTile, threadIdx } = context;
       const { work, THREADS } = context;
       const { across, groups, panel, panels, rows, stages } = work;
@@ -292,7 +293,7 @@ export function keyValueGradientGroups(
       }
       barrier();
       const tiles = { qs, gs, ks, vs, logs, means, fullOwn, emptyOwn, full, empty };
-      const group = idiv(threadIdx.x, THREADS);
+      const group = groupOf(context);
       if (group === groups) {
         lowerRegisters(registers.producer);
         if (threadIdx.x === groups * THREADS) produce(given, tiles, context);

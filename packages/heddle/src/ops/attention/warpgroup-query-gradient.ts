@@ -171,7 +171,7 @@ export function queryGradientGroups(p: GradientProblem, tile: GroupTile, units: 
       ...{ logSumExp: buffer(f32), mean: buffer(f32), toQ: buffer(p.dtype) },
     } as Record<keyof Given, BufferSchema>,
     (given, context) => {
-      const { barrier, differentiate, idiv, initBarrier, lowerRegisters, mbarriers, produce } = context;
+      const { barrier, differentiate, groupOf, initBarrier, lowerRegisters, mbarriers, produce } = context;
       const { dtype, raiseRegisters, registers, sharedTile, threadIdx, work, THREADS } = context;
       const { across, groups, panel, panels, rows, stages } = work;
       const qs = sharedTile(dtype, panels, rows, panel);
@@ -193,7 +193,7 @@ export function queryGradientGroups(p: GradientProblem, tile: GroupTile, units: 
       }
       barrier();
       const tiles = { qs, gs, ks, vs, fullOwn, emptyOwn, full, empty };
-      const group = idiv(threadIdx.x, THREADS);
+      const group = groupOf(context);
       if (group === groups) {
         lowerRegisters(registers.producer);
         if (threadIdx.x === groups * THREADS) produce(given, tiles, context);

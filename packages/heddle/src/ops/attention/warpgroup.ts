@@ -128,11 +128,17 @@ export interface GroupContext extends Intrinsics {
   readonly work: GroupWork;
   readonly ROWS: number;
   readonly THREADS: number;
+  readonly groupOf: typeof groupOf;
   readonly eachBlock: typeof eachBlock;
   readonly startRows: typeof startRows;
   readonly startColumns: typeof startColumns;
   readonly maskScores: typeof maskScores;
   readonly toOperand: typeof toOperand;
+}
+
+/** The warpgroup of a thread. By the shuffle the compiler knows that all lanes of a warp have the same. */
+function groupOf({ idiv, shuffle, threadIdx, THREADS }: GroupContext): number {
+  return shuffle(idiv(threadIdx.x, THREADS), 0);
 }
 
 /** The rows of queries that a block works on, and how many tiles of keys they meet. */
@@ -210,4 +216,4 @@ function toOperand(words: Memory, sums: Memory, count: number, context: GroupCon
       words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
 }
 
-export const GROUP = { eachBlock, startRows, startColumns, maskScores, toOperand };
+export const GROUP = { groupOf, eachBlock, startRows, startColumns, maskScores, toOperand };
