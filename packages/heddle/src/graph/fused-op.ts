@@ -66,7 +66,7 @@ export interface ScaledBy {
 export const callOf = (node: GraphNode): { readonly op: FusedOp; readonly arg: unknown } =>
   argOf(node, 'call') as { readonly op: FusedOp; readonly arg: unknown };
 
-/** A call on bytes whose sums are i32, and the values that stand for them. */
+/** A call on bytes, and the values that stand for what it gives. */
 export interface OfIntegers {
   /** Absent where none is computed: bytes as others. */
   readonly sums?: GraphNode;

@@ -7,6 +7,7 @@ import {
   f32,
   i8,
   i32,
+  maxPool2d,
   type Shape,
   type Tensor,
   tensor,
@@ -61,6 +62,18 @@ const CASES: Readonly<Record<string, Case>> = {
     of: (x, w) => conv2d(x, w, undefined, { padding: 1 }),
     kernels: ['a:i8,b:i8,c:i32', 'parts:i32,c:i32'],
   },
+  'bytes are pooled': {
+    x: [2, 16, 9, 10],
+    weights: [
+      [32, 16, 3, 3],
+      [16, 32, 1, 1],
+    ],
+    of: (x, v, w) => {
+      const pooled = maxPool2d(conv2d(x, v, undefined, { padding: 1 }), 3, { stride: 2, padding: 1 });
+      return conv2d(dequantizeLinear(quantizeLinear(pooled, 0.37), 0.37), w);
+    },
+    kernels: ['a:i8,b:i8,c:i32', 'parts:i32,c:i8', 'x:i8,y:i8', 'a:i8,b:i8,c:i32'],
+  },
   'bytes between layers, with a residual': {
     x: [2, 64, 12, 12],
     weights: [
@@ -91,7 +104,7 @@ for (const [name, { x, weights, of, kernels }] of Object.entries(CASES))
     assert.deepEqual(got, wanted);
     const node = of(values(x, 1), ...weights.map((w, i) => values(w, 2 + i))).node;
     const names = schedule([node], target).launches.flatMap(({ work }) =>
-      'kernel' in work && /Warpgroups|Sum/.test(work.kernel.name)
+      'kernel' in work && /Warpgroups|Sum|Pool/.test(work.kernel.name)
         ? [
             work.kernel.params
               .filter((p) => !p.name.startsWith('finish'))

@@ -1,5 +1,5 @@
 /** The kernels of max pooling for GPUs, as choices of the fused ops, and as ops on images with channels last. */
-import { isFloat } from '../../core/dtype.js';
+import { type DType, i8, isFloat } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { FusedOp, KernelChoice } from '../../graph/fused-op.js';
 import type { TensorType } from '../../graph/node.js';
@@ -15,9 +15,13 @@ const KERNELS = {
   maxPool2dGradient: maxPoolGradient,
 } as const;
 
+/** Floats, and what is pooled may be of bytes. */
+const takes = (op: keyof typeof KERNELS, dtype: DType): boolean =>
+  isFloat(dtype) || (op === 'maxPool2d' && dtype === i8);
+
 const choiceOf = (op: keyof typeof KERNELS, isLast = false): KernelChoice<PoolArg> => ({
   name: `${op}-${isLast ? 'last' : 'cuda'}`,
-  when: ({ model }, { src, size }) => model === 'threads' && isFloat(src.at(-1)!.dtype) && size > 0,
+  when: ({ model }, { src, size }) => model === 'threads' && takes(op, src.at(-1)!.dtype) && size > 0,
   finishes: op !== 'maxPool2dPositions',
   plan: (io, arg) => [
     gridStage(KERNELS[op](problemOf(io, arg, isLast)), ...io.inputs.map((_, input) => ({ input })), {

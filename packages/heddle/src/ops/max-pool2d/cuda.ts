@@ -10,12 +10,13 @@
  * same taps of windows as every other thread: it adds to each of its pixels the gradients of the windows that point there, in
  * the order of the windows.
  */
-import { type DType, f32, isHalf } from '../../core/dtype.js';
+import { type DType, f32, i8, i32, isHalf } from '../../core/dtype.js';
 import { buffer } from '../../kernel/ir/types.js';
 import { asCast, defineKernel, type Intrinsics } from '../../kernel/language/language.js';
 import { type Lanes, loadLanes, splatLanes, storeLanes } from '../lanes.js';
 import type { GridKernel } from '../tiled.js';
 import { type PoolProblem, positionDtype } from './problem.js';
+import { leastOf } from './windows.js';
 
 const THREADS = 256;
 
@@ -36,7 +37,8 @@ const constantsOf = (p: PoolProblem, lanes: Lanes) => ({
   },
   ...{ PY: p.padding[0], PX: p.padding[1], DY: p.dilation[0], DX: p.dilation[1] },
   ...{ X_AT: p.imageOffset, G_AT: p.gradientOffset, finish: p.finish },
-  ...{ element: asCast(p.dtype), wide: asCast(isHalf(p.dtype) ? f32 : p.dtype) },
+  ...{ element: asCast(p.dtype), wide: asCast(isHalf(p.dtype) ? f32 : p.dtype === i8 ? i32 : p.dtype) },
+  LEAST: leastOf(p.dtype),
   ...{ IS_LAST: p.isLast, INNER: innerOf(p), LANES: lanes },
   ...{ finishAt, loadLanes, splatLanes, storeLanes },
 });
@@ -72,7 +74,7 @@ export function maxPool(p: PoolProblem): GridKernel {
     { x: buffer(p.dtype), y: buffer(p.dtype) },
     ({ x, y }, context) => {
       const { globalId, idiv, wide, finishAt, loadLanes, splatLanes, storeLanes } = context;
-      const { PLANES, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, INNER, LANES } = context;
+      const { PLANES, H, W, OH, OW, KH, KW, SY, SX, PY, PX, DY, DX, X_AT, INNER, LANES, LEAST } = context;
       const i = globalId.x * LANES;
       if (i >= PLANES * OH * OW * INNER) return;
       const channel = i % INNER;
@@ -80,7 +82,7 @@ export function maxPool(p: PoolProblem): GridKernel {
       const r = idiv(i, INNER * OW) % OH;
       const plane = idiv(i, INNER * OW * OH);
       const image = X_AT + plane * (H * W * INNER) + channel;
-      let largest = splatLanes(wide(Number.NEGATIVE_INFINITY), LANES, context);
+      let largest = splatLanes(wide(LEAST), LANES, context);
       for (let ky = 0; ky < KH; ky++) {
         const iy = r * SY - PY + ky * DY;
         if (iy >= 0 && iy < H) {

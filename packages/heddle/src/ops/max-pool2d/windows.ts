@@ -1,5 +1,5 @@
 /** What max pooling and its gradient are, in primitives, and as functions of windows side by side. */
-import { i32 } from '../../core/dtype.js';
+import { type DType, i32, NUMBER_LIMITS } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import type { WindowFunction } from '../../graph/fused-op.js';
 import type { GraphNode } from '../../graph/node.js';
@@ -15,9 +15,12 @@ export const pooledSize = (arg: PoolArg): readonly [number, number] => outputSiz
 
 const around = ({ padding }: PoolArg): number[] => [0, 0, ...padding];
 
+/** What lies around an image: no element is less. */
+export const leastOf = (dtype: DType): number => NUMBER_LIMITS[dtype.name]?.[0] ?? Number.NEGATIVE_INFINITY;
+
 /** (N, C, H, W) → (N, C, outH, outW, kH·kW) */
 function windows(x: GraphNode, arg: PoolArg): GraphNode {
-  const seen = b.window(b.pad(x, around(arg), around(arg), Number.NEGATIVE_INFINITY), arg);
+  const seen = b.window(b.pad(x, around(arg), around(arg), leastOf(x.dtype)), arg);
   return b.reshape(seen, [...seen.shape.slice(0, 4), arg.kernel[0] * arg.kernel[1]]);
 }
 

@@ -25,11 +25,28 @@ function limits(x: GraphNode, { dtype }: Quantized): [least: GraphNode, most: Gr
   return [b.full(x.shape, f32, least), b.full(x.shape, f32, beyond - 1)];
 }
 
+/**
+ * Rounding what was selected, as by max pooling, as the selection of what is rounded first: kernels before it then store bytes.
+ * Both give the same, as rounding never decreases; only a window that holds NaN gives its largest byte instead of 0.
+ */
+function selectedOfRounded(
+  [x, scale, ...zeroPoint]: readonly GraphNode[],
+  to: Quantized,
+): OfIntegers | undefined {
+  if (x!.isLeaf || x!.op !== 'call' || to.dtype !== 'i8' || scale!.size !== 1) return undefined;
+  const { op, arg } = callOf(x!);
+  // Windows side by side are where the values are made.
+  if (!op.selects?.(arg) || op.windows?.(arg, x!)) return undefined;
+  const values = b.call(op, [b.call(quantizeOp, [x!.src[0]!, scale!, ...zeroPoint], to)], arg);
+  return { sums: values, values };
+}
+
 /** x, floats → bytes. A conversion to an integer saturates; NaN becomes 0. */
 export const quantizeOp: FusedOp<Quantized> = {
   name: 'quantizeLinear',
   infer: ([x], { dtype }) => ({ shape: x!.shape, dtype: DTYPES[dtype] }),
   compose: (src, { dtype }) => b.cast(levels(src), DTYPES[dtype]),
+  ofIntegers: selectedOfRounded,
   kernels: [],
 };
 
