@@ -53,7 +53,10 @@ function warpgroupProducts() {
   ];
 }
 
-const toBytes = irFunction(([v]) => k.cast(i8, k.cast(f32, v!)));
+const toBytes = irFunction(([v]) => {
+  const scale = k.splat(k.constant(f32, 0.3), v!.type.lanes);
+  return k.cast(i8, k.alu('rint', [k.alu('div', [k.cast(f32, v!), scale])]));
+});
 
 /** Convolutions as large networks have them, of the tiles that each direction takes first. */
 function warpgroupConvolutions() {

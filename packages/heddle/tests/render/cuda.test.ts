@@ -1,7 +1,7 @@
 /** What the CUDA renderer must get right whatever the kernel: names, numbers, precedence, loops, wide accesses. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type DType, f32, f64, i32, i64 } from '../../src/core/dtype.js';
+import { type DType, f32, f64, i8, i32, i64, u8 } from '../../src/core/dtype.js';
 import type { Location } from '../../src/core/errors.js';
 import {
   alu,
@@ -10,6 +10,7 @@ import {
   block,
   breakLoop,
   bufferParam,
+  cast,
   constant,
   declare,
   type Expr,
@@ -55,6 +56,18 @@ const text = (...body: Statement[]): string => renderCuda(kernel(body));
 
 test('a buffer is const exactly if it is never stored to, and never restrict', () => {
   assert.match(text(writeY(readX(int(3)))), /void k\(const float\* x, float\* y, int n\)/);
+});
+
+test('a quotient that is rounded to a byte is one of a reciprocal, no other is', () => {
+  const quotient = alu('div', [readX(int(0)), readX(int(1))]);
+  const stored = (dtype: DType, e: Expr): string => text(writeY(cast(f32, cast(dtype, e))));
+  for (const dtype of [i8, u8])
+    assert.match(
+      stored(dtype, alu('rint', [quotient])),
+      /saturate_[iu]8\(round_quotient\(x\[0\], x\[1\]\)\)/,
+    );
+  assert.match(stored(i32, alu('rint', [quotient])), /rintf\(x\[0\] \/ x\[1\]\)/);
+  assert.match(stored(i8, quotient), /saturate_i8\(x\[0\] \/ x\[1\]\)/);
 });
 
 test('launch bounds are given on request', () => {

@@ -1,5 +1,5 @@
 /** Expressions of the kernel IR in C++. */
-import { bool, type DType, f32, isHalf, u8 } from '../../core/dtype.js';
+import { bool, type DType, f32, isByte, isHalf, u8 } from '../../core/dtype.js';
 import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { type Axis, type Expr, isPair, type MemoryNode, type Own, type Special } from '../../kernel/ir/ir.js';
@@ -56,6 +56,13 @@ const OWN = {
 } as const satisfies Record<Own, string>;
 
 const isOwn = (name: Special): name is Own => name in OWN;
+
+/** The quotient of floats that is rounded to a byte, if `e` is one. */
+function quotientOf({ src: [from], type }: Expr): Expr | undefined {
+  const isRounded = isByte(type.dtype) && from?.op === 'alu' && from.arg === 'rint';
+  const [of] = isRounded ? (from.src as readonly Expr[]) : [];
+  return of?.op === 'alu' && of.arg === 'div' && of.type.dtype === f32 ? of : undefined;
+}
 
 /** Float operators that vectors have as well. */
 const OPERATORS: Partial<Record<ScalarOp, string>> = { add: '+', sub: '-', mul: '*', div: '/' };
@@ -179,6 +186,12 @@ export class CudaExpressions {
         return this.#alu(e);
       case 'cast': {
         const [from] = e.src as readonly [Expr];
+        const quotient = quotientOf(e);
+        if (quotient)
+          return this.#lanes(`quantized_${dtype.name}`, { ...e, src: quotient.src }, ([a, b]) => {
+            prelude.need('round_quotient');
+            return conversion(prelude, f32, dtype, call('round_quotient', a!, b!));
+          });
         return this.#lanes(`cast_${dtype.name}`, e, ([a]) => conversion(prelude, from.type.dtype, dtype, a!));
       }
       case 'bitcast': {
