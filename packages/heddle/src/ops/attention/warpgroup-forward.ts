@@ -241,7 +241,7 @@ export function attentionGroups(
   const q = mappedRows(p.q, p, [p.batch, p.heads, p.queries], ROWS);
   const k = mappedRows(p.k, p, [p.batch, p.keyHeads, p.keys], tile.across);
   const v = mappedRows(p.v, p, [p.batch, p.keyHeads, p.keys], tile.across);
-  const work = groupWork(p, tile, { q, k, v }, { length: p.queries, heads: p.batch * p.heads });
+  const work = groupWork(p, tile, { q, k, v }, { length: p.queries, heads: p.batch * p.heads, units });
   const kernel = defineKernel(
     'attentionGroups',
     {

@@ -66,20 +66,20 @@ interface KeysPlace {
 
 /** Calls `body` for each block of rows that this one takes: of some heads side by side the first rows first. */
 function eachKeys(body: (at: KeysPlace) => void, context: Context): void {
-  const { blockIdx, gridDim, idiv, work } = context;
-  const { across, batch, down, isCausal, keyHeads, queries, rows, sharing, together } = work;
-  for (let number = blockIdx.x; number < batch * keyHeads * down; number += gridDim.x) {
-    const from = idiv(number, together * down) * together;
-    const beside = Math.min(together, batch * keyHeads - from);
-    const inside = number - from * down;
-    const index = from + (inside % beside);
-    const first = idiv(inside, beside) * rows;
-    const all = idiv(queries + across - 1, across);
-    const skipped = isCausal ? Math.min(idiv(first, across), all) : 0;
-    const each = all - skipped;
-    const batchIndex = idiv(index, keyHeads);
-    body({ batch: batchIndex, head: index % keyHeads, first, skipped, each, tiles: each * sharing });
-  }
+  const { eachTurn, idiv, work } = context;
+  const { across, batch, isCausal, keyHeads, queries, rows, sharing } = work;
+  eachTurn(
+    batch * keyHeads,
+    (index, turn) => {
+      const first = turn * rows;
+      const all = idiv(queries + across - 1, across);
+      const skipped = isCausal ? Math.min(idiv(first, across), all) : 0;
+      const each = all - skipped;
+      const batchIndex = idiv(index, keyHeads);
+      body({ batch: batchIndex, head: index % keyHeads, first, skipped, each, tiles: each * sharing });
+    },
+    context,
+  );
 }
 
 /** The producer: starts the copies of all that the block's warpgroups work on, as soon as there is room. */
@@ -257,7 +257,7 @@ export function keyValueGradientGroups(
   const g = mappedRows(p.g, p, [p.batch, p.heads, p.queries], tile.across);
   const k = mappedRows(p.k, p, [p.batch, p.keyHeads, p.keys], rows);
   const v = mappedRows(p.v, p, [p.batch, p.keyHeads, p.keys], rows);
-  const work = groupWork(p, tile, { q, k, v, g }, { length: p.keys, heads: p.batch * p.keyHeads });
+  const work = groupWork(p, tile, { q, k, v, g }, { length: p.keys, heads: p.batch * p.keyHeads, units });
   const kernel = defineKernel(
     'attentionKeyValueGradientGroups',
     {

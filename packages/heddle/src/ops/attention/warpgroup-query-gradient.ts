@@ -163,7 +163,7 @@ export function queryGradientGroups(p: GradientProblem, tile: GroupTile, units: 
   const g = mappedRows(p.g, p, [p.batch, p.heads, p.queries], rows);
   const k = mappedRows(p.k, p, [p.batch, p.keyHeads, p.keys], tile.across);
   const v = mappedRows(p.v, p, [p.batch, p.keyHeads, p.keys], tile.across);
-  const work = groupWork(p, tile, { q, k, v, g }, { length: p.queries, heads: p.batch * p.heads });
+  const work = groupWork(p, tile, { q, k, v, g }, { length: p.queries, heads: p.batch * p.heads, units });
   const kernel = defineKernel(
     'attentionQueryGradientGroups',
     {

@@ -23,7 +23,7 @@ export const THREADS = 128;
 export const REGISTERS = { 2: { producer: 40, consumer: 232 }, 3: { producer: 32, consumer: 160 } } as const;
 
 /** Bytes of keys and values of heads that are worked on side by side: they stay in the cache that all multiprocessors share. */
-const CACHED = 24 * 2 ** 20;
+const CACHED = 32 * 2 ** 20;
 
 /** Elements of a row of a tile: panels of 128 bytes, or of what divides a head's features. */
 export const panelOf = (width: number): number => (width % 64 === 0 ? 64 : width % 32 === 0 ? 32 : 16);
@@ -96,18 +96,21 @@ export interface GroupWork {
 /** The sources as the copy engine takes them. */
 export type MappedSources = Readonly<Record<'q' | 'k' | 'v', MappedRows>> & { readonly g?: MappedRows };
 
-/** @param length rows of a head that blocks take @param heads of all batches */
+/** @param length rows of a head that blocks take @param heads of all batches @param units blocks at once */
 export function groupWork(
   p: AttentionProblem,
   tile: GroupTile,
   { q, k, v, g = q }: MappedSources,
-  { length, heads }: { readonly length: number; readonly heads: number },
+  { length, heads, units }: { readonly length: number; readonly heads: number; readonly units: number },
 ): GroupWork {
   const { batch, keyHeads, keys, width } = p;
   const rows = ROWS * tile.groups;
   const panel = panelOf(width);
   const sharing = p.heads / keyHeads;
+  // Rows of a quarter of the blocks' number of heads fill whole rounds, and four blocks at once read what a head has.
+  const quarter = Math.max(1, Math.floor(units / 4));
   const cached = Math.floor((CACHED * heads) / (4 * keys * width * keyHeads * batch));
+  const most = Math.max(cached, quarter);
   const repeats = ({ batch, head }: MappedRows): Repeats => ({ batch, head });
   return {
     ...tile,
@@ -117,7 +120,7 @@ export function groupWork(
     scale: p.scale,
     scale2: p.scale * Math.LOG2E,
     down: Math.ceil(length / rows),
-    together: Math.min(heads, Math.max(1, cached)),
+    together: heads <= most ? heads : most - (most % quarter),
     ...{ q: repeats(q), k: repeats(k), v: repeats(v), g: repeats(g) },
     cast: asCast(p.dtype),
   };
@@ -130,6 +133,7 @@ export interface GroupContext extends Intrinsics {
   readonly THREADS: number;
   readonly groupOf: typeof groupOf;
   readonly eachBlock: typeof eachBlock;
+  readonly eachTurn: typeof eachTurn;
   readonly startRows: typeof startRows;
   readonly startColumns: typeof startColumns;
   readonly maskScores: typeof maskScores;
@@ -151,16 +155,38 @@ export interface QueriesPlace {
 
 /** Calls `body` for each block of rows that this one takes: of some heads side by side the last rows first. */
 function eachBlock(body: (at: QueriesPlace) => void, context: GroupContext): void {
-  const { blockIdx, gridDim, idiv, work } = context;
-  const { across, batch, down, heads, isCausal, keys, rows, together } = work;
-  for (let number = blockIdx.x; number < batch * heads * down; number += gridDim.x) {
-    const from = idiv(number, together * down) * together;
-    const beside = Math.min(together, batch * heads - from);
-    const inside = number - from * down;
-    const index = from + (inside % beside);
-    const first = (down - 1 - idiv(inside, beside)) * rows;
-    const end = isCausal ? Math.min(keys, first + rows) : keys;
-    body({ batch: idiv(index, heads), head: index % heads, first, tiles: idiv(end + across - 1, across) });
+  const { eachTurn, idiv, work } = context;
+  const { across, batch, down, heads, isCausal, keys, rows } = work;
+  eachTurn(
+    batch * heads,
+    (index, turn) => {
+      const first = (down - 1 - turn) * rows;
+      const end = isCausal ? Math.min(keys, first + rows) : keys;
+      body({ batch: idiv(index, heads), head: index % heads, first, tiles: idiv(end + across - 1, across) });
+    },
+    context,
+  );
+}
+
+/**
+ * Calls `body` with the heads and the blocks of rows that this block takes, the longest first. Every other round goes backwards:
+ * who had the longest has the shortest then, and all end at about the same time.
+ */
+function eachTurn(
+  heads: number,
+  body: (index: number, turn: number) => void,
+  { blockIdx, gridDim, idiv, work }: GroupContext,
+): void {
+  const { down, together } = work;
+  for (let begin = 0; begin < heads * down; begin += gridDim.x) {
+    const isForward = idiv(begin, gridDim.x) % 2 === 0;
+    const number = begin + (isForward ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    if (number < heads * down) {
+      const from = idiv(number, together * down) * together;
+      const beside = Math.min(together, heads - from);
+      const inside = number - from * down;
+      body(from + (inside % beside), idiv(inside, beside));
+    }
   }
 }
 
@@ -216,4 +242,4 @@ function toOperand(words: Memory, sums: Memory, count: number, context: GroupCon
       words[k][j] = bitcast(u32, work.cast(vec2(sums[8 * k + 2 * j], sums[8 * k + 2 * j + 1])));
 }
 
-export const GROUP = { groupOf, eachBlock, startRows, startColumns, maskScores, toOperand };
+export const GROUP = { groupOf, eachBlock, eachTurn, startRows, startColumns, maskScores, toOperand };
