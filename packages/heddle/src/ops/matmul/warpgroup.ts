@@ -309,9 +309,9 @@ function turn(bs: Memory, stage: number, warp: number, context: PipelineContext)
 }
 
 /**
- * Reads a warpgroup's rows of A that lie across K, as wgmma takes a left operand in registers: while the products of the stage
- * before are summed, and for which it waits, since they read the words. A thread's two rows are neighbours
- * in memory (`rowInTile`): the words that half a warp reads at a time lie in different banks.
+ * Reads a warpgroup's rows of A that lie across K, as wgmma takes a left operand in registers. The products of the stage before
+ * are awaited first, since they read the words: were others read meanwhile, ptxas (13.0) would give both the same registers.
+ * A thread's two rows are neighbours in memory (`rowInTile`): the words that half a warp reads at a time lie in different banks.
  */
 function readTurned(
   words: Memory,
@@ -321,11 +321,11 @@ function readTurned(
   group: number,
   context: PipelineContext,
 ): void {
-  const { bitcast, groupBarrier, idiv, lane, load2, local, rowInTile, threadIdx, u32, waitWgmma, warpId } =
-    context;
+  const { bitcast, groupBarrier, idiv, lane, load2, rowInTile, threadIdx, u32, waitWgmma, warpId } = context;
   const { work, ROWS, THREADS, WARPS } = context;
   const { depth, each, step, together } = work;
-  const next = local(u32, each * idiv(depth, step), 4);
+  waitWgmma(sums, 0);
+  waitWgmma(words, 0);
   const row = rowInTile(threadIdx.x % THREADS, 0, context);
   const line = threadIdx.x % 4;
   for (let e = 0; e < each; e++) {
@@ -333,15 +333,12 @@ function readTurned(
     for (let k = 0; k < idiv(depth, 4); k++) {
       const v = load2(as, stage, 0, panel + 4 * k + line, row % 32);
       const n = e * idiv(depth, step) + idiv(k, 2);
-      next[n][2 * (k % 2)] = bitcast(u32, lane(v, 0));
-      next[n][2 * (k % 2) + 1] = bitcast(u32, lane(v, 1));
+      words[n][2 * (k % 2)] = bitcast(u32, lane(v, 0));
+      words[n][2 * (k % 2) + 1] = bitcast(u32, lane(v, 1));
     }
   }
   // One lane will say for all that they have read.
   groupBarrier(WARPS + warpId, 32);
-  waitWgmma(sums, 0);
-  waitWgmma(words, 0);
-  for (let n = 0; n < each * idiv(depth, step); n++) for (let j = 0; j < 4; j++) words[n][j] = next[n][j];
 }
 
 /**
@@ -512,7 +509,7 @@ export function byWarpgroups(
         let number = 0;
         eachTile((at) => {
           // Stages of the other warpgroup's tiles are passed over.
-          if (alternate && number % 2 !== group) goOn(at.end - at.from);
+          if (alternate && number % 2 !== group) goOn(Math.max(at.end - at.from, 0));
           else sum(at);
           number += 1;
         }, context);
