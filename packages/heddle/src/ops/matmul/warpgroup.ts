@@ -183,6 +183,8 @@ interface WarpgroupWork extends ResultWork {
   readonly share: number;
   readonly depth: number;
   readonly step: number;
+  /** Of a stage's steps those that a term has: it may be shorter than a stage, as one of few channels. */
+  readonly filled: number;
   readonly a: OperandTiles;
   readonly b: OperandTiles;
   /** Warps that turn B: the last ones of those that the producer is of. */
@@ -354,12 +356,12 @@ function multiply(
   context: PipelineContext,
 ): void {
   const { commitWgmma, fenceWgmma, idiv, wgmma, work, ROWS } = context;
-  const { a, b, depth, each, step, together } = work;
+  const { a, b, depth, each, filled, step, together } = work;
   const { as, bs } = ring;
   const bAlongK = b.k || b.turned;
   fenceWgmma(sums);
   if (a.turned) fenceWgmma(words);
-  for (let k = 0; k < depth; k += step) {
+  for (let k = 0; k < filled; k += step) {
     for (let e = 0; e < each; e++) {
       const part = ((group % together) * each + e) * ROWS;
       if (a.turned) wgmma(sums, e, words, idiv(e * depth + k, step), bs, stage, 0, 0, k);
@@ -559,6 +561,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
   const { columns, splits } = tile;
   const rows = rowsOf(tile);
   const depth = depthOf(dtype);
+  const step = wgmmaDepth(dtype.bytes);
   const width = widthOf(columns, out);
   const down = Math.ceil(M / rows);
   const across = Math.ceil(N / columns);
@@ -574,7 +577,7 @@ function workOf(p: WarpgroupProblem, tile: WarpgroupTile, kept: Kept): Warpgroup
     band: Math.min(down, 2 ** Math.round(Math.log2(Math.sqrt((units * columns) / rows)))),
     total: down * across * batches * splits,
     share: Math.ceil(Math.max(...lengths) / splits),
-    step: wgmmaDepth(dtype.bytes),
+    ...{ step, filled: Math.min(depth, Math.ceil(p.K / step) * step) },
     panels: columns / width,
     a: p.a.tiles,
     b: p.b.tiles,
