@@ -79,6 +79,8 @@ export interface Reordered {
   readonly order: readonly number[];
   /** It gains nothing by that: it is computed so where its first source is in that order anyway. Default: false. */
   readonly follows?: boolean;
+  /** Microseconds that it takes less in that order, where a model says so. Default: 0. */
+  readonly saves?: number;
   /** The result in that order, of the sources in that order. */
   make(src: readonly GraphNode[]): GraphNode;
 }

@@ -37,8 +37,14 @@ const isElementwise = ({ op }: GraphNode): boolean =>
 /** Maps before one that is computed in another order: how many of a chain are, too. */
 const DEEPEST = 64;
 
-/** Elements that each run converts from one order to another may be at most this share of those that gain by theirs. */
+/**
+ * Elements that each run converts from one order to another may be at most this share of those that gain by theirs, unless all
+ * conversions take less than is saved.
+ */
 const MOST_CONVERTED = 0.5;
+
+/** Microseconds of a conversion: to begin it, and for a byte that it moves. On an H200, 2026-11-23. */
+const CONVERSION = { start: 3, byte: 1 / 1.5e6 } as const;
 
 /**
  * `roots` with what is faster in another order of dimensions computed in it; the same roots if nothing is.
@@ -57,7 +63,8 @@ export function reordered(
   if (!nodes.some(isFaster)) return roots;
   const orders = new Orders(target, constants);
   const made = orders.of(roots);
-  return orders.converted <= MOST_CONVERTED * orders.gaining ? made : roots;
+  const isLittle = orders.converted <= MOST_CONVERTED * orders.gaining;
+  return isLittle || orders.converting < orders.saved ? made : roots;
 }
 
 function orderOf(node: GraphNode, target: Target): Reordered | undefined {
@@ -70,6 +77,9 @@ class Orders {
   /** Elements that are converted, and elements that reordered ops read and write. */
   converted = 0;
   gaining = 0;
+  /** Microseconds of the conversions, and those that reordered ops take less. */
+  converting = 0;
+  saved = 0;
   readonly #target: Target;
   /** What depends on constants alone. */
   readonly #constants: Set<GraphNode>;
@@ -169,6 +179,7 @@ class Orders {
       // Without a kernel for the order that it is in, it gains whatever the conversion costs.
       if (!hasKernel(node, this.#target)) this.gaining = Number.POSITIVE_INFINITY;
       this.gaining += node.size;
+      this.saved += way.saves ?? 0;
       return { order: way.order, values: way.make(sources) };
     }
     if (hasKernel(node, this.#target) || !node.src.some((s) => this.#ordered.has(s))) return undefined;
@@ -231,7 +242,9 @@ class Orders {
   }
 
   #convert(node: GraphNode): void {
-    if (!this.#constants.has(node)) this.converted += node.size;
+    if (this.#constants.has(node)) return;
+    this.converted += node.size;
+    this.converting += CONVERSION.start + CONVERSION.byte * node.size * node.dtype.bytes;
   }
 
   #mapped(node: GraphNode, order: Order, depth: number): GraphNode {

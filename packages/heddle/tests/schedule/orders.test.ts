@@ -22,7 +22,7 @@ import {
   type Tensor,
   useDevice,
 } from '../../src/index.js';
-import type { Target } from '../../src/kernel/ir/target.js';
+import { H200, type Target } from '../../src/kernel/ir/target.js';
 import { closeDevices } from '../../src/runtime/registry.js';
 import { SIM_TARGET } from '../../src/runtime/sim/launch.js';
 import { reordered } from '../../src/schedule/orders.js';
@@ -219,4 +219,17 @@ test('the device of the tests agrees with the CPU, in whatever order it computes
   const expected = await valuesOf(stepOf(true).map((t) => t.node));
   useDevice(name);
   assertSame(actual, expected);
+});
+
+test('a convolution by itself is converted where that takes less than warpgroups save', () => {
+  const own: Target = { ...H200, libraries: new Set() };
+  const isConverted = (channels: number, side: number): boolean => {
+    const images = randn([64, channels, side, side], { dtype: bf16 }).realize();
+    const weight = randn([channels, channels, 3, 3], { dtype: bf16 }).realize();
+    const roots = [conv2d(images, weight, undefined, { padding: 1 }).node];
+    return reordered(roots, own) !== roots;
+  };
+  assert.ok(isConverted(256, 16), 'many products for each element');
+  assert.ok(!isConverted(32, 16), 'few products for each element');
+  assert.ok(!isConverted(256, 1), 'little work');
 });
