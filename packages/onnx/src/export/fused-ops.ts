@@ -10,7 +10,7 @@ import { argOf, type GraphNode } from 'heddle/internal/graph/node.js';
 import type { Conv2dArg } from 'heddle/internal/ops/conv2d/arg.js';
 import type { SelectArg } from 'heddle/internal/ops/index-add/op.js';
 import type { PoolArg } from 'heddle/internal/ops/max-pool2d/windows.js';
-import type { Quantized } from 'heddle/internal/ops/quantize/op.js';
+import type { Quantized } from 'heddle/internal/ops/quantize/arg.js';
 import type { StandardizeArg } from 'heddle/internal/ops/standardize/op.js';
 import type { Emission } from './emission.js';
 import { type Attributes, float, int, ints, text } from './graph-writer.js';

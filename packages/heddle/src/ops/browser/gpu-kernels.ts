@@ -33,3 +33,4 @@ export const scatterAddChoice = none('scatterAdd-cuda');
 export const argsortChoice = none('argsort-cuda');
 export const reorderedBy = (): NonNullable<FusedOp['reordered']> => () => undefined;
 export const poolingLast = reorderedBy;
+export const selectedOfRounded = (): undefined => undefined;

@@ -17,6 +17,7 @@ export {
   maxPoolPositionsChoice,
   poolingLast,
 } from '../max-pool2d/choose-cuda.js';
+export { selectedOfRounded } from '../quantize/selected.js';
 export { backwardChoice, forwardChoice } from '../recurrent/choose-cuda.js';
 export { scanChoice } from '../scan/choose-cuda.js';
 export { lastAtChoice, scatterAddChoice } from '../scatter/choose-cuda.js';

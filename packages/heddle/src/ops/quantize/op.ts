@@ -3,15 +3,12 @@
  * zeroPoint), rounded half to even, and x ≈ (q − zeroPoint) · scale. These are elementwise ops without kernels of their own,
  * fused with what is around them.
  */
+import { selectedOfRounded } from '#ops/gpu-kernels.js';
 import { DTYPES, f32, i8, i32, NUMBER_LIMITS, u8 } from '../../core/dtype.js';
 import * as b from '../../graph/build.js';
 import { callOf, type FusedOp, type OfIntegers } from '../../graph/fused-op.js';
 import { GraphNode } from '../../graph/node.js';
-
-/** What values are rounded to. The sources are (x, scale) or (x, scale, zeroPoint), the last two broadcast to x. */
-export interface Quantized {
-  readonly dtype: 'i8' | 'u8';
-}
+import type { Quantized } from './arg.js';
 
 /** round(x / scale) + zeroPoint, in f32. */
 function levels([x, scale, zeroPoint]: readonly GraphNode[]): GraphNode {
@@ -25,28 +22,12 @@ function limits(x: GraphNode, { dtype }: Quantized): [least: GraphNode, most: Gr
   return [b.full(x.shape, f32, least), b.full(x.shape, f32, beyond - 1)];
 }
 
-/**
- * Rounding what was selected, as by max pooling, as the selection of what is rounded first: kernels before it then store bytes.
- * Both give the same, as rounding never decreases; only a window that holds NaN gives its largest byte instead of 0.
- */
-function selectedOfRounded(
-  [x, scale, ...zeroPoint]: readonly GraphNode[],
-  to: Quantized,
-): OfIntegers | undefined {
-  if (x!.isLeaf || x!.op !== 'call' || to.dtype !== 'i8' || scale!.size !== 1) return undefined;
-  const { op, arg } = callOf(x!);
-  // Windows side by side are where the values are made.
-  if (!op.selects?.(arg) || op.windows?.(arg, x!)) return undefined;
-  const values = b.call(op, [b.call(quantizeOp, [x!.src[0]!, scale!, ...zeroPoint], to)], arg);
-  return { sums: values, values };
-}
-
 /** x, floats → bytes. A conversion to an integer saturates; NaN becomes 0. */
 export const quantizeOp: FusedOp<Quantized> = {
   name: 'quantizeLinear',
   infer: ([x], { dtype }) => ({ shape: x!.shape, dtype: DTYPES[dtype] }),
   compose: (src, { dtype }) => b.cast(levels(src), DTYPES[dtype]),
-  ofIntegers: selectedOfRounded,
+  ofIntegers: (src, to) => selectedOfRounded(quantizeOp, src, to),
   kernels: [],
 };
 

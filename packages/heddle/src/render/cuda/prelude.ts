@@ -150,10 +150,9 @@ const PARTS = {
     text: () =>
       inline(
         'float round_quotient(float a, float b)',
-        `const float k = fabsf(b) < 0x1p-60f ? 0x1p80f : fabsf(b) > 0x1p60f ? 0x1p-80f : 1.0f;
-  const float n = a * k, d = b * k, r = 1.0f / d, q = n * r;
+        `const float k = fabsf(b) < 0x1p-60f ? 0x1p80f : fabsf(b) > 0x1p60f ? 0x1p-80f : 1, n = a * k, d = b * k, r = 1 / d, q = n * r;
   const float once = fmaf(fmaf(-d, q, n), r, q);
-  return rintf(fabsf(q) < 512.0f ? fmaf(fmaf(-d, once, n), r, once) : q);`,
+  return rintf(fabsf(q) < 512 ? fmaf(fmaf(-d, once, n), r, once) : q);`,
       ),
   },
   // Conversions to integers: towards zero, saturating, NaN → 0.
