@@ -309,8 +309,8 @@ function ladderTable({ steps, ...run }, file) {
   const size = Math.max(...steps.map((s) => s.size));
   const rows = steps
     .filter((s) => s.size === size)
-    .map(({ rung, median, gflops, ofPeer }) => [
-      rung,
+    .map(({ rung, arithmetic, median, gflops, ofPeer }) => [
+      arithmetic ? `${rung}, ${arithmetic}` : rung,
       us(median),
       `${round(gflops / 1000)} TFLOP/s`,
       ofPeer === undefined ? '' : `${round(100 * ofPeer)} %`,

@@ -44,7 +44,9 @@ export function ladderChart(results: LadderResults | TransposeResults): string {
       })),
     });
   }
-  const steps = results.steps.filter((s) => s.size === size && !/tf32|f16|fp16|tensor cores/.test(s.rung));
+  const steps = results.steps.filter(
+    (s) => s.size === size && !s.arithmetic && !/tf32|f16|fp16|tensor cores/.test(s.rung),
+  );
   const best = steps.find((s) => s.ofPeer !== undefined);
   return draw(results, {
     title: `the ladder at ${results.benchmark === 'conv' ? `${size} channels` : `${size}³`}, f32`,
