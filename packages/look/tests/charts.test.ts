@@ -1,6 +1,11 @@
 /** Charts are well-formed, have what they are asked for, and can be read by everyone. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import type { LookPackage } from 'heddle/internal/cli/packages.js';
 import sharp from 'sharp';
 import * as look from '../src/index.js';
@@ -116,5 +121,23 @@ test('a PNG has the colours for the ground it is drawn on', async () => {
     const other = scheme === 'light' ? 'dark' : 'light';
     for (const color of [PAPER, SERIES[0]!, SERIES[1]!])
       assert(!found.has(color[other]), `${scheme} ${color[other]}`);
+  }
+});
+
+test('a machine without fonts is told so, once', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'heddle-fonts-'));
+  const program = `
+    import { toPng } from ${JSON.stringify(new URL('../src/index.js', import.meta.url).href)};
+    const svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text y="9">a</text></svg>';
+    for (let i = 0; i < 2; i++) await toPng(svg);`;
+  try {
+    const config = join(folder, 'fonts.conf');
+    writeFileSync(config, '<?xml version="1.0"?><fontconfig></fontconfig>');
+    const env = { ...process.env, FONTCONFIG_FILE: config };
+    const args = ['--input-type=module', '-e', program];
+    const { stderr } = await promisify(execFile)(process.execPath, args, { env });
+    assert.equal(stderr.match(/this machine has no fonts/g)?.length, 1, stderr);
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });
