@@ -122,6 +122,7 @@ const fileOf = (root, target) =>
     .replace(/^#platform\//, `${root}/core/platform/node/`)
     .replace(/^#engine\//, `${root}/engine/node/`)
     .replace(/^#ops\//, `${root}/ops/node/`)
+    .replace(/^#schedule\//, `${root}/schedule/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** @param {string} root @param {string} path */

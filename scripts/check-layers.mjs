@@ -71,6 +71,7 @@ const fileOf = (target) =>
     .replace(/^#platform\//, `${root}/core/platform/node/`)
     .replace(/^#engine\//, `${root}/engine/node/`)
     .replace(/^#ops\//, `${root}/ops/node/`)
+    .replace(/^#schedule\//, `${root}/schedule/node/`)
     .replace(/^#runtime\//, `${root}/runtime/node/`);
 
 /** What each file imports. @type {Map<string, Set<string>>} */

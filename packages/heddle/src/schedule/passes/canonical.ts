@@ -3,6 +3,7 @@
  * target replaced by their composition. Structure only: two graphs with the same fingerprint run the same program.
  */
 
+import { reordered } from '#schedule/orders.js';
 import { f64 } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
@@ -14,7 +15,6 @@ import { convert, type Scalar } from '../../kernel/ir/ops.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { inIntegers } from '../integers.js';
 import { inF32, kernelOf } from '../kernel-choice.js';
-import { reordered } from '../orders.js';
 import { inTwo, spreadNodes } from './parts.js';
 
 const sources = (node: GraphNode): readonly GraphNode[] => (node.isLeaf ? [] : node.src);
