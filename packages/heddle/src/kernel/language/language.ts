@@ -319,7 +319,10 @@ export interface Intrinsics {
   fenceWgmma(sums: Memory): void;
   /** Makes a group of the `wgmma` of this warpgroup since the last. */
   commitWgmma(): void;
-  /** Waits until at most the `n` groups of `wgmma` committed last still work; n is a constant. `sums` may be read after it. */
+  /**
+   * Waits until at most the `n` groups of `wgmma` committed last still work; n is a constant. `sums` may be read after it. Cast them
+   * to f16 two at a time, `f16(vec2(a, b))`: ptxas 13.0 has moved casts of single ones in front of the wait.
+   */
   waitWgmma(sums: Memory, n: number): void;
   /** Waits at barrier `id`, 1 to 15, until `threads` of the block have come, a multiple of 32. */
   groupBarrier(id: number, threads: number): void;
