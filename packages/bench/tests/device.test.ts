@@ -32,6 +32,7 @@ import {
 } from '../src/report.js';
 import { runStartBench } from '../src/start.js';
 import { runTransposeBench } from '../src/transpose.js';
+import { WARPGROUP_LADDER } from '../src/warpgroup-ladder.js';
 
 useDevice('cpu');
 
@@ -145,7 +146,10 @@ test('matmul: every rung of the ladder, the product in each precision, then the 
   assert.ok(results.steps.every((s) => s.median > 0 && Math.abs(s.ofPeer! * s.median - 5) < 0.01));
   assert.match(productsReport(results), /^torch eager, f32 +16³ +5\.00 +1\.6 G +100\.00 %$/m);
   const chart = ladderChart(results);
-  assert.equal(barsOf(chart), rungs.filter((r) => !/tf32|f16/.test(r)).length);
+  // The chart compares like with like: what multiplies in f32.
+  const bf16Rungs = results.steps.filter((s) => s.arithmetic === 'bf16').map((s) => s.rung);
+  assert.deepEqual(bf16Rungs, Object.keys(WARPGROUP_LADDER));
+  assert.equal(barsOf(chart), rungs.filter((r) => !bf16Rungs.includes(r) && !/tf32|f16/.test(r)).length);
   assert.match(chart, /the ladder at 16³, f32.*>rate \(TFLOP\/s\)<.*>the fastest peer</s);
   await assert.rejects(runMatmulBench(), /the ladder is for GPUs, cpu is none/);
 });
