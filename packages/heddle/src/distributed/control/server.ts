@@ -209,8 +209,9 @@ export class ControlServer {
         return;
       case 'bye':
         seat.hasEnded = true;
-        this.#store.leave(seat.member.rank);
+        // First, so that whoever waits for this rank in vain knows that it has left.
         for (const { channel } of this.#others(seat)) channel.send({ kind: 'left', rank: seat.member.rank });
+        this.#store.leave(seat.member.rank);
         seat.channel.send({ kind: 'noted' });
         this.#notice();
         return;
