@@ -1,5 +1,4 @@
 /** Scheduled graphs as device programs. */
-import { env } from '../core/env.js';
 import { debug } from '../core/log.js';
 import { during, type PhaseTimes, phasesSince, phaseTimes } from '../core/phases.js';
 import type { GraphNode } from '../graph/node.js';
@@ -7,7 +6,8 @@ import type { Device, DeviceBuffer, Launch, Program } from '../runtime/device.js
 import type { Schedule } from '../schedule/launch.js';
 import { type ScheduleOptions, schedule } from '../schedule/schedule.js';
 import { keptSchedule } from './kept-schedule.js';
-import { compiledAlone, type Profile, type ProfileOptions, profileProgram } from './profile.js';
+import { LaunchLog } from './launch-log.js';
+import { type Profile, type ProfileOptions, profileProgram } from './profile.js';
 import { BufferStorage, requireOn } from './storage.js';
 import type { Tuner } from './tuner.js';
 
@@ -76,8 +76,8 @@ export function launchesOf(schedule: Schedule, leaves: number): Launch[] {
 /** What a device makes of the launches. */
 interface Made {
   readonly program: Program;
-  /** With HEDDLE_DEBUG=2, each launch separately, to be timed. */
-  readonly single: readonly Program[];
+  /** What runs instead with HEDDLE_DEBUG=2. */
+  readonly log: LaunchLog | undefined;
 }
 
 /** A compiled graph. Slots are the leaves' buffers, the results', and the arena. */
@@ -108,8 +108,7 @@ export class CompiledGraph {
   #make(): Made {
     if (this.#made) return this.#made;
     const program = this.device.compile(this.#launches);
-    const single = env('HEDDLE_DEBUG') >= 2 ? this.#launches.map((l) => compiledAlone(this.device, l)) : [];
-    this.#made = { program, single };
+    this.#made = { program, log: LaunchLog.of(this.device, this.#launches, this.schedule) };
     debug(1, () => `compiled ${this.launches} launches: ${phasesSince(this.#before) || 'less than 1 ms'}`);
     return this.#made;
   }
@@ -133,9 +132,8 @@ export class CompiledGraph {
     const results: BufferStorage[] = [];
     try {
       const slots = this.#memory(leaves, results, label, given);
-      const { program, single } = this.#make();
-      if (single.length > 0) for (let i = 0; i < times; i++) this.#timed(single, slots);
-      else program.run(slots, times);
+      const { program, log } = this.#make();
+      (log ?? program).run(slots, times);
     } catch (error) {
       // At once: the collector would find them only when the program waits for something.
       results.forEach((result, i) => {
@@ -184,25 +182,8 @@ export class CompiledGraph {
     return slots;
   }
 
-  /** Launch by launch, with a line for each. */
-  #timed(single: readonly Program[], slots: readonly DeviceBuffer[]): void {
-    single.forEach((program, i) => {
-      const us = this.#time(() => program.run(slots));
-      const { work, level } = this.schedule.launches[i]!;
-      const what = 'kernel' in work ? `${work.kernel.name}  grid ${work.grid.join('×')}` : work.library.name;
-      debug(2, () => `${us.toFixed(us < 100 ? 1 : 0).padStart(8)} µs  level ${level}  ${what}`);
-    });
-  }
-
-  #time(work: () => void): number {
-    if (this.device.timeSync) return this.device.timeSync(work);
-    const started = performance.now();
-    work();
-    return (performance.now() - started) * 1000;
-  }
-
   dispose(): void {
-    for (const program of this.#made?.single ?? []) program.dispose();
+    this.#made?.log?.dispose();
     this.#arena?.release();
     this.#arena = undefined;
     this.#made?.program.dispose();

@@ -2,6 +2,7 @@
 import { type CarriedFiles, carrying } from '../runtime/carried-files.js';
 import type { Device, DeviceBuffer, Program } from '../runtime/device.js';
 import type { Schedule } from '../schedule/launch.js';
+import { LaunchLog } from './launch-log.js';
 import { type Profile, type ProfileOptions, profileProgram } from './profile.js';
 import { launchesOf, resultBytes } from './program.js';
 import { BufferStorage } from './storage.js';
@@ -19,6 +20,8 @@ export class ResidentProgram {
   /** In the order of the schedule's. */
   readonly leaves: readonly ResidentLeaf[];
   readonly #program: Program;
+  /** What runs instead with HEDDLE_DEBUG=2. */
+  readonly #log: LaunchLog | undefined;
   /** Of each slot of the program. */
   readonly #memory: readonly BufferStorage[];
   readonly #slots: readonly DeviceBuffer[];
@@ -43,7 +46,9 @@ export class ResidentProgram {
       if ('input' in leaf) inputs[leaf.input] = slot;
     });
     this.#inputs = inputs;
-    this.#program = device.compile(launchesOf(schedule, leaves.length));
+    const launches = launchesOf(schedule, leaves.length);
+    this.#program = device.compile(launches);
+    this.#log = LaunchLog.of(device, launches, schedule);
   }
 
   get launches(): number {
@@ -71,7 +76,7 @@ export class ResidentProgram {
 
   /** Run on what the inputs have been written with. */
   run(): void {
-    this.#program.run(this.#slots);
+    (this.#log ?? this.#program).run(this.#slots);
   }
 
   /** Device time of a run on what the inputs have been written with. */
@@ -94,6 +99,7 @@ export class ResidentProgram {
   /** Give the memory back. Constants stay, since others may have them. */
   dispose(): void {
     this.#program.dispose();
+    this.#log?.dispose();
     this.#memory.forEach((storage, slot) => {
       const leaf = this.leaves[slot];
       if (!leaf || 'input' in leaf) storage.release();
