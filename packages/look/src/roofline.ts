@@ -37,7 +37,7 @@ const NAMED = 6;
 /** Diameter of a launch that takes all of the time; its area goes with its share. */
 const LARGEST = 52;
 /** The colour of each arithmetic stays the same from chart to chart. */
-const PRECISIONS = ['f32', 'tf32', 'bf16', 'f16'];
+const PRECISIONS = ['f32', 'tf32', 'bf16', 'f16', 'i8'];
 
 /**
  * Each launch that computes, by its operations per byte and per second, both axes logarithmic, under the roofs of

@@ -6,12 +6,15 @@ import type { Device } from '../runtime/device.js';
 import { rounded, spreadOf } from './figures.js';
 import { product } from './workload.js';
 
+/** What products are computed of: i8 with sums in i32. */
+export type ProductKind = Arithmetic | 'i8';
+
 /** What the device reaches in the same run. */
 export interface Ceilings {
   /** Read and written, GB/s: the faster of a device copy and a copying kernel. */
   readonly copy: number;
   /** The fastest matrix product of each kind, GFLOP/s: this library's or the peer's. */
-  readonly products: Readonly<Partial<Record<Arithmetic, number>>>;
+  readonly products: Readonly<Partial<Record<ProductKind, number>>>;
 }
 
 /** @throws ArgumentError on the simulator */

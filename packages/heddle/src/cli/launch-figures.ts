@@ -2,16 +2,18 @@
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { topological } from '../core/node.js';
-import { ARITHMETICS, type Arithmetic } from '../core/precision.js';
+import { ARITHMETICS } from '../core/precision.js';
 import type { LaunchProfile } from '../engine/profile.js';
+import { ASYNCHRONOUS, wgmmaDepth } from '../kernel/ir/asynchronous.js';
 import { type Cost, costOfThread } from '../kernel/ir/cost.js';
 import type { Node } from '../kernel/ir/ir.js';
+import { operandsOf } from '../kernel/ir/operands.js';
 import type { Target } from '../kernel/ir/target.js';
 import { locationOf } from '../kernel/ir/walk.js';
 import { compile } from '../kernel/passes/pipeline.js';
 import { type KernelLaunch, type Launch, nameOfLaunch } from '../runtime/device.js';
 import type { FusedCall } from '../schedule/launch.js';
-import type { Ceilings } from './ceilings.js';
+import type { Ceilings, ProductKind } from './ceilings.js';
 import { rounded } from './figures.js';
 
 export interface LaunchFigures {
@@ -24,8 +26,8 @@ export interface LaunchFigures {
   readonly bytes: number;
   /** Floating-point operations, a multiply-add being two: by the op's definition, else as the kernel's loops say. */
   readonly flops?: number;
-  /** What its products are computed in: tf32 and bf16 on tensor cores. */
-  readonly precision: Arithmetic;
+  /** What its products are computed in: all but f32 on tensor cores. */
+  readonly precision: ProductKind;
   /** The least time that the roofline allows / its time. */
   readonly ofRoofline: number;
   readonly grid?: readonly number[];
@@ -58,11 +60,10 @@ export function figuresOf(
     const sum = call ? sums.get(call)! : 0;
     return call?.flops === undefined || sum === 0 ? counted[i] : (call.flops * weights[i]!) / sum;
   });
-  const products: Partial<Record<Arithmetic, number>> = { ...measured.products };
+  const products: Partial<Record<ProductKind, number>> = { ...measured.products };
   launches.forEach(({ launch, us }, i) => {
     const precision = precisionOf(launch);
-    const kind = products[precision] === undefined ? 'f32' : precision;
-    products[kind] = Math.max(products[kind] ?? 0, rounded((flops[i] ?? 0) / us / 1e3));
+    products[precision] = Math.max(products[precision] ?? 0, rounded((flops[i] ?? 0) / us / 1e3));
   });
   const ceilings = { ...measured, products };
   return {
@@ -103,33 +104,58 @@ function figuresOfLaunch(
   };
 }
 
-/** Instructions of tensor cores: their precision, and the operations of one, which 32 threads share. */
-const TENSOR_CORES: Readonly<Record<string, { readonly precision: Arithmetic; readonly flops: number }>> = {
-  mma: { precision: 'tf32', flops: 2 * 16 * 8 * 8 },
-  mmaF16: { precision: 'f16', flops: 2 * 16 * 8 * 16 },
-  mmaBf16: { precision: 'bf16', flops: 2 * 16 * 8 * 16 },
+/** What tensor cores multiply at once. */
+interface TensorProduct {
+  readonly precision: ProductKind;
+  /** Operations of each of the threads that share it, a multiply-add being two. */
+  readonly flops: number;
+}
+
+/** Of a warp, m16n8k… */
+const warpProduct = (precision: ProductKind, depth: number): TensorProduct => ({
+  precision,
+  flops: (2 * 16 * 8 * depth) / 32,
+});
+
+const WARP_PRODUCTS: Readonly<Record<string, TensorProduct>> = {
+  mma: warpProduct('tf32', 8),
+  mmaF16: warpProduct('f16', 16),
+  mmaBf16: warpProduct('bf16', 16),
+  mmaI8: warpProduct('i8', 32),
 };
-const WARP = 32;
+
+function tensorProductOf(node: Node): TensorProduct | undefined {
+  if (node.op === 'intrinsic') return WARP_PRODUCTS[node.arg];
+  if (node.op !== 'effect' || node.arg !== 'wgmma') return undefined;
+  const [sums, , tile] = operandsOf(ASYNCHRONOUS.wgmma, node.src).places;
+  const { dtype } = tile!.memory.type;
+  const precision = dtype.name === 'f32' ? 'tf32' : dtype.name === 'u8' ? 'i8' : dtype.name;
+  return {
+    precision: precision as ProductKind,
+    flops: 2 * sums!.memory.type.dims.at(-1)! * wgmmaDepth(dtype.bytes),
+  };
+}
 
 const FLOPS: Cost = {
   statement: 0,
   countsWhile: true,
+  effect: (s) => tensorProductOf(s)?.flops ?? 0,
   expression: (e) => {
-    if (e.op === 'intrinsic') return (TENSOR_CORES[e.arg]?.flops ?? 0) / WARP;
+    if (e.op === 'intrinsic') return tensorProductOf(e)?.flops ?? 0;
     if (e.op !== 'alu' || e.type.dtype.kind !== 'float') return 0;
     return (e.arg === 'fma' ? 2 : 1) * e.type.lanes;
   },
 };
 
-function precisionOf(launch: Launch): Arithmetic {
+function precisionOf(launch: Launch): ProductKind {
   if ('library' in launch) {
     const { dtype, precision } = launch.library.options;
     const kind = dtype === 'f16' || dtype === 'bf16' ? dtype : precision;
     return ARITHMETICS.find((a) => a === kind) ?? 'f32';
   }
   for (const node of topological<Node>([launch.kernel.body])) {
-    const tensor = node.op === 'intrinsic' ? TENSOR_CORES[node.arg] : undefined;
-    if (tensor) return tensor.precision;
+    const product = tensorProductOf(node);
+    if (product) return product.precision;
   }
   return 'f32';
 }

@@ -8,6 +8,8 @@ export interface Cost {
   readonly statement: number;
   /** Of an expression without its sources. */
   readonly expression: (e: Expr) => number;
+  /** Of an operation without a result, without what is in it. Default: 0. */
+  readonly effect?: (s: Statement & { op: 'effect' }) => number;
   /** `while (i < end) { …; i += step; }` is counted as the loop it is; else every `while` has 16 rounds. */
   readonly countsWhile?: true;
 }
@@ -97,9 +99,15 @@ class Estimate {
       }
       case 'block':
         return this.#inside(s.src);
+      case 'effect':
+        return own + (this.#cost.effect?.(s) ?? 0) + this.#sources(s);
       default:
-        return own + s.src.reduce((n, e) => n + this.#expr(e), 0);
+        return own + this.#sources(s);
     }
+  }
+
+  #sources(s: Statement): number {
+    return s.src.reduce((n, e) => n + this.#expr(e), 0);
   }
 
   #inside(statements: readonly Node[]): number {
