@@ -10,7 +10,7 @@ import { type JitOptions, type Jitted, jit } from '../tensor/jit.js';
 import { noGrad, writeFirst } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { ByteValues } from './byte-values.js';
-import type { BatchWork } from './feed.js';
+import type { BatchRun, BatchWork } from './feed.js';
 
 /** What a window is for. */
 interface WindowOptions {
@@ -32,7 +32,7 @@ export class BatchWindow {
   readonly #values: ByteValues | undefined;
   /** How many examples are done. */
   readonly #done = tensor(0, { dtype: i32 });
-  readonly #program: Jitted<[], void>;
+  readonly #program: Jitted<[closes: boolean], void>;
 
   constructor({ inputShape, classes, bytes }: Dataset, { size, batches, work, tune = 'on' }: WindowOptions) {
     const examples = size * batches;
@@ -49,12 +49,12 @@ export class BatchWindow {
       this.#done.assign(this.#done.add(size));
       return examplesAt(window, rows);
     };
-    const step = (): void => {
+    const step = (closes: boolean): void => {
       const batch = noGrad(() => {
         const { inputs: own, targets } = next();
         return { inputs: values ? values.of(own as Tensor<Shape, 'u8'>) : own, targets };
       });
-      work(batch.inputs, batch.targets, size);
+      work(batch.inputs, batch.targets, size, closes);
     };
     this.#size = size;
     this.#batches = batches;
@@ -66,7 +66,7 @@ export class BatchWindow {
   }
 
   /** Write batches to the device and start the work on them. @throws DataError for a label that is not a class */
-  run({ inputs, labels, size, index }: BatchSpan): void {
+  run({ inputs, labels, index }: BatchSpan, runs: readonly BatchRun[]): void {
     requireClasses(
       labels,
       this.#classes,
@@ -75,7 +75,7 @@ export class BatchWindow {
     writeFirst(this.#inputs, inputs);
     writeFirst(this.#labels, labels);
     if (this.#batches > 1) this.#done.write([0]);
-    this.#program.repeat(size / this.#size);
+    for (const { batches, closes } of runs) this.#program.repeat(batches, closes);
   }
 
   dispose(): void {

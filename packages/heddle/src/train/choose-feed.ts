@@ -13,6 +13,8 @@ export interface FeedOptions {
   readonly resident?: boolean | undefined;
   /** How kernels are chosen for full batches; for the last one, which is smaller, nothing is timed. */
   readonly tune?: JitOptions['tune'];
+  /** Batches of an update, see `BatchWork`. Default: 1. */
+  readonly group?: number | undefined;
 }
 
 /** A data set up to this size is kept in the memory of a GPU, in bytes. */
@@ -29,11 +31,11 @@ function staysOnDevice(dataset: Dataset): boolean {
 }
 
 export function feedOf(loader: Loader<AnyDataset>, work: BatchWork, options: FeedOptions = {}): Feed {
-  const { tune = 'on' } = options;
-  if (isOfTensors(loader)) return new ResidentFeed(loader, work, tune);
+  const how = { tune: options.tune ?? 'on', group: options.group ?? 1 };
+  if (isOfTensors(loader)) return new ResidentFeed(loader, work, how);
   const ofArrays = loader as Loader<Dataset>;
   const { resident = staysOnDevice(ofArrays.dataset) } = options;
-  return resident ? new ResidentFeed(ofArrays, work, tune) : new HostFeed(ofArrays, work, tune);
+  return resident ? new ResidentFeed(ofArrays, work, how) : new HostFeed(ofArrays, work, how);
 }
 
 const isOfTensors = (loader: Loader<AnyDataset>): loader is Loader<TensorDataset> =>

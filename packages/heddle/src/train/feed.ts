@@ -5,8 +5,31 @@ import type { Batched } from '../data/index.js';
  * What is done with a batch of `size` examples: of a `Dataset` inputs (size, …inputShape), f32, and labels (size), i32.
  * Traced, not run, for each size. A size of 0 is that of a rank without a part in the batch: it has a row that counts
  * elsewhere.
+ * @param closes whether the batch is the last of its group: an update follows it
  */
-export type BatchWork = (inputs: Batched, targets: Batched, size: number) => void;
+export type BatchWork = (inputs: Batched, targets: Batched, size: number, closes: boolean) => void;
+
+/** Consecutive batches of an epoch that one program works on. */
+export interface BatchRun {
+  readonly batches: number;
+  readonly closes: boolean;
+}
+
+/**
+ * Batches in runs of one program each. Groups begin with the epoch; its last batch closes the last one.
+ * @param from the first of the batches @param group batches of a group @param length batches of the epoch
+ */
+export function* runsOf(from: number, batches: number, group: number, length: number): Generator<BatchRun> {
+  // Where each batch is a group, all of them are one run.
+  if (group === 1) return yield { batches, closes: true };
+  const end = from + batches;
+  for (let first = from; first < end; ) {
+    const closing = Math.min(first + group - (first % group), length) - 1;
+    const run = { batches: Math.max(1, Math.min(closing, end) - first), closes: first === closing };
+    yield run;
+    first += run.batches;
+  }
+}
 
 /** Batches that are worked on together. */
 export interface Chunk {
@@ -15,6 +38,14 @@ export interface Chunk {
   readonly examples: number;
   /** Start the work on them. */
   run(): void;
+}
+
+/** How a feed works on batches. */
+export interface FeedSettings {
+  /** How kernels are chosen for full batches. */
+  readonly tune: 'on' | 'frozen';
+  /** Batches of an update. */
+  readonly group: number;
 }
 
 export interface Feed {

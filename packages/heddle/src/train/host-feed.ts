@@ -1,11 +1,10 @@
 /** Batches from the host: several are written to the device at a time, and worked on one after the other. */
 import { sizeOf } from '../core/shape.js';
 import type { Dataset, Loader } from '../data/index.js';
-import type { JitOptions } from '../tensor/jit.js';
 import { device } from '../tensor/modes.js';
 import { currentWorld } from '../tensor/world.js';
 import { BatchWindow } from './batch-window.js';
-import type { BatchWork, Chunk, Feed } from './feed.js';
+import { type BatchWork, type Chunk, type Feed, type FeedSettings, runsOf } from './feed.js';
 
 /** Batches of one launch on a GPU are at most so many, and take at most so many bytes and so long to make. */
 const MOST = 64;
@@ -29,6 +28,7 @@ export class HostFeed implements Feed {
   readonly #full: BatchWindow | undefined;
   /** Of the last batch, if it is smaller. */
   readonly #rest: BatchWindow | undefined;
+  readonly #group: number;
   /** How many batches can be made in the time that they may take. Several ranks must take the same: as many as they may. */
   #pace = currentWorld() ? MOST : 1;
 
@@ -36,19 +36,20 @@ export class HostFeed implements Feed {
   constructor(
     loader: Loader<Dataset>,
     work: BatchWork,
-    tune: JitOptions['tune'],
+    { tune, group }: FeedSettings,
     most: number = mostTogether(loader),
   ) {
     const { dataset, batchSize, examples, rows } = loader;
     const { rest } = rows;
     this.#loader = loader;
+    this.#group = group;
     this.#most = most;
     if (examples >= batchSize)
       this.#full = new BatchWindow(dataset, { size: rows.full, batches: most, work, tune });
     if (rest > 0)
       this.#rest = new BatchWindow(dataset, {
         ...{ size: rest, batches: 1, tune: 'frozen' },
-        work: rows.restCounts ? work : (inputs, targets) => work(inputs, targets, 0),
+        work: rows.restCounts ? work : (inputs, targets, _, closes) => work(inputs, targets, 0, closes),
       });
   }
 
@@ -72,7 +73,8 @@ export class HostFeed implements Feed {
       const window = isRest ? this.#rest! : this.#full!;
       const batches = isRest ? 1 : span.size / loader.rows.full;
       const examples = isRest ? loader.examples % loader.batchSize : batches * loader.batchSize;
-      yield { batches, examples, run: () => window.run(span) };
+      const runs = [...runsOf(span.index, batches, this.#group, loader.length)];
+      yield { batches, examples, run: () => window.run(span, runs) };
     }
   }
 

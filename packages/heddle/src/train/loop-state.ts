@@ -15,10 +15,10 @@ export interface LoopState {
 
 export function loopStateFor(
   model: Module,
-  { accumulate = 1, autocast, ema, optimizer, train }: FitOptions,
+  { accumulate = 1, autocast, ema, optimizer }: FitOptions,
 ): LoopState {
   return {
-    ...(accumulate > 1 && { accumulation: new BatchGroups(optimizer, accumulate, train.length) }),
+    ...(accumulate > 1 && { accumulation: new BatchGroups(optimizer) }),
     ...(autocast === 'f16' && { scaler: new GradScaler() }),
     ...(ema && { ema: new ExponentialMovingAverage(model.parameters(), ema) }),
   };

@@ -13,7 +13,7 @@ import { type Jitted, jit } from '../tensor/jit.js';
 import { device, noGrad, realize } from '../tensor/modes.js';
 import type { Tensor } from '../tensor/tensor.js';
 import { ByteValues } from './byte-values.js';
-import type { BatchWork, Chunk, Feed } from './feed.js';
+import { type BatchWork, type Chunk, type Feed, type FeedSettings, runsOf } from './feed.js';
 
 /** Batches of one launch on a GPU, at most: some milliseconds of the smallest networks. */
 const CHUNK = 128;
@@ -28,12 +28,14 @@ export class ResidentFeed implements Feed {
   readonly #done = tensor(0, { dtype: i32 });
   /** The epoch to come, made ahead. */
   #next: EpochOrder;
-  readonly #full: Jitted<[number], void>;
+  readonly #full: Jitted<[size: number, closes: boolean], void>;
   /** Of the last batch, if it is smaller. */
-  readonly #rest: Jitted<[number], void>;
+  readonly #rest: Jitted<[size: number, closes: boolean], void>;
+  readonly #group: number;
 
-  constructor(loader: Loader<AnyDataset>, work: BatchWork, tune: 'on' | 'frozen') {
+  constructor(loader: Loader<AnyDataset>, work: BatchWork, { tune, group }: FeedSettings) {
     this.#loader = loader;
+    this.#group = group;
     const { dataset } = loader;
     const copy = dataset instanceof TensorDataset ? undefined : upload(dataset);
     this.#copied = copy ? [copy.inputs, copy.targets] : [];
@@ -42,13 +44,13 @@ export class ResidentFeed implements Feed {
     this.#order = tensor(this.#next.order);
     const gathered =
       (counts: boolean) =>
-      (size: number): void => {
+      (size: number, closes: boolean): void => {
         const { inputs, targets } = noGrad(() => {
           const rows = this.#order.gather(0, arange(size, { dtype: i32 }).add(this.#done));
           this.#done.assign(this.#done.add(size));
           return examplesAt(examples, rows);
         });
-        work(inputs, targets, counts ? size : 0);
+        work(inputs, targets, counts ? size : 0, closes);
       };
     this.#full = jit(gathered(true), { tune });
     this.#rest = jit(gathered(loader.rows.restCounts), { tune: 'frozen' });
@@ -66,13 +68,15 @@ export class ResidentFeed implements Feed {
     let batches: number;
     for (let from = first; from < full; from += batches) {
       batches = Math.min(most, full - from, room(from));
-      const count = batches;
-      const run = (): void => this.#full.repeat(count, rows.full);
+      const runs = [...runsOf(from, batches, this.#group, length)];
+      const run = (): void => {
+        for (const { batches, closes } of runs) this.#full.repeat(batches, rows.full, closes);
+      };
       yield { batches, examples: batches * batchSize, run };
     }
     const rest = examples - full * batchSize;
     if (full < length && first < length)
-      yield { batches: 1, examples: rest, run: () => this.#rest(rows.rest) };
+      yield { batches: 1, examples: rest, run: () => this.#rest(rows.rest, true) };
     // While the device is busy.
     this.#next = orderOf(this.#loader, epoch + 1);
   }
@@ -80,9 +84,10 @@ export class ResidentFeed implements Feed {
   prepare(what: 'full' | 'all'): boolean {
     const { examples, batchSize, length, rows } = this.#loader;
     const full = Math.floor(examples / batchSize);
-    const ready = full === 0 || this.#full.prepare(rows.full);
+    const kinds = new Set([...runsOf(0, full, this.#group, length)].map(({ closes }) => closes));
+    const ready = [...kinds].map((closes) => this.#full.prepare(rows.full, closes)).every(Boolean);
     if (what === 'full' || full === length) return ready;
-    return this.#rest.prepare(rows.rest) && ready;
+    return this.#rest.prepare(rows.rest, true) && ready;
   }
 
   dispose(): void {

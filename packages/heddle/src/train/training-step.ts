@@ -1,5 +1,5 @@
 /** What a training does with a batch: traced once, then run on the device for each. */
-import { f32, f64, i32, isFloat } from '../core/dtype.js';
+import { f32, f64, isFloat } from '../core/dtype.js';
 import type { Batched } from '../data/index.js';
 import type { Module } from '../nn/index.js';
 import { clipGradNorm } from '../optim/index.js';
@@ -24,6 +24,17 @@ function varied(
   if (!augment) return [inputs, targets];
   const made = augment(inputs as Tensor, targets as Tensor);
   return Array.isArray(made) ? (made as unknown as readonly [Tensor, Tensor]) : [made as Tensor, targets];
+}
+
+/** Gradients that are sums over examples become means. */
+function divideGradients(parameters: readonly Tensor[], examples: number | Tensor): void {
+  noGrad(() => {
+    for (const parameter of parameters) {
+      const { grad } = parameter;
+      if (grad)
+        parameter.grad = grad.div(typeof examples === 'number' ? examples : examples.cast(grad.dtype));
+    }
+  });
 }
 
 /** Why a training ends early: a callback says 'stop', or the signal is given. */
@@ -60,21 +71,21 @@ export class TrainingStep {
   readonly work: BatchWork;
 
   /**
-   * @param setRates sets the learning rates of the next update, and counts so many updates
+   * @param setRates sets the learning rates of the next update, and counts it
    * @param check called when gradients are there
    */
   constructor(
     model: Module,
     { loss, augment, lossReduction = 'mean', optimizer, autocast, clipGradNorm: maxNorm }: FitOptions,
     { accumulation, scaler, ema }: LoopState,
-    setRates: (updates: Tensor | number) => void,
+    setRates: () => void,
     check: () => void,
   ) {
     const parameters = optimizer.groups.flatMap((group) => group.params);
     const isMean = lossReduction === 'mean';
     const world = currentWorld();
-    this.work = (examples, labels, size) => {
-      if (!accumulation) setRates(1);
+    this.work = (examples, labels, size, closes) => {
+      if (closes) setRates();
       const buffers = model.buffers().map((buffer) => [buffer, buffer.detach()] as const);
       const [inputs, targets] = varied(augment, examples, labels);
       const value = inPrecision(autocast, () =>
@@ -83,19 +94,22 @@ export class TrainingStep {
       // Several ranks add up sums over examples: their numbers of examples may differ.
       const own = world ? value.mul(isMean || size === 0 ? size : 1) : value;
       (scaler?.scale(own) ?? own).backward();
+      accumulation?.add(isMean && !world ? size : 1);
       const mine = { loss: own.detach().cast(f32), size, isMean };
       const { seen, total, wishes } = world
-        ? this.#ofAll(world, mine, parameters, model.buffers())
+        ? this.#ofAll(world, mine, closes ? parameters : [], model.buffers())
         : { seen: mine.loss, total: size, wishes: zeros([2]) };
       const good = this.#good.gt(0).and(seen.abs().le(MAX_FINITE));
       check();
-      const when = accumulation?.add(total, isMean, good) ?? good;
-      if (accumulation) setRates(when.cast(i32));
-      scaler?.unscale(optimizer);
-      if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
-      if (scaler) scaler.step(optimizer, { when });
-      else optimizer.step({ when });
-      ema?.update({ when });
+      const examplesOfUpdate = accumulation?.keep(total, closes, good) ?? total;
+      if (closes) {
+        if (isMean && (world || accumulation)) divideGradients(parameters, examplesOfUpdate);
+        scaler?.unscale(optimizer);
+        if (maxNorm !== undefined) clipGradNorm(parameters, maxNorm);
+        if (scaler) scaler.step(optimizer, { when: good });
+        else optimizer.step({ when: good });
+        ema?.update({ when: good });
+      }
       model.zeroGrad();
       noGrad(() => {
         for (const [buffer, before] of buffers) buffer.assign(good.where(buffer, before));
@@ -119,8 +133,8 @@ export class TrainingStep {
   }
 
   /**
-   * What the ranks have together: gradients become those of the whole batch, and buffers means over its examples, with the
-   * same bits on all ranks.
+   * What the ranks have together, with the same bits on all of them: gradients of these parameters become sums over the ranks, and
+   * buffers means over the examples of the batch.
    */
   #ofAll(
     world: World,
@@ -139,10 +153,7 @@ export class TrainingStep {
       const [seen, total, ...wished] = of!.unbind() as [Tensor, Tensor, ...Tensor[]];
       const mean = (sum: Tensor): Tensor => sum.div(total.cast(sum.dtype)) as Tensor;
       for (const [i, buffer] of floats.entries()) buffer.assign(mean(sums[i]!));
-      for (const [i, parameter] of moving.entries()) {
-        const sum = sums[floats.length + i]!;
-        parameter.grad = isMean ? mean(sum) : sum;
-      }
+      for (const [i, parameter] of moving.entries()) parameter.grad = sums[floats.length + i]!;
       return { seen: isMean ? mean(seen) : seen, total, wishes: stack(wished) };
     });
   }

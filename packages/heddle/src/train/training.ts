@@ -7,7 +7,6 @@ import type { Module } from '../nn/index.js';
 import type { LrSpan } from '../optim/index.js';
 import { tensor } from '../tensor/create.js';
 import { noGrad, realize } from '../tensor/modes.js';
-import type { Tensor } from '../tensor/tensor.js';
 import { currentWorld } from '../tensor/world.js';
 import { type EpochReport, type History, type LogReport, monitored } from './callbacks.js';
 import type { Stateful } from './checkpoint-file.js';
@@ -147,7 +146,7 @@ export class Training {
     optimizer.zeroGrad();
     const setRates = this.#schedule();
     this.#step = new TrainingStep(model, options, state, setRates, () => this.#requireOwn());
-    this.#feed = feedOf(train, this.#step.work, { resident });
+    this.#feed = feedOf(train, this.#step.work, { resident, group: options.accumulate });
     this.#evaluator = validation && new ModelEvaluator(model, validation, options, 'frozen');
     this.#preparations = [() => this.#feed.prepare?.('all'), () => this.#evaluator?.prepare()];
   }
@@ -334,7 +333,7 @@ export class Training {
   }
 
   /** How each step sets the learning rates: from a table on the device, where steps follow each other unattended. */
-  #schedule(): (updates: Tensor | number) => void {
+  #schedule(): () => void {
     const { schedule, optimizer } = this.#options;
     if (!schedule) return () => {};
     for (const report of this.#reports) this.#observe(report);
@@ -346,12 +345,12 @@ export class Training {
         });
       };
     const at = tensor([this.#updates(this.#steps)], { dtype: i32 });
-    return (updates) =>
+    return () =>
       noGrad(() => {
         optimizer.groups.forEach(({ rate }, i) => {
           rate.assign(rates[i]!.gather(0, at).reshape([]));
         });
-        at.assign(at.add(updates));
+        at.assign(at.add(1));
       });
   }
 

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { DTYPES, type DTypeName } from '../../src/core/dtype.js';
 import * as distributed from '../../src/distributed/index.js';
 import {
   ArrayDataset,
@@ -19,6 +20,7 @@ import {
   TensorDataset,
   tensor,
 } from '../../src/index.js';
+import { hostRoutine, registerHostRoutine } from '../../src/runtime/host-routines.js';
 
 /** What is trained, and how. */
 export interface TrainingJob {
@@ -55,6 +57,8 @@ export interface Trained {
   readonly weights: readonly number[];
   /** Of the bits of all weights and buffers. */
   readonly digest: string;
+  /** Bytes of all reductions. */
+  readonly reduced: number;
 }
 
 const FEATURES = 8;
@@ -92,6 +96,16 @@ function modelOf(): nn.Sequential {
 }
 
 await distributed.init();
+let reduced = 0;
+if (distributed.worldSize() > 1) {
+  const name = 'collective.allReduce';
+  const allReduce = hostRoutine({ name, options: {} });
+  registerHostRoutine(name, (call, memory, addresses) => {
+    const { size, dtype } = call.options as unknown as { readonly size: number; readonly dtype: DTypeName };
+    reduced += size * DTYPES[dtype].bytes;
+    allReduce(call, memory, addresses);
+  });
+}
 const rank = distributed.rank();
 manualSeed(1);
 const { inputs, labels } = pointsOf();
@@ -133,7 +147,7 @@ const trained: Trained = {
   losses: history.epochs.map(({ loss }) => loss),
   validation: last?.validation?.loss ?? Number.NaN,
   accuracy: last?.validation?.metrics.accuracy ?? Number.NaN,
-  ...{ weights, digest: hash.digest('hex') },
+  ...{ weights, digest: hash.digest('hex'), reduced },
 };
 writeFileSync(`${job.file}.${rank}`, JSON.stringify(trained));
 await distributed.close();

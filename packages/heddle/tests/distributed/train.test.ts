@@ -107,6 +107,17 @@ test('with accumulation, clipping and averages', LIMIT, async () => {
   requireClose(await train(2, job), await train(1, job));
 });
 
+test('gradients are exchanged once for each update', LIMIT, async () => {
+  // 7 batches of an epoch in groups of 3: 3 updates.
+  const job: Job = { epochs: 2 };
+  const [each, grouped] = [await train(2, job), await train(2, { ...job, accumulate: 3 })];
+  assert.equal(each.steps, 2 * 7);
+  // What seven exchanges of an epoch take more than three: gradients, each tensor at an aligned place.
+  const saved = (each.reduced - grouped.reduced) / (2 * (7 - 3));
+  const gradients = 4 * each.weights.length;
+  assert.ok(saved >= gradients && saved < gradients + 4 * 64, `${saved} bytes, gradients have ${gradients}`);
+});
+
 test(
   'synchronized batch norms have the statistics of the whole batch; others are the same on all ranks',
   LIMIT,

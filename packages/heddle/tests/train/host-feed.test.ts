@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ArrayDataset, type ArrayDatasetOptions, type Dataset, Loader } from '../../src/data/index.js';
 import { f32, type Tensor, tensor } from '../../src/index.js';
+import { runsOf } from '../../src/train/feed.js';
 import { HostFeed } from '../../src/train/host-feed.js';
 
 const EXAMPLES = 203;
@@ -31,7 +32,7 @@ async function stateAfter(dataset: Dataset, most: number, workers = 0): Promise<
     const own = (inputs as Tensor).mul(scale);
     state.assign(state.mul(0.75).add(own.sum(0)).add(size));
   };
-  const feed = new HostFeed(loader, work, 'on', most);
+  const feed = new HostFeed(loader, work, { tune: 'on', group: 1 }, most);
   const together: number[] = [];
   // Room as where something is logged every 10 batches.
   for (const epoch of [0, 1])
@@ -77,11 +78,25 @@ test('a label outside the classes is named by its batch', async () => {
   const { inputs, inputShape, labels } = examples('numbers');
   const dataset = new Wrong({ inputs, inputShape, labels, classes: 10 });
   assert.equal(dataset.bytes, undefined);
-  const feed = new HostFeed(new Loader(dataset, { batchSize: 8 }), () => {}, 'on', 1);
+  const feed = new HostFeed(new Loader(dataset, { batchSize: 8 }), () => {}, { tune: 'on', group: 1 }, 1);
   await assert.rejects(
     async () => {
       for await (const chunk of feed.chunks(0, 0, () => 8)) chunk.run();
     },
     { code: 'HEDDLE_DATA', message: /example 5 of batch 3/ },
   );
+});
+
+test('runs of batches follow each other, and end where groups do', () => {
+  for (const [from, batches, group, length, expected] of [
+    [0, 5, 1, 5, '5!'],
+    [0, 7, 3, 7, '2 1! 2 1! 1!'],
+    [1, 4, 3, 9, '1 1! 2'],
+    [5, 4, 3, 9, '1! 2 1!'],
+    [0, 4, 10, 4, '3 1!'],
+    [0, 2, 10, 4, '2'],
+  ] as const) {
+    const runs = [...runsOf(from, batches, group, length)];
+    assert.equal(runs.map(({ batches, closes }) => `${batches}${closes ? '!' : ''}`).join(' '), expected);
+  }
 });
