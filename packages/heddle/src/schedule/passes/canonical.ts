@@ -4,7 +4,7 @@
  */
 
 import { reordered } from '#schedule/orders.js';
-import { f64 } from '../../core/dtype.js';
+import { f64, isFloat } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
 import * as b from '../../graph/build.js';
 import { callOf, type KernelChoice, type WindowFunction } from '../../graph/fused-op.js';
@@ -76,6 +76,19 @@ function ofNothing(node: GraphNode): Scalar | undefined {
   return constant(node.op === 'reduce' && argOf(node, 'reduce').op === 'prod' ? 1 : 0);
 }
 
+/**
+ * What was widened before `node` rounds it to its own dtype again: the same values, so that none is computed, or kept, twice.
+ * The gradients of a layer in mixed precision come so. Undefined for all other nodes, and for a leaf, which nobody computes.
+ */
+function beforeWidening(node: GraphNode, wide: GraphNode): GraphNode | undefined {
+  const casts = [node, wide].every((n) => n.op === 'map' && argOf(n, 'map').op === 'cast');
+  const narrow = casts ? wide.src[0]! : node;
+  const isSame = casts && narrow.dtype === node.dtype && !narrow.isLeaf;
+  return isSame && isFloat(wide.dtype) && isFloat(node.dtype) && wide.dtype.bytes > node.dtype.bytes
+    ? narrow
+    : undefined;
+}
+
 /** Values of a window that a thread holds; of larger windows it takes one after the other. */
 const MOST_HELD = 16;
 
@@ -138,6 +151,8 @@ export function canonicalize(
   const replace = (node: GraphNode, src: readonly GraphNode[], isSpread: boolean): GraphNode => {
     const nothing = ofNothing(node);
     if (nothing !== undefined) return adopt(new GraphNode('full', node.type, [], { value: nothing }, false));
+    const narrow = src.length === 1 ? beforeWidening(node, src[0]!) : undefined;
+    if (narrow) return narrow;
     const two = src.length === 1 ? inTwo(node, src[0]!, isSpread, target) : undefined;
     if (two) {
       convert([two]);

@@ -1,0 +1,99 @@
+/** What a step of training keeps in memory for its gradients: planned for an H200, and run in the simulator. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { bf16, type DType, f16, f32, f64 } from '../../src/core/dtype.js';
+import * as b from '../../src/graph/build.js';
+import { argOf, type GraphNode } from '../../src/graph/node.js';
+import { autocast, manualSeed, nn, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { H200 } from '../../src/kernel/ir/target.js';
+import { PASSES, schedule } from '../../src/schedule/schedule.js';
+
+const [ROWS, COLUMNS] = [64, 48];
+
+const values = (seed: number): Tensor =>
+  tensor(
+    Float32Array.from({ length: ROWS * COLUMNS }, (_, i) => Math.sin(seed * (i + 1) ** 2)),
+    { shape: [ROWS, COLUMNS] },
+  );
+
+/** Four residual branches, each of a layer norm and a layer, in mixed precision. */
+class Branches extends nn.Module {
+  readonly branches = Array.from(
+    { length: 4 },
+    () => new nn.Sequential(new nn.LayerNorm(COLUMNS), new nn.Linear(COLUMNS, COLUMNS)),
+  );
+  forward(x: Tensor): Tensor {
+    return autocast(bf16, () => this.branches.reduce<Tensor>((x, branch) => x.add(branch.forward(x)), x));
+  }
+}
+
+/** The gradients of all parameters. */
+function gradients(): Tensor[] {
+  manualSeed(3);
+  const model = new Branches();
+  model.forward(values(1)).mul(values(2)).sum().backward();
+  return [...model.parameters()].map((p) => p.grad as Tensor);
+}
+
+/** The nodes that get memory in a plan for an H200, and that are not given. */
+function storedFor(roots: readonly GraphNode[]): GraphNode[] {
+  const stored = new Set<GraphNode>();
+  const watched = PASSES.map((pass) =>
+    pass.name !== 'join'
+      ? pass
+      : {
+          ...pass,
+          run: (...[plan, setting]: Parameters<typeof pass.run>) => {
+            const made = pass.run(plan, setting);
+            for (const node of made.stored ?? []) if (!node.isLeaf) stored.add(node);
+            return made;
+          },
+        },
+  );
+  schedule(roots, H200, {}, watched);
+  return [...stored];
+}
+
+const opOf = (node: GraphNode): string => (node.op === 'map' ? argOf(node, 'map').op : node.op);
+
+useDevice('cpu');
+const step = storedFor(gradients().map((t) => t.node));
+const ofLayer = (dtype: DType): string[] =>
+  step.flatMap((node) => (node.size === ROWS * COLUMNS && node.dtype === dtype ? [opOf(node)] : []));
+
+test('a gradient is not kept in f32 beside the 16 bits that it was rounded to', () => {
+  // What is summed for a bias are the values that the products take.
+  assert.ok(!ofLayer(f32).includes('cast'), ofLayer(f32).join());
+});
+
+test('what is widened and rounded back is the same value, what is rounded and widened is another', () => {
+  const bytesOf = (...roots: GraphNode[]): number =>
+    schedule(roots, H200).launches.reduce((n, { bytes }) => n + bytes, 0);
+  for (const [narrow, wide] of [
+    [bf16, f32],
+    [f16, f32],
+    [f32, f64],
+  ] as const) {
+    const there = (x: GraphNode, dtype: DType): GraphNode => b.cast(b.cast(x, dtype), x.dtype);
+    const [x, y] = [narrow, wide].map((dtype) => b.neg(b.leaf([1000], dtype, false))) as [
+      GraphNode,
+      GraphNode,
+    ];
+    assert.equal(bytesOf(x, there(x, wide)), bytesOf(x));
+    assert.equal(bytesOf(y, there(y, narrow)), bytesOf(y) + y.size * wide.bytes);
+  }
+});
+
+test('the gradients are those of the CPU, but for roundings to 16 bits', async () => {
+  const onDevice = async (device: string): Promise<number[][]> => {
+    useDevice(device);
+    return Promise.all(gradients().map(async (t) => Array.from(await t.data(), Number)));
+  };
+  const [expected, actual] = [await onDevice('cpu'), await onDevice('sim')];
+  for (const [i, values] of expected.entries()) {
+    const largest = Math.max(...values.map(Math.abs));
+    values.forEach((v, j) => {
+      assert.ok(Math.abs(actual[i]![j]! - v) < 2 ** -7 * largest, `${i}, ${j}: ${actual[i]![j]}, ${v}`);
+    });
+  }
+});
