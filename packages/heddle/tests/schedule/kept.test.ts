@@ -66,6 +66,15 @@ test('a gradient is not kept in f32 beside the 16 bits that it was rounded to', 
   assert.ok(!ofLayer(f32).includes('cast'), ofLayer(f32).join());
 });
 
+test('layer norms keep the means and scales of their rows, not the elements less those', () => {
+  // Sums of branches: of those before each layer norm, and of their gradients.
+  assert.deepEqual(
+    ofLayer(f32).filter((op) => op !== 'add'),
+    [],
+  );
+  assert.ok(step.some((node) => node.size === ROWS && node.dtype === f32));
+});
+
 test('what is widened and rounded back is the same value, what is rounded and widened is another', () => {
   const bytesOf = (...roots: GraphNode[]): number =>
     schedule(roots, H200).launches.reduce((n, { bytes }) => n + bytes, 0);

@@ -6,7 +6,7 @@
 
 import { topological } from '../../core/node.js';
 import { callOf, type KernelChoice } from '../../graph/fused-op.js';
-import type { GraphNode } from '../../graph/node.js';
+import { argOf, type GraphNode } from '../../graph/node.js';
 import type { Target } from '../../kernel/ir/target.js';
 import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } from '../group.js';
 import { type Canonical, jsonOf } from './canonical.js';
@@ -257,8 +257,15 @@ function resultsOf(
   const perElement = new Set(members.flatMap(({ node, per }) => (per === 'element' ? [node] : [])));
   const results = new Set<GraphNode>();
   const weight = new Map<GraphNode, number>();
+  // What the kernel takes gets memory later, if others that take it as well would have too much to do without.
+  const isTaken = (node: GraphNode): boolean =>
+    node.op === 'map' && argOf(node, 'map').op !== 'cast' && inReduction.get(node) !== own;
   const isMade = (node: GraphNode): boolean =>
-    node.isLeaf || stored.has(node) || results.has(node) || (inReduction.has(node) && !perElement.has(node));
+    node.isLeaf ||
+    stored.has(node) ||
+    results.has(node) ||
+    isTaken(node) ||
+    (inReduction.has(node) && !perElement.has(node));
   const weightOf = (node: GraphNode): number => {
     if (isMade(node)) return 0;
     let known = weight.get(node);
