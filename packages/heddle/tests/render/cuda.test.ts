@@ -61,11 +61,9 @@ test('a buffer is const exactly if it is never stored to, and never restrict', (
 test('a quotient that is rounded to a byte is one of a reciprocal, no other is', () => {
   const quotient = alu('div', [readX(int(0)), readX(int(1))]);
   const stored = (dtype: DType, e: Expr): string => text(writeY(cast(f32, cast(dtype, e))));
-  for (const dtype of [i8, u8])
-    assert.match(
-      stored(dtype, alu('rint', [quotient])),
-      /saturate_[iu]8\(round_quotient\(x\[0\], x\[1\]\)\)/,
-    );
+  const bytes = (dtype: DType): string => stored(dtype, alu('rint', [quotient]));
+  assert.ok(bytes(i8).includes('max(min(__float2int_rn(quotient(x[0], x[1])), 127), -128)'));
+  assert.ok(bytes(u8).includes('max(min(__float2int_rn(quotient(x[0], x[1])), 255), 0)'));
   assert.match(stored(i32, alu('rint', [quotient])), /rintf\(x\[0\] \/ x\[1\]\)/);
   assert.match(stored(i8, quotient), /saturate_i8\(x\[0\] \/ x\[1\]\)/);
 });

@@ -7,7 +7,7 @@ struct alignas(64) TensorMap { unsigned long long words[16]; };
 __device__ __forceinline__ void tma_load_2d(void* tile, const TensorMap& map, unsigned long long* barrier, int c0, int c1) { asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"((unsigned)__cvta_generic_to_shared(tile)), "l"(&map), "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(c0), "r"(c1) : "memory"); }
 __device__ __forceinline__ void wait_barrier(unsigned long long* barrier, unsigned phase) { asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(phase & 1) : "memory"); }
 struct alignas(16) f32x4 { float x, y, z, w; };
-__device__ inline unsigned char* swizzled_128(unsigned char* tile, int at) { return tile + (at ^ (at >> 3 & 112)); }
+__device__ inline unsigned char* swizzled_128(unsigned char* tile, int row, int byte) { return tile + row * 128 + (byte ^ (row & 7) << 4); }
 __device__ inline f32x4 operator+(f32x4 a, f32x4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void group_barrier(unsigned id, unsigned threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
@@ -48,9 +48,9 @@ extern "C" __global__ void throughTiles(const __grid_constant__ TensorMap x, con
     // const c = 4 * (i % 8);
     const int c = 4 * (i % 8);
     // const v = load4(from, r, c);
-    const f32x4 v = *reinterpret_cast<f32x4*>(swizzled_128(from, ((r) * 32 + c) * 4));
+    const f32x4 v = *reinterpret_cast<f32x4*>(swizzled_128(from, r, (c) * 4));
     // store4(to, r, c, v + v);
-    *reinterpret_cast<f32x4*>(swizzled_128(to, ((r) * 32 + c) * 4)) = v + v;
+    *reinterpret_cast<f32x4*>(swizzled_128(to, r, (c) * 4)) = v + v;
   }
   // if (fault !== 'fence') fenceAsync();
   fence_async();

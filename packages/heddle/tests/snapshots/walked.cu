@@ -4,7 +4,7 @@ __device__ __forceinline__ void arrive_expect(unsigned long long* barrier, unsig
 struct alignas(64) TensorMap { unsigned long long words[16]; };
 __device__ __forceinline__ void tma_load_4d_pixels(void* tile, const TensorMap& map, unsigned long long* barrier, int c0, int c1, int c2, int c3, int o0, int o1) { asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" :: "r"((unsigned)__cvta_generic_to_shared(tile)), "l"(&map), "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"((unsigned short)o0), "h"((unsigned short)o1) : "memory"); }
 __device__ __forceinline__ void wait_barrier(unsigned long long* barrier, unsigned phase) { asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" :: "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(phase & 1) : "memory"); }
-__device__ inline unsigned char* swizzled_32(unsigned char* tile, int at) { return tile + (at ^ (at >> 3 & 16)); }
+__device__ inline unsigned char* swizzled_32(unsigned char* tile, int row, int byte) { return tile + row * 32 + (byte ^ (row >> 2 & 1) << 4); }
 
 extern "C" __global__ void walked(const __grid_constant__ TensorMap x, float* y) {
   alignas(1024) extern __shared__ unsigned char placed_shared[];
@@ -27,6 +27,6 @@ extern "C" __global__ void walked(const __grid_constant__ TensorMap x, float* y)
   wait_barrier(full + 0, 0);
   // for (let i = threadIdx.x; i < 64 * 8; i += 128) y[i] = tile[idiv(i, 8)][i % 8];
   for (int i = index_below(threadIdx.x, 1024); i < 512; i += 128) {
-    y[i] = *reinterpret_cast<float*>(swizzled_32(tile, ((i / 8) * 8 + i % 8) * 4));
+    y[i] = *reinterpret_cast<float*>(swizzled_32(tile, i / 8, (i % 8) * 4));
   }
 }

@@ -197,14 +197,14 @@ export function storeSums(
   at: WarpgroupPlace,
   context: ResultContext,
 ): void {
-  const { arrive, fenceAsync, groupBarrier, idiv, lane, load2, local, store2, threadIdx } = context;
+  const { arrive, fenceAsync, groupBarrier, idiv, load2, local2, store2, threadIdx } = context;
   const { tmaCommit, tmaWait, vec2, waitBarrier } = context;
   const { finishAt, out, rowInTile, stored, storeTile, work, ROWS, THREADS } = context;
   const { beside: matrices, each, groups, inParts, panels, together, width } = work;
   const { byEngine } = work.c;
   const thread = threadIdx.x % THREADS;
   const top = at.row + (group % together) * each * ROWS;
-  const values = local(out, idiv(width, 2));
+  const values = local2(out, idiv(width, 4));
   for (let e = 0; e < each; e++) {
     for (let panel = 0; panel < panels; panel++) {
       const number = taken * each * panels + e * panels + panel;
@@ -218,8 +218,7 @@ export function storeSums(
           const row = top + e * ROWS + inTile;
           const v = vec2(sums[e][of + 2 * half], sums[e][of + 2 * half + 1]);
           const keep = (finished: number) => {
-            values[4 * i + 2 * half] = lane(finished, 0);
-            values[4 * i + 2 * half + 1] = lane(finished, 1);
+            values[2 * i + half] = finished;
           };
           if (inParts) keep(v);
           else {
@@ -240,8 +239,8 @@ export function storeSums(
       if (matrices > 0 && thread === 0) arrive(beside.empty, 2 * group + held);
       for (let i = 0; i < idiv(width, 8); i++) {
         for (let half = 0; half < 2; half++) {
-          const v = vec2(values[4 * i + 2 * half], values[4 * i + 2 * half + 1]);
-          store2(cs, group, held, rowInTile(thread, half, context), 8 * i + 2 * (thread % 4), v);
+          const inRow = 8 * i + 2 * (thread % 4);
+          store2(cs, group, held, rowInTile(thread, half, context), inRow, values[2 * i + half]);
         }
       }
       if (byEngine) fenceAsync();

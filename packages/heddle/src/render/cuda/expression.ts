@@ -1,5 +1,5 @@
 /** Expressions of the kernel IR in C++. */
-import { bool, type DType, f16, f32, isByte, isHalf, u8 } from '../../core/dtype.js';
+import { bool, type DType, f16, f32, i8, isByte, isHalf, u8 } from '../../core/dtype.js';
 import type { IntrinsicRecord, PlaceKind } from '../../kernel/ir/intrinsic-record.js';
 import { INTRINSICS, type Intrinsic } from '../../kernel/ir/intrinsics.js';
 import { type Axis, type Expr, isPair, type MemoryNode, type Own, type Special } from '../../kernel/ir/ir.js';
@@ -152,15 +152,21 @@ export class CudaExpressions {
     const { dims, dtype } = memory.type;
     const row = dims.at(-1)! * dtype.bytes;
     const name = `swizzled_${row}`;
+    // A piece changes places by the number of its line of 128 bytes.
+    const rowsShift = row === 128 ? '' : ` >> ${Math.log2(128 / row)}`;
     this.#prelude.define(
       name,
       () =>
-        `__device__ inline unsigned char* ${name}(unsigned char* tile, int at) { return tile + (at ^ (at >> 3 & ${16 * (row / 16 - 1)})); }`,
+        `__device__ inline unsigned char* ${name}(unsigned char* tile, int row, int byte) { return tile + row * ${row} + (byte ^ (row${rowsShift} & ${row / 16 - 1}) << 4); }`,
     );
-    const flat = indices
-      .map((i) => this.value(i).text)
-      .reduce((sum, index, i) => (i === 0 ? index : `(${sum}) * ${dims[i]} + ${index}`));
-    const at = call(name, postfix(this.#memoryName(memory)), postfix(`(${flat}) * ${dtype.bytes}`));
+    const values = indices.map((i) => this.value(i).text);
+    const last = values.pop()!;
+    const rows = values.reduce(
+      (sum, index, i) => (i === 0 ? index : `(${sum}) * ${dims[i]} + ${index}`),
+      '0',
+    );
+    const byte = dtype.bytes === 1 ? last : `(${last}) * ${dtype.bytes}`;
+    const at = call(name, postfix(this.#memoryName(memory)), postfix(rows), postfix(byte));
     return { text: `*${call(`reinterpret_cast<${type}*>`, at).text}`, precedence: PRECEDENCE.unary };
   }
 
@@ -187,11 +193,7 @@ export class CudaExpressions {
       case 'cast': {
         const [from] = e.src as readonly [Expr];
         const quotient = quotientOf(e);
-        if (quotient)
-          return this.#lanes(`quantized_${dtype.name}`, { ...e, src: quotient.src }, ([a, b]) => {
-            prelude.need('round_quotient');
-            return conversion(prelude, f32, dtype, call('round_quotient', a!, b!));
-          });
+        if (quotient) return this.#quantized(e, quotient);
         if (dtype === f16 && from.type.dtype === f32 && e.type.lanes === 2) return this.#roundPair(from);
         return this.#lanes(`cast_${dtype.name}`, e, ([a]) => conversion(prelude, from.type.dtype, dtype, a!));
       }
@@ -281,6 +283,38 @@ export class CudaExpressions {
         `__device__ inline ${type} cast_f16x2(${type} a) { unsigned both; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(a.y), "f"(a.x)); return {f16_to_float((f16)both), f16_to_float((f16)(both >> 16))}; }`,
     );
     return call('cast_f16x2', this.value(from));
+  }
+
+  /** rint(a / b) in bytes; two at a time by the instruction that rounds, saturates and packs them (compute capability 7.2). */
+  #quantized(e: Expr, { src }: Expr): Text {
+    const { dtype, lanes } = e.type;
+    const prelude = this.#prelude;
+    prelude.need('quotient');
+    const [least, most] = dtype === i8 ? [-128, 127] : [0, 255];
+    const rounded = (a: string, b: string): string => `__float2int_rn(quotient(${a}, ${b}))`;
+    const saturated = (v: string): string => `max(min(${v}, ${most}), ${least})`;
+    const name = `quantized_${dtype.name}`;
+    if (lanes !== 2)
+      return this.#lanes(name, { ...e, src } as Expr, ([a, b]) =>
+        postfix(saturated(rounded(a!.text, b!.text))),
+      );
+    const [type, from] = [prelude.vector(dtype, 2), prelude.vector(f32, 2)];
+    const kind = dtype === i8 ? 's8' : 'u8';
+    prelude.define(
+      `${name}x2`,
+      () => `__device__ inline ${type} ${name}x2(${from} a, ${from} b) {
+  const int x = ${rounded('a.x', 'b.x')}, y = ${rounded('a.y', 'b.y')};
+#if __CUDA_ARCH__ >= 720
+  unsigned both;
+  asm("cvt.pack.sat.${kind}.s32.b32 %0, %1, %2, 0;" : "=r"(both) : "r"(y), "r"(x));
+  const unsigned short half = both;
+  return reinterpret_cast<const ${type}&>(half);
+#else
+  return {(${MEMORY_TYPE[dtype.name]})${saturated('x')}, (${MEMORY_TYPE[dtype.name]})${saturated('y')}};
+#endif
+}`,
+    );
+    return call(`${name}x2`, ...src.map((s) => this.value(s as Expr)));
   }
 
   /** Two 16-bit floats as one word; what is converted to them, by the one instruction that does both. */

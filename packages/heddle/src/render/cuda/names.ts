@@ -26,7 +26,7 @@ const RESERVED: ReadonlySet<string> = new Set(
   MessageLog message_log record_message message
   Arguments Lists lists list list_block
   TensorMap tile_descriptor arrive arrive_expect init_barrier
-  round_f16 round_bf16 round_quotient f16_to_float float_to_f16 bf16_to_float float_to_bf16`),
+  round_f16 round_bf16 quotient f16_to_float float_to_f16 bf16_to_float float_to_bf16`),
 );
 
 /** Names of the prelude's vectors and generated functions, and CUDA's atomics and intrinsics. */

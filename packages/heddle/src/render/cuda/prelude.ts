@@ -142,17 +142,17 @@ const PARTS = {
   odd_i32: { needs: [], text: () => odd('i32', 'int', 'int') },
   odd_u32: { needs: [], text: () => odd('u32', 'unsigned', 'uint') },
   odd_i64: { needs: [], text: () => odd('i64', 'long long', 'll') },
-  // rint(a / b), exactly up to the levels of bytes; what is beyond them stays so. It takes no branches, and the compiler computes
+  // a / b, exactly up to the levels of bytes; what is beyond them stays so. It takes no branches, and the compiler computes
   // 1 / b once where b is the same for many. Two steps correct the quotient, as in a division of its own; k keeps what they
   // compute within normal numbers.
-  round_quotient: {
+  quotient: {
     needs: [],
     text: () =>
       inline(
-        'float round_quotient(float a, float b)',
+        'float quotient(float a, float b)',
         `const float k = fabsf(b) < 0x1p-60f ? 0x1p80f : fabsf(b) > 0x1p60f ? 0x1p-80f : 1, n = a * k, d = b * k, r = 1 / d, q = n * r;
   const float once = fmaf(fmaf(-d, q, n), r, q);
-  return rintf(fabsf(q) < 512 ? fmaf(fmaf(-d, once, n), r, once) : q);`,
+  return fabsf(q) < 512 ? fmaf(fmaf(-d, once, n), r, once) : q;`,
       ),
   },
   // Conversions to integers: towards zero, saturating, NaN → 0.
