@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, type DType, f16, f32, f64 } from '../../src/core/dtype.js';
 import * as b from '../../src/graph/build.js';
+import { vjp } from '../../src/graph/grad.js';
 import { argOf, type GraphNode } from '../../src/graph/node.js';
-import { autocast, manualSeed, nn, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { autocast, gelu, linear, manualSeed, nn, Tensor, tensor, useDevice } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { PASSES, schedule } from '../../src/schedule/schedule.js';
 
@@ -91,6 +92,22 @@ test('what is widened and rounded back is the same value, what is rounded and wi
     assert.equal(bytesOf(x, there(x, wide)), bytesOf(x));
     assert.equal(bytesOf(y, there(y, narrow)), bytesOf(y) + y.size * wide.bytes);
   }
+});
+
+/** Whether what GELU takes much work for (Φ of each element) gets memory for its gradient. */
+function keepsNormcdf(rows: number): boolean {
+  const [x, weight] = [b.leaf([rows, 256], f32, false), b.leaf([1024, 256], f32, true)];
+  const { node } = autocast(bf16, () => gelu(linear(new Tensor(x), new Tensor(weight))));
+  const stored = storedFor([
+    node,
+    ...vjp([node], [b.leaf(node.shape, bf16, false)], [weight]),
+  ] as GraphNode[]);
+  return stored.some((n) => opOf(n) === 'normcdf');
+}
+
+test('what takes much work is kept for the gradient where that moves less than a launch takes', () => {
+  assert.ok(keepsNormcdf(256));
+  assert.ok(!keepsNormcdf(65536));
 });
 
 test('the gradients are those of the CPU, but for roundings to 16 bits', async () => {

@@ -12,14 +12,7 @@ import { type Group, type GroupCall, type MatrixReduction, memoryOf, readsOf } f
 import { type Canonical, jsonOf } from './canonical.js';
 import { finishable, isReduction, keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN, reductionsOf } from './reductions.js';
-import {
-  type MadeSoFar,
-  ownWeight,
-  sharedValues,
-  trafficSaved,
-  type Users,
-  WORTH_STORING,
-} from './shared-values.js';
+import { isWorthStoring, type MadeSoFar, ownWeight, sharedValues, type Users } from './shared-values.js';
 import { viewOf } from './views.js';
 import { windowsOfCalls } from './windows.js';
 
@@ -133,7 +126,7 @@ function matrixReductions({ order, users, target }: Uncut, draft: Draft): Draft 
   const inReduction = new Map(reductions.flatMap((r) => r.members.map(({ node }) => [node, r] as const)));
   const stored = new Set(draft.stored);
   for (const reduction of reductions)
-    for (const node of resultsOf(reduction, users, stored, inReduction)) stored.add(node);
+    for (const node of resultsOf(reduction, users, stored, inReduction, target)) stored.add(node);
   return { ...draft, stored, inReduction, claimed: new Set([...draft.claimed, ...inReduction.keys()]) };
 }
 
@@ -252,11 +245,12 @@ function resultsOf(
   users: Users,
   stored: ReadonlySet<GraphNode>,
   inReduction: ReadonlyMap<GraphNode, MatrixReduction>,
+  target: Target,
 ): GraphNode[] {
   const own = inReduction.get(members[0]!.node);
   const perElement = new Set(members.flatMap(({ node, per }) => (per === 'element' ? [node] : [])));
   const results = new Set<GraphNode>();
-  const weight = new Map<GraphNode, number>();
+  const weights = new Map<GraphNode, number>();
   // What the kernel takes gets memory later, if others that take it as well would have too much to do without.
   const isTaken = (node: GraphNode): boolean =>
     node.op === 'map' && argOf(node, 'map').op !== 'cast' && inReduction.get(node) !== own;
@@ -268,10 +262,10 @@ function resultsOf(
     (inReduction.has(node) && !perElement.has(node));
   const weightOf = (node: GraphNode): number => {
     if (isMade(node)) return 0;
-    let known = weight.get(node);
+    let known = weights.get(node);
     if (known === undefined) {
       known = node.src.reduce((n, s) => Math.min(1000, n + weightOf(s)), ownWeight(node));
-      weight.set(node, known);
+      weights.set(node, known);
     }
     return known;
   };
@@ -281,8 +275,10 @@ function resultsOf(
     const outside = users.get(node)!.filter((u) => inReduction.get(u) !== own || again.has(u));
     if (outside.length === 0) continue;
     const kernels = new Set(outside.map((u) => inReduction.get(u) ?? u)).size;
+    const weight = weightOf(node);
     const light =
-      per === 'element' && weightOf(node) < WORTH_STORING && trafficSaved(node, kernels, isMade, true) <= 0;
+      per === 'element' &&
+      !isWorthStoring({ node, kernels, weight, hasMemory: isMade, isMade: true }, target);
     if (light || node.op === 'reshape' || node.op === 'detach') again.add(node);
     else results.add(node);
   }

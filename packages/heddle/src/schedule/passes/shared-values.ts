@@ -8,7 +8,7 @@ import { keepsOrder } from './finish.js';
 import { MOST_IN_CHAIN } from './reductions.js';
 
 /** Work from which recomputing in every kernel that uses a node costs more than a trip to memory. */
-export const WORTH_STORING = 10;
+const WORTH_STORING = 10;
 /** Positions (a view of a node is read at another one) from which a kernel that computes a node at each has too much to do. */
 const MOST_POSITIONS = 4;
 /** The same for a value that is repeated along a new dimension; a launch on a GPU costs more than such a value. */
@@ -38,11 +38,8 @@ function bytesBelow(node: GraphNode, hasMemory: (node: GraphNode) => boolean): n
   return bytes;
 }
 
-/**
- * Bytes of memory traffic that it saves if `kernels` kernels read a value instead of what it is computed from.
- * @param isMade a kernel computes the value anyway, and only has to store it
- */
-export const trafficSaved = (
+/** Bytes of memory traffic that it saves if `kernels` kernels read a value instead of what it is computed from. */
+const trafficSaved = (
   node: GraphNode,
   kernels: number,
   hasMemory: (node: GraphNode) => boolean,
@@ -51,6 +48,39 @@ export const trafficSaved = (
   const below = bytesBelow(node, hasMemory);
   return kernels * below - (isMade ? 0 : below) - (kernels + 1) * bytesOf(node);
 };
+
+/** Multiply-adds of a multiprocessor per cycle, in f32, outside of tensor cores. */
+const OPERATIONS = 128;
+
+/** Bytes that a GPU moves while it computes so many additions (`OpRecord.cost`) for each element of a node. */
+const bytesOfWork = ({ size }: GraphNode, weight: number): number =>
+  (size * weight * FITTED.strips.memory) / OPERATIONS;
+
+/** A value that kernels use. */
+export interface SharedValue {
+  readonly node: GraphNode;
+  /** How many kernels would read it, or compute it again. */
+  readonly kernels: number;
+  /** What computing an element takes (`OpRecord.cost`). */
+  readonly weight: number;
+  readonly hasMemory: (node: GraphNode) => boolean;
+  /** A kernel computes the value anyway, and only has to store it. */
+  readonly isMade: boolean;
+}
+
+/**
+ * Whether a value gets memory because kernels would take longer without. On a GPU, what takes much work is computed again
+ * nevertheless if moving it takes longer by more than a launch: kernels compute while they wait for memory.
+ */
+export function isWorthStoring(value: SharedValue, { model, units }: Target): boolean {
+  const { node, kernels, weight, hasMemory, isMade } = value;
+  const isHeavy = weight >= WORTH_STORING;
+  if (model !== 'threads') return isHeavy;
+  const saved =
+    trafficSaved(node, kernels, hasMemory, isMade) + bytesOfWork(node, weight * (kernels - (isMade ? 0 : 1)));
+  const launch = bytesOfLaunch(units);
+  return saved > (isHeavy ? -launch : isMade ? 0 : launch);
+}
 
 /** The nodes that use a node. */
 export type Users = ReadonlyMap<GraphNode, readonly GraphNode[]>;
@@ -70,7 +100,7 @@ export function sharedValues(
   order: readonly GraphNode[],
   users: Users,
   { stored: before, claimed, inReduction, views }: MadeSoFar,
-  { model, units }: Target,
+  target: Target,
 ): GraphNode[] {
   const shared = new Set<GraphNode>();
   const stored = new Set(before);
@@ -83,7 +113,7 @@ export function sharedValues(
     repeats(user, node) &&
     node.op !== 'expand' &&
     !claimed.has(node) &&
-    weight.get(node)! >= WORTH_STORING_REPEATED[model];
+    weight.get(node)! >= WORTH_STORING_REPEATED[target.model];
   const weight = new Map<GraphNode, number>();
   const chain = new Map<GraphNode, number>();
   for (const node of order) {
@@ -123,12 +153,11 @@ export function sharedValues(
     // What is only repeated or seen in another shape is stored before that.
     const source = VIEWS.has(node.op) ? node.src[0]! : node;
     const isView = source !== node && (stored.has(source) || !claimed.has(source));
+    const kernels = mine.size;
+    const hasMemory = (n: GraphNode): boolean => stored.has(n);
     const worthStoring =
-      (mine.size > 1 &&
-        (w >= WORTH_STORING ||
-          (model === 'threads' &&
-            trafficSaved(node, mine.size, (n) => stored.has(n), false) > bytesOfLaunch(units)))) ||
-      (isRepeated && w >= WORTH_STORING_REPEATED[model]) ||
+      (kernels > 1 && isWorthStoring({ node, kernels, weight: w, hasMemory, isMade: false }, target)) ||
+      (isRepeated && w >= WORTH_STORING_REPEATED[target.model]) ||
       (scattered && w > 0);
     if (worthStoring && !isView) {
       store(node);
