@@ -31,7 +31,7 @@ function finishPlain({ split, from, to, finish }: FinishProblem): {
   readonly blocks: number;
 } {
   const [A, B, C] = split;
-  const LANES = C % 4 === 0 && from === to && (from === f32 || isHalf(from)) ? 4 : 1;
+  const LANES = C % 4 === 0 && [from, to].every((dtype) => dtype === f32 || isHalf(dtype)) ? 4 : 1;
   const COUNT = A * B * C;
   const kernel = defineKernel(
     'finishPlain',

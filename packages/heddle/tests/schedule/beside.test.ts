@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bf16, f32 } from '../../src/core/dtype.js';
-import { conv2d, randn, type Tensor, tensor, useDevice } from '../../src/index.js';
+import { autocast, conv2d, linear, randn, type Tensor, tensor, useDevice } from '../../src/index.js';
 import { H200 } from '../../src/kernel/ir/target.js';
 import { openDevice } from '../../src/runtime/registry.js';
 import { schedule } from '../../src/schedule/schedule.js';
@@ -78,3 +78,19 @@ for (const [name, [of, kernels]] of Object.entries(CASES))
     );
     assert.ok(worst < 2 ** -6, `${worst}`);
   });
+
+test('a residual in f32 takes the place of a product in 16 bits', async () => {
+  // As layers have it: of tokens, three dimensions.
+  const of = (x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor): Tensor => {
+    const kept = residual.cast(f32).realize() as Tensor;
+    return autocast(bf16, () => linear(x, weight, bias).cast(f32).add(kept)) as Tensor;
+  };
+  const sources = [half(4, 128, 256), half(512, 256), half(512), half(4, 128, 512)];
+  const result = of(...(sources as [Tensor, Tensor, Tensor, Tensor]));
+  assert.deepEqual(parametersOf(result, 'matmulWarpgroups'), ['a,b,c,first,finish0']);
+  assert.equal(schedule([result.node], target).launches.length, 1);
+  const [got, wanted] = [await result.data(), await onCpu(of as (...t: Tensor[]) => Tensor, sources)];
+  // The product is rounded to 16 bits before it is added, wherever it is computed.
+  const worst = wanted.reduce((most, v, i) => Math.max(most, Math.abs((got[i] as number) - v)), 0);
+  assert.ok(worst < 2 ** -6, `${worst}`);
+});

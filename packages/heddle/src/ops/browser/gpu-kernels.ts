@@ -22,6 +22,7 @@ export const weightChoice = none;
 export const indexAddChoice = none('indexAdd-cuda');
 export const matmulBytesChoice = none('matmulInteger-cuda');
 export const matmulChoice = none('matmul-cuda');
+export const matmulOfHalvesChoice = none('matmulOfHalves-cuda');
 export const maxPoolChoice = none('maxPool2d-cuda');
 export const maxPoolPositionsChoice = none('maxPool2dPositions-cuda');
 export const maxPoolGradientChoice = none('maxPool2dGradient-cuda');

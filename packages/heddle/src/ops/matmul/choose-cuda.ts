@@ -51,14 +51,14 @@ function warpgroupStages(
 
 /** The launches: the product, and where it comes in parts their sum. */
 function stages(
+  { node, output }: KernelIo,
   p: MatmulProblem,
   product: GridKernel,
   tile: Pick<MatmulTile, 'splits' | 'warps'>,
   level: number,
-  dtype = f32 as DType,
 ): readonly Stage[] {
   if (!isInParts(p.K, tile, level)) return [gridStage(product, { input: 0 }, { input: 1 }, { output: true })];
-  return sumOf(p, product, tile.splits, dtype);
+  return sumOf(p, product, tile.splits, node.dtype, output.dtype);
 }
 
 /** A product of that many parts, and their sum. */
@@ -67,7 +67,7 @@ function sumOf(
   product: GridKernel,
   splits: number,
   dtype: DType,
-  output = dtype,
+  output: DType,
 ): readonly Stage[] {
   const sources = [{ input: 0 }, { input: 1 }] as const;
   const parts = { scratch: 'parts', bytes: 4 * splits * p.batches * p.M * p.N };
@@ -110,15 +110,19 @@ const splitsPay = ({ M, N }: MatmulProblem, { capability }: Target): boolean =>
 function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   const p = problemOf(io);
   const { dtype } = io.node;
+  const output = io.output.dtype;
   const warpVariants = (operand: TensorOperand): Variant[] =>
     tensorTiles({ ...p, operand, dtype }, io.target).map((tile) => ({
       name: tensorNameOf(operand, tile),
-      plan: () => stages(p, matmulTensor(p, tile, operand, dtype), tile, levelOf(operand), dtype),
+      plan: () => stages(io, p, matmulTensor(p, tile, operand, dtype, output), tile, levelOf(operand)),
     }));
   const few = 2 * p.batches * p.M * p.N * p.K < FEW;
   // Small products are done before the copy engine has begun.
   const hasWarpgroups = (operand: TensorOperand): boolean =>
-    io.target.capability === WARPGROUPS && !few && operand === operandOf(dtype) && suitsWarpgroups(p, dtype);
+    io.target.capability === WARPGROUPS &&
+    !few &&
+    operand === operandOf(dtype) &&
+    suitsWarpgroups(p, dtype, output);
   const tensorVariants = (operand: TensorOperand): Variant[] =>
     hasWarpgroups(operand)
       ? [...warpgroupVariants(io, p, dtype), ...finishedApart(io), ...warpVariants(operand).slice(0, 2)]
@@ -126,7 +130,7 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   if (isHalf(dtype)) return tensorVariants(dtype.name as 'f16' | 'bf16');
   const plain = matmulTiles(p, io.target, 4).map((tile) => ({
     name: nameOf(tile),
-    plan: () => stages(p, matmulTile(p, tile), tile, LEVEL.f32),
+    plan: () => stages(io, p, matmulTile(p, tile), tile, LEVEL.f32),
   }));
   if (precision === 'f32' && !few && splitsPay(p, io.target))
     return [...tensorVariants('tf32x3').slice(0, 3), ...plain.slice(0, 2)];
@@ -135,15 +139,26 @@ function variants(io: KernelIo, { precision }: MatmulArg): Variant[] {
   return few ? [...plain.slice(0, 3), ...tensor.slice(0, 3)] : tensor;
 }
 
-export const matmulChoice: KernelChoice<MatmulArg> = {
-  name: 'matmul-cuda',
-  when: ({ model, capability }, node) =>
-    model === 'threads' &&
-    (node.dtype === f32 || (isHalf(node.dtype) && capability >= 80)) &&
+const choice = (
+  name: string,
+  multiplies: (dtype: DType, target: Target) => boolean,
+): KernelChoice<MatmulArg> => ({
+  name,
+  when: (target, node) =>
+    target.model === 'threads' &&
+    multiplies(node.dtype, target) &&
     node.size > 0 &&
     node.src[0]!.shape.at(-1)! > 0,
   strided: [true, true],
   finishes: true,
   variants: (io, arg) => [...variants(io, arg), ...cublasLtVariants(io, arg.precision)],
   plan: (io, arg) => variants(io, arg)[0]!.plan(),
+});
+
+export const matmulChoice = choice('matmul-cuda', (dtype) => dtype === f32);
+
+/** Of 16-bit floats. What follows in f32, as a residual in mixed precision, takes the place of the product. */
+export const matmulOfHalvesChoice: KernelChoice<MatmulArg> = {
+  ...choice('matmulOfHalves-cuda', (dtype, { capability }) => isHalf(dtype) && capability >= 80),
+  storesAny: true,
 };

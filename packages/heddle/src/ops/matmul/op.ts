@@ -1,5 +1,5 @@
 /** Matrix product (B1). */
-import { matmulChoice } from '#ops/gpu-kernels.js';
+import { matmulChoice, matmulOfHalvesChoice } from '#ops/gpu-kernels.js';
 import { f32, requireFloats } from '../../core/dtype.js';
 import { DTypeError, ShapeError } from '../../core/errors.js';
 import type { Precision } from '../../core/precision.js';
@@ -65,7 +65,7 @@ export const matmulOp: FusedOp<MatmulArg> = {
   scaledBy: ({ src: [_, y] }) => (y!.shape.length === 2 ? { source: 1, along: 1, axis: 1 } : undefined),
   flops: (node) => 2 * node.size * node.src[0]!.shape.at(-1)!,
   ofIntegers: matmulOfBytes,
-  kernels: [matmulChoice, cpuKernel],
+  kernels: [matmulChoice, matmulOfHalvesChoice, cpuKernel],
 };
 
 /** The gradient of x in x·y = …, from that of the product. */

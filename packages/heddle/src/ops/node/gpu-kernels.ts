@@ -10,7 +10,7 @@ export { reorderedBy } from '../conv2d/channels-last.js';
 export { convolveChoice, weightChoice } from '../conv2d/choose-cuda.js';
 export { indexAddChoice } from '../index-add/choose-cuda.js';
 export { matmulBytesChoice } from '../integers/cuda.js';
-export { matmulChoice } from '../matmul/choose-cuda.js';
+export { matmulChoice, matmulOfHalvesChoice } from '../matmul/choose-cuda.js';
 export {
   maxPoolChoice,
   maxPoolGradientChoice,

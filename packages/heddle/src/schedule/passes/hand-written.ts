@@ -1,7 +1,7 @@
 /** A hand-written kernel in a schedule: its sources as views, and its epilogue computed at its stores. */
 import { f32, isHalf } from '../../core/dtype.js';
 import { topological } from '../../core/node.js';
-import { sameShape, stridesOf } from '../../core/shape.js';
+import { stridesOf } from '../../core/shape.js';
 import {
   callOf,
   type KernelIo,
@@ -21,7 +21,7 @@ import { type Coordinates, type Digit, flatten } from '../lower/coordinates.js';
 import { Evaluator, type LoopScope } from '../lower/evaluate.js';
 import { parameter } from '../lower/lowering.js';
 import { epilogueOf } from './epilogue.js';
-import { comesInVectors } from './finish.js';
+import { comesInVectors, keepsOrder } from './finish.js';
 import { viewOf } from './views.js';
 import { sourceOfWindows, windowFunctionOf } from './windows.js';
 
@@ -171,17 +171,17 @@ export function openCall(group: Group, stored: ReadonlySet<GraphNode>, target: T
   return { inputs, variants, plan };
 }
 
-/** Tensors in memory that are like what `node` is stored as, and of which `roots` take each element where they take that of `node`. */
+/** Tensors in memory that lie like what `node` is stored as, and of which `roots` take each element where they take that of `node`. */
 function besideOf(node: GraphNode, roots: readonly GraphNode[], stored: ReadonlySet<GraphNode>): GraphNode[] {
   const inPlace = (n: GraphNode): readonly GraphNode[] =>
-    n !== node && (roots.includes(n) || !stored.has(n)) && (n.op === 'map' || n.op === 'detach') ? n.src : [];
+    n !== node && (roots.includes(n) || !stored.has(n)) && keepsOrder(n) ? n.src : [];
   return topological(roots, inPlace).filter(
     (n) =>
       n !== node &&
       !roots.includes(n) &&
       stored.has(n) &&
       n.dtype === roots[0]!.dtype &&
-      sameShape(n.shape, node.shape),
+      n.size === node.size,
   );
 }
 
