@@ -407,11 +407,11 @@ function addServeBench(bench: Command, ended: (exitCode: number) => void): void 
       'after',
       `
 Cases:
-  lenet5-rest, wide-rest        an example in a request, binary
-  lenet5-grpc, wide-grpc        the same over gRPC
-  lenet5-single, wide-single    over REST, not batched
-  lenet5-rest32, wide-rest32    32 examples in a request
-wide is a network of three layers with 20 million weights.
+  lenet5-rest                   an example in a request, binary
+  lenet5-grpc                   the same over gRPC
+  lenet5-single                 over REST, not batched
+  lenet5-rest32                 32 examples in a request
+and the same of wide, a network of three layers with 20 million weights, and of resnet18 on 3×32×32 images.
 
 Example:
   $ heddle bench serve --only lenet5`,

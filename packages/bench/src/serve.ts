@@ -14,6 +14,7 @@ import {
 import { table } from 'heddle/internal/cli/format.js';
 import { neededPackage } from 'heddle/internal/cli/packages.js';
 import { LeNet5 } from 'heddle/internal/train/programs.js';
+import { ResNet18 } from 'heddle/internal/train/resnet.js';
 import {
   grpcRequest,
   type LoadResult,
@@ -31,7 +32,10 @@ interface ServedNetwork {
   readonly build: () => nn.Module;
 }
 
-/** LeNet-5 computes an image in about the time of its request; `wide` reads 80 MB of weights for a batch of any size. */
+/**
+ * LeNet-5 computes an image in about the time of its request; `wide` reads 80 MB of weights for a batch of any size; ResNet-18
+ * takes a GPU about as long for one image as for many, as each of its launches is too small for it.
+ */
 const NETWORKS = {
   lenet5: { shape: [1, 28, 28], build: () => new LeNet5() },
   wide: {
@@ -47,6 +51,7 @@ const NETWORKS = {
         ],
       ),
   },
+  resnet18: { shape: [3, 32, 32], build: () => new ResNet18(3, 10) },
 } as const satisfies Record<string, ServedNetwork>;
 
 type NetworkName = keyof typeof NETWORKS;
@@ -65,7 +70,7 @@ interface ServeCase {
 const MOST_ROWS = 64;
 const SIZES = [1, 2, 4, 8, 16, 32, MOST_ROWS];
 
-const CASES: readonly ServeCase[] = (['lenet5', 'wide'] as const).flatMap((network) => [
+const CASES: readonly ServeCase[] = (Object.keys(NETWORKS) as NetworkName[]).flatMap((network) => [
   {
     ...{ id: `${network}-rest`, title: `${network}, REST`, network, protocol: 'rest', rows: 1 },
     maxBatchSize: MOST_ROWS,
