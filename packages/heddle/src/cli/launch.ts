@@ -5,9 +5,9 @@ import { createServer } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { extname, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { DEVICES } from '#runtime/devices.js';
 import { ArgumentError } from '../core/errors.js';
 import { DEFAULT_PORT } from '../distributed/environment.js';
+import { countDevices } from '../runtime/registry.js';
 import { RankGroup } from './rank-group.js';
 
 export interface LaunchCommandOptions {
@@ -91,8 +91,7 @@ function nodeRankOf({ nodes, nodeRank, address }: LaunchCommandOptions): number 
 
 const countGpus = (device: string): number => {
   if (device !== '' && !/^cuda(:\d+)?$/.test(device)) return 0;
-  const { cuda } = DEVICES;
-  return cuda?.probe().available ? (cuda.count?.() ?? 1) : 0;
+  return countDevices('cuda');
 };
 
 /** What each rank computes on: a GPU of its own, or its part of the processor. @throws ArgumentError if that does not work out */

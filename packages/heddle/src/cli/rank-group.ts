@@ -144,7 +144,7 @@ export class RankGroup {
     const loss = this.#losses[0];
     if (isFollower(failed) && loss) return lossText(loss);
     const others = this.#orders.length > 1 ? ' The other ranks have been ended.' : '';
-    const known = this.#losses.find(({ member }) => member.rank === rank)?.reason;
+    const known = this.#losses.find(({ member }) => member?.rank === rank)?.reason;
     const how = signal
       ? `was killed by ${signal}`
       : `ended with exit code ${code}${known?.startsWith('it failed with') ? `: ${known}` : ''}`;

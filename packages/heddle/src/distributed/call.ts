@@ -60,19 +60,30 @@ function requireFit(kind: CallKind, ranks: number, from: HostValues, to: HostVal
 }
 
 /** Words of a header, which are i32. */
-const HEADER_WORDS = 8;
+export const HEADER_WORDS = 8;
 export const HEADER_BYTES: number = 4 * HEADER_WORDS;
 
 /** What ranks compare: equal headers are calls that fit together. */
 export function headerOf(call: CollectiveCall): Uint8Array {
-  const { kind, op, dtype, root, ranks, sequence, from } = call;
+  const elements = call.from.length / DTYPES[call.dtype].bytes;
+  return new Uint8Array(headerWords({ ...call, elements }).buffer);
+}
+
+/** A call without its memory. */
+export type CalledCollective = Omit<CollectiveCall, 'index' | 'from' | 'to'> & { readonly elements: number };
+
+export function headerWords(call: CalledCollective): Int32Array<ArrayBuffer> {
+  const { kind, op, dtype, root, ranks, sequence, elements } = call;
   const words = new Int32Array(HEADER_WORDS);
-  const elements = from.length / DTYPES[dtype].bytes;
   words.set([KINDS.indexOf(kind), OPS.indexOf(op), NAMES.indexOf(dtype), ranks[root]!, ranks.length]);
   // Twelve bits for the rest of a length are enough: 2⁴⁴ elements.
   words.set([sequence, elements % 2 ** 32, Math.floor(elements / 2 ** 32) | (digest(ranks) << 12)], 5);
-  return new Uint8Array(words.buffer);
+  return words;
 }
+
+/** The same for the calls of a group that belong together: which group, and the how many-th. */
+export const placeKey = ([, , , , ranks = 0, sequence = 0, , high = 0]: Int32Array): string =>
+  `${ranks} ${high >>> 12} ${sequence}`;
 
 /** FNV-1a: two groups of the same size rarely have the same. */
 const digest = (ranks: readonly number[]): number =>
@@ -86,11 +97,13 @@ export function requireSameCall(
   theirs: Uint8Array,
 ): void {
   if (mine.every((byte, i) => byte === theirs[i])) return;
-  const rank = call.ranks[call.index]!;
-  const both = [
-    { rank, words: wordsOf(mine) },
-    { rank: peer, words: wordsOf(theirs) },
-  ].sort((a, b) => a.rank - b.rank);
+  const own = { rank: call.ranks[call.index]!, words: wordsOf(mine) };
+  throw new DistributedError(`[distributed] ${differenceOf(own, { rank: peer, words: wordsOf(theirs) })}`);
+}
+
+/** What two ranks do that should do the same. */
+export function differenceOf(first: HeaderOfRank, second: HeaderOfRank): string {
+  const both = [first, second].sort((a, b) => a.rank - b.rank);
   const [a, b] = both as [HeaderOfRank, HeaderOfRank];
   const places = [placeOf(a.words), placeOf(b.words)];
   const same = places[0] === places[1];
@@ -98,13 +111,14 @@ export function requireSameCall(
     ({ rank: r, words }, i) => `rank ${r} ${actOf(words)}${same ? '' : ` in ${places[i]}`}`,
   );
   const other = same && actOf(a.words) === actOf(b.words) ? ', with other ranks,' : '';
-  throw new DistributedError(
-    `[distributed] ${said.join(', ')}${other}${same ? ` in ${places[0]}` : ''}. All ranks of a group must make the same calls in ` +
-      'the same order, with values of the same length and dtype: is there a branch that depends on the rank or its data?',
+  return (
+    `${said.join(', ')}${other}${same ? ` in ${places[0]}` : ''}. All ranks of a group must make the same calls in ` +
+    'the same order, with values of the same length and dtype: is there a branch that depends on the rank or its data?'
   );
 }
 
-interface HeaderOfRank {
+/** A call's header, and whose it is. */
+export interface HeaderOfRank {
   readonly rank: number;
   readonly words: Int32Array;
 }

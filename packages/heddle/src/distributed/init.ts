@@ -1,8 +1,16 @@
 /** Joining the other processes, and leaving them. */
 import { above, oneOf, type Rules, requireOptions } from '../core/arguments.js';
-import { ArgumentError, DeviceError } from '../core/errors.js';
-import { currentDevice } from '../engine/storage.js';
-import { connectNccl, createNcclId, disconnectNccl } from '../runtime/cuda/vendor/nccl.js';
+import type { DTypeName } from '../core/dtype.js';
+import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
+import { currentDevice, useDeviceOfRank } from '../engine/storage.js';
+import {
+  connectNccl,
+  createNcclId,
+  disconnectNccl,
+  ncclFailure,
+  onCollective,
+} from '../runtime/cuda/vendor/nccl.js';
+import { type CallKind, headerWords } from './call.js';
 import { type Control, openControl } from './control/control.js';
 import { placeFromEnvironment, type WorldPlace } from './environment.js';
 import { registerCollectives } from './host-collectives.js';
@@ -10,6 +18,7 @@ import { join, type Ways } from './join.js';
 import { isMember, membership } from './membership.js';
 import { isMpiProcess, openMpiTransport } from './mpi/transport.js';
 import { openTcpTransport } from './tcp/transport.js';
+import type { ReductionOp } from './transport.js';
 
 /** Options of `init`. */
 export interface InitOptions {
@@ -49,6 +58,7 @@ export async function init(options: InitOptions = {}): Promise<void> {
 }
 
 async function waysOf(place: WorldPlace, options: InitOptions): Promise<Ways> {
+  useDeviceOfRank(place.localRank, place.localWorldSize);
   const { name } = currentDevice();
   if (name === 'sim')
     throw new DeviceError('[init] the simulator does not communicate: use the CPU or GPUs.');
@@ -80,8 +90,27 @@ async function waysOfHost(
   };
 }
 
+/** Between two looks at whether NCCL has failed. */
+const LOOK_MS = 1000;
+
 function waysOfGpu(control: Control): Ways {
   const connected = new Set<string>();
+  const sequences = new Map<string, number>();
+  onCollective(({ name, dtype, op, ...run }) => {
+    const group = run.ranks.join();
+    const sequence = sequences.get(group) ?? 0;
+    sequences.set(group, sequence + 1);
+    const kind = name.slice(name.indexOf('.') + 1) as CallKind;
+    control.note(headerWords({ kind, dtype: dtype as DTypeName, op: op as ReductionOp, sequence, ...run }));
+  });
+  // What waits for a GPU is not told that the network between GPUs has failed.
+  const look = setInterval(() => {
+    const failure = ncclFailure();
+    if (failure === undefined) return;
+    clearInterval(look);
+    disconnectNccl(true);
+    throw new DistributedError(`[distributed] values no longer travel between the GPUs: ${failure}`);
+  }, LOOK_MS).unref();
   return {
     rendezvous: control,
     async connect({ ranks, index }) {
@@ -96,6 +125,9 @@ function waysOfGpu(control: Control): Ways {
     },
     async close() {
       await currentDevice().synchronize();
+      clearInterval(look);
+      // Another rank may still read the memory of this one. Who has left by now has done so.
+      await control.barrier().catch(() => {});
       disconnectNccl();
       await control.close();
     },

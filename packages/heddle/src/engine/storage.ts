@@ -4,7 +4,7 @@ import { env } from '../core/env.js';
 import { DeviceError, InternalError, OutOfMemoryError } from '../core/errors.js';
 import type { Storage } from '../graph/node.js';
 import type { Device, DeviceBuffer } from '../runtime/device.js';
-import { openDevice } from '../runtime/registry.js';
+import { countDevices, openDevice } from '../runtime/registry.js';
 
 let chosen: Device | undefined;
 
@@ -12,6 +12,24 @@ let chosen: Device | undefined;
 export function currentDevice(): Device {
   chosen ??= openDevice();
   return chosen;
+}
+
+/**
+ * Of several processes of a host that use GPUs each has its own, unless which one has been said: by HEDDLE_DEVICE, by
+ * `useDevice`, or by whoever has started the process and shows it one GPU only.
+ * @throws DeviceError if there are more processes than GPUs
+ */
+export function useDeviceOfRank(localRank: number, processes: number): void {
+  if (chosen || processes === 1) return;
+  const asked = env('HEDDLE_DEVICE');
+  if (asked !== '' && asked !== 'cuda') return;
+  const gpus = countDevices('cuda');
+  if (gpus < 2) return;
+  if (localRank >= gpus)
+    throw new DeviceError(
+      `There are ${processes} processes on this host, but ${gpus} GPUs: each needs one. Start fewer, or set HEDDLE_DEVICE=cpu.`,
+    );
+  useDevice(`cuda:${localRank}`);
 }
 
 /** Make `name` the device of all tensors made from now on. @throws DeviceError if there is none of that name */

@@ -16,6 +16,12 @@ export function listDevices(): DeviceStatus[] {
   return Object.entries(DEVICES).map(([name, { probe }]) => ({ name, ...probe() }));
 }
 
+/** How many of a kind can be used here. Starts none of them. */
+export function countDevices(kind: string): number {
+  const entry = DEVICES[kind];
+  return entry?.probe().available ? (entry.count?.() ?? 1) : 0;
+}
+
 /**
  * The device of that name, or of HEDDLE_DEVICE, or the fastest that starts. Opened once per process.
  * @throws DeviceError if there is none of that name, or it is not available here · ArgumentError if an environment

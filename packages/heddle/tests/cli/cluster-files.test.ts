@@ -41,7 +41,7 @@ test('slurm.sh starts a launcher on each node', { timeout: 20_000 }, async () =>
     'sh',
     [join(FILES, 'slurm.sh')],
     { ...environment(), ...job, ...batch },
-    folder,
+    { cwd: folder },
   ).ended;
   assert.equal(code, 0, err);
   assert.equal(out.match(/: value 0, value 1, .*value 7$/gm)?.length, 8, out);
@@ -58,7 +58,7 @@ test('kubernetes.yaml starts a launcher in each pod', { timeout: 20_000 }, async
     .replace('train-0.train:29500', `127.0.0.1:${port}`);
   assert.ok(script.includes(String(port)), script);
   const pods = [0, 1].map((index) =>
-    start('sh', ['-c', script], { ...environment(), JOB_COMPLETION_INDEX: String(index) }, folder),
+    start('sh', ['-c', script], { ...environment(), JOB_COMPLETION_INDEX: String(index) }, { cwd: folder }),
   );
   const ends = await Promise.all(pods.map(({ ended }) => ended));
   assert.deepEqual(

@@ -18,7 +18,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true }));
 
 const launch = (args: readonly string[], env: NodeJS.ProcessEnv = {}): RunningRank =>
-  start(process.execPath, [MAIN, 'launch', '--device', 'cpu', ...args], env, folder);
+  start(process.execPath, [MAIN, 'launch', '--device', 'cpu', ...args], env, { cwd: folder });
 
 async function program(name: string, text: string): Promise<string> {
   await writeFile(join(folder, name), text);

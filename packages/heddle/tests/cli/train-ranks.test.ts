@@ -18,7 +18,7 @@ before(async () => {
 after(() => rm(folder, { recursive: true }));
 
 const train = (...args: readonly string[]): RunningRank =>
-  start(process.execPath, [MAIN, 'train', '--device', 'cpu', '--no-progress', ...args], {}, folder);
+  start(process.execPath, [MAIN, 'train', '--device', 'cpu', '--no-progress', ...args], {}, { cwd: folder });
 
 interface Line {
   readonly loss: number;

@@ -312,6 +312,22 @@ describe('a rank that is gone ends the others, with one message', () => {
     assert.equal(lines(ends, /rank 2 .* is gone: nothing has been heard of it for 6 s/).length, 1);
   });
 
+  limited('ranks that begin different collectives', async () => {
+    const ranks = await startWorld(3, ['different']);
+    await Promise.all(ranks.map((rank) => printed(rank, 'formed')));
+    const at = performance.now();
+    const ends = await endOf(ranks);
+    const seconds = (performance.now() - at) / 1000;
+    assert.ok(seconds < 10, `${seconds} s`);
+    assert.deepEqual(codes(ends), [3, 3, 3]);
+    const told = lines(ends, /heddle:/);
+    assert.equal(told.length, 1, told.join('\n'));
+    assert.match(
+      told[0]!,
+      /^heddle: rank 0 reduces 100 f32 \(sum\), rank 1 reduces 3 f32 \(sum\) in call 701 of 3 ranks\. .*All ranks end\.$/,
+    );
+  });
+
   for (const rank of ['0', '1'])
     limited(`rank ${rank} throws`, async () => {
       const ends = await endOf(await startWorld(3, ['throws', rank]));

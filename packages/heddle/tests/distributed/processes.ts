@@ -36,11 +36,11 @@ export function start(
   command: string,
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-  cwd?: string,
+  { cwd, mostMs = MOST_MS }: { readonly cwd?: string; readonly mostMs?: number } = {},
 ): RunningRank {
   const begun = performance.now();
   const child = spawn(command, args, { env: { ...cleanEnvironment(), ...env }, cwd });
-  const timer = setTimeout(() => child.kill('SIGKILL'), MOST_MS);
+  const timer = setTimeout(() => child.kill('SIGKILL'), mostMs);
   let out = '';
   let err = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -88,11 +88,16 @@ export async function startWorld(
 export const endOf = (ranks: readonly RunningRank[]): Promise<RankEnd[]> =>
   Promise.all(ranks.map(({ ended }) => ended));
 
-/** Returns when the rank has printed something. @throws Error if it has not, after 10 s */
-export async function printed({ out }: RunningRank, what: string | RegExp): Promise<void> {
-  const deadline = performance.now() + 10_000;
+/** Returns when the rank has printed something. @throws Error if it has not in that time, or has ended */
+export async function printed(
+  { child, out }: RunningRank,
+  what: string | RegExp,
+  mostMs = 10_000,
+): Promise<void> {
+  const deadline = performance.now() + mostMs;
   while (!(typeof what === 'string' ? out().includes(what) : what.test(out()))) {
-    if (performance.now() > deadline) throw new Error(`not printed: ${what}; but: ${out()}`);
+    if (performance.now() > deadline || child.exitCode !== null)
+      throw new Error(`not printed: ${what}; but: ${out()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -3,6 +3,7 @@
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { DistributedError } from '../../src/core/errors.js';
+import { headerWords } from '../../src/distributed/call.js';
 import { type ControlOptions, openControl } from '../../src/distributed/control/control.js';
 import { placeFromEnvironment } from '../../src/distributed/environment.js';
 
@@ -52,6 +53,16 @@ const SCENARIOS: Readonly<Record<string, () => Promise<void>>> = {
   /** Main threads that are blocked until they are ended. */
   blocked: async () => block(60_000),
   idle: () => wait(60_000),
+  /** Ranks begin collectives, the last of which is another one on rank 1, and are blocked in it. */
+  different: async () => {
+    const call = { kind: 'allReduce', op: 'sum', dtype: 'f32', root: 0, ranks: [0, 1, 2] } as const;
+    const many = 700;
+    for (let sequence = 0; sequence < many; sequence++)
+      control.note(headerWords({ ...call, sequence, elements: 100 }));
+    const elements = place.rank === 1 ? 3 : 100;
+    if (place.rank !== 2) control.note(headerWords({ ...call, sequence: many, elements }));
+    block(60_000);
+  },
   /** The last rank does something else for longer than anybody is silent. */
   slow: async () => {
     if (place.rank === 1) block(Number(argument));

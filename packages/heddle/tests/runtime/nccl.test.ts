@@ -146,12 +146,34 @@ describe('NCCL is called as nccl.h declares', { skip: compiler ? false : 'no C c
     assert.throws(() => prepared('allReduce', { dtype: 'f8' }), /dtype must be one of/);
   });
 
-  test('failures between GPUs are told, and communicators end once', () => {
+  test('what is about to run is told, with its elements', () => {
+    const runs: nccl.CollectiveRun[] = [];
+    nccl.onCollective((run) => runs.push(run));
+    for (const more of [{}, ONE]) prepared('allReduce', more).begins!();
+    nccl.onCollective(() => {});
+    const call = { name: 'collective.allReduce', dtype: 'f32', op: 'sum', ranks: [0, 2], root: 1 };
+    assert.deepEqual(runs, [
+      { ...call, elements: 128 },
+      { ...call, elements: 100 },
+    ]);
+  });
+
+  test('failures between GPUs are told, graphs and communicators end once', () => {
     assert.equal(nccl.ncclFailure(), undefined);
     fake.fail();
     assert.equal(nccl.ncclFailure(), 'NCCL, ranks 0,2: remote process exited');
     fake.takeLog();
+    const { graphs } = prepared('allReduce');
+    let logged = '';
+    const graph = {
+      dispose() {
+        graphs!.delete(graph);
+        logged = `graph, ${fake.takeLog()}`;
+      },
+    };
+    graphs!.add(graph);
     nccl.disconnectNccl(true);
+    assert.equal(logged, 'graph, ', 'graphs go before their communicators');
     nccl.disconnectNccl();
     assert.equal(fake.takeLog(), 'abort 7000deadbee0\n');
     if (before === undefined) delete process.env.LD_LIBRARY_PATH;

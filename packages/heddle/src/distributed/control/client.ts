@@ -22,6 +22,8 @@ export interface ClientEvents {
   readonly onAnswer: (answer: ControlAnswer) => void;
   /** A rank is gone; called once. */
   readonly onLost: (rank: number, reason: string) => void;
+  /** Ranks make calls that do not fit together; called once, instead of `onLost`. */
+  readonly onDifferent: (reason: string) => void;
   /** A rank has ended in order. */
   readonly onLeft: (rank: number) => void;
 }
@@ -85,6 +87,11 @@ export class ControlClient {
       });
   }
 
+  /** Show the collectives that have begun. */
+  show(headers: readonly (readonly number[])[]): void {
+    if (!this.#isOver) this.#channel.send({ kind: 'calls', headers });
+  }
+
   /** Tell the others that this process fails. Ends when they know. */
   fail(reason: string): Promise<void> {
     return this.#say({ kind: 'failed', reason });
@@ -129,7 +136,10 @@ export class ControlClient {
         this.#noted();
         return;
       case 'lost':
-        this.#lose(message.rank, message.reason);
+        this.#lose(() => this.#events.onLost(message.rank, message.reason));
+        return;
+      case 'different':
+        this.#lose(() => this.#events.onDifferent(message.reason));
         return;
       case 'left':
         if (message.rank === 0) this.#hostHasLeft = true;
@@ -138,17 +148,17 @@ export class ControlClient {
     }
   }
 
-  #lose(rank: number, reason: string): void {
+  #lose(tell: () => void): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#events.onLost(rank, reason);
+    tell();
     this.#noted();
     void this.#channel.close();
   }
 
   #ended(end: ChannelEnd, { address, port }: WorldPlace): void {
     if (this.#hasLeft || this.#hostHasLeft) this.#isOver = true;
-    else if (this.#isFormed) this.#lose(0, reasonOf(end));
+    else if (this.#isFormed) this.#lose(() => this.#events.onLost(0, reasonOf(end)));
     else if (this.#host) this.#refuse(new Error(`${named(this.#host)} is gone: ${reasonOf(end)}.`));
     else this.#refuse(new Error(strange(end, `${address}:${port}`)));
     this.#noted();

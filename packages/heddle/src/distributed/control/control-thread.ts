@@ -5,8 +5,9 @@
 import { Socket } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
+import { CallLog } from './call-log.js';
 import { AGAIN_MS, ControlClient, TooEarly, withResolvers } from './client.js';
-import { EXIT_LOST, endProcess, tell } from './ending.js';
+import { EXIT_LOST, endProcess, type RankLoss, tell } from './ending.js';
 import type { WorldMember } from './messages.js';
 import { ControlServer } from './server.js';
 import {
@@ -18,6 +19,8 @@ import {
 
 /** What the main thread gets to end the process itself. */
 const GRACE_MS = 2000;
+/** Between two looks at what has begun. */
+const SHOW_MS = 1000;
 
 const data = workerData as ControlThreadData;
 const { me, shared, launcher } = data;
@@ -40,9 +43,20 @@ function end(): void {
   setTimeout(() => endProcess(EXIT_LOST), GRACE_MS);
 }
 
-function lost(rank: number, reason: string): void {
-  tell({ member: members[rank]!, reason }, me, members, launcher);
+function lost(loss: RankLoss): void {
+  tell(loss, me, members, launcher);
   end();
+}
+
+/** Shows rank 0 what this process has begun since it did so last. */
+function showCalls(): void {
+  const log = new CallLog(data.calls);
+  let first = 0;
+  setInterval(() => {
+    const { next, headers } = log.from(first);
+    first = next;
+    if (headers.length > 0) client!.show(headers);
+  }, SHOW_MS).unref();
 }
 
 async function join(): Promise<readonly WorldMember[]> {
@@ -50,7 +64,8 @@ async function join(): Promise<readonly WorldMember[]> {
   for (;;) {
     client = await ControlClient.reach(data, {
       onAnswer: post,
-      onLost: lost,
+      onLost: (rank, reason) => lost({ member: members[rank]!, reason }),
+      onDifferent: (reason) => lost({ reason }),
       onLeft: (rank) => Atomics.store(shared, SHARED.ranks + rank, 1),
     });
     try {
@@ -106,6 +121,7 @@ parentPort!.on('message', async (message: ToControlThread) => {
 try {
   members = await (me.rank === 0 ? host() : join());
   if (launcher !== undefined) watchLauncher(launcher);
+  showCalls();
   post({ kind: 'formed', members });
 } catch (error) {
   await client?.close();

@@ -3,11 +3,12 @@ import { hostname } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { BUILD_ID } from '../../core/build-id.js';
 import { env } from '../../core/env.js';
-import { ArgumentError, DistributedError, InternalError } from '../../core/errors.js';
+import { ArgumentError, DeviceError, DistributedError, InternalError } from '../../core/errors.js';
 import { packageVersion } from '../../core/platform/node/version.js';
 import type { WorldPlace } from '../environment.js';
 import type { Rendezvous } from '../transport.js';
-import { EXIT_LOST } from './ending.js';
+import { CallLog } from './call-log.js';
+import { EXIT_LOST, endProcess } from './ending.js';
 import { type ControlRequest, MOST_BYTES, type WorldMember } from './messages.js';
 import { ControlStore } from './store.js';
 import {
@@ -25,6 +26,8 @@ export interface Control extends Rendezvous {
   barrier(): Promise<void>;
   /** Whether a rank has ended in order. May be asked at any time, also between blocking calls. */
   hasLeft(rank: number): boolean;
+  /** This process begins a collective: where ranks begin different ones, all of them end and say what two of them do. */
+  note(header: Int32Array): void;
   /** Say good-bye. That of rank 0 waits for those of the others. */
   close(): Promise<void>;
 }
@@ -53,15 +56,16 @@ export async function openControl(place: WorldPlace, options: ControlOptions = {
   const me = { rank: place.rank, host: hostname(), pid: process.pid };
   if (place.worldSize === 1) return new LoneControl(me, timeoutMs);
   const shared = new Int32Array(new SharedArrayBuffer(4 * (SHARED.ranks + place.worldSize)));
+  const log = new CallLog();
   const data: ControlThreadData = {
-    ...{ place, me, version, timeoutMs, shared },
+    ...{ place, me, version, timeoutMs, shared, calls: log.shared },
     launcher: env('HEDDLE_LAUNCHER') || undefined,
   };
   const worker = new Worker(new URL('./control-thread.js', import.meta.url), {
     workerData: data,
     execArgv: [],
   });
-  return new ThreadControl(worker, data).formed;
+  return new ThreadControl(worker, data, log).formed;
 }
 
 /** A request without its number. */
@@ -87,6 +91,7 @@ abstract class AskingControl implements Control {
 
   protected abstract ask(ask: Ask): Promise<string>;
   abstract hasLeft(rank: number): boolean;
+  abstract note(header: Int32Array): void;
   abstract close(): Promise<void>;
 
   async set(key: string, value: string): Promise<void> {
@@ -113,13 +118,15 @@ class ThreadControl extends AskingControl {
   members: readonly WorldMember[] = [];
   readonly #worker: Worker;
   readonly #shared: Int32Array;
+  readonly #log: CallLog;
   readonly #asked = new Map<number, Asked>();
   #asks = 0;
   #closing: Promise<void> | undefined;
   #closed: () => void = () => {};
 
-  constructor(worker: Worker, { place, shared, timeoutMs }: ControlThreadData) {
+  constructor(worker: Worker, { place, shared, timeoutMs }: ControlThreadData, log: CallLog) {
     super(place.rank, place.worldSize, timeoutMs);
+    this.#log = log;
     this.#worker = worker;
     this.#shared = shared;
     this.formed = new Promise<this>((resolve, reject) => {
@@ -144,7 +151,11 @@ class ThreadControl extends AskingControl {
   /** What another rank's end leads to is not said: that a rank is gone is known in a moment, and this process then ends. */
   endIfLost(): void {
     Atomics.wait(this.#shared, SHARED.lost, 0, VERDICT_MS);
-    if (this.#isLost) process.exit(EXIT_LOST);
+    if (this.#isLost) endLost();
+  }
+
+  note(header: Int32Array): void {
+    this.#log.note(header);
   }
 
   hasLeft(rank: number): boolean {
@@ -179,7 +190,7 @@ class ThreadControl extends AskingControl {
   }
 
   #hear(message: FromControlThread): void {
-    if (message.kind === 'lost') process.exit(EXIT_LOST);
+    if (message.kind === 'lost') endLost();
     else if (message.kind === 'closed') this.#closed();
     else if (message.kind === 'answer') {
       const asked = this.#asked.get(message.id)!;
@@ -192,9 +203,10 @@ class ThreadControl extends AskingControl {
   /** Called before an error is printed that ends the process. */
   readonly #onUncaught = (error: unknown): void => {
     if (process.listenerCount('uncaughtException') > 0) return;
-    if (error instanceof DistributedError) this.endIfLost();
+    // The memory of a rank that is gone is also missing in kernels which exchange values with it.
+    if (error instanceof DistributedError || error instanceof DeviceError) this.endIfLost();
     if (!this.#isLost) this.#fail(`it failed with ${errorText(error)}`);
-    if (this.#isLost) process.exit(EXIT_LOST);
+    if (this.#isLost) endLost();
   };
 
   /** The program has come to its end. */
@@ -245,6 +257,12 @@ class ThreadControl extends AskingControl {
 
 let opened: ThreadControl | undefined;
 
+/** Libraries that have work on a GPU wait for its end when a process exits, and here it does not come. */
+function endLost(): never {
+  process.once('exit', () => endProcess(EXIT_LOST));
+  process.exit(EXIT_LOST);
+}
+
 /** For who catches a DistributedError: end this process without another word if it is because a rank is gone. */
 export const endIfLost = (): void => opened?.endIfLost();
 
@@ -273,6 +291,8 @@ class LoneControl extends AskingControl {
   hasLeft(): boolean {
     return false;
   }
+
+  note(): void {}
 
   async close(): Promise<void> {
     this.#store.close();

@@ -6,14 +6,15 @@ import { named, type WorldMember } from './messages.js';
 /** The exit code of a process that ends because another one is gone. */
 export const EXIT_LOST = 3;
 
-/** A rank that is gone, as the others tell it. */
+/** Why all ranks end. */
 export interface RankLoss {
-  readonly member: WorldMember;
+  /** The rank that is gone, if one is. */
+  readonly member?: WorldMember;
   readonly reason: string;
 }
 
 export const lossText = ({ member, reason }: RankLoss): string =>
-  `${named(member)} is gone: ${reason}. The other ranks end.`;
+  member ? `${named(member)} is gone: ${reason}. The other ranks end.` : `${reason} All ranks end.`;
 
 /**
  * Say it to `heddle launch`, which says it once; or else on stderr, if this is the lowest rank of its host that still runs.
@@ -26,10 +27,10 @@ export function tell(
   launcher: number | undefined,
 ): void {
   if (launcher !== undefined) write(launcher, `${JSON.stringify(loss)}\n`);
-  else if (isSpeaker(me, members, loss.member.rank)) write(2, `heddle: ${lossText(loss)}\n`);
+  else if (isSpeaker(me, members, loss.member?.rank)) write(2, `heddle: ${lossText(loss)}\n`);
 }
 
-const isSpeaker = (me: WorldMember, members: readonly WorldMember[], lost: number): boolean =>
+const isSpeaker = (me: WorldMember, members: readonly WorldMember[], lost: number | undefined): boolean =>
   members.find(({ rank, host, pid }) => host === me.host && rank !== lost && (rank === me.rank || runs(pid)))
     ?.rank === me.rank;
 

@@ -43,6 +43,8 @@ export type ToServer =
   | { readonly kind: 'failed'; readonly reason: string }
   /** It ends in order. */
   | { readonly kind: 'bye' }
+  /** The headers of collectives that it has begun. */
+  | { readonly kind: 'calls'; readonly headers: readonly (readonly number[])[] }
   | { readonly kind: 'alive' };
 
 export type ToMember =
@@ -54,6 +56,8 @@ export type ToMember =
   | ControlAnswer
   /** The others know that this process has failed, or that it ends. */
   | { readonly kind: 'noted' }
+  /** Ranks make calls that do not fit together. */
+  | { readonly kind: 'different'; readonly reason: string }
   /** A rank is gone without having said good-bye. */
   | { readonly kind: 'lost'; readonly rank: number; readonly reason: string }
   /** A rank has ended in order. */

@@ -4,6 +4,7 @@
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import type { WorldPlace } from '../environment.js';
+import { CallComparison } from './call-log.js';
 import { type ChannelEnd, ControlChannel, reasonOf } from './channel.js';
 import {
   type ControlRequest,
@@ -49,6 +50,7 @@ export class ControlServer {
   readonly #seats = new Map<number, Seat>();
   readonly #strangers = new Set<ControlChannel<ToMember>>();
   readonly #store: ControlStore;
+  readonly #calls = new CallComparison();
   #deadline: NodeJS.Timeout | undefined;
   #isFormed = false;
   /** A rank is gone, or the ranks do not fit together: what happens next is a consequence. */
@@ -207,6 +209,9 @@ export class ControlServer {
         this.#lose(seat, message.reason);
         seat.channel.send({ kind: 'noted' });
         return;
+      case 'calls':
+        this.#compare(seat, message.headers);
+        return;
       case 'bye':
         seat.hasEnded = true;
         // First, so that whoever waits for this rank in vain knows that it has left.
@@ -222,6 +227,13 @@ export class ControlServer {
     this.#store.ask(seat.member.rank, request, (answer) =>
       seat.channel.send({ kind: 'answer', id: request.id, ...answer }),
     );
+  }
+
+  #compare({ member }: Seat, headers: readonly (readonly number[])[]): void {
+    const reason = this.#calls.add(member.rank, headers);
+    if (reason === undefined || this.#hasFailed) return;
+    this.#hasFailed = true;
+    for (const { channel } of this.#seats.values()) channel.send({ kind: 'different', reason });
   }
 
   #ended(seat: Seat, end: ChannelEnd): void {

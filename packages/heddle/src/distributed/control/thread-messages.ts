@@ -9,6 +9,8 @@ export interface ControlThreadData {
   readonly timeoutMs: number;
   /** Places of SHARED, and behind them one for each rank: 1 if it has ended in order. */
   readonly shared: Int32Array;
+  /** Of a `CallLog`. */
+  readonly calls: Int32Array;
   /** The file descriptor on which `heddle launch` listens. */
   readonly launcher: number | undefined;
 }

@@ -61,6 +61,12 @@ export class CudaGraph {
     this.#addNodes();
     this.#executable = driver.handle((at) => api.cuGraphInstantiateWithFlags(at, this.#graph, 0));
     api.cuGraphUpload(this.#executable, stream);
+    for (const launch of plan) if ('routine' in launch) launch.routine.graphs?.add(this);
+  }
+
+  /** It has been disposed of, perhaps by a library, and does not run any more. */
+  get isDisposed(): boolean {
+    return this.#executable === 0;
   }
 
   launch(): void {
@@ -69,6 +75,7 @@ export class CudaGraph {
 
   /** Take over the addresses that `args` has by now for these launches. */
   update(launches: Iterable<number>): void {
+    if (this.isDisposed) return;
     const { api } = this.#driver;
     for (const index of launches) {
       const launch = this.#plan[index]!;
@@ -85,10 +92,13 @@ export class CudaGraph {
   }
 
   dispose(): void {
+    if (this.isDisposed) return;
+    for (const launch of this.#plan) if ('routine' in launch) launch.routine.graphs?.delete(this);
     const { api } = this.#driver;
-    if (this.#executable === 0) return;
-    api.cuGraphExecDestroy(this.#executable);
-    api.cuGraphDestroy(this.#graph);
+    this.#context.release(() => {
+      api.cuGraphExecDestroy(this.#executable);
+      api.cuGraphDestroy(this.#graph);
+    });
     this.#executable = 0;
   }
 

@@ -31,7 +31,7 @@ export interface PlannedCall extends Planned {
 }
 
 /** A routine with its workspace. */
-export type PlacedRoutine = Pick<PreparedRoutine, 'dispose'> & {
+export type PlacedRoutine = Pick<PreparedRoutine, 'dispose' | 'begins' | 'graphs'> & {
   enqueue(stream: number, args: readonly Scalar[]): void;
 };
 
@@ -95,6 +95,7 @@ function withWorkspace(
       name: launch.name,
       needs,
       routine: {
+        ...routine,
         enqueue: (stream, args) => routine.enqueue(stream, args, memory?.address ?? 0),
         dispose() {
           routine.dispose();

@@ -25,6 +25,8 @@ export class CudaProgram implements Program {
   readonly #addresses: Float64Array;
   /** By the number of runs they hold. */
   readonly #graphs = new Map<number, CudaGraph>();
+  /** Those that are told of every run. */
+  readonly #told: readonly (() => void)[];
   #started = false;
   #disposed = false;
 
@@ -40,6 +42,7 @@ export class CudaProgram implements Program {
     this.#memory = memory;
     this.launches = launches;
     this.plan = plan;
+    this.#told = plan.flatMap((launch) => ('routine' in launch && launch.routine.begins) || []);
     this.#args = new ArgumentBlock(context.driver, launches);
     this.#addresses = new Float64Array(this.#args.slots);
   }
@@ -55,6 +58,7 @@ export class CudaProgram implements Program {
     const own = this.#streams.begin(stream);
     try {
       this.#setAddresses(slots, own);
+      if (this.#told.length > 0) for (let i = 0; i < times; i++) for (const begins of this.#told) begins();
       if (own || context.step) for (let i = 0; i < times; i++) this.#launchEach(own?.handle);
       else if (!this.#started && times === 1) this.#launchEach();
       else this.#launchGraphs(times);
@@ -122,7 +126,7 @@ export class CudaProgram implements Program {
   #graphOf(copies: number): CudaGraph {
     const addresses = this.#addresses;
     const known = this.#graphs.get(copies);
-    if (!known) return this.#build(copies);
+    if (!known || known.isDisposed) return this.#build(copies);
     let changed: Set<number> | undefined;
     for (let i = 0; i < addresses.length; i++) {
       if (known.addresses[i] === addresses[i]) continue;

@@ -9,7 +9,7 @@ import { DeviceError } from '../../../core/errors.js';
 import type { LibraryCall } from '../../../kernel/ir/library-call.js';
 import { koffi } from '../driver/native.js';
 import { optionsOf } from './library-options.js';
-import type { PreparedRoutine } from './routine.js';
+import type { CapturingGraph, PreparedRoutine } from './routine.js';
 import { type Checked, created, findVendorLibrary, openVendorLibrary } from './vendor-library.js';
 
 const SIGNATURES = {
@@ -49,6 +49,9 @@ let opened: Nccl | undefined;
 
 function nccl(): Nccl {
   if (opened) return opened;
+  // Else NCCL maps the buffers of captured collectives into the other ranks, all of which would have to capture at the same time,
+  // and never to free them; here a rank may run a program for the first time that another one has captured already.
+  process.env.NCCL_GRAPH_REGISTER ??= '0';
   const functions = openVendorLibrary('nccl', SIGNATURES, 'ncclGetErrorString');
   const library = koffi().load(findVendorLibrary('nccl')!.path);
   const text = library.func('ncclGetErrorString', 'str', ['int']);
@@ -62,7 +65,8 @@ function nccl(): Nccl {
       const status = init(out, ranks, { internal }, index) as number;
       if (status !== 0)
         throw new DeviceError(
-          `[ncclCommInitRank] NCCL answers with status ${status} (${errorText(status)}). NCCL_DEBUG=WARN makes it say more.`,
+          `[ncclCommInitRank] NCCL answers with status ${status} (${errorText(status)}). Each rank needs a GPU of its own: is init() called ` +
+            'before the first tensor is made? NCCL_DEBUG=WARN makes NCCL say more.',
         );
     },
   };
@@ -86,6 +90,28 @@ export function createNcclId(): string {
 
 /** Communicators by the ranks that they connect. */
 const communicators = new Map<string, number>();
+
+/** Graphs with collectives: NCCL lets no communicator go before they are gone. */
+const graphs = new Set<CapturingGraph>();
+
+/** A collective that is about to run. */
+export interface CollectiveRun {
+  readonly name: string;
+  readonly dtype: string;
+  readonly op: string;
+  readonly ranks: readonly number[];
+  /** A place in `ranks`. */
+  readonly root: number;
+  /** Elements that a rank has; where it has several tensors, with the gaps between them. */
+  readonly elements: number;
+}
+
+let noteRun: (run: CollectiveRun) => void = () => {};
+
+/** From now on `note` is told of every collective before it is queued. NCCL itself does not compare what ranks do. */
+export const onCollective = (note: (run: CollectiveRun) => void): void => {
+  noteRun = note;
+};
 
 /**
  * Connect the GPU of this process, whose context is current, with those of other ranks. Returns when all of them have called this.
@@ -119,6 +145,7 @@ export function ncclFailure(): string | undefined {
  * @param abort while collectives may be running that will not end, since a rank is gone
  */
 export function disconnectNccl(abort = false): void {
+  for (const graph of [...graphs]) graph.dispose();
   const all = [...communicators.values()];
   communicators.clear();
   for (const communicator of all)
@@ -161,8 +188,14 @@ export function prepareCollective(call: LibraryCall): PreparedRoutine {
   };
   const send = sends[call.name];
   if (!send) throw new DeviceError(`[${call.name}] NCCL has no such collective.`);
+  const run: CollectiveRun = {
+    ...{ name: call.name, dtype: o.text('dtype'), op: o.text('op'), ranks, root },
+    elements: counts.length > 1 ? size : counts[0]!,
+  };
   return {
     workspaceBytes: 0,
+    graphs,
+    begins: () => noteRun(run),
     enqueue(stream, args) {
       const communicator = communicatorOf(call, ranks);
       const result = args[counts.length] as number;

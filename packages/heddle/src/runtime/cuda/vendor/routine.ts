@@ -16,6 +16,12 @@ export interface LibraryContext {
   allocate(bytes: number, label: string): WorkMemory;
 }
 
+/** A graph that has captured what a library put on a stream. */
+export interface CapturingGraph {
+  /** Its program makes another one when it runs again. */
+  dispose(): void;
+}
+
 /** A call made ready: the way is chosen. */
 export interface PreparedRoutine {
   /** Device memory that it needs while it runs. What was there before does not matter, nor what is there after. */
@@ -26,6 +32,10 @@ export interface PreparedRoutine {
    * @param workspace the address of `workspaceBytes`
    */
   enqueue(stream: number, args: readonly Scalar[], workspace: number): void;
+  /** Is told of every run of its program before that is queued, also as a graph. */
+  readonly begins?: () => void;
+  /** Graphs that have captured it are in this set as long as they live. */
+  readonly graphs?: Set<CapturingGraph>;
   /** Gives its memory back. */
   dispose(): void;
 }
