@@ -32,7 +32,7 @@ export function noTwoGpus(): string | false {
 }
 
 /** Compiling takes longer than on the CPU, and so do contexts and communicators. */
-const MOST_MS = { cpu: 18_000, cuda: 60_000 } as const;
+export const MOST_MS = { cpu: 18_000, cuda: 60_000 } as const;
 
 /** What ranks on a device have in their environment. GPUs are theirs by their local ranks. */
 export const environmentOf = (device: RankDevice): NodeJS.ProcessEnv => ({

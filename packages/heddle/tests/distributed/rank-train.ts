@@ -11,12 +11,14 @@ import {
   accuracy,
   type Callback,
   crossEntropy,
+  device,
   f64,
   fit,
   Loader,
   manualSeed,
   nn,
   optim,
+  setPrecision,
   TensorDataset,
   tensor,
 } from '../../src/index.js';
@@ -41,6 +43,8 @@ export interface TrainingJob {
   readonly stop?: { readonly rank: number; readonly steps: number };
   /** An example whose input is not a number. */
   readonly nan?: number;
+  /** Take a digest of the weights after each step; else a device may make many steps at a time. */
+  readonly everyStep?: boolean;
   /** It goes on until a signal ends it: rank 0 prints `step` after the first. */
   readonly long?: boolean;
 }
@@ -57,7 +61,9 @@ export interface Trained {
   readonly weights: readonly number[];
   /** Of the bits of all weights and buffers. */
   readonly digest: string;
-  /** Bytes of all reductions. */
+  /** The same after each step, where it was asked for. */
+  readonly digests: readonly string[];
+  /** Bytes of all reductions, on the CPU. */
   readonly reduced: number;
 }
 
@@ -95,9 +101,10 @@ function modelOf(): nn.Sequential {
   return new nn.Sequential(first, ...middle, new nn.ReLU(), new nn.Linear(hidden, 2));
 }
 
+setPrecision({ matmul: 'f32' });
 await distributed.init();
 let reduced = 0;
-if (distributed.worldSize() > 1) {
+if (distributed.worldSize() > 1 && device().name === 'cpu') {
   const name = 'collective.allReduce';
   const allReduce = hostRoutine({ name, options: {} });
   registerHostRoutine(name, (call, memory, addresses) => {
@@ -113,8 +120,21 @@ const dataset = job.tensors
   ? new TensorDataset(tensor(inputs, { shape: [examples, FEATURES] }), tensor(labels))
   : new ArrayDataset({ inputs, labels, inputShape: [FEATURES], classes: 2 });
 const model = modelOf();
-const stopping: Callback = {
-  onStep: ({ step, epoch }) => {
+async function weightsOf(): Promise<{ readonly weights: number[]; readonly digest: string }> {
+  const hash = createHash('sha256');
+  const weights: number[] = [];
+  for (const held of Object.values(model.stateDict())) {
+    const values = (await held.cast(f64).data()) as Float64Array;
+    hash.update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    weights.push(...values);
+  }
+  return { weights, digest: hash.digest('hex') };
+}
+
+const digests: string[] = [];
+const watching: Callback = {
+  onStep: async ({ step, epoch }) => {
+    if (job.everyStep) digests.push((await weightsOf()).digest);
     if (job.long && rank === 0 && epoch === 0 && step === 1) process.stdout.write('step\n');
     return stop?.rank === rank && epoch === 0 && step >= stop.steps ? 'stop' : undefined;
   },
@@ -127,27 +147,20 @@ const history = await fit(model, {
   loss: crossEntropy,
   metrics: { accuracy },
   epochs: job.long ? 100_000 : epochs,
-  callbacks: [stopping],
+  callbacks: stop || job.long || job.everyStep ? [watching] : [],
   ...(job.accumulate && { accumulate: job.accumulate }),
   ...(job.clipGradNorm && { clipGradNorm: job.clipGradNorm }),
   ...(job.ema && { ema: { decay: job.ema } }),
   ...(job.shardOptimizer && { shardOptimizer: true }),
   ...(job.folder && { folder: job.folder, checkpointEvery: { steps: 3 }, resume: job.resume ?? false }),
 });
-const hash = createHash('sha256');
-const weights: number[] = [];
-for (const held of Object.values(model.stateDict())) {
-  const values = (await held.cast(f64).data()) as Float64Array;
-  hash.update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
-  weights.push(...values);
-}
 const last = history.epochs.at(-1);
 const trained: Trained = {
   ...{ rank, worldSize: distributed.worldSize(), steps: history.steps, ended: history.ended },
   losses: history.epochs.map(({ loss }) => loss),
   validation: last?.validation?.loss ?? Number.NaN,
   accuracy: last?.validation?.metrics.accuracy ?? Number.NaN,
-  ...{ weights, digest: hash.digest('hex'), reduced },
+  ...{ ...(await weightsOf()), digests, reduced },
 };
 writeFileSync(`${job.file}.${rank}`, JSON.stringify(trained));
 await distributed.close();

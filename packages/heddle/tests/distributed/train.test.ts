@@ -1,85 +1,24 @@
 /** Trainings by several real processes: they agree with each other, and with one process. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import {
-  endOf,
-  freePort,
-  printed,
-  type RankEnd,
-  type RunningRank,
-  ranksEnvironment,
-  start,
-} from './processes.js';
-import type { Trained, TrainingJob } from './rank-train.js';
+import { test } from 'node:test';
+import { endOf, freePort, printed, type RankEnd, type RunningRank, start } from './processes.js';
+import type { Trained } from './rank-train.js';
+import { agreed, distance, type Job, requireClose as requireWithin, TRAIN, Trainings } from './trainings.js';
 
-const PROGRAM = fileURLToPath(new URL('./rank-train.js', import.meta.url));
 /** For the machines of a test: a world of four on two busy cores takes its time. */
 const LIMIT = { timeout: 60_000 };
 
-const folders = mkdtempSync(join(tmpdir(), 'heddle-ranks-'));
-/** What one of them has compiled the others find. */
-const ONE_THREAD = { HEDDLE_DEVICE: 'cpu', HEDDLE_THREADS: '1', HEDDLE_CACHE: join(folders, 'cache') };
-after(() => rmSync(folders, { recursive: true, force: true }));
-
-/** A training without the file of its results. */
-type Job = Omit<TrainingJob, 'file'>;
-
-/** Where the ranks of a training write what they have in the end. */
-const newFile = (): string => join(mkdtempSync(join(folders, 'trained-')), 'rank');
-
-const read = (file: string, worldSize: number): Trained[] =>
-  Array.from(
-    { length: worldSize },
-    (_, rank) => JSON.parse(readFileSync(`${file}.${rank}`, 'utf8')) as Trained,
-  );
-
-async function begin(worldSize: number, job: Job, file = newFile()): Promise<RunningRank[]> {
-  const port = await freePort();
-  return Array.from({ length: worldSize }, (_, rank) =>
-    start(process.execPath, [PROGRAM, JSON.stringify({ ...job, file })], {
-      ...ranksEnvironment(rank, worldSize, port),
-      ...ONE_THREAD,
-    }),
-  );
-}
-
-/** What the ranks have, which is the same on all of them: that of rank 0. */
-function agreed(ranks: readonly Trained[]): Trained {
-  const [first] = ranks;
-  for (const { rank: _, ...other } of ranks) {
-    const { rank: __, ...mine } = first!;
-    assert.deepEqual(other, mine);
-  }
-  return first!;
-}
-
-async function train(worldSize: number, job: Job): Promise<Trained> {
-  const file = newFile();
-  for (const { code, err } of await endOf(await begin(worldSize, job, file))) assert.equal(code, 0, err);
-  return agreed(read(file, worldSize));
-}
-
-/** The largest difference of two trainings' weights, of which the largest is about 1. */
-const distance = (a: Trained, b: Trained): number =>
-  Math.max(...a.weights.map((v, i) => Math.abs(v - b.weights[i]!)));
+const trainings = new Trainings('cpu');
+const train = (worldSize: number, job: Job): Promise<Trained> => trainings.train(worldSize, job);
+const begin = (worldSize: number, job: Job, file?: string): Promise<RunningRank[]> =>
+  trainings.begin(worldSize, job, file);
 
 /** 21 steps of Adam in f32 part trainings that differ in rounding only by less. */
 const CLOSE = 2e-6;
-
-function requireClose(a: Trained, b: Trained, limit = CLOSE): void {
-  assert.equal(a.steps, b.steps);
-  assert.ok(distance(a, b) < limit, `weights differ by ${distance(a, b)}`);
-  a.losses.forEach((loss, i) => {
-    assert.ok(Math.abs(loss - b.losses[i]!) < limit, `losses ${loss} and ${b.losses[i]}`);
-  });
-  assert.ok(Math.abs(a.validation - b.validation) < limit);
-  assert.ok(Math.abs(a.accuracy - b.accuracy) < 1e-12);
-}
+const requireClose = (a: Trained, b: Trained, limit = CLOSE): void => requireWithin(a, b, limit);
 
 test(
   '1, 2 and 4 ranks train the same, up to rounding, and any number the same bits every time',
@@ -142,14 +81,9 @@ test('a sharded optimizer gives the same bits', LIMIT, async () => {
 
 test('a checkpoint of two ranks is resumed by one, two or three', LIMIT, async () => {
   const whole = await train(2, { epochs: 4 });
-  const first = join(folders, 'resumed');
-  const copy = (name: string): string => {
-    const folder = join(folders, name);
-    assert.equal(spawnSync('cp', ['-r', first, folder]).status, 0);
-    return folder;
-  };
+  const first = join(trainings.folder, 'resumed');
   await train(2, { epochs: 2, folder: first, shardOptimizer: true });
-  const [one, three] = [copy('one'), copy('three')];
+  const [one, three] = [trainings.copy(first, 'one'), trainings.copy(first, 'three')];
   const goOn = (ranks: number, folder: string, shardOptimizer: boolean): Promise<Trained> =>
     train(ranks, { epochs: 4, folder, resume: true, shardOptimizer });
   assert.equal((await goOn(2, first, true)).digest, whole.digest);
@@ -161,12 +95,12 @@ test('what one rank wishes ends the training of all after the same step', LIMIT,
   const stopped = await train(3, { stop: { rank: 1, steps: 2 }, epochs: 50 });
   assert.equal(stopped.ended, 'stopped');
   assert.ok(stopped.steps < 40);
-  const file = newFile();
+  const file = trainings.newFile();
   const ranks = await begin(2, { long: true }, file);
   await printed(ranks[0]!, 'step');
   ranks[1]!.child.kill('SIGTERM');
   const ends = await endOf(ranks);
-  assert.equal(agreed(read(file, 2)).ended, 'aborted');
+  assert.equal(agreed(trainings.read(file, 2)).ended, 'aborted');
   assert.equal(ends[1]!.code, 143);
 });
 
@@ -180,7 +114,7 @@ test('a loss that is not finite on one rank is met by all of them', LIMIT, async
 });
 
 test('a folder that rank 0 cannot use is an error that names it, on all ranks', LIMIT, async () => {
-  const path = join(folders, 'file');
+  const path = join(trainings.folder, 'file');
   writeFileSync(path, '');
   const ends = await endOf(await begin(2, { folder: join(path, 'run') }));
   for (const { code } of ends) assert.notEqual(code, 0);
@@ -192,18 +126,18 @@ const mpirun = spawnSync('mpirun', ['--version']).status === 0;
 test('by MPI as over TCP, to the bit', { ...LIMIT, skip: mpirun ? false : 'no mpirun' }, async () => {
   const job: Job = { layers: 'synchronized', shardOptimizer: true };
   const port = await freePort();
-  const file = newFile();
+  const file = trainings.newFile();
   const args = [
     '--allow-run-as-root',
     '--oversubscribe',
     '-n',
     '2',
     process.execPath,
-    PROGRAM,
+    TRAIN,
     JSON.stringify({ ...job, file }),
   ];
-  const environment = { ...ONE_THREAD, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) };
+  const environment = { ...trainings.environment, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) };
   const [{ code, err }] = (await endOf([start('mpirun', args, environment)])) as [RankEnd];
   assert.equal(code, 0, err);
-  assert.equal(agreed(read(file, 2)).digest, (await train(2, job)).digest);
+  assert.equal(agreed(trainings.read(file, 2)).digest, (await train(2, job)).digest);
 });
