@@ -452,8 +452,13 @@ function addScalingBench(bench: Command, ended: (exitCode: number) => void): voi
       'numbers of processes beside one, separated by commas (default: 2)',
       wholeNumbers(2, 64),
     )
-    .option('--networks <list>', 'of mlp, lenet5 and cnn (default: mlp,lenet5)', words)
-    .option('--batch <n>', 'examples (default: 512)', wholeNumber(1))
+    .option(
+      '--networks <list>',
+      'of mlp, lenet5, cnn, resnet18-tf32, resnet18-bf16, gpt2-bf16 (default: lenet5; on GPUs resnet18 and gpt2, too, on the CPU mlp)',
+      words,
+    )
+    .option('--batch <n>', "examples (default: each network's own, on the CPU 512)", wholeNumber(1))
+    .option('--kinds <list>', 'weak, strong (default: both)', words)
     .addOption(
       new Option('--device <name>', 'cpu or cuda (default: cuda, if there is a GPU)').choices([
         'cpu',
@@ -463,7 +468,18 @@ function addScalingBench(bench: Command, ended: (exitCode: number) => void): voi
     .option('--rounds <n>', 'measurements of each (default: 20)', wholeNumber(1))
     .option('--no-peer', 'Heddle alone')
     .option('--json <file>', 'where to write (default: bench/results/scaling-<date>.json)')
-    .addHelpText('after', '\nExample:\n  $ heddle bench scaling --ranks 2,4 --networks lenet5 --batch 1024')
+    .addHelpText(
+      'after',
+      `
+Networks on GPUs, with their examples for each rank:
+  lenet5          1,024 images of 28×28, Adam
+  resnet18-tf32   256 images of 3×32×32, SGD with momentum
+  resnet18-bf16   the same in mixed precision
+  gpt2-bf16       8 texts of 1,024 tokens, AdamW, 124 million parameters, mixed precision
+
+Example:
+  $ heddle bench scaling --ranks 2,4 --networks lenet5 --batch 1024`,
+    )
     .action(async (options: BenchScalingOptions) => {
       const { benchScaling } = await import('./scaling.js');
       ended(await benchScaling(options));

@@ -14,19 +14,22 @@ import {
 import { ArgumentError } from 'heddle/internal/core/errors.js';
 import { freePort, outputOf } from './processes.js';
 import type { ScalingJob, ScalingReport } from './scaling-child.js';
+import { SCALING_NETWORKS } from './scaling-networks.js';
 
 export interface BenchScalingOptions {
   /** Numbers of processes beside one (default 2). */
   readonly ranks?: readonly number[];
-  /** Default: mlp and lenet5. */
+  /** Default: lenet5, on GPUs resnet18 in tf32 and bf16 and gpt2, too, on the CPU mlp. */
   readonly networks?: readonly string[];
-  /** Examples: of each rank in weak scaling, of all in strong scaling (default 512). */
+  /** Examples: of each rank in weak scaling, of all in strong scaling. Default: each network's own; on the CPU 512. */
   readonly batch?: number;
+  /** Default: both. */
+  readonly kinds?: readonly string[];
   /** Default: cuda, a GPU for each rank, if there is one, else cpu. */
   readonly device?: 'cpu' | 'cuda';
   /** Default 20. */
   readonly rounds?: number;
-  /** Measure PyTorch in turns (default: if python3 has it). */
+  /** Measure PyTorch, too (default: if python3 has it). */
   readonly peer?: boolean;
   /** Default: `bench/results/scaling-<date>.json`. */
   readonly json?: string;
@@ -44,6 +47,8 @@ export interface ScalingFigure {
   readonly step: Spread;
   readonly compute?: Spread;
   readonly exchange?: Spread;
+  /** Bytes of the gradients, of Heddle. */
+  readonly bytes?: number;
   /** The examples per second, by ranks times those of one process. */
   readonly efficiency?: number;
   /** The share of the exchange's time that the step does not show, 0 to 1. */
@@ -59,22 +64,21 @@ export interface ScalingResults extends Circumstances {
   readonly skipped: readonly { readonly by: string; readonly reason: string }[];
 }
 
+type Kind = 'weak' | 'strong';
+
 const CHILD = fileURLToPath(new URL('./scaling-child.js', import.meta.url));
 const TORCH = fileURLToPath(new URL('../../torch_ddp.py', import.meta.url));
-/** Those that both know: their inputs. */
-const NETWORKS: Readonly<Record<string, readonly number[]>> = {
-  mlp: [1, 28, 28],
-  lenet5: [1, 28, 28],
-  cnn: [1, 28, 28],
-};
 
-/** What rank 0 of so many says. */
+/** Steps of a round on the CPU, where they take longer. */
+const CPU_CALLS = 5;
+
+/** What rank 0 of so many says, a report for each batch. */
 async function run(
   by: 'heddle' | 'torch',
   ranks: number,
   threads: number,
   job: Omit<ScalingJob, 'device'> & { readonly device: 'cpu' | 'cuda' },
-): Promise<ScalingReport> {
+): Promise<ScalingReport[]> {
   const port = await freePort();
   const outputs = await Promise.all(
     Array.from({ length: ranks }, (_, rank) => {
@@ -90,51 +94,72 @@ async function run(
       return outputOf(spawn(command, [...args, JSON.stringify(own)], { env, stdio: 'pipe' }));
     }),
   );
-  return JSON.parse(outputs[0]!) as ScalingReport;
+  return outputs[0]!
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as ScalingReport);
 }
 
-/** @throws ArgumentError for a network that is not one of these, or a batch that ranks cannot divide */
-export async function runScalingBench(options: BenchScalingOptions): Promise<ScalingResults> {
-  const { ranks = [2], networks = ['mlp', 'lenet5'], batch = 512, rounds = 20 } = options;
-  for (const name of networks)
-    if (!NETWORKS[name])
+/** @throws ArgumentError for a network or kind that is not one of these, or a batch that ranks cannot divide */
+function checked(options: BenchScalingOptions, device: 'cpu' | 'cuda') {
+  const { ranks = [2], kinds = ['weak', 'strong'] } = options;
+  const usual =
+    device === 'cuda' ? ['lenet5', 'resnet18-bf16', 'resnet18-tf32', 'gpt2-bf16'] : ['mlp', 'lenet5'];
+  const networks = (options.networks ?? usual).map((name) => {
+    const known = SCALING_NETWORKS[name];
+    if (!known)
       throw new ArgumentError(
-        `no network is called '${name}'. Expected one of: ${Object.keys(NETWORKS).join(', ')}.`,
+        `no network is called '${name}'. Expected one of: ${Object.keys(SCALING_NETWORKS).join(', ')}.`,
       );
-  for (const n of ranks)
-    if (batch % n !== 0) throw new ArgumentError(`a batch of ${batch} is not divisible among ${n} ranks.`);
+    const { batch = device === 'cuda' ? known.batch : CPU_BATCH } = options;
+    for (const n of ranks)
+      if (batch % n !== 0) throw new ArgumentError(`a batch of ${batch} is not divisible among ${n} ranks.`);
+    return { name, batch, calls: device === 'cuda' ? known.calls : CPU_CALLS };
+  });
+  for (const kind of kinds)
+    if (kind !== 'weak' && kind !== 'strong')
+      throw new ArgumentError(`'${kind}' is no kind of scaling. Expected weak or strong.`);
+  return { ranks, networks, kinds: kinds as readonly Kind[] };
+}
+
+const CPU_BATCH = 512;
+
+/** @throws ArgumentError for a network or kind that is not one of these, or a batch that ranks cannot divide */
+export async function runScalingBench(options: BenchScalingOptions): Promise<ScalingResults> {
   const gpus = spawnSync('nvidia-smi', ['-L'], { encoding: 'utf8' });
   const device = options.device ?? (gpus.status === 0 && gpus.stdout.includes('GPU 0') ? 'cuda' : 'cpu');
+  const { ranks, networks, kinds } = checked(options, device);
+  const { rounds = 20, peer = true } = options;
   const threads = Math.max(1, Math.floor(availableParallelism() / Math.max(...ranks)));
-  const hasTorch = spawnSync('python3', ['-c', 'import torch']).status === 0;
+  const hasTorch = peer && spawnSync('python3', ['-c', 'import torch']).status === 0;
   const figures: ScalingFigure[] = [];
-  const skipped = hasTorch ? [] : [{ by: 'torch', reason: 'python3 has no torch' }];
-  const peers = hasTorch && options.peer !== false ? (['heddle', 'torch'] as const) : (['heddle'] as const);
-  for (const network of networks) {
-    const job = { network, inputShape: NETWORKS[network]!, rounds, device } as const;
-    const alone = new Map<string, number>();
-    const measure = async (n: number, kind: ScalingFigure['kind'], own: number): Promise<void> => {
-      for (const by of peers) {
-        const report = await run(by, n, threads, { ...job, batch: own });
-        const step = spreadOf(report.step);
-        if (kind === 'one') alone.set(by, step.median);
-        const shared =
-          kind === 'one' ? {} : sharedFigures(report, (alone.get(by)! * own) / batch / step.median);
-        figures.push({ by, network, ranks: n, kind, batch: own, step, ...shared });
+  const skipped = hasTorch || !peer ? [] : [{ by: 'torch', reason: 'python3 has no torch' }];
+  for (const { name: network, batch, calls } of networks)
+    for (const by of hasTorch ? (['heddle', 'torch'] as const) : (['heddle'] as const)) {
+      const job = { network, calls, rounds, device } as const;
+      try {
+        const [one] = await run(by, 1, threads, { ...job, batches: [batch] });
+        const alone = spreadOf(one!.step);
+        figures.push({ by, network, ranks: 1, kind: 'one', batch, step: alone });
+        for (const n of ranks) {
+          const batches = kinds.map((kind) => (kind === 'weak' ? batch : batch / n));
+          for (const [i, report] of (await run(by, n, threads, { ...job, batches })).entries()) {
+            const step = spreadOf(report.step);
+            const shared = sharedFigures(report, (alone.median * report.batch) / batch / step.median);
+            figures.push({ by, network, ranks: n, kind: kinds[i]!, batch: report.batch, step, ...shared });
+          }
+        }
+      } catch (error) {
+        if (by === 'heddle') throw error;
+        skipped.push({ by: `torch ${network}`, reason: (error as Error).message.slice(-300) });
       }
-    };
-    await measure(1, 'one', batch);
-    for (const n of ranks) {
-      await measure(n, 'weak', batch);
-      await measure(n, 'strong', batch / n);
     }
-  }
   return {
     ...circumstances('heddle bench scaling'),
     benchmark: 'scaling',
     method:
-      'Training steps (Adam) on random images that lie on the device: µs on rank 0, five calls at a time, all ranks beginning together; ' +
-      'a step, the same without the exchange of gradients, and the exchange alone take turns. Every process, also one ' +
+      'Training steps on random examples that lie on the device: µs on rank 0, a mean of many calls each, all ranks beginning ' +
+      'together; a step, the same without the exchange of gradients, and the exchange alone take turns. Every process, also one ' +
       'alone, has as many threads. efficiency is by examples per second; hidden = 1 − (step − compute) / exchange, from 0 to 1.',
     ...{ device, threads, figures, skipped },
   };
@@ -148,14 +173,20 @@ function sharedFigures(report: ScalingReport, efficiency: number): Partial<Scali
   const known = { efficiency: rounded(efficiency) };
   if (!compute || !exchange) return known;
   const shown = (step!.median - compute.median) / exchange.median;
-  return { ...known, compute, exchange, hidden: rounded(Math.min(1, Math.max(0, 1 - shown))) };
+  return {
+    ...known,
+    compute,
+    exchange,
+    bytes: report.bytes,
+    hidden: rounded(Math.min(1, Math.max(0, 1 - shown))),
+  };
 }
 
 export function scalingReport({ figures, skipped }: ScalingResults): string {
   const percent = (v: number): string => `${(100 * v).toFixed(0)} %`;
   const lines = figures.map(
     ({ by, network, ranks, kind, batch, step, efficiency, hidden }) =>
-      `${by.padEnd(8)}${network.padEnd(8)}${String(ranks).padStart(2)} ranks ${kind.padEnd(7)}` +
+      `${by.padEnd(8)}${network.padEnd(14)}${String(ranks).padStart(2)} ranks ${kind.padEnd(7)}` +
       `${String(batch).padStart(6)} each${step.median.toFixed(0).padStart(9)} µs` +
       (efficiency === undefined ? '' : `${percent(efficiency).padStart(8)} efficiency`) +
       (hidden === undefined ? '' : `, ${percent(hidden)} of the exchange hidden`),

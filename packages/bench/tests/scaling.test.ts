@@ -21,13 +21,14 @@ test('one process, and two with the same and with half as many examples each', a
     assert.ok(efficiency! > 0 && exchange!.median > 0);
     assert.ok(hidden! >= 0 && hidden! <= 1);
   }
-  assert.match(scalingReport(results), /heddle {2}mlp {6}2 ranks strong {5}32 each/);
+  assert.match(scalingReport(results), /heddle {2}mlp {12}2 ranks strong {5}32 each/);
 });
 
 test('a network that is not known, and a batch that ranks cannot divide, are refused', async () => {
   await assert.rejects(
     runScalingBench({ networks: ['vgg'] }),
-    /no network is called 'vgg'.*mlp, lenet5, cnn/,
+    /no network is called 'vgg'.*mlp, lenet5, cnn, resnet18-tf32, resnet18-bf16, gpt2-bf16/,
   );
   await assert.rejects(runScalingBench({ ranks: [3], batch: 64 }), /64 is not divisible among 3 ranks/);
+  await assert.rejects(runScalingBench({ kinds: ['fast'] }), /'fast' is no kind of scaling/);
 });

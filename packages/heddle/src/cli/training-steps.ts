@@ -35,6 +35,8 @@ export interface TrainingStepsOptions {
   readonly example?: ExampleKind;
   /** The dtype of products. Default: f32, all of it. */
   readonly autocast?: DType<'f16' | 'bf16'>;
+  /** Called between `backward` and the optimizer's step. */
+  readonly exchange?: (parameters: readonly Tensor[]) => void;
   /** Batches that `run` takes turns with. Default: 16, more than the caches of a processor remember. */
   readonly batches?: number;
 }
@@ -44,6 +46,8 @@ export class TrainingSteps implements Workload {
   readonly #batches: readonly { readonly inputs: Float32Array | Int32Array; readonly labels: Int32Array }[];
   readonly #inputs: AnyTensor;
   readonly #labels: Tensor;
+  /** The shapes of what is trained. */
+  readonly shapes: readonly (readonly number[])[];
   readonly #step: Jitted<[AnyTensor, Tensor], AnyTensor>;
   #steps = 0;
 
@@ -63,13 +67,16 @@ export class TrainingSteps implements Workload {
     this.#inputs = tensor(inputs, { shape: [batchSize, ...shape] });
     this.#labels = tensor(labels, { shape: [batchSize, ...targets], dtype: i32 });
     const model = program.build();
-    const optimizer = make(model.parameters());
+    const parameters = model.parameters();
+    this.shapes = parameters.map(({ shape }) => shape);
+    const optimizer = make(parameters);
     const loss = program.loss('mean');
-    const { autocast: dtype } = options;
+    const { autocast: dtype, exchange } = options;
     const lossOf = (x: AnyTensor, y: Tensor): Tensor => loss(model.forward(x as Tensor), y) as Tensor;
     this.#step = jit((x: AnyTensor, y: Tensor) => {
       const value = dtype ? autocast(dtype, () => lossOf(x, y)) : lossOf(x, y);
       value.backward();
+      exchange?.(parameters);
       optimizer.step();
       return value;
     });
